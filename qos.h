@@ -1,0 +1,1185 @@
+/* qos.h - the vocabulary that the qoskit headers share                      SPDX-License-Identifier: MIT
+ *
+ * THE PROBLEM
+ *
+ *   Storage quality of service is arithmetic on rates, times and counters. Done carelessly it drops a
+ *   fraction at every refill, overflows after a week of uptime, or trusts a clock that jumps. The five
+ *   algorithm headers of qoskit (pshift.h, tags.h, twochoice.h, tokenpool.h, htb.h) each solve one
+ *   scheduling problem; what two or more of them need is here, once, and tested to the ends of its range.
+ *
+ * SYNOPSIS
+ *
+ *     #include "qos.h"
+ *
+ *     int may_send(struct qos_bucket *b, uint64_t now_ns, uint64_t len_bytes);
+ *     int may_send(struct qos_bucket *b, uint64_t now_ns, uint64_t len_bytes)
+ *     {
+ *         return qos_bucket_take(b, now_ns, len_bytes) == QOS_OK;
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         struct qos_bucket b;
+ *         if (qos_bucket_init(&b, 1000000, 65536, 0) != QOS_OK)   // 1 MB/s, bursts up to 64 KiB
+ *             return 1;
+ *         return may_send(&b, 1000000000, 4096) ? 0 : 1;           // one second later: granted
+ *     }
+ *
+ * CONTRACT (of this and of every other qoskit header)
+ *
+ *   - C11 and C++17; freestanding: <stddef.h>, <stdint.h>, <stdbool.h> and compiler builtins (gcc or
+ *     clang). No allocation, no libc call, no floating point, no clock, no thread, no mutable static.
+ *   - Memory is the caller's, time is the caller's: `now_ns` is monotonic nanoseconds from any epoch.
+ *     A `now_ns` that goes backwards mints nothing and breaks nothing.
+ *   - Errors are values (enum qos_status, negative). After an error the object is as it was.
+ *   - Ranges are written beside each argument and checked where the value enters.
+ *
+ * WORKED EXAMPLE: a bucket that never rounds
+ *
+ *   A token bucket of rate r tokens/s gains r * dt / 10^9 tokens in dt nanoseconds: a division, and a
+ *   remainder to carry. This one counts in sub-tokens, 10^9 to the token, so the gain is r * dt exactly:
+ *   one multiplication, nothing to round, nothing to carry. At 3 tokens/s polled every 7 ns:
+ *
+ *       now_ns        sub-tokens    whole tokens
+ *       7             21            0
+ *       14            42            0
+ *       333333333     999999999     0
+ *       333333334     1000000002    1        <- the first token, at ceil(10^9 / 3) ns, however it was polled
+ *
+ *   The price is range: a bucket holds, and a request takes, at most QOS_TOKENS_MAX = 4*10^9 tokens
+ *   (4 GB if a token is a byte, 4 s of device time if it is a nanosecond).
+ *
+ * ALGORITHM
+ *
+ *   take(n):  refill; if level >= min(n, depth): level -= n (granted), else refused.
+ *
+ *   A request larger than the bucket waits for a full bucket and leaves a debt (a negative level), which
+ *   the refill pays off before anything else is granted. So every request progresses, and over any window
+ *   of w seconds   granted <= rate * w + max(depth, n)   for requests of at most n tokens.
+ *   Worst wait of a lone request of n tokens: (depth + n) / rate seconds, the debt before it being at most
+ *   n - depth.
+ *
+ * TUNABLES (define before the first include)
+ *
+ *   QOS_API           what precedes every function; default `static inline`, unused-safe. Define it empty
+ *                     in one .c file to get linkable symbols.
+ *   QOS_DECLARE_ONLY  define (in the other files) to get types and prototypes without bodies.
+ *   QOS_ASSERT(x)     check of an internal invariant; default: nothing. Never an assumption.
+ *   QOS_NO_INT128     define to use the portable 128-bit code although the compiler has __int128.
+ *   QOS_ATOMIC_HOOK   define to route every atomic access to qos_hook_* functions of yours (model checking).
+ *
+ * REFERENCES
+ *
+ *   Worst-case bounds of 128-by-64 division: Knuth, TAOCP vol. 2, 4.3.1, algorithm D.
+ *   CRC32C: RFC 3720, appendix B.4. splitmix64: Steele, Lea, Flood, OOPSLA 2014.
+ *   Unbiased bounded random numbers: Lemire, ACM TOMACS 29(1), 2019.
+ */
+#ifndef QOS_H
+#define QOS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- configuration ------------------------------------------------------------------------------- */
+
+#if !defined(__GNUC__)
+#error "qoskit needs the gcc or clang builtins (__atomic_*, __builtin_*_overflow)"
+#endif
+
+#define QOS_VERSION_MAJOR 0
+#define QOS_VERSION_MINOR 1
+#define QOS_VERSION_PATCH 0
+#define QOS_VERSION_STRING "0.1.0"
+
+#ifndef QOS_API
+#ifdef QOS_DECLARE_ONLY
+#define QOS_API
+#else
+#define QOS_API static inline __attribute__((unused))
+#endif
+#endif
+
+#ifndef QOS_ASSERT
+#define QOS_ASSERT(x) ((void)0)
+#endif
+
+#define QOS_NODISCARD __attribute__((warn_unused_result))
+#define QOS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define QOS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#ifdef __cplusplus
+#define QOS_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
+extern "C" {
+#else
+#define QOS_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
+#endif
+
+/* A target with a lock-free 64-bit word: shared state (tokenpool.h, shared tags) needs one, the rest does not. */
+#if defined(__GCC_ATOMIC_LLONG_LOCK_FREE) && __GCC_ATOMIC_LLONG_LOCK_FREE == 2
+#define QOS_HAS_ATOMIC64 1
+#else
+#define QOS_HAS_ATOMIC64 0
+#endif
+
+#if defined(__SIZEOF_INT128__) && !defined(QOS_NO_INT128)
+#define QOS_HAS_INT128 1
+#else
+#define QOS_HAS_INT128 0
+#endif
+
+/* ---- constants and types ------------------------------------------------------------------------- */
+
+#define QOS_NS_PER_S UINT64_C(1000000000)
+#define QOS_NEVER UINT64_MAX                /* "never", as a time in ns */
+#define QOS_RATE_MAX (UINT64_C(1) << 40)    /* tokens per second: 1.1 * 10^12 */
+#define QOS_TOKENS_MAX UINT64_C(4000000000) /* tokens in one bucket, one debt or one request */
+#define QOS_SUBTOKENS INT64_C(1000000000)   /* sub-tokens in a token: rate * ns needs no division */
+#define QOS_CACHE_LINE 64
+
+enum qos_status {
+    QOS_OK = 0,
+    QOS_EINVAL = -1,      /* an argument makes no sense, whatever the state */
+    QOS_ERANGE = -2,      /* a number is outside the range written beside it */
+    QOS_EMEMORY = -3,     /* the memory handed in is too small */
+    QOS_EALIGN = -4,      /* the memory handed in is not aligned */
+    QOS_ENOENT = -5,      /* no such id */
+    QOS_EEXIST = -6,      /* the id is taken */
+    QOS_EFULL = -7,       /* a fixed pool has no room */
+    QOS_EADMISSION = -8,  /* the reservation does not fit; the call says how much would */
+    QOS_EAGAIN = -9,      /* not now; ask X_next_ns when */
+    QOS_EDEBT = -10,      /* the debt bound is reached */
+    QOS_EBUSY = -11,      /* something still depends on it */
+    QOS_ETRUNCATED = -12, /* fewer bytes than the format needs */
+    QOS_ECORRUPT = -13,   /* checksum or structure is wrong */
+    QOS_EVERSION = -14,   /* written by a newer version */
+    QOS_ESTALE = -15,     /* older than what is known already */
+    QOS_ELIMIT = -16,     /* rejected at the limit */
+    QOS_EIO = -17         /* the caller's storage callback failed */
+};
+#define QOS_STATUS_LAST (-17)
+
+/* Unsigned 128-bit value. */
+struct qos_u128 {
+    uint64_t hi, lo;
+};
+
+/* A word that several threads, processes or devices share. Reach it only through qos_atomic_*. */
+typedef uint64_t qos_word_t __attribute__((aligned(8)));
+QOS_STATIC_ASSERT(sizeof(qos_word_t) == 8 && __alignof__(qos_word_t) == 8, "a shared word is 8 aligned bytes");
+
+/* A counter with one writer and any number of readers. */
+typedef qos_word_t qos_counter_t;
+
+/* What every scheduler reports. Units: the scheduler's tokens, except refused and waited (requests). */
+struct qos_stats {
+    uint64_t granted;  /* tokens granted, borrowed ones included */
+    uint64_t borrowed; /* tokens of them beyond the class's own rate */
+    uint64_t refused;  /* takes that were refused */
+    uint64_t waited;   /* requests that had to wait in a queue before they were granted */
+    uint64_t debt;     /* tokens owed at the moment (rounded up) */
+};
+
+/* Token bucket with exact refill. Plain struct, single owner. */
+struct qos_bucket {
+    int64_t level;       /* sub-tokens now; negative: debt. -2*depth_max <= level <= depth */
+    int64_t depth;       /* sub-tokens that it can hold: the burst */
+    uint64_t rate_per_s; /* tokens per second = sub-tokens per ns */
+    uint64_t last_ns;    /* time of the last refill */
+};
+
+enum qos_op { QOS_READ = 0, QOS_WRITE = 1 };
+
+/* Cost of a request in integer units (usually ns of device time): fixed + bytes * per_mib / 2^20, rounded up. */
+struct qos_cost_model {
+    uint64_t fixed_cost[2];   /* per request, by enum qos_op; 0..QOS_TOKENS_MAX */
+    uint64_t per_mib_cost[2]; /* per 2^20 bytes; 0..2^40 */
+};
+
+/* Seeded generator (splitmix64). Same seed, same sequence, on every target. */
+struct qos_rng {
+    uint64_t state;
+};
+
+/* Caller's-memory layout: add the parts in order; both memsize and init run the same calls. */
+struct qos_layout {
+    size_t size;   /* bytes so far */
+    size_t align;  /* strictest alignment so far, a power of two; 0 counts as 1 */
+    bool overflow; /* a size did not fit in size_t */
+};
+
+/* Bounded little-endian writer and reader: past the end they set `bad` and touch nothing. */
+struct qos_writer {
+    uint8_t *buf;
+    size_t size_bytes, pos;
+    bool bad;
+};
+struct qos_reader {
+    const uint8_t *buf;
+    size_t size_bytes, pos;
+    bool bad;
+};
+
+/* Frame of every wire message and disk record: magic, version, type, payload length, CRC32C, payload. */
+#define QOS_FRAME_HEADER_BYTES 16
+struct qos_frame {
+    uint32_t magic;         /* which header's format */
+    uint16_t version;       /* of that format */
+    uint16_t type;          /* of the message */
+    uint32_t payload_bytes; /* behind the header */
+};
+
+/* Indexed 4-ary min-heap of (key, id) over the caller's arrays; ids 0..capacity-1, each at most once.
+ * Equal keys come out in the order of their ids. */
+#define QOS_HEAP_ABSENT UINT32_MAX
+struct qos_heap_entry {
+    uint64_t key;
+    uint32_t id;
+    uint32_t unused_zero;
+};
+struct qos_heap {
+    struct qos_heap_entry *entry; /* capacity entries */
+    uint32_t *pos;                /* capacity positions: where id stands, or QOS_HEAP_ABSENT */
+    uint32_t count, capacity;
+};
+
+/* ---- API: every function is reentrant and works on its arguments only ------------------------------ */
+
+/* One English sentence for any status, never NULL; says what to do where that is known. */
+QOS_API const char *qos_strerror(int status);
+
+/* Deliberate wrap-around (hashes, generators, free-running counters). Everything else must not wrap. */
+QOS_API uint64_t qos_wrap_add(uint64_t a, uint64_t b);
+QOS_API uint64_t qos_wrap_sub(uint64_t a, uint64_t b);
+QOS_API uint64_t qos_wrap_mul(uint64_t a, uint64_t b);
+
+/* Checked: true and *out set if the exact result fits; false and *out untouched if not. */
+QOS_API QOS_NODISCARD bool qos_checked_add(uint64_t a, uint64_t b, uint64_t *out);
+QOS_API QOS_NODISCARD bool qos_checked_mul(uint64_t a, uint64_t b, uint64_t *out);
+
+/* Saturating: UINT64_MAX above, 0 below. */
+QOS_API uint64_t qos_sat_add(uint64_t a, uint64_t b);
+QOS_API uint64_t qos_sat_sub(uint64_t a, uint64_t b);
+QOS_API uint64_t qos_sat_mul(uint64_t a, uint64_t b);
+QOS_API uint64_t qos_min(uint64_t a, uint64_t b);
+QOS_API uint64_t qos_max(uint64_t a, uint64_t b);
+
+/* 128-bit: exact product; sum (wraps at 2^128); comparison (<0, 0, >0). */
+QOS_API struct qos_u128 qos_mul_wide(uint64_t a, uint64_t b);
+QOS_API struct qos_u128 qos_add_wide(struct qos_u128 a, struct qos_u128 b);
+QOS_API int qos_cmp_wide(struct qos_u128 a, struct qos_u128 b);
+/* n / d rounded down; *rem (may be NULL) the rest. d == 0 or a quotient of 2^64 and more: UINT64_MAX, rest 0. */
+QOS_API uint64_t qos_div_wide(struct qos_u128 n, uint64_t d, uint64_t *rem);
+/* a * b / c, rounded down or up; the product is exact. c == 0 or too large a quotient: UINT64_MAX. */
+QOS_API uint64_t qos_mul_div_floor(uint64_t a, uint64_t b, uint64_t c);
+QOS_API uint64_t qos_mul_div_ceil(uint64_t a, uint64_t b, uint64_t c);
+
+/* ns from `from` to `to`, 0 if time went backwards. */
+QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns);
+
+/* Sub-token arithmetic, for headers that keep buckets in their own layout. All O(1), no division but in
+ * qos_level_wait_ns. level and depth as in struct qos_bucket. */
+QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns);
+/* Gate of a request of n_sub sub-tokens: the level from which it is granted. */
+QOS_API int64_t qos_level_gate(int64_t depth, int64_t n_sub);
+/* ns until the level reaches `gate` (0 if it has), QOS_NEVER if the rate is 0. Rounded up: never too early. */
+QOS_API uint64_t qos_level_wait_ns(int64_t level, int64_t gate, uint64_t rate_per_s);
+/* Charge without a gate: at most the debt floor of -2 * QOS_TOKENS_MAX tokens, where it stays. */
+QOS_API int64_t qos_level_charge(int64_t level, int64_t n_sub);
+/* Tokens owed, rounded up. */
+QOS_API uint64_t qos_level_debt(int64_t level);
+
+/* Token bucket. rate_per_s 0..QOS_RATE_MAX (0: never refills), burst_tokens 1..QOS_TOKENS_MAX; starts empty,
+ * as nothing is owed for the time before it existed. QOS_ERANGE otherwise. Single owner. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_init(struct qos_bucket *b, uint64_t rate_per_s, uint64_t burst_tokens,
+                                                      uint64_t now_ns);
+/* Credits the time since the last refill. */
+QOS_API void qos_bucket_refill(struct qos_bucket *b, uint64_t now_ns);
+/* QOS_OK: n tokens taken. QOS_EAGAIN: too few, see qos_bucket_next_ns. QOS_ERANGE: n > QOS_TOKENS_MAX. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_take(struct qos_bucket *b, uint64_t now_ns, uint64_t n);
+/* Takes n tokens at once, in debt if need be. QOS_EDEBT, nothing taken, while more than debt_max_tokens
+ * (0..QOS_TOKENS_MAX) are owed already: so the debt stays below debt_max_tokens + n. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_force(struct qos_bucket *b, uint64_t now_ns, uint64_t n,
+                                                       uint64_t debt_max_tokens);
+/* Gives back n tokens of a take that did not happen; what does not fit is lost. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_put(struct qos_bucket *b, uint64_t now_ns, uint64_t n);
+/* Exact first time at which a take of n tokens succeeds if nobody else takes; QOS_NEVER if never. */
+QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *b, uint64_t now_ns, uint64_t n);
+/* New rate and burst from now on; what was earned at the old rate stays (up to the new burst), debt too. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *b, uint64_t now_ns, uint64_t rate_per_s,
+                                                          uint64_t burst_tokens);
+
+/* Cost of a request, at least 1, at most QOS_TOKENS_MAX (saturates). Rounded up: the device gains. */
+QOS_API uint64_t qos_cost(const struct qos_cost_model *m, enum qos_op op, uint64_t len_bytes);
+/* Coefficients of one operation from two measured points (size, cost), sizes increasing, 1..2^40 bytes, costs
+ * 1..QOS_TOKENS_MAX. A cost that falls with the size is taken as flat. QOS_ERANGE: model unchanged. */
+QOS_API QOS_NODISCARD enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, uint64_t small_bytes,
+                                                   uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost);
+
+/* Seeded generator: any seed; uniform 64 bits; uniform in [0, bound), bound 0 gives 0. */
+QOS_API void qos_rng_seed(struct qos_rng *r, uint64_t seed);
+QOS_API uint64_t qos_rng_u64(struct qos_rng *r);
+QOS_API uint64_t qos_rng_below(struct qos_rng *r, uint64_t bound);
+
+/* CRC32C of len bytes, continued from crc (0 to begin). */
+QOS_API uint32_t qos_crc32c(uint32_t crc, const void *data, size_t len_bytes);
+
+/* Little-endian loads and stores at any alignment. */
+QOS_API uint16_t qos_get_le16(const void *p);
+QOS_API uint32_t qos_get_le32(const void *p);
+QOS_API uint64_t qos_get_le64(const void *p);
+QOS_API void qos_put_le16(void *p, uint16_t v);
+QOS_API void qos_put_le32(void *p, uint32_t v);
+QOS_API void qos_put_le64(void *p, uint64_t v);
+
+QOS_API void qos_writer_init(struct qos_writer *w, void *buf, size_t size_bytes);
+QOS_API void qos_write_u8(struct qos_writer *w, uint8_t v);
+QOS_API void qos_write_u16(struct qos_writer *w, uint16_t v);
+QOS_API void qos_write_u32(struct qos_writer *w, uint32_t v);
+QOS_API void qos_write_u64(struct qos_writer *w, uint64_t v);
+QOS_API void qos_reader_init(struct qos_reader *r, const void *buf, size_t size_bytes);
+QOS_API uint8_t qos_read_u8(struct qos_reader *r); /* 0 past the end, and r->bad */
+QOS_API uint16_t qos_read_u16(struct qos_reader *r);
+QOS_API uint32_t qos_read_u32(struct qos_reader *r);
+QOS_API uint64_t qos_read_u64(struct qos_reader *r);
+
+/* Frames. seal: the payload already stands at buf + QOS_FRAME_HEADER_BYTES; writes the header before it.
+ * QOS_EMEMORY: size_bytes is too small. open: checks everything; *f is set only on QOS_OK. QOS_ETRUNCATED: more bytes
+ * are needed (a torn tail); QOS_ECORRUPT: not a frame of this magic, or damaged; QOS_EVERSION: newer than version_max.
+ */
+QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(void *buf, size_t size_bytes, const struct qos_frame *f);
+QOS_API QOS_NODISCARD enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic,
+                                                     uint16_t version_max, struct qos_frame *f);
+
+/* Layout: adds `count` items of `item_bytes` at `align` (a power of two), returns their offset. */
+QOS_API size_t qos_layout_add(struct qos_layout *l, size_t count, size_t item_bytes, size_t align);
+/* Bytes to ask for: the size, padded to its alignment; 0 if it does not fit in size_t. */
+QOS_API size_t qos_layout_size(const struct qos_layout *l);
+/* QOS_EINVAL (NULL), QOS_EALIGN, QOS_EMEMORY, or QOS_ERANGE if the layout overflowed. */
+QOS_API QOS_NODISCARD enum qos_status qos_layout_check(const struct qos_layout *l, const void *mem, size_t size_bytes);
+
+/* Heap. O(log n) each; single owner. set inserts or moves. remove of an absent id does nothing. */
+QOS_API void qos_heap_init(struct qos_heap *h, struct qos_heap_entry *entry, uint32_t *pos, uint32_t capacity);
+QOS_API void qos_heap_set(struct qos_heap *h, uint32_t id, uint64_t key);
+QOS_API void qos_heap_remove(struct qos_heap *h, uint32_t id);
+QOS_API bool qos_heap_has(const struct qos_heap *h, uint32_t id);
+QOS_API uint64_t qos_heap_min_key(const struct qos_heap *h); /* QOS_NEVER if empty */
+QOS_API uint32_t qos_heap_min_id(const struct qos_heap *h);  /* QOS_HEAP_ABSENT if empty */
+
+/* Single-writer counters: only the owner adds, anybody reads at any time (wait-free; relaxed, as a counter
+ * orders nothing). Without a lock-free 64-bit word only the owner may read. */
+QOS_API void qos_counter_add(qos_counter_t *c, uint64_t n);
+QOS_API uint64_t qos_counter_read(const qos_counter_t *c);
+
+#if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
+/* Atomics on shared words. The suffix is the C11 order. cas: true if *w was *expected and is now desired;
+ * otherwise *expected is what *w held. Strong: no spurious failure. */
+QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *w);
+QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *w);
+QOS_API void qos_atomic_store_relaxed(qos_word_t *w, uint64_t v);
+QOS_API void qos_atomic_store_release(qos_word_t *w, uint64_t v);
+QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *w, uint64_t v); /* returns the old value; wraps */
+QOS_API uint64_t qos_atomic_add_acq_rel(qos_word_t *w, uint64_t v);
+QOS_API uint64_t qos_atomic_swap_acq_rel(qos_word_t *w, uint64_t v);
+QOS_API bool qos_atomic_cas_relaxed(qos_word_t *w, uint64_t *expected, uint64_t desired);
+QOS_API bool qos_atomic_cas_acq_rel(qos_word_t *w, uint64_t *expected, uint64_t desired);
+#endif
+
+#ifdef QOS_ATOMIC_HOOK
+/* Yours: `order` is one of __ATOMIC_RELAXED, _ACQUIRE, _RELEASE, _ACQ_REL. */
+uint64_t qos_hook_load(const qos_word_t *w, int order);
+void qos_hook_store(qos_word_t *w, uint64_t v, int order);
+uint64_t qos_hook_add(qos_word_t *w, uint64_t v, int order);
+uint64_t qos_hook_swap(qos_word_t *w, uint64_t v, int order);
+bool qos_hook_cas(qos_word_t *w, uint64_t *expected, uint64_t desired, int order);
+#endif
+
+/* ---- implementation ------------------------------------------------------------------------------ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API const char *qos_strerror(int status)
+{
+    switch (status) {
+    case QOS_OK: return "ok";
+    case QOS_EINVAL: return "invalid argument: a pointer is NULL, or two settings contradict each other";
+    case QOS_ERANGE: return "number out of range: see the range beside the argument";
+    case QOS_EMEMORY: return "memory too small: ask the header's memsize function how much is needed";
+    case QOS_EALIGN: return "memory not aligned: align it to a cache line (64 bytes)";
+    case QOS_ENOENT: return "no such id: reserve or create it first";
+    case QOS_EEXIST: return "the id is in use: release it first, or choose another";
+    case QOS_EFULL: return "the pool is full: release something, or configure a larger one";
+    case QOS_EADMISSION: return "the reservation does not fit: ask for no more than the call reports";
+    case QOS_EAGAIN: return "not now: try again at the time that next_ns gives";
+    case QOS_EDEBT: return "debt bound reached: wait until the debt is paid off";
+    case QOS_EBUSY: return "in use: remove what depends on it first";
+    case QOS_ETRUNCATED: return "truncated: the data ends inside a record";
+    case QOS_ECORRUPT: return "corrupt: checksum or structure is wrong";
+    case QOS_EVERSION: return "written by a newer version: update this program";
+    case QOS_ESTALE: return "stale: something newer is known already";
+    case QOS_ELIMIT: return "rejected: the client is at its limit";
+    case QOS_EIO: return "the storage callback failed: see the caller's own error";
+    default: return "unknown status";
+    }
+}
+
+/* The overflow builtins return the wrapped result: a wrap that no sanitizer takes for an accident. */
+QOS_API uint64_t qos_wrap_add(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    (void)__builtin_add_overflow(a, b, &r);
+    return r;
+}
+
+QOS_API uint64_t qos_wrap_sub(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    (void)__builtin_sub_overflow(a, b, &r);
+    return r;
+}
+
+QOS_API uint64_t qos_wrap_mul(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    (void)__builtin_mul_overflow(a, b, &r);
+    return r;
+}
+
+QOS_API bool qos_checked_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    if (b > UINT64_MAX - a)
+        return false;
+    *out = a + b;
+    return true;
+}
+
+QOS_API bool qos_checked_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+QOS_API uint64_t qos_sat_add(uint64_t a, uint64_t b)
+{
+    return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+QOS_API uint64_t qos_sat_sub(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+QOS_API uint64_t qos_sat_mul(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
+}
+
+QOS_API uint64_t qos_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+QOS_API uint64_t qos_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+QOS_API struct qos_u128 qos_mul_wide(uint64_t a, uint64_t b)
+{
+    struct qos_u128 r;
+#if QOS_HAS_INT128
+    __extension__ typedef unsigned __int128 qos_priv_u128;
+    qos_priv_u128 p = (qos_priv_u128)a * b;
+    r.hi = (uint64_t)(p >> 64);
+    r.lo = (uint64_t)(p & UINT64_MAX);
+#else
+    uint64_t al = a & 0xffffffffu, ah = a >> 32, bl = b & 0xffffffffu, bh = b >> 32;
+    uint64_t ll = al * bl, lh = al * bh, hl = ah * bl;
+    uint64_t mid = (ll >> 32) + (lh & 0xffffffffu) + (hl & 0xffffffffu); /* < 3 * 2^32 */
+    r.lo = (mid & 0xffffffffu) << 32 | (ll & 0xffffffffu);
+    r.hi = ah * bh + (lh >> 32) + (hl >> 32) + (mid >> 32);
+#endif
+    return r;
+}
+
+QOS_API struct qos_u128 qos_add_wide(struct qos_u128 a, struct qos_u128 b)
+{
+    struct qos_u128 r;
+    uint64_t carry = __builtin_add_overflow(a.lo, b.lo, &r.lo) ? 1 : 0;
+    r.hi = qos_wrap_add(qos_wrap_add(a.hi, b.hi), carry);
+    return r;
+}
+
+QOS_API int qos_cmp_wide(struct qos_u128 a, struct qos_u128 b)
+{
+    if (a.hi != b.hi)
+        return a.hi < b.hi ? -1 : 1;
+    return a.lo < b.lo ? -1 : a.lo > b.lo;
+}
+
+/* One digit of algorithm D: (u2 u1 : u0) / (v1 v0), digits of 32 bits, v1 normalised, u2u1 < v. */
+QOS_API uint64_t qos_priv_div_digit(uint64_t u21, uint64_t u0, uint64_t v, uint64_t *rem)
+{
+    uint64_t v1 = v >> 32, v0 = v & 0xffffffffu;
+    uint64_t q = u21 / v1, r = u21 % v1;
+    while (q >> 32 || q * v0 > (r << 32 | u0)) { /* at most twice */
+        q--;
+        r += v1;
+        if (r >> 32)
+            break;
+    }
+    *rem = qos_wrap_sub(qos_wrap_add(qos_wrap_mul(u21, UINT64_C(1) << 32), u0), qos_wrap_mul(q, v));
+    return q;
+}
+
+QOS_API uint64_t qos_div_wide(struct qos_u128 n, uint64_t d, uint64_t *rem)
+{
+    uint64_t r = 0, q = UINT64_MAX;
+    if (d == 0 || n.hi >= d) {
+        /* no 64-bit quotient */
+    } else if (n.hi == 0) {
+        q = n.lo / d;
+        r = n.lo % d;
+    } else {
+        int s = __builtin_clzll(d);
+        uint64_t v = d << s;
+        uint64_t hi = s ? n.hi << s | n.lo >> (64 - s) : n.hi; /* n.hi < d: no bit is lost */
+        uint64_t lo = qos_wrap_mul(n.lo, UINT64_C(1) << s);
+        uint64_t q1 = qos_priv_div_digit(hi, lo >> 32, v, &r);
+        uint64_t q0 = qos_priv_div_digit(r, lo & 0xffffffffu, v, &r);
+        q = q1 << 32 | q0;
+        r >>= s;
+    }
+    if (rem)
+        *rem = r;
+    return q;
+}
+
+QOS_API uint64_t qos_mul_div_floor(uint64_t a, uint64_t b, uint64_t c)
+{
+    return qos_div_wide(qos_mul_wide(a, b), c, NULL);
+}
+
+QOS_API uint64_t qos_mul_div_ceil(uint64_t a, uint64_t b, uint64_t c)
+{
+    uint64_t rem, q = qos_div_wide(qos_mul_wide(a, b), c, &rem);
+    return qos_sat_add(q, rem != 0);
+}
+
+QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns)
+{
+    /* depth - level may exceed INT64_MAX, never UINT64_MAX: 4 * 10^18 + 8 * 10^18 < 2^64. */
+    uint64_t gain, room = qos_wrap_sub((uint64_t)depth, (uint64_t)level);
+    if (__builtin_mul_overflow(elapsed_ns, rate_per_s, &gain) || gain >= room)
+        return depth;
+    return (int64_t)qos_wrap_add((uint64_t)level, gain);
+}
+
+QOS_API int64_t qos_level_gate(int64_t depth, int64_t n_sub)
+{
+    return n_sub < depth ? n_sub : depth;
+}
+
+QOS_API uint64_t qos_level_wait_ns(int64_t level, int64_t gate, uint64_t rate_per_s)
+{
+    uint64_t lack;
+    if (level >= gate)
+        return 0;
+    if (rate_per_s == 0)
+        return QOS_NEVER;
+    lack = qos_wrap_sub((uint64_t)gate, (uint64_t)level);
+    return lack / rate_per_s + (lack % rate_per_s != 0);
+}
+
+QOS_API int64_t qos_level_charge(int64_t level, int64_t n_sub)
+{
+    const int64_t lowest = -2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS;
+    return level < lowest + n_sub ? lowest : level - n_sub;
+}
+
+QOS_API uint64_t qos_level_debt(int64_t level)
+{
+    uint64_t owed = level < 0 ? (uint64_t)-level : 0;
+    return owed / (uint64_t)QOS_SUBTOKENS + (owed % (uint64_t)QOS_SUBTOKENS != 0);
+}
+
+QOS_API enum qos_status qos_bucket_init(struct qos_bucket *b, uint64_t rate_per_s, uint64_t burst_tokens,
+                                        uint64_t now_ns)
+{
+    if (!b)
+        return QOS_EINVAL;
+    if (rate_per_s > QOS_RATE_MAX || burst_tokens == 0 || burst_tokens > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    b->level = 0;
+    b->depth = (int64_t)burst_tokens * QOS_SUBTOKENS;
+    b->rate_per_s = rate_per_s;
+    b->last_ns = now_ns;
+    return QOS_OK;
+}
+
+QOS_API void qos_bucket_refill(struct qos_bucket *b, uint64_t now_ns)
+{
+    if (now_ns <= b->last_ns)
+        return;
+    b->level = qos_level_refill(b->level, b->depth, b->rate_per_s, now_ns - b->last_ns);
+    b->last_ns = now_ns;
+}
+
+QOS_API enum qos_status qos_bucket_take(struct qos_bucket *b, uint64_t now_ns, uint64_t n)
+{
+    int64_t n_sub;
+    if (n > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    n_sub = (int64_t)n * QOS_SUBTOKENS;
+    qos_bucket_refill(b, now_ns);
+    if (n != 0 && b->level < qos_level_gate(b->depth, n_sub))
+        return QOS_EAGAIN;
+    b->level -= n_sub;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status qos_bucket_force(struct qos_bucket *b, uint64_t now_ns, uint64_t n, uint64_t debt_max_tokens)
+{
+    if (n > QOS_TOKENS_MAX || debt_max_tokens > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    qos_bucket_refill(b, now_ns);
+    if (b->level < -(int64_t)debt_max_tokens * QOS_SUBTOKENS)
+        return QOS_EDEBT;
+    b->level = qos_level_charge(b->level, (int64_t)n * QOS_SUBTOKENS);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status qos_bucket_put(struct qos_bucket *b, uint64_t now_ns, uint64_t n)
+{
+    int64_t n_sub;
+    if (n > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    qos_bucket_refill(b, now_ns);
+    n_sub = (int64_t)n * QOS_SUBTOKENS;
+    b->level = b->level > b->depth - n_sub ? b->depth : b->level + n_sub;
+    return QOS_OK;
+}
+
+QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *b, uint64_t now_ns, uint64_t n)
+{
+    uint64_t wait, from = qos_max(now_ns, b->last_ns);
+    int64_t level;
+    if (n > QOS_TOKENS_MAX)
+        return QOS_NEVER;
+    level = qos_level_refill(b->level, b->depth, b->rate_per_s, from - b->last_ns);
+    wait = n == 0 ? 0 : qos_level_wait_ns(level, qos_level_gate(b->depth, (int64_t)n * QOS_SUBTOKENS), b->rate_per_s);
+    return wait == 0 ? now_ns : qos_sat_add(from, wait);
+}
+
+QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *b, uint64_t now_ns, uint64_t rate_per_s,
+                                            uint64_t burst_tokens)
+{
+    if (rate_per_s > QOS_RATE_MAX || burst_tokens == 0 || burst_tokens > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    qos_bucket_refill(b, now_ns);
+    b->rate_per_s = rate_per_s;
+    b->depth = (int64_t)burst_tokens * QOS_SUBTOKENS;
+    if (b->level > b->depth)
+        b->level = b->depth;
+    return QOS_OK;
+}
+
+QOS_API uint64_t qos_cost(const struct qos_cost_model *m, enum qos_op op, uint64_t len_bytes)
+{
+    struct qos_u128 p = qos_mul_wide(len_bytes, m->per_mib_cost[op]);
+    uint64_t bytes_part, cost;
+    if (p.hi >> 20) /* 2^84 and more: far above the cap */
+        return QOS_TOKENS_MAX;
+    bytes_part = (p.hi << 44 | p.lo >> 20) + ((p.lo & 0xfffffu) != 0);
+    cost = qos_sat_add(m->fixed_cost[op], bytes_part);
+    return qos_min(qos_max(cost, 1), QOS_TOKENS_MAX);
+}
+
+QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, uint64_t small_bytes,
+                                     uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost)
+{
+    const uint64_t most = UINT64_C(1) << 40;
+    uint64_t per_mib, slope_part;
+    if (small_bytes == 0 || small_bytes >= large_bytes || large_bytes > most)
+        return QOS_ERANGE;
+    if (small_cost == 0 || small_cost > QOS_TOKENS_MAX || large_cost == 0 || large_cost > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    per_mib = qos_mul_div_ceil(qos_sat_sub(large_cost, small_cost), UINT64_C(1) << 20, large_bytes - small_bytes);
+    if (per_mib > most)
+        return QOS_ERANGE;
+    slope_part = qos_mul_div_floor(small_bytes, per_mib, UINT64_C(1) << 20);
+    m->per_mib_cost[op] = per_mib;
+    m->fixed_cost[op] = qos_sat_sub(small_cost, slope_part);
+    return QOS_OK;
+}
+
+QOS_API void qos_rng_seed(struct qos_rng *r, uint64_t seed)
+{
+    r->state = seed;
+}
+
+QOS_API uint64_t qos_rng_u64(struct qos_rng *r)
+{
+    uint64_t z = r->state = qos_wrap_add(r->state, UINT64_C(0x9e3779b97f4a7c15));
+    z = qos_wrap_mul(z ^ z >> 30, UINT64_C(0xbf58476d1ce4e5b9));
+    z = qos_wrap_mul(z ^ z >> 27, UINT64_C(0x94d049bb133111eb));
+    return z ^ z >> 31;
+}
+
+QOS_API uint64_t qos_rng_below(struct qos_rng *r, uint64_t bound)
+{
+    struct qos_u128 p = qos_mul_wide(qos_rng_u64(r), bound);
+    if (p.lo < bound) {
+        uint64_t threshold = bound ? qos_wrap_sub(0, bound) % bound : 0; /* 2^64 mod bound */
+        while (p.lo < threshold)
+            p = qos_mul_wide(qos_rng_u64(r), bound);
+    }
+    return p.hi;
+}
+
+QOS_API uint32_t qos_crc32c(uint32_t crc, const void *data, size_t len_bytes)
+{
+    static const uint32_t table[256] = {
+        0x00000000u, 0xf26b8303u, 0xe13b70f7u, 0x1350f3f4u, 0xc79a971fu, 0x35f1141cu, 0x26a1e7e8u, 0xd4ca64ebu,
+        0x8ad958cfu, 0x78b2dbccu, 0x6be22838u, 0x9989ab3bu, 0x4d43cfd0u, 0xbf284cd3u, 0xac78bf27u, 0x5e133c24u,
+        0x105ec76fu, 0xe235446cu, 0xf165b798u, 0x030e349bu, 0xd7c45070u, 0x25afd373u, 0x36ff2087u, 0xc494a384u,
+        0x9a879fa0u, 0x68ec1ca3u, 0x7bbcef57u, 0x89d76c54u, 0x5d1d08bfu, 0xaf768bbcu, 0xbc267848u, 0x4e4dfb4bu,
+        0x20bd8edeu, 0xd2d60dddu, 0xc186fe29u, 0x33ed7d2au, 0xe72719c1u, 0x154c9ac2u, 0x061c6936u, 0xf477ea35u,
+        0xaa64d611u, 0x580f5512u, 0x4b5fa6e6u, 0xb93425e5u, 0x6dfe410eu, 0x9f95c20du, 0x8cc531f9u, 0x7eaeb2fau,
+        0x30e349b1u, 0xc288cab2u, 0xd1d83946u, 0x23b3ba45u, 0xf779deaeu, 0x05125dadu, 0x1642ae59u, 0xe4292d5au,
+        0xba3a117eu, 0x4851927du, 0x5b016189u, 0xa96ae28au, 0x7da08661u, 0x8fcb0562u, 0x9c9bf696u, 0x6ef07595u,
+        0x417b1dbcu, 0xb3109ebfu, 0xa0406d4bu, 0x522bee48u, 0x86e18aa3u, 0x748a09a0u, 0x67dafa54u, 0x95b17957u,
+        0xcba24573u, 0x39c9c670u, 0x2a993584u, 0xd8f2b687u, 0x0c38d26cu, 0xfe53516fu, 0xed03a29bu, 0x1f682198u,
+        0x5125dad3u, 0xa34e59d0u, 0xb01eaa24u, 0x42752927u, 0x96bf4dccu, 0x64d4cecfu, 0x77843d3bu, 0x85efbe38u,
+        0xdbfc821cu, 0x2997011fu, 0x3ac7f2ebu, 0xc8ac71e8u, 0x1c661503u, 0xee0d9600u, 0xfd5d65f4u, 0x0f36e6f7u,
+        0x61c69362u, 0x93ad1061u, 0x80fde395u, 0x72966096u, 0xa65c047du, 0x5437877eu, 0x4767748au, 0xb50cf789u,
+        0xeb1fcbadu, 0x197448aeu, 0x0a24bb5au, 0xf84f3859u, 0x2c855cb2u, 0xdeeedfb1u, 0xcdbe2c45u, 0x3fd5af46u,
+        0x7198540du, 0x83f3d70eu, 0x90a324fau, 0x62c8a7f9u, 0xb602c312u, 0x44694011u, 0x5739b3e5u, 0xa55230e6u,
+        0xfb410cc2u, 0x092a8fc1u, 0x1a7a7c35u, 0xe811ff36u, 0x3cdb9bddu, 0xceb018deu, 0xdde0eb2au, 0x2f8b6829u,
+        0x82f63b78u, 0x709db87bu, 0x63cd4b8fu, 0x91a6c88cu, 0x456cac67u, 0xb7072f64u, 0xa457dc90u, 0x563c5f93u,
+        0x082f63b7u, 0xfa44e0b4u, 0xe9141340u, 0x1b7f9043u, 0xcfb5f4a8u, 0x3dde77abu, 0x2e8e845fu, 0xdce5075cu,
+        0x92a8fc17u, 0x60c37f14u, 0x73938ce0u, 0x81f80fe3u, 0x55326b08u, 0xa759e80bu, 0xb4091bffu, 0x466298fcu,
+        0x1871a4d8u, 0xea1a27dbu, 0xf94ad42fu, 0x0b21572cu, 0xdfeb33c7u, 0x2d80b0c4u, 0x3ed04330u, 0xccbbc033u,
+        0xa24bb5a6u, 0x502036a5u, 0x4370c551u, 0xb11b4652u, 0x65d122b9u, 0x97baa1bau, 0x84ea524eu, 0x7681d14du,
+        0x2892ed69u, 0xdaf96e6au, 0xc9a99d9eu, 0x3bc21e9du, 0xef087a76u, 0x1d63f975u, 0x0e330a81u, 0xfc588982u,
+        0xb21572c9u, 0x407ef1cau, 0x532e023eu, 0xa145813du, 0x758fe5d6u, 0x87e466d5u, 0x94b49521u, 0x66df1622u,
+        0x38cc2a06u, 0xcaa7a905u, 0xd9f75af1u, 0x2b9cd9f2u, 0xff56bd19u, 0x0d3d3e1au, 0x1e6dcdeeu, 0xec064eedu,
+        0xc38d26c4u, 0x31e6a5c7u, 0x22b65633u, 0xd0ddd530u, 0x0417b1dbu, 0xf67c32d8u, 0xe52cc12cu, 0x1747422fu,
+        0x49547e0bu, 0xbb3ffd08u, 0xa86f0efcu, 0x5a048dffu, 0x8ecee914u, 0x7ca56a17u, 0x6ff599e3u, 0x9d9e1ae0u,
+        0xd3d3e1abu, 0x21b862a8u, 0x32e8915cu, 0xc083125fu, 0x144976b4u, 0xe622f5b7u, 0xf5720643u, 0x07198540u,
+        0x590ab964u, 0xab613a67u, 0xb831c993u, 0x4a5a4a90u, 0x9e902e7bu, 0x6cfbad78u, 0x7fab5e8cu, 0x8dc0dd8fu,
+        0xe330a81au, 0x115b2b19u, 0x020bd8edu, 0xf0605beeu, 0x24aa3f05u, 0xd6c1bc06u, 0xc5914ff2u, 0x37faccf1u,
+        0x69e9f0d5u, 0x9b8273d6u, 0x88d28022u, 0x7ab90321u, 0xae7367cau, 0x5c18e4c9u, 0x4f48173du, 0xbd23943eu,
+        0xf36e6f75u, 0x0105ec76u, 0x12551f82u, 0xe03e9c81u, 0x34f4f86au, 0xc69f7b69u, 0xd5cf889du, 0x27a40b9eu,
+        0x79b737bau, 0x8bdcb4b9u, 0x988c474du, 0x6ae7c44eu, 0xbe2da0a5u, 0x4c4623a6u, 0x5f16d052u, 0xad7d5351u};
+    const uint8_t *p = (const uint8_t *)data;
+    size_t i;
+    crc = ~crc;
+    for (i = 0; i < len_bytes; i++)
+        crc = table[(crc ^ p[i]) & 0xffu] ^ crc >> 8;
+    return ~crc;
+}
+
+QOS_API uint16_t qos_get_le16(const void *p)
+{
+    const uint8_t *b = (const uint8_t *)p;
+    return (uint16_t)(b[0] | b[1] << 8);
+}
+
+QOS_API uint32_t qos_get_le32(const void *p)
+{
+    const uint8_t *b = (const uint8_t *)p;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+QOS_API uint64_t qos_get_le64(const void *p)
+{
+    return qos_get_le32(p) | (uint64_t)qos_get_le32((const uint8_t *)p + 4) << 32;
+}
+
+QOS_API void qos_put_le16(void *p, uint16_t v)
+{
+    uint8_t *b = (uint8_t *)p;
+    b[0] = (uint8_t)(v & 0xffu);
+    b[1] = (uint8_t)(v >> 8);
+}
+
+QOS_API void qos_put_le32(void *p, uint32_t v)
+{
+    qos_put_le16(p, (uint16_t)(v & 0xffffu));
+    qos_put_le16((uint8_t *)p + 2, (uint16_t)(v >> 16));
+}
+
+QOS_API void qos_put_le64(void *p, uint64_t v)
+{
+    qos_put_le32(p, (uint32_t)(v & 0xffffffffu));
+    qos_put_le32((uint8_t *)p + 4, (uint32_t)(v >> 32));
+}
+
+/* Room for n more bytes? If not: bad, for good. */
+QOS_API uint8_t *qos_priv_writer_room(struct qos_writer *w, size_t n)
+{
+    uint8_t *at;
+    if (w->bad || w->size_bytes - w->pos < n) {
+        w->bad = true;
+        return NULL;
+    }
+    at = w->buf + w->pos;
+    w->pos += n;
+    return at;
+}
+
+QOS_API const uint8_t *qos_priv_reader_room(struct qos_reader *r, size_t n)
+{
+    const uint8_t *at;
+    if (r->bad || r->size_bytes - r->pos < n) {
+        r->bad = true;
+        return NULL;
+    }
+    at = r->buf + r->pos;
+    r->pos += n;
+    return at;
+}
+
+QOS_API void qos_writer_init(struct qos_writer *w, void *buf, size_t size_bytes)
+{
+    w->buf = (uint8_t *)buf;
+    w->size_bytes = size_bytes;
+    w->pos = 0;
+    w->bad = false;
+}
+
+QOS_API void qos_write_u8(struct qos_writer *w, uint8_t v)
+{
+    uint8_t *p = qos_priv_writer_room(w, 1);
+    if (p)
+        *p = v;
+}
+
+QOS_API void qos_write_u16(struct qos_writer *w, uint16_t v)
+{
+    uint8_t *p = qos_priv_writer_room(w, 2);
+    if (p)
+        qos_put_le16(p, v);
+}
+
+QOS_API void qos_write_u32(struct qos_writer *w, uint32_t v)
+{
+    uint8_t *p = qos_priv_writer_room(w, 4);
+    if (p)
+        qos_put_le32(p, v);
+}
+
+QOS_API void qos_write_u64(struct qos_writer *w, uint64_t v)
+{
+    uint8_t *p = qos_priv_writer_room(w, 8);
+    if (p)
+        qos_put_le64(p, v);
+}
+
+QOS_API void qos_reader_init(struct qos_reader *r, const void *buf, size_t size_bytes)
+{
+    r->buf = (const uint8_t *)buf;
+    r->size_bytes = size_bytes;
+    r->pos = 0;
+    r->bad = false;
+}
+
+QOS_API uint8_t qos_read_u8(struct qos_reader *r)
+{
+    const uint8_t *p = qos_priv_reader_room(r, 1);
+    return p ? *p : (uint8_t)0;
+}
+
+QOS_API uint16_t qos_read_u16(struct qos_reader *r)
+{
+    const uint8_t *p = qos_priv_reader_room(r, 2);
+    return p ? qos_get_le16(p) : (uint16_t)0;
+}
+
+QOS_API uint32_t qos_read_u32(struct qos_reader *r)
+{
+    const uint8_t *p = qos_priv_reader_room(r, 4);
+    return p ? qos_get_le32(p) : 0;
+}
+
+QOS_API uint64_t qos_read_u64(struct qos_reader *r)
+{
+    const uint8_t *p = qos_priv_reader_room(r, 8);
+    return p ? qos_get_le64(p) : 0;
+}
+
+/* Header: magic 4, version 2, type 2, payload length 4, CRC32C 4 (over the first 12 bytes and the payload). */
+QOS_API enum qos_status qos_frame_seal(void *buf, size_t size_bytes, const struct qos_frame *f)
+{
+    uint8_t *b = (uint8_t *)buf;
+    uint32_t crc;
+    if (!buf || !f)
+        return QOS_EINVAL;
+    if (size_bytes < QOS_FRAME_HEADER_BYTES || size_bytes - QOS_FRAME_HEADER_BYTES < f->payload_bytes)
+        return QOS_EMEMORY;
+    qos_put_le32(b, f->magic);
+    qos_put_le16(b + 4, f->version);
+    qos_put_le16(b + 6, f->type);
+    qos_put_le32(b + 8, f->payload_bytes);
+    crc = qos_crc32c(0, b, 12);
+    qos_put_le32(b + 12, qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, f->payload_bytes));
+    return QOS_OK;
+}
+
+QOS_API enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic, uint16_t version_max,
+                                       struct qos_frame *f)
+{
+    const uint8_t *b = (const uint8_t *)buf;
+    uint32_t payload_bytes, crc;
+    if (!buf || !f)
+        return QOS_EINVAL;
+    if (size_bytes < QOS_FRAME_HEADER_BYTES)
+        return QOS_ETRUNCATED;
+    if (qos_get_le32(b) != magic)
+        return QOS_ECORRUPT;
+    payload_bytes = qos_get_le32(b + 8);
+    if (size_bytes - QOS_FRAME_HEADER_BYTES < payload_bytes)
+        return QOS_ETRUNCATED;
+    crc = qos_crc32c(0, b, 12);
+    if (qos_get_le32(b + 12) != qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, payload_bytes))
+        return QOS_ECORRUPT;
+    if (qos_get_le16(b + 4) > version_max)
+        return QOS_EVERSION;
+    f->magic = magic;
+    f->version = qos_get_le16(b + 4);
+    f->type = qos_get_le16(b + 6);
+    f->payload_bytes = payload_bytes;
+    return QOS_OK;
+}
+
+QOS_API size_t qos_layout_add(struct qos_layout *l, size_t count, size_t item_bytes, size_t align)
+{
+    size_t offset, bytes;
+    QOS_ASSERT(align != 0 && (align & (align - 1)) == 0);
+    if (align > l->align)
+        l->align = align;
+    if (__builtin_mul_overflow(count, item_bytes, &bytes) || __builtin_add_overflow(l->size, align - 1, &offset)) {
+        l->overflow = true;
+        return 0;
+    }
+    offset &= ~(align - 1);
+    if (__builtin_add_overflow(offset, bytes, &l->size))
+        l->overflow = true;
+    return offset;
+}
+
+QOS_API size_t qos_layout_size(const struct qos_layout *l)
+{
+    size_t mask = l->align ? l->align - 1 : 0, padded;
+    if (l->overflow || __builtin_add_overflow(l->size, mask, &padded))
+        return 0;
+    return padded & ~mask;
+}
+
+QOS_API enum qos_status qos_layout_check(const struct qos_layout *l, const void *mem, size_t size_bytes)
+{
+    size_t need = qos_layout_size(l);
+    if (!mem)
+        return QOS_EINVAL;
+    if (need == 0 && (l->size != 0 || l->overflow))
+        return QOS_ERANGE;
+    if (l->align && ((uintptr_t)mem & (l->align - 1)) != 0)
+        return QOS_EALIGN;
+    return size_bytes < need ? QOS_EMEMORY : QOS_OK;
+}
+
+QOS_API bool qos_priv_heap_less(const struct qos_heap_entry *a, const struct qos_heap_entry *b)
+{
+    return a->key != b->key ? a->key < b->key : a->id < b->id;
+}
+
+QOS_API void qos_priv_heap_up(struct qos_heap *h, uint32_t i, struct qos_heap_entry e)
+{
+    while (i > 0) {
+        uint32_t up = (i - 1) / 4;
+        if (!qos_priv_heap_less(&e, &h->entry[up]))
+            break;
+        h->entry[i] = h->entry[up];
+        h->pos[h->entry[i].id] = i;
+        i = up;
+    }
+    h->entry[i] = e;
+    h->pos[e.id] = i;
+}
+
+QOS_API void qos_priv_heap_down(struct qos_heap *h, uint32_t i, struct qos_heap_entry e)
+{
+    for (;;) {
+        uint64_t first = (uint64_t)i * 4 + 1, last = qos_min(first + 4, h->count), c;
+        uint32_t least;
+        if (first >= h->count)
+            break;
+        least = (uint32_t)first;
+        for (c = first + 1; c < last; c++)
+            if (qos_priv_heap_less(&h->entry[c], &h->entry[least]))
+                least = (uint32_t)c;
+        if (!qos_priv_heap_less(&h->entry[least], &e))
+            break;
+        h->entry[i] = h->entry[least];
+        h->pos[h->entry[i].id] = i;
+        i = least;
+    }
+    h->entry[i] = e;
+    h->pos[e.id] = i;
+}
+
+QOS_API void qos_heap_init(struct qos_heap *h, struct qos_heap_entry *entry, uint32_t *pos, uint32_t capacity)
+{
+    uint32_t i;
+    h->entry = entry;
+    h->pos = pos;
+    h->count = 0;
+    h->capacity = capacity;
+    for (i = 0; i < capacity; i++)
+        pos[i] = QOS_HEAP_ABSENT;
+}
+
+QOS_API void qos_heap_set(struct qos_heap *h, uint32_t id, uint64_t key)
+{
+    struct qos_heap_entry e;
+    uint32_t i = h->pos[id];
+    QOS_ASSERT(id < h->capacity);
+    e.key = key;
+    e.id = id;
+    e.unused_zero = 0;
+    if (i == QOS_HEAP_ABSENT)
+        qos_priv_heap_up(h, h->count++, e);
+    else if (key < h->entry[i].key)
+        qos_priv_heap_up(h, i, e);
+    else
+        qos_priv_heap_down(h, i, e);
+}
+
+QOS_API void qos_heap_remove(struct qos_heap *h, uint32_t id)
+{
+    struct qos_heap_entry last;
+    uint32_t i = h->pos[id];
+    if (i == QOS_HEAP_ABSENT)
+        return;
+    h->pos[id] = QOS_HEAP_ABSENT;
+    last = h->entry[--h->count];
+    if (i == h->count)
+        return;
+    if (i > 0 && qos_priv_heap_less(&last, &h->entry[(i - 1) / 4]))
+        qos_priv_heap_up(h, i, last);
+    else
+        qos_priv_heap_down(h, i, last);
+}
+
+QOS_API bool qos_heap_has(const struct qos_heap *h, uint32_t id)
+{
+    return h->pos[id] != QOS_HEAP_ABSENT;
+}
+
+QOS_API uint64_t qos_heap_min_key(const struct qos_heap *h)
+{
+    return h->count ? h->entry[0].key : QOS_NEVER;
+}
+
+QOS_API uint32_t qos_heap_min_id(const struct qos_heap *h)
+{
+    return h->count ? h->entry[0].id : QOS_HEAP_ABSENT;
+}
+
+#if defined(QOS_ATOMIC_HOOK)
+#define QOS_PRIV_LOAD(w, order) qos_hook_load(w, order)
+#define QOS_PRIV_STORE(w, v, order) qos_hook_store(w, v, order)
+#define QOS_PRIV_ADD(w, v, order) qos_hook_add(w, v, order)
+#define QOS_PRIV_SWAP(w, v, order) qos_hook_swap(w, v, order)
+#define QOS_PRIV_CAS(w, e, d, order, fail) qos_hook_cas(w, e, d, order)
+#else
+#define QOS_PRIV_LOAD(w, order) __atomic_load_n(w, order)
+#define QOS_PRIV_STORE(w, v, order) __atomic_store_n(w, v, order)
+#define QOS_PRIV_ADD(w, v, order) __atomic_fetch_add(w, v, order)
+#define QOS_PRIV_SWAP(w, v, order) __atomic_exchange_n(w, v, order)
+#define QOS_PRIV_CAS(w, e, d, order, fail) __atomic_compare_exchange_n(w, e, d, false, order, fail)
+#endif
+
+/* Counters never go through the hook: they carry no protocol, and would only multiply the interleavings. */
+QOS_API void qos_counter_add(qos_counter_t *c, uint64_t n)
+{
+#if QOS_HAS_ATOMIC64
+    __atomic_store_n(c, qos_wrap_add(*c, n), __ATOMIC_RELAXED); /* *c: nobody else writes it */
+#else
+    *c = qos_wrap_add(*c, n);
+#endif
+}
+
+QOS_API uint64_t qos_counter_read(const qos_counter_t *c)
+{
+#if QOS_HAS_ATOMIC64
+    return __atomic_load_n(c, __ATOMIC_RELAXED);
+#else
+    return *c;
+#endif
+}
+
+#if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
+QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *w)
+{
+    return QOS_PRIV_LOAD(w, __ATOMIC_RELAXED);
+}
+
+QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *w)
+{
+    return QOS_PRIV_LOAD(w, __ATOMIC_ACQUIRE);
+}
+
+QOS_API void qos_atomic_store_relaxed(qos_word_t *w, uint64_t v)
+{
+    QOS_PRIV_STORE(w, v, __ATOMIC_RELAXED);
+}
+
+QOS_API void qos_atomic_store_release(qos_word_t *w, uint64_t v)
+{
+    QOS_PRIV_STORE(w, v, __ATOMIC_RELEASE);
+}
+
+QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *w, uint64_t v)
+{
+    return QOS_PRIV_ADD(w, v, __ATOMIC_RELAXED);
+}
+
+QOS_API uint64_t qos_atomic_add_acq_rel(qos_word_t *w, uint64_t v)
+{
+    return QOS_PRIV_ADD(w, v, __ATOMIC_ACQ_REL);
+}
+
+QOS_API uint64_t qos_atomic_swap_acq_rel(qos_word_t *w, uint64_t v)
+{
+    return QOS_PRIV_SWAP(w, v, __ATOMIC_ACQ_REL);
+}
+
+QOS_API bool qos_atomic_cas_relaxed(qos_word_t *w, uint64_t *expected, uint64_t desired)
+{
+    return QOS_PRIV_CAS(w, expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+QOS_API bool qos_atomic_cas_acq_rel(qos_word_t *w, uint64_t *expected, uint64_t desired)
+{
+    return QOS_PRIV_CAS(w, expected, desired, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+#endif
+
+#endif /* QOS_DECLARE_ONLY */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* QOS_H */
