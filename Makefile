@@ -127,6 +127,7 @@ coverage: ## lines and branches of every header, by clang
 
 TOOLS := $(patsubst examples/%/main.c,%,$(wildcard examples/*/main.c))
 COMMON_SOURCES := $(wildcard examples/common/*.c)
+$(foreach v,native san,$(B)/$v/unit/common_parts): $(wildcard examples/common/*)
 # $(1) tool, $(2) compiler, $(3) links, $(4) flags
 define example_tool
 $(B)/examples/$(1): $(wildcard examples/$(1)/*) $(COMMON_SOURCES) $(wildcard examples/common/*.h) $(HEADERS) Makefile

@@ -1,0 +1,216 @@
+/* common.h - what the example tools share: options, tables, JSON, histograms, progress, plots, tidying up.
+ *
+ * Each part is one small .c file without state beyond what its functions say; nothing here knows a scheduler.
+ * Include "qos.h" beside it for the seeded generator (struct qos_rng) and exact arithmetic. Needs libc only.
+ *
+ *     options.c   opt_*        one table of options gives parsing, --help and error messages
+ *     human.c     human_*      numbers with units for people
+ *     table.c     table_*      aligned text tables
+ *     json.c      json_*       JSON to a file, every error noticed
+ *     hist.c      hist_*       latency histogram: log-linear, mergeable
+ *     progress.c  progress_*   a live line on a terminal, sparse lines elsewhere
+ *     plot.c      plot_*       SVG through gnuplot
+ *     tidy.c      stop_*, temp_*, tool_*   signals to a flag, temporary files removed, messages, clock
+ *
+ * Exit statuses of every tool: 0 done, 1 failed (or partly failed), 2 wrong usage, 130 stopped by a signal.
+ */
+#ifndef EXAMPLES_COMMON_H
+#define EXAMPLES_COMMON_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define COMMON_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_STOPPED = 130 };
+
+/* ---- tidy.c: messages, clock, signals, temporary files ------------------------------------------------- */
+
+/* The name that messages begin with; opt_parse sets it. */
+void tool_set_name(const char *name);
+/* "name: message\n" to stderr. die exits with `status` (temporary files are removed on the way). */
+void tool_warn(const char *fmt, ...) COMMON_PRINTF(1, 2);
+_Noreturn void tool_die(int status, const char *fmt, ...) COMMON_PRINTF(2, 3);
+/* malloc, realloc, strdup that end the tool with a message when memory is out. Zeroed; aligned to a power of two. */
+void *tool_alloc(size_t bytes);
+void *tool_alloc_aligned(size_t bytes, size_t align);
+void *tool_grow(void *old, size_t bytes);
+char *tool_copy(const char *text);
+
+uint64_t tool_now_ns(void);                /* CLOCK_MONOTONIC */
+uint64_t tool_cpu_ns(void);                /* CPU time of this process, all threads */
+void tool_sleep_until_ns(uint64_t now_ns); /* returns early when a stop is asked */
+
+/* SIGINT and SIGTERM set a flag and interrupt system calls (no SA_RESTART). A second signal gives up at once:
+ * temporary files are removed, exit status 130. Call once, before threads are started. */
+void stop_on_signals(void);
+bool stop_asked(void);
+void stop_now(void); /* sets the same flag, from anywhere */
+
+/* Files and empty directories that must not outlive the tool: removed, newest first, at exit, by temp_remove_all,
+ * or on the second signal. A forked child never removes its parent's. Main thread only; at most 256. */
+void temp_add(const char *path);
+void temp_forget(const char *path);
+void temp_remove(const char *path);
+void temp_remove_all(void);
+/* Creates dir/prefixXXXXXX, registers it, and writes its name to path. File: an open descriptor. -1 / false: errno. */
+int temp_file(char *path, size_t size, const char *dir, const char *prefix);
+bool temp_dir(char *path, size_t size, const char *dir, const char *prefix);
+
+/* ---- options.c ----------------------------------------------------------------------------------------- */
+
+/* Parsers: NULL and *out set, or what is wrong ("not a size; write e.g. 20M") and *out untouched. Fractions are
+ * allowed and exact to nine digits ("1.5k" is 1536), rounded down. */
+const char *opt_size(const char *text, uint64_t *bytes);  /* k, M, G, T are powers of 1024; 20M, 4k, 512, 2GiB */
+const char *opt_rate(const char *text, uint64_t *per_s);  /* the same per second: 20M or 20M/s */
+const char *opt_time(const char *text, uint64_t *ns);     /* ns, us, ms, s, m, h; a plain number is seconds: 1.5s */
+const char *opt_count(const char *text, uint64_t *count); /* k, M, G are powers of 1000: 10k, 3000000 */
+const char *opt_real(const char *text, double *value);    /* finite decimal number */
+/* Index of text in choices ("none|htb|tags"), or -1. */
+int opt_choice(const char *text, const char *choices);
+
+enum opt_kind {
+    OPT_FLAG, /* bool *: no argument; set to true */
+    OPT_TEXT, /* const char ** */
+    OPT_SIZE, /* uint64_t *, opt_size; likewise the next three */
+    OPT_RATE,
+    OPT_TIME,
+    OPT_COUNT,
+    OPT_REAL,   /* double * */
+    OPT_CHOICE, /* int *: `argument` lists the choices, "none|htb" */
+    OPT_EACH    /* void (*each)(const char *value): called for every occurrence, in order */
+};
+struct opt {
+    const char *name; /* without the dashes; NULL ends the list */
+    enum opt_kind kind;
+    void *to;
+    const char *argument;            /* in --help: "SIZE"; for OPT_CHOICE the choices */
+    const char *help;                /* one line; says the default */
+    void (*each)(const char *value); /* OPT_EACH only */
+};
+/* Parses argv. --help prints `about`, the options and `examples` (may be NULL) and exits with 0; a wrong option exits
+ * with 2 and says why. Returns the index of the first argument that is no option (argc if there is none). */
+int opt_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *examples);
+/* Splits "key=value,key=value" in place: the next pair, or false at the end. value is NULL if there is no '='. */
+bool opt_next_pair(char **rest, char **key, char **value);
+/* "name: tenant 2: reserve=2X: not a size; write e.g. 20M" and exit 2; where is "tenant 2". why NULL: returns. */
+void opt_check(const char *where, const char *key, const char *value, const char *why);
+
+/* ---- human.c: use as printf("%s", human_bytes(n).text) --------------------------------------------------- */
+
+struct human {
+    char text[24];
+};
+struct human human_bytes(double bytes);      /* 1.5 MiB */
+struct human human_rate(double bytes_per_s); /* 1.5 MiB/s */
+struct human human_count(double count);      /* 1.5 k */
+struct human human_ns(double ns);            /* 1.5 ms */
+struct human human_percent(double ratio);    /* 98.7 % */
+
+/* ---- table.c ----------------------------------------------------------------------------------------------- */
+
+struct table;
+/* Column headings separated by '|'; a heading that begins with '<' is left-aligned, others right-aligned. */
+struct table *table_new(const char *headings);
+/* The next cell, row by row; as many as there are headings make a row. NULL text: "-". */
+void table_cell(struct table *t, const char *text);
+void table_cellf(struct table *t, const char *fmt, ...) COMMON_PRINTF(2, 3);
+void table_rule(struct table *t); /* a line before the next row */
+void table_print(const struct table *t, FILE *f);
+void table_free(struct table *t);
+
+/* ---- json.c ------------------------------------------------------------------------------------------------- */
+
+#define JSON_DEPTH_MAX 32
+struct json {
+    FILE *f;
+    char *path;
+    int depth;
+    bool filled[JSON_DEPTH_MAX]; /* something stands at this level */
+    bool array[JSON_DEPTH_MAX];
+};
+/* Opens path ("-" is stdout) and begins the top object. false: errno says why. */
+bool json_open(struct json *j, const char *path);
+/* key is NULL inside an array. Texts are escaped; a real that is not finite becomes null. */
+void json_object(struct json *j, const char *key);
+void json_array(struct json *j, const char *key);
+void json_end(struct json *j);                                     /* of the innermost object or array */
+void json_text(struct json *j, const char *key, const char *text); /* NULL text: null */
+void json_u64(struct json *j, const char *key, uint64_t value);
+void json_i64(struct json *j, const char *key, int64_t value);
+void json_real(struct json *j, const char *key, double value);
+void json_bool(struct json *j, const char *key, bool value);
+/* Ends what is open and closes the file. false: something could not be written (said on stderr with the path). */
+bool json_close(struct json *j);
+
+/* ---- hist.c -------------------------------------------------------------------------------------------------- */
+
+/* Counts of values 0..2^64-1: exact below 128, above that 64 steps to each power of two. A quantile is the upper
+ * end of its step: never below the true value, at most 1/64 (1.6 %) above it. 30 KiB; the same sequence of additions
+ * and merges in any order gives the same histogram. */
+#define HIST_STEPS 64
+#define HIST_BUCKETS (59 * HIST_STEPS)
+struct hist {
+    uint64_t count, sum_low, sum_high; /* sum in 128 bits */
+    uint64_t min, max;
+    uint64_t bucket[HIST_BUCKETS];
+};
+void hist_clear(struct hist *h);
+void hist_add(struct hist *h, uint64_t value);
+void hist_merge(struct hist *into, const struct hist *from);
+/* Smallest reported value that at least the share p (0..1) of values does not exceed; 0 if empty. p = 1: the exact max.
+ */
+uint64_t hist_quantile(const struct hist *h, double p);
+double hist_mean(const struct hist *h);
+
+/* ---- progress.c ------------------------------------------------------------------------------------------------ */
+
+struct progress {
+    FILE *out; /* stderr */
+    bool live; /* redraw one line; else a line of its own now and then */
+    uint64_t next_ns;
+    int drawn; /* columns of the line that stands there */
+};
+/* live if stderr is a terminal or `force` (the tool's --progress). */
+void progress_init(struct progress *p, bool force);
+/* True when it is time to show something: 5 times a second live, every 5 s otherwise. Cheap: one comparison. */
+bool progress_due(struct progress *p, uint64_t now_ns);
+void progress_show(struct progress *p, const char *fmt, ...) COMMON_PRINTF(2, 3);
+/* Wipes the live line, before other output. */
+void progress_end(struct progress *p);
+
+/* ---- plot.c ------------------------------------------------------------------------------------------------------ */
+
+/* One curve; x and y have n values. A y that is NaN leaves a gap. */
+struct plot_curve {
+    const char *name;
+    const double *x, *y;
+    size_t n;
+};
+/* A horizontal (or vertical) line with a label: a reservation, the start of a tenant. */
+struct plot_mark {
+    const char *name;
+    double at;
+    bool vertical;
+    int colour_of; /* index of the curve whose colour it shares, -1: grey */
+};
+struct plot {
+    const char *title, *x_label, *y_label;
+    const struct plot_curve *curve;
+    size_t curves;
+    const struct plot_mark *mark;
+    size_t marks;
+    double y_max; /* 0: chosen by gnuplot */
+    bool log_x, log_y, steps, points;
+};
+/* Draws to an SVG file. false: said on stderr (once, if gnuplot is missing). */
+bool plot_svg(const struct plot *p, const char *path);
+/* Runs gnuplot with a script of your own on its stdin; output and terminal are up to the script. */
+bool plot_script(const char *script);
+/* mkdir -p for output directories. false: errno. */
+bool plot_mkdir(const char *path);
+
+#endif

@@ -1,0 +1,170 @@
+// SVG through gnuplot: the script goes to its stdin by way of an unlinked file, so that a gnuplot that dies early
+// costs a message and not a SIGPIPE.
+#include "common.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                      "#e69f00", "#56b4e9", "#7f3fbf", "#555555"};
+#define COLOURS (sizeof colours / sizeof *colours)
+
+static bool run_gnuplot(FILE *script)
+{
+    static bool told;
+    char *argv[] = {(char[]){"gnuplot"}, (char[]){"-"}, NULL};
+    posix_spawn_file_actions_t actions;
+    int status = 0, rc;
+    pid_t pid;
+    if (fflush(script) != 0 || ferror(script) || fseek(script, 0, SEEK_SET) != 0) {
+        tool_warn("cannot write the gnuplot script: %s", strerror(errno));
+        return false;
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fileno(script), STDIN_FILENO);
+    rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (rc != 0) {
+        if (!told)
+            tool_warn("no plots: gnuplot cannot be run (%s); on Debian: apt-get install gnuplot-nox", strerror(rc));
+        told = true;
+        return false;
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return false;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        tool_warn("gnuplot failed");
+        return false;
+    }
+    return true;
+}
+
+bool plot_script(const char *script)
+{
+    FILE *f = tmpfile();
+    bool ok;
+    if (!f || fputs(script, f) < 0) {
+        tool_warn("cannot write the gnuplot script: %s", strerror(errno));
+        if (f)
+            fclose(f);
+        return false;
+    }
+    ok = run_gnuplot(f);
+    fclose(f);
+    return ok;
+}
+
+/* In double quotes for gnuplot; titles are in noenhanced mode, so that only these two need escaping. */
+static void put_text(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; text && *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', f);
+        fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void put_setting(FILE *f, const char *what, const char *text)
+{
+    fprintf(f, "set %s ", what);
+    put_text(f, text);
+    fputs(" noenhanced\n", f);
+}
+
+static void put_marks(FILE *f, const struct plot *p)
+{
+    size_t i;
+    for (i = 0; i < p->marks; i++) {
+        const struct plot_mark *m = &p->mark[i];
+        const char *colour = m->colour_of < 0 ? "#999999" : colours[(size_t)m->colour_of % COLOURS];
+        if (m->vertical)
+            fprintf(f, "set arrow from %.9g, graph 0 to %.9g, graph 1 nohead lc rgb \"%s\" dt 2\n", m->at, m->at,
+                    colour);
+        else
+            fprintf(f, "set arrow from graph 0, first %.9g to graph 1, first %.9g nohead lc rgb \"%s\" dt 2\n", m->at,
+                    m->at, colour);
+        fputs("set label ", f);
+        put_text(f, m->name);
+        if (m->vertical)
+            fprintf(f, " at %.9g, graph 0.97 offset 0.4,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at, colour);
+        else
+            fprintf(f, " at graph 0.99, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n", m->at,
+                    colour);
+    }
+}
+
+bool plot_svg(const struct plot *p, const char *path)
+{
+    FILE *f = tmpfile();
+    size_t i, k;
+    bool ok;
+    if (!f) {
+        tool_warn("cannot write the gnuplot script: %s", strerror(errno));
+        return false;
+    }
+    fputs("set terminal svg size 860,420 font \"sans-serif,13\" background rgb \"white\"\nset encoding utf8\n", f);
+    fputs("set output ", f);
+    put_text(f, path);
+    fputs("\n", f);
+    put_setting(f, "title", p->title);
+    put_setting(f, "xlabel", p->x_label);
+    put_setting(f, "ylabel", p->y_label);
+    fputs("set grid lc rgb \"#dddddd\"\nset key outside right top noenhanced\nset border 3\nset tics nomirror\n", f);
+    fprintf(f, "set yrange [%s:", p->log_y ? "*" : "0");
+    if (p->y_max > 0)
+        fprintf(f, "%.9g]\n", p->y_max);
+    else
+        fputs("*]\n", f);
+    fprintf(f, "%s%s", p->log_x ? "set logscale x\n" : "", p->log_y ? "set logscale y\n" : "");
+    put_marks(f, p);
+    for (i = 0; i < p->curves; i++) {
+        fprintf(f, "$c%zu << EOD\n", i);
+        for (k = 0; k < p->curve[i].n; k++)
+            if (isfinite(p->curve[i].y[k]))
+                fprintf(f, "%.9g %.9g\n", p->curve[i].x[k], p->curve[i].y[k]);
+            else
+                fputs("\n", f);
+        fputs("EOD\n", f);
+    }
+    for (i = 0; i < p->curves; i++) {
+        fprintf(f, "%s$c%zu using 1:2 with %s lw 2 lc rgb \"%s\" title ", i ? ", " : "plot ", i,
+                p->steps    ? "steps"
+                : p->points ? "linespoints pt 7 ps 0.5"
+                            : "lines",
+                colours[i % COLOURS]);
+        put_text(f, p->curve[i].name);
+    }
+    fputs("\n", f);
+    ok = run_gnuplot(f);
+    fclose(f);
+    return ok;
+}
+
+bool plot_mkdir(const char *path)
+{
+    char part[4096];
+    size_t n = strlen(path), i;
+    if (n == 0 || n >= sizeof part) {
+        errno = n ? ENAMETOOLONG : ENOENT;
+        return false;
+    }
+    for (i = 1; i <= n; i++)
+        if (path[i] == '/' || path[i] == 0) {
+            memcpy(part, path, i);
+            part[i] = 0;
+            if (mkdir(part, 0777) != 0 && errno != EEXIST)
+                return false;
+        }
+    return true;
+}

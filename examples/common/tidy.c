@@ -1,0 +1,227 @@
+// Messages, clock, signals to a flag, temporary files.
+#include "common.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEMP_MAX 256
+
+static const char *tool_name = "tool";
+static volatile sig_atomic_t stop_flag;
+static char *temp_path[TEMP_MAX]; /* NULL: free. A slot is set or cleared by one pointer store: safe in a handler. */
+static pid_t temp_owner;
+
+void tool_set_name(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    tool_name = slash ? slash + 1 : name;
+}
+
+static void say(const char *fmt, va_list args)
+{
+    fflush(stdout);
+    fprintf(stderr, "%s: ", tool_name);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
+void tool_warn(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+}
+
+void tool_die(int status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+    exit(status);
+}
+
+void *tool_alloc(size_t bytes)
+{
+    void *p = calloc(1, bytes ? bytes : 1);
+    if (!p)
+        tool_die(TOOL_FAILED, "out of memory (%zu bytes)", bytes);
+    return p;
+}
+
+void *tool_alloc_aligned(size_t bytes, size_t align)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, align < sizeof p ? sizeof p : align, bytes ? bytes : 1) != 0)
+        tool_die(TOOL_FAILED, "out of memory (%zu bytes)", bytes);
+    memset(p, 0, bytes ? bytes : 1);
+    return p;
+}
+
+void *tool_grow(void *old, size_t bytes)
+{
+    void *p = realloc(old, bytes ? bytes : 1);
+    if (!p)
+        tool_die(TOOL_FAILED, "out of memory (%zu bytes)", bytes);
+    return p;
+}
+
+char *tool_copy(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    return memcpy(tool_alloc(n), text, n);
+}
+
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+uint64_t tool_now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t tool_cpu_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void tool_sleep_until_ns(uint64_t now_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(now_ns / UINT64_C(1000000000)),
+                         .tv_nsec = (long)(now_ns % UINT64_C(1000000000))};
+    while (!stop_flag && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        ;
+}
+
+/* Async-signal-safe: unlink, rmdir and getpid only. */
+static void remove_everything(void)
+{
+    int i;
+    if (temp_owner != getpid())
+        return;
+    for (i = TEMP_MAX - 1; i >= 0; i--)
+        if (temp_path[i] && unlink(temp_path[i]) != 0)
+            rmdir(temp_path[i]);
+}
+
+static void on_signal(int number)
+{
+    int saved = errno;
+    (void)number;
+    if (stop_flag) {
+        remove_everything();
+        _exit(TOOL_STOPPED);
+    }
+    stop_flag = 1;
+    errno = saved;
+}
+
+void stop_on_signals(void)
+{
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_handler = on_signal;
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+bool stop_asked(void)
+{
+    return stop_flag != 0;
+}
+
+void stop_now(void)
+{
+    stop_flag = 1;
+}
+
+void temp_remove_all(void)
+{
+    int i;
+    remove_everything();
+    if (temp_owner != getpid())
+        return;
+    for (i = 0; i < TEMP_MAX; i++) {
+        char *path = temp_path[i];
+        temp_path[i] = NULL;
+        free(path);
+    }
+}
+
+void temp_add(const char *path)
+{
+    int i;
+    if (temp_owner != getpid()) {
+        memset(temp_path, 0, sizeof temp_path); /* of the parent: not ours to remove */
+        if (temp_owner == 0)
+            atexit(temp_remove_all);
+        temp_owner = getpid();
+    }
+    for (i = TEMP_MAX - 1; i >= 0 && !temp_path[i]; i--)
+        ;
+    if (i + 1 == TEMP_MAX)
+        tool_die(TOOL_FAILED, "too many temporary files");
+    temp_path[i + 1] = tool_copy(path); /* behind the newest: removal goes backwards */
+}
+
+static int temp_find(const char *path)
+{
+    int i;
+    for (i = 0; i < TEMP_MAX; i++)
+        if (temp_path[i] && strcmp(temp_path[i], path) == 0)
+            return i;
+    return -1;
+}
+
+void temp_forget(const char *path)
+{
+    int i = temp_find(path);
+    if (i >= 0) {
+        char *held = temp_path[i];
+        temp_path[i] = NULL;
+        free(held);
+    }
+}
+
+void temp_remove(const char *path)
+{
+    if (unlink(path) != 0)
+        rmdir(path);
+    temp_forget(path);
+}
+
+int temp_file(char *path, size_t size, const char *dir, const char *prefix)
+{
+    int fd;
+    if ((size_t)snprintf(path, size, "%s/%sXXXXXX", dir, prefix) >= size) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    fd = mkstemp(path);
+    if (fd >= 0)
+        temp_add(path);
+    return fd;
+}
+
+bool temp_dir(char *path, size_t size, const char *dir, const char *prefix)
+{
+    if ((size_t)snprintf(path, size, "%s/%sXXXXXX", dir, prefix) >= size) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (!mkdtemp(path))
+        return false;
+    temp_add(path);
+    return true;
+}
