@@ -7,6 +7,7 @@
  *
  *   QOS_TEST_SEED=n    seed of random tests (default 1)
  *   QOS_TEST_SCALE=n   random tests run 1/n of their length (default 1; 20 on emulated targets)
+ *   QOS_TEST_FAILURES=n  give up after n failed checks (default 10)
  */
 #ifndef QOS_TESTS_CHECK_H
 #define QOS_TESTS_CHECK_H
@@ -20,12 +21,11 @@
 
 static struct {
     const char *name;
-    uint64_t checks, failures, seed, scale;
+    uint64_t checks, failures, seed, scale, most_failures;
     char context[160]; /* printed with a failure: which case, which step */
 } check_state;
 
 #define CHECK_UNUSED __attribute__((unused))
-#define CHECK_MOST_FAILURES 10
 
 static uint64_t check_env(const char *name, uint64_t fallback)
 {
@@ -40,6 +40,7 @@ static CHECK_UNUSED void check_begin(const char *name)
     check_state.scale = check_env("QOS_TEST_SCALE", 1);
     if (check_state.scale == 0)
         check_state.scale = 1;
+    check_state.most_failures = check_env("QOS_TEST_FAILURES", 10);
 }
 
 static CHECK_UNUSED uint64_t check_seed(void)
@@ -82,8 +83,8 @@ static CHECK_UNUSED void check_fail(const char *file, int line, const char *what
         printf("    context: %s\n", check_state.context);
     printf("    replay: QOS_TEST_SEED=%" PRIu64 " QOS_TEST_SCALE=%" PRIu64 " %s\n", check_state.seed, check_state.scale,
            check_state.name);
-    if (check_state.failures >= CHECK_MOST_FAILURES) {
-        printf("    giving up after %d failures\n", CHECK_MOST_FAILURES);
+    if (check_state.failures >= check_state.most_failures) {
+        printf("    giving up after %" PRIu64 " failures\n", check_state.failures);
         exit(check_end());
     }
 }
