@@ -127,25 +127,36 @@ struct check_rng {
     uint64_t s;
 };
 
+/* Product modulo 2^64, in a way that the integer sanitizer takes for deliberate. */
+static CHECK_UNUSED uint64_t check_wrap_mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    (void)__builtin_mul_overflow(a, b, &product);
+    return product;
+}
+
+static CHECK_UNUSED void check_rng_step(struct check_rng *r)
+{
+    r->s ^= r->s >> 12;
+    r->s ^= (r->s & (UINT64_MAX >> 25)) << 25;
+    r->s ^= r->s >> 27;
+}
+
 static CHECK_UNUSED void check_rng_init(struct check_rng *r, uint64_t stream)
 {
     unsigned i;
-    r->s = check_state.seed * UINT64_C(0x9e3779b97f4a7c15) ^ (stream + 1) * UINT64_C(0xd1342543de82ef95);
+    r->s = check_wrap_mul(check_state.seed, UINT64_C(0x9e3779b97f4a7c15)) ^
+           check_wrap_mul(stream + 1, UINT64_C(0xd1342543de82ef95));
     if (r->s == 0)
         r->s = 1;
-    for (i = 0; i < 8; i++) {
-        r->s ^= r->s >> 12;
-        r->s ^= r->s << 25;
-        r->s ^= r->s >> 27;
-    }
+    for (i = 0; i < 8; i++)
+        check_rng_step(r);
 }
 
 static CHECK_UNUSED uint64_t check_rand(struct check_rng *r)
 {
-    r->s ^= r->s >> 12;
-    r->s ^= r->s << 25;
-    r->s ^= r->s >> 27;
-    return r->s * UINT64_C(0x2545f4914f6cdd1d);
+    check_rng_step(r);
+    return check_wrap_mul(r->s, UINT64_C(0x2545f4914f6cdd1d));
 }
 
 /* Uniform in [low, high]. */

@@ -76,7 +76,7 @@ void table_print(const struct table *t, FILE *f)
         if (t->rule_before[i])
             for (c = 0; c < t->columns; c++) {
                 size_t dashes = width[c] + (c ? 2 : 0);
-                while (dashes--)
+                for (; dashes > 0; dashes--)
                     fputc('-', f);
             }
         if (t->rule_before[i])

@@ -83,16 +83,14 @@ static void histogram(void)
     enum { N = 20000 };
     static uint64_t v[N];
     struct hist *a = tool_alloc(sizeof *a), *b = tool_alloc(sizeof *b);
-    uint64_t state = check_seed() * 2654435761u + 1;
+    struct check_rng rng;
     size_t i;
     int p;
     hist_clear(a);
     hist_clear(b);
+    check_rng_init(&rng, 1);
     for (i = 0; i < N; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        v[i] = state >> (i % 60);
+        v[i] = check_rand(&rng) >> (i % 60);
         hist_add(i % 2 ? a : b, v[i]);
     }
     hist_merge(a, b);
