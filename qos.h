@@ -274,6 +274,10 @@ QOS_API uint64_t qos_div_wide(struct qos_u128 n, uint64_t d, uint64_t *rem);
 QOS_API uint64_t qos_mul_div_floor(uint64_t a, uint64_t b, uint64_t c);
 QOS_API uint64_t qos_mul_div_ceil(uint64_t a, uint64_t b, uint64_t c);
 
+/* Zero bits above the highest and below the lowest bit that is set; 64 if none is. */
+QOS_API unsigned qos_clz64(uint64_t v);
+QOS_API unsigned qos_ctz64(uint64_t v);
+
 /* ns from `from` to `to`, 0 if time went backwards. */
 QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns);
 
@@ -521,6 +525,42 @@ QOS_API int qos_cmp_wide(struct qos_u128 a, struct qos_u128 b)
     return a.lo < b.lo ? -1 : a.lo > b.lo;
 }
 
+/* A target without the instruction would call libgcc for the builtin: riscv64 before the Zbb extension, and 32-bit
+ * targets for trailing zeros. */
+#if defined(__riscv) && !defined(__riscv_zbb)
+#define QOS_PRIV_CLZ 0
+#define QOS_PRIV_CTZ 0
+#else
+#define QOS_PRIV_CLZ 1
+#define QOS_PRIV_CTZ (UINTPTR_MAX > 0xffffffffu)
+#endif
+
+QOS_API unsigned qos_clz64(uint64_t v)
+{
+#if QOS_PRIV_CLZ
+    return v ? (unsigned)__builtin_clzll(v) : 64;
+#else
+    unsigned zeros = 0, step;
+    if (v == 0)
+        return 64;
+    for (step = 32; step != 0; step /= 2)
+        if (v >> (64 - step) == 0) {
+            v <<= step;
+            zeros += step;
+        }
+    return zeros;
+#endif
+}
+
+QOS_API unsigned qos_ctz64(uint64_t v)
+{
+#if QOS_PRIV_CTZ
+    return v ? (unsigned)__builtin_ctzll(v) : 64;
+#else
+    return v ? 63 - qos_clz64(v & qos_wrap_sub(0, v)) : 64;
+#endif
+}
+
 /* One digit of algorithm D: (u2 u1 : u0) / (v1 v0), digits of 32 bits, v1 normalised, u2u1 < v. */
 QOS_API uint64_t qos_priv_div_digit(uint64_t u21, uint64_t u0, uint64_t v, uint64_t *rem)
 {
@@ -545,7 +585,7 @@ QOS_API uint64_t qos_div_wide(struct qos_u128 n, uint64_t d, uint64_t *rem)
         q = n.lo / d;
         r = n.lo % d;
     } else {
-        int s = __builtin_clzll(d);
+        unsigned s = qos_clz64(d);
         uint64_t v = d << s;
         uint64_t hi = s ? n.hi << s | n.lo >> (64 - s) : n.hi; /* n.hi < d: no bit is lost */
         uint64_t lo = qos_wrap_mul(n.lo, UINT64_C(1) << s);

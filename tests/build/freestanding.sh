@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# proves: with every body emitted, a header needs no library: no allocation, no libc call, no floating point, no wide
+# division of libgcc, no atomic library, no mutable static data, no file but <stddef.h> <stdint.h> <stdbool.h>.
+# Two planted headers, one that calls malloc and one that uses a double, must fail on every target
+# (the double not on i686, see below).
+set -u
+. "$(dirname "$0")/../lib.sh"
+out=build/freestanding
+rm -rf "$out"
+mkdir -p "$out"
+headers=$(ls ./*.h | sed 's,^\./,,')
+
+# Floating point shows where there are no registers for it: as a refused program (-mgeneral-regs-only), or, on targets
+# without that flag, as a call of a soft-float helper. i686 moves its 64-bit atomics through the FPU and must keep it.
+# aarch64 calls libgcc for atomics unless told not to (a kernel tells it too).
+targets="gcc -mgeneral-regs-only
+clang -mgeneral-regs-only
+aarch64-linux-gnu-gcc -mgeneral-regs-only -mno-outline-atomics
+arm-linux-gnueabihf-gcc -mgeneral-regs-only
+i686-linux-gnu-gcc -march=i686
+s390x-linux-gnu-gcc -msoft-float
+riscv64-linux-gnu-gcc -march=rv64imac -mabi=lp64"
+
+# What nm -u may show. The compiler itself may call the first four; _GLOBAL_OFFSET_TABLE_ is position-independent code.
+memory='mem(cpy|move|set|cmp)|_GLOBAL_OFFSET_TABLE_'
+allowed() {
+    case $1 in
+    i686*) echo "^($memory|__(u?div|u?mod|u?divmod)di[34]|__x86\.get_pc_thunk\.[a-z]+)\$" ;;
+    arm*) echo "^($memory|__(u?div|u?mod|u?divmod)di[34]|__aeabi_(u?idiv|u?idivmod|u?ldivmod|mem(cpy|move|set|clr)[48]?))\$" ;;
+    *) echo "^($memory)\$" ;;
+    esac
+}
+
+# check FILE LEVEL COMPILER FLAG...: one object, all its questions
+check() {
+    local source=$1 level=$2 cc=$3 object bad
+    shift 3
+    object=$out/$(basename "$source" .c).$(echo "$cc$*$level" | tr -c 'a-z0-9\n' _).o
+    # -w: warnings are the business of headers.sh
+    if ! $cc -std=c11 -w -ffreestanding -DQOS_API= -I. -I"$out" "$@" "$level" -MD -c -o "$object" "$source" 2>"$object.log"; then
+        echo "$cc $* $level $source: $(grep -m1 error "$object.log" || tail -1 "$object.log")"
+        return 1
+    fi
+    bad=$(nm -u "$object" | awk '{print $NF}' | grep -vE "$(allowed "$cc")")
+    # For a bit scan use qos_clz64 and qos_ctz64: where there is no instruction, the builtins call libgcc.
+    [ -z "$bad" ] || { echo "$cc $* $level $source calls" $bad; return 1; }
+    bad=$(nm "$object" | awk '$2 ~ /^[bBdDcC]$/ {print $3}')
+    [ -z "$bad" ] || { echo "$cc $* $level $source has mutable static data:" $bad; return 1; }
+    bad=$(tr ' ' '\n' <"${object%.o}.d" | grep '\.h$' | grep -v -e "^[a-z0-9]*\.h$" -e "^$out/" |
+        grep -vE '/(stddef|stdint|stdint-gcc|stdbool|__stddef_max_align_t)\.h$')
+    [ -z "$bad" ] || { echo "$cc $* $level $source includes" $bad; return 1; }
+}
+export -f check allowed
+export out memory
+
+todo() { # FILE LEVEL...
+    local source=$1 level target
+    shift
+    for level in "$@"; do
+        while read -r target; do echo "check $source $level $target"; done <<<"$targets"
+    done
+}
+
+# A header by itself asks for no file beyond the three and the shared vocabulary, whatever else the closure shows.
+grep -Hn '^ *# *include' $headers | grep -vE ':# *include (<(stddef|stdint|stdbool)\.h>|"qos\.h")$' &&
+    { echo "only <stddef.h>, <stdint.h>, <stdbool.h> and \"qos.h\" may be included"; exit 1; }
+
+printf '#include "%s"\n' $headers >"$out/all.c"
+todo "$out/all.c" -O0 -O2 -Os >"$out/todo"
+side_by_side <"$out/todo" || exit 1
+
+# The check itself: each plant must fail everywhere.
+cat >"$out/plant_malloc.h" <<'END'
+#include <stddef.h>
+#include "qos.h"
+void *malloc(size_t n);
+QOS_API void *plant_buffer(size_t n);
+QOS_API void *plant_buffer(size_t n) { return malloc(n); }
+END
+cat >"$out/plant_double.h" <<'END'
+#include "qos.h"
+QOS_API uint64_t plant_share(uint64_t total, uint64_t part);
+QOS_API uint64_t plant_share(uint64_t total, uint64_t part) { return (uint64_t)((double)total * 0.3 / (double)part); }
+END
+for plant in malloc double; do
+    echo "#include \"plant_$plant.h\"" >"$out/plant_$plant.c"
+    todo "$out/plant_$plant.c" -O2 | while read -r line; do
+        case "$plant $line" in double*i686*) continue ;; esac
+        if said=$(bash -c "$line"); then
+            echo "the planted header that uses $plant was not noticed: $line"
+            exit 1
+        fi
+        case "$plant $said" in
+        malloc*' calls malloc' | double*SSE* | double*' calls __'* | double*regs-only* | double*floating* | double*general* | double*'loating'*) ;;
+        *) echo "the planted header that uses $plant failed for another reason: $said"; exit 1 ;;
+        esac
+    done || exit 1
+done
+echo "$(wc -l <"$out/todo") objects of all headers and 13 planted ones"
