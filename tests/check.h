@@ -148,7 +148,7 @@ static CHECK_UNUSED void check_rng_step(struct check_rng *r)
     r->s ^= r->s >> 27;
 }
 
-CHECK_WRAPS static CHECK_UNUSED void check_rng_init(struct check_rng *r, uint64_t stream)
+static CHECK_UNUSED void check_rng_init(struct check_rng *r, uint64_t stream)
 {
     unsigned i;
     r->s = check_wrap_mul(check_state.seed, UINT64_C(0x9e3779b97f4a7c15)) ^
@@ -159,14 +159,14 @@ CHECK_WRAPS static CHECK_UNUSED void check_rng_init(struct check_rng *r, uint64_
         check_rng_step(r);
 }
 
-CHECK_WRAPS static CHECK_UNUSED uint64_t check_rand(struct check_rng *r)
+static CHECK_UNUSED uint64_t check_rand(struct check_rng *r)
 {
     check_rng_step(r);
     return check_wrap_mul(r->s, UINT64_C(0x2545f4914f6cdd1d));
 }
 
 /* Uniform in [low, high]. */
-CHECK_WRAPS static CHECK_UNUSED uint64_t check_between(struct check_rng *r, uint64_t low, uint64_t high)
+static CHECK_UNUSED uint64_t check_between(struct check_rng *r, uint64_t low, uint64_t high)
 {
     return high - low == UINT64_MAX ? check_rand(r) : low + check_rand(r) % (high - low + 1);
 }
