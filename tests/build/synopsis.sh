@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# proves: the code that people copy first compiles without a warning and runs: the SYNOPSIS of each header and each
+# ```c block of README.md, as C11 and C++17. A block with a main is run and must end with status 0.
+set -u
+. "$(dirname "$0")/../lib.sh"
+out=build/synopsis
+rm -rf "$out"
+mkdir -p "$out"
+
+for h in *.h; do
+    # From the heading to the next one (a line that begins in column 3 with capitals), without the comment's margin.
+    awk '/^ \* SYNOPSIS/ {inside = 1; next} inside && /^ \* [A-Z][A-Z]/ {exit} inside {sub(/^ \*( {5})?/, ""); print}' \
+        "$h" >"$out/${h%.h}.c"
+    grep -q 'main(' "$out/${h%.h}.c" || { echo "$h: no SYNOPSIS with a main"; exit 1; }
+done
+awk -v out="$out" '/^```c$/ {file = out "/readme_" ++n ".c"; next} /^```/ {file = ""} file {print >file}' README.md
+
+for s in "$out"/*.c; do
+    for cc in "gcc -std=c11 $C_WARNINGS" "g++ -x c++ -std=c++17 $WARNINGS" "clang -std=c11 $C_WARNINGS"; do
+        program=${s%.c}_${cc%% *}
+        if grep -q 'main(' "$s"; then echo "$cc -I. -O1 -o $program $s && $program || { echo $s: status \$?; exit 1; }"
+        else echo "$cc -I. -fsyntax-only $s"; fi
+    done
+done >"$out/todo"
+side_by_side <"$out/todo" || exit 1
+echo "$(ls "$out"/*.c | wc -l) pieces of documentation compile and run"
