@@ -119,7 +119,7 @@ fuzz: ## fuzzes one header: make fuzz HEADER=htb SECONDS=60
 	@tests/packages.sh test
 	@HEADER=$(HEADER) SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh
 
-coverage: ## lines and branches of every header, by clang
+coverage: ## lines and branches of every header, by clang, and what is not reached
 	@tests/packages.sh test
 	@tests/build/coverage.sh report
 

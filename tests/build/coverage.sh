@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# proves: the tests reach 100 % of the lines and at least 95 % of the branches of every header.
+# usage: tests/build/coverage.sh            asserts that
+#        tests/build/coverage.sh report [header]   prints the figures and what is not reached
+#
+# All bodies are compiled once, with clang's counters, and every C test of unit/, property/, paper/ and fuzz/ links
+# them through the prototypes alone: so a function that nobody calls counts as missed, which inline copies would hide.
+# A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says `// coverage: no`.
+set -u
+. "$(dirname "$0")/../lib.sh"
+mode=${1:-assert} only=${2:-}
+out=build/coverage
+rm -rf "$out"
+mkdir -p "$out"
+headers=$(ls ./*.h | sed 's,^\./,,')
+# Long random runs add nothing here: the numbers are about which states are reached, not how often.
+export QOS_TEST_SCALE=${QOS_TEST_SCALE:-20}
+
+printf '#define QOS_API\n' >"$out/bodies.c"
+printf '#include "%s"\n' $headers >>"$out/bodies.c"
+clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping -c -o "$out/bodies.o" "$out/bodies.c" || exit 1
+
+one() { # TEST.c
+    local name program extra=
+    name=$(basename "$1" .c) program=$out/$(echo "$1" | tr / _ | sed 's/\.c$//')
+    case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$name\"" ;; esac
+    # shellcheck disable=SC2046
+    clang -std=gnu11 -O1 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
+        "$1" $extra "$out/bodies.o" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
+    LLVM_PROFILE_FILE=$program.profraw timeout 120 "$program" >"$program.log" 2>&1 </dev/null
+    case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
+}
+export -f one says
+export out
+
+for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
+    [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
+    case $(basename "$t") in "$only"*) echo "one $t" ;; esac
+done >"$out/todo"
+side_by_side <"$out/todo" || exit 1
+llvm-profdata merge -sparse -o "$out/all.profdata" "$out"/*.profraw || exit 1
+[ -z "$only" ] || headers=$only.h
+
+# Columns of llvm-cov: file, regions missed %, functions missed %, lines missed %, branches missed %.
+llvm-cov report "$out/bodies.o" -instr-profile="$out/all.profdata" $headers >"$out/report.txt" || exit 1
+awk -v headers="$headers" '
+    {n = split($1, part, "/"); file = part[n]}
+    index(" " headers " ", " " file " ") || ("\n" headers "\n") ~ ("\n" file "\n") {
+        lines = $8; missed = $9; branches = $11; unseen = $12; seen++
+        bad = missed > 0 || unseen * 20 > branches ? "too few" : "ok"
+        if (bad != "ok") failed = 1
+        printf "%-12s %5d lines, %4d missed   %5d branches, %4d missed (%.1f %% reached)   %s\n",
+            file, lines, missed, branches, unseen, branches ? 100 - 100 * unseen / branches : 100, bad
+    }
+    END {exit failed || !seen}' "$out/report.txt"
+rc=$?
+if [ "$mode" = report ]; then
+    # With each line that was never reached, and each branch of which one way was never taken.
+    llvm-cov show "$out/bodies.o" -instr-profile="$out/all.profdata" -show-branches=count $headers |
+        awk '/^\// || /\.h:$/ {print} /^ +[0-9]+\| +0\|/ {print} /^ *[0-9]+\|/ {line = $0}
+             /Branch \(.*: 0[,\]]/ {if (line != shown) print "branch" line; shown = line; print}'
+    exit 0
+fi
+[ $rc -eq 0 ] || echo "asked: every line, 95 % of the branches; what is missing: tests/build/coverage.sh report [header]"
+exit $rc
