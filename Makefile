@@ -138,7 +138,7 @@ $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/
 examples: $(TOOLS:%=$(B)/examples/%) ## builds the tools of examples/ into build/examples/
 
 BENCHES := $(basename $(notdir $(wildcard bench/*.c bench/*.cc)))
-BENCH_FLAGS := -O3 -march=native
+BENCH_FLAGS := -O3
 define bench_program
 $(B)/bench/$(basename $(notdir $(1))): $(1) $(HEADERS) $(wildcard bench/*.h) Makefile
 	@mkdir -p $$(@D)

@@ -195,8 +195,8 @@ enum htb_scenario {
     HTB_BROKEN = 3             /* an assurance is broken; lowered */
 };
 
-/* A bucket in sub-tokens. Rate bucket: rate 0 and depth 0 if there is no reservation. Limit bucket: rate HTB_NONE
- * if there is no limit. */
+/* A bucket in sub-tokens. Without a reservation the rate bucket has rate 0, depth 0 and the lowest level, so that it
+ * never passes and a charge does not move it. Without a limit the limit bucket has the rate HTB_NONE. */
 struct htb_priv_bucket {
     int64_t level, depth;
     uint64_t rate;
@@ -254,12 +254,14 @@ struct htb {
     uint32_t free_slot, oldest_slot, newest_slot; /* HTB_PRIV_NIL: none */
     uint32_t waiting, at_device;                  /* requests in the dispatch queue; handed out */
     uint32_t this_sweep;                          /* index into sweep */
+    uint64_t detours;                             /* htb_take goes the long way: queued + limits + more resources */
     enum htb_order order;
     enum htb_scenario scenario;
     bool starved_at_root; /* since the last look: demand waited for root tokens */
-    uint64_t burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued, quantum, granted;
+    uint64_t burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued, quantum;
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the paper's original G, which admission uses */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
+    uint64_t ended_granted; /* by classes that are no more */
 };
 
 /* ---- API ------------------------------------------------------------------------------------------- */
@@ -327,9 +329,11 @@ QOS_API void htb_maximize(struct htb *h, bool violated, uint64_t now_ns, enum ht
 /* The root's rate now: at least the configured one. */
 QOS_API uint64_t htb_root_rate(const struct htb *h);
 
-/* Counters of a class since it was reserved, in the first resource; of a group or HTB_ROOT: granted is what it lent.
- * debt is that after the last take. Zero for an unknown id. Any thread at any time, wait-free. */
+/* Counters of a class since it was reserved, in the first resource; debt is that after the last take. Zero for an
+ * unknown id. Any thread at any time, wait-free. */
 QOS_API void htb_stats(const struct htb *h, uint32_t id, struct qos_stats *out);
+/* Sums over the classes of a group, or of the whole tree for HTB_ROOT. Owner only; O(classes * depth). */
+QOS_API void htb_stats_below(const struct htb *h, uint32_t id, struct qos_stats *out);
 
 /* ---- implementation ------------------------------------------------------------------------------ */
 
@@ -338,6 +342,8 @@ QOS_API void htb_stats(const struct htb *h, uint32_t id, struct qos_stats *out);
 #define HTB_PRIV_NIL UINT32_MAX
 #define HTB_PRIV_ROW 0
 #define HTB_PRIV_RING 1
+
+#define HTB_PRIV_FLOOR (-2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS) /* lowest level, see qos_level_charge */
 
 #define HTB_PRIV_USED 1u
 #define HTB_PRIV_GROUP 2u
@@ -482,7 +488,9 @@ QOS_API void htb_priv_set_rate(const struct htb *h, struct htb_priv_bucket *b, u
 {
     b->rate = rate_per_s;
     b->depth = rate_per_s ? htb_priv_depth(h, rate_per_s, burst_ns) : 0;
-    if (b->level > b->depth)
+    if (rate_per_s == 0)
+        b->level = HTB_PRIV_FLOOR;
+    else if (b->level > b->depth)
         b->level = b->depth;
 }
 
@@ -517,11 +525,6 @@ QOS_API void htb_priv_refill(const struct htb *h, uint32_t id, uint64_t now_ns)
         htb_priv_refill_pair(htb_priv_pair_of(h, id, r), elapsed_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
 }
 
-QOS_API bool htb_priv_rate_passes_one(const struct htb_priv_bucket *b, int64_t n_sub)
-{
-    return n_sub == 0 || (b->depth > 0 && b->level >= qos_level_gate(b->depth, n_sub));
-}
-
 QOS_API bool htb_priv_limit_passes_one(const struct htb_priv_bucket *b, int64_t n_sub)
 {
     return n_sub == 0 || b->rate == HTB_NONE || b->level >= qos_level_gate(b->depth, n_sub);
@@ -530,9 +533,11 @@ QOS_API bool htb_priv_limit_passes_one(const struct htb_priv_bucket *b, int64_t 
 QOS_API bool htb_priv_rate_passes(const struct htb *h, uint32_t id, const int64_t *n_sub)
 {
     uint32_t r;
-    for (r = 0; r < h->resources; r++)
-        if (!htb_priv_rate_passes_one(&htb_priv_pair_of(h, id, r)->rate, n_sub[r]))
+    for (r = 0; r < h->resources; r++) {
+        const struct htb_priv_bucket *b = &htb_priv_pair_of(h, id, r)->rate;
+        if (n_sub[r] != 0 && b->level < qos_level_gate(b->depth, n_sub[r]))
             return false;
+    }
     return true;
 }
 
@@ -612,23 +617,20 @@ QOS_API uint32_t htb_priv_payer(struct htb *h, uint32_t id, const int64_t *n_sub
     }
 }
 
-QOS_API void htb_priv_count(struct htb *h, uint32_t id, uint32_t payer, uint64_t tokens)
+QOS_API void htb_priv_count(struct htb *h, uint32_t id, uint64_t tokens, uint64_t borrowed)
 {
     struct htb_priv_class *c = &h->cls[id];
     int64_t level = h->node[id].pair.rate.level;
-    h->granted = qos_wrap_add(h->granted, tokens);
     qos_counter_add(&c->granted, tokens);
-    if (payer != id) {
-        qos_counter_add(&c->borrowed, tokens);
-        qos_counter_add(&h->cls[payer].granted, tokens);
-    }
+    qos_counter_add(&c->borrowed, borrowed);
     if (QOS_UNLIKELY(level < 0 || c->debt != 0))
-        qos_counter_add(&c->debt, qos_wrap_sub(qos_level_debt(level), c->debt));
+        qos_counter_add(&c->debt, qos_wrap_sub(h->node[id].pair.rate.depth ? qos_level_debt(level) : 0, c->debt));
 }
 
 /* Charges a request of class `id` that `payer` pays for. */
 QOS_API void htb_priv_charge(struct htb *h, uint32_t id, uint32_t payer, const int64_t *n_sub, uint64_t now_ns)
 {
+    uint64_t tokens;
     uint32_t at, r;
     bool pays = false;
     for (at = id; at != HTB_PRIV_NIL; at = h->node[at].parent) {
@@ -636,13 +638,14 @@ QOS_API void htb_priv_charge(struct htb *h, uint32_t id, uint32_t payer, const i
         htb_priv_refill(h, at, now_ns); /* before the charge: what overflows must not be spent afterwards */
         for (r = 0; r < h->resources; r++) {
             struct htb_priv_pair *p = htb_priv_pair_of(h, at, r);
-            if (pays && p->rate.depth != 0)
+            if (pays)
                 p->rate.level = qos_level_charge(p->rate.level, n_sub[r]);
             if (p->limit.rate != HTB_NONE)
                 p->limit.level = qos_level_charge(p->limit.level, n_sub[r]);
         }
     }
-    htb_priv_count(h, id, payer, (uint64_t)(n_sub[0] / QOS_SUBTOKENS));
+    tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
+    htb_priv_count(h, id, tokens, payer == id ? 0 : tokens);
 }
 
 /* -- lists: rows (nodes with tokens of their own) and rings (borrowers of a group), both circular */
@@ -700,8 +703,8 @@ QOS_API struct htb_request *htb_priv_next_request(const struct htb *h, uint32_t 
 QOS_API void htb_priv_sub_tokens(const struct htb *h, const uint64_t *tokens, int64_t *n_sub)
 {
     uint32_t r;
-    for (r = 0; r < h->resources; r++)
-        n_sub[r] = (int64_t)tokens[r] * QOS_SUBTOKENS;
+    for (r = 0; r < HTB_RESOURCES_MAX; r++)
+        n_sub[r] = r < h->resources ? (int64_t)tokens[r] * QOS_SUBTOKENS : 0;
 }
 
 QOS_API void htb_priv_mark(struct htb *h, uint32_t id, unsigned flag, bool on)
@@ -840,8 +843,10 @@ QOS_API void htb_priv_zero(qos_counter_t *c)
     qos_counter_add(c, qos_wrap_sub(0, *c));
 }
 
-QOS_API void htb_priv_zero_counters(struct htb_priv_class *c)
+QOS_API void htb_priv_zero_counters(struct htb *h, uint32_t id)
 {
+    struct htb_priv_class *c = &h->cls[id];
+    h->ended_granted = qos_wrap_add(h->ended_granted, c->granted);
     htb_priv_zero(&c->granted);
     htb_priv_zero(&c->borrowed);
     htb_priv_zero(&c->refused);
@@ -916,9 +921,10 @@ QOS_API enum qos_status htb_init(struct htb *h, void *mem, size_t size_bytes, co
     h->maximize_interval_ns = c.maximize_interval_ns;
     h->maximize_rate_max = c.maximize_rate_max;
     h->maximize_last_ns = c.start_ns;
-    h->maximize_granted = h->granted = 0;
+    h->maximize_granted = h->ended_granted = 0;
     h->scenario = HTB_UNCAPPED;
     h->starved_at_root = false;
+    h->detours = c.resources - 1u;
     htb_priv_init_dispatch(h);
 
     for (i = 0; i <= c.classes; i++) {
@@ -983,6 +989,13 @@ QOS_API enum qos_status htb_priv_admit(const struct htb *h, uint32_t parent, con
     return admitted ? QOS_OK : QOS_EADMISSION;
 }
 
+QOS_API void htb_priv_count_limit(struct htb *h, uint32_t id, bool limited)
+{
+    h->detours -= (h->node[id].flags & HTB_PRIV_LIMITED) != 0;
+    h->detours += limited;
+    htb_priv_mark(h, id, HTB_PRIV_LIMITED, limited);
+}
+
 QOS_API void htb_priv_apply(struct htb *h, uint32_t id, const struct htb_class *c, uint64_t now_ns)
 {
     uint32_t r, parent = h->node[id].parent;
@@ -995,11 +1008,13 @@ QOS_API void htb_priv_apply(struct htb *h, uint32_t id, const struct htb_class *
         struct htb_priv_pair *p = htb_priv_pair_of(h, id, r);
         uint64_t *sum = htb_priv_sum_of(h, parent, r);
         *sum = *sum - p->rate.rate + c->rate_per_s[r];
+        if (p->rate.rate == 0) /* a rate that begins, begins empty, or with the debt that was left */
+            p->rate.level = r == 0 ? -(int64_t)h->cls[id].debt * QOS_SUBTOKENS : 0;
         htb_priv_set_rate(h, &p->rate, c->rate_per_s[r], (uint64_t)h->cls[id].burst_us * 1000);
         htb_priv_set_limit(h, &p->limit, c->limit_per_s[r], (uint64_t)h->cls[id].burst_us * 1000);
         limited = limited || c->limit_per_s[r] != HTB_NONE;
     }
-    htb_priv_mark(h, id, HTB_PRIV_LIMITED, limited);
+    htb_priv_count_limit(h, id, limited);
     htb_priv_mark(h, id, HTB_PRIV_EXPIRES, c->expires_ns != QOS_NEVER);
     htb_priv_place_up(h, id, true, now_ns);
     if (h->node[id].flags & HTB_PRIV_GROUP)
@@ -1007,7 +1022,7 @@ QOS_API void htb_priv_apply(struct htb *h, uint32_t id, const struct htb_class *
 }
 
 /* Ends a class or an empty group. Its requests go to the end of best effort's queue. */
-QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
+QOS_COLD QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_class *c = &h->cls[id];
     uint32_t r, parent = h->node[id].parent;
@@ -1019,6 +1034,7 @@ QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
     }
     htb_priv_mark(h, id, HTB_PRIV_EXPIRES, false);
     (void)htb_priv_place(h, id, now_ns); /* without requests it leaves row, ring and heap */
+    htb_priv_count_limit(h, id, false);
     h->node[id].flags = 0;
     h->cls[parent].children--;
     for (r = 0; r < h->resources; r++)
@@ -1065,7 +1081,7 @@ QOS_API enum qos_status htb_reserve(struct htb *h, uint32_t id, const struct htb
     if (status != QOS_OK)
         return status;
     htb_priv_new_node(h, id, parent, want.weight, want.burst_ns, now_ns);
-    htb_priv_zero_counters(&h->cls[id]);
+    htb_priv_zero_counters(h, id);
     htb_priv_mark(h, id, HTB_PRIV_GROUP, want.group);
     h->cls[parent].children++;
     htb_priv_apply(h, id, &want, now_ns);
@@ -1166,7 +1182,7 @@ QOS_API uint32_t htb_priv_resolve(struct htb *h, uint32_t id, uint64_t now_ns)
     return HTB_BEST_EFFORT;
 }
 
-QOS_API enum qos_status htb_priv_refuse(struct htb *h, uint32_t id)
+QOS_COLD QOS_API enum qos_status htb_priv_refuse(struct htb *h, uint32_t id)
 {
     qos_counter_add(&h->cls[id].refused, 1);
     return QOS_EAGAIN;
@@ -1190,60 +1206,56 @@ QOS_API enum qos_status htb_take_all(struct htb *h, uint32_t id, const uint64_t 
     return QOS_OK;
 }
 
-/* One level of htb_priv_take_one: what htb_priv_refill does, for one resource. */
 QOS_API void htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
 {
-    uint64_t elapsed_ns;
-    if (now_ns <= node->last_ns)
+    struct htb_priv_bucket *b = &node->pair.rate;
+    if (QOS_UNLIKELY(now_ns <= node->last_ns))
         return;
-    elapsed_ns = now_ns - node->last_ns;
+    b->level = qos_level_refill(b->level, b->depth, b->rate, now_ns - node->last_ns);
     node->last_ns = now_ns;
-    htb_priv_refill_pair(&node->pair, elapsed_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
 }
 
-/* htb_take_all for one resource and no queues: the same steps, on one cache line for each level. */
+/* htb_take_all for one resource, no limits and no queues, in one pass: nothing is charged below the payer, so a walk
+ * that finds none has charged nothing. Whether a class pays itself or borrows is as good as random under load, so
+ * that is arithmetic, not a branch. */
 QOS_API enum qos_status htb_priv_take_one(struct htb *h, uint32_t id, int64_t n_sub, uint64_t now_ns)
 {
-    struct htb_priv_node *nodes = h->node, *node = &nodes[id];
-    uint32_t payer = id, at;
+    struct htb_priv_node *node = &h->node[id];
+    struct htb_priv_bucket *b = &node->pair.rate;
+    uint64_t tokens = (uint64_t)(n_sub / QOS_SUBTOKENS);
+    bool own, paid;
     htb_priv_refill_one(node, now_ns);
-    while (!htb_priv_rate_passes_one(&node->pair.rate, n_sub)) {
-        if ((node->flags & HTB_PRIV_LIMITED) && !htb_priv_limit_passes_one(&node->pair.limit, n_sub))
-            return htb_priv_refuse(h, id);
-        payer = node->parent;
-        if (payer == HTB_PRIV_NIL) {
-            h->starved_at_root = true;
-            return htb_priv_refuse(h, id);
-        }
-        node = &nodes[payer];
-        htb_priv_refill_one(node, now_ns);
-    }
-    if ((node->flags & HTB_PRIV_LIMITED) && !htb_priv_limit_passes_one(&node->pair.limit, n_sub))
-        return htb_priv_refuse(h, id);
-
-    for (at = id; at != payer; at = nodes[at].parent)
-        if (nodes[at].flags & HTB_PRIV_LIMITED)
-            nodes[at].pair.limit.level = qos_level_charge(nodes[at].pair.limit.level, n_sub);
+    own = paid = (n_sub == 0) | (b->level >= qos_level_gate(b->depth, n_sub));
+    b->level -= n_sub & -(int64_t)own;
     do {
-        node = &nodes[at];
+        node = &h->node[node->parent];
+        b = &node->pair.rate;
         htb_priv_refill_one(node, now_ns);
-        if (QOS_LIKELY(node->pair.rate.depth != 0))
-            node->pair.rate.level = qos_level_charge(node->pair.rate.level, n_sub);
-        if (node->flags & HTB_PRIV_LIMITED)
-            node->pair.limit.level = qos_level_charge(node->pair.limit.level, n_sub);
-        at = node->parent;
-    } while (at != HTB_PRIV_NIL);
-    htb_priv_count(h, id, payer, (uint64_t)(n_sub / QOS_SUBTOKENS));
+        paid |= b->level >= qos_level_gate(b->depth, n_sub);
+        if (QOS_LIKELY(paid))
+            b->level = qos_level_charge(b->level, n_sub);
+    } while (node->depth != 0);
+    if (QOS_UNLIKELY(!paid)) {
+        h->starved_at_root = true;
+        return htb_priv_refuse(h, id);
+    }
+    htb_priv_count(h, id, tokens, tokens & ((uint64_t)own - 1u));
     return QOS_OK;
+}
+
+/* Apart from htb_take, so that the short way does not prepare the array. */
+QOS_COLD QOS_API enum qos_status htb_priv_take_first(struct htb *h, uint32_t id, uint64_t n, uint64_t now_ns)
+{
+    uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    all[0] = n;
+    return htb_take_all(h, id, all, now_ns);
 }
 
 QOS_API enum qos_status htb_take(struct htb *h, uint32_t id, uint64_t n, uint64_t now_ns)
 {
-    uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
-    if (QOS_LIKELY(h->resources == 1 && h->queued == 0 && n <= QOS_TOKENS_MAX))
+    if (QOS_LIKELY(h->detours == 0 && n <= QOS_TOKENS_MAX))
         return htb_priv_take_one(h, htb_priv_resolve(h, id, now_ns), (int64_t)n * QOS_SUBTOKENS, now_ns);
-    all[0] = n;
-    return htb_take_all(h, id, all, now_ns);
+    return htb_priv_take_first(h, id, n, now_ns);
 }
 
 QOS_API enum qos_status htb_force(struct htb *h, uint32_t id, const uint64_t *n, uint64_t now_ns)
@@ -1320,6 +1332,7 @@ QOS_API enum qos_status htb_submit(struct htb *h, struct htb_request *r, uint64_
     id = htb_priv_resolve(h, r->class_id, now_ns);
     h->quantum = qos_max(h->quantum, r->tokens[0]);
     h->queued++;
+    h->detours++;
     htb_priv_append(&h->cls[id].tail, r);
     r->state = HTB_QUEUED;
     r->slot = id;
@@ -1380,6 +1393,7 @@ QOS_API void htb_priv_serve(struct htb *h, uint32_t payer, uint64_t now_ns)
     htb_priv_charge(h, id, payer, n_sub, now_ns);
     htb_priv_unlink(&h->cls[id].tail, r);
     h->queued--;
+    h->detours--;
     if (r->submitted_ns < now_ns)
         qos_counter_add(&h->cls[id].waited, 1);
     /* Deficit round robin: weight * quantum >= the largest request, so one addition makes the deficit positive. */
@@ -1489,6 +1503,7 @@ QOS_API enum qos_status htb_cancel(struct htb *h, struct htb_request *r, uint64_
     if (r->state == HTB_QUEUED) {
         htb_priv_unlink(&h->cls[r->slot].tail, r);
         h->queued--;
+        h->detours--;
         htb_priv_place_up(h, r->slot, true, now_ns);
     } else if (r->slot == HTB_PRIV_NIL) {
         htb_priv_unlink(&h->urgent, r);
@@ -1516,14 +1531,17 @@ QOS_API bool htb_priv_overflows(struct htb *h, uint32_t id, uint64_t now_ns)
     return true;
 }
 
-QOS_API bool htb_priv_broken(struct htb *h, uint64_t now_ns)
+/* Looks at each class: is an assurance broken, and how many tokens were granted since the beginning? */
+QOS_API bool htb_priv_look(struct htb *h, uint64_t now_ns, uint64_t *granted)
 {
     bool broken = false;
     uint32_t id;
+    *granted = h->ended_granted;
     for (id = 0; id < h->classes; id++) {
         bool overflows = htb_priv_overflows(h, id, now_ns);
         broken = broken || (overflows && (h->node[id].flags & HTB_PRIV_SUSPECT));
         htb_priv_mark(h, id, HTB_PRIV_SUSPECT, overflows);
+        *granted = qos_wrap_add(*granted, h->cls[id].granted);
     }
     return broken;
 }
@@ -1540,14 +1558,13 @@ QOS_API void htb_maximize(struct htb *h, bool violated, uint64_t now_ns, enum ht
 {
     uint64_t elapsed_ns = qos_elapsed_ns(h->maximize_last_ns, now_ns), rates[HTB_RESOURCES_MAX];
     if (elapsed_ns >= h->maximize_interval_ns) {
-        uint64_t earned = qos_mul_div_floor(htb_root_rate(h), elapsed_ns, QOS_NS_PER_S);
-        uint64_t granted = qos_wrap_sub(h->granted, h->maximize_granted);
-        bool capped = h->starved_at_root && granted >= earned - earned / 8;
-        bool broken = htb_priv_broken(h, now_ns) || violated;
+        uint64_t earned = qos_mul_div_floor(htb_root_rate(h), elapsed_ns, QOS_NS_PER_S), granted;
+        bool broken = htb_priv_look(h, now_ns, &granted) || violated;
+        bool capped = h->starved_at_root && qos_wrap_sub(granted, h->maximize_granted) >= earned - earned / 8;
         uint32_t r;
         h->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
         h->starved_at_root = false;
-        h->maximize_granted = h->granted;
+        h->maximize_granted = granted;
         h->maximize_last_ns = now_ns;
         if (h->scenario != HTB_UNCAPPED) {
             for (r = 0; r < h->resources; r++)
@@ -1564,19 +1581,34 @@ QOS_API uint64_t htb_root_rate(const struct htb *h)
     return h->node[h->classes].pair.rate.rate;
 }
 
+QOS_API void htb_priv_add_stats(const struct htb_priv_class *c, struct qos_stats *out)
+{
+    out->granted = qos_wrap_add(out->granted, qos_counter_read(&c->granted));
+    out->borrowed = qos_wrap_add(out->borrowed, qos_counter_read(&c->borrowed));
+    out->refused = qos_wrap_add(out->refused, qos_counter_read(&c->refused));
+    out->waited = qos_wrap_add(out->waited, qos_counter_read(&c->waited));
+    out->debt = qos_wrap_add(out->debt, qos_counter_read(&c->debt));
+}
+
 QOS_API void htb_stats(const struct htb *h, uint32_t id, struct qos_stats *out)
 {
-    const struct htb_priv_class *c;
-    id = id == HTB_ROOT ? h->classes : id;
     out->granted = out->borrowed = out->refused = out->waited = out->debt = 0;
-    if (id > h->classes)
-        return;
-    c = &h->cls[id];
-    out->granted = qos_counter_read(&c->granted);
-    out->borrowed = qos_counter_read(&c->borrowed);
-    out->refused = qos_counter_read(&c->refused);
-    out->waited = qos_counter_read(&c->waited);
-    out->debt = qos_counter_read(&c->debt);
+    if (id < h->classes)
+        htb_priv_add_stats(&h->cls[id], out);
+}
+
+QOS_API void htb_stats_below(const struct htb *h, uint32_t id, struct qos_stats *out)
+{
+    uint32_t i, at;
+    out->granted = out->borrowed = out->refused = out->waited = out->debt = 0;
+    id = id == HTB_ROOT ? h->classes : id;
+    for (i = 0; i < h->classes; i++) {
+        at = h->node[i].flags & HTB_PRIV_USED ? i : HTB_PRIV_NIL;
+        while (at != HTB_PRIV_NIL && at != id)
+            at = h->node[at].parent;
+        if (at == id)
+            htb_priv_add_stats(&h->cls[i], out);
+    }
 }
 
 #endif /* QOS_DECLARE_ONLY */

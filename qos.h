@@ -105,6 +105,7 @@
 #endif
 
 #define QOS_NODISCARD __attribute__((warn_unused_result))
+#define QOS_COLD __attribute__((cold)) /* rarely called: keep it out of the hot path */
 #define QOS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define QOS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -619,7 +620,11 @@ QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per
 {
     /* depth - level may exceed INT64_MAX, never UINT64_MAX: 4 * 10^18 + 8 * 10^18 < 2^64. */
     uint64_t gain, room = qos_wrap_sub((uint64_t)depth, (uint64_t)level);
-    if (__builtin_mul_overflow(elapsed_ns, rate_per_s, &gain) || gain >= room)
+    if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 23)) /* times a rate of at most 2^40: no overflow to look for */
+        gain = elapsed_ns * rate_per_s;
+    else if (__builtin_mul_overflow(elapsed_ns, rate_per_s, &gain))
+        return depth;
+    if (gain >= room)
         return depth;
     return (int64_t)qos_wrap_add((uint64_t)level, gain);
 }

@@ -1,0 +1,391 @@
+// flags: -isystem /usr/include/dpdk -isystem /usr/include/x86_64-linux-gnu/dpdk -include rte_config.h
+/* bench/htb.c - what htb.h costs, beside DPDK's rte_meter, a dependent load, and a scan over all classes.
+ *
+ * Cases
+ *   depth=1..8            htb_take, 10 classes in turn, one resource; `now` advances 7 to 70 ns a call; every take is
+ *                         granted. depth counts the buckets charged: 1 is a lone qos_bucket, 2 is class and root.
+ *   classes=10..100000    htb_take in turn, and in random order beside a chain of dependent loads over as much memory.
+ *   queues=10..100000     htb_submit + htb_dispatch + htb_complete with every class backlogged, and
+ * htb_dispatch_next_ns; beside it a literal scheduler that scans all classes for each request.
+ *
+ * Peer: the trTCM check of rte_meter does two token buckets (committed and peak) with one division each, no hierarchy,
+ * no borrowing, no statistics. Its configuration call needs the TSC rate of a started EAL, so the profile is filled in.
+ */
+#include "htb.h"
+#include "bench.h"
+#include <rte_meter.h>
+
+#define STEPS 4096 /* pre-drawn time steps and class orders; a power of two */
+
+static uint32_t step_ns[STEPS];
+static uint64_t sink;
+
+static void *aligned(size_t size)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, 64, size) != 0) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    memset(p, 0, size);
+    return p;
+}
+
+/* A tree of `classes` classes at `depth` buckets each, half of what they use their own, half borrowed. */
+static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t demand_per_s)
+{
+    struct htb_config config;
+    struct htb_class c;
+    uint32_t id, parent = 0, groups = depth > 2 ? depth - 2 : 0;
+    void *mem;
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    config.classes = classes + groups + 1;
+    config.rate_per_s[0] = demand_per_s * 4 < QOS_RATE_MAX ? demand_per_s * 4 : QOS_RATE_MAX;
+    config.best_effort_per_s[0] = HTB_NONE;
+    mem = aligned(htb_memsize(&config));
+    if (htb_init(h, mem, htb_memsize(&config), &config) != QOS_OK) {
+        fprintf(stderr, "htb_init: %s\n", htb_config_error(&config));
+        exit(1);
+    }
+    for (id = 1; id <= groups; id++) {
+        c.group = true;
+        c.parent = parent;
+        c.rate_per_s[0] = config.rate_per_s[0];
+        if (htb_reserve(h, id, &c, 0, NULL) != QOS_OK)
+            exit(1);
+        parent = id;
+    }
+    for (id = groups + 1; id <= groups + classes; id++) {
+        c.group = false;
+        c.parent = parent;
+        c.rate_per_s[0] = demand_per_s / classes / 2 ? demand_per_s / classes / 2 : 1;
+        if (htb_reserve(h, id, &c, 0, NULL) != QOS_OK)
+            exit(1);
+    }
+    return mem;
+}
+
+#define TOKENS 1000
+#define DEMAND_PER_S (UINT64_C(1000) * 1000000000 / 39) /* TOKENS each 38.5 ns */
+
+/* ns per htb_take, classes in turn (order NULL) or in a given order. */
+static double take_ns(struct htb *h, uint32_t first, uint32_t classes, const uint32_t *order, uint64_t *now_ns,
+                      uint64_t takes, uint64_t *granted)
+{
+    uint64_t begin, now = *now_ns, ok = 0, i;
+    uint32_t turn = 0;
+    begin = bench_ns();
+    for (i = 0; i < takes; i++) {
+        uint32_t id = first + (order ? order[i % (classes * 4)] : turn);
+        if (++turn == classes)
+            turn = 0;
+        now += step_ns[i % STEPS];
+        ok += htb_take(h, id, TOKENS, now) == QOS_OK;
+    }
+    *now_ns = now;
+    *granted += ok;
+    return (double)(bench_ns() - begin) / (double)takes;
+}
+
+static double bucket_ns(struct qos_bucket *b, uint32_t classes, uint64_t *now_ns, uint64_t takes, uint64_t *granted)
+{
+    uint64_t begin = bench_ns(), now = *now_ns, ok = 0, i;
+    uint32_t turn = 0;
+    for (i = 0; i < takes; i++) {
+        uint32_t id = turn;
+        if (++turn == classes)
+            turn = 0;
+        now += step_ns[i % STEPS];
+        ok += qos_bucket_take(&b[id], now, TOKENS) == QOS_OK;
+    }
+    *now_ns = now;
+    *granted += ok;
+    return (double)(bench_ns() - begin) / (double)takes;
+}
+
+static double meter_ns(struct rte_meter_trtcm *m, struct rte_meter_trtcm_profile *p, uint32_t classes, uint64_t *now_ns,
+                       uint64_t takes, uint64_t *green, uint64_t *yellow)
+{
+    uint64_t begin = bench_ns(), now = *now_ns, colours[RTE_COLORS] = {0}, i;
+    uint32_t turn = 0;
+    for (i = 0; i < takes; i++) {
+        uint32_t id = turn;
+        if (++turn == classes)
+            turn = 0;
+        now += step_ns[i % STEPS];
+        colours[rte_meter_trtcm_color_blind_check(&m[id], p, now, TOKENS)]++;
+    }
+    *now_ns = now;
+    *green += colours[RTE_COLOR_GREEN];
+    *yellow += colours[RTE_COLOR_YELLOW];
+    return (double)(bench_ns() - begin) / (double)takes;
+}
+
+/* Depths 1 to 8 and rte_meter, slices in turn so that all see the same machine. */
+static void bench_depths(struct bench *b)
+{
+    enum { CLASSES = 10, DEPTHS = 8, ROUNDS_MAX = 41 };
+    const uint64_t takes = b->quick ? 400000 : 2000000;
+    const int rounds = b->quick ? 15 : ROUNDS_MAX;
+    static double ns[DEPTHS + 1][ROUNDS_MAX], ratio[DEPTHS + 1][ROUNDS_MAX];
+    static struct rte_meter_trtcm meter[CLASSES];
+    static struct qos_bucket bucket[CLASSES];
+    struct rte_meter_trtcm_profile profile;
+    struct htb tree[DEPTHS + 1];
+    void *mem[DEPTHS + 1];
+    uint64_t now[DEPTHS + 1], granted[DEPTHS + 1] = {0}, green = 0, yellow = 0, total = takes * (uint64_t)rounds;
+    char name[64];
+    int d, round;
+    uint32_t i;
+
+    /* Committed rate: half of a class's demand, as in the tree; peak rate: four times the demand; periods of 100 cycles
+     * at 1 cycle = 1 ns. */
+    memset(&profile, 0, sizeof profile);
+    profile.cir_period = profile.pir_period = 100;
+    profile.cir_bytes_per_period = DEMAND_PER_S / CLASSES / 2 * 100 / 1000000000;
+    profile.pir_bytes_per_period = DEMAND_PER_S * 4 / CLASSES * 100 / 1000000000;
+    profile.cbs = profile.cir_bytes_per_period * 100000;
+    profile.pbs = profile.pir_bytes_per_period * 100000;
+    for (i = 0; i < CLASSES; i++)
+        if (qos_bucket_init(&bucket[i], DEMAND_PER_S, 100000000, 0) != QOS_OK)
+            exit(1);
+    for (d = 2; d <= DEPTHS; d++)
+        mem[d] = tree_new(&tree[d], CLASSES, (uint32_t)d, DEMAND_PER_S);
+    for (d = 0; d <= DEPTHS; d++)
+        now[d] = 20000000; /* the buckets begin empty: 20 ms fill them */
+
+    for (round = -2; round < rounds; round++) {
+        int k = round < 0 ? 0 : round;
+        if (round == 0)
+            memset(granted, 0, sizeof granted), green = yellow = 0;
+        for (d = 1; d <= DEPTHS; d++) {
+            if (d == 1)
+                ns[1][k] = bucket_ns(bucket, CLASSES, &now[1], takes, &granted[1]);
+            else
+                ns[d][k] = take_ns(&tree[d], (uint32_t)d - 1, CLASSES, NULL, &now[d], takes, &granted[d]);
+            if (d == 2)
+                ns[0][k] = meter_ns(meter, &profile, CLASSES, &now[0], takes, &green, &yellow);
+        }
+        for (d = 1; d <= DEPTHS; d++)
+            ratio[d][k] = ns[d][k] / ns[0][k];
+    }
+    bench_report(b, "rte_meter trTCM", "ns_per_take", bench_median(ns[0], (size_t)rounds), "ns");
+    bench_report(b, "rte_meter trTCM", "granted_share", (double)(green + yellow) / (double)total, "1");
+    bench_report(b, "rte_meter trTCM", "yellow_share", (double)yellow / (double)total, "1");
+    for (d = 1; d <= DEPTHS; d++) {
+        snprintf(name, sizeof name, "depth=%d", d);
+        bench_report(b, name, "ns_per_take", bench_median(ns[d], (size_t)rounds), "ns");
+        bench_report(b, name, "ratio_vs_rte_meter", bench_median(ratio[d], (size_t)rounds), "1");
+        bench_report(b, name, "granted_share", (double)granted[d] / (double)total, "1");
+        if (d >= 2) {
+            struct qos_stats all = {0, 0, 0, 0, 0}, one;
+            for (i = 0; i < CLASSES; i++) {
+                htb_stats(&tree[d], (uint32_t)d - 1 + i, &one);
+                all.granted += one.granted;
+                all.borrowed += one.borrowed;
+            }
+            bench_report(b, name, "borrowed_share", (double)all.borrowed / (double)all.granted, "1");
+            free(mem[d]);
+        }
+    }
+}
+
+/* A random cycle through all cache lines of a memory of `lines` lines: each load needs the one before. */
+static void chain_fill(uint64_t *mem, size_t lines, struct qos_rng *rng)
+{
+    uint32_t *perm = (uint32_t *)aligned(lines * sizeof *perm);
+    size_t i;
+    for (i = 0; i < lines; i++)
+        perm[i] = (uint32_t)i;
+    for (i = lines - 1; i > 0; i--) {
+        size_t j = (size_t)qos_rng_below(rng, i + 1);
+        uint32_t t = perm[i];
+        perm[i] = perm[j];
+        perm[j] = t;
+    }
+    for (i = 0; i < lines; i++)
+        mem[(size_t)perm[i] * 8] = (uint64_t)perm[(i + 1) % lines] * 8;
+    free(perm);
+}
+
+static double chain_ns(const uint64_t *mem, uint64_t loads)
+{
+    uint64_t begin = bench_ns(), at = 0, i;
+    for (i = 0; i < loads; i++)
+        at = mem[at];
+    sink += at;
+    return (double)(bench_ns() - begin) / (double)loads;
+}
+
+static void bench_sizes(struct bench *b)
+{
+    enum { SIZES = 5, ROUNDS_MAX = 21 };
+    static const uint32_t sizes[SIZES] = {10, 100, 1000, 10000, 100000};
+    const int rounds = b->quick ? 7 : ROUNDS_MAX;
+    static double in_turn[SIZES][ROUNDS_MAX], at_random[SIZES][ROUNDS_MAX], load[SIZES][ROUNDS_MAX];
+    static double ratio[SIZES][ROUNDS_MAX], growth[ROUNDS_MAX];
+    struct htb tree[SIZES];
+    void *mem[SIZES];
+    uint64_t *chain[SIZES], now[SIZES], granted[SIZES] = {0}, tried[SIZES] = {0};
+    uint32_t *order[SIZES], i;
+    struct qos_rng rng;
+    char name[64];
+    int s, round;
+
+    qos_rng_seed(&rng, 7);
+    for (s = 0; s < SIZES; s++) {
+        size_t lines = (size_t)sizes[s] * 192 / 64;
+        mem[s] = tree_new(&tree[s], sizes[s], 2, DEMAND_PER_S);
+        chain[s] = (uint64_t *)aligned(lines * 64);
+        chain_fill(chain[s], lines, &rng);
+        order[s] = (uint32_t *)aligned((size_t)sizes[s] * 4 * sizeof *order[s]);
+        for (i = 0; i < sizes[s] * 4; i++)
+            order[s][i] = (uint32_t)qos_rng_below(&rng, sizes[s]);
+        now[s] = 20000000;
+    }
+    for (round = -1; round < rounds; round++) {
+        int k = round < 0 ? 0 : round;
+        for (s = 0; s < SIZES; s++) {
+            uint64_t takes = b->quick ? 400000 : 1000000;
+            in_turn[s][k] = take_ns(&tree[s], 1, sizes[s], NULL, &now[s], takes, &granted[s]);
+            at_random[s][k] = take_ns(&tree[s], 1, sizes[s], order[s], &now[s], takes, &granted[s]);
+            load[s][k] = chain_ns(chain[s], takes);
+            ratio[s][k] = at_random[s][k] / load[s][k];
+            tried[s] += 2 * takes;
+        }
+        growth[k] = in_turn[SIZES - 1][k] / in_turn[0][k];
+    }
+    for (s = 0; s < SIZES; s++) {
+        snprintf(name, sizeof name, "classes=%u", sizes[s]);
+        bench_report(b, name, "ns_per_take", bench_median(in_turn[s], (size_t)rounds), "ns");
+        bench_report(b, name, "ns_per_take_random", bench_median(at_random[s], (size_t)rounds), "ns");
+        bench_report(b, name, "ns_per_load", bench_median(load[s], (size_t)rounds), "ns");
+        bench_report(b, name, "ratio_vs_load", bench_median(ratio[s], (size_t)rounds), "1");
+        bench_report(b, name, "granted_share", (double)granted[s] / (double)tried[s], "1");
+    }
+    bench_report(b, "take", "growth_10_to_100000", bench_median(growth, (size_t)rounds), "1");
+    for (s = 0; s < SIZES; s++)
+        free(mem[s]), free(chain[s]), free(order[s]);
+}
+
+/* A literal scheduler: for each request it looks at every class, first for own tokens, then for the root's. */
+struct scan {
+    struct qos_bucket *own, root;
+    uint32_t classes, turn;
+};
+
+static uint32_t scan_pick(struct scan *s, uint64_t now)
+{
+    uint32_t i;
+    for (i = 0; i < s->classes; i++) {
+        uint32_t id = (s->turn + i) % s->classes;
+        if (qos_bucket_take(&s->own[id], now, TOKENS) == QOS_OK) {
+            s->turn = id + 1;
+            if (qos_bucket_force(&s->root, now, TOKENS, QOS_TOKENS_MAX) != QOS_OK)
+                exit(1);
+            return id;
+        }
+    }
+    if (qos_bucket_take(&s->root, now, TOKENS) != QOS_OK)
+        return UINT32_MAX;
+    return s->turn++ % s->classes;
+}
+
+/* Every class backlogged; the clock follows htb_dispatch_next_ns, so each dispatch is one that had to be waited for. */
+static void bench_queues(struct bench *b)
+{
+    static const uint32_t sizes[5] = {10, 100, 1000, 10000, 100000};
+    double first = 0;
+    int s;
+    for (s = 0; s < 5; s++) {
+        uint32_t n = sizes[s], i;
+        uint64_t rounds = b->quick ? 300000 : 2000000, scans = (b->quick ? 3000000 : 30000000) / n + 10, k, begin,
+                 done = 0;
+        uint64_t now = 0, next_calls = 0;
+        struct htb h;
+        void *mem = tree_new(&h, n, 2, DEMAND_PER_S / 4);
+        struct htb_request *r = (struct htb_request *)aligned((size_t)n * sizeof *r), *q;
+        struct scan scan;
+        char name[64];
+        double ns, scan_ns;
+        for (i = 0; i < n; i++) {
+            r[i].class_id = i + 1;
+            r[i].tokens[0] = TOKENS;
+            r[i].offset = (uint64_t)i * 4096;
+            if (htb_submit(&h, &r[i], 0) != QOS_OK)
+                exit(1);
+        }
+        for (k = 0; k < rounds / 4 + n; k++) { /* warm-up, until the initial burst is gone */
+            while ((q = htb_dispatch(&h, now)) != NULL)
+                if (htb_complete(&h, q) != QOS_OK || htb_submit(&h, q, now) != QOS_OK)
+                    exit(1);
+            now = htb_dispatch_next_ns(&h, now);
+        }
+        begin = bench_ns();
+        while (done < rounds) {
+            while ((q = htb_dispatch(&h, now)) != NULL) {
+                if (htb_complete(&h, q) != QOS_OK || htb_submit(&h, q, now) != QOS_OK)
+                    exit(1);
+                done++;
+            }
+            now = htb_dispatch_next_ns(&h, now);
+            next_calls++;
+        }
+        ns = (double)(bench_ns() - begin) / (double)done;
+
+        scan.own = (struct qos_bucket *)aligned(n * sizeof *scan.own);
+        scan.classes = n;
+        scan.turn = 0;
+        for (i = 0; i < n; i++)
+            if (qos_bucket_init(&scan.own[i], h.node[i + 1].pair.rate.rate, TOKENS * 2, 0) != QOS_OK)
+                exit(1);
+        if (qos_bucket_init(&scan.root, htb_root_rate(&h), TOKENS * 100, 0) != QOS_OK)
+            exit(1);
+        now = 0;
+        begin = bench_ns();
+        for (k = 0, done = 0; done < scans; k++) {
+            done += scan_pick(&scan, now) != UINT32_MAX;
+            now += TOKENS * UINT64_C(1000000000) / htb_root_rate(&h);
+        }
+        scan_ns = (double)(bench_ns() - begin) / (double)done;
+
+        if (s == 0)
+            first = ns;
+        snprintf(name, sizeof name, "queues=%u", n);
+        bench_report(b, name, "ns_per_request", ns, "ns");
+        bench_report(b, name, "next_ns_per_request", (double)next_calls / (double)rounds, "1");
+        bench_report(b, name, "scan_ns_per_request", scan_ns, "ns");
+        bench_report(b, name, "speedup_vs_scan", scan_ns / ns, "1");
+        bench_report(b, name, "growth_from_10", ns / first, "1");
+        free(mem), free(r), free(scan.own);
+    }
+}
+
+static void bench_memory(struct bench *b)
+{
+    struct htb_config small, large;
+    memset(&small, 0, sizeof small);
+    small.rate_per_s[0] = 1000000;
+    large = small;
+    small.classes = 1000;
+    large.classes = 101000;
+    bench_report(b, "memory", "bytes_per_class", (double)(htb_memsize(&large) - htb_memsize(&small)) / 100000, "bytes");
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b;
+    struct qos_rng rng;
+    int i;
+    bench_open(&b, "htb", argc, argv);
+    qos_rng_seed(&rng, 1);
+    for (i = 0; i < STEPS; i++)
+        step_ns[i] = (uint32_t)(7 + qos_rng_below(&rng, 64));
+    bench_depths(&b);
+    bench_sizes(&b);
+    bench_queues(&b);
+    bench_memory(&b);
+    BENCH_KEEP(sink);
+    return bench_close(&b);
+}
