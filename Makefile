@@ -189,7 +189,7 @@ format: ## clang-format over every source
 
 lint: ## clang-tidy and cppcheck, clean; formatting too
 	@tests/packages.sh test
-	@tests/build/lint.sh
+	@tests/build/lint.sh all
 
 clean: ## removes build/
 	@rm -rf $(B)

@@ -566,7 +566,10 @@ QOS_API unsigned qos_ctz64(uint64_t v)
 QOS_API uint64_t qos_priv_div_digit(uint64_t u21, uint64_t u0, uint64_t v, uint64_t *rem)
 {
     uint64_t v1 = v >> 32, v0 = v & 0xffffffffu;
-    uint64_t q = u21 / v1, r = u21 % v1;
+    uint64_t q, r;
+    QOS_ASSERT(v1 >> 31 == 1 && u21 < v);
+    q = u21 / v1;
+    r = u21 % v1;
     while (q >> 32 || q * v0 > (r << 32 | u0)) { /* at most twice */
         q--;
         r += v1;
