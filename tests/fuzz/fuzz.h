@@ -28,7 +28,7 @@ struct fuzz_input {
 static inline uint64_t fuzz_bytes(struct fuzz_input *in, size_t n)
 {
     uint64_t v = 0;
-    while (n-- > 0) {
+    for (; n > 0; n--) {
         v = v << 8 | (in->left ? *in->data : 0u);
         if (in->left) {
             in->data++;
