@@ -92,12 +92,12 @@
  *
  *   - Any depth instead of two levels; limits; weights for the surplus (the paper: first come, first served).
  *   - One owner and a heap instead of a thread for each queue: no lock, no polling, same result on each run.
- *   - "Capped by G" (5.5) is not defined there. Here: the root is empty while demand waits, and at least 7/8 of G was
- *     granted since the last look.
+ *   - "Capped by G" (5.5) is not defined there. Here: at two looks in a row, the root was empty while demand waited,
+ *     and at least 7/8 of G was granted since the look before.
  *   - The paper lowers G only when capped by G. A G that was raised above what the disk achieves is no longer what
  * caps, and would stay up for ever. Here a broken assurance lowers it whatever caps.
- *   - A broken assurance is a class that had a full bucket and a waiting request at two looks in a row: it is
- *     losing tokens that it was promised. Your own measurement (latency, completions) can be added.
+ *   - A broken assurance is a class that had waiting requests from one look to the next, and was granted less than its
+ *     rate in that time (less 1/16, first resource). Your own measurement (latency, completions) can be added.
  *   - Best effort's minimum counts in admission like any reservation and may be nothing (it is in Figures 8 to 10).
  *
  * TUNABLES (struct htb_config, struct htb_class)
@@ -219,15 +219,24 @@ struct htb_priv_link {
     uint32_t next, prev;
 };
 
+struct htb_priv_group {
+    uint32_t ring;     /* the child whose turn it is to borrow, or HTB_PRIV_NIL */
+    uint32_t children; /* how many are reserved */
+};
+
 /* The rest of a node. */
 struct htb_priv_class {
     qos_counter_t granted, borrowed, refused, waited, debt;
-    struct htb_request *tail; /* class: ring of waiting requests, last one */
-    int64_t deficit;          /* tokens that it may still use in this round of its parent's ring */
-    uint64_t expires_ns;      /* class: QOS_NEVER if it stays */
-    uint64_t sum_per_s;       /* group: rates of its children, first resource */
-    uint32_t ring;            /* group: the child whose turn it is, or HTB_PRIV_NIL */
-    uint32_t children;        /* group: how many are reserved */
+    union {
+        struct htb_request *tail;    /* class: ring of waiting requests, last one */
+        struct htb_priv_group group; /* group: its children */
+    } u;
+    uint64_t mark;       /* tokens granted and left at the maximizer's last look (wraps) */
+    int64_t deficit;     /* tokens that it may still use in this round of its parent's ring */
+    uint64_t expires_ns; /* class: QOS_NEVER if it stays */
+    uint64_t sum_per_s;  /* group: rates of its children, first resource */
+    uint32_t ring;       /* group: the child whose turn it is, or HTB_PRIV_NIL */
+    uint32_t children;   /* group: how many are reserved */
     uint32_t weight, burst_us;
     struct htb_priv_link link[2]; /* HTB_PRIV_ROW, HTB_PRIV_RING */
 };
@@ -258,6 +267,7 @@ struct htb {
     enum htb_order order;
     enum htb_scenario scenario;
     bool starved_at_root; /* since the last look: demand waited for root tokens */
+    bool was_starved;     /* so it was at the look before */
     uint64_t burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued, quantum;
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the paper's original G, which admission uses */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
@@ -351,7 +361,7 @@ QOS_API void htb_stats_below(const struct htb *h, uint32_t id, struct qos_stats 
 #define HTB_PRIV_EXPIRES 8u
 #define HTB_PRIV_IN_ROW 16u  /* its own tokens pass its next request */
 #define HTB_PRIV_IN_RING 32u /* its limit passes its next request: it may borrow */
-#define HTB_PRIV_SUSPECT 64u /* had a full bucket and a waiting request at the maximizer's last look */
+#define HTB_PRIV_BACKLOG 64u /* has had a waiting request ever since the maximizer's last look */
 
 /* -- configuration and memory */
 
@@ -486,12 +496,14 @@ QOS_API int64_t htb_priv_depth(const struct htb *h, uint64_t rate_per_s, uint64_
 
 QOS_API void htb_priv_set_rate(const struct htb *h, struct htb_priv_bucket *b, uint64_t rate_per_s, uint64_t burst_ns)
 {
-    b->rate = rate_per_s;
     b->depth = rate_per_s ? htb_priv_depth(h, rate_per_s, burst_ns) : 0;
     if (rate_per_s == 0)
         b->level = HTB_PRIV_FLOOR;
+    else if (b->rate == 0) /* a rate that begins, begins empty */
+        b->level = 0;
     else if (b->level > b->depth)
         b->level = b->depth;
+    b->rate = rate_per_s;
 }
 
 /* A limit that begins, begins empty. */
@@ -689,7 +701,7 @@ QOS_API uint32_t *htb_priv_row_of(const struct htb *h, uint32_t id)
 QOS_API uint32_t htb_priv_turn(const struct htb *h, uint32_t id)
 {
     while (id != HTB_PRIV_NIL && (h->node[id].flags & HTB_PRIV_GROUP))
-        id = h->cls[id].ring;
+        id = h->cls[id].u.group.ring;
     return id;
 }
 
@@ -697,7 +709,7 @@ QOS_API uint32_t htb_priv_turn(const struct htb *h, uint32_t id)
 QOS_API struct htb_request *htb_priv_next_request(const struct htb *h, uint32_t id)
 {
     uint32_t turn = htb_priv_turn(h, id);
-    return turn == HTB_PRIV_NIL || !h->cls[turn].tail ? NULL : h->cls[turn].tail->next;
+    return turn == HTB_PRIV_NIL || !h->cls[turn].u.tail ? NULL : h->cls[turn].u.tail->next;
 }
 
 QOS_API void htb_priv_sub_tokens(const struct htb *h, const uint64_t *tokens, int64_t *n_sub)
@@ -728,12 +740,14 @@ QOS_API void htb_priv_wake_at(struct htb *h, uint32_t id, uint64_t at_ns)
 QOS_API bool htb_priv_place(struct htb *h, uint32_t id, uint64_t now_ns)
 {
     const struct htb_request *request = htb_priv_next_request(h, id);
-    uint32_t parent = h->node[id].parent, *ring = parent == HTB_PRIV_NIL ? NULL : &h->cls[parent].ring;
+    uint32_t parent = h->node[id].parent, *ring = parent == HTB_PRIV_NIL ? NULL : &h->cls[parent].u.group.ring;
     uint32_t turn_before = ring ? *ring : HTB_PRIV_NIL;
     bool limit_passes = false, own_passes = false, in_ring, in_row;
     uint64_t wake_ns = QOS_NEVER;
 
     htb_priv_refill(h, id, now_ns);
+    if (!request)
+        htb_priv_mark(h, id, HTB_PRIV_BACKLOG, false);
     if (request) {
         int64_t n_sub[HTB_RESOURCES_MAX];
         htb_priv_sub_tokens(h, request->tokens, n_sub);
@@ -811,8 +825,8 @@ QOS_API void htb_priv_unlink(struct htb_request **tail, struct htb_request *r)
 
 /* -- life of the tree */
 
-QOS_API void htb_priv_new_node(struct htb *h, uint32_t id, uint32_t parent, uint32_t weight, uint64_t burst_ns,
-                               uint64_t now_ns)
+/* A node without rates and limits; htb_priv_apply sets the rest. */
+QOS_API void htb_priv_new_node(struct htb *h, uint32_t id, uint32_t parent, bool group, uint64_t now_ns)
 {
     struct htb_priv_node *node = &h->node[id];
     struct htb_priv_class *c = &h->cls[id];
@@ -820,14 +834,18 @@ QOS_API void htb_priv_new_node(struct htb *h, uint32_t id, uint32_t parent, uint
     node->last_ns = now_ns;
     node->parent = parent;
     node->depth = parent == HTB_PRIV_NIL ? (uint16_t)0 : (uint16_t)(h->node[parent].depth + 1u);
-    node->flags = HTB_PRIV_USED;
-    c->tail = NULL;
+    node->flags = (uint16_t)(HTB_PRIV_USED | (group ? HTB_PRIV_GROUP : 0u));
+    if (group) {
+        c->u.group.ring = HTB_PRIV_NIL;
+        c->u.group.children = 0;
+    } else {
+        c->u.tail = NULL;
+    }
     c->deficit = 0;
+    c->mark = 0;
     c->expires_ns = QOS_NEVER;
-    c->ring = HTB_PRIV_NIL;
-    c->children = 0;
-    c->weight = weight;
-    c->burst_us = (uint32_t)((burst_ns + 999) / 1000);
+    c->weight = 1;
+    c->burst_us = (uint32_t)((h->burst_ns + 999) / 1000);
     for (r = 0; r < h->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(h, id, r);
         *htb_priv_sum_of(h, id, r) = 0;
@@ -927,7 +945,7 @@ QOS_API enum qos_status htb_init(struct htb *h, void *mem, size_t size_bytes, co
     h->maximize_last_ns = c.start_ns;
     h->maximize_granted = h->ended_granted = 0;
     h->scenario = HTB_UNCAPPED;
-    h->starved_at_root = false;
+    h->starved_at_root = h->was_starved = false;
     h->detours = c.resources - 1u;
     htb_priv_init_dispatch(h);
 
@@ -935,13 +953,12 @@ QOS_API enum qos_status htb_init(struct htb *h, void *mem, size_t size_bytes, co
         h->node[i].flags = 0;
         h->cls[i].granted = h->cls[i].borrowed = h->cls[i].refused = h->cls[i].waited = h->cls[i].debt = 0;
     }
-    htb_priv_new_node(h, c.classes, HTB_PRIV_NIL, 1, c.burst_ns, c.start_ns);
-    htb_priv_mark(h, c.classes, HTB_PRIV_GROUP, true);
+    htb_priv_new_node(h, c.classes, HTB_PRIV_NIL, true, c.start_ns);
     for (r = 0; r < c.resources; r++)
         h->base_per_s[r] = c.rate_per_s[r];
     htb_priv_set_root(h, c.rate_per_s, c.start_ns);
-    htb_priv_new_node(h, HTB_BEST_EFFORT, c.classes, 1, c.burst_ns, c.start_ns);
-    h->cls[c.classes].children = 1;
+    htb_priv_new_node(h, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
+    h->cls[c.classes].u.group.children = 1;
     for (r = 0; r < c.resources; r++) {
         htb_priv_set_rate(h, &htb_priv_pair_of(h, HTB_BEST_EFFORT, r)->rate, c.best_effort_per_s[r], c.burst_ns);
         *htb_priv_sum_of(h, c.classes, r) = c.best_effort_per_s[r];
@@ -1012,9 +1029,10 @@ QOS_API void htb_priv_apply(struct htb *h, uint32_t id, const struct htb_class *
         struct htb_priv_pair *p = htb_priv_pair_of(h, id, r);
         uint64_t *sum = htb_priv_sum_of(h, parent, r);
         *sum = *sum - p->rate.rate + c->rate_per_s[r];
-        if (p->rate.rate == 0) /* a rate that begins, begins empty, or with the debt that was left */
-            p->rate.level = r == 0 ? -(int64_t)h->cls[id].debt * QOS_SUBTOKENS : 0;
+        bool begins = p->rate.rate == 0 && c->rate_per_s[r] != 0;
         htb_priv_set_rate(h, &p->rate, c->rate_per_s[r], (uint64_t)h->cls[id].burst_us * 1000);
+        if (begins && r == 0) /* a debt outlives the rate that it was made under */
+            p->rate.level = -(int64_t)h->cls[id].debt * QOS_SUBTOKENS;
         htb_priv_set_limit(h, &p->limit, c->limit_per_s[r], (uint64_t)h->cls[id].burst_us * 1000);
         limited = limited || c->limit_per_s[r] != HTB_NONE;
     }
@@ -1030,17 +1048,17 @@ QOS_COLD QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_class *c = &h->cls[id];
     uint32_t r, parent = h->node[id].parent;
-    while (c->tail) {
-        struct htb_request *first = c->tail->next;
-        htb_priv_unlink(&c->tail, first);
+    while (!(h->node[id].flags & HTB_PRIV_GROUP) && c->u.tail) {
+        struct htb_request *first = c->u.tail->next;
+        htb_priv_unlink(&c->u.tail, first);
         first->slot = HTB_BEST_EFFORT;
-        htb_priv_append(&h->cls[HTB_BEST_EFFORT].tail, first);
+        htb_priv_append(&h->cls[HTB_BEST_EFFORT].u.tail, first);
     }
     htb_priv_mark(h, id, HTB_PRIV_EXPIRES, false);
     (void)htb_priv_place(h, id, now_ns); /* without requests it leaves row, ring and heap */
     htb_priv_count_limit(h, id, false);
     h->node[id].flags = 0;
-    h->cls[parent].children--;
+    h->cls[parent].u.group.children--;
     for (r = 0; r < h->resources; r++)
         *htb_priv_sum_of(h, parent, r) -= htb_priv_pair_of(h, id, r)->rate.rate;
     htb_priv_place_up(h, parent, true, now_ns);
@@ -1084,10 +1102,9 @@ QOS_API enum qos_status htb_reserve(struct htb *h, uint32_t id, const struct htb
         status = htb_priv_admit(h, parent, &want, id, false, fits);
     if (status != QOS_OK)
         return status;
-    htb_priv_new_node(h, id, parent, want.weight, want.burst_ns, now_ns);
+    htb_priv_new_node(h, id, parent, want.group, now_ns);
     htb_priv_zero_counters(h, id);
-    htb_priv_mark(h, id, HTB_PRIV_GROUP, want.group);
-    h->cls[parent].children++;
+    h->cls[parent].u.group.children++;
     htb_priv_apply(h, id, &want, now_ns);
     return QOS_OK;
 }
@@ -1122,7 +1139,7 @@ QOS_API enum qos_status htb_release(struct htb *h, uint32_t id, uint64_t now_ns)
         return QOS_EINVAL;
     if (id >= h->classes || !(h->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
-    if (h->cls[id].children != 0)
+    if ((h->node[id].flags & HTB_PRIV_GROUP) && h->cls[id].u.group.children != 0)
         return QOS_EBUSY;
     htb_priv_end(h, id, now_ns);
     return QOS_OK;
@@ -1337,7 +1354,7 @@ QOS_API enum qos_status htb_submit(struct htb *h, struct htb_request *r, uint64_
     h->quantum = qos_max(h->quantum, r->tokens[0]);
     h->queued++;
     h->detours++;
-    htb_priv_append(&h->cls[id].tail, r);
+    htb_priv_append(&h->cls[id].u.tail, r);
     r->state = HTB_QUEUED;
     r->slot = id;
     r->submitted_ns = now_ns;
@@ -1391,11 +1408,11 @@ QOS_API void htb_priv_slot_add(struct htb *h, struct htb_request *r)
 QOS_API void htb_priv_serve(struct htb *h, uint32_t payer, uint64_t now_ns)
 {
     uint32_t id = htb_priv_turn(h, payer), at;
-    struct htb_request *r = h->cls[id].tail->next;
+    struct htb_request *r = h->cls[id].u.tail->next;
     int64_t n_sub[HTB_RESOURCES_MAX];
     htb_priv_sub_tokens(h, r->tokens, n_sub);
     htb_priv_charge(h, id, payer, n_sub, now_ns);
-    htb_priv_unlink(&h->cls[id].tail, r);
+    htb_priv_unlink(&h->cls[id].u.tail, r);
     h->queued--;
     h->detours--;
     if (r->submitted_ns < now_ns)
@@ -1406,7 +1423,7 @@ QOS_API void htb_priv_serve(struct htb *h, uint32_t payer, uint64_t now_ns)
         c->deficit -= (int64_t)qos_max(r->tokens[0], 1);
         if (c->deficit <= 0) {
             c->deficit += (int64_t)(h->quantum * c->weight);
-            h->cls[h->node[at].parent].ring = c->link[HTB_PRIV_RING].next;
+            h->cls[h->node[at].parent].u.group.ring = c->link[HTB_PRIV_RING].next;
         }
     }
     htb_priv_slot_add(h, r);
@@ -1457,7 +1474,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *h, uint64_t now_ns)
     while (h->queued != 0 && h->waiting + h->at_device < h->dispatch_max) {
         payer = htb_priv_servable(h);
         if (payer == HTB_PRIV_NIL) {
-            h->starved_at_root = h->starved_at_root || h->cls[h->classes].ring != HTB_PRIV_NIL;
+            h->starved_at_root = h->starved_at_root || h->cls[h->classes].u.group.ring != HTB_PRIV_NIL;
             break;
         }
         htb_priv_serve(h, payer, now_ns);
@@ -1505,7 +1522,7 @@ QOS_API enum qos_status htb_cancel(struct htb *h, struct htb_request *r, uint64_
     if (!r || (r->state != HTB_QUEUED && r->state != HTB_DISPATCHED))
         return QOS_EINVAL;
     if (r->state == HTB_QUEUED) {
-        htb_priv_unlink(&h->cls[r->slot].tail, r);
+        htb_priv_unlink(&h->cls[r->slot].u.tail, r);
         h->queued--;
         h->detours--;
         htb_priv_place_up(h, r->slot, true, now_ns);
@@ -1520,31 +1537,34 @@ QOS_API enum qos_status htb_cancel(struct htb *h, struct htb_request *r, uint64_
 
 /* -- the bandwidth maximizer (Section 5.5) */
 
-/* Is the class losing tokens that it was promised: own tokens that pass, a full bucket, and a request that waits? */
-QOS_API bool htb_priv_overflows(struct htb *h, uint32_t id, uint64_t now_ns)
+/* Did the class, which had demand all the time since the last look, get less than its rate? What it was granted and
+ * what its bucket gained must add up to rate * time, but for 1/16; less means that tokens ran over while requests
+ * waited. A class at its own limit is not owed anything. */
+QOS_API bool htb_priv_short_changed(struct htb *h, uint32_t id, uint64_t elapsed_ns, uint64_t now_ns)
 {
-    uint32_t r;
-    if ((h->node[id].flags & (HTB_PRIV_IN_ROW | HTB_PRIV_GROUP)) != HTB_PRIV_IN_ROW)
-        return false;
+    const struct htb_priv_bucket *b = &h->node[id].pair.rate;
+    struct htb_priv_class *c = &h->cls[id];
+    unsigned flags = h->node[id].flags;
+    uint64_t owed = qos_mul_div_floor(b->rate, elapsed_ns, QOS_NS_PER_S), before = c->mark;
     htb_priv_refill(h, id, now_ns);
-    for (r = 0; r < h->resources; r++) {
-        const struct htb_priv_bucket *b = &htb_priv_pair_of(h, id, r)->rate;
-        if (b->depth != 0 && b->level < b->depth)
-            return false;
-    }
-    return true;
+    c->mark = qos_wrap_add(c->granted, (uint64_t)(b->level / QOS_SUBTOKENS));
+    if (!(flags & HTB_PRIV_GROUP))
+        htb_priv_mark(h, id, HTB_PRIV_BACKLOG, c->u.tail != NULL);
+    return (flags & HTB_PRIV_BACKLOG) && (flags & HTB_PRIV_IN_RING) && b->rate != 0 &&
+           (int64_t)qos_wrap_sub(c->mark, before) < (int64_t)(owed - owed / 16);
 }
 
 /* Looks at each class: is an assurance broken, and how many tokens were granted since the beginning? */
-QOS_API bool htb_priv_look(struct htb *h, uint64_t now_ns, uint64_t *granted)
+QOS_API bool htb_priv_look(struct htb *h, uint64_t elapsed_ns, uint64_t now_ns, uint64_t *granted)
 {
     bool broken = false;
     uint32_t id;
     *granted = h->ended_granted;
     for (id = 0; id < h->classes; id++) {
-        bool overflows = htb_priv_overflows(h, id, now_ns);
-        broken = broken || (overflows && (h->node[id].flags & HTB_PRIV_SUSPECT));
-        htb_priv_mark(h, id, HTB_PRIV_SUSPECT, overflows);
+        if (!(h->node[id].flags & HTB_PRIV_USED))
+            continue;
+        if (htb_priv_short_changed(h, id, elapsed_ns, now_ns))
+            broken = true;
         *granted = qos_wrap_add(*granted, h->cls[id].granted);
     }
     return broken;
@@ -1563,11 +1583,13 @@ QOS_API void htb_maximize(struct htb *h, bool violated, uint64_t now_ns, enum ht
     uint64_t elapsed_ns = qos_elapsed_ns(h->maximize_last_ns, now_ns), rates[HTB_RESOURCES_MAX];
     if (elapsed_ns >= h->maximize_interval_ns) {
         uint64_t earned = qos_mul_div_floor(htb_root_rate(h), elapsed_ns, QOS_NS_PER_S), granted;
-        bool broken = htb_priv_look(h, now_ns, &granted) || violated;
-        bool capped = h->starved_at_root && qos_wrap_sub(granted, h->maximize_granted) >= earned - earned / 8;
+        bool broken = htb_priv_look(h, elapsed_ns, now_ns, &granted) || violated;
+        bool starved = h->starved_at_root && qos_wrap_sub(granted, h->maximize_granted) >= earned - earned / 8;
+        bool capped = starved && h->was_starved;
         uint32_t r;
         h->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
         h->starved_at_root = false;
+        h->was_starved = starved;
         h->maximize_granted = granted;
         h->maximize_last_ns = now_ns;
         if (h->scenario != HTB_UNCAPPED) {

@@ -1,0 +1,35 @@
+/* simulate - the papers' experiments in simulated time, one subcommand for each header. Deterministic by seed. */
+#include "common.h"
+#include "simulate.h"
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} subcommands[] = {
+    {"htb", simulate_htb, "AQuA, Figures 8 to 10: a shared disk without QoS, with reservations, with the maximizer"},
+};
+
+static int usage(FILE *f)
+{
+    size_t i;
+    fprintf(f, "usage: simulate SUBCOMMAND [options]        (simulate SUBCOMMAND --help says more)\n\n");
+    for (i = 0; i < sizeof subcommands / sizeof *subcommands; i++)
+        fprintf(f, "  %-10s %s\n", subcommands[i].name, subcommands[i].what);
+    return f == stdout ? TOOL_OK : TOOL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    size_t i;
+    if (argc < 2)
+        return usage(stderr);
+    if (strcmp(argv[1], "--help") == 0)
+        return usage(stdout);
+    for (i = 0; i < sizeof subcommands / sizeof *subcommands; i++)
+        if (strcmp(argv[1], subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "simulate: no subcommand \"%s\"\n", argv[1]);
+    return usage(stderr);
+}
