@@ -876,12 +876,8 @@ QOS_API void htb_priv_set_root(struct htb *h, const uint64_t *rate_per_s, uint64
 {
     uint32_t r;
     htb_priv_refill(h, h->classes, now_ns);
-    for (r = 0; r < h->resources; r++) {
-        struct htb_priv_bucket *b = &htb_priv_pair_of(h, h->classes, r)->rate;
-        if (b->rate == 0) /* at init: it begins empty, not at the floor of a bucket without a rate */
-            b->level = 0;
-        htb_priv_set_rate(h, b, rate_per_s[r], h->burst_ns);
-    }
+    for (r = 0; r < h->resources; r++)
+        htb_priv_set_rate(h, &htb_priv_pair_of(h, h->classes, r)->rate, rate_per_s[r], h->burst_ns);
     htb_priv_place_all(h, now_ns);
 }
 
