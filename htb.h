@@ -1256,7 +1256,7 @@ QOS_API enum qos_status htb_priv_take_one(struct htb *h, uint32_t id, int64_t n_
         h->starved_at_root = true;
         return htb_priv_refuse(h, id);
     }
-    htb_priv_count(h, id, tokens, tokens & ((uint64_t)own - 1u));
+    htb_priv_count(h, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
     return QOS_OK;
 }
 

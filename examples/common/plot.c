@@ -99,8 +99,8 @@ static void put_marks(FILE *f, const struct plot *p)
         if (m->vertical)
             fprintf(f, " at %.9g, graph 0.97 offset 0.4,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at, colour);
         else
-            fprintf(f, " at graph 0.99, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n", m->at,
-                    colour);
+            fprintf(f, " at graph %.2f, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n",
+                    0.99 - 0.2 * (double)(i % 4), m->at, colour); /* side by side: marks may lie close together */
     }
 }
 

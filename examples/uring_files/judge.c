@@ -1,0 +1,220 @@
+// What must hold, judged on the scheduler's log and on the seconds of a run.
+//
+// Hard, on the log, whatever the device does: in every window a tenant's dispatched cost is at most
+// limit x window + burst + one request; every submitted request completed or failed, once; never more at the device
+// than --dispatch-depth.
+// Reservations, over eligible seconds only. A second is eligible for a tenant if
+//   - its demand stayed queued: its queue was empty for at most 1 % of the second (so lack of demand
+//     explains at most half of the 2 % that are allowed); or it got its reservation all the same; and
+//   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
+//     may be on its way at the two ends of the second; or the device never held anything back (its places were all
+//     taken for at most 1 % of the second), so that whatever waited, waited for the scheduler.
+// Over these: at least 98 % of the reservation, where no second counts for more than the reservation: plenty
+// in one does not make up for want in another. A limit: at most 101 % over the whole run of the tenant. Fewer than 80
+// % of the seconds eligible: nothing is said about reservations.
+#include "uring_files.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLACK_NS (QOS_NS_PER_S / 100)
+#define RESERVE_SHARE 0.98
+#define LIMIT_SHARE 1.01
+#define ELIGIBLE_SHARE 0.8
+
+__extension__ typedef unsigned __int128 wide;
+
+static void say(struct verdict *v, const char *fmt, ...)
+{
+    size_t at = strlen(v->text);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(v->text + at, sizeof v->text - at, fmt, args);
+    va_end(args);
+}
+
+/* The most that any window of the log exceeds limit x window by, in tokens rounded up: a leak at the limit's rate,
+ * filled by every dispatch, never below empty; its peak is that. Shares no code with the scheduler's buckets. */
+static uint64_t worst_excess(const struct event_log *log, uint32_t tenant, uint64_t limit)
+{
+    wide level = 0, peak = 0;
+    uint64_t last = 0, i;
+    for (i = 0; i < log->count; i++) {
+        const struct event *e = &log->event[i];
+        wide leaked;
+        if (e->tenant != tenant || e->kind != EVENT_DISPATCH)
+            continue;
+        leaked = (wide)limit * (e->at_ns - last);
+        last = e->at_ns;
+        level = (level > leaked ? level - leaked : 0) + (wide)e->cost * QOS_NS_PER_S;
+        if (level > peak)
+            peak = level;
+    }
+    return (uint64_t)((peak + QOS_NS_PER_S - 1) / QOS_NS_PER_S);
+}
+
+static void judge_log(const struct settings *s, const struct run *run, struct verdict *v)
+{
+    uint64_t dispatched[TENANTS_MAX] = {0}, done[TENANTS_MAX] = {0}, failed[TENANTS_MAX] = {0}, i;
+    uint32_t k;
+    for (i = 0; i < run->log.count; i++) {
+        const struct event *e = &run->log.event[i];
+        (e->kind == EVENT_DISPATCH ? dispatched : e->kind == EVENT_DONE ? done : failed)[e->tenant]++;
+    }
+    if (run->log.full) {
+        say(v, "log: full after %" PRIu64 " events; shorten --runtime\n", run->log.count);
+        v->hard_ok = false;
+        return;
+    }
+    for (k = 0; k < run->tenants; k++) {
+        const struct tenant *t = &s->tenant[k];
+        const struct tenant_result *r = &run->result[k];
+        uint64_t limit = tenant_limit_cost(t);
+        if (dispatched[k] != r->submitted || done[k] != r->completed || failed[k] != r->failed ||
+            r->submitted != r->completed + r->failed) {
+            say(v, "tenant %s: %" PRIu64 " submitted, but %" PRIu64 " completed and %" PRIu64 " failed: BROKEN\n",
+                t->name, r->submitted, r->completed, r->failed);
+            v->hard_ok = false;
+        }
+        if (limit && run->scheduler != &scheduler_none) {
+            uint64_t excess = worst_excess(&run->log, k, limit);
+            uint64_t one = qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0,
+                                   tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
+            uint64_t bound = qos_mul_div_ceil(limit, s->burst_ns, QOS_NS_PER_S) + one;
+            say(v, "tenant %s: in every window at most limit x window + %s (allowed: burst + one request = %s): %s\n",
+                t->name, human_ns((double)excess).text, human_ns((double)bound).text,
+                excess <= bound ? "holds" : "BROKEN");
+            v->hard_ok &= excess <= bound;
+        }
+    }
+    if (run->dispatch_depth && run->at_device_max > run->dispatch_depth) {
+        say(v, "%" PRIu64 " requests at the device, --dispatch-depth is %" PRIu64 ": BROKEN\n", run->at_device_max,
+            run->dispatch_depth);
+        v->hard_ok = false;
+    }
+}
+
+/* Sums of one second of a run. */
+struct second {
+    uint64_t bytes, idle_ns; /* of the tenant */
+    uint64_t service, full_ns;
+};
+
+static struct second sum_second(const struct run *run, uint32_t tenant, uint32_t index)
+{
+    struct second sum = {0, 0, 0, 0};
+    uint64_t i;
+    uint32_t k;
+    for (i = index * SLICES_PER_S; i < (index + 1) * SLICES_PER_S; i++) {
+        sum.bytes += run->result[tenant].slice[i].bytes;
+        sum.idle_ns += run->result[tenant].slice[i].idle_ns;
+        sum.full_ns += run->full_ns[i];
+        for (k = 0; k < run->tenants; k++)
+            sum.service += run->result[k].slice[i].cost;
+    }
+    return sum;
+}
+
+/* Cost that may be granted or on its way at the ends of a second without being completed in it. */
+static uint64_t service_slack(const struct settings *s, const struct profile *p, const struct run *run)
+{
+    uint64_t most = 0;
+    uint32_t k;
+    for (k = 0; k < run->tenants; k++)
+        most = qos_max(most, qos_max(tenant_uses(&s->tenant[k], QOS_READ) ? s->tenant[k].cost[QOS_READ] : 0,
+                                     tenant_uses(&s->tenant[k], QOS_WRITE) ? s->tenant[k].cost[QOS_WRITE] : 0));
+    return run->dispatch_depth * most + qos_mul_div_ceil(p->root_cost_per_s, s->burst_ns, QOS_NS_PER_S);
+}
+
+static bool service_enough(const struct second *sec, const struct profile *p, uint64_t slack)
+{
+    return sec->service + slack >= p->root_cost_per_s || sec->full_ns <= SLACK_NS;
+}
+
+static uint32_t first_second(const struct tenant *t)
+{
+    return (uint32_t)((t->start_ns + QOS_NS_PER_S - 1) / QOS_NS_PER_S);
+}
+
+static void judge_reservation(const struct settings *s, const struct profile *p, const struct run *run, uint32_t k,
+                              struct verdict *v)
+{
+    const struct tenant *t = &s->tenant[k];
+    uint32_t seconds = (uint32_t)(run->elapsed_ns / QOS_NS_PER_S), first = first_second(t), i, n, eligible = 0;
+    uint64_t slack = service_slack(s, p, run), bytes = 0;
+    double share;
+    n = seconds > first ? seconds - first : 0;
+    for (i = first; i < seconds; i++) {
+        struct second sec = sum_second(run, k, i);
+        if ((sec.idle_ns <= SLACK_NS || sec.bytes >= t->reserve) && service_enough(&sec, p, slack)) {
+            eligible++;
+            bytes += qos_min(sec.bytes, t->reserve);
+        }
+    }
+    if (n == 0 || (double)eligible < ELIGIBLE_SHARE * n) {
+        say(v, "tenant %s: reservation: %u of %u seconds eligible, too few: inconclusive\n", t->name, eligible, n);
+        v->conclusive = false;
+    } else {
+        share = (double)bytes / eligible / (double)t->reserve;
+        say(v, "tenant %s: reservation: %s of %s over %u eligible seconds of %u (asked: 98 %%): %s\n", t->name,
+            human_percent(share).text, human_rate((double)t->reserve).text, eligible, n,
+            share >= RESERVE_SHARE ? "holds" : "BROKEN");
+        v->reserve_ok &= share >= RESERVE_SHARE;
+    }
+    if (v->seconds == 0 || (uint64_t)eligible * v->seconds < (uint64_t)v->eligible * n) {
+        v->seconds = n;
+        v->eligible = eligible;
+    }
+}
+
+static void judge_limit(const struct settings *s, const struct run *run, uint32_t k, struct verdict *v)
+{
+    const struct tenant *t = &s->tenant[k];
+    double seconds = (double)qos_sat_sub(run->elapsed_ns, t->start_ns) / 1e9;
+    double share = seconds > 0 ? (double)run->result[k].bytes / seconds / (double)t->limit : 0;
+    say(v, "tenant %s: limit: %s of %s (allowed: 101 %%): %s\n", t->name, human_percent(share).text,
+        human_rate((double)t->limit).text, share <= LIMIT_SHARE ? "holds" : "BROKEN");
+    v->limit_ok &= share <= LIMIT_SHARE;
+}
+
+void judge_run(const struct settings *s, const struct profile *p, const struct run *run, struct verdict *v)
+{
+    uint32_t k;
+    memset(v, 0, sizeof *v);
+    v->judged = v->hard_ok = v->reserve_ok = v->limit_ok = v->conclusive = true;
+    judge_log(s, run, v);
+    for (k = 0; k < run->tenants && run->scheduler != &scheduler_none; k++) {
+        if (s->tenant[k].reserve)
+            judge_reservation(s, p, run, k, v);
+        if (s->tenant[k].limit)
+            judge_limit(s, run, k, v);
+    }
+}
+
+void judge_print_trace(const struct settings *s, const struct profile *p, const struct run *run)
+{
+    struct table *t = table_new("second|device time served|places full|enough|<empty queue of each reserved tenant");
+    uint32_t seconds = (uint32_t)(run->elapsed_ns / QOS_NS_PER_S), i, k;
+    uint64_t slack = service_slack(s, p, run);
+    for (i = 0; i < seconds; i++) {
+        struct second sec = sum_second(run, 0, i);
+        char idle[256] = "";
+        table_cellf(t, "%u", i);
+        table_cell(t, human_ns((double)sec.service).text);
+        table_cell(t, human_percent((double)sec.full_ns / 1e9).text);
+        table_cell(t, service_enough(&sec, p, slack) ? "yes" : "no");
+        for (k = 0; k < run->tenants; k++)
+            if (s->tenant[k].reserve) {
+                size_t at = strlen(idle);
+                sec = sum_second(run, k, i);
+                snprintf(idle + at, sizeof idle - at, "%s%s %s", at ? ", " : "", s->tenant[k].name,
+                         human_percent((double)sec.idle_ns / 1e9).text);
+            }
+        table_cell(t, idle);
+    }
+    printf("inconclusive: device. Admission counted on %s of device time a second (%s may be on its way); the seconds "
+           "were:\n",
+           human_ns((double)p->root_cost_per_s).text, human_ns((double)slack).text);
+    table_print(t, stdout);
+    table_free(t);
+}

@@ -1,0 +1,566 @@
+// One run: tenants that keep `depth` requests outstanding, a scheduler, io_uring, counters and the log.
+#include "uring_files.h"
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RING_ENTRIES 256u
+#define BUFFER_ALIGN 4096u
+#define BUFFERS_MAX_BYTES (UINT64_C(1) << 30)
+#define SPIN_NS 2000u      /* a wait shorter than a system call */
+#define END_OF_FILE 0x7fff /* not an errno: a read found less data than there should be */
+
+/* One place of a tenant: makes a request, and the next one when that is done. */
+struct place {
+    struct sched_request request; /* first */
+    uint64_t rest_until_ns;
+    uint32_t done_bytes; /* of this request, by earlier partial completions */
+    uint8_t *buffer;
+    struct place *next; /* among those that rest after a failure */
+};
+
+struct source {
+    const struct tenant *tenant;
+    const struct target *target;
+    struct tenant_result *result;
+    struct qos_rng rng;
+    uint64_t blocks, cursor, start_ns, idle_since_ns, waiting;
+    struct place *place;
+    bool started, fixed_buffers;
+    uint64_t shown_bytes;
+};
+
+struct loop {
+    const struct settings *s;
+    const struct loop_options *o;
+    struct run *run;
+    const struct scheduler *scheduler;
+    void *sched;
+    struct io_uring ring;
+    struct source source[TENANTS_MAX];
+    struct place *resting, **resting_end;
+    uint64_t now_ns, end_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns;
+    struct progress progress;
+    bool draining, fixed_files;
+    uint8_t *memory;
+};
+
+uint64_t tenant_reserve_cost(const struct tenant *t)
+{
+    uint64_t r = tenant_uses(t, QOS_READ) ? qos_mul_div_ceil(t->reserve, t->cost[QOS_READ], t->bs) : 0;
+    uint64_t w = tenant_uses(t, QOS_WRITE) ? qos_mul_div_ceil(t->reserve, t->cost[QOS_WRITE], t->bs) : 0;
+    return qos_max(r, w);
+}
+
+uint64_t tenant_limit_cost(const struct tenant *t)
+{
+    uint64_t r = tenant_uses(t, QOS_READ) ? qos_mul_div_floor(t->limit, t->cost[QOS_READ], t->bs) : UINT64_MAX;
+    uint64_t w = tenant_uses(t, QOS_WRITE) ? qos_mul_div_floor(t->limit, t->cost[QOS_WRITE], t->bs) : UINT64_MAX;
+    if (t->limit == 0)
+        return 0;
+    return qos_max(qos_max(qos_min(r, w), tenant_reserve_cost(t)), 1);
+}
+
+/* ---- the log and the slices ------------------------------------------------------------------------------ */
+
+static void log_event(struct loop *l, const struct sched_request *r, enum event_kind kind, int error)
+{
+    struct event_log *log = &l->run->log;
+    struct event *e;
+    if (!l->o->with_log || log->full)
+        return;
+    if (log->count == log->room) {
+        if (log->room == LOG_EVENTS_MAX) {
+            log->full = true;
+            return;
+        }
+        log->room = log->room ? log->room * 2 : 65536;
+        log->event = tool_grow(log->event, log->room * sizeof *log->event);
+    }
+    e = &log->event[log->count++];
+    e->at_ns = l->now_ns;
+    e->cost = (uint32_t)r->cost;
+    e->tenant = (uint8_t)r->tenant;
+    e->kind = (uint8_t)kind;
+    e->error = (uint16_t)error;
+}
+
+/* Walks over the slices that [*at_ns, to_ns) touches: ns of it in slice *index; 0 at the end. */
+static uint64_t next_part(const struct loop *l, uint64_t *at_ns, uint64_t to_ns, uint64_t *index)
+{
+    uint64_t part_ns;
+    *index = (*at_ns - l->run->start_ns) / SLICE_NS;
+    if (*at_ns >= to_ns || *index >= l->run->slices)
+        return 0;
+    part_ns = qos_min(to_ns, l->run->start_ns + (*index + 1) * SLICE_NS) - *at_ns;
+    *at_ns += part_ns;
+    return part_ns;
+}
+
+static void note_idle(const struct loop *l, struct source *src, uint64_t to_ns)
+{
+    uint64_t i, ns;
+    while ((ns = next_part(l, &src->idle_since_ns, to_ns, &i)) != 0)
+        src->result->slice[i].idle_ns += ns;
+}
+
+static void note_full(struct loop *l, uint64_t to_ns)
+{
+    uint64_t i, ns;
+    while ((ns = next_part(l, &l->full_since_ns, to_ns, &i)) != 0)
+        l->run->full_ns[i] += ns;
+}
+
+/* ---- requests ----------------------------------------------------------------------------------------------- */
+
+static void make_request(struct loop *l, struct source *src, struct place *p)
+{
+    const struct tenant *t = src->tenant;
+    struct sched_request *r = &p->request;
+    if (t->rw == RANDRW)
+        r->op = qos_rng_below(&src->rng, 100) < t->write_percent ? QOS_WRITE : QOS_READ;
+    if (access_random(t->rw)) {
+        r->offset = qos_rng_below(&src->rng, src->blocks) * t->bs;
+    } else {
+        r->offset = src->cursor * t->bs;
+        src->cursor = src->cursor + 1 < src->blocks ? src->cursor + 1 : 0;
+    }
+    r->cost = t->cost[r->op];
+    r->arrival_ns = l->now_ns;
+    p->done_bytes = 0;
+    src->result->arrived++;
+    if (src->waiting++ == 0)
+        note_idle(l, src, l->now_ns);
+    l->scheduler->submit(l->sched, r, l->now_ns);
+}
+
+/* Hands what is left of a request to the ring. */
+static void hand_over(struct loop *l, struct place *p)
+{
+    const struct source *src = &l->source[p->request.tenant];
+    const struct sched_request *r = &p->request;
+    uint32_t target = src->tenant->target;
+    int fd = l->fixed_files ? (int)target : src->target->fd;
+    uint8_t *buffer = p->buffer + p->done_bytes;
+    unsigned len = r->len_bytes - p->done_bytes;
+    uint64_t offset = r->offset + p->done_bytes;
+    struct io_uring_sqe *sqe;
+    while (!(sqe = io_uring_get_sqe(&l->ring)))
+        io_uring_submit(&l->ring);
+    if (src->fixed_buffers && r->op == QOS_READ)
+        io_uring_prep_read_fixed(sqe, fd, buffer, len, offset, (int)r->tenant);
+    else if (src->fixed_buffers)
+        io_uring_prep_write_fixed(sqe, fd, buffer, len, offset, (int)r->tenant);
+    else if (r->op == QOS_READ)
+        io_uring_prep_read(sqe, fd, buffer, len, offset);
+    else
+        io_uring_prep_write(sqe, fd, buffer, len, offset);
+    if (l->fixed_files)
+        sqe->flags |= IOSQE_FIXED_FILE;
+    io_uring_sqe_set_data(sqe, p);
+}
+
+static void dispatch(struct loop *l)
+{
+    struct sched_request *r;
+    while ((r = l->scheduler->pop(l->sched, l->now_ns)) != NULL) {
+        struct source *src = &l->source[r->tenant];
+        r->dispatch_ns = l->now_ns;
+        src->result->submitted++;
+        if (--src->waiting == 0)
+            src->idle_since_ns = l->now_ns;
+        if (++l->at_device == l->o->dispatch_depth)
+            l->full_since_ns = l->now_ns;
+        if (l->at_device > l->run->at_device_max)
+            l->run->at_device_max = l->at_device;
+        log_event(l, r, EVENT_DISPATCH, 0);
+        hand_over(l, (struct place *)r);
+    }
+}
+
+static void note_error(struct loop *l, struct source *src, const struct sched_request *r, int error)
+{
+    int i;
+    src->result->failed++;
+    for (i = 0; i < ERRORS_SHOWN && src->result->errors[i] && src->result->error[i] != error; i++)
+        ;
+    if (i == ERRORS_SHOWN)
+        return;
+    if (src->result->errors[i]++ == 0) {
+        src->result->error[i] = error;
+        progress_end(&l->progress);
+        tool_warn("tenant %s: %s of %u bytes at %" PRIu64 " of %s: %s; counted as failed, the others go on",
+                  src->tenant->name, r->op == QOS_READ ? "read" : "write", r->len_bytes, r->offset, src->target->path,
+                  error == END_OF_FILE ? "end of file: it is shorter than it was at the start" : strerror(error));
+    }
+}
+
+/* A request is over; its place makes the next one. */
+static void finish(struct loop *l, struct place *p, int error)
+{
+    struct sched_request *r = &p->request;
+    struct source *src = &l->source[r->tenant];
+    if (l->at_device-- == l->o->dispatch_depth)
+        note_full(l, l->now_ns);
+    l->scheduler->complete(l->sched, r, error == 0, l->now_ns);
+    log_event(l, r, error ? EVENT_FAILED : EVENT_DONE, error);
+    if (error) {
+        note_error(l, src, r, error);
+        p->rest_until_ns = l->now_ns + FAILED_REST_NS;
+        p->next = NULL;
+        *l->resting_end = p;
+        l->resting_end = &p->next;
+        return;
+    }
+    src->result->completed++;
+    hist_add(&src->result->latency, qos_elapsed_ns(r->arrival_ns, l->now_ns));
+    if (l->draining)
+        return;
+    src->result->bytes += r->len_bytes;
+    src->result->cost += r->cost;
+    if (l->slice < l->run->slices) {
+        struct slice *slice = &src->result->slice[l->slice];
+        slice->bytes += r->len_bytes;
+        slice->cost += r->cost;
+        slice->ios++;
+    }
+    make_request(l, src, p);
+}
+
+/* What the device did of a request: all of it, a part, or an error. */
+static void complete(struct loop *l, struct place *p, int result)
+{
+    struct source *src = &l->source[p->request.tenant];
+    uint32_t left = p->request.len_bytes - p->done_bytes, got = result > 0 ? (uint32_t)result : 0;
+    if (got == left) {
+        finish(l, p, 0);
+    } else if (result == -EAGAIN || result == -EINTR) {
+        hand_over(l, p);
+    } else if (result < 0) {
+        finish(l, p, -result);
+    } else if (got / src->target->align == 0) { /* under O_DIRECT the rest begins at a whole block */
+        finish(l, p, p->request.op == QOS_READ ? END_OF_FILE : ENOSPC);
+    } else {
+        src->result->short_ios++;
+        p->done_bytes += got / src->target->align * src->target->align;
+        hand_over(l, p);
+    }
+}
+
+/* ---- set-up ------------------------------------------------------------------------------------------------ */
+
+static bool open_ring(struct loop *l, uint32_t places)
+{
+    static const unsigned flag_sets[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+                                         IORING_SETUP_COOP_TASKRUN, 0}; /* newest kernel first */
+    struct io_uring_params params;
+    size_t i;
+    int rc = -EINVAL;
+    for (i = 0; i < sizeof flag_sets / sizeof *flag_sets && rc == -EINVAL; i++) {
+        memset(&params, 0, sizeof params);
+        params.flags = flag_sets[i] | IORING_SETUP_CQSIZE;
+        params.cq_entries = places < RING_ENTRIES ? RING_ENTRIES : places;
+        rc = io_uring_queue_init_params(RING_ENTRIES, &l->ring, &params);
+    }
+    if (rc == -EPERM || rc == -ENOSYS)
+        tool_warn("io_uring is not available (%s): the kernel is too old, or a seccomp filter or "
+                  "kernel.io_uring_disabled forbids it",
+                  strerror(-rc));
+    else if (rc < 0)
+        tool_warn("io_uring: %s", strerror(-rc));
+    return rc >= 0;
+}
+
+static bool open_places(struct loop *l)
+{
+    struct iovec part[TENANTS_MAX] = {{NULL, 0}};
+    int fd[TENANTS_MAX + 1] = {0};
+    uint64_t total = 0, at = 0;
+    uint32_t i, k, places = 0;
+    static bool told;
+    int rc;
+    for (i = 0; i < l->o->tenants; i++) {
+        const struct tenant *t = &l->o->tenant[i];
+        part[i].iov_len = t->depth * ((t->bs + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN);
+        total += part[i].iov_len;
+        places += (uint32_t)t->depth;
+    }
+    if (places > DEPTH_MAX || total > BUFFERS_MAX_BYTES) {
+        tool_warn("the tenants' depths and blocks ask for %u requests and %s of buffers; at most %u and 1 GiB", places,
+                  human_bytes((double)total).text, DEPTH_MAX);
+        return false;
+    }
+    if (!open_ring(l, places))
+        return false;
+    l->memory = tool_alloc_aligned(total, BUFFER_ALIGN);
+    for (i = 0; i < l->o->tenants; at += part[i].iov_len, i++)
+        part[i].iov_base = l->memory + at;
+    for (i = 0; i < l->s->targets; i++)
+        fd[i] = l->s->target[i].fd;
+    l->fixed_files = io_uring_register_files(&l->ring, fd, l->s->targets) == 0;
+    rc = io_uring_register_buffers(&l->ring, part, l->o->tenants);
+    if (rc < 0 && !told)
+        tool_warn("buffers not registered (%s%s): slightly more CPU per request", strerror(-rc),
+                  rc == -ENOMEM ? "; raise ulimit -l" : "");
+    told |= rc < 0;
+    for (i = 0; i < l->o->tenants; i++) {
+        struct source *src = &l->source[i];
+        const struct tenant *t = &l->o->tenant[i];
+        uint8_t *buffer = part[i].iov_base;
+        uint64_t b;
+        src->tenant = t;
+        src->target = &l->s->target[t->target];
+        src->blocks = src->target->size_bytes / t->bs;
+        src->fixed_buffers = rc == 0;
+        src->place = tool_alloc(t->depth * sizeof *src->place);
+        qos_rng_seed(&src->rng, l->s->seed * 1000003 + i);
+        for (b = 0; tenant_uses(t, QOS_WRITE) && b + 8 <= part[i].iov_len; b += 8)
+            qos_put_le64(buffer + b, qos_rng_u64(&src->rng));
+        for (k = 0; k < t->depth; k++) {
+            src->place[k].buffer = buffer + k * (part[i].iov_len / t->depth);
+            src->place[k].request.tenant = i;
+            src->place[k].request.op = tenant_uses(t, QOS_READ) ? QOS_READ : QOS_WRITE;
+            src->place[k].request.len_bytes = (uint32_t)t->bs;
+        }
+    }
+    return true;
+}
+
+static void explain_refusal(const struct loop *l, const struct sched_refusal *refusal)
+{
+    const struct tenant *t;
+    uint64_t cost, others = 0;
+    uint32_t i;
+    if (refusal->tenant == UINT32_MAX) {
+        tool_warn("%s: %s", l->scheduler->name, refusal->why);
+        return;
+    }
+    t = &l->o->tenant[refusal->tenant];
+    cost =
+        qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0, tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
+    for (i = 0; i < refusal->tenant; i++)
+        others += tenant_reserve_cost(&l->o->tenant[i]);
+    tool_warn("tenant %s: reserve=%" PRIu64
+              " (%s) is not admitted: %s would fit, as the file surely gives %s of device "
+              "time a second, and the tenants before reserve %s of it",
+              t->name, t->reserve, human_rate((double)t->reserve).text,
+              human_rate((double)qos_mul_div_floor(refusal->fits_cost_per_s, t->bs, cost)).text,
+              human_ns((double)l->o->root_cost_per_s).text, human_ns((double)others).text);
+}
+
+static bool open_scheduler(struct loop *l)
+{
+    struct sched_tenant tenant[TENANTS_MAX];
+    struct sched_config config;
+    struct sched_refusal refusal;
+    uint32_t i;
+    memset(tenant, 0, sizeof tenant);
+    for (i = 0; i < l->o->tenants; i++) {
+        const struct tenant *t = &l->o->tenant[i];
+        tenant[i].name = t->name;
+        tenant[i].reserve_cost_per_s = tenant_reserve_cost(t);
+        tenant[i].limit_cost_per_s = tenant_limit_cost(t);
+        tenant[i].weight = (uint32_t)t->weight;
+    }
+    memset(&config, 0, sizeof config);
+    config.tenant = tenant;
+    config.tenants = l->o->tenants;
+    config.dispatch_depth = (uint32_t)l->o->dispatch_depth;
+    config.root_cost_per_s = l->o->root_cost_per_s;
+    config.burst_ns = l->s->burst_ns;
+    config.now_ns = l->run->start_ns;
+    config.maximizer = l->s->maximizer;
+    config.elevator = l->s->order == 1;
+    memset(&refusal, 0, sizeof refusal);
+    l->sched = l->scheduler->open(&config, &refusal);
+    if (!l->sched)
+        explain_refusal(l, &refusal);
+    return l->sched != NULL;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+static void show_progress(struct loop *l)
+{
+    char line[400] = "";
+    size_t at = 0;
+    uint32_t i;
+    double s = (double)(l->now_ns - (l->shown_ns ? l->shown_ns : l->run->start_ns)) / 1e9;
+    for (i = 0; i < l->o->tenants && at < sizeof line - 48; i++) {
+        struct source *src = &l->source[i];
+        double rate = s > 0 ? (double)(src->result->bytes - src->shown_bytes) / s : 0;
+        at += (size_t)snprintf(line + at, sizeof line - at, "  %.20s %s", src->tenant->name, human_rate(rate).text);
+        src->shown_bytes = src->result->bytes;
+    }
+    l->shown_ns = l->now_ns;
+    progress_show(&l->progress, "%s %4.1f/%.0f s %s", l->o->label, (double)(l->now_ns - l->run->start_ns) / 1e9,
+                  (double)l->o->duration_ns / 1e9, line);
+}
+
+/* Tenants whose time has come, and places that have rested. */
+static void wake(struct loop *l)
+{
+    uint32_t i, k;
+    if (l->now_ns >= l->next_start_ns) {
+        l->next_start_ns = QOS_NEVER;
+        for (i = 0; i < l->o->tenants; i++) {
+            struct source *src = &l->source[i];
+            if (!src->started && src->start_ns <= l->now_ns) {
+                src->started = true;
+                src->idle_since_ns = l->run->start_ns;
+                for (k = 0; k < src->tenant->depth; k++)
+                    make_request(l, src, &src->place[k]);
+            } else if (!src->started) {
+                l->next_start_ns = qos_min(l->next_start_ns, src->start_ns);
+            }
+        }
+    }
+    while (l->resting && l->resting->rest_until_ns <= l->now_ns) {
+        struct place *p = l->resting;
+        l->resting = p->next;
+        if (!l->resting)
+            l->resting_end = &l->resting;
+        make_request(l, &l->source[p->request.tenant], p);
+    }
+}
+
+static uint64_t next_time(struct loop *l)
+{
+    uint64_t next = qos_min(l->end_ns, l->next_start_ns);
+    if (l->resting)
+        next = qos_min(next, l->resting->rest_until_ns);
+    if (!l->o->quiet)
+        next = qos_min(next, l->progress.next_ns);
+    return qos_min(next, l->scheduler->next_ns(l->sched, l->now_ns));
+}
+
+/* Takes what is complete; then, while tenants run, gives the device more. */
+static void one_round(struct loop *l)
+{
+    struct io_uring_cqe *cqe;
+    unsigned head, n = 0;
+    if (!l->draining && (l->now_ns >= l->end_ns || stop_asked())) {
+        uint32_t i;
+        l->draining = true;
+        l->run->stopped = l->now_ns < l->end_ns;
+        l->run->elapsed_ns = l->now_ns - l->run->start_ns;
+        for (i = 0; i < l->o->tenants; i++)
+            if (l->source[i].waiting == 0 || !l->source[i].started)
+                note_idle(l, &l->source[i], l->now_ns);
+    }
+    l->slice = (l->now_ns - l->run->start_ns) / SLICE_NS;
+    io_uring_for_each_cqe(&l->ring, head, cqe)
+    {
+        complete(l, io_uring_cqe_get_data(cqe), cqe->res);
+        n++;
+    }
+    io_uring_cq_advance(&l->ring, n);
+    if (l->draining)
+        return;
+    wake(l);
+    dispatch(l);
+}
+
+static bool loop_run(struct loop *l)
+{
+    for (;;) {
+        struct __kernel_timespec ts;
+        struct io_uring_cqe *cqe;
+        uint64_t next, wait;
+        int rc;
+        l->now_ns = tool_now_ns();
+        one_round(l);
+        if (l->draining && l->at_device == 0)
+            return true;
+        next = l->draining ? l->now_ns + QOS_NS_PER_S : next_time(l);
+        wait = next > l->now_ns + SPIN_NS ? next - l->now_ns : 1;
+        ts.tv_sec = (int64_t)(wait / QOS_NS_PER_S);
+        ts.tv_nsec = (int64_t)(wait % QOS_NS_PER_S);
+        rc = io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
+        if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY) {
+            tool_warn("io_uring: %s", strerror(-rc));
+            return false;
+        }
+        if (!l->o->quiet && progress_due(&l->progress, l->now_ns))
+            show_progress(l);
+    }
+}
+
+static void open_run(struct loop *l)
+{
+    struct run *run = l->run;
+    uint32_t i;
+    memset(run, 0, sizeof *run);
+    run->scheduler = l->scheduler;
+    run->label = l->o->label;
+    run->tenants = l->o->tenants;
+    run->dispatch_depth = l->o->dispatch_depth;
+    run->slices = (uint32_t)((l->o->duration_ns + SLICE_NS - 1) / SLICE_NS);
+    run->full_ns = tool_alloc(run->slices * sizeof *run->full_ns);
+    run->result = tool_alloc(run->tenants * sizeof *run->result);
+    for (i = 0; i < run->tenants; i++) {
+        hist_clear(&run->result[i].latency);
+        run->result[i].slice = tool_alloc(run->slices * sizeof *run->result[i].slice);
+        l->source[i].result = &run->result[i];
+    }
+    progress_init(&l->progress, l->s->progress);
+}
+
+static void close_run(struct loop *l, uint64_t cpu_ns)
+{
+    uint32_t i;
+    l->run->cpu_ns = tool_cpu_ns() - cpu_ns;
+    l->run->root_end = l->scheduler->root_rate(l->sched);
+    for (i = 0; i < l->o->tenants; i++) {
+        l->scheduler->stats(l->sched, i, &l->run->result[i].stats);
+        l->run->ios += l->run->result[i].completed;
+    }
+    if (!l->o->quiet)
+        progress_end(&l->progress);
+}
+
+bool run_tenants(const struct settings *s, const struct loop_options *o, struct run *run)
+{
+    struct loop *l = tool_alloc(sizeof *l);
+    uint64_t cpu_ns;
+    uint32_t i;
+    bool ok = false, ring;
+    l->s = s;
+    l->o = o;
+    l->run = run;
+    l->scheduler = o->scheduler;
+    l->resting_end = &l->resting;
+    open_run(l);
+    ring = open_places(l);
+    run->start_ns = tool_now_ns();
+    if (ring && open_scheduler(l)) {
+        l->end_ns = run->start_ns + o->duration_ns;
+        l->progress.next_ns = run->start_ns + (l->progress.live ? 200000000 : 2 * QOS_NS_PER_S);
+        for (i = 0; i < o->tenants; i++)
+            l->source[i].start_ns = run->start_ns + (o->ignore_start ? 0 : o->tenant[i].start_ns);
+        cpu_ns = tool_cpu_ns();
+        ok = loop_run(l);
+        close_run(l, cpu_ns);
+        l->scheduler->close(l->sched);
+    }
+    if (ring)
+        io_uring_queue_exit(&l->ring);
+    for (i = 0; i < o->tenants; i++)
+        free(l->source[i].place);
+    free(l->memory);
+    free(l);
+    run->failed = !ok;
+    return ok;
+}
+
+void run_free(struct run *run)
+{
+    uint32_t i;
+    for (i = 0; run->result && i < run->tenants; i++)
+        free(run->result[i].slice);
+    free(run->result);
+    free(run->full_ns);
+    free(run->log.event);
+    memset(run, 0, sizeof *run);
+}

@@ -1,0 +1,205 @@
+// links: -luring
+// flags: -D_GNU_SOURCE
+// uring_files: tenants share real files through io_uring, without and with quality of service.
+#include "uring_files.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+static struct settings settings;
+
+static void on_tenant(const char *spec)
+{
+    tenant_add(&settings, spec);
+}
+
+static const char about[] = "tenants share a file or device through io_uring, without and with QoS";
+static const char examples[] =
+    "A tenant is name:key=value,...   (sizes and rates in bytes; k, M, G are powers of 1024)\n"
+    "  rw=" ACCESS_CHOICES "   what it does (default randread)\n"
+    "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
+    "  reserve=20M         bytes per second that it gets for sure, if admission agrees\n"
+    "  limit=60M           bytes per second that it never exceeds\n"
+    "  weight=2            share of what is left over (default 1)\n"
+    "  start=10s           begins later\n"
+    "  write=30            percent of writes in randrw (default 50)\n"
+    "  file=PATH           its own file instead of --file\n"
+    "\n"
+    "A scan squeezes a database; then the same with a reservation:\n"
+    "  uring_files --file /tmp/test --size 1G --compare --runtime 10s \\\n"
+    "      --tenant db:rw=randread,bs=4k,depth=32,reserve=60M \\\n"
+    "      --tenant scan:rw=randread,bs=128k,depth=64\n"
+    "\n"
+    "Exit status: 0 done; 1 something failed, or --judge found a broken promise; 2 wrong usage; 3 --judge could\n"
+    "not tell, as the device gave less than in the profile; 130 stopped.\n";
+
+static void parse(int argc, char **argv)
+{
+    struct settings *s = &settings;
+    const struct opt opts[] = {
+        {"file", OPT_TEXT, &s->file, "PATH",
+         "file or block device; created with --size and removed at the end if it does not exist", NULL},
+        {"size", OPT_SIZE, &s->size, "SIZE", "bytes of it to use (default: all there are)", NULL},
+        {"tenant", OPT_EACH, NULL, "SPEC", "who does what; once for each tenant, see below", on_tenant},
+        {"scheduler", OPT_CHOICE, &s->scheduler, SCHEDULER_CHOICES, "none: first come, first served (default htb)",
+         NULL},
+        {"compare", OPT_FLAG, &s->compare, NULL, "first without, then with the scheduler", NULL},
+        {"runtime", OPT_TIME, &s->runtime_ns, "TIME", "of each run (default 10s)", NULL},
+        {"maximizer", OPT_FLAG, &s->maximizer, NULL, "raise the root's rate while all promises hold (the paper's 5.5)",
+         NULL},
+        {"dispatch-depth", OPT_COUNT, &s->dispatch_depth, "N", "requests at the device at once (default 32)", NULL},
+        {"burst", OPT_TIME, &s->burst_ns, "TIME", "burst of every bucket (default 20ms)", NULL},
+        {"order", OPT_CHOICE, &s->order, "fifo|elevator",
+         "of the dispatch queue: fifo for flash (default), elevator for disks", NULL},
+        {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print what it surely does, and stop", NULL},
+        {"profile-time", OPT_TIME, &s->profile_ns, "TIME", "for each measurement of the profile (default 1s)", NULL},
+        {"headroom", OPT_REAL, &s->headroom, "RATIO", "share of the profiled rate that is promised (default 0.95)",
+         NULL},
+        {"direct", OPT_CHOICE, &s->direct, "auto|yes|no", "O_DIRECT; auto: where the file system has it (default)",
+         NULL},
+        {"overwrite", OPT_FLAG, &s->overwrite, NULL, "allow tenants to write to a file that exists", NULL},
+        {"keep", OPT_FLAG, &s->keep, NULL, "do not remove a file that was created", NULL},
+        {"judge", OPT_FLAG, &s->judge, NULL, "check every promise; the exit status says the result", NULL},
+        {"overhead", OPT_COUNT, &s->overhead_slices, "N", "instead: cost of the scheduler, N slices none / htb / none",
+         NULL},
+        {"slice", OPT_TIME, &s->slice_ns, "TIME", "length of a slice of --overhead (default 1s)", NULL},
+        {"json", OPT_TEXT, &s->json, "FILE", "all results (- for stdout)", NULL},
+        {"plot", OPT_TEXT, &s->plot, "DIR", "SVG figures (needs gnuplot)", NULL},
+        {"log", OPT_TEXT, &s->log, "FILE", "every dispatch and completion, as CSV", NULL},
+        {"seed", OPT_COUNT, &s->seed, "N", "of the offsets (default 1)", NULL},
+        {"progress", OPT_FLAG, &s->progress, NULL, "a live line even if stderr is no terminal", NULL},
+        {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
+    };
+    int rest;
+    s->scheduler = 1;
+    s->runtime_ns = 10 * QOS_NS_PER_S;
+    s->profile_ns = QOS_NS_PER_S;
+    s->slice_ns = QOS_NS_PER_S;
+    s->burst_ns = 20000000;
+    s->dispatch_depth = 32;
+    s->seed = 1;
+    s->headroom = 0.95;
+    tool_set_name(argv[0]);
+    rest = opt_parse(argc, argv, opts, about, examples);
+    if (rest < argc)
+        tool_die(TOOL_USAGE, "%s: not an option; --help lists them", argv[rest]);
+    if (s->tenants == 0)
+        tool_die(TOOL_USAGE, "no tenants; write e.g. --tenant mail:rw=randread,bs=4k,depth=16 (--help shows more)");
+    if (s->runtime_ns < SLICE_NS || s->runtime_ns > 86400 * QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--runtime: 50ms to 24h");
+    if (s->profile_ns < 6 * SLICE_NS || s->profile_ns > 600 * QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--profile-time: 300ms to 10m");
+    if (s->burst_ns == 0 || s->burst_ns > QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--burst: more than 0, at most 1s");
+    if (s->dispatch_depth == 0 || s->dispatch_depth > DEPTH_MAX)
+        tool_die(TOOL_USAGE, "--dispatch-depth: 1 to %u", DEPTH_MAX);
+    if (!(s->headroom > 0 && s->headroom <= 1))
+        tool_die(TOOL_USAGE, "--headroom: more than 0, at most 1");
+    if (s->compare && s->scheduler == 0)
+        tool_die(TOOL_USAGE, "--compare needs a scheduler to compare with none: --scheduler htb");
+}
+
+static bool run_one(const struct profile *p, const struct scheduler *scheduler, const char *label, struct run *run)
+{
+    struct loop_options o;
+    bool ok;
+    memset(&o, 0, sizeof o);
+    o.scheduler = scheduler;
+    o.tenant = settings.tenant;
+    o.tenants = settings.tenants;
+    o.duration_ns = settings.runtime_ns;
+    o.dispatch_depth = scheduler == &scheduler_none ? 0 : settings.dispatch_depth;
+    o.root_cost_per_s = p->root_cost_per_s;
+    o.label = label;
+    o.with_log = settings.judge || settings.log;
+    ok = run_tenants(&settings, &o, run);
+    return ok;
+}
+
+static bool any_failed(const struct run *run)
+{
+    uint32_t k;
+    for (k = 0; run->result && k < run->tenants; k++)
+        if (run->result[k].failed)
+            return true;
+    return false;
+}
+
+/* Profile, then the runs. The exit status. */
+static int compare(void)
+{
+    static struct run without, with;
+    static struct profile profile;
+    static struct verdict verdict;
+    const struct scheduler *scheduler = scheduler_find(settings.scheduler);
+    bool has_without = settings.compare || settings.scheduler == 0, has_with = settings.scheduler != 0;
+    int status = TOOL_OK, attempt;
+    if (!profile_file(&settings, &profile))
+        return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
+    profile_print(&settings, &profile);
+    if (settings.profile_only)
+        return TOOL_OK;
+    if (has_without && !run_one(&profile, &scheduler_none, "without QoS", &without))
+        return TOOL_FAILED;
+    for (attempt = 0; has_with && attempt < 2 && !stop_asked(); attempt++) {
+        if (attempt) {
+            printf("too few eligible seconds; once more, with a new profile\n");
+            run_free(&with);
+            if (!profile_file(&settings, &profile))
+                return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
+            profile_print(&settings, &profile);
+        }
+        if (!run_one(&profile, scheduler, "with QoS", &with))
+            return TOOL_FAILED;
+        if (!settings.judge || with.stopped)
+            break;
+        judge_run(&settings, &profile, &with, &verdict);
+        if (verdict.conclusive || !verdict.hard_ok)
+            break;
+    }
+    if (settings.judge && !has_with && !without.stopped)
+        judge_run(&settings, &profile, &without, &verdict);
+    has_with = has_with && with.result;
+    report_table(&settings, &profile, has_without ? &without : NULL, has_with ? &with : NULL);
+    if (verdict.judged) {
+        printf("%s", verdict.text);
+        if (!verdict.conclusive)
+            judge_print_trace(&settings, &profile, &with);
+        if (!verdict.hard_ok || !verdict.reserve_ok || !verdict.limit_ok)
+            status = TOOL_FAILED;
+        else if (!verdict.conclusive)
+            status = TOOL_INCONCLUSIVE;
+    }
+    if (settings.plot && !report_plots(&settings, has_without ? &without : NULL, has_with ? &with : NULL))
+        status = TOOL_FAILED;
+    if (settings.json &&
+        !report_json(&settings, &profile, has_without ? &without : NULL, has_with ? &with : NULL, &verdict))
+        status = TOOL_FAILED;
+    else if (settings.json)
+        printf("results: %s\n", settings.json);
+    if (settings.log && !report_log(&settings, has_without ? &without : NULL, has_with ? &with : NULL))
+        status = TOOL_FAILED;
+    else if (settings.log)
+        printf("log: %s\n", settings.log);
+    if (any_failed(&without) || any_failed(&with))
+        status = TOOL_FAILED;
+    if (stop_asked())
+        status = TOOL_STOPPED;
+    run_free(&without);
+    run_free(&with);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+    parse(argc, argv);
+    stop_on_signals();
+    prctl(PR_SET_TIMERSLACK, 1UL); /* the default adds up to 50 us to every wait for a token */
+    targets_open(&settings);
+    status = stop_asked() ? TOOL_STOPPED : settings.overhead_slices ? overhead_run(&settings) : compare();
+    targets_close(&settings);
+    if (status == TOOL_STOPPED)
+        tool_warn("stopped");
+    return status;
+}

@@ -1,0 +1,139 @@
+// What the scheduler costs when nothing binds: slices none, htb, none in turn, so that a drift of the device falls on
+// all. Every third slice is an A/A control: what two slices of `none` differ by is what this device and machine can
+// resolve.
+#include "uring_files.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUPS_MAX 1000u
+#define RAMP_SLICES SLICES_PER_S
+#define CONTROL_SHARE 1.96 /* 95 % of a normal distribution */
+
+struct sample {
+    double iops, cpu_ns;
+};
+
+static int ascending(const void *a, const void *b)
+{
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/* Half the width of the 95 % interval of the median, from order statistics: no assumption about the noise. */
+static double half_width(double *v, size_t n)
+{
+    double spread = CONTROL_SHARE * 0.5 * __builtin_sqrt((double)n), middle = (double)(n - 1) / 2;
+    size_t low = middle > spread ? (size_t)(middle - spread) : 0, high = n - 1 - low;
+    qsort(v, n, sizeof *v, ascending);
+    return (v[high] - v[low]) / 2;
+}
+
+/* root_cost_per_s 0: nothing binds. */
+static bool one_slice(const struct settings *s, const struct scheduler *scheduler, uint64_t root_cost_per_s,
+                      struct sample *out)
+{
+    struct loop_options o;
+    struct run run;
+    uint64_t ios = 0, depth = 0, from = root_cost_per_s ? RAMP_SLICES : 0, i, k;
+    bool ok;
+    for (i = 0; i < s->tenants; i++)
+        depth += s->tenant[i].depth;
+    memset(&o, 0, sizeof o);
+    o.scheduler = scheduler;
+    o.tenant = s->tenant;
+    o.tenants = s->tenants;
+    o.duration_ns = s->slice_ns;
+    o.dispatch_depth = root_cost_per_s ? s->dispatch_depth : 2 * depth;
+    if (scheduler == &scheduler_none)
+        o.dispatch_depth = 0;
+    o.root_cost_per_s = root_cost_per_s ? root_cost_per_s : QOS_RATE_MAX / 2;
+    o.label = scheduler->name;
+    o.quiet = o.ignore_start = true;
+    ok = run_tenants(s, &o, &run) && !run.stopped;
+    for (i = 0; ok && i < run.tenants; i++)
+        for (k = from; k < run.slices; k++)
+            ios += run.result[i].slice[k].ios;
+    ok = ok && ios > 0;
+    if (ok) {
+        out->iops = (double)ios * 1e9 / (double)(run.elapsed_ns - from * SLICE_NS);
+        out->cpu_ns = (double)run.cpu_ns / (double)run.ios;
+    }
+    run_free(&run);
+    return ok;
+}
+
+static void json_line(FILE *f, const char *name, const char *metric, double value, const char *unit)
+{
+    printf("%-16s %10.4f %s\n", metric, value, unit);
+    if (f)
+        fprintf(f, "{\"bench\":\"uring_files\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.6g,\"unit\":\"%s\"}\n",
+                name, metric, value, unit);
+}
+
+int overhead_run(struct settings *s)
+{
+    uint64_t groups = s->overhead_slices / 3, i, k;
+    static double ratio[GROUPS_MAX], control[GROUPS_MAX], added[GROUPS_MAX], none[GROUPS_MAX], cpu[GROUPS_MAX];
+    const char *name = s->maximizer ? "maximizer" : "overhead";
+    uint64_t root_cost_per_s = 0;
+    struct profile profile;
+    struct progress progress;
+    struct sample sample[3];
+    FILE *f = NULL;
+    bool ok;
+    if (groups < 2 || groups > GROUPS_MAX)
+        tool_die(TOOL_USAGE, "--overhead: 6 to 3000 slices");
+    if (s->maximizer && s->slice_ns < 2 * QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--slice: with --maximizer at least 2s, of which the first is left out");
+    if (s->json && !(f = fopen(s->json, "w")))
+        tool_die(TOOL_FAILED, "%s: cannot write", s->json);
+    for (i = 0; i < s->tenants; i++)
+        s->tenant[i].cost[QOS_READ] = s->tenant[i].cost[QOS_WRITE] = s->tenant[i].bs;
+    if (s->maximizer) {
+        if (!profile_file(s, &profile))
+            return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
+        root_cost_per_s = profile.root_cost_per_s;
+    }
+    progress_init(&progress, s->progress);
+    for (i = 0; i < groups; i++) {
+        /* The order turns from group to group: each kind is first, second and third equally often. */
+        for (k = 0; k < 3; k++) {
+            uint64_t which = (i + k) % 3;
+            if (!one_slice(s, which == 1 ? &scheduler_htb : &scheduler_none, root_cost_per_s, &sample[which]))
+                return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
+        }
+        none[i] = (sample[0].iops + sample[2].iops) / 2;
+        ratio[i] = sample[1].iops / none[i];
+        control[i] = sample[2].iops / sample[0].iops;
+        cpu[i] = (sample[0].cpu_ns + sample[2].cpu_ns) / 2;
+        added[i] = sample[1].cpu_ns - cpu[i];
+        if (progress_due(&progress, tool_now_ns()))
+            progress_show(&progress, "group %" PRIu64 "/%" PRIu64 ": none %.0f/s, htb/none %.4f, none/none %.4f", i + 1,
+                          groups, none[i], ratio[i], control[i]);
+    }
+    progress_end(&progress);
+    printf("%" PRIu64 " slices of %s: none, htb, none in turn; %s\n", groups * 3, human_ns((double)s->slice_ns).text,
+           s->maximizer ? "the maximizer at work" : "nothing binds");
+    json_line(f, name, "iops_ratio", median(ratio, groups), "htb/none");
+    json_line(f, name, "aa_ratio", median(control, groups), "none/none");
+    json_line(f, name, "aa_half_width", half_width(control, groups), "of 95 %");
+    json_line(f, name, "cpu_ns_per_io", median(added, groups), "ns added");
+    json_line(f, name, "none_cpu_ns_per_io", median(cpu, groups), "ns");
+    json_line(f, name, "none_iops", median(none, groups), "1/s");
+    json_line(f, name, "slices", (double)groups * 3, "slices");
+    json_line(f, name, "slice_seconds", (double)s->slice_ns / 1e9, "s");
+    ok = !f || (fflush(f) == 0 && !ferror(f));
+    if (f && fclose(f) != 0)
+        ok = false;
+    if (!ok)
+        tool_warn("%s: cannot write", s->json);
+    return ok ? TOOL_OK : TOOL_FAILED;
+}

@@ -1,0 +1,216 @@
+// The paper's profiling program (Section 5.5): what the file surely does of what the tenants will ask.
+//
+// Device time. A file that completes c requests a second of one kind, at the depth in play, spends 1/c of each second's
+// device time on each. So all kinds can be added up: 10^9 ns of device time a second are what there is.
+// Conservative in three ways, each stated in the profile's table:
+//   1. a request's cost is taken from the slow slices: four in five slices of 50 ms were faster;
+//   2. the tenants' own mix is run as well; if it gets less than 10^9 ns a second, as requests of different kinds
+//      disturb each other, that less is taken (again what four in five slices exceed);
+//   3. the root's rate is that times --headroom.
+#include "uring_files.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define WARM_UP_SLICES 2
+#define SLOW_SHARE 0.8
+#define OTHER_SIZE_SMALL UINT64_C(4096)
+#define OTHER_SIZE_LARGE UINT64_C(131072)
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* The value that the share p of all slices after the warm-up does not exceed. which: 0 requests, 1 cost. */
+static uint64_t slice_quantile(const struct run *run, double p, int which)
+{
+    uint64_t n = run->elapsed_ns / SLICE_NS, i, k, *v, at;
+    if (n > run->slices)
+        n = run->slices;
+    if (n <= WARM_UP_SLICES)
+        return 0;
+    v = tool_alloc(n * sizeof *v);
+    for (i = WARM_UP_SLICES; i < n; i++)
+        for (k = 0; k < run->tenants; k++)
+            v[i] += which ? run->result[k].slice[i].cost : run->result[k].slice[i].ios;
+    n -= WARM_UP_SLICES;
+    qsort(v + WARM_UP_SLICES, n, sizeof *v, ascending);
+    at = v[WARM_UP_SLICES + (uint64_t)(p * (double)(n - 1) + 0.5)];
+    free(v);
+    return at;
+}
+
+static uint64_t depth_in_play(const struct settings *s)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < s->tenants; i++)
+        sum += s->tenant[i].depth;
+    return qos_min(sum, s->dispatch_depth);
+}
+
+/* Runs one kind of request alone. false: stopped, or it cannot run. */
+static bool measure(const struct settings *s, struct profile *p, enum access_kind rw, uint64_t bs, uint32_t target)
+{
+    struct profile_point *point = &p->point[p->points];
+    struct loop_options o;
+    struct tenant t;
+    struct run run;
+    char label[64];
+    uint32_t i;
+    uint64_t slow;
+    bool ok;
+    for (i = 0; i < p->points; i++)
+        if (p->point[i].rw == rw && p->point[i].bs == bs && p->point[i].target == target)
+            return true;
+    if (p->points == POINTS_MAX || s->target[target].size_bytes < bs)
+        return true;
+    memset(&t, 0, sizeof t);
+    snprintf(label, sizeof label, "profile %s %s", access_name[rw], human_bytes((double)bs).text);
+    t.name = label;
+    t.rw = rw;
+    t.bs = bs;
+    t.depth = depth_in_play(s);
+    t.weight = 1;
+    t.target = target;
+    t.cost[QOS_READ] = t.cost[QOS_WRITE] = 1;
+    memset(&o, 0, sizeof o);
+    o.scheduler = &scheduler_none;
+    o.tenant = &t;
+    o.tenants = 1;
+    o.duration_ns = s->profile_ns;
+    o.label = label;
+    o.dispatch_depth = t.depth;
+    ok = run_tenants(s, &o, &run) && !run.stopped;
+    if (ok && run.ios) {
+        slow = slice_quantile(&run, 1 - SLOW_SHARE, 0);
+        point->rw = rw;
+        point->target = target;
+        point->op = rw == RANDREAD || rw == READ ? QOS_READ : QOS_WRITE;
+        point->bs = bs;
+        point->ios_per_s = qos_mul_div_floor(run.ios, QOS_NS_PER_S, run.elapsed_ns);
+        /* Fewer than 20 in a slice: too coarse for quantiles; the mean and a tenth instead. */
+        point->cost = slow >= 20 ? SLICE_NS / slow : qos_mul_div_ceil(run.elapsed_ns, 11, 10 * run.ios);
+        point->cost = qos_min(qos_max(point->cost, 1), QOS_TOKENS_MAX);
+        p->points++;
+    } else if (ok) {
+        tool_warn("%s: no %s of %s succeeded while profiling; costs are taken from the others", s->target[target].path,
+                  access_name[rw], human_bytes((double)bs).text);
+    }
+    run_free(&run);
+    return ok;
+}
+
+/* A straight line over the sizes of one operation: through the costs of the smallest and the largest, then lifted until
+ * no measured point lies above it. */
+static bool fit(struct profile *p, enum qos_op op)
+{
+    const struct profile_point *small = NULL, *large = NULL;
+    uint64_t lift = 0;
+    uint32_t i;
+    for (i = 0; i < p->points; i++) {
+        const struct profile_point *q = &p->point[i];
+        if (q->op != op)
+            continue;
+        if (!small || q->bs < small->bs || (q->bs == small->bs && q->cost > small->cost))
+            small = q;
+        if (!large || q->bs > large->bs || (q->bs == large->bs && q->cost > large->cost))
+            large = q;
+    }
+    if (!small)
+        return false;
+    if (small->bs == large->bs) {
+        p->model.fixed_cost[op] = small->cost;
+        p->model.per_mib_cost[op] = 0;
+        return true;
+    }
+    if (qos_cost_fit(&p->model, op, small->bs, small->cost, large->bs, large->cost) != QOS_OK)
+        return false;
+    for (i = 0; i < p->points; i++)
+        if (p->point[i].op == op)
+            lift = qos_max(lift, qos_sat_sub(p->point[i].cost, qos_cost(&p->model, op, p->point[i].bs)));
+    p->model.fixed_cost[op] = qos_min(p->model.fixed_cost[op] + lift, QOS_TOKENS_MAX);
+    return true;
+}
+
+static bool measure_mix(const struct settings *s, struct profile *p)
+{
+    struct loop_options o;
+    struct run run;
+    bool ok;
+    memset(&o, 0, sizeof o);
+    o.scheduler = &scheduler_none;
+    o.tenant = s->tenant;
+    o.tenants = s->tenants;
+    o.duration_ns = s->profile_ns;
+    o.dispatch_depth = s->dispatch_depth;
+    o.label = "profile, all tenants";
+    o.ignore_start = true;
+    ok = run_tenants(s, &o, &run) && !run.stopped;
+    if (ok)
+        p->mix_cost_per_s = slice_quantile(&run, 1 - SLOW_SHARE, 1) * SLICES_PER_S;
+    run_free(&run);
+    return ok;
+}
+
+bool profile_file(struct settings *s, struct profile *p)
+{
+    uint32_t i;
+    bool known[2];
+    int op;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < s->tenants; i++) {
+        const struct tenant *t = &s->tenant[i];
+        for (op = QOS_READ; op <= QOS_WRITE; op++) {
+            enum access_kind rw =
+                op == QOS_READ ? (access_random(t->rw) ? RANDREAD : READ) : (access_random(t->rw) ? RANDWRITE : WRITE);
+            /* A second size gives the line its slope. */
+            uint64_t other = t->bs < OTHER_SIZE_LARGE ? OTHER_SIZE_LARGE : OTHER_SIZE_SMALL;
+            if (tenant_uses(t, (enum qos_op)op) &&
+                (!measure(s, p, rw, t->bs, t->target) || !measure(s, p, rw, other, t->target)))
+                return false;
+        }
+    }
+    for (op = QOS_READ; op <= QOS_WRITE; op++)
+        known[op] = fit(p, (enum qos_op)op);
+    if (!known[QOS_READ] && !known[QOS_WRITE])
+        tool_die(TOOL_FAILED, "nothing could be profiled: no request succeeded");
+    for (op = QOS_READ; op <= QOS_WRITE; op++)
+        if (!known[op]) {
+            p->model.fixed_cost[op] = p->model.fixed_cost[1 - op];
+            p->model.per_mib_cost[op] = p->model.per_mib_cost[1 - op];
+        }
+    for (i = 0; i < s->tenants; i++)
+        for (op = QOS_READ; op <= QOS_WRITE; op++)
+            s->tenant[i].cost[op] = qos_cost(&p->model, (enum qos_op)op, s->tenant[i].bs);
+    if (!measure_mix(s, p))
+        return false;
+    p->root_cost_per_s = (uint64_t)((double)qos_min(p->mix_cost_per_s, QOS_NS_PER_S) * s->headroom);
+    if (p->root_cost_per_s == 0)
+        tool_die(TOOL_FAILED, "the tenants together got nothing done while profiling");
+    return true;
+}
+
+void profile_print(const struct settings *s, const struct profile *p)
+{
+    struct table *t = table_new("<profile|requests/s|rate|device time each|model");
+    uint32_t i;
+    for (i = 0; i < p->points; i++) {
+        const struct profile_point *q = &p->point[i];
+        table_cellf(t, "%s %s", access_name[q->rw], human_bytes((double)q->bs).text);
+        table_cell(t, human_count((double)q->ios_per_s).text);
+        table_cell(t, human_rate((double)q->ios_per_s * (double)q->bs).text);
+        table_cell(t, human_ns((double)q->cost).text);
+        table_cell(t, human_ns((double)qos_cost(&p->model, q->op, q->bs)).text);
+    }
+    table_print(t, stdout);
+    table_free(t);
+    printf("at depth %" PRIu64 "; device time: of slow slices (80 %% are faster). All tenants together got %s of it a "
+           "second (80 %% of slices more).\nThe scheduler promises at most %s a second: the lesser of that and 1 s, "
+           "times %.2f.\n\n",
+           depth_in_play(s), human_ns((double)p->mix_cost_per_s).text, human_ns((double)p->root_cost_per_s).text,
+           s->headroom);
+}

@@ -1,0 +1,393 @@
+// Tables, JSON, plots, the log as CSV.
+#include "uring_files.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CURVE_POINTS_MAX 120
+
+static double seconds_of(const struct settings *s, const struct run *run, uint32_t k)
+{
+    return (double)qos_sat_sub(run->elapsed_ns, s->tenant[k].start_ns) / 1e9;
+}
+
+static double rate_of(const struct settings *s, const struct run *run, uint32_t k)
+{
+    double seconds = seconds_of(s, run, k);
+    return seconds > 0 ? (double)run->result[k].bytes / seconds : 0;
+}
+
+static uint64_t total(const struct run *run, bool cost)
+{
+    uint64_t sum = 0;
+    uint32_t k;
+    for (k = 0; k < run->tenants; k++)
+        sum += cost ? run->result[k].cost : run->result[k].bytes;
+    return sum;
+}
+
+static void latency_cells(struct table *t, const struct hist *h)
+{
+    static const double p[] = {0.5, 0.99, 0.999};
+    int i;
+    for (i = 0; i < 3; i++)
+        table_cell(t, h->count ? human_ns((double)hist_quantile(h, p[i])).text : NULL);
+}
+
+static void total_row(struct table *t, const char *name, const struct run *without, const struct run *with, bool cost)
+{
+    const struct run *run[2] = {without, with};
+    int i;
+    table_cell(t, name);
+    table_cell(t, "");
+    table_cell(t, "");
+    for (i = 0; i < 2; i++)
+        if (run[i] && run[i]->elapsed_ns) {
+            double per_s = (double)total(run[i], cost) * 1e9 / (double)run[i]->elapsed_ns;
+            table_cell(t, cost ? human_ns(per_s).text : human_rate(per_s).text);
+        } else if (run[i]) {
+            table_cell(t, NULL);
+        }
+    for (i = 0; i < 2; i++)
+        if (run[i]) {
+            table_cell(t, "");
+            table_cell(t, "");
+            table_cell(t, "");
+        }
+}
+
+static void note_counts(const struct settings *s, const struct run *run)
+{
+    uint32_t k;
+    int i;
+    for (k = 0; run && k < run->tenants; k++) {
+        const struct tenant_result *r = &run->result[k];
+        if (r->failed == 0 && r->short_ios == 0)
+            continue;
+        printf("tenant %s, %s: %" PRIu64 " submitted = %" PRIu64 " completed + %" PRIu64 " failed; %" PRIu64
+               " partial ones continued\n",
+               s->tenant[k].name, run->label, r->submitted, r->completed, r->failed, r->short_ios);
+        for (i = 0; i < ERRORS_SHOWN && r->errors[i]; i++)
+            printf("    %" PRIu64 " x %s\n", r->errors[i],
+                   r->error[i] >= 0x7fff ? "end of file" : strerror(r->error[i]));
+    }
+}
+
+void report_table(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with)
+{
+    bool both = without && with;
+    const char *label = with ? "with QoS" : "without QoS";
+    struct table *t;
+    char headings[256];
+    uint32_t k;
+    snprintf(headings, sizeof headings, "<tenant|reserved|limit|%s%s%s", both ? "got without" : label,
+             both ? "|got with" : "", both ? "|without: p50|p99|p99.9|with: p50|p99|p99.9" : "|p50|p99|p99.9");
+    t = table_new(headings);
+    for (k = 0; k < s->tenants; k++) {
+        const struct tenant *tenant = &s->tenant[k];
+        table_cellf(t, "%s (%s %s x %" PRIu64 ")", tenant->name, access_name[tenant->rw],
+                    human_bytes((double)tenant->bs).text, tenant->depth);
+        table_cell(t, tenant->reserve ? human_rate((double)tenant->reserve).text : NULL);
+        table_cell(t, tenant->limit ? human_rate((double)tenant->limit).text : NULL);
+        if (without)
+            table_cell(t, human_rate(rate_of(s, without, k)).text);
+        if (with)
+            table_cell(t, human_rate(rate_of(s, with, k)).text);
+        if (without)
+            latency_cells(t, &without->result[k].latency);
+        if (with)
+            latency_cells(t, &with->result[k].latency);
+    }
+    table_rule(t);
+    total_row(t, "device time per second", without, with, true);
+    total_row(t, "all bytes", without, with, false);
+    table_print(t, stdout);
+    table_free(t);
+    if (both && without->elapsed_ns && with->elapsed_ns && total(without, true))
+        printf("total with QoS: %s of the total without, in profiled device time\n",
+               human_percent((double)total(with, true) / (double)with->elapsed_ns * (double)without->elapsed_ns /
+                             (double)total(without, true))
+                   .text);
+    if (with && with->root_end > p->root_cost_per_s)
+        printf("the maximizer raised the root from %s to %s of device time a second\n",
+               human_ns((double)p->root_cost_per_s).text, human_ns((double)with->root_end).text);
+    note_counts(s, without);
+    note_counts(s, with);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------- */
+
+static void json_tenant(struct json *j, const struct settings *s, const struct run *run, uint32_t k)
+{
+    const struct tenant_result *r = &run->result[k];
+    const struct tenant *t = &s->tenant[k];
+    uint32_t i;
+    json_object(j, NULL);
+    json_text(j, "name", t->name);
+    json_real(j, "bytes_per_s", rate_of(s, run, k));
+    json_u64(j, "bytes", r->bytes);
+    json_u64(j, "device_time_ns", r->cost);
+    json_u64(j, "arrived", r->arrived);
+    json_u64(j, "submitted", r->submitted);
+    json_u64(j, "completed", r->completed);
+    json_u64(j, "failed", r->failed);
+    json_u64(j, "partial", r->short_ios);
+    json_u64(j, "p50_ns", hist_quantile(&r->latency, 0.5));
+    json_u64(j, "p99_ns", hist_quantile(&r->latency, 0.99));
+    json_u64(j, "p999_ns", hist_quantile(&r->latency, 0.999));
+    json_u64(j, "max_ns", r->latency.max);
+    json_real(j, "mean_ns", hist_mean(&r->latency));
+    json_u64(j, "granted", r->stats.granted);
+    json_u64(j, "borrowed", r->stats.borrowed);
+    json_u64(j, "waited", r->stats.waited);
+    json_array(j, "errors");
+    for (i = 0; i < ERRORS_SHOWN && r->errors[i]; i++) {
+        json_object(j, NULL);
+        json_text(j, "error", r->error[i] >= 0x7fff ? "end of file" : strerror(r->error[i]));
+        json_u64(j, "count", r->errors[i]);
+        json_end(j);
+    }
+    json_end(j);
+    json_array(j, "bytes_each_second");
+    for (i = 0; i + SLICES_PER_S <= run->slices; i += (uint32_t)SLICES_PER_S) {
+        uint64_t sum = 0, m;
+        for (m = 0; m < SLICES_PER_S; m++)
+            sum += r->slice[i + m].bytes;
+        json_u64(j, NULL, sum);
+    }
+    json_end(j);
+    json_end(j);
+}
+
+static void json_run(struct json *j, const char *key, const struct settings *s, const struct run *run)
+{
+    uint32_t k;
+    json_object(j, key);
+    json_text(j, "scheduler", run->scheduler->name);
+    json_real(j, "seconds", (double)run->elapsed_ns / 1e9);
+    json_bool(j, "stopped", run->stopped);
+    json_u64(j, "bytes", total(run, false));
+    json_u64(j, "device_time_ns", total(run, true));
+    json_u64(j, "requests", run->ios);
+    json_u64(j, "cpu_ns", run->cpu_ns);
+    json_u64(j, "at_device_max", run->at_device_max);
+    json_u64(j, "root_device_ns_per_s_at_end", run->root_end);
+    json_array(j, "tenants");
+    for (k = 0; k < run->tenants; k++)
+        json_tenant(j, s, run, k);
+    json_end(j);
+    json_end(j);
+}
+
+bool report_json(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with,
+                 const struct verdict *v)
+{
+    struct json j;
+    uint32_t i;
+    if (!json_open(&j, s->json)) {
+        tool_warn("%s: cannot write: %s", s->json, strerror(errno));
+        return false;
+    }
+    json_text(&j, "tool", "uring_files");
+    json_text(&j, "version", QOS_VERSION_STRING);
+    json_array(&j, "tenants");
+    for (i = 0; i < s->tenants; i++) {
+        const struct tenant *t = &s->tenant[i];
+        json_object(&j, NULL);
+        json_text(&j, "name", t->name);
+        json_text(&j, "rw", access_name[t->rw]);
+        json_u64(&j, "bs_bytes", t->bs);
+        json_u64(&j, "depth", t->depth);
+        json_u64(&j, "reserve_bytes_per_s", t->reserve);
+        json_u64(&j, "limit_bytes_per_s", t->limit);
+        json_u64(&j, "weight", t->weight);
+        json_u64(&j, "reserve_device_ns_per_s", tenant_reserve_cost(t));
+        json_u64(&j, "limit_device_ns_per_s", tenant_limit_cost(t));
+        json_bool(&j, "direct", s->target[t->target].direct);
+        json_end(&j);
+    }
+    json_end(&j);
+    json_object(&j, "profile");
+    json_array(&j, "points");
+    for (i = 0; i < p->points; i++) {
+        json_object(&j, NULL);
+        json_text(&j, "rw", access_name[p->point[i].rw]);
+        json_u64(&j, "bs_bytes", p->point[i].bs);
+        json_u64(&j, "requests_per_s", p->point[i].ios_per_s);
+        json_u64(&j, "device_ns", p->point[i].cost);
+        json_end(&j);
+    }
+    json_end(&j);
+    json_u64(&j, "mix_device_ns_per_s", p->mix_cost_per_s);
+    json_u64(&j, "root_device_ns_per_s", p->root_cost_per_s);
+    json_end(&j);
+    if (without)
+        json_run(&j, "without", s, without);
+    if (with)
+        json_run(&j, "with", s, with);
+    if (v->judged) {
+        json_object(&j, "judge");
+        json_bool(&j, "log_holds", v->hard_ok);
+        json_bool(&j, "reservations_hold", v->reserve_ok);
+        json_bool(&j, "limits_hold", v->limit_ok);
+        json_bool(&j, "conclusive", v->conclusive);
+        json_u64(&j, "seconds", v->seconds);
+        json_u64(&j, "eligible_seconds", v->eligible);
+        json_end(&j);
+    }
+    return json_close(&j);
+}
+
+/* ---- plots ------------------------------------------------------------------------------------------------------ */
+
+static bool plot_throughput(const struct settings *s, const struct run *run, const char *title, double y_max,
+                            const char *path)
+{
+    struct plot_curve curve[TENANTS_MAX];
+    struct plot_mark mark[TENANTS_MAX * 2];
+    char name[TENANTS_MAX * 2][64];
+    uint32_t n = (uint32_t)(run->elapsed_ns / SLICE_NS), group, points, k, i, m;
+    struct plot plot;
+    double *x, *y;
+    bool ok;
+    n = n < run->slices ? n : run->slices;
+    group = n / CURVE_POINTS_MAX > 5 ? n / CURVE_POINTS_MAX : 5; /* a point each quarter of a second, or fewer */
+    points = n / group;
+    memset(&plot, 0, sizeof plot);
+    plot.mark = mark;
+    x = tool_alloc((points + 1) * sizeof *x);
+    y = tool_alloc((points + 1) * run->tenants * sizeof *y);
+    for (i = 0; i < points; i++)
+        x[i] = (i + 0.5) * group * (double)SLICE_NS / 1e9;
+    for (k = 0; k < run->tenants; k++) {
+        const struct tenant *t = &s->tenant[k];
+        for (i = 0; i < points; i++) {
+            for (m = 0; m < group; m++)
+                y[k * points + i] += (double)run->result[k].slice[i * group + m].bytes;
+            y[k * points + i] /= group * (double)SLICE_NS / 1e9 * 1048576;
+        }
+        curve[k] = (struct plot_curve){t->name, x, y + k * points, points};
+        if (t->reserve) {
+            snprintf(name[plot.marks], sizeof name[0], "%.40s: reserved", t->name);
+            mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->reserve / 1048576, false, (int)k};
+            plot.marks++;
+        }
+        if (t->limit) {
+            snprintf(name[plot.marks], sizeof name[0], "%.40s: limit", t->name);
+            mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->limit / 1048576, false, (int)k};
+            plot.marks++;
+        }
+    }
+    plot.title = title;
+    plot.x_label = "time (s)";
+    plot.y_label = "throughput (MiB/s)";
+    plot.curve = curve;
+    plot.curves = run->tenants;
+    plot.y_max = y_max;
+    ok = points > 1 && plot_svg(&plot, path);
+    free(x);
+    free(y);
+    return ok;
+}
+
+/* Highest slice-averaged rate of any tenant in any run, so that the figures share one scale. */
+static double highest(const struct run *run)
+{
+    double most = 0;
+    uint32_t k, i, m;
+    for (k = 0; run && k < run->tenants; k++)
+        for (i = 0; i + 5 <= run->slices; i += 5) {
+            double sum = 0;
+            for (m = 0; m < 5; m++)
+                sum += (double)run->result[k].slice[i + m].bytes;
+            most = fmax(most, sum / (5 * (double)SLICE_NS / 1e9) / 1048576);
+        }
+    return most;
+}
+
+static bool plot_latency(const struct settings *s, const struct run *without, const struct run *with, const char *path)
+{
+    enum { N = 199 };
+    struct plot_curve curve[2 * TENANTS_MAX];
+    char name[2 * TENANTS_MAX][64];
+    static double x[2 * TENANTS_MAX][N], y[N];
+    const struct run *run[2] = {without, with};
+    struct plot plot;
+    uint32_t k, i;
+    int w;
+    memset(&plot, 0, sizeof plot);
+    for (i = 0; i < N; i++)
+        y[i] = (i + 1) / 2.0;
+    for (w = 0; w < 2; w++)
+        for (k = 0; run[w] && k < run[w]->tenants; k++) {
+            size_t c = plot.curves;
+            if (run[w]->result[k].latency.count == 0)
+                continue;
+            snprintf(name[c], sizeof name[0], "%.30s, %s", s->tenant[k].name, w ? "with" : "without");
+            for (i = 0; i < N; i++)
+                x[c][i] = (double)hist_quantile(&run[w]->result[k].latency, y[i] / 100) / 1e6;
+            curve[c] = (struct plot_curve){name[c], x[c], y, N};
+            plot.curves++;
+        }
+    plot.title = "Latency from arrival to completion";
+    plot.x_label = "latency (ms)";
+    plot.y_label = "requests that took at most this (%)";
+    plot.curve = curve;
+    plot.log_x = true;
+    plot.y_max = 100;
+    return plot.curves > 0 && plot_svg(&plot, path);
+}
+
+bool report_plots(const struct settings *s, const struct run *without, const struct run *with)
+{
+    char path[3][4096];
+    double y_max = fmax(highest(without), highest(with)) * 1.1;
+    bool ok = true;
+    if (!plot_mkdir(s->plot)) {
+        tool_warn("%s: %s", s->plot, strerror(errno));
+        return false;
+    }
+    snprintf(path[0], sizeof path[0], "%s/without.svg", s->plot);
+    snprintf(path[1], sizeof path[1], "%s/with.svg", s->plot);
+    snprintf(path[2], sizeof path[2], "%s/latency.svg", s->plot);
+    if (without)
+        ok &= plot_throughput(s, without, "Throughput without QoS", y_max, path[0]);
+    if (with)
+        ok &= plot_throughput(s, with, "Throughput with QoS", y_max, path[1]);
+    ok &= plot_latency(s, without, with, path[2]);
+    if (ok)
+        printf("plots: %s%s%s%s%s\n", without ? path[0] : "", without ? "  " : "", with ? path[1] : "",
+               with ? "  " : "", path[2]);
+    return ok;
+}
+
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
+
+static void put_log(FILE *f, const struct settings *s, const struct run *run)
+{
+    static const char *const kind[] = {"dispatch", "done", "failed"};
+    uint64_t i;
+    for (i = 0; run && i < run->log.count; i++) {
+        const struct event *e = &run->log.event[i];
+        fprintf(f, "%s,%" PRIu64 ",%s,%s,%" PRIu64 ",%u,%u\n", run->label, e->at_ns - run->start_ns, kind[e->kind],
+                s->tenant[e->tenant].name, s->tenant[e->tenant].bs, e->cost, e->error);
+    }
+}
+
+bool report_log(const struct settings *s, const struct run *without, const struct run *with)
+{
+    FILE *f = fopen(s->log, "w");
+    bool ok;
+    if (f) {
+        fputs("run,ns,event,tenant,bytes,device_ns,errno\n", f);
+        put_log(f, s, without);
+        put_log(f, s, with);
+    }
+    ok = f && !ferror(f);
+    if (f && fclose(f) != 0)
+        ok = false;
+    if (!ok)
+        tool_warn("%s: cannot write: %s", s->log, strerror(errno));
+    return ok;
+}

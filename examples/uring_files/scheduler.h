@@ -1,0 +1,75 @@
+/* scheduler.h - what uring_files asks of a scheduler: five questions, whatever algorithm answers them.
+ *
+ * A scheduler joins by one file that fills in a struct scheduler, and by one line in scheduler_find (schedulers.c).
+ * All times are CLOCK_MONOTONIC nanoseconds of the loop's current round; costs are nanoseconds of device time.
+ * One thread calls, never two at once.
+ */
+#ifndef URING_FILES_SCHEDULER_H
+#define URING_FILES_SCHEDULER_H
+
+#include "qos.h"
+#include "htb.h"
+
+/* A request as the scheduler sees it; the loop embeds it in its own. */
+struct sched_request {
+    uint32_t tenant;
+    enum qos_op op;
+    uint32_t len_bytes;
+    uint64_t offset;
+    uint64_t cost;        /* 1..QOS_TOKENS_MAX */
+    uint64_t arrival_ns;  /* set before submit */
+    uint64_t dispatch_ns; /* set by the loop when the request goes to the device */
+    union {               /* the scheduler's own link */
+        struct htb_request htb;
+        struct sched_request *next;
+    } link;
+};
+
+struct sched_tenant {
+    const char *name;
+    uint64_t reserve_cost_per_s; /* 0: none */
+    uint64_t limit_cost_per_s;   /* 0: none */
+    uint32_t weight;
+};
+
+struct sched_config {
+    const struct sched_tenant *tenant;
+    uint32_t tenants;
+    uint32_t dispatch_depth; /* requests at the device; 0: no bound */
+    uint64_t root_cost_per_s;
+    uint64_t burst_ns;
+    uint64_t now_ns;
+    bool maximizer; /* let the root's rate rise while every assurance holds */
+    bool elevator;  /* dispatch in order of offsets */
+};
+
+/* Why open refused: a tenant whose reservation does not fit and what would, or (tenant == UINT32_MAX) a sentence. */
+struct sched_refusal {
+    uint32_t tenant;
+    uint64_t fits_cost_per_s;
+    const char *why;
+};
+
+struct scheduler {
+    const char *name;
+    /* NULL: *refusal says why. */
+    void *(*open)(const struct sched_config *config, struct sched_refusal *refusal);
+    /* The request waits; it stays alive until complete, or until close. */
+    void (*submit)(void *s, struct sched_request *r, uint64_t now_ns);
+    /* The next request for the device, or NULL: none now. */
+    struct sched_request *(*pop)(void *s, uint64_t now_ns);
+    /* The device is done with a request that pop gave, well or not. */
+    void (*complete)(void *s, struct sched_request *r, bool ok, uint64_t now_ns);
+    /* When pop may have one without a submit or a complete; QOS_NEVER if only these can bring one. */
+    uint64_t (*next_ns)(void *s, uint64_t now_ns);
+    /* The root's rate at the moment, in cost per second; 0: there is none. */
+    uint64_t (*root_rate)(void *s);
+    void (*stats)(void *s, uint32_t tenant, struct qos_stats *out);
+    void (*close)(void *s);
+};
+
+extern const struct scheduler scheduler_none, scheduler_htb;
+#define SCHEDULER_CHOICES "none|htb"
+const struct scheduler *scheduler_find(int choice); /* index into SCHEDULER_CHOICES */
+
+#endif

@@ -1,0 +1,204 @@
+// The schedulers behind scheduler.h: none (first in, first out) and htb (htb.h's queues, the paper's ODIS).
+#include "scheduler.h"
+#include "common.h"
+#include <stdlib.h>
+#include <string.h>
+
+const struct scheduler *scheduler_find(int choice)
+{
+    static const struct scheduler *const all[] = {&scheduler_none, &scheduler_htb};
+    return all[choice];
+}
+
+/* ---- none: whoever comes first, up to dispatch_depth requests at the device ------------------------------- */
+
+struct none {
+    struct sched_request *first, **end;
+    uint32_t at_device, dispatch_depth;
+    struct qos_stats stats[];
+};
+
+static void *none_open(const struct sched_config *config, struct sched_refusal *refusal)
+{
+    struct none *n = tool_alloc(sizeof *n + config->tenants * sizeof n->stats[0]);
+    (void)refusal;
+    n->end = &n->first;
+    n->dispatch_depth = config->dispatch_depth ? config->dispatch_depth : UINT32_MAX;
+    return n;
+}
+
+static void none_submit(void *s, struct sched_request *r, uint64_t now_ns)
+{
+    struct none *n = s;
+    (void)now_ns;
+    r->link.next = NULL;
+    *n->end = r;
+    n->end = &r->link.next;
+}
+
+static struct sched_request *none_pop(void *s, uint64_t now_ns)
+{
+    struct none *n = s;
+    struct sched_request *r = n->first;
+    (void)now_ns;
+    if (!r || n->at_device >= n->dispatch_depth)
+        return NULL;
+    n->first = r->link.next;
+    if (!n->first)
+        n->end = &n->first;
+    n->at_device++;
+    n->stats[r->tenant].granted += r->cost;
+    return r;
+}
+
+static void none_complete(void *s, struct sched_request *r, bool ok, uint64_t now_ns)
+{
+    struct none *n = s;
+    (void)r;
+    (void)ok;
+    (void)now_ns;
+    n->at_device--;
+}
+
+static uint64_t none_next_ns(void *s, uint64_t now_ns)
+{
+    (void)s;
+    (void)now_ns;
+    return QOS_NEVER;
+}
+
+static uint64_t none_root_rate(void *s)
+{
+    (void)s;
+    return 0;
+}
+
+static void none_stats(void *s, uint32_t tenant, struct qos_stats *out)
+{
+    struct none *n = s;
+    *out = n->stats[tenant];
+}
+
+const struct scheduler scheduler_none = {"none",       none_open,      none_submit, none_pop, none_complete,
+                                         none_next_ns, none_root_rate, none_stats,  free};
+
+/* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
+
+struct htb_sched {
+    struct htb tree;
+    void *mem;
+    bool maximizer;
+};
+
+static void htb_sched_close(void *s)
+{
+    struct htb_sched *h = s;
+    free(h->mem);
+    free(h);
+}
+
+static void *htb_sched_open(const struct sched_config *config, struct sched_refusal *refusal)
+{
+    struct htb_sched *h = tool_alloc(sizeof *h);
+    struct htb_config c;
+    enum qos_status status;
+    uint32_t i;
+    memset(&c, 0, sizeof c);
+    c.classes = config->tenants + 1;
+    c.rate_per_s[0] = config->root_cost_per_s;
+    c.best_effort_per_s[0] = HTB_NONE;
+    c.burst_ns = config->burst_ns;
+    c.start_ns = config->now_ns;
+    c.device_max = config->dispatch_depth;
+    /* Flash gains nothing from order: whatever is dispatched goes to the device, and is charged, at once. A disk gets
+     * as much again to sort. */
+    c.order = config->elevator ? HTB_ELEVATOR : HTB_FIFO;
+    c.dispatch_max = config->elevator ? 2 * config->dispatch_depth : config->dispatch_depth;
+    refusal->tenant = UINT32_MAX;
+    refusal->why = htb_config_error(&c);
+    if (refusal->why) {
+        free(h);
+        return NULL;
+    }
+    h->maximizer = config->maximizer;
+    h->mem = tool_alloc_aligned(htb_memsize(&c), 64);
+    status = htb_init(&h->tree, h->mem, htb_memsize(&c), &c);
+    refusal->why = qos_strerror(status);
+    for (i = 0; status == QOS_OK && i < config->tenants; i++) {
+        const struct sched_tenant *t = &config->tenant[i];
+        struct htb_class class;
+        uint64_t fits[HTB_RESOURCES_MAX];
+        memset(&class, 0, sizeof class);
+        class.weight = t->weight;
+        class.rate_per_s[0] = t->reserve_cost_per_s;
+        class.limit_per_s[0] = t->limit_cost_per_s;
+        status = htb_reserve(&h->tree, i + 1, &class, config->now_ns, fits);
+        if (status != QOS_OK) {
+            refusal->why = qos_strerror(status);
+            refusal->tenant = i;
+            refusal->fits_cost_per_s = fits[0];
+        }
+    }
+    if (status == QOS_OK)
+        return h;
+    htb_sched_close(h);
+    return NULL;
+}
+
+static void htb_sched_submit(void *s, struct sched_request *r, uint64_t now_ns)
+{
+    struct htb_sched *h = s;
+    struct htb_request *q = &r->link.htb;
+    memset(q, 0, sizeof *q);
+    q->class_id = r->tenant + 1;
+    q->tokens[0] = r->cost;
+    q->offset = r->offset;
+    if (htb_submit(&h->tree, q, now_ns) != QOS_OK)
+        tool_die(TOOL_FAILED, "htb_submit refused a valid request: this is a bug");
+}
+
+static struct sched_request *htb_sched_pop(void *s, uint64_t now_ns)
+{
+    struct htb_sched *h = s;
+    struct htb_request *q = htb_dispatch(&h->tree, now_ns);
+    return q ? (struct sched_request *)(void *)((char *)q - offsetof(struct sched_request, link)) : NULL;
+}
+
+static void htb_sched_complete(void *s, struct sched_request *r, bool ok, uint64_t now_ns)
+{
+    struct htb_sched *h = s;
+    (void)ok;
+    (void)now_ns;
+    if (htb_complete(&h->tree, &r->link.htb) != QOS_OK)
+        tool_die(TOOL_FAILED, "htb_complete does not know a request that it dispatched: this is a bug");
+}
+
+static uint64_t htb_sched_next_ns(void *s, uint64_t now_ns)
+{
+    struct htb_sched *h = s;
+    if (h->maximizer)
+        htb_maximize(&h->tree, false, now_ns, NULL);
+    return htb_dispatch_next_ns(&h->tree, now_ns);
+}
+
+static uint64_t htb_sched_root_rate(void *s)
+{
+    struct htb_sched *h = s;
+    return htb_root_rate(&h->tree);
+}
+
+static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
+{
+    struct htb_sched *h = s;
+    htb_stats(&h->tree, tenant + 1, out);
+}
+
+const struct scheduler scheduler_htb = {"htb",
+                                        htb_sched_open,
+                                        htb_sched_submit,
+                                        htb_sched_pop,
+                                        htb_sched_complete,
+                                        htb_sched_next_ns,
+                                        htb_sched_root_rate,
+                                        htb_sched_stats,
+                                        htb_sched_close};

@@ -1,0 +1,172 @@
+/* uring_files.h - the parts of the tool:
+ *
+ *     main.c        options, the order of the runs, exit status
+ *     tenants.c     tenants and their files: parsing, opening, creating, O_DIRECT
+ *     loop.c        one run: io_uring, the scheduler, counters, the log
+ *     profile.c     device time per request, and from it the cost model and the root's rate
+ *     judge.c       what must hold, checked on the log and the seconds of a run
+ *     overhead.c    what the scheduler itself costs
+ *     report.c      tables, JSON, plots, the log as CSV
+ *     schedulers.c  the schedulers behind scheduler.h
+ */
+#ifndef URING_FILES_H
+#define URING_FILES_H
+
+#include "common.h"
+#include "scheduler.h"
+
+#define TENANTS_MAX 32
+#define DEPTH_MAX 4096u /* requests outstanding, all tenants together */
+#define BLOCK_MAX_BYTES (UINT64_C(1) << 24)
+#define SLICE_NS UINT64_C(50000000) /* granularity of the series: plots, profile; divides a second */
+#define SLICES_PER_S (QOS_NS_PER_S / SLICE_NS)
+#define FAILED_REST_NS UINT64_C(10000000)  /* a failed request's place is used again after 10 ms: nobody hammers */
+#define LOG_EVENTS_MAX (UINT64_C(1) << 26) /* 1 GiB */
+enum { TOOL_INCONCLUSIVE = 3 };            /* exit status of --judge when the device did not give enough */
+
+/* A file or device that tenants use. */
+struct target {
+    char *path;
+    uint64_t size_bytes;
+    uint32_t align; /* of offsets, lengths and memory under O_DIRECT; else 1 */
+    int fd;
+    bool direct, writable, created;
+};
+
+enum access_kind { RANDREAD, RANDWRITE, READ, WRITE, RANDRW };
+#define ACCESS_CHOICES "randread|randwrite|read|write|randrw"
+
+struct tenant {
+    char *name;
+    enum access_kind rw;
+    uint32_t target; /* index */
+    char *file;      /* file=PATH; NULL: --file */
+    uint64_t bs, depth;
+    uint64_t reserve, limit; /* bytes per second; 0: none */
+    uint64_t weight, start_ns, write_percent;
+    uint64_t cost[2]; /* of one request, by enum qos_op; 0 until there is a model */
+};
+
+enum event_kind { EVENT_DISPATCH, EVENT_DONE, EVENT_FAILED };
+struct event {
+    uint64_t at_ns; /* the `now` that the scheduler was given */
+    uint32_t cost;
+    uint8_t tenant, kind;
+    uint16_t error; /* errno of EVENT_FAILED */
+};
+struct event_log {
+    struct event *event;
+    uint64_t count, room;
+    bool full;
+};
+
+/* One slice of time of one tenant. */
+struct slice {
+    uint64_t bytes, cost, ios; /* completed */
+    uint64_t idle_ns;          /* nothing of it waited in the scheduler's queue */
+};
+
+#define ERRORS_SHOWN 8
+struct tenant_result {
+    uint64_t arrived;   /* requests made */
+    uint64_t submitted; /* handed to the device: arrived less those that never left the queue */
+    uint64_t completed, failed;
+    uint64_t short_ios; /* partial reads or writes whose rest was sent again */
+    uint64_t bytes, cost;
+    int error[ERRORS_SHOWN];
+    uint64_t errors[ERRORS_SHOWN]; /* how often */
+    struct hist latency;           /* arrival to completion, good requests */
+    struct qos_stats stats;
+    struct slice *slice; /* slices of the run */
+};
+
+struct run {
+    const struct scheduler *scheduler;
+    const char *label;
+    uint64_t start_ns, elapsed_ns; /* elapsed: until the last moment at which tenants could submit */
+    uint64_t cpu_ns, ios;
+    uint32_t tenants, slices;
+    uint64_t dispatch_depth, at_device_max, root_end;
+    uint64_t *full_ns; /* per slice: the device's places were all taken */
+    struct tenant_result *result;
+    struct event_log log;
+    bool stopped, failed;
+};
+
+struct settings {
+    const char *file, *json, *plot, *log;
+    uint64_t size, runtime_ns, profile_ns, burst_ns, dispatch_depth, seed, overhead_slices, slice_ns;
+    int scheduler, direct, order;
+    bool compare, profile_only, maximizer, judge, progress, overwrite, keep;
+    double headroom;
+    struct target target[TENANTS_MAX + 1];
+    struct tenant tenant[TENANTS_MAX];
+    uint32_t targets, tenants;
+};
+
+/* Cost model of the file, and how it came about. */
+#define POINTS_MAX (TENANTS_MAX * 4)
+struct profile_point {
+    enum access_kind rw;
+    enum qos_op op;
+    uint32_t target;
+    uint64_t bs, cost, ios_per_s; /* cost: ns of device time; ios_per_s: mean */
+};
+struct profile {
+    struct qos_cost_model model;
+    struct profile_point point[POINTS_MAX];
+    uint32_t points;
+    uint64_t mix_cost_per_s;  /* device time per second that the tenants' own mix got, all together */
+    uint64_t root_cost_per_s; /* admission's rate */
+};
+
+struct verdict {
+    bool judged, hard_ok, reserve_ok, limit_ok, conclusive;
+    uint32_t seconds, eligible; /* of the tenant with the fewest eligible ones */
+    char text[2048];
+};
+
+/* tenants.c. All end the tool with a message and TOOL_USAGE or TOOL_FAILED if something is wrong. */
+void tenant_add(struct settings *s, const char *spec);
+void targets_open(struct settings *s);
+void targets_close(struct settings *s);
+bool tenant_uses(const struct tenant *t, enum qos_op op);
+bool access_random(enum access_kind rw);
+extern const char *const access_name[];
+
+/* loop.c. Runs the tenants for duration_ns (or until a stop is asked). with_log: keep the events. false: the run could
+ * not begin; said. */
+struct loop_options {
+    const struct scheduler *scheduler;
+    const struct tenant *tenant;
+    uint32_t tenants;
+    uint64_t duration_ns, dispatch_depth, root_cost_per_s;
+    const char *label;
+    bool with_log, quiet, ignore_start;
+};
+bool run_tenants(const struct settings *s, const struct loop_options *o, struct run *run);
+void run_free(struct run *run);
+/* Conversions, exact: a reservation is rounded up, a limit down (but not below the reservation). For a tenant that
+ * reads and writes the costlier of the two counts for the reservation, the cheaper for the limit. */
+uint64_t tenant_reserve_cost(const struct tenant *t);
+uint64_t tenant_limit_cost(const struct tenant *t);
+
+/* profile.c. false: stopped by a signal. */
+bool profile_file(struct settings *s, struct profile *p);
+void profile_print(const struct settings *s, const struct profile *p);
+
+/* overhead.c: the --overhead mode. The exit status. */
+int overhead_run(struct settings *s);
+
+/* judge.c */
+void judge_run(const struct settings *s, const struct profile *p, const struct run *run, struct verdict *v);
+void judge_print_trace(const struct settings *s, const struct profile *p, const struct run *run);
+
+/* report.c */
+void report_table(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with);
+bool report_json(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with,
+                 const struct verdict *v);
+bool report_plots(const struct settings *s, const struct run *without, const struct run *with);
+bool report_log(const struct settings *s, const struct run *without, const struct run *with);
+
+#endif
