@@ -146,7 +146,7 @@ static void one_run(struct run *run, uint64_t stream, uint64_t steps)
     for (k = 0; k < steps; k++) {
         uint64_t burst = check_between(&run->t.rng, 0, 3) ? check_between(&run->t.rng, 0, 2) : 20;
         CHECK_CONTEXT("run %" PRIu64 ", step %" PRIu64, stream, k);
-        while (burst-- > 0)
+        for (; burst > 0; burst--)
             submit(run);
         dispatch_all(run);
         next = htb_dispatch_next_ns(&run->t.h, run->t.o.now);
