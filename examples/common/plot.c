@@ -84,7 +84,7 @@ static void put_setting(FILE *f, const char *what, const char *text)
 
 static void put_marks(FILE *f, const struct plot *p)
 {
-    size_t i;
+    size_t i, level = 0;
     for (i = 0; i < p->marks; i++) {
         const struct plot_mark *m = &p->mark[i];
         const char *colour = m->colour_of < 0 ? "#999999" : colours[(size_t)m->colour_of % COLOURS];
@@ -100,7 +100,7 @@ static void put_marks(FILE *f, const struct plot *p)
             fprintf(f, " at %.9g, graph 0.97 offset 0.4,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at, colour);
         else
             fprintf(f, " at graph %.2f, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n",
-                    0.99 - 0.2 * (double)(i % 4), m->at, colour); /* side by side: marks may lie close together */
+                    0.99 - 0.2 * (double)(level++ % 4), m->at, colour); /* side by side: marks may lie close together */
     }
 }
 

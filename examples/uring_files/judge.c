@@ -170,8 +170,11 @@ static void judge_reservation(const struct settings *s, const struct profile *p,
 static void judge_limit(const struct settings *s, const struct run *run, uint32_t k, struct verdict *v)
 {
     const struct tenant *t = &s->tenant[k];
-    double seconds = (double)qos_sat_sub(run->elapsed_ns, t->start_ns) / 1e9;
-    double share = seconds > 0 ? (double)run->result[k].bytes / seconds / (double)t->limit : 0;
+    uint64_t bytes = 0, i;
+    double seconds = (double)qos_sat_sub(run->elapsed_ns, t->start_ns) / 1e9, share;
+    for (i = 0; i < run->slices; i++)
+        bytes += run->result[k].slice[i].bytes;
+    share = seconds > 0 ? (double)bytes / seconds / (double)t->limit : 0;
     say(v, "tenant %s: limit: %s of %s (allowed: 101 %%): %s\n", t->name, human_percent(share).text,
         human_rate((double)t->limit).text, share <= LIMIT_SHARE ? "holds" : "BROKEN");
     v->limit_ok &= share <= LIMIT_SHARE;

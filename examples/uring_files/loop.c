@@ -28,7 +28,7 @@ struct source {
     uint64_t blocks, cursor, start_ns, idle_since_ns, waiting;
     struct place *place;
     bool started, fixed_buffers;
-    uint64_t shown_bytes;
+    uint64_t all_bytes, shown_bytes; /* for the live line */
 };
 
 struct loop {
@@ -40,7 +40,7 @@ struct loop {
     struct io_uring ring;
     struct source source[TENANTS_MAX];
     struct place *resting, **resting_end;
-    uint64_t now_ns, end_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns;
+    uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns;
     struct progress progress;
     bool draining, fixed_files;
     uint8_t *memory;
@@ -214,11 +214,15 @@ static void finish(struct loop *l, struct place *p, int error)
         return;
     }
     src->result->completed++;
-    hist_add(&src->result->latency, qos_elapsed_ns(r->arrival_ns, l->now_ns));
+    if (r->arrival_ns >= l->measure_from_ns)
+        hist_add(&src->result->latency, qos_elapsed_ns(r->arrival_ns, l->now_ns));
     if (l->draining)
         return;
-    src->result->bytes += r->len_bytes;
-    src->result->cost += r->cost;
+    src->all_bytes += r->len_bytes;
+    if (l->now_ns >= l->measure_from_ns) {
+        src->result->bytes += r->len_bytes;
+        src->result->cost += r->cost;
+    }
     if (l->slice < l->run->slices) {
         struct slice *slice = &src->result->slice[l->slice];
         slice->bytes += r->len_bytes;
@@ -389,9 +393,9 @@ static void show_progress(struct loop *l)
     double s = (double)(l->now_ns - (l->shown_ns ? l->shown_ns : l->run->start_ns)) / 1e9;
     for (i = 0; i < l->o->tenants && at < sizeof line - 48; i++) {
         struct source *src = &l->source[i];
-        double rate = s > 0 ? (double)(src->result->bytes - src->shown_bytes) / s : 0;
+        double rate = s > 0 ? (double)(src->all_bytes - src->shown_bytes) / s : 0;
         at += (size_t)snprintf(line + at, sizeof line - at, "  %.20s %s", src->tenant->name, human_rate(rate).text);
-        src->shown_bytes = src->result->bytes;
+        src->shown_bytes = src->all_bytes;
     }
     l->shown_ns = l->now_ns;
     progress_show(&l->progress, "%s %4.1f/%.0f s %s", l->o->label, (double)(l->now_ns - l->run->start_ns) / 1e9,
@@ -537,8 +541,11 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
     if (ring && open_scheduler(l)) {
         l->end_ns = run->start_ns + o->duration_ns;
         l->progress.next_ns = run->start_ns + (l->progress.live ? 200000000 : 2 * QOS_NS_PER_S);
-        for (i = 0; i < o->tenants; i++)
+        for (i = 0; i < o->tenants; i++) {
             l->source[i].start_ns = run->start_ns + (o->ignore_start ? 0 : o->tenant[i].start_ns);
+            l->measure_from_ns = qos_max(l->measure_from_ns, l->source[i].start_ns);
+        }
+        run->all_run_ns = l->measure_from_ns - run->start_ns;
         cpu_ns = tool_cpu_ns();
         ok = loop_run(l);
         close_run(l, cpu_ns);

@@ -21,6 +21,7 @@ static const char examples[] =
     "  reserve=20M         bytes per second that it gets for sure, if admission agrees\n"
     "  limit=60M           bytes per second that it never exceeds\n"
     "  weight=2            share of what is left over (default 1)\n"
+    "  reserve=25% limit=5%  the same as a share of what the profile says that it would get alone\n"
     "  start=10s           begins later\n"
     "  write=30            percent of writes in randrw (default 50)\n"
     "  file=PATH           its own file instead of --file\n"
@@ -53,7 +54,7 @@ static void parse(int argc, char **argv)
          "of the dispatch queue: fifo for flash (default), elevator for disks", NULL},
         {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print what it surely does, and stop", NULL},
         {"profile-time", OPT_TIME, &s->profile_ns, "TIME", "for each measurement of the profile (default 1s)", NULL},
-        {"headroom", OPT_REAL, &s->headroom, "RATIO", "share of the profiled rate that is promised (default 0.95)",
+        {"headroom", OPT_REAL, &s->headroom, "RATIO", "share of the profiled rate that is promised (default 0.9)",
          NULL},
         {"direct", OPT_CHOICE, &s->direct, "auto|yes|no", "O_DIRECT; auto: where the file system has it (default)",
          NULL},
@@ -78,7 +79,7 @@ static void parse(int argc, char **argv)
     s->burst_ns = 20000000;
     s->dispatch_depth = 32;
     s->seed = 1;
-    s->headroom = 0.95;
+    s->headroom = 0.9;
     tool_set_name(argv[0]);
     rest = opt_parse(argc, argv, opts, about, examples);
     if (rest < argc)

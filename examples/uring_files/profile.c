@@ -156,6 +156,20 @@ static bool measure_mix(const struct settings *s, struct profile *p)
     return ok;
 }
 
+/* Shares of what the tenant would get alone. Once: a second profile does not change what was promised. */
+static void resolve_percents(struct tenant *t)
+{
+    uint64_t cost =
+        qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0, tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
+    uint64_t alone = qos_mul_div_floor(t->bs, QOS_NS_PER_S, cost);
+    if (t->reserve == 0 && t->reserve_percent)
+        t->reserve = qos_max(qos_mul_div_floor(alone, t->reserve_percent, 100), 1);
+    if (t->limit == 0 && t->limit_percent)
+        t->limit = qos_max(qos_mul_div_floor(alone, t->limit_percent, 100), 1);
+    if (t->limit && t->limit < t->reserve)
+        tool_die(TOOL_USAGE, "tenant %s: the limit is below the reservation", t->name);
+}
+
 bool profile_file(struct settings *s, struct profile *p)
 {
     uint32_t i;
@@ -186,6 +200,8 @@ bool profile_file(struct settings *s, struct profile *p)
     for (i = 0; i < s->tenants; i++)
         for (op = QOS_READ; op <= QOS_WRITE; op++)
             s->tenant[i].cost[op] = qos_cost(&p->model, (enum qos_op)op, s->tenant[i].bs);
+    for (i = 0; i < s->tenants; i++)
+        resolve_percents(&s->tenant[i]);
     if (!measure_mix(s, p))
         return false;
     p->root_cost_per_s = (uint64_t)((double)qos_min(p->mix_cost_per_s, QOS_NS_PER_S) * s->headroom);

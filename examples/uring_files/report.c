@@ -7,14 +7,15 @@
 
 #define CURVE_POINTS_MAX 120
 
-static double seconds_of(const struct settings *s, const struct run *run, uint32_t k)
+/* The time in which all tenants ran. */
+static double seconds_of(const struct run *run)
 {
-    return (double)qos_sat_sub(run->elapsed_ns, s->tenant[k].start_ns) / 1e9;
+    return (double)qos_sat_sub(run->elapsed_ns, run->all_run_ns) / 1e9;
 }
 
-static double rate_of(const struct settings *s, const struct run *run, uint32_t k)
+static double rate_of(const struct run *run, uint32_t k)
 {
-    double seconds = seconds_of(s, run, k);
+    double seconds = seconds_of(run);
     return seconds > 0 ? (double)run->result[k].bytes / seconds : 0;
 }
 
@@ -43,8 +44,8 @@ static void total_row(struct table *t, const char *name, const struct run *witho
     table_cell(t, "");
     table_cell(t, "");
     for (i = 0; i < 2; i++)
-        if (run[i] && run[i]->elapsed_ns) {
-            double per_s = (double)total(run[i], cost) * 1e9 / (double)run[i]->elapsed_ns;
+        if (run[i] && seconds_of(run[i]) > 0) {
+            double per_s = (double)total(run[i], cost) / seconds_of(run[i]);
             table_cell(t, cost ? human_ns(per_s).text : human_rate(per_s).text);
         } else if (run[i]) {
             table_cell(t, NULL);
@@ -91,9 +92,9 @@ void report_table(const struct settings *s, const struct profile *p, const struc
         table_cell(t, tenant->reserve ? human_rate((double)tenant->reserve).text : NULL);
         table_cell(t, tenant->limit ? human_rate((double)tenant->limit).text : NULL);
         if (without)
-            table_cell(t, human_rate(rate_of(s, without, k)).text);
+            table_cell(t, human_rate(rate_of(without, k)).text);
         if (with)
-            table_cell(t, human_rate(rate_of(s, with, k)).text);
+            table_cell(t, human_rate(rate_of(with, k)).text);
         if (without)
             latency_cells(t, &without->result[k].latency);
         if (with)
@@ -104,14 +105,16 @@ void report_table(const struct settings *s, const struct profile *p, const struc
     total_row(t, "all bytes", without, with, false);
     table_print(t, stdout);
     table_free(t);
-    if (both && without->elapsed_ns && with->elapsed_ns && total(without, true))
+    if (both && seconds_of(without) > 0 && seconds_of(with) > 0 && total(without, true))
         printf("total with QoS: %s of the total without, in profiled device time\n",
-               human_percent((double)total(with, true) / (double)with->elapsed_ns * (double)without->elapsed_ns /
+               human_percent((double)total(with, true) / seconds_of(with) * seconds_of(without) /
                              (double)total(without, true))
                    .text);
     if (with && with->root_end > p->root_cost_per_s)
         printf("the maximizer raised the root from %s to %s of device time a second\n",
                human_ns((double)p->root_cost_per_s).text, human_ns((double)with->root_end).text);
+    if ((with ? with : without)->all_run_ns)
+        printf("rates and latencies: of the time in which all tenants ran\n");
     note_counts(s, without);
     note_counts(s, with);
 }
@@ -125,7 +128,7 @@ static void json_tenant(struct json *j, const struct settings *s, const struct r
     uint32_t i;
     json_object(j, NULL);
     json_text(j, "name", t->name);
-    json_real(j, "bytes_per_s", rate_of(s, run, k));
+    json_real(j, "bytes_per_s", rate_of(run, k));
     json_u64(j, "bytes", r->bytes);
     json_u64(j, "device_time_ns", r->cost);
     json_u64(j, "arrived", r->arrived);
@@ -166,6 +169,7 @@ static void json_run(struct json *j, const char *key, const struct settings *s, 
     json_object(j, key);
     json_text(j, "scheduler", run->scheduler->name);
     json_real(j, "seconds", (double)run->elapsed_ns / 1e9);
+    json_real(j, "all_ran_seconds", seconds_of(run));
     json_bool(j, "stopped", run->stopped);
     json_u64(j, "bytes", total(run, false));
     json_u64(j, "device_time_ns", total(run, true));
@@ -245,8 +249,8 @@ static bool plot_throughput(const struct settings *s, const struct run *run, con
                             const char *path)
 {
     struct plot_curve curve[TENANTS_MAX];
-    struct plot_mark mark[TENANTS_MAX * 2];
-    char name[TENANTS_MAX * 2][64];
+    struct plot_mark mark[TENANTS_MAX * 3];
+    char name[TENANTS_MAX * 3][64];
     uint32_t n = (uint32_t)(run->elapsed_ns / SLICE_NS), group, points, k, i, m;
     struct plot plot;
     double *x, *y;
@@ -268,6 +272,11 @@ static bool plot_throughput(const struct settings *s, const struct run *run, con
             y[k * points + i] /= group * (double)SLICE_NS / 1e9 * 1048576;
         }
         curve[k] = (struct plot_curve){t->name, x, y + k * points, points};
+        if (t->start_ns && t->start_ns < run->elapsed_ns) {
+            snprintf(name[plot.marks], sizeof name[0], "%.40s starts", t->name);
+            mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->start_ns / 1e9, true, (int)k};
+            plot.marks++;
+        }
         if (t->reserve) {
             snprintf(name[plot.marks], sizeof name[0], "%.40s: reserved", t->name);
             mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->reserve / 1048576, false, (int)k};

@@ -84,6 +84,10 @@ const struct scheduler scheduler_none = {"none",       none_open,      none_subm
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
+/* Half of htb.h's default: a device of this speed shows within 50 ms (thousands of requests) what it can do, and a run
+ * of a few seconds should not be all ramp: the root's rate doubles in 1.2 s at the fastest. */
+#define MAXIMIZE_INTERVAL_NS UINT64_C(50000000)
+
 struct htb_sched {
     struct htb tree;
     void *mem;
@@ -110,6 +114,7 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
     c.burst_ns = config->burst_ns;
     c.start_ns = config->now_ns;
     c.device_max = config->dispatch_depth;
+    c.maximize_interval_ns = MAXIMIZE_INTERVAL_NS;
     /* Flash gains nothing from order: whatever is dispatched goes to the device, and is charged, at once. A disk gets
      * as much again to sort. */
     c.order = config->elevator ? HTB_ELEVATOR : HTB_FIFO;

@@ -26,7 +26,20 @@ bool access_random(enum access_kind rw)
     return rw != READ && rw != WRITE;
 }
 
-static void set_key(struct tenant *t, const char *where, const char *key, const char *value)
+/* A rate, or a percentage of what the profile finds. */
+static const char *rate_or_percent(char *value, uint64_t *rate, uint64_t *percent)
+{
+    size_t n = strlen(value);
+    const char *why;
+    if (n == 0 || value[n - 1] != '%')
+        return opt_rate(value, rate);
+    value[n - 1] = 0;
+    why = opt_count(value, percent);
+    value[n - 1] = '%';
+    return why || *percent == 0 || *percent > 100 ? "1% to 100% of what the tenant would get alone" : NULL;
+}
+
+static void set_key(struct tenant *t, const char *where, const char *key, char *value)
 {
     const char *why = NULL;
     if (!value)
@@ -44,9 +57,9 @@ static void set_key(struct tenant *t, const char *where, const char *key, const 
         if (!why && (t->depth == 0 || t->depth > DEPTH_MAX))
             why = "1 to 4096 requests at once";
     } else if (strcmp(key, "reserve") == 0) {
-        why = opt_rate(value, &t->reserve);
+        why = rate_or_percent(value, &t->reserve, &t->reserve_percent);
     } else if (strcmp(key, "limit") == 0) {
-        why = opt_rate(value, &t->limit);
+        why = rate_or_percent(value, &t->limit, &t->limit_percent);
     } else if (strcmp(key, "weight") == 0) {
         why = opt_count(value, &t->weight);
         if (!why && (t->weight == 0 || t->weight > HTB_WEIGHT_MAX))

@@ -42,7 +42,9 @@ struct tenant {
     uint32_t target; /* index */
     char *file;      /* file=PATH; NULL: --file */
     uint64_t bs, depth;
-    uint64_t reserve, limit; /* bytes per second; 0: none */
+    uint64_t reserve, limit; /* bytes per second; 0: none, or not known yet */
+    uint64_t reserve_percent,
+        limit_percent; /* of what the profile says that the tenant would get alone; 0: not so given */
     uint64_t weight, start_ns, write_percent;
     uint64_t cost[2]; /* of one request, by enum qos_op; 0 until there is a model */
 };
@@ -71,11 +73,11 @@ struct tenant_result {
     uint64_t arrived;   /* requests made */
     uint64_t submitted; /* handed to the device: arrived less those that never left the queue */
     uint64_t completed, failed;
-    uint64_t short_ios; /* partial reads or writes whose rest was sent again */
-    uint64_t bytes, cost;
+    uint64_t short_ios;   /* partial reads or writes whose rest was sent again */
+    uint64_t bytes, cost; /* completed while all tenants ran: from the last start to the end */
     int error[ERRORS_SHOWN];
     uint64_t errors[ERRORS_SHOWN]; /* how often */
-    struct hist latency;           /* arrival to completion, good requests */
+    struct hist latency;           /* arrival to completion, good requests, while all tenants ran */
     struct qos_stats stats;
     struct slice *slice; /* slices of the run */
 };
@@ -84,6 +86,7 @@ struct run {
     const struct scheduler *scheduler;
     const char *label;
     uint64_t start_ns, elapsed_ns; /* elapsed: until the last moment at which tenants could submit */
+    uint64_t all_run_ns;           /* when the last tenant started, after start_ns */
     uint64_t cpu_ns, ios;
     uint32_t tenants, slices;
     uint64_t dispatch_depth, at_device_max, root_end;

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The main job on this machine's disk, in at most a minute.   usage: examples/uring_files/demo.sh OUT
+# Needs build/examples/uring_files. Writes a test file of at most 2 GiB into OUT and removes it at the end.
+set -u
+out=${1:-build/demo}
+tool=build/examples/uring_files
+file=$out/demo-file
+[ -x "$tool" ] || { echo "$tool is missing: run make demo" >&2; exit 1; }
+mkdir -p "$out" || exit 1
+trap 'rm -f "$file"' EXIT
+rm -f "$file"
+
+free=$(df -k --output=avail "$out" | tail -1)
+size=2G
+[ "$free" -gt 4194304 ] || size=256M
+[ "$free" -gt 524288 ] || { echo "$out: at least 512 MiB of free space is needed" >&2; exit 1; }
+
+cat <<END
+Three tenants share one file on this disk.
+  db      small random reads (4 KiB), 32 at a time: a database. Should get a fifth of what the disk can do for it.
+  scan    large random reads (128 KiB), 64 at a time: an analytics job that takes all it can get. Comes after 2 s.
+  backup  large reads, 16 at a time, and should never take more than a tenth. Comes after 4 s.
+
+First the disk is measured. Then all three run twice for 8 s: as they come ("without"), then through htb.h ("with").
+
+END
+"$tool" --file "$file" --size "$size" --keep --compare --judge --maximizer --runtime 8s \
+    --json "$out/demo.json" --plot "$out" \
+    --tenant db:rw=randread,bs=4k,depth=32,reserve=20% \
+    --tenant scan:rw=randread,bs=128k,depth=64,reserve=20%,start=2s \
+    --tenant backup:rw=randread,bs=128k,depth=16,limit=10%,start=4s
+status=$?
+case $status in
+0) printf '\nEvery promise was kept: see %s/without.svg and %s/with.svg.\n' "$out" "$out" ;;
+3) printf '\nThe disk gave less than in its profile, so the promises could not be judged (busy machine?).\n' ;;
+130) exit 130 ;;
+*) printf '\nuring_files ended with status %d.\n' "$status"; exit "$status" ;;
+esac
+
+cat <<END
+
+What does it cost? Three tenants of one kind (4 KiB reads), in turn without and with QoS, the maximizer at work. As all
+requests are alike, the totals can be compared in requests per second.
+
+END
+"$tool" --file "$file" --maximizer --overhead 9 --slice 2s --dispatch-depth 48 --profile-time 500ms \
+    --tenant a:depth=16,reserve=15% --tenant b:depth=16,reserve=25% --tenant c:depth=16,weight=2 || status=$?
+exit "$status"
