@@ -48,7 +48,9 @@
  *   That of qos.h. The tree has one owner: calls on it must not overlap, so give each device its tree and its thread,
  *   or take your own lock around it; N threads with a tree each may split a rate N ways. Exception: htb_stats may be
  *   called by any thread at any time. Memory holds pointers to the requests in the queues: it is private to a process.
- *   Every call ends after at most O(depth * (depth + log classes)) steps, but htb_maximize, which looks at each class.
+ *   A gate call ends after O(depth) steps while the queues are empty, any other after O(depth * (depth + log classes))
+ *   for each request that it moves and each node that was waiting until now. htb_maximize, htb_set_root_rate and a
+ *   change of a group look at every node.
  *
  * WORKED EXAMPLE (Figure 9 of the paper)
  *
@@ -63,24 +65,26 @@
  * ALGORITHM (Sections 5.1 to 5.5; ODIS = Object Disk I/O Scheduler)
  *
  *   Buckets     Each node has a rate bucket, and a limit bucket if it has a limit. Both are exact (see qos.h). A bucket
- *               holds rate * burst_ns + request_max_tokens; it starts empty, so that a class that is released and
- *               reserved again gains nothing. A request of n tokens passes a bucket that holds min(n, depth): a request
- *               larger than the bucket leaves a debt that is paid off before anything else passes.
+ *               holds rate * burst_ns + request_max_tokens; it starts empty, or with the debt that the last holder of
+ *               its id has left, so that a class that is released and reserved again gains nothing. A request of n
+ *               tokens passes a bucket that holds min(n, depth): a request larger than the bucket leaves a debt that
+ *               is paid off before anything else passes.
  *   Take        If the limit of the class passes and its own rate bucket passes, it uses its own tokens (5.3: "every
  *               class is always able to freely request up to its reservation"). Otherwise it borrows from the nearest
  *               ancestor whose rate and limit buckets pass, provided that the limits on the way pass too.
  *               Own:      charges the rate buckets of the class and of all ancestors.
  *               Borrowed: charges the rate buckets from the lender upwards; the class keeps what it had.
  *               Limit buckets are charged all the way up in both cases.
- *   Queues      (5.2) A class with a queue is in two lists: the row of nodes whose own tokens pass their next
- *               request, and the ring of its parent's borrowers. htb_dispatch serves the row of the classes
- *               first, then the lenders, deepest first. A lender serves its ring by deficit round robin in proportion
- * to the weights. Whoever has the turn keeps it until it was served: a large request is not starved by small ones.
- * Nodes that wait for tokens stand in a heap by the exact time when they can be served. Dispatch    (5.2) What was
- * moved waits in one queue in elevator order (one direction, then back to the lowest offset) or first in, first out. At
- * most dispatch_max requests are in it or at the device. A request is overtaken by at most bypass_max + dispatch_max
- * others. Maximizer   (5.5) htb_maximize raises the root's rate while it is what holds the demand back, and lowers it
- * when an assurance breaks. Never below the configured rate, which alone counts in admission.
+ *   Queues      (5.2) A class with a queue is in two lists: the row of nodes whose own tokens pass their next request,
+ *               and the ring of its parent's borrowers. htb_dispatch serves the row of the classes first, then the
+ *               lenders, deepest first. A lender serves its ring by deficit round robin in proportion to the weights.
+ *               Whoever has the turn keeps it until it was served: a large request is not starved by small ones.
+ *               Nodes that wait for tokens stand in a heap by the time when they can be served.
+ *   Dispatch    (5.2) What was moved waits in one queue in elevator order (one direction, then back to the lowest
+ *               offset) or first in, first out. At most dispatch_max requests are in it or at the device, urgent
+ *               ones apart. A request is overtaken by at most bypass_max + dispatch_max others.
+ *   Maximizer   (5.5) htb_maximize raises the root's rate while it is what holds the demand back, and lowers it
+ *               when an assurance breaks. Never below the configured rate, which alone counts in admission.
  *
  *   Bounds. For a class with limit L, burst B ns and requests of at most n tokens, in every window of w seconds:
  *       granted <= L * (w + B / 10^9) + request_max_tokens + n     (the last n only if it exceeds the depth)
@@ -95,7 +99,7 @@
  *   - "Capped by G" (5.5) is not defined there. Here: at two looks in a row, the root was empty while demand waited,
  *     and at least 7/8 of G was granted since the look before.
  *   - The paper lowers G only when capped by G. A G that was raised above what the disk achieves is no longer what
- * caps, and would stay up for ever. Here a broken assurance lowers it whatever caps.
+ *     caps, and would stay up for ever. Here a broken assurance lowers it whatever caps.
  *   - A broken assurance is a class that had waiting requests from one look to the next, and was granted less than its
  *     rate in that time (less 1/16, first resource). Your own measurement (latency, completions) can be added.
  *   - Best effort's minimum counts in admission like any reservation and may be nothing (it is in Figures 8 to 10).
@@ -195,8 +199,9 @@ enum htb_scenario {
     HTB_BROKEN = 3             /* an assurance is broken; lowered */
 };
 
-/* A bucket in sub-tokens. Without a reservation the rate bucket has rate 0, depth 0 and the lowest level, so that it
- * never passes and a charge does not move it. Without a limit the limit bucket has the rate HTB_NONE. */
+/* A bucket in sub-tokens. Without a reservation the rate bucket has rate 0 and the lowest level, so that it never
+ * passes and a charge does not move it; its depth is then the debt that was left, as a level (0: none). Without a limit
+ * the limit bucket has the rate HTB_NONE, and its level is the debt that was left. */
 struct htb_priv_bucket {
     int64_t level, depth;
     uint64_t rate;
@@ -339,8 +344,8 @@ QOS_API void htb_maximize(struct htb *h, bool violated, uint64_t now_ns, enum ht
 /* The root's rate now: at least the configured one. */
 QOS_API uint64_t htb_root_rate(const struct htb *h);
 
-/* Counters of a class since it was reserved, in the first resource; debt is that after the last take. Zero for an
- * unknown id. Any thread at any time, wait-free. */
+/* Counters of a class since it was reserved, in the first resource; debt is that after the last take. They stay when
+ * it ends, until its id is reserved again. Zero for an unknown id. Any thread at any time, wait-free. */
 QOS_API void htb_stats(const struct htb *h, uint32_t id, struct qos_stats *out);
 /* Sums over the classes of a group, or of the whole tree for HTB_ROOT. Owner only; O(classes * depth). */
 QOS_API void htb_stats_below(const struct htb *h, uint32_t id, struct qos_stats *out);
@@ -361,6 +366,7 @@ QOS_API void htb_stats_below(const struct htb *h, uint32_t id, struct qos_stats 
 #define HTB_PRIV_EXPIRES 8u
 #define HTB_PRIV_IN_ROW 16u  /* its own tokens pass its next request */
 #define HTB_PRIV_IN_RING 32u /* its limit passes its next request: it may borrow */
+#define HTB_PRIV_FORMER 128u /* was reserved before: its buckets know what it owes */
 #define HTB_PRIV_BACKLOG 64u /* has had a waiting request ever since the maximizer's last look */
 
 /* -- configuration and memory */
@@ -494,27 +500,35 @@ QOS_API int64_t htb_priv_depth(const struct htb *h, uint64_t rate_per_s, uint64_
     return (int64_t)qos_min(depth, QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
-QOS_API void htb_priv_set_rate(const struct htb *h, struct htb_priv_bucket *b, uint64_t rate_per_s, uint64_t burst_ns)
+QOS_API int64_t htb_priv_debt_of(int64_t level)
 {
-    b->depth = rate_per_s ? htb_priv_depth(h, rate_per_s, burst_ns) : 0;
-    if (rate_per_s == 0)
-        b->level = HTB_PRIV_FLOOR;
-    else if (b->rate == 0) /* a rate that begins, begins empty */
-        b->level = 0;
-    else if (b->level > b->depth)
-        b->level = b->depth;
-    b->rate = rate_per_s;
+    return level < 0 ? level : 0;
 }
 
-/* A limit that begins, begins empty. */
+/* A rate that begins, begins empty or with the debt that was left. */
+QOS_API void htb_priv_set_rate(const struct htb *h, struct htb_priv_bucket *b, uint64_t rate_per_s, uint64_t burst_ns)
+{
+    int64_t level = b->rate == 0 ? b->depth : b->level;
+    b->rate = rate_per_s;
+    if (rate_per_s == 0) {
+        b->depth = level <= HTB_PRIV_FLOOR ? HTB_PRIV_FLOOR + 1 : htb_priv_debt_of(level); /* above the level */
+        b->level = HTB_PRIV_FLOOR;
+    } else {
+        b->depth = htb_priv_depth(h, rate_per_s, burst_ns);
+        b->level = level < b->depth ? level : b->depth;
+    }
+}
+
+/* A limit that begins, begins empty or with the debt that was left. */
 QOS_API void htb_priv_set_limit(const struct htb *h, struct htb_priv_bucket *b, uint64_t limit_per_s, uint64_t burst_ns)
 {
-    if (limit_per_s == HTB_NONE) {
-        b->rate = HTB_NONE;
-        b->level = b->depth = 0;
-    } else {
+    if (limit_per_s != HTB_NONE) {
         htb_priv_set_rate(h, b, limit_per_s, burst_ns);
+        return;
     }
+    b->rate = HTB_NONE;
+    b->level = htb_priv_debt_of(b->level);
+    b->depth = 0;
 }
 
 QOS_API void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns, bool limited)
@@ -581,7 +595,7 @@ QOS_API uint64_t htb_priv_rate_ready_ns(const struct htb *h, uint32_t id, const 
     for (r = 0; r < h->resources; r++) {
         const struct htb_priv_bucket *b = &htb_priv_pair_of(h, id, r)->rate;
         if (n_sub[r] != 0)
-            ready_ns = b->depth == 0
+            ready_ns = b->rate == 0
                            ? QOS_NEVER
                            : qos_max(ready_ns, htb_priv_bucket_ready_ns(b, h->node[id].last_ns, n_sub[r], now_ns));
     }
@@ -636,7 +650,7 @@ QOS_API void htb_priv_count(struct htb *h, uint32_t id, uint64_t tokens, uint64_
     qos_counter_add(&c->granted, tokens);
     qos_counter_add(&c->borrowed, borrowed);
     if (QOS_UNLIKELY(level < 0 || c->debt != 0))
-        qos_counter_add(&c->debt, qos_wrap_sub(h->node[id].pair.rate.depth ? qos_level_debt(level) : 0, c->debt));
+        qos_counter_add(&c->debt, qos_wrap_sub(h->node[id].pair.rate.rate ? qos_level_debt(level) : 0, c->debt));
 }
 
 /* Charges a request of class `id` that `payer` pays for. */
@@ -831,10 +845,16 @@ QOS_API void htb_priv_new_node(struct htb *h, uint32_t id, uint32_t parent, bool
     struct htb_priv_node *node = &h->node[id];
     struct htb_priv_class *c = &h->cls[id];
     uint32_t r;
-    node->last_ns = now_ns;
+    bool former = (node->flags & HTB_PRIV_FORMER) != 0;
+    if (former)
+        htb_priv_refill(h, id, now_ns);
+    else
+        node->last_ns = now_ns;
+    /* A clock that went back must not pay a new reservation for a time that was paid for. */
+    node->last_ns = qos_max(node->last_ns, h->node[h->classes].last_ns);
     node->parent = parent;
     node->depth = parent == HTB_PRIV_NIL ? (uint16_t)0 : (uint16_t)(h->node[parent].depth + 1u);
-    node->flags = (uint16_t)(HTB_PRIV_USED | (group ? HTB_PRIV_GROUP : 0u));
+    node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | (group ? HTB_PRIV_GROUP : 0u));
     if (group) {
         c->u.group.ring = HTB_PRIV_NIL;
         c->u.group.children = 0;
@@ -849,7 +869,10 @@ QOS_API void htb_priv_new_node(struct htb *h, uint32_t id, uint32_t parent, bool
     for (r = 0; r < h->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(h, id, r);
         *htb_priv_sum_of(h, id, r) = 0;
-        p->rate.level = p->limit.level = 0;
+        if (!former) {
+            p->rate.rate = 0;
+            p->rate.depth = p->limit.level = 0;
+        }
         htb_priv_set_rate(h, &p->rate, 0, 0);
         htb_priv_set_limit(h, &p->limit, HTB_NONE, 0);
     }
@@ -956,7 +979,8 @@ QOS_API enum qos_status htb_init(struct htb *h, void *mem, size_t size_bytes, co
     htb_priv_new_node(h, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
     h->cls[c.classes].u.group.children = 1;
     for (r = 0; r < c.resources; r++) {
-        htb_priv_set_rate(h, &htb_priv_pair_of(h, HTB_BEST_EFFORT, r)->rate, c.best_effort_per_s[r], c.burst_ns);
+        htb_priv_set_rate(h, &htb_priv_pair_of(h, HTB_BEST_EFFORT, r)->rate, c.best_effort_per_s[r],
+                          (uint64_t)h->cls[HTB_BEST_EFFORT].burst_us * 1000);
         *htb_priv_sum_of(h, c.classes, r) = c.best_effort_per_s[r];
     }
     return QOS_OK;
@@ -973,7 +997,8 @@ QOS_API enum qos_status htb_priv_class_of_config(const struct htb *h, const stru
     out->weight = (uint32_t)htb_priv_or(in->weight, 1);
     out->burst_ns = htb_priv_or(in->burst_ns, h->burst_ns);
     out->expires_ns = htb_priv_or(in->expires_ns, QOS_NEVER);
-    if (out->weight > HTB_WEIGHT_MAX || out->burst_ns > HTB_BURST_MAX_NS || out->expires_ns <= now_ns)
+    if (out->weight > HTB_WEIGHT_MAX || out->burst_ns > HTB_BURST_MAX_NS ||
+        (out->expires_ns <= now_ns && out->expires_ns != QOS_NEVER))
         return QOS_ERANGE;
     for (r = 0; r < h->resources; r++) {
         if (in->rate_per_s[r] == HTB_NONE)
@@ -1019,16 +1044,14 @@ QOS_API void htb_priv_apply(struct htb *h, uint32_t id, const struct htb_class *
     bool limited = false;
     htb_priv_refill(h, id, now_ns);
     h->cls[id].weight = c->weight;
+    h->cls[id].deficit = (int64_t)qos_min((uint64_t)h->cls[id].deficit, h->quantum * c->weight); /* of this round */
     h->cls[id].burst_us = (uint32_t)((c->burst_ns + 999) / 1000);
     h->cls[id].expires_ns = c->expires_ns;
     for (r = 0; r < h->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(h, id, r);
         uint64_t *sum = htb_priv_sum_of(h, parent, r);
         *sum = *sum - p->rate.rate + c->rate_per_s[r];
-        bool begins = p->rate.rate == 0 && c->rate_per_s[r] != 0;
         htb_priv_set_rate(h, &p->rate, c->rate_per_s[r], (uint64_t)h->cls[id].burst_us * 1000);
-        if (begins && r == 0) /* a debt outlives the rate that it was made under */
-            p->rate.level = -(int64_t)h->cls[id].debt * QOS_SUBTOKENS;
         htb_priv_set_limit(h, &p->limit, c->limit_per_s[r], (uint64_t)h->cls[id].burst_us * 1000);
         limited = limited || c->limit_per_s[r] != HTB_NONE;
     }
@@ -1044,6 +1067,7 @@ QOS_COLD QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_class *c = &h->cls[id];
     uint32_t r, parent = h->node[id].parent;
+    unsigned remains = h->node[id].flags & (HTB_PRIV_FORMER | HTB_PRIV_LIMITED); /* its debts are paid off meanwhile */
     while (!(h->node[id].flags & HTB_PRIV_GROUP) && c->u.tail) {
         struct htb_request *first = c->u.tail->next;
         htb_priv_unlink(&c->u.tail, first);
@@ -1053,7 +1077,7 @@ QOS_COLD QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
     htb_priv_mark(h, id, HTB_PRIV_EXPIRES, false);
     (void)htb_priv_place(h, id, now_ns); /* without requests it leaves row, ring and heap */
     htb_priv_count_limit(h, id, false);
-    h->node[id].flags = 0;
+    h->node[id].flags = (uint16_t)remains;
     h->cls[parent].u.group.children--;
     for (r = 0; r < h->resources; r++)
         *htb_priv_sum_of(h, parent, r) -= htb_priv_pair_of(h, id, r)->rate.rate;
@@ -1073,6 +1097,14 @@ QOS_API void htb_priv_run_events(struct htb *h, uint64_t now_ns)
     }
 }
 
+/* Index of the parent that a caller named; HTB_PRIV_NIL if there can be none of that id. */
+QOS_API uint32_t htb_priv_parent(const struct htb *h, const struct htb_class *c)
+{
+    if (c->parent == 0 || c->parent == HTB_ROOT)
+        return h->classes;
+    return c->parent < h->classes ? c->parent : HTB_PRIV_NIL;
+}
+
 QOS_API enum qos_status htb_reserve(struct htb *h, uint32_t id, const struct htb_class *c, uint64_t now_ns,
                                     uint64_t *fits)
 {
@@ -1081,8 +1113,8 @@ QOS_API enum qos_status htb_reserve(struct htb *h, uint32_t id, const struct htb
     uint32_t parent;
     if (!c || id == HTB_BEST_EFFORT)
         return QOS_EINVAL;
-    parent = c->parent == 0 || c->parent == HTB_ROOT ? h->classes : c->parent;
-    if (id >= h->classes || parent > h->classes)
+    parent = htb_priv_parent(h, c);
+    if (id >= h->classes || parent == HTB_PRIV_NIL)
         return QOS_ENOENT;
     htb_priv_run_events(h, now_ns);
     if (h->node[id].flags & HTB_PRIV_USED)
@@ -1116,7 +1148,7 @@ QOS_API enum qos_status htb_change(struct htb *h, uint32_t id, const struct htb_
     htb_priv_run_events(h, now_ns);
     if (id >= h->classes || !(h->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
-    parent = c->parent == 0 || c->parent == HTB_ROOT ? h->classes : c->parent;
+    parent = htb_priv_parent(h, c);
     if (parent != h->node[id].parent || c->group != ((h->node[id].flags & HTB_PRIV_GROUP) != 0))
         return QOS_EINVAL;
     status = htb_priv_class_of_config(h, c, now_ns, &want);
@@ -1306,15 +1338,18 @@ QOS_API enum qos_status htb_force(struct htb *h, uint32_t id, const uint64_t *n,
 QOS_API uint64_t htb_next_ns_all(const struct htb *h, uint32_t id, const uint64_t *n, uint64_t now_ns)
 {
     int64_t n_sub[HTB_RESOURCES_MAX];
+    uint64_t send_ns;
     uint32_t r;
     for (r = 0; r < h->resources; r++)
         if (n[r] > QOS_TOKENS_MAX)
             return QOS_NEVER;
-    if (id >= h->classes || (h->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED ||
-        ((h->node[id].flags & HTB_PRIV_EXPIRES) && h->cls[id].expires_ns <= now_ns))
-        id = HTB_BEST_EFFORT;
     htb_priv_sub_tokens(h, n, n_sub);
-    return htb_priv_send_ns(h, id, n_sub, now_ns);
+    if (id >= h->classes || (h->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED)
+        return htb_priv_send_ns(h, HTB_BEST_EFFORT, n_sub, now_ns);
+    send_ns = htb_priv_send_ns(h, id, n_sub, now_ns);
+    if ((h->node[id].flags & HTB_PRIV_EXPIRES) && send_ns >= h->cls[id].expires_ns) /* it will be best effort by then */
+        return htb_priv_send_ns(h, HTB_BEST_EFFORT, n_sub, qos_max(now_ns, h->cls[id].expires_ns));
+    return send_ns;
 }
 
 QOS_API uint64_t htb_next_ns(const struct htb *h, uint32_t id, uint64_t n, uint64_t now_ns)
@@ -1557,11 +1592,9 @@ QOS_API bool htb_priv_look(struct htb *h, uint64_t elapsed_ns, uint64_t now_ns, 
     uint32_t id;
     *granted = h->ended_granted;
     for (id = 0; id < h->classes; id++) {
-        if (!(h->node[id].flags & HTB_PRIV_USED))
-            continue;
-        if (htb_priv_short_changed(h, id, elapsed_ns, now_ns))
+        *granted = qos_wrap_add(*granted, h->cls[id].granted); /* a class that ended keeps its counters */
+        if ((h->node[id].flags & HTB_PRIV_USED) && htb_priv_short_changed(h, id, elapsed_ns, now_ns))
             broken = true;
-        *granted = qos_wrap_add(*granted, h->cls[id].granted);
     }
     return broken;
 }
