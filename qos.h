@@ -283,7 +283,8 @@ QOS_API unsigned qos_ctz64(uint64_t v);
 QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns);
 
 /* Sub-token arithmetic, for headers that keep buckets in their own layout. All O(1), no division but in
- * qos_level_wait_ns. level and depth as in struct qos_bucket. */
+ * qos_level_wait_ns. level and depth as in struct qos_bucket, rate_per_s 0..QOS_RATE_MAX, n_sub 0..QOS_TOKENS_MAX
+ * tokens. */
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns);
 /* Gate of a request of n_sub sub-tokens: the level from which it is granted. */
 QOS_API int64_t qos_level_gate(int64_t depth, int64_t n_sub);
@@ -317,7 +318,8 @@ QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *b, 
 /* Cost of a request, at least 1, at most QOS_TOKENS_MAX (saturates). Rounded up: the device gains. */
 QOS_API uint64_t qos_cost(const struct qos_cost_model *m, enum qos_op op, uint64_t len_bytes);
 /* Coefficients of one operation from two measured points (size, cost), sizes increasing, 1..2^40 bytes, costs
- * 1..QOS_TOKENS_MAX. A cost that falls with the size is taken as flat. QOS_ERANGE: model unchanged. */
+ * 1..QOS_TOKENS_MAX. The model gives at least the measured costs. A cost that falls with the size is taken as flat.
+ * QOS_ERANGE, QOS_EINVAL (no such operation): model unchanged. */
 QOS_API QOS_NODISCARD enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, uint64_t small_bytes,
                                                    uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost);
 
@@ -743,12 +745,13 @@ QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *b, uint64_t now_n
 
 QOS_API uint64_t qos_cost(const struct qos_cost_model *m, enum qos_op op, uint64_t len_bytes)
 {
-    struct qos_u128 p = qos_mul_wide(len_bytes, m->per_mib_cost[op]);
+    unsigned way = op == QOS_READ ? 0 : 1; /* whatever a caller casts to the type, nothing is read beyond the arrays */
+    struct qos_u128 p = qos_mul_wide(len_bytes, m->per_mib_cost[way]);
     uint64_t bytes_part, cost;
     if (p.hi >> 20) /* 2^84 and more: far above the cap */
         return QOS_TOKENS_MAX;
-    bytes_part = (p.hi << 44 | p.lo >> 20) + ((p.lo & 0xfffffu) != 0);
-    cost = qos_sat_add(m->fixed_cost[op], bytes_part);
+    bytes_part = qos_sat_add(p.hi << 44 | p.lo >> 20, (p.lo & 0xfffffu) != 0);
+    cost = qos_sat_add(m->fixed_cost[way], bytes_part);
     return qos_min(qos_max(cost, 1), QOS_TOKENS_MAX);
 }
 
@@ -757,6 +760,8 @@ QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, u
 {
     const uint64_t most = UINT64_C(1) << 40;
     uint64_t per_mib, slope_part;
+    if (op != QOS_READ && op != QOS_WRITE)
+        return QOS_EINVAL;
     if (small_bytes == 0 || small_bytes >= large_bytes || large_bytes > most)
         return QOS_ERANGE;
     if (small_cost == 0 || small_cost > QOS_TOKENS_MAX || large_cost == 0 || large_cost > QOS_TOKENS_MAX)
@@ -787,7 +792,7 @@ QOS_API uint64_t qos_rng_below(struct qos_rng *r, uint64_t bound)
 {
     struct qos_u128 p = qos_mul_wide(qos_rng_u64(r), bound);
     if (p.lo < bound) {
-        uint64_t threshold = bound ? qos_wrap_sub(0, bound) % bound : 0; /* 2^64 mod bound */
+        uint64_t threshold = qos_wrap_sub(0, bound) % bound; /* 2^64 mod bound; bound > p.lo >= 0 */
         while (p.lo < threshold)
             p = qos_mul_wide(qos_rng_u64(r), bound);
     }
@@ -1100,8 +1105,9 @@ QOS_API void qos_heap_init(struct qos_heap *h, struct qos_heap_entry *entry, uin
 QOS_API void qos_heap_set(struct qos_heap *h, uint32_t id, uint64_t key)
 {
     struct qos_heap_entry e;
-    uint32_t i = h->pos[id];
+    uint32_t i;
     QOS_ASSERT(id < h->capacity);
+    i = h->pos[id];
     e.key = key;
     e.id = id;
     e.unused_zero = 0;
@@ -1117,7 +1123,7 @@ QOS_API void qos_heap_remove(struct qos_heap *h, uint32_t id)
 {
     struct qos_heap_entry last;
     uint32_t i = h->pos[id];
-    if (i == QOS_HEAP_ABSENT)
+    if (i >= h->count) /* QOS_HEAP_ABSENT is above every count */
         return;
     h->pos[id] = QOS_HEAP_ABSENT;
     last = h->entry[--h->count];

@@ -1,0 +1,122 @@
+// proves: one layout serves memsize and init: offsets aligned and apart, overflow noticed, memory that is missing,
+// short by a byte or misaligned refused; heap, counters and atomics do what they say
+#include "qos.h"
+#include "check.h"
+
+static void check_layout(void)
+{
+    struct qos_layout l;
+    unsigned char mem[256];
+    unsigned char *at = mem;
+    memset(&l, 0, sizeof l);
+    while ((uintptr_t)at % 64)
+        at++;
+    /* Nothing at all needs no memory, but a pointer. */
+    CHECK_EQ(qos_layout_size(&l), 0);
+    CHECK_EQ(qos_layout_check(&l, at, 0), QOS_OK);
+    CHECK_EQ(qos_layout_check(&l, NULL, 0), QOS_EINVAL);
+
+    CHECK_EQ(qos_layout_add(&l, 3, 1, 1), 0);
+    CHECK_EQ(qos_layout_add(&l, 2, 8, 8), 8);
+    CHECK_EQ(qos_layout_add(&l, 0, 8, 8), 24);
+    CHECK_EQ(qos_layout_add(&l, 1, 5, 4), 24);
+    CHECK_EQ(qos_layout_add(&l, 1, 2, 64), 64);
+    CHECK_EQ(l.align, 64);
+    CHECK_EQ(qos_layout_size(&l), 128);
+    CHECK_EQ(qos_layout_check(&l, at, 128), QOS_OK);
+    CHECK_EQ(qos_layout_check(&l, at, 127), QOS_EMEMORY);
+    CHECK_EQ(qos_layout_check(&l, at + 32, 128), QOS_EALIGN);
+    CHECK_EQ(qos_layout_check(&l, NULL, 128), QOS_EINVAL);
+
+    /* Three ways not to fit: the product, the sum, the padding. */
+    memset(&l, 0, sizeof l);
+    CHECK_EQ(qos_layout_add(&l, SIZE_MAX / 2, 3, 1), 0);
+    CHECK(l.overflow && qos_layout_size(&l) == 0);
+    CHECK_EQ(qos_layout_check(&l, at, 128), QOS_ERANGE);
+    memset(&l, 0, sizeof l);
+    (void)qos_layout_add(&l, 1, 16, 1);
+    (void)qos_layout_add(&l, SIZE_MAX / 2, 3, 1);
+    CHECK_EQ(qos_layout_size(&l), 0); /* not the 16 that did fit */
+    CHECK_EQ(qos_layout_check(&l, at, 128), QOS_ERANGE);
+    memset(&l, 0, sizeof l);
+    (void)qos_layout_add(&l, 1, SIZE_MAX - 2, 1);
+    CHECK_EQ(qos_layout_size(&l), SIZE_MAX - 2);
+    (void)qos_layout_add(&l, 1, 3, 1);
+    CHECK(l.overflow && qos_layout_size(&l) == 0);
+    memset(&l, 0, sizeof l);
+    (void)qos_layout_add(&l, 1, SIZE_MAX - 2, 1);
+    (void)qos_layout_add(&l, 1, 1, 64);
+    CHECK(l.overflow);
+    memset(&l, 0, sizeof l);
+    (void)qos_layout_add(&l, 1, SIZE_MAX - 2, 64);
+    CHECK(!l.overflow && qos_layout_size(&l) == 0);
+    CHECK_EQ(qos_layout_check(&l, at, SIZE_MAX), QOS_ERANGE);
+}
+
+static void check_heap(void)
+{
+    struct qos_heap_entry entry[8];
+    uint32_t pos[8], i;
+    struct qos_heap h;
+    qos_heap_init(&h, entry, pos, 8);
+    CHECK_EQ(qos_heap_min_key(&h), QOS_NEVER);
+    CHECK_EQ(qos_heap_min_id(&h), QOS_HEAP_ABSENT);
+    qos_heap_remove(&h, 3);
+    CHECK(!qos_heap_has(&h, 3));
+    for (i = 0; i < 8; i++)
+        qos_heap_set(&h, 7 - i, 100);
+    /* Equal keys: by id. */
+    for (i = 0; i < 8; i++) {
+        CHECK_EQ(qos_heap_min_id(&h), i);
+        CHECK_EQ(qos_heap_min_key(&h), 100);
+        CHECK(qos_heap_has(&h, i));
+        qos_heap_remove(&h, i);
+        CHECK(!qos_heap_has(&h, i));
+    }
+    qos_heap_set(&h, 5, QOS_NEVER);
+    CHECK_EQ(qos_heap_min_id(&h), 5);
+    qos_heap_set(&h, 2, 0);
+    CHECK_EQ(qos_heap_min_id(&h), 2);
+    qos_heap_set(&h, 2, QOS_NEVER); /* moved, not inserted again */
+    CHECK_EQ(h.count, 2);
+    CHECK_EQ(qos_heap_min_id(&h), 2);
+    qos_heap_set(&h, 5, 1);
+    CHECK_EQ(qos_heap_min_id(&h), 5);
+}
+
+static void check_shared_words(void)
+{
+    qos_counter_t c = 0;
+    qos_counter_add(&c, 5);
+    qos_counter_add(&c, UINT64_MAX);
+    CHECK_EQ(qos_counter_read(&c), 4);
+#if QOS_HAS_ATOMIC64
+    {
+        qos_word_t w = 1;
+        uint64_t expected = 9;
+        CHECK_EQ(qos_atomic_load_relaxed(&w), 1);
+        qos_atomic_store_relaxed(&w, 2);
+        CHECK_EQ(qos_atomic_load_acquire(&w), 2);
+        qos_atomic_store_release(&w, UINT64_MAX);
+        CHECK_EQ(qos_atomic_add_relaxed(&w, 3), UINT64_MAX);
+        CHECK_EQ(qos_atomic_add_acq_rel(&w, 8), 2);
+        CHECK_EQ(qos_atomic_swap_acq_rel(&w, 20), 10);
+        CHECK(!qos_atomic_cas_relaxed(&w, &expected, 30));
+        CHECK_EQ(expected, 20);
+        CHECK(qos_atomic_cas_relaxed(&w, &expected, 30));
+        CHECK(!qos_atomic_cas_acq_rel(&w, &expected, 40));
+        CHECK_EQ(expected, 30);
+        CHECK(qos_atomic_cas_acq_rel(&w, &expected, 40));
+        CHECK_EQ(qos_atomic_load_relaxed(&w), 40);
+    }
+#endif
+}
+
+int main(void)
+{
+    check_begin("unit/qos_memory");
+    check_layout();
+    check_heap();
+    check_shared_words();
+    return check_end();
+}
