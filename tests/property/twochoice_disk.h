@@ -1,0 +1,152 @@
+/* twochoice_disk.h - a storage for the log that can fail and crash: what was written since the last sync may be cut at
+ * any byte, or lose any of its sectors. Shared by the tests of twochoice.h. */
+#ifndef QOS_TESTS_TWOCHOICE_DISK_H
+#define QOS_TESTS_TWOCHOICE_DISK_H
+
+#include "check.h"
+#include "twochoice.h"
+
+struct disk_file {
+    uint8_t *data;
+    size_t len, capacity, durable; /* bytes [0, durable) survive a crash */
+};
+
+struct disk {
+    struct disk_file log[2];
+    uint64_t operations, stop_after; /* the operation of this number fails half done, and all behind it do not happen */
+    struct check_rng *rng;
+    bool stopped;
+};
+
+static CHECK_UNUSED void disk_resize(struct disk_file *f, size_t len)
+{
+    if (len > f->capacity) {
+        f->capacity = len * 2 + 4096;
+        f->data = (uint8_t *)realloc(f->data, f->capacity);
+        if (!f->data) {
+            printf("out of memory\n");
+            exit(1);
+        }
+    }
+    if (len > f->len)
+        memset(f->data + f->len, 0, len - f->len);
+    f->len = len;
+    if (f->durable > len)
+        f->durable = len;
+}
+
+/* True if this operation is the one that stops the machine, or comes after it. */
+static CHECK_UNUSED bool disk_stops(struct disk *d, bool *half)
+{
+    *half = false;
+    if (d->stopped)
+        return true;
+    if (++d->operations != d->stop_after)
+        return false;
+    d->stopped = true;
+    *half = true;
+    return true;
+}
+
+static CHECK_UNUSED int disk_read(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got)
+{
+    struct disk_file *f = &((struct disk *)ctx)->log[log];
+    *got = offset >= f->len ? 0 : f->len - (size_t)offset < len ? f->len - (size_t)offset : len;
+    if (*got)
+        memcpy(buf, f->data + offset, *got);
+    return 0;
+}
+
+static CHECK_UNUSED int disk_write(void *ctx, int log, uint64_t offset, const void *buf, size_t len)
+{
+    struct disk *d = (struct disk *)ctx;
+    bool half, stops = disk_stops(d, &half);
+    if (stops && !half)
+        return -1;
+    if (half)
+        len = (size_t)check_between(d->rng, 0, len);
+    if (offset + len > d->log[log].len)
+        disk_resize(&d->log[log], (size_t)offset + len);
+    if (len)
+        memcpy(d->log[log].data + offset, buf, len);
+    return stops ? -1 : 0;
+}
+
+static CHECK_UNUSED int disk_sync(void *ctx, int log)
+{
+    struct disk *d = (struct disk *)ctx;
+    bool half, stops = disk_stops(d, &half);
+    if (stops && (!half || check_between(d->rng, 0, 1)))
+        return -1;
+    d->log[log].durable = d->log[log].len;
+    return stops ? -1 : 0;
+}
+
+static CHECK_UNUSED int disk_truncate(void *ctx, int log, uint64_t len)
+{
+    struct disk *d = (struct disk *)ctx;
+    bool half, stops = disk_stops(d, &half);
+    if (stops && (!half || check_between(d->rng, 0, 1)))
+        return -1;
+    disk_resize(&d->log[log], (size_t)len);
+    return stops ? -1 : 0;
+}
+
+/* Atomic: a stop leaves it done or not done, and the caller does not learn which. */
+static CHECK_UNUSED int disk_swap(void *ctx)
+{
+    struct disk *d = (struct disk *)ctx;
+    struct disk_file old = d->log[0];
+    bool half, stops = disk_stops(d, &half);
+    if (stops && (!half || check_between(d->rng, 0, 1)))
+        return -1;
+    d->log[0] = d->log[1];
+    d->log[1] = old;
+    disk_resize(&d->log[1], 0);
+    return stops ? -1 : 0;
+}
+
+/* The power comes back: what was not durable is cut at any byte, or has lost any of its sectors. */
+static CHECK_UNUSED void disk_crash(struct disk *d)
+{
+    int i;
+    for (i = 0; i < 2; i++) {
+        struct disk_file *f = &d->log[i];
+        if (check_between(d->rng, 0, 1)) {
+            disk_resize(f, (size_t)check_between(d->rng, f->durable, f->len));
+        } else {
+            size_t at = f->durable, next;
+            for (; at < f->len; at = next) {
+                next = at / 512 * 512 + 512;
+                if (next > f->len)
+                    next = f->len;
+                if (check_between(d->rng, 0, 1))
+                    memset(f->data + at, 0, next - at);
+            }
+        }
+        f->durable = f->len;
+    }
+    d->stopped = false;
+    d->stop_after = 0;
+    d->operations = 0;
+}
+
+static CHECK_UNUSED void disk_init(struct disk *d, struct check_rng *rng, struct twochoice_storage *s)
+{
+    memset(d, 0, sizeof *d);
+    d->rng = rng;
+    s->ctx = d;
+    s->read = disk_read;
+    s->write = disk_write;
+    s->sync = disk_sync;
+    s->truncate = disk_truncate;
+    s->swap = disk_swap;
+}
+
+static CHECK_UNUSED void disk_free(struct disk *d)
+{
+    free(d->log[0].data);
+    free(d->log[1].data);
+}
+
+#endif
