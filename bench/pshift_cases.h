@@ -1,0 +1,119 @@
+/* pshift_cases.h - the problems of the paper's Section IV-C: reservations drawn from a Zipf distribution and scaled to
+ * the fraction r of all capacity; each bucket active on some servers, its demand m times the reservation, spread over
+ * them by another Zipf distribution. Integers and the C library's pow() only; deterministic by seed. */
+#ifndef QOS_BENCH_PSHIFT_CASES_H
+#define QOS_BENCH_PSHIFT_CASES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct case_spec {
+    uint32_t servers, buckets, active; /* active servers of each bucket */
+    uint64_t capacity;                 /* of each server, operations per period */
+    double r, m, s_reservation, s_demand;
+    uint64_t seed;
+};
+
+struct case_data {
+    uint32_t servers, buckets, entries;
+    uint64_t *capacity, *reservation, *demand;
+    uint32_t *row, *server;
+};
+
+static uint64_t case_rand(uint64_t *s)
+{
+    *s ^= *s >> 12;
+    *s ^= *s << 25;
+    *s ^= *s >> 27;
+    return *s * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+static void *case_array(size_t n, size_t item)
+{
+    void *p = calloc(n ? n : 1, item);
+    if (!p) {
+        fprintf(stderr, "out of memory: %zu items of %zu bytes\n", n, item);
+        exit(1);
+    }
+    return p;
+}
+
+/* `active` different servers for one row, and demand m times the reservation on them, the first gets most. */
+static void case_fill_row(const struct case_spec *spec, struct case_data *c, uint32_t i, uint64_t *seed)
+{
+    uint32_t begin = c->row[i], n = c->row[i + 1] - begin, k, q;
+    uint64_t total = (uint64_t)((double)c->reservation[i] * spec->m + 0.5), given = 0;
+    double sum = 0;
+    for (k = 0; k < n; k++) {
+        for (;;) {
+            uint32_t j = (uint32_t)(case_rand(seed) % spec->servers);
+            for (q = 0; q < k && c->server[begin + q] != j; q++) {
+            }
+            if (q == k) {
+                c->server[begin + k] = j;
+                break;
+            }
+        }
+        sum += pow(k + 1.0, -spec->s_demand);
+    }
+    for (k = 0; k < n; k++) {
+        c->demand[begin + k] = (uint64_t)((double)total * pow(k + 1.0, -spec->s_demand) / sum);
+        given += c->demand[begin + k];
+    }
+    c->demand[begin] += total - given;
+}
+
+static void case_make(const struct case_spec *spec, struct case_data *c)
+{
+    uint64_t seed = spec->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    uint32_t n = spec->buckets, active = spec->active < spec->servers ? spec->active : spec->servers, i;
+    double *cumulated = (double *)case_array(n + 1u, sizeof(double)), *weight, sum = 0;
+    weight = (double *)case_array(n, sizeof(double));
+    c->servers = spec->servers;
+    c->buckets = n;
+    c->entries = n * active;
+    c->capacity = (uint64_t *)case_array(c->servers, 8);
+    c->reservation = (uint64_t *)case_array(n, 8);
+    c->demand = (uint64_t *)case_array(c->entries, 8);
+    c->row = (uint32_t *)case_array(n + 1u, 4);
+    c->server = (uint32_t *)case_array(c->entries, 4);
+    for (i = 0; i < c->servers; i++)
+        c->capacity[i] = spec->capacity;
+    for (i = 0; i < n; i++)
+        cumulated[i + 1] = cumulated[i] + pow(i + 1.0, -spec->s_reservation);
+    for (i = 0; i < n; i++) {
+        double x = (double)(case_rand(&seed) >> 11) / 9007199254740992.0 * cumulated[n];
+        uint32_t low = 0, high = n - 1;
+        while (low < high) {
+            uint32_t mid = low + (high - low) / 2;
+            if (cumulated[mid + 1] > x)
+                high = mid;
+            else
+                low = mid + 1;
+        }
+        weight[i] = pow(low + 1.0, -spec->s_reservation);
+        sum += weight[i];
+    }
+    for (i = 0; i < n; i++) {
+        c->reservation[i] = (uint64_t)(weight[i] / sum * spec->r * (double)spec->capacity * (double)spec->servers);
+        c->row[i + 1] = (i + 1) * active;
+        case_fill_row(spec, c, i, &seed);
+    }
+    free(cumulated);
+    free(weight);
+}
+
+static void case_free(struct case_data *c)
+{
+    free(c->capacity);
+    free(c->reservation);
+    free(c->demand);
+    free(c->row);
+    free(c->server);
+    memset(c, 0, sizeof *c);
+}
+
+#endif

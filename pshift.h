@@ -1,0 +1,1379 @@
+/* pshift.h - token allocation for buckets spread over servers                 SPDX-License-Identifier: MIT
+ *
+ * THE PROBLEM
+ *
+ *   A bucket (a tenant's container) has objects on several servers and a contract for the sum: at least R_i
+ *   operations per period, wherever its requests land. A server knows only its own queue. So a controller
+ *   hands out tokens: bucket i may count on a_i^j of them at server j, with sum_j a_i^j = R_i. Tokens beyond
+ *   the bucket's demand at a server (strong excess) or beyond the server's capacity (weak excess) are lost. Which
+ *   allocation loses fewest, how does one know that none loses fewer, and can it be had every 200 ms for a
+ *   million buckets?
+ *
+ * SYNOPSIS
+ *
+ *     #include "pshift.h"
+ *     #include <stdlib.h>
+ *
+ *     int main(void)
+ *     {
+ *         static const uint64_t capacity[2] = {100, 100}, reservation[2] = {100, 100};
+ *         static const uint32_t row[3] = {0, 2, 4}, server[4] = {0, 1, 0, 1};
+ *         static const uint64_t demand[4] = {150, 50, 50, 50};
+ *         struct pshift_problem p = {2, 2, capacity, reservation, row, server, demand};
+ *         struct pshift_config cfg = {2, 2, 4};
+ *         uint64_t alloc[4];
+ *         uint8_t cut[2];
+ *         static struct pshift_solution s;                     // zero, then its arrays
+ *         static struct pshift ps;
+ *         size_t size = pshift_memsize(&cfg);
+ *         void *mem = aligned_alloc(64, size);
+ *         s.alloc = alloc;
+ *         s.cut = cut;
+ *         if (pshift_init(&ps, mem, size, &cfg) != QOS_OK || pshift_solve(&ps, &p, NULL, &s) != QOS_OK)
+ *             return 1;
+ *         if (pshift_verify(&ps, &p, &s) != QOS_OK)           // trusts nothing that the solver said
+ *             return 1;
+ *         free(mem);
+ *         return s.excess.lo == 0 ? 0 : 1;                     // every reservation can be met
+ *     }
+ *
+ * CONTRACT
+ *
+ *   - C11 and C++17, freestanding, integers only; memory and threads are the caller's. qos.h has the rest.
+ *   - One struct pshift is used by one thread at a time; the problem is only read. pshift_solve may run parts of
+ *     itself through the caller's parallel_for; its result does not depend on the number of threads.
+ *   - Every R, d and C may be 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may name a server
+ *     twice (its demands add up) and may be empty. Servers, buckets and entries may be 0.
+ *   - After an error the object is as it was; only the caller's output arrays are undefined.
+ *   - Memory: PSHIFT_BYTES_PER_ENTRY (17) bytes per entry, and O(servers + buckets). Nothing of the size
+ *     servers x servers or servers x buckets.
+ *
+ * WORKED EXAMPLE (Examples 1 and 2 of the paper, Table I)
+ *
+ *   Two servers of capacity 100; Red and Blue reserve 100 each; demand Red 150 + 50, Blue 50 + 50.
+ *
+ *       proportional:  Red 75 + 25, Blue 50 + 50    server 1 has 125 tokens, 25 of them weak excess; Phi = 175
+ *       direct shift:  server 2 has spare demand 50 - 25 for Red: min{25 excess, 75 tokens, 25 spare, 25 room} = 25
+ *       result:        Red 50 + 50, Blue 50 + 50    Phi = 200: both reservations are met
+ *
+ * ALGORITHM (Section III of the paper)
+ *
+ *   1. Initial prudent allocation (Algorithm 3) in integers: a_i^j = floor(A_i d_i^j / D_i) with A_i = min(R_i, D_i);
+ *      what rounding leaves goes one by one to the largest remainders, the earlier entry first. An entry with a
+ *      remainder is below its demand, so no entry exceeds it and every row sums to A_i exactly.
+ *   2. Direct transfers: one sweep over the rows moves, inside each row, from overloaded to underloaded servers. An
+ *      overloaded server never becomes underloaded by it, nor the reverse, so one sweep exhausts all paths of length 1.
+ *   3. Paths by way of one broker, by sweeps as well: the underloaded servers pull what each row's other servers hold;
+ *      that leaves holes at those, which overloaded servers fill directly. Never more is pulled than there is excess.
+ *      Once a sweep has asked every row, nothing leads to the servers that pulled: often that is the proof already.
+ *   4. Progressive shifting (Algorithm 5): servers are labelled by the number of shifts to an underloaded server; then
+ *      one depth-first pass moves tokens along shift paths, one label a step, until no such path is left (a blocking
+ *      flow). The shortest path gets longer each time, so there are at most |S| - 1 rounds.
+ *   5. No overloaded server with a path to an underloaded one: optimal. The servers without a label are the cut.
+ *
+ *   WHERE WE DIFFER. The paper keeps the Token Movement Map, |S|^2 |B| entries, and updates O(|S| |B|) of them after
+ *   each path. Here the map is never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there.
+ *   Cost: O(entries) for steps 1 to 3; O(entries + paths * length) for each round of step 4. The index from servers to
+ *   rows that step 4 needs is built for a window of the rows first (PSHIFT_WINDOW_ROWS) and grown four times at a
+ *   time, only while the window's rows do not suffice. The paper's proof [23] that no shift path means optimal is not
+ *   relied upon: the cut proves it (max-flow min-cut), on every input, by itself.
+ *
+ *   The certificate. For a set X of servers, no allocation serves more than
+ *       cut(X) = sum_{j in X} C_j + sum_i min(A_i, sum_{j not in X} d_i^j)
+ *   since what is served in X is bounded by capacity and the rest by demand and reservation. The solver returns X with
+ *   cut(X) = Phi; pshift_verify recomputes both in one pass over the rows and trusts nothing else.
+ *   The servers of X bind; a bucket with sum_{j not in X} d_i^j < A_i depends on them. pshift_shortfall spreads each
+ *   overloaded server's weak excess over the buckets there, in proportion to their tokens.
+ *
+ * TUNABLES
+ *
+ *   PSHIFT_WINDOW_ROWS  rows in the first window of step 3. Each row of n entries offers about n^2 moves, so 1024 rows
+ *                       connect 64 servers densely; too few cost one more build, of a four times larger index.
+ *   PSHIFT_PULL_PASSES  sweeps by way of one broker before the search: each costs about as much as the initial
+ *                       allocation; two or three suffice on the paper's cases, and the search does what they do not.
+ *   PSHIFT_SHARDS       the rows are cut into this many parts, for parallel_for. Fixed, so that the result does not
+ *                       depend on the threads; 16 gives each of 8 threads two parts.
+ *   PSHIFT_SHARD_ENTRIES  below this many entries there is one part: 2^17 entries take well under a millisecond.
+ *
+ * REFERENCES
+ *
+ *   Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST 2019.
+ *   Dinitz: blocking flows on level graphs, Soviet Math. Dokl. 11, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
+ */
+#ifndef QOS_PSHIFT_H
+#define QOS_PSHIFT_H
+
+#include "qos.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- configuration ------------------------------------------------------------------------------- */
+
+#ifndef PSHIFT_WINDOW_ROWS
+#define PSHIFT_WINDOW_ROWS 1024
+#endif
+#ifndef PSHIFT_PULL_PASSES
+#define PSHIFT_PULL_PASSES 4
+#endif
+#ifndef PSHIFT_SHARDS
+#define PSHIFT_SHARDS 16
+#endif
+#ifndef PSHIFT_SHARD_ENTRIES
+#define PSHIFT_SHARD_ENTRIES 131072
+#endif
+#if PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 ||                   \
+    PSHIFT_SHARD_ENTRIES < 1
+#error "pshift.h: window rows, shards (1..1024) and shard entries must be positive"
+#endif
+
+/* ---- constants and types ------------------------------------------------------------------------- */
+
+#define PSHIFT_COUNT_MAX (UINT64_MAX >> 1)  /* largest reservation, demand or capacity */
+#define PSHIFT_ENTRIES_MAX (UINT32_MAX - 1) /* entries, buckets and servers */
+#define PSHIFT_BYTES_PER_ENTRY 17           /* workspace; the rest is O(servers + buckets) */
+
+/* Most that one struct pshift will be asked to solve. */
+struct pshift_config {
+    uint32_t servers, buckets, entries; /* each 0..PSHIFT_ENTRIES_MAX */
+};
+
+/* Sparse rows: bucket i has demand demand[e] at server server[e] for row[i] <= e < row[i + 1]. */
+struct pshift_problem {
+    uint32_t servers, buckets;
+    const uint64_t *capacity;    /* [servers] C^j, operations per period */
+    const uint64_t *reservation; /* [buckets] R_i, operations per period */
+    const uint32_t *row;         /* [buckets + 1], row[0] = 0, not decreasing */
+    const uint32_t *server;      /* [entries], each below servers */
+    const uint64_t *demand;      /* [entries] d_i^j */
+};
+
+/* Runs task(arg, 0) .. task(arg, count - 1), in any order, side by side or not, and returns when all are done. */
+typedef void (*pshift_task)(void *arg, uint32_t index);
+typedef void (*pshift_parallel_for)(void *ctx, uint32_t count, pshift_task task, void *arg);
+
+/* How to solve; NULL stands for all zeros. */
+struct pshift_options {
+    pshift_parallel_for parallel_for; /* NULL: this thread does it */
+    void *parallel_ctx;
+    bool initial_only; /* stop after the initial allocation (Algorithm 3): shares in proportion, nothing shifted */
+};
+
+/* Solution and certificate. The arrays are the caller's, and are set before the call. */
+struct pshift_solution {
+    uint64_t *alloc;              /* [entries] a_i^j */
+    uint8_t *cut;                 /* [servers] 1: in X, binds; else 0 */
+    uint64_t *shortfall;          /* [buckets] written by pshift_shortfall; NULL if it is not called */
+    struct qos_u128 tokens;       /* sum of A_i = min(R_i, D_i) */
+    struct qos_u128 unclaimed;    /* sum of R_i - A_i: reservation that has no demand */
+    struct qos_u128 effective;    /* Phi: tokens that will be consumed */
+    struct qos_u128 excess;       /* tokens - effective: weak excess; 0: all reservations can be met */
+    struct qos_u128 cut_capacity; /* sum of C_j over X */
+    struct qos_u128 cut_demand;   /* sum_i min(A_i, demand outside X); cut_capacity + cut_demand = effective */
+    uint32_t cut_servers;         /* |X| */
+    bool exact;                   /* the cut proves that nothing does better */
+    bool shortfall_set;           /* shortfall[] belongs to this solution */
+};
+
+/* What the last solve did; for tuning and for curves. */
+struct pshift_work {
+    struct qos_u128 excess_start; /* weak excess of the initial allocation */
+    struct qos_u128 direct;       /* tokens moved by the sweeps over the rows, directly */
+    struct qos_u128 pulled;       /* and by way of one broker */
+    struct qos_u128 searched;     /* tokens moved along paths that a search found */
+    uint64_t paths;               /* such paths */
+    uint32_t rounds;              /* searches by level */
+    uint32_t indexed_rows;        /* rows of the last window; 0: no search was needed */
+};
+
+struct pshift_priv_node {
+    uint32_t label;  /* shifts to an underloaded server, or PSHIFT_PRIV_NONE */
+    uint32_t cursor; /* into index[], where the depth-first pass stands */
+};
+
+struct pshift_priv_index {
+    uint32_t entry, bucket;
+};
+
+struct pshift_priv_row {
+    uint32_t stamp;  /* of the search or pass that saw the row last */
+    uint32_t label;  /* lowest label of a server that can take */
+    uint32_t cursor; /* where the depth-first pass stands */
+};
+
+struct pshift_priv_step {
+    uint32_t server, take, give; /* server takes tokens into the entry `take` from the entry `give` of the same row */
+};
+
+/* What a part of the rows adds up to. */
+struct pshift_priv_part {
+    struct qos_u128 tokens, unclaimed;
+    uint64_t moved;
+    enum qos_status status;
+};
+
+/* Solver state: its memory is the caller's; the fields are private. */
+struct pshift {
+    struct pshift_config cfg;
+    int64_t *balance;                  /* [servers] excess if positive, spare capacity if negative */
+    uint64_t *excess_more;             /* [servers] further excess, in pieces of 2^62 */
+    struct qos_u128 *load;             /* [servers] of the last solution */
+    struct qos_u128 *scratch;          /* [servers] loads, of the verifier */
+    struct qos_u128 *rest;             /* [servers] remainders, of the shortfalls */
+    struct pshift_priv_node *node;     /* [servers] */
+    uint32_t *column;                  /* [servers + 1] first index entry of each server */
+    uint32_t *queue;                   /* [servers] */
+    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_ROOT, PSHIFT_PRIV_DONOR */
+    struct pshift_priv_step *path;     /* [servers] */
+    uint64_t *sums;                    /* [shards * servers] */
+    int64_t *quota;                    /* [shards * servers] balances of the parts */
+    struct pshift_priv_row *rows;      /* [buckets] */
+    struct pshift_priv_index *index;   /* [entries] */
+    uint64_t *key;                     /* [entries] remainders; sort keys of the filter */
+    uint8_t *keep;                     /* [entries] PSHIFT_PRIV_GIVE | PSHIFT_PRIV_TAKE, with a filter */
+    struct qos_u128 tokens, unclaimed; /* of the last solution */
+    struct pshift_work work;
+    struct pshift_priv_part part[PSHIFT_SHARDS];
+    uint32_t next_row;   /* where the next window begins */
+    uint32_t last_label; /* of the search: that of the overloaded servers it found */
+    bool closed;         /* nothing leads to a root */
+    bool sinks;          /* the search had somewhere to begin */
+    uint32_t stamp;
+    bool solved; /* load, tokens and unclaimed describe the last solution */
+};
+
+/* ---- API ------------------------------------------------------------------------------------------- */
+
+/* Bytes of memory, to be aligned to 64; 0 if cfg is NULL, out of range or too large for size_t. */
+QOS_API size_t pshift_memsize(const struct pshift_config *cfg);
+/* QOS_EINVAL, QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY: ps unchanged. Any thread, before use. */
+QOS_API QOS_NODISCARD enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_bytes,
+                                                  const struct pshift_config *cfg);
+/* Solves from scratch. QOS_EINVAL: a pointer is missing, rows are not sorted, a server does not exist, top_m is 0;
+ * QOS_ERANGE: a count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner; ends after at
+ * most |S| rounds of O(entries + paths * length). */
+QOS_API QOS_NODISCARD enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
+                                                   const struct pshift_options *opt, struct pshift_solution *s);
+/* One pass, no trust: every a_i^j within its demand, every row sum A_i, every number of *s recomputed, and
+ * cut = Phi (if s->exact); shortfalls too (if s->shortfall_set). ps lends scratch memory only. QOS_ECORRUPT if anything
+ * is wrong; other errors as above. */
+QOS_API QOS_NODISCARD enum qos_status pshift_verify(struct pshift *ps, const struct pshift_problem *p,
+                                                    const struct pshift_solution *s);
+
+/* Spreads the weak excess of each overloaded server over its buckets, in proportion to their tokens there, in the order
+ * of the rows, rounding so that each server's shares add up: s->shortfall[i] is how many of bucket i's A_i tokens will
+ * not be consumed, if its servers serve tokens evenly. All zero if the reservations can be met. s: as pshift_solve left
+ * it, with shortfall set. QOS_EINVAL: no shortfall array. One pass. */
+QOS_API QOS_NODISCARD enum qos_status pshift_shortfall(struct pshift *ps, const struct pshift_problem *p,
+                                                       struct pshift_solution *s);
+/* Does bucket i depend on the servers of X: is its demand outside them below A_i? Only such buckets can be short in
+ * every allocation. i < p->buckets. O(row). */
+QOS_API bool pshift_binding(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i);
+/* TM_{j,k}[i], the tokens of bucket i that a direct prudent transfer can move from server j to server k (Section
+ * III-B1), read off the row. i < p->buckets. O(row). */
+QOS_API uint64_t pshift_movable(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i, uint32_t j,
+                                uint32_t k);
+/* What the last solve did. */
+QOS_API struct pshift_work pshift_work_of(const struct pshift *ps);
+
+/* ---- implementation ------------------------------------------------------------------------------ */
+
+#ifndef QOS_DECLARE_ONLY
+
+#define PSHIFT_PRIV_NONE UINT32_MAX
+#define PSHIFT_PRIV_GIVE 1u
+#define PSHIFT_PRIV_TAKE 2u
+#define PSHIFT_PRIV_ROOT 1u  /* of a server's mark: underloaded when tokens began to be pulled, and ever since */
+#define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so it has spare demand */
+#define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
+#define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
+
+QOS_API struct qos_u128 pshift_priv_u128(uint64_t v)
+{
+    struct qos_u128 r;
+    r.hi = 0;
+    r.lo = v;
+    return r;
+}
+
+QOS_API void pshift_priv_add(struct qos_u128 *sum, uint64_t v)
+{
+    *sum = qos_add_wide(*sum, pshift_priv_u128(v));
+}
+
+/* a - b, a >= b. */
+QOS_API struct qos_u128 pshift_priv_minus(struct qos_u128 a, struct qos_u128 b)
+{
+    struct qos_u128 r;
+    uint64_t borrow = a.lo < b.lo ? 1 : 0;
+    r.lo = qos_wrap_sub(a.lo, b.lo);
+    r.hi = a.hi - b.hi - borrow;
+    return r;
+}
+
+QOS_API bool pshift_priv_same(struct qos_u128 a, struct qos_u128 b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+/* Parts that the rows are cut into; by the problem alone, never by the threads. */
+QOS_API uint32_t pshift_priv_shards(uint32_t entries)
+{
+    return entries < PSHIFT_SHARD_ENTRIES ? 1 : PSHIFT_SHARDS;
+}
+
+/* The one layout: memsize passes ps = NULL. */
+QOS_API void pshift_priv_layout(struct qos_layout *l, const struct pshift_config *cfg, struct pshift *ps, uint8_t *mem)
+{
+    size_t servers = cfg->servers, buckets = cfg->buckets, entries = cfg->entries;
+    size_t shards = pshift_priv_shards(cfg->entries);
+    size_t at[16];
+    at[0] = qos_layout_add(l, servers, sizeof(int64_t), QOS_CACHE_LINE);
+    at[1] = qos_layout_add(l, servers, sizeof(uint64_t), 8);
+    at[2] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
+    at[3] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
+    at[4] = qos_layout_add(l, servers, sizeof(struct pshift_priv_node), 8);
+    at[5] = qos_layout_add(l, servers + 1, sizeof(uint32_t), 8);
+    at[6] = qos_layout_add(l, servers, sizeof(uint32_t), 8);
+    at[7] = qos_layout_add(l, servers, 1, 8);
+    at[8] = qos_layout_add(l, servers, sizeof(struct pshift_priv_step), 8);
+    at[9] = qos_layout_add(l, servers, shards * sizeof(uint64_t), QOS_CACHE_LINE);
+    at[10] = qos_layout_add(l, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
+    at[11] = qos_layout_add(l, buckets, sizeof(struct pshift_priv_row), 8);
+    at[12] = qos_layout_add(l, entries, sizeof(struct pshift_priv_index), 8);
+    at[13] = qos_layout_add(l, entries, sizeof(uint64_t), 8);
+    at[14] = qos_layout_add(l, entries, 1, 8);
+    at[15] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
+    if (!ps)
+        return;
+    ps->balance = (int64_t *)(void *)(mem + at[0]);
+    ps->excess_more = (uint64_t *)(void *)(mem + at[1]);
+    ps->load = (struct qos_u128 *)(void *)(mem + at[2]);
+    ps->scratch = (struct qos_u128 *)(void *)(mem + at[3]);
+    ps->node = (struct pshift_priv_node *)(void *)(mem + at[4]);
+    ps->column = (uint32_t *)(void *)(mem + at[5]);
+    ps->queue = (uint32_t *)(void *)(mem + at[6]);
+    ps->mark = mem + at[7];
+    ps->path = (struct pshift_priv_step *)(void *)(mem + at[8]);
+    ps->sums = (uint64_t *)(void *)(mem + at[9]);
+    ps->quota = (int64_t *)(void *)(mem + at[10]);
+    ps->rows = (struct pshift_priv_row *)(void *)(mem + at[11]);
+    ps->index = (struct pshift_priv_index *)(void *)(mem + at[12]);
+    ps->key = (uint64_t *)(void *)(mem + at[13]);
+    ps->keep = mem + at[14];
+    ps->rest = (struct qos_u128 *)(void *)(mem + at[15]);
+}
+
+QOS_API bool pshift_priv_config_fits(const struct pshift_config *cfg)
+{
+    return cfg->servers <= PSHIFT_ENTRIES_MAX && cfg->buckets <= PSHIFT_ENTRIES_MAX &&
+           cfg->entries <= PSHIFT_ENTRIES_MAX;
+}
+
+QOS_API size_t pshift_memsize(const struct pshift_config *cfg)
+{
+    struct qos_layout l = {0, 0, false};
+    if (!cfg || !pshift_priv_config_fits(cfg))
+        return 0;
+    pshift_priv_layout(&l, cfg, NULL, NULL);
+    return qos_layout_size(&l);
+}
+
+QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_bytes, const struct pshift_config *cfg)
+{
+    struct qos_layout l = {0, 0, false};
+    const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
+    enum qos_status st;
+    if (!ps || !cfg)
+        return QOS_EINVAL;
+    if (!pshift_priv_config_fits(cfg))
+        return QOS_ERANGE;
+    pshift_priv_layout(&l, cfg, NULL, NULL);
+    st = qos_layout_check(&l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    l.size = 0;
+    pshift_priv_layout(&l, cfg, ps, (uint8_t *)mem);
+    ps->cfg = *cfg;
+    ps->tokens = ps->unclaimed = pshift_priv_u128(0);
+    ps->work = no_work;
+    ps->next_row = 0;
+    ps->stamp = 0;
+    ps->solved = false;
+    return QOS_OK;
+}
+
+/* ---- the initial allocation ------------------------------------------------------------------------ */
+
+/* One more token to the `left` largest of the n keys, the earlier first among equals; a key of 0 never gets one.
+ * Radix selection of the smallest winning key: at most 8 passes, the keys stay in place. */
+QOS_API void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
+{
+    uint64_t floor_key = 0, mask = 0, all = 0;
+    uint32_t count[256], want = left, i, b;
+    int shift;
+    for (i = 0; i < n; i++)
+        all |= key[i];
+    shift = all ? (63 - __builtin_clzll(all)) / 8 * 8 : 0;
+    mask = shift == 56 ? 0 : ~((UINT64_C(1) << (shift + 8)) - 1);
+    for (; shift >= 0; shift -= 8) {
+        for (b = 0; b < 256; b++)
+            count[b] = 0;
+        for (i = 0; i < n; i++)
+            if ((key[i] & mask) == floor_key)
+                count[key[i] >> shift & 0xffu]++;
+        for (b = 255; b > 0 && count[b] < want; b--)
+            want -= count[b];
+        floor_key |= (uint64_t)b << shift;
+        mask |= UINT64_C(0xff) << shift;
+        if (count[b] == want) /* all that share the digits found so far win */
+            break;
+    }
+    for (i = 0; i < n; i++) {
+        uint64_t digits = key[i] & mask;
+        bool win = digits > floor_key;
+        if (digits == floor_key && want > 0 && key[i] != 0) {
+            want--;
+            win = true;
+        }
+        a[i] += win ? 1u : 0u;
+    }
+}
+
+/* Eight lanes, as the compilers' own vectors: any target, with or without vector registers. */
+typedef uint64_t pshift_priv_lanes64 __attribute__((vector_size(64)));
+typedef uint32_t pshift_priv_lanes __attribute__((vector_size(32)));
+typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(32)));
+
+/* Eight demands below 2^24, their total D < 2^27, want A < D; padding demands are 0 and stand last.
+ * q = d * floor(A 2^32 / D) / 2^32 is at most one below floor(A d / D), as d < 2^32; the remainder, which 32 bits hold
+ * (r < 2 D), mends it. key = remainder and position, distinct and below 2^31; the tokens that are left go to the keys
+ * that fewer than `left` others beat. A remainder of 0 is never among them: the remainders add up to left * D. */
+QOS_API void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
+{
+    const pshift_priv_signed_lanes position = {7, 6, 5, 4, 3, 2, 1, 0};
+    const uint64_t f = (want << 32) / total;
+    pshift_priv_signed_lanes key, rank = {0, 0, 0, 0, 0, 0, 0, 0};
+    pshift_priv_lanes64 wide;
+    pshift_priv_lanes q, r, more, d32;
+    int32_t each[8];
+    uint32_t share[8];
+    int k;
+    __builtin_memcpy(&wide, d, sizeof wide);
+    d32 = __builtin_convertvector(wide, pshift_priv_lanes);
+    wide = wide * f >> 32;
+    q = __builtin_convertvector(wide, pshift_priv_lanes);
+    r = d32 * (uint32_t)want - q * (uint32_t)total;
+    more = (pshift_priv_lanes)(r >= (uint32_t)total); /* -1 where true */
+    q -= more;
+    r -= more & (uint32_t)total;
+    key = (pshift_priv_signed_lanes)(r << 3) | position;
+    __builtin_memcpy(each, &key, sizeof each);
+    __builtin_memcpy(share, &q, sizeof share);
+    for (k = 0; k < 8; k++)
+        rank -= key < each[k];
+    q -= (pshift_priv_lanes)(rank < (int32_t)((uint32_t)want - (share[0] + share[1] + share[2] + share[3] + share[4] +
+                                                                share[5] + share[6] + share[7])));
+    wide = __builtin_convertvector(q, pshift_priv_lanes64);
+    __builtin_memcpy(a, &wide, sizeof wide);
+}
+
+/* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
+QOS_API uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
+{
+    struct qos_u128 r = {0, 0};
+    uint64_t q = 0;
+    int bit;
+    for (bit = 127; bit >= 0; bit--) {
+        uint64_t in = (bit >= 64 ? n.hi >> (bit - 64) : n.lo >> bit) & 1u;
+        bool fits;
+        r.hi = (r.hi & (UINT64_MAX >> 1)) << 1 | r.lo >> 63; /* r < d: no bit is lost */
+        r.lo = (r.lo & (UINT64_MAX >> 1)) << 1 | in;
+        fits = qos_cmp_wide(r, d) >= 0;
+        if (fits)
+            r = pshift_priv_minus(r, d);
+        q = (q & (UINT64_MAX >> 1)) << 1 | (fits ? 1u : 0u);
+    }
+    *rest = r;
+    return q;
+}
+
+/* Any row with want < total. Keys are the remainders; of totals of 2^63 and more their upper 63 bits, plus one where
+ * the remainder is not zero (who has none is at its exact share and takes no more). */
+QOS_API void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d, uint32_t n, uint64_t want,
+                                 struct qos_u128 total)
+{
+    uint64_t left = want;
+    uint32_t i;
+    if (total.hi == 0 && total.lo < PSHIFT_PRIV_HALF) {
+        struct qos_u128 w = {want, 0};
+        uint64_t f = qos_div_wide(w, total.lo, NULL); /* floor(want 2^64 / total): q is at most one short */
+        for (i = 0; i < n; i++) {
+            uint64_t q = qos_mul_wide(d[i], f).hi;
+            uint64_t r = qos_wrap_sub(qos_wrap_mul(want, d[i]), qos_wrap_mul(q, total.lo)); /* below 2 * total */
+            if (r >= total.lo) {
+                r -= total.lo;
+                q++;
+            }
+            a[i] = q;
+            key[i] = r;
+            left -= q;
+        }
+    } else {
+        int drop = total.hi ? 65 - __builtin_clzll(total.hi) : 1;
+        for (i = 0; i < n; i++) {
+            struct qos_u128 r;
+            a[i] = pshift_priv_divide(qos_mul_wide(want, d[i]), total, &r);
+            key[i] = ((r.hi & ((UINT64_C(1) << drop) - 1)) << (64 - drop) | r.lo >> drop) + (r.hi || r.lo ? 1u : 0u);
+            left -= a[i];
+        }
+    }
+    if (left)
+        pshift_priv_give_largest(a, key, n, (uint32_t)left);
+}
+
+/* Row i's tokens in proportion to its demands, A_i = min(R_i, D_i). Any length, any demands. */
+QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct pshift_problem *p, uint64_t *alloc,
+                                              uint32_t i, struct pshift_priv_part *part)
+{
+    uint32_t begin = p->row[i], n = p->row[i + 1] - begin, k;
+    const uint64_t *d = p->demand + begin;
+    uint64_t *a = alloc + begin, bits = 0, want = p->reservation[i];
+    struct qos_u128 total = {0, 0};
+    for (k = 0; k < n; k++) {
+        bits |= d[k];
+        pshift_priv_add(&total, d[k]);
+    }
+    if ((bits | want) > PSHIFT_COUNT_MAX)
+        return QOS_ERANGE;
+    if (total.hi == 0 && total.lo <= want) {
+        pshift_priv_add(&part->unclaimed, want - total.lo);
+        want = total.lo;
+        for (k = 0; k < n; k++)
+            a[k] = d[k];
+    } else if (n <= 8 && bits < UINT64_C(1) << 24) {
+        uint64_t padded[8], share[8];
+        for (k = 0; k < 8; k++)
+            padded[k] = k < n ? d[k] : 0;
+        pshift_priv_row8(share, padded, want, total.lo);
+        for (k = 0; k < n; k++)
+            a[k] = share[k];
+    } else {
+        pshift_priv_row_any(a, ps->key + begin, d, n, want, total);
+    }
+    pshift_priv_add(&part->tokens, want);
+    return QOS_OK;
+}
+
+/* The same for the ordinary row: 8 entries of demands below 2^24, D_i > R_i. False: it is not one. */
+QOS_API bool pshift_priv_start_row8(const struct pshift_problem *p, uint64_t *alloc, uint32_t i, uint64_t *tokens)
+{
+    const uint64_t *d = p->demand + p->row[i], want = p->reservation[i];
+    uint64_t total;
+    if ((d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7]) >> 24)
+        return false;
+    total = d[0] + d[1] + d[2] + d[3] + d[4] + d[5] + d[6] + d[7];
+    if (want >= total)
+        return false;
+    pshift_priv_row8(alloc + p->row[i], d, want, total);
+    *tokens += want; /* below 2^27 each, fewer than 2^32 rows */
+    return true;
+}
+
+/* One call of solve, for the tasks that run side by side. */
+struct pshift_priv_job {
+    struct pshift *ps;
+    const struct pshift_problem *p;
+    uint64_t *alloc;
+    const uint8_t *keep;
+    uint32_t shards;
+};
+
+/* First row of a part. */
+QOS_API uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_t part)
+{
+    return (uint32_t)((uint64_t)job->p->buckets * part / job->shards);
+}
+
+QOS_API void pshift_priv_start_task(void *arg, uint32_t shard)
+{
+    const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
+    const struct pshift_problem *p = job->p;
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
+    uint64_t *sums = job->ps->sums + (size_t)shard * p->servers, tokens = 0;
+    uint32_t i, j, e, end = pshift_priv_part_row(job, shard + 1);
+    for (j = 0; j < p->servers; j++)
+        sums[j] = 0;
+    for (i = pshift_priv_part_row(job, shard); i < end && part.status == QOS_OK; i++) {
+        e = p->row[i];
+        if (p->row[i + 1] - e != 8 || !pshift_priv_start_row8(p, job->alloc, i, &tokens))
+            part.status = pshift_priv_start_row(job->ps, p, job->alloc, i, &part);
+        if (part.status != QOS_OK)
+            break;
+        for (; e < p->row[i + 1]; e++) {
+            j = p->server[e];
+            if (QOS_UNLIKELY(j >= p->servers)) {
+                part.status = QOS_EINVAL;
+                break;
+            }
+            sums[j] = qos_wrap_add(sums[j], job->alloc[e]);
+        }
+    }
+    pshift_priv_add(&part.tokens, tokens);
+    job->ps->part[shard] = part;
+}
+
+QOS_API void pshift_priv_run(const struct pshift_options *opt, struct pshift_priv_job *job, pshift_task task)
+{
+    uint32_t shard;
+    if (opt && opt->parallel_for && job->shards > 1) {
+        opt->parallel_for(opt->parallel_ctx, job->shards, task, job);
+        return;
+    }
+    for (shard = 0; shard < job->shards; shard++)
+        task(job, shard);
+}
+
+/* Loads of all servers. A part whose tokens reach 2^64 may have wrapped a sum: it is added again, in 128 bits. */
+QOS_API enum qos_status pshift_priv_start(struct pshift *ps, const struct pshift_options *opt,
+                                          struct pshift_priv_job *job)
+{
+    const struct pshift_problem *p = job->p;
+    uint32_t shard, j, e, end;
+    pshift_priv_run(opt, job, pshift_priv_start_task);
+    for (shard = 0; shard < job->shards; shard++)
+        if (ps->part[shard].status != QOS_OK)
+            return ps->part[shard].status;
+    ps->tokens = ps->unclaimed = pshift_priv_u128(0);
+    for (j = 0; j < p->servers; j++)
+        ps->load[j] = pshift_priv_u128(0);
+    for (shard = 0; shard < job->shards; shard++) {
+        ps->tokens = qos_add_wide(ps->tokens, ps->part[shard].tokens);
+        ps->unclaimed = qos_add_wide(ps->unclaimed, ps->part[shard].unclaimed);
+        if (ps->part[shard].tokens.hi == 0) {
+            for (j = 0; j < p->servers; j++)
+                pshift_priv_add(&ps->load[j], ps->sums[(size_t)shard * p->servers + j]);
+        } else {
+            end = p->row[pshift_priv_part_row(job, shard + 1)];
+            for (e = p->row[pshift_priv_part_row(job, shard)]; e < end; e++)
+                pshift_priv_add(&ps->load[p->server[e]], job->alloc[e]);
+        }
+    }
+    return QOS_OK;
+}
+
+/* ---- direct transfers ------------------------------------------------------------------------------ */
+
+/* Takes further excess in hand once the piece in hand is used up. */
+QOS_API void pshift_priv_refill(struct pshift *ps, uint32_t j)
+{
+    if (ps->balance[j] == 0 && ps->excess_more[j] != 0) {
+        ps->excess_more[j]--;
+        ps->balance[j] = PSHIFT_PRIV_PIECE;
+    }
+}
+
+/* Balance of every server from its load; the weak excess of all. */
+QOS_API struct qos_u128 pshift_priv_weigh(struct pshift *ps, const struct pshift_problem *p)
+{
+    struct qos_u128 excess = {0, 0};
+    uint32_t j;
+    for (j = 0; j < p->servers; j++) {
+        struct qos_u128 c = {0, p->capacity[j]}, over = {0, 0};
+        ps->balance[j] = 0;
+        ps->excess_more[j] = 0;
+        if (qos_cmp_wide(ps->load[j], c) > 0) {
+            over = pshift_priv_minus(ps->load[j], c);
+            ps->excess_more[j] = (over.hi & (UINT64_MAX >> 2)) << 2 | over.lo >> 62; /* over < 2^96 */
+            ps->balance[j] = (int64_t)(over.lo & (UINT64_MAX >> 2));
+            pshift_priv_refill(ps, j);
+        } else {
+            ps->balance[j] = -(int64_t)(c.lo - ps->load[j].lo);
+        }
+        ps->mark[j] = ps->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0;
+        excess = qos_add_wide(excess, over);
+    }
+    return excess;
+}
+
+/* Weak excess of server j. */
+QOS_API struct qos_u128 pshift_priv_excess(const struct pshift *ps, uint32_t j)
+{
+    struct qos_u128 over = {ps->excess_more[j] >> 2, (ps->excess_more[j] & 3u) << 62};
+    if (ps->balance[j] > 0)
+        pshift_priv_add(&over, (uint64_t)ps->balance[j]);
+    return over;
+}
+
+/* Loads again, after the balances changed. */
+QOS_API void pshift_priv_unweigh(struct pshift *ps, const struct pshift_problem *p)
+{
+    uint32_t j;
+    for (j = 0; j < p->servers; j++) {
+        ps->load[j] = pshift_priv_excess(ps, j);
+        pshift_priv_add(&ps->load[j], p->capacity[j] - (ps->balance[j] < 0 ? (uint64_t)-ps->balance[j] : 0));
+    }
+}
+
+QOS_API bool pshift_priv_may(const struct pshift_priv_job *job, uint32_t e, unsigned what)
+{
+    return !job->keep || (job->keep[e] & what) != 0;
+}
+
+/* Spare demand of an entry: tokens that it may take. */
+QOS_API uint64_t pshift_priv_spare(const struct pshift_priv_job *job, uint32_t e)
+{
+    return pshift_priv_may(job, e, PSHIFT_PRIV_TAKE) ? job->p->demand[e] - job->alloc[e] : 0;
+}
+
+/* Tokens that an entry may give. */
+QOS_API uint64_t pshift_priv_gives(const struct pshift_priv_job *job, uint32_t e)
+{
+    return pshift_priv_may(job, e, PSHIFT_PRIV_GIVE) ? job->alloc[e] : 0;
+}
+
+QOS_API void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balance, uint32_t give, uint32_t take,
+                              uint64_t m)
+{
+    job->alloc[give] -= m;
+    job->alloc[take] += m;
+    balance[job->p->server[give]] -= (int64_t)m;
+    balance[job->p->server[take]] += (int64_t)m;
+}
+
+/* Number of the lowest bit that is set. */
+QOS_API uint32_t pshift_priv_lowest(uint64_t bits)
+{
+    return 63 - (uint32_t)__builtin_clzll(bits & qos_wrap_sub(0, bits));
+}
+
+/* Direct transfers among entries [begin, end), at most 64 of them, from overloaded to underloaded servers until no pair
+ * is left; returns how many tokens moved. */
+QOS_API uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin, uint32_t end)
+{
+    const uint32_t *sv = job->p->server;
+    uint64_t givers = 0, takers = 0, moved = 0;
+    int64_t over = 0, under = 0;
+    uint32_t n = end - begin, k;
+    for (k = 0; k < n; k++) {
+        under |= balance[sv[begin + k]];
+        over |= -balance[sv[begin + k]];
+    }
+    if ((under & over) >= 0) /* one of the sides is missing */
+        return 0;
+    for (k = 0; k < n; k++) {
+        int64_t b = balance[sv[begin + k]];
+        givers |= (uint64_t)(b > 0) << k;
+        takers |= (uint64_t)(b < 0) << k;
+    }
+    while (givers != 0 && takers != 0) {
+        uint32_t g = begin + pshift_priv_lowest(givers), t = begin + pshift_priv_lowest(takers);
+        uint64_t can_give = qos_min(pshift_priv_gives(job, g), (uint64_t)balance[sv[g]]);
+        uint64_t can_take = qos_min(pshift_priv_spare(job, t), (uint64_t)-balance[sv[t]]);
+        uint64_t m = qos_min(can_give, can_take);
+        pshift_priv_move(job, balance, g, t, m);
+        moved += m;
+        if (m == can_give)
+            givers &= givers - 1;
+        if (m == can_take)
+            takers &= takers - 1;
+    }
+    return moved;
+}
+
+QOS_API bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
+{
+    uint32_t j, sides = 0;
+    for (j = 0; j < servers; j++)
+        sides |= (balance[j] > 0 ? 1u : 0u) | (balance[j] < 0 ? 2u : 0u);
+    return sides == 3;
+}
+
+/* Sweeps `count` rows from row `first` on, around the end, until `most` tokens have moved or no server is left on one
+ * of the sides (asked every 64 rows). */
+QOS_API uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
+                                   uint64_t most)
+{
+    const struct pshift_problem *p = job->p;
+    uint32_t t, i = first;
+    uint64_t moved = 0;
+    for (t = 0; t < count && moved < most; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
+        uint32_t begin = p->row[i], end = p->row[i + 1];
+        if (t % 64 == 0 && !pshift_priv_both_sides(balance, p->servers))
+            break;
+        for (; end - begin > 64; begin += 64)
+            moved += pshift_priv_transfer(job, balance, begin, begin + 64);
+        moved += pshift_priv_transfer(job, balance, begin, end);
+    }
+    return moved;
+}
+
+QOS_API void pshift_priv_sweep_task(void *arg, uint32_t shard)
+{
+    const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
+    struct pshift *ps = job->ps;
+    uint32_t first = pshift_priv_part_row(job, shard);
+    ps->part[shard].moved = pshift_priv_sweep(job, ps->quota + (size_t)shard * job->p->servers, first,
+                                              pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX);
+}
+
+/* One part: the plain sweep. More: each gets an equal quota of every balance, so that the parts do not depend on each
+ * other; what a quota does not use, and the rest of the division, is left to what follows. */
+QOS_API void pshift_priv_direct(struct pshift *ps, const struct pshift_options *opt, struct pshift_priv_job *job)
+{
+    const struct pshift_problem *p = job->p;
+    uint32_t shard, j;
+    if (job->shards == 1) {
+        pshift_priv_add(&ps->work.direct, pshift_priv_sweep(job, ps->balance, 0, p->buckets, UINT64_MAX));
+        for (j = 0; j < p->servers; j++)
+            pshift_priv_refill(ps, j);
+        return;
+    }
+    for (j = 0; j < p->servers; j++) {
+        int64_t q = ps->balance[j] / (int64_t)job->shards;
+        for (shard = 0; shard < job->shards; shard++)
+            ps->quota[(size_t)shard * p->servers + j] = q;
+        ps->balance[j] -= q * (int64_t)job->shards;
+    }
+    pshift_priv_run(opt, job, pshift_priv_sweep_task);
+    for (shard = 0; shard < job->shards; shard++) {
+        for (j = 0; j < p->servers; j++)
+            ps->balance[j] += ps->quota[(size_t)shard * p->servers + j];
+        pshift_priv_add(&ps->work.direct, ps->part[shard].moved);
+    }
+    for (j = 0; j < p->servers; j++)
+        pshift_priv_refill(ps, j);
+}
+
+/* ---- one broker, by sweeping ----------------------------------------------------------------------- */
+
+/* Entry t takes m tokens or fewer from entry g, of an overloaded server (then it is a direct transfer) or another
+ * (then it leaves a hole there). */
+QOS_API void pshift_priv_pull_from(const struct pshift_priv_job *job, uint32_t t, uint32_t g, uint64_t *budget,
+                                   uint64_t *holes)
+{
+    struct pshift *ps = job->ps;
+    int64_t from = ps->balance[job->p->server[g]];
+    uint64_t m = qos_min((uint64_t)-ps->balance[job->p->server[t]], *budget);
+    m = qos_min(m, qos_min(pshift_priv_gives(job, g), pshift_priv_spare(job, t)));
+    m = qos_min(m, from > 0 ? (uint64_t)from : (uint64_t)(PSHIFT_PRIV_PIECE + from)); /* a hole has its bounds */
+    pshift_priv_move(job, ps->balance, g, t, m);
+    *budget -= m;
+    if (ps->balance[job->p->server[t]] == 0) {
+        ps->mark[job->p->server[t]] &= PSHIFT_PRIV_DONOR;
+        ps->closed = false;
+    }
+    if (from > 0) {
+        pshift_priv_add(&ps->work.direct, m);
+        ps->closed &= ps->excess_more[job->p->server[g]] == 0; /* it may have given more than the piece in hand */
+        pshift_priv_refill(ps, job->p->server[g]);
+    } else {
+        pshift_priv_add(&ps->work.pulled, m);
+        *holes += m;
+    }
+}
+
+/* Row i: its roots take what the row's other servers hold: from overloaded ones first, then from donors, whose holes
+ * are the easiest to fill, then from the rest. *budget: excess that is not yet spoken for. */
+QOS_API void pshift_priv_pull_row(const struct pshift_priv_job *job, uint32_t i, uint64_t *budget, uint64_t *holes)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    uint32_t end = p->row[i + 1], t, g;
+    unsigned turn;
+    for (t = p->row[i]; t < end; t++) {
+        if (!(ps->mark[p->server[t]] & PSHIFT_PRIV_ROOT))
+            continue;
+        for (turn = 0; turn < 3; turn++)
+            for (g = p->row[i]; g < end && ps->balance[p->server[t]] < 0 && pshift_priv_spare(job, t) != 0; g++) {
+                unsigned mark = ps->mark[p->server[g]];
+                unsigned when = ps->balance[p->server[g]] > 0 ? 0 : mark & PSHIFT_PRIV_DONOR ? 1 : 2;
+                if (!(mark & PSHIFT_PRIV_ROOT) && when == turn)
+                    pshift_priv_pull_from(job, t, g, budget, holes);
+            }
+    }
+}
+
+/* Pulls tokens to the underloaded servers, the roots, in one pass over the rows; then fills the holes from the
+ * overloaded servers in another. True if the result is optimal: no overloaded server is left, or nothing leads from one
+ * to an underloaded one. The latter is known if the pass saw every row, never lacked budget and filled no root, and all
+ * holes were filled: then each row gave the roots all it could when it was pulled, and since then its tokens moved at
+ * most between servers that are not roots. */
+QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    struct qos_u128 excess = {0, 0};
+    uint64_t budget, holes = 0, filled;
+    uint32_t j, t, e, i = ps->next_row < p->buckets ? ps->next_row : 0, first = i;
+    bool over = false;
+    for (j = 0; j < p->servers; j++) {
+        excess = qos_add_wide(excess, pshift_priv_excess(ps, j));
+        ps->mark[j] = (uint8_t)((ps->mark[j] & PSHIFT_PRIV_DONOR) | (ps->balance[j] < 0 ? PSHIFT_PRIV_ROOT : 0));
+    }
+    budget = excess.hi || excess.lo > (uint64_t)PSHIFT_PRIV_PIECE ? (uint64_t)PSHIFT_PRIV_PIECE : excess.lo;
+    ps->closed = true;
+    for (t = 0; t < p->buckets && budget != 0; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
+        unsigned any = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++)
+            any |= ps->mark[p->server[e]] & (unsigned)(p->demand[e] > job->alloc[e]);
+        if (any)
+            pshift_priv_pull_row(job, i, &budget, &holes);
+    }
+    ps->next_row = i;
+    ps->closed &= t == p->buckets && budget != 0;
+    for (j = 0; j < p->servers; j++) /* the roots do not take part */
+        ps->quota[j] = ps->mark[j] & PSHIFT_PRIV_ROOT ? 0 : ps->balance[j];
+    filled = pshift_priv_sweep(job, ps->quota, first, p->buckets, holes);
+    pshift_priv_add(&ps->work.direct, filled);
+    for (j = 0; j < p->servers; j++) {
+        if (!(ps->mark[j] & PSHIFT_PRIV_ROOT))
+            ps->balance[j] = ps->quota[j];
+        pshift_priv_refill(ps, j);
+        over |= ps->balance[j] > 0;
+    }
+    return !over || (ps->closed && filled == holes);
+}
+
+/* ---- shift paths ----------------------------------------------------------------------------------- */
+
+/* Index from servers to entries for `count` rows from row `first` on, around the end. */
+QOS_API void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    uint32_t j, i, t, e, sum = 0;
+    for (j = 0; j <= p->servers; j++)
+        ps->column[j] = 0;
+    for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1)
+        for (e = p->row[i]; e < p->row[i + 1]; e++)
+            ps->column[p->server[e]]++;
+    for (j = 0; j <= p->servers; j++) { /* the end of each column, for now */
+        sum += ps->column[j];
+        ps->column[j] = sum;
+    }
+    for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
+        ps->rows[i].stamp = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            struct pshift_priv_index *x = &ps->index[--ps->column[p->server[e]]];
+            x->entry = e;
+            x->bucket = i;
+        }
+    }
+    ps->stamp = 0;
+    ps->work.indexed_rows = count;
+}
+
+/* Marks row i as reached by a taker of this label, unless one of a lower label did so before. */
+QOS_API struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
+{
+    struct pshift_priv_row *row = &job->ps->rows[i];
+    if (row->stamp != job->ps->stamp) {
+        row->stamp = job->ps->stamp;
+        row->label = label;
+        row->cursor = job->p->row[i];
+    }
+    return row;
+}
+
+/* Labels the servers that can give to server k, of row i. */
+QOS_API void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
+                                   uint32_t *wanted)
+{
+    struct pshift *ps = job->ps;
+    uint32_t e;
+    for (e = job->p->row[i]; e < job->p->row[i + 1]; e++) {
+        uint32_t j = job->p->server[e];
+        if (ps->node[j].label != PSHIFT_PRIV_NONE || pshift_priv_gives(job, e) == 0)
+            continue;
+        ps->node[j].label = label;
+        ps->queue[(*tail)++] = j;
+        if (ps->balance[j] > 0) {
+            (*wanted)--;
+            ps->last_label = label;
+        }
+    }
+}
+
+/* Labels servers by their distance to an underloaded one, over the indexed rows; stops with the level on which the
+ * first overloaded server is found. True if one is. A row that is not reached here, since the search stopped before,
+ * has no taker on a level above the last but one: whoever reaches it first later has the lowest label. */
+QOS_API bool pshift_priv_label(const struct pshift_priv_job *job)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    uint32_t j, head = 0, tail = 0, wanted = 0, x;
+    for (j = 0; j < p->servers; j++) {
+        ps->node[j].cursor = ps->column[j];
+        ps->node[j].label = PSHIFT_PRIV_NONE;
+        wanted += ps->balance[j] > 0 ? 1u : 0u;
+        if (ps->balance[j] < 0 && !(ps->closed && (ps->mark[j] & PSHIFT_PRIV_ROOT))) {
+            ps->node[j].label = 0;
+            ps->queue[tail++] = j;
+        }
+    }
+    ps->stamp++;
+    ps->last_label = PSHIFT_PRIV_NONE;
+    for (; head < tail && wanted != 0; head++) {
+        uint32_t k = ps->queue[head], label = ps->node[k].label;
+        if (label + 1 > ps->last_label)
+            break;
+        for (x = ps->column[k]; x < ps->column[k + 1] && wanted != 0; x++) {
+            uint32_t i = ps->index[x].bucket;
+            if (ps->rows[i].stamp == ps->stamp || pshift_priv_spare(job, ps->index[x].entry) == 0)
+                continue;
+            (void)pshift_priv_reach(job, i, label);
+            pshift_priv_label_row(job, i, label + 1, &tail, &wanted);
+        }
+    }
+    ps->sinks = tail != 0;
+    return ps->last_label != PSHIFT_PRIV_NONE;
+}
+
+/* Next step up from server v: advances its cursor to a row in which a server one label above can give. False: none is
+ * left. An entry or a row once passed offers nothing for the rest of the round: a step moves tokens one label down, and
+ * what it opens leads up. */
+QOS_API bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, struct pshift_priv_step *step)
+{
+    struct pshift *ps = job->ps;
+    struct pshift_priv_node *node = &ps->node[v];
+    if (node->label == ps->last_label)
+        return false;
+    for (; node->cursor < ps->column[v + 1]; node->cursor++) {
+        const struct pshift_priv_index *x = &ps->index[node->cursor];
+        struct pshift_priv_row *row;
+        if (pshift_priv_spare(job, x->entry) == 0)
+            continue;
+        row = pshift_priv_reach(job, x->bucket, node->label);
+        if (row->label != node->label)
+            continue;
+        for (; row->cursor < job->p->row[x->bucket + 1]; row->cursor++) {
+            if (ps->node[job->p->server[row->cursor]].label != node->label + 1 ||
+                pshift_priv_gives(job, row->cursor) == 0)
+                continue;
+            step->server = v;
+            step->take = x->entry;
+            step->give = row->cursor;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Moves what the path of `length` steps can carry, from the overloaded server at its end to the one it began at. */
+QOS_API void pshift_priv_shift(const struct pshift_priv_job *job, uint32_t length, uint32_t from)
+{
+    struct pshift *ps = job->ps;
+    uint32_t to = ps->path[0].server, t;
+    uint64_t m = qos_min((uint64_t)ps->balance[from], (uint64_t)-ps->balance[to]);
+    for (t = 0; t < length; t++)
+        m = qos_min(
+            m, qos_min(job->alloc[ps->path[t].give], job->p->demand[ps->path[t].take] - job->alloc[ps->path[t].take]));
+    for (t = 0; t < length; t++)
+        pshift_priv_move(job, ps->balance, ps->path[t].give, ps->path[t].take, m);
+    pshift_priv_refill(ps, from);
+    pshift_priv_add(&ps->work.searched, m);
+    ps->work.paths++;
+}
+
+/* Blocking flow: from each underloaded server up, one label a step, to an overloaded one, until it is full or nothing
+ * leads on. A server from which nothing leads on loses its label, so that nobody tries it again in this round. */
+QOS_API void pshift_priv_block(const struct pshift_priv_job *job)
+{
+    struct pshift *ps = job->ps;
+    uint32_t j;
+    for (j = 0; j < job->p->servers; j++) {
+        uint32_t depth = 0, v = j;
+        while (ps->node[j].label == 0 && ps->balance[j] < 0) {
+            if (ps->balance[v] > 0) {
+                pshift_priv_shift(job, depth, v);
+                depth = 0;
+                v = j;
+            } else if (pshift_priv_ascend(job, v, &ps->path[depth])) {
+                v = job->p->server[ps->path[depth++].give];
+            } else {
+                ps->node[v].label = PSHIFT_PRIV_NONE;
+                v = depth ? ps->path[--depth].server : j;
+            }
+        }
+    }
+}
+
+QOS_API bool pshift_priv_overloaded(const struct pshift *ps, uint32_t servers)
+{
+    uint32_t j;
+    for (j = 0; j < servers; j++)
+        if (ps->balance[j] > 0)
+            return true;
+    return false;
+}
+
+/* Algorithm 5. On return the labels are those of a search that found no overloaded server, or none is left. */
+QOS_API void pshift_priv_progress(const struct pshift_priv_job *job)
+{
+    struct pshift *ps = job->ps;
+    uint32_t buckets = job->p->buckets, window = PSHIFT_WINDOW_ROWS, first = ps->next_row;
+    for (;; window = window > buckets / 4 ? buckets : window * 4) {
+        if (window > buckets)
+            window = buckets;
+        pshift_priv_build_index(job, first, window);
+        while (pshift_priv_label(job)) {
+            ps->work.rounds++;
+            pshift_priv_block(job);
+        }
+        if (window == buckets || !ps->sinks || !pshift_priv_overloaded(ps, job->p->servers))
+            break;
+    }
+    ps->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
+}
+
+/* ---- certificate ----------------------------------------------------------------------------------- */
+
+/* The numbers of the solution, from its arrays alone; QOS_ECORRUPT if it is not a prudent allocation of A_i tokens
+ * each. The loads are left in ps->scratch. */
+QOS_API enum qos_status pshift_priv_account(struct pshift *ps, const struct pshift_problem *p,
+                                            const struct pshift_solution *s, struct pshift_solution *out)
+{
+    uint32_t i, j, e;
+    out->tokens = out->unclaimed = out->effective = out->excess = pshift_priv_u128(0);
+    out->cut_capacity = out->cut_demand = pshift_priv_u128(0);
+    out->cut_servers = 0;
+    for (j = 0; j < p->servers; j++) {
+        ps->scratch[j] = pshift_priv_u128(0);
+        if (s->cut[j] > 1)
+            return QOS_ECORRUPT;
+        if (s->cut[j]) {
+            out->cut_servers++;
+            pshift_priv_add(&out->cut_capacity, p->capacity[j]);
+        }
+    }
+    for (i = 0; i < p->buckets; i++) {
+        struct qos_u128 total = {0, 0}, tokens = {0, 0}, outside = {0, 0}, want = {0, p->reservation[i]};
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            if (p->server[e] >= p->servers)
+                return QOS_EINVAL;
+            if ((p->demand[e] | want.lo) > PSHIFT_COUNT_MAX)
+                return QOS_ERANGE;
+            if (s->alloc[e] > p->demand[e]) /* strong excess */
+                return QOS_ECORRUPT;
+            pshift_priv_add(&total, p->demand[e]);
+            pshift_priv_add(&tokens, s->alloc[e]);
+            pshift_priv_add(&ps->scratch[p->server[e]], s->alloc[e]);
+            if (!s->cut[p->server[e]])
+                pshift_priv_add(&outside, p->demand[e]);
+        }
+        if (qos_cmp_wide(total, want) < 0) {
+            pshift_priv_add(&out->unclaimed, want.lo - total.lo);
+            want = total;
+        }
+        if (!pshift_priv_same(tokens, want))
+            return QOS_ECORRUPT;
+        out->tokens = qos_add_wide(out->tokens, want);
+        if (qos_cmp_wide(outside, want) < 0)
+            want = outside;
+        out->cut_demand = qos_add_wide(out->cut_demand, want);
+    }
+    for (j = 0; j < p->servers; j++) {
+        struct qos_u128 c = {0, p->capacity[j]};
+        out->effective = qos_add_wide(out->effective, qos_cmp_wide(ps->scratch[j], c) < 0 ? ps->scratch[j] : c);
+    }
+    out->excess = pshift_priv_minus(out->tokens, out->effective);
+    return QOS_OK;
+}
+
+/* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly: of the a tokens here the
+ * server serves (a C + rest) / load and keeps the new rest, so its services add up to C. Loads in ps->scratch; the
+ * rests in ps->rest, zero before the first row. A rest is below the load, so a C + rest < 2^127. */
+QOS_API uint64_t pshift_priv_short_row(struct pshift *ps, const struct pshift_problem *p, const uint64_t *alloc,
+                                       uint32_t i)
+{
+    uint64_t unserved = 0;
+    uint32_t e;
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        uint32_t j = p->server[e];
+        struct qos_u128 c = {0, p->capacity[j]}, sum;
+        if (qos_cmp_wide(ps->scratch[j], c) <= 0)
+            continue;
+        sum = qos_add_wide(qos_mul_wide(alloc[e], c.lo), ps->rest[j]);
+        unserved += alloc[e] - pshift_priv_divide(sum, ps->scratch[j], &ps->rest[j]);
+    }
+    return unserved;
+}
+
+QOS_API void pshift_priv_no_rests(struct pshift *ps, uint32_t servers)
+{
+    uint32_t j;
+    for (j = 0; j < servers; j++)
+        ps->rest[j] = pshift_priv_u128(0);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------------- */
+
+/* Is the problem's frame sound? Entries are checked where they are read. */
+QOS_API enum qos_status pshift_priv_check(const struct pshift *ps, const struct pshift_problem *p,
+                                          const struct pshift_solution *s)
+{
+    uint64_t bits = 0;
+    uint32_t i, entries;
+    bool sorted = true;
+    if (!ps || !p || !s || !p->row || (p->servers && (!p->capacity || !s->cut)) || (p->buckets && !p->reservation))
+        return QOS_EINVAL;
+    if (p->servers > ps->cfg.servers || p->buckets > ps->cfg.buckets)
+        return QOS_EMEMORY;
+    for (i = 0; i < p->buckets; i++)
+        sorted &= p->row[i] <= p->row[i + 1];
+    entries = p->row[p->buckets];
+    if (!sorted || p->row[0] != 0 || (entries && (!p->server || !p->demand || !s->alloc)))
+        return QOS_EINVAL;
+    if (entries > ps->cfg.entries)
+        return QOS_EMEMORY;
+    for (i = 0; i < p->servers; i++)
+        bits |= p->capacity[i];
+    return bits > PSHIFT_COUNT_MAX ? QOS_ERANGE : QOS_OK;
+}
+
+/* Fills in what *s says beside its arrays. X: the servers from which nothing leads to an underloaded one; without
+ * labels, all that are not underloaded. */
+QOS_API void pshift_priv_conclude(struct pshift *ps, const struct pshift_problem *p, struct pshift_solution *s,
+                                  bool labelled, bool exact)
+{
+    struct qos_u128 over = {0, 0}, capacity = {0, 0};
+    bool any = exact && pshift_priv_overloaded(ps, p->servers);
+    uint32_t j, servers = 0;
+    for (j = 0; j < p->servers; j++) {
+        bool in = any && (!labelled ? ps->balance[j] >= 0
+                                    : ps->node[j].label == PSHIFT_PRIV_NONE &&
+                                          !(ps->closed && (ps->mark[j] & PSHIFT_PRIV_ROOT)));
+        over = qos_add_wide(over, pshift_priv_excess(ps, j));
+        s->cut[j] = in ? 1 : 0;
+        servers += in ? 1u : 0u;
+        if (in)
+            pshift_priv_add(&capacity, p->capacity[j]);
+    }
+    s->tokens = ps->tokens;
+    s->unclaimed = ps->unclaimed;
+    s->excess = over;
+    s->effective = pshift_priv_minus(ps->tokens, over);
+    s->cut_capacity = capacity;
+    s->cut_demand = pshift_priv_minus(exact ? s->effective : s->tokens, capacity);
+    s->cut_servers = servers;
+    s->exact = exact;
+    s->shortfall_set = false;
+}
+
+QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
+                                     const struct pshift_options *opt, struct pshift_solution *s)
+{
+    const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
+    struct pshift_priv_job job;
+    enum qos_status st = pshift_priv_check(ps, p, s);
+    bool optimal, initial_only = opt && opt->initial_only;
+    int pass;
+    if (st != QOS_OK)
+        return st;
+    job.ps = ps;
+    job.p = p;
+    job.alloc = s->alloc;
+    job.keep = NULL;
+    job.shards = pshift_priv_shards(p->row[p->buckets]);
+    ps->solved = false;
+    st = pshift_priv_start(ps, opt, &job);
+    if (st != QOS_OK)
+        return st;
+    ps->work = no_work;
+    ps->next_row = 0;
+    ps->closed = false;
+    ps->work.excess_start = pshift_priv_weigh(ps, p);
+    optimal = !pshift_priv_overloaded(ps, p->servers);
+    if (!optimal && !initial_only) {
+        pshift_priv_direct(ps, opt, &job);
+        optimal = !pshift_priv_overloaded(ps, p->servers);
+        for (pass = 0; pass < PSHIFT_PULL_PASSES && !optimal; pass++)
+            optimal = pshift_priv_pull(&job);
+        if (!optimal)
+            pshift_priv_progress(&job);
+    }
+    pshift_priv_unweigh(ps, p);
+    pshift_priv_conclude(ps, p, s, !optimal, !initial_only);
+    ps->solved = true;
+    return QOS_OK;
+}
+
+QOS_API struct pshift_work pshift_work_of(const struct pshift *ps)
+{
+    return ps->work;
+}
+
+QOS_API enum qos_status pshift_verify(struct pshift *ps, const struct pshift_problem *p,
+                                      const struct pshift_solution *s)
+{
+    struct pshift_solution real;
+    enum qos_status st = pshift_priv_check(ps, p, s);
+    uint32_t i;
+    bool same;
+    if (st != QOS_OK)
+        return st;
+    st = pshift_priv_account(ps, p, s, &real);
+    if (st != QOS_OK)
+        return st;
+    same = pshift_priv_same(real.tokens, s->tokens) && pshift_priv_same(real.unclaimed, s->unclaimed) &&
+           pshift_priv_same(real.effective, s->effective) && pshift_priv_same(real.excess, s->excess) &&
+           pshift_priv_same(real.cut_capacity, s->cut_capacity) && pshift_priv_same(real.cut_demand, s->cut_demand) &&
+           real.cut_servers == s->cut_servers;
+    if (same && s->exact) /* max-flow min-cut */
+        same = pshift_priv_same(qos_add_wide(real.cut_capacity, real.cut_demand), real.effective);
+    pshift_priv_no_rests(ps, p->servers);
+    for (i = 0; same && s->shortfall_set && i < p->buckets; i++)
+        same = s->shortfall && s->shortfall[i] == pshift_priv_short_row(ps, p, s->alloc, i);
+    return same ? QOS_OK : QOS_ECORRUPT;
+}
+
+QOS_API enum qos_status pshift_shortfall(struct pshift *ps, const struct pshift_problem *p, struct pshift_solution *s)
+{
+    enum qos_status st = pshift_verify(ps, p, s); /* leaves the loads */
+    uint32_t i;
+    if (st != QOS_OK)
+        return st;
+    if (!s->shortfall && p->buckets)
+        return QOS_EINVAL;
+    pshift_priv_no_rests(ps, p->servers);
+    for (i = 0; i < p->buckets; i++)
+        s->shortfall[i] = pshift_priv_short_row(ps, p, s->alloc, i);
+    s->shortfall_set = true;
+    return QOS_OK;
+}
+
+QOS_API bool pshift_binding(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i)
+{
+    struct qos_u128 total = {0, 0}, outside = {0, 0}, want = {0, p->reservation[i]};
+    uint32_t e;
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        pshift_priv_add(&total, p->demand[e]);
+        if (!s->cut[p->server[e]])
+            pshift_priv_add(&outside, p->demand[e]);
+    }
+    return qos_cmp_wide(outside, want) < 0 && qos_cmp_wide(outside, total) < 0;
+}
+
+QOS_API uint64_t pshift_movable(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i, uint32_t j,
+                                uint32_t k)
+{
+    uint64_t tokens = 0, spare = 0;
+    uint32_t e;
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        if (p->server[e] == j)
+            tokens = qos_sat_add(tokens, s->alloc[e]);
+        if (p->server[e] == k)
+            spare = qos_sat_add(spare, p->demand[e] - s->alloc[e]);
+    }
+    return j == k ? 0 : qos_min(tokens, spare);
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* QOS_PSHIFT_H */

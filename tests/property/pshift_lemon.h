@@ -1,0 +1,71 @@
+/* pshift_lemon.h - the body of the tests that compare pshift.h with LEMON's maximum flow, at several settings of its
+ * tunables. */
+#include "pshift.h"
+#include "pshift_instances.h"
+#include <lemon/preflow.h>
+#include <lemon/smart_graph.h>
+#include <vector>
+
+__extension__ typedef __int128 wide;
+
+static wide lemon_flow(const instance &p)
+{
+    lemon::SmartDigraph g;
+    lemon::SmartDigraph::ArcMap<wide> cap(g);
+    lemon::SmartDigraph::Node source = g.addNode(), sink = g.addNode();
+    std::vector<lemon::SmartDigraph::Node> server(p.servers);
+    for (uint32_t j = 0; j < p.servers; j++) {
+        server[j] = g.addNode();
+        cap[g.addArc(server[j], sink)] = static_cast<wide>(p.capacity[j]);
+    }
+    for (uint32_t i = 0; i < p.buckets; i++) {
+        lemon::SmartDigraph::Node bucket = g.addNode();
+        cap[g.addArc(source, bucket)] = static_cast<wide>(p.reservation[i]);
+        for (uint32_t e = p.row[i]; e < p.row[i + 1]; e++)
+            cap[g.addArc(bucket, server[p.server[e]])] = static_cast<wide>(p.demand[e]);
+    }
+    lemon::Preflow<lemon::SmartDigraph, lemon::SmartDigraph::ArcMap<wide>> flow(g, cap, source, sink);
+    flow.runMinCut();
+    return flow.flowValue();
+}
+
+int main()
+{
+    check_begin("property/" LEMON_TEST);
+    static instance p;
+    static uint64_t alloc[INSTANCE_ENTRIES + 1];
+    static uint8_t cut[INSTANCE_SERVERS + 1];
+    pshift_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
+    std::vector<uint64_t> mem((pshift_memsize(&cfg) + 128) / 8);
+    uintptr_t at = (reinterpret_cast<uintptr_t>(mem.data()) + 63) & ~static_cast<uintptr_t>(63);
+    pshift ps;
+    CHECK_EQ(pshift_init(&ps, reinterpret_cast<void *>(at), pshift_memsize(&cfg), &cfg), QOS_OK);
+    uint64_t runs = check_scaled(12000), infeasible = 0, searched = 0, pulled = 0, long_paths = 0;
+    for (uint64_t n = 0; n < runs; n++) {
+        check_rng r;
+        check_rng_init(&r, n);
+        bool big = n % 4 == 0;
+        instance_make(&p, &r, static_cast<unsigned>(n % 12), big ? INSTANCE_SERVERS : 6, big ? INSTANCE_BUCKETS : 9,
+                      INSTANCE_HUGE);
+        pshift_problem q = {p.servers, p.buckets, p.capacity, p.reservation, p.row, p.server, p.demand};
+        pshift_solution s = {};
+        s.alloc = alloc;
+        s.cut = cut;
+        CHECK_CONTEXT("instance %" PRIu64 ", %u servers, %u buckets", n, p.servers, p.buckets);
+        CHECK_EQ(pshift_solve(&ps, &q, nullptr, &s), QOS_OK);
+        wide phi = static_cast<wide>(s.effective.hi) << 64 | static_cast<wide>(s.effective.lo);
+        CHECK(phi == lemon_flow(p));
+        CHECK_EQ(pshift_verify(&ps, &q, &s), QOS_OK);
+        pshift_work work = pshift_work_of(&ps);
+        infeasible += s.excess.hi != 0 || s.excess.lo != 0;
+        searched += work.rounds != 0;
+        pulled += work.pulled.lo != 0;
+        long_paths += work.rounds > 3;
+    }
+    printf("%" PRIu64 " instances: %" PRIu64 " infeasible, %" PRIu64 " with brokers, %" PRIu64 " searched, %" PRIu64
+           " in more than 3 rounds\n",
+           runs, infeasible, pulled, searched, long_paths);
+    CHECK(infeasible > runs / 20 && runs - infeasible > runs / 20);
+    CHECK(LEMON_SEARCHES ? searched > runs / 20 && long_paths > runs / 100 : pulled > runs / 50);
+    return check_end();
+}

@@ -1,0 +1,7 @@
+// proves: the level search alone, its index grown from two rows on, finds the maximum flow (Algorithm 5)
+// flags: -std=gnu++17 -Wno-maybe-uninitialized
+#define LEMON_TEST "pshift_lemon_search"
+#define LEMON_SEARCHES 1
+#define PSHIFT_PULL_PASSES 0
+#define PSHIFT_WINDOW_ROWS 2
+#include "pshift_lemon.h"

@@ -1,0 +1,7 @@
+// proves: cut into parts with quotas of their own, the problem has the same maximum flow (Section III-C1)
+// flags: -std=gnu++17 -Wno-maybe-uninitialized
+#define LEMON_TEST "pshift_lemon_shards"
+#define LEMON_SEARCHES 0
+#define PSHIFT_SHARDS 5
+#define PSHIFT_SHARD_ENTRIES 1
+#include "pshift_lemon.h"

@@ -1,0 +1,271 @@
+// proves: the calls of pshift.h: memory, every error, ends of ranges, one answer for any number of threads
+// flags: -pthread -DPSHIFT_SHARD_ENTRIES=64
+// variants: native san tsan cxx i386 s390x aarch64 armhf riscv64
+#include "pshift.h"
+#include "check.h"
+#include <pthread.h>
+
+#define SERVERS 12
+#define BUCKETS 400
+#define ENTRIES (BUCKETS * 5)
+#define MOST (UINT64_MAX >> 1)
+
+static uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[ENTRIES], first[ENTRIES];
+static uint32_t row[BUCKETS + 1], server[ENTRIES];
+static uint8_t cut[SERVERS];
+static struct pshift ps;
+
+static struct pshift_problem problem(void)
+{
+    struct pshift_problem p;
+    p.servers = SERVERS;
+    p.buckets = BUCKETS;
+    p.capacity = capacity;
+    p.reservation = reservation;
+    p.row = row;
+    p.server = server;
+    p.demand = demand;
+    return p;
+}
+
+static struct pshift_solution solution(void)
+{
+    struct pshift_solution s;
+    memset(&s, 0, sizeof s);
+    s.alloc = alloc;
+    s.cut = cut;
+    return s;
+}
+
+static void draw(uint64_t stream)
+{
+    struct check_rng r;
+    uint64_t total = 0;
+    uint32_t i, k;
+    check_rng_init(&r, stream);
+    for (i = 0; i < BUCKETS; i++) {
+        uint64_t sum = 0;
+        row[i + 1] = (i + 1) * 5;
+        for (k = 0; k < 5; k++) {
+            server[i * 5 + k] = (uint32_t)check_between(&r, 0, SERVERS - 1);
+            demand[i * 5 + k] = check_between(&r, 0, 1000);
+            sum += demand[i * 5 + k];
+        }
+        reservation[i] = sum - sum / 11;
+        total += reservation[i];
+    }
+    for (i = 0; i < SERVERS; i++)
+        capacity[i] = total / SERVERS;
+}
+
+/* A parallel_for: `threads` of them take turns. */
+struct team {
+    uint32_t threads, count;
+    pshift_task task;
+    void *arg;
+};
+struct member {
+    struct team *team;
+    uint32_t begin;
+    pthread_t id;
+};
+
+static void *member_run(void *arg)
+{
+    struct member *m = (struct member *)arg;
+    uint32_t i;
+    for (i = m->begin; i < m->team->count; i += m->team->threads)
+        m->team->task(m->team->arg, i);
+    return NULL;
+}
+
+static void team_for(void *ctx, uint32_t count, pshift_task task, void *arg)
+{
+    struct team *team = (struct team *)ctx;
+    struct member member[8];
+    uint32_t t;
+    team->count = count;
+    team->task = task;
+    team->arg = arg;
+    for (t = 0; t < team->threads; t++) {
+        member[t].team = team;
+        member[t].begin = t;
+        if (pthread_create(&member[t].id, NULL, member_run, &member[t]) != 0)
+            abort();
+    }
+    for (t = 0; t < team->threads; t++)
+        pthread_join(member[t].id, NULL);
+}
+
+static void threads(void)
+{
+    static const uint32_t counts[4] = {1, 2, 3, 8};
+    struct pshift_problem p = problem();
+    uint64_t stream, runs = check_scaled(40), searched = 0;
+    uint32_t t, parts;
+    for (stream = 0; stream < runs; stream++) {
+        struct pshift_solution serial = solution(), s = solution();
+        draw(stream);
+        CHECK_EQ(pshift_solve(&ps, &p, NULL, &serial), QOS_OK);
+        CHECK_EQ(pshift_verify(&ps, &p, &serial), QOS_OK);
+        memcpy(first, alloc, sizeof alloc);
+        searched += pshift_work_of(&ps).direct.lo != 0;
+        for (t = 0; t < 4; t++) {
+            struct team team = {counts[t], 0, NULL, NULL};
+            struct pshift_options opt;
+            memset(&opt, 0, sizeof opt);
+            opt.parallel_for = team_for;
+            opt.parallel_ctx = &team;
+            memset(alloc, 0xff, sizeof alloc);
+            CHECK_CONTEXT("stream %" PRIu64 ", %u threads", stream, counts[t]);
+            CHECK_EQ(pshift_solve(&ps, &p, &opt, &s), QOS_OK);
+            parts = team.count;
+            CHECK_EQ(parts, PSHIFT_SHARDS);
+            CHECK(memcmp(first, alloc, sizeof alloc) == 0);
+            CHECK_EQ(s.effective.lo, serial.effective.lo);
+        }
+    }
+    CHECK(searched > 0);
+}
+
+static void memory(void)
+{
+    struct pshift_config cfg = {SERVERS, BUCKETS, ENTRIES}, huge = {UINT32_MAX, 1, 1};
+    struct check_mem m;
+    size_t size = pshift_memsize(&cfg);
+    struct pshift_problem p = problem();
+    struct pshift_solution s = solution();
+    struct pshift untouched;
+    CHECK_LE(size, (size_t)PSHIFT_BYTES_PER_ENTRY * ENTRIES + 24 * BUCKETS + 2048 * SERVERS + 2048);
+    CHECK_EQ(pshift_memsize(NULL), 0);
+    CHECK_EQ(pshift_memsize(&huge), 0);
+    (void)check_mem_new(&m, size, 64, 0);
+    memset(&ps, 0x5a, sizeof ps);
+    memcpy(&untouched, &ps, sizeof ps);
+    CHECK_EQ(pshift_init(NULL, m.mem, size, &cfg), QOS_EINVAL);
+    CHECK_EQ(pshift_init(&ps, m.mem, size, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_init(&ps, NULL, size, &cfg), QOS_EINVAL);
+    CHECK_EQ(pshift_init(&ps, m.mem, size, &huge), QOS_ERANGE);
+    CHECK_EQ(pshift_init(&ps, m.mem, size - 1, &cfg), QOS_EMEMORY);
+    CHECK_EQ(pshift_init(&ps, m.mem + 8, size, &cfg), QOS_EALIGN);
+    CHECK(memcmp(&untouched, &ps, sizeof ps) == 0);
+    CHECK_EQ(pshift_init(&ps, m.mem, size, &cfg), QOS_OK);
+    draw(1);
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK(check_mem_free(&m));
+}
+
+#define BOTH(status)                                                                                                   \
+    do {                                                                                                               \
+        CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), status);                                                             \
+        CHECK_EQ(pshift_verify(&ps, &p, &s), status);                                                                  \
+        p = problem();                                                                                                 \
+        s = good;                                                                                                      \
+    } while (0)
+
+static void errors(void)
+{
+    struct pshift_problem p = problem();
+    struct pshift_solution s = solution(), good;
+    uint64_t was;
+    draw(2);
+    CHECK_EQ(pshift_solve(NULL, &p, NULL, &s), QOS_EINVAL);
+    CHECK_EQ(pshift_solve(&ps, NULL, NULL, &s), QOS_EINVAL);
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    good = s;
+    p.row = NULL;
+    BOTH(QOS_EINVAL);
+    p.capacity = NULL;
+    BOTH(QOS_EINVAL);
+    p.reservation = NULL;
+    BOTH(QOS_EINVAL);
+    p.server = NULL;
+    BOTH(QOS_EINVAL);
+    p.demand = NULL;
+    BOTH(QOS_EINVAL);
+    s.alloc = NULL;
+    BOTH(QOS_EINVAL);
+    s.cut = NULL;
+    BOTH(QOS_EINVAL);
+    p.servers++;
+    BOTH(QOS_EMEMORY);
+    p.buckets++;
+    BOTH(QOS_EMEMORY);
+    row[3] = 4; /* before row[2] */
+    BOTH(QOS_EINVAL);
+    row[3] = 15;
+    row[0] = 1;
+    BOTH(QOS_EINVAL);
+    row[0] = 0;
+    row[BUCKETS] = ENTRIES + 1;
+    BOTH(QOS_EMEMORY);
+    row[BUCKETS] = ENTRIES;
+    server[7] = SERVERS;
+    BOTH(QOS_EINVAL);
+    server[7] = 0;
+    was = demand[9];
+    demand[9] = MOST + 1;
+    BOTH(QOS_ERANGE);
+    demand[9] = was;
+    was = reservation[9];
+    reservation[9] = MOST + 1;
+    BOTH(QOS_ERANGE);
+    reservation[9] = was;
+    was = capacity[3];
+    capacity[3] = MOST + 1;
+    BOTH(QOS_ERANGE);
+    capacity[3] = was;
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_EINVAL); /* no array */
+    s.shortfall_set = true;
+    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_ECORRUPT);
+    p.buckets = 0;
+    p.servers = 0;
+    p.capacity = NULL;
+    s.shortfall_set = false;
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(s.tokens.lo, 0);
+    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_OK);
+}
+
+/* Every count at the end of its range: 400 buckets want 2^63 - 1 each of 5 demands as large, twelve servers can do as
+ * much: Phi = 12 (2^63 - 1), the excess 388 (2^63 - 1). */
+static void ends(void)
+{
+    struct pshift_problem p = problem();
+    struct pshift_solution s = solution();
+    uint32_t i;
+    draw(3);
+    for (i = 0; i < ENTRIES; i++) {
+        demand[i] = MOST;
+        server[i] = i % SERVERS;
+    }
+    for (i = 0; i < BUCKETS; i++)
+        reservation[i] = MOST;
+    for (i = 0; i < SERVERS; i++)
+        capacity[i] = MOST;
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(s.effective.hi, 5); /* 12 (2^63 - 1) = 6 * 2^64 - 12 */
+    CHECK_EQ(s.effective.lo, UINT64_MAX - 11);
+    CHECK_EQ(s.excess.hi, 193); /* 388 (2^63 - 1) = 194 * 2^64 - 388 */
+    CHECK_EQ(s.excess.lo, UINT64_MAX - 387);
+}
+
+int main(void)
+{
+    struct pshift_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct check_mem m;
+    check_begin("unit/pshift_calls");
+    memory();
+    (void)check_mem_new(&m, pshift_memsize(&cfg), 64, 0);
+    CHECK_EQ(pshift_init(&ps, m.mem, m.size, &cfg), QOS_OK);
+    threads();
+    errors();
+    ends();
+    CHECK(check_mem_free(&m));
+    return check_end();
+}
