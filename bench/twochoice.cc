@@ -1,0 +1,355 @@
+// bench of twochoice.h: the redirect table beside Boost.ICL's interval_map and beside the paper's own log, in one run.
+#include "bench.h"
+#include "twochoice.h"
+#include <boost/icl/interval_map.hpp>
+#include <utility>
+#include <vector>
+
+namespace
+{
+
+using icl_map = boost::icl::interval_map<uint64_t, uint32_t>;
+using icl_interval = boost::icl::interval<uint64_t>;
+
+constexpr uint32_t fragments = 1000000;
+constexpr uint64_t fragment_bytes = 1 << 20;
+constexpr uint32_t servers = 1000;
+
+struct workload {
+    std::vector<uint32_t> place, target; // which fragment comes when, and where it goes
+};
+
+uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
+
+workload random_order(uint32_t n)
+{
+    workload w;
+    w.place.resize(n);
+    w.target.resize(n);
+    for (uint32_t i = 0; i < n; i++) {
+        w.place[i] = i;
+        w.target[i] = static_cast<uint32_t>(mix(i) % servers) + 1;
+    }
+    for (uint32_t i = n; i-- > 1;)
+        std::swap(w.place[i], w.place[mix(i * UINT64_C(7919) + 1) % (i + 1)]);
+    return w;
+}
+
+struct table {
+    twochoice_table t;
+    void *mem;
+    explicit table(const twochoice_table_config &cfg) : mem(nullptr)
+    {
+        const size_t size = twochoice_table_memsize(&cfg);
+        mem = aligned_alloc(64, size);
+        if (!mem || twochoice_table_init(&t, mem, size, &cfg) != QOS_OK) {
+            printf("no memory for the table\n");
+            exit(2);
+        }
+    }
+    table(const table &) = delete;
+    table &operator=(const table &) = delete;
+    ~table()
+    {
+        free(mem);
+    }
+};
+
+void create(twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len, uint32_t target)
+{
+    if (twochoice_create(t, object, offset, len, target, false) != QOS_OK) {
+        printf("create failed\n");
+        exit(2);
+    }
+}
+
+double create_ns(table *t, const workload &w, uint64_t objects)
+{
+    const uint64_t from = bench_ns();
+    for (const uint32_t k : w.place)
+        create(&t->t, k % objects, k / objects * fragment_bytes, fragment_bytes, w.target[k]);
+    return static_cast<double>(bench_ns() - from) / static_cast<double>(w.place.size());
+}
+
+// The next address depends on the answer, and on the step, so that the walk never closes early.
+uint32_t next_place(uint64_t answer, uint32_t step, uint32_t n)
+{
+    return static_cast<uint32_t>(mix(answer + step) % n);
+}
+
+double query_ns(const table &t, uint32_t n, uint64_t objects, uint32_t queries)
+{
+    twochoice_piece p;
+    uint64_t sum = 0;
+    uint32_t k = 0;
+    const uint64_t from = bench_ns();
+    for (uint32_t i = 0; i < queries; i++) {
+        twochoice_find(&t.t, k % objects, k / objects * fragment_bytes + 4096, &p);
+        sum += p.target;
+        k = next_place(p.end + p.target, i, n);
+    }
+    BENCH_KEEP(sum);
+    return static_cast<double>(bench_ns() - from) / queries;
+}
+
+double icl_create_ns(icl_map *m, const workload &w)
+{
+    const uint64_t from = bench_ns();
+    for (const uint32_t k : w.place) {
+        const uint64_t offset = k * fragment_bytes;
+        m->set(std::make_pair(icl_interval::right_open(offset, offset + fragment_bytes), w.target[k]));
+    }
+    return static_cast<double>(bench_ns() - from) / static_cast<double>(w.place.size());
+}
+
+double icl_query_ns(const icl_map &m, uint32_t n, uint32_t queries)
+{
+    uint64_t sum = 0;
+    uint32_t k = 0;
+    const uint64_t from = bench_ns();
+    for (uint32_t i = 0; i < queries; i++) {
+        const auto it = m.find(k * fragment_bytes + 4096);
+        sum += it->second;
+        k = next_place(it->first.upper() + it->second, i, n);
+    }
+    BENCH_KEEP(sum);
+    return static_cast<double>(bench_ns() - from) / queries;
+}
+
+// The paper's log (Section V-B) of one object: a vector, searched from its end.
+struct paper_log {
+    struct entry {
+        uint64_t from, to;
+        uint32_t target;
+    };
+    std::vector<entry> log{{0, UINT64_MAX, UINT32_MAX}};
+    void create(uint64_t from, uint64_t to, uint32_t target)
+    {
+        size_t kept = 1;
+        for (size_t i = 1; i < log.size(); i++)
+            if (!(log[i].from >= from && log[i].to <= to))
+                log[kept++] = log[i];
+        log.resize(kept);
+        log.push_back({from, to, target});
+    }
+    uint32_t query(uint64_t at) const
+    {
+        for (size_t i = log.size(); i-- > 0;)
+            if (log[i].from <= at && at < log[i].to)
+                return log[i].target;
+        return UINT32_MAX;
+    }
+};
+
+void against_icl(bench *b)
+{
+    const workload w = random_order(fragments);
+    const uint32_t queries = b->quick ? fragments : 2 * fragments;
+    const size_t runs = b->quick ? 2 : 5;
+    double ours_c[5], ours_q[5], icl_c[5], icl_q[5], ratio_c[5], ratio_q[5];
+    twochoice_table_config cfg = {};
+    cfg.max_fragments = fragments;
+    cfg.home = servers + 1;
+    for (size_t i = 0; i < runs; i++) {
+        {
+            table t(cfg);
+            ours_c[i] = create_ns(&t, w, 1);
+            ours_q[i] = query_ns(t, fragments, 1, queries);
+            if (i == 0) {
+                twochoice_table_counts s;
+                twochoice_table_stats(&t.t, &s);
+                bench_report(b, "table_1_object", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
+                bench_report(b, "table_1_object", "bytes_per_fragment_reserved",
+                             static_cast<double>(twochoice_table_memsize(&cfg)) / fragments, "B");
+            }
+        }
+        icl_map m;
+        icl_c[i] = icl_create_ns(&m, w);
+        icl_q[i] = icl_query_ns(m, fragments, queries);
+        ratio_c[i] = icl_c[i] / ours_c[i];
+        ratio_q[i] = icl_q[i] / ours_q[i];
+    }
+    bench_report(b, "table_1_object", "create_ns", bench_median(ours_c, runs), "ns");
+    bench_report(b, "table_1_object", "query_ns", bench_median(ours_q, runs), "ns");
+    bench_report(b, "icl_1_object", "create_ns", bench_median(icl_c, runs), "ns");
+    bench_report(b, "icl_1_object", "query_ns", bench_median(icl_q, runs), "ns");
+    bench_report(b, "table_1_object", "create_speedup_vs_icl", bench_median(ratio_c, runs), "x");
+    bench_report(b, "table_1_object", "query_speedup_vs_icl", bench_median(ratio_q, runs), "x");
+}
+
+void many_objects(bench *b)
+{
+    const workload w = random_order(fragments);
+    twochoice_table_config cfg = {};
+    twochoice_table_counts s;
+    cfg.max_fragments = fragments;
+    cfg.home = servers + 1;
+    table t(cfg);
+    bench_report(b, "table_100000_objects", "create_ns", create_ns(&t, w, 100000), "ns");
+    bench_report(b, "table_100000_objects", "query_ns", query_ns(t, fragments, 100000, fragments), "ns");
+    twochoice_table_stats(&t.t, &s);
+    bench_report(b, "table_100000_objects", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
+}
+
+// Figure 12: random ranges of one object of 100 MB; every write is redirected.
+void against_paper(bench *b)
+{
+    const uint64_t object_bytes = 100000000;
+    const uint32_t creates = b->quick ? 20000 : 100000;
+    const uint32_t most[] = {4 << 20, 64 << 10, 4 << 10};
+    for (const uint32_t len_max : most) {
+        twochoice_table_config cfg = {};
+        twochoice_table_counts s;
+        char name[64];
+        uint64_t sum = 0, from, ours_c, ours_q, paper_c, paper_q;
+        cfg.max_fragments = 2 * creates;
+        cfg.home = servers + 1;
+        table t(cfg);
+        paper_log log;
+        std::vector<std::pair<uint64_t, uint64_t>> ranges;
+        for (uint32_t i = 0; i < creates; i++) {
+            const uint64_t len = 1 + mix(i * UINT64_C(2) + 1) % len_max;
+            const uint64_t offset = mix(i * UINT64_C(2)) % (object_bytes - len);
+            ranges.emplace_back(offset, len);
+        }
+        from = bench_ns();
+        for (uint32_t i = 0; i < creates; i++)
+            create(&t.t, 1, ranges[i].first, ranges[i].second, i % servers + 1);
+        ours_c = bench_ns() - from;
+        from = bench_ns();
+        for (uint32_t i = 0; i < creates; i++)
+            log.create(ranges[i].first, ranges[i].first + ranges[i].second, i % servers + 1);
+        paper_c = bench_ns() - from;
+        from = bench_ns();
+        for (uint32_t i = 0; i < creates; i++) {
+            twochoice_piece p;
+            twochoice_find(&t.t, 1, mix(i) % object_bytes, &p);
+            sum += p.target;
+        }
+        ours_q = bench_ns() - from;
+        from = bench_ns();
+        for (uint32_t i = 0; i < creates; i++)
+            sum -= log.query(mix(i) % object_bytes);
+        paper_q = bench_ns() - from;
+        if (sum != 0) {
+            printf("the table and the paper's log disagree\n");
+            exit(1);
+        }
+        twochoice_table_stats(&t.t, &s);
+        snprintf(name, sizeof name, "random_ranges_100MB_up_to_%uKiB", len_max >> 10);
+        bench_report(b, name, "fragments", s.fragments, "");
+        bench_report(b, name, "paper_log_length", static_cast<double>(log.log.size()), "entries");
+        bench_report(b, name, "create_ns", static_cast<double>(ours_c) / creates, "ns");
+        bench_report(b, name, "query_ns", static_cast<double>(ours_q) / creates, "ns");
+        bench_report(b, name, "create_speedup_vs_paper_log", static_cast<double>(paper_c) / static_cast<double>(ours_c),
+                     "x");
+        bench_report(b, name, "query_speedup_vs_paper_log", static_cast<double>(paper_q) / static_cast<double>(ours_q),
+                     "x");
+    }
+}
+
+// A log in memory: what is measured is our own work, records and checksums, not a device.
+struct memory_log {
+    std::vector<uint8_t> bytes[2];
+};
+
+int log_read(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got)
+{
+    const auto &v = static_cast<memory_log *>(ctx)->bytes[log];
+    *got = offset >= v.size() ? 0 : v.size() - offset < len ? v.size() - offset : len;
+    if (*got)
+        memcpy(buf, v.data() + offset, *got);
+    return 0;
+}
+
+int log_write(void *ctx, int log, uint64_t offset, const void *buf, size_t len)
+{
+    auto &v = static_cast<memory_log *>(ctx)->bytes[log];
+    if (v.size() < offset + len)
+        v.resize(offset + len);
+    memcpy(v.data() + offset, buf, len);
+    return 0;
+}
+
+int log_sync(void *, int)
+{
+    return 0;
+}
+
+int log_truncate(void *ctx, int log, uint64_t len)
+{
+    static_cast<memory_log *>(ctx)->bytes[log].resize(len);
+    return 0;
+}
+
+int log_swap(void *ctx)
+{
+    auto *m = static_cast<memory_log *>(ctx);
+    std::swap(m->bytes[0], m->bytes[1]);
+    m->bytes[1].clear();
+    return 0;
+}
+
+void recovery(bench *b)
+{
+    const workload w = random_order(fragments);
+    memory_log log;
+    const twochoice_storage storage = {&log, log_read, log_write, log_sync, log_truncate, log_swap};
+    twochoice_table_config cfg = {};
+    twochoice_recovery r;
+    cfg.max_fragments = fragments;
+    cfg.home = servers + 1;
+    cfg.storage = &storage;
+    log.bytes[0].reserve(size_t{fragments} * 48 + 4096);
+    {
+        table t(cfg);
+        if (twochoice_table_format(&t.t) != QOS_OK)
+            exit(2);
+        bench_report(b, "with_log", "create_ns", create_ns(&t, w, 1), "ns");
+        const uint64_t from = bench_ns();
+        bool done = false;
+        if (twochoice_compact_start(&t.t) != QOS_OK)
+            exit(2);
+        while (!done)
+            if (twochoice_compact_step(&t.t, 1000, &done) != QOS_OK)
+                exit(2);
+        bench_report(b, "with_log", "compaction_1m_s", static_cast<double>(bench_ns() - from) / 1e9, "s");
+        log.bytes[0].resize(0);
+        log.bytes[0].shrink_to_fit();
+    }
+    {
+        table t(cfg);
+        if (twochoice_table_format(&t.t) != QOS_OK)
+            exit(2);
+        create_ns(&t, w, 1);
+    }
+    table t(cfg);
+    std::vector<uint8_t> copy(log.bytes[0].size());
+    uint64_t from = bench_ns();
+    memcpy(copy.data(), log.bytes[0].data(), copy.size());
+    const uint64_t reference = bench_ns() - from;
+    from = bench_ns();
+    if (twochoice_table_recover(&t.t, 0, &r) != QOS_OK || r.records != fragments)
+        exit(1);
+    const uint64_t took = bench_ns() - from;
+    bench_report(b, "with_log", "recover_1m_s", static_cast<double>(took) / 1e9, "s");
+    bench_report(b, "with_log", "recover_over_memory_copy", static_cast<double>(took) / static_cast<double>(reference),
+                 "x");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    bench b;
+    bench_open(&b, "twochoice", argc, argv);
+    against_icl(&b);
+    many_objects(&b);
+    against_paper(&b);
+    recovery(&b);
+    return bench_close(&b);
+}
