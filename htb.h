@@ -240,8 +240,6 @@ struct htb_priv_class {
     int64_t deficit;     /* tokens that it may still use in this round of its parent's ring */
     uint64_t expires_ns; /* class: QOS_NEVER if it stays */
     uint64_t sum_per_s;  /* group: rates of its children, first resource */
-    uint32_t ring;       /* group: the child whose turn it is, or HTB_PRIV_NIL */
-    uint32_t children;   /* group: how many are reserved */
     uint32_t weight, burst_us;
     struct htb_priv_link link[2]; /* HTB_PRIV_ROW, HTB_PRIV_RING */
 };
