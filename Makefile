@@ -33,7 +33,8 @@ native := gcc -std=gnu11 $(C_WARNINGS)
 native_CXX := g++
 native_FLAGS := -O2
 san := clang -std=gnu11 $(C_WARNINGS)
-san_FLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all
+san_FLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
+    '-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())'
 san_RUN := QOS_TEST_SCALE=8
 tsan := clang -std=gnu11 $(C_WARNINGS)
 tsan_FLAGS := -O1 -fsanitize=thread
@@ -113,6 +114,7 @@ check: ## the native tests of one header, quickly: make check HEADER=htb
 	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
 
 plant: ## plants every bug of tests/plants/ and shows that a test catches it (also part of make test)
+	@tests/packages.sh test
 	@BASELINE=1 tests/build/plants.sh
 
 fuzz: ## fuzzes one header: make fuzz HEADER=htb SECONDS=60

@@ -14,6 +14,8 @@ done <packages.txt
 [ -z "$missing" ] && exit 0
 
 line="apt-get install -y --no-install-recommends$missing"
+# Another apt may be at work (a fresh machine updates itself), and a mirror may drop a connection.
+patience="-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3"
 if ! command -v apt-get >/dev/null; then
     echo "make $1 needs these Debian packages (or what your system calls them):$missing" >&2
     exit 1
@@ -27,8 +29,10 @@ else
 fi
 echo "installing$missing"
 log=$(mktemp)
-export DEBIAN_FRONTEND=noninteractive
-if $sudo apt-get update >"$log" 2>&1 && $sudo $line >>"$log" 2>&1; then
+# Without a fresh list the known one may do, so only the installation decides.
+$sudo apt-get $patience update >"$log" 2>&1 || echo "apt-get update failed" >>"$log"
+# env: sudo drops the variables that it is called with.
+if $sudo env DEBIAN_FRONTEND=noninteractive $line $patience >>"$log" 2>&1 </dev/null; then
     rm -f "$log"
 else
     tail -20 "$log" >&2
