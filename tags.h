@@ -1,0 +1,1940 @@
+/* tags.h - reward scheduling: reservation, limit and service-time tags         SPDX-License-Identifier: MIT
+ *
+ * THE PROBLEM
+ *
+ *   Several clients share one storage server. Each was sold a weight, perhaps a reservation (at least so many
+ *   requests per second) and a limit (at most so many). Proportional sharing hands out requests by weight, so a
+ *   client that makes its requests cheap - better caching, smarter placement - pays for the others: the time that
+ *   it frees is given to everybody. Reward scheduling shares device *time* by weight instead: who needs half the
+ *   time per request gets twice the requests, as on a machine of its own, and nobody else loses.
+ *
+ *   This header chooses the next client to serve. It has both policies, reward and proportional sharing (mClock),
+ *   for 1 to 4 million clients, in O(log n) per request.
+ *
+ * SYNOPSIS
+ *
+ *     #include "tags.h"
+ *     #include <stdlib.h>
+ *
+ *     int main(void)
+ *     {
+ *         struct tags_config config = {0};
+ *         struct tags_client fast = {0}, slow = {0};
+ *         struct tags_grant grant;
+ *         struct tags sched;
+ *         size_t size;
+ *         void *mem;
+ *
+ *         config.clients = 2;                                  // ids 0 and 1; everything else: the default
+ *         size = tags_memsize(&config);
+ *         mem = aligned_alloc(QOS_CACHE_LINE, size);
+ *         if (!mem || tags_init(&sched, mem, size, &config) != QOS_OK)
+ *             return 1;
+ *         fast.weight = 1;
+ *         slow.weight = 2;
+ *         slow.reservation_per_s = 50;
+ *         slow.limit_per_s = 200;
+ *         if (tags_add(&sched, 0, 0, &fast) != QOS_OK || tags_add(&sched, 0, 1, &slow) != QOS_OK)
+ *             return 1;
+ *         if (tags_arrive(&sched, 0, 0, 3) != QOS_OK || tags_arrive(&sched, 0, 1, 2) != QOS_OK)
+ *             return 1;
+ *         while (tags_pull(&sched, 1000, 1, &grant) == QOS_OK) {
+ *             // ... send the oldest request of client grant.client to the device, wait for it ...
+ *             if (tags_complete(&sched, 2000, &grant, 1000) != QOS_OK) // it took the device 1000 ns
+ *                 return 1;
+ *         }
+ *         // nothing now: sleep until tags_next_ns(&sched, now) or the next arrival
+ *         free(mem);
+ *         return 0;
+ *     }
+ *
+ * CONTRACT
+ *
+ *   - That of qos.h. Single owner: one thread (or one lock) per `struct tags`; counters may be read by anybody.
+ *     Several queues of one server, each with an owner of its own, share reservations and limits through a
+ *     `struct tags_shared`, lock-free (see SHARDS).
+ *   - Requests are the caller's: either plain counts (tags_arrive, tags_pull) with queues of the caller's own, or
+ *     intrusive (tags_push, tags_pop). Within a client they are served in the order of their arrival.
+ *   - Every dispatch hands out a `struct tags_grant`; give it back exactly once: tags_complete, tags_fail (the
+ *     device worked, the client got nothing) or tags_cancel (it never reached the device).
+ *   - Reservations hold if they fit (ADMISSION). Limits hold whatever the load: over any w ns in which a client
+ *     keeps demand it is sent at most   limit * (w + limit_burst_ns) / 10^9 + 2   requests, forced ones aside, of
+ *     which the 2 are the head start of a tag and of a reservation.
+ *   - No latency is promised. Worst wait of a client's head request while all clients keep demand and the device
+ *     keeps up: 1 / R plus one request of each other reservation, or, without reservation, about
+ *     (F + sum of F_j) / f, F being the mean service time and f the client's share among active clients.
+ *
+ * WORKED EXAMPLE (Sections II and III)
+ *
+ *   Weights 1, 2, 2; every request takes 10 ms: tags are 10, 5 and 5 ms apart, so the clients get 20, 40 and 40
+ *   requests per second. Now half of A's requests hit the cache: 5 ms on average. Reward: A's tags are 5 ms apart
+ *   too, all three get the same number, 3 requests per 25 ms = 40 each, 120 in all: A doubled, B and C kept
+ *   theirs. Proportional sharing keeps 1 : 2 : 2, 5 requests in 45 ms: 22.2, 44.4, 44.4, 111.1 in all.
+ *
+ * ALGORITHM (Algorithms 1 and 2 of the paper; tags at the head of each client's queue)
+ *
+ *   arrival   If the client is idle: sTag, rTag, lTag = max(own, t). Append.
+ *   schedule  If some rTag <= t, send the request with the smallest: reservation phase.
+ *             Else, of the clients with lTag <= t, the smallest sTag: weight phase; its rTag is not charged.
+ *   complete  sTag += F / w, F the mean service time of the client's last N requests (PS: its cost / w);
+ *             lTag += 1 / L; in the reservation phase rTag += 1 / R. AdjustTags: the smallest sTag of the active
+ *             clients becomes t, the others keep their distance.
+ *   phase     A client whose reservation exceeds its entitlement (F / f >= 1 / R, f = w / sum of active w) is
+ *             reservation bound: its sTag runs ahead. When F / f < 1 / R has held for K requests in a row, its
+ *             sTag is brought back, once.
+ *
+ *   How it is stored. rTag and lTag are whole ns and a remainder in units of 1/R ns: a spacing of 10^9 / R ns is
+ *   added exactly, so that rates are kept to the last request over any time. A tag is compared by its ns, rounded
+ *   up: nothing is sent early; equal tags go by id. sTag is a fixed-point number with 72 fraction bits, advanced
+ *   by cost * floor(2^72 / w): weights of 2^40 are kept to 2^-32; compared to 2^-40 ns, ties by id.
+ *   AdjustTags moves no tag: active sTags stand on a virtual axis, V is the point of it that is t. An idle client
+ *   keeps its sTag in real time. V rises for ever (2^62 / 256 ns of weight-1 time: 208 days of it); then all
+ *   tags on the axis are moved back by it, in one O(n) pass.
+ *
+ *   Structures. Three tournament trees over the dense ids: sTags of the eligible (4-ary, 16-byte keys), rTags of
+ *   all who wait with a reservation, lTags of those who stepped aside at their limit (8-ary, 8-byte keys).
+ *   A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of all
+ *   levels overlap, nothing depends on a branch that cannot be predicted, and no index of positions is kept.
+ *   Per request: at most one update of each, log4 n and log8 n levels, with an early end where the winner stays.
+ *
+ * WHERE WE DIFFER from the paper, or choose where it is silent
+ *
+ *   - The phase test has normalised weights. With weights 1:2:5, 5 ms and R = 60/s the raw 5 / 2 = 2.5 ms is always
+ *     below 16.7 ms, although the client's entitlement is 50/s; normalised it is 20 ms: reservation bound.
+ *   - The synchronisation happens once, on a change confirmed over K requests, not at every completion; it only ever
+ *     brings a tag back. Its target is rTag, but rTag is in real time and sTags are in time / weight: what rTag is
+ *     ahead of t is divided by the sum of active weights. (Unscaled, a lead of 1 ms would, at weights of 2^40,
+ *     be 2^40 requests of the others.) Never below the smallest active tag: no monopoly.
+ *   - F is the mean over the last N, as text and Algorithm 1 have it, not the last service time of Algorithm 2.
+ *   - R = 0: no rTag, no phase test. No limit: no lTag.
+ *   - AdjustTags covers active clients, one whose request is being served included (Algorithm 1). It is done for an
+ *     arrival at an idle client too, as the text asks of a client that joins: else it would stand behind the others by
+ *     the time since the last completion, which at large weights is thousands of requests.
+ *   - A client passed over because it is at its limit steps aside: until its lTag is due its sTag stays in real time,
+ * like an idle client's, and AdjustTags leaves it out. In the paper it would hold the smallest sTag, and a newcomer,
+ * who starts there, would have the server to itself until it caught up with the others.
+ *   - Unused limit is kept for limit_burst_ns at most, and a reservation that the device could not serve for
+ *     reserve_lag_ns. In the paper an active client keeps both for ever.
+ *   - Several requests in the device (the paper's future work): all tags are charged at dispatch, the sTag by
+ *     the estimate F, which completion replaces by the new mean. V is the smallest sTag just before the last
+ *     dispatch while requests are at the device, the smallest sTag now when none is. With one request in
+ *     the device this is Algorithm 2, step by step.
+ *   - dmClock's rho and delta: what the client was served elsewhere since its last request here (in the reservation
+ *     phase; in all). They are charged with the request that carries them. (The dmClock paper charges one
+ *     request later and counts the server's own request in: sums over any run are the same.)
+ *   - A rate that changes rescales what a tag is ahead or behind: outstanding tokens are kept, not time.
+ *
+ * ADMISSION (Section V)
+ *
+ *   With capacity_per_s set to the worst case (1 / largest mean service time: zero hit ratio), tags_add and tags_set
+ *   refuse a reservation that does not fit with QOS_EADMISSION; tags_admissible says what would.
+ *
+ * SHARDS
+ *
+ *   Queues of one server (one per core) that serve the same clients put a `struct tags_shared` behind them: two words
+ *   per client, the reserved and the limited requests granted since a common start. A dispatch claims from these
+ *   words; its queue's own rTag and lTag are then copies, corrected by each claim. Reservations and limits hold for the
+ *   sum; weights remain per shard.
+ *
+ * TUNABLES (struct tags_config, 0 = the default)
+ *
+ *   window (N = 50)         At 100 requests/s a change of hit ratio is seen in half a second; the mean of 50 uniform
+ *                           service times has a standard error of 8 %. More: smoother, slower.
+ *   phase_requests (K = 10) A mean that wanders about the threshold crosses it often; ten in a row is a change. N <=
+ * 100 and K <= 20 bring the reward within about a second at 60 requests/s. limit_burst (100 ms)    Longer than a device
+ * keeps a request: at 0 every late dispatch would be lost (a 5 ms device loses 2.5 ms per request), and the client
+ * stays below its limit. reserve_lag (600 s)     A reservation is a debt; but a clock that jumps a year must not make
+ * one of a year. TAGS_REBASE_BITS (62)   When V is moved back; tests make it small.
+ *
+ * REFERENCES
+ *
+ *   A. Elnably, K. Du, P. Varman: Reward Scheduling for QoS in Cloud Applications, CCGrid 2012 ("the paper").
+ *   A. Gulati, A. Merchant, P. Varman: mClock, OSDI 2010 (tags, dmClock's rho and delta).
+ *   P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing, 1996; W. Jin, J. Chase, J. Kaur: SFQ(D), 2004 (V).
+ *   D. Knuth: TAOCP vol. 3, 5.4.1 (tournament trees).
+ */
+#ifndef QOS_TAGS_H
+#define QOS_TAGS_H
+
+#include "qos.h"
+
+/* ---- configuration ------------------------------------------------------------------------------- */
+
+#ifndef TAGS_REBASE_BITS
+#define TAGS_REBASE_BITS 62
+#endif
+#if TAGS_REBASE_BITS < 8 || TAGS_REBASE_BITS > 62
+#error "TAGS_REBASE_BITS: 8..62"
+#endif
+
+/* Shared tags need a lock-free 64-bit word; the rest does not. Define TAGS_NEED_SHARED to insist. */
+#if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
+#define TAGS_HAS_SHARED 1
+#else
+#define TAGS_HAS_SHARED 0
+#endif
+#if defined(TAGS_NEED_SHARED) && !TAGS_HAS_SHARED
+#error "shared tags need a lock-free 64-bit word"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- constants and types ------------------------------------------------------------------------- */
+
+#define TAGS_CLIENTS_MAX (UINT32_C(1) << 22)     /* a sum of weights stays below 2^63 */
+#define TAGS_WEIGHT_MAX (UINT64_C(1) << 40)      /* weights are 1..2^40 */
+#define TAGS_SHARED_RATE_MAX (UINT64_C(1) << 32) /* shared words count for 136 years at this rate */
+#define TAGS_WINDOW_MAX 4096                     /* N */
+#define TAGS_NONE UINT64_MAX                     /* "nothing at all", for settings in which 0 is the default */
+#define TAGS_NO_SYNC UINT32_MAX                  /* phase_requests: never synchronise (Figure 6(a)) */
+#define TAGS_BACKLOG_MAX (UINT32_MAX >> 1)       /* queued requests of one client */
+#define TAGS_DEFAULT_WINDOW 50                   /* requests */
+#define TAGS_DEFAULT_PHASE_REQUESTS 10           /* requests */
+#define TAGS_DEFAULT_LIMIT_BURST_NS UINT64_C(100000000)
+#define TAGS_DEFAULT_RESERVE_LAG_NS UINT64_C(600000000000)
+#define TAGS_DEFAULT_FORCE_DEBT_NS UINT64_C(1000000000)
+#define TAGS_DEFAULT_SERVICE_NS UINT64_C(1000000)
+
+enum tags_mode {
+    TAGS_REWARD = 0, /* tags advance by mean service time / weight */
+    TAGS_PS = 1      /* proportional sharing (mClock): by cost / weight */
+};
+
+enum tags_at_limit {
+    TAGS_WAIT = 0,  /* requests wait in their queue until the limit allows them */
+    TAGS_ALLOW = 1, /* they wait while others can be served; instead of idling the device takes them */
+    TAGS_REJECT = 2 /* an arrival that would wait longer than reject_after_ns is refused with QOS_ELIMIT */
+};
+
+enum tags_phase {
+    TAGS_PHASE_RESERVATION = 0, /* its rTag was due */
+    TAGS_PHASE_WEIGHT = 1,      /* smallest sTag below its limit */
+    TAGS_PHASE_ABOVE_LIMIT = 2, /* TAGS_ALLOW, nobody else could be served */
+    TAGS_PHASE_FORCED = 3       /* tags_force */
+};
+#define TAGS_PHASES 4
+
+struct tags_config {
+    uint32_t clients;    /* ids 0..clients-1; 1..TAGS_CLIENTS_MAX */
+    enum tags_mode mode; /* default TAGS_REWARD */
+    enum tags_at_limit at_limit;
+    bool count_cost;            /* reservations, limits, rho and delta count cost units (qos_cost), not requests */
+    bool intrusive;             /* tags_push and tags_pop will be used: two pointers more per client */
+    bool no_completions;        /* TAGS_PS only: grants are not given back (but may be cancelled) */
+    uint32_t window;            /* N, 1..TAGS_WINDOW_MAX; TAGS_REWARD: 4 N bytes more per client */
+    uint32_t phase_requests;    /* K, 1..2^31, or TAGS_NO_SYNC */
+    uint64_t capacity_per_s;    /* worst case, for admission; 0: everything is admitted */
+    uint64_t limit_burst_ns;    /* unused limit that is kept, or TAGS_NONE; up to 2^62 */
+    uint64_t reserve_lag_ns;    /* unserved reservation that is kept, or TAGS_NONE; up to 2^62 */
+    uint64_t reject_after_ns;   /* TAGS_REJECT: longest wait at the limit that is accepted; default none */
+    uint64_t force_debt_ns;     /* tags_force is refused while the client is further ahead, or TAGS_NONE */
+    uint64_t service_ns;        /* TAGS_REWARD: estimate before the first completion, 1..QOS_TOKENS_MAX */
+    struct tags_shared *shared; /* NULL: this queue is alone */
+};
+
+/* A client's terms. Requests per second; cost units per second with count_cost. */
+struct tags_client {
+    uint64_t weight;            /* 1..TAGS_WEIGHT_MAX; 0: 1 */
+    uint64_t reservation_per_s; /* 0: none; up to QOS_RATE_MAX */
+    uint64_t limit_per_s;       /* 0: none; reservation_per_s..QOS_RATE_MAX */
+};
+
+/* Who is next, and why. */
+struct tags_choice {
+    uint32_t client;
+    enum tags_phase phase;
+};
+
+/* One dispatched request: what it was charged. Opaque but for client and phase. */
+struct tags_grant {
+    uint32_t client;
+    enum tags_phase phase;
+    uint64_t reserved_units, limited_units; /* charged to rTag and lTag */
+    struct qos_u128 charge;                 /* charged to sTag */
+};
+
+/* Intrusive request. Set cost, rho and delta (0 is fine); the rest is the scheduler's until it is popped. */
+struct tags_request {
+    struct tags_request *next, *prev;
+    uint64_t cost;   /* as in tags_dispatch */
+    uint32_t client; /* set by tags_push */
+    uint32_t rho, delta;
+    struct tags_grant grant; /* set by tags_pop */
+};
+
+/* Counters: one writer (the owner), any reader. */
+struct tags_counters {
+    qos_counter_t served[TAGS_PHASES]; /* dispatches, by enum tags_phase */
+    qos_counter_t units;               /* requests, or cost units with count_cost */
+    qos_counter_t units_beyond;        /* of them, not in the reservation phase */
+    qos_counter_t refused;             /* QOS_ELIMIT and QOS_EDEBT */
+    qos_counter_t stepped_aside;       /* times that a client had to wait at its limit */
+    qos_counter_t cancelled, failed;
+    qos_counter_t synchronised; /* confirmed changes from reservation to entitlement bound */
+};
+
+/* One client, now. */
+struct tags_client_state {
+    uint64_t granted;          /* dispatches, all phases */
+    uint64_t granted_reserved; /* of them in the reservation phase */
+    uint32_t queued, at_device;
+    uint64_t mean_service_ns; /* TAGS_REWARD; 0 before the first completion */
+    bool entitlement_bound;   /* TAGS_REWARD with a reservation: the confirmed phase */
+    bool waiting_at_limit;    /* stepped aside */
+    uint64_t limit_debt_ns;   /* how far its lTag is ahead */
+};
+
+/* Shared tags: a header and one entry per client, in memory that the shards (threads or processes) share. No pointers.
+ */
+struct tags_shared_client {
+    qos_word_t reserved, limited; /* units granted since base_ns, idle time counted in */
+    uint64_t reservation_per_s, limit_per_s;
+};
+struct tags_shared {
+    uint64_t base_ns, reserve_lag_ns, limit_burst_ns;
+    uint64_t clients;
+};
+QOS_STATIC_ASSERT(sizeof(struct tags_shared) == 32 && sizeof(struct tags_shared_client) == 32, "shared layout");
+
+/* Private: sTag and its tree key. Whole part in 1/256 ns, then 64 (in a key: 32, then the id) fraction bits. */
+struct tags_priv_key {
+    uint64_t hi, lo;
+};
+
+/* Private: what every dispatch touches. */
+struct tags_priv_hot {
+    struct tags_priv_key tag; /* on the axis of V; while idle or waiting: ns and 2^-64 ns of real time */
+    uint64_t unit_lo;         /* floor(2^72 / w), low 64 bits */
+    uint64_t packed;          /* weight, the high bits of the unit, flags */
+    uint32_t queued, at_device;
+    qos_counter_t granted;
+};
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 48, "three clients in 144 bytes");
+
+/* Private: rTag or lTag. */
+struct tags_priv_rate {
+    uint64_t tag_ns, rest;       /* tag = tag_ns + rest / rate ns, rest < rate */
+    uint64_t rate_per_s;         /* 0: no such tag */
+    uint32_t step_ns, step_rest; /* 10^9 / rate and 10^9 % rate */
+};
+
+/* Private: the last N service times. */
+struct tags_priv_mean {
+    uint64_t sum_ns;
+    uint32_t count, at; /* in the ring */
+    uint32_t streak;    /* completions in a row that contradict `entitled` */
+    uint32_t entitled;
+};
+
+struct tags_priv_queue {
+    struct tags_request *head, *tail;
+};
+
+#define TAGS_PRIV_S_LEVELS 12 /* 4^11 = TAGS_CLIENTS_MAX */
+#define TAGS_PRIV_T_LEVELS 9  /* 8^8 > TAGS_CLIENTS_MAX */
+
+struct tags {
+    struct qos_u128 v;     /* the point of the virtual axis that is "now" */
+    uint64_t now_ns;       /* latest time seen */
+    uint64_t at_device;    /* requests, all clients */
+    uint64_t weight_sum;   /* of active clients */
+    uint64_t reserved_sum; /* of all clients */
+    uint64_t estimate;     /* service time in 1/256 ns for a client without history */
+    struct tags_priv_key *s;
+    uint64_t *r, *l;
+    struct tags_priv_hot *hot;
+    struct tags_priv_rate *limit, *reserve;
+    qos_counter_t *granted_reserved;
+    struct tags_priv_mean *mean;   /* TAGS_REWARD, else NULL */
+    uint32_t *ring;                /* TAGS_REWARD: N service times per client */
+    struct tags_priv_queue *queue; /* intrusive, else NULL */
+    size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS];
+    uint32_t s_levels, t_levels;
+    struct tags_config config; /* defaults filled in */
+    struct tags_counters counters;
+};
+
+/* ---- API: single owner, bounded time, unless it says otherwise -------------------------------------- */
+/* `now_ns`: monotonic; one that goes backwards counts as the latest seen. `id`: below config.clients, else QOS_ENOENT,
+ * as for an id that was not added. All are O(log n) or better but tags_init and tags_stats. */
+
+/* Bytes to hand to tags_init; 0 if the configuration is invalid. */
+QOS_API size_t tags_memsize(const struct tags_config *config);
+/* mem: aligned to QOS_CACHE_LINE. QOS_EINVAL: NULL, or settings that contradict each other; QOS_ERANGE: a number
+ * outside the range beside it; QOS_EMEMORY, QOS_EALIGN. The config is copied. */
+QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *t, void *mem, size_t size_bytes,
+                                                const struct tags_config *config);
+
+/* Makes id a client. QOS_EEXIST: it is one. QOS_ERANGE: terms out of range. QOS_EINVAL: limit below reservation, or
+ * terms that differ from those of the shared tags. QOS_EADMISSION: see tags_admissible. */
+QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *t, uint64_t now_ns, uint32_t id,
+                                               const struct tags_client *terms);
+/* New terms from now on. Outstanding tokens are kept: what a tag is ahead or behind is rescaled by old / new rate. */
+QOS_API QOS_NODISCARD enum qos_status tags_set(struct tags *t, uint64_t now_ns, uint32_t id,
+                                               const struct tags_client *terms);
+/* Removes the client; its queued requests are forgotten (take intrusive ones back with tags_unlink before, or walk
+ * them: the list itself stays as it was). *dropped (may be NULL): how many. QOS_EBUSY: requests at the device. */
+QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t *dropped);
+/* The largest reservation that a new client could have. */
+QOS_API uint64_t tags_admissible(const struct tags *t);
+
+/* count (1..) requests of the client arrived. QOS_ELIMIT: rejected at the limit, all of them, at no cost to
+ * the client. QOS_EFULL: TAGS_BACKLOG_MAX queued. QOS_ERANGE: count is 0. */
+QOS_API QOS_NODISCARD enum qos_status tags_arrive(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count);
+/* count queued requests leave unserved, at no cost. QOS_ERANGE: 0, or more than are queued. */
+QOS_API QOS_NODISCARD enum qos_status tags_withdraw(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count);
+
+/* Who is next? QOS_EAGAIN: nobody now; tags_next_ns says when. Charges nothing. */
+QOS_API QOS_NODISCARD enum qos_status tags_choose(struct tags *t, uint64_t now_ns, struct tags_choice *choice);
+/* Sends the oldest request of the chosen client, in the chosen phase (ABOVE_LIMIT with TAGS_ALLOW only). cost:
+ * 1..QOS_TOKENS_MAX, 0 counts as 1; used by TAGS_PS and with count_cost. rho <= delta: units served elsewhere, 0 on a
+ * single server. QOS_EINVAL: no request queued, unknown phase, rho > delta. QOS_EAGAIN (shared tags only): another
+ * shard was faster; choose again. */
+QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *t, uint64_t now_ns, const struct tags_choice *choice,
+                                                    uint64_t cost, uint32_t rho, uint32_t delta,
+                                                    struct tags_grant *grant);
+/* choose and dispatch in one, rho = delta = 0. */
+QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *t, uint64_t now_ns, uint64_t cost,
+                                                struct tags_grant *grant);
+/* Sends a request that was never queued (flush, journal) at once, past limits and other clients' tags, and charges
+ * it. QOS_EDEBT: the client is more than force_debt_ns ahead of its limit or share already; so the debt
+ * is at most that and one request. */
+QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *t, uint64_t now_ns, uint32_t id, uint64_t cost,
+                                                 struct tags_grant *grant);
+
+/* The request is done; service_ns: the time that the device spent on it (capped at QOS_TOKENS_MAX). With one request at
+ * a time, that is the time since its dispatch; with more, the time since its dispatch or the completion before
+ * it, whichever is later, on a device that works on one at a time. QOS_EINVAL: nothing of it is at the device. */
+QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *t, uint64_t now_ns, const struct tags_grant *grant,
+                                                    uint64_t service_ns);
+/* It failed at the device: charged the time that it took (PS: its cost), but not as a service received: rTag and lTag
+ * get theirs back, the mean is left alone. */
+QOS_API QOS_NODISCARD enum qos_status tags_fail(struct tags *t, uint64_t now_ns, const struct tags_grant *grant,
+                                                uint64_t service_ns);
+/* It never reached the device: everything it was charged is given back. It is not queued again. */
+QOS_API QOS_NODISCARD enum qos_status tags_cancel(struct tags *t, uint64_t now_ns, const struct tags_grant *grant);
+
+/* First time at which tags_choose finds somebody if nothing arrives or completes: now_ns if now, QOS_NEVER if nobody
+ * waits. Exact; with shared tags it may be early, when another shard was served meanwhile. */
+QOS_API uint64_t tags_next_ns(struct tags *t, uint64_t now_ns);
+
+/* Intrusive requests (config.intrusive; QOS_EINVAL without). push: as tags_arrive. pop: choose, dispatch with the
+ * request's own cost, rho and delta; *request->grant is set. unlink: takes a queued request back, O(1) and the tags as
+ * tags_withdraw.
+ */
+QOS_API QOS_NODISCARD enum qos_status tags_push(struct tags *t, uint64_t now_ns, uint32_t id,
+                                                struct tags_request *request);
+QOS_API QOS_NODISCARD enum qos_status tags_pop(struct tags *t, uint64_t now_ns, struct tags_request **request);
+QOS_API QOS_NODISCARD enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags_request *request);
+
+/* One client, O(1). */
+QOS_API QOS_NODISCARD enum qos_status tags_client_stats(const struct tags *t, uint64_t now_ns, uint32_t id,
+                                                        struct tags_client_state *out);
+/* All clients together. O(n), for the debt: units by which clients are ahead of their limits, beyond one each. */
+QOS_API void tags_stats(const struct tags *t, uint64_t now_ns, struct qos_stats *out);
+/* Dispatches in a phase so far; by anybody at any time, wait-free, as all of t->counters (qos_counter_read). */
+QOS_API uint64_t tags_served(const struct tags *t, enum tags_phase phase);
+
+#if TAGS_HAS_SHARED
+/* Shared tags. mem: 8-byte aligned, in memory that all shards map. init: once, before any shard attaches
+ * (config.shared). lag and burst as in tags_config (0: 100 ms each). set: terms of one client; call it while no shard
+ * has it as a client. QOS_ERANGE: above TAGS_SHARED_RATE_MAX. Claims on a client's words are lock-free between any
+ * number of shards. */
+QOS_API size_t tags_shared_memsize(uint32_t clients);
+QOS_API QOS_NODISCARD enum qos_status tags_shared_init(struct tags_shared *sh, size_t size_bytes, uint32_t clients,
+                                                       uint64_t now_ns, uint64_t reserve_lag_ns,
+                                                       uint64_t limit_burst_ns);
+QOS_API QOS_NODISCARD enum qos_status tags_shared_set(struct tags_shared *sh, uint64_t now_ns, uint32_t id,
+                                                      const struct tags_client *terms);
+/* Units of a rate granted between base and now (rounded down): the tag is due when the word is at most this. */
+QOS_API uint64_t tags_shared_due(const struct tags_shared *sh, uint64_t now_ns, uint64_t rate_per_s);
+/* Takes `units` if the word's tag is due (or in any case, with `force`): true. Credit older than keep_ns is dropped.
+ * *tag_ns: the tag afterwards, or the one that was not due. Lock-free. */
+QOS_API bool tags_shared_claim(const struct tags_shared *sh, qos_word_t *word, uint64_t now_ns, uint64_t rate_per_s,
+                               uint64_t keep_ns, uint64_t units, bool force, uint64_t *tag_ns);
+#endif
+
+/* ---- implementation ------------------------------------------------------------------------------ */
+
+#ifndef QOS_DECLARE_ONLY
+
+#define TAGS_PRIV_FRACTION 8 /* bits of a ns in the high word of a tag */
+#define TAGS_PRIV_ABSENT UINT64_MAX
+#define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << (TAGS_REBASE_BITS - 1)) /* in the high word */
+#define TAGS_PRIV_X_MAX (UINT64_C(1) << 54)                        /* times a unit of at most 2^72: below 2^127 */
+
+/* packed: weight (41 bits), high bits of the unit (9), flags */
+#define TAGS_PRIV_WEIGHT_MASK ((UINT64_C(1) << 41) - 1)
+#define TAGS_PRIV_UNIT_SHIFT 41
+#define TAGS_PRIV_UNIT_MASK UINT64_C(0x1ff)
+#define TAGS_PRIV_CLIENT (UINT64_C(1) << 50)   /* the id is a client */
+#define TAGS_PRIV_VIRTUAL (UINT64_C(1) << 51)  /* its sTag stands on the axis of V */
+#define TAGS_PRIV_WAITING (UINT64_C(1) << 52)  /* stepped aside at its limit; has requests queued */
+#define TAGS_PRIV_RESERVED (UINT64_C(1) << 53) /* has a reservation */
+#define TAGS_PRIV_LIMITED (UINT64_C(1) << 54)  /* has a limit */
+
+/* ---- 128-bit helpers */
+
+QOS_API bool tags_priv_less(struct tags_priv_key a, struct tags_priv_key b)
+{
+#if QOS_HAS_INT128
+    __extension__ typedef unsigned __int128 tags_priv_u128;
+    return ((tags_priv_u128)a.hi << 64 | a.lo) < ((tags_priv_u128)b.hi << 64 | b.lo);
+#else
+    return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo);
+#endif
+}
+
+QOS_API struct tags_priv_key tags_priv_least(struct tags_priv_key a, struct tags_priv_key b)
+{
+    return tags_priv_less(b, a) ? b : a;
+}
+
+QOS_API struct qos_u128 tags_priv_wide(uint64_t hi, uint64_t lo)
+{
+    struct qos_u128 r;
+    r.hi = hi;
+    r.lo = lo;
+    return r;
+}
+
+/* a - b, 0 if b is larger. */
+QOS_API struct qos_u128 tags_priv_sub(struct qos_u128 a, struct qos_u128 b)
+{
+    uint64_t borrow;
+    if (qos_cmp_wide(a, b) <= 0)
+        return tags_priv_wide(0, 0);
+    borrow = a.lo < b.lo;
+    return tags_priv_wide(a.hi - b.hi - borrow, qos_wrap_sub(a.lo, b.lo));
+}
+
+/* a * num / den rounded down, saturating. */
+QOS_API struct qos_u128 tags_priv_scale(struct qos_u128 a, uint64_t num, uint64_t den)
+{
+    struct qos_u128 low = qos_mul_wide(a.lo, num), high = qos_mul_wide(a.hi, num);
+    struct qos_u128 upper = qos_add_wide(high, tags_priv_wide(0, low.hi)); /* < 2^64 * num: no wrap */
+    uint64_t rest, q1, q0;
+    if (upper.hi >= den)
+        return tags_priv_wide(UINT64_MAX, UINT64_MAX);
+    q1 = qos_div_wide(upper, den, &rest);
+    q0 = qos_div_wide(tags_priv_wide(rest, low.lo), den, NULL);
+    return tags_priv_wide(q1, q0);
+}
+
+/* ---- trees */
+
+/* Node counts per level: n places, then a node per `arity` of them, ..., 1. Padded so that siblings share lines. */
+QOS_API uint32_t tags_priv_levels(struct qos_layout *l, uint32_t n, uint32_t arity, size_t item_bytes, size_t *base)
+{
+    uint32_t levels = 0, count = n;
+    size_t total = 0;
+    for (;;) {
+        base[levels++] = total;
+        total += count == 1 ? 1 : ((size_t)count + arity - 1) / arity * arity;
+        if (count == 1)
+            break;
+        count = (count + arity - 1) / arity;
+    }
+    *base = qos_layout_add(l, total, item_bytes, QOS_CACHE_LINE);
+    return levels;
+}
+
+/* Puts a key at its place and lets the winners rise; stops where the winner stays the same. */
+QOS_API void tags_priv_s_put(struct tags *t, uint32_t id, struct tags_priv_key key)
+{
+    uint32_t k, top = t->s_levels - 1;
+    size_t i = id;
+    for (k = 0; k < top; k++) {
+        struct tags_priv_key *node = t->s + t->s_base[k] + i, *up;
+        struct tags_priv_key *group = t->s + t->s_base[k] + (i & ~(size_t)3);
+        struct tags_priv_key a = group[(i ^ 1) & 3], b = group[(i ^ 2) & 3], c = group[(i ^ 3) & 3];
+        *node = key;
+        key = tags_priv_least(tags_priv_least(a, b), tags_priv_least(c, key));
+        i >>= 2;
+        up = t->s + t->s_base[k + 1] + i;
+        if (up->hi == key.hi && up->lo == key.lo)
+            return;
+    }
+    t->s[t->s_base[top]] = key;
+}
+
+QOS_API void tags_priv_s_set(struct tags *t, uint32_t id, struct tags_priv_key tag)
+{
+    struct tags_priv_key key;
+    key.hi = tag.hi;
+    key.lo = (tag.lo & ~UINT64_C(0xffffffff)) | id;
+    tags_priv_s_put(t, id, key);
+}
+
+QOS_API void tags_priv_s_clear(struct tags *t, uint32_t id)
+{
+    struct tags_priv_key key;
+    key.hi = key.lo = TAGS_PRIV_ABSENT;
+    tags_priv_s_put(t, id, key);
+}
+
+QOS_API struct tags_priv_key tags_priv_s_top(const struct tags *t)
+{
+    return t->s[t->s_base[t->s_levels - 1]];
+}
+
+QOS_API void tags_priv_t_set(const struct tags *t, uint64_t *tree, uint32_t id, uint64_t key)
+{
+    uint32_t k, top = t->t_levels - 1;
+    size_t i = id;
+    for (k = 0; k < top; k++) {
+        const uint64_t *group = tree + t->t_base[k] + (i & ~(size_t)7);
+        uint64_t *up;
+        unsigned j;
+        tree[t->t_base[k] + i] = key;
+        key = group[0];
+        for (j = 1; j < 8; j++)
+            key = qos_min(key, group[j]);
+        i >>= 3;
+        up = tree + t->t_base[k + 1] + i;
+        if (*up == key)
+            return;
+    }
+    tree[t->t_base[top]] = key;
+}
+
+QOS_API uint64_t tags_priv_t_min(const struct tags *t, const uint64_t *tree)
+{
+    return tree[t->t_base[t->t_levels - 1]];
+}
+
+/* The lowest id that holds the least key; the tree is not empty. */
+QOS_API uint32_t tags_priv_t_top(const struct tags *t, const uint64_t *tree)
+{
+    uint64_t key = tags_priv_t_min(t, tree);
+    uint32_t k;
+    size_t i = 0;
+    for (k = t->t_levels - 1; k > 0; k--) {
+        const uint64_t *group = tree + t->t_base[k - 1];
+        i *= 8;
+        while (group[i] != key)
+            i++;
+    }
+    return (uint32_t)i;
+}
+
+/* ---- rTag and lTag */
+
+/* Due from this ns on: rounded up, so never early. */
+QOS_API uint64_t tags_priv_rate_key(const struct tags_priv_rate *p)
+{
+    return qos_min(qos_sat_add(p->tag_ns, p->rest != 0), TAGS_PRIV_ABSENT - 1);
+}
+
+QOS_API void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
+{
+    if (p->tag_ns < floor_ns) {
+        p->tag_ns = floor_ns;
+        p->rest = 0;
+    }
+}
+
+/* Adds units / rate. units <= 2^33: units * step < 2^63. */
+QOS_API void tags_priv_rate_add(struct tags_priv_rate *p, uint64_t units)
+{
+    uint64_t ns = p->step_ns, rest = p->rest + p->step_rest;
+    if (units == 1) {
+        if (rest >= p->rate_per_s) { /* < 2 * rate */
+            rest -= p->rate_per_s;
+            ns++;
+        }
+    } else {
+        rest = p->rest + units * p->step_rest;
+        ns = units * p->step_ns + rest / p->rate_per_s;
+        rest %= p->rate_per_s;
+    }
+    p->tag_ns = qos_sat_add(p->tag_ns, ns);
+    p->rest = rest;
+}
+
+QOS_API void tags_priv_rate_sub(struct tags_priv_rate *p, uint64_t units)
+{
+    uint64_t rest = units * p->step_rest, ns = units * p->step_ns + rest / p->rate_per_s;
+    rest %= p->rate_per_s;
+    if (p->rest < rest) {
+        ns++;
+        p->rest += p->rate_per_s;
+    }
+    p->rest -= rest;
+    p->tag_ns = qos_sat_sub(p->tag_ns, ns);
+}
+
+/* A new rate: what the tag is ahead or behind is kept in tokens. Rounded against the client, below 1 ns. */
+QOS_API void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
+{
+    uint64_t key = tags_priv_rate_key(p), old = p->rate_per_s;
+    if (rate_per_s == old)
+        return;
+    p->rest = 0;
+    p->rate_per_s = rate_per_s;
+    p->step_ns = rate_per_s ? (uint32_t)(QOS_NS_PER_S / rate_per_s) : 0;
+    p->step_rest = rate_per_s ? (uint32_t)(QOS_NS_PER_S % rate_per_s) : 0;
+    if (old == 0 || rate_per_s == 0)
+        p->tag_ns = now_ns;
+    else if (key > now_ns)
+        p->tag_ns = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
+    else
+        p->tag_ns = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
+}
+
+/* ---- shared tags */
+
+#if TAGS_HAS_SHARED
+QOS_API struct tags_shared_client *tags_priv_shared(const struct tags_shared *sh, uint32_t id)
+{
+    /* The entries stand behind the header; both are 8-byte aligned. */
+    return (struct tags_shared_client *)(uintptr_t)(sh + 1) + id;
+}
+
+QOS_API size_t tags_shared_memsize(uint32_t clients)
+{
+    struct qos_layout l = {0, 0, false};
+    if (clients == 0 || clients > TAGS_CLIENTS_MAX)
+        return 0;
+    (void)qos_layout_add(&l, 1, sizeof(struct tags_shared), 8);
+    (void)qos_layout_add(&l, clients, sizeof(struct tags_shared_client), 8);
+    return qos_layout_size(&l);
+}
+
+QOS_API enum qos_status tags_shared_init(struct tags_shared *sh, size_t size_bytes, uint32_t clients, uint64_t now_ns,
+                                         uint64_t reserve_lag_ns, uint64_t limit_burst_ns)
+{
+    uint32_t i;
+    if (!sh)
+        return QOS_EINVAL;
+    if (tags_shared_memsize(clients) == 0)
+        return QOS_ERANGE;
+    if (((uintptr_t)sh & 7) != 0)
+        return QOS_EALIGN;
+    if (size_bytes < tags_shared_memsize(clients))
+        return QOS_EMEMORY;
+    sh->base_ns = now_ns;
+    sh->reserve_lag_ns = reserve_lag_ns == TAGS_NONE ? 0
+                         : reserve_lag_ns            ? reserve_lag_ns
+                                                     : TAGS_DEFAULT_LIMIT_BURST_NS;
+    sh->limit_burst_ns = limit_burst_ns == TAGS_NONE ? 0
+                         : limit_burst_ns            ? limit_burst_ns
+                                                     : TAGS_DEFAULT_LIMIT_BURST_NS;
+    sh->clients = clients;
+    for (i = 0; i < clients; i++) {
+        struct tags_shared_client *c = tags_priv_shared(sh, i);
+        c->reserved = c->limited = 0;
+        c->reservation_per_s = c->limit_per_s = 0;
+    }
+    return QOS_OK;
+}
+
+QOS_API uint64_t tags_shared_due(const struct tags_shared *sh, uint64_t now_ns, uint64_t rate_per_s)
+{
+    return qos_mul_div_floor(qos_elapsed_ns(sh->base_ns, now_ns), rate_per_s, QOS_NS_PER_S);
+}
+
+QOS_API enum qos_status tags_shared_set(struct tags_shared *sh, uint64_t now_ns, uint32_t id,
+                                        const struct tags_client *terms)
+{
+    struct tags_shared_client *c;
+    if (!sh || !terms)
+        return QOS_EINVAL;
+    if (id >= sh->clients)
+        return QOS_ENOENT;
+    if (terms->reservation_per_s > TAGS_SHARED_RATE_MAX || terms->limit_per_s > TAGS_SHARED_RATE_MAX)
+        return QOS_ERANGE;
+    c = tags_priv_shared(sh, id);
+    c->reservation_per_s = terms->reservation_per_s;
+    c->limit_per_s = terms->limit_per_s;
+    c->reserved = tags_shared_due(sh, now_ns, terms->reservation_per_s);
+    c->limited = tags_shared_due(sh, now_ns, terms->limit_per_s);
+    return QOS_OK;
+}
+
+QOS_API bool tags_shared_claim(const struct tags_shared *sh, qos_word_t *word, uint64_t now_ns, uint64_t rate_per_s,
+                               uint64_t keep_ns, uint64_t units, bool force, uint64_t *tag_ns)
+{
+    uint64_t due = tags_shared_due(sh, now_ns, rate_per_s);
+    uint64_t lowest = tags_shared_due(sh, qos_sat_sub(now_ns, keep_ns), rate_per_s);
+    /* Relaxed throughout: the word is all there is, it publishes nothing else; that no unit is granted twice follows
+     * from the single modification order of one word. */
+    uint64_t seen = qos_atomic_load_relaxed(word), next = seen;
+    bool granted = false;
+    while (force || seen <= due) {
+        next = qos_sat_add(qos_max(seen, lowest), units);
+        if (qos_atomic_cas_relaxed(word, &seen, next)) { /* fails only if another shard's claim succeeded */
+            granted = true;
+            break;
+        }
+        next = seen;
+    }
+    *tag_ns = qos_sat_add(sh->base_ns, qos_mul_div_ceil(granted ? next : seen, QOS_NS_PER_S, rate_per_s));
+    return granted;
+}
+
+/* Claims the units on one shared word and copies its tag. */
+QOS_API bool tags_priv_claim_one(struct tags *t, struct tags_priv_rate *own, qos_word_t *word, uint64_t keep_ns,
+                                 uint64_t units, bool force)
+{
+    bool granted =
+        tags_shared_claim(t->config.shared, word, t->now_ns, own->rate_per_s, keep_ns, units, force, &own->tag_ns);
+    own->rest = 0;
+    return granted;
+}
+
+/* Takes the units from the shared words, the one that may refuse first. false: another shard was faster; that
+ * tag is known now, and the client is not due before it. */
+QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
+{
+    const struct tags_shared *sh = t->config.shared;
+    uint32_t id = g->client;
+    struct tags_shared_client *c = tags_priv_shared(sh, id);
+    bool by_reservation = g->phase == TAGS_PHASE_RESERVATION;
+    if (by_reservation &&
+        !tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, false))
+        return false;
+    if (g->limited_units && !tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, g->limited_units,
+                                                 g->phase != TAGS_PHASE_WEIGHT))
+        return false; /* it steps aside when it is chosen again */
+    if (!by_reservation && g->reserved_units)
+        (void)tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, true);
+    return true;
+}
+
+/* An idle client's shared tags: other shards may have kept it active, so ask the words, and forgive only as they do. */
+QOS_API void tags_priv_join_shared(struct tags *t, uint32_t id)
+{
+    const struct tags_shared *sh = t->config.shared;
+    struct tags_shared_client *c = tags_priv_shared(sh, id);
+    if (t->reserve[id].rate_per_s)
+        (void)tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, 0, true);
+    if (t->limit[id].rate_per_s)
+        (void)tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, 0, true);
+}
+
+QOS_API void tags_priv_refund_shared(const struct tags *t, const struct tags_grant *g)
+{
+    struct tags_shared_client *c = tags_priv_shared(t->config.shared, g->client);
+    /* A word is at least what was added to it: it does not wrap below 0. Relaxed: as in a claim. */
+    (void)qos_atomic_add_relaxed(&c->reserved, qos_wrap_sub(0, g->reserved_units));
+    (void)qos_atomic_add_relaxed(&c->limited, qos_wrap_sub(0, g->limited_units));
+}
+
+/* Are the terms those of the shared entry? */
+QOS_API bool tags_priv_same_terms(const struct tags *t, uint32_t id, const struct tags_client *terms)
+{
+    const struct tags_shared_client *c = tags_priv_shared(t->config.shared, id);
+    return c->reservation_per_s == terms->reservation_per_s && c->limit_per_s == terms->limit_per_s;
+}
+
+QOS_API bool tags_priv_has_shared(const struct tags_config *c)
+{
+    return c->shared != NULL;
+}
+#else /* config.shared is NULL: init has checked it */
+QOS_API bool tags_priv_has_shared(const struct tags_config *c)
+{
+    (void)c;
+    return false;
+}
+QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
+{
+    (void)t, (void)g;
+    return true;
+}
+QOS_API void tags_priv_join_shared(struct tags *t, uint32_t id)
+{
+    (void)t, (void)id;
+}
+QOS_API void tags_priv_refund_shared(const struct tags *t, const struct tags_grant *g)
+{
+    (void)t, (void)g;
+}
+QOS_API bool tags_priv_same_terms(const struct tags *t, uint32_t id, const struct tags_client *terms)
+{
+    (void)t, (void)id, (void)terms;
+    return true;
+}
+#endif
+
+/* ---- configuration and memory */
+
+QOS_API uint64_t tags_priv_default(uint64_t value, uint64_t fallback)
+{
+    return value == TAGS_NONE ? 0 : value ? value : fallback;
+}
+
+QOS_API enum qos_status tags_priv_config(const struct tags_config *in, struct tags_config *out)
+{
+    const uint64_t longest = UINT64_C(1) << 62;
+    *out = *in;
+    if (in->clients == 0 || in->clients > TAGS_CLIENTS_MAX || in->window > TAGS_WINDOW_MAX)
+        return QOS_ERANGE;
+    if ((unsigned)in->mode > TAGS_PS || (unsigned)in->at_limit > TAGS_REJECT)
+        return QOS_EINVAL;
+    if (in->no_completions && in->mode != TAGS_PS)
+        return QOS_EINVAL;
+    if (in->phase_requests > UINT32_C(1) << 31 && in->phase_requests != TAGS_NO_SYNC)
+        return QOS_ERANGE;
+    if (in->service_ns > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    if (in->shared && (!TAGS_HAS_SHARED || in->clients > in->shared->clients))
+        return QOS_EINVAL;
+    out->window = in->window ? in->window : TAGS_DEFAULT_WINDOW;
+    out->phase_requests = in->phase_requests ? in->phase_requests : TAGS_DEFAULT_PHASE_REQUESTS;
+    out->limit_burst_ns = tags_priv_default(in->limit_burst_ns, TAGS_DEFAULT_LIMIT_BURST_NS);
+    out->reserve_lag_ns = tags_priv_default(in->reserve_lag_ns, TAGS_DEFAULT_RESERVE_LAG_NS);
+    out->force_debt_ns = tags_priv_default(in->force_debt_ns, TAGS_DEFAULT_FORCE_DEBT_NS);
+    out->service_ns = in->service_ns ? in->service_ns : TAGS_DEFAULT_SERVICE_NS;
+    if (out->limit_burst_ns > longest || out->reserve_lag_ns > longest || out->force_debt_ns > longest)
+        return QOS_ERANGE;
+    return QOS_OK;
+}
+
+/* Offsets of all parts; the only place that knows sizes. c has its defaults filled in. */
+struct tags_priv_parts {
+    size_t hot, limit, reserve, granted_reserved, mean, ring, queue;
+};
+
+QOS_API void tags_priv_layout(struct tags *t, const struct tags_config *c, struct qos_layout *l,
+                              struct tags_priv_parts *at, size_t *l_offset)
+{
+    size_t n = c->clients, again[TAGS_PRIV_T_LEVELS];
+    size_t reward = c->mode == TAGS_REWARD ? n : 0;
+    t->s_levels = tags_priv_levels(l, c->clients, 4, sizeof(struct tags_priv_key), t->s_base);
+    t->t_levels = tags_priv_levels(l, c->clients, 8, sizeof(uint64_t), t->t_base);
+    (void)tags_priv_levels(l, c->clients, 8, sizeof(uint64_t), again);
+    *l_offset = again[0];
+    at->hot = qos_layout_add(l, n, sizeof(struct tags_priv_hot), QOS_CACHE_LINE);
+    at->limit = qos_layout_add(l, n, sizeof(struct tags_priv_rate), QOS_CACHE_LINE);
+    at->reserve = qos_layout_add(l, n, sizeof(struct tags_priv_rate), QOS_CACHE_LINE);
+    at->granted_reserved = qos_layout_add(l, n, sizeof(qos_counter_t), 8);
+    at->mean = qos_layout_add(l, reward, sizeof(struct tags_priv_mean), 8);
+    at->ring = qos_layout_add(l, reward * c->window, sizeof(uint32_t), 4);
+    at->queue = qos_layout_add(l, c->intrusive ? n : 0, sizeof(struct tags_priv_queue), sizeof(void *));
+}
+
+QOS_API size_t tags_memsize(const struct tags_config *config)
+{
+    struct tags t;
+    struct tags_config c;
+    struct tags_priv_parts at;
+    struct qos_layout l = {0, 0, false};
+    size_t l_offset;
+    if (!config || tags_priv_config(config, &c) != QOS_OK)
+        return 0;
+    tags_priv_layout(&t, &c, &l, &at, &l_offset);
+    return qos_layout_size(&l);
+}
+
+QOS_API void tags_priv_clear_client(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    h->tag.hi = h->tag.lo = h->unit_lo = h->packed = 0;
+    h->queued = h->at_device = 0;
+    h->granted = 0;
+    t->granted_reserved[id] = 0;
+    t->limit[id].tag_ns = t->limit[id].rest = t->limit[id].rate_per_s = 0;
+    t->limit[id].step_ns = t->limit[id].step_rest = 0;
+    t->reserve[id] = t->limit[id];
+    if (t->mean) {
+        t->mean[id].sum_ns = 0;
+        t->mean[id].count = t->mean[id].at = t->mean[id].streak = 0;
+        t->mean[id].entitled = 1;
+    }
+    if (t->queue)
+        t->queue[id].head = t->queue[id].tail = NULL;
+}
+
+QOS_API enum qos_status tags_init(struct tags *t, void *mem, size_t size_bytes, const struct tags_config *config)
+{
+    struct tags_config c;
+    struct tags fresh;
+    struct tags_priv_parts at;
+    struct qos_layout l = {0, 0, false};
+    uint8_t *base = (uint8_t *)mem;
+    size_t l_offset, s_offset, r_offset, i;
+    enum qos_status st;
+    uint32_t id;
+    if (!t || !config)
+        return QOS_EINVAL;
+    st = tags_priv_config(config, &c);
+    if (st != QOS_OK)
+        return st;
+    tags_priv_layout(&fresh, &c, &l, &at, &l_offset);
+    st = qos_layout_check(&l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    s_offset = fresh.s_base[0];
+    r_offset = fresh.t_base[0];
+    fresh.s_base[0] = fresh.t_base[0] = 0;
+    fresh.v = tags_priv_wide(0, 0);
+    fresh.now_ns = fresh.at_device = fresh.weight_sum = fresh.reserved_sum = 0;
+    fresh.estimate = c.service_ns << TAGS_PRIV_FRACTION;
+    fresh.s = (struct tags_priv_key *)(void *)(base + s_offset);
+    fresh.r = (uint64_t *)(void *)(base + r_offset);
+    fresh.l = (uint64_t *)(void *)(base + l_offset);
+    fresh.hot = (struct tags_priv_hot *)(void *)(base + at.hot);
+    fresh.limit = (struct tags_priv_rate *)(void *)(base + at.limit);
+    fresh.reserve = (struct tags_priv_rate *)(void *)(base + at.reserve);
+    fresh.granted_reserved = (qos_counter_t *)(void *)(base + at.granted_reserved);
+    fresh.mean = c.mode == TAGS_REWARD ? (struct tags_priv_mean *)(void *)(base + at.mean) : NULL;
+    fresh.ring = c.mode == TAGS_REWARD ? (uint32_t *)(void *)(base + at.ring) : NULL;
+    fresh.queue = c.intrusive ? (struct tags_priv_queue *)(void *)(base + at.queue) : NULL;
+    fresh.config = c;
+    *t = fresh;
+    __builtin_memset(&t->counters, 0, sizeof t->counters);
+    for (i = 0; i <= t->s_base[t->s_levels - 1]; i++)
+        t->s[i].hi = t->s[i].lo = TAGS_PRIV_ABSENT;
+    for (i = 0; i <= t->t_base[t->t_levels - 1]; i++)
+        t->r[i] = t->l[i] = TAGS_PRIV_ABSENT;
+    for (id = 0; id < c.clients; id++)
+        tags_priv_clear_client(t, id);
+    return QOS_OK;
+}
+
+/* ---- virtual time */
+
+QOS_API uint64_t tags_priv_now(struct tags *t, uint64_t now_ns)
+{
+    if (now_ns > t->now_ns)
+        t->now_ns = qos_min(now_ns, TAGS_PRIV_ABSENT - 1);
+    return t->now_ns;
+}
+
+QOS_API uint64_t tags_priv_weight(const struct tags_priv_hot *h)
+{
+    return h->packed & TAGS_PRIV_WEIGHT_MASK;
+}
+
+/* V rises to the smallest sTag of the eligible, rounded down as in the tree: so it does not depend on who of several is
+ * taken for the smallest. */
+QOS_API void tags_priv_raise_v(struct tags *t)
+{
+    struct tags_priv_key top = tags_priv_s_top(t);
+    if (top.hi == TAGS_PRIV_ABSENT)
+        return;
+    top.lo &= ~UINT64_C(0xffffffff);
+    if (qos_cmp_wide(tags_priv_wide(top.hi, top.lo), t->v) > 0)
+        t->v = tags_priv_wide(top.hi, top.lo);
+}
+
+/* AdjustTags: before a client joins or leaves the axis. */
+QOS_API void tags_priv_adjust(struct tags *t)
+{
+    if (t->at_device == 0)
+        tags_priv_raise_v(t);
+}
+
+/* The same while this client is active without a request queued, so that the tree does not know it. */
+QOS_API void tags_priv_adjust_with(struct tags *t, const struct tags_priv_hot *h)
+{
+    struct qos_u128 own = tags_priv_wide(h->tag.hi, h->tag.lo & ~UINT64_C(0xffffffff)), before = t->v;
+    if (t->at_device != 0)
+        return;
+    tags_priv_raise_v(t); /* max(V, others), but max(V, min(own, others)) is meant */
+    if (tags_priv_s_top(t).hi == TAGS_PRIV_ABSENT || qos_cmp_wide(own, t->v) < 0)
+        t->v = qos_cmp_wide(own, before) > 0 ? own : before;
+}
+
+/* x units of 1/256 ns or of cost, over the weight: 72 fraction bits. */
+QOS_API struct qos_u128 tags_priv_per_weight(const struct tags_priv_hot *h, uint64_t x)
+{
+    struct qos_u128 p = qos_mul_wide(h->unit_lo, x);
+    p.hi += (h->packed >> TAGS_PRIV_UNIT_SHIFT & TAGS_PRIV_UNIT_MASK) * x; /* x < 2^55 */
+    return p;
+}
+
+/* Lead on the axis -> ns and 2^-64 ns, and back. */
+QOS_API struct tags_priv_key tags_priv_lead_to_ns(struct qos_u128 lead)
+{
+    struct tags_priv_key r;
+    r.hi = lead.hi >> TAGS_PRIV_FRACTION;
+    r.lo = (lead.hi & 0xffu) << 56 | lead.lo >> TAGS_PRIV_FRACTION;
+    return r;
+}
+
+QOS_API struct qos_u128 tags_priv_ns_to_lead(struct tags_priv_key ns)
+{
+    const uint64_t most = TAGS_PRIV_LEAD_MAX;
+    if (ns.hi >= most >> TAGS_PRIV_FRACTION)
+        return tags_priv_wide(most, 0);
+    return tags_priv_wide(ns.hi << TAGS_PRIV_FRACTION | ns.lo >> 56, (ns.lo & UINT64_MAX >> TAGS_PRIV_FRACTION)
+                                                                         << TAGS_PRIV_FRACTION);
+}
+
+QOS_API struct qos_u128 tags_priv_lead(const struct tags *t, const struct tags_priv_hot *h)
+{
+    return tags_priv_sub(tags_priv_wide(h->tag.hi, h->tag.lo), t->v);
+}
+
+/* The sTag from now on stays in real time. */
+QOS_API void tags_priv_to_real(const struct tags *t, struct tags_priv_hot *h)
+{
+    struct tags_priv_key ns = tags_priv_lead_to_ns(tags_priv_lead(t, h));
+    ns.hi = qos_sat_add(ns.hi, t->now_ns);
+    h->tag = ns;
+    h->packed &= ~TAGS_PRIV_VIRTUAL;
+}
+
+/* sTag = max(sTag, now), then on the axis of V. */
+QOS_API void tags_priv_to_virtual(const struct tags *t, struct tags_priv_hot *h)
+{
+    struct tags_priv_key ahead;
+    struct qos_u128 tag = t->v;
+    if (h->tag.hi >= t->now_ns) {
+        ahead.hi = h->tag.hi - t->now_ns;
+        ahead.lo = h->tag.lo;
+        tag = qos_add_wide(tag, tags_priv_ns_to_lead(ahead));
+    }
+    h->tag.hi = tag.hi;
+    h->tag.lo = tag.lo;
+    h->packed |= TAGS_PRIV_VIRTUAL;
+}
+
+/* sTag += plus - minus, in either form; at most TAGS_PRIV_LEAD_MAX ahead of V. */
+QOS_API void tags_priv_move(const struct tags *t, struct tags_priv_hot *h, struct qos_u128 plus, struct qos_u128 minus)
+{
+    struct qos_u128 tag = tags_priv_wide(h->tag.hi, h->tag.lo);
+    if (QOS_LIKELY((h->packed & TAGS_PRIV_VIRTUAL) != 0)) {
+        tag = qos_add_wide(tag, plus); /* below 2^63 + 2^63 in the high word */
+        if (QOS_UNLIKELY(tag.hi >= t->v.hi && tag.hi - t->v.hi > TAGS_PRIV_LEAD_MAX))
+            tag = tags_priv_wide(t->v.hi + TAGS_PRIV_LEAD_MAX, 0);
+    } else {
+        struct tags_priv_key p = tags_priv_lead_to_ns(plus), m = tags_priv_lead_to_ns(minus);
+        if (tag.hi < UINT64_MAX - p.hi) /* else it stays: the end of time */
+            tag = qos_add_wide(tag, tags_priv_wide(p.hi, p.lo));
+        minus = tags_priv_wide(m.hi, m.lo);
+    }
+    if (minus.hi | minus.lo)
+        tag = tags_priv_sub(tag, minus);
+    h->tag.hi = tag.hi;
+    h->tag.lo = tag.lo;
+}
+
+/* Everything on the axis moves back by V: a client that stood below it (a correction) stands at 0. */
+QOS_API void tags_priv_rebase(struct tags *t)
+{
+    uint32_t id;
+    for (id = 0; id < t->config.clients; id++) {
+        struct tags_priv_hot *h = &t->hot[id];
+        if (h->packed & TAGS_PRIV_VIRTUAL) {
+            struct qos_u128 lead = tags_priv_lead(t, h);
+            h->tag.hi = lead.hi;
+            h->tag.lo = lead.lo;
+            if (h->queued && !(h->packed & TAGS_PRIV_WAITING))
+                tags_priv_s_set(t, id, h->tag);
+        }
+    }
+    t->v = tags_priv_wide(0, 0);
+}
+
+/* ---- activity */
+
+/* A client on the axis that is active no more keeps its sTag in real time. */
+QOS_API void tags_priv_leave(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    t->weight_sum -= tags_priv_weight(h);
+    if (!(h->packed & TAGS_PRIV_VIRTUAL))
+        return;
+    tags_priv_adjust_with(t, h);
+    tags_priv_to_real(t, h);
+}
+
+QOS_API void tags_priv_join(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    t->weight_sum += tags_priv_weight(h);
+    if (tags_priv_has_shared(&t->config)) {
+        tags_priv_join_shared(t, id);
+    } else {
+        tags_priv_rate_raise(&t->reserve[id], t->now_ns);
+        tags_priv_rate_raise(&t->limit[id], t->now_ns);
+    }
+    tags_priv_adjust(t);
+    tags_priv_to_virtual(t, h);
+}
+
+/* Its queue has a request again: into the trees. */
+QOS_API void tags_priv_enter_trees(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    tags_priv_s_set(t, id, h->tag);
+    if (h->packed & TAGS_PRIV_RESERVED)
+        tags_priv_t_set(t, t->r, id, tags_priv_rate_key(&t->reserve[id]));
+}
+
+/* Its queue is empty: out of the trees. A client that waited at its limit waits no more. */
+QOS_API void tags_priv_leave_trees(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    if (h->packed & TAGS_PRIV_WAITING) {
+        h->packed &= ~TAGS_PRIV_WAITING;
+        tags_priv_t_set(t, t->l, id, TAGS_PRIV_ABSENT);
+    } else {
+        tags_priv_s_clear(t, id);
+    }
+    if (h->packed & TAGS_PRIV_RESERVED)
+        tags_priv_t_set(t, t->r, id, TAGS_PRIV_ABSENT);
+}
+
+QOS_API void tags_priv_step_aside(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    tags_priv_adjust(t);
+    tags_priv_s_clear(t, id);
+    tags_priv_to_real(t, h);
+    h->packed |= TAGS_PRIV_WAITING;
+    tags_priv_t_set(t, t->l, id, tags_priv_rate_key(&t->limit[id]));
+    qos_counter_add(&t->counters.stepped_aside, 1);
+}
+
+/* Clients whose lTag is due come back. */
+QOS_API void tags_priv_release(struct tags *t)
+{
+    tags_priv_adjust(t);
+    while (tags_priv_t_min(t, t->l) <= t->now_ns) {
+        uint32_t id = tags_priv_t_top(t, t->l);
+        struct tags_priv_hot *h = &t->hot[id];
+        tags_priv_t_set(t, t->l, id, TAGS_PRIV_ABSENT);
+        h->packed &= ~TAGS_PRIV_WAITING;
+        tags_priv_to_virtual(t, h);
+        tags_priv_s_set(t, id, h->tag);
+    }
+}
+
+QOS_API struct tags_priv_hot *tags_priv_client(const struct tags *t, uint32_t id)
+{
+    if (id >= t->config.clients || !(t->hot[id].packed & TAGS_PRIV_CLIENT))
+        return NULL;
+    return &t->hot[id];
+}
+
+/* ---- clients */
+
+QOS_API uint64_t tags_admissible(const struct tags *t)
+{
+    if (t->config.capacity_per_s == 0)
+        return QOS_RATE_MAX;
+    return qos_min(qos_sat_sub(t->config.capacity_per_s, t->reserved_sum), QOS_RATE_MAX);
+}
+
+/* held: what the client has reserved already. */
+QOS_API enum qos_status tags_priv_terms(const struct tags *t, uint32_t id, const struct tags_client *terms,
+                                        uint64_t held)
+{
+    uint64_t others = t->reserved_sum - held;
+    if (terms->weight > TAGS_WEIGHT_MAX || terms->reservation_per_s > QOS_RATE_MAX || terms->limit_per_s > QOS_RATE_MAX)
+        return QOS_ERANGE;
+    if (terms->limit_per_s != 0 && terms->limit_per_s < terms->reservation_per_s)
+        return QOS_EINVAL;
+    if (tags_priv_has_shared(&t->config) && !tags_priv_same_terms(t, id, terms))
+        return QOS_EINVAL;
+    if (t->config.capacity_per_s != 0 && terms->reservation_per_s > qos_sat_sub(t->config.capacity_per_s, others) &&
+        terms->reservation_per_s > held)
+        return QOS_EADMISSION;
+    return QOS_OK;
+}
+
+QOS_API void tags_priv_apply(struct tags *t, uint32_t id, const struct tags_client *terms)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    uint64_t weight = terms->weight ? terms->weight : 1, rest;
+    uint64_t flags = h->packed & (TAGS_PRIV_VIRTUAL | TAGS_PRIV_WAITING);
+    uint64_t unit_hi = (UINT64_C(1) << 8) / weight;
+    rest = (UINT64_C(1) << 8) % weight;
+    h->unit_lo = qos_div_wide(tags_priv_wide(rest, 0), weight, NULL);
+    t->reserved_sum = t->reserved_sum - t->reserve[id].rate_per_s + terms->reservation_per_s;
+    tags_priv_rate_set(&t->reserve[id], terms->reservation_per_s, t->now_ns);
+    tags_priv_rate_set(&t->limit[id], terms->limit_per_s, t->now_ns);
+    flags |= TAGS_PRIV_CLIENT | (terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0);
+    flags |= terms->limit_per_s ? TAGS_PRIV_LIMITED : 0;
+    h->packed = weight | unit_hi << TAGS_PRIV_UNIT_SHIFT | flags;
+}
+
+QOS_API enum qos_status tags_add(struct tags *t, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
+{
+    enum qos_status st;
+    if (!t || !terms)
+        return QOS_EINVAL;
+    if (id >= t->config.clients)
+        return QOS_ENOENT;
+    if (t->hot[id].packed & TAGS_PRIV_CLIENT)
+        return QOS_EEXIST;
+    st = tags_priv_terms(t, id, terms, 0);
+    if (st != QOS_OK)
+        return st;
+    (void)tags_priv_now(t, now_ns);
+    tags_priv_clear_client(t, id);
+    tags_priv_apply(t, id, terms);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_set(struct tags *t, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
+{
+    struct tags_priv_hot *h;
+    uint64_t old_weight, weight;
+    enum qos_status st;
+    bool idle;
+    if (!t || !terms)
+        return QOS_EINVAL;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    st = tags_priv_terms(t, id, terms, t->reserve[id].rate_per_s);
+    if (st != QOS_OK)
+        return st;
+    (void)tags_priv_now(t, now_ns);
+    old_weight = tags_priv_weight(h);
+    weight = terms->weight ? terms->weight : 1;
+    if (h->queued)
+        tags_priv_leave_trees(t, id);
+    idle = h->queued == 0 && h->at_device == 0;
+    if (!idle)
+        t->weight_sum = t->weight_sum - old_weight + weight;
+    if (!(h->packed & TAGS_PRIV_VIRTUAL)) { /* a client that waited at its limit: the new one decides */
+        tags_priv_adjust(t);
+        tags_priv_to_virtual(t, h);
+    }
+    if (qos_cmp_wide(tags_priv_wide(h->tag.hi, h->tag.lo), t->v) > 0) {
+        struct qos_u128 lead = tags_priv_scale(tags_priv_lead(t, h), old_weight, weight);
+        if (lead.hi > TAGS_PRIV_LEAD_MAX)
+            lead = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
+        lead = qos_add_wide(t->v, lead);
+        h->tag.hi = lead.hi;
+        h->tag.lo = lead.lo;
+    }
+    if (idle)
+        tags_priv_to_real(t, h);
+    tags_priv_apply(t, id, terms);
+    if (h->queued)
+        tags_priv_enter_trees(t, id);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_remove(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t *dropped)
+{
+    struct tags_priv_hot *h;
+    if (!t)
+        return QOS_EINVAL;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    if (h->at_device)
+        return QOS_EBUSY;
+    (void)tags_priv_now(t, now_ns);
+    if (dropped)
+        *dropped = h->queued;
+    if (h->queued) {
+        tags_priv_leave_trees(t, id);
+        tags_priv_leave(t, id);
+    }
+    t->reserved_sum -= t->reserve[id].rate_per_s;
+    tags_priv_clear_client(t, id);
+    return QOS_OK;
+}
+
+/* ---- requests */
+
+/* Would the last of count new requests wait at the limit for longer than is accepted? */
+QOS_API bool tags_priv_rejects(const struct tags *t, uint32_t id, uint32_t count)
+{
+    const struct tags_priv_hot *h = &t->hot[id];
+    struct tags_priv_rate tag = t->limit[id];
+    bool idle = h->queued == 0 && h->at_device == 0;
+    if (t->config.at_limit != TAGS_REJECT || !(h->packed & TAGS_PRIV_LIMITED))
+        return false;
+    tags_priv_rate_raise(&tag, idle ? t->now_ns : qos_sat_sub(t->now_ns, t->config.limit_burst_ns));
+    tags_priv_rate_add(&tag, (uint64_t)h->queued + count - 1);
+    return tags_priv_rate_key(&tag) > qos_sat_add(t->now_ns, t->config.reject_after_ns);
+}
+
+QOS_API enum qos_status tags_arrive(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count)
+{
+    struct tags_priv_hot *h;
+    if (!t)
+        return QOS_EINVAL;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    if (count == 0)
+        return QOS_ERANGE;
+    if (count > TAGS_BACKLOG_MAX - h->queued)
+        return QOS_EFULL;
+    (void)tags_priv_now(t, now_ns);
+    if (tags_priv_rejects(t, id, count)) {
+        qos_counter_add(&t->counters.refused, count);
+        return QOS_ELIMIT;
+    }
+    if (h->queued == 0) {
+        if (h->at_device == 0)
+            tags_priv_join(t, id);
+        tags_priv_enter_trees(t, id);
+    }
+    h->queued += count;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_withdraw(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count)
+{
+    struct tags_priv_hot *h;
+    if (!t)
+        return QOS_EINVAL;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    if (count == 0 || count > h->queued)
+        return QOS_ERANGE;
+    (void)tags_priv_now(t, now_ns);
+    if (count == h->queued) {
+        tags_priv_leave_trees(t, id);
+        if (h->at_device == 0) {
+            tags_priv_leave(t, id);
+        } else if (!(h->packed & TAGS_PRIV_VIRTUAL)) {
+            tags_priv_to_virtual(t, h);
+        }
+    }
+    h->queued -= count;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_choose(struct tags *t, uint64_t now_ns, struct tags_choice *choice)
+{
+    struct tags_priv_key top;
+    if (!t || !choice)
+        return QOS_EINVAL;
+    now_ns = tags_priv_now(t, now_ns);
+    if (tags_priv_t_min(t, t->l) <= now_ns)
+        tags_priv_release(t);
+    if (tags_priv_t_min(t, t->r) <= now_ns) {
+        choice->client = tags_priv_t_top(t, t->r);
+        choice->phase = TAGS_PHASE_RESERVATION;
+        return QOS_OK;
+    }
+    for (;;) {
+        uint32_t id;
+        top = tags_priv_s_top(t);
+        if (top.hi == TAGS_PRIV_ABSENT)
+            break;
+        id = (uint32_t)(top.lo & 0xffffffffu);
+        if (!(t->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&t->limit[id]) <= now_ns) {
+            choice->client = id;
+            choice->phase = TAGS_PHASE_WEIGHT;
+            return QOS_OK;
+        }
+        tags_priv_step_aside(t, id);
+    }
+    if (t->config.at_limit == TAGS_ALLOW && tags_priv_t_min(t, t->l) != TAGS_PRIV_ABSENT) {
+        choice->client = tags_priv_t_top(t, t->l);
+        choice->phase = TAGS_PHASE_ABOVE_LIMIT;
+        return QOS_OK;
+    }
+    return QOS_EAGAIN;
+}
+
+QOS_API uint64_t tags_next_ns(struct tags *t, uint64_t now_ns)
+{
+    struct tags_choice choice;
+    uint64_t next;
+    if (tags_choose(t, now_ns, &choice) == QOS_OK)
+        return now_ns;
+    next = qos_min(tags_priv_t_min(t, t->r), tags_priv_t_min(t, t->l));
+    return next == TAGS_PRIV_ABSENT ? QOS_NEVER : next;
+}
+
+/* After its rTag or lTag changed. */
+QOS_API void tags_priv_settle_rates(struct tags *t, uint32_t id)
+{
+    const struct tags_priv_hot *h = &t->hot[id];
+    if (h->queued && (h->packed & TAGS_PRIV_RESERVED))
+        tags_priv_t_set(t, t->r, id, tags_priv_rate_key(&t->reserve[id]));
+    if (h->packed & TAGS_PRIV_WAITING)
+        tags_priv_t_set(t, t->l, id, tags_priv_rate_key(&t->limit[id]));
+}
+
+/* Units charged to a tag of one request: its own and what it brings from other servers. */
+QOS_API uint64_t tags_priv_units(const struct tags *t, uint64_t cost, uint32_t elsewhere)
+{
+    return (t->config.count_cost ? cost : 1) + elsewhere;
+}
+
+/* Charges rTag and lTag. false: a shared word was not due, nothing was charged. */
+QOS_API bool tags_priv_charge_rates(struct tags *t, struct tags_grant *g, uint64_t cost, uint32_t rho, uint32_t delta)
+{
+    uint32_t id = g->client;
+    uint64_t packed = t->hot[id].packed;
+    bool due = g->phase == TAGS_PHASE_RESERVATION;
+    g->reserved_units = g->limited_units = 0;
+    if (packed & TAGS_PRIV_RESERVED) {
+        if (g->phase == TAGS_PHASE_FORCED)
+            due = tags_priv_rate_key(&t->reserve[id]) <= t->now_ns;
+        g->reserved_units = due ? tags_priv_units(t, cost, rho) : rho;
+    }
+    if ((packed & TAGS_PRIV_LIMITED) && g->phase != TAGS_PHASE_ABOVE_LIMIT)
+        g->limited_units = tags_priv_units(t, cost, delta);
+    if (tags_priv_has_shared(&t->config))
+        return tags_priv_claim(t, g);
+    if (g->reserved_units) {
+        tags_priv_rate_raise(&t->reserve[id], qos_sat_sub(t->now_ns, t->config.reserve_lag_ns));
+        tags_priv_rate_add(&t->reserve[id], g->reserved_units);
+    }
+    if (g->limited_units) {
+        tags_priv_rate_raise(&t->limit[id], qos_sat_sub(t->now_ns, t->config.limit_burst_ns));
+        tags_priv_rate_add(&t->limit[id], g->limited_units);
+    }
+    return true;
+}
+
+/* count times the client's mean service time, over its weight. */
+QOS_API struct qos_u128 tags_priv_mean_charge(const struct tags *t, uint32_t id, uint64_t count)
+{
+    const struct tags_priv_mean *m = &t->mean[id];
+    uint64_t mean = m->count ? (m->sum_ns << TAGS_PRIV_FRACTION) / m->count : t->estimate;
+    struct qos_u128 p;
+    p = tags_priv_per_weight(&t->hot[id], qos_min(qos_sat_mul(mean, count), TAGS_PRIV_X_MAX));
+    return tags_priv_wide(p.hi >> TAGS_PRIV_FRACTION, (p.hi & 0xffu) << 56 | p.lo >> TAGS_PRIV_FRACTION);
+}
+
+QOS_API void tags_priv_charge_share(struct tags *t, struct tags_grant *g, uint64_t cost, uint32_t delta)
+{
+    struct tags_priv_hot *h = &t->hot[g->client];
+    g->charge =
+        t->mean ? tags_priv_mean_charge(t, g->client, UINT64_C(1) + delta) : tags_priv_per_weight(h, cost + delta);
+    tags_priv_move(t, h, g->charge, tags_priv_wide(0, 0));
+}
+
+/* Counts the dispatch. */
+QOS_API void tags_priv_count(struct tags *t, const struct tags_grant *g, uint64_t cost)
+{
+    struct tags_priv_hot *h = &t->hot[g->client];
+    uint64_t units = tags_priv_units(t, cost, 0);
+    qos_counter_add(&h->granted, 1);
+    qos_counter_add(&t->counters.served[g->phase], 1);
+    qos_counter_add(&t->counters.units, units);
+    if (g->phase == TAGS_PHASE_RESERVATION)
+        qos_counter_add(&t->granted_reserved[g->client], 1);
+    else
+        qos_counter_add(&t->counters.units_beyond, units);
+    if (!t->config.no_completions) {
+        h->at_device++;
+        t->at_device++;
+    }
+}
+
+/* Before the sTag of a client that stepped aside is charged: sTag = max(sTag, now), or, with its last request, back to
+ * the axis, where it is the only one if all others wait too. */
+QOS_API void tags_priv_charge_waiting(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    if (h->queued > 1) {
+        if (h->tag.hi < t->now_ns) {
+            h->tag.hi = t->now_ns;
+            h->tag.lo = 0;
+        }
+        return;
+    }
+    tags_priv_to_virtual(t, h);
+    if (tags_priv_s_top(t).hi == TAGS_PRIV_ABSENT)
+        t->v = tags_priv_wide(h->tag.hi, h->tag.lo & ~UINT64_C(0xffffffff));
+}
+
+QOS_API void tags_priv_begin(struct tags *t)
+{
+    tags_priv_raise_v(t);
+    if (QOS_UNLIKELY(t->v.hi >> TAGS_REBASE_BITS))
+        tags_priv_rebase(t);
+}
+
+QOS_API enum qos_status tags_dispatch(struct tags *t, uint64_t now_ns, const struct tags_choice *choice, uint64_t cost,
+                                      uint32_t rho, uint32_t delta, struct tags_grant *grant)
+{
+    struct tags_priv_hot *h;
+    struct tags_grant g;
+    uint32_t id;
+    bool waiting;
+    if (!t || !choice || !grant || rho > delta || (unsigned)choice->phase > TAGS_PHASE_ABOVE_LIMIT)
+        return QOS_EINVAL;
+    id = choice->client;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    if (h->queued == 0 || (choice->phase == TAGS_PHASE_RESERVATION && !(h->packed & TAGS_PRIV_RESERVED)) ||
+        (choice->phase == TAGS_PHASE_ABOVE_LIMIT && t->config.at_limit != TAGS_ALLOW))
+        return QOS_EINVAL;
+    if (cost > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    cost = qos_max(cost, 1);
+    (void)tags_priv_now(t, now_ns);
+    g.client = id;
+    g.phase = choice->phase;
+    if (!tags_priv_charge_rates(t, &g, cost, rho, delta)) {
+        tags_priv_settle_rates(t, id);
+        return QOS_EAGAIN;
+    }
+    tags_priv_begin(t);
+    waiting = (h->packed & TAGS_PRIV_WAITING) != 0;
+    if (QOS_UNLIKELY(waiting))
+        tags_priv_charge_waiting(t, id);
+    tags_priv_charge_share(t, &g, cost, delta);
+    tags_priv_count(t, &g, cost);
+    h->queued--;
+    if (QOS_UNLIKELY(h->queued == 0)) {
+        tags_priv_leave_trees(t, id);
+        if (h->at_device == 0)
+            tags_priv_leave(t, id);
+    } else {
+        if (QOS_LIKELY(!waiting))
+            tags_priv_s_set(t, id, h->tag);
+        else if (g.limited_units)
+            tags_priv_t_set(t, t->l, id, tags_priv_rate_key(&t->limit[id]));
+        if (g.reserved_units)
+            tags_priv_t_set(t, t->r, id, tags_priv_rate_key(&t->reserve[id]));
+    }
+    *grant = g;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_pull(struct tags *t, uint64_t now_ns, uint64_t cost, struct tags_grant *grant)
+{
+    struct tags_choice choice;
+    enum qos_status st;
+    do { /* again only after a lost race for a shared word, which takes the client out until its tag */
+        st = tags_choose(t, now_ns, &choice);
+        if (st != QOS_OK)
+            return st;
+        st = tags_dispatch(t, now_ns, &choice, cost, 0, 0, grant);
+    } while (st == QOS_EAGAIN);
+    return st;
+}
+
+/* After its sTag changed: into place, or idle. */
+QOS_API void tags_priv_settle(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    if (!(h->packed & TAGS_PRIV_VIRTUAL))
+        return; /* at its limit, or idle already */
+    if (h->queued)
+        tags_priv_s_set(t, id, h->tag);
+    else if (h->at_device == 0)
+        tags_priv_leave(t, id);
+}
+
+/* How far the client is ahead of what it may have, in ns: its lTag, and its sTag at its share of the device. */
+QOS_API uint64_t tags_priv_debt_ns(const struct tags *t, uint32_t id)
+{
+    const struct tags_priv_hot *h = &t->hot[id];
+    uint64_t ahead = 0, share;
+    if (h->packed & TAGS_PRIV_LIMITED)
+        ahead = qos_sat_sub(tags_priv_rate_key(&t->limit[id]), t->now_ns);
+    if (h->packed & TAGS_PRIV_VIRTUAL) {
+        uint64_t lead = tags_priv_lead(t, h).hi >> TAGS_PRIV_FRACTION;
+        share = qos_sat_mul(lead, t->weight_sum);
+    } else {
+        share = qos_sat_sub(h->tag.hi, t->now_ns);
+    }
+    return qos_max(ahead, share);
+}
+
+QOS_API enum qos_status tags_force(struct tags *t, uint64_t now_ns, uint32_t id, uint64_t cost,
+                                   struct tags_grant *grant)
+{
+    struct tags_priv_hot *h;
+    struct tags_grant g;
+    bool alone;
+    if (!t || !grant)
+        return QOS_EINVAL;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    if (cost > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    cost = qos_max(cost, 1);
+    (void)tags_priv_now(t, now_ns);
+    if (tags_priv_debt_ns(t, id) > t->config.force_debt_ns) {
+        qos_counter_add(&t->counters.refused, 1);
+        return QOS_EDEBT;
+    }
+    alone = h->queued == 0 && h->at_device == 0;
+    if (alone)
+        tags_priv_join(t, id);
+    g.client = id;
+    g.phase = TAGS_PHASE_FORCED;
+    (void)tags_priv_charge_rates(t, &g, cost, 0, 0); /* forced claims are not refused */
+    tags_priv_begin(t);
+    tags_priv_charge_share(t, &g, cost, 0);
+    tags_priv_count(t, &g, cost);
+    tags_priv_settle_rates(t, id);
+    tags_priv_settle(t, id);
+    *grant = g;
+    return QOS_OK;
+}
+
+/* Completions: the request leaves the device. NULL: none of this client is there. */
+QOS_API struct tags_priv_hot *tags_priv_back(struct tags *t, uint64_t now_ns, const struct tags_grant *g)
+{
+    struct tags_priv_hot *h = tags_priv_client(t, g->client);
+    if (!h || (h->at_device == 0 && !t->config.no_completions))
+        return NULL;
+    (void)tags_priv_now(t, now_ns);
+    if (!t->config.no_completions) {
+        h->at_device--;
+        t->at_device--;
+    }
+    return h;
+}
+
+QOS_API void tags_priv_measure(struct tags *t, uint32_t id, uint64_t service_ns)
+{
+    struct tags_priv_mean *m = &t->mean[id];
+    uint32_t *slot = &t->ring[(size_t)id * t->config.window + m->at];
+    if (m->count == t->config.window)
+        m->sum_ns -= *slot;
+    else
+        m->count++;
+    *slot = (uint32_t)service_ns;
+    m->sum_ns += service_ns;
+    m->at = m->at + 1 == t->config.window ? 0 : m->at + 1;
+    t->estimate = (m->sum_ns << TAGS_PRIV_FRACTION) / m->count;
+}
+
+/* F / f < 1 / R, that is F * W * R < w, exactly: F in ns is sum / count, R per 10^9 ns. */
+QOS_API bool tags_priv_entitled(const struct tags *t, uint32_t id)
+{
+    const struct tags_priv_mean *m = &t->mean[id];
+    struct qos_u128 need = qos_mul_wide(m->sum_ns, t->reserve[id].rate_per_s);                   /* < 2^44 * 2^41 */
+    struct qos_u128 have = qos_mul_wide(m->count * QOS_NS_PER_S, tags_priv_weight(&t->hot[id])); /* < 2^42 * 2^41 */
+    struct qos_u128 low = qos_mul_wide(need.lo, t->weight_sum), high = qos_mul_wide(need.hi, t->weight_sum);
+    struct qos_u128 upper = qos_add_wide(high, tags_priv_wide(0, low.hi));
+    return upper.hi == 0 && qos_cmp_wide(tags_priv_wide(upper.lo, low.lo), have) < 0;
+}
+
+/* Confirms a change of phase over K completions in a row; from reservation to entitlement bound the sTag is brought
+ * back to the rTag, in units of the axis, plus what is at the device and was charged already. */
+QOS_API void tags_priv_phase(struct tags *t, uint32_t id)
+{
+    struct tags_priv_mean *m = &t->mean[id];
+    struct tags_priv_hot *h = &t->hot[id];
+    bool entitled = tags_priv_entitled(t, id);
+    struct qos_u128 target;
+    uint64_t ahead_ns, rest;
+    if (t->config.phase_requests == TAGS_NO_SYNC)
+        return;
+    m->streak = entitled == (m->entitled != 0) ? 0 : m->streak + 1;
+    if (m->streak < t->config.phase_requests)
+        return;
+    m->streak = 0;
+    m->entitled = entitled;
+    if (!entitled)
+        return;
+    qos_counter_add(&t->counters.synchronised, 1);
+    if (!(h->packed & TAGS_PRIV_VIRTUAL)) /* it waits at its limit, in real time: nothing ran ahead */
+        return;
+    if (h->queued)
+        tags_priv_s_set(t, id, h->tag);
+    tags_priv_adjust_with(t, h);
+    ahead_ns = qos_min(qos_sat_sub(tags_priv_rate_key(&t->reserve[id]), t->now_ns), TAGS_PRIV_LEAD_MAX >> 8);
+    target.hi = (ahead_ns << TAGS_PRIV_FRACTION) / t->weight_sum;
+    rest = (ahead_ns << TAGS_PRIV_FRACTION) % t->weight_sum;
+    target.lo = qos_div_wide(tags_priv_wide(rest, 0), t->weight_sum, NULL);
+    target = qos_add_wide(qos_add_wide(t->v, target), tags_priv_mean_charge(t, id, h->at_device));
+    if (qos_cmp_wide(target, tags_priv_wide(h->tag.hi, h->tag.lo)) < 0) {
+        h->tag.hi = target.hi;
+        h->tag.lo = target.lo;
+    }
+}
+
+QOS_API enum qos_status tags_complete(struct tags *t, uint64_t now_ns, const struct tags_grant *grant,
+                                      uint64_t service_ns)
+{
+    struct tags_priv_hot *h;
+    if (!t || !grant)
+        return QOS_EINVAL;
+    h = tags_priv_back(t, now_ns, grant);
+    if (!h)
+        return QOS_EINVAL;
+    if (t->mean) {
+        tags_priv_measure(t, grant->client, qos_min(service_ns, QOS_TOKENS_MAX));
+        tags_priv_move(t, h, tags_priv_mean_charge(t, grant->client, 1), grant->charge);
+        if (h->packed & TAGS_PRIV_RESERVED)
+            tags_priv_phase(t, grant->client);
+    }
+    tags_priv_settle(t, grant->client);
+    return QOS_OK;
+}
+
+/* rTag and lTag get their units back. */
+QOS_API void tags_priv_refund(struct tags *t, const struct tags_grant *g)
+{
+    uint64_t packed = t->hot[g->client].packed;
+    uint32_t id = g->client;
+    if (g->reserved_units && (packed & TAGS_PRIV_RESERVED))
+        tags_priv_rate_sub(&t->reserve[id], g->reserved_units);
+    if (g->limited_units && (packed & TAGS_PRIV_LIMITED))
+        tags_priv_rate_sub(&t->limit[id], g->limited_units);
+    if (tags_priv_has_shared(&t->config))
+        tags_priv_refund_shared(t, g);
+    tags_priv_settle_rates(t, id);
+}
+
+QOS_API enum qos_status tags_fail(struct tags *t, uint64_t now_ns, const struct tags_grant *grant, uint64_t service_ns)
+{
+    struct tags_priv_hot *h;
+    if (!t || !grant)
+        return QOS_EINVAL;
+    h = tags_priv_back(t, now_ns, grant);
+    if (!h)
+        return QOS_EINVAL;
+    qos_counter_add(&t->counters.failed, 1);
+    tags_priv_refund(t, grant);
+    if (t->mean) {
+        tags_priv_move(t, h, tags_priv_per_weight(h, qos_min(service_ns, QOS_TOKENS_MAX)), grant->charge);
+    }
+    tags_priv_settle(t, grant->client);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_cancel(struct tags *t, uint64_t now_ns, const struct tags_grant *grant)
+{
+    struct tags_priv_hot *h;
+    if (!t || !grant)
+        return QOS_EINVAL;
+    h = tags_priv_back(t, now_ns, grant);
+    if (!h)
+        return QOS_EINVAL;
+    qos_counter_add(&t->counters.cancelled, 1);
+    tags_priv_refund(t, grant);
+    tags_priv_move(t, h, tags_priv_wide(0, 0), grant->charge);
+    tags_priv_settle(t, grant->client);
+    return QOS_OK;
+}
+
+/* ---- intrusive requests */
+
+QOS_API enum qos_status tags_push(struct tags *t, uint64_t now_ns, uint32_t id, struct tags_request *request)
+{
+    struct tags_priv_queue *q;
+    enum qos_status st;
+    if (!t || !request || !t->queue || request->rho > request->delta)
+        return QOS_EINVAL;
+    if (request->cost > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    st = tags_arrive(t, now_ns, id, 1);
+    if (st != QOS_OK)
+        return st;
+    q = &t->queue[id];
+    request->client = id;
+    request->next = NULL;
+    request->prev = q->tail;
+    if (q->tail)
+        q->tail->next = request;
+    else
+        q->head = request;
+    q->tail = request;
+    return QOS_OK;
+}
+
+QOS_API void tags_priv_unqueue(struct tags *t, struct tags_request *request)
+{
+    struct tags_priv_queue *q = &t->queue[request->client];
+    if (request->prev)
+        request->prev->next = request->next;
+    else
+        q->head = request->next;
+    if (request->next)
+        request->next->prev = request->prev;
+    else
+        q->tail = request->prev;
+    request->next = request->prev = NULL;
+}
+
+QOS_API enum qos_status tags_pop(struct tags *t, uint64_t now_ns, struct tags_request **request)
+{
+    struct tags_choice choice;
+    struct tags_request *head;
+    enum qos_status st;
+    if (!t || !request || !t->queue)
+        return QOS_EINVAL;
+    do {
+        st = tags_choose(t, now_ns, &choice);
+        if (st != QOS_OK)
+            return st;
+        head = t->queue[choice.client].head;
+        if (!head) /* it was counted by tags_arrive, not pushed */
+            return QOS_EINVAL;
+        st = tags_dispatch(t, now_ns, &choice, head->cost, head->rho, head->delta, &head->grant);
+    } while (st == QOS_EAGAIN);
+    if (st != QOS_OK)
+        return st;
+    tags_priv_unqueue(t, head);
+    *request = head;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags_request *request)
+{
+    enum qos_status st;
+    if (!t || !request || !t->queue)
+        return QOS_EINVAL;
+    st = tags_withdraw(t, now_ns, request->client, 1);
+    if (st == QOS_OK)
+        tags_priv_unqueue(t, request);
+    return st;
+}
+
+/* ---- statistics */
+
+QOS_API enum qos_status tags_client_stats(const struct tags *t, uint64_t now_ns, uint32_t id,
+                                          struct tags_client_state *out)
+{
+    const struct tags_priv_hot *h;
+    if (!t || !out)
+        return QOS_EINVAL;
+    h = tags_priv_client(t, id);
+    if (!h)
+        return QOS_ENOENT;
+    out->granted = qos_counter_read(&h->granted);
+    out->granted_reserved = qos_counter_read(&t->granted_reserved[id]);
+    out->queued = h->queued;
+    out->at_device = h->at_device;
+    out->mean_service_ns = t->mean && t->mean[id].count ? t->mean[id].sum_ns / t->mean[id].count : 0;
+    out->entitlement_bound = t->mean && (h->packed & TAGS_PRIV_RESERVED) && t->mean[id].entitled;
+    out->waiting_at_limit = (h->packed & TAGS_PRIV_WAITING) != 0;
+    out->limit_debt_ns = 0;
+    if (h->packed & TAGS_PRIV_LIMITED)
+        out->limit_debt_ns = qos_sat_sub(tags_priv_rate_key(&t->limit[id]), qos_max(now_ns, t->now_ns));
+    return QOS_OK;
+}
+
+QOS_API void tags_stats(const struct tags *t, uint64_t now_ns, struct qos_stats *out)
+{
+    uint32_t id;
+    now_ns = qos_max(now_ns, t->now_ns);
+    out->granted = qos_counter_read(&t->counters.units);
+    out->borrowed = qos_counter_read(&t->counters.units_beyond);
+    out->refused = qos_counter_read(&t->counters.refused);
+    out->waited = qos_counter_read(&t->counters.stepped_aside);
+    out->debt = 0;
+    for (id = 0; id < t->config.clients; id++) {
+        const struct tags_priv_rate *p = &t->limit[id];
+        uint64_t ahead = p->rate_per_s ? qos_sat_sub(tags_priv_rate_key(p), now_ns) : 0;
+        uint64_t units = qos_mul_div_floor(ahead, p->rate_per_s, QOS_NS_PER_S);
+        out->debt = qos_sat_add(out->debt, qos_sat_sub(units, 1));
+    }
+}
+
+QOS_API uint64_t tags_served(const struct tags *t, enum tags_phase phase)
+{
+    return qos_counter_read(&t->counters.served[phase]);
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* QOS_TAGS_H */

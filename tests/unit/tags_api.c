@@ -1,0 +1,578 @@
+// proves: every call of tags.h: ranges, errors that change nothing, limits (wait, allow, reject), force and its debt,
+// proves: cancelled and failed requests, live change, removal, intrusive queues, dmClock's rho and delta, admission
+#include "tags.h"
+#include "check.h"
+
+static struct check_mem memory;
+static struct tags sched;
+
+static struct tags_config plain(uint32_t clients, enum tags_mode mode)
+{
+    struct tags_config c;
+    memset(&c, 0, sizeof c);
+    c.clients = clients;
+    c.mode = mode;
+    return c;
+}
+
+static struct tags *open_tags(const struct tags_config *c)
+{
+    check_mem_new(&memory, tags_memsize(c), 64, 0);
+    CHECK_EQ(tags_init(&sched, memory.mem, memory.size, c), QOS_OK);
+    return &sched;
+}
+
+static void close_tags(void)
+{
+    CHECK(check_mem_free(&memory));
+}
+
+static struct tags_client terms(uint64_t weight, uint64_t reservation, uint64_t limit)
+{
+    struct tags_client c;
+    c.weight = weight;
+    c.reservation_per_s = reservation;
+    c.limit_per_s = limit;
+    return c;
+}
+
+static enum qos_status add(struct tags *t, uint64_t now, uint32_t id, uint64_t w, uint64_t r, uint64_t l)
+{
+    struct tags_client c = terms(w, r, l);
+    return tags_add(t, now, id, &c);
+}
+
+static enum qos_status set(struct tags *t, uint64_t now, uint32_t id, uint64_t w, uint64_t r, uint64_t l)
+{
+    struct tags_client c = terms(w, r, l);
+    return tags_set(t, now, id, &c);
+}
+
+/* Who is sent at `now`, and completes after service ns at the same instant; -1: nobody. */
+static int serve(struct tags *t, uint64_t now, uint64_t service)
+{
+    struct tags_grant g;
+    if (tags_pull(t, now, 1, &g) != QOS_OK)
+        return -1;
+    CHECK_EQ(tags_complete(t, now, &g, service), QOS_OK);
+    return (int)g.client;
+}
+
+static void configurations(void)
+{
+    const unsigned unknown = 9;
+    struct tags_config c = plain(0, TAGS_REWARD);
+    struct tags t;
+    struct check_mem m;
+    CHECK_EQ(tags_memsize(NULL), 0);
+    CHECK_EQ(tags_memsize(&c), 0);
+    c.clients = TAGS_CLIENTS_MAX + 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_REWARD);
+    c.window = TAGS_WINDOW_MAX + 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_REWARD);
+    c.no_completions = true; /* reward needs them */
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    memcpy(&c.mode, &unknown, sizeof c.mode);
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    memcpy(&c.at_limit, &unknown, sizeof c.at_limit);
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    c.phase_requests = TAGS_NO_SYNC - 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    c.service_ns = QOS_TOKENS_MAX + 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    c.limit_burst_ns = (UINT64_C(1) << 62) + 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    c.reserve_lag_ns = (UINT64_C(1) << 62) + 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_PS);
+    c.force_debt_ns = (UINT64_C(1) << 62) + 1;
+    CHECK_EQ(tags_memsize(&c), 0);
+    c = plain(5, TAGS_REWARD);
+    check_mem_new(&m, tags_memsize(&c), 64, 0);
+    CHECK_EQ(tags_init(NULL, m.mem, m.size, &c), QOS_EINVAL);
+    CHECK_EQ(tags_init(&t, NULL, m.size, &c), QOS_EINVAL);
+    CHECK_EQ(tags_init(&t, m.mem, m.size, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_init(&t, m.mem, m.size - 1, &c), QOS_EMEMORY);
+    CHECK_EQ(tags_init(&t, m.mem + 8, m.size, &c), QOS_EALIGN);
+    c.clients = 0;
+    CHECK_EQ(tags_init(&t, m.mem, m.size, &c), QOS_ERANGE);
+    CHECK(check_mem_free(&m));
+    for (c = plain(1, TAGS_PS); c.clients < 70; c.clients++) {
+        struct tags *s = open_tags(&c);
+        uint32_t i;
+        for (i = 0; i < c.clients; i++) {
+            CHECK_EQ(add(s, 0, i, 1, 1, 0), QOS_OK);
+            CHECK_EQ(tags_arrive(s, 0, i, 1), QOS_OK);
+        }
+        for (i = 0; i < c.clients; i++)
+            CHECK_EQ(serve(s, 5, 1), i); /* all tags equal: in the order of ids */
+        CHECK_EQ(serve(s, 5, 1), -1);
+        close_tags();
+    }
+    c.clients = 1; /* 100,000 clients: at most 160 bytes each */
+    c = plain(100000, TAGS_PS);
+    CHECK_LE(tags_memsize(&c) / 100000, 160);
+}
+
+static void clients(void)
+{
+    struct tags_config c = plain(4, TAGS_PS);
+    struct tags *t;
+    struct tags_client x = terms(1, 0, 0);
+    struct tags_client_state state;
+    struct tags_choice choice;
+    struct tags_grant g;
+    uint32_t dropped = 9;
+    c.capacity_per_s = 100;
+    t = open_tags(&c);
+    CHECK_EQ(tags_admissible(t), 100);
+    CHECK_EQ(tags_add(NULL, 0, 0, &x), QOS_EINVAL);
+    CHECK_EQ(tags_add(t, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_add(t, 0, 4, &x), QOS_ENOENT);
+    CHECK_EQ(add(t, 0, 0, TAGS_WEIGHT_MAX + 1, 0, 0), QOS_ERANGE);
+    CHECK_EQ(add(t, 0, 0, 1, QOS_RATE_MAX + 1, 0), QOS_ERANGE);
+    CHECK_EQ(add(t, 0, 0, 1, 0, QOS_RATE_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(add(t, 0, 0, 1, 20, 19), QOS_EINVAL);
+    CHECK_EQ(add(t, 0, 0, 1, 101, 0), QOS_EADMISSION);
+    CHECK_EQ(add(t, 0, 0, 1, 60, 0), QOS_OK);
+    CHECK_EQ(add(t, 0, 0, 1, 60, 0), QOS_EEXIST);
+    CHECK_EQ(tags_admissible(t), 40);
+    CHECK_EQ(add(t, 0, 1, 0, 41, 0), QOS_EADMISSION);
+    CHECK_EQ(add(t, 0, 1, 0, 40, 0), QOS_OK);
+    CHECK_EQ(set(t, 0, 1, 1, 41, 0), QOS_EADMISSION);
+    CHECK_EQ(set(t, 0, 0, 1, 10, 0), QOS_OK);
+    CHECK_EQ(tags_admissible(t), 50);
+    CHECK_EQ(set(t, 0, 1, 1, 90, 0), QOS_OK);
+    CHECK_EQ(set(t, 0, 2, 1, 0, 0), QOS_ENOENT);
+    CHECK_EQ(set(t, 0, 1, 1, 5, 4), QOS_EINVAL);
+    CHECK_EQ(tags_set(NULL, 0, 1, &x), QOS_EINVAL);
+    CHECK_EQ(tags_set(t, 0, 1, NULL), QOS_EINVAL);
+
+    CHECK_EQ(tags_arrive(NULL, 0, 0, 1), QOS_EINVAL);
+    CHECK_EQ(tags_arrive(t, 0, 3, 1), QOS_ENOENT);
+    CHECK_EQ(tags_arrive(t, 0, 0, 0), QOS_ERANGE);
+    CHECK_EQ(tags_arrive(t, 0, 0, TAGS_BACKLOG_MAX), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_EFULL);
+    CHECK_EQ(tags_withdraw(NULL, 0, 0, 1), QOS_EINVAL);
+    CHECK_EQ(tags_withdraw(t, 0, 2, 1), QOS_ENOENT);
+    CHECK_EQ(tags_withdraw(t, 0, 0, 0), QOS_ERANGE);
+    CHECK_EQ(tags_withdraw(t, 0, 0, TAGS_BACKLOG_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(tags_withdraw(t, 0, 0, TAGS_BACKLOG_MAX - 2), QOS_OK);
+
+    CHECK_EQ(tags_choose(NULL, 0, &choice), QOS_EINVAL);
+    CHECK_EQ(tags_choose(t, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_choose(t, 0, &choice), QOS_OK);
+    CHECK_EQ(choice.client, 0);
+    CHECK_EQ(choice.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_dispatch(NULL, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(t, 0, NULL, 1, 0, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 2, 1, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(t, 0, &choice, QOS_TOKENS_MAX + 1, 0, 0, &g), QOS_ERANGE);
+    choice.phase = TAGS_PHASE_ABOVE_LIMIT; /* not with TAGS_WAIT */
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    choice.phase = TAGS_PHASE_FORCED;
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    choice.phase = TAGS_PHASE_RESERVATION;
+    choice.client = 3;
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_ENOENT);
+    choice.client = 1; /* nothing queued */
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    choice.client = 0;
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 0, 0, 0, &g), QOS_OK);
+    CHECK_EQ(tags_remove(t, 0, 0, &dropped), QOS_EBUSY);
+    CHECK_EQ(tags_complete(NULL, 0, &g, 1), QOS_EINVAL);
+    CHECK_EQ(tags_complete(t, 0, NULL, 1), QOS_EINVAL);
+    CHECK_EQ(tags_fail(NULL, 0, &g, 1), QOS_EINVAL);
+    CHECK_EQ(tags_fail(t, 0, NULL, 1), QOS_EINVAL);
+    CHECK_EQ(tags_cancel(NULL, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_cancel(t, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_EINVAL); /* once only */
+    CHECK_EQ(tags_fail(t, 0, &g, 1), QOS_EINVAL);
+    CHECK_EQ(tags_cancel(t, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
+    CHECK_EQ(state.queued, 1);
+    CHECK_EQ(state.granted, 1);
+    CHECK_EQ(state.granted_reserved, 1);
+    CHECK_EQ(tags_client_stats(NULL, 0, 0, &state), QOS_EINVAL);
+    CHECK_EQ(tags_client_stats(t, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_client_stats(t, 0, 3, &state), QOS_ENOENT);
+    CHECK_EQ(tags_remove(NULL, 0, 0, &dropped), QOS_EINVAL);
+    CHECK_EQ(tags_remove(t, 0, 0, &dropped), QOS_OK);
+    CHECK_EQ(dropped, 1);
+    CHECK_EQ(tags_remove(t, 0, 0, NULL), QOS_ENOENT);
+    CHECK_EQ(tags_next_ns(t, 7), QOS_NEVER);
+    CHECK_EQ(tags_remove(t, 0, 1, NULL), QOS_OK);
+    CHECK_EQ(tags_admissible(t), 100);
+    close_tags();
+    c = plain(1, TAGS_PS);
+    t = open_tags(&c);
+    CHECK_EQ(tags_admissible(t), QOS_RATE_MAX);
+    close_tags();
+}
+
+/* 10 per second: at 0, 100, 200 ms ...; a weight-1 client. */
+static void at_the_limit(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags *t;
+    struct tags_grant g;
+    struct tags_client_state state;
+    const uint64_t ms = 1000000;
+    uint64_t now;
+    unsigned sent = 0;
+    c.limit_burst_ns = TAGS_NONE;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1000), QOS_OK);
+    CHECK_EQ(tags_next_ns(t, 0), 0);
+    CHECK_EQ(serve(t, 0, 1), 0);
+    CHECK_EQ(serve(t, 0, 1), -1);
+    CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
+    CHECK(state.waiting_at_limit);
+    CHECK_EQ(state.limit_debt_ns, 100 * ms);
+    CHECK_EQ(tags_next_ns(t, 0), 100 * ms);
+    CHECK_EQ(tags_next_ns(t, 50 * ms), 100 * ms);
+    CHECK_EQ(serve(t, 100 * ms - 1, 1), -1);
+    CHECK_EQ(serve(t, 100 * ms, 1), 0);
+    CHECK_EQ(serve(t, 50 * ms, 1), -1); /* backwards: the latest time seen counts */
+    CHECK_EQ(serve(t, 0, 1), -1);
+    for (now = 101 * ms; now < 10100 * ms; now += 7 * ms) /* late polls lose nothing but the burst... */
+        sent += serve(t, now, 1) == 0;
+    CHECK_WITHIN(sent, 95, 99); /* ...which is 0 here: 7 ms polling costs up to 7 % */
+    /* Live change: ten times the limit, then none. */
+    CHECK_EQ(set(t, now, 0, 1, 0, 100), QOS_OK);
+    CHECK_LE(tags_next_ns(t, now), now + 10 * ms);
+    CHECK_EQ(set(t, now, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_next_ns(t, now), now);
+    CHECK_EQ(serve(t, now, 1), 0);
+    CHECK_EQ(serve(t, now, 1), 0);
+    close_tags();
+
+    c.limit_burst_ns = 0; /* 100 ms: late polls within it lose nothing */
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1000), QOS_OK);
+    for (sent = 0, now = 0; now < 10000 * ms; now += 7 * ms)
+        sent += serve(t, now, 1) == 0;
+    CHECK_EQ(sent, 100);
+    CHECK_EQ(tags_withdraw(t, now, 0, 900), QOS_OK); /* while it waits */
+    CHECK_EQ(tags_next_ns(t, now), QOS_NEVER);
+    close_tags();
+
+    c.at_limit = TAGS_ALLOW; /* instead of idling */
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 5), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 1, 1), QOS_OK);
+    CHECK_EQ(serve(t, 0, 1), 0);
+    CHECK_EQ(serve(t, 0, 1), 1); /* the other first */
+    CHECK_EQ(tags_next_ns(t, 0), 0);
+    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
+    CHECK_EQ(g.client, 0);
+    CHECK_EQ(g.phase, TAGS_PHASE_ABOVE_LIMIT);
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_served(t, TAGS_PHASE_ABOVE_LIMIT), 1);
+    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK); /* two more, the last one empties the queue */
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
+    CHECK_EQ(state.limit_debt_ns, 100 * ms); /* what was above the limit is not charged to it */
+    close_tags();
+
+    c.at_limit = TAGS_REJECT;
+    c.reject_after_ns = 150 * ms;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 1, 100), QOS_OK);
+    CHECK_EQ(tags_withdraw(t, 0, 1, 100), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 3), QOS_ELIMIT); /* the third would wait for 200 ms */
+    CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT);
+    CHECK_EQ(tags_arrive(t, 50 * ms, 0, 1), QOS_OK); /* waits for 150 ms */
+    CHECK_EQ(serve(t, 50 * ms, 1), 0);
+    CHECK_EQ(serve(t, 50 * ms, 1), -1);
+    CHECK_EQ(tags_next_ns(t, 50 * ms), 100 * ms); /* rejected ones cost nothing */
+    {
+        struct qos_stats stats;
+        tags_stats(t, 50 * ms, &stats);
+        CHECK_EQ(stats.refused, 4);
+        CHECK_EQ(stats.granted, 1);
+        CHECK_EQ(stats.borrowed, 1);
+        CHECK_EQ(stats.waited, 1);
+        CHECK_EQ(stats.debt, 0);
+    }
+    close_tags();
+}
+
+/* A cancelled request leaves no trace; a failed one only its time. */
+static void refunds(void)
+{
+    struct tags_config c = plain(3, TAGS_REWARD);
+    struct tags *t = open_tags(&c);
+    struct tags_grant g, many[8];
+    struct tags_priv_hot before;
+    struct tags_priv_rate reserve, limit;
+    unsigned i;
+    CHECK_EQ(add(t, 0, 0, 3, 7, 1000), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 5, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 50), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 1, 50), QOS_OK);
+    for (i = 0; i < 20; i++)
+        CHECK(serve(t, i * 1000000, 1000000 + i) >= 0);
+    for (i = 0; i < 30; i++) {
+        uint64_t now = 20000000 + i * 50000000;
+        before = t->hot[0];
+        reserve = t->reserve[0];
+        limit = t->limit[0];
+        do {
+            CHECK_EQ(tags_pull(t, now, 1, &g), QOS_OK);
+            CHECK_EQ(tags_arrive(t, now, g.client, 1), QOS_OK);
+            if (g.client != 0)
+                CHECK_EQ(tags_complete(t, now, &g, 1000000), QOS_OK);
+        } while (g.client != 0);
+        CHECK_EQ(tags_cancel(t, now, &g), QOS_OK);
+        CHECK_EQ(t->hot[0].tag.hi, before.tag.hi);
+        CHECK_EQ(t->hot[0].tag.lo, before.tag.lo);
+        CHECK_EQ(t->reserve[0].tag_ns, reserve.tag_ns);
+        CHECK_EQ(t->reserve[0].rest, reserve.rest);
+        if (limit.tag_ns + 100000000 > now) { /* else its unused part was forgotten */
+            CHECK_EQ(t->limit[0].tag_ns, limit.tag_ns);
+            CHECK_EQ(t->limit[0].rest, limit.rest);
+        }
+    }
+    CHECK_EQ(t->counters.cancelled, 30);
+    /* Eight at the device, all cancelled in another order: no trace either. */
+    before = t->hot[1];
+    for (i = 0; i < 8;) {
+        CHECK_EQ(tags_pull(t, 0, 1, &many[i]), QOS_OK);
+        if (many[i].client == 1)
+            i++;
+        else
+            CHECK_EQ(tags_complete(t, 0, &many[i], 1000000), QOS_OK);
+    }
+    for (i = 0; i < 8; i++)
+        CHECK_EQ(tags_cancel(t, 0, &many[(i * 3) % 8]), QOS_OK);
+    CHECK_EQ(t->hot[1].tag.hi, before.tag.hi);
+    CHECK_EQ(t->hot[1].tag.lo, before.tag.lo);
+    CHECK_EQ(t->hot[1].at_device, 0);
+    /* Failed after 3 ms: 3 ms / 5 on the axis, exactly as much as a whole ns over the weight. */
+    do
+        CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
+    while (g.client != 1);
+    CHECK_EQ(tags_fail(t, 0, &g, 3000000), QOS_OK);
+    CHECK_EQ(t->hot[1].tag.hi, before.tag.hi + 3000000 * 256 / 5);
+    CHECK_EQ(t->counters.failed, 1);
+    close_tags();
+}
+
+static void forced(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags *t;
+    struct tags_grant g;
+    struct qos_stats stats;
+    unsigned n = 0;
+    c.force_debt_ns = 500000000;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 5, 10), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_force(NULL, 0, 0, 1, &g), QOS_EINVAL);
+    CHECK_EQ(tags_force(t, 0, 0, 1, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_force(t, 0, 2, 1, &g), QOS_ENOENT);
+    CHECK_EQ(tags_force(t, 0, 0, QOS_TOKENS_MAX + 1, &g), QOS_ERANGE);
+    while (tags_force(t, 0, 0, 1, &g) == QOS_OK) {
+        CHECK_EQ(g.phase, TAGS_PHASE_FORCED);
+        CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
+        n++;
+    }
+    CHECK_EQ(n, 6); /* 500 ms at 10 per second, and one */
+    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_EDEBT);
+    tags_stats(t, 0, &stats);
+    CHECK_EQ(stats.debt, 5);
+    CHECK_EQ(stats.refused, 2);
+    CHECK_EQ(tags_served(t, TAGS_PHASE_FORCED), 6);
+    CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
+    CHECK_EQ(tags_next_ns(t, 0), 200000000); /* the first of the six was its reservation's */
+    CHECK_EQ(serve(t, 200000000, 1), 0);
+    CHECK_EQ(tags_next_ns(t, 200000000), 400000000);
+    CHECK_EQ(tags_force(t, 300000000, 1, 1000, &g), QOS_OK); /* idle, and while another waits */
+    CHECK_EQ(tags_complete(t, 300000000, &g, 1), QOS_OK);
+    close_tags();
+    c.force_debt_ns = TAGS_NONE;
+    c.no_completions = true;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_EDEBT);
+    CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
+    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_OK);
+    CHECK_EQ(t->weight_sum, 0); /* nothing is active */
+    close_tags();
+}
+
+static void intrusive(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags *t = open_tags(&c);
+    struct tags_request r[6], *got;
+    unsigned i;
+    memset(r, 0, sizeof r);
+    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_EINVAL); /* not configured */
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_EINVAL);
+    CHECK_EQ(tags_unlink(t, 0, &r[0]), QOS_EINVAL);
+    close_tags();
+    c.intrusive = true;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 3, 0, 0), QOS_OK);
+    CHECK_EQ(tags_push(NULL, 0, 0, &r[0]), QOS_EINVAL);
+    CHECK_EQ(tags_push(t, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_pop(NULL, 0, &got), QOS_EINVAL);
+    CHECK_EQ(tags_pop(t, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_unlink(NULL, 0, &r[0]), QOS_EINVAL);
+    CHECK_EQ(tags_unlink(t, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_EAGAIN);
+    r[0].rho = 1;
+    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_EINVAL); /* rho > delta */
+    r[0].rho = 0;
+    r[0].cost = QOS_TOKENS_MAX + 1;
+    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_ERANGE);
+    for (i = 0; i < 6; i++) {
+        r[i].cost = 30;
+        CHECK_EQ(tags_push(t, 0, i < 3 ? 0 : 1, &r[i]), QOS_OK);
+    }
+    CHECK_EQ(tags_unlink(t, 0, &r[1]), QOS_OK); /* from the middle */
+    CHECK_EQ(tags_push(t, 0, 7, &r[1]), QOS_ENOENT);
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
+    CHECK(got == &r[0] && got->grant.client == 0);
+    CHECK_EQ(tags_unlink(t, 0, &r[2]), QOS_OK); /* the last one of client 0 */
+    CHECK_EQ(tags_unlink(t, 0, &r[5]), QOS_OK); /* the tail */
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
+    CHECK(got == &r[3]);
+    CHECK_EQ(tags_push(t, 0, 1, &r[5]), QOS_OK);
+    CHECK_EQ(tags_unlink(t, 0, &r[4]), QOS_OK); /* the head */
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
+    CHECK(got == &r[5]);
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_EAGAIN);
+    for (i = 0; i < 6; i++)
+        if (i == 0 || i == 3 || i == 5)
+            CHECK_EQ(tags_complete(t, 0, &r[i].grant, 1), QOS_OK);
+    CHECK_EQ(t->at_device, 0);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_OK); /* counted, not pushed */
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_EINVAL);
+    close_tags();
+}
+
+/* rho and delta: what was served elsewhere counts here. */
+static void elsewhere(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags *t = open_tags(&c);
+    struct tags_choice choice;
+    struct tags_grant g;
+    CHECK_EQ(add(t, 0, 0, 1, 10, 100), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 10), QOS_OK);
+    CHECK_EQ(tags_choose(t, 0, &choice), QOS_OK);
+    CHECK_EQ(choice.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 2, 4, &g), QOS_OK);
+    CHECK_EQ(t->reserve[0].tag_ns, 300000000); /* 1 + 2 at 10 per second */
+    CHECK_EQ(t->limit[0].tag_ns, 50000000);    /* 1 + 4 at 100 per second */
+    CHECK_EQ(t->hot[0].tag.hi, 5 * 256);       /* 1 + 4 at weight 1 */
+    CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
+    CHECK_EQ(t->reserve[0].tag_ns, 0);
+    CHECK_EQ(t->limit[0].tag_ns, 0);
+    CHECK_EQ(t->hot[0].tag.hi, 0);
+    choice.phase = TAGS_PHASE_WEIGHT; /* in the weight phase only rho is charged to the reservation */
+    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 3, 3, &g), QOS_OK);
+    CHECK_EQ(t->reserve[0].tag_ns, 300000000);
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
+    close_tags();
+    c.count_cost = true; /* 1 MB/s reserved, 4 MB/s at most */
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 1000000, 4000000), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 10), QOS_OK);
+    CHECK_EQ(tags_pull(t, 0, 65536, &g), QOS_OK);
+    CHECK_EQ(t->reserve[0].tag_ns, 65536000);
+    CHECK_EQ(t->limit[0].tag_ns, 16384000);
+    CHECK_EQ(t->counters.units, 65536);
+    close_tags();
+}
+
+/* Weights at the ends, and a change of weight: nobody waits for ever. */
+static void weights(void)
+{
+    struct tags_config c = plain(3, TAGS_PS);
+    struct tags *t = open_tags(&c);
+    unsigned i, got[3] = {0, 0, 0};
+    CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
+    CHECK_EQ(add(t, 0, 2, TAGS_WEIGHT_MAX / 2 + 1, 0, 0), QOS_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(tags_arrive(t, 0, i, 1000000), QOS_OK);
+    for (i = 0; i < 3001; i++)
+        got[serve(t, i, 1)]++;
+    CHECK_EQ(got[0], 1);
+    CHECK_WITHIN(got[1], 1998, 2002);
+    CHECK_WITHIN(got[2], 998, 1002);
+    /* Client 0 stands 2^40 requests of client 1 ahead; at the same weight that lead is one request. */
+    CHECK_EQ(set(t, 3001, 0, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
+    got[0] = got[1] = got[2] = 0;
+    for (i = 0; i < 2500; i++)
+        got[serve(t, 3001 + i, 1)]++;
+    CHECK_WITHIN(got[0], 997, 1003);
+    CHECK_WITHIN(got[1], 997, 1003);
+    CHECK_EQ(set(t, 6000, 1, 1, 0, 0), QOS_OK); /* and down: it may finish what stands before it */
+    CHECK_EQ(tags_withdraw(t, 6000, 0, t->hot[0].queued), QOS_OK);
+    CHECK_EQ(set(t, 6000, 0, 1, 0, 0), QOS_OK); /* while idle */
+    CHECK_EQ(tags_arrive(t, 6000, 0, 10), QOS_OK);
+    got[0] = got[1] = got[2] = 0;
+    for (i = 0; i < 1000; i++)
+        got[serve(t, 6000 + i, 1)]++;
+    CHECK_GE(got[2], 990);
+    close_tags();
+}
+
+/* The time stands at the end of its range: tags stay there, nothing wraps. */
+static void end_of_time(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags *t = open_tags(&c);
+    unsigned i;
+    CHECK_EQ(add(t, UINT64_MAX - 5, 0, 1, 1, 0), QOS_OK);
+    CHECK_EQ(add(t, UINT64_MAX - 5, 1, 1, 0, 1), QOS_OK);
+    for (i = 0; i < 6; i++) {
+        CHECK_EQ(tags_arrive(t, UINT64_MAX - 5 + i, 0, 1), QOS_OK);
+        CHECK_EQ(tags_arrive(t, UINT64_MAX - 5 + i, 1, 1), QOS_OK);
+        CHECK(serve(t, UINT64_MAX - 5 + i, 1000) >= 0);
+    }
+    CHECK(tags_next_ns(t, UINT64_MAX) >= UINT64_MAX - 1);
+    close_tags();
+}
+
+int main(void)
+{
+    check_begin("unit/tags_api");
+    configurations();
+    clients();
+    at_the_limit();
+    refunds();
+    forced();
+    intrusive();
+    elsewhere();
+    weights();
+    end_of_time();
+    return check_end();
+}
