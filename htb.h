@@ -328,7 +328,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_submit(struct htb *h, struct htb_reque
 /* The next request to send to the device, or NULL: none now; htb_dispatch_next_ns says when. */
 QOS_API struct htb_request *htb_dispatch(struct htb *h, uint64_t now_ns);
 /* Exact time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or
- * a reservation expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. */
+ * a reservation expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late.
+ * Early only if a class comes off its limit to find a larger request ahead of its own: then one call finds nothing. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *h, uint64_t now_ns);
 /* The device is done with a request that htb_dispatch gave, well or not. QOS_EINVAL: it did not. */
 QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *h, struct htb_request *r);

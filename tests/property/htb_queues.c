@@ -5,7 +5,9 @@
 //   - If any class can pay for its own next request, one of those is chosen (Section 5.3: its reservation, always).
 //   - Work conservation: nothing is dispatched only if, at equal request sizes, no class may send; at mixed sizes, if
 //     whoever may send must let a larger request go first, whose turn it is.
-//   - htb_dispatch_next_ns: at equal sizes the first time, to the nanosecond, at which the oracle lets any class send.
+//   - htb_dispatch_next_ns: at equal sizes the first time, to the nanosecond, at which the oracle lets any class send;
+//   at
+//     mixed sizes never late, and early at most once for each request.
 #include "htb_random.h"
 
 #define REQUESTS 120
@@ -20,7 +22,7 @@ struct run {
     struct twin t;
     struct request request[REQUESTS];
     bool equal;
-    uint64_t submitted, dispatched, served_own, served_borrowed, idle_while_demand;
+    uint64_t submitted, dispatched, served_own, served_borrowed, early;
 };
 
 static void one_at_a_time(struct htb_config *c)
@@ -139,7 +141,8 @@ static void dispatch_all(struct run *run)
 
 static void one_run(struct run *run, uint64_t stream, uint64_t steps)
 {
-    uint64_t k, next, expect, now = 5000000000;
+    uint64_t k, next, expect, before, now = 5000000000;
+    bool woken = false;
     memset(run, 0, sizeof *run);
     run->equal = stream % 2 == 0;
     twin_init(&run->t, stream, stream % 5 == 4 ? 2 : 1, now, one_at_a_time);
@@ -148,7 +151,9 @@ static void one_run(struct run *run, uint64_t stream, uint64_t steps)
         CHECK_CONTEXT("run %" PRIu64 ", step %" PRIu64, stream, k);
         for (; burst > 0; burst--)
             submit(run);
+        before = run->dispatched;
         dispatch_all(run);
+        run->early += woken && run->dispatched == before;
         next = htb_dispatch_next_ns(&run->t.h, run->t.o.now);
         CHECK(next > run->t.o.now);
         expect = oracle_wake(run);
@@ -160,11 +165,10 @@ static void one_run(struct run *run, uint64_t stream, uint64_t steps)
             now += check_between(&run->t.rng, 0, 3000000);
         else
             now = next;
-        if (now > run->t.o.now && next > now) { /* not a nanosecond before it is time */
-            if (run->equal)
-                CHECK(htb_dispatch(&run->t.h, now) == NULL);
-        }
+        if (now > run->t.o.now && next > now) /* never late: nothing goes before it is time */
+            CHECK(htb_dispatch(&run->t.h, now) == NULL);
         oracle_advance(&run->t.o, now);
+        woken = now == next;
     }
     CHECK(check_mem_free(&run->t.m));
 }
@@ -172,15 +176,18 @@ static void one_run(struct run *run, uint64_t stream, uint64_t steps)
 int main(void)
 {
     static struct run run;
-    uint64_t i, runs, own = 0, borrowed = 0;
+    uint64_t i, runs, own = 0, borrowed = 0, early = 0;
     check_begin("property/htb_queues");
     runs = check_scaled(160);
     for (i = 0; i < runs; i++) {
         one_run(&run, i, 300);
         own += run.served_own;
         borrowed += run.served_borrowed;
+        early += run.early;
+        CHECK_LE(run.early, run.equal ? 0 : run.dispatched); /* at most one early wake for each request */
     }
-    printf("dispatched %" PRIu64 " on own tokens, %" PRIu64 " borrowed\n", own, borrowed);
+    printf("dispatched %" PRIu64 " on own tokens, %" PRIu64 " borrowed; woken early %" PRIu64 " times\n", own, borrowed,
+           early);
     CHECK(own > runs * 10 && borrowed > runs * 10);
     return check_end();
 }
