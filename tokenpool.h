@@ -30,6 +30,7 @@
  *         tokenpool_run(&monitor, now_ns);                             // at least every check_ns, by one thread
  *         if (tokenpool_client_init(&client, &cfg, 0) != QOS_OK)
  *             return 1;
+ *         tokenpool_client_start_now(&client);
  *         if (tokenpool_take_local(&client, storage, now_ns, 1) != QOS_OK)
  *             return 1;                                                // QOS_EAGAIN: no token now
  *         // ... the I/O ...
@@ -253,7 +254,7 @@ struct tokenpool_client {
     uint32_t epoch, early_epoch, empty_seq, id;      /* empty_seq: of the pool that failed us, early or not */
     uint32_t waiting;                                /* tokens that the refused request needs; 0: none */
     uint8_t pending, starting;                       /* enum tokenpool_pending */
-    bool running, known, empty, early, early_empty, asked, polled, reported, served_polled;
+    bool running, known, unused_slot, empty, early, early_empty, asked, polled, reported, served_polled;
     struct tokenpool_config cfg; /* defaults filled in */
     qos_counter_t granted, borrowed, refused, waited, claims, voided, debt;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -317,9 +318,12 @@ QOS_API uint64_t tokenpool_op_run(void *storage, const struct tokenpool_op *op);
 /* -- engine: one thread each. Wait-free but for the operations themselves. */
 
 /* id 0..clients-1, the slot that tokenpool_join admitted. The configuration must be the monitor's. The engine
- * starts with nothing; it reads the period word first. */
+ * starts with nothing, and gets its first tokens in the period after the one that it finds running: another engine
+ * may have used the slot's reservation in that one, and died. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_init(struct tokenpool_client *c,
                                                             const struct tokenpool_config *cfg, uint32_t id);
+/* The caller vouches that nobody used this slot in the running period: the engine starts in that one. After init. */
+QOS_API void tokenpool_client_start_now(struct tokenpool_client *c);
 /* Fast path: n tokens, 1..TOKENPOOL_TOKENS_MAX, out of what the engine holds; one cache line, no atomic, no clock.
  * Call tokenpool_client_next at least every check_ns besides. QOS_EAGAIN: too few held; QOS_ERANGE. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_take(struct tokenpool_client *c, uint64_t n);
@@ -624,17 +628,28 @@ QOS_API enum qos_status tokenpool_client_init(struct tokenpool_client *c, const 
     return QOS_OK;
 }
 
+QOS_API void tokenpool_client_start_now(struct tokenpool_client *c)
+{
+    c->unused_slot = true;
+}
+
+/* One refusal per request: further tries of one that waits already do not count. */
+QOS_API void tokenpool_priv_refuse(struct tokenpool_client *c, uint64_t n)
+{
+    if (!c->waiting)
+        qos_counter_add(&c->refused, 1);
+    c->waiting = (uint32_t)n;
+}
+
 QOS_API enum qos_status tokenpool_take(struct tokenpool_client *c, uint64_t n)
 {
-    if (QOS_LIKELY(n - 1 < TOKENPOOL_TOKENS_MAX && (int64_t)n <= c->ready)) {
+    if (QOS_LIKELY(qos_wrap_sub(n, 1) < TOKENPOOL_TOKENS_MAX && (int64_t)n <= c->ready)) {
         c->ready -= (int64_t)n;
         return QOS_OK;
     }
     if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
         return QOS_ERANGE;
-    if (!c->waiting)
-        qos_counter_add(&c->refused, 1);
-    c->waiting = (uint32_t)n;
+    tokenpool_priv_refuse(c, n);
     return QOS_EAGAIN;
 }
 
@@ -825,7 +840,10 @@ QOS_API void tokenpool_priv_saw_period(struct tokenpool_client *c, uint64_t peri
     uint32_t epoch = tokenpool_priv_period_epoch(period);
     if (epoch == 0 && period == 0)
         return; /* no period yet */
-    if (!c->known || tokenpool_priv_newer(epoch, c->epoch)) {
+    if (!c->known && !c->unused_slot) {
+        c->known = true;
+        c->epoch = epoch;
+    } else if (!c->known || tokenpool_priv_newer(epoch, c->epoch)) {
         if (c->running)
             tokenpool_priv_lapse(c);
         if (period & TOKENPOOL_PRIV_OPEN) {
@@ -939,12 +957,19 @@ QOS_API void tokenpool_tick_local(struct tokenpool_client *c, void *storage, uin
 
 QOS_API enum qos_status tokenpool_take_local(struct tokenpool_client *c, void *storage, uint64_t now_ns, uint64_t n)
 {
-    enum qos_status s = tokenpool_take(c, n);
-    if (QOS_LIKELY(s != QOS_EAGAIN))
-        return s;
-    tokenpool_priv_drive(c, storage, now_ns, n);
-    s = tokenpool_probe(c, n);
-    return s == QOS_OK ? tokenpool_take(c, n) : s;
+    enum qos_status s;
+    if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
+        return QOS_ERANGE;
+    if (QOS_UNLIKELY((int64_t)n > c->ready)) {
+        tokenpool_priv_drive(c, storage, now_ns, n);
+        s = tokenpool_probe(c, n);
+        if (s != QOS_OK) {
+            tokenpool_priv_refuse(c, n);
+            return s;
+        }
+    }
+    c->ready -= (int64_t)n;
+    return QOS_OK;
 }
 
 QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *c, uint64_t now_ns, uint64_t n)

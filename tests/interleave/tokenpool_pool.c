@@ -83,6 +83,7 @@ static void base_setup(unsigned n, uint64_t capacity, const uint64_t *reservatio
     for (i = 0; i < n; i++) {
         if (tokenpool_client_init(&client[i], &cfg, i) != QOS_OK)
             abort();
+        tokenpool_client_start_now(&client[i]);
         now_of[i] = 1;
         tokenpool_tick_local(&client[i], storage, now_of[i]);
         if (!client[i].running)
