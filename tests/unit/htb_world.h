@@ -89,6 +89,14 @@ static CHECK_UNUSED struct qos_stats stats_of(const struct world *w, uint32_t id
     return s;
 }
 
+static CHECK_UNUSED enum qos_status force(struct world *w, uint32_t id, uint64_t n, uint64_t n_second, uint64_t now_ns)
+{
+    uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    all[0] = n;
+    all[1] = n_second;
+    return htb_force(&w->tree, id, all, now_ns);
+}
+
 /* Takes n tokens again and again at now; returns the tokens taken. */
 static CHECK_UNUSED uint64_t drain(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns)
 {
