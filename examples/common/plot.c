@@ -113,7 +113,7 @@ bool plot_svg(const struct plot *p, const char *path)
         tool_warn("cannot write the gnuplot script: %s", strerror(errno));
         return false;
     }
-    fputs("set terminal svg size 860,420 font \"sans-serif,13\" background rgb \"white\"\nset encoding utf8\n", f);
+    fputs("set terminal svg size 860,420 font \"sans-serif,13\" background rgb \"white\"\n", f);
     fputs("set output ", f);
     put_text(f, path);
     fputs("\n", f);

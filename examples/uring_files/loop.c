@@ -189,6 +189,8 @@ static void note_error(struct loop *l, struct source *src, const struct sched_re
         return;
     if (src->result->errors[i]++ == 0) {
         src->result->error[i] = error;
+        if (l->o->hush)
+            return;
         progress_end(&l->progress);
         tool_warn("tenant %s: %s of %u bytes at %" PRIu64 " of %s: %s; counted as failed, the others go on",
                   src->tenant->name, r->op == QOS_READ ? "read" : "write", r->len_bytes, r->offset, src->target->path,

@@ -126,6 +126,30 @@ static bool any_failed(const struct run *run)
     return false;
 }
 
+/* A second run with a new profile, as the device may have changed. If that cannot be (the reservations no longer fit,
+ * or a stop), the first one stands. */
+static void try_again(struct profile *profile, const struct scheduler *scheduler, struct run *run,
+                      struct verdict *verdict)
+{
+    static struct profile new_profile;
+    static struct tenant old_tenant[TENANTS_MAX];
+    static struct run again;
+    memcpy(old_tenant, settings.tenant, sizeof old_tenant);
+    printf("too few eligible seconds; once more, with a new profile\n");
+    if (profile_file(&settings, &new_profile)) {
+        profile_print(&settings, &new_profile);
+        if (run_one(&new_profile, scheduler, "with QoS", &again) && !again.stopped) {
+            run_free(run);
+            *run = again;
+            *profile = new_profile;
+            judge_run(&settings, profile, run, verdict);
+            return;
+        }
+        run_free(&again);
+    }
+    memcpy(settings.tenant, old_tenant, sizeof old_tenant);
+}
+
 /* Profile, then the runs. The exit status. */
 static int compare(void)
 {
@@ -134,7 +158,7 @@ static int compare(void)
     static struct verdict verdict;
     const struct scheduler *scheduler = scheduler_find(settings.scheduler);
     bool has_without = settings.compare || settings.scheduler == 0, has_with = settings.scheduler != 0;
-    int status = TOOL_OK, attempt;
+    int status = TOOL_OK;
     if (!profile_file(&settings, &profile))
         return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
     profile_print(&settings, &profile);
@@ -142,21 +166,12 @@ static int compare(void)
         return TOOL_OK;
     if (has_without && !run_one(&profile, &scheduler_none, "without QoS", &without))
         return TOOL_FAILED;
-    for (attempt = 0; has_with && attempt < 2 && !stop_asked(); attempt++) {
-        if (attempt) {
-            printf("too few eligible seconds; once more, with a new profile\n");
-            run_free(&with);
-            if (!profile_file(&settings, &profile))
-                return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
-            profile_print(&settings, &profile);
-        }
-        if (!run_one(&profile, scheduler, "with QoS", &with))
-            return TOOL_FAILED;
-        if (!settings.judge || with.stopped)
-            break;
+    if (has_with && !stop_asked() && !run_one(&profile, scheduler, "with QoS", &with))
+        return TOOL_FAILED;
+    if (settings.judge && has_with && with.result && !with.stopped) {
         judge_run(&settings, &profile, &with, &verdict);
-        if (verdict.conclusive || !verdict.hard_ok)
-            break;
+        if (!verdict.conclusive && verdict.hard_ok)
+            try_again(&profile, scheduler, &with, &verdict);
     }
     if (settings.judge && !has_with && !without.stopped)
         judge_run(&settings, &profile, &without, &verdict);

@@ -83,6 +83,7 @@ static bool measure(const struct settings *s, struct profile *p, enum access_kin
     o.tenants = 1;
     o.duration_ns = s->profile_ns;
     o.label = label;
+    o.hush = true;
     o.dispatch_depth = t.depth;
     ok = run_tenants(s, &o, &run) && !run.stopped;
     if (ok && run.ios) {
@@ -148,7 +149,7 @@ static bool measure_mix(const struct settings *s, struct profile *p)
     o.duration_ns = s->profile_ns;
     o.dispatch_depth = s->dispatch_depth;
     o.label = "profile, all tenants";
-    o.ignore_start = true;
+    o.ignore_start = o.hush = true;
     ok = run_tenants(s, &o, &run) && !run.stopped;
     if (ok)
         p->mix_cost_per_s = slice_quantile(&run, 1 - SLOW_SHARE, 1) * SLICES_PER_S;

@@ -113,7 +113,7 @@ void report_table(const struct settings *s, const struct profile *p, const struc
     if (with && with->root_end > p->root_cost_per_s)
         printf("the maximizer raised the root from %s to %s of device time a second\n",
                human_ns((double)p->root_cost_per_s).text, human_ns((double)with->root_end).text);
-    if ((with ? with : without)->all_run_ns)
+    if ((with && with->all_run_ns) || (without && without->all_run_ns))
         printf("rates and latencies: of the time in which all tenants ran\n");
     note_counts(s, without);
     note_counts(s, with);

@@ -135,8 +135,8 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
         uint64_t fits[HTB_RESOURCES_MAX];
         memset(&class, 0, sizeof class);
         class.weight = t->weight;
-        class.rate_per_s[0] = t->reserve_cost_per_s;
-        class.limit_per_s[0] = t->limit_cost_per_s;
+        class.rate_per_s[0] = qos_min(t->reserve_cost_per_s, QOS_RATE_MAX); /* beyond is not admitted either */
+        class.limit_per_s[0] = qos_min(t->limit_cost_per_s, QOS_RATE_MAX);
         status = htb_reserve(&h->tree, i + 1, &class, config->now_ns, fits);
         if (status != QOS_OK) {
             refusal->why = qos_strerror(status);

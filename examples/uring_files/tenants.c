@@ -42,8 +42,10 @@ static const char *rate_or_percent(char *value, uint64_t *rate, uint64_t *percen
 static void set_key(struct tenant *t, const char *where, const char *key, char *value)
 {
     const char *why = NULL;
-    if (!value)
+    if (!value) {
         opt_check(where, key, NULL, "needs a value, e.g. bs=4k");
+        return;
+    }
     if (strcmp(key, "rw") == 0) {
         int choice = opt_choice(value, ACCESS_CHOICES);
         opt_check(where, key, value, choice < 0 ? "must be one of " ACCESS_CHOICES : NULL);

@@ -146,6 +146,7 @@ struct loop_options {
     uint64_t duration_ns, dispatch_depth, root_cost_per_s;
     const char *label;
     bool with_log, quiet, ignore_start;
+    bool hush; /* no message about failed requests: the profile, whose results say so */
 };
 bool run_tenants(const struct settings *s, const struct loop_options *o, struct run *run);
 void run_free(struct run *run);

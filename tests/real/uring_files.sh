@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# proves: uring_files on real files: promises kept (judged), totals kept with the maximizer, every fault told, counted and
+# survived, nothing left behind.
+#
+# What is injected, all of it by real parts: ENOSPC and partial writes by a tmpfs that is full; EIO by a loop device whose
+# backing file was cut off; end of file and partial reads by truncating a file under way; ENOSPC at every write by
+# /dev/full; EACCES by another user; SIGINT by kill.
+set -u
+. "$(dirname "$0")/../lib.sh"
+tool=$PWD/build/examples/uring_files
+[ -x "$tool" ] || make -s "build/examples/uring_files" || exit 1
+work=$(mktemp -d "$PWD/build/uring_files-XXXXXX") || exit 1
+file=$work/file
+failed=0 skipped=
+trap 'rm -rf "$work"' EXIT
+
+ok() { echo "ok: $*"; }
+bad() { echo "FAILED: $*"; failed=1; }
+expect() { # WHAT TEST-COMMAND...
+    local what=$1
+    shift
+    if "$@"; then ok "$what"; else bad "$what ($*)"; fi
+}
+json() { jq -e "$2" "$1" >/dev/null; }
+# In every run of a JSON file: submitted = completed + failed, none lost before the device either.
+adds_up() { json "$1" '[.without, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
+# Runs the tool in $work with a time limit; status, stdout and stderr in $status, $work/out, $work/err.
+run() {
+    timeout -k 5 60 "$tool" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+}
+good="good:rw=randread,bs=4k,depth=8,file=$file,reserve=10%"
+
+# ---- the main job, short
+start=$SECONDS
+run --file "$file" --size 1G --keep --compare --judge --maximizer --runtime 5s --profile-time 500ms --json "$work/demo.json" \
+    --plot "$work/plots" --log "$work/log.csv" --tenant db:bs=4k,depth=32,reserve=15% \
+    --tenant scan:bs=128k,depth=64,reserve=15% --tenant backup:bs=128k,depth=16,limit=10%
+cat "$work/out"
+case $status in
+0) ok "reservations, limits and the log hold" ;;
+3) skipped="inconclusive: device (the trace is above)" ;;
+*) bad "judged run: status $status: $(cat "$work/err")" ;;
+esac
+expect "the JSON file has all of it" json "$work/demo.json" '(.tenants | length == 3) and (.profile.points | length >= 2)
+    and .profile.root_device_ns_per_s > 0 and (.without.tenants | length == 3) and .with.scheduler == "htb"
+    and (.with.tenants | map(.p50_ns > 0 and .p50_ns <= .p99_ns and .p99_ns <= .p999_ns and .p999_ns <= .max_ns) | all)'
+expect "the log held whatever the device did" json "$work/demo.json" '.judge.log_holds and .judge.limits_hold'
+expect "counters add up" adds_up "$work/demo.json"
+if [ "$status" = 0 ]; then
+    expect "db, squeezed without, gets more with QoS" json "$work/demo.json" \
+        '.with.tenants[0].bytes_per_s > 2 * .without.tenants[0].bytes_per_s'
+fi
+# Our own count over the CSV log against the tool's: two ways to the same numbers.
+counts=$(awk -F, '$1 == "with QoS" {n[$3]++} END {print n["dispatch"] + 0, n["done"] + 0}' "$work/log.csv")
+told=$(jq -r '[.with.tenants | (map(.submitted) | add), (map(.completed) | add)] | join(" ")' "$work/demo.json")
+expect "the log has every request ($counts)" [ "$counts" = "$told" ]
+for f in without with latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
+echo "($((SECONDS - start)) s)"
+
+# ---- all alike, the maximizer at work: at most 2 % less than without, as far as this device can tell
+run --file "$file" --maximizer --overhead 9 --slice 2s --dispatch-depth 48 --profile-time 500ms --json "$work/same.jsonl" \
+    --tenant a:depth=16,reserve=15% --tenant b:depth=16,reserve=25% --tenant c:depth=16,weight=2
+cat "$work/out" "$work/err"
+value() { jq -r "select(.metric == \"$1\") | .value" "$work/same.jsonl"; }
+expect "total of equal requests with QoS: at least 98 % of that without, less the control's half-width" \
+    awk "BEGIN {exit !($(value iops_ratio) >= 0.98 - $(value aa_half_width))}"
+
+# ---- end of file and partial reads: cut off while tenants read
+dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
+( sleep 3; truncate -s 33333333 "$work/short" ) &
+run --runtime 2500ms --profile-time 300ms --json "$work/eof.json" --tenant "$good" --tenant "bad:bs=64k,depth=4,file=$work/short"
+wait
+expect "cut-off file: status 1" [ "$status" = 1 ]
+expect "cut-off file: told once" [ "$(grep -c 'tenant bad: read .* end of file' "$work/err")" = 1 ]
+expect "cut-off file: one tenant fails, the other goes on" json "$work/eof.json" \
+    '.with.tenants[1].failed > 0 and .with.tenants[0].failed == 0 and .with.tenants[0].completed > 100'
+expect "cut-off file: counters add up" adds_up "$work/eof.json"
+
+run --size 128M --tenant "bad:file=$work/short"
+expect "file shorter than asked: said, status 1" grep -q 'has .* --size asks for' "$work/err"
+expect "file shorter than asked: status" [ "$status" = 1 ]
+
+# ---- ENOSPC on a full tmpfs, EIO on a loop device whose file was cut off: in a mount namespace of their own
+cat >"$work/faults" <<'END'
+set -u
+tool=$1 work=$2 good=$3
+mkdir -p "$work/mnt" && mount -t tmpfs -o size=24M tmpfs "$work/mnt" || exit 77
+truncate -s 64M "$work/mnt/sparse"
+timeout 30 "$tool" --overwrite --runtime 1s --profile-time 300ms --json "$work/enospc.json" --tenant "$good" \
+    --tenant "bad:rw=randwrite,bs=100k,depth=4,file=$work/mnt/sparse" >"$work/enospc.out" 2>"$work/enospc.err"
+echo "$?" >"$work/enospc.status"
+rm -f "$work/mnt/sparse"
+truncate -s 16M "$work/mnt/back"
+loop=$(losetup --show -f "$work/mnt/back") || exit 77
+truncate -s 6M "$work/mnt/back"
+timeout 30 "$tool" --runtime 1s --profile-time 300ms --json "$work/eio.json" --tenant "$good" \
+    --tenant "bad:rw=randread,bs=64k,depth=4,file=$loop" >"$work/eio.out" 2>"$work/eio.err"
+echo "$?" >"$work/eio.status"
+losetup -d "$loop"
+END
+unshare -m bash "$work/faults" "$tool" "$work" "$good"
+if [ $? = 77 ]; then
+    skipped=${skipped:-"mount and loop devices need root: no EIO, no full file system"}
+else
+    for f in "enospc:No space left on device" "eio:Input/output error"; do
+        name=${f%%:*} message=${f#*:}
+        expect "$name: status 1" [ "$(cat "$work/$name.status")" = 1 ]
+        expect "$name: told once" [ "$(grep -c "tenant bad: .*$message" "$work/$name.err")" = 1 ]
+        expect "$name: one tenant fails, the other goes on" json "$work/$name.json" \
+            ".with.tenants[1].failed > 0 and .with.tenants[1].errors[0].error == \"$message\"
+            and .with.tenants[0].failed == 0 and .with.tenants[0].completed > 100"
+        expect "$name: counters add up" adds_up "$work/$name.json"
+    done
+fi
+run --size 16M --overwrite --runtime 500ms --profile-time 300ms --json "$work/full.json" --tenant "$good,depth=4" \
+    --tenant "bad:rw=write,bs=4k,depth=2,file=/dev/full"
+expect "/dev/full: every write fails, counters add up" json "$work/full.json" \
+    '.with.tenants[1] | .failed > 0 and .completed == 0 and .submitted == .failed'
+expect "/dev/full: status 1" [ "$status" = 1 ]
+
+# ---- no permission, wrong usage, files that must not be touched
+install -m 755 "$tool" "$work/tool"
+touch "$work/secret" && chmod 000 "$work/secret" && chmod 755 "$work"
+as=(); [ "$(id -u)" -ne 0 ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+if [ -z "${as[*]}" ] || "${as[@]}" test -x "$work/tool"; then
+    "${as[@]}" "$work/tool" --file "$work/secret" --tenant a: >"$work/out" 2>"$work/err"
+    status=$?
+    expect "no permission: said, status 1 ($(cat "$work/err"))" grep -q 'cannot open: Permission denied' "$work/err"
+    expect "no permission: status" [ "$status" = 1 ]
+else
+    skipped=${skipped:-"another user cannot reach $work: no EACCES"}
+fi
+run --file "$file" --tenant a:rw=randwrite
+expect "an existing file is not written to unasked" [ "$status" = 2 ]
+run --file "$file" --tenant a:reserve=2X
+expect "wrong number: what and how" grep -q 'reserve=2X: not a rate; write e.g. 20M' "$work/err"
+run --file "$file" --runtime 500ms --profile-time 300ms --tenant a:reserve=1000G
+expect "admission: what would fit" grep -Eq 'is not admitted: [0-9.]+ [KMG]iB/s would fit' "$work/err"
+expect "admission: status 1" [ "$status" = 1 ]
+
+# ---- SIGINT with requests in flight; the file that the tool made is gone afterwards
+"$tool" --file "$work/own" --size 64M --compare --runtime 20s --profile-time 300ms --json "$work/int.json" \
+    --tenant a:bs=128k,depth=64 --tenant b:bs=4k,depth=8,reserve=5% >"$work/out" 2>"$work/err" &
+pid=$!
+sleep 2.5
+kill -INT "$pid"
+wait "$pid"
+status=$?
+expect "SIGINT: status 130" [ "$status" = 130 ]
+expect "SIGINT: the table so far" grep -q '^a (randread' "$work/out"
+expect "SIGINT: no completion lost" json "$work/int.json" \
+    '.without.stopped and (.without.tenants | map(.completed > 0 and .submitted == .completed + .failed) | all)'
+expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
+
+# ---- the same paths under AddressSanitizer: memory, partial requests, errors
+flags=$(says examples/uring_files/main.c flags)
+if clang -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I. -Iexamples/common \
+    -o "$work/asan" examples/uring_files/*.c examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
+    ( sleep 1.6; truncate -s 7777777 "$work/short" ) &
+    timeout 30 "$work/asan" --compare --judge --maximizer --runtime 600ms --profile-time 300ms --json "$work/asan.json" \
+        --plot "$work/plots" --log "$work/log.csv" --tenant "$good" --tenant "bad:rw=read,bs=64k,depth=4,file=$work/short,limit=20%" \
+        >"$work/out" 2>"$work/err"
+    status=$?
+    wait
+    tail -5 "$work/err"
+    expect "AddressSanitizer has nothing to say" [ -z "$(grep -E 'ERROR|runtime error' "$work/err")" ]
+    expect "under AddressSanitizer: counters add up" adds_up "$work/asan.json"
+    case $status in 0 | 1 | 3) ok "status $status" ;; *) bad "status $status: $(tail -5 "$work/err")" ;; esac
+else
+    bad "does not build under AddressSanitizer"
+fi
+
+# ---- nothing left
+expect "no process left" [ -z "$(jobs -rp)" ]
+expect "no loop device left" [ -z "$(losetup -n -O BACK-FILE 2>/dev/null | grep -F "$work")" ]
+[ "$failed" = 0 ] || exit 1
+[ -z "$skipped" ] || { echo "SKIP uring_files: $skipped"; exit 77; }
