@@ -908,9 +908,9 @@ QOS_API void tags_priv_layout(struct tags *t, const struct tags_config *c, struc
     t->t_levels = tags_priv_levels(l, c->clients, 8, sizeof(uint64_t), t->t_base);
     (void)tags_priv_levels(l, c->clients, 8, sizeof(uint64_t), again);
     *l_offset = again[0];
-    at->hot = qos_layout_add(l, n, sizeof(struct tags_priv_hot), QOS_CACHE_LINE);
-    at->limit = qos_layout_add(l, n, sizeof(struct tags_priv_rate), QOS_CACHE_LINE);
-    at->reserve = qos_layout_add(l, n, sizeof(struct tags_priv_rate), QOS_CACHE_LINE);
+    at->hot = qos_layout_add(l, n, sizeof(struct tags_priv_hot), 16);
+    at->limit = qos_layout_add(l, n, sizeof(struct tags_priv_rate), 8);
+    at->reserve = qos_layout_add(l, n, sizeof(struct tags_priv_rate), 8);
     at->granted_reserved = qos_layout_add(l, n, sizeof(qos_counter_t), 8);
     at->mean = qos_layout_add(l, reward, sizeof(struct tags_priv_mean), 8);
     at->ring = qos_layout_add(l, reward * c->window, sizeof(uint32_t), 4);

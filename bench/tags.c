@@ -1,0 +1,225 @@
+/* tags - one dispatch and one arrival of the same client, every client backlogged, against a linear scan and against
+ * one replace-top on a plain binary heap of as many 64-bit keys, in interleaved rounds of one process.
+ *
+ * Clients: weights 1..7, every third with a reservation (together 30 % of the capacity, at least 1/s each), every fifth
+ * with a limit that does not bind; simulated time passes by 10 us per operation. */
+#include "bench.h"
+#include "tags.h"
+
+#define ROUNDS 101 /* short ones: most are not interrupted, and the median is one of these */
+#define STEP_NS 10000
+
+static void *must_alloc(size_t size)
+{
+    void *p = aligned_alloc(64, (size + 63) / 64 * 64);
+    if (!p) {
+        perror("memory");
+        exit(2);
+    }
+    return p;
+}
+
+static void must(enum qos_status st)
+{
+    if (st != QOS_OK) {
+        fprintf(stderr, "tags: %s\n", qos_strerror(st));
+        exit(2);
+    }
+}
+
+/* ---- tags */
+
+struct load {
+    struct tags t;
+    void *mem;
+    size_t bytes;
+    uint64_t now;
+};
+
+static struct tags_client terms_of(uint32_t id, uint32_t n)
+{
+    struct tags_client c;
+    uint64_t reserved = 30000 / ((n + 2) / 3);
+    c.weight = id % 7 + 1;
+    c.reservation_per_s = id % 3 ? 0 : reserved ? reserved : 1;
+    c.limit_per_s = id % 5 ? 0 : 1000000;
+    return c;
+}
+
+static void load_open(struct load *w, uint32_t n, enum tags_mode mode)
+{
+    struct tags_config config;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    config.clients = n;
+    config.mode = mode;
+    config.no_completions = mode == TAGS_PS;
+    w->bytes = tags_memsize(&config);
+    w->mem = must_alloc(w->bytes);
+    w->now = 1000000000;
+    must(tags_init(&w->t, w->mem, w->bytes, &config));
+    for (i = 0; i < n; i++) {
+        struct tags_client c = terms_of(i, n);
+        must(tags_add(&w->t, w->now, i, &c));
+        must(tags_arrive(&w->t, w->now, i, 4));
+    }
+}
+
+static double run_ps(struct load *w, uint64_t ops)
+{
+    uint64_t i, begin = bench_ns(), failed = 0;
+    for (i = 0; i < ops; i++) {
+        struct tags_grant g;
+        w->now += STEP_NS;
+        failed += tags_pull(&w->t, w->now, 1, &g) != QOS_OK;
+        failed += tags_arrive(&w->t, w->now, g.client, 1) != QOS_OK;
+    }
+    if (failed)
+        exit(2);
+    return (double)(bench_ns() - begin) / (double)ops;
+}
+
+/* The service time of client c: 8 to 11 us. */
+static double run_reward(struct load *w, uint64_t ops)
+{
+    uint64_t i, begin = bench_ns(), failed = 0;
+    for (i = 0; i < ops; i++) {
+        struct tags_grant g;
+        failed += tags_pull(&w->t, w->now, 1, &g) != QOS_OK;
+        failed += tags_arrive(&w->t, w->now, g.client, 1) != QOS_OK;
+        w->now += STEP_NS;
+        failed += tags_complete(&w->t, w->now, &g, 8000 + ((g.client + i) & 3) * 1000) != QOS_OK;
+    }
+    if (failed)
+        exit(2);
+    return (double)(bench_ns() - begin) / (double)ops;
+}
+
+/* ---- peers */
+
+/* A literal scan over all clients: smallest rTag that is due, else smallest sTag below its limit. */
+struct scan_client {
+    uint64_t stag, rtag, ltag, rstep, lstep, sstep;
+};
+
+static double run_scan(struct scan_client *c, uint32_t n, uint64_t *now, uint64_t ops)
+{
+    uint64_t i, begin = bench_ns();
+    for (i = 0; i < ops; i++) {
+        uint32_t j, r = n, s = n;
+        *now += STEP_NS;
+        for (j = 0; j < n; j++) {
+            if (c[j].rtag <= *now && (r == n || c[j].rtag < c[r].rtag))
+                r = j;
+            if (c[j].ltag <= *now && (s == n || c[j].stag < c[s].stag))
+                s = j;
+        }
+        if (r != n)
+            c[r].rtag += c[r].rstep;
+        j = r != n ? r : s;
+        c[j].stag += c[j].sstep;
+        c[j].ltag += c[j].lstep;
+    }
+    BENCH_KEEP(c[0].stag);
+    return (double)(bench_ns() - begin) / (double)ops;
+}
+
+static void scan_open(struct scan_client *c, uint32_t n, uint64_t now)
+{
+    uint32_t i;
+    for (i = 0; i < n; i++) {
+        struct tags_client x = terms_of(i, n);
+        c[i].stag = c[i].ltag = now;
+        c[i].rtag = x.reservation_per_s ? now : UINT64_MAX;
+        c[i].rstep = x.reservation_per_s ? 1000000000 / x.reservation_per_s : 0;
+        c[i].lstep = x.limit_per_s ? 1000000000 / x.limit_per_s : 0;
+        c[i].sstep = 1000000000 / x.weight;
+    }
+}
+
+/* Binary heap of keys: the top grows by a uniform random increment in [0, 2n) and sinks. */
+static uint64_t heap_rng = 88172645463325252u;
+
+static double run_heap(uint64_t *key, uint32_t n, uint64_t ops)
+{
+    uint64_t i, begin = bench_ns();
+    for (i = 0; i < ops; i++) {
+        uint64_t k;
+        size_t at = 0;
+        heap_rng ^= heap_rng << 13;
+        heap_rng ^= heap_rng >> 7;
+        heap_rng ^= heap_rng << 17;
+        k = key[0] + (((heap_rng >> 32) * 2 * n) >> 32);
+        for (;;) {
+            size_t child = 2 * at + 1;
+            if (child >= n)
+                break;
+            if (child + 1 < n && key[child + 1] < key[child])
+                child++;
+            if (key[child] >= k)
+                break;
+            key[at] = key[child];
+            at = child;
+        }
+        key[at] = k;
+    }
+    BENCH_KEEP(key[0]);
+    return (double)(bench_ns() - begin) / (double)ops;
+}
+
+static void one_size(struct bench *b, uint32_t n)
+{
+    struct load ps, reward;
+    struct scan_client *scan = must_alloc(n * sizeof *scan);
+    uint64_t *heap = must_alloc(n * sizeof *heap), ops = b->quick ? 10000 : 50000, scan_now = 1000000000, total;
+    uint64_t scan_ops = n > 20000 ? 4 : 400000 / (uint64_t)n / 4 + 1;
+    double t_ps[ROUNDS], t_reward[ROUNDS], t_heap[ROUNDS], t_scan[ROUNDS], ratio[ROUNDS];
+    char name[32];
+    unsigned r;
+    uint32_t i;
+    snprintf(name, sizeof name, "n=%u", n);
+    if (scan_ops > ops)
+        scan_ops = ops;
+    load_open(&ps, n, TAGS_PS);
+    load_open(&reward, n, TAGS_REWARD);
+    scan_open(scan, n, scan_now);
+    for (i = 0; i < n; i++)
+        heap[i] = i; /* sorted: a heap */
+    /* Warm by as many operations as are timed. */
+    run_ps(&ps, ROUNDS * ops);
+    run_heap(heap, n, ROUNDS * ops);
+    run_reward(&reward, ROUNDS * ops / 2);
+    run_scan(scan, n, &scan_now, scan_ops);
+    for (r = 0; r < ROUNDS; r++) {
+        t_ps[r] = run_ps(&ps, ops);
+        t_heap[r] = run_heap(heap, n, ops);
+        t_reward[r] = run_reward(&reward, ops / 2);
+        t_scan[r] = run_scan(scan, n, &scan_now, scan_ops);
+        ratio[r] = t_ps[r] / t_heap[r];
+    }
+    bench_report(b, name, "ns_per_op", bench_median(t_ps, ROUNDS), "ns");
+    bench_report(b, name, "ns_per_op_reward", bench_median(t_reward, ROUNDS), "ns");
+    bench_report(b, name, "ns_per_op_heap", bench_median(t_heap, ROUNDS), "ns");
+    bench_report(b, name, "ns_per_op_scan", bench_median(t_scan, ROUNDS), "ns");
+    bench_report(b, name, "ratio_vs_heap", bench_median(ratio, ROUNDS), "ratio");
+    total = tags_served(&ps.t, TAGS_PHASE_RESERVATION) + tags_served(&ps.t, TAGS_PHASE_WEIGHT);
+    bench_report(b, name, "share_reservation",
+                 100.0 * (double)tags_served(&ps.t, TAGS_PHASE_RESERVATION) / (double)total, "%");
+    bench_report(b, name, "share_weight", 100.0 * (double)tags_served(&ps.t, TAGS_PHASE_WEIGHT) / (double)total, "%");
+    bench_report(b, name, "bytes_per_client", (double)ps.bytes / n, "bytes");
+    bench_report(b, name, "bytes_per_client_reward", (double)reward.bytes / n, "bytes");
+    free(ps.mem);
+    free(reward.mem);
+    free(scan);
+    free(heap);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b;
+    uint32_t n;
+    bench_open(&b, "tags", argc, argv);
+    for (n = 10; n <= 100000; n *= 10)
+        one_size(&b, n);
+    return bench_close(&b);
+}
