@@ -44,7 +44,8 @@
  *     itself through the caller's parallel_for; its result does not depend on the number of threads.
  *   - Every R, d and C may be 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may name a server
  *     twice (its demands add up) and may be empty. Servers, buckets and entries may be 0.
- *   - After an error the object is as it was; only the caller's output arrays are undefined.
+ *   - After an error the object is as it was, and the caller's output arrays are undefined (so there is nothing to
+ *     retract from until something is solved again).
  *   - Memory: PSHIFT_BYTES_PER_ENTRY (17) bytes per entry, and O(servers + buckets). Nothing of the size
  *     servers x servers or servers x buckets.
  *
@@ -153,10 +154,20 @@ struct pshift_problem {
 typedef void (*pshift_task)(void *arg, uint32_t index);
 typedef void (*pshift_parallel_for)(void *ctx, uint32_t count, pshift_task task, void *arg);
 
+/* What may be shifted (Section III-C2). */
+enum pshift_filter {
+    PSHIFT_EXACT = 0, /* everything */
+    PSHIFT_TOP_SERVER =
+        1, /* of each server the M entries with most tokens may give, the M with most spare demand take */
+    PSHIFT_TOP_GLOBAL = 2 /* the M buckets with most tokens may give, the M with most spare demand take */
+};
+
 /* How to solve; NULL stands for all zeros. */
 struct pshift_options {
     pshift_parallel_for parallel_for; /* NULL: this thread does it */
     void *parallel_ctx;
+    enum pshift_filter filter; /* 0: exact */
+    uint32_t top_m;            /* M; at least 1 with a filter */
     bool initial_only; /* stop after the initial allocation (Algorithm 3): shares in proportion, nothing shifted */
 };
 
@@ -213,6 +224,13 @@ struct pshift_priv_part {
     enum qos_status status;
 };
 
+/* Scratch of pshift_plan, the caller's. */
+struct pshift_residual {
+    uint64_t *demand;      /* [entries] */
+    uint64_t *capacity;    /* [servers] */
+    uint64_t *reservation; /* [buckets] */
+};
+
 /* Solver state: its memory is the caller's; the fields are private. */
 struct pshift {
     struct pshift_config cfg;
@@ -240,7 +258,50 @@ struct pshift {
     bool closed;         /* nothing leads to a root */
     bool sinks;          /* the search had somewhere to begin */
     uint32_t stamp;
-    bool solved; /* load, tokens and unclaimed describe the last solution */
+    uint32_t retracted;                 /* rows that pshift_retract took out */
+    uint32_t servers, buckets, entries; /* of the last solution */
+    bool solved;                        /* load, tokens and unclaimed describe the last solution */
+};
+
+/* ---- the token scheduler of a server: types ------------------------------------------------------- */
+
+#define PSHIFT_QUEUES_MAX 262144    /* 64^3: three levels of bitmaps */
+#define PSHIFT_UNLIMITED UINT64_MAX /* tokens that never run out, and a limit that is none */
+#define PSHIFT_WEIGHT_DEFAULT 1     /* requests served in a turn */
+#define PSHIFT_NO_QUEUE UINT32_MAX
+
+struct pshift_sched_config {
+    uint32_t queues;       /* 1..PSHIFT_QUEUES_MAX, one for each bucket that may be served here */
+    uint64_t debt_max_ops; /* bound of each queue's debt from force; 0: 1024 */
+};
+
+enum pshift_backing { PSHIFT_RESERVATION, PSHIFT_NORMAL };
+
+struct pshift_pick {
+    uint32_t queue;
+    enum pshift_backing backing; /* an R-token was consumed, or an L-token */
+};
+
+struct pshift_priv_queue {
+    uint64_t pending, r_tokens, l_tokens, served, debt;
+    uint32_t weight;
+};
+
+/* Queues that may be served: a bit each, and a bit for each word that is not zero, on three levels. */
+struct pshift_priv_set {
+    uint64_t *word[3];
+};
+
+/* Token scheduler. Single owner: arrivals, picks and grants come from one thread, one after the other; counters
+ * (pshift_sched_stats) may be read from any. */
+struct pshift_sched {
+    struct pshift_sched_config cfg;
+    struct pshift_priv_queue *queue;
+    struct pshift_priv_set reserved, normal; /* pending requests and R-tokens; pending requests and L-tokens */
+    uint32_t next;                           /* where the search begins */
+    uint32_t turn;                           /* queue whose turn it is, PSHIFT_NO_QUEUE between turns */
+    uint32_t left;                           /* requests left in its turn */
+    qos_counter_t granted, borrowed, refused, waited, debt;
 };
 
 /* ---- API ------------------------------------------------------------------------------------------- */
@@ -255,6 +316,27 @@ QOS_API QOS_NODISCARD enum qos_status pshift_init(struct pshift *ps, void *mem, 
  * most |S| rounds of O(entries + paths * length). */
 QOS_API QOS_NODISCARD enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
                                                    const struct pshift_options *opt, struct pshift_solution *s);
+/* Warm start. When some buckets' reservations, demands or servers change (not their numbers of entries): retract them
+ * from the last solution while *p and s->alloc still hold the old rows, change the rows, and resolve the same buckets;
+ * capacities may change too. The result is as optimal as a fresh one, not the same one. Cost: that of the
+ * changed rows and of as many others as it takes to place their tokens; all rows if overloaded servers remain.
+ * retract: QOS_EINVAL: nothing was solved, or a problem of another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it is
+ * retracted already; all unchanged then. Until the rows are resolved, only pshift_solve is possible beside it.
+ * resolve: QOS_EINVAL: not exactly the retracted buckets; or as pshift_solve, the rows stay retracted then. */
+QOS_API QOS_NODISCARD enum qos_status pshift_retract(struct pshift *ps, const struct pshift_problem *p,
+                                                     const struct pshift_solution *s, const uint32_t *bucket,
+                                                     uint32_t count);
+QOS_API QOS_NODISCARD enum qos_status pshift_resolve(struct pshift *ps, const struct pshift_problem *p,
+                                                     const struct pshift_options *opt, struct pshift_solution *s,
+                                                     const uint32_t *bucket, uint32_t count);
+/* R-tokens, then L-tokens on the demand and capacity that they leave (Section III-D). limit[i]: at most so many tokens
+ * of both kinds, PSHIFT_UNLIMITED: no limit; a reservation above it counts as the limit. *r and *l are two solutions
+ * with arrays of their own; *residual has room for the second problem and holds it afterwards. Errors as pshift_solve.
+ */
+QOS_API QOS_NODISCARD enum qos_status pshift_plan(struct pshift *ps, const struct pshift_problem *p,
+                                                  const uint64_t *limit, const struct pshift_options *opt,
+                                                  struct pshift_solution *r, struct pshift_solution *l,
+                                                  const struct pshift_residual *residual);
 /* One pass, no trust: every a_i^j within its demand, every row sum A_i, every number of *s recomputed, and
  * cut = Phi (if s->exact); shortfalls too (if s->shortfall_set). ps lends scratch memory only. QOS_ECORRUPT if anything
  * is wrong; other errors as above. */
@@ -276,6 +358,41 @@ QOS_API uint64_t pshift_movable(const struct pshift_problem *p, const struct psh
                                 uint32_t k);
 /* What the last solve did. */
 QOS_API struct pshift_work pshift_work_of(const struct pshift *ps);
+
+/* The token scheduler (Algorithm 1). All O(1) but for init; a queue is 0..queues - 1, QOS_ENOENT otherwise. */
+QOS_API size_t pshift_sched_memsize(const struct pshift_sched_config *cfg);
+/* No pending requests, no tokens, all weights 1. Errors as pshift_init. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_init(struct pshift_sched *sc, void *mem, size_t size_bytes,
+                                                        const struct pshift_sched_config *cfg);
+/* n requests join the queue. QOS_ERANGE, nothing changed: more than 2^64 - 1 would wait. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_arrive(struct pshift_sched *sc, uint32_t queue, uint64_t n);
+/* n requests leave the queue unserved (cancelled). QOS_ERANGE: fewer wait. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_cancel(struct pshift_sched *sc, uint32_t queue, uint64_t n);
+/* Weight of Section V's weighted round robin, 1..2^32 - 1 (0: 1): requests served in one turn, before the next queue's.
+ * It counts from the queue's next turn on. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_set_weight(struct pshift_sched *sc, uint32_t queue, uint32_t weight);
+/* The queue's tokens from now on (not in addition); a debt is deducted first, from R- then from L-tokens. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_set_tokens(struct pshift_sched *sc, uint32_t queue,
+                                                              uint64_t r_tokens, uint64_t l_tokens);
+/* Steps 1 and 2 of Algorithm 1: the request at the head of pick->queue is to be served now. QOS_EAGAIN: nothing waits,
+ * or all that wait are out of tokens; an arrival or a grant changes that. Wait of a request that is backed by an
+ * R-token, behind it in its queue k others: at most (k / weight + 1) * (sum of the other queues' weights) + k picks. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_pick(struct pshift_sched *sc, struct pshift_pick *pick);
+/* Serves one waiting request of the queue now, tokens or not (flush, journal): it takes an R-token, else an L-token,
+ * else adds to the debt. QOS_ENOENT: no such queue; QOS_EAGAIN: nothing waits; QOS_EDEBT: the debt bound is reached. */
+QOS_API QOS_NODISCARD enum qos_status pshift_sched_force(struct pshift_sched *sc, uint32_t queue);
+/* Requests of the queue served so far, with whatever backing; it only grows. 0 for no such queue. */
+QOS_API uint64_t pshift_sched_served(const struct pshift_sched *sc, uint32_t queue);
+/* Requests waiting; R- and L-tokens left. */
+QOS_API uint64_t pshift_sched_pending(const struct pshift_sched *sc, uint32_t queue);
+QOS_API uint64_t pshift_sched_r_tokens(const struct pshift_sched *sc, uint32_t queue);
+QOS_API uint64_t pshift_sched_l_tokens(const struct pshift_sched *sc, uint32_t queue);
+/* now_ns if something can be picked, else QOS_NEVER: only an arrival or a grant helps, no clock (Step 3 without the
+ * delay). */
+QOS_API uint64_t pshift_sched_next_ns(const struct pshift_sched *sc, uint64_t now_ns);
+/* granted: requests served; borrowed: of them with L-tokens; refused: picks that found waiting requests but no tokens;
+ * waited: requests that arrived; debt: of all queues. Any thread, wait-free. */
+QOS_API struct qos_stats pshift_sched_stats(const struct pshift_sched *sc);
 
 /* ---- implementation ------------------------------------------------------------------------------ */
 
@@ -342,7 +459,7 @@ QOS_API void pshift_priv_layout(struct qos_layout *l, const struct pshift_config
     at[10] = qos_layout_add(l, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
     at[11] = qos_layout_add(l, buckets, sizeof(struct pshift_priv_row), 8);
     at[12] = qos_layout_add(l, entries, sizeof(struct pshift_priv_index), 8);
-    at[13] = qos_layout_add(l, entries, sizeof(uint64_t), 8);
+    at[13] = qos_layout_add(l, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
     at[14] = qos_layout_add(l, entries, 1, 8);
     at[15] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
     if (!ps)
@@ -385,6 +502,7 @@ QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_by
     struct qos_layout l = {0, 0, false};
     const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     enum qos_status st;
+    uint32_t i;
     if (!ps || !cfg)
         return QOS_EINVAL;
     if (!pshift_priv_config_fits(cfg))
@@ -400,44 +518,54 @@ QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_by
     ps->work = no_work;
     ps->next_row = 0;
     ps->stamp = 0;
+    ps->retracted = ps->servers = ps->buckets = ps->entries = 0;
     ps->solved = false;
+    for (i = 0; i < cfg->buckets; i++)
+        ps->rows[i].stamp = 0;
     return QOS_OK;
 }
 
 /* ---- the initial allocation ------------------------------------------------------------------------ */
 
-/* One more token to the `left` largest of the n keys, the earlier first among equals; a key of 0 never gets one.
- * Radix selection of the smallest winning key: at most 8 passes, the keys stay in place. */
-QOS_API void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
+/* The `want` largest of n keys: those whose digits (key & mask) are above the result, and *ties of those that equal it.
+ * Radix selection: at most 8 passes, the keys stay in place. 1 <= want <= n. */
+QOS_API uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t want, uint64_t *mask, uint32_t *ties)
 {
-    uint64_t floor_key = 0, mask = 0, all = 0;
-    uint32_t count[256], want = left, i, b;
+    uint64_t floor_key = 0, all = 0;
+    uint32_t count[256], i, b;
     int shift;
     for (i = 0; i < n; i++)
         all |= key[i];
     shift = all ? (63 - __builtin_clzll(all)) / 8 * 8 : 0;
-    mask = shift == 56 ? 0 : ~((UINT64_C(1) << (shift + 8)) - 1);
+    *mask = shift == 56 ? 0 : UINT64_MAX - ((UINT64_C(1) << (shift + 8)) - 1);
     for (; shift >= 0; shift -= 8) {
         for (b = 0; b < 256; b++)
             count[b] = 0;
         for (i = 0; i < n; i++)
-            if ((key[i] & mask) == floor_key)
+            if ((key[i] & *mask) == floor_key)
                 count[key[i] >> shift & 0xffu]++;
         for (b = 255; b > 0 && count[b] < want; b--)
             want -= count[b];
         floor_key |= (uint64_t)b << shift;
-        mask |= UINT64_C(0xff) << shift;
+        *mask |= UINT64_C(0xff) << shift;
         if (count[b] == want) /* all that share the digits found so far win */
             break;
     }
+    *ties = want;
+    return floor_key;
+}
+
+/* One more token to the `left` largest of the n keys, the earlier first among equals; a key of 0 never gets one. */
+QOS_API void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
+{
+    uint64_t mask, floor_key;
+    uint32_t ties, i;
+    floor_key = pshift_priv_threshold(key, n, left, &mask, &ties);
     for (i = 0; i < n; i++) {
         uint64_t digits = key[i] & mask;
-        bool win = digits > floor_key;
-        if (digits == floor_key && want > 0 && key[i] != 0) {
-            want--;
-            win = true;
-        }
-        a[i] += win ? 1u : 0u;
+        bool tie = digits == floor_key && ties > 0 && key[i] != 0;
+        ties -= tie ? 1u : 0u;
+        a[i] += tie || digits > floor_key ? 1u : 0u;
     }
 }
 
@@ -1128,6 +1256,77 @@ QOS_API void pshift_priv_progress(const struct pshift_priv_job *job)
     ps->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
 }
 
+/* ---- filters --------------------------------------------------------------------------------------- */
+
+/* Of the n indexed entries of one server: the top_m largest keys get the bit. */
+QOS_API void pshift_priv_keep_top(struct pshift *ps, uint32_t begin, uint32_t n, uint32_t top_m, uint8_t bit)
+{
+    uint64_t mask = 0, floor_key = 0;
+    uint32_t ties = n, x;
+    if (n > top_m)
+        floor_key = pshift_priv_threshold(ps->key + begin, n, top_m, &mask, &ties);
+    for (x = begin; x < begin + n; x++) {
+        uint64_t digits = ps->key[x] & mask;
+        bool tie = digits == floor_key && ties > 0;
+        ties -= tie ? 1u : 0u;
+        if (tie || digits > floor_key)
+            ps->keep[ps->index[x].entry] |= bit;
+    }
+}
+
+QOS_API void pshift_priv_filter_servers(struct pshift_priv_job *job, uint32_t top_m)
+{
+    struct pshift *ps = job->ps;
+    uint32_t j, x;
+    pshift_priv_build_index(job, 0, job->p->buckets);
+    for (j = 0; j < job->p->servers; j++) {
+        uint32_t begin = ps->column[j], n = ps->column[j + 1] - begin;
+        for (x = begin; x < begin + n; x++)
+            ps->key[x] = job->alloc[ps->index[x].entry];
+        pshift_priv_keep_top(ps, begin, n, top_m, PSHIFT_PRIV_GIVE);
+        for (x = begin; x < begin + n; x++)
+            ps->key[x] = job->p->demand[ps->index[x].entry] - job->alloc[ps->index[x].entry];
+        pshift_priv_keep_top(ps, begin, n, top_m, PSHIFT_PRIV_TAKE);
+    }
+}
+
+/* The top_m buckets by tokens (spare false) or by spare demand; sums that reach 2^64 count as that. */
+QOS_API void pshift_priv_filter_buckets(struct pshift_priv_job *job, uint32_t top_m, bool spare, uint8_t bit)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    uint64_t mask = 0, floor_key = 0;
+    uint32_t ties = p->buckets, i, e;
+    for (i = 0; i < p->buckets; i++) {
+        ps->key[i] = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++)
+            ps->key[i] = qos_sat_add(ps->key[i], spare ? p->demand[e] - job->alloc[e] : job->alloc[e]);
+    }
+    if (p->buckets > top_m)
+        floor_key = pshift_priv_threshold(ps->key, p->buckets, top_m, &mask, &ties);
+    for (i = 0; i < p->buckets; i++) {
+        bool tie = (ps->key[i] & mask) == floor_key && ties > 0;
+        ties -= tie ? 1u : 0u;
+        for (e = p->row[i]; e < p->row[i + 1] && (tie || (ps->key[i] & mask) > floor_key); e++)
+            ps->keep[e] |= bit;
+    }
+}
+
+/* Retains what the filter says, by the initial allocation. */
+QOS_API void pshift_priv_filter(struct pshift_priv_job *job, const struct pshift_options *opt)
+{
+    uint32_t e;
+    job->keep = job->ps->keep;
+    for (e = 0; e < job->p->row[job->p->buckets]; e++)
+        job->ps->keep[e] = 0;
+    if (opt->filter == PSHIFT_TOP_SERVER) {
+        pshift_priv_filter_servers(job, opt->top_m);
+    } else {
+        pshift_priv_filter_buckets(job, opt->top_m, false, PSHIFT_PRIV_GIVE);
+        pshift_priv_filter_buckets(job, opt->top_m, true, PSHIFT_PRIV_TAKE);
+    }
+}
+
 /* ---- certificate ----------------------------------------------------------------------------------- */
 
 /* The numbers of the solution, from its arrays alone; QOS_ECORRUPT if it is not a prudent allocation of A_i tokens
@@ -1262,42 +1461,200 @@ QOS_API void pshift_priv_conclude(struct pshift *ps, const struct pshift_problem
     s->shortfall_set = false;
 }
 
-QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
-                                     const struct pshift_options *opt, struct pshift_solution *s)
+/* From loads to the solution: steps 2 to 5. sweep: begin with a sweep over all rows. */
+QOS_API void pshift_priv_shift_all(struct pshift *ps, const struct pshift_options *opt, struct pshift_priv_job *job,
+                                   struct pshift_solution *s, bool sweep)
 {
     const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
-    struct pshift_priv_job job;
-    enum qos_status st = pshift_priv_check(ps, p, s);
-    bool optimal, initial_only = opt && opt->initial_only;
+    const struct pshift_problem *p = job->p;
+    bool initial_only = opt && opt->initial_only, filter = opt && opt->filter != PSHIFT_EXACT, optimal;
     int pass;
-    if (st != QOS_OK)
-        return st;
-    job.ps = ps;
-    job.p = p;
-    job.alloc = s->alloc;
-    job.keep = NULL;
-    job.shards = pshift_priv_shards(p->row[p->buckets]);
-    ps->solved = false;
-    st = pshift_priv_start(ps, opt, &job);
-    if (st != QOS_OK)
-        return st;
     ps->work = no_work;
-    ps->next_row = 0;
     ps->closed = false;
     ps->work.excess_start = pshift_priv_weigh(ps, p);
     optimal = !pshift_priv_overloaded(ps, p->servers);
     if (!optimal && !initial_only) {
-        pshift_priv_direct(ps, opt, &job);
+        if (filter)
+            pshift_priv_filter(job, opt);
+        if (sweep)
+            pshift_priv_direct(ps, opt, job);
         optimal = !pshift_priv_overloaded(ps, p->servers);
         for (pass = 0; pass < PSHIFT_PULL_PASSES && !optimal; pass++)
-            optimal = pshift_priv_pull(&job);
+            optimal = pshift_priv_pull(job);
         if (!optimal)
-            pshift_priv_progress(&job);
+            pshift_priv_progress(job);
     }
     pshift_priv_unweigh(ps, p);
-    pshift_priv_conclude(ps, p, s, !optimal, !initial_only);
+    pshift_priv_conclude(ps, p, s, !optimal, !initial_only && !filter);
+    ps->servers = p->servers;
+    ps->buckets = p->buckets;
+    ps->entries = p->row[p->buckets];
     ps->solved = true;
+}
+
+QOS_API enum qos_status pshift_priv_check_options(const struct pshift_options *opt)
+{
+    if (opt && ((unsigned)opt->filter > PSHIFT_TOP_GLOBAL || (opt->filter != PSHIFT_EXACT && opt->top_m == 0)))
+        return QOS_EINVAL;
     return QOS_OK;
+}
+
+QOS_API void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift *ps, const struct pshift_problem *p,
+                                struct pshift_solution *s)
+{
+    job->ps = ps;
+    job->p = p;
+    job->alloc = s->alloc;
+    job->keep = NULL;
+    job->shards = pshift_priv_shards(p->row[p->buckets]);
+}
+
+QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
+                                     const struct pshift_options *opt, struct pshift_solution *s)
+{
+    struct pshift_priv_job job;
+    enum qos_status st = pshift_priv_check(ps, p, s);
+    uint32_t i;
+    if (st == QOS_OK)
+        st = pshift_priv_check_options(opt);
+    if (st != QOS_OK)
+        return st;
+    pshift_priv_job_of(&job, ps, p, s);
+    st = pshift_priv_start(ps, opt, &job);
+    if (st != QOS_OK) {
+        ps->solved = false; /* s->alloc is no solution any more */
+        return st;
+    }
+    for (i = 0; i < ps->buckets && ps->retracted; i++)
+        ps->rows[i].stamp = 0;
+    ps->retracted = 0;
+    ps->next_row = 0;
+    pshift_priv_shift_all(ps, opt, &job, s, true);
+    return QOS_OK;
+}
+
+#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's stamp */
+
+QOS_API bool pshift_priv_same_size(const struct pshift *ps, const struct pshift_problem *p)
+{
+    return ps->solved && p->servers == ps->servers && p->buckets == ps->buckets && p->row[p->buckets] == ps->entries;
+}
+
+QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_problem *p,
+                                       const struct pshift_solution *s, const uint32_t *bucket, uint32_t count)
+{
+    enum qos_status st = pshift_priv_check(ps, p, s);
+    uint32_t t, u, e;
+    if (st != QOS_OK)
+        return st;
+    if (!pshift_priv_same_size(ps, p) || (count && !bucket))
+        return QOS_EINVAL;
+    for (t = 0; t < count && st == QOS_OK; t++) {
+        if (bucket[t] >= p->buckets)
+            st = QOS_ENOENT;
+        else if (ps->rows[bucket[t]].stamp == PSHIFT_PRIV_RETRACTED)
+            st = QOS_EEXIST;
+        else
+            ps->rows[bucket[t]].stamp = PSHIFT_PRIV_RETRACTED;
+    }
+    if (st != QOS_OK) { /* the last one was not marked */
+        for (u = 0; u + 1 < t; u++)
+            ps->rows[bucket[u]].stamp = 0;
+        return st;
+    }
+    for (t = 0; t < count; t++) {
+        struct qos_u128 tokens = {0, 0};
+        for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++) {
+            pshift_priv_add(&tokens, s->alloc[e]);
+            ps->load[p->server[e]] = pshift_priv_minus(ps->load[p->server[e]], pshift_priv_u128(s->alloc[e]));
+        }
+        ps->tokens = pshift_priv_minus(ps->tokens, tokens);
+        ps->unclaimed = pshift_priv_minus(ps->unclaimed, pshift_priv_u128(p->reservation[bucket[t]] - tokens.lo));
+    }
+    ps->retracted += count;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_resolve(struct pshift *ps, const struct pshift_problem *p,
+                                       const struct pshift_options *opt, struct pshift_solution *s,
+                                       const uint32_t *bucket, uint32_t count)
+{
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
+    struct pshift_priv_job job;
+    enum qos_status st = pshift_priv_check(ps, p, s);
+    uint32_t t, e;
+    if (st == QOS_OK)
+        st = pshift_priv_check_options(opt);
+    if (st != QOS_OK)
+        return st;
+    if (!pshift_priv_same_size(ps, p) || count != ps->retracted || (count && !bucket))
+        return QOS_EINVAL;
+    for (t = 0; t < count; t++) {
+        if (bucket[t] >= p->buckets || ps->rows[bucket[t]].stamp != PSHIFT_PRIV_RETRACTED)
+            return QOS_EINVAL;
+        for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
+            if (p->server[e] >= p->servers)
+                return QOS_EINVAL;
+        st = pshift_priv_start_row(ps, p, s->alloc, bucket[t], &part);
+        if (st != QOS_OK)
+            return st;
+    }
+    for (t = 0; t < count; t++) {
+        ps->rows[bucket[t]].stamp = 0;
+        for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
+            pshift_priv_add(&ps->load[p->server[e]], s->alloc[e]);
+    }
+    ps->retracted = 0;
+    ps->tokens = qos_add_wide(ps->tokens, part.tokens);
+    ps->unclaimed = qos_add_wide(ps->unclaimed, part.unclaimed);
+    pshift_priv_job_of(&job, ps, p, s);
+    pshift_priv_shift_all(ps, opt, &job, s, false);
+    return QOS_OK;
+}
+
+/* Reservations and limits become what the second solve is to place: the limit without the R-tokens, on the demand
+ * without them, on the capacity without the load. */
+QOS_API void pshift_priv_leave(struct pshift *ps, const struct pshift_problem *p, const uint64_t *limit,
+                               const uint64_t *alloc, const struct pshift_residual *rest)
+{
+    uint32_t i, j, e;
+    for (i = 0; i < p->buckets; i++) {
+        uint64_t tokens = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            tokens += alloc[e]; /* A_i <= R_i < 2^63 */
+            rest->demand[e] = p->demand[e] - alloc[e];
+        }
+        rest->reservation[i] = qos_min(limit[i] - tokens, PSHIFT_COUNT_MAX);
+    }
+    for (j = 0; j < p->servers; j++)
+        rest->capacity[j] = ps->load[j].hi ? 0 : qos_sat_sub(p->capacity[j], ps->load[j].lo);
+}
+
+QOS_API enum qos_status pshift_plan(struct pshift *ps, const struct pshift_problem *p, const uint64_t *limit,
+                                    const struct pshift_options *opt, struct pshift_solution *r,
+                                    struct pshift_solution *l, const struct pshift_residual *residual)
+{
+    struct pshift_problem q;
+    enum qos_status st = pshift_priv_check(ps, p, r);
+    uint32_t i;
+    if (st == QOS_OK)
+        st = pshift_priv_check(ps, p, l);
+    if (st != QOS_OK)
+        return st;
+    if (!residual || (p->row[p->buckets] && !residual->demand) || (p->servers && !residual->capacity) ||
+        (p->buckets && (!residual->reservation || !limit)))
+        return QOS_EINVAL;
+    q = *p;
+    q.reservation = residual->reservation;
+    for (i = 0; i < p->buckets; i++)
+        residual->reservation[i] = qos_min(p->reservation[i], limit[i]);
+    st = pshift_solve(ps, &q, opt, r);
+    if (st != QOS_OK)
+        return st;
+    pshift_priv_leave(ps, p, limit, r->alloc, residual);
+    q.demand = residual->demand;
+    q.capacity = residual->capacity;
+    return pshift_solve(ps, &q, opt, l);
 }
 
 QOS_API struct pshift_work pshift_work_of(const struct pshift *ps)
@@ -1368,6 +1725,283 @@ QOS_API uint64_t pshift_movable(const struct pshift_problem *p, const struct psh
             spare = qos_sat_add(spare, p->demand[e] - s->alloc[e]);
     }
     return j == k ? 0 : qos_min(tokens, spare);
+}
+
+/* ---- the token scheduler ---------------------------------------------------------------------------- */
+
+QOS_API uint32_t pshift_priv_words(uint32_t queues, int level)
+{
+    uint32_t per = level == 0 ? 64 : level == 1 ? 4096 : 262144;
+    return queues / per + (queues % per != 0);
+}
+
+QOS_API void pshift_priv_set_write(struct pshift_priv_set *set, uint32_t q, bool in)
+{
+    int level;
+    for (level = 0; level < 3; level++, q /= 64) {
+        uint64_t *word = &set->word[level][q / 64], bit = UINT64_C(1) << q % 64;
+        uint64_t was = *word;
+        *word = in ? was | bit : was & ~bit;
+        if ((was != 0) == (*word != 0))
+            return;
+        in = *word != 0;
+    }
+}
+
+/* First member at or after q; PSHIFT_NO_QUEUE if there is none. Looks at one word a level, up and then down. */
+QOS_API uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
+{
+    uint32_t at = q;
+    int level = 0;
+    while (level < 3) {
+        uint64_t word = at / 64 < pshift_priv_words(queues, level) ? set->word[level][at / 64] : 0;
+        word &= UINT64_MAX - ((UINT64_C(1) << at % 64) - 1);
+        if (word != 0) {
+            at = at / 64 * 64 + pshift_priv_lowest(word);
+            while (level-- > 0)
+                at = at * 64 + pshift_priv_lowest(set->word[level][at]);
+            return at;
+        }
+        at = at / 64 + 1;
+        level++;
+    }
+    return PSHIFT_NO_QUEUE;
+}
+
+/* The same, around the end. */
+QOS_API uint32_t pshift_priv_set_around(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
+{
+    uint32_t found = pshift_priv_set_from(set, q, queues);
+    return found != PSHIFT_NO_QUEUE ? found : pshift_priv_set_from(set, 0, queues);
+}
+
+QOS_API void pshift_priv_sched_layout(struct qos_layout *l, const struct pshift_sched_config *cfg,
+                                      struct pshift_sched *sc, uint8_t *mem)
+{
+    size_t queue = qos_layout_add(l, cfg->queues, sizeof(struct pshift_priv_queue), QOS_CACHE_LINE), at[2][3];
+    int set, level;
+    for (set = 0; set < 2; set++)
+        for (level = 0; level < 3; level++)
+            at[set][level] = qos_layout_add(l, pshift_priv_words(cfg->queues, level), sizeof(uint64_t), QOS_CACHE_LINE);
+    if (!sc)
+        return;
+    sc->queue = (struct pshift_priv_queue *)(void *)(mem + queue);
+    for (level = 0; level < 3; level++) {
+        sc->reserved.word[level] = (uint64_t *)(void *)(mem + at[0][level]);
+        sc->normal.word[level] = (uint64_t *)(void *)(mem + at[1][level]);
+    }
+}
+
+QOS_API size_t pshift_sched_memsize(const struct pshift_sched_config *cfg)
+{
+    struct qos_layout l = {0, 0, false};
+    if (!cfg || cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX)
+        return 0;
+    pshift_priv_sched_layout(&l, cfg, NULL, NULL);
+    return qos_layout_size(&l);
+}
+
+QOS_API enum qos_status pshift_sched_init(struct pshift_sched *sc, void *mem, size_t size_bytes,
+                                          const struct pshift_sched_config *cfg)
+{
+    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, PSHIFT_WEIGHT_DEFAULT};
+    struct qos_layout l = {0, 0, false};
+    enum qos_status st;
+    uint32_t i;
+    int level;
+    if (!sc || !cfg)
+        return QOS_EINVAL;
+    if (cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX || cfg->debt_max_ops > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    pshift_priv_sched_layout(&l, cfg, NULL, NULL);
+    st = qos_layout_check(&l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    l.size = 0;
+    pshift_priv_sched_layout(&l, cfg, sc, (uint8_t *)mem);
+    sc->cfg = *cfg;
+    if (sc->cfg.debt_max_ops == 0)
+        sc->cfg.debt_max_ops = 1024;
+    for (i = 0; i < cfg->queues; i++)
+        sc->queue[i] = empty;
+    for (level = 0; level < 3; level++)
+        for (i = 0; i < pshift_priv_words(cfg->queues, level); i++)
+            sc->reserved.word[level][i] = sc->normal.word[level][i] = 0;
+    sc->next = 0;
+    sc->turn = PSHIFT_NO_QUEUE;
+    sc->left = 0;
+    sc->granted = sc->borrowed = sc->refused = sc->waited = sc->debt = 0;
+    return QOS_OK;
+}
+
+/* Puts the queue where its pending requests and tokens say. */
+QOS_API void pshift_priv_sched_place(struct pshift_sched *sc, uint32_t queue)
+{
+    const struct pshift_priv_queue *q = &sc->queue[queue];
+    pshift_priv_set_write(&sc->reserved, queue, q->pending != 0 && q->r_tokens != 0);
+    pshift_priv_set_write(&sc->normal, queue, q->pending != 0 && q->l_tokens != 0);
+}
+
+QOS_API enum qos_status pshift_sched_arrive(struct pshift_sched *sc, uint32_t queue, uint64_t n)
+{
+    struct pshift_priv_queue *q;
+    bool idle;
+    if (queue >= sc->cfg.queues)
+        return QOS_ENOENT;
+    q = &sc->queue[queue];
+    idle = q->pending == 0;
+    if (!qos_checked_add(q->pending, n, &q->pending))
+        return QOS_ERANGE;
+    if (idle)
+        pshift_priv_sched_place(sc, queue);
+    qos_counter_add(&sc->waited, n);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_sched_cancel(struct pshift_sched *sc, uint32_t queue, uint64_t n)
+{
+    if (queue >= sc->cfg.queues)
+        return QOS_ENOENT;
+    if (n > sc->queue[queue].pending)
+        return QOS_ERANGE;
+    sc->queue[queue].pending -= n;
+    pshift_priv_sched_place(sc, queue);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_sched_set_weight(struct pshift_sched *sc, uint32_t queue, uint32_t weight)
+{
+    if (queue >= sc->cfg.queues)
+        return QOS_ENOENT;
+    sc->queue[queue].weight = weight ? weight : PSHIFT_WEIGHT_DEFAULT;
+    return QOS_OK;
+}
+
+/* Takes up to n from *tokens, which may be unlimited. */
+QOS_API uint64_t pshift_priv_spend(uint64_t *tokens, uint64_t n)
+{
+    uint64_t m = qos_min(*tokens, n);
+    if (*tokens != PSHIFT_UNLIMITED)
+        *tokens -= m;
+    return m;
+}
+
+QOS_API enum qos_status pshift_sched_set_tokens(struct pshift_sched *sc, uint32_t queue, uint64_t r_tokens,
+                                                uint64_t l_tokens)
+{
+    struct pshift_priv_queue *q;
+    uint64_t paid;
+    if (queue >= sc->cfg.queues)
+        return QOS_ENOENT;
+    q = &sc->queue[queue];
+    q->r_tokens = r_tokens;
+    q->l_tokens = l_tokens;
+    paid = pshift_priv_spend(&q->r_tokens, q->debt);
+    paid += pshift_priv_spend(&q->l_tokens, q->debt - paid);
+    q->debt -= paid;
+    qos_counter_add(&sc->debt, qos_wrap_sub(0, paid));
+    pshift_priv_sched_place(sc, queue);
+    return QOS_OK;
+}
+
+/* One request of the queue leaves, at the expense of *tokens. */
+QOS_API void pshift_priv_sched_serve(struct pshift_sched *sc, uint32_t queue, uint64_t *tokens)
+{
+    struct pshift_priv_queue *q = &sc->queue[queue];
+    (void)pshift_priv_spend(tokens, 1);
+    q->pending--;
+    q->served = qos_wrap_add(q->served, 1);
+    if (q->pending == 0 || *tokens == 0)
+        pshift_priv_sched_place(sc, queue);
+    qos_counter_add(&sc->granted, 1);
+}
+
+QOS_API enum qos_status pshift_sched_pick(struct pshift_sched *sc, struct pshift_pick *pick)
+{
+    uint32_t queues = sc->cfg.queues, found = pshift_priv_set_around(&sc->reserved, sc->next, queues);
+    bool reserved = found != PSHIFT_NO_QUEUE;
+    struct pshift_priv_queue *q;
+    if (!reserved)
+        found = pshift_priv_set_around(&sc->normal, sc->next, queues);
+    if (found == PSHIFT_NO_QUEUE) {
+        qos_counter_add(&sc->refused, 1);
+        return QOS_EAGAIN;
+    }
+    q = &sc->queue[found];
+    if (found != sc->turn) {
+        sc->turn = found;
+        sc->left = q->weight;
+    }
+    sc->left--;
+    sc->next = found;
+    if (sc->left == 0) {
+        sc->turn = PSHIFT_NO_QUEUE;
+        sc->next = found + 1 == queues ? 0 : found + 1;
+    }
+    pick->queue = found;
+    pick->backing = reserved ? PSHIFT_RESERVATION : PSHIFT_NORMAL;
+    if (!reserved)
+        qos_counter_add(&sc->borrowed, 1);
+    pshift_priv_sched_serve(sc, found, reserved ? &q->r_tokens : &q->l_tokens);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_sched_force(struct pshift_sched *sc, uint32_t queue)
+{
+    struct pshift_priv_queue *q;
+    uint64_t none = 0;
+    if (queue >= sc->cfg.queues)
+        return QOS_ENOENT;
+    q = &sc->queue[queue];
+    if (q->pending == 0)
+        return QOS_EAGAIN;
+    if (q->r_tokens == 0 && q->l_tokens == 0) {
+        if (q->debt >= sc->cfg.debt_max_ops)
+            return QOS_EDEBT;
+        q->debt++;
+        qos_counter_add(&sc->debt, 1);
+        pshift_priv_sched_serve(sc, queue, &none);
+    } else {
+        pshift_priv_sched_serve(sc, queue, q->r_tokens ? &q->r_tokens : &q->l_tokens);
+    }
+    return QOS_OK;
+}
+
+QOS_API uint64_t pshift_sched_served(const struct pshift_sched *sc, uint32_t queue)
+{
+    return queue < sc->cfg.queues ? sc->queue[queue].served : 0;
+}
+
+QOS_API uint64_t pshift_sched_pending(const struct pshift_sched *sc, uint32_t queue)
+{
+    return queue < sc->cfg.queues ? sc->queue[queue].pending : 0;
+}
+
+QOS_API uint64_t pshift_sched_r_tokens(const struct pshift_sched *sc, uint32_t queue)
+{
+    return queue < sc->cfg.queues ? sc->queue[queue].r_tokens : 0;
+}
+
+QOS_API uint64_t pshift_sched_l_tokens(const struct pshift_sched *sc, uint32_t queue)
+{
+    return queue < sc->cfg.queues ? sc->queue[queue].l_tokens : 0;
+}
+
+QOS_API uint64_t pshift_sched_next_ns(const struct pshift_sched *sc, uint64_t now_ns)
+{
+    bool some = sc->reserved.word[2][0] != 0 || sc->normal.word[2][0] != 0;
+    return some ? now_ns : QOS_NEVER;
+}
+
+QOS_API struct qos_stats pshift_sched_stats(const struct pshift_sched *sc)
+{
+    struct qos_stats s;
+    s.granted = qos_counter_read(&sc->granted);
+    s.borrowed = qos_counter_read(&sc->borrowed);
+    s.refused = qos_counter_read(&sc->refused);
+    s.waited = qos_counter_read(&sc->waited);
+    s.debt = qos_counter_read(&sc->debt);
+    return s;
 }
 
 #endif /* QOS_DECLARE_ONLY */
