@@ -833,7 +833,6 @@ QOS_API void htb_priv_unlink(struct htb_request **tail, struct htb_request *r)
         if (*tail == r)
             *tail = r->prev;
     }
-    r->next = r->prev = NULL;
 }
 
 /* -- life of the tree */
