@@ -9,6 +9,7 @@ static const struct {
     const char *what;
 } subcommands[] = {
     {"htb", simulate_htb, "AQuA, Figures 8 to 10: a shared disk without QoS, with reservations, with the maximizer"},
+    {"reward", simulate_reward, "reward scheduling, Sections II to VI: who makes its requests cheap keeps the gain"},
 };
 
 static int usage(FILE *f)

@@ -5,5 +5,6 @@
 #define EXAMPLES_SIMULATE_H
 
 int simulate_htb(int argc, char **argv);
+int simulate_reward(int argc, char **argv);
 
 #endif

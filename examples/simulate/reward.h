@@ -1,0 +1,203 @@
+/* reward.h - the server of the reward paper's Sections II to VI in simulated time; shared by `simulate tags` and the
+ * paper tests.
+ *
+ * Clients keep the server backlogged. Each request hits the SSD with its client's hit ratio at that moment, else the
+ * disk; service times are uniform in [0, 2 * mean]. `depth` requests may be at the device, which serves them in order,
+ * one at a time. tags.h decides who is next.
+ */
+#ifndef EXAMPLES_REWARD_H
+#define EXAMPLES_REWARD_H
+
+#include "tags.h"
+
+#define REWARD_CLIENTS 8
+#define REWARD_PHASES 4
+#define REWARD_BINS 6000 /* of 0.1 s */
+#define REWARD_DEPTH 128
+#define REWARD_BIN_NS UINT64_C(100000000)
+
+struct reward_client {
+    uint64_t weight, reservation_per_s, limit_per_s;
+    double from_s[REWARD_PHASES], hit_ratio[REWARD_PHASES]; /* from_s rises; phases beyond the first begin above 0 */
+};
+
+struct reward {
+    enum tags_mode mode;
+    uint32_t window, phase_requests; /* N and K; 0: tags.h's defaults */
+    double disk_ns, ssd_ns;          /* mean service times */
+    uint32_t clients, depth, seconds;
+    uint64_t seed;
+    struct reward_client client[REWARD_CLIENTS];
+    /* results */
+    uint32_t done[REWARD_CLIENTS][REWARD_BINS]; /* completions in each 0.1 s */
+    double service_ns[REWARD_CLIENTS];          /* mean, as it came out */
+    uint64_t synchronised;
+};
+
+/* The evaluation's devices: 5 ms and 0.1 ms. */
+static inline void reward_paper(struct reward *s, uint32_t clients, uint32_t seconds)
+{
+    static const struct reward zero;
+    uint32_t i;
+    *s = zero;
+    s->disk_ns = 5e6;
+    s->ssd_ns = 1e5;
+    s->clients = clients;
+    s->seconds = seconds;
+    s->depth = 1;
+    s->seed = 1;
+    for (i = 0; i < clients; i++)
+        s->client[i].weight = 1;
+}
+
+static inline double reward_hit_ratio(const struct reward_client *c, double at_s)
+{
+    uint32_t i, now = 0;
+    for (i = 1; i < REWARD_PHASES; i++)
+        if (c->from_s[i] > 0 && c->from_s[i] <= at_s)
+            now = i;
+    return c->hit_ratio[now];
+}
+
+static inline double reward_uniform(struct qos_rng *rng)
+{
+    return (double)(qos_rng_u64(rng) >> 11) / 9007199254740992.0;
+}
+
+static inline uint64_t reward_service(const struct reward *s, uint32_t client, uint64_t now_ns, struct qos_rng *rng)
+{
+    bool hit = reward_uniform(rng) < reward_hit_ratio(&s->client[client], (double)now_ns / 1e9);
+    return (uint64_t)(2 * reward_uniform(rng) * (hit ? s->ssd_ns : s->disk_ns)) + 1;
+}
+
+/* mem: tags_memsize of what reward_config says. false: the scheduler refused the set-up. */
+static inline void reward_config(const struct reward *s, struct tags_config *c)
+{
+    static const struct tags_config zero;
+    *c = zero;
+    c->clients = s->clients;
+    c->mode = s->mode;
+    c->window = s->window;
+    c->phase_requests = s->phase_requests;
+}
+
+static inline bool reward_run(struct reward *s, void *mem, size_t size)
+{
+    struct tags_grant at_device[REWARD_DEPTH];
+    struct tags_config config;
+    struct tags t;
+    struct qos_rng rng;
+    uint64_t now = 0, end = s->seconds * UINT64_C(1000000000), count[REWARD_CLIENTS] = {0};
+    double sum[REWARD_CLIENTS] = {0};
+    uint32_t i, head = 0, waiting = 0;
+    reward_config(s, &config);
+    if (s->seconds * 10 > REWARD_BINS || s->depth > REWARD_DEPTH || tags_init(&t, mem, size, &config) != QOS_OK)
+        return false;
+    qos_rng_seed(&rng, s->seed);
+    for (i = 0; i < s->clients; i++) {
+        struct tags_client terms;
+        terms.weight = s->client[i].weight;
+        terms.reservation_per_s = s->client[i].reservation_per_s;
+        terms.limit_per_s = s->client[i].limit_per_s;
+        if (tags_add(&t, 0, i, &terms) != QOS_OK || tags_arrive(&t, 0, i, 2 * s->depth) != QOS_OK)
+            return false;
+    }
+    while (now < end) {
+        struct tags_grant *g;
+        uint64_t service;
+        while (waiting < s->depth && tags_pull(&t, now, 1, &at_device[(head + waiting) % REWARD_DEPTH]) == QOS_OK) {
+            g = &at_device[(head + waiting++) % REWARD_DEPTH];
+            if (tags_arrive(&t, now, g->client, 1) != QOS_OK)
+                return false;
+        }
+        if (waiting == 0) { /* all at their limits */
+            now = tags_next_ns(&t, now);
+            continue;
+        }
+        g = &at_device[head];
+        service = reward_service(s, g->client, now, &rng);
+        now += service;
+        if (now < end)
+            s->done[g->client][now / REWARD_BIN_NS]++;
+        sum[g->client] += (double)service;
+        count[g->client]++;
+        if (tags_complete(&t, now, g, service) != QOS_OK)
+            return false;
+        head = (head + 1) % REWARD_DEPTH;
+        waiting--;
+    }
+    for (i = 0; i < s->clients; i++)
+        s->service_ns[i] = count[i] ? sum[i] / (double)count[i] : 0;
+    s->synchronised = qos_counter_read(&t.counters.synchronised);
+    return true;
+}
+
+/* Requests per second of a client in [from, to). */
+static inline double reward_rate(const struct reward *s, uint32_t client, double from_s, double to_s)
+{
+    uint32_t b, first = (uint32_t)(from_s * 10 + 0.5), last = (uint32_t)(to_s * 10 + 0.5);
+    double n = 0;
+    for (b = first; b < last; b++)
+        n += s->done[client][b];
+    return n / ((double)(last - first) / 10);
+}
+
+/* First time from `from` on at which the next second's rate reaches `rate`; the end of the run if never. */
+static inline double reward_reaches(const struct reward *s, uint32_t client, double from_s, double rate)
+{
+    uint32_t b;
+    for (b = (uint32_t)(from_s * 10 + 0.5); b + 10 <= s->seconds * 10; b++)
+        if (reward_rate(s, client, b / 10.0, b / 10.0 + 1) >= rate)
+            return b / 10.0;
+    return s->seconds;
+}
+
+/* ---- the paper's experiments */
+
+/* Section II: weights 1, 2, 2; a disk of 10 ms; half of A's requests take no time to speak of, its mean is 5 ms. */
+static inline void reward_section2(struct reward *s, bool efficient)
+{
+    reward_paper(s, 3, 400);
+    s->disk_ns = 1e7;
+    s->ssd_ns = 5e4;
+    s->client[1].weight = s->client[2].weight = 2;
+    s->client[0].hit_ratio[0] = efficient ? 5.0 / 9.95 : 0;
+}
+
+/* Section IV-A: two clients of equal weight, 5 and 20 ms. */
+static inline void reward_section4(struct reward *s)
+{
+    reward_paper(s, 2, 400);
+    s->disk_ns = 2e7;
+    s->ssd_ns = 5e6;
+    s->client[0].hit_ratio[0] = 1;
+}
+
+/* Figures 2 and 3: four regions of 50 s. */
+static inline void reward_figure3(struct reward *s)
+{
+    static const double a[REWARD_PHASES] = {0, 0.2, 0.4, 0.6}, b[REWARD_PHASES] = {2.0 / 3, 0.5, 1.0 / 3, 0};
+    uint32_t i;
+    reward_paper(s, 2, 200);
+    for (i = 0; i < REWARD_PHASES; i++) {
+        s->client[0].from_s[i] = s->client[1].from_s[i] = i * 50.0;
+        s->client[0].hit_ratio[i] = a[i];
+        s->client[1].hit_ratio[i] = b[i];
+    }
+}
+
+/* Figures 4 to 6: weights 1, 2, 5; from Figure 5 on B's hit ratio is 0.4 in [25, 75] s. */
+static inline void reward_figure5(struct reward *s, double hit_ratio, uint64_t reservation_per_s)
+{
+    reward_paper(s, 3, 100);
+    s->client[1].weight = 2;
+    s->client[2].weight = 5;
+    s->client[1].from_s[1] = 25;
+    s->client[1].hit_ratio[1] = hit_ratio;
+    s->client[1].from_s[2] = 75;
+    s->client[1].reservation_per_s = reservation_per_s;
+    s->window = 50;
+    s->phase_requests = 10;
+}
+
+#endif
