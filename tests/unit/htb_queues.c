@@ -1,0 +1,512 @@
+// proves: Section 5.2: submit, dispatch, complete and cancel in every state, elevator order and FIFO, the bounds on what
+// is dispatched, overtaken and handed out, shares of the surplus by weight, and that no class or request is starved
+#include "htb_world.h"
+
+#define MANY 512
+
+static struct htb_request pool[MANY];
+
+static struct htb_request *request(unsigned i, uint32_t id, uint64_t tokens, uint64_t offset)
+{
+    memset(&pool[i], 0, sizeof pool[i]);
+    pool[i].class_id = id;
+    pool[i].tokens[0] = tokens;
+    pool[i].offset = offset;
+    return &pool[i];
+}
+
+static void submit(struct world *w, unsigned i, uint32_t id, uint64_t tokens, uint64_t offset, uint64_t now_ns)
+{
+    CHECK_EQ(htb_submit(&w->tree, request(i, id, tokens, offset), now_ns), QOS_OK);
+}
+
+static void states(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    struct htb_request *a = request(0, 1, 100, 0), *b = request(1, 1, 100, 10);
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 10000, 0, 0);
+    CHECK_EQ(htb_submit(&w.tree, NULL, 0), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_cancel(&w.tree, NULL, 0), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
+    CHECK_EQ(htb_cancel(&w.tree, a, 0), QOS_EINVAL);
+    CHECK(htb_dispatch(&w.tree, 0) == NULL);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), QOS_NEVER);
+    a->tokens[0] = QOS_TOKENS_MAX + 1;
+    world_draw(&w);
+    CHECK_EQ(htb_submit(&w.tree, a, 0), QOS_ERANGE);
+    CHECK(world_same(&w));
+    CHECK_EQ(a->state, HTB_IDLE);
+    a->tokens[0] = 100;
+    CHECK_EQ(htb_submit(&w.tree, a, 0), QOS_OK); /* queued: no tokens yet */
+    CHECK_EQ(a->state, HTB_QUEUED);
+    world_draw(&w);
+    CHECK_EQ(htb_submit(&w.tree, a, 0), QOS_EBUSY);
+    CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
+    CHECK(world_same(&w));
+    CHECK_EQ(htb_submit(&w.tree, b, 0), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* the root's 100 */
+    CHECK(htb_dispatch(&w.tree, 99999) == NULL);
+    CHECK(htb_dispatch(&w.tree, S) == a);
+    CHECK_EQ(a->state, HTB_AT_DEVICE);
+    CHECK_EQ(b->state, HTB_DISPATCHED);
+    CHECK_EQ(stats_of(&w, 1).waited, 2);
+    CHECK_EQ(stats_of(&w, 1).granted, 200);
+    CHECK_EQ(stats_of(&w, 1).borrowed, 100);
+    world_draw(&w);
+    CHECK_EQ(htb_submit(&w.tree, a, S), QOS_EBUSY);
+    CHECK_EQ(htb_submit(&w.tree, b, S), QOS_EBUSY);
+    CHECK_EQ(htb_cancel(&w.tree, a, S), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, b), QOS_EINVAL);
+    CHECK(world_same(&w));
+    CHECK_EQ(htb_cancel(&w.tree, b, S), QOS_OK); /* its tokens stay spent */
+    CHECK_EQ(stats_of(&w, 1).granted, 200);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_complete(&w.tree, a), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, b), QOS_EINVAL);
+    /* Both can go again; a cancelled one in the queue costs nothing, and what follows it moves up. */
+    CHECK_EQ(force(&w, 1, 1000, 0, S), QOS_OK);
+    CHECK_EQ(force(&w, 0, 20000, 0, S), QOS_OK);
+    a->tokens[0] = 9000;
+    CHECK_EQ(htb_submit(&w.tree, a, S), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, b, S), QOS_OK);
+    {
+        uint64_t with_a = htb_dispatch_next_ns(&w.tree, S);
+        CHECK_EQ(htb_cancel(&w.tree, a, S), QOS_OK);
+        CHECK_LE(htb_dispatch_next_ns(&w.tree, S), with_a - 8 * MS);
+    }
+    CHECK_EQ(htb_cancel(&w.tree, b, S), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER);
+    CHECK_EQ(a->state + b->state, HTB_IDLE);
+    CHECK_EQ(stats_of(&w, 1).granted, 1200);
+    /* The middle and the last of a queue. */
+    submit(&w, 2, 1, 9000, 0, S);
+    submit(&w, 3, 1, 1, 0, S);
+    submit(&w, 4, 1, 1, 0, S);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[3], S), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[4], S), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, 9 * S) == &pool[2]);
+    CHECK(htb_dispatch(&w.tree, 9 * S) == NULL);
+    world_close(&w);
+}
+
+/* Ascending from where the head is, then back to the lowest; FIFO: as they came. */
+static void order_of_dispatch(void)
+{
+    static const uint64_t offset[10] = {50, 20, 90, 70, 20, 10, 99, 0, 60, 55};
+    static const uint64_t sweep[10] = {0, 10, 20, 20, 50, 55, 60, 70, 90, 99};
+    struct htb_config config = world_config();
+    struct world w;
+    unsigned i;
+    world_open(&w, &config);
+    for (i = 0; i < 10; i++)
+        submit(&w, i, 0, 1, offset[i], S);
+    for (i = 0; i < 10; i++)
+        CHECK_EQ(htb_dispatch(&w.tree, S)->offset, sweep[i]);
+    for (i = 0; i < 10; i++)
+        CHECK_EQ(htb_complete(&w.tree, &pool[i]), QOS_OK);
+    /* The head stands at 99: all of these wait for the next sweep; what comes behind the head waits another. */
+    submit(&w, 0, 0, 1, 30, 2 * S);
+    submit(&w, 1, 0, 1, 80, 2 * S);
+    CHECK_EQ(htb_dispatch(&w.tree, 2 * S)->offset, 30);
+    submit(&w, 2, 0, 1, 29, 2 * S);
+    submit(&w, 3, 0, 1, 40, 2 * S);
+    submit(&w, 4, 0, 1, 30, 2 * S);
+    CHECK_EQ(htb_dispatch(&w.tree, 2 * S)->offset, 30);
+    CHECK_EQ(htb_dispatch(&w.tree, 2 * S)->offset, 40);
+    CHECK_EQ(htb_dispatch(&w.tree, 2 * S)->offset, 80);
+    CHECK_EQ(htb_dispatch(&w.tree, 2 * S)->offset, 29);
+    CHECK(htb_dispatch(&w.tree, 2 * S) == NULL);
+    world_close(&w);
+
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    for (i = 0; i < 10; i++)
+        submit(&w, i, 0, 1, offset[i], S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[1], S), QOS_OK); /* oldest, in the middle, newest */
+    CHECK_EQ(htb_cancel(&w.tree, &pool[5], S), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[9], S), QOS_OK);
+    for (i = 2; i < 9; i++)
+        if (i != 5)
+            CHECK(htb_dispatch(&w.tree, S) == &pool[i]);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    world_close(&w);
+}
+
+/* Somebody keeps writing just ahead of the head: nobody is overtaken more than bypass_max + dispatch_max times. */
+static void bypass(void)
+{
+    static const uint32_t bypass_max[] = {1, 2, 7, 64};
+    static uint64_t came[MANY];
+    unsigned k;
+    for (k = 0; k < 4; k++) {
+        struct htb_config config = world_config();
+        struct world w;
+        uint64_t handed_out = 0, worst = 0, steps = 5000, i;
+        config.bypass_max = bypass_max[k];
+        config.dispatch_max = config.device_max = 16;
+        config.rate_per_s[0] = QOS_RATE_MAX;
+        CHECK_CONTEXT("bypass_max %u", bypass_max[k]);
+        world_open(&w, &config);
+        for (i = 0; i < 15; i++) { /* far away, and always behind the head */
+            submit(&w, (unsigned)i, 0, 1, i % 2 ? i : UINT64_MAX - i, S);
+            came[i] = 0;
+        }
+        for (i = 0; i < steps; i++) {
+            struct htb_request *r;
+            unsigned at;
+            for (at = 15; pool[at].state != HTB_IDLE; at++)
+                ;
+            submit(&w, at, 0, 1, 1000 + i, S + i); /* ahead of the head, ever nearer than the others */
+            came[at] = handed_out;
+            r = htb_dispatch(&w.tree, S + i);
+            CHECK(r != NULL);
+            if (!r)
+                break;
+            at = (unsigned)(r - pool);
+            /* All that came later and left earlier: at most what was handed out meanwhile. */
+            worst = qos_max(worst, handed_out - came[at]);
+            handed_out++;
+            CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
+        }
+        CHECK_LE(worst, bypass_max[k] + config.dispatch_max);
+        CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound is what stopped it */
+        for (i = 0; i < 15; i++)
+            CHECK_EQ(pool[i].state, HTB_IDLE);
+        world_close(&w);
+    }
+    CHECK_CONTEXT("%s", "");
+}
+
+/* dispatch_max requests leave the queues, device_max of them the dispatch queue; the rest can still be cancelled. */
+static void bounds(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    unsigned i;
+    config.dispatch_max = 5;
+    config.device_max = 3;
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    for (i = 0; i < 20; i++)
+        submit(&w, i, 0, 1, 0, S);
+    for (i = 0; i < 3; i++)
+        CHECK(htb_dispatch(&w.tree, S) == &pool[i]);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER); /* only a completion helps */
+    CHECK_EQ(stats_of(&w, 0).granted, 5);
+    CHECK_EQ(pool[4].state, HTB_DISPATCHED);
+    CHECK_EQ(pool[5].state, HTB_QUEUED);
+    /* An urgent one goes all the same, and counts at the device. */
+    request(30, 0, 7, 0)->urgent = true;
+    CHECK_EQ(htb_submit(&w.tree, &pool[30], S), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[30]);
+    CHECK_EQ(htb_complete(&w.tree, &pool[0]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_complete(&w.tree, &pool[30]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
+    CHECK_EQ(stats_of(&w, 0).granted, 6 + 7);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[4], S), QOS_OK); /* its place is taken by the next */
+    CHECK_EQ(htb_complete(&w.tree, &pool[1]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[5]);
+    world_close(&w);
+}
+
+static void urgent(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    unsigned i;
+    config.debt_ns = 10 * MS;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 10000, 0, 0); /* may owe 100 */
+    submit(&w, 0, 1, 10, 0, 0);
+    for (i = 1; i <= 3; i++) {
+        request(i, 1, 60, 0)->urgent = true;
+        CHECK_EQ(htb_submit(&w.tree, &pool[i], 0), i < 3 ? QOS_OK : QOS_EDEBT);
+    }
+    CHECK_EQ(pool[3].state, HTB_IDLE);
+    pool[3].tokens[0] = QOS_TOKENS_MAX + 1;
+    CHECK_EQ(htb_submit(&w.tree, &pool[3], 0), QOS_ERANGE);
+    pool[3].tokens[0] = 60;
+    CHECK_EQ(stats_of(&w, 1).debt, 120);
+    /* They go first, in their order, and the debt is charged to the queue too: 120 and 10 at 10 a ms. */
+    CHECK(htb_dispatch(&w.tree, 0) == &pool[1]);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[2], 0), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, 0) == NULL);
+    CHECK_EQ(htb_cancel(&w.tree, &pool[1], 0), QOS_EINVAL);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 130000); /* the root owes 120 too, and pays at 1,000 a ms */
+    CHECK_EQ(htb_submit(&w.tree, &pool[3], 2 * MS - 1), QOS_EDEBT);
+    CHECK_EQ(htb_submit(&w.tree, &pool[3], 2 * MS), QOS_OK); /* 100 owed: not more than it may */
+    CHECK_EQ(htb_submit(&w.tree, &pool[2], 2 * MS), QOS_EDEBT);
+    CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[3]);
+    CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[0]);
+    world_close(&w);
+}
+
+/* Keeps every class at `depth` requests, runs for some time, and says what each was granted. */
+static void run(struct world *w, const uint64_t *size, unsigned classes, uint64_t from_ns, uint64_t to_ns,
+                uint64_t *got)
+{
+    uint64_t now = from_ns, before[9];
+    unsigned i, id;
+    for (id = 1; id <= classes; id++)
+        before[id] = stats_of(w, id).granted;
+    for (id = 1; id <= classes; id++)
+        for (i = 0; i < 8; i++)
+            submit(w, (id - 1) * 8 + i, id, size[id], 0, now);
+    while (now < to_ns) {
+        struct htb_request *r;
+        while ((r = htb_dispatch(&w->tree, now)) != NULL) {
+            CHECK_EQ(htb_complete(&w->tree, r), QOS_OK);
+            CHECK_EQ(htb_submit(&w->tree, r, now), QOS_OK);
+        }
+        now = htb_dispatch_next_ns(&w->tree, now);
+    }
+    for (id = 1; id <= classes; id++) {
+        got[id] = stats_of(w, id).granted - before[id];
+        for (i = 0; i < 8; i++)
+            CHECK_EQ(htb_cancel(&w->tree, &pool[(id - 1) * 8 + i], now), QOS_OK);
+    }
+}
+
+/* The surplus by weights 1:2:5, whatever the sizes of the requests: within 1 %. */
+static void weights(void)
+{
+    static const uint64_t sizes[5][4] = {
+        {0, 64, 64, 64}, {0, 4096, 64, 512}, {0, 20, 1000, 4000}, {0, 3000, 70, 20}, {0, 8000, 8000, 100}};
+    static const uint32_t weight[4] = {0, 1, 2, 5};
+    unsigned k, id, depth;
+    for (depth = 0; depth < 2; depth++) /* at the root, or in a group that lends what it borrows itself */
+        for (k = 0; k < 5; k++) {
+            struct htb_config config = world_config();
+            struct world w;
+            uint64_t got[9], sum;
+            CHECK_CONTEXT("sizes %u, depth %u", k, depth);
+            config.rate_per_s[0] = 10000000;
+            config.burst_ns = MS;
+            config.dispatch_max = 1; /* so that the queues, of 8 requests each, are never empty */
+            world_open(&w, &config);
+            if (depth)
+                reserve_group(&w, 7, 0, 1000000, 0, 0);
+            for (id = 1; id <= 3; id++) {
+                struct htb_class c = class_of(depth ? 7 : 0, HTB_NONE, 0);
+                c.weight = weight[id];
+                CHECK_EQ(htb_reserve(&w.tree, id, &c, 0, NULL), QOS_OK);
+            }
+            run(&w, sizes[k], 3, 0, 2 * S, got);
+            sum = got[1] + got[2] + got[3];
+            CHECK_WITHIN((double)sum, 0.999 * 20e6, 1.001 * 20e6);
+            for (id = 1; id <= 3; id++)
+                CHECK_WITHIN((double)got[id] / (double)sum, 0.99 * weight[id] / 8, 1.01 * weight[id] / 8);
+            world_close(&w);
+        }
+    CHECK_CONTEXT("%s", "");
+}
+
+/* Weights between groups; and a weight that is lowered counts from then on, not after a long round. */
+static void weights_of_groups(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    static const uint64_t size[9] = {0, 100, 50, 10, 400, 0, 0, 0, 0};
+    uint64_t got[9], sum;
+    struct htb_class c;
+    config.rate_per_s[0] = 10000000;
+    world_open(&w, &config);
+    c = class_of(0, HTB_NONE, 0);
+    c.group = true;
+    c.weight = 3;
+    CHECK_EQ(htb_reserve(&w.tree, 5, &c, 0, NULL), QOS_OK);
+    c.weight = 1;
+    CHECK_EQ(htb_reserve(&w.tree, 6, &c, 0, NULL), QOS_OK);
+    reserve(&w, 1, 5, HTB_NONE, 0, 0);
+    reserve(&w, 2, 5, HTB_NONE, 0, 0);
+    reserve(&w, 3, 6, HTB_NONE, 0, 0);
+    reserve(&w, 4, 6, HTB_NONE, 0, 0);
+    run(&w, size, 4, 0, S, got);
+    sum = got[1] + got[2] + got[3] + got[4];
+    CHECK_WITHIN((double)got[1] / (double)sum, 0.99 * 3 / 8, 1.01 * 3 / 8);
+    CHECK_WITHIN((double)got[2] / (double)sum, 0.99 * 3 / 8, 1.01 * 3 / 8);
+    CHECK_WITHIN((double)got[3] / (double)sum, 0.99 / 8, 1.01 / 8);
+    CHECK_WITHIN((double)got[4] / (double)sum, 0.99 / 8, 1.01 / 8);
+    c = class_of(5, HTB_NONE, 0);
+    c.weight = HTB_WEIGHT_MAX;
+    CHECK_EQ(htb_change(&w.tree, 1, &c, S, NULL), QOS_OK);
+    run(&w, size, 4, S, 2 * S, got);
+    CHECK_LE(got[2], got[1] / 100);
+    c.weight = 1;
+    CHECK_EQ(htb_change(&w.tree, 1, &c, 2 * S, NULL), QOS_OK);
+    run(&w, size, 4, 2 * S, 3 * S, got);
+    CHECK_WITHIN((double)got[1] / (double)got[2], 0.98, 1.02);
+    world_close(&w);
+}
+
+/* A large request of a borrower keeps its turn until the root holds enough for it, against a stream of small ones. */
+static void large_and_small(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t now = S;
+    unsigned i, small = 0;
+    bool large = false;
+    config.dispatch_max = 4;
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, HTB_NONE, 0, 0);
+    reserve(&w, 2, 0, HTB_NONE, 0, 0);
+    CHECK_EQ(drain(&w, 0, 10, S), 10000); /* the root is empty */
+    for (i = 0; i < 50; i++)
+        submit(&w, i, 1, 10, 0, now);
+    submit(&w, 100, 2, 10000, 0, now);
+    while (!large && now < 2 * S) {
+        struct htb_request *r = htb_dispatch(&w.tree, now);
+        if (!r) {
+            uint64_t next = htb_dispatch_next_ns(&w.tree, now);
+            CHECK(next > now);
+            now = next;
+            continue;
+        }
+        large = r == &pool[100];
+        small += !large;
+        CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
+        if (!large)
+            CHECK_EQ(htb_submit(&w.tree, r, now), QOS_OK);
+    }
+    CHECK(large);
+    CHECK_LE(small, 1001); /* a round of 10,000 for the small ones at most, before it has the turn */
+    CHECK_LE(now, S + 20 * MS + 10000);
+    world_close(&w);
+}
+
+/* Best effort has its minimum in the queues too, and a class with tokens of its own goes before borrowers. */
+static void nobody_starves(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    static const uint64_t size[9] = {0, 100, 100, 100, 0, 0, 0, 0, 0};
+    uint64_t got[9];
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 300000, 0, 0);
+    reserve(&w, 2, 0, 700000, 0, 0);
+    reserve(&w, 3, 0, HTB_NONE, 0, 0);
+    run(&w, size, 3, S, 11 * S, got);
+    CHECK_WITHIN((double)got[1], 0.995 * 3e6, 1.01 * 3e6);
+    CHECK_WITHIN((double)got[2], 0.995 * 7e6, 1.01 * 7e6);
+    CHECK_LE(got[3], 10000); /* what the root held at first: nothing was promised */
+    world_close(&w);
+    config.best_effort_per_s[0] = 100000;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 900000, 0, 0);
+    {
+        static const uint64_t sizes[9] = {0, 100, 50, 0, 0, 0, 0, 0, 0};
+        run(&w, sizes, 2, S, 11 * S, got); /* class 2 does not exist: best effort */
+        CHECK_WITHIN((double)stats_of(&w, 0).granted, 0.995e6, 1.02e6);
+        CHECK_WITHIN((double)got[1], 0.995 * 9e6, 1.01 * 9e6);
+    }
+    world_close(&w);
+}
+
+/* Takes and queues on one tree: a take at the gate is charged at once to what waits in the queues. */
+static void mixed(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    struct qos_stats s;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 100000, 0, 0);
+    reserve_group(&w, 2, 0, HTB_NONE, 50000, 0);
+    reserve(&w, 3, 2, HTB_NONE, 0, 0);
+    CHECK_EQ(drain(&w, 5, 10, S), 10000); /* the root is empty */
+    CHECK_EQ(htb_take(&w.tree, 1, 900, S), QOS_OK);
+    submit(&w, 0, 1, 100, 0, S);
+    submit(&w, 1, 1, 100, 0, S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S); /* 100 of its own are left */
+    CHECK_EQ(htb_take(&w.tree, 1, 100, S), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* not any more */
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK(htb_dispatch(&w.tree, S + MS - 1) == NULL);
+    CHECK(htb_dispatch(&w.tree, S + MS) == &pool[0]);
+    /* A class at its group's limit waits for that. */
+    submit(&w, 2, 3, 400, 0, S + 10 * MS);
+    CHECK(htb_dispatch(&w.tree, S + 10 * MS) != NULL);
+    CHECK(htb_dispatch(&w.tree, S + 10 * MS) != NULL);
+    CHECK_EQ(htb_take(&w.tree, 3, 100, S + 10 * MS), QOS_OK); /* 500 - 400 - 100 */
+    submit(&w, 3, 3, 50, 0, S + 10 * MS);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 10 * MS), S + 11 * MS);
+    CHECK_EQ(htb_take(&w.tree, 3, 25, S + 10 * MS + MS / 2), QOS_OK); /* the gate took the half that was there */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 11 * MS), S + 11 * MS + MS / 2);
+    CHECK(htb_dispatch(&w.tree, S + 11 * MS + MS / 2) == &pool[3]);
+    htb_stats_below(&w.tree, HTB_ROOT, &s);
+    CHECK_EQ(s.granted, 10000 + 1000 + 200 + 400 + 100 + 50 + 25);
+    CHECK_EQ(s.waited, 3);
+    world_close(&w);
+}
+
+/* What is due at its limit may find its lenders drained when it is looked at again: the time moves on. */
+static void time_moves_on(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, HTB_NONE, 100000, 0);
+    CHECK_EQ(htb_take(&w.tree, 1, 1000, S), QOS_OK); /* its limit is empty, the root has 9,000 */
+    submit(&w, 0, 1, 10, 0, S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 100000);
+    CHECK_EQ(force(&w, 0, 10000, 0, S), QOS_OK); /* the root owes 1,000 */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 1010000);
+    CHECK(htb_dispatch(&w.tree, S + 1009999) == NULL);
+    CHECK(htb_dispatch(&w.tree, S + 1010000) == &pool[0]);
+    world_close(&w);
+}
+
+/* Several resources: a request waits for all; a clock that goes back does no harm. */
+static void several_resources(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    struct htb_class c = class_of(0, 10000, 0);
+    struct htb_request *r = request(0, 1, 100, 0);
+    config.resources = 2;
+    config.rate_per_s[1] = 100;
+    config.best_effort_per_s[1] = HTB_NONE;
+    c.rate_per_s[1] = 100;
+    world_open(&w, &config);
+    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    r->tokens[1] = 1;
+    CHECK_EQ(htb_submit(&w.tree, r, 0), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 10 * MS); /* 100 bytes at 10 a ms, one operation at 0.1 */
+    CHECK(htb_dispatch(&w.tree, 10 * MS - 1) == NULL);
+    CHECK(htb_dispatch(&w.tree, 0) == NULL);
+    CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
+    CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
+    r->tokens[1] = QOS_TOKENS_MAX + 1;
+    CHECK_EQ(htb_submit(&w.tree, r, 0), QOS_ERANGE);
+    r->tokens[0] = r->tokens[1] = 0; /* nothing to pay: at once */
+    CHECK_EQ(htb_submit(&w.tree, r, 5 * MS), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, 5 * MS) == r);
+    world_close(&w);
+}
+
+int main(void)
+{
+    check_begin("unit/htb_queues");
+    states();
+    order_of_dispatch();
+    bypass();
+    bounds();
+    urgent();
+    weights();
+    weights_of_groups();
+    large_and_small();
+    nobody_starves();
+    mixed();
+    time_moves_on();
+    several_resources();
+    return check_end();
+}
