@@ -335,8 +335,9 @@ QOS_API QOS_NODISCARD bool tokenpool_client_next(struct tokenpool_client *c, uin
 QOS_API void tokenpool_client_done(struct tokenpool_client *c, uint64_t answer);
 /* The operation failed for good (transport error): the engine forgets it. A claim's tokens are void. */
 QOS_API void tokenpool_client_fail(struct tokenpool_client *c);
-/* Direct path: take, and what next and done have to do for it, on local memory. QOS_EAGAIN: no token now, see
- * tokenpool_client_next_ns. QOS_ELIMIT: at the limit until the next period. */
+/* Direct path: take, and what next and done have to do for it, on local memory: a claim per batch, at most 256
+ * operations in one call (a larger request keeps what it got so far, and is QOS_EAGAIN until it has all).
+ * QOS_EAGAIN: no token now, see tokenpool_client_next_ns. QOS_ELIMIT: at the limit until the next period. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_take_local(struct tokenpool_client *c, void *storage, uint64_t now_ns,
                                                            uint64_t n);
 /* The same without a request: reports and polls. */
@@ -418,6 +419,7 @@ QOS_API uint64_t tokenpool_word(int64_t count, uint32_t epoch, uint32_t seq);
 #define TOKENPOOL_PRIV_OPEN 1u   /* period word: terms and pool are of this epoch */
 #define TOKENPOOL_PRIV_REPORT 2u /* period word: report every check_ns */
 #define TOKENPOOL_PRIV_COUNT_HALF (UINT64_C(1) << 35)
+#define TOKENPOOL_PRIV_OPS 256u /* operations in one call of the direct path: it ends, whatever is asked for */
 #define TOKENPOOL_PRIV_TRIES 4u /* changes of the pool in one check; the next check does the rest */
 
 enum tokenpool_pending {
@@ -946,7 +948,8 @@ QOS_API uint64_t tokenpool_op_run(void *storage, const struct tokenpool_op *op)
 QOS_API void tokenpool_priv_drive(struct tokenpool_client *c, void *storage, uint64_t now_ns, uint64_t need)
 {
     struct tokenpool_op op;
-    while (tokenpool_client_next(c, now_ns, need, &op))
+    uint32_t i;
+    for (i = 0; i < TOKENPOOL_PRIV_OPS && tokenpool_client_next(c, now_ns, need, &op); i++)
         tokenpool_client_done(c, tokenpool_op_run(storage, &op));
 }
 
