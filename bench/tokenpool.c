@@ -1,0 +1,321 @@
+// What tokens cost: a take beside a bare atomic add, claims included on one and two cores beside a shared word and a
+// mutex, the share of a loop of 4 KiB reads, and one check of a monitor with 10,000 clients.
+// flags: -pthread
+#define _GNU_SOURCE
+#include "tokenpool.h"
+#include "bench.h"
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+enum { BATCH = 1000, MANY = 10000, CHUNK = 4096 };
+
+static struct tokenpool_config cfg;
+static struct tokenpool monitor;
+static void *storage;
+static uint64_t periods;
+
+static void *aligned(size_t size)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, 4096, size) != 0) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    memset(p, 0, size);
+    return p;
+}
+
+static void require(enum qos_status s)
+{
+    if (s != QOS_OK) {
+        fprintf(stderr, "%s\n", qos_strerror(s));
+        exit(1);
+    }
+}
+
+static void setup(uint32_t clients, uint64_t reservation)
+{
+    uint32_t i;
+    size_t size;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.clients = clients;
+    cfg.batch = BATCH;
+    cfg.capacity = TOKENPOOL_TOKENS_MAX;
+    cfg.flags = TOKENPOOL_FIXED;
+    cfg.silent_periods = TOKENPOOL_NEVER_SILENT;
+    size = tokenpool_memsize(&cfg);
+    storage = aligned(tokenpool_storage_size(&cfg));
+    require(tokenpool_init(&monitor, aligned(size), size, storage, tokenpool_storage_size(&cfg), &cfg));
+    for (i = 0; i < clients; i++)
+        require(tokenpool_join(&monitor, i, reservation, TOKENPOOL_NO_LIMIT, NULL));
+    periods = 0;
+    tokenpool_run(&monitor, 0);
+}
+
+static void pin(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)cpu, &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+/* ---- threads that take n tokens each */
+
+enum peer { TAKE, SHARED_WORD, MUTEX };
+static struct worker {
+    pthread_t thread;
+    struct tokenpool_client client;
+    enum peer peer;
+    uint64_t n, taken, ns;
+    int cpu;
+} worker[2];
+static qos_word_t shared_word __attribute__((aligned(64)));
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t mutex_tokens __attribute__((aligned(64)));
+static pthread_barrier_t start_line;
+
+static void *work(void *arg)
+{
+    struct worker *w = (struct worker *)arg;
+    uint64_t i, now_ns = periods * QOS_NS_PER_S, taken = 0, begin;
+    pin(w->cpu);
+    pthread_barrier_wait(&start_line);
+    begin = bench_ns();
+    if (w->peer == TAKE) {
+        for (i = 0; i < w->n; i++) {
+            taken += tokenpool_take_local(&w->client, storage, now_ns, 1) == QOS_OK;
+            BENCH_KEEP(&w->client); /* the engine stays in memory, as it does between a server's requests */
+        }
+    } else if (w->peer == SHARED_WORD) {
+        for (i = 0; i < w->n; i++)
+            taken += (int64_t)qos_atomic_add_relaxed(&shared_word, UINT64_MAX) > 0;
+    } else {
+        for (i = 0; i < w->n; i++) {
+            pthread_mutex_lock(&mutex);
+            taken += mutex_tokens > 0;
+            mutex_tokens--;
+            pthread_mutex_unlock(&mutex);
+        }
+    }
+    w->ns = bench_ns() - begin;
+    w->taken = taken;
+    return NULL;
+}
+
+/* ns per token and core, median of rounds. */
+static double tokens(int cores, enum peer peer, uint64_t n, double *share)
+{
+    double ns[9];
+    uint64_t taken = 0, wanted = 0;
+    int r, i, rounds = 5;
+    for (r = 0; r < rounds; r++) {
+        double slowest = 0;
+        tokenpool_run(&monitor, ++periods * QOS_NS_PER_S);
+        qos_atomic_store_relaxed(&shared_word, TOKENPOOL_TOKENS_MAX);
+        mutex_tokens = TOKENPOOL_TOKENS_MAX;
+        pthread_barrier_init(&start_line, NULL, (unsigned)cores);
+        for (i = 0; i < cores; i++) {
+            worker[i].peer = peer;
+            worker[i].n = n;
+            worker[i].cpu = i;
+            require(tokenpool_client_init(&worker[i].client, &cfg, (uint32_t)i));
+            tokenpool_client_start_now(&worker[i].client);
+            tokenpool_tick_local(&worker[i].client, storage, periods * QOS_NS_PER_S);
+            if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
+                exit(1);
+        }
+        for (i = 0; i < cores; i++) {
+            pthread_join(worker[i].thread, NULL);
+            taken += worker[i].taken;
+            wanted += n;
+            if ((double)worker[i].ns > slowest)
+                slowest = (double)worker[i].ns;
+        }
+        pthread_barrier_destroy(&start_line);
+        ns[r] = slowest / (double)n;
+    }
+    *share = (double)taken / (double)wanted;
+    return bench_median(ns, (size_t)rounds);
+}
+
+static void bench_take(struct bench *b)
+{
+    const uint64_t n = b->quick ? 4000000 : 20000000;
+    struct tokenpool_client *c = &worker[0].client;
+    double take[15], add[15], ratio[15];
+    uint64_t i, at, ok = 0, begin;
+    int r, rounds = 15;
+    setup(2, TOKENPOOL_TOKENS_MAX / 2);
+    pin(0);
+    for (r = 0; r < rounds; r++) {
+        at = ++periods * QOS_NS_PER_S;
+        tokenpool_run(&monitor, at);
+        require(tokenpool_client_init(c, &cfg, 0));
+        tokenpool_client_start_now(c);
+        tokenpool_tick_local(c, storage, at);
+        begin = bench_ns();
+        for (i = 0; i < n; i++) {
+            ok += tokenpool_take(c, 1) == QOS_OK;
+            BENCH_KEEP(c);
+        }
+        take[r] = (double)(bench_ns() - begin) / (double)n;
+        begin = bench_ns();
+        for (i = 0; i < n; i++)
+            BENCH_KEEP(qos_atomic_add_relaxed(&shared_word, 1));
+        add[r] = (double)(bench_ns() - begin) / (double)n;
+        ratio[r] = take[r] / add[r];
+    }
+    bench_report(b, "take", "ns_per_take", bench_median(take, (size_t)rounds), "ns");
+    bench_report(b, "take", "share_granted", (double)ok / (double)(n * (uint64_t)rounds), "");
+    bench_report(b, "bare atomic add", "ns_per_add", bench_median(add, (size_t)rounds), "ns");
+    bench_report(b, "take", "ratio_local_vs_faa", bench_median(ratio, (size_t)rounds), "");
+}
+
+static void bench_tokens(struct bench *b)
+{
+    static const char *name[3] = {"take_local, batch 1000", "shared word per token", "mutex per token"};
+    const uint64_t n = b->quick ? 5000000 : 50000000;
+    int peer, cores;
+    setup(2, 0);
+    for (peer = TAKE; peer <= MUTEX; peer++) {
+        for (cores = 1; cores <= 2; cores++) {
+            char metric[40];
+            double share, ns = tokens(cores, (enum peer)peer, peer == TAKE ? n : n / 2, &share);
+            snprintf(metric, sizeof metric, peer == TAKE ? "ns_per_token_%d" : "peer_ns_per_token_%d", cores);
+            bench_report(b, name[peer], metric, ns, "ns");
+            bench_report(b, name[peer], "share_granted", share, "");
+        }
+    }
+}
+
+/* ---- 4 KiB reads at random from a table of 1 GiB */
+
+/* One code for both: the compiler must not make a copy of the loop for c == NULL, laid out differently. */
+__attribute__((noipa)) static uint64_t read_slice(const char *table, uint64_t records, uint64_t n,
+                                                  struct tokenpool_client *c, uint64_t *rng, uint64_t *sum,
+                                                  uint64_t *granted)
+{
+    static char buffer[2 * CHUNK] __attribute__((aligned(4096)));
+    char *to = buffer + CHUNK / 2; /* not at the records' own offset in a page: loads would wait for aliasing stores */
+    uint64_t i, x = *rng, begin = bench_ns(), now_ns = periods * QOS_NS_PER_S;
+    for (i = 0; i < n; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        if (c)
+            *granted += tokenpool_take_local(c, storage, now_ns, 1) == QOS_OK;
+        memcpy(to, table + x % records * CHUNK, CHUNK);
+        *sum += (unsigned char)to[x % CHUNK];
+        BENCH_KEEP(to);
+        if (c)
+            tokenpool_complete(c, 1);
+    }
+    *rng = x;
+    return bench_ns() - begin;
+}
+
+static void bench_reads(struct bench *b)
+{
+    const size_t size = (size_t)1 << 30;
+    const uint64_t slice = 4000;
+    const int rounds = b->quick ? 800 : 3000;
+    double *with = (double *)malloc(sizeof(double) * (size_t)rounds),
+           *same = (double *)malloc(sizeof(double) * (size_t)rounds);
+    char *table = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct tokenpool_client *c = &worker[0].client;
+    uint64_t x = 88172645463325252u, sum = 0, granted = 0, reads = 0;
+    size_t i;
+    int r;
+    if (table == MAP_FAILED || !with || !same) {
+        perror("1 GiB table");
+        exit(1);
+    }
+    for (i = 0; i < size; i += CHUNK)
+        table[i] = (char)(i >> 12);
+    setup(2, 0);
+    pin(0);
+    require(tokenpool_client_init(c, &cfg, 0));
+    tokenpool_client_start_now(c);
+    tokenpool_tick_local(c, storage, 0);
+    for (r = 0; r < rounds; r++) { /* control, with, control: an A/A ratio beside every A/B ratio */
+        double a = (double)read_slice(table, size / CHUNK, slice, NULL, &x, &sum, &granted);
+        double q = (double)read_slice(table, size / CHUNK, slice, c, &x, &sum, &granted);
+        double a2 = (double)read_slice(table, size / CHUNK, slice, NULL, &x, &sum, &granted);
+        reads += slice;
+        with[r] = 2 * q / (a + a2);
+        same[r] = a2 / a;
+    }
+    BENCH_KEEP(sum);
+    bench_report(b, "4 KiB reads, 1 GiB", "overhead_4k_read", bench_median(with, (size_t)rounds) - 1, "");
+    bench_report(b, "4 KiB reads, 1 GiB", "control_a_a", bench_median(same, (size_t)rounds) - 1, "");
+    bench_report(b, "4 KiB reads, 1 GiB", "share_granted", (double)granted / (double)reads, "");
+    munmap(table, size);
+    free(with);
+    free(same);
+}
+
+/* ---- one check interval with 10,000 clients, all reports fresh from another core */
+
+static qos_word_t turn __attribute__((aligned(64)));
+static uint64_t rounds_of_reports;
+
+static void *report(void *arg)
+{
+    qos_word_t *reports = (qos_word_t *)arg;
+    uint64_t round, i, tag = (monitor.info.epoch % 63 + 1) << 58;
+    pin(1);
+    for (round = 1; round <= rounds_of_reports; round++) {
+        for (i = 0; i < MANY; i++)
+            qos_atomic_store_relaxed(&reports[i], tag | UINT64_C(10000) << 28 | round);
+        qos_atomic_store_release(&turn, 2 * round - 1);
+        while (qos_atomic_load_acquire(&turn) != 2 * round)
+            ;
+    }
+    return NULL;
+}
+
+static void bench_check(struct bench *b)
+{
+    double us[300];
+    struct tokenpool_scan scan;
+    pthread_t thread;
+    uint64_t round;
+    setup(MANY, 10000);
+    pin(0);
+    rounds_of_reports = 300;
+    qos_atomic_store_relaxed(&turn, 0);
+    qos_atomic_store_relaxed((qos_word_t *)storage + TOKENPOOL_OFFSET_POOL / 8,
+                             tokenpool_word(100000, (uint32_t)monitor.info.epoch, 0)); /* somebody used it */
+    tokenpool_run(&monitor, 1000000);
+    tokenpool_run(&monitor, 2000000);
+    if (pthread_create(&thread, NULL, report, (qos_word_t *)storage + monitor.report_offset / 8) != 0)
+        exit(1);
+    for (round = 1; round <= rounds_of_reports; round++) {
+        uint64_t begin;
+        while (qos_atomic_load_acquire(&turn) != 2 * round - 1)
+            ;
+        begin = bench_ns();
+        tokenpool_run(&monitor, 2000000 + round * 1000000);
+        us[round - 1] = (double)(bench_ns() - begin) / 1000;
+        tokenpool_scan_reports(&monitor, &scan);
+        if (scan.used != MANY * round) {
+            fprintf(stderr, "the scan saw %" PRIu64 " instead of %" PRIu64 "\n", scan.used, MANY * round);
+            exit(1);
+        }
+        qos_atomic_store_release(&turn, 2 * round);
+    }
+    pthread_join(thread, NULL);
+    bench_report(b, "check, 10,000 clients", "monitor_check_us_10000", bench_quantile(us, 300, 0), "us");
+    bench_report(b, "check, 10,000 clients", "median_us", bench_median(us, 300), "us");
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b;
+    bench_open(&b, "tokenpool", argc, argv);
+    bench_take(&b);
+    bench_tokens(&b);
+    bench_reads(&b);
+    bench_check(&b);
+    return bench_close(&b);
+}
