@@ -208,6 +208,8 @@ struct plot {
 };
 /* Draws to an SVG file. false: said on stderr (once, if gnuplot is missing). */
 bool plot_svg(const struct plot *p, const char *path);
+/* Several plots side by side in one file. */
+bool plot_panels(const struct plot *p, size_t count, const char *path);
 /* Runs gnuplot with a script of your own on its stdin; output and terminal are up to the script. */
 bool plot_script(const char *script);
 /* mkdir -p for output directories. false: errno. */

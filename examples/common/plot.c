@@ -104,32 +104,23 @@ static void put_marks(FILE *f, const struct plot *p)
     }
 }
 
-bool plot_svg(const struct plot *p, const char *path)
+/* Panel `index`; its data blocks carry that number. */
+static void put_plot(FILE *f, const struct plot *p, size_t index)
 {
-    FILE *f = tmpfile();
     size_t i, k;
-    bool ok;
-    if (!f) {
-        tool_warn("cannot write the gnuplot script: %s", strerror(errno));
-        return false;
-    }
-    fputs("set terminal svg size 860,420 font \"sans-serif,13\" background rgb \"white\"\n", f);
-    fputs("set output ", f);
-    put_text(f, path);
-    fputs("\n", f);
     put_setting(f, "title", p->title);
     put_setting(f, "xlabel", p->x_label);
     put_setting(f, "ylabel", p->y_label);
-    fputs("set grid lc rgb \"#dddddd\"\nset key outside right top noenhanced\nset border 3\nset tics nomirror\n", f);
     fprintf(f, "set yrange [%s:", p->log_y ? "*" : "0");
     if (p->y_max > 0)
         fprintf(f, "%.9g]\n", p->y_max);
     else
         fputs("*]\n", f);
-    fprintf(f, "%s%s", p->log_x ? "set logscale x\n" : "", p->log_y ? "set logscale y\n" : "");
+    fprintf(f, "%s logscale x\n%s logscale y\n", p->log_x ? "set" : "unset", p->log_y ? "set" : "unset");
+    fputs("unset arrow\nunset label\n", f);
     put_marks(f, p);
     for (i = 0; i < p->curves; i++) {
-        fprintf(f, "$c%zu << EOD\n", i);
+        fprintf(f, "$p%zuc%zu << EOD\n", index, i);
         for (k = 0; k < p->curve[i].n; k++)
             if (isfinite(p->curve[i].y[k]))
                 fprintf(f, "%.9g %.9g\n", p->curve[i].x[k], p->curve[i].y[k]);
@@ -138,7 +129,7 @@ bool plot_svg(const struct plot *p, const char *path)
         fputs("EOD\n", f);
     }
     for (i = 0; i < p->curves; i++) {
-        fprintf(f, "%s$c%zu using 1:2 with %s lw 2 lc rgb \"%s\" title ", i ? ", " : "plot ", i,
+        fprintf(f, "%s$p%zuc%zu using 1:2 with %s lw 2 lc rgb \"%s\" title ", i ? ", " : "plot ", index, i,
                 p->steps    ? "steps"
                 : p->points ? "linespoints pt 7 ps 0.5"
                             : "lines",
@@ -146,9 +137,37 @@ bool plot_svg(const struct plot *p, const char *path)
         put_text(f, p->curve[i].name);
     }
     fputs("\n", f);
+}
+
+bool plot_panels(const struct plot *p, size_t count, const char *path)
+{
+    FILE *f = tmpfile();
+    size_t i;
+    bool ok;
+    if (!f) {
+        tool_warn("cannot write the gnuplot script: %s", strerror(errno));
+        return false;
+    }
+    fprintf(f, "set terminal svg size %zu,420 font \"sans-serif,13\" background rgb \"white\"\nset output ",
+            count > 1 ? 560 * count : 860);
+    put_text(f, path);
+    fputs("\nset grid lc rgb \"#dddddd\"\nset border 3\nset tics nomirror\n", f);
+    if (count > 1)
+        fprintf(f, "set key outside bottom center horizontal noenhanced\nset multiplot layout 1,%zu\n", count);
+    else
+        fputs("set key outside right top noenhanced\n", f);
+    for (i = 0; i < count; i++)
+        put_plot(f, &p[i], i);
+    if (count > 1)
+        fputs("unset multiplot\n", f);
     ok = run_gnuplot(f);
     fclose(f);
     return ok;
+}
+
+bool plot_svg(const struct plot *p, const char *path)
+{
+    return plot_panels(p, 1, path);
 }
 
 bool plot_mkdir(const char *path)

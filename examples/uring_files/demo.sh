@@ -31,7 +31,7 @@ END
     --tenant backup:rw=randread,bs=128k,depth=16,limit=10%,start=4s
 status=$?
 case $status in
-0) printf '\nEvery promise was kept: see %s/without.svg and %s/with.svg.\n' "$out" "$out" ;;
+0) printf '\nEvery promise was kept: look at %s/compare.svg.\n' "$out" ;;
 3) printf '\nThe disk gave less than in its profile, so the promises could not be judged (busy machine?).\n' ;;
 130) exit 130 ;;
 *) printf '\nuring_files ended with status %d.\n' "$status"; exit "$status" ;;

@@ -317,7 +317,7 @@ static bool open_places(struct loop *l)
         uint64_t b;
         src->tenant = t;
         src->target = &l->s->target[t->target];
-        src->blocks = src->target->size_bytes / t->bs;
+        src->blocks = (t->area ? qos_min(t->area, src->target->size_bytes) : src->target->size_bytes) / t->bs;
         src->fixed_buffers = rc == 0;
         src->place = tool_alloc(t->depth * sizeof *src->place);
         qos_rng_seed(&src->rng, l->s->seed * 1000003 + i);
@@ -367,6 +367,9 @@ static bool open_scheduler(struct loop *l)
         tenant[i].name = t->name;
         tenant[i].reserve_cost_per_s = tenant_reserve_cost(t);
         tenant[i].limit_cost_per_s = tenant_limit_cost(t);
+        tenant[i].reserve_ops_per_s = qos_mul_div_ceil(t->reserve, 1, t->bs);
+        if (t->limit)
+            tenant[i].limit_ops_per_s = qos_max(qos_max(t->limit / t->bs, tenant[i].reserve_ops_per_s), 1);
         tenant[i].weight = (uint32_t)t->weight;
     }
     memset(&config, 0, sizeof config);

@@ -24,6 +24,7 @@ static const char examples[] =
     "  reserve=25% limit=5%  the same as a share of what the profile says that it would get alone\n"
     "  start=10s           begins later\n"
     "  write=30            percent of writes in randrw (default 50)\n"
+    "  area=64M            uses only the first so many bytes of the file\n"
     "  file=PATH           its own file instead of --file\n"
     "\n"
     "A scan squeezes a database; then the same with a reservation:\n"

@@ -245,59 +245,67 @@ bool report_json(const struct settings *s, const struct profile *p, const struct
 
 /* ---- plots ------------------------------------------------------------------------------------------------------ */
 
-static bool plot_throughput(const struct settings *s, const struct run *run, const char *title, double y_max,
-                            const char *path)
-{
+/* A figure of throughput over time, and what it points to. */
+struct throughput {
+    struct plot plot;
     struct plot_curve curve[TENANTS_MAX];
     struct plot_mark mark[TENANTS_MAX * 3];
     char name[TENANTS_MAX * 3][64];
-    uint32_t n = (uint32_t)(run->elapsed_ns / SLICE_NS), group, points, k, i, m;
-    struct plot plot;
     double *x, *y;
-    bool ok;
+};
+
+static void add_mark(struct throughput *t, const char *tenant, const char *what, double at, bool vertical, uint32_t k)
+{
+    size_t m = t->plot.marks++;
+    snprintf(t->name[m], sizeof t->name[m], "%.40s%s", tenant, what);
+    t->mark[m] = (struct plot_mark){t->name[m], at, vertical, (int)k};
+}
+
+static struct throughput *draw_throughput(const struct settings *s, const struct run *run, const char *title,
+                                          double y_max)
+{
+    struct throughput *t = tool_alloc(sizeof *t);
+    uint32_t n = (uint32_t)(run->elapsed_ns / SLICE_NS), group, points, k, i, m;
     n = n < run->slices ? n : run->slices;
     group = n / CURVE_POINTS_MAX > 5 ? n / CURVE_POINTS_MAX : 5; /* a point each quarter of a second, or fewer */
     points = n / group;
-    memset(&plot, 0, sizeof plot);
-    plot.mark = mark;
-    x = tool_alloc((points + 1) * sizeof *x);
-    y = tool_alloc((points + 1) * run->tenants * sizeof *y);
+    t->x = tool_alloc((points + 1) * sizeof *t->x);
+    t->y = tool_alloc((points + 1) * run->tenants * sizeof *t->y);
     for (i = 0; i < points; i++)
-        x[i] = (i + 0.5) * group * (double)SLICE_NS / 1e9;
+        t->x[i] = (i + 0.5) * group * (double)SLICE_NS / 1e9;
     for (k = 0; k < run->tenants; k++) {
-        const struct tenant *t = &s->tenant[k];
+        const struct tenant *tenant = &s->tenant[k];
+        double *y = t->y + (size_t)k * points;
         for (i = 0; i < points; i++) {
             for (m = 0; m < group; m++)
-                y[k * points + i] += (double)run->result[k].slice[i * group + m].bytes;
-            y[k * points + i] /= group * (double)SLICE_NS / 1e9 * 1048576;
+                y[i] += (double)run->result[k].slice[i * group + m].bytes;
+            y[i] /= group * (double)SLICE_NS / 1e9 * 1048576;
         }
-        curve[k] = (struct plot_curve){t->name, x, y + k * points, points};
-        if (t->start_ns && t->start_ns < run->elapsed_ns) {
-            snprintf(name[plot.marks], sizeof name[0], "%.40s starts", t->name);
-            mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->start_ns / 1e9, true, (int)k};
-            plot.marks++;
-        }
-        if (t->reserve) {
-            snprintf(name[plot.marks], sizeof name[0], "%.40s: reserved", t->name);
-            mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->reserve / 1048576, false, (int)k};
-            plot.marks++;
-        }
-        if (t->limit) {
-            snprintf(name[plot.marks], sizeof name[0], "%.40s: limit", t->name);
-            mark[plot.marks] = (struct plot_mark){name[plot.marks], (double)t->limit / 1048576, false, (int)k};
-            plot.marks++;
-        }
+        t->curve[k] = (struct plot_curve){tenant->name, t->x, y, points};
+        if (tenant->start_ns && tenant->start_ns < run->elapsed_ns)
+            add_mark(t, tenant->name, " starts", (double)tenant->start_ns / 1e9, true, k);
+        if (tenant->reserve)
+            add_mark(t, tenant->name, ": reserved", (double)tenant->reserve / 1048576, false, k);
+        if (tenant->limit)
+            add_mark(t, tenant->name, ": limit", (double)tenant->limit / 1048576, false, k);
     }
-    plot.title = title;
-    plot.x_label = "time (s)";
-    plot.y_label = "throughput (MiB/s)";
-    plot.curve = curve;
-    plot.curves = run->tenants;
-    plot.y_max = y_max;
-    ok = points > 1 && plot_svg(&plot, path);
-    free(x);
-    free(y);
-    return ok;
+    t->plot.title = title;
+    t->plot.x_label = "time (s)";
+    t->plot.y_label = "throughput (MiB/s)";
+    t->plot.curve = t->curve;
+    t->plot.curves = points > 1 ? run->tenants : 0;
+    t->plot.mark = t->mark;
+    t->plot.y_max = y_max;
+    return t;
+}
+
+static void free_throughput(struct throughput *t)
+{
+    if (!t)
+        return;
+    free(t->x);
+    free(t->y);
+    free(t);
 }
 
 /* Highest slice-averaged rate of any tenant in any run, so that the figures share one scale. */
@@ -315,7 +323,23 @@ static double highest(const struct run *run)
     return most;
 }
 
-static bool plot_latency(const struct settings *s, const struct run *without, const struct run *with, const char *path)
+static bool finish_plot(const struct settings *s, const struct plot *plot, size_t count, const char *name)
+{
+    char path[4096];
+    size_t i;
+    for (i = 0; i < count; i++)
+        if (plot[i].curves == 0) {
+            tool_warn("%s: the run was too short for a figure", name);
+            return false;
+        }
+    snprintf(path, sizeof path, "%s/%s.svg", s->plot, name);
+    if (!plot_panels(plot, count, path))
+        return false;
+    printf("figure: %s\n", path);
+    return true;
+}
+
+static bool plot_latency(const struct settings *s, const struct run *without, const struct run *with)
 {
     enum { N = 199 };
     struct plot_curve curve[2 * TENANTS_MAX];
@@ -345,29 +369,27 @@ static bool plot_latency(const struct settings *s, const struct run *without, co
     plot.curve = curve;
     plot.log_x = true;
     plot.y_max = 100;
-    return plot.curves > 0 && plot_svg(&plot, path);
+    return finish_plot(s, &plot, 1, "latency");
 }
 
 bool report_plots(const struct settings *s, const struct run *without, const struct run *with)
 {
-    char path[3][4096];
     double y_max = fmax(highest(without), highest(with)) * 1.1;
-    bool ok = true;
-    if (!plot_mkdir(s->plot)) {
+    struct throughput *a = without ? draw_throughput(s, without, "Throughput without QoS", y_max) : NULL;
+    struct throughput *b = with ? draw_throughput(s, with, "Throughput with QoS", y_max) : NULL;
+    bool ok = plot_mkdir(s->plot);
+    if (!ok) {
         tool_warn("%s: %s", s->plot, strerror(errno));
-        return false;
+    } else {
+        ok = (!a || finish_plot(s, &a->plot, 1, "without")) && (!b || finish_plot(s, &b->plot, 1, "with"));
+        if (ok && a && b) {
+            struct plot both[2] = {a->plot, b->plot};
+            ok = finish_plot(s, both, 2, "compare");
+        }
+        ok = ok && plot_latency(s, without, with);
     }
-    snprintf(path[0], sizeof path[0], "%s/without.svg", s->plot);
-    snprintf(path[1], sizeof path[1], "%s/with.svg", s->plot);
-    snprintf(path[2], sizeof path[2], "%s/latency.svg", s->plot);
-    if (without)
-        ok &= plot_throughput(s, without, "Throughput without QoS", y_max, path[0]);
-    if (with)
-        ok &= plot_throughput(s, with, "Throughput with QoS", y_max, path[1]);
-    ok &= plot_latency(s, without, with, path[2]);
-    if (ok)
-        printf("plots: %s%s%s%s%s\n", without ? path[0] : "", without ? "  " : "", with ? path[1] : "",
-               with ? "  " : "", path[2]);
+    free_throughput(a);
+    free_throughput(b);
     return ok;
 }
 

@@ -29,6 +29,8 @@ struct sched_tenant {
     const char *name;
     uint64_t reserve_cost_per_s; /* 0: none */
     uint64_t limit_cost_per_s;   /* 0: none */
+    uint64_t reserve_ops_per_s;  /* the same in requests, for schedulers that count these; rounded up */
+    uint64_t limit_ops_per_s;    /* rounded down, but at least 1 and the reservation */
     uint32_t weight;
 };
 

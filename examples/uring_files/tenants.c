@@ -68,6 +68,8 @@ static void set_key(struct tenant *t, const char *where, const char *key, char *
             why = "1 to 1000000";
     } else if (strcmp(key, "start") == 0) {
         why = opt_time(value, &t->start_ns);
+    } else if (strcmp(key, "area") == 0) {
+        why = opt_size(value, &t->area);
     } else if (strcmp(key, "write") == 0) {
         why = opt_count(value, &t->write_percent);
         if (!why && t->write_percent > 100)
@@ -75,7 +77,7 @@ static void set_key(struct tenant *t, const char *where, const char *key, char *
     } else if (strcmp(key, "file") == 0) {
         t->file = tool_copy(value);
     } else {
-        why = "no such key; rw, bs, depth, reserve, limit, weight, start, write, file are";
+        why = "no such key; rw, bs, depth, reserve, limit, weight, start, write, area, file are";
     }
     opt_check(where, key, value, why);
 }
@@ -104,6 +106,8 @@ void tenant_add(struct settings *s, const char *spec)
             tool_die(TOOL_USAGE, "%s: that name is taken by tenant %u", where, i + 1);
     while (opt_next_pair(&rest, &key, &value))
         set_key(t, where, key, value);
+    if (t->area && t->area < t->bs)
+        tool_die(TOOL_USAGE, "%s: its area is smaller than a block", where);
     if (t->limit && t->limit < t->reserve)
         tool_die(TOOL_USAGE, "%s: the limit is below the reservation", where);
     s->tenants++;

@@ -46,6 +46,7 @@ struct tenant {
     uint64_t reserve_percent,
         limit_percent; /* of what the profile says that the tenant would get alone; 0: not so given */
     uint64_t weight, start_ns, write_percent;
+    uint64_t area;    /* bytes at the beginning of its file that it uses; 0: all */
     uint64_t cost[2]; /* of one request, by enum qos_op; 0 until there is a model */
 };
 

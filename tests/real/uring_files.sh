@@ -55,16 +55,15 @@ fi
 counts=$(awk -F, '$1 == "with QoS" {n[$3]++} END {print n["dispatch"] + 0, n["done"] + 0}' "$work/log.csv")
 told=$(jq -r '[.with.tenants | (map(.submitted) | add), (map(.completed) | add)] | join(" ")' "$work/demo.json")
 expect "the log has every request ($counts)" [ "$counts" = "$told" ]
-for f in without with latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
+for f in without with compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
 echo "($((SECONDS - start)) s)"
 
 # ---- all alike, the maximizer at work: at most 2 % less than without, as far as this device can tell
-run --file "$file" --maximizer --overhead 9 --slice 2s --dispatch-depth 48 --profile-time 500ms --json "$work/same.jsonl" \
+run --file "$file" --judge --maximizer --overhead 9 --slice 2s --dispatch-depth 48 --profile-time 500ms --json "$work/same.jsonl" \
     --tenant a:depth=16,reserve=15% --tenant b:depth=16,reserve=25% --tenant c:depth=16,weight=2
 cat "$work/out" "$work/err"
-value() { jq -r "select(.metric == \"$1\") | .value" "$work/same.jsonl"; }
-expect "total of equal requests with QoS: at least 98 % of that without, less the control's half-width" \
-    awk "BEGIN {exit !($(value iops_ratio) >= 0.98 - $(value aa_half_width))}"
+expect "total of equal requests with QoS: at least 98 % of that without, less the control's half-width" [ "$status" = 0 ]
+expect "its JSON lines say the same" jq -es '(map({(.metric): .value}) | add) | .iops_ratio >= 0.98 - .aa_half_width' "$work/same.jsonl"
 
 # ---- end of file and partial reads: cut off while tenants read
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
