@@ -1,26 +1,32 @@
-/* twochoice.h - redirected burst writes: a redirect table that survives crashes            SPDX-License-Identifier: MIT
+/* twochoice.h - burst writes without stragglers, redirects that survive a crash           SPDX-License-Identifier: MIT
  *
  * THE PROBLEM
  *
  *   A parallel program ends its write phase when its slowest write ends. One storage server that is slow for a second
- *   (a straggler) holds up thousands of processes. The remedy is to write to another server, now; the price is to
- *   remember where the bytes are. Changing the file system's metadata would invalidate every client's cache. So the
- *   object's own ("home") server keeps a redirect table: these bytes of this object are on that server. The table is
- *   asked before every read and changed at every redirected write, it must not lose an entry when the server dies,
- *   and in idle times a maintainer pulls the bytes home and deletes the entries.
+ *   (a straggler) holds up thousands of processes. The remedy is to write to another server, now. That takes two
+ * things. A choice: nobody knows the loads of all servers, and if all clients choose the idle ones they make new
+ * stragglers. And a memory: changing the file system's metadata would invalidate every client's cache, so the object's
+ * own ("home") server keeps a redirect table: these bytes of this object are on that server. The table is asked before
+ * every read and changed at every redirected write, and must not lose an entry when the server dies; in idle times the
+ * bytes are pulled home and the entries deleted.
+ *
+ *   Three parts, each usable alone: twochoice_scheduler (a client's: which servers to ask, which to take),
+ *   twochoice_detector (a server's: its load, and the writes that it must expect), twochoice_table (a home server's).
  *
  * SYNOPSIS
  *
  *     #include "twochoice.h"
  *     #include <stdlib.h>
+ *     #include <string.h>
  *
  *     int main(void)
  *     {
- *         struct twochoice_table_config cfg = {0};        // memory only; give it a storage to survive a crash
+ *         struct twochoice_table_config cfg;              // memory only; give it a storage to survive a crash
  *         struct twochoice_table t;
  *         struct twochoice_piece p[4];
  *         void *mem;
  *         size_t n;
+ *         memset(&cfg, 0, sizeof cfg);
  *         cfg.max_fragments = 1000;
  *         cfg.home = 1;
  *         mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
@@ -38,7 +44,9 @@
  *
  * CONTRACT
  *
- *   - See qos.h for what holds for every header. Single owner: one thread, or under one lock.
+ *   - See qos.h for what holds for every header. Single owner: one thread, or under one lock, for each object.
+ *   - Placement: a decision over k writes asks at most 2k distinct servers and sends each at most ceil(k / candidates)
+ *     of the writes. Servers known to be down or full are never drawn. Who does not answer is replaced `tries` times.
  *   - Memory is fixed: at most 64 bytes per fragment, whatever the pattern of writes and however many objects the
  *     fragments belong to. A full pool is an error (QOS_EFULL) of `reserve`, before data is written elsewhere.
  *   - Order of a redirected write: reserve; data durable at the target; create; commit; acknowledge. Of a write at
@@ -66,6 +74,18 @@
  *   by entry, and answers "[200, 500] is actually stored locally" (Section V-B): it loses the newer data of 300-500.
  *
  * ALGORITHM
+ *
+ *   Placement (Section III). `ask` draws 2k distinct servers by a partial Fisher-Yates shuffle, undone afterwards:
+ * O(k), and a function of the generator alone. `decide` keeps the k of least load / weight, compared exactly by cross
+ *   products, with a bounded heap: O(k log k). Ties: the earlier probe. Then a write whose home is kept goes
+ *   home (no redirect), and the others take the kept servers in turn.
+ *
+ *   Preassign (Section III-C). A probed server replies with its load l, then counts P(l) * len more, until the decision
+ *   says len or nothing, or timeout_ns has passed. P is kept for 64 ranges of load, in 1/65536; a decision moves it
+ *   by 1/8 towards 1 or 0 (learn_shift). A range never seen takes the nearest one that was; at first P is 1/2, as k of
+ *   2k are chosen. A chosen write is promised, with a timeout of its own, until it arrives.
+ *
+ *   Load (Section V-D): operations in flight * op_cost_bytes + bytes in flight + what is preassigned.
  *
  *   Redirect table (Section V-B). A B+tree, keyed by (object, offset), over a fixed pool of 512-byte nodes with 32-bit
  *   indices; a leaf holds 15 fragments of 32 bytes (object, offset, end, and one word of version and target), an inner
@@ -95,12 +115,17 @@
  *     50-80 on OSD-3: the delete of 0-100 moves Min to 100, and a query of [50, 80] says "local". There is no such
  * pair.
  *   - A write that lands at home over a redirected range is recorded (local): the paper does not mention it.
+ *   - Section V-A has the home server among the two choices, Section III draws both at random: include_home says.
  *   - While a pull writes its bytes at home, an overlapping home write waits, and the reverse (write_begin, ready).
  *
  * TUNABLES (define before the first include)
  *
  *   TWOCHOICE_MAX_FRAGMENTS   default of max_fragments: 65536 (4 MiB of memory: 64 GiB redirected in pieces of 1 MiB)
  *   TWOCHOICE_MAX_HOLDS       default of max_holds: 64 pulls and home writes at once; each change of one looks at all
+ *
+ *   TWOCHOICE_MIN_WRITE_BYTES default of min_write_bytes: 1024 (Section VI-A1: a probe costs more than such a write)
+ *   TWOCHOICE_TRIES           default of tries: 2. With a tenth of the servers dead, 1 in 1000 probes finds nobody
+ *   TWOCHOICE_LOAD_BUCKETS    ranges of load that P(load) tells apart: 64, of bucket_bytes (1 MiB) each
  *
  *   A log of max_log_bytes = 96 * (max_fragments + 2) always has room for a compaction. Compact when it is half full.
  *
@@ -129,6 +154,19 @@ extern "C" {
 #endif
 #if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_HOLDS < 1 || TWOCHOICE_MAX_HOLDS > 1024
 #error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS is at least 1, TWOCHOICE_MAX_HOLDS 1..1024"
+#endif
+
+#ifndef TWOCHOICE_MIN_WRITE_BYTES
+#define TWOCHOICE_MIN_WRITE_BYTES 1024
+#endif
+#ifndef TWOCHOICE_TRIES
+#define TWOCHOICE_TRIES 2
+#endif
+#ifndef TWOCHOICE_LOAD_BUCKETS
+#define TWOCHOICE_LOAD_BUCKETS 64 /* of the history P(load) */
+#endif
+#if TWOCHOICE_LOAD_BUCKETS < 2 || TWOCHOICE_LOAD_BUCKETS > 4096
+#error "twochoice.h: TWOCHOICE_LOAD_BUCKETS is 2..4096"
 #endif
 
 /* ---- constants and types ------------------------------------------------------------------------- */
@@ -242,6 +280,118 @@ struct twochoice_recovery {
     uint64_t dropped_bytes; /* behind them: a torn tail that nobody was told is there */
 };
 
+#define TWOCHOICE_PROBE_EVERY UINT64_MAX /* min_write_bytes: no write is too small to be placed */
+#define TWOCHOICE_NO_TRIES UINT32_MAX    /* tries: never draw again */
+#define TWOCHOICE_WRITES_MAX 16384       /* writes in one decision */
+#define TWOCHOICE_WEIGHT_MAX (UINT32_C(1) << 20)
+
+enum twochoice_policy {
+    TWOCHOICE_COLLABORATIVE = 0, /* 2k servers for k writes, the k least loaded; with or without preassign there */
+    TWOCHOICE_FIXED = 1,         /* every write at home */
+    TWOCHOICE_RANDOM = 2,        /* one random server */
+    TWOCHOICE_NATIVE = 3         /* two random servers for each write, the less loaded */
+};
+
+enum twochoice_server_state { TWOCHOICE_UP = 0, TWOCHOICE_DOWN = 1, TWOCHOICE_FULL = 2 };
+
+struct twochoice_scheduler_config {
+    uint32_t servers;         /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
+    uint32_t max_writes;      /* k, at most, in one decision: 1..TWOCHOICE_WRITES_MAX; 0: 128 */
+    uint32_t policy;          /* enum twochoice_policy */
+    uint32_t tries;           /* how often probes that found nobody are drawn again; 0: TWOCHOICE_TRIES */
+    uint64_t min_write_bytes; /* smaller writes go home unprobed; 0: TWOCHOICE_MIN_WRITE_BYTES */
+    bool include_home;        /* the homes of the writes are among the probed (Section V-A) */
+    uint64_t seed;
+};
+
+/* A write to place. The caller fills in home and len_bytes. */
+struct twochoice_write {
+    uint32_t home, target; /* target: the answer; equal to home: no redirect */
+    uint64_t len_bytes;
+};
+
+/* A server that is asked for its load, and what became of it. */
+struct twochoice_probe {
+    uint32_t server, weight; /* from the scheduler */
+    uint32_t state;          /* the caller: TWOCHOICE_UP with a load; DOWN: no answer in time; FULL: takes no more */
+    uint32_t chosen;         /* the answer: how many of the writes go there; tell it so (inform) */
+    uint64_t load;           /* the caller, from the reply: any unit, the same for all; 0..2^63 */
+};
+
+struct twochoice_scheduler {
+    uint32_t *order, *place;  /* permutation of the servers, those that are up in front; and where each stands */
+    uint32_t *weight, *stamp; /* stamp: the number of the last draw that had it */
+    uint32_t *undo, *heap;    /* scratch */
+    uint8_t *state;
+    uint32_t servers, up, max_writes, policy, tries, draws;
+    uint64_t min_write_bytes;
+    bool include_home;
+    struct qos_rng rng;
+    qos_counter_t granted, redirected, refused, waited;
+};
+
+/* A server's load as another one knows it. */
+struct twochoice_peer {
+    uint32_t server;
+    uint64_t load, age_ns;
+};
+
+#define TWOCHOICE_CERTAIN 65536u      /* probability 1 */
+#define TWOCHOICE_OPS_FREE UINT64_MAX /* op_cost_bytes: only bytes count */
+
+struct twochoice_detector_config {
+    uint64_t op_cost_bytes; /* load of an operation beside its bytes, 0..2^40; 0: 64 KiB */
+    uint64_t bucket_bytes;  /* width of a bucket of P(load), 1..2^40; 0: 1 MiB */
+    uint64_t timeout_ns;    /* a decision, or a promised write, that has not come by then never comes; 0: 200 ms */
+    uint64_t lifetime_ns;   /* of a peer's load; 0: 200 ms */
+    uint32_t max_probes;    /* undecided at once, 1..2^20; the oldest is given up for a new one; 0: 1024 */
+    uint32_t max_peers;     /* cached loads, 1..2^20; 0: 256 */
+    uint32_t learn_shift;   /* P moves by 1/2^shift per decision, 1..15; 0: 3 */
+    bool no_preassign;      /* collaborative probe only (Section III-B) */
+};
+
+struct twochoice_priv_asked {
+    uint64_t request, deadline_ns, len_bytes, assigned;
+    uint32_t older, newer, chain, bucket;
+    bool promised, used;
+};
+
+struct twochoice_priv_heard {
+    uint64_t load, at_ns;
+    uint32_t server;
+    bool used;
+};
+
+struct twochoice_detector {
+    struct twochoice_priv_asked *asked;
+    uint32_t *chain; /* heads of the hash chains, max_chains of them */
+    struct twochoice_priv_heard *heard;
+    uint32_t max_probes, chains, max_peers, learn_shift, oldest, newest, unused, probes, cursor;
+    uint64_t op_cost_bytes, bucket_bytes, timeout_ns, lifetime_ns, last_ns;
+    uint64_t ops, bytes, assigned;                                         /* in flight; expected */
+    uint32_t accept[TWOCHOICE_LOAD_BUCKETS], seen[TWOCHOICE_LOAD_BUCKETS]; /* P(load) in 1/65536; decisions seen */
+    bool preassign;
+};
+
+/* The messages of a decision: scheduler -> server PROBE, back LOAD, then DECISION to every probed server, chosen or
+ * not. DECISION and LOAD carry loads of other servers. */
+enum twochoice_message_type { TWOCHOICE_PROBE = 1, TWOCHOICE_LOAD = 2, TWOCHOICE_DECISION = 3 };
+#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u /* "2CHO" */
+#define TWOCHOICE_MESSAGE_VERSION 1
+#define TWOCHOICE_MESSAGE_BYTES(peers) ((size_t)QOS_FRAME_HEADER_BYTES + 36u + (size_t)20u * (peers))
+
+struct twochoice_message {
+    uint32_t type;
+    uint32_t server;    /* whose load this is, or who is asked or told */
+    uint32_t state;     /* LOAD: enum twochoice_server_state */
+    uint32_t chosen;    /* DECISION: how many writes come; 0: none */
+    uint64_t request;   /* the scheduler's number for this decision, unique among those undecided */
+    uint64_t len_bytes; /* PROBE: of a write that may come; DECISION: of all that come */
+    uint64_t load;      /* LOAD */
+    struct twochoice_peer *peers;
+    uint32_t peer_count; /* 0..65535 */
+};
+
 /* ---- API: redirect table ---------------------------------------------------------------------------
  * Single owner: one thread, or under one lock. Nothing blocks but the storage callbacks. */
 
@@ -326,6 +476,80 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_compact_step(struct twochoice_ta
 QOS_API void twochoice_table_stats(const struct twochoice_table *t, struct twochoice_table_counts *s);
 /* QOS_ECORRUPT if the tree breaks one of its own rules (order, fill, links, counts); for tests and checkers. O(n). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *t);
+
+/* ---- API: placement (client side; Section III) -------------------------------------------------------
+ * Single owner. One decision: draw, send a PROBE to each, fill in state and load from the replies, redraw while it says
+ * so, decide, send the writes, send a DECISION to each probed server. */
+
+QOS_API size_t twochoice_scheduler_memsize(const struct twochoice_scheduler_config *cfg);
+QOS_API QOS_NODISCARD enum qos_status twochoice_scheduler_init(struct twochoice_scheduler *s, void *mem,
+                                                               size_t size_bytes,
+                                                               const struct twochoice_scheduler_config *cfg);
+/* What is known about a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
+ * exactly; 0: as it was (1 at first). QOS_ENOENT, QOS_ERANGE. O(1). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_set_server(struct twochoice_scheduler *s, uint32_t server,
+                                                           enum twochoice_server_state state, uint32_t weight);
+/* `count` distinct servers that are up, each set of them equally likely; fewer if fewer are up. Returns how many.
+ * O(count): a partial Fisher-Yates shuffle, undone afterwards, so that the draw depends on the generator only. */
+QOS_API size_t twochoice_draw(struct twochoice_scheduler *s, size_t count, uint32_t *out);
+/* Whom to ask about k writes: up to 2k probes into `probes`, which holds 2k. *n = 0: nobody, decide at once. NATIVE:
+ * two for each write that is large enough, in the order of the writes. QOS_ERANGE: k is 0 or above max_writes. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_ask(struct twochoice_scheduler *s, const struct twochoice_write *w,
+                                                    size_t k, struct twochoice_probe *probes, size_t *n);
+/* Replaces probes that came back DOWN or FULL by servers not yet asked; *changed: how many, to be asked now.
+ * COLLABORATIVE only. `round`: 0, 1, ...: *changed is 0 from `tries` on. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_redraw(struct twochoice_scheduler *s, struct twochoice_probe *probes,
+                                                       size_t n, uint32_t round, size_t *changed);
+/* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; peers' cached
+ * loads may be appended as probes (max 4k probes in all). COLLABORATIVE keeps the k of least load / weight; equal ones:
+ * the earlier probe. A write whose home is kept goes there; the others take the rest in order. Fewer than k candidates
+ * take turns. No candidate: home. O(n log k). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_decide(struct twochoice_scheduler *s, struct twochoice_write *w,
+                                                       size_t k, struct twochoice_probe *probes, size_t n);
+/* granted: bytes placed; borrowed: bytes of them away from home; refused: probes that found nobody; waited: writes that
+ * were probed for. */
+QOS_API void twochoice_scheduler_stats(const struct twochoice_scheduler *s, struct qos_stats *out);
+
+/* ---- API: load detector and preassign (server side; Sections III-C, V-D) ------------------------------ */
+
+QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *cfg);
+QOS_API QOS_NODISCARD enum qos_status twochoice_detector_init(struct twochoice_detector *d, void *mem,
+                                                              size_t size_bytes,
+                                                              const struct twochoice_detector_config *cfg);
+/* An operation of len bytes (any, not only placed writes) starts, or ends. */
+QOS_API void twochoice_begin(struct twochoice_detector *d, uint64_t len_bytes);
+QOS_API void twochoice_end(struct twochoice_detector *d, uint64_t len_bytes);
+/* Operations and bytes in flight, plus what is expected: ops * op_cost + bytes + preassigned. */
+QOS_API uint64_t twochoice_load(const struct twochoice_detector *d);
+/* A PROBE: returns the load to reply with, then preassigns P(load) * len (Section III-C). */
+QOS_API uint64_t twochoice_probed(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes);
+/* A DECISION: the guess is corrected to len_bytes (0: not chosen), and P(load) learns. QOS_ENOENT: not probed, or given
+ * up already; a chosen write counts when it arrives. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_decided(struct twochoice_detector *d, uint64_t now_ns, uint64_t request,
+                                                        uint64_t len_bytes);
+/* The write of a decision arrives: begins, and is expected no longer. Also right for one that nobody expected, and for
+ * several writes of one request. */
+QOS_API void twochoice_arrived(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes);
+/* Gives up what is overdue: guesses and promises are taken back. Called by probed, decided and arrived. */
+QOS_API void twochoice_expire(struct twochoice_detector *d, uint64_t now_ns);
+/* When the next guess is overdue; QOS_NEVER: none. */
+QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *d);
+/* P(load) in 1/65536. A load never seen: as the nearest one; 1/2 at first (k of 2k are chosen). */
+QOS_API uint32_t twochoice_acceptance(const struct twochoice_detector *d, uint64_t load);
+/* A peer's load became known, age_ns ago. */
+QOS_API void twochoice_heard(struct twochoice_detector *d, uint64_t now_ns, uint32_t server, uint64_t load,
+                             uint64_t age_ns);
+/* Up to max loads of peers that are younger than the lifetime, for a reply; each call goes on where the last ended. */
+QOS_API size_t twochoice_peers(struct twochoice_detector *d, uint64_t now_ns, struct twochoice_peer *out, size_t max);
+
+/* ---- API: messages -------------------------------------------------------------------------------- */
+
+/* *len: bytes written. QOS_EMEMORY, QOS_ERANGE, QOS_EINVAL. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_encode(const struct twochoice_message *m, void *buf, size_t size_bytes,
+                                                       size_t *len);
+/* Any bytes are safe. m->peers and m->peer_count: room for peers on entry, what there was on return (QOS_EMEMORY:
+ * more). QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION; *m is set only on QOS_OK. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_decode(const void *buf, size_t size_bytes, struct twochoice_message *m);
 
 /* ---- implementation -------------------------------------------------------------------------------- */
 
@@ -1810,6 +2034,783 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *t)
     }
     if (t->node[before].next != TWOCHOICE_PRIV_NONE || fragments != t->fragments || nodes != t->nodes_used)
         return QOS_ECORRUPT;
+    return QOS_OK;
+}
+
+/* ---- implementation: placement --------------------------------------------------------------------- */
+
+struct twochoice_priv_scheduler_layout {
+    struct qos_layout l;
+    size_t order, place, weight, stamp, undo, heap, state;
+    uint32_t max_writes;
+};
+
+QOS_API enum qos_status twochoice_priv_lay_out_scheduler(const struct twochoice_scheduler_config *cfg,
+                                                         struct twochoice_priv_scheduler_layout *o)
+{
+    size_t n, scratch;
+    o->l.size = o->l.align = 0;
+    o->l.overflow = false;
+    if (!cfg)
+        return QOS_EINVAL;
+    o->max_writes = cfg->max_writes ? cfg->max_writes : 128;
+    if (cfg->servers == 0 || cfg->servers > TWOCHOICE_SERVERS_MAX || o->max_writes > TWOCHOICE_WRITES_MAX ||
+        cfg->policy > TWOCHOICE_NATIVE)
+        return QOS_ERANGE;
+    n = cfg->servers;
+    scratch = (size_t)4 * o->max_writes;
+    o->order = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->place = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->weight = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->stamp = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->undo = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->heap = qos_layout_add(&o->l, scratch, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->state = qos_layout_add(&o->l, n, sizeof(uint8_t), QOS_CACHE_LINE);
+    return QOS_OK;
+}
+
+QOS_API size_t twochoice_scheduler_memsize(const struct twochoice_scheduler_config *cfg)
+{
+    struct twochoice_priv_scheduler_layout o;
+    return twochoice_priv_lay_out_scheduler(cfg, &o) == QOS_OK ? qos_layout_size(&o.l) : 0;
+}
+
+QOS_API uint32_t *twochoice_priv_words(void *mem, size_t offset)
+{
+    return (uint32_t *)(void *)((char *)mem + offset);
+}
+
+QOS_API enum qos_status twochoice_scheduler_init(struct twochoice_scheduler *s, void *mem, size_t size_bytes,
+                                                 const struct twochoice_scheduler_config *cfg)
+{
+    struct twochoice_priv_scheduler_layout o;
+    enum qos_status st = twochoice_priv_lay_out_scheduler(cfg, &o);
+    uint32_t i;
+    if (!s)
+        return QOS_EINVAL;
+    if (st == QOS_OK)
+        st = qos_layout_check(&o.l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    __builtin_memset(s, 0, sizeof *s);
+    s->order = twochoice_priv_words(mem, o.order);
+    s->place = twochoice_priv_words(mem, o.place);
+    s->weight = twochoice_priv_words(mem, o.weight);
+    s->stamp = twochoice_priv_words(mem, o.stamp);
+    s->undo = twochoice_priv_words(mem, o.undo);
+    s->heap = twochoice_priv_words(mem, o.heap);
+    s->state = (uint8_t *)mem + o.state;
+    s->servers = s->up = cfg->servers;
+    s->max_writes = o.max_writes;
+    s->policy = cfg->policy;
+    s->tries = cfg->tries == 0 ? TWOCHOICE_TRIES : cfg->tries == TWOCHOICE_NO_TRIES ? 0 : cfg->tries;
+    s->min_write_bytes = cfg->min_write_bytes ? cfg->min_write_bytes : TWOCHOICE_MIN_WRITE_BYTES;
+    if (cfg->min_write_bytes == TWOCHOICE_PROBE_EVERY)
+        s->min_write_bytes = 0;
+    s->include_home = cfg->include_home;
+    qos_rng_seed(&s->rng, cfg->seed);
+    for (i = 0; i < s->servers; i++) {
+        s->order[i] = s->place[i] = i;
+        s->weight[i] = 1;
+        s->stamp[i] = 0;
+        s->state[i] = TWOCHOICE_UP;
+    }
+    return QOS_OK;
+}
+
+QOS_API void twochoice_priv_swap(struct twochoice_scheduler *s, uint32_t i, uint32_t j)
+{
+    uint32_t a = s->order[i], b = s->order[j];
+    s->order[i] = b;
+    s->order[j] = a;
+    s->place[b] = i;
+    s->place[a] = j;
+}
+
+QOS_API enum qos_status twochoice_set_server(struct twochoice_scheduler *s, uint32_t server,
+                                             enum twochoice_server_state state, uint32_t weight)
+{
+    if (!s)
+        return QOS_EINVAL;
+    if (server >= s->servers)
+        return QOS_ENOENT;
+    if ((uint32_t)state > TWOCHOICE_FULL || weight > TWOCHOICE_WEIGHT_MAX)
+        return QOS_ERANGE;
+    if (state == TWOCHOICE_UP && s->state[server] != TWOCHOICE_UP)
+        twochoice_priv_swap(s, s->place[server], s->up++);
+    else if (state != TWOCHOICE_UP && s->state[server] == TWOCHOICE_UP)
+        twochoice_priv_swap(s, s->place[server], --s->up);
+    s->state[server] = (uint8_t)state;
+    if (weight)
+        s->weight[server] = weight;
+    return QOS_OK;
+}
+
+/* Draws one after the other until `count` are found that do not carry the stamp of this draw. */
+QOS_API size_t twochoice_priv_draw(struct twochoice_scheduler *s, size_t count, uint32_t *out)
+{
+    uint32_t i;
+    size_t n = 0;
+    for (i = 0; i < s->up && n < count; i++) {
+        uint32_t j = i + (uint32_t)qos_rng_below(&s->rng, s->up - i), server;
+        twochoice_priv_swap(s, i, j);
+        s->undo[i] = j;
+        server = s->order[i];
+        if (s->stamp[server] == s->draws)
+            continue;
+        s->stamp[server] = s->draws;
+        out[n++] = server;
+    }
+    for (; i > 0; i--)
+        twochoice_priv_swap(s, i - 1, s->undo[i - 1]);
+    return n;
+}
+
+/* A new draw: no server carries its stamp yet. */
+QOS_API void twochoice_priv_new_draw(struct twochoice_scheduler *s)
+{
+    uint32_t i;
+    if (s->draws == UINT32_MAX) {
+        for (i = 0; i < s->servers; i++)
+            s->stamp[i] = 0;
+        s->draws = 0;
+    }
+    s->draws++;
+}
+
+QOS_API size_t twochoice_draw(struct twochoice_scheduler *s, size_t count, uint32_t *out)
+{
+    twochoice_priv_new_draw(s);
+    return twochoice_priv_draw(s, count, out);
+}
+
+QOS_API bool twochoice_priv_small(const struct twochoice_scheduler *s, const struct twochoice_write *w)
+{
+    return w->len_bytes < s->min_write_bytes;
+}
+
+QOS_API void twochoice_priv_ask(const struct twochoice_scheduler *s, struct twochoice_probe *p, uint32_t server)
+{
+    p->server = server;
+    p->weight = s->weight[server];
+    p->state = TWOCHOICE_DOWN; /* until it answers */
+    p->chosen = 0;
+    p->load = 0;
+}
+
+QOS_API enum qos_status twochoice_priv_check_writes(const struct twochoice_scheduler *s,
+                                                    const struct twochoice_write *w, size_t k)
+{
+    size_t i;
+    if (!s || !w)
+        return QOS_EINVAL;
+    if (k == 0 || k > s->max_writes)
+        return QOS_ERANGE;
+    for (i = 0; i < k; i++)
+        if (w[i].home >= s->servers)
+            return QOS_ENOENT;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_ask(struct twochoice_scheduler *s, const struct twochoice_write *w, size_t k,
+                                      struct twochoice_probe *probes, size_t *n)
+{
+    enum qos_status st = twochoice_priv_check_writes(s, w, k);
+    size_t i, large = 0, drawn, wanted;
+    if (st != QOS_OK)
+        return st;
+    if (!probes || !n)
+        return QOS_EINVAL;
+    *n = 0;
+    if (s->policy == TWOCHOICE_FIXED || s->policy == TWOCHOICE_RANDOM)
+        return QOS_OK;
+    for (i = 0; i < k; i++) {
+        uint32_t two[2];
+        if (twochoice_priv_small(s, &w[i]))
+            continue;
+        large++;
+        if (s->policy != TWOCHOICE_NATIVE)
+            continue;
+        twochoice_priv_new_draw(s);
+        drawn = 0;
+        if (s->include_home && s->state[w[i].home] == TWOCHOICE_UP) {
+            s->stamp[w[i].home] = s->draws;
+            two[drawn++] = w[i].home;
+        }
+        drawn += twochoice_priv_draw(s, 2 - drawn, two + drawn);
+        for (wanted = 0; wanted < 2; wanted++) /* two places for each write: one server, or none, fills both */
+            twochoice_priv_ask(s, &probes[(*n)++], drawn ? two[wanted < drawn ? wanted : 0] : w[i].home);
+    }
+    if (s->policy == TWOCHOICE_NATIVE || large == 0)
+        return QOS_OK;
+    twochoice_priv_new_draw(s);
+    for (i = 0; i < k && s->include_home; i++) {
+        if (twochoice_priv_small(s, &w[i]) || s->state[w[i].home] != TWOCHOICE_UP || s->stamp[w[i].home] == s->draws)
+            continue;
+        s->stamp[w[i].home] = s->draws;
+        twochoice_priv_ask(s, &probes[(*n)++], w[i].home);
+    }
+    while (*n < 2 * large) {
+        uint32_t some[64];
+        wanted = (size_t)qos_min(2 * large - *n, 64);
+        drawn = twochoice_priv_draw(s, wanted, some);
+        for (i = 0; i < drawn; i++)
+            twochoice_priv_ask(s, &probes[(*n)++], some[i]);
+        if (drawn < wanted)
+            break;
+    }
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_redraw(struct twochoice_scheduler *s, struct twochoice_probe *probes, size_t n,
+                                         uint32_t round, size_t *changed)
+{
+    size_t i;
+    uint32_t server;
+    if (!s || !probes || !changed)
+        return QOS_EINVAL;
+    *changed = 0;
+    if (n > (size_t)2 * s->max_writes)
+        return QOS_ERANGE;
+    if (s->policy != TWOCHOICE_COLLABORATIVE || round >= s->tries)
+        return QOS_OK;
+    twochoice_priv_new_draw(s);
+    for (i = 0; i < n; i++)
+        s->stamp[probes[i].server] = s->draws;
+    for (i = 0; i < n; i++) {
+        if (probes[i].state == TWOCHOICE_UP)
+            continue;
+        if (twochoice_priv_draw(s, 1, &server) == 0)
+            break;
+        twochoice_priv_ask(s, &probes[i], server);
+        ++*changed;
+        qos_counter_add(&s->refused, 1);
+    }
+    return QOS_OK;
+}
+
+/* Is probe a the worse choice? load / weight, exactly: a.load * b.weight against b.load * a.weight; then the later. */
+QOS_API bool twochoice_priv_worse(const struct twochoice_probe *probes, uint32_t a, uint32_t b)
+{
+    int c;
+    if (probes[a].weight == probes[b].weight)
+        c = probes[a].load < probes[b].load ? -1 : probes[a].load > probes[b].load;
+    else
+        c = qos_cmp_wide(qos_mul_wide(probes[a].load, probes[b].weight),
+                         qos_mul_wide(probes[b].load, probes[a].weight));
+    return c != 0 ? c > 0 : a > b;
+}
+
+QOS_API void twochoice_priv_heap_down(uint32_t *heap, size_t n, size_t i, const struct twochoice_probe *probes)
+{
+    uint32_t sinking = heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && twochoice_priv_worse(probes, heap[child + 1], heap[child]))
+            child++;
+        if (!twochoice_priv_worse(probes, heap[child], sinking))
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = sinking;
+}
+
+/* The k best probes that are up, marked by chosen = 1; returns how many. A heap with the worst of them on top. */
+QOS_API size_t twochoice_priv_keep(struct twochoice_scheduler *s, struct twochoice_probe *probes, size_t n, size_t k)
+{
+    size_t kept = 0, i;
+    twochoice_priv_new_draw(s);
+    for (i = 0; i < n; i++) {
+        probes[i].chosen = 0;
+        if (probes[i].state != TWOCHOICE_UP || s->stamp[probes[i].server] == s->draws)
+            continue;
+        s->stamp[probes[i].server] = s->draws;
+        if (kept < k) {
+            s->heap[kept++] = (uint32_t)i;
+            if (kept == k) {
+                size_t j;
+                for (j = k / 2; j > 0; j--)
+                    twochoice_priv_heap_down(s->heap, k, j - 1, probes);
+            }
+        } else if (twochoice_priv_worse(probes, s->heap[0], (uint32_t)i)) {
+            s->heap[0] = (uint32_t)i;
+            twochoice_priv_heap_down(s->heap, k, 0, probes);
+        }
+    }
+    for (i = 0; i < kept; i++)
+        probes[s->heap[i]].chosen = 1;
+    return kept;
+}
+
+QOS_API void twochoice_priv_decide_together(struct twochoice_scheduler *s, struct twochoice_write *w, size_t k,
+                                            struct twochoice_probe *probes, size_t n)
+{
+    size_t kept, i, next = 0, large = 0, placed = 0;
+    for (i = 0; i < k; i++)
+        large += !twochoice_priv_small(s, &w[i]);
+    if (large == 0)
+        return;
+    kept = twochoice_priv_keep(s, probes, n, large);
+    if (kept == 0)
+        return;
+    /* `undo` tells, of each server with the new stamp, where its probe stands: a home finds itself without a search. */
+    twochoice_priv_new_draw(s);
+    for (i = 0; i < n; i++)
+        if (probes[i].chosen) {
+            probes[i].chosen = 0;
+            s->heap[next++] = (uint32_t)i;
+            s->stamp[probes[i].server] = s->draws;
+            s->undo[probes[i].server] = (uint32_t)i;
+        }
+    for (i = 0; i < k; i++) {
+        w[i].target = TWOCHOICE_LOCAL;
+        if (twochoice_priv_small(s, &w[i])) {
+            w[i].target = w[i].home;
+        } else if (s->stamp[w[i].home] == s->draws) {
+            struct twochoice_probe *p = &probes[s->undo[w[i].home]];
+            if (p->chosen == 0) {
+                w[i].target = w[i].home;
+                p->chosen = 1;
+                placed++;
+            }
+        }
+    }
+    next = 0;
+    for (i = 0; i < k; i++) {
+        if (w[i].target != TWOCHOICE_LOCAL)
+            continue;
+        /* The next that has no more than its turn: not all can have more, as then more would be placed. */
+        while (probes[s->heap[next]].chosen > placed / kept)
+            next = next + 1 == kept ? 0 : next + 1;
+        w[i].target = probes[s->heap[next]].server;
+        probes[s->heap[next]].chosen++;
+        placed++;
+        next = next + 1 == kept ? 0 : next + 1;
+    }
+}
+
+QOS_API enum qos_status twochoice_decide(struct twochoice_scheduler *s, struct twochoice_write *w, size_t k,
+                                         struct twochoice_probe *probes, size_t n)
+{
+    enum qos_status st = twochoice_priv_check_writes(s, w, k);
+    size_t i, at = 0;
+    if (st != QOS_OK)
+        return st;
+    if (n != 0 && !probes)
+        return QOS_EINVAL;
+    if (n > (size_t)4 * s->max_writes)
+        return QOS_ERANGE;
+    for (i = 0; i < n; i++)
+        if (probes[i].server >= s->servers || probes[i].weight == 0)
+            return QOS_EINVAL;
+    for (i = 0; i < k; i++) {
+        w[i].target = w[i].home;
+        if (twochoice_priv_small(s, &w[i]))
+            continue;
+        if (s->policy == TWOCHOICE_RANDOM) {
+            uint32_t one;
+            if (twochoice_draw(s, 1, &one) == 1)
+                w[i].target = one;
+        } else if (s->policy == TWOCHOICE_NATIVE && at + 1 < n) {
+            struct twochoice_probe *pair = &probes[at];
+            uint32_t better =
+                pair[0].state != TWOCHOICE_UP || (pair[1].state == TWOCHOICE_UP && twochoice_priv_worse(pair, 0, 1));
+            pair[0].chosen = pair[1].chosen = 0;
+            if (pair[better].state == TWOCHOICE_UP) {
+                w[i].target = pair[better].server;
+                pair[better].chosen = 1;
+            }
+            at += 2;
+        }
+    }
+    if (s->policy == TWOCHOICE_COLLABORATIVE)
+        twochoice_priv_decide_together(s, w, k, probes, n);
+    for (i = 0; i < k; i++) {
+        qos_counter_add(&s->granted, w[i].len_bytes);
+        qos_counter_add(&s->redirected, w[i].target != w[i].home ? w[i].len_bytes : 0);
+        qos_counter_add(&s->waited, n != 0 && !twochoice_priv_small(s, &w[i]));
+    }
+    return QOS_OK;
+}
+
+QOS_API void twochoice_scheduler_stats(const struct twochoice_scheduler *s, struct qos_stats *out)
+{
+    out->granted = qos_counter_read(&s->granted);
+    out->borrowed = qos_counter_read(&s->redirected);
+    out->refused = qos_counter_read(&s->refused);
+    out->waited = qos_counter_read(&s->waited);
+    out->debt = 0;
+}
+
+/* ---- implementation: load detector ------------------------------------------------------------------- */
+
+struct twochoice_priv_detector_layout {
+    struct qos_layout l;
+    size_t asked, chain, heard;
+    uint32_t probes, chains, peers;
+};
+
+QOS_API enum qos_status twochoice_priv_lay_out_detector(const struct twochoice_detector_config *cfg,
+                                                        struct twochoice_priv_detector_layout *o)
+{
+    const uint64_t most = UINT64_C(1) << 40;
+    o->l.size = o->l.align = 0;
+    o->l.overflow = false;
+    if (!cfg)
+        return QOS_EINVAL;
+    o->probes = cfg->max_probes ? cfg->max_probes : 1024;
+    o->peers = cfg->max_peers ? cfg->max_peers : 256;
+    if (o->probes > 1u << 20 || o->peers > 1u << 20 || cfg->learn_shift > 15 || cfg->bucket_bytes > most ||
+        (cfg->op_cost_bytes > most && cfg->op_cost_bytes != TWOCHOICE_OPS_FREE))
+        return QOS_ERANGE;
+    for (o->chains = 4; o->chains < o->probes; o->chains *= 2)
+        continue;
+    o->asked = qos_layout_add(&o->l, o->probes, sizeof(struct twochoice_priv_asked), QOS_CACHE_LINE);
+    o->chain = qos_layout_add(&o->l, o->chains, sizeof(uint32_t), QOS_CACHE_LINE);
+    o->heard = qos_layout_add(&o->l, o->peers, sizeof(struct twochoice_priv_heard), QOS_CACHE_LINE);
+    return QOS_OK;
+}
+
+QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *cfg)
+{
+    struct twochoice_priv_detector_layout o;
+    return twochoice_priv_lay_out_detector(cfg, &o) == QOS_OK ? qos_layout_size(&o.l) : 0;
+}
+
+QOS_API enum qos_status twochoice_detector_init(struct twochoice_detector *d, void *mem, size_t size_bytes,
+                                                const struct twochoice_detector_config *cfg)
+{
+    struct twochoice_priv_detector_layout o;
+    enum qos_status st = twochoice_priv_lay_out_detector(cfg, &o);
+    uint32_t i;
+    if (!d)
+        return QOS_EINVAL;
+    if (st == QOS_OK)
+        st = qos_layout_check(&o.l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    __builtin_memset(d, 0, sizeof *d);
+    d->asked = (struct twochoice_priv_asked *)(void *)((char *)mem + o.asked);
+    d->chain = twochoice_priv_words(mem, o.chain);
+    d->heard = (struct twochoice_priv_heard *)(void *)((char *)mem + o.heard);
+    d->max_probes = o.probes;
+    d->chains = o.chains;
+    d->max_peers = o.peers;
+    d->learn_shift = cfg->learn_shift ? cfg->learn_shift : 3;
+    d->op_cost_bytes = cfg->op_cost_bytes == 0                    ? 65536
+                       : cfg->op_cost_bytes == TWOCHOICE_OPS_FREE ? 0
+                                                                  : cfg->op_cost_bytes;
+    d->bucket_bytes = cfg->bucket_bytes ? cfg->bucket_bytes : UINT64_C(1) << 20;
+    d->timeout_ns = cfg->timeout_ns ? cfg->timeout_ns : UINT64_C(200000000);
+    d->lifetime_ns = cfg->lifetime_ns ? cfg->lifetime_ns : UINT64_C(200000000);
+    d->preassign = !cfg->no_preassign;
+    d->oldest = d->newest = TWOCHOICE_PRIV_NONE;
+    d->unused = 0;
+    for (i = 0; i < o.probes; i++) {
+        d->asked[i].used = false;
+        d->asked[i].older = i + 1 < o.probes ? i + 1 : TWOCHOICE_PRIV_NONE;
+    }
+    for (i = 0; i < o.chains; i++)
+        d->chain[i] = TWOCHOICE_PRIV_NONE;
+    for (i = 0; i < o.peers; i++)
+        d->heard[i].used = false;
+    for (i = 0; i < TWOCHOICE_LOAD_BUCKETS; i++)
+        d->accept[i] = TWOCHOICE_CERTAIN / 2;
+    return QOS_OK;
+}
+
+QOS_API void twochoice_begin(struct twochoice_detector *d, uint64_t len_bytes)
+{
+    d->ops = qos_sat_add(d->ops, 1);
+    d->bytes = qos_sat_add(d->bytes, len_bytes);
+}
+
+QOS_API void twochoice_end(struct twochoice_detector *d, uint64_t len_bytes)
+{
+    d->ops = qos_sat_sub(d->ops, 1);
+    d->bytes = qos_sat_sub(d->bytes, len_bytes);
+}
+
+QOS_API uint64_t twochoice_load(const struct twochoice_detector *d)
+{
+    return qos_min(qos_sat_add(qos_sat_add(qos_sat_mul(d->ops, d->op_cost_bytes), d->bytes), d->assigned), UINT64_C(1)
+                                                                                                               << 63);
+}
+
+QOS_API uint32_t twochoice_priv_bucket(const struct twochoice_detector *d, uint64_t load)
+{
+    return (uint32_t)qos_min(load / d->bucket_bytes, TWOCHOICE_LOAD_BUCKETS - 1);
+}
+
+QOS_API uint32_t twochoice_acceptance(const struct twochoice_detector *d, uint64_t load)
+{
+    uint32_t at = twochoice_priv_bucket(d, load), away;
+    for (away = 0; away < TWOCHOICE_LOAD_BUCKETS; away++) {
+        if (at >= away && d->seen[at - away])
+            return d->accept[at - away];
+        if (at + away < TWOCHOICE_LOAD_BUCKETS && d->seen[at + away])
+            return d->accept[at + away];
+    }
+    return TWOCHOICE_CERTAIN / 2;
+}
+
+QOS_API uint32_t *twochoice_priv_chain_of(struct twochoice_detector *d, uint64_t request)
+{
+    uint64_t h = qos_wrap_mul(request, UINT64_C(0x9e3779b97f4a7c15)) >> 32;
+    return &d->chain[h & (d->chains - 1)];
+}
+
+QOS_API uint32_t twochoice_priv_find_asked(struct twochoice_detector *d, uint64_t request)
+{
+    uint32_t i = *twochoice_priv_chain_of(d, request);
+    while (i != TWOCHOICE_PRIV_NONE && d->asked[i].request != request)
+        i = d->asked[i].chain;
+    return i;
+}
+
+/* Out of the queue of deadlines. */
+QOS_API void twochoice_priv_dequeue(struct twochoice_detector *d, const struct twochoice_priv_asked *a)
+{
+    if (a->older == TWOCHOICE_PRIV_NONE)
+        d->oldest = a->newer;
+    else
+        d->asked[a->older].newer = a->newer;
+    if (a->newer == TWOCHOICE_PRIV_NONE)
+        d->newest = a->older;
+    else
+        d->asked[a->newer].older = a->older;
+}
+
+QOS_API void twochoice_priv_enqueue(struct twochoice_detector *d, uint32_t i, uint64_t now_ns)
+{
+    struct twochoice_priv_asked *a = &d->asked[i];
+    a->deadline_ns = qos_sat_add(now_ns, d->timeout_ns);
+    a->older = d->newest;
+    a->newer = TWOCHOICE_PRIV_NONE;
+    if (d->newest == TWOCHOICE_PRIV_NONE)
+        d->oldest = i;
+    else
+        d->asked[d->newest].newer = i;
+    d->newest = i;
+}
+
+/* What was expected of this probe is expected no longer. */
+QOS_API void twochoice_priv_forget(struct twochoice_detector *d, uint32_t i)
+{
+    struct twochoice_priv_asked *a = &d->asked[i];
+    uint32_t *link = twochoice_priv_chain_of(d, a->request);
+    while (*link != i)
+        link = &d->asked[*link].chain;
+    *link = a->chain;
+    twochoice_priv_dequeue(d, a);
+    d->assigned -= a->assigned;
+    a->used = false;
+    a->older = d->unused;
+    d->unused = i;
+    d->probes--;
+}
+
+/* Time as the detector sees it: it never goes back. */
+QOS_API uint64_t twochoice_priv_now(struct twochoice_detector *d, uint64_t now_ns)
+{
+    d->last_ns = qos_max(d->last_ns, now_ns);
+    return d->last_ns;
+}
+
+QOS_API void twochoice_expire(struct twochoice_detector *d, uint64_t now_ns)
+{
+    now_ns = twochoice_priv_now(d, now_ns);
+    while (d->oldest != TWOCHOICE_PRIV_NONE && d->asked[d->oldest].deadline_ns <= now_ns)
+        twochoice_priv_forget(d, d->oldest);
+}
+
+QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *d)
+{
+    return d->oldest == TWOCHOICE_PRIV_NONE ? QOS_NEVER : d->asked[d->oldest].deadline_ns;
+}
+
+QOS_API uint64_t twochoice_probed(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes)
+{
+    struct twochoice_priv_asked *a;
+    uint32_t i, *chain;
+    uint64_t load;
+    twochoice_expire(d, now_ns);
+    i = twochoice_priv_find_asked(d, request);
+    if (i != TWOCHOICE_PRIV_NONE) /* a repeated probe: the new guess counts */
+        twochoice_priv_forget(d, i);
+    load = twochoice_load(d);
+    if (d->unused == TWOCHOICE_PRIV_NONE)
+        twochoice_priv_forget(d, d->oldest);
+    i = d->unused;
+    a = &d->asked[i];
+    d->unused = a->older;
+    a->used = true;
+    a->request = request;
+    a->len_bytes = len_bytes;
+    a->promised = false;
+    a->bucket = twochoice_priv_bucket(d, load);
+    a->assigned = d->preassign ? qos_mul_div_floor(len_bytes, twochoice_acceptance(d, load), TWOCHOICE_CERTAIN) : 0;
+    a->assigned = qos_min(a->assigned, UINT64_MAX - d->assigned);
+    d->assigned += a->assigned;
+    chain = twochoice_priv_chain_of(d, request);
+    a->chain = *chain;
+    *chain = i;
+    d->probes++;
+    twochoice_priv_enqueue(d, i, d->last_ns);
+    return load;
+}
+
+QOS_API enum qos_status twochoice_decided(struct twochoice_detector *d, uint64_t now_ns, uint64_t request,
+                                          uint64_t len_bytes)
+{
+    struct twochoice_priv_asked *a;
+    uint32_t i, *p;
+    twochoice_expire(d, now_ns);
+    i = twochoice_priv_find_asked(d, request);
+    if (i == TWOCHOICE_PRIV_NONE || d->asked[i].promised)
+        return QOS_ENOENT;
+    a = &d->asked[i];
+    p = &d->accept[a->bucket];
+    if (!d->seen[a->bucket]) /* begins where its neighbours are */
+        *p = twochoice_acceptance(d, a->bucket * d->bucket_bytes);
+    if (len_bytes != 0)
+        *p += (TWOCHOICE_CERTAIN - *p) >> d->learn_shift;
+    else
+        *p -= *p >> d->learn_shift;
+    d->seen[a->bucket] += d->seen[a->bucket] != UINT32_MAX;
+    if (len_bytes == 0) {
+        twochoice_priv_forget(d, i);
+        return QOS_OK;
+    }
+    d->assigned -= a->assigned;
+    a->assigned = d->preassign ? qos_min(len_bytes, UINT64_MAX - d->assigned) : 0;
+    d->assigned += a->assigned;
+    a->promised = true;
+    twochoice_priv_dequeue(d, a);
+    twochoice_priv_enqueue(d, i, d->last_ns);
+    return QOS_OK;
+}
+
+QOS_API void twochoice_arrived(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes)
+{
+    uint32_t i;
+    twochoice_expire(d, now_ns);
+    i = twochoice_priv_find_asked(d, request);
+    if (i != TWOCHOICE_PRIV_NONE && d->asked[i].promised) {
+        uint64_t part = qos_min(len_bytes, d->asked[i].assigned);
+        d->asked[i].assigned -= part;
+        d->assigned -= part;
+        if (d->asked[i].assigned == 0)
+            twochoice_priv_forget(d, i);
+    }
+    twochoice_begin(d, len_bytes);
+}
+
+QOS_API void twochoice_heard(struct twochoice_detector *d, uint64_t now_ns, uint32_t server, uint64_t load,
+                             uint64_t age_ns)
+{
+    struct twochoice_priv_heard *h = &d->heard[server % d->max_peers];
+    uint64_t at_ns = qos_sat_sub(twochoice_priv_now(d, now_ns), age_ns);
+    if (h->used && h->server == server && h->at_ns > at_ns)
+        return; /* something newer is known */
+    h->server = server;
+    h->load = load;
+    h->at_ns = at_ns;
+    h->used = true;
+}
+
+QOS_API size_t twochoice_peers(struct twochoice_detector *d, uint64_t now_ns, struct twochoice_peer *out, size_t max)
+{
+    size_t n = 0;
+    uint32_t looked;
+    now_ns = twochoice_priv_now(d, now_ns);
+    for (looked = 0; looked < d->max_peers && n < max; looked++) {
+        struct twochoice_priv_heard *h = &d->heard[d->cursor];
+        d->cursor = d->cursor + 1 == d->max_peers ? 0 : d->cursor + 1;
+        if (!h->used)
+            continue;
+        if (now_ns - h->at_ns >= d->lifetime_ns) {
+            h->used = false;
+            continue;
+        }
+        out[n].server = h->server;
+        out[n].load = h->load;
+        out[n].age_ns = now_ns - h->at_ns;
+        n++;
+    }
+    return n;
+}
+
+/* ---- implementation: messages ------------------------------------------------------------------------ */
+
+QOS_API enum qos_status twochoice_encode(const struct twochoice_message *m, void *buf, size_t size_bytes, size_t *len)
+{
+    struct qos_writer w;
+    struct qos_frame f;
+    uint32_t i;
+    if (!m || !buf || !len || (m->peer_count && !m->peers))
+        return QOS_EINVAL;
+    if (m->type < TWOCHOICE_PROBE || m->type > TWOCHOICE_DECISION || m->state > TWOCHOICE_FULL || m->peer_count > 65535)
+        return QOS_ERANGE;
+    if (size_bytes < TWOCHOICE_MESSAGE_BYTES(m->peer_count))
+        return QOS_EMEMORY;
+    qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, size_bytes - QOS_FRAME_HEADER_BYTES);
+    qos_write_u32(&w, m->server);
+    qos_write_u16(&w, (uint16_t)m->state);
+    qos_write_u16(&w, (uint16_t)m->peer_count);
+    qos_write_u32(&w, m->chosen);
+    qos_write_u64(&w, m->request);
+    qos_write_u64(&w, m->len_bytes);
+    qos_write_u64(&w, m->load);
+    for (i = 0; i < m->peer_count; i++) {
+        qos_write_u32(&w, m->peers[i].server);
+        qos_write_u64(&w, m->peers[i].load);
+        qos_write_u64(&w, m->peers[i].age_ns);
+    }
+    f.magic = TWOCHOICE_MESSAGE_MAGIC;
+    f.version = TWOCHOICE_MESSAGE_VERSION;
+    f.type = (uint16_t)m->type;
+    f.payload_bytes = (uint32_t)w.pos;
+    *len = QOS_FRAME_HEADER_BYTES + w.pos;
+    return qos_frame_seal(buf, size_bytes, &f);
+}
+
+QOS_API enum qos_status twochoice_decode(const void *buf, size_t size_bytes, struct twochoice_message *m)
+{
+    struct twochoice_message got;
+    struct qos_reader r;
+    struct qos_frame f;
+    enum qos_status st;
+    uint32_t i;
+    if (!buf || !m)
+        return QOS_EINVAL;
+    st = qos_frame_open(buf, size_bytes, TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, &f);
+    if (st != QOS_OK)
+        return st;
+    qos_reader_init(&r, (const uint8_t *)buf + QOS_FRAME_HEADER_BYTES, f.payload_bytes);
+    got.type = f.type;
+    got.server = qos_read_u32(&r);
+    got.state = qos_read_u16(&r);
+    got.peer_count = qos_read_u16(&r);
+    got.chosen = qos_read_u32(&r);
+    got.request = qos_read_u64(&r);
+    got.len_bytes = qos_read_u64(&r);
+    got.load = qos_read_u64(&r);
+    got.peers = m->peers;
+    if (r.bad || got.type < TWOCHOICE_PROBE || got.type > TWOCHOICE_DECISION || got.state > TWOCHOICE_FULL ||
+        QOS_FRAME_HEADER_BYTES + (size_t)f.payload_bytes != TWOCHOICE_MESSAGE_BYTES(got.peer_count))
+        return QOS_ECORRUPT;
+    if (got.peer_count > (m->peers ? m->peer_count : 0))
+        return QOS_EMEMORY;
+    for (i = 0; i < got.peer_count; i++) {
+        got.peers[i].server = qos_read_u32(&r);
+        got.peers[i].load = qos_read_u64(&r);
+        got.peers[i].age_ns = qos_read_u64(&r);
+    }
+    *m = got;
     return QOS_OK;
 }
 
