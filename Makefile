@@ -137,7 +137,12 @@ $(B)/examples/$(1): $(wildcard examples/$(1)/*) $(COMMON_SOURCES) $(wildcard exa
 	$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. -Iexamples/common $(4) -o $$@ $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) $(3) -lm
 endef
 $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/main.c,compiler),gcc),$(call says,examples/$t/main.c,links),$(call says,examples/$t/main.c,flags))))
-examples: $(TOOLS:%=$(B)/examples/%) ## builds the tools of examples/ into build/examples/
+# An nbdkit filter is a shared object that nbdkit loads.
+$(B)/examples/nbdkit-qoskit-filter.so: examples/nbdkit/qoskit_filter.c $(HEADERS) Makefile
+	@mkdir -p $(@D)
+	gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -o $@ $<
+
+examples: $(TOOLS:%=$(B)/examples/%) $(B)/examples/nbdkit-qoskit-filter.so ## builds the tools of examples/ into build/examples/
 
 BENCHES := $(basename $(notdir $(wildcard bench/*.c bench/*.cc)))
 BENCH_FLAGS := -O3
