@@ -3,7 +3,7 @@
  * THE PROBLEM
  *
  *   One disk, many tenants. Each is promised a rate; none may take what another was promised; what nobody uses
- *   must not be wasted. AQuA (Wu and Brandt, MSST 2007) gives every class of requests a token bucket that fills at
+ *   must not be wasted. AQuA (Wu and Brandt, MSST 2006) gives every class of requests a token bucket that fills at
  *   its reserved rate, and the disk as a whole a root bucket. A request goes when its class has tokens, or
  *   else when the root has tokens that the others leave. This header is that scheduler, for trees of any depth.
  *
@@ -118,7 +118,8 @@
  *
  * REFERENCES
  *
- *   J. C. Wu, S. A. Brandt: Providing Quality of Service Support in Object-Based File System, MSST 2007 (AQuA).
+ *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
+ *   Storage Device, MSST 2006.
  *   S. Floyd, V. Jacobson: Link-sharing and resource management models for packet networks, ToN 3(4), 1995.
  *   M. Shreedhar, G. Varghese: Efficient fair queueing using deficit round robin, SIGCOMM 1995.
  */
