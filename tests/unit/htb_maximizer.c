@@ -1,0 +1,285 @@
+// proves: Section 5.5: the root's rate stays in scenarios 1 and 2, rises in 3, gives way when an assurance breaks; never
+// below the configured rate nor above its bound, one step an interval
+#include "htb_world.h"
+
+#define DEPTH 8
+
+/* Closed-loop classes over a device of so many tokens a second, seen every 10 ms by the maximizer. */
+struct device {
+    struct world w;
+    struct htb_request request[3 * DEPTH];
+    uint64_t now_ns, busy_until_ns, device_per_s, served;
+    struct htb_request *at_device;
+    enum htb_scenario seen;
+    unsigned looks[4]; /* how often each scenario was seen, by 10 ms */
+};
+
+static void device_open(struct device *d, const struct htb_config *config, uint64_t device_per_s)
+{
+    memset(d->request, 0, sizeof d->request);
+    d->now_ns = config->start_ns;
+    d->busy_until_ns = 0;
+    d->device_per_s = device_per_s;
+    d->served = 0;
+    d->at_device = NULL;
+    d->seen = HTB_UNCAPPED;
+    memset(d->looks, 0, sizeof d->looks);
+    world_open(&d->w, config);
+}
+
+static void add(struct device *d, unsigned stream, uint32_t id, uint64_t tokens)
+{
+    unsigned i;
+    for (i = stream * DEPTH; i < (stream + 1) * DEPTH; i++) {
+        d->request[i].class_id = id;
+        d->request[i].tokens[0] = tokens;
+        CHECK_EQ(htb_submit(&d->w.tree, &d->request[i], d->now_ns), QOS_OK);
+    }
+}
+
+static void run_until(struct device *d, uint64_t to_ns)
+{
+    for (; d->now_ns < to_ns; d->now_ns += 10 * MS) {
+        uint64_t t = d->now_ns;
+        while (t < d->now_ns + 10 * MS) {
+            uint64_t next;
+            if (d->at_device && d->busy_until_ns <= t) {
+                struct htb_request *r = d->at_device;
+                d->at_device = NULL;
+                d->served += r->tokens[0];
+                CHECK_EQ(htb_complete(&d->w.tree, r), QOS_OK);
+                CHECK_EQ(htb_submit(&d->w.tree, r, t), QOS_OK);
+            }
+            if (!d->at_device) {
+                d->at_device = htb_dispatch(&d->w.tree, t);
+                if (d->at_device)
+                    d->busy_until_ns = t + d->at_device->tokens[0] * S / d->device_per_s;
+            }
+            next = d->at_device ? d->busy_until_ns : htb_dispatch_next_ns(&d->w.tree, t);
+            t = next > t ? next : t;
+        }
+        htb_maximize(&d->w.tree, false, d->now_ns + 10 * MS, &d->seen);
+        d->looks[d->seen]++;
+        CHECK_GE(htb_root_rate(&d->w.tree), d->w.tree.base_per_s[0]);
+    }
+}
+
+static struct htb_config device_config(void)
+{
+    struct htb_config config = world_config();
+    config.dispatch_max = 2;
+    config.device_max = 1;
+    return config;
+}
+
+/* Scenario 1: less demand than either bound. The rate stays. */
+static void uncapped_by_demand(void)
+{
+    struct htb_config config = device_config();
+    struct device d;
+    unsigned i;
+    device_open(&d, &config, 4000000);
+    reserve(&d.w, 1, 0, 300000, 500000, 0); /* limited to half of the root's rate */
+    add(&d, 0, 1, 500);
+    run_until(&d, 10 * S);
+    CHECK_EQ(htb_root_rate(&d.w.tree), 1000000);
+    CHECK_EQ(d.looks[HTB_UNCAPPED], 1000);
+    CHECK_WITHIN((double)d.served, 0.97 * 5e6, 1.02 * 5e6);
+    for (i = 1; i < 4; i++)
+        CHECK_EQ(d.looks[i], 0);
+    world_close(&d.w);
+}
+
+/* Scenario 2: the device is slower than the root's rate, and no promise is broken. The rate stays. */
+static void uncapped_by_device(void)
+{
+    struct htb_config config = device_config();
+    struct device d;
+    device_open(&d, &config, 700000);
+    reserve(&d.w, 1, 0, 200000, 0, 0);
+    reserve(&d.w, 2, 0, HTB_NONE, 0, 0);
+    add(&d, 0, 1, 500);
+    add(&d, 1, 2, 500);
+    run_until(&d, 10 * S);
+    CHECK_EQ(htb_root_rate(&d.w.tree), 1000000);
+    CHECK_EQ(d.looks[HTB_UNCAPPED], 1000);
+    CHECK_WITHIN((double)d.served, 0.97 * 7e6, 7e6);
+    CHECK_GE(stats_of(&d.w, 1).granted, 2000000 - 4000);
+    world_close(&d.w);
+}
+
+/* Scenario 3: the device could do more. The rate rises to near what the device does, and the promises hold. */
+static void capped(void)
+{
+    struct htb_config config = device_config();
+    struct device d;
+    uint64_t before;
+    device_open(&d, &config, 2000000);
+    reserve(&d.w, 1, 0, 300000, 0, 0);
+    reserve(&d.w, 2, 0, 600000, 0, 0);
+    add(&d, 0, 1, 500);
+    add(&d, 1, 2, 500);
+    run_until(&d, 500 * MS);
+    CHECK_GE(d.looks[HTB_CAPPED], 10);
+    run_until(&d, 20 * S);
+    CHECK_WITHIN((double)htb_root_rate(&d.w.tree), 1.8e6, 2.6e6);
+    before = d.served;
+    run_until(&d, 30 * S);
+    CHECK_WITHIN((double)(d.served - before), 0.95 * 2e7, 2.001e7);
+    CHECK_GE(stats_of(&d.w, 1).granted, 30 * 300000 - 10000);
+    CHECK_GE(stats_of(&d.w, 2).granted, 30 * 600000 - 20000);
+    world_close(&d.w);
+
+    /* With a bound: up to it, and no further. */
+    config.maximize_rate_max = 1200000;
+    device_open(&d, &config, 2000000);
+    reserve(&d.w, 1, 0, 300000, 0, 0);
+    add(&d, 0, 1, 500);
+    run_until(&d, 10 * S);
+    CHECK_EQ(htb_root_rate(&d.w.tree), 1200000);
+    CHECK_EQ(d.seen, HTB_CAPPED);
+    /* The device becomes slow: promises break, and the rate goes back, to the configured one and not below. */
+    d.device_per_s = 200000;
+    run_until(&d, 20 * S);
+    CHECK_EQ(htb_root_rate(&d.w.tree), 1000000);
+    CHECK_GE(d.looks[HTB_BROKEN] + d.looks[HTB_CAPPED_AND_BROKEN], 100);
+    world_close(&d.w);
+}
+
+/* A class whose promise was broken while it had no queue, or that is a group, or has no rate, breaks nothing. */
+static void idle_classes(void)
+{
+    struct htb_config config = device_config();
+    struct device d;
+    device_open(&d, &config, 100000); /* far too slow for anybody */
+    reserve(&d.w, 1, 0, 500000, 0, 0);
+    reserve_group(&d.w, 2, 0, 400000, 0, 0);
+    reserve(&d.w, 3, 2, HTB_NONE, 0, 0);
+    add(&d, 0, 3, 500);
+    run_until(&d, 3 * S);
+    CHECK_EQ(d.looks[HTB_UNCAPPED], 300);
+    add(&d, 1, 1, 500);
+    run_until(&d, 6 * S);
+    CHECK_GE(d.looks[HTB_BROKEN] + d.looks[HTB_CAPPED_AND_BROKEN], 200);
+    world_close(&d.w);
+}
+
+/* Steps, interval, the caller's own measurement, a new configured rate. Without queues: demand that the gate refuses.
+ */
+static void steps(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    enum htb_scenario seen = HTB_BROKEN;
+    uint64_t now, rate[HTB_RESOURCES_MAX] = {3000000, 8000, 0, 0}, granted;
+    struct htb_class out;
+    config.resources = 2;
+    config.rate_per_s[1] = 1000;
+    config.best_effort_per_s[1] = HTB_NONE;
+    config.maximize_step = 4;
+    config.maximize_interval_ns = 10 * MS;
+    config.maximize_rate_max = 2000000;
+    world_open(&w, &config);
+#define DEMAND(until)                                                                                                  \
+    for (; now < (until); now += MS)                                                                                   \
+    (void)drain(&w, 0, 100, now)
+    now = 0;
+    /* Less than an interval: nothing is looked at, the last scenario is told. */
+    DEMAND(10 * MS);
+    htb_maximize(&w.tree, true, 10 * MS - 1, &seen);
+    CHECK_EQ(seen, HTB_UNCAPPED);
+    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
+    DEMAND(20 * MS);
+    htb_maximize(&w.tree, false, now, &seen);
+    CHECK_EQ(seen, HTB_UNCAPPED); /* capped once is not capped yet: a burst may be all there was */
+    DEMAND(30 * MS);
+    htb_maximize(&w.tree, false, now, &seen);
+    CHECK_EQ(seen, HTB_CAPPED);
+    CHECK_EQ(htb_root_rate(&w.tree), 1250000);
+    DEMAND(40 * MS - 1);
+    htb_maximize(&w.tree, false, 40 * MS - 1, NULL);
+    CHECK_EQ(htb_root_rate(&w.tree), 1250000);
+    DEMAND(40 * MS);
+    htb_maximize(&w.tree, false, 40 * MS, NULL);
+    CHECK_EQ(htb_root_rate(&w.tree), 1562500);
+    DEMAND(50 * MS);
+    htb_maximize(&w.tree, true, now, &seen); /* capped, and the caller saw a promise break */
+    CHECK_EQ(seen, HTB_CAPPED_AND_BROKEN);
+    CHECK_EQ(htb_root_rate(&w.tree), 1171875);
+    htb_maximize(&w.tree, true, 60 * MS, &seen); /* no demand */
+    CHECK_EQ(seen, HTB_BROKEN);
+    CHECK_EQ(htb_root_rate(&w.tree), 1000000); /* not below */
+    htb_maximize(&w.tree, true, 70 * MS, &seen);
+    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
+    htb_maximize(&w.tree, false, 80 * MS, &seen);
+    CHECK_EQ(seen, HTB_UNCAPPED);
+    htb_maximize(&w.tree, true, 5, &seen); /* the clock went back */
+    CHECK_EQ(seen, HTB_UNCAPPED);
+    /* Up to the bound; the second resource goes along, from 1,000. */
+    for (now = 100 * MS; now < 200 * MS;) {
+        uint64_t until = now + 10 * MS;
+        DEMAND(until);
+        htb_maximize(&w.tree, false, now, NULL);
+    }
+    CHECK_EQ(htb_root_rate(&w.tree), 2000000);
+    CHECK_GE(w.tree.more[8].rate.rate, 2500); /* the root, second resource */
+    /* Only the configured rate counts in admission. */
+    out = class_of(0, 1000001, 0);
+    CHECK_EQ(htb_reserve(&w.tree, 1, &out, now, NULL), QOS_EADMISSION);
+    /* A new configured rate: from there on, and the bound is at least that. */
+    CHECK_EQ(htb_set_root_rate(&w.tree, rate, now), QOS_OK);
+    CHECK_EQ(htb_root_rate(&w.tree), 3000000);
+    for (; now < 300 * MS;) {
+        uint64_t until = now + 10 * MS;
+        DEMAND(until);
+        htb_maximize(&w.tree, false, now, &seen);
+    }
+    CHECK_EQ(seen, HTB_CAPPED);
+    CHECK_EQ(htb_root_rate(&w.tree), 3000000);
+    rate[0] = 500000;
+    CHECK_EQ(htb_set_root_rate(&w.tree, rate, now), QOS_OK);
+    CHECK_EQ(htb_root_rate(&w.tree), 500000);
+    granted = stats_of(&w, 0).granted;
+    DEMAND(1300 * MS);
+    CHECK_WITHIN((double)(stats_of(&w, 0).granted - granted), 0.98 * 500000, 500000 + 30000);
+    world_close(&w);
+}
+
+/* A class that ends between two looks keeps what it was granted: the sum is not mistaken for a jump. */
+static void ended_between_looks(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    enum htb_scenario seen;
+    uint64_t now;
+    unsigned i;
+    config.maximize_interval_ns = 10 * MS;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 100000, 0, 0);
+    CHECK_EQ(htb_take(&w.tree, 1, 500, S), QOS_OK);
+    htb_maximize(&w.tree, false, S, &seen);
+    CHECK_EQ(htb_release(&w.tree, 1, S), QOS_OK);
+    for (i = 0, now = S; i < 5; i++, now += 10 * MS) { /* starved by a single large take, but little was granted */
+        w.tree.starved_at_root = true;
+        htb_maximize(&w.tree, false, now + 10 * MS, &seen);
+        CHECK_EQ(seen, HTB_UNCAPPED);
+    }
+    reserve(&w, 1, 0, 100000, 0, now);
+    w.tree.starved_at_root = true;
+    htb_maximize(&w.tree, false, now + 10 * MS, &seen);
+    CHECK_EQ(seen, HTB_UNCAPPED);
+    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
+    world_close(&w);
+}
+
+int main(void)
+{
+    check_begin("unit/htb_maximizer");
+    uncapped_by_demand();
+    uncapped_by_device();
+    capped();
+    idle_classes();
+    steps();
+    ended_between_looks();
+    return check_end();
+}
