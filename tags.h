@@ -785,23 +785,27 @@ QOS_API bool tags_priv_claim_one(struct tags *t, struct tags_priv_rate *own, qos
     return granted;
 }
 
-/* Takes the units from the shared words, the one that may refuse first. false: another shard was faster; that
- * tag is known now, and the client is not due before it. */
+/* Takes the units from the shared words. false: another shard was faster; the tag that refused is known now, and the
+ * client is not due before it. The limit is charged before the reservation is asked: at no moment is more granted than
+ * charged to it, so that no other shard slips in between. A reservation that is refused gives it back; meanwhile
+ * others may have been refused by the limit, until the tag that they saw. */
 QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
 {
     const struct tags_shared *sh = t->config.shared;
     uint32_t id = g->client;
     struct tags_shared_client *c = tags_priv_shared(sh, id);
     bool by_reservation = g->phase == TAGS_PHASE_RESERVATION;
-    if (by_reservation &&
-        !tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, false))
-        return false;
     if (g->limited_units && !tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, g->limited_units,
                                                  g->phase != TAGS_PHASE_WEIGHT))
         return false; /* it steps aside when it is chosen again */
-    if (!by_reservation && g->reserved_units)
-        (void)tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, true);
-    return true;
+    if (!g->reserved_units ||
+        tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, !by_reservation))
+        return true;
+    if (g->limited_units) {
+        (void)qos_atomic_add_relaxed(&c->limited, qos_wrap_sub(0, g->limited_units));
+        tags_priv_rate_sub(&t->limit[id], g->limited_units);
+    }
+    return false;
 }
 
 /* An idle client's shared tags: other shards may have kept it active, so ask the words, and forgive only as they do. */

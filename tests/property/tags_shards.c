@@ -1,0 +1,123 @@
+// proves: four shards that share a client's tags serve its reservation and keep its limit as one, wherever its requests
+// proves: are, while each shard's device is busy with aggressors of its own
+#include "check.h"
+#include "tags.h"
+
+#define SHARDS 4
+#define CLIENTS 20
+#define SECOND UINT64_C(1000000000)
+#define BURST_NS UINT64_C(50000000)
+
+struct shared_client {
+    struct tags_client terms;
+    uint64_t sent;
+    int64_t lowest;
+    unsigned home;
+};
+
+static struct shared_client client[CLIENTS];
+static struct tags shard[SHARDS];
+static struct check_mem memory[SHARDS], shared_memory;
+
+static void run(uint64_t stream, bool share)
+{
+    struct check_rng rng;
+    struct tags_config config;
+    struct tags_shared *sh;
+    struct tags_grant at_device[SHARDS];
+    bool busy[SHARDS];
+    uint64_t done[SHARDS], now = 0, next_move = 0, seconds = 20, over = 0;
+    unsigned i, k, moves = 0;
+    CHECK_CONTEXT("run %" PRIu64, stream);
+    check_rng_init(&rng, stream);
+    memset(&config, 0, sizeof config);
+    config.clients = CLIENTS;
+    config.limit_burst_ns = BURST_NS;
+    config.mode = stream % 2 ? TAGS_PS : TAGS_REWARD;
+    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(CLIENTS), 8, 0);
+    CHECK_EQ(tags_shared_init(sh, shared_memory.size, CLIENTS, 0, BURST_NS, BURST_NS), QOS_OK);
+    config.shared = share ? sh : NULL;
+    for (i = 0; i < CLIENTS; i++) {
+        struct shared_client *c = &client[i];
+        memset(c, 0, sizeof *c);
+        c->lowest = INT64_MAX;
+        c->terms.weight = i < CLIENTS / 2 ? check_between(&rng, 1, 3) : check_between(&rng, 100, 10000);
+        if (i < CLIENTS / 2) /* all together below a third of what the shards do in the worst case */
+            c->terms.reservation_per_s = check_between(&rng, 1, 900);
+        if (i % 2)
+            c->terms.limit_per_s = c->terms.reservation_per_s + check_between(&rng, 1, 500);
+        CHECK_EQ(tags_shared_set(sh, 0, i, &c->terms), QOS_OK);
+    }
+    for (k = 0; k < SHARDS; k++) {
+        check_mem_new(&memory[k], tags_memsize(&config), 64, 0);
+        CHECK_EQ(tags_init(&shard[k], memory[k].mem, memory[k].size, &config), QOS_OK);
+        busy[k] = false;
+        done[k] = 0;
+        for (i = 0; i < CLIENTS; i++) {
+            CHECK_EQ(tags_add(&shard[k], 0, i, &client[i].terms), QOS_OK);
+            if (i >= CLIENTS / 2) /* backlogged everywhere */
+                CHECK_EQ(tags_arrive(&shard[k], 0, i, 1000000), QOS_OK);
+        }
+    }
+    for (i = 0; i < CLIENTS / 2; i++)
+        CHECK_EQ(tags_arrive(&shard[0], 0, i, 1000000), QOS_OK);
+    while (now < seconds * SECOND) {
+        uint64_t next = UINT64_MAX;
+        for (k = 0; k < SHARDS; k++) {
+            if (busy[k] && done[k] <= now) {
+                CHECK_EQ(tags_complete(&shard[k], now, &at_device[k], 50000), QOS_OK);
+                busy[k] = false;
+            }
+            if (!busy[k] && tags_pull(&shard[k], now, 1, &at_device[k]) == QOS_OK) {
+                struct shared_client *c = &client[at_device[k].client];
+                int64_t x = (int64_t)(c->sent * SECOND) - (int64_t)(c->terms.limit_per_s * now);
+                busy[k] = true;
+                done[k] = now + check_between(&rng, 1, 100000);
+                c->lowest = x < c->lowest ? x : c->lowest;
+                c->sent++;
+                if (c->terms.limit_per_s)
+                    over += x - c->lowest + (int64_t)SECOND > (int64_t)(c->terms.limit_per_s * BURST_NS + 2 * SECOND);
+            }
+            if (busy[k])
+                next = qos_min(next, done[k]);
+            else
+                next = qos_min(next, tags_next_ns(&shard[k], now));
+        }
+        now = next > now ? next : now + 1;
+        if (now >= next_move) { /* a client's requests turn up at another shard, or at one more */
+            i = (unsigned)check_between(&rng, 0, CLIENTS / 2 - 1);
+            k = (unsigned)check_between(&rng, 0, SHARDS - 1);
+            if (k != client[i].home) {
+                struct tags_client_state there = {0, 0, 0, 0, 0, false, false, 0};
+                CHECK_EQ(tags_arrive(&shard[k], now, i, 1000000), QOS_OK);
+                CHECK_EQ(tags_client_stats(&shard[client[i].home], now, i, &there), QOS_OK);
+                CHECK_EQ(tags_withdraw(&shard[client[i].home], now, i, there.queued), QOS_OK);
+                client[i].home = k;
+                moves++;
+            }
+            next_move = now + check_between(&rng, 100000, 20000000);
+        }
+    }
+    for (i = 0; i < CLIENTS / 2; i++)
+        if (share) /* 1000 * (sent + 1) >= 999 * R * seconds */
+            CHECK_GE(1000 * (client[i].sent + 1), 999 * client[i].terms.reservation_per_s * seconds);
+    if (share)
+        CHECK_EQ(over, 0);
+    else
+        CHECK_GE(over, 100); /* each shard by itself gives the whole limit: the test can fail */
+    CHECK_GE(moves, 100);
+    for (k = 0; k < SHARDS; k++)
+        CHECK(check_mem_free(&memory[k]));
+    CHECK(check_mem_free(&shared_memory));
+}
+
+int main(void)
+{
+    uint64_t i, runs;
+    check_begin("property/tags_shards");
+    runs = check_scaled(12);
+    for (i = 0; i < runs; i++)
+        run(i, true);
+    run(0, false);
+    return check_end();
+}
