@@ -36,8 +36,7 @@ check() {
     local source=$1 level=$2 cc=$3 object bad
     shift 3
     object=$out/$(basename "$source" .c).$(echo "$cc$*$level" | tr -c 'a-z0-9\n' _).o
-    # -w: warnings are the business of headers.sh
-    if ! $cc -std=c11 -w -ffreestanding -DQOS_API= -I. -I"$out" "$@" "$level" -MD -c -o "$object" "$source" 2>"$object.log"; then
+    if ! $cc -std=c11 $C_WARNINGS -ffreestanding -DQOS_API= -I. -I"$out" "$@" "$level" -MD -c -o "$object" "$source" 2>"$object.log"; then
         echo "$cc $* $level $source: $(grep -m1 error "$object.log" || tail -1 "$object.log")"
         return 1
     fi
@@ -51,7 +50,7 @@ check() {
     [ -z "$bad" ] || { echo "$cc $* $level $source includes" $bad; return 1; }
 }
 export -f check allowed
-export out memory
+export out memory C_WARNINGS
 
 todo() { # FILE LEVEL...
     local source=$1 level target

@@ -13,7 +13,7 @@ say() { echo "$*"; fail=1; }
 
 printf '#define QOS_API\n' >"$out/bodies.c"
 printf '#include "%s"\n' $headers | tee -a "$out/bodies.c" >"$out/includes.h"
-gcc -std=c11 -I. -O1 -c -o "$out/bodies.o" "$out/bodies.c" -aux-info "$out/bodies.aux" || exit 1
+gcc -std=c11 -I. -O0 -c -o "$out/bodies.o" "$out/bodies.c" -aux-info "$out/bodies.aux" || exit 1
 printf '#define QOS_DECLARE_ONLY\n#include "includes.h"\n' >"$out/declared.c"
 gcc -std=c11 -I. -I"$out" -fsyntax-only "$out/declared.c" -aux-info "$out/declared.aux" || exit 1
 
@@ -44,14 +44,14 @@ grep -nE '^(static|inline|extern) .*[(]' $headers && say "a function without QOS
     printf '        if (!table[i])\n            return 1;\n    return 0;\n}\n'
 } >"$out/main.c"
 for cc in gcc clang; do
-    $cc -std=c11 $C_WARNINGS -I. -I"$out" -O1 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1
-    $cc -std=c11 $C_WARNINGS -I. -I"$out" -O1 -o "$out/c_$cc" "$out/main.c" "$out/bodies_$cc.o" && "$out/c_$cc" || say "C, $cc"
+    $cc -std=c11 $C_WARNINGS -I. -I"$out" -O0 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1
+    $cc -std=c11 $C_WARNINGS -I. -I"$out" -O0 -o "$out/c_$cc" "$out/main.c" "$out/bodies_$cc.o" && "$out/c_$cc" || say "C, $cc"
 done
 for cc in g++ clang++; do
     # extern "C" names: the bodies were compiled as C.
-    $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O1 -o "$out/cxx_$cc" "$out/main.c" -x none "$out/bodies_gcc.o" &&
+    $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O0 -o "$out/cxx_$cc" "$out/main.c" -x none "$out/bodies_gcc.o" &&
         "$out/cxx_$cc" || say "C++, $cc"
-    $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O1 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1
+    $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O0 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1
     gcc -std=c11 -I. -I"$out" -o "$out/from_$cc" "$out/main.c" "$out/bodies_$cc.o" || say "bodies of $cc, C program"
 done
 echo "$(wc -l <"$out/declared") prototypes, $(wc -l <"$out/defined") definitions"
