@@ -10,6 +10,8 @@ static const struct {
 } subcommands[] = {
     {"htb", simulate_htb, "AQuA, Figures 8 to 10: a shared disk without QoS, with reservations, with the maximizer"},
     {"reward", simulate_reward, "reward scheduling, Sections II to VI: who makes its requests cheap keeps the gain"},
+    {"twochoice", simulate_twochoice,
+     "two-choice, Figures 3 and 4: burst writes among stragglers, and ten times the size"},
 };
 
 static int usage(FILE *f)

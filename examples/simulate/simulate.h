@@ -6,5 +6,6 @@
 
 int simulate_htb(int argc, char **argv);
 int simulate_reward(int argc, char **argv);
+int simulate_twochoice(int argc, char **argv);
 
 #endif

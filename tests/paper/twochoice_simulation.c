@@ -1,0 +1,101 @@
+// proves: Figures 3 and 4 (Section III): where each placement rule stands among the others as stragglers grow in
+// proves: number; medians over seeds in the model of examples/simulate/bursts.h, decided by twochoice.h itself.
+// flags: -Iexamples/simulate
+// variants: native
+#include "check.h"
+#include "bursts.h"
+
+static const double ratios[] = {0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5};
+enum { AT_0, AT_1_PERCENT, AT_5_PERCENT, AT_10, AT_20, AT_30, AT_40, AT_50, RATIOS };
+
+static void figure_3(uint32_t k, bool assert_it)
+{
+    double response[BURST_RULES][RATIOS];
+    uint64_t on[BURST_RULES][RATIOS];
+    struct burst_config c;
+    uint32_t i;
+    int rule;
+    burst_defaults(&c);
+    c.seed = 100 * check_seed();
+    c.k = k;
+    printf("k = %u: ratio", k);
+    for (rule = 0; rule < BURST_RULES; rule++)
+        printf(" %s,", burst_rule_names[rule]);
+    printf(" ideal (ms)\n");
+    for (i = 0; i < RATIOS; i++) {
+        double ideal = 0;
+        c.ratio = ratios[i];
+        printf("%.2f", c.ratio);
+        for (rule = 0; rule < BURST_RULES; rule++) {
+            struct burst_result r = burst_median(&c, (enum burst_rule)rule, assert_it ? 5 : 1);
+            response[rule][i] = r.response_ms;
+            on[rule][i] = r.on_stragglers;
+            ideal = r.ideal_ms;
+            printf(" %.0f", r.response_ms);
+            CHECK_GE((uint64_t)r.response_ms, (uint64_t)r.ideal_ms * 9 / 10); /* nothing beats water-filling */
+        }
+        printf(" %.0f\n", ideal);
+    }
+    if (!assert_it)
+        return;
+    for (i = AT_0; i <= AT_50; i++)
+        CHECK_WITHIN(response[BURST_RANDOM][i] / response[BURST_FIXED][i], 0.97, 10);
+    for (i = AT_5_PERCENT; i <= AT_50; i++) {
+        double best = response[BURST_FIXED][i];
+        CHECK_CONTEXT("ratio %g", ratios[i]);
+        for (rule = BURST_RANDOM; rule <= BURST_COLLABORATIVE; rule++)
+            best = response[rule][i] < best ? response[rule][i] : best;
+        CHECK_WITHIN(response[BURST_NATIVE][i] / response[BURST_FIXED][i], 0.8, 1.2);
+        CHECK_WITHIN(response[BURST_COLLABORATIVE][i] / response[BURST_NATIVE][i], 0, 1);
+        CHECK_WITHIN(response[BURST_PREASSIGN][i] / best, 0, 1.05);
+        if (i <= AT_30)
+            CHECK_EQ(on[BURST_PREASSIGN][i], 0);
+    }
+    CHECK_WITHIN(response[BURST_PREASSIGN][AT_40] / response[BURST_PREASSIGN][AT_5_PERCENT], 0, 1.3);
+}
+
+/* The most writes on any server of ordinary load, and on a straggler (1 %, "less than 10"). */
+static void figure_4(void)
+{
+    uint32_t most[BURST_RULES], straggler[BURST_RULES];
+    int rule;
+    for (rule = 0; rule < BURST_RULES; rule++) {
+        struct burst_config c;
+        struct burst b;
+        uint32_t i;
+        uint64_t placed = 0;
+        burst_defaults(&c);
+        c.ratio = 0.01;
+        c.seed = check_seed();
+        burst_begin(&b, &c, (enum burst_rule)rule);
+        most[rule] = straggler[rule] = 0;
+        for (i = 0; i < c.servers; i++) {
+            uint32_t *m = b.server[i].straggler ? &straggler[rule] : &most[rule];
+            if (b.server[i].placed > *m)
+                *m = b.server[i].placed;
+            placed += b.server[i].placed;
+        }
+        CHECK_EQ(placed, c.processes);
+        burst_end(&b);
+        printf("%s: at most %u writes on a server, %u on a straggler\n", burst_rule_names[rule], most[rule],
+               straggler[rule]);
+    }
+    CHECK_EQ(most[BURST_FIXED], 10); /* "the most balanced" */
+    CHECK_EQ(straggler[BURST_FIXED], 10);
+    CHECK_GE(most[BURST_RANDOM], 15);
+    CHECK_GE(straggler[BURST_RANDOM], 8);
+    CHECK_LE(straggler[BURST_NATIVE], 2); /* "successfully avoids stragglers" */
+    CHECK_EQ(straggler[BURST_COLLABORATIVE], 0);
+    CHECK_EQ(straggler[BURST_PREASSIGN], 0);
+    CHECK_GE(most[BURST_NATIVE], 13); /* the lightest become new stragglers */
+}
+
+/* The scale of Section II, and ten times its servers, is measured by `simulate twochoice --scale 10`. */
+int main(void)
+{
+    check_begin("twochoice_simulation");
+    figure_3(100, true);
+    figure_3(8, false); /* printed, not asserted */
+    figure_4();
+    return check_end();
+}
