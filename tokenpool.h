@@ -136,7 +136,9 @@
  *       reservation exceeds C (T - t) / (T n). It costs throughput; examples/simulate prints how much.
  *     - Algorithm 1 with U == Omega never fires once a batch remainder stays unspent, and below
  *       Omega_prof - 3 sigma the estimate never moves again. Here U within clients x batch of Omega counts as
- *       equal, and the floor is configuration. TOKENPOOL_EXACT and a floor give the literal rule.
+ *       equal, and the floor is configuration. W forgets its records when the estimate grows: they are smaller, and a
+ *       single period below the grown estimate would pull it down to their mean. TOKENPOOL_EXACT and a floor give
+ *       the literal rule.
  *     - When the estimate falls below the reservations admitted, they are still issued: see the bound.
  *
  * TUNABLES (struct tokenpool_config; zero means the default)
@@ -1245,6 +1247,8 @@ QOS_API void tokenpool_priv_estimate(struct tokenpool *m, uint64_t used)
     within = m->cfg.equal_within ? m->cfg.equal_within : (uint64_t)m->info.clients * m->cfg.batch;
     equal = within == TOKENPOOL_EXACT ? used == omega : qos_sat_add(used, within) >= omega;
     if (equal) {
+        if (within != TOKENPOOL_EXACT) /* all of Omega was done: records of less are of another time */
+            m->window_used = m->window_at = 0;
         if (m->cfg.capacity_step != TOKENPOOL_NO_STEP)
             m->capacity_next = qos_min(omega + m->cfg.capacity_step, TOKENPOOL_TOKENS_MAX);
         return;

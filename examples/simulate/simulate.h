@@ -5,6 +5,7 @@
 #define EXAMPLES_SIMULATE_H
 
 int simulate_htb(int argc, char **argv);
+int simulate_haechi(int argc, char **argv);
 int simulate_reward(int argc, char **argv);
 int simulate_twochoice(int argc, char **argv);
 

@@ -1,0 +1,266 @@
+/* haechi.h - the Haechi paper's data node in simulated time; shared by `simulate haechi` and the paper tests.
+ *
+ * The server completes C_G I/Os a second, shared equally among the clients that have I/Os outstanding; none gets more
+ * than C_L. A client keeps up to 64 outstanding, each with a token (the bare system: without). Each period it has its
+ * demand to do: all at once (burst) or at equal intervals (constant rate); what is left at the end is dropped. Steps of
+ * 0.1 ms; the engines and the monitor are tokenpool.h's, 1 ms checks and reports.
+ */
+#ifndef EXAMPLES_HAECHI_H
+#define EXAMPLES_HAECHI_H
+
+#include "tokenpool.h"
+#include <math.h>
+#include <string.h>
+
+#define HAECHI_CLIENTS 10
+#define HAECHI_PERIODS 64
+#define HAECHI_STEPS 10000 /* of a period */
+#define HAECHI_STEP_NS UINT64_C(100000)
+#define HAECHI_C_L 400000.0
+#define HAECHI_C_G 1570000.0
+#define HAECHI_BINS 1001 /* latency, 1 ms each */
+
+struct haechi {
+    uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: the first so many have demand */
+    bool bare, constant_rate, literal;        /* literal: Algorithm 1 to the letter */
+    uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
+    uint32_t change_at;   /* period from which the server's rate is `changed` */
+    double rate, changed; /* I/Os per second */
+    uint64_t capacity;    /* the profile; 0: C_G */
+    uint64_t batch;
+    /* results */
+    uint64_t done[HAECHI_PERIODS][HAECHI_CLIENTS];
+    uint64_t capacity_of[HAECHI_PERIODS];
+    uint64_t latency[HAECHI_BINS], latencies;
+    double latency_sum_ms;
+};
+
+static inline void haechi_base(struct haechi *h, uint32_t periods)
+{
+    memset(h, 0, sizeof *h);
+    h->clients = h->active = HAECHI_CLIENTS;
+    h->periods = periods;
+    h->rate = h->changed = HAECHI_C_G;
+    h->change_at = UINT32_MAX;
+    h->batch = 1000;
+}
+
+/* Reservations of `percent` of C_G: equal, or Zipf 0.6 over five groups of two; demand R + the initial pool (2A). */
+static inline void haechi_reserve(struct haechi *h, unsigned percent, bool zipf)
+{
+    double weight[HAECHI_CLIENTS], sum = 0;
+    uint32_t i;
+    uint64_t pool = (uint64_t)(HAECHI_C_G * (100 - percent) / 100);
+    for (i = 0; i < h->clients; i++)
+        sum += weight[i] = zipf ? pow(i / 2 + 1, -0.6) : 1;
+    for (i = 0; i < h->clients; i++) {
+        h->reservation[i] = (uint64_t)(HAECHI_C_G * percent / 100 * weight[i] / sum);
+        h->demand[i] = h->reservation[i] + pool;
+    }
+}
+
+static inline void haechi_spike(struct haechi *h, uint64_t large, uint64_t small)
+{
+    uint32_t i;
+    for (i = 0; i < h->clients; i++)
+        h->demand[i] = i < 3 ? large : small;
+}
+
+struct haechi_client {
+    struct tokenpool_client engine;
+    uint64_t queued, outstanding, arrived, finished, carried;
+    double credit;
+};
+
+/* Equal shares of `rate` for one step, at most C_L each, at most what is outstanding. */
+static inline void haechi_serve(struct haechi_client *c, uint32_t n, double rate, double *share)
+{
+    double left = rate * 1e-9 * (double)HAECHI_STEP_NS, most = HAECHI_C_L * 1e-9 * (double)HAECHI_STEP_NS;
+    double want[HAECHI_CLIENTS];
+    uint32_t i, open = 0;
+    for (i = 0; i < n; i++) {
+        want[i] = fmin(most, fmax(0, (double)c[i].outstanding - c[i].credit));
+        share[i] = 0;
+        open += want[i] > 0;
+    }
+    while (open > 0 && left > 1e-9) {
+        double each = left / open;
+        uint32_t closed = 0;
+        for (i = 0; i < n; i++) {
+            double give = fmin(each, want[i] - share[i]);
+            if (give <= 0)
+                continue;
+            share[i] += give;
+            left -= give;
+            closed += want[i] - share[i] <= 1e-9;
+        }
+        if (!closed)
+            break;
+        open -= closed;
+    }
+}
+
+static inline void haechi_issue(const struct haechi *h, struct haechi_client *c, void *storage, uint64_t now_ns)
+{
+    uint64_t want = qos_min(c->queued, 64 - qos_min(64, c->outstanding)), take;
+    while (want > 0) {
+        take = h->bare ? want : qos_min(want, tokenpool_held(&c->engine));
+        if (take == 0) {
+            take = 1;
+            if (tokenpool_take_local(&c->engine, storage, now_ns, 1) != QOS_OK)
+                break;
+        } else if (!h->bare && tokenpool_take(&c->engine, take) != QOS_OK) {
+            break;
+        }
+        c->queued -= take;
+        c->outstanding += take;
+        want -= take;
+    }
+}
+
+static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint32_t i, uint32_t period, double at_ms)
+{
+    uint64_t done = (uint64_t)c->credit, k;
+    c->credit -= (double)done;
+    c->outstanding -= done;
+    if (c->outstanding == 0)
+        c->credit = 0;
+    h->done[period][i] += done;
+    if (!h->bare)
+        tokenpool_complete(&c->engine, done);
+    for (k = 0; k < done; k++) {
+        double arrived, ms;
+        if (c->carried) { /* of the last period: its latency was counted out there */
+            c->carried--;
+            continue;
+        }
+        arrived = h->constant_rate ? 1000.0 * (double)c->finished / (double)h->demand[i] : 0;
+        ms = fmax(0, at_ms - arrived);
+        c->finished++;
+        h->latency[(size_t)fmin(ms, HAECHI_BINS - 1)]++;
+        h->latency_sum_ms += ms;
+        h->latencies++;
+    }
+}
+
+/* false: tokenpool.h refused the set-up. mem: 4 KiB for the monitor and 4 KiB for the storage, at 64-byte alignment. */
+static inline bool haechi_run(struct haechi *h, void *mem)
+{
+    static struct haechi_client client[HAECHI_CLIENTS];
+    static struct tokenpool monitor;
+    struct tokenpool_config cfg;
+    void *storage = (char *)mem + 4096;
+    uint32_t i, period;
+    uint64_t step;
+    memset(&cfg, 0, sizeof cfg);
+    memset(client, 0, sizeof client);
+    cfg.clients = h->clients;
+    cfg.batch = (uint32_t)h->batch;
+    cfg.flags = h->flags;
+    cfg.capacity = h->capacity ? h->capacity : (uint64_t)HAECHI_C_G;
+    cfg.client_capacity = (uint64_t)HAECHI_C_L;
+    if (h->literal) {
+        cfg.equal_within = TOKENPOOL_EXACT;
+        cfg.capacity_min = cfg.capacity / 100 * 95; /* Omega_prof - 3 sigma; a profile spreads by a percent or two */
+    }
+    if (tokenpool_init(&monitor, mem, 4096, storage, 4096, &cfg) != QOS_OK)
+        return false;
+    for (i = 0; i < h->clients; i++)
+        if (tokenpool_join(&monitor, i, h->reservation[i], TOKENPOOL_NO_LIMIT, NULL) != QOS_OK ||
+            tokenpool_client_init(&client[i].engine, &cfg, i) != QOS_OK)
+            return false;
+    for (period = 0; period < h->periods; period++) {
+        double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS];
+        for (step = 0; step < HAECHI_STEPS; step++) {
+            uint64_t now_ns = (period * HAECHI_STEPS + step) * HAECHI_STEP_NS;
+            if (now_ns >= tokenpool_next_ns(&monitor) && !h->bare)
+                tokenpool_run(&monitor, now_ns);
+            for (i = 0; i < h->clients; i++) {
+                struct haechi_client *c = &client[i];
+                uint64_t due = h->constant_rate ? h->demand[i] * (step + 1) / HAECHI_STEPS : h->demand[i];
+                if (i >= h->active)
+                    due = 0;
+                if (step == 0) {
+                    c->carried = c->outstanding;
+                    c->queued = c->arrived = c->finished = 0;
+                }
+                c->queued += due - c->arrived;
+                c->arrived = due;
+                if (!h->bare) {
+                    tokenpool_set_queued(&c->engine, c->queued);
+                    if (step == 0) { /* the message that starts a period */
+                        uint64_t word = 0, terms = 0;
+                        if (tokenpool_message(&monitor, i, &word, &terms) == QOS_OK)
+                            (void)tokenpool_client_begin(&c->engine, now_ns, word, terms);
+                    }
+                    if (step % 10 == 0)
+                        tokenpool_tick_local(&c->engine, storage, now_ns);
+                }
+                haechi_issue(h, c, storage, now_ns);
+            }
+            haechi_serve(client, h->clients, rate, share);
+            for (i = 0; i < h->clients; i++) {
+                client[i].credit += share[i];
+                haechi_finish(h, &client[i], i, period, (double)(step + 1) * 0.1);
+            }
+        }
+        h->capacity_of[period] = monitor.info.capacity;
+    }
+    return true;
+}
+
+/* ---- reading the results */
+
+static inline uint64_t haechi_total(const struct haechi *h, uint32_t period)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < h->clients; i++)
+        sum += h->done[period][i];
+    return sum;
+}
+
+/* Mean total over the periods from..end. */
+static inline double haechi_mean(const struct haechi *h, uint32_t from)
+{
+    double sum = 0;
+    uint32_t p;
+    for (p = from; p < h->periods; p++)
+        sum += (double)haechi_total(h, p);
+    return sum / (h->periods - from);
+}
+
+static inline double haechi_mean_of(const struct haechi *h, uint32_t client, uint32_t from)
+{
+    double sum = 0;
+    uint32_t p;
+    for (p = from; p < h->periods; p++)
+        sum += (double)h->done[p][client];
+    return sum / (h->periods - from);
+}
+
+/* Periods from..end in which some client with the demand for it did not get its reservation. */
+static inline uint32_t haechi_missed(const struct haechi *h, uint32_t from)
+{
+    uint32_t p, i, missed = 0;
+    for (p = from; p < h->periods; p++) {
+        bool short_of = false;
+        for (i = 0; i < h->clients; i++)
+            short_of = short_of || (h->demand[i] >= h->reservation[i] && h->done[p][i] < h->reservation[i]);
+        missed += short_of;
+    }
+    return missed;
+}
+
+static inline double haechi_latency_ms(const struct haechi *h, double quantile)
+{
+    uint64_t sum = 0, bin;
+    for (bin = 0; bin < HAECHI_BINS; bin++) {
+        sum += h->latency[bin];
+        if ((double)sum >= quantile * (double)h->latencies)
+            return (double)bin + 1;
+    }
+    return HAECHI_BINS;
+}
+
+#endif
