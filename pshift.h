@@ -92,6 +92,7 @@
  *                       connect 64 servers densely; too few cost one more build, of a four times larger index.
  *   PSHIFT_PULL_PASSES  sweeps by way of one broker before the search: each costs about as much as the initial
  *                       allocation; two or three suffice on the paper's cases, and the search does what they do not.
+ *   PSHIFT_WARM_PARTS   a warm start looks at one part of the rows after the other, a 32nd each, until all is placed.
  *   PSHIFT_SHARDS       the rows are cut into this many parts, for parallel_for. Fixed, so that the result does not
  *                       depend on the threads; 16 gives each of 8 threads two parts.
  *   PSHIFT_SHARD_ENTRIES  below this many entries there is one part: 2^17 entries take well under a millisecond.
@@ -124,8 +125,11 @@ extern "C" {
 #ifndef PSHIFT_SHARD_ENTRIES
 #define PSHIFT_SHARD_ENTRIES 131072
 #endif
-#if PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 ||                   \
-    PSHIFT_SHARD_ENTRIES < 1
+#ifndef PSHIFT_WARM_PARTS
+#define PSHIFT_WARM_PARTS 32
+#endif
+#if PSHIFT_WARM_PARTS < 1 || PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 ||                  \
+    PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: window rows, shards (1..1024) and shard entries must be positive"
 #endif
 
@@ -728,24 +732,24 @@ QOS_API void pshift_priv_start_task(void *arg, uint32_t shard)
 {
     const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
     const struct pshift_problem *p = job->p;
+    const uint32_t *row = p->row, *server = p->server, servers = p->servers;
+    const uint64_t *alloc = job->alloc;
     struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
-    uint64_t *sums = job->ps->sums + (size_t)shard * p->servers, tokens = 0;
-    uint32_t i, j, e, end = pshift_priv_part_row(job, shard + 1);
-    for (j = 0; j < p->servers; j++)
+    uint64_t *sums = job->ps->sums + (size_t)shard * servers, tokens = 0;
+    uint32_t i, j, e, next, end = pshift_priv_part_row(job, shard + 1);
+    for (j = 0; j < servers; j++)
         sums[j] = 0;
     for (i = pshift_priv_part_row(job, shard); i < end && part.status == QOS_OK; i++) {
-        e = p->row[i];
-        if (p->row[i + 1] - e != 8 || !pshift_priv_start_row8(p, job->alloc, i, &tokens))
+        e = row[i];
+        next = row[i + 1];
+        if (next - e != 8 || !pshift_priv_start_row8(p, job->alloc, i, &tokens))
             part.status = pshift_priv_start_row(job->ps, p, job->alloc, i, &part);
-        if (part.status != QOS_OK)
-            break;
-        for (; e < p->row[i + 1]; e++) {
-            j = p->server[e];
-            if (QOS_UNLIKELY(j >= p->servers)) {
+        for (; e < next && part.status == QOS_OK; e++) {
+            j = server[e];
+            if (QOS_LIKELY(j < servers))
+                sums[j] = qos_wrap_add(sums[j], alloc[e]);
+            else
                 part.status = QOS_EINVAL;
-                break;
-            }
-            sums[j] = qos_wrap_add(sums[j], job->alloc[e]);
         }
     }
     pshift_priv_add(&part.tokens, tokens);
@@ -1023,12 +1027,12 @@ QOS_API void pshift_priv_pull_row(const struct pshift_priv_job *job, uint32_t i,
     }
 }
 
-/* Pulls tokens to the underloaded servers, the roots, in one pass over the rows; then fills the holes from the
+/* Pulls tokens to the underloaded servers, the roots, in one pass over `rows` rows; then fills the holes from the
  * overloaded servers in another. True if the result is optimal: no overloaded server is left, or nothing leads from one
  * to an underloaded one. The latter is known if the pass saw every row, never lacked budget and filled no root, and all
  * holes were filled: then each row gave the roots all it could when it was pulled, and since then its tokens moved at
  * most between servers that are not roots. */
-QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job)
+QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
 {
     struct pshift *ps = job->ps;
     const struct pshift_problem *p = job->p;
@@ -1042,7 +1046,7 @@ QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job)
     }
     budget = excess.hi || excess.lo > (uint64_t)PSHIFT_PRIV_PIECE ? (uint64_t)PSHIFT_PRIV_PIECE : excess.lo;
     ps->closed = true;
-    for (t = 0; t < p->buckets && budget != 0; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
+    for (t = 0; t < rows && budget != 0; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
         unsigned any = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++)
             any |= ps->mark[p->server[e]] & (unsigned)(p->demand[e] > job->alloc[e]);
@@ -1053,7 +1057,7 @@ QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job)
     ps->closed &= t == p->buckets && budget != 0;
     for (j = 0; j < p->servers; j++) /* the roots do not take part */
         ps->quota[j] = ps->mark[j] & PSHIFT_PRIV_ROOT ? 0 : ps->balance[j];
-    filled = pshift_priv_sweep(job, ps->quota, first, p->buckets, holes);
+    filled = pshift_priv_sweep(job, ps->quota, first, rows, holes);
     pshift_priv_add(&ps->work.direct, filled);
     for (j = 0; j < p->servers; j++) {
         if (!(ps->mark[j] & PSHIFT_PRIV_ROOT))
@@ -1237,23 +1241,40 @@ QOS_API bool pshift_priv_overloaded(const struct pshift *ps, uint32_t servers)
     return false;
 }
 
-/* Algorithm 5. On return the labels are those of a search that found no overloaded server, or none is left. */
-QOS_API void pshift_priv_progress(const struct pshift_priv_job *job)
+/* Algorithm 5, over windows of up to `most` rows. If that is all of them, the labels are those of a search that found
+ * no overloaded server, or none is left. */
+QOS_API void pshift_priv_progress(const struct pshift_priv_job *job, uint32_t most)
 {
     struct pshift *ps = job->ps;
-    uint32_t buckets = job->p->buckets, window = PSHIFT_WINDOW_ROWS, first = ps->next_row;
-    for (;; window = window > buckets / 4 ? buckets : window * 4) {
-        if (window > buckets)
-            window = buckets;
+    uint32_t buckets = job->p->buckets, window = PSHIFT_WINDOW_ROWS, first = ps->next_row < buckets ? ps->next_row : 0;
+    for (;; window = window > most / 4 ? most : window * 4) {
+        if (window > most)
+            window = most;
         pshift_priv_build_index(job, first, window);
         while (pshift_priv_label(job)) {
             ps->work.rounds++;
             pshift_priv_block(job);
         }
-        if (window == buckets || !ps->sinks || !pshift_priv_overloaded(ps, job->p->servers))
+        if (window == most || !ps->sinks || !pshift_priv_overloaded(ps, job->p->servers))
             break;
     }
     ps->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
+}
+
+/* Warm start, when little has changed: as a fresh start goes on, but over a few rows only, which prove nothing. */
+QOS_API void pshift_priv_nearby(const struct pshift_priv_job *job, uint32_t rows)
+{
+    struct pshift *ps = job->ps;
+    uint32_t buckets = job->p->buckets, first = ps->next_row < buckets ? ps->next_row : 0, j;
+    int pass;
+    pshift_priv_add(&ps->work.direct, pshift_priv_sweep(job, ps->balance, first, rows, UINT64_MAX));
+    for (j = 0; j < job->p->servers; j++)
+        pshift_priv_refill(ps, j);
+    ps->next_row = (uint32_t)(((uint64_t)first + rows) % buckets);
+    for (pass = 0; pass < PSHIFT_WARM_PARTS && pshift_priv_overloaded(ps, job->p->servers); pass++)
+        (void)pshift_priv_pull(job, rows);
+    if (pshift_priv_overloaded(ps, job->p->servers))
+        pshift_priv_progress(job, rows);
 }
 
 /* ---- filters --------------------------------------------------------------------------------------- */
@@ -1478,11 +1499,13 @@ QOS_API void pshift_priv_shift_all(struct pshift *ps, const struct pshift_option
             pshift_priv_filter(job, opt);
         if (sweep)
             pshift_priv_direct(ps, opt, job);
+        else if (p->buckets >= PSHIFT_WARM_PARTS)
+            pshift_priv_nearby(job, p->buckets / PSHIFT_WARM_PARTS);
         optimal = !pshift_priv_overloaded(ps, p->servers);
         for (pass = 0; pass < PSHIFT_PULL_PASSES && !optimal; pass++)
-            optimal = pshift_priv_pull(job);
+            optimal = pshift_priv_pull(job, p->buckets);
         if (!optimal)
-            pshift_priv_progress(job);
+            pshift_priv_progress(job, p->buckets);
     }
     pshift_priv_unweigh(ps, p);
     pshift_priv_conclude(ps, p, s, !optimal, !initial_only && !filter);

@@ -1,0 +1,465 @@
+// measures: pshift.h beside maximum flow (LEMON, Boost), a linear program (GLPK) and a copy of its input
+// links: -lglpk
+// flags: -std=gnu++17 -march=native -fopenmp -Wno-maybe-uninitialized -Wno-conversion -Wno-sign-conversion -Wno-shadow
+#include "pshift.h"
+#undef BENCH_FLAGS
+#define BENCH_FLAGS "-O3 -march=native -fopenmp, the peers too"
+#include "bench.h"
+#include "pshift_cases.h"
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/push_relabel_max_flow.hpp>
+#include <glpk.h>
+#include <lemon/preflow.h>
+#include <lemon/smart_graph.h>
+#include <omp.h>
+#include <vector>
+
+struct solver {
+    case_data data;
+    pshift ps;
+    pshift_problem problem;
+    pshift_solution solution;
+    std::vector<uint64_t> alloc;
+    std::vector<uint8_t> cut;
+    void *mem;
+    size_t mem_bytes;
+    explicit solver(const case_spec &spec)
+    {
+        case_make(&spec, &data);
+        pshift_config cfg = {data.servers, data.buckets, data.entries};
+        mem_bytes = pshift_memsize(&cfg);
+        mem = aligned_alloc(64, (mem_bytes + 63) / 64 * 64);
+        memset(mem, 1, mem_bytes);
+        alloc.resize(data.entries);
+        cut.resize(data.servers);
+        problem = {data.servers, data.buckets, data.capacity, data.reservation, data.row, data.server, data.demand};
+        memset(&solution, 0, sizeof solution);
+        solution.alloc = alloc.data();
+        solution.cut = cut.data();
+        if (pshift_init(&ps, mem, mem_bytes, &cfg) != QOS_OK)
+            exit(1);
+    }
+    solver(const solver &) = delete;
+    solver &operator=(const solver &) = delete;
+    ~solver()
+    {
+        free(mem);
+        case_free(&data);
+    }
+    double solve_ms(const pshift_options *opt)
+    {
+        uint64_t begin = bench_ns();
+        if (pshift_solve(&ps, &problem, opt, &solution) != QOS_OK)
+            exit(1);
+        return static_cast<double>(bench_ns() - begin) / 1e6;
+    }
+    void verify()
+    {
+        if (pshift_verify(&ps, &problem, &solution) != QOS_OK) {
+            fprintf(stderr, "the verifier rejects the solution\n");
+            exit(1);
+        }
+    }
+};
+
+static double lemon_ms(const case_data &c, uint64_t *flow_value)
+{
+    typedef lemon::SmartDigraph graph;
+    uint64_t begin = bench_ns();
+    graph g;
+    g.reserveNode(static_cast<int>(2 + c.servers + c.buckets));
+    g.reserveArc(static_cast<int>(c.entries + c.servers + c.buckets));
+    graph::ArcMap<int64_t> cap(g);
+    graph::Node source = g.addNode(), sink = g.addNode();
+    std::vector<graph::Node> server(c.servers);
+    for (uint32_t j = 0; j < c.servers; j++) {
+        server[j] = g.addNode();
+        cap[g.addArc(server[j], sink)] = static_cast<int64_t>(c.capacity[j]);
+    }
+    for (uint32_t i = 0; i < c.buckets; i++) {
+        graph::Node bucket = g.addNode();
+        cap[g.addArc(source, bucket)] = static_cast<int64_t>(c.reservation[i]);
+        for (uint32_t e = c.row[i]; e < c.row[i + 1]; e++)
+            cap[g.addArc(bucket, server[c.server[e]])] = static_cast<int64_t>(c.demand[e]);
+    }
+    lemon::Preflow<graph, graph::ArcMap<int64_t>> flow(g, cap, source, sink);
+    flow.run();
+    *flow_value = static_cast<uint64_t>(flow.flowValue());
+    return static_cast<double>(bench_ns() - begin) / 1e6;
+}
+
+static double boost_ms(const case_data &c, uint64_t *flow_value)
+{
+    typedef boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS> traits;
+    typedef boost::adjacency_list<
+        boost::vecS, boost::vecS, boost::directedS, boost::no_property,
+        boost::property<boost::edge_capacity_t, int64_t,
+                        boost::property<boost::edge_residual_capacity_t, int64_t,
+                                        boost::property<boost::edge_reverse_t, traits::edge_descriptor>>>>
+        graph;
+    uint64_t begin = bench_ns();
+    uint32_t source = c.servers + c.buckets, sink = source + 1;
+    graph g(sink + 1);
+    auto capacity = get(boost::edge_capacity, g);
+    auto reverse = get(boost::edge_reverse, g);
+    auto arc = [&](uint32_t from, uint32_t to, uint64_t most) {
+        auto there = add_edge(from, to, g).first, back = add_edge(to, from, g).first;
+        capacity[there] = static_cast<int64_t>(most);
+        capacity[back] = 0;
+        reverse[there] = back;
+        reverse[back] = there;
+    };
+    for (uint32_t j = 0; j < c.servers; j++)
+        arc(j, sink, c.capacity[j]);
+    for (uint32_t i = 0; i < c.buckets; i++) {
+        arc(source, c.servers + i, c.reservation[i]);
+        for (uint32_t e = c.row[i]; e < c.row[i + 1]; e++)
+            arc(c.servers + i, c.server[e], c.demand[e]);
+    }
+    *flow_value = static_cast<uint64_t>(push_relabel_max_flow(g, source, sink));
+    return static_cast<double>(bench_ns() - begin) / 1e6;
+}
+
+/* The same as a linear program: maximise the served tokens x_e, rows and columns bounded. */
+static double glpk_ms(const case_data &c, uint64_t *flow_value)
+{
+    uint64_t begin = bench_ns();
+    glp_prob *lp = glp_create_prob();
+    glp_smcp how;
+    std::vector<int> at(1), var(1);
+    std::vector<double> one(1);
+    glp_term_out(GLP_OFF);
+    glp_set_obj_dir(lp, GLP_MAX);
+    glp_add_rows(lp, static_cast<int>(c.servers + c.buckets));
+    glp_add_cols(lp, static_cast<int>(c.entries));
+    for (uint32_t j = 0; j < c.servers; j++)
+        glp_set_row_bnds(lp, static_cast<int>(j + 1), GLP_UP, 0, static_cast<double>(c.capacity[j]));
+    for (uint32_t i = 0; i < c.buckets; i++) {
+        glp_set_row_bnds(lp, static_cast<int>(c.servers + i + 1), GLP_UP, 0, static_cast<double>(c.reservation[i]));
+        for (uint32_t e = c.row[i]; e < c.row[i + 1]; e++) {
+            int x = static_cast<int>(e + 1);
+            glp_set_col_bnds(lp, x, c.demand[e] ? GLP_DB : GLP_FX, 0, static_cast<double>(c.demand[e]));
+            glp_set_obj_coef(lp, x, 1);
+            at.push_back(static_cast<int>(c.server[e] + 1));
+            var.push_back(x);
+            one.push_back(1);
+            at.push_back(static_cast<int>(c.servers + i + 1));
+            var.push_back(x);
+            one.push_back(1);
+        }
+    }
+    glp_load_matrix(lp, static_cast<int>(at.size() - 1), at.data(), var.data(), one.data());
+    glp_init_smcp(&how);
+    how.msg_lev = GLP_MSG_OFF;
+    glp_simplex(lp, &how);
+    *flow_value = static_cast<uint64_t>(glp_get_obj_val(lp) + 0.5);
+    glp_delete_prob(lp);
+    return static_cast<double>(bench_ns() - begin) / 1e6;
+}
+
+static double copy_ms(const case_data &c, double *bytes)
+{
+    static std::vector<uint64_t> a, b, d;
+    static std::vector<uint32_t> r, s;
+    a.resize(c.servers);
+    b.resize(c.buckets);
+    d.resize(c.entries);
+    r.resize(c.buckets + 1);
+    s.resize(c.entries);
+    uint64_t begin = bench_ns();
+    memcpy(a.data(), c.capacity, 8ul * c.servers);
+    memcpy(b.data(), c.reservation, 8ul * c.buckets);
+    memcpy(d.data(), c.demand, 8ul * c.entries);
+    memcpy(r.data(), c.row, 4ul * (c.buckets + 1));
+    memcpy(s.data(), c.server, 4ul * c.entries);
+    BENCH_KEEP(d.data());
+    *bytes = 8.0 * c.servers + 8.0 * c.buckets + 12.0 * c.entries + 4.0 * (c.buckets + 1);
+    return static_cast<double>(bench_ns() - begin) / 1e6;
+}
+
+static case_spec spec_of(uint32_t servers, uint32_t buckets, double r, double m)
+{
+    case_spec s = {servers, buckets, 8, 100000, r, m, 0.5, 0.5, 1};
+    return s;
+}
+
+static void same_flow(const char *peer, uint64_t flow, const pshift_solution &s)
+{
+    if (flow != s.effective.lo) {
+        fprintf(stderr, "%s finds %llu, pshift %llu\n", peer, static_cast<unsigned long long>(flow),
+                static_cast<unsigned long long>(s.effective.lo));
+        exit(1);
+    }
+}
+
+static void against_peers(bench *b, uint32_t servers, uint32_t buckets, double r, int peer_runs, bool with_boost)
+{
+    case_spec spec = spec_of(servers, buckets, r, 1.1);
+    solver s(spec);
+    char name[64];
+    uint64_t flow = 0;
+    double bytes = 0;
+    std::vector<double> own, peer, other, copy;
+    snprintf(name, sizeof name, "%ux%u r=%.1f m=1.1", servers, buckets, r);
+    for (int k = 0; k < peer_runs; k++) {
+        int own_runs = buckets > 20000 ? 3 : 25;
+        for (int n = 0; n < own_runs; n++) {
+            own.push_back(s.solve_ms(NULL));
+            copy.push_back(copy_ms(s.data, &bytes));
+        }
+        peer.push_back(lemon_ms(s.data, &flow));
+        same_flow("LEMON", flow, s.solution);
+        if (with_boost) {
+            other.push_back(boost_ms(s.data, &flow));
+            same_flow("Boost", flow, s.solution);
+        }
+    }
+    s.verify();
+    double mine = bench_median(own.data(), own.size());
+    pshift_work work = pshift_work_of(&s.ps);
+    bench_report(b, name, "solve_ms", mine, "ms");
+    bench_report(b, name, "lemon_ms", bench_median(peer.data(), peer.size()), "ms");
+    bench_report(b, name, "speedup_vs_lemon", bench_median(peer.data(), peer.size()) / mine, "x");
+    if (with_boost)
+        bench_report(b, name, "speedup_vs_boost", bench_median(other.data(), other.size()) / mine, "x");
+    bench_report(b, name, "copy_bytes", bytes, "bytes");
+    bench_report(b, name, "ratio_vs_copy", mine / bench_median(copy.data(), copy.size()), "x");
+    bench_report(b, name, "ns_per_entry", mine * 1e6 / s.data.entries, "ns");
+    bench_report(b, name, "workspace_bytes_per_entry", static_cast<double>(s.mem_bytes) / s.data.entries, "bytes");
+    bench_report(b, name, "excess_start", static_cast<double>(work.excess_start.lo), "tokens");
+    bench_report(b, name, "moved_directly", static_cast<double>(work.direct.lo), "tokens");
+    bench_report(b, name, "moved_by_brokers", static_cast<double>(work.pulled.lo + work.searched.lo), "tokens");
+    bench_report(b, name, "excess_left", static_cast<double>(s.solution.excess.lo), "tokens");
+}
+
+static double growth_ns(uint32_t entries, double r)
+{
+    solver s(spec_of(64, entries / 8, r, 1.1));
+    std::vector<double> t;
+    int runs = entries > 2000000 ? 5 : entries > 200000 ? 15 : 60;
+    for (int k = 0; k < runs; k++)
+        t.push_back(s.solve_ms(NULL));
+    return bench_median(t.data(), t.size()) * 1e6 / s.data.entries;
+}
+
+static void growth(bench *b)
+{
+    for (uint32_t n = 10000; n <= (b->quick ? 1000000u : 10000000u); n *= 10) {
+        char name[64];
+        snprintf(name, sizeof name, "%u entries r=0.9 m=1.1", n);
+        bench_report(b, name, "ns_per_entry", growth_ns(n, 0.9), "ns");
+        snprintf(name, sizeof name, "%u entries r=1.0 m=1.1", n);
+        bench_report(b, name, "ns_per_entry", growth_ns(n, 1.0), "ns");
+    }
+}
+
+static void omp_for(void *ctx, uint32_t count, pshift_task task, void *arg)
+{
+    int threads = *static_cast<int *>(ctx);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (uint32_t i = 0; i < count; i++)
+        task(arg, i);
+}
+
+static void warm_and_parallel(bench *b)
+{
+    case_spec spec = spec_of(1000, 1000000, 1.0, 1.1);
+    solver s(spec);
+    std::vector<double> cold, warm, two, one;
+    std::vector<uint32_t> changed;
+    uint64_t seed = 77;
+    int runs = b->quick ? 5 : 11, threads = 2, single = 1;
+    pshift_options opt = {};
+    opt.parallel_for = omp_for;
+    for (int k = 0; k < runs; k++) {
+        opt.parallel_ctx = &threads;
+        two.push_back(s.solve_ms(&opt));
+        opt.parallel_ctx = &single;
+        one.push_back(s.solve_ms(&opt));
+        cold.push_back(s.solve_ms(NULL));
+    }
+    s.verify();
+    for (int k = 0; k < runs; k++) { /* 1 % of the buckets move elsewhere */
+        changed.clear();
+        for (uint32_t i = static_cast<uint32_t>(case_rand(&seed) % 100); i < s.data.buckets; i += 100)
+            changed.push_back(i);
+        uint32_t n = static_cast<uint32_t>(changed.size());
+        uint64_t begin = bench_ns();
+        if (pshift_retract(&s.ps, &s.problem, &s.solution, changed.data(), n) != QOS_OK)
+            exit(1);
+        uint64_t took = bench_ns() - begin;
+        for (uint32_t i : changed)
+            case_fill_row(&spec, &s.data, i, &seed);
+        begin = bench_ns();
+        if (pshift_resolve(&s.ps, &s.problem, NULL, &s.solution, changed.data(), n) != QOS_OK)
+            exit(1);
+        warm.push_back(static_cast<double>(took + bench_ns() - begin) / 1e6);
+    }
+    s.verify();
+    double c = bench_median(cold.data(), cold.size()), w = bench_median(warm.data(), warm.size());
+    double t2 = bench_median(two.data(), two.size()), t1 = bench_median(one.data(), one.size());
+    const char *name = "1000x1000000 r=1.0 m=1.1";
+    bench_report(b, name, "cold_ms", c, "ms");
+    bench_report(b, name, "warm_ms", w, "ms");
+    bench_report(b, name, "warm_speedup", c / w, "x");
+    bench_report(b, name, "parallel_speedup_2", t1 / t2, "x");
+    bench_report(b, name, "serial_share", 2 * t2 / t1 - 1, "of the time"); /* t2 = t1 (s + (1 - s) / 2) */
+    bench_report(b, name, "workspace_bytes_per_entry", static_cast<double>(s.mem_bytes) / s.data.entries, "bytes");
+}
+
+/* Picks per queue count: all queues busy, a tenth with R-tokens, tokens and requests renewed as they are used. */
+static double pick_ns(uint32_t queues)
+{
+    pshift_sched_config cfg = {queues, 0};
+    size_t size = pshift_sched_memsize(&cfg);
+    void *mem = aligned_alloc(64, (size + 63) / 64 * 64);
+    pshift_sched sc;
+    std::vector<double> t;
+    const uint32_t picks = 1000000;
+    uint64_t seed = 5, reserved = 0;
+    if (pshift_sched_init(&sc, mem, size, &cfg) != QOS_OK)
+        exit(1);
+    for (uint32_t q = 0; q < queues; q++)
+        if (pshift_sched_arrive(&sc, q, UINT32_MAX) != QOS_OK ||
+            pshift_sched_set_tokens(&sc, q, q % 10 == 0 ? 5 : 0, UINT32_MAX) != QOS_OK)
+            exit(1);
+    for (int k = 0; k < 7; k++) {
+        uint64_t begin = bench_ns();
+        for (uint32_t n = 0; n < picks; n++) {
+            pshift_pick pick;
+            if (pshift_sched_pick(&sc, &pick) != QOS_OK)
+                exit(1);
+            reserved += pick.backing == PSHIFT_RESERVATION;
+            if (n % 8 == 0) { /* a grant to some queue */
+                uint32_t q = static_cast<uint32_t>(case_rand(&seed) % queues);
+                if (pshift_sched_set_tokens(&sc, q, 4, UINT32_MAX) != QOS_OK)
+                    exit(1);
+            }
+        }
+        t.push_back(static_cast<double>(bench_ns() - begin) / picks);
+    }
+    BENCH_KEEP(reserved);
+    free(mem);
+    return bench_median(t.data(), t.size());
+}
+
+static void scheduler(bench *b)
+{
+    double few = 0, many = 0;
+    for (uint32_t queues = 10; queues <= 100000; queues *= 10) {
+        char name[64];
+        double ns = pick_ns(queues);
+        few = queues == 10 ? ns : few;
+        many = ns;
+        snprintf(name, sizeof name, "%u queues, 1 grant in 8 picks", queues);
+        bench_report(b, name, "pick_ns", ns, "ns");
+    }
+    bench_report(b, "10 to 100000 queues", "pick_growth", many / few, "x");
+}
+
+/* ---- data for the figures ------------------------------------------------------------------------------ */
+
+static double timed(solver &s, const pshift_options *opt, int runs)
+{
+    std::vector<double> t;
+    for (int k = 0; k < runs; k++)
+        t.push_back(s.solve_ms(opt));
+    return bench_median(t.data(), t.size());
+}
+
+/* Figure 5: time against m, for r, by threads. */
+static void figure_5(double r)
+{
+    printf("# m  1 thread  2 threads  [ms], r = %.1f\n", r);
+    for (double m = 1.0; m < 2.01; m += 0.1) {
+        solver s(spec_of(64, 20000, r, m));
+        pshift_options opt = {};
+        int threads[2] = {1, 2};
+        printf("%.1f", m);
+        for (int k = 0; k < 2; k++) {
+            opt.parallel_for = omp_for;
+            opt.parallel_ctx = &threads[k];
+            printf(" %.4f", timed(s, &opt, 41));
+        }
+        printf("\n");
+    }
+}
+
+/* Figure 6: weak excess removed, of what the optimum removes, and time, against M, for s; both filters. */
+static void figure_6(void)
+{
+    static const double exponents[6] = {0, 0.1, 0.25, 0.5, 1, 2};
+    static const uint32_t kept[6] = {100, 200, 500, 1000, 2000, 5000};
+    printf("# s  M  removed_per_server_percent  removed_global_percent  time_per_server_ms  time_exact_ms\n");
+    for (double z : exponents) {
+        case_spec spec = spec_of(64, 10000, 1.0, 1.1);
+        spec.s_reservation = z;
+        solver s(spec);
+        double exact_ms = timed(s, NULL, 11);
+        double start = static_cast<double>(pshift_work_of(&s.ps).excess_start.lo);
+        double best = start - static_cast<double>(s.solution.excess.lo);
+        for (uint32_t m : kept) {
+            pshift_options opt = {};
+            opt.top_m = m;
+            opt.filter = PSHIFT_TOP_GLOBAL;
+            s.solve_ms(&opt);
+            double global = start - static_cast<double>(s.solution.excess.lo);
+            opt.filter = PSHIFT_TOP_SERVER;
+            double ms = timed(s, &opt, 7);
+            double removed = start - static_cast<double>(s.solution.excess.lo);
+            printf("%.2f %u %.2f %.2f %.4f %.4f\n", z, m, 100 * removed / best, 100 * global / best, ms, exact_ms);
+        }
+        printf("\n\n");
+    }
+}
+
+/* Figure 7: growth with the buckets, beside maximum flow and a linear program. */
+static void figure_7(void)
+{
+    printf("# buckets  pshift  lemon  glpk  [ms], 64 servers, r = 1.0, m = 1.1\n");
+    for (uint32_t n = 100; n <= 1000; n += 100) {
+        solver s(spec_of(64, n, 1.0, 1.1));
+        uint64_t flow = 0;
+        double mine = timed(s, NULL, 41), lemon = lemon_ms(s.data, &flow), lp;
+        same_flow("LEMON", flow, s.solution);
+        lp = glpk_ms(s.data, &flow);
+        same_flow("GLPK", flow, s.solution);
+        printf("%u %.4f %.4f %.4f\n", n, mine, lemon, lp);
+    }
+}
+
+static void figure_growth(void)
+{
+    printf("# entries  r=0.9  r=1.0  [ns per entry], 64 servers\n");
+    for (uint32_t n = 10000; n <= 10000000; n *= 10)
+        for (uint32_t k = 1; k <= 3 && n * k <= 10000000; k += 2)
+            printf("%u %.3f %.3f\n", n * k, growth_ns(n * k, 0.9), growth_ns(n * k, 1.0));
+}
+
+int main(int argc, char **argv)
+{
+    bench b;
+    if (argc == 3 && strcmp(argv[1], "--figure") == 0) {
+        if (strcmp(argv[2], "5a") == 0)
+            figure_5(1.0);
+        else if (strcmp(argv[2], "5b") == 0)
+            figure_5(0.9);
+        else if (strcmp(argv[2], "6") == 0)
+            figure_6();
+        else if (strcmp(argv[2], "7") == 0)
+            figure_7();
+        else if (strcmp(argv[2], "growth") == 0)
+            figure_growth();
+        else
+            return 2;
+        return 0;
+    }
+    bench_open(&b, "pshift", argc, argv);
+    against_peers(&b, 64, 10000, 0.9, b.quick ? 9 : 31, true);
+    against_peers(&b, 64, 10000, 1.0, b.quick ? 9 : 31, true);
+    against_peers(&b, 1000, b.quick ? 100000 : 1000000, 1.0, 3, false);
+    growth(&b);
+    warm_and_parallel(&b);
+    scheduler(&b);
+    return bench_close(&b);
+}
