@@ -309,7 +309,7 @@ QOS_API QOS_NODISCARD enum qos_status qos_bucket_force(struct qos_bucket *b, uin
                                                        uint64_t debt_max_tokens);
 /* Gives back n tokens of a take that did not happen; what does not fit is lost. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_put(struct qos_bucket *b, uint64_t now_ns, uint64_t n);
-/* Exact first time at which a take of n tokens succeeds if nobody else takes; QOS_NEVER if never. */
+/* Exact first time at which a take of n tokens succeeds if nobody else takes; QOS_NEVER, which is no time, if never. */
 QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *b, uint64_t now_ns, uint64_t n);
 /* New rate and burst from now on; what was earned at the old rate stays (up to the new burst), debt too. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *b, uint64_t now_ns, uint64_t rate_per_s,

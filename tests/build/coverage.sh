@@ -5,7 +5,9 @@
 #
 # All bodies are compiled once, with clang's counters, and every C test of unit/, property/, paper/ and fuzz/ links
 # them through the prototypes alone: so a function that nobody calls counts as missed, which inline copies would hide.
-# A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says `// coverage: no`.
+# A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
+# structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
+# `// coverage: no`.
 set -u
 . "$(dirname "$0")/../lib.sh"
 mode=${1:-assert} only=${2:-}
@@ -18,25 +20,33 @@ export QOS_TEST_SCALE=${QOS_TEST_SCALE:-20}
 
 printf '#define QOS_API\n' >"$out/bodies.c"
 printf '#include "%s"\n' $headers >>"$out/bodies.c"
-clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping -c -o "$out/bodies.o" "$out/bodies.c" || exit 1
-
+bodies_of() { # LIMITS -> the object that has them
+    if [ -z "$1" ]; then echo "$out/bodies.o"; else echo "$out/bodies_$(echo "$1" | tr -c 'A-Za-z0-9_\n' .).o"; fi
+}
+limits_of() { says "$1" flags | tr ' ' '\n' | grep '^-D' | tr '\n' ' '; }
 one() { # TEST.c
-    local name program extra=
+    local name program bodies extra=
+    bodies=$(bodies_of "$(limits_of "$1")")
     name=$(basename "$1" .c) program=$out/$(echo "$1" | tr / _ | sed 's/\.c$//')
     case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$name\"" ;; esac
     # shellcheck disable=SC2046
     clang -std=gnu11 -O1 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
-        "$1" $extra "$out/bodies.o" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
+        "$1" $extra "$bodies" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
     LLVM_PROFILE_FILE=$program.profraw timeout 120 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
-export -f one says
+export -f one says bodies_of limits_of
 export out
 
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
-    case $(basename "$t") in "$only"*) echo "one $t" ;; esac
-done >"$out/todo"
+    case $(basename "$t") in "$only"*) ;; *) continue ;; esac
+    limits=$(limits_of "$t")
+    echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits") $out/bodies.c" >&3
+    echo "one $t"
+done >"$out/todo" 3>"$out/bodies"
+echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping -c -o $out/bodies.o $out/bodies.c" >>"$out/bodies"
+sed 's/  */ /g' "$out/bodies" | sort -u | side_by_side || exit 1
 side_by_side <"$out/todo" || exit 1
 llvm-profdata merge -sparse -o "$out/all.profdata" "$out"/*.profraw || exit 1
 [ -z "$only" ] || headers=$only.h
