@@ -1,9 +1,9 @@
 // What must hold, judged on the scheduler's log and on the seconds of a run.
 //
 // Hard, on the log, whatever the device does: in every window a tenant's dispatched cost is at most
-// limit x window + burst + one request; every submitted request completed or failed, once; never more at the device
-// than --dispatch-depth.
-// Reservations, over eligible seconds only. A second is eligible for a tenant if
+// limit x window + burst + one request (two for tags.h, as it says); every submitted request completed or failed, once;
+// never more at the device than --dispatch-depth. Reservations, over eligible seconds only. A second is eligible for a
+// tenant if
 //   - its demand stayed queued: its queue was empty for at most 1 % of the second (so lack of demand
 //     explains at most half of the 2 % that are allowed); or it got its reservation all the same; and
 //   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
@@ -80,9 +80,10 @@ static void judge_log(const struct settings *s, const struct run *run, struct ve
             uint64_t excess = worst_excess(&run->log, k, limit);
             uint64_t one = qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0,
                                    tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
-            uint64_t bound = qos_mul_div_ceil(limit, s->burst_ns, QOS_NS_PER_S) + one;
-            say(v, "tenant %s: in every window at most limit x window + %s (allowed: burst + one request = %s): %s\n",
-                t->name, human_ns((double)excess).text, human_ns((double)bound).text,
+            uint64_t bound = qos_mul_div_ceil(limit, s->burst_ns, QOS_NS_PER_S) + run->scheduler->limit_requests * one;
+            say(v, "tenant %s: in every window at most limit x window + %s (allowed: burst + %u request%s = %s): %s\n",
+                t->name, human_ns((double)excess).text, run->scheduler->limit_requests,
+                run->scheduler->limit_requests == 1 ? "" : "s", human_ns((double)bound).text,
                 excess <= bound ? "holds" : "BROKEN");
             v->hard_ok &= excess <= bound;
         }

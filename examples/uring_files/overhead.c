@@ -1,4 +1,4 @@
-// What the scheduler costs when nothing binds: slices none, htb, none in turn, so that a drift of the device falls on
+// What the scheduler costs when nothing binds: slices none, with, none in turn, so that a drift of the device falls on
 // all. Every third slice is an A/A control: what two slices of `none` differ by is what this device and machine can
 // resolve. With --maximizer the same for a root that does bind: profiled, conservative, and raised by the maximizer. It
 // begins anew in every slice, and raises the rate by 1/32 each 50 ms: the first second of every slice, of all kinds
@@ -110,7 +110,8 @@ int overhead_run(struct settings *s)
         /* The order turns from group to group: each kind is first, second and third equally often. */
         for (k = 0; k < 3; k++) {
             uint64_t which = (i + k) % 3;
-            if (!one_slice(s, which == 1 ? &scheduler_htb : &scheduler_none, root_cost_per_s, &sample[which]))
+            if (!one_slice(s, which == 1 ? scheduler_find(s->scheduler) : &scheduler_none, root_cost_per_s,
+                           &sample[which]))
                 return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
         }
         none[i] = (sample[0].iops + sample[2].iops) / 2;
@@ -119,12 +120,12 @@ int overhead_run(struct settings *s)
         cpu[i] = (sample[0].cpu_ns + sample[2].cpu_ns) / 2;
         added[i] = sample[1].cpu_ns - cpu[i];
         if (progress_due(&progress, tool_now_ns()))
-            progress_show(&progress, "group %" PRIu64 "/%" PRIu64 ": none %.0f/s, htb/none %.4f, none/none %.4f", i + 1,
-                          groups, none[i], ratio[i], control[i]);
+            progress_show(&progress, "group %" PRIu64 "/%" PRIu64 ": none %.0f/s, with/none %.4f, none/none %.4f",
+                          i + 1, groups, none[i], ratio[i], control[i]);
     }
     progress_end(&progress);
-    printf("%" PRIu64 " slices of %s: none, htb, none in turn; %s\n", groups * 3, human_ns((double)s->slice_ns).text,
-           s->maximizer ? "the maximizer at work" : "nothing binds");
+    printf("%" PRIu64 " slices of %s: none, %s, none in turn; %s\n", groups * 3, human_ns((double)s->slice_ns).text,
+           scheduler_find(s->scheduler)->name, s->maximizer ? "the maximizer at work" : "nothing binds");
     asked = s->maximizer ? 0.98 : 0.99;
     width = half_width(control, groups);
     holds = median(ratio, groups) >= asked - width;
@@ -132,7 +133,7 @@ int overhead_run(struct settings *s)
            "(asked: at least %s less the control's half-width: %s)\n\n",
            human_percent(median(ratio, groups)).text, human_percent(median(control, groups)).text,
            human_percent(width).text, human_percent(asked).text, holds ? "holds" : "BROKEN");
-    json_line(f, name, "iops_ratio", median(ratio, groups), "htb/none");
+    json_line(f, name, "iops_ratio", median(ratio, groups), "with/none");
     json_line(f, name, "aa_ratio", median(control, groups), "none/none");
     json_line(f, name, "aa_half_width", width, "of 95 %");
     json_line(f, name, "cpu_ns_per_io", median(added, groups), "ns added");

@@ -19,9 +19,10 @@ struct sched_request {
     uint64_t cost;        /* 1..QOS_TOKENS_MAX */
     uint64_t arrival_ns;  /* set before submit */
     uint64_t dispatch_ns; /* set by the loop when the request goes to the device */
-    union {               /* the scheduler's own link */
+    union {               /* the scheduler's own */
         struct htb_request htb;
         struct sched_request *next;
+        uint64_t other[16]; /* for whoever asserts that its struct fits */
     } link;
 };
 
@@ -54,6 +55,8 @@ struct sched_refusal {
 
 struct scheduler {
     const char *name;
+    /* A limit holds as: in every window at most limit x window + burst + so many requests. */
+    uint32_t limit_requests;
     /* NULL: *refusal says why. */
     void *(*open)(const struct sched_config *config, struct sched_refusal *refusal);
     /* The request waits; it stays alive until complete, or until close. */
@@ -70,8 +73,8 @@ struct scheduler {
     void (*close)(void *s);
 };
 
-extern const struct scheduler scheduler_none, scheduler_htb;
-#define SCHEDULER_CHOICES "none|htb"
+extern const struct scheduler scheduler_none, scheduler_htb, scheduler_tags, scheduler_tags_ps;
+#define SCHEDULER_CHOICES "none|htb|tags|tags-ps"
 const struct scheduler *scheduler_find(int choice); /* index into SCHEDULER_CHOICES */
 
 #endif

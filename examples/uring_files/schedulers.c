@@ -6,7 +6,7 @@
 
 const struct scheduler *scheduler_find(int choice)
 {
-    static const struct scheduler *const all[] = {&scheduler_none, &scheduler_htb};
+    static const struct scheduler *const all[] = {&scheduler_none, &scheduler_htb, &scheduler_tags, &scheduler_tags_ps};
     return all[choice];
 }
 
@@ -79,8 +79,8 @@ static void none_stats(void *s, uint32_t tenant, struct qos_stats *out)
     *out = n->stats[tenant];
 }
 
-const struct scheduler scheduler_none = {"none",       none_open,      none_submit, none_pop, none_complete,
-                                         none_next_ns, none_root_rate, none_stats,  free};
+const struct scheduler scheduler_none = {
+    "none", 0, none_open, none_submit, none_pop, none_complete, none_next_ns, none_root_rate, none_stats, free};
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
@@ -199,6 +199,7 @@ static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 }
 
 const struct scheduler scheduler_htb = {"htb",
+                                        1,
                                         htb_sched_open,
                                         htb_sched_submit,
                                         htb_sched_pop,

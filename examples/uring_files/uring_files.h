@@ -7,7 +7,7 @@
  *     judge.c       what must hold, checked on the log and the seconds of a run
  *     overhead.c    what the scheduler itself costs
  *     report.c      tables, JSON, plots, the log as CSV
- *     schedulers.c  the schedulers behind scheduler.h
+ *     schedulers.c, scheduler_tags.c   the schedulers behind scheduler.h
  */
 #ifndef URING_FILES_H
 #define URING_FILES_H

@@ -22,6 +22,7 @@ expect() { # WHAT TEST-COMMAND...
     if "$@"; then ok "$what"; else bad "$what ($*)"; fi
 }
 json() { jq -e "$2" "$1" >/dev/null; }
+jqs() { jq -es "$@" >/dev/null; }
 # In every run of a JSON file: submitted = completed + failed, none lost before the device either.
 adds_up() { json "$1" '[.without, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
 # Runs the tool in $work with a time limit; status, stdout and stderr in $status, $work/out, $work/err.
@@ -33,7 +34,7 @@ good="good:rw=randread,bs=4k,depth=8,file=$file,reserve=10%"
 
 # ---- the main job, short
 start=$SECONDS
-run --file "$file" --size 1G --keep --compare --judge --maximizer --runtime 5s --profile-time 500ms --json "$work/demo.json" \
+run --file "$file" --size 1G --keep --compare --judge --maximizer --runtime 4s --profile-time 500ms --json "$work/demo.json" \
     --plot "$work/plots" --log "$work/log.csv" --tenant db:bs=4k,depth=32,reserve=15% \
     --tenant scan:bs=128k,depth=64,reserve=15% --tenant backup:bs=128k,depth=16,limit=10%
 cat "$work/out"
@@ -63,7 +64,7 @@ run --file "$file" --judge --maximizer --overhead 9 --slice 2s --dispatch-depth 
     --tenant a:depth=16,reserve=15% --tenant b:depth=16,reserve=25% --tenant c:depth=16,weight=2
 cat "$work/out" "$work/err"
 expect "total of equal requests with QoS: at least 98 % of that without, less the control's half-width" [ "$status" = 0 ]
-expect "its JSON lines say the same" jq -es '(map({(.metric): .value}) | add) | .iops_ratio >= 0.98 - .aa_half_width' "$work/same.jsonl"
+expect "its JSON lines say the same" jqs '(map({(.metric): .value}) | add) | .iops_ratio >= 0.98 - .aa_half_width' "$work/same.jsonl"
 
 # ---- end of file and partial reads: cut off while tenants read
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
@@ -117,6 +118,18 @@ run --size 16M --overwrite --runtime 500ms --profile-time 300ms --json "$work/fu
 expect "/dev/full: every write fails, counters add up" json "$work/full.json" \
     '.with.tenants[1] | .failed > 0 and .completed == 0 and .submitted == .failed'
 expect "/dev/full: status 1" [ "$status" = 1 ]
+
+if grep -q 'no O_DIRECT: buffered I/O instead' "$work/err"; then ok "no O_DIRECT: said"; else bad "no O_DIRECT: not said"; fi
+run --size 16M --direct yes --overwrite --tenant "a:rw=write,file=/dev/full"
+expect "--direct yes where there is none: status 1" [ "$status" = 1 ]
+
+# ---- the other schedulers behind the same interface: their log must hold, whatever the device does
+for scheduler in tags tags-ps; do
+    run --file "$file" --scheduler "$scheduler" --judge --runtime 1500ms --profile-time 300ms --json "$work/tags.json" \
+        --tenant db:bs=4k,depth=32,reserve=10% --tenant scan:bs=128k,depth=64 --tenant backup:bs=128k,depth=16,limit=10%
+    case $status in 0 | 3) ok "$scheduler: status $status" ;; *) bad "$scheduler: $(cat "$work/out" "$work/err")" ;; esac
+    expect "$scheduler: limit and counters" json "$work/tags.json" '.judge.log_holds and .judge.limits_hold'
+done
 
 # ---- no permission, wrong usage, files that must not be touched
 install -m 755 "$tool" "$work/tool"
