@@ -160,13 +160,6 @@
 
 /* ---- configuration ------------------------------------------------------------------------------- */
 
-#ifndef TAGS_REBASE_BITS
-#define TAGS_REBASE_BITS 62
-#endif
-#if TAGS_REBASE_BITS < 8 || TAGS_REBASE_BITS > 62
-#error "TAGS_REBASE_BITS: 8..62"
-#endif
-
 /* Shared tags need a lock-free 64-bit word; the rest does not. Define TAGS_NEED_SHARED to insist. */
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
 #define TAGS_HAS_SHARED 1
@@ -251,6 +244,7 @@ struct tags_choice {
 struct tags_grant {
     uint32_t client;
     enum tags_phase phase;
+    uint32_t delta;                         /* units served elsewhere that came with it */
     uint64_t reserved_units, limited_units; /* charged to rTag and lTag */
     struct qos_u128 charge;                 /* charged to sTag */
 };
@@ -297,6 +291,23 @@ struct tags_shared {
     uint64_t clients;
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_shared) == 32 && sizeof(struct tags_shared_client) == 32, "shared layout");
+
+/* Private: constants of the tags. */
+#define TAGS_PRIV_FRACTION 8 /* bits of a ns in the high word of a tag */
+#define TAGS_PRIV_ABSENT UINT64_MAX
+#define TAGS_PRIV_V_BITS 62                    /* when V has so many, the axis is moved back */
+#define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << 61) /* in the high word: 104 days of weight-1 time */
+#define TAGS_PRIV_X_MAX (UINT64_C(1) << 54)    /* times a unit of at most 2^72: below 2^127 */
+
+/* packed: weight (41 bits), high bits of the unit (9), flags */
+#define TAGS_PRIV_WEIGHT_MASK ((UINT64_C(1) << 41) - 1)
+#define TAGS_PRIV_UNIT_SHIFT 41
+#define TAGS_PRIV_UNIT_MASK UINT64_C(0x1ff)
+#define TAGS_PRIV_CLIENT (UINT64_C(1) << 50)   /* the id is a client */
+#define TAGS_PRIV_VIRTUAL (UINT64_C(1) << 51)  /* its sTag stands on the axis of V */
+#define TAGS_PRIV_WAITING (UINT64_C(1) << 52)  /* stepped aside at its limit; has requests queued */
+#define TAGS_PRIV_RESERVED (UINT64_C(1) << 53) /* has a reservation */
+#define TAGS_PRIV_LIMITED (UINT64_C(1) << 54)  /* has a limit */
 
 /* Private: sTag and its tree key. Whole part in 1/256 ns, then 64 (in a key: 32, then the id) fraction bits. */
 struct tags_priv_key {
@@ -459,21 +470,6 @@ QOS_API bool tags_shared_claim(const struct tags_shared *sh, qos_word_t *word, u
 /* ---- implementation ------------------------------------------------------------------------------ */
 
 #ifndef QOS_DECLARE_ONLY
-
-#define TAGS_PRIV_FRACTION 8 /* bits of a ns in the high word of a tag */
-#define TAGS_PRIV_ABSENT UINT64_MAX
-#define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << (TAGS_REBASE_BITS - 1)) /* in the high word */
-#define TAGS_PRIV_X_MAX (UINT64_C(1) << 54)                        /* times a unit of at most 2^72: below 2^127 */
-
-/* packed: weight (41 bits), high bits of the unit (9), flags */
-#define TAGS_PRIV_WEIGHT_MASK ((UINT64_C(1) << 41) - 1)
-#define TAGS_PRIV_UNIT_SHIFT 41
-#define TAGS_PRIV_UNIT_MASK UINT64_C(0x1ff)
-#define TAGS_PRIV_CLIENT (UINT64_C(1) << 50)   /* the id is a client */
-#define TAGS_PRIV_VIRTUAL (UINT64_C(1) << 51)  /* its sTag stands on the axis of V */
-#define TAGS_PRIV_WAITING (UINT64_C(1) << 52)  /* stepped aside at its limit; has requests queued */
-#define TAGS_PRIV_RESERVED (UINT64_C(1) << 53) /* has a reservation */
-#define TAGS_PRIV_LIMITED (UINT64_C(1) << 54)  /* has a limit */
 
 /* ---- 128-bit helpers */
 
@@ -769,7 +765,6 @@ QOS_API bool tags_shared_claim(const struct tags_shared *sh, qos_word_t *word, u
             granted = true;
             break;
         }
-        next = seen;
     }
     *tag_ns = qos_sat_add(sh->base_ns, qos_mul_div_ceil(granted ? next : seen, QOS_NS_PER_S, rate_per_s));
     return granted;
@@ -1506,6 +1501,7 @@ QOS_API struct qos_u128 tags_priv_mean_charge(const struct tags *t, uint32_t id,
 QOS_API void tags_priv_charge_share(struct tags *t, struct tags_grant *g, uint64_t cost, uint32_t delta)
 {
     struct tags_priv_hot *h = &t->hot[g->client];
+    g->delta = delta;
     g->charge =
         t->mean ? tags_priv_mean_charge(t, g->client, UINT64_C(1) + delta) : tags_priv_per_weight(h, cost + delta);
     tags_priv_move(t, h, g->charge, tags_priv_wide(0, 0));
@@ -1549,7 +1545,7 @@ QOS_API void tags_priv_charge_waiting(struct tags *t, uint32_t id)
 QOS_API void tags_priv_begin(struct tags *t)
 {
     tags_priv_raise_v(t);
-    if (QOS_UNLIKELY(t->v.hi >> TAGS_REBASE_BITS))
+    if (QOS_UNLIKELY(t->v.hi >> TAGS_PRIV_V_BITS))
         tags_priv_rebase(t);
 }
 
@@ -1762,7 +1758,7 @@ QOS_API enum qos_status tags_complete(struct tags *t, uint64_t now_ns, const str
         return QOS_EINVAL;
     if (t->mean) {
         tags_priv_measure(t, grant->client, qos_min(service_ns, QOS_TOKENS_MAX));
-        tags_priv_move(t, h, tags_priv_mean_charge(t, grant->client, 1), grant->charge);
+        tags_priv_move(t, h, tags_priv_mean_charge(t, grant->client, UINT64_C(1) + grant->delta), grant->charge);
         if (h->packed & TAGS_PRIV_RESERVED)
             tags_priv_phase(t, grant->client);
     }
@@ -1795,7 +1791,8 @@ QOS_API enum qos_status tags_fail(struct tags *t, uint64_t now_ns, const struct 
     qos_counter_add(&t->counters.failed, 1);
     tags_priv_refund(t, grant);
     if (t->mean) {
-        tags_priv_move(t, h, tags_priv_per_weight(h, qos_min(service_ns, QOS_TOKENS_MAX)), grant->charge);
+        struct qos_u128 own = tags_priv_per_weight(h, qos_min(service_ns, QOS_TOKENS_MAX));
+        tags_priv_move(t, h, qos_add_wide(own, tags_priv_mean_charge(t, grant->client, grant->delta)), grant->charge);
     }
     tags_priv_settle(t, grant->client);
     return QOS_OK;
@@ -1871,11 +1868,10 @@ QOS_API enum qos_status tags_pop(struct tags *t, uint64_t now_ns, struct tags_re
             return QOS_EINVAL;
         st = tags_dispatch(t, now_ns, &choice, head->cost, head->rho, head->delta, &head->grant);
     } while (st == QOS_EAGAIN);
-    if (st != QOS_OK)
-        return st;
+    QOS_ASSERT(st == QOS_OK); /* push has checked what dispatch checks */
     tags_priv_unqueue(t, head);
     *request = head;
-    return QOS_OK;
+    return st;
 }
 
 QOS_API enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags_request *request)

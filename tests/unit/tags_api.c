@@ -545,6 +545,222 @@ static void weights(void)
     close_tags();
 }
 
+/* V at the end of its range: everything is moved back in one go, and the order stays. */
+static void moved_back(void)
+{
+    struct tags_config c = plain(7, TAGS_PS);
+    struct tags *t, plain_one;
+    struct check_mem mem;
+    unsigned i, rebased = 0;
+    t = open_tags(&c);
+    check_mem_new(&mem, tags_memsize(&c), 64, 0);
+    CHECK_EQ(tags_init(&plain_one, mem.mem, mem.size, &c), QOS_OK);
+    t->v.hi = (UINT64_C(1) << 62) - 1000 * 256; /* as after 208 days of weight-1 time, but for a microsecond */
+    for (i = 0; i < 7; i++) {
+        CHECK_EQ(add(t, 0, i, i + 1, i % 3 ? 0 : 1000, i % 2 ? 0 : 100000), QOS_OK);
+        CHECK_EQ(add(&plain_one, 0, i, i + 1, i % 3 ? 0 : 1000, i % 2 ? 0 : 100000), QOS_OK);
+        CHECK_EQ(tags_arrive(t, 0, i, 1000), QOS_OK);
+        CHECK_EQ(tags_arrive(&plain_one, 0, i, 1000), QOS_OK);
+    }
+    for (i = 0; i < 2000; i++) {
+        struct tags_grant a, b;
+        enum qos_status st = tags_pull(t, i * 5000, 100 + i % 7, &a);
+        CHECK_EQ(tags_pull(&plain_one, i * 5000, 100 + i % 7, &b), st);
+        if (st != QOS_OK)
+            continue;
+        CHECK_EQ(a.client, b.client);
+        CHECK_EQ(a.phase, b.phase);
+        CHECK_EQ(tags_complete(t, i * 5000, &a, 1), QOS_OK);
+        CHECK_EQ(tags_complete(&plain_one, i * 5000, &b, 1), QOS_OK);
+        rebased += t->v.hi < UINT64_C(1) << 61;
+    }
+    CHECK_GE(rebased, 1000);
+    CHECK(check_mem_free(&mem));
+    close_tags();
+}
+
+/* A client that is charged without end stands at most 104 days of its time ahead; weights change that lead, within the
+ * same bound; idle clients keep it in real time. */
+static void far_ahead(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags *t = open_tags(&c);
+    struct tags_choice choice;
+    struct tags_grant g;
+    unsigned i;
+    CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 301), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 1, 2), QOS_OK);
+    choice.client = 0;
+    choice.phase = TAGS_PHASE_WEIGHT;
+    for (i = 0; i < 300; i++) {
+        CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, UINT32_MAX, &g), QOS_OK);
+        CHECK_EQ(tags_complete(t, 0, &g, QOS_TOKENS_MAX), QOS_OK);
+        CHECK_LE(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
+    }
+    CHECK_GE(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 60);
+    CHECK_EQ(set(t, 0, 0, 1000, 0, 0), QOS_OK);
+    CHECK_LE(t->hot[0].tag.hi - t->v.hi, (UINT64_C(1) << 61) / 1000);
+    CHECK_EQ(set(t, 0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(set(t, 0, 0, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(set(t, 0, 0, i % 2 ? TAGS_WEIGHT_MAX : 1, 0, 0), QOS_OK);
+    for (i = 0; i < 200; i++) {
+        CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, UINT32_MAX, &g), i == 0 ? QOS_OK : QOS_EINVAL);
+        if (i == 0)
+            CHECK_EQ(tags_complete(t, 0, &g, QOS_TOKENS_MAX), QOS_OK);
+    }
+    CHECK_EQ(tags_arrive(t, 1, 0, 400), QOS_OK); /* back from idle, as far ahead */
+    CHECK_LE(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
+    CHECK_EQ(serve(t, 1, 1), 1);
+    CHECK_EQ(serve(t, 1, 1), 1);
+    CHECK_EQ(serve(t, 1, 1), 0);
+    /* Large leads at a large weight, then a small one: more than the bound becomes the bound. */
+    CHECK_EQ(set(t, 1, 0, 2, 0, 0), QOS_OK);
+    for (i = 0; i < 300; i++) {
+        CHECK_EQ(tags_arrive(t, 1, 1, 1), QOS_OK);
+        CHECK_EQ(tags_dispatch(t, 1, &choice, 1, 0, UINT32_MAX, &g), QOS_OK);
+        CHECK_EQ(tags_complete(t, 1, &g, QOS_TOKENS_MAX), QOS_OK);
+    }
+    CHECK_EQ(set(t, 1, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
+    CHECK_EQ(tags_withdraw(t, 1, 0, t->hot[0].queued), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 1, 0, 1), QOS_OK);
+    CHECK_EQ(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
+    /* As much at the largest weight would be more than 128 bits at weight 1. */
+    CHECK_EQ(set(t, 1, 0, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 1, 0, 2000), QOS_OK);
+    for (i = 0; i < 2000; i++) {
+        CHECK_EQ(tags_dispatch(t, 1, &choice, 1, 0, UINT32_MAX, &g), QOS_OK);
+        CHECK_EQ(tags_complete(t, 1, &g, QOS_TOKENS_MAX), QOS_OK);
+    }
+    CHECK_EQ(set(t, 1, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
+    close_tags();
+}
+
+/* A client waiting at its limit is served by its reservation, fails, is withdrawn, is changed. */
+static void waiting_client(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags *t = open_tags(&c);
+    struct tags_choice choice;
+    struct tags_grant g, h;
+    const uint64_t ms = 1000000;
+    unsigned round;
+    CHECK_EQ(add(t, 0, 0, 1, 10, 10), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    for (round = 0; round < 3; round++) {
+        uint64_t now = round * 10000 * ms;
+        CHECK_EQ(tags_arrive(t, now, 1, 1), QOS_OK);
+        CHECK_EQ(tags_arrive(t, now, 0, 3), QOS_OK);
+        choice.client = 0;
+        choice.phase = TAGS_PHASE_WEIGHT; /* a choice of the caller's own */
+        CHECK_EQ(tags_dispatch(t, now, &choice, 1, 0, 0, &g), QOS_OK);
+        CHECK_EQ(tags_pull(t, now, 1, &h), QOS_OK); /* by reservation: both tags are 100 ms ahead now, or more */
+        CHECK_EQ(h.client, 0);
+        CHECK_EQ(h.phase, TAGS_PHASE_RESERVATION);
+        CHECK_EQ(serve(t, now, ms), 1);
+        CHECK_EQ(tags_choose(t, now, &choice), QOS_EAGAIN);
+        CHECK((t->hot[0].packed & TAGS_PRIV_WAITING) != 0);
+        CHECK_EQ(tags_fail(t, now, &g, ms), QOS_OK); /* while it waits: its lTag is 100 ms again */
+        CHECK_EQ(tags_next_ns(t, now), now + 100 * ms);
+        if (round == 0) { /* its last request, by reservation, at the limit */
+            CHECK_EQ(tags_complete(t, now, &h, ms), QOS_OK);
+            CHECK_EQ(tags_pull(t, now + 100 * ms, 1, &g), QOS_OK);
+            CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+            CHECK_EQ(tags_complete(t, now + 100 * ms, &g, ms), QOS_OK);
+        } else if (round == 1) { /* withdrawn with one at the device */
+            CHECK_EQ(tags_withdraw(t, now, 0, 1), QOS_OK);
+            CHECK_EQ(tags_complete(t, now, &h, ms), QOS_OK);
+        } else {
+            CHECK_EQ(tags_complete(t, now, &h, ms), QOS_OK);
+            CHECK_EQ(set(t, now, 0, 1, 0, 1000), QOS_OK);
+            CHECK_LE(tags_next_ns(t, now), now + ms);
+            CHECK_EQ(set(t, now, 0, 1, 1, 1000), QOS_OK);
+            CHECK_EQ(serve(t, now + ms, 1), 0);
+        }
+    }
+    CHECK_EQ(t->at_device, 0);
+    close_tags();
+}
+
+/* Words that shards share: ranges, terms that must agree, exactness, refunds. */
+static void shared(void)
+{
+    struct check_mem m;
+    struct tags_shared *sh;
+    struct tags_shared_client *entry;
+    struct tags_client x = terms(1, 1000, 2000);
+    struct tags_config c = plain(3, TAGS_PS);
+    struct tags *t;
+    struct tags_grant g;
+    const uint64_t ms = 1000000;
+    unsigned i;
+    CHECK_EQ(tags_shared_memsize(0), 0);
+    CHECK_EQ(tags_shared_memsize(TAGS_CLIENTS_MAX + 1), 0);
+    CHECK_EQ(tags_shared_memsize(2), 96);
+    sh = (struct tags_shared *)check_mem_new(&m, 96, 8, 0);
+    CHECK_EQ(tags_shared_init(NULL, 96, 2, 0, 0, 0), QOS_EINVAL);
+    CHECK_EQ(tags_shared_init(sh, 96, 0, 0, 0, 0), QOS_ERANGE);
+    CHECK_EQ(tags_shared_init(sh, 95, 2, 0, 0, 0), QOS_EMEMORY);
+    CHECK_EQ(tags_shared_init((struct tags_shared *)(void *)(m.mem + 4), 92, 1, 0, 0, 0), QOS_EALIGN);
+    CHECK_EQ(tags_shared_init(sh, 96, 2, 7, TAGS_NONE, TAGS_NONE), QOS_OK);
+    CHECK_EQ(sh->limit_burst_ns, 0);
+    CHECK_EQ(sh->reserve_lag_ns, 0);
+    CHECK_EQ(tags_shared_init(sh, 96, 2, 7, 5, 6), QOS_OK);
+    CHECK_EQ(sh->reserve_lag_ns, 5);
+    CHECK_EQ(sh->limit_burst_ns, 6);
+    CHECK_EQ(tags_shared_init(sh, 96, 2, 7, 0, 0), QOS_OK);
+    CHECK_EQ(sh->limit_burst_ns, 100 * ms);
+    CHECK_EQ(tags_shared_set(NULL, 7, 0, &x), QOS_EINVAL);
+    CHECK_EQ(tags_shared_set(sh, 7, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_shared_set(sh, 7, 2, &x), QOS_ENOENT);
+    x.reservation_per_s = TAGS_SHARED_RATE_MAX + 1;
+    CHECK_EQ(tags_shared_set(sh, 7, 0, &x), QOS_ERANGE);
+    x = terms(1, 1000, TAGS_SHARED_RATE_MAX + 1);
+    CHECK_EQ(tags_shared_set(sh, 7, 0, &x), QOS_ERANGE);
+    x = terms(1, 1000, 2000);
+    CHECK_EQ(tags_shared_set(sh, 7, 0, &x), QOS_OK);
+    c.shared = sh;
+    CHECK_EQ(tags_memsize(&c), 0); /* more clients than entries */
+    c.clients = 2;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 7, 0, 1, 1000, 1999), QOS_EINVAL);
+    CHECK_EQ(add(t, 7, 0, 1, 999, 2000), QOS_EINVAL);
+    CHECK_EQ(add(t, 7, 0, 1, 1000, 2000), QOS_OK);
+    CHECK_EQ(add(t, 7, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 7, 0, 9), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 7, 1, 9), QOS_OK);
+    entry = (struct tags_shared_client *)(sh + 1);
+    /* Another shard took the reservation meanwhile: this one learns it, and sends the other client. */
+    entry->reserved += 4;
+    CHECK_EQ(tags_pull(t, 7 + ms, 1, &g), QOS_OK);
+    CHECK_EQ(g.client, 0); /* by weight: ids break the tie; its limit allows it */
+    CHECK_EQ(g.phase, TAGS_PHASE_WEIGHT);
+    CHECK_EQ(entry->limited, 1);
+    CHECK_EQ(tags_cancel(t, 7 + ms, &g), QOS_OK);
+    CHECK_EQ(entry->limited, 0);
+    CHECK_EQ(entry->reserved, 4);
+    entry->limited += 4; /* now the limit is taken too: 2 units are due at 1 ms */
+    for (i = 0; i < 9; i++) {
+        CHECK_EQ(tags_pull(t, 7 + ms, 1, &g), QOS_OK);
+        CHECK_EQ(g.client, 1);
+        CHECK_EQ(tags_complete(t, 7 + ms, &g, 1), QOS_OK);
+    }
+    CHECK_EQ(tags_next_ns(t, 7 + ms), 7 + 2 * ms);
+    CHECK_EQ(tags_pull(t, 7 + 4 * ms, 1, &g), QOS_OK);
+    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(entry->reserved, 5);
+    CHECK_EQ(entry->limited, 5);
+    CHECK_EQ(tags_fail(t, 7 + 4 * ms, &g, 1), QOS_OK);
+    CHECK_EQ(entry->reserved, 4);
+    CHECK_EQ(tags_withdraw(t, 7 + 4 * ms, 0, 7), QOS_OK);
+    close_tags();
+    CHECK(check_mem_free(&m));
+}
+
 /* The time stands at the end of its range: tags stay there, nothing wraps. */
 static void end_of_time(void)
 {
@@ -574,5 +790,9 @@ int main(void)
     elsewhere();
     weights();
     end_of_time();
+    moved_back();
+    far_ahead();
+    waiting_client();
+    shared();
     return check_end();
 }
