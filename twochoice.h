@@ -107,6 +107,9 @@
  *   somebody was told is safe (QOS_ECORRUPT). A compaction writes the live fragments to a second log, in steps, while
  *   changes go to both, and swaps when both say the same.
  *
+ *   Maintainer (Section V-C). A step function: rests until the home has been idle for idle_ns, asks a target for its
+ *   load unless that is known, starts pulls of idle targets within a token bucket, and goes around the table.
+ *
  *   Where we differ from the paper:
  *   - The paper appends every operation to a list per object and searches it backwards, O(n). Here: O(log n).
  *   - The paper's delete entry takes the time at which the pull started (Section V-C, Figure 10), which is not enough
@@ -278,6 +281,58 @@ struct twochoice_recovery {
     uint64_t records;       /* replayed, the header not counted */
     uint64_t valid_bytes;   /* of the log */
     uint64_t dropped_bytes; /* behind them: a torn tail that nobody was told is there */
+};
+
+#define TWOCHOICE_PULL_UNLIMITED UINT64_MAX /* rate_bytes_per_s */
+#define TWOCHOICE_REMOTE_SLOTS 64
+
+struct twochoice_maintainer_config {
+    uint64_t rate_bytes_per_s; /* of all pulls, up to QOS_RATE_MAX; 0: 64 MiB/s */
+    uint64_t piece_bytes;      /* most that one pull takes, 1..QOS_TOKENS_MAX; 0: 1 MiB */
+    uint64_t idle_load;        /* a server is idle up to this load (twochoice_load) */
+    uint64_t idle_ns;          /* the home must have been idle for so long; also how long a target's load is believed;
+                                * 0: 100 ms */
+};
+
+/* Pulls redirected bytes home while nobody else needs the servers (Section V-C). */
+struct twochoice_maintainer {
+    struct qos_bucket bucket;
+    uint64_t rate_bytes_per_s, piece_bytes, idle_load, idle_ns;
+    uint64_t quiet_since_ns; /* QOS_NEVER: the home is busy */
+    uint64_t object, offset; /* goes through the table, and around */
+    struct {
+        uint64_t load, at_ns;
+        uint32_t target;
+        bool known;
+    } remote[TWOCHOICE_REMOTE_SLOTS];
+};
+
+enum twochoice_todo {
+    TWOCHOICE_REST = 0,     /* nothing before next_ns */
+    TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load, and pass it to twochoice_remote_load */
+    TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel at any time */
+};
+struct twochoice_order {
+    enum twochoice_todo todo;
+    uint32_t pull;
+    struct twochoice_piece piece;
+    uint64_t next_ns; /* QOS_NEVER: until something changes */
+};
+
+/* What the checker finds. table and log: what each says of these bytes (target TWOCHOICE_LOCAL: nothing). */
+enum twochoice_disagreement {
+    TWOCHOICE_TREE_BROKEN = 1,    /* the tree breaks its own rules: see twochoice_table_verify */
+    TWOCHOICE_LOG_UNREADABLE = 2, /* damaged; what stands before is compared */
+    TWOCHOICE_LOG_DIFFERS = 3,    /* table and log name different places */
+    TWOCHOICE_DATA_MISSING = 4,   /* the target does not have the bytes */
+    TWOCHOICE_DATA_UNKNOWN = 5    /* nobody could say whether it has */
+};
+struct twochoice_checker {
+    void *ctx;
+    /* Does piece->target hold the bytes? > 0 yes, 0 no, < 0 not known. NULL: data are not checked. */
+    int (*has_data)(void *ctx, const struct twochoice_piece *piece);
+    void (*report)(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
+                   const struct twochoice_piece *log);
 };
 
 #define TWOCHOICE_PROBE_EVERY UINT64_MAX /* min_write_bytes: no write is too small to be placed */
@@ -476,6 +531,26 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_compact_step(struct twochoice_ta
 QOS_API void twochoice_table_stats(const struct twochoice_table *t, struct twochoice_table_counts *s);
 /* QOS_ECORRUPT if the tree breaks one of its own rules (order, fill, links, counts); for tests and checkers. O(n). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *t);
+
+/* ---- API: maintainer and checker (Section V-C) ---------------------------------------------------------
+ * By the owner of the table. The maintainer is a step function: the caller's loop is its thread. */
+
+QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m,
+                                                                const struct twochoice_maintainer_config *cfg,
+                                                                uint64_t now_ns);
+/* One step: what to do now. local_load: of this server. Any number of pulls may be open at once (max_holds); nobody
+ * need go on with them: cancel, and the bytes stay where they are. Bytes are charged when a pull starts: over w
+ * seconds at most rate * w + piece_bytes are pulled. O(log n), and one more for each fragment whose server is busy. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_maintain(struct twochoice_maintainer *m, struct twochoice_table *t,
+                                                         uint64_t now_ns, uint64_t local_load,
+                                                         struct twochoice_order *order);
+QOS_API void twochoice_remote_load(struct twochoice_maintainer *m, uint64_t now_ns, uint32_t target, uint64_t load);
+
+/* Compares table, log and data, reports each disagreement, changes nothing. scratch: an empty table of the same
+ * configuration in memory of its own, for the log's replay (QOS_EBUSY if it is not empty; afterwards it is what the
+ * log says); NULL: the log is not compared. *found: how many were reported. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_check(const struct twochoice_table *t, struct twochoice_table *scratch,
+                                                      const struct twochoice_checker *checker, uint64_t *found);
 
 /* ---- API: placement (client side; Section III) -------------------------------------------------------
  * Single owner. One decision: draw, send a PROBE to each, fill in state and load from the replies, redraw while it says
@@ -2034,6 +2109,196 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *t)
     }
     if (t->node[before].next != TWOCHOICE_PRIV_NONE || fragments != t->fragments || nodes != t->nodes_used)
         return QOS_ECORRUPT;
+    return QOS_OK;
+}
+
+/* ---- implementation: maintainer ------------------------------------------------------------------------ */
+
+QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m,
+                                                  const struct twochoice_maintainer_config *cfg, uint64_t now_ns)
+{
+    uint64_t rate, piece;
+    if (!m || !cfg)
+        return QOS_EINVAL;
+    rate = cfg->rate_bytes_per_s ? cfg->rate_bytes_per_s : UINT64_C(64) << 20;
+    piece = cfg->piece_bytes ? cfg->piece_bytes : UINT64_C(1) << 20;
+    if ((rate > QOS_RATE_MAX && rate != TWOCHOICE_PULL_UNLIMITED) || piece > QOS_TOKENS_MAX)
+        return QOS_ERANGE;
+    __builtin_memset(m, 0, sizeof *m);
+    m->rate_bytes_per_s = rate;
+    m->piece_bytes = piece;
+    m->idle_load = cfg->idle_load;
+    m->idle_ns = cfg->idle_ns ? cfg->idle_ns : UINT64_C(100000000);
+    m->quiet_since_ns = QOS_NEVER;
+    return qos_bucket_init(&m->bucket, rate == TWOCHOICE_PULL_UNLIMITED ? 0 : rate, piece, now_ns);
+}
+
+QOS_API void twochoice_remote_load(struct twochoice_maintainer *m, uint64_t now_ns, uint32_t target, uint64_t load)
+{
+    uint32_t i = target % TWOCHOICE_REMOTE_SLOTS;
+    m->remote[i].target = target;
+    m->remote[i].load = load;
+    m->remote[i].at_ns = now_ns;
+    m->remote[i].known = true;
+}
+
+/* Has the home been idle for long enough? If not, *next_ns says when it may have been. */
+QOS_API bool twochoice_priv_quiet(struct twochoice_maintainer *m, uint64_t now_ns, uint64_t local_load,
+                                  uint64_t *next_ns)
+{
+    if (local_load > m->idle_load) {
+        m->quiet_since_ns = QOS_NEVER;
+        *next_ns = qos_sat_add(now_ns, m->idle_ns);
+        return false;
+    }
+    if (m->quiet_since_ns == QOS_NEVER)
+        m->quiet_since_ns = now_ns;
+    *next_ns = qos_sat_add(m->quiet_since_ns, m->idle_ns);
+    return qos_elapsed_ns(m->quiet_since_ns, now_ns) >= m->idle_ns;
+}
+
+/* The next piece whose target is idle, or not known to be busy; false: none, and *busy: some were left out. */
+QOS_API bool twochoice_priv_next_pull(struct twochoice_maintainer *m, const struct twochoice_table *t, uint64_t now_ns,
+                                      struct twochoice_piece *p, bool *ask, bool *busy)
+{
+    bool around = false;
+    uint64_t from_object = m->object, from_offset = m->offset;
+    *busy = false;
+    for (;;) {
+        uint32_t i;
+        if (!twochoice_next(t, m->object, m->offset, p)) {
+            if (around)
+                return false;
+            around = true;
+            m->object = m->offset = 0;
+            continue;
+        }
+        if (around && !twochoice_priv_le(p->object, p->offset, from_object, from_offset))
+            return false;
+        i = p->target % TWOCHOICE_REMOTE_SLOTS;
+        *ask = !m->remote[i].known || m->remote[i].target != p->target ||
+               qos_elapsed_ns(m->remote[i].at_ns, now_ns) >= m->idle_ns;
+        if (*ask)
+            return true;
+        if (m->remote[i].load <= m->idle_load)
+            return true;
+        *busy = true;
+        m->object = p->object;
+        m->offset = p->end;
+    }
+}
+
+QOS_API enum qos_status twochoice_maintain(struct twochoice_maintainer *m, struct twochoice_table *t, uint64_t now_ns,
+                                           uint64_t local_load, struct twochoice_order *order)
+{
+    bool ask, busy;
+    uint64_t len;
+    enum qos_status st;
+    if (!m || !t || !order)
+        return QOS_EINVAL;
+    order->todo = TWOCHOICE_REST;
+    if (!twochoice_priv_quiet(m, now_ns, local_load, &order->next_ns))
+        return QOS_OK;
+    order->next_ns = QOS_NEVER;
+    if (!twochoice_priv_next_pull(m, t, now_ns, &order->piece, &ask, &busy)) {
+        if (busy)
+            order->next_ns = qos_sat_add(now_ns, m->idle_ns);
+        return QOS_OK;
+    }
+    if (ask) {
+        order->todo = TWOCHOICE_ASK_LOAD;
+        return QOS_OK;
+    }
+    len = qos_min(order->piece.end - order->piece.offset, m->piece_bytes);
+    if (m->rate_bytes_per_s != TWOCHOICE_PULL_UNLIMITED) {
+        order->next_ns = qos_bucket_next_ns(&m->bucket, now_ns, len);
+        if (order->next_ns > now_ns)
+            return QOS_OK;
+    }
+    st = twochoice_pull_start(t, order->piece.object, order->piece.offset, len, &order->pull, &order->piece);
+    if (st == QOS_ENOENT) { /* all that is behind is being pulled already: begin again from the first */
+        m->object = m->offset = 0;
+        order->next_ns = qos_sat_add(now_ns, m->idle_ns);
+        return QOS_OK;
+    }
+    if (st != QOS_OK)
+        return st;
+    if (m->rate_bytes_per_s != TWOCHOICE_PULL_UNLIMITED)
+        st = qos_bucket_take(&m->bucket, now_ns, order->piece.end - order->piece.offset);
+    m->object = order->piece.object;
+    m->offset = order->piece.end;
+    order->todo = TWOCHOICE_COPY;
+    order->next_ns = now_ns;
+    return st;
+}
+
+/* ---- implementation: checker ------------------------------------------------------------------------------ */
+
+/* The first bytes at or behind (object, offset) of which either table says that they are elsewhere, as far as each
+ * says one thing of them. */
+QOS_API bool twochoice_priv_next_of_two(const struct twochoice_table *a, const struct twochoice_table *b,
+                                        uint64_t object, uint64_t offset, struct twochoice_piece *in_a,
+                                        struct twochoice_piece *in_b)
+{
+    struct twochoice_piece x, y;
+    bool has_x = twochoice_next(a, object, offset, &x), has_y = twochoice_next(b, object, offset, &y);
+    if (!has_x && !has_y)
+        return false;
+    if (!has_x || (has_y && !twochoice_priv_le(x.object, x.offset, y.object, y.offset)))
+        x = y;
+    twochoice_find(a, x.object, x.offset, in_a);
+    twochoice_find(b, x.object, x.offset, in_b);
+    in_a->end = in_b->end = qos_min(in_a->end, in_b->end);
+    return true;
+}
+
+QOS_API enum qos_status twochoice_check(const struct twochoice_table *t, struct twochoice_table *scratch,
+                                        const struct twochoice_checker *checker, uint64_t *found)
+{
+    struct twochoice_piece in_table, in_log;
+    if (!t || !checker || !checker->report || !found)
+        return QOS_EINVAL;
+    if (scratch && scratch->fragments != 0)
+        return QOS_EBUSY;
+    *found = 0;
+    __builtin_memset(&in_table, 0, sizeof in_table);
+    __builtin_memset(&in_log, 0, sizeof in_log);
+    in_table.target = in_log.target = TWOCHOICE_LOCAL;
+    if (twochoice_table_verify(t) != QOS_OK) {
+        checker->report(checker->ctx, TWOCHOICE_TREE_BROKEN, &in_table, &in_log);
+        ++*found;
+        return QOS_OK; /* it cannot be walked */
+    }
+    if (scratch && t->has_storage) {
+        struct twochoice_priv_reader reader;
+        struct twochoice_recovery r;
+        uint64_t end = 0;
+        reader.base = 0;
+        reader.have = 0;
+        r.records = r.valid_bytes = r.dropped_bytes = 0;
+        scratch->storage = t->storage;
+        if (twochoice_priv_replay(scratch, &reader, &r, &end) != QOS_OK) {
+            in_log.offset = r.valid_bytes;
+            in_log.end = end;
+            checker->report(checker->ctx, TWOCHOICE_LOG_UNREADABLE, &in_table, &in_log);
+            ++*found;
+        }
+    }
+    in_table.object = in_table.end = 0;
+    while (twochoice_priv_next_of_two(t, scratch ? scratch : t, in_table.object, in_table.end, &in_table, &in_log)) {
+        int has = 1;
+        if (in_table.target != in_log.target) {
+            checker->report(checker->ctx, TWOCHOICE_LOG_DIFFERS, &in_table, &in_log);
+            ++*found;
+        }
+        if (checker->has_data && in_table.target != TWOCHOICE_LOCAL)
+            has = checker->has_data(checker->ctx, &in_table);
+        if (has <= 0) {
+            checker->report(checker->ctx, has == 0 ? TWOCHOICE_DATA_MISSING : TWOCHOICE_DATA_UNKNOWN, &in_table,
+                            &in_log);
+            ++*found;
+        }
+    }
     return QOS_OK;
 }
 

@@ -1,5 +1,5 @@
-// proves: draws are distinct, uniform, and never a server that is down; decide keeps the k of least load / weight, sends
-// proves: writes to their homes among them and spreads the rest evenly, like a naive oracle (paper, Section III-B).
+// proves: draws are distinct, uniform, and never a server that is down; decide keeps the k of least load / weight,
+// proves: sends writes to their homes among them and spreads the rest evenly, like a naive oracle (Section III-B).
 #include "check.h"
 #include "twochoice.h"
 
