@@ -30,7 +30,6 @@ static struct {
 
 static size_t arena_used;
 static uint64_t now, latest, started;
-static bool went_back;
 /* What may have been granted at most. */
 static struct {
     uint64_t max_rate, most_depth, forced, granted_before, largest;
@@ -263,8 +262,9 @@ static void check_account(void)
             account[id].most_depth = (uint64_t)p->rate.depth;
         if (!(s.borrowed || account[id].granted_before)) {
             own = s.granted - qos_min(s.granted, account[id].forced);
-            most = qos_sat_add(qos_sat_mul(account[id].max_rate, latest - started), account[id].most_depth);
-            FUZZ_CHECK(own <= most / QOS_SUBTOKENS + account[id].largest + 1);
+            most = qos_sat_add(qos_mul_div_ceil(account[id].max_rate, latest - started, QOS_NS_PER_S),
+                               account[id].most_depth / QOS_SUBTOKENS + account[id].largest + 1);
+            FUZZ_CHECK(own <= most);
         }
     }
 }
@@ -347,7 +347,6 @@ static bool begin(struct fuzz_input *in)
     memset(request, 0, sizeof request);
     memset(account, 0, sizeof account);
     now = latest = started = c.start_ns;
-    went_back = false;
     submitted = completed = cancelled = 0;
     return true;
 }

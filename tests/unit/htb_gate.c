@@ -166,7 +166,8 @@ static void large_requests(void)
 {
     struct htb_config config = world_config();
     struct world w;
-    uint64_t now = 0;
+    struct htb_class c;
+    uint64_t now = 0, n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     unsigned i;
     world_open(&w, &config);
     reserve(&w, 1, 0, 1000000, 0, 0);
@@ -179,6 +180,14 @@ static void large_requests(void)
     for (i = 0; i < 20; i++)
         CHECK_EQ(htb_take(&w.tree, 1, QOS_TOKENS_MAX, now + (i + 1) * 4010 * S), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).debt, QOS_TOKENS_MAX - 10000);
+    n[0] = 20000; /* the long way, through the limit of 10,000 of the second bucket too */
+    c = class_of(0, 1000000, 1000000);
+    CHECK_EQ(htb_change(&w.tree, 1, &c, 90000 * S, NULL), QOS_OK);
+    CHECK_EQ(force(&w, 7, 9 * 1000000, 0, 90001 * S), QOS_OK);
+    CHECK_EQ(htb_take_all(&w.tree, 1, n, 90001 * S), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, 90001 * S), 90001 * S + 20 * MS);
+    CHECK_EQ(htb_take_all(&w.tree, 1, n, 90001 * S + 20 * MS - 1), QOS_EAGAIN);
+    CHECK_EQ(htb_take_all(&w.tree, 1, n, 90001 * S + 20 * MS), QOS_OK);
     CHECK_EQ(htb_take(&w.tree, 1, QOS_TOKENS_MAX + 1, now), QOS_ERANGE);
     CHECK_EQ(htb_next_ns(&w.tree, 1, QOS_TOKENS_MAX + 1, now), QOS_NEVER);
     world_close(&w);

@@ -448,6 +448,34 @@ static void mixed(void)
     world_close(&w);
 }
 
+/* Own tokens first, then the deepest lender: so that what a group may use is not taken from the root for it. */
+static void deepest_lender_first(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    config.dispatch_max = 1;
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    reserve_group(&w, 1, 0, 300000, 0, 0);
+    reserve_group(&w, 2, 1, 200000, 0, 0);
+    reserve(&w, 3, 0, HTB_NONE, 0, 0);
+    reserve(&w, 4, 1, HTB_NONE, 0, 0);
+    reserve(&w, 5, 2, HTB_NONE, 0, 0);
+    reserve(&w, 6, 0, 100000, 0, 0);
+    submit(&w, 0, 3, 10, 0, S);
+    submit(&w, 1, 4, 10, 0, S);
+    submit(&w, 2, 5, 10, 0, S);
+    submit(&w, 3, 6, 10, 0, S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
+    CHECK_EQ(htb_complete(&w.tree, &pool[3]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[2]);
+    CHECK_EQ(htb_complete(&w.tree, &pool[2]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[1]);
+    CHECK_EQ(htb_complete(&w.tree, &pool[1]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    world_close(&w);
+}
+
 /* What is due at its limit may find its lenders drained when it is looked at again: the time moves on. */
 static void time_moves_on(void)
 {
@@ -506,6 +534,7 @@ int main(void)
     large_and_small();
     nobody_starves();
     mixed();
+    deepest_lender_first();
     time_moves_on();
     several_resources();
     return check_end();

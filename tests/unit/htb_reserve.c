@@ -443,15 +443,25 @@ static void debt_is_kept(void)
     world_close(&w);
 
     /* The lowest level of all survives too. */
+    config.debt_ns = HTB_BURST_MAX_NS;
+    config.rate_per_s[0] = QOS_RATE_MAX;
     world_open(&w, &config);
-    reserve_group(&w, 1, 0, QOS_RATE_MAX >> 21, 0, 0);
+    reserve_group(&w, 1, 0, QOS_RATE_MAX, 0, 0);
     reserve(&w, 2, 1, HTB_NONE, 0, 0);
-    while (force(&w, 2, QOS_TOKENS_MAX, 0, 0) == QOS_OK)
-        ;
+    CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK);
+    CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK); /* twice QOS_TOKENS_MAX are owed */
+    CHECK_EQ(force(&w, 2, 1, 0, 0), QOS_EDEBT);
     none = class_of(0, HTB_NONE, 0);
     none.group = true;
     CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
-    CHECK_GE(htb_next_ns(&w.tree, 2, 1, 0), S);
+    none.rate_per_s[0] = 1000000;
+    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 2, 1, 10 * S), QOS_OK); /* the root has paid off */
+    none.rate_per_s[0] = HTB_NONE;
+    CHECK_EQ(htb_change(&w.tree, 1, &none, 10 * S, NULL), QOS_OK);
+    none.rate_per_s[0] = 1000000;
+    CHECK_EQ(htb_change(&w.tree, 1, &none, 10 * S, NULL), QOS_OK);
+    CHECK_EQ(w.tree.node[1].pair.rate.level, -((int64_t)7990000000 * QOS_SUBTOKENS) + 1); /* 10 s are paid */
     world_close(&w);
 }
 
