@@ -142,6 +142,7 @@ $(B)/examples/nbdkit-qoskit-filter.so: examples/nbdkit/qoskit_filter.c $(HEADERS
 	@mkdir -p $(@D)
 	gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -o $@ $<
 
+$(filter $(B)/examples/tokenpool_%,$(TOOLS:%=$(B)/examples/%)): $(wildcard examples/tokenpool_common/*)
 examples: $(TOOLS:%=$(B)/examples/%) $(B)/examples/nbdkit-qoskit-filter.so ## builds the tools of examples/ into build/examples/
 
 BENCHES := $(basename $(notdir $(wildcard bench/*.c bench/*.cc)))

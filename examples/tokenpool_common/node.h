@@ -1,0 +1,517 @@
+/* node.h - the data node and its clients, whatever the transport: one region of memory, two loops, one table.
+ *
+ * The region of the data node, addressed by offsets only:
+ *
+ *     storage of tokenpool.h | a page of control words | results, a row of words for each client | table of records
+ *
+ * A transport gives `op` (an 8-byte word operation) and `read` (a one-sided read of a record). Clients first read
+ * without tokens for a while (the bare run, which also is the profile), then with them.
+ */
+#ifndef EXAMPLES_TOKENPOOL_NODE_H
+#define EXAMPLES_TOKENPOOL_NODE_H
+
+#include "tokenpool.h"
+#include "common.h"
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NODE_CLIENTS_MAX 16u
+#define NODE_PERIODS_MAX 60u
+#define NODE_RECORD 4096u
+#define NODE_PAGE 4096u
+
+enum node_phase { NODE_WAIT, NODE_BARE, NODE_COUNT, NODE_QOS, NODE_STOP };
+enum { NODE_WORD_PHASE, NODE_WORD_READY, NODE_WORD_PERIODS }; /* control words */
+/* Results of a client: its bare run, then for each epoch what it completed and what it claimed. */
+#define NODE_RESULTS (2 + 2 * (NODE_PERIODS_MAX + 4))
+
+struct node_setup {
+    uint32_t clients, periods;
+    uint64_t period_ns, bare_ns, batch, table_bytes;
+    double reserve[NODE_CLIENTS_MAX], limit[NODE_CLIENTS_MAX]; /* share of the capacity; limit 0: none */
+    double derate;                                             /* capacity is this share of the bare run */
+    uint32_t flags;                                            /* of tokenpool.h */
+};
+
+/* What the monitor knows of each finished period. */
+struct node_log {
+    uint64_t capacity_prof, periods, bare, epoch_now;
+    struct {
+        uint64_t capacity, reserved, put, claimed, used, bound;
+    } of[NODE_PERIODS_MAX + 4]; /* by epoch */
+};
+
+struct node_link {
+    bool (*op)(struct node_link *l, const struct tokenpool_op *op, uint64_t *answer);
+    bool (*read)(struct node_link *l, uint64_t offset, void *to, uint32_t bytes);
+    bool (*message)(struct node_link *l, uint64_t *period, uint64_t *terms); /* may be NULL: polls instead */
+    void (*started)(struct node_link *l, struct tokenpool *m);               /* may be NULL; monitor's side */
+    void (*idle)(struct node_link *l, uint64_t until_ns); /* waits, and serves what the transport needs */
+};
+
+static inline struct tokenpool_config node_config(const struct node_setup *s, uint64_t capacity)
+{
+    struct tokenpool_config cfg;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.clients = s->clients;
+    cfg.batch = (uint32_t)s->batch;
+    cfg.period_ns = s->period_ns;
+    cfg.flags = s->flags;
+    cfg.capacity = capacity;
+    cfg.capacity_min = TOKENPOOL_NO_FLOOR;
+    return cfg;
+}
+
+static inline uint64_t node_round(uint64_t bytes)
+{
+    return (bytes + NODE_PAGE - 1) / NODE_PAGE * NODE_PAGE;
+}
+
+static inline uint64_t node_control(const struct node_setup *s)
+{
+    struct tokenpool_config cfg = node_config(s, 1000000);
+    return node_round(tokenpool_storage_size(&cfg));
+}
+
+static inline uint64_t node_results(const struct node_setup *s, uint32_t client)
+{
+    return node_control(s) + NODE_PAGE + (uint64_t)client * NODE_RESULTS * 8;
+}
+
+static inline uint64_t node_table(const struct node_setup *s)
+{
+    return node_round(node_results(s, s->clients));
+}
+
+static inline uint64_t node_bytes(const struct node_setup *s)
+{
+    return node_table(s) + s->table_bytes;
+}
+
+/* Every record carries its number, so that a read can be checked. */
+static inline void node_fill(const struct node_setup *s, void *region)
+{
+    char *table = (char *)region + node_table(s);
+    uint64_t i;
+    memset(region, 0, node_table(s));
+    for (i = 0; i < s->table_bytes / NODE_RECORD; i++)
+        memcpy(table + i * NODE_RECORD, &i, sizeof i);
+}
+
+/* ---- client */
+
+struct node_client {
+    struct node_link *link;
+    const struct node_setup *setup;
+    uint32_t id;
+    struct qos_rng rng;
+    uint64_t done[NODE_PERIODS_MAX + 4], claimed[NODE_PERIODS_MAX + 4];
+    char buffer[NODE_RECORD] __attribute__((aligned(64)));
+};
+
+static inline uint64_t node_word(struct node_client *c, enum tokenpool_kind kind, uint64_t offset, uint64_t operand)
+{
+    struct tokenpool_op op = {kind, offset, operand, 0};
+    uint64_t answer = 0;
+    if (!c->link->op(c->link, &op, &answer))
+        exit(TOOL_FAILED); /* the transport said why */
+    return answer;
+}
+
+static inline uint64_t node_phase(struct node_client *c)
+{
+    return node_word(c, TOKENPOOL_READ, node_control(c->setup) + 8 * NODE_WORD_PHASE, 0);
+}
+
+static inline void node_result(struct node_client *c, uint32_t index, uint64_t value)
+{
+    (void)node_word(c, TOKENPOOL_WRITE, node_results(c->setup, c->id) + UINT64_C(8) * index, value);
+}
+
+static inline void node_read_one(struct node_client *c)
+{
+    uint64_t n = qos_rng_below(&c->rng, c->setup->table_bytes / NODE_RECORD), stamp;
+    if (!c->link->read(c->link, node_table(c->setup) + n * NODE_RECORD, c->buffer, NODE_RECORD))
+        exit(TOOL_FAILED);
+    memcpy(&stamp, c->buffer, sizeof stamp);
+    if (stamp != n)
+        tool_die(TOOL_FAILED, "client %u: record %" PRIu64 " came back as %" PRIu64, c->id, n, stamp);
+}
+
+/* The engine's next operations, and the books about claims: every answer says how much it gave, and of which epoch. */
+static inline void node_drive(struct node_client *c, struct tokenpool_client *e, uint64_t now_ns, uint64_t need)
+{
+    struct tokenpool_op op;
+    while (tokenpool_client_next(e, now_ns, need, &op)) {
+        uint64_t answer = 0;
+        if (!c->link->op(c->link, &op, &answer))
+            exit(TOOL_FAILED);
+        if (op.kind == TOKENPOOL_FETCH_ADD && !(c->setup->flags & TOKENPOOL_ORDERED)) {
+            int64_t left = tokenpool_word_count(answer);
+            uint32_t epoch = tokenpool_word_epoch(answer);
+            if (left > 0 && epoch < NODE_PERIODS_MAX + 4) {
+                c->claimed[epoch] += qos_min((uint64_t)left, qos_wrap_sub(0, op.operand) >> 28);
+                node_result(c, 2 + 2 * epoch + 1, c->claimed[epoch]);
+            }
+        }
+        tokenpool_client_done(e, answer);
+    }
+}
+
+static inline void node_client_qos(struct node_client *c)
+{
+    struct tokenpool_config cfg = node_config(c->setup, 1000000); /* an engine needs no capacity */
+    struct tokenpool_client e;
+    uint64_t told_ns = 0, period, terms;
+    uint32_t told = 0;
+    if (tokenpool_client_init(&e, &cfg, c->id) != QOS_OK)
+        tool_die(TOOL_FAILED, "client %u: wrong configuration", c->id);
+    tokenpool_client_start_now(&e);
+    tokenpool_set_queued(&e, TOKENPOOL_BACKLOGGED);
+    while (!stop_asked()) {
+        uint64_t now_ns = tool_now_ns();
+        if (c->link->message && c->link->message(c->link, &period, &terms))
+            (void)tokenpool_client_begin(&e, now_ns, period, terms);
+        node_drive(c, &e, now_ns, 1);
+        if (now_ns - told_ns > 2000000 || e.epoch != told) { /* results so far, and has the run ended? */
+            if (told && told < NODE_PERIODS_MAX + 4)
+                node_result(c, 2 + 2 * told, c->done[told]);
+            told = e.epoch;
+            told_ns = now_ns;
+            if (node_phase(c) == NODE_STOP)
+                break;
+        }
+        if (tokenpool_take(&e, 1) == QOS_OK) {
+            uint32_t epoch = e.epoch;
+            node_read_one(c);
+            tokenpool_complete(&e, 1);
+            if (epoch < NODE_PERIODS_MAX + 4)
+                c->done[epoch]++;
+        } else {
+            c->link->idle(c->link, tokenpool_client_next_ns(&e, now_ns, 1));
+        }
+    }
+}
+
+static inline void node_client(struct node_link *link, const struct node_setup *s, uint32_t id)
+{
+    static struct node_client c;
+    uint64_t n = 0;
+    c.link = link;
+    c.setup = s;
+    c.id = id;
+    qos_rng_seed(&c.rng, id + 1);
+    (void)node_word(&c, TOKENPOOL_FETCH_ADD, node_control(s) + 8 * NODE_WORD_READY, 1);
+    while (node_phase(&c) == NODE_WAIT && !stop_asked())
+        link->idle(link, tool_now_ns() + 1000000);
+    while (node_phase(&c) == NODE_BARE && !stop_asked()) {
+        unsigned i;
+        for (i = 0; i < 16; i++, n++)
+            node_read_one(&c);
+    }
+    node_result(&c, 0, n);
+    node_result(&c, 1, 1); /* it is counted */
+    while (node_phase(&c) == NODE_COUNT && !stop_asked())
+        link->idle(link, tool_now_ns() + 1000000);
+    node_client_qos(&c);
+}
+
+/* ---- data node */
+
+static inline qos_word_t *node_local(void *region, uint64_t offset)
+{
+    return (qos_word_t *)(void *)((char *)region + offset);
+}
+
+static inline void node_set_phase(const struct node_setup *s, void *region, enum node_phase phase)
+{
+    qos_atomic_store_release(node_local(region, node_control(s) + 8 * NODE_WORD_PHASE), phase);
+}
+
+/* The bare run: true once everybody has been counted. */
+static inline bool node_bare(struct node_link *link, const struct node_setup *s, void *region, struct node_log *log)
+{
+    uint64_t until_ns = tool_now_ns() + UINT64_C(60) * QOS_NS_PER_S, begin, took;
+    uint32_t i;
+    while (qos_atomic_load_acquire(node_local(region, node_control(s) + 8 * NODE_WORD_READY)) < s->clients) {
+        if (stop_asked() || tool_now_ns() > until_ns) {
+            tool_warn("not all of the %u clients came", s->clients);
+            return false;
+        }
+        link->idle(link, tool_now_ns() + 1000000);
+    }
+    begin = tool_now_ns();
+    node_set_phase(s, region, NODE_BARE);
+    while (tool_now_ns() - begin < s->bare_ns && !stop_asked())
+        link->idle(link, begin + s->bare_ns);
+    took = tool_now_ns() - begin;
+    node_set_phase(s, region, NODE_COUNT);
+    for (i = 0, log->bare = 0; i < s->clients; i++) {
+        while (!qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8)) && !stop_asked())
+            link->idle(link, tool_now_ns() + 1000000);
+        log->bare += qos_atomic_load_acquire(node_local(region, node_results(s, i)));
+    }
+    log->bare = qos_mul_div_floor(log->bare, s->period_ns, took);
+    log->capacity_prof = qos_max((uint64_t)((double)log->bare * s->derate), 1);
+    return !stop_asked();
+}
+
+static inline uint64_t node_share(const struct node_log *log, double share)
+{
+    return (uint64_t)((double)log->capacity_prof * share);
+}
+
+/* The monitor, from the first period to the last; `resume`: for one that died. */
+static inline bool node_monitor(struct node_link *link, const struct node_setup *s, void *region, struct node_log *log,
+                                bool resume)
+{
+    struct tokenpool_config cfg = node_config(s, log->capacity_prof);
+    static struct tokenpool m;
+    size_t size = tokenpool_memsize(&cfg);
+    void *mem = tool_alloc_aligned(size, QOS_CACHE_LINE);
+    struct tokenpool_info info;
+    enum qos_status st;
+    uint32_t i;
+    st = resume ? tokenpool_resume(&m, mem, size, region, tokenpool_storage_size(&cfg), &cfg)
+                : tokenpool_init(&m, mem, size, region, tokenpool_storage_size(&cfg), &cfg);
+    for (i = 0; st == QOS_OK && !resume && i < s->clients; i++)
+        st = tokenpool_join(&m, i, node_share(log, s->reserve[i]),
+                            s->limit[i] > 0 ? node_share(log, s->limit[i]) : TOKENPOOL_NO_LIMIT, NULL);
+    if (st != QOS_OK) {
+        tool_warn("monitor: %s", qos_strerror(st));
+        return false;
+    }
+    if (!resume)
+        node_set_phase(s, region, NODE_QOS);
+    tokenpool_get_info(&m, &info);
+    log->epoch_now = info.epoch;
+    while (!stop_asked()) {
+        struct tokenpool_op op;
+        while (tokenpool_next(&m, tool_now_ns(), &op)) {
+            uint64_t answer = 0;
+            if (!link->op(link, &op, &answer))
+                return false;
+            tokenpool_done(&m, answer);
+            tokenpool_get_info(&m, &info);
+            if (!op.operand || info.epoch == log->epoch_now || tokenpool_next_ns(&m) == 0)
+                continue;
+            /* A period has started: the one before it is final. */
+            if (info.last_bound && info.epoch - 1 <= NODE_PERIODS_MAX) {
+                uint64_t e = info.epoch - 1;
+                log->of[e].capacity = info.last_bound;
+                log->of[e].reserved = info.last_reserved;
+                log->of[e].put = info.last_put;
+                log->of[e].claimed = info.last_claimed;
+                log->of[e].used = info.last_used;
+                log->of[e].bound = info.last_bound;
+            }
+            log->epoch_now = info.epoch;
+            log->periods = info.epoch - 1;
+            if (info.epoch > s->periods) {
+                node_set_phase(s, region, NODE_STOP);
+                free(mem);
+                return true;
+            }
+            if (link->started)
+                link->started(link, &m);
+        }
+        link->idle(link, tokenpool_next_ns(&m));
+    }
+    node_set_phase(s, region, NODE_STOP);
+    free(mem);
+    return false;
+}
+
+/* ---- what came out */
+
+struct node_verdict {
+    uint32_t missed;  /* reservations missed by living clients, from the second period on */
+    uint32_t unequal; /* periods in which the books of monitor and clients differ by more than the dead explain */
+    uint32_t over;    /* periods in which more was completed than the bound plus what was outstanding */
+};
+
+/* dead: client that was killed, in epoch dead_at; clients: none. */
+static inline struct node_verdict node_report(const struct node_setup *s, void *region, const struct node_log *log,
+                                              uint32_t dead, uint64_t dead_at, const char *json_path,
+                                              const char *figure_dir, const char *name)
+{
+    struct node_verdict v = {0, 0, 0};
+    struct table *t = table_new("client|reserved|limit|bare|got per period|least|missed periods");
+    struct json j;
+    double x[NODE_CLIENTS_MAX], bars[3][NODE_CLIENTS_MAX], px[NODE_PERIODS_MAX], py[2][NODE_PERIODS_MAX],
+        mean_total = 0;
+    uint64_t e, periods = qos_min(log->periods, s->periods);
+    uint32_t i;
+    bool json = json_path && json_open(&j, json_path);
+    if (json_path && !json)
+        tool_warn("%s: cannot be written", json_path);
+    if (json) {
+        json_u64(&j, "bare_total_per_period", log->bare);
+        json_u64(&j, "capacity", log->capacity_prof);
+        json_array(&j, "clients");
+    }
+    for (i = 0; i < s->clients; i++) {
+        const qos_word_t *r = node_local(region, node_results(s, i));
+        uint64_t reserved = node_share(log, s->reserve[i]), sum = 0, least = UINT64_MAX, n = 0, missed = 0;
+        uint64_t last = i == dead ? dead_at - 1 : periods;
+        if (json) {
+            json_object(&j, NULL);
+            json_u64(&j, "reserved", reserved);
+            json_u64(&j, "limit", s->limit[i] > 0 ? node_share(log, s->limit[i]) : 0);
+            json_array(&j, "got");
+        }
+        for (e = 2; e <= last; e++) {
+            if (!log->of[e].bound) /* cut short: its monitor died */
+                continue;
+            n++;
+            uint64_t got = qos_atomic_load_relaxed(&r[2 + 2 * e]);
+            sum += got;
+            least = qos_min(least, got);
+            missed += got < reserved;
+            if (json)
+                json_u64(&j, NULL, got);
+        }
+        v.missed += (uint32_t)missed;
+        table_cellf(t, "%u%s", i, i == dead ? " (killed)" : "");
+        table_cellf(t, "%" PRIu64, reserved);
+        if (s->limit[i] > 0)
+            table_cellf(t, "%" PRIu64, node_share(log, s->limit[i]));
+        else
+            table_cell(t, NULL);
+        table_cellf(t, "%" PRIu64,
+                    log->bare ? qos_mul_div_floor(qos_atomic_load_relaxed(&r[0]), s->period_ns, s->bare_ns) : 0);
+        table_cellf(t, "%" PRIu64, n ? sum / n : 0);
+        table_cellf(t, "%" PRIu64, n ? least : 0);
+        table_cellf(t, "%" PRIu64 " of %" PRIu64, missed, n);
+        if (json) {
+            json_end(&j);
+            json_u64(&j, "missed", missed);
+            json_end(&j);
+        }
+        x[i] = i;
+        bars[0][i] = (double)reserved;
+        bars[1][i] = (double)qos_mul_div_floor(qos_atomic_load_relaxed(&r[0]), s->period_ns, s->bare_ns);
+        bars[2][i] = n ? (double)(sum / n) : 0;
+    }
+    if (json) {
+        json_end(&j);
+        json_array(&j, "periods");
+    }
+    for (e = 1; e <= periods; e++) {
+        uint64_t claimed = 0, done = 0;
+        for (i = 0; i < s->clients; i++) {
+            done += qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * (2 + 2 * e)));
+            claimed += qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * (3 + 2 * e)));
+        }
+        if (log->of[e].bound && !(s->flags & TOKENPOOL_ORDERED)) { /* a monitor that died left no books of its last */
+            uint64_t slack = dead < s->clients && e == dead_at ? s->batch : 0;
+            v.unequal += claimed > log->of[e].claimed || claimed + slack < log->of[e].claimed;
+            v.over += done > log->of[e].bound;
+        }
+        px[e - 1] = (double)e;
+        py[0][e - 1] = (double)done;
+        py[1][e - 1] = (double)log->bare;
+        mean_total += (double)done / (double)periods;
+        if (json) {
+            json_object(&j, NULL);
+            json_u64(&j, "done", done);
+            json_u64(&j, "claimed_by_clients", claimed);
+            json_u64(&j, "claimed_by_pool", log->of[e].claimed);
+            json_u64(&j, "reserved", log->of[e].reserved);
+            json_u64(&j, "bound", log->of[e].bound);
+            json_end(&j);
+        }
+    }
+    if (json)
+        json_end(&j);
+    table_print(t, stdout);
+    table_free(t);
+    printf("%s: total %.0f in a period, bare %" PRIu64 ", capacity %" PRIu64 "; reservations missed %u times, books of "
+           "the pool unequal in %u periods, bound exceeded in %u\n",
+           name, mean_total, log->bare, log->capacity_prof, v.missed, v.unequal, v.over);
+    if (json && !json_close(&j))
+        v.unequal++;
+    if (figure_dir && plot_mkdir(figure_dir)) {
+        struct plot_curve f9[3] = {
+            {"reserved", x, bars[0], s->clients}, {"bare", x, bars[1], s->clients}, {"Haechi", x, bars[2], s->clients}};
+        struct plot_curve f11[2] = {{"Haechi", px, py[0], (size_t)periods}, {"bare", px, py[1], (size_t)periods}};
+        struct plot p = {0};
+        char path[600];
+        p.title = name, p.x_label = "client", p.y_label = "I/Os in a period", p.curve = f9, p.curves = 3,
+        p.points = true;
+        snprintf(path, sizeof path, "%s/%s_clients.svg", figure_dir, name);
+        (void)plot_svg(&p, path);
+        p.x_label = "period", p.curve = f11, p.curves = 2, p.points = false;
+        snprintf(path, sizeof path, "%s/%s_total.svg", figure_dir, name);
+        (void)plot_svg(&p, path);
+    }
+    return v;
+}
+
+/* ---- options that every tool has */
+
+static struct node_setup node_options = {.clients = 4,
+                                         .periods = 10,
+                                         .period_ns = UINT64_C(500000000),
+                                         .bare_ns = UINT64_C(1000000000),
+                                         .batch = 1000,
+                                         .table_bytes = UINT64_C(1) << 30,
+                                         .derate = 0.6};
+static uint64_t node_clients = 4, node_periods = 10;
+static const char *node_reserve = "40,15,10,5", *node_limit = "", *node_json, *node_figures;
+static bool node_guard, node_ordered, node_basic;
+
+#define NODE_OPTIONS                                                                                                   \
+    {"clients", OPT_COUNT, &node_clients, "N", "1 to 16; default 4", NULL},                                            \
+        {"periods", OPT_COUNT, &node_periods, "N", "2 to 60; default 10", NULL},                                       \
+        {"period", OPT_TIME, &node_options.period_ns, "TIME", "length of a period; default 500ms", NULL},              \
+        {"bare", OPT_TIME, &node_options.bare_ns, "TIME", "length of the bare run before; default 1s", NULL},          \
+        {"batch", OPT_COUNT, &node_options.batch, "N", "tokens of one claim; default 1000", NULL},                     \
+        {"table", OPT_SIZE, &node_options.table_bytes, "SIZE", "records of 4 KiB in all; default 1G", NULL},           \
+        {"derate", OPT_REAL, &node_options.derate, "SHARE", "capacity as share of the bare run; default 0.6", NULL},   \
+        {"reserve", OPT_TEXT, &node_reserve, "P,P,...", "percent of the capacity for each client; default 40,15,10,5", \
+         NULL},                                                                                                        \
+        {"limit", OPT_TEXT, &node_limit, "P,P,...", "limits likewise; 0 or missing: none", NULL},                      \
+        {"guard", OPT_FLAG, &node_guard, NULL, "no pool tokens while a reservation is out of reach", NULL},            \
+        {"ordered", OPT_FLAG, &node_ordered, NULL, "claims are served in their order", NULL},                          \
+        {"basic", OPT_FLAG, &node_basic, NULL, "Basic Haechi: unused reservations are wasted", NULL},                  \
+        {"json", OPT_TEXT, &node_json, "FILE", "writes the results as JSON", NULL},                                    \
+    {                                                                                                                  \
+        "figures", OPT_TEXT, &node_figures, "DIR", "draws figures there as SVG", NULL                                  \
+    }
+
+static inline void node_percents(const char *text, double *out)
+{
+    uint32_t i;
+    for (i = 0; i < NODE_CLIENTS_MAX && *text; i++) {
+        char *end;
+        out[i] = strtod(text, &end) / 100;
+        if (end == text || out[i] < 0 || out[i] > 1000 || (*end && *end != ','))
+            tool_die(TOOL_USAGE, "\"%s\": percents, separated by commas", text);
+        text = *end ? end + 1 : end;
+    }
+}
+
+static inline void node_check_options(void)
+{
+    struct node_setup *s = &node_options;
+    struct tokenpool_config cfg;
+    if (node_clients < 1 || node_clients > NODE_CLIENTS_MAX || node_periods < 2 || node_periods > NODE_PERIODS_MAX)
+        tool_die(TOOL_USAGE, "1 to %u clients, 2 to %u periods", NODE_CLIENTS_MAX, NODE_PERIODS_MAX);
+    s->clients = (uint32_t)node_clients;
+    s->periods = (uint32_t)node_periods;
+    s->table_bytes = s->table_bytes / NODE_RECORD * NODE_RECORD;
+    if (s->batch > TOKENPOOL_BATCH_MAX || s->table_bytes == 0 || !(s->derate > 0 && s->derate <= 10))
+        tool_die(TOOL_USAGE, "batch at most 1048576, table at least 4k, derate above 0");
+    s->flags = (node_guard ? TOKENPOOL_GUARD : 0) | (node_ordered ? TOKENPOOL_ORDERED : 0) |
+               (node_basic ? TOKENPOOL_BASIC : 0);
+    node_percents(node_reserve, s->reserve);
+    node_percents(node_limit, s->limit);
+    cfg = node_config(s, 1000000);
+    if (tokenpool_check(&cfg) != QOS_OK)
+        tool_die(TOOL_USAGE, "%s", qos_strerror(tokenpool_check(&cfg)));
+}
+
+#endif
