@@ -32,7 +32,9 @@ END
 status=$?
 case $status in
 0) printf '\nEvery promise was kept: look at %s/compare.svg.\n' "$out" ;;
-3) printf '\nThe disk gave less than in its profile, so the promises could not be judged (busy machine?).\n' ;;
+3) # not the scheduler's fault, and said above
+    printf '\nThe disk gave less than in its profile, so the promises could not be judged (busy machine?).\n'
+    status=0 ;;
 130) exit 130 ;;
 *) printf '\nuring_files ended with status %d.\n' "$status"; exit "$status" ;;
 esac
