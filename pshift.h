@@ -540,7 +540,7 @@ QOS_API uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t
     int shift;
     for (i = 0; i < n; i++)
         all |= key[i];
-    shift = all ? (63 - __builtin_clzll(all)) / 8 * 8 : 0;
+    shift = all ? (63 - (int)qos_clz64(all)) / 8 * 8 : 0;
     *mask = shift == 56 ? 0 : UINT64_MAX - ((UINT64_C(1) << (shift + 8)) - 1);
     for (; shift >= 0; shift -= 8) {
         for (b = 0; b < 256; b++)
@@ -653,7 +653,7 @@ QOS_API void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d, 
             left -= q;
         }
     } else {
-        int drop = total.hi ? 65 - __builtin_clzll(total.hi) : 1;
+        int drop = total.hi ? 65 - (int)qos_clz64(total.hi) : 1;
         for (i = 0; i < n; i++) {
             struct qos_u128 r;
             a[i] = pshift_priv_divide(qos_mul_wide(want, d[i]), total, &r);
@@ -877,7 +877,7 @@ QOS_API void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balanc
 /* Number of the lowest bit that is set. */
 QOS_API uint32_t pshift_priv_lowest(uint64_t bits)
 {
-    return 63 - (uint32_t)__builtin_clzll(bits & qos_wrap_sub(0, bits));
+    return qos_ctz64(bits);
 }
 
 /* Direct transfers among entries [begin, end), at most 64 of them, from overloaded to underloaded servers until no pair
