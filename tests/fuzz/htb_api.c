@@ -51,10 +51,16 @@ static void restore(int i)
     memcpy(request, saved[i].request, sizeof request);
 }
 
+static bool same_bytes(const void *a, const void *b, size_t n)
+{
+    return memcmp(a, b, n) == 0;
+}
+
+/* Nothing was written at all, padding included. */
 static bool unchanged(int i)
 {
-    return memcmp(arena, saved[i].arena, arena_used) == 0 && memcmp(&tree, &saved[i].tree, sizeof tree) == 0 &&
-           memcmp(request, saved[i].request, sizeof request) == 0;
+    return same_bytes(arena, saved[i].arena, arena_used) && same_bytes(&tree, &saved[i].tree, sizeof tree) &&
+           same_bytes(request, saved[i].request, sizeof request);
 }
 
 static const struct htb_priv_pair *pair_of(uint32_t id, uint32_t r)
@@ -531,7 +537,7 @@ static void step_dispatch(void)
 static void step_done(struct fuzz_input *in, bool cancel)
 {
     struct htb_request *q = &request[fuzz_between(in, 0, REQUESTS - 1)];
-    enum htb_request_state state = q->state;
+    enum htb_request_state state;
     settle();
     state = q->state;
     if (cancel) {
