@@ -23,3 +23,5 @@ plot '$d/ns_per_op' with linespoints lw 2 pt 7 title 'tags.h, proportional shari
      '$d/ns_per_op_heap' with linespoints lw 1 dt 2 lc 'grey' title 'one replace-top on a binary heap', \
      '$d/ns_per_op_scan' with linespoints lw 1 dt 2 title 'scan of all clients'
 GP
+examples/uring_files/hotcold.sh build/hotcold
+cp build/hotcold/tags_hotcold.svg "$out/"
