@@ -18,14 +18,14 @@
  *
  *     int main(void)
  *     {
- *         struct tags_config config = {0};
- *         struct tags_client fast = {0}, slow = {0};
+ *         static struct tags_config config; // zero: the default, everywhere
+ *         static struct tags_client fast, slow;
  *         struct tags_grant grant;
  *         struct tags sched;
  *         size_t size;
  *         void *mem;
  *
- *         config.clients = 2;                                  // ids 0 and 1; everything else: the default
+ *         config.clients = 2;                                  // ids 0 and 1
  *         size = tags_memsize(&config);
  *         mem = aligned_alloc(QOS_CACHE_LINE, size);
  *         if (!mem || tags_init(&sched, mem, size, &config) != QOS_OK)
