@@ -15,8 +15,10 @@ for h in *.h; do
 done
 awk -v out="$out" '/^```c$/ {file = out "/readme_" ++n ".c"; next} /^```/ {file = ""} file {print >file}' README.md
 
+# `= {0}` clears a struct in both languages; as C++ alone g++ takes it for a forgotten member.
+cxx="g++ -x c++ -std=c++17 $WARNINGS -Wno-missing-field-initializers"
 for s in "$out"/*.c; do
-    for cc in "gcc -std=c11 $C_WARNINGS" "g++ -x c++ -std=c++17 $WARNINGS" "clang -std=c11 $C_WARNINGS"; do
+    for cc in "gcc -std=c11 $C_WARNINGS" "$cxx" "clang -std=c11 $C_WARNINGS"; do
         program=${s%.c}_${cc%% *}
         if grep -q 'main(' "$s"; then echo "$cc -I. -O1 -o $program $s && $program || { echo $s: status \$?; exit 1; }"
         else echo "$cc -I. -fsyntax-only $s"; fi
