@@ -183,6 +183,20 @@ else
     bad "does not build under AddressSanitizer"
 fi
 
+# ---- the judge itself: a scheduler with a planted bug must not pass
+mkdir "$work/planted" && cp ./*.h "$work/planted"
+if patch -s -p1 -d "$work/planted" <tests/plants/htb-limit_not_charged_on_borrow.patch &&
+    gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
+        examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
+    timeout 30 "$work/broken" --file "$file" --judge --runtime 1s --profile-time 300ms --tenant a:bs=4k,depth=16,limit=10% \
+        >"$work/out" 2>"$work/err"
+    status=$?
+    expect "a limit that does not bind: judged broken, status 1" [ "$status" = 1 ]
+    expect "on the log: said" grep -q 'in every window .* BROKEN' "$work/out"
+else
+    bad "cannot plant a bug"
+fi
+
 # ---- nothing left
 expect "no process left" [ -z "$(jobs -rp)" ]
 expect "no loop device left" [ -z "$(losetup -n -O BACK-FILE 2>/dev/null | grep -F "$work")" ]
