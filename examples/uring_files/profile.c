@@ -3,7 +3,9 @@
 // Device time. A file that completes c requests a second of one kind, at the depth in play, spends 1/c of each second's
 // device time on each. So all kinds can be added up: 10^9 ns of device time a second are what there is.
 // Conservative in three ways, each stated in the profile's table:
-//   1. a request's cost is taken from the slow slices: four in five slices of 50 ms were faster;
+//   1. a request's cost is taken from the slow slices: four in five slices of 50 ms were faster. Where these are slower
+//      than the median by a quarter and more, the device was disturbed: it is measured once more, and the
+//      median and a quarter taken if that was no better;
 //   2. the tenants' own mix is run as well; if it gets less than 10^9 ns a second, as requests of different kinds
 //      disturb each other, that less is taken (again what four in five slices exceed);
 //   3. the root's rate is that times --headroom.
@@ -13,6 +15,7 @@
 
 #define WARM_UP_SLICES 2
 #define SLOW_SHARE 0.8
+#define DISTURBED_PERCENT 80 /* of the median slice's requests */
 #define OTHER_SIZE_SMALL UINT64_C(4096)
 #define OTHER_SIZE_LARGE UINT64_C(131072)
 
@@ -24,12 +27,13 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value that the share p of all slices after the warm-up does not exceed. which: 0 requests, 1 cost. */
-static uint64_t slice_quantile(const struct run *run, double p, int which)
+/* What the slow ones of the slices after the warm-up completed. which: 0 requests, 1 cost. */
+static uint64_t slow_slice(const struct run *run, int which, bool *disturbed)
 {
-    uint64_t n = run->elapsed_ns / SLICE_NS, i, k, *v, at;
+    uint64_t n = run->elapsed_ns / SLICE_NS, i, k, *v, at, least, middle;
     if (n > run->slices)
         n = run->slices;
+    *disturbed = false;
     if (n <= WARM_UP_SLICES)
         return 0;
     v = tool_alloc(n * sizeof *v);
@@ -37,10 +41,13 @@ static uint64_t slice_quantile(const struct run *run, double p, int which)
         for (k = 0; k < run->tenants; k++)
             v[i] += which ? run->result[k].slice[i].cost : run->result[k].slice[i].ios;
     n -= WARM_UP_SLICES;
+    middle = WARM_UP_SLICES + n / 2;
     qsort(v + WARM_UP_SLICES, n, sizeof *v, ascending);
-    at = v[WARM_UP_SLICES + (uint64_t)(p * (double)(n - 1) + 0.5)];
+    at = v[WARM_UP_SLICES + (uint64_t)((1 - SLOW_SHARE) * (double)(n - 1) + 0.5)];
+    least = v[middle] * DISTURBED_PERCENT / 100;
     free(v);
-    return at;
+    *disturbed = at < least;
+    return qos_max(at, least);
 }
 
 static uint64_t depth_in_play(const struct settings *s)
@@ -52,8 +59,9 @@ static uint64_t depth_in_play(const struct settings *s)
     return qos_min(sum, s->dispatch_depth);
 }
 
-/* Runs one kind of request alone. false: stopped, or it cannot run. */
-static bool measure(const struct settings *s, struct profile *p, enum access_kind rw, uint64_t bs, uint32_t target)
+/* Runs one kind of request alone, with one more try if the first was disturbed. false: stopped, or it cannot run. */
+static bool measure(const struct settings *s, struct profile *p, enum access_kind rw, uint64_t bs, uint32_t target,
+                    bool again)
 {
     struct profile_point *point = &p->point[p->points];
     struct loop_options o;
@@ -62,7 +70,7 @@ static bool measure(const struct settings *s, struct profile *p, enum access_kin
     char label[64];
     uint32_t i;
     uint64_t slow;
-    bool ok;
+    bool ok, disturbed = false;
     for (i = 0; i < p->points; i++)
         if (p->point[i].rw == rw && p->point[i].bs == bs && p->point[i].target == target)
             return true;
@@ -87,7 +95,11 @@ static bool measure(const struct settings *s, struct profile *p, enum access_kin
     o.dispatch_depth = t.depth;
     ok = run_tenants(s, &o, &run) && !run.stopped;
     if (ok && run.ios) {
-        slow = slice_quantile(&run, 1 - SLOW_SHARE, 0);
+        slow = slow_slice(&run, 0, &disturbed);
+        if (disturbed && again) {
+            run_free(&run);
+            return measure(s, p, rw, bs, target, false);
+        }
         point->rw = rw;
         point->target = target;
         point->op = rw == RANDREAD || rw == READ ? QOS_READ : QOS_WRITE;
@@ -141,7 +153,7 @@ static bool measure_mix(const struct settings *s, struct profile *p)
 {
     struct loop_options o;
     struct run run;
-    bool ok;
+    bool ok, disturbed = false;
     memset(&o, 0, sizeof o);
     o.scheduler = &scheduler_none;
     o.tenant = s->tenant;
@@ -152,7 +164,7 @@ static bool measure_mix(const struct settings *s, struct profile *p)
     o.ignore_start = o.hush = true;
     ok = run_tenants(s, &o, &run) && !run.stopped;
     if (ok)
-        p->mix_cost_per_s = slice_quantile(&run, 1 - SLOW_SHARE, 1) * SLICES_PER_S;
+        p->mix_cost_per_s = slow_slice(&run, 1, &disturbed) * SLICES_PER_S;
     run_free(&run);
     return ok;
 }
@@ -185,7 +197,7 @@ bool profile_file(struct settings *s, struct profile *p)
             /* A second size gives the line its slope. */
             uint64_t other = t->bs < OTHER_SIZE_LARGE ? OTHER_SIZE_LARGE : OTHER_SIZE_SMALL;
             if (tenant_uses(t, (enum qos_op)op) &&
-                (!measure(s, p, rw, t->bs, t->target) || !measure(s, p, rw, other, t->target)))
+                (!measure(s, p, rw, t->bs, t->target, true) || !measure(s, p, rw, other, t->target, true)))
                 return false;
         }
     }
