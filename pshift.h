@@ -1,4 +1,4 @@
-/* pshift.h - token allocation for buckets spread over servers                 SPDX-License-Identifier: MIT
+/* pshift.h - tokens for buckets spread over servers: allocation, scheduler, runtime  SPDX-License-Identifier: MIT
  *
  * THE PROBLEM
  *
@@ -48,6 +48,11 @@
  *     retract from until something is solved again).
  *   - Memory: PSHIFT_BYTES_PER_ENTRY (17) bytes per entry, and O(servers + buckets). Nothing of the size
  *     servers x servers or servers x buckets.
+ *   - A token scheduler, an agent and a controller are each used by one thread at a time. New grants are installed
+ *     between two picks, O(1) for each bucket; the scheduler does not stop. pshift_sched_stats may be read from any
+ *     thread.
+ *   - Worst waits: see pshift_sched_pick. Wire messages are at most QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES +
+ *     entries * PSHIFT_WIRE_ENTRY_BYTES long.
  *
  * WORKED EXAMPLE (Examples 1 and 2 of the paper, Table I)
  *
@@ -85,6 +90,31 @@
  *   cut(X) = Phi; pshift_verify recomputes both in one pass over the rows and trusts nothing else.
  *   The servers of X bind; a bucket with sum_{j not in X} d_i^j < A_i depends on them. pshift_shortfall spreads each
  *   overloaded server's weak excess over the buckets there, in proportion to their tokens.
+ *
+ *   The token scheduler (Algorithm 1, Section II-A; weighted as in Section V). Round robin over the queues that have
+ *   requests and R-tokens; if there are none, over those that have requests and L-tokens. Two sets of queues on three
+ *   levels of 64-bit words find the next one without scanning: at most 12 words are read, for 10 queues or 200,000. A
+ *   queue of weight w keeps its turn for w requests, as long as it stays eligible. Step 3's delay is the caller's.
+ *
+ *   The runtime (Section III-D). A server reports, for each bucket, what it served in this period, what it expects
+ *   (waiting + arrivals of the last interval extended to the end of the period) and what tokens it holds. Each round
+ *   the controller subtracts what was served, R- or L-token or opportunistic alike, from the reservations and limits,
+ *   solves for the R-tokens, then for the L-tokens, and sends grants. Rules against faults, which the paper leaves
+ *   open:
+ *     - A grant replaces, and carries the `basis` it was computed from; the server deducts what it served since. So
+ *       a grant that arrives late, or twice, issues nothing twice.
+ *     - Epoch, period and sequence numbers make both kinds of message idempotent: what is not newer is stale.
+ *     - For each bucket and server the controller knows the ceiling, the most that the server may have served with any
+ *       grant it may still hold. Ceilings fall only when a report acknowledges the last grant. Tokens below a
+ *       limit are issued from what the ceilings leave: the sum never exceeds the limit, whatever is lost. The price is
+ *       one round more until a limited bucket's tokens have moved; `reliable` saves it where grants cannot be lost.
+ *     - A server without a report for silent_after rounds has no demand and no capacity: its buckets' reservations go
+ *       elsewhere at the next plan. What it may hold counts against limits to the end of the period.
+ *     - A server that starts again has a larger epoch; its old service stays counted. What it served after its last
+ *       report counts against the limit (as if all its tokens were spent), not for the reservation: so at most the
+ *       tokens it held are lost to the limit, none to the reservation.
+ *     - A controller that starts again should hear every server before it plans. It cannot know what servers served
+ *       before crashes in the same period: the limit may be exceeded by that, until the next period.
  *
  * TUNABLES
  *
@@ -308,6 +338,105 @@ struct pshift_sched {
     qos_counter_t granted, borrowed, refused, waited, debt;
 };
 
+/* ---- the runtime: reports and grants -------------------------------------------------------------- */
+
+#define PSHIFT_WIRE_MAGIC UINT32_C(0x66485350) /* "PSHf" */
+#define PSHIFT_WIRE_VERSION 1
+#define PSHIFT_WIRE_REPORT 1
+#define PSHIFT_WIRE_GRANT 2
+#define PSHIFT_WIRE_HEAD_BYTES 64  /* of a payload, before its entries */
+#define PSHIFT_WIRE_ENTRY_BYTES 28 /* of a payload */
+
+/* What a server tells about one bucket. */
+struct pshift_report_entry {
+    uint32_t bucket;
+    uint64_t served; /* requests served in this period */
+    uint64_t demand; /* requests expected in the rest of the period, those that wait included */
+    uint64_t held;   /* R- and L-tokens left, PSHIFT_UNLIMITED if without end */
+};
+
+/* What a server may spend on one bucket from when it had served `basis` requests in this period. */
+struct pshift_grant_entry {
+    uint32_t bucket;
+    uint64_t r_tokens, l_tokens, basis;
+};
+
+struct pshift_message {
+    uint32_t server;
+    uint32_t count;            /* entries */
+    uint64_t server_epoch;     /* grows with each start of the server: its counters began at zero then */
+    uint64_t controller_epoch; /* grows with each start of the controller; report: of the last grant installed */
+    uint64_t seq;              /* of this message, from 1, by sender and epoch */
+    uint64_t grant_seq;        /* report: of the last grant installed, 0 for none; grant: as seq */
+    uint64_t period;
+    uint64_t capacity; /* report: requests that the server expects to serve in the rest of the period */
+};
+
+/* A server's side. queue i of the scheduler is bucket i. */
+struct pshift_agent_config {
+    uint32_t queues;           /* as the scheduler's */
+    uint32_t server;           /* this server's number */
+    uint64_t epoch;            /* 1.., larger than at any earlier start: a boot counter, or seconds since 1970 */
+    uint64_t default_l_tokens; /* of a bucket without a grant in this period: 0, or PSHIFT_UNLIMITED */
+    uint32_t
+        unchanged_permille; /* a bucket whose projected total moved by no more need not be reported; 0: report all */
+};
+
+struct pshift_priv_seen {
+    uint64_t base, served, arrived,
+        told; /* served at the period's begin; both counters at the last report; last total */
+    bool sent;
+};
+
+struct pshift_agent {
+    struct pshift_agent_config cfg;
+    struct pshift_sched *sched;
+    struct pshift_priv_seen *seen; /* [queues] */
+    uint64_t seq, period, controller_epoch, grant_seq;
+    uint64_t served; /* by all queues, at the last report */
+};
+
+/* The controller's side. */
+struct pshift_control_config {
+    uint32_t servers, buckets;
+    uint32_t records;      /* most (bucket, server) pairs */
+    uint64_t epoch;        /* 1.., larger than at any earlier start */
+    uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
+    bool reliable;         /* no grant is ever lost: a limit's tokens may move in one round instead of two */
+};
+
+struct pshift_priv_record {
+    uint64_t served, banked, demand; /* in this epoch of the server; in earlier ones; to come */
+    uint64_t granted, ceiling;       /* most it may have served with the last grant; with any it may still hold */
+    uint64_t r_tokens, l_tokens;     /* of the last plan */
+    uint64_t basis;                  /* served when it was made */
+    uint32_t bucket, server, next;   /* next record of the server */
+};
+
+struct pshift_priv_peer {
+    uint64_t epoch, seq, capacity, grant_seq, heard;
+    uint32_t first; /* record */
+    bool known;
+    bool unsent; /* the last plan's grant was not asked for yet */
+};
+
+struct pshift_control {
+    struct pshift_control_config cfg;
+    struct pshift_priv_peer *peer;        /* [servers] */
+    struct pshift_priv_record *record;    /* [records] */
+    uint32_t *slot, *entry;               /* hash of (bucket, server) to record; record to entry of the plan */
+    uint64_t *limit, *reservation, *lost; /* [buckets] contract; L-tokens that nobody can account for */
+    uint64_t *plan_reservation, *plan_limit, *budget; /* [buckets] */
+    uint64_t *plan_capacity, *rest_capacity;          /* [servers] */
+    uint64_t *demand, *rest_demand, *alloc, *l_alloc; /* [records] */
+    uint64_t *rest_reservation;                       /* [buckets] */
+    uint32_t *row, *server;                           /* [buckets + 1], [records] */
+    uint8_t *cut;                                     /* [servers] */
+    struct pshift_solution r, l;                      /* of the last plan */
+    uint64_t period, round;
+    uint32_t count, slots;
+};
+
 /* ---- API ------------------------------------------------------------------------------------------- */
 
 /* Bytes of memory, to be aligned to 64; 0 if cfg is NULL, out of range or too large for size_t. */
@@ -397,6 +526,65 @@ QOS_API uint64_t pshift_sched_next_ns(const struct pshift_sched *sc, uint64_t no
 /* granted: requests served; borrowed: of them with L-tokens; refused: picks that found waiting requests but no tokens;
  * waited: requests that arrived; debt: of all queues. Any thread, wait-free. */
 QOS_API struct qos_stats pshift_sched_stats(const struct pshift_sched *sc);
+
+/* Estimator (Section III-D): `recent` events in interval_ns, extended to remaining_ns; rounded up, saturating. 0 in no
+ * time. */
+QOS_API uint64_t pshift_extrapolate(uint64_t recent, uint64_t interval_ns, uint64_t remaining_ns);
+
+/* Wire format: a qos_frame with little-endian head and entries. encode: bytes written, 0 if they do not fit. decode:
+ * any bytes; at most `most` entries, QOS_EFULL beyond that; QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION as
+ * qos_frame_open; *m and the entries are undefined then. */
+QOS_API size_t pshift_report_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
+                                    const struct pshift_report_entry *entry);
+QOS_API size_t pshift_grant_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
+                                   const struct pshift_grant_entry *entry);
+QOS_API QOS_NODISCARD enum qos_status pshift_report_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
+                                                           struct pshift_report_entry *entry, uint32_t most);
+QOS_API QOS_NODISCARD enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
+                                                          struct pshift_grant_entry *entry, uint32_t most);
+
+/* A server's side, in the thread of its scheduler, which must outlive it. */
+QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *cfg);
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_init(struct pshift_agent *a, void *mem, size_t size_bytes,
+                                                        const struct pshift_agent_config *cfg,
+                                                        struct pshift_sched *sched);
+/* A period begins: all tokens of the last one are void, all queues get the default. QOS_ESTALE: not a later one. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_begin(struct pshift_agent *a, uint64_t period);
+/* Head and entries of a report on the interval since the last: buckets that changed. QOS_EFULL: more than `most`
+ * entries, nothing is recorded as sent. O(queues). */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *a, uint64_t interval_ns,
+                                                          uint64_t remaining_ns, struct pshift_message *m,
+                                                          struct pshift_report_entry *entry, uint32_t most);
+/* Installs a grant: each bucket's tokens become those granted, without what was served since `basis`; so a grant
+ * replaces and never adds. QOS_ESTALE: for another start or period of this server, from an earlier controller, or not
+ * newer than the last; QOS_ENOENT: for another server or an unknown bucket. Nothing is installed then. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_install(struct pshift_agent *a, const struct pshift_message *m,
+                                                           const struct pshift_grant_entry *entry);
+
+/* The controller's side. Single owner. */
+QOS_API size_t pshift_control_memsize(const struct pshift_control_config *cfg);
+QOS_API QOS_NODISCARD enum qos_status pshift_control_init(struct pshift_control *c, void *mem, size_t size_bytes,
+                                                          const struct pshift_control_config *cfg);
+/* A bucket's contract per period; 0 and PSHIFT_UNLIMITED if never set. QOS_ENOENT, QOS_ERANGE. */
+QOS_API QOS_NODISCARD enum qos_status pshift_control_set(struct pshift_control *c, uint32_t bucket,
+                                                         uint64_t reservation, uint64_t limit);
+/* A period begins: nothing was served, nothing is held. QOS_ESTALE: not a later one. */
+QOS_API QOS_NODISCARD enum qos_status pshift_control_begin(struct pshift_control *c, uint64_t period);
+/* Merges a report. Buckets that it does not mention stay as they were. QOS_ESTALE: of an earlier start, another
+ * period, or not newer than the last from that server; QOS_ENOENT: no such server or bucket; QOS_ECORRUPT: a counter
+ * fell without a restart; QOS_EFULL: no record left. Nothing is merged then. */
+QOS_API QOS_NODISCARD enum qos_status pshift_control_report(struct pshift_control *c, const struct pshift_message *m,
+                                                            const struct pshift_report_entry *entry);
+/* A round: R- and L-tokens of all buckets from what is known. ps: configured for at least as many servers, buckets and
+ * records. A server that sent no report for silent_after rounds gets nothing new; what it may still spend counts
+ * against the limits until the period ends, and its buckets' reservations go where else they have demand. */
+QOS_API QOS_NODISCARD enum qos_status pshift_control_plan(struct pshift_control *c, struct pshift *ps,
+                                                          const struct pshift_options *opt);
+/* Head and entries of the grant for one server from the last plan. QOS_ENOENT: no such server, or never heard of it;
+ * QOS_EFULL: more than `most` entries. */
+QOS_API QOS_NODISCARD enum qos_status pshift_control_grant(struct pshift_control *c, uint32_t server,
+                                                           struct pshift_message *m, struct pshift_grant_entry *entry,
+                                                           uint32_t most);
 
 /* ---- implementation ------------------------------------------------------------------------------ */
 
@@ -2025,6 +2213,625 @@ QOS_API struct qos_stats pshift_sched_stats(const struct pshift_sched *sc)
     s.waited = qos_counter_read(&sc->waited);
     s.debt = qos_counter_read(&sc->debt);
     return s;
+}
+
+/* ---- the runtime ------------------------------------------------------------------------------------- */
+
+QOS_API uint64_t pshift_extrapolate(uint64_t recent, uint64_t interval_ns, uint64_t remaining_ns)
+{
+    return interval_ns == 0 ? 0 : qos_mul_div_ceil(recent, remaining_ns, interval_ns);
+}
+
+QOS_API void pshift_priv_write_head(struct qos_writer *w, const struct pshift_message *m)
+{
+    qos_write_u32(w, m->server);
+    qos_write_u32(w, m->count);
+    qos_write_u64(w, m->server_epoch);
+    qos_write_u64(w, m->controller_epoch);
+    qos_write_u64(w, m->seq);
+    qos_write_u64(w, m->grant_seq);
+    qos_write_u64(w, m->period);
+    qos_write_u64(w, m->capacity);
+    qos_write_u64(w, 0);
+}
+
+/* Room for a message of this many entries? Its payload's length. */
+QOS_API bool pshift_priv_wire_fits(const void *buf, size_t size_bytes, uint32_t count, uint32_t *payload_bytes)
+{
+    uint64_t need = PSHIFT_WIRE_HEAD_BYTES + (uint64_t)count * PSHIFT_WIRE_ENTRY_BYTES;
+    if (!buf || need > UINT32_MAX || need + QOS_FRAME_HEADER_BYTES > size_bytes)
+        return false;
+    *payload_bytes = (uint32_t)need;
+    return true;
+}
+
+QOS_API size_t pshift_priv_wire_seal(void *buf, size_t size_bytes, uint16_t type, uint32_t payload_bytes)
+{
+    struct qos_frame f;
+    f.magic = PSHIFT_WIRE_MAGIC;
+    f.version = PSHIFT_WIRE_VERSION;
+    f.type = type;
+    f.payload_bytes = payload_bytes;
+    return qos_frame_seal(buf, size_bytes, &f) == QOS_OK ? (size_t)payload_bytes + QOS_FRAME_HEADER_BYTES : 0;
+}
+
+QOS_API size_t pshift_report_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
+                                    const struct pshift_report_entry *entry)
+{
+    struct qos_writer w;
+    uint32_t payload_bytes, k;
+    if (!pshift_priv_wire_fits(buf, size_bytes, m->count, &payload_bytes))
+        return 0;
+    qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, payload_bytes);
+    pshift_priv_write_head(&w, m);
+    for (k = 0; k < m->count; k++) {
+        qos_write_u32(&w, entry[k].bucket);
+        qos_write_u64(&w, entry[k].served);
+        qos_write_u64(&w, entry[k].demand);
+        qos_write_u64(&w, entry[k].held);
+    }
+    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_REPORT, payload_bytes);
+}
+
+QOS_API size_t pshift_grant_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
+                                   const struct pshift_grant_entry *entry)
+{
+    struct qos_writer w;
+    uint32_t payload_bytes, k;
+    if (!pshift_priv_wire_fits(buf, size_bytes, m->count, &payload_bytes))
+        return 0;
+    qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, payload_bytes);
+    pshift_priv_write_head(&w, m);
+    for (k = 0; k < m->count; k++) {
+        qos_write_u32(&w, entry[k].bucket);
+        qos_write_u64(&w, entry[k].r_tokens);
+        qos_write_u64(&w, entry[k].l_tokens);
+        qos_write_u64(&w, entry[k].basis);
+    }
+    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_GRANT, payload_bytes);
+}
+
+/* Opens the frame and reads the head; the reader then stands at the entries. */
+QOS_API enum qos_status pshift_priv_wire_open(const void *buf, size_t size_bytes, uint16_t type, uint32_t most,
+                                              struct pshift_message *m, struct qos_reader *rd)
+{
+    struct qos_frame f;
+    enum qos_status st = qos_frame_open(buf, size_bytes, PSHIFT_WIRE_MAGIC, PSHIFT_WIRE_VERSION, &f);
+    if (st != QOS_OK)
+        return st;
+    qos_reader_init(rd, (const uint8_t *)buf + QOS_FRAME_HEADER_BYTES, f.payload_bytes);
+    m->server = qos_read_u32(rd);
+    m->count = qos_read_u32(rd);
+    m->server_epoch = qos_read_u64(rd);
+    m->controller_epoch = qos_read_u64(rd);
+    m->seq = qos_read_u64(rd);
+    m->grant_seq = qos_read_u64(rd);
+    m->period = qos_read_u64(rd);
+    m->capacity = qos_read_u64(rd);
+    (void)qos_read_u64(rd);
+    if (rd->bad || f.type != type ||
+        f.payload_bytes - PSHIFT_WIRE_HEAD_BYTES != (uint64_t)m->count * PSHIFT_WIRE_ENTRY_BYTES)
+        return QOS_ECORRUPT;
+    return m->count > most ? QOS_EFULL : QOS_OK;
+}
+
+QOS_API enum qos_status pshift_report_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
+                                             struct pshift_report_entry *entry, uint32_t most)
+{
+    struct qos_reader rd;
+    enum qos_status st = pshift_priv_wire_open(buf, size_bytes, PSHIFT_WIRE_REPORT, most, m, &rd);
+    uint32_t k;
+    for (k = 0; st == QOS_OK && k < m->count; k++) {
+        entry[k].bucket = qos_read_u32(&rd);
+        entry[k].served = qos_read_u64(&rd);
+        entry[k].demand = qos_read_u64(&rd);
+        entry[k].held = qos_read_u64(&rd);
+    }
+    return st;
+}
+
+QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
+                                            struct pshift_grant_entry *entry, uint32_t most)
+{
+    struct qos_reader rd;
+    enum qos_status st = pshift_priv_wire_open(buf, size_bytes, PSHIFT_WIRE_GRANT, most, m, &rd);
+    uint32_t k;
+    for (k = 0; st == QOS_OK && k < m->count; k++) {
+        entry[k].bucket = qos_read_u32(&rd);
+        entry[k].r_tokens = qos_read_u64(&rd);
+        entry[k].l_tokens = qos_read_u64(&rd);
+        entry[k].basis = qos_read_u64(&rd);
+    }
+    return st;
+}
+
+QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *cfg)
+{
+    struct qos_layout l = {0, 0, false};
+    if (!cfg || cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX)
+        return 0;
+    (void)qos_layout_add(&l, cfg->queues, sizeof(struct pshift_priv_seen), QOS_CACHE_LINE);
+    return qos_layout_size(&l);
+}
+
+QOS_API enum qos_status pshift_agent_init(struct pshift_agent *a, void *mem, size_t size_bytes,
+                                          const struct pshift_agent_config *cfg, struct pshift_sched *sched)
+{
+    const struct pshift_priv_seen nothing = {0, 0, 0, 0, false};
+    struct qos_layout l = {0, 0, false};
+    enum qos_status st;
+    uint32_t q;
+    if (!a || !cfg || !sched)
+        return QOS_EINVAL;
+    if (cfg->queues == 0 || cfg->queues != sched->cfg.queues || cfg->epoch == 0 || cfg->unchanged_permille > 1000)
+        return QOS_ERANGE;
+    (void)qos_layout_add(&l, cfg->queues, sizeof(struct pshift_priv_seen), QOS_CACHE_LINE);
+    st = qos_layout_check(&l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    a->cfg = *cfg;
+    a->sched = sched;
+    a->seen = (struct pshift_priv_seen *)mem;
+    for (q = 0; q < cfg->queues; q++) {
+        a->seen[q] = nothing;
+        a->seen[q].base = a->seen[q].served = pshift_sched_served(sched, q);
+        a->seen[q].arrived = a->seen[q].served + pshift_sched_pending(sched, q);
+    }
+    a->seq = a->period = a->controller_epoch = a->grant_seq = 0;
+    a->served = pshift_sched_stats(sched).granted;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *a, uint64_t period)
+{
+    uint32_t q;
+    if (period <= a->period)
+        return QOS_ESTALE;
+    a->period = period;
+    for (q = 0; q < a->cfg.queues; q++) {
+        enum qos_status st = pshift_sched_set_tokens(a->sched, q, 0, a->cfg.default_l_tokens);
+        a->seen[q].base = pshift_sched_served(a->sched, q);
+        a->seen[q].sent = false;
+        QOS_ASSERT(st == QOS_OK);
+        (void)st;
+    }
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_agent_report(struct pshift_agent *a, uint64_t interval_ns, uint64_t remaining_ns,
+                                            struct pshift_message *m, struct pshift_report_entry *entry, uint32_t most)
+{
+    uint64_t served_all = pshift_sched_stats(a->sched).granted;
+    uint32_t q, n = 0;
+    int pass;
+    for (pass = 0; pass < 2; pass++) /* first count, then record */
+        for (q = 0, n = 0; q < a->cfg.queues; q++) {
+            struct pshift_priv_seen *s = &a->seen[q];
+            uint64_t served = pshift_sched_served(a->sched, q), pending = pshift_sched_pending(a->sched, q);
+            uint64_t r = pshift_sched_r_tokens(a->sched, q), l = pshift_sched_l_tokens(a->sched, q);
+            uint64_t recent = qos_sat_sub(qos_sat_add(served, pending), s->arrived);
+            uint64_t demand = qos_sat_add(pending, pshift_extrapolate(recent, interval_ns, remaining_ns));
+            uint64_t total = qos_sat_add(served - s->base, demand);
+            uint64_t moved = total > s->told ? total - s->told : s->told - total;
+            bool news = s->sent ? moved > qos_mul_div_floor(s->told, a->cfg.unchanged_permille, 1000) : total != 0;
+            if (news || (s->sent && a->cfg.unchanged_permille == 0)) {
+                if (n >= most)
+                    return QOS_EFULL;
+                entry[n].bucket = q;
+                entry[n].served = served - s->base;
+                entry[n].demand = demand;
+                entry[n++].held = qos_sat_add(r, l);
+                s->told = pass ? total : s->told;
+                s->sent = pass ? true : s->sent;
+            }
+            if (pass) {
+                s->served = served;
+                s->arrived = qos_sat_add(served, pending);
+            }
+        }
+    m->server = a->cfg.server;
+    m->count = n;
+    m->server_epoch = a->cfg.epoch;
+    m->controller_epoch = a->controller_epoch;
+    m->seq = ++a->seq;
+    m->grant_seq = a->grant_seq;
+    m->period = a->period;
+    m->capacity = pshift_extrapolate(served_all - a->served, interval_ns, remaining_ns);
+    a->served = served_all;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_agent_install(struct pshift_agent *a, const struct pshift_message *m,
+                                             const struct pshift_grant_entry *entry)
+{
+    uint32_t k;
+    if (m->server != a->cfg.server)
+        return QOS_ENOENT;
+    if (m->server_epoch != a->cfg.epoch || m->period != a->period || m->controller_epoch < a->controller_epoch ||
+        (m->controller_epoch == a->controller_epoch && m->seq <= a->grant_seq))
+        return QOS_ESTALE;
+    for (k = 0; k < m->count; k++)
+        if (entry[k].bucket >= a->cfg.queues)
+            return QOS_ENOENT;
+    a->controller_epoch = m->controller_epoch;
+    a->grant_seq = m->seq;
+    for (k = 0; k < m->count; k++) {
+        uint32_t q = entry[k].bucket;
+        uint64_t r = entry[k].r_tokens, l = entry[k].l_tokens;
+        uint64_t since = qos_sat_sub(pshift_sched_served(a->sched, q) - a->seen[q].base, entry[k].basis);
+        enum qos_status st;
+        since -= pshift_priv_spend(&r, since);
+        (void)pshift_priv_spend(&l, since);
+        st = pshift_sched_set_tokens(a->sched, q, r, l);
+        QOS_ASSERT(st == QOS_OK);
+        (void)st;
+    }
+    return QOS_OK;
+}
+
+/* Smallest power of two that leaves half of the hash empty. */
+QOS_API uint32_t pshift_priv_slots(uint32_t records)
+{
+    uint32_t slots = 2;
+    while (slots / 2 < records)
+        slots *= 2;
+    return slots;
+}
+
+QOS_API void pshift_priv_control_layout(struct qos_layout *l, const struct pshift_control_config *cfg,
+                                        struct pshift_control *c, uint8_t *mem)
+{
+    const size_t servers = cfg->servers, buckets = cfg->buckets, records = cfg->records;
+    const size_t counts[21] = {servers, records, pshift_priv_slots(cfg->records),
+                               records, buckets, buckets,
+                               buckets, buckets, buckets,
+                               buckets, servers, servers,
+                               records, records, records,
+                               records, buckets, buckets + 1,
+                               records, servers, 0};
+    const size_t sizes[21] = {sizeof(struct pshift_priv_peer),
+                              sizeof(struct pshift_priv_record),
+                              4,
+                              4,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              8,
+                              4,
+                              4,
+                              1,
+                              1};
+    uint8_t *at[21];
+    int k;
+    for (k = 0; k < 21; k++) {
+        size_t offset = qos_layout_add(l, counts[k], sizes[k], QOS_CACHE_LINE);
+        at[k] = mem ? mem + offset : NULL;
+    }
+    if (!c)
+        return;
+    c->peer = (struct pshift_priv_peer *)(void *)at[0];
+    c->record = (struct pshift_priv_record *)(void *)at[1];
+    c->slot = (uint32_t *)(void *)at[2];
+    c->entry = (uint32_t *)(void *)at[3];
+    c->limit = (uint64_t *)(void *)at[4];
+    c->reservation = (uint64_t *)(void *)at[5];
+    c->lost = (uint64_t *)(void *)at[6];
+    c->plan_reservation = (uint64_t *)(void *)at[7];
+    c->plan_limit = (uint64_t *)(void *)at[8];
+    c->budget = (uint64_t *)(void *)at[9];
+    c->plan_capacity = (uint64_t *)(void *)at[10];
+    c->rest_capacity = (uint64_t *)(void *)at[11];
+    c->demand = (uint64_t *)(void *)at[12];
+    c->rest_demand = (uint64_t *)(void *)at[13];
+    c->alloc = (uint64_t *)(void *)at[14];
+    c->l_alloc = (uint64_t *)(void *)at[15];
+    c->rest_reservation = (uint64_t *)(void *)at[16];
+    c->row = (uint32_t *)(void *)at[17];
+    c->server = (uint32_t *)(void *)at[18];
+    c->cut = at[19];
+}
+
+QOS_API bool pshift_priv_control_fits(const struct pshift_control_config *cfg)
+{
+    return cfg->servers > 0 && cfg->servers <= PSHIFT_QUEUES_MAX && cfg->buckets > 0 &&
+           cfg->buckets <= (UINT32_C(1) << 30) && cfg->records > 0 && cfg->records <= (UINT32_C(1) << 30) &&
+           cfg->epoch > 0;
+}
+
+QOS_API size_t pshift_control_memsize(const struct pshift_control_config *cfg)
+{
+    struct qos_layout l = {0, 0, false};
+    if (!cfg || !pshift_priv_control_fits(cfg))
+        return 0;
+    pshift_priv_control_layout(&l, cfg, NULL, NULL);
+    return qos_layout_size(&l);
+}
+
+QOS_API enum qos_status pshift_control_init(struct pshift_control *c, void *mem, size_t size_bytes,
+                                            const struct pshift_control_config *cfg)
+{
+    const struct pshift_priv_peer unknown = {0, 0, 0, 0, 0, PSHIFT_PRIV_NONE, false, false};
+    struct qos_layout l = {0, 0, false};
+    enum qos_status st;
+    uint32_t i;
+    if (!c || !cfg)
+        return QOS_EINVAL;
+    if (!pshift_priv_control_fits(cfg))
+        return QOS_ERANGE;
+    pshift_priv_control_layout(&l, cfg, NULL, NULL);
+    st = qos_layout_check(&l, mem, size_bytes);
+    if (st != QOS_OK)
+        return st;
+    l.size = 0;
+    pshift_priv_control_layout(&l, cfg, c, (uint8_t *)mem);
+    c->cfg = *cfg;
+    if (c->cfg.silent_after == 0)
+        c->cfg.silent_after = 2;
+    c->slots = pshift_priv_slots(cfg->records);
+    c->count = 0;
+    c->period = c->round = 0;
+    for (i = 0; i < c->slots; i++)
+        c->slot[i] = PSHIFT_PRIV_NONE;
+    for (i = 0; i < cfg->servers; i++)
+        c->peer[i] = unknown;
+    for (i = 0; i < cfg->buckets; i++) {
+        c->reservation[i] = c->lost[i] = 0;
+        c->limit[i] = PSHIFT_UNLIMITED;
+    }
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_control_set(struct pshift_control *c, uint32_t bucket, uint64_t reservation,
+                                           uint64_t limit)
+{
+    if (bucket >= c->cfg.buckets)
+        return QOS_ENOENT;
+    if (reservation > PSHIFT_COUNT_MAX)
+        return QOS_ERANGE;
+    c->reservation[bucket] = reservation;
+    c->limit[bucket] = limit;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_control_begin(struct pshift_control *c, uint64_t period)
+{
+    uint32_t i;
+    if (period <= c->period)
+        return QOS_ESTALE;
+    c->period = period;
+    for (i = 0; i < c->cfg.buckets; i++)
+        c->lost[i] = 0;
+    for (i = 0; i < c->count; i++) {
+        struct pshift_priv_record *x = &c->record[i];
+        x->served = x->banked = x->granted = x->ceiling = x->r_tokens = x->l_tokens = x->basis = 0;
+    }
+    return QOS_OK;
+}
+
+/* Slot of the pair: that which holds it, or the empty one where it belongs. */
+QOS_API uint32_t pshift_priv_slot(const struct pshift_control *c, uint32_t bucket, uint32_t server)
+{
+    uint64_t h = qos_wrap_mul((uint64_t)bucket << 32 | server, UINT64_C(0x9e3779b97f4a7c15));
+    uint32_t at = (uint32_t)(h >> 32) & (c->slots - 1);
+    while (c->slot[at] != PSHIFT_PRIV_NONE &&
+           (c->record[c->slot[at]].bucket != bucket || c->record[c->slot[at]].server != server))
+        at = (at + 1) & (c->slots - 1);
+    return at;
+}
+
+/* All of the report is checked before any of it is merged. */
+QOS_API enum qos_status pshift_priv_report_check(const struct pshift_control *c, const struct pshift_message *m,
+                                                 const struct pshift_report_entry *entry)
+{
+    const struct pshift_priv_peer *peer;
+    uint32_t k, fresh = 0;
+    if (m->server >= c->cfg.servers)
+        return QOS_ENOENT;
+    peer = &c->peer[m->server];
+    if (m->period != c->period || m->server_epoch < peer->epoch ||
+        (m->server_epoch == peer->epoch && m->seq <= peer->seq))
+        return QOS_ESTALE;
+    for (k = 0; k < m->count; k++) {
+        uint32_t at;
+        if (entry[k].bucket >= c->cfg.buckets)
+            return QOS_ENOENT;
+        at = c->slot[pshift_priv_slot(c, entry[k].bucket, m->server)];
+        if (at == PSHIFT_PRIV_NONE)
+            fresh++;
+        else if (m->server_epoch == peer->epoch && entry[k].served < c->record[at].served)
+            return QOS_ECORRUPT;
+    }
+    return fresh > c->cfg.records - c->count ? QOS_EFULL : QOS_OK;
+}
+
+/* The server started again: its counters began at zero and its tokens are gone. What it may have served after its last
+ * report is unknown; it counts against the limit, not for the reservation. */
+QOS_API void pshift_priv_restarted(struct pshift_control *c, struct pshift_priv_peer *peer)
+{
+    uint32_t i;
+    for (i = peer->first; i != PSHIFT_PRIV_NONE; i = c->record[i].next) {
+        struct pshift_priv_record *x = &c->record[i];
+        x->banked = qos_sat_add(x->banked, x->served);
+        c->lost[x->bucket] = qos_sat_add(c->lost[x->bucket], qos_sat_sub(x->ceiling, x->banked));
+        x->served = x->demand = x->r_tokens = x->l_tokens = x->basis = 0;
+        x->granted = x->ceiling = x->banked;
+    }
+}
+
+QOS_API struct pshift_priv_record *pshift_priv_record_of(struct pshift_control *c, uint32_t bucket, uint32_t server)
+{
+    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, 0, bucket, server, c->peer[server].first};
+    uint32_t at = pshift_priv_slot(c, bucket, server);
+    if (c->slot[at] == PSHIFT_PRIV_NONE) {
+        c->record[c->count] = blank;
+        c->peer[server].first = c->count;
+        c->slot[at] = c->count++;
+    }
+    return &c->record[c->slot[at]];
+}
+
+QOS_API enum qos_status pshift_control_report(struct pshift_control *c, const struct pshift_message *m,
+                                              const struct pshift_report_entry *entry)
+{
+    enum qos_status st = pshift_priv_report_check(c, m, entry);
+    struct pshift_priv_peer *peer;
+    bool acknowledged;
+    uint32_t i, k;
+    if (st != QOS_OK)
+        return st;
+    peer = &c->peer[m->server];
+    if (peer->known && m->server_epoch != peer->epoch)
+        pshift_priv_restarted(c, peer);
+    acknowledged = m->controller_epoch == c->cfg.epoch && m->grant_seq == peer->grant_seq && !peer->unsent;
+    peer->known = true;
+    peer->epoch = m->server_epoch;
+    peer->seq = m->seq;
+    peer->capacity = m->capacity;
+    peer->heard = c->round;
+    for (i = peer->first; i != PSHIFT_PRIV_NONE && acknowledged; i = c->record[i].next)
+        c->record[i].ceiling = c->record[i].granted; /* no older grant can be spent any more */
+    for (k = 0; k < m->count; k++) {
+        struct pshift_priv_record *x = pshift_priv_record_of(c, entry[k].bucket, m->server);
+        uint64_t may;
+        x->served = entry[k].served;
+        x->demand = qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
+        may = qos_sat_add(qos_sat_add(x->banked, x->served), entry[k].held);
+        x->ceiling = acknowledged ? may : qos_max(x->ceiling, may);
+    }
+    return QOS_OK;
+}
+
+QOS_API bool pshift_priv_silent(const struct pshift_control *c, uint32_t server)
+{
+    return c->round - c->peer[server].heard > c->cfg.silent_after;
+}
+
+/* The rows of the plan, and what each bucket has left. */
+QOS_API void pshift_priv_control_rows(struct pshift_control *c)
+{
+    uint32_t i;
+    for (i = 0; i <= c->cfg.buckets; i++)
+        c->row[i] = 0;
+    for (i = 0; i < c->cfg.buckets; i++) {
+        c->plan_reservation[i] = c->reservation[i];
+        c->plan_limit[i] = c->limit[i] == PSHIFT_UNLIMITED ? PSHIFT_UNLIMITED : qos_sat_sub(c->limit[i], c->lost[i]);
+        c->budget[i] = c->plan_limit[i];
+    }
+    for (i = 0; i < c->count; i++) {
+        const struct pshift_priv_record *x = &c->record[i];
+        uint64_t used = qos_sat_add(x->banked, x->served);
+        uint64_t gone = pshift_priv_silent(c, x->server) ? qos_max(used, x->ceiling) : used;
+        c->row[x->bucket + 1]++;
+        c->plan_reservation[x->bucket] = qos_sat_sub(c->plan_reservation[x->bucket], used);
+        if (c->limit[x->bucket] != PSHIFT_UNLIMITED) {
+            c->plan_limit[x->bucket] = qos_sat_sub(c->plan_limit[x->bucket], gone);
+            c->budget[x->bucket] = qos_sat_sub(c->budget[x->bucket], qos_max(used, x->ceiling));
+        }
+    }
+    for (i = 0; i < c->cfg.buckets; i++)
+        c->row[i + 1] += c->row[i];
+    for (i = 0; i < c->count; i++) { /* row[b + 1] walks down to the row's begin, and is shifted back below */
+        const struct pshift_priv_record *x = &c->record[i];
+        uint32_t e = --c->row[x->bucket + 1];
+        c->entry[i] = e;
+        c->server[e] = x->server;
+        c->demand[e] = pshift_priv_silent(c, x->server) ? 0 : x->demand;
+    }
+    for (i = 0; i < c->cfg.buckets; i++)
+        c->row[i] = c->row[i + 1];
+    c->row[c->cfg.buckets] = c->count;
+    for (i = 0; i < c->cfg.servers; i++)
+        c->plan_capacity[i] =
+            c->peer[i].known && !pshift_priv_silent(c, i) ? qos_min(c->peer[i].capacity, PSHIFT_COUNT_MAX) : 0;
+}
+
+QOS_API enum qos_status pshift_control_plan(struct pshift_control *c, struct pshift *ps,
+                                            const struct pshift_options *opt)
+{
+    struct pshift_problem p;
+    struct pshift_residual rest;
+    enum qos_status st;
+    uint32_t i;
+    c->round++;
+    pshift_priv_control_rows(c);
+    p.servers = c->cfg.servers;
+    p.buckets = c->cfg.buckets;
+    p.capacity = c->plan_capacity;
+    p.reservation = c->plan_reservation;
+    p.row = c->row;
+    p.server = c->server;
+    p.demand = c->demand;
+    rest.demand = c->rest_demand;
+    rest.capacity = c->rest_capacity;
+    rest.reservation = c->rest_reservation;
+    c->r.alloc = c->alloc;
+    c->l.alloc = c->l_alloc;
+    c->r.cut = c->l.cut = c->cut;
+    c->r.shortfall = c->l.shortfall = NULL;
+    st = pshift_plan(ps, &p, c->plan_limit, opt, &c->r, &c->l, &rest);
+    if (st != QOS_OK)
+        return st;
+    for (i = 0; i < c->cfg.servers; i++)
+        c->peer[i].unsent = true;
+    for (i = 0; i < c->count; i++) {
+        struct pshift_priv_record *x = &c->record[i];
+        uint64_t used = qos_sat_add(x->banked, x->served), target, over;
+        if (pshift_priv_silent(c, x->server))
+            continue;
+        x->r_tokens = c->alloc[c->entry[i]];
+        x->l_tokens = c->limit[x->bucket] == PSHIFT_UNLIMITED ? PSHIFT_UNLIMITED : c->l_alloc[c->entry[i]];
+        target = qos_sat_add(qos_sat_add(used, x->r_tokens), x->l_tokens);
+        if (c->limit[x->bucket] != PSHIFT_UNLIMITED && !c->cfg.reliable && target > x->ceiling) {
+            /* Tokens that another server may still hold are not issued again: only what is free is. */
+            over = qos_sat_sub(target - qos_max(x->ceiling, used), c->budget[x->bucket]);
+            c->budget[x->bucket] -= target - qos_max(x->ceiling, used) - over;
+            target -= over;
+            over -= pshift_priv_spend(&x->l_tokens, over);
+            x->r_tokens -= over;
+        }
+        x->basis = x->served;
+        x->granted = target;
+        x->ceiling = c->cfg.reliable ? target : qos_max(x->ceiling, target);
+    }
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_control_grant(struct pshift_control *c, uint32_t server, struct pshift_message *m,
+                                             struct pshift_grant_entry *entry, uint32_t most)
+{
+    struct pshift_priv_peer *peer;
+    uint32_t i, n = 0;
+    if (server >= c->cfg.servers || !c->peer[server].known)
+        return QOS_ENOENT;
+    peer = &c->peer[server];
+    for (i = peer->first; i != PSHIFT_PRIV_NONE; i = c->record[i].next)
+        n++;
+    if (n > most)
+        return QOS_EFULL;
+    for (i = peer->first, n = 0; i != PSHIFT_PRIV_NONE; i = c->record[i].next, n++) {
+        entry[n].bucket = c->record[i].bucket;
+        entry[n].r_tokens = c->record[i].r_tokens;
+        entry[n].l_tokens = c->record[i].l_tokens;
+        entry[n].basis = c->record[i].basis;
+    }
+    m->server = server;
+    m->count = n;
+    m->server_epoch = peer->epoch;
+    m->controller_epoch = c->cfg.epoch;
+    m->seq = m->grant_seq = ++peer->grant_seq;
+    peer->unsent = false;
+    m->period = c->period;
+    m->capacity = peer->capacity;
+    return QOS_OK;
 }
 
 #endif /* QOS_DECLARE_ONLY */
