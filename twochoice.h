@@ -1437,14 +1437,13 @@ QOS_API bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 }
 
 /* The record at `bad` does not fit. Was it cut short by a crash, and nobody told that it is there (QOS_OK), or is it
- * damaged? It was durable if a record behind it, which still fits the CRC before itself, was written knowing so.
- * *end: where the log ends. */
+ * damaged? It was durable if a whole record behind it was written knowing so. (That one need not fit either: its
+ * CRC hangs on the damaged one's.) *end: where the log ends. */
 QOS_API enum qos_status twochoice_priv_judge(struct twochoice_table *t, struct twochoice_priv_reader *r, uint64_t bad,
                                              uint64_t *end)
 {
     const uint8_t *record;
     uint64_t pos = bad;
-    uint32_t crc = 0;
     size_t have;
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
@@ -1454,14 +1453,11 @@ QOS_API enum qos_status twochoice_priv_judge(struct twochoice_table *t, struct t
             return st;
         if (have < TWOCHOICE_RECORD_BYTES)
             break;
-        if (pos == bad) {
-            damaged = !twochoice_priv_looks_torn(record, pos);
-        } else if (twochoice_priv_fits(record, crc)) {
-            twochoice_priv_decode(record, &later);
-            if ((pos - bad) / TWOCHOICE_RECORD_BYTES > later.unsynced)
-                damaged = true;
-        }
-        crc = qos_get_le32(record);
+        if (twochoice_priv_looks_torn(record, pos))
+            continue;
+        twochoice_priv_decode(record, &later);
+        if (pos == bad || (pos - bad) / TWOCHOICE_RECORD_BYTES > later.unsynced)
+            damaged = true;
     }
     *end = pos + have;
     return damaged ? QOS_ECORRUPT : QOS_OK;
@@ -1485,7 +1481,7 @@ QOS_API enum qos_status twochoice_priv_check_record(const struct twochoice_table
         return QOS_EVERSION;
     if (r->format != 0 && r->type == TWOCHOICE_PRIV_STAMP && r->version <= TWOCHOICE_VERSION_MAX)
         return QOS_OK;
-    if (r->format == 0 || (!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end ||
+    if (r->format == 0 || (!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end || r->version == 0 ||
         r->version > TWOCHOICE_VERSION_MAX ||
         (redirect && (r->target >= TWOCHOICE_SERVERS_MAX || r->target == t->home)))
         return QOS_ECORRUPT;

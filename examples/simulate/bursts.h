@@ -329,10 +329,14 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
         b->node[i].write = (struct twochoice_write *)burst_alloc(c->k * sizeof(struct twochoice_write));
         b->node[i].probe = (struct twochoice_probe *)burst_alloc((size_t)4 * c->k * sizeof(struct twochoice_probe));
     }
-    for (i = 0; i <= c->warm_ups; i++) {
+    /* Only preassign learns. The burst that counts has the same background and stragglers under every rule. */
+    for (i = 0; rule == BURST_PREASSIGN && i < c->warm_ups; i++) {
         burst_new_background(b);
         burst_run(b, (uint64_t)i * UINT64_C(1000000000000));
     }
+    qos_rng_seed(&b->rng, c->seed + UINT64_C(1000000007));
+    burst_new_background(b);
+    burst_run(b, (uint64_t)c->warm_ups * UINT64_C(1000000000000));
 }
 
 static inline void burst_end(struct burst *b)

@@ -27,7 +27,7 @@ static void figure_3(uint32_t k, bool assert_it)
         c.ratio = ratios[i];
         printf("%.2f", c.ratio);
         for (rule = 0; rule < BURST_RULES; rule++) {
-            struct burst_result r = burst_median(&c, (enum burst_rule)rule, assert_it ? 5 : 1);
+            struct burst_result r = burst_median(&c, (enum burst_rule)rule, assert_it ? 7 : 1);
             response[rule][i] = r.response_ms;
             on[rule][i] = r.on_stragglers;
             ideal = r.ideal_ms;

@@ -195,6 +195,12 @@ static void torn_and_damaged(void)
         CHECK_EQ(r.dropped_bytes, tail);
         check_prefix(&b, &after[records]);
     }
+    for (cut = 1; cut < records; cut++) { /* a record in the middle was lost: zeros, though it was durable */
+        set_log(&b, log, len);
+        memset(b.disk.log[0].data + cut * 48, 0, 48);
+        CHECK_EQ(recover(&b, 0, &r), QOS_ECORRUPT);
+        CHECK_EQ(r.valid_bytes, cut * 48);
+    }
     for (cut = 1; cut < records; cut++) { /* a record in the middle is gone, the rest moved up */
         set_log(&b, log, len);
         memmove(b.disk.log[0].data + cut * 48, b.disk.log[0].data + cut * 48 + 48, len - cut * 48 - 48);

@@ -18,11 +18,12 @@ static void run(uint64_t rate, uint64_t piece)
     struct twochoice_maintainer m;
     struct twochoice_storage storage;
     uint64_t now = 5, local = 0, load[8], pulled = 0, started_ns = 0, first_ns = QOS_NEVER, quiet_ns = 0, i, asked = 0;
-    uint64_t copies = 0, cancelled = 0, known_at[8];
+    uint64_t copies = 0, cancelled = 0, known_at[8], known[8];
     void *mem;
     memset(&cfg, 0, sizeof cfg);
     memset(&mc, 0, sizeof mc);
     memset(known_at, 0, sizeof known_at);
+    memset(known, 0, sizeof known);
     disk_init(&disk, &rng, &storage);
     cfg.max_fragments = 1000;
     cfg.home = HOME;
@@ -64,12 +65,14 @@ static void run(uint64_t rate, uint64_t piece)
         } else if (o.todo == TWOCHOICE_ASK_LOAD) {
             asked++;
             known_at[o.piece.target] = now;
+            known[o.piece.target] = load[o.piece.target];
             twochoice_remote_load(&m, now, o.piece.target, load[o.piece.target]);
         } else {
             struct twochoice_piece out[4];
             size_t n = 0;
             CHECK_LE(o.piece.end - o.piece.offset, piece);
             CHECK(now - known_at[o.piece.target] < 1000);
+            CHECK_LE(known[o.piece.target], 100);
             if (first_ns == QOS_NEVER)
                 first_ns = now;
             pulled += o.piece.end - o.piece.offset;

@@ -1,0 +1,38 @@
+// proves: the decoder of probe, load and decision messages accepts any bytes, reads none past the end, and what it
+// accepts encodes to the same bytes again.
+#include "twochoice.h"
+#include "fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct twochoice_peer peers[64];
+    static uint8_t frame[4096], again[4096];
+    struct twochoice_message m;
+    size_t len = 0;
+    if (size > 2048)
+        return 0;
+    m.peers = peers;
+    m.peer_count = 64;
+    if (twochoice_decode(data, size, &m) == QOS_OK) {
+        FUZZ_CHECK(twochoice_encode(&m, again, sizeof again, &len) == QOS_OK);
+        FUZZ_CHECK(len <= size && memcmp(again, data, len) == 0);
+    }
+    /* The same bytes as the payload of a sound frame: past the checksum. */
+    if (size >= 2) {
+        struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, (uint16_t)(data[0] % 3), (uint16_t)(data[1] % 5),
+                              (uint32_t)(size - 2)};
+        enum qos_status st;
+        memcpy(frame + QOS_FRAME_HEADER_BYTES, data + 2, size - 2);
+        FUZZ_CHECK(qos_frame_seal(frame, sizeof frame, &f) == QOS_OK);
+        m.peers = peers;
+        m.peer_count = 64;
+        st = twochoice_decode(frame, QOS_FRAME_HEADER_BYTES + size - 2, &m);
+        FUZZ_CHECK(st == QOS_OK || st == QOS_ECORRUPT || st == QOS_EVERSION || st == QOS_EMEMORY);
+        if (st == QOS_OK) {
+            FUZZ_CHECK(twochoice_encode(&m, again, sizeof again, &len) == QOS_OK);
+            FUZZ_CHECK(len == QOS_FRAME_HEADER_BYTES + size - 2);
+            FUZZ_CHECK(memcmp(again + 16, frame + 16, len - 16) == 0);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,135 @@
+// proves: recovery accepts any bytes as a log: it gives an error, or a table that is sound, that goes on, and that comes
+// back the same from what it goes on with.
+#include "twochoice.h"
+#include "fuzz/fuzz.h"
+
+#define MOST 8192
+
+static uint8_t bytes[2][MOST + 4096];
+static size_t length[2];
+
+static int log_read(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got)
+{
+    (void)ctx;
+    *got = offset >= length[log] ? 0 : length[log] - (size_t)offset;
+    if (*got > len)
+        *got = len;
+    if (*got)
+        memcpy(buf, bytes[log] + offset, *got);
+    return 0;
+}
+
+static int log_write(void *ctx, int log, uint64_t offset, const void *buf, size_t len)
+{
+    (void)ctx;
+    FUZZ_CHECK(offset <= length[log]);
+    if (offset + len > sizeof bytes[log])
+        return -1;
+    memcpy(bytes[log] + offset, buf, len);
+    if (length[log] < offset + len)
+        length[log] = (size_t)offset + len;
+    return 0;
+}
+
+static int log_sync(void *ctx, int log)
+{
+    (void)ctx;
+    (void)log;
+    return 0;
+}
+
+static int log_truncate(void *ctx, int log, uint64_t len)
+{
+    (void)ctx;
+    length[log] = (size_t)len;
+    return 0;
+}
+
+static int log_swap(void *ctx)
+{
+    (void)ctx;
+    memcpy(bytes[0], bytes[1], sizeof bytes[0]);
+    length[0] = length[1];
+    length[1] = 0;
+    return 0;
+}
+
+static const struct twochoice_storage storage = {NULL, log_read, log_write, log_sync, log_truncate, log_swap};
+static unsigned char mem[2][64 * 1024] __attribute__((aligned(64)));
+
+static enum qos_status open_table(struct twochoice_table *t, int i, uint32_t flags, struct twochoice_recovery *r)
+{
+    struct twochoice_table_config cfg;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.max_fragments = 150;
+    cfg.home = 1;
+    cfg.storage = &storage;
+    FUZZ_CHECK(twochoice_table_memsize(&cfg) <= sizeof mem[i]);
+    FUZZ_CHECK(twochoice_table_init(t, mem[i], sizeof mem[i], &cfg) == QOS_OK);
+    return twochoice_table_recover(t, flags, r);
+}
+
+static void same(const struct twochoice_table *a, const struct twochoice_table *b)
+{
+    struct twochoice_piece x, y;
+    uint64_t object = 0, offset = 0;
+    for (;;) {
+        bool more = twochoice_next(a, object, offset, &x);
+        FUZZ_CHECK(more == twochoice_next(b, object, offset, &y));
+        if (!more)
+            return;
+        FUZZ_CHECK(x.object == y.object && x.offset == y.offset && x.target == y.target);
+        object = x.object;
+        offset = x.end < y.end ? x.end : y.end;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct twochoice_table t, again;
+    struct twochoice_recovery r;
+    enum qos_status st;
+    uint32_t flags, crc = 0;
+    size_t i, before;
+    bool done;
+    if (size < 2 || size > MOST)
+        return 0;
+    flags = data[0] & 1;
+    length[0] = size - 2;
+    length[1] = 0;
+    memcpy(bytes[0], data + 2, length[0]);
+    for (i = 0; (data[0] & 2) && i + 48 <= length[0]; i += 48) { /* sound records of any content, but perhaps one */
+        uint8_t *b = bytes[0] + i;
+        b[4] = b[4] % 64 ? 1 : b[4];
+        b[5] = (uint8_t)(i == 0 ? 1 : 2 + b[5] % 3);
+        if (i == 0)
+            qos_put_le64(b + 8, 1);
+        b[38] = b[39] = 0;
+        crc = qos_crc32c(crc, b + 4, 44);
+        qos_put_le32(b, crc);
+        if (i / 48 == data[1])
+            b[4 + data[0] % 40] ^= (uint8_t)(data[0] >> 2);
+    }
+    before = length[0];
+    st = open_table(&t, 0, flags, &r);
+    FUZZ_CHECK(st == QOS_OK || st == QOS_ECORRUPT || st == QOS_EVERSION || st == QOS_EINVAL || st == QOS_EFULL);
+    FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK);
+    if (st != QOS_OK) {
+        FUZZ_CHECK(t.fragments == 0 && length[0] == before); /* nothing was touched */
+        return 0;
+    }
+    FUZZ_CHECK(r.valid_bytes <= before && r.records <= before / 48);
+    st = twochoice_create(&t, 3, 1000, 10, 2, false);
+    FUZZ_CHECK(st == QOS_OK || st == QOS_EFULL);
+    FUZZ_CHECK(twochoice_commit(&t) == QOS_OK);
+    FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
+    FUZZ_CHECK(r.dropped_bytes == 0 && again.version == t.version);
+    same(&t, &again);
+    if (twochoice_compact_start(&t) == QOS_OK && twochoice_compact_step(&t, 10000, &done) == QOS_OK) {
+        FUZZ_CHECK(done && length[0] <= before + 48 * 3);
+        FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
+        FUZZ_CHECK(again.version == t.version);
+        same(&t, &again);
+    }
+    return 0;
+}
