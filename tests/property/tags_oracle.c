@@ -1,6 +1,6 @@
-// proves: tags.h chooses, step by step, whom a literal O(n) transcription of Algorithm 2 (with the corrections that
-// tags.h proves: lists) chooses, in both modes, with one request in the device, and names the same next event variants:
-// native san aarch64 s390x riscv64
+// proves: tags.h chooses, step by step, whom a literal O(n) transcription of Algorithm 2 (with the corrections of
+// tags.h, WHERE WE DIFFER) chooses, in both modes, with one request in the device, and names the same next event
+// variants: native san aarch64 s390x riscv64
 #include "check.h"
 #include "tags.h"
 
