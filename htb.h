@@ -775,9 +775,11 @@ QOS_API bool htb_priv_place(struct htb *h, uint32_t id, uint64_t now_ns)
     in_ring = (h->node[id].flags & HTB_PRIV_IN_RING) != 0;
     in_row = (h->node[id].flags & HTB_PRIV_IN_ROW) != 0;
     if (ring && in_ring != limit_passes) {
-        if (limit_passes)
+        if (limit_passes) {
+            struct htb_priv_class *c = &h->cls[id];
+            c->deficit = (int64_t)qos_min((uint64_t)c->deficit, h->quantum * c->weight); /* no more than one round */
             htb_priv_link_in(h, HTB_PRIV_RING, ring, id);
-        else
+        } else
             htb_priv_link_out(h, HTB_PRIV_RING, ring, id);
         htb_priv_mark(h, id, HTB_PRIV_IN_RING, limit_passes);
     }
@@ -1456,6 +1458,8 @@ QOS_API void htb_priv_serve(struct htb *h, uint32_t payer, uint64_t now_ns)
             h->cls[h->node[at].parent].u.group.ring = c->link[HTB_PRIV_RING].next;
         }
     }
+    if (h->queued == 0)
+        h->quantum = 1; /* it grows with the largest request that waits */
     htb_priv_slot_add(h, r);
     htb_priv_place_up(h, id, true, now_ns);
     if (h->node[payer].flags & HTB_PRIV_IN_ROW)
