@@ -712,8 +712,8 @@ QOS_API bool tokenpool_client_begin(struct tokenpool_client *c, uint64_t now_ns,
     c->running = true;
     c->asked = (period & TOKENPOOL_PRIV_REPORT) != 0;
     c->reported = c->served_polled = false;
-    c->empty =
-        c->early && c->early_epoch == epoch && c->early_empty && tokenpool_priv_period_seq(period) == c->empty_seq;
+    c->empty = c->early && c->early_epoch == epoch && c->early_empty &&
+               !tokenpool_priv_raised_since(tokenpool_priv_period_seq(period), c->empty_seq);
     c->start_ns = c->tick_ns = now_ns;
     c->reservation = (uint32_t)(terms >> 32);
     c->limit = (uint32_t)(terms & UINT32_MAX);
