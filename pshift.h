@@ -77,13 +77,6 @@
  *      flow). The shortest path gets longer each time, so there are at most |S| - 1 rounds.
  *   5. No overloaded server with a path to an underloaded one: optimal. The servers without a label are the cut.
  *
- *   WHERE WE DIFFER. The paper keeps the Token Movement Map, |S|^2 |B| entries, and updates O(|S| |B|) of them after
- *   each path. Here the map is never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there.
- *   Cost: O(entries) for steps 1 to 3; O(entries + paths * length) for each round of step 4. The index from servers to
- *   rows that step 4 needs is built for a window of the rows first (PSHIFT_WINDOW_ROWS) and grown four times at a
- *   time, only while the window's rows do not suffice. The paper's proof [23] that no shift path means optimal is not
- *   relied upon: the cut proves it (max-flow min-cut), on every input, by itself.
- *
  *   The certificate. For a set X of servers, no allocation serves more than
  *       cut(X) = sum_{j in X} C_j + sum_i min(A_i, sum_{j not in X} d_i^j)
  *   since what is served in X is bounded by capacity and the rest by demand and reservation. The solver returns X with
@@ -115,6 +108,15 @@
  *       tokens it held are lost to the limit, none to the reservation.
  *     - A controller that starts again should hear every server before it plans. It cannot know what servers served
  *       before crashes in the same period: the limit may be exceeded by that, until the next period.
+ *
+ * WHERE WE DIFFER from the paper
+ *
+ *   The paper keeps the Token Movement Map, |S|^2 |B| entries, and updates O(|S| |B|) of them after
+ *   each path. Here the map is never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there.
+ *   Cost: O(entries) for steps 1 to 3; O(entries + paths * length) for each round of step 4. The index from servers to
+ *   rows that step 4 needs is built for a window of the rows first (PSHIFT_WINDOW_ROWS) and grown four times at a
+ *   time, only while the window's rows do not suffice. The paper's proof [23] that no shift path means optimal is not
+ *   relied upon: the cut proves it (max-flow min-cut), on every input, by itself.
  *
  * TUNABLES
  *

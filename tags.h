@@ -111,8 +111,8 @@
  *     arrival at an idle client too, as the text asks of a client that joins: else it would stand behind the others by
  *     the time since the last completion, which at large weights is thousands of requests.
  *   - A client passed over because it is at its limit steps aside: until its lTag is due its sTag stays in real time,
- * like an idle client's, and AdjustTags leaves it out. In the paper it would hold the smallest sTag, and a newcomer,
- * who starts there, would have the server to itself until it caught up with the others.
+ *   like an idle client's, and AdjustTags leaves it out. In the paper it would hold the smallest sTag, and a newcomer,
+ *   who starts there, would have the server to itself until it caught up with the others.
  *   - Unused limit is kept for limit_burst_ns at most, and a reservation that the device could not serve for
  *     reserve_lag_ns. In the paper an active client keeps both for ever.
  *   - Several requests in the device (the paper's future work): all tags are charged at dispatch, the sTag by
@@ -140,11 +140,12 @@
  *
  *   window (N = 50)         At 100 requests/s a change of hit ratio is seen in half a second; the mean of 50 uniform
  *                           service times has a standard error of 8 %. More: smoother, slower.
- *   phase_requests (K = 10) A mean that wanders about the threshold crosses it often; ten in a row is a change. N <=
- * 100 and K <= 20 bring the reward within about a second at 60 requests/s. limit_burst (100 ms)    Longer than a device
- * keeps a request: at 0 every late dispatch would be lost (a 5 ms device loses 2.5 ms per request), and the client
- * stays below its limit. reserve_lag (600 s)     A reservation is a debt; but a clock that jumps a year must not make
- * one of a year. TAGS_REBASE_BITS (62)   When V is moved back; tests make it small.
+ *   phase_requests (K = 10) A mean that wanders about the threshold crosses it often; ten in a row is a change.
+ *                           N <= 100 and K <= 20 bring the reward within about a second at 60 requests/s.
+ *   limit_burst (100 ms)    Longer than a device keeps a request: at 0 every late dispatch would be lost (a 5 ms device
+ *                           loses 2.5 ms per request), and the client stays below its limit.
+ *   reserve_lag (600 s)     A reservation is a debt; but a clock that jumps a year must not make one of a year.
+ *   TAGS_REBASE_BITS (62)   When V is moved back; tests make it small.
  *
  * REFERENCES
  *

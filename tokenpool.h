@@ -120,7 +120,8 @@
  *   if the count is above zero now, announces it after that: no raise goes unnoticed, and nobody knocks twice at the
  *   same empty pool.
  *
- *   WHERE WE DIFFER from the paper, and why
+ * WHERE WE DIFFER from the paper, and why
+ *
  *     - The decay compares with demand (spent, which is completed and outstanding, plus queued), as Definition 1 has
  *       it, not with tokens spent: with 64 requests outstanding a backlogged client would lose its reservation.
  *     - Example 1, second case: R_1 - rho_1 = 10 is R_1 - D_1.

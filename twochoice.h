@@ -4,11 +4,11 @@
  *
  *   A parallel program ends its write phase when its slowest write ends. One storage server that is slow for a second
  *   (a straggler) holds up thousands of processes. The remedy is to write to another server, now. That takes two
- * things. A choice: nobody knows the loads of all servers, and if all clients choose the idle ones they make new
- * stragglers. And a memory: changing the file system's metadata would invalidate every client's cache, so the object's
- * own ("home") server keeps a redirect table: these bytes of this object are on that server. The table is asked before
- * every read and changed at every redirected write, and must not lose an entry when the server dies; in idle times the
- * bytes are pulled home and the entries deleted.
+ *   things. A choice: nobody knows the loads of all servers, and if all clients choose the idle ones they make new
+ *   stragglers. And a memory: changing the file system's metadata would invalidate every client's cache, so the
+ *   object's own ("home") server keeps a redirect table: these bytes of this object are on that server. The table is
+ *   asked before every read and changed at every redirected write, and must not lose an entry when the server dies;
+ *   in idle times the bytes are pulled home and the entries deleted.
  *
  *   Three parts, each usable alone: twochoice_scheduler (a client's: which servers to ask, which to take),
  *   twochoice_detector (a server's: its load, and the writes that it must expect), twochoice_table (a home server's).
@@ -50,12 +50,12 @@
  *   - Memory is fixed: at most 64 bytes per fragment, whatever the pattern of writes and however many objects the
  *     fragments belong to. A full pool is an error (QOS_EFULL) of `reserve`, before data is written elsewhere.
  *   - Order of a redirected write: reserve; data durable at the target; create; commit; acknowledge. Of a write at
- * home: data durable; local; commit; acknowledge. Of a pull: start; read; ready; write at home, durable; finish;
- * commit; drop the copy at the target. Commits may be shared by any number of changes.
+ *     home: data durable; local; commit; acknowledge. Of a pull: start; read; ready; write at home, durable; finish;
+ *     commit; drop the copy at the target. Commits may be shared by any number of changes.
  *   - After a crash at any point, recover gives a table that holds every change whose commit returned QOS_OK, possibly
  *     some that came later, in order, and none else - or an error that says what is damaged. Never a wrong location.
  *   - No pointer is stored in the memory: a table may be copied or mapped elsewhere if struct twochoice_table is
- * rebuilt.
+ *     rebuilt.
  *
  * WORKED EXAMPLE: the paper's Figure 9
  *
@@ -76,7 +76,7 @@
  * ALGORITHM
  *
  *   Placement (Section III). `ask` draws 2k distinct servers by a partial Fisher-Yates shuffle, undone afterwards:
- * O(k), and a function of the generator alone. `decide` keeps the k of least load / weight, compared exactly by cross
+ *   O(k), and a function of the generator alone. `decide` keeps the k of least load / weight, compared exactly by cross
  *   products, with a bounded heap: O(k log k). Ties: the earlier probe. Then a write whose home is kept goes
  *   home (no redirect), and the others take the kept servers in turn.
  *
@@ -94,13 +94,13 @@
  *   Nodes are made roomy, or refilled, on the way down; there are no parent pointers. A full node first
  *   shares with a neighbour; two full neighbours become three: every leaf but under a tiny root holds at least 9 of
  *   15, every inner node 14 of 24. Hence the bound on memory: 512/9 * (1 + 1/14 + 1/14^2 + ...) = 61.3 bytes a
- * fragment. Local bytes take no space: what no fragment covers is at home.
+ *   fragment. Local bytes take no space: what no fragment covers is at home.
  *
  *   Versions. Every change is stamped with the next of 2^48 - 1 versions; the bytes it redirects carry it. A pull is
  *   handed a live piece with its stamp, and finish converts only bytes that still carry it. Adjacent fragments of one
  *   target are joined, and the joined fragment takes the newer stamp, unless an open pull may have been handed the
  *   older one: no stamp of a version given out after the last pull_start has been handed out, so one comparison
- * decides.
+ *   decides.
  *
  *   Log. Records of 48 bytes; a chain of CRC32C ties each to the one before. Each says how many before it were not
  *   yet durable. So recovery can tell a tail that a crash cut (dropped) from a damaged record that
@@ -110,13 +110,14 @@
  *   Maintainer (Section V-C). A step function: rests until the home has been idle for idle_ns, asks a target for its
  *   load unless that is known, starts pulls of idle targets within a token bucket, and goes around the table.
  *
- *   Where we differ from the paper:
+ * WHERE WE DIFFER from the paper
+ *
  *   - The paper appends every operation to a list per object and searches it backwards, O(n). Here: O(log n).
  *   - The paper's delete entry takes the time at which the pull started (Section V-C, Figure 10), which is not enough
  *     (Figure 9, above): bytes must be compared, not entries. Stamps per fragment subsume it.
  *   - The Min/Max pair (Section V-B) loses data: create 0-100 and 100-200 on OSD-2; pull 0-100 and, meanwhile, create
  *     50-80 on OSD-3: the delete of 0-100 moves Min to 100, and a query of [50, 80] says "local". There is no such
- * pair.
+ *     pair.
  *   - A write that lands at home over a redirected range is recorded (local): the paper does not mention it.
  *   - Section V-A has the home server among the two choices, Section III draws both at random: include_home says.
  *   - While a pull writes its bytes at home, an overlapping home write waits, and the reverse (write_begin, ready).
@@ -135,8 +136,8 @@
  * REFERENCES
  *
  *   D. Dai, Y. Chen, D. Kimpe, R. Ross: Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems, SC
- * 2014. R. Bayer, K. Unterauer; D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees: two to
- * three).
+ *   2014.
+ *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees: two nodes become three).
  */
 #ifndef QOS_TWOCHOICE_H
 #define QOS_TWOCHOICE_H
