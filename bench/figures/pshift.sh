@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Draws the paper's Figures 5, 6 and 7 and the growth with the problem from runs of the benchmark.
+# Draws the paper's Figures 3 and 4 from simulated periods, 5 to 7 and the growth with the problem from the benchmark.
 # usage: bench/figures/pshift.sh OUTDIR
 set -eu
 out=${1:?usage: bench/figures/pshift.sh OUTDIR}
 bench=build/bench/pshift
 mkdir -p "$out"
+build/examples/simulate pshift --runs 2 --figures "$out" >/dev/null
 for f in 5a 5b 6 7 growth; do
     "$bench" --figure $f >"$out/pshift_$f.data"
 done

@@ -10,6 +10,7 @@ static const struct {
 } subcommands[] = {
     {"htb", simulate_htb, "AQuA, Figures 8 to 10: a shared disk without QoS, with reservations, with the maximizer"},
     {"haechi", simulate_haechi, "Haechi, Sets 1 to 4: tokens for one-sided I/O beside the bare system"},
+    {"pshift", simulate_pshift, "pShift, Experiments 1 and 2: buckets on 64 servers whose demand moves"},
     {"reward", simulate_reward, "reward scheduling, Sections II to VI: who makes its requests cheap keeps the gain"},
     {"twochoice", simulate_twochoice,
      "two-choice, Figures 3 and 4: burst writes among stragglers, and ten times the size"},

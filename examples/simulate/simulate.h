@@ -6,6 +6,7 @@
 
 int simulate_htb(int argc, char **argv);
 int simulate_haechi(int argc, char **argv);
+int simulate_pshift(int argc, char **argv);
 int simulate_reward(int argc, char **argv);
 int simulate_twochoice(int argc, char **argv);
 

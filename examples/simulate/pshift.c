@@ -1,0 +1,202 @@
+/* pshift.c - `simulate pshift`: the pShift paper's Experiments 1 and 2 in simulated time (the cluster is buckets.h). */
+#include "buckets.h"
+#include "common.h"
+#include "simulate.h"
+
+#define EVERY 50 /* Figure 3 shows every 50th bucket */
+
+static const char *json_path, *figure_dir;
+static uint64_t seed = 2, runs = 5;
+static struct json json;
+
+static int larger_first(const void *a, const void *b)
+{
+    return -buckets_earlier(a, b);
+}
+
+/* Figure 3: reservations, times of the changes, requests completed in each interval; buckets by reservation. */
+static bool figure_3(const struct buckets_world *w)
+{
+    static const char *name[BUCKETS_INTERVALS] = {"interval 1", "to 2", "to 3", "to 4", "to 5"};
+    uint32_t n = w->setup.buckets / EVERY, i, v, k, changes = 0;
+    double *x = (double *)tool_alloc(n * sizeof(double)), *r = (double *)tool_alloc(n * sizeof(double));
+    double *y[BUCKETS_INTERVALS];
+    double *cx = (double *)tool_alloc(n * BUCKETS_CHANGES_MAX * sizeof(double));
+    double *cy = (double *)tool_alloc(n * BUCKETS_CHANGES_MAX * sizeof(double));
+    uint64_t *order = (uint64_t *)tool_alloc(w->setup.buckets * sizeof(uint64_t));
+    struct plot_curve a = {"reservation", x, r, n}, b = {"change", cx, cy, 0}, c[BUCKETS_INTERVALS];
+    struct plot p = {0};
+    char path[512];
+    bool ok;
+    for (i = 0; i < w->setup.buckets; i++)
+        order[i] = w->reservation[i] << 24 | i; /* reservations are below 2^40 */
+    qsort(order, w->setup.buckets, sizeof *order, larger_first);
+    for (v = 0; v < BUCKETS_INTERVALS; v++) {
+        y[v] = (double *)tool_alloc(n * sizeof(double));
+        c[v].name = name[v];
+        c[v].x = x;
+        c[v].y = y[v];
+        c[v].n = n;
+    }
+    for (i = 0; i < n; i++) {
+        uint32_t bucket = (uint32_t)(order[i * EVERY] & 0xffffffu);
+        double sum = 0;
+        x[i] = i * EVERY;
+        r[i] = (double)w->reservation[bucket];
+        for (v = 0; v < BUCKETS_INTERVALS; v++) {
+            sum += (double)w->served[(size_t)v * w->setup.buckets + bucket];
+            y[v][i] = sum > 0 ? sum : 0.5;
+        }
+        for (k = 0; k < BUCKETS_CHANGES_MAX; k++)
+            if (w->change_ns[(size_t)bucket * BUCKETS_CHANGES_MAX + k] != UINT64_MAX) {
+                cx[changes] = x[i];
+                cy[changes++] = (double)w->change_ns[(size_t)bucket * BUCKETS_CHANGES_MAX + k] / 1e9;
+            }
+    }
+    b.n = changes;
+    p.title = "pShift, Figure 3(a): reservations";
+    p.x_label = "bucket";
+    p.y_label = "requests";
+    p.curve = &a;
+    p.curves = 1;
+    p.log_y = true;
+    snprintf(path, sizeof path, "%s/pshift_3a.svg", figure_dir);
+    ok = plot_svg(&p, path);
+    p.title = "pShift, Figure 3(c): requests completed up to each interval's end";
+    p.curve = c;
+    p.curves = BUCKETS_INTERVALS;
+    snprintf(path, sizeof path, "%s/pshift_3c.svg", figure_dir);
+    ok = plot_svg(&p, path) && ok;
+    p.title = "pShift, Figure 3(b): times of the demand changes";
+    p.y_label = "s";
+    p.curve = &b;
+    p.curves = 1;
+    p.log_y = false;
+    p.points = true;
+    snprintf(path, sizeof path, "%s/pshift_3b.svg", figure_dir);
+    ok = plot_svg(&p, path) && ok;
+    for (v = 0; v < BUCKETS_INTERVALS; v++)
+        free(y[v]);
+    free(x);
+    free(r);
+    free(cx);
+    free(cy);
+    free(order);
+    return ok;
+}
+
+static bool experiment_1(void)
+{
+    struct buckets_world w;
+    struct buckets_setup setup = buckets_paper(8, 2, seed);
+    bool ok = true;
+    setup.up_to = true;
+    buckets_period(&w, &setup);
+    printf(
+        "Experiment 1: 64 servers of 20,000 IOPS, all reserved; 10,000 buckets on 8 servers, up to 2 demand changes\n");
+    printf("  buckets with at least 95 %% of their reservation: %.2f %%   (the paper: 99.5 %%)\n\n",
+           100 - 100 * buckets_missed(&w, 95));
+    if (json_path) {
+        json_object(&json, "experiment_1");
+        json_u64(&json, "seed", seed);
+        json_real(&json, "met_share", 1 - buckets_missed(&w, 95));
+        json_real(&json, "intrinsic_error", w.intrinsic);
+        json_end(&json);
+    }
+    if (figure_dir)
+        ok = figure_3(&w);
+    buckets_done(&w);
+    return ok;
+}
+
+static bool experiment_2(void)
+{
+    static const uint32_t active[3] = {2, 4, 8}, changes[5] = {0, 1, 2, 5, 10};
+    static const char *name[3] = {"2 active servers", "4 active servers", "8 active servers"};
+    double x[5], y[3][5];
+    struct plot_curve curve[3];
+    struct plot p = {0};
+    struct table *t = table_new("N_A|N_D|error|intrinsic");
+    char path[512];
+    uint32_t a, d, k;
+    bool ok = true;
+    if (json_path)
+        json_array(&json, "experiment_2");
+    for (a = 0; a < 3; a++) {
+        curve[a].name = name[a];
+        curve[a].x = x;
+        curve[a].y = y[a];
+        curve[a].n = 5;
+        for (d = 0; d < 5; d++) {
+            double error = 0, intrinsic = 0;
+            for (k = 0; k < runs; k++) {
+                struct buckets_world w;
+                struct buckets_setup setup = buckets_paper(active[a], changes[d], seed + k);
+                buckets_period(&w, &setup);
+                error += buckets_missed(&w, 95) / (double)runs;
+                intrinsic += w.intrinsic / (double)runs;
+                buckets_done(&w);
+            }
+            x[d] = changes[d];
+            y[a][d] = 100 * error;
+            table_cellf(t, "%u", active[a]);
+            table_cellf(t, "%u", changes[d]);
+            table_cellf(t, "%.2f %%", 100 * error);
+            table_cellf(t, "%.2f %%", 100 * intrinsic);
+            if (json_path) {
+                json_object(&json, NULL);
+                json_u64(&json, "active", active[a]);
+                json_u64(&json, "changes", changes[d]);
+                json_real(&json, "error", error);
+                json_real(&json, "intrinsic_error", intrinsic);
+                json_end(&json);
+            }
+        }
+        table_rule(t);
+    }
+    if (json_path)
+        json_end(&json);
+    printf("Experiment 2: share of buckets that miss 5 %% or more, mean of %u runs; N_A active servers, N_D changes\n",
+           (unsigned)runs);
+    table_print(t, stdout);
+    table_free(t);
+    p.title = "pShift, Figure 4: buckets that miss 5 % or more of their reservation";
+    p.x_label = "demand changes in the period";
+    p.y_label = "percent";
+    p.curve = curve;
+    p.curves = 3;
+    p.points = true;
+    if (figure_dir) {
+        snprintf(path, sizeof path, "%s/pshift_4.svg", figure_dir);
+        ok = plot_svg(&p, path);
+    }
+    return ok;
+}
+
+int simulate_pshift(int argc, char **argv)
+{
+    const struct opt opts[] = {
+        {"seed", OPT_COUNT, &seed, "N", "of the first run; default 2", NULL},
+        {"runs", OPT_COUNT, &runs, "N", "of each bar of Experiment 2, 1 to 100; default 5", NULL},
+        {"json", OPT_TEXT, &json_path, "FILE", "writes the results as JSON", NULL},
+        {"figures", OPT_TEXT, &figure_dir, "DIR", "draws Figures 3 and 4 there as SVG", NULL},
+        {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
+    };
+    bool ok;
+    int i = opt_parse(argc, argv, opts,
+                      "Buckets with reservations on 64 servers; demand moves, tokens follow once an interval.",
+                      "simulate pshift --figures build/figures\n");
+    if (i < argc)
+        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
+    if (runs < 1 || runs > 100)
+        tool_die(TOOL_USAGE, "--runs: from 1 to 100");
+    if (figure_dir && !plot_mkdir(figure_dir))
+        tool_die(TOOL_FAILED, "%s: cannot be created", figure_dir);
+    if (json_path && !json_open(&json, json_path))
+        tool_die(TOOL_FAILED, "%s: cannot be written", json_path);
+    ok = experiment_1();
+    ok = experiment_2() && ok;
+    if (json_path)
+        ok = json_close(&json) && ok;
+    return ok ? TOOL_OK : TOOL_FAILED;
+}

@@ -1,0 +1,40 @@
+// proves: Experiments 1 and 2 (Section IV-B): 99.5 % of buckets get 95 %; how the error moves with N_A and N_D
+// links: -lm
+// variants: native
+#include "examples/simulate/buckets.h"
+#include "check.h"
+
+static double error_of(uint32_t active, uint32_t changes, bool up_to, uint64_t seed, double *intrinsic)
+{
+    static struct buckets_world w;
+    struct buckets_setup setup = buckets_paper(active, changes, seed);
+    double missed;
+    setup.up_to = up_to;
+    buckets_period(&w, &setup);
+    missed = buckets_missed(&w, 95);
+    *intrinsic = w.intrinsic;
+    buckets_done(&w);
+    return missed;
+}
+
+int main(void)
+{
+    double intrinsic, mean = 0, two[3], five, ten, four, eight;
+    uint64_t seed;
+    check_begin("paper/pshift_experiments");
+    for (seed = 1; seed <= 4; seed++)
+        mean += error_of(8, 2, true, seed, &intrinsic) / 4;
+    CHECK_WITHIN(mean, 0, 0.005); /* Experiment 1; seeds differ by 0.15 % */
+    CHECK_WITHIN(error_of(2, 0, false, 1, &intrinsic), 0, 0.0005);
+    CHECK_WITHIN(intrinsic, 0, 0); /* without changes nothing is missed but what no allocation can meet */
+    two[0] = error_of(2, 1, false, 1, &intrinsic);
+    two[1] = error_of(2, 2, false, 1, &intrinsic);
+    five = error_of(2, 5, false, 1, &intrinsic);
+    ten = error_of(2, 10, false, 1, &intrinsic);
+    four = error_of(4, 2, false, 1, &intrinsic);
+    eight = error_of(8, 2, false, 1, &intrinsic);
+    CHECK(two[0] > 0.01 && two[1] > two[0]);        /* grows at first ... */
+    CHECK(five < two[1] * 1.2 && ten < five * 1.2); /* ... and then no more */
+    CHECK(four < two[1] / 2 && eight < four);       /* the wider the demand is spread, the smaller the error */
+    return check_end();
+}
