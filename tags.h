@@ -782,18 +782,24 @@ QOS_API bool tags_priv_claim_one(struct tags *t, struct tags_priv_rate *own, qos
 }
 
 /* Takes the units from the shared words. false: another shard was faster; the tag that refused is known now, and the
- * client is not due before it. The limit is charged before the reservation is asked: at no moment is more granted than
- * charged to it, so that no other shard slips in between. A reservation that is refused gives it back; meanwhile
- * others may have been refused by the limit, until the tag that they saw. */
+ * client is not due before it.
+ * The limit is charged before the reservation is asked: at no moment is more granted than charged to it, so that no
+ * other shard slips in between. A reservation that is refused gives it back; meanwhile others may have been refused by
+ * the limit, until the tag that they saw. And the limit may refuse the reservation, unlike in one queue: there a due rTag
+ * is served before anything by weight; here a shard that does not know of it may have used up the limit by weight. What
+ * the limit has let through is more than the reservation then, as R <= L. */
 QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
 {
     const struct tags_shared *sh = t->config.shared;
     uint32_t id = g->client;
     struct tags_shared_client *c = tags_priv_shared(sh, id);
-    bool by_reservation = g->phase == TAGS_PHASE_RESERVATION;
-    if (g->limited_units && !tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, g->limited_units,
-                                                 g->phase != TAGS_PHASE_WEIGHT))
+    bool forced = g->phase == TAGS_PHASE_FORCED, by_reservation = g->phase == TAGS_PHASE_RESERVATION;
+    if (g->limited_units &&
+        !tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, g->limited_units, forced)) {
+        if (by_reservation)
+            tags_priv_rate_raise(&t->reserve[id], t->limit[id].tag_ns);
         return false; /* it steps aside when it is chosen again */
+    }
     if (!g->reserved_units ||
         tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, !by_reservation))
         return true;

@@ -376,7 +376,7 @@ int main(void)
 {
     uint64_t run;
     check_begin("property/tags_oracle");
-    for (run = 0; run < 60; run++)
+    for (run = 0; run < 200; run++)
         one_run(run, check_scaled(20000));
     printf("%" PRIu64 " steps, %" PRIu64 " by reservation, %" PRIu64 " synchronised, nobody could be served in %" PRIu64
            "\n",

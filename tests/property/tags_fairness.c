@@ -1,0 +1,154 @@
+// proves: no monopoly and no starvation, whoever comes back from idleness or from his limit: over every interval in which two
+// proves: clients keep demand, requests per weight differ by at most 1/w + 1/w' (weights 1..2^40); and rho and delta make
+// proves: three servers keep one client's limit and reservation as one
+#include "check.h"
+#include "tags.h"
+
+#define MOST 9
+#define SECOND UINT64_C(1000000000)
+
+static uint64_t comebacks, steps_aside;
+
+/* For a pair that keeps demand: difference of requests, each times the other's weight, and its range so far. */
+struct pair {
+    int64_t now, low, high;
+};
+
+static void fairness(uint64_t stream, uint64_t steps)
+{
+    struct check_rng rng;
+    struct tags_config config;
+    struct tags t;
+    struct check_mem mem;
+    struct pair pair[MOST][MOST];
+    struct tags_client terms[MOST];
+    unsigned queued[MOST] = {0};
+    uint64_t now = 1, step;
+    uint32_t n, i, j, limited;
+    CHECK_CONTEXT("fairness, run %" PRIu64, stream);
+    check_rng_init(&rng, stream);
+    memset(&config, 0, sizeof config);
+    memset(terms, 0, sizeof terms);
+    memset(pair, 0, sizeof pair);
+    n = (uint32_t)check_between(&rng, 3, MOST);
+    limited = n - 1; /* not compared: its limit holds it back */
+    config.clients = n;
+    config.mode = TAGS_PS;
+    config.no_completions = check_between(&rng, 0, 1);
+    check_mem_new(&mem, tags_memsize(&config), 64, 0);
+    CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
+    for (i = 0; i < n; i++) {
+        terms[i].weight = stream % 2 ? check_between(&rng, 1, 9) : UINT64_C(1) << check_between(&rng, 30, 40);
+        terms[i].limit_per_s = i == limited ? check_between(&rng, 1, 2000) : 0;
+        CHECK_EQ(tags_add(&t, now, i, &terms[i]), QOS_OK);
+    }
+    for (step = 0; step < steps; step++) {
+        struct tags_grant g;
+        i = (uint32_t)check_between(&rng, 0, n - 1);
+        if (queued[i] == 0 && (check_between(&rng, 0, 30) == 0 || i == limited || i == 0)) {
+            queued[i] = i == 0 ? 1000000 : (unsigned)check_between(&rng, 1, 400);
+            CHECK_EQ(tags_arrive(&t, now, i, queued[i]), QOS_OK);
+            comebacks++;
+            for (j = 0; j < n; j++)
+                memset(&pair[i][j], 0, sizeof pair[i][j]), memset(&pair[j][i], 0, sizeof pair[j][i]);
+        }
+        if (tags_pull(&t, now, 1, &g) != QOS_OK) {
+            now += 1000;
+            continue;
+        }
+        i = g.client;
+        queued[i]--;
+        for (j = 0; j < n; j++) {
+            /* One of each unordered pair: the smaller id first. */
+            uint32_t a = i < j ? i : j, b = i < j ? j : i;
+            struct pair *p = &pair[a][b];
+            if (j == i || i == limited || j == limited || queued[j] == 0)
+                continue;
+            p->now += i == a ? (int64_t)terms[b].weight : -(int64_t)terms[a].weight;
+            p->low = p->now < p->low ? p->now : p->low;
+            p->high = p->now > p->high ? p->now : p->high;
+            CHECK_LE(p->high - p->low, terms[a].weight + terms[b].weight + 1000);
+        }
+        now += check_between(&rng, 1, 10000);
+        if (!config.no_completions)
+            CHECK_EQ(tags_complete(&t, now, &g, 1000), QOS_OK);
+    }
+    steps_aside += t.counters.stepped_aside;
+    CHECK(check_mem_free(&mem));
+}
+
+/* dmClock: the client tells each server what it was served elsewhere since its last request there. */
+#define SERVERS 3
+static void servers(bool tell)
+{
+    struct check_rng rng;
+    struct tags_config config;
+    static struct tags server[SERVERS];
+    struct check_mem mem[SERVERS];
+    struct tags_client terms;
+    uint64_t at[SERVERS] = {0}, all_at[SERVERS] = {0}, reserved_at[SERVERS] = {0}, served = 0, reserved = 0, now = 0;
+    unsigned k;
+    CHECK_CONTEXT("three servers, %s", tell ? "with rho and delta" : "without");
+    check_rng_init(&rng, 77);
+    memset(&config, 0, sizeof config);
+    memset(&terms, 0, sizeof terms);
+    config.clients = 2;
+    config.mode = TAGS_PS;
+    for (k = 0; k < SERVERS; k++) {
+        check_mem_new(&mem[k], tags_memsize(&config), 64, 0);
+        CHECK_EQ(tags_init(&server[k], mem[k].mem, mem[k].size, &config), QOS_OK);
+        terms.weight = 1; /* client 0: 300 to 600 per second, over all servers */
+        terms.reservation_per_s = 300;
+        terms.limit_per_s = 600;
+        CHECK_EQ(tags_add(&server[k], 0, 0, &terms), QOS_OK);
+        terms.weight = 1000; /* client 1 takes the rest */
+        terms.reservation_per_s = terms.limit_per_s = 0;
+        CHECK_EQ(tags_add(&server[k], 0, 1, &terms), QOS_OK);
+        CHECK_EQ(tags_arrive(&server[k], 0, 1, 1000000), QOS_OK);
+        CHECK_EQ(tags_arrive(&server[k], 0, 0, 1), QOS_OK);
+    }
+    while (now < 20 * SECOND) {
+        for (k = 0; k < SERVERS; k++) {
+            struct tags_choice choice;
+            struct tags_grant g;
+            uint32_t rho = 0, delta = 0;
+            if (at[k] > now || tags_choose(&server[k], now, &choice) != QOS_OK)
+                continue;
+            if (choice.client == 0 && tell) { /* since its last request at this server */
+                delta = (uint32_t)(served - all_at[k]);
+                rho = (uint32_t)(reserved - reserved_at[k]);
+            }
+            CHECK_EQ(tags_dispatch(&server[k], now, &choice, 1, rho, delta, &g), QOS_OK);
+            CHECK_EQ(tags_complete(&server[k], now, &g, 1000), QOS_OK);
+            if (choice.client == 0) {
+                served++;
+                reserved += g.phase == TAGS_PHASE_RESERVATION;
+                all_at[k] = served;
+                reserved_at[k] = reserved;
+                CHECK_EQ(tags_arrive(&server[k], now, 0, 1), QOS_OK);
+            }
+            at[k] = now + check_between(&rng, 1, 2000000); /* 1000 per second each */
+        }
+        now += 50000;
+    }
+    if (tell) /* 300 per second in sum; a request of each server at the start */
+        CHECK_WITHIN((double)served / 20, 299, 320);
+    else
+        CHECK_GE(served, 20 * 850); /* each server by itself gives it all: the test can fail */
+    for (k = 0; k < SERVERS; k++)
+        CHECK(check_mem_free(&mem[k]));
+}
+
+int main(void)
+{
+    uint64_t run;
+    check_begin("property/tags_fairness");
+    for (run = 0; run < 40; run++)
+        fairness(run, check_scaled(30000));
+    servers(true);
+    servers(false);
+    printf("%" PRIu64 " came back, %" PRIu64 " stepped aside\n", comebacks, steps_aside);
+    CHECK_GE(comebacks, 100);
+    CHECK_GE(steps_aside, 100);
+    return check_end();
+}
