@@ -134,7 +134,7 @@
  *   Queues of one server (one per core) that serve the same clients put a `struct tags_shared` behind them: two words
  *   per client, the reserved and the limited requests granted since a common start. A dispatch claims from these
  *   words; its queue's own rTag and lTag are then copies, corrected by each claim. Reservations and limits hold for the
- *   sum; weights remain per shard.
+ *   sum; weights remain per shard. (Here the limit may hold up a reservation, never below what was reserved.)
  *
  * TUNABLES (struct tags_config, 0 = the default)
  *

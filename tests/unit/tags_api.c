@@ -756,7 +756,15 @@ static void shared(void)
     CHECK_EQ(entry->limited, 5);
     CHECK_EQ(tags_fail(t, 7 + 4 * ms, &g, 1), QOS_OK);
     CHECK_EQ(entry->reserved, 4);
-    CHECK_EQ(tags_withdraw(t, 7 + 4 * ms, 0, 7), QOS_OK);
+    entry->limited += 10; /* used up by weight elsewhere: a reservation that is due waits for the limit, 14 / 2000 s */
+    CHECK_EQ(tags_pull(t, 7 + 4 * ms, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(entry->limited, 14);
+    CHECK_EQ(entry->reserved, 4);
+    CHECK_EQ(tags_next_ns(t, 7 + 4 * ms), 7 + 7 * ms);
+    CHECK_EQ(tags_pull(t, 7 + 7 * ms, 1, &g), QOS_OK);
+    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_complete(t, 7 + 7 * ms, &g, 1), QOS_OK);
+    CHECK_EQ(tags_withdraw(t, 7 + 7 * ms, 0, 6), QOS_OK);
     close_tags();
     CHECK(check_mem_free(&m));
 }
