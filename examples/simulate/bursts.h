@@ -380,7 +380,7 @@ static inline int burst_compare_double(const void *a, const void *b)
 /* Medians over seeds (an odd number up to 99). */
 static inline struct burst_result burst_median(const struct burst_config *c, enum burst_rule rule, uint32_t seeds)
 {
-    double response[99], ideal[99], on[99], chosen[99];
+    double response[99] = {0}, ideal[99] = {0}, on[99] = {0}, chosen[99] = {0};
     struct burst_result r;
     uint32_t i;
     memset(&r, 0, sizeof r);

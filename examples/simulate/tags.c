@@ -64,15 +64,16 @@ static bool draw(const struct reward *s, const char *title, const char *file, do
     struct plot_curve curve[3];
     struct plot plot;
     char path[512];
+    const uint32_t clients = s->clients < 3 ? s->clients : 3;
     uint32_t i, b, n = 0;
     if (!figure_dir)
         return true;
     for (b = 0; b + 10 <= s->seconds * 10; b += 5, n++) {
         x[n] = b / 10.0 + 1;
-        for (i = 0; i < s->clients; i++)
+        for (i = 0; i < clients; i++)
             y[i][n] = reward_rate(s, i, b / 10.0, b / 10.0 + 1);
     }
-    for (i = 0; i < s->clients; i++) {
+    for (i = 0; i < clients; i++) {
         curve[i].name = names[i];
         curve[i].x = x;
         curve[i].y = y[i];
@@ -83,7 +84,7 @@ static bool draw(const struct reward *s, const char *title, const char *file, do
     plot.x_label = "time (s)";
     plot.y_label = "requests per second";
     plot.curve = curve;
-    plot.curves = s->clients;
+    plot.curves = clients;
     plot.y_max = y_max;
     (void)snprintf(path, sizeof path, "%s/%s", figure_dir, file);
     return plot_svg(&plot, path);
