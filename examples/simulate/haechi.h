@@ -170,7 +170,7 @@ static inline bool haechi_run(struct haechi *h, void *mem)
             tokenpool_client_init(&client[i].engine, &cfg, i) != QOS_OK)
             return false;
     for (period = 0; period < h->periods; period++) {
-        double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS];
+        double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS] = {0};
         for (step = 0; step < HAECHI_STEPS; step++) {
             uint64_t now_ns = (period * HAECHI_STEPS + step) * HAECHI_STEP_NS;
             if (now_ns >= tokenpool_next_ns(&monitor) && !h->bare)

@@ -323,6 +323,114 @@ static void straddle_check(void)
     EXPLORE_CHECK(monitor.info.last_put == 3 && monitor.info.last_claimed <= 3);
 }
 
+/* A claim that straddles meets the new pool when it is empty and raised already, but not announced: it must wait for a
+ * raise after the one that failed it. Three clients: the pool must not sink below three claims. */
+static void early_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {0, 0, 2};
+    base_setup(3, 3, reserved, 0);
+    tokenpool_tick_local(&client[2], storage, 501);
+    if (!take(0, 1)) /* empty */
+        abort();
+}
+
+static void early_actor(unsigned who)
+{
+    unsigned i;
+    if (who == 2) {
+        tokenpool_run(&monitor, PERIOD_NS);
+        tokenpool_run(&monitor, PERIOD_NS + 10);
+        tokenpool_run(&monitor, PERIOD_NS + 20);
+        watch();
+        return;
+    }
+    now_of[who] = 900;
+    for (i = 0; i < 2; i++, now_of[who]++)
+        (void)take(who, 1);
+}
+
+static void early_check(void)
+{
+    EXPLORE_CHECK(spent_in(1) <= 3 && spent_in(2) <= 3);
+}
+
+/* The monitor dies before any of its steps of a period start; another takes over. The client spends what it is given by
+ * either, in no period more than that period has. */
+static void takeover_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {1, 0, 0};
+    base_setup(1, 4, reserved, 0);
+}
+
+static struct tokenpool successor;
+static uint64_t successor_control[64] __attribute__((aligned(64)));
+
+static void takeover_actor(unsigned who)
+{
+    unsigned i;
+    if (who == 1) {
+        tokenpool_run(&monitor, PERIOD_NS);
+        tokenpool_run(&monitor, 2 * PERIOD_NS);
+        return;
+    }
+    for (i = 0; i < 3; i++, now_of[0]++)
+        (void)take(0, 2);
+}
+
+static void takeover_check(void)
+{
+    unsigned e;
+    uint64_t epoch;
+    for (e = 1; e < EPOCHS; e++)
+        EXPLORE_CHECK(spent_in(e) <= 4);
+    if (tokenpool_resume(&successor, successor_control, sizeof successor_control, storage, sizeof storage, &cfg) !=
+        QOS_OK)
+        abort();
+    tokenpool_run(&successor, 5000);
+    epoch = successor.info.epoch;
+    EXPLORE_CHECK(epoch >= 2 && epoch <= 4);
+    EXPLORE_CHECK(tokenpool_word_epoch(*word(TOKENPOOL_OFFSET_POOL)) == epoch);
+    EXPLORE_CHECK(tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL)) == 3);
+    /* The client goes on: it gets the whole of the new period, and no token of an old one counts there. */
+    now_of[0] += 10;
+    while (take(0, 1))
+        now_of[0]++;
+    EXPLORE_CHECK(client[0].epoch == epoch && spent_in((unsigned)epoch) == 4);
+}
+
+/* Four actors: three clients, one of which may die, and a monitor that raises. */
+static void four_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {0, 2, 0};
+    base_setup(3, 5, reserved, 0);
+    if (!take(0, 1) || !take(0, 1))
+        abort();
+    tokenpool_run(&monitor, 10);
+    tokenpool_run(&monitor, 20);
+    tokenpool_tick_local(&client[1], storage, 501); /* one token comes back */
+    if (!take(1, 1))
+        abort();
+}
+
+static void four_actor(unsigned who)
+{
+    if (who == 3)
+        tokenpool_run(&monitor, 30);
+    else
+        (void)take(who, 2);
+}
+
+static void four_check(void)
+{
+    uint64_t got = client[0].gained + client[1].gained + client[2].gained;
+    int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
+    unsigned dead = explore_dead(0);
+    EXPLORE_CHECK(spent_in(1) <= 5);
+    EXPLORE_CHECK(got <= monitor.info.put);
+    EXPLORE_CHECK(got + (uint64_t)(count > 0 ? count : 0) + (uint64_t)dead * cfg.batch >= monitor.info.put);
+    EXPLORE_CHECK(monitor.info.put <= 4); /* 3 to begin with, one returned */
+}
+
 /* ---- ordered: in the order of the claims, token by token */
 
 static void ordered_setup(void)
@@ -425,6 +533,23 @@ int main(void)
          .setup = straddle_setup,
          .actor = straddle_actor,
          .check = straddle_check},
+        {.name = "early claims, 2 clients + monitor",
+         .actors = 3,
+         .setup = early_setup,
+         .actor = early_actor,
+         .check = early_check},
+        {.name = "takeover, client + monitor that may die",
+         .actors = 2,
+         .mortal = 2,
+         .setup = takeover_setup,
+         .actor = takeover_actor,
+         .check = takeover_check},
+        {.name = "four actors, 3 clients (one may die) + monitor",
+         .actors = 4,
+         .mortal = 1,
+         .setup = four_setup,
+         .actor = four_actor,
+         .check = four_check},
         {.name = "ordered, 2 clients + monitor",
          .actors = 3,
          .setup = ordered_setup,
