@@ -1,7 +1,7 @@
 // proves: the Haechi paper's Examples 1 and 2, Definitions 1 and 2, and Sets 1 to 4 in simulated time, with its numbers;
 // where a faithful model shows otherwise (Zipf above 70 % reserved), that, and that the guard repairs it
 // links: -lm
-#include "examples/simulate/haechi.h"
+#include "examples/simulate/haechi_nodes.h"
 #include "check.h"
 
 static char memory[8192] __attribute__((aligned(64)));
@@ -186,6 +186,21 @@ static void test_set_4(void)
     CHECK_WITHIN(haechi_mean(&h, 24), 0.899 * HAECHI_C_G, 0.901 * HAECHI_C_G);
 }
 
+/* Beyond the paper (its future work): several data nodes, reservations split by pshift.h. */
+static void test_nodes(void)
+{
+    static char pshift_memory[16384] __attribute__((aligned(64)));
+    struct haechi_nodes n;
+    unsigned by_demand, i;
+    for (by_demand = 0; by_demand < 2; by_demand++) {
+        CHECK_CONTEXT("three nodes, %s", by_demand ? "split by demand" : "equal parts");
+        CHECK(haechi_nodes_run(&n, by_demand, 3, memory, pshift_memory, sizeof pshift_memory));
+        CHECK_EQ(n.missed, by_demand ? 0 : 6);
+        for (i = 0; i < HAECHI_NODES_CLIENTS; i++)
+            CHECK(n.part[i][0] + n.part[i][1] + n.part[i][2] + 2 >= n.reservation[i]);
+    }
+}
+
 int main(void)
 {
     check_begin("paper/tokenpool_experiments");
@@ -195,5 +210,6 @@ int main(void)
     test_unused_reservations();
     test_set_3();
     test_set_4();
+    test_nodes();
     return check_end();
 }
