@@ -827,8 +827,8 @@ QOS_API void twochoice_priv_link(struct twochoice_table *t, uint32_t left, uint3
 QOS_API void twochoice_priv_unlink(struct twochoice_table *t, uint32_t i)
 {
     uint32_t left = t->node[i].prev, right = t->node[i].next;
-    if (left != TWOCHOICE_PRIV_NONE)
-        t->node[left].next = right;
+    QOS_ASSERT(left != TWOCHOICE_PRIV_NONE); /* never the first of its group */
+    t->node[left].next = right;
     if (right != TWOCHOICE_PRIV_NONE)
         t->node[right].prev = left;
 }
@@ -892,8 +892,7 @@ QOS_API void twochoice_priv_refill(struct twochoice_table *t, struct twochoice_p
 {
     uint32_t slots = twochoice_priv_slots(level), first, had, total = 0, k;
     had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
-    if (had == 1)
-        return;
+    QOS_ASSERT(had > 1); /* a root with one child does not outlive an erase */
     first = i == 0 ? 0 : i - 1;
     if (first + had > p->count)
         first = p->count - had;
@@ -1409,6 +1408,8 @@ struct twochoice_priv_reader {
 QOS_API enum qos_status twochoice_priv_fetch(struct twochoice_table *t, struct twochoice_priv_reader *r, uint64_t pos,
                                              const uint8_t **record, size_t *have)
 {
+    *record = r->buf;
+    *have = 0;
     if (r->have == 0 || pos < r->base || pos - r->base >= sizeof r->buf) {
         r->base = pos;
         r->have = 0;
@@ -1620,6 +1621,7 @@ QOS_API enum qos_status twochoice_create(struct twochoice_table *t, uint64_t obj
 {
     struct twochoice_priv_record r;
     enum qos_status st;
+    __builtin_memset(&r, 0, sizeof r);
     if (!t || target == t->home || (reserved && t->reserved == 0))
         return QOS_EINVAL;
     if (target >= TWOCHOICE_SERVERS_MAX || !twochoice_priv_range(offset, len, &r.end))
@@ -1638,6 +1640,7 @@ QOS_API enum qos_status twochoice_local(struct twochoice_table *t, uint64_t obje
 {
     struct twochoice_priv_record r;
     struct twochoice_priv_at at;
+    __builtin_memset(&r, 0, sizeof r);
     if (!t)
         return QOS_EINVAL;
     if (!twochoice_priv_range(offset, len, &r.end))
@@ -1906,8 +1909,8 @@ QOS_API enum qos_status twochoice_pull_finish(struct twochoice_table *t, uint32_
     while (twochoice_priv_unchanged(t, h, h->offset, &piece)) {
         struct twochoice_priv_record r;
         enum qos_status st;
+        __builtin_memset(&r, 0, sizeof r);
         r.type = TWOCHOICE_PRIV_HOME;
-        r.target = 0;
         r.object = piece.object;
         r.offset = piece.offset;
         r.end = piece.end;
@@ -1999,6 +2002,7 @@ QOS_API enum qos_status twochoice_compact_step(struct twochoice_table *t, uint32
             *done = st == QOS_OK;
             return st;
         }
+        __builtin_memset(&r, 0, sizeof r);
         r.type = TWOCHOICE_PRIV_REDIRECT;
         r.target = (uint16_t)p.target;
         r.object = p.object;

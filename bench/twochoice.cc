@@ -1,4 +1,5 @@
-// bench of twochoice.h: the redirect table beside Boost.ICL's interval_map and beside the paper's own log, in one run.
+// bench of twochoice.h: the redirect table beside Boost.ICL's interval_map and beside the paper's own log, in one run;
+// what a placement decision costs.
 #include "bench.h"
 #include "twochoice.h"
 #include <boost/icl/interval_map.hpp>
@@ -341,6 +342,61 @@ void recovery(bench *b)
                  "x");
 }
 
+// What a decision costs for each server probed: draw, decide, and what the probed servers do about it.
+void decide(bench *b)
+{
+    const uint32_t ks[] = {1, 8, 100, 1000};
+    for (const uint32_t k : ks) {
+        twochoice_scheduler_config cfg = {};
+        twochoice_scheduler s;
+        cfg.servers = 10000;
+        cfg.max_writes = k;
+        cfg.seed = 1;
+        const size_t size = twochoice_scheduler_memsize(&cfg);
+        void *mem = aligned_alloc(64, size);
+        if (!mem || twochoice_scheduler_init(&s, mem, size, &cfg) != QOS_OK)
+            exit(2);
+        std::vector<twochoice_write> w(k);
+        std::vector<twochoice_probe> p(4 * size_t{k});
+        std::vector<uint64_t> load(cfg.servers);
+        for (uint32_t i = 0; i < cfg.servers; i++)
+            load[i] = (30 + mix(i) % 10) << 20;
+        for (uint32_t i = 0; i < k; i++) {
+            w[i].home = i * 37 % cfg.servers;
+            w[i].len_bytes = 1 << 20;
+        }
+        const uint32_t rounds = 400000 / k;
+        double ask[5], decision[5];
+        for (int run = 0; run < 5; run++) {
+            uint64_t asking = 0, deciding = 0, probes = 0;
+            for (uint32_t r = 0; r < rounds; r++) {
+                size_t n = 0;
+                const uint64_t t0 = bench_ns();
+                if (twochoice_ask(&s, w.data(), k, p.data(), &n) != QOS_OK)
+                    exit(2);
+                const uint64_t t1 = bench_ns();
+                for (size_t i = 0; i < n; i++) {
+                    p[i].state = TWOCHOICE_UP;
+                    p[i].load = load[p[i].server];
+                }
+                const uint64_t t2 = bench_ns();
+                if (twochoice_decide(&s, w.data(), k, p.data(), n) != QOS_OK)
+                    exit(2);
+                deciding += bench_ns() - t2;
+                asking += t1 - t0;
+                probes += n;
+            }
+            ask[run] = static_cast<double>(asking) / static_cast<double>(probes);
+            decision[run] = static_cast<double>(deciding) / static_cast<double>(probes);
+        }
+        char name[32];
+        snprintf(name, sizeof name, "k=%u", k);
+        bench_report(b, name, "draw_ns_per_probe", bench_median(ask, 5), "ns");
+        bench_report(b, name, "decide_ns_per_probe", bench_median(decision, 5), "ns");
+        free(mem);
+    }
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -351,5 +407,6 @@ int main(int argc, char **argv)
     many_objects(&b);
     against_paper(&b);
     recovery(&b);
+    decide(&b);
     return bench_close(&b);
 }

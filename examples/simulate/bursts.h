@@ -384,6 +384,12 @@ static inline struct burst_result burst_median(const struct burst_config *c, enu
     struct burst_result r;
     uint32_t i;
     memset(&r, 0, sizeof r);
+    if (seeds == 0)
+        seeds = 1;
+    memset(response, 0, sizeof response);
+    memset(ideal, 0, sizeof ideal);
+    memset(on, 0, sizeof on);
+    memset(chosen, 0, sizeof chosen);
     for (i = 0; i < seeds && i < 99; i++) {
         struct burst_config one = *c;
         struct burst b;
