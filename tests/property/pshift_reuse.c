@@ -143,7 +143,8 @@ static void errors(void)
 {
     struct pshift_problem q = problem();
     struct pshift_solution s = solution(alloc, cut);
-    uint32_t none[2] = {0, 5};
+    struct pshift_residual rest;
+    uint32_t none[2] = {0, 5}, i;
     struct check_rng r;
     check_rng_init(&r, 5);
     do
@@ -180,6 +181,20 @@ static void errors(void)
     CHECK_EQ(pshift_solve(&warm, &q, NULL, &s), QOS_OK); /* forgets the retraction */
     CHECK_EQ(pshift_resolve(&warm, &q, NULL, &s, none, 0), QOS_OK);
     CHECK_EQ(pshift_verify(&warm, &q, &s), QOS_OK);
+    rest.demand = rest_demand;
+    rest.capacity = rest_capacity;
+    rest.reservation = rest_reservation;
+    for (i = 0; i < p.buckets; i++)
+        limit[i] = PSHIFT_UNLIMITED;
+    CHECK_EQ(pshift_plan(&warm, &q, NULL, NULL, &s, &s, &rest), QOS_EINVAL);
+    rest.capacity = NULL;
+    CHECK_EQ(pshift_plan(&warm, &q, limit, NULL, &s, &s, &rest), QOS_EINVAL);
+    rest.capacity = rest_capacity;
+    i = p.server[p.entries - 1];
+    p.server[p.entries - 1] = p.servers;
+    CHECK_EQ(pshift_plan(&warm, &q, limit, NULL, &s, &s, &rest), QOS_EINVAL);
+    CHECK_EQ(pshift_retract(&warm, &q, &s, none, 1), QOS_EINVAL); /* nothing is solved any more */
+    p.server[p.entries - 1] = i;
     p.capacity[0] = UINT64_MAX;
     CHECK_EQ(pshift_plan(&warm, &q, limit, NULL, &s, &s, NULL), QOS_ERANGE);
 }

@@ -94,7 +94,7 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
     loop.turn = UINT32_MAX;
     spread = (uint32_t)check_between(&r, 1, queues); /* few busy queues, or many */
     for (i = 0; i < queues; i++) {
-        loop.weight[i] = stream % 2 ? (uint32_t)check_between(&r, 1, 4) : 1;
+        loop.weight[i] = (stream + queues) % 2 ? (uint32_t)check_between(&r, 1, 4) : 1;
         CHECK_EQ(pshift_sched_set_weight(&sc, i, loop.weight[i]), QOS_OK);
     }
     for (n = 0; n < steps; n++) {

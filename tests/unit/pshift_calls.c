@@ -219,6 +219,9 @@ static void errors(void)
     capacity[3] = was;
     CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
     CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_EINVAL); /* no array */
+    s.tokens.lo++;
+    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_ECORRUPT);
+    s.tokens.lo--;
     s.shortfall_set = true;
     CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_ECORRUPT);
     p.buckets = 0;
