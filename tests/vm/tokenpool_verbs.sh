@@ -5,6 +5,12 @@
 set -eu
 . "$(dirname "$0")/../lib.sh"
 [ -x build/examples/tokenpool_verbs ] || { echo "build/examples/tokenpool_verbs was not built"; exit 1; }
+# Loopback is no RDMA device's address, on any machine: a clear message and a clean end, on both sides.
+for side in --serve "--id 0"; do
+    # shellcheck disable=SC2086  # an option and its value
+    said=$(timeout 10 build/examples/tokenpool_verbs $side --address 127.0.0.1 --table 64k 2>&1) && { echo "no error"; exit 1; }
+    case $said in *RDMA*) ;; *) echo "unclear: $said"; exit 1 ;; esac
+done
 payload=$(mktemp -d)
 trap 'rm -rf "$payload"' EXIT
 cp build/examples/tokenpool_verbs "$payload/"
