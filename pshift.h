@@ -892,11 +892,11 @@ QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct ps
 QOS_API bool pshift_priv_start_row8(const struct pshift_problem *p, uint64_t *alloc, uint32_t i, uint64_t *tokens)
 {
     const uint64_t *d = p->demand + p->row[i], want = p->reservation[i];
-    uint64_t total;
-    if ((d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7]) >> 24)
-        return false;
-    total = d[0] + d[1] + d[2] + d[3] + d[4] + d[5] + d[6] + d[7];
-    if (want >= total)
+    /* Both at once: gcc makes better code of it. A total that wraps has a demand of 2^24 and more in it. */
+    const uint64_t bits = d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7];
+    const uint64_t total = qos_wrap_add(qos_wrap_add(qos_wrap_add(d[0], d[1]), qos_wrap_add(d[2], d[3])),
+                                        qos_wrap_add(qos_wrap_add(d[4], d[5]), qos_wrap_add(d[6], d[7])));
+    if (bits >> 24 != 0 || want >= total)
         return false;
     pshift_priv_row8(alloc + p->row[i], d, want, total);
     *tokens += want; /* below 2^27 each, fewer than 2^32 rows */
