@@ -785,9 +785,9 @@ QOS_API bool tags_priv_claim_one(struct tags *t, struct tags_priv_rate *own, qos
  * client is not due before it.
  * The limit is charged before the reservation is asked: at no moment is more granted than charged to it, so that no
  * other shard slips in between. A reservation that is refused gives it back; meanwhile others may have been refused by
- * the limit, until the tag that they saw. And the limit may refuse the reservation, unlike in one queue: there a due rTag
- * is served before anything by weight; here a shard that does not know of it may have used up the limit by weight. What
- * the limit has let through is more than the reservation then, as R <= L. */
+ * the limit, until the tag that they saw. And the limit may refuse the reservation, unlike in one queue: there a due
+ * rTag is served before anything by weight; here a shard that does not know of it may have used up the limit by
+ * weight. What the limit has let through is more than the reservation then, as R <= L. */
 QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
 {
     const struct tags_shared *sh = t->config.shared;
