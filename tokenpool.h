@@ -1445,7 +1445,8 @@ QOS_API void tokenpool_priv_lowered(struct tokenpool *m, uint64_t old_pool)
 {
     int64_t count = tokenpool_word_count(old_pool);
     if (old_pool == m->pool) {
-        m->info.put -= (uint64_t)(count - m->target); /* count > target >= 0 */
+        /* count > target >= 0; more than was put if somebody wrote the word who should not */
+        m->info.put = qos_sat_sub(m->info.put, (uint64_t)(count - m->target));
         m->pool = tokenpool_word(m->target, (uint32_t)m->info.epoch, m->seq);
         return;
     }

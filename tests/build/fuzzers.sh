@@ -14,7 +14,7 @@ smoke() {
     # shellcheck disable=SC2046
     clang -std=gnu11 -O1 -w -fsanitize=fuzzer,address,undefined,integer -fno-sanitize-recover=all -I. -Itests \
         $(says "$1" flags) -o "$program" "$1" $(says "$1" links) || return 1
-    if ! "$program" -max_total_time="${QOS_FUZZ_SECONDS:-2}" -max_len=4096 -timeout=20 -artifact_prefix="$program." \
+    if ! "$program" -seed=1 -max_total_time="${QOS_FUZZ_SECONDS:-2}" -max_len=4096 -timeout=20 -artifact_prefix="$program." \
         "$program.new" $corpus >"$program.log" 2>&1; then
         tail -30 "$program.log"
         echo "replay: $program $(ls "$program".crash-* "$program".timeout-* "$program".leak-* 2>/dev/null | head -1)"

@@ -37,8 +37,8 @@
  *   word that it may still read), a store carries the writer's view if it is a release, and an acquire load that
  *   reads it takes that view over. So a missing release or acquire shows on any machine. Bounds: a load returns one
  *   of the last `history` stores (default 4); stores enter the modification order when they are executed (two actors'
- *   plain stores to one word do not overtake each other); no load runs ahead of program order; a failing
- *   compare-and-swap reads the latest value.
+ *   plain stores to one word do not overtake each other); no load runs ahead of program order. A failing
+ *   compare-and-swap is a load: it may read any of these values but the expected one.
  *   Reduction: sleep sets (Godefroid 1996). Two steps are independent if they are on different words or both only
  *   read; of executions that differ in the order of independent steps one is run to its end. No states are dropped.
  */
@@ -333,10 +333,22 @@ uint64_t qos_hook_swap(qos_word_t *at, uint64_t v, int order)
     return old;
 }
 
+/* Number of readable stores before the latest that differ from `value`; *index: the nth of them. */
+static unsigned explore_unequal(const struct explore_actor *a, uint64_t value, unsigned nth, unsigned *index)
+{
+    const struct explore_word *w = &explore_x.word[a->word];
+    unsigned i, n = 0;
+    for (i = explore_oldest(a, a->word); i + 1 < w->stores; i++)
+        if (w->store[i].value != value && n++ == nth)
+            *index = i;
+    return n;
+}
+
 bool qos_hook_cas(qos_word_t *at, uint64_t *expected, uint64_t desired, int order)
 {
     struct explore_actor *a;
     uint64_t old = *at;
+    unsigned index = 0, stale;
     bool same;
     if (!explore_x.inside) {
         same = old == *expected;
@@ -346,6 +358,13 @@ bool qos_hook_cas(qos_word_t *at, uint64_t *expected, uint64_t desired, int orde
         return same;
     }
     a = explore_step(at, EXPLORE_RMW, false, 0);
+    /* One that fails is a load, and may fail on any older value that is not the expected one. */
+    stale = explore_decide(1 + explore_unequal(a, *expected, UINT32_MAX, &index));
+    if (stale > 0) {
+        (void)explore_unequal(a, *expected, stale - 1, &index);
+        *expected = explore_read(a, index, order, 'L');
+        return false;
+    }
     old = explore_latest(a, order);
     same = old == *expected;
     if (same)
