@@ -1410,7 +1410,8 @@ QOS_API void tokenpool_priv_looked(struct tokenpool *m, uint64_t pool)
         return;
     target = tokenpool_priv_target(m);
     if (ordered) { /* no lowering here: so never more than one claim each ahead of the tickets */
-        uint64_t ahead = (uint64_t)count + (uint64_t)m->info.clients * m->cfg.batch;
+        /* a count below zero: somebody wrote the word who should not */
+        uint64_t ahead = (count > 0 ? (uint64_t)count : 0) + (uint64_t)m->info.clients * m->cfg.batch;
         uint64_t served = qos_min(m->info.claimed + target, ahead);
         if (served > m->info.put)
             tokenpool_priv_serve(m, served);
