@@ -34,8 +34,9 @@ static void say(struct verdict *v, const char *fmt, ...)
 }
 
 /* The most that any window of the log exceeds limit x window by, in tokens rounded up: a leak at the limit's rate,
- * filled by every dispatch, never below empty; its peak is that. Shares no code with the scheduler's buckets. */
-static uint64_t worst_excess(const struct event_log *log, uint32_t tenant, uint64_t limit)
+ * filled by every dispatch, never below empty; its peak is that. Shares no code with the scheduler's buckets.
+ * fixed_cost: of every request; 0: as the log says. */
+static uint64_t worst_excess(const struct event_log *log, uint32_t tenant, uint64_t limit, uint32_t fixed_cost)
 {
     wide level = 0, peak = 0;
     uint64_t last = 0, i;
@@ -46,11 +47,36 @@ static uint64_t worst_excess(const struct event_log *log, uint32_t tenant, uint6
             continue;
         leaked = (wide)limit * (e->at_ns - last);
         last = e->at_ns;
-        level = (level > leaked ? level - leaked : 0) + (wide)e->cost * QOS_NS_PER_S;
+        level = (level > leaked ? level - leaked : 0) + (wide)(fixed_cost ? fixed_cost : e->cost) * QOS_NS_PER_S;
         if (level > peak)
             peak = level;
     }
     return (uint64_t)((peak + QOS_NS_PER_S - 1) / QOS_NS_PER_S);
+}
+
+static struct human amount(bool requests, uint64_t n)
+{
+    struct human h;
+    if (!requests)
+        return human_ns((double)n);
+    snprintf(h.text, sizeof h.text, "%" PRIu64 " requests", n);
+    return h;
+}
+
+static void judge_windows(const struct settings *s, const struct run *run, uint32_t k, struct verdict *v)
+{
+    const struct tenant *t = &s->tenant[k];
+    bool requests = run->scheduler->counts_requests;
+    uint64_t limit = requests ? tenant_limit_ops(t) : tenant_limit_cost(t);
+    uint64_t excess = worst_excess(&run->log, k, limit, requests ? 1 : 0);
+    uint64_t one = requests ? 1
+                            : qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0,
+                                      tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
+    uint64_t bound = qos_mul_div_ceil(limit, s->burst_ns, QOS_NS_PER_S) + run->scheduler->limit_requests * one;
+    say(v, "tenant %s: in every window at most limit x window + %s (allowed: burst + %u request%s = %s): %s\n", t->name,
+        amount(requests, excess).text, run->scheduler->limit_requests, run->scheduler->limit_requests == 1 ? "" : "s",
+        amount(requests, bound).text, excess <= bound ? "holds" : "BROKEN");
+    v->hard_ok &= excess <= bound;
 }
 
 static void judge_log(const struct settings *s, const struct run *run, struct verdict *v)
@@ -69,24 +95,14 @@ static void judge_log(const struct settings *s, const struct run *run, struct ve
     for (k = 0; k < run->tenants; k++) {
         const struct tenant *t = &s->tenant[k];
         const struct tenant_result *r = &run->result[k];
-        uint64_t limit = tenant_limit_cost(t);
         if (dispatched[k] != r->submitted || done[k] != r->completed || failed[k] != r->failed ||
             r->submitted != r->completed + r->failed) {
             say(v, "tenant %s: %" PRIu64 " submitted, but %" PRIu64 " completed and %" PRIu64 " failed: BROKEN\n",
                 t->name, r->submitted, r->completed, r->failed);
             v->hard_ok = false;
         }
-        if (limit && run->scheduler != &scheduler_none) {
-            uint64_t excess = worst_excess(&run->log, k, limit);
-            uint64_t one = qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0,
-                                   tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
-            uint64_t bound = qos_mul_div_ceil(limit, s->burst_ns, QOS_NS_PER_S) + run->scheduler->limit_requests * one;
-            say(v, "tenant %s: in every window at most limit x window + %s (allowed: burst + %u request%s = %s): %s\n",
-                t->name, human_ns((double)excess).text, run->scheduler->limit_requests,
-                run->scheduler->limit_requests == 1 ? "" : "s", human_ns((double)bound).text,
-                excess <= bound ? "holds" : "BROKEN");
-            v->hard_ok &= excess <= bound;
-        }
+        if (t->limit && run->scheduler != &scheduler_none)
+            judge_windows(s, run, k, v);
     }
     if (run->dispatch_depth && run->at_device_max > run->dispatch_depth) {
         say(v, "%" PRIu64 " requests at the device, --dispatch-depth is %" PRIu64 ": BROKEN\n", run->at_device_max,

@@ -64,6 +64,16 @@ uint64_t tenant_limit_cost(const struct tenant *t)
     return qos_max(qos_max(qos_min(r, w), tenant_reserve_cost(t)), 1);
 }
 
+uint64_t tenant_reserve_ops(const struct tenant *t)
+{
+    return qos_mul_div_ceil(t->reserve, 1, t->bs);
+}
+
+uint64_t tenant_limit_ops(const struct tenant *t)
+{
+    return t->limit ? qos_max(qos_max(t->limit / t->bs, tenant_reserve_ops(t)), 1) : 0;
+}
+
 /* ---- the log and the slices ------------------------------------------------------------------------------ */
 
 static void log_event(struct loop *l, const struct sched_request *r, enum event_kind kind, int error)
@@ -369,9 +379,8 @@ static bool open_scheduler(struct loop *l)
         tenant[i].name = t->name;
         tenant[i].reserve_cost_per_s = tenant_reserve_cost(t);
         tenant[i].limit_cost_per_s = tenant_limit_cost(t);
-        tenant[i].reserve_ops_per_s = qos_mul_div_ceil(t->reserve, 1, t->bs);
-        if (t->limit)
-            tenant[i].limit_ops_per_s = qos_max(qos_max(t->limit / t->bs, tenant[i].reserve_ops_per_s), 1);
+        tenant[i].reserve_ops_per_s = tenant_reserve_ops(t);
+        tenant[i].limit_ops_per_s = tenant_limit_ops(t);
         tenant[i].weight = (uint32_t)t->weight;
     }
     memset(&config, 0, sizeof config);

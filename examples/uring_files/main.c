@@ -20,7 +20,7 @@ static const char examples[] =
     "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
     "  reserve=20M         bytes per second that it gets for sure, if admission agrees\n"
     "  limit=60M           bytes per second that it never exceeds\n"
-    "  weight=2            share of what is left over (default 1)\n"
+    "  weight=2            share of what is left over (default 1); with --scheduler token: requests in a turn\n"
     "  reserve=25% limit=5%  the same as a share of what the profile says that it would get alone\n"
     "  start=10s           begins later\n"
     "  write=30            percent of writes in randrw (default 50)\n"
@@ -44,7 +44,7 @@ static void parse(int argc, char **argv)
         {"size", OPT_SIZE, &s->size, "SIZE", "bytes of it to use (default: all there are)", NULL},
         {"tenant", OPT_EACH, NULL, "SPEC", "who does what; once for each tenant, see below", on_tenant},
         {"scheduler", OPT_CHOICE, &s->scheduler, SCHEDULER_CHOICES,
-         "who decides (default htb); none: first come, first served", NULL},
+         "who decides (default htb); none: first come, first served; token: pshift.h's token scheduler", NULL},
         {"compare", OPT_FLAG, &s->compare, NULL, "first without, then with the scheduler", NULL},
         {"runtime", OPT_TIME, &s->runtime_ns, "TIME", "of each run (default 10s)", NULL},
         {"maximizer", OPT_FLAG, &s->maximizer, NULL, "raise the root's rate while all promises hold (the paper's 5.5)",

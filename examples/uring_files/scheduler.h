@@ -57,6 +57,7 @@ struct scheduler {
     const char *name;
     /* A limit holds as: in every window at most limit x window + burst + so many requests. */
     uint32_t limit_requests;
+    bool counts_requests; /* limits in requests per second; else in cost per second */
     /* NULL: *refusal says why. */
     void *(*open)(const struct sched_config *config, struct sched_refusal *refusal);
     /* The request waits; it stays alive until complete, or until close. */
@@ -73,8 +74,36 @@ struct scheduler {
     void (*close)(void *s);
 };
 
-extern const struct scheduler scheduler_none, scheduler_htb, scheduler_tags, scheduler_tags_ps;
-#define SCHEDULER_CHOICES "none|htb|tags|tags-ps"
+/* Requests in the order of their arrival, for schedulers whose headers count requests and do not link them. */
+struct request_list {
+    struct sched_request *first, **end;
+};
+
+static inline void request_list_init(struct request_list *l)
+{
+    l->first = NULL;
+    l->end = &l->first;
+}
+
+static inline void request_list_add(struct request_list *l, struct sched_request *r)
+{
+    r->link.next = NULL;
+    *l->end = r;
+    l->end = &r->link.next;
+}
+
+/* The first; there is one. */
+static inline struct sched_request *request_list_take(struct request_list *l)
+{
+    struct sched_request *r = l->first;
+    l->first = r->link.next;
+    if (!l->first)
+        l->end = &l->first;
+    return r;
+}
+
+extern const struct scheduler scheduler_none, scheduler_htb, scheduler_tags, scheduler_tags_ps, scheduler_token;
+#define SCHEDULER_CHOICES "none|htb|tags|tags-ps|token"
 const struct scheduler *scheduler_find(int choice); /* index into SCHEDULER_CHOICES */
 
 #endif

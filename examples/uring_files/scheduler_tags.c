@@ -137,6 +137,7 @@ static void tags_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 
 const struct scheduler scheduler_tags = {"tags",
                                          2,
+                                         false,
                                          tags_sched_open,
                                          tags_sched_submit,
                                          tags_sched_pop,
@@ -145,8 +146,14 @@ const struct scheduler scheduler_tags = {"tags",
                                          tags_sched_root_rate,
                                          tags_sched_stats,
                                          tags_sched_close};
-const struct scheduler scheduler_tags_ps = {"tags-ps",          2,
-                                            tags_sched_open_ps, tags_sched_submit,
-                                            tags_sched_pop,     tags_sched_complete,
-                                            tags_sched_next_ns, tags_sched_root_rate,
-                                            tags_sched_stats,   tags_sched_close};
+const struct scheduler scheduler_tags_ps = {"tags-ps",
+                                            2,
+                                            false,
+                                            tags_sched_open_ps,
+                                            tags_sched_submit,
+                                            tags_sched_pop,
+                                            tags_sched_complete,
+                                            tags_sched_next_ns,
+                                            tags_sched_root_rate,
+                                            tags_sched_stats,
+                                            tags_sched_close};

@@ -6,14 +6,15 @@
 
 const struct scheduler *scheduler_find(int choice)
 {
-    static const struct scheduler *const all[] = {&scheduler_none, &scheduler_htb, &scheduler_tags, &scheduler_tags_ps};
+    static const struct scheduler *const all[] = {&scheduler_none, &scheduler_htb, &scheduler_tags, &scheduler_tags_ps,
+                                                  &scheduler_token};
     return all[choice];
 }
 
 /* ---- none: whoever comes first, up to dispatch_depth requests at the device ------------------------------- */
 
 struct none {
-    struct sched_request *first, **end;
+    struct request_list waiting;
     uint32_t at_device, dispatch_depth;
     struct qos_stats stats[];
 };
@@ -22,7 +23,7 @@ static void *none_open(const struct sched_config *config, struct sched_refusal *
 {
     struct none *n = tool_alloc(sizeof *n + config->tenants * sizeof n->stats[0]);
     (void)refusal;
-    n->end = &n->first;
+    request_list_init(&n->waiting);
     n->dispatch_depth = config->dispatch_depth ? config->dispatch_depth : UINT32_MAX;
     return n;
 }
@@ -31,21 +32,17 @@ static void none_submit(void *s, struct sched_request *r, uint64_t now_ns)
 {
     struct none *n = s;
     (void)now_ns;
-    r->link.next = NULL;
-    *n->end = r;
-    n->end = &r->link.next;
+    request_list_add(&n->waiting, r);
 }
 
 static struct sched_request *none_pop(void *s, uint64_t now_ns)
 {
     struct none *n = s;
-    struct sched_request *r = n->first;
+    struct sched_request *r;
     (void)now_ns;
-    if (!r || n->at_device >= n->dispatch_depth)
+    if (!n->waiting.first || n->at_device >= n->dispatch_depth)
         return NULL;
-    n->first = r->link.next;
-    if (!n->first)
-        n->end = &n->first;
+    r = request_list_take(&n->waiting);
     n->at_device++;
     n->stats[r->tenant].granted += r->cost;
     return r;
@@ -80,7 +77,7 @@ static void none_stats(void *s, uint32_t tenant, struct qos_stats *out)
 }
 
 const struct scheduler scheduler_none = {
-    "none", 0, none_open, none_submit, none_pop, none_complete, none_next_ns, none_root_rate, none_stats, free};
+    "none", 0, false, none_open, none_submit, none_pop, none_complete, none_next_ns, none_root_rate, none_stats, free};
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
@@ -200,6 +197,7 @@ static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 
 const struct scheduler scheduler_htb = {"htb",
                                         1,
+                                        false,
                                         htb_sched_open,
                                         htb_sched_submit,
                                         htb_sched_pop,

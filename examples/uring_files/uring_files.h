@@ -7,7 +7,7 @@
  *     judge.c       what must hold, checked on the log and the seconds of a run
  *     overhead.c    what the scheduler itself costs
  *     report.c      tables, JSON, plots, the log as CSV
- *     schedulers.c, scheduler_tags.c   the schedulers behind scheduler.h
+ *     schedulers.c, scheduler_tags.c, scheduler_token.c   the schedulers behind scheduler.h
  */
 #ifndef URING_FILES_H
 #define URING_FILES_H
@@ -155,6 +155,8 @@ void run_free(struct run *run);
  * reads and writes the costlier of the two counts for the reservation, the cheaper for the limit. */
 uint64_t tenant_reserve_cost(const struct tenant *t);
 uint64_t tenant_limit_cost(const struct tenant *t);
+uint64_t tenant_reserve_ops(const struct tenant *t);
+uint64_t tenant_limit_ops(const struct tenant *t);
 
 /* profile.c. false: stopped by a signal. */
 bool profile_file(struct settings *s, struct profile *p);

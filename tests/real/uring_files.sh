@@ -124,11 +124,14 @@ run --size 16M --direct yes --overwrite --tenant "a:rw=write,file=/dev/full"
 expect "--direct yes where there is none: status 1" [ "$status" = 1 ]
 
 # ---- the other schedulers behind the same interface: their log must hold, whatever the device does
-for scheduler in tags tags-ps; do
-    run --file "$file" --scheduler "$scheduler" --judge --runtime 1500ms --profile-time 300ms --json "$work/tags.json" \
+for scheduler in tags tags-ps token; do
+    run --file "$file" --scheduler "$scheduler" --judge --runtime 2s --profile-time 300ms --json "$work/other.json" \
         --tenant db:bs=4k,depth=32,reserve=10% --tenant scan:bs=128k,depth=64 --tenant backup:bs=128k,depth=16,limit=10%
     case $status in 0 | 3) ok "$scheduler: status $status" ;; *) bad "$scheduler: $(cat "$work/out" "$work/err")" ;; esac
-    expect "$scheduler: limit and counters" json "$work/tags.json" '.judge.log_holds and .judge.limits_hold'
+    expect "$scheduler: limit and counters" json "$work/other.json" '.judge.log_holds and .judge.limits_hold'
+    expect "$scheduler: counters add up" adds_up "$work/other.json"
+    run --file "$file" --scheduler "$scheduler" --runtime 500ms --profile-time 300ms --tenant a:reserve=1000G
+    expect "$scheduler: admission: what would fit" grep -Eq 'is not admitted: [0-9.]+ [KMG]iB/s would fit' "$work/err"
 done
 
 # ---- no permission, wrong usage, files that must not be touched
@@ -183,16 +186,20 @@ else
     bad "does not build under AddressSanitizer"
 fi
 
-# ---- the judge itself: a scheduler with a planted bug must not pass
+# ---- the judge itself: schedulers with planted bugs must not pass; one counts device time, the other requests
 mkdir "$work/planted" && cp ./*.h "$work/planted"
 if patch -s -p1 -d "$work/planted" <tests/plants/htb-limit_not_charged_on_borrow.patch &&
+    sed -i 's/^        \*tokens -= m;$/        *tokens -= 0;/' "$work/planted/pshift.h" &&
+    ! cmp -s pshift.h "$work/planted/pshift.h" &&
     gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
         examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
-    timeout 30 "$work/broken" --file "$file" --judge --runtime 1s --profile-time 300ms --tenant a:bs=4k,depth=16,limit=10% \
-        >"$work/out" 2>"$work/err"
-    status=$?
-    expect "a limit that does not bind: judged broken, status 1" [ "$status" = 1 ]
-    expect "on the log: said" grep -q 'in every window .* BROKEN' "$work/out"
+    for scheduler in htb token; do
+        timeout 30 "$work/broken" --file "$file" --scheduler "$scheduler" --judge --runtime 1s --profile-time 300ms \
+            --tenant a:bs=4k,depth=16,limit=10% >"$work/out" 2>"$work/err"
+        status=$?
+        expect "$scheduler: a limit that does not bind: judged broken, status 1" [ "$status" = 1 ]
+        expect "$scheduler: on the log: said" grep -q 'in every window .* BROKEN' "$work/out"
+    done
 else
     bad "cannot plant a bug"
 fi
