@@ -11,6 +11,10 @@
 /* Shortest sleep. Tokens gather meanwhile, far below a burst, so nothing is lost, and several requests go with one
  * wake-up. */
 #define NAP_NS 50000u
+/* Requests go to the device by fours. The kernel holds a batch back until the last of it is prepared (about 2 us each):
+ * with all 32 of a depth in one system call the device idles meanwhile, at 0.88 of the requests per second that
+ * one by one gives; by fours 0.97 of it, for a quarter less CPU. */
+#define BATCH 4u
 #define END_OF_FILE 0x7fff /* not an errno: a read found less data than there should be */
 
 /* One place of a tenant: makes a request, and the next one when that is done. */
@@ -171,6 +175,8 @@ static void hand_over(struct loop *l, struct place *p)
     if (l->fixed_files)
         sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data(sqe, p);
+    if (io_uring_sq_ready(&l->ring) >= BATCH)
+        io_uring_submit(&l->ring); /* what it does not take goes with the next wait */
 }
 
 static void dispatch(struct loop *l)
