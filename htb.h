@@ -252,17 +252,30 @@ struct htb_priv_slot {
     struct htb_priv_link link; /* by age; next also chains the free ones */
 };
 
+/* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. Equal keys come out in the
+ * order of their ids. */
+struct htb_priv_heap_entry {
+    uint64_t key;
+    uint32_t id;
+    uint32_t unused_zero;
+};
+struct htb_priv_heap {
+    struct htb_priv_heap_entry *entry; /* capacity entries */
+    uint32_t *pos;                     /* capacity positions: where id stands, or HTB_PRIV_NIL */
+    uint32_t count, capacity;
+};
+
 /* The handle; the fields are private. */
 struct htb {
     struct htb_priv_node *node; /* classes + 1: the last one is the root */
     struct htb_priv_class *cls;
-    struct htb_priv_pair *more; /* buckets of the resources after the first */
-    uint64_t *more_sum;         /* sums of the children's rates in them */
-    struct htb_priv_slot *slot; /* of the dispatch queue */
-    uint32_t *row;              /* heads of the lists of nodes that can be served from their own tokens */
-    struct qos_heap event;      /* nodes that wait, by time */
-    struct qos_heap sweep[2];   /* dispatch slots by offset: this sweep, the next one */
-    struct htb_request *urgent; /* ring, last one; goes before all others */
+    struct htb_priv_pair *more;    /* buckets of the resources after the first */
+    uint64_t *more_sum;            /* sums of the children's rates in them */
+    struct htb_priv_slot *slot;    /* of the dispatch queue */
+    uint32_t *row;                 /* heads of the lists of nodes that can be served from their own tokens */
+    struct htb_priv_heap event;    /* nodes that wait, by time */
+    struct htb_priv_heap sweep[2]; /* dispatch slots by offset: this sweep, the next one */
+    struct htb_request *urgent;    /* ring, last one; goes before all others */
     uint32_t classes, resources, depth_max, dispatch_max, device_max, bypass_max, maximize_step;
     uint32_t free_slot, oldest_slot, newest_slot; /* HTB_PRIV_NIL: none */
     uint32_t waiting, at_device;                  /* requests in the dispatch queue; handed out */
@@ -369,6 +382,107 @@ QOS_API void htb_stats_below(const struct htb *h, uint32_t id, struct qos_stats 
 #define HTB_PRIV_FORMER 128u /* was reserved before: its buckets know what it owes */
 #define HTB_PRIV_BACKLOG 64u /* has had a waiting request ever since the maximizer's last look */
 
+/* -- an indexed heap; O(log n) each */
+
+QOS_API bool htb_priv_heap_less(const struct htb_priv_heap_entry *a, const struct htb_priv_heap_entry *b)
+{
+    return a->key != b->key ? a->key < b->key : a->id < b->id;
+}
+
+QOS_API void htb_priv_heap_up(struct htb_priv_heap *h, uint32_t i, struct htb_priv_heap_entry e)
+{
+    while (i > 0) {
+        uint32_t up = (i - 1) / 4;
+        if (!htb_priv_heap_less(&e, &h->entry[up]))
+            break;
+        h->entry[i] = h->entry[up];
+        h->pos[h->entry[i].id] = i;
+        i = up;
+    }
+    h->entry[i] = e;
+    h->pos[e.id] = i;
+}
+
+QOS_API void htb_priv_heap_down(struct htb_priv_heap *h, uint32_t i, struct htb_priv_heap_entry e)
+{
+    for (;;) {
+        uint64_t first = (uint64_t)i * 4 + 1, last = qos_min(first + 4, h->count), c;
+        uint32_t least;
+        if (first >= h->count)
+            break;
+        least = (uint32_t)first;
+        for (c = first + 1; c < last; c++)
+            if (htb_priv_heap_less(&h->entry[c], &h->entry[least]))
+                least = (uint32_t)c;
+        if (!htb_priv_heap_less(&h->entry[least], &e))
+            break;
+        h->entry[i] = h->entry[least];
+        h->pos[h->entry[i].id] = i;
+        i = least;
+    }
+    h->entry[i] = e;
+    h->pos[e.id] = i;
+}
+
+QOS_API void htb_priv_heap_init(struct htb_priv_heap *h, struct htb_priv_heap_entry *entry, uint32_t *pos,
+                                uint32_t capacity)
+{
+    uint32_t i;
+    h->entry = entry;
+    h->pos = pos;
+    h->count = 0;
+    h->capacity = capacity;
+    for (i = 0; i < capacity; i++)
+        pos[i] = HTB_PRIV_NIL;
+}
+
+/* Inserts or moves. */
+QOS_API void htb_priv_heap_set(struct htb_priv_heap *h, uint32_t id, uint64_t key)
+{
+    struct htb_priv_heap_entry e;
+    uint32_t i;
+    QOS_ASSERT(id < h->capacity);
+    i = h->pos[id];
+    e.key = key;
+    e.id = id;
+    e.unused_zero = 0;
+    if (i == HTB_PRIV_NIL)
+        htb_priv_heap_up(h, h->count++, e);
+    else if (key < h->entry[i].key)
+        htb_priv_heap_up(h, i, e);
+    else
+        htb_priv_heap_down(h, i, e);
+}
+
+/* An id that is not there changes nothing. */
+QOS_API void htb_priv_heap_remove(struct htb_priv_heap *h, uint32_t id)
+{
+    struct htb_priv_heap_entry last;
+    uint32_t i = h->pos[id];
+    if (i >= h->count) /* HTB_PRIV_NIL is above every count */
+        return;
+    h->pos[id] = HTB_PRIV_NIL;
+    last = h->entry[--h->count];
+    if (i == h->count)
+        return;
+    if (i > 0 && htb_priv_heap_less(&last, &h->entry[(i - 1) / 4]))
+        htb_priv_heap_up(h, i, last);
+    else
+        htb_priv_heap_down(h, i, last);
+}
+
+/* QOS_NEVER if it is empty. */
+QOS_API uint64_t htb_priv_heap_min_key(const struct htb_priv_heap *h)
+{
+    return h->count ? h->entry[0].key : QOS_NEVER;
+}
+
+/* HTB_PRIV_NIL if it is empty. */
+QOS_API uint32_t htb_priv_heap_min_id(const struct htb_priv_heap *h)
+{
+    return h->count ? h->entry[0].id : HTB_PRIV_NIL;
+}
+
 /* -- configuration and memory */
 
 /* 0 means `fallback`. */
@@ -459,10 +573,10 @@ QOS_API struct htb_priv_layout htb_priv_lay(const struct htb_config *c)
     o.cls = qos_layout_add(&o.l, nodes, sizeof(struct htb_priv_class), 8);
     o.more = qos_layout_add(&o.l, nodes, extra * sizeof(struct htb_priv_pair), 8);
     o.more_sum = qos_layout_add(&o.l, nodes, extra * sizeof(uint64_t), 8);
-    o.event = qos_layout_add(&o.l, nodes, sizeof(struct qos_heap_entry), 8);
+    o.event = qos_layout_add(&o.l, nodes, sizeof(struct htb_priv_heap_entry), 8);
     o.slot = qos_layout_add(&o.l, c->dispatch_max, sizeof(struct htb_priv_slot), 8);
     for (i = 0; i < 2; i++)
-        o.sweep[i] = qos_layout_add(&o.l, c->dispatch_max, sizeof(struct qos_heap_entry), 8);
+        o.sweep[i] = qos_layout_add(&o.l, c->dispatch_max, sizeof(struct htb_priv_heap_entry), 8);
     o.event_pos = qos_layout_add(&o.l, nodes, sizeof(uint32_t), 4);
     for (i = 0; i < 2; i++)
         o.sweep_pos[i] = qos_layout_add(&o.l, c->dispatch_max, sizeof(uint32_t), 4);
@@ -743,9 +857,9 @@ QOS_API void htb_priv_wake_at(struct htb *h, uint32_t id, uint64_t at_ns)
     if (h->node[id].flags & HTB_PRIV_EXPIRES)
         at_ns = qos_min(at_ns, h->cls[id].expires_ns);
     if (at_ns == QOS_NEVER)
-        qos_heap_remove(&h->event, id);
+        htb_priv_heap_remove(&h->event, id);
     else
-        qos_heap_set(&h->event, id, at_ns);
+        htb_priv_heap_set(&h->event, id, at_ns);
 }
 
 /* Puts a node where its next request and its buckets say: its row, its parent's ring, the heap. True if
@@ -944,11 +1058,11 @@ QOS_API enum qos_status htb_init(struct htb *h, void *mem, size_t size_bytes, co
     h->more_sum = (uint64_t *)(void *)(base + o.more_sum);
     h->slot = (struct htb_priv_slot *)(void *)(base + o.slot);
     h->row = (uint32_t *)(void *)(base + o.row);
-    qos_heap_init(&h->event, (struct qos_heap_entry *)(void *)(base + o.event),
-                  (uint32_t *)(void *)(base + o.event_pos), c.classes + 1);
+    htb_priv_heap_init(&h->event, (struct htb_priv_heap_entry *)(void *)(base + o.event),
+                       (uint32_t *)(void *)(base + o.event_pos), c.classes + 1);
     for (i = 0; i < 2; i++)
-        qos_heap_init(&h->sweep[i], (struct qos_heap_entry *)(void *)(base + o.sweep[i]),
-                      (uint32_t *)(void *)(base + o.sweep_pos[i]), c.dispatch_max);
+        htb_priv_heap_init(&h->sweep[i], (struct htb_priv_heap_entry *)(void *)(base + o.sweep[i]),
+                           (uint32_t *)(void *)(base + o.sweep_pos[i]), c.dispatch_max);
     h->classes = c.classes;
     h->resources = c.resources;
     h->depth_max = c.depth_max;
@@ -1089,8 +1203,8 @@ QOS_COLD QOS_API void htb_priv_end(struct htb *h, uint32_t id, uint64_t now_ns)
 /* Reservations whose time is over end; nodes whose tokens have come move to their lists. */
 QOS_API void htb_priv_run_events(struct htb *h, uint64_t now_ns)
 {
-    while (h->event.count != 0 && qos_heap_min_key(&h->event) <= now_ns) {
-        uint32_t id = qos_heap_min_id(&h->event);
+    while (h->event.count != 0 && htb_priv_heap_min_key(&h->event) <= now_ns) {
+        uint32_t id = htb_priv_heap_min_id(&h->event);
         if ((h->node[id].flags & HTB_PRIV_EXPIRES) && h->cls[id].expires_ns <= now_ns)
             htb_priv_end(h, id, now_ns);
         else
@@ -1407,8 +1521,8 @@ QOS_API void htb_priv_slot_unlink(struct htb *h, uint32_t i)
         h->newest_slot = link->prev;
     else
         h->slot[link->next].link.prev = link->prev;
-    qos_heap_remove(&h->sweep[0], i);
-    qos_heap_remove(&h->sweep[1], i);
+    htb_priv_heap_remove(&h->sweep[0], i);
+    htb_priv_heap_remove(&h->sweep[1], i);
     h->slot[i].link.next = h->free_slot;
     h->free_slot = i;
     h->waiting--;
@@ -1431,7 +1545,7 @@ QOS_API void htb_priv_slot_add(struct htb *h, struct htb_request *r)
     h->newest_slot = i;
     h->waiting++;
     if (h->order == HTB_ELEVATOR)
-        qos_heap_set(&h->sweep[r->offset >= h->head_offset ? h->this_sweep : 1 - h->this_sweep], i, r->offset);
+        htb_priv_heap_set(&h->sweep[r->offset >= h->head_offset ? h->this_sweep : 1 - h->this_sweep], i, r->offset);
     r->slot = i;
     r->state = HTB_DISPATCHED;
 }
@@ -1483,7 +1597,7 @@ QOS_API uint32_t htb_priv_next_slot(struct htb *h)
         return oldest;
     if (h->sweep[h->this_sweep].count == 0)
         h->this_sweep = 1 - h->this_sweep;
-    oldest = qos_heap_min_id(&h->sweep[h->this_sweep]);
+    oldest = htb_priv_heap_min_id(&h->sweep[h->this_sweep]);
     h->head_offset = h->slot[oldest].request->offset;
     return oldest;
 }
@@ -1530,13 +1644,13 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *h, uint64_t now_ns)
     if (h->at_device >= h->device_max)
         return QOS_NEVER;
     while (h->waiting == 0 && htb_priv_servable(h) == HTB_PRIV_NIL) {
-        uint32_t id = qos_heap_min_id(&h->event);
-        uint64_t at_ns = qos_heap_min_key(&h->event);
+        uint32_t id = htb_priv_heap_min_id(&h->event);
+        uint64_t at_ns = htb_priv_heap_min_key(&h->event);
         if (id == HTB_PRIV_NIL || (h->node[id].flags & HTB_PRIV_IN_RING))
             return at_ns;
         /* At its limit: its lenders may have been drained since it was placed, and its time is later by now. */
         htb_priv_place_up(h, id, false, now_ns);
-        if (qos_heap_min_id(&h->event) == id && qos_heap_min_key(&h->event) == at_ns)
+        if (htb_priv_heap_min_id(&h->event) == id && htb_priv_heap_min_key(&h->event) == at_ns)
             return at_ns;
     }
     return now_ns;

@@ -230,20 +230,6 @@ struct qos_frame {
     uint32_t payload_bytes; /* behind the header */
 };
 
-/* Indexed 4-ary min-heap of (key, id) over the caller's arrays; ids 0..capacity-1, each at most once.
- * Equal keys come out in the order of their ids. */
-#define QOS_HEAP_ABSENT UINT32_MAX
-struct qos_heap_entry {
-    uint64_t key;
-    uint32_t id;
-    uint32_t unused_zero;
-};
-struct qos_heap {
-    struct qos_heap_entry *entry; /* capacity entries */
-    uint32_t *pos;                /* capacity positions: where id stands, or QOS_HEAP_ABSENT */
-    uint32_t count, capacity;
-};
-
 /* ---- API: every function is reentrant and works on its arguments only ------------------------------ */
 
 /* One English sentence for any status, never NULL; says what to do where that is known. */
@@ -365,14 +351,6 @@ QOS_API size_t qos_layout_size(const struct qos_layout *l);
 /* QOS_EINVAL (NULL), QOS_EALIGN, QOS_EMEMORY, or QOS_ERANGE if the layout overflowed. */
 QOS_API QOS_NODISCARD enum qos_status qos_layout_check(const struct qos_layout *l, const void *mem, size_t size_bytes);
 
-/* Heap. O(log n) each; single owner. set inserts or moves. remove of an absent id does nothing. */
-QOS_API void qos_heap_init(struct qos_heap *h, struct qos_heap_entry *entry, uint32_t *pos, uint32_t capacity);
-QOS_API void qos_heap_set(struct qos_heap *h, uint32_t id, uint64_t key);
-QOS_API void qos_heap_remove(struct qos_heap *h, uint32_t id);
-QOS_API bool qos_heap_has(const struct qos_heap *h, uint32_t id);
-QOS_API uint64_t qos_heap_min_key(const struct qos_heap *h); /* QOS_NEVER if empty */
-QOS_API uint32_t qos_heap_min_id(const struct qos_heap *h);  /* QOS_HEAP_ABSENT if empty */
-
 /* Single-writer counters: only the owner adds, anybody reads at any time (wait-free; relaxed, as a counter
  * orders nothing). Without a lock-free 64-bit word only the owner may read. */
 QOS_API void qos_counter_add(qos_counter_t *c, uint64_t n);
@@ -386,18 +364,14 @@ QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *w);
 QOS_API void qos_atomic_store_relaxed(qos_word_t *w, uint64_t v);
 QOS_API void qos_atomic_store_release(qos_word_t *w, uint64_t v);
 QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *w, uint64_t v); /* returns the old value; wraps */
-QOS_API uint64_t qos_atomic_add_acq_rel(qos_word_t *w, uint64_t v);
-QOS_API uint64_t qos_atomic_swap_acq_rel(qos_word_t *w, uint64_t v);
 QOS_API bool qos_atomic_cas_relaxed(qos_word_t *w, uint64_t *expected, uint64_t desired);
-QOS_API bool qos_atomic_cas_acq_rel(qos_word_t *w, uint64_t *expected, uint64_t desired);
 #endif
 
 #ifdef QOS_ATOMIC_HOOK
-/* Yours: `order` is one of __ATOMIC_RELAXED, _ACQUIRE, _RELEASE, _ACQ_REL. */
+/* Yours: `order` is one of __ATOMIC_RELAXED, _ACQUIRE, _RELEASE. */
 uint64_t qos_hook_load(const qos_word_t *w, int order);
 void qos_hook_store(qos_word_t *w, uint64_t v, int order);
 uint64_t qos_hook_add(qos_word_t *w, uint64_t v, int order);
-uint64_t qos_hook_swap(qos_word_t *w, uint64_t v, int order);
 bool qos_hook_cas(qos_word_t *w, uint64_t *expected, uint64_t desired, int order);
 #endif
 
@@ -1051,117 +1025,16 @@ QOS_API enum qos_status qos_layout_check(const struct qos_layout *l, const void 
     return size_bytes < need ? QOS_EMEMORY : QOS_OK;
 }
 
-QOS_API bool qos_priv_heap_less(const struct qos_heap_entry *a, const struct qos_heap_entry *b)
-{
-    return a->key != b->key ? a->key < b->key : a->id < b->id;
-}
-
-QOS_API void qos_priv_heap_up(struct qos_heap *h, uint32_t i, struct qos_heap_entry e)
-{
-    while (i > 0) {
-        uint32_t up = (i - 1) / 4;
-        if (!qos_priv_heap_less(&e, &h->entry[up]))
-            break;
-        h->entry[i] = h->entry[up];
-        h->pos[h->entry[i].id] = i;
-        i = up;
-    }
-    h->entry[i] = e;
-    h->pos[e.id] = i;
-}
-
-QOS_API void qos_priv_heap_down(struct qos_heap *h, uint32_t i, struct qos_heap_entry e)
-{
-    for (;;) {
-        uint64_t first = (uint64_t)i * 4 + 1, last = qos_min(first + 4, h->count), c;
-        uint32_t least;
-        if (first >= h->count)
-            break;
-        least = (uint32_t)first;
-        for (c = first + 1; c < last; c++)
-            if (qos_priv_heap_less(&h->entry[c], &h->entry[least]))
-                least = (uint32_t)c;
-        if (!qos_priv_heap_less(&h->entry[least], &e))
-            break;
-        h->entry[i] = h->entry[least];
-        h->pos[h->entry[i].id] = i;
-        i = least;
-    }
-    h->entry[i] = e;
-    h->pos[e.id] = i;
-}
-
-QOS_API void qos_heap_init(struct qos_heap *h, struct qos_heap_entry *entry, uint32_t *pos, uint32_t capacity)
-{
-    uint32_t i;
-    h->entry = entry;
-    h->pos = pos;
-    h->count = 0;
-    h->capacity = capacity;
-    for (i = 0; i < capacity; i++)
-        pos[i] = QOS_HEAP_ABSENT;
-}
-
-QOS_API void qos_heap_set(struct qos_heap *h, uint32_t id, uint64_t key)
-{
-    struct qos_heap_entry e;
-    uint32_t i;
-    QOS_ASSERT(id < h->capacity);
-    i = h->pos[id];
-    e.key = key;
-    e.id = id;
-    e.unused_zero = 0;
-    if (i == QOS_HEAP_ABSENT)
-        qos_priv_heap_up(h, h->count++, e);
-    else if (key < h->entry[i].key)
-        qos_priv_heap_up(h, i, e);
-    else
-        qos_priv_heap_down(h, i, e);
-}
-
-QOS_API void qos_heap_remove(struct qos_heap *h, uint32_t id)
-{
-    struct qos_heap_entry last;
-    uint32_t i = h->pos[id];
-    if (i >= h->count) /* QOS_HEAP_ABSENT is above every count */
-        return;
-    h->pos[id] = QOS_HEAP_ABSENT;
-    last = h->entry[--h->count];
-    if (i == h->count)
-        return;
-    if (i > 0 && qos_priv_heap_less(&last, &h->entry[(i - 1) / 4]))
-        qos_priv_heap_up(h, i, last);
-    else
-        qos_priv_heap_down(h, i, last);
-}
-
-QOS_API bool qos_heap_has(const struct qos_heap *h, uint32_t id)
-{
-    return h->pos[id] != QOS_HEAP_ABSENT;
-}
-
-QOS_API uint64_t qos_heap_min_key(const struct qos_heap *h)
-{
-    return h->count ? h->entry[0].key : QOS_NEVER;
-}
-
-QOS_API uint32_t qos_heap_min_id(const struct qos_heap *h)
-{
-    return h->count ? h->entry[0].id : QOS_HEAP_ABSENT;
-}
-
 #if defined(QOS_ATOMIC_HOOK)
 #define QOS_PRIV_LOAD(w, order) qos_hook_load(w, order)
 #define QOS_PRIV_STORE(w, v, order) qos_hook_store(w, v, order)
 #define QOS_PRIV_ADD(w, v, order) qos_hook_add(w, v, order)
-#define QOS_PRIV_SWAP(w, v, order) qos_hook_swap(w, v, order)
-#define QOS_PRIV_CAS(w, e, d, order, fail) qos_hook_cas(w, e, d, order)
+#define QOS_PRIV_CAS(w, e, d, order) qos_hook_cas(w, e, d, order)
 #else
 #define QOS_PRIV_LOAD(w, order) __atomic_load_n(w, order)
 #define QOS_PRIV_STORE(w, v, order) __atomic_store_n(w, v, order)
 #define QOS_PRIV_ADD(w, v, order) __atomic_fetch_add(w, v, order)
-#define QOS_PRIV_SWAP(w, v, order) __atomic_exchange_n(w, v, order)
-#define QOS_PRIV_CAS(w, e, d, order, fail) __atomic_compare_exchange_n(w, e, d, false, order, fail)
+#define QOS_PRIV_CAS(w, e, d, order) __atomic_compare_exchange_n(w, e, d, false, order, __ATOMIC_RELAXED)
 #endif
 
 /* Counters never go through the hook: they carry no protocol, and would only multiply the interleavings. */
@@ -1209,25 +1082,11 @@ QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *w, uint64_t v)
     return QOS_PRIV_ADD(w, v, __ATOMIC_RELAXED);
 }
 
-QOS_API uint64_t qos_atomic_add_acq_rel(qos_word_t *w, uint64_t v)
-{
-    return QOS_PRIV_ADD(w, v, __ATOMIC_ACQ_REL);
-}
-
-QOS_API uint64_t qos_atomic_swap_acq_rel(qos_word_t *w, uint64_t v)
-{
-    return QOS_PRIV_SWAP(w, v, __ATOMIC_ACQ_REL);
-}
-
 QOS_API bool qos_atomic_cas_relaxed(qos_word_t *w, uint64_t *expected, uint64_t desired)
 {
-    return QOS_PRIV_CAS(w, expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return QOS_PRIV_CAS(w, expected, desired, __ATOMIC_RELAXED);
 }
 
-QOS_API bool qos_atomic_cas_acq_rel(qos_word_t *w, uint64_t *expected, uint64_t desired)
-{
-    return QOS_PRIV_CAS(w, expected, desired, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
 #endif
 
 #endif /* QOS_DECLARE_ONLY */

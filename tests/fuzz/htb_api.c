@@ -126,7 +126,7 @@ static void check_place(uint32_t id)
     const struct htb_request *q = next_request(id);
     unsigned flags = tree.node[id].flags;
     uint32_t at = tree.event.pos[id], r;
-    uint64_t key = at == QOS_HEAP_ABSENT ? QOS_NEVER : tree.event.entry[at].key, own_ns = 0;
+    uint64_t key = at == UINT32_MAX ? QOS_NEVER : tree.event.entry[at].key, own_ns = 0;
     uint64_t expires_ns = flags & EXPIRES ? tree.cls[id].expires_ns : QOS_NEVER;
     uint64_t last_ns = tree.node[id].last_ns;
     bool limit_passes = true, own_passes = true;
@@ -164,7 +164,7 @@ static void check_tree(void)
         unsigned flags = tree.node[id].flags;
         uint32_t parent = tree.node[id].parent;
         if (!(flags & USED)) {
-            FUZZ_CHECK(tree.event.pos[id] == QOS_HEAP_ABSENT);
+            FUZZ_CHECK(tree.event.pos[id] == UINT32_MAX);
             continue;
         }
         in_row += (flags & IN_ROW) != 0;

@@ -319,20 +319,6 @@ uint64_t qos_hook_add(qos_word_t *at, uint64_t v, int order)
     return old;
 }
 
-uint64_t qos_hook_swap(qos_word_t *at, uint64_t v, int order)
-{
-    struct explore_actor *a;
-    uint64_t old = *at;
-    if (!explore_x.inside) {
-        *at = v;
-        return old;
-    }
-    a = explore_step(at, EXPLORE_RMW, false, 0);
-    old = explore_latest(a, order);
-    explore_write(a, v, order, true);
-    return old;
-}
-
 /* Number of readable stores before the latest that differ from `value`; *index: the nth of them. */
 static unsigned explore_unequal(const struct explore_actor *a, uint64_t value, unsigned nth, unsigned *index)
 {
