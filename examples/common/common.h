@@ -132,7 +132,8 @@ struct json {
     bool filled[JSON_DEPTH_MAX]; /* something stands at this level */
     bool array[JSON_DEPTH_MAX];
 };
-/* Opens path ("-" is stdout) and begins the top object. false: errno says why. */
+/* Opens path ("-": stdout; NULL: nowhere, for who would have to ask at every value) and begins the top object.
+ * false: errno says why. */
 bool json_open(struct json *j, const char *path);
 /* key is NULL inside an array. Texts are escaped; a real that is not finite becomes null. */
 void json_object(struct json *j, const char *key);

@@ -48,10 +48,10 @@ static void open_level(struct json *j, bool array)
 bool json_open(struct json *j, const char *path)
 {
     memset(j, 0, sizeof *j);
-    j->f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    j->f = path && strcmp(path, "-") == 0 ? stdout : fopen(path ? path : "/dev/null", "w");
     if (!j->f)
         return false;
-    j->path = tool_copy(path);
+    j->path = tool_copy(path ? path : "/dev/null");
     open_level(j, false);
     return true;
 }

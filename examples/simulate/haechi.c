@@ -4,10 +4,9 @@
 #include "simulate.h"
 #include <stdlib.h>
 
-static const char *json_path, *figure_dir;
 static uint64_t periods = 8;
 static struct table *table;
-static struct json json;
+static struct simulate_output out;
 static struct haechi h;
 static void *memory;
 
@@ -31,22 +30,20 @@ static void row(const char *name, const char *paper)
     else
         table_cellf(table, "%u/%u", haechi_missed(&h, from), h.periods - from);
     table_cell(table, paper);
-    if (!json_path)
-        return;
-    json_object(&json, NULL);
-    json_text(&json, "experiment", name);
-    json_real(&json, "total_per_period", haechi_mean(&h, from));
-    json_u64(&json, "periods_missed", h.bare ? 0 : haechi_missed(&h, from));
-    json_text(&json, "paper", paper);
-    json_array(&json, "clients");
+    json_object(&out.json, NULL);
+    json_text(&out.json, "experiment", name);
+    json_real(&out.json, "total_per_period", haechi_mean(&h, from));
+    json_u64(&out.json, "periods_missed", h.bare ? 0 : haechi_missed(&h, from));
+    json_text(&out.json, "paper", paper);
+    json_array(&out.json, "clients");
     for (i = 0; i < h.clients; i++) {
-        json_object(&json, NULL);
-        json_u64(&json, "reservation", h.reservation[i]);
-        json_real(&json, "completed_per_period", haechi_mean_of(&h, i, from));
-        json_end(&json);
+        json_object(&out.json, NULL);
+        json_u64(&out.json, "reservation", h.reservation[i]);
+        json_real(&out.json, "completed_per_period", haechi_mean_of(&h, i, from));
+        json_end(&out.json);
     }
-    json_end(&json);
-    json_end(&json);
+    json_end(&out.json);
+    json_end(&out.json);
 }
 
 static void base(void)
@@ -63,16 +60,12 @@ static double *series(size_t n)
 static bool draw(const char *title, const char *x, const char *file, struct plot_curve *curves, size_t n)
 {
     struct plot p = {0};
-    char path[512];
-    if (!figure_dir)
-        return true;
-    snprintf(path, sizeof path, "%s/%s", figure_dir, file);
     p.title = title;
     p.x_label = x;
     p.y_label = "K I/Os in a period";
     p.curve = curves;
     p.curves = n;
-    return plot_svg(&p, path);
+    return simulate_draw(&out, &p, file);
 }
 
 static bool set_1(void)
@@ -266,24 +259,17 @@ int simulate_haechi(int argc, char **argv)
 {
     const struct opt opts[] = {
         {"periods", OPT_COUNT, &periods, "N", "of 1 s in each experiment, 2 to 64; default 8", NULL},
-        {"json", OPT_TEXT, &json_path, "FILE", "writes the table as JSON", NULL},
-        {"figures", OPT_TEXT, &figure_dir, "DIR", "draws the figures there as SVG", NULL},
+        SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     bool ok;
-    int i = opt_parse(argc, argv, opts,
-                      "Ten clients read from a data node that does 1,570 K I/Os a second, 400 K for one client.",
-                      "simulate haechi --figures build/figures\n");
-    if (i < argc)
-        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
+    simulate_parse(argc, argv, opts,
+                   "Ten clients read from a data node that does 1,570 K I/Os a second, 400 K for one client.",
+                   "simulate haechi --figures build/figures\n");
     if (periods < 2 || periods > HAECHI_PERIODS)
         tool_die(TOOL_USAGE, "--periods: from 2 to %d", HAECHI_PERIODS);
-    if (figure_dir && !plot_mkdir(figure_dir))
-        tool_die(TOOL_FAILED, "%s: cannot be created", figure_dir);
-    if (json_path && !json_open(&json, json_path))
-        tool_die(TOOL_FAILED, "%s: cannot be written", json_path);
-    if (json_path)
-        json_array(&json, "rows");
+    simulate_open(&out);
+    json_array(&out.json, "rows");
     memory = tool_alloc_aligned(8192, QOS_CACHE_LINE);
     table = table_new("<experiment|total|C1|C4|C7|C10|R1|missed|<the paper");
     ok = set_1();
@@ -302,7 +288,5 @@ int simulate_haechi(int argc, char **argv)
     table_free(table);
     nodes();
     free(memory);
-    if (json_path)
-        ok = json_close(&json) && ok;
-    return ok ? TOOL_OK : TOOL_FAILED;
+    return simulate_close(&out, ok);
 }

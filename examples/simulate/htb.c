@@ -15,7 +15,7 @@ static const struct figure {
 };
 
 static uint64_t disk_kb = 48000, root_kb = 40000;
-static const char *json_path, *figure_dir;
+static struct simulate_output out;
 
 static bool draw(const struct figure *fig, const struct aqua *a)
 {
@@ -25,7 +25,6 @@ static bool draw(const struct figure *fig, const struct aqua *a)
     struct plot_curve curve[CURVES];
     struct plot_mark mark[AQUA_STREAMS];
     struct plot plot = {0};
-    char path[512];
     uint32_t t, i;
     for (t = 0; t < a->seconds; t++) {
         x[t] = t;
@@ -57,24 +56,20 @@ static bool draw(const struct figure *fig, const struct aqua *a)
     plot.marks = fig->qos ? AQUA_STREAMS : 0;
     plot.y_max = (double)disk_kb / 1000 * 1.25;
     plot.steps = true;
-    (void)snprintf(path, sizeof path, "%s/%s", figure_dir, fig->file);
-    return plot_svg(&plot, path);
+    return simulate_draw(&out, &plot, fig->file);
 }
 
-static void report(const struct figure *fig, const struct aqua *a, struct table *table, struct json *json)
+static void report(const struct figure *fig, const struct aqua *a, struct table *table)
 {
     uint32_t phase, i;
-    if (json) {
-        json_object(json, NULL);
-        json_text(json, "figure", fig->name);
-        json_array(json, "phases");
-    }
+    json_object(&out.json, NULL);
+    json_text(&out.json, "figure", fig->name);
+    json_array(&out.json, "phases");
     for (phase = 0; phase < AQUA_STREAMS; phase++) {
         double total = 0;
         table_cell(table, phase == 0 ? fig->name : "");
         table_cellf(table, "%u-%u s", phase * 30, phase * 30 + 30);
-        if (json)
-            json_array(json, NULL);
+        json_array(&out.json, NULL);
         for (i = 0; i < AQUA_STREAMS; i++) { /* the first second of a phase belongs to the buckets that fill */
             double mb = aqua_mean(a, i, phase * 30 + 1, phase * 30 + 30) / 1000;
             total += mb;
@@ -82,22 +77,18 @@ static void report(const struct figure *fig, const struct aqua *a, struct table 
                 table_cellf(table, "%.1f", mb);
             else
                 table_cell(table, NULL);
-            if (json)
-                json_real(json, NULL, mb);
+            json_real(&out.json, NULL, mb);
         }
         table_cellf(table, "%.1f", total);
         if (fig->qos)
             table_cellf(table, "%.1f", a->root_kb_s[phase * 30 + 29] / 1000);
         else
             table_cell(table, NULL);
-        if (json)
-            json_end(json);
+        json_end(&out.json);
     }
     table_rule(table);
-    if (json) {
-        json_end(json);
-        json_end(json);
-    }
+    json_end(&out.json);
+    json_end(&out.json);
 }
 
 int simulate_htb(int argc, char **argv)
@@ -106,29 +97,22 @@ int simulate_htb(int argc, char **argv)
     const struct opt opts[] = {
         {"disk", OPT_COUNT, &disk_kb, "KB/S", "what the disk does; default 48000", NULL},
         {"root", OPT_COUNT, &root_kb, "KB/S", "the global token rate, at least 40000; default 40000", NULL},
-        {"json", OPT_TEXT, &json_path, "FILE", "writes the means of each phase as JSON", NULL},
-        {"figures", OPT_TEXT, &figure_dir, "DIR", "draws the figures there as SVG", NULL},
+        SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
-    struct json json;
     struct table *table;
     bool ok = true;
     int i;
-    i = opt_parse(argc, argv, opts,
-                  "Three workloads write 512 KB requests to one disk as fast as they may; a new one starts every 30 s.",
-                  "simulate htb --figures build/figures\n");
-    if (i < argc)
-        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
+    simulate_parse(
+        argc, argv, opts,
+        "Three workloads write 512 KB requests to one disk as fast as they may; a new one starts every 30 s.",
+        "simulate htb --figures build/figures\n");
     if (disk_kb < 1000 || disk_kb > 1000000)
         tool_die(TOOL_USAGE, "--disk: 1000..1000000 KB/s");
     if (root_kb < 40000 || root_kb > 1000000)
         tool_die(TOOL_USAGE, "--root: the reservations need 40000 KB/s; at most 1000000");
-    if (figure_dir && !plot_mkdir(figure_dir))
-        tool_die(TOOL_FAILED, "%s: cannot be created", figure_dir);
-    if (json_path && !json_open(&json, json_path))
-        tool_die(TOOL_FAILED, "%s: cannot be written", json_path);
-    if (json_path)
-        json_array(&json, "figures");
+    simulate_open(&out);
+    json_array(&out.json, "figures");
     table = table_new("<figure|time|workload 1 (5)|workload 2 (15)|workload 3 (20)|total|root's rate");
     for (i = 0; i < FIGURES; i++) {
         aqua_paper(&a);
@@ -138,14 +122,12 @@ int simulate_htb(int argc, char **argv)
         a.root_kb_per_s = root_kb;
         if (!aqua_run(&a))
             tool_die(TOOL_FAILED, "the simulation refused its set-up");
-        report(&figures[i], &a, table, json_path ? &json : NULL);
-        if (figure_dir)
+        report(&figures[i], &a, table);
+        if (out.figure_dir)
             ok = draw(&figures[i], &a) && ok;
     }
     printf("MB/s, means of each phase\n");
     table_print(table, stdout);
     table_free(table);
-    if (json_path)
-        ok = json_close(&json) && ok;
-    return ok ? TOOL_OK : TOOL_FAILED;
+    return simulate_close(&out, ok);
 }

@@ -1,5 +1,4 @@
 /* simulate - the papers' experiments in simulated time, one subcommand for each header. Deterministic by seed. */
-#include "common.h"
 #include "simulate.h"
 #include <string.h>
 
@@ -15,6 +14,35 @@ static const struct {
     {"twochoice", simulate_twochoice,
      "two-choice, Figures 3 and 4: burst writes among stragglers, and ten times the size"},
 };
+
+void simulate_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *example)
+{
+    int rest = opt_parse(argc, argv, opts, about, example);
+    if (rest < argc)
+        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[rest]);
+}
+
+void simulate_open(struct simulate_output *out)
+{
+    if (out->figure_dir && !plot_mkdir(out->figure_dir))
+        tool_die(TOOL_FAILED, "%s: cannot be created", out->figure_dir);
+    if (!json_open(&out->json, out->json_path))
+        tool_die(TOOL_FAILED, "%s: cannot be written", out->json_path);
+}
+
+bool simulate_draw(const struct simulate_output *out, const struct plot *plot, const char *file)
+{
+    char path[512];
+    if (!out->figure_dir)
+        return true;
+    snprintf(path, sizeof path, "%s/%s", out->figure_dir, file);
+    return plot_svg(plot, path);
+}
+
+int simulate_close(struct simulate_output *out, bool ok)
+{
+    return json_close(&out->json) && ok ? TOOL_OK : TOOL_FAILED;
+}
 
 static int usage(FILE *f)
 {

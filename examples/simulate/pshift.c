@@ -5,9 +5,8 @@
 
 #define EVERY 50 /* Figure 3 shows every 50th bucket */
 
-static const char *json_path, *figure_dir;
 static uint64_t seed = 2, runs = 5;
-static struct json json;
+static struct simulate_output out;
 
 static int larger_first(const void *a, const void *b)
 {
@@ -26,7 +25,6 @@ static bool figure_3(const struct buckets_world *w)
     uint64_t *order = (uint64_t *)tool_alloc(w->setup.buckets * sizeof(uint64_t));
     struct plot_curve a = {"reservation", x, r, n}, b = {"change", cx, cy, 0}, c[BUCKETS_INTERVALS];
     struct plot p = {0};
-    char path[512];
     bool ok;
     for (i = 0; i < w->setup.buckets; i++)
         order[i] = w->reservation[i] << 24 | i; /* reservations are below 2^40 */
@@ -60,21 +58,18 @@ static bool figure_3(const struct buckets_world *w)
     p.curve = &a;
     p.curves = 1;
     p.log_y = true;
-    snprintf(path, sizeof path, "%s/pshift_3a.svg", figure_dir);
-    ok = plot_svg(&p, path);
+    ok = simulate_draw(&out, &p, "pshift_3a.svg");
     p.title = "pShift, Figure 3(c): requests completed up to each interval's end";
     p.curve = c;
     p.curves = BUCKETS_INTERVALS;
-    snprintf(path, sizeof path, "%s/pshift_3c.svg", figure_dir);
-    ok = plot_svg(&p, path) && ok;
+    ok = simulate_draw(&out, &p, "pshift_3c.svg") && ok;
     p.title = "pShift, Figure 3(b): times of the demand changes";
     p.y_label = "s";
     p.curve = &b;
     p.curves = 1;
     p.log_y = false;
     p.points = true;
-    snprintf(path, sizeof path, "%s/pshift_3b.svg", figure_dir);
-    ok = plot_svg(&p, path) && ok;
+    ok = simulate_draw(&out, &p, "pshift_3b.svg") && ok;
     for (v = 0; v < BUCKETS_INTERVALS; v++)
         free(y[v]);
     free(x);
@@ -96,14 +91,12 @@ static bool experiment_1(void)
         "Experiment 1: 64 servers of 20,000 IOPS, all reserved; 10,000 buckets on 8 servers, up to 2 demand changes\n");
     printf("  buckets with at least 95 %% of their reservation: %.2f %%   (the paper: 99.5 %%)\n\n",
            100 - 100 * buckets_missed(&w, 95));
-    if (json_path) {
-        json_object(&json, "experiment_1");
-        json_u64(&json, "seed", seed);
-        json_real(&json, "met_share", 1 - buckets_missed(&w, 95));
-        json_real(&json, "intrinsic_error", w.intrinsic);
-        json_end(&json);
-    }
-    if (figure_dir)
+    json_object(&out.json, "experiment_1");
+    json_u64(&out.json, "seed", seed);
+    json_real(&out.json, "met_share", 1 - buckets_missed(&w, 95));
+    json_real(&out.json, "intrinsic_error", w.intrinsic);
+    json_end(&out.json);
+    if (out.figure_dir)
         ok = figure_3(&w);
     buckets_done(&w);
     return ok;
@@ -117,11 +110,8 @@ static bool experiment_2(void)
     struct plot_curve curve[3];
     struct plot p = {0};
     struct table *t = table_new("N_A|N_D|error|intrinsic");
-    char path[512];
     uint32_t a, d, k;
-    bool ok = true;
-    if (json_path)
-        json_array(&json, "experiment_2");
+    json_array(&out.json, "experiment_2");
     for (a = 0; a < 3; a++) {
         curve[a].name = name[a];
         curve[a].x = x;
@@ -143,19 +133,16 @@ static bool experiment_2(void)
             table_cellf(t, "%u", changes[d]);
             table_cellf(t, "%.2f %%", 100 * error);
             table_cellf(t, "%.2f %%", 100 * intrinsic);
-            if (json_path) {
-                json_object(&json, NULL);
-                json_u64(&json, "active", active[a]);
-                json_u64(&json, "changes", changes[d]);
-                json_real(&json, "error", error);
-                json_real(&json, "intrinsic_error", intrinsic);
-                json_end(&json);
-            }
+            json_object(&out.json, NULL);
+            json_u64(&out.json, "active", active[a]);
+            json_u64(&out.json, "changes", changes[d]);
+            json_real(&out.json, "error", error);
+            json_real(&out.json, "intrinsic_error", intrinsic);
+            json_end(&out.json);
         }
         table_rule(t);
     }
-    if (json_path)
-        json_end(&json);
+    json_end(&out.json);
     printf("Experiment 2: share of buckets that miss 5 %% or more, mean of %u runs; N_A active servers, N_D changes\n",
            (unsigned)runs);
     table_print(t, stdout);
@@ -166,11 +153,7 @@ static bool experiment_2(void)
     p.curve = curve;
     p.curves = 3;
     p.points = true;
-    if (figure_dir) {
-        snprintf(path, sizeof path, "%s/pshift_4.svg", figure_dir);
-        ok = plot_svg(&p, path);
-    }
-    return ok;
+    return simulate_draw(&out, &p, "pshift_4.svg");
 }
 
 int simulate_pshift(int argc, char **argv)
@@ -178,25 +161,17 @@ int simulate_pshift(int argc, char **argv)
     const struct opt opts[] = {
         {"seed", OPT_COUNT, &seed, "N", "of the first run; default 2", NULL},
         {"runs", OPT_COUNT, &runs, "N", "of each bar of Experiment 2, 1 to 100; default 5", NULL},
-        {"json", OPT_TEXT, &json_path, "FILE", "writes the results as JSON", NULL},
-        {"figures", OPT_TEXT, &figure_dir, "DIR", "draws Figures 3 and 4 there as SVG", NULL},
+        SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     bool ok;
-    int i = opt_parse(argc, argv, opts,
-                      "Buckets with reservations on 64 servers; demand moves, tokens follow once an interval.",
-                      "simulate pshift --figures build/figures\n");
-    if (i < argc)
-        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
+    simulate_parse(argc, argv, opts,
+                   "Buckets with reservations on 64 servers; demand moves, tokens follow once an interval.",
+                   "simulate pshift --figures build/figures\n");
     if (runs < 1 || runs > 100)
         tool_die(TOOL_USAGE, "--runs: from 1 to 100");
-    if (figure_dir && !plot_mkdir(figure_dir))
-        tool_die(TOOL_FAILED, "%s: cannot be created", figure_dir);
-    if (json_path && !json_open(&json, json_path))
-        tool_die(TOOL_FAILED, "%s: cannot be written", json_path);
+    simulate_open(&out);
     ok = experiment_1();
     ok = experiment_2() && ok;
-    if (json_path)
-        ok = json_close(&json) && ok;
-    return ok ? TOOL_OK : TOOL_FAILED;
+    return simulate_close(&out, ok);
 }

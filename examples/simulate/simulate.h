@@ -4,6 +4,30 @@
 #ifndef EXAMPLES_SIMULATE_H
 #define EXAMPLES_SIMULATE_H
 
+#include "common.h"
+
+/* What a subcommand writes besides its tables, by its options --json and --figures. */
+struct simulate_output {
+    const char *json_path, *figure_dir; /* NULL: not wanted */
+    struct json json;                   /* may be written to in any case */
+};
+
+/* The two options, for a table of struct opt. */
+#define SIMULATE_OUTPUT(out)                                                                                           \
+    {"json", OPT_TEXT, &(out)->json_path, "FILE", "writes the results as JSON", NULL},                                 \
+    {                                                                                                                  \
+        "figures", OPT_TEXT, &(out)->figure_dir, "DIR", "draws the figures there as SVG", NULL                         \
+    }
+
+/* Parses; every one of argv has to be an option. */
+void simulate_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *example);
+/* Opens what is wanted; ends the program if that cannot be. */
+void simulate_open(struct simulate_output *out);
+/* Draws a figure, if figures are wanted. false: it could not be drawn; said. */
+bool simulate_draw(const struct simulate_output *out, const struct plot *plot, const char *file);
+/* The exit status; ok: all figures were drawn. */
+int simulate_close(struct simulate_output *out, bool ok);
+
 int simulate_htb(int argc, char **argv);
 int simulate_haechi(int argc, char **argv);
 int simulate_pshift(int argc, char **argv);

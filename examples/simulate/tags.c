@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *json_path, *figure_dir;
 static uint64_t seed = 1;
 
 static void run(struct reward *s)
@@ -21,7 +20,7 @@ static void run(struct reward *s)
 }
 
 static struct table *table;
-static struct json json;
+static struct simulate_output out;
 
 /* One row: an experiment's clients in one interval, beside the paper's numbers. */
 static void row(const char *name, const char *when, const struct reward *s, double from_s, double to_s,
@@ -31,29 +30,25 @@ static void row(const char *name, const char *when, const struct reward *s, doub
     double total = 0;
     table_cell(table, name);
     table_cell(table, when);
-    if (json_path) {
-        json_object(&json, NULL);
-        json_text(&json, "experiment", name);
-        json_text(&json, "when", when);
-        json_array(&json, "requests_per_s");
-    }
+    json_object(&out.json, NULL);
+    json_text(&out.json, "experiment", name);
+    json_text(&out.json, "when", when);
+    json_array(&out.json, "requests_per_s");
     for (i = 0; i < 3; i++) {
         double rate = i < s->clients ? reward_rate(s, i, from_s, to_s) : 0;
         if (i < s->clients)
             table_cellf(table, "%.1f", rate);
         else
             table_cell(table, NULL);
-        if (json_path && i < s->clients)
-            json_real(&json, NULL, rate);
+        if (i < s->clients)
+            json_real(&out.json, NULL, rate);
         total += rate;
     }
     table_cellf(table, "%.1f", total);
     table_cell(table, paper);
-    if (json_path) {
-        json_end(&json);
-        json_text(&json, "paper", paper);
-        json_end(&json);
-    }
+    json_end(&out.json);
+    json_text(&out.json, "paper", paper);
+    json_end(&out.json);
 }
 
 /* Requests per second over the last second, against time. */
@@ -63,10 +58,9 @@ static bool draw(const struct reward *s, const char *title, const char *file, do
     static const char *const names[] = {"A", "B", "C"};
     struct plot_curve curve[3];
     struct plot plot;
-    char path[512];
     const uint32_t clients = s->clients < 3 ? s->clients : 3;
     uint32_t i, b, n = 0;
-    if (!figure_dir)
+    if (!out.figure_dir)
         return true;
     for (b = 0; b + 10 <= s->seconds * 10; b += 5, n++) {
         x[n] = b / 10.0 + 1;
@@ -86,8 +80,7 @@ static bool draw(const struct reward *s, const char *title, const char *file, do
     plot.curve = curve;
     plot.curves = clients;
     plot.y_max = y_max;
-    (void)snprintf(path, sizeof path, "%s/%s", figure_dir, file);
-    return plot_svg(&plot, path);
+    return simulate_draw(&out, &plot, file);
 }
 
 static void sections(void)
@@ -199,22 +192,15 @@ int simulate_reward(int argc, char **argv)
 {
     const struct opt opts[] = {
         {"seed", OPT_COUNT, &seed, "N", "of hits and service times; default 1", NULL},
-        {"json", OPT_TEXT, &json_path, "FILE", "writes the table as JSON", NULL},
-        {"figures", OPT_TEXT, &figure_dir, "DIR", "draws the figures there as SVG", NULL},
+        SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     bool ok;
-    int i = opt_parse(argc, argv, opts,
-                      "Clients keep a server backlogged whose SSD takes 0.1 ms and whose disk takes 5 ms, on average.",
-                      "simulate reward --figures build/figures\n");
-    if (i < argc)
-        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
-    if (figure_dir && !plot_mkdir(figure_dir))
-        tool_die(TOOL_FAILED, "%s: cannot be created", figure_dir);
-    if (json_path && !json_open(&json, json_path))
-        tool_die(TOOL_FAILED, "%s: cannot be written", json_path);
-    if (json_path)
-        json_array(&json, "rows");
+    simulate_parse(argc, argv, opts,
+                   "Clients keep a server backlogged whose SSD takes 0.1 ms and whose disk takes 5 ms, on average.",
+                   "simulate reward --figures build/figures\n");
+    simulate_open(&out);
+    json_array(&out.json, "rows");
     table = table_new("<experiment|<when|A|B|C|total|<the paper");
     sections();
     ok = figures2_and_3();
@@ -222,7 +208,5 @@ int simulate_reward(int argc, char **argv)
     printf("requests per second\n");
     table_print(table, stdout);
     table_free(table);
-    if (json_path)
-        ok = json_close(&json) && ok;
-    return ok ? TOOL_OK : TOOL_FAILED;
+    return simulate_close(&out, ok);
 }

@@ -8,12 +8,9 @@ static const double ratios[] = {0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5};
 #define RATIOS (sizeof ratios / sizeof *ratios)
 
 static struct json json;
-static bool with_json;
 
 static void say(const char *what, const struct burst_config *c, enum burst_rule rule, const struct burst_result *r)
 {
-    if (!with_json)
-        return;
     json_object(&json, NULL);
     json_text(&json, "figure", what);
     json_text(&json, "rule", burst_rule_names[rule]);
@@ -182,17 +179,14 @@ int simulate_twochoice(int argc, char **argv)
     struct burst_config c;
     static double y3[BURST_RULES + 1][RATIOS], y4[BURST_RULES][LOADS];
     static uint32_t servers[LOADS];
-    opt_parse(argc, argv, opts, "Figures 3 and 4 of the two-choice paper: burst writes among stragglers.",
-              "simulate twochoice --all --scale 10");
+    simulate_parse(argc, argv, opts, "Figures 3 and 4 of the two-choice paper: burst writes among stragglers.",
+                   "simulate twochoice --all --scale 10");
     if (seeds == 0 || seeds > 99 || k == 0 || k > 1000 || 10000 % k != 0 || factor > 10)
         tool_die(TOOL_USAGE, "--seeds is 1 to 99, --k a divisor of 10000 up to 1000, --scale up to 10");
     stop_on_signals();
-    if (json_path) {
-        if (!json_open(&json, json_path))
-            tool_die(TOOL_FAILED, "cannot write %s", json_path);
-        with_json = true;
-        json_array(&json, "results");
-    }
+    if (!json_open(&json, json_path))
+        tool_die(TOOL_FAILED, "cannot write %s", json_path);
+    json_array(&json, "results");
     burst_defaults(&c);
     c.k = (uint32_t)k;
     c.seed = seed;
@@ -215,10 +209,7 @@ int simulate_twochoice(int argc, char **argv)
     }
     if (factor > 1)
         scale(c, (uint32_t)factor);
-    if (with_json) {
-        json_end(&json);
-        if (!json_close(&json))
-            return TOOL_FAILED;
-    }
+    if (!json_close(&json))
+        return TOOL_FAILED;
     return stop_asked() ? TOOL_STOPPED : TOOL_OK;
 }

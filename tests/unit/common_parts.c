@@ -165,6 +165,9 @@ static void texts(void)
                  "  \"empty\": {}\n}\n") == 0);
     CHECK(json_open(&j, "/dev/full") && !json_close(&j));
     CHECK(!json_open(&j, "/nonexistent/x"));
+    CHECK(json_open(&j, NULL)); /* nowhere */
+    json_u64(&j, "n", 1);
+    CHECK(json_close(&j));
     CHECK_CONTEXT("temporary files");
     temp_remove_all();
     CHECK(access(path, F_OK) != 0);
