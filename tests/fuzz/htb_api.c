@@ -1,5 +1,6 @@
 // proves: any program of calls on htb.h keeps its lists, heap, sums and counts consistent, mints nothing, and is
 // answered exactly: a refused take passes at htb_next_ns and not before, nothing leaves before htb_dispatch_next_ns
+// runs: 15000
 #include "htb.h"
 #include "fuzz/fuzz.h"
 
