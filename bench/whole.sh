@@ -50,6 +50,11 @@ for header in '<stdio.h>' *.h; do
 done
 compare compile "${compile[@]}"
 
-# The papers' experiments in simulated time, beside the start of the same process. A header adds its line.
+# The papers' experiments in simulated time: beside the start of the same process where they take milliseconds, else beside
+# a smaller run, which shows how the time grows with the work. simulate pshift takes too long to be repeated here;
+# bench/pshift.cc has the peers of its solver.
 simulate=build/examples/simulate
 compare simulate-htb "$simulate --help" "$simulate htb"
+compare simulate-reward "$simulate --help" "$simulate reward"
+compare simulate-haechi "$simulate haechi --periods 2" "$simulate haechi --periods 4" # twice the periods
+compare simulate-twochoice "$simulate twochoice --seeds 1" "$simulate twochoice --seeds 3" # three times the bursts
