@@ -2415,7 +2415,8 @@ QOS_API enum qos_status pshift_agent_report(struct pshift_agent *a, uint64_t int
             uint64_t demand = qos_sat_add(pending, pshift_extrapolate(recent, interval_ns, remaining_ns));
             uint64_t total = qos_sat_add(served - s->base, demand);
             uint64_t moved = total > s->told ? total - s->told : s->told - total;
-            bool news = s->sent ? moved > qos_mul_div_floor(s->told, a->cfg.unchanged_permille, 1000) : total != 0;
+            bool news = s->sent ? moved > qos_mul_div_floor(s->told, a->cfg.unchanged_permille, 1000)
+                                : total != 0 || s->told != 0; /* demand that the last period ended with is gone */
             if (news || (s->sent && a->cfg.unchanged_permille == 0)) {
                 if (n >= most)
                     return QOS_EFULL;

@@ -84,6 +84,37 @@ static void sched_and_agent(void)
     CHECK(check_mem_free(&n));
 }
 
+/* Demand that ended with a period is told once in the next one, so that no tokens go where it was; then no more. */
+static void demand_that_ended(void)
+{
+    struct pshift_sched_config sc = {2, 0};
+    struct pshift_agent_config ac = {2, 0, 1, 0, 0};
+    struct check_mem m, n;
+    struct pshift_report_entry re[2];
+    struct pshift_message msg;
+    struct pshift_sched sched;
+    struct pshift_agent agent;
+    (void)check_mem_new(&m, pshift_sched_memsize(&sc), 64, 0);
+    (void)check_mem_new(&n, pshift_agent_memsize(&ac), 64, 0);
+    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size, &sc), QOS_OK);
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &ac, &sched), QOS_OK);
+    CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_OK);
+    CHECK_EQ(pshift_sched_arrive(&sched, 1, 3), QOS_OK);
+    CHECK_EQ(pshift_agent_report(&agent, 1, 1, &msg, re, 2), QOS_OK);
+    CHECK_EQ(msg.count, 1);
+    CHECK_EQ(pshift_sched_cancel(&sched, 1, 3), QOS_OK);
+    CHECK_EQ(pshift_agent_begin(&agent, 2), QOS_OK);
+    CHECK_EQ(pshift_agent_report(&agent, 1, 1, &msg, re, 2), QOS_OK);
+    CHECK_EQ(msg.count, 1);
+    CHECK_EQ(re[0].bucket, 1);
+    CHECK_EQ(re[0].demand, 0);
+    CHECK_EQ(pshift_agent_begin(&agent, 3), QOS_OK);
+    CHECK_EQ(pshift_agent_report(&agent, 1, 1, &msg, re, 2), QOS_OK);
+    CHECK_EQ(msg.count, 0);
+    CHECK(check_mem_free(&m));
+    CHECK(check_mem_free(&n));
+}
+
 static void control_errors(void)
 {
     struct pshift_control_config cc = {2, 3, 2, 4, 0, true}, bad = {0, 1, 1, 1, 0, false};
@@ -171,6 +202,7 @@ int main(void)
 {
     check_begin("unit/pshift_runtime");
     sched_and_agent();
+    demand_that_ended();
     control_errors();
     wire_and_estimator();
     return check_end();

@@ -1,0 +1,249 @@
+/* cluster.h - what the parts of pshift_cluster share.
+ *
+ *     main.c        options; rank 0 becomes the controller, every other rank a storage node
+ *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, who wants what where when; the certificate
+ *     mail.c        MPI messages without spinning
+ *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
+ *     node.c        a storage node: pacing, load, token scheduler, agent, log
+ *     memcached.c   backend: a daemon of its own, and the worker threads that talk to it
+ *     file.c        backend: random reads of a file through io_uring
+ *     judge.c       what must hold, from the logs
+ *     report.c      tables, JSON
+ *     figures.c     the paper's Figures 8, 9 and 10
+ *
+ * Time in logs is microseconds since the node began the scene, by the node's own clock: no two hosts' clocks are compared.
+ */
+#ifndef PSHIFT_CLUSTER_H
+#define PSHIFT_CLUSTER_H
+
+#include "common.h"
+#include "pshift.h"
+
+#define NODES_MAX 1024
+#define BUCKETS_MAX 4096
+#define FAULTS_MAX 16
+#define SPECS_MAX 64
+#define OBJECTS_PER_TABLE 1000000
+
+#define TOOL_INCONCLUSIVE 3 /* exit status: the machine did not let the nodes serve at their paced capacity */
+
+/* ---- settings ------------------------------------------------------------------------------------------ */
+
+enum fault_kind { FAULT_KILL, FAULT_STOP };
+struct fault {
+    enum fault_kind kind;
+    uint32_t node;          /* from 0 */
+    uint64_t at_ns, for_ns; /* since the begin of the first judged period; how long it is stopped */
+};
+
+/* A bucket of free form. */
+struct spec {
+    double reserve, limit; /* of a node's capacity; limit < 0: none */
+    char on[128];          /* "1,3-5", "" for drawn nodes */
+};
+
+enum backend_kind { BACKEND_AUTO, BACKEND_MEMCACHED, BACKEND_FILE };
+enum qos_mode { QOS_BOTH, QOS_WITH, QOS_WITHOUT };
+
+struct settings {
+    uint32_t nodes; /* ranks - 1 */
+    const char *experiment;
+    int backend, mode, load;
+    uint64_t capacity, buckets, periods, intervals, period_ns, changes, active_min, active_max, window, seed;
+    double reserve, limit, zipf, lead;
+    bool profile, live;
+    double headroom;
+    uint64_t profile_ns;
+    const char *memcached, *dir, *json, *figures;
+    uint64_t port, objects, workers, size_bytes, restart_ns;
+    struct fault fault[FAULTS_MAX];
+    uint32_t faults;
+    struct spec spec[SPECS_MAX];
+    uint32_t specs;
+};
+extern struct settings settings;
+
+/* ---- scene.c ---------------------------------------------------------------------------------------------- */
+
+/* From at_ns on, bucket sends so many requests per period to each node (open), or keeps so many outstanding (closed). */
+struct phase {
+    uint64_t at_ns; /* since the begin of the first judged period */
+    uint32_t bucket;
+    uint32_t *rate; /* [nodes] */
+};
+
+struct scene {
+    const char *key, *title;
+    int experiment; /* 3, 4, 5; 0: free form */
+    uint32_t nodes, buckets, intervals, periods;
+    uint64_t capacity, period_ns; /* capacity: requests per second, of each node */
+    bool qos, open, unlimited;    /* unlimited: no bucket has a limit */
+    enum backend_kind backend;
+    uint64_t *reservation, *limit; /* [buckets] requests per period */
+    uint64_t seed;
+    struct phase *phase; /* ascending in time; those at 0 come first */
+    uint32_t phases;
+};
+
+uint32_t scene_count(void);
+/* Everything about scene `index`; the same on every rank for the same arguments. capacity 0: the backend's default. */
+void scene_make(struct scene *s, uint32_t index, uint64_t seed, uint64_t capacity);
+void scene_free(struct scene *s);
+uint64_t scene_capacity(const struct scene *s); /* requests of one node in one period */
+/* The certificate: can every period's reservations be met by a controller that learns of a change at the next interval's
+ * begin? The shortfall in requests, over all periods, proved by a cut. */
+uint64_t scene_shortfall(const struct scene *s);
+/* Which buckets can have their reservation in `period` (from 0) if node `down` serves nothing in it? UINT32_MAX: all
+ * nodes serve. sure[bucket]. */
+void scene_sure(const struct scene *s, uint32_t period, uint32_t down, bool *sure);
+/* The seed, from `seed` on, of the first feasible schedule; how many were passed over in *skipped. */
+uint64_t scene_feasible_seed(uint32_t index, uint64_t seed, uint64_t capacity, uint32_t *skipped);
+
+/* ---- mail.c ------------------------------------------------------------------------------------------------- */
+
+enum mail_tag {
+    MAIL_BACKEND = 1, /* to a node: start this backend (words: kind) */
+    MAIL_READY,       /* from a node: words: 1 */
+    MAIL_TROUBLE,     /* from a node: bytes: what is wrong */
+    MAIL_NOTE,        /* from a node: bytes: worth telling */
+    MAIL_PROFILE,     /* words: ns; answered with MAIL_RATE */
+    MAIL_RATE,        /* words: requests per second */
+    MAIL_SCENE,       /* words: index, seed, capacity */
+    MAIL_BEGIN,       /* words: period */
+    MAIL_GRANT,       /* bytes: a grant */
+    MAIL_GRANT_ASK,   /* bytes: a grant; the node reports again at once */
+    MAIL_END,         /* of the scene */
+    MAIL_PICKS,       /* words: struct log_pick */
+    MAIL_INSTALLS,    /* words: struct log_install */
+    MAIL_PERIODS,     /* words: struct log_period */
+    MAIL_QUIT,
+    MAIL_REPORT = 64 /* + 2 * round, + 1 for an answer to MAIL_GRANT_ASK. bytes: a report */
+};
+
+struct mail {
+    int rank, tag;
+    size_t bytes;
+    const void *data; /* until the next mail_take */
+};
+void mail_open(int *argc, char ***argv);
+int mail_rank(void);
+int mail_ranks(void);
+/* Copies; returns at once. Words travel as MPI_UINT64_T, so hosts may differ in byte order. */
+void mail_send(int rank, int tag, const void *data, size_t bytes);
+void mail_words(int rank, int tag, const uint64_t *word, size_t words);
+bool mail_take(struct mail *m); /* false: nothing has arrived */
+void mail_flush(void);          /* until everything sent is on its way */
+
+/* ---- backends ----------------------------------------------------------------------------------------------- */
+
+struct request {
+    struct request *next;
+    uint64_t object;
+    uint32_t bucket, pick; /* pick: in the log */
+    bool set;
+    bool failed; /* not done; may be sent again */
+    bool wrong;  /* done, but the data is not what was stored */
+    void *buffer;
+};
+
+struct backend {
+    const char *name;
+    uint64_t capacity; /* default: requests per second */
+    uint32_t depth;    /* most requests at it at a time */
+    /* false: why says what to do. May take seconds. */
+    bool (*start)(uint32_t node, char *why, size_t size);
+    void (*submit)(struct request *list);
+    struct request *(*collect)(void); /* those that are done, or NULL */
+    void (*poll)(uint64_t now_ns);    /* a few microseconds of looking after it */
+    bool (*ready)(void);
+    void (*fault)(const struct fault *f, uint64_t now_ns);
+    uint64_t (*cpu_ns)(void); /* of other processes that belong to it */
+    void (*stop)(void);
+    bool keyed; /* --objects of them, drawn by Zipf's law; else the blocks of --size */
+};
+extern const struct backend backend_memcached, backend_file;
+const struct backend *backend_of(enum backend_kind kind);
+uint64_t backend_objects(const struct backend *b);
+
+/* ---- node.c -------------------------------------------------------------------------------------------------- */
+
+/* The scheduler's log. at: when it was picked; done: when it was completed, 0 for never. */
+struct log_pick {
+    uint64_t at_us, done_us, bucket, period;
+    uint64_t reserved; /* 1: an R-token was consumed; 0: an L-token */
+};
+#define LOG_PICK_WORDS 5
+struct log_install {
+    uint64_t period, bucket, r_granted, l_granted, basis, served, r_held, l_held; /* held: before it was installed */
+    uint64_t stale; /* 1: came too late, was not installed */
+};
+#define LOG_INSTALL_WORDS 9
+/* What became of a node's paced slots in a period, and what it cost. */
+struct log_period {
+    uint64_t period, begin_us, slots, served, idle, lost, failed, wrong, faulty, cpu_us, backend_cpu_us, reports,
+        waited_us, waited_max_us, bytes_up, bytes_down;
+};
+#define LOG_PERIOD_WORDS 16
+
+void node_main(void);
+
+/* ---- controller.c ---------------------------------------------------------------------------------------------- */
+
+struct node_log {
+    struct log_pick *pick;
+    struct log_install *install;
+    struct log_period *period;
+    size_t picks, installs, periods;
+};
+
+struct scene_run {
+    struct scene scene;
+    struct node_log *node;                           /* [nodes] */
+    uint64_t plan_ns, plan_max_ns, busy_ns, wall_ns; /* of the controller: planning; CPU; whole scene */
+    uint64_t rounds, asked, missed, bytes, messages; /* missed: reports that did not come in time */
+    uint32_t skipped;                                /* seeds that the certificate refused */
+    bool retried, stopped;
+};
+
+int controller_main(void); /* exit status */
+
+/* ---- judge.c --------------------------------------------------------------------------------------------------- */
+
+/* Of (bucket, period) pairs that are judged; without QoS the same numbers, for comparison. */
+struct verdict {
+    uint64_t *got, *picked; /* [periods * buckets] by the period of the pick: completed, picked */
+    bool *eligible;         /* [periods] */
+    bool *faulty;           /* [periods] a fault was under way somewhere */
+    double *share;          /* [periods * nodes] served or idle, of the paced slots */
+    uint32_t eligible_periods;
+    uint64_t judged, met, nearly; /* pairs; with their reservation; with at least `nearly_share` of it */
+    double nearly_share;
+    uint64_t limited, kept;            /* pairs with a limit; not above it */
+    double worst_reserve, worst_limit; /* least got / reservation; most picked / limit */
+    double ratio[4];                   /* Experiment 3: of bucket i, with 48 for the sum */
+    double done_ms;                    /* Experiment 3: when bucket 4 has its reservation, mean of eligible periods */
+    double communication, busy;        /* of a period: report to grant; the controller's CPU */
+    double bytes;                      /* of reports and grants per period */
+    double cores;                      /* CPU seconds per second, of all ranks and daemons */
+    uint64_t p50_us, p99_us, failed, wrong;
+    bool hard_ok, soft_ok, inconclusive;
+    char text[4096];
+};
+void judge(const struct scene_run *run, struct verdict *v);
+/* When a pick was completed, in microseconds since its period began on its node; UINT64_MAX for never. */
+uint64_t done_in_period_us(const struct node_log *l, const struct log_pick *p);
+void judge_free(struct verdict *v);
+
+/* ---- report.c --------------------------------------------------------------------------------------------------- */
+
+void report_scene(const struct scene_run *run, const struct verdict *v);
+void report_json_begin(void);
+void report_json(const struct scene_run *run, const struct verdict *v);
+bool report_json_end(int status);
+
+/* ---- figures.c --------------------------------------------------------------------------------------------------- */
+
+/* Of one scene, into --figures. false: said on stderr. */
+bool figures(const struct scene_run *run, const struct verdict *v);
+
+#endif

@@ -1,0 +1,333 @@
+// What must hold, judged on the logs of the nodes.
+//
+// Hard, whatever the machine does:
+//   - a bucket is picked at most limit times in a period, all nodes together;
+//   - no token is spent twice: between two grants a node picks a bucket at most as often as the earlier one allows, after
+//     deduction of what was served since its basis; and R-tokens spent by all nodes in a period are at most the reservation,
+//     plus what nodes had spent already when a grant arrived that gave them less;
+//   - every request that was picked came back, with the data that was stored.
+// Reservations, over eligible periods only: every node (but those with a fault under way) served at least ELIGIBLE of its
+// paced slots, or had nobody to serve. A period with a fault counts for the buckets that the certificate says can have
+// their reservation without the faulty nodes. Fewer than 80 % of the periods eligible: nothing is said about reservations.
+#include "cluster.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ELIGIBLE 0.98
+#define ELIGIBLE_PERIODS 0.8
+#define TOLD_MAX 5
+
+struct judging {
+    const struct scene_run *run;
+    const struct scene *s;
+    struct verdict *v;
+    uint64_t *r_spent, *overdraft; /* [periods * buckets] */
+    uint32_t told;
+};
+
+static void say(struct judging *j, const char *fmt, ...) COMMON_PRINTF(2, 3);
+static void say(struct judging *j, const char *fmt, ...)
+{
+    size_t at = strlen(j->v->text);
+    va_list args;
+    if (++j->told > TOLD_MAX)
+        return;
+    va_start(args, fmt);
+    vsnprintf(j->v->text + at, sizeof j->v->text - at, fmt, args);
+    va_end(args);
+}
+
+static void broken(struct judging *j)
+{
+    j->v->hard_ok = false;
+}
+
+/* ---- the log ------------------------------------------------------------------------------------------------ */
+
+static void count_picks(struct judging *j)
+{
+    struct hist *h = tool_alloc(sizeof *h);
+    uint32_t node;
+    size_t k;
+    hist_clear(h);
+    for (node = 0; node < j->s->nodes; node++) {
+        const struct node_log *l = &j->run->node[node];
+        uint64_t lost = 0;
+        for (k = 0; k < l->picks; k++) {
+            const struct log_pick *p = &l->pick[k];
+            size_t at = p->period * j->s->buckets + p->bucket;
+            j->v->picked[at]++;
+            j->v->got[at] += p->done_us != 0;
+            j->r_spent[at] += p->reserved;
+            lost += p->done_us == 0;
+            if (p->done_us)
+                hist_add(h, p->done_us - p->at_us);
+        }
+        if (lost) {
+            say(j, "node %u: %" PRIu64 " requests never came back: BROKEN\n", node + 1, lost);
+            broken(j);
+        }
+    }
+    j->v->p50_us = hist_quantile(h, 0.5);
+    j->v->p99_us = hist_quantile(h, 0.99);
+    free(h);
+}
+
+/* R-tokens among the first `n` picks of (period, bucket) on a node, for all n: r[first[pair] + n]. */
+static void order_picks(const struct judging *j, const struct node_log *l, size_t *first, uint64_t *r)
+{
+    size_t pairs = (size_t)j->s->periods * j->s->buckets, k, at;
+    size_t *fill = tool_alloc(pairs * sizeof *fill);
+    for (k = 0; k < l->picks; k++)
+        first[l->pick[k].period * j->s->buckets + l->pick[k].bucket + 1]++;
+    for (k = 0; k < pairs; k++)
+        first[k + 1] += first[k] + 1; /* one more: the sum before the first */
+    for (k = 0; k < l->picks; k++) {
+        at = l->pick[k].period * j->s->buckets + l->pick[k].bucket;
+        r[first[at] + fill[at] + 1] = r[first[at] + fill[at]] + l->pick[k].reserved;
+        fill[at]++;
+    }
+    free(fill);
+}
+
+/* Each grant of a node against what was picked until the next one. */
+static void check_grants(struct judging *j, uint32_t node)
+{
+    const struct node_log *l = &j->run->node[node];
+    size_t pairs = (size_t)j->s->periods * j->s->buckets, k, at;
+    size_t *first = tool_alloc((pairs + 1) * sizeof *first), *next = tool_alloc(pairs * sizeof *next);
+    uint64_t *r = tool_alloc((l->picks + pairs + 1) * sizeof *r);
+    order_picks(j, l, first, r);
+    for (at = 0; at < pairs; at++) /* picks until the next grant that was installed, walking backwards */
+        next[at] = first[at + 1] - first[at] - 1;
+    for (k = l->installs; k-- > 0;) {
+        const struct log_install *g = &l->install[k];
+        uint64_t since = g->served - g->basis, r_left, l_left, r_used, l_used;
+        at = g->period * j->s->buckets + g->bucket;
+        if (g->stale) { /* it did not arrive in its period: what is held may have been given to others as well */
+            j->overdraft[at] += g->r_held;
+            continue;
+        }
+        j->overdraft[at] += qos_sat_sub(since, g->r_granted);
+        r_left = qos_sat_sub(g->r_granted, since);
+        l_left = g->l_granted == PSHIFT_UNLIMITED ? g->l_granted
+                                                  : qos_sat_sub(g->l_granted, qos_sat_sub(since, g->r_granted));
+        r_used = r[first[at] + next[at]] - r[first[at] + g->served];
+        l_used = next[at] - g->served - r_used;
+        if (r_used > r_left || l_used > l_left) {
+            say(j,
+                "node %u, period %" PRIu64 ", bucket %" PRIu64 ": spent %" PRIu64 " R- and %" PRIu64
+                " L-tokens of %" PRIu64 " and %" PRIu64 ": BROKEN\n",
+                node + 1, g->period + 1, g->bucket + 1, r_used, l_used, r_left, l_left);
+            broken(j);
+        }
+        next[at] = g->served;
+    }
+    free(first);
+    free(next);
+    free(r);
+}
+
+static void judge_log(struct judging *j)
+{
+    size_t pairs = (size_t)j->s->periods * j->s->buckets, at;
+    uint32_t node;
+    count_picks(j);
+    for (node = 0; j->s->qos && node < j->s->nodes; node++)
+        check_grants(j, node);
+    for (at = 0; j->s->qos && at < pairs; at++) {
+        uint64_t limit = j->s->limit[at % j->s->buckets], reservation = j->s->reservation[at % j->s->buckets];
+        if (j->v->picked[at] > limit) {
+            say(j, "period %zu, bucket %zu: %" PRIu64 " picked, above its limit of %" PRIu64 ": BROKEN\n",
+                at / j->s->buckets + 1, at % j->s->buckets + 1, j->v->picked[at], limit);
+            broken(j);
+        }
+        if (j->r_spent[at] > reservation + j->overdraft[at]) {
+            say(j, "period %zu, bucket %zu: %" PRIu64 " R-tokens spent, of %" PRIu64 " and %" PRIu64 ": BROKEN\n",
+                at / j->s->buckets + 1, at % j->s->buckets + 1, j->r_spent[at], reservation, j->overdraft[at]);
+            broken(j);
+        }
+    }
+}
+
+/* ---- eligible periods ------------------------------------------------------------------------------------------ */
+
+static void judge_periods(struct judging *j)
+{
+    uint64_t cpu_us = 0, waited_us = 0, k;
+    double span_us = (double)j->s->periods * (double)j->s->period_ns / 1000;
+    uint32_t node;
+    for (k = 0; k < j->s->periods; k++)
+        j->v->eligible[k] = true;
+    for (node = 0; node < j->s->nodes; node++)
+        for (k = 0; k < j->run->node[node].periods; k++) {
+            const struct log_period *p = &j->run->node[node].period[k];
+            double share = p->slots ? (double)(p->served + p->idle) / (double)p->slots : 0;
+            j->v->share[p->period * j->s->nodes + node] = share;
+            j->v->faulty[p->period] |= p->faulty != 0;
+            j->v->eligible[p->period] &= p->faulty || share >= ELIGIBLE;
+            j->v->failed += p->failed;
+            j->v->wrong += p->wrong;
+            cpu_us += p->cpu_us + p->backend_cpu_us;
+            waited_us += p->waited_us;
+        }
+    for (k = 0; k < j->s->periods; k++)
+        j->v->eligible_periods += j->v->eligible[k];
+    j->v->cores = ((double)cpu_us + (double)j->run->busy_ns / 1000) / span_us;
+    j->v->communication = (double)waited_us / span_us / j->s->nodes;
+    j->v->busy = (double)j->run->busy_ns / 1000 / span_us;
+    j->v->bytes = (double)j->run->bytes / j->s->periods;
+    if (j->v->wrong) {
+        say(j, "%" PRIu64 " answers are not what was stored: BROKEN\n", j->v->wrong);
+        broken(j);
+    }
+}
+
+/* Which buckets' reservations count in a period. */
+static void sure_in(struct judging *j, uint32_t period, bool *sure)
+{
+    bool *one = tool_alloc(j->s->buckets);
+    uint32_t i, node;
+    scene_sure(j->s, period, UINT32_MAX, sure);
+    for (node = 0; node < j->s->nodes; node++)
+        if (j->run->node[node].period[period].faulty) {
+            scene_sure(j->s, period, node, one);
+            for (i = 0; i < j->s->buckets; i++)
+                sure[i] = sure[i] && one[i];
+        }
+    free(one);
+}
+
+static double demanded(const struct scene *s)
+{
+    return !s->experiment || s->experiment == 3 ? 0.98 : s->experiment == 4 ? 1 : 0.99;
+}
+
+static void judge_contracts(struct judging *j)
+{
+    struct verdict *v = j->v;
+    bool *sure = tool_alloc(j->s->buckets);
+    uint32_t k, i;
+    v->nearly_share = demanded(j->s);
+    v->worst_reserve = 1e9;
+    for (k = 0; k < j->s->periods; k++) {
+        if (!v->eligible[k])
+            continue;
+        sure_in(j, k, sure);
+        for (i = 0; i < j->s->buckets; i++) {
+            size_t at = (size_t)k * j->s->buckets + i;
+            double r = (double)j->s->reservation[i], got = (double)v->got[at];
+            if (j->s->limit[i] != PSHIFT_UNLIMITED) {
+                double over = (double)v->picked[at] / (double)qos_max(j->s->limit[i], 1);
+                v->limited++;
+                v->kept += over <= 1.01;
+                v->worst_limit = over > v->worst_limit ? over : v->worst_limit;
+            }
+            if (!sure[i])
+                continue;
+            v->judged++;
+            v->met += got >= r;
+            v->nearly += got >= r * v->nearly_share;
+            if (r > 0 && got / r < v->worst_reserve)
+                v->worst_reserve = got / r;
+            if (j->s->qos && got < r * v->nearly_share)
+                say(j, "period %u, bucket %u: %" PRIu64 " of its reservation of %" PRIu64 "\n", k + 1, i + 1,
+                    v->got[at], j->s->reservation[i]);
+        }
+    }
+    free(sure);
+}
+
+/* Experiment 3 without QoS: 3:7:13:25, each within 5 %. */
+static void judge_ratio(struct judging *j)
+{
+    static const double expected[4] = {3, 7, 13, 25};
+    double sum[4] = {0}, all = 0;
+    uint32_t k, i;
+    for (k = 0; k < j->s->periods; k++)
+        for (i = 0; i < 4 && j->v->eligible[k]; i++) {
+            sum[i] += (double)j->v->got[k * 4 + i];
+            all += (double)j->v->got[k * 4 + i];
+        }
+    for (i = 0; i < 4; i++) {
+        j->v->ratio[i] = all > 0 ? sum[i] / all * 48 : 0;
+        if (j->v->ratio[i] < expected[i] * 0.95 || j->v->ratio[i] > expected[i] * 1.05) {
+            say(j, "bucket %u: %.2f parts of 48 instead of %.0f\n", i + 1, j->v->ratio[i], expected[i]);
+            j->v->soft_ok = false;
+        }
+    }
+}
+
+uint64_t done_in_period_us(const struct node_log *l, const struct log_pick *p)
+{
+    uint64_t begin_us = l->period[p->period].begin_us;
+    return p->done_us ? qos_sat_sub(p->done_us, begin_us) : UINT64_MAX;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* When the last bucket of Experiment 3 had its reservation. */
+static void judge_done(struct judging *j)
+{
+    uint32_t last = j->s->buckets - 1, node, k, periods = 0;
+    uint64_t *at = NULL, n, reservation = j->s->reservation[last];
+    size_t q;
+    for (k = 0; k < j->s->periods; k++) {
+        if (!j->v->eligible[k] || j->v->got[(size_t)k * j->s->buckets + last] < reservation)
+            continue;
+        at = tool_grow(at, (j->v->got[(size_t)k * j->s->buckets + last] + 1) * sizeof *at);
+        for (node = 0, n = 0; node < j->s->nodes; node++)
+            for (q = 0; q < j->run->node[node].picks; q++) {
+                const struct log_pick *p = &j->run->node[node].pick[q];
+                if (p->period == k && p->bucket == last && p->done_us)
+                    at[n++] = done_in_period_us(&j->run->node[node], p);
+            }
+        qsort(at, n, sizeof *at, by_value);
+        j->v->done_ms += (double)at[reservation - 1] / 1000;
+        periods++;
+    }
+    free(at);
+    j->v->done_ms /= periods ? periods : 1;
+}
+
+void judge(const struct scene_run *run, struct verdict *v)
+{
+    const struct scene *s = &run->scene;
+    size_t pairs = (size_t)s->periods * s->buckets;
+    struct judging j = {.run = run, .s = s, .v = v};
+    memset(v, 0, sizeof *v);
+    j.r_spent = tool_alloc(pairs * 8);
+    j.overdraft = tool_alloc(pairs * 8);
+    v->got = tool_alloc(pairs * 8);
+    v->picked = tool_alloc(pairs * 8);
+    v->eligible = tool_alloc(s->periods);
+    v->faulty = tool_alloc(s->periods);
+    v->share = tool_alloc((size_t)s->periods * s->nodes * sizeof *v->share);
+    v->hard_ok = v->soft_ok = true;
+    judge_log(&j);
+    judge_periods(&j);
+    judge_contracts(&j);
+    if (s->experiment == 3)
+        judge_done(&j);
+    if (s->qos) /* many buckets: 99 % of them */
+        v->soft_ok = (double)v->nearly >= (double)v->judged * (s->buckets >= 200 ? 0.99 : 1);
+    else if (s->experiment == 3)
+        judge_ratio(&j);
+    v->inconclusive = (double)v->eligible_periods < ELIGIBLE_PERIODS * s->periods && (s->qos || s->experiment == 3);
+    free(j.r_spent);
+    free(j.overdraft);
+}
+
+void judge_free(struct verdict *v)
+{
+    free(v->got);
+    free(v->picked);
+    free(v->eligible);
+    free(v->faulty);
+    free(v->share);
+}

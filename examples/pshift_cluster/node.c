@@ -1,0 +1,651 @@
+// A storage node: makes the load of its buckets, paces the backend, picks by the token scheduler, reports, installs grants.
+//
+// One thread, one tick a millisecond (less for capacities above 2,000 a second). A tick: mail, what the backend finished,
+// what arrived, reports that are due, picks for the slots that are due. So the node sleeps between ticks and a few
+// requests share one wake-up.
+//
+// Pacing. A slot is the right to one request; slots come at --capacity a second, exactly. A slot that nobody can use (no
+// request waits that has a token, and none is at the backend) is idle and void. One that could not be used because
+// this process or the backend was late is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost
+// + kept = slots, and a period counts for the judge if next to nothing was lost.
+#include "cluster.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define TICK_NS 1000000
+#define TICK_SLOTS 2   /* a tick is at most so many slots long */
+#define POLL_NS 200000 /* between looks for a grant that is on its way */
+#define BURST_NS 100000000
+#define STALLED_NS 50000000 /* the backend has requests and finished none for so long */
+#define DRAIN_NS (3 * QOS_NS_PER_S)
+#define KEY_ZIPF 0.99 /* as YCSB's */
+#define NO_PICK UINT32_MAX
+
+struct local {              /* a bucket on this node */
+    uint32_t window;        /* closed: outstanding requests */
+    uint32_t rate;          /* open: requests per period */
+    uint64_t from_ns, came; /* open: since when at this rate, with a random head start; arrivals since */
+    uint32_t at_backend;
+    uint64_t base; /* served when the period began */
+    uint64_t told; /* demand in the round's report */
+};
+
+static struct {
+    uint32_t me;
+    const struct backend *backend;
+    struct scene s;
+    struct pshift_sched sched;
+    struct pshift_agent agent;
+    void *sched_mem, *agent_mem, *wire;
+    size_t wire_bytes;
+    struct pshift_report_entry *entry;
+    struct pshift_grant_entry *grant;
+    struct local *local;
+    struct qos_rng rng;
+    double *zipf; /* [zipf_n + 1] */
+    uint64_t zipf_n;
+    uint64_t now_ns, origin_ns, begin_ns, interval_ns;
+    uint64_t period; /* of the agent: 1 is the warm-up, 2 the first that is judged */
+    uint32_t round, next_phase;
+    bool granted, ended;
+    /* pacing */
+    uint64_t used, lost; /* slots since the origin; used: all that are not kept */
+    uint64_t at_backend, finished_ns;
+    uint64_t last_report_ns, report_accrued, report_lost, sent_ns, told_capacity;
+    bool waiting; /* for a grant */
+    struct request *spare, *again;
+    struct log_pick *pick;
+    struct log_install *install;
+    struct log_period *log, current;
+    size_t picks, pick_room, installs, install_room, logs;
+    uint64_t cpu_ns, backend_cpu_ns;
+    bool fault_done[FAULTS_MAX];
+    uint64_t faulty_until_ns;
+} n;
+
+static uint64_t us(uint64_t at_ns)
+{
+    return (at_ns - n.origin_ns) / 1000;
+}
+
+static void must(enum qos_status st)
+{
+    if (st != QOS_OK)
+        tool_die(TOOL_FAILED, "node %u: %s", n.me + 1, qos_strerror(st));
+}
+
+/* ---- load ------------------------------------------------------------------------------------------------- */
+
+static void zipf_table(uint64_t objects)
+{
+    uint64_t i;
+    if (objects == n.zipf_n)
+        return;
+    free(n.zipf);
+    n.zipf_n = objects;
+    n.zipf = tool_alloc((objects + 1) * sizeof *n.zipf);
+    for (i = 0; i < objects; i++)
+        n.zipf[i + 1] = n.zipf[i] + pow((double)i + 1, -KEY_ZIPF);
+}
+
+/* A bucket owns every buckets-th object of the node; which of them is drawn by Zipf's law (memcached), or evenly. */
+static uint64_t draw_object(uint32_t bucket)
+{
+    uint64_t objects = backend_objects(n.backend), low = 0, high = n.zipf_n - 1;
+    double x;
+    if (!n.backend->keyed)
+        return qos_rng_below(&n.rng, objects);
+    x = (double)(qos_rng_u64(&n.rng) >> 11) / 9007199254740992.0 * n.zipf[n.zipf_n];
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (n.zipf[mid + 1] > x)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return (low * n.s.buckets + bucket) % objects;
+}
+
+/* Closed: the window is full again. */
+static void refill(uint32_t bucket)
+{
+    struct local *b = &n.local[bucket];
+    uint64_t out = pshift_sched_pending(&n.sched, bucket) + b->at_backend;
+    if (out < b->window)
+        must(pshift_sched_arrive(&n.sched, bucket, b->window - out));
+}
+
+static void arrivals(void)
+{
+    uint32_t i;
+    if (!n.s.open)
+        return;
+    for (i = 0; i < n.s.buckets; i++) {
+        struct local *b = &n.local[i];
+        uint64_t due = b->rate ? qos_mul_div_floor(b->rate, n.now_ns - b->from_ns, n.s.period_ns) : 0;
+        if (due > b->came)
+            must(pshift_sched_arrive(&n.sched, i, due - b->came));
+        b->came = qos_max(b->came, due);
+    }
+}
+
+static void enter_phase(const struct phase *p)
+{
+    struct local *b = &n.local[p->bucket];
+    uint32_t rate = p->rate[n.me];
+    if (n.s.open) {
+        b->rate = rate;
+        b->came = 0;
+        b->from_ns = n.now_ns - (rate ? qos_rng_below(&n.rng, n.s.period_ns / rate + 1) : 0);
+        return;
+    }
+    b->window = rate;
+    if (rate)
+        refill(p->bucket);
+    else /* its clients went elsewhere, and withdraw what still waits here */
+        must(pshift_sched_cancel(&n.sched, p->bucket, pshift_sched_pending(&n.sched, p->bucket)));
+}
+
+static uint64_t scene_ns(void)
+{
+    if (n.period < 2)
+        return 0;
+    return (n.period - 2) * n.s.period_ns + qos_min(n.now_ns - n.begin_ns, n.s.period_ns - 1);
+}
+
+static void phases(void)
+{
+    uint64_t at = scene_ns();
+    for (; n.next_phase < n.s.phases && n.s.phase[n.next_phase].at_ns <= at; n.next_phase++)
+        enter_phase(&n.s.phase[n.next_phase]);
+}
+
+/* ---- pacing and picking ---------------------------------------------------------------------------------------- */
+
+static uint64_t accrued(void)
+{
+    return qos_mul_div_floor(n.now_ns - n.origin_ns, n.s.capacity, QOS_NS_PER_S);
+}
+
+static void log_pick(struct request *r, const struct pshift_pick *p)
+{
+    struct log_pick *l;
+    r->pick = NO_PICK;
+    if (n.period < 2)
+        return;
+    if (n.picks == n.pick_room) {
+        n.pick_room = n.pick_room * 2 + 16384;
+        n.pick = tool_grow(n.pick, n.pick_room * sizeof *n.pick);
+    }
+    r->pick = (uint32_t)n.picks;
+    l = &n.pick[n.picks++];
+    l->at_us = us(n.now_ns);
+    l->done_us = 0;
+    l->bucket = p->queue;
+    l->period = n.period - 2;
+    l->reserved = p->backing == PSHIFT_RESERVATION;
+}
+
+static struct request *new_request(const struct pshift_pick *p)
+{
+    struct request *r = n.spare;
+    if (r)
+        n.spare = r->next;
+    else
+        r = tool_alloc(sizeof *r);
+    r->bucket = p->queue;
+    r->object = draw_object(p->queue);
+    r->set = (qos_rng_u64(&n.rng) & 1) != 0;
+    log_pick(r, p);
+    n.local[p->queue].at_backend++;
+    n.at_backend++;
+    return r;
+}
+
+static void dispatch(void)
+{
+    struct request *first = NULL, **end = &first;
+    uint64_t kept = accrued() - n.used, most = qos_mul_div_floor(BURST_NS, n.s.capacity, QOS_NS_PER_S) + 1;
+    bool ready = n.backend->ready();
+    enum qos_status st = QOS_OK;
+    struct pshift_pick p;
+    if (kept > most) {
+        n.lost += kept - most;
+        n.current.lost += kept - most;
+        n.used += kept - most;
+        kept = most;
+    }
+    while (ready && kept > 0 && n.at_backend < n.backend->depth && !n.ended) {
+        st = pshift_sched_pick(&n.sched, &p);
+        if (st != QOS_OK)
+            break;
+        *end = new_request(&p);
+        end = &(*end)->next;
+        kept--;
+        n.used++;
+        n.current.served++;
+    }
+    *end = NULL;
+    if (first)
+        n.backend->submit(first);
+    if (st != QOS_OK && n.at_backend == 0 && n.granted) { /* nobody can use them */
+        n.current.idle += kept;
+        n.used += kept;
+    }
+}
+
+static void finish(void)
+{
+    struct request *r = n.backend->collect(), *next;
+    for (; r; r = next) {
+        next = r->next;
+        if (r->failed) {
+            n.current.failed++;
+            r->next = n.again;
+            n.again = r;
+            continue;
+        }
+        n.current.wrong += r->wrong;
+        n.finished_ns = n.now_ns;
+        if (r->pick != NO_PICK)
+            n.pick[r->pick].done_us = us(n.now_ns);
+        n.local[r->bucket].at_backend--;
+        n.at_backend--;
+        if (!n.s.open)
+            refill(r->bucket);
+        r->next = n.spare;
+        n.spare = r;
+    }
+    if (n.at_backend == 0)
+        n.finished_ns = n.now_ns;
+    if (n.again && n.backend->ready()) {
+        n.backend->submit(n.again);
+        n.again = NULL;
+    }
+}
+
+static bool healthy(void)
+{
+    return n.backend->ready() && n.now_ns - n.finished_ns < STALLED_NS;
+}
+
+/* ---- reports and grants ---------------------------------------------------------------------------------------- */
+
+/* What the node expects to serve in the rest of the period: slots of the last interval that were used or could
+ * have been, extended; nothing while the backend does not answer. --lead: tokens are planned to be spent that many
+ * intervals before the end, as demand that moves in the last interval cannot be followed. */
+static uint64_t expect_capacity(uint64_t interval_ns, uint64_t remaining_ns)
+{
+    uint64_t all = accrued(), usable, lead_ns = (uint64_t)(settings.lead * (double)n.interval_ns);
+    remaining_ns =
+        remaining_ns > lead_ns + n.interval_ns ? remaining_ns - lead_ns : qos_min(remaining_ns, n.interval_ns);
+    usable = qos_sat_sub(all - n.report_accrued, n.lost - n.report_lost);
+    n.report_accrued = all;
+    n.report_lost = n.lost;
+    if (!healthy())
+        return 0;
+    return qos_min(pshift_extrapolate(usable, interval_ns, remaining_ns),
+                   qos_mul_div_floor(n.s.capacity, remaining_ns, QOS_NS_PER_S));
+}
+
+static uint64_t remaining(void)
+{
+    return qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
+}
+
+/* A closed bucket whose window is full could use all that the node can serve: its arrivals follow its service, so they say
+ * nothing about its demand. An open one: what waits and what arrived, as the agent estimates. */
+static void report(bool answer)
+{
+    uint64_t since = n.now_ns - n.last_report_ns;
+    struct pshift_message m;
+    size_t bytes;
+    uint32_t k;
+    must(pshift_agent_report(&n.agent, since, remaining(), &m, n.entry, n.s.buckets));
+    if (!answer)
+        n.told_capacity = expect_capacity(since, remaining());
+    m.capacity = n.told_capacity;
+    for (k = 0; k < m.count; k++) {
+        struct pshift_report_entry *e = &n.entry[k];
+        struct local *b = &n.local[e->bucket];
+        if (answer) {
+            e->demand = b->told;
+        } else if (!n.s.open && b->window) {
+            if (pshift_sched_pending(&n.sched, e->bucket) + b->at_backend >= b->window)
+                e->demand = qos_max(e->demand, qos_mul_div_ceil(n.s.capacity, remaining(), QOS_NS_PER_S));
+        } else if (!n.s.open) {
+            e->demand = pshift_sched_pending(&n.sched, e->bucket);
+        }
+        b->told = e->demand;
+    }
+    bytes = pshift_report_encode(n.wire, n.wire_bytes, &m, n.entry);
+    mail_send(0, MAIL_REPORT + 2 * (int)(answer ? n.round - 1 : n.round) + answer, n.wire, bytes);
+    n.last_report_ns = n.sent_ns = n.now_ns;
+    n.current.reports++;
+    n.current.bytes_up += bytes;
+    n.waiting = n.s.qos;
+}
+
+static void log_install(const struct pshift_message *m, bool stale)
+{
+    uint32_t k;
+    if (n.installs + m->count > n.install_room) {
+        n.install_room = (n.installs + m->count) * 2 + 4096;
+        n.install = tool_grow(n.install, n.install_room * sizeof *n.install);
+    }
+    for (k = 0; k < m->count; k++) {
+        const struct pshift_grant_entry *g = &n.grant[k];
+        struct log_install *l = &n.install[n.installs++];
+        l->period = m->period - 2;
+        l->bucket = g->bucket;
+        l->r_granted = g->r_tokens;
+        l->l_granted = g->l_tokens;
+        l->basis = g->basis;
+        l->served = pshift_sched_served(&n.sched, g->bucket) - n.local[g->bucket].base;
+        l->r_held = pshift_sched_r_tokens(&n.sched, g->bucket);
+        l->l_held = pshift_sched_l_tokens(&n.sched, g->bucket);
+        l->stale = stale;
+    }
+}
+
+static void install(const struct mail *mail)
+{
+    struct pshift_message m;
+    struct log_install *from;
+    size_t first = n.installs, k;
+    enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, n.grant, n.s.buckets);
+    uint64_t waited = (n.now_ns - n.sent_ns) / 1000;
+    must(st);
+    log_install(&m, false);
+    st = pshift_agent_install(&n.agent, &m, n.grant);
+    for (k = first; k < n.installs; k++) {
+        from = &n.install[k];
+        from->stale = st != QOS_OK;
+    }
+    if (st != QOS_OK && st != QOS_ESTALE)
+        must(st);
+    n.current.bytes_down += mail->bytes;
+    if (st != QOS_OK)
+        return;
+    n.granted = true;
+    n.waiting = false;
+    n.current.waited_us += waited;
+    n.current.waited_max_us = qos_max(n.current.waited_max_us, waited);
+    if (mail->tag == MAIL_GRANT_ASK)
+        report(true);
+}
+
+/* ---- periods ------------------------------------------------------------------------------------------------------ */
+
+static void close_period(void)
+{
+    uint64_t cpu = tool_cpu_ns(), backend_cpu = n.backend->cpu_ns();
+    n.current.slots = accrued() - n.current.slots;
+    n.current.cpu_us = (cpu - n.cpu_ns) / 1000;
+    n.current.backend_cpu_us = qos_sat_sub(backend_cpu, n.backend_cpu_ns) / 1000;
+    n.cpu_ns = cpu;
+    n.backend_cpu_ns = backend_cpu;
+    if (n.period >= 2)
+        n.log[n.logs++] = n.current;
+    memset(&n.current, 0, sizeof n.current);
+    n.current.slots = accrued();
+}
+
+static void begin_period(uint64_t period)
+{
+    uint32_t i;
+    close_period();
+    n.period = period;
+    n.begin_ns = n.now_ns;
+    n.round = 0;
+    n.current.period = period - 2;
+    n.current.begin_us = us(n.now_ns);
+    must(pshift_agent_begin(&n.agent, period));
+    for (i = 0; i < n.s.buckets; i++) {
+        n.local[i].base = pshift_sched_served(&n.sched, i);
+        if (!n.s.qos || period < 2)
+            must(pshift_sched_set_tokens(&n.sched, i, 0, PSHIFT_UNLIMITED));
+    }
+    n.granted = !n.s.qos || period < 2;
+}
+
+static void reports_due(void)
+{
+    if (n.period < 2 || n.round >= n.s.intervals || n.now_ns < n.begin_ns + n.round * n.interval_ns)
+        return;
+    report(false);
+    n.round++;
+}
+
+static void faults(void)
+{
+    uint32_t k;
+    for (k = 0; k < settings.faults && n.period >= 2 && n.s.qos; k++) {
+        const struct fault *f = &settings.fault[k];
+        if (f->node != n.me || n.fault_done[k] || scene_ns() < f->at_ns)
+            continue;
+        n.fault_done[k] = true;
+        n.backend->fault(f, n.now_ns);
+        n.faulty_until_ns = qos_max(n.faulty_until_ns, n.now_ns + f->for_ns);
+        n.current.faulty = 1;
+    }
+    if (n.faulty_until_ns > n.now_ns || !n.backend->ready())
+        n.current.faulty = 1;
+}
+
+/* ---- a scene -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t epoch_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void open_scene(const uint64_t *word)
+{
+    struct pshift_sched_config sc = {0, 0};
+    struct pshift_agent_config ac = {0, n.me, epoch_ms(), 0, 0};
+    uint32_t k;
+    scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
+    sc.queues = ac.queues = n.s.buckets;
+    if (n.s.unlimited)
+        ac.default_l_tokens = PSHIFT_UNLIMITED;
+    n.sched_mem = tool_alloc_aligned(pshift_sched_memsize(&sc), 64);
+    n.agent_mem = tool_alloc_aligned(pshift_agent_memsize(&ac), 64);
+    must(pshift_sched_init(&n.sched, n.sched_mem, pshift_sched_memsize(&sc), &sc));
+    must(pshift_agent_init(&n.agent, n.agent_mem, pshift_agent_memsize(&ac), &ac, &n.sched));
+    n.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)n.s.buckets * PSHIFT_WIRE_ENTRY_BYTES;
+    n.wire = tool_alloc(n.wire_bytes);
+    n.entry = tool_alloc(n.s.buckets * sizeof *n.entry);
+    n.grant = tool_alloc(n.s.buckets * sizeof *n.grant);
+    n.local = tool_alloc(n.s.buckets * sizeof *n.local);
+    n.log = tool_alloc((n.s.periods + 1u) * sizeof *n.log);
+    zipf_table(qos_max(backend_objects(n.backend) / n.s.buckets, 1));
+    qos_rng_seed(&n.rng, word[1] * 1000 + n.me);
+    n.picks = n.installs = n.logs = 0;
+    n.interval_ns = n.s.period_ns / n.s.intervals;
+    n.now_ns = n.origin_ns = n.last_report_ns = n.finished_ns = tool_now_ns();
+    n.used = n.lost = n.report_accrued = n.report_lost = 0;
+    n.period = 0;
+    n.next_phase = 0;
+    n.at_backend = 0;
+    n.ended = n.waiting = false;
+    n.again = NULL;
+    n.faulty_until_ns = 0;
+    for (k = 0; k < FAULTS_MAX; k++)
+        n.fault_done[k] = false;
+    memset(&n.current, 0, sizeof n.current);
+}
+
+static void close_scene(void)
+{
+    free(n.sched_mem);
+    free(n.agent_mem);
+    free(n.wire);
+    free(n.entry);
+    free(n.grant);
+    free(n.local);
+    free(n.log);
+    scene_free(&n.s);
+}
+
+static void send_logs(void)
+{
+    close_period();
+    mail_words(0, MAIL_PICKS, (const uint64_t *)(const void *)n.pick, n.picks * LOG_PICK_WORDS);
+    mail_words(0, MAIL_INSTALLS, (const uint64_t *)(const void *)n.install, n.installs * LOG_INSTALL_WORDS);
+    mail_words(0, MAIL_PERIODS, (const uint64_t *)(const void *)n.log, n.logs * LOG_PERIOD_WORDS);
+    mail_flush();
+}
+
+/* false: the cluster stops. */
+static bool take_mail(void)
+{
+    struct mail m;
+    while (mail_take(&m))
+        switch (m.tag) {
+        case MAIL_BEGIN: begin_period(*(const uint64_t *)m.data); break;
+        case MAIL_GRANT:
+        case MAIL_GRANT_ASK: install(&m); break;
+        case MAIL_END: n.ended = true; break;
+        case MAIL_QUIT: return false;
+        default: tool_die(TOOL_FAILED, "node %u: message %d is out of place", n.me + 1, m.tag);
+        }
+    return true;
+}
+
+/* On time for reports; often while a grant or the next period is about to come, so that nodes keep in step. */
+static uint64_t next_tick(uint64_t tick_ns)
+{
+    uint64_t poll_ns = n.now_ns + qos_min(POLL_NS, tick_ns), report_ns;
+    if (n.period < 2 || n.waiting || n.now_ns + tick_ns > n.begin_ns + n.s.period_ns)
+        return poll_ns;
+    report_ns = n.round < n.s.intervals ? n.begin_ns + n.round * n.interval_ns : UINT64_MAX;
+    return qos_min(n.now_ns + tick_ns, qos_max(report_ns, n.now_ns + POLL_NS / 4));
+}
+
+/* false: the cluster stops. */
+static bool play(const uint64_t *word)
+{
+    uint64_t tick_ns, end_ns = UINT64_MAX, begun = 1;
+    bool go_on = true;
+    open_scene(word);
+    tick_ns = qos_max(qos_min(TICK_NS, TICK_SLOTS * QOS_NS_PER_S / n.s.capacity), 50000);
+    mail_words(0, MAIL_READY, &begun, 1);
+    while (go_on && !stop_asked() && (!n.ended || n.at_backend) && n.now_ns < end_ns) {
+        n.now_ns = tool_now_ns();
+        go_on = take_mail();
+        if (n.ended && end_ns == UINT64_MAX)
+            end_ns = n.now_ns + DRAIN_NS;
+        n.backend->poll(n.now_ns);
+        finish();
+        if (n.period && !n.ended) {
+            phases();
+            faults();
+            arrivals();
+            reports_due();
+            dispatch();
+        }
+        tool_sleep_until_ns(next_tick(tick_ns));
+    }
+    if (go_on && !stop_asked()) {
+        if (n.at_backend)
+            tool_die(TOOL_FAILED, "node %u: %" PRIu64 " requests never came back", n.me + 1, n.at_backend);
+        send_logs();
+    }
+    close_scene();
+    return go_on;
+}
+
+/* ---- between scenes --------------------------------------------------------------------------------------------- */
+
+static void use_backend(enum backend_kind kind)
+{
+    const struct backend *b = backend_of(kind);
+    char why[512] = "stopped";
+    uint64_t one = 1;
+    if (n.backend && n.backend != b)
+        n.backend->stop();
+    if (n.backend == b || b->start(n.me, why, sizeof why)) {
+        n.backend = b;
+        mail_words(0, MAIL_READY, &one, 1);
+    } else {
+        n.backend = NULL;
+        mail_send(0, MAIL_TROUBLE, why, strlen(why));
+    }
+    mail_flush();
+}
+
+/* As many requests as the backend takes, half of them sets: the rate. */
+static void profile(uint64_t for_ns)
+{
+    uint64_t begin = tool_now_ns(), done = 0, out = 0, now = begin, rate;
+    struct request *r, *next;
+    n.s.buckets = 1;
+    zipf_table(backend_objects(n.backend));
+    qos_rng_seed(&n.rng, 1 + n.me);
+    while (!stop_asked() && (now < begin + for_ns || out)) {
+        for (r = n.backend->collect(); r; r = next) {
+            next = r->next;
+            r->next = n.spare;
+            n.spare = r;
+            out--;
+            done += now < begin + for_ns;
+        }
+        while (now < begin + for_ns && out < n.backend->depth) {
+            r = n.spare ? n.spare : tool_alloc(sizeof *r);
+            n.spare = r == n.spare ? r->next : n.spare;
+            r->object = draw_object(0);
+            r->set = (qos_rng_u64(&n.rng) & 1) != 0;
+            r->next = NULL;
+            n.backend->submit(r);
+            out++;
+        }
+        tool_sleep_until_ns(now + 100000);
+        now = tool_now_ns();
+        n.backend->poll(now);
+    }
+    rate = qos_mul_div_floor(done, QOS_NS_PER_S, for_ns);
+    mail_words(0, MAIL_RATE, &rate, 1);
+}
+
+void node_main(void)
+{
+    bool go_on = true;
+    prctl(PR_SET_TIMERSLACK, 20000UL, 0UL, 0UL, 0UL);
+    n.me = (uint32_t)mail_rank() - 1;
+    while (go_on && !stop_asked()) {
+        struct mail m;
+        uint64_t word[3];
+        if (n.backend)
+            n.backend->poll(tool_now_ns());
+        if (!mail_take(&m)) {
+            tool_sleep_until_ns(tool_now_ns() + TICK_NS);
+            continue;
+        }
+        memcpy(word, m.data, qos_min(m.bytes, sizeof word));
+        switch (m.tag) {
+        case MAIL_BACKEND: use_backend((enum backend_kind)word[0]); break;
+        case MAIL_PROFILE: profile(word[0]); break;
+        case MAIL_SCENE: go_on = play(word); break;
+        case MAIL_QUIT: go_on = false; break;
+        default: break; /* of a scene that is over */
+        }
+    }
+    if (n.backend)
+        n.backend->stop();
+}
+
+const struct backend *backend_of(enum backend_kind kind)
+{
+    return kind == BACKEND_FILE ? &backend_file : &backend_memcached;
+}
+
+uint64_t backend_objects(const struct backend *b)
+{
+    return b->keyed ? settings.objects : settings.size_bytes / 4096;
+}
