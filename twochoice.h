@@ -88,13 +88,17 @@
  *   Load (Section V-D): operations in flight * op_cost_bytes + bytes in flight + what is preassigned.
  *
  *   Redirect table (Section V-B). A B+tree, keyed by (object, offset), over a fixed pool of 512-byte nodes with 32-bit
- *   indices; a leaf holds 15 fragments of 32 bytes (object, offset, end, and one word of version and target), an inner
- *   node 24 children. Keys stand in columns. A search compares, without a branch, three keys and then at most five, and
- *   all eight lines of the next node are asked for at once, so that a query costs one miss per level.
- *   Nodes are made roomy, or refilled, on the way down; there are no parent pointers. A full node first
- *   shares with a neighbour; two full neighbours become three: every leaf but under a tiny root holds at least 9 of
- *   15, every inner node 14 of 24. Hence the bound on memory: 512/9 * (1 + 1/14 + 1/14^2 + ...) = 61.3 bytes a
- *   fragment. Local bytes take no space: what no fragment covers is at home.
+ *   indices. A query costs what it misses in the caches, hence small leaves: a leaf of which all fragments are of one
+ *   object and within 4 GiB is narrow, and holds 30 of 16 bytes (start and end less a base, and one word of version
+ *   and target); any other is wide, and holds 15 of 32 bytes. Leaves change their form as need be, with the base in the
+ *   middle. An inner node has 24 children. Keys stand in columns. A search compares, without a branch, three or four
+ *   keys and then at most six, and all eight lines of the next node are asked for at once: one miss per level.
+ *   Nodes are made roomy, or refilled, on the way down; there are no parent pointers. A full narrow leaf is halved. A
+ *   full wide leaf, or inner node, first shares with a neighbour; two full neighbours become three. So every leaf but
+ *   under a tiny root holds at least 9, every inner node 14 of 24, and nothing costs more than 512/9 * (1 + 1/14 +
+ *   1/14^2 + ...) = 61.3 bytes a fragment; in random order wide leaves take 46, narrow ones 26. A narrow leaf that must
+ *   become wide and has more than 15 is dealt out, alone or with a neighbour, in parts of 9 to 14: at most two leaves
+ *   more, for which inner nodes keep room. Local bytes take no space: what no fragment covers is at home.
  *
  *   Versions. Every change is stamped with the next of 2^48 - 1 versions; the bytes it redirects carry it. A pull is
  *   handed a live piece with its stamp, and finish converts only bytes that still carry it. Adjacent fragments of one
@@ -218,20 +222,27 @@ struct twochoice_table_config {
     const struct twochoice_storage *storage; /* copied; NULL: no log, the table is lost with the process */
 };
 
-#define TWOCHOICE_LEAF_SLOTS 15  /* fragments in a leaf */
-#define TWOCHOICE_INNER_SLOTS 24 /* children of an inner node */
-#define TWOCHOICE_LEAF_LEAST 9   /* fewest, but for the root and its only two children */
+#define TWOCHOICE_WIDE_SLOTS 15   /* fragments in a wide leaf */
+#define TWOCHOICE_NARROW_SLOTS 30 /* fragments in a narrow leaf */
+#define TWOCHOICE_INNER_SLOTS 24  /* children of an inner node */
+#define TWOCHOICE_LEAF_LEAST 9    /* fewest, but for the root and its only two children */
 #define TWOCHOICE_INNER_LEAST 14
 
-/* Node of the tree: 8 cache lines. Keys stand in columns, so that a search reads nothing else. */
+/* Node of the tree: 8 cache lines. Keys stand in columns, so that a search reads nothing else. A leaf is wide, or, if
+ * its fragments are all of one object and lie within 4 GiB, narrow: then it says the object and a base once. */
 struct twochoice_priv_node {
     uint32_t count, next, prev; /* leaves are linked in both directions; free nodes by next */
-    uint32_t unused_zero[5];
+    uint32_t narrow;
+    uint64_t object, base; /* of a narrow leaf */
     union {
         struct {
-            uint64_t object[TWOCHOICE_LEAF_SLOTS], offset[TWOCHOICE_LEAF_SLOTS], end[TWOCHOICE_LEAF_SLOTS];
-            uint64_t tag[TWOCHOICE_LEAF_SLOTS]; /* version << 16 | target */
-        } leaf;
+            uint64_t object[TWOCHOICE_WIDE_SLOTS], offset[TWOCHOICE_WIDE_SLOTS], end[TWOCHOICE_WIDE_SLOTS];
+            uint64_t tag[TWOCHOICE_WIDE_SLOTS]; /* version << 16 | target */
+        } wide;
+        struct {
+            uint32_t from[TWOCHOICE_NARROW_SLOTS], to[TWOCHOICE_NARROW_SLOTS]; /* less the base */
+            uint64_t tag[TWOCHOICE_NARROW_SLOTS];
+        } narrow;
         struct {
             uint64_t object[TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_INNER_SLOTS];
             uint32_t child[TWOCHOICE_INNER_SLOTS];
@@ -633,6 +644,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_decode(const void *buf, size_t s
 
 #define TWOCHOICE_PRIV_NONE UINT32_MAX
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
+#define TWOCHOICE_PRIV_ROW 52  /* most fragments that do */
 
 enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_HOME_WRITE };
 
@@ -642,15 +654,10 @@ struct twochoice_priv_at {
     uint32_t slot;
 };
 
-QOS_API uint32_t twochoice_priv_slots(uint32_t level)
-{
-    return level == 0 ? TWOCHOICE_LEAF_SLOTS : TWOCHOICE_INNER_SLOTS;
-}
-
-QOS_API uint32_t twochoice_priv_least(uint32_t level)
-{
-    return level == 0 ? TWOCHOICE_LEAF_LEAST : TWOCHOICE_INNER_LEAST;
-}
+/* What it says. */
+struct twochoice_priv_fragment {
+    uint64_t object, offset, end, tag;
+};
 
 QOS_API uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
 {
@@ -674,35 +681,61 @@ QOS_API uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint64
 #endif
 }
 
-/* Index of the last of blocks * width keys that is <= (object, offset), if the first is known to be. First the block,
- * then the place in it: two rounds of comparisons that do not wait for each other, with no branch to mispredict. */
-QOS_API uint32_t twochoice_priv_search(const uint64_t *objects, const uint64_t *offsets, uint32_t blocks,
-                                       uint32_t width, uint64_t object, uint64_t offset)
+/* How many fragments of the leaf start at or before the key. First the block, then the place in it: two rounds of
+ * comparisons that do not wait for each other, with no branch to mispredict. */
+QOS_API uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
+    const uint64_t *objects = leaf->u.wide.object, *offsets = leaf->u.wide.offset;
     uint32_t base = 0, rank = 0, i;
-    for (i = 1; i < blocks; i++)
-        base += twochoice_priv_le(objects[i * width], offsets[i * width], object, offset);
-    base *= width;
-    for (i = 1; i < width; i++)
+    for (i = 5; i <= 10; i += 5)
+        base += twochoice_priv_le(objects[i - 1], offsets[i - 1], object, offset);
+    base *= 5;
+    for (i = 0; i < 5; i++)
         rank += twochoice_priv_le(objects[base + i], offsets[base + i], object, offset);
     return base + rank;
 }
 
-/* How many fragments of the leaf start at or before the key. */
+QOS_API uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
+{
+    const uint32_t *from = leaf->u.narrow.from;
+    uint32_t key, base = 0, rank = 0, i;
+    if (leaf->object != object || offset < leaf->base)
+        return leaf->object < object ? leaf->count : 0;
+    key = (uint32_t)qos_min(offset - leaf->base, UINT32_MAX - 1); /* no fragment starts above it */
+    for (i = 6; i <= 24; i += 6)
+        base += from[i - 1] <= key;
+    base *= 6;
+    for (i = 0; i < 6; i++)
+        rank += from[base + i] <= key;
+    return base + rank;
+}
+
 QOS_API uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
-    const uint64_t *objects = leaf->u.leaf.object, *offsets = leaf->u.leaf.offset;
-    if (!twochoice_priv_le(objects[0], offsets[0], object, offset))
-        return 0;
-    return 1 + twochoice_priv_search(objects, offsets, 3, TWOCHOICE_LEAF_SLOTS / 3, object, offset);
+    return leaf->narrow ? twochoice_priv_rank_narrow(leaf, object, offset)
+                        : twochoice_priv_rank_wide(leaf, object, offset);
 }
 
 /* The child that the key belongs to: the last whose lower bound is not above it. The first child's bound is not
- * above any key that comes here. */
+ * above any key that comes here. Where all the other bounds are of the key's object, only offsets are compared. */
 QOS_API uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
-    return twochoice_priv_search(inner->u.inner.object, inner->u.inner.offset, 4, TWOCHOICE_INNER_SLOTS / 4, object,
-                                 offset);
+    const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
+    uint32_t base = 0, rank = 0, i;
+    if (objects[1] == object && objects[inner->count - 1] == object) {
+        for (i = 6; i <= 18; i += 6)
+            base += offsets[i] <= offset;
+        base *= 6;
+        for (i = 1; i < 6; i++)
+            rank += offsets[base + i] <= offset;
+    } else {
+        for (i = 6; i <= 18; i += 6)
+            base += twochoice_priv_le(objects[i], offsets[i], object, offset);
+        base *= 6;
+        for (i = 1; i < 6; i++)
+            rank += twochoice_priv_le(objects[base + i], offsets[base + i], object, offset);
+    }
+    return base + rank;
 }
 
 /* All eight lines at once: the search and what it finds then cost one trip to memory. */
@@ -718,14 +751,17 @@ QOS_API void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
  * search need not know how many are in use. */
 QOS_API void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
 {
-    size_t bytes = (twochoice_priv_slots(level) - count) * sizeof(uint64_t);
     n->count = count;
-    if (level == 0) {
-        __builtin_memset(n->u.leaf.object + count, 0xff, bytes);
-        __builtin_memset(n->u.leaf.offset + count, 0xff, bytes);
-    } else {
+    if (level > 0) {
+        size_t bytes = (TWOCHOICE_INNER_SLOTS - count) * sizeof(uint64_t);
         __builtin_memset(n->u.inner.object + count, 0xff, bytes);
         __builtin_memset(n->u.inner.offset + count, 0xff, bytes);
+    } else if (n->narrow) {
+        __builtin_memset(n->u.narrow.from + count, 0xff, (TWOCHOICE_NARROW_SLOTS - count) * sizeof(uint32_t));
+    } else {
+        size_t bytes = (TWOCHOICE_WIDE_SLOTS - count) * sizeof(uint64_t);
+        __builtin_memset(n->u.wide.object + count, 0xff, bytes);
+        __builtin_memset(n->u.wide.offset + count, 0xff, bytes);
     }
 }
 
@@ -738,6 +774,7 @@ QOS_API uint32_t twochoice_priv_new_node(struct twochoice_table *t, uint32_t lev
         i = t->fresh_node++;
     QOS_ASSERT(i < t->node_count);
     t->nodes_used++;
+    t->node[i].narrow = 0;
     twochoice_priv_set_count(&t->node[i], level, 0);
     t->node[i].next = t->node[i].prev = TWOCHOICE_PRIV_NONE;
     return i;
@@ -759,10 +796,16 @@ QOS_API void twochoice_priv_move(uint64_t *column, uint32_t to, uint32_t from, u
 QOS_API void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
     uint32_t n = leaf->count - from;
-    twochoice_priv_move(leaf->u.leaf.object, to, from, n);
-    twochoice_priv_move(leaf->u.leaf.offset, to, from, n);
-    twochoice_priv_move(leaf->u.leaf.end, to, from, n);
-    twochoice_priv_move(leaf->u.leaf.tag, to, from, n);
+    if (leaf->narrow) {
+        __builtin_memmove(leaf->u.narrow.from + to, leaf->u.narrow.from + from, n * sizeof(uint32_t));
+        __builtin_memmove(leaf->u.narrow.to + to, leaf->u.narrow.to + from, n * sizeof(uint32_t));
+        twochoice_priv_move(leaf->u.narrow.tag, to, from, n);
+        return;
+    }
+    twochoice_priv_move(leaf->u.wide.object, to, from, n);
+    twochoice_priv_move(leaf->u.wide.offset, to, from, n);
+    twochoice_priv_move(leaf->u.wide.end, to, from, n);
+    twochoice_priv_move(leaf->u.wide.tag, to, from, n);
 }
 
 QOS_API void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
@@ -773,10 +816,52 @@ QOS_API void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t 
     __builtin_memmove(p->u.inner.child + to, p->u.inner.child + from, n * sizeof p->u.inner.child[0]);
 }
 
-/* Entries of up to three nodes in one row. */
+/* Through pointers: gcc 12 hoists the access to the shorter of two arrays out of the choice between them, and then
+ * takes its 15 for the bound of a loop that goes to 30. */
+QOS_API struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
+{
+    struct twochoice_priv_fragment f;
+    if (leaf->narrow) {
+        const uint32_t *from = leaf->u.narrow.from, *to = leaf->u.narrow.to;
+        const uint64_t *tag = leaf->u.narrow.tag;
+        f.object = leaf->object;
+        f.offset = leaf->base + from[slot];
+        f.end = leaf->base + to[slot];
+        f.tag = tag[slot];
+    } else {
+        const uint64_t *object = leaf->u.wide.object, *offset = leaf->u.wide.offset, *end = leaf->u.wide.end;
+        const uint64_t *tag = leaf->u.wide.tag;
+        f.object = object[slot];
+        f.offset = offset[slot];
+        f.end = end[slot];
+        f.tag = tag[slot];
+    }
+    return f;
+}
+
+/* The leaf's format can say it. */
+QOS_API void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_fragment f)
+{
+    if (leaf->narrow) {
+        uint32_t *from = leaf->u.narrow.from, *to = leaf->u.narrow.to;
+        uint64_t *tag = leaf->u.narrow.tag;
+        from[slot] = (uint32_t)(f.offset - leaf->base);
+        to[slot] = (uint32_t)(f.end - leaf->base);
+        tag[slot] = f.tag;
+    } else {
+        uint64_t *object = leaf->u.wide.object, *offset = leaf->u.wide.offset, *end = leaf->u.wide.end;
+        uint64_t *tag = leaf->u.wide.tag;
+        object[slot] = f.object;
+        offset[slot] = f.offset;
+        end[slot] = f.end;
+        tag[slot] = f.tag;
+    }
+}
+
+/* Entries of up to three nodes in one row: 3 * 24 children, or at most 49 fragments (refill). */
 struct twochoice_priv_row {
+    struct twochoice_priv_fragment fragment[TWOCHOICE_PRIV_ROW];
     uint64_t object[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
-    uint64_t end[TWOCHOICE_PRIV_GROUP * TWOCHOICE_LEAF_SLOTS], tag[TWOCHOICE_PRIV_GROUP * TWOCHOICE_LEAF_SLOTS];
     uint32_t child[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
 };
 
@@ -784,33 +869,46 @@ QOS_API void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, 
                                    uint32_t level)
 {
     size_t bytes = n->count * sizeof(uint64_t);
+    uint32_t i;
     if (level == 0) {
-        __builtin_memcpy(row->object + at, n->u.leaf.object, bytes);
-        __builtin_memcpy(row->offset + at, n->u.leaf.offset, bytes);
-        __builtin_memcpy(row->end + at, n->u.leaf.end, bytes);
-        __builtin_memcpy(row->tag + at, n->u.leaf.tag, bytes);
-    } else {
-        __builtin_memcpy(row->object + at, n->u.inner.object, bytes);
-        __builtin_memcpy(row->offset + at, n->u.inner.offset, bytes);
-        __builtin_memcpy(row->child + at, n->u.inner.child, n->count * sizeof(uint32_t));
+        QOS_ASSERT(at + n->count <= TWOCHOICE_PRIV_ROW);
+        for (i = 0; i < n->count; i++)
+            row->fragment[at + i] = twochoice_priv_get(n, i);
+        return;
     }
+    __builtin_memcpy(row->object + at, n->u.inner.object, bytes);
+    __builtin_memcpy(row->offset + at, n->u.inner.offset, bytes);
+    __builtin_memcpy(row->child + at, n->u.inner.child, n->count * sizeof(uint32_t));
+}
+
+/* Writes a leaf: narrow if everything from `low` to `high` of the object fits, with as much room on either side. */
+QOS_API void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
+                                       uint32_t count, bool narrow, uint64_t object, uint64_t low, uint64_t high)
+{
+    uint32_t i;
+    n->narrow = narrow;
+    n->object = object;
+    n->base = narrow ? low - qos_min(low, (UINT32_MAX - (high - low)) / 2) : 0;
+    twochoice_priv_set_count(n, 0, count);
+    for (i = 0; i < count; i++)
+        twochoice_priv_set(n, i, f[i]);
 }
 
 QOS_API void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
                                     struct twochoice_priv_node *n, uint32_t level)
 {
     size_t bytes = count * sizeof(uint64_t);
-    twochoice_priv_set_count(n, level, count);
     if (level == 0) {
-        __builtin_memcpy(n->u.leaf.object, row->object + at, bytes);
-        __builtin_memcpy(n->u.leaf.offset, row->offset + at, bytes);
-        __builtin_memcpy(n->u.leaf.end, row->end + at, bytes);
-        __builtin_memcpy(n->u.leaf.tag, row->tag + at, bytes);
-    } else {
-        __builtin_memcpy(n->u.inner.object, row->object + at, bytes);
-        __builtin_memcpy(n->u.inner.offset, row->offset + at, bytes);
-        __builtin_memcpy(n->u.inner.child, row->child + at, count * sizeof(uint32_t));
+        const struct twochoice_priv_fragment *f = row->fragment + at, *last = f + count - 1;
+        bool narrow = f->object == last->object && last->end - f->offset <= UINT32_MAX;
+        QOS_ASSERT(count <= (narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS));
+        twochoice_priv_write_leaf(n, f, count, narrow, f->object, f->offset, last->end);
+        return;
     }
+    twochoice_priv_set_count(n, level, count);
+    __builtin_memcpy(n->u.inner.object, row->object + at, bytes);
+    __builtin_memcpy(n->u.inner.offset, row->offset + at, bytes);
+    __builtin_memcpy(n->u.inner.child, row->child + at, count * sizeof(uint32_t));
 }
 
 /* Leaves stand in a list. Inner nodes leave their links at NONE. */
@@ -833,26 +931,34 @@ QOS_API void twochoice_priv_unlink(struct twochoice_table *t, uint32_t i)
         t->node[right].prev = left;
 }
 
-/* Spreads the entries of `had` neighbouring children of p, from `first` on, evenly over `gets` nodes: one more, one
- * less, or as many. A node comes or goes in second place, so that its neighbours in the list of leaves are at hand. */
+/* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
+ * more than wide leaves hold, so that the others have 14 and the one that was the largest, a narrow leaf, keeps the
+ * rest, all its own. Nodes come or go in second place, so that the neighbours in the list of leaves are at hand. */
 QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t first,
                                    uint32_t had, uint32_t gets, uint32_t level)
 {
     struct twochoice_priv_row row;
-    uint32_t total = 0, at = 0, k;
+    uint32_t total = 0, at = 0, largest = 0, most = 0, left, k;
+    bool even;
     for (k = 0; k < had; k++) {
         const struct twochoice_priv_node *n = &t->node[p->u.inner.child[first + k]];
         twochoice_priv_gather(&row, total, n, level);
         total += n->count;
+        if (n->count > most) {
+            most = n->count;
+            largest = k;
+        }
     }
-    if (gets > had) {
+    even = level > 0 || total <= gets * TWOCHOICE_WIDE_SLOTS;
+    for (k = had; k < gets; k++) {
         uint32_t fresh = twochoice_priv_new_node(t, level);
         if (level == 0)
             twochoice_priv_link(t, p->u.inner.child[first], fresh);
         twochoice_priv_inner_shift(p, first + 2, first + 1);
         p->u.inner.child[first + 1] = fresh;
         p->count++;
-    } else if (gets < had) {
+    }
+    if (gets < had) {
         uint32_t gone = p->u.inner.child[first + 1];
         if (level == 0)
             twochoice_priv_unlink(t, gone);
@@ -860,19 +966,23 @@ QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_p
         twochoice_priv_inner_shift(p, first + 1, first + 2);
         twochoice_priv_set_count(p, level + 1, p->count - 1);
     }
+    left = total;
     for (k = 0; k < gets; k++) {
-        uint32_t share = (total - at) / (gets - k);
+        uint32_t share = even           ? left / (gets - k)
+                         : k == largest ? total - (gets - 1) * (TWOCHOICE_WIDE_SLOTS - 1)
+                                        : TWOCHOICE_WIDE_SLOTS - 1;
         twochoice_priv_scatter(&row, at, share, &t->node[p->u.inner.child[first + k]], level);
         if (k > 0) {
-            p->u.inner.object[first + k] = row.object[at];
-            p->u.inner.offset[first + k] = row.offset[at];
+            p->u.inner.object[first + k] = level == 0 ? row.fragment[at].object : row.object[at];
+            p->u.inner.offset[first + k] = level == 0 ? row.fragment[at].offset : row.offset[at];
         }
         at += share;
+        left -= share;
     }
 }
 
-/* Child i of p, a node of `level`, is full, p is not: shares with a neighbour, and when that has little room too,
- * makes three of the two. Each then has its least. */
+/* Child i of p, an inner node, is full, p is not: shares with a neighbour, and when that has little room too, makes
+ * three of the two. Each then has its least, and room. */
 QOS_API void twochoice_priv_make_room(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
                                       uint32_t level)
 {
@@ -883,14 +993,97 @@ QOS_API void twochoice_priv_make_room(struct twochoice_table *t, struct twochoic
     }
     left = i + 1 < p->count ? i : i - 1;
     both = t->node[p->u.inner.child[left]].count + t->node[p->u.inner.child[left + 1]].count;
-    twochoice_priv_spread(t, p, left, 2, both < 3 * twochoice_priv_least(level) ? 2 : 3, level);
+    twochoice_priv_spread(t, p, left, 2, both < 3 * TWOCHOICE_INNER_LEAST ? 2 : 3, level);
+}
+
+/* A full narrow leaf, child i of p: its second half moves to a fresh one. */
+QOS_API void twochoice_priv_halve(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i)
+{
+    const uint32_t half = TWOCHOICE_NARROW_SLOTS / 2;
+    uint32_t fresh = twochoice_priv_new_node(t, 0);
+    struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]], *m = &t->node[fresh];
+    twochoice_priv_link(t, p->u.inner.child[i], fresh);
+    m->narrow = 1;
+    m->object = n->object;
+    m->base = n->base;
+    __builtin_memcpy(m->u.narrow.from, n->u.narrow.from + half, half * sizeof(uint32_t));
+    __builtin_memcpy(m->u.narrow.to, n->u.narrow.to + half, half * sizeof(uint32_t));
+    __builtin_memcpy(m->u.narrow.tag, n->u.narrow.tag + half, half * sizeof(uint64_t));
+    twochoice_priv_set_count(m, 0, half);
+    twochoice_priv_set_count(n, 0, half);
+    twochoice_priv_inner_shift(p, i + 2, i + 1);
+    p->u.inner.child[i + 1] = fresh;
+    p->u.inner.object[i + 1] = m->object;
+    p->u.inner.offset[i + 1] = m->base + m->u.narrow.from[0];
+    p->count++;
+}
+
+/* Can the narrow leaf say it? */
+QOS_API bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset, uint64_t end)
+{
+    return leaf->object == object && offset >= leaf->base && end - leaf->base <= UINT32_MAX;
+}
+
+/* Can the leaf take one more fragment as it is? */
+QOS_API bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset,
+                                  uint64_t end)
+{
+    return leaf->narrow ? leaf->count < TWOCHOICE_NARROW_SLOTS && twochoice_priv_fits(leaf, object, offset, end)
+                        : leaf->count < TWOCHOICE_WIDE_SLOTS;
+}
+
+/* Can it in the other format, or from another base? Then it takes that. */
+QOS_API bool twochoice_priv_reformat(struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset, uint64_t end)
+{
+    struct twochoice_priv_row row;
+    uint64_t low = offset, high = end;
+    uint32_t count = leaf->count;
+    bool narrow = count < TWOCHOICE_NARROW_SLOTS;
+    twochoice_priv_gather(&row, 0, leaf, 0);
+    if (count > 0) {
+        low = qos_min(low, row.fragment[0].offset);
+        high = qos_max(high, row.fragment[count - 1].end);
+        narrow = narrow && row.fragment[0].object == object && row.fragment[count - 1].object == object;
+    }
+    narrow = narrow && high - low <= UINT32_MAX;
+    if (!narrow && count >= TWOCHOICE_WIDE_SLOTS)
+        return false;
+    twochoice_priv_write_leaf(leaf, row.fragment, count, narrow, object, low, high);
+    return true;
+}
+
+/* Child i of p, a leaf, can take the fragment in no format, and p has two places. A narrow leaf that is only full is
+ * halved. Else the fragment needs a wide one, so that no part may have more than 14: of this leaf alone, if it has
+ * enough for two, or together with a neighbour (whose 30 make four parts with 15 to 17). */
+QOS_API void twochoice_priv_make_leaf_room(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
+                                           uint64_t object, uint64_t offset, uint64_t end)
+{
+    const struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
+    bool alone = p->count == 1;
+    uint32_t other = alone ? i : i + 1 < p->count ? i + 1 : i - 1, total = n->count, had = 1;
+    if (!alone && total >= 2 * TWOCHOICE_LEAF_LEAST) /* the root's only two children may have less than the least */
+        alone = p->count > 2 || t->node[p->u.inner.child[other]].count >= TWOCHOICE_LEAF_LEAST;
+    if (alone && n->narrow && twochoice_priv_fits(n, object, offset, end)) {
+        twochoice_priv_halve(t, p, i);
+        return;
+    }
+    if (!alone) {
+        total += t->node[p->u.inner.child[other]].count;
+        i = other < i ? other : i;
+        had = 2;
+    }
+    twochoice_priv_spread(t, p, i, had,
+                          total < 3 * TWOCHOICE_LEAF_LEAST          ? 2
+                          : total <= 3 * (TWOCHOICE_WIDE_SLOTS - 1) ? 3
+                                                                    : 4,
+                          0);
 }
 
 /* Child i of p has its least or fewer: shares with two neighbours, or makes two of the three. Only a root has fewer
  * than three children: then the two share, or become one. */
 QOS_API void twochoice_priv_refill(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i, uint32_t level)
 {
-    uint32_t slots = twochoice_priv_slots(level), first, had, total = 0, k;
+    uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
     had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
     QOS_ASSERT(had > 1); /* a root with one child does not outlive an erase */
     first = i == 0 ? 0 : i - 1;
@@ -898,8 +1091,19 @@ QOS_API void twochoice_priv_refill(struct twochoice_table *t, struct twochoice_p
         first = p->count - had;
     for (k = 0; k < had; k++)
         total += t->node[p->u.inner.child[first + k]].count;
-    /* One slot stays free, lest the next insert undoes it. */
+    /* One slot stays free, lest the next insert undoes it. If they remain three, each has more than its least. */
     twochoice_priv_spread(t, p, first, had, total < (had - 1) * slots ? had - 1 : had, level);
+}
+
+/* The same of a leaf. A neighbour that can spare some gives; only then are there few enough for the three. */
+QOS_API void twochoice_priv_refill_leaf(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i)
+{
+    uint32_t left = i > 0 ? t->node[p->u.inner.child[i - 1]].count : 0;
+    uint32_t right = i + 1 < p->count ? t->node[p->u.inner.child[i + 1]].count : 0;
+    if (qos_max(left, right) > TWOCHOICE_LEAF_LEAST + 1)
+        twochoice_priv_spread(t, p, left > right ? i - 1 : i, 2, 2, 0);
+    else
+        twochoice_priv_refill(t, p, i, 0);
 }
 
 /* The leaf where the key belongs. */
@@ -915,14 +1119,18 @@ QOS_API struct twochoice_priv_node *twochoice_priv_descend(const struct twochoic
     return n;
 }
 
-/* The same, with room for one more entry in every node on the way. *upper: a lower bound of the leaf behind. */
+/* The leaf that can take the fragment, with room for two more entries in every node on the way. *upper: a lower bound
+ * of the leaf behind. */
 QOS_API struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoice_table *t, uint64_t object,
-                                                                 uint64_t offset, struct twochoice_piece *upper)
+                                                                 uint64_t offset, uint64_t end,
+                                                                 struct twochoice_piece *upper)
 {
     struct twochoice_priv_node *p = &t->node[t->root];
     uint32_t level;
     upper->object = upper->offset = UINT64_MAX;
-    if (p->count == twochoice_priv_slots(t->height)) {
+    if (t->height == 0
+            ? !twochoice_priv_takes(p, object, offset, end) && !twochoice_priv_reformat(p, object, offset, end)
+            : p->count >= TWOCHOICE_INNER_SLOTS - 1) {
         uint32_t up = twochoice_priv_new_node(t, t->height + 1);
         t->node[up].u.inner.object[0] = t->node[up].u.inner.offset[0] = 0;
         t->node[up].u.inner.child[0] = t->root;
@@ -935,7 +1143,15 @@ QOS_API struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoic
         uint32_t i = twochoice_priv_child(p, object, offset);
         struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
         twochoice_priv_prefetch(n);
-        if (n->count == twochoice_priv_slots(level - 1)) {
+        if (level == 1) {
+            if (!twochoice_priv_takes(n, object, offset, end) && !twochoice_priv_reformat(n, object, offset, end)) {
+                twochoice_priv_make_leaf_room(t, p, i, object, offset, end);
+                i = twochoice_priv_child(p, object, offset);
+                n = &t->node[p->u.inner.child[i]];
+                if (!twochoice_priv_takes(n, object, offset, end))
+                    (void)twochoice_priv_reformat(n, object, offset, end);
+            }
+        } else if (n->count >= TWOCHOICE_INNER_SLOTS - 1) {
             twochoice_priv_make_room(t, p, i, level - 1);
             i = twochoice_priv_child(p, object, offset);
             n = &t->node[p->u.inner.child[i]];
@@ -957,15 +1173,18 @@ QOS_API void twochoice_priv_erase(struct twochoice_table *t, uint64_t object, ui
     for (level = t->height; level > 0; level--) {
         uint32_t i = twochoice_priv_child(p, object, offset);
         struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
-        if (n->count <= twochoice_priv_least(level - 1)) {
-            twochoice_priv_refill(t, p, i, level - 1);
+        if (n->count <= (level == 1 ? TWOCHOICE_LEAF_LEAST : TWOCHOICE_INNER_LEAST)) {
+            if (level == 1)
+                twochoice_priv_refill_leaf(t, p, i);
+            else
+                twochoice_priv_refill(t, p, i, level - 1);
             i = twochoice_priv_child(p, object, offset);
             n = &t->node[p->u.inner.child[i]];
         }
         p = n;
     }
     slot = twochoice_priv_rank(p, object, offset) - 1;
-    QOS_ASSERT(p->u.leaf.object[slot] == object && p->u.leaf.offset[slot] == offset);
+    QOS_ASSERT(twochoice_priv_get(p, slot).object == object && twochoice_priv_get(p, slot).offset == offset);
     twochoice_priv_leaf_shift(p, slot, slot + 1);
     twochoice_priv_set_count(p, 0, p->count - 1);
     t->fragments--;
@@ -1006,6 +1225,7 @@ QOS_API struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_tab
 {
     /* No fragment starts at UINT64_MAX, and blank slots do. */
     struct twochoice_priv_at at = twochoice_priv_floor(t, object, qos_min(offset, UINT64_MAX - 1));
+    struct twochoice_priv_fragment f;
     if (!at.leaf) {
         at.leaf = twochoice_priv_descend(t, object, offset); /* the first leaf */
         at.slot = 0;
@@ -1013,9 +1233,8 @@ QOS_API struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_tab
             at.leaf = NULL;
         return at;
     }
-    if (at.leaf->u.leaf.object[at.slot] == object && at.leaf->u.leaf.end[at.slot] > offset)
-        return at;
-    return twochoice_priv_after(t, at);
+    f = twochoice_priv_get(at.leaf, at.slot);
+    return f.object == object && f.end > offset ? at : twochoice_priv_after(t, at);
 }
 
 /* The bytes of an old fragment may take a newer stamp only if no open pull was handed them: its completion could
@@ -1026,15 +1245,12 @@ QOS_API bool twochoice_priv_may_merge(const struct twochoice_table *t, uint64_t 
            (t->pulls_open == 0 || old_tag >> 16 > t->pulls_newest);
 }
 
-/* Adds a fragment where nothing is. The leaf has room, and `rank` fragments at or before (object, offset). */
+/* Adds a fragment where nothing is. The leaf can take it, and `rank` of its fragments are before it. */
 QOS_API void twochoice_priv_add(struct twochoice_table *t, struct twochoice_priv_node *leaf, uint32_t rank,
-                                uint64_t object, uint64_t offset, uint64_t end, uint64_t tag)
+                                struct twochoice_priv_fragment f)
 {
     twochoice_priv_leaf_shift(leaf, rank + 1, rank);
-    leaf->u.leaf.object[rank] = object;
-    leaf->u.leaf.offset[rank] = offset;
-    leaf->u.leaf.end[rank] = end;
-    leaf->u.leaf.tag[rank] = tag;
+    twochoice_priv_set(leaf, rank, f);
     leaf->count++;
     t->fragments++;
 }
@@ -1044,20 +1260,23 @@ QOS_API void twochoice_priv_cut(struct twochoice_table *t, uint64_t object, uint
 {
     for (;;) {
         struct twochoice_priv_at at = twochoice_priv_reach(t, object, offset);
-        uint64_t from, to, tag;
-        if (!at.leaf || at.leaf->u.leaf.object[at.slot] != object || at.leaf->u.leaf.offset[at.slot] >= end)
+        struct twochoice_priv_fragment f, front;
+        if (!at.leaf)
             return;
-        from = at.leaf->u.leaf.offset[at.slot];
-        to = at.leaf->u.leaf.end[at.slot];
-        tag = at.leaf->u.leaf.tag[at.slot];
-        if (from < offset)
-            at.leaf->u.leaf.end[at.slot] = offset;
+        f = twochoice_priv_get(at.leaf, at.slot);
+        if (f.object != object || f.offset >= end)
+            return;
+        front = f;
+        front.end = offset;
+        if (f.offset < offset)
+            twochoice_priv_set(at.leaf, at.slot, front);
         else
-            twochoice_priv_erase(t, object, from);
-        if (to > end) {
+            twochoice_priv_erase(t, object, f.offset);
+        if (f.end > end) {
             struct twochoice_piece upper;
-            struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(t, object, end, &upper);
-            twochoice_priv_add(t, leaf, twochoice_priv_rank(leaf, object, end), object, end, to, tag);
+            struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(t, object, end, f.end, &upper);
+            f.offset = end;
+            twochoice_priv_add(t, leaf, twochoice_priv_rank(leaf, object, end), f);
             return;
         }
     }
@@ -1075,7 +1294,7 @@ QOS_API void twochoice_priv_find_gap(struct twochoice_table *t, uint64_t object,
                                      struct twochoice_priv_gap *g)
 {
     struct twochoice_piece upper;
-    struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(t, object, offset, &upper);
+    struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(t, object, offset, end, &upper);
     uint32_t rank = twochoice_priv_rank(leaf, object, offset);
     g->leaf = leaf;
     g->rank = rank;
@@ -1096,41 +1315,43 @@ QOS_API void twochoice_priv_put(struct twochoice_table *t, uint64_t object, uint
 {
     for (;;) {
         struct twochoice_priv_gap g;
+        struct twochoice_priv_fragment f = {object, offset, end, tag}, l = f, r = f;
         bool left, right;
-        uint64_t *ltag = NULL, *rtag = NULL;
         twochoice_priv_find_gap(t, object, offset, end, &g);
-        left = g.left.leaf && g.left.leaf->u.leaf.object[g.left.slot] == object;
-        right = g.right.leaf && g.right.leaf->u.leaf.object[g.right.slot] == object;
-        if ((left && g.left.leaf->u.leaf.end[g.left.slot] > offset) ||
-            (right && g.right.leaf->u.leaf.offset[g.right.slot] < end)) {
+        if (g.left.leaf)
+            l = twochoice_priv_get(g.left.leaf, g.left.slot);
+        if (g.right.leaf)
+            r = twochoice_priv_get(g.right.leaf, g.right.slot);
+        left = g.left.leaf && l.object == object;
+        right = g.right.leaf && r.object == object;
+        if ((left && l.end > offset) || (right && r.offset < end)) {
             twochoice_priv_cut(t, object, offset, end);
             continue;
         }
-        if (left && g.left.leaf->u.leaf.end[g.left.slot] == offset)
-            ltag = &g.left.leaf->u.leaf.tag[g.left.slot];
-        if (right && g.right.leaf->u.leaf.offset[g.right.slot] == end)
-            rtag = &g.right.leaf->u.leaf.tag[g.right.slot];
-        left = ltag && twochoice_priv_may_merge(t, *ltag, tag);
-        right = rtag && twochoice_priv_may_merge(t, *rtag, tag);
-        if (!left && !right) {
-            twochoice_priv_add(t, g.leaf, g.rank, object, offset, end, tag);
+        left = left && l.end == offset && twochoice_priv_may_merge(t, l.tag, tag);
+        right = right && r.offset == end && twochoice_priv_may_merge(t, r.tag, tag);
+        if (right) {
+            f.end = end = r.end;
+            f.tag = tag = qos_max(tag, r.tag);
+            if (left || g.right.leaf != g.leaf) {
+                twochoice_priv_erase(t, object, r.offset);
+                continue;
+            }
+            /* Not below the leaf's lower bound: the key was led here. */
+            twochoice_priv_set(g.leaf, g.right.slot, f);
             return;
         }
-        if (right) {
-            tag = qos_max(tag, *rtag);
-            if (!left && g.right.leaf == g.leaf) {
-                /* Not below the leaf's lower bound: the key was led here. */
-                g.right.leaf->u.leaf.offset[g.right.slot] = offset;
-                *rtag = tag;
-                return;
-            }
-            end = g.right.leaf->u.leaf.end[g.right.slot];
-            twochoice_priv_erase(t, object, g.right.leaf->u.leaf.offset[g.right.slot]);
-            continue;
+        if (!left) {
+            twochoice_priv_add(t, g.leaf, g.rank, f);
+            return;
         }
-        g.left.leaf->u.leaf.end[g.left.slot] = end;
-        *ltag = qos_max(tag, *ltag);
-        return;
+        f.offset = offset = l.offset;
+        f.tag = tag = qos_max(tag, l.tag);
+        if (g.left.leaf == g.leaf || !g.left.leaf->narrow || end - g.left.leaf->base <= UINT32_MAX) {
+            twochoice_priv_set(g.left.leaf, g.left.slot, f);
+            return;
+        }
+        twochoice_priv_erase(t, object, offset); /* and again, in a leaf that can say it */
     }
 }
 
@@ -1264,7 +1485,7 @@ QOS_API uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_r
     return qos_get_le32(b);
 }
 
-QOS_API bool twochoice_priv_fits(const uint8_t *b, uint32_t crc_before)
+QOS_API bool twochoice_priv_intact(const uint8_t *b, uint32_t crc_before)
 {
     return qos_get_le32(b) == qos_crc32c(crc_before, b + 4, TWOCHOICE_RECORD_BYTES - 4);
 }
@@ -1331,15 +1552,20 @@ QOS_API uint32_t twochoice_priv_growth(const struct twochoice_table *t, uint64_t
                                        bool redirect)
 {
     struct twochoice_priv_at at = twochoice_priv_reach(t, object, offset);
+    struct twochoice_priv_fragment f;
     uint32_t one = redirect ? 1 : 0;
-    if (at.leaf && at.leaf->u.leaf.object[at.slot] == object && at.leaf->u.leaf.offset[at.slot] < offset) {
-        if (at.leaf->u.leaf.end[at.slot] > end)
+    if (!at.leaf)
+        return one;
+    f = twochoice_priv_get(at.leaf, at.slot);
+    if (f.object == object && f.offset < offset) {
+        if (f.end > end)
             return 1 + one;
         at = twochoice_priv_after(t, at);
+        if (!at.leaf)
+            return one;
+        f = twochoice_priv_get(at.leaf, at.slot);
     }
-    if (at.leaf && at.leaf->u.leaf.object[at.slot] == object && at.leaf->u.leaf.end[at.slot] <= end)
-        return 0; /* at least one fragment goes */
-    return one;
+    return f.object == object && f.end <= end ? 0 : one; /* 0: at least one fragment goes */
 }
 
 QOS_API void twochoice_priv_apply(struct twochoice_table *t, const struct twochoice_priv_record *r)
@@ -1506,7 +1732,7 @@ QOS_API enum qos_status twochoice_priv_replay(struct twochoice_table *t, struct 
         *log_end = r->valid_bytes + have;
         if (st != QOS_OK || have < TWOCHOICE_RECORD_BYTES)
             return st;
-        if (!twochoice_priv_fits(record, crc))
+        if (!twochoice_priv_intact(record, crc))
             return twochoice_priv_judge(t, reader, r->valid_bytes, log_end);
         crc = qos_get_le32(record);
         twochoice_priv_decode(record, &d);
@@ -1639,14 +1865,13 @@ QOS_API enum qos_status twochoice_create(struct twochoice_table *t, uint64_t obj
 QOS_API enum qos_status twochoice_local(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len)
 {
     struct twochoice_priv_record r;
-    struct twochoice_priv_at at;
+    struct twochoice_piece p;
     __builtin_memset(&r, 0, sizeof r);
     if (!t)
         return QOS_EINVAL;
     if (!twochoice_priv_range(offset, len, &r.end))
         return QOS_ERANGE;
-    at = twochoice_priv_reach(t, object, offset);
-    if (!at.leaf || at.leaf->u.leaf.object[at.slot] != object || at.leaf->u.leaf.offset[at.slot] >= r.end)
+    if (!twochoice_next(t, object, offset, &p) || p.object != object || p.offset >= r.end)
         return QOS_OK;
     r.type = TWOCHOICE_PRIV_HOME;
     r.target = 0;
@@ -1690,10 +1915,13 @@ QOS_API void twochoice_priv_piece_at(struct twochoice_priv_at at, uint64_t objec
                                      struct twochoice_piece *p)
 {
     uint64_t tag = 0;
-    if (at.leaf && at.leaf->u.leaf.object[at.slot] == object) {
-        bool inside = at.leaf->u.leaf.offset[at.slot] <= offset;
-        end = qos_min(end, inside ? at.leaf->u.leaf.end[at.slot] : at.leaf->u.leaf.offset[at.slot]);
-        tag = inside ? at.leaf->u.leaf.tag[at.slot] : 0;
+    if (at.leaf) {
+        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
+        bool inside = f.offset <= offset;
+        if (f.object == object) {
+            end = qos_min(end, inside ? f.end : f.offset);
+            tag = inside ? f.tag : 0;
+        }
     }
     twochoice_priv_piece(p, object, offset, end, tag);
 }
@@ -1718,7 +1946,7 @@ QOS_API size_t twochoice_query(const struct twochoice_table *t, uint64_t object,
         offset = out[n].end;
         if (offset == end || ++n == max)
             break;
-        if (at.leaf->u.leaf.end[at.slot] <= offset)
+        if (twochoice_priv_get(at.leaf, at.slot).end <= offset)
             at = twochoice_priv_after(t, at);
     }
     return n < max ? n + 1 : max;
@@ -1728,14 +1956,11 @@ QOS_API bool twochoice_next(const struct twochoice_table *t, uint64_t object, ui
                             struct twochoice_piece *piece)
 {
     struct twochoice_priv_at at = twochoice_priv_reach(t, object, offset);
-    uint64_t from;
+    struct twochoice_priv_fragment f;
     if (!at.leaf)
         return false;
-    from = at.leaf->u.leaf.offset[at.slot];
-    if (at.leaf->u.leaf.object[at.slot] == object)
-        from = qos_max(from, offset);
-    twochoice_priv_piece(piece, at.leaf->u.leaf.object[at.slot], from, at.leaf->u.leaf.end[at.slot],
-                         at.leaf->u.leaf.tag[at.slot]);
+    f = twochoice_priv_get(at.leaf, at.slot);
+    twochoice_priv_piece(piece, f.object, f.object == object ? qos_max(f.offset, offset) : f.offset, f.end, f.tag);
     return true;
 }
 
@@ -1763,8 +1988,8 @@ QOS_API size_t twochoice_oldest(const struct twochoice_table *t, struct twochoic
     size_t n = 0, i;
     for (; max != 0 && at.leaf; at = twochoice_priv_after(t, at)) {
         struct twochoice_piece p;
-        twochoice_priv_piece(&p, at.leaf->u.leaf.object[at.slot], at.leaf->u.leaf.offset[at.slot],
-                             at.leaf->u.leaf.end[at.slot], at.leaf->u.leaf.tag[at.slot]);
+        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
+        twochoice_priv_piece(&p, f.object, f.offset, f.end, f.tag);
         if (n < max) {
             out[n++] = p;
             for (i = n == max ? n / 2 : 0; i > 0; i--)
@@ -2037,25 +2262,43 @@ QOS_API void twochoice_table_stats(const struct twochoice_table *t, struct twoch
     s->log_broken = t->log_broken;
 }
 
-/* Rules inside one node: order, lower bound, fill, blank slots. *last: the key before; moves on. */
+/* Rules inside one leaf: order, blank slots. *last: the fragment before; moves on. */
 QOS_API bool twochoice_priv_leaf_sound(const struct twochoice_table *t, const struct twochoice_priv_node *n,
                                        struct twochoice_piece *last)
 {
     uint32_t i;
     for (i = 0; i < n->count; i++) {
-        uint64_t object = n->u.leaf.object[i], offset = n->u.leaf.offset[i];
-        if (n->u.leaf.end[i] <= offset || object < last->object || (object == last->object && offset < last->end))
+        struct twochoice_priv_fragment f = twochoice_priv_get(n, i);
+        if (f.end <= f.offset || f.object < last->object || (f.object == last->object && f.offset < last->end))
             return false;
-        if (n->u.leaf.tag[i] >> 16 > t->version || twochoice_priv_target(n->u.leaf.tag[i]) == t->home)
+        if (f.tag >> 16 > t->version || twochoice_priv_target(f.tag) == t->home)
             return false;
-        last->object = object;
-        last->offset = offset;
-        last->end = n->u.leaf.end[i];
+        last->object = f.object;
+        last->offset = f.offset;
+        last->end = f.end;
     }
-    for (; i < TWOCHOICE_LEAF_SLOTS; i++)
-        if ((n->u.leaf.object[i] & n->u.leaf.offset[i]) != UINT64_MAX)
+    for (; n->narrow && i < TWOCHOICE_NARROW_SLOTS; i++)
+        if (n->u.narrow.from[i] != UINT32_MAX)
+            return false;
+    for (; !n->narrow && i < TWOCHOICE_WIDE_SLOTS; i++)
+        if ((n->u.wide.object[i] & n->u.wide.offset[i]) != UINT64_MAX)
             return false;
     return true;
+}
+
+/* Rules of child m, on `level`, of an inner node that says where it begins. */
+QOS_API bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, uint32_t level, bool may_be_small,
+                                        uint64_t object, uint64_t offset)
+{
+    uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : m->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS;
+    uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST : TWOCHOICE_LEAF_LEAST;
+    struct twochoice_priv_fragment f;
+    if (m->count > most || m->count < (may_be_small ? 1 : least))
+        return false;
+    if (level > 0)
+        return object == m->u.inner.object[0] && offset == m->u.inner.offset[0];
+    f = twochoice_priv_get(m, 0);
+    return twochoice_priv_le(object, offset, f.object, f.offset);
 }
 
 #define TWOCHOICE_PRIV_HEIGHT_MAX 12 /* 9 * 14^11 fragments are more than there can be */
@@ -2077,16 +2320,9 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *t)
         const struct twochoice_priv_node *n = &t->node[node[level]];
         if (level > 0 && child[level] < n->count) {
             uint32_t i = child[level]++, c = n->u.inner.child[i];
-            const struct twochoice_priv_node *m;
             uint64_t object = n->u.inner.object[i], offset = n->u.inner.offset[i];
-            if (c >= t->fresh_node || n->count > TWOCHOICE_INNER_SLOTS)
-                return QOS_ECORRUPT;
-            m = &t->node[c];
-            if (m->count > twochoice_priv_slots(level - 1) || m->count == 0 ||
-                (m->count < twochoice_priv_least(level - 1) && !(level == t->height && n->count < 3)))
-                return QOS_ECORRUPT;
-            if (level == 1 ? !twochoice_priv_le(object, offset, m->u.leaf.object[0], m->u.leaf.offset[0])
-                           : object != m->u.inner.object[0] || offset != m->u.inner.offset[0])
+            if (c >= t->fresh_node || n->count > TWOCHOICE_INNER_SLOTS ||
+                !twochoice_priv_child_sound(&t->node[c], level - 1, level == t->height && n->count < 3, object, offset))
                 return QOS_ECORRUPT;
             if (i > 0 && twochoice_priv_le(object, offset, last.object, last.offset))
                 return QOS_ECORRUPT;

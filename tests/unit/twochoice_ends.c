@@ -175,26 +175,29 @@ static void failing_storage(void)
         CHECK_EQ(twochoice_table_verify(&t), QOS_OK);                                                                  \
     } while (0)
 
-static void broken_trees(void)
+/* Three objects of which the fragments lie close together, so that leaves are narrow, or 8 GiB apart: wide. */
+static void broken_trees(bool narrow)
 {
     struct twochoice_table_config cfg;
     struct twochoice_priv_node *root, *inner, *leaf;
-    uint64_t i;
+    uint32_t i, slots = narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS, fragments = narrow ? 3000 : 1500;
+    uint64_t apart = narrow ? 10 : UINT64_C(1) << 33;
     void *mem;
     memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = 2000;
+    cfg.max_fragments = fragments;
     cfg.home = HOME;
     mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
-    for (i = 0; i < 1500; i++)
-        CHECK_EQ(twochoice_create(&t, i % 3, i / 3 * 10, 5, 2, false), QOS_OK);
+    for (i = 0; i < fragments; i++)
+        CHECK_EQ(twochoice_create(&t, i % 3, i / 3 * apart, 5, 2, false), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK_EQ(t.height, 2);
     root = &t.node[t.root];
     inner = &t.node[root->u.inner.child[1]];
     leaf = &t.node[inner->u.inner.child[3]];
+    CHECK_EQ(leaf->narrow, narrow);
     BREAK(t.height, 13);
-    BREAK(t.fragments, 1499);
+    BREAK(t.fragments, fragments - 1);
     BREAK(t.nodes_used, t.nodes_used + 1);
     BREAK(root->u.inner.child[1], t.fresh_node);
     BREAK(root->count, TWOCHOICE_INNER_SLOTS + 1);
@@ -206,18 +209,30 @@ static void broken_trees(void)
     BREAK(inner->u.inner.offset[3], inner->u.inner.offset[2]);
     BREAK(leaf->count, 0);
     BREAK(leaf->count, TWOCHOICE_LEAF_LEAST - 1);
-    BREAK(leaf->count, TWOCHOICE_LEAF_SLOTS + 1);
+    BREAK(leaf->count, slots + 1);
     BREAK(leaf->next, leaf->prev);
     BREAK(leaf->prev, leaf->next);
-    BREAK(leaf->u.leaf.end[1], leaf->u.leaf.offset[1]);
-    BREAK(leaf->u.leaf.end[1], leaf->u.leaf.offset[2] + 1);
-    BREAK(leaf->u.leaf.object[2], leaf->u.leaf.object[2] + 1);
-    BREAK(leaf->u.leaf.tag[1], (t.version + 1) << 16);
-    BREAK(leaf->u.leaf.tag[1], (t.version << 16) | HOME);
-    for (i = 0; i < 200 && leaf->count == TWOCHOICE_LEAF_SLOTS; i++)
+    if (narrow) {
+        BREAK(leaf->object, leaf->object + 1);
+        BREAK(leaf->u.narrow.from[0], leaf->u.narrow.from[0] - 10);
+        BREAK(leaf->u.narrow.to[1], leaf->u.narrow.from[1]);
+        BREAK(leaf->u.narrow.to[1], leaf->u.narrow.from[2] + 1);
+        BREAK(leaf->u.narrow.tag[1], (t.version + 1) << 16);
+        BREAK(leaf->u.narrow.tag[1], (t.version << 16) | HOME);
+    } else {
+        BREAK(leaf->u.wide.end[1], leaf->u.wide.offset[1]);
+        BREAK(leaf->u.wide.end[1], leaf->u.wide.offset[2] + 1);
+        BREAK(leaf->u.wide.object[2], leaf->u.wide.object[2] + 1);
+        BREAK(leaf->u.wide.tag[1], (t.version + 1) << 16);
+        BREAK(leaf->u.wide.tag[1], (t.version << 16) | HOME);
+    }
+    for (i = 0; i < 200 && leaf->count == slots; i++)
         leaf = &t.node[leaf->next];
-    CHECK_LE(leaf->count, TWOCHOICE_LEAF_SLOTS - 1);
-    BREAK(leaf->u.leaf.offset[TWOCHOICE_LEAF_SLOTS - 1], 5);
+    CHECK_LE(leaf->count, slots - 1);
+    if (narrow)
+        BREAK(leaf->u.narrow.from[slots - 1], 5);
+    else
+        BREAK(leaf->u.wide.offset[slots - 1], 5);
     while (leaf->next != UINT32_MAX)
         leaf = &t.node[leaf->next];
     BREAK(leaf->next, 0);
@@ -337,7 +352,8 @@ int main(void)
     check_rng_init(&rng, 1);
     full_log();
     failing_storage();
-    broken_trees();
+    broken_trees(true);
+    broken_trees(false);
     null_pointers();
     return check_end();
 }

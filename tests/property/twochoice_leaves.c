@@ -1,0 +1,189 @@
+// proves: the tree of the redirect table says for every byte what a byte map says, and keeps its own rules, while its
+// proves: leaves change between their two forms: dense objects, sparse ones, and many small ones between them, each
+// proves: growing and emptying in turn; and no pattern needs more memory than was promised.
+#include "check.h"
+#include "twochoice.h"
+
+#define OBJECTS 60
+#define CELLS 2048
+
+/* Cells of `scale` bytes: of one object all lie within 4 GiB, of the next 32 neighbours, of the third only 2. */
+static struct object {
+    uint64_t id, scale, base;
+    uint32_t cells;
+} object[OBJECTS];
+static uint32_t map[OBJECTS][CELLS];
+static struct check_rng rng;
+static struct twochoice_table t;
+static uint64_t narrowed, widened;
+
+static void set_up(void)
+{
+    uint32_t o;
+    for (o = 0; o < OBJECTS; o++) {
+        bool big = o % 20 == 10;
+        object[o].id = o == OBJECTS - 1 ? UINT64_MAX : (uint64_t)o * 3;
+        object[o].cells = big ? CELLS : 16;
+        object[o].scale = !big ? UINT64_C(1) << 20 : o == 10 ? 4096 : o == 30 ? UINT64_C(1) << 27 : UINT64_C(1) << 31;
+        object[o].base = o == 50 || o == OBJECTS - 1 ? UINT64_MAX - object[o].cells * object[o].scale : 0;
+    }
+    memset(map, 0, sizeof map);
+}
+
+static uint64_t offset_of(uint32_t o, uint32_t c)
+{
+    return object[o].base + c * object[o].scale;
+}
+
+static void compare(uint32_t o)
+{
+    uint32_t c = 0;
+    while (c < object[o].cells) {
+        struct twochoice_piece p;
+        twochoice_find(&t, object[o].id, offset_of(o, c), &p);
+        CHECK(p.end > offset_of(o, c));
+        for (; c < object[o].cells && offset_of(o, c) < p.end; c++)
+            CHECK_EQ(p.target, map[o][c] ? map[o][c] : TWOCHOICE_LOCAL);
+    }
+}
+
+static uint64_t runs_of_map(void)
+{
+    uint64_t runs = 0;
+    uint32_t o, c;
+    for (o = 0; o < OBJECTS; o++)
+        for (c = 0; c < object[o].cells; c++)
+            runs += map[o][c] && (c == 0 || map[o][c] != map[o][c - 1]);
+    return runs;
+}
+
+/* The leaf of a byte, for its form only. */
+static bool narrow_at(uint32_t o, uint32_t c)
+{
+    return twochoice_priv_descend(&t, object[o].id, offset_of(o, c))->narrow != 0;
+}
+
+static void change(uint32_t o, uint32_t from, uint32_t to, uint32_t target)
+{
+    bool before = narrow_at(o, from), after;
+    uint64_t len = (to - from) * object[o].scale;
+    enum qos_status st = target ? twochoice_create(&t, object[o].id, offset_of(o, from), len, target, false)
+                                : twochoice_local(&t, object[o].id, offset_of(o, from), len);
+    CHECK_EQ(st, QOS_OK);
+    after = narrow_at(o, from);
+    narrowed += !before && after;
+    widened += before && !after;
+    for (; from < to; from++)
+        map[o][from] = target;
+}
+
+static void open_table(struct check_mem *m)
+{
+    struct twochoice_table_config cfg;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.max_fragments = 3 * CELLS + OBJECTS * 16;
+    cfg.home = 9;
+    check_mem_new(m, twochoice_table_memsize(&cfg), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &cfg), QOS_OK);
+    set_up();
+}
+
+/* Tables of a few leaves, of which one grows: the root's only two children may be small ones. */
+static void small_tables(void)
+{
+    uint64_t round, rounds = check_scaled(300);
+    for (round = 0; round < rounds; round++) {
+        struct check_mem m;
+        uint32_t step, o, c, grows = (uint32_t)check_between(&rng, 0, 1) ? 10 : 30;
+        uint32_t first = (uint32_t)check_between(&rng, 0, 40);
+        CHECK_CONTEXT("seed %u, round %u", (unsigned)check_seed(), (unsigned)round);
+        open_table(&m);
+        for (step = 0; step < 200; step++) {
+            o = step < first || check_between(&rng, 0, 9) == 0 ? (uint32_t)check_between(&rng, 0, OBJECTS - 1) : grows;
+            c = (uint32_t)check_between(&rng, 0, o == grows ? 99 : object[o].cells - 1);
+            change(o, c, c + 1, (uint32_t)check_between(&rng, 0, step < 150 ? 7 : 1));
+            CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        }
+        for (o = 0; o < OBJECTS; o++)
+            compare(o);
+        CHECK(check_mem_free(&m));
+    }
+}
+
+/* Seven fragments far apart and, behind them, ever more that lie close: the root's first child keeps its seven until
+ * the second is full, and then both become three. Emptied from the front, and from the back. */
+static void two_children(bool from_front)
+{
+    struct check_mem m;
+    uint64_t i;
+    open_table(&m);
+    for (i = 0; i < 7 + 31; i++) {
+        uint64_t offset = i < 7 ? i << 40 : (UINT64_C(1) << 50) + (i << 11);
+        CHECK_EQ(twochoice_create(&t, 1, offset, 1024, 2, false), QOS_OK);
+        CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        CHECK(i != 7 + 29 || t.node[t.node[t.root].u.inner.child[0]].count == 7);
+    }
+    CHECK_EQ(t.node[t.root].count, 3);
+    for (i = 0; i < 7 + 31; i++) {
+        uint64_t k = from_front ? i : 37 - i, offset = k < 7 ? k << 40 : (UINT64_C(1) << 50) + (k << 11);
+        CHECK_EQ(twochoice_local(&t, 1, offset, 1024), QOS_OK);
+        CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    }
+    CHECK_EQ(t.fragments, 0);
+    CHECK(check_mem_free(&m));
+}
+
+int main(void)
+{
+    static const uint64_t shares[6][3] = {{100, 0, 0}, {0, 100, 0}, {30, 30, 30}, {0, 0, 100}, {0, 0, 0}, {10, 10, 60}};
+    struct check_mem m;
+    uint64_t step, steps, most = 0;
+    uint32_t o;
+    check_begin("twochoice_leaves");
+    check_rng_init(&rng, check_seed());
+    small_tables();
+    two_children(true);
+    two_children(false);
+    steps = check_scaled(300000);
+    open_table(&m);
+    for (step = 0; step < steps; step++) {
+        const uint64_t *share = shares[step / 1500 % 6];
+        bool shrink = step / 4000 % 3 == 2;
+        uint64_t what = check_between(&rng, 0, 99), room;
+        uint32_t from, to;
+        CHECK_CONTEXT("seed %u, step %u", (unsigned)check_seed(), (unsigned)step);
+        o = what < share[0]                         ? 10
+            : what < share[0] + share[1]            ? 30
+            : what < share[0] + share[1] + share[2] ? 50
+                                                    : (uint32_t)check_between(&rng, 0, OBJECTS - 1);
+        from = (uint32_t)check_between(&rng, 0, object[o].cells - 1);
+        to = from + (uint32_t)check_between(&rng, 1, check_between(&rng, 0, 19) == 0 ? 64 : shrink ? 8 : 2);
+        if (to > object[o].cells)
+            to = object[o].cells;
+        change(o, from, to, check_between(&rng, 0, 9) < (shrink ? 8 : 1) ? 0 : (uint32_t)check_between(&rng, 1, 4));
+        if (step % 16 == 0) {
+            compare(o);
+            CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        }
+        /* 64 bytes a fragment, and what even an empty tree has. */
+        room = 64 * (uint64_t)t.fragments + 8 * 1024;
+        CHECK_LE(t.nodes_used * sizeof(struct twochoice_priv_node), room);
+        most = t.fragments > most ? t.fragments : most;
+    }
+    for (o = 0; o < OBJECTS; o++)
+        compare(o);
+    CHECK_EQ(t.fragments, runs_of_map());
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    if (steps >= 100000) { /* both ways, often, in a tree that is one */
+        CHECK_GE(narrowed, 100);
+        CHECK_GE(widened, 100);
+        CHECK_GE(most, 2000);
+    }
+    for (o = 0; o < OBJECTS; o++)
+        change(o, 0, object[o].cells, 0);
+    CHECK_EQ(t.fragments, 0);
+    CHECK_EQ(t.nodes_used, 1);
+    CHECK(check_mem_free(&m));
+    printf("narrowed %u, widened %u, most fragments %u\n", (unsigned)narrowed, (unsigned)widened, (unsigned)most);
+    return check_end();
+}
