@@ -58,8 +58,12 @@
  *   - Every dispatch hands out a `struct tags_grant`; give it back exactly once: tags_complete, tags_fail (the
  *     device worked, the client got nothing) or tags_cancel (it never reached the device).
  *   - Reservations hold if they fit (ADMISSION). Limits hold whatever the load: over any w ns in which a client
- *     keeps demand it is sent at most   limit * (w + limit_burst_ns) / 10^9 + 2   requests, forced ones aside, of
- *     which the 2 are the head start of a tag and of a reservation.
+ *     keeps demand it is sent at most   limit * (w + limit_burst_ns) / 10^9 + 1   requests, forced ones aside: its
+ *     burst and the one that a window of no length has too. (A dispatch finds t - limit_burst <= lTag <= t and adds
+ *     1 / L to it, so k of them within w move it by (k - 1) / L <= w + limit_burst. With count_cost the 1 is the
+ *     largest request; a choice of the caller's own that tags_choose did not make is not held back.)
+ *   - A removed client is gone at once, with its queued requests and its reservation; what it has at the device is
+ *     given back as ever, and the last of it frees the id.
  *   - No latency is promised. Worst wait of a client's head request while all clients keep demand and the device
  *     keeps up: 1 / R plus one request of each other reservation, or, without reservation, about
  *     (F + sum of F_j) / f, F being the mean service time and f the client's share among active clients.
@@ -74,8 +78,8 @@
  * ALGORITHM (Algorithms 1 and 2 of the paper; tags at the head of each client's queue)
  *
  *   arrival   If the client is idle: sTag, rTag, lTag = max(own, t). Append.
- *   schedule  If some rTag <= t, send the request with the smallest: reservation phase.
- *             Else, of the clients with lTag <= t, the smallest sTag: weight phase; its rTag is not charged.
+ *   schedule  Of the clients with lTag <= t: if some rTag <= t, send the request with the smallest: reservation
+ *             phase. Else the one with the smallest sTag: weight phase; its rTag is not charged.
  *   complete  sTag += F / w, F the mean service time of the client's last N requests (PS: its cost / w);
  *             lTag += 1 / L; in the reservation phase rTag += 1 / R. AdjustTags: the smallest sTag of the active
  *             clients becomes t, the others keep their distance.
@@ -92,10 +96,14 @@
  *   tags on the axis are moved back by it, in one O(n) pass.
  *
  *   Structures. Three tournament trees over the dense ids: sTags of the eligible (4-ary, 16-byte keys), rTags of
- *   all who wait with a reservation, lTags of those who stepped aside at their limit (8-ary, 8-byte keys).
+ *   those of them who have a reservation, lTags of those who stepped aside at their limit (8-ary, 8-byte keys; their
+ *   places are those that they left in the first tree).
  *   A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of all
  *   levels overlap, nothing depends on a branch that cannot be predicted, and no index of positions is kept.
  *   Per request: at most one update of each, log4 n and log8 n levels, with an early end where the winner stays.
+ *   Bytes per client from 1,000 clients on: trees 31.7, tags and counters 96: 128 in all; under reward 32 more for the
+ *   last N service times: 160. Below that the padding shows: 132 and 164 at 100 clients, 160 and 192 at 10. By option:
+ *   exact_window 4 N, intrusive 16, count_by_client 96, count_cost with TAGS_REJECT 8.
  *
  * WHERE WE DIFFER from the paper, or choose where it is silent
  *
@@ -105,14 +113,24 @@
  *     brings a tag back. Its target is rTag, but rTag is in real time and sTags are in time / weight: what rTag is
  *     ahead of t is divided by the sum of active weights. (Unscaled, a lead of 1 ms would, at weights of 2^40,
  *     be 2^40 requests of the others.) Never below the smallest active tag: no monopoly.
- *   - F is the mean over the last N, as text and Algorithm 1 have it, not the last service time of Algorithm 2.
+ *   - F is the mean over the last N, as text and Algorithm 1 have it, not the last service time of Algorithm 2. By
+ *     default it is taken anew every N / 5 requests: the mean of N requests in a row, of which the last is at most
+ *     N / 5 - 1 requests old (9 at N = 50), kept as five means of N / 5 each in whole ns, remainders carried on. So a
+ *     client without history has the mean of all its requests until there are N; a change is seen N / 10 requests
+ *     later, on average, than by a mean that slides; and each service time is charged in full, N times 1 / N, as in the
+ *     paper: shares over any longer run are the same, to what the last 1.2 N requests took. N above 5 is
+ *     rounded up to a multiple of 5. exact_window slides with every request, literally, for 4 N bytes more per client.
  *   - R = 0: no rTag, no phase test. No limit: no lTag.
  *   - AdjustTags covers active clients, one whose request is being served included (Algorithm 1). It is done for an
  *     arrival at an idle client too, as the text asks of a client that joins: else it would stand behind the others by
  *     the time since the last completion, which at large weights is thousands of requests.
+ *   - Algorithm 2 sends a due rTag without asking the lTag; Section V says that past its limit a client "should not be
+ *     serviced till lTag falls behind the current time". The limit is asked: after a device that could not keep up for
+ *     ten seconds, ten seconds' worth of reservations would else be sent at once. No reservation is lost by
+ *     it: a client whose lTag is ahead has been sent L >= R requests per second, to within the burst.
  *   - A client passed over because it is at its limit steps aside: until its lTag is due its sTag stays in real time,
- *   like an idle client's, and AdjustTags leaves it out. In the paper it would hold the smallest sTag, and a newcomer,
- *   who starts there, would have the server to itself until it caught up with the others.
+ *     like an idle client's, and AdjustTags leaves it out. In the paper it would hold the smallest sTag, and a
+ *     newcomer, who starts there, would have the server to itself until it caught up with the others.
  *   - Unused limit is kept for limit_burst_ns at most, and a reservation that the device could not serve for
  *     reserve_lag_ns. In the paper an active client keeps both for ever.
  *   - Several requests in the device (the paper's future work): all tags are charged at dispatch, the sTag by
@@ -134,7 +152,8 @@
  *   Queues of one server (one per core) that serve the same clients put a `struct tags_shared` behind them: two words
  *   per client, the reserved and the limited requests granted since a common start. A dispatch claims from these
  *   words; its queue's own rTag and lTag are then copies, corrected by each claim. Reservations and limits hold for the
- *   sum; weights remain per shard. (Here the limit may hold up a reservation, never below what was reserved.)
+ *   sum; weights remain per shard. The words count whole requests: where limit_burst is less than one, the bound is one
+ *   request more than in CONTRACT.
  *
  * TUNABLES (struct tags_config, 0 = the default)
  *
@@ -145,7 +164,7 @@
  *   limit_burst (100 ms)    Longer than a device keeps a request: at 0 every late dispatch would be lost (a 5 ms device
  *                           loses 2.5 ms per request), and the client stays below its limit.
  *   reserve_lag (600 s)     A reservation is a debt; but a clock that jumps a year must not make one of a year.
- *   TAGS_REBASE_BITS (62)   When V is moved back; tests make it small.
+ *   exact_window (no)       For experiments that must be the paper's request by request.
  *
  * REFERENCES
  *
@@ -199,7 +218,7 @@ enum tags_mode {
 enum tags_at_limit {
     TAGS_WAIT = 0,  /* requests wait in their queue until the limit allows them */
     TAGS_ALLOW = 1, /* they wait while others can be served; instead of idling the device takes them */
-    TAGS_REJECT = 2 /* an arrival that would wait longer than reject_after_ns is refused with QOS_ELIMIT */
+    TAGS_REJECT = 2 /* an arrival that its limit would make wait longer than reject_after_ns: QOS_ELIMIT */
 };
 
 enum tags_phase {
@@ -217,7 +236,9 @@ struct tags_config {
     bool count_cost;            /* reservations, limits, rho and delta count cost units (qos_cost), not requests */
     bool intrusive;             /* tags_push and tags_pop will be used: two pointers more per client */
     bool no_completions;        /* TAGS_PS only: grants are not given back (but may be cancelled) */
-    uint32_t window;            /* N, 1..TAGS_WINDOW_MAX; TAGS_REWARD: 4 N bytes more per client */
+    bool exact_window;          /* TAGS_REWARD: F is the mean of the very last N: 4 N bytes more per client */
+    bool count_by_client;       /* tags_client_counters: sizeof(struct tags_counters) bytes more per client */
+    uint32_t window;            /* N, 1..TAGS_WINDOW_MAX; above 5 and not exact: rounded up to a multiple of 5 */
     uint32_t phase_requests;    /* K, 1..2^31, or TAGS_NO_SYNC */
     uint64_t capacity_per_s;    /* worst case, for admission; 0: everything is admitted */
     uint64_t limit_burst_ns;    /* unused limit that is kept, or TAGS_NONE; up to 2^62 */
@@ -259,7 +280,7 @@ struct tags_request {
     struct tags_grant grant; /* set by tags_pop */
 };
 
-/* Counters: one writer (the owner), any reader. */
+/* Counters, of all clients or of one: one writer (the owner), any reader. */
 struct tags_counters {
     qos_counter_t served[TAGS_PHASES]; /* dispatches, by enum tags_phase */
     qos_counter_t units;               /* requests, or cost units with count_cost */
@@ -268,6 +289,7 @@ struct tags_counters {
     qos_counter_t stepped_aside;       /* times that a client had to wait at its limit */
     qos_counter_t cancelled, failed;
     qos_counter_t synchronised; /* confirmed changes from reservation to entitlement bound */
+    qos_counter_t debt;         /* units that the last forced request left its client ahead of its limit, rounded up */
 };
 
 /* One client, now. */
@@ -309,6 +331,7 @@ QOS_STATIC_ASSERT(sizeof(struct tags_shared) == 32 && sizeof(struct tags_shared_
 #define TAGS_PRIV_WAITING (UINT64_C(1) << 52)  /* stepped aside at its limit; has requests queued */
 #define TAGS_PRIV_RESERVED (UINT64_C(1) << 53) /* has a reservation */
 #define TAGS_PRIV_LIMITED (UINT64_C(1) << 54)  /* has a limit */
+#define TAGS_PRIV_LEAVING (UINT64_C(1) << 55)  /* removed, but requests of it are at the device */
 
 /* Private: sTag and its tree key. Whole part in 1/256 ns, then 64 (in a key: 32, then the id) fraction bits. */
 struct tags_priv_key {
@@ -325,20 +348,34 @@ struct tags_priv_hot {
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 48, "three clients in 144 bytes");
 
-/* Private: rTag or lTag. */
+/* Private: rTag or lTag, packed: the tag in ns (64 bits), its remainder (40) and its rate (41). The spacing 10^9 / rate
+ * is a division of 32 bits, made anew where it is needed: cheaper than the memory that it would take. */
 struct tags_priv_rate {
-    uint64_t tag_ns, rest;       /* tag = tag_ns + rest / rate ns, rest < rate */
-    uint64_t rate_per_s;         /* 0: no such tag */
-    uint32_t step_ns, step_rest; /* 10^9 / rate and 10^9 % rate */
+    uint32_t tag_lo, tag_hi, rest_lo, rate_lo;
+    uint16_t rate_hi;
+    uint8_t rest_hi, unused;
+};
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_rate) == 20, "rTag and lTag take 40 bytes a client");
+
+/* Private: the same, to calculate with. */
+struct tags_priv_due {
+    uint64_t tag_ns, rest; /* tag = tag_ns + rest / rate ns, rest < rate */
+    uint64_t rate_per_s;   /* 0: no such tag */
 };
 
-/* Private: the last N service times. */
+/* Private: the last N service times as the means of TAGS_PRIV_BLOCKS blocks of as many requests each, in whole ns; what
+ * a mean leaves over goes to the next block. With exact_window they are in a ring; block[0] is where the next goes. */
+#define TAGS_PRIV_BLOCKS 5
 struct tags_priv_mean {
-    uint64_t sum_ns;
-    uint32_t count, at; /* in the ring */
-    uint32_t streak;    /* completions in a row that contradict `entitled` */
-    uint32_t entitled;
+    uint32_t block[TAGS_PRIV_BLOCKS]; /* the oldest first; 0 where there is none yet */
+    uint32_t streak;                  /* completions in a row that contradict TAGS_PRIV_ENTITLED */
+    uint64_t packed;                  /* sum of the block that is being filled (the ring): 44 bits, below 2^44 */
 };
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_mean) == 32, "a client's means take 32 bytes");
+#define TAGS_PRIV_SUM_MASK ((UINT64_C(1) << 44) - 1)
+#define TAGS_PRIV_ONE_MORE (UINT64_C(1) << 44)  /* requests in that sum: 13 bits */
+#define TAGS_PRIV_ONE_BLOCK (UINT64_C(1) << 57) /* complete blocks: 3 bits */
+#define TAGS_PRIV_ENTITLED (UINT64_C(1) << 60)  /* the confirmed phase is entitlement bound */
 
 struct tags_priv_queue {
     struct tags_request *head, *tail;
@@ -355,22 +392,25 @@ struct tags {
     uint64_t reserved_sum; /* of all clients */
     uint64_t estimate;     /* service time in 1/256 ns for a client without history */
     struct tags_priv_key *s;
-    uint64_t *r, *l;
+    uint64_t *r, *l; /* r: all levels; l: those above the leaves, which are in s */
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     qos_counter_t *granted_reserved;
-    struct tags_priv_mean *mean;   /* TAGS_REWARD, else NULL */
-    uint32_t *ring;                /* TAGS_REWARD: N service times per client */
-    struct tags_priv_queue *queue; /* intrusive, else NULL */
+    struct tags_priv_mean *mean;     /* TAGS_REWARD, else NULL */
+    uint32_t *ring;                  /* exact_window: N service times per client, else NULL */
+    struct tags_priv_queue *queue;   /* intrusive, else NULL */
+    uint64_t *queued_cost;           /* TAGS_REJECT and count_cost: units queued per client, else NULL */
+    struct tags_counters *by_client; /* count_by_client, else NULL */
     size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS];
     uint32_t s_levels, t_levels;
-    struct tags_config config; /* defaults filled in */
+    uint32_t blocks, block_requests; /* the window: so many blocks of so many requests */
+    struct tags_config config;       /* defaults filled in */
     struct tags_counters counters;
 };
 
 /* ---- API: single owner, bounded time, unless it says otherwise -------------------------------------- */
 /* `now_ns`: monotonic; one that goes backwards counts as the latest seen. `id`: below config.clients, else QOS_ENOENT,
- * as for an id that was not added. All are O(log n) or better but tags_init and tags_stats. */
+ * as for an id that was not added. All are O(log n) or better but tags_init and tags_debt. */
 
 /* Bytes to hand to tags_init; 0 if the configuration is invalid. */
 QOS_API size_t tags_memsize(const struct tags_config *config);
@@ -379,15 +419,17 @@ QOS_API size_t tags_memsize(const struct tags_config *config);
 QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *t, void *mem, size_t size_bytes,
                                                 const struct tags_config *config);
 
-/* Makes id a client. QOS_EEXIST: it is one. QOS_ERANGE: terms out of range. QOS_EINVAL: limit below reservation, or
- * terms that differ from those of the shared tags. QOS_EADMISSION: see tags_admissible. */
+/* Makes id a client. QOS_EEXIST: it is one. QOS_EBUSY: it was one, and requests are still at the device. QOS_ERANGE:
+ * terms out of range. QOS_EINVAL: limit below reservation, or terms that differ from those of the shared tags.
+ * QOS_EADMISSION: see tags_admissible. */
 QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *t, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
 /* New terms from now on. Outstanding tokens are kept: what a tag is ahead or behind is rescaled by old / new rate. */
 QOS_API QOS_NODISCARD enum qos_status tags_set(struct tags *t, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
 /* Removes the client; its queued requests are forgotten (take intrusive ones back with tags_unlink before, or walk
- * them: the list itself stays as it was). *dropped (may be NULL): how many. QOS_EBUSY: requests at the device. */
+ * them: the list itself stays as it was). *dropped (may be NULL): how many. Its reservation is free at once. Requests
+ * at the device are given back as ever; with the last of them the id can be added again. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 /* The largest reservation that a new client could have. */
 QOS_API uint64_t tags_admissible(const struct tags *t);
@@ -395,6 +437,10 @@ QOS_API uint64_t tags_admissible(const struct tags *t);
 /* count (1..) requests of the client arrived. QOS_ELIMIT: rejected at the limit, all of them, at no cost to
  * the client. QOS_EFULL: TAGS_BACKLOG_MAX queued. QOS_ERANGE: count is 0. */
 QOS_API QOS_NODISCARD enum qos_status tags_arrive(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count);
+/* The same for requests of this cost each (as in tags_dispatch): TAGS_REJECT with count_cost asks what the units queued
+ * would wait, and counts 1 for each request that tags_arrive brought. tags_push says its request's cost by itself. */
+QOS_API QOS_NODISCARD enum qos_status tags_arrive_cost(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count,
+                                                       uint64_t cost);
 /* count queued requests leave unserved, at no cost. QOS_ERANGE: 0, or more than are queued. */
 QOS_API QOS_NODISCARD enum qos_status tags_withdraw(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count);
 
@@ -441,19 +487,26 @@ QOS_API QOS_NODISCARD enum qos_status tags_push(struct tags *t, uint64_t now_ns,
 QOS_API QOS_NODISCARD enum qos_status tags_pop(struct tags *t, uint64_t now_ns, struct tags_request **request);
 QOS_API QOS_NODISCARD enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags_request *request);
 
-/* One client, O(1). */
+/* One client, O(1); owner only, but for the two counters. */
 QOS_API QOS_NODISCARD enum qos_status tags_client_stats(const struct tags *t, uint64_t now_ns, uint32_t id,
                                                         struct tags_client_state *out);
-/* All clients together. O(n), for the debt: units by which clients are ahead of their limits, beyond one each. */
-QOS_API void tags_stats(const struct tags *t, uint64_t now_ns, struct qos_stats *out);
-/* Dispatches in a phase so far; by anybody at any time, wait-free, as all of t->counters (qos_counter_read). */
+/* Counters of all clients together. refused: QOS_ELIMIT and QOS_EDEBT; waited: times that a client had to wait at its
+ * limit; debt: what the last forced request left its client owing. Any thread at any time, wait-free. */
+QOS_API void tags_stats(const struct tags *t, struct qos_stats *out);
+/* Dispatches in a phase so far. Any thread at any time, wait-free, as all of t->counters (qos_counter_read). */
 QOS_API uint64_t tags_served(const struct tags *t, enum tags_phase phase);
+/* The same counters of one client since it was added, for qos_counter_read by any thread at any time; they stay when it
+ * is removed, until the id is added again. NULL without config.count_by_client. */
+QOS_API const struct tags_counters *tags_client_counters(const struct tags *t, uint32_t id);
+/* Units by which all clients together are ahead of their limits now, beyond one each, each rounded up. Owner only,
+ * O(n). */
+QOS_API uint64_t tags_debt(const struct tags *t, uint64_t now_ns);
 
 #if TAGS_HAS_SHARED
 /* Shared tags. mem: 8-byte aligned, in memory that all shards map. init: once, before any shard attaches
  * (config.shared). lag and burst as in tags_config (0: 100 ms each). set: terms of one client; call it while no shard
- * has it as a client. QOS_ERANGE: above TAGS_SHARED_RATE_MAX. Claims on a client's words are lock-free between any
- * number of shards. */
+ * has it as a client or requests of it at the device. QOS_ERANGE: above TAGS_SHARED_RATE_MAX. Claims on a client's
+ * words are lock-free between any number of shards. */
 QOS_API size_t tags_shared_memsize(uint32_t clients);
 QOS_API QOS_NODISCARD enum qos_status tags_shared_init(struct tags_shared *sh, size_t size_bytes, uint32_t clients,
                                                        uint64_t now_ns, uint64_t reserve_lag_ns,
@@ -522,19 +575,21 @@ QOS_API struct qos_u128 tags_priv_scale(struct qos_u128 a, uint64_t num, uint64_
 
 /* ---- trees */
 
-/* Node counts per level: n places, then a node per `arity` of them, ..., 1. Padded so that siblings share lines. */
-QOS_API uint32_t tags_priv_levels(struct qos_layout *l, uint32_t n, uint32_t arity, size_t item_bytes, size_t *base)
+/* Nodes per level: n places, then a node per `arity` of them, ..., 1. Padded, so that a group is read as a whole: the
+ * places to 8 in both trees, as an l group reads 8 places of the s tree. */
+QOS_API uint32_t tags_priv_levels(uint32_t n, uint32_t arity, size_t *base, size_t *total)
 {
-    uint32_t levels = 0, count = n;
-    size_t total = 0;
+    uint32_t levels = 0, count = (uint32_t)qos_max(n, 2), padded = 8;
+    *total = 0;
     for (;;) {
-        base[levels++] = total;
-        total += count == 1 ? 1 : ((size_t)count + arity - 1) / arity * arity;
+        base[levels++] = *total;
         if (count == 1)
             break;
+        *total += ((size_t)count + padded - 1) / padded * padded;
         count = (count + arity - 1) / arity;
+        padded = arity;
     }
-    *base = qos_layout_add(l, total, item_bytes, QOS_CACHE_LINE);
+    ++*total;
     return levels;
 }
 
@@ -577,108 +632,206 @@ QOS_API struct tags_priv_key tags_priv_s_top(const struct tags *t)
     return t->s[t->s_base[t->s_levels - 1]];
 }
 
-QOS_API void tags_priv_t_set(const struct tags *t, uint64_t *tree, uint32_t id, uint64_t key)
+/* From node i of level k upwards. skip: nodes of lower levels that the tree does not store. */
+QOS_API void tags_priv_t_rise(const struct tags *t, uint64_t *tree, size_t skip, uint32_t k, size_t i, uint64_t key)
 {
-    uint32_t k, top = t->t_levels - 1;
-    size_t i = id;
-    for (k = 0; k < top; k++) {
-        const uint64_t *group = tree + t->t_base[k] + (i & ~(size_t)7);
-        uint64_t *up;
+    uint32_t top = t->t_levels - 1;
+    for (; k < top; k++) {
+        uint64_t *group = tree + (t->t_base[k] - skip) + (i & ~(size_t)7), *up;
         unsigned j;
-        tree[t->t_base[k] + i] = key;
+        group[i & 7] = key;
         key = group[0];
         for (j = 1; j < 8; j++)
             key = qos_min(key, group[j]);
         i >>= 3;
-        up = tree + t->t_base[k + 1] + i;
+        up = tree + (t->t_base[k + 1] - skip) + i;
         if (*up == key)
             return;
     }
-    tree[t->t_base[top]] = key;
+    tree[t->t_base[top] - skip] = key;
 }
 
-QOS_API uint64_t tags_priv_t_min(const struct tags *t, const uint64_t *tree)
+QOS_API void tags_priv_r_set(struct tags *t, uint32_t id, uint64_t key)
 {
-    return tree[t->t_base[t->t_levels - 1]];
+    tags_priv_t_rise(t, t->r, 0, 0, id, key);
 }
 
-/* The lowest id that holds the least key; the tree is not empty. */
-QOS_API uint32_t tags_priv_t_top(const struct tags *t, const uint64_t *tree)
+/* A place of the l tree: the unused place of the s tree. */
+QOS_API uint64_t tags_priv_l_leaf(struct tags_priv_key place)
 {
-    uint64_t key = tags_priv_t_min(t, tree);
-    uint32_t k;
+    return place.hi == TAGS_PRIV_ABSENT ? place.lo : TAGS_PRIV_ABSENT;
+}
+
+/* After place id of the s tree changed from or to one of the l tree. */
+QOS_API void tags_priv_l_update(struct tags *t, uint32_t id)
+{
+    const struct tags_priv_key *group = t->s + (id & ~UINT32_C(7));
+    uint64_t key = tags_priv_l_leaf(group[0]);
+    unsigned j;
+    for (j = 1; j < 8; j++)
+        key = qos_min(key, tags_priv_l_leaf(group[j]));
+    tags_priv_t_rise(t, t->l, t->t_base[1], 1, id >> 3, key);
+}
+
+/* Out of the s tree, into the l tree; TAGS_PRIV_ABSENT: out of both. */
+QOS_API void tags_priv_l_set(struct tags *t, uint32_t id, uint64_t key)
+{
+    struct tags_priv_key place;
+    place.hi = TAGS_PRIV_ABSENT;
+    place.lo = key;
+    tags_priv_s_put(t, id, place);
+    tags_priv_l_update(t, id);
+}
+
+QOS_API uint64_t tags_priv_r_min(const struct tags *t)
+{
+    return t->r[t->t_base[t->t_levels - 1]];
+}
+
+QOS_API uint64_t tags_priv_l_min(const struct tags *t)
+{
+    return t->l[t->t_base[t->t_levels - 1] - t->t_base[1]];
+}
+
+/* The first node of `level` (0 or 1) below the top that holds the least key; the tree is not empty. */
+QOS_API size_t tags_priv_t_top(const struct tags *t, const uint64_t *tree, size_t skip, uint32_t level)
+{
+    uint32_t k = t->t_levels - 1;
+    uint64_t key = tree[t->t_base[k] - skip];
     size_t i = 0;
-    for (k = t->t_levels - 1; k > 0; k--) {
-        const uint64_t *group = tree + t->t_base[k - 1];
+    for (; k > level; k--) {
+        const uint64_t *group = tree + (t->t_base[k - 1] - skip);
         i *= 8;
         while (group[i] != key)
             i++;
     }
+    return i;
+}
+
+/* The lowest id that holds the least key. */
+QOS_API uint32_t tags_priv_r_top(const struct tags *t)
+{
+    return (uint32_t)tags_priv_t_top(t, t->r, 0, 0);
+}
+
+QOS_API uint32_t tags_priv_l_top(const struct tags *t)
+{
+    size_t i = 8 * tags_priv_t_top(t, t->l, t->t_base[1], 1);
+    while (tags_priv_l_leaf(t->s[i]) != tags_priv_l_min(t))
+        i++;
     return (uint32_t)i;
 }
 
 /* ---- rTag and lTag */
 
+QOS_API struct tags_priv_due tags_priv_rate_open(const struct tags_priv_rate *p)
+{
+    struct tags_priv_due d;
+    d.tag_ns = (uint64_t)p->tag_hi << 32 | p->tag_lo;
+    d.rest = (uint64_t)p->rest_hi << 32 | p->rest_lo;
+    d.rate_per_s = (uint64_t)p->rate_hi << 32 | p->rate_lo;
+    return d;
+}
+
+/* The tag, not the rate. */
+QOS_API void tags_priv_rate_close(struct tags_priv_rate *p, uint64_t tag_ns, uint64_t rest)
+{
+    p->tag_lo = (uint32_t)(tag_ns & UINT32_MAX);
+    p->tag_hi = (uint32_t)(tag_ns >> 32);
+    p->rest_lo = (uint32_t)(rest & UINT32_MAX);
+    p->rest_hi = (uint8_t)(rest >> 32); /* below the rate, which is at most 2^40 */
+}
+
+/* 10^9 / rate; *rest: what it leaves over, below 2^30. */
+QOS_API uint32_t tags_priv_step(uint64_t rate_per_s, uint32_t *rest)
+{
+    uint32_t rate = (uint32_t)qos_min(rate_per_s, QOS_NS_PER_S + 1);
+    *rest = (uint32_t)QOS_NS_PER_S % rate;
+    return (uint32_t)QOS_NS_PER_S / rate;
+}
+
 /* Due from this ns on: rounded up, so never early. */
 QOS_API uint64_t tags_priv_rate_key(const struct tags_priv_rate *p)
 {
-    return qos_min(qos_sat_add(p->tag_ns, p->rest != 0), TAGS_PRIV_ABSENT - 1);
+    struct tags_priv_due d = tags_priv_rate_open(p);
+    return qos_min(qos_sat_add(d.tag_ns, d.rest != 0), TAGS_PRIV_ABSENT - 1);
+}
+
+/* Due when so many more units have been charged, from floor_ns on if it is behind. */
+QOS_API uint64_t tags_priv_rate_after(const struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
+{
+    struct tags_priv_due d = tags_priv_rate_open(p);
+    struct qos_u128 ahead;
+    uint64_t ns, rest;
+    if (d.tag_ns < floor_ns) {
+        d.tag_ns = floor_ns;
+        d.rest = 0;
+    }
+    ahead = qos_add_wide(qos_mul_wide(units, QOS_NS_PER_S), tags_priv_wide(0, d.rest));
+    if (ahead.hi >= d.rate_per_s)
+        return TAGS_PRIV_ABSENT - 1;
+    ns = qos_div_wide(ahead, d.rate_per_s, &rest);
+    return qos_min(qos_sat_add(qos_sat_add(d.tag_ns, ns), rest != 0), TAGS_PRIV_ABSENT - 1);
 }
 
 QOS_API void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
 {
-    if (p->tag_ns < floor_ns) {
-        p->tag_ns = floor_ns;
-        p->rest = 0;
-    }
+    if (tags_priv_rate_open(p).tag_ns < floor_ns)
+        tags_priv_rate_close(p, floor_ns, 0);
 }
 
-/* Adds units / rate. units <= 2^33: units * step < 2^63. */
-QOS_API void tags_priv_rate_add(struct tags_priv_rate *p, uint64_t units)
+/* Adds units / rate, from floor_ns on if the tag is behind. units <= 2^33, a step < 2^30: no overflow. */
+QOS_API void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
 {
-    uint64_t ns = p->step_ns, rest = p->rest + p->step_rest;
+    struct tags_priv_due d = tags_priv_rate_open(p);
+    uint32_t step_rest, step_ns = tags_priv_step(d.rate_per_s, &step_rest);
+    uint64_t ns = step_ns;
+    if (d.tag_ns < floor_ns) {
+        d.tag_ns = floor_ns;
+        d.rest = 0;
+    }
     if (units == 1) {
-        if (rest >= p->rate_per_s) { /* < 2 * rate */
-            rest -= p->rate_per_s;
+        d.rest += step_rest;
+        if (d.rest >= d.rate_per_s) { /* < 2 * rate */
+            d.rest -= d.rate_per_s;
             ns++;
         }
     } else {
-        rest = p->rest + units * p->step_rest;
-        ns = units * p->step_ns + rest / p->rate_per_s;
-        rest %= p->rate_per_s;
+        d.rest += units * step_rest;
+        ns = units * step_ns + d.rest / d.rate_per_s;
+        d.rest %= d.rate_per_s;
     }
-    p->tag_ns = qos_sat_add(p->tag_ns, ns);
-    p->rest = rest;
+    tags_priv_rate_close(p, qos_sat_add(d.tag_ns, ns), d.rest);
 }
 
 QOS_API void tags_priv_rate_sub(struct tags_priv_rate *p, uint64_t units)
 {
-    uint64_t rest = units * p->step_rest, ns = units * p->step_ns + rest / p->rate_per_s;
-    rest %= p->rate_per_s;
-    if (p->rest < rest) {
+    struct tags_priv_due d = tags_priv_rate_open(p);
+    uint32_t step_rest, step_ns = tags_priv_step(d.rate_per_s, &step_rest);
+    uint64_t rest = units * step_rest, ns = units * step_ns + rest / d.rate_per_s;
+    rest %= d.rate_per_s;
+    if (d.rest < rest) {
         ns++;
-        p->rest += p->rate_per_s;
+        d.rest += d.rate_per_s;
     }
-    p->rest -= rest;
-    p->tag_ns = qos_sat_sub(p->tag_ns, ns);
+    tags_priv_rate_close(p, qos_sat_sub(d.tag_ns, ns), d.rest - rest);
 }
 
 /* A new rate: what the tag is ahead or behind is kept in tokens. Rounded against the client, below 1 ns. */
 QOS_API void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
-    uint64_t key = tags_priv_rate_key(p), old = p->rate_per_s;
+    uint64_t key = tags_priv_rate_key(p), old = tags_priv_rate_open(p).rate_per_s;
     if (rate_per_s == old)
         return;
-    p->rest = 0;
-    p->rate_per_s = rate_per_s;
-    p->step_ns = rate_per_s ? (uint32_t)(QOS_NS_PER_S / rate_per_s) : 0;
-    p->step_rest = rate_per_s ? (uint32_t)(QOS_NS_PER_S % rate_per_s) : 0;
+    p->rate_lo = (uint32_t)(rate_per_s & UINT32_MAX);
+    p->rate_hi = (uint16_t)(rate_per_s >> 32);
     if (old == 0 || rate_per_s == 0)
-        p->tag_ns = now_ns;
+        key = now_ns;
     else if (key > now_ns)
-        p->tag_ns = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
+        key = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
     else
-        p->tag_ns = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
+        key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
+    tags_priv_rate_close(p, key, 0);
 }
 
 /* ---- shared tags */
@@ -755,11 +908,17 @@ QOS_API bool tags_shared_claim(const struct tags_shared *sh, qos_word_t *word, u
                                uint64_t keep_ns, uint64_t units, bool force, uint64_t *tag_ns)
 {
     uint64_t due = tags_shared_due(sh, now_ns, rate_per_s);
-    uint64_t lowest = tags_shared_due(sh, qos_sat_sub(now_ns, keep_ns), rate_per_s);
+    uint64_t lowest = qos_elapsed_ns(sh->base_ns, qos_sat_sub(now_ns, keep_ns));
     /* Relaxed throughout: the word is all there is, it publishes nothing else; that no unit is granted twice follows
      * from the single modification order of one word. */
     uint64_t seen = qos_atomic_load_relaxed(word), next = seen;
     bool granted = false;
+    /* What is forgotten is rounded up, so that no more than keep_ns is kept, unless that is less than one unit: then
+     * down, or whoever comes late would pay a whole one. */
+    if (qos_mul_div_floor(keep_ns, rate_per_s, QOS_NS_PER_S) != 0)
+        lowest = qos_mul_div_ceil(lowest, rate_per_s, QOS_NS_PER_S);
+    else
+        lowest = qos_mul_div_floor(lowest, rate_per_s, QOS_NS_PER_S);
     while (force || seen <= due) {
         next = qos_sat_add(qos_max(seen, lowest), units);
         if (qos_atomic_cas_relaxed(word, &seen, next)) { /* fails only if another shard's claim succeeded */
@@ -775,9 +934,10 @@ QOS_API bool tags_shared_claim(const struct tags_shared *sh, qos_word_t *word, u
 QOS_API bool tags_priv_claim_one(struct tags *t, struct tags_priv_rate *own, qos_word_t *word, uint64_t keep_ns,
                                  uint64_t units, bool force)
 {
-    bool granted =
-        tags_shared_claim(t->config.shared, word, t->now_ns, own->rate_per_s, keep_ns, units, force, &own->tag_ns);
-    own->rest = 0;
+    uint64_t tag_ns = 0;
+    bool granted = tags_shared_claim(t->config.shared, word, t->now_ns, tags_priv_rate_open(own).rate_per_s, keep_ns,
+                                     units, force, &tag_ns);
+    tags_priv_rate_close(own, tag_ns, 0);
     return granted;
 }
 
@@ -785,9 +945,7 @@ QOS_API bool tags_priv_claim_one(struct tags *t, struct tags_priv_rate *own, qos
  * client is not due before it.
  * The limit is charged before the reservation is asked: at no moment is more granted than charged to it, so that no
  * other shard slips in between. A reservation that is refused gives it back; meanwhile others may have been refused by
- * the limit, until the tag that they saw. And the limit may refuse the reservation, unlike in one queue: there a due
- * rTag is served before anything by weight; here a shard that does not know of it may have used up the limit by
- * weight. What the limit has let through is more than the reservation then, as R <= L. */
+ * the limit, until the tag that they saw. */
 QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
 {
     const struct tags_shared *sh = t->config.shared;
@@ -795,11 +953,8 @@ QOS_API bool tags_priv_claim(struct tags *t, const struct tags_grant *g)
     struct tags_shared_client *c = tags_priv_shared(sh, id);
     bool forced = g->phase == TAGS_PHASE_FORCED, by_reservation = g->phase == TAGS_PHASE_RESERVATION;
     if (g->limited_units &&
-        !tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, g->limited_units, forced)) {
-        if (by_reservation)
-            tags_priv_rate_raise(&t->reserve[id], t->limit[id].tag_ns);
-        return false; /* it steps aside when it is chosen again */
-    }
+        !tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, g->limited_units, forced))
+        return false; /* it steps aside when it would be chosen again */
     if (!g->reserved_units ||
         tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, g->reserved_units, !by_reservation))
         return true;
@@ -815,9 +970,9 @@ QOS_API void tags_priv_join_shared(struct tags *t, uint32_t id)
 {
     const struct tags_shared *sh = t->config.shared;
     struct tags_shared_client *c = tags_priv_shared(sh, id);
-    if (t->reserve[id].rate_per_s)
+    if (t->hot[id].packed & TAGS_PRIV_RESERVED)
         (void)tags_priv_claim_one(t, &t->reserve[id], &c->reserved, sh->reserve_lag_ns, 0, true);
-    if (t->limit[id].rate_per_s)
+    if (t->hot[id].packed & TAGS_PRIV_LIMITED)
         (void)tags_priv_claim_one(t, &t->limit[id], &c->limited, sh->limit_burst_ns, 0, true);
 }
 
@@ -902,25 +1057,33 @@ QOS_API enum qos_status tags_priv_config(const struct tags_config *in, struct ta
 
 /* Offsets of all parts; the only place that knows sizes. c has its defaults filled in. */
 struct tags_priv_parts {
-    size_t hot, limit, reserve, granted_reserved, mean, ring, queue;
+    size_t s, r, l, hot, limit, reserve, granted_reserved, mean, ring, queue, queued_cost, by_client;
 };
 
-QOS_API void tags_priv_layout(struct tags *t, const struct tags_config *c, struct qos_layout *l,
-                              struct tags_priv_parts *at, size_t *l_offset)
+QOS_API bool tags_priv_knows_cost(const struct tags_config *c)
 {
-    size_t n = c->clients, again[TAGS_PRIV_T_LEVELS];
+    return c->count_cost && c->at_limit == TAGS_REJECT;
+}
+
+QOS_API void tags_priv_layout(struct tags *t, const struct tags_config *c, struct qos_layout *l,
+                              struct tags_priv_parts *at)
+{
+    size_t n = c->clients, s_nodes, t_nodes;
     size_t reward = c->mode == TAGS_REWARD ? n : 0;
-    t->s_levels = tags_priv_levels(l, c->clients, 4, sizeof(struct tags_priv_key), t->s_base);
-    t->t_levels = tags_priv_levels(l, c->clients, 8, sizeof(uint64_t), t->t_base);
-    (void)tags_priv_levels(l, c->clients, 8, sizeof(uint64_t), again);
-    *l_offset = again[0];
+    t->s_levels = tags_priv_levels(c->clients, 4, t->s_base, &s_nodes);
+    t->t_levels = tags_priv_levels(c->clients, 8, t->t_base, &t_nodes);
+    at->s = qos_layout_add(l, s_nodes, sizeof(struct tags_priv_key), QOS_CACHE_LINE);
+    at->l = qos_layout_add(l, t_nodes - t->t_base[1], sizeof(uint64_t), 8); /* seldom read: need not be aligned */
     at->hot = qos_layout_add(l, n, sizeof(struct tags_priv_hot), 16);
-    at->limit = qos_layout_add(l, n, sizeof(struct tags_priv_rate), 8);
-    at->reserve = qos_layout_add(l, n, sizeof(struct tags_priv_rate), 8);
+    at->r = qos_layout_add(l, t_nodes, sizeof(uint64_t), QOS_CACHE_LINE);
+    at->mean = qos_layout_add(l, reward, sizeof(struct tags_priv_mean), 16);
     at->granted_reserved = qos_layout_add(l, n, sizeof(qos_counter_t), 8);
-    at->mean = qos_layout_add(l, reward, sizeof(struct tags_priv_mean), 8);
-    at->ring = qos_layout_add(l, reward * c->window, sizeof(uint32_t), 4);
+    at->limit = qos_layout_add(l, n, sizeof(struct tags_priv_rate), 4);
+    at->reserve = qos_layout_add(l, n, sizeof(struct tags_priv_rate), 4);
+    at->ring = qos_layout_add(l, c->exact_window ? reward * c->window : 0, sizeof(uint32_t), 4);
     at->queue = qos_layout_add(l, c->intrusive ? n : 0, sizeof(struct tags_priv_queue), sizeof(void *));
+    at->queued_cost = qos_layout_add(l, tags_priv_knows_cost(c) ? n : 0, sizeof(uint64_t), 8);
+    at->by_client = qos_layout_add(l, c->count_by_client ? n : 0, sizeof(struct tags_counters), 8);
 }
 
 QOS_API size_t tags_memsize(const struct tags_config *config)
@@ -929,10 +1092,9 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
     struct tags_config c;
     struct tags_priv_parts at;
     struct qos_layout l = {0, 0, false};
-    size_t l_offset;
     if (!config || tags_priv_config(config, &c) != QOS_OK)
         return 0;
-    tags_priv_layout(&t, &c, &l, &at, &l_offset);
+    tags_priv_layout(&t, &c, &l, &at);
     return qos_layout_size(&l);
 }
 
@@ -943,16 +1105,16 @@ QOS_API void tags_priv_clear_client(struct tags *t, uint32_t id)
     h->queued = h->at_device = 0;
     h->granted = 0;
     t->granted_reserved[id] = 0;
-    t->limit[id].tag_ns = t->limit[id].rest = t->limit[id].rate_per_s = 0;
-    t->limit[id].step_ns = t->limit[id].step_rest = 0;
-    t->reserve[id] = t->limit[id];
+    __builtin_memset(&t->limit[id], 0, sizeof t->limit[id]);
+    __builtin_memset(&t->reserve[id], 0, sizeof t->reserve[id]);
     if (t->mean) {
-        t->mean[id].sum_ns = 0;
-        t->mean[id].count = t->mean[id].at = t->mean[id].streak = 0;
-        t->mean[id].entitled = 1;
+        __builtin_memset(&t->mean[id], 0, sizeof t->mean[id]);
+        t->mean[id].packed = TAGS_PRIV_ENTITLED;
     }
     if (t->queue)
         t->queue[id].head = t->queue[id].tail = NULL;
+    if (t->queued_cost)
+        t->queued_cost[id] = 0;
 }
 
 QOS_API enum qos_status tags_init(struct tags *t, void *mem, size_t size_bytes, const struct tags_config *config)
@@ -962,43 +1124,51 @@ QOS_API enum qos_status tags_init(struct tags *t, void *mem, size_t size_bytes, 
     struct tags_priv_parts at;
     struct qos_layout l = {0, 0, false};
     uint8_t *base = (uint8_t *)mem;
-    size_t l_offset, s_offset, r_offset, i;
     enum qos_status st;
+    size_t i;
     uint32_t id;
+    bool reward;
     if (!t || !config)
         return QOS_EINVAL;
     st = tags_priv_config(config, &c);
     if (st != QOS_OK)
         return st;
-    tags_priv_layout(&fresh, &c, &l, &at, &l_offset);
+    tags_priv_layout(&fresh, &c, &l, &at);
     st = qos_layout_check(&l, mem, size_bytes);
     if (st != QOS_OK)
         return st;
-    s_offset = fresh.s_base[0];
-    r_offset = fresh.t_base[0];
-    fresh.s_base[0] = fresh.t_base[0] = 0;
+    reward = c.mode == TAGS_REWARD;
     fresh.v = tags_priv_wide(0, 0);
     fresh.now_ns = fresh.at_device = fresh.weight_sum = fresh.reserved_sum = 0;
     fresh.estimate = c.service_ns << TAGS_PRIV_FRACTION;
-    fresh.s = (struct tags_priv_key *)(void *)(base + s_offset);
-    fresh.r = (uint64_t *)(void *)(base + r_offset);
-    fresh.l = (uint64_t *)(void *)(base + l_offset);
+    fresh.blocks = (uint32_t)qos_min(c.window, TAGS_PRIV_BLOCKS);
+    fresh.block_requests = (c.window + fresh.blocks - 1) / fresh.blocks;
+    fresh.s = (struct tags_priv_key *)(void *)(base + at.s);
+    fresh.r = (uint64_t *)(void *)(base + at.r);
+    fresh.l = (uint64_t *)(void *)(base + at.l);
     fresh.hot = (struct tags_priv_hot *)(void *)(base + at.hot);
     fresh.limit = (struct tags_priv_rate *)(void *)(base + at.limit);
     fresh.reserve = (struct tags_priv_rate *)(void *)(base + at.reserve);
     fresh.granted_reserved = (qos_counter_t *)(void *)(base + at.granted_reserved);
-    fresh.mean = c.mode == TAGS_REWARD ? (struct tags_priv_mean *)(void *)(base + at.mean) : NULL;
-    fresh.ring = c.mode == TAGS_REWARD ? (uint32_t *)(void *)(base + at.ring) : NULL;
+    fresh.mean = reward ? (struct tags_priv_mean *)(void *)(base + at.mean) : NULL;
+    fresh.ring = reward && c.exact_window ? (uint32_t *)(void *)(base + at.ring) : NULL;
     fresh.queue = c.intrusive ? (struct tags_priv_queue *)(void *)(base + at.queue) : NULL;
+    fresh.queued_cost = tags_priv_knows_cost(&c) ? (uint64_t *)(void *)(base + at.queued_cost) : NULL;
+    fresh.by_client = c.count_by_client ? (struct tags_counters *)(void *)(base + at.by_client) : NULL;
     fresh.config = c;
     *t = fresh;
     __builtin_memset(&t->counters, 0, sizeof t->counters);
     for (i = 0; i <= t->s_base[t->s_levels - 1]; i++)
         t->s[i].hi = t->s[i].lo = TAGS_PRIV_ABSENT;
     for (i = 0; i <= t->t_base[t->t_levels - 1]; i++)
-        t->r[i] = t->l[i] = TAGS_PRIV_ABSENT;
-    for (id = 0; id < c.clients; id++)
+        t->r[i] = TAGS_PRIV_ABSENT;
+    for (i = 0; i <= t->t_base[t->t_levels - 1] - t->t_base[1]; i++)
+        t->l[i] = TAGS_PRIV_ABSENT;
+    for (id = 0; id < c.clients; id++) {
         tags_priv_clear_client(t, id);
+        if (t->by_client)
+            __builtin_memset(&t->by_client[id], 0, sizeof t->by_client[id]);
+    }
     return QOS_OK;
 }
 
@@ -1165,13 +1335,13 @@ QOS_API void tags_priv_join(struct tags *t, uint32_t id)
     tags_priv_to_virtual(t, h);
 }
 
-/* Its queue has a request again: into the trees. */
+/* Into the trees: its queue has a request again, or its lTag is due. */
 QOS_API void tags_priv_enter_trees(struct tags *t, uint32_t id)
 {
     struct tags_priv_hot *h = &t->hot[id];
     tags_priv_s_set(t, id, h->tag);
     if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_set(t, t->r, id, tags_priv_rate_key(&t->reserve[id]));
+        tags_priv_r_set(t, id, tags_priv_rate_key(&t->reserve[id]));
 }
 
 /* Its queue is empty: out of the trees. A client that waited at its limit waits no more. */
@@ -1180,36 +1350,40 @@ QOS_API void tags_priv_leave_trees(struct tags *t, uint32_t id)
     struct tags_priv_hot *h = &t->hot[id];
     if (h->packed & TAGS_PRIV_WAITING) {
         h->packed &= ~TAGS_PRIV_WAITING;
-        tags_priv_t_set(t, t->l, id, TAGS_PRIV_ABSENT);
-    } else {
-        tags_priv_s_clear(t, id);
+        tags_priv_l_set(t, id, TAGS_PRIV_ABSENT);
+        return;
     }
+    tags_priv_s_clear(t, id);
     if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_set(t, t->r, id, TAGS_PRIV_ABSENT);
+        tags_priv_r_set(t, id, TAGS_PRIV_ABSENT);
 }
 
+/* At its limit: out of the s and r trees until its lTag is due. */
 QOS_API void tags_priv_step_aside(struct tags *t, uint32_t id)
 {
     struct tags_priv_hot *h = &t->hot[id];
     tags_priv_adjust(t);
-    tags_priv_s_clear(t, id);
     tags_priv_to_real(t, h);
     h->packed |= TAGS_PRIV_WAITING;
-    tags_priv_t_set(t, t->l, id, tags_priv_rate_key(&t->limit[id]));
+    tags_priv_l_set(t, id, tags_priv_rate_key(&t->limit[id]));
+    if (h->packed & TAGS_PRIV_RESERVED)
+        tags_priv_r_set(t, id, TAGS_PRIV_ABSENT);
     qos_counter_add(&t->counters.stepped_aside, 1);
+    if (t->by_client)
+        qos_counter_add(&t->by_client[id].stepped_aside, 1);
 }
 
 /* Clients whose lTag is due come back. */
 QOS_API void tags_priv_release(struct tags *t)
 {
     tags_priv_adjust(t);
-    while (tags_priv_t_min(t, t->l) <= t->now_ns) {
-        uint32_t id = tags_priv_t_top(t, t->l);
+    while (tags_priv_l_min(t) <= t->now_ns) {
+        uint32_t id = tags_priv_l_top(t);
         struct tags_priv_hot *h = &t->hot[id];
-        tags_priv_t_set(t, t->l, id, TAGS_PRIV_ABSENT);
         h->packed &= ~TAGS_PRIV_WAITING;
         tags_priv_to_virtual(t, h);
-        tags_priv_s_set(t, id, h->tag);
+        tags_priv_enter_trees(t, id);
+        tags_priv_l_update(t, id);
     }
 }
 
@@ -1218,6 +1392,13 @@ QOS_API struct tags_priv_hot *tags_priv_client(const struct tags *t, uint32_t id
     if (id >= t->config.clients || !(t->hot[id].packed & TAGS_PRIV_CLIENT))
         return NULL;
     return &t->hot[id];
+}
+
+/* What every call about a client asks first. */
+QOS_API enum qos_status tags_priv_find(const struct tags *t, uint32_t id, struct tags_priv_hot **h)
+{
+    *h = t ? tags_priv_client(t, id) : NULL;
+    return *h ? QOS_OK : t ? QOS_ENOENT : QOS_EINVAL;
 }
 
 /* ---- clients */
@@ -1254,7 +1435,8 @@ QOS_API void tags_priv_apply(struct tags *t, uint32_t id, const struct tags_clie
     uint64_t unit_hi = (UINT64_C(1) << 8) / weight;
     rest = (UINT64_C(1) << 8) % weight;
     h->unit_lo = qos_div_wide(tags_priv_wide(rest, 0), weight, NULL);
-    t->reserved_sum = t->reserved_sum - t->reserve[id].rate_per_s + terms->reservation_per_s;
+    t->reserved_sum -= tags_priv_rate_open(&t->reserve[id]).rate_per_s;
+    t->reserved_sum += terms->reservation_per_s;
     tags_priv_rate_set(&t->reserve[id], terms->reservation_per_s, t->now_ns);
     tags_priv_rate_set(&t->limit[id], terms->limit_per_s, t->now_ns);
     flags |= TAGS_PRIV_CLIENT | (terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0);
@@ -1269,6 +1451,8 @@ QOS_API enum qos_status tags_add(struct tags *t, uint64_t now_ns, uint32_t id, c
         return QOS_EINVAL;
     if (id >= t->config.clients)
         return QOS_ENOENT;
+    if (t->hot[id].packed & TAGS_PRIV_LEAVING)
+        return QOS_EBUSY;
     if (t->hot[id].packed & TAGS_PRIV_CLIENT)
         return QOS_EEXIST;
     st = tags_priv_terms(t, id, terms, 0);
@@ -1276,6 +1460,8 @@ QOS_API enum qos_status tags_add(struct tags *t, uint64_t now_ns, uint32_t id, c
         return st;
     (void)tags_priv_now(t, now_ns);
     tags_priv_clear_client(t, id);
+    if (t->by_client)
+        __builtin_memset(&t->by_client[id], 0, sizeof t->by_client[id]);
     tags_priv_apply(t, id, terms);
     return QOS_OK;
 }
@@ -1286,12 +1472,12 @@ QOS_API enum qos_status tags_set(struct tags *t, uint64_t now_ns, uint32_t id, c
     uint64_t old_weight, weight;
     enum qos_status st;
     bool idle;
-    if (!t || !terms)
+    if (!terms)
         return QOS_EINVAL;
-    h = tags_priv_client(t, id);
-    if (!h)
-        return QOS_ENOENT;
-    st = tags_priv_terms(t, id, terms, t->reserve[id].rate_per_s);
+    st = tags_priv_find(t, id, &h);
+    if (st != QOS_OK)
+        return st;
+    st = tags_priv_terms(t, id, terms, tags_priv_rate_open(&t->reserve[id]).rate_per_s);
     if (st != QOS_OK)
         return st;
     (void)tags_priv_now(t, now_ns);
@@ -1322,58 +1508,73 @@ QOS_API enum qos_status tags_set(struct tags *t, uint64_t now_ns, uint32_t id, c
     return QOS_OK;
 }
 
+/* Nothing of it is queued any more. */
+QOS_API void tags_priv_empty(struct tags *t, uint32_t id)
+{
+    struct tags_priv_hot *h = &t->hot[id];
+    tags_priv_leave_trees(t, id);
+    if (h->at_device == 0)
+        tags_priv_leave(t, id);
+    else if (!(h->packed & TAGS_PRIV_VIRTUAL))
+        tags_priv_to_virtual(t, h);
+    h->queued = 0;
+    if (t->queued_cost)
+        t->queued_cost[id] = 0;
+}
+
 QOS_API enum qos_status tags_remove(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t *dropped)
 {
     struct tags_priv_hot *h;
-    if (!t)
-        return QOS_EINVAL;
-    h = tags_priv_client(t, id);
-    if (!h)
-        return QOS_ENOENT;
-    if (h->at_device)
-        return QOS_EBUSY;
+    enum qos_status st = tags_priv_find(t, id, &h);
+    if (st != QOS_OK)
+        return st;
     (void)tags_priv_now(t, now_ns);
     if (dropped)
         *dropped = h->queued;
-    if (h->queued) {
-        tags_priv_leave_trees(t, id);
-        tags_priv_leave(t, id);
+    if (h->queued)
+        tags_priv_empty(t, id);
+    t->reserved_sum -= tags_priv_rate_open(&t->reserve[id]).rate_per_s;
+    if (h->at_device == 0) {
+        tags_priv_clear_client(t, id);
+    } else { /* active until the last one completes; refunds find no tags */
+        h->packed &= ~(TAGS_PRIV_CLIENT | TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED);
+        h->packed |= TAGS_PRIV_LEAVING;
     }
-    t->reserved_sum -= t->reserve[id].rate_per_s;
-    tags_priv_clear_client(t, id);
     return QOS_OK;
 }
 
 /* ---- requests */
 
 /* Would the last of count new requests wait at the limit for longer than is accepted? */
-QOS_API bool tags_priv_rejects(const struct tags *t, uint32_t id, uint32_t count)
+QOS_API bool tags_priv_rejects(const struct tags *t, uint32_t id, uint32_t count, uint64_t cost)
 {
     const struct tags_priv_hot *h = &t->hot[id];
-    struct tags_priv_rate tag = t->limit[id];
     bool idle = h->queued == 0 && h->at_device == 0;
+    uint64_t before = h->queued + (uint64_t)count - 1, floor_ns;
     if (t->config.at_limit != TAGS_REJECT || !(h->packed & TAGS_PRIV_LIMITED))
         return false;
-    tags_priv_rate_raise(&tag, idle ? t->now_ns : qos_sat_sub(t->now_ns, t->config.limit_burst_ns));
-    tags_priv_rate_add(&tag, (uint64_t)h->queued + count - 1);
-    return tags_priv_rate_key(&tag) > qos_sat_add(t->now_ns, t->config.reject_after_ns);
+    if (t->queued_cost)
+        before = qos_sat_add(t->queued_cost[id], (count - 1) * cost); /* < 2^31 * 2^32 */
+    floor_ns = idle ? t->now_ns : qos_sat_sub(t->now_ns, t->config.limit_burst_ns);
+    return tags_priv_rate_after(&t->limit[id], floor_ns, before) > qos_sat_add(t->now_ns, t->config.reject_after_ns);
 }
 
-QOS_API enum qos_status tags_arrive(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count)
+QOS_API enum qos_status tags_arrive_cost(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count, uint64_t cost)
 {
     struct tags_priv_hot *h;
-    if (!t)
-        return QOS_EINVAL;
-    h = tags_priv_client(t, id);
-    if (!h)
-        return QOS_ENOENT;
-    if (count == 0)
+    enum qos_status st = tags_priv_find(t, id, &h);
+    if (st != QOS_OK)
+        return st;
+    if (count == 0 || cost > QOS_TOKENS_MAX)
         return QOS_ERANGE;
     if (count > TAGS_BACKLOG_MAX - h->queued)
         return QOS_EFULL;
+    cost = qos_max(cost, 1);
     (void)tags_priv_now(t, now_ns);
-    if (tags_priv_rejects(t, id, count)) {
+    if (tags_priv_rejects(t, id, count, cost)) {
         qos_counter_add(&t->counters.refused, count);
+        if (t->by_client)
+            qos_counter_add(&t->by_client[id].refused, count);
         return QOS_ELIMIT;
     }
     if (h->queued == 0) {
@@ -1382,30 +1583,53 @@ QOS_API enum qos_status tags_arrive(struct tags *t, uint64_t now_ns, uint32_t id
         tags_priv_enter_trees(t, id);
     }
     h->queued += count;
+    if (t->queued_cost)
+        t->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_arrive(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count)
+{
+    return tags_arrive_cost(t, now_ns, id, count, 1);
+}
+
+/* `cost` of what is queued is queued no more; a caller who said less at arrival than at dispatch is forgiven. */
+QOS_API void tags_priv_unqueue_cost(struct tags *t, uint32_t id, uint64_t cost)
+{
+    if (t->queued_cost)
+        t->queued_cost[id] = qos_sat_sub(t->queued_cost[id], qos_max(cost, 1));
+}
+
+/* cost: of all count; UINT64_MAX: their share of what is queued. */
+QOS_API enum qos_status tags_priv_withdraw(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count, uint64_t cost)
+{
+    struct tags_priv_hot *h;
+    enum qos_status st = tags_priv_find(t, id, &h);
+    if (st != QOS_OK)
+        return st;
+    if (count == 0 || count > h->queued)
+        return QOS_ERANGE;
+    (void)tags_priv_now(t, now_ns);
+    if (count == h->queued) {
+        tags_priv_empty(t, id);
+        return QOS_OK;
+    }
+    if (t->queued_cost)
+        tags_priv_unqueue_cost(t, id,
+                               cost == UINT64_MAX ? qos_mul_div_floor(t->queued_cost[id], count, h->queued) : cost);
+    h->queued -= count;
     return QOS_OK;
 }
 
 QOS_API enum qos_status tags_withdraw(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t count)
 {
-    struct tags_priv_hot *h;
-    if (!t)
-        return QOS_EINVAL;
-    h = tags_priv_client(t, id);
-    if (!h)
-        return QOS_ENOENT;
-    if (count == 0 || count > h->queued)
-        return QOS_ERANGE;
-    (void)tags_priv_now(t, now_ns);
-    if (count == h->queued) {
-        tags_priv_leave_trees(t, id);
-        if (h->at_device == 0) {
-            tags_priv_leave(t, id);
-        } else if (!(h->packed & TAGS_PRIV_VIRTUAL)) {
-            tags_priv_to_virtual(t, h);
-        }
-    }
-    h->queued -= count;
-    return QOS_OK;
+    return tags_priv_withdraw(t, now_ns, id, count, UINT64_MAX);
+}
+
+/* Is it below its limit? */
+QOS_API bool tags_priv_may(const struct tags *t, uint32_t id)
+{
+    return !(t->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&t->limit[id]) <= t->now_ns;
 }
 
 QOS_API enum qos_status tags_choose(struct tags *t, uint64_t now_ns, struct tags_choice *choice)
@@ -1413,29 +1637,28 @@ QOS_API enum qos_status tags_choose(struct tags *t, uint64_t now_ns, struct tags
     struct tags_priv_key top;
     if (!t || !choice)
         return QOS_EINVAL;
-    now_ns = tags_priv_now(t, now_ns);
-    if (tags_priv_t_min(t, t->l) <= now_ns)
+    (void)tags_priv_now(t, now_ns);
+    if (tags_priv_l_min(t) <= t->now_ns)
         tags_priv_release(t);
-    if (tags_priv_t_min(t, t->r) <= now_ns) {
-        choice->client = tags_priv_t_top(t, t->r);
+    while (tags_priv_r_min(t) <= t->now_ns) {
+        choice->client = tags_priv_r_top(t);
         choice->phase = TAGS_PHASE_RESERVATION;
-        return QOS_OK;
+        if (tags_priv_may(t, choice->client))
+            return QOS_OK;
+        tags_priv_step_aside(t, choice->client);
     }
     for (;;) {
-        uint32_t id;
         top = tags_priv_s_top(t);
         if (top.hi == TAGS_PRIV_ABSENT)
             break;
-        id = (uint32_t)(top.lo & 0xffffffffu);
-        if (!(t->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&t->limit[id]) <= now_ns) {
-            choice->client = id;
-            choice->phase = TAGS_PHASE_WEIGHT;
+        choice->client = (uint32_t)(top.lo & 0xffffffffu);
+        choice->phase = TAGS_PHASE_WEIGHT;
+        if (tags_priv_may(t, choice->client))
             return QOS_OK;
-        }
-        tags_priv_step_aside(t, id);
+        tags_priv_step_aside(t, choice->client);
     }
-    if (t->config.at_limit == TAGS_ALLOW && tags_priv_t_min(t, t->l) != TAGS_PRIV_ABSENT) {
-        choice->client = tags_priv_t_top(t, t->l);
+    if (t->config.at_limit == TAGS_ALLOW && tags_priv_l_min(t) != TAGS_PRIV_ABSENT) {
+        choice->client = tags_priv_l_top(t);
         choice->phase = TAGS_PHASE_ABOVE_LIMIT;
         return QOS_OK;
     }
@@ -1448,7 +1671,7 @@ QOS_API uint64_t tags_next_ns(struct tags *t, uint64_t now_ns)
     uint64_t next;
     if (tags_choose(t, now_ns, &choice) == QOS_OK)
         return now_ns;
-    next = qos_min(tags_priv_t_min(t, t->r), tags_priv_t_min(t, t->l));
+    next = tags_priv_l_min(t); /* whoever waits now waits at a limit: below it, its weight would do */
     return next == TAGS_PRIV_ABSENT ? QOS_NEVER : next;
 }
 
@@ -1456,10 +1679,10 @@ QOS_API uint64_t tags_next_ns(struct tags *t, uint64_t now_ns)
 QOS_API void tags_priv_settle_rates(struct tags *t, uint32_t id)
 {
     const struct tags_priv_hot *h = &t->hot[id];
-    if (h->queued && (h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_t_set(t, t->r, id, tags_priv_rate_key(&t->reserve[id]));
     if (h->packed & TAGS_PRIV_WAITING)
-        tags_priv_t_set(t, t->l, id, tags_priv_rate_key(&t->limit[id]));
+        tags_priv_l_set(t, id, tags_priv_rate_key(&t->limit[id]));
+    else if (h->queued && (h->packed & TAGS_PRIV_RESERVED))
+        tags_priv_r_set(t, id, tags_priv_rate_key(&t->reserve[id]));
 }
 
 /* Units charged to a tag of one request: its own and what it brings from other servers. */
@@ -1484,24 +1707,41 @@ QOS_API bool tags_priv_charge_rates(struct tags *t, struct tags_grant *g, uint64
         g->limited_units = tags_priv_units(t, cost, delta);
     if (tags_priv_has_shared(&t->config))
         return tags_priv_claim(t, g);
-    if (g->reserved_units) {
-        tags_priv_rate_raise(&t->reserve[id], qos_sat_sub(t->now_ns, t->config.reserve_lag_ns));
-        tags_priv_rate_add(&t->reserve[id], g->reserved_units);
-    }
-    if (g->limited_units) {
-        tags_priv_rate_raise(&t->limit[id], qos_sat_sub(t->now_ns, t->config.limit_burst_ns));
-        tags_priv_rate_add(&t->limit[id], g->limited_units);
-    }
+    if (g->reserved_units)
+        tags_priv_rate_charge(&t->reserve[id], qos_sat_sub(t->now_ns, t->config.reserve_lag_ns), g->reserved_units);
+    if (g->limited_units)
+        tags_priv_rate_charge(&t->limit[id], qos_sat_sub(t->now_ns, t->config.limit_burst_ns), g->limited_units);
     return true;
 }
 
-/* count times the client's mean service time, over its weight. */
-QOS_API struct qos_u128 tags_priv_mean_charge(const struct tags *t, uint32_t id, uint64_t count)
+/* The last N service times: their sum and number; below 2^45 and 2^13. After the first N requests of a client, the
+ * number is that of the blocks, as a block holds its mean. */
+QOS_API uint64_t tags_priv_window(const struct tags *t, const struct tags_priv_mean *m, uint64_t *count)
 {
-    const struct tags_priv_mean *m = &t->mean[id];
-    uint64_t mean = m->count ? (m->sum_ns << TAGS_PRIV_FRACTION) / m->count : t->estimate;
-    struct qos_u128 p;
-    p = tags_priv_per_weight(&t->hot[id], qos_min(qos_sat_mul(mean, count), TAGS_PRIV_X_MAX));
+    uint64_t sum = 0, open_count = m->packed / TAGS_PRIV_ONE_MORE % 8192, blocks = m->packed / TAGS_PRIV_ONE_BLOCK % 8;
+    unsigned i;
+    for (i = 0; i < TAGS_PRIV_BLOCKS && !t->ring; i++)
+        sum += m->block[i];
+    *count = t->blocks;
+    if (blocks == t->blocks)
+        return sum;
+    *count = blocks * t->block_requests + open_count;
+    return sum * t->block_requests + (m->packed & TAGS_PRIV_SUM_MASK);
+}
+
+/* F in 1/256 ns. */
+QOS_API uint64_t tags_priv_mean_of(const struct tags *t, uint32_t id)
+{
+    uint64_t count, sum = tags_priv_window(t, &t->mean[id], &count) << TAGS_PRIV_FRACTION;
+    if (count == TAGS_PRIV_BLOCKS) /* the usual case, without a division */
+        return sum / TAGS_PRIV_BLOCKS;
+    return count ? sum / count : t->estimate;
+}
+
+/* count times the mean, over the client's weight. */
+QOS_API struct qos_u128 tags_priv_mean_charge(const struct tags *t, uint32_t id, uint64_t mean, uint64_t count)
+{
+    struct qos_u128 p = tags_priv_per_weight(&t->hot[id], qos_min(qos_sat_mul(mean, count), TAGS_PRIV_X_MAX));
     return tags_priv_wide(p.hi >> TAGS_PRIV_FRACTION, (p.hi & 0xffu) << 56 | p.lo >> TAGS_PRIV_FRACTION);
 }
 
@@ -1509,9 +1749,17 @@ QOS_API void tags_priv_charge_share(struct tags *t, struct tags_grant *g, uint64
 {
     struct tags_priv_hot *h = &t->hot[g->client];
     g->delta = delta;
-    g->charge =
-        t->mean ? tags_priv_mean_charge(t, g->client, UINT64_C(1) + delta) : tags_priv_per_weight(h, cost + delta);
+    g->charge = t->mean ? tags_priv_mean_charge(t, g->client, tags_priv_mean_of(t, g->client), UINT64_C(1) + delta)
+                        : tags_priv_per_weight(h, cost + delta);
     tags_priv_move(t, h, g->charge, tags_priv_wide(0, 0));
+}
+
+QOS_API void tags_priv_count_in(struct tags_counters *c, enum tags_phase phase, uint64_t units)
+{
+    qos_counter_add(&c->served[phase], 1);
+    qos_counter_add(&c->units, units);
+    if (phase != TAGS_PHASE_RESERVATION)
+        qos_counter_add(&c->units_beyond, units);
 }
 
 /* Counts the dispatch. */
@@ -1520,12 +1768,11 @@ QOS_API void tags_priv_count(struct tags *t, const struct tags_grant *g, uint64_
     struct tags_priv_hot *h = &t->hot[g->client];
     uint64_t units = tags_priv_units(t, cost, 0);
     qos_counter_add(&h->granted, 1);
-    qos_counter_add(&t->counters.served[g->phase], 1);
-    qos_counter_add(&t->counters.units, units);
     if (g->phase == TAGS_PHASE_RESERVATION)
         qos_counter_add(&t->granted_reserved[g->client], 1);
-    else
-        qos_counter_add(&t->counters.units_beyond, units);
+    tags_priv_count_in(&t->counters, g->phase, units);
+    if (t->by_client)
+        tags_priv_count_in(&t->by_client[g->client], g->phase, units);
     if (!t->config.no_completions) {
         h->at_device++;
         t->at_device++;
@@ -1588,18 +1835,17 @@ QOS_API enum qos_status tags_dispatch(struct tags *t, uint64_t now_ns, const str
         tags_priv_charge_waiting(t, id);
     tags_priv_charge_share(t, &g, cost, delta);
     tags_priv_count(t, &g, cost);
+    if (t->queued_cost)
+        tags_priv_unqueue_cost(t, id, cost);
     h->queued--;
     if (QOS_UNLIKELY(h->queued == 0)) {
-        tags_priv_leave_trees(t, id);
-        if (h->at_device == 0)
-            tags_priv_leave(t, id);
+        tags_priv_empty(t, id);
+    } else if (QOS_UNLIKELY(waiting)) {
+        tags_priv_settle_rates(t, id);
     } else {
-        if (QOS_LIKELY(!waiting))
-            tags_priv_s_set(t, id, h->tag);
-        else if (g.limited_units)
-            tags_priv_t_set(t, t->l, id, tags_priv_rate_key(&t->limit[id]));
+        tags_priv_s_set(t, id, h->tag);
         if (g.reserved_units)
-            tags_priv_t_set(t, t->r, id, tags_priv_rate_key(&t->reserve[id]));
+            tags_priv_r_set(t, id, tags_priv_rate_key(&t->reserve[id]));
     }
     *grant = g;
     return QOS_OK;
@@ -1618,15 +1864,15 @@ QOS_API enum qos_status tags_pull(struct tags *t, uint64_t now_ns, uint64_t cost
     return st;
 }
 
-/* After its sTag changed: into place, or idle. */
-QOS_API void tags_priv_settle(struct tags *t, uint32_t id)
+/* Into place if its sTag changed; idle if nothing of it is left. */
+QOS_API void tags_priv_settle(struct tags *t, uint32_t id, bool changed)
 {
     struct tags_priv_hot *h = &t->hot[id];
     if (!(h->packed & TAGS_PRIV_VIRTUAL))
         return; /* at its limit, or idle already */
-    if (h->queued)
+    if (h->queued && changed)
         tags_priv_s_set(t, id, h->tag);
-    else if (h->at_device == 0)
+    else if (h->queued == 0 && h->at_device == 0)
         tags_priv_leave(t, id);
 }
 
@@ -1646,23 +1892,47 @@ QOS_API uint64_t tags_priv_debt_ns(const struct tags *t, uint32_t id)
     return qos_max(ahead, share);
 }
 
+/* Units by which the client is ahead of its limit, beyond the one that it always may be. */
+QOS_API uint64_t tags_priv_debt_units(const struct tags *t, uint64_t now_ns, uint32_t id)
+{
+    const struct tags_priv_rate *p = &t->limit[id];
+    uint64_t ahead = qos_sat_sub(tags_priv_rate_key(p), now_ns);
+    return qos_sat_sub(qos_mul_div_ceil(ahead, tags_priv_rate_open(p).rate_per_s, QOS_NS_PER_S), 1);
+}
+
+QOS_API void tags_priv_note_debt(struct tags_counters *c, uint64_t units)
+{
+    qos_counter_add(&c->debt, qos_wrap_sub(units, qos_counter_read(&c->debt)));
+}
+
+QOS_API void tags_priv_count_forced(struct tags *t, uint32_t id)
+{
+    uint64_t debt = t->hot[id].packed & TAGS_PRIV_LIMITED ? tags_priv_debt_units(t, t->now_ns, id) : 0;
+    tags_priv_note_debt(&t->counters, debt);
+    if (t->by_client)
+        tags_priv_note_debt(&t->by_client[id], debt);
+}
+
 QOS_API enum qos_status tags_force(struct tags *t, uint64_t now_ns, uint32_t id, uint64_t cost,
                                    struct tags_grant *grant)
 {
     struct tags_priv_hot *h;
     struct tags_grant g;
+    enum qos_status st;
     bool alone;
-    if (!t || !grant)
+    if (!grant)
         return QOS_EINVAL;
-    h = tags_priv_client(t, id);
-    if (!h)
-        return QOS_ENOENT;
+    st = tags_priv_find(t, id, &h);
+    if (st != QOS_OK)
+        return st;
     if (cost > QOS_TOKENS_MAX)
         return QOS_ERANGE;
     cost = qos_max(cost, 1);
     (void)tags_priv_now(t, now_ns);
     if (tags_priv_debt_ns(t, id) > t->config.force_debt_ns) {
         qos_counter_add(&t->counters.refused, 1);
+        if (t->by_client)
+            qos_counter_add(&t->by_client[id].refused, 1);
         return QOS_EDEBT;
     }
     alone = h->queued == 0 && h->at_device == 0;
@@ -1674,72 +1944,94 @@ QOS_API enum qos_status tags_force(struct tags *t, uint64_t now_ns, uint32_t id,
     tags_priv_begin(t);
     tags_priv_charge_share(t, &g, cost, 0);
     tags_priv_count(t, &g, cost);
+    tags_priv_count_forced(t, id);
     tags_priv_settle_rates(t, id);
-    tags_priv_settle(t, id);
+    tags_priv_settle(t, id, true);
     *grant = g;
     return QOS_OK;
 }
 
-/* Completions: the request leaves the device. NULL: none of this client is there. */
-QOS_API struct tags_priv_hot *tags_priv_back(struct tags *t, uint64_t now_ns, const struct tags_grant *g)
+/* Completions: the request leaves the device. */
+QOS_API enum qos_status tags_priv_back(struct tags *t, uint64_t now_ns, const struct tags_grant *g,
+                                       struct tags_priv_hot **back)
 {
-    struct tags_priv_hot *h = tags_priv_client(t, g->client);
-    if (!h || (h->at_device == 0 && !t->config.no_completions))
-        return NULL;
+    struct tags_priv_hot *h;
+    if (!t || !g || g->client >= t->config.clients)
+        return QOS_EINVAL;
+    *back = h = &t->hot[g->client];
+    if (!(h->packed & (TAGS_PRIV_CLIENT | TAGS_PRIV_LEAVING)) || (h->at_device == 0 && !t->config.no_completions))
+        return QOS_EINVAL;
     (void)tags_priv_now(t, now_ns);
     if (!t->config.no_completions) {
         h->at_device--;
         t->at_device--;
     }
-    return h;
+    return QOS_OK;
+}
+
+/* After a completion. The last one of a removed client frees its place. */
+QOS_API void tags_priv_settle_back(struct tags *t, uint32_t id, bool changed)
+{
+    tags_priv_settle(t, id, changed);
+    if (QOS_UNLIKELY((t->hot[id].packed & TAGS_PRIV_LEAVING) != 0) && t->hot[id].at_device == 0)
+        tags_priv_clear_client(t, id);
+}
+
+QOS_API void tags_priv_measure_exact(struct tags *t, uint32_t id, uint64_t service_ns)
+{
+    struct tags_priv_mean *m = &t->mean[id];
+    uint32_t *slot = &t->ring[(size_t)id * t->config.window + m->block[0]];
+    if (m->packed / TAGS_PRIV_ONE_MORE % 8192 == t->config.window)
+        m->packed -= *slot;
+    else
+        m->packed += TAGS_PRIV_ONE_MORE;
+    *slot = (uint32_t)service_ns;
+    m->packed += service_ns;
+    m->block[0] = m->block[0] + 1 == t->config.window ? 0 : m->block[0] + 1;
 }
 
 QOS_API void tags_priv_measure(struct tags *t, uint32_t id, uint64_t service_ns)
 {
     struct tags_priv_mean *m = &t->mean[id];
-    uint32_t *slot = &t->ring[(size_t)id * t->config.window + m->at];
-    if (m->count == t->config.window)
-        m->sum_ns -= *slot;
-    else
-        m->count++;
-    *slot = (uint32_t)service_ns;
-    m->sum_ns += service_ns;
-    m->at = m->at + 1 == t->config.window ? 0 : m->at + 1;
-    t->estimate = (m->sum_ns << TAGS_PRIV_FRACTION) / m->count;
+    uint64_t sum, blocks = m->packed / TAGS_PRIV_ONE_BLOCK % 8;
+    uint32_t i;
+    m->packed += service_ns + TAGS_PRIV_ONE_MORE; /* the sum: below 820 * 2^32 */
+    if (m->packed / TAGS_PRIV_ONE_MORE % 8192 < t->block_requests)
+        return;
+    if (blocks == t->blocks) {
+        for (i = 1; i < t->blocks; i++)
+            m->block[i - 1] = m->block[i];
+        blocks--;
+    } else {
+        m->packed += TAGS_PRIV_ONE_BLOCK;
+    }
+    sum = m->packed & TAGS_PRIV_SUM_MASK;
+    m->block[blocks] = (uint32_t)(sum / t->block_requests); /* a mean: at most QOS_TOKENS_MAX */
+    m->packed -= t->block_requests * TAGS_PRIV_ONE_MORE + (sum - sum % t->block_requests);
 }
 
 /* F / f < 1 / R, that is F * W * R < w, exactly: F in ns is sum / count, R per 10^9 ns. */
 QOS_API bool tags_priv_entitled(const struct tags *t, uint32_t id)
 {
-    const struct tags_priv_mean *m = &t->mean[id];
-    struct qos_u128 need = qos_mul_wide(m->sum_ns, t->reserve[id].rate_per_s);                   /* < 2^44 * 2^41 */
-    struct qos_u128 have = qos_mul_wide(m->count * QOS_NS_PER_S, tags_priv_weight(&t->hot[id])); /* < 2^42 * 2^41 */
+    uint64_t count, sum = tags_priv_window(t, &t->mean[id], &count);
+    struct qos_u128 need = qos_mul_wide(sum, tags_priv_rate_open(&t->reserve[id]).rate_per_s); /* < 2^45 * 2^41 */
+    struct qos_u128 have = qos_mul_wide(count * QOS_NS_PER_S, tags_priv_weight(&t->hot[id]));  /* < 2^43 * 2^41 */
     struct qos_u128 low = qos_mul_wide(need.lo, t->weight_sum), high = qos_mul_wide(need.hi, t->weight_sum);
     struct qos_u128 upper = qos_add_wide(high, tags_priv_wide(0, low.hi));
     return upper.hi == 0 && qos_cmp_wide(tags_priv_wide(upper.lo, low.lo), have) < 0;
 }
 
-/* Confirms a change of phase over K completions in a row; from reservation to entitlement bound the sTag is brought
- * back to the rTag, in units of the axis, plus what is at the device and was charged already. */
-QOS_API void tags_priv_phase(struct tags *t, uint32_t id)
+/* The sTag is brought back to the rTag, in units of the axis, plus what is at the device and was charged already. */
+QOS_API bool tags_priv_synchronise(struct tags *t, uint32_t id, uint64_t mean)
 {
-    struct tags_priv_mean *m = &t->mean[id];
     struct tags_priv_hot *h = &t->hot[id];
-    bool entitled = tags_priv_entitled(t, id);
     struct qos_u128 target;
     uint64_t ahead_ns, rest;
-    if (t->config.phase_requests == TAGS_NO_SYNC)
-        return;
-    m->streak = entitled == (m->entitled != 0) ? 0 : m->streak + 1;
-    if (m->streak < t->config.phase_requests)
-        return;
-    m->streak = 0;
-    m->entitled = entitled;
-    if (!entitled)
-        return;
     qos_counter_add(&t->counters.synchronised, 1);
+    if (t->by_client)
+        qos_counter_add(&t->by_client[id].synchronised, 1);
     if (!(h->packed & TAGS_PRIV_VIRTUAL)) /* it waits at its limit, in real time: nothing ran ahead */
-        return;
+        return false;
     if (h->queued)
         tags_priv_s_set(t, id, h->tag);
     tags_priv_adjust_with(t, h);
@@ -1747,29 +2039,60 @@ QOS_API void tags_priv_phase(struct tags *t, uint32_t id)
     target.hi = (ahead_ns << TAGS_PRIV_FRACTION) / t->weight_sum;
     rest = (ahead_ns << TAGS_PRIV_FRACTION) % t->weight_sum;
     target.lo = qos_div_wide(tags_priv_wide(rest, 0), t->weight_sum, NULL);
-    target = qos_add_wide(qos_add_wide(t->v, target), tags_priv_mean_charge(t, id, h->at_device));
-    if (qos_cmp_wide(target, tags_priv_wide(h->tag.hi, h->tag.lo)) < 0) {
-        h->tag.hi = target.hi;
-        h->tag.lo = target.lo;
-    }
+    target = qos_add_wide(qos_add_wide(t->v, target), tags_priv_mean_charge(t, id, mean, h->at_device));
+    if (qos_cmp_wide(target, tags_priv_wide(h->tag.hi, h->tag.lo)) >= 0)
+        return false;
+    h->tag.hi = target.hi;
+    h->tag.lo = target.lo;
+    return true;
+}
+
+/* Confirms a change of phase over K completions in a row. Did the sTag change? */
+QOS_API bool tags_priv_phase(struct tags *t, uint32_t id, uint64_t mean)
+{
+    struct tags_priv_mean *m = &t->mean[id];
+    bool entitled;
+    if (t->config.phase_requests == TAGS_NO_SYNC)
+        return false;
+    entitled = tags_priv_entitled(t, id);
+    m->streak = entitled == ((m->packed & TAGS_PRIV_ENTITLED) != 0) ? 0 : m->streak + 1;
+    if (m->streak < t->config.phase_requests)
+        return false;
+    m->streak = 0;
+    m->packed ^= TAGS_PRIV_ENTITLED;
+    return entitled && tags_priv_synchronise(t, id, mean);
+}
+
+/* Its sTag is charged by the mean with this request. Did it change? */
+QOS_API bool tags_priv_correct(struct tags *t, const struct tags_grant *g, uint64_t service_ns)
+{
+    struct tags_priv_hot *h = &t->hot[g->client];
+    struct qos_u128 charge;
+    bool changed;
+    if (t->ring)
+        tags_priv_measure_exact(t, g->client, service_ns);
+    else
+        tags_priv_measure(t, g->client, service_ns);
+    t->estimate = tags_priv_mean_of(t, g->client);
+    charge = tags_priv_mean_charge(t, g->client, t->estimate, UINT64_C(1) + g->delta);
+    changed = charge.hi != g->charge.hi || charge.lo != g->charge.lo;
+    if (changed)
+        tags_priv_move(t, h, charge, g->charge);
+    if (h->packed & TAGS_PRIV_RESERVED)
+        changed = tags_priv_phase(t, g->client, t->estimate) || changed;
+    return changed;
 }
 
 QOS_API enum qos_status tags_complete(struct tags *t, uint64_t now_ns, const struct tags_grant *grant,
                                       uint64_t service_ns)
 {
     struct tags_priv_hot *h;
-    if (!t || !grant)
-        return QOS_EINVAL;
-    h = tags_priv_back(t, now_ns, grant);
-    if (!h)
-        return QOS_EINVAL;
-    if (t->mean) {
-        tags_priv_measure(t, grant->client, qos_min(service_ns, QOS_TOKENS_MAX));
-        tags_priv_move(t, h, tags_priv_mean_charge(t, grant->client, UINT64_C(1) + grant->delta), grant->charge);
-        if (h->packed & TAGS_PRIV_RESERVED)
-            tags_priv_phase(t, grant->client);
-    }
-    tags_priv_settle(t, grant->client);
+    enum qos_status st = tags_priv_back(t, now_ns, grant, &h);
+    bool changed;
+    if (st != QOS_OK)
+        return st;
+    changed = t->mean && tags_priv_correct(t, grant, qos_min(service_ns, QOS_TOKENS_MAX));
+    tags_priv_settle_back(t, grant->client, changed);
     return QOS_OK;
 }
 
@@ -1790,33 +2113,35 @@ QOS_API void tags_priv_refund(struct tags *t, const struct tags_grant *g)
 QOS_API enum qos_status tags_fail(struct tags *t, uint64_t now_ns, const struct tags_grant *grant, uint64_t service_ns)
 {
     struct tags_priv_hot *h;
-    if (!t || !grant)
-        return QOS_EINVAL;
-    h = tags_priv_back(t, now_ns, grant);
-    if (!h)
-        return QOS_EINVAL;
+    enum qos_status st = tags_priv_back(t, now_ns, grant, &h);
+    if (st != QOS_OK)
+        return st;
     qos_counter_add(&t->counters.failed, 1);
+    if (t->by_client)
+        qos_counter_add(&t->by_client[grant->client].failed, 1);
     tags_priv_refund(t, grant);
     if (t->mean) {
         struct qos_u128 own = tags_priv_per_weight(h, qos_min(service_ns, QOS_TOKENS_MAX));
-        tags_priv_move(t, h, qos_add_wide(own, tags_priv_mean_charge(t, grant->client, grant->delta)), grant->charge);
+        struct qos_u128 elsewhere =
+            tags_priv_mean_charge(t, grant->client, tags_priv_mean_of(t, grant->client), grant->delta);
+        tags_priv_move(t, h, qos_add_wide(own, elsewhere), grant->charge);
     }
-    tags_priv_settle(t, grant->client);
+    tags_priv_settle_back(t, grant->client, true);
     return QOS_OK;
 }
 
 QOS_API enum qos_status tags_cancel(struct tags *t, uint64_t now_ns, const struct tags_grant *grant)
 {
     struct tags_priv_hot *h;
-    if (!t || !grant)
-        return QOS_EINVAL;
-    h = tags_priv_back(t, now_ns, grant);
-    if (!h)
-        return QOS_EINVAL;
+    enum qos_status st = tags_priv_back(t, now_ns, grant, &h);
+    if (st != QOS_OK)
+        return st;
     qos_counter_add(&t->counters.cancelled, 1);
+    if (t->by_client)
+        qos_counter_add(&t->by_client[grant->client].cancelled, 1);
     tags_priv_refund(t, grant);
     tags_priv_move(t, h, tags_priv_wide(0, 0), grant->charge);
-    tags_priv_settle(t, grant->client);
+    tags_priv_settle_back(t, grant->client, true);
     return QOS_OK;
 }
 
@@ -1828,9 +2153,7 @@ QOS_API enum qos_status tags_push(struct tags *t, uint64_t now_ns, uint32_t id, 
     enum qos_status st;
     if (!t || !request || !t->queue || request->rho > request->delta)
         return QOS_EINVAL;
-    if (request->cost > QOS_TOKENS_MAX)
-        return QOS_ERANGE;
-    st = tags_arrive(t, now_ns, id, 1);
+    st = tags_arrive_cost(t, now_ns, id, 1, request->cost);
     if (st != QOS_OK)
         return st;
     q = &t->queue[id];
@@ -1886,7 +2209,7 @@ QOS_API enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags
     enum qos_status st;
     if (!t || !request || !t->queue)
         return QOS_EINVAL;
-    st = tags_withdraw(t, now_ns, request->client, 1);
+    st = tags_priv_withdraw(t, now_ns, request->client, 1, request->cost);
     if (st == QOS_OK)
         tags_priv_unqueue(t, request);
     return st;
@@ -1897,18 +2220,22 @@ QOS_API enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags
 QOS_API enum qos_status tags_client_stats(const struct tags *t, uint64_t now_ns, uint32_t id,
                                           struct tags_client_state *out)
 {
-    const struct tags_priv_hot *h;
-    if (!t || !out)
+    struct tags_priv_hot *h;
+    enum qos_status st = tags_priv_find(t, id, &h);
+    if (!out)
         return QOS_EINVAL;
-    h = tags_priv_client(t, id);
-    if (!h)
-        return QOS_ENOENT;
+    if (st != QOS_OK)
+        return st;
     out->granted = qos_counter_read(&h->granted);
     out->granted_reserved = qos_counter_read(&t->granted_reserved[id]);
     out->queued = h->queued;
     out->at_device = h->at_device;
-    out->mean_service_ns = t->mean && t->mean[id].count ? t->mean[id].sum_ns / t->mean[id].count : 0;
-    out->entitlement_bound = t->mean && (h->packed & TAGS_PRIV_RESERVED) && t->mean[id].entitled;
+    out->mean_service_ns = 0;
+    if (t->mean) {
+        uint64_t count, sum = tags_priv_window(t, &t->mean[id], &count);
+        out->mean_service_ns = count ? sum / count : 0;
+    }
+    out->entitlement_bound = t->mean && (h->packed & TAGS_PRIV_RESERVED) && (t->mean[id].packed & TAGS_PRIV_ENTITLED);
     out->waiting_at_limit = (h->packed & TAGS_PRIV_WAITING) != 0;
     out->limit_debt_ns = 0;
     if (h->packed & TAGS_PRIV_LIMITED)
@@ -1916,21 +2243,30 @@ QOS_API enum qos_status tags_client_stats(const struct tags *t, uint64_t now_ns,
     return QOS_OK;
 }
 
-QOS_API void tags_stats(const struct tags *t, uint64_t now_ns, struct qos_stats *out)
+QOS_API void tags_stats(const struct tags *t, struct qos_stats *out)
 {
+    const struct tags_counters *c = &t->counters;
+    out->granted = qos_counter_read(&c->units);
+    out->borrowed = qos_counter_read(&c->units_beyond);
+    out->refused = qos_counter_read(&c->refused);
+    out->waited = qos_counter_read(&c->stepped_aside);
+    out->debt = qos_counter_read(&c->debt);
+}
+
+QOS_API const struct tags_counters *tags_client_counters(const struct tags *t, uint32_t id)
+{
+    return t && t->by_client && id < t->config.clients ? &t->by_client[id] : NULL;
+}
+
+QOS_API uint64_t tags_debt(const struct tags *t, uint64_t now_ns)
+{
+    uint64_t debt = 0;
     uint32_t id;
     now_ns = qos_max(now_ns, t->now_ns);
-    out->granted = qos_counter_read(&t->counters.units);
-    out->borrowed = qos_counter_read(&t->counters.units_beyond);
-    out->refused = qos_counter_read(&t->counters.refused);
-    out->waited = qos_counter_read(&t->counters.stepped_aside);
-    out->debt = 0;
-    for (id = 0; id < t->config.clients; id++) {
-        const struct tags_priv_rate *p = &t->limit[id];
-        uint64_t ahead = p->rate_per_s ? qos_sat_sub(tags_priv_rate_key(p), now_ns) : 0;
-        uint64_t units = qos_mul_div_floor(ahead, p->rate_per_s, QOS_NS_PER_S);
-        out->debt = qos_sat_add(out->debt, qos_sat_sub(units, 1));
-    }
+    for (id = 0; id < t->config.clients; id++)
+        if (t->hot[id].packed & TAGS_PRIV_LIMITED)
+            debt = qos_sat_add(debt, tags_priv_debt_units(t, now_ns, id));
+    return debt;
 }
 
 QOS_API uint64_t tags_served(const struct tags *t, enum tags_phase phase)

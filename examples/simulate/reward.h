@@ -24,6 +24,7 @@ struct reward_client {
 struct reward {
     enum tags_mode mode;
     uint32_t window, phase_requests; /* N and K; 0: tags.h's defaults */
+    bool exact_window;               /* the mean of the very last N, as in the paper; else by blocks of N / 5 */
     double disk_ns, ssd_ns;          /* mean service times */
     uint32_t clients, depth, seconds;
     uint64_t seed;
@@ -78,6 +79,7 @@ static inline void reward_config(const struct reward *s, struct tags_config *c)
     c->clients = s->clients;
     c->mode = s->mode;
     c->window = s->window;
+    c->exact_window = s->exact_window;
     c->phase_requests = s->phase_requests;
 }
 

@@ -136,7 +136,7 @@ static void tags_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 }
 
 const struct scheduler scheduler_tags = {"tags",
-                                         2,
+                                         1,
                                          false,
                                          tags_sched_open,
                                          tags_sched_submit,
@@ -147,7 +147,7 @@ const struct scheduler scheduler_tags = {"tags",
                                          tags_sched_stats,
                                          tags_sched_close};
 const struct scheduler scheduler_tags_ps = {"tags-ps",
-                                            2,
+                                            1,
                                             false,
                                             tags_sched_open_ps,
                                             tags_sched_submit,

@@ -11,7 +11,8 @@ static unsigned char memory[1 << 16] __attribute__((aligned(64)));
 static uint64_t now;
 static struct tags_grant grant[GRANTS];
 static unsigned grants, queued[CLIENTS];
-static bool present[CLIENTS];
+static bool present[CLIENTS], leaving[CLIENTS]; /* removed, with requests at the device */
+static unsigned at_device[CLIENTS];
 
 /* A number whose size is uniform, so that both ends come up. */
 static uint64_t any(struct fuzz_input *in, uint64_t most)
@@ -28,10 +29,18 @@ static struct tags_priv_key least(struct tags_priv_key a, struct tags_priv_key b
 
 static uint64_t due(const struct tags_priv_rate *p)
 {
-    uint64_t ns = p->tag_ns;
-    if (p->rest && ns < UINT64_MAX)
+    uint64_t ns = (uint64_t)p->tag_hi << 32 | p->tag_lo, rest = (uint64_t)p->rest_hi << 32 | p->rest_lo;
+    uint64_t rate = (uint64_t)p->rate_hi << 32 | p->rate_lo;
+    FUZZ_CHECK(rate <= QOS_RATE_MAX && (rest == 0 || rest < rate));
+    if (rest && ns < UINT64_MAX)
         ns++;
     return ns < UINT64_MAX ? ns : UINT64_MAX - 1;
+}
+
+/* Place i of the l tree is the unused place of the s tree. */
+static uint64_t l_leaf(size_t i)
+{
+    return t.s[i].hi == TAGS_PRIV_ABSENT ? t.s[i].lo : TAGS_PRIV_ABSENT;
 }
 
 /* The trees hold exactly what the clients' states say, and every inner node is the least of its children. */
@@ -43,17 +52,23 @@ static void check_trees(void)
         const struct tags_priv_hot *h = &t.hot[i];
         bool waiting = (h->packed & TAGS_PRIV_WAITING) != 0, active = h->queued != 0 || h->at_device != 0;
         FUZZ_CHECK(h->queued == queued[i]);
+        FUZZ_CHECK(t.config.no_completions || h->at_device == at_device[i]);
+        FUZZ_CHECK(((h->packed & TAGS_PRIV_CLIENT) != 0) == present[i]);
+        FUZZ_CHECK(((h->packed & TAGS_PRIV_LEAVING) != 0) == leaving[i]);
         FUZZ_CHECK((t.s[i].hi != TAGS_PRIV_ABSENT) == (h->queued != 0 && !waiting));
-        FUZZ_CHECK((t.r[i] != TAGS_PRIV_ABSENT) == (h->queued != 0 && (h->packed & TAGS_PRIV_RESERVED) != 0));
-        FUZZ_CHECK((t.l[i] != TAGS_PRIV_ABSENT) == waiting);
-        FUZZ_CHECK(!waiting || h->queued != 0);
+        FUZZ_CHECK((t.r[i] != TAGS_PRIV_ABSENT) ==
+                   (h->queued != 0 && !waiting && (h->packed & TAGS_PRIV_RESERVED) != 0));
+        FUZZ_CHECK((l_leaf(i) != TAGS_PRIV_ABSENT) == waiting);
+        FUZZ_CHECK(!waiting || (h->queued != 0 && (h->packed & TAGS_PRIV_LIMITED) != 0));
         FUZZ_CHECK(((h->packed & TAGS_PRIV_VIRTUAL) != 0) == (active && !waiting));
         if (t.s[i].hi != TAGS_PRIV_ABSENT)
             FUZZ_CHECK(t.s[i].hi == h->tag.hi && (uint32_t)t.s[i].lo == i && t.s[i].lo >> 32 == h->tag.lo >> 32);
         if (t.r[i] != TAGS_PRIV_ABSENT)
             FUZZ_CHECK(t.r[i] == due(&t.reserve[i]));
         if (waiting)
-            FUZZ_CHECK(t.l[i] == due(&t.limit[i]));
+            FUZZ_CHECK(t.s[i].lo == due(&t.limit[i]));
+        if (t.queued_cost)
+            FUZZ_CHECK(h->queued != 0 || t.queued_cost[i] == 0);
     }
     for (k = 0; k + 1 < t.s_levels; k++)
         for (i = 0; i < t.s_base[k + 1] - t.s_base[k]; i += 4) {
@@ -64,12 +79,12 @@ static void check_trees(void)
     for (k = 0; k + 1 < t.t_levels; k++)
         for (i = 0; i < t.t_base[k + 1] - t.t_base[k]; i += 8) {
             uint64_t r = UINT64_MAX, l = UINT64_MAX;
-            size_t j;
+            size_t j, up = t.t_base[k + 1] + i / 8;
             for (j = 0; j < 8; j++) {
                 r = qos_min(r, t.r[t.t_base[k] + i + j]);
-                l = qos_min(l, t.l[t.t_base[k] + i + j]);
+                l = qos_min(l, k == 0 ? l_leaf(i + j) : t.l[t.t_base[k] - t.t_base[1] + i + j]);
             }
-            FUZZ_CHECK(r == t.r[t.t_base[k + 1] + i / 8] && l == t.l[t.t_base[k + 1] + i / 8]);
+            FUZZ_CHECK(r == t.r[up] && l == t.l[up - t.t_base[1]]);
         }
 }
 
@@ -83,6 +98,8 @@ static void open_tags(struct fuzz_input *in)
     c.count_cost = fuzz_between(in, 0, 1);
     c.no_completions = c.mode == TAGS_PS && fuzz_between(in, 0, 1);
     c.window = (uint32_t)fuzz_between(in, 0, 9);
+    c.exact_window = fuzz_between(in, 0, 1);
+    c.count_by_client = fuzz_between(in, 0, 1);
     c.phase_requests = (uint32_t)fuzz_between(in, 0, 3);
     c.capacity_per_s = any(in, UINT64_MAX);
     c.limit_burst_ns = any(in, UINT64_C(1) << 62);
@@ -93,6 +110,8 @@ static void open_tags(struct fuzz_input *in)
     now = any(in, UINT64_MAX);
     memset(queued, 0, sizeof queued);
     memset(present, 0, sizeof present);
+    memset(leaving, 0, sizeof leaving);
+    memset(at_device, 0, sizeof at_device);
     grants = 0;
     FUZZ_CHECK(tags_memsize(&c) <= sizeof memory);
     FUZZ_CHECK(tags_init(&t, memory, sizeof memory, &c) == QOS_OK);
@@ -114,6 +133,7 @@ static void client_op(struct fuzz_input *in, uint32_t id)
             FUZZ_CHECK(dropped == queued[id]);
             queued[id] = 0;
             present[id] = false;
+            leaving[id] = at_device[id] > 0;
         }
     } else if (present[id]) {
         st = tags_set(&t, now, id, &x);
@@ -121,8 +141,26 @@ static void client_op(struct fuzz_input *in, uint32_t id)
     } else {
         st = tags_add(&t, now, id, &x);
         present[id] = st == QOS_OK;
+        FUZZ_CHECK((st == QOS_EBUSY) == leaving[id]);
         FUZZ_CHECK(st != QOS_EADMISSION || x.reservation_per_s > tags_admissible(&t));
     }
+}
+
+/* grant[grants] is at the device now. */
+static void taken(void)
+{
+    if (t.config.no_completions)
+        return;
+    at_device[grant[grants].client]++;
+    grants++;
+}
+
+static void given_back(unsigned i)
+{
+    uint32_t id = grant[i].client;
+    at_device[id]--;
+    leaving[id] = leaving[id] && at_device[id] > 0;
+    grant[i] = grant[--grants];
 }
 
 static void dispatch_op(struct fuzz_input *in)
@@ -152,8 +190,7 @@ static void dispatch_op(struct fuzz_input *in)
         return;
     FUZZ_CHECK(tags_dispatch(&t, now, &choice, cost, rho, delta, &grant[grants]) == QOS_OK);
     queued[choice.client]--;
-    if (!t.config.no_completions)
-        grants++;
+    taken();
 }
 
 static void completion_op(struct fuzz_input *in)
@@ -165,7 +202,7 @@ static void completion_op(struct fuzz_input *in)
     case 1: FUZZ_CHECK(tags_fail(&t, now, &grant[i], service) == QOS_OK); break;
     default: FUZZ_CHECK(tags_complete(&t, now, &grant[i], service) == QOS_OK); break;
     }
-    grant[i] = grant[--grants];
+    given_back(i);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -174,10 +211,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct qos_stats stats;
     struct tags_client_state state;
     uint64_t count;
+    uint32_t id;
     enum qos_status st;
     open_tags(&in);
     while (in.left > 0) {
-        uint32_t id = (uint32_t)fuzz_between(&in, 0, CLIENTS - 1);
+        id = (uint32_t)fuzz_between(&in, 0, CLIENTS - 1);
         switch (fuzz_between(&in, 0, 11)) {
         case 0:
         case 1: client_op(&in, id); break;
@@ -185,7 +223,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         case 3:
         case 4:
             count = any(&in, UINT32_MAX);
-            st = tags_arrive(&t, now, id, (uint32_t)count);
+            st = tags_arrive_cost(&t, now, id, (uint32_t)count, any(&in, QOS_TOKENS_MAX));
             if (st == QOS_OK)
                 queued[id] += (uint32_t)count;
             FUZZ_CHECK(st == QOS_OK || !present[id] || count == 0 || st == QOS_ELIMIT || st == QOS_EFULL);
@@ -201,9 +239,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             now = fuzz_between(&in, 0, 7) ? qos_sat_add(now, count) : count;
             break;
         case 7:
-            if (grants < GRANTS && tags_force(&t, now, id, any(&in, QOS_TOKENS_MAX), &grant[grants]) == QOS_OK &&
-                !t.config.no_completions)
-                grants++;
+            if (grants < GRANTS && tags_force(&t, now, id, any(&in, QOS_TOKENS_MAX), &grant[grants]) == QOS_OK)
+                taken();
             break;
         case 8:
         case 9: dispatch_op(&in); break;
@@ -214,13 +251,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(t.v.hi >> 63 == 0);
         check_trees();
     }
-    tags_stats(&t, now, &stats);
+    tags_stats(&t, &stats);
     FUZZ_CHECK(stats.borrowed <= stats.granted);
+    (void)tags_debt(&t, now);
+    if (t.by_client) { /* of those who are clients still, no more than of all */
+        for (count = 0, id = 0; id < CLIENTS; id++)
+            count += tags_client_counters(&t, id)->units;
+        FUZZ_CHECK(count <= stats.granted);
+    }
     for (count = 0; count < CLIENTS; count++)
         if (tags_client_stats(&t, now, (uint32_t)count, &state) == QOS_OK)
             FUZZ_CHECK(state.queued == queued[count]);
     while (grants) { /* everything comes back: nothing is at the device */
-        FUZZ_CHECK(tags_complete(&t, now, &grant[--grants], 1000) == QOS_OK);
+        FUZZ_CHECK(tags_complete(&t, now, &grant[grants - 1], 1000) == QOS_OK);
+        given_back(grants - 1);
     }
     FUZZ_CHECK(t.at_device == 0);
     check_trees();

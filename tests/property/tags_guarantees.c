@@ -34,9 +34,9 @@ static void check_limit(struct client *c)
     if (x < c->lowest)
         c->lowest = x;
     c->sent++;
-    /* Dispatches in any window that ends now: (x - lowest) / 10^9 + 1 beyond limit * window. */
+    /* Dispatches in any window that ends now: (x - lowest) / 10^9 + 1 beyond limit * window; one is in one of 0 ns. */
     if (c->terms.limit_per_s)
-        CHECK(x - c->lowest + (int64_t)SECOND <= (int64_t)(c->terms.limit_per_s * sim.burst_ns + 2 * SECOND));
+        CHECK(x - c->lowest + (int64_t)SECOND <= (int64_t)(c->terms.limit_per_s * sim.burst_ns + SECOND));
 }
 
 static void arrive(uint32_t id, uint32_t count)

@@ -1,7 +1,9 @@
 // proves: tags.h chooses, step by step, whom a literal O(n) transcription of Algorithm 2 (with the corrections of
-// tags.h, WHERE WE DIFFER) chooses, in both modes, with one request in the device, and names the same next event
+// tags.h, WHERE WE DIFFER) chooses, in both modes, with one request in the device, and names the same next event; with
+// the mean of the very last N requests (exact_window), and with that of N requests as of the last block of N / 5
 // variants: native san aarch64 s390x riscv64
 #include "check.h"
+#include <stdlib.h>
 #include "tags.h"
 
 /* The transcription. sTags are real times in units of 2^-72 ns; rTag and lTag are `base + count * 10^9 / rate` ns. */
@@ -13,8 +15,9 @@ __extension__ typedef __int128 wide;
 struct task {
     wide stag;
     uint64_t weight, R, L, rbase, rcount, lbase, lcount;
-    uint64_t service[64], sum; /* the last N */
-    unsigned count, at, streak;
+    uint64_t *total; /* [i]: of the first i service times */
+    uint64_t requests;
+    unsigned streak;
     bool entitled, active, waiting;
     unsigned queue;
 };
@@ -22,7 +25,7 @@ struct task {
 static struct {
     struct task task[MOST];
     unsigned n, N, K;
-    bool reward;
+    bool reward, exact;
     uint64_t burst_ns, lag_ns;
     wide V;     /* where the smallest sTag stands from a fixed origin, in which tags are compared */
     wide moved; /* V - t of the last AdjustTags */
@@ -115,6 +118,13 @@ static void withdrawal(unsigned id, uint64_t t, unsigned count)
     j->active = j->waiting = false;
 }
 
+static void step_aside(uint64_t t, int id)
+{
+    adjust_tags(t);
+    o.task[id].waiting = true;
+    leave_block(&o.task[id]);
+}
+
 /* -1: nobody. *next: when somebody can be. */
 static int schedule(uint64_t t, bool *by_reservation, uint64_t *next)
 {
@@ -137,18 +147,22 @@ static int schedule(uint64_t t, bool *by_reservation, uint64_t *next)
             stag_at_least(c, t);
         }
     }
-    *next = UINT64_MAX;
-    for (j = 0; j < o.n; j++) {
-        struct task *c = &o.task[j];
-        if (c->queue == 0 || c->R == 0)
-            continue;
-        tag = tag_at(c->rbase, c->rcount, c->R);
-        if (tag <= t && tag < least) {
-            least = tag;
-            best = (int)j;
+    for (;;) {
+        for (j = 0; j < o.n; j++) {
+            struct task *c = &o.task[j];
+            if (c->queue == 0 || c->R == 0 || c->waiting)
+                continue;
+            tag = tag_at(c->rbase, c->rcount, c->R);
+            if (tag <= t && tag < least) {
+                least = tag;
+                best = (int)j;
+            }
         }
-        if (tag < *next)
-            *next = tag;
+        if (best < 0 || o.task[best].L == 0 || tag_at(o.task[best].lbase, o.task[best].lcount, o.task[best].L) <= t)
+            break;
+        step_aside(t, best); /* "should not be serviced till lTag falls behind the current time" */
+        least = UINT64_MAX;
+        best = -1;
     }
     *by_reservation = best >= 0;
     while (best < 0) {
@@ -164,14 +178,20 @@ static int schedule(uint64_t t, bool *by_reservation, uint64_t *next)
             break;
         if (o.task[best].L == 0 || tag_at(o.task[best].lbase, o.task[best].lcount, o.task[best].L) <= t)
             break;
-        adjust_tags(t);
-        o.task[best].waiting = true;
-        leave_block(&o.task[best]);
+        step_aside(t, best);
         best = -1;
     }
-    for (j = 0; j < o.n; j++)
-        if (o.task[j].waiting && tag_at(o.task[j].lbase, o.task[j].lcount, o.task[j].L) < *next)
-            *next = tag_at(o.task[j].lbase, o.task[j].lcount, o.task[j].L);
+    *next = UINT64_MAX;
+    for (j = 0; j < o.n; j++) {
+        struct task *c = &o.task[j];
+        if (c->waiting) {
+            tag = tag_at(c->lbase, c->lcount, c->L);
+            *next = tag < *next ? tag : *next;
+        } else if (c->queue && c->R) {
+            tag = tag_at(c->rbase, c->rcount, c->R);
+            *next = tag < *next ? tag : *next;
+        }
+    }
     return best;
 }
 
@@ -192,28 +212,45 @@ static void dispatch(int id, uint64_t t, bool by_reservation, uint64_t cost)
     o.cost = cost;
 }
 
+/* The average of the last N requests as sum / count. Exact: literally. Else, once there are N, rounded up to a multiple
+ * of 5: of the N up to the last whole block of N / 5; a block counts in whole ns, and its remainder in the next one. */
+static void window(const struct task *j, wide *sum, wide *count)
+{
+    uint64_t n = o.N, block = 1, last = j->requests;
+    if (!o.exact && n > 5) {
+        block = (n + 4) / 5;
+        n = block * 5;
+    }
+    *sum = j->total[last];
+    *count = last;
+    if (last >= n && o.exact) {
+        *sum -= j->total[last - n];
+        *count = n;
+    } else if (last >= n) {
+        last -= last % block;
+        *sum = j->total[last] / block - j->total[last - n] / block;
+        *count = n / block;
+    }
+}
+
 static wide average_per_weight(const struct task *j)
 {
-    wide mean = ((wide)j->sum << 8) / j->count;
-    return mean * (((wide)1 << FRACTION) / (wide)j->weight) >> 8;
+    wide sum, count;
+    window(j, &sum, &count);
+    return (sum << 8) / count * (((wide)1 << FRACTION) / (wide)j->weight) >> 8;
 }
 
 static void completion(uint64_t t, uint64_t service)
 {
     struct task *j = &o.task[o.serving];
-    wide sum_w = 0;
+    wide sum_w = 0, sum, count;
     unsigned i;
     bool entitled;
     for (i = 0; i < o.n; i++)
         if (o.task[i].active)
             sum_w += (wide)o.task[i].weight;
-    if (j->count == o.N)
-        j->sum -= j->service[j->at];
-    else
-        j->count++;
-    j->service[j->at] = service;
-    j->sum += service;
-    j->at = (j->at + 1) % o.N;
+    j->total[j->requests + 1] = j->total[j->requests] + service;
+    j->requests++;
     j->queue--;
     if (o.by_reservation)
         j->rcount++;
@@ -222,7 +259,8 @@ static void completion(uint64_t t, uint64_t service)
     if (!j->waiting)
         adjust_tags(t);
     if (o.reward && j->R != 0) {
-        entitled = (wide)j->sum * sum_w * (wide)j->R < (wide)j->weight * (wide)j->count * 1000000000;
+        window(j, &sum, &count);
+        entitled = sum * sum_w * (wide)j->R < (wide)j->weight * count * 1000000000;
         j->streak = entitled == j->entitled ? 0 : j->streak + 1;
         if (j->streak == o.K) {
             j->streak = 0;
@@ -266,13 +304,16 @@ static void one_run(uint64_t stream, uint64_t steps)
     struct tags t;
     struct check_mem mem;
     struct tags_grant grant;
-    uint64_t now, limits, mean_ns, step;
+    uint64_t now, limits, mean_ns, step, *totals;
     unsigned j, weights;
     check_rng_init(&rng, stream);
     memset(&config, 0, sizeof config);
     memset(&o, 0, sizeof o);
     o.n = (unsigned)check_between(&rng, 1, check_between(&rng, 1, MOST));
     o.N = (unsigned)check_between(&rng, 1, 64);
+    totals = malloc(o.n * (steps + 1) * sizeof *totals);
+    if (!totals)
+        abort();
     o.K = (unsigned)check_between(&rng, 1, 12);
     o.reward = check_between(&rng, 0, 2) != 0;
     o.burst_ns = check_between(&rng, 0, 3) ? check_between(&rng, 1, 1000000000) : UINT64_C(1) << 62;
@@ -280,7 +321,9 @@ static void one_run(uint64_t stream, uint64_t steps)
     o.serving = -1;
     config.clients = o.n;
     config.mode = o.reward ? TAGS_REWARD : TAGS_PS;
+    o.exact = check_between(&rng, 0, 1);
     config.window = o.N;
+    config.exact_window = o.exact;
     config.phase_requests = o.K;
     config.limit_burst_ns = o.burst_ns;
     config.reserve_lag_ns = o.lag_ns;
@@ -295,6 +338,8 @@ static void one_run(uint64_t stream, uint64_t steps)
         struct tags_client terms;
         uint64_t fair = 1000000000 / mean_ns / o.n + 1; /* requests per second of an equal share */
         c->weight = pick_weight(&rng, weights);
+        c->total = totals + j * (steps + 1);
+        c->total[0] = 0;
         c->entitled = true;
         if (check_between(&rng, 0, 2) == 0)
             c->R = check_between(&rng, 1, 2 * fair);
@@ -349,9 +394,7 @@ static void one_run(uint64_t stream, uint64_t steps)
             now += check_between(&rng, 0, until - now);
             /* The oracle counts the request in service as queued. */
             if (o.task[id].queue <= 20) {
-                bool in_service_only = o.serving == (int)id && o.task[id].queue == 1;
                 arrival(id, now, 1);
-                (void)in_service_only;
                 CHECK_EQ(tags_arrive(&t, now, id, 1), QOS_OK);
             }
         }
@@ -369,6 +412,7 @@ static void one_run(uint64_t stream, uint64_t steps)
     }
     steps_done += steps;
     synchronised += t.counters.synchronised;
+    free(totals);
     CHECK(check_mem_free(&mem));
 }
 

@@ -75,8 +75,10 @@ static void run(uint64_t stream, bool share)
                 done[k] = now + check_between(&rng, 1, 100000);
                 c->lowest = x < c->lowest ? x : c->lowest;
                 c->sent++;
-                if (c->terms.limit_per_s)
-                    over += x - c->lowest + (int64_t)SECOND > (int64_t)(c->terms.limit_per_s * BURST_NS + 2 * SECOND);
+                if (c->terms.limit_per_s) { /* one request in a window of 0 ns; two if the burst is not a whole one */
+                    uint64_t burst = c->terms.limit_per_s * BURST_NS;
+                    over += x - c->lowest + (int64_t)SECOND > (int64_t)(burst + (burst < SECOND ? 2 : 1) * SECOND);
+                }
             }
             if (busy[k])
                 next = qos_min(next, done[k]);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: reward scheduling on a real file (tags.h in uring_files): the tenant whose reads hit the page cache keeps its gain
-# under reward and loses it under proportional share, and the other one's reservation still holds.
+# under reward and loses it under proportional share, the other one's reservation still holds over the eligible seconds
+# (at least 80 % of eight), which without it would not be met, and a limit holds in every window of the log.
 set -u
 . "$(dirname "$0")/../lib.sh"
 work=$(mktemp -d "$PWD/build/tags_uring-XXXXXX") || exit 1
@@ -8,14 +9,14 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 ok() { echo "ok: $*"; }
 bad() { echo "FAILED: $*"; failed=1; }
-expect() { # WHAT JQ-EXPRESSION over [ps, reward, reserved]
-    if jq -es "$2" "$work/ps.json" "$work/reward.json" "$work/reserved.json" >/dev/null; then ok "$1"; else bad "$1 ($2)"; fi
+expect() { # WHAT JQ-EXPRESSION over [ps, reward, reserved, limited]
+    if jq -es "$2" "$work/ps.json" "$work/reward.json" "$work/reserved.json" "$work/limited.json" >/dev/null; then ok "$1"; else bad "$1 ($2)"; fi
 }
 timeout -k 5 100 examples/uring_files/hotcold.sh "$work" >"$work/table" 2>"$work/err" ||
     { cat "$work"/*.log "$work/err" | tail -30; bad "hotcold.sh ends with status $?"; exit 1; }
 cat "$work/table"
 
-expect "all three runs: submitted = completed + failed, nothing failed" \
+expect "all four runs: submitted = completed + failed, nothing failed" \
     'all(.[]; [.with.tenants[] | .submitted == .completed + .failed and .failed == 0 and .completed > 0] | all)'
 expect "proportional share: as many requests for both" \
     '.[0].with.tenants | .[0].bytes_per_s / .[1].bytes_per_s | . > 0.95 and . < 1.05'
@@ -24,8 +25,16 @@ expect "reward: hot keeps its gain (at least 3 times as much as under proportion
 expect "reward: cold is served too" '.[1].with.tenants[1].bytes_per_s > 0'
 expect "with cold's reservation hot still gains" \
     '.[2].with.tenants[0].bytes_per_s > 1.5 * .[2].with.tenants[1].bytes_per_s'
-case $(cat "$work/status") in
-0) ok "cold's reservation holds, judged on the log" ;;
+# 80 % of the profile is what it reserves; each run is compared to the profile that it began with.
+expect "without it cold gets less: the reservation is what gives it that" \
+    '.[1] | .with.tenants[1].bytes_per_s < 0.8 * .profile.points[0].requests_per_s * .profile.points[0].bs_bytes'
+if [ "$(cat "$work/limited.status")" = 0 ]; then ok "hot's limit holds in every window of the log, to its burst and one request"
+else tail -15 "$work/limited.log"; bad "hot's limit"; fi
+expect "hot is held at its limit, not below" \
+    '.[3].with.tenants[0].bytes_per_s > 0.8 * .[3].tenants[0].limit_bytes_per_s'
+case $(cat "$work/reserved.status") in
+0) ok "cold's reservation holds, judged on the log"
+   expect "over eight seconds, of which 80 % were eligible" '.[2].judge | .seconds >= 7 and .eligible_seconds >= 0.8 * .seconds' ;;
 3) [ "$failed" = 0 ] && { tail -5 "$work/reserved.log"; echo "SKIP real/tags_uring: inconclusive: device"; exit 77; } ;;
 *) tail -15 "$work/reserved.log"; bad "cold's reservation" ;;
 esac

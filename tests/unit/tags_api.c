@@ -27,6 +27,16 @@ static void close_tags(void)
     CHECK(check_mem_free(&memory));
 }
 
+/* rTag or lTag. */
+static struct tags_priv_due opened(const struct tags_priv_rate *p)
+{
+    struct tags_priv_due d;
+    d.tag_ns = (uint64_t)p->tag_hi << 32 | p->tag_lo;
+    d.rest = (uint64_t)p->rest_hi << 32 | p->rest_lo;
+    d.rate_per_s = (uint64_t)p->rate_hi << 32 | p->rate_lo;
+    return d;
+}
+
 static struct tags_client terms(uint64_t weight, uint64_t reservation, uint64_t limit)
 {
     struct tags_client c;
@@ -117,9 +127,20 @@ static void configurations(void)
         CHECK_EQ(serve(s, 5, 1), -1);
         close_tags();
     }
-    c.clients = 1; /* 100,000 clients: at most 160 bytes each */
-    c = plain(100000, TAGS_PS);
-    CHECK_LE(tags_memsize(&c) / 100000, 160);
+    if (sizeof(void *) == 8) { /* at most 160 bytes a client, in both modes, from 1,000 on; exact: 200 more */
+        for (c = plain(1000, TAGS_PS); c.clients <= 100000; c.clients *= 10) {
+            uint64_t all;
+            c.mode = TAGS_PS;
+            all = tags_memsize(&c);
+            CHECK_LE(all, 128 * (uint64_t)c.clients);
+            c.mode = TAGS_REWARD;
+            all = tags_memsize(&c);
+            CHECK_LE(all, 160 * (uint64_t)c.clients);
+            c.exact_window = true;
+            CHECK_WITHIN(tags_memsize(&c) - all, 200 * (uint64_t)c.clients - 64, 200 * (uint64_t)c.clients + 64);
+            c.exact_window = false;
+        }
+    }
 }
 
 static void clients(void)
@@ -188,7 +209,6 @@ static void clients(void)
     CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
     choice.client = 0;
     CHECK_EQ(tags_dispatch(t, 0, &choice, 0, 0, 0, &g), QOS_OK);
-    CHECK_EQ(tags_remove(t, 0, 0, &dropped), QOS_EBUSY);
     CHECK_EQ(tags_complete(NULL, 0, &g, 1), QOS_EINVAL);
     CHECK_EQ(tags_complete(t, 0, NULL, 1), QOS_EINVAL);
     CHECK_EQ(tags_fail(NULL, 0, &g, 1), QOS_EINVAL);
@@ -307,12 +327,13 @@ static void at_the_limit(void)
     CHECK_EQ(tags_next_ns(t, 50 * ms), 100 * ms); /* rejected ones cost nothing */
     {
         struct qos_stats stats;
-        tags_stats(t, 50 * ms, &stats);
+        tags_stats(t, &stats);
         CHECK_EQ(stats.refused, 4);
         CHECK_EQ(stats.granted, 1);
         CHECK_EQ(stats.borrowed, 1);
         CHECK_EQ(stats.waited, 1);
         CHECK_EQ(stats.debt, 0);
+        CHECK_EQ(tags_debt(t, 50 * ms), 0);
     }
     close_tags();
 }
@@ -324,7 +345,7 @@ static void refunds(void)
     struct tags *t = open_tags(&c);
     struct tags_grant g, many[8];
     struct tags_priv_hot before;
-    struct tags_priv_rate reserve, limit;
+    struct tags_priv_due reserve, limit, after;
     unsigned i;
     CHECK_EQ(add(t, 0, 0, 3, 7, 1000), QOS_OK);
     CHECK_EQ(add(t, 0, 1, 5, 0, 0), QOS_OK);
@@ -335,8 +356,8 @@ static void refunds(void)
     for (i = 0; i < 30; i++) {
         uint64_t now = 20000000 + i * 50000000;
         before = t->hot[0];
-        reserve = t->reserve[0];
-        limit = t->limit[0];
+        reserve = opened(&t->reserve[0]);
+        limit = opened(&t->limit[0]);
         do {
             CHECK_EQ(tags_pull(t, now, 1, &g), QOS_OK);
             CHECK_EQ(tags_arrive(t, now, g.client, 1), QOS_OK);
@@ -346,11 +367,13 @@ static void refunds(void)
         CHECK_EQ(tags_cancel(t, now, &g), QOS_OK);
         CHECK_EQ(t->hot[0].tag.hi, before.tag.hi);
         CHECK_EQ(t->hot[0].tag.lo, before.tag.lo);
-        CHECK_EQ(t->reserve[0].tag_ns, reserve.tag_ns);
-        CHECK_EQ(t->reserve[0].rest, reserve.rest);
+        after = opened(&t->reserve[0]);
+        CHECK_EQ(after.tag_ns, reserve.tag_ns);
+        CHECK_EQ(after.rest, reserve.rest);
+        after = opened(&t->limit[0]);
         if (limit.tag_ns + 100000000 > now) { /* else its unused part was forgotten */
-            CHECK_EQ(t->limit[0].tag_ns, limit.tag_ns);
-            CHECK_EQ(t->limit[0].rest, limit.rest);
+            CHECK_EQ(after.tag_ns, limit.tag_ns);
+            CHECK_EQ(after.rest, limit.rest);
         }
     }
     CHECK_EQ(t->counters.cancelled, 30);
@@ -400,16 +423,23 @@ static void forced(void)
     }
     CHECK_EQ(n, 6); /* 500 ms at 10 per second, and one */
     CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_EDEBT);
-    tags_stats(t, 0, &stats);
+    tags_stats(t, &stats);
     CHECK_EQ(stats.debt, 5);
+    CHECK_EQ(tags_debt(t, 0), 5);
+    CHECK_EQ(tags_debt(t, 150000000), 4); /* 450 ms ahead: 4.5 units, rounded up, but one */
     CHECK_EQ(stats.refused, 2);
     CHECK_EQ(tags_served(t, TAGS_PHASE_FORCED), 6);
     CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
-    CHECK_EQ(tags_next_ns(t, 0), 200000000); /* the first of the six was its reservation's */
-    CHECK_EQ(serve(t, 200000000, 1), 0);
-    CHECK_EQ(tags_next_ns(t, 200000000), 400000000);
+    CHECK_EQ(tags_next_ns(t, 0), 600000000); /* its reservation is due at 200 ms, but it had more than that */
     CHECK_EQ(tags_force(t, 300000000, 1, 1000, &g), QOS_OK); /* idle, and while another waits */
     CHECK_EQ(tags_complete(t, 300000000, &g, 1), QOS_OK);
+    CHECK_EQ(tags_pull(t, 600000000, 1, &g), QOS_OK);
+    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_complete(t, 600000000, &g, 1), QOS_OK);
+    CHECK_EQ(tags_next_ns(t, 600000000), 700000000);
+    CHECK_EQ(tags_force(t, 600000000, 0, 1, &g), QOS_OK); /* while it waits itself */
+    CHECK_EQ(tags_complete(t, 600000000, &g, 1), QOS_OK);
+    CHECK_EQ(tags_next_ns(t, 600000000), 800000000);
     close_tags();
     c.force_debt_ns = TAGS_NONE;
     c.no_completions = true;
@@ -488,16 +518,16 @@ static void elsewhere(void)
     CHECK_EQ(tags_choose(t, 0, &choice), QOS_OK);
     CHECK_EQ(choice.phase, TAGS_PHASE_RESERVATION);
     CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 2, 4, &g), QOS_OK);
-    CHECK_EQ(t->reserve[0].tag_ns, 300000000); /* 1 + 2 at 10 per second */
-    CHECK_EQ(t->limit[0].tag_ns, 50000000);    /* 1 + 4 at 100 per second */
-    CHECK_EQ(t->hot[0].tag.hi, 5 * 256);       /* 1 + 4 at weight 1 */
+    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 300000000); /* 1 + 2 at 10 per second */
+    CHECK_EQ(opened(&t->limit[0]).tag_ns, 50000000);    /* 1 + 4 at 100 per second */
+    CHECK_EQ(t->hot[0].tag.hi, 5 * 256);                /* 1 + 4 at weight 1 */
     CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
-    CHECK_EQ(t->reserve[0].tag_ns, 0);
-    CHECK_EQ(t->limit[0].tag_ns, 0);
+    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 0);
+    CHECK_EQ(opened(&t->limit[0]).tag_ns, 0);
     CHECK_EQ(t->hot[0].tag.hi, 0);
     choice.phase = TAGS_PHASE_WEIGHT; /* in the weight phase only rho is charged to the reservation */
     CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 3, 3, &g), QOS_OK);
-    CHECK_EQ(t->reserve[0].tag_ns, 300000000);
+    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 300000000);
     CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
     close_tags();
     c.count_cost = true; /* 1 MB/s reserved, 4 MB/s at most */
@@ -505,8 +535,8 @@ static void elsewhere(void)
     CHECK_EQ(add(t, 0, 0, 1, 1000000, 4000000), QOS_OK);
     CHECK_EQ(tags_arrive(t, 0, 0, 10), QOS_OK);
     CHECK_EQ(tags_pull(t, 0, 65536, &g), QOS_OK);
-    CHECK_EQ(t->reserve[0].tag_ns, 65536000);
-    CHECK_EQ(t->limit[0].tag_ns, 16384000);
+    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 65536000);
+    CHECK_EQ(opened(&t->limit[0]).tag_ns, 16384000);
     CHECK_EQ(t->counters.units, 65536);
     close_tags();
 }
@@ -658,9 +688,8 @@ static void waiting_client(void)
         choice.client = 0;
         choice.phase = TAGS_PHASE_WEIGHT; /* a choice of the caller's own */
         CHECK_EQ(tags_dispatch(t, now, &choice, 1, 0, 0, &g), QOS_OK);
-        CHECK_EQ(tags_pull(t, now, 1, &h), QOS_OK); /* by reservation: both tags are 100 ms ahead now, or more */
-        CHECK_EQ(h.client, 0);
-        CHECK_EQ(h.phase, TAGS_PHASE_RESERVATION);
+        choice.phase = TAGS_PHASE_RESERVATION; /* its own again: both tags are 100 ms ahead now, or more */
+        CHECK_EQ(tags_dispatch(t, now, &choice, 1, 0, 0, &h), QOS_OK);
         CHECK_EQ(serve(t, now, ms), 1);
         CHECK_EQ(tags_choose(t, now, &choice), QOS_EAGAIN);
         CHECK((t->hot[0].packed & TAGS_PRIV_WAITING) != 0);
@@ -769,6 +798,251 @@ static void shared(void)
     CHECK(check_mem_free(&m));
 }
 
+/* A shared burst below one unit: late claims lose what they were late, not a unit more; a larger one is never exceeded.
+ */
+static void shared_bursts(void)
+{
+    struct check_mem m;
+    struct tags_shared *sh;
+    struct tags_client x = terms(1, 0, 1000);
+    struct tags_shared_client *entry;
+    const uint64_t ms = 1000000;
+    uint64_t tag, now;
+    unsigned i;
+    sh = (struct tags_shared *)check_mem_new(&m, tags_shared_memsize(1), 8, 0);
+    entry = (struct tags_shared_client *)(sh + 1);
+    CHECK_EQ(tags_shared_init(sh, m.size, 1, 0, 0, TAGS_NONE), QOS_OK);
+    CHECK_EQ(tags_shared_set(sh, 0, 0, &x), QOS_OK);
+    for (i = 0; i < 100; i++) {
+        now = i * ms + ms / 2;
+        CHECK(tags_shared_claim(sh, &entry->limited, now, 1000, 0, 1, false, &tag));
+        CHECK_EQ(tag, (i + 1) * ms);
+        CHECK(!tags_shared_claim(sh, &entry->limited, now, 1000, 0, 1, false, &tag));
+    }
+    for (now = 200 * ms + 1, i = 0; tags_shared_claim(sh, &entry->limited, now, 1000, 10 * ms, 1, false, &tag);)
+        i++;
+    CHECK_EQ(i, 10); /* 191 to 200: ten units in 10 ms and the one of a moment, less what rounding takes */
+    for (now = 300 * ms, i = 0; tags_shared_claim(sh, &entry->limited, now, 1000, 10 * ms, 1, false, &tag);)
+        i++;
+    CHECK_EQ(i, 11);
+    CHECK(check_mem_free(&m));
+}
+
+/* Removal does not wait for the device: the client is gone, its last request at the device frees the id. */
+static void removed(void)
+{
+    struct tags_config c = plain(3, TAGS_REWARD);
+    struct tags *t;
+    struct tags_grant g[3];
+    struct tags_client_state state;
+    uint32_t dropped = 0;
+    unsigned round, i;
+    c.capacity_per_s = 100;
+    c.intrusive = true;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    for (round = 0; round < 4; round++) {
+        struct tags_request queued;
+        uint64_t now = round * UINT64_C(10000000000);
+        memset(&queued, 0, sizeof queued);
+        CHECK_EQ(add(t, now, 0, 5, 60, 60), QOS_OK);
+        CHECK_EQ(tags_arrive(t, now, 0, 4), QOS_OK);
+        CHECK_EQ(tags_push(t, now, 0, &queued), QOS_OK);
+        CHECK_EQ(tags_pull(t, now, 1, &g[0]), QOS_OK);
+        CHECK_EQ(g[0].client, 0);
+        if (round == 3) { /* at its limit */
+            CHECK_EQ(tags_pull(t, now, 1, &g[1]), QOS_EAGAIN);
+            CHECK_EQ(tags_client_stats(t, now, 0, &state), QOS_OK);
+            CHECK(state.waiting_at_limit);
+        }
+        CHECK_EQ(tags_force(t, now, 0, 1, &g[1]), QOS_OK);
+        CHECK_EQ(tags_remove(t, now, 0, &dropped), QOS_OK);
+        CHECK_EQ(dropped, 4);
+        CHECK_EQ(tags_admissible(t), 100); /* at once */
+        CHECK_EQ(tags_remove(t, now, 0, &dropped), QOS_ENOENT);
+        CHECK_EQ(tags_arrive(t, now, 0, 1), QOS_ENOENT);
+        CHECK_EQ(tags_unlink(t, now, &queued), QOS_ENOENT);
+        CHECK_EQ(tags_force(t, now, 0, 1, &g[2]), QOS_ENOENT);
+        CHECK_EQ(tags_client_stats(t, now, 0, &state), QOS_ENOENT);
+        CHECK_EQ(add(t, now, 0, 5, 60, 60), QOS_EBUSY);
+        CHECK_EQ(tags_next_ns(t, now), QOS_NEVER);
+        CHECK_EQ(t->weight_sum, 5); /* a request in service keeps its client active */
+        for (i = 0; i < 2; i++) {
+            CHECK_EQ(t->at_device, 2 - i);
+            if (round == 0 || (round == 3 && i == 0))
+                CHECK_EQ(tags_complete(t, now, &g[i], 1000), QOS_OK);
+            else if (round == 1)
+                CHECK_EQ(tags_fail(t, now, &g[i], 1000), QOS_OK);
+            else
+                CHECK_EQ(tags_cancel(t, now, &g[i]), QOS_OK);
+        }
+        CHECK_EQ(tags_complete(t, now, &g[1], 1000), QOS_EINVAL);
+        CHECK_EQ(t->weight_sum, 0);
+        CHECK_EQ(add(t, now, 0, 1, 100, 0), QOS_OK); /* a new client, from the start */
+        CHECK_EQ(tags_client_stats(t, now, 0, &state), QOS_OK);
+        CHECK_EQ(state.granted, 0);
+        CHECK_EQ(state.mean_service_ns, 0);
+        CHECK_EQ(tags_arrive(t, now, 0, 1), QOS_OK);
+        CHECK_EQ(serve(t, now, 1), 0);
+        CHECK_EQ(tags_remove(t, now, 0, NULL), QOS_OK);
+    }
+    close_tags();
+}
+
+/* TAGS_REJECT with count_cost asks for the units that are queued: 1,000 per second, a wait of at most a second. */
+static void rejected_by_cost(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags *t;
+    struct tags_request r[3], *got;
+    struct tags_grant g;
+    unsigned i;
+    c.at_limit = TAGS_REJECT;
+    c.reject_after_ns = 1000000000;
+    c.count_cost = c.intrusive = true;
+    t = open_tags(&c);
+    CHECK_EQ(add(t, 0, 0, 1, 0, 1000), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive_cost(NULL, 0, 0, 1, 1), QOS_EINVAL);
+    CHECK_EQ(tags_arrive_cost(t, 0, 0, 1, QOS_TOKENS_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(tags_arrive_cost(t, 0, 0, 4, 400), QOS_ELIMIT); /* the fourth would wait for 1.2 s */
+    CHECK_EQ(tags_arrive_cost(t, 0, 0, 3, 400), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT); /* behind 1,200 units */
+    CHECK_EQ(tags_withdraw(t, 0, 0, 1), QOS_OK);
+    CHECK_EQ(t->queued_cost[0], 800);
+    CHECK_EQ(tags_arrive(t, 0, 0, 201), QOS_OK); /* the last one behind 1,000 */
+    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT);
+    CHECK_EQ(tags_withdraw(t, 0, 0, 203), QOS_OK);
+    CHECK_EQ(t->queued_cost[0], 0);
+    memset(r, 0, sizeof r);
+    for (i = 0; i < 3; i++)
+        r[i].cost = i == 2 ? 0 : 600; /* 0 counts as 1 */
+    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_OK);
+    CHECK_EQ(tags_push(t, 0, 0, &r[1]), QOS_OK);
+    CHECK_EQ(tags_push(t, 0, 0, &r[2]), QOS_ELIMIT); /* 1,200 */
+    CHECK_EQ(tags_unlink(t, 0, &r[1]), QOS_OK);
+    CHECK_EQ(t->queued_cost[0], 600);
+    CHECK_EQ(tags_push(t, 0, 0, &r[2]), QOS_OK);
+    CHECK_EQ(t->queued_cost[0], 601);
+    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
+    CHECK(got == &r[0]);
+    CHECK_EQ(t->queued_cost[0], 1);
+    CHECK_EQ(tags_complete(t, 0, &got->grant, 1), QOS_OK);
+    CHECK_EQ(tags_unlink(t, 0, &r[2]), QOS_OK);
+    /* Whoever says less at arrival is not charged twice. */
+    CHECK_EQ(tags_arrive(t, 600000000, 0, 2), QOS_OK);
+    CHECK_EQ(tags_pull(t, 600000000, 50, &g), QOS_OK);
+    CHECK_EQ(tags_complete(t, 600000000, &g, 1), QOS_OK);
+    CHECK_EQ(t->queued_cost[0], 0);
+    /* More units than the time has nanoseconds. */
+    CHECK_EQ(tags_arrive_cost(t, 0, 1, TAGS_BACKLOG_MAX, QOS_TOKENS_MAX), QOS_ELIMIT);
+    CHECK_EQ(tags_arrive_cost(t, 0, 1, 1, QOS_TOKENS_MAX), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 1, 1), QOS_ELIMIT);
+    close_tags();
+}
+
+/* Counters of one client beside those of all. */
+static void counted(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags *t = open_tags(&c);
+    const struct tags_counters *k;
+    struct tags_grant g;
+    CHECK(tags_client_counters(t, 0) == NULL); /* not configured */
+    CHECK(tags_client_counters(NULL, 0) == NULL);
+    close_tags();
+    c.count_by_client = true;
+    c.at_limit = TAGS_REJECT;
+    c.reject_after_ns = 100000000;
+    c.window = 4;
+    c.phase_requests = 2;
+    t = open_tags(&c);
+    CHECK(tags_client_counters(t, 2) == NULL);
+    k = tags_client_counters(t, 0);
+    CHECK(k != NULL);
+    CHECK_EQ(add(t, 0, 0, 1, 10, 10), QOS_OK);
+    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT);
+    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
+    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_fail(t, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
+    while (tags_force(t, 0, 0, 1, &g) == QOS_OK)
+        CHECK_EQ(tags_complete(t, 0, &g, 4000000000), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 1000000000, 0, 1), QOS_OK);
+    CHECK_EQ(tags_pull(t, 1000000000, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_EINVAL);
+    CHECK_EQ(k->refused, 2);
+    CHECK_EQ(k->failed, 1);
+    CHECK_EQ(k->cancelled, 1);
+    CHECK_EQ(k->served[TAGS_PHASE_RESERVATION], 2);
+    CHECK_GE(k->served[TAGS_PHASE_FORCED], 1);
+    CHECK_EQ(k->units, 2 + k->served[TAGS_PHASE_FORCED]);
+    CHECK_EQ(k->units_beyond, k->served[TAGS_PHASE_FORCED]);
+    CHECK_EQ(k->stepped_aside, 1);
+    CHECK_GE(k->debt, 1);
+    CHECK_EQ(k->debt, t->counters.debt);
+    CHECK_EQ(tags_client_counters(t, 1)->units, 0);
+    CHECK_EQ(tags_remove(t, 1000000000, 0, NULL), QOS_OK);
+    CHECK_EQ(k->failed, 1); /* they stay */
+    CHECK_EQ(add(t, 1000000000, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(k->failed, 0);
+    CHECK_EQ(tags_force(t, 1000000000, 0, 1, &g), QOS_OK); /* no limit: no debt */
+    CHECK_EQ(tags_complete(t, 1000000000, &g, 1), QOS_OK);
+    CHECK_EQ(k->debt, 0);
+    close_tags();
+}
+
+/* N = 10: of the first 10 the mean of all; then that of ten requests as of the last even one, in whole ns a pair. */
+static void windows(void)
+{
+    static const uint64_t service[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1011, 1012, 13, 14};
+    static const uint64_t blocks[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 207, 207, 209};
+    static const uint64_t exact[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 106, 207, 208, 209};
+    struct tags_config c = plain(1, TAGS_REWARD);
+    unsigned way, i;
+    c.window = 10;
+    for (way = 0; way < 2; way++) {
+        struct tags *t;
+        struct tags_client_state state;
+        c.exact_window = way == 1;
+        t = open_tags(&c);
+        CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
+        CHECK_EQ(tags_arrive(t, 0, 0, 100), QOS_OK);
+        for (i = 0; i < sizeof service / sizeof *service; i++) {
+            CHECK_CONTEXT("request %u, %s", i, way ? "exact" : "blocks");
+            CHECK_EQ(serve(t, 0, service[i]), 0);
+            CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
+            CHECK_EQ(state.mean_service_ns, way ? exact[i] : blocks[i]);
+        }
+        close_tags();
+    }
+}
+
+/* The device served nobody for ten seconds: the reservation catches up, but not past the limit. */
+static void late_reservation(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags *t = open_tags(&c);
+    const uint64_t ms = 1000000;
+    unsigned sent = 0;
+    uint64_t now;
+    CHECK_EQ(add(t, 0, 0, 1, 100, 200), QOS_OK);
+    CHECK_EQ(tags_arrive(t, 0, 0, 100000), QOS_OK);
+    CHECK_EQ(serve(t, 0, 1), 0);
+    while (serve(t, 10000 * ms, 1) == 0)
+        sent++;
+    CHECK_EQ(sent, 21); /* 100 ms at 200 per second, and one */
+    for (now = 10000 * ms; now < 12000 * ms; now += ms)
+        while (serve(t, now, 1) == 0)
+            sent++;
+    CHECK_EQ(sent, 21 + 399);
+    CHECK_EQ(tags_served(t, TAGS_PHASE_WEIGHT), 0); /* it owes 1,000: all by reservation */
+    close_tags();
+}
+
 /* The time stands at the end of its range: tags stay there, nothing wraps. */
 static void end_of_time(void)
 {
@@ -801,6 +1075,12 @@ int main(void)
     moved_back();
     far_ahead();
     waiting_client();
+    removed();
+    rejected_by_cost();
+    counted();
+    windows();
+    late_reservation();
     shared();
+    shared_bursts();
     return check_end();
 }
