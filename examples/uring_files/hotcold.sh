@@ -35,9 +35,9 @@ judged() {
 
 run ps tags-ps "$seconds" "" ""
 run reward tags "$seconds" "" ""
-# 80 % of what the profile gives cold alone: more than the half of the time that its weight entitles it to.
-judged reserved $((4 * seconds)) "" ",reserve=80%"
-[ "$status" = 0 ] || judged reserved $((4 * seconds)) "" ",reserve=80%"
+# 70 % of what the profile gives cold alone: more than the half of the time that its weight entitles it to.
+judged reserved $((4 * seconds)) "" ",reserve=70%"
+[ "$status" = 0 ] || judged reserved $((4 * seconds)) "" ",reserve=70%"
 judged limited "$seconds" ",limit=20%" ""
 reserve=$(jq '.tenants[1].reserve_bytes_per_s' "$out/reserved.json")
 

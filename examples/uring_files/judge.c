@@ -1,7 +1,7 @@
 // What must hold, judged on the scheduler's log and on the seconds of a run.
 //
 // Hard, on the log, whatever the device does: in every window a tenant's dispatched cost is at most
-// limit x window + burst + one request (two for tags.h, as it says); every submitted request completed or failed, once;
+// limit x window + burst + one request; every submitted request completed or failed, once;
 // never more at the device than --dispatch-depth. Reservations, over eligible seconds only. A second is eligible for a
 // tenant if
 //   - its demand stayed queued: its queue was empty for at most 1 % of the second (so lack of demand

@@ -23,17 +23,18 @@ expect "proportional share: as many requests for both" \
 expect "reward: hot keeps its gain (at least 3 times as much as under proportional share)" \
     '.[1].with.tenants[0].bytes_per_s > 3 * .[0].with.tenants[0].bytes_per_s'
 expect "reward: cold is served too" '.[1].with.tenants[1].bytes_per_s > 0'
-expect "with cold's reservation hot still gains" \
-    '.[2].with.tenants[0].bytes_per_s > 1.5 * .[2].with.tenants[1].bytes_per_s'
-# 80 % of the profile is what it reserves; each run is compared to the profile that it began with.
-expect "without it cold gets less: the reservation is what gives it that" \
-    '.[1] | .with.tenants[1].bytes_per_s < 0.8 * .profile.points[0].requests_per_s * .profile.points[0].bs_bytes'
+# With hot at its limit cold has nearly all of the time. The device is not the same in all runs: the best is the measure.
+expect "without a reservation cold gets less than 80 % of what it has almost alone: it is the reservation that gives it that" \
+    '.[1].with.tenants[1].bytes_per_s < 0.8 * ([.[3].with.tenants[1].bytes_per_s,
+        (.[] | .profile.points[0] | .requests_per_s * .bs_bytes)] | max)'
 if [ "$(cat "$work/limited.status")" = 0 ]; then ok "hot's limit holds in every window of the log, to its burst and one request"
 else tail -15 "$work/limited.log"; bad "hot's limit"; fi
 expect "hot is held at its limit, not below" \
     '.[3].with.tenants[0].bytes_per_s > 0.8 * .[3].tenants[0].limit_bytes_per_s'
 case $(cat "$work/reserved.status") in
 0) ok "cold's reservation holds, judged on the log"
+   expect "with cold's reservation hot still gains" \
+       '.[2].with.tenants[0].bytes_per_s > 1.5 * .[2].with.tenants[1].bytes_per_s'
    expect "over eight seconds, of which 80 % were eligible" '.[2].judge | .seconds >= 7 and .eligible_seconds >= 0.8 * .seconds' ;;
 3) [ "$failed" = 0 ] && { tail -5 "$work/reserved.log"; echo "SKIP real/tags_uring: inconclusive: device"; exit 77; } ;;
 *) tail -15 "$work/reserved.log"; bad "cold's reservation" ;;
