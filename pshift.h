@@ -69,9 +69,11 @@
  *      remainder is below its demand, so no entry exceeds it and every row sums to A_i exactly.
  *   2. Direct transfers: one sweep over the rows moves, inside each row, from overloaded to underloaded servers. An
  *      overloaded server never becomes underloaded by it, nor the reverse, so one sweep exhausts all paths of length 1.
- *   3. Paths by way of one broker, by sweeps as well: the underloaded servers pull what each row's other servers hold;
- *      that leaves holes at those, which overloaded servers fill directly. Never more is pulled than there is excess.
- *      Once a sweep has asked every row, nothing leads to the servers that pulled: often that is the proof already.
+ *   3. Paths by way of one broker, by sweeps as well. Where one side, overloaded or underloaded, is at most half of
+ *      the other, it is spread over the servers in balance first, and finds partners from there; rows are swept only
+ *      as long as they get on. Then the underloaded servers pull what each row's other servers hold; that leaves holes
+ *      at those, which overloaded servers fill directly. Never more is pulled than there is excess. Once a sweep has
+ *      asked every row, nothing leads to the servers that pulled: often that is the proof already.
  *   4. Progressive shifting (Algorithm 5): servers are labelled by the number of shifts to an underloaded server; then
  *      one depth-first pass moves tokens along shift paths, one label a step, until no such path is left (a blocking
  *      flow). The shortest path gets longer each time, so there are at most |S| - 1 rounds.
@@ -83,6 +85,12 @@
  *   cut(X) = Phi; pshift_verify recomputes both in one pass over the rows and trusts nothing else.
  *   The servers of X bind; a bucket with sum_{j not in X} d_i^j < A_i depends on them. pshift_shortfall spreads each
  *   overloaded server's weak excess over the buckets there, in proportion to their tokens.
+ *
+ *   Warm start. cut(X) = Phi means that no row leads out of X: where a server of X holds tokens of a bucket, the
+ *   bucket's demand outside X is used up. Shifts among the servers of X, and among the others, leave that as it is. So
+ *   a changed row gives what it can from X to the others, its tokens and those of a few more rows bring both sides to
+ *   rest, and X is the certificate again: if no server of X has room and no other excess, which is asked of the servers
+ *   alone. Only where that fails are all rows asked, as from step 3 on.
  *
  *   The token scheduler (Algorithm 1, Section II-A; weighted as in Section V). Round robin over the queues that have
  *   requests and R-tokens; if there are none, over those that have requests and L-tokens. Two sets of queues on three
@@ -120,11 +128,15 @@
  *
  * TUNABLES
  *
- *   PSHIFT_WINDOW_ROWS  rows in the first window of step 3. Each row of n entries offers about n^2 moves, so 1024 rows
+ *   PSHIFT_WINDOW_ROWS  rows in the first window of step 4. Each row of n entries offers about n^2 moves, so 1024 rows
  *                       connect 64 servers densely; too few cost one more build, of a four times larger index.
  *   PSHIFT_PULL_PASSES  sweeps by way of one broker before the search: each costs about as much as the initial
  *                       allocation; two or three suffice on the paper's cases, and the search does what they do not.
- *   PSHIFT_WARM_PARTS   a warm start looks at one part of the rows after the other, a 32nd each, until all is placed.
+ *   PSHIFT_PARTS        a 64th of the rows is swept before it is asked whether that gets on: few enough questions, and
+ *                       where a few rows do, few are swept.
+ *   PSHIFT_PATIENCE     where the smaller side can be spread, direct transfers go on if 3 more parts seem to be enough.
+ *   PSHIFT_TURNS        sweeps and spreads by turns, while they get on; most excess is gone after 3, the last tokens
+ *                       of a million rows take up to 12.
  *   PSHIFT_SHARDS       the rows are cut into this many parts, for parallel_for. Fixed, so that the result does not
  *                       depend on the threads; 16 gives each of 8 threads two parts.
  *   PSHIFT_SHARD_ENTRIES  below this many entries there is one part: 2^17 entries take well under a millisecond.
@@ -151,17 +163,23 @@ extern "C" {
 #ifndef PSHIFT_PULL_PASSES
 #define PSHIFT_PULL_PASSES 4
 #endif
+#ifndef PSHIFT_PATIENCE
+#define PSHIFT_PATIENCE 3
+#endif
+#ifndef PSHIFT_TURNS
+#define PSHIFT_TURNS 17
+#endif
 #ifndef PSHIFT_SHARDS
 #define PSHIFT_SHARDS 16
 #endif
 #ifndef PSHIFT_SHARD_ENTRIES
 #define PSHIFT_SHARD_ENTRIES 131072
 #endif
-#ifndef PSHIFT_WARM_PARTS
-#define PSHIFT_WARM_PARTS 32
+#ifndef PSHIFT_PARTS
+#define PSHIFT_PARTS 64
 #endif
-#if PSHIFT_WARM_PARTS < 1 || PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 ||                  \
-    PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
+#if PSHIFT_PARTS < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 || PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || \
+    PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: window rows, shards (1..1024) and shard entries must be positive"
 #endif
 
@@ -258,6 +276,7 @@ struct pshift_priv_part {
     struct qos_u128 tokens, unclaimed;
     uint64_t moved;
     enum qos_status status;
+    bool twice; /* a row of 8 names a server twice */
 };
 
 /* Scratch of pshift_plan, the caller's. */
@@ -296,6 +315,7 @@ struct pshift {
     uint32_t stamp;
     uint32_t retracted;                 /* rows that pshift_retract took out */
     uint32_t servers, buckets, entries; /* of the last solution */
+    bool twice;                         /* some row of 8 entries named a server twice */
     bool solved;                        /* load, tokens and unclaimed describe the last solution */
 };
 
@@ -453,8 +473,9 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solve(struct pshift *ps, const stru
                                                    const struct pshift_options *opt, struct pshift_solution *s);
 /* Warm start. When some buckets' reservations, demands or servers change (not their numbers of entries): retract them
  * from the last solution while *p and s->alloc still hold the old rows, change the rows, and resolve the same buckets;
- * capacities may change too. The result is as optimal as a fresh one, not the same one. Cost: that of the
- * changed rows and of as many others as it takes to place their tokens; all rows if overloaded servers remain.
+ * capacities may change too. All other rows, and s->alloc, must be as the last call found and left them: they are not
+ * checked again. The result is as optimal as a fresh one, not the same one. Cost: O(servers), that of the changed rows,
+ * and of as many others as it takes to place their tokens; all rows if the servers that bind are others than before.
  * retract: QOS_EINVAL: nothing was solved, or a problem of another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it is
  * retracted already; all unchanged then. Until the rows are resolved, only pshift_solve is possible beside it.
  * resolve: QOS_EINVAL: not exactly the retracted buckets; or as pshift_solve, the rows stay retracted then. */
@@ -597,6 +618,7 @@ QOS_API QOS_NODISCARD enum qos_status pshift_control_grant(struct pshift_control
 #define PSHIFT_PRIV_TAKE 2u
 #define PSHIFT_PRIV_ROOT 1u  /* of a server's mark: underloaded when tokens began to be pulled, and ever since */
 #define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so it has spare demand */
+#define PSHIFT_PRIV_CUT 4u   /* in X of the last solution */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
 
@@ -713,11 +735,21 @@ QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_by
     ps->next_row = 0;
     ps->stamp = 0;
     ps->retracted = ps->servers = ps->buckets = ps->entries = 0;
-    ps->solved = false;
+    ps->twice = ps->solved = false;
     for (i = 0; i < cfg->buckets; i++)
         ps->rows[i].stamp = 0;
     return QOS_OK;
 }
+
+/* One call of solve, for the tasks that run side by side. */
+struct pshift_priv_job {
+    struct pshift *ps;
+    const struct pshift_problem *p;
+    uint64_t *alloc;
+    const uint8_t *keep;
+    uint32_t shards;
+    bool plain; /* no filter, and no row of 8 names a server twice */
+};
 
 /* ---- the initial allocation ------------------------------------------------------------------------ */
 
@@ -799,6 +831,28 @@ QOS_API void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uin
                                                                 share[5] + share[6] + share[7])));
     wide = __builtin_convertvector(q, pshift_priv_lanes64);
     __builtin_memcpy(a, &wide, sizeof wide);
+}
+
+#if defined(__clang__)
+#define PSHIFT_PRIV_TURN(v, n)                                                                                         \
+    __builtin_shufflevector(v, v, (n), (n + 1) % 8, (n + 2) % 8, (n + 3) % 8, (n + 4) % 8, (n + 5) % 8, (n + 6) % 8,   \
+                            (n + 7) % 8)
+#else
+#define PSHIFT_PRIV_TURN(v, n) __builtin_shuffle(v, (position + (uint32_t)(n)) & 7u)
+#endif
+
+/* Do two of 8 numbers equal each other? Each pair is 1 to 4 places apart, around the end. */
+QOS_API bool pshift_priv_twice(const uint32_t *server)
+{
+    const pshift_priv_lanes position = {0, 1, 2, 3, 4, 5, 6, 7};
+    pshift_priv_lanes v, same;
+    uint64_t any[4];
+    (void)position;
+    __builtin_memcpy(&v, server, sizeof v);
+    same = (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 1)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 2)) |
+           (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 3)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 4));
+    __builtin_memcpy(any, &same, sizeof any);
+    return (any[0] | any[1] | any[2] | any[3]) != 0;
 }
 
 /* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
@@ -884,33 +938,36 @@ QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct ps
     } else {
         pshift_priv_row_any(a, ps->key + begin, d, n, want, total);
     }
+    if (n == 8)
+        part->twice |= pshift_priv_twice(p->server + begin);
     pshift_priv_add(&part->tokens, want);
     return QOS_OK;
 }
 
-/* The same for the ordinary row: 8 entries of demands below 2^24, D_i > R_i. False: it is not one. */
-QOS_API bool pshift_priv_start_row8(const struct pshift_problem *p, uint64_t *alloc, uint32_t i, uint64_t *tokens)
+/* The same for up to 32 ordinary rows, from row i on: 8 entries of demands below 2^24, D_i > R_i. Returns how many
+ * there were; their shares are written to `share`, for the caller to add up and to copy. */
+QOS_API uint32_t pshift_priv_start_rows8(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
+                                         struct pshift_priv_part *part)
 {
-    const uint64_t *d = p->demand + p->row[i], want = p->reservation[i];
-    /* Both at once: gcc makes better code of it. A total that wraps has a demand of 2^24 and more in it. */
-    const uint64_t bits = d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7];
-    const uint64_t total = qos_wrap_add(qos_wrap_add(qos_wrap_add(d[0], d[1]), qos_wrap_add(d[2], d[3])),
-                                        qos_wrap_add(qos_wrap_add(d[4], d[5]), qos_wrap_add(d[6], d[7])));
-    if (bits >> 24 != 0 || want >= total)
-        return false;
-    pshift_priv_row8(alloc + p->row[i], d, want, total);
-    *tokens += want; /* below 2^27 each, fewer than 2^32 rows */
-    return true;
+    const struct pshift_problem *p = job->p;
+    const uint32_t *row = p->row + i, most = end - i < 32 ? end - i : 32;
+    uint32_t n, begin = row[0];
+    uint64_t tokens = 0;
+    for (n = 0; n < most && row[n + 1] - begin == 8; n++, begin += 8) {
+        const uint64_t *d = p->demand + begin, want = p->reservation[i + n];
+        /* Both at once: gcc makes better code of it. A total that wraps has a demand of 2^24 and more in it. */
+        const uint64_t bits = d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7];
+        const uint64_t total = qos_wrap_add(qos_wrap_add(qos_wrap_add(d[0], d[1]), qos_wrap_add(d[2], d[3])),
+                                            qos_wrap_add(qos_wrap_add(d[4], d[5]), qos_wrap_add(d[6], d[7])));
+        if (bits >> 24 != 0 || want >= total)
+            break;
+        pshift_priv_row8(share + 8 * n, d, want, total);
+        part->twice |= pshift_priv_twice(p->server + begin);
+        tokens += want; /* below 2^27 each */
+    }
+    pshift_priv_add(&part->tokens, tokens);
+    return n;
 }
-
-/* One call of solve, for the tasks that run side by side. */
-struct pshift_priv_job {
-    struct pshift *ps;
-    const struct pshift_problem *p;
-    uint64_t *alloc;
-    const uint8_t *keep;
-    uint32_t shards;
-};
 
 /* First row of a part. */
 QOS_API uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_t part)
@@ -918,31 +975,44 @@ QOS_API uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_
     return (uint32_t)((uint64_t)job->p->buckets * part / job->shards);
 }
 
+/* Adds shares of entries [begin, end) to the servers' sums. False: there is no such server. */
+QOS_API bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, const uint64_t *share, uint32_t begin,
+                             uint32_t end)
+{
+    const uint32_t *server = p->server, servers = p->servers;
+    uint32_t e;
+    for (e = begin; e < end; e++) {
+        uint32_t j = server[e];
+        if (QOS_UNLIKELY(j >= servers))
+            return false;
+        sums[j] = qos_wrap_add(sums[j], share[e - begin]);
+    }
+    return true;
+}
+
 QOS_API void pshift_priv_start_task(void *arg, uint32_t shard)
 {
     const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
     const struct pshift_problem *p = job->p;
-    const uint32_t *row = p->row, *server = p->server, servers = p->servers;
-    const uint64_t *alloc = job->alloc;
-    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
-    uint64_t *sums = job->ps->sums + (size_t)shard * servers, tokens = 0;
-    uint32_t i, j, e, next, end = pshift_priv_part_row(job, shard + 1);
-    for (j = 0; j < servers; j++)
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
+    uint64_t share[256] __attribute__((aligned(64))), *sums = job->ps->sums + (size_t)shard * p->servers;
+    uint32_t i = pshift_priv_part_row(job, shard), end = pshift_priv_part_row(job, shard + 1), j, n;
+    for (j = 0; j < p->servers; j++)
         sums[j] = 0;
-    for (i = pshift_priv_part_row(job, shard); i < end && part.status == QOS_OK; i++) {
-        e = row[i];
-        next = row[i + 1];
-        if (next - e != 8 || !pshift_priv_start_row8(p, job->alloc, i, &tokens))
+    for (; i < end && part.status == QOS_OK; i += n) {
+        const uint64_t *from = share;
+        uint32_t begin = p->row[i];
+        n = pshift_priv_start_rows8(job, share, i, end, &part);
+        if (n != 0) {
+            __builtin_memcpy(job->alloc + begin, share, n * 64);
+        } else {
+            n = 1;
+            from = job->alloc + begin;
             part.status = pshift_priv_start_row(job->ps, p, job->alloc, i, &part);
-        for (; e < next && part.status == QOS_OK; e++) {
-            j = server[e];
-            if (QOS_LIKELY(j < servers))
-                sums[j] = qos_wrap_add(sums[j], alloc[e]);
-            else
-                part.status = QOS_EINVAL;
         }
+        if (part.status == QOS_OK && !pshift_priv_sum(p, sums, from, begin, p->row[i + n]))
+            part.status = QOS_EINVAL;
     }
-    pshift_priv_add(&part.tokens, tokens);
     job->ps->part[shard] = part;
 }
 
@@ -968,11 +1038,13 @@ QOS_API enum qos_status pshift_priv_start(struct pshift *ps, const struct pshift
         if (ps->part[shard].status != QOS_OK)
             return ps->part[shard].status;
     ps->tokens = ps->unclaimed = pshift_priv_u128(0);
+    ps->twice = false;
     for (j = 0; j < p->servers; j++)
         ps->load[j] = pshift_priv_u128(0);
     for (shard = 0; shard < job->shards; shard++) {
         ps->tokens = qos_add_wide(ps->tokens, ps->part[shard].tokens);
         ps->unclaimed = qos_add_wide(ps->unclaimed, ps->part[shard].unclaimed);
+        ps->twice |= ps->part[shard].twice;
         if (ps->part[shard].tokens.hi == 0) {
             for (j = 0; j < p->servers; j++)
                 pshift_priv_add(&ps->load[j], ps->sums[(size_t)shard * p->servers + j]);
@@ -1013,7 +1085,7 @@ QOS_API struct qos_u128 pshift_priv_weigh(struct pshift *ps, const struct pshift
         } else {
             ps->balance[j] = -(int64_t)(c.lo - ps->load[j].lo);
         }
-        ps->mark[j] = ps->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0;
+        ps->mark[j] = (uint8_t)((ps->mark[j] & PSHIFT_PRIV_CUT) | (ps->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0));
         excess = qos_add_wide(excess, over);
     }
     return excess;
@@ -1104,29 +1176,134 @@ QOS_API uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t
     return moved;
 }
 
-QOS_API bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
+/* Keeps a loop over 8 servers from being made one of gathers, which takes twice as long: the next row waits for what
+ * the last one stored. No instruction. */
+#define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
+
+/* The same for 8 entries at 8 servers, without a filter, and with fewer branches. */
+QOS_API uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin)
 {
-    uint32_t j, sides = 0;
-    for (j = 0; j < servers; j++)
-        sides |= (balance[j] > 0 ? 1u : 0u) | (balance[j] < 0 ? 2u : 0u);
-    return sides == 3;
+    const uint32_t *sv = job->p->server + begin;
+    const uint64_t *d = job->p->demand + begin;
+    uint64_t *a = job->alloc + begin;
+    uint64_t give[8], take[8], can_give = 0, can_take = 0, bits = 0, m, left;
+    int64_t over = 0, under = 0;
+    int k;
+    for (k = 0; k < 8; k++) {
+        under |= balance[sv[k]];
+        over |= -balance[sv[k]];
+    }
+    if ((under & over) >= 0) /* one of the sides is missing */
+        return 0;
+    for (k = 0; k < 8; k++) {
+        int64_t spare = (int64_t)(d[k] - a[k]), room = -balance[sv[k]];
+        room = room < spare ? room : spare;
+        take[k] = room < 0 ? 0 : (uint64_t)room;
+        bits |= take[k];
+        can_take = qos_wrap_add(can_take, take[k]);
+    }
+    if (bits == 0)
+        return 0;
+    if (bits >> 60 != 0) /* the sum may have wrapped */
+        return pshift_priv_transfer(job, balance, begin, begin + 8);
+    for (k = 0; k < 8; k++) {
+        int64_t tokens = (int64_t)a[k], excess = balance[sv[k]];
+        PSHIFT_PRIV_ONE_BY_ONE(excess);
+        excess = excess < tokens ? excess : tokens;
+        give[k] = excess < 0 ? 0 : (uint64_t)excess;
+        can_give += give[k]; /* at most A_i */
+    }
+    m = left = qos_min(can_give, can_take);
+    if (m == 0)
+        return 0;
+    can_take = m;
+    for (k = 0; k < 8; k++) {
+        uint64_t x = qos_min(give[k], left), y = qos_min(take[k], can_take);
+        left -= x;
+        can_take -= y;
+        a[k] = a[k] - x + y;
+        balance[sv[k]] += (int64_t)y - (int64_t)x;
+    }
+    return m;
+}
+
+/* Servers on the side, overloaded or underloaded, that has fewer. */
+QOS_API uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
+{
+    uint32_t j, over = 0, under = 0;
+    for (j = 0; j < servers; j++) {
+        over += balance[j] > 0 ? 1u : 0u;
+        under += balance[j] < 0 ? 1u : 0u;
+    }
+    return over < under ? over : under;
+}
+
+/* Direct transfers inside row i; returns how many tokens moved. */
+QOS_API uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
+{
+    uint32_t begin = job->p->row[i], end = job->p->row[i + 1];
+    uint64_t moved = 0;
+    if (QOS_LIKELY(end - begin == 8 && job->plain))
+        return pshift_priv_transfer8(job, balance, begin);
+    for (; end - begin > 64; begin += 64)
+        moved += pshift_priv_transfer(job, balance, begin, begin + 64);
+    return moved + pshift_priv_transfer(job, balance, begin, end);
+}
+
+/* Of the `count` rows from row `first` on those that have servers on both sides, as list[0..]; returns how many. Rows
+ * of another length than 8 are listed unseen. */
+QOS_API uint32_t pshift_priv_both_in(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
+                                     uint32_t count, uint32_t *list)
+{
+    const uint32_t *row = job->p->row, *server = job->p->server;
+    uint32_t i, k, n = 0;
+    for (i = first; i < first + count; i++) {
+        const uint32_t *sv = server + row[i];
+        int64_t over = 0, under = 0;
+        if (QOS_LIKELY(row[i + 1] - row[i] == 8)) {
+            for (k = 0; k < 8; k++) {
+                under |= balance[sv[k]];
+                over |= -balance[sv[k]];
+            }
+        } else {
+            under = over = -1;
+        }
+        list[n] = i;
+        n += (under & over) < 0 ? 1u : 0u;
+    }
+    for (i = 0; i < n; i++) {
+        __builtin_prefetch(job->p->demand + row[list[i]]);
+        __builtin_prefetch(job->alloc + row[list[i]]);
+    }
+    return n;
 }
 
 /* Sweeps `count` rows from row `first` on, around the end, until `most` tokens have moved or no server is left on one
- * of the sides (asked every 64 rows). */
+ * of the sides. This is asked now and then, at less cost than that of the rows between. Where one side is rare, most
+ * rows are only looked at, and what the others need is on its way before they are. */
 QOS_API uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                    uint64_t most)
 {
     const struct pshift_problem *p = job->p;
-    uint32_t t, i = first;
+    uint32_t list[64], i = first, asked = 0, rare = 0, n, t, k;
     uint64_t moved = 0;
-    for (t = 0; t < count && moved < most; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
-        uint32_t begin = p->row[i], end = p->row[i + 1];
-        if (t % 64 == 0 && !pshift_priv_both_sides(balance, p->servers))
-            break;
-        for (; end - begin > 64; begin += 64)
-            moved += pshift_priv_transfer(job, balance, begin, begin + 64);
-        moved += pshift_priv_transfer(job, balance, begin, end);
+    for (; count != 0 && moved < most; count -= n, i = i + n == p->buckets ? 0 : i + n) {
+        if (asked == 0) {
+            rare = pshift_priv_rarer(balance, p->servers);
+            if (rare == 0)
+                break;
+        }
+        n = count < 64 ? count : 64;
+        n = p->buckets - i < n ? p->buckets - i : n;
+        asked = asked > p->servers / 2 ? 0 : asked + n;
+        if (rare <= p->servers / 8) {
+            t = pshift_priv_both_in(job, balance, i, n, list);
+            for (k = 0; k < t && moved < most; k++)
+                moved = qos_sat_add(moved, pshift_priv_sweep_row(job, balance, list[k]));
+        } else {
+            for (k = 0; k < n && moved < most; k++)
+                moved = qos_sat_add(moved, pshift_priv_sweep_row(job, balance, i + k));
+        }
     }
     return moved;
 }
@@ -1168,6 +1345,94 @@ QOS_API void pshift_priv_direct(struct pshift *ps, const struct pshift_options *
         pshift_priv_refill(ps, j);
 }
 
+/* What can move between the servers above and those below balance, at most; *lend: -1 if what is above is at most half
+ * of what is below, 1 if it is the other way round, else 0. */
+QOS_API struct qos_u128 pshift_priv_smaller(const int64_t *balance, uint32_t servers, int *lend)
+{
+    struct qos_u128 over = {0, 0}, under = {0, 0};
+    uint32_t j;
+    for (j = 0; j < servers; j++)
+        pshift_priv_add(balance[j] > 0 ? &over : &under, (uint64_t)(balance[j] > 0 ? balance[j] : -balance[j]));
+    *lend = qos_cmp_wide(qos_add_wide(over, over), under) <= 0    ? -1
+            : qos_cmp_wide(qos_add_wide(under, under), over) <= 0 ? 1
+                                                                  : 0;
+    return qos_cmp_wide(over, under) < 0 ? over : under;
+}
+
+/* Direct transfers by ps->quota, a part of the rows after the other from where the last ones ended, as long as
+ * `patience` more parts, and one round of all, would be enough at the pace of the last. Returns what moved. */
+QOS_API struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, uint32_t patience)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    uint32_t buckets = p->buckets, part = buckets / PSHIFT_PARTS + 64, i = ps->next_row < buckets ? ps->next_row : 0;
+    uint32_t rest = buckets, n;
+    struct qos_u128 left, sum = {0, 0};
+    uint64_t moved;
+    int lend;
+    do {
+        n = part < rest ? part : rest;
+        moved = pshift_priv_sweep(job, ps->quota, i, n, UINT64_MAX);
+        pshift_priv_add(&sum, moved);
+        i = (uint32_t)(((uint64_t)i + n) % buckets);
+        rest -= n;
+        left = pshift_priv_smaller(ps->quota, p->servers, &lend);
+    } while (left.lo != 0 && left.hi == 0 &&
+             qos_cmp_wide(qos_mul_wide(moved, qos_min(rest, (uint64_t)n * patience)), qos_mul_wide(left.lo, n)) >= 0);
+    ps->next_row = i;
+    return sum;
+}
+
+/* Brings the servers that are in X (cut) to rest, or those that are not: if all goes well, one of the sides, overloaded
+ * or underloaded, is gone then. Direct transfers first, in the rows that are named and then elsewhere. Where these come
+ * to little, the smaller side is spread over the servers in balance, as long as it is much smaller, and finds partners
+ * from there. */
+QOS_API void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket, uint32_t count)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    struct qos_u128 before = {UINT64_MAX, 0}, left;
+    uint32_t j, t;
+    int turn, lend;
+    for (turn = 0; turn < PSHIFT_TURNS; turn++) {
+        bool spread = turn % 2 != 0;
+        for (j = 0; j < p->servers; j++)
+            ps->quota[j] = (ps->mark[j] & PSHIFT_PRIV_CUT) == cut ? ps->balance[j] : 0;
+        left = pshift_priv_smaller(ps->quota, p->servers, &lend);
+        if ((left.hi | left.lo) == 0 || (spread && lend == 0))
+            return;
+        if (!spread) { /* worth another turn? */
+            if (qos_cmp_wide(left, before) >= 0)
+                return;
+            before = left;
+            for (t = 0; turn == 0 && t < count; t++)
+                pshift_priv_add(&ps->work.direct, pshift_priv_sweep_row(job, ps->quota, bucket[t]));
+            left = pshift_priv_run_down(job, lend ? PSHIFT_PATIENCE : PSHIFT_PARTS);
+            ps->work.direct = qos_add_wide(ps->work.direct, left);
+            lend = 0;
+        } else {
+            for (j = 0; j < p->servers; j++)
+                if ((ps->mark[j] & PSHIFT_PRIV_CUT) == cut && ps->balance[j] == 0)
+                    ps->quota[j] = lend * PSHIFT_PRIV_PIECE;
+            ps->work.pulled = qos_add_wide(ps->work.pulled, pshift_priv_run_down(job, PSHIFT_PATIENCE));
+        }
+        for (j = 0; j < p->servers; j++)
+            if ((ps->mark[j] & PSHIFT_PRIV_CUT) == cut) {
+                ps->balance[j] = ps->quota[j] - (ps->balance[j] == 0 ? lend * PSHIFT_PRIV_PIECE : 0);
+                pshift_priv_refill(ps, j);
+            }
+    }
+}
+
+/* Do the servers of X bind, with no excess elsewhere? */
+QOS_API bool pshift_priv_cut_holds(const struct pshift *ps, uint32_t servers)
+{
+    uint32_t j, wrong = 0;
+    for (j = 0; j < servers; j++)
+        wrong |= (ps->mark[j] & PSHIFT_PRIV_CUT ? ps->balance[j] < 0 : ps->balance[j] > 0) ? 1u : 0u;
+    return wrong == 0;
+}
+
 /* ---- one broker, by sweeping ----------------------------------------------------------------------- */
 
 /* Entry t takes m tokens or fewer from entry g, of an overloaded server (then it is a direct transfer) or another
@@ -1183,7 +1448,7 @@ QOS_API void pshift_priv_pull_from(const struct pshift_priv_job *job, uint32_t t
     pshift_priv_move(job, ps->balance, g, t, m);
     *budget -= m;
     if (ps->balance[job->p->server[t]] == 0) {
-        ps->mark[job->p->server[t]] &= PSHIFT_PRIV_DONOR;
+        ps->mark[job->p->server[t]] &= (uint8_t)~PSHIFT_PRIV_ROOT;
         ps->closed = false;
     }
     if (from > 0) {
@@ -1232,7 +1497,7 @@ QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
     bool over = false;
     for (j = 0; j < p->servers; j++) {
         excess = qos_add_wide(excess, pshift_priv_excess(ps, j));
-        ps->mark[j] = (uint8_t)((ps->mark[j] & PSHIFT_PRIV_DONOR) | (ps->balance[j] < 0 ? PSHIFT_PRIV_ROOT : 0));
+        ps->mark[j] = (uint8_t)((ps->mark[j] & ~PSHIFT_PRIV_ROOT) | (ps->balance[j] < 0 ? PSHIFT_PRIV_ROOT : 0));
     }
     budget = excess.hi || excess.lo > (uint64_t)PSHIFT_PRIV_PIECE ? (uint64_t)PSHIFT_PRIV_PIECE : excess.lo;
     ps->closed = true;
@@ -1451,22 +1716,6 @@ QOS_API void pshift_priv_progress(const struct pshift_priv_job *job, uint32_t mo
     ps->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
 }
 
-/* Warm start, when little has changed: as a fresh start goes on, but over a few rows only, which prove nothing. */
-QOS_API void pshift_priv_nearby(const struct pshift_priv_job *job, uint32_t rows)
-{
-    struct pshift *ps = job->ps;
-    uint32_t buckets = job->p->buckets, first = ps->next_row < buckets ? ps->next_row : 0, j;
-    int pass;
-    pshift_priv_add(&ps->work.direct, pshift_priv_sweep(job, ps->balance, first, rows, UINT64_MAX));
-    for (j = 0; j < job->p->servers; j++)
-        pshift_priv_refill(ps, j);
-    ps->next_row = (uint32_t)(((uint64_t)first + rows) % buckets);
-    for (pass = 0; pass < PSHIFT_WARM_PARTS && pshift_priv_overloaded(ps, job->p->servers); pass++)
-        (void)pshift_priv_pull(job, rows);
-    if (pshift_priv_overloaded(ps, job->p->servers))
-        pshift_priv_progress(job, rows);
-}
-
 /* ---- filters --------------------------------------------------------------------------------------- */
 
 /* Of the n indexed entries of one server: the top_m largest keys get the bit. */
@@ -1528,6 +1777,7 @@ QOS_API void pshift_priv_filter(struct pshift_priv_job *job, const struct pshift
 {
     uint32_t e;
     job->keep = job->ps->keep;
+    job->plain = false;
     for (e = 0; e < job->p->row[job->p->buckets]; e++)
         job->ps->keep[e] = 0;
     if (opt->filter == PSHIFT_TOP_SERVER) {
@@ -1620,42 +1870,63 @@ QOS_API void pshift_priv_no_rests(struct pshift *ps, uint32_t servers)
 
 /* ---- the calls ------------------------------------------------------------------------------------- */
 
-/* Is the problem's frame sound? Entries are checked where they are read. */
-QOS_API enum qos_status pshift_priv_check(const struct pshift *ps, const struct pshift_problem *p,
-                                          const struct pshift_solution *s)
+/* Are the pointers there, the sizes within the configuration and the capacities in range? O(servers). */
+QOS_API enum qos_status pshift_priv_check_frame(const struct pshift *ps, const struct pshift_problem *p,
+                                                const struct pshift_solution *s)
 {
     uint64_t bits = 0;
-    uint32_t i, entries;
-    bool sorted = true;
+    uint32_t j, entries;
     if (!ps || !p || !s || !p->row || (p->servers && (!p->capacity || !s->cut)) || (p->buckets && !p->reservation))
         return QOS_EINVAL;
     if (p->servers > ps->cfg.servers || p->buckets > ps->cfg.buckets)
         return QOS_EMEMORY;
-    for (i = 0; i < p->buckets; i++)
-        sorted &= p->row[i] <= p->row[i + 1];
     entries = p->row[p->buckets];
-    if (!sorted || p->row[0] != 0 || (entries && (!p->server || !p->demand || !s->alloc)))
+    if (p->row[0] != 0 || (entries && (!p->server || !p->demand || !s->alloc)))
         return QOS_EINVAL;
     if (entries > ps->cfg.entries)
         return QOS_EMEMORY;
-    for (i = 0; i < p->servers; i++)
-        bits |= p->capacity[i];
+    for (j = 0; j < p->servers; j++)
+        bits |= p->capacity[j];
     return bits > PSHIFT_COUNT_MAX ? QOS_ERANGE : QOS_OK;
 }
 
-/* Fills in what *s says beside its arrays. X: the servers from which nothing leads to an underloaded one; without
- * labels, all that are not underloaded. */
+/* The same, and are the rows in order? Entries are checked where they are read. */
+QOS_API enum qos_status pshift_priv_check(const struct pshift *ps, const struct pshift_problem *p,
+                                          const struct pshift_solution *s)
+{
+    enum qos_status st = pshift_priv_check_frame(ps, p, s);
+    uint32_t i;
+    bool sorted = true;
+    for (i = 0; st == QOS_OK && i < p->buckets; i++)
+        sorted &= p->row[i] <= p->row[i + 1];
+    return sorted ? st : QOS_EINVAL;
+}
+
+/* How it is known that nothing does better. */
+enum pshift_priv_proof {
+    PSHIFT_PRIV_UNPROVED, /* it is not */
+    PSHIFT_PRIV_KEPT,     /* by the X that the servers' marks say */
+    PSHIFT_PRIV_FULL,     /* nothing leads to an underloaded server: the others are X */
+    PSHIFT_PRIV_LABELS    /* a search came to nothing: the servers that it did not reach are X */
+};
+
+/* Fills in what *s says beside its arrays, and marks X: nobody, if no server is overloaded. */
 QOS_API void pshift_priv_conclude(struct pshift *ps, const struct pshift_problem *p, struct pshift_solution *s,
-                                  bool labelled, bool exact)
+                                  enum pshift_priv_proof proof)
 {
     struct qos_u128 over = {0, 0}, capacity = {0, 0};
-    bool any = exact && pshift_priv_overloaded(ps, p->servers);
+    bool exact = proof != PSHIFT_PRIV_UNPROVED, any = exact && pshift_priv_overloaded(ps, p->servers);
     uint32_t j, servers = 0;
     for (j = 0; j < p->servers; j++) {
-        bool in = any && (!labelled ? ps->balance[j] >= 0
-                                    : ps->node[j].label == PSHIFT_PRIV_NONE &&
-                                          !(ps->closed && (ps->mark[j] & PSHIFT_PRIV_ROOT)));
+        bool in = any;
+        if (proof == PSHIFT_PRIV_KEPT)
+            in &= (ps->mark[j] & PSHIFT_PRIV_CUT) != 0;
+        else if (proof == PSHIFT_PRIV_FULL)
+            in &= ps->balance[j] >= 0;
+        else
+            in &= ps->node[j].label == PSHIFT_PRIV_NONE && !(ps->closed && (ps->mark[j] & PSHIFT_PRIV_ROOT));
         over = qos_add_wide(over, pshift_priv_excess(ps, j));
+        ps->mark[j] = in ? PSHIFT_PRIV_CUT : 0;
         s->cut[j] = in ? 1 : 0;
         servers += in ? 1u : 0u;
         if (in)
@@ -1672,33 +1943,37 @@ QOS_API void pshift_priv_conclude(struct pshift *ps, const struct pshift_problem
     s->shortfall_set = false;
 }
 
-/* From loads to the solution: steps 2 to 5. sweep: begin with a sweep over all rows. */
+/* From loads to the solution: steps 2 to 5. kept: no row leads out of the X that the marks say, so that it is still the
+ * cut if its servers and the others come to rest by themselves. */
 QOS_API void pshift_priv_shift_all(struct pshift *ps, const struct pshift_options *opt, struct pshift_priv_job *job,
-                                   struct pshift_solution *s, bool sweep)
+                                   struct pshift_solution *s, bool kept, const uint32_t *bucket, uint32_t count)
 {
     const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     const struct pshift_problem *p = job->p;
-    bool initial_only = opt && opt->initial_only, filter = opt && opt->filter != PSHIFT_EXACT, optimal;
+    bool initial_only = opt && opt->initial_only, filter = opt && opt->filter != PSHIFT_EXACT;
+    enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     int pass;
     ps->work = no_work;
     ps->closed = false;
     ps->work.excess_start = pshift_priv_weigh(ps, p);
-    optimal = !pshift_priv_overloaded(ps, p->servers);
-    if (!optimal && !initial_only) {
+    if (!initial_only && !(kept && pshift_priv_cut_holds(ps, p->servers))) {
         if (filter)
             pshift_priv_filter(job, opt);
-        if (sweep)
+        if (!kept)
             pshift_priv_direct(ps, opt, job);
-        else if (p->buckets >= PSHIFT_WARM_PARTS)
-            pshift_priv_nearby(job, p->buckets / PSHIFT_WARM_PARTS);
-        optimal = !pshift_priv_overloaded(ps, p->servers);
-        for (pass = 0; pass < PSHIFT_PULL_PASSES && !optimal; pass++)
-            optimal = pshift_priv_pull(job, p->buckets);
-        if (!optimal)
-            pshift_priv_progress(job, p->buckets);
+        pshift_priv_settle(job, 0, bucket, count);
+        pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
+        if (!(kept && pshift_priv_cut_holds(ps, p->servers)) && pshift_priv_overloaded(ps, p->servers)) {
+            proof = PSHIFT_PRIV_LABELS;
+            for (pass = 0; pass < PSHIFT_PULL_PASSES && proof == PSHIFT_PRIV_LABELS; pass++)
+                if (pshift_priv_pull(job, p->buckets))
+                    proof = PSHIFT_PRIV_FULL;
+            if (proof == PSHIFT_PRIV_LABELS)
+                pshift_priv_progress(job, p->buckets);
+        }
     }
     pshift_priv_unweigh(ps, p);
-    pshift_priv_conclude(ps, p, s, !optimal, !initial_only && !filter);
+    pshift_priv_conclude(ps, p, s, initial_only || filter ? PSHIFT_PRIV_UNPROVED : proof);
     ps->servers = p->servers;
     ps->buckets = p->buckets;
     ps->entries = p->row[p->buckets];
@@ -1720,6 +1995,7 @@ QOS_API void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift *ps, 
     job->alloc = s->alloc;
     job->keep = NULL;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
+    job->plain = !ps->twice;
 }
 
 QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
@@ -1734,6 +2010,7 @@ QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_prob
         return st;
     pshift_priv_job_of(&job, ps, p, s);
     st = pshift_priv_start(ps, opt, &job);
+    job.plain = !ps->twice;
     if (st != QOS_OK) {
         ps->solved = false; /* s->alloc is no solution any more */
         return st;
@@ -1742,7 +2019,9 @@ QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_prob
         ps->rows[i].stamp = 0;
     ps->retracted = 0;
     ps->next_row = 0;
-    pshift_priv_shift_all(ps, opt, &job, s, true);
+    for (i = 0; i < p->servers; i++)
+        ps->mark[i] = 0;
+    pshift_priv_shift_all(ps, opt, &job, s, false, NULL, 0);
     return QOS_OK;
 }
 
@@ -1756,7 +2035,7 @@ QOS_API bool pshift_priv_same_size(const struct pshift *ps, const struct pshift_
 QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_problem *p,
                                        const struct pshift_solution *s, const uint32_t *bucket, uint32_t count)
 {
-    enum qos_status st = pshift_priv_check(ps, p, s);
+    enum qos_status st = pshift_priv_check_frame(ps, p, s);
     uint32_t t, u, e;
     if (st != QOS_OK)
         return st;
@@ -1777,6 +2056,12 @@ QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_pr
     }
     for (t = 0; t < count; t++) {
         struct qos_u128 tokens = {0, 0};
+        if (count - t > 8) { /* rows may lie anywhere: ask for them ahead */
+            u = p->row[bucket[t + 8]];
+            __builtin_prefetch(s->alloc + u);
+            __builtin_prefetch(p->server + u);
+            __builtin_prefetch(p->reservation + bucket[t + 8]);
+        }
         for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++) {
             pshift_priv_add(&tokens, s->alloc[e]);
             ps->load[p->server[e]] = pshift_priv_minus(ps->load[p->server[e]], pshift_priv_u128(s->alloc[e]));
@@ -1788,14 +2073,34 @@ QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_pr
     return QOS_OK;
 }
 
+/* Moves the tokens of row i out of X, as far as they find demand elsewhere in the row. ps->quota: at least `most` for
+ * the servers of X, -most for the others. False: something leads out of X still. */
+QOS_API bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
+{
+    struct pshift *ps = job->ps;
+    const struct pshift_problem *p = job->p;
+    uint32_t e;
+    bool inside = false, outside = false;
+    for (e = p->row[i]; e < p->row[i + 1]; e++)
+        ps->quota[p->server[e]] = ps->mark[p->server[e]] & PSHIFT_PRIV_CUT ? PSHIFT_PRIV_PIECE : -PSHIFT_PRIV_PIECE;
+    (void)pshift_priv_sweep_row(job, ps->quota, i);
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        bool in = (ps->mark[p->server[e]] & PSHIFT_PRIV_CUT) != 0;
+        inside |= in && job->alloc[e] != 0;
+        outside |= !in && job->alloc[e] != p->demand[e];
+    }
+    return !(inside && outside);
+}
+
 QOS_API enum qos_status pshift_resolve(struct pshift *ps, const struct pshift_problem *p,
                                        const struct pshift_options *opt, struct pshift_solution *s,
                                        const uint32_t *bucket, uint32_t count)
 {
-    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
     struct pshift_priv_job job;
-    enum qos_status st = pshift_priv_check(ps, p, s);
+    enum qos_status st = pshift_priv_check_frame(ps, p, s);
     uint32_t t, e;
+    bool kept = true, cut = false;
     if (st == QOS_OK)
         st = pshift_priv_check_options(opt);
     if (st != QOS_OK)
@@ -1803,25 +2108,31 @@ QOS_API enum qos_status pshift_resolve(struct pshift *ps, const struct pshift_pr
     if (!pshift_priv_same_size(ps, p) || count != ps->retracted || (count && !bucket))
         return QOS_EINVAL;
     for (t = 0; t < count; t++) {
-        if (bucket[t] >= p->buckets || ps->rows[bucket[t]].stamp != PSHIFT_PRIV_RETRACTED)
+        uint32_t i = bucket[t];
+        if (i >= p->buckets || ps->rows[i].stamp != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] ||
+            p->row[i + 1] > ps->entries)
             return QOS_EINVAL;
-        for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
+        for (e = p->row[i]; e < p->row[i + 1]; e++)
             if (p->server[e] >= p->servers)
                 return QOS_EINVAL;
-        st = pshift_priv_start_row(ps, p, s->alloc, bucket[t], &part);
+        st = pshift_priv_start_row(ps, p, s->alloc, i, &part);
         if (st != QOS_OK)
             return st;
     }
+    ps->twice |= part.twice;
+    pshift_priv_job_of(&job, ps, p, s);
+    for (t = 0; t < p->servers; t++)
+        cut |= (ps->mark[t] & PSHIFT_PRIV_CUT) != 0;
     for (t = 0; t < count; t++) {
         ps->rows[bucket[t]].stamp = 0;
+        kept &= !cut || pshift_priv_expel(&job, bucket[t]);
         for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
             pshift_priv_add(&ps->load[p->server[e]], s->alloc[e]);
     }
     ps->retracted = 0;
     ps->tokens = qos_add_wide(ps->tokens, part.tokens);
     ps->unclaimed = qos_add_wide(ps->unclaimed, part.unclaimed);
-    pshift_priv_job_of(&job, ps, p, s);
-    pshift_priv_shift_all(ps, opt, &job, s, false);
+    pshift_priv_shift_all(ps, opt, &job, s, kept, bucket, count);
     return QOS_OK;
 }
 

@@ -14,12 +14,13 @@ static uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[
 static uint32_t row[BUCKETS + 1], server[ENTRIES];
 static uint8_t cut[SERVERS];
 static struct pshift ps;
+static uint32_t length = 5; /* of every row: 5, or the ordinary 8 */
 
 static struct pshift_problem problem(void)
 {
     struct pshift_problem p;
     p.servers = SERVERS;
-    p.buckets = BUCKETS;
+    p.buckets = ENTRIES / length;
     p.capacity = capacity;
     p.reservation = reservation;
     p.row = row;
@@ -43,13 +44,15 @@ static void draw(uint64_t stream)
     uint64_t total = 0;
     uint32_t i, k;
     check_rng_init(&r, stream);
-    for (i = 0; i < BUCKETS; i++) {
+    for (i = 0; i < ENTRIES / length; i++) {
         uint64_t sum = 0;
-        row[i + 1] = (i + 1) * 5;
-        for (k = 0; k < 5; k++) {
-            server[i * 5 + k] = (uint32_t)check_between(&r, 0, SERVERS - 1);
-            demand[i * 5 + k] = check_between(&r, 0, 1000);
-            sum += demand[i * 5 + k];
+        uint32_t base = (uint32_t)check_between(&r, 0, SERVERS - 1);
+        row[i + 1] = (i + 1) * length;
+        for (k = 0; k < length; k++) {
+            server[i * length + k] =
+                length == 8 ? (base + k * 5) % SERVERS : (uint32_t)check_between(&r, 0, SERVERS - 1);
+            demand[i * length + k] = check_between(&r, 0, 1000);
+            sum += demand[i * length + k];
         }
         reservation[i] = sum - sum / 11;
         total += reservation[i];
@@ -100,11 +103,13 @@ static void team_for(void *ctx, uint32_t count, pshift_task task, void *arg)
 static void threads(void)
 {
     static const uint32_t counts[4] = {1, 2, 3, 8};
-    struct pshift_problem p = problem();
     uint64_t stream, runs = check_scaled(40), searched = 0;
     uint32_t t, parts;
     for (stream = 0; stream < runs; stream++) {
         struct pshift_solution serial = solution(), s = solution();
+        struct pshift_problem p;
+        length = stream % 2 ? 8 : 5;
+        p = problem();
         draw(stream);
         CHECK_EQ(pshift_solve(&ps, &p, NULL, &serial), QOS_OK);
         CHECK_EQ(pshift_verify(&ps, &p, &serial), QOS_OK);
@@ -126,6 +131,7 @@ static void threads(void)
         }
     }
     CHECK(searched > 0);
+    length = 5;
 }
 
 static void memory(void)
@@ -258,6 +264,30 @@ static void ends(void)
     CHECK_EQ(s.excess.lo, UINT64_MAX - 387);
 }
 
+/* Rows of 8 servers, the ordinary length, at the ends of the ranges. */
+static void eights(void)
+{
+    struct pshift_problem p;
+    struct pshift_solution s = solution();
+    uint32_t i;
+    length = 8;
+    p = problem();
+    draw(4);
+    for (i = 0; i < ENTRIES; i++)
+        demand[i] <<= 53; /* below 1001 * 2^53 < 2^63 */
+    for (i = 0; i < p.buckets; i++)
+        reservation[i] = MOST - i;
+    for (i = 0; i < SERVERS; i++)
+        capacity[i] = i % 2 ? MOST : i;
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK(s.exact);
+    draw(5);
+    server[ENTRIES - 1] = SERVERS;
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_EINVAL);
+    length = 5;
+}
+
 int main(void)
 {
     struct pshift_config cfg = {SERVERS, BUCKETS, ENTRIES};
@@ -269,6 +299,7 @@ int main(void)
     threads();
     errors();
     ends();
+    eights();
     CHECK(check_mem_free(&m));
     return check_end();
 }
