@@ -1,0 +1,295 @@
+// Object files and the two logs, below one directory:
+//
+//     objects/ID     what is at home here           redirect.log    the table's log
+//     away/ID        kept for another home          redirect.next   the one that a compaction writes
+#include "twochoice_mpi.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_OPEN 200u
+
+static const char *const log_name[2] = {"redirect.log", "redirect.next"};
+
+static void path_of(const struct files *f, char *path, size_t size, uint64_t object, bool away)
+{
+    snprintf(path, size, "%s/%s/%016" PRIx64, f->dir, away ? "away" : "objects", object);
+}
+
+/* Makes names in the directory durable. */
+static bool sync_dir(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static bool sub_dir(const struct files *f, const char *name)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    return plot_mkdir(path) && sync_dir(f->dir);
+}
+
+/* Room for all the records that may come: a full disk then stops data, and not the table. */
+static void keep_room(struct files *f, int log)
+{
+    if (fallocate(f->log_fd[log], FALLOC_FL_KEEP_SIZE, 0, (off_t)f->log_bytes) != 0 && errno != EOPNOTSUPP)
+        tool_warn("%s/%s: no room for %s: %s", f->dir, log_name[log], human_bytes((double)f->log_bytes).text,
+                  strerror(errno));
+}
+
+static bool open_log(struct files *f, int log)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", f->dir, log_name[log]);
+    f->log_fd[log] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (f->log_fd[log] < 0)
+        return false;
+    keep_room(f, log);
+    return true;
+}
+
+bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover, bool *fresh)
+{
+    char path[600];
+    struct stat st;
+    memset(f, 0, sizeof *f);
+    f->log_bytes = log_bytes;
+    snprintf(f->dir, sizeof f->dir, "%s", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, log_name[TWOCHOICE_ACTIVE_LOG]);
+    *fresh = stat(path, &st) != 0 || st.st_size == 0;
+    if (!*fresh && !recover) {
+        tool_warn("%s holds the objects of an earlier run: --recover goes on with them", dir);
+        return false;
+    }
+    if (!plot_mkdir(dir) || !sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, TWOCHOICE_ACTIVE_LOG) ||
+        !open_log(f, TWOCHOICE_NEXT_LOG) || !sync_dir(dir)) {
+        tool_warn("%s: %s", dir, strerror(errno));
+        return false;
+    }
+    f->file = tool_alloc(FILES_OPEN * sizeof *f->file);
+    return true;
+}
+
+/* ---- the log's storage ----------------------------------------------------------------------------------- */
+
+static int log_read(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got)
+{
+    const struct files *f = ctx;
+    *got = 0;
+    while (*got < len) {
+        ssize_t n = pread(f->log_fd[log], (char *)buf + *got, len - *got, (off_t)(offset + *got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        *got += (size_t)n;
+    }
+    return 0;
+}
+
+static int log_write(void *ctx, int log, uint64_t offset, const void *buf, size_t len)
+{
+    const struct files *f = ctx;
+    size_t at = 0;
+    while (at < len) {
+        ssize_t n = pwrite(f->log_fd[log], (const char *)buf + at, len - at, (off_t)(offset + at));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+static int log_sync(void *ctx, int log)
+{
+    struct files *f = ctx;
+    f->syncs++;
+    return fdatasync(f->log_fd[log]);
+}
+
+static int log_truncate(void *ctx, int log, uint64_t len)
+{
+    struct files *f = ctx;
+    if (ftruncate(f->log_fd[log], (off_t)len) != 0)
+        return -1;
+    keep_room(f, log);
+    return 0;
+}
+
+static int log_swap(void *ctx)
+{
+    struct files *f = ctx;
+    char from[600], to[600];
+    snprintf(from, sizeof from, "%s/%s", f->dir, log_name[TWOCHOICE_NEXT_LOG]);
+    snprintf(to, sizeof to, "%s/%s", f->dir, log_name[TWOCHOICE_ACTIVE_LOG]);
+    if (rename(from, to) != 0)
+        return -1;
+    close(f->log_fd[TWOCHOICE_ACTIVE_LOG]);
+    f->log_fd[TWOCHOICE_ACTIVE_LOG] = f->log_fd[TWOCHOICE_NEXT_LOG];
+    /* The rename is done, and cannot be taken back: who cannot go on from here must not say that it failed. */
+    if (!open_log(f, TWOCHOICE_NEXT_LOG) || !sync_dir(f->dir))
+        tool_die(TOOL_FAILED, "%s: after a compaction: %s", f->dir, strerror(errno));
+    return 0;
+}
+
+void files_storage(struct files *f, struct twochoice_storage *storage)
+{
+    storage->ctx = f;
+    storage->read = log_read;
+    storage->write = log_write;
+    storage->sync = log_sync;
+    storage->truncate = log_truncate;
+    storage->swap = log_swap;
+}
+
+/* ---- objects --------------------------------------------------------------------------------------------- */
+
+static void forget(struct files *f, struct object_file *file)
+{
+    close(file->fd);
+    *file = f->file[--f->files];
+}
+
+/* A place for one more: that of the file unused for longest, if all are taken. */
+static bool make_place(struct files *f)
+{
+    struct object_file *oldest = NULL;
+    size_t i;
+    if (f->files < FILES_OPEN)
+        return true;
+    for (i = 0; i < f->files; i++)
+        if (f->file[i].users == 0 && (!oldest || f->file[i].used_at < oldest->used_at))
+            oldest = &f->file[i];
+    if (!oldest) {
+        errno = EMFILE;
+        return false;
+    }
+    /* Others point to files in use: the last one may move only if it is unused, too. */
+    close(oldest->fd);
+    oldest->fd = -1;
+    return true;
+}
+
+struct object_file *files_get(struct files *f, uint64_t object, bool away, bool create)
+{
+    char path[600];
+    struct object_file *file = NULL;
+    bool made = false;
+    size_t i;
+    int fd;
+    for (i = 0; i < f->files; i++)
+        if (f->file[i].fd >= 0 && f->file[i].object == object && f->file[i].away == away) {
+            f->file[i].used_at = ++f->clock;
+            return &f->file[i];
+        }
+    if (!make_place(f))
+        return NULL;
+    path_of(f, path, sizeof path, object, away);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && create) {
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        made = fd >= 0;
+    }
+    if (fd < 0)
+        return NULL;
+    if (made) {
+        snprintf(path, sizeof path, "%s/%s", f->dir, away ? "away" : "objects");
+        if (!sync_dir(path)) {
+            close(fd);
+            return NULL;
+        }
+    }
+    for (i = 0; i < f->files && !file; i++)
+        if (f->file[i].fd < 0)
+            file = &f->file[i];
+    if (!file)
+        file = &f->file[f->files++];
+    file->object = object;
+    file->away = away;
+    file->fd = fd;
+    file->users = 0;
+    file->used_at = ++f->clock;
+    return file;
+}
+
+void files_unlink(struct files *f, struct object_file *file)
+{
+    char path[600];
+    path_of(f, path, sizeof path, file->object, file->away);
+    unlink(path);
+    close(file->fd);
+    file->fd = -1;
+}
+
+size_t files_away(struct files *f, uint64_t **objects)
+{
+    char path[600];
+    struct dirent *e;
+    size_t n = 0;
+    DIR *d;
+    *objects = NULL;
+    snprintf(path, sizeof path, "%s/away", f->dir);
+    d = opendir(path);
+    while (d && (e = readdir(d)) != NULL) {
+        char *end;
+        uint64_t object = strtoull(e->d_name, &end, 16);
+        if (strlen(e->d_name) != 16 || *end)
+            continue;
+        if ((n & (n - 1)) == 0)
+            *objects = tool_grow(*objects, (n ? 2 * n : 1) * sizeof **objects);
+        (*objects)[n++] = object;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void clear_dir(const struct files *f, const char *name, bool remove_it)
+{
+    char path[600];
+    struct dirent *e;
+    DIR *d;
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    d = opendir(path);
+    while (d && (e = readdir(d)) != NULL)
+        if (strlen(e->d_name) == 16)
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+    if (remove_it)
+        rmdir(path);
+}
+
+void files_clear(struct files *f, bool remove_all)
+{
+    char path[600];
+    int log;
+    while (f->files > 0) {
+        struct object_file *last = &f->file[f->files - 1];
+        if (last->fd >= 0)
+            forget(f, last);
+        else
+            f->files--;
+    }
+    clear_dir(f, "objects", remove_all);
+    clear_dir(f, "away", remove_all);
+    for (log = 0; log < 2 && remove_all; log++) {
+        close(f->log_fd[log]);
+        snprintf(path, sizeof path, "%s/%s", f->dir, log_name[log]);
+        unlink(path);
+    }
+    if (remove_all)
+        rmdir(f->dir);
+}

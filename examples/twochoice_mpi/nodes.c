@@ -1,0 +1,95 @@
+// What all compute nodes do together; node 0 speaks for all.
+#include "twochoice_mpi.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct nodes nodes;
+
+void nodes_open(int rank, int ranks)
+{
+    nodes.node = (uint32_t)rank - (uint32_t)settings.servers;
+    nodes.count = (uint32_t)ranks - (uint32_t)settings.servers;
+}
+
+void nodes_gather(const void *mine, size_t bytes, void *all)
+{
+    link_gather(mine, bytes, all);
+    while (!link_gathered())
+        if (!client_poll())
+            client_wait();
+}
+
+void nodes_barrier(void)
+{
+    uint8_t mine = 0, *all = tool_alloc(nodes.count);
+    nodes_gather(&mine, 1, all);
+    free(all);
+}
+
+uint32_t nodes_tell(enum op op, uint64_t len, struct note *answers)
+{
+    uint32_t i, failed = 0;
+    if (nodes.node != 0)
+        return 0;
+    for (i = 0; i < settings.servers; i++) {
+        struct note n;
+        memset(&n, 0, sizeof(uint64_t) * NOTE_HEAD);
+        n.op = op;
+        n.len = len;
+        client_ask(i, &n);
+        failed += n.status != ST_OK;
+        if (answers)
+            memcpy(&answers[i], &n, sizeof(uint64_t) * (NOTE_HEAD + n.words));
+    }
+    return failed;
+}
+
+void nodes_stop(void)
+{
+    struct note *answers = tool_alloc(settings.servers * sizeof *answers);
+    uint32_t i, busy = 1;
+    struct note n;
+    while (nodes.node == 0 && busy) { /* a server that still waits for another's data would wait for ever */
+        nodes_tell(OP_REST, 0, answers);
+        for (i = busy = 0; i < settings.servers; i++)
+            busy += answers[i].status == ST_NO;
+        if (busy)
+            client_wait();
+    }
+    free(answers);
+    memset(&n, 0, sizeof(uint64_t) * NOTE_HEAD);
+    n.op = OP_STOP;
+    for (i = 0; i < settings.servers && nodes.node == 0; i++)
+        link_send_note((int)i, &n);
+}
+
+uint64_t nodes_count(enum count which)
+{
+    struct note *answers = tool_alloc(settings.servers * sizeof *answers);
+    uint64_t sum = 0;
+    uint32_t i;
+    nodes_tell(OP_COUNTS, 0, answers);
+    for (i = 0; i < settings.servers; i++)
+        if (answers[i].status == ST_OK && answers[i].words == COUNTS)
+            sum += answers[i].word[which];
+    free(answers);
+    return sum;
+}
+
+/* Empties all servers for the next measurement. Maintainers may be at work still: asks until they are not. */
+bool nodes_reset(bool preassign)
+{
+    struct note *answers = tool_alloc(settings.servers * sizeof *answers);
+    uint32_t tries = 0, failed = 1, i;
+    nodes_barrier();
+    while (nodes.node == 0 && failed && tries++ < 200 && !stop_asked()) {
+        nodes_tell(OP_RESET, preassign, answers);
+        for (i = failed = 0; i < settings.servers; i++)
+            failed += answers[i].status != ST_OK && answers[i].status != ST_DOWN;
+        if (failed)
+            tool_sleep_until_ns(tool_now_ns() + 10000000);
+    }
+    free(answers);
+    nodes_barrier();
+    return nodes.node != 0 || failed == 0;
+}

@@ -1,0 +1,687 @@
+// The I/O process of a server: one thread, one io_uring for data and for the socket to its rank.
+//
+// Order of what is acknowledged. Data: written with RWF_DSYNC, so that a completion means durable. Record: appended
+// when the data is durable, and one commit of the log then serves every record that waits. Answer: after the commit.
+#include "store.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define RING_ENTRIES 256u
+#define JOBS_AT_ONCE 64u
+#define COMPACT_RECORDS 512u
+
+static int receive_mark; /* user_data of the poll on the socket */
+
+/* ---- the socket ------------------------------------------------------------------------------------------ */
+
+static size_t job_bytes(const struct job *j)
+{
+    return offsetof(struct job, n) + sizeof(uint64_t) * (NOTE_HEAD + j->n.words);
+}
+
+bool job_send(int fd, const struct job *j, bool wait)
+{
+    for (;;) {
+        if (send(fd, j, job_bytes(j), MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
+            return true;
+        if (errno != EINTR)
+            return false;
+    }
+}
+
+int job_receive(int fd, struct job *j)
+{
+    ssize_t n;
+    do
+        n = recv(fd, j, sizeof *j, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EAGAIN ? 0 : -1;
+    return (size_t)n >= offsetof(struct job, n) + sizeof(uint64_t) * NOTE_HEAD && (size_t)n == job_bytes(j) ? 1 : -1;
+}
+
+/* The rank never blocks on its side, so this ends; without a rank there is nothing left to do. */
+static void tell(struct store *s, const struct job *j)
+{
+    if (!job_send(s->fd, j, true))
+        _exit(TOOL_FAILED);
+}
+
+void store_call(struct store *s, uint64_t cookie, const struct note *n, uint32_t buffer)
+{
+    struct job j;
+    j.kind = CALL;
+    j.cookie = cookie;
+    j.buffer = buffer;
+    memcpy(&j.n, n, sizeof(uint64_t) * (NOTE_HEAD + n->words));
+    tell(s, &j);
+}
+
+/* ---- lists of tasks -------------------------------------------------------------------------------------- */
+
+void task_add(struct task_list *l, struct task *t)
+{
+    if (!l->first)
+        l->end = &l->first;
+    t->next = NULL;
+    *l->end = t;
+    l->end = &t->next;
+}
+
+struct task *task_take(struct task_list *l)
+{
+    struct task *t = l->first;
+    if (t)
+        l->first = t->next;
+    return t;
+}
+
+void store_answer(struct store *s, struct task *t, uint64_t status)
+{
+    if (t->has_hold)
+        twochoice_write_end(&s->table, t->hold);
+    s->changed |= t->has_hold;
+    t->job.kind = JOB_DONE;
+    t->job.n.status = status;
+    tell(s, &t->job);
+    free(t);
+}
+
+/* ---- data ------------------------------------------------------------------------------------------------ */
+
+static void submit_data(struct store *s, struct task *t)
+{
+    struct io_uring_sqe *sqe;
+    unsigned left = (unsigned)(t->len - t->done);
+    while (!(sqe = io_uring_get_sqe(&s->ring)))
+        io_uring_submit(&s->ring);
+    if (t->writing) {
+        io_uring_prep_write(sqe, t->file->fd, t->data + t->done, left, t->offset + t->done);
+        sqe->rw_flags = RWF_DSYNC;
+    } else {
+        io_uring_prep_read(sqe, t->file->fd, t->data + t->done, left, t->offset + t->done);
+    }
+    io_uring_sqe_set_data(sqe, t);
+}
+
+static uint64_t status_of(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EFBIG ? ST_NO_SPACE : ST_IO;
+}
+
+void store_data(struct store *s, struct task *t, uint64_t object, bool away, bool write)
+{
+    uint64_t now_ns = tool_now_ns();
+    t->done = 0;
+    t->writing = write;
+    t->due_ns = 0;
+    if (s->s->own_rate) {
+        s->device_free_ns = qos_max(s->device_free_ns, now_ns) + t->len * QOS_NS_PER_S / s->s->own_rate;
+        t->due_ns = s->device_free_ns;
+    }
+    t->file = files_get(&s->files, object, away, write);
+    if (!t->file && !write && errno == ENOENT) { /* never written: zeros */
+        memset(t->data, 0, t->len);
+        t->then(s, t, ST_OK);
+        return;
+    }
+    if (!t->file) {
+        int error = errno;
+        if (status_of(error) != ST_NO_SPACE)
+            tool_warn("server %u: object %016" PRIx64 ": %s", s->s->server, object, strerror(error));
+        t->then(s, t, status_of(error));
+        return;
+    }
+    t->file->users++;
+    submit_data(s, t);
+}
+
+static void data_ended(struct store *s, struct task *t, uint64_t status)
+{
+    t->file->users--;
+    if (status == ST_OK && t->due_ns > tool_now_ns()) {
+        task_add(&s->paced, t);
+        return;
+    }
+    t->then(s, t, status);
+}
+
+static void data_completed(struct store *s, struct task *t, int result)
+{
+    if (result == -EAGAIN || result == -EINTR) {
+        submit_data(s, t);
+        return;
+    }
+    if (result < 0 || (result == 0 && t->writing)) {
+        if (result != 0 && status_of(-result) == ST_IO)
+            tool_warn("server %u: %s of %" PRIu64 " bytes at %" PRIu64 " of object %016" PRIx64 ": %s", s->s->server,
+                      t->writing ? "write" : "read", t->len, t->offset, t->file->object, strerror(-result));
+        data_ended(s, t, result == 0 ? ST_NO_SPACE : status_of(-result));
+        return;
+    }
+    t->done += (uint64_t)result;
+    if (result == 0) { /* behind the end of the file: never written */
+        memset(t->data + t->done, 0, t->len - t->done);
+        t->done = t->len;
+    }
+    if (t->done < t->len)
+        submit_data(s, t);
+    else
+        data_ended(s, t, ST_OK);
+}
+
+static void go_on_paced(struct store *s, uint64_t now_ns)
+{
+    struct task_list all = s->paced;
+    struct task *t;
+    s->paced.first = NULL;
+    while ((t = task_take(&all)) != NULL) {
+        if (t->due_ns <= now_ns)
+            t->then(s, t, ST_OK);
+        else
+            task_add(&s->paced, t);
+    }
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------------------ */
+
+bool store_redirecting(const struct store *s, uint64_t object, uint64_t offset, uint64_t end, uint64_t server)
+{
+    size_t i;
+    for (i = 0; i < s->redirects; i++) {
+        const struct redirecting *r = &s->redirecting[i];
+        if (r->object == object && r->server == server && r->offset < end && offset < r->end)
+            return true;
+    }
+    return false;
+}
+
+static bool take_redirecting(struct store *s, const struct note *n)
+{
+    size_t i;
+    for (i = 0; i < s->redirects; i++) {
+        const struct redirecting *r = &s->redirecting[i];
+        if (r->object == n->object && r->server == n->server && r->offset == n->offset &&
+            r->end == n->offset + n->len) {
+            s->redirecting[i] = s->redirecting[--s->redirects];
+            return true;
+        }
+    }
+    return false;
+}
+
+void store_note_old(struct store *s, struct task *t, uint64_t object, uint64_t offset, uint64_t len, uint32_t server)
+{
+    struct twochoice_piece p;
+    uint64_t at = offset;
+    t->olds = 0;
+    while (at < offset + len && t->olds < OLD_PIECES) {
+        twochoice_find(&s->table, object, at, &p);
+        p.offset = at;
+        p.end = qos_min(p.end, offset + len);
+        if (p.target != TWOCHOICE_LOCAL && p.target != server)
+            t->old[t->olds++] = p;
+        at = p.end;
+    }
+}
+
+static void home_written(struct store *s, struct task *t, uint64_t status)
+{
+    const struct note *n = &t->job.n;
+    enum qos_status st;
+    if (status == ST_OK) {
+        trace_line("data", n->write);
+        store_note_old(s, t, n->object, n->offset, n->len, TWOCHOICE_LOCAL);
+        st = twochoice_local(&s->table, n->object, n->offset, n->len);
+        status = st == QOS_OK ? ST_OK : st == QOS_EFULL ? ST_FULL : ST_IO;
+        if (st == QOS_EFULL)
+            store_compact(s);
+    }
+    if (status != ST_OK) {
+        store_answer(s, t, status);
+        return;
+    }
+    s->word[COUNT_HOME_BYTES] += n->len;
+    task_add(&s->to_commit, t);
+}
+
+static void away_written(struct store *s, struct task *t, uint64_t status)
+{
+    const struct note *n = &t->job.n;
+    if (status == ST_OK) {
+        trace_line("data", n->write);
+        if (twochoice_create(&s->held, n->object, n->offset, n->len, 0, false) != QOS_OK)
+            status = ST_FULL;
+        else
+            s->word[COUNT_AWAY_BYTES] += n->len;
+    }
+    store_answer(s, t, status);
+}
+
+static void write_job(struct store *s, struct task *t)
+{
+    const struct note *n = &t->job.n;
+    bool home = OBJECT_HOME(n->object) == s->s->server;
+    enum qos_status st;
+    t->data = s->buffers + t->job.buffer * s->s->part_bytes;
+    t->offset = n->offset;
+    t->len = n->len;
+    t->then = home ? home_written : away_written;
+    if (home) {
+        st = twochoice_write_begin(&s->table, n->object, n->offset, n->len, &t->hold);
+        if (st == QOS_EAGAIN || st == QOS_EFULL) { /* a pull is writing there: its turn comes */
+            task_add(&s->waiting, t);
+            return;
+        }
+        if (st != QOS_OK) {
+            store_answer(s, t, ST_IO);
+            return;
+        }
+        t->has_hold = true;
+    }
+    store_data(s, t, n->object, !home, true);
+}
+
+static void read_done(struct store *s, struct task *t, uint64_t status)
+{
+    const struct note *n = &t->job.n;
+    if (status == ST_OK && OBJECT_HOME(n->object) != s->s->server) {
+        if (!moves_held(s, n->object, n->offset, n->len))
+            status = ST_GONE;
+        else if (t->drops != s->drops_done) { /* a hole may have been there for a moment: again */
+            t->drops = s->drops_done;
+            store_data(s, t, n->object, true, false);
+            return;
+        }
+    }
+    store_answer(s, t, status);
+}
+
+static void read_job(struct store *s, struct task *t)
+{
+    const struct note *n = &t->job.n;
+    bool home = OBJECT_HOME(n->object) == s->s->server;
+    t->data = s->buffers + t->job.buffer * s->s->part_bytes;
+    t->offset = n->offset;
+    t->len = n->len;
+    t->then = read_done;
+    t->drops = s->drops_done;
+    if (!home && !moves_held(s, n->object, n->offset, n->len))
+        store_answer(s, t, ST_GONE);
+    else
+        store_data(s, t, n->object, !home, false);
+}
+
+static void query_job(struct store *s, struct task *t)
+{
+    struct twochoice_piece p[NOTE_PIECES];
+    struct note *n = &t->job.n;
+    size_t count = twochoice_query(&s->table, n->object, n->offset, n->len, p, NOTE_PIECES), i;
+    for (i = 0; i < count; i++) {
+        n->word[3 * i] = p[i].offset;
+        n->word[3 * i + 1] = p[i].end;
+        n->word[3 * i + 2] = p[i].target == TWOCHOICE_LOCAL ? s->s->server : p[i].target;
+    }
+    n->words = 3 * count;
+    store_answer(s, t, ST_OK);
+}
+
+static void reserve_job(struct store *s, struct task *t)
+{
+    const struct note *n = &t->job.n;
+    enum qos_status st;
+    if (moves_dropping(s, n->object, n->offset, n->offset + n->len, n->server)) {
+        task_add(&s->waiting, t);
+        return;
+    }
+    st = twochoice_table_reserve(&s->table);
+    if (st != QOS_OK) {
+        store_compact(s);
+        store_answer(s, t, st == QOS_EFULL ? ST_FULL : ST_IO);
+        return;
+    }
+    if (s->redirects == s->redirects_room) {
+        s->redirects_room = s->redirects_room ? 2 * s->redirects_room : 64;
+        s->redirecting = tool_grow(s->redirecting, s->redirects_room * sizeof *s->redirecting);
+    }
+    s->redirecting[s->redirects++] = (struct redirecting){n->object, n->offset, n->offset + n->len, n->server};
+    store_answer(s, t, ST_OK);
+}
+
+static void release_job(struct store *s, struct task *t)
+{
+    bool was = take_redirecting(s, &t->job.n);
+    if (was)
+        twochoice_table_release(&s->table);
+    store_answer(s, t, was ? ST_OK : ST_NO);
+}
+
+static void create_job(struct store *s, struct task *t)
+{
+    const struct note *n = &t->job.n;
+    enum qos_status st;
+    if (!take_redirecting(s, n)) {
+        store_answer(s, t, ST_NO);
+        return;
+    }
+    store_note_old(s, t, n->object, n->offset, n->len, (uint32_t)n->server);
+    st = twochoice_create(&s->table, n->object, n->offset, n->len, (uint32_t)n->server, true);
+    if (st != QOS_OK) {
+        twochoice_table_release(&s->table);
+        store_answer(s, t, st == QOS_EFULL ? ST_FULL : ST_IO);
+        return;
+    }
+    task_add(&s->to_commit, t);
+}
+
+static void list_job(struct store *s, struct task *t)
+{
+    struct twochoice_piece p[NOTE_WORDS / 5];
+    struct note *n = &t->job.n;
+    size_t count = twochoice_oldest(&s->table, p, NOTE_WORDS / 5), i;
+    for (i = 0; i < count; i++) {
+        n->word[5 * i] = p[i].object;
+        n->word[5 * i + 1] = p[i].offset;
+        n->word[5 * i + 2] = p[i].end;
+        n->word[5 * i + 3] = p[i].target;
+        n->word[5 * i + 4] = p[i].version;
+    }
+    n->words = 5 * count;
+    store_answer(s, t, ST_OK);
+}
+
+static void counts_job(struct store *s, struct task *t)
+{
+    struct twochoice_table_counts c;
+    twochoice_table_stats(&s->table, &c);
+    s->word[COUNT_FRAGMENTS] = c.fragments;
+    s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
+    s->word[COUNT_VERSION] = c.version;
+    s->word[COUNT_LOG_BYTES] = c.log_bytes;
+    memcpy(t->job.n.word, s->word, sizeof s->word);
+    t->job.n.words = COUNTS;
+    store_answer(s, t, ST_OK);
+}
+
+static bool new_tables(struct store *s)
+{
+    struct twochoice_table_config held = {0};
+    held.max_fragments = (uint32_t)s->s->fragments;
+    held.home = TWOCHOICE_SERVERS_MAX - 1;
+    if (!s->table_memory) {
+        s->table_memory = tool_alloc_aligned(twochoice_table_memsize(&s->table_config), 64);
+        s->held_memory = tool_alloc_aligned(twochoice_table_memsize(&held), 64);
+    }
+    return twochoice_table_init(&s->table, s->table_memory, twochoice_table_memsize(&s->table_config),
+                                &s->table_config) == QOS_OK &&
+           twochoice_table_init(&s->held, s->held_memory, twochoice_table_memsize(&held), &held) == QOS_OK;
+}
+
+static void reset_job(struct store *s, struct task *t)
+{
+    bool ok = s->redirects == 0 && !s->to_commit.first;
+    s->paused = true;
+    if (!moves_quiet(s)) {
+        store_answer(s, t, ST_NO); /* ask again */
+        return;
+    }
+    if (ok) {
+        s->drops = 0;
+        s->device_free_ns = 0;
+        files_clear(&s->files, false);
+        memset(s->word, 0, sizeof s->word);
+        ok = new_tables(s) && twochoice_table_format(&s->table) == QOS_OK;
+        moves_init(s, false);
+    }
+    store_answer(s, t, ok ? ST_OK : ST_IO);
+}
+
+static void start_job(struct store *s, struct task *t)
+{
+    switch (t->job.n.op) {
+    case OP_WRITE: write_job(s, t); break;
+    case OP_READ: read_job(s, t); break;
+    case OP_QUERY: query_job(s, t); break;
+    case OP_RESERVE: reserve_job(s, t); break;
+    case OP_RELEASE: release_job(s, t); break;
+    case OP_CREATE: create_job(s, t); break;
+    case OP_DROP: moves_drop_here(s, t); break;
+    case OP_HAS: moves_has(s, t); break;
+    case OP_SWEEP: moves_sweep(s, t); break;
+    case OP_CHECK: moves_check(s, t); break;
+    case OP_LIST: list_job(s, t); break;
+    case OP_DRAIN:
+        moves_init(s, true);
+        store_answer(s, t, ST_OK);
+        break;
+    case OP_GO:
+        s->paused = !s->s->pull;
+        s->maintain_at_ns = 0;
+        store_answer(s, t, ST_OK);
+        break;
+    case OP_REST:
+        s->resting = true;
+        store_answer(s, t, moves_quiet(s) ? ST_OK : ST_NO);
+        break;
+    case OP_COUNTS: counts_job(s, t); break;
+    case OP_RESET: reset_job(s, t); break;
+    default: store_answer(s, t, ST_NO); break;
+    }
+}
+
+static void retry_waiting(struct store *s)
+{
+    struct task_list all = s->waiting;
+    struct task *t;
+    s->waiting.first = NULL;
+    s->changed = false;
+    while ((t = task_take(&all)) != NULL)
+        start_job(s, t);
+}
+
+/* ---- the log --------------------------------------------------------------------------------------------- */
+
+void store_compact(struct store *s)
+{
+    if (twochoice_compact_start(&s->table) == QOS_OK)
+        s->word[COUNT_COMPACTIONS]++;
+}
+
+static void step_compaction(struct store *s)
+{
+    struct twochoice_table_counts c;
+    bool done;
+    twochoice_table_stats(&s->table, &c);
+    s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
+    if (!c.compacting && (c.log_bytes > c.max_log_bytes / 2 || c.log_broken))
+        store_compact(s);
+    if (c.compacting && twochoice_compact_step(&s->table, COMPACT_RECORDS, &done) != QOS_OK)
+        tool_warn("server %u: compaction failed; the log goes on as it was", s->s->server);
+}
+
+/* One sync of the log for all that wait for it. */
+static void commit(struct store *s)
+{
+    struct task_list all = s->to_commit;
+    struct task *t;
+    enum qos_status st;
+    if (!all.first)
+        return;
+    s->to_commit.first = NULL;
+    s->word[COUNT_COMMITS]++;
+    st = twochoice_commit(&s->table);
+    if (st != QOS_OK)
+        tool_warn("server %u: the redirect log cannot be made durable: %s", s->s->server, qos_strerror((int)st));
+    while ((t = task_take(&all)) != NULL) {
+        s->word[COUNT_RECORDS]++;
+        if (t->pull) {
+            moves_pull_committed(s, t, st == QOS_OK);
+            continue;
+        }
+        if (st == QOS_OK) {
+            trace_line("record", t->job.n.write);
+            moves_stale(s, t->old, t->olds);
+        }
+        store_answer(s, t, st == QOS_OK ? ST_OK : ST_IO);
+    }
+}
+
+/* ---- the loop -------------------------------------------------------------------------------------------- */
+
+/* Everything the rank has sent. False: the rank is gone. */
+static bool receive_jobs(struct store *s)
+{
+    struct job j;
+    uint32_t i;
+    for (i = 0; i < JOBS_AT_ONCE; i++) {
+        int got = job_receive(s->fd, &j);
+        if (got < 0)
+            return false;
+        if (got == 0)
+            return true;
+        if (j.kind == CALL_DONE) {
+            moves_answered(s, &j);
+        } else {
+            struct task *t = tool_alloc(sizeof *t);
+            memcpy(&t->job, &j, offsetof(struct job, n) + sizeof(uint64_t) * (NOTE_HEAD + j.n.words));
+            t->job.n.words = 0;
+            start_job(s, t);
+        }
+    }
+    return true;
+}
+
+static void watch_socket(struct store *s)
+{
+    struct io_uring_sqe *sqe;
+    while (!(sqe = io_uring_get_sqe(&s->ring)))
+        io_uring_submit(&s->ring);
+    io_uring_prep_poll_add(sqe, s->fd, POLLIN);
+    io_uring_sqe_set_data(sqe, &receive_mark);
+    s->receiving = true;
+}
+
+static uint64_t wake_at(const struct store *s, uint64_t now_ns)
+{
+    uint64_t at_ns = s->maintain_at_ns;
+    const struct task *t;
+    struct twochoice_table_counts c;
+    for (t = s->paced.first; t; t = t->next)
+        at_ns = qos_min(at_ns, t->due_ns);
+    twochoice_table_stats(&s->table, &c);
+    if (s->changed || c.compacting)
+        at_ns = now_ns;
+    return qos_min(at_ns, now_ns + UINT64_C(1000000000));
+}
+
+static void wait_for_something(struct store *s)
+{
+    uint64_t now_ns = tool_now_ns(), at_ns = wake_at(s, now_ns), nap_ns = qos_sat_sub(at_ns, now_ns);
+    struct __kernel_timespec t = {(long long)(nap_ns / QOS_NS_PER_S), (long long)(nap_ns % QOS_NS_PER_S)};
+    struct io_uring_cqe *cqe;
+    io_uring_submit_and_wait_timeout(&s->ring, &cqe, nap_ns ? 1 : 0, &t, NULL);
+}
+
+static bool take_completions(struct store *s)
+{
+    struct io_uring_cqe *cqe;
+    while (io_uring_peek_cqe(&s->ring, &cqe) == 0 && cqe) {
+        void *data = io_uring_cqe_get_data(cqe);
+        int result = cqe->res;
+        io_uring_cqe_seen(&s->ring, cqe);
+        if (data == &receive_mark) {
+            s->receiving = false;
+            if (!receive_jobs(s))
+                return false;
+        } else if (data) {
+            data_completed(s, data, result);
+        }
+    }
+    return true;
+}
+
+static bool open_table(struct store *s)
+{
+    struct twochoice_recovery r = {0};
+    enum qos_status st;
+    bool fresh;
+    if (!files_open(&s->files, s->s->dir, s->s->log_bytes, s->s->recover, &fresh))
+        return false;
+    files_storage(&s->files, &s->storage);
+    s->table_config.max_fragments = (uint32_t)s->s->fragments;
+    s->table_config.home = s->s->server;
+    s->table_config.max_log_bytes = s->s->log_bytes;
+    s->table_config.storage = &s->storage;
+    if (!new_tables(s)) {
+        tool_warn("server %u: the table's configuration is out of range", s->s->server);
+        return false;
+    }
+    if (fresh)
+        st = twochoice_table_format(&s->table);
+    else
+        st = twochoice_table_recover(&s->table, s->s->accept_prefix ? TWOCHOICE_ACCEPT_PREFIX : 0, &r);
+    if (st != QOS_OK) {
+        tool_warn("server %u: %s/redirect.log: %s, at byte %" PRIu64 "%s", s->s->server, s->s->dir,
+                  qos_strerror((int)st), r.valid_bytes,
+                  st == QOS_ECORRUPT ? "; --accept-prefix keeps what stands before, and loses what stands behind" : "");
+        return false;
+    }
+    s->word[COUNT_RECOVERED] = r.records;
+    s->word[COUNT_TORN_BYTES] = r.dropped_bytes;
+    return true;
+}
+
+static void serve(struct store *s)
+{
+    struct job ready;
+    memset(&ready, 0, sizeof ready);
+    ready.kind = READY;
+    tell(s, &ready);
+    for (;;) {
+        if (!s->receiving)
+            watch_socket(s);
+        wait_for_something(s);
+        if (!take_completions(s))
+            break;
+        go_on_paced(s, tool_now_ns());
+        commit(s);
+        if (s->changed)
+            retry_waiting(s);
+        step_compaction(s);
+        moves_step(s, tool_now_ns());
+    }
+}
+
+_Noreturn void store_main(int fd, struct shared *shared, uint8_t *buffers)
+{
+    struct store *s = tool_alloc(sizeof *s);
+    int rc;
+    /* Ctrl-C reaches the whole job: the rank decides, and closes the socket. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    s->s = &settings;
+    s->shared = shared;
+    s->fd = fd;
+    s->buffers = buffers;
+    trace_open("io", s->s->server);
+    rc = io_uring_queue_init(RING_ENTRIES, &s->ring, 0);
+    if (rc < 0) {
+        tool_warn("server %u: io_uring: %s%s", s->s->server, strerror(-rc),
+                  rc == -EPERM || rc == -ENOSYS ? " (the kernel is too old, or it is forbidden)" : "");
+        _exit(TOOL_FAILED);
+    }
+    if (!open_table(s))
+        _exit(TOOL_FAILED);
+    moves_init(s, false);
+    s->paused = true; /* until all have swept */
+    serve(s);
+    if (!s->s->keep)
+        files_clear(&s->files, true);
+    _exit(TOOL_OK);
+}

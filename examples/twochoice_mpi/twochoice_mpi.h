@@ -1,0 +1,238 @@
+/* twochoice_mpi.h - how the parts of the tool hang together.
+ *
+ * Ranks 0..servers-1 are object servers, the others compute processes' nodes. A server is two processes:
+ *
+ *     the rank itself (server.c)     talks MPI, detects load, never blocks: a probe is answered whatever the disk does
+ *     its I/O process (store.c)      owns the directory: object files through io_uring, the redirect table and its log,
+ *                                    the maintainer. Forked before MPI starts; if it dies the rank lives on, and says
+ *                                    so to everybody, as the death of a rank would end the whole job
+ *
+ * Both share memory for data and a socket for small messages. A compute rank (client.c) is the node of `procs`
+ * processes: their writes are placed together by one scheduler. link.c is MPI, journal.c what the crash test believes.
+ *
+ * Objects are named home << 48 | file << 32 | index, so that everybody knows where an object's home is.
+ */
+#ifndef TWOCHOICE_MPI_H
+#define TWOCHOICE_MPI_H
+
+#include "common.h"
+#include "twochoice.h"
+
+#define OBJECT(home, file, index) ((uint64_t)(home) << 48 | (uint64_t)(file) << 32 | (uint64_t)(index))
+#define OBJECT_HOME(object) ((uint32_t)((object) >> 48))
+#define SERVERS_MAX 1024u /* ranks: far below what the header allows */
+#define STORE_BUFFERS 4u  /* of the I/O process: pulls under way at once */
+#define NO_BUFFER UINT32_MAX
+
+/* ---- what travels ---------------------------------------------------------------------------------------- */
+
+/* Requests to a server. "by": C a client, S a server, and whether the I/O process answers or the rank itself. */
+enum op {
+    OP_NONE,
+    OP_WRITE,   /* C; object, offset, len, and the data: durable when it is answered. At home: recorded, too */
+    OP_READ,    /* C, S; the data comes with the answer */
+    OP_QUERY,   /* C, S; answer: pieces, three words each: offset, end, server */
+    OP_RESERVE, /* C; to the home, before data goes to `server`: room in the table, and nobody drops bytes there */
+    OP_RELEASE, /* C; the same range: it will not be */
+    OP_CREATE,  /* C; after a reserve and a durable write at `server` */
+    OP_DROP,    /* S; the bytes are at home again */
+    OP_HAS,     /* S; are the bytes there? status says */
+    OP_LOAD,    /* S; answer: len is the load. The rank answers */
+    OP_SWEEP,   /* C; after a start: drop what no home knows of */
+    OP_GO,      /* C; all have swept: the maintainers may begin */
+    OP_CHECK,   /* C; table, log and data compared; answer: len disagreements */
+    OP_LIST,    /* C; answer: the oldest redirects, five words each: object, offset, end, server, version */
+    OP_DRAIN,   /* C; from now on pulls everything home, idle or not */
+    OP_COUNTS,  /* C; answer: words of enum count */
+    OP_RESET,   /* C; forgets everything, for the next measurement. len: 1 preassign, 0 not */
+    OP_REST,    /* C; begins nothing of itself any more. status: ST_NO while something is under way, ask again */
+    OP_STOP     /* C; the job ends, when all rest */
+};
+#define OP_ANSWER 64u /* added to op */
+
+enum status { ST_OK, ST_GONE, ST_FULL, ST_NO_SPACE, ST_IO, ST_DOWN, ST_NO };
+const char *status_text(uint64_t status);
+
+#define NOTE_WORDS 192u
+#define NOTE_PIECES (NOTE_WORDS / 3)
+#define NOTE_HEAD 10u
+struct note { /* on the wire: as many 64-bit words as are used, so that hosts may differ */
+    uint64_t op, id;
+    uint64_t write;   /* a client's write part, for the trace */
+    uint64_t request; /* of the decision that sent the write */
+    uint64_t object, offset, len;
+    uint64_t server, status, words;
+    uint64_t word[NOTE_WORDS];
+};
+
+enum count {
+    COUNT_FRAGMENTS,
+    COUNT_PEAK,
+    COUNT_VERSION,
+    COUNT_LOG_BYTES,
+    COUNT_HOME_BYTES, /* written by clients */
+    COUNT_AWAY_BYTES, /* written by clients, for other homes */
+    COUNT_PULLED_BYTES,
+    COUNT_DROPPED_BYTES,
+    COUNT_COMMITS,
+    COUNT_RECORDS, /* that those commits made durable */
+    COUNT_COMPACTIONS,
+    COUNT_RECOVERED,
+    COUNT_TORN_BYTES,
+    COUNT_PROBES,   /* the rank's own from here */
+    COUNT_GIVEN_UP, /* guesses whose decision, or writes that were promised and, never came */
+    COUNTS
+};
+
+/* ---- link.c: MPI, without waiting ------------------------------------------------------------------------ */
+
+struct link_handler {
+    void *ctx;
+    void (*note)(void *ctx, int from, const struct note *n);
+    void (*message)(void *ctx, int from, const struct twochoice_message *m);
+};
+void link_open(int *argc, char ***argv, int *rank, int *ranks);
+void link_close(void);
+void link_send_note(int to, const struct note *n);
+void link_send_message(int to, const struct twochoice_message *m);
+/* Data beside a note with the same id. *done becomes true; the buffer is MPI's until then. */
+void link_send_data(int to, uint64_t id, const void *data, size_t len, bool *done);
+void link_receive_data(int from, uint64_t id, void *data, size_t len, bool *done);
+/* Everything that has arrived or ended. True: there was something. */
+bool link_poll(const struct link_handler *h);
+bool link_sending(void);
+/* Collective over the ranks that are nodes, without waiting: one at a time, and tested for until it is done. */
+void link_split(bool node);
+void link_gather(const void *mine, size_t bytes, void *all);
+bool link_gathered(void);
+/* Sleeps, longer the longer nothing happened (rounds without anything so far), or until fd (-1: none) is readable. */
+void link_nap(uint32_t idle_rounds, int fd);
+
+/* ---- store.c: the I/O process ---------------------------------------------------------------------------- */
+
+enum job_kind { JOB = 1, JOB_DONE, CALL, CALL_DONE, READY };
+struct job { /* over the socket; a CALL is what the I/O process asks of another server, through its rank */
+    uint64_t kind, cookie, buffer;
+    struct note n; /* only the words in use are sent */
+};
+struct shared {
+    qos_word_t load; /* of this server, as its rank sees it */
+};
+/* The child's main: serves the socket until the other end closes. */
+_Noreturn void store_main(int fd, struct shared *shared, uint8_t *buffers);
+bool job_send(int fd, const struct job *j, bool wait);
+/* 1: *j is there, 0: nothing now, -1: the other end is gone. */
+int job_receive(int fd, struct job *j);
+
+/* files.c: object files, and the storage of the redirect table's log. All of the I/O process alone. */
+struct object_file {
+    uint64_t object, used_at;
+    int fd;
+    uint32_t users; /* operations under way */
+    bool away;
+};
+struct files {
+    char dir[512];
+    int log_fd[2], dir_fd;
+    uint64_t log_bytes; /* room kept for each log */
+    struct object_file *file;
+    size_t files;
+    uint64_t clock, syncs;
+};
+/* Opens or makes the directory. false: said why. *fresh: there was no log. */
+bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover, bool *fresh);
+void files_storage(struct files *f, struct twochoice_storage *storage);
+/* create: makes it, durably. NULL: errno; ENOENT without create. */
+struct object_file *files_get(struct files *f, uint64_t object, bool away, bool create);
+void files_unlink(struct files *f, struct object_file *file);
+/* Objects kept for other homes. Returns how many; *objects is the caller's to free. */
+size_t files_away(struct files *f, uint64_t **objects);
+/* Removes all objects; remove_all: the directory too. */
+void files_clear(struct files *f, bool remove_all);
+
+/* ---- client.c: a compute node ---------------------------------------------------------------------------- */
+
+struct file_layout { /* round robin over `width` servers from `first` on */
+    uint32_t number, first, width;
+};
+struct transfer { /* one read or write of a process */
+    bool write, failed, done;
+    uint32_t process, parts;
+    const struct file_layout *layout;
+    uint64_t offset, len, start_ns, end_ns, status; /* status: why it failed */
+    uint64_t probe_ns;                              /* longest wait for a decision among its parts */
+    uint8_t *data;
+    uint64_t tag; /* the caller's */
+};
+struct client_counts {
+    uint64_t writes, reads, failed, parts, redirected, bytes_to[SERVERS_MAX];
+    uint64_t decisions, probes, no_answer, said_full, said_down, redone, requeries, late_answers;
+    struct hist decide, create, query, write;
+};
+void client_open(int rank, uint32_t servers);
+void client_policy(int policy, uint64_t seed, bool include_home);
+extern struct client_counts client_counts;
+/* Starts it; client_poll goes on with it and sets `done`. The transfer and its data must stay until then. */
+void client_start(struct transfer *t);
+bool client_poll(void); /* true: something happened */
+void client_wait(void); /* one nap */
+uint32_t client_under_way(void);
+void client_finish(void); /* until nothing is under way */
+/* One request to a server and its answer, the rest going on meanwhile. */
+void client_ask(uint32_t server, struct note *n);
+/* Probes n servers once, the first `servers` of them all; returns when the slowest has answered, in ns. */
+uint64_t client_probe_all(uint32_t servers);
+
+/* ---- main.c: settings ------------------------------------------------------------------------------------ */
+
+enum { SCHED_FIXED, SCHED_RANDOM, SCHED_NATIVE, SCHED_COLLABORATIVE, SCHED_DYNAMIC, SCHEDS };
+extern const char *const scheduler_name[SCHEDS];
+
+struct settings {
+    const char *command, *dir, *pids, *journal, *trace, *json, *figures, *schedulers, *slow;
+    uint64_t servers, procs, k, write_bytes, per_process, object_bytes, part_bytes, rate, slow_by, seed, rounds, run_ns;
+    uint64_t probe_timeout_ns, answer_timeout_ns, fragments, log_bytes, buffers, min_write;
+    uint64_t pull_rate, idle_ns, idle_load, peers_ns;
+    bool recover, keep, include_home, pull, no_pull, accept_prefix, verify, progress;
+    uint32_t server;   /* of this rank, or its I/O process */
+    uint64_t own_rate; /* of its device; 0: as it is */
+};
+extern struct settings settings;
+/* "what write ns", a line at once, so that the order of events can be told afterwards, across processes of a host. */
+void trace_open(const char *who, uint32_t number);
+void trace_line(const char *what, uint64_t write);
+/* WHO-NUMBER.pid in --pids: pid and start time, so that a later kill meets nobody else. */
+void pids_write(const char *who, uint32_t number);
+
+int server_main(int io_fd, struct shared *shared, uint8_t *buffers, int io_pid);
+
+/* ---- workloads ------------------------------------------------------------------------------------------- */
+
+/* nodes.c: what all compute nodes do together. Node 0 speaks for all. */
+extern struct nodes {
+    uint32_t node, count;
+} nodes;
+void nodes_open(int rank, int ranks);
+void nodes_barrier(void);
+/* Everybody's `bytes` at `mine`, in order of nodes, to `all` (of every node). */
+void nodes_gather(const void *mine, size_t bytes, void *all);
+/* One request to each server, by node 0; answers[i] is server i's (head and words), NULL: not wanted. Returns how many
+ * did not say ST_OK. */
+uint32_t nodes_tell(enum op op, uint64_t len, struct note *answers);
+/* A sum over all servers that answer; node 0. */
+uint64_t nodes_count(enum count which);
+bool nodes_reset(bool preassign); /* collective: all servers empty; false, on node 0, if that cannot be */
+void nodes_stop(void);
+
+int workload_burst(void);
+int workload_mix(void);
+int workload_probe(void);
+int workload_delay(void);
+int workload_table(void);
+int workload_stress(void);
+int workload_verify(void);
+int workload_list(void);
+int workload_check(void);
+int workload_drain(void);
+
+#endif

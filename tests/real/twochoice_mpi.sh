@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# proves: twochoice_mpi on real files over MPI: placement beside the fixed scheduler, order of data, record and answer,
+# kills of the whole job, servers that are late, full, gone at start or killed; nothing that was acknowledged is lost.
+#
+# What is injected, all of it real: SIGKILL of jobs and of I/O processes, SIGSTOP of servers and of clients, a file
+# where a server's directory should be, a tmpfs that fills up, SIGINT. SIGKILL leaves the page cache; the order of syncs
+# is therefore judged on the job's own trace.
+set -u
+. "$(dirname "$0")/../lib.sh"
+tool=$PWD/build/examples/twochoice_mpi
+[ -x "$tool" ] || make -s build/examples/twochoice_mpi || exit 1
+work=$(mktemp -d "$PWD/build/twochoice_mpi-XXXXXX") || exit 1
+shm=$(mktemp -d /dev/shm/twochoice_mpi-XXXXXX) || exit 1
+trap 'rm -rf "$work" "$shm"' EXIT
+failed=0 skipped=
+# As root and with more ranks than cores: allowed, and yielding when idle. What a job leaves in shared memory is found.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work
+
+ok() { echo "ok: $*"; }
+bad() { echo "FAILED: $*"; failed=1; }
+expect() { # WHAT TEST-COMMAND...
+    local what=$1
+    shift
+    if "$@"; then ok "$what"; else bad "$what ($*): status ${status:-?}"; tail -20 "$work/err"; fi
+}
+json() { jq -e "$2" "$1" >/dev/null; }
+says() { grep -qE "$1" "$work/out" "$work/err"; }
+launch() { # RANKS COMMAND OPTION...; replaces the shell
+    local n=$1
+    shift
+    exec timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n "$n" "$tool" "$@"
+}
+run() { (launch "$@") >"$work/out" 2>"$work/err" </dev/null; status=$?; }
+begin() { rm -f "$work"/pids/*; (launch "$@") >"$work/out" 2>"$work/err" </dev/null & job=$!; }
+finish() { wait "$job"; status=$?; }
+until_writing() {
+    for _ in $(seq 1000); do grep -q '^writing' "$work/out" && return; sleep 0.01; done
+    bad "does not begin to write"
+}
+stop_for() { # SECONDS PID...
+    kill -STOP "${@:2}"
+    sleep "$1"
+    kill -CONT "${@:2}"
+}
+pid_of() { cut -d' ' -f1 "$work/pids/$1.pid"; }
+stress=(--servers 3 --dir "$work/objects" --journal "$work/journal" --recover --pids "$work/pids" --procs 4
+    --per-process 1M --object 256K --write 64K --json "$work/stress.json")
+mkdir "$work/pids" "$work/trace"
+
+# ---- wrong usage
+"$tool" --help >"$work/out" 2>"$work/err"; status=$?
+expect "--help names the commands" says '^  drain .*pulls everything home'
+run 2 burst --servers 2
+expect "no compute node: said" says '2 ranks are 2 servers and no compute node: mpirun -n 3'
+run 1 burst --slow 0
+expect "--slow without --rate: said, once" [ "$(grep -c 'twochoice_mpi: --slow needs --rate' "$work/err")" = 1 ]
+
+# ---- Figure 14: one of eight servers is five times slower; the same with native two-choice
+for try in 1 2; do
+    run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0 --no-pull --per-process 3M \
+        --json "$work/burst.json" --figures "$work"
+    cat "$work/out"
+    json "$work/burst.json" '.runs | (.[0].last_process_ns >= 2 * .[2].last_process_ns)' && break
+    echo "try $try: not twice as early"
+done
+expect "burst: ends" [ "$status" = 0 ]
+expect "the last process ends at least twice as early as with the fixed scheduler" json "$work/burst.json" \
+    '.runs | map(.scheduler) == ["fixed", "native", "dynamic"] and (.[0].last_process_ns >= 2 * .[2].last_process_ns)'
+expect "each process of each run has a time, each byte a server" json "$work/burst.json" \
+    '[.runs[] | (.process_ns | length) == 32 and (.server_bytes | add) == 100663296 and .failed == 0] | all'
+expect "Figure 14 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure14.svg"
+
+# ---- Figure 13: applications of three sizes
+for try in 1 2; do
+    run 16 mix --servers 8 --dir "$work/mix" --rate 16M --no-pull --k 8 --json "$work/mix.json" --figures "$work"
+    cat "$work/out"
+    json "$work/mix.json" '.runs[2].largest_over_mean <= 1.1' && break
+    echo "try $try: not balanced"
+done
+expect "bytes per server: largest / mean at most 1.1 with the dynamic scheduler" json "$work/mix.json" \
+    '.runs[2].largest_over_mean <= 1.1 and .runs[0].largest_over_mean > .runs[2].largest_over_mean'
+expect "Figure 13 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure13.svg"
+
+# ---- everything read back, and the order of things in the trace: data durable, record durable, answer
+run 6 burst --servers 3 --dir "$work/order" --schedulers dynamic --verify --trace "$work/trace" \
+    --json "$work/order.json"
+expect "what was written reads back, through the homes' tables" json "$work/order.json" \
+    '.runs[0] | .wrong_bytes == 0 and .failed == 0 and .redirected > 0'
+redirected=$(jq '.runs[0].redirected' "$work/order.json") parts=$(jq '.runs[0].parts / 2' "$work/order.json")
+order=$(cat "$work"/trace/*.trace | sort -k3,3n -s | awk '
+    $1 == "data" {data[$2] = $3}
+    $1 == "record" {if (!($2 in data)) wrong++; record[$2] = $3}
+    $1 == "ack" {if (!($2 in record)) wrong++; acks++}
+    END {print acks + 0, wrong + 0}')
+expect "$parts writes ($redirected redirected): data, record, answer, in this order" [ "$order" = "$parts 0" ]
+
+# ---- Figure 11, Table I, Figure 12: small
+run 8 probe --servers 4 --rounds 20 --dir "$work/probe" --json "$work/probe.json" --figures "$work"
+expect "probe: every k and number of schedulers" json "$work/probe.json" \
+    '(.points | map([.k, .schedulers]) == [[1,1],[1,2],[1,4],[2,1],[2,2],[2,4]]) and ([.points[].p50_ns > 0] | all)'
+run 9 delay --servers 8 --rounds 2 --rate 50M --dir "$work/delay" --json "$work/delay.json"
+cat "$work/out"
+expect "delay: a share for every size and number of writes" json "$work/delay.json" \
+    '(.delay | length == 12) and ([.delay[].share > 0] | all)'
+run 6 table --servers 3 --dir "$work/table" --per-process 1M --json "$work/table.json" --figures "$work"
+expect "table: shorter than the number of creates" json "$work/table.json" \
+    '.samples[-1] | .redirects > 0 and .redirects < .creates'
+for f in 11 12; do expect "Figure $f is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure$f.svg"; done
+
+# ---- the whole job killed, and recovered
+examples/twochoice_mpi/crash.sh --rounds 4 --dir "$work" --longest 600 >"$work/out" 2>"$work/err"; status=$?
+cat "$work/out"
+expect "4 kills: acknowledged bytes, redirects, checker" [ "$status" = 0 ]
+
+# ---- a server that is stopped: probes are not answered in time, writes go elsewhere
+begin 6 stress "${stress[@]}" --run 2s --probe-timeout 20ms
+until_writing
+for _ in 1 2 3; do stop_for 0.2 "$(pid_of rank-1)"; sleep 0.1; done
+finish
+cat "$work/out"
+expect "late server: nobody fails, its silence is noticed" json "$work/stress.json" \
+    '.failed == 0 and .no_answer > 0 and .late_answers > 0 and .acknowledged == .writes'
+
+# ---- clients that are stopped: decisions and announced writes that do not come
+begin 6 stress "${stress[@]}" --run 2s --probe-timeout 10ms
+until_writing
+for _ in $(seq 8); do stop_for 0.08 "$(pid_of rank-3)" "$(pid_of rank-4)"; sleep 0.05; done
+finish
+expect "silent clients: what they had announced is given up" json "$work/stress.json" '.failed == 0 and .given_up > 0'
+run 6 verify "${stress[@]}"
+expect "and every acknowledged byte is there" [ "$status" = 0 ]
+
+# ---- a server's I/O process is killed under way
+begin 6 stress "${stress[@]}" --run 1500ms
+until_writing
+sleep 0.3
+kill -KILL "$(pid_of io-1)"
+finish
+expect "killed I/O process: said" \
+    says 'server 1: its I/O process was killed by signal 9; its objects cannot be reached until a restart'
+expect "killed I/O process: writes to its objects fail cleanly, others go on" json "$work/stress.json" \
+    '.failed > 0 and .wrong_bytes == 0 and .acknowledged > .failed'
+expect "killed I/O process: said, with the reason" \
+    says 'write of [0-9]+ bytes at [0-9]+ failed: server is gone \(home server 1\)'
+
+# ---- a server is gone at start
+mv "$work/objects/server1" "$work/away" && : >"$work/objects/server1"
+run 6 stress "${stress[@]}" --run 500ms
+expect "gone at start: said" says 'server 1: its I/O process is gone'
+expect "gone at start: what it holds cannot be read, the rest is right, writes go on" json "$work/stress.json" \
+    '.wrong_bytes == 0 and .said_down > 0 and .acknowledged > 0'
+expect "gone at start: status 1" [ "$status" = 1 ]
+rm "$work/objects/server1" && mv "$work/away" "$work/objects/server1"
+run 6 verify "${stress[@]}"
+cat "$work/out"
+expect "back again: every acknowledged byte is there" json "$work/stress.json" \
+    '.wrong_bytes == 0 and .unread_bytes == 0 and .acknowledged > 0'
+run 6 check "${stress[@]}"
+expect "back again: the checker finds nothing" [ "$status" = 0 ]
+run 6 list "${stress[@]}"
+expect "list: has a table" says 'home +object +from'
+run 6 drain "${stress[@]}"
+expect "drain: all pulled home" says ' 0 redirects left'
+
+# ---- a server that fills up: a small tmpfs, in a mount namespace of its own
+cat >"$work/mounted" <<'SH'
+set -u
+mkdir -p "$1/full/server1" && mount -t tmpfs -o size=3M tmpfs "$1/full/server1" || exit 77
+shift
+exec "$@"
+SH
+full() { # OPTION...
+    unshare -m bash "$work/mounted" "$work" timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 \
+        -n 6 "$tool" burst --servers 3 --dir "$work/full" --fragments 2000 --verify "$@" \
+        >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+}
+full --schedulers dynamic --per-process 1M --json "$work/full.json"
+if [ "$status" = 77 ]; then
+    skipped="mount needs root: no full file system"
+else
+    cat "$work/out"
+    expect "full server: writes go elsewhere, all of them, and read back" json "$work/full.json" \
+        '.runs[0] | .failed == 0 and .wrong_bytes == 0 and (.redone > 0 or .said_full > 0)
+        and .server_bytes[1] <= 3145728'
+    full --schedulers fixed --per-process 1M --json "$work/full.json"
+    expect "full server, fixed scheduler: fails cleanly" json "$work/full.json" '.runs[0] | .failed > 0'
+    expect "full server, fixed scheduler: said" says 'failed: no space left \(home server 1\)'
+fi
+
+# ---- Ctrl-C
+begin 6 burst --servers 3 --dir "$work/stopped" --rate 2M --pids "$work/pids"
+sleep 2
+mpirun=$(cat "/proc/$job/task/$job/children")
+kill -INT ${mpirun:-$job}
+finish
+expect "Ctrl-C: what was measured so far is printed" says '^fixed '
+expect "Ctrl-C: nothing is left" [ -z "$(ls "$work/stopped" 2>/dev/null)" ]
+
+expect "no shared segment is left" [ -z "$(ls "$shm")" ]
+[ "$failed" = 0 ] || exit 1
+[ -z "$skipped" ] || { echo "$skipped"; exit 77; }
