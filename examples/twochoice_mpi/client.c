@@ -5,7 +5,8 @@
 #include <string.h>
 
 #define DECISIONS_MAX 4u
-#define REST_NS UINT64_C(1000000000) /* a server that is down or full is not drawn for so long */
+#define REST_NS UINT64_C(1000000000)    /* a server that is down or full is not drawn for so long */
+#define SILENCE_NS UINT64_C(5000000000) /* then somebody should know whom we wait for */
 #define ATTEMPTS 4u
 #define READ_ATTEMPTS 1000u
 
@@ -590,12 +591,29 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m)
         client_counts.late_answers++;
 }
 
+/* Whom the part waits for. */
+static uint32_t asked_server(const struct part *p)
+{
+    switch (p->state) {
+    case WRITING_AWAY: return p->target;
+    case READING: return p->piece[p->piece_at].server;
+    default: return p->home;
+    }
+}
+
 static bool advance_parts(void)
 {
+    static uint64_t told_ns;
+    uint64_t now_ns = tool_now_ns();
     bool any = false;
     size_t i;
     for (i = 0; i < client.calls; i++) {
         struct part *p = client.call[i].part;
+        if (p && !p->answered && qos_elapsed_ns(qos_max(p->since_ns, told_ns), now_ns) > SILENCE_NS) {
+            told_ns = now_ns;
+            tool_warn("rank %d: server %u has not answered for %s; waiting", client.rank, asked_server(p),
+                      human_ns((double)(now_ns - p->since_ns)).text);
+        }
         if (!p || !p->answered || !p->moved)
             continue;
         client.call[i].part = NULL;

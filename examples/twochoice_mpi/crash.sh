@@ -81,6 +81,7 @@ for round in $(seq "$rounds"); do
     # Every fourth dies early: while it starts, recovers or verifies.
     early=$((round % 4 == 0))
     pull=$([ $((round % 2)) = 0 ] && echo "--idle 2ms --idle-load 1G" || echo --no-pull)
+    : >"$work/out" # or its last round's lines would be read
     # shellcheck disable=SC2086
     job stress --seed "$((seed + round))" $pull >"$work/out" 2>&1 </dev/null &
     mpirun=$!

@@ -35,7 +35,7 @@ static struct journal *open_journal(void)
 
 struct verdict {
     uint64_t writes, acknowledged, bytes, wrong, unread, redirects, given_up;
-    uint64_t decisions, no_answer, said_full, said_down, redone, failed, requeries, late;
+    uint64_t decisions, no_answer, said_full, said_down, redone, failed, requeries, late, compactions;
     bool no_journal;
 };
 
@@ -85,6 +85,7 @@ static int conclude(struct verdict *mine, const char *what)
     bool ok = true;
     mine->redirects = nodes.node == 0 ? nodes_count(COUNT_FRAGMENTS) : 0;
     mine->given_up = nodes.node == 0 ? nodes_count(COUNT_GIVEN_UP) : 0;
+    mine->compactions = nodes.node == 0 ? nodes_count(COUNT_COMPACTIONS) : 0;
     mine->decisions = client_counts.decisions;
     mine->no_answer = client_counts.no_answer;
     mine->said_full = client_counts.said_full;
@@ -141,6 +142,7 @@ static int conclude(struct verdict *mine, const char *what)
         json_u64(&json, "failed", sum.failed);
         json_u64(&json, "requeries", sum.requeries);
         json_u64(&json, "given_up", all[0].given_up);
+        json_u64(&json, "compactions", all[0].compactions);
         ok &= json_close(&json);
     }
     free(all);

@@ -32,7 +32,7 @@ launch() { # RANKS COMMAND OPTION...; replaces the shell
     exec timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n "$n" "$tool" "$@"
 }
 run() { (launch "$@") >"$work/out" 2>"$work/err" </dev/null; status=$?; }
-begin() { rm -f "$work"/pids/*; (launch "$@") >"$work/out" 2>"$work/err" </dev/null & job=$!; }
+begin() { rm -f "$work"/pids/*; : >"$work/out"; (launch "$@") >"$work/out" 2>"$work/err" </dev/null & job=$!; }
 finish() { wait "$job"; status=$?; }
 until_writing() {
     for _ in $(seq 1000); do grep -q '^writing' "$work/out" && return; sleep 0.01; done
@@ -45,7 +45,7 @@ stop_for() { # SECONDS PID...
 }
 pid_of() { cut -d' ' -f1 "$work/pids/$1.pid"; }
 stress=(--servers 3 --dir "$work/objects" --journal "$work/journal" --recover --pids "$work/pids" --procs 4
-    --per-process 1M --object 256K --write 64K --json "$work/stress.json")
+    --per-process 1M --object 256K --write 64K --fragments 300 --json "$work/stress.json")
 mkdir "$work/pids" "$work/trace"
 
 # ---- wrong usage
@@ -121,6 +121,7 @@ finish
 cat "$work/out"
 expect "late server: nobody fails, its silence is noticed" json "$work/stress.json" \
     '.failed == 0 and .no_answer > 0 and .late_answers > 0 and .acknowledged == .writes'
+expect "late server: logs were compacted under way" json "$work/stress.json" '.compactions > 0'
 
 # ---- clients that are stopped: decisions and announced writes that do not come
 begin 6 stress "${stress[@]}" --run 2s --probe-timeout 10ms
@@ -160,8 +161,28 @@ run 6 check "${stress[@]}"
 expect "back again: the checker finds nothing" [ "$status" = 0 ]
 run 6 list "${stress[@]}"
 expect "list: has a table" says 'home +object +from'
+kept=$(find "$work"/objects/*/away -type f -printf '%b %p\n' | sort -n | tail -1 | cut -d' ' -f2)
+mv "$kept" "$work/kept"
+run 6 check "${stress[@]}" --no-pull
+expect "a file that was kept for another server is lost: the checker says which bytes" \
+    says 'the bytes are not there: object'
+expect "and does not call that success" [ "$status" = 1 ]
+mv "$work/kept" "$kept"
 run 6 drain "${stress[@]}"
 expect "drain: all pulled home" says ' 0 redirects left'
+object=$(find "$work"/objects/*/objects -type f -size +0 | head -1)
+printf 'not what was written' | dd of="$object" bs=1 seek=1000 conv=notrunc status=none
+run 6 verify "${stress[@]}"
+expect "20 bytes of an object are overwritten behind our back: the journal knows" json "$work/stress.json" \
+    '.wrong_bytes > 0 and .wrong_bytes <= 20'
+
+# ---- no memory in common: TCP between all, ranks from a host file
+echo "localhost slots=6" >"$work/hosts"
+timeout -k 5 60 mpirun --hostfile "$work/hosts" --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1 -n 6 \
+    "$tool" burst --servers 3 --dir "$work/tcp" --schedulers dynamic --per-process 1M --verify --json "$work/tcp.json" \
+    >"$work/out" 2>"$work/err" </dev/null
+status=$?
+expect "over TCP" json "$work/tcp.json" '.runs[0] | .wrong_bytes == 0 and .failed == 0 and .bytes == 12582912'
 
 # ---- a server that fills up: a small tmpfs, in a mount namespace of its own
 cat >"$work/mounted" <<'SH'
