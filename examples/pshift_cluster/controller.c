@@ -118,10 +118,9 @@ static void merge(const struct mail *m)
         c.served[(size_t)head.server * c.s->buckets + c.entry[k].bucket] = c.entry[k].served;
 }
 
-/* Reports with this tag, of all nodes or until the time is over. */
-static void gather(int tag, uint64_t until_ns)
+/* Reports with this tag until all nodes are heard, or the time is over: how many are, with the `heard` before. */
+static uint32_t gather(int tag, uint32_t heard, uint64_t until_ns)
 {
-    uint32_t heard = 0;
     while (heard < c.s->nodes && !stop_asked()) {
         struct mail m;
         if (mail_take(&m)) {
@@ -131,12 +130,12 @@ static void gather(int tag, uint64_t until_ns)
                 tool_warn("%s", (const char *)m.data);
             heard += m.tag == tag;
         } else if (tool_now_ns() >= until_ns) {
-            c.run->missed += c.s->nodes - heard;
-            return;
+            break;
         } else {
             tool_sleep_until_ns(tool_now_ns() + LOOK_NS);
         }
     }
+    return heard;
 }
 
 static void plan(void)
@@ -149,12 +148,26 @@ static void plan(void)
     c.run->rounds++;
 }
 
-/* Tokens that the plan holds back until the nodes have confirmed; all grants are made, and sent with `tag`
- * MAIL_GRANT_ASK if there are any. */
+/* All tokens of the last plan; L-tokens of buckets that have a limit. */
+static uint64_t planned(void)
+{
+    uint64_t sum = 0;
+    uint32_t i, e;
+    for (i = 0; i < c.s->buckets; i++)
+        for (e = c.control.row[i]; e < c.control.row[i + 1]; e++) {
+            sum = qos_sat_add(sum, c.control.alloc[e]);
+            if (c.s->limit[i] != PSHIFT_UNLIMITED)
+                sum = qos_sat_add(sum, c.control.l_alloc[e]);
+        }
+    return sum;
+}
+
+/* Makes and sends all grants. If they hold less than was planned, the rest waits for the nodes to confirm that they have
+ * given tokens back: then, if it may, it asks them to. Did it? */
 static bool grants(bool may_ask)
 {
     size_t *bytes = tool_alloc(c.s->nodes * sizeof *bytes);
-    uint64_t given = 0, planned = qos_sat_add(c.control.r.tokens.lo, c.s->unlimited ? 0 : c.control.l.tokens.lo);
+    uint64_t given = 0;
     uint32_t j, k;
     bool ask;
     for (j = 0; j < c.s->nodes; j++) {
@@ -162,10 +175,11 @@ static bool grants(bool may_ask)
         if (pshift_control_grant(&c.control, j, &m, c.grant, c.s->buckets) != QOS_OK)
             continue; /* never heard of */
         for (k = 0; k < m.count; k++)
-            given += c.grant[k].r_tokens + (c.s->unlimited ? 0 : c.grant[k].l_tokens);
+            given = qos_sat_add(given, qos_sat_add(c.grant[k].r_tokens,
+                                                   c.grant[k].l_tokens == PSHIFT_UNLIMITED ? 0 : c.grant[k].l_tokens));
         bytes[j] = pshift_grant_encode((char *)c.wire + j * c.wire_bytes, c.wire_bytes, &m, c.grant);
     }
-    ask = may_ask && given < planned;
+    ask = may_ask && given < planned();
     for (j = 0; j < c.s->nodes; j++) {
         if (bytes[j])
             mail_send((int)j + 1, ask ? MAIL_GRANT_ASK : MAIL_GRANT, (char *)c.wire + j * c.wire_bytes, bytes[j]);
@@ -176,19 +190,30 @@ static bool grants(bool may_ask)
     return ask;
 }
 
-static void play_round(uint32_t round, uint64_t at_ns, uint64_t late_ns)
+static void distribute(int tag, uint64_t late_ns)
 {
-    int tag = MAIL_REPORT + 2 * (int)round;
-    gather(tag, at_ns + late_ns);
-    if (!c.s->qos || stop_asked())
-        return;
     plan();
     if (!grants(true))
         return;
     c.run->asked++;
-    gather(tag + 1, tool_now_ns() + late_ns);
+    (void)gather(tag + 1, 0, tool_now_ns() + late_ns);
     plan();
     grants(false);
+}
+
+/* Plans without the nodes that are late, and once more when they have been heard, until the next round is due. */
+static void play_round(uint32_t round, uint64_t at_ns, uint64_t interval_ns)
+{
+    int tag = MAIL_REPORT + 2 * (int)round;
+    uint64_t late_ns = interval_ns / LATE_PART;
+    uint32_t heard = gather(tag, 0, at_ns + late_ns), before;
+    c.run->missed += c.s->nodes - heard;
+    do {
+        if (c.s->qos && !stop_asked())
+            distribute(tag, late_ns);
+        before = heard;
+        heard = gather(tag, heard, at_ns + interval_ns);
+    } while (heard > before);
 }
 
 /* ---- a scene ----------------------------------------------------------------------------------------------------- */
@@ -278,12 +303,13 @@ static void play_periods(uint64_t *cpu_ns)
     for (k = 0; k < s->periods && !stop_asked(); k++, begin_ns += s->period_ns) {
         period = k + 2;
         tool_sleep_until_ns(begin_ns);
+        begin_ns = tool_now_ns(); /* a late period is not a shorter one: the nodes begin it when they hear of it */
         memset(c.served, 0, (size_t)s->nodes * s->buckets * sizeof *c.served);
         must(pshift_control_begin(&c.control, period), "period");
         to_all(s->nodes, MAIL_BEGIN, &period, 1);
         for (v = 0; v < s->intervals && !stop_asked(); v++) {
             tool_sleep_until_ns(begin_ns + v * interval_ns);
-            play_round(v, begin_ns + v * interval_ns, interval_ns / LATE_PART);
+            play_round(v, begin_ns + v * interval_ns, interval_ns);
             live(k, v);
         }
     }

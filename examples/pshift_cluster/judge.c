@@ -101,8 +101,8 @@ static void check_grants(struct judging *j, uint32_t node)
     order_picks(j, l, first, r);
     for (at = 0; at < pairs; at++) /* picks until the next grant that was installed, walking backwards */
         next[at] = first[at + 1] - first[at] - 1;
-    for (k = l->installs; k-- > 0;) {
-        const struct log_install *g = &l->install[k];
+    for (k = l->installs; k > 0; k--) {
+        const struct log_install *g = &l->install[k - 1];
         uint64_t since = g->served - g->basis, r_left, l_left, r_used, l_used;
         at = g->period * j->s->buckets + g->bucket;
         if (g->stale) { /* it did not arrive in its period: what is held may have been given to others as well */

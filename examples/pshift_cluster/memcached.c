@@ -1,8 +1,8 @@
 // Backend: a memcached daemon of this node's own on a loopback port, and a few connections to it.
 //
 // A request is a blocking libmemcached call in one of --workers threads, each with a connection of its own: so up to that
-// many requests are at the daemon at once. Threads sleep on a condition; a batch (what one tick of the node picked) wakes as
-// many as it can use, and finished requests wait for the node's next tick, which wakes nobody. That keeps the cost of a
+// many requests are at the daemon at once. Threads sleep; a batch (what one tick of the node picked) wakes as many as it
+// can use, and finished requests wait for the node's next tick, which wakes nobody. That keeps the cost of a
 // request near that of its system calls.
 //
 // The daemon dies with this process (PR_SET_PDEATHSIG), is recognised by its process id (another daemon may own the
@@ -23,6 +23,7 @@
 #define VALUE_BYTES 4096
 #define WORKERS_MAX 32
 #define PORT_TRIES 32
+#define PER_WAKE 2 /* requests that a thread does one after the other before another is woken */
 #define START_NS (5 * QOS_NS_PER_S)
 #define TIMEOUT_MS 2000                    /* of a call; a daemon that is stopped for less is waited for */
 #define AGAIN_NS (100 * UINT64_C(1000000)) /* after a call failed although the daemon lives */
@@ -31,10 +32,15 @@ enum state { STOPPED, DEAD, LOADING, READY };
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t work;
-    pthread_t worker[WORKERS_MAX], loader;
+    struct worker {
+        pthread_t thread;
+        pthread_cond_t wake;
+        struct worker *below; /* in the stack of the idle */
+        bool called;
+    } worker[WORKERS_MAX], *idle; /* the one that slept last is woken first: its caches are warm */
+    pthread_t loader;
     struct request *first, **last, *done;
-    uint32_t idle, queued, workers, connections; /* connections: generation; workers reconnect when it moves */
+    uint32_t queued, workers, connections; /* connections: generation; workers reconnect when it moves */
     bool quit;
     /* the loader's answer */
     bool loaded, load_failed;
@@ -46,7 +52,7 @@ static struct {
     uint16_t port;
     uint32_t node;
     uint64_t start_again_ns, continue_ns, rest_until_ns, cpu_gone_ns;
-} m = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+} m = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- calls ------------------------------------------------------------------------------------------------ */
 
@@ -96,10 +102,10 @@ static void do_request(memcached_st *c, struct request *r, char *value)
 
 static void *work(void *arg)
 {
+    struct worker *me = arg;
     memcached_st *c = NULL;
     char *value = tool_alloc(VALUE_BYTES);
     uint32_t mine = 0;
-    (void)arg;
     memset(value, 'v', VALUE_BYTES);
     pthread_mutex_lock(&m.lock);
     for (;;) {
@@ -107,9 +113,10 @@ static void *work(void *arg)
         if (m.quit)
             break;
         if (!r) {
-            m.idle++;
-            pthread_cond_wait(&m.work, &m.lock);
-            m.idle--;
+            me->below = m.idle;
+            m.idle = me;
+            for (me->called = false; !me->called;)
+                pthread_cond_wait(&me->wake, &m.lock);
             continue;
         }
         m.first = r->next;
@@ -360,14 +367,24 @@ static bool start(uint32_t node, char *why, size_t size)
         return false;
     }
     for (k = 0; k < m.workers; k++)
-        if (pthread_create(&m.worker[k], NULL, work, NULL) != 0)
+        if (pthread_cond_init(&m.worker[k].wake, NULL) != 0 ||
+            pthread_create(&m.worker[k].thread, NULL, work, &m.worker[k]) != 0)
             tool_die(TOOL_FAILED, "no thread");
     return true;
 }
 
+/* Of the thread that slept last. Under the lock. */
+static void wake_one(void)
+{
+    struct worker *w = m.idle;
+    m.idle = w->below;
+    w->called = true;
+    pthread_cond_signal(&w->wake);
+}
+
 static void submit(struct request *list)
 {
-    uint32_t n = 0, k;
+    uint32_t n = 0;
     if (!list)
         return;
     pthread_mutex_lock(&m.lock);
@@ -375,9 +392,8 @@ static void submit(struct request *list)
     for (; *m.last; m.last = &(*m.last)->next)
         n++;
     m.queued += n;
-    n = (uint32_t)qos_min(m.idle, (m.queued + 1) / 2); /* a thread that is awake can do two before another is */
-    for (k = 0; k < n; k++)
-        pthread_cond_signal(&m.work);
+    for (n = (m.queued + PER_WAKE - 1) / PER_WAKE; n > 0 && m.idle; n--)
+        wake_one();
     pthread_mutex_unlock(&m.lock);
 }
 
@@ -476,11 +492,12 @@ static void stop(void)
     reap(); /* calls under way fail at once */
     pthread_mutex_lock(&m.lock);
     m.quit = true;
-    pthread_cond_broadcast(&m.work);
+    while (m.idle)
+        wake_one();
     pthread_mutex_unlock(&m.lock);
     if (m.state != STOPPED)
         for (k = 0; k < m.workers; k++)
-            pthread_join(m.worker[k], NULL);
+            pthread_join(m.worker[k].thread, NULL);
     if (m.loading)
         pthread_join(m.loader, NULL);
     m.loading = false;

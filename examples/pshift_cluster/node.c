@@ -401,7 +401,7 @@ static void begin_period(uint64_t period)
     n.period = period;
     n.begin_ns = n.now_ns;
     n.round = 0;
-    n.current.period = period - 2;
+    n.current.period = qos_sat_sub(period, 2);
     n.current.begin_us = us(n.now_ns);
     must(pshift_agent_begin(&n.agent, period));
     for (i = 0; i < n.s.buckets; i++) {

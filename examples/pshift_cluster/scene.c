@@ -197,8 +197,8 @@ void scene_make(struct scene *s, uint32_t index, uint64_t seed, uint64_t capacit
 {
     const struct kind *k = kinds;
     struct qos_rng rng;
-    while (!wanted(k) || index-- > 0)
-        k++;
+    for (; !wanted(k) || index > 0; k++)
+        index -= wanted(k);
     memset(s, 0, sizeof *s);
     s->key = k->key;
     s->title = k->title;

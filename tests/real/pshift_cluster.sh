@@ -98,7 +98,8 @@ took
 # ---- somebody else's daemon on node 1's port; a judge that sees a bug; no memcached
 memcached -l 127.0.0.1 -p "$port" -U 0 $([ "$(id -u)" = 0 ] && echo -u nobody) 2>/dev/null &
 other=$!
-run taken 3 --qos with --buckets 2 --reserve 0.5 --limit 1 --periods 1 --objects 1000
+echo "localhost slots=4" >"$work/hosts" # as over real hosts: by host file, over TCP alone
+mpi="mpirun --hostfile $work/hosts --oversubscribe --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1" run taken 3 --qos with --buckets 2 --reserve 0.5 --limit 1 --periods 1 --objects 1000
 judged taken "port taken"
 expect "port taken: said" grep -q "port $port is taken; memcached is on port $((port + 2))" "$work/taken.err"
 kill "$other"
@@ -122,6 +123,22 @@ if patch -s -p1 -d "$work/planted" <tests/plants/pshift-served_since_not_deducte
     expect "tokens issued twice: status 1" [ "$status" = 1 ]
 else
     bad "cannot plant a bug"
+fi
+took
+
+# ---- memory, arithmetic: the same paths under the sanitizers
+if OMPI_CC=clang mpicc -std=gnu11 -O1 -g -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
+    $(says examples/pshift_cluster/main.c flags) -I. -Iexamples/common -o "$work/asan" examples/pshift_cluster/*.c examples/common/*.c \
+    $(says examples/pshift_cluster/main.c links) -lm; then
+    export ASAN_OPTIONS=detect_leaks=0 # the MPI library keeps memory to its end
+    binary=$work/asan run asan 4 --buckets 4 --reserve 0.3 --limit 0.6 --changes 2 --periods 2 --fault kill:1@700ms \
+        --figures "$work/figures"
+    expect "sanitizers: the log holds" json asan '.scenes | length == 2 and (map(.log_holds) | all)'
+    binary=$work/asan run asan_file 4 --backend file --size 4M --load open --qos with --buckets 20 --reserve 0.05 --limit 1.5 --periods 1
+    expect "sanitizers: the log of files holds" json asan_file '.scenes[0].log_holds'
+    expect "sanitizers: nothing to say" [ -z "$(grep -hE 'ERROR: Addr|runtime error' "$work"/asan*.err)" ]
+else
+    bad "does not build under the sanitizers"
 fi
 took
 
