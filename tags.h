@@ -427,8 +427,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *t, uint64_t now_ns, 
 /* New terms from now on. Outstanding tokens are kept: what a tag is ahead or behind is rescaled by old / new rate. */
 QOS_API QOS_NODISCARD enum qos_status tags_set(struct tags *t, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
-/* Removes the client; its queued requests are forgotten (take intrusive ones back with tags_unlink before, or walk
- * them: the list itself stays as it was). *dropped (may be NULL): how many. Its reservation is free at once. Requests
+/* Removes the client; its queued requests are forgotten (intrusive ones: walk them from tags_head before, or after from
+ * what it was: the list stays as it is). *dropped (may be NULL): how many. Its reservation is free at once. Requests
  * at the device are given back as ever; with the last of them the id can be added again. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *t, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 /* The largest reservation that a new client could have. */
@@ -486,6 +486,10 @@ QOS_API QOS_NODISCARD enum qos_status tags_push(struct tags *t, uint64_t now_ns,
                                                 struct tags_request *request);
 QOS_API QOS_NODISCARD enum qos_status tags_pop(struct tags *t, uint64_t now_ns, struct tags_request **request);
 QOS_API QOS_NODISCARD enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags_request *request);
+
+/* The client's oldest queued request, from which `next` leads to the others: to look at what is queued, to unlink it,
+ * or to answer it before tags_remove. NULL: none. */
+QOS_API struct tags_request *tags_head(const struct tags *t, uint32_t id);
 
 /* One client, O(1); owner only, but for the two counters. */
 QOS_API QOS_NODISCARD enum qos_status tags_client_stats(const struct tags *t, uint64_t now_ns, uint32_t id,
@@ -2213,6 +2217,11 @@ QOS_API enum qos_status tags_unlink(struct tags *t, uint64_t now_ns, struct tags
     if (st == QOS_OK)
         tags_priv_unqueue(t, request);
     return st;
+}
+
+QOS_API struct tags_request *tags_head(const struct tags *t, uint32_t id)
+{
+    return t && t->queue && tags_priv_client(t, id) ? t->queue[id].head : NULL;
 }
 
 /* ---- statistics */

@@ -79,6 +79,24 @@ static double run_ps(struct load *w, uint64_t ops)
     return (double)(bench_ns() - begin) / (double)ops;
 }
 
+/* Everybody idle: one request of a random client comes, is sent and leaves it idle again. */
+static double run_idle(struct load *w, uint64_t ops)
+{
+    uint64_t i, begin = bench_ns(), failed = 0, x = 88172645463325252u;
+    for (i = 0; i < ops; i++) {
+        struct tags_grant g;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        w->now += STEP_NS;
+        failed += tags_arrive(&w->t, w->now, (uint32_t)(((x >> 32) * w->t.config.clients) >> 32), 1) != QOS_OK;
+        failed += tags_pull(&w->t, w->now, 1, &g) != QOS_OK;
+    }
+    if (failed)
+        exit(2);
+    return (double)(bench_ns() - begin) / (double)ops;
+}
+
 /* The service time of client c: 8 to 11 us. */
 static double run_reward(struct load *w, uint64_t ops)
 {
@@ -169,11 +187,11 @@ static double run_heap(uint64_t *key, uint32_t n, uint64_t ops)
 
 static void one_size(struct bench *b, uint32_t n)
 {
-    struct load ps, reward;
+    struct load ps, idle, reward;
     struct scan_client *scan = must_alloc(n * sizeof *scan);
     uint64_t *heap = must_alloc(n * sizeof *heap), ops = b->quick ? 10000 : 50000, scan_now = 1000000000, total;
     uint64_t scan_ops = n > 20000 ? 4 : 400000 / (uint64_t)n / 4 + 1;
-    double t_ps[ROUNDS], t_reward[ROUNDS], t_heap[ROUNDS], t_scan[ROUNDS], ratio[ROUNDS];
+    double t_ps[ROUNDS], t_reward[ROUNDS], t_heap[ROUNDS], t_scan[ROUNDS], t_idle[ROUNDS], ratio[ROUNDS];
     char name[32];
     unsigned r;
     uint32_t i;
@@ -182,6 +200,9 @@ static void one_size(struct bench *b, uint32_t n)
         scan_ops = ops;
     load_open(&ps, n, TAGS_PS);
     load_open(&reward, n, TAGS_REWARD);
+    load_open(&idle, n, TAGS_PS);
+    for (i = 0; i < n; i++)
+        must(tags_withdraw(&idle.t, idle.now, i, 4));
     scan_open(scan, n, scan_now);
     for (i = 0; i < n; i++)
         heap[i] = i; /* sorted: a heap */
@@ -190,15 +211,18 @@ static void one_size(struct bench *b, uint32_t n)
     run_heap(heap, n, ROUNDS * ops);
     run_reward(&reward, ROUNDS * ops / 2);
     run_scan(scan, n, &scan_now, scan_ops);
+    run_idle(&idle, ops);
     for (r = 0; r < ROUNDS; r++) {
         t_ps[r] = run_ps(&ps, ops);
         t_heap[r] = run_heap(heap, n, ops);
         t_reward[r] = run_reward(&reward, ops / 2);
         t_scan[r] = run_scan(scan, n, &scan_now, scan_ops);
+        t_idle[r] = run_idle(&idle, ops / 5);
         ratio[r] = t_ps[r] / t_heap[r];
     }
     bench_report(b, name, "ns_per_op", bench_median(t_ps, ROUNDS), "ns");
     bench_report(b, name, "ns_per_op_reward", bench_median(t_reward, ROUNDS), "ns");
+    bench_report(b, name, "ns_per_op_idle", bench_median(t_idle, ROUNDS), "ns"); /* come, be sent, be idle again */
     bench_report(b, name, "ns_per_op_heap", bench_median(t_heap, ROUNDS), "ns");
     bench_report(b, name, "ns_per_op_scan", bench_median(t_scan, ROUNDS), "ns");
     bench_report(b, name, "ratio_vs_heap", bench_median(ratio, ROUNDS), "ratio");
@@ -210,6 +234,7 @@ static void one_size(struct bench *b, uint32_t n)
     bench_report(b, name, "bytes_per_client_reward", (double)reward.bytes / n, "bytes");
     free(ps.mem);
     free(reward.mem);
+    free(idle.mem);
     free(scan);
     free(heap);
 }

@@ -463,6 +463,7 @@ static void intrusive(void)
     CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_EINVAL); /* not configured */
     CHECK_EQ(tags_pop(t, 0, &got), QOS_EINVAL);
     CHECK_EQ(tags_unlink(t, 0, &r[0]), QOS_EINVAL);
+    CHECK(tags_head(t, 0) == NULL);
     close_tags();
     c.intrusive = true;
     t = open_tags(&c);
@@ -488,6 +489,8 @@ static void intrusive(void)
     CHECK_EQ(tags_push(t, 0, 7, &r[1]), QOS_ENOENT);
     CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
     CHECK(got == &r[0] && got->grant.client == 0);
+    CHECK(tags_head(t, 0) == &r[2] && tags_head(t, 1) == &r[3] && tags_head(t, 1)->next == &r[4]);
+    CHECK(tags_head(t, 2) == NULL && tags_head(NULL, 0) == NULL);
     CHECK_EQ(tags_unlink(t, 0, &r[2]), QOS_OK); /* the last one of client 0 */
     CHECK_EQ(tags_unlink(t, 0, &r[5]), QOS_OK); /* the tail */
     CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
