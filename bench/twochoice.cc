@@ -2,6 +2,7 @@
 // what a placement decision costs.
 #include "bench.h"
 #include "twochoice.h"
+#include "examples/simulate/bursts.h"
 #include <boost/icl/interval_map.hpp>
 #include <utility>
 #include <vector>
@@ -150,7 +151,7 @@ void against_icl(bench *b)
 {
     const workload w = random_order(fragments);
     const uint32_t queries = b->quick ? fragments : 2 * fragments;
-    const size_t runs = b->quick ? 2 : 5;
+    const size_t runs = b->quick ? 3 : 5;
     double ours_c[5], ours_q[5], icl_c[5], icl_q[5], ratio_c[5], ratio_q[5];
     twochoice_table_config cfg = {};
     cfg.max_fragments = fragments;
@@ -397,6 +398,28 @@ void decide(bench *b)
     }
 }
 
+// Ten times the servers of Section II, a thousand times its processes: a burst in simulated time, in real seconds.
+void scale(bench *b)
+{
+    const burst_rule rules[] = {BURST_COLLABORATIVE, BURST_PREASSIGN};
+    for (const burst_rule rule : rules) {
+        burst_config c;
+        burst_defaults(&c);
+        c.servers = 10000;
+        c.processes = 1000000;
+        c.undecided = 200;
+        c.warm_ups = 0;
+        c.ratio = 0.1;
+        const uint64_t from = bench_ns();
+        const burst_result r = burst_median(&c, rule, 1);
+        const double took = static_cast<double>(bench_ns() - from);
+        char name[64];
+        snprintf(name, sizeof name, "burst_10000_servers_1m_%s", burst_rule_names[rule]);
+        bench_report(b, name, "simulated_in_s", took / 1e9, "s");
+        bench_report(b, name, "ns_per_probe", took / static_cast<double>(r.probes), "ns");
+    }
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -408,5 +431,6 @@ int main(int argc, char **argv)
     against_paper(&b);
     recovery(&b);
     decide(&b);
+    scale(&b);
     return bench_close(&b);
 }

@@ -51,6 +51,13 @@ struct burst_server {
     bool straggler;
 };
 
+struct burst_node {
+    struct twochoice_write *write;
+    struct twochoice_probe *probe;
+    size_t probes, asked;
+    uint64_t at_ns, request;
+};
+
 struct burst {
     struct burst_config c;
     enum burst_rule rule;
@@ -59,12 +66,7 @@ struct burst {
     struct twochoice_scheduler scheduler;
     struct qos_rng rng;
     void *scheduler_mem, **detector_mem;
-    struct burst_node {
-        struct twochoice_write *write;
-        struct twochoice_probe *probe;
-        size_t probes, asked;
-        uint64_t at_ns, request;
-    } * node; /* a ring of those undecided */
+    struct burst_node *node; /* a ring of those undecided */
     uint64_t last_end_ns;
     struct burst_result result;
 };
@@ -305,7 +307,7 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
     sc.servers = c->servers;
     sc.max_writes = c->k;
     sc.policy = policy[rule];
-    sc.seed = c->seed * 1000 + rule;
+    sc.seed = c->seed * 1000 + (uint64_t)rule;
     b->scheduler_mem = burst_alloc(twochoice_scheduler_memsize(&sc));
     if (twochoice_scheduler_init(&b->scheduler, b->scheduler_mem, twochoice_scheduler_memsize(&sc), &sc) != QOS_OK)
         abort();

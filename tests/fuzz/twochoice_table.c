@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cfg.max_fragments = (uint32_t)fuzz_between(&in, 1, 200);
     cfg.max_holds = 4;
     cfg.home = 7;
-    scale = UINT64_C(1) << fuzz_between(&in, 0, 55);
+    scale = UINT64_C(1) << fuzz_between(&in, 0, 55); /* at 2^25 to 2^31 leaves are of either form */
     FUZZ_CHECK(twochoice_table_memsize(&cfg) <= sizeof mem);
     FUZZ_CHECK(twochoice_table_init(&t, mem, sizeof mem, &cfg) == QOS_OK);
     for (o = 0; o < OBJECTS; o++)

@@ -285,8 +285,9 @@ int main(void)
 {
     uint64_t i;
     check_begin("twochoice_table");
-    for (i = 0; i < 6; i++) {
-        scale = i % 3 == 0 ? 1 : i % 3 == 1 ? 1 << 20 : UINT64_C(1) << 51;
+    for (i = 0; i < 8; i++) {
+        /* Within 4 GiB lie all cells of an object, or less than one; at last 64, and 4: leaves of either form. */
+        scale = i == 6 ? 1 << 26 : i == 7 ? 1 << 30 : i % 3 == 0 ? 1 : i % 3 == 1 ? 1 << 20 : UINT64_C(1) << 51;
         base_offset = i < 3 ? 0 : UINT64_MAX - CELLS * scale; /* up to the last byte that an object can have */
         with_pulls = i != 0 && i != 3;
         run(i, i % 2 == 1, i == 5 ? 40 : i == 4 ? 700 : 6000, check_scaled(150000));

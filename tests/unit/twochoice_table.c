@@ -244,7 +244,7 @@ static void listing(void)
 }
 
 /* At most 64 bytes a fragment are enough for max_fragments, whatever the order: nothing but the count is ever full. */
-static void memory(uint64_t objects, unsigned order, bool hollow)
+static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart)
 {
     struct check_mem m;
     struct twochoice_table_config cfg;
@@ -256,16 +256,16 @@ static void memory(uint64_t objects, unsigned order, bool hollow)
     open_table(&m, fragments, 0);
     for (i = 0; i < fragments; i++) {
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
-        CHECK_EQ(twochoice_create(&t, k % objects, k / objects * 8, 4, 2, false), QOS_OK);
+        CHECK_EQ(twochoice_create(&t, k % objects, k / objects * apart, 4, 2, false), QOS_OK);
         if (hollow && i % 2 == 1) { /* thin out what stands already */
             k = order == 1 ? fragments - i : (i - 1) * stride % fragments;
-            CHECK_EQ(twochoice_local(&t, k % objects, k / objects * 8, 4), QOS_OK);
+            CHECK_EQ(twochoice_local(&t, k % objects, k / objects * apart, 4), QOS_OK);
         }
     }
     CHECK_EQ(t.fragments, hollow ? fragments - fragments / 2 : fragments);
     for (i = 0; hollow && i + 1 < fragments; i += 2) { /* and fill it again to the last place */
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
-        CHECK_EQ(twochoice_create(&t, k % objects, k / objects * 8, 4, 2, false), QOS_OK);
+        CHECK_EQ(twochoice_create(&t, k % objects, k / objects * apart, 4, 2, false), QOS_OK);
     }
     CHECK_EQ(twochoice_create(&t, objects, 0, 4, 2, false), t.fragments == fragments ? QOS_EFULL : QOS_OK);
     CHECK_LE(t.nodes_used, t.node_count);
@@ -291,9 +291,12 @@ int main(void)
     listing();
     for (order = 0; order < 3; order++) {
         CHECK_CONTEXT("order %u", order);
-        memory(1, order, false);
-        memory(check_scaled(6000), order, false);
-        memory(1, order, true);
+        memory(1, order, false, 8); /* narrow leaves */
+        memory(1, order, false, UINT64_C(1) << 33);
+        memory(1, order, false, UINT64_C(1) << 28); /* of either form */
+        memory(check_scaled(6000), order, false, 8);
+        memory(1, order, true, 8);
+        memory(1, order, true, UINT64_C(1) << 33);
     }
     return check_end();
 }
