@@ -25,7 +25,8 @@
 
 #define COMMON_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_STOPPED = 130 };
+/* TOOL_INCONCLUSIVE: nothing is broken, but the machine gave too little for a verdict. */
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_INCONCLUSIVE = 3, TOOL_STOPPED = 130 };
 
 /* ---- tidy.c: messages, clock, signals, temporary files ------------------------------------------------- */
 

@@ -24,8 +24,14 @@
 
 enum node_phase { NODE_WAIT, NODE_BARE, NODE_COUNT, NODE_QOS, NODE_STOP };
 enum { NODE_WORD_PHASE, NODE_WORD_READY, NODE_WORD_PERIODS }; /* control words */
-/* Results of a client: its bare run, then for each epoch what it completed and what it claimed. */
-#define NODE_RESULTS (2 + 2 * (NODE_PERIODS_MAX + 4))
+/* Results of a client: its bare run, then for each epoch three words. */
+enum {
+    NODE_DONE,
+    NODE_CLAIMED,
+    NODE_DRY
+}; /* completed; claimed; completed when it first lacked a token, plus 1 (0: never) */
+#define NODE_RESULT(epoch, word) (2 + 3 * (uint32_t)(epoch) + (uint32_t)(word))
+#define NODE_RESULTS NODE_RESULT(NODE_PERIODS_MAX + 4, 0)
 
 struct node_setup {
     uint32_t clients, periods;
@@ -108,6 +114,7 @@ struct node_client {
     uint32_t id;
     struct qos_rng rng;
     uint64_t done[NODE_PERIODS_MAX + 4], claimed[NODE_PERIODS_MAX + 4];
+    bool dry[NODE_PERIODS_MAX + 4];
     char buffer[NODE_RECORD] __attribute__((aligned(64)));
 };
 
@@ -153,7 +160,7 @@ static inline void node_drive(struct node_client *c, struct tokenpool_client *e,
             uint32_t epoch = tokenpool_word_epoch(answer);
             if (left > 0 && epoch < NODE_PERIODS_MAX + 4) {
                 c->claimed[epoch] += qos_min((uint64_t)left, qos_wrap_sub(0, op.operand) >> 28);
-                node_result(c, 2 + 2 * epoch + 1, c->claimed[epoch]);
+                node_result(c, NODE_RESULT(epoch, NODE_CLAIMED), c->claimed[epoch]);
             }
         }
         tokenpool_client_done(e, answer);
@@ -177,7 +184,7 @@ static inline void node_client_qos(struct node_client *c)
         node_drive(c, &e, now_ns, 1);
         if (now_ns - told_ns > 2000000 || e.epoch != told) { /* results so far, and has the run ended? */
             if (told && told < NODE_PERIODS_MAX + 4)
-                node_result(c, 2 + 2 * told, c->done[told]);
+                node_result(c, NODE_RESULT(told, NODE_DONE), c->done[told]);
             told = e.epoch;
             told_ns = now_ns;
             if (node_phase(c) == NODE_STOP)
@@ -190,6 +197,11 @@ static inline void node_client_qos(struct node_client *c)
             if (epoch < NODE_PERIODS_MAX + 4)
                 c->done[epoch]++;
         } else {
+            /* Not between two periods, when what is left of the last is void. */
+            if (e.running && e.epoch && e.epoch < NODE_PERIODS_MAX + 4 && !c->dry[e.epoch]) {
+                c->dry[e.epoch] = true;
+                node_result(c, NODE_RESULT(e.epoch, NODE_DRY), c->done[e.epoch] + 1);
+            }
             c->link->idle(c->link, tokenpool_client_next_ns(&e, now_ns, 1));
         }
     }
@@ -327,18 +339,34 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
 /* ---- what came out */
 
 struct node_verdict {
-    uint32_t missed;  /* reservations missed by living clients, from the second period on */
+    uint32_t missed;  /* reservations missed by living clients, from the second period on, for lack of tokens */
+    uint32_t slow;    /* not reached although tokens were there: the machine did not do what admission counted on */
+    uint32_t asked;   /* how often a reservation was to be met */
     uint32_t unequal; /* periods in which the books of monitor and clients differ by more than the dead explain */
     uint32_t over;    /* periods in which more was completed than the bound plus what was outstanding */
 };
+
+/* As with disks: at least 80 % of what was to be judged has to be judged. */
+static inline bool node_inconclusive(const struct node_verdict *v)
+{
+    return (uint64_t)v->slow * 5 > v->asked;
+}
+
+/* Exit status; complete: all periods were run. */
+static inline int node_status(const struct node_verdict *v, bool complete)
+{
+    if (!complete || v->missed || v->unequal || v->over)
+        return TOOL_FAILED;
+    return node_inconclusive(v) ? TOOL_INCONCLUSIVE : TOOL_OK;
+}
 
 /* dead: client that was killed, in epoch dead_at; clients: none. */
 static inline struct node_verdict node_report(const struct node_setup *s, void *region, const struct node_log *log,
                                               uint32_t dead, uint64_t dead_at, const char *json_path,
                                               const char *figure_dir, const char *name)
 {
-    struct node_verdict v = {0, 0, 0};
-    struct table *t = table_new("client|reserved|limit|bare|got per period|least|missed periods");
+    struct node_verdict v = {0, 0, 0, 0, 0};
+    struct table *t = table_new("client|reserved|limit|bare|got per period|least|missed periods|of them slow");
     struct json j;
     double x[NODE_CLIENTS_MAX], bars[3][NODE_CLIENTS_MAX], px[NODE_PERIODS_MAX], py[2][NODE_PERIODS_MAX],
         mean_total = 0;
@@ -354,7 +382,7 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     }
     for (i = 0; i < s->clients; i++) {
         const qos_word_t *r = node_local(region, node_results(s, i));
-        uint64_t reserved = node_share(log, s->reserve[i]), sum = 0, least = UINT64_MAX, n = 0, missed = 0;
+        uint64_t reserved = node_share(log, s->reserve[i]), sum = 0, least = UINT64_MAX, n = 0, missed = 0, slow = 0;
         uint64_t last = i == dead ? dead_at - 1 : periods;
         if (json) {
             json_object(&j, NULL);
@@ -366,14 +394,18 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
             if (!log->of[e].bound) /* cut short: its monitor died */
                 continue;
             n++;
-            uint64_t got = qos_atomic_load_relaxed(&r[2 + 2 * e]);
+            uint64_t got = qos_atomic_load_relaxed(&r[NODE_RESULT(e, NODE_DONE)]);
+            uint64_t dry = qos_atomic_load_relaxed(&r[NODE_RESULT(e, NODE_DRY)]);
             sum += got;
             least = qos_min(least, got);
             missed += got < reserved;
+            slow += got < reserved && (dry == 0 || dry > reserved);
             if (json)
                 json_u64(&j, NULL, got);
         }
-        v.missed += (uint32_t)missed;
+        v.missed += (uint32_t)(missed - slow);
+        v.slow += (uint32_t)slow;
+        v.asked += (uint32_t)n;
         table_cellf(t, "%u%s", i, i == dead ? " (killed)" : "");
         table_cellf(t, "%" PRIu64, reserved);
         if (s->limit[i] > 0)
@@ -385,9 +417,11 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
         table_cellf(t, "%" PRIu64, n ? sum / n : 0);
         table_cellf(t, "%" PRIu64, n ? least : 0);
         table_cellf(t, "%" PRIu64 " of %" PRIu64, missed, n);
+        table_cellf(t, "%" PRIu64, slow);
         if (json) {
             json_end(&j);
             json_u64(&j, "missed", missed);
+            json_u64(&j, "slow", slow);
             json_end(&j);
         }
         x[i] = i;
@@ -402,8 +436,9 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     for (e = 1; e <= periods; e++) {
         uint64_t claimed = 0, done = 0;
         for (i = 0; i < s->clients; i++) {
-            done += qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * (2 + 2 * e)));
-            claimed += qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * (3 + 2 * e)));
+            done += qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * NODE_RESULT(e, NODE_DONE)));
+            claimed +=
+                qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * NODE_RESULT(e, NODE_CLAIMED)));
         }
         if (log->of[e].bound && !(s->flags & TOKENPOOL_ORDERED)) { /* a monitor that died left no books of its last */
             uint64_t slack = dead < s->clients && e == dead_at ? s->batch : 0;
@@ -431,6 +466,10 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     printf("%s: total %.0f in a period, bare %" PRIu64 ", capacity %" PRIu64 "; reservations missed %u times, books of "
            "the pool unequal in %u periods, bound exceeded in %u\n",
            name, mean_total, log->bare, log->capacity_prof, v.missed, v.unequal, v.over);
+    if (v.slow)
+        printf("%s: %u times of %u a client did not get through its reservation with tokens in hand: the machine gave "
+               "less than in the bare run%s\n",
+               name, v.slow, v.asked, node_inconclusive(&v) ? "; inconclusive" : "");
     if (json && !json_close(&j))
         v.unequal++;
     if (figure_dir && plot_mkdir(figure_dir)) {

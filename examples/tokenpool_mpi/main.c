@@ -136,7 +136,7 @@ int main(int argc, char **argv)
         struct node_verdict v;
         MPI_Win_sync(mpi.window);
         v = node_report(s, region, &log, UINT32_MAX, 0, node_json, node_figures, "tokenpool_mpi");
-        status = v.missed || v.unequal || v.over || log.periods < s->periods ? TOOL_FAILED : TOOL_OK;
+        status = node_status(&v, log.periods >= s->periods);
     }
     MPI_Win_unlock_all(mpi.window);
     MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);

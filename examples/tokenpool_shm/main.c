@@ -150,5 +150,5 @@ int main(int argc, char **argv)
     }
     if (stop_asked())
         return TOOL_STOPPED;
-    return ok && !v.missed && !v.unequal && !v.over && shm_log->periods >= s->periods ? TOOL_OK : TOOL_FAILED;
+    return node_status(&v, ok && shm_log->periods >= s->periods);
 }

@@ -429,7 +429,7 @@ static int serve(uint32_t dead, uint64_t dead_at)
     }
     if (stop_asked())
         return TOOL_STOPPED;
-    return ok && !v.missed && !v.unequal && !v.over ? TOOL_OK : TOOL_FAILED;
+    return node_status(&v, ok);
 }
 
 int main(int argc, char **argv)

@@ -22,7 +22,6 @@
 #define SLICES_PER_S (QOS_NS_PER_S / SLICE_NS)
 #define FAILED_REST_NS UINT64_C(10000000)  /* a failed request's place is used again after 10 ms: nobody hammers */
 #define LOG_EVENTS_MAX (UINT64_C(1) << 26) /* 1 GiB */
-enum { TOOL_INCONCLUSIVE = 3 };            /* exit status of --judge when the device did not give enough */
 
 /* A file or device that tenants use. */
 struct target {

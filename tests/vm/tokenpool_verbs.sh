@@ -23,7 +23,7 @@ until grep -q loopback node.log; do sleep 0.1; kill -0 $node || { cat node.log; 
 sleep 0.3
 ./tokenpool_verbs --address 10.9.0.1 --id 99 --wrong-key >key.log 2>&1 && { echo "a wrong key was accepted"; exit 2; }
 cat key.log
-grep -q 'refused: wrong key' key.log || exit 3
+grep -q 'refused: wrong key' key.log || exit 8
 pids=
 for i in 0 1 2 3; do
     ./tokenpool_verbs --address 10.9.0.1 --id $i &
@@ -35,19 +35,11 @@ sleep 0.3
 kill -9 $victim && echo "killed client 2 in the middle of period 5"
 wait $node; status=$?
 cat node.log
+[ $status = 3 ] && exit 3 # the machine did too little for a verdict
 [ $status = 0 ] || exit 5
 for p in $pids; do
     [ $p = $victim ] && continue
     wait $p || { echo "a client failed"; exit 6; }
 done
 RUN
-rc=0
-for try in 1 2; do
-    rc=0
-    tests/vm/guest "$payload" >"$payload/out" 2>&1 || rc=$?
-    cat "$payload/out"
-    # Emulated CPUs under other load may miss a reservation; the books may not be wrong even once.
-    [ $rc = 5 ] && grep -q 'unequal in 0 periods, bound exceeded in 0' "$payload/out" || break
-    echo "-- a reservation was missed in try $try"
-done
-exit $rc
+judged "$payload/out" tests/vm/guest "$payload"
