@@ -2548,60 +2548,58 @@ QOS_API void pshift_priv_write_head(struct qos_writer *w, const struct pshift_me
     qos_write_u64(w, 0);
 }
 
-/* Room for a message of this many entries? Its payload's length. */
-QOS_API bool pshift_priv_wire_fits(const void *buf, size_t size_bytes, uint32_t count, uint32_t *payload_bytes)
+/* Writes the head of a message into its frame's payload; false: it and its entries do not fit. */
+QOS_API bool pshift_priv_wire_begin(void *buf, size_t size_bytes, const struct pshift_message *m, struct qos_writer *w)
 {
-    uint64_t need = PSHIFT_WIRE_HEAD_BYTES + (uint64_t)count * PSHIFT_WIRE_ENTRY_BYTES;
+    uint64_t need = PSHIFT_WIRE_HEAD_BYTES + (uint64_t)m->count * PSHIFT_WIRE_ENTRY_BYTES;
     if (!buf || need > UINT32_MAX || need + QOS_FRAME_HEADER_BYTES > size_bytes)
         return false;
-    *payload_bytes = (uint32_t)need;
+    qos_writer_init(w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, (uint32_t)need);
+    pshift_priv_write_head(w, m);
     return true;
 }
 
-QOS_API size_t pshift_priv_wire_seal(void *buf, size_t size_bytes, uint16_t type, uint32_t payload_bytes)
+/* An entry of either kind: a bucket and three counts. */
+QOS_API void pshift_priv_write_entry(struct qos_writer *w, uint32_t bucket, uint64_t a, uint64_t b, uint64_t c)
+{
+    qos_write_u32(w, bucket);
+    qos_write_u64(w, a);
+    qos_write_u64(w, b);
+    qos_write_u64(w, c);
+}
+
+QOS_API size_t pshift_priv_wire_seal(void *buf, size_t size_bytes, uint16_t type, uint32_t count)
 {
     struct qos_frame f;
     f.magic = PSHIFT_WIRE_MAGIC;
     f.version = PSHIFT_WIRE_VERSION;
     f.type = type;
-    f.payload_bytes = payload_bytes;
-    return qos_frame_seal(buf, size_bytes, &f) == QOS_OK ? (size_t)payload_bytes + QOS_FRAME_HEADER_BYTES : 0;
+    f.payload_bytes = PSHIFT_WIRE_HEAD_BYTES + count * PSHIFT_WIRE_ENTRY_BYTES;
+    return qos_frame_seal(buf, size_bytes, &f) == QOS_OK ? (size_t)f.payload_bytes + QOS_FRAME_HEADER_BYTES : 0;
 }
 
 QOS_API size_t pshift_report_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
                                     const struct pshift_report_entry *entry)
 {
     struct qos_writer w;
-    uint32_t payload_bytes, k;
-    if (!pshift_priv_wire_fits(buf, size_bytes, m->count, &payload_bytes))
+    uint32_t k;
+    if (!pshift_priv_wire_begin(buf, size_bytes, m, &w))
         return 0;
-    qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, payload_bytes);
-    pshift_priv_write_head(&w, m);
-    for (k = 0; k < m->count; k++) {
-        qos_write_u32(&w, entry[k].bucket);
-        qos_write_u64(&w, entry[k].served);
-        qos_write_u64(&w, entry[k].demand);
-        qos_write_u64(&w, entry[k].held);
-    }
-    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_REPORT, payload_bytes);
+    for (k = 0; k < m->count; k++)
+        pshift_priv_write_entry(&w, entry[k].bucket, entry[k].served, entry[k].demand, entry[k].held);
+    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_REPORT, m->count);
 }
 
 QOS_API size_t pshift_grant_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
                                    const struct pshift_grant_entry *entry)
 {
     struct qos_writer w;
-    uint32_t payload_bytes, k;
-    if (!pshift_priv_wire_fits(buf, size_bytes, m->count, &payload_bytes))
+    uint32_t k;
+    if (!pshift_priv_wire_begin(buf, size_bytes, m, &w))
         return 0;
-    qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, payload_bytes);
-    pshift_priv_write_head(&w, m);
-    for (k = 0; k < m->count; k++) {
-        qos_write_u32(&w, entry[k].bucket);
-        qos_write_u64(&w, entry[k].r_tokens);
-        qos_write_u64(&w, entry[k].l_tokens);
-        qos_write_u64(&w, entry[k].basis);
-    }
-    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_GRANT, payload_bytes);
+    for (k = 0; k < m->count; k++)
+        pshift_priv_write_entry(&w, entry[k].bucket, entry[k].r_tokens, entry[k].l_tokens, entry[k].basis);
+    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_GRANT, m->count);
 }
 
 /* Opens the frame and reads the head; the reader then stands at the entries. */

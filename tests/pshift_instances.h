@@ -42,6 +42,8 @@ static CHECK_UNUSED void instance_make(struct instance *p, struct check_rng *r, 
         p->servers = 1;
     if (kind == 1) /* nothing at all, or one of the two missing */
         p->buckets = check_between(r, 0, 1) ? 0 : p->buckets;
+    if (kind == 1 && p->buckets == 0 && check_between(r, 0, 1))
+        p->servers = 0;
     if (kind == 2)
         scale = huge;
     most_len = kind == 3 ? 1 : kind == 4 ? 8 : (uint32_t)check_between(r, 1, 12);

@@ -2,9 +2,11 @@
  *
  * Servers of equal capacity run the token scheduler of pshift.h; requests of each bucket arrive at its active servers at a
  * uniform rate in proportion to its demand there; a demand change moves a bucket to freshly drawn servers at a
- * random time. At the start of each interval the controller hears what each server expects (waiting + last interval's
- * arrivals extended to the end of the period), subtracts what was served from the reservations and solves. Service
- * times are uniform within 20 % of the mean. Time goes in ticks of 1 ms; arrivals are exact to the tick.
+ * random time. At the start of each interval the controller hears what each server expects (waiting + recent arrivals
+ * extended to the end of the period), subtracts what was served from the reservations and solves. Recent arrivals are
+ * those of the last interval, as in the paper's Section III-D, or of its second half (recent_half): demand that left in
+ * the first half is then not expected any more, and demand that came is not halved. Service times are uniform within
+ * 20 % of the mean. Time goes in ticks of 1 ms; arrivals are exact to the tick.
  */
 #ifndef EXAMPLES_BUCKETS_H
 #define EXAMPLES_BUCKETS_H
@@ -20,7 +22,8 @@
 
 struct buckets_setup {
     uint32_t servers, buckets, active, changes; /* N_A; N_D */
-    bool up_to;                                 /* 0..changes of them, drawn for each bucket; else exactly so many */
+    bool recent_half;
+    bool up_to; /* 0..changes of them, drawn for each bucket; else exactly so many */
     uint64_t iops, period_ns, seed;
     double demand_ratio, zipf;
 };
@@ -88,7 +91,7 @@ struct buckets_run {
     struct pshift_sched *sched;
     void **sched_mem;
     struct buckets_flow *flow;
-    uint32_t *tick, *generation, *arrived; /* arrived: [servers * buckets] in this interval */
+    uint32_t *tick, *generation, *arrived; /* arrived: [servers * buckets] recently */
     uint32_t flows, ticks;
     uint64_t *demand, *alloc, *capacity, *left, *shortfall, *clock_ns;
     uint32_t *row, *server;
@@ -140,6 +143,11 @@ static inline void buckets_demand(struct buckets_run *r, uint32_t i, double now_
     }
 }
 
+static inline void buckets_count_anew(struct buckets_run *r)
+{
+    memset(r->arrived, 0, sizeof(uint32_t) * r->w->setup.servers * r->w->setup.buckets);
+}
+
 /* The controller's round at the start of interval `v`: rows from waiting requests and recent arrivals, or, at the
  * start of the period, from the demand itself. */
 static inline void buckets_round(struct buckets_run *r, uint32_t v)
@@ -160,7 +168,9 @@ static inline void buckets_round(struct buckets_run *r, uint32_t v)
             if (recent + waits == 0)
                 continue;
             r->server[e] = j;
-            r->demand[e++] = v == 0 ? recent : waits + pshift_extrapolate(recent, interval, remaining);
+            r->demand[e++] =
+                v == 0 ? recent
+                       : waits + pshift_extrapolate(recent, s->recent_half ? interval / 2 : interval, remaining);
         }
         r->left[i] = qos_sat_sub(r->w->reservation[i], done);
     }
@@ -191,7 +201,7 @@ static inline void buckets_round(struct buckets_run *r, uint32_t v)
     for (i = 0; i < s->buckets; i++)
         for (e = r->row[i]; e < r->row[i + 1]; e++)
             buckets_check(pshift_sched_set_tokens(&r->sched[r->server[e]], i, r->alloc[e], PSHIFT_UNLIMITED) == QOS_OK);
-    memset(r->arrived, 0, sizeof(uint32_t) * s->servers * s->buckets);
+    buckets_count_anew(r);
 }
 
 /* One tick: demand changes and arrivals first, then every server works until the tick's end. */
@@ -317,6 +327,8 @@ static inline void buckets_period(struct buckets_world *w, const struct buckets_
         v = (uint32_t)((uint64_t)tick * BUCKETS_INTERVALS / r.ticks);
         if (tick == (uint64_t)v * r.ticks / BUCKETS_INTERVALS)
             buckets_round(&r, v);
+        if (setup->recent_half && tick == (2 * (uint64_t)v + 1) * r.ticks / (2 * BUCKETS_INTERVALS))
+            buckets_count_anew(&r);
         for (i = 0; i < setup->buckets && setup->changes; i++)
             for (k = r.generation[i] - 1;
                  k < BUCKETS_CHANGES_MAX && w->change_ns[(size_t)i * BUCKETS_CHANGES_MAX + k] / BUCKETS_TICK_NS <= tick;
@@ -350,7 +362,7 @@ static inline double buckets_missed(const struct buckets_world *w, uint64_t perc
 /* Section IV-B: 64 servers of 20,000 IOPS, a period of 5 s, 10,000 buckets on 8 servers, demand 1.5 times the reservation. */
 static inline struct buckets_setup buckets_paper(uint32_t active, uint32_t changes, uint64_t seed)
 {
-    struct buckets_setup s = {64, 10000, active, changes, false, 20000, 5 * QOS_NS_PER_S, seed, 1.5, 0.5};
+    struct buckets_setup s = {64, 10000, active, changes, false, false, 20000, 5 * QOS_NS_PER_S, seed, 1.5, 0.5};
     return s;
 }
 

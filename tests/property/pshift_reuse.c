@@ -65,7 +65,7 @@ static void warm_starts(struct check_rng *r, uint64_t huge)
                 p.demand[e] = check_between(r, 0, p.demand[e] < huge / 4 ? p.demand[e] * 2 : huge);
             }
         }
-        if (round == 3)
+        if (round == 3 && p.servers > 0)
             p.capacity[check_between(r, 0, p.servers - 1)] /= 2;
         CHECK_EQ(pshift_resolve(&warm, &q, NULL, &s, list, n), QOS_OK);
         CHECK_EQ(pshift_verify(&warm, &q, &s), QOS_OK);

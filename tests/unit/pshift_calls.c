@@ -282,6 +282,13 @@ static void eights(void)
     CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
     CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
     CHECK(s.exact);
+    for (i = 0; i < p.buckets; i++)
+        reservation[i] = i ? 0 : MOST; /* one bucket, 2^60 tokens at each server, half of them without capacity */
+    for (i = 0; i < ENTRIES; i++)
+        demand[i] = MOST;
+    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(s.effective.lo, MOST);
     draw(5);
     server[ENTRIES - 1] = SERVERS;
     CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_EINVAL);
