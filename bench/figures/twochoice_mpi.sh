@@ -18,6 +18,6 @@ run() { # RANKS COMMAND OPTION...
 }
 run 32 probe --servers 16
 run 24 delay --servers 16 --rate 50M
-run 8 table --servers 4 --per-process 4M
+run 8 table --servers 4 --per-process 32M
 run 16 mix --servers 8 --rate 16M --no-pull --k 8 --per-process 2M
 run 16 burst --servers 8 --rate 16M --slow 0 --no-pull

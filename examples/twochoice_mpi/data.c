@@ -35,7 +35,7 @@ static struct journal *open_journal(void)
 
 struct verdict {
     uint64_t writes, acknowledged, bytes, wrong, unread, redirects, given_up;
-    uint64_t decisions, no_answer, said_full, said_down, redone, failed, requeries, late, compactions;
+    uint64_t decisions, no_answer, said_full, said_down, redone, failed, requeries, late, compactions, recovered, torn;
     bool no_journal;
 };
 
@@ -86,6 +86,8 @@ static int conclude(struct verdict *mine, const char *what)
     mine->redirects = nodes.node == 0 ? nodes_count(COUNT_FRAGMENTS) : 0;
     mine->given_up = nodes.node == 0 ? nodes_count(COUNT_GIVEN_UP) : 0;
     mine->compactions = nodes.node == 0 ? nodes_count(COUNT_COMPACTIONS) : 0;
+    mine->recovered = nodes.node == 0 ? nodes_count(COUNT_RECOVERED) : 0;
+    mine->torn = nodes.node == 0 ? nodes_count(COUNT_TORN_BYTES) : 0;
     mine->decisions = client_counts.decisions;
     mine->no_answer = client_counts.no_answer;
     mine->said_full = client_counts.said_full;
@@ -143,6 +145,8 @@ static int conclude(struct verdict *mine, const char *what)
         json_u64(&json, "requeries", sum.requeries);
         json_u64(&json, "given_up", all[0].given_up);
         json_u64(&json, "compactions", all[0].compactions);
+        json_u64(&json, "recovered_records", all[0].recovered);
+        json_u64(&json, "torn_bytes", all[0].torn);
         ok &= json_close(&json);
     }
     free(all);
@@ -332,7 +336,7 @@ int workload_check(void)
 int workload_drain(void)
 {
     struct progress progress;
-    uint64_t left = 1, start_ns = tool_now_ns(), give_up_ns = start_ns + settings.answer_timeout_ns;
+    uint64_t left = 1, start_ns = tool_now_ns(), give_up_ns = start_ns + settings.drain_ns;
     nodes_tell(OP_DRAIN, 0, NULL);
     progress_init(&progress, settings.progress);
     while (nodes.node == 0 && !stop_asked() && tool_now_ns() < give_up_ns) {

@@ -114,8 +114,7 @@ static int log_write(void *ctx, int log, uint64_t offset, const void *buf, size_
 
 static int log_sync(void *ctx, int log)
 {
-    struct files *f = ctx;
-    f->syncs++;
+    const struct files *f = ctx;
     return fdatasync(f->log_fd[log]);
 }
 
@@ -156,12 +155,6 @@ void files_storage(struct files *f, struct twochoice_storage *storage)
 
 /* ---- objects --------------------------------------------------------------------------------------------- */
 
-static void forget(struct files *f, struct object_file *file)
-{
-    close(file->fd);
-    *file = f->file[--f->files];
-}
-
 /* A place for one more: that of the file unused for longest, if all are taken. */
 static bool make_place(struct files *f)
 {
@@ -176,7 +169,7 @@ static bool make_place(struct files *f)
         errno = EMFILE;
         return false;
     }
-    /* Others point to files in use: the last one may move only if it is unused, too. */
+    /* Its place stays, as tasks point into the array. */
     close(oldest->fd);
     oldest->fd = -1;
     return true;
@@ -276,13 +269,9 @@ void files_clear(struct files *f, bool remove_all)
 {
     char path[600];
     int log;
-    while (f->files > 0) {
-        struct object_file *last = &f->file[f->files - 1];
-        if (last->fd >= 0)
-            forget(f, last);
-        else
-            f->files--;
-    }
+    for (; f->files > 0; f->files--)
+        if (f->file[f->files - 1].fd >= 0)
+            close(f->file[f->files - 1].fd);
     clear_dir(f, "objects", remove_all);
     clear_dir(f, "away", remove_all);
     for (log = 0; log < 2 && remove_all; log++) {

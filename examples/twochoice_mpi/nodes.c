@@ -44,12 +44,12 @@ uint32_t nodes_tell(enum op op, uint64_t len, struct note *answers)
     return failed;
 }
 
-void nodes_stop(void)
+/* Until no server has anything under way with another: one that still waited for another's data would wait for ever. */
+static void all_rest(void)
 {
     struct note *answers = tool_alloc(settings.servers * sizeof *answers);
     uint32_t i, busy = 1;
-    struct note n;
-    while (nodes.node == 0 && busy) { /* a server that still waits for another's data would wait for ever */
+    while (nodes.node == 0 && busy) {
         nodes_tell(OP_REST, 0, answers);
         for (i = busy = 0; i < settings.servers; i++)
             busy += answers[i].status == ST_NO;
@@ -57,6 +57,13 @@ void nodes_stop(void)
             client_wait();
     }
     free(answers);
+}
+
+void nodes_stop(void)
+{
+    uint32_t i;
+    struct note n;
+    all_rest();
     memset(&n, 0, sizeof(uint64_t) * NOTE_HEAD);
     n.op = OP_STOP;
     for (i = 0; i < settings.servers && nodes.node == 0; i++)
@@ -76,20 +83,16 @@ uint64_t nodes_count(enum count which)
     return sum;
 }
 
-/* Empties all servers for the next measurement. Maintainers may be at work still: asks until they are not. */
 bool nodes_reset(bool preassign)
 {
     struct note *answers = tool_alloc(settings.servers * sizeof *answers);
-    uint32_t tries = 0, failed = 1, i;
+    uint32_t failed = 0, i;
     nodes_barrier();
-    while (nodes.node == 0 && failed && tries++ < 200 && !stop_asked()) {
-        nodes_tell(OP_RESET, preassign, answers);
-        for (i = failed = 0; i < settings.servers; i++)
-            failed += answers[i].status != ST_OK && answers[i].status != ST_DOWN;
-        if (failed)
-            tool_sleep_until_ns(tool_now_ns() + 10000000);
-    }
+    all_rest();
+    nodes_tell(OP_RESET, preassign, answers);
+    for (i = 0; i < settings.servers && nodes.node == 0; i++)
+        failed += answers[i].status != ST_OK && answers[i].status != ST_DOWN;
     free(answers);
     nodes_barrier();
-    return nodes.node != 0 || failed == 0;
+    return failed == 0;
 }

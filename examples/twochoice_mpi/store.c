@@ -425,14 +425,10 @@ static bool new_tables(struct store *s)
 
 static void reset_job(struct store *s, struct task *t)
 {
-    bool ok = s->redirects == 0 && !s->to_commit.first;
-    s->paused = true;
-    if (!moves_quiet(s)) {
-        store_answer(s, t, ST_NO); /* ask again */
-        return;
-    }
+    bool ok = s->redirects == 0 && !s->to_commit.first && s->resting && moves_quiet(s);
     if (ok) {
         s->drops = 0;
+        s->resting = false;
         s->device_free_ns = 0;
         files_clear(&s->files, false);
         memset(s->word, 0, sizeof s->word);

@@ -44,7 +44,7 @@ enum op {
     OP_LIST,    /* C; answer: the oldest redirects, five words each: object, offset, end, server, version */
     OP_DRAIN,   /* C; from now on pulls everything home, idle or not */
     OP_COUNTS,  /* C; answer: words of enum count */
-    OP_RESET,   /* C; forgets everything, for the next measurement. len: 1 preassign, 0 not */
+    OP_RESET,   /* C; when all rest: forgets everything, for the next measurement. len: 1 preassign, 0 not */
     OP_REST,    /* C; begins nothing of itself any more. status: ST_NO while something is under way, ask again */
     OP_STOP     /* C; the job ends, when all rest */
 };
@@ -133,11 +133,11 @@ struct object_file {
 };
 struct files {
     char dir[512];
-    int log_fd[2], dir_fd;
+    int log_fd[2];
     uint64_t log_bytes; /* room kept for each log */
     struct object_file *file;
     size_t files;
-    uint64_t clock, syncs;
+    uint64_t clock;
 };
 /* Opens or makes the directory. false: said why. *fresh: there was no log. */
 bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover, bool *fresh);
@@ -191,7 +191,7 @@ extern const char *const scheduler_name[SCHEDS];
 struct settings {
     const char *command, *dir, *pids, *journal, *trace, *json, *figures, *schedulers, *slow;
     uint64_t servers, procs, k, write_bytes, per_process, object_bytes, part_bytes, rate, slow_by, seed, rounds, run_ns;
-    uint64_t probe_timeout_ns, answer_timeout_ns, fragments, log_bytes, buffers, min_write;
+    uint64_t probe_timeout_ns, drain_ns, fragments, log_bytes, buffers, min_write;
     uint64_t pull_rate, idle_ns, idle_load, peers_ns;
     bool recover, keep, include_home, pull, no_pull, accept_prefix, verify, progress;
     uint32_t server;   /* of this rank, or its I/O process */

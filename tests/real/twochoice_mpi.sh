@@ -103,7 +103,7 @@ run 9 delay --servers 8 --rounds 2 --rate 50M --dir "$work/delay" --json "$work/
 cat "$work/out"
 expect "delay: a share for every size and number of writes" json "$work/delay.json" \
     '(.delay | length == 12) and ([.delay[].share > 0] | all)'
-run 6 table --servers 3 --dir "$work/table" --per-process 1M --json "$work/table.json" --figures "$work"
+run 6 table --servers 3 --dir "$work/table" --per-process 4M --json "$work/table.json" --figures "$work"
 expect "table: shorter than the number of creates" json "$work/table.json" \
     '.samples[-1] | .redirects > 0 and .redirects < .creates'
 for f in 11 12; do expect "Figure $f is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure$f.svg"; done
