@@ -624,7 +624,8 @@ QOS_API uint64_t twochoice_probed(struct twochoice_detector *d, uint64_t now_ns,
 QOS_API QOS_NODISCARD enum qos_status twochoice_decided(struct twochoice_detector *d, uint64_t now_ns, uint64_t request,
                                                         uint64_t len_bytes);
 /* The write of a decision arrives: begins, and is expected no longer. Also right for one that nobody expected, and for
- * several writes of one request. */
+ * several writes of one request. Decision and write must keep their order on the way: a write that overtook its
+ * decision would be expected until timeout_ns. */
 QOS_API void twochoice_arrived(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes);
 /* Gives up what is overdue: guesses and promises are taken back. Called by probed, decided and arrived. */
 QOS_API void twochoice_expire(struct twochoice_detector *d, uint64_t now_ns);
