@@ -273,14 +273,17 @@ static struct throughput *draw_throughput(const struct settings *s, const struct
     t->y = tool_alloc((points + 1) * run->tenants * sizeof *t->y);
     for (i = 0; i < points; i++)
         t->x[i] = (i + 0.5) * group * (double)SLICE_NS / 1e9;
+    t->plot.log_y = true;
     for (k = 0; k < run->tenants; k++) {
         const struct tenant *tenant = &s->tenant[k];
-        double *y = t->y + (size_t)k * points;
+        double *y = t->y + (size_t)k * points, most = 0;
         for (i = 0; i < points; i++) {
             for (m = 0; m < group; m++)
                 y[i] += (double)run->result[k].slice[i * group + m].bytes;
             y[i] /= group * (double)SLICE_NS / 1e9 * 1048576;
+            most = fmax(most, y[i]);
         }
+        t->plot.log_y = t->plot.log_y && most > 0; /* a curve without a point cannot be drawn */
         t->curve[k] = (struct plot_curve){tenant->name, t->x, y, points};
         if (tenant->start_ns && tenant->start_ns < run->elapsed_ns)
             add_mark(t, tenant->name, " starts", (double)tenant->start_ns / 1e9, true, k);
@@ -289,9 +292,14 @@ static struct throughput *draw_throughput(const struct settings *s, const struct
         if (tenant->limit)
             add_mark(t, tenant->name, ": limit", (double)tenant->limit / 1048576, false, k);
     }
+    /* Tenants with small and with large blocks differ by powers of ten: what is reserved for the small ones would
+     * lie on the axis. */
+    for (i = 0; t->plot.log_y && i < points * run->tenants; i++)
+        if (t->y[i] <= 0)
+            t->y[i] = (double)NAN;
     t->plot.title = title;
     t->plot.x_label = "time (s)";
-    t->plot.y_label = "throughput (MiB/s)";
+    t->plot.y_label = t->plot.log_y ? "throughput (MiB/s, logarithmic)" : "throughput (MiB/s)";
     t->plot.curve = t->curve;
     t->plot.curves = points > 1 ? run->tenants : 0;
     t->plot.mark = t->mark;
