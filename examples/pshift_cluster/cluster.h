@@ -69,8 +69,10 @@ extern struct settings settings;
 struct phase {
     uint64_t at_ns; /* since the begin of the first judged period */
     uint32_t bucket;
+    uint32_t next;  /* phase of the same bucket, NO_PHASE after the last */
     uint32_t *rate; /* [nodes] */
 };
+#define NO_PHASE UINT32_MAX
 
 struct scene {
     const char *key, *title;
@@ -83,6 +85,7 @@ struct scene {
     uint64_t seed;
     struct phase *phase; /* ascending in time; those at 0 come first */
     uint32_t phases;
+    uint32_t *first; /* [buckets] the bucket's phase at 0 */
 };
 
 uint32_t scene_count(void);
@@ -201,7 +204,8 @@ struct scene_run {
     struct node_log *node;                           /* [nodes] */
     uint64_t plan_ns, plan_max_ns, busy_ns, wall_ns; /* of the controller: planning; CPU; whole scene */
     uint64_t rounds, asked, missed, bytes, messages; /* missed: reports that did not come in time */
-    uint32_t skipped;                                /* seeds that the certificate refused */
+    uint64_t shortfall; /* what the certificate says cannot be met, in requests of all periods */
+    uint32_t skipped;   /* seeds that the certificate refused */
     bool retried, stopped;
 };
 

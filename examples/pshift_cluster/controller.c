@@ -371,6 +371,8 @@ static bool play_and_judge(uint32_t index, uint64_t capacity, int *status)
             scene_free(&run.scene);
             scene_make(&run.scene, index, seed, capacity);
         }
+        if (run.scene.qos)
+            run.shortfall = scene_shortfall(&run.scene);
         if (!play(&run, index)) {
             run_free(&run);
             return false;

@@ -236,6 +236,8 @@ static void judge_contracts(struct judging *j)
                     v->got[at], j->s->reservation[i]);
         }
     }
+    if (v->judged == 0)
+        v->worst_reserve = 0;
     free(sure);
 }
 

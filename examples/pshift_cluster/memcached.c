@@ -343,7 +343,9 @@ static void end_load(void)
     if (m.loading)
         pthread_join(m.loader, NULL);
     m.loading = false;
-    m.connections++; /* under no lock: the workers have nothing to do while the daemon is not ready */
+    pthread_mutex_lock(&m.lock);
+    m.connections++;
+    pthread_mutex_unlock(&m.lock);
     m.state = m.load_failed ? DEAD : READY;
 }
 

@@ -58,6 +58,11 @@ void report_scene(const struct scene_run *run, const struct verdict *v)
            s->title, s->nodes, s->capacity, backend_of(s->backend)->name, s->buckets, s->periods,
            human_ns((double)s->period_ns).text, s->intervals, s->seed);
     printf(run->skipped ? " (%u before it are not feasible)\n" : "\n", run->skipped);
+    if (run->shortfall)
+        printf("  the certificate: reservations of %" PRIu64
+               " requests cannot be met; buckets that depend on the nodes that "
+               "bind are not judged\n",
+               run->shortfall);
     if (s->buckets <= 16)
         bucket_table(run, v);
     printf("  reservations: met in %.2f %% of %" PRIu64 " (bucket, period) pairs",
@@ -65,7 +70,7 @@ void report_scene(const struct scene_run *run, const struct verdict *v)
     if (v->nearly_share < 1)
         printf(", %.0f %% of it in %.2f %%", 100 * v->nearly_share,
                100 * (double)v->nearly / (double)qos_max(v->judged, 1));
-    printf("; least %.1f %%\n", 100 * v->worst_reserve);
+    printf("; least %s\n", v->judged ? human_percent(v->worst_reserve).text : "-");
     if (v->limited)
         printf("  limits: kept (to 1 %%) in %.2f %%; most %.1f %%\n", 100 * (double)v->kept / (double)v->limited,
                100 * v->worst_limit);
@@ -81,7 +86,8 @@ void report_scene(const struct scene_run *run, const struct verdict *v)
             100 * v->communication, 100 * v->busy, human_bytes(v->bytes).text, (double)run->messages / s->periods,
             human_ns((double)run->plan_ns / (double)qos_max(run->rounds, 1)).text,
             human_ns((double)run->plan_max_ns).text, run->asked, run->rounds - run->asked, run->missed);
-    printf("  %u of %u periods eligible; %.2f cores busy; p50 %s, p99 %s; %" PRIu64 " requests sent again\n",
+    printf("  %u of %u periods eligible; %.2f cores busy; p50 %s, p99 %s (seen at ticks); %" PRIu64
+           " requests sent again\n",
            v->eligible_periods, s->periods, v->cores, human_ns((double)v->p50_us * 1000).text,
            human_ns((double)v->p99_us * 1000).text, v->failed);
     if (v->eligible_periods < s->periods || some_fault)
@@ -139,6 +145,7 @@ void report_json(const struct scene_run *run, const struct verdict *v)
     json_real(&json, "communication_share", v->communication);
     json_real(&json, "controller_cpu_share", v->busy);
     json_real(&json, "controller_bytes_per_period", v->bytes);
+    json_u64(&json, "certificate_shortfall", run->shortfall);
     json_u64(&json, "rounds", run->rounds);
     json_u64(&json, "rounds_asked_twice", run->asked);
     json_u64(&json, "reports_late", run->missed);

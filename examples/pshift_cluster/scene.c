@@ -191,6 +191,13 @@ static void schedule(struct scene *s, uint32_t changes, struct qos_rng *rng)
         phase_rates(s, &s->phase[i], rng);
     }
     qsort(s->phase, s->phases, sizeof *s->phase, by_time);
+    s->first = tool_alloc(s->buckets * sizeof *s->first);
+    for (i = 0; i < s->buckets; i++)
+        s->first[i] = NO_PHASE;
+    for (i = s->phases; i > 0; i--) {
+        s->phase[i - 1].next = s->first[s->phase[i - 1].bucket];
+        s->first[s->phase[i - 1].bucket] = i - 1;
+    }
 }
 
 void scene_make(struct scene *s, uint32_t index, uint64_t seed, uint64_t capacity)
@@ -228,6 +235,7 @@ void scene_free(struct scene *s)
     for (i = 0; i < s->phases; i++)
         free(s->phase[i].rate);
     free(s->phase);
+    free(s->first);
     free(s->reservation);
     free(s->limit);
     memset(s, 0, sizeof *s);
@@ -250,17 +258,11 @@ struct certificate {
 /* ns of [from, to) in which the phase of `bucket` that holds at `from` lasts; its rates. */
 static uint64_t lasts(const struct scene *s, uint32_t bucket, uint64_t from, uint64_t to, const uint32_t **rate)
 {
-    uint64_t end = to;
-    uint32_t i;
-    for (i = 0; i < s->phases; i++) {
-        if (s->phase[i].bucket != bucket)
-            continue;
-        if (s->phase[i].at_ns <= from)
-            *rate = s->phase[i].rate;
-        else
-            end = qos_min(end, s->phase[i].at_ns);
-    }
-    return end - from;
+    uint32_t i = s->first[bucket];
+    while (s->phase[i].next != NO_PHASE && s->phase[s->phase[i].next].at_ns <= from)
+        i = s->phase[i].next;
+    *rate = s->phase[i].rate;
+    return (s->phase[i].next == NO_PHASE ? to : qos_min(to, s->phase[s->phase[i].next].at_ns)) - from;
 }
 
 static void certify_rows(const struct scene *s, uint32_t period, struct certificate *c)
@@ -273,14 +275,12 @@ static void certify_rows(const struct scene *s, uint32_t period, struct certific
         for (k = 0; k < s->intervals; k++) {
             uint64_t from = begin + k * interval;
             uint64_t known = lasts(s, i, from, from + interval, &rate);
-            QOS_ASSERT(rate != NULL); /* every bucket has a phase at 0 */
             for (j = 0; j < s->nodes; j++) {
                 c->server[e + j] = j * s->intervals + k;
                 c->demand[e + j] = s->open || !rate[j] ? 0 : qos_mul_div_floor(scene_capacity(s), known, s->period_ns);
             }
             for (at = from; s->open && at < from + interval;) {
                 uint64_t span = lasts(s, i, at, from + interval, &rate);
-                QOS_ASSERT(rate != NULL);
                 for (j = 0; j < s->nodes; j++) /* counted where it comes; all of the period's slots may serve it */
                     c->demand[e + j] += qos_mul_div_floor(rate[j], span, s->period_ns);
                 at += span;
