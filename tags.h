@@ -1339,6 +1339,14 @@ QOS_API void tags_priv_join(struct tags *t, uint32_t id)
     tags_priv_to_virtual(t, h);
 }
 
+/* Adds to one of the counters, of all clients and of this one. offset: that of a qos_counter_t in tags_counters. */
+QOS_API void tags_priv_bump(struct tags *t, uint32_t id, size_t offset, uint64_t n)
+{
+    qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&t->counters + offset), n);
+    if (t->by_client)
+        qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&t->by_client[id] + offset), n);
+}
+
 /* Into the trees: its queue has a request again, or its lTag is due. */
 QOS_API void tags_priv_enter_trees(struct tags *t, uint32_t id)
 {
@@ -1372,9 +1380,7 @@ QOS_API void tags_priv_step_aside(struct tags *t, uint32_t id)
     tags_priv_l_set(t, id, tags_priv_rate_key(&t->limit[id]));
     if (h->packed & TAGS_PRIV_RESERVED)
         tags_priv_r_set(t, id, TAGS_PRIV_ABSENT);
-    qos_counter_add(&t->counters.stepped_aside, 1);
-    if (t->by_client)
-        qos_counter_add(&t->by_client[id].stepped_aside, 1);
+    tags_priv_bump(t, id, offsetof(struct tags_counters, stepped_aside), 1);
 }
 
 /* Clients whose lTag is due come back. */
@@ -1576,9 +1582,7 @@ QOS_API enum qos_status tags_arrive_cost(struct tags *t, uint64_t now_ns, uint32
     cost = qos_max(cost, 1);
     (void)tags_priv_now(t, now_ns);
     if (tags_priv_rejects(t, id, count, cost)) {
-        qos_counter_add(&t->counters.refused, count);
-        if (t->by_client)
-            qos_counter_add(&t->by_client[id].refused, count);
+        tags_priv_bump(t, id, offsetof(struct tags_counters, refused), count);
         return QOS_ELIMIT;
     }
     if (h->queued == 0) {
@@ -1934,9 +1938,7 @@ QOS_API enum qos_status tags_force(struct tags *t, uint64_t now_ns, uint32_t id,
     cost = qos_max(cost, 1);
     (void)tags_priv_now(t, now_ns);
     if (tags_priv_debt_ns(t, id) > t->config.force_debt_ns) {
-        qos_counter_add(&t->counters.refused, 1);
-        if (t->by_client)
-            qos_counter_add(&t->by_client[id].refused, 1);
+        tags_priv_bump(t, id, offsetof(struct tags_counters, refused), 1);
         return QOS_EDEBT;
     }
     alone = h->queued == 0 && h->at_device == 0;
@@ -2031,9 +2033,7 @@ QOS_API bool tags_priv_synchronise(struct tags *t, uint32_t id, uint64_t mean)
     struct tags_priv_hot *h = &t->hot[id];
     struct qos_u128 target;
     uint64_t ahead_ns, rest;
-    qos_counter_add(&t->counters.synchronised, 1);
-    if (t->by_client)
-        qos_counter_add(&t->by_client[id].synchronised, 1);
+    tags_priv_bump(t, id, offsetof(struct tags_counters, synchronised), 1);
     if (!(h->packed & TAGS_PRIV_VIRTUAL)) /* it waits at its limit, in real time: nothing ran ahead */
         return false;
     if (h->queued)
@@ -2120,9 +2120,7 @@ QOS_API enum qos_status tags_fail(struct tags *t, uint64_t now_ns, const struct 
     enum qos_status st = tags_priv_back(t, now_ns, grant, &h);
     if (st != QOS_OK)
         return st;
-    qos_counter_add(&t->counters.failed, 1);
-    if (t->by_client)
-        qos_counter_add(&t->by_client[grant->client].failed, 1);
+    tags_priv_bump(t, grant->client, offsetof(struct tags_counters, failed), 1);
     tags_priv_refund(t, grant);
     if (t->mean) {
         struct qos_u128 own = tags_priv_per_weight(h, qos_min(service_ns, QOS_TOKENS_MAX));
@@ -2140,9 +2138,7 @@ QOS_API enum qos_status tags_cancel(struct tags *t, uint64_t now_ns, const struc
     enum qos_status st = tags_priv_back(t, now_ns, grant, &h);
     if (st != QOS_OK)
         return st;
-    qos_counter_add(&t->counters.cancelled, 1);
-    if (t->by_client)
-        qos_counter_add(&t->by_client[grant->client].cancelled, 1);
+    tags_priv_bump(t, grant->client, offsetof(struct tags_counters, cancelled), 1);
     tags_priv_refund(t, grant);
     tags_priv_move(t, h, tags_priv_wide(0, 0), grant->charge);
     tags_priv_settle_back(t, grant->client, true);

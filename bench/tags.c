@@ -188,6 +188,7 @@ static double run_heap(uint64_t *key, uint32_t n, uint64_t ops)
 static void one_size(struct bench *b, uint32_t n)
 {
     struct load ps, idle, reward;
+    struct tags_config exact;
     struct scan_client *scan = must_alloc(n * sizeof *scan);
     uint64_t *heap = must_alloc(n * sizeof *heap), ops = b->quick ? 10000 : 50000, scan_now = 1000000000, total;
     uint64_t scan_ops = n > 20000 ? 4 : 400000 / (uint64_t)n / 4 + 1;
@@ -232,6 +233,9 @@ static void one_size(struct bench *b, uint32_t n)
     bench_report(b, name, "share_weight", 100.0 * (double)tags_served(&ps.t, TAGS_PHASE_WEIGHT) / (double)total, "%");
     bench_report(b, name, "bytes_per_client", (double)ps.bytes / n, "bytes");
     bench_report(b, name, "bytes_per_client_reward", (double)reward.bytes / n, "bytes");
+    exact = reward.t.config;
+    exact.exact_window = true;
+    bench_report(b, name, "bytes_per_client_exact", (double)tags_memsize(&exact) / n, "bytes");
     free(ps.mem);
     free(reward.mem);
     free(idle.mem);
