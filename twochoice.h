@@ -85,14 +85,14 @@
  *   by 1/8 towards 1 or 0 (learn_shift). A range never seen takes the nearest one that was; at first P is 1/2, as k of
  *   2k are chosen. A chosen write is promised, with a timeout of its own, until it arrives.
  *
- *   What to expect (`simulate twochoice`: 1,000 servers, 10,000 writes, k = 100, 20 of 100 nodes undecided at a time): up
- *   to 40 % stragglers preassign ends within 1.13 of the ideal, collaborative probe within 1.2, two-choice takes 4 times
- *   as long from 5 % on. Of 2k drawn, more than k may be stragglers: at 50 % with k = 100, from 20 % with k = 8, both
- *   take 3 times the ideal. A pool of reused probes, as in Prequal (NSDI 2024), does better there (1.6, and 1.1 times),
- *   as it may use one good server many times; below it does worse with k = 100 (1.6), as many pools find the same
- *   servers. Peers' loads that ride along reach more servers (at 50 % a quarter of the writes on stragglers), but they
- *   are old: below 50 % they cost 10 to 20 %. When all nodes probe at once and nothing straggles, fixed placement is
- *   best and collaborative probe worst; preassign mends part of that (Section III-C).
+ *   What to expect (`simulate twochoice`: 1,000 servers, 10,000 writes, k = 100, 20 of 100 nodes undecided at once):
+ *   up to 40 % stragglers preassign ends within 1.13 of the ideal, collaborative probe within 1.2; two-choice takes 4
+ *   times as long from 5 % on. Of 2k drawn, more than k may be stragglers: at 50 % with k = 100, from 20 % with k = 8,
+ *   both take 3 times the ideal. A pool of reused probes, as in Prequal (NSDI 2024), does better there (1.6, and 1.1
+ *   times), as it may use one good server many times; below it does worse with k = 100 (1.6), as many pools find the
+ *   same servers. Peers' loads that ride along reach more servers (at 50 % a quarter of the writes on stragglers), but
+ *   they are old: below 50 % they cost 10 to 20 %. When all nodes probe at once and nothing straggles, fixed placement
+ *   is best and collaborative probe worst; preassign mends part of that (Section III-C).
  *
  *   Load (Section V-D): operations in flight * op_cost_bytes + bytes in flight + what is preassigned.
  *
