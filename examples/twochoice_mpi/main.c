@@ -47,6 +47,7 @@ static const struct command {
     {"drain", workload_drain, true, 0, 0, 1, "pulls everything home"},
 };
 static const struct command *command;
+#define LEAVE_US 300000u
 
 /* ---- traces and pids ------------------------------------------------------------------------------------- */
 
@@ -353,5 +354,7 @@ int main(int argc, char **argv)
         status = compute(rank, ranks);
     }
     link_close();
+    if (status != TOOL_OK) /* mpirun kills the others as soon as one fails: let them put away what they share */
+        usleep(LEAVE_US);
     return status;
 }

@@ -126,8 +126,9 @@ expect "late server: logs were compacted under way" json "$work/stress.json" '.c
 # ---- clients that are stopped: decisions and announced writes that do not come
 begin 6 stress "${stress[@]}" --run 2s --probe-timeout 10ms
 until_writing
-for _ in $(seq 8); do stop_for 0.08 "$(pid_of rank-3)" "$(pid_of rank-4)"; sleep 0.05; done
+for _ in $(seq 12); do stop_for 0.08 "$(pid_of rank-3)" "$(pid_of rank-4)"; sleep 0.05; done
 finish
+echo "given up: $(jq .given_up "$work/stress.json")"
 expect "silent clients: what they had announced is given up" json "$work/stress.json" '.failed == 0 and .given_up > 0'
 run 6 verify "${stress[@]}"
 expect "and every acknowledged byte is there" [ "$status" = 0 ]
@@ -211,8 +212,9 @@ else
 fi
 
 # ---- Ctrl-C
-begin 6 burst --servers 3 --dir "$work/stopped" --rate 2M --pids "$work/pids"
-sleep 2
+begin 6 burst --servers 3 --dir "$work/stopped" --write 64K --rate 1M
+for _ in $(seq 2000); do [ -n "$(ls "$work/stopped/server0/objects" 2>/dev/null)" ] && break; sleep 0.01; done
+sleep 0.5
 mpirun=$(cat "/proc/$job/task/$job/children")
 kill -INT ${mpirun:-$job}
 finish
