@@ -32,7 +32,7 @@ one() { # TEST.c
     # shellcheck disable=SC2046
     clang -std=gnu11 -O1 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
         "$1" $extra "$bodies" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
-    LLVM_PROFILE_FILE=$program.profraw timeout 120 "$program" >"$program.log" 2>&1 </dev/null
+    LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
 export -f one says bodies_of limits_of
