@@ -833,27 +833,100 @@ QOS_API void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uin
     __builtin_memcpy(a, &wide, sizeof wide);
 }
 
-#if defined(__clang__)
+/* Marks in *same whether two of 8 numbers equal each other. */
+#if defined(__AVX2__) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define PSHIFT_PRIV_SHUFFLES 1
+#endif
+#endif
+#ifdef PSHIFT_PRIV_SHUFFLES
 #define PSHIFT_PRIV_TURN(v, n)                                                                                         \
     __builtin_shufflevector(v, v, (n), (n + 1) % 8, (n + 2) % 8, (n + 3) % 8, (n + 4) % 8, (n + 5) % 8, (n + 6) % 8,   \
                             (n + 7) % 8)
+/* Each pair is 1 to 4 places apart, around the end. */
+QOS_API void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
+{
+    pshift_priv_lanes v;
+    __builtin_memcpy(&v, server, sizeof v);
+    *same |= (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 1)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 2)) |
+             (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 3)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 4));
+}
 #else
-#define PSHIFT_PRIV_TURN(v, n) __builtin_shuffle(v, (position + (uint32_t)(n)) & 7u)
+/* All pairs are asked only if two of the numbers have the same last 6 bits. */
+QOS_API void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
+{
+    uint64_t seen = 0, again = 0, bit;
+    uint32_t k, l, equal = 0;
+    for (k = 0; k < 8; k++) {
+        bit = UINT64_C(1) << (server[k] & 63u);
+        again |= seen & bit;
+        seen |= bit;
+    }
+    for (k = 1; k < 8 && again != 0; k++)
+        for (l = 0; l < k; l++)
+            equal |= server[k] == server[l] ? 1u : 0u;
+    (*same)[0] |= equal;
+}
 #endif
 
-/* Do two of 8 numbers equal each other? Each pair is 1 to 4 places apart, around the end. */
-QOS_API bool pshift_priv_twice(const uint32_t *server)
+QOS_API bool pshift_priv_any(const pshift_priv_lanes *same)
 {
-    const pshift_priv_lanes position = {0, 1, 2, 3, 4, 5, 6, 7};
-    pshift_priv_lanes v, same;
     uint64_t any[4];
-    (void)position;
-    __builtin_memcpy(&v, server, sizeof v);
-    same = (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 1)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 2)) |
-           (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 3)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 4));
-    __builtin_memcpy(any, &same, sizeof any);
+    __builtin_memcpy(any, same, sizeof any);
     return (any[0] | any[1] | any[2] | any[3]) != 0;
 }
+
+#if defined(PSHIFT_PRIV_SHUFFLES) && defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define PSHIFT_PRIV_TWO_ROWS 1
+typedef uint64_t pshift_priv_row64 __attribute__((vector_size(64)));
+typedef uint32_t pshift_priv_pair __attribute__((vector_size(64))); /* row 0, row 1 */
+typedef int32_t pshift_priv_signed_pair __attribute__((vector_size(64)));
+#define PSHIFT_PRIV_TURN_PAIR(v, n)                                                                                    \
+    __builtin_shufflevector(v, v, (0 + (n)) % 8, (1 + (n)) % 8, (2 + (n)) % 8, (3 + (n)) % 8, (4 + (n)) % 8,           \
+                            (5 + (n)) % 8, (6 + (n)) % 8, (7 + (n)) % 8, 8 + (0 + (n)) % 8, 8 + (1 + (n)) % 8,         \
+                            8 + (2 + (n)) % 8, 8 + (3 + (n)) % 8, 8 + (4 + (n)) % 8, 8 + (5 + (n)) % 8,                \
+                            8 + (6 + (n)) % 8, 8 + (7 + (n)) % 8)
+
+/* pshift_priv_row8 for two rows that follow each other, in one vector. */
+QOS_API void pshift_priv_two_rows8(uint64_t *a, const uint64_t *d, const uint64_t *want, const uint64_t *total)
+{
+    const pshift_priv_pair position = {7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0};
+    const pshift_priv_pair first = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
+    const pshift_priv_pair w = (first & (uint32_t)want[0]) | (~first & (uint32_t)want[1]);
+    const pshift_priv_pair t = (first & (uint32_t)total[0]) | (~first & (uint32_t)total[1]);
+    pshift_priv_row64 x, y;
+    pshift_priv_pair d32, q, r, more, sum;
+    pshift_priv_signed_pair key, rank = {0};
+    __builtin_memcpy(&x, d, sizeof x);
+    __builtin_memcpy(&y, d + 8, sizeof y);
+    d32 = __builtin_shufflevector((pshift_priv_pair)x, (pshift_priv_pair)y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
+                                  24, 26, 28, 30); /* the low halves */
+    x = x * ((want[0] << 32) / total[0]);
+    y = y * ((want[1] << 32) / total[1]);
+    q = __builtin_shufflevector((pshift_priv_pair)x, (pshift_priv_pair)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25,
+                                27, 29, 31); /* the high halves */
+    r = d32 * w - q * t;
+    more = (pshift_priv_pair)(r >= t);
+    q -= more;
+    r -= more & t;
+    key = (pshift_priv_signed_pair)((r << 3) | position);
+    sum = q + PSHIFT_PRIV_TURN_PAIR(q, 4);
+    sum += PSHIFT_PRIV_TURN_PAIR(sum, 2);
+    sum += PSHIFT_PRIV_TURN_PAIR(sum, 1);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 1);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 2);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 3);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 4);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 5);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 6);
+    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 7);
+    q -= (pshift_priv_pair)(rank < (pshift_priv_signed_pair)(w - sum));
+    x = __builtin_convertvector(__builtin_shufflevector(q, q, 0, 1, 2, 3, 4, 5, 6, 7), pshift_priv_row64);
+    y = __builtin_convertvector(__builtin_shufflevector(q, q, 8, 9, 10, 11, 12, 13, 14, 15), pshift_priv_row64);
+    __builtin_memcpy(a, &x, sizeof x);
+    __builtin_memcpy(a + 8, &y, sizeof y);
+}
+#endif
 
 /* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
 QOS_API uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
@@ -938,8 +1011,11 @@ QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct ps
     } else {
         pshift_priv_row_any(a, ps->key + begin, d, n, want, total);
     }
-    if (n == 8)
-        part->twice |= pshift_priv_twice(p->server + begin);
+    if (n == 8) {
+        pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
+        pshift_priv_equal(p->server + begin, &same);
+        part->twice |= pshift_priv_any(&same);
+    }
     pshift_priv_add(&part->tokens, want);
     return QOS_OK;
 }
@@ -950,21 +1026,30 @@ QOS_API uint32_t pshift_priv_start_rows8(const struct pshift_priv_job *job, uint
                                          struct pshift_priv_part *part)
 {
     const struct pshift_problem *p = job->p;
-    const uint32_t *row = p->row + i, most = end - i < 32 ? end - i : 32;
-    uint32_t n, begin = row[0];
-    uint64_t tokens = 0;
-    for (n = 0; n < most && row[n + 1] - begin == 8; n++, begin += 8) {
-        const uint64_t *d = p->demand + begin, want = p->reservation[i + n];
+    const uint32_t *row = p->row + i, most = end - i < 32 ? end - i : 32, begin = row[0];
+    const uint64_t *d = p->demand + begin, *want = p->reservation + i;
+    pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
+    uint64_t total[32], tokens = 0;
+    uint32_t n, k;
+    for (n = 0; n < most && row[n + 1] - begin == 8 * n + 8; n++, d += 8) {
         /* Both at once: gcc makes better code of it. A total that wraps has a demand of 2^24 and more in it. */
         const uint64_t bits = d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7];
-        const uint64_t total = qos_wrap_add(qos_wrap_add(qos_wrap_add(d[0], d[1]), qos_wrap_add(d[2], d[3])),
-                                            qos_wrap_add(qos_wrap_add(d[4], d[5]), qos_wrap_add(d[6], d[7])));
-        if (bits >> 24 != 0 || want >= total)
+        total[n] = qos_wrap_add(qos_wrap_add(qos_wrap_add(d[0], d[1]), qos_wrap_add(d[2], d[3])),
+                                qos_wrap_add(qos_wrap_add(d[4], d[5]), qos_wrap_add(d[6], d[7])));
+        if (bits >> 24 != 0 || want[n] >= total[n])
             break;
-        pshift_priv_row8(share + 8 * n, d, want, total);
-        part->twice |= pshift_priv_twice(p->server + begin);
-        tokens += want; /* below 2^27 each */
+        pshift_priv_equal(p->server + begin + 8 * n, &same);
+        tokens += want[n]; /* below 2^27 each */
     }
+    d = p->demand + begin;
+    k = 0;
+#ifdef PSHIFT_PRIV_TWO_ROWS
+    for (; k + 1 < n; k += 2)
+        pshift_priv_two_rows8(share + 8 * k, d + 8 * k, want + k, total + k);
+#endif
+    for (; k < n; k++)
+        pshift_priv_row8(share + 8 * k, d + 8 * k, want[k], total[k]);
+    part->twice |= pshift_priv_any(&same);
     pshift_priv_add(&part->tokens, tokens);
     return n;
 }
@@ -979,13 +1064,20 @@ QOS_API uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_
 QOS_API bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, const uint64_t *share, uint32_t begin,
                              uint32_t end)
 {
-    const uint32_t *server = p->server, servers = p->servers;
-    uint32_t e;
-    for (e = begin; e < end; e++) {
-        uint32_t j = server[e];
-        if (QOS_UNLIKELY(j >= servers))
+    const uint32_t *server = p->server + begin, servers = p->servers;
+    uint32_t n = end - begin, e = 0, k, worst;
+    for (; n - e >= 8; e += 8) { /* looked at together, to be added without a branch each */
+        for (k = 0, worst = 0; k < 8; k++)
+            worst = worst < server[e + k] ? server[e + k] : worst;
+        if (worst >= servers)
             return false;
-        sums[j] = qos_wrap_add(sums[j], share[e - begin]);
+        for (k = 0; k < 8; k++)
+            sums[server[e + k]] = qos_wrap_add(sums[server[e + k]], share[e + k]);
+    }
+    for (; e < n; e++) {
+        if (server[e] >= servers)
+            return false;
+        sums[server[e]] = qos_wrap_add(sums[server[e]], share[e]);
     }
     return true;
 }

@@ -29,6 +29,29 @@ static wide lemon_flow(const instance &p)
     return flow.flowValue();
 }
 
+/* The initial allocation by its definition (Section III-A, Algorithm 3, in integers): the floor of the proportional
+ * share, and one more for the largest remainders, the earlier entry first. */
+static void check_shares(const instance &p, const uint64_t *alloc)
+{
+    for (uint32_t i = 0; i < p.buckets; i++) {
+        wide total = 0, want = static_cast<wide>(p.reservation[i]);
+        for (uint32_t e = p.row[i]; e < p.row[i + 1]; e++)
+            total += static_cast<wide>(p.demand[e]);
+        want = want < total ? want : total;
+        for (uint32_t e = p.row[i]; e < p.row[i + 1]; e++) {
+            wide share = want * static_cast<wide>(p.demand[e]), q = total ? share / total : 0;
+            wide more = static_cast<wide>(alloc[e]) - q;
+            CHECK(more == 0 || more == 1);
+            for (uint32_t f = p.row[i]; f < e && total > 0 && total < static_cast<wide>(INSTANCE_HUGE); f++) {
+                wide other = want * static_cast<wide>(p.demand[f]), rest = share % total, earlier = other % total;
+                wide its = static_cast<wide>(alloc[f]) - other / total;
+                CHECK(its >= more || rest > earlier); /* who passed the earlier one by has more left over */
+                CHECK(more >= its || earlier >= rest);
+            }
+        }
+    }
+}
+
 int main()
 {
     check_begin("property/" LEMON_TEST);
@@ -52,6 +75,12 @@ int main()
         s.alloc = alloc;
         s.cut = cut;
         CHECK_CONTEXT("instance %" PRIu64 ", %u servers, %u buckets", n, p.servers, p.buckets);
+        if (n % 8 == 4) {
+            pshift_options opt = {};
+            opt.initial_only = true;
+            CHECK_EQ(pshift_solve(&ps, &q, &opt, &s), QOS_OK);
+            check_shares(p, alloc);
+        }
         CHECK_EQ(pshift_solve(&ps, &q, nullptr, &s), QOS_OK);
         wide phi = static_cast<wide>(s.effective.hi) << 64 | static_cast<wide>(s.effective.lo);
         CHECK(phi == lemon_flow(p));
