@@ -1,7 +1,7 @@
 /* cluster.h - what the parts of pshift_cluster share.
  *
  *     main.c        options; rank 0 becomes the controller, every other rank a storage node
- *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, who wants what where when; the certificate
+ *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, who wants what; the certificate
  *     mail.c        MPI messages without spinning
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
@@ -11,7 +11,8 @@
  *     report.c      tables, JSON
  *     figures.c     the paper's Figures 8, 9 and 10
  *
- * Time in logs is microseconds since the node began the scene, by the node's own clock: no two hosts' clocks are compared.
+ * Time in logs is microseconds since the node began the scene, by the node's own clock: no two hosts' clocks are
+ * compared.
  */
 #ifndef PSHIFT_CLUSTER_H
 #define PSHIFT_CLUSTER_H
@@ -65,7 +66,7 @@ extern struct settings settings;
 
 /* ---- scene.c ---------------------------------------------------------------------------------------------- */
 
-/* From at_ns on, bucket sends so many requests per period to each node (open), or keeps so many outstanding (closed). */
+/* From at_ns on, bucket sends so many requests per period to each node (open), or keeps so many outstanding. */
 struct phase {
     uint64_t at_ns; /* since the begin of the first judged period */
     uint32_t bucket;
@@ -93,8 +94,8 @@ uint32_t scene_count(void);
 void scene_make(struct scene *s, uint32_t index, uint64_t seed, uint64_t capacity);
 void scene_free(struct scene *s);
 uint64_t scene_capacity(const struct scene *s); /* requests of one node in one period */
-/* The certificate: can every period's reservations be met by a controller that learns of a change at the next interval's
- * begin? The shortfall in requests, over all periods, proved by a cut. */
+/* The certificate: can every period's reservations be met by a controller that learns of a change at the next
+ * interval's begin? The shortfall in requests, over all periods, proved by a cut. */
 uint64_t scene_shortfall(const struct scene *s);
 /* Which buckets can have their reservation in `period` (from 0) if node `down` serves nothing in it? UINT32_MAX: all
  * nodes serve. sure[bucket]. */

@@ -162,8 +162,8 @@ static uint64_t planned(void)
     return sum;
 }
 
-/* Makes and sends all grants. If they hold less than was planned, the rest waits for the nodes to confirm that they have
- * given tokens back: then, if it may, it asks them to. Did it? */
+/* Makes and sends all grants. If they hold less than was planned, the rest waits for the nodes to confirm that they
+ * have given tokens back: then, if it may, it asks them to. Did it? */
 static bool grants(bool may_ask)
 {
     size_t *bytes = tool_alloc(c.s->nodes * sizeof *bytes);
@@ -247,7 +247,8 @@ static void close_control(void)
     free(c.served);
 }
 
-/* Waits for mail of one kind from every node; each sees all that comes. false: stopped, or a node is in trouble (told). */
+/* Waits for mail of one kind from every node; each sees all that comes. false: stopped, or a node is in trouble
+ * (told). */
 static bool await(uint32_t nodes, int tag, void (*each)(const struct mail *m))
 {
     uint64_t end_ns = tool_now_ns() + READY_NS;

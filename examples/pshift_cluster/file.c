@@ -1,7 +1,7 @@
 // Backend: random 4 KiB reads of a file through io_uring, O_DIRECT where the file system has it.
 //
-// The file is written once, block by block with its number, and unlinked at once: it goes with the process, however that
-// ends. One submission and one look at the completions for each tick of the node.
+// The file is written once, block by block with its number, and unlinked at once: it goes with the process, however
+// that ends. One submission and one look at the completions for each tick of the node.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -2,13 +2,14 @@
 //
 // Hard, whatever the machine does:
 //   - a bucket is picked at most limit times in a period, all nodes together;
-//   - no token is spent twice: between two grants a node picks a bucket at most as often as the earlier one allows, after
-//     deduction of what was served since its basis; and R-tokens spent by all nodes in a period are at most the reservation,
-//     plus what nodes had spent already when a grant arrived that gave them less;
+//   - no token is spent twice: between two grants a node picks a bucket at most as often as the earlier one allows,
+//     after deduction of what was served since its basis; and R-tokens spent by all nodes in a period are at most
+//     the reservation, plus what nodes had spent already when a grant arrived that gave them less;
 //   - every request that was picked came back, with the data that was stored.
-// Reservations, over eligible periods only: every node (but those with a fault under way) served at least ELIGIBLE of its
-// paced slots, or had nobody to serve. A period with a fault counts for the buckets that the certificate says can have
-// their reservation without the faulty nodes. Fewer than 80 % of the periods eligible: nothing is said about reservations.
+// Reservations, over eligible periods only: every node (but those with a fault under way) served at least ELIGIBLE of
+// its paced slots, or had nobody to serve. A period with a fault counts for the buckets that the certificate says can
+// have their reservation without the faulty nodes. Fewer than 80 % of the periods eligible: nothing is said about
+// reservations.
 #include "cluster.h"
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 // Backend: a memcached daemon of this node's own on a loopback port, and a few connections to it.
 //
-// A request is a blocking libmemcached call in one of --workers threads, each with a connection of its own: so up to that
-// many requests are at the daemon at once. Threads sleep; a batch (what one tick of the node picked) wakes as many as it
-// can use, and finished requests wait for the node's next tick, which wakes nobody. That keeps the cost of a
-// request near that of its system calls.
+// A request is a blocking libmemcached call in one of --workers threads, each with a connection of its own: so up to
+// that many requests are at the daemon at once. Threads sleep; a batch (what one tick of the node picked) wakes as
+// many as it can use, and finished requests wait for the node's next tick, which wakes nobody. That keeps the cost of
+// a request near that of its system calls.
 //
 // The daemon dies with this process (PR_SET_PDEATHSIG), is recognised by its process id (another daemon may own the
-// port), and is started again, and loaded again, when it dies. Requests that failed meanwhile are sent again by the node.
+// port), and is started again, and loaded again, when it dies. The node sends failed requests again.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
-// A storage node: makes the load of its buckets, paces the backend, picks by the token scheduler, reports, installs grants.
+// A storage node: makes the load of its buckets, paces the backend, picks by the token scheduler, reports and obeys.
 //
-// One thread, one tick a millisecond (less for capacities above 2,000 a second). A tick: mail, what the backend finished,
-// what arrived, reports that are due, picks for the slots that are due. So the node sleeps between ticks and a few
-// requests share one wake-up.
+// One thread, one tick a millisecond (less for capacities above 2,000 a second). A tick: mail, what the backend
+// finished, what arrived, reports that are due, picks for the slots that are due. So the node sleeps between ticks
+// and a few requests share one wake-up.
 //
-// Pacing. A slot is the right to one request; slots come at --capacity a second, exactly. A slot that nobody can use (no
-// request waits that has a token, and none is at the backend) is idle and void. One that could not be used because
+// Pacing. A slot is the right to one request; slots come at --capacity a second, exactly. A slot that nobody can use
+// (no request waits that has a token, and none is at the backend) is idle and void. One that could not be used because
 // this process or the backend was late is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost
 // + kept = slots, and a period counts for the judge if next to nothing was lost.
 #include "cluster.h"
@@ -296,8 +296,8 @@ static uint64_t remaining(void)
     return qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
 }
 
-/* A closed bucket whose window is full could use all that the node can serve: its arrivals follow its service, so they say
- * nothing about its demand. An open one: what waits and what arrived, as the agent estimates. */
+/* A closed bucket whose window is full could use all that the node can serve: its arrivals follow its service, so
+ * they say nothing about its demand. An open one: what waits and what arrived, as the agent estimates. */
 static void report(bool answer)
 {
     uint64_t since = n.now_ns - n.last_report_ns;
@@ -378,7 +378,7 @@ static void install(const struct mail *mail)
         report(true);
 }
 
-/* ---- periods ------------------------------------------------------------------------------------------------------ */
+/* ---- periods -------------------------------------------------------------------------------------------- */
 
 static void close_period(void)
 {
@@ -436,7 +436,7 @@ static void faults(void)
         n.current.faulty = 1;
 }
 
-/* ---- a scene -------------------------------------------------------------------------------------------------------- */
+/* ---- a scene -------------------------------------------------------------------------------------------- */
 
 static uint64_t epoch_ms(void)
 {

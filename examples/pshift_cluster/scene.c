@@ -63,7 +63,8 @@ static double draw(struct qos_rng *rng)
     return (double)(qos_rng_u64(rng) >> 11) / 9007199254740992.0;
 }
 
-/* Figure 10(a): weights 1 / i^s, i drawn with a probability in the same proportion; the sum is `share` of all capacity. */
+/* Figure 10(a): weights 1 / i^s, i drawn with a probability in the same proportion; the sum is `share` of all
+ * capacity. */
 static void reserve_zipf(struct scene *s, struct qos_rng *rng, double share)
 {
     double *sum = tool_alloc((s->buckets + 1u) * sizeof *sum), all = 0;
@@ -243,9 +244,9 @@ void scene_free(struct scene *s)
 
 /* ---- the certificate ------------------------------------------------------------------------------------------ */
 
-/* One period as an allocation problem. Its servers are (node, interval) pairs. A closed bucket can be served by a node in
- * an interval from the interval's begin to the bucket's next change, if it was there at the begin: that is what a
- * controller can know when it hands out tokens. An open bucket: whatever arrives in the period. */
+/* One period as an allocation problem. Its servers are (node, interval) pairs. A closed bucket can be served by a
+ * node in an interval from the interval's begin to the bucket's next change, if it was there at the begin: that is
+ * what a controller can know when it hands out tokens. An open bucket: whatever arrives in the period. */
 struct certificate {
     struct pshift_problem p;
     uint64_t *capacity, *demand;
