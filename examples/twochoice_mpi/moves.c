@@ -204,7 +204,7 @@ static void piece_written(struct store *s, struct task *t, uint64_t status)
 static void write_pull(struct store *s, struct pull *p)
 {
     struct twochoice_piece part[PULL_PIECES];
-    const uint8_t *data = s->buffers + (s->s->buffers + (uint64_t)(p - s->pull)) * s->s->part_bytes;
+    uint8_t *data = s->buffers + (s->s->buffers + (uint64_t)(p - s->pull)) * s->s->part_bytes;
     size_t n = 0, i;
     enum qos_status st = twochoice_pull_ready(&s->table, p->id, part, PULL_PIECES, &n);
     p->here = st == QOS_EAGAIN;
@@ -222,7 +222,7 @@ static void write_pull(struct store *s, struct pull *p)
         t->then = piece_written;
         t->offset = part[i].offset;
         t->len = part[i].end - part[i].offset;
-        t->data = (uint8_t *)(uintptr_t)(data + (part[i].offset - p->piece.offset));
+        t->data = data + (part[i].offset - p->piece.offset);
         s->word[COUNT_PULLED_BYTES] += t->len;
         store_data(s, t, p->piece.object, false, true);
     }
