@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Kills a whole job with SIGKILL at random moments, again and again, and lets the next one recover and verify.
 # usage: examples/twochoice_mpi/crash.sh [--rounds N] [--dir DIR] [--servers N] [--nodes N] [--seed N] [--longest MS]
+#                                        [--power-cut 1]
 #
 # In every round a job recovers, reads back every byte that the journals know of, and writes at random until it is
 # killed: mpirun, its ranks and their I/O processes, by recorded pid and start time. At the end everything is verified,
-# checked, pulled home, verified and checked again. SIGKILL tests all that is above the kernel. The page cache survives
-# it, so a missing sync would not show; --trace (see tests/real/twochoice_mpi.sh) shows that each sync came before what
-# relies on it.
+# checked, pulled home, verified and checked again. SIGKILL tests all that is above the kernel, but leaves the page
+# cache, so a missing sync would not show. With --power-cut 1 (as root) the objects are on a file system of their own,
+# in a file behind a loop device; after each kill the next job gets a copy of that file as it was at that moment,
+# without what only the page cache had.
 set -u
-rounds=50 dir= servers=3 nodes=3 seed=$RANDOM longest=1500
+arguments=("$@")
+rounds=50 dir= servers=3 nodes=3 seed=$RANDOM longest=1500 power_cut=0
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2 ;;
@@ -17,11 +20,16 @@ while [ $# -gt 0 ]; do
     --nodes) nodes=$2 ;;
     --seed) seed=$2 ;;
     --longest) longest=$2 ;;
-    --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --power-cut) power_cut=$2 ;;
+    --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "crash.sh: $1: no such option; see --help" >&2; exit 2 ;;
     esac
     shift 2 || { echo "crash.sh: a value is missing" >&2; exit 2; }
 done
+# Mounts in a namespace of their own end with this script, however it ends.
+if [ "$power_cut" = 1 ] && [ -z "${TWOCHOICE_CRASH_NAMESPACE:-}" ]; then
+    TWOCHOICE_CRASH_NAMESPACE=1 exec unshare -m "$0" "${arguments[@]}"
+fi
 tool=$(cd "$(dirname "$0")/../.." && pwd)/build/examples/twochoice_mpi
 [ -x "$tool" ] || { echo "crash.sh: $tool is not built: make examples" >&2; exit 1; }
 work=$(mktemp -d "$(realpath "${dir:-${TMPDIR:-/tmp}}")/twochoice_crash-XXXXXX") || exit 1
@@ -53,8 +61,14 @@ kill_job() {
     rm -rf "${shm:?}"/* "$work"/pids "$work"/tmp
     [ -z "$left" ]
 }
+# A file system whose dirty pages the kernel leaves alone for as long as a round takes.
+mount_disk() { mkdir -p "$work/objects" && mount -o loop,commit=300 "$work/disk" "$work/objects"; }
+cut_power() {
+    cp "$work/disk" "$work/disk.now" && umount "$work/objects" && mv "$work/disk.now" "$work/disk" && mount_disk
+}
 mpirun=
-trap '[ -n "$mpirun" ] && kill_job; rm -rf "$work" "$shm"' EXIT
+trap '[ -n "$mpirun" ] && kill_job; mountpoint -q "$work/objects" && umount "$work/objects"
+    rm -rf "$work" "$shm"' EXIT
 
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work/tmp
 [ "$(id -u)" = 0 ] && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -75,6 +89,13 @@ must() { # COMMAND OPTION...
     grep -E '^(verified|[0-9]+ redirects checked|.*pulled home)' "$work/out"
 }
 
+if [ "$power_cut" = 1 ]; then
+    truncate -s 64M "$work/disk"
+    { mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$work/disk" && mount_disk; } || {
+        echo "crash.sh: --power-cut needs root, mkfs.ext4 and loop devices" >&2
+        exit 1
+    }
+fi
 echo "$rounds rounds, $servers servers, $nodes nodes, seed $seed"
 writing=0
 for round in $(seq "$rounds"); do
@@ -106,6 +127,7 @@ for round in $(seq "$rounds"); do
     kill -0 "$mpirun" 2>/dev/null || { echo "round $round, seed $seed: ended by itself"; cat "$work/out"; exit 1; }
     kill_job || { echo "round $round: some of the job could not be killed"; exit 1; }
     mpirun=
+    [ "$power_cut" = 0 ] || cut_power || { echo "round $round: the copy cannot be mounted"; exit 1; }
     if grep -q '^verified' "$work/out"; then # this round's job read back what the ones before had left
         echo "round $round: $(grep '^verified' "$work/out"), killed"
         grep -q ' 0 bytes wrong, 0 could not be read' "$work/out" || exit 1
