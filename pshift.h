@@ -133,10 +133,11 @@
  *   PSHIFT_PULL_PASSES  sweeps by way of one broker before the search: each costs about as much as the initial
  *                       allocation; two or three suffice on the paper's cases, and the search does what they do not.
  *   PSHIFT_PARTS        a 64th of the rows is swept before it is asked whether that gets on: few enough questions, and
- *                       where a few rows do, few are swept.
- *   PSHIFT_PATIENCE     where the smaller side can be spread, direct transfers go on if 3 more parts seem to be enough.
+ *                       where a few rows do, few are swept. PSHIFT_WARM_PARTS, 160: the same for a warm start, which
+ *                       has less to move.
+ *   PSHIFT_PATIENCE     where the smaller side can be spread, direct transfers go on if 2 more parts seem to be enough.
  *   PSHIFT_TURNS        sweeps and spreads by turns, while they get on; most excess is gone after 3, the last tokens
- *                       of a million rows take up to 12.
+ *                       of a million rows take up to 20.
  *   PSHIFT_SHARDS       the rows are cut into this many parts, for parallel_for. Fixed, so that the result does not
  *                       depend on the threads; 16 gives each of 8 threads two parts.
  *   PSHIFT_SHARD_ENTRIES  below this many entries there is one part: 2^17 entries take well under a millisecond.
@@ -163,11 +164,14 @@ extern "C" {
 #ifndef PSHIFT_PULL_PASSES
 #define PSHIFT_PULL_PASSES 4
 #endif
+#ifndef PSHIFT_WARM_PARTS
+#define PSHIFT_WARM_PARTS 160
+#endif
 #ifndef PSHIFT_PATIENCE
-#define PSHIFT_PATIENCE 3
+#define PSHIFT_PATIENCE 2
 #endif
 #ifndef PSHIFT_TURNS
-#define PSHIFT_TURNS 17
+#define PSHIFT_TURNS 33
 #endif
 #ifndef PSHIFT_SHARDS
 #define PSHIFT_SHARDS 16
@@ -178,8 +182,8 @@ extern "C" {
 #ifndef PSHIFT_PARTS
 #define PSHIFT_PARTS 64
 #endif
-#if PSHIFT_PARTS < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 || PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || \
-    PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
+#if PSHIFT_PARTS < 1 || PSHIFT_WARM_PARTS < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 || PSHIFT_WINDOW_ROWS < 1 ||  \
+    PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: window rows, shards (1..1024) and shard entries must be positive"
 #endif
 
@@ -1453,11 +1457,11 @@ QOS_API struct qos_u128 pshift_priv_smaller(const int64_t *balance, uint32_t ser
 
 /* Direct transfers by ps->quota, a part of the rows after the other from where the last ones ended, as long as
  * `patience` more parts, and one round of all, would be enough at the pace of the last. Returns what moved. */
-QOS_API struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, uint32_t patience)
+QOS_API struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, uint32_t parts, uint32_t patience)
 {
     struct pshift *ps = job->ps;
     const struct pshift_problem *p = job->p;
-    uint32_t buckets = p->buckets, part = buckets / PSHIFT_PARTS + 64, i = ps->next_row < buckets ? ps->next_row : 0;
+    uint32_t buckets = p->buckets, part = buckets / parts + 64, i = ps->next_row < buckets ? ps->next_row : 0;
     uint32_t rest = buckets, n;
     struct qos_u128 left, sum = {0, 0};
     uint64_t moved;
@@ -1483,6 +1487,7 @@ QOS_API void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut,
 {
     struct pshift *ps = job->ps;
     const struct pshift_problem *p = job->p;
+    const uint32_t parts = bucket ? PSHIFT_WARM_PARTS : PSHIFT_PARTS;
     struct qos_u128 before = {UINT64_MAX, 0}, left;
     uint32_t j, t;
     int turn, lend;
@@ -1499,14 +1504,14 @@ QOS_API void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut,
             before = left;
             for (t = 0; turn == 0 && t < count; t++)
                 pshift_priv_add(&ps->work.direct, pshift_priv_sweep_row(job, ps->quota, bucket[t]));
-            left = pshift_priv_run_down(job, lend ? PSHIFT_PATIENCE : PSHIFT_PARTS);
+            left = pshift_priv_run_down(job, parts, lend ? PSHIFT_PATIENCE : parts);
             ps->work.direct = qos_add_wide(ps->work.direct, left);
             lend = 0;
         } else {
             for (j = 0; j < p->servers; j++)
                 if ((ps->mark[j] & PSHIFT_PRIV_CUT) == cut && ps->balance[j] == 0)
                     ps->quota[j] = lend * PSHIFT_PRIV_PIECE;
-            ps->work.pulled = qos_add_wide(ps->work.pulled, pshift_priv_run_down(job, PSHIFT_PATIENCE));
+            ps->work.pulled = qos_add_wide(ps->work.pulled, pshift_priv_run_down(job, parts, PSHIFT_PATIENCE));
         }
         for (j = 0; j < p->servers; j++)
             if ((ps->mark[j] & PSHIFT_PRIV_CUT) == cut) {
@@ -2140,6 +2145,10 @@ QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_pr
             st = QOS_EEXIST;
         else
             ps->rows[bucket[t]].stamp = PSHIFT_PRIV_RETRACTED;
+        if (st == QOS_OK) { /* rows may lie anywhere: what is needed of each is asked for ahead */
+            __builtin_prefetch(p->row + bucket[t]);
+            __builtin_prefetch(p->reservation + bucket[t]);
+        }
     }
     if (st != QOS_OK) { /* the last one was not marked */
         for (u = 0; u + 1 < t; u++)
@@ -2148,11 +2157,11 @@ QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_pr
     }
     for (t = 0; t < count; t++) {
         struct qos_u128 tokens = {0, 0};
-        if (count - t > 8) { /* rows may lie anywhere: ask for them ahead */
-            u = p->row[bucket[t + 8]];
+        if (count - t > 16) {
+            u = p->row[bucket[t + 16]];
             __builtin_prefetch(s->alloc + u);
+            __builtin_prefetch(s->alloc + u + 7);
             __builtin_prefetch(p->server + u);
-            __builtin_prefetch(p->reservation + bucket[t + 8]);
         }
         for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++) {
             pshift_priv_add(&tokens, s->alloc[e]);
