@@ -31,7 +31,7 @@ help: ## this list
 # compiler for C, compiler for C++, flags, how the program is run
 native := gcc -std=gnu11 $(C_WARNINGS)
 native_CXX := g++
-native_FLAGS := -O2
+native_FLAGS := -O3
 san := clang -std=gnu11 $(C_WARNINGS)
 san_FLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     '-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())'

@@ -21,7 +21,7 @@ static void run_file(const char *path)
     }
     n = fread(input, 1, sizeof input, f);
     fclose(f);
-    CHECK_CONTEXT("input %s", path);
+    CHECK_CONTEXT("input %.140s", path);
     LLVMFuzzerTestOneInput(input, n);
 }
 

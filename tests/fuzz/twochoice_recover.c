@@ -71,7 +71,7 @@ static enum qos_status open_table(struct twochoice_table *t, int i, uint32_t fla
 
 static void same(const struct twochoice_table *a, const struct twochoice_table *b)
 {
-    struct twochoice_piece x, y;
+    struct twochoice_piece x = {0}, y = {0};
     uint64_t object = 0, offset = 0;
     for (;;) {
         bool more = twochoice_next(a, object, offset, &x);

@@ -303,7 +303,7 @@ static void one_run(uint64_t stream, uint64_t steps)
     struct tags_config config;
     struct tags t;
     struct check_mem mem;
-    struct tags_grant grant;
+    struct tags_grant grant = {0};
     uint64_t now, limits, mean_ns, step, *totals;
     unsigned j, weights;
     check_rng_init(&rng, stream);

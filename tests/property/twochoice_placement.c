@@ -98,7 +98,7 @@ static void decisions(bool include_home)
     uint64_t round;
     open_scheduler(&m, SERVERS, TWOCHOICE_COLLABORATIVE, include_home, 3);
     for (round = 0; round < check_scaled(4000); round++) {
-        size_t k = (size_t)check_between(&rng, 1, WRITES), n, i, j, large = 0, candidates = 0, sent = 0, kept;
+        size_t k = (size_t)check_between(&rng, 1, WRITES), n = 0, i, j, large = 0, candidates = 0, sent = 0, kept;
         bool equal_loads = check_between(&rng, 0, 3) == 0;
         CHECK_CONTEXT("round %u", (unsigned)round);
         for (i = 0; i < k; i++) {
