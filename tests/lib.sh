@@ -14,6 +14,16 @@ CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu risc
 # Runs each line of standard input as a command, $JOBS at a time; the status is 0 if all of them succeeded.
 side_by_side() { tr '\n' '\0' | xargs -0 -r -n 1 -P "$JOBS" bash -c; }
 
+# Scripts of many checks go on after one that failed; `failed` is their end's status.
+ok() { echo "ok: $*"; }
+bad() { echo "FAILED: $*"; failed=1; }
+expect() { # WHAT TEST-COMMAND...
+    local what=$1
+    shift
+    if "$@"; then ok "$what"; else bad "$what ($*)"; fi
+}
+json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
+
 # Runs a command that judges itself (examples/tokenpool_*) and shows what it says. A reservation that was missed, or a
 # machine that did too little for a verdict (status 3), is tried once more; wrong books never. Ends the script unless
 # all held.     judged OUTPUT COMMAND...

@@ -16,13 +16,6 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yi
 mpi="mpirun --oversubscribe --mca btl self,vader --mca pml ob1"
 port=$((20000 + $$ % 100 * 100)) # the daemons of a run stay within a hundred
 
-ok() { echo "ok: $*"; }
-bad() { echo "FAILED: $*"; failed=1; }
-expect() { # WHAT TEST-COMMAND...
-    local what=$1
-    shift
-    if "$@"; then ok "$what"; else bad "$what ($*)"; fi
-}
 json() { jq -e "$2" "$work/$1.json" >/dev/null; }
 # Processes whose command line names our ports or our directory.
 ours() {

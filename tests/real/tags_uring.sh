@@ -7,8 +7,6 @@ set -u
 work=$(mktemp -d "$PWD/build/tags_uring-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
-ok() { echo "ok: $*"; }
-bad() { echo "FAILED: $*"; failed=1; }
 expect() { # WHAT JQ-EXPRESSION over [ps, reward, reserved, limited]
     if jq -es "$2" "$work/ps.json" "$work/reward.json" "$work/reserved.json" "$work/limited.json" >/dev/null; then ok "$1"; else bad "$1 ($2)"; fi
 }

@@ -17,14 +17,11 @@ failed=0 skipped=
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work
 
-ok() { echo "ok: $*"; }
-bad() { echo "FAILED: $*"; failed=1; }
 expect() { # WHAT TEST-COMMAND...
     local what=$1
     shift
     if "$@"; then ok "$what"; else bad "$what ($*): status ${status:-?}"; tail -20 "$work/err"; fi
 }
-json() { jq -e "$2" "$1" >/dev/null; }
 says() { grep -qE "$1" "$work/out" "$work/err"; }
 launch() { # RANKS COMMAND OPTION...; replaces the shell
     local n=$1

@@ -14,14 +14,6 @@ file=$work/file
 failed=0 skipped=
 trap 'rm -rf "$work"' EXIT
 
-ok() { echo "ok: $*"; }
-bad() { echo "FAILED: $*"; failed=1; }
-expect() { # WHAT TEST-COMMAND...
-    local what=$1
-    shift
-    if "$@"; then ok "$what"; else bad "$what ($*)"; fi
-}
-json() { jq -e "$2" "$1" >/dev/null; }
 jqs() { jq -es "$@" >/dev/null; }
 # In every run of a JSON file: submitted = completed + failed, none lost before the device either.
 adds_up() { json "$1" '[.without, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
@@ -71,7 +63,7 @@ echo "($((SECONDS - start)) s)"
 # of three groups the control's half-width is itself a rough estimate)
 for try in 1 2; do
     run --file "$file" --judge --maximizer --overhead 9 --slice 2s --dispatch-depth 48 --profile-time 500ms --json "$work/same.jsonl" \
-        --tenant a:depth=16,reserve=15% --tenant b:depth=16,reserve=25% --tenant c:depth=16,weight=2
+        --tenant a:depth=16,reserve=5% --tenant b:depth=16,reserve=10% --tenant c:depth=16,weight=2
     cat "$work/out" "$work/err"
     [ "$status" != 0 ] || break
 done
