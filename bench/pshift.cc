@@ -234,7 +234,8 @@ static void against_peers(bench *b, uint32_t servers, uint32_t buckets, double r
 
 /* The stress case grown: 64 servers of 100,000; or, per_bucket, capacity in proportion to the buckets, so that each
  * keeps the stress case's 640 tokens. The first family leaves a million buckets 6 tokens each, a tenth lost in rounding
- * R_i down, and hardly anything to shift. */
+ * R_i down, and hardly anything to shift. In both, r = 1.0 is a harder problem up to 100,000 entries: so few rows a
+ * server leave excess that nobody can place, and all rows are asked again to prove it. */
 static double growth_ns(uint32_t entries, double r, bool per_bucket)
 {
     case_spec spec = spec_of(64, entries / 8, r, 1.1);

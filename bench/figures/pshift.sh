@@ -46,7 +46,7 @@ set xlabel "entries"
 set ylabel "ns per entry"
 unset logscale
 set logscale x
-set yrange [0:*]
+set yrange [0:10]
 plot "$out/pshift_growth.data" using 1:2 title "r = 0.9", "" using 1:3 title "r = 1.0", \
      "" using 1:4 title "r = 0.9, capacity in proportion to the buckets", \
      "" using 1:5 title "r = 1.0, capacity in proportion to the buckets"
