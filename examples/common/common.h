@@ -206,6 +206,7 @@ struct plot {
     const struct plot_mark *mark;
     size_t marks;
     double y_max; /* 0: chosen by gnuplot */
+    double y_min; /* with log_y; 0: chosen by gnuplot. Without: the axis begins at 0 */
     bool log_x, log_y, steps, points;
 };
 /* Draws to an SVG file. false: said on stderr (once, if gnuplot is missing). */

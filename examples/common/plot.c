@@ -111,7 +111,10 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
     put_setting(f, "title", p->title);
     put_setting(f, "xlabel", p->x_label);
     put_setting(f, "ylabel", p->y_label);
-    fprintf(f, "set yrange [%s:", p->log_y ? "*" : "0");
+    if (p->log_y && p->y_min > 0)
+        fprintf(f, "set yrange [%.9g:", p->y_min);
+    else
+        fprintf(f, "set yrange [%s:", p->log_y ? "*" : "0");
     if (p->y_max > 0)
         fprintf(f, "%.9g]\n", p->y_max);
     else
@@ -122,7 +125,7 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
     for (i = 0; i < p->curves; i++) {
         fprintf(f, "$p%zuc%zu << EOD\n", index, i);
         for (k = 0; k < p->curve[i].n; k++)
-            if (isfinite(p->curve[i].y[k]))
+            if (isfinite(p->curve[i].y[k]) && (!p->log_y || p->curve[i].y[k] > 0))
                 fprintf(f, "%.9g %.9g\n", p->curve[i].x[k], p->curve[i].y[k]);
             else
                 fputs("\n", f);

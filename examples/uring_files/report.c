@@ -283,7 +283,7 @@ static struct throughput *draw_throughput(const struct settings *s, const struct
             y[i] /= group * (double)SLICE_NS / 1e9 * 1048576;
             most = fmax(most, y[i]);
         }
-        t->plot.log_y = t->plot.log_y && most > 0; /* a curve without a point cannot be drawn */
+        t->plot.log_y = t->plot.log_y && most > 0;
         t->curve[k] = (struct plot_curve){tenant->name, t->x, y, points};
         if (tenant->start_ns && tenant->start_ns < run->elapsed_ns)
             add_mark(t, tenant->name, " starts", (double)tenant->start_ns / 1e9, true, k);
@@ -292,14 +292,9 @@ static struct throughput *draw_throughput(const struct settings *s, const struct
         if (tenant->limit)
             add_mark(t, tenant->name, ": limit", (double)tenant->limit / 1048576, false, k);
     }
-    /* Tenants with small and with large blocks differ by powers of ten: what is reserved for the small ones would
-     * lie on the axis. */
-    for (i = 0; t->plot.log_y && i < points * run->tenants; i++)
-        if (t->y[i] <= 0)
-            t->y[i] = (double)NAN;
     t->plot.title = title;
     t->plot.x_label = "time (s)";
-    t->plot.y_label = t->plot.log_y ? "throughput (MiB/s, logarithmic)" : "throughput (MiB/s)";
+    t->plot.y_label = "throughput (MiB/s)";
     t->plot.curve = t->curve;
     t->plot.curves = points > 1 ? run->tenants : 0;
     t->plot.mark = t->mark;
@@ -329,6 +324,37 @@ static double highest(const struct run *run)
             most = fmax(most, sum / (5 * (double)SLICE_NS / 1e9) / 1048576);
         }
     return most;
+}
+
+/* Lowest point or mark of a figure, 0 excepted. */
+static double lowest(const struct throughput *t, double least)
+{
+    size_t i, k;
+    for (k = 0; t && k < t->plot.curves; k++)
+        for (i = 0; i < t->curve[k].n; i++)
+            if (t->curve[k].y[i] > 0)
+                least = fmin(least, t->curve[k].y[i]);
+    for (k = 0; t && k < t->plot.marks; k++)
+        if (!t->mark[k].vertical && t->mark[k].at > 0)
+            least = fmin(least, t->mark[k].at);
+    return least;
+}
+
+/* Tenants with small and with large blocks differ by powers of ten: on a linear axis, what is reserved for the small
+ * ones would lie at the bottom. One scale for both figures, with every mark on it. */
+static void share_scale(struct throughput *a, struct throughput *b, double y_max)
+{
+    double least = lowest(a, lowest(b, y_max));
+    bool log_y = (!a || a->plot.log_y) && (!b || b->plot.log_y); /* a curve without a point cannot be drawn */
+    struct throughput *t[2] = {a, b};
+    int i;
+    for (i = 0; i < 2; i++)
+        if (t[i]) {
+            t[i]->plot.log_y = log_y;
+            t[i]->plot.y_min = least * 0.8;
+            if (log_y)
+                t[i]->plot.y_label = "throughput (MiB/s, logarithmic)";
+        }
 }
 
 static bool finish_plot(const struct settings *s, const struct plot *plot, size_t count, const char *name)
@@ -386,6 +412,7 @@ bool report_plots(const struct settings *s, const struct run *without, const str
     struct throughput *a = without ? draw_throughput(s, without, "Throughput without QoS", y_max) : NULL;
     struct throughput *b = with ? draw_throughput(s, with, "Throughput with QoS", y_max) : NULL;
     bool ok = plot_mkdir(s->plot);
+    share_scale(a, b, y_max);
     if (!ok) {
         tool_warn("%s: %s", s->plot, strerror(errno));
     } else {
