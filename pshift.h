@@ -106,7 +106,8 @@
  *       a grant that arrives late, or twice, issues nothing twice.
  *     - Epoch, period and sequence numbers make both kinds of message idempotent: what is not newer is stale.
  *     - For each bucket and server the controller knows the ceiling, the most that the server may have served with any
- *       grant it may still hold. Ceilings fall only when a report acknowledges the last grant. Tokens below a
+ *       grant it may still hold. Ceilings fall only when a report acknowledges the last grant; what a server served
+ *       by an older, larger grant stands in every report, unchanged or not (unchanged_permille). Tokens below a
  *       limit are issued from what the ceilings leave: the sum never exceeds the limit, whatever is lost. The price is
  *       one round more until a limited bucket's tokens have moved; `reliable` saves it where grants cannot be lost.
  *     - A server without a report for silent_after rounds has no demand and no capacity: its buckets' reservations go
@@ -410,7 +411,8 @@ struct pshift_agent_config {
 
 struct pshift_priv_seen {
     uint64_t base, served, arrived,
-        told; /* served at the period's begin; both counters at the last report; last total */
+        told;         /* served at the period's begin; both counters at the last report; last total */
+    uint64_t allowed; /* served and held together, as the last grant has it */
     bool sent;
 };
 
@@ -2769,7 +2771,7 @@ QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *cfg)
 QOS_API enum qos_status pshift_agent_init(struct pshift_agent *a, void *mem, size_t size_bytes,
                                           const struct pshift_agent_config *cfg, struct pshift_sched *sched)
 {
-    const struct pshift_priv_seen nothing = {0, 0, 0, 0, false};
+    const struct pshift_priv_seen nothing = {0, 0, 0, 0, 0, false};
     struct qos_layout l = {0, 0, false};
     enum qos_status st;
     uint32_t q;
@@ -2803,6 +2805,7 @@ QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *a, uint64_t peri
     for (q = 0; q < a->cfg.queues; q++) {
         enum qos_status st = pshift_sched_set_tokens(a->sched, q, 0, a->cfg.default_l_tokens);
         a->seen[q].base = pshift_sched_served(a->sched, q);
+        a->seen[q].allowed = a->cfg.default_l_tokens;
         a->seen[q].sent = false;
         QOS_ASSERT(st == QOS_OK);
         (void)st;
@@ -2827,6 +2830,9 @@ QOS_API enum qos_status pshift_agent_report(struct pshift_agent *a, uint64_t int
             uint64_t moved = total > s->told ? total - s->told : s->told - total;
             bool news = s->sent ? moved > qos_mul_div_floor(s->told, a->cfg.unchanged_permille, 1000)
                                 : total != 0 || s->told != 0; /* demand that the last period ended with is gone */
+            /* The report acknowledges the last grant. Where an older one had allowed more, and that was spent before
+             * the last one came, the controller must hear of it, or it would issue the difference again. */
+            news |= qos_sat_add(served - s->base, qos_sat_add(r, l)) > s->allowed;
             if (news || (s->sent && a->cfg.unchanged_permille == 0)) {
                 if (n >= most)
                     return QOS_EFULL;
@@ -2873,6 +2879,7 @@ QOS_API enum qos_status pshift_agent_install(struct pshift_agent *a, const struc
         uint64_t r = entry[k].r_tokens, l = entry[k].l_tokens;
         uint64_t since = qos_sat_sub(pshift_sched_served(a->sched, q) - a->seen[q].base, entry[k].basis);
         enum qos_status st;
+        a->seen[q].allowed = qos_sat_add(entry[k].basis, qos_sat_add(r, l));
         since -= pshift_priv_spend(&r, since);
         (void)pshift_priv_spend(&l, since);
         st = pshift_sched_set_tokens(a->sched, q, r, l);

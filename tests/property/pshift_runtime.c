@@ -1,5 +1,6 @@
 // proves: with messages lost, doubled, reordered, stale or damaged, servers silent or restarted, no limit is exceeded
-// proves: and, once messages arrive again, every reservation is held somewhere: no token is issued twice, none is lost
+// proves: and, once messages arrive again, every reservation is held somewhere: no token is issued twice, none is lost;
+// proves: each kind of fault alone, and all of them together
 // variants: native san i386 s390x aarch64
 #include "pshift.h"
 #include "check.h"
@@ -17,6 +18,24 @@ struct node {
     uint64_t epoch;
 };
 
+/* Kinds of faults. A message is stale if it comes again, or a newer one has overtaken it. */
+enum { LOST = 1, DOUBLED = 2, REORDERED = 4, DAMAGED = 8, SILENT = 16, RESTARTED = 32, CONTROLLER = 64, ALL = 127 };
+static const struct {
+    const char *name;
+    unsigned kinds;
+} faults[] = {
+    {"none", 0},
+    {"lost", LOST},
+    {"duplicated", DOUBLED},
+    {"reordered", REORDERED},
+    {"duplicated and reordered", DOUBLED | REORDERED},
+    {"damaged", DAMAGED},
+    {"a silent server", SILENT},
+    {"a server whose counters start again", RESTARTED},
+    {"a restarted controller", CONTROLLER},
+};
+static unsigned kinds; /* of this run */
+
 static struct node node[SERVERS];
 static struct pshift_control control;
 static struct check_mem control_mem, solver_mem;
@@ -33,7 +52,7 @@ static uint32_t on_wire;
  * limit and this. */
 static uint64_t crashed[BUCKETS];
 static bool control_restarted;
-static uint64_t stale, damaged, installed, restarts, silences;
+static uint64_t stale, damaged, installed, restarts, silences, lost, doubled, overtaken, controllers;
 static struct check_rng rng;
 
 static bool chance(uint64_t one_in)
@@ -98,14 +117,18 @@ static void deliver(uint32_t k)
 
 static void drop(uint32_t k)
 {
-    wire[k] = wire[--on_wire];
+    memmove(wire + k, wire + k + 1, (--on_wire - k) * sizeof *wire);
 }
 
 static void post(const uint8_t *bytes, size_t size, bool report, uint32_t server)
 {
     CHECK(size != 0 && size <= BYTES);
-    if (on_wire == WIRE)
+    if (on_wire == WIRE && (kinds & LOST)) {
         drop((uint32_t)check_between(&rng, 0, WIRE - 1));
+    } else if (on_wire == WIRE) {
+        deliver(0);
+        drop(0);
+    }
     memcpy(wire[on_wire].bytes, bytes, size);
     wire[on_wire].size = size;
     wire[on_wire].report = report;
@@ -180,13 +203,13 @@ static void faulty_step(bool quiet[SERVERS])
     case 6: plan(); break;
     case 7: send_grant(j); break;
     case 8:
-        if (chance(30)) {
+        if ((kinds & SILENT) && chance(30)) {
             quiet[j] = !quiet[j];
             silences++;
         }
         break;
     case 9:
-        if (chance(25)) {
+        if ((kinds & RESTARTED) && chance(25)) {
             for (k = 0; k < BUCKETS; k++)
                 crashed[k] += pshift_sched_served(&node[j].sched, k) - node[j].agent.seen[k].base;
             node_stop(j);
@@ -197,10 +220,12 @@ static void faulty_step(bool quiet[SERVERS])
     default:
         if (on_wire == 0)
             break;
-        k = (uint32_t)check_between(&rng, 0, on_wire - 1); /* out of order */
-        if (chance(4)) {
+        k = kinds & REORDERED ? (uint32_t)check_between(&rng, 0, on_wire - 1) : 0;
+        overtaken += k != 0;
+        if ((kinds & LOST) && chance(4)) {
             drop(k);
-        } else if (chance(6)) { /* damaged: one bit, or cut short */
+            lost++;
+        } else if ((kinds & DAMAGED) && chance(6)) { /* damaged: one bit, or cut short */
             if (chance(2))
                 wire[k].bytes[check_between(&rng, 0, wire[k].size - 1)] ^= (uint8_t)(1u << check_between(&rng, 0, 7));
             else
@@ -209,7 +234,9 @@ static void faulty_step(bool quiet[SERVERS])
             drop(k);
         } else {
             deliver(k);
-            if (!chance(3)) /* else it comes again later */
+            if ((kinds & DOUBLED) && chance(3)) /* it comes again later */
+                doubled++;
+            else
                 drop(k);
         }
     }
@@ -267,15 +294,18 @@ static void run(uint64_t stream)
         memset(crashed, 0, sizeof crashed);
         control_restarted = false;
         for (step = 0; step < 400; step++) {
-            CHECK_CONTEXT("stream %" PRIu64 ", period %" PRIu64 ", step %" PRIu64, stream, period, step);
+            CHECK_CONTEXT("faults %u, stream %" PRIu64 ", period %" PRIu64 ", step %" PRIu64, kinds, stream, period,
+                          step);
             faulty_step(quiet);
         }
         memset(quiet, 0, sizeof quiet);
-        if (turn == 1) { /* the controller starts again; its messages under way are lost with it */
+        if ((kinds & CONTROLLER) &&
+            turn == 1) { /* the controller starts again; its messages under way are lost with it */
             CHECK(check_mem_free(&control_mem));
             on_wire = 0;
             control_restarted = true;
             control_start();
+            controllers++;
             for (j = 0; j < SERVERS; j++) /* hears everybody in full before it plans: the old epoch's tokens count */
                 for (i = 0; i < BUCKETS; i++)
                     node[j].agent.seen[i].sent = false;
@@ -297,17 +327,41 @@ static void run(uint64_t stream)
 int main(void)
 {
     struct pshift_config cfg = {SERVERS, BUCKETS, RECORDS};
-    uint64_t stream, runs;
+    uint64_t stream, runs, seen[9];
+    size_t k;
     check_begin("property/pshift_runtime");
     runs = check_scaled(400);
     (void)check_mem_new(&solver_mem, pshift_memsize(&cfg), 64, 0);
     CHECK_EQ(pshift_init(&solver, solver_mem.mem, solver_mem.size, &cfg), QOS_OK);
+    kinds = ALL;
     for (stream = 0; stream < runs; stream++)
         run(stream);
     printf("%" PRIu64 " grants installed, %" PRIu64 " messages stale, %" PRIu64 " damaged, %" PRIu64
            " restarts, %" PRIu64 " silences\n",
            installed, stale, damaged, restarts, silences);
     CHECK(installed > runs && stale > runs && damaged > runs && restarts > runs && silences > runs);
+    for (k = 0; k < sizeof faults / sizeof *faults; k++) {
+        uint64_t *const count[] = {&lost,     &doubled,  &overtaken, &stale,      &damaged,
+                                   &silences, &restarts, &installed, &controllers};
+        static const unsigned makes[] = {LOST,   DOUBLED,   REORDERED, DOUBLED | REORDERED, DAMAGED,
+                                         SILENT, RESTARTED, 0,         CONTROLLER};
+        size_t c;
+        for (c = 0; c < 9; c++)
+            seen[c] = *count[c];
+        kinds = faults[k].kinds;
+        for (stream = 0; stream < check_scaled(40); stream++)
+            run(stream);
+        for (c = 0; c < 9; c++) {
+            seen[c] = *count[c] - seen[c];
+            if (makes[c] && (makes[c] & kinds) == makes[c])
+                CHECK(seen[c] > 0); /* it did happen */
+        }
+        CHECK(seen[7] > 0);
+        printf("only %s: %" PRIu64 " lost, %" PRIu64 " doubled, %" PRIu64 " out of turn, %" PRIu64 " stale, %" PRIu64
+               " damaged, %" PRIu64 " silences, %" PRIu64 " restarts, %" PRIu64 " grants installed, %" PRIu64
+               " new controllers\n",
+               faults[k].name, seen[0], seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], seen[7], seen[8]);
+    }
     CHECK(check_mem_free(&solver_mem));
     return check_end();
 }
