@@ -17,7 +17,8 @@ struct process {
 
 /* What a node says of a run. */
 struct share {
-    uint64_t bytes, failed, redirected, parts, decisions, probes, no_answer, said_full, said_down, redone, wrong;
+    struct client_tally tally;
+    uint64_t bytes, wrong;
     uint64_t to[SERVERS_MAX];
     double probe_ns, write_ns;
 };
@@ -112,15 +113,7 @@ static void gather_run(struct run *r, const struct process *process, uint32_t co
     uint64_t *times = tool_alloc((count + 1) * sizeof *times), most = 0, *every, total = 0;
     uint64_t counts[1] = {count}, *each = tool_alloc(nodes.count * sizeof *each);
     uint32_t i, k;
-    mine.failed = client_counts.failed;
-    mine.redirected = client_counts.redirected;
-    mine.parts = client_counts.parts;
-    mine.decisions = client_counts.decisions;
-    mine.probes = client_counts.probes;
-    mine.no_answer = client_counts.no_answer;
-    mine.said_full = client_counts.said_full;
-    mine.said_down = client_counts.said_down;
-    mine.redone = client_counts.redone;
+    mine.tally = client_counts.tally;
     mine.wrong = wrong;
     mine.probe_ns = hist_mean(&client_counts.decide);
     mine.write_ns = hist_mean(&client_counts.write);
@@ -141,15 +134,7 @@ static void gather_run(struct run *r, const struct process *process, uint32_t co
             r->end_ns[r->processes++] = every[i * (most + 1) + k];
     qsort(r->end_ns, r->processes, sizeof *r->end_ns, by_value);
     for (i = 0; i < nodes.count; i++) {
-        r->sum.failed += all[i].failed;
-        r->sum.redirected += all[i].redirected;
-        r->sum.parts += all[i].parts;
-        r->sum.decisions += all[i].decisions;
-        r->sum.probes += all[i].probes;
-        r->sum.no_answer += all[i].no_answer;
-        r->sum.said_full += all[i].said_full;
-        r->sum.said_down += all[i].said_down;
-        r->sum.redone += all[i].redone;
+        client_tally_add(&r->sum.tally, &all[i].tally);
         r->sum.wrong += all[i].wrong;
         r->sum.probe_ns += all[i].probe_ns / nodes.count;
         r->sum.write_ns += all[i].write_ns / nodes.count;
@@ -191,12 +176,14 @@ static void print_runs(const struct run *run, size_t runs)
         table_cell(t, human_ns(quantile(r, 0.95)).text);
         table_cell(t, human_ns(quantile(r, 1)).text);
         table_cellf(t, "%.3f", r->over_mean);
-        table_cell(t, human_percent(r->sum.parts ? (double)r->sum.redirected / (double)r->sum.parts : 0).text);
-        table_cellf(t, "%" PRIu64, r->sum.probes);
-        table_cellf(t, "%" PRIu64, r->sum.no_answer);
+        table_cell(
+            t,
+            human_percent(r->sum.tally.parts ? (double)r->sum.tally.redirected / (double)r->sum.tally.parts : 0).text);
+        table_cellf(t, "%" PRIu64, r->sum.tally.probes);
+        table_cellf(t, "%" PRIu64, r->sum.tally.no_answer);
         table_cell(t, human_ns(r->sum.probe_ns).text);
         table_cell(t, human_ns(r->sum.write_ns).text);
-        table_cellf(t, "%" PRIu64, r->sum.failed);
+        table_cellf(t, "%" PRIu64, r->sum.tally.failed);
     }
     table_print(t, stdout);
     table_free(t);
@@ -220,15 +207,7 @@ static bool json_runs(const struct run *run, size_t runs)
         json_u64(&j, "last_process_ns", (uint64_t)quantile(r, 1));
         json_u64(&j, "median_process_ns", (uint64_t)quantile(r, 0.5));
         json_real(&j, "largest_over_mean", r->over_mean);
-        json_u64(&j, "parts", r->sum.parts);
-        json_u64(&j, "redirected", r->sum.redirected);
-        json_u64(&j, "decisions", r->sum.decisions);
-        json_u64(&j, "probes", r->sum.probes);
-        json_u64(&j, "no_answer", r->sum.no_answer);
-        json_u64(&j, "said_full", r->sum.said_full);
-        json_u64(&j, "said_down", r->sum.said_down);
-        json_u64(&j, "redone", r->sum.redone);
-        json_u64(&j, "failed", r->sum.failed);
+        client_tally_json(&j, &r->sum.tally);
         json_u64(&j, "wrong_bytes", r->sum.wrong);
         json_u64(&j, "given_up", r->given_up);
         json_array(&j, "server_bytes");
@@ -371,7 +350,7 @@ static int all_runs(make_processes *make, bool (*draw)(const struct run *run, si
     while (runs < SCHEDS && !stop_asked() && (scheduler = next_scheduler(&rest)) >= 0) {
         run[runs].scheduler = scheduler;
         one_run(&run[runs++], make);
-        if (run[runs - 1].sum.wrong || run[runs - 1].sum.failed)
+        if (run[runs - 1].sum.wrong || run[runs - 1].sum.tally.failed)
             status = TOOL_FAILED;
     }
     if (nodes.node == 0) {

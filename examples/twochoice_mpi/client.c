@@ -68,6 +68,36 @@ static struct {
 
 struct client_counts client_counts;
 
+void client_tally_add(struct client_tally *sum, const struct client_tally *one)
+{
+    sum->failed += one->failed;
+    sum->parts += one->parts;
+    sum->redirected += one->redirected;
+    sum->decisions += one->decisions;
+    sum->probes += one->probes;
+    sum->no_answer += one->no_answer;
+    sum->said_full += one->said_full;
+    sum->said_down += one->said_down;
+    sum->redone += one->redone;
+    sum->requeries += one->requeries;
+    sum->late_answers += one->late_answers;
+}
+
+void client_tally_json(struct json *j, const struct client_tally *t)
+{
+    json_u64(j, "parts", t->parts);
+    json_u64(j, "redirected", t->redirected);
+    json_u64(j, "decisions", t->decisions);
+    json_u64(j, "probes", t->probes);
+    json_u64(j, "no_answer", t->no_answer);
+    json_u64(j, "late_answers", t->late_answers);
+    json_u64(j, "said_full", t->said_full);
+    json_u64(j, "said_down", t->said_down);
+    json_u64(j, "redone", t->redone);
+    json_u64(j, "requeries", t->requeries);
+    json_u64(j, "failed", t->failed);
+}
+
 const char *const scheduler_name[SCHEDS] = {"fixed", "random", "native", "collaborative", "dynamic"};
 
 const char *status_text(uint64_t status)
@@ -209,16 +239,16 @@ static void end_part(struct part *p, uint64_t status)
         t->status = status;
     } else if (t->write) {
         trace_line("ack", p->write);
-        client_counts.redirected += p->target != p->home;
+        client_counts.tally.redirected += p->target != p->home;
     }
-    client_counts.parts++;
+    client_counts.tally.parts++;
     free(p);
     if (--t->parts)
         return;
     t->end_ns = tool_now_ns();
     t->done = true;
     client.under_way--;
-    client_counts.failed += t->failed;
+    client_counts.tally.failed += t->failed;
     if (t->write) {
         client_counts.writes++;
         hist_add(&client_counts.write, qos_elapsed_ns(t->start_ns, t->end_ns));
@@ -280,7 +310,7 @@ static void send_probes(struct decision *d, uint64_t now_ns)
             continue;
         m.server = d->probe[i].server;
         link_send_message((int)m.server, &m);
-        client_counts.probes++;
+        client_counts.tally.probes++;
         d->missing++;
     }
 }
@@ -332,7 +362,7 @@ static void decide(struct decision *d, uint64_t now_ns)
     if (twochoice_decide(&client.scheduler, d->write, d->parts, d->probe, d->probes) != QOS_OK)
         tool_die(TOOL_FAILED, "a decision failed");
     if (asked) {
-        client_counts.decisions++;
+        client_counts.tally.decisions++;
         hist_add(&client_counts.decide, qos_elapsed_ns(d->asked_ns, now_ns));
         send_decisions(d, asked);
     }
@@ -352,7 +382,7 @@ static void conclude(struct decision *d, uint64_t now_ns)
     size_t changed = 0, i;
     for (i = 0; i < d->probes; i++)
         if (!d->answered[i] && first_of_server(d, i)) {
-            client_counts.no_answer++;
+            client_counts.tally.no_answer++;
             let_rest(d->probe[i].server, TWOCHOICE_DOWN);
         }
     if (twochoice_redraw(&client.scheduler, d->probe, d->probes, d->round++, &changed) != QOS_OK)
@@ -409,8 +439,8 @@ static void load_heard(struct decision *d, const struct twochoice_message *m)
         return;
     d->missing--;
     if (m->state != TWOCHOICE_UP) {
-        client_counts.said_down += m->state == TWOCHOICE_DOWN;
-        client_counts.said_full += m->state == TWOCHOICE_FULL;
+        client_counts.tally.said_down += m->state == TWOCHOICE_DOWN;
+        client_counts.tally.said_full += m->state == TWOCHOICE_FULL;
         let_rest(m->server, m->state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
     for (i = 0; i < m->peer_count; i++) { /* the youngest load of each */
@@ -432,7 +462,7 @@ static void write_again(struct part *p, uint64_t status)
     if (status == ST_NO_SPACE || (status == ST_DOWN && p->target != p->home)) {
         let_rest(p->target, status == ST_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
         if (elsewhere && ++p->attempts < ATTEMPTS && client.scheduler.up != 0) {
-            client_counts.redone++;
+            client_counts.tally.redone++;
             queue_part(p);
             return;
         }
@@ -440,7 +470,7 @@ static void write_again(struct part *p, uint64_t status)
     if (p->target != p->home && status != ST_DOWN && p->attempts < ATTEMPTS) {
         p->attempts = ATTEMPTS;
         p->target = p->home;
-        client_counts.redone++;
+        client_counts.tally.redone++;
         start_write(p);
         return;
     }
@@ -542,7 +572,7 @@ static void read_answered(struct part *p)
         p->read_end = p->piece[p->piece_at++].end;
         read_on(p);
     } else if (p->status == ST_GONE && ++p->attempts < READ_ATTEMPTS) { /* pulled home meanwhile: the home knows */
-        client_counts.requeries++;
+        client_counts.tally.requeries++;
         p->pieces = p->piece_at = 0;
         read_on(p);
     } else {
@@ -588,7 +618,7 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m)
     if (client.decision.used && m->request == client.decision.request)
         load_heard(&client.decision, m);
     else
-        client_counts.late_answers++;
+        client_counts.tally.late_answers++;
 }
 
 /* Whom the part waits for. */

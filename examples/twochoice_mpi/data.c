@@ -34,8 +34,8 @@ static struct journal *open_journal(void)
 }
 
 struct verdict {
-    uint64_t writes, acknowledged, bytes, wrong, unread, redirects, given_up;
-    uint64_t decisions, no_answer, said_full, said_down, redone, failed, requeries, late, compactions, recovered, torn;
+    struct client_tally tally;
+    uint64_t writes, acknowledged, bytes, wrong, unread, redirects, given_up, compactions, recovered, torn;
     bool no_journal;
 };
 
@@ -88,14 +88,7 @@ static int conclude(struct verdict *mine, const char *what)
     mine->compactions = nodes.node == 0 ? nodes_count(COUNT_COMPACTIONS) : 0;
     mine->recovered = nodes.node == 0 ? nodes_count(COUNT_RECOVERED) : 0;
     mine->torn = nodes.node == 0 ? nodes_count(COUNT_TORN_BYTES) : 0;
-    mine->decisions = client_counts.decisions;
-    mine->no_answer = client_counts.no_answer;
-    mine->said_full = client_counts.said_full;
-    mine->said_down = client_counts.said_down;
-    mine->redone = client_counts.redone;
-    mine->failed = client_counts.failed;
-    mine->requeries = client_counts.requeries;
-    mine->late = client_counts.late_answers;
+    mine->tally = client_counts.tally;
     nodes_gather(mine, sizeof *mine, all);
     for (i = 0; i < nodes.count; i++) {
         sum.writes += all[i].writes;
@@ -103,28 +96,22 @@ static int conclude(struct verdict *mine, const char *what)
         sum.bytes += all[i].bytes;
         sum.wrong += all[i].wrong;
         sum.unread += all[i].unread;
-        sum.decisions += all[i].decisions;
-        sum.no_answer += all[i].no_answer;
-        sum.said_full += all[i].said_full;
-        sum.said_down += all[i].said_down;
-        sum.redone += all[i].redone;
-        sum.failed += all[i].failed;
-        sum.requeries += all[i].requeries;
-        sum.late += all[i].late;
+        client_tally_add(&sum.tally, &all[i].tally);
         ok &= !all[i].no_journal;
     }
-    ok &= sum.wrong == 0 && sum.unread == 0 && sum.failed == 0;
+    ok &= sum.wrong == 0 && sum.unread == 0 && sum.tally.failed == 0;
     if (nodes.node == 0) {
         printf("%s: %" PRIu64 " writes, %" PRIu64 " acknowledged (%s); %" PRIu64 " bytes wrong, %" PRIu64
                " could not be read; %" PRIu64 " redirects\n",
                what, sum.writes, sum.acknowledged, human_bytes((double)sum.bytes).text, sum.wrong, sum.unread,
                all[0].redirects);
-        if (sum.decisions)
+        if (sum.tally.decisions)
             printf("decisions: %" PRIu64 "; servers that did not answer in time: %" PRIu64
                    ", said that they are full: %" PRIu64 ", or gone: %" PRIu64
                    "; writes that went elsewhere in the end: %" PRIu64 ", failed: %" PRIu64
                    "; announced and never came: %" PRIu64 "\n",
-                   sum.decisions, sum.no_answer, sum.said_full, sum.said_down, sum.redone, sum.failed, all[0].given_up);
+                   sum.tally.decisions, sum.tally.no_answer, sum.tally.said_full, sum.tally.said_down, sum.tally.redone,
+                   sum.tally.failed, all[0].given_up);
         fflush(stdout);
     }
     if (nodes.node == 0 && settings.json && json_open(&json, settings.json)) {
@@ -135,14 +122,7 @@ static int conclude(struct verdict *mine, const char *what)
         json_u64(&json, "wrong_bytes", sum.wrong);
         json_u64(&json, "unread_bytes", sum.unread);
         json_u64(&json, "redirects", all[0].redirects);
-        json_u64(&json, "decisions", sum.decisions);
-        json_u64(&json, "no_answer", sum.no_answer);
-        json_u64(&json, "late_answers", sum.late);
-        json_u64(&json, "said_full", sum.said_full);
-        json_u64(&json, "said_down", sum.said_down);
-        json_u64(&json, "redone", sum.redone);
-        json_u64(&json, "failed", sum.failed);
-        json_u64(&json, "requeries", sum.requeries);
+        client_tally_json(&json, &sum.tally);
         json_u64(&json, "given_up", all[0].given_up);
         json_u64(&json, "compactions", all[0].compactions);
         json_u64(&json, "recovered_records", all[0].recovered);
@@ -254,7 +234,7 @@ int workload_stress(void)
             client_wait();
         if (nodes.node == 0 && progress_due(&progress, now_ns))
             progress_show(&progress, "%" PRIu64 " writes by node 0, %" PRIu64 " parts redirected, %" PRIu64 " failed",
-                          client_counts.writes, client_counts.redirected, client_counts.failed);
+                          client_counts.writes, client_counts.tally.redirected, client_counts.tally.failed);
     }
     progress_end(&progress);
     memset(&v, 0, sizeof v);

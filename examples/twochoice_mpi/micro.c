@@ -322,7 +322,7 @@ int workload_table(void)
     }
     nodes_barrier();
     peak = nodes.node == 0 ? nodes_count(COUNT_PEAK) : 0;
-    if (client_counts.failed || (nodes.node == 0 && !report_table(sample, samples, peak)))
+    if (client_counts.tally.failed || (nodes.node == 0 && !report_table(sample, samples, peak)))
         status = TOOL_FAILED;
     free(data);
     free(sample);

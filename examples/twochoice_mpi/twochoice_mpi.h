@@ -164,9 +164,15 @@ struct transfer { /* one read or write of a process */
     uint8_t *data;
     uint64_t tag; /* the caller's */
 };
-struct client_counts {
-    uint64_t writes, reads, failed, parts, redirected, bytes_to[SERVERS_MAX];
+struct client_tally { /* can be added up over nodes */
+    uint64_t failed, parts, redirected;
     uint64_t decisions, probes, no_answer, said_full, said_down, redone, requeries, late_answers;
+};
+void client_tally_add(struct client_tally *sum, const struct client_tally *one);
+void client_tally_json(struct json *j, const struct client_tally *t);
+struct client_counts {
+    struct client_tally tally;
+    uint64_t writes, reads, bytes_to[SERVERS_MAX];
     struct hist decide, create, query, write;
 };
 void client_open(int rank, uint32_t servers);
