@@ -55,6 +55,6 @@ compare compile "${compile[@]}"
 # bench/pshift.cc has the peers of its solver.
 simulate=build/examples/simulate
 compare simulate-htb "$simulate --help" "$simulate htb"
-compare simulate-reward "$simulate --help" "$simulate reward"
-compare simulate-haechi "$simulate haechi --periods 2" "$simulate haechi --periods 4" # twice the periods
+compare simulate-tags "$simulate --help" "$simulate tags"
+compare simulate-tokenpool "$simulate tokenpool --periods 2" "$simulate tokenpool --periods 4" # twice the periods
 compare simulate-twochoice "$simulate twochoice --seeds 1" "$simulate twochoice --seeds 3" # three times the bursts

@@ -4,7 +4,7 @@
 set -eu
 out=$1 b=build/bench/tags.jsonl
 mkdir -p "$out"
-build/examples/simulate reward --figures "$out" >/dev/null
+build/examples/simulate tags --figures "$out" >/dev/null
 [ -s "$b" ] || build/bench/tags --quick --json "$b" >/dev/null
 
 # value of a metric by the number of its case: "n=1000" -> "1000 60.7"

@@ -3,4 +3,4 @@
 # usage: bench/figures/tokenpool.sh OUTDIR      (run from the repository root)
 set -eu
 mkdir -p "$1"
-build/examples/simulate haechi --figures "$1" >/dev/null
+build/examples/simulate tokenpool --figures "$1" >/dev/null

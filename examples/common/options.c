@@ -152,20 +152,46 @@ void opt_check(const char *where, const char *key, const char *value, const char
                  value ? value : "", why);
 }
 
+/* Text in lines of at most HELP_COLUMNS, broken between words. It begins at column `at`; every further line is indented
+ * by `indent`. */
+enum { HELP_COLUMNS = 100, HELP_LEFT = 26 };
+static void print_wrapped(const char *text, size_t at, size_t indent)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (at > indent && at + 1 + word > HELP_COLUMNS) {
+            printf("\n%*s", (int)indent, "");
+            at = indent;
+        } else if (at > indent) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", (int)word, text);
+        at += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
 static void print_help(const char *program, const struct opt *o, const char *about, const char *examples)
 {
     const char *slash = strrchr(program, '/');
     char left[64];
-    printf("%s - %s\n\nusage: %s [options]\n\n", slash ? slash + 1 : program, about, program);
+    const char *name = slash ? slash + 1 : program;
+    printf("%s -", name);
+    print_wrapped(about, strlen(name) + 2, 0);
+    printf("\nusage: %s [options]\n\n", program);
     for (; o->name; o++) {
         snprintf(left, sizeof left, "--%s%s%s", o->name, o->kind == OPT_FLAG ? "" : " ",
                  o->kind == OPT_FLAG || !o->argument ? "" : o->argument);
-        if (strlen(left) > 26)
-            printf("  %s\n  %-26s  %s\n", left, "", o->help);
+        if (strlen(left) > HELP_LEFT)
+            printf("  %s\n  %-*s  ", left, HELP_LEFT, "");
         else
-            printf("  %-26s  %s\n", left, o->help);
+            printf("  %-*s  ", HELP_LEFT, left);
+        print_wrapped(o->help, HELP_LEFT + 4, HELP_LEFT + 4);
     }
-    printf("  %-26s  %s\n", "--help", "this text");
+    printf("  %-*s  this text\n", HELP_LEFT, "--help");
     if (examples)
         printf("\n%s", examples);
 }

@@ -1,4 +1,4 @@
-/* haechi.c - `simulate haechi`: the Haechi paper's experiments in simulated time (the data node is haechi.h). */
+/* haechi.c - `simulate tokenpool`: the Haechi paper's experiments in simulated time (the data node is haechi.h). */
 #include "haechi_nodes.h"
 #include "common.h"
 #include "simulate.h"
@@ -255,7 +255,7 @@ static void nodes(void)
     free(pshift_mem);
 }
 
-int simulate_haechi(int argc, char **argv)
+int simulate_tokenpool(int argc, char **argv)
 {
     const struct opt opts[] = {
         {"periods", OPT_COUNT, &periods, "N", "of 1 s in each experiment, 2 to 64; default 8", NULL},
@@ -265,7 +265,7 @@ int simulate_haechi(int argc, char **argv)
     bool ok;
     simulate_parse(argc, argv, opts,
                    "Ten clients read from a data node that does 1,570 K I/Os a second, 400 K for one client.",
-                   "simulate haechi --figures build/figures\n");
+                   "simulate tokenpool --figures build/figures\n");
     if (periods < 2 || periods > HAECHI_PERIODS)
         tool_die(TOOL_USAGE, "--periods: from 2 to %d", HAECHI_PERIODS);
     simulate_open(&out);

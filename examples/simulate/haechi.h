@@ -1,4 +1,4 @@
-/* haechi.h - the Haechi paper's data node in simulated time; shared by `simulate haechi` and the paper tests.
+/* haechi.h - the Haechi paper's data node in simulated time; shared by `simulate tokenpool` and the paper tests.
  *
  * The server completes C_G I/Os a second, shared equally among the clients that have I/Os outstanding; none gets more
  * than C_L. A client keeps up to 64 outstanding, each with a token (the bare system: without). Each period it has its

@@ -1,5 +1,7 @@
-/* simulate - the papers' experiments in simulated time, one subcommand for each header. Deterministic by seed. */
+/* simulate - the papers' experiments in simulated time. One subcommand for each header, of the header's name. The same
+ * seed gives the same output on every machine. */
 #include "simulate.h"
+#include <errno.h>
 #include <string.h>
 
 static const struct {
@@ -7,19 +9,18 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } subcommands[] = {
-    {"htb", simulate_htb, "AQuA, Figures 8 to 10: a shared disk without QoS, with reservations, with the maximizer"},
-    {"haechi", simulate_haechi, "Haechi, Sets 1 to 4: tokens for one-sided I/O beside the bare system"},
-    {"pshift", simulate_pshift, "pShift, Experiments 1 and 2: buckets on 64 servers whose demand moves"},
-    {"reward", simulate_reward, "reward scheduling, Sections II to VI: who makes its requests cheap keeps the gain"},
-    {"twochoice", simulate_twochoice,
-     "two-choice, Figures 3 and 4: burst writes among stragglers, and ten times the size"},
+    {"htb", simulate_htb, "AQuA, Figures 8 to 10: one disk without QoS, with reservations, with the maximizer"},
+    {"tags", simulate_tags, "reward scheduling, Sections II to VI: a client keeps what its cheaper requests save"},
+    {"pshift", simulate_pshift, "pShift, Experiments 1 and 2: buckets on 64 servers, and their demand moves"},
+    {"twochoice", simulate_twochoice, "two-choice, Figures 3 and 4: burst writes while some servers are slow"},
+    {"tokenpool", simulate_tokenpool, "Haechi, Sets 1 to 4: tokens for one-sided I/O, and the same without tokens"},
 };
 
 void simulate_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *example)
 {
     int rest = opt_parse(argc, argv, opts, about, example);
     if (rest < argc)
-        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[rest]);
+        tool_die(TOOL_USAGE, "%s: not an option; --help lists the options", argv[rest]);
 }
 
 void simulate_open(struct simulate_output *out)
@@ -47,22 +48,39 @@ int simulate_close(struct simulate_output *out, bool ok)
 static int usage(FILE *f)
 {
     size_t i;
-    fprintf(f, "usage: simulate SUBCOMMAND [options]        (simulate SUBCOMMAND --help says more)\n\n");
+    fprintf(f, "usage: simulate SUBCOMMAND [options]\n\n");
     for (i = 0; i < sizeof subcommands / sizeof *subcommands; i++)
         fprintf(f, "  %-10s %s\n", subcommands[i].name, subcommands[i].what);
+    fprintf(f, "\nsimulate SUBCOMMAND --help lists its options.\n");
     return f == stdout ? TOOL_OK : TOOL_USAGE;
+}
+
+/* Runs a subcommand under its full name ("simulate htb"), which messages and --help then show. */
+static int run(size_t which, int argc, char **argv)
+{
+    static char name[32];
+    int status;
+    snprintf(name, sizeof name, "simulate %s", subcommands[which].name);
+    argv[0] = name;
+    status = subcommands[which].run(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        tool_warn("the output could not be written: %s", strerror(errno));
+        return TOOL_FAILED;
+    }
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     size_t i;
+    tool_set_name("simulate");
     if (argc < 2)
         return usage(stderr);
     if (strcmp(argv[1], "--help") == 0)
         return usage(stdout);
     for (i = 0; i < sizeof subcommands / sizeof *subcommands; i++)
         if (strcmp(argv[1], subcommands[i].name) == 0)
-            return subcommands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "simulate: no subcommand \"%s\"\n", argv[1]);
+            return run(i, argc - 1, argv + 1);
+    tool_warn("there is no subcommand \"%s\"", argv[1]);
     return usage(stderr);
 }

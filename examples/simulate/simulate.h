@@ -29,9 +29,9 @@ bool simulate_draw(const struct simulate_output *out, const struct plot *plot, c
 int simulate_close(struct simulate_output *out, bool ok);
 
 int simulate_htb(int argc, char **argv);
-int simulate_haechi(int argc, char **argv);
+int simulate_tags(int argc, char **argv);
 int simulate_pshift(int argc, char **argv);
-int simulate_reward(int argc, char **argv);
 int simulate_twochoice(int argc, char **argv);
+int simulate_tokenpool(int argc, char **argv);
 
 #endif

@@ -1,4 +1,4 @@
-/* tags.c - `simulate reward`: the reward paper's experiments in simulated time (the server is reward.h). */
+/* tags.c - `simulate tags`: the reward paper's experiments in simulated time (the server is reward.h). */
 #include "reward.h"
 #include "common.h"
 #include "simulate.h"
@@ -188,7 +188,7 @@ static bool figures4_to_6(void)
     return ok;
 }
 
-int simulate_reward(int argc, char **argv)
+int simulate_tags(int argc, char **argv)
 {
     const struct opt opts[] = {
         {"seed", OPT_COUNT, &seed, "N", "of hits and service times; default 1", NULL},
@@ -198,7 +198,7 @@ int simulate_reward(int argc, char **argv)
     bool ok;
     simulate_parse(argc, argv, opts,
                    "Clients keep a server backlogged whose SSD takes 0.1 ms and whose disk takes 5 ms, on average.",
-                   "simulate reward --figures build/figures\n");
+                   "simulate tags --figures build/figures\n");
     simulate_open(&out);
     json_array(&out.json, "rows");
     table = table_new("<experiment|<when|A|B|C|total|<the paper");
