@@ -566,7 +566,8 @@ QOS_API struct htb_priv_layout htb_priv_lay(const struct htb_config *c)
     struct htb_priv_layout o;
     size_t nodes = (size_t)c->classes + 1, extra = c->resources - 1u;
     int i;
-    o.l.size = 0;
+    o.l.mem = NULL;
+    o.l.size_bytes = 0;
     o.l.align = QOS_CACHE_LINE;
     o.l.overflow = false;
     o.node = qos_layout_add(&o.l, nodes, sizeof(struct htb_priv_node), QOS_CACHE_LINE);

@@ -712,7 +712,7 @@ QOS_API bool pshift_priv_config_fits(const struct pshift_config *cfg)
 
 QOS_API size_t pshift_memsize(const struct pshift_config *cfg)
 {
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     if (!cfg || !pshift_priv_config_fits(cfg))
         return 0;
     pshift_priv_layout(&l, cfg, NULL, NULL);
@@ -721,7 +721,7 @@ QOS_API size_t pshift_memsize(const struct pshift_config *cfg)
 
 QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_bytes, const struct pshift_config *cfg)
 {
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     enum qos_status st;
     uint32_t i;
@@ -733,7 +733,8 @@ QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_by
     st = qos_layout_check(&l, mem, size_bytes);
     if (st != QOS_OK)
         return st;
-    l.size = 0;
+    l.mem = NULL;
+    l.size_bytes = 0;
     pshift_priv_layout(&l, cfg, ps, (uint8_t *)mem);
     ps->cfg = *cfg;
     ps->tokens = ps->unclaimed = pshift_priv_u128(0);
@@ -2421,7 +2422,7 @@ QOS_API void pshift_priv_sched_layout(struct qos_layout *l, const struct pshift_
 
 QOS_API size_t pshift_sched_memsize(const struct pshift_sched_config *cfg)
 {
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     if (!cfg || cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX)
         return 0;
     pshift_priv_sched_layout(&l, cfg, NULL, NULL);
@@ -2432,7 +2433,7 @@ QOS_API enum qos_status pshift_sched_init(struct pshift_sched *sc, void *mem, si
                                           const struct pshift_sched_config *cfg)
 {
     const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, PSHIFT_WEIGHT_DEFAULT};
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     enum qos_status st;
     uint32_t i;
     int level;
@@ -2444,7 +2445,8 @@ QOS_API enum qos_status pshift_sched_init(struct pshift_sched *sc, void *mem, si
     st = qos_layout_check(&l, mem, size_bytes);
     if (st != QOS_OK)
         return st;
-    l.size = 0;
+    l.mem = NULL;
+    l.size_bytes = 0;
     pshift_priv_sched_layout(&l, cfg, sc, (uint8_t *)mem);
     sc->cfg = *cfg;
     if (sc->cfg.debt_max_ops == 0)
@@ -2674,11 +2676,12 @@ QOS_API void pshift_priv_write_entry(struct qos_writer *w, uint32_t bucket, uint
 QOS_API size_t pshift_priv_wire_seal(void *buf, size_t size_bytes, uint16_t type, uint32_t count)
 {
     struct qos_frame f;
+    size_t len_bytes;
     f.magic = PSHIFT_WIRE_MAGIC;
     f.version = PSHIFT_WIRE_VERSION;
     f.type = type;
     f.payload_bytes = PSHIFT_WIRE_HEAD_BYTES + count * PSHIFT_WIRE_ENTRY_BYTES;
-    return qos_frame_seal(buf, size_bytes, &f) == QOS_OK ? (size_t)f.payload_bytes + QOS_FRAME_HEADER_BYTES : 0;
+    return qos_frame_seal(&f, buf, size_bytes, &len_bytes) == QOS_OK ? len_bytes : 0;
 }
 
 QOS_API size_t pshift_report_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
@@ -2761,7 +2764,7 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
 
 QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *cfg)
 {
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     if (!cfg || cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX)
         return 0;
     (void)qos_layout_add(&l, cfg->queues, sizeof(struct pshift_priv_seen), QOS_CACHE_LINE);
@@ -2772,7 +2775,7 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *a, void *mem, siz
                                           const struct pshift_agent_config *cfg, struct pshift_sched *sched)
 {
     const struct pshift_priv_seen nothing = {0, 0, 0, 0, 0, false};
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     enum qos_status st;
     uint32_t q;
     if (!a || !cfg || !sched)
@@ -2969,7 +2972,7 @@ QOS_API bool pshift_priv_control_fits(const struct pshift_control_config *cfg)
 
 QOS_API size_t pshift_control_memsize(const struct pshift_control_config *cfg)
 {
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     if (!cfg || !pshift_priv_control_fits(cfg))
         return 0;
     pshift_priv_control_layout(&l, cfg, NULL, NULL);
@@ -2980,7 +2983,7 @@ QOS_API enum qos_status pshift_control_init(struct pshift_control *c, void *mem,
                                             const struct pshift_control_config *cfg)
 {
     const struct pshift_priv_peer unknown = {0, 0, 0, 0, 0, PSHIFT_PRIV_NONE, false, false};
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     enum qos_status st;
     uint32_t i;
     if (!c || !cfg)
@@ -2991,7 +2994,8 @@ QOS_API enum qos_status pshift_control_init(struct pshift_control *c, void *mem,
     st = qos_layout_check(&l, mem, size_bytes);
     if (st != QOS_OK)
         return st;
-    l.size = 0;
+    l.mem = NULL;
+    l.size_bytes = 0;
     pshift_priv_control_layout(&l, cfg, c, (uint8_t *)mem);
     c->cfg = *cfg;
     if (c->cfg.silent_after == 0)

@@ -1,78 +1,70 @@
-/* qos.h - the vocabulary that the qoskit headers share                      SPDX-License-Identifier: MIT
+/* qos.h - the vocabulary that the qoskit headers share       SPDX-License-Identifier: MIT
  *
  * THE PROBLEM
  *
- *   Storage quality of service is arithmetic on rates, times and counters. Done carelessly it drops a
- *   fraction at every refill, overflows after a week of uptime, or trusts a clock that jumps. The five
- *   algorithm headers of qoskit (pshift.h, tags.h, twochoice.h, tokenpool.h, htb.h) each solve one
- *   scheduling problem; what two or more of them need is here, once, and tested to the ends of its range.
+ *   Storage quality of service is arithmetic on rates, times and counters. Careless code
+ *   drops a fraction at every refill, overflows after a week, or trusts a clock that
+ *   jumps. The five algorithm headers (pshift.h, tags.h, twochoice.h, tokenpool.h, htb.h)
+ *   solve one scheduling problem each. What two or more of them need is here, once, and
+ *   tested to its ends.
  *
- * SYNOPSIS
+ * THE MODEL
  *
- *     #include "qos.h"
+ *                                qos.h
+ *         status  time  buckets  cost  128 bits  frames  layout  shared words
+ *            ^       ^         ^          ^            ^
+ *         htb.h   tags.h   pshift.h  twochoice.h  tokenpool.h   (none includes another)
  *
- *     int may_send(struct qos_bucket *b, uint64_t now_ns, uint64_t len_bytes);
- *     int may_send(struct qos_bucket *b, uint64_t now_ns, uint64_t len_bytes)
- *     {
- *         return qos_bucket_take(b, now_ns, len_bytes) == QOS_OK;
- *     }
- *
- *     int main(void)
- *     {
- *         struct qos_bucket b;
- *         if (qos_bucket_init(&b, 1000000, 65536, 0) != QOS_OK)   // 1 MB/s, bursts up to 64 KiB
- *             return 1;
- *         return may_send(&b, 1000000000, 4096) ? 0 : 1;           // one second later: granted
- *     }
- *
- * CONTRACT (of this and of every other qoskit header)
- *
- *   - C11 and C++17; freestanding: <stddef.h>, <stdint.h>, <stdbool.h> and compiler builtins (gcc or
- *     clang). No allocation, no libc call, no floating point, no clock, no thread, no mutable static.
- *   - Memory is the caller's, time is the caller's: `now_ns` is monotonic nanoseconds from any epoch.
- *     A `now_ns` that goes backwards mints nothing and breaks nothing.
- *   - Errors are values (enum qos_status, negative). After an error the object is as it was.
- *   - Ranges are written beside each argument and checked where the value enters.
- *
- * WORKED EXAMPLE: a bucket that never rounds
- *
- *   A token bucket of rate r tokens/s gains r * dt / 10^9 tokens in dt nanoseconds: a division, and a
- *   remainder to carry. This one counts in sub-tokens, 10^9 to the token, so the gain is r * dt exactly:
- *   one multiplication, nothing to round, nothing to carry. At 3 tokens/s polled every 7 ns:
+ *   The central object is a token bucket that never rounds. It counts in sub-tokens, 10^9
+ *   to the token. A rate of r tokens/s then adds exactly r sub-tokens per nanosecond: one
+ *   multiplication, nothing to round, nothing to carry. At 3 tokens/s, polled every 7 ns:
  *
  *       now_ns        sub-tokens    whole tokens
  *       7             21            0
- *       14            42            0
  *       333333333     999999999     0
- *       333333334     1000000002    1        <- the first token, at ceil(10^9 / 3) ns, however it was polled
+ *       333333334     1000000002    1    <- at ceil(10^9 / 3) ns, however it was polled
  *
- *   The price is range: a bucket holds, and a request takes, at most QOS_TOKENS_MAX = 4*10^9 tokens
- *   (4 GB if a token is a byte, 4 s of device time if it is a nanosecond).
+ *   The price is range: a bucket holds, and a request takes, at most QOS_TOKENS_MAX tokens,
+ *   4 * 10^9 (4 GB if a token is a byte, 4 s of device time if it is a nanosecond).
  *
- * ALGORITHM
+ * THE CALLS
  *
- *   take(n):  refill; if level >= min(n, depth): level -= n (granted), else refused.
+ *     #include "qos.h"
  *
- *   A request larger than the bucket waits for a full bucket and leaves a debt (a negative level), which
- *   the refill pays off before anything else is granted. So every request progresses, and over any window
- *   of w seconds   granted <= rate * w + max(depth, n)   for requests of at most n tokens.
- *   Worst wait of a lone request of n tokens: (depth + n) / rate seconds, the debt before it being at most
- *   n - depth.
+ *     int main(void)
+ *     {
+ *         struct qos_cost_model model = {{50000, 60000}, {300000, 400000}}; // ns
+ *         struct qos_bucket bucket;
+ *         uint64_t now_ns = 1000000000, cost = qos_cost(&model, QOS_READ, 4096);
  *
- * TUNABLES (define before the first include)
+ *         // half of the device's time, in bursts of up to 10 ms; the bucket starts empty
+ *         if (qos_bucket_init(&bucket, now_ns, 500000000, 10000000) != QOS_OK)
+ *             return 1;
+ *         if (qos_bucket_take(&bucket, now_ns, cost) == QOS_EAGAIN) // not yet
+ *             now_ns = qos_bucket_next_ns(&bucket, now_ns, cost);   // sleep until then
+ *         return qos_bucket_take(&bucket, now_ns, cost) == QOS_OK ? 0 : 1;
+ *     }
  *
- *   QOS_API           what precedes every function; default `static inline`, unused-safe. Define it empty
- *                     in one .c file to get linkable symbols.
- *   QOS_DECLARE_ONLY  define (in the other files) to get types and prototypes without bodies.
- *   QOS_ASSERT(x)     check of an internal invariant; default: nothing. Never an assumption.
- *   QOS_NO_INT128     define to use the portable 128-bit code although the compiler has __int128.
- *   QOS_ATOMIC_HOOK   define to route every atomic access to qos_hook_* functions of yours (model checking).
+ * THE CONTRACT (of this and of every other qoskit header)
  *
- * REFERENCES
+ *   - C11 and C++17, gcc or clang; freestanding: no allocation, no libc call, no floating
+ *     point, no clock, no thread, no mutable static.
+ *   - Memory is the caller's. Time is the caller's: now_ns is monotonic, in nanoseconds
+ *     from any epoch. A now_ns that goes backwards mints nothing and breaks nothing.
+ *   - Arguments come in one order: handle, now_ns, ids, amounts, outputs. A handle is
+ *     never NULL (asserted); a pointer that may be NULL says so.
+ *   - Errors are values (enum qos_status, negative). After an error the object is as it
+ *     was.
+ *   - Ranges are written beside each argument and checked where the value enters.
+ *   - In 64-bit settings QOS_UNLIMITED means no limit, QOS_NOTHING means nothing at all.
+ *     A reservation or limit of 0 is none; any other 0 means the documented default.
+ *   - Every function here is reentrant, works on its arguments only and is wait-free.
  *
- *   Worst-case bounds of 128-by-64 division: Knuth, TAOCP vol. 2, 4.3.1, algorithm D.
- *   CRC32C: RFC 3720, appendix B.4. splitmix64: Steele, Lea, Flood, OOPSLA 2014.
- *   Unbiased bounded random numbers: Lemire, ACM TOMACS 29(1), 2019.
+ *   A bucket of rate r and burst d, asked for at most n tokens at a time, grants in any
+ *   window of w seconds, whatever the pattern of calls:  granted <= r * w + max(d, n). A
+ *   request larger than the bucket waits for a full one and leaves a debt, which the
+ *   refill pays off before anything else passes. So a lone request of n tokens waits at
+ *   most (d + n) / r seconds.
  */
 #ifndef QOS_H
 #define QOS_H
@@ -81,24 +73,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- configuration ------------------------------------------------------------------------------- */
+/* ---- configuration and public types -------------------------------------------------------------- */
 
 #if !defined(__GNUC__)
 #error "qoskit needs the gcc or clang builtins (__atomic_*, __builtin_*_overflow)"
 #endif
+#if defined(__cplusplus) ? __cplusplus < 201703L : __STDC_VERSION__ < 201112L
+#error "qoskit needs C11 or C++17: compile with -std=c11 or -std=c++17, or a newer standard"
+#endif
 
 #define QOS_VERSION_MAJOR 0
-#define QOS_VERSION_MINOR 1
+#define QOS_VERSION_MINOR 2
 #define QOS_VERSION_PATCH 0
-#define QOS_VERSION_STRING "0.1.0"
+#define QOS_VERSION_STRING "0.2.0"
 
+/* Macros that may be defined before the first include:
+ *
+ *   QOS_API           what precedes every public function; default `static inline`, unused-safe. Define it
+ *                     empty in one .c file to get linkable symbols.
+ *   QOS_DECLARE_ONLY  define it in the other files, to get types and prototypes without bodies.
+ *   QOS_ASSERT(x)     check of an internal invariant; default: nothing. Never an assumption.
+ *   QOS_NO_INT128     use the portable 128-bit code although the compiler has __int128.
+ *   QOS_ATOMIC_HOOK   route every atomic access to qos_hook_* functions of yours (model checking). */
 #ifndef QOS_API
 #ifdef QOS_DECLARE_ONLY
 #define QOS_API
 #else
-#define QOS_API static inline __attribute__((unused))
+#define QOS_API static inline
 #endif
 #endif
+
+/* Private functions: static in every build, also where QOS_API is empty. */
+#define QOS_PRIV static inline
 
 #ifndef QOS_ASSERT
 #define QOS_ASSERT(x) ((void)0)
@@ -129,10 +135,11 @@ extern "C" {
 #define QOS_HAS_INT128 0
 #endif
 
-/* ---- constants and types ------------------------------------------------------------------------- */
-
 #define QOS_NS_PER_S UINT64_C(1000000000)
 #define QOS_NEVER UINT64_MAX                /* "never", as a time in ns */
+#define QOS_UNLIMITED UINT64_MAX            /* no limit, in 64-bit settings */
+#define QOS_NOTHING (UINT64_MAX - 1)        /* nothing at all, in 64-bit settings */
+#define QOS_NONE UINT32_MAX                 /* no index; as the id of X_stats: the whole */
 #define QOS_RATE_MAX (UINT64_C(1) << 40)    /* tokens per second: 1.1 * 10^12 */
 #define QOS_TOKENS_MAX UINT64_C(4000000000) /* tokens in one bucket, one debt or one request */
 #define QOS_SUBTOKENS INT64_C(1000000000)   /* sub-tokens in a token: rate * ns needs no division */
@@ -148,7 +155,7 @@ enum qos_status {
     QOS_EEXIST = -6,      /* the id is taken */
     QOS_EFULL = -7,       /* a fixed pool has no room */
     QOS_EADMISSION = -8,  /* the reservation does not fit; the call says how much would */
-    QOS_EAGAIN = -9,      /* not now; ask X_next_ns when */
+    QOS_EAGAIN = -9,      /* not now; X_next_ns says when */
     QOS_EDEBT = -10,      /* the debt bound is reached */
     QOS_EBUSY = -11,      /* something still depends on it */
     QOS_ETRUNCATED = -12, /* fewer bytes than the format needs */
@@ -172,18 +179,23 @@ QOS_STATIC_ASSERT(sizeof(qos_word_t) == 8 && __alignof__(qos_word_t) == 8, "a sh
 /* A counter with one writer and any number of readers. */
 typedef qos_word_t qos_counter_t;
 
-/* What every scheduler reports. Units: the scheduler's tokens, except refused and waited (requests). */
+/* What every scheduler counts, and what X_stats gives out. Tokens in the scheduler's unit; requests otherwise. */
 struct qos_stats {
     uint64_t granted;  /* tokens granted, borrowed ones included */
     uint64_t borrowed; /* tokens of them beyond the class's own rate */
     uint64_t refused;  /* takes that were refused */
-    uint64_t waited;   /* requests that had to wait in a queue before they were granted */
+    uint64_t waited;   /* requests that waited in a queue before they were granted */
     uint64_t debt;     /* tokens owed at the moment (rounded up) */
+};
+
+/* The same as live counters: the owner adds, any thread reads. */
+struct qos_counters {
+    qos_counter_t granted, borrowed, refused, waited;
 };
 
 /* Token bucket with exact refill. Plain struct, single owner. */
 struct qos_bucket {
-    int64_t level;       /* sub-tokens now; negative: debt. -2*depth_max <= level <= depth */
+    int64_t level;       /* sub-tokens now; negative: debt. -2 * QOS_TOKENS_MAX tokens <= level <= depth */
     int64_t depth;       /* sub-tokens that it can hold: the burst */
     uint64_t rate_per_s; /* tokens per second = sub-tokens per ns */
     uint64_t last_ns;    /* time of the last refill */
@@ -202,11 +214,13 @@ struct qos_rng {
     uint64_t state;
 };
 
-/* Caller's-memory layout: add the parts in order; both memsize and init run the same calls. */
+/* Layout of the caller's memory: one function adds the parts in order. Begun on NULL it only measures; begun on
+ * the memory it gives the pointers. Size and pointers so come from the same calls. */
 struct qos_layout {
-    size_t size;   /* bytes so far */
-    size_t align;  /* strictest alignment so far, a power of two; 0 counts as 1 */
-    bool overflow; /* a size did not fit in size_t */
+    unsigned char *mem; /* NULL: measuring */
+    size_t size_bytes;  /* so far */
+    size_t align;       /* strictest alignment so far, a power of two */
+    bool overflow;      /* a size did not fit in size_t */
 };
 
 /* Bounded little-endian writer and reader: past the end they set `bad` and touch nothing. */
@@ -230,7 +244,31 @@ struct qos_frame {
     uint32_t payload_bytes; /* behind the header */
 };
 
-/* ---- API: every function is reentrant and works on its arguments only ------------------------------ */
+/* ---- the API at a glance --------------------------------------------------------------------------
+ *
+ *   status      qos_strerror                             a sentence for any status
+ *   buckets     qos_bucket_init, set_rate                rate and burst
+ *               qos_bucket_take, force, put              now or not, with a debt, given back
+ *               qos_bucket_next_ns, refill               when a take will pass; credit the time
+ *               qos_level_*                              the same arithmetic for buckets of other shapes
+ *   cost        qos_cost, qos_cost_fit                   of a request; a model from two measurements
+ *   integers    qos_sat_*, qos_checked_*, qos_wrap_*     saturate, report or wrap at the ends
+ *               qos_min, qos_max, qos_default            smaller, larger, default if zero
+ *               qos_clz64, qos_ctz64                     zero bits above and below
+ *               qos_*_wide, qos_mul_div_floor, _ceil     128 bits: products, sums, division
+ *               qos_elapsed_ns                           time that passed, never negative
+ *   bytes       qos_crc32c, qos_get_le*, qos_put_le*     checksum, little-endian numbers
+ *               qos_writer_*, qos_write_*                bounded writer
+ *               qos_reader_*, qos_read_*                 bounded reader
+ *               qos_frame_seal, qos_frame_open           checked frame of a message or record
+ *   memory      qos_layout_begin, part                   parts of the caller's memory
+ *               qos_layout_size_bytes, check             what to ask for; is what came right?
+ *   random      qos_rng_seed, u64, below                 reproducible numbers
+ *   sharing     qos_counter_add, read, qos_counters_read one writer, any reader
+ *               qos_atomic_*                             words that threads or processes share
+ */
+
+/* ---- the API -------------------------------------------------------------------------------------- */
 
 /* One English sentence for any status, never NULL; says what to do where that is known. */
 QOS_API const char *qos_strerror(int status);
@@ -250,12 +288,15 @@ QOS_API uint64_t qos_sat_sub(uint64_t a, uint64_t b);
 QOS_API uint64_t qos_sat_mul(uint64_t a, uint64_t b);
 QOS_API uint64_t qos_min(uint64_t a, uint64_t b);
 QOS_API uint64_t qos_max(uint64_t a, uint64_t b);
+/* `value`, or `if_zero` where value is 0: a setting and its default. */
+QOS_API uint64_t qos_default(uint64_t value, uint64_t if_zero);
 
-/* 128-bit: exact product; sum (wraps at 2^128); comparison (<0, 0, >0). */
+/* 128-bit: exact product; sum and difference (wrap at 2^128); comparison (<0, 0, >0). */
 QOS_API struct qos_u128 qos_mul_wide(uint64_t a, uint64_t b);
 QOS_API struct qos_u128 qos_add_wide(struct qos_u128 a, struct qos_u128 b);
+QOS_API struct qos_u128 qos_sub_wide(struct qos_u128 a, struct qos_u128 b);
 QOS_API int qos_cmp_wide(struct qos_u128 a, struct qos_u128 b);
-/* n / d rounded down; *rem (may be NULL) the rest. d == 0 or a quotient of 2^64 and more: UINT64_MAX, rest 0. */
+/* n / d rounded down; *rem (may be NULL) the remainder. d == 0 or a quotient of 2^64 and more: UINT64_MAX, *rem 0. */
 QOS_API uint64_t qos_div_wide(struct qos_u128 n, uint64_t d, uint64_t *rem);
 /* a * b / c, rounded down or up; the product is exact. c == 0 or too large a quotient: UINT64_MAX. */
 QOS_API uint64_t qos_mul_div_floor(uint64_t a, uint64_t b, uint64_t c);
@@ -265,12 +306,32 @@ QOS_API uint64_t qos_mul_div_ceil(uint64_t a, uint64_t b, uint64_t c);
 QOS_API unsigned qos_clz64(uint64_t v);
 QOS_API unsigned qos_ctz64(uint64_t v);
 
-/* ns from `from` to `to`, 0 if time went backwards. */
+/* ns from `from_ns` to `to_ns`, 0 if time went backwards. */
 QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns);
 
-/* Sub-token arithmetic, for headers that keep buckets in their own layout. All O(1), no division but in
- * qos_level_wait_ns. level and depth as in struct qos_bucket, rate_per_s 0..QOS_RATE_MAX, n_sub 0..QOS_TOKENS_MAX
- * tokens. */
+/* Token bucket. rate_per_s 0..QOS_RATE_MAX (0: never refills), burst_tokens 1..QOS_TOKENS_MAX; QOS_ERANGE
+ * otherwise. It starts empty: no credit accrues before init. Single owner, like all calls on buckets. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_init(struct qos_bucket *bucket, uint64_t now_ns, uint64_t rate_per_s,
+                                                      uint64_t burst_tokens);
+/* New rate and burst from now on. What was earned at the old rate stays (up to the new burst), debt too. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t now_ns,
+                                                          uint64_t rate_per_s, uint64_t burst_tokens);
+/* QOS_OK: n tokens taken. QOS_EAGAIN: too few, see qos_bucket_next_ns. QOS_ERANGE: n > QOS_TOKENS_MAX. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
+/* Takes n tokens at once, in debt if need be. QOS_EDEBT, nothing taken, while more than debt_max_tokens
+ * (0..QOS_TOKENS_MAX) are owed already: so the debt stays at or below debt_max_tokens + n. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_force(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n,
+                                                       uint64_t debt_max_tokens);
+/* Gives back n tokens of a take that did not happen; what does not fit is lost. */
+QOS_API QOS_NODISCARD enum qos_status qos_bucket_put(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
+/* Exact first time at which a take of n tokens succeeds if nobody else takes; QOS_NEVER if never. */
+QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
+/* Credits the time since the last refill. */
+QOS_API void qos_bucket_refill(struct qos_bucket *bucket, uint64_t now_ns);
+
+/* The bucket's arithmetic on a bare level, for headers that keep buckets in their own layout. All O(1); only
+ * qos_level_wait_ns divides. level and depth as in struct qos_bucket, rate_per_s 0..QOS_RATE_MAX, n_sub sub-tokens,
+ * 0..QOS_TOKENS_MAX tokens of them. */
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns);
 /* Gate of a request of n_sub sub-tokens: the level from which it is granted. */
 QOS_API int64_t qos_level_gate(int64_t depth, int64_t n_sub);
@@ -281,40 +342,20 @@ QOS_API int64_t qos_level_charge(int64_t level, int64_t n_sub);
 /* Tokens owed, rounded up. */
 QOS_API uint64_t qos_level_debt(int64_t level);
 
-/* Token bucket. rate_per_s 0..QOS_RATE_MAX (0: never refills), burst_tokens 1..QOS_TOKENS_MAX; starts empty,
- * as nothing is owed for the time before it existed. QOS_ERANGE otherwise. Single owner. */
-QOS_API QOS_NODISCARD enum qos_status qos_bucket_init(struct qos_bucket *b, uint64_t rate_per_s, uint64_t burst_tokens,
-                                                      uint64_t now_ns);
-/* Credits the time since the last refill. */
-QOS_API void qos_bucket_refill(struct qos_bucket *b, uint64_t now_ns);
-/* QOS_OK: n tokens taken. QOS_EAGAIN: too few, see qos_bucket_next_ns. QOS_ERANGE: n > QOS_TOKENS_MAX. */
-QOS_API QOS_NODISCARD enum qos_status qos_bucket_take(struct qos_bucket *b, uint64_t now_ns, uint64_t n);
-/* Takes n tokens at once, in debt if need be. QOS_EDEBT, nothing taken, while more than debt_max_tokens
- * (0..QOS_TOKENS_MAX) are owed already: so the debt stays below debt_max_tokens + n. */
-QOS_API QOS_NODISCARD enum qos_status qos_bucket_force(struct qos_bucket *b, uint64_t now_ns, uint64_t n,
-                                                       uint64_t debt_max_tokens);
-/* Gives back n tokens of a take that did not happen; what does not fit is lost. */
-QOS_API QOS_NODISCARD enum qos_status qos_bucket_put(struct qos_bucket *b, uint64_t now_ns, uint64_t n);
-/* Exact first time at which a take of n tokens succeeds if nobody else takes; QOS_NEVER, which is no time, if never. */
-QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *b, uint64_t now_ns, uint64_t n);
-/* New rate and burst from now on; what was earned at the old rate stays (up to the new burst), debt too. */
-QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *b, uint64_t now_ns, uint64_t rate_per_s,
-                                                          uint64_t burst_tokens);
-
 /* Cost of a request, at least 1, at most QOS_TOKENS_MAX (saturates). Rounded up: the device gains. */
-QOS_API uint64_t qos_cost(const struct qos_cost_model *m, enum qos_op op, uint64_t len_bytes);
+QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes);
 /* Coefficients of one operation from two measured points (size, cost), sizes increasing, 1..2^40 bytes, costs
  * 1..QOS_TOKENS_MAX. The model gives at least the measured costs. A cost that falls with the size is taken as flat.
  * QOS_ERANGE, QOS_EINVAL (no such operation): model unchanged. */
-QOS_API QOS_NODISCARD enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, uint64_t small_bytes,
+QOS_API QOS_NODISCARD enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op op, uint64_t small_bytes,
                                                    uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost);
 
 /* Seeded generator: any seed; uniform 64 bits; uniform in [0, bound), bound 0 gives 0. */
-QOS_API void qos_rng_seed(struct qos_rng *r, uint64_t seed);
-QOS_API uint64_t qos_rng_u64(struct qos_rng *r);
-QOS_API uint64_t qos_rng_below(struct qos_rng *r, uint64_t bound);
+QOS_API void qos_rng_seed(struct qos_rng *rng, uint64_t seed);
+QOS_API uint64_t qos_rng_u64(struct qos_rng *rng);
+QOS_API uint64_t qos_rng_below(struct qos_rng *rng, uint64_t bound);
 
-/* CRC32C of len bytes, continued from crc (0 to begin). */
+/* CRC32C of len_bytes bytes, continued from crc (0 to begin). */
 QOS_API uint32_t qos_crc32c(uint32_t crc, const void *data, size_t len_bytes);
 
 /* Little-endian loads and stores at any alignment. */
@@ -325,57 +366,72 @@ QOS_API void qos_put_le16(void *p, uint16_t v);
 QOS_API void qos_put_le32(void *p, uint32_t v);
 QOS_API void qos_put_le64(void *p, uint64_t v);
 
-QOS_API void qos_writer_init(struct qos_writer *w, void *buf, size_t size_bytes);
-QOS_API void qos_write_u8(struct qos_writer *w, uint8_t v);
-QOS_API void qos_write_u16(struct qos_writer *w, uint16_t v);
-QOS_API void qos_write_u32(struct qos_writer *w, uint32_t v);
-QOS_API void qos_write_u64(struct qos_writer *w, uint64_t v);
-QOS_API void qos_reader_init(struct qos_reader *r, const void *buf, size_t size_bytes);
-QOS_API uint8_t qos_read_u8(struct qos_reader *r); /* 0 past the end, and r->bad */
-QOS_API uint16_t qos_read_u16(struct qos_reader *r);
-QOS_API uint32_t qos_read_u32(struct qos_reader *r);
-QOS_API uint64_t qos_read_u64(struct qos_reader *r);
+QOS_API void qos_writer_init(struct qos_writer *writer, void *buf, size_t size_bytes);
+QOS_API void qos_write_u8(struct qos_writer *writer, uint8_t v);
+QOS_API void qos_write_u16(struct qos_writer *writer, uint16_t v);
+QOS_API void qos_write_u32(struct qos_writer *writer, uint32_t v);
+QOS_API void qos_write_u64(struct qos_writer *writer, uint64_t v);
+QOS_API void qos_reader_init(struct qos_reader *reader, const void *buf, size_t size_bytes);
+QOS_API uint8_t qos_read_u8(struct qos_reader *reader); /* 0 past the end, and reader->bad */
+QOS_API uint16_t qos_read_u16(struct qos_reader *reader);
+QOS_API uint32_t qos_read_u32(struct qos_reader *reader);
+QOS_API uint64_t qos_read_u64(struct qos_reader *reader);
 
-/* Frames. seal: the payload already stands at buf + QOS_FRAME_HEADER_BYTES; writes the header before it.
- * QOS_EMEMORY: size_bytes is too small. open: checks everything; *f is set only on QOS_OK. QOS_ETRUNCATED: more bytes
- * are needed (a torn tail); QOS_ECORRUPT: not a frame of this magic, or damaged; QOS_EVERSION: newer than version_max.
- */
-QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(void *buf, size_t size_bytes, const struct qos_frame *f);
+/* Frames. seal: the payload already lies at buf + QOS_FRAME_HEADER_BYTES; writes the header before it; *len_bytes is
+ * the length of the whole frame. QOS_EMEMORY: size_bytes is too small. open: checks everything; *frame is set only on
+ * QOS_OK. QOS_ETRUNCATED: more bytes are needed (a torn tail); QOS_ECORRUPT: not a frame of this magic, or damaged;
+ * QOS_EVERSION: newer than version_max. QOS_EINVAL: a pointer is NULL. */
+QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(const struct qos_frame *frame, void *buf, size_t size_bytes,
+                                                     size_t *len_bytes);
 QOS_API QOS_NODISCARD enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic,
-                                                     uint16_t version_max, struct qos_frame *f);
+                                                     uint16_t version_max, struct qos_frame *frame);
 
-/* Layout: adds `count` items of `item_bytes` at `align` (a power of two), returns their offset. */
-QOS_API size_t qos_layout_add(struct qos_layout *l, size_t count, size_t item_bytes, size_t align);
+/* Layout: begins on the memory, or on NULL to measure. */
+QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem);
+/* Adds `count` items of `item_bytes` at `align` (a power of two). Returns where they lie; NULL while measuring, or if
+ * the layout overflowed. */
+QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
+/* The same as an offset from the beginning, on a layout cleared to zeros or begun on NULL. */
+QOS_API size_t qos_layout_add(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
+QOS_API size_t qos_layout_size(const struct qos_layout *layout);
 /* Bytes to ask for: the size, padded to its alignment; 0 if it does not fit in size_t. */
-QOS_API size_t qos_layout_size(const struct qos_layout *l);
-/* QOS_EINVAL (NULL), QOS_EALIGN, QOS_EMEMORY, or QOS_ERANGE if the layout overflowed. */
-QOS_API QOS_NODISCARD enum qos_status qos_layout_check(const struct qos_layout *l, const void *mem, size_t size_bytes);
+QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout);
+/* Does the memory do for what was measured? QOS_EINVAL (NULL), QOS_EALIGN, QOS_EMEMORY, or QOS_ERANGE if the layout
+ * overflowed. */
+QOS_API QOS_NODISCARD enum qos_status qos_layout_check(const struct qos_layout *layout, const void *mem,
+                                                       size_t size_bytes);
 
-/* Single-writer counters: only the owner adds, anybody reads at any time (wait-free; relaxed, as a counter
- * orders nothing). Without a lock-free 64-bit word only the owner may read. */
-QOS_API void qos_counter_add(qos_counter_t *c, uint64_t n);
-QOS_API uint64_t qos_counter_read(const qos_counter_t *c);
+/* Single-writer counters: only the owner adds, any thread reads at any time (wait-free; relaxed, as a counter
+ * orders nothing). Without a lock-free 64-bit word only the owner may read. qos_counters_read sets debt to 0. */
+QOS_API void qos_counter_add(qos_counter_t *counter, uint64_t n);
+QOS_API uint64_t qos_counter_read(const qos_counter_t *counter);
+QOS_API void qos_counters_read(const struct qos_counters *counters, struct qos_stats *out);
 
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
-/* Atomics on shared words. The suffix is the C11 order. cas: true if *w was *expected and is now desired;
- * otherwise *expected is what *w held. Strong: no spurious failure. */
-QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *w);
-QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *w);
-QOS_API void qos_atomic_store_relaxed(qos_word_t *w, uint64_t v);
-QOS_API void qos_atomic_store_release(qos_word_t *w, uint64_t v);
-QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *w, uint64_t v); /* returns the old value; wraps */
-QOS_API bool qos_atomic_cas_relaxed(qos_word_t *w, uint64_t *expected, uint64_t desired);
+/* Atomics on shared words. The suffix is the C11 order. cas: true if *word was *expected and is now desired;
+ * otherwise *expected is what *word held. Strong: no spurious failure. */
+QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *word);
+QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *word);
+QOS_API void qos_atomic_store_relaxed(qos_word_t *word, uint64_t v);
+QOS_API void qos_atomic_store_release(qos_word_t *word, uint64_t v);
+QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *word, uint64_t v); /* returns the old value; wraps */
+QOS_API bool qos_atomic_cas_relaxed(qos_word_t *word, uint64_t *expected, uint64_t desired);
 #endif
 
 #ifdef QOS_ATOMIC_HOOK
 /* Yours: `order` is one of __ATOMIC_RELAXED, _ACQUIRE, _RELEASE. */
-uint64_t qos_hook_load(const qos_word_t *w, int order);
-void qos_hook_store(qos_word_t *w, uint64_t v, int order);
-uint64_t qos_hook_add(qos_word_t *w, uint64_t v, int order);
-bool qos_hook_cas(qos_word_t *w, uint64_t *expected, uint64_t desired, int order);
+uint64_t qos_hook_load(const qos_word_t *word, int order);
+void qos_hook_store(qos_word_t *word, uint64_t v, int order);
+uint64_t qos_hook_add(qos_word_t *word, uint64_t v, int order);
+bool qos_hook_cas(qos_word_t *word, uint64_t *expected, uint64_t desired, int order);
 #endif
 
-/* ---- implementation ------------------------------------------------------------------------------ */
+/* ==== chapter: integers ==========================================================================
+ *
+ *   Everything that can exceed 64 bits goes through these functions. Nothing wraps but qos_wrap_*.
+ *   Division of 128 by 64 bits is Knuth's algorithm D with digits of 32 bits: two steps, each corrected at most twice
+ *   (TAOCP vol. 2, 4.3.1). So no target needs a library's __udivti3.
+ */
 
 #ifndef QOS_DECLARE_ONLY
 
@@ -385,12 +441,12 @@ QOS_API const char *qos_strerror(int status)
     case QOS_OK: return "ok";
     case QOS_EINVAL: return "invalid argument: a pointer is NULL, or two settings contradict each other";
     case QOS_ERANGE: return "number out of range: see the range beside the argument";
-    case QOS_EMEMORY: return "memory too small: ask the header's memsize function how much is needed";
+    case QOS_EMEMORY: return "memory too small: the header's memsize function says how much is needed";
     case QOS_EALIGN: return "memory not aligned: align it to a cache line (64 bytes)";
     case QOS_ENOENT: return "no such id: reserve or create it first";
     case QOS_EEXIST: return "the id is in use: release it first, or choose another";
     case QOS_EFULL: return "the pool is full: release something, or configure a larger one";
-    case QOS_EADMISSION: return "the reservation does not fit: ask for no more than the call reports";
+    case QOS_EADMISSION: return "the reservation does not fit: the call reports how much would";
     case QOS_EAGAIN: return "not now: try again at the time that next_ns gives";
     case QOS_EDEBT: return "debt bound reached: wait until the debt is paid off";
     case QOS_EBUSY: return "in use: remove what depends on it first";
@@ -469,6 +525,11 @@ QOS_API uint64_t qos_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+QOS_API uint64_t qos_default(uint64_t value, uint64_t if_zero)
+{
+    return value ? value : if_zero;
+}
+
 QOS_API struct qos_u128 qos_mul_wide(uint64_t a, uint64_t b)
 {
     struct qos_u128 r;
@@ -492,6 +553,14 @@ QOS_API struct qos_u128 qos_add_wide(struct qos_u128 a, struct qos_u128 b)
     struct qos_u128 r;
     uint64_t carry = __builtin_add_overflow(a.lo, b.lo, &r.lo) ? 1 : 0;
     r.hi = qos_wrap_add(qos_wrap_add(a.hi, b.hi), carry);
+    return r;
+}
+
+QOS_API struct qos_u128 qos_sub_wide(struct qos_u128 a, struct qos_u128 b)
+{
+    struct qos_u128 r;
+    r.lo = qos_wrap_sub(a.lo, b.lo);
+    r.hi = qos_wrap_sub(qos_wrap_sub(a.hi, b.hi), a.lo < b.lo);
     return r;
 }
 
@@ -539,7 +608,7 @@ QOS_API unsigned qos_ctz64(uint64_t v)
 }
 
 /* One digit of algorithm D: (u2 u1 : u0) / (v1 v0), digits of 32 bits, v1 normalised, u2u1 < v. */
-QOS_API uint64_t qos_priv_div_digit(uint64_t u21, uint64_t u0, uint64_t v, uint64_t *rem)
+QOS_PRIV uint64_t qos_priv_div_digit(uint64_t u21, uint64_t u0, uint64_t v, uint64_t *rem)
 {
     uint64_t v1 = v >> 32, v0 = v & 0xffffffffu;
     uint64_t q, r;
@@ -595,6 +664,24 @@ QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: buckets and cost ==================================================================
+ *
+ *   A level is a signed number of sub-tokens.
+ *
+ *     refill   level + rate * elapsed, at most depth. Exact: 1 token/s = 1 sub-token/ns.
+ *     take     if level >= min(n, depth): level - n, else refused.
+ *     force    level - n in any case, as long as the debt before it was bounded.
+ *
+ *   Invariants
+ *     1. -2 * QOS_TOKENS_MAX tokens <= level <= depth: no sum or difference of two levels leaves 64 bits.
+ *     2. Every ns since init is credited once: a refill moves last_ns forward and never back.
+ *     3. A full bucket loses what does not fit: over w seconds at most rate * w + max(depth, n) is granted.
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns)
 {
     /* depth - level may exceed INT64_MAX, never UINT64_MAX: 4 * 10^18 + 8 * 10^18 < 2^64. */
@@ -636,100 +723,102 @@ QOS_API uint64_t qos_level_debt(int64_t level)
     return owed / (uint64_t)QOS_SUBTOKENS + (owed % (uint64_t)QOS_SUBTOKENS != 0);
 }
 
-QOS_API enum qos_status qos_bucket_init(struct qos_bucket *b, uint64_t rate_per_s, uint64_t burst_tokens,
-                                        uint64_t now_ns)
+QOS_API enum qos_status qos_bucket_init(struct qos_bucket *bucket, uint64_t now_ns, uint64_t rate_per_s,
+                                        uint64_t burst_tokens)
 {
-    if (!b)
-        return QOS_EINVAL;
+    QOS_ASSERT(bucket != NULL);
     if (rate_per_s > QOS_RATE_MAX || burst_tokens == 0 || burst_tokens > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    b->level = 0;
-    b->depth = (int64_t)burst_tokens * QOS_SUBTOKENS;
-    b->rate_per_s = rate_per_s;
-    b->last_ns = now_ns;
+    bucket->level = 0;
+    bucket->depth = (int64_t)burst_tokens * QOS_SUBTOKENS;
+    bucket->rate_per_s = rate_per_s;
+    bucket->last_ns = now_ns;
     return QOS_OK;
 }
 
-QOS_API void qos_bucket_refill(struct qos_bucket *b, uint64_t now_ns)
+QOS_API void qos_bucket_refill(struct qos_bucket *bucket, uint64_t now_ns)
 {
-    if (now_ns <= b->last_ns)
+    if (now_ns <= bucket->last_ns)
         return;
-    b->level = qos_level_refill(b->level, b->depth, b->rate_per_s, now_ns - b->last_ns);
-    b->last_ns = now_ns;
+    bucket->level = qos_level_refill(bucket->level, bucket->depth, bucket->rate_per_s, now_ns - bucket->last_ns);
+    bucket->last_ns = now_ns;
 }
 
-QOS_API enum qos_status qos_bucket_take(struct qos_bucket *b, uint64_t now_ns, uint64_t n)
+QOS_API enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n)
 {
     int64_t n_sub;
     if (n > QOS_TOKENS_MAX)
         return QOS_ERANGE;
     n_sub = (int64_t)n * QOS_SUBTOKENS;
-    qos_bucket_refill(b, now_ns);
-    if (n != 0 && b->level < qos_level_gate(b->depth, n_sub))
+    qos_bucket_refill(bucket, now_ns);
+    if (n != 0 && bucket->level < qos_level_gate(bucket->depth, n_sub))
         return QOS_EAGAIN;
-    b->level -= n_sub;
+    bucket->level -= n_sub;
     return QOS_OK;
 }
 
-QOS_API enum qos_status qos_bucket_force(struct qos_bucket *b, uint64_t now_ns, uint64_t n, uint64_t debt_max_tokens)
+QOS_API enum qos_status qos_bucket_force(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n,
+                                         uint64_t debt_max_tokens)
 {
     if (n > QOS_TOKENS_MAX || debt_max_tokens > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    qos_bucket_refill(b, now_ns);
-    if (b->level < -(int64_t)debt_max_tokens * QOS_SUBTOKENS)
+    qos_bucket_refill(bucket, now_ns);
+    if (bucket->level < -(int64_t)debt_max_tokens * QOS_SUBTOKENS)
         return QOS_EDEBT;
-    b->level = qos_level_charge(b->level, (int64_t)n * QOS_SUBTOKENS);
+    bucket->level = qos_level_charge(bucket->level, (int64_t)n * QOS_SUBTOKENS);
     return QOS_OK;
 }
 
-QOS_API enum qos_status qos_bucket_put(struct qos_bucket *b, uint64_t now_ns, uint64_t n)
+QOS_API enum qos_status qos_bucket_put(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n)
 {
     int64_t n_sub;
     if (n > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    qos_bucket_refill(b, now_ns);
+    qos_bucket_refill(bucket, now_ns);
     n_sub = (int64_t)n * QOS_SUBTOKENS;
-    b->level = b->level > b->depth - n_sub ? b->depth : b->level + n_sub;
+    bucket->level = bucket->level > bucket->depth - n_sub ? bucket->depth : bucket->level + n_sub;
     return QOS_OK;
 }
 
-QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *b, uint64_t now_ns, uint64_t n)
+QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *bucket, uint64_t now_ns, uint64_t n)
 {
-    uint64_t wait, from = qos_max(now_ns, b->last_ns);
+    uint64_t wait, from = qos_max(now_ns, bucket->last_ns);
     int64_t level;
     if (n > QOS_TOKENS_MAX)
         return QOS_NEVER;
-    level = qos_level_refill(b->level, b->depth, b->rate_per_s, from - b->last_ns);
-    wait = n == 0 ? 0 : qos_level_wait_ns(level, qos_level_gate(b->depth, (int64_t)n * QOS_SUBTOKENS), b->rate_per_s);
+    level = qos_level_refill(bucket->level, bucket->depth, bucket->rate_per_s, from - bucket->last_ns);
+    wait = n == 0 ? 0
+                  : qos_level_wait_ns(level, qos_level_gate(bucket->depth, (int64_t)n * QOS_SUBTOKENS),
+                                      bucket->rate_per_s);
     return wait == 0 ? now_ns : qos_sat_add(from, wait);
 }
 
-QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *b, uint64_t now_ns, uint64_t rate_per_s,
+QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t now_ns, uint64_t rate_per_s,
                                             uint64_t burst_tokens)
 {
     if (rate_per_s > QOS_RATE_MAX || burst_tokens == 0 || burst_tokens > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    qos_bucket_refill(b, now_ns);
-    b->rate_per_s = rate_per_s;
-    b->depth = (int64_t)burst_tokens * QOS_SUBTOKENS;
-    if (b->level > b->depth)
-        b->level = b->depth;
+    qos_bucket_refill(bucket, now_ns);
+    bucket->rate_per_s = rate_per_s;
+    bucket->depth = (int64_t)burst_tokens * QOS_SUBTOKENS;
+    if (bucket->level > bucket->depth)
+        bucket->level = bucket->depth;
     return QOS_OK;
 }
 
-QOS_API uint64_t qos_cost(const struct qos_cost_model *m, enum qos_op op, uint64_t len_bytes)
+QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes)
 {
     unsigned way = op == QOS_READ ? 0 : 1; /* whatever a caller casts to the type, nothing is read beyond the arrays */
-    struct qos_u128 p = qos_mul_wide(len_bytes, m->per_mib_cost[way]);
+    struct qos_u128 p = qos_mul_wide(len_bytes, model->per_mib_cost[way]);
     uint64_t bytes_part, cost;
     if (p.hi >> 20) /* 2^84 and more: far above the cap */
         return QOS_TOKENS_MAX;
     bytes_part = qos_sat_add(p.hi << 44 | p.lo >> 20, (p.lo & 0xfffffu) != 0);
-    cost = qos_sat_add(m->fixed_cost[way], bytes_part);
+    cost = qos_sat_add(model->fixed_cost[way], bytes_part);
     return qos_min(qos_max(cost, 1), QOS_TOKENS_MAX);
 }
 
-QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, uint64_t small_bytes,
+QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op op, uint64_t small_bytes,
                                      uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost)
 {
     const uint64_t most = UINT64_C(1) << 40;
@@ -744,34 +833,59 @@ QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *m, enum qos_op op, u
     if (per_mib > most)
         return QOS_ERANGE;
     slope_part = qos_mul_div_floor(small_bytes, per_mib, UINT64_C(1) << 20);
-    m->per_mib_cost[op] = per_mib;
-    m->fixed_cost[op] = qos_sat_sub(small_cost, slope_part);
+    model->per_mib_cost[op] = per_mib;
+    model->fixed_cost[op] = qos_sat_sub(small_cost, slope_part);
     return QOS_OK;
 }
 
-QOS_API void qos_rng_seed(struct qos_rng *r, uint64_t seed)
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: random numbers ====================================================================
+ *
+ *   splitmix64 (Steele, Lea, Flood, OOPSLA 2014); unbiased bounded numbers after Lemire (ACM TOMACS 29(1), 2019).
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API void qos_rng_seed(struct qos_rng *rng, uint64_t seed)
 {
-    r->state = seed;
+    rng->state = seed;
 }
 
-QOS_API uint64_t qos_rng_u64(struct qos_rng *r)
+QOS_API uint64_t qos_rng_u64(struct qos_rng *rng)
 {
-    uint64_t z = r->state = qos_wrap_add(r->state, UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t z = rng->state = qos_wrap_add(rng->state, UINT64_C(0x9e3779b97f4a7c15));
     z = qos_wrap_mul(z ^ z >> 30, UINT64_C(0xbf58476d1ce4e5b9));
     z = qos_wrap_mul(z ^ z >> 27, UINT64_C(0x94d049bb133111eb));
     return z ^ z >> 31;
 }
 
-QOS_API uint64_t qos_rng_below(struct qos_rng *r, uint64_t bound)
+QOS_API uint64_t qos_rng_below(struct qos_rng *rng, uint64_t bound)
 {
-    struct qos_u128 p = qos_mul_wide(qos_rng_u64(r), bound);
+    struct qos_u128 p = qos_mul_wide(qos_rng_u64(rng), bound);
     if (p.lo < bound) {
         uint64_t threshold = qos_wrap_sub(0, bound) % bound; /* 2^64 mod bound; bound > p.lo >= 0 */
         while (p.lo < threshold)
-            p = qos_mul_wide(qos_rng_u64(r), bound);
+            p = qos_mul_wide(qos_rng_u64(rng), bound);
     }
     return p.hi;
 }
+
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: bytes =============================================================================
+ *
+ *   Numbers are little-endian at any alignment. CRC32C is that of RFC 3720, appendix B.4. A frame:
+ *
+ *     offset   0        4        6        8              12       16
+ *              magic    version  type     payload bytes  CRC32C   payload ...
+ *
+ *   A frame is valid if and only if: 1. there are 16 bytes and the payload; 2. the magic is the expected one; 3. the
+ *   CRC32C over bytes 0..11 and the payload matches; 4. the version is known. They are checked in this order, but
+ *   the length before the checksum.
+ */
+
+#ifndef QOS_DECLARE_ONLY
 
 QOS_API uint32_t qos_crc32c(uint32_t crc, const void *data, size_t len_bytes)
 {
@@ -853,122 +967,123 @@ QOS_API void qos_put_le64(void *p, uint64_t v)
 }
 
 /* Room for n more bytes? If not: bad, for good. */
-QOS_API uint8_t *qos_priv_writer_room(struct qos_writer *w, size_t n)
+QOS_PRIV uint8_t *qos_priv_writer_room(struct qos_writer *writer, size_t n)
 {
     uint8_t *at;
-    if (w->bad || w->size_bytes - w->pos < n) {
-        w->bad = true;
+    if (writer->bad || writer->size_bytes - writer->pos < n) {
+        writer->bad = true;
         return NULL;
     }
-    at = w->buf + w->pos;
-    w->pos += n;
+    at = writer->buf + writer->pos;
+    writer->pos += n;
     return at;
 }
 
-QOS_API const uint8_t *qos_priv_reader_room(struct qos_reader *r, size_t n)
+QOS_PRIV const uint8_t *qos_priv_reader_room(struct qos_reader *reader, size_t n)
 {
     const uint8_t *at;
-    if (r->bad || r->size_bytes - r->pos < n) {
-        r->bad = true;
+    if (reader->bad || reader->size_bytes - reader->pos < n) {
+        reader->bad = true;
         return NULL;
     }
-    at = r->buf + r->pos;
-    r->pos += n;
+    at = reader->buf + reader->pos;
+    reader->pos += n;
     return at;
 }
 
-QOS_API void qos_writer_init(struct qos_writer *w, void *buf, size_t size_bytes)
+QOS_API void qos_writer_init(struct qos_writer *writer, void *buf, size_t size_bytes)
 {
-    w->buf = (uint8_t *)buf;
-    w->size_bytes = size_bytes;
-    w->pos = 0;
-    w->bad = false;
+    writer->buf = (uint8_t *)buf;
+    writer->size_bytes = size_bytes;
+    writer->pos = 0;
+    writer->bad = false;
 }
 
-QOS_API void qos_write_u8(struct qos_writer *w, uint8_t v)
+QOS_API void qos_write_u8(struct qos_writer *writer, uint8_t v)
 {
-    uint8_t *p = qos_priv_writer_room(w, 1);
+    uint8_t *p = qos_priv_writer_room(writer, 1);
     if (p)
         *p = v;
 }
 
-QOS_API void qos_write_u16(struct qos_writer *w, uint16_t v)
+QOS_API void qos_write_u16(struct qos_writer *writer, uint16_t v)
 {
-    uint8_t *p = qos_priv_writer_room(w, 2);
+    uint8_t *p = qos_priv_writer_room(writer, 2);
     if (p)
         qos_put_le16(p, v);
 }
 
-QOS_API void qos_write_u32(struct qos_writer *w, uint32_t v)
+QOS_API void qos_write_u32(struct qos_writer *writer, uint32_t v)
 {
-    uint8_t *p = qos_priv_writer_room(w, 4);
+    uint8_t *p = qos_priv_writer_room(writer, 4);
     if (p)
         qos_put_le32(p, v);
 }
 
-QOS_API void qos_write_u64(struct qos_writer *w, uint64_t v)
+QOS_API void qos_write_u64(struct qos_writer *writer, uint64_t v)
 {
-    uint8_t *p = qos_priv_writer_room(w, 8);
+    uint8_t *p = qos_priv_writer_room(writer, 8);
     if (p)
         qos_put_le64(p, v);
 }
 
-QOS_API void qos_reader_init(struct qos_reader *r, const void *buf, size_t size_bytes)
+QOS_API void qos_reader_init(struct qos_reader *reader, const void *buf, size_t size_bytes)
 {
-    r->buf = (const uint8_t *)buf;
-    r->size_bytes = size_bytes;
-    r->pos = 0;
-    r->bad = false;
+    reader->buf = (const uint8_t *)buf;
+    reader->size_bytes = size_bytes;
+    reader->pos = 0;
+    reader->bad = false;
 }
 
-QOS_API uint8_t qos_read_u8(struct qos_reader *r)
+QOS_API uint8_t qos_read_u8(struct qos_reader *reader)
 {
-    const uint8_t *p = qos_priv_reader_room(r, 1);
+    const uint8_t *p = qos_priv_reader_room(reader, 1);
     return p ? *p : (uint8_t)0;
 }
 
-QOS_API uint16_t qos_read_u16(struct qos_reader *r)
+QOS_API uint16_t qos_read_u16(struct qos_reader *reader)
 {
-    const uint8_t *p = qos_priv_reader_room(r, 2);
+    const uint8_t *p = qos_priv_reader_room(reader, 2);
     return p ? qos_get_le16(p) : (uint16_t)0;
 }
 
-QOS_API uint32_t qos_read_u32(struct qos_reader *r)
+QOS_API uint32_t qos_read_u32(struct qos_reader *reader)
 {
-    const uint8_t *p = qos_priv_reader_room(r, 4);
+    const uint8_t *p = qos_priv_reader_room(reader, 4);
     return p ? qos_get_le32(p) : 0;
 }
 
-QOS_API uint64_t qos_read_u64(struct qos_reader *r)
+QOS_API uint64_t qos_read_u64(struct qos_reader *reader)
 {
-    const uint8_t *p = qos_priv_reader_room(r, 8);
+    const uint8_t *p = qos_priv_reader_room(reader, 8);
     return p ? qos_get_le64(p) : 0;
 }
 
 /* Header: magic 4, version 2, type 2, payload length 4, CRC32C 4 (over the first 12 bytes and the payload). */
-QOS_API enum qos_status qos_frame_seal(void *buf, size_t size_bytes, const struct qos_frame *f)
+QOS_API enum qos_status qos_frame_seal(const struct qos_frame *frame, void *buf, size_t size_bytes, size_t *len_bytes)
 {
     uint8_t *b = (uint8_t *)buf;
     uint32_t crc;
-    if (!buf || !f)
+    if (!frame || !buf || !len_bytes)
         return QOS_EINVAL;
-    if (size_bytes < QOS_FRAME_HEADER_BYTES || size_bytes - QOS_FRAME_HEADER_BYTES < f->payload_bytes)
+    if (size_bytes < QOS_FRAME_HEADER_BYTES || size_bytes - QOS_FRAME_HEADER_BYTES < frame->payload_bytes)
         return QOS_EMEMORY;
-    qos_put_le32(b, f->magic);
-    qos_put_le16(b + 4, f->version);
-    qos_put_le16(b + 6, f->type);
-    qos_put_le32(b + 8, f->payload_bytes);
+    qos_put_le32(b, frame->magic);
+    qos_put_le16(b + 4, frame->version);
+    qos_put_le16(b + 6, frame->type);
+    qos_put_le32(b + 8, frame->payload_bytes);
     crc = qos_crc32c(0, b, 12);
-    qos_put_le32(b + 12, qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, f->payload_bytes));
+    qos_put_le32(b + 12, qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, frame->payload_bytes));
+    *len_bytes = (size_t)frame->payload_bytes + QOS_FRAME_HEADER_BYTES;
     return QOS_OK;
 }
 
 QOS_API enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic, uint16_t version_max,
-                                       struct qos_frame *f)
+                                       struct qos_frame *frame)
 {
     const uint8_t *b = (const uint8_t *)buf;
     uint32_t payload_bytes, crc;
-    if (!buf || !f)
+    if (!buf || !frame)
         return QOS_EINVAL;
     if (size_bytes < QOS_FRAME_HEADER_BYTES)
         return QOS_ETRUNCATED;
@@ -982,48 +1097,87 @@ QOS_API enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint3
         return QOS_ECORRUPT;
     if (qos_get_le16(b + 4) > version_max)
         return QOS_EVERSION;
-    f->magic = magic;
-    f->version = qos_get_le16(b + 4);
-    f->type = qos_get_le16(b + 6);
-    f->payload_bytes = payload_bytes;
+    frame->magic = magic;
+    frame->version = qos_get_le16(b + 4);
+    frame->type = qos_get_le16(b + 6);
+    frame->payload_bytes = payload_bytes;
     return QOS_OK;
 }
 
-QOS_API size_t qos_layout_add(struct qos_layout *l, size_t count, size_t item_bytes, size_t align)
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: layout of memory ==================================================================
+ *
+ *   A header describes its memory once, in one function that calls qos_layout_part for every part. X_memsize runs it on
+ *   NULL, X_init runs it twice: on NULL to check the size, then on the memory to set the pointers.
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem)
 {
-    size_t offset, bytes;
-    QOS_ASSERT(align != 0 && (align & (align - 1)) == 0);
-    if (align > l->align)
-        l->align = align;
-    if (__builtin_mul_overflow(count, item_bytes, &bytes) || __builtin_add_overflow(l->size, align - 1, &offset)) {
-        l->overflow = true;
-        return 0;
-    }
-    offset &= ~(align - 1);
-    if (__builtin_add_overflow(offset, bytes, &l->size))
-        l->overflow = true;
-    return offset;
+    layout->mem = (unsigned char *)mem;
+    layout->size_bytes = 0;
+    layout->align = 1;
+    layout->overflow = false;
 }
 
-QOS_API size_t qos_layout_size(const struct qos_layout *l)
+QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align)
 {
-    size_t mask = l->align ? l->align - 1 : 0, padded;
-    if (l->overflow || __builtin_add_overflow(l->size, mask, &padded))
+    size_t offset = 0, bytes = 0;
+    QOS_ASSERT(align != 0 && (align & (align - 1)) == 0);
+    if (align > layout->align)
+        layout->align = align;
+    if (__builtin_mul_overflow(count, item_bytes, &bytes) ||
+        __builtin_add_overflow(layout->size_bytes, align - 1, &offset))
+        layout->overflow = true;
+    if (layout->overflow)
+        return NULL;
+    offset &= ~(align - 1);
+    if (__builtin_add_overflow(offset, bytes, &layout->size_bytes))
+        layout->overflow = true;
+    return layout->mem && !layout->overflow ? layout->mem + offset : NULL;
+}
+
+QOS_API size_t qos_layout_add(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align)
+{
+    (void)qos_layout_part(layout, count, item_bytes, align);
+    return layout->overflow ? 0 : layout->size_bytes - count * item_bytes;
+}
+
+QOS_API size_t qos_layout_size(const struct qos_layout *layout)
+{
+    return qos_layout_size_bytes(layout);
+}
+
+QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout)
+{
+    size_t mask = layout->align ? layout->align - 1 : 0, padded;
+    if (layout->overflow || __builtin_add_overflow(layout->size_bytes, mask, &padded))
         return 0;
     return padded & ~mask;
 }
 
-QOS_API enum qos_status qos_layout_check(const struct qos_layout *l, const void *mem, size_t size_bytes)
+QOS_API enum qos_status qos_layout_check(const struct qos_layout *layout, const void *mem, size_t size_bytes)
 {
-    size_t need = qos_layout_size(l);
+    size_t need = qos_layout_size_bytes(layout);
     if (!mem)
         return QOS_EINVAL;
-    if (need == 0 && (l->size != 0 || l->overflow))
+    if (need == 0 && (layout->size_bytes != 0 || layout->overflow))
         return QOS_ERANGE;
-    if (l->align && ((uintptr_t)mem & (l->align - 1)) != 0)
+    if (layout->align && ((uintptr_t)mem & (layout->align - 1)) != 0)
         return QOS_EALIGN;
     return size_bytes < need ? QOS_EMEMORY : QOS_OK;
 }
+
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: shared words ======================================================================
+ *
+ *   Counters never go through the hook: they carry no protocol, and would only multiply the interleavings.
+ */
+
+#ifndef QOS_DECLARE_ONLY
 
 #if defined(QOS_ATOMIC_HOOK)
 #define QOS_PRIV_LOAD(w, order) qos_hook_load(w, order)
@@ -1037,54 +1191,62 @@ QOS_API enum qos_status qos_layout_check(const struct qos_layout *l, const void 
 #define QOS_PRIV_CAS(w, e, d, order) __atomic_compare_exchange_n(w, e, d, false, order, __ATOMIC_RELAXED)
 #endif
 
-/* Counters never go through the hook: they carry no protocol, and would only multiply the interleavings. */
-QOS_API void qos_counter_add(qos_counter_t *c, uint64_t n)
+QOS_API void qos_counter_add(qos_counter_t *counter, uint64_t n)
 {
 #if QOS_HAS_ATOMIC64
-    __atomic_store_n(c, qos_wrap_add(*c, n), __ATOMIC_RELAXED); /* *c: nobody else writes it */
+    __atomic_store_n(counter, qos_wrap_add(*counter, n), __ATOMIC_RELAXED); /* nobody else writes it */
 #else
-    *c = qos_wrap_add(*c, n);
+    *counter = qos_wrap_add(*counter, n);
 #endif
 }
 
-QOS_API uint64_t qos_counter_read(const qos_counter_t *c)
+QOS_API uint64_t qos_counter_read(const qos_counter_t *counter)
 {
 #if QOS_HAS_ATOMIC64
-    return __atomic_load_n(c, __ATOMIC_RELAXED);
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
 #else
-    return *c;
+    return *counter;
 #endif
+}
+
+QOS_API void qos_counters_read(const struct qos_counters *counters, struct qos_stats *out)
+{
+    out->granted = qos_counter_read(&counters->granted);
+    out->borrowed = qos_counter_read(&counters->borrowed);
+    out->refused = qos_counter_read(&counters->refused);
+    out->waited = qos_counter_read(&counters->waited);
+    out->debt = 0;
 }
 
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
-QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *w)
+QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *word)
 {
-    return QOS_PRIV_LOAD(w, __ATOMIC_RELAXED);
+    return QOS_PRIV_LOAD(word, __ATOMIC_RELAXED);
 }
 
-QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *w)
+QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *word)
 {
-    return QOS_PRIV_LOAD(w, __ATOMIC_ACQUIRE);
+    return QOS_PRIV_LOAD(word, __ATOMIC_ACQUIRE);
 }
 
-QOS_API void qos_atomic_store_relaxed(qos_word_t *w, uint64_t v)
+QOS_API void qos_atomic_store_relaxed(qos_word_t *word, uint64_t v)
 {
-    QOS_PRIV_STORE(w, v, __ATOMIC_RELAXED);
+    QOS_PRIV_STORE(word, v, __ATOMIC_RELAXED);
 }
 
-QOS_API void qos_atomic_store_release(qos_word_t *w, uint64_t v)
+QOS_API void qos_atomic_store_release(qos_word_t *word, uint64_t v)
 {
-    QOS_PRIV_STORE(w, v, __ATOMIC_RELEASE);
+    QOS_PRIV_STORE(word, v, __ATOMIC_RELEASE);
 }
 
-QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *w, uint64_t v)
+QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *word, uint64_t v)
 {
-    return QOS_PRIV_ADD(w, v, __ATOMIC_RELAXED);
+    return QOS_PRIV_ADD(word, v, __ATOMIC_RELAXED);
 }
 
-QOS_API bool qos_atomic_cas_relaxed(qos_word_t *w, uint64_t *expected, uint64_t desired)
+QOS_API bool qos_atomic_cas_relaxed(qos_word_t *word, uint64_t *expected, uint64_t desired)
 {
-    return QOS_PRIV_CAS(w, expected, desired, __ATOMIC_RELAXED);
+    return QOS_PRIV_CAS(word, expected, desired, __ATOMIC_RELAXED);
 }
 
 #endif

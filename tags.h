@@ -849,7 +849,7 @@ QOS_API struct tags_shared_client *tags_priv_shared(const struct tags_shared *sh
 
 QOS_API size_t tags_shared_memsize(uint32_t clients)
 {
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     if (clients == 0 || clients > TAGS_CLIENTS_MAX)
         return 0;
     (void)qos_layout_add(&l, 1, sizeof(struct tags_shared), 8);
@@ -1095,7 +1095,7 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
     struct tags t;
     struct tags_config c;
     struct tags_priv_parts at;
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     if (!config || tags_priv_config(config, &c) != QOS_OK)
         return 0;
     tags_priv_layout(&t, &c, &l, &at);
@@ -1126,7 +1126,7 @@ QOS_API enum qos_status tags_init(struct tags *t, void *mem, size_t size_bytes, 
     struct tags_config c;
     struct tags fresh;
     struct tags_priv_parts at;
-    struct qos_layout l = {0, 0, false};
+    struct qos_layout l = {NULL, 0, 0, false};
     uint8_t *base = (uint8_t *)mem;
     enum qos_status st;
     size_t i;

@@ -1009,7 +1009,8 @@ struct tokenpool_priv_layout {
 
 QOS_API void tokenpool_priv_lay(uint32_t clients, struct tokenpool_priv_layout *at, struct qos_layout *l)
 {
-    l->size = l->align = 0;
+    l->mem = NULL;
+    l->size_bytes = l->align = 0;
     l->overflow = false;
     at->reservation = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
     at->limit = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
@@ -1023,7 +1024,8 @@ QOS_API void tokenpool_priv_lay(uint32_t clients, struct tokenpool_priv_layout *
 /* Storage: terms, then reports. */
 QOS_API void tokenpool_priv_lay_storage(uint32_t clients, struct qos_layout *l)
 {
-    l->size = l->align = 0;
+    l->mem = NULL;
+    l->size_bytes = l->align = 0;
     l->overflow = false;
     (void)qos_layout_add(l, (size_t)tokenpool_priv_reports(clients) / 8 + clients, 8, QOS_CACHE_LINE);
 }

@@ -1388,7 +1388,8 @@ struct twochoice_priv_layout {
 QOS_API enum qos_status twochoice_priv_lay_out(const struct twochoice_table_config *cfg,
                                                struct twochoice_priv_layout *o)
 {
-    o->l.size = o->l.align = 0;
+    o->l.mem = NULL;
+    o->l.size_bytes = o->l.align = 0;
     o->l.overflow = false;
     if (!cfg)
         return QOS_EINVAL;
@@ -2377,7 +2378,7 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
     m->idle_load = cfg->idle_load;
     m->idle_ns = cfg->idle_ns ? cfg->idle_ns : UINT64_C(100000000);
     m->quiet_since_ns = QOS_NEVER;
-    return qos_bucket_init(&m->bucket, rate == TWOCHOICE_PULL_UNLIMITED ? 0 : rate, piece, now_ns);
+    return qos_bucket_init(&m->bucket, now_ns, rate == TWOCHOICE_PULL_UNLIMITED ? 0 : rate, piece);
 }
 
 QOS_API void twochoice_remote_load(struct twochoice_maintainer *m, uint64_t now_ns, uint32_t target, uint64_t load)
@@ -2561,7 +2562,8 @@ QOS_API enum qos_status twochoice_priv_lay_out_scheduler(const struct twochoice_
                                                          struct twochoice_priv_scheduler_layout *o)
 {
     size_t n, scratch;
-    o->l.size = o->l.align = 0;
+    o->l.mem = NULL;
+    o->l.size_bytes = o->l.align = 0;
     o->l.overflow = false;
     if (!cfg)
         return QOS_EINVAL;
@@ -2969,7 +2971,8 @@ QOS_API enum qos_status twochoice_priv_lay_out_detector(const struct twochoice_d
                                                         struct twochoice_priv_detector_layout *o)
 {
     const uint64_t most = UINT64_C(1) << 40;
-    o->l.size = o->l.align = 0;
+    o->l.mem = NULL;
+    o->l.size_bytes = o->l.align = 0;
     o->l.overflow = false;
     if (!cfg)
         return QOS_EINVAL;
@@ -3286,8 +3289,7 @@ QOS_API enum qos_status twochoice_encode(const struct twochoice_message *m, void
     f.version = TWOCHOICE_MESSAGE_VERSION;
     f.type = (uint16_t)m->type;
     f.payload_bytes = (uint32_t)w.pos;
-    *len = QOS_FRAME_HEADER_BYTES + w.pos;
-    return qos_frame_seal(buf, size_bytes, &f);
+    return qos_frame_seal(&f, buf, size_bytes, len);
 }
 
 QOS_API enum qos_status twochoice_decode(const void *buf, size_t size_bytes, struct twochoice_message *m)

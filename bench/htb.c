@@ -148,7 +148,7 @@ static void bench_depths(struct bench *b)
     profile.cbs = profile.cir_bytes_per_period * 100000;
     profile.pbs = profile.pir_bytes_per_period * 100000;
     for (i = 0; i < CLASSES; i++)
-        if (qos_bucket_init(&bucket[i], DEMAND_PER_S, 100000000, 0) != QOS_OK)
+        if (qos_bucket_init(&bucket[i], 0, DEMAND_PER_S, 100000000) != QOS_OK)
             exit(1);
     for (d = 2; d <= DEPTHS; d++)
         mem[d] = tree_new(&tree[d], CLASSES, (uint32_t)d, DEMAND_PER_S);
@@ -338,9 +338,9 @@ static void bench_queues(struct bench *b)
         scan.classes = n;
         scan.turn = 0;
         for (i = 0; i < n; i++)
-            if (qos_bucket_init(&scan.own[i], h.node[i + 1].pair.rate.rate, TOKENS * 2, 0) != QOS_OK)
+            if (qos_bucket_init(&scan.own[i], 0, h.node[i + 1].pair.rate.rate, TOKENS * 2) != QOS_OK)
                 exit(1);
-        if (qos_bucket_init(&scan.root, htb_root_rate(&h), TOKENS * 100, 0) != QOS_OK)
+        if (qos_bucket_init(&scan.root, 0, htb_root_rate(&h), TOKENS * 100) != QOS_OK)
             exit(1);
         now = 0;
         begin = bench_ns();

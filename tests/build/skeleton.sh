@@ -1,24 +1,61 @@
 #!/usr/bin/env bash
-# proves: every header has the same skeleton: title, then the same sections in the same order, then configuration, types,
-# API, implementation; and every root header says on its first line what it is.
+# proves: every header has the same shape: a first page of at most 100 lines and 90 columns (title, problem, model, calls,
+# contract), then configuration and public types, the API at a glance, the API, and only then chapters with private
+# names and bodies; and that this check finds a header of another shape
 set -u
 . "$(dirname "$0")/../lib.sh"
-bad=0
-complain() { echo "$*"; bad=1; }
+out=build/skeleton
+rm -rf "$out"
+mkdir -p "$out"
+
+# Complaints about one header, one line each; none: it has the shape.
+shape_of() { # FILE NAME
+    awk -v name="$2" '
+        function complain(what) { print name ": " what }
+        NR == 1 && ($0 !~ "^/\\* " name " - " || $0 !~ /SPDX-License-Identifier: MIT$/) {
+            complain("the first line should be /* " name " - what it is   SPDX-License-Identifier: MIT")
+        }
+        !page && length > 90 { complain("line " NR " of the first page is longer than 90 columns") }
+        page && length > 120 { complain("line " NR " is longer than 120 columns") }
+        !page && /^ \* THE [A-Z]+/ { sections = sections $3 " " }
+        !page && /^ \*\/$/ { page = NR; if (NR > 100) complain("the first page has " NR " lines; at most 100") }
+        /^\/\* ---- / { title = $0; sub(/^\/\* -+ /, "", title); sub(/ -+.*$/, "", title); parts = parts title "|" }
+        # In front of the first chapter nothing private and no body.
+        page && !chapters && /_priv_|_PRIV_/ { complain("line " NR " has a private name before the first chapter") }
+        page && !chapters && /^{/ { complain("line " NR " has a function body before the first chapter") }
+        /^\/\* ==== chapter: [a-z]/ { chapters++ }
+        /^\/\* ==== / && !/^\/\* ==== chapter: [a-z]/ { complain("line " NR ": a chapter begins with /* ==== chapter: name") }
+        /^#ifndef QOS_DECLARE_ONLY/ { bodies = 1 }
+        /^#endif \/\* QOS_DECLARE_ONLY \*\// { bodies = 0 }
+        chapters && /^QOS_(API|PRIV) / && !bodies { complain("line " NR " has a function outside #ifndef QOS_DECLARE_ONLY") }
+        END {
+            if (sections != "PROBLEM MODEL CALLS CONTRACT ") complain("sections of the first page: " sections "; should be THE PROBLEM, MODEL, CALLS, CONTRACT")
+            if (parts != "configuration and public types|the API at a glance|the API|") complain("parts: " parts "; should be configuration and public types|the API at a glance|the API|")
+            if (!chapters) complain("no chapter")
+        }' "$1"
+}
+
+bad=0 old=
 for h in *.h; do
-    head -1 "$h" | grep -q "^/\* $h - .*SPDX-License-Identifier: MIT$" || complain "$h: first line: /* $h - what it is ... SPDX-License-Identifier: MIT"
-    want="THE PROBLEM|SYNOPSIS|CONTRACT|WORKED EXAMPLE|ALGORITHM|WHERE WE DIFFER|TUNABLES|REFERENCES"
-    [ "$h" = qos.h ] && want=${want/WHERE WE DIFFER|/} # the vocabulary follows no paper
-    have=$(awk '/^ \*\// {exit} /^ \* [A-Z][A-Z]/ {sub(/^ \* /, ""); print}' "$h" |
-        sed -nE "s/^($want).*/\1/p" | tr '\n' '|')
-    [ "${have%|}" = "$want" ] || complain "$h: sections are ${have%|}; they should be $want"
-    parts=$(sed -nE 's,^/\* -+ (configuration|constants and types|API|implementation)[^a-z].*,\1,p' "$h" | uniq | tr '\n' '|')
-    case $parts in
-    "configuration|constants and types|API|implementation|"* | "constants and types|API|implementation|"*) ;;
-    *) complain "$h: parts are $parts; they should be configuration, constants and types, API, implementation" ;;
-    esac
-    long=$(awk 'length > 120 {n++} END {print n + 0}' "$h")
-    [ "$long" -eq 0 ] || complain "$h: $long lines are longer than 120 columns"
+    # A header in the shape of version 0.1, to be converted by its owner.
+    if grep -q '^ \* SYNOPSIS' "$h"; then old="$old $h"; continue; fi
+    shape_of "$h" "$h" >"$out/$h.txt"
+    if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; bad=1; fi
 done
-[ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one skeleton"
+
+# Each mistake below, made in qos.h, must be found.
+planted() { # WHAT SED-SCRIPT
+    sed -E "$2" qos.h >"$out/planted.h"
+    cmp -s qos.h "$out/planted.h" && { echo "planted mistake changes nothing: $1"; bad=1; }
+    [ -n "$(shape_of "$out/planted.h" qos.h)" ] || { echo "not found: $1"; bad=1; }
+}
+planted "another title" '1s/qos/QoS/'
+planted "a wide first page" '5s/$/ and then some more words, so many that they do not fit on the page any longer/'
+planted "a long first page" '4s/$/\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n *\n */'
+planted "no drawing" '/^ \* THE MODEL/d'
+planted "no glance" 's/---- the API at a glance ----/---- overview ----/'
+planted "a private name in the API" 's/^(QOS_API const char \*qos_)(strerror\(int status\);)/\1priv_\2/'
+planted "no chapters" 's/==== chapter: /---- /'
+planted "a body for declarations only" 's/^#ifndef QOS_DECLARE_ONLY$//'
+[ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one shape${old:+, except (0.1):$old}"
 exit $bad

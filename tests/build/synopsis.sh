@@ -9,9 +9,9 @@ mkdir -p "$out"
 
 for h in *.h; do
     # From the heading to the next one (a line that begins in column 3 with capitals), without the comment's margin.
-    awk '/^ \* SYNOPSIS/ {inside = 1; next} inside && /^ \* [A-Z][A-Z]/ {exit} inside {sub(/^ \*(     )?/, ""); print}' \
+    awk '/^ \* (SYNOPSIS|THE CALLS)/ {inside = 1; next} inside && /^ \* [A-Z][A-Z]/ {exit} inside {sub(/^ \*(     )?/, ""); print}' \
         "$h" >"$out/${h%.h}.c"
-    grep -q 'main(' "$out/${h%.h}.c" || { echo "$h: no SYNOPSIS with a main"; exit 1; }
+    grep -q 'main(' "$out/${h%.h}.c" || { echo "$h: no program with a main"; exit 1; }
 done
 awk -v out="$out" '/^```c$/ {file = out "/readme_" ++n ".c"; next} /^```/ {file = ""} file {print >file}' README.md
 

@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t now = fuzz_bytes(&in, 8), r = rate(&in), burst = tokens(&in), jump;
     struct qos_bucket b;
     struct oracle o;
-    if (qos_bucket_init(&b, r, burst, now) != QOS_OK) {
+    if (qos_bucket_init(&b, now, r, burst) != QOS_OK) {
         FUZZ_CHECK(r > UINT64_C(1) << 40 || burst == 0 || burst > UINT64_C(4000000000));
         return 0;
     }

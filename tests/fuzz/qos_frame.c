@@ -37,7 +37,7 @@ static void any_bytes(const uint8_t *data, size_t size)
 static void sealed(struct fuzz_input *in)
 {
     uint16_t version = (uint16_t)fuzz_between(in, 0, 3);
-    size_t n = in->left, flip;
+    size_t n = in->left, flip, len;
     uint8_t *buf = malloc(n + 16);
     struct qos_frame f = {0x51534f51u, 0, 9, 0}, g;
     uint32_t crc;
@@ -45,7 +45,7 @@ static void sealed(struct fuzz_input *in)
     f.payload_bytes = (uint32_t)n;
     if (n)
         memcpy(buf + 16, in->data, n);
-    FUZZ_CHECK(qos_frame_seal(buf, n + 16, &f) == QOS_OK);
+    FUZZ_CHECK(qos_frame_seal(&f, buf, n + 16, &len) == QOS_OK && len == n + 16);
     crc = crc_bitwise(crc_bitwise(0, buf, 12), buf + 16, n);
     FUZZ_CHECK(crc == ((uint32_t)buf[12] | (uint32_t)buf[13] << 8 | (uint32_t)buf[14] << 16 | (uint32_t)buf[15] << 24));
     FUZZ_CHECK(qos_frame_open(buf, n + 16, f.magic, 3, &g) == QOS_OK);

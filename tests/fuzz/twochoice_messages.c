@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                               (uint32_t)(size - 2)};
         enum qos_status st;
         memcpy(frame + QOS_FRAME_HEADER_BYTES, data + 2, size - 2);
-        FUZZ_CHECK(qos_frame_seal(frame, sizeof frame, &f) == QOS_OK);
+        FUZZ_CHECK(qos_frame_seal(&f, frame, sizeof frame, &len) == QOS_OK);
         m.peers = peers;
         m.peer_count = 64;
         st = twochoice_decode(frame, QOS_FRAME_HEADER_BYTES + size - 2, &m);

@@ -147,7 +147,7 @@ static void random_life(struct check_rng *rng, uint64_t life)
     o.level = offset_level(0);
     o.last = now;
     memset(&b, 0, sizeof b);
-    CHECK_EQ(qos_bucket_init(&b, o.rate, o.burst, now), QOS_OK);
+    CHECK_EQ(qos_bucket_init(&b, now, o.rate, o.burst), QOS_OK);
     for (step = 0; step < 200; step++) {
         now = move_clock(rng, now, o.rate);
         CHECK_CONTEXT("life %" PRIu64 ", step %" PRIu64 ": rate %" PRIu64 ", burst %" PRIu64 ", now %" PRIu64, life,
@@ -166,7 +166,7 @@ static void hour(struct check_rng *rng, uint64_t rate)
     struct qos_bucket b;
     struct digits earned;
     memset(&b, 0, sizeof b);
-    CHECK_EQ(qos_bucket_init(&b, rate, burst, 0), QOS_OK);
+    CHECK_EQ(qos_bucket_init(&b, 0, rate, burst), QOS_OK);
     if (gap > SUB / 10)
         gap = SUB / 10;
     while (now < end) {

@@ -55,6 +55,13 @@ static void check_product(uint64_t a, uint64_t b, uint64_t c)
     sum = digits_add(want, want);
     sum.d[8] = 0; /* modulo 2^128 */
     CHECK(digits_compare(digits_of_wide(s.hi, s.lo), sum) == 0);
+    /* The difference is what the subtrahend lacks: (p - c) + c = p, modulo 2^128, by schoolbook addition. */
+    s.hi = a;
+    s.lo = c;
+    s = qos_sub_wide(p, s);
+    sum = digits_add(digits_of_wide(s.hi, s.lo), digits_of_wide(a, c));
+    sum.d[8] = 0;
+    CHECK(digits_compare(sum, want) == 0);
 }
 
 static void check_compare_wide(struct check_rng *rng)

@@ -302,25 +302,25 @@ static void messages(void)
     { /* well-formed frames of the wrong content */
         struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, TWOCHOICE_LOAD, 36};
         memset(buf, 0, sizeof buf);
-        CHECK_EQ(qos_frame_seal(buf, sizeof buf, &f), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
         CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_OK);
         f.type = 9;
-        CHECK_EQ(qos_frame_seal(buf, sizeof buf, &f), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
         CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_ECORRUPT);
         f.type = TWOCHOICE_LOAD;
         f.payload_bytes = 35;
-        CHECK_EQ(qos_frame_seal(buf, sizeof buf, &f), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
         CHECK_EQ(twochoice_decode(buf, 51, &out), QOS_ECORRUPT);
         f.payload_bytes = 37;
-        CHECK_EQ(qos_frame_seal(buf, sizeof buf, &f), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
         CHECK_EQ(twochoice_decode(buf, 53, &out), QOS_ECORRUPT);
         f.payload_bytes = 36;
         f.version = TWOCHOICE_MESSAGE_VERSION + 1;
-        CHECK_EQ(qos_frame_seal(buf, sizeof buf, &f), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
         CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_EVERSION);
         f.version = TWOCHOICE_MESSAGE_VERSION;
         buf[QOS_FRAME_HEADER_BYTES + 4] = 3; /* a state that does not exist */
-        CHECK_EQ(qos_frame_seal(buf, sizeof buf, &f), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
         CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_ECORRUPT);
     }
 }

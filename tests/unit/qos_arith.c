@@ -85,6 +85,14 @@ static void check_128_bit(void)
     CHECK(s.hi == 3 && s.lo == MAX);
     s = qos_add_wide(wide(MAX, MAX), wide(0, 1));
     CHECK(s.hi == 0 && s.lo == 0);
+    s = qos_sub_wide(wide(4, 0), wide(2, 1));
+    CHECK(s.hi == 1 && s.lo == MAX);
+    s = qos_sub_wide(wide(3, 7), wide(3, 7));
+    CHECK(s.hi == 0 && s.lo == 0);
+    s = qos_sub_wide(wide(0, 0), wide(0, 1));
+    CHECK(s.hi == MAX && s.lo == MAX);
+    CHECK_EQ(qos_default(0, 5), 5);
+    CHECK_EQ(qos_default(3, 5), 3);
     CHECK(qos_cmp_wide(wide(1, 0), wide(0, MAX)) > 0);
     CHECK(qos_cmp_wide(wide(0, MAX), wide(1, 0)) < 0);
     CHECK(qos_cmp_wide(wide(3, 4), wide(3, 5)) < 0);

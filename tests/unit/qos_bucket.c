@@ -8,7 +8,7 @@ int main(void)
     struct qos_bucket b;
     uint64_t now;
     check_begin("unit/qos_bucket");
-    CHECK_EQ(qos_bucket_init(&b, 3, 1, 0), QOS_OK);
+    CHECK_EQ(qos_bucket_init(&b, 0, 3, 1), QOS_OK);
     CHECK_EQ(qos_bucket_next_ns(&b, 0, 1), 333333334);
     for (now = 7; now < 333333334; now += 7 * 1001)
         CHECK_EQ(qos_bucket_take(&b, now, 1), QOS_EAGAIN);

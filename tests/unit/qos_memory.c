@@ -8,48 +8,54 @@ static void check_layout(void)
     struct qos_layout l;
     unsigned char mem[256];
     unsigned char *at = mem;
-    memset(&l, 0, sizeof l);
     while ((uintptr_t)at % 64)
         at++;
     /* Nothing at all needs no memory, but a pointer. */
-    CHECK_EQ(qos_layout_size(&l), 0);
+    qos_layout_begin(&l, NULL);
+    CHECK_EQ(qos_layout_size_bytes(&l), 0);
     CHECK_EQ(qos_layout_check(&l, at, 0), QOS_OK);
     CHECK_EQ(qos_layout_check(&l, NULL, 0), QOS_EINVAL);
 
-    CHECK_EQ(qos_layout_add(&l, 3, 1, 1), 0);
-    CHECK_EQ(qos_layout_add(&l, 2, 8, 8), 8);
-    CHECK_EQ(qos_layout_add(&l, 0, 8, 8), 24);
-    CHECK_EQ(qos_layout_add(&l, 1, 5, 4), 24);
-    CHECK_EQ(qos_layout_add(&l, 1, 2, 64), 64);
-    CHECK_EQ(l.align, 64);
-    CHECK_EQ(qos_layout_size(&l), 128);
+    CHECK(qos_layout_part(&l, 3, 1, 1) == NULL);
+    CHECK(qos_layout_part(&l, 2, 8, 8) == NULL);
+    CHECK(qos_layout_part(&l, 0, 8, 8) == NULL);
+    CHECK(qos_layout_part(&l, 1, 5, 4) == NULL);
+    CHECK(qos_layout_part(&l, 1, 2, 64) == NULL);
+    CHECK_EQ(qos_layout_size_bytes(&l), 128);
     CHECK_EQ(qos_layout_check(&l, at, 128), QOS_OK);
     CHECK_EQ(qos_layout_check(&l, at, 127), QOS_EMEMORY);
     CHECK_EQ(qos_layout_check(&l, at + 32, 128), QOS_EALIGN);
     CHECK_EQ(qos_layout_check(&l, NULL, 128), QOS_EINVAL);
 
-    /* Three ways not to fit: the product, the sum, the padding. */
-    memset(&l, 0, sizeof l);
-    CHECK_EQ(qos_layout_add(&l, SIZE_MAX / 2, 3, 1), 0);
-    CHECK(l.overflow && qos_layout_size(&l) == 0);
+    /* The same calls on the memory give the places. */
+    qos_layout_begin(&l, at);
+    CHECK(qos_layout_part(&l, 3, 1, 1) == at);
+    CHECK(qos_layout_part(&l, 2, 8, 8) == at + 8);
+    CHECK(qos_layout_part(&l, 0, 8, 8) == at + 24);
+    CHECK(qos_layout_part(&l, 1, 5, 4) == at + 24);
+    CHECK(qos_layout_part(&l, 1, 2, 64) == at + 64);
+    CHECK_EQ(qos_layout_size_bytes(&l), 128);
+
+    /* Three ways not to fit: the product, the sum, the padding. What comes behind does not fit either. */
+    qos_layout_begin(&l, at);
+    CHECK(qos_layout_part(&l, 1, 16, 1) == at);
+    CHECK(qos_layout_part(&l, SIZE_MAX / 2, 3, 1) == NULL);
+    CHECK(qos_layout_part(&l, 1, 1, 1) == NULL);
+    CHECK_EQ(qos_layout_size_bytes(&l), 0); /* not the 16 that did fit */
     CHECK_EQ(qos_layout_check(&l, at, 128), QOS_ERANGE);
-    memset(&l, 0, sizeof l);
-    (void)qos_layout_add(&l, 1, 16, 1);
-    (void)qos_layout_add(&l, SIZE_MAX / 2, 3, 1);
-    CHECK_EQ(qos_layout_size(&l), 0); /* not the 16 that did fit */
-    CHECK_EQ(qos_layout_check(&l, at, 128), QOS_ERANGE);
-    memset(&l, 0, sizeof l);
-    (void)qos_layout_add(&l, 1, SIZE_MAX - 2, 1);
-    CHECK_EQ(qos_layout_size(&l), SIZE_MAX - 2);
-    (void)qos_layout_add(&l, 1, 3, 1);
-    CHECK(l.overflow && qos_layout_size(&l) == 0);
-    memset(&l, 0, sizeof l);
-    (void)qos_layout_add(&l, 1, SIZE_MAX - 2, 1);
-    (void)qos_layout_add(&l, 1, 1, 64);
-    CHECK(l.overflow);
-    memset(&l, 0, sizeof l);
-    (void)qos_layout_add(&l, 1, SIZE_MAX - 2, 64);
-    CHECK(!l.overflow && qos_layout_size(&l) == 0);
+    qos_layout_begin(&l, NULL);
+    (void)qos_layout_part(&l, 1, SIZE_MAX - 2, 1);
+    CHECK_EQ(qos_layout_size_bytes(&l), SIZE_MAX - 2);
+    (void)qos_layout_part(&l, 1, 3, 1);
+    CHECK_EQ(qos_layout_size_bytes(&l), 0);
+    CHECK_EQ(qos_layout_check(&l, at, SIZE_MAX), QOS_ERANGE);
+    qos_layout_begin(&l, NULL);
+    (void)qos_layout_part(&l, 1, SIZE_MAX - 2, 1);
+    (void)qos_layout_part(&l, 1, 1, 64);
+    CHECK_EQ(qos_layout_check(&l, at, SIZE_MAX), QOS_ERANGE);
+    qos_layout_begin(&l, NULL);
+    (void)qos_layout_part(&l, 1, SIZE_MAX - 2, 64);
+    CHECK_EQ(qos_layout_size_bytes(&l), 0);
     CHECK_EQ(qos_layout_check(&l, at, SIZE_MAX), QOS_ERANGE);
 }
 
@@ -59,6 +65,12 @@ static void check_shared_words(void)
     qos_counter_add(&c, 5);
     qos_counter_add(&c, UINT64_MAX);
     CHECK_EQ(qos_counter_read(&c), 4);
+    {
+        struct qos_counters live = {1, 2, 3, 4};
+        struct qos_stats out = {9, 9, 9, 9, 9};
+        qos_counters_read(&live, &out);
+        CHECK(out.granted == 1 && out.borrowed == 2 && out.refused == 3 && out.waited == 4 && out.debt == 0);
+    }
 #if QOS_HAS_ATOMIC64
     {
         qos_word_t w = 1;

@@ -87,7 +87,7 @@ static void check_frames(void)
     struct check_mem m;
     uint8_t *buf = (uint8_t *)check_mem_new(&m, QOS_FRAME_HEADER_BYTES + PAYLOAD, 1, 1);
     struct qos_frame f, g, untouched;
-    size_t size;
+    size_t size, len = 7;
     unsigned bit;
     for (size = 0; size < PAYLOAD; size++)
         buf[QOS_FRAME_HEADER_BYTES + size] = (uint8_t)(size * 11);
@@ -96,11 +96,14 @@ static void check_frames(void)
     f.type = 0x0102;
     f.payload_bytes = PAYLOAD;
     size = QOS_FRAME_HEADER_BYTES + PAYLOAD;
-    CHECK_EQ(qos_frame_seal(NULL, size, &f), QOS_EINVAL);
-    CHECK_EQ(qos_frame_seal(buf, size, NULL), QOS_EINVAL);
-    CHECK_EQ(qos_frame_seal(buf, size - 1, &f), QOS_EMEMORY);
-    CHECK_EQ(qos_frame_seal(buf, QOS_FRAME_HEADER_BYTES - 1, &f), QOS_EMEMORY);
-    CHECK_EQ(qos_frame_seal(buf, size, &f), QOS_OK);
+    CHECK_EQ(qos_frame_seal(&f, NULL, size, &len), QOS_EINVAL);
+    CHECK_EQ(qos_frame_seal(NULL, buf, size, &len), QOS_EINVAL);
+    CHECK_EQ(qos_frame_seal(&f, buf, size - 1, &len), QOS_EMEMORY);
+    CHECK_EQ(qos_frame_seal(&f, buf, QOS_FRAME_HEADER_BYTES - 1, &len), QOS_EMEMORY);
+    CHECK_EQ(qos_frame_seal(&f, buf, size, NULL), QOS_EINVAL);
+    CHECK_EQ(len, 7);
+    CHECK_EQ(qos_frame_seal(&f, buf, size, &len), QOS_OK);
+    CHECK_EQ(len, size);
     /* The layout, byte by byte. */
     CHECK(memcmp(buf, "qos1\x03\x00\x02\x01\x25\x00\x00\x00", 12) == 0);
 
