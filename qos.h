@@ -24,8 +24,9 @@
  *       333333333     999999999     0
  *       333333334     1000000002    1    <- at ceil(10^9 / 3) ns, however it was polled
  *
- *   The price is range: a bucket holds, and a request takes, at most QOS_TOKENS_MAX tokens,
- *   4 * 10^9 (4 GB if a token is a byte, 4 s of device time if it is a nanosecond).
+ *   The price is range: a bucket holds, and a request takes, at most QOS_TOKENS_MAX
+ *   tokens, 4 * 10^9 (4 GB if a token is a byte, 4 s of device time if it is a
+ *   nanosecond).
  *
  * THE CALLS
  *
