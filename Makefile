@@ -54,10 +54,11 @@ $(2)_RUN := QOS_TEST_SCALE=20 qemu-$(word $(1),$(CROSS_QEMU))
 endef
 $(foreach i,1 2 3 4 5,$(eval $(call cross_variant,$(i),$(word $(i),$(CROSS)))))
 
-KINDS := unit property paper fuzz interleave
+KINDS := unit property paper adversary fuzz interleave
 unit_VARIANTS := native san cxx $(CROSS)
 property_VARIANTS := native san $(CROSS)
 paper_VARIANTS := native san
+adversary_VARIANTS := native
 fuzz_VARIANTS := native san
 interleave_VARIANTS := native
 
