@@ -231,7 +231,7 @@ fi
 
 # ---- the judge itself: schedulers with planted bugs must not pass; one counts device time, the other requests
 mkdir "$work/planted" && cp ./*.h "$work/planted"
-if patch -s -p1 -d "$work/planted" <tests/plants/htb-limit_not_charged_on_borrow.patch &&
+if tests/build/plant.pl apply tests/plants/htb.txt limit_not_charged_on_borrow "$work/planted" &&
     sed -i 's/^        \*tokens -= m;$/        *tokens -= 0;/' "$work/planted/pshift.h" &&
     ! cmp -s pshift.h "$work/planted/pshift.h" &&
     gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
