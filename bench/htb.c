@@ -6,7 +6,7 @@
  *                         granted. depth counts the buckets charged: 1 is a lone qos_bucket, 2 is class and root.
  *   classes=10..100000    htb_take in turn, and in random order beside a chain of dependent loads over as much memory.
  *   queues=10..100000     htb_submit + htb_dispatch + htb_complete with every class backlogged, and
- * htb_dispatch_next_ns; beside it a literal scheduler that scans all classes for each request.
+ *                         htb_dispatch_next_ns; beside it a literal scheduler that scans all classes for each request.
  *
  * Peer: the trTCM check of rte_meter does two token buckets (committed and peak) with one division each, no hierarchy,
  * no borrowing, no statistics. Its configuration call needs the TSC rate of a started EAL, so the profile is filled in.
@@ -14,6 +14,18 @@
 #include "htb.h"
 #include "bench.h"
 #include <rte_meter.h>
+
+static uint64_t root_rate(const struct htb *tree)
+{
+    struct htb_report report;
+    return htb_info(tree, &report) == QOS_OK ? report.rate_per_s[0] : 0;
+}
+
+static uint64_t rate_of(const struct htb *tree, uint32_t id)
+{
+    struct htb_class_report report;
+    return htb_class_info(tree, id, &report) == QOS_OK ? report.terms.rate_per_s[0] : 0;
+}
 
 #define STEPS 4096 /* pre-drawn time steps and class orders; a power of two */
 
@@ -42,7 +54,6 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
     memset(&c, 0, sizeof c);
     config.classes = classes + groups + 1;
     config.rate_per_s[0] = demand_per_s * 4 < QOS_RATE_MAX ? demand_per_s * 4 : QOS_RATE_MAX;
-    config.best_effort_per_s[0] = HTB_NONE;
     mem = aligned(htb_memsize(&config));
     if (htb_init(h, mem, htb_memsize(&config), &config) != QOS_OK) {
         fprintf(stderr, "htb_init: %s\n", htb_config_error(&config));
@@ -52,7 +63,7 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
         c.group = true;
         c.parent = parent;
         c.rate_per_s[0] = config.rate_per_s[0];
-        if (htb_reserve(h, id, &c, 0, NULL) != QOS_OK)
+        if (htb_reserve(h, 0, id, &c, NULL) != QOS_OK)
             exit(1);
         parent = id;
     }
@@ -60,7 +71,7 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
         c.group = false;
         c.parent = parent;
         c.rate_per_s[0] = demand_per_s / classes / 2 ? demand_per_s / classes / 2 : 1;
-        if (htb_reserve(h, id, &c, 0, NULL) != QOS_OK)
+        if (htb_reserve(h, 0, id, &c, NULL) != QOS_OK)
             exit(1);
     }
     return mem;
@@ -81,7 +92,7 @@ static double take_ns(struct htb *h, uint32_t first, uint32_t classes, const uin
         if (++turn == classes)
             turn = 0;
         now += step_ns[i % STEPS];
-        ok += htb_take(h, id, TOKENS, now) == QOS_OK;
+        ok += htb_take(h, now, id, TOKENS) == QOS_OK;
     }
     *now_ns = now;
     *granted += ok;
@@ -181,7 +192,8 @@ static void bench_depths(struct bench *b)
         if (d >= 2) {
             struct qos_stats all = {0, 0, 0, 0, 0}, one;
             for (i = 0; i < CLASSES; i++) {
-                htb_stats(&tree[d], (uint32_t)d - 1 + i, &one);
+                if (htb_stats(&tree[d], (uint32_t)d - 1 + i, &one) != QOS_OK)
+                    exit(1);
                 all.granted += one.granted;
                 all.borrowed += one.borrowed;
             }
@@ -313,19 +325,19 @@ static void bench_queues(struct bench *b)
             r[i].class_id = i + 1;
             r[i].tokens[0] = TOKENS;
             r[i].offset = (uint64_t)i * 4096;
-            if (htb_submit(&h, &r[i], 0) != QOS_OK)
+            if (htb_submit(&h, 0, &r[i]) != QOS_OK)
                 exit(1);
         }
         for (k = 0; k < rounds / 4 + n; k++) { /* warm-up, until the initial burst is gone */
             while ((q = htb_dispatch(&h, now)) != NULL)
-                if (htb_complete(&h, q) != QOS_OK || htb_submit(&h, q, now) != QOS_OK)
+                if (htb_complete(&h, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
                     exit(1);
             now = htb_dispatch_next_ns(&h, now);
         }
         begin = bench_ns();
         while (done < rounds) {
             while ((q = htb_dispatch(&h, now)) != NULL) {
-                if (htb_complete(&h, q) != QOS_OK || htb_submit(&h, q, now) != QOS_OK)
+                if (htb_complete(&h, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
                     exit(1);
                 done++;
             }
@@ -338,15 +350,15 @@ static void bench_queues(struct bench *b)
         scan.classes = n;
         scan.turn = 0;
         for (i = 0; i < n; i++)
-            if (qos_bucket_init(&scan.own[i], 0, h.node[i + 1].pair.rate.rate, TOKENS * 2) != QOS_OK)
+            if (qos_bucket_init(&scan.own[i], 0, rate_of(&h, i + 1), TOKENS * 2) != QOS_OK)
                 exit(1);
-        if (qos_bucket_init(&scan.root, 0, htb_root_rate(&h), TOKENS * 100) != QOS_OK)
+        if (qos_bucket_init(&scan.root, 0, root_rate(&h), TOKENS * 100) != QOS_OK)
             exit(1);
         now = 0;
         begin = bench_ns();
         for (k = 0, done = 0; done < scans; k++) {
             done += scan_pick(&scan, now) != UINT32_MAX;
-            now += TOKENS * UINT64_C(1000000000) / htb_root_rate(&h);
+            now += TOKENS * UINT64_C(1000000000) / root_rate(&h);
         }
         scan_ns = (double)(bench_ns() - begin) / (double)done;
 

@@ -22,8 +22,6 @@ expect() { # WHAT TEST-COMMAND...
     shift
     if "$@"; then ok "$what"; else bad "$what ($*)"; fi
 }
-# The end of a real test whose machine gave no verdict. What went before it is the trace.
-inconclusive() { echo "SKIP inconclusive: $*"; exit 77; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
 # Runs a command that judges itself (examples/tokenpool_*) and shows what it says. A reservation that was missed, or a

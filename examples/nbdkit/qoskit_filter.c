@@ -136,7 +136,7 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
         return -1;
     }
     for (id = 1; id < qos.classes; id++) {
-        enum qos_status status = htb_reserve(&qos.tree, id, &qos.class_of[id], now, &fits);
+        enum qos_status status = htb_reserve(&qos.tree, now, id, &qos.class_of[id], &fits);
         if (status != QOS_OK) {
             nbdkit_error("qos-class=%s: %s; %llu bytes per second are left to reserve", qos.name[id],
                          qos_strerror(status), (unsigned long long)fits);
@@ -166,7 +166,8 @@ static void log_grants(uint64_t now, bool last)
     qos.log_next_ns = now + LOG_EVERY_NS;
     for (id = 0; id < qos.classes; id++) {
         struct qos_stats s;
-        htb_stats(&qos.tree, id, &s);
+        if (htb_stats(&qos.tree, id, &s) != QOS_OK)
+            continue;
         (void)fprintf(qos.log, "%llu %s %llu\n", (unsigned long long)now, id ? qos.name[id] : "-",
                       (unsigned long long)s.granted);
     }
@@ -203,10 +204,10 @@ static bool admit(struct waiter *w, uint32_t class_id, uint64_t cost, uint64_t o
     pthread_condattr_destroy(&monotonic);
 
     pthread_mutex_lock(&qos.lock);
-    status = htb_submit(&qos.tree, &w->r, clock_ns());
+    status = htb_submit(&qos.tree, clock_ns(), &w->r);
     if (status == QOS_EDEBT) { /* too many urgent ones: this one queues */
         w->r.urgent = false;
-        status = htb_submit(&qos.tree, &w->r, clock_ns());
+        status = htb_submit(&qos.tree, clock_ns(), &w->r);
     }
     qos.submitted += status == QOS_OK;
     while (status == QOS_OK) {

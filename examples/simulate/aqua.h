@@ -72,7 +72,6 @@ static inline bool aqua_begin(const struct aqua *a, struct aqua_state *s)
     c = no_class;
     config.classes = AQUA_STREAMS + 1;
     config.rate_per_s[0] = a->root_kb_per_s;
-    config.best_effort_per_s[0] = HTB_NONE; /* Figures 8 to 10 leave nothing for it */
     config.request_max_tokens = AQUA_REQUEST_KB;
     config.burst_ns = 50000000; /* longer than the dispatch queue: 4 requests of 10.7 ms */
     config.device_max = 1;      /* "the request at the head of the dispatch queue is removed and sent to the disk" */
@@ -81,7 +80,7 @@ static inline bool aqua_begin(const struct aqua *a, struct aqua_state *s)
         return false;
     for (i = 0; i < AQUA_STREAMS; i++) {
         c.rate_per_s[0] = a->reserved_kb_per_s[i];
-        if (htb_reserve(&s->tree, i + 1, &c, 0, NULL) != QOS_OK)
+        if (htb_reserve(&s->tree, 0, i + 1, &c, NULL) != QOS_OK)
             return false;
         s->next_arrival_ns[i] = (uint64_t)i * a->stream_start_s * AQUA_NS_PER_S;
         for (k = 0; k < AQUA_OUTSTANDING; k++) {
@@ -107,7 +106,7 @@ static inline uint64_t aqua_arrivals(const struct aqua *a, struct aqua_state *s,
             r->busy = true;
             if (!a->qos)
                 s->fifo[(s->fifo_head + s->fifo_count++) % (AQUA_STREAMS * AQUA_OUTSTANDING)] = r;
-            else if (htb_submit(&s->tree, &r->r, now_ns) != QOS_OK)
+            else if (htb_submit(&s->tree, now_ns, &r->r) != QOS_OK)
                 r->busy = false;
             if (a->demand_kb_per_s[i])
                 s->next_arrival_ns[i] += AQUA_REQUEST_KB * AQUA_NS_PER_S / a->demand_kb_per_s[i];
@@ -141,6 +140,12 @@ static inline bool aqua_finish_disk(struct aqua *a, struct aqua_state *s, uint64
     return !a->qos || htb_complete(&s->tree, &r->r) == QOS_OK;
 }
 
+static inline uint64_t aqua_root_rate(const struct htb *tree)
+{
+    struct htb_report report;
+    return htb_info(tree, &report) == QOS_OK ? report.rate_per_s[0] : 0;
+}
+
 /* Runs the experiment; false if the set-up is invalid (reservations above the root's rate, or too long). */
 static inline bool aqua_run(struct aqua *a)
 {
@@ -153,9 +158,7 @@ static inline bool aqua_run(struct aqua *a)
     while (now_ns < end_ns) {
         uint64_t next_ns = aqua_arrivals(a, &state, now_ns);
         if (a->maximizer && now_ns >= look_ns) {
-            enum htb_scenario scenario;
-            htb_maximize(&state.tree, false, now_ns, &scenario);
-            a->looks[scenario]++;
+            a->looks[htb_maximize(&state.tree, now_ns, false)]++;
             look_ns = now_ns + AQUA_NS_PER_S / 10;
         }
         if (!state.at_disk)
@@ -166,7 +169,7 @@ static inline bool aqua_run(struct aqua *a)
             next_ns = qos_min(next_ns, htb_dispatch_next_ns(&state.tree, now_ns));
         if (a->maximizer)
             next_ns = qos_min(next_ns, look_ns);
-        a->root_kb_s[now_ns / AQUA_NS_PER_S] = (double)htb_root_rate(&state.tree);
+        a->root_kb_s[now_ns / AQUA_NS_PER_S] = (double)aqua_root_rate(&state.tree);
         now_ns = qos_min(next_ns, end_ns);
         if (state.at_disk && now_ns == state.disk_done_ns && now_ns < end_ns && !aqua_finish_disk(a, &state, now_ns))
             return false;

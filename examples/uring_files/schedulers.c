@@ -107,7 +107,6 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
     memset(&c, 0, sizeof c);
     c.classes = config->tenants + 1;
     c.rate_per_s[0] = config->root_cost_per_s;
-    c.best_effort_per_s[0] = HTB_NONE;
     c.burst_ns = config->burst_ns;
     c.start_ns = config->now_ns;
     c.device_max = config->dispatch_depth;
@@ -134,7 +133,7 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
         class.weight = t->weight;
         class.rate_per_s[0] = qos_min(t->reserve_cost_per_s, QOS_RATE_MAX); /* beyond is not admitted either */
         class.limit_per_s[0] = qos_min(t->limit_cost_per_s, QOS_RATE_MAX);
-        status = htb_reserve(&h->tree, i + 1, &class, config->now_ns, fits);
+        status = htb_reserve(&h->tree, config->now_ns, i + 1, &class, fits);
         if (status != QOS_OK) {
             refusal->why = qos_strerror(status);
             refusal->tenant = i;
@@ -155,7 +154,7 @@ static void htb_sched_submit(void *s, struct sched_request *r, uint64_t now_ns)
     q->class_id = r->tenant + 1;
     q->tokens[0] = r->cost;
     q->offset = r->offset;
-    if (htb_submit(&h->tree, q, now_ns) != QOS_OK)
+    if (htb_submit(&h->tree, now_ns, q) != QOS_OK)
         tool_die(TOOL_FAILED, "htb_submit refused a valid request: this is a bug");
 }
 
@@ -179,20 +178,22 @@ static uint64_t htb_sched_next_ns(void *s, uint64_t now_ns)
 {
     struct htb_sched *h = s;
     if (h->maximizer)
-        htb_maximize(&h->tree, false, now_ns, NULL);
+        (void)htb_maximize(&h->tree, now_ns, false);
     return htb_dispatch_next_ns(&h->tree, now_ns);
 }
 
 static uint64_t htb_sched_root_rate(void *s)
 {
     struct htb_sched *h = s;
-    return htb_root_rate(&h->tree);
+    struct htb_report report;
+    return htb_info(&h->tree, &report) == QOS_OK ? report.rate_per_s[0] : 0;
 }
 
 static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 {
     struct htb_sched *h = s;
-    htb_stats(&h->tree, tenant + 1, out);
+    if (htb_stats(&h->tree, tenant + 1, out) != QOS_OK)
+        tool_die(TOOL_FAILED, "htb_stats does not know a tenant: this is a bug");
 }
 
 const struct scheduler scheduler_htb = {"htb",

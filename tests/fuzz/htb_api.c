@@ -1,20 +1,8 @@
-// proves: any program of calls on htb.h keeps its lists, heap, sums and counts consistent, mints nothing, and is
+// proves: any program of calls on htb.h keeps admission's sums and all counts consistent, mints nothing, and is
 // answered exactly: a refused take passes at htb_next_ns and not before, nothing leaves before htb_dispatch_next_ns
 // runs: 15000
 #include "htb.h"
 #include "fuzz/fuzz.h"
-
-/* Of the implementation, as this must also build against the prototypes alone. */
-#define NIL UINT32_MAX
-#define USED 1u
-#define GROUP 2u
-#define LIMITED 4u
-#define EXPIRES 8u
-#define IN_ROW 16u
-#define IN_RING 32u
-#define ROW 0
-#define RING 1
-#define FLOOR (-8 * INT64_C(1000000000) * QOS_SUBTOKENS)
 
 #define IDS 12
 #define REQUESTS 16
@@ -22,6 +10,9 @@
 
 static unsigned char arena[ARENA] __attribute__((aligned(64)));
 static struct htb tree;
+static struct htb_config config; /* of the tree, as given */
+static uint32_t resources, dispatch_max, device_max;
+static uint64_t base_per_s[HTB_RESOURCES_MAX], maximize_rate_max;
 static struct htb_request request[REQUESTS];
 static struct {
     unsigned char arena[ARENA];
@@ -64,213 +55,102 @@ static bool unchanged(int i)
            same_bytes(request, saved[i].request, sizeof request);
 }
 
-static const struct htb_priv_pair *pair_of(uint32_t id, uint32_t r)
+static struct htb_report info(void)
 {
-    return r == 0 ? &tree.node[id].pair : &tree.more[(size_t)id * (tree.resources - 1) + r - 1];
+    struct htb_report r;
+    FUZZ_CHECK(htb_info(&tree, &r) == QOS_OK);
+    return r;
 }
 
-static uint64_t sum_of(uint32_t id, uint32_t r)
+/* What id is reserved with; false: nothing. */
+static bool terms_of(uint32_t id, struct htb_class *terms)
 {
-    return r == 0 ? tree.cls[id].sum_per_s : tree.more_sum[(size_t)id * (tree.resources - 1) + r - 1];
+    struct htb_class_report r;
+    enum qos_status status = htb_class_info(&tree, id, &r);
+    FUZZ_CHECK(status == QOS_OK || status == QOS_ENOENT);
+    if (status == QOS_OK)
+        *terms = r.terms;
+    return status == QOS_OK;
 }
 
-static bool passes(const struct htb_priv_bucket *b, uint64_t n)
-{
-    int64_t n_sub = (int64_t)n * QOS_SUBTOKENS;
-    return n == 0 || b->level >= (n_sub < b->depth ? n_sub : b->depth);
-}
-
-/* First time at which bucket b passes n, counted from last_ns; last_ns if it does already. */
-static uint64_t ready_ns(const struct htb_priv_bucket *b, uint64_t last_ns, uint64_t n)
-{
-    int64_t n_sub = (int64_t)n * QOS_SUBTOKENS, gate = n_sub < b->depth ? n_sub : b->depth;
-    uint64_t lack, t;
-    if (passes(b, n))
-        return last_ns;
-    if (b->rate == 0)
-        return UINT64_MAX;
-    lack = b->level < 0 && gate > 0 ? (uint64_t)gate + (uint64_t)-b->level : (uint64_t)(gate - b->level);
-    lack = lack / b->rate + (lack % b->rate != 0);
-    return __builtin_add_overflow(last_ns, lack, &t) ? UINT64_MAX : t;
-}
-
-static const struct htb_request *next_request(uint32_t id)
-{
-    while (id != NIL && (tree.node[id].flags & GROUP))
-        id = tree.cls[id].u.group.ring;
-    return id == NIL || !tree.cls[id].u.tail ? NULL : tree.cls[id].u.tail->next;
-}
-
-/* Walks one circular list; returns how many are in it. */
-static uint32_t walk(int which, uint32_t head, unsigned flag, uint32_t parent, uint32_t row)
-{
-    uint32_t id = head, count = 0;
-    if (head == NIL)
-        return 0;
-    do {
-        const struct htb_priv_link *link = &tree.cls[id].link[which];
-        FUZZ_CHECK(id <= tree.classes && (tree.node[id].flags & USED) && (tree.node[id].flags & flag));
-        FUZZ_CHECK(tree.cls[link->next].link[which].prev == id && tree.cls[link->prev].link[which].next == id);
-        if (which == RING)
-            FUZZ_CHECK(tree.node[id].parent == parent);
-        else
-            FUZZ_CHECK(row == (tree.node[id].flags & GROUP ? 1 + tree.depth_max - tree.node[id].depth : 0));
-        FUZZ_CHECK(++count <= tree.classes + 1);
-        id = link->next;
-    } while (id != head);
-    return count;
-}
-
-/* Does the node stand where its request and its buckets put it? */
-static void check_place(uint32_t id)
-{
-    const struct htb_request *q = next_request(id);
-    unsigned flags = tree.node[id].flags;
-    uint32_t at = tree.event.pos[id], r;
-    uint64_t key = at == UINT32_MAX ? QOS_NEVER : tree.event.entry[at].key, own_ns = 0;
-    uint64_t expires_ns = flags & EXPIRES ? tree.cls[id].expires_ns : QOS_NEVER;
-    uint64_t last_ns = tree.node[id].last_ns;
-    bool limit_passes = true, own_passes = true;
-    if (!q) {
-        FUZZ_CHECK(!(flags & (IN_ROW | IN_RING)) && key == expires_ns);
-        return;
-    }
-    for (r = 0; r < tree.resources; r++) {
-        uint64_t t = ready_ns(&pair_of(id, r)->rate, last_ns, q->tokens[r]);
-        own_ns = q->tokens[r] != 0 && t > own_ns ? t : own_ns;
-        own_passes = own_passes && passes(&pair_of(id, r)->rate, q->tokens[r]);
-        limit_passes =
-            limit_passes && (pair_of(id, r)->limit.rate == HTB_NONE || passes(&pair_of(id, r)->limit, q->tokens[r]));
-    }
-    if (flags & IN_ROW) {
-        FUZZ_CHECK(own_passes && limit_passes && key == expires_ns);
-        FUZZ_CHECK(id == tree.classes || (flags & IN_RING));
-    } else if ((flags & IN_RING) || id == tree.classes) {
-        FUZZ_CHECK(limit_passes);
-        if (own_passes) /* refilled since it was placed: it is due */
-            FUZZ_CHECK(key <= last_ns);
-        else
-            FUZZ_CHECK(key == (own_ns < expires_ns ? own_ns : expires_ns));
-    } else { /* it was at its limit */
-        if (!(flags & GROUP))
-            FUZZ_CHECK(key <= htb_next_ns_all(&tree, id, q->tokens, latest));
-    }
-}
-
+/* Admission's sums and the depths of the tree; the queues' lengths. */
 static void check_tree(void)
 {
-    uint32_t id, r, i, rows = 0, rings = 0, in_row = 0, in_ring = 0, limited = 0, children[IDS + 1] = {0};
-    uint64_t sums[IDS + 1][HTB_RESOURCES_MAX] = {{0}}, queued = 0;
-    for (id = 0; id <= tree.classes; id++) {
-        unsigned flags = tree.node[id].flags;
-        uint32_t parent = tree.node[id].parent;
-        if (!(flags & USED)) {
-            FUZZ_CHECK(tree.event.pos[id] == UINT32_MAX);
+    uint64_t sum[IDS + 1][HTB_RESOURCES_MAX] = {{0}}, queued = 0;
+    uint32_t children[IDS + 1] = {0}, id, r;
+    struct htb_report all = info();
+    struct htb_class terms, parent;
+    struct htb_class_report report;
+    for (id = 0; id < config.classes; id++) {
+        uint32_t levels = 1, at;
+        if (!terms_of(id, &terms))
             continue;
+        FUZZ_CHECK(htb_class_error(&terms) == NULL);
+        for (at = terms.parent; at != 0; at = parent.parent) {
+            FUZZ_CHECK(terms_of(at, &parent) && parent.group && ++levels <= IDS);
         }
-        in_row += (flags & IN_ROW) != 0;
-        in_ring += (flags & IN_RING) != 0;
-        limited += (flags & LIMITED) != 0;
-        if (id != tree.classes) {
-            FUZZ_CHECK((tree.node[parent].flags & (USED | GROUP)) == (USED | GROUP));
-            FUZZ_CHECK(tree.node[id].depth == tree.node[parent].depth + 1 && tree.node[id].depth <= tree.depth_max);
-            children[parent]++;
-        }
-        for (r = 0; r < tree.resources; r++) {
-            const struct htb_priv_pair *p = pair_of(id, r);
-            FUZZ_CHECK(p->rate.level <= p->rate.depth && p->rate.level >= FLOOR);
-            FUZZ_CHECK(p->rate.rate != 0 ? p->rate.depth > 0 : p->rate.depth <= 0 && p->rate.level == FLOOR);
-            if (p->limit.rate != HTB_NONE) {
-                FUZZ_CHECK((flags & LIMITED) && p->limit.level <= p->limit.depth && p->limit.level >= FLOOR);
-                FUZZ_CHECK(p->limit.rate >= p->rate.rate && p->limit.rate != 0);
-            }
-            if (id != tree.classes)
-                sums[parent][r] += p->rate.rate;
-        }
-        if (flags & GROUP) {
-            rings += walk(RING, tree.cls[id].u.group.ring, IN_RING, id, 0);
+        FUZZ_CHECK(levels <= (config.depth_max ? config.depth_max : 8));
+        children[terms.parent]++;
+        for (r = 0; r < resources; r++)
+            sum[terms.parent][r] += terms.rate_per_s[r];
+    }
+    for (id = 0; id < config.classes; id++) {
+        if (!terms_of(id, &terms))
+            continue;
+        FUZZ_CHECK(htb_class_info(&tree, id, &report) == QOS_OK);
+        if (terms.group) {
+            FUZZ_CHECK(report.queued == children[id]);
+            for (r = 0; r < resources; r++)
+                FUZZ_CHECK(sum[id][r] <= terms.rate_per_s[r]);
         } else {
-            const struct htb_request *q = tree.cls[id].u.tail;
-            if (q)
-                do {
-                    q = q->next;
-                    FUZZ_CHECK(q->state == HTB_QUEUED && q->slot == id && q->prev->next == q);
-                    FUZZ_CHECK(++queued <= REQUESTS);
-                } while (q != tree.cls[id].u.tail);
+            queued += report.queued;
         }
-        check_place(id);
     }
-    for (id = 0; id <= tree.classes; id++)
-        if (tree.node[id].flags & USED) {
-            FUZZ_CHECK(!(tree.node[id].flags & GROUP) || tree.cls[id].u.group.children == children[id]);
-            for (r = 0; r < tree.resources; r++) {
-                FUZZ_CHECK(sum_of(id, r) == sums[id][r]);
-                FUZZ_CHECK(sums[id][r] <= (id == tree.classes ? tree.base_per_s[r] : pair_of(id, r)->rate.rate));
-            }
-        }
-    for (i = 0; i < tree.depth_max + 2; i++)
-        rows += walk(ROW, tree.row[i], IN_ROW, 0, i);
-    FUZZ_CHECK(rows == in_row && rings == in_ring && queued == tree.queued);
-    FUZZ_CHECK(tree.detours == queued + limited + tree.resources - 1);
-    for (i = 0; i < tree.event.count; i++) {
-        FUZZ_CHECK(tree.event.pos[tree.event.entry[i].id] == i);
-        FUZZ_CHECK(i == 0 || tree.event.entry[(i - 1) / 4].key <= tree.event.entry[i].key);
+    FUZZ_CHECK(queued == all.queued);
+    for (r = 0; r < resources; r++) {
+        FUZZ_CHECK(all.reserved_per_s[r] == sum[0][r] && sum[0][r] <= base_per_s[r]);
+        FUZZ_CHECK(all.rate_per_s[r] >= base_per_s[r]);
     }
-    for (r = 0; r < tree.resources; r++)
-        FUZZ_CHECK(pair_of(tree.classes, r)->rate.rate >= tree.base_per_s[r]);
 }
 
 static void check_requests(void)
 {
     uint64_t count[4] = {0, 0, 0, 0};
-    uint32_t i, aged = 0, urgent = 0, bulk = 0;
+    struct htb_report all = info();
+    uint32_t i, bulk = 0, urgent = 0;
     for (i = 0; i < REQUESTS; i++) {
         count[request[i].state]++;
         bulk += request[i].state == HTB_AT_DEVICE && !request[i].urgent;
+        urgent += request[i].state == HTB_DISPATCHED && request[i].urgent;
     }
-    FUZZ_CHECK(bulk <= tree.device_max && tree.waiting + bulk <= tree.dispatch_max);
+    FUZZ_CHECK(bulk <= device_max && all.dispatched + bulk <= dispatch_max);
     FUZZ_CHECK(submitted == completed + cancelled + count[HTB_QUEUED] + count[HTB_DISPATCHED] + count[HTB_AT_DEVICE]);
-    for (i = tree.oldest_slot; i != NIL; i = tree.slot[i].link.next) {
-        FUZZ_CHECK(tree.slot[i].request->state == HTB_DISPATCHED && tree.slot[i].request->slot == i);
-        FUZZ_CHECK(++aged <= tree.dispatch_max);
-    }
-    if (tree.urgent) {
-        const struct htb_request *q = tree.urgent;
-        do {
-            q = q->next;
-            FUZZ_CHECK(q->state == HTB_DISPATCHED && q->slot == NIL);
-            FUZZ_CHECK(++urgent <= REQUESTS);
-        } while (q != tree.urgent);
-    }
-    FUZZ_CHECK(count[HTB_QUEUED] == tree.queued && aged == tree.waiting && aged + urgent == count[HTB_DISPATCHED]);
-    FUZZ_CHECK(count[HTB_AT_DEVICE] == tree.at_device);
-    if (tree.order == HTB_ELEVATOR)
-        FUZZ_CHECK(tree.sweep[0].count + tree.sweep[1].count == aged);
+    FUZZ_CHECK(count[HTB_QUEUED] == all.queued && all.dispatched + urgent == count[HTB_DISPATCHED]);
+    FUZZ_CHECK(count[HTB_AT_DEVICE] == all.at_device);
 }
 
 /* The counter of each class is what it was granted; own tokens never exceed its rate times the time and a burst. */
 static void check_account(void)
 {
     uint32_t id;
-    for (id = 0; id < tree.classes; id++) {
+    for (id = 0; id < config.classes; id++) {
         struct qos_stats s;
-        uint64_t own, most;
-        const struct htb_priv_pair *p = pair_of(id, 0);
-        if (!(tree.node[id].flags & USED) || (tree.node[id].flags & GROUP))
+        struct htb_class terms;
+        uint64_t own, most, depth;
+        if (!terms_of(id, &terms) || terms.group)
             continue;
-        htb_stats(&tree, id, &s);
-        FUZZ_CHECK(s.borrowed <= s.granted);
+        FUZZ_CHECK(htb_stats(&tree, id, &s) == QOS_OK && s.borrowed <= s.granted);
         if (s.granted < account[id].last_granted) /* reserved anew */
             account[id].granted_before += account[id].last_granted;
         account[id].last_granted = s.granted;
-        if (p->rate.rate > account[id].max_rate)
-            account[id].max_rate = p->rate.rate;
-        if ((uint64_t)p->rate.depth > account[id].most_depth && p->rate.depth > 0)
-            account[id].most_depth = (uint64_t)p->rate.depth;
+        account[id].max_rate = qos_max(account[id].max_rate, terms.rate_per_s[0]);
+        depth = qos_mul_div_ceil(terms.rate_per_s[0], terms.burst_ns, QOS_NS_PER_S) + config.request_max_tokens;
+        if (terms.rate_per_s[0] != 0)
+            account[id].most_depth = qos_max(account[id].most_depth, qos_min(depth, QOS_TOKENS_MAX));
         if (!(s.borrowed || account[id].granted_before)) {
             own = s.granted - qos_min(s.granted, account[id].forced);
             most = qos_sat_add(qos_mul_div_ceil(account[id].max_rate, latest - started, QOS_NS_PER_S),
-                               account[id].most_depth / QOS_SUBTOKENS + account[id].largest + 1);
+                               account[id].most_depth + account[id].largest + 1);
             FUZZ_CHECK(own <= most);
         }
     }
@@ -278,7 +158,7 @@ static void check_account(void)
 
 static uint64_t any_rate(struct fuzz_input *in, uint64_t most)
 {
-    static const uint64_t rate[] = {0, HTB_NONE, 1, 3, 1000, 1000000, 1000000000, 999999999999, QOS_RATE_MAX};
+    static const uint64_t rate[] = {0, QOS_NOTHING, 1, 3, 1000, 1000000, 1000000000, 999999999999, QOS_RATE_MAX};
     uint64_t kind = fuzz_between(in, 0, 15);
     if (kind < 9)
         return rate[kind];
@@ -307,7 +187,7 @@ static uint64_t any_span_ns(struct fuzz_input *in)
 static uint32_t any_id(struct fuzz_input *in)
 {
     uint32_t id = (uint32_t)fuzz_between(in, 0, IDS + 3);
-    return id == IDS + 3 ? HTB_ROOT : id == IDS + 2 ? UINT32_MAX - 1 : id;
+    return id == IDS + 3 ? QOS_NONE : id == IDS + 2 ? QOS_NONE - 1 : id;
 }
 
 static bool begin(struct fuzz_input *in)
@@ -319,7 +199,7 @@ static bool begin(struct fuzz_input *in)
     c.resources = (uint32_t)fuzz_between(in, 0, HTB_RESOURCES_MAX);
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         c.rate_per_s[r] = any_rate(in, 1000000000);
-        c.best_effort_per_s[r] = any_rate(in, c.rate_per_s[r]);
+        c.best_effort.rate_per_s[r] = any_rate(in, c.rate_per_s[r]);
     }
     c.burst_ns = fuzz_between(in, 0, 3) ? fuzz_bytes(in, 4) : fuzz_bytes(in, 6);
     c.request_max_tokens = fuzz_between(in, 0, 3) ? fuzz_bytes(in, 2) : fuzz_bytes(in, 4);
@@ -337,7 +217,7 @@ static bool begin(struct fuzz_input *in)
         FUZZ_CHECK(htb_memsize(&c) == 0 && htb_init(&tree, arena, sizeof arena, &c) == QOS_ERANGE);
         for (r = 0; r < HTB_RESOURCES_MAX; r++) { /* mended, so that most inputs get further */
             c.rate_per_s[r] = c.rate_per_s[r] == 0 || c.rate_per_s[r] > QOS_RATE_MAX ? 1000000 : c.rate_per_s[r];
-            c.best_effort_per_s[r] = 0;
+            c.best_effort.rate_per_s[r] = 0;
         }
         c.burst_ns = c.burst_ns > HTB_BURST_MAX_NS ? 0 : c.burst_ns;
         c.request_max_tokens = c.request_max_tokens > 1000000000 ? 0 : c.request_max_tokens;
@@ -351,6 +231,12 @@ static bool begin(struct fuzz_input *in)
     memset(arena, 0xa5, sizeof arena);
     FUZZ_CHECK(htb_init(&tree, arena, arena_used - 1, &c) == QOS_EMEMORY);
     FUZZ_CHECK(htb_init(&tree, arena, arena_used, &c) == QOS_OK);
+    config = c;
+    resources = c.resources ? c.resources : 1;
+    dispatch_max = c.dispatch_max ? c.dispatch_max : 64;
+    device_max = c.device_max ? c.device_max : (uint32_t)qos_min(32, dispatch_max);
+    maximize_rate_max = c.maximize_rate_max ? c.maximize_rate_max : QOS_RATE_MAX;
+    memcpy(base_per_s, c.rate_per_s, sizeof base_per_s);
     memset(request, 0, sizeof request);
     memset(account, 0, sizeof account);
     now = latest = started = c.start_ns;
@@ -363,7 +249,7 @@ static void settle(void)
 {
     struct htb_class c;
     memset(&c, 0, sizeof c);
-    FUZZ_CHECK(htb_change(&tree, UINT32_MAX, &c, now, NULL) == QOS_ENOENT);
+    FUZZ_CHECK(htb_change(&tree, now, UINT32_MAX, &c, NULL) == QOS_ENOENT);
     save(0);
 }
 
@@ -375,8 +261,8 @@ static void step_class(struct fuzz_input *in, bool change)
     enum qos_status status;
     settle();
     memset(&c, 0, sizeof c);
-    if (change && htb_get(&tree, id, &c) == QOS_OK && fuzz_between(in, 0, 3) == 0) {
-        status = htb_change(&tree, id, &c, now, fits); /* what it has fits */
+    if (change && terms_of(id, &c) && fuzz_between(in, 0, 3) == 0) {
+        status = htb_change(&tree, now, id, &c, fits); /* what it has fits */
         FUZZ_CHECK(status == QOS_OK || (c.expires_ns != 0 && c.expires_ns <= now));
         return;
     }
@@ -386,37 +272,37 @@ static void step_class(struct fuzz_input *in, bool change)
     }
     c.weight = (uint32_t)fuzz_bytes(in, fuzz_between(in, 0, 3) ? 1 : 3);
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
-        c.rate_per_s[r] = any_rate(in, tree.base_per_s[0]);
+        c.rate_per_s[r] = any_rate(in, base_per_s[0]);
         c.limit_per_s[r] = fuzz_between(in, 0, 1) ? 0 : any_rate(in, QOS_RATE_MAX);
     }
     c.burst_ns = fuzz_between(in, 0, 1) ? 0 : fuzz_bytes(in, 4);
     c.expires_ns = fuzz_between(in, 0, 3) ? 0 : qos_sat_add(now, any_span_ns(in));
-    status = change ? htb_change(&tree, id, &c, now, fits) : htb_reserve(&tree, id, &c, now, fits);
+    status = change ? htb_change(&tree, now, id, &c, fits) : htb_reserve(&tree, now, id, &c, fits);
     if (status == QOS_EADMISSION) { /* what fits is admitted */
         FUZZ_CHECK(unchanged(0));
-        for (r = 0; r < tree.resources; r++) {
-            c.rate_per_s[r] = fits[r] == 0 ? HTB_NONE : fits[r];
+        for (r = 0; r < resources; r++) {
+            c.rate_per_s[r] = fits[r];
             c.limit_per_s[r] = 0;
         }
-        status = change ? htb_change(&tree, id, &c, now, fits) : htb_reserve(&tree, id, &c, now, fits);
+        status = change ? htb_change(&tree, now, id, &c, fits) : htb_reserve(&tree, now, id, &c, fits);
         FUZZ_CHECK(status == QOS_OK);
     }
     if (status != QOS_OK) {
         FUZZ_CHECK(unchanged(0));
         return;
     }
-    FUZZ_CHECK(htb_get(&tree, id, &got) == QOS_OK);
-    for (r = 0; r < tree.resources; r++) {
-        FUZZ_CHECK(got.rate_per_s[r] == (c.rate_per_s[r] ? c.rate_per_s[r] : HTB_NONE));
-        FUZZ_CHECK(got.limit_per_s[r] == (c.limit_per_s[r] ? c.limit_per_s[r] : HTB_NONE));
+    FUZZ_CHECK(terms_of(id, &got));
+    for (r = 0; r < resources; r++) {
+        FUZZ_CHECK(got.rate_per_s[r] == c.rate_per_s[r]);
+        FUZZ_CHECK(got.limit_per_s[r] == (c.limit_per_s[r] ? c.limit_per_s[r] : QOS_UNLIMITED));
     }
     FUZZ_CHECK(got.group == c.group && got.weight == (c.weight ? c.weight : 1));
 }
 
 static uint32_t class_of(uint32_t id)
 {
-    if (id >= tree.classes || (tree.node[id].flags & (USED | GROUP)) != USED ||
-        ((tree.node[id].flags & EXPIRES) && tree.cls[id].expires_ns <= now))
+    struct htb_class terms;
+    if (!terms_of(id, &terms) || terms.group || (terms.expires_ns != 0 && terms.expires_ns <= now))
         return HTB_BEST_EFFORT;
     return id;
 }
@@ -425,7 +311,7 @@ static bool take_at(uint32_t id, const uint64_t *n, uint64_t at_ns)
 {
     bool taken;
     save(1);
-    taken = htb_take_all(&tree, id, n, at_ns) == QOS_OK;
+    taken = htb_take_all(&tree, at_ns, id, n) == QOS_OK;
     restore(1);
     return taken;
 }
@@ -436,13 +322,13 @@ static void step_take(struct fuzz_input *in)
     uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0}, next_ns;
     bool all = fuzz_between(in, 0, 1) != 0, too_many = false;
     enum qos_status status;
-    for (r = 0; r < (all ? tree.resources : 1); r++) {
+    for (r = 0; r < (all ? resources : 1); r++) {
         n[r] = any_tokens(in);
         too_many = too_many || n[r] > QOS_TOKENS_MAX;
     }
-    next_ns = all ? htb_next_ns_all(&tree, id, n, now) : htb_next_ns(&tree, id, n[0], now);
+    next_ns = all ? htb_next_ns_all(&tree, now, id, n) : htb_next_ns(&tree, now, id, n[0]);
     settle();
-    status = all ? htb_take_all(&tree, id, n, now) : htb_take(&tree, id, n[0], now);
+    status = all ? htb_take_all(&tree, now, id, n) : htb_take(&tree, now, id, n[0]);
     if (too_many) {
         FUZZ_CHECK(status == QOS_ERANGE && unchanged(0) && next_ns == QOS_NEVER);
         return;
@@ -469,12 +355,12 @@ static void step_force(struct fuzz_input *in)
     uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     bool too_many = false;
     enum qos_status status;
-    for (r = 0; r < tree.resources; r++) {
+    for (r = 0; r < resources; r++) {
         n[r] = any_tokens(in);
         too_many = too_many || n[r] > QOS_TOKENS_MAX;
     }
     settle();
-    status = htb_force(&tree, id, n, now);
+    status = htb_force(&tree, now, id, n);
     FUZZ_CHECK(too_many ? status == QOS_ERANGE && unchanged(0) : status == QOS_OK || status == QOS_EDEBT);
     if (status == QOS_OK)
         account[class_id].forced += n[0];
@@ -488,18 +374,18 @@ static void step_submit(struct fuzz_input *in)
     bool too_many = false;
     settle();
     if (q->state != HTB_IDLE) {
-        FUZZ_CHECK(htb_submit(&tree, q, now) == QOS_EBUSY && unchanged(0));
+        FUZZ_CHECK(htb_submit(&tree, now, q) == QOS_EBUSY && unchanged(0));
         return;
     }
     q->class_id = any_id(in);
     q->urgent = fuzz_between(in, 0, 7) == 0;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         q->tokens[r] = any_tokens(in);
-        too_many = too_many || (r < tree.resources && q->tokens[r] > QOS_TOKENS_MAX);
+        too_many = too_many || (r < resources && q->tokens[r] > QOS_TOKENS_MAX);
     }
     q->offset = fuzz_bytes(in, 1);
     save(0);
-    status = htb_submit(&tree, q, now);
+    status = htb_submit(&tree, now, q);
     if (too_many) {
         FUZZ_CHECK(status == QOS_ERANGE && unchanged(0));
         return;
@@ -518,13 +404,13 @@ static void step_submit(struct fuzz_input *in)
 static void step_dispatch(void)
 {
     uint64_t next_ns = htb_dispatch_next_ns(&tree, now);
-    uint32_t at_device = tree.at_device;
+    uint32_t at_device = info().at_device;
     const struct htb_request *q;
     save(0);
     q = htb_dispatch(&tree, now);
     if (now == QOS_NEVER && !q)
         return;
-    FUZZ_CHECK(q ? next_ns == now && q->state == HTB_AT_DEVICE && tree.at_device == at_device + 1 : next_ns > now);
+    FUZZ_CHECK(q ? next_ns == now && q->state == HTB_AT_DEVICE && info().at_device == at_device + 1 : next_ns > now);
     if (q || next_ns == now + 1)
         return;
     /* Nothing leaves before; and at that time something happens: a request, or a later time, or an expiry. */
@@ -543,7 +429,7 @@ static void step_done(struct fuzz_input *in, bool cancel)
     state = q->state;
     if (cancel) {
         bool can = state == HTB_QUEUED || state == HTB_DISPATCHED;
-        FUZZ_CHECK(htb_cancel(&tree, q, now) == (can ? QOS_OK : QOS_EINVAL));
+        FUZZ_CHECK(htb_cancel(&tree, now, q) == (can ? QOS_OK : QOS_EINVAL));
         FUZZ_CHECK(can ? q->state == HTB_IDLE : unchanged(0));
         cancelled += can;
     } else {
@@ -562,53 +448,68 @@ static void step_root(struct fuzz_input *in)
     for (r = 0; r < HTB_RESOURCES_MAX; r++)
         rate[r] = any_rate(in, QOS_RATE_MAX);
     settle();
-    status = htb_set_root_rate(&tree, rate, now);
-    FUZZ_CHECK(status == QOS_OK ? htb_root_rate(&tree) == rate[0]
+    status = htb_change_root(&tree, now, rate);
+    if (status == QOS_OK) {
+        memcpy(base_per_s, rate, sizeof base_per_s);
+        maximize_rate_max = qos_max(maximize_rate_max, rate[0]);
+    }
+    FUZZ_CHECK(status == QOS_OK ? info().rate_per_s[0] == rate[0]
                                 : unchanged(0) && (status == QOS_ERANGE || status == QOS_EADMISSION));
 }
 
 static void step_maximize(struct fuzz_input *in)
 {
     enum htb_scenario scenario;
-    uint64_t before = htb_root_rate(&tree);
-    htb_maximize(&tree, fuzz_between(in, 0, 3) == 0, now, &scenario);
-    FUZZ_CHECK(htb_root_rate(&tree) >= tree.base_per_s[0]);
-    FUZZ_CHECK(htb_root_rate(&tree) <= qos_max(before, tree.maximize_rate_max));
-    FUZZ_CHECK(scenario == HTB_CAPPED || htb_root_rate(&tree) <= before);
+    uint64_t before = info().rate_per_s[0];
+    scenario = htb_maximize(&tree, now, fuzz_between(in, 0, 3) == 0);
+    FUZZ_CHECK(info().rate_per_s[0] >= base_per_s[0]);
+    FUZZ_CHECK(info().rate_per_s[0] <= qos_max(before, maximize_rate_max));
+    FUZZ_CHECK(scenario == HTB_CAPPED || info().rate_per_s[0] <= before);
 }
 
 static void step_release(struct fuzz_input *in)
 {
     uint32_t id = any_id(in);
+    struct htb_class terms;
     enum qos_status status;
+    bool used;
     settle();
-    status = htb_release(&tree, id, now);
-    if (status != QOS_OK) {
-        FUZZ_CHECK(unchanged(0));
-        FUZZ_CHECK(status == (id == 0                                               ? QOS_EINVAL
-                              : id >= tree.classes || !(tree.node[id].flags & USED) ? QOS_ENOENT
-                                                                                    : QOS_EBUSY));
+    used = terms_of(id, &terms);
+    status = htb_release(&tree, now, id);
+    if (status == QOS_OK) {
+        FUZZ_CHECK(used && !terms_of(id, &terms));
+        return;
     }
+    FUZZ_CHECK(unchanged(0));
+    FUZZ_CHECK(status == (id == 0 ? QOS_EINVAL : used ? QOS_EBUSY : QOS_ENOENT));
 }
 
 static void step_stats(struct fuzz_input *in)
 {
-    uint32_t id = any_id(in);
-    struct qos_stats one, below, sum, s;
-    uint32_t i;
-    htb_stats(&tree, id, &one);
-    htb_stats_below(&tree, id, &below);
-    if (id < tree.classes && (tree.node[id].flags & (USED | GROUP)) == USED)
-        FUZZ_CHECK(memcmp(&one, &below, sizeof one) == 0);
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < tree.classes; i++)
-        if ((tree.node[i].flags & (USED | GROUP)) == USED) {
-            htb_stats(&tree, i, &s);
-            sum.granted += s.granted;
-            sum.refused += s.refused;
-        }
-    htb_stats_below(&tree, HTB_ROOT, &below);
-    FUZZ_CHECK(sum.granted == below.granted && sum.refused == below.refused);
+    uint32_t id = any_id(in), i, at;
+    struct qos_stats all, group, s, sum = {0, 0, 0, 0, 0};
+    struct htb_class terms, up;
+    bool is_group = terms_of(id, &terms) && terms.group;
+    FUZZ_CHECK(htb_group_stats(&tree, id, &group) == (is_group ? QOS_OK : QOS_ENOENT));
+    FUZZ_CHECK(htb_stats(&tree, id, &s) == (id < config.classes || id == QOS_NONE ? QOS_OK : QOS_ENOENT));
+    for (i = 0; i < config.classes && is_group; i++) { /* what is below the group */
+        if (!terms_of(i, &up))
+            continue;
+        for (at = i; at != 0 && at != id; at = terms_of(at, &up) ? up.parent : 0)
+            ;
+        FUZZ_CHECK(htb_stats(&tree, i, &s) == QOS_OK);
+        sum.granted += at == id ? s.granted : 0;
+        sum.refused += at == id ? s.refused : 0;
+    }
+    if (is_group)
+        FUZZ_CHECK(sum.granted == group.granted && sum.refused == group.refused);
+    sum.granted = sum.debt = 0;
+    for (i = 0; i < config.classes; i++) {
+        FUZZ_CHECK(htb_stats(&tree, i, &s) == QOS_OK);
+        sum.granted += s.granted;
+        sum.debt += s.debt;
+    }
+    FUZZ_CHECK(htb_stats(&tree, QOS_NONE, &all) == QOS_OK && all.granted == sum.granted && all.debt == sum.debt);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

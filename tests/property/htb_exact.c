@@ -26,7 +26,6 @@ static void *tree(struct htb *h, struct check_mem *m, enum path path, uint64_t r
     memset(&c, 0, sizeof c);
     config.classes = 8;
     config.rate_per_s[0] = path == LIMITED ? QOS_RATE_MAX : rate;
-    config.best_effort_per_s[0] = HTB_NONE;
     config.burst_ns = burst_ns;
     config.start_ns = start_ns;
     check_mem_new(m, htb_memsize(&config), 64, 0);
@@ -34,13 +33,13 @@ static void *tree(struct htb *h, struct check_mem *m, enum path path, uint64_t r
     for (id = 1; path == BORROWED && id <= 3; id++) { /* three groups without a rate between the class and the root */
         c.group = true;
         c.parent = id - 1;
-        CHECK_EQ(htb_reserve(h, id, &c, start_ns, NULL), QOS_OK);
+        CHECK_EQ(htb_reserve(h, start_ns, id, &c, NULL), QOS_OK);
     }
     c.group = false;
     c.parent = path == BORROWED ? 3 : 0;
     c.rate_per_s[0] = path == OWN ? rate : 0;
     c.limit_per_s[0] = path == LIMITED ? rate : 0;
-    CHECK_EQ(htb_reserve(h, 7, &c, start_ns, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(h, start_ns, 7, &c, NULL), QOS_OK);
     return m->mem;
 }
 
@@ -48,10 +47,10 @@ static void *tree(struct htb *h, struct check_mem *m, enum path path, uint64_t r
 static uint64_t drain(struct htb *h, struct check_rng *rng, uint64_t most, uint64_t now)
 {
     uint64_t got = 0, n = check_between(rng, 1, most);
-    if (htb_take(h, 7, n, now) == QOS_OK)
+    if (htb_take(h, now, 7, n) == QOS_OK)
         got += n;
     for (n = most; n > 0; n /= 2)
-        while (htb_take(h, 7, n, now) == QOS_OK)
+        while (htb_take(h, now, 7, n) == QOS_OK)
             got += n;
     return got;
 }

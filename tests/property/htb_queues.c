@@ -63,7 +63,7 @@ static void submit(struct run *run)
         q->r.tokens[r] = run->equal                         ? 700
                          : check_between(&run->t.rng, 0, 9) ? check_between(&run->t.rng, 1, 2000)
                                                             : 30000;
-    CHECK_EQ(htb_submit(&run->t.h, &q->r, run->t.o.now), QOS_OK);
+    CHECK_EQ(htb_submit(&run->t.h, run->t.o.now, &q->r), QOS_OK);
 }
 
 static void check_choice(struct run *run, struct request *q)

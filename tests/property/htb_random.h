@@ -48,20 +48,20 @@ static void twin_reserve(struct twin *t, int id, uint64_t now)
     for (i = 0; t->o.node[parent].parent != ORACLE_NONE && i < 8; i++) /* not too deep */
         if (i == 5)
             parent = t->root;
-    c.parent = parent == t->root ? HTB_ROOT : (uint32_t)parent;
+    c.parent = parent == t->root ? 0 : (uint32_t)parent;
     c.group = check_between(&t->rng, 0, 3) == 0;
     c.weight = (uint32_t)check_between(&t->rng, 1, 5);
     for (r = 0; r < t->o.resources; r++)
         c.rate_per_s[r] = QOS_RATE_MAX; /* far too much, to be told what fits */
-    CHECK_EQ(htb_reserve(&t->h, (uint32_t)id, &c, now, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&t->h, now, (uint32_t)id, &c, fits), QOS_EADMISSION);
     for (r = 0; r < t->o.resources; r++) {
         ask[r] = check_between(&t->rng, 0, 3) ? check_between(&t->rng, 0, fits[r]) : 0;
         if (!c.group)
             ask[r] /= 2;
-        c.rate_per_s[r] = ask[r] ? ask[r] : HTB_NONE;
+        c.rate_per_s[r] = ask[r];
         c.limit_per_s[r] = check_between(&t->rng, 0, 2) ? 0 : ask[r] + check_between(&t->rng, 1, 400000);
     }
-    CHECK_EQ(htb_reserve(&t->h, (uint32_t)id, &c, now, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&t->h, now, (uint32_t)id, &c, NULL), QOS_OK);
     memset(&t->o.node[id], 0, sizeof t->o.node[id]);
     t->o.node[id].used = true;
     t->o.node[id].group = c.group;
@@ -95,7 +95,7 @@ static void twin_init(struct twin *t, uint64_t stream, int resources, uint64_t s
     config.start_ns = start;
     for (r = 0; r < resources; r++) {
         config.rate_per_s[r] = check_between(&t->rng, 1000, 1000000);
-        config.best_effort_per_s[r] = check_between(&t->rng, 0, 1) ? HTB_NONE : config.rate_per_s[r] / 10 + 1;
+        config.best_effort.rate_per_s[r] = check_between(&t->rng, 0, 1) ? 0 : config.rate_per_s[r] / 10 + 1;
     }
     if (change)
         change(&config);
@@ -108,7 +108,7 @@ static void twin_init(struct twin *t, uint64_t stream, int resources, uint64_t s
     t->leaf[t->leaves++] = 0;
     for (r = 0; r < resources; r++) {
         twin_set(t, &t->o.node[t->root].rate[r], config.rate_per_s[r]);
-        twin_set(t, &t->o.node[0].rate[r], config.best_effort_per_s[r] == HTB_NONE ? 0 : config.best_effort_per_s[r]);
+        twin_set(t, &t->o.node[0].rate[r], config.best_effort.rate_per_s[r]);
     }
     nodes = (int)check_between(&t->rng, 3, ORACLE_NODES - 3);
     for (id = 1; id < nodes; id++)

@@ -21,13 +21,13 @@ static void step(struct twin *t, uint64_t *now)
     payer = oracle_payer(&t->o, id, n);
     htb_stats(&t->h, (uint32_t)id, &before);
     /* Nothing costs nothing; and once the tree has seen `now`, a clock that steps back reads as no time passed. */
-    CHECK_EQ(htb_take(&t->h, (uint32_t)id, 0, *now), QOS_OK);
+    CHECK_EQ(htb_take(&t->h, *now, (uint32_t)id, 0), QOS_OK);
     if (id == 0 && check_between(&t->rng, 0, 1))
-        status = htb_take_all(&t->h, 1000 + (uint32_t)n[0], n, *now); /* an unknown id is best effort */
+        status = htb_take_all(&t->h, *now, 1000 + (uint32_t)n[0], n); /* an unknown id is best effort */
     else if (t->o.resources == 1)
-        status = htb_take(&t->h, (uint32_t)id, n[0], *now - check_between(&t->rng, 0, 1000));
+        status = htb_take(&t->h, *now - check_between(&t->rng, 0, 1000), (uint32_t)id, n[0]);
     else
-        status = htb_take_all(&t->h, (uint32_t)id, n, *now);
+        status = htb_take_all(&t->h, *now, (uint32_t)id, n);
     CHECK_EQ(status, payer == ORACLE_NONE ? QOS_EAGAIN : QOS_OK);
     htb_stats(&t->h, (uint32_t)id, &after);
     if (payer != ORACLE_NONE) {
@@ -40,7 +40,7 @@ static void step(struct twin *t, uint64_t *now)
         for (r = 0; r < t->o.resources; r++)
             n[r] = check_between(&t->rng, 0, 20000);
         expect = oracle_next(&t->o, id, n, UINT64_C(200000000000));
-        next = htb_next_ns_all(&t->h, (uint32_t)id, n, *now);
+        next = htb_next_ns_all(&t->h, *now, (uint32_t)id, n);
         if (expect == UINT64_MAX)
             CHECK(next > *now + UINT64_C(200000000000));
         else

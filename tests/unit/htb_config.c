@@ -2,128 +2,245 @@
 // it stays inside the memory, which may not be a byte smaller; zeros become the documented defaults
 #include "htb_world.h"
 
+static unsigned char memory_of[2][65536] __attribute__((aligned(64)));
+static struct htb handle_of[2];
+
+/* The configuration is refused with a sentence that begins with `begins`; memory and handle stay as they were. */
 static void expect(const struct htb_config *c, const char *begins)
 {
     const char *said = htb_config_error(c);
-    struct htb tree;
-    static unsigned char memory[65536] __attribute__((aligned(64)));
     CHECK_CONTEXT("%s", begins);
     CHECK(said != NULL && strncmp(said, begins, strlen(begins)) == 0);
     CHECK_EQ(htb_memsize(c), 0);
-    CHECK_EQ(htb_init(&tree, memory, sizeof memory, c), c ? QOS_ERANGE : QOS_EINVAL);
+    memset(memory_of, 0x3c, sizeof memory_of);
+    memset(handle_of, 0x3c, sizeof handle_of);
+    CHECK_EQ(htb_init(&handle_of[0], memory_of[0], sizeof memory_of[0], c), c ? QOS_ERANGE : QOS_EINVAL);
+    CHECK(memcmp(&handle_of[0], &handle_of[1], sizeof handle_of[0]) == 0);
+    CHECK(memcmp(memory_of[0], memory_of[1], sizeof memory_of[0]) == 0);
     CHECK_CONTEXT("%s", "");
 }
 
-/* Each field just outside its range is named; just inside it is fine. */
-static void every_sentence(void)
+/* Both configurations make the same tree, byte for byte. */
+static void same_tree(const struct htb_config *a, const struct htb_config *b, const char *what)
 {
-    struct htb_config good = world_config(), c;
+    CHECK_CONTEXT("%s", what);
+    memset(memory_of, 0x3c, sizeof memory_of);
+    memset(handle_of, 0x3c, sizeof handle_of);
+    CHECK_EQ(htb_init(&handle_of[0], memory_of[0], sizeof memory_of[0], a), QOS_OK);
+    memcpy(&handle_of[1], &handle_of[0], sizeof handle_of[0]);
+    memcpy(memory_of[1], memory_of[0], sizeof memory_of[0]);
+    memset(&handle_of[0], 0x3c, sizeof handle_of[0]);
+    memset(memory_of[0], 0x3c, sizeof memory_of[0]);
+    CHECK_EQ(htb_init(&handle_of[0], memory_of[0], sizeof memory_of[0], b), QOS_OK);
+    CHECK(memcmp(&handle_of[0], &handle_of[1], sizeof handle_of[0]) == 0);
+    CHECK(memcmp(memory_of[0], memory_of[1], sizeof memory_of[0]) == 0);
+    CHECK_CONTEXT("%s", "");
+}
+
+static void accept(const struct htb_config *c, const char *what)
+{
+    CHECK_CONTEXT("%s", what);
+    CHECK(htb_config_error(c) == NULL);
+    CHECK_CONTEXT("%s", "");
+}
+
+/* Every field: what zero means, both ends of its range, and one past each end with the sentence that names it. */
+static void every_field(void)
+{
+    struct htb_config good = world_config(), c, d;
     uint32_t r;
     int order = 2;
-    expect(NULL, "config is NULL");
-    CHECK(htb_config_error(&good) == NULL);
-#define BAD(field, worst, best, sentence)                                                                              \
+    expect(NULL, "config:");
+    accept(&good, "good");
+#define DEFAULT(field, value)                                                                                          \
+    do {                                                                                                               \
+        c = d = good;                                                                                                  \
+        c.field = 0;                                                                                                   \
+        d.field = value;                                                                                               \
+        same_tree(&c, &d, #field);                                                                                     \
+    } while (0)
+#define GOOD(field, value)                                                                                             \
     do {                                                                                                               \
         c = good;                                                                                                      \
-        c.field = worst;                                                                                               \
-        expect(&c, sentence);                                                                                          \
-        c.field = best;                                                                                                \
-        CHECK(htb_config_error(&c) == NULL);                                                                           \
+        c.field = value;                                                                                               \
+        accept(&c, #field);                                                                                            \
     } while (0)
-    BAD(classes, HTB_CLASSES_MAX + 1, HTB_CLASSES_MAX, "classes:");
-    BAD(resources, HTB_RESOURCES_MAX + 1, 1, "resources:");
-    BAD(rate_per_s[0], 0, 1, "rate_per_s:");
-    BAD(rate_per_s[0], QOS_RATE_MAX + 1, QOS_RATE_MAX, "rate_per_s:");
-    BAD(rate_per_s[0], HTB_NONE, QOS_RATE_MAX, "rate_per_s:");
-    BAD(best_effort_per_s[0], 1000001, 1000000, "best_effort_per_s:");
-    BAD(best_effort_per_s[0], HTB_NONE - 1, HTB_NONE, "best_effort_per_s:");
-    BAD(burst_ns, HTB_BURST_MAX_NS + 1, HTB_BURST_MAX_NS, "burst_ns:");
-    BAD(burst_ns, UINT64_MAX, 1, "burst_ns:");
-    BAD(request_max_tokens, QOS_TOKENS_MAX / 4 + 1, QOS_TOKENS_MAX / 4, "request_max_tokens:");
-    BAD(debt_ns, HTB_BURST_MAX_NS + 1, HTB_BURST_MAX_NS, "debt_ns:");
-    BAD(depth_max, 4097, 4096, "depth_max:");
-    BAD(dispatch_max, HTB_DISPATCH_MAX + 1, HTB_DISPATCH_MAX, "dispatch_max:");
-    BAD(device_max, 65, 64, "device_max:");
-    BAD(maximize_step, 1, 2, "maximize_step:");
-    BAD(maximize_step, 1025, 1024, "maximize_step:");
-    BAD(maximize_interval_ns, 999, 1000, "maximize_interval_ns:");
-    BAD(maximize_rate_max, 999999, 1000000, "maximize_rate_max:");
-    BAD(maximize_rate_max, QOS_RATE_MAX + 1, QOS_RATE_MAX, "maximize_rate_max:");
+#define BAD(field, value, sentence)                                                                                    \
+    do {                                                                                                               \
+        c = good;                                                                                                      \
+        c.field = value;                                                                                               \
+        expect(&c, sentence);                                                                                          \
+    } while (0)
+    DEFAULT(classes, 16);
+    GOOD(classes, 1);
+    GOOD(classes, HTB_CLASSES_MAX);
+    BAD(classes, HTB_CLASSES_MAX + 1, "classes:");
+    DEFAULT(resources, 1);
+    GOOD(resources, 1);
+    BAD(resources, HTB_RESOURCES_MAX + 1, "resources:");
+    BAD(rate_per_s[0], 0, "rate_per_s:");
+    GOOD(rate_per_s[0], 1);
+    GOOD(rate_per_s[0], QOS_RATE_MAX);
+    BAD(rate_per_s[0], QOS_RATE_MAX + 1, "rate_per_s:");
+    BAD(rate_per_s[0], QOS_UNLIMITED, "rate_per_s:");
+    GOOD(best_effort.rate_per_s[0], 1000000);
+    BAD(best_effort.rate_per_s[0], 1000001, "best_effort:");
+    BAD(best_effort.rate_per_s[0], QOS_NOTHING, "best_effort:");
+    DEFAULT(best_effort.limit_per_s[0], QOS_UNLIMITED);
+    GOOD(best_effort.limit_per_s[0], QOS_NOTHING);
+    BAD(best_effort.limit_per_s[0], QOS_RATE_MAX + 1, "best_effort:");
+    DEFAULT(best_effort.weight, 1);
+    GOOD(best_effort.weight, HTB_WEIGHT_MAX);
+    BAD(best_effort.weight, HTB_WEIGHT_MAX + 1, "best_effort:");
+    DEFAULT(best_effort.burst_ns, 10 * MS);
+    BAD(best_effort.parent, 1, "best_effort:");
+    BAD(best_effort.group, true, "best_effort:");
+    BAD(best_effort.expires_ns, 1, "best_effort:");
+    DEFAULT(burst_ns, 10 * MS);
+    GOOD(burst_ns, 1);
+    GOOD(burst_ns, HTB_BURST_MAX_NS);
+    BAD(burst_ns, HTB_BURST_MAX_NS + 1, "burst_ns:");
+    BAD(burst_ns, UINT64_MAX, "burst_ns:");
+    GOOD(request_max_tokens, QOS_TOKENS_MAX / 4);
+    BAD(request_max_tokens, QOS_TOKENS_MAX / 4 + 1, "request_max_tokens:");
+    DEFAULT(debt_ns, S);
+    GOOD(debt_ns, 1);
+    GOOD(debt_ns, HTB_BURST_MAX_NS);
+    BAD(debt_ns, HTB_BURST_MAX_NS + 1, "debt_ns:");
+    GOOD(start_ns, UINT64_MAX);
+    DEFAULT(depth_max, 8);
+    GOOD(depth_max, 1);
+    GOOD(depth_max, 4096);
+    BAD(depth_max, 4097, "depth_max:");
+    GOOD(order, HTB_FIFO);
     c = good;
     memcpy(&c.order, &order, sizeof c.order);
     expect(&c, "order:");
-    c.order = HTB_FIFO;
-    CHECK(htb_config_error(&c) == NULL);
-    c = good;
-    c.dispatch_max = 3;
-    c.device_max = 4;
-    expect(&c, "device_max:");
+    DEFAULT(dispatch_max, 64);
+    GOOD(dispatch_max, 1);
+    GOOD(dispatch_max, HTB_DISPATCH_MAX);
+    BAD(dispatch_max, HTB_DISPATCH_MAX + 1, "dispatch_max:");
+    DEFAULT(device_max, 32);
+    GOOD(device_max, 64);
+    BAD(device_max, 65, "device_max:");
+    good.dispatch_max = 8;
+    DEFAULT(device_max, 8); /* min(32, dispatch_max) */
+    BAD(device_max, 9, "device_max:");
+    good.dispatch_max = 0;
+    DEFAULT(bypass_max, 64);
+    GOOD(bypass_max, UINT32_MAX);
+    DEFAULT(maximize_step, 32);
+    GOOD(maximize_step, 2);
+    GOOD(maximize_step, 1024);
+    BAD(maximize_step, 1, "maximize_step:");
+    BAD(maximize_step, 1025, "maximize_step:");
+    DEFAULT(maximize_interval_ns, 100 * MS);
+    GOOD(maximize_interval_ns, 1000);
+    BAD(maximize_interval_ns, 999, "maximize_interval_ns:");
+    DEFAULT(maximize_rate_max, QOS_RATE_MAX);
+    GOOD(maximize_rate_max, 1000000);
+    BAD(maximize_rate_max, 999999, "maximize_rate_max:");
+    BAD(maximize_rate_max, QOS_RATE_MAX + 1, "maximize_rate_max:");
     /* Each resource that is used needs a rate; those that are not used are not looked at. */
     for (r = 1; r < HTB_RESOURCES_MAX; r++) {
         c = good;
         c.rate_per_s[r] = UINT64_MAX;
-        CHECK(htb_config_error(&c) == NULL);
+        accept(&c, "a resource that is not used");
         c.resources = r + 1;
         expect(&c, "rate_per_s:");
     }
 }
 
-static void defaults(void)
+/* The same for the terms of a class: htb_class_error, and htb_reserve and htb_change refuse them. */
+static void every_term(void)
 {
-    struct htb_config zero, spelled;
+    struct htb_config config = world_config();
+    struct htb_class good = class_of(0, 1000, 2000), c;
     struct world w;
-    struct htb_class c;
-    struct qos_stats s;
-    uint32_t id;
-    memset(&zero, 0, sizeof zero);
-    zero.rate_per_s[0] = 1000000;
-    memset(&spelled, 0, sizeof spelled);
-    spelled.classes = 16;
-    spelled.resources = 1;
-    spelled.rate_per_s[0] = 1000000;
-    spelled.best_effort_per_s[0] = 10000;
-    spelled.burst_ns = 10 * MS;
-    spelled.debt_ns = S;
-    spelled.depth_max = 8;
-    spelled.dispatch_max = 64;
-    spelled.device_max = 32;
-    spelled.bypass_max = 64;
-    spelled.maximize_step = 32;
-    spelled.maximize_interval_ns = 100 * MS;
-    spelled.maximize_rate_max = QOS_RATE_MAX;
-    CHECK_EQ(htb_memsize(&zero), htb_memsize(&spelled));
-    world_open(&w, &zero);
-    CHECK_EQ(w.tree.classes, 16);
-    CHECK_EQ(w.tree.resources, 1);
-    CHECK_EQ(w.tree.burst_ns, spelled.burst_ns);
-    CHECK_EQ(w.tree.debt_ns, spelled.debt_ns);
-    CHECK_EQ(w.tree.depth_max, spelled.depth_max);
-    CHECK_EQ(w.tree.dispatch_max, spelled.dispatch_max);
-    CHECK_EQ(w.tree.device_max, spelled.device_max);
-    CHECK_EQ(w.tree.bypass_max, spelled.bypass_max);
-    CHECK_EQ(w.tree.maximize_step, spelled.maximize_step);
-    CHECK_EQ(w.tree.maximize_interval_ns, spelled.maximize_interval_ns);
-    CHECK_EQ(w.tree.maximize_rate_max, spelled.maximize_rate_max);
-    CHECK_EQ(w.tree.order, HTB_ELEVATOR);
-    CHECK_EQ(htb_get(&w.tree, 0, &c), QOS_OK);
-    CHECK_EQ(c.rate_per_s[0], 10000); /* 1 % */
-    CHECK_EQ(c.limit_per_s[0], HTB_NONE);
-    CHECK_EQ(c.burst_ns, 10 * MS);
-    CHECK_EQ(c.weight, 1);
-    CHECK_EQ(c.parent, HTB_ROOT);
-    CHECK(!c.group);
-    CHECK_EQ(c.expires_ns, 0);
-    for (id = 1; id < 17; id++) {
-        CHECK_EQ(htb_get(&w.tree, id, &c), QOS_ENOENT);
-        htb_stats(&w.tree, id, &s);
-        CHECK_EQ(s.granted + s.borrowed + s.refused + s.waited + s.debt, 0);
+    uint32_t r;
+    world_open(&w, &config);
+    reserve(&w, 2, 0, 1, 0, 0);
+    CHECK(htb_class_error(NULL) != NULL);
+    CHECK(htb_class_error(&good) == NULL);
+#define TERM_GOOD(field, value)                                                                                        \
+    do {                                                                                                               \
+        c = good;                                                                                                      \
+        c.field = value;                                                                                               \
+        CHECK_CONTEXT("%s", #field);                                                                                   \
+        CHECK(htb_class_error(&c) == NULL);                                                                            \
+        CHECK_EQ(htb_reserve(&w.tree, 5, 1, &c, NULL), QOS_OK);                                                        \
+        CHECK_EQ(htb_release(&w.tree, 5, 1), QOS_OK);                                                                  \
+    } while (0)
+#define TERM_BAD(field, value, sentence)                                                                               \
+    do {                                                                                                               \
+        c = good;                                                                                                      \
+        c.field = value;                                                                                               \
+        CHECK_CONTEXT("%s", #field);                                                                                   \
+        CHECK(htb_class_error(&c) != NULL && strncmp(htb_class_error(&c), sentence, strlen(sentence)) == 0);           \
+        world_draw(&w);                                                                                                \
+        CHECK_EQ(htb_reserve(&w.tree, 5, 1, &c, NULL), QOS_ERANGE);                                                    \
+        CHECK_EQ(htb_change(&w.tree, 5, 2, &c, NULL), QOS_ERANGE);                                                     \
+        CHECK(world_same(&w));                                                                                         \
+    } while (0)
+    TERM_GOOD(weight, HTB_WEIGHT_MAX);
+    TERM_BAD(weight, HTB_WEIGHT_MAX + 1, "weight:");
+    TERM_GOOD(burst_ns, 1);
+    TERM_GOOD(burst_ns, HTB_BURST_MAX_NS);
+    TERM_BAD(burst_ns, HTB_BURST_MAX_NS + 1, "burst_ns:");
+    for (r = 0; r < HTB_RESOURCES_MAX; r++) {
+        TERM_GOOD(rate_per_s[r], 0);
+        TERM_BAD(rate_per_s[r], QOS_RATE_MAX + 1, "rate_per_s:");
+        TERM_BAD(rate_per_s[r], QOS_UNLIMITED, "rate_per_s:");
+        TERM_BAD(rate_per_s[r], QOS_NOTHING, "rate_per_s:");
+        TERM_BAD(limit_per_s[r], QOS_RATE_MAX + 1, "limit_per_s:");
+        TERM_BAD(limit_per_s[r], QOS_NOTHING - 1, "limit_per_s:");
+        TERM_GOOD(limit_per_s[r], QOS_RATE_MAX);
+        TERM_GOOD(limit_per_s[r], QOS_UNLIMITED);
     }
-    CHECK_EQ(htb_get(&w.tree, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
+    TERM_GOOD(limit_per_s[0], 1000);
+    TERM_BAD(limit_per_s[0], 999, "limit_per_s:"); /* below the reservation */
+    TERM_BAD(limit_per_s[0], QOS_NOTHING, "limit_per_s:");
+    TERM_GOOD(limit_per_s[1], QOS_NOTHING);
+    TERM_GOOD(expires_ns, 6);
+    c = good;
+    c.group = true;
+    c.expires_ns = 6;
+    CHECK(htb_class_error(&c) != NULL && strncmp(htb_class_error(&c), "expires_ns:", 11) == 0);
+    CHECK_EQ(htb_reserve(&w.tree, 5, 1, &c, NULL), QOS_EINVAL);
+    /* What zero means. */
+    c = class_of(0, 0, 0);
+    CHECK_EQ(htb_reserve(&w.tree, 5, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(terms_of(&w, 1, &c), QOS_OK);
+    CHECK_EQ(c.parent, 0);
+    CHECK_EQ(c.weight, 1);
+    CHECK_EQ(c.rate_per_s[0], 0);
+    CHECK_EQ(c.limit_per_s[0], QOS_UNLIMITED);
+    CHECK_EQ(c.burst_ns, 10 * MS);
+    CHECK_EQ(c.expires_ns, 0);
+    CHECK_EQ(terms_of(&w, 3, &c), QOS_ENOENT);
+    CHECK_CONTEXT("%s", "");
     world_close(&w);
-    zero.dispatch_max = 8;
-    world_open(&w, &zero);
-    CHECK_EQ(w.tree.device_max, 8); /* min(32, dispatch_max) */
+}
+
+/* A limit of nothing: requests that cost something never go; without it, they do. */
+static void limit_of_nothing(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 0, QOS_NOTHING);
+    struct world w;
+    world_open(&w, &config);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(terms_of(&w, 1, &c), QOS_OK);
+    CHECK_EQ(c.limit_per_s[0], QOS_NOTHING);
+    CHECK_EQ(htb_take(&w.tree, 5 * S, 1, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 5 * S, 1, 1), QOS_NEVER);
+    CHECK_EQ(htb_take(&w.tree, 5 * S, 1, 0), QOS_OK);
+    c.limit_per_s[0] = 0;
+    CHECK_EQ(htb_change(&w.tree, 5 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 5 * S, 1, 1), QOS_OK);
+    c.limit_per_s[0] = QOS_NOTHING;
+    CHECK_EQ(htb_change(&w.tree, 5 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 6 * S, 1, 1), QOS_NEVER);
     world_close(&w);
 }
 
@@ -139,12 +256,11 @@ static void memory(void)
         c.resources = r;
         for (i = 0; i < r; i++) {
             c.rate_per_s[i] = 1000000 + i;
-            c.best_effort_per_s[i] = 0;
+            c.best_effort.rate_per_s[i] = 0;
         }
         size = htb_memsize(&c);
         check_mem_new(&m, size, 64, 0);
         memset(&tree, 0x77, sizeof tree);
-        CHECK_EQ(htb_init(NULL, m.mem, size, &c), QOS_EINVAL);
         CHECK_EQ(htb_init(&tree, NULL, size, &c), QOS_EINVAL);
         CHECK_EQ(htb_init(&tree, m.mem, size, NULL), QOS_EINVAL);
         CHECK_EQ(htb_init(&tree, m.mem, size - 1, &c), QOS_EMEMORY);
@@ -176,11 +292,11 @@ static void fill(uint32_t classes, uint32_t resources, uint32_t depth_max, uint3
     c.dispatch_max = c.device_max = dispatch_max;
     for (r = 0; r < resources; r++) {
         c.rate_per_s[r] = QOS_RATE_MAX;
-        c.best_effort_per_s[r] = HTB_NONE;
+        c.best_effort.rate_per_s[r] = 0;
     }
     world_open(&w, &c);
     for (id = 1; id < classes; id++) {
-        struct htb_class k = class_of(id == 1 || depth == 0 ? HTB_ROOT : id - 1, 0, 0);
+        struct htb_class k = class_of(id == 1 || depth == 0 ? 0 : id - 1, 0, 0);
         k.group = ++depth < depth_max && id + 1 < classes;
         if (!k.group)
             depth = 0;
@@ -190,11 +306,11 @@ static void fill(uint32_t classes, uint32_t resources, uint32_t depth_max, uint3
         }
         if (id > 1 && depth != 1 && k.group)
             for (r = 0; r < resources; r++)
-                k.rate_per_s[r] = HTB_NONE;
-        if (htb_reserve(&w.tree, id, &k, 0, NULL) != QOS_OK) { /* its parent has no rate to give */
+                k.rate_per_s[r] = 0;
+        if (htb_reserve(&w.tree, 0, id, &k, NULL) != QOS_OK) { /* its parent has no rate to give */
             for (r = 0; r < resources; r++)
-                k.rate_per_s[r] = HTB_NONE;
-            CHECK_EQ(htb_reserve(&w.tree, id, &k, 0, NULL), QOS_OK);
+                k.rate_per_s[r] = 0;
+            CHECK_EQ(htb_reserve(&w.tree, 0, id, &k, NULL), QOS_OK);
         }
     }
     memset(request, 0, sizeof request);
@@ -203,7 +319,7 @@ static void fill(uint32_t classes, uint32_t resources, uint32_t depth_max, uint3
         for (r = 0; r < resources; r++)
             request[id].tokens[r] = 1;
         request[id].offset = id * 7919 % 1000;
-        CHECK_EQ(htb_submit(&w.tree, &request[id], 0), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, 0, &request[id]), QOS_OK);
     }
     for (id = 0; id < n; id++)
         CHECK(htb_dispatch(&w.tree, 10 * S) != NULL);
@@ -232,7 +348,7 @@ static void sizes(void)
     c.resources = HTB_RESOURCES_MAX;
     for (r = 0; r < HTB_RESOURCES_MAX; r++)
         c.rate_per_s[r] = 1000;
-    c.best_effort_per_s[0] = 0;
+    c.best_effort.rate_per_s[0] = 0;
     CHECK(htb_config_error(&c) == NULL);
     if (sizeof(size_t) > 4) {
         CHECK_GE(htb_memsize(&c), (uint64_t)HTB_CLASSES_MAX * 300);
@@ -262,21 +378,20 @@ static void round_trip(void)
     config.start_ns = 3;
     for (r = 0; r < 4; r++) {
         config.rate_per_s[r] = 1000000;
-        config.best_effort_per_s[r] = 77;
+        config.best_effort.rate_per_s[r] = 77;
     }
     world_open(&w, &config);
     memset(&in, 0, sizeof in);
     in.group = true;
-    in.parent = HTB_ROOT;
     in.weight = HTB_WEIGHT_MAX;
     in.burst_ns = HTB_BURST_MAX_NS;
     for (r = 0; r < 4; r++) {
-        in.rate_per_s[r] = r == 1 ? HTB_NONE : 1000 + r;
-        in.limit_per_s[r] = r == 2 ? HTB_NONE : 5000 + r;
+        in.rate_per_s[r] = r == 1 ? 0 : 1000 + r;
+        in.limit_per_s[r] = r == 2 ? QOS_UNLIMITED : 5000 + r;
     }
-    CHECK_EQ(htb_reserve(&w.tree, 5, &in, 3, NULL), QOS_OK);
-    CHECK_EQ(htb_get(&w.tree, 5, &out), QOS_OK);
-    CHECK_EQ(out.parent, HTB_ROOT);
+    CHECK_EQ(htb_reserve(&w.tree, 3, 5, &in, NULL), QOS_OK);
+    CHECK_EQ(terms_of(&w, 5, &out), QOS_OK);
+    CHECK_EQ(out.parent, 0);
     CHECK_EQ(out.weight, HTB_WEIGHT_MAX);
     CHECK_EQ(out.burst_ns, HTB_BURST_MAX_NS);
     CHECK_EQ(out.expires_ns, 0);
@@ -291,18 +406,18 @@ static void round_trip(void)
     in.expires_ns = 4 * S;
     for (r = 0; r < 4; r++)
         in.rate_per_s[r] = r == 1 ? 0 : 10;
-    CHECK_EQ(htb_reserve(&w.tree, 6, &in, 3, NULL), QOS_OK);
-    CHECK_EQ(htb_get(&w.tree, 6, &out), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 3, 6, &in, NULL), QOS_OK);
+    CHECK_EQ(terms_of(&w, 6, &out), QOS_OK);
     CHECK_EQ(out.parent, 5);
     CHECK_EQ(out.burst_ns, 2000);
     CHECK_EQ(out.expires_ns, 4 * S);
-    CHECK_EQ(out.rate_per_s[1], HTB_NONE);
+    CHECK_EQ(out.rate_per_s[1], 0);
     world_draw(&w);
-    CHECK_EQ(htb_change(&w.tree, 6, &out, 3, NULL), QOS_OK);
-    CHECK_EQ(htb_get(&w.tree, 0, &again), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 0, &again, 3, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 3, 6, &out, NULL), QOS_OK);
+    CHECK_EQ(terms_of(&w, 0, &again), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 3, 0, &again, NULL), QOS_OK);
     CHECK(world_same(&w));
-    CHECK_EQ(htb_get(&w.tree, 6, &again), QOS_OK);
+    CHECK_EQ(terms_of(&w, 6, &again), QOS_OK);
     CHECK_EQ(again.burst_ns, out.burst_ns);
     world_close(&w);
 }
@@ -310,8 +425,9 @@ static void round_trip(void)
 int main(void)
 {
     check_begin("unit/htb_config");
-    every_sentence();
-    defaults();
+    every_field();
+    every_term();
+    limit_of_nothing();
     memory();
     sizes();
     round_trip();

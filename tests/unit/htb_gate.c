@@ -5,8 +5,8 @@
 static void take_ok(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, bool borrowed)
 {
     struct qos_stats before = stats_of(w, id), after;
-    CHECK_EQ(htb_next_ns(&w->tree, id, n, now_ns), now_ns);
-    CHECK_EQ(htb_take(&w->tree, id, n, now_ns), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w->tree, now_ns, id, n), now_ns);
+    CHECK_EQ(htb_take(&w->tree, now_ns, id, n), QOS_OK);
     after = stats_of(w, id);
     CHECK_EQ(after.granted, before.granted + n);
     CHECK_EQ(after.borrowed, before.borrowed + (borrowed ? n : 0));
@@ -17,13 +17,13 @@ static void take_ok(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, b
 static uint64_t take_waits(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, uint64_t until_ns)
 {
     struct qos_stats before = stats_of(w, id);
-    CHECK_EQ(htb_take(&w->tree, id, n, now_ns), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w->tree, now_ns, id, n), QOS_EAGAIN);
     CHECK_EQ(stats_of(w, id).refused, before.refused + 1);
-    CHECK_EQ(htb_next_ns(&w->tree, id, n, now_ns), until_ns);
-    CHECK_EQ(htb_take(&w->tree, id, n, until_ns - 1), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w->tree, id, n, until_ns - 1), until_ns);
+    CHECK_EQ(htb_next_ns(&w->tree, now_ns, id, n), until_ns);
+    CHECK_EQ(htb_take(&w->tree, until_ns - 1, id, n), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w->tree, until_ns - 1, id, n), until_ns);
     CHECK_EQ(stats_of(w, id).granted, before.granted);
-    CHECK_EQ(htb_take(&w->tree, id, n, until_ns), QOS_OK);
+    CHECK_EQ(htb_take(&w->tree, until_ns, id, n), QOS_OK);
     return until_ns;
 }
 
@@ -46,13 +46,13 @@ static void own_and_borrowed(void)
     take_waits(&w, 1, 1, S, S + 1000); /* the root's next */
     /* The other class still has all that it was promised; the root goes into debt for it. */
     take_ok(&w, 2, 8000, S + 1000, false);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, S + 1000), S + 5000); /* own: 0.2 a us; 0.2 of it are there */
+    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 1, 1), S + 5000); /* own: 0.2 a us; 0.2 of it are there */
     take_waits(&w, 1, 1, S + 1000, S + 5000);
     CHECK_EQ(stats_of(&w, 1).granted, 100 + 10001 + 1);
     CHECK_EQ(stats_of(&w, 1).borrowed, 100 + 8001);
     CHECK_EQ(stats_of(&w, 2).borrowed, 0);
     /* Root: 0 at 1 s, +5 - 1 - 8000 - 1 = -7,997 at 1 s + 5 us. */
-    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, S + 5000), S + 5000 + 7998000);
+    CHECK_EQ(htb_next_ns(&w.tree, S + 5000, 5, 1), S + 5000 + 7998000);
     world_close(&w);
 }
 
@@ -70,8 +70,8 @@ static void four_levels(void)
     reserve_group(&w, 3, 2, 100000, 0, 0);
     reserve(&w, 4, 3, 50000, 0, 0);
     reserve(&w, 5, 3, 50000, 0, 0);
-    reserve(&w, 6, 2, HTB_NONE, 0, 0);
-    reserve(&w, 7, 1, HTB_NONE, 0, 0);
+    reserve(&w, 6, 2, 0, 0, 0);
+    reserve(&w, 7, 1, 0, 0, 0);
     /* At 1 s: root 10,000, A 4,000, B 2,000, C 1,000, leaves 500. Own tokens drain every one of them. */
     for (i = 0; i < 5; i++)
         take_ok(&w, 4, part[i], S, i != 0);
@@ -79,9 +79,9 @@ static void four_levels(void)
     take_waits(&w, 4, 1, S, S + 1000);
     /* 1 us after: all lenders at the top have 0, so the sibling has only its own 500; that puts all above in debt. */
     take_ok(&w, 5, 500, S + 1000, false);
-    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, S + 1000), S + 21000); /* own, 0.05 a us */
-    CHECK_EQ(htb_next_ns(&w.tree, 7, 1, S + 1000), S + 1000 + 501000);
-    CHECK_EQ(htb_next_ns(&w.tree, 6, 1, S + 1000), S + 1000 + 501000);
+    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 5, 1), S + 21000); /* own, 0.05 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 7, 1), S + 1000 + 501000);
+    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 6, 1), S + 1000 + 501000);
     world_close(&w);
 
     /* The nearest lender first: a class next to C borrows from B although A and the root have more. */
@@ -90,16 +90,16 @@ static void four_levels(void)
     reserve_group(&w, 2, 1, 200000, 0, 0);
     reserve_group(&w, 3, 2, 100000, 0, 0);
     reserve(&w, 4, 3, 50000, 0, 0);
-    reserve(&w, 6, 2, HTB_NONE, 0, 0);
+    reserve(&w, 6, 2, 0, 0, 0);
     take_ok(&w, 6, 2000, S, true); /* all of B's; A 2,000, root 8,000 left; C and the leaf untouched */
     take_ok(&w, 4, 500, S, false); /* own; C 500, B -500, A 1,500, root 7,500 */
     take_ok(&w, 4, 500, S, true);  /* C's; C 0, B -1,000, A 1,000, root 7,000 */
     take_ok(&w, 4, 1000, S, true); /* A's; A 0, root 6,000 */
     take_ok(&w, 4, 6000, S, true); /* the root's */
-    CHECK_EQ(htb_take(&w.tree, 4, 1, S), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, S, 4, 1), QOS_EAGAIN);
     /* B owes 1,000 and earns 0.2 a us; C is at 0 and earns 0.1; A 0 and 0.4; the root 0 and 1. */
-    CHECK_EQ(htb_next_ns(&w.tree, 4, 100, S), S + 100000);     /* the root's */
-    CHECK_EQ(htb_next_ns(&w.tree, 4, 10000, S), S + 10000000); /* all fill up in 10 ms; the leaf's depth is 500 */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 4, 100), S + 100000);     /* the root's */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 4, 10000), S + 10000000); /* all fill up in 10 ms; the leaf's depth is 500 */
     world_close(&w);
 }
 
@@ -113,9 +113,9 @@ static void limits(void)
     /* At 1 s: own 1,000, limit 3,000, root 10,000. */
     take_ok(&w, 1, 1000, S, false);
     take_ok(&w, 1, 2000, S, true);
-    CHECK_EQ(htb_take(&w.tree, 1, 1, S), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 3, S), S + 10000); /* the limit: 0.3 a us */
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, S), S + 3334);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 3), S + 10000); /* the limit: 0.3 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 1), S + 3334);
     /* In 10 s it gets what the limit gives and no more, although the root has plenty. */
     {
         uint64_t now, taken = 0;
@@ -130,33 +130,33 @@ static void limits(void)
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 200000, 200000, 0);
     reserve(&w, 2, 1, 100000, 0, 0);
-    reserve(&w, 3, 1, HTB_NONE, 0, 0);
+    reserve(&w, 3, 1, 0, 0, 0);
     take_ok(&w, 3, 2000, S, true); /* the group's: its rate and its limit are at 0 */
-    CHECK_EQ(htb_take(&w.tree, 3, 1, S), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, S, 3, 1), QOS_EAGAIN);
     take_ok(&w, 2, 1000, S, false); /* own; the group's limit owes 1,000 now, and so does its rate */
-    CHECK_EQ(htb_take(&w.tree, 2, 1, S), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 3, 1, S), S + 5005000); /* 1,001 at 0.2 a us, though the root holds 7,000 */
-    CHECK_EQ(htb_next_ns(&w.tree, 2, 1, S), S + 10000);   /* own, 0.1 a us */
+    CHECK_EQ(htb_take(&w.tree, S, 2, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 3, 1), S + 5005000); /* 1,001 at 0.2 a us, though the root holds 7,000 */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 2, 1), S + 10000);   /* own, 0.1 a us */
     take_ok(&w, 2, 1, S + 10000, false);
     take_waits(&w, 3, 1, S + 10000, S + 5010000); /* 1,002 */
     world_close(&w);
 
     /* A limit above the group's: the group's binds. And the class's below it. */
     world_open(&w, &config);
-    reserve_group(&w, 1, 0, HTB_NONE, 100000, 0);
-    reserve(&w, 2, 1, HTB_NONE, 500000, 0);
-    reserve(&w, 3, 1, HTB_NONE, 20000, 0);
+    reserve_group(&w, 1, 0, 0, 100000, 0);
+    reserve(&w, 2, 1, 0, 500000, 0);
+    reserve(&w, 3, 1, 0, 20000, 0);
     take_ok(&w, 2, 800, S, true); /* of the group's 1,000 */
     take_ok(&w, 3, 200, S, true); /* all of its own limit and the group's */
-    CHECK_EQ(htb_next_ns(&w.tree, 2, 1, S), S + 10000);
-    CHECK_EQ(htb_next_ns(&w.tree, 3, 1, S), S + 50000);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 2, 1), S + 10000);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 3, 1), S + 50000);
     /* Without the limits: at once. */
-    c = class_of(0, HTB_NONE, HTB_NONE);
+    c = class_of(0, 0, QOS_UNLIMITED);
     c.group = true;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, S, 1, &c, NULL), QOS_OK);
     take_ok(&w, 2, 1, S, true);
-    c = class_of(1, HTB_NONE, 0);
-    CHECK_EQ(htb_change(&w.tree, 3, &c, S, NULL), QOS_OK);
+    c = class_of(1, 0, 0);
+    CHECK_EQ(htb_change(&w.tree, S, 3, &c, NULL), QOS_OK);
     take_ok(&w, 3, 1, S, true);
     world_close(&w);
 }
@@ -178,18 +178,18 @@ static void large_requests(void)
     now = take_waits(&w, 1, 1, now, 100 * MS + 1000);
     CHECK_EQ(stats_of(&w, 1).debt, 0);
     for (i = 0; i < 20; i++)
-        CHECK_EQ(htb_take(&w.tree, 1, QOS_TOKENS_MAX, now + (i + 1) * 4010 * S), QOS_OK);
+        CHECK_EQ(htb_take(&w.tree, now + (i + 1) * 4010 * S, 1, QOS_TOKENS_MAX), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).debt, QOS_TOKENS_MAX - 10000);
     n[0] = 20000; /* the long way, through the limit of 10,000 of the second bucket too */
     c = class_of(0, 1000000, 1000000);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 90000 * S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 90000 * S, 1, &c, NULL), QOS_OK);
     CHECK_EQ(force(&w, 7, 9 * 1000000, 0, 90001 * S), QOS_OK);
-    CHECK_EQ(htb_take_all(&w.tree, 1, n, 90001 * S), QOS_OK);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, 90001 * S), 90001 * S + 20 * MS);
-    CHECK_EQ(htb_take_all(&w.tree, 1, n, 90001 * S + 20 * MS - 1), QOS_EAGAIN);
-    CHECK_EQ(htb_take_all(&w.tree, 1, n, 90001 * S + 20 * MS), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 1, QOS_TOKENS_MAX + 1, now), QOS_ERANGE);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, QOS_TOKENS_MAX + 1, now), QOS_NEVER);
+    CHECK_EQ(htb_take_all(&w.tree, 90001 * S, 1, n), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 90001 * S, 1, n), 90001 * S + 20 * MS);
+    CHECK_EQ(htb_take_all(&w.tree, 90001 * S + 20 * MS - 1, 1, n), QOS_EAGAIN);
+    CHECK_EQ(htb_take_all(&w.tree, 90001 * S + 20 * MS, 1, n), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, now, 1, QOS_TOKENS_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(htb_next_ns(&w.tree, now, 1, QOS_TOKENS_MAX + 1), QOS_NEVER);
     world_close(&w);
 
     /* With request_max_tokens the depth holds it, and a late poll loses nothing. */
@@ -198,8 +198,8 @@ static void large_requests(void)
     reserve(&w, 1, 0, 1000000, 0, 0);
     CHECK_EQ(force(&w, 7, 900000, 0, 0), QOS_OK);
     CHECK_EQ(take_waits(&w, 1, 50000, 0, 50 * MS), 50 * MS);
-    CHECK_EQ(htb_take(&w.tree, 1, 50000, 109 * MS), QOS_OK); /* 59,000 earned */
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 50000, 109 * MS), 150 * MS);
+    CHECK_EQ(htb_take(&w.tree, 109 * MS, 1, 50000), QOS_OK); /* 59,000 earned */
+    CHECK_EQ(htb_next_ns(&w.tree, 109 * MS, 1, 50000), 150 * MS);
     CHECK_EQ(stats_of(&w, 1).debt, 0);
     world_close(&w);
 }
@@ -214,58 +214,58 @@ static void several_resources(void)
     config.resources = 4;
     for (r = 0; r < 4; r++) {
         config.rate_per_s[r] = 1000000;
-        config.best_effort_per_s[r] = HTB_NONE;
+        config.best_effort.rate_per_s[r] = 0;
         c.rate_per_s[r] = 100000; /* 1,000 in each */
     }
     for (lacks = 0; lacks < 4; lacks++) {
         world_open(&w, &config);
-        CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+        CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
         CHECK_CONTEXT("resource %u lacks", lacks);
         /* All but one are there, of its own and of the root: nothing at all is taken. */
         memset(n, 0, sizeof n);
         n[lacks] = 1000;
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_OK); /* own */
+        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* own */
         n[lacks] = 9000;
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_OK); /* what the root has left */
+        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* what the root has left */
         for (r = 0; r < 4; r++)
             n[r] = 1;
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_EAGAIN);
-        CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, S), S + 1000);
+        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_EAGAIN);
+        CHECK_EQ(htb_next_ns_all(&w.tree, S, 1, n), S + 1000);
         for (r = 0; r < 4; r++)
             n[r] = r == lacks ? 0 : 1000;
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_OK); /* the rest was not touched: its own 1,000 are there */
+        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* the rest was not touched: its own 1,000 are there */
         CHECK_EQ(stats_of(&w, 1).borrowed, lacks == 0 ? 9000 : 0);
         for (r = 0; r < 4; r++)
             n[r] = r == lacks ? 0 : 9000;
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_OK); /* and the root's 9,000 */
-        CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, S), S + 9 * MS);
+        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* and the root's 9,000 */
+        CHECK_EQ(htb_next_ns_all(&w.tree, S, 1, n), S + 9 * MS);
         for (r = 0; r < 4; r++)
             n[r] = 1;
-        CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, S), S + 1000);
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S + 999), QOS_EAGAIN);
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S + 1000), QOS_OK);
+        CHECK_EQ(htb_next_ns_all(&w.tree, S, 1, n), S + 1000);
+        CHECK_EQ(htb_take_all(&w.tree, S + 999, 1, n), QOS_EAGAIN);
+        CHECK_EQ(htb_take_all(&w.tree, S + 1000, 1, n), QOS_OK);
         n[lacks] = QOS_TOKENS_MAX + 1;
         world_draw(&w);
-        CHECK_EQ(htb_take_all(&w.tree, 1, n, S + 1000), QOS_ERANGE);
-        CHECK_EQ(htb_force(&w.tree, 1, n, S + 1000), QOS_ERANGE);
-        CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, S + 1000), QOS_NEVER);
+        CHECK_EQ(htb_take_all(&w.tree, S + 1000, 1, n), QOS_ERANGE);
+        CHECK_EQ(htb_force(&w.tree, S + 1000, 1, n), QOS_ERANGE);
+        CHECK_EQ(htb_next_ns_all(&w.tree, S + 1000, 1, n), QOS_NEVER);
         CHECK(world_same(&w));
         /* htb_take is the first resource alone. */
-        CHECK_EQ(htb_take(&w.tree, 1, 1, 2 * S), QOS_OK);
+        CHECK_EQ(htb_take(&w.tree, 2 * S, 1, 1), QOS_OK);
         world_close(&w);
     }
     /* A limit in the last resource alone; a rate in none but the last. */
-    c = class_of(0, HTB_NONE, 0);
+    c = class_of(0, 0, 0);
     c.rate_per_s[3] = 1000;
     c.limit_per_s[3] = 2000;
     world_open(&w, &config);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     memset(n, 0, sizeof n);
     n[3] = 20;
-    CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_OK);
-    CHECK_EQ(htb_take_all(&w.tree, 1, n, S), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, S), S + 10 * MS);
-    CHECK_EQ(htb_take(&w.tree, 1, 5000, S), QOS_OK);
+    CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK);
+    CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns_all(&w.tree, S, 1, n), S + 10 * MS);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 5000), QOS_OK);
     CHECK_CONTEXT("%s", "");
     world_close(&w);
 }
@@ -280,9 +280,9 @@ static void forced(void)
     world_open(&w, &config);
     reserve(&w, 1, 0, 10000, 10000, 0); /* may owe 1,000 */
     reserve_group(&w, 2, 0, 100000, 0, 0);
-    reserve(&w, 3, 2, HTB_NONE, 0, 0);
-    reserve_group(&w, 4, 2, HTB_NONE, 0, 0);
-    reserve(&w, 5, 4, HTB_NONE, 0, 0);
+    reserve(&w, 3, 2, 0, 0, 0);
+    reserve_group(&w, 4, 2, 0, 0, 0);
+    reserve(&w, 5, 4, 0, 0, 0);
     /* Without tokens, over its limit: granted, until more than 1,000 are owed; so the debt stays below 1,000 + n. */
     for (i = 0; i < 11; i++)
         CHECK_EQ(force(&w, 1, 100, 0, 0), QOS_OK);
@@ -291,11 +291,11 @@ static void forced(void)
     CHECK_EQ(stats_of(&w, 1).borrowed, 0);
     CHECK_EQ(force(&w, 1, 1, 0, 0), QOS_EDEBT);
     CHECK_EQ(stats_of(&w, 1).granted, 1100);
-    CHECK_EQ(htb_force(&w.tree, 1, nothing, 0), QOS_OK); /* what costs nothing is never refused */
+    CHECK_EQ(htb_force(&w.tree, 0, 1, nothing), QOS_OK); /* what costs nothing is never refused */
     CHECK_EQ(force(&w, 1, 1, 0, 10 * MS - 1), QOS_EDEBT);
     CHECK_EQ(force(&w, 1, 1, 0, 10 * MS), QOS_OK); /* 100 paid off: it owes 1,000 and not more */
-    CHECK_EQ(htb_take(&w.tree, 1, 1, 10 * MS), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, 10 * MS), 10 * MS + 100200000); /* 1,001 + 1, at 10 a ms */
+    CHECK_EQ(htb_take(&w.tree, 10 * MS, 1, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 100200000); /* 1,001 + 1, at 10 a ms */
     /* Without a rate: the nearest ancestor that has one owes, and bounds. */
     CHECK_EQ(force(&w, 5, 10001, 0, 10 * MS), QOS_OK); /* the group had 1,000 */
     CHECK_EQ(force(&w, 5, 1000, 0, 10 * MS), QOS_OK);
@@ -304,7 +304,7 @@ static void forced(void)
     CHECK_EQ(stats_of(&w, 5).borrowed, 11001);
     CHECK_EQ(stats_of(&w, 5).debt, 0);
     /* Best effort without a minimum: the root. It had 10,000 at 10 ms, and was charged with all of this. */
-    CHECK_EQ(htb_next_ns(&w.tree, 0, 1, 10 * MS), 10 * MS + 1000 * (1101 + 11001 - 10000 - 1100 + 1100 + 1));
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 0, 1), 10 * MS + 1000 * (1101 + 11001 - 10000 - 1100 + 1100 + 1));
     CHECK_EQ(force(&w, 0, 100000, 0, 10 * MS), QOS_OK);
     CHECK_EQ(force(&w, 99, 1, 0, 10 * MS), QOS_EDEBT);
     CHECK_EQ(force(&w, 99, QOS_TOKENS_MAX + 1, 0, 10 * MS), QOS_ERANGE);
@@ -316,7 +316,7 @@ static void forced(void)
     world_open(&w, &config);
     while (force(&w, 0, QOS_TOKENS_MAX, 0, 0) == QOS_OK)
         CHECK_LE(stats_of(&w, 0).granted, 4 * QOS_TOKENS_MAX);
-    CHECK_LE(htb_next_ns(&w.tree, 0, 1, 0), 2 * QOS_TOKENS_MAX);
+    CHECK_LE(htb_next_ns(&w.tree, 0, 0, 1), 2 * QOS_TOKENS_MAX);
     world_close(&w);
 }
 
@@ -325,20 +325,20 @@ static void best_effort(void)
     struct htb_config config = world_config();
     struct world w;
     uint64_t now, greedy = 0, poor = 0;
-    config.best_effort_per_s[0] = 50000;
+    config.best_effort.rate_per_s[0] = 50000;
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 100000, 0, 0);
     reserve(&w, 2, 0, 850000, 0, 0);
     /* Ids that nobody has, groups and the root's are best effort. */
     take_ok(&w, 0, 1, S, false);
-    CHECK_EQ(htb_take(&w.tree, 3, 1, S), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 1, 1, S), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 8, 1, S), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, HTB_ROOT, 1, S), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 3, 1), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 8, 1), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, QOS_NONE, 1), QOS_OK);
     CHECK_EQ(stats_of(&w, 0).granted, 5);
     CHECK_EQ(stats_of(&w, 1).granted, 0);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 500, S), htb_next_ns(&w.tree, 0, 500, S));
-    CHECK_EQ(htb_next_ns(&w.tree, HTB_ROOT, 500, S), htb_next_ns(&w.tree, 0, 500, S));
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 500), htb_next_ns(&w.tree, S, 0, 500));
+    CHECK_EQ(htb_next_ns(&w.tree, S, QOS_NONE, 500), htb_next_ns(&w.tree, S, 0, 500));
     /* Never starved: with everybody greedy it has its 50,000/s. */
     for (now = 2 * S; now < 12 * S; now += 100000) {
         greedy += drain(&w, 2, 50, now);
@@ -361,17 +361,17 @@ static void clock(void)
     reserve(&w, 1, 0, 100000, 200000, S);
     CHECK_EQ(drain(&w, 1, 1, 0), 0);
     CHECK_EQ(drain(&w, 1, 1, S), 0);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, 5), S + 5000); /* the limit's first token, at 0.2 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, 1), S + 5000); /* the limit's first token, at 0.2 a us */
     CHECK_EQ(drain(&w, 1, 1, 2 * S), 2000);
     for (i = 0; i < 1000; i++)
-        CHECK_EQ(htb_take(&w.tree, 1, 1, i % 2 ? 2 * S : i * MS), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, S), 2 * S + 5000);
-    CHECK_EQ(htb_take(&w.tree, 1, 1, 2 * S + 4999), QOS_EAGAIN);
-    CHECK_EQ(htb_take(&w.tree, 1, 1, 2 * S + 5000), QOS_OK);
+        CHECK_EQ(htb_take(&w.tree, i % 2 ? 2 * S : i * MS, 1, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 1), 2 * S + 5000);
+    CHECK_EQ(htb_take(&w.tree, 2 * S + 4999, 1, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 2 * S + 5000, 1, 1), QOS_OK);
     taken = drain(&w, 1, 1, UINT64_MAX);
     CHECK_EQ(taken, 2000);
     CHECK_EQ(drain(&w, 0, 1, UINT64_MAX), 8000);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, UINT64_MAX), QOS_NEVER);
+    CHECK_EQ(htb_next_ns(&w.tree, UINT64_MAX, 1, 1), QOS_NEVER);
     CHECK_EQ(drain(&w, 1, 1, 0), 0);
     world_close(&w);
 }
@@ -381,49 +381,52 @@ static void counters(void)
     struct htb_config config = world_config();
     struct world w;
     struct qos_stats s;
-    config.best_effort_per_s[0] = 1000;
+    config.best_effort.rate_per_s[0] = 1000;
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 100000, 0, 0);
     reserve(&w, 2, 1, 40000, 0, 0);
-    reserve_group(&w, 3, 1, HTB_NONE, 0, 0);
-    reserve(&w, 4, 3, HTB_NONE, 0, 0);
+    reserve_group(&w, 3, 1, 0, 0, 0);
+    reserve(&w, 4, 3, 0, 0, 0);
     take_ok(&w, 2, 100, S, false);
     take_ok(&w, 4, 300, S, true);
-    CHECK_EQ(htb_take(&w.tree, 4, 20000, 2 * S), QOS_OK); /* larger than any bucket: of the group's, in debt */
-    CHECK_EQ(htb_take(&w.tree, 4, 1, 2 * S), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 4, 20000), QOS_OK); /* larger than any bucket: of the group's, in debt */
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 4, 1), QOS_EAGAIN);
     CHECK_EQ(force(&w, 2, 1000, 0, 2 * S), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 2, 1, 2 * S), QOS_EAGAIN);
-    CHECK_EQ(htb_take(&w.tree, 0, 10, 2 * S), QOS_OK);
-    htb_stats_below(&w.tree, 1, &s);
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 2, 1), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 0, 10), QOS_OK);
+    CHECK_EQ(htb_group_stats(&w.tree, 1, &s), QOS_OK);
     CHECK_EQ(s.granted, 100 + 300 + 20000 + 1000);
     CHECK_EQ(s.borrowed, 300 + 20000);
     CHECK_EQ(s.refused, 2);
     CHECK_EQ(s.waited, 0);
     CHECK_EQ(s.debt, 600);
-    htb_stats_below(&w.tree, 3, &s);
+    CHECK_EQ(htb_group_stats(&w.tree, 3, &s), QOS_OK);
     CHECK_EQ(s.granted, 20300);
     CHECK_EQ(s.refused, 1);
-    htb_stats_below(&w.tree, 4, &s);
-    CHECK_EQ(s.granted, 20300);
-    htb_stats_below(&w.tree, HTB_ROOT, &s);
+    CHECK_EQ(htb_group_stats(&w.tree, 4, &s), QOS_ENOENT); /* no group */
+    CHECK_EQ(s.granted, 0);
+    CHECK_EQ(htb_group_stats(&w.tree, 5, &s), QOS_ENOENT);
+    CHECK_EQ(htb_group_stats(&w.tree, QOS_NONE, &s), QOS_ENOENT);
+    CHECK_EQ(htb_stats(&w.tree, QOS_NONE, &s), QOS_OK);
     CHECK_EQ(s.granted, 21410);
-    htb_stats_below(&w.tree, 5, &s);
+    CHECK_EQ(s.debt, 600);
+    CHECK_EQ(htb_stats(&w.tree, 8, &s), QOS_ENOENT);
     CHECK_EQ(s.granted + s.refused + s.debt, 0);
-    htb_stats(&w.tree, HTB_ROOT, &s);
+    CHECK_EQ(htb_stats(&w.tree, 3, &s), QOS_OK); /* a group takes nothing itself */
     CHECK_EQ(s.granted + s.refused + s.debt, 0);
     /* A class that ended keeps its counters until the id is reserved again. */
-    CHECK_EQ(htb_release(&w.tree, 2, 2 * S), QOS_OK);
+    CHECK_EQ(htb_release(&w.tree, 2 * S, 2), QOS_OK);
     CHECK_EQ(stats_of(&w, 2).granted, 1100);
-    htb_stats_below(&w.tree, 1, &s);
+    CHECK_EQ(htb_group_stats(&w.tree, 1, &s), QOS_OK);
     CHECK_EQ(s.granted, 20300);
     reserve(&w, 2, 1, 40000, 0, 3 * S);
     s = stats_of(&w, 2);
     CHECK_EQ(s.granted + s.borrowed + s.refused + s.waited + s.debt, 0);
     /* Debt is rounded up, and says zero once it is paid. */
     CHECK_EQ(force(&w, 2, 401, 0, 3 * S), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 2, 0, 3 * S + 10024999), QOS_OK); /* 401 at 0.04 a us, less 1 ns */
+    CHECK_EQ(htb_take(&w.tree, 3 * S + 10024999, 2, 0), QOS_OK); /* 401 at 0.04 a us, less 1 ns */
     CHECK_EQ(stats_of(&w, 2).debt, 1);
-    CHECK_EQ(htb_take(&w.tree, 2, 0, 4 * S), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 4 * S, 2, 0), QOS_OK);
     CHECK_EQ(stats_of(&w, 2).debt, 0);
     world_close(&w);
 }
@@ -435,11 +438,11 @@ static void no_tokens(void)
     struct world w;
     uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     world_open(&w, &config);
-    reserve(&w, 1, 0, HTB_NONE, 1, 0);
+    reserve(&w, 1, 0, 0, 1, 0);
     take_ok(&w, 1, 0, 0, false);
-    CHECK_EQ(htb_take_all(&w.tree, 1, n, 0), QOS_OK);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, n, 7), 7);
-    CHECK_EQ(htb_release(&w.tree, 1, 0), QOS_OK);
+    CHECK_EQ(htb_take_all(&w.tree, 0, 1, n), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 7, 1, n), 7);
+    CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
     take_ok(&w, 0, 0, 0, false); /* the short way: no limits in the tree */
     world_close(&w);
 }

@@ -33,7 +33,7 @@ static void add(struct device *d, unsigned stream, uint32_t id, uint64_t tokens)
     for (i = stream * DEPTH; i < (stream + 1) * DEPTH; i++) {
         d->request[i].class_id = id;
         d->request[i].tokens[0] = tokens;
-        CHECK_EQ(htb_submit(&d->w.tree, &d->request[i], d->now_ns), QOS_OK);
+        CHECK_EQ(htb_submit(&d->w.tree, d->now_ns, &d->request[i]), QOS_OK);
     }
 }
 
@@ -48,7 +48,7 @@ static void run_until(struct device *d, uint64_t to_ns)
                 d->at_device = NULL;
                 d->served += r->tokens[0];
                 CHECK_EQ(htb_complete(&d->w.tree, r), QOS_OK);
-                CHECK_EQ(htb_submit(&d->w.tree, r, t), QOS_OK);
+                CHECK_EQ(htb_submit(&d->w.tree, t, r), QOS_OK);
             }
             if (!d->at_device) {
                 d->at_device = htb_dispatch(&d->w.tree, t);
@@ -58,9 +58,9 @@ static void run_until(struct device *d, uint64_t to_ns)
             next = d->at_device ? d->busy_until_ns : htb_dispatch_next_ns(&d->w.tree, t);
             t = next > t ? next : t;
         }
-        htb_maximize(&d->w.tree, false, d->now_ns + 10 * MS, &d->seen);
+        d->seen = htb_maximize(&d->w.tree, d->now_ns + 10 * MS, false);
         d->looks[d->seen]++;
-        CHECK_GE(htb_root_rate(&d->w.tree), d->w.tree.base_per_s[0]);
+        CHECK_GE(root_rate(&d->w.tree), 1000000);
     }
 }
 
@@ -82,7 +82,7 @@ static void uncapped_by_demand(void)
     reserve(&d.w, 1, 0, 300000, 500000, 0); /* limited to half of the root's rate */
     add(&d, 0, 1, 500);
     run_until(&d, 10 * S);
-    CHECK_EQ(htb_root_rate(&d.w.tree), 1000000);
+    CHECK_EQ(root_rate(&d.w.tree), 1000000);
     CHECK_EQ(d.looks[HTB_UNCAPPED], 1000);
     CHECK_WITHIN((double)d.served, 0.97 * 5e6, 1.02 * 5e6);
     for (i = 1; i < 4; i++)
@@ -97,11 +97,11 @@ static void uncapped_by_device(void)
     struct device d;
     device_open(&d, &config, 700000);
     reserve(&d.w, 1, 0, 200000, 0, 0);
-    reserve(&d.w, 2, 0, HTB_NONE, 0, 0);
+    reserve(&d.w, 2, 0, 0, 0, 0);
     add(&d, 0, 1, 500);
     add(&d, 1, 2, 500);
     run_until(&d, 10 * S);
-    CHECK_EQ(htb_root_rate(&d.w.tree), 1000000);
+    CHECK_EQ(root_rate(&d.w.tree), 1000000);
     CHECK_EQ(d.looks[HTB_UNCAPPED], 1000);
     CHECK_WITHIN((double)d.served, 0.97 * 7e6, 7e6);
     CHECK_GE(stats_of(&d.w, 1).granted, 2000000 - 4000);
@@ -122,7 +122,7 @@ static void capped(void)
     run_until(&d, 500 * MS);
     CHECK_GE(d.looks[HTB_CAPPED], 10);
     run_until(&d, 20 * S);
-    CHECK_WITHIN((double)htb_root_rate(&d.w.tree), 1.8e6, 2.6e6);
+    CHECK_WITHIN((double)root_rate(&d.w.tree), 1.8e6, 2.6e6);
     before = d.served;
     run_until(&d, 30 * S);
     CHECK_WITHIN((double)(d.served - before), 0.95 * 2e7, 2.001e7);
@@ -136,12 +136,12 @@ static void capped(void)
     reserve(&d.w, 1, 0, 300000, 0, 0);
     add(&d, 0, 1, 500);
     run_until(&d, 10 * S);
-    CHECK_EQ(htb_root_rate(&d.w.tree), 1200000);
+    CHECK_EQ(root_rate(&d.w.tree), 1200000);
     CHECK_EQ(d.seen, HTB_CAPPED);
     /* The device becomes slow: promises break, and the rate goes back, to the configured one and not below. */
     d.device_per_s = 200000;
     run_until(&d, 20 * S);
-    CHECK_EQ(htb_root_rate(&d.w.tree), 1000000);
+    CHECK_EQ(root_rate(&d.w.tree), 1000000);
     CHECK_GE(d.looks[HTB_BROKEN] + d.looks[HTB_CAPPED_AND_BROKEN], 100);
     world_close(&d.w);
 }
@@ -154,7 +154,7 @@ static void idle_classes(void)
     device_open(&d, &config, 100000); /* far too slow for anybody */
     reserve(&d.w, 1, 0, 500000, 0, 0);
     reserve_group(&d.w, 2, 0, 400000, 0, 0);
-    reserve(&d.w, 3, 2, HTB_NONE, 0, 0);
+    reserve(&d.w, 3, 2, 0, 0, 0);
     add(&d, 0, 3, 500);
     run_until(&d, 3 * S);
     CHECK_EQ(d.looks[HTB_UNCAPPED], 300);
@@ -175,7 +175,6 @@ static void steps(void)
     struct htb_class out;
     config.resources = 2;
     config.rate_per_s[1] = 1000;
-    config.best_effort_per_s[1] = HTB_NONE;
     config.maximize_step = 4;
     config.maximize_interval_ns = 10 * MS;
     config.maximize_rate_max = 2000000;
@@ -186,63 +185,70 @@ static void steps(void)
     now = 0;
     /* Less than an interval: nothing is looked at, the last scenario is told. */
     DEMAND(10 * MS);
-    htb_maximize(&w.tree, true, 10 * MS - 1, &seen);
+    seen = htb_maximize(&w.tree, 10 * MS - 1, true);
     CHECK_EQ(seen, HTB_UNCAPPED);
-    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
+    CHECK_EQ(root_rate(&w.tree), 1000000);
     DEMAND(20 * MS);
-    htb_maximize(&w.tree, false, now, &seen);
+    seen = htb_maximize(&w.tree, now, false);
     CHECK_EQ(seen, HTB_UNCAPPED); /* capped once is not capped yet: a burst may be all there was */
     DEMAND(30 * MS);
-    htb_maximize(&w.tree, false, now, &seen);
+    seen = htb_maximize(&w.tree, now, false);
     CHECK_EQ(seen, HTB_CAPPED);
-    CHECK_EQ(htb_root_rate(&w.tree), 1250000);
+    CHECK_EQ(root_rate(&w.tree), 1250000);
     DEMAND(40 * MS - 1);
-    htb_maximize(&w.tree, false, 40 * MS - 1, NULL);
-    CHECK_EQ(htb_root_rate(&w.tree), 1250000);
+    (void)htb_maximize(&w.tree, 40 * MS - 1, false);
+    CHECK_EQ(root_rate(&w.tree), 1250000);
     DEMAND(40 * MS);
-    htb_maximize(&w.tree, false, 40 * MS, NULL);
-    CHECK_EQ(htb_root_rate(&w.tree), 1562500);
+    (void)htb_maximize(&w.tree, 40 * MS, false);
+    CHECK_EQ(root_rate(&w.tree), 1562500);
     DEMAND(50 * MS);
-    htb_maximize(&w.tree, true, now, &seen); /* capped, and the caller saw a promise break */
+    seen = htb_maximize(&w.tree, now, true); /* capped, and the caller saw a promise break */
     CHECK_EQ(seen, HTB_CAPPED_AND_BROKEN);
-    CHECK_EQ(htb_root_rate(&w.tree), 1171875);
-    htb_maximize(&w.tree, true, 60 * MS, &seen); /* no demand */
+    CHECK_EQ(root_rate(&w.tree), 1171875);
+    seen = htb_maximize(&w.tree, 60 * MS, true); /* no demand */
     CHECK_EQ(seen, HTB_BROKEN);
-    CHECK_EQ(htb_root_rate(&w.tree), 1000000); /* not below */
-    htb_maximize(&w.tree, true, 70 * MS, &seen);
-    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
-    htb_maximize(&w.tree, false, 80 * MS, &seen);
+    CHECK_EQ(root_rate(&w.tree), 1000000); /* not below */
+    seen = htb_maximize(&w.tree, 70 * MS, true);
+    CHECK_EQ(root_rate(&w.tree), 1000000);
+    seen = htb_maximize(&w.tree, 80 * MS, false);
     CHECK_EQ(seen, HTB_UNCAPPED);
-    htb_maximize(&w.tree, true, 5, &seen); /* the clock went back */
+    seen = htb_maximize(&w.tree, 5, true); /* the clock went back */
     CHECK_EQ(seen, HTB_UNCAPPED);
     /* Up to the bound; the second resource goes along, from 1,000. */
     for (now = 100 * MS; now < 200 * MS;) {
         uint64_t until = now + 10 * MS;
         DEMAND(until);
-        htb_maximize(&w.tree, false, now, NULL);
+        (void)htb_maximize(&w.tree, now, false);
     }
-    CHECK_EQ(htb_root_rate(&w.tree), 2000000);
-    CHECK_GE(w.tree.more[8].rate.rate, 2500); /* the root, second resource */
+    CHECK_EQ(root_rate(&w.tree), 2000000);
+    CHECK_GE(info_of(&w.tree).rate_per_s[1], 2500);
     /* Only the configured rate counts in admission. */
     out = class_of(0, 1000001, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &out, now, NULL), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, now, 1, &out, NULL), QOS_EADMISSION);
     /* A new configured rate: from there on, and the bound is at least that. */
-    CHECK_EQ(htb_set_root_rate(&w.tree, rate, now), QOS_OK);
-    CHECK_EQ(htb_root_rate(&w.tree), 3000000);
+    CHECK_EQ(htb_change_root(&w.tree, now, rate), QOS_OK);
+    CHECK_EQ(root_rate(&w.tree), 3000000);
     for (; now < 300 * MS;) {
         uint64_t until = now + 10 * MS;
         DEMAND(until);
-        htb_maximize(&w.tree, false, now, &seen);
+        seen = htb_maximize(&w.tree, now, false);
     }
     CHECK_EQ(seen, HTB_CAPPED);
-    CHECK_EQ(htb_root_rate(&w.tree), 3000000);
+    CHECK_EQ(root_rate(&w.tree), 3000000);
     rate[0] = 500000;
-    CHECK_EQ(htb_set_root_rate(&w.tree, rate, now), QOS_OK);
-    CHECK_EQ(htb_root_rate(&w.tree), 500000);
+    CHECK_EQ(htb_change_root(&w.tree, now, rate), QOS_OK);
+    CHECK_EQ(root_rate(&w.tree), 500000);
     granted = stats_of(&w, 0).granted;
     DEMAND(1300 * MS);
     CHECK_WITHIN((double)(stats_of(&w, 0).granted - granted), 0.98 * 500000, 500000 + 30000);
     world_close(&w);
+}
+
+/* Demand that the root cannot meet at the moment: a request of a full bucket when one token is missing. */
+static void starve_root(struct world *w, uint64_t now)
+{
+    CHECK_EQ(force(w, 0, 1, 0, now), QOS_OK);
+    CHECK_EQ(htb_take(&w->tree, now, 0, 10000), QOS_EAGAIN);
 }
 
 /* A class that ends between two looks keeps what it was granted: the sum is not mistaken for a jump. */
@@ -259,20 +265,20 @@ static void ended_between_looks(void)
     reserve(&w, 2, 0, 100000, 0, 0);
     reserve(&w, 3, 0, 100000, 0, 0);
     for (i = 1; i <= 3; i++)
-        CHECK_EQ(htb_take(&w.tree, i, 500, S), QOS_OK);
-    htb_maximize(&w.tree, false, S, &seen);
-    for (i = 0, now = S; i < 5; i++, now += 10 * MS) { /* starved by a single large take, but little was granted */
-        w.tree.starved_at_root = true;
+        CHECK_EQ(htb_take(&w.tree, S, i, 500), QOS_OK);
+    seen = htb_maximize(&w.tree, S, false);
+    for (i = 0, now = S; i < 5; i++, now += 10 * MS) { /* one large take finds the root empty; little was granted */
+        starve_root(&w, now);
         if (i < 3)
-            CHECK_EQ(htb_release(&w.tree, i + 1, now), QOS_OK);
-        htb_maximize(&w.tree, false, now + 10 * MS, &seen);
+            CHECK_EQ(htb_release(&w.tree, now, i + 1), QOS_OK);
+        seen = htb_maximize(&w.tree, now + 10 * MS, false);
         CHECK_EQ(seen, HTB_UNCAPPED);
     }
     reserve(&w, 1, 0, 100000, 0, now);
-    w.tree.starved_at_root = true;
-    htb_maximize(&w.tree, false, now + 10 * MS, &seen);
+    starve_root(&w, now);
+    seen = htb_maximize(&w.tree, now + 10 * MS, false);
     CHECK_EQ(seen, HTB_UNCAPPED);
-    CHECK_EQ(htb_root_rate(&w.tree), 1000000);
+    CHECK_EQ(root_rate(&w.tree), 1000000);
     world_close(&w);
 }
 

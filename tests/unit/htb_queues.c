@@ -17,7 +17,7 @@ static struct htb_request *request(unsigned i, uint32_t id, uint64_t tokens, uin
 
 static void submit(struct world *w, unsigned i, uint32_t id, uint64_t tokens, uint64_t offset, uint64_t now_ns)
 {
-    CHECK_EQ(htb_submit(&w->tree, request(i, id, tokens, offset), now_ns), QOS_OK);
+    CHECK_EQ(htb_submit(&w->tree, now_ns, request(i, id, tokens, offset)), QOS_OK);
 }
 
 static void states(void)
@@ -27,26 +27,26 @@ static void states(void)
     struct htb_request *a = request(0, 1, 100, 0), *b = request(1, 1, 100, 10);
     world_open(&w, &config);
     reserve(&w, 1, 0, 10000, 0, 0);
-    CHECK_EQ(htb_submit(&w.tree, NULL, 0), QOS_EINVAL);
+    CHECK_EQ(htb_submit(&w.tree, 0, NULL), QOS_EINVAL);
     CHECK_EQ(htb_complete(&w.tree, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_cancel(&w.tree, NULL, 0), QOS_EINVAL);
+    CHECK_EQ(htb_cancel(&w.tree, 0, NULL), QOS_EINVAL);
     CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
-    CHECK_EQ(htb_cancel(&w.tree, a, 0), QOS_EINVAL);
+    CHECK_EQ(htb_cancel(&w.tree, 0, a), QOS_EINVAL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), QOS_NEVER);
     a->tokens[0] = QOS_TOKENS_MAX + 1;
     world_draw(&w);
-    CHECK_EQ(htb_submit(&w.tree, a, 0), QOS_ERANGE);
+    CHECK_EQ(htb_submit(&w.tree, 0, a), QOS_ERANGE);
     CHECK(world_same(&w));
     CHECK_EQ(a->state, HTB_IDLE);
     a->tokens[0] = 100;
-    CHECK_EQ(htb_submit(&w.tree, a, 0), QOS_OK); /* queued: no tokens yet */
+    CHECK_EQ(htb_submit(&w.tree, 0, a), QOS_OK); /* queued: no tokens yet */
     CHECK_EQ(a->state, HTB_QUEUED);
     world_draw(&w);
-    CHECK_EQ(htb_submit(&w.tree, a, 0), QOS_EBUSY);
+    CHECK_EQ(htb_submit(&w.tree, 0, a), QOS_EBUSY);
     CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
     CHECK(world_same(&w));
-    CHECK_EQ(htb_submit(&w.tree, b, 0), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 0, b), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* the root's 100 */
     CHECK(htb_dispatch(&w.tree, 99999) == NULL);
     CHECK(htb_dispatch(&w.tree, S) == a);
@@ -56,12 +56,12 @@ static void states(void)
     CHECK_EQ(stats_of(&w, 1).granted, 200);
     CHECK_EQ(stats_of(&w, 1).borrowed, 100);
     world_draw(&w);
-    CHECK_EQ(htb_submit(&w.tree, a, S), QOS_EBUSY);
-    CHECK_EQ(htb_submit(&w.tree, b, S), QOS_EBUSY);
-    CHECK_EQ(htb_cancel(&w.tree, a, S), QOS_EINVAL);
+    CHECK_EQ(htb_submit(&w.tree, S, a), QOS_EBUSY);
+    CHECK_EQ(htb_submit(&w.tree, S, b), QOS_EBUSY);
+    CHECK_EQ(htb_cancel(&w.tree, S, a), QOS_EINVAL);
     CHECK_EQ(htb_complete(&w.tree, b), QOS_EINVAL);
     CHECK(world_same(&w));
-    CHECK_EQ(htb_cancel(&w.tree, b, S), QOS_OK); /* its tokens stay spent */
+    CHECK_EQ(htb_cancel(&w.tree, S, b), QOS_OK); /* its tokens stay spent */
     CHECK_EQ(stats_of(&w, 1).granted, 200);
     CHECK(htb_dispatch(&w.tree, S) == NULL);
     CHECK_EQ(htb_complete(&w.tree, a), QOS_OK);
@@ -71,14 +71,14 @@ static void states(void)
     CHECK_EQ(force(&w, 1, 1000, 0, S), QOS_OK);
     CHECK_EQ(force(&w, 0, 20000, 0, S), QOS_OK);
     a->tokens[0] = 9000;
-    CHECK_EQ(htb_submit(&w.tree, a, S), QOS_OK);
-    CHECK_EQ(htb_submit(&w.tree, b, S), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, S, a), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, S, b), QOS_OK);
     {
         uint64_t with_a = htb_dispatch_next_ns(&w.tree, S);
-        CHECK_EQ(htb_cancel(&w.tree, a, S), QOS_OK);
+        CHECK_EQ(htb_cancel(&w.tree, S, a), QOS_OK);
         CHECK_LE(htb_dispatch_next_ns(&w.tree, S), with_a - 8 * MS);
     }
-    CHECK_EQ(htb_cancel(&w.tree, b, S), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, S, b), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER);
     CHECK_EQ(a->state + b->state, HTB_IDLE);
     CHECK_EQ(stats_of(&w, 1).granted, 1200);
@@ -86,8 +86,8 @@ static void states(void)
     submit(&w, 2, 1, 9000, 0, S);
     submit(&w, 3, 1, 1, 0, S);
     submit(&w, 4, 1, 1, 0, S);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[3], S), QOS_OK);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[4], S), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[3]), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[4]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 9 * S) == &pool[2]);
     CHECK(htb_dispatch(&w.tree, 9 * S) == NULL);
     world_close(&w);
@@ -127,9 +127,9 @@ static void order_of_dispatch(void)
     for (i = 0; i < 10; i++)
         submit(&w, i, 0, 1, offset[i], S);
     CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[1], S), QOS_OK); /* oldest, in the middle, newest */
-    CHECK_EQ(htb_cancel(&w.tree, &pool[5], S), QOS_OK);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[9], S), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[1]), QOS_OK); /* oldest, in the middle, newest */
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[5]), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[9]), QOS_OK);
     for (i = 2; i < 9; i++)
         if (i != 5)
             CHECK(htb_dispatch(&w.tree, S) == &pool[i]);
@@ -203,7 +203,7 @@ static void bounds(void)
     CHECK_EQ(pool[5].state, HTB_QUEUED);
     /* An urgent one goes all the same, and counts at the device. */
     request(30, 0, 7, 0)->urgent = true;
-    CHECK_EQ(htb_submit(&w.tree, &pool[30], S), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, S, &pool[30]), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);
     CHECK(htb_dispatch(&w.tree, S) == &pool[30]);
     CHECK_EQ(htb_complete(&w.tree, &pool[0]), QOS_OK);
@@ -211,7 +211,7 @@ static void bounds(void)
     CHECK_EQ(htb_complete(&w.tree, &pool[30]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
     CHECK_EQ(stats_of(&w, 0).granted, 6 + 7);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[4], S), QOS_OK); /* its place is taken by the next */
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[4]), QOS_OK); /* its place is taken by the next */
     CHECK_EQ(htb_complete(&w.tree, &pool[1]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[5]);
     world_close(&w);
@@ -228,22 +228,22 @@ static void urgent(void)
     submit(&w, 0, 1, 10, 0, 0);
     for (i = 1; i <= 3; i++) {
         request(i, 1, 60, 0)->urgent = true;
-        CHECK_EQ(htb_submit(&w.tree, &pool[i], 0), i < 3 ? QOS_OK : QOS_EDEBT);
+        CHECK_EQ(htb_submit(&w.tree, 0, &pool[i]), i < 3 ? QOS_OK : QOS_EDEBT);
     }
     CHECK_EQ(pool[3].state, HTB_IDLE);
     pool[3].tokens[0] = QOS_TOKENS_MAX + 1;
-    CHECK_EQ(htb_submit(&w.tree, &pool[3], 0), QOS_ERANGE);
+    CHECK_EQ(htb_submit(&w.tree, 0, &pool[3]), QOS_ERANGE);
     pool[3].tokens[0] = 60;
     CHECK_EQ(stats_of(&w, 1).debt, 120);
     /* They go first, in their order, and the debt is charged to the queue too: 120 and 10 at 10 a ms. */
     CHECK(htb_dispatch(&w.tree, 0) == &pool[1]);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[2], 0), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
-    CHECK_EQ(htb_cancel(&w.tree, &pool[1], 0), QOS_EINVAL);
+    CHECK_EQ(htb_cancel(&w.tree, 0, &pool[1]), QOS_EINVAL);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 130000); /* the root owes 120 too, and pays at 1,000 a ms */
-    CHECK_EQ(htb_submit(&w.tree, &pool[3], 2 * MS - 1), QOS_EDEBT);
-    CHECK_EQ(htb_submit(&w.tree, &pool[3], 2 * MS), QOS_OK); /* 100 owed: not more than it may */
-    CHECK_EQ(htb_submit(&w.tree, &pool[2], 2 * MS), QOS_EDEBT);
+    CHECK_EQ(htb_submit(&w.tree, 2 * MS - 1, &pool[3]), QOS_EDEBT);
+    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[3]), QOS_OK); /* 100 owed: not more than it may */
+    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[2]), QOS_EDEBT);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[3]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[0]);
     world_close(&w);
@@ -264,14 +264,14 @@ static void run(struct world *w, const uint64_t *size, unsigned classes, uint64_
         struct htb_request *r;
         while ((r = htb_dispatch(&w->tree, now)) != NULL) {
             CHECK_EQ(htb_complete(&w->tree, r), QOS_OK);
-            CHECK_EQ(htb_submit(&w->tree, r, now), QOS_OK);
+            CHECK_EQ(htb_submit(&w->tree, now, r), QOS_OK);
         }
         now = htb_dispatch_next_ns(&w->tree, now);
     }
     for (id = 1; id <= classes; id++) {
         got[id] = stats_of(w, id).granted - before[id];
         for (i = 0; i < 8; i++)
-            CHECK_EQ(htb_cancel(&w->tree, &pool[(id - 1) * 8 + i], now), QOS_OK);
+            CHECK_EQ(htb_cancel(&w->tree, now, &pool[(id - 1) * 8 + i]), QOS_OK);
     }
 }
 
@@ -295,9 +295,9 @@ static void weights(void)
             if (depth)
                 reserve_group(&w, 7, 0, 1000000, 0, 0);
             for (id = 1; id <= 3; id++) {
-                struct htb_class c = class_of(depth ? 7 : 0, HTB_NONE, 0);
+                struct htb_class c = class_of(depth ? 7 : 0, 0, 0);
                 c.weight = weight[id];
-                CHECK_EQ(htb_reserve(&w.tree, id, &c, 0, NULL), QOS_OK);
+                CHECK_EQ(htb_reserve(&w.tree, 0, id, &c, NULL), QOS_OK);
             }
             run(&w, sizes[k], 3, 0, 2 * S, got);
             sum = got[1] + got[2] + got[3];
@@ -319,29 +319,29 @@ static void weights_of_groups(void)
     struct htb_class c;
     config.rate_per_s[0] = 10000000;
     world_open(&w, &config);
-    c = class_of(0, HTB_NONE, 0);
+    c = class_of(0, 0, 0);
     c.group = true;
     c.weight = 3;
-    CHECK_EQ(htb_reserve(&w.tree, 5, &c, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 5, &c, NULL), QOS_OK);
     c.weight = 1;
-    CHECK_EQ(htb_reserve(&w.tree, 6, &c, 0, NULL), QOS_OK);
-    reserve(&w, 1, 5, HTB_NONE, 0, 0);
-    reserve(&w, 2, 5, HTB_NONE, 0, 0);
-    reserve(&w, 3, 6, HTB_NONE, 0, 0);
-    reserve(&w, 4, 6, HTB_NONE, 0, 0);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 6, &c, NULL), QOS_OK);
+    reserve(&w, 1, 5, 0, 0, 0);
+    reserve(&w, 2, 5, 0, 0, 0);
+    reserve(&w, 3, 6, 0, 0, 0);
+    reserve(&w, 4, 6, 0, 0, 0);
     run(&w, size, 4, 0, S, got);
     sum = got[1] + got[2] + got[3] + got[4];
     CHECK_WITHIN((double)got[1] / (double)sum, 0.99 * 3 / 8, 1.01 * 3 / 8);
     CHECK_WITHIN((double)got[2] / (double)sum, 0.99 * 3 / 8, 1.01 * 3 / 8);
     CHECK_WITHIN((double)got[3] / (double)sum, 0.99 / 8, 1.01 / 8);
     CHECK_WITHIN((double)got[4] / (double)sum, 0.99 / 8, 1.01 / 8);
-    c = class_of(5, HTB_NONE, 0);
+    c = class_of(5, 0, 0);
     c.weight = HTB_WEIGHT_MAX;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, S, 1, &c, NULL), QOS_OK);
     run(&w, size, 4, S, 2 * S, got);
     CHECK_LE(got[2], got[1] / 100);
     c.weight = 1;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 2 * S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 2 * S, 1, &c, NULL), QOS_OK);
     run(&w, size, 4, 2 * S, 3 * S, got);
     CHECK_WITHIN((double)got[1] / (double)got[2], 0.98, 1.02);
     world_close(&w);
@@ -358,8 +358,8 @@ static void large_and_small(void)
     config.dispatch_max = 4;
     config.order = HTB_FIFO;
     world_open(&w, &config);
-    reserve(&w, 1, 0, HTB_NONE, 0, 0);
-    reserve(&w, 2, 0, HTB_NONE, 0, 0);
+    reserve(&w, 1, 0, 0, 0, 0);
+    reserve(&w, 2, 0, 0, 0, 0);
     CHECK_EQ(drain(&w, 0, 10, S), 10000); /* the root is empty */
     for (i = 0; i < 50; i++)
         submit(&w, i, 1, 10, 0, now);
@@ -376,7 +376,7 @@ static void large_and_small(void)
         small += !large;
         CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
         if (!large)
-            CHECK_EQ(htb_submit(&w.tree, r, now), QOS_OK);
+            CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
     }
     CHECK(large);
     CHECK_LE(small, 1001); /* a round of 10,000 for the small ones at most, before it has the turn */
@@ -394,13 +394,13 @@ static void nobody_starves(void)
     world_open(&w, &config);
     reserve(&w, 1, 0, 300000, 0, 0);
     reserve(&w, 2, 0, 700000, 0, 0);
-    reserve(&w, 3, 0, HTB_NONE, 0, 0);
+    reserve(&w, 3, 0, 0, 0, 0);
     run(&w, size, 3, S, 11 * S, got);
     CHECK_WITHIN((double)got[1], 0.995 * 3e6, 1.01 * 3e6);
     CHECK_WITHIN((double)got[2], 0.995 * 7e6, 1.01 * 7e6);
     CHECK_LE(got[3], 10000); /* what the root held at first: nothing was promised */
     world_close(&w);
-    config.best_effort_per_s[0] = 100000;
+    config.best_effort.rate_per_s[0] = 100000;
     world_open(&w, &config);
     reserve(&w, 1, 0, 900000, 0, 0);
     {
@@ -420,14 +420,14 @@ static void mixed(void)
     struct qos_stats s;
     world_open(&w, &config);
     reserve(&w, 1, 0, 100000, 0, 0);
-    reserve_group(&w, 2, 0, HTB_NONE, 50000, 0);
-    reserve(&w, 3, 2, HTB_NONE, 0, 0);
+    reserve_group(&w, 2, 0, 0, 50000, 0);
+    reserve(&w, 3, 2, 0, 0, 0);
     CHECK_EQ(drain(&w, 5, 10, S), 10000); /* the root is empty */
-    CHECK_EQ(htb_take(&w.tree, 1, 900, S), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 900), QOS_OK);
     submit(&w, 0, 1, 100, 0, S);
     submit(&w, 1, 1, 100, 0, S);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S); /* 100 of its own are left */
-    CHECK_EQ(htb_take(&w.tree, 1, 100, S), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 100), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* not any more */
     CHECK(htb_dispatch(&w.tree, S) == NULL);
     CHECK(htb_dispatch(&w.tree, S + MS - 1) == NULL);
@@ -436,13 +436,13 @@ static void mixed(void)
     submit(&w, 2, 3, 400, 0, S + 10 * MS);
     CHECK(htb_dispatch(&w.tree, S + 10 * MS) != NULL);
     CHECK(htb_dispatch(&w.tree, S + 10 * MS) != NULL);
-    CHECK_EQ(htb_take(&w.tree, 3, 100, S + 10 * MS), QOS_OK); /* 500 - 400 - 100 */
+    CHECK_EQ(htb_take(&w.tree, S + 10 * MS, 3, 100), QOS_OK); /* 500 - 400 - 100 */
     submit(&w, 3, 3, 50, 0, S + 10 * MS);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 10 * MS), S + 11 * MS);
-    CHECK_EQ(htb_take(&w.tree, 3, 25, S + 10 * MS + MS / 2), QOS_OK); /* the gate took the half that was there */
+    CHECK_EQ(htb_take(&w.tree, S + 10 * MS + MS / 2, 3, 25), QOS_OK); /* the gate took the half that was there */
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 11 * MS), S + 11 * MS + MS / 2);
     CHECK(htb_dispatch(&w.tree, S + 11 * MS + MS / 2) == &pool[3]);
-    htb_stats_below(&w.tree, HTB_ROOT, &s);
+    CHECK_EQ(htb_stats(&w.tree, QOS_NONE, &s), QOS_OK);
     CHECK_EQ(s.granted, 10000 + 1000 + 200 + 400 + 100 + 50 + 25);
     CHECK_EQ(s.waited, 3);
     world_close(&w);
@@ -458,9 +458,9 @@ static void deepest_lender_first(void)
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 300000, 0, 0);
     reserve_group(&w, 2, 1, 200000, 0, 0);
-    reserve(&w, 3, 0, HTB_NONE, 0, 0);
-    reserve(&w, 4, 1, HTB_NONE, 0, 0);
-    reserve(&w, 5, 2, HTB_NONE, 0, 0);
+    reserve(&w, 3, 0, 0, 0, 0);
+    reserve(&w, 4, 1, 0, 0, 0);
+    reserve(&w, 5, 2, 0, 0, 0);
     reserve(&w, 6, 0, 100000, 0, 0);
     submit(&w, 0, 3, 10, 0, S);
     submit(&w, 1, 4, 10, 0, S);
@@ -482,8 +482,8 @@ static void time_moves_on(void)
     struct htb_config config = world_config();
     struct world w;
     world_open(&w, &config);
-    reserve(&w, 1, 0, HTB_NONE, 100000, 0);
-    CHECK_EQ(htb_take(&w.tree, 1, 1000, S), QOS_OK); /* its limit is empty, the root has 9,000 */
+    reserve(&w, 1, 0, 0, 100000, 0);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 1000), QOS_OK); /* its limit is empty, the root has 9,000 */
     submit(&w, 0, 1, 10, 0, S);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 100000);
     CHECK_EQ(force(&w, 0, 10000, 0, S), QOS_OK); /* the root owes 1,000 */
@@ -502,21 +502,20 @@ static void several_resources(void)
     struct htb_request *r = request(0, 1, 100, 0);
     config.resources = 2;
     config.rate_per_s[1] = 100;
-    config.best_effort_per_s[1] = HTB_NONE;
     c.rate_per_s[1] = 100;
     world_open(&w, &config);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     r->tokens[1] = 1;
-    CHECK_EQ(htb_submit(&w.tree, r, 0), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 10 * MS); /* 100 bytes at 10 a ms, one operation at 0.1 */
     CHECK(htb_dispatch(&w.tree, 10 * MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
     CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
     r->tokens[1] = QOS_TOKENS_MAX + 1;
-    CHECK_EQ(htb_submit(&w.tree, r, 0), QOS_ERANGE);
+    CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_ERANGE);
     r->tokens[0] = r->tokens[1] = 0; /* nothing to pay: at once */
-    CHECK_EQ(htb_submit(&w.tree, r, 5 * MS), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 5 * MS, r), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 5 * MS) == r);
     world_close(&w);
 }

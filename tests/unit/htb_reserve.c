@@ -10,93 +10,93 @@ static void admission(void)
     uint64_t fits[HTB_RESOURCES_MAX] = {9, 9, 9, 9};
     config.resources = 2;
     config.rate_per_s[1] = 500;
-    config.best_effort_per_s[0] = 100000;
-    config.best_effort_per_s[1] = 50;
+    config.best_effort.rate_per_s[0] = 100000;
+    config.best_effort.rate_per_s[1] = 50;
     config.depth_max = 3;
     world_open(&w, &config);
     /* Best effort's minimum counts. */
     c = class_of(0, 900001, 0);
     c.rate_per_s[1] = 450;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 900000);
     CHECK_EQ(fits[1], 450);
     CHECK_EQ(fits[2], 9);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_EADMISSION);
     c.rate_per_s[0] = 900000;
     c.rate_per_s[1] = 451; /* every resource must fit */
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, fits), QOS_EADMISSION);
     c.rate_per_s[0] = 600000;
     c.rate_per_s[1] = 400;
     c.group = true;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, fits), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, fits), QOS_OK);
     CHECK_EQ(fits[0], 900000);
     CHECK_EQ(fits[1], 450);
     /* Below the group: its own rate is what there is. */
     c = class_of(1, 600001, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 2, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 600000);
     CHECK_EQ(fits[1], 400);
     c.rate_per_s[0] = 250000;
     c.rate_per_s[1] = 400;
     c.group = true;
-    CHECK_EQ(htb_reserve(&w.tree, 2, &c, 0, fits), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, fits), QOS_OK);
     c = class_of(2, 250001, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 3, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 3, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 250000);
     c.rate_per_s[0] = 250000;
     c.group = true;
-    CHECK_EQ(htb_reserve(&w.tree, 3, &c, 0, fits), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 3, &c, fits), QOS_OK);
     c = class_of(1, 0, 0);
     c.rate_per_s[1] = 1;
-    CHECK_EQ(htb_reserve(&w.tree, 4, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 4, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 350000);
     CHECK_EQ(fits[1], 0);
     /* A fourth level is deeper than depth_max. */
     c = class_of(3, 0, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 4, &c, 0, fits), QOS_EFULL);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 4, &c, fits), QOS_EFULL);
     /* Raised: within the parent. Lowered: not below the children. What it has itself is not counted twice. */
     c = class_of(0, 900001, 0);
     c.group = true;
     c.rate_per_s[1] = 400;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 900000);
     CHECK_EQ(fits[1], 450);
     c.rate_per_s[0] = 249999;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, fits), QOS_EADMISSION);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 250000);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, NULL), QOS_EADMISSION);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_EADMISSION);
     c.rate_per_s[0] = 250000;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, fits), QOS_OK);
-    c = class_of(HTB_ROOT, 650000, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 5, &c, 0, fits), QOS_OK); /* the room that the change made */
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, fits), QOS_OK);
+    c = class_of(0, 650000, 0);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 5, &c, fits), QOS_OK); /* the room that the change made */
     CHECK_EQ(fits[0], 650000);
     /* The root: not below the sum, in any resource. */
     {
         uint64_t root[2] = {999999, 500};
-        CHECK_EQ(htb_set_root_rate(&w.tree, root, 0), QOS_EADMISSION);
+        CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_EADMISSION);
         root[0] = 1000000;
         root[1] = 449;
-        CHECK_EQ(htb_set_root_rate(&w.tree, root, 0), QOS_EADMISSION);
+        CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_EADMISSION);
         root[1] = 450;
-        CHECK_EQ(htb_set_root_rate(&w.tree, root, 0), QOS_OK);
+        CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_OK);
         root[1] = 0;
-        CHECK_EQ(htb_set_root_rate(&w.tree, root, 0), QOS_ERANGE);
+        CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_ERANGE);
         root[1] = QOS_RATE_MAX + 1;
-        CHECK_EQ(htb_set_root_rate(&w.tree, root, 0), QOS_ERANGE);
-        CHECK_EQ(htb_set_root_rate(&w.tree, NULL, 0), QOS_EINVAL);
+        CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_ERANGE);
+        CHECK_EQ(htb_change_root(&w.tree, 0, NULL), QOS_EINVAL);
         root[0] = QOS_RATE_MAX;
         root[1] = QOS_RATE_MAX;
-        CHECK_EQ(htb_set_root_rate(&w.tree, root, 0), QOS_OK);
-        CHECK_EQ(htb_root_rate(&w.tree), QOS_RATE_MAX);
+        CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_OK);
+        CHECK_EQ(root_rate(&w.tree), QOS_RATE_MAX);
     }
     /* Best effort can be changed, but neither end nor become a group. */
     c = class_of(0, 0, 5000);
     c.weight = 3;
-    CHECK_EQ(htb_change(&w.tree, 0, &c, 0, fits), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 0, 0, &c, fits), QOS_OK);
     c.expires_ns = 1;
-    CHECK_EQ(htb_change(&w.tree, 0, &c, 0, fits), QOS_EINVAL);
+    CHECK_EQ(htb_change(&w.tree, 0, 0, &c, fits), QOS_EINVAL);
     CHECK_EQ(htb_release(&w.tree, 0, 0), QOS_EINVAL);
-    CHECK_EQ(htb_reserve(&w.tree, 0, &c, 0, fits), QOS_EINVAL);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 0, &c, fits), QOS_EINVAL);
     world_close(&w);
 }
 
@@ -117,61 +117,61 @@ static void errors(void)
         CHECK_EQ(call, want);                                                                                          \
         CHECK(world_same(&w));                                                                                         \
     } while (0)
-    SAME(htb_reserve(&w.tree, 4, NULL, 5, NULL), QOS_EINVAL);
-    SAME(htb_reserve(&w.tree, 8, &good, 5, NULL), QOS_ENOENT);
-    SAME(htb_reserve(&w.tree, UINT32_MAX, &good, 5, NULL), QOS_ENOENT);
-    SAME(htb_reserve(&w.tree, 3, &good, 5, NULL), QOS_EEXIST);
+    SAME(htb_reserve(&w.tree, 5, 4, NULL, NULL), QOS_EINVAL);
+    SAME(htb_reserve(&w.tree, 5, 8, &good, NULL), QOS_ENOENT);
+    SAME(htb_reserve(&w.tree, 5, UINT32_MAX, &good, NULL), QOS_ENOENT);
+    SAME(htb_reserve(&w.tree, 5, 3, &good, NULL), QOS_EEXIST);
     c = good;
     c.parent = 7;
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_ENOENT);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
     c.parent = 4;
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_ENOENT);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
     c.parent = 8; /* the id after the last is nobody's */
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_ENOENT);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
     c.parent = UINT32_MAX - 1;
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_ENOENT);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
     c.parent = 3;
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_EINVAL);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_EINVAL);
 #define BAD(field, value, want)                                                                                        \
     do {                                                                                                               \
         c = good;                                                                                                      \
         c.field = value;                                                                                               \
-        SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), want);                                                              \
-        SAME(htb_change(&w.tree, 3, &c, 5, NULL), want);                                                               \
+        SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), want);                                                              \
+        SAME(htb_change(&w.tree, 5, 3, &c, NULL), want);                                                               \
     } while (0)
     BAD(weight, HTB_WEIGHT_MAX + 1, QOS_ERANGE);
     BAD(burst_ns, HTB_BURST_MAX_NS + 1, QOS_ERANGE);
     BAD(expires_ns, 5, QOS_ERANGE);
     BAD(rate_per_s[0], QOS_RATE_MAX + 1, QOS_ERANGE);
-    BAD(rate_per_s[0], HTB_NONE - 1, QOS_ERANGE);
+    BAD(rate_per_s[0], QOS_UNLIMITED - 1, QOS_ERANGE);
     BAD(limit_per_s[0], QOS_RATE_MAX + 1, QOS_ERANGE);
     BAD(limit_per_s[0], 999, QOS_ERANGE);
     BAD(rate_per_s[0], 900001, c.limit_per_s[0] < 900001 ? QOS_ERANGE : QOS_EADMISSION);
     c = class_of(0, 900001, 0);
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_EADMISSION);
-    SAME(htb_change(&w.tree, 3, &c, 5, NULL), QOS_EADMISSION);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_EADMISSION);
+    SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EADMISSION);
     c = good;
     c.group = true;
-    SAME(htb_change(&w.tree, 3, &c, 5, NULL), QOS_EINVAL);
+    SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
     c.expires_ns = 6;
-    SAME(htb_reserve(&w.tree, 4, &c, 5, NULL), QOS_EINVAL);
+    SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_EINVAL);
     c = good;
     c.parent = 1;
-    SAME(htb_change(&w.tree, 3, &c, 5, NULL), QOS_EINVAL);
+    SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
     c.parent = 8;
-    SAME(htb_change(&w.tree, 3, &c, 5, NULL), QOS_EINVAL);
-    SAME(htb_change(&w.tree, 3, NULL, 5, NULL), QOS_EINVAL);
-    SAME(htb_change(&w.tree, 4, &good, 5, NULL), QOS_ENOENT);
-    SAME(htb_change(&w.tree, 8, &good, 5, NULL), QOS_ENOENT);
-    SAME(htb_release(&w.tree, 4, 5), QOS_ENOENT);
-    SAME(htb_release(&w.tree, HTB_ROOT, 5), QOS_ENOENT);
-    SAME(htb_release(&w.tree, 1, 5), QOS_EBUSY);
-    SAME(htb_set_root_rate(&w.tree, &root, 5), QOS_EADMISSION);
-    SAME(htb_get(&w.tree, HTB_ROOT, &c), QOS_ENOENT);
+    SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
+    SAME(htb_change(&w.tree, 5, 3, NULL, NULL), QOS_EINVAL);
+    SAME(htb_change(&w.tree, 5, 4, &good, NULL), QOS_ENOENT);
+    SAME(htb_change(&w.tree, 5, 8, &good, NULL), QOS_ENOENT);
+    SAME(htb_release(&w.tree, 5, 4), QOS_ENOENT);
+    SAME(htb_release(&w.tree, 5, QOS_NONE), QOS_ENOENT);
+    SAME(htb_release(&w.tree, 5, 1), QOS_EBUSY);
+    SAME(htb_change_root(&w.tree, 5, &root), QOS_EADMISSION);
+    SAME(terms_of(&w, QOS_NONE, &c), QOS_ENOENT);
     /* With the numbers in order, all goes. */
-    CHECK_EQ(htb_release(&w.tree, 2, 5), QOS_OK);
-    CHECK_EQ(htb_release(&w.tree, 1, 5), QOS_OK);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &good, 5, NULL), QOS_OK);
+    CHECK_EQ(htb_release(&w.tree, 5, 2), QOS_OK);
+    CHECK_EQ(htb_release(&w.tree, 5, 1), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 5, 1, &good, NULL), QOS_OK);
     world_close(&w);
 }
 
@@ -184,49 +184,49 @@ static void expiry_at_the_gate(void)
     uint64_t four = 4;
     world_open(&w, &config);
     c.expires_ns = S;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 1, 100, S - 1), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S - 1, 1, 100), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).granted, 100);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 100, S - 1), S - 1);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 100, S), S);
-    CHECK_EQ(htb_take(&w.tree, 1, 100, S), QOS_OK); /* best effort, borrowed from the root */
+    CHECK_EQ(htb_next_ns(&w.tree, S - 1, 1, 100), S - 1);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 100), S);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 100), QOS_OK); /* best effort, borrowed from the root */
     CHECK_EQ(stats_of(&w, 0).borrowed, 100);
-    CHECK_EQ(htb_get(&w.tree, 1, &out), QOS_ENOENT);
+    CHECK_EQ(terms_of(&w, 1, &out), QOS_ENOENT);
     c = class_of(0, 1000000, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 2, &c, S, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, S, 2, &c, NULL), QOS_OK);
     /* An id that has expired but was not used since can be reserved at once. */
     c = class_of(0, 0, 0);
     c.expires_ns = 3 * S;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 2 * S, NULL), QOS_OK);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 3 * S - 1, NULL), QOS_EEXIST);
+    CHECK_EQ(htb_reserve(&w.tree, 2 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 3 * S - 1, 1, &c, NULL), QOS_EEXIST);
     c.expires_ns = 4 * S;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 3 * S, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 3 * S, 1, &c, NULL), QOS_OK);
     /* Expiry put off, and taken away. */
     c.expires_ns = 5 * S;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 3 * S, NULL), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 4 * S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 3 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 4 * S, 1, &c, NULL), QOS_OK);
     c.expires_ns = 0;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 4 * S, NULL), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 100 * S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 4 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 100 * S, 1, &c, NULL), QOS_OK);
     c.expires_ns = 101 * S;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 100 * S, NULL), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 101 * S, NULL), QOS_ENOENT);
-    CHECK_EQ(htb_release(&w.tree, 1, 101 * S), QOS_ENOENT);
+    CHECK_EQ(htb_change(&w.tree, 100 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 101 * S, 1, &c, NULL), QOS_ENOENT);
+    CHECK_EQ(htb_release(&w.tree, 101 * S, 1), QOS_ENOENT);
     world_close(&w);
 
     /* htb_next_ns of a class that expires while it waits: best effort's time, not before the expiry. */
-    config.best_effort_per_s[0] = 500000;
+    config.best_effort.rate_per_s[0] = 500000;
     world_open(&w, &config);
     c = class_of(0, 1, 1); /* its own 4 tokens would take 4 s */
     c.expires_ns = 2 * S;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     four = drain(&w, 0, 1, 2 * S - 1000);
     CHECK_GE(four, 10000);
-    CHECK_EQ(htb_take(&w.tree, 1, 4, 2 * S - 1000), QOS_OK); /* a bucket of 0.01 tokens, and now in debt */
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 4, 2 * S - 1000),
+    CHECK_EQ(htb_take(&w.tree, 2 * S - 1000, 1, 4), QOS_OK); /* a bucket of 0.01 tokens, and now in debt */
+    CHECK_EQ(htb_next_ns(&w.tree, 2 * S - 1000, 1, 4),
              2 * S + 7000); /* 8 tokens of 0.5 a us: 4, and 4 that the root is owed */
-    CHECK_EQ(htb_take(&w.tree, 1, 4, 2 * S + 6999), QOS_EAGAIN);
-    CHECK_EQ(htb_take(&w.tree, 1, 4, 2 * S + 7000), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 2 * S + 6999, 1, 4), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 2 * S + 7000, 1, 4), QOS_OK);
     CHECK_EQ(stats_of(&w, 0).granted, four + 4);
     world_close(&w);
 }
@@ -251,23 +251,23 @@ static void end_with_queue(bool by_release)
     unsigned i;
     CHECK_CONTEXT("by_release %d", by_release);
     config.order = HTB_FIFO;
-    config.best_effort_per_s[0] = 1000;
+    config.best_effort.rate_per_s[0] = 1000;
     config.burst_ns = 1000000000;
     world_open(&w, &config);
     c.expires_ns = S / 2;
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     reserve(&w, 2, 0, 998000, 0, 0);
     CHECK_EQ(force(&w, 2, 998000, 0, 0), QOS_OK); /* the root lends nothing */
     for (i = 0; i < 5; i++) {
         q[i] = request_of(i < 1 ? 0 : 1, 100, 0);
-        CHECK_EQ(htb_submit(&w.tree, &q[i], 0), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, 0, &q[i]), QOS_OK);
     }
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100 * MS); /* best effort's own 100 tokens */
     CHECK(htb_dispatch(&w.tree, 100 * MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, 100 * MS) == &q[0]);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 100 * MS), S / 2);
     if (by_release)
-        CHECK_EQ(htb_release(&w.tree, 1, 400 * MS), QOS_OK);
+        CHECK_EQ(htb_release(&w.tree, 400 * MS, 1), QOS_OK);
     else
         CHECK_EQ(htb_dispatch_next_ns(&w.tree, 400 * MS), S / 2);
     for (i = 1; i < 5; i++) {
@@ -282,11 +282,37 @@ static void end_with_queue(bool by_release)
     CHECK_CONTEXT("%s", "");
 }
 
+/* A request that passed to best effort when its class ended can still be cancelled, and the others stay. */
+static void cancel_after_release(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class_report report;
+    struct world w;
+    struct htb_request q[2];
+    unsigned i;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 1000, 0, 0);
+    for (i = 0; i < 2; i++) {
+        q[i] = request_of(1, 10, 0);
+        CHECK_EQ(htb_submit(&w.tree, 0, &q[i]), QOS_OK);
+    }
+    CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
+    CHECK_EQ(htb_cancel(&w.tree, 0, &q[1]), QOS_OK);
+    CHECK_EQ(htb_class_info(&w.tree, 0, &report), QOS_OK);
+    CHECK_EQ(report.queued, 1);
+    CHECK_EQ(htb_cancel(&w.tree, 0, &q[0]), QOS_OK);
+    CHECK_EQ(htb_class_info(&w.tree, 0, &report), QOS_OK);
+    CHECK_EQ(report.queued, 0);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    world_close(&w);
+}
+
 /* Tokens that a class gets from its own rate only: the root is in debt for good. */
 static void beggar(struct world *w, const struct htb_config *config)
 {
     world_open(w, config);
-    reserve(w, 7, 0, HTB_NONE, 0, 0);
+    reserve(w, 7, 0, 0, 0, 0);
     while (force(w, 7, QOS_TOKENS_MAX, 0, 0) == QOS_OK)
         ;
 }
@@ -306,38 +332,38 @@ static void nothing_minted(void)
         config.burst_ns = way % 2 ? 10 * MS : MS; /* 1,000 or 100 tokens */
         beggar(&w, &config);
         n = way >= 4 ? 5000 : 10; /* larger than the bucket: in debt most of the time */
-        CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+        CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
         for (now = 0; now <= 10 * S; now += 3 * MS + 7) {
             taken += drain(&w, 1, n, now);
             other = c;
             switch (way) {
             case 0:
             case 4:
-                CHECK_EQ(htb_release(&w.tree, 1, now), QOS_OK);
-                CHECK_EQ(htb_reserve(&w.tree, 1, &c, now, NULL), QOS_OK);
+                CHECK_EQ(htb_release(&w.tree, now, 1), QOS_OK);
+                CHECK_EQ(htb_reserve(&w.tree, now, 1, &c, NULL), QOS_OK);
                 break;
             case 1:
             case 5:
-                other.rate_per_s[0] = HTB_NONE;
-                CHECK_EQ(htb_change(&w.tree, 1, &other, now, NULL), QOS_OK);
+                other.rate_per_s[0] = 0;
+                CHECK_EQ(htb_change(&w.tree, now, 1, &other, NULL), QOS_OK);
                 taken += drain(&w, 1, n, now);
-                CHECK_EQ(htb_change(&w.tree, 1, &c, now, NULL), QOS_OK);
+                CHECK_EQ(htb_change(&w.tree, now, 1, &c, NULL), QOS_OK);
                 break;
             case 2:
             case 6:
                 other.rate_per_s[0] = 200000 >> (steps % 9);
                 other.burst_ns = 1000u << (steps % 20);
-                CHECK_EQ(htb_change(&w.tree, 1, &other, now, NULL), QOS_OK);
+                CHECK_EQ(htb_change(&w.tree, now, 1, &other, NULL), QOS_OK);
                 taken += drain(&w, 1, n, now);
-                CHECK_EQ(htb_change(&w.tree, 1, &c, now, NULL), QOS_OK);
+                CHECK_EQ(htb_change(&w.tree, now, 1, &c, NULL), QOS_OK);
                 break;
             case 8:
             case 3:
             case 7:
                 other.limit_per_s[0] = way == 8 ? 0 : steps % 2 ? 0 : 100000;
                 other.weight = 1 + steps;
-                CHECK_EQ(htb_change(&w.tree, 1, &other, now, NULL), QOS_OK);
-                CHECK_EQ(htb_change(&w.tree, 1, &c, now, NULL), QOS_OK);
+                CHECK_EQ(htb_change(&w.tree, now, 1, &other, NULL), QOS_OK);
+                CHECK_EQ(htb_change(&w.tree, now, 1, &c, NULL), QOS_OK);
                 break;
             }
             steps++;
@@ -366,9 +392,9 @@ static void nothing_minted_by_the_clock(void)
     config.burst_ns = 100 * MS;
     beggar(&w, &config);
     for (i = 0; i < 100; i++) {
-        CHECK_EQ(htb_reserve(&w.tree, 1 + i % 6, &c, 0, NULL), QOS_OK);
+        CHECK_EQ(htb_reserve(&w.tree, 0, 1 + i % 6, &c, NULL), QOS_OK);
         taken += drain(&w, 1 + i % 6, 1, 100 * MS);
-        CHECK_EQ(htb_release(&w.tree, 1 + i % 6, 0), QOS_OK);
+        CHECK_EQ(htb_release(&w.tree, 0, 1 + i % 6), QOS_OK);
     }
     CHECK_EQ(taken, 10000);
     world_close(&w);
@@ -383,63 +409,62 @@ static void debt_is_kept(void)
     const uint64_t n[4] = {50000, 5000, 0, 0}, one[4] = {1, 0, 0, 0}, two[4] = {0, 1, 0, 0};
     config.resources = 2;
     config.rate_per_s[1] = 1000000;
-    config.best_effort_per_s[1] = HTB_NONE;
     world_open(&w, &config);
     c = class_of(0, 1000, 0);
     c.rate_per_s[1] = 1000;
-    none = class_of(0, HTB_NONE, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    none = class_of(0, 0, 0);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     reserve(&w, 2, 0, 999000, 0, 0);
     CHECK_EQ(force(&w, 2, 100000000, 100000000, 0), QOS_OK); /* no lender */
-    CHECK_EQ(htb_force(&w.tree, 1, n, 0), QOS_OK);
+    CHECK_EQ(htb_force(&w.tree, 0, 1, n), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).debt, 50000);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, one, 0), 50 * S + MS);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, two, 0), 5 * S + MS);
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, one, 0), 50 * S + MS);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, two, 0), 5 * S + MS);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, one), 50 * S + MS);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, two), 5 * S + MS);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &none, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &none, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, one), 50 * S + MS);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, two), 5 * S + MS);
     /* At another rate the same tokens are owed. */
     c.rate_per_s[0] = 500;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, one, 0), 100 * S + 2 * MS);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, one), 100 * S + 2 * MS);
     /* And over the end of the class: its id owes them still, and pays them off meanwhile. */
-    CHECK_EQ(htb_release(&w.tree, 1, 0), QOS_OK);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 60 * S, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, one, 60 * S), 100 * S + 2 * MS);
-    CHECK_EQ(htb_next_ns_all(&w.tree, 1, two, 60 * S), 60 * S + MS); /* paid; the bucket starts empty */
+    CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 60 * S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 60 * S, 1, one), 100 * S + 2 * MS);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 60 * S, 1, two), 60 * S + MS); /* paid; the bucket starts empty */
     world_close(&w);
 
     /* The debt of a group: what its classes took is not forgotten. */
     config = world_config();
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 1000, 0, 0);
-    reserve(&w, 2, 1, HTB_NONE, 0, 0);
+    reserve(&w, 2, 1, 0, 0, 0);
     reserve(&w, 3, 0, 900000, 0, 0);
     CHECK_EQ(force(&w, 3, 900000000, 0, 0), QOS_OK);
     CHECK_EQ(force(&w, 2, 10000, 0, 0), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 2, 1, 0), 10 * S + MS);
-    none = class_of(0, HTB_NONE, 0);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 1), 10 * S + MS);
+    none = class_of(0, 0, 0);
     none.group = true;
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 2, 1, 0), 900 * S + 10 * MS + 1000); /* the root's debt */
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &none, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 1), 900 * S + 10 * MS + 1000); /* the root's debt */
     none.rate_per_s[0] = 1000;
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 2, 1, 0), 10 * S + MS);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &none, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 1), 10 * S + MS);
     world_close(&w);
 
     /* The debt at a limit. */
     world_open(&w, &config);
     c = class_of(0, 1000, 1000);
     none = class_of(0, 1000, 0);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 1, 5000, 10 * MS), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, 10 * MS), 10 * MS + 4990 * MS + MS);
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 10 * MS, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 10, 10 * MS), 10 * MS); /* the root has 5,000 left */
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 10 * MS, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 1, 10 * MS), 10 * MS + 4990 * MS + MS);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 10 * MS, 1, 5000), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 4990 * MS + MS);
+    CHECK_EQ(htb_change(&w.tree, 10 * MS, 1, &none, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 10), 10 * MS); /* the root has 5,000 left */
+    CHECK_EQ(htb_change(&w.tree, 10 * MS, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 4990 * MS + MS);
     world_close(&w);
 
     /* The lowest level of all survives too. */
@@ -447,21 +472,23 @@ static void debt_is_kept(void)
     config.rate_per_s[0] = QOS_RATE_MAX;
     world_open(&w, &config);
     reserve_group(&w, 1, 0, QOS_RATE_MAX, 0, 0);
-    reserve(&w, 2, 1, HTB_NONE, 0, 0);
+    reserve(&w, 2, 1, 0, 0, 0);
     CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK);
     CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK); /* twice QOS_TOKENS_MAX are owed */
     CHECK_EQ(force(&w, 2, 1, 0, 0), QOS_EDEBT);
-    none = class_of(0, HTB_NONE, 0);
+    none = class_of(0, 0, 0);
     none.group = true;
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &none, NULL), QOS_OK);
     none.rate_per_s[0] = 1000000;
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 2, 1, 10 * S), QOS_OK); /* the root has paid off */
-    none.rate_per_s[0] = HTB_NONE;
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 10 * S, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &none, NULL), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 10 * S, 2, 1), QOS_OK); /* the root has paid off */
+    none.rate_per_s[0] = 0;
+    CHECK_EQ(htb_change(&w.tree, 10 * S, 1, &none, NULL), QOS_OK);
     none.rate_per_s[0] = 1000000;
-    CHECK_EQ(htb_change(&w.tree, 1, &none, 10 * S, NULL), QOS_OK);
-    CHECK_EQ(w.tree.node[1].pair.rate.level, -((int64_t)7990000000 * QOS_SUBTOKENS) + 1); /* 10 s are paid */
+    CHECK_EQ(htb_change(&w.tree, 10 * S, 1, &none, NULL), QOS_OK);
+    /* 7,990,000,000 are owed, 10 s are paid: it may force again below 1,000 s of its rate. */
+    CHECK_EQ(force(&w, 2, 1, 0, 7000 * S - 1), QOS_EDEBT);
+    CHECK_EQ(force(&w, 2, 1, 0, 7000 * S), QOS_OK);
     world_close(&w);
 }
 
@@ -476,29 +503,29 @@ static void live_rate(void)
     world_open(&w, &config);
     reserve(&w, 2, 0, 900000, 0, 0);
     CHECK_EQ(force(&w, 2, 100000000, 0, 0), QOS_OK); /* the root lends nothing */
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 500, 0), 500 * MS);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 1, 500), 500 * MS);
     c.rate_per_s[0] = 2000;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 100 * MS, NULL), QOS_OK); /* 100 earned, 400 to go at 2 a ms */
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 500, 100 * MS), 300 * MS);
+    CHECK_EQ(htb_change(&w.tree, 100 * MS, 1, &c, NULL), QOS_OK); /* 100 earned, 400 to go at 2 a ms */
+    CHECK_EQ(htb_next_ns(&w.tree, 100 * MS, 1, 500), 300 * MS);
     c.rate_per_s[0] = 250;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 200 * MS, NULL), QOS_OK); /* 300 earned; a bucket of 250 is full */
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 500, 200 * MS), 200 * MS);
-    CHECK_EQ(htb_take(&w.tree, 1, 200, 200 * MS), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 1, 51, 200 * MS), QOS_EAGAIN);
-    CHECK_EQ(htb_take(&w.tree, 1, 50, 200 * MS), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 200 * MS, 1, &c, NULL), QOS_OK); /* 300 earned; a bucket of 250 is full */
+    CHECK_EQ(htb_next_ns(&w.tree, 200 * MS, 1, 500), 200 * MS);
+    CHECK_EQ(htb_take(&w.tree, 200 * MS, 1, 200), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 200 * MS, 1, 51), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 200 * MS, 1, 50), QOS_OK);
     /* A smaller burst cuts, a larger one gives nothing. */
     c.rate_per_s[0] = 1000;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 200 * MS, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 200 * MS, 1, &c, NULL), QOS_OK);
     c.burst_ns = 100 * MS;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 900 * MS, NULL), QOS_OK); /* 700 earned, 100 fit */
+    CHECK_EQ(htb_change(&w.tree, 900 * MS, 1, &c, NULL), QOS_OK); /* 700 earned, 100 fit */
     c.burst_ns = S;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 900 * MS, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 1, 101, 900 * MS), 901 * MS);
+    CHECK_EQ(htb_change(&w.tree, 900 * MS, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 900 * MS, 1, 101), 901 * MS);
     /* The root's new rate: 100,000,250 owed, at 1,000,000/s for 1 s, then at 2,000,000/s. */
-    CHECK_EQ(htb_next_ns(&w.tree, 7, 1, S), 100 * S + 251000);
-    CHECK_EQ(htb_set_root_rate(&w.tree, &root, S), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 7, 1, S), S + 49500 * MS + 125500);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 7, 1), 100 * S + 251000);
+    CHECK_EQ(htb_change_root(&w.tree, S, &root), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 7, 1), S + 49500 * MS + 125500);
     world_close(&w);
 }
 
@@ -515,29 +542,29 @@ static void live_rate_with_queues(void)
     world_open(&w, &config);
     reserve(&w, 2, 0, 900000, 0, 0);
     CHECK_EQ(force(&w, 2, 1000000, 0, 0), QOS_OK); /* the root owes 1 s */
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, 0, NULL), QOS_OK);
-    CHECK_EQ(htb_submit(&w.tree, &q, 0), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 0, &q), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100 * MS);
     c.rate_per_s[0] = c.limit_per_s[0] = 2000;
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 50 * MS);
-    c.rate_per_s[0] = HTB_NONE; /* the root's, from 1.0001 s on; and its limit */
-    CHECK_EQ(htb_change(&w.tree, 1, &c, 0, NULL), QOS_OK);
+    c.rate_per_s[0] = 0; /* the root's, from 1.0001 s on; and its limit */
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), S + 100000);
-    CHECK_EQ(htb_set_root_rate(&w.tree, &root, 0), QOS_OK);
+    CHECK_EQ(htb_change_root(&w.tree, 0, &root), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100 * MS + 10000);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 9999) == NULL);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 10000) == &q);
     CHECK_EQ(htb_complete(&w.tree, &q), QOS_OK);
     /* A group that gets a rate lends at once to a class that waited at its limit. */
     reserve_group(&w, 3, 0, 1000, 0, 200 * MS);
-    reserve(&w, 4, 3, HTB_NONE, 1000000, 200 * MS);
+    reserve(&w, 4, 3, 0, 1000000, 200 * MS);
     CHECK_EQ(force(&w, 2, 100000000, 0, 200 * MS), QOS_OK);
-    CHECK_EQ(htb_submit(&w.tree, &at_limit, 200 * MS), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 200 * MS, &at_limit), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 200 * MS), 210 * MS);
     g = class_of(0, 10000, 0);
     g.group = true;
-    CHECK_EQ(htb_change(&w.tree, 3, &g, 200 * MS, NULL), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, 200 * MS, 3, &g, NULL), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 200 * MS), 201 * MS);
     CHECK(htb_dispatch(&w.tree, 201 * MS) == &at_limit);
     world_close(&w);
@@ -550,10 +577,10 @@ static void end_of_time(void)
     struct htb_class c = class_of(0, 1000, 0);
     struct world w;
     world_open(&w, &config);
-    CHECK_EQ(htb_reserve(&w.tree, 1, &c, UINT64_MAX, NULL), QOS_OK);
-    CHECK_EQ(htb_get(&w.tree, 1, &c), QOS_OK);
-    CHECK_EQ(htb_change(&w.tree, 1, &c, UINT64_MAX, NULL), QOS_OK);
-    CHECK_EQ(htb_release(&w.tree, 1, UINT64_MAX), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, UINT64_MAX, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(terms_of(&w, 1, &c), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, UINT64_MAX, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_release(&w.tree, UINT64_MAX, 1), QOS_OK);
     world_close(&w);
 }
 
@@ -564,6 +591,7 @@ int main(void)
     errors();
     expiry_at_the_gate();
     end_with_queue(true);
+    cancel_after_release();
     end_with_queue(false);
     nothing_minted();
     nothing_minted_by_the_clock();

@@ -14,16 +14,15 @@ int main(void)
     memset(&borrower, 0, sizeof borrower);
     config.classes = 2;
     config.rate_per_s[0] = 766000000;
-    config.best_effort_per_s[0] = HTB_NONE;
     config.start_ns = 1000;
     size = htb_memsize(&config);
     check_mem_new(&memory, size, 64, 0);
     CHECK_EQ(htb_init(&tree, memory.mem, size, &config), QOS_OK);
-    borrower.rate_per_s[0] = HTB_NONE;
-    CHECK_EQ(htb_reserve(&tree, 1, &borrower, 1000, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&tree, 1, 90000, 1000), 1000 + 117494); /* 90,000 / 0.766 per ns */
-    CHECK_EQ(htb_take(&tree, 1, 90000, 1000 + 117493), QOS_EAGAIN);
-    CHECK_EQ(htb_take(&tree, 1, 90000, 1000 + 117494), QOS_OK);
+    borrower.rate_per_s[0] = 0;
+    CHECK_EQ(htb_reserve(&tree, 1000, 1, &borrower, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&tree, 1000, 1, 90000), 1000 + 117494); /* 90,000 / 0.766 per ns */
+    CHECK_EQ(htb_take(&tree, 1000 + 117493, 1, 90000), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&tree, 1000 + 117494, 1, 90000), QOS_OK);
     CHECK(check_mem_free(&memory));
     return check_end();
 }

@@ -54,24 +54,24 @@ int main(void)
     for (i = 0; i < steps; i++) {
         struct htb_request *r = &request[i % 4];
         now += 13000;
-        granted += htb_take(&w.tree, (uint32_t)(i % 3), 10, now) == QOS_OK;
+        granted += htb_take(&w.tree, now, (uint32_t)(i % 3), 10) == QOS_OK;
         if (i % 1000 == 0)
             granted += force(&w, 1, 1000, 0, now) == QOS_OK;
         if (i % 64 == 0) {
             reserve(&w, 3, 0, 1000, 0, now);
-            granted += htb_take(&w.tree, 3, 10, now) == QOS_OK;
+            granted += htb_take(&w.tree, now, 3, 10) == QOS_OK;
         }
         if (i % 64 == 32)
-            CHECK_EQ(htb_release(&w.tree, 3, now), QOS_OK);
+            CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK);
         if (r->state == HTB_IDLE) {
             r->class_id = (uint32_t)(i % 4);
             r->tokens[0] = 10;
             r->offset = i;
-            CHECK_EQ(htb_submit(&w.tree, r, now), QOS_OK);
+            CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
         }
         while ((r = htb_dispatch(&w.tree, now)) != NULL)
             CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
-        htb_maximize(&w.tree, false, now, NULL);
+        (void)htb_maximize(&w.tree, now, false);
     }
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
     for (k = 0; k < 2; k++) {

@@ -23,7 +23,6 @@ static CHECK_UNUSED struct htb_config world_config(void)
     memset(&c, 0, sizeof c);
     c.classes = 8;
     c.rate_per_s[0] = 1000000;
-    c.best_effort_per_s[0] = HTB_NONE;
     return c;
 }
 
@@ -71,7 +70,7 @@ static CHECK_UNUSED void reserve(struct world *w, uint32_t id, uint32_t parent, 
                                  uint64_t now_ns)
 {
     struct htb_class c = class_of(parent, rate_per_s, limit);
-    CHECK_EQ(htb_reserve(&w->tree, id, &c, now_ns, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w->tree, now_ns, id, &c, NULL), QOS_OK);
 }
 
 static CHECK_UNUSED void reserve_group(struct world *w, uint32_t id, uint32_t parent, uint64_t rate_per_s,
@@ -79,14 +78,36 @@ static CHECK_UNUSED void reserve_group(struct world *w, uint32_t id, uint32_t pa
 {
     struct htb_class c = class_of(parent, rate_per_s, limit);
     c.group = true;
-    CHECK_EQ(htb_reserve(&w->tree, id, &c, now_ns, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w->tree, now_ns, id, &c, NULL), QOS_OK);
 }
 
 static CHECK_UNUSED struct qos_stats stats_of(const struct world *w, uint32_t id)
 {
     struct qos_stats s;
-    htb_stats(&w->tree, id, &s);
+    (void)htb_stats(&w->tree, id, &s);
     return s;
+}
+
+static CHECK_UNUSED struct htb_report info_of(const struct htb *tree)
+{
+    struct htb_report r;
+    (void)htb_info(tree, &r);
+    return r;
+}
+
+static CHECK_UNUSED uint64_t root_rate(const struct htb *tree)
+{
+    return info_of(tree).rate_per_s[0];
+}
+
+/* What id is reserved with. */
+static CHECK_UNUSED enum qos_status terms_of(const struct world *w, uint32_t id, struct htb_class *terms)
+{
+    struct htb_class_report r;
+    enum qos_status status = htb_class_info(&w->tree, id, &r);
+    if (status == QOS_OK)
+        *terms = r.terms;
+    return status;
 }
 
 static CHECK_UNUSED enum qos_status force(struct world *w, uint32_t id, uint64_t n, uint64_t n_second, uint64_t now_ns)
@@ -94,14 +115,14 @@ static CHECK_UNUSED enum qos_status force(struct world *w, uint32_t id, uint64_t
     uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     all[0] = n;
     all[1] = n_second;
-    return htb_force(&w->tree, id, all, now_ns);
+    return htb_force(&w->tree, now_ns, id, all);
 }
 
 /* Takes n tokens again and again at now; returns the tokens taken. */
 static CHECK_UNUSED uint64_t drain(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns)
 {
     uint64_t taken = 0;
-    while (htb_take(&w->tree, id, n, now_ns) == QOS_OK)
+    while (htb_take(&w->tree, now_ns, id, n) == QOS_OK)
         taken += n;
     return taken;
 }
