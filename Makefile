@@ -143,8 +143,18 @@ $(B)/examples/nbdkit-qoskit-filter.so: examples/nbdkit/qoskit_filter.c $(HEADERS
 	@mkdir -p $(@D)
 	gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -o $@ $<
 
+# A quickstart is one file that someone copies: nothing of examples/common.
+QUICKSTARTS := $(wildcard examples/quickstart/*.c)
+# $(1) source, $(2) compiler, $(3) links, $(4) flags
+define quickstart_program
+$(B)/examples/quickstart_$(basename $(notdir $(1))): $(1) $(HEADERS) Makefile
+	@mkdir -p $$(@D)
+	$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. $(4) -o $$@ $(1) $(3)
+endef
+$(foreach q,$(QUICKSTARTS),$(eval $(call quickstart_program,$q,$(or $(call says,$q,compiler),gcc),$(call says,$q,links),$(call says,$q,flags))))
+
 $(filter $(B)/examples/tokenpool_%,$(TOOLS:%=$(B)/examples/%)): $(wildcard examples/tokenpool_common/*)
-examples: $(TOOLS:%=$(B)/examples/%) $(B)/examples/nbdkit-qoskit-filter.so ## builds the tools of examples/ into build/examples/
+examples: $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(B)/examples/nbdkit-qoskit-filter.so ## builds the tools of examples/ into build/examples/
 
 BENCHES := $(basename $(notdir $(wildcard bench/*.c bench/*.cc)))
 BENCH_FLAGS := -O3

@@ -11,9 +11,6 @@ WARNINGS="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcas
 C_WARNINGS="$WARNINGS -Wstrict-prototypes"
 CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu riscv64-linux-gnu"
 
-# Is a header in the shape of version 0.2? (The others are being converted.)
-converted() { ! grep -q '^ \* SYNOPSIS' "$1"; }
-
 # Runs each line of standard input as a command, $JOBS at a time; the status is 0 if all of them succeeded.
 side_by_side() { tr '\n' '\0' | xargs -0 -r -n 1 -P "$JOBS" bash -c; }
 
@@ -25,6 +22,8 @@ expect() { # WHAT TEST-COMMAND...
     shift
     if "$@"; then ok "$what"; else bad "$what ($*)"; fi
 }
+# The end of a real test whose machine gave no verdict. What went before it is the trace.
+inconclusive() { echo "SKIP inconclusive: $*"; exit 77; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
 # Runs a command that judges itself (examples/tokenpool_*) and shows what it says. A reservation that was missed, or a

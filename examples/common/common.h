@@ -1,6 +1,6 @@
 /* common.h - what the example tools share: options, tables, JSON, histograms, progress, plots, tidying up.
  *
- * Each part is one small .c file without state beyond what its functions say; nothing here knows a scheduler.
+ * Each part is one small .c file. Its functions say what state they keep. Nothing here knows a scheduler.
  * Include "qos.h" beside it for the seeded generator (struct qos_rng) and exact arithmetic. Needs libc only.
  *
  *     options.c   opt_*        one table of options gives parsing, --help and error messages
@@ -12,7 +12,8 @@
  *     plot.c      plot_*       SVG through gnuplot
  *     tidy.c      stop_*, temp_*, tool_*   signals to a flag, temporary files removed, messages, clock
  *
- * Exit statuses of every tool: 0 done, 1 failed (or partly failed), 2 wrong usage, 130 stopped by a signal.
+ * Exit statuses of every tool: 0 done, 1 failed (or partly failed), 2 wrong usage, 3 inconclusive, 130 stopped by a
+ * signal.
  */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
@@ -25,17 +26,17 @@
 
 #define COMMON_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* TOOL_INCONCLUSIVE: nothing is broken, but the machine gave too little for a verdict. */
+/* TOOL_INCONCLUSIVE: nothing is broken, but the machine was too slow for a verdict. */
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_INCONCLUSIVE = 3, TOOL_STOPPED = 130 };
 
 /* ---- tidy.c: messages, clock, signals, temporary files ------------------------------------------------- */
 
-/* The name that messages begin with; opt_parse sets it. */
+/* The name that messages begin with. opt_parse sets it. */
 void tool_set_name(const char *name);
-/* "name: message\n" to stderr. die exits with `status` (temporary files are removed on the way). */
+/* "name: message\n" to stderr. die exits with `status`; temporary files are removed first. */
 void tool_warn(const char *fmt, ...) COMMON_PRINTF(1, 2);
 _Noreturn void tool_die(int status, const char *fmt, ...) COMMON_PRINTF(2, 3);
-/* malloc, realloc, strdup that end the tool with a message when memory is out. Zeroed; aligned to a power of two. */
+/* malloc, realloc and strdup. Without memory they end the tool with a message. alloc: zeroed; align: a power of two. */
 void *tool_alloc(size_t bytes);
 void *tool_alloc_aligned(size_t bytes, size_t align);
 void *tool_grow(void *old, size_t bytes);
@@ -43,7 +44,7 @@ char *tool_copy(const char *text);
 
 uint64_t tool_now_ns(void);                /* CLOCK_MONOTONIC */
 uint64_t tool_cpu_ns(void);                /* CPU time of this process, all threads */
-void tool_sleep_until_ns(uint64_t now_ns); /* returns early when a stop is asked */
+void tool_sleep_until_ns(uint64_t now_ns); /* returns early when a signal has set the stop flag */
 
 /* SIGINT and SIGTERM set a flag and interrupt system calls (no SA_RESTART). A second signal gives up at once:
  * temporary files are removed, exit status 130. Call once, before threads are started. */
@@ -133,7 +134,7 @@ struct json {
     bool filled[JSON_DEPTH_MAX]; /* something stands at this level */
     bool array[JSON_DEPTH_MAX];
 };
-/* Opens path ("-": stdout; NULL: nowhere, for who would have to ask at every value) and begins the top object.
+/* Opens path ("-": stdout; NULL: into /dev/null) and begins the top object.
  * false: errno says why. */
 bool json_open(struct json *j, const char *path);
 /* key is NULL inside an array. Texts are escaped; a real that is not finite becomes null. */
@@ -163,8 +164,8 @@ struct hist {
 void hist_clear(struct hist *h);
 void hist_add(struct hist *h, uint64_t value);
 void hist_merge(struct hist *into, const struct hist *from);
-/* Smallest reported value that at least the share p (0..1) of values does not exceed; 0 if empty. p = 1: the exact max.
- */
+/* The smallest reported value that at least the share p (0..1) of all values does not exceed. p = 1: the exact largest
+ * value. 0 if empty. */
 uint64_t hist_quantile(const struct hist *h, double p);
 double hist_mean(const struct hist *h);
 
@@ -178,7 +179,7 @@ struct progress {
 };
 /* live if stderr is a terminal or `force` (the tool's --progress). */
 void progress_init(struct progress *p, bool force);
-/* True when it is time to show something: 5 times a second live, every 5 s otherwise. Cheap: one comparison. */
+/* True when it is time to show something: 5 times a second if live, every 5 s otherwise. One comparison. */
 bool progress_due(struct progress *p, uint64_t now_ns);
 void progress_show(struct progress *p, const char *fmt, ...) COMMON_PRINTF(2, 3);
 /* Wipes the live line, before other output. */
@@ -209,7 +210,7 @@ struct plot {
     double y_min; /* with log_y; 0: chosen by gnuplot. Without: the axis begins at 0 */
     bool log_x, log_y, steps, points;
 };
-/* Draws to an SVG file. false: said on stderr (once, if gnuplot is missing). */
+/* Draws to an SVG file. false: a message went to stderr (only one if gnuplot is missing). */
 bool plot_svg(const struct plot *p, const char *path);
 /* Several plots side by side in one file. */
 bool plot_panels(const struct plot *p, size_t count, const char *path);

@@ -2,7 +2,7 @@
 #include "common.h"
 #include <string.h>
 
-/* Values below 2 * HIST_STEPS stand for themselves; a value in [2^e, 2^(e+1)) goes to one of HIST_STEPS equal steps. */
+/* Values below 2 * HIST_STEPS have a step each; a value in [2^e, 2^(e+1)) goes to one of HIST_STEPS equal steps. */
 static uint32_t step_of(uint64_t value)
 {
     unsigned e;

@@ -1,4 +1,4 @@
-// JSON to a file. Errors stick to the stream and are reported once, by json_close.
+// JSON to a file. Errors are kept in the stream and reported once, by json_close.
 #include "common.h"
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-// SVG through gnuplot: the script goes to its stdin by way of an unlinked file, so that a gnuplot that dies early
-// costs a message and not a SIGPIPE.
+// SVG through gnuplot. The script goes to gnuplot's stdin through an unlinked file: if gnuplot dies early, the tool gets
+// a message and not a SIGPIPE.
 #include "common.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -172,7 +172,7 @@ void temp_add(const char *path)
         ;
     if (i + 1 == TEMP_MAX)
         tool_die(TOOL_FAILED, "too many temporary files");
-    temp_path[i + 1] = tool_copy(path); /* behind the newest: removal goes backwards */
+    temp_path[i + 1] = tool_copy(path); /* after the newest: removal goes backwards */
 }
 
 static int temp_find(const char *path)

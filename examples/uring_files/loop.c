@@ -46,7 +46,8 @@ struct loop {
     struct io_uring ring;
     struct source source[TENANTS_MAX];
     struct place *resting, **resting_end;
-    uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns;
+    uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns,
+        last_completion_ns;
     struct progress progress;
     bool draining, fixed_files;
     uint8_t *memory;
@@ -221,6 +222,10 @@ static void finish(struct loop *l, struct place *p, int error)
 {
     struct sched_request *r = &p->request;
     struct source *src = &l->source[r->tenant];
+    uint64_t served_ns = qos_elapsed_ns(qos_max(r->dispatch_ns, l->last_completion_ns), l->now_ns);
+    l->last_completion_ns = l->now_ns;
+    src->result->served_ns += served_ns;
+    src->result->served_max_ns = qos_max(src->result->served_max_ns, served_ns);
     if (l->at_device-- == l->o->dispatch_depth)
         note_full(l, l->now_ns);
     l->scheduler->complete(l->sched, r, error == 0, l->now_ns);

@@ -4,11 +4,12 @@
 // device time on each. So all kinds can be added up: 10^9 ns of device time a second are what there is.
 // Conservative in three ways, each stated in the profile's table:
 //   1. a request's cost is taken from the slow slices: four in five slices of 50 ms were faster. Where these are slower
-//      than the median by a quarter and more, the device was disturbed: it is measured once more, and the
-//      median and a quarter taken if that was no better;
+//      than the median by a quarter and more, the device was disturbed, and the median and a quarter are taken;
 //   2. the tenants' own mix is run as well; if it gets less than 10^9 ns a second, as requests of different kinds
 //      disturb each other, that less is taken (again what four in five slices exceed);
 //   3. the root's rate is that times --headroom.
+// A disk may stall for longer than a measurement. So each is made of two passes. If they agree within a quarter, the
+// slower one counts; if not, three more are run and the median of the five counts.
 #include "uring_files.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #define WARM_UP_SLICES 2
 #define SLOW_SHARE 0.8
 #define DISTURBED_PERCENT 80 /* of the median slice's requests */
+#define PASSES_MAX 5
+#define PASS_MIN_NS (6 * SLICE_NS)
 #define OTHER_SIZE_SMALL UINT64_C(4096)
 #define OTHER_SIZE_LARGE UINT64_C(131072)
 
@@ -28,12 +31,11 @@ static int ascending(const void *a, const void *b)
 }
 
 /* What the slow ones of the slices after the warm-up completed. which: 0 requests, 1 cost. */
-static uint64_t slow_slice(const struct run *run, int which, bool *disturbed)
+static uint64_t slow_slice(const struct run *run, int which)
 {
     uint64_t n = run->elapsed_ns / SLICE_NS, i, k, *v, at, least, middle;
     if (n > run->slices)
         n = run->slices;
-    *disturbed = false;
     if (n <= WARM_UP_SLICES)
         return 0;
     v = tool_alloc(n * sizeof *v);
@@ -46,8 +48,35 @@ static uint64_t slow_slice(const struct run *run, int which, bool *disturbed)
     at = v[WARM_UP_SLICES + (uint64_t)((1 - SLOW_SHARE) * (double)(n - 1) + 0.5)];
     least = v[middle] * DISTURBED_PERCENT / 100;
     free(v);
-    *disturbed = at < least;
     return qos_max(at, least);
+}
+
+/* Runs passes until they agree. each() makes one value of one run; 0: this run shows nothing. *mean: the run's requests
+ * per second, of the pass that counts. false: stopped, or it cannot run. *value 0: no pass showed anything. */
+static bool passes(const struct settings *s, struct loop_options *o, uint64_t (*each)(const struct run *run),
+                   uint64_t *value, uint64_t *ios_per_s)
+{
+    uint64_t pass[PASSES_MAX][2]; /* value, requests per second; ascending */
+    uint32_t n, i, wanted = 2;
+    o->duration_ns = qos_max(s->profile_ns / 2, PASS_MIN_NS);
+    for (n = 0; n < wanted; n++) {
+        struct run run;
+        bool ok = run_tenants(s, o, &run) && !run.stopped;
+        uint64_t v = ok ? each(&run) : 0;
+        for (i = n; i > 0 && pass[i - 1][0] > v; i--)
+            memcpy(pass[i], pass[i - 1], sizeof pass[i]);
+        pass[i][0] = v;
+        pass[i][1] = ok ? qos_mul_div_floor(run.ios, QOS_NS_PER_S, run.elapsed_ns) : 0;
+        run_free(&run);
+        if (!ok)
+            return false;
+        if (n == 1 && pass[0][0] < pass[1][0] - pass[1][0] / 4)
+            wanted = PASSES_MAX;
+    }
+    i = wanted == PASSES_MAX ? PASSES_MAX / 2 : 0;
+    *value = pass[i][0];
+    *ios_per_s = pass[i][1];
+    return true;
 }
 
 static uint64_t depth_in_play(const struct settings *s)
@@ -59,18 +88,23 @@ static uint64_t depth_in_play(const struct settings *s)
     return qos_min(sum, s->dispatch_depth);
 }
 
-/* Runs one kind of request alone, with one more try if the first was disturbed. false: stopped, or it cannot run. */
-static bool measure(const struct settings *s, struct profile *p, enum access_kind rw, uint64_t bs, uint32_t target,
-                    bool again)
+/* Requests in 10^9 seconds of slow slices. Fewer than 20 in a slice: too coarse for quantiles; the mean less a tenth. */
+static uint64_t requests_alone(const struct run *run)
+{
+    uint64_t slow = slow_slice(run, 0);
+    return slow >= 20 ? slow * SLICES_PER_S * QOS_NS_PER_S
+                      : qos_mul_div_floor(10 * run->ios, QOS_NS_PER_S * QOS_NS_PER_S, 11 * run->elapsed_ns);
+}
+
+/* Runs one kind of request alone. false: stopped, or it cannot run. */
+static bool measure(const struct settings *s, struct profile *p, enum access_kind rw, uint64_t bs, uint32_t target)
 {
     struct profile_point *point = &p->point[p->points];
     struct loop_options o;
     struct tenant t;
-    struct run run;
     char label[64];
     uint32_t i;
-    uint64_t slow;
-    bool ok, disturbed = false;
+    uint64_t requests, ios_per_s;
     for (i = 0; i < p->points; i++)
         if (p->point[i].rw == rw && p->point[i].bs == bs && p->point[i].target == target)
             return true;
@@ -89,32 +123,25 @@ static bool measure(const struct settings *s, struct profile *p, enum access_kin
     o.scheduler = &scheduler_none;
     o.tenant = &t;
     o.tenants = 1;
-    o.duration_ns = s->profile_ns;
     o.label = label;
     o.hush = true;
     o.dispatch_depth = t.depth;
-    ok = run_tenants(s, &o, &run) && !run.stopped;
-    if (ok && run.ios) {
-        slow = slow_slice(&run, 0, &disturbed);
-        if (disturbed && again) {
-            run_free(&run);
-            return measure(s, p, rw, bs, target, false);
-        }
-        point->rw = rw;
-        point->target = target;
-        point->op = rw == RANDREAD || rw == READ ? QOS_READ : QOS_WRITE;
-        point->bs = bs;
-        point->ios_per_s = qos_mul_div_floor(run.ios, QOS_NS_PER_S, run.elapsed_ns);
-        /* Fewer than 20 in a slice: too coarse for quantiles; the mean and a tenth instead. */
-        point->cost = slow >= 20 ? SLICE_NS / slow : qos_mul_div_ceil(run.elapsed_ns, 11, 10 * run.ios);
-        point->cost = qos_min(qos_max(point->cost, 1), QOS_TOKENS_MAX);
-        p->points++;
-    } else if (ok) {
+    if (!passes(s, &o, requests_alone, &requests, &ios_per_s))
+        return false;
+    if (requests == 0) {
         tool_warn("%s: no %s of %s succeeded while profiling; costs are taken from the others", s->target[target].path,
                   access_name[rw], human_bytes((double)bs).text);
+        return true;
     }
-    run_free(&run);
-    return ok;
+    point->rw = rw;
+    point->target = target;
+    point->op = rw == RANDREAD || rw == READ ? QOS_READ : QOS_WRITE;
+    point->bs = bs;
+    point->ios_per_s = ios_per_s;
+    point->cost = qos_mul_div_ceil(QOS_NS_PER_S, QOS_NS_PER_S, requests);
+    point->cost = qos_min(qos_max(point->cost, 1), QOS_TOKENS_MAX);
+    p->points++;
+    return true;
 }
 
 /* A straight line over the sizes of one operation: through the costs of the smallest and the largest, then lifted until
@@ -149,24 +176,28 @@ static bool fit(struct profile *p, enum qos_op op)
     return true;
 }
 
+/* As above, in cost: where the slow slices were empty, the mean less a tenth. */
+static uint64_t cost_together(const struct run *run)
+{
+    uint64_t slow = slow_slice(run, 1) * SLICES_PER_S, cost = 0;
+    uint32_t k;
+    for (k = 0; k < run->tenants; k++)
+        cost += run->result[k].cost;
+    return slow ? slow : qos_mul_div_floor(10 * cost, QOS_NS_PER_S, 11 * run->elapsed_ns);
+}
+
 static bool measure_mix(const struct settings *s, struct profile *p)
 {
     struct loop_options o;
-    struct run run;
-    bool ok, disturbed = false;
+    uint64_t ios_per_s;
     memset(&o, 0, sizeof o);
     o.scheduler = &scheduler_none;
     o.tenant = s->tenant;
     o.tenants = s->tenants;
-    o.duration_ns = s->profile_ns;
     o.dispatch_depth = s->dispatch_depth;
     o.label = "profile, all tenants";
     o.ignore_start = o.hush = true;
-    ok = run_tenants(s, &o, &run) && !run.stopped;
-    if (ok)
-        p->mix_cost_per_s = slow_slice(&run, 1, &disturbed) * SLICES_PER_S;
-    run_free(&run);
-    return ok;
+    return passes(s, &o, cost_together, &p->mix_cost_per_s, &ios_per_s);
 }
 
 /* Shares of what the tenant would get alone. Once: a second profile does not change what was promised. */
@@ -197,7 +228,7 @@ bool profile_file(struct settings *s, struct profile *p)
             /* A second size gives the line its slope. */
             uint64_t other = t->bs < OTHER_SIZE_LARGE ? OTHER_SIZE_LARGE : OTHER_SIZE_SMALL;
             if (tenant_uses(t, (enum qos_op)op) &&
-                (!measure(s, p, rw, t->bs, t->target, true) || !measure(s, p, rw, other, t->target, true)))
+                (!measure(s, p, rw, t->bs, t->target) || !measure(s, p, rw, other, t->target)))
                 return false;
         }
     }

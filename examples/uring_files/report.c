@@ -133,6 +133,8 @@ static void json_tenant(struct json *j, const struct settings *s, const struct r
     json_u64(j, "device_time_ns", r->cost);
     json_u64(j, "arrived", r->arrived);
     json_u64(j, "submitted", r->submitted);
+    json_u64(j, "served_ns", r->served_ns);
+    json_u64(j, "served_max_ns", r->served_max_ns);
     json_u64(j, "completed", r->completed);
     json_u64(j, "failed", r->failed);
     json_u64(j, "partial", r->short_ios);

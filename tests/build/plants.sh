@@ -1,16 +1,14 @@
 #!/usr/bin/env bash
-# Plants every bug of tests/plants/ into a copy of the headers and shows that the tests it names catch it.
-# usage: tests/build/plants.sh [header]      BASELINE=1: also that these tests pass without the bug
+# Plants every bug of tests/plants/*.txt into a copy of the headers and shows that the tests it names catch it.
+# usage: tests/build/plants.sh [header [bug]]      BASELINE=1: also that these tests pass without the bug
 #
-# A patch begins with
-#     # caught-by: property/htb_tree     a test; where several are named, each of them must catch the bug
-#     # caught-by-timeout                (if need be) a hang counts: the bug makes a loop endless
-# Caught means: built against the planted copy, the test ends with status 1 or dies of a signal (a fuzz target
-# aborts). A patch that does not apply, a test that does not compile, that skips or passes: the bug survives.
-# Every test of property/ and paper/ must be named by a plant, so that none of them is a test that cannot fail.
+# tests/build/plant.pl says how the lists are written and plants. Caught means: built against the planted copy, the test
+# ends with status 1 or dies of a signal (a fuzz target aborts). Old text that is not there exactly once, a test that
+# does not compile, that skips or passes: the bug survives. Every test of property/, paper/, adversary/ and interleave/
+# must be named by a plant, so that none of them is a test that cannot fail.
 set -u
 . "$(dirname "$0")/../lib.sh"
-only=${1:-}
+only=${1:-} bug=${2:-}
 out=build/plants
 rm -rf "$out"
 mkdir -p "$out"
@@ -33,12 +31,11 @@ build() {
     $compiler $level -w -I"$3" -I. -Itests $(says "$source" flags) -o "$2" "$source" $extra $(says "$source" links)
 }
 
-# One plant and one test -> a line: verdict plant test remark
+# One bug, one test, and whether a hang counts -> a line: verdict bug test remark
 try() {
-    local patch=$1 test=$2 name dir program rc=0 verdict=SURVIVED remark= limit_s=300 # a slow machine is no verdict
-    if grep -q '^# caught-by-timeout' "$patch"; then limit_s=60; fi
-    name=$(basename "$patch" .patch)
-    dir=$out/$name program=$out/$name/$(printf '%s' "$test" | tr / _)
+    local name=$1 test=$2 hang=$3 dir=$out/$1 program rc=0 verdict=SURVIVED remark= limit_s=300 # a slow machine is no verdict
+    if [ "$hang" = hang ]; then limit_s=60; fi
+    program=$dir/$(printf '%s' "$test" | tr / _)
     if ! build "$test" "$program" "$dir" >"$program.log" 2>&1; then
         remark="does not compile: $(grep -m1 -E 'error|no such' "$program.log")"
     else
@@ -48,7 +45,7 @@ try() {
         0) remark="the test passes" ;;
         1) verdict=caught remark=$(grep -m1 -E 'failed:|counts as failed' "$program.log" | cut -c1-110) ;;
         77) remark="the test was skipped" ;;
-        124|137) if grep -q '^# caught-by-timeout' "$patch"; then verdict=caught; fi; remark="hangs ($limit_s s)" ;;
+        124|137) if [ "$hang" = hang ]; then verdict=caught; fi; remark="hangs ($limit_s s)" ;;
         *) if [ "$rc" -gt 128 ]; then verdict=caught; fi; remark="status $rc: $(tail -1 "$program.log" | cut -c1-90)" ;;
         esac
         [ "$verdict" = caught ] && rm -f "$program"
@@ -65,31 +62,34 @@ export -f try build source_of baseline says
 export out
 
 failed=0
-shopt -s nullglob
-for patch in tests/plants/"$only"*.patch; do
-    name=$(basename "$patch" .patch)
-    mkdir -p "$out/$name"
-    cp ./*.h "$out/$name/"
-    if ! patch -p1 -s -f --no-backup-if-mismatch -d "$out/$name" <"$patch" >"$out/$name/patch.log" 2>&1; then
-        echo "BROKEN    $name does not apply any more (make it anew against today's header): $(tail -1 "$out/$name/patch.log")"
-        failed=1
+tests/build/plant.pl list tests/plants/*.txt >"$out/list" || exit 1
+while IFS=$'\t' read -r header name tests hang; do
+    [ -z "$only" ] || [ "$header" = "$only" ] || continue
+    [ -z "$bug" ] || [ "$name" = "$bug" ] || continue
+    dir=$out/$header-$name
+    mkdir -p "$dir"
+    cp ./*.h "$dir/"
+    if ! tests/build/plant.pl apply "tests/plants/$header.txt" "$name" "$dir" >"$dir/plant.log" 2>&1; then
+        echo "BROKEN    $(cat "$dir/plant.log")"
         continue
     fi
-    tests=$(sed -n 's/^# caught-by: *//p' "$patch")
-    [ -n "$tests" ] || { echo "BROKEN    $patch names no test (# caught-by: kind/name)"; failed=1; continue; }
-    for test in $tests; do printf 'try %s %s\n' "$patch" "$test"; done
-done >"$out/todo.all"
-grep -v '^try ' "$out/todo.all"
+    [ -n "$tests" ] || { echo "BROKEN    tests/plants/$header.txt: $name names no test (caught by kind/name)"; continue; }
+    for test in $tests; do printf 'try %s %s %s\n' "$header-$name" "$test" "$hang"; done
+done <"$out/list" >"$out/todo.all"
+grep -v '^try ' "$out/todo.all" && failed=1
 grep '^try ' "$out/todo.all" >"$out/todo"
 if [ -n "${BASELINE:-}" ]; then awk '{print $3}' "$out/todo" | sort -u | sed 's/^/baseline /' >>"$out/todo"; fi
 side_by_side <"$out/todo" | tee "$out/table"
 grep -q '^BROKEN' "$out/table" && failed=1
 [ "$(grep -c '^caught ' "$out/table")" -eq "$(grep -c '^try ' "$out/todo")" ] || failed=1
 
-for t in tests/property/"$only"*.c tests/property/"$only"*.cc tests/paper/"$only"*.c tests/paper/"$only"*.cc; do
-    test=${t#tests/} test=${test%.*}
-    grep -q " $test\$" "$out/todo" || { echo "no plant names $test: a test that nothing has shown to fail"; failed=1; }
-done
+if [ -z "$bug" ]; then
+    for t in tests/{property,paper,adversary,interleave}/"$only"*.{c,cc}; do
+        [ -f "$t" ] || continue
+        test=${t#tests/} test=${test%.*}
+        grep -q " $test " "$out/todo" || { echo "no plant names $test: a test that nothing has shown to fail"; failed=1; }
+    done
+fi
 printf '%d bugs planted; %d times a test had to catch one, %d times it did\n' "$(awk '/^try / {print $2}' "$out/todo" | sort -u |
     wc -l)" "$(grep -c '^try ' "$out/todo")" "$(grep -c '^caught ' "$out/table")"
 exit $failed

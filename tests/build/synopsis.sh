@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# proves: the code that people copy first compiles without a warning and runs: the SYNOPSIS of each header and each
-# ```c block of README.md, as C11 and C++17. A block with a main is run and must end with status 0.
+# proves: the code that people copy first compiles without a warning and runs: the program in each header's first page and
+# each ```c block of README.md and docs/*.md, as C11 and C++17. A program with a main is run, must end with status 0, and
+# prints what the ```text block behind it shows, if <!-- prints --> stands before that block.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/synopsis
@@ -13,14 +14,21 @@ for h in *.h; do
         "$h" >"$out/${h%.h}.c"
     grep -q 'main(' "$out/${h%.h}.c" || { echo "$h: no program with a main"; exit 1; }
 done
-awk -v out="$out" '/^```c$/ {file = out "/readme_" ++n ".c"; next} /^```/ {file = ""} file {print >file}' README.md
+for m in README.md docs/*.md; do
+    awk -v out="$out/$(basename "$m" .md)" '
+        /^```c$/ {file = out "_" ++n ".c"; next}
+        /^<!-- prints -->$/ {prints = 1; next}
+        /^```text$/ && prints {file = out "_" n ".prints"; prints = 0; next}
+        /^```/ {file = ""} file {print >file}' "$m"
+done
 
 # `= {0}` clears a struct in both languages; as C++ alone g++ takes it for a forgotten member.
 cxx="g++ -x c++ -std=c++17 $WARNINGS -Wno-missing-field-initializers"
 for s in "$out"/*.c; do
     for cc in "gcc -std=c11 $C_WARNINGS" "$cxx" "clang -std=c11 $C_WARNINGS"; do
         program=${s%.c}_${cc%% *}
-        if grep -q 'main(' "$s"; then echo "$cc -I. -O1 -o $program $s && $program || { echo $s: status \$?; exit 1; }"
+        if [ -f "${s%.c}.prints" ]; then echo "$cc -I. -O1 -o $program $s && $program >$program.out && diff $program.out ${s%.c}.prints"
+        elif grep -q 'main(' "$s"; then echo "$cc -I. -O1 -o $program $s && $program || { echo $s: status \$?; exit 1; }"
         else echo "$cc -I. -fsyntax-only $s"; fi
     done
 done >"$out/todo"

@@ -1,0 +1,138 @@
+#!/usr/bin/env perl
+# Reads the planted bugs of one header (tests/plants/HEADER.txt) and plants one of them.
+#
+#     plant.pl list FILE...                 a line for each: header TAB name TAB tests TAB hang|-
+#     plant.pl apply FILE NAME DIRECTORY    plants it into DIRECTORY/HEADER.h, or says why it cannot
+#
+# A file begins with free text. Then each bug is
+#
+#     == name_of_the_bug
+#     free text: why somebody might write it so
+#     caught by property/htb_tree           a test; several lines: each of them must catch it
+#     a hang counts                         (if need be) the bug makes a loop endless
+#     in htb_priv_take                      (if need be) the old text is looked for in this function only
+#     - old text, one line or several
+#     + new text, none, one line or several
+#
+# with as many pairs of old and new as it takes. Old text is compared token by token: white space, line breaks and comments
+# do not matter. It must occur exactly once. New text takes its place.
+use strict;
+use warnings;
+
+sub slurp {
+    open(my $f, '<', $_[0]) or die "cannot read $_[0]\n";
+    local $/;
+    my $text = <$f>;
+    return $text;
+}
+
+# [token, begin, end] of C source, comments left out.
+sub tokens {
+    my ($text) = @_;
+    my @list;
+    while ($text =~ m{\G(?:\s+|\\\n|/\*.*?\*/|//[^\n]*|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\w+|[^\s\w]))}gsc) {
+        push @list, [$1, $-[1], $+[1]] if defined $1;
+    }
+    return @list;
+}
+
+sub bugs {
+    my ($file) = @_;
+    my ($bug, @all, $pair);
+    for my $line (split /\n/, slurp($file)) {
+        if ($line =~ /^== (\S+)$/) {
+            $bug = {name => $1, tests => [], hang => 0, in => '', pairs => []};
+            push @all, $bug;
+            undef $pair;
+        } elsif (!$bug) {
+            next;
+        } elsif ($line =~ /^caught by (\S+)$/) {
+            push @{$bug->{tests}}, $1;
+        } elsif ($line eq 'a hang counts') {
+            $bug->{hang} = 1;
+        } elsif ($line =~ /^in (\w+)$/) {
+            $bug->{in} = $1;
+            undef $pair;
+        } elsif ($line =~ /^-(.*)$/) {
+            if (!$pair || $pair->{new} ne '') {
+                $pair = {in => $bug->{in}, old => '', new => ''};
+                push @{$bug->{pairs}}, $pair;
+            }
+            $pair->{old} .= "$1\n";
+        } elsif ($line =~ /^\+(.*)$/) {
+            die "$file: $bug->{name}: a new text without an old one\n" unless $pair;
+            $pair->{new} .= "$1\n";
+        } else {
+            undef $pair;
+        }
+    }
+    return @all;
+}
+
+# Token numbers of the definition of a function: from its name to the end of its body.
+sub function {
+    my ($name, @t) = @_;
+    for my $i (0 .. $#t) {
+        next unless $t[$i][0] eq $name && $i < $#t && $t[$i + 1][0] eq '(';
+        my ($depth, $k) = (0, $i + 1);
+        for (; $k <= $#t; $k++) {
+            $depth++ if $t[$k][0] eq '(';
+            $depth-- if $t[$k][0] eq ')';
+            last if $depth == 0;
+        }
+        next unless $k < $#t && $t[$k + 1][0] eq '{';
+        for ($k++; $k <= $#t; $k++) {
+            $depth++ if $t[$k][0] eq '{';
+            $depth-- if $t[$k][0] eq '}';
+            return ($i, $k) if $depth == 0;
+        }
+    }
+    return;
+}
+
+# The text with one pair replaced; dies with the reason if that cannot be.
+sub replaced {
+    my ($text, $pair) = @_;
+    my @t = tokens($text);
+    my @old = map { $_->[0] } tokens($pair->{old});
+    my ($from, $to) = (0, $#t);
+    die "an empty old text\n" unless @old;
+    if ($pair->{in}) {
+        ($from, $to) = function($pair->{in}, @t) or die "there is no function $pair->{in}\n";
+    }
+    my @at;
+  PLACE: for my $i ($from .. $to - $#old) {
+        for my $k (0 .. $#old) {
+            next PLACE if $t[$i + $k][0] ne $old[$k];
+        }
+        push @at, $i;
+    }
+    (my $shown = $pair->{old}) =~ s/\s+/ /g;
+    die @at . " places have the old text" . ($pair->{in} ? " in $pair->{in}" : '') . ":$shown\n" unless @at == 1;
+    my ($begin, $end) = ($t[$at[0]][1], $t[$at[0] + $#old][2]);
+    chomp(my $new = $pair->{new});
+    return substr($text, 0, $begin) . $new . substr($text, $end);
+}
+
+my $command = shift @ARGV || '';
+if ($command eq 'list') {
+    for my $file (@ARGV) {
+        my ($header) = $file =~ m{([^/]+)\.txt$};
+        print join("\t", $header, $_->{name}, join(' ', @{$_->{tests}}), $_->{hang} ? 'hang' : '-'), "\n" for bugs($file);
+    }
+} elsif ($command eq 'apply' && @ARGV == 3) {
+    my ($file, $name, $directory) = @ARGV;
+    my ($header) = $file =~ m{([^/]+)\.txt$};
+    my @found = grep { $_->{name} eq $name } bugs($file);
+    die "$file: there are " . @found . " bugs $name\n" unless @found == 1;
+    my $text = slurp("$directory/$header.h");
+    for my $pair (@{$found[0]{pairs}}) {
+        $text = eval { replaced($text, $pair) } // die "$file: $name: $@";
+    }
+    die "$file: $name: has no old text\n" unless @{$found[0]{pairs}};
+    open(my $f, '>', "$directory/$header.h") or die "cannot write $directory/$header.h\n";
+    print $f $text;
+    close($f) or die "cannot write $directory/$header.h\n";
+} else {
+    die "usage: plant.pl list FILE... | plant.pl apply FILE NAME DIRECTORY\n";
+}
