@@ -11,6 +11,9 @@ WARNINGS="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcas
 C_WARNINGS="$WARNINGS -Wstrict-prototypes"
 CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu riscv64-linux-gnu"
 
+# Is a header in the shape of version 0.2? (The others are being converted.)
+converted() { ! grep -q '^ \* SYNOPSIS' "$1"; }
+
 # Runs each line of standard input as a command, $JOBS at a time; the status is 0 if all of them succeeded.
 side_by_side() { tr '\n' '\0' | xargs -0 -r -n 1 -P "$JOBS" bash -c; }
 

@@ -38,7 +38,7 @@ shape_of() { # FILE NAME
 bad=0 old=
 for h in *.h; do
     # A header in the shape of version 0.1, to be converted by its owner.
-    if grep -q '^ \* SYNOPSIS' "$h"; then old="$old $h"; continue; fi
+    if ! converted "$h"; then old="$old $h"; continue; fi
     shape_of "$h" "$h" >"$out/$h.txt"
     if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; bad=1; fi
 done

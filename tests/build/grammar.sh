@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# proves: every public function of every header follows one grammar: handle, now_ns, ids, amounts, outputs, in this order;
+# one shape each for init, memsize, config_error, stats, info, next_ns, encode and decode; no banned word; every public name
+# (functions, macros, types, constants) begins with its header's prefix. And each planted prototype that breaks it is found.
+set -u
+. "$(dirname "$0")/../lib.sh"
+out=build/grammar
+rm -rf "$out"
+mkdir -p "$out"
+failed=0
+
+prototypes() { gcc -std=c11 -E -P -I. -DQOS_DECLARE_ONLY -DQOS_API=PUBLIC -include stdbool.h "$1"; } # FILE
+
+# Macros, struct and union tags, typedefs and constants that a header adds beyond the three standard ones and qos.h.
+names() { # FILE
+    printf '#include <stddef.h>\n#include <stdint.h>\n#include <stdbool.h>\n' >"$out/before.h"
+    [ "$(basename "$1")" = qos.h ] || echo '#include "qos.h"' >>"$out/before.h"
+    gcc -std=c11 -E -dM -I. "$out/before.h" | awk '{sub(/\(.*/, "", $2); print $2}' | sort -u >"$out/before"
+    gcc -std=c11 -E -dM -I. "$1" | awk '{sub(/\(.*/, "", $2); print $2}' | sort -u | comm -13 "$out/before" -
+    # By their lines: what stands in the header itself.
+    gcc -std=c11 -E -I. "$1" | awk -v file="$(basename "$1")" '/^# [0-9]+ "/ {ours = index($3, "/" file "\"") || $3 == "\"" file "\""; next} ours' |
+        perl -0777 -ne 's/"[^"]*"//g; print "$1\n" while /\b(?:struct|union|enum) (\w+)\s*\{/g; print "$1\n" while /\btypedef\b[^;{}]*?\b(\w+)(?: __attribute__ ?\(.*?\)\))?;/g;
+            while (/\benum(?: \w+)?\s*\{([^}]*)\}/g) { print "$_\n" for map { /^\s*(\w+)/ ? $1 : () } split /,/, $1 }'
+}
+check() { # HEADER FILE
+    prototypes "$2" | tests/build/grammar.pl "$1"
+    names "$2" | sort -u | grep -viE "^$1(_|\$)|^qos_$1_h\$" | sed "s/^/$1: this name does not begin with the header's prefix: /"
+}
+
+old=
+for h in *.h; do
+    if ! converted "$h"; then old="$old $h"; continue; fi
+    check "${h%.h}" "$h" >"$out/$h.txt"
+    if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; failed=1; fi
+    prototypes "$h" | grep -o "PUBLIC [^;]*\b${h%.h}_" | wc -l
+done >"$out/log"
+cat "$out/log" | grep -v '^[0-9]*$'
+
+# Each of these, alone in a header of its own, must be found.
+n=0
+planted() { # COMPLAINT PROTOTYPE
+    n=$((n + 1))
+    printf '#include "qos.h"\nstruct plant;\nstruct plant_config { uint32_t clients; };\nstruct plant_info { uint32_t x; };\n%s\n%s\n' \
+        'QOS_API const char *plant_config_error(const struct plant_config *config);' "$2" >"$out/plant.h"
+    check plant "$out/plant.h" >"$out/plant.txt"
+    grep -q -e "$1" "$out/plant.txt" || { bad "not found ($1): $2"; cat "$out/plant.txt"; }
+}
+held() { # PROTOTYPE: one that is right
+    printf '#include "qos.h"\nstruct plant;\nstruct plant_config { uint32_t clients; };\nstruct plant_info { uint32_t x; };\n%s\n%s\n' \
+        'QOS_API const char *plant_config_error(const struct plant_config *config);' "$1" >"$out/plant.h"
+    check plant "$out/plant.h" >"$out/plant.txt"
+    [ ! -s "$out/plant.txt" ] || { bad "found in a prototype that is right: $1"; cat "$out/plant.txt"; }
+}
+s='QOS_API QOS_NODISCARD enum qos_status'
+held "$s plant_take(struct plant *plant, uint64_t now_ns, uint32_t id, uint64_t n);"
+held "$s plant_init(struct plant *plant, void *mem, size_t size_bytes, const struct plant_config *config);"
+held "$s plant_cut(struct plant *plant, uint64_t now_ns, uint32_t id, const uint64_t *parts, size_t count, uint64_t *out, size_t max);"
+held "QOS_API enum qos_status plant_info(const struct plant *plant, uint32_t id, struct plant_info *out);"
+planted 'now_ns (now_ns) stands after id' "$s plant_take(struct plant *plant, uint32_t id, uint64_t now_ns, uint64_t n);"
+planted 'now_ns (now_ns) stands after n' "$s plant_take(struct plant *plant, uint64_t n, uint64_t now_ns);"
+planted 'id (an id) stands after n' "$s plant_take(struct plant *plant, uint64_t now_ns, uint64_t n, uint32_t id);"
+planted 'cost (an amount or input) stands after out' "$s plant_take(struct plant *plant, uint64_t now_ns, uint64_t *out, uint64_t cost);"
+planted 'the first argument should be the handle' "$s plant_take(uint64_t now_ns, struct plant *plant, uint64_t n);"
+planted 'the handle should be called plant, not p' "$s plant_take(struct plant *p, uint64_t now_ns, uint64_t n);"
+planted 'write config, not cfg' "$s plant_init(struct plant *plant, void *mem, size_t size_bytes, const struct plant_config *cfg);"
+planted 'write size_bytes, not size' "$s plant_init(struct plant *plant, void *mem, size_t size, const struct plant_config *config);"
+planted 'write now_ns, not now' "$s plant_take(struct plant *plant, uint64_t now, uint64_t n);"
+planted 'a size is' "$s plant_read(struct plant *plant, uint64_t now_ns, uint64_t block_size);"
+planted 'should be enum qos_status plant_init' "$s plant_init(struct plant *plant, const struct plant_config *config, void *mem, size_t size_bytes);"
+planted 'does not begin with plant_' "$s plan_take(struct plant *plant, uint64_t now_ns, uint64_t n);"
+planted 'does not name its object' "$s plant_take(struct plant_pot *pot, uint64_t now_ns, uint64_t n);"
+planted 'QOS_NODISCARD is missing' "QOS_API enum qos_status plant_take(struct plant *plant, uint64_t now_ns, uint64_t n);"
+planted 'struct by value' "QOS_API struct plant_info plant_look(const struct plant *plant);"
+planted 'plant_stats(const handle' "QOS_API void plant_stats(const struct plant *plant, struct qos_stats *out);"
+planted 'plant_info(const handle' "QOS_API void plant_info(const struct plant *plant, struct plant_info *out);"
+planted 'plant_next_ns(handle' "QOS_API uint64_t plant_next_ns(const struct plant *plant);"
+planted 'plant_report_encode(in' "$s plant_report_encode(void *buf, size_t size_bytes, const struct plant_info *in, size_t *len_bytes);"
+planted 'plant_report_decode(buf' "$s plant_report_decode(struct plant_info *out, const void *buf, size_t size_bytes);"
+planted 'should be size_t plant_memsize' "QOS_API size_t plant_memsize(uint32_t clients);"
+planted 'there is no plant_pot_config_error' 'struct plant_pot_config { uint32_t x; };'
+planted 'write size_bytes, not size' 'struct plant_config2_config { uint32_t size; };'
+planted "header's prefix: POT_MAX" '#define POT_MAX 3'
+planted "header's prefix: pot" 'struct pot { int x; };'
+planted "header's prefix: EARTH" 'enum plant_ground { PLANT_SAND, EARTH };'
+planted "header's prefix: pot_t" 'typedef uint32_t pot_t;'
+echo "$n planted mistakes found; all prototypes in order${old:+, except (0.1):$old}"
+grep -qv '^[0-9]*$' "$out/log" && failed=1
+exit $failed
