@@ -1,0 +1,150 @@
+// flags: -D_GNU_SOURCE
+/* quickstart/htb.c - an epoll server on loopback that shares 40 MB/s among three tenants by htb.h. Copy steps 1 to 5.
+ * quickstart_htb 7001: tenant i has port 7000 + i. A client sends "4096\n" and gets 4096 bytes. SIGTERM ends it. */
+#include "htb.h"
+#include <arpa/inet.h>
+#include <err.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REQUEST_MAX 1048576u
+#define TENANTS 3
+static const struct htb_class terms[TENANTS] = {
+    {.rate_per_s = {10000000}},                          /* 10 MB/s for sure, and half of what is left over */
+    {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s for sure, never more than 8 */
+    {.weight = 1 /* of the surplus, as the first; no rate */}};
+
+struct source {                 /* 1. what epoll points to: a listener, or a connection with its request */
+    struct htb_request request; /* first, so that the pointers convert; class_id is the tenant */
+    int fd;
+    bool listens;
+    size_t left, line_len; /* bytes still to send; bytes in line */
+    char line[16];
+};
+static struct htb tree;
+static int epoll_fd;
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+    stop = number;
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void must(bool good, const char *what)
+{
+    if (!good)
+        errx(2, "%s", what);
+}
+
+static void watch(struct source *s, uint32_t events, int how)
+{
+    struct epoll_event e = {.events = events, .data = {.ptr = s}};
+    must(epoll_ctl(epoll_fd, how, s->fd, &e) == 0, "epoll_ctl failed");
+}
+
+static void hang_up(struct source *s) /* 5. a client that goes takes its request along, wherever that is */
+{
+    if (htb_complete(&tree, &s->request) != QOS_OK) /* it was not sent yet */
+        (void)!htb_cancel(&tree, clock_ns(), &s->request);
+    close(s->fd);
+    free(s);
+}
+
+static void on_listener(const struct source *listener)
+{
+    struct source *s = calloc(1, sizeof *s);
+    must(s && (s->fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0, "no more connections");
+    s->request.class_id = listener->request.class_id;
+    watch(s, EPOLLIN, EPOLL_CTL_ADD);
+}
+
+static void send_more(struct source *s)
+{
+    static const char data[65536];
+    ssize_t n = send(s->fd, data, qos_min(s->left, sizeof data), MSG_NOSIGNAL);
+    s->left -= n > 0 ? (size_t)n : 0;
+    if (n <= 0 && errno != EAGAIN) {
+        hang_up(s);
+        return;
+    }
+    if (s->left == 0) /* 4. done with it: the client may ask again */
+        must(htb_complete(&tree, &s->request) == QOS_OK, "a request completed that was not sent");
+    watch(s, s->left > 0 ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+}
+
+static void on_line(struct source *s)
+{
+    char *end;
+    ssize_t got = read(s->fd, s->line + s->line_len, sizeof s->line - 1 - s->line_len);
+    s->line_len += got > 0 ? (size_t)got : 0;
+    s->line[s->line_len] = 0;
+    if (got > 0 && !strchr(s->line, '\n') && s->line_len < sizeof s->line - 1)
+        return; /* not whole yet */
+    s->left = strtoul(s->line, &end, 10);
+    if (got > 0 && (s->line[0] < '0' || s->line[0] > '9' || strcmp(end, "\n") != 0 || s->left - 1 >= REQUEST_MAX))
+        got = -dprintf(s->fd, "error: send one number of bytes in a line, 1 to %u\n", REQUEST_MAX);
+    s->line_len = 0;
+    s->request.tokens[0] = s->left;
+    if (got <= 0 || htb_submit(&tree, clock_ns(), &s->request) != QOS_OK) /* 2. it waits in its tenant's queue */
+        hang_up(s);
+    else
+        watch(s, EPOLLRDHUP, EPOLL_CTL_MOD);
+}
+
+static void add_tenant(uint32_t id, int port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(0x7f000001)}};
+    struct source *s = calloc(1, sizeof *s);
+    must(s && htb_reserve(&tree, clock_ns(), id, &terms[id - 1], NULL) == QOS_OK, "a reservation does not fit");
+    s->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    s->request.class_id = id;
+    s->listens = true;
+    must(bind(s->fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(s->fd, 64) == 0, "the port is taken");
+    watch(s, EPOLLIN, EPOLL_CTL_ADD);
+}
+
+int main(int argc, char **argv)
+{
+    static unsigned char memory[16384] __attribute__((aligned(64)));
+    static struct htb_config config = {.rate_per_s = {40000000}, .order = HTB_FIFO};
+    struct epoll_event e;
+    struct qos_stats stats;
+    const int port = argc == 2 ? atoi(argv[1]) : 0;
+    must(port >= 1024 && port <= 65000, "usage: quickstart_htb PORT (1024..65000)");
+    must(htb_init(&tree, memory, sizeof memory, &config) == QOS_OK, "htb_init: see htb_config_error");
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (uint32_t id = 1; id <= TENANTS; id++)
+        add_tenant(id, port + (int)id - 1);
+    signal(SIGTERM, on_signal);
+    while (!stop) {
+        uint64_t now_ns = clock_ns(), wait_ns;
+        struct source *s;
+        while ((s = (struct source *)(void *)htb_dispatch(&tree, now_ns)) != NULL) /* 3. send what may go, */
+            send_more(s);
+        wait_ns = qos_min(htb_dispatch_next_ns(&tree, now_ns) - now_ns, QOS_NS_PER_S - 1); /* then sleep */
+        if (epoll_pwait2(epoll_fd, &e, 1, &(struct timespec){.tv_nsec = (long)wait_ns}, NULL) != 1)
+            continue;
+        s = e.data.ptr; /* one event at a time: what it hangs up must not come again */
+        if (s->listens)
+            on_listener(s);
+        else if (s->request.state == HTB_IDLE)
+            on_line(s);
+        else
+            (e.events & EPOLLOUT) && s->left > 0 ? send_more(s) : hang_up(s);
+    }
+    for (uint32_t id = 1; id <= TENANTS && htb_stats(&tree, id, &stats) == QOS_OK; id++)
+        printf("tenant %u: granted %ju borrowed %ju\n", id, (uintmax_t)stats.granted, (uintmax_t)stats.borrowed);
+}

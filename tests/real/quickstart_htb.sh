@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# proves: examples/quickstart/htb.c serves real clients: their bytes are whole, limits hold, reservations are met if the run
+# had the demand, bad input is refused with a message, clients that go leave nothing behind, and it ends on SIGTERM
+set -u
+. "$(dirname "$0")/../lib.sh"
+server=$PWD/build/examples/quickstart_htb
+[ -x "$server" ] || make -s build/examples/quickstart_htb >/dev/null || { echo "quickstart_htb was not built"; exit 1; }
+d=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$d"' EXIT
+failed=0 seconds=4 size=262144
+
+"$server" >"$d/usage" 2>&1
+expect "without a port: status 2 and a sentence" grep -q 'usage: quickstart_htb PORT' "$d/usage"
+
+start() { # a port that is free, and the two after it
+    local try
+    for try in 1 2 3 4 5; do
+        port=$((20000 + RANDOM % 30000))
+        timeout 60 "$server" "$port" >"$d/out" 2>"$d/err" &
+        pid=$!
+        sleep 0.2
+        kill -0 "$pid" 2>/dev/null && return 0
+    done
+    cat "$d/err"
+    exit 1
+}
+start
+"$server" "$port" >"$d/taken" 2>&1
+expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"
+
+ask() { # PORT LINE: what the server answers, until it closes
+    exec 5<>"/dev/tcp/127.0.0.1/$1" || return 1
+    printf '%s\n' "$2" >&5
+    timeout 5 cat <&5
+    exec 5>&-
+}
+for line in abc 0 -1 1048577 '12 13' 99999999999999999999; do
+    ask "$port" "$line" >"$d/bad" 2>&1
+    expect "\"$line\" is refused" grep -q '^error: send one number of bytes' "$d/bad"
+done
+
+# Clients that go while their request waits or is being sent.
+for _ in $(seq 30); do
+    exec 6<>"/dev/tcp/127.0.0.1/$((port + 2))"
+    printf '1048576\n' >&6
+    exec 6>&-
+done
+exec 6<>"/dev/tcp/127.0.0.1/$((port + 2))"
+printf '10' >&6
+sleep 0.1
+printf '00\n' >&6 # a line in two pieces
+[ "$(timeout 5 head -c 1000 <&6 | wc -c)" -eq 1000 ] && ok "a line in two pieces is one request" || bad "a line in two pieces"
+exec 6>&-
+
+# Two connections for each tenant, closed loops.
+client() { # PORT FILE: bytes that it got
+    local got=0 n end=$((SECONDS + seconds))
+    exec 7<>"/dev/tcp/127.0.0.1/$1" || exit 1
+    while [ $SECONDS -lt $end ]; do
+        echo "$size" >&7
+        n=$(timeout 20 head -c "$size" <&7 | wc -c)
+        got=$((got + n))
+        [ "$n" -eq "$size" ] || { echo "short: $n" >>"$2.short"; break; }
+    done
+    echo "$got" >"$2"
+}
+begin=$(date +%s%N)
+clients=()
+for t in 0 1 2; do
+    for c in a b; do
+        client $((port + t)) "$d/got.$t$c" &
+        clients+=($!)
+    done
+done
+wait "${clients[@]}"
+ns=$(($(date +%s%N) - begin))
+kill -TERM "$pid"
+wait "$pid"
+status=$?
+pid=
+cat "$d/out"
+expect "ended by SIGTERM with status 0" [ "$status" -eq 0 ]
+expect "no answer was short" [ -z "$(ls "$d" | grep short)" ]
+sum=() granted=() total=0
+for t in 0 1 2; do
+    sum[t]=$(($(cat "$d/got.${t}a") + $(cat "$d/got.${t}b")))
+    granted[t]=$(sed -n "s/^tenant $((t + 1)): granted \([0-9]*\) .*/\1/p" "$d/out")
+    total=$((total + sum[t]))
+done
+echo "bytes in $((ns / 1000000)) ms: ${sum[*]}, in all $total"
+expect "the first tenant's clients got what was granted" [ "${sum[0]}" -eq "${granted[0]}" ]
+expect "the second tenant's too" [ "${sum[1]}" -eq "${granted[1]}" ]
+# limit x time + burst of 10 ms + one request, for the root and for the second tenant
+expect "all together within 40 MB/s" [ "$total" -le $((40 * ns / 1000 + 400000 + 2 * size)) ]
+expect "the second within its limit of 8 MB/s" [ "${sum[1]}" -le $((8 * ns / 1000 + 80000 + 2 * size)) ]
+[ $failed -eq 0 ] || exit 1
+[ "$total" -ge $((40 * ns / 1000 * 8 / 10)) ] || inconclusive "the clients of this machine asked for too little"
+expect "the first has its 10 MB/s" [ "${sum[0]}" -ge $((10 * ns / 1000 * 9 / 10)) ]
+expect "the second has its 5 MB/s" [ "${sum[1]}" -ge $((5 * ns / 1000 * 9 / 10)) ]
+exit $failed
