@@ -1,19 +1,33 @@
-/* twochoice.h - burst writes without stragglers, redirects that survive a crash           SPDX-License-Identifier: MIT
+/* twochoice.h - burst writes past slow servers               SPDX-License-Identifier: MIT
  *
  * THE PROBLEM
  *
- *   A parallel program ends its write phase when its slowest write ends. One storage server that is slow for a second
- *   (a straggler) holds up thousands of processes. The remedy is to write to another server, now. That takes two
- *   things. A choice: nobody knows the loads of all servers, and if all clients choose the idle ones they make new
- *   stragglers. And a memory: changing the file system's metadata would invalidate every client's cache, so the
- *   object's own ("home") server keeps a redirect table: these bytes of this object are on that server. The table is
- *   asked before every read and changed at every redirected write, and must not lose an entry when the server dies;
- *   in idle times the bytes are pulled home and the entries deleted.
+ *   A parallel program ends its write phase when its slowest write ends. One storage
+ *   server that is slow for a second (a straggler) holds up thousands of processes. The
+ *   remedy is to write to another server, now. That takes a choice: nobody knows all
+ *   loads, and if all clients choose the idle servers, these are the new stragglers.
+ *   And it takes a memory: clients keep asking the object's own ("home") server, so it
+ *   must know where the bytes are, even after a crash. In idle times the bytes come home.
  *
- *   Three parts, each usable alone: twochoice_scheduler (a client's: which servers to ask, which to take),
- *   twochoice_detector (a server's: its load, and the writes that it must expect), twochoice_table (a home server's).
+ * THE MODEL
  *
- * SYNOPSIS
+ *     client            servers          home server of the object
+ *     +-----------+  1  +----------+     +----------------------------------+
+ *     | placement |---->| detector |     | table: bytes 100..299 of object  |
+ *     |           |<----|          |     |        7 are on server 2; a log  |
+ *     +-----------+  2  +----------+     +----------------------------------+
+ *       |      |  3 data     ^ |    5 pulled home     ^      ^
+ *       |      +-------------+ +----------------------+      |
+ *       +----------------------------------------------------+
+ *           4 "they are on server 2": recorded, then acknowledged
+ *
+ *   1 probe, 2 load. Four parts that share nothing; take those that you need:
+ *     placement   in a client: which servers to probe, which to take
+ *     detector    in every server: its load, and the writes that it must expect
+ *     table       in a home server: where the bytes are; with log, pulls, maintainer
+ *     message     probe, load and decision as bytes
+ *
+ * THE CALLS
  *
  *     #include "twochoice.h"
  *     #include <stdlib.h>
@@ -21,136 +35,46 @@
  *
  *     int main(void)
  *     {
- *         struct twochoice_table_config cfg;              // memory only; give it a storage to survive a crash
- *         struct twochoice_table t;
- *         struct twochoice_piece p[4];
+ *         struct twochoice_table_config config; // in memory; give it a storage for a log
+ *         struct twochoice_table table;
+ *         struct twochoice_piece piece[4];
+ *         size_t size_bytes, n;
  *         void *mem;
- *         size_t n;
- *         memset(&cfg, 0, sizeof cfg);
- *         cfg.max_fragments = 1000;
- *         cfg.home = 1;
- *         mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
- *         if (!mem || twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg) != QOS_OK)
+ *         memset(&config, 0, sizeof config);
+ *         config.max_fragments = 1000;
+ *         config.home = 1;
+ *         size_bytes = twochoice_table_memsize(&config);
+ *         mem = aligned_alloc(64, size_bytes);
+ *         if (!mem || twochoice_table_init(&table, mem, size_bytes, &config) != QOS_OK)
  *             return 1;
- *         if (twochoice_table_reserve(&t) != QOS_OK)      // room for the entry, before any data is sent
+ *         if (twochoice_table_reserve(&table) != QOS_OK) // room, before data is sent
  *             return 1;
- *         // ... the client writes bytes 100..299 of object 7 to server 2, which makes them durable ...
- *         if (twochoice_create(&t, 7, 100, 200, 2, true) != QOS_OK || twochoice_commit(&t) != QOS_OK)
- *             return 1;                                   // only now is the write acknowledged
- *         n = twochoice_query(&t, 7, 0, 1000, p, 4);      // local [0,100), server 2 [100,300), local [300,1000)
- *         free(mem);
- *         return n == 3 && p[1].target == 2 ? 0 : 1;
+ *         // the client writes bytes 100..299 of object 7 to server 2: durable there
+ *         if (twochoice_table_create(&table, 7, 2, 100, 200, true) != QOS_OK ||
+ *             twochoice_table_commit(&table) != QOS_OK)
+ *             return 1;                                  // now the write is acknowledged
+ *         n = twochoice_table_query(&table, 7, 0, 1000, piece, 4);
+ *         free(mem);               // home 0..99, server 2 100..299, home 300..999
+ *         return n == 3 && piece[1].target == 2 ? 0 : 1;
  *     }
  *
- * CONTRACT
+ * THE CONTRACT
  *
- *   - See qos.h for what holds for every header. Single owner: one thread, or under one lock, for each object.
- *   - Placement: a decision over k writes asks at most 2k distinct servers and sends each at most ceil(k / candidates)
- *     of the writes. Servers known to be down or full are never drawn. Who does not answer is replaced `tries` times.
- *   - Memory is fixed: at most 64 bytes per fragment, whatever the pattern of writes and however many objects the
- *     fragments belong to. A full pool is an error (QOS_EFULL) of `reserve`, before data is written elsewhere.
- *   - Order of a redirected write: reserve; data durable at the target; create; commit; acknowledge. Of a write at
- *     home: data durable; local; commit; acknowledge. Of a pull: start; read; ready; write at home, durable; finish;
- *     commit; drop the copy at the target. Commits may be shared by any number of changes.
- *   - After a crash at any point, recover gives a table that holds every change whose commit returned QOS_OK, possibly
- *     some that came later, in order, and none else - or an error that says what is damaged. Never a wrong location.
- *   - No pointer is stored in the memory: a table may be copied or mapped elsewhere if struct twochoice_table is
- *     rebuilt.
- *
- * WORKED EXAMPLE: the paper's Figure 9
- *
- *   Server 1 is the home of object 1. Ranges are [from, to). (The text leaves entries 2 and 3 open but that they lie
- *   inside 300-900; entry 1 says that all is local.)
- *
- *       2. create 400-600 OSD-2       OSD-2 400-600
- *       3. create 600-800 OSD-3       OSD-2 400-600, OSD-3 600-800
- *       4. create 200-500 OSD-3       OSD-3 200-500, OSD-2 500-600, OSD-3 600-800
- *          pull_start at 200          hands out 200-500 of OSD-3, version 3
- *       5. create 300-900 OSD-4       OSD-3 200-300, OSD-4 300-900
- *       6. pull_finish                OSD-4 300-900: only 200-300 still carried version 3, and is local now
- *          query 200-600              local 200-300, OSD-4 300-600
- *
- *   The pull copied 200-500, but 300-500 was redirected anew meanwhile, and the copy is stale there. The paper deletes
- *   by entry, and answers "[200, 500] is actually stored locally" (Section V-B): it loses the newer data of 300-500.
- *
- * ALGORITHM
- *
- *   Placement (Section III). `ask` draws 2k distinct servers by a partial Fisher-Yates shuffle, undone afterwards:
- *   O(k), and a function of the generator alone. `decide` keeps the k of least load / weight, compared exactly by cross
- *   products, with a bounded heap: O(k log k). Ties: the earlier probe. Then a write whose home is kept goes
- *   home (no redirect), and the others take the kept servers in turn.
- *
- *   Preassign (Section III-C). A probed server replies with its load l, then counts P(l) * len more, until the decision
- *   says len or nothing, or timeout_ns has passed. P is kept for 64 ranges of load, in 1/65536; a decision moves it
- *   by 1/8 towards 1 or 0 (learn_shift). A range never seen takes the nearest one that was; at first P is 1/2, as k of
- *   2k are chosen. A chosen write is promised, with a timeout of its own, until it arrives.
- *
- *   What to expect (`simulate twochoice`: 1,000 servers, 10,000 writes, k = 100, 20 of 100 nodes undecided at once):
- *   up to 40 % stragglers preassign ends within 1.13 of the ideal, collaborative probe within 1.2; two-choice takes 4
- *   times as long from 5 % on. Of 2k drawn, more than k may be stragglers: at 50 % with k = 100, from 20 % with k = 8,
- *   both take 3 times the ideal. A pool of reused probes, as in Prequal (NSDI 2024), does better there (1.6, and 1.1
- *   times), as it may use one good server many times; below it does worse with k = 100 (1.6), as many pools find the
- *   same servers. Peers' loads that ride along reach more servers (at 50 % a quarter of the writes on stragglers), but
- *   they are old: below 50 % they cost 10 to 20 %. When all nodes probe at once and nothing straggles, fixed placement
- *   is best and collaborative probe worst; preassign mends part of that (Section III-C).
- *
- *   Load (Section V-D): operations in flight * op_cost_bytes + bytes in flight + what is preassigned.
- *
- *   Redirect table (Section V-B). A B+tree, keyed by (object, offset), over a fixed pool of 512-byte nodes with 32-bit
- *   indices. A query costs what it misses in the caches, hence small leaves: a leaf of which all fragments are of one
- *   object and within 4 GiB is narrow, and holds 30 of 16 bytes (start and end less a base, and one word of version
- *   and target); any other is wide, and holds 15 of 32 bytes. Leaves change their form as need be, with the base in the
- *   middle. An inner node has 24 children. Keys stand in columns. A search compares, without a branch, three or four
- *   keys and then at most six, and all eight lines of the next node are asked for at once: one miss per level.
- *   Nodes are made roomy, or refilled, on the way down; there are no parent pointers. A full narrow leaf is halved. A
- *   full wide leaf, or inner node, first shares with a neighbour; two full neighbours become three. So every leaf but
- *   under a tiny root holds at least 9, every inner node 14 of 24, and nothing costs more than 512/9 * (1 + 1/14 +
- *   1/14^2 + ...) = 61.3 bytes a fragment; in random order wide leaves take 46, narrow ones 26. A narrow leaf that must
- *   become wide and has more than 15 is dealt out, alone or with a neighbour, in parts of 9 to 14: at most two leaves
- *   more, for which inner nodes keep room. Local bytes take no space: what no fragment covers is at home.
- *
- *   Versions. Every change is stamped with the next of 2^48 - 1 versions; the bytes it redirects carry it. A pull is
- *   handed a live piece with its stamp, and finish converts only bytes that still carry it. Adjacent fragments of one
- *   target are joined, and the joined fragment takes the newer stamp, unless an open pull may have been handed the
- *   older one: no stamp of a version given out after the last pull_start has been handed out, so one comparison
- *   decides.
- *
- *   Log. Records of 48 bytes; a chain of CRC32C ties each to the one before. Each says how many before it were not
- *   yet durable. So recovery can tell a tail that a crash cut (dropped) from a damaged record that
- *   somebody was told is safe (QOS_ECORRUPT). A compaction writes the live fragments to a second log, in steps, while
- *   changes go to both, and swaps when both say the same.
- *
- *   Maintainer (Section V-C). A step function: rests until the home has been idle for idle_ns, asks a target for its
- *   load unless that is known, starts pulls of idle targets within a token bucket, and goes around the table.
- *
- * WHERE WE DIFFER from the paper
- *
- *   - The paper appends every operation to a list per object and searches it backwards, O(n). Here: O(log n).
- *   - The paper's delete entry takes the time at which the pull started (Section V-C, Figure 10), which is not enough
- *     (Figure 9, above): bytes must be compared, not entries. Stamps per fragment subsume it.
- *   - The Min/Max pair (Section V-B) loses data: create 0-100 and 100-200 on OSD-2; pull 0-100 and, meanwhile, create
- *     50-80 on OSD-3: the delete of 0-100 moves Min to 100, and a query of [50, 80] says "local". There is no such
- *     pair.
- *   - A write that lands at home over a redirected range is recorded (local): the paper does not mention it.
- *   - Section V-A has the home server among the two choices, Section III draws both at random: include_home says.
- *   - While a pull writes its bytes at home, an overlapping home write waits, and the reverse (write_begin, ready).
- *
- * TUNABLES (define before the first include)
- *
- *   TWOCHOICE_MAX_FRAGMENTS   default of max_fragments: 65536 (4 MiB of memory: 64 GiB redirected in pieces of 1 MiB)
- *   TWOCHOICE_MAX_HOLDS       default of max_holds: 64 pulls and home writes at once; each change of one looks at all
- *
- *   TWOCHOICE_MIN_WRITE_BYTES default of min_write_bytes: 1024 (Section VI-A1: a probe costs more than such a write)
- *   TWOCHOICE_TRIES           default of tries: 2. With a tenth of the servers dead, 1 in 1000 probes finds nobody
- *   TWOCHOICE_LOAD_BUCKETS    ranges of load that P(load) tells apart: 64, of bucket_bytes (1 MiB) each
- *
- *   A log of max_log_bytes = 96 * (max_fragments + 2) always has room for a compaction. Compact when it is half full.
- *
- * REFERENCES
- *
- *   D. Dai, Y. Chen, D. Kimpe, R. Ross: Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems, SC
- *   2014.
- *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees: two nodes become three).
+ *   - See qos.h for what holds in every header. Each object here has a single owner: one
+ *     thread, or a lock. Nothing blocks but the callbacks of the storage.
+ *   - Placement: a decision over k writes probes at most 2k distinct servers, and sends
+ *     each at most ceil(k / candidates) of the writes. Servers known to be down or full
+ *     are not probed. A server that does not answer is replaced, `tries` times.
+ *   - Memory is fixed: at most 64 bytes a fragment + 8 KiB, whatever the pattern of
+ *     writes. A full table is an error (QOS_EFULL) before data is written elsewhere.
+ *   - A redirected write: reserve; data durable at the target; create; commit;
+ *     acknowledge. A write at home: data durable; local; commit; acknowledge. A pull:
+ *     start; read; ready; write at home, durable; finish; commit. One commit may serve
+ *     any number of changes.
+ *   - After a crash at any point, recover gives a table with every change whose commit
+ *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
+ *     that says what is damaged. Never a wrong place.
+ *   - Costs: create and query O(log n), a decision O(k log k).
  */
 #ifndef QOS_TWOCHOICE_H
 #define QOS_TWOCHOICE_H
@@ -161,84 +85,529 @@
 extern "C" {
 #endif
 
-/* ---- configuration ------------------------------------------------------------------------------- */
+/* ---- configuration and public types ------------------------------------------------------------------ */
 
+/* Macros that may be defined before the first include: defaults of the fields of the same name. */
 #ifndef TWOCHOICE_MAX_FRAGMENTS
-#define TWOCHOICE_MAX_FRAGMENTS 65536
+#define TWOCHOICE_MAX_FRAGMENTS 65536 /* 4 MiB of memory: 64 GiB redirected in pieces of 1 MiB */
 #endif
 #ifndef TWOCHOICE_MAX_HOLDS
-#define TWOCHOICE_MAX_HOLDS 64
+#define TWOCHOICE_MAX_HOLDS 64 /* each change of one looks at all */
+#endif
+#ifndef TWOCHOICE_MIN_WRITE_BYTES
+#define TWOCHOICE_MIN_WRITE_BYTES 1024 /* Section VI-A1: a probe costs more than such a write */
+#endif
+#ifndef TWOCHOICE_TRIES
+#define TWOCHOICE_TRIES 2 /* with a tenth of the servers dead, 1 in 1000 probes finds nobody */
+#endif
+#ifndef TWOCHOICE_LOAD_BUCKETS
+#define TWOCHOICE_LOAD_BUCKETS 64 /* ranges of load that the detector's P(load) tells apart */
 #endif
 #if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_HOLDS < 1 || TWOCHOICE_MAX_HOLDS > 1024
 #error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS is at least 1, TWOCHOICE_MAX_HOLDS 1..1024"
-#endif
-
-#ifndef TWOCHOICE_MIN_WRITE_BYTES
-#define TWOCHOICE_MIN_WRITE_BYTES 1024
-#endif
-#ifndef TWOCHOICE_TRIES
-#define TWOCHOICE_TRIES 2
-#endif
-#ifndef TWOCHOICE_LOAD_BUCKETS
-#define TWOCHOICE_LOAD_BUCKETS 64 /* of the history P(load) */
 #endif
 #if TWOCHOICE_LOAD_BUCKETS < 2 || TWOCHOICE_LOAD_BUCKETS > 4096
 #error "twochoice.h: TWOCHOICE_LOAD_BUCKETS is 2..4096"
 #endif
 
-/* ---- constants and types ------------------------------------------------------------------------- */
-
-#define TWOCHOICE_SERVERS_MAX 65535                          /* server ids are 0..65534 */
-#define TWOCHOICE_LOCAL UINT32_MAX                           /* target: the home server itself */
-#define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)          /* in one table */
-#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1)      /* 8.9 years at a million creates a second */
-#define TWOCHOICE_LOG_UNLIMITED UINT64_C(0x7fffffffffffffff) /* max_log_bytes: only the device is the limit */
-#define TWOCHOICE_RECORD_BYTES 48                            /* every record of the log */
+#define TWOCHOICE_SERVERS_MAX 65535                     /* server ids are 0..65534 */
+#define TWOCHOICE_LOCAL UINT32_MAX                      /* target: the home server itself */
+#define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
+#define TWOCHOICE_HOLDS_MAX 1024                        /* in one table */
+#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* 8.9 years at a million creates a second */
+#define TWOCHOICE_RECORD_BYTES 48                       /* every record of the log */
 #define TWOCHOICE_LOG_VERSION 1
 #define TWOCHOICE_ACTIVE_LOG 0
 #define TWOCHOICE_NEXT_LOG 1
-#define TWOCHOICE_ACCEPT_PREFIX 1u /* recover: keep what stands before the damage, and report it */
+#define TWOCHOICE_ACCEPT_PREFIX 1u          /* recover: keep what comes before the damage, and report it */
+#define TWOCHOICE_NO_TRIES UINT32_MAX       /* tries: a server that does not answer is not replaced */
+#define TWOCHOICE_PROBES_MAX (1u << 20)     /* of a detector: undecided at once; also peers */
+#define TWOCHOICE_WRITES_MAX 16384          /* writes in one decision */
+#define TWOCHOICE_WEIGHT_MAX (1u << 20)     /* of a server */
+#define TWOCHOICE_CERTAIN 65536u            /* probability 1 */
+#define TWOCHOICE_MESSAGE_PEERS 65535u      /* in one message, at most */
+#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u /* "2CHO" */
+#define TWOCHOICE_MESSAGE_VERSION 1
+#define TWOCHOICE_MESSAGE_BYTES(peers) ((size_t)QOS_FRAME_HEADER_BYTES + 44u + (size_t)20u * (peers))
 
-/* A range [offset, end) of an object and where its bytes are. */
+/* Handles: complete structs stand in their chapters. */
+struct twochoice_table;
+struct twochoice_maintainer;
+struct twochoice_placement;
+struct twochoice_detector;
+
+/* A range [offset, end) of an object, and where its bytes are. */
 struct twochoice_piece {
     uint64_t object, offset, end; /* offset < end <= UINT64_MAX: an object holds bytes 0..2^64-2 */
-    uint64_t version;             /* stamp of the create that put it there; 0 for the home server */
+    uint64_t version;             /* stamp of the create that put it there; 0: at home */
     uint32_t target;              /* server, or TWOCHOICE_LOCAL */
 };
 
-/* The caller's storage of the log: two byte arrays, of which one is active. Each returns 0 for success. */
+/* The caller's storage of the log: two byte arrays, one of them active. Each callback returns 0 for success. */
 struct twochoice_storage {
     void *ctx;
-    /* Reads up to len bytes at offset; *got < len only at the end. */
-    int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got);
-    /* Writes len bytes at offset, which is never beyond the end; not yet durable. */
-    int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len);
+    /* Reads up to len_bytes at offset; *got < len_bytes only at the end. */
+    int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
+    /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
+    int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
     /* Returns when all that was written and truncated before is durable. */
     int (*sync)(void *ctx, int log);
-    /* Cuts the log to len bytes; creates it if need be. */
-    int (*truncate)(void *ctx, int log, uint64_t len);
-    /* Makes TWOCHOICE_NEXT_LOG the active one, atomically and durably, and drops the old one. Failure means: the
+    /* Cuts the log to len_bytes; creates it if need be. */
+    int (*truncate)(void *ctx, int log, uint64_t len_bytes);
+    /* Makes TWOCHOICE_NEXT_LOG the active one, atomically and durably, and removes the old one. Failure means: the
      * old one is still active. */
     int (*swap)(void *ctx);
 };
 
 struct twochoice_table_config {
     uint32_t max_fragments; /* 1..TWOCHOICE_FRAGMENTS_MAX; 0: TWOCHOICE_MAX_FRAGMENTS */
-    uint32_t max_holds;     /* pulls and home writes under way at once, 1..1024; 0: TWOCHOICE_MAX_HOLDS */
+    uint32_t max_holds;     /* pulls and home writes under way at once, 1..TWOCHOICE_HOLDS_MAX;
+                             * 0: TWOCHOICE_MAX_HOLDS */
     uint32_t home;          /* this server's id, 0..65534; written into the log */
-    uint64_t max_log_bytes; /* of each log; at least 2 * 48 * (max_fragments + 2), so that a compacted log
-                             * always fits; 0: TWOCHOICE_LOG_UNLIMITED */
+    uint64_t max_log_bytes; /* of each log, at least 96 * (max_fragments + 2), so that a compacted log always fits;
+                             * 0, QOS_UNLIMITED: only the device is the limit. Compact when it is half full. */
     const struct twochoice_storage *storage; /* copied; NULL: no log, the table is lost with the process */
 };
+
+struct twochoice_table_counts {
+    uint32_t fragments, max_fragments, reserved, nodes_used, nodes, pulls_open;
+    uint64_t version; /* latest stamp given out */
+    uint64_t log_bytes, max_log_bytes, unsynced_records;
+    bool compacting, log_broken; /* log_broken: a sync failed; compact, or recover */
+};
+
+struct twochoice_recovery {
+    uint64_t records;       /* replayed, the header not counted */
+    uint64_t valid_bytes;   /* of the log */
+    uint64_t dropped_bytes; /* behind them: a torn tail, which was never acknowledged */
+};
+
+struct twochoice_maintainer_config {
+    uint64_t rate_bytes_per_s; /* of all pulls, 1..QOS_RATE_MAX; 0: 64 MiB/s; QOS_UNLIMITED: no limit */
+    uint64_t piece_bytes;      /* most that one pull takes, 1..QOS_TOKENS_MAX; 0: 1 MiB */
+    uint64_t idle_load;        /* a server is idle up to this load; any */
+    uint64_t idle_ns;          /* the home must have been idle for so long; a target's load is believed for so long;
+                                * 0: 100 ms */
+};
+
+enum twochoice_todo {
+    TWOCHOICE_WAIT = 0,     /* nothing before next_ns */
+    TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load, and pass it to twochoice_maintainer_remote_load */
+    TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel at any time */
+};
+struct twochoice_order {
+    enum twochoice_todo todo;
+    uint32_t pull;
+    struct twochoice_piece piece;
+    uint64_t next_ns; /* QOS_NEVER: until something changes */
+};
+
+/* What the checker finds. table, log: where each says that the bytes are (TWOCHOICE_LOCAL: it knows no redirect). */
+enum twochoice_disagreement {
+    TWOCHOICE_TREE_BROKEN = 1,    /* the tree breaks its own rules: see twochoice_table_verify */
+    TWOCHOICE_LOG_UNREADABLE = 2, /* damaged; what comes before is compared */
+    TWOCHOICE_LOG_DIFFERS = 3,    /* table and log name different places */
+    TWOCHOICE_DATA_MISSING = 4,   /* the target does not have the bytes */
+    TWOCHOICE_DATA_UNKNOWN = 5    /* nobody could tell whether it has */
+};
+struct twochoice_checker {
+    void *ctx;
+    /* Does piece->target hold the bytes? > 0 yes, 0 no, < 0 not known. NULL: data are not checked. */
+    int (*has_data)(void *ctx, const struct twochoice_piece *piece);
+    void (*report)(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
+                   const struct twochoice_piece *log);
+};
+
+enum twochoice_policy {
+    TWOCHOICE_COLLABORATIVE = 0, /* 2k servers for k writes, the k least loaded */
+    TWOCHOICE_FIXED = 1,         /* every write at home */
+    TWOCHOICE_RANDOM = 2,        /* one random server */
+    TWOCHOICE_NATIVE = 3         /* two random servers for each write, the less loaded */
+};
+
+enum twochoice_server_state { TWOCHOICE_UP = 0, TWOCHOICE_DOWN = 1, TWOCHOICE_FULL = 2 };
+
+struct twochoice_placement_config {
+    uint32_t servers;         /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
+    uint32_t max_writes;      /* k, at most, in one decision: 1..TWOCHOICE_WRITES_MAX; 0: 128 */
+    uint32_t policy;          /* enum twochoice_policy */
+    uint32_t tries;           /* how often servers that did not answer are replaced; 0: TWOCHOICE_TRIES;
+                               * TWOCHOICE_NO_TRIES: never */
+    uint64_t min_write_bytes; /* smaller writes go home without a probe; 0: TWOCHOICE_MIN_WRITE_BYTES;
+                               * QOS_NOTHING: every write is placed */
+    bool include_home;        /* the homes of the writes are among the probed (Section V-A) */
+    uint64_t seed;            /* any */
+};
+
+/* A write to place. The caller fills in home and len_bytes. */
+struct twochoice_write {
+    uint32_t home, target; /* target: the answer; equal to home: no redirect */
+    uint64_t len_bytes;
+};
+
+/* A server that is asked for its load, and what became of it. */
+struct twochoice_probe {
+    uint32_t server, weight; /* from the placement */
+    uint32_t state;          /* the caller: TWOCHOICE_UP with a load; DOWN: no answer in time; FULL: takes no more */
+    uint32_t chosen;         /* the answer: how many of the writes go there; tell the server (DECISION) */
+    uint64_t load;           /* the caller, from the reply: any unit, the same for all; 0..2^63 */
+};
+
+struct twochoice_detector_config {
+    uint64_t op_cost_bytes; /* load of an operation beside its bytes, 1..2^40; 0: 64 KiB; QOS_NOTHING: none */
+    uint64_t bucket_bytes;  /* width of a range of P(load), 1..2^40; 0: 1 MiB */
+    uint64_t timeout_ns;    /* a decision, or a promised write, that has not come by then never comes; 0: 200 ms */
+    uint64_t lifetime_ns;   /* of a peer's load; 0: 200 ms */
+    uint32_t max_probes;    /* undecided at once, 1..TWOCHOICE_PROBES_MAX; 0: 1024. Full: the oldest is given up */
+    uint32_t max_peers;     /* cached loads, 1..TWOCHOICE_PROBES_MAX; 0: 256 */
+    uint32_t learn_shift;   /* P moves by 1/2^shift per decision, 1..15; 0: 3 */
+    bool no_preassign;      /* collaborative probe only (Section III-B) */
+};
+
+struct twochoice_detector_counts {
+    uint64_t ops, bytes; /* in flight */
+    uint64_t expected;   /* bytes: guessed or promised */
+    uint32_t undecided;  /* probes and promises that it waits for */
+};
+
+/* A server's load as another one knows it. */
+struct twochoice_peer {
+    uint32_t server;
+    uint64_t load, age_ns;
+};
+
+/* The messages of a decision: client -> server PROBE, back LOAD, then DECISION to every probed server, chosen or not.
+ * LOAD and DECISION carry loads of other servers. */
+enum twochoice_message_type { TWOCHOICE_PROBE = 1, TWOCHOICE_LOAD = 2, TWOCHOICE_DECISION = 3 };
+struct twochoice_message {
+    uint32_t type;
+    uint32_t server;     /* whose load this is, or who is asked or told */
+    uint32_t state;      /* LOAD: enum twochoice_server_state */
+    uint32_t chosen;     /* DECISION: how many writes come; 0: none */
+    uint64_t client;     /* who decides */
+    uint64_t request;    /* the client's number of this decision, unique among its undecided ones */
+    uint64_t len_bytes;  /* PROBE: of a write that may come; DECISION: of all that come */
+    uint64_t load;       /* LOAD */
+    uint32_t peer_count; /* 0..TWOCHOICE_MESSAGE_PEERS */
+};
+
+/* ---- the API at a glance ------------------------------------------------------------------------------
+ *
+ *   table        twochoice_table_config_error, memsize, init    a table in the caller's memory
+ *                twochoice_table_format, recover                an empty log; the table from its log
+ *                twochoice_table_reserve, release               room for one create
+ *                twochoice_table_create, local                  the bytes are on a server; at home
+ *                twochoice_table_commit                         all changes so far are durable
+ *                twochoice_table_find, query, next, oldest      where bytes are; all redirects
+ *                twochoice_table_pull_start, ready,             bring bytes home
+ *                                     finish, cancel
+ *                twochoice_table_write_begin, write_end         keep pulls away from a home write
+ *                twochoice_table_compact_start, compact_step    a shorter log, while serving
+ *                twochoice_table_info, verify                   sizes; is the tree sound?
+ *   maintainer   twochoice_maintainer_config_error, init        what to pull, and when
+ *                twochoice_maintainer_step, remote_load
+ *   checker      twochoice_checker_run                          do table, log and data agree?
+ *   placement    twochoice_placement_config_error, memsize, init
+ *                twochoice_placement_set_server                 up, down, full; weight
+ *                twochoice_placement_ask, redraw, decide        whom to probe; who gets which write
+ *                twochoice_placement_stats
+ *   detector     twochoice_detector_config_error, memsize, init
+ *                twochoice_detector_begin, end, load            operations in flight; the load
+ *                twochoice_detector_probed, decided, arrived    what to expect
+ *                twochoice_detector_expire, next_ns             what does not come
+ *                twochoice_detector_heard, peers                loads of others
+ *                twochoice_detector_acceptance, info
+ *   message      twochoice_message_encode, decode               probe, load, decision
+ */
+
+/* ---- the API ------------------------------------------------------------------------------------------
+ *
+ * Every object: single owner, one thread or under one lock. Pointers are not NULL unless a comment allows it.
+ * X_config_error: NULL, or a sentence that says what is wrong. X_memsize: bytes, aligned to 64, that X_init wants; 0 if
+ * the configuration is wrong. X_init: QOS_ERANGE or QOS_EINVAL (configuration), QOS_EINVAL (mem is NULL), QOS_EALIGN,
+ * QOS_EMEMORY. */
+
+/* At most 64 bytes per fragment and 8 KiB, whatever the pattern of writes. Without a storage the table is ready after
+ * init, and everything is at home; with one, format or recover must come next. */
+QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config);
+QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
+                                                           const struct twochoice_table_config *config);
+
+/* Starts an empty log, durable on return; what the log held is gone. QOS_EBUSY: the table is not empty. QOS_EINVAL: no
+ * storage. QOS_EIO. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
+/* Rebuilds the table, which must be empty (QOS_EBUSY), from the active log; formats an empty log. flags: 0 or
+ * TWOCHOICE_ACCEPT_PREFIX. QOS_ECORRUPT: a record that was acknowledged, or may have been, is damaged;
+ * recovery->valid_bytes says where. QOS_EVERSION: written by a newer version. QOS_EINVAL: another server's log, or no
+ * storage. QOS_EFULL: more fragments than max_fragments. QOS_EIO. After an error the table is empty and the log
+ * unchanged. recovery may be NULL. O(records). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
+                                                              struct twochoice_recovery *recovery);
+
+/* Room for one create, before its data is written elsewhere: two fragments and one record. QOS_EFULL: write at home.
+ * Used up by a create with `reserved`, or given back by release. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_reserve(struct twochoice_table *table);
+QOS_API void twochoice_table_release(struct twochoice_table *table);
+
+/* The bytes [offset, offset + len_bytes) of the object are, durably, on server `target` (0..65534, not the home):
+ * replaces what the table said about them. Appends one record; acknowledge the write after commit. `reserved`: uses a
+ * reservation (QOS_EINVAL if there is none). len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE). QOS_EFULL:
+ * no fragment, log space or version is left. QOS_EIO: the storage failed. O(log n) plus the fragments replaced. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_create(struct twochoice_table *table, uint64_t object,
+                                                             uint32_t target, uint64_t offset, uint64_t len_bytes,
+                                                             bool reserved);
+/* The same for bytes that were written at home and are durable there. Appends nothing if none was redirected. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_local(struct twochoice_table *table, uint64_t object,
+                                                            uint64_t offset, uint64_t len_bytes);
+/* Makes all records durable. QOS_EIO: nothing more can be acknowledged until a compaction or a recovery. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
+
+/* Where the byte at `offset` is, and up to which end the answer holds. offset < UINT64_MAX. O(log n). */
+QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                  struct twochoice_piece *piece);
+/* The pieces of [offset, offset + len_bytes), in order and without gaps, those at home included; neighbours of equal
+ * target may be separate pieces. Returns how many, at most max; the answer may end early only if that is max. */
+QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                     uint64_t len_bytes, struct twochoice_piece *pieces, size_t max);
+/* The first redirected bytes at or behind (object, offset), in the order of objects and offsets; false: none. */
+QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                  struct twochoice_piece *piece);
+/* The oldest redirects: up to max fragments of the smallest versions, ascending; returns how many. O(n log max). */
+QOS_API size_t twochoice_table_oldest(const struct twochoice_table *table, struct twochoice_piece *pieces, size_t max);
+
+/* A pull brings redirected bytes home.
+ *   start   hands out the first piece at or behind (object, offset) that no other pull has, at most max_bytes long.
+ *           QOS_ENOENT: no such piece. QOS_EFULL: max_holds are in use. Then read it from piece->target.
+ *   ready   the data is here: which bytes of it may be written at home now. At most max pieces; if there were more,
+ *           the pull shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is under way in the range.
+ *   finish  they are durable at home: every byte whose redirect is unchanged since start is at home from now on. Ends
+ *           the pull except on QOS_EIO, QOS_EFULL (repeat, or cancel). The target may drop its copy after commit.
+ *   cancel  forgets the pull. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object,
+                                                                 uint64_t offset, uint64_t max_bytes, uint32_t *pull,
+                                                                 struct twochoice_piece *piece);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_ready(struct twochoice_table *table, uint32_t pull,
+                                                                 struct twochoice_piece *pieces, size_t max, size_t *n);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull);
+QOS_API void twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull);
+
+/* A write at home, from its submission to its record: between the two no pull writes into its range. Needed where
+ * home writes are asynchronous. QOS_EAGAIN: a pull is writing there now; QOS_EFULL: max_holds are in use. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
+                                                                  uint64_t offset, uint64_t len_bytes, uint32_t *hold);
+QOS_API void twochoice_table_write_end(struct twochoice_table *table, uint32_t hold);
+
+/* Compaction copies the live fragments into the next log while everything else goes on, then swaps the logs.
+ * start: QOS_EBUSY if one is under way. step: copies up to max_records; *done when the swap has happened. An error
+ * (QOS_EIO) ends the compaction; the active log is as it was. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_start(struct twochoice_table *table);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
+                                                                   bool *done);
+
+QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out);
+/* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). For tests and checkers. O(n). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *table);
+
+/* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It works by
+ * the table's owner. */
+QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config);
+QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer,
+                                                                uint64_t now_ns,
+                                                                const struct twochoice_maintainer_config *config);
+/* What to do now. local_load: of this server. Any number of pulls may be open at once (up to max_holds). Bytes are
+ * charged when a pull starts: in any w seconds at most rate * w + piece_bytes are pulled. O(log n), and one more for
+ * each fragment whose server is busy. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
+                                                                uint64_t now_ns, struct twochoice_table *table,
+                                                                uint64_t local_load, struct twochoice_order *order);
+/* What a target answered to TWOCHOICE_ASK_LOAD. */
+QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
+                                              uint64_t load);
+
+/* Compares table, log and data, reports each disagreement, changes nothing. scratch: an empty table of the same
+ * configuration in memory of its own, for a replay of the log (QOS_EBUSY if it is not empty; afterwards it holds what
+ * the log says); NULL: the log is not compared. *found: how many were reported. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_checker_run(const struct twochoice_checker *checker,
+                                                            const struct twochoice_table *table,
+                                                            struct twochoice_table *scratch, uint64_t *found);
+
+/* Placement (Section III), in a client. One decision: ask, send a PROBE to each, fill in state and load from the
+ * replies, redraw while it changes some, decide, send the writes, send a DECISION to each probed server. */
+QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config);
+QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config);
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem,
+                                                               size_t size_bytes,
+                                                               const struct twochoice_placement_config *config);
+/* What is known about a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
+ * exactly; 0: as it was (1 at first). QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement,
+                                                                     uint32_t server, enum twochoice_server_state state,
+                                                                     uint32_t weight);
+/* Whom to ask about k writes: up to 2k probes, in which every set of servers that are up is equally likely. *n = 0:
+ * nobody, decide at once. NATIVE: two for each write that is large enough, in the order of the writes. QOS_ERANGE: k
+ * is 0 or above max_writes. QOS_ENOENT: a home is no server. O(k). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ask(struct twochoice_placement *placement,
+                                                              const struct twochoice_write *writes, size_t k,
+                                                              struct twochoice_probe *probes, size_t *n);
+/* Replaces probes that came back DOWN or FULL by servers not yet asked; *changed: how many, to be asked now.
+ * COLLABORATIVE only. `round`: 0, 1, ...: *changed is 0 from `tries` on. n: at most 4 * max_writes (QOS_ERANGE).
+ * QOS_ENOENT: a probe names no server. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_redraw(struct twochoice_placement *placement, uint32_t round,
+                                                                 struct twochoice_probe *probes, size_t n,
+                                                                 size_t *changed);
+/* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; cached loads of
+ * peers may be appended as probes (4 * max_writes in all; one that names no server is no candidate). COLLABORATIVE
+ * keeps the k of least load / weight; equal ones: the earlier probe. A write whose home is kept goes there; the others
+ * take the remaining ones in order. Fewer than k candidates take turns. No candidate: home. O(n log k). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
+                                                                 struct twochoice_write *writes, size_t k,
+                                                                 struct twochoice_probe *probes, size_t n);
+/* id: QOS_NONE (QOS_ENOENT otherwise). granted: bytes placed; borrowed: bytes of them away from home; refused: probes
+ * that were replaced; waited: writes that were probed for. */
+QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placement *placement, uint32_t id,
+                                                  struct qos_stats *out);
+
+/* Load detector (Sections III-C, V-D), in every server. A decision is named by its client and the client's number. */
+QOS_API const char *twochoice_detector_config_error(const struct twochoice_detector_config *config);
+QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *config);
+QOS_API QOS_NODISCARD enum qos_status twochoice_detector_init(struct twochoice_detector *detector, void *mem,
+                                                              size_t size_bytes,
+                                                              const struct twochoice_detector_config *config);
+/* An operation of len_bytes (any, not only placed writes) starts, or ends. */
+QOS_API void twochoice_detector_begin(struct twochoice_detector *detector, uint64_t len_bytes);
+QOS_API void twochoice_detector_end(struct twochoice_detector *detector, uint64_t len_bytes);
+/* Operations and bytes in flight, plus what is expected: ops * op_cost + bytes + guesses and promises; 0..2^63. */
+QOS_API uint64_t twochoice_detector_load(struct twochoice_detector *detector, uint64_t now_ns);
+/* A PROBE: returns the load to reply with, then preassigns P(load) * len_bytes (Section III-C). */
+QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
+                                           uint64_t request, uint64_t len_bytes);
+/* A DECISION: the guess is corrected to len_bytes (0: not chosen), and P(load) learns. QOS_ENOENT: not probed, or given
+ * up already; a chosen write counts when it arrives. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_detector_decided(struct twochoice_detector *detector, uint64_t now_ns,
+                                                                 uint64_t client, uint64_t request, uint64_t len_bytes);
+/* The write of a decision arrives: begins, and is expected no longer. Also right for a write that nobody expected, and
+ * for several writes of one request. A write that overtakes its decision on the way is expected until timeout_ns. */
+QOS_API void twochoice_detector_arrived(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
+                                        uint64_t request, uint64_t len_bytes);
+/* Gives up what is overdue: guesses and promises are taken back. Every call above with a time does this first. */
+QOS_API void twochoice_detector_expire(struct twochoice_detector *detector, uint64_t now_ns);
+/* When the next guess or promise is overdue; QOS_NEVER: none. */
+QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *detector, uint64_t now_ns);
+/* P(load) in 1/65536. A load never seen: as the nearest one; 1/2 at first (k of 2k are chosen). */
+QOS_API uint32_t twochoice_detector_acceptance(const struct twochoice_detector *detector, uint64_t load);
+/* A peer's load became known, age_ns ago. */
+QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint64_t now_ns, uint32_t server,
+                                      uint64_t load, uint64_t age_ns);
+/* Up to max loads of peers that are younger than the lifetime, for a reply; each call goes on where the last ended. */
+QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
+                                        struct twochoice_peer *peers, size_t max);
+QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
+                                                struct twochoice_detector_counts *out);
+
+/* peers: message->peer_count of them; NULL if there are none. *len_bytes: bytes written. QOS_ERANGE; QOS_EMEMORY: buf
+ * is smaller than TWOCHOICE_MESSAGE_BYTES(peer_count). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_message_encode(const struct twochoice_message *message,
+                                                               const struct twochoice_peer *peers, void *buf,
+                                                               size_t size_bytes, size_t *len_bytes);
+/* Any bytes are safe. At most peers_max peers (QOS_EMEMORY: more; peers may be NULL if it is 0). QOS_ETRUNCATED,
+ * QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Server ids are as they came: check them. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes,
+                                                               struct twochoice_message *message,
+                                                               struct twochoice_peer *peers, size_t peers_max);
+
+/* ==== chapter: table ====================================================================================
+ *
+ * A redirect table (Section V-B) maps bytes of objects to servers. What no fragment covers is at home: local bytes
+ * take no space.
+ *
+ * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 512 bytes, with 32-bit indices. A query
+ * costs what it misses in the caches, hence small leaves and keys in columns:
+ *
+ *     inner node   24 children       | object ... | offset ... | child ... |
+ *                     |
+ *     wide leaf    15 fragments      | object ... | offset ... | end ... | version and target ... |
+ *     narrow leaf  30 fragments      | object, base | start - base ... | end - base ... | version and target ... |
+ *
+ *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
+ *   with the base in the middle. A search compares, without a branch, three or four keys, then at most six. All eight
+ *   lines of the next node are fetched at once: one miss per level. Nodes get room, or are refilled, on the way down;
+ *   there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first shares with a
+ *   neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has more than 15 is
+ *   dealt out, alone or with a neighbour, in parts of 9 to 14: at most two leaves more, with room kept in inner nodes.
+ *
+ *   Memory: each leaf holds at least 9 fragments and each inner node 14 of 24 children, except under a tiny root. So
+ *   nothing costs more than 512/9 * (1 + 1/14 + 1/14^2 + ...) = 61.3 bytes a fragment; in random order wide leaves take
+ *   46, narrow ones 26.
+ *
+ * VERSIONS. Every change takes the next of 2^48 - 1 versions; the bytes it redirects carry it. A pull is handed a piece
+ * with its version, and finish converts only bytes that still carry it. Adjacent fragments of one target are joined
+ * under the newer version, unless an open pull may have been handed the older one: no version given out after the last
+ * pull_start has been handed out, so one comparison decides.
+ *
+ *   Figure 9 of the paper, with server 1 as home of object 1; ranges are [from, to):
+ *
+ *       2. create 400-600 on 2        2: 400-600
+ *       3. create 600-800 on 3        2: 400-600, 3: 600-800
+ *       4. create 200-500 on 3        3: 200-500, 2: 500-600, 3: 600-800
+ *          pull_start at 200          hands out 200-500 on 3, version 3
+ *       5. create 300-900 on 4        3: 200-300, 4: 300-900
+ *       6. pull_finish                4: 300-900; only 200-300 still carried version 3 and is at home now
+ *          query 200-600              home 200-300, 4: 300-600
+ *
+ *   The pull copied 200-500, but 300-500 was redirected anew meanwhile, and the copy is stale there. The paper deletes
+ *   by entry and answers "[200, 500] is actually stored locally": it loses the newer data of 300-500.
+ *
+ * LOG. Records of 48 bytes, little-endian:
+ *
+ *      0  CRC32C of bytes 4..47, seeded with the CRC of the record before it (the header: with 0)
+ *      4  format version (8 bits), type (8), target (16)
+ *      8  object      header: the home server
+ *     16  offset      header: generation, one more after each compaction
+ *     24  end         header: 0
+ *     32  version     header: the latest version when the log was begun
+ *     40  how many records before this one were not yet durable when it was written (32 bits)
+ *     44  the marker, of which no byte is zero
+ *
+ *   The stamp, the last record of a compaction, has the latest version only. The chain of CRCs ties each record to
+ *   its place: a record left over from an earlier life of the log, behind a tail that was cut, never fits. The count of
+ *   records that were not yet durable lets recovery tell a tail that a crash cut (dropped) from a damaged record that
+ *   was acknowledged (QOS_ECORRUPT). A compaction writes the live fragments to a second log, in steps, while changes go
+ *   to both, and swaps when both hold the same. The header's layout is that of every future version.
+ *
+ * MAINTAINER (Section V-C). A step function: waits until the home has been idle for idle_ns, asks a target for its load
+ * unless that is known, starts pulls from idle targets within a token bucket, and goes around the table.
+ *
+ * WHERE WE DIFFER from the paper
+ *
+ *   - The paper appends every operation to a list per object and searches it backwards, O(n). Here: O(log n).
+ *   - The paper's delete entry takes the time at which the pull started (Section V-C, Figure 10). That is not enough
+ *     (Figure 9, above): bytes must be compared, not entries.
+ *   - The Min/Max pair (Section V-B) loses data: create 0-100 and 100-200 on 2; pull 0-100 and, meanwhile, create 50-80
+ *     on 3: the delete of 0-100 moves Min to 100, and a query of [50, 80] says "local". There is no such pair here.
+ *   - A write that lands at home over a redirected range is recorded (local): the paper does not mention it.
+ *   - While a pull writes its bytes at home, an overlapping home write waits, and the reverse (write_begin, ready).
+ *
+ * INVARIANTS
+ *
+ *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
+ *   2. Leaves hold 9 to 15 or 30 fragments, inner nodes 14 to 24 children, except under a root with fewer than three.
+ *   3. Unused slots hold the largest key, so that a search need not know how many are in use.
+ *   4. The active log says what the table says. While a compaction is under way, the next log says what the table says
+ *      before the cursor, and no more.
+ *   5. No pull writes at home where a home write is under way, and the reverse.
+ *
+ * REFERENCES
+ *
+ *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees).
+ */
 
 #define TWOCHOICE_WIDE_SLOTS 15   /* fragments in a wide leaf */
 #define TWOCHOICE_NARROW_SLOTS 30 /* fragments in a narrow leaf */
 #define TWOCHOICE_INNER_SLOTS 24  /* children of an inner node */
-#define TWOCHOICE_LEAF_LEAST 9    /* fewest, but for the root and its only two children */
+#define TWOCHOICE_LEAF_LEAST 9    /* fewest */
 #define TWOCHOICE_INNER_LEAST 14
 
-/* Node of the tree: 8 cache lines. Keys stand in columns, so that a search reads nothing else. A leaf is wide, or, if
- * its fragments are all of one object and lie within 4 GiB, narrow: then it says the object and a base once. */
 struct twochoice_priv_node {
     uint32_t count, next, prev; /* leaves are linked in both directions; free nodes by next */
     uint32_t narrow;
@@ -260,7 +629,7 @@ struct twochoice_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == 512, "a node is eight cache lines");
 
-/* A range in use: by a pull (its live piece) or by a write at home that is not recorded yet. */
+/* A range in use: by a pull (its piece), or by a write at home that is not recorded yet. */
 struct twochoice_priv_hold {
     uint64_t object, offset, end;
     uint64_t tag;   /* of the piece that is pulled */
@@ -285,37 +654,15 @@ struct twochoice_table {
     uint32_t fragments, max_fragments, reserved, max_holds, home;
     uint32_t pulls_open;
     uint64_t pulls_newest; /* version when the latest pull was handed its piece */
-    uint64_t version;      /* latest stamp given out */
+    uint64_t version;      /* latest one given out */
     bool log_open, log_broken, compacting;
     struct twochoice_priv_tail tail[2]; /* of the active and the next log */
     uint64_t max_log_bytes, generation;
     uint64_t cursor_object, cursor_offset; /* the compaction has copied everything before */
 };
 
-struct twochoice_table_counts {
-    uint32_t fragments, max_fragments, reserved, nodes_used, nodes, pulls_open;
-    uint64_t version, log_bytes, max_log_bytes, unsynced_records;
-    bool compacting, log_broken;
-};
-
-struct twochoice_recovery {
-    uint64_t records;       /* replayed, the header not counted */
-    uint64_t valid_bytes;   /* of the log */
-    uint64_t dropped_bytes; /* behind them: a torn tail that nobody was told is there */
-};
-
-#define TWOCHOICE_PULL_UNLIMITED UINT64_MAX /* rate_bytes_per_s */
 #define TWOCHOICE_REMOTE_SLOTS 64
 
-struct twochoice_maintainer_config {
-    uint64_t rate_bytes_per_s; /* of all pulls, up to QOS_RATE_MAX; 0: 64 MiB/s */
-    uint64_t piece_bytes;      /* most that one pull takes, 1..QOS_TOKENS_MAX; 0: 1 MiB */
-    uint64_t idle_load;        /* a server is idle up to this load (twochoice_load) */
-    uint64_t idle_ns;          /* the home must have been idle for so long; also how long a target's load is believed;
-                                * 0: 100 ms */
-};
-
-/* Pulls redirected bytes home while nobody else needs the servers (Section V-C). */
 struct twochoice_maintainer {
     struct qos_bucket bucket;
     uint64_t rate_bytes_per_s, piece_bytes, idle_load, idle_ns;
@@ -328,331 +675,8 @@ struct twochoice_maintainer {
     } remote[TWOCHOICE_REMOTE_SLOTS];
 };
 
-enum twochoice_todo {
-    TWOCHOICE_REST = 0,     /* nothing before next_ns */
-    TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load, and pass it to twochoice_remote_load */
-    TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel at any time */
-};
-struct twochoice_order {
-    enum twochoice_todo todo;
-    uint32_t pull;
-    struct twochoice_piece piece;
-    uint64_t next_ns; /* QOS_NEVER: until something changes */
-};
-
-/* What the checker finds. table and log: what each says of these bytes (target TWOCHOICE_LOCAL: nothing). */
-enum twochoice_disagreement {
-    TWOCHOICE_TREE_BROKEN = 1,    /* the tree breaks its own rules: see twochoice_table_verify */
-    TWOCHOICE_LOG_UNREADABLE = 2, /* damaged; what stands before is compared */
-    TWOCHOICE_LOG_DIFFERS = 3,    /* table and log name different places */
-    TWOCHOICE_DATA_MISSING = 4,   /* the target does not have the bytes */
-    TWOCHOICE_DATA_UNKNOWN = 5    /* nobody could say whether it has */
-};
-struct twochoice_checker {
-    void *ctx;
-    /* Does piece->target hold the bytes? > 0 yes, 0 no, < 0 not known. NULL: data are not checked. */
-    int (*has_data)(void *ctx, const struct twochoice_piece *piece);
-    void (*report)(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
-                   const struct twochoice_piece *log);
-};
-
-#define TWOCHOICE_PROBE_EVERY UINT64_MAX /* min_write_bytes: no write is too small to be placed */
-#define TWOCHOICE_NO_TRIES UINT32_MAX    /* tries: never draw again */
-#define TWOCHOICE_WRITES_MAX 16384       /* writes in one decision */
-#define TWOCHOICE_WEIGHT_MAX (UINT32_C(1) << 20)
-
-enum twochoice_policy {
-    TWOCHOICE_COLLABORATIVE = 0, /* 2k servers for k writes, the k least loaded; with or without preassign there */
-    TWOCHOICE_FIXED = 1,         /* every write at home */
-    TWOCHOICE_RANDOM = 2,        /* one random server */
-    TWOCHOICE_NATIVE = 3         /* two random servers for each write, the less loaded */
-};
-
-enum twochoice_server_state { TWOCHOICE_UP = 0, TWOCHOICE_DOWN = 1, TWOCHOICE_FULL = 2 };
-
-struct twochoice_scheduler_config {
-    uint32_t servers;         /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
-    uint32_t max_writes;      /* k, at most, in one decision: 1..TWOCHOICE_WRITES_MAX; 0: 128 */
-    uint32_t policy;          /* enum twochoice_policy */
-    uint32_t tries;           /* how often probes that found nobody are drawn again; 0: TWOCHOICE_TRIES */
-    uint64_t min_write_bytes; /* smaller writes go home unprobed; 0: TWOCHOICE_MIN_WRITE_BYTES */
-    bool include_home;        /* the homes of the writes are among the probed (Section V-A) */
-    uint64_t seed;
-};
-
-/* A write to place. The caller fills in home and len_bytes. */
-struct twochoice_write {
-    uint32_t home, target; /* target: the answer; equal to home: no redirect */
-    uint64_t len_bytes;
-};
-
-/* A server that is asked for its load, and what became of it. */
-struct twochoice_probe {
-    uint32_t server, weight; /* from the scheduler */
-    uint32_t state;          /* the caller: TWOCHOICE_UP with a load; DOWN: no answer in time; FULL: takes no more */
-    uint32_t chosen;         /* the answer: how many of the writes go there; tell it so (inform) */
-    uint64_t load;           /* the caller, from the reply: any unit, the same for all; 0..2^63 */
-};
-
-struct twochoice_scheduler {
-    uint32_t *order, *place;  /* permutation of the servers, those that are up in front; and where each stands */
-    uint32_t *weight, *stamp; /* stamp: the number of the last draw that had it */
-    uint32_t *undo, *heap;    /* scratch */
-    uint8_t *state;
-    uint32_t servers, up, max_writes, policy, tries, draws;
-    uint64_t min_write_bytes;
-    bool include_home;
-    struct qos_rng rng;
-    qos_counter_t granted, redirected, refused, waited;
-};
-
-/* A server's load as another one knows it. */
-struct twochoice_peer {
-    uint32_t server;
-    uint64_t load, age_ns;
-};
-
-#define TWOCHOICE_CERTAIN 65536u      /* probability 1 */
-#define TWOCHOICE_OPS_FREE UINT64_MAX /* op_cost_bytes: only bytes count */
-
-struct twochoice_detector_config {
-    uint64_t op_cost_bytes; /* load of an operation beside its bytes, 0..2^40; 0: 64 KiB */
-    uint64_t bucket_bytes;  /* width of a bucket of P(load), 1..2^40; 0: 1 MiB */
-    uint64_t timeout_ns;    /* a decision, or a promised write, that has not come by then never comes; 0: 200 ms */
-    uint64_t lifetime_ns;   /* of a peer's load; 0: 200 ms */
-    uint32_t max_probes;    /* undecided at once, 1..2^20; the oldest is given up for a new one; 0: 1024 */
-    uint32_t max_peers;     /* cached loads, 1..2^20; 0: 256 */
-    uint32_t learn_shift;   /* P moves by 1/2^shift per decision, 1..15; 0: 3 */
-    bool no_preassign;      /* collaborative probe only (Section III-B) */
-};
-
-struct twochoice_priv_asked {
-    uint64_t request, deadline_ns, len_bytes, assigned;
-    uint32_t older, newer, chain, bucket;
-    bool promised, used;
-};
-
-struct twochoice_priv_heard {
-    uint64_t load, at_ns;
-    uint32_t server;
-    bool used;
-};
-
-struct twochoice_detector {
-    struct twochoice_priv_asked *asked;
-    uint32_t *chain; /* heads of the hash chains, max_chains of them */
-    struct twochoice_priv_heard *heard;
-    uint32_t max_probes, chains, max_peers, learn_shift, oldest, newest, unused, probes, cursor;
-    uint64_t op_cost_bytes, bucket_bytes, timeout_ns, lifetime_ns, last_ns;
-    uint64_t ops, bytes, assigned;                                         /* in flight; expected */
-    uint32_t accept[TWOCHOICE_LOAD_BUCKETS], seen[TWOCHOICE_LOAD_BUCKETS]; /* P(load) in 1/65536; decisions seen */
-    bool preassign;
-};
-
-/* The messages of a decision: scheduler -> server PROBE, back LOAD, then DECISION to every probed server, chosen or
- * not. DECISION and LOAD carry loads of other servers. */
-enum twochoice_message_type { TWOCHOICE_PROBE = 1, TWOCHOICE_LOAD = 2, TWOCHOICE_DECISION = 3 };
-#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u /* "2CHO" */
-#define TWOCHOICE_MESSAGE_VERSION 1
-#define TWOCHOICE_MESSAGE_BYTES(peers) ((size_t)QOS_FRAME_HEADER_BYTES + 36u + (size_t)20u * (peers))
-
-struct twochoice_message {
-    uint32_t type;
-    uint32_t server;    /* whose load this is, or who is asked or told */
-    uint32_t state;     /* LOAD: enum twochoice_server_state */
-    uint32_t chosen;    /* DECISION: how many writes come; 0: none */
-    uint64_t request;   /* the scheduler's number for this decision, unique among those undecided */
-    uint64_t len_bytes; /* PROBE: of a write that may come; DECISION: of all that come */
-    uint64_t load;      /* LOAD */
-    struct twochoice_peer *peers;
-    uint32_t peer_count; /* 0..65535 */
-};
-
-/* ---- API: redirect table ---------------------------------------------------------------------------
- * Single owner: one thread, or under one lock. Nothing blocks but the storage callbacks. */
-
-/* Bytes of memory, aligned to 64, that init wants; 0: the configuration is out of range. At most 64 bytes per
- * fragment and 8 KiB, whatever the pattern of writes. */
-QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *cfg);
-/* An empty table: everything is local. QOS_EINVAL, QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY. With a storage, format or
- * recover must come next. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *t, void *mem, size_t size_bytes,
-                                                           const struct twochoice_table_config *cfg);
-
-/* Starts an empty log, durable on return; what the log held is gone. QOS_EBUSY: the table is not empty. QOS_EIO. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *t);
-/* Rebuilds the table, which must be empty (QOS_EBUSY), from the active log; an empty log is formatted. flags: 0 or
- * TWOCHOICE_ACCEPT_PREFIX. QOS_ECORRUPT: a record that was acknowledged, or may have been, is damaged; r->valid_bytes
- * says where. QOS_EVERSION: written by a newer version. QOS_EINVAL: another server's log. QOS_EFULL: more fragments
- * than max_fragments. QOS_EIO. After an error the table is empty, the log as it was. r may be NULL. O(records). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_table *t, uint32_t flags,
-                                                              struct twochoice_recovery *r);
-
-/* Room for one create, before its data is written elsewhere: two fragments and one record. QOS_EFULL: write at home.
- * Released by the create that uses it, or by release. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_reserve(struct twochoice_table *t);
-QOS_API void twochoice_table_release(struct twochoice_table *t);
-
-/* The bytes [offset, offset + len) of the object are, durably, on server `target` (0..65534, not the home): replaces
- * what the table said about them. Appends one record; acknowledge the write after commit. `reserved`: a reservation
- * is used up (QOS_EINVAL without one). len >= 1, offset + len <= UINT64_MAX (QOS_ERANGE). QOS_EFULL: pool, log or
- * versions are used up; QOS_EIO: the storage failed. O(log n) plus the fragments replaced. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_create(struct twochoice_table *t, uint64_t object, uint64_t offset,
-                                                       uint64_t len, uint32_t target, bool reserved);
-/* The same for bytes that were written at home and are durable there. No record, no error but QOS_ERANGE, if none of
- * them was redirected. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_local(struct twochoice_table *t, uint64_t object, uint64_t offset,
-                                                      uint64_t len);
-/* Makes all records durable. QOS_EIO: nothing more can be acknowledged until a compaction or a recovery. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_commit(struct twochoice_table *t);
-
-/* Where the byte at `offset` is, and up to which end the answer holds. O(log n). offset < UINT64_MAX. */
-QOS_API void twochoice_find(const struct twochoice_table *t, uint64_t object, uint64_t offset,
-                            struct twochoice_piece *piece);
-/* The pieces of [offset, offset + len), in order and without gaps, local parts included; neighbours of equal target
- * may be separate pieces. Returns how many, at most max; less than the whole range is covered only if that is max. */
-QOS_API size_t twochoice_query(const struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len,
-                               struct twochoice_piece *out, size_t max);
-/* The first redirected bytes at or behind (object, offset), in the order of objects and offsets; false: none. */
-QOS_API bool twochoice_next(const struct twochoice_table *t, uint64_t object, uint64_t offset,
-                            struct twochoice_piece *piece);
-/* The oldest redirects: fills out with up to max fragments of the smallest versions, ascending; returns how many.
- * O(n log max). */
-QOS_API size_t twochoice_oldest(const struct twochoice_table *t, struct twochoice_piece *out, size_t max);
-
-/* A pull brings redirected bytes home.
- *   start   hands out the first live piece at or behind (object, offset) that no other pull has, at most max_bytes
- *           long. QOS_ENOENT: no such piece. QOS_EFULL: max_holds are in use. Then read it from piece->target.
- *   ready   the data is here: which bytes of it may be written at home now. At most max pieces; if there were more,
- *           the pull shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is under way in the range.
- *   finish  they are durable at home: every byte whose redirect is unchanged since start is local from now on. Ends
- *           the pull but for QOS_EIO, QOS_EFULL (repeat, or cancel). Tell the target to drop its copy after commit.
- *   cancel  forgets the pull, at any time. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_pull_start(struct twochoice_table *t, uint64_t object, uint64_t offset,
-                                                           uint64_t max_bytes, uint32_t *pull,
-                                                           struct twochoice_piece *piece);
-QOS_API QOS_NODISCARD enum qos_status twochoice_pull_ready(struct twochoice_table *t, uint32_t pull,
-                                                           struct twochoice_piece *out, size_t max, size_t *n);
-QOS_API QOS_NODISCARD enum qos_status twochoice_pull_finish(struct twochoice_table *t, uint32_t pull);
-QOS_API void twochoice_pull_cancel(struct twochoice_table *t, uint32_t pull);
-
-/* A write at home, from its submission to its record: between the two no pull writes into its range. Needed where
- * local writes are asynchronous. QOS_EAGAIN: a pull is writing there now; QOS_EFULL: max_holds are in use. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_write_begin(struct twochoice_table *t, uint64_t object, uint64_t offset,
-                                                            uint64_t len, uint32_t *hold);
-QOS_API void twochoice_write_end(struct twochoice_table *t, uint32_t hold);
-
-/* Compaction: copies the live fragments into the next log while everything else goes on, then swaps.
- * start: QOS_EBUSY if one is under way. step: copies up to max_records; *done when the swap has happened. An error
- * (QOS_EIO) ends the compaction; the active log is as it was. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_compact_start(struct twochoice_table *t);
-QOS_API QOS_NODISCARD enum qos_status twochoice_compact_step(struct twochoice_table *t, uint32_t max_records,
-                                                             bool *done);
-
-QOS_API void twochoice_table_stats(const struct twochoice_table *t, struct twochoice_table_counts *s);
-/* QOS_ECORRUPT if the tree breaks one of its own rules (order, fill, links, counts); for tests and checkers. O(n). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *t);
-
-/* ---- API: maintainer and checker (Section V-C) ---------------------------------------------------------
- * By the owner of the table. The maintainer is a step function: the caller's loop is its thread. */
-
-QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m,
-                                                                const struct twochoice_maintainer_config *cfg,
-                                                                uint64_t now_ns);
-/* One step: what to do now. local_load: of this server. Any number of pulls may be open at once (max_holds); nobody
- * need go on with them: cancel, and the bytes stay where they are. Bytes are charged when a pull starts: over w
- * seconds at most rate * w + piece_bytes are pulled. O(log n), and one more for each fragment whose server is busy. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_maintain(struct twochoice_maintainer *m, struct twochoice_table *t,
-                                                         uint64_t now_ns, uint64_t local_load,
-                                                         struct twochoice_order *order);
-QOS_API void twochoice_remote_load(struct twochoice_maintainer *m, uint64_t now_ns, uint32_t target, uint64_t load);
-
-/* Compares table, log and data, reports each disagreement, changes nothing. scratch: an empty table of the same
- * configuration in memory of its own, for the log's replay (QOS_EBUSY if it is not empty; afterwards it is what the
- * log says); NULL: the log is not compared. *found: how many were reported. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_check(const struct twochoice_table *t, struct twochoice_table *scratch,
-                                                      const struct twochoice_checker *checker, uint64_t *found);
-
-/* ---- API: placement (client side; Section III) -------------------------------------------------------
- * Single owner. One decision: draw, send a PROBE to each, fill in state and load from the replies, redraw while it says
- * so, decide, send the writes, send a DECISION to each probed server. */
-
-QOS_API size_t twochoice_scheduler_memsize(const struct twochoice_scheduler_config *cfg);
-QOS_API QOS_NODISCARD enum qos_status twochoice_scheduler_init(struct twochoice_scheduler *s, void *mem,
-                                                               size_t size_bytes,
-                                                               const struct twochoice_scheduler_config *cfg);
-/* What is known about a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
- * exactly; 0: as it was (1 at first). QOS_ENOENT, QOS_ERANGE. O(1). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_set_server(struct twochoice_scheduler *s, uint32_t server,
-                                                           enum twochoice_server_state state, uint32_t weight);
-/* `count` distinct servers that are up, each set of them equally likely; fewer if fewer are up. Returns how many.
- * O(count): a partial Fisher-Yates shuffle, undone afterwards, so that the draw depends on the generator only. */
-QOS_API size_t twochoice_draw(struct twochoice_scheduler *s, size_t count, uint32_t *out);
-/* Whom to ask about k writes: up to 2k probes into `probes`, which holds 2k. *n = 0: nobody, decide at once. NATIVE:
- * two for each write that is large enough, in the order of the writes. QOS_ERANGE: k is 0 or above max_writes. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_ask(struct twochoice_scheduler *s, const struct twochoice_write *w,
-                                                    size_t k, struct twochoice_probe *probes, size_t *n);
-/* Replaces probes that came back DOWN or FULL by servers not yet asked; *changed: how many, to be asked now.
- * COLLABORATIVE only. `round`: 0, 1, ...: *changed is 0 from `tries` on. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_redraw(struct twochoice_scheduler *s, struct twochoice_probe *probes,
-                                                       size_t n, uint32_t round, size_t *changed);
-/* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; peers' cached
- * loads may be appended as probes (max 4k probes in all). COLLABORATIVE keeps the k of least load / weight; equal ones:
- * the earlier probe. A write whose home is kept goes there; the others take the rest in order. Fewer than k candidates
- * take turns. No candidate: home. O(n log k). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_decide(struct twochoice_scheduler *s, struct twochoice_write *w,
-                                                       size_t k, struct twochoice_probe *probes, size_t n);
-/* granted: bytes placed; borrowed: bytes of them away from home; refused: probes that found nobody; waited: writes that
- * were probed for. */
-QOS_API void twochoice_scheduler_stats(const struct twochoice_scheduler *s, struct qos_stats *out);
-
-/* ---- API: load detector and preassign (server side; Sections III-C, V-D) ------------------------------ */
-
-QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *cfg);
-QOS_API QOS_NODISCARD enum qos_status twochoice_detector_init(struct twochoice_detector *d, void *mem,
-                                                              size_t size_bytes,
-                                                              const struct twochoice_detector_config *cfg);
-/* An operation of len bytes (any, not only placed writes) starts, or ends. */
-QOS_API void twochoice_begin(struct twochoice_detector *d, uint64_t len_bytes);
-QOS_API void twochoice_end(struct twochoice_detector *d, uint64_t len_bytes);
-/* Operations and bytes in flight, plus what is expected: ops * op_cost + bytes + preassigned. */
-QOS_API uint64_t twochoice_load(const struct twochoice_detector *d);
-/* A PROBE: returns the load to reply with, then preassigns P(load) * len (Section III-C). */
-QOS_API uint64_t twochoice_probed(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes);
-/* A DECISION: the guess is corrected to len_bytes (0: not chosen), and P(load) learns. QOS_ENOENT: not probed, or given
- * up already; a chosen write counts when it arrives. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_decided(struct twochoice_detector *d, uint64_t now_ns, uint64_t request,
-                                                        uint64_t len_bytes);
-/* The write of a decision arrives: begins, and is expected no longer. Also right for one that nobody expected, and for
- * several writes of one request. Decision and write must keep their order on the way: a write that overtook its
- * decision would be expected until timeout_ns. */
-QOS_API void twochoice_arrived(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes);
-/* Gives up what is overdue: guesses and promises are taken back. Called by probed, decided and arrived. */
-QOS_API void twochoice_expire(struct twochoice_detector *d, uint64_t now_ns);
-/* When the next guess is overdue; QOS_NEVER: none. */
-QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *d);
-/* P(load) in 1/65536. A load never seen: as the nearest one; 1/2 at first (k of 2k are chosen). */
-QOS_API uint32_t twochoice_acceptance(const struct twochoice_detector *d, uint64_t load);
-/* A peer's load became known, age_ns ago. */
-QOS_API void twochoice_heard(struct twochoice_detector *d, uint64_t now_ns, uint32_t server, uint64_t load,
-                             uint64_t age_ns);
-/* Up to max loads of peers that are younger than the lifetime, for a reply; each call goes on where the last ended. */
-QOS_API size_t twochoice_peers(struct twochoice_detector *d, uint64_t now_ns, struct twochoice_peer *out, size_t max);
-
-/* ---- API: messages -------------------------------------------------------------------------------- */
-
-/* *len: bytes written. QOS_EMEMORY, QOS_ERANGE, QOS_EINVAL. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_encode(const struct twochoice_message *m, void *buf, size_t size_bytes,
-                                                       size_t *len);
-/* Any bytes are safe. m->peers and m->peer_count: room for peers on entry, what there was on return (QOS_EMEMORY:
- * more). QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION; *m is set only on QOS_OK. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_decode(const void *buf, size_t size_bytes, struct twochoice_message *m);
-
-/* ---- implementation -------------------------------------------------------------------------------- */
-
 #ifndef QOS_DECLARE_ONLY
 
-#define TWOCHOICE_PRIV_NONE UINT32_MAX
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
 #define TWOCHOICE_PRIV_ROW 52  /* most fragments that do */
 
@@ -664,24 +688,23 @@ struct twochoice_priv_at {
     uint32_t slot;
 };
 
-/* What it says. */
 struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag;
 };
 
-QOS_API uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
+QOS_PRIV uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
 {
     return version << 16 | target;
 }
 
-QOS_API uint32_t twochoice_priv_target(uint64_t tag)
+QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
 {
     return (uint32_t)(tag & 0xffffu);
 }
 
 /* (ao, af) <= (bo, bf)? Without a branch: the answer feeds an index. As one wide number it is a compare and a
  * subtract with borrow. */
-QOS_API uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint64_t bf)
+QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint64_t bf)
 {
 #if QOS_HAS_INT128
     __extension__ typedef unsigned __int128 twochoice_priv_u128;
@@ -693,7 +716,7 @@ QOS_API uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint64
 
 /* How many fragments of the leaf start at or before the key. First the block, then the place in it: two rounds of
  * comparisons that do not wait for each other, with no branch to mispredict. */
-QOS_API uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
+QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
     const uint64_t *objects = leaf->u.wide.object, *offsets = leaf->u.wide.offset;
     uint32_t base = 0, rank = 0, i;
@@ -705,7 +728,7 @@ QOS_API uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf
     return base + rank;
 }
 
-QOS_API uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
+QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
     const uint32_t *from = leaf->u.narrow.from;
     uint32_t key, base = 0, rank = 0, i;
@@ -720,7 +743,7 @@ QOS_API uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *le
     return base + rank;
 }
 
-QOS_API uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
+QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
     return leaf->narrow ? twochoice_priv_rank_narrow(leaf, object, offset)
                         : twochoice_priv_rank_wide(leaf, object, offset);
@@ -728,7 +751,7 @@ QOS_API uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uin
 
 /* The child that the key belongs to: the last whose lower bound is not above it. The first child's bound is not
  * above any key that comes here. Where all the other bounds are of the key's object, only offsets are compared. */
-QOS_API uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
+QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
     uint32_t base = 0, rank = 0, i;
@@ -749,7 +772,7 @@ QOS_API uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, u
 }
 
 /* All eight lines at once: the search and what it finds then cost one trip to memory. */
-QOS_API void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
+QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
 {
     const char *line = (const char *)n;
     size_t i;
@@ -759,7 +782,7 @@ QOS_API void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
 
 /* Sets the number of entries; unused slots hold the key that is above all keys that anybody asks for, so that a
  * search need not know how many are in use. */
-QOS_API void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
+QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
 {
     n->count = count;
     if (level > 0) {
@@ -775,35 +798,35 @@ QOS_API void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t le
     }
 }
 
-QOS_API uint32_t twochoice_priv_new_node(struct twochoice_table *t, uint32_t level)
+QOS_PRIV uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
 {
-    uint32_t i = t->free_node;
-    if (i != TWOCHOICE_PRIV_NONE)
-        t->free_node = t->node[i].next;
+    uint32_t i = table->free_node;
+    if (i != QOS_NONE)
+        table->free_node = table->node[i].next;
     else
-        i = t->fresh_node++;
-    QOS_ASSERT(i < t->node_count);
-    t->nodes_used++;
-    t->node[i].narrow = 0;
-    twochoice_priv_set_count(&t->node[i], level, 0);
-    t->node[i].next = t->node[i].prev = TWOCHOICE_PRIV_NONE;
+        i = table->fresh_node++;
+    QOS_ASSERT(i < table->node_count);
+    table->nodes_used++;
+    table->node[i].narrow = 0;
+    twochoice_priv_set_count(&table->node[i], level, 0);
+    table->node[i].next = table->node[i].prev = QOS_NONE;
     return i;
 }
 
-QOS_API void twochoice_priv_free_node(struct twochoice_table *t, uint32_t i)
+QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *table, uint32_t i)
 {
-    t->node[i].next = t->free_node;
-    t->free_node = i;
-    t->nodes_used--;
+    table->node[i].next = table->free_node;
+    table->free_node = i;
+    table->nodes_used--;
 }
 
-QOS_API void twochoice_priv_move(uint64_t *column, uint32_t to, uint32_t from, uint32_t n)
+QOS_PRIV void twochoice_priv_move(uint64_t *column, uint32_t to, uint32_t from, uint32_t n)
 {
     __builtin_memmove(column + to, column + from, n * sizeof *column);
 }
 
 /* Makes room for, or closes, one slot. */
-QOS_API void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
+QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
     uint32_t n = leaf->count - from;
     if (leaf->narrow) {
@@ -818,7 +841,7 @@ QOS_API void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_
     twochoice_priv_move(leaf->u.wide.tag, to, from, n);
 }
 
-QOS_API void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
+QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
 {
     uint32_t n = p->count - from;
     twochoice_priv_move(p->u.inner.object, to, from, n);
@@ -828,7 +851,7 @@ QOS_API void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t 
 
 /* Through pointers: gcc 12 hoists the access to the shorter of two arrays out of the choice between them, and then
  * takes its 15 for the bound of a loop that goes to 30. */
-QOS_API struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
+QOS_PRIV struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
 {
     struct twochoice_priv_fragment f;
     if (leaf->narrow) {
@@ -849,8 +872,8 @@ QOS_API struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice
     return f;
 }
 
-/* The leaf's format can say it. */
-QOS_API void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_fragment f)
+/* The fragment fits the leaf's form. */
+QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_fragment f)
 {
     if (leaf->narrow) {
         uint32_t *from = leaf->u.narrow.from, *to = leaf->u.narrow.to;
@@ -875,8 +898,8 @@ struct twochoice_priv_row {
     uint32_t child[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
 };
 
-QOS_API void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, const struct twochoice_priv_node *n,
-                                   uint32_t level)
+QOS_PRIV void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, const struct twochoice_priv_node *n,
+                                    uint32_t level)
 {
     size_t bytes = n->count * sizeof(uint64_t);
     uint32_t i;
@@ -892,8 +915,8 @@ QOS_API void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, 
 }
 
 /* Writes a leaf: narrow if everything from `low` to `high` of the object fits, with as much room on either side. */
-QOS_API void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
-                                       uint32_t count, bool narrow, uint64_t object, uint64_t low, uint64_t high)
+QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
+                                        uint32_t count, bool narrow, uint64_t object, uint64_t low, uint64_t high)
 {
     uint32_t i;
     n->narrow = narrow;
@@ -904,8 +927,8 @@ QOS_API void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const stru
         twochoice_priv_set(n, i, f[i]);
 }
 
-QOS_API void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
-                                    struct twochoice_priv_node *n, uint32_t level)
+QOS_PRIV void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
+                                     struct twochoice_priv_node *n, uint32_t level)
 {
     size_t bytes = count * sizeof(uint64_t);
     if (level == 0) {
@@ -922,36 +945,36 @@ QOS_API void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32
 }
 
 /* Leaves stand in a list. Inner nodes leave their links at NONE. */
-QOS_API void twochoice_priv_link(struct twochoice_table *t, uint32_t left, uint32_t fresh)
+QOS_PRIV void twochoice_priv_link(struct twochoice_table *table, uint32_t left, uint32_t fresh)
 {
-    uint32_t right = t->node[left].next;
-    t->node[fresh].prev = left;
-    t->node[fresh].next = right;
-    t->node[left].next = fresh;
-    if (right != TWOCHOICE_PRIV_NONE)
-        t->node[right].prev = fresh;
+    uint32_t right = table->node[left].next;
+    table->node[fresh].prev = left;
+    table->node[fresh].next = right;
+    table->node[left].next = fresh;
+    if (right != QOS_NONE)
+        table->node[right].prev = fresh;
 }
 
-QOS_API void twochoice_priv_unlink(struct twochoice_table *t, uint32_t i)
+QOS_PRIV void twochoice_priv_unlink(struct twochoice_table *table, uint32_t i)
 {
-    uint32_t left = t->node[i].prev, right = t->node[i].next;
-    QOS_ASSERT(left != TWOCHOICE_PRIV_NONE); /* never the first of its group */
-    t->node[left].next = right;
-    if (right != TWOCHOICE_PRIV_NONE)
-        t->node[right].prev = left;
+    uint32_t left = table->node[i].prev, right = table->node[i].next;
+    QOS_ASSERT(left != QOS_NONE); /* never the first of its group */
+    table->node[left].next = right;
+    if (right != QOS_NONE)
+        table->node[right].prev = left;
 }
 
 /* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
  * more than wide leaves hold, so that the others have 14 and the one that was the largest, a narrow leaf, keeps the
  * rest, all its own. Nodes come or go in second place, so that the neighbours in the list of leaves are at hand. */
-QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t first,
-                                   uint32_t had, uint32_t gets, uint32_t level)
+QOS_PRIV void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t first,
+                                    uint32_t had, uint32_t gets, uint32_t level)
 {
     struct twochoice_priv_row row;
     uint32_t total = 0, at = 0, largest = 0, most = 0, left, k;
     bool even;
     for (k = 0; k < had; k++) {
-        const struct twochoice_priv_node *n = &t->node[p->u.inner.child[first + k]];
+        const struct twochoice_priv_node *n = &table->node[p->u.inner.child[first + k]];
         twochoice_priv_gather(&row, total, n, level);
         total += n->count;
         if (n->count > most) {
@@ -961,9 +984,9 @@ QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_p
     }
     even = level > 0 || total <= gets * TWOCHOICE_WIDE_SLOTS;
     for (k = had; k < gets; k++) {
-        uint32_t fresh = twochoice_priv_new_node(t, level);
+        uint32_t fresh = twochoice_priv_new_node(table, level);
         if (level == 0)
-            twochoice_priv_link(t, p->u.inner.child[first], fresh);
+            twochoice_priv_link(table, p->u.inner.child[first], fresh);
         twochoice_priv_inner_shift(p, first + 2, first + 1);
         p->u.inner.child[first + 1] = fresh;
         p->count++;
@@ -971,8 +994,8 @@ QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_p
     if (gets < had) {
         uint32_t gone = p->u.inner.child[first + 1];
         if (level == 0)
-            twochoice_priv_unlink(t, gone);
-        twochoice_priv_free_node(t, gone);
+            twochoice_priv_unlink(table, gone);
+        twochoice_priv_free_node(table, gone);
         twochoice_priv_inner_shift(p, first + 1, first + 2);
         twochoice_priv_set_count(p, level + 1, p->count - 1);
     }
@@ -981,7 +1004,7 @@ QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_p
         uint32_t share = even           ? left / (gets - k)
                          : k == largest ? total - (gets - 1) * (TWOCHOICE_WIDE_SLOTS - 1)
                                         : TWOCHOICE_WIDE_SLOTS - 1;
-        twochoice_priv_scatter(&row, at, share, &t->node[p->u.inner.child[first + k]], level);
+        twochoice_priv_scatter(&row, at, share, &table->node[p->u.inner.child[first + k]], level);
         if (k > 0) {
             p->u.inner.object[first + k] = level == 0 ? row.fragment[at].object : row.object[at];
             p->u.inner.offset[first + k] = level == 0 ? row.fragment[at].offset : row.offset[at];
@@ -993,26 +1016,26 @@ QOS_API void twochoice_priv_spread(struct twochoice_table *t, struct twochoice_p
 
 /* Child i of p, an inner node, is full, p is not: shares with a neighbour, and when that has little room too, makes
  * three of the two. Each then has its least, and room. */
-QOS_API void twochoice_priv_make_room(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
-                                      uint32_t level)
+QOS_PRIV void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                       uint32_t level)
 {
     uint32_t left, both;
     if (p->count == 1) {
-        twochoice_priv_spread(t, p, 0, 1, 2, level);
+        twochoice_priv_spread(table, p, 0, 1, 2, level);
         return;
     }
     left = i + 1 < p->count ? i : i - 1;
-    both = t->node[p->u.inner.child[left]].count + t->node[p->u.inner.child[left + 1]].count;
-    twochoice_priv_spread(t, p, left, 2, both < 3 * TWOCHOICE_INNER_LEAST ? 2 : 3, level);
+    both = table->node[p->u.inner.child[left]].count + table->node[p->u.inner.child[left + 1]].count;
+    twochoice_priv_spread(table, p, left, 2, both < 3 * TWOCHOICE_INNER_LEAST ? 2 : 3, level);
 }
 
 /* A full narrow leaf, child i of p: its second half moves to a fresh one. */
-QOS_API void twochoice_priv_halve(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i)
+QOS_PRIV void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i)
 {
     const uint32_t half = TWOCHOICE_NARROW_SLOTS / 2;
-    uint32_t fresh = twochoice_priv_new_node(t, 0);
-    struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]], *m = &t->node[fresh];
-    twochoice_priv_link(t, p->u.inner.child[i], fresh);
+    uint32_t fresh = twochoice_priv_new_node(table, 0);
+    struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]], *m = &table->node[fresh];
+    twochoice_priv_link(table, p->u.inner.child[i], fresh);
     m->narrow = 1;
     m->object = n->object;
     m->base = n->base;
@@ -1028,22 +1051,23 @@ QOS_API void twochoice_priv_halve(struct twochoice_table *t, struct twochoice_pr
     p->count++;
 }
 
-/* Can the narrow leaf say it? */
-QOS_API bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset, uint64_t end)
+/* Does the fragment fit this narrow leaf's base? */
+QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset,
+                                  uint64_t end)
 {
     return leaf->object == object && offset >= leaf->base && end - leaf->base <= UINT32_MAX;
 }
 
 /* Can the leaf take one more fragment as it is? */
-QOS_API bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset,
-                                  uint64_t end)
+QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset,
+                                   uint64_t end)
 {
     return leaf->narrow ? leaf->count < TWOCHOICE_NARROW_SLOTS && twochoice_priv_fits(leaf, object, offset, end)
                         : leaf->count < TWOCHOICE_WIDE_SLOTS;
 }
 
-/* Can it in the other format, or from another base? Then it takes that. */
-QOS_API bool twochoice_priv_reformat(struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset, uint64_t end)
+/* If the leaf can take the fragment in the other form, or from another base, it takes that form: true. */
+QOS_PRIV bool twochoice_priv_reformat(struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset, uint64_t end)
 {
     struct twochoice_priv_row row;
     uint64_t low = offset, high = end;
@@ -1062,27 +1086,27 @@ QOS_API bool twochoice_priv_reformat(struct twochoice_priv_node *leaf, uint64_t 
     return true;
 }
 
-/* Child i of p, a leaf, can take the fragment in no format, and p has two places. A narrow leaf that is only full is
+/* Child i of p, a leaf, can take the fragment in no form, and p has two places. A narrow leaf that is only full is
  * halved. Else the fragment needs a wide one, so that no part may have more than 14: of this leaf alone, if it has
  * enough for two, or together with a neighbour (whose 30 make four parts with 15 to 17). */
-QOS_API void twochoice_priv_make_leaf_room(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
-                                           uint64_t object, uint64_t offset, uint64_t end)
+QOS_PRIV void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                            uint64_t object, uint64_t offset, uint64_t end)
 {
-    const struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
+    const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
     bool alone = p->count == 1;
     uint32_t other = alone ? i : i + 1 < p->count ? i + 1 : i - 1, total = n->count, had = 1;
     if (!alone && total >= 2 * TWOCHOICE_LEAF_LEAST) /* the root's only two children may have less than the least */
-        alone = p->count > 2 || t->node[p->u.inner.child[other]].count >= TWOCHOICE_LEAF_LEAST;
+        alone = p->count > 2 || table->node[p->u.inner.child[other]].count >= TWOCHOICE_LEAF_LEAST;
     if (alone && n->narrow && twochoice_priv_fits(n, object, offset, end)) {
-        twochoice_priv_halve(t, p, i);
+        twochoice_priv_halve(table, p, i);
         return;
     }
     if (!alone) {
-        total += t->node[p->u.inner.child[other]].count;
+        total += table->node[p->u.inner.child[other]].count;
         i = other < i ? other : i;
         had = 2;
     }
-    twochoice_priv_spread(t, p, i, had,
+    twochoice_priv_spread(table, p, i, had,
                           total < 3 * TWOCHOICE_LEAF_LEAST          ? 2
                           : total <= 3 * (TWOCHOICE_WIDE_SLOTS - 1) ? 3
                                                                     : 4,
@@ -1091,7 +1115,8 @@ QOS_API void twochoice_priv_make_leaf_room(struct twochoice_table *t, struct two
 
 /* Child i of p has its least or fewer: shares with two neighbours, or makes two of the three. Only a root has fewer
  * than three children: then the two share, or become one. */
-QOS_API void twochoice_priv_refill(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i, uint32_t level)
+QOS_PRIV void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                    uint32_t level)
 {
     uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
     had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
@@ -1100,30 +1125,30 @@ QOS_API void twochoice_priv_refill(struct twochoice_table *t, struct twochoice_p
     if (first + had > p->count)
         first = p->count - had;
     for (k = 0; k < had; k++)
-        total += t->node[p->u.inner.child[first + k]].count;
+        total += table->node[p->u.inner.child[first + k]].count;
     /* One slot stays free, lest the next insert undoes it. If they remain three, each has more than its least. */
-    twochoice_priv_spread(t, p, first, had, total < (had - 1) * slots ? had - 1 : had, level);
+    twochoice_priv_spread(table, p, first, had, total < (had - 1) * slots ? had - 1 : had, level);
 }
 
 /* The same of a leaf. A neighbour that can spare some gives; only then are there few enough for the three. */
-QOS_API void twochoice_priv_refill_leaf(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i)
+QOS_PRIV void twochoice_priv_refill_leaf(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i)
 {
-    uint32_t left = i > 0 ? t->node[p->u.inner.child[i - 1]].count : 0;
-    uint32_t right = i + 1 < p->count ? t->node[p->u.inner.child[i + 1]].count : 0;
+    uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
+    uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
     if (qos_max(left, right) > TWOCHOICE_LEAF_LEAST + 1)
-        twochoice_priv_spread(t, p, left > right ? i - 1 : i, 2, 2, 0);
+        twochoice_priv_spread(table, p, left > right ? i - 1 : i, 2, 2, 0);
     else
-        twochoice_priv_refill(t, p, i, 0);
+        twochoice_priv_refill(table, p, i, 0);
 }
 
 /* The leaf where the key belongs. */
-QOS_API struct twochoice_priv_node *twochoice_priv_descend(const struct twochoice_table *t, uint64_t object,
-                                                           uint64_t offset)
+QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend(const struct twochoice_table *table, uint64_t object,
+                                                            uint64_t offset)
 {
-    struct twochoice_priv_node *n = &t->node[t->root];
+    struct twochoice_priv_node *n = &table->node[table->root];
     uint32_t level;
-    for (level = t->height; level > 0; level--) {
-        n = &t->node[n->u.inner.child[twochoice_priv_child(n, object, offset)]];
+    for (level = table->height; level > 0; level--) {
+        n = &table->node[n->u.inner.child[twochoice_priv_child(n, object, offset)]];
         twochoice_priv_prefetch(n);
     }
     return n;
@@ -1131,40 +1156,40 @@ QOS_API struct twochoice_priv_node *twochoice_priv_descend(const struct twochoic
 
 /* The leaf that can take the fragment, with room for two more entries in every node on the way. *upper: a lower bound
  * of the leaf behind. */
-QOS_API struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoice_table *t, uint64_t object,
-                                                                 uint64_t offset, uint64_t end,
-                                                                 struct twochoice_piece *upper)
+QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoice_table *table, uint64_t object,
+                                                                  uint64_t offset, uint64_t end,
+                                                                  struct twochoice_piece *upper)
 {
-    struct twochoice_priv_node *p = &t->node[t->root];
+    struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level;
     upper->object = upper->offset = UINT64_MAX;
-    if (t->height == 0
+    if (table->height == 0
             ? !twochoice_priv_takes(p, object, offset, end) && !twochoice_priv_reformat(p, object, offset, end)
             : p->count >= TWOCHOICE_INNER_SLOTS - 1) {
-        uint32_t up = twochoice_priv_new_node(t, t->height + 1);
-        t->node[up].u.inner.object[0] = t->node[up].u.inner.offset[0] = 0;
-        t->node[up].u.inner.child[0] = t->root;
-        t->node[up].count = 1;
-        t->root = up;
-        t->height++;
-        p = &t->node[up];
+        uint32_t up = twochoice_priv_new_node(table, table->height + 1);
+        table->node[up].u.inner.object[0] = table->node[up].u.inner.offset[0] = 0;
+        table->node[up].u.inner.child[0] = table->root;
+        table->node[up].count = 1;
+        table->root = up;
+        table->height++;
+        p = &table->node[up];
     }
-    for (level = t->height; level > 0; level--) {
+    for (level = table->height; level > 0; level--) {
         uint32_t i = twochoice_priv_child(p, object, offset);
-        struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
+        struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
         twochoice_priv_prefetch(n);
         if (level == 1) {
             if (!twochoice_priv_takes(n, object, offset, end) && !twochoice_priv_reformat(n, object, offset, end)) {
-                twochoice_priv_make_leaf_room(t, p, i, object, offset, end);
+                twochoice_priv_make_leaf_room(table, p, i, object, offset, end);
                 i = twochoice_priv_child(p, object, offset);
-                n = &t->node[p->u.inner.child[i]];
+                n = &table->node[p->u.inner.child[i]];
                 if (!twochoice_priv_takes(n, object, offset, end))
                     (void)twochoice_priv_reformat(n, object, offset, end);
             }
         } else if (n->count >= TWOCHOICE_INNER_SLOTS - 1) {
-            twochoice_priv_make_room(t, p, i, level - 1);
+            twochoice_priv_make_room(table, p, i, level - 1);
             i = twochoice_priv_child(p, object, offset);
-            n = &t->node[p->u.inner.child[i]];
+            n = &table->node[p->u.inner.child[i]];
         }
         if (i + 1 < p->count) {
             upper->object = p->u.inner.object[i + 1];
@@ -1176,20 +1201,20 @@ QOS_API struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoic
 }
 
 /* Removes the fragment that starts exactly there; every node on the way can spare one entry. */
-QOS_API void twochoice_priv_erase(struct twochoice_table *t, uint64_t object, uint64_t offset)
+QOS_PRIV void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
-    struct twochoice_priv_node *p = &t->node[t->root];
+    struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level, slot;
-    for (level = t->height; level > 0; level--) {
+    for (level = table->height; level > 0; level--) {
         uint32_t i = twochoice_priv_child(p, object, offset);
-        struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
+        struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
         if (n->count <= (level == 1 ? TWOCHOICE_LEAF_LEAST : TWOCHOICE_INNER_LEAST)) {
             if (level == 1)
-                twochoice_priv_refill_leaf(t, p, i);
+                twochoice_priv_refill_leaf(table, p, i);
             else
-                twochoice_priv_refill(t, p, i, level - 1);
+                twochoice_priv_refill(table, p, i, level - 1);
             i = twochoice_priv_child(p, object, offset);
-            n = &t->node[p->u.inner.child[i]];
+            n = &table->node[p->u.inner.child[i]];
         }
         p = n;
     }
@@ -1197,33 +1222,34 @@ QOS_API void twochoice_priv_erase(struct twochoice_table *t, uint64_t object, ui
     QOS_ASSERT(twochoice_priv_get(p, slot).object == object && twochoice_priv_get(p, slot).offset == offset);
     twochoice_priv_leaf_shift(p, slot, slot + 1);
     twochoice_priv_set_count(p, 0, p->count - 1);
-    t->fragments--;
-    while (t->height > 0 && t->node[t->root].count == 1) {
-        uint32_t gone = t->root;
-        t->root = t->node[gone].u.inner.child[0];
-        t->height--;
-        twochoice_priv_free_node(t, gone);
+    table->fragments--;
+    while (table->height > 0 && table->node[table->root].count == 1) {
+        uint32_t gone = table->root;
+        table->root = table->node[gone].u.inner.child[0];
+        table->height--;
+        twochoice_priv_free_node(table, gone);
     }
 }
 
-QOS_API struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *t, struct twochoice_priv_at at)
+QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *table, struct twochoice_priv_at at)
 {
     if (++at.slot >= at.leaf->count) {
-        at.leaf = at.leaf->next == TWOCHOICE_PRIV_NONE ? NULL : &t->node[at.leaf->next];
+        at.leaf = at.leaf->next == QOS_NONE ? NULL : &table->node[at.leaf->next];
         at.slot = 0;
     }
     return at;
 }
 
 /* The last fragment that starts at or before the key. */
-QOS_API struct twochoice_priv_at twochoice_priv_floor(const struct twochoice_table *t, uint64_t object, uint64_t offset)
+QOS_PRIV struct twochoice_priv_at twochoice_priv_floor(const struct twochoice_table *table, uint64_t object,
+                                                       uint64_t offset)
 {
     struct twochoice_priv_at at;
     uint32_t rank;
-    at.leaf = twochoice_priv_descend(t, object, offset);
+    at.leaf = twochoice_priv_descend(table, object, offset);
     rank = twochoice_priv_rank(at.leaf, object, offset);
     if (rank == 0) {
-        at.leaf = at.leaf->prev == TWOCHOICE_PRIV_NONE ? NULL : &t->node[at.leaf->prev];
+        at.leaf = at.leaf->prev == QOS_NONE ? NULL : &table->node[at.leaf->prev];
         rank = at.leaf ? at.leaf->count : 1;
     }
     at.slot = rank - 1;
@@ -1231,45 +1257,46 @@ QOS_API struct twochoice_priv_at twochoice_priv_floor(const struct twochoice_tab
 }
 
 /* The first fragment that reaches beyond the byte: it holds it, or lies behind it, maybe in another object. */
-QOS_API struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *t, uint64_t object, uint64_t offset)
+QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *table, uint64_t object,
+                                                       uint64_t offset)
 {
     /* No fragment starts at UINT64_MAX, and blank slots do. */
-    struct twochoice_priv_at at = twochoice_priv_floor(t, object, qos_min(offset, UINT64_MAX - 1));
+    struct twochoice_priv_at at = twochoice_priv_floor(table, object, qos_min(offset, UINT64_MAX - 1));
     struct twochoice_priv_fragment f;
     if (!at.leaf) {
-        at.leaf = twochoice_priv_descend(t, object, offset); /* the first leaf */
+        at.leaf = twochoice_priv_descend(table, object, offset); /* the first leaf */
         at.slot = 0;
         if (at.leaf->count == 0)
             at.leaf = NULL;
         return at;
     }
     f = twochoice_priv_get(at.leaf, at.slot);
-    return f.object == object && f.end > offset ? at : twochoice_priv_after(t, at);
+    return f.object == object && f.end > offset ? at : twochoice_priv_after(table, at);
 }
 
 /* The bytes of an old fragment may take a newer stamp only if no open pull was handed them: its completion could
  * not tell them from changed ones. */
-QOS_API bool twochoice_priv_may_merge(const struct twochoice_table *t, uint64_t old_tag, uint64_t tag)
+QOS_PRIV bool twochoice_priv_may_merge(const struct twochoice_table *table, uint64_t old_tag, uint64_t tag)
 {
     return twochoice_priv_target(old_tag) == twochoice_priv_target(tag) &&
-           (t->pulls_open == 0 || old_tag >> 16 > t->pulls_newest);
+           (table->pulls_open == 0 || old_tag >> 16 > table->pulls_newest);
 }
 
 /* Adds a fragment where nothing is. The leaf can take it, and `rank` of its fragments are before it. */
-QOS_API void twochoice_priv_add(struct twochoice_table *t, struct twochoice_priv_node *leaf, uint32_t rank,
-                                struct twochoice_priv_fragment f)
+QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, struct twochoice_priv_node *leaf, uint32_t rank,
+                                 struct twochoice_priv_fragment f)
 {
     twochoice_priv_leaf_shift(leaf, rank + 1, rank);
     twochoice_priv_set(leaf, rank, f);
     leaf->count++;
-    t->fragments++;
+    table->fragments++;
 }
 
 /* Makes [offset, end) local. At most one fragment more than before. */
-QOS_API void twochoice_priv_cut(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t end)
+QOS_PRIV void twochoice_priv_cut(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end)
 {
     for (;;) {
-        struct twochoice_priv_at at = twochoice_priv_reach(t, object, offset);
+        struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
         struct twochoice_priv_fragment f, front;
         if (!at.leaf)
             return;
@@ -1281,12 +1308,12 @@ QOS_API void twochoice_priv_cut(struct twochoice_table *t, uint64_t object, uint
         if (f.offset < offset)
             twochoice_priv_set(at.leaf, at.slot, front);
         else
-            twochoice_priv_erase(t, object, f.offset);
+            twochoice_priv_erase(table, object, f.offset);
         if (f.end > end) {
             struct twochoice_piece upper;
-            struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(t, object, end, f.end, &upper);
+            struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(table, object, end, f.end, &upper);
             f.offset = end;
-            twochoice_priv_add(t, leaf, twochoice_priv_rank(leaf, object, end), f);
+            twochoice_priv_add(table, leaf, twochoice_priv_rank(leaf, object, end), f);
             return;
         }
     }
@@ -1300,34 +1327,35 @@ struct twochoice_priv_gap {
     struct twochoice_priv_at left, right;
 };
 
-QOS_API void twochoice_priv_find_gap(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t end,
-                                     struct twochoice_priv_gap *g)
+QOS_PRIV void twochoice_priv_find_gap(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end,
+                                      struct twochoice_priv_gap *g)
 {
     struct twochoice_piece upper;
-    struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(t, object, offset, end, &upper);
+    struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(table, object, offset, end, &upper);
     uint32_t rank = twochoice_priv_rank(leaf, object, offset);
     g->leaf = leaf;
     g->rank = rank;
-    g->left.leaf = rank > 0 ? leaf : leaf->prev == TWOCHOICE_PRIV_NONE ? NULL : &t->node[leaf->prev];
+    g->left.leaf = rank > 0 ? leaf : leaf->prev == QOS_NONE ? NULL : &table->node[leaf->prev];
     g->left.slot = rank > 0 ? rank - 1 : g->left.leaf ? g->left.leaf->count - 1 : 0;
     g->right.leaf = leaf;
     g->right.slot = rank;
     if (rank == leaf->count) { /* the leaf behind is touched only if its lower bound says that it may matter */
-        bool near = leaf->next != TWOCHOICE_PRIV_NONE && upper.object == object && upper.offset <= end;
-        g->right.leaf = near ? &t->node[leaf->next] : NULL;
+        bool near = leaf->next != QOS_NONE && upper.object == object && upper.offset <= end;
+        g->right.leaf = near ? &table->node[leaf->next] : NULL;
         g->right.slot = 0;
     }
 }
 
-/* Makes [offset, end) what the tag says, whatever was there. Equal neighbours become one wherever the stamps allow, so
+/* Gives [offset, end) the tag, whatever was there. Equal neighbours become one wherever the stamps allow, so
  * that how many fragments there are does not depend on the shape of the tree: a replay of the log never needs more. */
-QOS_API void twochoice_priv_put(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t end, uint64_t tag)
+QOS_PRIV void twochoice_priv_put(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end,
+                                 uint64_t tag)
 {
     for (;;) {
         struct twochoice_priv_gap g;
         struct twochoice_priv_fragment f = {object, offset, end, tag}, l = f, r = f;
         bool left, right;
-        twochoice_priv_find_gap(t, object, offset, end, &g);
+        twochoice_priv_find_gap(table, object, offset, end, &g);
         if (g.left.leaf)
             l = twochoice_priv_get(g.left.leaf, g.left.slot);
         if (g.right.leaf)
@@ -1335,16 +1363,16 @@ QOS_API void twochoice_priv_put(struct twochoice_table *t, uint64_t object, uint
         left = g.left.leaf && l.object == object;
         right = g.right.leaf && r.object == object;
         if ((left && l.end > offset) || (right && r.offset < end)) {
-            twochoice_priv_cut(t, object, offset, end);
+            twochoice_priv_cut(table, object, offset, end);
             continue;
         }
-        left = left && l.end == offset && twochoice_priv_may_merge(t, l.tag, tag);
-        right = right && r.offset == end && twochoice_priv_may_merge(t, r.tag, tag);
+        left = left && l.end == offset && twochoice_priv_may_merge(table, l.tag, tag);
+        right = right && r.offset == end && twochoice_priv_may_merge(table, r.tag, tag);
         if (right) {
             f.end = end = r.end;
             f.tag = tag = qos_max(tag, r.tag);
             if (left || g.right.leaf != g.leaf) {
-                twochoice_priv_erase(t, object, r.offset);
+                twochoice_priv_erase(table, object, r.offset);
                 continue;
             }
             /* Not below the leaf's lower bound: the key was led here. */
@@ -1352,7 +1380,7 @@ QOS_API void twochoice_priv_put(struct twochoice_table *t, uint64_t object, uint
             return;
         }
         if (!left) {
-            twochoice_priv_add(t, g.leaf, g.rank, f);
+            twochoice_priv_add(table, g.leaf, g.rank, f);
             return;
         }
         f.offset = offset = l.offset;
@@ -1361,12 +1389,12 @@ QOS_API void twochoice_priv_put(struct twochoice_table *t, uint64_t object, uint
             twochoice_priv_set(g.left.leaf, g.left.slot, f);
             return;
         }
-        twochoice_priv_erase(t, object, offset); /* and again, in a leaf that can say it */
+        twochoice_priv_erase(table, object, offset); /* again, in a leaf that it fits */
     }
 }
 
 /* Nodes that hold max_fragments whatever happens: leaves at their least, and a tree of inner nodes at theirs. */
-QOS_API uint32_t twochoice_priv_nodes(uint32_t max_fragments)
+QOS_PRIV uint32_t twochoice_priv_nodes(uint32_t max_fragments)
 {
     uint32_t n = max_fragments / TWOCHOICE_LEAF_LEAST + 2, total = n;
     while (n > 2) {
@@ -1378,98 +1406,98 @@ QOS_API uint32_t twochoice_priv_nodes(uint32_t max_fragments)
     return total + 2;
 }
 
-struct twochoice_priv_layout {
-    struct qos_layout l;
-    size_t node, hold;
-    uint32_t nodes, fragments, holds;
-    uint64_t log_bytes;
-};
-
-QOS_API enum qos_status twochoice_priv_lay_out(const struct twochoice_table_config *cfg,
-                                               struct twochoice_priv_layout *o)
+QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
 {
-    o->l.mem = NULL;
-    o->l.size_bytes = o->l.align = 0;
-    o->l.overflow = false;
-    if (!cfg)
-        return QOS_EINVAL;
-    o->fragments = cfg->max_fragments ? cfg->max_fragments : TWOCHOICE_MAX_FRAGMENTS;
-    o->holds = cfg->max_holds ? cfg->max_holds : TWOCHOICE_MAX_HOLDS;
-    o->log_bytes = cfg->max_log_bytes ? cfg->max_log_bytes : TWOCHOICE_LOG_UNLIMITED;
-    if (o->fragments > TWOCHOICE_FRAGMENTS_MAX || o->holds > 1024 || cfg->home >= TWOCHOICE_SERVERS_MAX ||
-        o->log_bytes > TWOCHOICE_LOG_UNLIMITED ||
-        o->log_bytes < UINT64_C(2) * TWOCHOICE_RECORD_BYTES * (o->fragments + UINT64_C(2)))
-        return QOS_ERANGE;
-    o->nodes = twochoice_priv_nodes(o->fragments);
-    o->node = qos_layout_add(&o->l, o->nodes, sizeof(struct twochoice_priv_node), QOS_CACHE_LINE);
-    o->hold = qos_layout_add(&o->l, o->holds, sizeof(struct twochoice_priv_hold), QOS_CACHE_LINE);
-    return QOS_OK;
+    table->free_node = QOS_NONE;
+    table->fresh_node = 0;
+    table->nodes_used = 0;
+    table->height = 0;
+    table->fragments = 0;
+    table->version = 0;
+    table->root = twochoice_priv_new_node(table, 0);
 }
 
-QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *cfg)
+/* NULL, or what is wrong; *status: what init returns for it. */
+QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_config *config, enum qos_status *status)
 {
-    struct twochoice_priv_layout o;
-    return twochoice_priv_lay_out(cfg, &o) == QOS_OK ? qos_layout_size(&o.l) : 0;
-}
-
-QOS_API void twochoice_priv_clear(struct twochoice_table *t)
-{
-    t->free_node = TWOCHOICE_PRIV_NONE;
-    t->fresh_node = 0;
-    t->nodes_used = 0;
-    t->height = 0;
-    t->fragments = 0;
-    t->version = 0;
-    t->root = twochoice_priv_new_node(t, 0);
-}
-
-QOS_API enum qos_status twochoice_table_init(struct twochoice_table *t, void *mem, size_t size_bytes,
-                                             const struct twochoice_table_config *cfg)
-{
-    struct twochoice_priv_layout o;
-    enum qos_status st = twochoice_priv_lay_out(cfg, &o);
-    const struct twochoice_storage *s;
-    uint32_t i;
-    if (!t)
-        return QOS_EINVAL;
-    if (st == QOS_OK)
-        st = qos_layout_check(&o.l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    s = cfg->storage;
+    const struct twochoice_storage *s = config->storage;
+    uint64_t fragments = qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
+    *status = QOS_ERANGE;
+    if (fragments > TWOCHOICE_FRAGMENTS_MAX)
+        return "max_fragments is above TWOCHOICE_FRAGMENTS_MAX (2^30): choose fewer";
+    if (config->max_holds > TWOCHOICE_HOLDS_MAX)
+        return "max_holds is above TWOCHOICE_HOLDS_MAX (1024): choose fewer";
+    if (config->home >= TWOCHOICE_SERVERS_MAX)
+        return "home is above 65534: number the servers from 0";
+    if (config->max_log_bytes != 0 && config->max_log_bytes < 2 * TWOCHOICE_RECORD_BYTES * (fragments + 2))
+        return "max_log_bytes is below 96 * (max_fragments + 2): a compacted log might not fit";
+    *status = QOS_EINVAL;
     if (s && (!s->read || !s->write || !s->sync || !s->truncate || !s->swap))
-        return QOS_EINVAL;
-    __builtin_memset(t, 0, sizeof *t);
-    t->node = (struct twochoice_priv_node *)(void *)((char *)mem + o.node);
-    t->hold = (struct twochoice_priv_hold *)(void *)((char *)mem + o.hold);
-    t->has_storage = s != NULL;
-    if (s)
-        t->storage = *s;
-    t->node_count = o.nodes;
-    t->max_fragments = o.fragments;
-    t->max_holds = o.holds;
-    t->max_log_bytes = o.log_bytes;
-    t->home = cfg->home;
-    for (i = 0; i < o.holds; i++)
-        t->hold[i].state = TWOCHOICE_PRIV_FREE;
-    twochoice_priv_clear(t);
+        return "storage lacks a callback: read, write, sync, truncate and swap are all needed";
+    *status = QOS_OK;
+    return NULL;
+}
+
+QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config)
+{
+    enum qos_status status;
+    return twochoice_priv_table_wrong(config, &status);
+}
+
+QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, struct twochoice_table *table,
+                                          const struct twochoice_table_config *config)
+{
+    table->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
+    table->max_holds = (uint32_t)qos_default(config->max_holds, TWOCHOICE_MAX_HOLDS);
+    table->node_count = twochoice_priv_nodes(table->max_fragments);
+    table->node =
+        (struct twochoice_priv_node *)qos_layout_part(layout, table->node_count, sizeof *table->node, QOS_CACHE_LINE);
+    table->hold =
+        (struct twochoice_priv_hold *)qos_layout_part(layout, table->max_holds, sizeof *table->hold, QOS_CACHE_LINE);
+}
+
+QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config)
+{
+    struct qos_layout layout;
+    struct twochoice_table scratch;
+    if (twochoice_table_config_error(config))
+        return 0;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_table_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
+}
+
+QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
+                                             const struct twochoice_table_config *config)
+{
+    struct qos_layout layout;
+    struct twochoice_table scratch;
+    enum qos_status status;
+    uint32_t i;
+    QOS_ASSERT(table);
+    if (twochoice_priv_table_wrong(config, &status))
+        return status;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_table_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    __builtin_memset(table, 0, sizeof *table);
+    qos_layout_begin(&layout, mem);
+    twochoice_priv_table_layout(&layout, table, config);
+    table->has_storage = config->storage != NULL;
+    if (config->storage)
+        table->storage = *config->storage;
+    table->max_log_bytes = qos_min(qos_default(config->max_log_bytes, QOS_UNLIMITED), INT64_MAX);
+    table->home = config->home;
+    for (i = 0; i < table->max_holds; i++)
+        table->hold[i].state = TWOCHOICE_PRIV_FREE;
+    twochoice_priv_clear(table);
     return QOS_OK;
 }
 
-/* ---- implementation: the log ----------------------------------------------------------------------- */
+/* -- the log -- */
 
-/* A record, 48 bytes, little-endian:
- *    0  CRC32C of bytes 4..47, seeded with the CRC of the record before it (the header: with 0)
- *    4  format version (8 bits), type (8), target (16)
- *    8  object      header: the home server
- *   16  offset      header: generation, one more after each compaction
- *   24  end         header: 0
- *   32  version     header: the latest stamp when the log was begun
- *   40  how many records before this one were not yet durable when it was written (32 bits)
- *   44  the marker, of which no byte is zero
- * The stamp, the last record of a compaction, only tells the latest version.
- * The chain of CRCs ties each record to its place: a record left over from an earlier life of the log, behind a tail
- * that was cut, never fits. The header's layout is that of every future version. */
 enum { TWOCHOICE_PRIV_HEADER = 1, TWOCHOICE_PRIV_REDIRECT = 2, TWOCHOICE_PRIV_HOME = 3, TWOCHOICE_PRIV_STAMP = 4 };
 #define TWOCHOICE_PRIV_MARKER 0x45524332u /* "2CRE" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)85 * TWOCHOICE_RECORD_BYTES)
@@ -1481,7 +1509,7 @@ struct twochoice_priv_record {
     uint64_t object, offset, end, version;
 };
 
-QOS_API uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_record *r, uint32_t crc_before)
+QOS_PRIV uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_record *r, uint32_t crc_before)
 {
     b[4] = r->format;
     b[5] = r->type;
@@ -1496,12 +1524,12 @@ QOS_API uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_r
     return qos_get_le32(b);
 }
 
-QOS_API bool twochoice_priv_intact(const uint8_t *b, uint32_t crc_before)
+QOS_PRIV bool twochoice_priv_intact(const uint8_t *b, uint32_t crc_before)
 {
     return qos_get_le32(b) == qos_crc32c(crc_before, b + 4, TWOCHOICE_RECORD_BYTES - 4);
 }
 
-QOS_API void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_record *r)
+QOS_PRIV void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_record *r)
 {
     r->format = b[4];
     r->type = b[5];
@@ -1514,28 +1542,28 @@ QOS_API void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_recor
 }
 
 /* Cuts off what a failed append may have left behind the end of a log. */
-QOS_API enum qos_status twochoice_priv_clean(struct twochoice_table *t, int log)
+QOS_PRIV enum qos_status twochoice_priv_clean(struct twochoice_table *table, int log)
 {
-    struct twochoice_priv_tail *tail = &t->tail[log];
-    if (tail->dirty && t->storage.truncate(t->storage.ctx, log, tail->bytes) != 0)
+    struct twochoice_priv_tail *tail = &table->tail[log];
+    if (tail->dirty && table->storage.truncate(table->storage.ctx, log, tail->bytes) != 0)
         return QOS_EIO;
     tail->dirty = false;
     return QOS_OK;
 }
 
 /* Appends to the end of one log; nothing changes if the storage fails. */
-QOS_API enum qos_status twochoice_priv_append(struct twochoice_table *t, int log, struct twochoice_priv_record *r)
+QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, int log, struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    struct twochoice_priv_tail *tail = &t->tail[log];
+    struct twochoice_priv_tail *tail = &table->tail[log];
     uint32_t crc;
-    if (twochoice_priv_clean(t, log) != QOS_OK)
+    if (twochoice_priv_clean(table, log) != QOS_OK)
         return QOS_EIO;
     tail->dirty = true;
     r->format = TWOCHOICE_LOG_VERSION;
     r->unsynced = (uint32_t)qos_min(tail->unsynced, UINT32_MAX);
     crc = twochoice_priv_encode(b, r, tail->crc);
-    if (t->storage.write(t->storage.ctx, log, tail->bytes, b, sizeof b) != 0)
+    if (table->storage.write(table->storage.ctx, log, tail->bytes, b, sizeof b) != 0)
         return QOS_EIO;
     tail->dirty = false;
     tail->crc = crc;
@@ -1545,24 +1573,24 @@ QOS_API enum qos_status twochoice_priv_append(struct twochoice_table *t, int log
 }
 
 /* Empties a log and writes its header; not yet durable. */
-QOS_API enum qos_status twochoice_priv_begin_log(struct twochoice_table *t, int log, uint64_t generation)
+QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, int log, uint64_t generation)
 {
     struct twochoice_priv_record r;
     __builtin_memset(&r, 0, sizeof r);
-    __builtin_memset(&t->tail[log], 0, sizeof t->tail[log]);
-    t->tail[log].dirty = true;
+    __builtin_memset(&table->tail[log], 0, sizeof table->tail[log]);
+    table->tail[log].dirty = true;
     r.type = TWOCHOICE_PRIV_HEADER;
-    r.object = t->home;
+    r.object = table->home;
     r.offset = generation;
-    r.version = t->version;
-    return twochoice_priv_append(t, log, &r);
+    r.version = table->version;
+    return twochoice_priv_append(table, log, &r);
 }
 
 /* Fragments that making [offset, end) redirected, or local, may add: at most 2, or 1. */
-QOS_API uint32_t twochoice_priv_growth(const struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t end,
-                                       bool redirect)
+QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                        uint64_t end, bool redirect)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(t, object, offset);
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
     struct twochoice_priv_fragment f;
     uint32_t one = redirect ? 1 : 0;
     if (!at.leaf)
@@ -1571,7 +1599,7 @@ QOS_API uint32_t twochoice_priv_growth(const struct twochoice_table *t, uint64_t
     if (f.object == object && f.offset < offset) {
         if (f.end > end)
             return 1 + one;
-        at = twochoice_priv_after(t, at);
+        at = twochoice_priv_after(table, at);
         if (!at.leaf)
             return one;
         f = twochoice_priv_get(at.leaf, at.slot);
@@ -1579,61 +1607,63 @@ QOS_API uint32_t twochoice_priv_growth(const struct twochoice_table *t, uint64_t
     return f.object == object && f.end <= end ? 0 : one; /* 0: at least one fragment goes */
 }
 
-QOS_API void twochoice_priv_apply(struct twochoice_table *t, const struct twochoice_priv_record *r)
+QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_record *r)
 {
     if (r->type == TWOCHOICE_PRIV_REDIRECT)
-        twochoice_priv_put(t, r->object, r->offset, r->end, twochoice_priv_tag(r->version, r->target));
+        twochoice_priv_put(table, r->object, r->offset, r->end, twochoice_priv_tag(r->version, r->target));
     else if (r->type == TWOCHOICE_PRIV_HOME)
-        twochoice_priv_cut(t, r->object, r->offset, r->end);
+        twochoice_priv_cut(table, r->object, r->offset, r->end);
 }
 
 /* A change while a compaction is under way: the next log gets the part before the cursor, as the rest is still to be
  * copied. So the next log says at every moment what the table says before the cursor, and no more. A compaction that
  * cannot follow is given up: the active log is complete without it. */
-QOS_API void twochoice_priv_follow(struct twochoice_table *t, const struct twochoice_priv_record *change)
+QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct twochoice_priv_record *change)
 {
     struct twochoice_priv_record r = *change;
-    if (!t->compacting || r.object > t->cursor_object)
+    if (!table->compacting || r.object > table->cursor_object)
         return;
-    if (r.object == t->cursor_object) {
-        if (r.offset >= t->cursor_offset)
+    if (r.object == table->cursor_object) {
+        if (r.offset >= table->cursor_offset)
             return;
-        r.end = qos_min(r.end, t->cursor_offset);
+        r.end = qos_min(r.end, table->cursor_offset);
     }
-    if (t->max_log_bytes - t->tail[TWOCHOICE_NEXT_LOG].bytes < TWOCHOICE_RECORD_BYTES ||
-        twochoice_priv_append(t, TWOCHOICE_NEXT_LOG, &r) != QOS_OK)
-        t->compacting = false;
+    if (table->max_log_bytes - table->tail[TWOCHOICE_NEXT_LOG].bytes < TWOCHOICE_RECORD_BYTES ||
+        twochoice_priv_append(table, TWOCHOICE_NEXT_LOG, &r) != QOS_OK)
+        table->compacting = false;
 }
 
 /* One change of the table: room, record, tree, in this order. `kept`: reservations that others hold. */
-QOS_API enum qos_status twochoice_priv_change(struct twochoice_table *t, struct twochoice_priv_record *r, uint32_t kept)
+QOS_PRIV enum qos_status twochoice_priv_change(struct twochoice_table *table, struct twochoice_priv_record *r,
+                                               uint32_t kept)
 {
-    uint64_t spare = t->max_fragments - (uint64_t)t->fragments, wanted = UINT64_C(2) * kept;
+    uint64_t spare = table->max_fragments - (uint64_t)table->fragments, wanted = UINT64_C(2) * kept;
     enum qos_status st;
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
-    if (spare < wanted + 2 && spare < wanted + twochoice_priv_growth(t, r->object, r->offset, r->end, redirect))
+    if (spare < wanted + 2 && spare < wanted + twochoice_priv_growth(table, r->object, r->offset, r->end, redirect))
         return QOS_EFULL;
-    if (t->version == TWOCHOICE_VERSION_MAX)
+    if (table->version == TWOCHOICE_VERSION_MAX)
         return QOS_EFULL;
-    r->version = t->version + 1;
-    if (t->has_storage) {
-        if (!t->log_open)
+    r->version = table->version + 1;
+    if (table->has_storage) {
+        if (!table->log_open)
             return QOS_EINVAL;
-        if (t->log_broken)
+        if (table->log_broken)
             return QOS_EIO;
-        if (t->max_log_bytes - t->tail[TWOCHOICE_ACTIVE_LOG].bytes < TWOCHOICE_RECORD_BYTES * (kept + UINT64_C(1)))
+        if (table->max_log_bytes - table->tail[TWOCHOICE_ACTIVE_LOG].bytes <
+            TWOCHOICE_RECORD_BYTES * (kept + UINT64_C(1)))
             return QOS_EFULL;
-        st = twochoice_priv_append(t, TWOCHOICE_ACTIVE_LOG, r);
+        st = twochoice_priv_append(table, TWOCHOICE_ACTIVE_LOG, r);
         if (st != QOS_OK)
             return st;
-        twochoice_priv_follow(t, r);
+        twochoice_priv_follow(table, r);
     }
-    t->version++;
-    twochoice_priv_apply(t, r);
+    table->version++;
+    twochoice_priv_apply(table, r);
     return QOS_OK;
 }
 
-/* ---- implementation: recovery ---------------------------------------------------------------------- */
+/* -- recovery -- */
 
 struct twochoice_priv_reader {
     uint64_t base;
@@ -1642,15 +1672,15 @@ struct twochoice_priv_reader {
 };
 
 /* The record at `pos`; *have: how many of its bytes exist. Goes forward through the log. */
-QOS_API enum qos_status twochoice_priv_fetch(struct twochoice_table *t, struct twochoice_priv_reader *r, uint64_t pos,
-                                             const uint8_t **record, size_t *have)
+QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, struct twochoice_priv_reader *r,
+                                              uint64_t pos, const uint8_t **record, size_t *have)
 {
     *record = r->buf;
     *have = 0;
     if (r->have == 0 || pos < r->base || pos - r->base >= sizeof r->buf) {
         r->base = pos;
         r->have = 0;
-        if (t->storage.read(t->storage.ctx, TWOCHOICE_ACTIVE_LOG, pos, r->buf, sizeof r->buf, &r->have) != 0 ||
+        if (table->storage.read(table->storage.ctx, TWOCHOICE_ACTIVE_LOG, pos, r->buf, sizeof r->buf, &r->have) != 0 ||
             r->have > sizeof r->buf) {
             r->have = 0;
             return QOS_EIO;
@@ -1662,7 +1692,7 @@ QOS_API enum qos_status twochoice_priv_fetch(struct twochoice_table *t, struct t
 }
 
 /* A write that power cut short leaves zeros from some byte on, or in whole sectors. */
-QOS_API bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
+QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 {
     size_t to_sector = (size_t)(512 - pos % 512), i;
     if (record[TWOCHOICE_RECORD_BYTES - 1] == 0)
@@ -1678,8 +1708,8 @@ QOS_API bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 /* The record at `bad` does not fit. Was it cut short by a crash, and nobody told that it is there (QOS_OK), or is it
  * damaged? It was durable if a whole record behind it was written knowing so. (That one need not fit either: its
  * CRC hangs on the damaged one's.) *end: where the log ends. */
-QOS_API enum qos_status twochoice_priv_judge(struct twochoice_table *t, struct twochoice_priv_reader *r, uint64_t bad,
-                                             uint64_t *end)
+QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, struct twochoice_priv_reader *r,
+                                              uint64_t bad, uint64_t *end)
 {
     const uint8_t *record;
     uint64_t pos = bad;
@@ -1687,7 +1717,7 @@ QOS_API enum qos_status twochoice_priv_judge(struct twochoice_table *t, struct t
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record later;
-        enum qos_status st = twochoice_priv_fetch(t, r, pos, &record, &have);
+        enum qos_status st = twochoice_priv_fetch(table, r, pos, &record, &have);
         if (st != QOS_OK)
             return st;
         if (have < TWOCHOICE_RECORD_BYTES)
@@ -1702,18 +1732,18 @@ QOS_API enum qos_status twochoice_priv_judge(struct twochoice_table *t, struct t
     return damaged ? QOS_ECORRUPT : QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_priv_check_header(const struct twochoice_table *t,
-                                                    const struct twochoice_priv_record *r)
+QOS_PRIV enum qos_status twochoice_priv_check_header(const struct twochoice_table *table,
+                                                     const struct twochoice_priv_record *r)
 {
     if (r->format > TWOCHOICE_LOG_VERSION)
         return QOS_EVERSION;
     if (r->format == 0 || r->type != TWOCHOICE_PRIV_HEADER || r->version > TWOCHOICE_VERSION_MAX)
         return QOS_ECORRUPT;
-    return r->object == t->home ? QOS_OK : QOS_EINVAL;
+    return r->object == table->home ? QOS_OK : QOS_EINVAL;
 }
 
-QOS_API enum qos_status twochoice_priv_check_record(const struct twochoice_table *t,
-                                                    const struct twochoice_priv_record *r)
+QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_table *table,
+                                                     const struct twochoice_priv_record *r)
 {
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
     if (r->format > TWOCHOICE_LOG_VERSION)
@@ -1722,16 +1752,16 @@ QOS_API enum qos_status twochoice_priv_check_record(const struct twochoice_table
         return QOS_OK;
     if (r->format == 0 || (!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end || r->version == 0 ||
         r->version > TWOCHOICE_VERSION_MAX ||
-        (redirect && (r->target >= TWOCHOICE_SERVERS_MAX || r->target == t->home)))
+        (redirect && (r->target >= TWOCHOICE_SERVERS_MAX || r->target == table->home)))
         return QOS_ECORRUPT;
-    if (t->max_fragments - t->fragments < twochoice_priv_growth(t, r->object, r->offset, r->end, redirect))
+    if (table->max_fragments - table->fragments < twochoice_priv_growth(table, r->object, r->offset, r->end, redirect))
         return QOS_EFULL;
     return QOS_OK;
 }
 
 /* Reads records from the start on and applies them. *log_end: where the bytes of the log end. */
-QOS_API enum qos_status twochoice_priv_replay(struct twochoice_table *t, struct twochoice_priv_reader *reader,
-                                              struct twochoice_recovery *r, uint64_t *log_end)
+QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, struct twochoice_priv_reader *reader,
+                                               struct twochoice_recovery *r, uint64_t *log_end)
 {
     const uint8_t *record;
     enum qos_status st;
@@ -1739,180 +1769,183 @@ QOS_API enum qos_status twochoice_priv_replay(struct twochoice_table *t, struct 
     uint32_t crc = 0;
     for (;; r->valid_bytes += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record d;
-        st = twochoice_priv_fetch(t, reader, r->valid_bytes, &record, &have);
+        st = twochoice_priv_fetch(table, reader, r->valid_bytes, &record, &have);
         *log_end = r->valid_bytes + have;
         if (st != QOS_OK || have < TWOCHOICE_RECORD_BYTES)
             return st;
         if (!twochoice_priv_intact(record, crc))
-            return twochoice_priv_judge(t, reader, r->valid_bytes, log_end);
+            return twochoice_priv_judge(table, reader, r->valid_bytes, log_end);
         crc = qos_get_le32(record);
         twochoice_priv_decode(record, &d);
         if (r->valid_bytes == 0) {
-            st = twochoice_priv_check_header(t, &d);
-            t->generation = d.offset;
+            st = twochoice_priv_check_header(table, &d);
+            table->generation = d.offset;
         } else {
-            st = twochoice_priv_check_record(t, &d);
+            st = twochoice_priv_check_record(table, &d);
             if (st == QOS_OK) {
-                twochoice_priv_apply(t, &d);
+                twochoice_priv_apply(table, &d);
                 r->records++;
             }
         }
         if (st != QOS_OK)
             return st;
-        t->version = qos_max(t->version, d.version);
-        t->tail[TWOCHOICE_ACTIVE_LOG].crc = crc;
+        table->version = qos_max(table->version, d.version);
+        table->tail[TWOCHOICE_ACTIVE_LOG].crc = crc;
     }
 }
 
-QOS_API enum qos_status twochoice_table_format(struct twochoice_table *t)
+QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
 {
     enum qos_status st;
-    if (!t || !t->has_storage)
+    QOS_ASSERT(table);
+    if (!table->has_storage)
         return QOS_EINVAL;
-    if (t->fragments != 0)
+    if (table->fragments != 0)
         return QOS_EBUSY;
-    t->log_open = false;
-    t->compacting = false;
-    t->generation = 1;
-    st = twochoice_priv_begin_log(t, TWOCHOICE_ACTIVE_LOG, t->generation);
-    if (st != QOS_OK || t->storage.sync(t->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0)
+    table->log_open = false;
+    table->compacting = false;
+    table->generation = 1;
+    st = twochoice_priv_begin_log(table, TWOCHOICE_ACTIVE_LOG, table->generation);
+    if (st != QOS_OK || table->storage.sync(table->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0)
         return QOS_EIO;
-    t->tail[TWOCHOICE_ACTIVE_LOG].unsynced = 0;
-    t->log_open = true;
-    t->log_broken = false;
+    table->tail[TWOCHOICE_ACTIVE_LOG].unsynced = 0;
+    table->log_open = true;
+    table->log_broken = false;
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *t, uint32_t flags, struct twochoice_recovery *r)
+QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
+                                                struct twochoice_recovery *recovery)
 {
     struct twochoice_priv_reader reader;
-    struct twochoice_recovery mine;
+    struct twochoice_recovery mine, *r = recovery ? recovery : &mine;
     struct twochoice_priv_tail *tail;
     uint64_t log_end = 0;
     enum qos_status st;
-    if (!r)
-        r = &mine;
     r->records = r->valid_bytes = r->dropped_bytes = 0;
-    if (!t || !t->has_storage || (flags & ~TWOCHOICE_ACCEPT_PREFIX) != 0)
+    QOS_ASSERT(table);
+    if (!table->has_storage || (flags & ~TWOCHOICE_ACCEPT_PREFIX) != 0)
         return QOS_EINVAL;
-    if (t->fragments != 0)
+    if (table->fragments != 0)
         return QOS_EBUSY;
     reader.base = 0;
     reader.have = 0;
-    tail = &t->tail[TWOCHOICE_ACTIVE_LOG];
+    tail = &table->tail[TWOCHOICE_ACTIVE_LOG];
     __builtin_memset(tail, 0, sizeof *tail);
-    t->log_open = false;
-    st = twochoice_priv_replay(t, &reader, r, &log_end);
+    table->log_open = false;
+    st = twochoice_priv_replay(table, &reader, r, &log_end);
     r->dropped_bytes = log_end - r->valid_bytes;
     /* Without a header nothing was ever acknowledged. */
     if (st == QOS_OK && r->valid_bytes == 0 && log_end <= TWOCHOICE_RECORD_BYTES)
-        return twochoice_table_format(t);
+        return twochoice_table_format(table);
     if (st == QOS_ECORRUPT && r->valid_bytes != 0 && (flags & TWOCHOICE_ACCEPT_PREFIX))
         st = QOS_OK;
     if (st == QOS_OK && r->valid_bytes == 0)
         st = QOS_ECORRUPT;
     if (st == QOS_OK && r->dropped_bytes != 0 &&
-        t->storage.truncate(t->storage.ctx, TWOCHOICE_ACTIVE_LOG, r->valid_bytes) != 0)
+        table->storage.truncate(table->storage.ctx, TWOCHOICE_ACTIVE_LOG, r->valid_bytes) != 0)
         st = QOS_EIO;
-    if (st == QOS_OK && t->storage.sync(t->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0)
+    if (st == QOS_OK && table->storage.sync(table->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0)
         st = QOS_EIO;
     if (st != QOS_OK) {
-        twochoice_priv_clear(t);
+        twochoice_priv_clear(table);
         return st;
     }
     tail->bytes = r->valid_bytes;
-    t->log_open = true;
-    t->log_broken = false;
-    t->compacting = false;
+    table->log_open = true;
+    table->log_broken = false;
+    table->compacting = false;
     return QOS_OK;
 }
 
-/* ---- implementation: create, query, delete ----------------------------------------------------------- */
+/* -- create, local, query -- */
 
-QOS_API bool twochoice_priv_range(uint64_t offset, uint64_t len, uint64_t *end)
+QOS_PRIV bool twochoice_priv_range(uint64_t offset, uint64_t len_bytes, uint64_t *end)
 {
-    return len != 0 && qos_checked_add(offset, len, end);
+    return len_bytes != 0 && qos_checked_add(offset, len_bytes, end);
 }
 
-QOS_API enum qos_status twochoice_table_reserve(struct twochoice_table *t)
+QOS_API enum qos_status twochoice_table_reserve(struct twochoice_table *table)
 {
-    uint64_t all = t->reserved + UINT64_C(1);
-    if (t->has_storage && (!t->log_open || t->log_broken))
-        return t->log_open ? QOS_EIO : QOS_EINVAL;
-    if (t->max_fragments - (uint64_t)t->fragments < 2 * all || TWOCHOICE_VERSION_MAX - t->version < all)
+    uint64_t all = table->reserved + UINT64_C(1);
+    if (table->has_storage && (!table->log_open || table->log_broken))
+        return table->log_open ? QOS_EIO : QOS_EINVAL;
+    if (table->max_fragments - (uint64_t)table->fragments < 2 * all || TWOCHOICE_VERSION_MAX - table->version < all)
         return QOS_EFULL;
-    if (t->has_storage && (t->max_log_bytes - t->tail[TWOCHOICE_ACTIVE_LOG].bytes) / TWOCHOICE_RECORD_BYTES < all)
+    if (table->has_storage &&
+        (table->max_log_bytes - table->tail[TWOCHOICE_ACTIVE_LOG].bytes) / TWOCHOICE_RECORD_BYTES < all)
         return QOS_EFULL;
-    t->reserved++;
+    table->reserved++;
     return QOS_OK;
 }
 
-QOS_API void twochoice_table_release(struct twochoice_table *t)
+QOS_API void twochoice_table_release(struct twochoice_table *table)
 {
-    if (t->reserved != 0)
-        t->reserved--;
+    if (table->reserved != 0)
+        table->reserved--;
 }
 
-QOS_API enum qos_status twochoice_create(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len,
-                                         uint32_t target, bool reserved)
+QOS_API enum qos_status twochoice_table_create(struct twochoice_table *table, uint64_t object, uint32_t target,
+                                               uint64_t offset, uint64_t len_bytes, bool reserved)
 {
     struct twochoice_priv_record r;
     enum qos_status st;
     __builtin_memset(&r, 0, sizeof r);
-    if (!t || target == t->home || (reserved && t->reserved == 0))
+    QOS_ASSERT(table);
+    if (target == table->home || (reserved && table->reserved == 0))
         return QOS_EINVAL;
-    if (target >= TWOCHOICE_SERVERS_MAX || !twochoice_priv_range(offset, len, &r.end))
+    if (target >= TWOCHOICE_SERVERS_MAX || !twochoice_priv_range(offset, len_bytes, &r.end))
         return QOS_ERANGE;
     r.type = TWOCHOICE_PRIV_REDIRECT;
     r.target = (uint16_t)target;
     r.object = object;
     r.offset = offset;
-    st = twochoice_priv_change(t, &r, t->reserved - (reserved ? 1 : 0));
+    st = twochoice_priv_change(table, &r, table->reserved - (reserved ? 1 : 0));
     if (st == QOS_OK && reserved)
-        t->reserved--;
+        table->reserved--;
     return st;
 }
 
-QOS_API enum qos_status twochoice_local(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len)
+QOS_API enum qos_status twochoice_table_local(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                              uint64_t len_bytes)
 {
     struct twochoice_priv_record r;
     struct twochoice_piece p;
     __builtin_memset(&r, 0, sizeof r);
-    if (!t)
-        return QOS_EINVAL;
-    if (!twochoice_priv_range(offset, len, &r.end))
+    QOS_ASSERT(table);
+    if (!twochoice_priv_range(offset, len_bytes, &r.end))
         return QOS_ERANGE;
-    if (!twochoice_next(t, object, offset, &p) || p.object != object || p.offset >= r.end)
+    if (!twochoice_table_next(table, object, offset, &p) || p.object != object || p.offset >= r.end)
         return QOS_OK;
     r.type = TWOCHOICE_PRIV_HOME;
     r.target = 0;
     r.object = object;
     r.offset = offset;
-    return twochoice_priv_change(t, &r, t->reserved);
+    return twochoice_priv_change(table, &r, table->reserved);
 }
 
-QOS_API enum qos_status twochoice_commit(struct twochoice_table *t)
+QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
 {
-    struct twochoice_priv_tail *tail = &t->tail[TWOCHOICE_ACTIVE_LOG];
-    if (!t->has_storage)
+    struct twochoice_priv_tail *tail = &table->tail[TWOCHOICE_ACTIVE_LOG];
+    if (!table->has_storage)
         return QOS_OK;
-    if (!t->log_open)
+    if (!table->log_open)
         return QOS_EINVAL;
-    if (t->log_broken || twochoice_priv_clean(t, TWOCHOICE_ACTIVE_LOG) != QOS_OK)
+    if (table->log_broken || twochoice_priv_clean(table, TWOCHOICE_ACTIVE_LOG) != QOS_OK)
         return QOS_EIO;
     if (tail->unsynced == 0)
         return QOS_OK;
-    if (t->storage.sync(t->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0) {
+    if (table->storage.sync(table->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0) {
         /* What reached the device is unknown, and a second sync may lie about it. */
-        t->log_broken = true;
+        table->log_broken = true;
         return QOS_EIO;
     }
     tail->unsynced = 0;
     return QOS_OK;
 }
 
-QOS_API void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, uint64_t offset, uint64_t end,
-                                  uint64_t tag)
+QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, uint64_t offset, uint64_t end,
+                                   uint64_t tag)
 {
     p->object = object;
     p->offset = offset;
@@ -1922,8 +1955,8 @@ QOS_API void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, ui
 }
 
 /* The piece at `offset`, of which `at` is the first fragment that reaches beyond it; at most up to `end`. */
-QOS_API void twochoice_priv_piece_at(struct twochoice_priv_at at, uint64_t object, uint64_t offset, uint64_t end,
-                                     struct twochoice_piece *p)
+QOS_PRIV void twochoice_priv_piece_at(struct twochoice_priv_at at, uint64_t object, uint64_t offset, uint64_t end,
+                                      struct twochoice_piece *p)
 {
     uint64_t tag = 0;
     if (at.leaf) {
@@ -1937,36 +1970,36 @@ QOS_API void twochoice_priv_piece_at(struct twochoice_priv_at at, uint64_t objec
     twochoice_priv_piece(p, object, offset, end, tag);
 }
 
-QOS_API void twochoice_find(const struct twochoice_table *t, uint64_t object, uint64_t offset,
-                            struct twochoice_piece *piece)
+QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                  struct twochoice_piece *piece)
 {
-    twochoice_priv_piece_at(twochoice_priv_reach(t, object, offset), object, offset, UINT64_MAX, piece);
+    twochoice_priv_piece_at(twochoice_priv_reach(table, object, offset), object, offset, UINT64_MAX, piece);
 }
 
-QOS_API size_t twochoice_query(const struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len,
-                               struct twochoice_piece *out, size_t max)
+QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                     uint64_t len_bytes, struct twochoice_piece *pieces, size_t max)
 {
     uint64_t end;
     size_t n = 0;
     struct twochoice_priv_at at;
-    if (!twochoice_priv_range(offset, len, &end) || max == 0)
+    if (!twochoice_priv_range(offset, len_bytes, &end) || max == 0)
         return 0;
-    at = twochoice_priv_reach(t, object, offset);
+    at = twochoice_priv_reach(table, object, offset);
     for (;;) {
-        twochoice_priv_piece_at(at, object, offset, end, &out[n]);
-        offset = out[n].end;
+        twochoice_priv_piece_at(at, object, offset, end, &pieces[n]);
+        offset = pieces[n].end;
         if (offset == end || ++n == max)
             break;
         if (twochoice_priv_get(at.leaf, at.slot).end <= offset)
-            at = twochoice_priv_after(t, at);
+            at = twochoice_priv_after(table, at);
     }
     return n < max ? n + 1 : max;
 }
 
-QOS_API bool twochoice_next(const struct twochoice_table *t, uint64_t object, uint64_t offset,
-                            struct twochoice_piece *piece)
+QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                  struct twochoice_piece *piece)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(t, object, offset);
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
     struct twochoice_priv_fragment f;
     if (!at.leaf)
         return false;
@@ -1976,7 +2009,7 @@ QOS_API bool twochoice_next(const struct twochoice_table *t, uint64_t object, ui
 }
 
 /* Max-heap of pieces by version: lets the one at the root sink to its place among n. */
-QOS_API void twochoice_priv_sift(struct twochoice_piece *heap, size_t root, size_t n)
+QOS_PRIV void twochoice_priv_sift(struct twochoice_piece *heap, size_t root, size_t n)
 {
     for (;;) {
         size_t child = 2 * root + 1;
@@ -1993,83 +2026,84 @@ QOS_API void twochoice_priv_sift(struct twochoice_piece *heap, size_t root, size
     }
 }
 
-QOS_API size_t twochoice_oldest(const struct twochoice_table *t, struct twochoice_piece *out, size_t max)
+QOS_API size_t twochoice_table_oldest(const struct twochoice_table *table, struct twochoice_piece *pieces, size_t max)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(t, 0, 0);
+    struct twochoice_priv_at at = twochoice_priv_reach(table, 0, 0);
     size_t n = 0, i;
-    for (; max != 0 && at.leaf; at = twochoice_priv_after(t, at)) {
+    for (; max != 0 && at.leaf; at = twochoice_priv_after(table, at)) {
         struct twochoice_piece p;
         struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
         twochoice_priv_piece(&p, f.object, f.offset, f.end, f.tag);
         if (n < max) {
-            out[n++] = p;
+            pieces[n++] = p;
             for (i = n == max ? n / 2 : 0; i > 0; i--)
-                twochoice_priv_sift(out, i - 1, n);
-        } else if (p.version < out[0].version) {
-            out[0] = p;
-            twochoice_priv_sift(out, 0, n);
+                twochoice_priv_sift(pieces, i - 1, n);
+        } else if (p.version < pieces[0].version) {
+            pieces[0] = p;
+            twochoice_priv_sift(pieces, 0, n);
         }
     }
     for (i = n < max ? n / 2 : 0; i > 0; i--)
-        twochoice_priv_sift(out, i - 1, n);
+        twochoice_priv_sift(pieces, i - 1, n);
     for (i = n; i > 1; i--) {
-        struct twochoice_piece largest = out[0];
-        out[0] = out[i - 1];
-        out[i - 1] = largest;
-        twochoice_priv_sift(out, 0, i - 1);
+        struct twochoice_piece largest = pieces[0];
+        pieces[0] = pieces[i - 1];
+        pieces[i - 1] = largest;
+        twochoice_priv_sift(pieces, 0, i - 1);
     }
     return n;
 }
 
-/* ---- implementation: pulls ---------------------------------------------------------------------------- */
+/* -- pulls -- */
 
-QOS_API struct twochoice_priv_hold *twochoice_priv_new_hold(struct twochoice_table *t, uint32_t *id)
+QOS_PRIV struct twochoice_priv_hold *twochoice_priv_new_hold(struct twochoice_table *table, uint32_t *id)
 {
-    for (*id = 0; *id < t->max_holds; ++*id)
-        if (t->hold[*id].state == TWOCHOICE_PRIV_FREE)
-            return &t->hold[*id];
+    for (*id = 0; *id < table->max_holds; ++*id)
+        if (table->hold[*id].state == TWOCHOICE_PRIV_FREE)
+            return &table->hold[*id];
     return NULL;
 }
 
 /* An open hold of a state in [low, high] that touches the range; NULL: none. */
-QOS_API struct twochoice_priv_hold *twochoice_priv_held(const struct twochoice_table *t, uint64_t object,
-                                                        uint64_t offset, uint64_t end, uint32_t low, uint32_t high)
+QOS_PRIV struct twochoice_priv_hold *twochoice_priv_held(const struct twochoice_table *table, uint64_t object,
+                                                         uint64_t offset, uint64_t end, uint32_t low, uint32_t high)
 {
     uint32_t i;
-    for (i = 0; i < t->max_holds; i++) {
-        struct twochoice_priv_hold *h = &t->hold[i];
+    for (i = 0; i < table->max_holds; i++) {
+        struct twochoice_priv_hold *h = &table->hold[i];
         if (h->state >= low && h->state <= high && h->object == object && h->offset < end && offset < h->end)
             return h;
     }
     return NULL;
 }
 
-QOS_API struct twochoice_priv_hold *twochoice_priv_pull(struct twochoice_table *t, uint32_t pull)
+QOS_PRIV struct twochoice_priv_hold *twochoice_priv_pull(struct twochoice_table *table, uint32_t pull)
 {
-    if (pull >= t->max_holds ||
-        (t->hold[pull].state != TWOCHOICE_PRIV_COPYING && t->hold[pull].state != TWOCHOICE_PRIV_WRITING))
+    if (pull >= table->max_holds ||
+        (table->hold[pull].state != TWOCHOICE_PRIV_COPYING && table->hold[pull].state != TWOCHOICE_PRIV_WRITING))
         return NULL;
-    return &t->hold[pull];
+    return &table->hold[pull];
 }
 
-QOS_API enum qos_status twochoice_pull_start(struct twochoice_table *t, uint64_t object, uint64_t offset,
-                                             uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
+QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                   uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
 {
     struct twochoice_priv_hold *h, *other;
     uint64_t most;
     uint32_t id;
-    if (!t || !pull || !piece || max_bytes == 0)
+    QOS_ASSERT(table && pull && piece);
+    if (max_bytes == 0)
         return QOS_EINVAL;
-    h = twochoice_priv_new_hold(t, &id);
+    h = twochoice_priv_new_hold(table, &id);
     if (!h)
         return QOS_EFULL;
     most = max_bytes;
-    while (twochoice_next(t, object, offset, piece)) {
+    while (twochoice_table_next(table, object, offset, piece)) {
         if (piece->end - piece->offset > most)
             piece->end = piece->offset + most;
         object = piece->object;
         offset = piece->offset;
-        other = twochoice_priv_held(t, object, offset, piece->end, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING);
+        other = twochoice_priv_held(table, object, offset, piece->end, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING);
         if (other && other->offset > offset) { /* the part before it is free */
             most = other->offset - offset;
             continue;
@@ -2084,8 +2118,8 @@ QOS_API enum qos_status twochoice_pull_start(struct twochoice_table *t, uint64_t
         h->end = piece->end;
         h->tag = twochoice_priv_tag(piece->version, piece->target);
         h->state = TWOCHOICE_PRIV_COPYING;
-        t->pulls_open++;
-        t->pulls_newest = t->version;
+        table->pulls_open++;
+        table->pulls_newest = table->version;
         *pull = id;
         return QOS_OK;
     }
@@ -2093,10 +2127,10 @@ QOS_API enum qos_status twochoice_pull_start(struct twochoice_table *t, uint64_t
 }
 
 /* The first bytes of the pull, from `offset` on, whose redirect is unchanged. */
-QOS_API bool twochoice_priv_unchanged(const struct twochoice_table *t, const struct twochoice_priv_hold *h,
-                                      uint64_t offset, struct twochoice_piece *piece)
+QOS_PRIV bool twochoice_priv_unchanged(const struct twochoice_table *table, const struct twochoice_priv_hold *h,
+                                       uint64_t offset, struct twochoice_piece *piece)
 {
-    while (offset < h->end && twochoice_next(t, h->object, offset, piece) && piece->object == h->object &&
+    while (offset < h->end && twochoice_table_next(table, h->object, offset, piece) && piece->object == h->object &&
            piece->offset < h->end) {
         piece->end = qos_min(piece->end, h->end);
         if (twochoice_priv_tag(piece->version, piece->target) == h->tag)
@@ -2106,43 +2140,44 @@ QOS_API bool twochoice_priv_unchanged(const struct twochoice_table *t, const str
     return false;
 }
 
-QOS_API enum qos_status twochoice_pull_ready(struct twochoice_table *t, uint32_t pull, struct twochoice_piece *out,
-                                             size_t max, size_t *n)
+QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table, uint32_t pull,
+                                                   struct twochoice_piece *pieces, size_t max, size_t *n)
 {
     struct twochoice_priv_hold *h;
     uint64_t offset;
-    if (!t || !out || max == 0 || !n)
+    QOS_ASSERT(table && pieces && n);
+    if (max == 0)
         return QOS_EINVAL;
-    h = twochoice_priv_pull(t, pull);
+    h = twochoice_priv_pull(table, pull);
     if (!h)
         return QOS_EINVAL;
-    if (twochoice_priv_held(t, h->object, h->offset, h->end, TWOCHOICE_PRIV_HOME_WRITE, TWOCHOICE_PRIV_HOME_WRITE))
+    if (twochoice_priv_held(table, h->object, h->offset, h->end, TWOCHOICE_PRIV_HOME_WRITE, TWOCHOICE_PRIV_HOME_WRITE))
         return QOS_EAGAIN;
     offset = h->offset;
-    for (*n = 0; *n < max && twochoice_priv_unchanged(t, h, offset, &out[*n]); ++*n)
-        offset = out[*n].end;
+    for (*n = 0; *n < max && twochoice_priv_unchanged(table, h, offset, &pieces[*n]); ++*n)
+        offset = pieces[*n].end;
     if (*n == max)
         h->end = offset;
     h->state = TWOCHOICE_PRIV_WRITING;
     return QOS_OK;
 }
 
-QOS_API void twochoice_pull_cancel(struct twochoice_table *t, uint32_t pull)
+QOS_API void twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull)
 {
-    struct twochoice_priv_hold *h = twochoice_priv_pull(t, pull);
+    struct twochoice_priv_hold *h = twochoice_priv_pull(table, pull);
     if (!h)
         return;
     h->state = TWOCHOICE_PRIV_FREE;
-    t->pulls_open--;
+    table->pulls_open--;
 }
 
-QOS_API enum qos_status twochoice_pull_finish(struct twochoice_table *t, uint32_t pull)
+QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull)
 {
-    struct twochoice_priv_hold *h = t ? twochoice_priv_pull(t, pull) : NULL;
+    struct twochoice_priv_hold *h = twochoice_priv_pull(table, pull);
     struct twochoice_piece piece;
     if (!h || h->state != TWOCHOICE_PRIV_WRITING)
         return QOS_EINVAL;
-    while (twochoice_priv_unchanged(t, h, h->offset, &piece)) {
+    while (twochoice_priv_unchanged(table, h, h->offset, &piece)) {
         struct twochoice_priv_record r;
         enum qos_status st;
         __builtin_memset(&r, 0, sizeof r);
@@ -2150,28 +2185,27 @@ QOS_API enum qos_status twochoice_pull_finish(struct twochoice_table *t, uint32_
         r.object = piece.object;
         r.offset = piece.offset;
         r.end = piece.end;
-        st = twochoice_priv_change(t, &r, t->reserved);
+        st = twochoice_priv_change(table, &r, table->reserved);
         if (st != QOS_OK)
             return st;
         h->offset = piece.end;
     }
-    twochoice_pull_cancel(t, pull);
+    twochoice_table_pull_cancel(table, pull);
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_write_begin(struct twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len,
-                                              uint32_t *hold)
+QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                    uint64_t len_bytes, uint32_t *hold)
 {
     struct twochoice_priv_hold *h;
     uint64_t end;
     uint32_t id;
-    if (!t || !hold)
-        return QOS_EINVAL;
-    if (!twochoice_priv_range(offset, len, &end))
+    QOS_ASSERT(table && hold);
+    if (!twochoice_priv_range(offset, len_bytes, &end))
         return QOS_ERANGE;
-    if (twochoice_priv_held(t, object, offset, end, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_WRITING))
+    if (twochoice_priv_held(table, object, offset, end, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_WRITING))
         return QOS_EAGAIN;
-    h = twochoice_priv_new_hold(t, &id);
+    h = twochoice_priv_new_hold(table, &id);
     if (!h)
         return QOS_EFULL;
     h->object = object;
@@ -2183,58 +2217,59 @@ QOS_API enum qos_status twochoice_write_begin(struct twochoice_table *t, uint64_
     return QOS_OK;
 }
 
-QOS_API void twochoice_write_end(struct twochoice_table *t, uint32_t hold)
+QOS_API void twochoice_table_write_end(struct twochoice_table *table, uint32_t hold)
 {
-    if (hold < t->max_holds && t->hold[hold].state == TWOCHOICE_PRIV_HOME_WRITE)
-        t->hold[hold].state = TWOCHOICE_PRIV_FREE;
+    if (hold < table->max_holds && table->hold[hold].state == TWOCHOICE_PRIV_HOME_WRITE)
+        table->hold[hold].state = TWOCHOICE_PRIV_FREE;
 }
 
-/* ---- implementation: compaction -------------------------------------------------------------------- */
+/* -- compaction -- */
 
-QOS_API enum qos_status twochoice_compact_start(struct twochoice_table *t)
+QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *table)
 {
-    if (!t || !t->has_storage || !t->log_open)
+    QOS_ASSERT(table);
+    if (!table->has_storage || !table->log_open)
         return QOS_EINVAL;
-    if (t->compacting)
+    if (table->compacting)
         return QOS_EBUSY;
-    if (twochoice_priv_begin_log(t, TWOCHOICE_NEXT_LOG, qos_wrap_add(t->generation, 1)) != QOS_OK)
+    if (twochoice_priv_begin_log(table, TWOCHOICE_NEXT_LOG, qos_wrap_add(table->generation, 1)) != QOS_OK)
         return QOS_EIO;
-    t->cursor_object = t->cursor_offset = 0;
-    t->compacting = true;
+    table->cursor_object = table->cursor_offset = 0;
+    table->compacting = true;
     return QOS_OK;
 }
 
 /* All is copied. Until the swap has happened, the active log counts. */
-QOS_API enum qos_status twochoice_priv_swap_logs(struct twochoice_table *t)
+QOS_PRIV enum qos_status twochoice_priv_swap_logs(struct twochoice_table *table)
 {
     struct twochoice_priv_record r;
     __builtin_memset(&r, 0, sizeof r);
     r.type = TWOCHOICE_PRIV_STAMP;
-    r.version = t->version;
-    t->compacting = false;
-    if (twochoice_priv_append(t, TWOCHOICE_NEXT_LOG, &r) != QOS_OK ||
-        t->storage.sync(t->storage.ctx, TWOCHOICE_NEXT_LOG) != 0 || t->storage.swap(t->storage.ctx) != 0)
+    r.version = table->version;
+    table->compacting = false;
+    if (twochoice_priv_append(table, TWOCHOICE_NEXT_LOG, &r) != QOS_OK ||
+        table->storage.sync(table->storage.ctx, TWOCHOICE_NEXT_LOG) != 0 ||
+        table->storage.swap(table->storage.ctx) != 0)
         return QOS_EIO;
-    t->tail[TWOCHOICE_ACTIVE_LOG] = t->tail[TWOCHOICE_NEXT_LOG];
-    t->tail[TWOCHOICE_ACTIVE_LOG].unsynced = 0;
-    t->generation = qos_wrap_add(t->generation, 1);
-    t->log_broken = false;
+    table->tail[TWOCHOICE_ACTIVE_LOG] = table->tail[TWOCHOICE_NEXT_LOG];
+    table->tail[TWOCHOICE_ACTIVE_LOG].unsynced = 0;
+    table->generation = qos_wrap_add(table->generation, 1);
+    table->log_broken = false;
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_compact_step(struct twochoice_table *t, uint32_t max_records, bool *done)
+QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records, bool *done)
 {
     uint32_t i;
-    if (!t || !done)
-        return QOS_EINVAL;
+    QOS_ASSERT(table && done);
     *done = false;
-    if (!t->compacting) /* never started, or a change could not be followed */
+    if (!table->compacting) /* never started, or a change could not be followed */
         return QOS_EIO;
     for (i = 0; i < max_records; i++) {
         struct twochoice_piece p;
         struct twochoice_priv_record r;
-        if (!twochoice_next(t, t->cursor_object, t->cursor_offset, &p)) {
-            enum qos_status st = twochoice_priv_swap_logs(t);
+        if (!twochoice_table_next(table, table->cursor_object, table->cursor_offset, &p)) {
+            enum qos_status st = twochoice_priv_swap_logs(table);
             *done = st == QOS_OK;
             return st;
         }
@@ -2245,44 +2280,27 @@ QOS_API enum qos_status twochoice_compact_step(struct twochoice_table *t, uint32
         r.offset = p.offset;
         r.end = p.end;
         r.version = p.version;
-        if (t->max_log_bytes - t->tail[TWOCHOICE_NEXT_LOG].bytes < UINT64_C(2) * TWOCHOICE_RECORD_BYTES ||
-            twochoice_priv_append(t, TWOCHOICE_NEXT_LOG, &r) != QOS_OK) {
-            t->compacting = false;
+        if (table->max_log_bytes - table->tail[TWOCHOICE_NEXT_LOG].bytes < UINT64_C(2) * TWOCHOICE_RECORD_BYTES ||
+            twochoice_priv_append(table, TWOCHOICE_NEXT_LOG, &r) != QOS_OK) {
+            table->compacting = false;
             return QOS_EIO;
         }
-        t->cursor_object = p.object;
-        t->cursor_offset = p.end;
+        table->cursor_object = p.object;
+        table->cursor_offset = p.end;
     }
     return QOS_OK;
 }
 
-QOS_API void twochoice_table_stats(const struct twochoice_table *t, struct twochoice_table_counts *s)
-{
-    const struct twochoice_priv_tail *tail = &t->tail[TWOCHOICE_ACTIVE_LOG];
-    s->fragments = t->fragments;
-    s->max_fragments = t->max_fragments;
-    s->reserved = t->reserved;
-    s->nodes_used = t->nodes_used;
-    s->nodes = t->node_count;
-    s->pulls_open = t->pulls_open;
-    s->version = t->version;
-    s->log_bytes = tail->bytes;
-    s->max_log_bytes = t->max_log_bytes;
-    s->unsynced_records = tail->unsynced;
-    s->compacting = t->compacting;
-    s->log_broken = t->log_broken;
-}
-
 /* Rules inside one leaf: order, blank slots. *last: the fragment before; moves on. */
-QOS_API bool twochoice_priv_leaf_sound(const struct twochoice_table *t, const struct twochoice_priv_node *n,
-                                       struct twochoice_piece *last)
+QOS_PRIV bool twochoice_priv_leaf_sound(const struct twochoice_table *table, const struct twochoice_priv_node *n,
+                                        struct twochoice_piece *last)
 {
     uint32_t i;
     for (i = 0; i < n->count; i++) {
         struct twochoice_priv_fragment f = twochoice_priv_get(n, i);
         if (f.end <= f.offset || f.object < last->object || (f.object == last->object && f.offset < last->end))
             return false;
-        if (f.tag >> 16 > t->version || twochoice_priv_target(f.tag) == t->home)
+        if (f.tag >> 16 > table->version || twochoice_priv_target(f.tag) == table->home)
             return false;
         last->object = f.object;
         last->offset = f.offset;
@@ -2298,8 +2316,8 @@ QOS_API bool twochoice_priv_leaf_sound(const struct twochoice_table *t, const st
 }
 
 /* Rules of child m, on `level`, of an inner node that says where it begins. */
-QOS_API bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, uint32_t level, bool may_be_small,
-                                        uint64_t object, uint64_t offset)
+QOS_PRIV bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, uint32_t level, bool may_be_small,
+                                         uint64_t object, uint64_t offset)
 {
     uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : m->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS;
     uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST : TWOCHOICE_LEAF_LEAST;
@@ -2312,28 +2330,46 @@ QOS_API bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, uin
     return twochoice_priv_le(object, offset, f.object, f.offset);
 }
 
+QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out)
+{
+    const struct twochoice_priv_tail *tail = &table->tail[TWOCHOICE_ACTIVE_LOG];
+    out->fragments = table->fragments;
+    out->max_fragments = table->max_fragments;
+    out->reserved = table->reserved;
+    out->nodes_used = table->nodes_used;
+    out->nodes = table->node_count;
+    out->pulls_open = table->pulls_open;
+    out->version = table->version;
+    out->log_bytes = tail->bytes;
+    out->max_log_bytes = table->max_log_bytes;
+    out->unsynced_records = tail->unsynced;
+    out->compacting = table->compacting;
+    out->log_broken = table->log_broken;
+    return QOS_OK;
+}
+
 #define TWOCHOICE_PRIV_HEIGHT_MAX 12 /* 9 * 14^11 fragments are more than there can be */
 
-QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *t)
+QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *table)
 {
     uint32_t node[TWOCHOICE_PRIV_HEIGHT_MAX + 1], child[TWOCHOICE_PRIV_HEIGHT_MAX + 1];
-    uint32_t level, fragments = 0, nodes = 1, before = TWOCHOICE_PRIV_NONE;
+    uint32_t level, fragments = 0, nodes = 1, before = QOS_NONE;
     struct twochoice_piece last;
-    if (!t)
-        return QOS_EINVAL;
-    if (t->height > TWOCHOICE_PRIV_HEIGHT_MAX)
+    QOS_ASSERT(table);
+    if (table->height > TWOCHOICE_PRIV_HEIGHT_MAX)
         return QOS_ECORRUPT;
     last.object = last.offset = last.end = 0;
-    level = t->height;
-    node[level] = t->root;
+    level = table->height;
+    node[level] = table->root;
     child[level] = 0;
     for (;;) {
-        const struct twochoice_priv_node *n = &t->node[node[level]];
+        const struct twochoice_priv_node *n = &table->node[node[level]];
         if (level > 0 && child[level] < n->count) {
             uint32_t i = child[level]++, c = n->u.inner.child[i];
             uint64_t object = n->u.inner.object[i], offset = n->u.inner.offset[i];
-            if (c >= t->fresh_node || n->count > TWOCHOICE_INNER_SLOTS ||
-                !twochoice_priv_child_sound(&t->node[c], level - 1, level == t->height && n->count < 3, object, offset))
+            if (c >= table->fresh_node || n->count > TWOCHOICE_INNER_SLOTS ||
+                !twochoice_priv_child_sound(&table->node[c], level - 1, level == table->height && n->count < 3, object,
+                                            offset))
                 return QOS_ECORRUPT;
             if (i > 0 && twochoice_priv_le(object, offset, last.object, last.offset))
                 return QOS_ECORRUPT;
@@ -2344,167 +2380,177 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *t)
             continue;
         }
         if (level == 0) {
-            if (n->prev != before || !twochoice_priv_leaf_sound(t, n, &last))
+            if (n->prev != before || !twochoice_priv_leaf_sound(table, n, &last))
                 return QOS_ECORRUPT;
-            if (before != TWOCHOICE_PRIV_NONE && t->node[before].next != node[0])
+            if (before != QOS_NONE && table->node[before].next != node[0])
                 return QOS_ECORRUPT;
             before = node[0];
             fragments += n->count;
         }
-        if (level == t->height)
+        if (level == table->height)
             break;
         level++;
     }
-    if (t->node[before].next != TWOCHOICE_PRIV_NONE || fragments != t->fragments || nodes != t->nodes_used)
+    if (table->node[before].next != QOS_NONE || fragments != table->fragments || nodes != table->nodes_used)
         return QOS_ECORRUPT;
     return QOS_OK;
 }
 
-/* ---- implementation: maintainer ------------------------------------------------------------------------ */
+/* -- the maintainer -- */
 
-QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m,
-                                                  const struct twochoice_maintainer_config *cfg, uint64_t now_ns)
+QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config)
 {
-    uint64_t rate, piece;
-    if (!m || !cfg)
-        return QOS_EINVAL;
-    rate = cfg->rate_bytes_per_s ? cfg->rate_bytes_per_s : UINT64_C(64) << 20;
-    piece = cfg->piece_bytes ? cfg->piece_bytes : UINT64_C(1) << 20;
-    if ((rate > QOS_RATE_MAX && rate != TWOCHOICE_PULL_UNLIMITED) || piece > QOS_TOKENS_MAX)
-        return QOS_ERANGE;
-    __builtin_memset(m, 0, sizeof *m);
-    m->rate_bytes_per_s = rate;
-    m->piece_bytes = piece;
-    m->idle_load = cfg->idle_load;
-    m->idle_ns = cfg->idle_ns ? cfg->idle_ns : UINT64_C(100000000);
-    m->quiet_since_ns = QOS_NEVER;
-    return qos_bucket_init(&m->bucket, now_ns, rate == TWOCHOICE_PULL_UNLIMITED ? 0 : rate, piece);
+    if (config->rate_bytes_per_s > QOS_RATE_MAX && config->rate_bytes_per_s != QOS_UNLIMITED)
+        return "rate_bytes_per_s is above QOS_RATE_MAX (2^40): choose QOS_UNLIMITED for no limit";
+    if (config->piece_bytes > QOS_TOKENS_MAX)
+        return "piece_bytes is above QOS_TOKENS_MAX (4 * 10^9): choose smaller pieces";
+    return NULL;
 }
 
-QOS_API void twochoice_remote_load(struct twochoice_maintainer *m, uint64_t now_ns, uint32_t target, uint64_t load)
+QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, uint64_t now_ns,
+                                                  const struct twochoice_maintainer_config *config)
+{
+    uint64_t rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
+    uint64_t piece_bytes = qos_default(config->piece_bytes, UINT64_C(1) << 20);
+    QOS_ASSERT(maintainer);
+    if (twochoice_maintainer_config_error(config))
+        return QOS_ERANGE;
+    __builtin_memset(maintainer, 0, sizeof *maintainer);
+    maintainer->rate_bytes_per_s = rate;
+    maintainer->piece_bytes = piece_bytes;
+    maintainer->idle_load = config->idle_load;
+    maintainer->idle_ns = qos_default(config->idle_ns, UINT64_C(100000000));
+    maintainer->quiet_since_ns = QOS_NEVER;
+    return qos_bucket_init(&maintainer->bucket, now_ns, rate == QOS_UNLIMITED ? 0 : rate, piece_bytes);
+}
+
+QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
+                                              uint64_t load)
 {
     uint32_t i = target % TWOCHOICE_REMOTE_SLOTS;
-    m->remote[i].target = target;
-    m->remote[i].load = load;
-    m->remote[i].at_ns = now_ns;
-    m->remote[i].known = true;
+    maintainer->remote[i].target = target;
+    maintainer->remote[i].load = load;
+    maintainer->remote[i].at_ns = now_ns;
+    maintainer->remote[i].known = true;
 }
 
 /* Has the home been idle for long enough? If not, *next_ns says when it may have been. */
-QOS_API bool twochoice_priv_quiet(struct twochoice_maintainer *m, uint64_t now_ns, uint64_t local_load,
-                                  uint64_t *next_ns)
+QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint64_t local_load,
+                                   uint64_t *next_ns)
 {
-    if (local_load > m->idle_load) {
-        m->quiet_since_ns = QOS_NEVER;
-        *next_ns = qos_sat_add(now_ns, m->idle_ns);
+    if (local_load > maintainer->idle_load) {
+        maintainer->quiet_since_ns = QOS_NEVER;
+        *next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
         return false;
     }
-    if (m->quiet_since_ns == QOS_NEVER)
-        m->quiet_since_ns = now_ns;
-    *next_ns = qos_sat_add(m->quiet_since_ns, m->idle_ns);
-    return qos_elapsed_ns(m->quiet_since_ns, now_ns) >= m->idle_ns;
+    if (maintainer->quiet_since_ns == QOS_NEVER)
+        maintainer->quiet_since_ns = now_ns;
+    *next_ns = qos_sat_add(maintainer->quiet_since_ns, maintainer->idle_ns);
+    return qos_elapsed_ns(maintainer->quiet_since_ns, now_ns) >= maintainer->idle_ns;
 }
 
 /* The next piece whose target is idle, or not known to be busy; false: none, and *busy: some were left out. */
-QOS_API bool twochoice_priv_next_pull(struct twochoice_maintainer *m, const struct twochoice_table *t, uint64_t now_ns,
-                                      struct twochoice_piece *p, bool *ask, bool *busy)
+QOS_PRIV bool twochoice_priv_next_pull(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
+                                       uint64_t now_ns, struct twochoice_piece *p, bool *ask, bool *busy)
 {
     bool around = false;
-    uint64_t from_object = m->object, from_offset = m->offset;
+    uint64_t from_object = maintainer->object, from_offset = maintainer->offset;
     *busy = false;
     for (;;) {
         uint32_t i;
-        if (!twochoice_next(t, m->object, m->offset, p)) {
+        if (!twochoice_table_next(table, maintainer->object, maintainer->offset, p)) {
             if (around)
                 return false;
             around = true;
-            m->object = m->offset = 0;
+            maintainer->object = maintainer->offset = 0;
             continue;
         }
         if (around && !twochoice_priv_le(p->object, p->offset, from_object, from_offset))
             return false;
         i = p->target % TWOCHOICE_REMOTE_SLOTS;
-        *ask = !m->remote[i].known || m->remote[i].target != p->target ||
-               qos_elapsed_ns(m->remote[i].at_ns, now_ns) >= m->idle_ns;
+        *ask = !maintainer->remote[i].known || maintainer->remote[i].target != p->target ||
+               qos_elapsed_ns(maintainer->remote[i].at_ns, now_ns) >= maintainer->idle_ns;
         if (*ask)
             return true;
-        if (m->remote[i].load <= m->idle_load)
+        if (maintainer->remote[i].load <= maintainer->idle_load)
             return true;
         *busy = true;
-        m->object = p->object;
-        m->offset = p->end;
+        maintainer->object = p->object;
+        maintainer->offset = p->end;
     }
 }
 
-QOS_API enum qos_status twochoice_maintain(struct twochoice_maintainer *m, struct twochoice_table *t, uint64_t now_ns,
-                                           uint64_t local_load, struct twochoice_order *order)
+QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer, uint64_t now_ns,
+                                                  struct twochoice_table *table, uint64_t local_load,
+                                                  struct twochoice_order *order)
 {
     bool ask, busy;
     uint64_t len;
     enum qos_status st;
-    if (!m || !t || !order)
-        return QOS_EINVAL;
-    order->todo = TWOCHOICE_REST;
-    if (!twochoice_priv_quiet(m, now_ns, local_load, &order->next_ns))
+    QOS_ASSERT(maintainer && table && order);
+    order->todo = TWOCHOICE_WAIT;
+    if (!twochoice_priv_quiet(maintainer, now_ns, local_load, &order->next_ns))
         return QOS_OK;
     order->next_ns = QOS_NEVER;
-    if (!twochoice_priv_next_pull(m, t, now_ns, &order->piece, &ask, &busy)) {
+    if (!twochoice_priv_next_pull(maintainer, table, now_ns, &order->piece, &ask, &busy)) {
         if (busy)
-            order->next_ns = qos_sat_add(now_ns, m->idle_ns);
+            order->next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
         return QOS_OK;
     }
     if (ask) {
         order->todo = TWOCHOICE_ASK_LOAD;
         return QOS_OK;
     }
-    len = qos_min(order->piece.end - order->piece.offset, m->piece_bytes);
-    if (m->rate_bytes_per_s != TWOCHOICE_PULL_UNLIMITED) {
-        order->next_ns = qos_bucket_next_ns(&m->bucket, now_ns, len);
+    len = qos_min(order->piece.end - order->piece.offset, maintainer->piece_bytes);
+    if (maintainer->rate_bytes_per_s != QOS_UNLIMITED) {
+        order->next_ns = qos_bucket_next_ns(&maintainer->bucket, now_ns, len);
         if (order->next_ns > now_ns)
             return QOS_OK;
     }
-    st = twochoice_pull_start(t, order->piece.object, order->piece.offset, len, &order->pull, &order->piece);
+    st = twochoice_table_pull_start(table, order->piece.object, order->piece.offset, len, &order->pull, &order->piece);
     if (st == QOS_ENOENT) { /* all that is behind is being pulled already: begin again from the first */
-        m->object = m->offset = 0;
-        order->next_ns = qos_sat_add(now_ns, m->idle_ns);
+        maintainer->object = maintainer->offset = 0;
+        order->next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
         return QOS_OK;
     }
     if (st != QOS_OK)
         return st;
-    if (m->rate_bytes_per_s != TWOCHOICE_PULL_UNLIMITED)
-        st = qos_bucket_take(&m->bucket, now_ns, order->piece.end - order->piece.offset);
-    m->object = order->piece.object;
-    m->offset = order->piece.end;
+    if (maintainer->rate_bytes_per_s != QOS_UNLIMITED)
+        st = qos_bucket_take(&maintainer->bucket, now_ns, order->piece.end - order->piece.offset);
+    maintainer->object = order->piece.object;
+    maintainer->offset = order->piece.end;
     order->todo = TWOCHOICE_COPY;
     order->next_ns = now_ns;
     return st;
 }
 
-/* ---- implementation: checker ------------------------------------------------------------------------------ */
+/* -- the checker -- */
 
 /* The first bytes at or behind (object, offset) of which either table says that they are elsewhere, as far as each
  * says one thing of them. */
-QOS_API bool twochoice_priv_next_of_two(const struct twochoice_table *a, const struct twochoice_table *b,
-                                        uint64_t object, uint64_t offset, struct twochoice_piece *in_a,
-                                        struct twochoice_piece *in_b)
+QOS_PRIV bool twochoice_priv_next_of_two(const struct twochoice_table *a, const struct twochoice_table *b,
+                                         uint64_t object, uint64_t offset, struct twochoice_piece *in_a,
+                                         struct twochoice_piece *in_b)
 {
     struct twochoice_piece x, y;
-    bool has_x = twochoice_next(a, object, offset, &x), has_y = twochoice_next(b, object, offset, &y);
+    bool has_x = twochoice_table_next(a, object, offset, &x), has_y = twochoice_table_next(b, object, offset, &y);
     if (!has_x && !has_y)
         return false;
     if (!has_x || (has_y && !twochoice_priv_le(x.object, x.offset, y.object, y.offset)))
         x = y;
-    twochoice_find(a, x.object, x.offset, in_a);
-    twochoice_find(b, x.object, x.offset, in_b);
+    twochoice_table_find(a, x.object, x.offset, in_a);
+    twochoice_table_find(b, x.object, x.offset, in_b);
     in_a->end = in_b->end = qos_min(in_a->end, in_b->end);
     return true;
 }
 
-QOS_API enum qos_status twochoice_check(const struct twochoice_table *t, struct twochoice_table *scratch,
-                                        const struct twochoice_checker *checker, uint64_t *found)
+QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *checker,
+                                              const struct twochoice_table *table, struct twochoice_table *scratch,
+                                              uint64_t *found)
 {
     struct twochoice_piece in_table, in_log;
-    if (!t || !checker || !checker->report || !found)
+    QOS_ASSERT(checker && table && found);
+    if (!checker->report)
         return QOS_EINVAL;
     if (scratch && scratch->fragments != 0)
         return QOS_EBUSY;
@@ -2512,19 +2558,19 @@ QOS_API enum qos_status twochoice_check(const struct twochoice_table *t, struct 
     __builtin_memset(&in_table, 0, sizeof in_table);
     __builtin_memset(&in_log, 0, sizeof in_log);
     in_table.target = in_log.target = TWOCHOICE_LOCAL;
-    if (twochoice_table_verify(t) != QOS_OK) {
+    if (twochoice_table_verify(table) != QOS_OK) {
         checker->report(checker->ctx, TWOCHOICE_TREE_BROKEN, &in_table, &in_log);
         ++*found;
         return QOS_OK; /* it cannot be walked */
     }
-    if (scratch && t->has_storage) {
+    if (scratch && table->has_storage) {
         struct twochoice_priv_reader reader;
         struct twochoice_recovery r;
         uint64_t end = 0;
         reader.base = 0;
         reader.have = 0;
         r.records = r.valid_bytes = r.dropped_bytes = 0;
-        scratch->storage = t->storage;
+        scratch->storage = table->storage;
         if (twochoice_priv_replay(scratch, &reader, &r, &end) != QOS_OK) {
             in_log.offset = r.valid_bytes;
             in_log.end = end;
@@ -2533,7 +2579,8 @@ QOS_API enum qos_status twochoice_check(const struct twochoice_table *t, struct 
         }
     }
     in_table.object = in_table.end = 0;
-    while (twochoice_priv_next_of_two(t, scratch ? scratch : t, in_table.object, in_table.end, &in_table, &in_log)) {
+    while (twochoice_priv_next_of_two(table, scratch ? scratch : table, in_table.object, in_table.end, &in_table,
+                                      &in_log)) {
         int has = 1;
         if (in_table.target != in_log.target) {
             checker->report(checker->ctx, TWOCHOICE_LOG_DIFFERS, &in_table, &in_log);
@@ -2550,261 +2597,285 @@ QOS_API enum qos_status twochoice_check(const struct twochoice_table *t, struct 
     return QOS_OK;
 }
 
-/* ---- implementation: placement --------------------------------------------------------------------- */
+#endif /* QOS_DECLARE_ONLY */
 
-struct twochoice_priv_scheduler_layout {
-    struct qos_layout l;
-    size_t order, place, weight, stamp, undo, heap, state;
-    uint32_t max_writes;
+/* ==== chapter: placement ================================================================================
+ *
+ * Which servers get the k writes that a client has to place (Section III).
+ *
+ *   ask draws 2k distinct servers by a partial Fisher-Yates shuffle, undone afterwards: O(k), and a function of the
+ *   generator alone. decide keeps the k of least load / weight in a bounded heap, compared exactly by cross products:
+ *   O(n log k). Ties: the earlier probe. A write whose home is kept goes home (no redirect); the others take the
+ *   remaining kept servers in turn.
+ *
+ * INVARIANTS
+ *
+ *   1. order[0..up) are the servers that are up, place[] its inverse. No other server is drawn.
+ *   2. stamp[server] == draws: the current draw, or decision, has met this server.
+ *
+ * WHERE WE DIFFER from the paper: Section V-A has the home server among the two choices, Section III draws both at
+ * random; include_home chooses.
+ *
+ * REFERENCES
+ *
+ *   D. Dai, Y. Chen, D. Kimpe, R. Ross: Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems,
+ *   SC 2014.
+ */
+
+struct twochoice_placement {
+    uint32_t *order, *place;  /* permutation of the servers, those that are up in front; and where each stands */
+    uint32_t *weight, *stamp; /* stamp: the number of the last draw that had it */
+    uint32_t *undo, *heap;    /* scratch */
+    uint8_t *state;
+    uint32_t servers, up, max_writes, policy, tries, draws;
+    uint64_t min_write_bytes;
+    bool include_home;
+    struct qos_rng rng;
+    struct qos_counters counters;
 };
 
-QOS_API enum qos_status twochoice_priv_lay_out_scheduler(const struct twochoice_scheduler_config *cfg,
-                                                         struct twochoice_priv_scheduler_layout *o)
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config)
 {
-    size_t n, scratch;
-    o->l.mem = NULL;
-    o->l.size_bytes = o->l.align = 0;
-    o->l.overflow = false;
-    if (!cfg)
-        return QOS_EINVAL;
-    o->max_writes = cfg->max_writes ? cfg->max_writes : 128;
-    if (cfg->servers == 0 || cfg->servers > TWOCHOICE_SERVERS_MAX || o->max_writes > TWOCHOICE_WRITES_MAX ||
-        cfg->policy > TWOCHOICE_NATIVE)
-        return QOS_ERANGE;
-    n = cfg->servers;
-    scratch = (size_t)4 * o->max_writes;
-    o->order = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->place = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->weight = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->stamp = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->undo = qos_layout_add(&o->l, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->heap = qos_layout_add(&o->l, scratch, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->state = qos_layout_add(&o->l, n, sizeof(uint8_t), QOS_CACHE_LINE);
-    return QOS_OK;
+    if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
+        return "servers is 0 or above TWOCHOICE_SERVERS_MAX (65535): say how many servers there are";
+    if (config->max_writes > TWOCHOICE_WRITES_MAX)
+        return "max_writes is above TWOCHOICE_WRITES_MAX (16384): decide over fewer writes at once";
+    if (config->policy > TWOCHOICE_NATIVE)
+        return "policy is unknown: choose one of enum twochoice_policy";
+    return NULL;
 }
 
-QOS_API size_t twochoice_scheduler_memsize(const struct twochoice_scheduler_config *cfg)
+QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, struct twochoice_placement *placement,
+                                              const struct twochoice_placement_config *config)
 {
-    struct twochoice_priv_scheduler_layout o;
-    return twochoice_priv_lay_out_scheduler(cfg, &o) == QOS_OK ? qos_layout_size(&o.l) : 0;
+    size_t n = config->servers;
+    placement->servers = config->servers;
+    placement->max_writes = (uint32_t)qos_default(config->max_writes, 128);
+    placement->order = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->place = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->weight = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->stamp = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->undo = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->heap =
+        (uint32_t *)qos_layout_part(layout, (size_t)4 * placement->max_writes, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), QOS_CACHE_LINE);
 }
 
-QOS_API uint32_t *twochoice_priv_words(void *mem, size_t offset)
+QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config)
 {
-    return (uint32_t *)(void *)((char *)mem + offset);
+    struct qos_layout layout;
+    struct twochoice_placement scratch;
+    if (twochoice_placement_config_error(config))
+        return 0;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_placement_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status twochoice_scheduler_init(struct twochoice_scheduler *s, void *mem, size_t size_bytes,
-                                                 const struct twochoice_scheduler_config *cfg)
+QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem, size_t size_bytes,
+                                                 const struct twochoice_placement_config *config)
 {
-    struct twochoice_priv_scheduler_layout o;
-    enum qos_status st = twochoice_priv_lay_out_scheduler(cfg, &o);
+    struct qos_layout layout;
+    struct twochoice_placement scratch;
+    enum qos_status status;
     uint32_t i;
-    if (!s)
-        return QOS_EINVAL;
-    if (st == QOS_OK)
-        st = qos_layout_check(&o.l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    __builtin_memset(s, 0, sizeof *s);
-    s->order = twochoice_priv_words(mem, o.order);
-    s->place = twochoice_priv_words(mem, o.place);
-    s->weight = twochoice_priv_words(mem, o.weight);
-    s->stamp = twochoice_priv_words(mem, o.stamp);
-    s->undo = twochoice_priv_words(mem, o.undo);
-    s->heap = twochoice_priv_words(mem, o.heap);
-    s->state = (uint8_t *)mem + o.state;
-    s->servers = s->up = cfg->servers;
-    s->max_writes = o.max_writes;
-    s->policy = cfg->policy;
-    s->tries = cfg->tries == 0 ? TWOCHOICE_TRIES : cfg->tries == TWOCHOICE_NO_TRIES ? 0 : cfg->tries;
-    s->min_write_bytes = cfg->min_write_bytes ? cfg->min_write_bytes : TWOCHOICE_MIN_WRITE_BYTES;
-    if (cfg->min_write_bytes == TWOCHOICE_PROBE_EVERY)
-        s->min_write_bytes = 0;
-    s->include_home = cfg->include_home;
-    qos_rng_seed(&s->rng, cfg->seed);
-    for (i = 0; i < s->servers; i++) {
-        s->order[i] = s->place[i] = i;
-        s->weight[i] = 1;
-        s->stamp[i] = 0;
-        s->state[i] = TWOCHOICE_UP;
+    QOS_ASSERT(placement);
+    if (twochoice_placement_config_error(config))
+        return QOS_ERANGE;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_placement_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    __builtin_memset(placement, 0, sizeof *placement);
+    qos_layout_begin(&layout, mem);
+    twochoice_priv_placement_layout(&layout, placement, config);
+    placement->up = config->servers;
+    placement->policy = config->policy;
+    placement->tries = config->tries == TWOCHOICE_NO_TRIES ? 0 : (uint32_t)qos_default(config->tries, TWOCHOICE_TRIES);
+    placement->min_write_bytes =
+        config->min_write_bytes == QOS_NOTHING ? 0 : qos_default(config->min_write_bytes, TWOCHOICE_MIN_WRITE_BYTES);
+    placement->include_home = config->include_home;
+    qos_rng_seed(&placement->rng, config->seed);
+    for (i = 0; i < placement->servers; i++) {
+        placement->order[i] = placement->place[i] = i;
+        placement->weight[i] = 1;
+        placement->stamp[i] = 0;
+        placement->state[i] = TWOCHOICE_UP;
     }
     return QOS_OK;
 }
 
-QOS_API void twochoice_priv_swap(struct twochoice_scheduler *s, uint32_t i, uint32_t j)
+QOS_PRIV void twochoice_priv_swap(struct twochoice_placement *placement, uint32_t i, uint32_t j)
 {
-    uint32_t a = s->order[i], b = s->order[j];
-    s->order[i] = b;
-    s->order[j] = a;
-    s->place[b] = i;
-    s->place[a] = j;
+    uint32_t a = placement->order[i], b = placement->order[j];
+    placement->order[i] = b;
+    placement->order[j] = a;
+    placement->place[b] = i;
+    placement->place[a] = j;
 }
 
-QOS_API enum qos_status twochoice_set_server(struct twochoice_scheduler *s, uint32_t server,
-                                             enum twochoice_server_state state, uint32_t weight)
+QOS_API enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement, uint32_t server,
+                                                       enum twochoice_server_state state, uint32_t weight)
 {
-    if (!s)
-        return QOS_EINVAL;
-    if (server >= s->servers)
+    QOS_ASSERT(placement);
+    if (server >= placement->servers)
         return QOS_ENOENT;
     if ((uint32_t)state > TWOCHOICE_FULL || weight > TWOCHOICE_WEIGHT_MAX)
         return QOS_ERANGE;
-    if (state == TWOCHOICE_UP && s->state[server] != TWOCHOICE_UP)
-        twochoice_priv_swap(s, s->place[server], s->up++);
-    else if (state != TWOCHOICE_UP && s->state[server] == TWOCHOICE_UP)
-        twochoice_priv_swap(s, s->place[server], --s->up);
-    s->state[server] = (uint8_t)state;
+    if (state == TWOCHOICE_UP && placement->state[server] != TWOCHOICE_UP)
+        twochoice_priv_swap(placement, placement->place[server], placement->up++);
+    else if (state != TWOCHOICE_UP && placement->state[server] == TWOCHOICE_UP)
+        twochoice_priv_swap(placement, placement->place[server], --placement->up);
+    placement->state[server] = (uint8_t)state;
     if (weight)
-        s->weight[server] = weight;
+        placement->weight[server] = weight;
     return QOS_OK;
 }
 
 /* Draws one after the other until `count` are found that do not carry the stamp of this draw. */
-QOS_API size_t twochoice_priv_draw(struct twochoice_scheduler *s, size_t count, uint32_t *out)
+QOS_PRIV size_t twochoice_priv_draw(struct twochoice_placement *placement, size_t count, uint32_t *out)
 {
     uint32_t i;
     size_t n = 0;
-    for (i = 0; i < s->up && n < count; i++) {
-        uint32_t j = i + (uint32_t)qos_rng_below(&s->rng, s->up - i), server;
-        twochoice_priv_swap(s, i, j);
-        s->undo[i] = j;
-        server = s->order[i];
-        if (s->stamp[server] == s->draws)
+    for (i = 0; i < placement->up && n < count; i++) {
+        uint32_t j = i + (uint32_t)qos_rng_below(&placement->rng, placement->up - i), server;
+        twochoice_priv_swap(placement, i, j);
+        placement->undo[i] = j;
+        server = placement->order[i];
+        if (placement->stamp[server] == placement->draws)
             continue;
-        s->stamp[server] = s->draws;
+        placement->stamp[server] = placement->draws;
         out[n++] = server;
     }
     for (; i > 0; i--)
-        twochoice_priv_swap(s, i - 1, s->undo[i - 1]);
+        twochoice_priv_swap(placement, i - 1, placement->undo[i - 1]);
     return n;
 }
 
 /* A new draw: no server carries its stamp yet. */
-QOS_API void twochoice_priv_new_draw(struct twochoice_scheduler *s)
+QOS_PRIV void twochoice_priv_new_draw(struct twochoice_placement *placement)
 {
     uint32_t i;
-    if (s->draws == UINT32_MAX) {
-        for (i = 0; i < s->servers; i++)
-            s->stamp[i] = 0;
-        s->draws = 0;
+    if (placement->draws == UINT32_MAX) {
+        for (i = 0; i < placement->servers; i++)
+            placement->stamp[i] = 0;
+        placement->draws = 0;
     }
-    s->draws++;
+    placement->draws++;
 }
 
-QOS_API size_t twochoice_draw(struct twochoice_scheduler *s, size_t count, uint32_t *out)
+QOS_PRIV bool twochoice_priv_small(const struct twochoice_placement *placement, const struct twochoice_write *w)
 {
-    twochoice_priv_new_draw(s);
-    return twochoice_priv_draw(s, count, out);
+    return w->len_bytes < placement->min_write_bytes;
 }
 
-QOS_API bool twochoice_priv_small(const struct twochoice_scheduler *s, const struct twochoice_write *w)
-{
-    return w->len_bytes < s->min_write_bytes;
-}
-
-QOS_API void twochoice_priv_ask(const struct twochoice_scheduler *s, struct twochoice_probe *p, uint32_t server)
+QOS_PRIV void twochoice_priv_ask(const struct twochoice_placement *placement, struct twochoice_probe *p,
+                                 uint32_t server)
 {
     p->server = server;
-    p->weight = s->weight[server];
+    p->weight = placement->weight[server];
     p->state = TWOCHOICE_DOWN; /* until it answers */
     p->chosen = 0;
     p->load = 0;
 }
 
-QOS_API enum qos_status twochoice_priv_check_writes(const struct twochoice_scheduler *s,
-                                                    const struct twochoice_write *w, size_t k)
+QOS_PRIV enum qos_status twochoice_priv_check_writes(const struct twochoice_placement *placement,
+                                                     const struct twochoice_write *writes, size_t k)
 {
     size_t i;
-    if (!s || !w)
-        return QOS_EINVAL;
-    if (k == 0 || k > s->max_writes)
+    QOS_ASSERT(placement && writes);
+    if (k == 0 || k > placement->max_writes)
         return QOS_ERANGE;
     for (i = 0; i < k; i++)
-        if (w[i].home >= s->servers)
+        if (writes[i].home >= placement->servers)
             return QOS_ENOENT;
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_ask(struct twochoice_scheduler *s, const struct twochoice_write *w, size_t k,
-                                      struct twochoice_probe *probes, size_t *n)
+QOS_API enum qos_status twochoice_placement_ask(struct twochoice_placement *placement,
+                                                const struct twochoice_write *writes, size_t k,
+                                                struct twochoice_probe *probes, size_t *n)
 {
-    enum qos_status st = twochoice_priv_check_writes(s, w, k);
+    enum qos_status st = twochoice_priv_check_writes(placement, writes, k);
     size_t i, large = 0, drawn, wanted;
     if (st != QOS_OK)
         return st;
-    if (!probes || !n)
-        return QOS_EINVAL;
     *n = 0;
-    if (s->policy == TWOCHOICE_FIXED || s->policy == TWOCHOICE_RANDOM)
+    if (placement->policy == TWOCHOICE_FIXED || placement->policy == TWOCHOICE_RANDOM)
         return QOS_OK;
     for (i = 0; i < k; i++) {
         uint32_t two[2];
-        if (twochoice_priv_small(s, &w[i]))
+        if (twochoice_priv_small(placement, &writes[i]))
             continue;
         large++;
-        if (s->policy != TWOCHOICE_NATIVE)
+        if (placement->policy != TWOCHOICE_NATIVE)
             continue;
-        twochoice_priv_new_draw(s);
+        twochoice_priv_new_draw(placement);
         drawn = 0;
-        if (s->include_home && s->state[w[i].home] == TWOCHOICE_UP) {
-            s->stamp[w[i].home] = s->draws;
-            two[drawn++] = w[i].home;
+        if (placement->include_home && placement->state[writes[i].home] == TWOCHOICE_UP) {
+            placement->stamp[writes[i].home] = placement->draws;
+            two[drawn++] = writes[i].home;
         }
-        drawn += twochoice_priv_draw(s, 2 - drawn, two + drawn);
+        drawn += twochoice_priv_draw(placement, 2 - drawn, two + drawn);
         for (wanted = 0; wanted < 2; wanted++) /* two places for each write: one server, or none, fills both */
-            twochoice_priv_ask(s, &probes[(*n)++], drawn ? two[wanted < drawn ? wanted : 0] : w[i].home);
+            twochoice_priv_ask(placement, &probes[(*n)++], drawn ? two[wanted < drawn ? wanted : 0] : writes[i].home);
     }
-    if (s->policy == TWOCHOICE_NATIVE || large == 0)
+    if (placement->policy == TWOCHOICE_NATIVE || large == 0)
         return QOS_OK;
-    twochoice_priv_new_draw(s);
-    for (i = 0; i < k && s->include_home; i++) {
-        if (twochoice_priv_small(s, &w[i]) || s->state[w[i].home] != TWOCHOICE_UP || s->stamp[w[i].home] == s->draws)
+    twochoice_priv_new_draw(placement);
+    for (i = 0; i < k && placement->include_home; i++) {
+        if (twochoice_priv_small(placement, &writes[i]) || placement->state[writes[i].home] != TWOCHOICE_UP ||
+            placement->stamp[writes[i].home] == placement->draws)
             continue;
-        s->stamp[w[i].home] = s->draws;
-        twochoice_priv_ask(s, &probes[(*n)++], w[i].home);
+        placement->stamp[writes[i].home] = placement->draws;
+        twochoice_priv_ask(placement, &probes[(*n)++], writes[i].home);
     }
     while (*n < 2 * large) {
         uint32_t some[64];
         wanted = (size_t)qos_min(2 * large - *n, 64);
-        drawn = twochoice_priv_draw(s, wanted, some);
+        drawn = twochoice_priv_draw(placement, wanted, some);
         for (i = 0; i < drawn; i++)
-            twochoice_priv_ask(s, &probes[(*n)++], some[i]);
+            twochoice_priv_ask(placement, &probes[(*n)++], some[i]);
         if (drawn < wanted)
             break;
     }
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_redraw(struct twochoice_scheduler *s, struct twochoice_probe *probes, size_t n,
-                                         uint32_t round, size_t *changed)
+QOS_API enum qos_status twochoice_placement_redraw(struct twochoice_placement *placement, uint32_t round,
+                                                   struct twochoice_probe *probes, size_t n, size_t *changed)
 {
     size_t i;
     uint32_t server;
-    if (!s || !probes || !changed)
-        return QOS_EINVAL;
+    QOS_ASSERT(placement && probes && changed);
     *changed = 0;
-    if (n > (size_t)2 * s->max_writes)
+    if (n > (size_t)4 * placement->max_writes)
         return QOS_ERANGE;
-    if (s->policy != TWOCHOICE_COLLABORATIVE || round >= s->tries)
-        return QOS_OK;
-    twochoice_priv_new_draw(s);
     for (i = 0; i < n; i++)
-        s->stamp[probes[i].server] = s->draws;
+        if (probes[i].server >= placement->servers)
+            return QOS_ENOENT;
+    if (placement->policy != TWOCHOICE_COLLABORATIVE || round >= placement->tries)
+        return QOS_OK;
+    twochoice_priv_new_draw(placement);
+    for (i = 0; i < n; i++)
+        placement->stamp[probes[i].server] = placement->draws;
     for (i = 0; i < n; i++) {
         if (probes[i].state == TWOCHOICE_UP)
             continue;
-        if (twochoice_priv_draw(s, 1, &server) == 0)
+        if (twochoice_priv_draw(placement, 1, &server) == 0)
             break;
-        twochoice_priv_ask(s, &probes[i], server);
+        twochoice_priv_ask(placement, &probes[i], server);
         ++*changed;
-        qos_counter_add(&s->refused, 1);
+        qos_counter_add(&placement->counters.refused, 1);
     }
     return QOS_OK;
 }
 
 /* Is probe a the worse choice? load / weight, exactly: a.load * b.weight against b.load * a.weight; then the later. */
-QOS_API bool twochoice_priv_worse(const struct twochoice_probe *probes, uint32_t a, uint32_t b)
+QOS_PRIV bool twochoice_priv_worse(const struct twochoice_probe *probes, uint32_t a, uint32_t b)
 {
     int c;
     if (probes[a].weight == probes[b].weight)
@@ -2815,7 +2886,7 @@ QOS_API bool twochoice_priv_worse(const struct twochoice_probe *probes, uint32_t
     return c != 0 ? c > 0 : a > b;
 }
 
-QOS_API void twochoice_priv_heap_down(uint32_t *heap, size_t n, size_t i, const struct twochoice_probe *probes)
+QOS_PRIV void twochoice_priv_heap_down(uint32_t *heap, size_t n, size_t i, const struct twochoice_probe *probes)
 {
     uint32_t sinking = heap[i];
     for (;;) {
@@ -2833,58 +2904,59 @@ QOS_API void twochoice_priv_heap_down(uint32_t *heap, size_t n, size_t i, const 
 }
 
 /* The k best probes that are up, marked by chosen = 1; returns how many. A heap with the worst of them on top. */
-QOS_API size_t twochoice_priv_keep(struct twochoice_scheduler *s, struct twochoice_probe *probes, size_t n, size_t k)
+QOS_PRIV size_t twochoice_priv_keep(struct twochoice_placement *placement, struct twochoice_probe *probes, size_t n,
+                                    size_t k)
 {
     size_t kept = 0, i;
-    twochoice_priv_new_draw(s);
+    twochoice_priv_new_draw(placement);
     for (i = 0; i < n; i++) {
         probes[i].chosen = 0;
-        if (probes[i].state != TWOCHOICE_UP || s->stamp[probes[i].server] == s->draws)
+        if (probes[i].state != TWOCHOICE_UP || placement->stamp[probes[i].server] == placement->draws)
             continue;
-        s->stamp[probes[i].server] = s->draws;
+        placement->stamp[probes[i].server] = placement->draws;
         if (kept < k) {
-            s->heap[kept++] = (uint32_t)i;
+            placement->heap[kept++] = (uint32_t)i;
             if (kept == k) {
                 size_t j;
                 for (j = k / 2; j > 0; j--)
-                    twochoice_priv_heap_down(s->heap, k, j - 1, probes);
+                    twochoice_priv_heap_down(placement->heap, k, j - 1, probes);
             }
-        } else if (twochoice_priv_worse(probes, s->heap[0], (uint32_t)i)) {
-            s->heap[0] = (uint32_t)i;
-            twochoice_priv_heap_down(s->heap, k, 0, probes);
+        } else if (twochoice_priv_worse(probes, placement->heap[0], (uint32_t)i)) {
+            placement->heap[0] = (uint32_t)i;
+            twochoice_priv_heap_down(placement->heap, k, 0, probes);
         }
     }
     for (i = 0; i < kept; i++)
-        probes[s->heap[i]].chosen = 1;
+        probes[placement->heap[i]].chosen = 1;
     return kept;
 }
 
-QOS_API void twochoice_priv_decide_together(struct twochoice_scheduler *s, struct twochoice_write *w, size_t k,
-                                            struct twochoice_probe *probes, size_t n)
+QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
+                                             struct twochoice_probe *probes, size_t n)
 {
     size_t kept, i, next = 0, large = 0, placed = 0;
     for (i = 0; i < k; i++)
-        large += !twochoice_priv_small(s, &w[i]);
+        large += !twochoice_priv_small(placement, &w[i]);
     if (large == 0)
         return;
-    kept = twochoice_priv_keep(s, probes, n, large);
+    kept = twochoice_priv_keep(placement, probes, n, large);
     if (kept == 0)
         return;
     /* `undo` tells, of each server with the new stamp, where its probe stands: a home finds itself without a search. */
-    twochoice_priv_new_draw(s);
+    twochoice_priv_new_draw(placement);
     for (i = 0; i < n; i++)
         if (probes[i].chosen) {
             probes[i].chosen = 0;
-            s->heap[next++] = (uint32_t)i;
-            s->stamp[probes[i].server] = s->draws;
-            s->undo[probes[i].server] = (uint32_t)i;
+            placement->heap[next++] = (uint32_t)i;
+            placement->stamp[probes[i].server] = placement->draws;
+            placement->undo[probes[i].server] = (uint32_t)i;
         }
     for (i = 0; i < k; i++) {
         w[i].target = TWOCHOICE_LOCAL;
-        if (twochoice_priv_small(s, &w[i])) {
+        if (twochoice_priv_small(placement, &w[i])) {
             w[i].target = w[i].home;
-        } else if (s->stamp[w[i].home] == s->draws) {
-            struct twochoice_probe *p = &probes[s->undo[w[i].home]];
+        } else if (placement->stamp[w[i].home] == placement->draws) {
+            struct twochoice_probe *p = &probes[placement->undo[w[i].home]];
             if (p->chosen == 0) {
                 w[i].target = w[i].home;
                 p->chosen = 1;
@@ -2897,434 +2969,540 @@ QOS_API void twochoice_priv_decide_together(struct twochoice_scheduler *s, struc
         if (w[i].target != TWOCHOICE_LOCAL)
             continue;
         /* The next that has no more than its turn: not all can have more, as then more would be placed. */
-        while (probes[s->heap[next]].chosen > placed / kept)
+        while (probes[placement->heap[next]].chosen > placed / kept)
             next = next + 1 == kept ? 0 : next + 1;
-        w[i].target = probes[s->heap[next]].server;
-        probes[s->heap[next]].chosen++;
+        w[i].target = probes[placement->heap[next]].server;
+        probes[placement->heap[next]].chosen++;
         placed++;
         next = next + 1 == kept ? 0 : next + 1;
     }
 }
 
-QOS_API enum qos_status twochoice_decide(struct twochoice_scheduler *s, struct twochoice_write *w, size_t k,
-                                         struct twochoice_probe *probes, size_t n)
+QOS_API enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
+                                                   struct twochoice_write *writes, size_t k,
+                                                   struct twochoice_probe *probes, size_t n)
 {
-    enum qos_status st = twochoice_priv_check_writes(s, w, k);
+    enum qos_status st = twochoice_priv_check_writes(placement, writes, k);
     size_t i, at = 0;
     if (st != QOS_OK)
         return st;
     if (n != 0 && !probes)
         return QOS_EINVAL;
-    if (n > (size_t)4 * s->max_writes)
+    if (n > (size_t)4 * placement->max_writes)
         return QOS_ERANGE;
-    for (i = 0; i < n; i++)
-        if (probes[i].server >= s->servers || probes[i].weight == 0)
-            return QOS_EINVAL;
+    for (i = 0; i < n; i++) /* a peer that rode along may be anything */
+        if (probes[i].server >= placement->servers || probes[i].weight == 0)
+            probes[i].state = TWOCHOICE_DOWN;
     for (i = 0; i < k; i++) {
-        w[i].target = w[i].home;
-        if (twochoice_priv_small(s, &w[i]))
+        writes[i].target = writes[i].home;
+        if (twochoice_priv_small(placement, &writes[i]))
             continue;
-        if (s->policy == TWOCHOICE_RANDOM) {
+        if (placement->policy == TWOCHOICE_RANDOM) {
             uint32_t one;
-            if (twochoice_draw(s, 1, &one) == 1)
-                w[i].target = one;
-        } else if (s->policy == TWOCHOICE_NATIVE && at + 1 < n) {
+            twochoice_priv_new_draw(placement);
+            if (twochoice_priv_draw(placement, 1, &one) == 1)
+                writes[i].target = one;
+        } else if (placement->policy == TWOCHOICE_NATIVE && at + 1 < n) {
             struct twochoice_probe *pair = &probes[at];
             uint32_t better =
                 pair[0].state != TWOCHOICE_UP || (pair[1].state == TWOCHOICE_UP && twochoice_priv_worse(pair, 0, 1));
             pair[0].chosen = pair[1].chosen = 0;
             if (pair[better].state == TWOCHOICE_UP) {
-                w[i].target = pair[better].server;
+                writes[i].target = pair[better].server;
                 pair[better].chosen = 1;
             }
             at += 2;
         }
     }
-    if (s->policy == TWOCHOICE_COLLABORATIVE)
-        twochoice_priv_decide_together(s, w, k, probes, n);
+    if (placement->policy == TWOCHOICE_COLLABORATIVE)
+        twochoice_priv_decide_together(placement, writes, k, probes, n);
     for (i = 0; i < k; i++) {
-        qos_counter_add(&s->granted, w[i].len_bytes);
-        qos_counter_add(&s->redirected, w[i].target != w[i].home ? w[i].len_bytes : 0);
-        qos_counter_add(&s->waited, n != 0 && !twochoice_priv_small(s, &w[i]));
+        qos_counter_add(&placement->counters.granted, writes[i].len_bytes);
+        qos_counter_add(&placement->counters.borrowed, writes[i].target != writes[i].home ? writes[i].len_bytes : 0);
+        qos_counter_add(&placement->counters.waited, n != 0 && !twochoice_priv_small(placement, &writes[i]));
     }
     return QOS_OK;
 }
 
-QOS_API void twochoice_scheduler_stats(const struct twochoice_scheduler *s, struct qos_stats *out)
+QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placement *placement, uint32_t id,
+                                                  struct qos_stats *out)
 {
-    out->granted = qos_counter_read(&s->granted);
-    out->borrowed = qos_counter_read(&s->redirected);
-    out->refused = qos_counter_read(&s->refused);
-    out->waited = qos_counter_read(&s->waited);
-    out->debt = 0;
+    QOS_ASSERT(placement && out);
+    if (id != QOS_NONE)
+        return QOS_ENOENT;
+    qos_counters_read(&placement->counters, out);
+    return QOS_OK;
 }
 
-/* ---- implementation: load detector ------------------------------------------------------------------- */
+#endif /* QOS_DECLARE_ONLY */
 
-struct twochoice_priv_detector_layout {
-    struct qos_layout l;
-    size_t asked, chain, heard;
-    uint32_t probes, chains, peers;
+/* ==== chapter: detector =================================================================================
+ *
+ * A server's load (Section V-D): operations in flight * op_cost_bytes + bytes in flight + what is expected.
+ *
+ * PREASSIGN (Section III-C). A probed server replies with its load l, then counts P(l) * len more, until the decision
+ * tells how much comes, or timeout_ns has passed. P is kept for 64 ranges of load, in 1/65536; a decision moves it by
+ * 1/8 towards 1 or 0 (learn_shift). A range never seen takes the nearest one that was; at first P is 1/2, as k of 2k
+ * are chosen. A chosen write is promised, with a timeout of its own, until it arrives.
+ *
+ *     PROBE             DECISION: chosen            write arrives
+ *       |--- guess P*len ---|---- promise: its bytes ---|---- in flight ---- end
+ *       |                   `-- not chosen: forgotten
+ *       `-- timeout_ns: forgotten (a promise, too)
+ *
+ * INVARIANTS
+ *
+ *   1. Every entry in use is in one hash chain and in the queue, which is ordered by deadline; the others are free.
+ *   2. expected is the sum of the bytes of all entries.
+ *   3. The detector's own clock never goes back, and no call moves it by more than the longest timeout: a clock that
+ *      jumps ends what is expected now, and nothing later.
+ */
+
+struct twochoice_priv_asked {
+    uint64_t client, request, deadline_ns, bytes; /* bytes: expected */
+    uint32_t older, newer, chain, range;
+    bool promised;
 };
 
-QOS_API enum qos_status twochoice_priv_lay_out_detector(const struct twochoice_detector_config *cfg,
-                                                        struct twochoice_priv_detector_layout *o)
+struct twochoice_priv_heard {
+    uint64_t load, at_ns;
+    uint32_t server;
+    bool used;
+};
+
+struct twochoice_detector {
+    struct twochoice_priv_asked *asked;
+    uint32_t *chain; /* heads of the hash chains */
+    struct twochoice_priv_heard *heard;
+    uint32_t max_probes, chains, max_peers, learn_shift, oldest, newest, unused, probes, cursor;
+    uint64_t op_cost_bytes, bucket_bytes, timeout_ns, lifetime_ns;
+    uint64_t last_ns, clock_ns; /* the caller's time at the last call; our own */
+    uint64_t ops, bytes, expected;
+    uint32_t accept[TWOCHOICE_LOAD_BUCKETS], seen[TWOCHOICE_LOAD_BUCKETS]; /* P(load) in 1/65536; decisions seen */
+    bool preassign;
+};
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API const char *twochoice_detector_config_error(const struct twochoice_detector_config *config)
 {
     const uint64_t most = UINT64_C(1) << 40;
-    o->l.mem = NULL;
-    o->l.size_bytes = o->l.align = 0;
-    o->l.overflow = false;
-    if (!cfg)
-        return QOS_EINVAL;
-    o->probes = cfg->max_probes ? cfg->max_probes : 1024;
-    o->peers = cfg->max_peers ? cfg->max_peers : 256;
-    if (o->probes > 1u << 20 || o->peers > 1u << 20 || cfg->learn_shift > 15 || cfg->bucket_bytes > most ||
-        (cfg->op_cost_bytes > most && cfg->op_cost_bytes != TWOCHOICE_OPS_FREE))
-        return QOS_ERANGE;
-    for (o->chains = 4; o->chains < o->probes; o->chains *= 2)
+    if (config->op_cost_bytes > most && config->op_cost_bytes != QOS_NOTHING)
+        return "op_cost_bytes is above 2^40: choose less, or QOS_NOTHING if only bytes count";
+    if (config->bucket_bytes > most)
+        return "bucket_bytes is above 2^40: choose a narrower range of loads";
+    if (config->max_probes > TWOCHOICE_PROBES_MAX)
+        return "max_probes is above TWOCHOICE_PROBES_MAX (2^20): choose fewer";
+    if (config->max_peers > TWOCHOICE_PROBES_MAX)
+        return "max_peers is above TWOCHOICE_PROBES_MAX (2^20): choose fewer";
+    if (config->learn_shift > 15)
+        return "learn_shift is above 15: P(load) would hardly move";
+    return NULL;
+}
+
+QOS_PRIV void twochoice_priv_detector_layout(struct qos_layout *layout, struct twochoice_detector *detector,
+                                             const struct twochoice_detector_config *config)
+{
+    detector->max_probes = (uint32_t)qos_default(config->max_probes, 1024);
+    detector->max_peers = (uint32_t)qos_default(config->max_peers, 256);
+    for (detector->chains = 4; detector->chains < detector->max_probes; detector->chains *= 2)
         continue;
-    o->asked = qos_layout_add(&o->l, o->probes, sizeof(struct twochoice_priv_asked), QOS_CACHE_LINE);
-    o->chain = qos_layout_add(&o->l, o->chains, sizeof(uint32_t), QOS_CACHE_LINE);
-    o->heard = qos_layout_add(&o->l, o->peers, sizeof(struct twochoice_priv_heard), QOS_CACHE_LINE);
-    return QOS_OK;
+    detector->asked = (struct twochoice_priv_asked *)qos_layout_part(layout, detector->max_probes,
+                                                                     sizeof *detector->asked, QOS_CACHE_LINE);
+    detector->chain = (uint32_t *)qos_layout_part(layout, detector->chains, sizeof(uint32_t), QOS_CACHE_LINE);
+    detector->heard = (struct twochoice_priv_heard *)qos_layout_part(layout, detector->max_peers,
+                                                                     sizeof *detector->heard, QOS_CACHE_LINE);
 }
 
-QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *cfg)
+QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *config)
 {
-    struct twochoice_priv_detector_layout o;
-    return twochoice_priv_lay_out_detector(cfg, &o) == QOS_OK ? qos_layout_size(&o.l) : 0;
+    struct qos_layout layout;
+    struct twochoice_detector scratch;
+    if (twochoice_detector_config_error(config))
+        return 0;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_detector_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status twochoice_detector_init(struct twochoice_detector *d, void *mem, size_t size_bytes,
-                                                const struct twochoice_detector_config *cfg)
+QOS_API enum qos_status twochoice_detector_init(struct twochoice_detector *detector, void *mem, size_t size_bytes,
+                                                const struct twochoice_detector_config *config)
 {
-    struct twochoice_priv_detector_layout o;
-    enum qos_status st = twochoice_priv_lay_out_detector(cfg, &o);
+    struct qos_layout layout;
+    struct twochoice_detector scratch;
+    enum qos_status status;
     uint32_t i;
-    if (!d)
-        return QOS_EINVAL;
-    if (st == QOS_OK)
-        st = qos_layout_check(&o.l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    __builtin_memset(d, 0, sizeof *d);
-    d->asked = (struct twochoice_priv_asked *)(void *)((char *)mem + o.asked);
-    d->chain = twochoice_priv_words(mem, o.chain);
-    d->heard = (struct twochoice_priv_heard *)(void *)((char *)mem + o.heard);
-    d->max_probes = o.probes;
-    d->chains = o.chains;
-    d->max_peers = o.peers;
-    d->learn_shift = cfg->learn_shift ? cfg->learn_shift : 3;
-    d->op_cost_bytes = cfg->op_cost_bytes == 0                    ? 65536
-                       : cfg->op_cost_bytes == TWOCHOICE_OPS_FREE ? 0
-                                                                  : cfg->op_cost_bytes;
-    d->bucket_bytes = cfg->bucket_bytes ? cfg->bucket_bytes : UINT64_C(1) << 20;
-    d->timeout_ns = cfg->timeout_ns ? cfg->timeout_ns : UINT64_C(200000000);
-    d->lifetime_ns = cfg->lifetime_ns ? cfg->lifetime_ns : UINT64_C(200000000);
-    d->preassign = !cfg->no_preassign;
-    d->oldest = d->newest = TWOCHOICE_PRIV_NONE;
-    d->unused = 0;
-    for (i = 0; i < o.probes; i++) {
-        d->asked[i].used = false;
-        d->asked[i].older = i + 1 < o.probes ? i + 1 : TWOCHOICE_PRIV_NONE;
-    }
-    for (i = 0; i < o.chains; i++)
-        d->chain[i] = TWOCHOICE_PRIV_NONE;
-    for (i = 0; i < o.peers; i++)
-        d->heard[i].used = false;
+    QOS_ASSERT(detector);
+    if (twochoice_detector_config_error(config))
+        return QOS_ERANGE;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_detector_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    __builtin_memset(detector, 0, sizeof *detector);
+    qos_layout_begin(&layout, mem);
+    twochoice_priv_detector_layout(&layout, detector, config);
+    detector->learn_shift = (uint32_t)qos_default(config->learn_shift, 3);
+    detector->op_cost_bytes = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
+    detector->bucket_bytes = qos_default(config->bucket_bytes, UINT64_C(1) << 20);
+    detector->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
+    detector->lifetime_ns = qos_default(config->lifetime_ns, UINT64_C(200000000));
+    detector->clock_ns = detector->lifetime_ns; /* so that a load of any age still counted has a time */
+    detector->preassign = !config->no_preassign;
+    detector->oldest = detector->newest = QOS_NONE;
+    for (i = 0; i < detector->max_probes; i++)
+        detector->asked[i].older = i + 1 < detector->max_probes ? i + 1 : QOS_NONE;
+    for (i = 0; i < detector->chains; i++)
+        detector->chain[i] = QOS_NONE;
+    for (i = 0; i < detector->max_peers; i++)
+        detector->heard[i].used = false;
     for (i = 0; i < TWOCHOICE_LOAD_BUCKETS; i++)
-        d->accept[i] = TWOCHOICE_CERTAIN / 2;
+        detector->accept[i] = TWOCHOICE_CERTAIN / 2;
     return QOS_OK;
 }
 
-QOS_API void twochoice_begin(struct twochoice_detector *d, uint64_t len_bytes)
+QOS_API void twochoice_detector_begin(struct twochoice_detector *detector, uint64_t len_bytes)
 {
-    d->ops = qos_sat_add(d->ops, 1);
-    d->bytes = qos_sat_add(d->bytes, len_bytes);
+    detector->ops = qos_sat_add(detector->ops, 1);
+    detector->bytes = qos_sat_add(detector->bytes, len_bytes);
 }
 
-QOS_API void twochoice_end(struct twochoice_detector *d, uint64_t len_bytes)
+QOS_API void twochoice_detector_end(struct twochoice_detector *detector, uint64_t len_bytes)
 {
-    d->ops = qos_sat_sub(d->ops, 1);
-    d->bytes = qos_sat_sub(d->bytes, len_bytes);
+    detector->ops = qos_sat_sub(detector->ops, 1);
+    detector->bytes = qos_sat_sub(detector->bytes, len_bytes);
 }
 
-QOS_API uint64_t twochoice_load(const struct twochoice_detector *d)
+QOS_PRIV uint32_t twochoice_priv_range_of(const struct twochoice_detector *detector, uint64_t load)
 {
-    return qos_min(qos_sat_add(qos_sat_add(qos_sat_mul(d->ops, d->op_cost_bytes), d->bytes), d->assigned), UINT64_C(1)
-                                                                                                               << 63);
+    return (uint32_t)qos_min(load / detector->bucket_bytes, TWOCHOICE_LOAD_BUCKETS - 1);
 }
 
-QOS_API uint32_t twochoice_priv_bucket(const struct twochoice_detector *d, uint64_t load)
+QOS_API uint32_t twochoice_detector_acceptance(const struct twochoice_detector *detector, uint64_t load)
 {
-    return (uint32_t)qos_min(load / d->bucket_bytes, TWOCHOICE_LOAD_BUCKETS - 1);
-}
-
-QOS_API uint32_t twochoice_acceptance(const struct twochoice_detector *d, uint64_t load)
-{
-    uint32_t at = twochoice_priv_bucket(d, load), away;
+    uint32_t at = twochoice_priv_range_of(detector, load), away;
     for (away = 0; away < TWOCHOICE_LOAD_BUCKETS; away++) {
-        if (at >= away && d->seen[at - away])
-            return d->accept[at - away];
-        if (at + away < TWOCHOICE_LOAD_BUCKETS && d->seen[at + away])
-            return d->accept[at + away];
+        if (at >= away && detector->seen[at - away])
+            return detector->accept[at - away];
+        if (at + away < TWOCHOICE_LOAD_BUCKETS && detector->seen[at + away])
+            return detector->accept[at + away];
     }
     return TWOCHOICE_CERTAIN / 2;
 }
 
-QOS_API uint32_t *twochoice_priv_chain_of(struct twochoice_detector *d, uint64_t request)
+QOS_PRIV uint32_t *twochoice_priv_chain_of(struct twochoice_detector *detector, uint64_t client, uint64_t request)
 {
-    uint64_t h = qos_wrap_mul(request, UINT64_C(0x9e3779b97f4a7c15)) >> 32;
-    return &d->chain[h & (d->chains - 1)];
+    uint64_t h =
+        qos_wrap_mul(qos_wrap_mul(client, UINT64_C(0xd6e8feb86659fd93)) ^ request, UINT64_C(0x9e3779b97f4a7c15)) >> 32;
+    return &detector->chain[h & (detector->chains - 1)];
 }
 
-QOS_API uint32_t twochoice_priv_find_asked(struct twochoice_detector *d, uint64_t request)
+QOS_PRIV uint32_t twochoice_priv_find_asked(struct twochoice_detector *detector, uint64_t client, uint64_t request)
 {
-    uint32_t i = *twochoice_priv_chain_of(d, request);
-    while (i != TWOCHOICE_PRIV_NONE && d->asked[i].request != request)
-        i = d->asked[i].chain;
+    uint32_t i = *twochoice_priv_chain_of(detector, client, request);
+    while (i != QOS_NONE && (detector->asked[i].request != request || detector->asked[i].client != client))
+        i = detector->asked[i].chain;
     return i;
 }
 
 /* Out of the queue of deadlines. */
-QOS_API void twochoice_priv_dequeue(struct twochoice_detector *d, const struct twochoice_priv_asked *a)
+QOS_PRIV void twochoice_priv_dequeue(struct twochoice_detector *detector, const struct twochoice_priv_asked *a)
 {
-    if (a->older == TWOCHOICE_PRIV_NONE)
-        d->oldest = a->newer;
+    if (a->older == QOS_NONE)
+        detector->oldest = a->newer;
     else
-        d->asked[a->older].newer = a->newer;
-    if (a->newer == TWOCHOICE_PRIV_NONE)
-        d->newest = a->older;
+        detector->asked[a->older].newer = a->newer;
+    if (a->newer == QOS_NONE)
+        detector->newest = a->older;
     else
-        d->asked[a->newer].older = a->older;
+        detector->asked[a->newer].older = a->older;
 }
 
-QOS_API void twochoice_priv_enqueue(struct twochoice_detector *d, uint32_t i, uint64_t now_ns)
+QOS_PRIV void twochoice_priv_enqueue(struct twochoice_detector *detector, uint32_t i)
 {
-    struct twochoice_priv_asked *a = &d->asked[i];
-    a->deadline_ns = qos_sat_add(now_ns, d->timeout_ns);
-    a->older = d->newest;
-    a->newer = TWOCHOICE_PRIV_NONE;
-    if (d->newest == TWOCHOICE_PRIV_NONE)
-        d->oldest = i;
+    struct twochoice_priv_asked *a = &detector->asked[i];
+    a->deadline_ns = qos_sat_add(detector->clock_ns, detector->timeout_ns);
+    a->older = detector->newest;
+    a->newer = QOS_NONE;
+    if (detector->newest == QOS_NONE)
+        detector->oldest = i;
     else
-        d->asked[d->newest].newer = i;
-    d->newest = i;
+        detector->asked[detector->newest].newer = i;
+    detector->newest = i;
 }
 
-/* What was expected of this probe is expected no longer. */
-QOS_API void twochoice_priv_forget(struct twochoice_detector *d, uint32_t i)
+/* Sets what an entry lets us expect. */
+QOS_PRIV void twochoice_priv_expect(struct twochoice_detector *detector, struct twochoice_priv_asked *a, uint64_t bytes)
 {
-    struct twochoice_priv_asked *a = &d->asked[i];
-    uint32_t *link = twochoice_priv_chain_of(d, a->request);
+    detector->expected -= a->bytes;
+    a->bytes = qos_min(bytes, UINT64_MAX - detector->expected);
+    detector->expected += a->bytes;
+}
+
+QOS_PRIV void twochoice_priv_forget(struct twochoice_detector *detector, uint32_t i)
+{
+    struct twochoice_priv_asked *a = &detector->asked[i];
+    uint32_t *link = twochoice_priv_chain_of(detector, a->client, a->request);
     while (*link != i)
-        link = &d->asked[*link].chain;
+        link = &detector->asked[*link].chain;
     *link = a->chain;
-    twochoice_priv_dequeue(d, a);
-    d->assigned -= a->assigned;
-    a->used = false;
-    a->older = d->unused;
-    d->unused = i;
-    d->probes--;
+    twochoice_priv_dequeue(detector, a);
+    twochoice_priv_expect(detector, a, 0);
+    a->older = detector->unused;
+    detector->unused = i;
+    detector->probes--;
 }
 
-/* Time as the detector sees it: it never goes back. */
-QOS_API uint64_t twochoice_priv_now(struct twochoice_detector *d, uint64_t now_ns)
+/* Moves the detector's own clock. After so long nothing that is known now counts any more, so no step is longer; a time
+ * that lies further back is a new beginning, one that lies less far back moves nothing. */
+QOS_PRIV void twochoice_priv_tick(struct twochoice_detector *detector, uint64_t now_ns)
 {
-    d->last_ns = qos_max(d->last_ns, now_ns);
-    return d->last_ns;
+    uint64_t longest = qos_max(detector->timeout_ns, detector->lifetime_ns);
+    uint64_t step_ns = qos_elapsed_ns(detector->last_ns, now_ns);
+    detector->clock_ns = qos_sat_add(detector->clock_ns, qos_min(step_ns, longest));
+    if (step_ns > 0 || qos_elapsed_ns(now_ns, detector->last_ns) > longest)
+        detector->last_ns = now_ns;
 }
 
-QOS_API void twochoice_expire(struct twochoice_detector *d, uint64_t now_ns)
+QOS_API void twochoice_detector_expire(struct twochoice_detector *detector, uint64_t now_ns)
 {
-    now_ns = twochoice_priv_now(d, now_ns);
-    while (d->oldest != TWOCHOICE_PRIV_NONE && d->asked[d->oldest].deadline_ns <= now_ns)
-        twochoice_priv_forget(d, d->oldest);
+    twochoice_priv_tick(detector, now_ns);
+    while (detector->oldest != QOS_NONE && detector->asked[detector->oldest].deadline_ns <= detector->clock_ns)
+        twochoice_priv_forget(detector, detector->oldest);
 }
 
-QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *d)
+QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *detector, uint64_t now_ns)
 {
-    return d->oldest == TWOCHOICE_PRIV_NONE ? QOS_NEVER : d->asked[d->oldest].deadline_ns;
+    uint64_t left;
+    if (detector->oldest == QOS_NONE)
+        return QOS_NEVER;
+    left = detector->asked[detector->oldest].deadline_ns - detector->clock_ns;
+    return qos_sat_add(now_ns, qos_sat_sub(left, qos_elapsed_ns(detector->last_ns, now_ns)));
 }
 
-QOS_API uint64_t twochoice_probed(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes)
+QOS_API uint64_t twochoice_detector_load(struct twochoice_detector *detector, uint64_t now_ns)
+{
+    uint64_t load;
+    twochoice_detector_expire(detector, now_ns);
+    load = qos_sat_add(qos_sat_mul(detector->ops, detector->op_cost_bytes), detector->bytes);
+    return qos_min(qos_sat_add(load, detector->expected), UINT64_C(1) << 63);
+}
+
+QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
+                                           uint64_t request, uint64_t len_bytes)
 {
     struct twochoice_priv_asked *a;
     uint32_t i, *chain;
     uint64_t load;
-    twochoice_expire(d, now_ns);
-    i = twochoice_priv_find_asked(d, request);
-    if (i != TWOCHOICE_PRIV_NONE) /* a repeated probe: the new guess counts */
-        twochoice_priv_forget(d, i);
-    load = twochoice_load(d);
-    if (d->unused == TWOCHOICE_PRIV_NONE)
-        twochoice_priv_forget(d, d->oldest);
-    i = d->unused;
-    a = &d->asked[i];
-    d->unused = a->older;
-    a->used = true;
+    twochoice_detector_expire(detector, now_ns);
+    i = twochoice_priv_find_asked(detector, client, request);
+    if (i != QOS_NONE) /* a repeated probe: the new guess counts */
+        twochoice_priv_forget(detector, i);
+    load = twochoice_detector_load(detector, now_ns);
+    if (detector->unused == QOS_NONE)
+        twochoice_priv_forget(detector, detector->oldest);
+    i = detector->unused;
+    a = &detector->asked[i];
+    detector->unused = a->older;
+    a->client = client;
     a->request = request;
-    a->len_bytes = len_bytes;
     a->promised = false;
-    a->bucket = twochoice_priv_bucket(d, load);
-    a->assigned = d->preassign ? qos_mul_div_floor(len_bytes, twochoice_acceptance(d, load), TWOCHOICE_CERTAIN) : 0;
-    a->assigned = qos_min(a->assigned, UINT64_MAX - d->assigned);
-    d->assigned += a->assigned;
-    chain = twochoice_priv_chain_of(d, request);
+    a->bytes = 0;
+    a->range = twochoice_priv_range_of(detector, load);
+    if (detector->preassign)
+        twochoice_priv_expect(
+            detector, a,
+            qos_mul_div_floor(len_bytes, twochoice_detector_acceptance(detector, load), TWOCHOICE_CERTAIN));
+    chain = twochoice_priv_chain_of(detector, client, request);
     a->chain = *chain;
     *chain = i;
-    d->probes++;
-    twochoice_priv_enqueue(d, i, d->last_ns);
+    detector->probes++;
+    twochoice_priv_enqueue(detector, i);
     return load;
 }
 
-QOS_API enum qos_status twochoice_decided(struct twochoice_detector *d, uint64_t now_ns, uint64_t request,
-                                          uint64_t len_bytes)
+/* P(load) of this range of loads moves towards 1 or 0. */
+QOS_PRIV void twochoice_priv_learn(struct twochoice_detector *detector, uint32_t range, bool chosen)
+{
+    uint32_t *p = &detector->accept[range];
+    if (!detector->seen[range]) /* begins where its neighbours are */
+        *p = twochoice_detector_acceptance(detector, range * detector->bucket_bytes);
+    if (chosen)
+        *p += (TWOCHOICE_CERTAIN - *p) >> detector->learn_shift;
+    else
+        *p -= *p >> detector->learn_shift;
+    detector->seen[range] += detector->seen[range] != UINT32_MAX;
+}
+
+QOS_API enum qos_status twochoice_detector_decided(struct twochoice_detector *detector, uint64_t now_ns,
+                                                   uint64_t client, uint64_t request, uint64_t len_bytes)
 {
     struct twochoice_priv_asked *a;
-    uint32_t i, *p;
-    twochoice_expire(d, now_ns);
-    i = twochoice_priv_find_asked(d, request);
-    if (i == TWOCHOICE_PRIV_NONE || d->asked[i].promised)
+    uint32_t i;
+    twochoice_detector_expire(detector, now_ns);
+    i = twochoice_priv_find_asked(detector, client, request);
+    if (i == QOS_NONE || detector->asked[i].promised)
         return QOS_ENOENT;
-    a = &d->asked[i];
-    p = &d->accept[a->bucket];
-    if (!d->seen[a->bucket]) /* begins where its neighbours are */
-        *p = twochoice_acceptance(d, a->bucket * d->bucket_bytes);
-    if (len_bytes != 0)
-        *p += (TWOCHOICE_CERTAIN - *p) >> d->learn_shift;
-    else
-        *p -= *p >> d->learn_shift;
-    d->seen[a->bucket] += d->seen[a->bucket] != UINT32_MAX;
+    a = &detector->asked[i];
+    twochoice_priv_learn(detector, a->range, len_bytes != 0);
     if (len_bytes == 0) {
-        twochoice_priv_forget(d, i);
+        twochoice_priv_forget(detector, i);
         return QOS_OK;
     }
-    d->assigned -= a->assigned;
-    a->assigned = d->preassign ? qos_min(len_bytes, UINT64_MAX - d->assigned) : 0;
-    d->assigned += a->assigned;
+    twochoice_priv_expect(detector, a, detector->preassign ? len_bytes : 0);
     a->promised = true;
-    twochoice_priv_dequeue(d, a);
-    twochoice_priv_enqueue(d, i, d->last_ns);
+    twochoice_priv_dequeue(detector, a);
+    twochoice_priv_enqueue(detector, i);
     return QOS_OK;
 }
 
-QOS_API void twochoice_arrived(struct twochoice_detector *d, uint64_t now_ns, uint64_t request, uint64_t len_bytes)
+QOS_API void twochoice_detector_arrived(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
+                                        uint64_t request, uint64_t len_bytes)
 {
     uint32_t i;
-    twochoice_expire(d, now_ns);
-    i = twochoice_priv_find_asked(d, request);
-    if (i != TWOCHOICE_PRIV_NONE && d->asked[i].promised) {
-        uint64_t part = qos_min(len_bytes, d->asked[i].assigned);
-        d->asked[i].assigned -= part;
-        d->assigned -= part;
-        if (d->asked[i].assigned == 0)
-            twochoice_priv_forget(d, i);
+    twochoice_detector_expire(detector, now_ns);
+    i = twochoice_priv_find_asked(detector, client, request);
+    if (i != QOS_NONE && detector->asked[i].promised) {
+        struct twochoice_priv_asked *a = &detector->asked[i];
+        twochoice_priv_expect(detector, a, qos_sat_sub(a->bytes, len_bytes));
+        if (a->bytes == 0)
+            twochoice_priv_forget(detector, i);
     }
-    twochoice_begin(d, len_bytes);
+    twochoice_detector_begin(detector, len_bytes);
 }
 
-QOS_API void twochoice_heard(struct twochoice_detector *d, uint64_t now_ns, uint32_t server, uint64_t load,
-                             uint64_t age_ns)
+QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint64_t now_ns, uint32_t server,
+                                      uint64_t load, uint64_t age_ns)
 {
-    struct twochoice_priv_heard *h = &d->heard[server % d->max_peers];
-    uint64_t at_ns = qos_sat_sub(twochoice_priv_now(d, now_ns), age_ns);
-    if (h->used && h->server == server && h->at_ns > at_ns)
-        return; /* something newer is known */
+    struct twochoice_priv_heard *h = &detector->heard[server % detector->max_peers];
+    uint64_t at_ns;
+    twochoice_priv_tick(detector, now_ns);
+    at_ns = qos_sat_sub(detector->clock_ns, age_ns);
+    if (age_ns >= detector->lifetime_ns || (h->used && h->server == server && h->at_ns > at_ns))
+        return; /* too old, or something newer is known */
     h->server = server;
     h->load = load;
     h->at_ns = at_ns;
     h->used = true;
 }
 
-QOS_API size_t twochoice_peers(struct twochoice_detector *d, uint64_t now_ns, struct twochoice_peer *out, size_t max)
+QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
+                                        struct twochoice_peer *peers, size_t max)
 {
     size_t n = 0;
     uint32_t looked;
-    now_ns = twochoice_priv_now(d, now_ns);
-    for (looked = 0; looked < d->max_peers && n < max; looked++) {
-        struct twochoice_priv_heard *h = &d->heard[d->cursor];
-        d->cursor = d->cursor + 1 == d->max_peers ? 0 : d->cursor + 1;
+    twochoice_priv_tick(detector, now_ns);
+    for (looked = 0; looked < detector->max_peers && n < max; looked++) {
+        struct twochoice_priv_heard *h = &detector->heard[detector->cursor];
+        uint64_t age_ns = detector->clock_ns - h->at_ns;
+        detector->cursor = detector->cursor + 1 == detector->max_peers ? 0 : detector->cursor + 1;
         if (!h->used)
             continue;
-        if (now_ns - h->at_ns >= d->lifetime_ns) {
+        if (age_ns >= detector->lifetime_ns) {
             h->used = false;
             continue;
         }
-        out[n].server = h->server;
-        out[n].load = h->load;
-        out[n].age_ns = now_ns - h->at_ns;
+        peers[n].server = h->server;
+        peers[n].load = h->load;
+        peers[n].age_ns = age_ns;
         n++;
     }
     return n;
 }
 
-/* ---- implementation: messages ------------------------------------------------------------------------ */
+QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
+                                                struct twochoice_detector_counts *out)
+{
+    out->ops = detector->ops;
+    out->bytes = detector->bytes;
+    out->expected = detector->expected;
+    out->undecided = detector->probes;
+    return QOS_OK;
+}
 
-QOS_API enum qos_status twochoice_encode(const struct twochoice_message *m, void *buf, size_t size_bytes, size_t *len)
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: messages =================================================================================
+ *
+ * A frame of qos.h (magic "2CHO", version 1, type), and behind it, little-endian:
+ *
+ *      0  server (32 bits)     4  state (16)      6  peer_count (16)     8  chosen (32)
+ *     12  client (64)         20  request (64)   28  len_bytes (64)     36  load (64)
+ *     44  for each peer: server (32), load (64), age_ns (64)
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API enum qos_status twochoice_message_encode(const struct twochoice_message *message,
+                                                 const struct twochoice_peer *peers, void *buf, size_t size_bytes,
+                                                 size_t *len_bytes)
 {
     struct qos_writer w;
     struct qos_frame f;
     uint32_t i;
-    if (!m || !buf || !len || (m->peer_count && !m->peers))
+    QOS_ASSERT(message && buf && len_bytes);
+    if (message->peer_count && !peers)
         return QOS_EINVAL;
-    if (m->type < TWOCHOICE_PROBE || m->type > TWOCHOICE_DECISION || m->state > TWOCHOICE_FULL || m->peer_count > 65535)
+    if (message->type < TWOCHOICE_PROBE || message->type > TWOCHOICE_DECISION || message->state > TWOCHOICE_FULL ||
+        message->peer_count > TWOCHOICE_MESSAGE_PEERS)
         return QOS_ERANGE;
-    if (size_bytes < TWOCHOICE_MESSAGE_BYTES(m->peer_count))
+    if (size_bytes < TWOCHOICE_MESSAGE_BYTES(message->peer_count))
         return QOS_EMEMORY;
     qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, size_bytes - QOS_FRAME_HEADER_BYTES);
-    qos_write_u32(&w, m->server);
-    qos_write_u16(&w, (uint16_t)m->state);
-    qos_write_u16(&w, (uint16_t)m->peer_count);
-    qos_write_u32(&w, m->chosen);
-    qos_write_u64(&w, m->request);
-    qos_write_u64(&w, m->len_bytes);
-    qos_write_u64(&w, m->load);
-    for (i = 0; i < m->peer_count; i++) {
-        qos_write_u32(&w, m->peers[i].server);
-        qos_write_u64(&w, m->peers[i].load);
-        qos_write_u64(&w, m->peers[i].age_ns);
+    qos_write_u32(&w, message->server);
+    qos_write_u16(&w, (uint16_t)message->state);
+    qos_write_u16(&w, (uint16_t)message->peer_count);
+    qos_write_u32(&w, message->chosen);
+    qos_write_u64(&w, message->client);
+    qos_write_u64(&w, message->request);
+    qos_write_u64(&w, message->len_bytes);
+    qos_write_u64(&w, message->load);
+    for (i = 0; i < message->peer_count; i++) {
+        qos_write_u32(&w, peers[i].server);
+        qos_write_u64(&w, peers[i].load);
+        qos_write_u64(&w, peers[i].age_ns);
     }
     f.magic = TWOCHOICE_MESSAGE_MAGIC;
     f.version = TWOCHOICE_MESSAGE_VERSION;
-    f.type = (uint16_t)m->type;
+    f.type = (uint16_t)message->type;
     f.payload_bytes = (uint32_t)w.pos;
-    return qos_frame_seal(&f, buf, size_bytes, len);
+    return qos_frame_seal(&f, buf, size_bytes, len_bytes);
 }
 
-QOS_API enum qos_status twochoice_decode(const void *buf, size_t size_bytes, struct twochoice_message *m)
+QOS_API enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes, struct twochoice_message *message,
+                                                 struct twochoice_peer *peers, size_t peers_max)
 {
     struct twochoice_message got;
     struct qos_reader r;
     struct qos_frame f;
-    enum qos_status st;
+    enum qos_status status;
     uint32_t i;
-    if (!buf || !m)
-        return QOS_EINVAL;
-    st = qos_frame_open(buf, size_bytes, TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, &f);
-    if (st != QOS_OK)
-        return st;
+    QOS_ASSERT(message && (peers || peers_max == 0));
+    status = qos_frame_open(buf, size_bytes, TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, &f);
+    if (status != QOS_OK)
+        return status;
     qos_reader_init(&r, (const uint8_t *)buf + QOS_FRAME_HEADER_BYTES, f.payload_bytes);
     got.type = f.type;
     got.server = qos_read_u32(&r);
     got.state = qos_read_u16(&r);
     got.peer_count = qos_read_u16(&r);
     got.chosen = qos_read_u32(&r);
+    got.client = qos_read_u64(&r);
     got.request = qos_read_u64(&r);
     got.len_bytes = qos_read_u64(&r);
     got.load = qos_read_u64(&r);
-    got.peers = m->peers;
     if (r.bad || got.type < TWOCHOICE_PROBE || got.type > TWOCHOICE_DECISION || got.state > TWOCHOICE_FULL ||
         QOS_FRAME_HEADER_BYTES + (size_t)f.payload_bytes != TWOCHOICE_MESSAGE_BYTES(got.peer_count))
         return QOS_ECORRUPT;
-    if (got.peer_count > (m->peers ? m->peer_count : 0))
+    if (got.peer_count > peers_max)
         return QOS_EMEMORY;
     for (i = 0; i < got.peer_count; i++) {
-        got.peers[i].server = qos_read_u32(&r);
-        got.peers[i].load = qos_read_u64(&r);
-        got.peers[i].age_ns = qos_read_u64(&r);
+        peers[i].server = qos_read_u32(&r);
+        peers[i].load = qos_read_u64(&r);
+        peers[i].age_ns = qos_read_u64(&r);
     }
-    *m = got;
+    *message = got;
     return QOS_OK;
 }
 

@@ -63,7 +63,7 @@ struct table {
 
 void create(twochoice_table *t, uint64_t object, uint64_t offset, uint64_t len, uint32_t target)
 {
-    if (twochoice_create(t, object, offset, len, target, false) != QOS_OK) {
+    if (twochoice_table_create(t, object, target, offset, len, false) != QOS_OK) {
         printf("create failed\n");
         exit(2);
     }
@@ -90,7 +90,7 @@ double query_ns(const table &t, uint32_t n, uint64_t objects, uint32_t queries)
     uint32_t k = 0;
     const uint64_t from = bench_ns();
     for (uint32_t i = 0; i < queries; i++) {
-        twochoice_find(&t.t, k % objects, k / objects * fragment_bytes + 4096, &p);
+        twochoice_table_find(&t.t, k % objects, k / objects * fragment_bytes + 4096, &p);
         sum += p.target;
         k = next_place(p.end + p.target, i, n);
     }
@@ -163,7 +163,7 @@ void against_icl(bench *b)
             ours_q[i] = query_ns(t, fragments, 1, queries);
             if (i == 0) {
                 twochoice_table_counts s;
-                twochoice_table_stats(&t.t, &s);
+                (void)twochoice_table_info(&t.t, &s);
                 bench_report(b, "table_1_object", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
                 bench_report(b, "table_1_object", "bytes_per_fragment_reserved",
                              static_cast<double>(twochoice_table_memsize(&cfg)) / fragments, "B");
@@ -193,7 +193,7 @@ void many_objects(bench *b)
     table t(cfg);
     bench_report(b, "table_100000_objects", "create_ns", create_ns(&t, w, 100000), "ns");
     bench_report(b, "table_100000_objects", "query_ns", query_ns(t, fragments, 100000, fragments), "ns");
-    twochoice_table_stats(&t.t, &s);
+    (void)twochoice_table_info(&t.t, &s);
     bench_report(b, "table_100000_objects", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
 }
 
@@ -229,7 +229,7 @@ void against_paper(bench *b)
         from = bench_ns();
         for (uint32_t i = 0; i < creates; i++) {
             twochoice_piece p;
-            twochoice_find(&t.t, 1, mix(i) % object_bytes, &p);
+            twochoice_table_find(&t.t, 1, mix(i) % object_bytes, &p);
             sum += p.target;
         }
         ours_q = bench_ns() - from;
@@ -241,7 +241,7 @@ void against_paper(bench *b)
             printf("the table and the paper's log disagree\n");
             exit(1);
         }
-        twochoice_table_stats(&t.t, &s);
+        (void)twochoice_table_info(&t.t, &s);
         snprintf(name, sizeof name, "random_ranges_100MB_up_to_%uKiB", len_max >> 10);
         bench_report(b, name, "fragments", s.fragments, "");
         bench_report(b, name, "paper_log_length", static_cast<double>(log.log.size()), "entries");
@@ -314,10 +314,10 @@ void recovery(bench *b)
         bench_report(b, "with_log", "create_ns", create_ns(&t, w, 1), "ns");
         const uint64_t from = bench_ns();
         bool done = false;
-        if (twochoice_compact_start(&t.t) != QOS_OK)
+        if (twochoice_table_compact_start(&t.t) != QOS_OK)
             exit(2);
         while (!done)
-            if (twochoice_compact_step(&t.t, 1000, &done) != QOS_OK)
+            if (twochoice_table_compact_step(&t.t, 1000, &done) != QOS_OK)
                 exit(2);
         bench_report(b, "with_log", "compaction_1m_s", static_cast<double>(bench_ns() - from) / 1e9, "s");
         log.bytes[0].resize(0);
@@ -348,14 +348,14 @@ void decide(bench *b)
 {
     const uint32_t ks[] = {1, 8, 100, 1000};
     for (const uint32_t k : ks) {
-        twochoice_scheduler_config cfg = {};
-        twochoice_scheduler s;
+        twochoice_placement_config cfg = {};
+        twochoice_placement s;
         cfg.servers = 10000;
         cfg.max_writes = k;
         cfg.seed = 1;
-        const size_t size = twochoice_scheduler_memsize(&cfg);
+        const size_t size = twochoice_placement_memsize(&cfg);
         void *mem = aligned_alloc(64, size);
-        if (!mem || twochoice_scheduler_init(&s, mem, size, &cfg) != QOS_OK)
+        if (!mem || twochoice_placement_init(&s, mem, size, &cfg) != QOS_OK)
             exit(2);
         std::vector<twochoice_write> w(k);
         std::vector<twochoice_probe> p(4 * size_t{k});
@@ -373,7 +373,7 @@ void decide(bench *b)
             for (uint32_t r = 0; r < rounds; r++) {
                 size_t n = 0;
                 const uint64_t t0 = bench_ns();
-                if (twochoice_ask(&s, w.data(), k, p.data(), &n) != QOS_OK)
+                if (twochoice_placement_ask(&s, w.data(), k, p.data(), &n) != QOS_OK)
                     exit(2);
                 const uint64_t t1 = bench_ns();
                 for (size_t i = 0; i < n; i++) {
@@ -381,7 +381,7 @@ void decide(bench *b)
                     p[i].load = load[p[i].server];
                 }
                 const uint64_t t2 = bench_ns();
-                if (twochoice_decide(&s, w.data(), k, p.data(), n) != QOS_OK)
+                if (twochoice_placement_decide(&s, w.data(), k, p.data(), n) != QOS_OK)
                     exit(2);
                 deciding += bench_ns() - t2;
                 asking += t1 - t0;

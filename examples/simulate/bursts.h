@@ -63,7 +63,7 @@ struct burst {
     enum burst_rule rule;
     struct burst_server *server;
     struct twochoice_detector *detector;
-    struct twochoice_scheduler scheduler;
+    struct twochoice_placement scheduler;
     struct qos_rng rng;
     void *scheduler_mem, **detector_mem;
     struct burst_node *node; /* a ring of those undecided */
@@ -88,14 +88,14 @@ static inline void burst_work(struct burst *b, uint32_t s, uint64_t now_ns)
     struct burst_server *v = &b->server[s];
     uint64_t left = v->free_at_ns > now_ns ? (v->free_at_ns - now_ns + b->c.service_ns - 1) / b->c.service_ns : 0;
     for (; v->outstanding > left; v->outstanding--)
-        twochoice_end(&b->detector[s], BURST_WRITE);
+        twochoice_detector_end(&b->detector[s], BURST_WRITE);
 }
 
 static inline void burst_place(struct burst *b, uint32_t s, uint64_t now_ns, uint64_t request)
 {
     struct burst_server *v = &b->server[s];
     burst_work(b, s, now_ns);
-    twochoice_arrived(&b->detector[s], now_ns, request, BURST_WRITE);
+    twochoice_detector_arrived(&b->detector[s], now_ns, 0, request, BURST_WRITE);
     v->outstanding++;
     v->free_at_ns = (v->free_at_ns > now_ns ? v->free_at_ns : now_ns) + b->c.service_ns;
     v->placed++;
@@ -144,7 +144,7 @@ static inline void burst_new_background(struct burst *b)
     for (i = 0; i < b->c.servers; i++) {
         struct burst_server *v = &b->server[i];
         for (; v->outstanding > 0; v->outstanding--)
-            twochoice_end(&b->detector[i], BURST_WRITE);
+            twochoice_detector_end(&b->detector[i], BURST_WRITE);
         v->background = burst_background(&b->rng);
         v->straggler = false;
         v->placed = 0;
@@ -164,7 +164,7 @@ static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t n
 {
     size_t i, j;
     n->at_ns = now_ns;
-    if (twochoice_ask(&b->scheduler, n->write, b->c.k, n->probe, &n->asked) != QOS_OK)
+    if (twochoice_placement_ask(&b->scheduler, n->write, b->c.k, n->probe, &n->asked) != QOS_OK)
         abort();
     n->probes = n->asked;
     b->result.probes += n->asked;
@@ -172,13 +172,13 @@ static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t n
         struct twochoice_probe *p = &n->probe[i];
         burst_work(b, p->server, now_ns);
         /* The native rule may ask one server for several writes of the node: each a request of its own. */
-        p->load = twochoice_probed(&b->detector[p->server], now_ns,
-                                   b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request, BURST_WRITE);
+        p->load = twochoice_detector_probed(&b->detector[p->server], now_ns, 0,
+                                            b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request, BURST_WRITE);
         p->state = TWOCHOICE_UP;
     }
     for (i = 0; b->c.peers && i < n->asked; i++) {
         struct twochoice_peer peer[2];
-        size_t got = twochoice_peers(&b->detector[n->probe[i].server], now_ns, peer, 2);
+        size_t got = twochoice_detector_peers(&b->detector[n->probe[i].server], now_ns, peer, 2);
         for (j = 0; j < got && n->probes < 4 * (size_t)b->c.k; j++) {
             struct twochoice_probe *p = &n->probe[n->probes++];
             p->server = peer[j].server;
@@ -192,20 +192,20 @@ static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t n
 static inline void burst_decide(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t i, j;
-    if (twochoice_decide(&b->scheduler, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
+    if (twochoice_placement_decide(&b->scheduler, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
         abort();
     for (i = 0; i < n->asked; i++) {
         const struct twochoice_probe *p = &n->probe[i];
         uint64_t request = b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request;
-        if (twochoice_decided(&b->detector[p->server], now_ns, request, p->chosen * BURST_WRITE) != QOS_OK)
+        if (twochoice_detector_decided(&b->detector[p->server], now_ns, 0, request, p->chosen * BURST_WRITE) != QOS_OK)
             abort();
         if (b->rule == BURST_NATIVE && p->chosen)
-            twochoice_arrived(&b->detector[p->server], now_ns, request, 0);
+            twochoice_detector_arrived(&b->detector[p->server], now_ns, 0, request, 0);
         /* The decision carries the loads of the other probed servers (Figure 5c); two of them here. */
         for (j = 1; b->c.peers && j <= 2; j++) {
             const struct twochoice_probe *o = &n->probe[(i + j) % n->asked];
-            twochoice_heard(&b->detector[p->server], now_ns, o->server, o->load + o->chosen * BURST_WRITE,
-                            now_ns - n->at_ns);
+            twochoice_detector_heard(&b->detector[p->server], now_ns, o->server, o->load + o->chosen * BURST_WRITE,
+                                     now_ns - n->at_ns);
         }
     }
     for (; i < n->probes; i++)
@@ -253,7 +253,7 @@ static inline void burst_run(struct burst *b, uint64_t start_ns)
         struct burst_server *v = &b->server[i];
         v->free_at_ns = start_ns + v->background * b->c.service_ns;
         for (v->outstanding = 0; v->outstanding < v->background; v->outstanding++)
-            twochoice_begin(&b->detector[i], BURST_WRITE);
+            twochoice_detector_begin(&b->detector[i], BURST_WRITE);
     }
     b->last_end_ns = start_ns;
     for (j = 0; j < nodes + b->c.undecided; j++) {
@@ -296,7 +296,7 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
     static const uint32_t policy[BURST_RULES] = {TWOCHOICE_FIXED,         TWOCHOICE_RANDOM,
                                                  TWOCHOICE_NATIVE,        TWOCHOICE_COLLABORATIVE,
                                                  TWOCHOICE_COLLABORATIVE, TWOCHOICE_COLLABORATIVE};
-    struct twochoice_scheduler_config sc;
+    struct twochoice_placement_config sc;
     struct twochoice_detector_config dc;
     uint32_t i;
     memset(b, 0, sizeof *b);
@@ -308,11 +308,11 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
     sc.max_writes = c->k;
     sc.policy = policy[rule];
     sc.seed = c->seed * 1000 + (uint64_t)rule;
-    b->scheduler_mem = burst_alloc(twochoice_scheduler_memsize(&sc));
-    if (twochoice_scheduler_init(&b->scheduler, b->scheduler_mem, twochoice_scheduler_memsize(&sc), &sc) != QOS_OK)
+    b->scheduler_mem = burst_alloc(twochoice_placement_memsize(&sc));
+    if (twochoice_placement_init(&b->scheduler, b->scheduler_mem, twochoice_placement_memsize(&sc), &sc) != QOS_OK)
         abort();
     memset(&dc, 0, sizeof dc);
-    dc.op_cost_bytes = TWOCHOICE_OPS_FREE;
+    dc.op_cost_bytes = QOS_NOTHING;
     dc.bucket_bytes = BURST_WRITE;
     dc.max_probes = rule == BURST_FIXED || rule == BURST_RANDOM ? 1 : 64;
     dc.max_peers = c->peers ? 32 : 1;

@@ -53,7 +53,7 @@ struct decision {
 static struct {
     int rank;
     uint32_t servers, rest_known;
-    struct twochoice_scheduler scheduler;
+    struct twochoice_placement scheduler;
     void *scheduler_memory;
     struct part *queue, **queue_end;
     struct slot *call; /* parts by the slot in their note's id */
@@ -112,16 +112,16 @@ void client_policy(int policy, uint64_t seed, bool include_home)
 {
     static const uint32_t of[SCHEDS] = {TWOCHOICE_FIXED, TWOCHOICE_RANDOM, TWOCHOICE_NATIVE, TWOCHOICE_COLLABORATIVE,
                                         TWOCHOICE_COLLABORATIVE};
-    struct twochoice_scheduler_config cfg = {0};
+    struct twochoice_placement_config cfg = {0};
     cfg.servers = client.servers;
     cfg.max_writes = (uint32_t)settings.k;
     cfg.policy = of[policy];
-    cfg.min_write_bytes = settings.min_write ? settings.min_write : TWOCHOICE_PROBE_EVERY;
+    cfg.min_write_bytes = settings.min_write ? settings.min_write : QOS_NOTHING;
     cfg.include_home = include_home;
     cfg.seed = seed * 1000003 + (uint64_t)client.rank;
     if (!client.scheduler_memory)
-        client.scheduler_memory = tool_alloc_aligned(twochoice_scheduler_memsize(&cfg), 64);
-    if (twochoice_scheduler_init(&client.scheduler, client.scheduler_memory, twochoice_scheduler_memsize(&cfg), &cfg) !=
+        client.scheduler_memory = tool_alloc_aligned(twochoice_placement_memsize(&cfg), 64);
+    if (twochoice_placement_init(&client.scheduler, client.scheduler_memory, twochoice_placement_memsize(&cfg), &cfg) !=
         QOS_OK)
         tool_die(TOOL_FAILED, "scheduler: --servers or --k is out of range");
     memset(client.rest_until_ns, 0, client.servers * sizeof(uint64_t));
@@ -162,7 +162,7 @@ static void let_rest(uint32_t server, enum twochoice_server_state state)
         return;
     client.rest_known += client.rest_until_ns[server] == 0;
     client.rest_until_ns[server] = tool_now_ns() + REST_NS;
-    if (twochoice_set_server(&client.scheduler, server, state, 0) != QOS_OK)
+    if (twochoice_placement_set_server(&client.scheduler, server, state, 0) != QOS_OK)
         client.rest_until_ns[server] = 0;
 }
 
@@ -171,7 +171,7 @@ static void wake_rested(uint64_t now_ns)
     uint32_t i;
     for (i = 0; i < client.servers && client.rest_known; i++)
         if (client.rest_until_ns[i] && now_ns >= client.rest_until_ns[i] &&
-            twochoice_set_server(&client.scheduler, i, TWOCHOICE_UP, 0) == QOS_OK) {
+            twochoice_placement_set_server(&client.scheduler, i, TWOCHOICE_UP, 0) == QOS_OK) {
             client.rest_until_ns[i] = 0;
             client.rest_known--;
         }
@@ -301,6 +301,7 @@ static void send_probes(struct decision *d, uint64_t now_ns)
     size_t i;
     memset(&m, 0, sizeof m);
     m.type = TWOCHOICE_PROBE;
+    m.client = (uint64_t)client.rank;
     m.request = d->request;
     m.len_bytes = largest(d);
     d->missing = 0;
@@ -309,7 +310,7 @@ static void send_probes(struct decision *d, uint64_t now_ns)
         if (d->answered[i] || !first_of_server(d, i))
             continue;
         m.server = d->probe[i].server;
-        link_send_message((int)m.server, &m);
+        link_send_message((int)m.server, &m, NULL);
         client_counts.tally.probes++;
         d->missing++;
     }
@@ -323,8 +324,8 @@ static void send_decisions(struct decision *d, size_t asked)
     size_t i, j;
     memset(&m, 0, sizeof m);
     m.type = TWOCHOICE_DECISION;
+    m.client = (uint64_t)client.rank;
     m.request = d->request;
-    m.peers = peer;
     for (i = 0; i < asked && settings.peers_ns && m.peer_count < 32; i++)
         if (d->probe[i].state == TWOCHOICE_UP && first_of_server(d, i))
             peer[m.peer_count++] = (struct twochoice_peer){d->probe[i].server, d->probe[i].load, 0};
@@ -339,7 +340,7 @@ static void send_decisions(struct decision *d, size_t asked)
                 m.chosen++;
                 m.len_bytes += d->write[j].len_bytes;
             }
-        link_send_message((int)m.server, &m);
+        link_send_message((int)m.server, &m, peer);
     }
 }
 
@@ -359,7 +360,7 @@ static void decide(struct decision *d, uint64_t now_ns)
         p->load = d->peer[i].load;
         d->probes++;
     }
-    if (twochoice_decide(&client.scheduler, d->write, d->parts, d->probe, d->probes) != QOS_OK)
+    if (twochoice_placement_decide(&client.scheduler, d->write, d->parts, d->probe, d->probes) != QOS_OK)
         tool_die(TOOL_FAILED, "a decision failed");
     if (asked) {
         client_counts.tally.decisions++;
@@ -385,7 +386,7 @@ static void conclude(struct decision *d, uint64_t now_ns)
             client_counts.tally.no_answer++;
             let_rest(d->probe[i].server, TWOCHOICE_DOWN);
         }
-    if (twochoice_redraw(&client.scheduler, d->probe, d->probes, d->round++, &changed) != QOS_OK)
+    if (twochoice_placement_redraw(&client.scheduler, d->round++, d->probe, d->probes, &changed) != QOS_OK)
         changed = 0;
     if (changed == 0) {
         decide(d, now_ns);
@@ -414,7 +415,7 @@ static void begin_decision(struct decision *d, uint64_t now_ns)
     if (!client.queue)
         client.queue_end = &client.queue;
     d->request = (uint64_t)client.rank << 40 | ++client.requests;
-    if (twochoice_ask(&client.scheduler, d->write, d->parts, d->probe, &d->probes) != QOS_OK)
+    if (twochoice_placement_ask(&client.scheduler, d->write, d->parts, d->probe, &d->probes) != QOS_OK)
         tool_die(TOOL_FAILED, "a decision failed");
     for (i = 0; i < d->probes; i++)
         d->answered[i] = false;
@@ -424,7 +425,7 @@ static void begin_decision(struct decision *d, uint64_t now_ns)
         decide(d, now_ns);
 }
 
-static void load_heard(struct decision *d, const struct twochoice_message *m)
+static void load_heard(struct decision *d, const struct twochoice_message *m, const struct twochoice_peer *peers)
 {
     bool heard = false;
     size_t i, j;
@@ -444,10 +445,10 @@ static void load_heard(struct decision *d, const struct twochoice_message *m)
         let_rest(m->server, m->state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
     for (i = 0; i < m->peer_count; i++) { /* the youngest load of each */
-        for (j = 0; j < d->peers && d->peer[j].server != m->peers[i].server; j++)
+        for (j = 0; j < d->peers && d->peer[j].server != peers[i].server; j++)
             ;
-        if (j < d->peers ? m->peers[i].age_ns < d->peer[j].age_ns : j < 2 * settings.k) {
-            d->peer[j] = m->peers[i];
+        if (j < d->peers ? peers[i].age_ns < d->peer[j].age_ns : j < 2 * settings.k) {
+            d->peer[j] = peers[i];
             d->peers += j == d->peers;
         }
     }
@@ -605,7 +606,7 @@ static void on_note(void *ctx, int from, const struct note *n)
         link_receive_data(from, n->id, p->data + (p->piece[p->piece_at].offset - p->offset), (size_t)n->len, &p->moved);
 }
 
-static void on_message(void *ctx, int from, const struct twochoice_message *m)
+static void on_message(void *ctx, int from, const struct twochoice_message *m, const struct twochoice_peer *peers)
 {
     (void)ctx;
     (void)from;
@@ -616,7 +617,7 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m)
         return;
     }
     if (client.decision.used && m->request == client.decision.request)
-        load_heard(&client.decision, m);
+        load_heard(&client.decision, m, peers);
     else
         client_counts.tally.late_answers++;
 }
@@ -739,13 +740,14 @@ uint64_t client_probe_all(uint32_t servers)
     uint64_t start_ns = tool_now_ns(), took_ns;
     uint32_t i;
     memset(&m, 0, sizeof m);
+    m.client = (uint64_t)client.rank;
     m.request = client.probing = (uint64_t)client.rank << 40 | ++client.requests;
     m.len_bytes = settings.write_bytes;
     client.probing_missing = servers;
     m.type = TWOCHOICE_PROBE;
     for (i = 0; i < servers; i++) {
         m.server = i;
-        link_send_message((int)i, &m);
+        link_send_message((int)i, &m, NULL);
     }
     while (client.probing_missing)
         if (!client_poll())
@@ -755,7 +757,7 @@ uint64_t client_probe_all(uint32_t servers)
     m.type = TWOCHOICE_DECISION;
     for (i = 0; i < servers; i++) {
         m.server = i;
-        link_send_message((int)i, &m);
+        link_send_message((int)i, &m, NULL);
     }
     return took_ns;
 }

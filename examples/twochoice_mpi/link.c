@@ -87,11 +87,11 @@ void link_send_note(int to, const struct note *n)
     must(MPI_Isend(copy, (int)words, MPI_UINT64_T, to, TAG_NOTE, control, &request[i]), "sending a note");
 }
 
-void link_send_message(int to, const struct twochoice_message *m)
+void link_send_message(int to, const struct twochoice_message *m, const struct twochoice_peer *peers)
 {
     size_t room_bytes = TWOCHOICE_MESSAGE_BYTES(m->peer_count), len = 0, i;
     void *copy = tool_alloc(room_bytes);
-    enum qos_status st = twochoice_encode(m, copy, room_bytes, &len);
+    enum qos_status st = twochoice_message_encode(m, peers, copy, room_bytes, &len);
     if (st != QOS_OK)
         tool_die(TOOL_FAILED, "message to %d: %s", to, qos_strerror((int)st));
     i = new_request(copy, NULL);
@@ -191,14 +191,11 @@ static void take_message(const struct link_handler *h, MPI_Message *message, con
     int len = 0;
     MPI_Get_count(probed, MPI_BYTE, &len);
     must(MPI_Mrecv(buf, (int)sizeof buf, MPI_BYTE, message, &status), "receiving a message");
-    memset(&m, 0, sizeof m);
-    m.peers = peers;
-    m.peer_count = PEERS_MAX;
-    st = twochoice_decode(buf, (size_t)len, &m);
+    st = twochoice_message_decode(buf, (size_t)len, &m, peers, PEERS_MAX);
     if (st != QOS_OK)
         tool_warn("rank %d sent something that is no message: %s; ignored", probed->MPI_SOURCE, qos_strerror((int)st));
     else if (h->message)
-        h->message(h->ctx, probed->MPI_SOURCE, &m);
+        h->message(h->ctx, probed->MPI_SOURCE, &m, peers);
 }
 
 /* Notes and messages of one sender in the order in which they were sent: a decision must not be overtaken by the write

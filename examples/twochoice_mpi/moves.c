@@ -30,11 +30,11 @@ static void call(struct store *s, uint64_t cookie, uint64_t op, const struct two
 void moves_init(struct store *s, bool all)
 {
     struct twochoice_maintainer_config cfg = {0};
-    cfg.rate_bytes_per_s = all ? TWOCHOICE_PULL_UNLIMITED : s->s->pull_rate;
+    cfg.rate_bytes_per_s = all ? QOS_UNLIMITED : s->s->pull_rate;
     cfg.piece_bytes = s->s->part_bytes;
     cfg.idle_load = all ? UINT64_MAX : s->s->idle_load;
     cfg.idle_ns = all ? 1000000 : s->s->idle_ns;
-    if (twochoice_maintainer_init(&s->maintainer, &cfg, tool_now_ns()) != QOS_OK)
+    if (twochoice_maintainer_init(&s->maintainer, tool_now_ns(), &cfg) != QOS_OK)
         tool_die(TOOL_FAILED, "server %u: --pull-rate or --part is out of range", s->s->server);
     s->maintain_at_ns = 0;
     s->paused = !all && !s->s->pull;
@@ -77,7 +77,7 @@ static bool next_stale(const struct store *s, struct twochoice_piece *p, struct 
 {
     while (p->offset < p->end) {
         struct twochoice_piece now;
-        twochoice_find(&s->table, p->object, p->offset, &now);
+        twochoice_table_find(&s->table, p->object, p->offset, &now);
         *part = *p;
         part->end = qos_min(now.end, p->end);
         p->offset = part->end;
@@ -115,7 +115,7 @@ bool moves_held(const struct store *s, uint64_t object, uint64_t offset, uint64_
     struct twochoice_piece p;
     uint64_t at;
     for (at = offset; at < offset + len; at = p.end) {
-        twochoice_find(&s->held, object, at, &p);
+        twochoice_table_find(&s->held, object, at, &p);
         if (!is_held(&p))
             return false;
     }
@@ -127,7 +127,7 @@ static void forget_here(struct store *s, uint64_t object, uint64_t offset, uint6
 {
     const struct object_file *file = files_get(&s->files, object, true, false);
     s->drops_done++;
-    if (twochoice_local(&s->held, object, offset, end - offset) != QOS_OK || !file)
+    if (twochoice_table_local(&s->held, object, offset, end - offset) != QOS_OK || !file)
         return; /* a table too full to be split keeps the bytes: a sweep finds them */
     fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)(end - offset));
     s->word[COUNT_DROPPED_BYTES] += end - offset;
@@ -138,7 +138,7 @@ static void unlink_if_empty(struct store *s, uint64_t object)
 {
     struct object_file *file = files_get(&s->files, object, true, false);
     struct twochoice_piece p;
-    if (file && file->users == 0 && (!twochoice_next(&s->held, object, 0, &p) || p.object != object))
+    if (file && file->users == 0 && (!twochoice_table_next(&s->held, object, 0, &p) || p.object != object))
         files_unlink(&s->files, file);
 }
 
@@ -170,14 +170,14 @@ static void end_pull(struct store *s, struct pull *p)
 
 static void cancel_pull(struct store *s, struct pull *p)
 {
-    twochoice_pull_cancel(&s->table, p->id);
+    twochoice_table_pull_cancel(&s->table, p->id);
     end_pull(s, p);
 }
 
 static void finish_pull(struct store *s, struct pull *p)
 {
     struct task *t;
-    enum qos_status st = p->status == ST_OK ? twochoice_pull_finish(&s->table, p->id) : QOS_EIO;
+    enum qos_status st = p->status == ST_OK ? twochoice_table_pull_finish(&s->table, p->id) : QOS_EIO;
     if (st == QOS_EFULL)
         store_compact(s);
     if (st != QOS_OK) {
@@ -206,7 +206,7 @@ static void write_pull(struct store *s, struct pull *p)
     struct twochoice_piece part[PULL_PIECES];
     uint8_t *data = s->buffers + (s->s->buffers + (uint64_t)(p - s->pull)) * s->s->part_bytes;
     size_t n = 0, i;
-    enum qos_status st = twochoice_pull_ready(&s->table, p->id, part, PULL_PIECES, &n);
+    enum qos_status st = twochoice_table_pull_ready(&s->table, p->id, part, PULL_PIECES, &n);
     p->here = st == QOS_EAGAIN;
     if (st == QOS_EAGAIN) /* a write at home is under way there; moves_step tries again */
         return;
@@ -252,10 +252,10 @@ static void maintain(struct store *s, uint64_t now_ns)
     struct twochoice_order order;
     struct pull *p;
     while (!s->asking && (p = free_pull(s)) != NULL) {
-        if (twochoice_maintain(&s->maintainer, &s->table, now_ns, qos_atomic_load_relaxed(&s->shared->load), &order) !=
-            QOS_OK)
-            order.todo = TWOCHOICE_REST;
-        if (order.todo == TWOCHOICE_REST) {
+        if (twochoice_maintainer_step(&s->maintainer, now_ns, &s->table, qos_atomic_load_relaxed(&s->shared->load),
+                                      &order) != QOS_OK)
+            order.todo = TWOCHOICE_WAIT;
+        if (order.todo == TWOCHOICE_WAIT) {
             s->maintain_at_ns = qos_min(qos_max(order.next_ns, now_ns + 1000000), now_ns + s->s->idle_ns);
             return;
         }
@@ -295,7 +295,7 @@ static void pull_arrived(struct store *s, struct pull *p, uint64_t status)
         write_pull(s, p);
         return;
     }
-    twochoice_find(&s->table, p->piece.object, p->piece.offset, &now);
+    twochoice_table_find(&s->table, p->piece.object, p->piece.offset, &now);
     /* Not because some of it was written anew meanwhile, which is nobody's fault. */
     if (status == ST_GONE && now.version == p->piece.version && now.end >= p->piece.end && told++ < 8)
         tool_warn("server %u: server %u does not have bytes %" PRIu64 "-%" PRIu64 " of object %016" PRIx64
@@ -342,7 +342,7 @@ static void sweep_on(struct store *s)
 
 static void hold(struct store *s, uint64_t object, uint64_t offset, uint64_t end)
 {
-    if (twochoice_create(&s->held, object, offset, end - offset, 0, false) != QOS_OK)
+    if (twochoice_table_create(&s->held, object, 0, offset, end - offset, false) != QOS_OK)
         tool_warn("server %u: more pieces are kept for others than --fragments allows", s->s->server);
 }
 
@@ -420,7 +420,7 @@ static void end_check(struct store *s)
     enum qos_status st =
         twochoice_table_init(&scratch, memory, twochoice_table_memsize(&s->table_config), &s->table_config);
     if (st == QOS_OK)
-        st = twochoice_check(&s->table, &scratch, &checker, &found);
+        st = twochoice_checker_run(&checker, &s->table, &scratch, &found);
     free(memory);
     free(c->piece);
     free(c->has);
@@ -451,7 +451,7 @@ void moves_check(struct store *s, struct task *t)
     memset(&p, 0, sizeof p);
     c->task = t;
     c->piece = tool_alloc(room * sizeof *c->piece);
-    while (twochoice_next(&s->table, p.object, p.end, &p)) {
+    while (twochoice_table_next(&s->table, p.object, p.end, &p)) {
         if (c->pieces == room) {
             room *= 2;
             c->piece = tool_grow(c->piece, room * sizeof *c->piece);
@@ -474,8 +474,8 @@ void moves_answered(struct store *s, const struct job *j)
         s->changed = true; /* a reservation may have waited for it */
         break;
     case COOKIE_LOAD:
-        twochoice_remote_load(&s->maintainer, tool_now_ns(), (uint32_t)index,
-                              j->n.status == ST_OK ? j->n.len : UINT64_MAX);
+        twochoice_maintainer_remote_load(&s->maintainer, tool_now_ns(), (uint32_t)index,
+                                         j->n.status == ST_OK ? j->n.len : UINT64_MAX);
         s->asking = false;
         s->maintain_at_ns = 0;
         break;

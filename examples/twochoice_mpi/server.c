@@ -75,7 +75,7 @@ static bool carries_load(const struct note *n)
 static void end_pending(struct pending *p)
 {
     if (carries_load(&p->n))
-        twochoice_end(&server.detector, p->n.len);
+        twochoice_detector_end(&server.detector, p->n.len);
     release_buffer(p);
     p->stage = FREE;
 }
@@ -322,7 +322,7 @@ static void on_note(void *ctx, int from, const struct note *n)
     if (n->op == OP_LOAD) {
         struct note a;
         memcpy(&a, n, sizeof(uint64_t) * NOTE_HEAD);
-        a.len = server.io_alive ? twochoice_load(&server.detector) : UINT64_MAX;
+        a.len = server.io_alive ? twochoice_detector_load(&server.detector, tool_now_ns()) : UINT64_MAX;
         answer_head(from, &a, ST_OK);
         return;
     }
@@ -336,16 +336,16 @@ static void on_note(void *ctx, int from, const struct note *n)
     if (carries_load(n) && (n->len == 0 || n->len > settings.part_bytes))
         tool_die(TOOL_FAILED, "rank %d asks for %" PRIu64 " bytes at once, more than --part", from, n->len);
     if (n->op == OP_WRITE)
-        twochoice_arrived(&server.detector, now_ns, n->request, n->len);
+        twochoice_detector_arrived(&server.detector, now_ns, (uint64_t)from, n->request, n->len);
     else if (n->op == OP_READ)
-        twochoice_begin(&server.detector, n->len);
+        twochoice_detector_begin(&server.detector, n->len);
     if (carries_load(n))
         start_data(p, index);
     else
         hand_over(p, index);
 }
 
-static void on_message(void *ctx, int from, const struct twochoice_message *m)
+static void on_message(void *ctx, int from, const struct twochoice_message *m, const struct twochoice_peer *heard)
 {
     struct twochoice_peer peers[16];
     struct twochoice_message a;
@@ -354,24 +354,27 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m)
     (void)ctx;
     if (m->type == TWOCHOICE_DECISION) {
         for (i = 0; i < m->peer_count; i++)
-            if (m->peers[i].server != settings.server)
-                twochoice_heard(&server.detector, now_ns, m->peers[i].server, m->peers[i].load, m->peers[i].age_ns);
+            if (heard[i].server != settings.server)
+                twochoice_detector_heard(&server.detector, now_ns, heard[i].server, heard[i].load, heard[i].age_ns);
         /* Not probed, or given up already: a chosen write counts when it arrives. */
-        if (twochoice_decided(&server.detector, now_ns, m->request, m->chosen ? m->len_bytes : 0) != QOS_OK)
+        if (twochoice_detector_decided(&server.detector, now_ns, m->client, m->request, m->chosen ? m->len_bytes : 0) !=
+            QOS_OK)
             return;
     } else if (m->type == TWOCHOICE_PROBE) {
         memset(&a, 0, sizeof a);
         a.type = TWOCHOICE_LOAD;
         a.server = settings.server;
+        a.client = m->client;
         a.request = m->request;
         a.state = !server.io_alive ? TWOCHOICE_DOWN : server.full ? TWOCHOICE_FULL : TWOCHOICE_UP;
-        a.load = a.state == TWOCHOICE_UP ? twochoice_probed(&server.detector, now_ns, m->request, m->len_bytes) : 0;
+        a.load = a.state == TWOCHOICE_UP
+                     ? twochoice_detector_probed(&server.detector, now_ns, m->client, m->request, m->len_bytes)
+                     : 0;
         if (settings.peers_ns) {
-            a.peers = peers;
-            a.peer_count = (uint32_t)twochoice_peers(&server.detector, now_ns, peers, 16);
+            a.peer_count = (uint32_t)twochoice_detector_peers(&server.detector, now_ns, peers, 16);
         }
         server.probes++;
-        link_send_message(from, &a);
+        link_send_message(from, &a, peers);
     }
 }
 
@@ -417,11 +420,13 @@ static void look_at_space(uint64_t now_ns)
 
 static void expire(uint64_t now_ns)
 {
-    uint32_t before = server.detector.probes;
-    if (now_ns < twochoice_detector_next_ns(&server.detector))
+    struct twochoice_detector_counts before, after;
+    if (now_ns < twochoice_detector_next_ns(&server.detector, now_ns))
         return;
-    twochoice_expire(&server.detector, now_ns);
-    server.given_up += before - server.detector.probes;
+    (void)twochoice_detector_info(&server.detector, &before);
+    twochoice_detector_expire(&server.detector, now_ns);
+    (void)twochoice_detector_info(&server.detector, &after);
+    server.given_up += before.undecided - after.undecided;
 }
 
 static bool wait_for_io(void)
@@ -459,7 +464,7 @@ int server_main(int io_fd, struct shared *shared, uint8_t *buffers, int io_pid)
         send_unsent();
         expire(now_ns);
         look_at_space(now_ns);
-        qos_atomic_store_relaxed(&shared->load, twochoice_load(&server.detector));
+        qos_atomic_store_relaxed(&shared->load, twochoice_detector_load(&server.detector, tool_now_ns()));
         idle = any ? 0 : idle + 1;
         if (!any)
             link_nap(idle, server.io_alive ? server.io : -1);

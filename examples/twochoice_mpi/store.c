@@ -85,7 +85,7 @@ struct task *task_take(struct task_list *l)
 void store_answer(struct store *s, struct task *t, uint64_t status)
 {
     if (t->has_hold)
-        twochoice_write_end(&s->table, t->hold);
+        twochoice_table_write_end(&s->table, t->hold);
     s->changed |= t->has_hold;
     t->job.kind = JOB_DONE;
     t->job.n.status = status;
@@ -222,7 +222,7 @@ void store_note_old(struct store *s, struct task *t, uint64_t object, uint64_t o
     uint64_t at = offset;
     t->olds = 0;
     while (at < offset + len && t->olds < OLD_PIECES) {
-        twochoice_find(&s->table, object, at, &p);
+        twochoice_table_find(&s->table, object, at, &p);
         p.offset = at;
         p.end = qos_min(p.end, offset + len);
         if (p.target != TWOCHOICE_LOCAL && p.target != server)
@@ -238,7 +238,7 @@ static void home_written(struct store *s, struct task *t, uint64_t status)
     if (status == ST_OK) {
         trace_line("data", n->write);
         store_note_old(s, t, n->object, n->offset, n->len, TWOCHOICE_LOCAL);
-        st = twochoice_local(&s->table, n->object, n->offset, n->len);
+        st = twochoice_table_local(&s->table, n->object, n->offset, n->len);
         status = st == QOS_OK ? ST_OK : st == QOS_EFULL ? ST_FULL : ST_IO;
         if (st == QOS_EFULL)
             store_compact(s);
@@ -256,7 +256,7 @@ static void away_written(struct store *s, struct task *t, uint64_t status)
     const struct note *n = &t->job.n;
     if (status == ST_OK) {
         trace_line("data", n->write);
-        if (twochoice_create(&s->held, n->object, n->offset, n->len, 0, false) != QOS_OK)
+        if (twochoice_table_create(&s->held, n->object, 0, n->offset, n->len, false) != QOS_OK)
             status = ST_FULL;
         else
             s->word[COUNT_AWAY_BYTES] += n->len;
@@ -274,7 +274,7 @@ static void write_job(struct store *s, struct task *t)
     t->len = n->len;
     t->then = home ? home_written : away_written;
     if (home) {
-        st = twochoice_write_begin(&s->table, n->object, n->offset, n->len, &t->hold);
+        st = twochoice_table_write_begin(&s->table, n->object, n->offset, n->len, &t->hold);
         if (st == QOS_EAGAIN || st == QOS_EFULL) { /* a pull is writing there: its turn comes */
             task_add(&s->waiting, t);
             return;
@@ -322,7 +322,7 @@ static void query_job(struct store *s, struct task *t)
 {
     struct twochoice_piece p[NOTE_PIECES];
     struct note *n = &t->job.n;
-    size_t count = twochoice_query(&s->table, n->object, n->offset, n->len, p, NOTE_PIECES), i;
+    size_t count = twochoice_table_query(&s->table, n->object, n->offset, n->len, p, NOTE_PIECES), i;
     for (i = 0; i < count; i++) {
         n->word[3 * i] = p[i].offset;
         n->word[3 * i + 1] = p[i].end;
@@ -371,7 +371,7 @@ static void create_job(struct store *s, struct task *t)
         return;
     }
     store_note_old(s, t, n->object, n->offset, n->len, (uint32_t)n->server);
-    st = twochoice_create(&s->table, n->object, n->offset, n->len, (uint32_t)n->server, true);
+    st = twochoice_table_create(&s->table, n->object, (uint32_t)n->server, n->offset, n->len, true);
     if (st != QOS_OK) {
         twochoice_table_release(&s->table);
         store_answer(s, t, st == QOS_EFULL ? ST_FULL : ST_IO);
@@ -384,7 +384,7 @@ static void list_job(struct store *s, struct task *t)
 {
     struct twochoice_piece p[NOTE_WORDS / 5];
     struct note *n = &t->job.n;
-    size_t count = twochoice_oldest(&s->table, p, NOTE_WORDS / 5), i;
+    size_t count = twochoice_table_oldest(&s->table, p, NOTE_WORDS / 5), i;
     for (i = 0; i < count; i++) {
         n->word[5 * i] = p[i].object;
         n->word[5 * i + 1] = p[i].offset;
@@ -399,7 +399,7 @@ static void list_job(struct store *s, struct task *t)
 static void counts_job(struct store *s, struct task *t)
 {
     struct twochoice_table_counts c;
-    twochoice_table_stats(&s->table, &c);
+    twochoice_table_info(&s->table, &c);
     s->word[COUNT_FRAGMENTS] = c.fragments;
     s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
     s->word[COUNT_VERSION] = c.version;
@@ -485,7 +485,7 @@ static void retry_waiting(struct store *s)
 
 void store_compact(struct store *s)
 {
-    if (twochoice_compact_start(&s->table) == QOS_OK)
+    if (twochoice_table_compact_start(&s->table) == QOS_OK)
         s->word[COUNT_COMPACTIONS]++;
 }
 
@@ -493,11 +493,11 @@ static void step_compaction(struct store *s)
 {
     struct twochoice_table_counts c;
     bool done;
-    twochoice_table_stats(&s->table, &c);
+    twochoice_table_info(&s->table, &c);
     s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
     if (!c.compacting && (c.log_bytes > c.max_log_bytes / 2 || c.log_broken))
         store_compact(s);
-    if (c.compacting && twochoice_compact_step(&s->table, COMPACT_RECORDS, &done) != QOS_OK)
+    if (c.compacting && twochoice_table_compact_step(&s->table, COMPACT_RECORDS, &done) != QOS_OK)
         tool_warn("server %u: compaction failed; the log goes on as it was", s->s->server);
 }
 
@@ -511,7 +511,7 @@ static void commit(struct store *s)
         return;
     s->to_commit.first = NULL;
     s->word[COUNT_COMMITS]++;
-    st = twochoice_commit(&s->table);
+    st = twochoice_table_commit(&s->table);
     if (st != QOS_OK)
         tool_warn("server %u: the redirect log cannot be made durable: %s", s->s->server, qos_strerror((int)st));
     while ((t = task_take(&all)) != NULL) {
@@ -570,7 +570,7 @@ static uint64_t wake_at(const struct store *s, uint64_t now_ns)
     struct twochoice_table_counts c;
     for (t = s->paced.first; t; t = t->next)
         at_ns = qos_min(at_ns, t->due_ns);
-    twochoice_table_stats(&s->table, &c);
+    twochoice_table_info(&s->table, &c);
     if (s->changed || c.compacting)
         at_ns = now_ns;
     return qos_min(at_ns, now_ns + UINT64_C(1000000000));

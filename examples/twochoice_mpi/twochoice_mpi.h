@@ -89,12 +89,12 @@ enum count {
 struct link_handler {
     void *ctx;
     void (*note)(void *ctx, int from, const struct note *n);
-    void (*message)(void *ctx, int from, const struct twochoice_message *m);
+    void (*message)(void *ctx, int from, const struct twochoice_message *m, const struct twochoice_peer *peers);
 };
 void link_open(int *argc, char ***argv, int *rank, int *ranks);
 void link_close(void);
 void link_send_note(int to, const struct note *n);
-void link_send_message(int to, const struct twochoice_message *m);
+void link_send_message(int to, const struct twochoice_message *m, const struct twochoice_peer *peers);
 /* Data beside a note with the same id. *done becomes true; the buffer is MPI's until then. */
 void link_send_data(int to, uint64_t id, const void *data, size_t len, bool *done);
 void link_receive_data(int from, uint64_t id, void *data, size_t len, bool *done);

@@ -11,10 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len = 0;
     if (size > 2048)
         return 0;
-    m.peers = peers;
-    m.peer_count = 64;
-    if (twochoice_decode(data, size, &m) == QOS_OK) {
-        FUZZ_CHECK(twochoice_encode(&m, again, sizeof again, &len) == QOS_OK);
+    if (twochoice_message_decode(data, size, &m, peers, 64) == QOS_OK) {
+        FUZZ_CHECK(twochoice_message_encode(&m, peers, again, sizeof again, &len) == QOS_OK);
         FUZZ_CHECK(len <= size && memcmp(again, data, len) == 0);
     }
     /* The same bytes as the payload of a sound frame: past the checksum. */
@@ -24,12 +22,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         enum qos_status st;
         memcpy(frame + QOS_FRAME_HEADER_BYTES, data + 2, size - 2);
         FUZZ_CHECK(qos_frame_seal(&f, frame, sizeof frame, &len) == QOS_OK);
-        m.peers = peers;
-        m.peer_count = 64;
-        st = twochoice_decode(frame, QOS_FRAME_HEADER_BYTES + size - 2, &m);
+        st = twochoice_message_decode(frame, QOS_FRAME_HEADER_BYTES + size - 2, &m, peers, 64);
         FUZZ_CHECK(st == QOS_OK || st == QOS_ECORRUPT || st == QOS_EVERSION || st == QOS_EMEMORY);
         if (st == QOS_OK) {
-            FUZZ_CHECK(twochoice_encode(&m, again, sizeof again, &len) == QOS_OK);
+            FUZZ_CHECK(twochoice_message_encode(&m, peers, again, sizeof again, &len) == QOS_OK);
             FUZZ_CHECK(len == QOS_FRAME_HEADER_BYTES + size - 2);
             FUZZ_CHECK(memcmp(again + 16, frame + 16, len - 16) == 0);
         }

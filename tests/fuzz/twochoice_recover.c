@@ -74,8 +74,8 @@ static void same(const struct twochoice_table *a, const struct twochoice_table *
     struct twochoice_piece x = {0}, y = {0};
     uint64_t object = 0, offset = 0;
     for (;;) {
-        bool more = twochoice_next(a, object, offset, &x);
-        FUZZ_CHECK(more == twochoice_next(b, object, offset, &y));
+        bool more = twochoice_table_next(a, object, offset, &x);
+        FUZZ_CHECK(more == twochoice_table_next(b, object, offset, &y));
         if (!more)
             return;
         FUZZ_CHECK(x.object == y.object && x.offset == y.offset && x.target == y.target);
@@ -119,13 +119,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     FUZZ_CHECK(r.valid_bytes <= before && r.records <= before / 48);
-    st = twochoice_create(&t, 3, 1000, 10, 2, false);
+    st = twochoice_table_create(&t, 3, 2, 1000, 10, false);
     FUZZ_CHECK(st == QOS_OK || st == QOS_EFULL);
-    FUZZ_CHECK(twochoice_commit(&t) == QOS_OK);
+    FUZZ_CHECK(twochoice_table_commit(&t) == QOS_OK);
     FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
     FUZZ_CHECK(r.dropped_bytes == 0 && again.version == t.version);
     same(&t, &again);
-    if (twochoice_compact_start(&t) == QOS_OK && twochoice_compact_step(&t, 10000, &done) == QOS_OK) {
+    if (twochoice_table_compact_start(&t) == QOS_OK && twochoice_table_compact_step(&t, 10000, &done) == QOS_OK) {
         FUZZ_CHECK(done && length[0] == 48 * ((size_t)t.fragments + 2)); /* header, live fragments, stamp */
         FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
         FUZZ_CHECK(again.version == t.version);

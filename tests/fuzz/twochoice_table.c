@@ -26,7 +26,7 @@ static void check_map(const struct twochoice_table *t, uint64_t scale)
     for (o = 0; o < OBJECTS; o++)
         for (c = 0; c < CELLS;) {
             struct twochoice_piece p;
-            twochoice_find(t, o * UINT64_MAX, c * scale, &p);
+            twochoice_table_find(t, o * UINT64_MAX, c * scale, &p);
             FUZZ_CHECK(p.end > c * scale);
             for (; c < CELLS && c * scale < p.end; c++)
                 FUZZ_CHECK(map[o][c].target == p.target);
@@ -68,8 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (what < 5) {
             uint32_t target = what == 4 ? TWOCHOICE_LOCAL : (uint32_t)fuzz_between(&in, 0, 5);
             enum qos_status st =
-                what == 4 ? twochoice_local(&t, o * UINT64_MAX, from * scale, (to - from) * scale)
-                          : twochoice_create(&t, o * UINT64_MAX, from * scale, (to - from) * scale, target, false);
+                what == 4
+                    ? twochoice_table_local(&t, o * UINT64_MAX, from * scale, (to - from) * scale)
+                    : twochoice_table_create(&t, o * UINT64_MAX, target, from * scale, (to - from) * scale, false);
             FUZZ_CHECK(st == QOS_OK || (st == QOS_EFULL && t.fragments + 2 > cfg.max_fragments));
             for (c = from; st == QOS_OK && c < to; c++) {
                 map[o][c].target = target;
@@ -77,7 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
         } else if (!pull[i].open) {
             struct twochoice_piece p;
-            if (twochoice_pull_start(&t, o * UINT64_MAX, from * scale, (to - from) * scale, &pull[i].id, &p) != QOS_OK)
+            if (twochoice_table_pull_start(&t, o * UINT64_MAX, from * scale, (to - from) * scale, &pull[i].id, &p) !=
+                QOS_OK)
                 continue;
             pull[i].open = true;
             pull[i].ready = false;
@@ -89,25 +91,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 pull[i].op[c] = map[pull[i].object][c].op;
             }
         } else if (what == 5) {
-            twochoice_pull_cancel(&t, pull[i].id);
+            twochoice_table_pull_cancel(&t, pull[i].id);
             pull[i].open = false;
         } else if (!pull[i].ready) {
             static struct twochoice_piece out[CELLS];
             size_t n = 0;
-            FUZZ_CHECK(twochoice_pull_ready(&t, pull[i].id, out, CELLS, &n) == QOS_OK);
+            FUZZ_CHECK(twochoice_table_pull_ready(&t, pull[i].id, out, CELLS, &n) == QOS_OK);
             pull[i].ready = true;
         } else {
-            enum qos_status st = twochoice_pull_finish(&t, pull[i].id);
+            enum qos_status st = twochoice_table_pull_finish(&t, pull[i].id);
             FUZZ_CHECK(st == QOS_OK || st == QOS_EFULL);
             for (c = pull[i].from; c < pull[i].to; c++) {
                 struct twochoice_piece p;
                 o = pull[i].object;
-                twochoice_find(&t, o * UINT64_MAX, c * scale, &p);
+                twochoice_table_find(&t, o * UINT64_MAX, c * scale, &p);
                 if (map[o][c].op == pull[i].op[c] && (st == QOS_OK || p.target == TWOCHOICE_LOCAL))
                     map[o][c].target = TWOCHOICE_LOCAL;
             }
             if (st != QOS_OK)
-                twochoice_pull_cancel(&t, pull[i].id);
+                twochoice_table_pull_cancel(&t, pull[i].id);
             pull[i].open = false;
         }
         if (op % 16 == 0)

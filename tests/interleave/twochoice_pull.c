@@ -50,7 +50,7 @@ static bool step(struct world *w, unsigned actor, const struct scenario *s)
     if (actor == 0) { /* the maintainer */
         switch (at) {
         case 0: {
-            enum qos_status st = twochoice_pull_start(&w->t, 1, 0, BYTES, &w->pull, &w->piece);
+            enum qos_status st = twochoice_table_pull_start(&w->t, 1, 0, BYTES, &w->pull, &w->piece);
             CHECK(st == QOS_OK || st == QOS_ENOENT);
             w->pull_void = st != QOS_OK;
             break;
@@ -63,7 +63,7 @@ static bool step(struct world *w, unsigned actor, const struct scenario *s)
             break;
         case 3:
             if (!w->pull_void) {
-                enum qos_status st = twochoice_pull_ready(&w->t, w->pull, w->out, BYTES, &w->n);
+                enum qos_status st = twochoice_table_pull_ready(&w->t, w->pull, w->out, BYTES, &w->n);
                 if (st == QOS_EAGAIN)
                     return false;
                 CHECK_EQ(st, QOS_OK);
@@ -81,7 +81,7 @@ static bool step(struct world *w, unsigned actor, const struct scenario *s)
         default:
             if (!w->pull_void) {
                 uint64_t before = w->t.version;
-                CHECK_EQ(twochoice_pull_finish(&w->t, w->pull), QOS_OK);
+                CHECK_EQ(twochoice_table_pull_finish(&w->t, w->pull), QOS_OK);
                 w->conversions += w->t.version > before;
             }
         }
@@ -93,12 +93,12 @@ static bool step(struct world *w, unsigned actor, const struct scenario *s)
                 if ((i % 2 == 0) == (at == 0))
                     w->held[s->target][i] = 2;
         if (at == 2) {
-            CHECK_EQ(twochoice_create(&w->t, 1, s->r0, s->r1 - s->r0, s->target, false), QOS_OK);
+            CHECK_EQ(twochoice_table_create(&w->t, 1, s->target, s->r0, s->r1 - s->r0, false), QOS_OK);
             end_write(w, 2, s->r0, s->r1);
         }
     } else { /* a client whose write lands at home */
         if (at == 0) {
-            enum qos_status st = twochoice_write_begin(&w->t, 1, s->h0, s->h1 - s->h0, &w->hold);
+            enum qos_status st = twochoice_table_write_begin(&w->t, 1, s->h0, s->h1 - s->h0, &w->hold);
             if (st == QOS_EAGAIN)
                 return false;
             CHECK_EQ(st, QOS_OK);
@@ -109,8 +109,8 @@ static bool step(struct world *w, unsigned actor, const struct scenario *s)
                 if ((i % 2 == 0) == (at == 0))
                     w->held[HOME][i] = 3;
         if (at == 2) {
-            CHECK_EQ(twochoice_local(&w->t, 1, s->h0, s->h1 - s->h0), QOS_OK);
-            twochoice_write_end(&w->t, w->hold);
+            CHECK_EQ(twochoice_table_local(&w->t, 1, s->h0, s->h1 - s->h0), QOS_OK);
+            twochoice_table_write_end(&w->t, w->hold);
             end_write(w, 3, s->h0, s->h1);
         }
     }
@@ -128,7 +128,7 @@ static void check_reads(struct world *w)
     for (i = 0; i < BYTES; i++) {
         struct twochoice_piece p;
         unsigned got;
-        twochoice_find(&w->t, 1, i, &p);
+        twochoice_table_find(&w->t, 1, i, &p);
         got = w->held[p.target == TWOCHOICE_LOCAL ? HOME : p.target][i];
         if (got == w->acknowledged[i])
             continue;
@@ -187,7 +187,7 @@ int main(void)
         begin_write(&w, 1); /* all bytes were redirected to server 2 */
         for (k = 0; k < BYTES; k++)
             w.held[2][k] = 1;
-        CHECK_EQ(twochoice_create(&w.t, 1, 0, BYTES, 2, false), QOS_OK);
+        CHECK_EQ(twochoice_table_create(&w.t, 1, 2, 0, BYTES, false), QOS_OK);
         end_write(&w, 1, 0, BYTES);
         explore(&w, &scenarios[i], &best);
         printf("scenario %u: %" PRIu64 " schedules so far\n", i, schedules);

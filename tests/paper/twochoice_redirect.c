@@ -28,7 +28,7 @@ static void redirected_write(unsigned from, unsigned to, uint32_t target)
     writes++;
     for (i = from; i < to; i++)
         held[target][i] = latest[i] = writes;
-    CHECK_EQ(twochoice_create(&t, 1, from, to - from, target, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 1, target, from, to - from, false), QOS_OK);
     paper_create(&paper, from, to, target);
 }
 
@@ -38,7 +38,7 @@ static void check_reads(void)
     unsigned i;
     for (i = 0; i < BYTES; i++) {
         struct twochoice_piece p;
-        twochoice_find(&t, 1, i, &p);
+        twochoice_table_find(&t, 1, i, &p);
         CHECK_EQ(held[p.target == TWOCHOICE_LOCAL ? HOME : p.target][i], latest[i]);
     }
 }
@@ -47,7 +47,7 @@ static void check_pieces(unsigned from, unsigned to, const struct twochoice_piec
 {
     struct twochoice_piece p[8];
     size_t i;
-    CHECK_EQ(twochoice_query(&t, 1, from, to - from, p, 8), n);
+    CHECK_EQ(twochoice_table_query(&t, 1, from, to - from, p, 8), n);
     for (i = 0; i < n; i++) {
         CHECK_EQ(p[i].offset, want[i].offset);
         CHECK_EQ(p[i].end, want[i].end);
@@ -66,10 +66,10 @@ static void finish(uint32_t pull)
 {
     struct twochoice_piece out[8];
     size_t n = 0, i;
-    CHECK_EQ(twochoice_pull_ready(&t, pull, out, 8, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_ready(&t, pull, out, 8, &n), QOS_OK);
     for (i = 0; i < n; i++)
         copy_home(&out[i]);
-    CHECK_EQ(twochoice_pull_finish(&t, pull), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull), QOS_OK);
 }
 
 /* The first five entries; the text leaves the ranges of entries 2 and 3 open but that both lie in 300-900. */
@@ -89,7 +89,7 @@ static void figure_9_entries(uint32_t *early_pull)
     check_pieces(0, 1000, four, 5);
     CHECK_EQ(paper.n, 4);
     if (early_pull) {
-        CHECK_EQ(twochoice_pull_start(&t, 1, 200, 1000, early_pull, &p), QOS_OK);
+        CHECK_EQ(twochoice_table_pull_start(&t, 1, 200, 1000, early_pull, &p), QOS_OK);
         CHECK(p.offset == 200 && p.end == 500 && p.target == 3);
     }
     redirected_write(300, 900, 4);
@@ -107,7 +107,7 @@ static void figure_9(struct twochoice_table_config *cfg, void *mem, size_t size)
     /* The maintainer goes through the entries after the fifth: it is handed what entry 4 still holds. */
     begin(cfg, mem, size, false);
     figure_9_entries(NULL);
-    CHECK_EQ(twochoice_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     CHECK(p.offset == 200 && p.end == 300 && p.target == 3);
     finish(pull);
     check_pieces(200, 600, mended, 2);
@@ -137,28 +137,28 @@ static void figure_10(struct twochoice_table_config *cfg, void *mem, size_t size
     uint64_t started;
     begin(cfg, mem, size, false);
     redirected_write(100, 200, 5);
-    CHECK_EQ(twochoice_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     started = paper.now;
     redirected_write(100, 200, 2);
     finish(pull);
     paper_delete(&paper, 100, 200, started);
-    twochoice_find(&t, 1, 150, &p);
+    twochoice_table_find(&t, 1, 150, &p);
     CHECK_EQ(p.target, 2);
     CHECK_EQ(paper_query(&paper, 150), 2); /* the start time mends this one in the paper too */
     check_reads();
     /* Half of it only, and back to the same server: still a newer write. */
     begin(cfg, mem, size, false);
     redirected_write(100, 200, 5);
-    CHECK_EQ(twochoice_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     held[HOME][0] = 0;
     for (started = 100; started < 200; started++)
         held[HOME][started] = held[5][started]; /* copied before the newer write */
     redirected_write(150, 160, 5);
-    CHECK_EQ(twochoice_pull_ready(&t, pull, &p, 1, &(size_t){0}), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_ready(&t, pull, &p, 1, &(size_t){0}), QOS_OK);
     CHECK(p.offset == 100 && p.end == 150);
-    CHECK_EQ(twochoice_pull_finish(&t, pull), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull), QOS_OK);
     check_reads();
-    twochoice_find(&t, 1, 155, &p);
+    twochoice_table_find(&t, 1, 155, &p);
     CHECK_EQ(p.target, 5);
 }
 
@@ -170,7 +170,7 @@ static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
     begin(cfg, mem, size, true);
     redirected_write(0, 100, 2);
     redirected_write(100, 200, 2);
-    CHECK_EQ(twochoice_pull_start(&t, 1, 0, 100, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 100, &pull, &p), QOS_OK);
     started = paper.now;
     redirected_write(50, 80, 3);
     finish(pull);
@@ -178,19 +178,19 @@ static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
     CHECK_EQ(paper_query(&paper, 60), PAPER_LOCAL); /* below Min: the newer redirect is lost */
     paper.use_min_max = false;
     CHECK_EQ(paper_query(&paper, 60), 3); /* the list itself knows better */
-    twochoice_find(&t, 1, 60, &p);
+    twochoice_table_find(&t, 1, 60, &p);
     CHECK_EQ(p.target, 3);
     check_reads();
     /* A newer redirect that only overlaps the end of the pulled range. */
     begin(cfg, mem, size, true);
     redirected_write(0, 100, 2);
-    CHECK_EQ(twochoice_pull_start(&t, 1, 0, 100, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 100, &pull, &p), QOS_OK);
     started = paper.now;
     redirected_write(90, 150, 3);
     finish(pull);
     paper_delete(&paper, 0, 100, started);
     CHECK_EQ(paper_query(&paper, 95), PAPER_LOCAL);
-    twochoice_find(&t, 1, 95, &p);
+    twochoice_table_find(&t, 1, 95, &p);
     CHECK_EQ(p.target, 3);
     check_reads();
 }
@@ -208,7 +208,7 @@ static void same_meaning(struct twochoice_table_config *cfg, void *mem, size_t s
         struct twochoice_piece p;
         redirected_write(from, to < BYTES ? to : BYTES, (uint32_t)check_between(&rng, 2, 5));
         i = (unsigned)check_between(&rng, 0, BYTES - 1);
-        twochoice_find(&t, 1, i, &p);
+        twochoice_table_find(&t, 1, i, &p);
         CHECK_EQ(p.target, paper_query(&paper, i));
     }
     check_reads();

@@ -77,7 +77,7 @@ static void run(bool preassign, uint64_t steps)
     listed = 0;
     ops = bytes = now = 0;
     memset(seen, 0, sizeof seen);
-    CHECK_EQ(twochoice_detector_next_ns(&d), QOS_NEVER);
+    CHECK_EQ(twochoice_detector_next_ns(&d, now), QOS_NEVER);
     for (step = 0; step < steps; step++) {
         uint64_t what = check_between(&rng, 0, 99), request = check_between(&rng, 0, 3 * MOST);
         uint64_t len = check_between(&rng, 1, 3000);
@@ -88,9 +88,9 @@ static void run(bool preassign, uint64_t steps)
         at = model_find(request);
         if (what < 40) {
             struct entry e;
+            CHECK_EQ(twochoice_detector_load(&d, now), model_load()); /* overdue guesses are gone */
             if (at < listed)
                 drop(at);
-            CHECK_EQ(twochoice_load(&d) >= model_load(), 1); /* overdue guesses go with the next call */
             e.request = request;
             e.len = len;
             e.bucket = (uint32_t)(model_load() / BUCKET);
@@ -98,14 +98,14 @@ static void run(bool preassign, uint64_t steps)
                 e.bucket = TWOCHOICE_LOAD_BUCKETS - 1;
             e.deadline = now + 500;
             e.promised = false;
-            CHECK_EQ(twochoice_probed(&d, now, request, len), model_load());
+            CHECK_EQ(twochoice_detector_probed(&d, now, request % 5, request, len), model_load());
             if (listed == MOST)
                 drop(0);
             e.expected = preassign ? len * model_accept(e.bucket) / 65536 : 0;
             list[listed++] = e;
         } else if (what < 75) {
             bool chosen = check_between(&rng, 0, 1);
-            enum qos_status st = twochoice_decided(&d, now, request, chosen ? len : 0);
+            enum qos_status st = twochoice_detector_decided(&d, now, request % 5, request, chosen ? len : 0);
             if (at == listed || list[at].promised) {
                 CHECK_EQ(st, QOS_ENOENT);
             } else {
@@ -127,7 +127,7 @@ static void run(bool preassign, uint64_t steps)
                 }
             }
         } else if (what < 88) {
-            twochoice_arrived(&d, now, request, len);
+            twochoice_detector_arrived(&d, now, request % 5, request, len);
             if (at < listed && list[at].promised) {
                 list[at].expected -= len < list[at].expected ? len : list[at].expected;
                 if (list[at].expected == 0)
@@ -137,26 +137,26 @@ static void run(bool preassign, uint64_t steps)
             bytes += len;
         } else if (ops) { /* something ends: the mean of what is there */
             uint64_t part = ops == 1 ? bytes : bytes / ops;
-            twochoice_end(&d, part);
+            twochoice_detector_end(&d, part);
             ops--;
             bytes -= part;
         }
-        twochoice_expire(&d, now);
-        CHECK_EQ(twochoice_load(&d), model_load());
+        twochoice_detector_expire(&d, now);
+        CHECK_EQ(twochoice_detector_load(&d, now), model_load());
         CHECK_EQ(d.probes, listed);
-        CHECK_EQ(twochoice_detector_next_ns(&d), listed ? list[0].deadline : QOS_NEVER);
+        CHECK_EQ(twochoice_detector_next_ns(&d, now), listed ? list[0].deadline : QOS_NEVER);
         what = check_between(&rng, 0, 80 * BUCKET);
-        CHECK_EQ(twochoice_acceptance(&d, what),
+        CHECK_EQ(twochoice_detector_acceptance(&d, what),
                  model_accept(what / BUCKET < TWOCHOICE_LOAD_BUCKETS ? (uint32_t)(what / BUCKET)
                                                                      : TWOCHOICE_LOAD_BUCKETS - 1));
         if (step % 100 == 0 && now > 50) { /* a clock that goes back breaks nothing */
-            twochoice_expire(&d, now - 50);
+            twochoice_detector_expire(&d, now - 50);
             CHECK_EQ(d.probes, listed);
         }
     }
     now += 10000;
-    twochoice_expire(&d, now);
-    CHECK_EQ(twochoice_load(&d), ops * 10 + bytes); /* nobody decided: nothing stays expected */
+    twochoice_detector_expire(&d, now);
+    CHECK_EQ(twochoice_detector_load(&d, now), ops * 10 + bytes); /* nobody decided: nothing stays expected */
     CHECK(check_mem_free(&m));
 }
 
@@ -171,25 +171,25 @@ static void peers(void)
     cfg.lifetime_ns = 100;
     check_mem_new(&m, twochoice_detector_memsize(&cfg), 64, 0);
     CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &cfg), QOS_OK);
-    CHECK_EQ(twochoice_peers(&d, 1000, out, 20), 0);
+    CHECK_EQ(twochoice_detector_peers(&d, 1000, out, 20), 0);
     for (i = 0; i < 10; i++)
-        twochoice_heard(&d, 1000 + i, (uint32_t)i, 50 + i, 0);
-    n = twochoice_peers(&d, 1050, out, 4);
+        twochoice_detector_heard(&d, 1000 + i, (uint32_t)i, 50 + i, 0);
+    n = twochoice_detector_peers(&d, 1050, out, 4);
     CHECK_EQ(n, 4);
     for (i = 0; i < n; i++)
         CHECK(out[i].server == i && out[i].load == 50 + i && out[i].age_ns == 50 - i);
-    n = twochoice_peers(&d, 1050, out, 20); /* goes on behind them, once around */
+    n = twochoice_detector_peers(&d, 1050, out, 20); /* goes on behind them, once around */
     CHECK_EQ(n, 10);
     CHECK_EQ(out[0].server, 4);
     CHECK_EQ(out[9].server, 3);
-    twochoice_heard(&d, 1050, 3, 7, 100); /* older than what is known */
-    twochoice_heard(&d, 1050, 4, 7, 10);
-    twochoice_heard(&d, 1050, 20, 8, 0); /* takes the place of server 4 */
-    n = twochoice_peers(&d, 1104, out, 20);
+    twochoice_detector_heard(&d, 1050, 3, 7, 100); /* older than what is known */
+    twochoice_detector_heard(&d, 1050, 4, 7, 10);
+    twochoice_detector_heard(&d, 1050, 20, 8, 0); /* takes the place of server 4 */
+    n = twochoice_detector_peers(&d, 1104, out, 20);
     CHECK_EQ(n, 6); /* 5 to 9 and 20: the others are too old */
     for (i = 0; i < n; i++)
         CHECK(out[i].server >= 5 && out[i].age_ns < 100);
-    CHECK_EQ(twochoice_peers(&d, 5000, out, 20), 0);
+    CHECK_EQ(twochoice_detector_peers(&d, 5000, out, 20), 0);
     CHECK(check_mem_free(&m));
 }
 
@@ -199,20 +199,17 @@ static void configuration(void)
     struct check_mem m;
     size_t size;
     memset(&cfg, 0, sizeof cfg);
-    CHECK_EQ(twochoice_detector_memsize(NULL), 0);
     size = twochoice_detector_memsize(&cfg);
     CHECK(size > 0);
     check_mem_new(&m, size, 64, 0);
-    CHECK_EQ(twochoice_detector_init(NULL, m.mem, size, &cfg), QOS_EINVAL);
     CHECK_EQ(twochoice_detector_init(&d, m.mem, size - 1, &cfg), QOS_EMEMORY);
     CHECK_EQ(twochoice_detector_init(&d, m.mem + 1, size, &cfg), QOS_EALIGN);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem, size, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_detector_init(&d, m.mem, size, &cfg), QOS_OK);
-    twochoice_begin(&d, 100);
-    CHECK_EQ(twochoice_load(&d), 65536 + 100); /* the default cost of an operation */
-    twochoice_begin(&d, UINT64_MAX);
-    CHECK_EQ(twochoice_load(&d), UINT64_C(1) << 63); /* saturates */
-    CHECK_EQ(twochoice_acceptance(&d, UINT64_MAX), 32768);
+    twochoice_detector_begin(&d, 100);
+    CHECK_EQ(twochoice_detector_load(&d, now), 65536 + 100); /* the default cost of an operation */
+    twochoice_detector_begin(&d, UINT64_MAX);
+    CHECK_EQ(twochoice_detector_load(&d, now), UINT64_C(1) << 63); /* saturates */
+    CHECK_EQ(twochoice_detector_acceptance(&d, UINT64_MAX), 32768);
     CHECK(check_mem_free(&m));
     cfg.max_probes = (1 << 20) + 1;
     CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
@@ -225,14 +222,14 @@ static void configuration(void)
     cfg.bucket_bytes = 1;
     cfg.op_cost_bytes = (UINT64_C(1) << 40) + 1;
     CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
-    cfg.op_cost_bytes = TWOCHOICE_OPS_FREE;
+    cfg.op_cost_bytes = QOS_NOTHING;
     cfg.max_peers = (1 << 20) + 1;
     CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
     cfg.max_peers = 1;
     check_mem_new(&m, twochoice_detector_memsize(&cfg), 64, 0);
     CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &cfg), QOS_OK);
-    twochoice_begin(&d, 100);
-    CHECK_EQ(twochoice_load(&d), 100);
+    twochoice_detector_begin(&d, 100);
+    CHECK_EQ(twochoice_detector_load(&d, now), 100);
     CHECK(check_mem_free(&m));
 }
 
@@ -253,20 +250,20 @@ static void messages(void)
         in.len_bytes = check_rand(&rng);
         in.load = check_rand(&rng);
         in.peer_count = (uint32_t)check_between(&rng, 0, round % 2 ? 300 : 3);
-        in.peers = peers_in;
+        in.client = check_rand(&rng);
         for (i = 0; i < in.peer_count; i++) {
             peers_in[i].server = (uint32_t)check_rand(&rng);
             peers_in[i].load = check_rand(&rng);
             peers_in[i].age_ns = check_rand(&rng);
         }
-        CHECK_EQ(twochoice_encode(&in, buf, TWOCHOICE_MESSAGE_BYTES(in.peer_count) - 1, &len), QOS_EMEMORY);
-        CHECK_EQ(twochoice_encode(&in, buf, sizeof buf, &len), QOS_OK);
+        CHECK_EQ(twochoice_message_encode(&in, peers_in, buf, TWOCHOICE_MESSAGE_BYTES(in.peer_count) - 1, &len),
+                 QOS_EMEMORY);
+        CHECK_EQ(twochoice_message_encode(&in, peers_in, buf, sizeof buf, &len), QOS_OK);
         CHECK_EQ(len, TWOCHOICE_MESSAGE_BYTES(in.peer_count));
-        out.peers = peers_out;
-        out.peer_count = 300;
-        CHECK_EQ(twochoice_decode(buf, len, &out), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, len, &out, peers_out, 300), QOS_OK);
         CHECK(out.type == in.type && out.server == in.server && out.state == in.state && out.chosen == in.chosen);
-        CHECK(out.request == in.request && out.len_bytes == in.len_bytes && out.load == in.load);
+        CHECK(out.request == in.request && out.client == in.client && out.len_bytes == in.len_bytes &&
+              out.load == in.load);
         CHECK_EQ(out.peer_count, in.peer_count);
         for (i = 0; i < in.peer_count; i++) {
             CHECK_EQ(peers_out[i].server, peers_in[i].server);
@@ -275,53 +272,49 @@ static void messages(void)
         }
         for (cut = 0; cut < len; cut += 1 + cut / 8) {
             out.peer_count = 300;
-            CHECK_EQ(twochoice_decode(buf, cut, &out), QOS_ETRUNCATED);
+            CHECK_EQ(twochoice_message_decode(buf, cut, &out, peers_out, 300), QOS_ETRUNCATED);
             CHECK_EQ(out.peer_count, 300); /* untouched */
         }
         if (in.peer_count) {
-            out.peer_count = in.peer_count - 1;
-            CHECK_EQ(twochoice_decode(buf, len, &out), QOS_EMEMORY);
-            out.peers = NULL;
-            CHECK_EQ(twochoice_decode(buf, len, &out), QOS_EMEMORY);
-            out.peers = peers_out;
+            CHECK_EQ(twochoice_message_decode(buf, len, &out, peers_out, in.peer_count - 1), QOS_EMEMORY);
+            CHECK_EQ(twochoice_message_decode(buf, len, &out, NULL, 0), QOS_EMEMORY);
         }
         cut = (size_t)check_between(&rng, 0, len - 1);
         buf[cut] ^= (uint8_t)(1u << check_between(&rng, 0, 7));
-        out.peer_count = 300;
-        CHECK(twochoice_decode(buf, len, &out) < 0);
+        CHECK(twochoice_message_decode(buf, len, &out, peers_out, 300) < 0);
     }
     in.peer_count = 65536;
-    CHECK_EQ(twochoice_encode(&in, buf, sizeof buf, &(size_t){0}), QOS_ERANGE);
+    CHECK_EQ(twochoice_message_encode(&in, peers_in, buf, sizeof buf, &(size_t){0}), QOS_ERANGE);
     in.peer_count = 1;
-    in.peers = NULL;
-    CHECK_EQ(twochoice_encode(&in, buf, sizeof buf, &(size_t){0}), QOS_EINVAL);
+    CHECK_EQ(twochoice_message_encode(&in, NULL, buf, sizeof buf, &(size_t){0}), QOS_EINVAL);
     in.peer_count = 0;
     in.type = 4;
-    CHECK_EQ(twochoice_encode(&in, buf, sizeof buf, &(size_t){0}), QOS_ERANGE);
-    CHECK_EQ(twochoice_decode(NULL, 0, &out), QOS_EINVAL);
+    CHECK_EQ(twochoice_message_encode(&in, peers_in, buf, sizeof buf, &(size_t){0}), QOS_ERANGE);
+    CHECK_EQ(twochoice_message_decode(NULL, 0, &out, peers_out, 300), QOS_EINVAL);
     { /* well-formed frames of the wrong content */
-        struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, TWOCHOICE_LOAD, 36};
+        size_t sealed;
+        struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, TWOCHOICE_LOAD, 44};
         memset(buf, 0, sizeof buf);
-        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
-        CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_OK);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_OK);
         f.type = 9;
-        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
-        CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_ECORRUPT);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_ECORRUPT);
         f.type = TWOCHOICE_LOAD;
-        f.payload_bytes = 35;
-        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
-        CHECK_EQ(twochoice_decode(buf, 51, &out), QOS_ECORRUPT);
-        f.payload_bytes = 37;
-        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
-        CHECK_EQ(twochoice_decode(buf, 53, &out), QOS_ECORRUPT);
-        f.payload_bytes = 36;
+        f.payload_bytes = 43;
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, 59, &out, peers_out, 300), QOS_ECORRUPT);
+        f.payload_bytes = 45;
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, 61, &out, peers_out, 300), QOS_ECORRUPT);
+        f.payload_bytes = 44;
         f.version = TWOCHOICE_MESSAGE_VERSION + 1;
-        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
-        CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_EVERSION);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_EVERSION);
         f.version = TWOCHOICE_MESSAGE_VERSION;
         buf[QOS_FRAME_HEADER_BYTES + 4] = 3; /* a state that does not exist */
-        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &(size_t){0}), QOS_OK);
-        CHECK_EQ(twochoice_decode(buf, 52, &out), QOS_ECORRUPT);
+        CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_ECORRUPT);
     }
 }
 

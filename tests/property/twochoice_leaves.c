@@ -40,7 +40,7 @@ static void compare(uint32_t o)
     uint32_t c = 0;
     while (c < object[o].cells) {
         struct twochoice_piece p;
-        twochoice_find(&t, object[o].id, offset_of(o, c), &p);
+        twochoice_table_find(&t, object[o].id, offset_of(o, c), &p);
         CHECK(p.end > offset_of(o, c));
         for (; c < object[o].cells && offset_of(o, c) < p.end; c++)
             CHECK_EQ(p.target, map[o][c] ? map[o][c] : TWOCHOICE_LOCAL);
@@ -76,8 +76,8 @@ static void change(uint32_t o, uint32_t from, uint32_t to, uint32_t target)
 {
     bool before = narrow_at(o, from), after;
     uint64_t len = (to - from) * object[o].scale;
-    enum qos_status st = target ? twochoice_create(&t, object[o].id, offset_of(o, from), len, target, false)
-                                : twochoice_local(&t, object[o].id, offset_of(o, from), len);
+    enum qos_status st = target ? twochoice_table_create(&t, object[o].id, target, offset_of(o, from), len, false)
+                                : twochoice_table_local(&t, object[o].id, offset_of(o, from), len);
     CHECK_EQ(st, QOS_OK);
     after = narrow_at(o, from);
     narrowed += !before && after;
@@ -128,19 +128,19 @@ static void two_children(bool from_front)
     open_table(&m);
     for (i = 0; i < 7 + 31; i++) {
         uint64_t offset = i < 7 ? i << 40 : (UINT64_C(1) << 50) + (i << 11);
-        CHECK_EQ(twochoice_create(&t, 1, offset, 1024, 2, false), QOS_OK);
+        CHECK_EQ(twochoice_table_create(&t, 1, 2, offset, 1024, false), QOS_OK);
         CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
         CHECK(i != 7 + 29 || t.node[t.node[t.root].u.inner.child[0]].count == 7);
     }
     CHECK_EQ(t.node[t.root].count, 3);
     for (i = 0; i < 7 + 31; i++) {
         uint64_t k = from_front ? i : 37 - i, offset = k < 7 ? k << 40 : (UINT64_C(1) << 50) + (k << 11);
-        CHECK_EQ(twochoice_local(&t, 1, offset, 1024), QOS_OK);
+        CHECK_EQ(twochoice_table_local(&t, 1, offset, 1024), QOS_OK);
         CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     }
     CHECK_EQ(t.fragments, 0);
     /* An empty leaf that was narrow takes any. */
-    CHECK_EQ(twochoice_create(&t, 2, 0, UINT64_MAX - 1, 3, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 2, 3, 0, UINT64_MAX - 1, false), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK(check_mem_free(&m));
 }

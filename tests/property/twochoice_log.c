@@ -38,7 +38,7 @@ static void map_read(struct map *m, const struct twochoice_table *t)
     unsigned i;
     for (i = 0; i < CELLS; i++) {
         struct twochoice_piece p;
-        twochoice_find(t, 3, i, &p);
+        twochoice_table_find(t, 3, i, &p);
         m->target[i] = p.target;
     }
 }
@@ -62,8 +62,8 @@ static struct change pick(void)
 static enum qos_status make(struct twochoice_table *t, const struct change *c)
 {
     if (c->target == TWOCHOICE_LOCAL)
-        return twochoice_local(t, 3, c->from, c->to - c->from);
-    return twochoice_create(t, 3, c->from, c->to - c->from, c->target, false);
+        return twochoice_table_local(t, 3, c->from, c->to - c->from);
+    return twochoice_table_create(t, 3, c->target, c->from, c->to - c->from, false);
 }
 
 struct bench {
@@ -116,7 +116,7 @@ static size_t build(struct bench *b, struct map *after, size_t *records)
         struct change c = pick();
         uint64_t before = b->disk.log[0].len;
         CHECK_EQ(make(&b->t, &c), QOS_OK);
-        CHECK_EQ(twochoice_commit(&b->t), QOS_OK);
+        CHECK_EQ(twochoice_table_commit(&b->t), QOS_OK);
         map_apply(&m, &c);
         if (b->disk.log[0].len == before)
             continue; /* nothing was redirected there: nothing to record */
@@ -133,10 +133,11 @@ static void check_prefix(struct bench *b, const struct map *want)
     map_read(&got, &b->t);
     CHECK(map_equal(&got, want));
     CHECK_EQ(twochoice_table_verify(&b->t), QOS_OK);
-    CHECK_EQ(twochoice_create(&b->t, 3, 5, 10, 2, false), QOS_OK); /* and it serves again, across another restart */
-    CHECK_EQ(twochoice_commit(&b->t), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&b->t, 3, 2, 5, 10, false),
+             QOS_OK); /* and it serves again, across another restart */
+    CHECK_EQ(twochoice_table_commit(&b->t), QOS_OK);
     CHECK_EQ(recover(b, 0, NULL), QOS_OK);
-    twochoice_find(&b->t, 3, 14, &(struct twochoice_piece){0});
+    twochoice_table_find(&b->t, 3, 14, &(struct twochoice_piece){0});
     map_read(&got, &b->t);
     CHECK_EQ(got.target[14], 2);
 }
@@ -296,14 +297,14 @@ static bool live(uint64_t stop_after, unsigned lives, bool batches)
             if (make(&b.t, &c) != QOS_OK)
                 break;
             if (!batches || check_between(&rng, 0, 4) == 0) {
-                if (twochoice_commit(&b.t) != QOS_OK)
+                if (twochoice_table_commit(&b.t) != QOS_OK)
                     break;
                 for (; n > 0; n--, memmove(pending, pending + 1, n * sizeof *pending))
                     map_apply(&acknowledged, &pending[0]);
             }
-            if (i % 3 == 0 && !b.t.compacting && twochoice_compact_start(&b.t) != QOS_OK)
+            if (i % 3 == 0 && !b.t.compacting && twochoice_table_compact_start(&b.t) != QOS_OK)
                 break;
-            if (b.t.compacting && twochoice_compact_step(&b.t, 6, &done) != QOS_OK)
+            if (b.t.compacting && twochoice_table_compact_step(&b.t, 6, &done) != QOS_OK)
                 break;
             if (b.t.compacting == false && check_between(&rng, 0, 9) == 0)
                 CHECK_EQ(twochoice_table_verify(&b.t), QOS_OK);
@@ -349,12 +350,12 @@ static void errors_without_a_crash(void)
         map_read(&got, &b.t);
         CHECK(map_equal(&got, &m));
         if (i % 50 == 49) {
-            CHECK_EQ(twochoice_compact_start(&b.t), QOS_OK);
-            CHECK_EQ(twochoice_compact_step(&b.t, 1000, &done), QOS_OK);
+            CHECK_EQ(twochoice_table_compact_start(&b.t), QOS_OK);
+            CHECK_EQ(twochoice_table_compact_step(&b.t, 1000, &done), QOS_OK);
             CHECK(done);
         }
         if (i % 20 == 19) {
-            CHECK_EQ(twochoice_commit(&b.t), QOS_OK);
+            CHECK_EQ(twochoice_table_commit(&b.t), QOS_OK);
             CHECK_EQ(recover(&b, 0, NULL), QOS_OK);
             map_read(&got, &b.t);
             CHECK(map_equal(&got, &m));
@@ -368,17 +369,17 @@ static void errors_without_a_crash(void)
     map_apply(&m, &c);
     b.disk.stop_after = 1;
     b.disk.operations = 0;
-    CHECK_EQ(twochoice_commit(&b.t), QOS_EIO);
+    CHECK_EQ(twochoice_table_commit(&b.t), QOS_EIO);
     b.disk.stopped = false;
     b.disk.stop_after = 0;
-    CHECK_EQ(twochoice_commit(&b.t), QOS_EIO);
+    CHECK_EQ(twochoice_table_commit(&b.t), QOS_EIO);
     CHECK_EQ(make(&b.t, &c), QOS_EIO);
     CHECK_EQ(twochoice_table_reserve(&b.t), QOS_EIO);
-    CHECK_EQ(twochoice_compact_start(&b.t), QOS_OK);
-    CHECK_EQ(twochoice_compact_start(&b.t), QOS_EBUSY);
-    CHECK_EQ(twochoice_compact_step(&b.t, 1000, &done), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_start(&b.t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_start(&b.t), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_compact_step(&b.t, 1000, &done), QOS_OK);
     CHECK(done);
-    CHECK_EQ(twochoice_commit(&b.t), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&b.t), QOS_OK);
     CHECK_EQ(recover(&b, 0, NULL), QOS_OK);
     map_read(&got, &b.t);
     CHECK(map_equal(&got, &m));

@@ -32,14 +32,14 @@ static void run(uint64_t rate, uint64_t piece)
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i < FRAGMENTS; i++)
-        CHECK_EQ(
-            twochoice_create(&t, i % 5, i / 5 * 2 * BYTES, check_between(&rng, 1, BYTES), 2 + (uint32_t)(i % 6), false),
-            QOS_OK);
+        CHECK_EQ(twochoice_table_create(&t, i % 5, 2 + (uint32_t)(i % 6), i / 5 * 2 * BYTES,
+                                        check_between(&rng, 1, BYTES), false),
+                 QOS_OK);
     mc.rate_bytes_per_s = rate;
     mc.piece_bytes = piece;
     mc.idle_load = 100;
     mc.idle_ns = 1000;
-    CHECK_EQ(twochoice_maintainer_init(&m, &mc, now), QOS_OK);
+    CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_OK);
     for (i = 0; i < 8; i++)
         load[i] = 0;
     for (i = 0; t.fragments != 0 && i < 2000000; i++) {
@@ -54,19 +54,19 @@ static void run(uint64_t rate, uint64_t piece)
             quiet_ns = now;
         if (i == 0)
             quiet_ns = now;
-        CHECK_EQ(twochoice_maintain(&m, &t, now, local, &o), QOS_OK);
-        if (o.todo != TWOCHOICE_REST) {
+        CHECK_EQ(twochoice_maintainer_step(&m, now, &t, local, &o), QOS_OK);
+        if (o.todo != TWOCHOICE_WAIT) {
             CHECK_LE(local, 100);
             CHECK(now - quiet_ns >= 1000);
         }
-        if (o.todo == TWOCHOICE_REST) {
+        if (o.todo == TWOCHOICE_WAIT) {
             CHECK(o.next_ns > now); /* and it can be slept until then, if nothing changes */
             now = o.next_ns == QOS_NEVER ? now + 1000 : check_between(&rng, 0, 3) ? o.next_ns : now + 10;
         } else if (o.todo == TWOCHOICE_ASK_LOAD) {
             asked++;
             known_at[o.piece.target] = now;
             known[o.piece.target] = load[o.piece.target];
-            twochoice_remote_load(&m, now, o.piece.target, load[o.piece.target]);
+            twochoice_maintainer_remote_load(&m, now, o.piece.target, load[o.piece.target]);
         } else {
             struct twochoice_piece out[4];
             size_t n = 0;
@@ -77,16 +77,16 @@ static void run(uint64_t rate, uint64_t piece)
                 first_ns = now;
             pulled += o.piece.end - o.piece.offset;
             copies++;
-            if (rate != TWOCHOICE_PULL_UNLIMITED) /* what came over the rate, at most one piece */
+            if (rate != QOS_UNLIMITED) /* what came over the rate, at most one piece */
                 CHECK_LE(pulled, piece + (now - 5) * (rate / 1000000) / 1000 + 1);
             started_ns = now;
             if (check_between(&rng, 0, 4) == 0) {
-                twochoice_pull_cancel(&t, o.pull);
+                twochoice_table_pull_cancel(&t, o.pull);
                 cancelled++;
             } else {
-                CHECK_EQ(twochoice_pull_ready(&t, o.pull, out, 4, &n), QOS_OK);
+                CHECK_EQ(twochoice_table_pull_ready(&t, o.pull, out, 4, &n), QOS_OK);
                 CHECK_EQ(n, 1);
-                CHECK_EQ(twochoice_pull_finish(&t, o.pull), QOS_OK);
+                CHECK_EQ(twochoice_table_pull_finish(&t, o.pull), QOS_OK);
             }
         }
     }
@@ -96,31 +96,29 @@ static void run(uint64_t rate, uint64_t piece)
     CHECK_LE(first_ns, started_ns);
     { /* nothing is left: rest for ever, but for a busy home */
         struct twochoice_order o;
-        CHECK_EQ(twochoice_maintain(&m, &t, now + 5000, 0, &o), QOS_OK);
-        CHECK_EQ(twochoice_maintain(&m, &t, now + 9000, 0, &o), QOS_OK);
-        CHECK(o.todo == TWOCHOICE_REST && o.next_ns == QOS_NEVER);
-        CHECK_EQ(twochoice_maintain(&m, &t, now + 9000, 101, &o), QOS_OK);
-        CHECK(o.todo == TWOCHOICE_REST && o.next_ns == now + 10000);
+        CHECK_EQ(twochoice_maintainer_step(&m, now + 5000, &t, 0, &o), QOS_OK);
+        CHECK_EQ(twochoice_maintainer_step(&m, now + 9000, &t, 0, &o), QOS_OK);
+        CHECK(o.todo == TWOCHOICE_WAIT && o.next_ns == QOS_NEVER);
+        CHECK_EQ(twochoice_maintainer_step(&m, now + 9000, &t, 101, &o), QOS_OK);
+        CHECK(o.todo == TWOCHOICE_WAIT && o.next_ns == now + 10000);
         /* a single piece that is being pulled already; no hold left */
-        CHECK_EQ(twochoice_create(&t, 1, 0, 10, 2, false), QOS_OK);
-        twochoice_remote_load(&m, now + 20000, 2, 0);
-        CHECK_EQ(twochoice_maintain(&m, &t, now + 19000, 0, &o), QOS_OK);
-        CHECK_EQ(twochoice_maintain(&m, &t, now + 20000, 0, &o), QOS_OK);
-        CHECK_EQ(o.todo, rate == TWOCHOICE_PULL_UNLIMITED ? TWOCHOICE_COPY : o.todo);
+        CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 10, false), QOS_OK);
+        twochoice_maintainer_remote_load(&m, now + 20000, 2, 0);
+        CHECK_EQ(twochoice_maintainer_step(&m, now + 19000, &t, 0, &o), QOS_OK);
+        CHECK_EQ(twochoice_maintainer_step(&m, now + 20000, &t, 0, &o), QOS_OK);
+        CHECK_EQ(o.todo, rate == QOS_UNLIMITED ? TWOCHOICE_COPY : o.todo);
         if (o.todo == TWOCHOICE_COPY) {
-            CHECK_EQ(twochoice_maintain(&m, &t, now + 20001, 0, &o), QOS_OK);
-            CHECK(o.todo == TWOCHOICE_REST && o.next_ns == now + 21001);
+            CHECK_EQ(twochoice_maintainer_step(&m, now + 20001, &t, 0, &o), QOS_OK);
+            CHECK(o.todo == TWOCHOICE_WAIT && o.next_ns == now + 21001);
         }
-        CHECK_EQ(twochoice_maintain(NULL, &t, 0, 0, &o), QOS_EINVAL);
         mc.piece_bytes = QOS_TOKENS_MAX + 1;
-        CHECK_EQ(twochoice_maintainer_init(&m, &mc, now), QOS_ERANGE);
+        CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_ERANGE);
         mc.piece_bytes = 0;
         mc.rate_bytes_per_s = QOS_RATE_MAX + 1;
-        CHECK_EQ(twochoice_maintainer_init(&m, &mc, now), QOS_ERANGE);
+        CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_ERANGE);
         mc.rate_bytes_per_s = mc.idle_ns = 0;
-        CHECK_EQ(twochoice_maintainer_init(&m, &mc, now), QOS_OK);
+        CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_OK);
         CHECK(m.piece_bytes == 1 << 20 && m.idle_ns == 100000000);
-        CHECK_EQ(twochoice_maintainer_init(NULL, &mc, now), QOS_EINVAL);
     }
     free(mem);
     disk_free(&disk);
@@ -161,7 +159,7 @@ static struct said check_it(const struct twochoice_table_config *cfg, void *mem,
     memset(&s, 0, sizeof s);
     s.missing_object = missing_object;
     CHECK_EQ(twochoice_table_init(&scratch, mem, twochoice_table_memsize(cfg), cfg), QOS_OK);
-    CHECK_EQ(twochoice_check(&t, &scratch, &c, &found), QOS_OK);
+    CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_OK);
     for (i = 0; i < 6; i++)
         sum += s.times[i];
     CHECK_EQ(found, sum);
@@ -189,7 +187,7 @@ static void checker(void)
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i < FRAGMENTS; i++)
-        CHECK_EQ(twochoice_create(&t, i % 5, i / 5 * 100, 80, 2 + (uint32_t)(i % 6), false), QOS_OK);
+        CHECK_EQ(twochoice_table_create(&t, i % 5, 2 + (uint32_t)(i % 6), i / 5 * 100, 80, false), QOS_OK);
     s = check_it(&cfg, mem2, 99);
     for (i = 0; i < 6; i++)
         CHECK_EQ(s.times[i], 0); /* all agree */
@@ -198,9 +196,9 @@ static void checker(void)
     CHECK(s.times[TWOCHOICE_DATA_MISSING] > 0 && s.times[TWOCHOICE_DATA_UNKNOWN] > 0);
     CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 0);
     t.has_storage = false; /* three changes that the log does not know */
-    CHECK_EQ(twochoice_create(&t, 0, 5, 10, 7, false), QOS_OK);
-    CHECK_EQ(twochoice_create(&t, 7, 0, 30, 7, false), QOS_OK);
-    CHECK_EQ(twochoice_local(&t, 2, 100, 40), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 0, 7, 5, 10, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 7, 7, 0, 30, false), QOS_OK);
+    CHECK_EQ(twochoice_table_local(&t, 2, 100, 40), QOS_OK);
     t.has_storage = true;
     s = check_it(&cfg, mem2, 99);
     CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 3);
@@ -209,13 +207,12 @@ static void checker(void)
     s = check_it(&cfg, mem2, 99);
     CHECK_EQ(s.times[TWOCHOICE_LOG_UNREADABLE], 1);
     CHECK_GE(s.times[TWOCHOICE_LOG_DIFFERS], 50);
-    CHECK_EQ(twochoice_check(&t, &scratch, &c, &found), QOS_EBUSY);
-    CHECK_EQ(twochoice_check(&t, NULL, &c, &found), QOS_OK); /* the tree alone */
+    CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_EBUSY);
+    CHECK_EQ(twochoice_checker_run(&c, &t, NULL, &found), QOS_OK); /* the tree alone */
     CHECK_EQ(found, 0);
-    CHECK_EQ(twochoice_check(NULL, NULL, &c, &found), QOS_EINVAL);
     t.node[t.root].u.inner.offset[1]++;
     memset(&s, 0, sizeof s);
-    CHECK_EQ(twochoice_check(&t, NULL, &c, &found), QOS_OK);
+    CHECK_EQ(twochoice_checker_run(&c, &t, NULL, &found), QOS_OK);
     CHECK_EQ(s.times[TWOCHOICE_TREE_BROKEN], 1);
     free(mem);
     free(mem2);
@@ -228,7 +225,7 @@ int main(void)
     check_rng_init(&rng, 4);
     run(UINT64_C(1000000000), 4000);
     run(UINT64_C(100000000), 20000);
-    run(TWOCHOICE_PULL_UNLIMITED, 3000);
+    run(QOS_UNLIMITED, 3000);
     checker();
     return check_end();
 }

@@ -7,48 +7,65 @@
 #define WRITES 40
 
 static struct check_rng rng;
-static struct twochoice_scheduler s;
+static struct twochoice_placement s;
 
 static void *open_scheduler(struct check_mem *m, uint32_t servers, uint32_t policy, bool include_home, uint64_t seed)
 {
-    struct twochoice_scheduler_config cfg;
+    struct twochoice_placement_config cfg;
     memset(&cfg, 0, sizeof cfg);
     cfg.servers = servers;
     cfg.max_writes = WRITES;
     cfg.policy = policy;
     cfg.include_home = include_home;
     cfg.seed = seed;
-    check_mem_new(m, twochoice_scheduler_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_scheduler_init(&s, m->mem, m->size, &cfg), QOS_OK);
+    check_mem_new(m, twochoice_placement_memsize(&cfg), 64, 0);
+    CHECK_EQ(twochoice_placement_init(&s, m->mem, m->size, &cfg), QOS_OK);
     return m->mem;
+}
+
+/* `count` servers, an even number of them: those that half as many writes would probe. */
+static size_t draw(size_t count, uint32_t *out)
+{
+    static struct twochoice_probe p[2 * WRITES];
+    struct twochoice_write w[WRITES];
+    size_t i, n = 0;
+    for (i = 0; i < count / 2; i++) {
+        w[i].home = 0;
+        w[i].len_bytes = 1 << 20;
+    }
+    CHECK_EQ(twochoice_placement_ask(&s, w, count / 2, p, &n), QOS_OK);
+    for (i = 0; i < n; i++)
+        out[i] = p[i].server;
+    return n;
 }
 
 static void draws(void)
 {
     struct check_mem m;
-    static uint32_t out[SERVERS + 1], again[SERVERS + 1], hits[SERVERS], pairs[6][6];
+    static uint32_t out[2 * WRITES], again[2 * WRITES], hits[SERVERS], pairs[6][6];
     static bool down[SERVERS];
     uint64_t round, rounds = check_scaled(20000);
     uint32_t i;
     size_t n;
-    open_scheduler(&m, SERVERS, 0, false, 7);
-    CHECK_EQ(twochoice_draw(&s, SERVERS + 1, out), SERVERS); /* all there are */
-    for (i = 0; i < SERVERS; i++)
+    open_scheduler(&m, 70, 0, false, 7);
+    CHECK_EQ(draw(80, out), 70); /* all there are */
+    for (i = 0; i < 70; i++)
         hits[out[i]]++;
-    for (i = 0; i < SERVERS; i++)
+    for (i = 0; i < 70; i++)
         CHECK_EQ(hits[i], 1);
-    memset(hits, 0, sizeof hits);
+    CHECK(check_mem_free(&m));
+    open_scheduler(&m, SERVERS, 0, false, 7);
     for (round = 0; round < check_scaled(400); round++) { /* servers come and go */
-        uint32_t up = 0, count = (uint32_t)check_between(&rng, 0, 100);
+        uint32_t up = 0, count = 2 * (uint32_t)check_between(&rng, 1, WRITES);
         for (i = 0; i < 20; i++) {
             uint32_t server = (uint32_t)check_between(&rng, 0, SERVERS - 1);
             uint32_t state = (uint32_t)check_between(&rng, 0, 2);
-            CHECK_EQ(twochoice_set_server(&s, server, (enum twochoice_server_state)state, 0), QOS_OK);
+            CHECK_EQ(twochoice_placement_set_server(&s, server, (enum twochoice_server_state)state, 0), QOS_OK);
             down[server] = state != TWOCHOICE_UP;
         }
         for (i = 0; i < SERVERS; i++)
             up += !down[i];
-        n = twochoice_draw(&s, count, out);
+        n = draw(count, out);
         CHECK_EQ(n, count < up ? count : up);
         memset(hits, 0, sizeof hits);
         for (i = 0; i < n; i++) {
@@ -60,7 +77,7 @@ static void draws(void)
     /* Each ordered pair out of six equally often: 30 kinds, each within 5 sigma. */
     open_scheduler(&m, 6, 0, false, check_seed());
     for (round = 0; round < rounds; round++) {
-        CHECK_EQ(twochoice_draw(&s, 2, out), 2);
+        CHECK_EQ(draw(2, out), 2);
         pairs[out[0]][out[1]]++;
     }
     for (i = 0; i < 36; i++) {
@@ -71,14 +88,14 @@ static void draws(void)
             CHECK((got - expect) * (got - expect) <= 25 * expect);
     }
     CHECK(check_mem_free(&m));
-    /* The same generator, the same draw, whatever was drawn before. */
+    /* A function of the seed: two placements draw the same. */
     open_scheduler(&m, SERVERS, 0, false, 1);
-    CHECK_EQ(twochoice_draw(&s, 50, out), 50);
     for (i = 0; i < 30; i++)
-        (void)twochoice_draw(&s, i, again);
-    qos_rng_seed(&s.rng, 1);
-    s.draws = UINT32_MAX; /* and whatever the count of draws is */
-    CHECK_EQ(twochoice_draw(&s, 50, again), 50);
+        CHECK_EQ(draw(50, out), 50);
+    CHECK(check_mem_free(&m));
+    open_scheduler(&m, SERVERS, 0, false, 1);
+    for (i = 0; i < 30; i++)
+        CHECK_EQ(draw(50, again), 50);
     CHECK(memcmp(out, again, 50 * sizeof *out) == 0);
     CHECK(check_mem_free(&m));
 }
@@ -106,7 +123,7 @@ static void decisions(bool include_home)
             w[i].len_bytes = check_between(&rng, 0, 5) ? 1 << 20 : 100;
             large += w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES;
         }
-        CHECK_EQ(twochoice_ask(&s, w, k, p, &n), QOS_OK);
+        CHECK_EQ(twochoice_placement_ask(&s, w, k, p, &n), QOS_OK);
         CHECK_EQ(n, 2 * large);
         for (i = 0; i < n; i++) {
             for (j = 0; j < i; j++)
@@ -131,7 +148,7 @@ static void decisions(bool include_home)
                     asked |= p[j].server == w[i].home;
                 CHECK(asked);
             }
-        CHECK_EQ(twochoice_decide(&s, w, k, p, n), QOS_OK);
+        CHECK_EQ(twochoice_placement_decide(&s, w, k, p, n), QOS_OK);
         kept = candidates < large ? candidates : large;
         for (i = 0; i < n; i++) {
             size_t better = 0;
@@ -188,29 +205,29 @@ static void few_alive(void)
         w[i].len_bytes = 1 << 20;
     }
     for (i = 5; i < SERVERS; i++) /* five of 300 are up */
-        CHECK_EQ(twochoice_set_server(&s, (uint32_t)i, i % 2 ? TWOCHOICE_DOWN : TWOCHOICE_FULL, 0), QOS_OK);
-    CHECK_EQ(twochoice_ask(&s, w, WRITES, p, &n), QOS_OK);
+        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, i % 2 ? TWOCHOICE_DOWN : TWOCHOICE_FULL, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     CHECK_EQ(n, 5);
-    CHECK_EQ(twochoice_redraw(&s, p, n, 0, &changed), QOS_OK);
+    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, n, &changed), QOS_OK);
     CHECK_EQ(changed, 0); /* nobody else is there */
     for (i = 0; i < n; i++)
         p[i].state = TWOCHOICE_UP;
-    CHECK_EQ(twochoice_decide(&s, w, WRITES, p, n), QOS_OK);
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
     for (i = 0; i < n; i++)
         CHECK_EQ(p[i].chosen, WRITES / 5);
     for (i = 0; i < 5; i++)
         CHECK_EQ(w[i].target, i); /* whose home is up stays there */
     for (i = 0; i < 5; i++)
-        CHECK_EQ(twochoice_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_ask(&s, w, WRITES, p, &n), QOS_OK);
+        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_decide(&s, w, WRITES, p, n), QOS_OK);
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
     for (i = 0; i < WRITES; i++)
         CHECK_EQ(w[i].target, w[i].home);
     /* Those that do not answer are replaced by others, twice at most. */
     for (i = 0; i < SERVERS; i++)
-        CHECK_EQ(twochoice_set_server(&s, (uint32_t)i, TWOCHOICE_UP, 0), QOS_OK);
-    CHECK_EQ(twochoice_ask(&s, w, 10, p, &n), QOS_OK);
+        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_UP, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, 10, p, &n), QOS_OK);
     CHECK_EQ(n, 20);
     for (round = 0; round < 4; round++) {
         uint32_t before[20];
@@ -218,9 +235,9 @@ static void few_alive(void)
             before[i] = p[i].server;
             p[i].state = i % 2 ? TWOCHOICE_UP : TWOCHOICE_DOWN;
             if (p[i].state == TWOCHOICE_DOWN)
-                CHECK_EQ(twochoice_set_server(&s, p[i].server, TWOCHOICE_DOWN, 0), QOS_OK);
+                CHECK_EQ(twochoice_placement_set_server(&s, p[i].server, TWOCHOICE_DOWN, 0), QOS_OK);
         }
-        CHECK_EQ(twochoice_redraw(&s, p, n, round, &changed), QOS_OK);
+        CHECK_EQ(twochoice_placement_redraw(&s, round, p, n, &changed), QOS_OK);
         CHECK_EQ(changed, round < TWOCHOICE_TRIES ? 10 : 0);
         for (i = 0; i < n; i++) {
             CHECK_EQ(p[i].server == before[i], i % 2 == 1 || changed == 0);
@@ -244,39 +261,40 @@ static void other_policies(void)
         w[i].len_bytes = i == 3 ? 10 : 1 << 20;
     }
     open_scheduler(&m, SERVERS, TWOCHOICE_FIXED, false, 3);
-    CHECK_EQ(twochoice_ask(&s, w, WRITES, p, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_decide(&s, w, WRITES, p, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, 0), QOS_OK);
     for (i = 0; i < WRITES; i++)
         CHECK_EQ(w[i].target, w[i].home);
     CHECK(check_mem_free(&m));
     open_scheduler(&m, SERVERS, TWOCHOICE_RANDOM, false, 3);
-    CHECK_EQ(twochoice_ask(&s, w, WRITES, p, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_decide(&s, w, WRITES, NULL, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, NULL, 0), QOS_OK);
     for (i = 0; i < WRITES; i++)
         away += w[i].target != w[i].home;
     CHECK_GE(away, WRITES / 2);
     CHECK_EQ(w[3].target, w[3].home); /* too small */
-    twochoice_scheduler_stats(&s, &st);
+    CHECK_EQ(twochoice_placement_stats(&s, 0, &st), QOS_ENOENT);
+    CHECK_EQ(twochoice_placement_stats(&s, QOS_NONE, &st), QOS_OK);
     CHECK_EQ(st.granted, ((uint64_t)(WRITES - 1) << 20) + 10);
     CHECK_EQ(st.borrowed, away << 20);
     for (i = 0; i < SERVERS; i++)
-        CHECK_EQ(twochoice_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_decide(&s, w, WRITES, NULL, 0), QOS_OK);
+        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, NULL, 0), QOS_OK);
     CHECK_EQ(w[0].target, w[0].home);
     CHECK(check_mem_free(&m));
     for (home = false;; home = true) {
         open_scheduler(&m, SERVERS, TWOCHOICE_NATIVE, home, 3);
         for (round = 0; round < 50; round++) {
             size_t at = 0;
-            CHECK_EQ(twochoice_ask(&s, w, WRITES, p, &n), QOS_OK);
+            CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
             CHECK_EQ(n, 2 * (WRITES - 1));
             for (i = 0; i < n; i++) {
                 p[i].load = check_between(&rng, 0, 3);
                 p[i].state = check_between(&rng, 0, 4) ? TWOCHOICE_UP : TWOCHOICE_DOWN;
             }
-            CHECK_EQ(twochoice_decide(&s, w, WRITES, p, n), QOS_OK);
+            CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
             for (i = 0; i < WRITES; i++) {
                 const struct twochoice_probe *a = &p[at], *b = &p[at + 1];
                 uint32_t want = w[i].home;
@@ -298,70 +316,69 @@ static void other_policies(void)
     }
     open_scheduler(&m, 1, TWOCHOICE_NATIVE, true, 3); /* one server: both choices */
     w[0].home = 0;
-    CHECK_EQ(twochoice_ask(&s, w, 1, p, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, 1, p, &n), QOS_OK);
     CHECK(n == 2 && p[0].server == 0 && p[1].server == 0);
-    CHECK_EQ(twochoice_set_server(&s, 0, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_ask(&s, w, 1, p, &n), QOS_OK);
-    CHECK_EQ(twochoice_decide(&s, w, 1, p, n), QOS_OK);
+    CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_DOWN, 0), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, 1, p, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_decide(&s, w, 1, p, n), QOS_OK);
     CHECK_EQ(w[0].target, 0);
     CHECK(check_mem_free(&m));
 }
 
 static void errors(void)
 {
-    struct twochoice_scheduler_config cfg;
+    struct twochoice_placement_config cfg;
     struct check_mem m;
     struct twochoice_probe p[8];
     struct twochoice_write w = {0, 0, 4096};
     size_t n, size;
     memset(&cfg, 0, sizeof cfg);
-    CHECK_EQ(twochoice_scheduler_memsize(NULL), 0);
-    CHECK_EQ(twochoice_scheduler_memsize(&cfg), 0); /* no servers */
+    CHECK_EQ(twochoice_placement_memsize(&cfg), 0); /* no servers */
     cfg.servers = TWOCHOICE_SERVERS_MAX + 1;
-    CHECK_EQ(twochoice_scheduler_memsize(&cfg), 0);
+    CHECK_EQ(twochoice_placement_memsize(&cfg), 0);
     cfg.servers = 4;
     cfg.max_writes = TWOCHOICE_WRITES_MAX + 1;
-    CHECK_EQ(twochoice_scheduler_memsize(&cfg), 0);
+    CHECK_EQ(twochoice_placement_memsize(&cfg), 0);
     cfg.max_writes = 2;
     cfg.policy = 4;
-    CHECK_EQ(twochoice_scheduler_memsize(&cfg), 0);
+    CHECK_EQ(twochoice_placement_memsize(&cfg), 0);
     cfg.policy = 0;
-    cfg.min_write_bytes = TWOCHOICE_PROBE_EVERY;
+    cfg.min_write_bytes = QOS_NOTHING;
     cfg.tries = TWOCHOICE_NO_TRIES;
-    size = twochoice_scheduler_memsize(&cfg);
+    size = twochoice_placement_memsize(&cfg);
     check_mem_new(&m, size, 64, 0);
-    CHECK_EQ(twochoice_scheduler_init(NULL, m.mem, size, &cfg), QOS_EINVAL);
-    CHECK_EQ(twochoice_scheduler_init(&s, m.mem, size - 1, &cfg), QOS_EMEMORY);
-    CHECK_EQ(twochoice_scheduler_init(&s, m.mem + 4, size, &cfg), QOS_EALIGN);
-    CHECK_EQ(twochoice_scheduler_init(&s, m.mem, size, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_scheduler_init(&s, m.mem, size, &cfg), QOS_OK);
-    CHECK_EQ(twochoice_set_server(NULL, 0, TWOCHOICE_UP, 0), QOS_EINVAL);
-    CHECK_EQ(twochoice_set_server(&s, 4, TWOCHOICE_UP, 0), QOS_ENOENT);
-    CHECK_EQ(twochoice_set_server(&s, 0, (enum twochoice_server_state)3, 0), QOS_ERANGE);
-    CHECK_EQ(twochoice_set_server(&s, 0, TWOCHOICE_UP, TWOCHOICE_WEIGHT_MAX + 1), QOS_ERANGE);
-    CHECK_EQ(twochoice_set_server(&s, 0, TWOCHOICE_UP, 9), QOS_OK);
-    CHECK_EQ(twochoice_ask(NULL, &w, 1, p, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_ask(&s, NULL, 1, p, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_ask(&s, &w, 1, NULL, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_ask(&s, &w, 0, p, &n), QOS_ERANGE);
-    CHECK_EQ(twochoice_ask(&s, &w, 3, p, &n), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_init(&s, m.mem, size - 1, &cfg), QOS_EMEMORY);
+    CHECK_EQ(twochoice_placement_init(&s, m.mem + 4, size, &cfg), QOS_EALIGN);
+    CHECK_EQ(twochoice_placement_init(&s, m.mem, size, &cfg), QOS_OK);
+    CHECK_EQ(twochoice_placement_set_server(&s, 4, TWOCHOICE_UP, 0), QOS_ENOENT);
+    CHECK_EQ(twochoice_placement_set_server(&s, 0, (enum twochoice_server_state)3, 0), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_UP, TWOCHOICE_WEIGHT_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_UP, 9), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, &w, 0, p, &n), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_ask(&s, &w, 3, p, &n), QOS_ERANGE);
     w.home = 4;
-    CHECK_EQ(twochoice_ask(&s, &w, 1, p, &n), QOS_ENOENT);
+    CHECK_EQ(twochoice_placement_ask(&s, &w, 1, p, &n), QOS_ENOENT);
     w.home = 0;
     w.len_bytes = 0; /* with PROBE_EVERY even this is placed */
-    CHECK_EQ(twochoice_ask(&s, &w, 1, p, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, &w, 1, p, &n), QOS_OK);
     CHECK_EQ(n, 2);
-    CHECK_EQ(twochoice_redraw(&s, p, n, 0, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, n, &n), QOS_OK);
     CHECK_EQ(n, 0); /* no tries */
-    CHECK_EQ(twochoice_redraw(&s, p, 5, 0, &n), QOS_ERANGE);
-    CHECK_EQ(twochoice_redraw(&s, NULL, 1, 0, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_decide(&s, &w, 1, NULL, 1), QOS_EINVAL);
-    CHECK_EQ(twochoice_decide(&s, &w, 1, p, 9), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, 9, &n), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, NULL, 1), QOS_EINVAL);
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 9), QOS_ERANGE);
     p[1].server = 4;
-    CHECK_EQ(twochoice_decide(&s, &w, 1, p, 2), QOS_EINVAL);
+    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, 2, &n), QOS_ENOENT);
+    p[0].state = p[1].state = TWOCHOICE_UP;
+    p[0].load = 1; /* the other would be the better one, if it existed */
+    p[1].load = 0;
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 2), QOS_OK);
+    CHECK_EQ(w.target, p[0].server);
     p[1].server = 1;
     p[1].weight = 0;
-    CHECK_EQ(twochoice_decide(&s, &w, 1, p, 2), QOS_EINVAL);
+    p[0].state = TWOCHOICE_DOWN;
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 2), QOS_OK);
+    CHECK_EQ(w.target, w.home);
     CHECK(check_mem_free(&m));
 }
 

@@ -37,7 +37,7 @@ static void check_query(unsigned object, unsigned from, unsigned to)
     static struct twochoice_piece p[CELLS + 1];
     size_t max = check_between(&rng, 0, 3) ? CELLS + 1 : (size_t)check_between(&rng, 1, 3), n, i;
     uint64_t at = offset_of(from);
-    n = twochoice_query(&t, object_id[object], at, offset_of(to) - at, p, max);
+    n = twochoice_table_query(&t, object_id[object], at, offset_of(to) - at, p, max);
     CHECK(n >= 1 && n <= max);
     for (i = 0; i < n; i++) {
         uint64_t c;
@@ -76,7 +76,7 @@ static void check_all(void)
         for (c = 0; c < CELLS; c++)
             redirected += map[o][c].target != TWOCHOICE_LOCAL;
     }
-    while (twochoice_next(&t, object, offset, &p)) {
+    while (twochoice_table_next(&t, object, offset, &p)) {
         CHECK(p.object > object || (p.object == object && p.offset >= offset));
         seen += (p.end - p.offset) / scale;
         object = p.object;
@@ -108,14 +108,14 @@ static void change(uint32_t target)
     offset = offset_of(from);
     len = offset_of(to) - offset;
     if (target == TWOCHOICE_LOCAL) {
-        st = twochoice_local(&t, object_id[object], offset, len);
+        st = twochoice_table_local(&t, object_id[object], offset, len);
     } else {
         if (check_between(&rng, 0, 1)) {
             st = twochoice_table_reserve(&t);
             CHECK(st == QOS_OK || st == QOS_EFULL);
             reserved = st == QOS_OK;
         }
-        st = twochoice_create(&t, object_id[object], offset, len, target, reserved);
+        st = twochoice_table_create(&t, object_id[object], target, offset, len, reserved);
         CHECK(st == QOS_OK || !reserved);
     }
     CHECK(st == QOS_OK || (st == QOS_EFULL && t.fragments + 2 > t.max_fragments));
@@ -132,7 +132,7 @@ static void start_pull(struct pull *p)
     struct twochoice_piece piece;
     enum qos_status st;
     pick_range(&object, &from, &to);
-    st = twochoice_pull_start(&t, object_id[object], offset_of(from), (to - from) * scale, &p->id, &piece);
+    st = twochoice_table_pull_start(&t, object_id[object], offset_of(from), (to - from) * scale, &p->id, &piece);
     if (st != QOS_OK) {
         CHECK_EQ(st, QOS_ENOENT);
         return;
@@ -163,11 +163,11 @@ static void go_on_pull(struct pull *p)
     size_t n = 0, i;
     uint64_t what = check_between(&rng, 0, 9);
     if (what == 0) {
-        twochoice_pull_cancel(&t, p->id);
+        twochoice_table_pull_cancel(&t, p->id);
         p->open = false;
     } else if (!p->ready) {
         unsigned to = p->to;
-        CHECK_EQ(twochoice_pull_ready(&t, p->id, out, 8, &n), QOS_OK);
+        CHECK_EQ(twochoice_table_pull_ready(&t, p->id, out, 8, &n), QOS_OK);
         if (n == 8)
             to = (unsigned)((out[7].end - base_offset) / scale);
         for (c = p->from; c < to; c++) {
@@ -179,15 +179,15 @@ static void go_on_pull(struct pull *p)
         p->to = to;
         p->ready = true;
     } else {
-        enum qos_status st = twochoice_pull_finish(&t, p->id);
+        enum qos_status st = twochoice_table_pull_finish(&t, p->id);
         if (st == QOS_EFULL) {
-            twochoice_pull_cancel(&t, p->id);
+            twochoice_table_pull_cancel(&t, p->id);
             p->open = false;
             CHECK_GE(t.fragments + 1, t.max_fragments);
             /* Some bytes may be home already: ask the table which, they must be unchanged ones. */
             for (c = p->from; c < p->to; c++) {
                 struct twochoice_piece now;
-                twochoice_find(&t, object_id[p->object], offset_of(c), &now);
+                twochoice_table_find(&t, object_id[p->object], offset_of(c), &now);
                 if (now.target == TWOCHOICE_LOCAL && unchanged(p, c))
                     map[p->object][c].target = TWOCHOICE_LOCAL;
             }
@@ -255,13 +255,13 @@ static void run(uint64_t seed, bool logged, uint32_t max_fragments, uint64_t ste
         } else if (logged && what == 97) {
             bool done;
             if (!t.compacting)
-                CHECK_EQ(twochoice_compact_start(&t), QOS_OK);
-            CHECK_EQ(twochoice_compact_step(&t, (uint32_t)check_between(&rng, 1, 500), &done), QOS_OK);
+                CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+            CHECK_EQ(twochoice_table_compact_step(&t, (uint32_t)check_between(&rng, 1, 500), &done), QOS_OK);
         } else if (logged && what == 98 && check_between(&rng, 0, 9) == 0) {
             struct twochoice_recovery r;
             uint64_t version = t.version;
             memset(pulls, 0, sizeof pulls);
-            CHECK_EQ(twochoice_commit(&t), QOS_OK);
+            CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
             CHECK_EQ(twochoice_table_init(&t, mem, m.size, &cfg), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
             CHECK_EQ(r.dropped_bytes, 0);
@@ -273,7 +273,7 @@ static void run(uint64_t seed, bool logged, uint32_t max_fragments, uint64_t ste
     }
     for (i = 0; i < PULLS; i++)
         if (pulls[i].open)
-            twochoice_pull_cancel(&t, pulls[i].id);
+            twochoice_table_pull_cancel(&t, pulls[i].id);
     check_all();
     if (steps > 10000 && max_fragments > 1000)
         CHECK_GE(deepest, 2); /* the run did build a tree */

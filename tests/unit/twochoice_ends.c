@@ -54,36 +54,36 @@ static void full_log(void)
     struct twochoice_piece p;
     size_t n = 0;
     bool done;
-    CHECK_EQ(twochoice_create(&t, 1, 0, 10, 2, false), QOS_EINVAL); /* neither formatted nor recovered */
+    CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 10, false), QOS_EINVAL); /* neither formatted nor recovered */
     CHECK_EQ(twochoice_table_reserve(&t), QOS_EINVAL);
-    CHECK_EQ(twochoice_commit(&t), QOS_EINVAL);
-    CHECK_EQ(twochoice_compact_start(&t), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i + 1 < room; i++)
-        CHECK_EQ(twochoice_create(&t, 1, 0, 10, 2 + (uint32_t)(i % 2), false), QOS_OK);
+        CHECK_EQ(twochoice_table_create(&t, 1, 2 + (uint32_t)(i % 2), 0, 10, false), QOS_OK);
     CHECK_EQ(twochoice_table_reserve(&t), QOS_OK);
     CHECK_EQ(twochoice_table_reserve(&t), QOS_EFULL);
-    CHECK_EQ(twochoice_create(&t, 1, 0, 10, 9, false), QOS_EFULL); /* the last record is taken */
-    CHECK_EQ(twochoice_pull_start(&t, 0, 0, 100, &pull, &p), QOS_OK);
-    CHECK_EQ(twochoice_pull_ready(&t, pull, &p, 1, &n), QOS_OK);
-    CHECK_EQ(twochoice_pull_finish(&t, pull), QOS_EFULL);
-    CHECK_EQ(twochoice_create(&t, 1, 20, 10, 9, true), QOS_OK);
-    CHECK_EQ(twochoice_compact_start(&t), QOS_OK);
-    CHECK_EQ(twochoice_compact_step(&t, 100, &done), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 1, 9, 0, 10, false), QOS_EFULL); /* the last record is taken */
+    CHECK_EQ(twochoice_table_pull_start(&t, 0, 0, 100, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_ready(&t, pull, &p, 1, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull), QOS_EFULL);
+    CHECK_EQ(twochoice_table_create(&t, 1, 9, 20, 10, true), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 100, &done), QOS_OK);
     CHECK(done);
-    CHECK_EQ(twochoice_pull_finish(&t, pull), QOS_OK); /* there is room again, and the pull still stands */
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull), QOS_OK); /* there is room again, and the pull still stands */
     /* A compaction that changes outrun ends, and the active log is as good as before. */
-    CHECK_EQ(twochoice_compact_start(&t), QOS_OK);
-    CHECK_EQ(twochoice_compact_step(&t, 1, &done), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 1, &done), QOS_OK);
     t.tail[TWOCHOICE_NEXT_LOG].bytes = 2 * 48 * 42 - 48;
-    CHECK_EQ(twochoice_create(&t, 1, 20, 10, 3, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 1, 3, 20, 10, false), QOS_OK);
     t.tail[TWOCHOICE_NEXT_LOG].bytes = 2 * 48 * 42;
-    CHECK_EQ(twochoice_create(&t, 1, 20, 10, 9, false), QOS_OK);
-    CHECK_EQ(twochoice_compact_step(&t, 1, &done), QOS_EIO);
-    CHECK_EQ(twochoice_create(&t, 2, 0, 10, 3, false), QOS_OK);
-    CHECK_EQ(twochoice_compact_start(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 1, 9, 20, 10, false), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 1, &done), QOS_EIO);
+    CHECK_EQ(twochoice_table_create(&t, 2, 3, 0, 10, false), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
     t.tail[TWOCHOICE_NEXT_LOG].bytes = 2 * 48 * 42 - 48;
-    CHECK_EQ(twochoice_compact_step(&t, 100, &done), QOS_EIO);
+    CHECK_EQ(twochoice_table_compact_step(&t, 100, &done), QOS_EIO);
     close_logged(mem);
 }
 
@@ -103,8 +103,8 @@ static void failing_storage(void)
     disk.stop_after = 0;
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i < 199; i++)
-        CHECK_EQ(twochoice_create(&t, i, 0, 10, 2, false), QOS_OK);
-    CHECK_EQ(twochoice_commit(&t), QOS_OK);
+        CHECK_EQ(twochoice_table_create(&t, i, 2, 0, 10, false), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     for (stop = 1; stop <= 2; stop++) { /* the tail is cut, then all is synced */
         disk_resize(&disk.log[0], 48 * 200 + 5);
         disk.operations = 0;
@@ -137,31 +137,31 @@ static void failing_storage(void)
     for (stop = 1; stop <= 2; stop++) { /* truncate and write of the next log's header */
         disk.operations = 0;
         disk.stop_after = stop;
-        CHECK_EQ(twochoice_compact_start(&t), QOS_EIO);
+        CHECK_EQ(twochoice_table_compact_start(&t), QOS_EIO);
         disk.stopped = false;
     }
     for (stop = 1; stop <= 202; stop += 67) { /* the copies, the stamp, the sync, the swap */
         disk.stop_after = 0;
-        CHECK_EQ(twochoice_compact_start(&t), QOS_OK);
+        CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
         disk.operations = 0;
         disk.stop_after = stop;
-        CHECK_EQ(twochoice_compact_step(&t, 1000, &done), QOS_EIO);
+        CHECK_EQ(twochoice_table_compact_step(&t, 1000, &done), QOS_EIO);
         CHECK(!done);
         disk.stopped = false;
     }
     disk.stop_after = 0;
-    CHECK_EQ(twochoice_create(&t, 500, 0, 10, 2, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 500, 2, 0, 10, false), QOS_OK);
     disk.operations = 0;
     disk.stop_after = 1;
-    CHECK_EQ(twochoice_create(&t, 501, 0, 10, 2, false), QOS_EFULL);
-    CHECK_EQ(twochoice_create(&t, 500, 0, 10, 3, false), QOS_EIO);
+    CHECK_EQ(twochoice_table_create(&t, 501, 2, 0, 10, false), QOS_EFULL);
+    CHECK_EQ(twochoice_table_create(&t, 500, 3, 0, 10, false), QOS_EIO);
     disk.stopped = false;
     disk.operations = 0;
     disk.stop_after = 1;
-    CHECK_EQ(twochoice_commit(&t), QOS_EIO); /* what the failed one left cannot be cut off */
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* what the failed one left cannot be cut off */
     disk.stopped = false;
     disk.stop_after = 0;
-    CHECK_EQ(twochoice_commit(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     close_logged(mem);
 }
 
@@ -189,7 +189,7 @@ static void broken_trees(bool narrow)
     mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
     for (i = 0; i < fragments; i++)
-        CHECK_EQ(twochoice_create(&t, i % 3, i / 3 * apart, 5, 2, false), QOS_OK);
+        CHECK_EQ(twochoice_table_create(&t, i % 3, 2, i / 3 * apart, 5, false), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK_EQ(t.height, 2);
     root = &t.node[t.root];
@@ -239,12 +239,12 @@ static void broken_trees(bool narrow)
     free(mem);
 }
 
-static void null_pointers(void)
+static void odd_settings(void)
 {
     struct twochoice_table_config cfg;
     struct twochoice_storage storage, partial;
-    struct twochoice_scheduler s;
-    struct twochoice_scheduler_config sc;
+    struct twochoice_placement s;
+    struct twochoice_placement_config sc;
     struct twochoice_maintainer m;
     struct twochoice_maintainer_config mc;
     struct twochoice_order order;
@@ -252,12 +252,10 @@ static void null_pointers(void)
     struct twochoice_message msg;
     struct twochoice_probe probe[4];
     struct twochoice_write w;
-    struct twochoice_piece p;
     uint8_t buf[100];
     uint64_t found;
     uint32_t id;
     size_t n = 0, i, size;
-    bool done;
     void *mem = open_logged(&cfg, &storage, 0, 10), *mem2;
     for (i = 0; i < 5; i++) { /* every callback is needed */
         partial = storage;
@@ -275,73 +273,49 @@ static void null_pointers(void)
         CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_EINVAL);
     }
     cfg.storage = &storage;
-    cfg.max_log_bytes = TWOCHOICE_LOG_UNLIMITED + 1;
-    CHECK_EQ(twochoice_table_memsize(&cfg), 0);
     cfg.max_log_bytes = 0;
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
-    CHECK_EQ(twochoice_table_format(NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_table_recover(NULL, 0, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_recover(&t, 8, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
-    CHECK_EQ(twochoice_pull_start(&t, 0, 0, 1, &id, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_pull_ready(&t, 0, NULL, 1, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_pull_ready(&t, 0, &p, 1, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_write_begin(&t, 0, 0, 1, NULL), QOS_EINVAL);
-    twochoice_write_end(&t, 5000);
-    CHECK_EQ(twochoice_compact_start(NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_compact_step(&t, 1, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_compact_step(NULL, 1, &done), QOS_EINVAL);
+    twochoice_table_write_end(&t, 5000);
     memset(&mc, 0, sizeof mc);
     memset(&checker, 0, sizeof checker);
-    CHECK_EQ(twochoice_maintainer_init(&m, NULL, 0), QOS_EINVAL);
-    CHECK_EQ(twochoice_maintainer_init(&m, &mc, 0), QOS_OK);
-    CHECK_EQ(twochoice_maintain(&m, NULL, 0, 0, &order), QOS_EINVAL);
-    CHECK_EQ(twochoice_maintain(&m, &t, 0, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_check(&t, NULL, NULL, &found), QOS_EINVAL);
-    CHECK_EQ(twochoice_check(&t, NULL, &checker, &found), QOS_EINVAL);
-    CHECK_EQ(twochoice_check(&t, NULL, &checker, NULL), QOS_EINVAL);
+    CHECK_EQ(twochoice_maintainer_init(&m, 0, &mc), QOS_OK);
+    CHECK_EQ(twochoice_checker_run(&checker, &t, NULL, &found), QOS_EINVAL);
     /* Targets that share a slot of the maintainer's memory; no hold for a pull. */
-    CHECK_EQ(twochoice_create(&t, 1, 0, 10, 2, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 10, false), QOS_OK);
     mc.idle_ns = 10;
-    CHECK_EQ(twochoice_maintainer_init(&m, &mc, 0), QOS_OK);
-    CHECK_EQ(twochoice_maintain(&m, &t, 0, 0, &order), QOS_OK);
-    twochoice_remote_load(&m, 5000, 2 + TWOCHOICE_REMOTE_SLOTS, 0);
-    CHECK_EQ(twochoice_maintain(&m, &t, 5000, 0, &order), QOS_OK);
+    CHECK_EQ(twochoice_maintainer_init(&m, 0, &mc), QOS_OK);
+    CHECK_EQ(twochoice_maintainer_step(&m, 0, &t, 0, &order), QOS_OK);
+    twochoice_maintainer_remote_load(&m, 5000, 2 + TWOCHOICE_REMOTE_SLOTS, 0);
+    CHECK_EQ(twochoice_maintainer_step(&m, 5000, &t, 0, &order), QOS_OK);
     CHECK(order.todo == TWOCHOICE_ASK_LOAD && order.piece.target == 2);
     for (i = 0; i < t.max_holds; i++)
-        CHECK_EQ(twochoice_write_begin(&t, 100, 0, 1, &id), QOS_OK);
-    twochoice_remote_load(&m, 5000000000, 2, 0);
-    CHECK_EQ(twochoice_maintain(&m, &t, 5000000000, 0, &order), QOS_EFULL);
+        CHECK_EQ(twochoice_table_write_begin(&t, 100, 0, 1, &id), QOS_OK);
+    twochoice_maintainer_remote_load(&m, 5000000000, 2, 0);
+    CHECK_EQ(twochoice_maintainer_step(&m, 5000000000, &t, 0, &order), QOS_EFULL);
     memset(&sc, 0, sizeof sc);
     sc.servers = 4;
     sc.tries = 5;
     sc.include_home = true;
-    size = twochoice_scheduler_memsize(&sc);
+    size = twochoice_placement_memsize(&sc);
     mem2 = aligned_alloc(64, size);
-    CHECK_EQ(twochoice_scheduler_init(&s, mem2, size, &sc), QOS_OK);
-    w.home = 1;
+    CHECK_EQ(twochoice_placement_init(&s, mem2, size, &sc), QOS_OK);
+    w.home = w.target = 1;
     w.len_bytes = 1 << 20;
-    CHECK_EQ(twochoice_ask(&s, &w, 1, probe, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_set_server(&s, 1, TWOCHOICE_DOWN, 0), QOS_OK); /* a home that is down is not asked */
-    CHECK_EQ(twochoice_ask(&s, &w, 1, probe, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_set_server(&s, 1, TWOCHOICE_DOWN, 0), QOS_OK); /* a home that is down is not asked */
+    CHECK_EQ(twochoice_placement_ask(&s, &w, 1, probe, &n), QOS_OK);
     CHECK(n == 2 && probe[0].server != 1 && probe[1].server != 1);
-    CHECK_EQ(twochoice_redraw(NULL, probe, n, 0, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_redraw(&s, probe, n, 0, NULL), QOS_EINVAL);
     s.policy = TWOCHOICE_NATIVE;
-    CHECK_EQ(twochoice_redraw(&s, probe, n, 0, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_redraw(&s, 0, probe, n, &n), QOS_OK);
     CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_decide(&s, &w, 1, probe, 0), QOS_OK); /* nobody was asked */
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* nobody was asked */
     CHECK_EQ(w.target, 1);
-    CHECK_EQ(twochoice_decide(&s, NULL, 1, probe, 0), QOS_EINVAL);
     memset(&msg, 0, sizeof msg);
-    CHECK_EQ(twochoice_encode(NULL, buf, sizeof buf, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_encode(&msg, NULL, sizeof buf, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_encode(&msg, buf, sizeof buf, NULL), QOS_EINVAL);
-    CHECK_EQ(twochoice_encode(&msg, buf, sizeof buf, &n), QOS_ERANGE); /* type 0 */
+    CHECK_EQ(twochoice_message_encode(&msg, NULL, buf, sizeof buf, &n), QOS_ERANGE); /* type 0 */
     msg.type = TWOCHOICE_LOAD;
     msg.state = 3;
-    CHECK_EQ(twochoice_encode(&msg, buf, sizeof buf, &n), QOS_ERANGE);
-    CHECK_EQ(twochoice_decode(buf, sizeof buf, NULL), QOS_EINVAL);
+    CHECK_EQ(twochoice_message_encode(&msg, NULL, buf, sizeof buf, &n), QOS_ERANGE);
     free(mem2);
     close_logged(mem);
 }
@@ -354,6 +328,6 @@ int main(void)
     failing_storage();
     broken_trees(true);
     broken_trees(false);
-    null_pointers();
+    odd_settings();
     return check_end();
 }
