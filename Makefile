@@ -1,7 +1,7 @@
-# qoskit is header-only: nothing has to be built to use it. This file tests, measures and shows it.
+# qoskit is header-only: nothing has to be built to use it. This file tests, measures, shows and installs it.
 #
-# Files are found by their place: tests/<kind>/<header>_<subject>.c, bench/<header>.c, examples/<tool>/*.c.
-# A source says in its first lines what it needs:
+# Files are found by their place: tests/<kind>/<header>_<subject>.c, bench/<header>.c, examples/<tool>/*.c,
+# examples/quickstart/<header>.c. A source says in its first eight lines what it needs:
 #     // proves: one sentence              (tests)
 #     // links: -lfoo                      (linker flags)
 #     // flags: -pthread                   (compiler flags)
@@ -10,27 +10,133 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
 SHELL := bash
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 HEADER ?= htb
 SECONDS ?= 60
+N ?= 100
 B := build
 
 HEADERS := $(wildcard *.h)
-VERSION := $(shell sed -n 's/^.define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wundef -Werror
 C_WARNINGS := $(WARNINGS) -Wstrict-prototypes
-says = $(shell sed -n '1,8s,^// $(2): *,,p' $(1))
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-# ---- tests: a program for every source and variant -------------------------------------------------------------
+.PHONY: help test test-side test-alone programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
+    figures install uninstall format lint clean
 
-# compiler for C, compiler for C++, flags, how the program is run
+# ---- installation: needs no part of what follows --------------------------------------------------------------------
+
+include_dir := $(DESTDIR)$(PREFIX)/include/qoskit
+pc_dir := $(DESTDIR)$(PREFIX)/lib/pkgconfig
+cmake_dir := $(DESTDIR)$(PREFIX)/lib/cmake/qoskit
+filter_dir := $(DESTDIR)$(PREFIX)/lib/nbdkit/filters
+filter := $(B)/examples/nbdkit-qoskit-filter.so
+VERSION = $(shell sed -n 's/^.define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
+
+define pc_file
+prefix=$(PREFIX)
+includedir=$${prefix}/include/qoskit
+
+Name: qoskit
+Description: storage quality of service, header-only
+Version: $(VERSION)
+Cflags: -I$${includedir}
+endef
+define cmake_file
+# find_package(qoskit) and target_link_libraries(server PRIVATE qoskit::qoskit)
+get_filename_component(qoskit_prefix "$${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+if(NOT TARGET qoskit::qoskit)
+    add_library(qoskit::qoskit INTERFACE IMPORTED)
+    set_target_properties(qoskit::qoskit PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "$${qoskit_prefix}/include/qoskit")
+endif()
+unset(qoskit_prefix)
+endef
+# Before 1.0 a minor version may change the interface.
+define cmake_version_file
+set(PACKAGE_VERSION $(VERSION))
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" qoskit_minor "$${PACKAGE_FIND_VERSION}")
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+    set(PACKAGE_VERSION_COMPATIBLE FALSE)
+elseif(NOT PACKAGE_FIND_VERSION OR "$${PACKAGE_VERSION}." MATCHES "^$${qoskit_minor}\\.")
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+    if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+        set(PACKAGE_VERSION_EXACT TRUE)
+    endif()
+else()
+    set(PACKAGE_VERSION_COMPATIBLE FALSE)
+endif()
+endef
+export pc_file cmake_file cmake_version_file
+
+install: ## headers, pkg-config file, CMake package, nbdkit filter: make install PREFIX=/usr/local
+	@install -d '$(include_dir)' '$(pc_dir)' '$(cmake_dir)'
+	@install -m 644 $(HEADERS) '$(include_dir)/'
+	@printf '%s\n' "$$pc_file" >'$(pc_dir)/qoskit.pc'
+	@printf '%s\n' "$$cmake_file" >'$(cmake_dir)/qoskitConfig.cmake'
+	@printf '%s\n' "$$cmake_version_file" >'$(cmake_dir)/qoskitConfigVersion.cmake'
+	@echo "installed $(HEADERS), qoskit.pc and qoskitConfig.cmake below $(DESTDIR)$(PREFIX)"
+	@if tests/packages.sh --quiet filter; then \
+	    $(MAKE) --no-print-directory -s $(filter) && install -d '$(filter_dir)' && install -m 755 $(filter) '$(filter_dir)/' && \
+	    echo "installed $(notdir $(filter))"; \
+	else echo "not installed: $(notdir $(filter)), which needs nbdkit's header nbdkit-filter.h"; fi
+
+uninstall: ## removes what make install put below PREFIX
+	@rm -f $(HEADERS:%='$(include_dir)/%') '$(pc_dir)/qoskit.pc' '$(cmake_dir)/qoskitConfig.cmake' \
+	    '$(cmake_dir)/qoskitConfigVersion.cmake' '$(filter_dir)/$(notdir $(filter))'
+	@rmdir '$(include_dir)' '$(cmake_dir)' '$(filter_dir)' 2>/dev/null || true
+	@echo "removed qoskit below $(DESTDIR)$(PREFIX)"
+
+clean: ## removes build/
+	@rm -rf $(B)
+
+FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cc')
+format: ## clang-format over every source
+	@clang-format -i $(FORMATTED)
+
+# An nbdkit filter is a shared object that nbdkit loads.
+$(filter): examples/nbdkit/qoskit_filter.c Makefile
+	@mkdir -p $(@D) && rm -f $@
+	@gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -MMD -MP -MF $@.d -o $@ $<
+-include $(wildcard $(filter).d)
+
+# What follows reads every source's first lines: not for these.
+ifneq ($(filter-out help install uninstall clean format $(filter),$(or $(MAKECMDGOALS),help)),)
+
+# ---- what the sources say of themselves -------------------------------------------------------------------------------
+
+KINDS := unit property paper adversary fuzz interleave
+C_TESTS := $(filter-out tests/fuzz/driver.c,$(wildcard $(KINDS:%=tests/%/*.c)))
+CC_TESTS := $(wildcard $(KINDS:%=tests/%/*.cc)) # C++ oracles: native only
+BENCH_SOURCES := $(wildcard bench/*.c bench/*.cc)
+TOOLS := $(patsubst examples/%/main.c,%,$(wildcard examples/*/main.c))
+QUICKSTARTS := $(wildcard examples/quickstart/*.c)
+# Real I/O: alone, one after the other, when all else is done; unless the script says `# alone: no`.
+REAL := $(wildcard tests/real/*.sh tests/vm/*.sh)
+SCRIPTS := $(wildcard tests/build/*.sh)
+SAYING := $(C_TESTS) $(CC_TESTS) $(BENCH_SOURCES) $(TOOLS:%=examples/%/main.c) $(QUICKSTARTS) $(REAL) $(SCRIPTS)
+EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(filter)
+
+# A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
+$(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
+	@mkdir -p $(B)
+	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|alone): */) { \
+	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
+	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
+	    FILENAME ~ /\.sh$$/ {line = $$0; while (match(line, /examples\/[a-z_0-9.-]+/)) { \
+	    print "says.uses." FILENAME " += " substr(line, RSTART, RLENGTH); line = substr(line, RSTART + RLENGTH)}}' $(SAYING) >$@
+include $(B)/says.mk
+says = $(says.$(2).$(1))
+
+# ---- tests: a program for every source and variant -------------------------------------------------------------------
+
+# compiler for C, flags, how the program is run
 native := gcc -std=gnu11 $(C_WARNINGS)
-native_CXX := g++
 native_FLAGS := -O3
 san := clang -std=gnu11 $(C_WARNINGS)
 san_FLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
@@ -46,7 +152,6 @@ cxx_RUN := QOS_TEST_SCALE=20
 CROSS := aarch64 armhf i386 s390x riscv64
 CROSS_TUPLE := aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu riscv64-linux-gnu
 CROSS_QEMU := aarch64 arm i386 s390x riscv64
-at = $(word $(3),$($(1)))
 define cross_variant
 $(2) := $(word $(1),$(CROSS_TUPLE))-gcc -std=gnu11 $(C_WARNINGS)
 $(2)_FLAGS := -O2 -static
@@ -54,60 +159,79 @@ $(2)_RUN := QOS_TEST_SCALE=20 qemu-$(word $(1),$(CROSS_QEMU))
 endef
 $(foreach i,1 2 3 4 5,$(eval $(call cross_variant,$(i),$(word $(i),$(CROSS)))))
 
-KINDS := unit property paper adversary fuzz interleave
-unit_VARIANTS := native san cxx $(CROSS)
-property_VARIANTS := native san $(CROSS)
+# One target stands for two where they differ in nothing that a test can see: aarch64 and riscv64 are both 64-bit,
+# little-endian and weakly ordered; i386 and armhf both 32-bit and little-endian (i386 aligns 64-bit words to 4 in
+# structs). So unit tests run on aarch64 and i386, property tests on riscv64 and armhf, and s390x, the only big-endian one, has both. All
+# headers are compiled for all of them (tests/build/headers.sh, freestanding.sh).
+unit_VARIANTS := native san cxx aarch64 i386 s390x
+property_VARIANTS := native san riscv64 armhf s390x
 paper_VARIANTS := native san
 adversary_VARIANTS := native
 fuzz_VARIANTS := native san
 interleave_VARIANTS := native
 
-C_TESTS := $(filter-out tests/fuzz/driver.c,$(wildcard $(KINDS:%=tests/%/*.c)))
-CC_TESTS := $(wildcard $(KINDS:%=tests/%/*.cc)) # C++ oracles: native only
-TEST_PARTS := $(HEADERS) Makefile $(wildcard tests/*.h $(KINDS:%=tests/%/*.h)) tests/fuzz/driver.c
 name = $(basename $(1:tests/%=%))
 kind = $(word 2,$(subst /, ,$(1)))
 
+# The old program goes first: one that no longer compiles must not be run. -MF: of several sources the last one's
+# headers count, so the test comes after the driver.
 TESTS :=
 # $(1) source, $(2) variant, $(3) links, $(4) flags
 define test_program
 TESTS += $(2)/$(call name,$(1))
-$(B)/$(2)/$(call name,$(1)): $(1) $(TEST_PARTS)
-	@mkdir -p $$(@D)
-	@$($(2)) -g -I. -Itests $($(2)_FLAGS) $(4) -o $$@ $(1) $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c -DFUZZ_NAME='"$(notdir $(call name,$(1)))"') $(3)
+$(B)/$(2)/$(call name,$(1)): $(1) Makefile $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c)
+	@mkdir -p $$(@D) && rm -f $$@
+	@$($(2)) -g -I. -Itests $($(2)_FLAGS) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c -DFUZZ_NAME='"$(notdir $(call name,$(1)))"') $(1) $(3)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
-$(B)/native/$(call name,$(1)): $(1) $(TEST_PARTS)
-	@mkdir -p $$(@D)
-	@g++ -std=c++17 -g -O2 $(WARNINGS) -I. -Itests $(3) -o $$@ $(1) $(2)
+$(B)/native/$(call name,$(1)): $(1) Makefile
+	@mkdir -p $$(@D) && rm -f $$@
+	@g++ -std=c++17 -g -O2 $(WARNINGS) -I. -Itests $(3) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(1) $(2)
 endef
 $(foreach t,$(C_TESTS),$(foreach v,$(or $(call says,$t,variants),$($(call kind,$t)_VARIANTS)),\
     $(eval $(call test_program,$t,$v,$(call says,$t,links),$(call says,$t,flags)))))
 $(foreach t,$(CC_TESTS),$(eval $(call test_program_cc,$t,$(call says,$t,links),$(call says,$t,flags))))
-
-SCRIPTS := $(wildcard tests/build/*.sh) # stage 1, side by side
-REAL := $(wildcard tests/real/*.sh tests/vm/*.sh) # stage 2: real I/O, one after the other
-
-$(B)/stage1.list: $(C_TESTS) $(CC_TESTS) $(SCRIPTS) Makefile
-	@mkdir -p $(B)
-	@{ $(foreach s,$(SCRIPTS),printf '%s\t%s\n' '$(s:tests/%.sh=%)' '$s';) \
-	   $(foreach t,$(TESTS),printf '%s\t%s\n' '$t' '$($(firstword $(subst /, ,$t))_RUN) $(B)/$t';) } > $@
-$(B)/stage2.list: $(REAL) Makefile
-	@mkdir -p $(B)
-	@{ :; $(foreach s,$(REAL),printf '%s\t%s\n' '$(s:tests/%.sh=%)' '$s';) } > $@
-
-.PHONY: help test programs check plant fuzz coverage demo examples bench bench-quick figures install format lint clean
-test: ## everything that must hold; ends with N passed, N failed, N skipped
-	@tests/packages.sh test
-	@mkdir -p $(B)
-	@$(MAKE) --no-print-directory -k -j$(JOBS) programs examples >$(B)/compile.log 2>&1 || \
-	    { echo "did not compile (what is missing counts as failed); build/compile.log says:"; grep -E 'error|Error' $(B)/compile.log | head -20; }
-	@$(MAKE) --no-print-directory $(B)/stage1.list $(B)/stage2.list
-	@ok=0; tests/run $(JOBS) $(B)/stage1.list $(B)/stage1.sum || ok=1; tests/run 1 $(B)/stage2.list $(B)/stage2.sum || ok=1; \
-	    cat $(B)/stage1.sum $(B)/stage2.sum | awk '{p+=$$1; f+=$$2; s+=$$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}'; exit $$ok
+-include $(wildcard $(TESTS:%=$(B)/%.d))
 
 programs: $(TESTS:%=$(B)/%)
+
+# ---- make test: one graph; every test leaves a verdict ---------------------------------------------------------------
+
+verdict = $(B)/verdict/$(subst /,_,$(1))
+# With -n nothing runs. A script is handed the jobserver (+), so that all jobs together are $(JOBS).
+dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
+# $(1) name, $(2) command, $(3) what it needs
+define test_run
+$(call verdict,$(1)): $(3)
+	+@$(if $(dry),echo,tests/run) one '$(1)' '$(2)'
+endef
+$(foreach t,$(TESTS),$(eval $(call test_run,$t,$($(firstword $(subst /, ,$t))_RUN) $(B)/$t,$(B)/$t)))
+# A script waits for the tools that it names; those of all tools for all.
+uses = $(if $(filter %/help.sh,$(1)),$(EXAMPLES),$(filter $(EXAMPLES),$(addprefix $(B)/,$(sort $(call says,$(1),uses)))))
+$(foreach s,$(SCRIPTS) $(REAL),$(eval $(call test_run,$(s:tests/%.sh=%),$s,$(call uses,$s))))
+# That a tool compiles is a test too.
+define example_verdict
+$(call verdict,$(1)): $(B)/$(1)
+	@echo 'p 0' >$$@
+endef
+$(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
+ALONE := $(foreach s,$(REAL),$(if $(filter no,$(call says,$s,alone)),,$s))
+SIDE := $(filter-out $(ALONE),$(SCRIPTS) $(REAL))
+test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS) $(EXAMPLES:$(B)/%=%),$(call verdict,$t))
+test-alone: $(foreach t,$(ALONE:tests/%.sh=%),$(call verdict,$t))
+$(B)/tests.list: FORCE
+	@mkdir -p $(B)
+	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(ALONE:tests/%.sh=%) >$@
+FORCE:
+
+test: ## everything that must hold; ends with N passed, N failed, N skipped
+	@tests/packages.sh test
+	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
+	@$(MAKE) --no-print-directory $(B)/tests.list
+	@$(MAKE) --no-print-directory -k -j$(JOBS) test-side 3>&1 2>$(B)/compile.log >&3 || true
+	@$(MAKE) --no-print-directory -k test-alone 2>>$(B)/compile.log || true
+	@tests/run sum $(B)/tests.list
 
 OF_HEADER = $(foreach t,$(filter native/%,$(TESTS)),$(if $(filter $(HEADER) $(HEADER)_%,$(notdir $t)),$t))
 check: ## the native tests of one header, quickly: make check HEADER=htb
@@ -115,58 +239,57 @@ check: ## the native tests of one header, quickly: make check HEADER=htb
 	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
 
 plant: ## plants every bug of tests/plants/ and shows that a test catches it (also part of make test)
-	@tests/packages.sh test
+	@tests/packages.sh plant
 	@BASELINE=1 tests/build/plants.sh
 
 fuzz: ## fuzzes one header: make fuzz HEADER=htb SECONDS=60
-	@tests/packages.sh test
+	@tests/packages.sh fuzz
 	@HEADER=$(HEADER) SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh
 
 coverage: ## lines and branches of every header, by clang, and what is not reached
-	@tests/packages.sh test
+	@tests/packages.sh coverage
 	@tests/build/coverage.sh report
 
-# ---- examples and benchmarks -------------------------------------------------------------------------------------
+lint: ## clang-tidy and cppcheck, clean; formatting too
+	@tests/packages.sh lint
+	@tests/build/lint.sh all
 
-TOOLS := $(patsubst examples/%/main.c,%,$(wildcard examples/*/main.c))
+# ---- examples and benchmarks -----------------------------------------------------------------------------------------
+
 COMMON_SOURCES := $(wildcard examples/common/*.c)
-$(foreach v,native san,$(B)/$v/unit/common_parts): $(wildcard examples/common/*)
+# Several sources: their headers are listed by a run of the preprocessor.
 # $(1) tool, $(2) compiler, $(3) links, $(4) flags
 define example_tool
-$(B)/examples/$(1): $(wildcard examples/$(1)/*) $(COMMON_SOURCES) $(wildcard examples/common/*.h) $(HEADERS) Makefile
-	@mkdir -p $$(@D)
-	$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. -Iexamples/common $(4) -o $$@ $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) $(3) -lm
+$(B)/examples/$(1): $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) Makefile
+	@mkdir -p $$(@D) && rm -f $$@
+	@$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. -Iexamples/common $(4) -o $$@ $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) $(3) -lm
+	@$(2) -std=gnu11 -I. -Iexamples/common $(4) -MM -MP $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) | sed 's,^[a-z_0-9]*\.o:,$$@:,' >$$@.d
 endef
 $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/main.c,compiler),gcc),$(call says,examples/$t/main.c,links),$(call says,examples/$t/main.c,flags))))
-# An nbdkit filter is a shared object that nbdkit loads.
-$(B)/examples/nbdkit-qoskit-filter.so: examples/nbdkit/qoskit_filter.c $(HEADERS) Makefile
-	@mkdir -p $(@D)
-	gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -o $@ $<
 
 # A quickstart is one file that someone copies: nothing of examples/common.
-QUICKSTARTS := $(wildcard examples/quickstart/*.c)
 # $(1) source, $(2) compiler, $(3) links, $(4) flags
 define quickstart_program
-$(B)/examples/quickstart_$(basename $(notdir $(1))): $(1) $(HEADERS) Makefile
-	@mkdir -p $$(@D)
-	$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. $(4) -o $$@ $(1) $(3)
+$(B)/examples/quickstart_$(basename $(notdir $(1))): $(1) Makefile
+	@mkdir -p $$(@D) && rm -f $$@
+	@$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. $(4) -MMD -MP -MF $$@.d -o $$@ $(1) $(3)
 endef
 $(foreach q,$(QUICKSTARTS),$(eval $(call quickstart_program,$q,$(or $(call says,$q,compiler),gcc),$(call says,$q,links),$(call says,$q,flags))))
 
-$(filter $(B)/examples/tokenpool_%,$(TOOLS:%=$(B)/examples/%)): $(wildcard examples/tokenpool_common/*)
-examples: $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(B)/examples/nbdkit-qoskit-filter.so ## builds the tools of examples/ into build/examples/
+-include $(wildcard $(EXAMPLES:%=%.d))
+examples: $(EXAMPLES) ## builds the tools of examples/ into build/examples/
 
-BENCHES := $(basename $(notdir $(wildcard bench/*.c bench/*.cc)))
+BENCHES := $(basename $(notdir $(BENCH_SOURCES)))
 BENCH_FLAGS := -O3
 define bench_program
-$(B)/bench/$(basename $(notdir $(1))): $(1) $(HEADERS) $(wildcard bench/*.h) Makefile
-	@mkdir -p $$(@D)
-	$(if $(filter %.cc,$(1)),g++ -std=c++17 $(WARNINGS),gcc -std=gnu11 $(C_WARNINGS)) $(BENCH_FLAGS) -DBENCH_FLAGS='"$(BENCH_FLAGS)"' -I. -Ibench $(3) -o $$@ $(1) $(2) -lm
+$(B)/bench/$(basename $(notdir $(1))): $(1) Makefile
+	@mkdir -p $$(@D) && rm -f $$@
+	@$(if $(filter %.cc,$(1)),g++ -std=c++17 $(WARNINGS),gcc -std=gnu11 $(C_WARNINGS)) $(BENCH_FLAGS) -DBENCH_FLAGS='"$(BENCH_FLAGS)"' -I. -Ibench $(3) -MMD -MP -MF $$@.d -o $$@ $(1) $(2) -lm
 endef
-$(foreach b,$(wildcard bench/*.c bench/*.cc),$(eval $(call bench_program,$b,$(call says,$b,links),$(call says,$b,flags))))
+$(foreach b,$(BENCH_SOURCES),$(eval $(call bench_program,$b,$(call says,$b,links),$(call says,$b,flags))))
+-include $(wildcard $(BENCHES:%=$(B)/bench/%.d))
 
 bench-programs: $(BENCHES:%=$(B)/bench/%) examples
-.PHONY: bench-programs
 
 bench: ## all figures, each beside its peer; hyperfine for whole commands
 	@tests/packages.sh bench
@@ -193,22 +316,4 @@ demo: ## the main job on this machine's disk: tenants on one file, without and w
 	@mkdir -p $(B)/demo
 	@examples/uring_files/demo.sh $(B)/demo
 
-# ---- housekeeping ------------------------------------------------------------------------------------------------
-
-install: ## headers and a pkg-config file: make install PREFIX=/usr/local
-	@install -d '$(DESTDIR)$(PREFIX)/include/qoskit' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
-	@install -m 644 $(HEADERS) '$(DESTDIR)$(PREFIX)/include/qoskit/'
-	@printf 'prefix=%s\nincludedir=$${prefix}/include/qoskit\n\nName: qoskit\nDescription: storage quality of service, header-only\nVersion: %s\nCflags: -I$${includedir}\n' \
-	    '$(PREFIX)' '$(VERSION)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/qoskit.pc'
-	@echo "installed $(HEADERS) and qoskit.pc below $(DESTDIR)$(PREFIX)"
-
-FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cc')
-format: ## clang-format over every source
-	@clang-format -i $(FORMATTED)
-
-lint: ## clang-tidy and cppcheck, clean; formatting too
-	@tests/packages.sh test
-	@tests/build/lint.sh all
-
-clean: ## removes build/
-	@rm -rf $(B)
+endif

@@ -1,5 +1,6 @@
 # Sourced by the scripts of tests/: brings them to the repository root and says what they share.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+script=tests/$(basename "$(dirname "$0")")/$(basename "$0")
 JOBS=${JOBS:-$(nproc)}
 export LC_ALL=C
 
@@ -14,8 +15,30 @@ CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu risc
 # Is a header in the shape of version 0.2? (The others are being converted.)
 converted() { ! grep -q '^ \* SYNOPSIS' "$1"; }
 
-# Runs each line of standard input as a command, $JOBS at a time; the status is 0 if all of them succeeded.
-side_by_side() { tr '\n' '\0' | xargs -0 -r -n 1 -P "$JOBS" bash -c; }
+# Runs each line of standard input as a command, several at a time; the status is 0 if all of them succeeded. Under a make
+# with a jobserver (make test) they are jobs of that make, so that all scripts together keep to its -j; else $JOBS.
+side_by_side() {
+    local dir rc
+    if [[ ${MAKEFLAGS:-} != *jobserver* ]]; then
+        tr '\n' '\0' | xargs -0 -r -n 1 -P "$JOBS" bash -c
+        return
+    fi
+    dir=$(mktemp -d)
+    # make does not hand exported functions on; bash reads this first.
+    { echo 'unset BASH_ENV'; declare -f; } >"$dir/functions"
+    awk '{gsub(/\$/, "$$"); print "j" NR ":\n\t@" $0 "\nall: j" NR} END {print "all:\n.PHONY: all"; for (i = 1; i <= NR; i++) print ".PHONY: j" i}' >"$dir/jobs"
+    BASH_ENV=$dir/functions ${MAKE:-make} --no-print-directory -s -k -f "$dir/jobs" SHELL=bash all
+    rc=$?
+    rm -rf "$dir"
+    return $rc
+}
+
+# The last line of every script, with its status: one that ends before it has not come to its end, and has failed.
+finish() {
+    [ "${1:-0}" = 0 ] || exit 1
+    echo "finished $script"
+    exit 0
+}
 
 # Scripts of many checks go on after one that failed; `failed` is their end's status.
 ok() { echo "ok: $*"; }
@@ -26,7 +49,7 @@ expect() { # WHAT TEST-COMMAND...
     if "$@"; then ok "$what"; else bad "$what ($*)"; fi
 }
 # The end of a real test whose machine gave no verdict. What went before it is the trace.
-inconclusive() { echo "SKIP inconclusive: $*"; exit 77; }
+inconclusive() { echo "INCONCLUSIVE $*"; exit 78; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
 # Runs a command that judges itself (examples/tokenpool_*) and shows what it says. A reservation that was missed, or a
@@ -43,6 +66,6 @@ judged() {
         grep -q 'unequal in 0 periods, bound exceeded in 0' "$out" || { echo "status $status without good books"; exit 1; }
         echo "-- try $try: status $status"
     done
-    [ "$status" -ne 3 ] || { echo "SKIP inconclusive: this machine did less than in the bare run, twice"; exit 77; }
+    [ "$status" -ne 3 ] || inconclusive "this machine did less than in the bare run, twice"
     exit 1
 }

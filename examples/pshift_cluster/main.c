@@ -94,12 +94,13 @@ static const char examples[] =
     "The paper's experiments (3 needs 5 ranks, 4 and 5 need 9):\n"
     "  mpirun -n 9 pshift_cluster --experiment 3,4,5 --figures figures --json result.json\n"
     "  mpirun -n 9 --hostfile hosts pshift_cluster --experiment 4 --profile     # one node on each host\n"
-    "Free form: three buckets, the second one only on nodes 1 and 2; node 1's memcached is killed after 1.5 s\n"
-    "  mpirun -n 5 pshift_cluster --bucket reserve=0.5,limit=1 --bucket reserve=0.3,on=1-2 --bucket reserve=1 \\\n"
-    "      --fault kill:1@1.5s --periods 5\n"
+    "Free form: three buckets, the second one only on nodes 1 and 2; node 1's memcached is killed:\n"
+    "  mpirun -n 5 pshift_cluster --bucket reserve=0.5,limit=1 --bucket reserve=0.3,on=1-2 \\\n"
+    "      --bucket reserve=1 --fault kill:1@1.5s --periods 5\n"
     "As root and with more ranks than cores, mpirun wants: --oversubscribe, and OMPI_ALLOW_RUN_AS_ROOT=1\n"
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 in the environment.\n"
-    "Exit status: 0 all promises kept, 1 not, 2 wrong usage, 3 inconclusive (the machine was too busy), 130 stopped.\n";
+    "Exit status: 0 all promises kept, 1 not, 2 wrong usage, 3 inconclusive (the machine was too busy),\n"
+    "130 stopped.\n";
 
 static void parse(int argc, char **argv)
 {

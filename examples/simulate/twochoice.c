@@ -180,7 +180,7 @@ int simulate_twochoice(int argc, char **argv)
     static double y3[BURST_RULES + 1][RATIOS], y4[BURST_RULES][LOADS];
     static uint32_t servers[LOADS];
     simulate_parse(argc, argv, opts, "Figures 3 and 4 of the two-choice paper: burst writes among stragglers.",
-                   "simulate twochoice --all --scale 10");
+                   "simulate twochoice --all --scale 10\n");
     if (seeds == 0 || seeds > 99 || k == 0 || k > 1000 || 10000 % k != 0 || factor > 10)
         tool_die(TOOL_USAGE, "--seeds is 1 to 99, --k a divisor of 10000 up to 1000, --scale up to 10");
     stop_on_signals();

@@ -161,10 +161,8 @@ static void usage(FILE *f)
     fprintf(f, "usage: mpirun -n RANKS [--hostfile HOSTS] twochoice_mpi COMMAND [options]\n\n");
     for (i = 0; i < sizeof commands / sizeof *commands; i++)
         fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].what);
-    fprintf(
-        f,
-        "\ntwochoice_mpi COMMAND --help lists the options. The first --servers ranks are object servers, each with a\n"
-        "directory of its own on its host; they need not share one.\n");
+    fprintf(f, "\ntwochoice_mpi COMMAND --help lists the options. The first --servers ranks are object servers, each\n"
+               "with a directory of its own on its host; they need not share one.\n");
 }
 
 static void check_range(const char *name, uint64_t value, uint64_t least, uint64_t most)
@@ -192,6 +190,7 @@ static void read_slow(void)
 
 static void read_options(int argc, char **argv)
 {
+    static char name[32];
     size_t i;
     int at;
     tool_set_name("twochoice_mpi");
@@ -210,6 +209,8 @@ static void read_options(int argc, char **argv)
     settings.per_process = command->per_process;
     settings.rounds = command->rounds;
     settings.command = command->name;
+    snprintf(name, sizeof name, "twochoice_mpi %s", command->name);
+    argv[1] = name;
     at = opt_parse(argc - 1, argv + 1, options, command->what,
                    "mpirun -n 8 twochoice_mpi burst --servers 4 --rate 20M --slow 0\n");
     tool_set_name("twochoice_mpi");

@@ -20,7 +20,7 @@ static const char examples[] =
     "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
     "  reserve=20M         bytes per second that it gets for sure, if admission agrees\n"
     "  limit=60M           bytes per second that it never exceeds\n"
-    "  weight=2            share of what is left over (default 1); with --scheduler token: requests in a turn\n"
+    "  weight=2            share of what is left over (default 1); --scheduler token: requests in a turn\n"
     "  reserve=25% limit=5%  the same as a share of what the profile says that it would get alone\n"
     "  start=10s           begins later\n"
     "  write=30            percent of writes in randrw (default 50)\n"
@@ -32,8 +32,8 @@ static const char examples[] =
     "      --tenant db:rw=randread,bs=4k,depth=32,reserve=60M \\\n"
     "      --tenant scan:rw=randread,bs=128k,depth=64\n"
     "\n"
-    "Exit status: 0 done; 1 something failed, or --judge found a broken promise; 2 wrong usage; 3 --judge could\n"
-    "not tell, as the device gave less than in the profile; 130 stopped.\n";
+    "Exit status: 0 done; 1 something failed, or --judge found a broken promise; 2 wrong usage; 3 --judge\n"
+    "could not tell, as the device gave less than in the profile; 130 stopped.\n";
 
 static void parse(int argc, char **argv)
 {

@@ -72,4 +72,4 @@ if [ "$mode" = report ]; then
     exit 0
 fi
 [ $rc -eq 0 ] || echo "asked: every line, 95 % of the branches; what is missing: tests/build/coverage.sh report [header]"
-exit $rc
+finish $rc

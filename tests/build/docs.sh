@@ -32,4 +32,4 @@ for b in $blocks; do
     if timeout 120 bash -euo pipefail "$b" >"$b.log" 2>&1 </dev/null; then ok "$b ($(($(date +%s) - start)) s)"
     else bad "$b: status $?"; cat "$b"; tail -20 "$b.log"; fi
 done
-exit $failed
+finish $failed

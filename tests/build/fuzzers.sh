@@ -37,3 +37,4 @@ export -f smoke says
 export out
 for t in tests/fuzz/*.c; do [ "$t" = tests/fuzz/driver.c ] || echo "smoke $t"; done >"$out/todo"
 side_by_side <"$out/todo" || exit 1
+finish

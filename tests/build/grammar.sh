@@ -85,4 +85,4 @@ planted "header's prefix: EARTH" 'enum plant_ground { PLANT_SAND, EARTH };'
 planted "header's prefix: pot_t" 'typedef uint32_t pot_t;'
 echo "$n planted mistakes found; all prototypes in order${old:+, except (0.1):$old}"
 grep -qv '^[0-9]*$' "$out/log" && failed=1
-exit $failed
+finish $failed

@@ -55,3 +55,4 @@ $tuple-gcc -std=c11 $C_WARNINGS"; done
 } >"$out/todo"
 side_by_side <"$out/todo" || { echo "a header does not compile, or warns: see above"; exit 1; }
 echo "$(wc -l <"$out/todo") compilations without a warning"
+finish

@@ -1,25 +1,71 @@
 #!/usr/bin/env bash
-# proves: make install puts the headers and a pkg-config file below PREFIX (and DESTDIR), and a program builds with them
+# proves: make install puts the headers, a pkg-config file, a CMake package and the nbdkit filter below PREFIX (and DESTDIR);
+# a C and a C++ program build from the installed files alone by pkg-config and by CMake; make uninstall leaves nothing
 set -u
 . "$(dirname "$0")/../lib.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # this make is nobody's child
 out=$PWD/build/install
 rm -rf "$out"
 mkdir -p "$out"
-make -s install PREFIX="$out/usr" >"$out/log" || { cat "$out/log"; exit 1; }
+make -s install PREFIX="$out/usr" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
 for h in *.h; do cmp "$h" "$out/usr/include/qoskit/$h" || exit 1; done
+filter=$out/usr/lib/nbdkit/filters/nbdkit-qoskit-filter.so
+if tests/packages.sh --quiet filter; then
+    [ -f "$filter" ] || { echo "the nbdkit filter is not installed"; exit 1; }
+    # nbdkit itself takes the installed one.
+    nbdkit --dump-plugin --filter="$filter" null >/dev/null || { echo "nbdkit does not load the installed filter"; exit 1; }
+fi
 
-export PKG_CONFIG_PATH=$out/usr/lib/pkgconfig
 version=$(sed -n 's/^#define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
+export PKG_CONFIG_PATH=$out/usr/lib/pkgconfig
 [ -n "$version" ] && [ "$(pkg-config --modversion qoskit)" = "$version" ] || { echo "pkg-config does not say $version"; exit 1; }
+
 # From elsewhere, so that nothing but the installed files is found.
-printf '#include <%s>\n' *.h >"$out/main.c"
-printf 'int main(void)\n{\n    return qos_min(0, 1) != 0;\n}\n' >>"$out/main.c"
-(cd "$out" && gcc -std=c11 -Wall -Werror $(pkg-config --cflags qoskit) -o main main.c && ./main) || exit 1
+user=$out/user
+mkdir -p "$user"
+{
+    printf '#include <%s>\n' *.h
+    printf 'int main(void)\n{\n    return qos_min(0, 1) != 0;\n}\n'
+} | tee "$user/main.c" >"$user/main.cc"
+cat >"$user/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(user C CXX)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_CXX_STANDARD 17)
+find_package(qoskit ${WANTED} REQUIRED)
+add_executable(user_c main.c)
+target_link_libraries(user_c PRIVATE qoskit::qoskit)
+add_executable(user_cxx main.cc)
+target_link_libraries(user_cxx PRIVATE qoskit::qoskit)
+END
+(
+    cd "$user" || exit 1
+    gcc -std=c11 -Wall -Werror $(pkg-config --cflags qoskit) -o c main.c && ./c || { echo "pkg-config, C"; exit 1; }
+    g++ -std=c++17 -Wall -Werror $(pkg-config --cflags qoskit) -o cxx main.cc && ./cxx || { echo "pkg-config, C++"; exit 1; }
+    minor=${version%.*}
+    cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$minor" -S . -B build >cmake.log 2>&1 && cmake --build build >>cmake.log 2>&1 &&
+        build/user_c && build/user_cxx || { cat cmake.log; echo "CMake"; exit 1; }
+    # A version that is not there must not be found.
+    for wanted in 99.0 "$((${minor%%.*} + 1)).0" 0.1; do
+        cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$wanted" -S . -B "build_$wanted" >cmake.log 2>&1 &&
+            { echo "find_package(qoskit $wanted) takes $version"; exit 1; }
+    done
+    exit 0
+) || exit 1
+
+make -s uninstall PREFIX="$out/usr" >>"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
+left=$(find "$out/usr" ! -type d -o -path '*qoskit*')
+[ -z "$left" ] || { echo "make uninstall leaves $left"; exit 1; }
 
 # For packagers: everything below DESTDIR, while the file says where it will be.
-make -s install DESTDIR="$out/stage" PREFIX=/usr >"$out/log" || { cat "$out/log"; exit 1; }
+make -s install DESTDIR="$out/stage" PREFIX=/usr >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
 grep -qx 'prefix=/usr' "$out/stage/usr/lib/pkgconfig/qoskit.pc" || { echo "DESTDIR leaked into qoskit.pc"; exit 1; }
-[ "$(find "$out/stage" -type f | wc -l)" -eq $(($(ls ./*.h | wc -l) + 1)) ] || { find "$out/stage" -type f; exit 1; }
+! grep -rq "$out" "$out/stage/usr/lib/cmake" || { echo "DESTDIR leaked into the CMake package"; exit 1; }
+
+# make help lists the targets, at once: it must not read the sources.
 make -s help | grep -q 'make test ' || { echo "make help says nothing"; exit 1; }
-echo "installed $(ls "$out/usr/include/qoskit")"
+touch "$out/stamp"
+make -s help >/dev/null
+[ -z "$(find build -maxdepth 1 -name says.mk -newer "$out/stamp")" ] || { echo "make help reads all the sources"; exit 1; }
+echo "installed $(ls "$out/stage/usr/include/qoskit" | tr '\n' ' ')"
+finish

@@ -55,4 +55,4 @@ for cc in g++ clang++; do
     gcc -std=c11 -I. -I"$out" -o "$out/from_$cc" "$out/main.c" "$out/bodies_$cc.o" || say "bodies of $cc, C program"
 done
 echo "$(wc -l <"$out/declared") prototypes, $(wc -l <"$out/defined") definitions"
-exit $fail
+finish $fail

@@ -28,4 +28,4 @@ for m in README.md CHANGELOG.md examples/README.md docs/*.md; do
 done
 [ "$links" -gt 0 ] && [ "$names" -gt 0 ] || bad "no link or no file name was found: this test reads nothing"
 [ $failed -eq 0 ] && echo "$links links and $names file names lead somewhere"
-exit $failed
+finish $failed

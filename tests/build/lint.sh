@@ -53,3 +53,4 @@ export out
 } >"$out/todo"
 side_by_side <"$out/todo" || { echo "not clean: see above"; exit 1; }
 echo "$(wc -l <"$out/todo") runs of clang-tidy, cppcheck and clang-format, nothing to say"
+finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plants every bug of tests/plants/*.txt into a copy of the headers and shows that the tests it names catch it.
+# proves: every bug of tests/plants/*.txt, planted into a copy of the headers, is caught by the tests that it names
 # usage: tests/build/plants.sh [header [bug]]      BASELINE=1: also that these tests pass without the bug
 #
 # tests/build/plant.pl says how the lists are written and plants. Caught means: built against the planted copy, the test
@@ -92,4 +92,4 @@ if [ -z "$bug" ]; then
 fi
 printf '%d bugs planted; %d times a test had to catch one, %d times it did\n' "$(awk '/^try / {print $2}' "$out/todo" | sort -u |
     wc -l)" "$(grep -c '^try ' "$out/todo")" "$(grep -c '^caught ' "$out/table")"
-exit $failed
+finish $failed

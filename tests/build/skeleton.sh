@@ -58,4 +58,4 @@ planted "a private name in the API" 's/^(QOS_API const char \*qos_)(strerror\(in
 planted "no chapters" 's/==== chapter: /---- /'
 planted "a body for declarations only" 's/^#ifndef QOS_DECLARE_ONLY$//'
 [ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one shape${old:+, except (0.1):$old}"
-exit $bad
+finish $bad

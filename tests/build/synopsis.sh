@@ -34,3 +34,4 @@ for s in "$out"/*.c; do
 done >"$out/todo"
 side_by_side <"$out/todo" || exit 1
 echo "$(ls "$out"/*.c | wc -l) pieces of documentation compile and run"
+finish

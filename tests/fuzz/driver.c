@@ -25,9 +25,28 @@ static void run_file(const char *path)
     LLVMFuzzerTestOneInput(input, n);
 }
 
+/* Built by afl-clang-fast: thousands of inputs in one process. */
+#ifdef __AFL_HAVE_MANUAL_CONTROL
+__AFL_FUZZ_INIT();
+static int run_afl(void)
+{
+    const uint8_t *input;
+    __AFL_INIT();
+    input = __AFL_FUZZ_TESTCASE_BUF;
+    while (__AFL_LOOP(10000))
+        LLVMFuzzerTestOneInput(input, (size_t)__AFL_FUZZ_TESTCASE_LEN);
+    return 0;
+}
+#else
+static int run_afl(void)
+{
+    return 1;
+}
+#endif
+
 int main(int argc, char **argv)
 {
-    uint64_t i, runs;
+    uint64_t i, runs, files = 0;
     int a;
     struct check_rng rng;
     DIR *corpus;
@@ -36,6 +55,8 @@ int main(int argc, char **argv)
         run_file(argv[a]);
     if (argc > 1)
         return 0;
+    if (getenv("QOS_FUZZ_AFL"))
+        return run_afl();
     corpus = opendir("tests/fuzz/corpus/" FUZZ_NAME);
     if (corpus) {
         struct dirent *e;
@@ -45,9 +66,12 @@ int main(int argc, char **argv)
                 continue;
             snprintf(path, sizeof path, "tests/fuzz/corpus/" FUZZ_NAME "/%s", e->d_name);
             run_file(path);
+            files++;
         }
         closedir(corpus);
     }
+    if (files == 0)
+        check_fail(__FILE__, __LINE__, "there is a corpus tests/fuzz/corpus/" FUZZ_NAME);
     check_rng_init(&rng, 99);
     runs = check_scaled(20000);
     for (i = 0; i < runs; i++) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the targets of one header with libFuzzer and AFL++.
+# Fuzzes the targets of one header with libFuzzer and, where there is one, AFL++.
 #   HEADER=htb SECONDS_EACH=60 tests/fuzz/run.sh         three quarters of the seconds for libFuzzer, the rest for AFL++
 #   HEADER=htb tests/fuzz/run.sh minimise                 merges what was found into the small corpus of the repository
 # What is new is kept in build/fuzz/<target>/. A crash ends with status 1 and the command that replays it.
@@ -42,6 +42,7 @@ for t in $targets; do
     [ -d "tests/fuzz/corpus/$t" ] && seeds=tests/fuzz/corpus/$t
     libfuzzer "$t" "$out/$t/libfuzzer" || exit 1
     share=$((seconds * 3 / 4 > 0 ? seconds * 3 / 4 : 1))
+    command -v afl-clang-fast >/dev/null || share=$seconds
     echo "== $t: libFuzzer, $share s"
     if ! "$out/$t/libfuzzer" -max_total_time="$share" -max_len=4096 -timeout=20 -print_final_stats=1 \
         -artifact_prefix="$out/$t/crashes/" "$out/$t/corpus" $seeds >"$out/$t/libfuzzer.log" 2>&1; then
@@ -55,6 +56,7 @@ for t in $targets; do
     fi
     grep -E 'DONE|number_of_executed_units' "$out/$t/libfuzzer.log" | sed 's/^/   /'
 
+    command -v afl-clang-fast >/dev/null || { echo "== $t: no AFL++ here: all of the time for libFuzzer"; continue; }
     share=$((seconds - share > 0 ? seconds - share : 1))
     echo "== $t: AFL++, $share s"
     # shellcheck disable=SC2046
@@ -67,9 +69,9 @@ for t in $targets; do
     # AFL++ wants small seeds, and few of them for a short run.
     for s in $(ls -Sr "$out/$t/corpus" | head -50); do cp "$out/$t/corpus/$s" "$out/$t/afl_in/"; done
     # The machine's core pattern and frequency governor are not ours to change; no terminal, no colours.
-    AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_SKIP_CPUFREQ=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 AFL_NO_COLOR=1 \
+    QOS_FUZZ_AFL=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_SKIP_CPUFREQ=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 AFL_NO_COLOR=1 \
         timeout --kill-after=10 $((share + 60)) afl-fuzz -V "$share" -i "$out/$t/afl_in" -o "$out/$t/afl" -- \
-        "$out/$t/afl_target" @@ >>"$out/$t/afl.log" 2>&1
+        "$out/$t/afl_target" >>"$out/$t/afl.log" 2>&1
     rc=$?
     stats=$out/$t/afl/default/fuzzer_stats
     [ -f "$stats" ] || { tail -20 "$out/$t/afl.log"; echo "$t: AFL++ did not run (status $rc)"; exit 1; }

@@ -74,3 +74,4 @@ refused "qos-class=gold.img,reserve=1M" "qos-rate=BYTES_PER_SECOND is needed"
 refused "qos-rate=10M qos-class=gold.img,reserve=11M" "bytes per second are left to reserve"
 refused "qos-rate=10M qos-class=gold.img,reserv=1M" "write NAME,reserve=20M,limit=60M,weight=2"
 echo "nbdkit: all held"
+finish

@@ -152,3 +152,4 @@ took
 
 [ "$failed" = 0 ] || exit 1
 [ -z "$skipped" ] || { echo "SKIP pshift_cluster: $skipped"; exit 77; }
+finish

@@ -82,3 +82,4 @@ esac
 if grep -q '</svg>' "$work/tags_hotcold.svg"; then ok "the figure is a picture"; else bad "no figure"; fi
 [ "$failed" = 0 ] || exit 1
 [ -z "$unsure" ] || inconclusive "$unsure"
+finish

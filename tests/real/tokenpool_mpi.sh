@@ -18,3 +18,4 @@ run() { # OSC OPTION...
 
 run sm --periods 6 --period 400ms --table 64M
 run pt2pt --periods 4 --period 400ms --table 64M --batch 50 --derate 0.25 --busy
+finish

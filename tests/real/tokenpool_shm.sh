@@ -38,3 +38,4 @@ if "$tool" --clients 17 >/dev/null 2>&1 || "$tool" --reserve x >/dev/null 2>&1; 
     exit 1
 fi
 [ "$before" = "$(segments)" ] || { echo "left in /dev/shm: $(segments)"; exit 1; }
+finish

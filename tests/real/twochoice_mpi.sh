@@ -228,3 +228,4 @@ expect "Ctrl-C: nothing is left" [ -z "$(ls "$work/stopped" 2>/dev/null)" ]
 expect "no shared segment is left" [ -z "$(ls "$shm")" ]
 [ "$failed" = 0 ] || exit 1
 [ -z "$skipped" ] || { echo "$skipped"; exit 77; }
+finish

@@ -253,3 +253,4 @@ expect "no loop device left" [ -z "$(losetup -n -O BACK-FILE 2>/dev/null | grep 
 [ "$failed" = 0 ] || exit 1
 [ -z "$skipped" ] || { echo "SKIP uring_files: $skipped"; exit 77; }
 [ -z "$unsure" ] || inconclusive "$unsure"
+finish

@@ -43,3 +43,4 @@ for p in $pids; do
 done
 RUN
 judged "$payload/out" tests/vm/guest "$payload"
+finish

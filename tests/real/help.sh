@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# proves: the examples in the tools' help texts work exactly as printed (status 0, or 3 where the tool judges the machine)
+# alone: no
+#
+# They are run in a directory of their own, with the tools in the PATH and the environment that the help text asks for. What
+# a promise is worth is judged by each tool's own test, so a tool that finds a reservation missed (status 1, with its
+# verdict on stdout and nothing on stderr) has worked here.
+set -u
+. "$(dirname "$0")/../lib.sh"
+failed=0
+root=$PWD
+work=$(mktemp -d "$PWD/build/help_examples-XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+export PATH=$root/build/examples:$PATH
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1
+
+# The examples of a help text: lines that begin with the tool or with mpirun, and what their backslashes carry on.
+examples_of() { # TOOL HELP
+    awk -v tool="$1" 'more {line = line $0} !more && $0 ~ "^ *(mpirun [^|]*)?" tool " " && !/usage:|lists (its|the) options|^[a-z_]+( [a-z]+)? - / {line = $0; more = 1}
+        more && /\\$/ {sub(/\\$/, "", line); next} more {sub(/^ +/, "", line); gsub(/  +/, " ", line); print line; more = 0}' "$2"
+}
+# What is not run, and why.
+reason() {
+    case $1 in
+    *--hostfile*) echo "needs other hosts" ;;
+    *tokenpool_verbs*) echo "needs an RDMA device with this address: tests/vm/tokenpool_verbs.sh" ;;
+    *--experiment\ 3,4,5*) echo "takes minutes: tests/real/pshift_cluster.sh" ;;
+    "simulate pshift"*) echo "takes minutes" ;;
+    *) return 1 ;;
+    esac
+}
+ran=0
+run_one() { # COMMAND
+    local status=0 start=$SECONDS
+    if reason "$1" >"$work/why"; then echo "not run: $1 ($(cat "$work/why"))"; return; fi
+    mkdir -p "$work/dir/figures" "$work/dir/build"
+    (cd "$work/dir" && timeout -k 5 240 bash -c "$1") >"$work/out" 2>"$work/err" </dev/null || status=$?
+    ran=$((ran + 1))
+    case $status in
+    0 | 3) ok "$1 (status $status, $((SECONDS - start)) s)" ;;
+    *)  if [ "$status" = 1 ] && [ -s "$work/out" ] && ! [ -s "$work/err" ]; then ok "$1 (judged itself, $((SECONDS - start)) s)"
+        else bad "$1: status $status"; tail -n 5 "$work/out" "$work/err"; fi ;;
+    esac
+    rm -rf "$work/dir"
+}
+for main in examples/*/main.c; do
+    tool=$(basename "$(dirname "$main")")
+    "$tool" --help >"$work/help" 2>/dev/null </dev/null || { bad "$tool --help"; continue; }
+    commands=
+    case $tool in simulate | twochoice_mpi) commands=$(awk '/^  [a-z]+  / {print $1}' "$work/help") ;; esac
+    for command in $commands; do "$tool" "$command" --help </dev/null; done >>"$work/help" 2>/dev/null
+    examples_of "$tool" "$work/help" | sort -u >"$work/list"
+    [ -s "$work/list" ] || bad "$tool --help shows no example"
+    while read -r line <&4; do run_one "$line"; done 4<"$work/list"
+done
+[ "$ran" -ge 8 ] || bad "only $ran examples were run"
+finish $failed
