@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # proves: QOS_API emptied in one .c file gives linkable symbols and QOS_DECLARE_ONLY the prototypes, for C and C++:
 # every function of every API section is defined, every public definition is declared there, every name has its
-# header's prefix, and no header has a raw `static` function.
+# header's prefix, and no header has a raw `static` function. nm on the linkable build shows these symbols and no other:
+# private functions (QOS_PRIV) are static; that this is noticed is shown with a planted one.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/link
@@ -34,6 +35,22 @@ prefixes=$(printf '%s|' $headers | sed 's/\.h//g; s/|$//')
 while read -r name; do say "$name has no header's prefix"; done < <(cat "$out/declared" "$out/defined" | grep -vE "^($prefixes)_")
 grep -nE '^(static|inline|extern) .*[(]' $headers && say "a function without QOS_API"
 
+# What an object with all bodies exports, against the prototypes.
+exports() { nm --defined-only -g "$1" | awk '{print $NF}' | sort -u; } # OBJECT
+exported_beyond() { # OBJECT HEADER: symbols of this header that are no prototype
+    exports "$1" | grep -E "^${2%.h}_" | comm -13 "$out/declared" -
+}
+old=
+for h in $headers; do
+    if ! converted "$h"; then old="$old $h"; continue; fi
+    while read -r name; do say "$h: nm shows $name, which is not public (QOS_PRIV)"; done < <(exported_beyond "$out/bodies.o" "$h")
+    grep -nE "^(QOS_API|QOS_COLD QOS_API)[^;{]*\b${h%.h}_priv_" "$h" && say "$h: a private function that is QOS_API"
+done
+while read -r name; do say "nm shows $name, which has no header's prefix"; done < <(exports "$out/bodies.o" | grep -vE "^($prefixes)_")
+printf '#define QOS_API\n#include "qos.h"\nQOS_API int qos_priv_plant(void);\nQOS_API int qos_priv_plant(void)\n{\n    return 0;\n}\n' >"$out/plant.c"
+gcc -std=c11 -I. -O0 -c -o "$out/plant.o" "$out/plant.c" && [ "$(exported_beyond "$out/plant.o" qos.h)" = qos_priv_plant ] ||
+    say "a planted private symbol that is exported was not found"
+
 # A program that uses every symbol through the prototypes alone, once from C and once from C++.
 {
     printf '#define QOS_DECLARE_ONLY\n#include "includes.h"\ntypedef void (*function)(void);\n'
@@ -54,5 +71,5 @@ for cc in g++ clang++; do
     $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O0 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1
     gcc -std=c11 -I. -I"$out" -o "$out/from_$cc" "$out/main.c" "$out/bodies_$cc.o" || say "bodies of $cc, C program"
 done
-echo "$(wc -l <"$out/declared") prototypes, $(wc -l <"$out/defined") definitions"
+echo "$(wc -l <"$out/declared") prototypes, $(wc -l <"$out/defined") definitions${old:+; private symbols not checked (0.1):$old}"
 finish $fail

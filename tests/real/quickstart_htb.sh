@@ -98,4 +98,4 @@ expect "the second within its limit of 8 MB/s" [ "${sum[1]}" -le $((8 * ns / 100
 [ "$total" -ge $((40 * ns / 1000 * 8 / 10)) ] || inconclusive "the clients of this machine asked for too little"
 expect "the first has its 10 MB/s" [ "${sum[0]}" -ge $((10 * ns / 1000 * 9 / 10)) ]
 expect "the second has its 5 MB/s" [ "${sum[1]}" -ge $((5 * ns / 1000 * 9 / 10)) ]
-exit $failed
+finish $failed
