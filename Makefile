@@ -246,6 +246,17 @@ fuzz: ## fuzzes one header: make fuzz HEADER=htb SECONDS=60
 	@tests/packages.sh fuzz
 	@HEADER=$(HEADER) SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh
 
+.PHONY: prove mutate
+prove: ## proofs with Frama-C, the long ones too (the short ones are part of make test)
+	@tests/packages.sh prove
+	@tests/build/proofs.sh all
+
+N ?= 100
+SEED ?= 1
+mutate: ## random small changes of one header, which its tests must notice: make mutate HEADER=htb N=100 SEED=1
+	@tests/packages.sh mutate
+	@nice tests/mutate/mutate.py run $(HEADER) $(N) $(SEED)
+
 coverage: ## lines and branches of every header, by clang, and what is not reached
 	@tests/packages.sh coverage
 	@tests/build/coverage.sh report

@@ -346,8 +346,8 @@ QOS_API uint64_t qos_level_debt(int64_t level);
 /* Cost of a request, at least 1, at most QOS_TOKENS_MAX (saturates). Rounded up: the device gains. */
 QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes);
 /* Coefficients of one operation from two measured points (size, cost), sizes increasing, 1..2^40 bytes, costs
- * 1..QOS_TOKENS_MAX. The model gives at least the measured costs. A cost that falls with the size is taken as flat.
- * QOS_ERANGE, QOS_EINVAL (no such operation): model unchanged. */
+ * 1..QOS_TOKENS_MAX. The model gives at least the measured costs; at the small size exactly, unless its fixed part is
+ * 0. A cost that falls with the size is taken as flat. QOS_ERANGE, QOS_EINVAL (no such operation): model unchanged. */
 QOS_API QOS_NODISCARD enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op op, uint64_t small_bytes,
                                                    uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost);
 
@@ -807,14 +807,16 @@ QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t 
     return QOS_OK;
 }
 
+#define QOS_PRIV_MIB (UINT64_C(1) << 20)
+
 QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes)
 {
     unsigned way = op == QOS_READ ? 0 : 1; /* whatever a caller casts to the type, nothing is read beyond the arrays */
     struct qos_u128 p = qos_mul_wide(len_bytes, model->per_mib_cost[way]);
     uint64_t bytes_part, cost;
-    if (p.hi >> 20) /* 2^84 and more: far above the cap */
+    if (p.hi != 0) /* 2^64 and more: far above the cap */
         return QOS_TOKENS_MAX;
-    bytes_part = qos_sat_add(p.hi << 44 | p.lo >> 20, (p.lo & 0xfffffu) != 0);
+    bytes_part = p.lo / QOS_PRIV_MIB + (p.lo % QOS_PRIV_MIB != 0);
     cost = qos_sat_add(model->fixed_cost[way], bytes_part);
     return qos_min(qos_max(cost, 1), QOS_TOKENS_MAX);
 }
@@ -830,10 +832,10 @@ QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op o
         return QOS_ERANGE;
     if (small_cost == 0 || small_cost > QOS_TOKENS_MAX || large_cost == 0 || large_cost > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    per_mib = qos_mul_div_ceil(qos_sat_sub(large_cost, small_cost), UINT64_C(1) << 20, large_bytes - small_bytes);
+    per_mib = qos_mul_div_ceil(qos_sat_sub(large_cost, small_cost), QOS_PRIV_MIB, large_bytes - small_bytes);
     if (per_mib > most)
         return QOS_ERANGE;
-    slope_part = qos_mul_div_floor(small_bytes, per_mib, UINT64_C(1) << 20);
+    slope_part = qos_mul_div_ceil(small_bytes, per_mib, QOS_PRIV_MIB);
     model->per_mib_cost[op] = per_mib;
     model->fixed_cost[op] = qos_sat_sub(small_cost, slope_part);
     return QOS_OK;

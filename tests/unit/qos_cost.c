@@ -1,5 +1,5 @@
 // proves: the cost of a request is fixed + bytes * per_mib / 2^20, rounded up, within 1..QOS_TOKENS_MAX; a fitted model
-// gives at least the costs that were measured, and at most one more
+// gives at least the costs that were measured, and for the small size exactly that
 #include "qos.h"
 #include "check.h"
 
@@ -61,6 +61,12 @@ static void check_fit(void)
     CHECK_EQ(m.fixed_cost[QOS_WRITE], 78000);
     CHECK_EQ(m.per_mib_cost[QOS_WRITE], 512000);
     CHECK_EQ(m.fixed_cost[QOS_READ], before.fixed_cost[QOS_READ]);
+    /* The ends of the ranges. */
+    CHECK_EQ(qos_cost_fit(&m, QOS_READ, 1, QOS_TOKENS_MAX, UINT64_C(1) << 40, QOS_TOKENS_MAX), QOS_OK);
+    CHECK_EQ(m.fixed_cost[QOS_READ], QOS_TOKENS_MAX);
+    CHECK_EQ(m.per_mib_cost[QOS_READ], 0);
+    CHECK_EQ(qos_cost_fit(&m, QOS_READ, 1, 1, (UINT64_C(1) << 40) - 1, QOS_TOKENS_MAX), QOS_OK);
+    CHECK_EQ(qos_cost(&m, QOS_READ, (UINT64_C(1) << 40) - 1), QOS_TOKENS_MAX);
     /* A cost that falls is flat. */
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 4096, 100, 8192, 90), QOS_OK);
     CHECK_EQ(m.fixed_cost[QOS_READ], 100);
@@ -77,7 +83,7 @@ static void check_fit(void)
         got = qos_cost(&m, QOS_READ, small);
         CHECK_GE(got, small_cost);
         if (m.fixed_cost[QOS_READ] > 0) /* otherwise the line would cross the axis below 0 */
-            CHECK_LE(got, small_cost + 1);
+            CHECK_EQ(got, small_cost);
         CHECK_GE(qos_cost(&m, QOS_READ, large), large_cost);
     }
 }
