@@ -1,10 +1,13 @@
+// flags: -pthread
 /* tags - one dispatch and one arrival of the same client, every client backlogged, against a linear scan and against
- * one replace-top on a plain binary heap of as many 64-bit keys, in interleaved rounds of one process.
+ * one replace-top on a plain binary heap of as many 64-bit keys, in interleaved rounds of one process; and two threads
+ * whose schedulers claim from shared words.
  *
  * Clients: weights 1..7, every third with a reservation (together 30 % of the capacity, at least 1/s each), every fifth
  * with a limit that does not bind; simulated time passes by 10 us per operation. */
 #include "bench.h"
 #include "tags.h"
+#include <pthread.h>
 
 #define ROUNDS 101 /* short ones: most are not interrupted, and the median is one of these */
 #define STEP_NS 10000
@@ -34,6 +37,8 @@ struct load {
     void *mem;
     size_t bytes;
     uint64_t now;
+    uint32_t n;
+    struct tags_request *request; /* intrusive: 4 of each client */
 };
 
 static struct tags_client terms_of(uint32_t id, uint32_t n)
@@ -46,7 +51,7 @@ static struct tags_client terms_of(uint32_t id, uint32_t n)
     return c;
 }
 
-static void load_open(struct load *w, uint32_t n, enum tags_mode mode)
+static void load_open(struct load *w, uint32_t n, enum tags_mode mode, bool intrusive)
 {
     struct tags_config config;
     uint32_t i;
@@ -54,14 +59,25 @@ static void load_open(struct load *w, uint32_t n, enum tags_mode mode)
     config.clients = n;
     config.mode = mode;
     config.no_completions = mode == TAGS_PS;
+    config.intrusive = intrusive;
+    w->n = n;
+    w->request = NULL;
+    if (intrusive) {
+        w->request = must_alloc(4 * (size_t)n * sizeof *w->request);
+        memset(w->request, 0, 4 * (size_t)n * sizeof *w->request);
+    }
     w->bytes = tags_memsize(&config);
     w->mem = must_alloc(w->bytes);
     w->now = 1000000000;
     must(tags_init(&w->t, w->mem, w->bytes, &config));
     for (i = 0; i < n; i++) {
         struct tags_client c = terms_of(i, n);
+        uint32_t k;
         must(tags_add(&w->t, w->now, i, &c));
-        must(tags_arrive(&w->t, w->now, i, 4));
+        if (!intrusive)
+            must(tags_arrive(&w->t, w->now, i, 4, 1));
+        for (k = 0; intrusive && k < 4; k++)
+            must(tags_push(&w->t, w->now, i, &w->request[4 * (size_t)i + k]));
     }
 }
 
@@ -72,7 +88,23 @@ static double run_ps(struct load *w, uint64_t ops)
         struct tags_grant g;
         w->now += STEP_NS;
         failed += tags_pull(&w->t, w->now, 1, &g) != QOS_OK;
-        failed += tags_arrive(&w->t, w->now, g.client, 1) != QOS_OK;
+        failed += tags_arrive(&w->t, w->now, g.client, 1, 1) != QOS_OK;
+    }
+    if (failed)
+        exit(2);
+    return (double)(bench_ns() - begin) / (double)ops;
+}
+
+/* The same with intrusive requests: popped and pushed again. */
+static double run_intrusive(struct load *w, uint64_t ops)
+{
+    uint64_t i, begin = bench_ns(), failed = 0;
+    for (i = 0; i < ops; i++) {
+        struct tags_request *request = NULL;
+        w->now += STEP_NS;
+        if (tags_pop(&w->t, w->now, &request) != QOS_OK)
+            exit(2);
+        failed += tags_push(&w->t, w->now, request->client, request) != QOS_OK;
     }
     if (failed)
         exit(2);
@@ -89,7 +121,7 @@ static double run_idle(struct load *w, uint64_t ops)
         x ^= x >> 7;
         x ^= x << 17;
         w->now += STEP_NS;
-        failed += tags_arrive(&w->t, w->now, (uint32_t)(((x >> 32) * w->t.config.clients) >> 32), 1) != QOS_OK;
+        failed += tags_arrive(&w->t, w->now, (uint32_t)(((x >> 32) * w->n) >> 32), 1, 1) != QOS_OK;
         failed += tags_pull(&w->t, w->now, 1, &g) != QOS_OK;
     }
     if (failed)
@@ -104,7 +136,7 @@ static double run_reward(struct load *w, uint64_t ops)
     for (i = 0; i < ops; i++) {
         struct tags_grant g;
         failed += tags_pull(&w->t, w->now, 1, &g) != QOS_OK;
-        failed += tags_arrive(&w->t, w->now, g.client, 1) != QOS_OK;
+        failed += tags_arrive(&w->t, w->now, g.client, 1, 1) != QOS_OK;
         w->now += STEP_NS;
         failed += tags_complete(&w->t, w->now, &g, 8000 + ((g.client + i) & 3) * 1000) != QOS_OK;
     }
@@ -187,21 +219,23 @@ static double run_heap(uint64_t *key, uint32_t n, uint64_t ops)
 
 static void one_size(struct bench *b, uint32_t n)
 {
-    struct load ps, idle, reward;
-    struct tags_config exact;
+    struct load ps, idle, reward, intrusive;
+    struct tags_report report;
     struct scan_client *scan = must_alloc(n * sizeof *scan);
     uint64_t *heap = must_alloc(n * sizeof *heap), ops = b->quick ? 10000 : 50000, scan_now = 1000000000, total;
     uint64_t scan_ops = n > 20000 ? 4 : 400000 / (uint64_t)n / 4 + 1;
-    double t_ps[ROUNDS], t_reward[ROUNDS], t_heap[ROUNDS], t_scan[ROUNDS], t_idle[ROUNDS], ratio[ROUNDS];
-    char name[32];
+    double t_ps[ROUNDS], t_reward[ROUNDS], t_heap[ROUNDS], t_scan[ROUNDS], t_idle[ROUNDS], t_intrusive[ROUNDS],
+        ratio[ROUNDS];
+    char name[32], other[48];
     unsigned r;
     uint32_t i;
     snprintf(name, sizeof name, "n=%u", n);
     if (scan_ops > ops)
         scan_ops = ops;
-    load_open(&ps, n, TAGS_PS);
-    load_open(&reward, n, TAGS_REWARD);
-    load_open(&idle, n, TAGS_PS);
+    load_open(&ps, n, TAGS_PS, false);
+    load_open(&reward, n, TAGS_REWARD, false);
+    load_open(&idle, n, TAGS_PS, false);
+    load_open(&intrusive, n, TAGS_PS, true);
     for (i = 0; i < n; i++)
         must(tags_withdraw(&idle.t, idle.now, i, 4));
     scan_open(scan, n, scan_now);
@@ -213,34 +247,113 @@ static void one_size(struct bench *b, uint32_t n)
     run_reward(&reward, ROUNDS * ops / 2);
     run_scan(scan, n, &scan_now, scan_ops);
     run_idle(&idle, ops);
+    run_intrusive(&intrusive, ops);
     for (r = 0; r < ROUNDS; r++) {
         t_ps[r] = run_ps(&ps, ops);
         t_heap[r] = run_heap(heap, n, ops);
         t_reward[r] = run_reward(&reward, ops / 2);
         t_scan[r] = run_scan(scan, n, &scan_now, scan_ops);
         t_idle[r] = run_idle(&idle, ops / 5);
+        t_intrusive[r] = run_intrusive(&intrusive, ops / 2);
         ratio[r] = t_ps[r] / t_heap[r];
     }
     bench_report(b, name, "ns_per_op", bench_median(t_ps, ROUNDS), "ns");
     bench_report(b, name, "ns_per_op_reward", bench_median(t_reward, ROUNDS), "ns");
+    snprintf(other, sizeof other, "intrusive n=%u", n);
+    bench_report(b, other, "ns_per_op", bench_median(t_intrusive, ROUNDS), "ns");
     bench_report(b, name, "ns_per_op_idle", bench_median(t_idle, ROUNDS), "ns"); /* come, be sent, be idle again */
     bench_report(b, name, "ns_per_op_heap", bench_median(t_heap, ROUNDS), "ns");
     bench_report(b, name, "ns_per_op_scan", bench_median(t_scan, ROUNDS), "ns");
     bench_report(b, name, "ratio_vs_heap", bench_median(ratio, ROUNDS), "ratio");
-    total = tags_served(&ps.t, TAGS_PHASE_RESERVATION) + tags_served(&ps.t, TAGS_PHASE_WEIGHT);
-    bench_report(b, name, "share_reservation",
-                 100.0 * (double)tags_served(&ps.t, TAGS_PHASE_RESERVATION) / (double)total, "%");
-    bench_report(b, name, "share_weight", 100.0 * (double)tags_served(&ps.t, TAGS_PHASE_WEIGHT) / (double)total, "%");
+    must(tags_info(&ps.t, QOS_NONE, &report));
+    total = report.served[TAGS_PHASE_RESERVATION] + report.served[TAGS_PHASE_WEIGHT];
+    bench_report(b, name, "share_reservation", 100.0 * (double)report.served[TAGS_PHASE_RESERVATION] / (double)total,
+                 "%");
+    bench_report(b, name, "share_weight", 100.0 * (double)report.served[TAGS_PHASE_WEIGHT] / (double)total, "%");
     bench_report(b, name, "bytes_per_client", (double)ps.bytes / n, "bytes");
     bench_report(b, name, "bytes_per_client_reward", (double)reward.bytes / n, "bytes");
-    exact = reward.t.config;
-    exact.exact_window = true;
-    bench_report(b, name, "bytes_per_client_exact", (double)tags_memsize(&exact) / n, "bytes");
     free(ps.mem);
     free(reward.mem);
     free(idle.mem);
+    free(intrusive.mem);
+    free(intrusive.request);
     free(scan);
     free(heap);
+}
+
+/* ---- two schedulers in two threads, 1,000 clients with reservations and limits in shared words */
+
+struct side {
+    struct load load;
+    pthread_t thread;
+    double ns;
+    uint64_t ops;
+};
+
+static void *run_side(void *arg)
+{
+    struct side *s = arg;
+    s->ns = run_ps(&s->load, s->ops);
+    return NULL;
+}
+
+static void side_open(struct side *s, struct tags_shared *shared, uint32_t n)
+{
+    struct tags_config config;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    memset(s, 0, sizeof *s);
+    config.clients = n;
+    config.mode = TAGS_PS;
+    config.no_completions = true;
+    config.shared = shared;
+    s->load.bytes = tags_memsize(&config);
+    s->load.mem = must_alloc(s->load.bytes);
+    s->load.now = 1000000000;
+    must(tags_init(&s->load.t, s->load.mem, s->load.bytes, &config));
+    for (i = 0; i < n; i++) {
+        struct tags_client c = terms_of(i, n);
+        must(tags_add(&s->load.t, s->load.now, i, &c));
+        must(tags_arrive(&s->load.t, s->load.now, i, 4, 1));
+    }
+}
+
+static void shared_words(struct bench *b)
+{
+    static struct side side[2];
+    struct tags_shared_config config;
+    struct tags_shared *shared;
+    double one[21], two[21];
+    const uint32_t n = 1000;
+    unsigned r, i;
+    memset(&config, 0, sizeof config);
+    config.clients = n;
+    shared = must_alloc(tags_shared_memsize(&config));
+    must(tags_shared_init(shared, 1000000000, tags_shared_memsize(&config), &config));
+    for (i = 0; i < n; i++) {
+        struct tags_client c = terms_of(i, n);
+        must(tags_shared_change(shared, 1000000000, i, &c));
+    }
+    for (i = 0; i < 2; i++) {
+        side_open(&side[i], shared, n);
+        side[i].ops = b->quick ? 10000 : 50000;
+    }
+    for (r = 0; r < 21; r++) {
+        run_side(&side[0]);
+        one[r] = side[0].ns;
+        for (i = 0; i < 2; i++)
+            if (pthread_create(&side[i].thread, NULL, run_side, &side[i]) != 0)
+                exit(2);
+        for (i = 0; i < 2; i++)
+            (void)pthread_join(side[i].thread, NULL);
+        two[r] = side[0].ns > side[1].ns ? side[0].ns : side[1].ns;
+        side[0].load.now = side[1].load.now = side[0].load.now > side[1].load.now ? side[0].load.now : side[1].load.now;
+    }
+    bench_report(b, "shared, one thread", "ns_per_op", bench_median(one, 21), "ns");
+    bench_report(b, "shared, two threads", "ns_per_op", bench_median(two, 21), "ns");
+    for (i = 0; i < 2; i++)
+        free(side[i].load.mem);
+    free(shared);
 }
 
 int main(int argc, char **argv)
@@ -250,5 +363,6 @@ int main(int argc, char **argv)
     bench_open(&b, "tags", argc, argv);
     for (n = 10; n <= 100000; n *= 10)
         one_size(&b, n);
+    shared_words(&b);
     return bench_close(&b);
 }

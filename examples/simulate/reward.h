@@ -23,16 +23,14 @@ struct reward_client {
 
 struct reward {
     enum tags_mode mode;
-    uint32_t window, phase_requests; /* N and K; 0: tags.h's defaults */
-    bool exact_window;               /* the mean of the very last N, as in the paper; else by blocks of N / 5 */
-    double disk_ns, ssd_ns;          /* mean service times */
+    uint32_t window, lead_requests; /* 0: the defaults of tags.h */
+    double disk_ns, ssd_ns;         /* mean service times */
     uint32_t clients, depth, seconds;
     uint64_t seed;
     struct reward_client client[REWARD_CLIENTS];
     /* results */
     uint32_t done[REWARD_CLIENTS][REWARD_BINS]; /* completions in each 0.1 s */
     double service_ns[REWARD_CLIENTS];          /* mean, as it came out */
-    uint64_t synchronised;
 };
 
 /* The evaluation's devices: 5 ms and 0.1 ms. */
@@ -79,8 +77,8 @@ static inline void reward_config(const struct reward *s, struct tags_config *c)
     c->clients = s->clients;
     c->mode = s->mode;
     c->window = s->window;
-    c->exact_window = s->exact_window;
-    c->phase_requests = s->phase_requests;
+    c->lead_requests = s->lead_requests;
+    c->at_device_max = REWARD_DEPTH;
 }
 
 static inline bool reward_run(struct reward *s, void *mem, size_t size)
@@ -101,7 +99,7 @@ static inline bool reward_run(struct reward *s, void *mem, size_t size)
         terms.weight = s->client[i].weight;
         terms.reservation_per_s = s->client[i].reservation_per_s;
         terms.limit_per_s = s->client[i].limit_per_s;
-        if (tags_add(&t, 0, i, &terms) != QOS_OK || tags_arrive(&t, 0, i, 2 * s->depth) != QOS_OK)
+        if (tags_add(&t, 0, i, &terms) != QOS_OK || tags_arrive(&t, 0, i, 2 * s->depth, 1) != QOS_OK)
             return false;
     }
     while (now < end) {
@@ -109,7 +107,7 @@ static inline bool reward_run(struct reward *s, void *mem, size_t size)
         uint64_t service;
         while (waiting < s->depth && tags_pull(&t, now, 1, &at_device[(head + waiting) % REWARD_DEPTH]) == QOS_OK) {
             g = &at_device[(head + waiting++) % REWARD_DEPTH];
-            if (tags_arrive(&t, now, g->client, 1) != QOS_OK)
+            if (tags_arrive(&t, now, g->client, 1, 1) != QOS_OK)
                 return false;
         }
         if (waiting == 0) { /* all at their limits */
@@ -130,7 +128,6 @@ static inline bool reward_run(struct reward *s, void *mem, size_t size)
     }
     for (i = 0; i < s->clients; i++)
         s->service_ns[i] = count[i] ? sum[i] / (double)count[i] : 0;
-    s->synchronised = qos_counter_read(&t.counters.synchronised);
     return true;
 }
 
@@ -199,7 +196,6 @@ static inline void reward_figure5(struct reward *s, double hit_ratio, uint64_t r
     s->client[1].from_s[2] = 75;
     s->client[1].reservation_per_s = reservation_per_s;
     s->window = 50;
-    s->phase_requests = 10;
 }
 
 #endif

@@ -172,7 +172,7 @@ static bool figures4_to_6(void)
     ok = draw(&s, "Reward scheduling, Figure 5(b): the same, proportional sharing", "tags_figure5b.svg", 250) && ok;
     table_rule(table);
     reward_figure5(&s, 0.4, 60);
-    s.phase_requests = TAGS_NO_SYNC;
+    s.lead_requests = TAGS_LEAD_UNBOUNDED;
     run(&s);
     row("Figure 6(a), no synchronisation", "26-40 s", &s, 26, 40, "B 60");
     row("", "50-75 s", &s, 50, 75, "B 82");

@@ -1,8 +1,8 @@
 // tags.h behind scheduler.h: reward scheduling (tags) and proportional sharing (tags-ps).
 //
 // Reservations and limits count device time (count_cost), so admission's capacity is the profiled rate, whatever mix
-// of sizes the tenants use. The device's share of one request among several at the device is taken as the time since
-// its dispatch or the completion before it, whichever is later, as the header asks.
+// of sizes the tenants use. Under reward the header measures service times itself (attribution); completions that are
+// reaped together carry one time.
 #include "scheduler.h"
 #include "common.h"
 #include "tags.h"
@@ -12,7 +12,6 @@
 struct tags_sched {
     struct tags tags;
     void *mem;
-    uint64_t last_completion_ns;
     uint32_t at_device, dispatch_depth;
 };
 
@@ -35,19 +34,23 @@ static void *tags_sched_open_mode(const struct sched_config *config, struct sche
 {
     struct tags_sched *t = tool_alloc(sizeof *t);
     struct tags_config c;
+    struct tags_report report;
     enum qos_status status;
     uint32_t i;
     memset(&c, 0, sizeof c);
     c.clients = config->tenants;
     c.mode = mode;
-    c.count_cost = c.intrusive = true;
+    c.count_cost = c.intrusive = c.count_by_client = true;
+    c.cost_max = QOS_TOKENS_MAX; /* the cost is ns of device time */
+    c.at_device_max = config->dispatch_depth;
     c.capacity_per_s = config->root_cost_per_s;
     c.limit_burst_ns = config->burst_ns;
+    c.attribute = mode == TAGS_REWARD;
     t->dispatch_depth = config->dispatch_depth;
     t->mem = tool_alloc_aligned(tags_memsize(&c), QOS_CACHE_LINE);
     status = tags_init(&t->tags, t->mem, tags_memsize(&c), &c);
     refusal->tenant = UINT32_MAX;
-    refusal->why = qos_strerror(status);
+    refusal->why = status == QOS_OK ? NULL : tags_config_error(&c);
     for (i = 0; status == QOS_OK && i < config->tenants; i++) {
         const struct sched_tenant *tenant = &config->tenant[i];
         struct tags_client terms;
@@ -59,7 +62,8 @@ static void *tags_sched_open_mode(const struct sched_config *config, struct sche
         if (status != QOS_OK) {
             refusal->why = qos_strerror(status);
             refusal->tenant = i;
-            refusal->fits_cost_per_s = tags_admissible(&t->tags);
+            if (tags_info(&t->tags, QOS_NONE, &report) == QOS_OK)
+                refusal->fits_cost_per_s = report.admissible_per_s;
         }
     }
     if (status == QOS_OK)
@@ -101,11 +105,8 @@ static struct sched_request *tags_sched_pop(void *s, uint64_t now_ns)
 static void tags_sched_complete(void *s, struct sched_request *r, bool ok, uint64_t now_ns)
 {
     struct tags_sched *t = s;
-    uint64_t service_ns = qos_elapsed_ns(qos_max(r->dispatch_ns, t->last_completion_ns), now_ns);
     const struct tags_grant *grant = &link_of(r)->grant;
-    enum qos_status status =
-        ok ? tags_complete(&t->tags, now_ns, grant, service_ns) : tags_fail(&t->tags, now_ns, grant, service_ns);
-    t->last_completion_ns = now_ns;
+    enum qos_status status = ok ? tags_complete(&t->tags, now_ns, grant, 0) : tags_fail(&t->tags, now_ns, grant, 0);
     t->at_device--;
     if (status != QOS_OK)
         tool_die(TOOL_FAILED, "tags.h does not know a request that it dispatched: this is a bug");
@@ -123,16 +124,12 @@ static uint64_t tags_sched_root_rate(void *s)
     return 0;
 }
 
-/* In requests: tags.h counts dispatches, and of them those beyond the reservation. */
+/* In ns of device time, as the cost is. */
 static void tags_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 {
     struct tags_sched *t = s;
-    struct tags_client_state state;
-    memset(out, 0, sizeof *out);
-    if (tags_client_stats(&t->tags, 0, tenant, &state) != QOS_OK)
-        return;
-    out->granted = state.granted;
-    out->borrowed = state.granted - state.granted_reserved;
+    if (tags_stats(&t->tags, tenant, out) != QOS_OK)
+        memset(out, 0, sizeof *out);
 }
 
 const struct scheduler scheduler_tags = {"tags",

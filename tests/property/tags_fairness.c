@@ -19,6 +19,7 @@ static void fairness(uint64_t stream, uint64_t steps)
     struct check_rng rng;
     struct tags_config config;
     struct tags t;
+    struct qos_stats stats;
     struct check_mem mem;
     struct pair pair[MOST][MOST];
     struct tags_client terms[MOST];
@@ -47,7 +48,7 @@ static void fairness(uint64_t stream, uint64_t steps)
         i = (uint32_t)check_between(&rng, 0, n - 1);
         if (queued[i] == 0 && (check_between(&rng, 0, 30) == 0 || i == limited || i == 0)) {
             queued[i] = i == 0 ? 1000000 : (unsigned)check_between(&rng, 1, 400);
-            CHECK_EQ(tags_arrive(&t, now, i, queued[i]), QOS_OK);
+            CHECK_EQ(tags_arrive(&t, now, i, queued[i], 1), QOS_OK);
             comebacks++;
             for (j = 0; j < n; j++)
                 memset(&pair[i][j], 0, sizeof pair[i][j]), memset(&pair[j][i], 0, sizeof pair[j][i]);
@@ -73,7 +74,8 @@ static void fairness(uint64_t stream, uint64_t steps)
         if (!config.no_completions)
             CHECK_EQ(tags_complete(&t, now, &g, 1000), QOS_OK);
     }
-    steps_aside += t.counters.stepped_aside;
+    CHECK_EQ(tags_stats(&t, QOS_NONE, &stats), QOS_OK);
+    steps_aside += stats.waited;
     CHECK(check_mem_free(&mem));
 }
 
@@ -104,8 +106,8 @@ static void servers(bool tell)
         terms.weight = 1000; /* client 1 takes the rest */
         terms.reservation_per_s = terms.limit_per_s = 0;
         CHECK_EQ(tags_add(&server[k], 0, 1, &terms), QOS_OK);
-        CHECK_EQ(tags_arrive(&server[k], 0, 1, 1000000), QOS_OK);
-        CHECK_EQ(tags_arrive(&server[k], 0, 0, 1), QOS_OK);
+        CHECK_EQ(tags_arrive(&server[k], 0, 1, 1000000, 1), QOS_OK);
+        CHECK_EQ(tags_arrive(&server[k], 0, 0, 1, 1), QOS_OK);
     }
     while (now < 20 * SECOND) {
         for (k = 0; k < SERVERS; k++) {
@@ -125,7 +127,7 @@ static void servers(bool tell)
                 reserved += g.phase == TAGS_PHASE_RESERVATION;
                 all_at[k] = served;
                 reserved_at[k] = reserved;
-                CHECK_EQ(tags_arrive(&server[k], now, 0, 1), QOS_OK);
+                CHECK_EQ(tags_arrive(&server[k], now, 0, 1, 1), QOS_OK);
             }
             at[k] = now + check_between(&rng, 1, 2000000); /* 1000 per second each */
         }

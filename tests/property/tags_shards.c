@@ -23,6 +23,7 @@ static void run(uint64_t stream, bool share)
 {
     struct check_rng rng;
     struct tags_config config;
+    const struct tags_shared_config shared_config = {CLIENTS, BURST_NS, BURST_NS};
     struct tags_shared *sh;
     struct tags_grant at_device[SHARDS];
     bool busy[SHARDS];
@@ -34,8 +35,8 @@ static void run(uint64_t stream, bool share)
     config.clients = CLIENTS;
     config.limit_burst_ns = BURST_NS;
     config.mode = stream % 2 ? TAGS_PS : TAGS_REWARD;
-    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(CLIENTS), 8, 0);
-    CHECK_EQ(tags_shared_init(sh, shared_memory.size, CLIENTS, 0, BURST_NS, BURST_NS), QOS_OK);
+    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(&shared_config), 8, 0);
+    CHECK_EQ(tags_shared_init(sh, 0, shared_memory.size, &shared_config), QOS_OK);
     config.shared = share ? sh : NULL;
     for (i = 0; i < CLIENTS; i++) {
         struct shared_client *c = &client[i];
@@ -46,7 +47,7 @@ static void run(uint64_t stream, bool share)
             c->terms.reservation_per_s = check_between(&rng, 1, 900);
         if (i % 2)
             c->terms.limit_per_s = c->terms.reservation_per_s + check_between(&rng, 1, 500);
-        CHECK_EQ(tags_shared_set(sh, 0, i, &c->terms), QOS_OK);
+        CHECK_EQ(tags_shared_change(sh, 0, i, &c->terms), QOS_OK);
     }
     for (k = 0; k < SHARDS; k++) {
         check_mem_new(&memory[k], tags_memsize(&config), 64, 0);
@@ -56,11 +57,11 @@ static void run(uint64_t stream, bool share)
         for (i = 0; i < CLIENTS; i++) {
             CHECK_EQ(tags_add(&shard[k], 0, i, &client[i].terms), QOS_OK);
             if (i >= CLIENTS / 2) /* backlogged everywhere */
-                CHECK_EQ(tags_arrive(&shard[k], 0, i, 1000000), QOS_OK);
+                CHECK_EQ(tags_arrive(&shard[k], 0, i, 1000000, 1), QOS_OK);
         }
     }
     for (i = 0; i < CLIENTS / 2; i++)
-        CHECK_EQ(tags_arrive(&shard[0], 0, i, 1000000), QOS_OK);
+        CHECK_EQ(tags_arrive(&shard[0], 0, i, 1000000, 1), QOS_OK);
     while (now < seconds * SECOND) {
         uint64_t next = UINT64_MAX;
         for (k = 0; k < SHARDS; k++) {
@@ -90,10 +91,10 @@ static void run(uint64_t stream, bool share)
             i = (unsigned)check_between(&rng, 0, CLIENTS / 2 - 1);
             k = (unsigned)check_between(&rng, 0, SHARDS - 1);
             if (k != client[i].home) {
-                struct tags_client_state there = {0, 0, 0, 0, 0, false, false, 0};
-                CHECK_EQ(tags_arrive(&shard[k], now, i, 1000000), QOS_OK);
-                CHECK_EQ(tags_client_stats(&shard[client[i].home], now, i, &there), QOS_OK);
-                CHECK_EQ(tags_withdraw(&shard[client[i].home], now, i, there.queued), QOS_OK);
+                struct tags_report there;
+                CHECK_EQ(tags_arrive(&shard[k], now, i, 1000000, 1), QOS_OK);
+                CHECK_EQ(tags_info(&shard[client[i].home], i, &there), QOS_OK);
+                CHECK_EQ(tags_withdraw(&shard[client[i].home], now, i, (uint32_t)there.queued), QOS_OK);
                 client[i].home = k;
                 moves++;
             }

@@ -1,10 +1,14 @@
-// proves: every call of tags.h: ranges, errors that change nothing, limits (wait, allow, reject), force and its debt,
-// proves: cancelled and failed requests, live change, removal, intrusive queues, dmClock's rho and delta, admission
+// proves: every call of tags.h: each field of each configuration with its default, its ends and one past them, errors that
+// proves: change nothing, limits (wait, allow, reject), forced requests and their debt, grants that are given back once or
+// proves: given up, removal and return, intrusive queues, clocks that jump, shared terms, the ends of time
 #include "tags.h"
 #include "check.h"
 
+#define MS UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
+
 static struct check_mem memory;
-static struct tags sched;
+static struct tags tags;
 
 static struct tags_config plain(uint32_t clients, enum tags_mode mode)
 {
@@ -15,11 +19,10 @@ static struct tags_config plain(uint32_t clients, enum tags_mode mode)
     return c;
 }
 
-static struct tags *open_tags(const struct tags_config *c)
+static void open_tags(const struct tags_config *c)
 {
     check_mem_new(&memory, tags_memsize(c), 64, 0);
-    CHECK_EQ(tags_init(&sched, memory.mem, memory.size, c), QOS_OK);
-    return &sched;
+    CHECK_EQ(tags_init(&tags, memory.mem, memory.size, c), QOS_OK);
 }
 
 static void close_tags(void)
@@ -27,1063 +30,848 @@ static void close_tags(void)
     CHECK(check_mem_free(&memory));
 }
 
-/* rTag or lTag. */
-static struct tags_priv_due opened(const struct tags_priv_rate *p)
-{
-    struct tags_priv_due d;
-    d.tag_ns = (uint64_t)p->tag_hi << 32 | p->tag_lo;
-    d.rest = (uint64_t)p->rest_hi << 32 | p->rest_lo;
-    d.rate_per_s = (uint64_t)p->rate_hi << 32 | p->rate_lo;
-    return d;
-}
-
-static struct tags_client terms(uint64_t weight, uint64_t reservation, uint64_t limit)
+static enum qos_status add(uint64_t now, uint32_t id, uint64_t w, uint64_t r, uint64_t l)
 {
     struct tags_client c;
-    c.weight = weight;
-    c.reservation_per_s = reservation;
-    c.limit_per_s = limit;
-    return c;
+    c.weight = w;
+    c.reservation_per_s = r;
+    c.limit_per_s = l;
+    return tags_add(&tags, now, id, &c);
 }
 
-static enum qos_status add(struct tags *t, uint64_t now, uint32_t id, uint64_t w, uint64_t r, uint64_t l)
+static enum qos_status change(uint64_t now, uint32_t id, uint64_t w, uint64_t r, uint64_t l)
 {
-    struct tags_client c = terms(w, r, l);
-    return tags_add(t, now, id, &c);
+    struct tags_client c;
+    c.weight = w;
+    c.reservation_per_s = r;
+    c.limit_per_s = l;
+    return tags_change(&tags, now, id, &c);
 }
 
-static enum qos_status set(struct tags *t, uint64_t now, uint32_t id, uint64_t w, uint64_t r, uint64_t l)
+static struct tags_report report(uint32_t id)
 {
-    struct tags_client c = terms(w, r, l);
-    return tags_set(t, now, id, &c);
+    struct tags_report r;
+    memset(&r, 0, sizeof r);
+    CHECK_EQ(tags_info(&tags, id, &r), QOS_OK);
+    return r;
 }
 
 /* Who is sent at `now`, and completes after service ns at the same instant; -1: nobody. */
-static int serve(struct tags *t, uint64_t now, uint64_t service)
+static int serve(uint64_t now, uint64_t service)
 {
     struct tags_grant g;
-    if (tags_pull(t, now, 1, &g) != QOS_OK)
+    if (tags_pull(&tags, now, 1, &g) != QOS_OK)
         return -1;
-    CHECK_EQ(tags_complete(t, now, &g, service), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, now, &g, service), QOS_OK);
     return (int)g.client;
+}
+
+/* ---- configurations */
+
+struct field {
+    const char *name;
+    size_t offset;
+    unsigned bytes;
+    uint64_t value; /* with which the configuration is tried */
+    enum qos_status status;
+    enum tags_mode mode;
+};
+#define FIELD(f, v, s) FIELD_IN(f, v, s, TAGS_REWARD)
+#define FIELD_IN(f, v, s, m)                                                                                           \
+    {                                                                                                                  \
+#f, offsetof(struct tags_config, f), sizeof(((struct tags_config *)NULL)->f), v, s, m                          \
+    }
+
+static void put(void *at, unsigned bytes, uint64_t value)
+{
+    uint32_t narrow = (uint32_t)(value & UINT32_MAX);
+    bool flag = value != 0;
+    if (bytes == 8)
+        memcpy(at, &value, 8);
+    else if (bytes == 4)
+        memcpy(at, &narrow, 4);
+    else
+        memcpy(at, &flag, sizeof flag);
 }
 
 static void configurations(void)
 {
-    const unsigned unknown = 9;
-    struct tags_config c = plain(0, TAGS_REWARD);
+    static const struct field table[] = {
+        FIELD(clients, 0, QOS_ERANGE),
+        FIELD(clients, 1, QOS_OK),
+        FIELD(clients, TAGS_CLIENTS_MAX, QOS_OK),
+        FIELD(clients, TAGS_CLIENTS_MAX + 1, QOS_ERANGE),
+        FIELD(at_device_max, 0, QOS_OK),
+        FIELD(at_device_max, 1, QOS_OK),
+        FIELD(at_device_max, TAGS_AT_DEVICE_MAX, QOS_OK),
+        FIELD(at_device_max, TAGS_AT_DEVICE_MAX + 1, QOS_ERANGE),
+        FIELD(mode, TAGS_PS, QOS_OK),
+        FIELD(mode, TAGS_PS + 1, QOS_EINVAL),
+        FIELD(at_limit, TAGS_REJECT, QOS_OK),
+        FIELD(at_limit, TAGS_REJECT + 1, QOS_EINVAL),
+        FIELD(no_completions, true, QOS_EINVAL), /* reward needs them */
+        FIELD_IN(no_completions, true, QOS_OK, TAGS_PS),
+        FIELD(attribute, true, QOS_OK),
+        FIELD_IN(attribute, true, QOS_EINVAL, TAGS_PS),
+        FIELD(channels, 1, QOS_EINVAL), /* without attribute */
+        FIELD(channels, TAGS_AT_DEVICE_MAX + 1, QOS_ERANGE),
+        FIELD(window, TAGS_WINDOW_MAX, QOS_OK),
+        FIELD(window, TAGS_WINDOW_MAX + 1, QOS_ERANGE),
+        FIELD(lead_requests, 65536, QOS_OK),
+        FIELD(lead_requests, 65537, QOS_ERANGE),
+        FIELD(lead_requests, TAGS_LEAD_UNBOUNDED, QOS_OK),
+        FIELD(weight_share_permille, 999, QOS_OK),
+        FIELD(weight_share_permille, 1000, QOS_ERANGE),
+        FIELD(moves_max, UINT32_MAX, QOS_OK),
+        FIELD(cost_max, QOS_TOKENS_MAX, QOS_OK),
+        FIELD(cost_max, QOS_TOKENS_MAX + 1, QOS_ERANGE),
+        FIELD(capacity_per_s, UINT64_MAX, QOS_OK),
+        FIELD(limit_burst_ns, UINT64_C(1) << 62, QOS_OK),
+        FIELD(limit_burst_ns, (UINT64_C(1) << 62) + 1, QOS_ERANGE),
+        FIELD(limit_burst_ns, QOS_NOTHING, QOS_OK),
+        FIELD(limit_burst_ns, QOS_UNLIMITED, QOS_ERANGE),
+        FIELD(reserve_lag_ns, UINT64_C(1) << 62, QOS_OK),
+        FIELD(reserve_lag_ns, (UINT64_C(1) << 62) + 1, QOS_ERANGE),
+        FIELD(reserve_lag_ns, QOS_NOTHING, QOS_OK),
+        FIELD(reject_after_ns, UINT64_MAX, QOS_OK),
+        FIELD(force_debt_requests, 65536, QOS_OK),
+        FIELD(force_debt_requests, 65537, QOS_ERANGE),
+        FIELD(force_debt_requests, QOS_NOTHING, QOS_OK),
+        FIELD(service_ns, QOS_TOKENS_MAX, QOS_OK),
+        FIELD(service_ns, QOS_TOKENS_MAX + 1, QOS_ERANGE),
+        FIELD(service_floor_ns, SECOND, QOS_OK),
+        FIELD(service_floor_ns, SECOND + 1, QOS_ERANGE),
+        FIELD(service_floor_ns, QOS_NOTHING, QOS_OK),
+    };
+    struct tags_config c;
     struct tags t;
     struct check_mem m;
-    CHECK_EQ(tags_memsize(NULL), 0);
-    CHECK_EQ(tags_memsize(&c), 0);
-    c.clients = TAGS_CLIENTS_MAX + 1;
-    CHECK_EQ(tags_memsize(&c), 0);
+    unsigned i;
+    check_mem_new(&m, 1 << 20, 64, 0);
+    for (i = 0; i < sizeof table / sizeof *table; i++) {
+        const struct field *f = &table[i];
+        unsigned char before[64];
+        const char *why;
+        CHECK_CONTEXT("tags_config.%s = %" PRIu64, f->name, f->value);
+        c = plain(3, f->mode);
+        put((char *)&c + f->offset, f->bytes, f->value);
+        why = tags_config_error(&c);
+        CHECK_EQ(why == NULL, f->status == QOS_OK);
+        CHECK_EQ(tags_memsize(&c) != 0, f->status == QOS_OK);
+        if (!why)
+            continue;
+        CHECK(strstr(why, f->name) != NULL || strcmp(f->name, "no_completions") == 0);
+        CHECK(strchr(why, ':') != NULL); /* and what to do */
+        memset(&t, 0x5a, sizeof t);
+        memset(before, 0x5a, sizeof before);
+        CHECK_EQ(tags_init(&t, m.mem, m.size, &c), f->status);
+        CHECK(memcmp(&t, before, sizeof before) == 0);
+    }
+    check_state.context[0] = 0;
+    CHECK(check_mem_free(&m));
     c = plain(5, TAGS_REWARD);
-    c.window = TAGS_WINDOW_MAX + 1;
-    CHECK_EQ(tags_memsize(&c), 0);
+    c.real_time_tags = true;
+    c.at_limit = TAGS_ALLOW;
+    CHECK(tags_config_error(&c) != NULL);
     c = plain(5, TAGS_REWARD);
-    c.no_completions = true; /* reward needs them */
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    memcpy(&c.mode, &unknown, sizeof c.mode);
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    memcpy(&c.at_limit, &unknown, sizeof c.at_limit);
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    c.phase_requests = TAGS_NO_SYNC - 1;
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    c.service_ns = QOS_TOKENS_MAX + 1;
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    c.limit_burst_ns = (UINT64_C(1) << 62) + 1;
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    c.reserve_lag_ns = (UINT64_C(1) << 62) + 1;
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_PS);
-    c.force_debt_ns = (UINT64_C(1) << 62) + 1;
-    CHECK_EQ(tags_memsize(&c), 0);
-    c = plain(5, TAGS_REWARD);
+    c.attribute = true;
+    c.channels = TAGS_AT_DEVICE_MAX;
+    CHECK(tags_config_error(&c) == NULL);
     check_mem_new(&m, tags_memsize(&c), 64, 0);
-    CHECK_EQ(tags_init(NULL, m.mem, m.size, &c), QOS_EINVAL);
     CHECK_EQ(tags_init(&t, NULL, m.size, &c), QOS_EINVAL);
-    CHECK_EQ(tags_init(&t, m.mem, m.size, NULL), QOS_EINVAL);
     CHECK_EQ(tags_init(&t, m.mem, m.size - 1, &c), QOS_EMEMORY);
     CHECK_EQ(tags_init(&t, m.mem + 8, m.size, &c), QOS_EALIGN);
-    c.clients = 0;
-    CHECK_EQ(tags_init(&t, m.mem, m.size, &c), QOS_ERANGE);
     CHECK(check_mem_free(&m));
-    for (c = plain(1, TAGS_PS); c.clients < 70; c.clients++) {
-        struct tags *s = open_tags(&c);
-        uint32_t i;
-        for (i = 0; i < c.clients; i++) {
-            CHECK_EQ(add(s, 0, i, 1, 1, 0), QOS_OK);
-            CHECK_EQ(tags_arrive(s, 0, i, 1), QOS_OK);
+    for (c = plain(1, TAGS_PS); c.clients < 70; c.clients++) { /* all shapes of trees; equal tags go by id */
+        uint32_t k;
+        open_tags(&c);
+        for (k = 0; k < c.clients; k++) {
+            CHECK_EQ(add(0, k, 1, 1, 0), QOS_OK);
+            CHECK_EQ(tags_arrive(&tags, 0, k, 1, 1), QOS_OK);
         }
-        for (i = 0; i < c.clients; i++)
-            CHECK_EQ(serve(s, 5, 1), i); /* all tags equal: in the order of ids */
-        CHECK_EQ(serve(s, 5, 1), -1);
+        for (k = 0; k < c.clients; k++)
+            CHECK_EQ(serve(5, 1), k);
+        CHECK_EQ(serve(5, 1), -1);
         close_tags();
     }
-    if (sizeof(void *) == 8) { /* at most 160 bytes a client, in both modes, from 1,000 on; exact: 200 more */
-        for (c = plain(1000, TAGS_PS); c.clients <= 100000; c.clients *= 10) {
-            uint64_t all;
+    if (sizeof(void *) == 8)
+        for (c = plain(10000, TAGS_PS); c.clients <= 100000; c.clients *= 10) {
             c.mode = TAGS_PS;
-            all = tags_memsize(&c);
-            CHECK_LE(all, 128 * (uint64_t)c.clients);
+            CHECK_LE(tags_memsize(&c), 128 * (uint64_t)c.clients);
             c.mode = TAGS_REWARD;
-            all = tags_memsize(&c);
-            CHECK_LE(all, 160 * (uint64_t)c.clients);
-            c.exact_window = true;
-            CHECK_WITHIN(tags_memsize(&c) - all, 200 * (uint64_t)c.clients - 64, 200 * (uint64_t)c.clients + 64);
-            c.exact_window = false;
+            CHECK_LE(tags_memsize(&c), 160 * (uint64_t)c.clients);
         }
-    }
+}
+
+static void terms(void)
+{
+    struct tags_client k;
+    memset(&k, 0, sizeof k);
+    CHECK(tags_client_error(&k) == NULL);
+    k.weight = TAGS_WEIGHT_MAX + 1;
+    CHECK(strstr(tags_client_error(&k), "weight") != NULL);
+    k.weight = TAGS_WEIGHT_MAX;
+    k.reservation_per_s = QOS_RATE_MAX + 1;
+    CHECK(strstr(tags_client_error(&k), "reservation_per_s") != NULL);
+    k.reservation_per_s = QOS_RATE_MAX;
+    CHECK(tags_client_error(&k) == NULL);
+    k.limit_per_s = QOS_RATE_MAX - 1;
+    CHECK(strstr(tags_client_error(&k), "below reservation_per_s") != NULL);
+    k.limit_per_s = QOS_RATE_MAX + 1;
+    CHECK(strstr(tags_client_error(&k), "limit_per_s") != NULL);
+    k.limit_per_s = QOS_RATE_MAX;
+    CHECK(tags_client_error(&k) == NULL);
+    k.limit_per_s = QOS_UNLIMITED;
+    CHECK(tags_client_error(&k) == NULL);
 }
 
 static void clients(void)
 {
     struct tags_config c = plain(4, TAGS_PS);
-    struct tags *t;
-    struct tags_client x = terms(1, 0, 0);
-    struct tags_client_state state;
-    struct tags_choice choice;
+    struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
     struct tags_grant g;
+    struct qos_stats stats;
+    struct tags_report r;
     uint32_t dropped = 9;
     c.capacity_per_s = 100;
-    t = open_tags(&c);
-    CHECK_EQ(tags_admissible(t), 100);
-    CHECK_EQ(tags_add(NULL, 0, 0, &x), QOS_EINVAL);
-    CHECK_EQ(tags_add(t, 0, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_add(t, 0, 4, &x), QOS_ENOENT);
-    CHECK_EQ(add(t, 0, 0, TAGS_WEIGHT_MAX + 1, 0, 0), QOS_ERANGE);
-    CHECK_EQ(add(t, 0, 0, 1, QOS_RATE_MAX + 1, 0), QOS_ERANGE);
-    CHECK_EQ(add(t, 0, 0, 1, 0, QOS_RATE_MAX + 1), QOS_ERANGE);
-    CHECK_EQ(add(t, 0, 0, 1, 20, 19), QOS_EINVAL);
-    CHECK_EQ(add(t, 0, 0, 1, 101, 0), QOS_EADMISSION);
-    CHECK_EQ(add(t, 0, 0, 1, 60, 0), QOS_OK);
-    CHECK_EQ(add(t, 0, 0, 1, 60, 0), QOS_EEXIST);
-    CHECK_EQ(tags_admissible(t), 40);
-    CHECK_EQ(add(t, 0, 1, 0, 41, 0), QOS_EADMISSION);
-    CHECK_EQ(add(t, 0, 1, 0, 40, 0), QOS_OK);
-    CHECK_EQ(set(t, 0, 1, 1, 41, 0), QOS_EADMISSION);
-    CHECK_EQ(set(t, 0, 0, 1, 10, 0), QOS_OK);
-    CHECK_EQ(tags_admissible(t), 50);
-    CHECK_EQ(set(t, 0, 1, 1, 90, 0), QOS_OK);
-    CHECK_EQ(set(t, 0, 2, 1, 0, 0), QOS_ENOENT);
-    CHECK_EQ(set(t, 0, 1, 1, 5, 4), QOS_EINVAL);
-    CHECK_EQ(tags_set(NULL, 0, 1, &x), QOS_EINVAL);
-    CHECK_EQ(tags_set(t, 0, 1, NULL), QOS_EINVAL);
+    c.at_device_max = 1;
+    open_tags(&c);
+    CHECK_EQ(report(QOS_NONE).admissible_per_s, 100);
+    CHECK_EQ(tags_add(&tags, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(add(0, 4, 1, 0, 0), QOS_ENOENT);
+    CHECK_EQ(add(0, 0, TAGS_WEIGHT_MAX + 1, 0, 0), QOS_ERANGE);
+    CHECK_EQ(add(0, 0, 1, 20, 19), QOS_ERANGE);
+    CHECK_EQ(add(0, 0, 1, 101, 0), QOS_EADMISSION);
+    CHECK_EQ(add(0, 0, 1, 60, 0), QOS_OK);
+    CHECK_EQ(add(0, 0, 1, 60, 0), QOS_EEXIST);
+    CHECK_EQ(report(QOS_NONE).admissible_per_s, 40);
+    CHECK_EQ(report(0).admissible_per_s, 100);
+    CHECK_EQ(add(0, 1, 0, 41, 0), QOS_EADMISSION);
+    CHECK_EQ(add(0, 1, 0, 40, 0), QOS_OK);
+    CHECK_EQ(change(0, 1, 1, 41, 0), QOS_EADMISSION);
+    CHECK_EQ(change(0, 0, 1, 10, 0), QOS_OK);
+    CHECK_EQ(report(QOS_NONE).admissible_per_s, 50);
+    CHECK_EQ(change(0, 1, 1, 90, 0), QOS_OK);
+    CHECK_EQ(report(QOS_NONE).reserved_per_s, 100);
+    CHECK_EQ(change(0, 2, 1, 0, 0), QOS_ENOENT);
+    CHECK_EQ(change(0, 1, 1, 5, 4), QOS_ERANGE);
+    CHECK_EQ(tags_change(&tags, 0, 1, NULL), QOS_EINVAL);
 
-    CHECK_EQ(tags_arrive(NULL, 0, 0, 1), QOS_EINVAL);
-    CHECK_EQ(tags_arrive(t, 0, 3, 1), QOS_ENOENT);
-    CHECK_EQ(tags_arrive(t, 0, 0, 0), QOS_ERANGE);
-    CHECK_EQ(tags_arrive(t, 0, 0, TAGS_BACKLOG_MAX), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_EFULL);
-    CHECK_EQ(tags_withdraw(NULL, 0, 0, 1), QOS_EINVAL);
-    CHECK_EQ(tags_withdraw(t, 0, 2, 1), QOS_ENOENT);
-    CHECK_EQ(tags_withdraw(t, 0, 0, 0), QOS_ERANGE);
-    CHECK_EQ(tags_withdraw(t, 0, 0, TAGS_BACKLOG_MAX + 1), QOS_ERANGE);
-    CHECK_EQ(tags_withdraw(t, 0, 0, TAGS_BACKLOG_MAX - 2), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 3, 1, 1), QOS_ENOENT);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 0, 1), QOS_ERANGE);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 2), QOS_ERANGE); /* cost_max is 1: the unit is requests */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, TAGS_BACKLOG_MAX, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_EFULL);
+    CHECK_EQ(tags_withdraw(&tags, 0, 2, 1), QOS_ENOENT);
+    CHECK_EQ(tags_withdraw(&tags, 0, 0, 0), QOS_ERANGE);
+    CHECK_EQ(tags_withdraw(&tags, 0, 0, TAGS_BACKLOG_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(tags_withdraw(&tags, 0, 0, TAGS_BACKLOG_MAX - 2), QOS_OK);
 
-    CHECK_EQ(tags_choose(NULL, 0, &choice), QOS_EINVAL);
-    CHECK_EQ(tags_choose(t, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_choose(t, 0, &choice), QOS_OK);
+    CHECK_EQ(tags_choose(&tags, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_choose(&tags, 0, &choice), QOS_OK);
     CHECK_EQ(choice.client, 0);
     CHECK_EQ(choice.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_dispatch(NULL, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
-    CHECK_EQ(tags_dispatch(t, 0, NULL, 1, 0, 0, &g), QOS_EINVAL);
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 2, 1, &g), QOS_EINVAL);
-    CHECK_EQ(tags_dispatch(t, 0, &choice, QOS_TOKENS_MAX + 1, 0, 0, &g), QOS_ERANGE);
+    CHECK_EQ(tags_dispatch(&tags, 0, NULL, 1, 0, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 1, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 1, 2, 1, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 2, 0, 0, &g), QOS_ERANGE);
+    CHECK_EQ(tags_pull(&tags, 0, 2, &g), QOS_ERANGE);
+    CHECK_EQ(tags_pull(&tags, 0, 1, NULL), QOS_EINVAL);
     choice.phase = TAGS_PHASE_ABOVE_LIMIT; /* not with TAGS_WAIT */
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
     choice.phase = TAGS_PHASE_FORCED;
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
     choice.phase = TAGS_PHASE_RESERVATION;
     choice.client = 3;
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_ENOENT);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 1, 0, 0, &g), QOS_ENOENT);
     choice.client = 1; /* nothing queued */
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 1, 0, 0, &g), QOS_EINVAL);
     choice.client = 0;
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 0, 0, 0, &g), QOS_OK);
-    CHECK_EQ(tags_complete(NULL, 0, &g, 1), QOS_EINVAL);
-    CHECK_EQ(tags_complete(t, 0, NULL, 1), QOS_EINVAL);
-    CHECK_EQ(tags_fail(NULL, 0, &g, 1), QOS_EINVAL);
-    CHECK_EQ(tags_fail(t, 0, NULL, 1), QOS_EINVAL);
-    CHECK_EQ(tags_cancel(NULL, 0, &g), QOS_EINVAL);
-    CHECK_EQ(tags_cancel(t, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_EINVAL); /* once only */
-    CHECK_EQ(tags_fail(t, 0, &g, 1), QOS_EINVAL);
-    CHECK_EQ(tags_cancel(t, 0, &g), QOS_EINVAL);
-    CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
-    CHECK_EQ(state.queued, 1);
-    CHECK_EQ(state.granted, 1);
-    CHECK_EQ(state.granted_reserved, 1);
-    CHECK_EQ(tags_client_stats(NULL, 0, 0, &state), QOS_EINVAL);
-    CHECK_EQ(tags_client_stats(t, 0, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_client_stats(t, 0, 3, &state), QOS_ENOENT);
-    CHECK_EQ(tags_remove(NULL, 0, 0, &dropped), QOS_EINVAL);
-    CHECK_EQ(tags_remove(t, 0, 0, &dropped), QOS_OK);
+    CHECK_EQ(tags_dispatch(&tags, 0, &choice, 0, 0, 0, &g), QOS_OK);
+    {
+        struct tags_grant more;
+        CHECK_EQ(tags_pull(&tags, 0, 1, &more), QOS_EFULL); /* at_device_max */
+        CHECK_EQ(tags_force(&tags, 0, 0, 1, &more), QOS_EFULL);
+    }
+    CHECK_EQ(tags_complete(&tags, 0, NULL, 1), QOS_EINVAL);
+    CHECK_EQ(tags_fail(&tags, 0, NULL, 1), QOS_EINVAL);
+    CHECK_EQ(tags_cancel(&tags, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_ESTALE); /* once only */
+    CHECK_EQ(tags_fail(&tags, 0, &g, 1), QOS_ESTALE);
+    CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_ESTALE);
+    g.slot = 1;
+    CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_EINVAL);
+    CHECK_EQ(report(0).queued, 1);
+    CHECK_EQ(report(QOS_NONE).queued, 1);
+    CHECK_EQ(report(QOS_NONE).served[TAGS_PHASE_RESERVATION], 1);
+    CHECK_EQ(tags_stats(&tags, 0, &stats), QOS_EINVAL); /* without count_by_client */
+    CHECK_EQ(tags_stats(&tags, 4, &stats), QOS_ENOENT);
+    CHECK_EQ(tags_stats(&tags, QOS_NONE, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_info(&tags, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_info(&tags, 3, &r), QOS_ENOENT);
+    CHECK_EQ(tags_remove(&tags, 0, 0, &dropped), QOS_OK);
     CHECK_EQ(dropped, 1);
-    CHECK_EQ(tags_remove(t, 0, 0, NULL), QOS_ENOENT);
-    CHECK_EQ(tags_next_ns(t, 7), QOS_NEVER);
-    CHECK_EQ(tags_remove(t, 0, 1, NULL), QOS_OK);
-    CHECK_EQ(tags_admissible(t), 100);
+    CHECK_EQ(tags_remove(&tags, 0, 0, NULL), QOS_ENOENT);
+    CHECK_EQ(tags_next_ns(&tags, 7), QOS_NEVER);
+    CHECK_EQ(tags_remove(&tags, 0, 1, NULL), QOS_OK);
+    CHECK_EQ(report(QOS_NONE).admissible_per_s, 100);
     close_tags();
     c = plain(1, TAGS_PS);
-    t = open_tags(&c);
-    CHECK_EQ(tags_admissible(t), QOS_RATE_MAX);
+    open_tags(&c);
+    CHECK_EQ(report(QOS_NONE).admissible_per_s, QOS_RATE_MAX);
     close_tags();
 }
 
-/* 10 per second: at 0, 100, 200 ms ...; a weight-1 client. */
+/* ---- limits. 10 per second: at 0, 100, 200 ms ... */
+
 static void at_the_limit(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
-    struct tags *t;
-    struct tags_grant g;
-    struct tags_client_state state;
-    const uint64_t ms = 1000000;
     uint64_t now;
     unsigned sent = 0;
-    c.limit_burst_ns = TAGS_NONE;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1000), QOS_OK);
-    CHECK_EQ(tags_next_ns(t, 0), 0);
-    CHECK_EQ(serve(t, 0, 1), 0);
-    CHECK_EQ(serve(t, 0, 1), -1);
-    CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
-    CHECK(state.waiting_at_limit);
-    CHECK_EQ(state.limit_debt_ns, 100 * ms);
-    CHECK_EQ(tags_next_ns(t, 0), 100 * ms);
-    CHECK_EQ(tags_next_ns(t, 50 * ms), 100 * ms);
-    CHECK_EQ(serve(t, 100 * ms - 1, 1), -1);
-    CHECK_EQ(serve(t, 100 * ms, 1), 0);
-    CHECK_EQ(serve(t, 50 * ms, 1), -1); /* backwards: the latest time seen counts */
-    CHECK_EQ(serve(t, 0, 1), -1);
-    for (now = 101 * ms; now < 10100 * ms; now += 7 * ms) /* late polls lose nothing but the burst... */
-        sent += serve(t, now, 1) == 0;
-    CHECK_WITHIN(sent, 95, 99); /* ...which is 0 here: 7 ms polling costs up to 7 % */
-    /* Live change: ten times the limit, then none. */
-    CHECK_EQ(set(t, now, 0, 1, 0, 100), QOS_OK);
-    CHECK_LE(tags_next_ns(t, now), now + 10 * ms);
-    CHECK_EQ(set(t, now, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_next_ns(t, now), now);
-    CHECK_EQ(serve(t, now, 1), 0);
-    CHECK_EQ(serve(t, now, 1), 0);
+    c.limit_burst_ns = QOS_NOTHING;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1000, 1), QOS_OK);
+    CHECK_EQ(tags_next_ns(&tags, 0), 0);
+    CHECK_EQ(serve(0, 1), 0);
+    CHECK_EQ(serve(0, 1), -1);
+    CHECK(report(0).waiting_at_limit);
+    CHECK_EQ(report(0).limit_ahead_ns, 100 * MS);
+    CHECK_EQ(tags_next_ns(&tags, 50 * MS), 100 * MS);
+    CHECK_EQ(serve(100 * MS - 1, 1), -1);
+    CHECK_EQ(serve(100 * MS, 1), 0);
+    CHECK_EQ(serve(50 * MS, 1), -1);                      /* backwards: the latest time seen counts */
+    for (now = 101 * MS; now < 10100 * MS; now += 7 * MS) /* late polls lose nothing but the burst... */
+        sent += serve(now, 1) == 0;
+    CHECK_WITHIN(sent, 95, 99);                  /* ...which is 0 here: 7 ms polling costs up to 7 % */
+    CHECK_EQ(change(now, 0, 1, 0, 100), QOS_OK); /* ten times the limit, then none */
+    CHECK_LE(tags_next_ns(&tags, now), now + 10 * MS);
+    CHECK_EQ(change(now, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_next_ns(&tags, now), now);
+    CHECK_EQ(serve(now, 1), 0);
+    CHECK_EQ(serve(now, 1), 0);
     close_tags();
 
     c.limit_burst_ns = 0; /* 100 ms: late polls within it lose nothing */
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1000), QOS_OK);
-    for (sent = 0, now = 0; now < 10000 * ms; now += 7 * ms)
-        sent += serve(t, now, 1) == 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1000, 1), QOS_OK);
+    for (sent = 0, now = 0; now < 10000 * MS; now += 7 * MS)
+        sent += serve(now, 1) == 0;
     CHECK_EQ(sent, 100);
-    CHECK_EQ(tags_withdraw(t, now, 0, 900), QOS_OK); /* while it waits */
-    CHECK_EQ(tags_next_ns(t, now), QOS_NEVER);
-    close_tags();
-
-    c.at_limit = TAGS_ALLOW; /* instead of idling */
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 5), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 1, 1), QOS_OK);
-    CHECK_EQ(serve(t, 0, 1), 0);
-    CHECK_EQ(serve(t, 0, 1), 1); /* the other first */
-    CHECK_EQ(tags_next_ns(t, 0), 0);
-    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
-    CHECK_EQ(g.client, 0);
-    CHECK_EQ(g.phase, TAGS_PHASE_ABOVE_LIMIT);
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
-    CHECK_EQ(tags_served(t, TAGS_PHASE_ABOVE_LIMIT), 1);
-    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
-    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK); /* two more, the last one empties the queue */
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
-    CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
-    CHECK_EQ(state.limit_debt_ns, 100 * ms); /* what was above the limit is not charged to it */
-    close_tags();
-
-    c.at_limit = TAGS_REJECT;
-    c.reject_after_ns = 150 * ms;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 1, 100), QOS_OK);
-    CHECK_EQ(tags_withdraw(t, 0, 1, 100), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 3), QOS_ELIMIT); /* the third would wait for 200 ms */
-    CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT);
-    CHECK_EQ(tags_arrive(t, 50 * ms, 0, 1), QOS_OK); /* waits for 150 ms */
-    CHECK_EQ(serve(t, 50 * ms, 1), 0);
-    CHECK_EQ(serve(t, 50 * ms, 1), -1);
-    CHECK_EQ(tags_next_ns(t, 50 * ms), 100 * ms); /* rejected ones cost nothing */
-    {
-        struct qos_stats stats;
-        tags_stats(t, &stats);
-        CHECK_EQ(stats.refused, 4);
-        CHECK_EQ(stats.granted, 1);
-        CHECK_EQ(stats.borrowed, 1);
-        CHECK_EQ(stats.waited, 1);
-        CHECK_EQ(stats.debt, 0);
-        CHECK_EQ(tags_debt(t, 50 * ms), 0);
-    }
+    CHECK_EQ(tags_withdraw(&tags, now, 0, 900), QOS_OK); /* while it waits */
+    CHECK_EQ(tags_next_ns(&tags, now), QOS_NEVER);
     close_tags();
 }
 
-/* A cancelled request leaves no trace; a failed one only its time. */
-static void refunds(void)
-{
-    struct tags_config c = plain(3, TAGS_REWARD);
-    struct tags *t = open_tags(&c);
-    struct tags_grant g, many[8];
-    struct tags_priv_hot before;
-    struct tags_priv_due reserve, limit, after;
-    unsigned i;
-    CHECK_EQ(add(t, 0, 0, 3, 7, 1000), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 5, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 50), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 1, 50), QOS_OK);
-    for (i = 0; i < 20; i++)
-        CHECK(serve(t, i * 1000000, 1000000 + i) >= 0);
-    for (i = 0; i < 30; i++) {
-        uint64_t now = 20000000 + i * 50000000;
-        before = t->hot[0];
-        reserve = opened(&t->reserve[0]);
-        limit = opened(&t->limit[0]);
-        do {
-            CHECK_EQ(tags_pull(t, now, 1, &g), QOS_OK);
-            CHECK_EQ(tags_arrive(t, now, g.client, 1), QOS_OK);
-            if (g.client != 0)
-                CHECK_EQ(tags_complete(t, now, &g, 1000000), QOS_OK);
-        } while (g.client != 0);
-        CHECK_EQ(tags_cancel(t, now, &g), QOS_OK);
-        CHECK_EQ(t->hot[0].tag.hi, before.tag.hi);
-        CHECK_EQ(t->hot[0].tag.lo, before.tag.lo);
-        after = opened(&t->reserve[0]);
-        CHECK_EQ(after.tag_ns, reserve.tag_ns);
-        CHECK_EQ(after.rest, reserve.rest);
-        after = opened(&t->limit[0]);
-        if (limit.tag_ns + 100000000 > now) { /* else its unused part was forgotten */
-            CHECK_EQ(after.tag_ns, limit.tag_ns);
-            CHECK_EQ(after.rest, limit.rest);
-        }
-    }
-    CHECK_EQ(t->counters.cancelled, 30);
-    /* Eight at the device, all cancelled in another order: no trace either. */
-    before = t->hot[1];
-    for (i = 0; i < 8;) {
-        CHECK_EQ(tags_pull(t, 0, 1, &many[i]), QOS_OK);
-        if (many[i].client == 1)
-            i++;
-        else
-            CHECK_EQ(tags_complete(t, 0, &many[i], 1000000), QOS_OK);
-    }
-    for (i = 0; i < 8; i++)
-        CHECK_EQ(tags_cancel(t, 0, &many[(i * 3) % 8]), QOS_OK);
-    CHECK_EQ(t->hot[1].tag.hi, before.tag.hi);
-    CHECK_EQ(t->hot[1].tag.lo, before.tag.lo);
-    CHECK_EQ(t->hot[1].at_device, 0);
-    /* Failed after 3 ms: 3 ms / 5 on the axis, exactly as much as a whole ns over the weight. */
-    do
-        CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
-    while (g.client != 1);
-    CHECK_EQ(tags_fail(t, 0, &g, 3000000), QOS_OK);
-    CHECK_EQ(t->hot[1].tag.hi, before.tag.hi + 3000000 * 256 / 5);
-    CHECK_EQ(t->counters.failed, 1);
-    close_tags();
-}
-
-static void forced(void)
+/* The surplus of TAGS_ALLOW goes by weight: w = 1 and 9, limits of 100 each, 1000 per second in all. */
+static void allowed_above(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
-    struct tags *t;
-    struct tags_grant g;
-    struct qos_stats stats;
-    unsigned n = 0;
-    c.force_debt_ns = 500000000;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 5, 10), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_force(NULL, 0, 0, 1, &g), QOS_EINVAL);
-    CHECK_EQ(tags_force(t, 0, 0, 1, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_force(t, 0, 2, 1, &g), QOS_ENOENT);
-    CHECK_EQ(tags_force(t, 0, 0, QOS_TOKENS_MAX + 1, &g), QOS_ERANGE);
-    while (tags_force(t, 0, 0, 1, &g) == QOS_OK) {
-        CHECK_EQ(g.phase, TAGS_PHASE_FORCED);
-        CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
-        n++;
+    uint64_t now, got[2] = {0, 0};
+    c.at_limit = TAGS_ALLOW;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 100), QOS_OK);
+    CHECK_EQ(add(0, 1, 9, 0, 100), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 100000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100000, 1), QOS_OK);
+    for (now = 0; now < 10 * SECOND; now += MS) {
+        int who = serve(now, 1);
+        CHECK(who >= 0);
+        got[who & 1]++;
     }
-    CHECK_EQ(n, 6); /* 500 ms at 10 per second, and one */
-    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_EDEBT);
-    tags_stats(t, &stats);
-    CHECK_EQ(stats.debt, 5);
-    CHECK_EQ(tags_debt(t, 0), 5);
-    CHECK_EQ(tags_debt(t, 150000000), 4); /* 450 ms ahead: 4.5 units, rounded up, but one */
-    CHECK_EQ(stats.refused, 2);
-    CHECK_EQ(tags_served(t, TAGS_PHASE_FORCED), 6);
-    CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
-    CHECK_EQ(tags_next_ns(t, 0), 600000000); /* its reservation is due at 200 ms, but it had more than that */
-    CHECK_EQ(tags_force(t, 300000000, 1, 1000, &g), QOS_OK); /* idle, and while another waits */
-    CHECK_EQ(tags_complete(t, 300000000, &g, 1), QOS_OK);
-    CHECK_EQ(tags_pull(t, 600000000, 1, &g), QOS_OK);
-    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_complete(t, 600000000, &g, 1), QOS_OK);
-    CHECK_EQ(tags_next_ns(t, 600000000), 700000000);
-    CHECK_EQ(tags_force(t, 600000000, 0, 1, &g), QOS_OK); /* while it waits itself */
-    CHECK_EQ(tags_complete(t, 600000000, &g, 1), QOS_OK);
-    CHECK_EQ(tags_next_ns(t, 600000000), 800000000);
+    CHECK_WITHIN(got[0], 999, 1001);
+    CHECK_WITHIN(got[1], 8999, 9001);
+    CHECK_GE(report(QOS_NONE).served[TAGS_PHASE_ABOVE_LIMIT], 7000);
+    CHECK_LE(report(0).limit_ahead_ns, 10 * MS); /* what was above the limit is not charged to it */
     close_tags();
-    c.force_debt_ns = TAGS_NONE;
-    c.no_completions = true;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 10), QOS_OK);
-    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_OK);
-    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_EDEBT);
-    CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
-    CHECK_EQ(tags_force(t, 0, 0, 1, &g), QOS_OK);
-    CHECK_EQ(t->weight_sum, 0); /* nothing is active */
+    /* Nobody at a limit waits behind one who is not; nothing is above the limit then. */
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 100, 0, 10), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 5, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 3, 1), QOS_OK);
+    CHECK_EQ(serve(0, 1), 0);
+    CHECK_EQ(serve(0, 1), 1);
+    CHECK_EQ(serve(0, 1), 1);
+    CHECK_EQ(serve(0, 1), 1);
+    CHECK_EQ(tags_next_ns(&tags, 0), 0);
+    CHECK_EQ(serve(0, 1), 0);
+    CHECK_EQ(report(QOS_NONE).served[TAGS_PHASE_ABOVE_LIMIT], 1);
     close_tags();
 }
+
+static void rejected(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct qos_stats stats;
+    c.at_limit = TAGS_REJECT;
+    c.reject_after_ns = 150 * MS;
+    c.count_by_client = true;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, 1), QOS_OK);
+    CHECK_EQ(tags_withdraw(&tags, 0, 1, 100), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 3, 1), QOS_ELIMIT); /* the third would wait for 200 ms */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_ELIMIT);
+    CHECK_EQ(tags_arrive(&tags, 50 * MS, 0, 1, 1), QOS_OK); /* waits for 150 ms */
+    CHECK_EQ(serve(50 * MS, 1), 0);
+    CHECK_EQ(serve(50 * MS, 1), -1);
+    CHECK_EQ(tags_next_ns(&tags, 50 * MS), 100 * MS); /* rejected ones cost nothing */
+    CHECK_EQ(tags_stats(&tags, QOS_NONE, &stats), QOS_OK);
+    CHECK_EQ(stats.refused, 4);
+    CHECK_EQ(stats.granted, 1);
+    CHECK_EQ(stats.borrowed, 1);
+    CHECK_EQ(stats.waited, 1);
+    CHECK_EQ(stats.debt, 0);
+    CHECK_EQ(tags_stats(&tags, 1, &stats), QOS_OK);
+    CHECK_EQ(stats.refused, 0);
+    close_tags();
+
+    c = plain(1, TAGS_PS); /* with count_cost the cost that is queued counts */
+    c.at_limit = TAGS_REJECT;
+    c.count_cost = true;
+    c.cost_max = 1000;
+    c.reject_after_ns = SECOND;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 1000), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 500), QOS_OK); /* 1000 units: the last of them begins after 0.5 s */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK);   /* after 1 s */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_ELIMIT);
+    CHECK_EQ(tags_withdraw(&tags, 0, 0, 1), QOS_OK); /* a third of 1001 */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 332), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_ELIMIT);
+    close_tags();
+}
+
+/* 100 clients reach their limits together: a call moves 8 of them and says that there is more to do. */
+static void bounded_moves(void)
+{
+    struct tags_config c = plain(101, TAGS_PS);
+    struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+    uint32_t i, calls = 0;
+    c.moves_max = 8;
+    open_tags(&c);
+    for (i = 0; i < 100; i++) {
+        CHECK_EQ(add(0, i, 1, 0, 1), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, i, 2, 1), QOS_OK);
+    }
+    for (i = 0; i < 100; i++)
+        CHECK(serve(0, 1) >= 0);
+    CHECK_EQ(add(0, 100, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag stands at V, behind ids that are at their limits */
+    CHECK_EQ(serve(0, 1), 100);
+    while (tags_choose(&tags, 0, &choice) == QOS_EAGAIN && tags_next_ns(&tags, 0) == 0)
+        calls++;
+    CHECK_WITHIN(calls, 4, 13);
+    CHECK_EQ(tags_next_ns(&tags, 0), SECOND);
+    for (calls = 0, i = 0; i < 100;) {
+        int who = serve(SECOND, 1);
+        if (who >= 0)
+            i++;
+        else
+            calls++, CHECK_EQ(tags_next_ns(&tags, SECOND), SECOND);
+        CHECK_LE(calls, 100);
+    }
+    CHECK_GE(calls, 5);
+    close_tags();
+}
+
+/* ---- grants */
+
+/* A limit of 20 and a reservation of 10 hold whatever comes of the requests: 1 ms each, 10 s. */
+static void failures(unsigned kind)
+{
+    struct tags_config c = plain(2, kind % 2 ? TAGS_PS : TAGS_REWARD);
+    uint64_t now, sent = 0, other = 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1000, 10, 20), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 500, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 100000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100000, 1), QOS_OK);
+    for (now = 0; now < 10 * SECOND;) {
+        struct tags_grant g;
+        CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        if (g.client == 0 && kind >= 2 && (now / MS) % 3 == 0) { /* never reached the device */
+            CHECK_EQ(tags_cancel(&tags, now, &g), QOS_OK);
+            now += MS / 10;
+            continue;
+        }
+        now += MS;
+        sent += g.client == 0;
+        other += g.client == 1;
+        if (g.client == 0)
+            CHECK_EQ(tags_fail(&tags, now, &g, kind == 4 ? 0 : MS), QOS_OK);
+        else
+            CHECK_EQ(tags_complete(&tags, now, &g, MS), QOS_OK);
+    }
+    CHECK_WITHIN(sent, kind < 2 ? 199 : 100, 20 * 10 + 3);
+    CHECK_GE(other, 9000);
+    CHECK_EQ(report(QOS_NONE).failed, sent);
+    close_tags();
+}
+
+/* A client that comes back for each request owes what it owed: limit 10, 10 s. */
+static void reconnecting(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    uint64_t now, sent = 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1000, 0, 10), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100000, 1), QOS_OK);
+    for (now = 0; now < 10 * SECOND; now += MS) {
+        struct tags_grant g;
+        CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        if (g.client == 0) {
+            uint32_t dropped = 9;
+            sent++;
+            CHECK_EQ(tags_remove(&tags, now, 0, &dropped), QOS_OK);
+            CHECK_EQ(dropped, 0);
+            CHECK_EQ(add(now, 0, 1000, 0, 10), QOS_OK); /* while its request is at the device */
+            CHECK_EQ(tags_arrive(&tags, now, 0, 1, 1), QOS_OK);
+            CHECK_EQ(report(0).at_device, 1);
+        }
+        CHECK_EQ(tags_complete(&tags, now + MS, &g, MS), QOS_OK);
+    }
+    CHECK_WITHIN(sent, 99, 102);
+    CHECK_EQ(report(QOS_NONE).at_device, 0);
+    close_tags();
+}
+
+/* A completion that never comes is given up by age, the oldest first; it is stale when it comes after all. */
+static void given_up(void)
+{
+    struct tags_config c = plain(1, TAGS_REWARD);
+    struct tags_grant g[3], lost;
+    unsigned i;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 3, 1), QOS_OK);
+    CHECK_EQ(tags_give_up(&tags, 0, 0, &lost), QOS_EAGAIN);
+    CHECK_EQ(tags_give_up(&tags, 0, 0, NULL), QOS_EINVAL);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(tags_pull(&tags, i * MS, 1, &g[i]), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 5 * MS, &g[0], MS), QOS_OK);
+    CHECK_EQ(tags_give_up(&tags, 10 * MS, 9 * MS + 1, &lost), QOS_EAGAIN);
+    CHECK_EQ(tags_give_up(&tags, 10 * MS, 9 * MS, &lost), QOS_OK);
+    CHECK_EQ(lost.client, 0);
+    CHECK_EQ(lost.serial, g[1].serial);
+    CHECK_EQ(tags_complete(&tags, 11 * MS, &g[1], MS), QOS_ESTALE);
+    CHECK_EQ(tags_complete(&tags, 11 * MS, &g[2], MS), QOS_OK);
+    CHECK_EQ(report(QOS_NONE).given_up, 1);
+    CHECK_EQ(report(QOS_NONE).at_device, 0);
+    close_tags();
+}
+
+/* Grants that are final. */
+static void no_completions(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g;
+    unsigned i;
+    c.no_completions = true;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 5000, 1), QOS_OK);
+    for (i = 0; i < 5000; i++)
+        CHECK_EQ(tags_pull(&tags, i, 1, &g), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_EINVAL);
+    CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_EINVAL);
+    CHECK_EQ(tags_give_up(&tags, 0, 0, &g), QOS_EINVAL);
+    close_tags();
+}
+
+/* Forced requests: at most force_debt_requests and one, with a limit or without, whatever the cost. */
+static void forced(uint64_t limit, uint64_t cost_max, enum tags_mode mode)
+{
+    struct tags_config c = plain(2, mode);
+    struct tags_grant g;
+    struct qos_stats stats;
+    unsigned n = 0, i;
+    CHECK_CONTEXT("limit %" PRIu64 ", cost %" PRIu64, limit, cost_max);
+    c.cost_max = cost_max;
+    c.force_debt_requests = 5;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 3, 0, limit), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, cost_max), QOS_OK); /* somebody waits */
+    CHECK_EQ(tags_force(&tags, 0, 7, 1, &g), QOS_ENOENT);
+    CHECK_EQ(tags_force(&tags, 0, 0, cost_max, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_force(&tags, 0, 0, cost_max + 1, &g), QOS_ERANGE);
+    while (n < 1000 && tags_force(&tags, 0, 0, cost_max, &g) == QOS_OK) {
+        CHECK_EQ(g.phase, TAGS_PHASE_FORCED);
+        n++;
+    }
+    CHECK_EQ(n, 6);
+    CHECK_EQ(tags_stats(&tags, QOS_NONE, &stats), QOS_OK);
+    CHECK_EQ(stats.refused, 1);
+    CHECK_EQ(stats.debt, limit ? 5 : 0);
+    for (i = 0; i < 2; i++) { /* others are served: V comes nearer; and the limit tag by time */
+        CHECK_EQ(tags_pull(&tags, limit ? SECOND : 0, cost_max, &g), QOS_OK);
+        CHECK_EQ(g.client, 1);
+        CHECK_EQ(tags_complete(&tags, limit ? SECOND : 0, &g, MS), QOS_OK);
+    }
+    CHECK_EQ(tags_force(&tags, limit ? SECOND : 0, 0, cost_max, &g), QOS_OK);
+    close_tags();
+}
+
+/* A device that has nothing to do forgives the debt: nobody waited. */
+static void forced_alone(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g;
+    unsigned i;
+    c.force_debt_requests = QOS_NOTHING;
+    check_state.context[0] = 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    for (i = 0; i < 1000; i++) {
+        CHECK_EQ(tags_force(&tags, i, 0, 1, &g), QOS_OK);
+        if (i % 2)
+            CHECK_EQ(tags_complete(&tags, i, &g, 1), QOS_OK);
+        else
+            CHECK_EQ(tags_cancel(&tags, i, &g), QOS_OK);
+    }
+    CHECK_EQ(tags_force(&tags, i, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_force(&tags, i, 0, 1, &g), QOS_EDEBT); /* one is at the device */
+    close_tags();
+}
+
+/* Weights raised or lowered while requests are at the device; cancelled or not, shares are by the new weights at once. */
+static void weights(void)
+{
+    unsigned way;
+    for (way = 0; way < 4; way++) {
+        struct tags_config c = plain(2, TAGS_PS);
+        struct tags_grant g[32];
+        unsigned i, got[2] = {0, 0};
+        open_tags(&c);
+        CHECK_EQ(add(0, 0, way % 2 ? 1000 : 1, 0, 0), QOS_OK);
+        CHECK_EQ(add(0, 1, 1000, 0, 0), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, 0, 10000, 1), QOS_OK);
+        for (i = 0; i < 32; i++)
+            CHECK_EQ(tags_pull(&tags, 0, 1, &g[i]), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, 1, 10000, 1), QOS_OK);
+        CHECK_EQ(change(0, 0, 1000, 0, 0), QOS_OK);
+        for (i = 0; i < 32; i++)
+            CHECK_EQ(way < 2 ? tags_cancel(&tags, 0, &g[i]) : tags_complete(&tags, 0, &g[i], MS), QOS_OK);
+        for (i = 0; i < 1000; i++)
+            got[serve(0, MS) & 1]++;
+        CHECK_WITHIN(got[0], 499, 501);
+        close_tags();
+    }
+}
+
+/* ---- the rest */
 
 static void intrusive(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
-    struct tags *t = open_tags(&c);
-    struct tags_request r[6], *got;
+    struct tags_request r[6], *popped;
     unsigned i;
+    open_tags(&c);
     memset(r, 0, sizeof r);
-    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_EINVAL); /* not configured */
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_EINVAL);
-    CHECK_EQ(tags_unlink(t, 0, &r[0]), QOS_EINVAL);
-    CHECK(tags_head(t, 0) == NULL);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_push(&tags, 0, 0, &r[0]), QOS_EINVAL); /* not configured */
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EINVAL);
+    CHECK_EQ(tags_unlink(&tags, 0, &r[0]), QOS_EINVAL);
+    CHECK(tags_head(&tags, 0) == NULL);
     close_tags();
     c.intrusive = true;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 3, 0, 0), QOS_OK);
-    CHECK_EQ(tags_push(NULL, 0, 0, &r[0]), QOS_EINVAL);
-    CHECK_EQ(tags_push(t, 0, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_pop(NULL, 0, &got), QOS_EINVAL);
-    CHECK_EQ(tags_pop(t, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_unlink(NULL, 0, &r[0]), QOS_EINVAL);
-    CHECK_EQ(tags_unlink(t, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_EAGAIN);
+    c.cost_max = 10;
+    c.at_device_max = 2;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_push(&tags, 0, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_push(&tags, 0, 1, &r[0]), QOS_ENOENT);
+    CHECK_EQ(tags_pop(&tags, 0, NULL), QOS_EINVAL);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EAGAIN);
     r[0].rho = 1;
-    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_EINVAL); /* rho > delta */
+    CHECK_EQ(tags_push(&tags, 0, 0, &r[0]), QOS_EINVAL); /* rho above delta */
     r[0].rho = 0;
-    r[0].cost = QOS_TOKENS_MAX + 1;
-    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_ERANGE);
+    r[0].cost = 11;
+    CHECK_EQ(tags_push(&tags, 0, 0, &r[0]), QOS_ERANGE);
     for (i = 0; i < 6; i++) {
-        r[i].cost = 30;
-        CHECK_EQ(tags_push(t, 0, i < 3 ? 0 : 1, &r[i]), QOS_OK);
+        r[i].cost = i + 1;
+        CHECK_EQ(tags_push(&tags, 0, 0, &r[i]), QOS_OK);
     }
-    CHECK_EQ(tags_unlink(t, 0, &r[1]), QOS_OK); /* from the middle */
-    CHECK_EQ(tags_push(t, 0, 7, &r[1]), QOS_ENOENT);
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
-    CHECK(got == &r[0] && got->grant.client == 0);
-    CHECK(tags_head(t, 0) == &r[2] && tags_head(t, 1) == &r[3] && tags_head(t, 1)->next == &r[4]);
-    CHECK(tags_head(t, 2) == NULL && tags_head(NULL, 0) == NULL);
-    CHECK_EQ(tags_unlink(t, 0, &r[2]), QOS_OK); /* the last one of client 0 */
-    CHECK_EQ(tags_unlink(t, 0, &r[5]), QOS_OK); /* the tail */
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
-    CHECK(got == &r[3]);
-    CHECK_EQ(tags_push(t, 0, 1, &r[5]), QOS_OK);
-    CHECK_EQ(tags_unlink(t, 0, &r[4]), QOS_OK); /* the head */
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
-    CHECK(got == &r[5]);
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_EAGAIN);
-    for (i = 0; i < 6; i++)
-        if (i == 0 || i == 3 || i == 5)
-            CHECK_EQ(tags_complete(t, 0, &r[i].grant, 1), QOS_OK);
-    CHECK_EQ(t->at_device, 0);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_OK); /* counted, not pushed */
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_EINVAL);
-    close_tags();
-}
-
-/* rho and delta: what was served elsewhere counts here. */
-static void elsewhere(void)
-{
-    struct tags_config c = plain(2, TAGS_PS);
-    struct tags *t = open_tags(&c);
-    struct tags_choice choice;
-    struct tags_grant g;
-    CHECK_EQ(add(t, 0, 0, 1, 10, 100), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 10), QOS_OK);
-    CHECK_EQ(tags_choose(t, 0, &choice), QOS_OK);
-    CHECK_EQ(choice.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 2, 4, &g), QOS_OK);
-    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 300000000); /* 1 + 2 at 10 per second */
-    CHECK_EQ(opened(&t->limit[0]).tag_ns, 50000000);    /* 1 + 4 at 100 per second */
-    CHECK_EQ(t->hot[0].tag.hi, 5 * 256);                /* 1 + 4 at weight 1 */
-    CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
-    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 0);
-    CHECK_EQ(opened(&t->limit[0]).tag_ns, 0);
-    CHECK_EQ(t->hot[0].tag.hi, 0);
-    choice.phase = TAGS_PHASE_WEIGHT; /* in the weight phase only rho is charged to the reservation */
-    CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 3, 3, &g), QOS_OK);
-    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 300000000);
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_OK);
-    close_tags();
-    c.count_cost = true; /* 1 MB/s reserved, 4 MB/s at most */
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 1000000, 4000000), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 10), QOS_OK);
-    CHECK_EQ(tags_pull(t, 0, 65536, &g), QOS_OK);
-    CHECK_EQ(opened(&t->reserve[0]).tag_ns, 65536000);
-    CHECK_EQ(opened(&t->limit[0]).tag_ns, 16384000);
-    CHECK_EQ(t->counters.units, 65536);
-    close_tags();
-}
-
-/* Weights at the ends, and a change of weight: nobody waits for ever. */
-static void weights(void)
-{
-    struct tags_config c = plain(3, TAGS_PS);
-    struct tags *t = open_tags(&c);
-    unsigned i, got[3] = {0, 0, 0};
-    CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
-    CHECK_EQ(add(t, 0, 2, TAGS_WEIGHT_MAX / 2 + 1, 0, 0), QOS_OK);
-    for (i = 0; i < 3; i++)
-        CHECK_EQ(tags_arrive(t, 0, i, 1000000), QOS_OK);
-    for (i = 0; i < 3001; i++)
-        got[serve(t, i, 1)]++;
-    CHECK_EQ(got[0], 1);
-    CHECK_WITHIN(got[1], 1998, 2002);
-    CHECK_WITHIN(got[2], 998, 1002);
-    /* Client 0 stands 2^40 requests of client 1 ahead; at the same weight that lead is one request. */
-    CHECK_EQ(set(t, 3001, 0, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
-    got[0] = got[1] = got[2] = 0;
-    for (i = 0; i < 2500; i++)
-        got[serve(t, 3001 + i, 1)]++;
-    CHECK_WITHIN(got[0], 997, 1003);
-    CHECK_WITHIN(got[1], 997, 1003);
-    CHECK_EQ(set(t, 6000, 1, 1, 0, 0), QOS_OK); /* and down: it may finish what stands before it */
-    CHECK_EQ(tags_withdraw(t, 6000, 0, t->hot[0].queued), QOS_OK);
-    CHECK_EQ(set(t, 6000, 0, 1, 0, 0), QOS_OK); /* while idle */
-    CHECK_EQ(tags_arrive(t, 6000, 0, 10), QOS_OK);
-    got[0] = got[1] = got[2] = 0;
-    for (i = 0; i < 1000; i++)
-        got[serve(t, 6000 + i, 1)]++;
-    CHECK_GE(got[2], 990);
-    close_tags();
-}
-
-/* V at the end of its range: everything is moved back in one go, and the order stays. */
-static void moved_back(void)
-{
-    struct tags_config c = plain(7, TAGS_PS);
-    struct tags *t, plain_one;
-    struct check_mem mem;
-    unsigned i, rebased = 0;
-    t = open_tags(&c);
-    check_mem_new(&mem, tags_memsize(&c), 64, 0);
-    CHECK_EQ(tags_init(&plain_one, mem.mem, mem.size, &c), QOS_OK);
-    t->v.hi = (UINT64_C(1) << 62) - 1000 * 256; /* as after 208 days of weight-1 time, but for a microsecond */
-    for (i = 0; i < 7; i++) {
-        CHECK_EQ(add(t, 0, i, i + 1, i % 3 ? 0 : 1000, i % 2 ? 0 : 100000), QOS_OK);
-        CHECK_EQ(add(&plain_one, 0, i, i + 1, i % 3 ? 0 : 1000, i % 2 ? 0 : 100000), QOS_OK);
-        CHECK_EQ(tags_arrive(t, 0, i, 1000), QOS_OK);
-        CHECK_EQ(tags_arrive(&plain_one, 0, i, 1000), QOS_OK);
-    }
-    for (i = 0; i < 2000; i++) {
-        struct tags_grant a, b;
-        enum qos_status st = tags_pull(t, i * 5000, 100 + i % 7, &a);
-        CHECK_EQ(tags_pull(&plain_one, i * 5000, 100 + i % 7, &b), st);
-        if (st != QOS_OK)
-            continue;
-        CHECK_EQ(a.client, b.client);
-        CHECK_EQ(a.phase, b.phase);
-        CHECK_EQ(tags_complete(t, i * 5000, &a, 1), QOS_OK);
-        CHECK_EQ(tags_complete(&plain_one, i * 5000, &b, 1), QOS_OK);
-        rebased += t->v.hi < UINT64_C(1) << 61;
-    }
-    CHECK_GE(rebased, 1000);
-    CHECK(check_mem_free(&mem));
-    close_tags();
-}
-
-/* A client that is charged without end stands at most 104 days of its time ahead; weights change that lead, within the
- * same bound; idle clients keep it in real time. */
-static void far_ahead(void)
-{
-    struct tags_config c = plain(2, TAGS_REWARD);
-    struct tags *t = open_tags(&c);
-    struct tags_choice choice;
-    struct tags_grant g;
-    unsigned i;
-    CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 301), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 1, 2), QOS_OK);
-    choice.client = 0;
-    choice.phase = TAGS_PHASE_WEIGHT;
-    for (i = 0; i < 300; i++) {
-        CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, UINT32_MAX, &g), QOS_OK);
-        CHECK_EQ(tags_complete(t, 0, &g, QOS_TOKENS_MAX), QOS_OK);
-        CHECK_LE(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
-    }
-    CHECK_GE(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 60);
-    CHECK_EQ(set(t, 0, 0, 1000, 0, 0), QOS_OK);
-    CHECK_LE(t->hot[0].tag.hi - t->v.hi, (UINT64_C(1) << 61) / 1000);
-    CHECK_EQ(set(t, 0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(set(t, 0, 0, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
-    for (i = 0; i < 3; i++)
-        CHECK_EQ(set(t, 0, 0, i % 2 ? TAGS_WEIGHT_MAX : 1, 0, 0), QOS_OK);
-    for (i = 0; i < 200; i++) {
-        CHECK_EQ(tags_dispatch(t, 0, &choice, 1, 0, UINT32_MAX, &g), i == 0 ? QOS_OK : QOS_EINVAL);
-        if (i == 0)
-            CHECK_EQ(tags_complete(t, 0, &g, QOS_TOKENS_MAX), QOS_OK);
-    }
-    CHECK_EQ(tags_arrive(t, 1, 0, 400), QOS_OK); /* back from idle, as far ahead */
-    CHECK_LE(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
-    CHECK_EQ(serve(t, 1, 1), 1);
-    CHECK_EQ(serve(t, 1, 1), 1);
-    CHECK_EQ(serve(t, 1, 1), 0);
-    /* Large leads at a large weight, then a small one: more than the bound becomes the bound. */
-    CHECK_EQ(set(t, 1, 0, 2, 0, 0), QOS_OK);
-    for (i = 0; i < 300; i++) {
-        CHECK_EQ(tags_arrive(t, 1, 1, 1), QOS_OK);
-        CHECK_EQ(tags_dispatch(t, 1, &choice, 1, 0, UINT32_MAX, &g), QOS_OK);
-        CHECK_EQ(tags_complete(t, 1, &g, QOS_TOKENS_MAX), QOS_OK);
-    }
-    CHECK_EQ(set(t, 1, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
-    CHECK_EQ(tags_withdraw(t, 1, 0, t->hot[0].queued), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 1, 0, 1), QOS_OK);
-    CHECK_EQ(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
-    /* As much at the largest weight would be more than 128 bits at weight 1. */
-    CHECK_EQ(set(t, 1, 0, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 1, 0, 2000), QOS_OK);
-    for (i = 0; i < 2000; i++) {
-        CHECK_EQ(tags_dispatch(t, 1, &choice, 1, 0, UINT32_MAX, &g), QOS_OK);
-        CHECK_EQ(tags_complete(t, 1, &g, QOS_TOKENS_MAX), QOS_OK);
-    }
-    CHECK_EQ(set(t, 1, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(t->hot[0].tag.hi - t->v.hi, UINT64_C(1) << 61);
-    close_tags();
-}
-
-/* A client waiting at its limit is served by its reservation, fails, is withdrawn, is changed. */
-static void waiting_client(void)
-{
-    struct tags_config c = plain(2, TAGS_REWARD);
-    struct tags *t = open_tags(&c);
-    struct tags_choice choice;
-    struct tags_grant g, h;
-    const uint64_t ms = 1000000;
-    unsigned round;
-    CHECK_EQ(add(t, 0, 0, 1, 10, 10), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    for (round = 0; round < 3; round++) {
-        uint64_t now = round * 10000 * ms;
-        CHECK_EQ(tags_arrive(t, now, 1, 1), QOS_OK);
-        CHECK_EQ(tags_arrive(t, now, 0, 3), QOS_OK);
-        choice.client = 0;
-        choice.phase = TAGS_PHASE_WEIGHT; /* a choice of the caller's own */
-        CHECK_EQ(tags_dispatch(t, now, &choice, 1, 0, 0, &g), QOS_OK);
-        choice.phase = TAGS_PHASE_RESERVATION; /* its own again: both tags are 100 ms ahead now, or more */
-        CHECK_EQ(tags_dispatch(t, now, &choice, 1, 0, 0, &h), QOS_OK);
-        CHECK_EQ(serve(t, now, ms), 1);
-        CHECK_EQ(tags_choose(t, now, &choice), QOS_EAGAIN);
-        CHECK((t->hot[0].packed & TAGS_PRIV_WAITING) != 0);
-        CHECK_EQ(tags_fail(t, now, &g, ms), QOS_OK); /* while it waits: its lTag is 100 ms again */
-        CHECK_EQ(tags_next_ns(t, now), now + 100 * ms);
-        if (round == 0) { /* its last request, by reservation, at the limit */
-            CHECK_EQ(tags_complete(t, now, &h, ms), QOS_OK);
-            CHECK_EQ(tags_pull(t, now + 100 * ms, 1, &g), QOS_OK);
-            CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-            CHECK_EQ(tags_complete(t, now + 100 * ms, &g, ms), QOS_OK);
-        } else if (round == 1) { /* withdrawn with one at the device */
-            CHECK_EQ(tags_withdraw(t, now, 0, 1), QOS_OK);
-            CHECK_EQ(tags_complete(t, now, &h, ms), QOS_OK);
-        } else {
-            CHECK_EQ(tags_complete(t, now, &h, ms), QOS_OK);
-            CHECK_EQ(set(t, now, 0, 1, 0, 1000), QOS_OK);
-            CHECK_LE(tags_next_ns(t, now), now + ms);
-            CHECK_EQ(set(t, now, 0, 1, 1, 1000), QOS_OK);
-            CHECK_EQ(serve(t, now + ms, 1), 0);
-        }
-    }
-    CHECK_EQ(t->at_device, 0);
-    close_tags();
-}
-
-/* Words that shards share: ranges, terms that must agree, exactness, refunds. */
-static void shared(void)
-{
-    struct check_mem m;
-    struct tags_shared *sh;
-    struct tags_shared_client *entry;
-    struct tags_client x = terms(1, 1000, 2000);
-    struct tags_config c = plain(3, TAGS_PS);
-    struct tags *t;
-    struct tags_grant g;
-    const uint64_t ms = 1000000;
-    unsigned i;
-    CHECK_EQ(tags_shared_memsize(0), 0);
-    CHECK_EQ(tags_shared_memsize(TAGS_CLIENTS_MAX + 1), 0);
-    CHECK_EQ(tags_shared_memsize(2), 96);
-    sh = (struct tags_shared *)check_mem_new(&m, 96, 8, 0);
-    CHECK_EQ(tags_shared_init(NULL, 96, 2, 0, 0, 0), QOS_EINVAL);
-    CHECK_EQ(tags_shared_init(sh, 96, 0, 0, 0, 0), QOS_ERANGE);
-    CHECK_EQ(tags_shared_init(sh, 95, 2, 0, 0, 0), QOS_EMEMORY);
-    CHECK_EQ(tags_shared_init((struct tags_shared *)(void *)(m.mem + 4), 92, 1, 0, 0, 0), QOS_EALIGN);
-    CHECK_EQ(tags_shared_init(sh, 96, 2, 7, TAGS_NONE, TAGS_NONE), QOS_OK);
-    CHECK_EQ(sh->limit_burst_ns, 0);
-    CHECK_EQ(sh->reserve_lag_ns, 0);
-    CHECK_EQ(tags_shared_init(sh, 96, 2, 7, 5, 6), QOS_OK);
-    CHECK_EQ(sh->reserve_lag_ns, 5);
-    CHECK_EQ(sh->limit_burst_ns, 6);
-    CHECK_EQ(tags_shared_init(sh, 96, 2, 7, 0, 0), QOS_OK);
-    CHECK_EQ(sh->limit_burst_ns, 100 * ms);
-    CHECK_EQ(tags_shared_set(NULL, 7, 0, &x), QOS_EINVAL);
-    CHECK_EQ(tags_shared_set(sh, 7, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(tags_shared_set(sh, 7, 2, &x), QOS_ENOENT);
-    x.reservation_per_s = TAGS_SHARED_RATE_MAX + 1;
-    CHECK_EQ(tags_shared_set(sh, 7, 0, &x), QOS_ERANGE);
-    x = terms(1, 1000, TAGS_SHARED_RATE_MAX + 1);
-    CHECK_EQ(tags_shared_set(sh, 7, 0, &x), QOS_ERANGE);
-    x = terms(1, 1000, 2000);
-    CHECK_EQ(tags_shared_set(sh, 7, 0, &x), QOS_OK);
-    c.shared = sh;
-    CHECK_EQ(tags_memsize(&c), 0); /* more clients than entries */
-    c.clients = 2;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 7, 0, 1, 1000, 1999), QOS_EINVAL);
-    CHECK_EQ(add(t, 7, 0, 1, 999, 2000), QOS_EINVAL);
-    CHECK_EQ(add(t, 7, 0, 1, 1000, 2000), QOS_OK);
-    CHECK_EQ(add(t, 7, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 7, 0, 9), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 7, 1, 9), QOS_OK);
-    entry = (struct tags_shared_client *)(sh + 1);
-    /* Another shard took the reservation meanwhile: this one learns it, and sends the other client. */
-    entry->reserved += 4;
-    CHECK_EQ(tags_pull(t, 7 + ms, 1, &g), QOS_OK);
-    CHECK_EQ(g.client, 0); /* by weight: ids break the tie; its limit allows it */
-    CHECK_EQ(g.phase, TAGS_PHASE_WEIGHT);
-    CHECK_EQ(entry->limited, 1);
-    CHECK_EQ(tags_cancel(t, 7 + ms, &g), QOS_OK);
-    CHECK_EQ(entry->limited, 0);
-    CHECK_EQ(entry->reserved, 4);
-    entry->limited += 4; /* now the limit is taken too: 2 units are due at 1 ms */
-    for (i = 0; i < 9; i++) {
-        CHECK_EQ(tags_pull(t, 7 + ms, 1, &g), QOS_OK);
-        CHECK_EQ(g.client, 1);
-        CHECK_EQ(tags_complete(t, 7 + ms, &g, 1), QOS_OK);
-    }
-    CHECK_EQ(tags_next_ns(t, 7 + ms), 7 + 2 * ms);
-    CHECK_EQ(tags_pull(t, 7 + 4 * ms, 1, &g), QOS_OK);
-    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(entry->reserved, 5);
-    CHECK_EQ(entry->limited, 5);
-    CHECK_EQ(tags_fail(t, 7 + 4 * ms, &g, 1), QOS_OK);
-    CHECK_EQ(entry->reserved, 4);
-    entry->limited += 10; /* used up by weight elsewhere: a reservation that is due waits for the limit, 14 / 2000 s */
-    CHECK_EQ(tags_pull(t, 7 + 4 * ms, 1, &g), QOS_EAGAIN);
-    CHECK_EQ(entry->limited, 14);
-    CHECK_EQ(entry->reserved, 4);
-    CHECK_EQ(tags_next_ns(t, 7 + 4 * ms), 7 + 7 * ms);
-    CHECK_EQ(tags_pull(t, 7 + 7 * ms, 1, &g), QOS_OK);
-    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_complete(t, 7 + 7 * ms, &g, 1), QOS_OK);
-    CHECK_EQ(tags_withdraw(t, 7 + 7 * ms, 0, 6), QOS_OK);
-    close_tags();
-    CHECK(check_mem_free(&m));
-}
-
-/* A shared burst below one unit: late claims lose what they were late, not a unit more; a larger one is never exceeded.
- */
-static void shared_bursts(void)
-{
-    struct check_mem m;
-    struct tags_shared *sh;
-    struct tags_client x = terms(1, 0, 1000);
-    struct tags_shared_client *entry;
-    const uint64_t ms = 1000000;
-    uint64_t tag, now;
-    unsigned i;
-    sh = (struct tags_shared *)check_mem_new(&m, tags_shared_memsize(1), 8, 0);
-    entry = (struct tags_shared_client *)(sh + 1);
-    CHECK_EQ(tags_shared_init(sh, m.size, 1, 0, 0, TAGS_NONE), QOS_OK);
-    CHECK_EQ(tags_shared_set(sh, 0, 0, &x), QOS_OK);
-    for (i = 0; i < 100; i++) {
-        now = i * ms + ms / 2;
-        CHECK(tags_shared_claim(sh, &entry->limited, now, 1000, 0, 1, false, &tag));
-        CHECK_EQ(tag, (i + 1) * ms);
-        CHECK(!tags_shared_claim(sh, &entry->limited, now, 1000, 0, 1, false, &tag));
-    }
-    for (now = 200 * ms + 1, i = 0; tags_shared_claim(sh, &entry->limited, now, 1000, 10 * ms, 1, false, &tag);)
-        i++;
-    CHECK_EQ(i, 10); /* 191 to 200: ten units in 10 ms and the one of a moment, less what rounding takes */
-    for (now = 300 * ms, i = 0; tags_shared_claim(sh, &entry->limited, now, 1000, 10 * ms, 1, false, &tag);)
-        i++;
-    CHECK_EQ(i, 11);
-    CHECK(check_mem_free(&m));
-}
-
-/* Removal does not wait for the device: the client is gone, its last request at the device frees the id. */
-static void removed(void)
-{
-    struct tags_config c = plain(3, TAGS_REWARD);
-    struct tags *t;
-    struct tags_grant g[3];
-    struct tags_client_state state;
-    uint32_t dropped = 0;
-    unsigned round, i;
-    c.capacity_per_s = 100;
-    c.intrusive = true;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    for (round = 0; round < 4; round++) {
-        struct tags_request queued;
-        uint64_t now = round * UINT64_C(10000000000);
-        memset(&queued, 0, sizeof queued);
-        CHECK_EQ(add(t, now, 0, 5, 60, 60), QOS_OK);
-        CHECK_EQ(tags_arrive(t, now, 0, 4), QOS_OK);
-        CHECK_EQ(tags_push(t, now, 0, &queued), QOS_OK);
-        CHECK_EQ(tags_pull(t, now, 1, &g[0]), QOS_OK);
-        CHECK_EQ(g[0].client, 0);
-        if (round == 3) { /* at its limit */
-            CHECK_EQ(tags_pull(t, now, 1, &g[1]), QOS_EAGAIN);
-            CHECK_EQ(tags_client_stats(t, now, 0, &state), QOS_OK);
-            CHECK(state.waiting_at_limit);
-        }
-        CHECK_EQ(tags_force(t, now, 0, 1, &g[1]), QOS_OK);
-        CHECK_EQ(tags_remove(t, now, 0, &dropped), QOS_OK);
-        CHECK_EQ(dropped, 4);
-        CHECK_EQ(tags_admissible(t), 100); /* at once */
-        CHECK_EQ(tags_remove(t, now, 0, &dropped), QOS_ENOENT);
-        CHECK_EQ(tags_arrive(t, now, 0, 1), QOS_ENOENT);
-        CHECK_EQ(tags_unlink(t, now, &queued), QOS_ENOENT);
-        CHECK_EQ(tags_force(t, now, 0, 1, &g[2]), QOS_ENOENT);
-        CHECK_EQ(tags_client_stats(t, now, 0, &state), QOS_ENOENT);
-        CHECK_EQ(add(t, now, 0, 5, 60, 60), QOS_EBUSY);
-        CHECK_EQ(tags_next_ns(t, now), QOS_NEVER);
-        CHECK_EQ(t->weight_sum, 5); /* a request in service keeps its client active */
-        for (i = 0; i < 2; i++) {
-            CHECK_EQ(t->at_device, 2 - i);
-            if (round == 0 || (round == 3 && i == 0))
-                CHECK_EQ(tags_complete(t, now, &g[i], 1000), QOS_OK);
-            else if (round == 1)
-                CHECK_EQ(tags_fail(t, now, &g[i], 1000), QOS_OK);
-            else
-                CHECK_EQ(tags_cancel(t, now, &g[i]), QOS_OK);
-        }
-        CHECK_EQ(tags_complete(t, now, &g[1], 1000), QOS_EINVAL);
-        CHECK_EQ(t->weight_sum, 0);
-        CHECK_EQ(add(t, now, 0, 1, 100, 0), QOS_OK); /* a new client, from the start */
-        CHECK_EQ(tags_client_stats(t, now, 0, &state), QOS_OK);
-        CHECK_EQ(state.granted, 0);
-        CHECK_EQ(state.mean_service_ns, 0);
-        CHECK_EQ(tags_arrive(t, now, 0, 1), QOS_OK);
-        CHECK_EQ(serve(t, now, 1), 0);
-        CHECK_EQ(tags_remove(t, now, 0, NULL), QOS_OK);
-    }
-    close_tags();
-}
-
-/* TAGS_REJECT with count_cost asks for the units that are queued: 1,000 per second, a wait of at most a second. */
-static void rejected_by_cost(void)
-{
-    struct tags_config c = plain(2, TAGS_PS);
-    struct tags *t;
-    struct tags_request r[3], *got;
-    struct tags_grant g;
-    unsigned i;
-    c.at_limit = TAGS_REJECT;
-    c.reject_after_ns = 1000000000;
-    c.count_cost = c.intrusive = true;
-    t = open_tags(&c);
-    CHECK_EQ(add(t, 0, 0, 1, 0, 1000), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 1), QOS_OK);
-    CHECK_EQ(tags_arrive_cost(NULL, 0, 0, 1, 1), QOS_EINVAL);
-    CHECK_EQ(tags_arrive_cost(t, 0, 0, 1, QOS_TOKENS_MAX + 1), QOS_ERANGE);
-    CHECK_EQ(tags_arrive_cost(t, 0, 0, 4, 400), QOS_ELIMIT); /* the fourth would wait for 1.2 s */
-    CHECK_EQ(tags_arrive_cost(t, 0, 0, 3, 400), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT); /* behind 1,200 units */
-    CHECK_EQ(tags_withdraw(t, 0, 0, 1), QOS_OK);
-    CHECK_EQ(t->queued_cost[0], 800);
-    CHECK_EQ(tags_arrive(t, 0, 0, 201), QOS_OK); /* the last one behind 1,000 */
-    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT);
-    CHECK_EQ(tags_withdraw(t, 0, 0, 203), QOS_OK);
-    CHECK_EQ(t->queued_cost[0], 0);
-    memset(r, 0, sizeof r);
-    for (i = 0; i < 3; i++)
-        r[i].cost = i == 2 ? 0 : 600; /* 0 counts as 1 */
-    CHECK_EQ(tags_push(t, 0, 0, &r[0]), QOS_OK);
-    CHECK_EQ(tags_push(t, 0, 0, &r[1]), QOS_OK);
-    CHECK_EQ(tags_push(t, 0, 0, &r[2]), QOS_ELIMIT); /* 1,200 */
-    CHECK_EQ(tags_unlink(t, 0, &r[1]), QOS_OK);
-    CHECK_EQ(t->queued_cost[0], 600);
-    CHECK_EQ(tags_push(t, 0, 0, &r[2]), QOS_OK);
-    CHECK_EQ(t->queued_cost[0], 601);
-    CHECK_EQ(tags_pop(t, 0, &got), QOS_OK);
-    CHECK(got == &r[0]);
-    CHECK_EQ(t->queued_cost[0], 1);
-    CHECK_EQ(tags_complete(t, 0, &got->grant, 1), QOS_OK);
-    CHECK_EQ(tags_unlink(t, 0, &r[2]), QOS_OK);
-    /* Whoever says less at arrival is not charged twice. */
-    CHECK_EQ(tags_arrive(t, 600000000, 0, 2), QOS_OK);
-    CHECK_EQ(tags_pull(t, 600000000, 50, &g), QOS_OK);
-    CHECK_EQ(tags_complete(t, 600000000, &g, 1), QOS_OK);
-    CHECK_EQ(t->queued_cost[0], 0);
-    /* More units than the time has nanoseconds. */
-    CHECK_EQ(tags_arrive_cost(t, 0, 1, TAGS_BACKLOG_MAX, QOS_TOKENS_MAX), QOS_ELIMIT);
-    CHECK_EQ(tags_arrive_cost(t, 0, 1, 1, QOS_TOKENS_MAX), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 1, 1), QOS_ELIMIT);
-    close_tags();
-}
-
-/* Counters of one client beside those of all. */
-static void counted(void)
-{
-    struct tags_config c = plain(2, TAGS_REWARD);
-    struct tags *t = open_tags(&c);
-    const struct tags_counters *k;
-    struct tags_grant g;
-    CHECK(tags_client_counters(t, 0) == NULL); /* not configured */
-    CHECK(tags_client_counters(NULL, 0) == NULL);
-    close_tags();
-    c.count_by_client = true;
-    c.at_limit = TAGS_REJECT;
-    c.reject_after_ns = 100000000;
-    c.window = 4;
-    c.phase_requests = 2;
-    t = open_tags(&c);
-    CHECK(tags_client_counters(t, 2) == NULL);
-    k = tags_client_counters(t, 0);
-    CHECK(k != NULL);
-    CHECK_EQ(add(t, 0, 0, 1, 10, 10), QOS_OK);
-    CHECK_EQ(add(t, 0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 2), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 1), QOS_ELIMIT);
-    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
-    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_fail(t, 0, &g, 1), QOS_OK);
-    CHECK_EQ(tags_pull(t, 0, 1, &g), QOS_OK);
-    CHECK_EQ(tags_cancel(t, 0, &g), QOS_OK);
-    while (tags_force(t, 0, 0, 1, &g) == QOS_OK)
-        CHECK_EQ(tags_complete(t, 0, &g, 4000000000), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 1000000000, 0, 1), QOS_OK);
-    CHECK_EQ(tags_pull(t, 1000000000, 1, &g), QOS_EAGAIN);
-    CHECK_EQ(tags_complete(t, 0, &g, 1), QOS_EINVAL);
-    CHECK_EQ(k->refused, 2);
-    CHECK_EQ(k->failed, 1);
-    CHECK_EQ(k->cancelled, 1);
-    CHECK_EQ(k->served[TAGS_PHASE_RESERVATION], 2);
-    CHECK_GE(k->served[TAGS_PHASE_FORCED], 1);
-    CHECK_EQ(k->units, 2 + k->served[TAGS_PHASE_FORCED]);
-    CHECK_EQ(k->units_beyond, k->served[TAGS_PHASE_FORCED]);
-    CHECK_EQ(k->stepped_aside, 1);
-    CHECK_GE(k->debt, 1);
-    CHECK_EQ(k->debt, t->counters.debt);
-    CHECK_EQ(tags_client_counters(t, 1)->units, 0);
-    CHECK_EQ(tags_remove(t, 1000000000, 0, NULL), QOS_OK);
-    CHECK_EQ(k->failed, 1); /* they stay */
-    CHECK_EQ(add(t, 1000000000, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(k->failed, 0);
-    CHECK_EQ(tags_force(t, 1000000000, 0, 1, &g), QOS_OK); /* no limit: no debt */
-    CHECK_EQ(tags_complete(t, 1000000000, &g, 1), QOS_OK);
-    CHECK_EQ(k->debt, 0);
+    CHECK(tags_head(&tags, 0) == &r[0]);
+    CHECK_EQ(tags_unlink(&tags, 0, &r[0]), QOS_OK); /* first, middle, last */
+    CHECK_EQ(tags_unlink(&tags, 0, &r[2]), QOS_OK);
+    CHECK_EQ(tags_unlink(&tags, 0, &r[5]), QOS_OK);
+    CHECK_EQ(report(0).queued, 3);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_OK);
+    CHECK(popped == &r[1] && popped->grant.client == 0);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_OK);
+    CHECK(popped == &r[3]);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EFULL);
+    CHECK(popped == &r[3] && tags_head(&tags, 0) == &r[4]);
+    CHECK_EQ(tags_complete(&tags, 0, &r[1].grant, 1), QOS_OK);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_OK);
+    CHECK(popped == &r[4] && tags_head(&tags, 0) == NULL);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK); /* counted, not pushed */
+    CHECK_EQ(tags_complete(&tags, 0, &r[3].grant, 1), QOS_OK);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EINVAL);
+    CHECK_EQ(tags_remove(&tags, 0, 0, NULL), QOS_OK);
+    CHECK(tags_head(&tags, 0) == NULL);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK); /* the queue is empty again */
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EAGAIN);
     close_tags();
 }
 
 /* N = 10: of the first 10 the mean of all; then that of ten requests as of the last even one, in whole ns a pair. */
 static void windows(void)
 {
-    static const uint64_t service[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1011, 1012, 13, 14};
-    static const uint64_t blocks[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 207, 207, 209};
-    static const uint64_t exact[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 106, 207, 208, 209};
     struct tags_config c = plain(1, TAGS_REWARD);
-    unsigned way, i;
+    uint64_t service[40], sum = 0;
+    unsigned i, j;
     c.window = 10;
-    for (way = 0; way < 2; way++) {
-        struct tags *t;
-        struct tags_client_state state;
-        c.exact_window = way == 1;
-        t = open_tags(&c);
-        CHECK_EQ(add(t, 0, 0, 1, 0, 0), QOS_OK);
-        CHECK_EQ(tags_arrive(t, 0, 0, 100), QOS_OK);
-        for (i = 0; i < sizeof service / sizeof *service; i++) {
-            CHECK_CONTEXT("request %u, %s", i, way ? "exact" : "blocks");
-            CHECK_EQ(serve(t, 0, service[i]), 0);
-            CHECK_EQ(tags_client_stats(t, 0, 0, &state), QOS_OK);
-            CHECK_EQ(state.mean_service_ns, way ? exact[i] : blocks[i]);
-        }
-        close_tags();
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(report(0).mean_service_ns, 0);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 40, 1), QOS_OK);
+    for (i = 0; i < 40; i++) {
+        service[i] = 1000 + 100 * i * i;
+        CHECK_EQ(serve(0, service[i]), 0);
+        for (sum = 0, j = i < 10 ? 0 : (i + 1) / 2 * 2 - 10; j < (i < 10 ? i + 1 : (i + 1) / 2 * 2); j++)
+            sum += service[j];
+        CHECK_EQ(report(0).mean_service_ns, sum / (i < 10 ? i + 1 : 10));
     }
-}
-
-/* The device served nobody for ten seconds: the reservation catches up, but not past the limit. */
-static void late_reservation(void)
-{
-    struct tags_config c = plain(2, TAGS_PS);
-    struct tags *t = open_tags(&c);
-    const uint64_t ms = 1000000;
-    unsigned sent = 0;
-    uint64_t now;
-    CHECK_EQ(add(t, 0, 0, 1, 100, 200), QOS_OK);
-    CHECK_EQ(tags_arrive(t, 0, 0, 100000), QOS_OK);
-    CHECK_EQ(serve(t, 0, 1), 0);
-    while (serve(t, 10000 * ms, 1) == 0)
-        sent++;
-    CHECK_EQ(sent, 21); /* 100 ms at 200 per second, and one */
-    for (now = 10000 * ms; now < 12000 * ms; now += ms)
-        while (serve(t, now, 1) == 0)
-            sent++;
-    CHECK_EQ(sent, 21 + 399);
-    CHECK_EQ(tags_served(t, TAGS_PHASE_WEIGHT), 0); /* it owes 1,000: all by reservation */
+    CHECK_EQ(report(QOS_NONE).floor_ns, 0);
+    close_tags();
+    c.service_floor_ns = 500;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(0, 0), 0);
+    CHECK_EQ(serve(0, 400), 0);
+    CHECK_EQ(report(0).mean_service_ns, 500);
+    CHECK_EQ(report(QOS_NONE).floor_ns, 600);
+    CHECK_EQ(report(QOS_NONE).device_ns, 400);
     close_tags();
 }
 
-/* The time stands at the end of its range: tags stay there, nothing wraps. */
+/* One time stamp an hour ahead, then right ones: nobody is frozen, and no limit is broken by more than its burst. */
+static void clock_jumps(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    uint64_t now, sent = 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 50, 100), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 100000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100000, 1), QOS_OK);
+    for (now = 0; now < 10 * SECOND; now += MS)
+        sent += serve(now == 5 * SECOND ? now + 3600 * SECOND : now, MS) == 0;
+    CHECK_WITHIN(sent, 999, 1000 + 2 * 12);
+    CHECK_LE(tags_next_ns(&tags, now), now);
+    CHECK_EQ(tags_withdraw(&tags, now, 1, (uint32_t)report(1).queued), QOS_OK);
+    while (serve(now, MS) == 0)
+        continue;
+    CHECK_WITHIN(tags_next_ns(&tags, now), now + 1, now + 10 * MS); /* on the caller's time line */
+    close_tags();
+}
+
+/* The ends of time: tags stay there, nothing wraps. */
 static void end_of_time(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
-    struct tags *t = open_tags(&c);
+    struct tags_grant g;
     unsigned i;
-    CHECK_EQ(add(t, UINT64_MAX - 5, 0, 1, 1, 0), QOS_OK);
-    CHECK_EQ(add(t, UINT64_MAX - 5, 1, 1, 0, 1), QOS_OK);
-    for (i = 0; i < 6; i++) {
-        CHECK_EQ(tags_arrive(t, UINT64_MAX - 5 + i, 0, 1), QOS_OK);
-        CHECK_EQ(tags_arrive(t, UINT64_MAX - 5 + i, 1, 1), QOS_OK);
-        CHECK(serve(t, UINT64_MAX - 5 + i, 1000) >= 0);
+    open_tags(&c);
+    CHECK_EQ(add(UINT64_MAX, 0, 1, 1, 1), QOS_OK);
+    CHECK_EQ(add(UINT64_MAX, 1, TAGS_WEIGHT_MAX, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, UINT64_MAX, 0, 10, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, UINT64_MAX, 1, 10, 1), QOS_OK);
+    for (i = 0; i < 11; i++) {
+        CHECK_EQ(tags_pull(&tags, UINT64_MAX, 1, &g), QOS_OK);
+        CHECK_EQ(tags_complete(&tags, UINT64_MAX, &g, UINT64_MAX), QOS_OK);
     }
-    CHECK(tags_next_ns(t, UINT64_MAX) >= UINT64_MAX - 1);
+    CHECK_EQ(report(QOS_NONE).at_device, 0);
     close_tags();
+}
+
+/* Words that schedulers share: ranges, terms that must agree. */
+static void shared_terms(void)
+{
+#if TAGS_HAS_SHARED
+    struct tags_shared_config s;
+    struct tags_config c = plain(4, TAGS_PS);
+    struct tags_client k;
+    struct tags_shared *shared;
+    struct check_mem m;
+    memset(&s, 0, sizeof s);
+    memset(&k, 0, sizeof k);
+    CHECK(strstr(tags_shared_config_error(&s), "clients") != NULL);
+    CHECK_EQ(tags_shared_memsize(&s), 0);
+    s.clients = TAGS_CLIENTS_MAX + 1;
+    CHECK_EQ(tags_shared_memsize(&s), 0);
+    s.clients = 3;
+    s.reserve_lag_ns = (UINT64_C(1) << 62) + 1;
+    CHECK(strstr(tags_shared_config_error(&s), "reserve_lag_ns") != NULL);
+    s.reserve_lag_ns = QOS_NOTHING;
+    s.limit_burst_ns = QOS_UNLIMITED;
+    CHECK(strstr(tags_shared_config_error(&s), "limit_burst_ns") != NULL);
+    s.limit_burst_ns = UINT64_C(1) << 62;
+    CHECK(tags_shared_config_error(&s) == NULL);
+    check_mem_new(&m, tags_shared_memsize(&s), 8, 0);
+    shared = (struct tags_shared *)(void *)m.mem;
+    CHECK_EQ(tags_shared_init(NULL, 0, m.size, &s), QOS_EINVAL);
+    CHECK_EQ(tags_shared_init(shared, 0, m.size - 1, &s), QOS_EMEMORY);
+    CHECK_EQ(tags_shared_init((struct tags_shared *)(void *)(m.mem + 4), 0, m.size, &s), QOS_EALIGN);
+    CHECK_EQ(tags_shared_init(shared, 0, m.size, &s), QOS_OK);
+    k.limit_per_s = TAGS_SHARED_RATE_MAX + 1;
+    CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_ERANGE);
+    k.limit_per_s = 10;
+    CHECK_EQ(tags_shared_change(shared, 0, 3, &k), QOS_ENOENT);
+    CHECK_EQ(tags_shared_change(shared, 0, 1, &k), QOS_OK);
+    k.limit_per_s = QOS_UNLIMITED; /* as 0 */
+    CHECK_EQ(tags_shared_change(shared, 0, 2, &k), QOS_OK);
+    c.shared = shared;
+    CHECK(strstr(tags_config_error(&c), "clients") != NULL);
+    c.clients = 3;
+    open_tags(&c);
+    CHECK_EQ(add(0, 1, 1, 0, 11), QOS_EINVAL); /* not those of the entry */
+    CHECK_EQ(add(0, 1, 1, 0, 10), QOS_OK);
+    CHECK_EQ(add(0, 2, 1, 0, 0), QOS_OK);
+    close_tags();
+    CHECK(check_mem_free(&m));
+#endif
 }
 
 int main(void)
 {
+    unsigned kind;
     check_begin("unit/tags_api");
     configurations();
+    terms();
     clients();
     at_the_limit();
-    refunds();
-    forced();
-    intrusive();
-    elsewhere();
+    allowed_above();
+    rejected();
+    bounded_moves();
+    for (kind = 0; kind < 5; kind++)
+        failures(kind);
+    reconnecting();
+    given_up();
+    no_completions();
+    forced(0, 1, TAGS_PS);
+    forced(0, 1000000, TAGS_PS);
+    forced(0, 4096, TAGS_REWARD);
+    forced(10, 1, TAGS_PS);
+    forced_alone();
     weights();
-    end_of_time();
-    moved_back();
-    far_ahead();
-    waiting_client();
-    removed();
-    rejected_by_cost();
-    counted();
+    intrusive();
     windows();
-    late_reservation();
-    shared();
-    shared_bursts();
+    clock_jumps();
+    end_of_time();
+    shared_terms();
     return check_end();
 }

@@ -25,7 +25,7 @@ static void *serve(void *arg)
             continue;
         }
         sent[k][g.client]++;
-        bad += tags_arrive(&shard[k], now, g.client, 1) != QOS_OK;
+        bad += tags_arrive(&shard[k], now, g.client, 1, 1) != QOS_OK;
         if (g.client == 0 && i % 64 == 0) {
             sent[k][0]--;
             bad += tags_cancel(&shard[k], now, &g) != QOS_OK;
@@ -46,13 +46,14 @@ static void *watch(void *arg)
     while (!qos_atomic_load_relaxed(&stop) || rounds == 0) {
         for (k = 0; k < SHARDS; k++) {
             uint64_t seen[4];
-            struct qos_stats all;
+            struct qos_stats all = {0, 0, 0, 0, 0}, one = {0, 0, 0, 0, 0};
             unsigned j;
-            tags_stats(&shard[k], &all);
+            bad += tags_stats(&shard[k], QOS_NONE, &all) != QOS_OK;
+            bad += tags_stats(&shard[k], 1, &one) != QOS_OK;
             seen[0] = all.granted;
             seen[1] = all.borrowed;
-            seen[2] = tags_served(&shard[k], TAGS_PHASE_RESERVATION);
-            seen[3] = qos_counter_read(&tags_client_counters(&shard[k], 1)->units);
+            seen[2] = one.granted;
+            seen[3] = one.borrowed;
             for (j = 0; j < 4; j++) {
                 bad += seen[j] < before[k][j];
                 before[k][j] = seen[j];
@@ -66,6 +67,7 @@ static void *watch(void *arg)
 int main(void)
 {
     struct tags_config c;
+    const struct tags_shared_config shared_config = {CLIENTS, UINT64_C(1000000000), 1000000};
     struct tags_client terms[CLIENTS];
     struct check_mem memory[SHARDS], shared_memory;
     pthread_t thread[SHARDS], watcher;
@@ -80,19 +82,19 @@ int main(void)
     terms[1].reservation_per_s = RESERVED;
     terms[2].weight = 1000000;
     terms[0].weight = 1000000;
-    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(CLIENTS), 8, 0);
-    CHECK_EQ(tags_shared_init(sh, shared_memory.size, CLIENTS, 0, UINT64_C(1000000000), 1000000), QOS_OK);
+    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(&shared_config), 8, 0);
+    CHECK_EQ(tags_shared_init(sh, 0, shared_memory.size, &shared_config), QOS_OK);
     c.clients = CLIENTS;
     c.shared = sh;
     c.count_by_client = true;
     for (i = 0; i < CLIENTS; i++)
-        CHECK_EQ(tags_shared_set(sh, 0, i, &terms[i]), QOS_OK);
+        CHECK_EQ(tags_shared_change(sh, 0, i, &terms[i]), QOS_OK);
     for (k = 0; k < SHARDS; k++) {
         check_mem_new(&memory[k], tags_memsize(&c), 64, 0);
         CHECK_EQ(tags_init(&shard[k], memory[k].mem, memory[k].size, &c), QOS_OK);
         for (i = 0; i < CLIENTS; i++) {
             CHECK_EQ(tags_add(&shard[k], 0, i, &terms[i]), QOS_OK);
-            CHECK_EQ(tags_arrive(&shard[k], 0, i, 4), QOS_OK);
+            CHECK_EQ(tags_arrive(&shard[k], 0, i, 4, 1), QOS_OK);
         }
     }
     CHECK_EQ(pthread_create(&watcher, NULL, watch, NULL), 0);
