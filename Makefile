@@ -250,6 +250,7 @@ fuzz: ## fuzzes one header: make fuzz HEADER=htb SECONDS=60
 prove: ## proofs with Frama-C, the long ones too (the short ones are part of make test)
 	@tests/packages.sh prove
 	@tests/build/proofs.sh all
+	@tests/build/narrow.sh all
 
 N ?= 100
 SEED ?= 1
