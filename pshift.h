@@ -1,152 +1,94 @@
-/* pshift.h - tokens for buckets spread over servers: allocation, scheduler, runtime  SPDX-License-Identifier: MIT
+/* pshift.h - tokens for buckets spread over servers      SPDX-License-Identifier: MIT
  *
  * THE PROBLEM
  *
- *   A bucket (a tenant's container) has objects on several servers and a contract for the sum: at least R_i
- *   operations per period, wherever its requests land. A server knows only its own queue. So a controller
- *   hands out tokens: bucket i may count on a_i^j of them at server j, with sum_j a_i^j = R_i. Tokens beyond
- *   the bucket's demand at a server (strong excess) or beyond the server's capacity (weak excess) are lost. Which
- *   allocation loses fewest, how does one know that none loses fewer, and can it be had every 200 ms for a
- *   million buckets?
+ *   A bucket (a tenant's container) has objects on several servers and one contract for
+ *   the sum: at least R and at most L operations per period, wherever its requests land.
+ *   A server sees only its own queues. So a controller hands out tokens: bucket i may
+ *   count on a[i][j] of them at server j. Tokens beyond a bucket's demand at a server, or
+ *   beyond the server's capacity, are wasted. Which allocation wastes fewest, how does
+ *   one know that none wastes fewer, and how do limits and reservations survive lost
+ *   messages and restarts? (pShift, MSST 2019.)
  *
- * SYNOPSIS
+ * THE MODEL
+ *
+ *      server 0: queues -> scheduler -> device     a request needs a token of its queue:
+ *                  agent ^ |                       R-tokens first, then L-tokens
+ *                 grants | | reports               report: served, demand, tokens held
+ *                        | v                       grant:  how far each bucket may go
+ *                     controller -> solver         each interval: R-tokens by max flow,
+ *                        ^ |                       then L-tokens on what is left
+ *                 reports | | grants
+ *                  agent | v                       a period is several intervals;
+ *      server 1: queues -> scheduler -> device     contracts are per period
+ *
+ * THE CALLS
  *
  *     #include "pshift.h"
- *     #include <stdlib.h>
+ *
+ *     static unsigned char mem[4096] __attribute__((aligned(64)));
+ *     static unsigned char queue_mem[4096] __attribute__((aligned(64)));
  *
  *     int main(void)
  *     {
  *         static const uint64_t capacity[2] = {100, 100}, reservation[2] = {100, 100};
  *         static const uint32_t row[3] = {0, 2, 4}, server[4] = {0, 1, 0, 1};
  *         static const uint64_t demand[4] = {150, 50, 50, 50};
- *         struct pshift_problem p = {2, 2, capacity, reservation, row, server, demand};
- *         struct pshift_config cfg = {2, 2, 4};
+ *         const struct pshift_problem problem = {2,   2,      capacity, reservation,
+ *                                                row, server, demand};
+ *         const struct pshift_solver_config config = {2, 2, 4};
+ *         const struct pshift_scheduler_config queues = {2, 0};
+ *         static struct pshift_solution solution; // zero, then its arrays
+ *         static struct pshift_solver solver;
+ *         static struct pshift_scheduler scheduler;
+ *         struct pshift_pick pick;
  *         uint64_t alloc[4];
  *         uint8_t cut[2];
- *         static struct pshift_solution s;                     // zero, then its arrays
- *         static struct pshift ps;
- *         size_t size = pshift_memsize(&cfg);
- *         void *mem = aligned_alloc(64, size);
- *         s.alloc = alloc;
- *         s.cut = cut;
- *         if (pshift_init(&ps, mem, size, &cfg) != QOS_OK || pshift_solve(&ps, &p, NULL, &s) != QOS_OK)
+ *
+ *         solution.alloc = alloc;
+ *         solution.cut = cut;
+ *         if (pshift_solver_init(&solver, mem, sizeof mem, &config) != QOS_OK)
+ *             return 1; // pshift_solver_config_error(&config) says why
+ *         if (pshift_solver_solve(&solver, &problem, NULL, &solution) != QOS_OK)
  *             return 1;
- *         if (pshift_verify(&ps, &p, &s) != QOS_OK)           // trusts nothing that the solver said
+ *         if (pshift_solver_verify(&solver, &problem, &solution) != QOS_OK)
+ *             return 1; // recomputes everything: the solver need not be trusted
+ *
+ *         // bucket 0 at server 0: one request arrives and is served with an R-token
+ *         if (pshift_scheduler_init(&scheduler, queue_mem, 4096, &queues) != QOS_OK ||
+ *             pshift_scheduler_set_tokens(&scheduler, 0, alloc[0], 0) != QOS_OK ||
+ *             pshift_scheduler_arrive(&scheduler, 0, 1) != QOS_OK ||
+ *             pshift_scheduler_pick(&scheduler, &pick) != QOS_OK)
  *             return 1;
- *         free(mem);
- *         return s.excess.lo == 0 ? 0 : 1;                     // every reservation can be met
+ *         return solution.excess.lo != 0 || pick.queue != 0; // 0: all reservations fit
  *     }
  *
- * CONTRACT
+ * THE CONTRACT
  *
- *   - C11 and C++17, freestanding, integers only; memory and threads are the caller's. qos.h has the rest.
- *   - One struct pshift is used by one thread at a time; the problem is only read. pshift_solve may run parts of
- *     itself through the caller's parallel_for; its result does not depend on the number of threads.
- *   - Every R, d and C may be 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may name a server
- *     twice (its demands add up) and may be empty. Servers, buckets and entries may be 0.
- *   - After an error the object is as it was, and the caller's output arrays are undefined (so there is nothing to
- *     retract from until something is solved again).
- *   - Memory: PSHIFT_BYTES_PER_ENTRY (17) bytes per entry, and O(servers + buckets). Nothing of the size
- *     servers x servers or servers x buckets.
- *   - A token scheduler, an agent and a controller are each used by one thread at a time. New grants are installed
- *     between two picks, O(1) for each bucket; the scheduler does not stop. pshift_sched_stats may be read from any
- *     thread.
- *   - Worst waits: see pshift_sched_pick. Wire messages are at most QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES +
- *     entries * PSHIFT_WIRE_ENTRY_BYTES long.
- *
- * WORKED EXAMPLE (Examples 1 and 2 of the paper, Table I)
- *
- *   Two servers of capacity 100; Red and Blue reserve 100 each; demand Red 150 + 50, Blue 50 + 50.
- *
- *       proportional:  Red 75 + 25, Blue 50 + 50    server 1 has 125 tokens, 25 of them weak excess; Phi = 175
- *       direct shift:  server 2 has spare demand 50 - 25 for Red: min{25 excess, 75 tokens, 25 spare, 25 room} = 25
- *       result:        Red 50 + 50, Blue 50 + 50    Phi = 200: both reservations are met
- *
- * ALGORITHM (Section III of the paper)
- *
- *   1. Initial prudent allocation (Algorithm 3) in integers: a_i^j = floor(A_i d_i^j / D_i) with A_i = min(R_i, D_i);
- *      what rounding leaves goes one by one to the largest remainders, the earlier entry first. An entry with a
- *      remainder is below its demand, so no entry exceeds it and every row sums to A_i exactly.
- *   2. Direct transfers: one sweep over the rows moves, inside each row, from overloaded to underloaded servers. An
- *      overloaded server never becomes underloaded by it, nor the reverse, so one sweep exhausts all paths of length 1.
- *   3. Paths by way of one broker, by sweeps as well. Where one side, overloaded or underloaded, is at most half of
- *      the other, it is spread over the servers in balance first, and finds partners from there; rows are swept only
- *      as long as they get on. Then the underloaded servers pull what each row's other servers hold; that leaves holes
- *      at those, which overloaded servers fill directly. Never more is pulled than there is excess. Once a sweep has
- *      asked every row, nothing leads to the servers that pulled: often that is the proof already.
- *   4. Progressive shifting (Algorithm 5): servers are labelled by the number of shifts to an underloaded server; then
- *      one depth-first pass moves tokens along shift paths, one label a step, until no such path is left (a blocking
- *      flow). The shortest path gets longer each time, so there are at most |S| - 1 rounds.
- *   5. No overloaded server with a path to an underloaded one: optimal. The servers without a label are the cut.
- *
- *   The certificate. For a set X of servers, no allocation serves more than
- *       cut(X) = sum_{j in X} C_j + sum_i min(A_i, sum_{j not in X} d_i^j)
- *   since what is served in X is bounded by capacity and the rest by demand and reservation. The solver returns X with
- *   cut(X) = Phi; pshift_verify recomputes both in one pass over the rows and trusts nothing else.
- *   The servers of X bind; a bucket with sum_{j not in X} d_i^j < A_i depends on them. pshift_shortfall spreads each
- *   overloaded server's weak excess over the buckets there, in proportion to their tokens.
- *
- *   Warm start. cut(X) = Phi means that no row leads out of X: where a server of X holds tokens of a bucket, the
- *   bucket's demand outside X is used up. Shifts among the servers of X, and among the others, leave that as it is. So
- *   a changed row gives what it can from X to the others, its tokens and those of a few more rows bring both sides to
- *   rest, and X is the certificate again: if no server of X has room and no other excess, which is asked of the servers
- *   alone. Only where that fails are all rows asked, as from step 3 on.
- *
- *   The token scheduler (Algorithm 1, Section II-A; weighted as in Section V). Round robin over the queues that have
- *   requests and R-tokens; if there are none, over those that have requests and L-tokens. Two sets of queues on three
- *   levels of 64-bit words find the next one without scanning: at most 12 words are read, for 10 queues or 200,000. A
- *   queue of weight w keeps its turn for w requests, as long as it stays eligible. Step 3's delay is the caller's.
- *
- *   The runtime (Section III-D). A server reports, for each bucket, what it served in this period, what it expects
- *   (waiting + arrivals of the last interval extended to the end of the period) and what tokens it holds. Each round
- *   the controller subtracts what was served, R- or L-token or opportunistic alike, from the reservations and limits,
- *   solves for the R-tokens, then for the L-tokens, and sends grants. Rules against faults, which the paper leaves
- *   open:
- *     - A grant replaces, and carries the `basis` it was computed from; the server deducts what it served since. So
- *       a grant that arrives late, or twice, issues nothing twice.
- *     - Epoch, period and sequence numbers make both kinds of message idempotent: what is not newer is stale.
- *     - For each bucket and server the controller knows the ceiling, the most that the server may have served with any
- *       grant it may still hold. Ceilings fall only when a report acknowledges the last grant; what a server served
- *       by an older, larger grant stands in every report, unchanged or not (unchanged_permille). Tokens below a
- *       limit are issued from what the ceilings leave: the sum never exceeds the limit, whatever is lost. The price is
- *       one round more until a limited bucket's tokens have moved; `reliable` saves it where grants cannot be lost.
- *     - A server without a report for silent_after rounds has no demand and no capacity: its buckets' reservations go
- *       elsewhere at the next plan. What it may hold counts against limits to the end of the period.
- *     - A server that starts again has a larger epoch; its old service stays counted. What it served after its last
- *       report counts against the limit (as if all its tokens were spent), not for the reservation: so at most the
- *       tokens it held are lost to the limit, none to the reservation.
- *     - A controller that starts again should hear every server before it plans. It cannot know what servers served
- *       before crashes in the same period: the limit may be exceeded by that, until the next period.
- *
- * WHERE WE DIFFER from the paper
- *
- *   The paper keeps the Token Movement Map, |S|^2 |B| entries, and updates O(|S| |B|) of them after
- *   each path. Here the map is never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there.
- *   Cost: O(entries) for steps 1 to 3; O(entries + paths * length) for each round of step 4. The index from servers to
- *   rows that step 4 needs is built for a window of the rows first (PSHIFT_WINDOW_ROWS) and grown four times at a
- *   time, only while the window's rows do not suffice. The paper's proof [23] that no shift path means optimal is not
- *   relied upon: the cut proves it (max-flow min-cut), on every input, by itself.
- *
- * TUNABLES
- *
- *   PSHIFT_WINDOW_ROWS  rows in the first window of step 4. Each row of n entries offers about n^2 moves, so 1024 rows
- *                       connect 64 servers densely; too few cost one more build, of a four times larger index.
- *   PSHIFT_PULL_PASSES  sweeps by way of one broker before the search: each costs about as much as the initial
- *                       allocation; two or three suffice on the paper's cases, and the search does what they do not.
- *   PSHIFT_PARTS        a 64th of the rows is swept before it is asked whether that gets on: few enough questions, and
- *                       where a few rows do, few are swept. PSHIFT_WARM_PARTS, 160: the same for a warm start, which
- *                       has less to move.
- *   PSHIFT_PATIENCE     where the smaller side can be spread, direct transfers go on if 2 more parts seem to be enough.
- *   PSHIFT_TURNS        sweeps and spreads by turns, while they get on; most excess is gone after 3, the last tokens
- *                       of a million rows take up to 20.
- *   PSHIFT_SHARDS       the rows are cut into this many parts, for parallel_for. Fixed, so that the result does not
- *                       depend on the threads; 16 gives each of 8 threads two parts.
- *   PSHIFT_SHARD_ENTRIES  below this many entries there is one part: 2^17 entries take well under a millisecond.
- *
- * REFERENCES
- *
- *   Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST 2019.
- *   Dinitz: blocking flows on level graphs, Soviet Math. Dokl. 11, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
+ *   - Who may call when: each handle (solver, scheduler, agent with its scheduler,
+ *     controller) belongs to one thread at a time. pshift_scheduler_stats may be read
+ *     from any thread.
+ *   - The solver's result is exactly a maximum flow. The cut that it returns proves it;
+ *     pshift_solver_verify checks the proof. The result does not depend on the number of
+ *     threads.
+ *   - Counts are 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may
+ *     name a server twice and may be empty. Memory: PSHIFT_BYTES_PER_ENTRY per entry,
+ *     plus O(servers + buckets). After an error the object is as it was; outputs are
+ *     undefined.
+ *   - Waits at a server, in picks, for a request behind k others of its queue of weight
+ *     w, W the sum of the other queues' weights. Backed by an R-token: at most (k / w +
+ *     1) * W + k. Backed by an L-token: as many, plus the R-tokens that its server holds
+ *     and gets meanwhile.
+ *   - Limit: in any period all servers together serve at most L requests of a bucket.
+ *     This holds if messages are lost, late, repeated, damaged or reordered, if servers
+ *     and controllers restart, and if an old controller goes on sending. Conditions:
+ *     epochs grow with each start; an agent keeps two numbers on disk (struct
+ *     pshift_agent_config); default_l_tokens is 0; force adds at most its debt. A
+ *     controller that starts issues nothing under a limit until every server has
+ *     confirmed its epoch, and in the period in which it confirmed it.
+ *   - Reservation: met in every period in which messages arrive, if the certificate says
+ *     that it can be met. A lost message costs one interval.
+ *   - What one bucket does costs another nothing: its tokens come from its own contract.
  */
 #ifndef QOS_PSHIFT_H
 #define QOS_PSHIFT_H
@@ -157,108 +99,473 @@
 extern "C" {
 #endif
 
-/* ---- configuration ------------------------------------------------------------------------------- */
+/* ---- configuration and public types ---------------------------------------------------------------------------- */
 
+/* Tunables of the solver; define them before the first include. */
 #ifndef PSHIFT_WINDOW_ROWS
-#define PSHIFT_WINDOW_ROWS 1024
+#define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; it grows four times at a time */
 #endif
 #ifndef PSHIFT_PULL_PASSES
-#define PSHIFT_PULL_PASSES 4
+#define PSHIFT_PULL_PASSES 4 /* sweeps by way of one broker before the search */
 #endif
 #ifndef PSHIFT_WARM_PARTS
-#define PSHIFT_WARM_PARTS 160
+#define PSHIFT_WARM_PARTS 160 /* as PSHIFT_PARTS, in a warm start */
 #endif
 #ifndef PSHIFT_PATIENCE
-#define PSHIFT_PATIENCE 2
+#define PSHIFT_PATIENCE 2 /* a sweep goes on if so many more parts would finish at the pace of the last */
 #endif
 #ifndef PSHIFT_TURNS
-#define PSHIFT_TURNS 33
+#define PSHIFT_TURNS 33 /* most sweeps and spreads in turn */
 #endif
 #ifndef PSHIFT_SHARDS
-#define PSHIFT_SHARDS 16
+#define PSHIFT_SHARDS 16 /* parts of the rows for parallel_for; fixed, so that results do not depend on threads */
 #endif
 #ifndef PSHIFT_SHARD_ENTRIES
-#define PSHIFT_SHARD_ENTRIES 131072
+#define PSHIFT_SHARD_ENTRIES 131072 /* below so many entries there is one part */
 #endif
 #ifndef PSHIFT_PARTS
-#define PSHIFT_PARTS 64
+#define PSHIFT_PARTS 64 /* progress is checked every 1/64 of the rows */
 #endif
 #if PSHIFT_PARTS < 1 || PSHIFT_WARM_PARTS < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 || PSHIFT_WINDOW_ROWS < 1 ||  \
     PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
-#error "pshift.h: window rows, shards (1..1024) and shard entries must be positive"
+#error "pshift.h: tunables must be positive, PSHIFT_SHARDS at most 1024"
 #endif
 
-/* ---- constants and types ------------------------------------------------------------------------- */
-
 #define PSHIFT_COUNT_MAX (UINT64_MAX >> 1)  /* largest reservation, demand or capacity */
-#define PSHIFT_ENTRIES_MAX (UINT32_MAX - 1) /* entries, buckets and servers */
-#define PSHIFT_BYTES_PER_ENTRY 17           /* workspace; the rest is O(servers + buckets) */
+#define PSHIFT_ENTRIES_MAX (UINT32_MAX - 1) /* entries, buckets and servers of a problem */
+#define PSHIFT_BYTES_PER_ENTRY 17           /* workspace of the solver; the rest is O(servers + buckets) */
+#define PSHIFT_QUEUES_MAX 262144            /* queues of a scheduler, servers of a controller */
+#define PSHIFT_RECORDS_MAX (UINT32_C(1) << 30)
+#define PSHIFT_WIRE_MAGIC UINT32_C(0x66485350) /* "PSHf" */
+#define PSHIFT_WIRE_VERSION 2
+#define PSHIFT_WIRE_REPORT 1      /* type of a frame */
+#define PSHIFT_WIRE_GRANT 2       /* type of a frame */
+#define PSHIFT_WIRE_HEAD_BYTES 72 /* of a payload, before its entries */
+#define PSHIFT_REPORT_ENTRY_BYTES 40
+#define PSHIFT_GRANT_ENTRY_BYTES 24
 
-/* Most that one struct pshift will be asked to solve. */
-struct pshift_config {
-    uint32_t servers, buckets, entries; /* each 0..PSHIFT_ENTRIES_MAX */
+struct pshift_solver;
+struct pshift_scheduler;
+struct pshift_agent;
+struct pshift_controller;
+
+/* The largest problem that a solver will get. */
+struct pshift_solver_config {
+    uint32_t servers; /* 0..PSHIFT_ENTRIES_MAX */
+    uint32_t buckets; /* 0..PSHIFT_ENTRIES_MAX */
+    uint32_t entries; /* 0..PSHIFT_ENTRIES_MAX */
 };
 
 /* Sparse rows: bucket i has demand demand[e] at server server[e] for row[i] <= e < row[i + 1]. */
 struct pshift_problem {
     uint32_t servers, buckets;
-    const uint64_t *capacity;    /* [servers] C^j, operations per period */
-    const uint64_t *reservation; /* [buckets] R_i, operations per period */
-    const uint32_t *row;         /* [buckets + 1], row[0] = 0, not decreasing */
-    const uint32_t *server;      /* [entries], each below servers */
-    const uint64_t *demand;      /* [entries] d_i^j */
+    const uint64_t *capacity;    /* [servers] operations per period, 0..PSHIFT_COUNT_MAX */
+    const uint64_t *reservation; /* [buckets] operations per period, 0..PSHIFT_COUNT_MAX */
+    const uint32_t *row;         /* [buckets + 1] row[0] = 0, not decreasing */
+    const uint32_t *server;      /* [entries] each below servers */
+    const uint64_t *demand;      /* [entries] operations per period, 0..PSHIFT_COUNT_MAX */
 };
 
 /* Runs task(arg, 0) .. task(arg, count - 1), in any order, side by side or not, and returns when all are done. */
 typedef void (*pshift_task)(void *arg, uint32_t index);
 typedef void (*pshift_parallel_for)(void *ctx, uint32_t count, pshift_task task, void *arg);
 
-/* What may be shifted (Section III-C2). */
+/* What may be shifted: the paper's approximation (Section III-C2), kept for its experiment. */
 enum pshift_filter {
-    PSHIFT_EXACT = 0, /* everything */
-    PSHIFT_TOP_SERVER =
-        1, /* of each server the M entries with most tokens may give, the M with most spare demand take */
-    PSHIFT_TOP_GLOBAL = 2 /* the M buckets with most tokens may give, the M with most spare demand take */
+    PSHIFT_EXACT = 0,      /* everything */
+    PSHIFT_TOP_SERVER = 1, /* of each server the M entries with most tokens give, the M with most spare demand take */
+    PSHIFT_TOP_GLOBAL = 2  /* the M buckets with most tokens give, the M with most spare demand take */
 };
 
-/* How to solve; NULL stands for all zeros. */
+/* How to solve. Where it is an argument, NULL stands for all zeros. */
 struct pshift_options {
     pshift_parallel_for parallel_for; /* NULL: this thread does it */
-    void *parallel_ctx;
-    enum pshift_filter filter; /* 0: exact */
-    uint32_t top_m;            /* M; at least 1 with a filter */
-    bool initial_only; /* stop after the initial allocation (Algorithm 3): shares in proportion, nothing shifted */
+    void *parallel_ctx;               /* handed to parallel_for */
+    enum pshift_filter filter;        /* 0: exact */
+    uint32_t top_m;                   /* M; at least 1 with a filter */
+    bool initial_only;                /* stop after the initial allocation (Algorithm 3): nothing is shifted */
 };
 
-/* Solution and certificate. The arrays are the caller's, and are set before the call. */
+/* Solution and certificate. The arrays are the caller's and are set before the call. X: the servers with cut 1. */
 struct pshift_solution {
-    uint64_t *alloc;              /* [entries] a_i^j */
-    uint8_t *cut;                 /* [servers] 1: in X, binds; else 0 */
-    uint64_t *shortfall;          /* [buckets] written by pshift_shortfall; NULL if it is not called */
-    struct qos_u128 tokens;       /* sum of A_i = min(R_i, D_i) */
-    struct qos_u128 unclaimed;    /* sum of R_i - A_i: reservation that has no demand */
+    uint64_t *alloc;              /* [entries] tokens of the entry's bucket at the entry's server */
+    uint8_t *cut;                 /* [servers] 1: the server is in X, it binds; else 0 */
+    uint64_t *shortfall;          /* [buckets] written by pshift_solver_shortfall; NULL if that is not called */
+    struct qos_u128 tokens;       /* sum of A_i = min(R_i, D_i); D_i: the bucket's demand at all servers */
+    struct qos_u128 unclaimed;    /* sum of R_i - A_i: reservation without demand */
     struct qos_u128 effective;    /* Phi: tokens that will be consumed */
-    struct qos_u128 excess;       /* tokens - effective: weak excess; 0: all reservations can be met */
-    struct qos_u128 cut_capacity; /* sum of C_j over X */
-    struct qos_u128 cut_demand;   /* sum_i min(A_i, demand outside X); cut_capacity + cut_demand = effective */
-    uint32_t cut_servers;         /* |X| */
-    bool exact;                   /* the cut proves that nothing does better */
+    struct qos_u128 excess;       /* tokens - effective; 0: all reservations can be met */
+    struct qos_u128 cut_capacity; /* capacity of the servers of X */
+    struct qos_u128 cut_demand;   /* sum of min(A_i, demand outside X); cut_capacity + cut_demand = effective */
+    uint32_t cut_servers;         /* servers in X */
+    bool exact;                   /* the cut proves that no allocation does better */
     bool shortfall_set;           /* shortfall[] belongs to this solution */
 };
 
-/* What the last solve did; for tuning and for curves. */
-struct pshift_work {
+/* What the last solve did. */
+struct pshift_solver_state {
     struct qos_u128 excess_start; /* weak excess of the initial allocation */
-    struct qos_u128 direct;       /* tokens moved by the sweeps over the rows, directly */
-    struct qos_u128 pulled;       /* and by way of one broker */
+    struct qos_u128 direct;       /* tokens moved directly */
+    struct qos_u128 pulled;       /* tokens moved by way of one broker */
     struct qos_u128 searched;     /* tokens moved along paths that a search found */
     uint64_t paths;               /* such paths */
     uint32_t rounds;              /* searches by level */
     uint32_t indexed_rows;        /* rows of the last window; 0: no search was needed */
 };
 
+struct pshift_scheduler_config {
+    uint32_t queues;       /* 1..PSHIFT_QUEUES_MAX */
+    uint64_t debt_max_ops; /* bound of each queue's debt from force, 0..QOS_TOKENS_MAX; 0: 1024 */
+};
+
+enum pshift_backing { PSHIFT_RESERVATION, PSHIFT_NORMAL };
+
+struct pshift_pick {
+    uint32_t queue;
+    enum pshift_backing backing; /* an R-token was consumed, or an L-token */
+};
+
+/* One queue. */
+struct pshift_scheduler_state {
+    uint64_t pending;  /* requests that wait */
+    uint64_t r_tokens; /* left; QOS_UNLIMITED: without end */
+    uint64_t l_tokens; /* left; QOS_UNLIMITED: without end */
+    uint64_t served;   /* requests served so far, with whatever backing; only grows */
+    uint64_t debt;     /* tokens owed from force */
+    uint32_t weight;
+};
+
+/* Head of a report or a grant. Each message is complete by itself for the queues that it names. */
+struct pshift_message {
+    uint32_t server;
+    uint32_t count;            /* entries that follow */
+    uint64_t server_epoch;     /* of the server; grant: 0 if the controller does not know it yet */
+    uint64_t controller_epoch; /* report: the largest that the server has heard of, 0 for none; grant: the sender's */
+    uint64_t seq;              /* of this message, from 1, by sender and epoch */
+    uint64_t ack_seq;          /* grant: the last report of this server that was merged; report: 0 */
+    uint64_t ack_mask;         /* grant: bit k: report ack_seq - 1 - k was merged, too; report: 0 */
+    uint64_t period;
+    uint64_t capacity; /* report: operations that the server expects to do in the rest of the period; grant: 0 */
+    uint32_t untold;   /* report: queues that are not in this message and of which news is not acknowledged */
+    bool partial;      /* report: the server started in this period; what it served before is not counted */
+};
+
+/* What a server says about one bucket. */
+struct pshift_report_entry {
+    uint64_t bucket;
+    uint64_t served;    /* requests served in this period, since the server started */
+    uint64_t demand;    /* requests expected in the rest of the period, those that wait included */
+    uint64_t held;      /* R- and L-tokens left; QOS_UNLIMITED: without end */
+    uint64_t grant_seq; /* of the last grant installed for this bucket; 0: none */
+};
+
+/* How far a server may go with one bucket in this period. Totals, not increments: a late or repeated grant adds
+ * nothing. */
+struct pshift_grant_entry {
+    uint64_t bucket;
+    uint64_t r_total; /* until so many are served, its requests are backed by R-tokens */
+    uint64_t total;   /* at most so many are served; at least r_total; QOS_UNLIMITED: no limit */
+};
+
+struct pshift_agent_config {
+    struct pshift_scheduler *scheduler; /* initialised; the agent is used in its thread */
+    uint32_t server;                    /* this server's number */
+    uint64_t epoch;              /* 1.., larger than at any earlier start: a boot counter, or seconds since 1970 */
+    uint64_t controller_epoch;   /* as pshift_agent_info gave it before the last stop; 0: never started before */
+    uint64_t period;             /* as pshift_agent_info gave it before the last stop; 0: not known */
+    uint64_t default_l_tokens;   /* of a bucket without a grant in this period; 0: none. Others may break limits. */
+    uint32_t unchanged_permille; /* a change of a bucket's expected total by no more is not reported; 0: report all */
+};
+
+/* Keep controller_epoch and period on stable storage: before the next report is sent when one of them has changed. */
+struct pshift_agent_state {
+    uint64_t controller_epoch; /* the largest heard of */
+    uint64_t period;           /* of the last pshift_agent_begin */
+    uint32_t open;             /* buckets with a queue */
+    uint32_t unacknowledged;   /* buckets of which news is not acknowledged */
+};
+
+struct pshift_controller_config {
+    uint32_t servers;      /* 1..PSHIFT_QUEUES_MAX; their numbers are 0..servers - 1 */
+    uint32_t buckets;      /* 1..PSHIFT_RECORDS_MAX; most buckets with a contract or a report */
+    uint32_t records;      /* 1..PSHIFT_RECORDS_MAX; most (bucket, server) pairs in two periods */
+    uint64_t epoch;        /* 1.., larger than that of any controller before */
+    uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
+};
+
+struct pshift_controller_state {
+    uint64_t period, round;   /* round: plans so far */
+    uint64_t withheld;        /* tokens that the last plan could not issue: other servers may still hold them */
+    uint64_t newer_epoch;     /* of a controller that has taken over; 0: none */
+    uint32_t records;         /* in use */
+    uint32_t buckets;         /* in use */
+    uint32_t silent;          /* servers */
+    uint32_t unconfirmed;     /* servers that have to confirm the epoch before tokens are issued under limits */
+    uint32_t planned_buckets; /* rows that the last plan solved anew; all of them in a cold one */
+    bool cold;                /* the last plan was solved from scratch */
+};
+
+/* One bucket. */
+struct pshift_bucket_state {
+    uint64_t reservation, limit; /* limit: QOS_UNLIMITED for none */
+    uint64_t served;             /* in this period, as far as known */
+    uint64_t ceiling;            /* most that its servers may serve in this period with what they were granted */
+    uint32_t row;                /* of the certificate's problem */
+};
+
+/* ---- the API at a glance ---------------------------------------------------------------------------------------
+ *
+ *   every handle  X_config_error, X_memsize, X_init     is the configuration good; how much memory; begin
+ *   solver        pshift_solver_solve                   the best allocation, with its proof
+ *                 pshift_solver_retract, _resolve       the same after a few rows changed
+ *                 pshift_solver_verify, _shortfall      check a solution; who is short, by how much
+ *                 pshift_solution_binds                 does this bucket depend on the servers of the cut
+ *                 pshift_solver_info                    what the last solve did
+ *   scheduler     pshift_scheduler_arrive, _cancel      requests join and leave a queue
+ *                 pshift_scheduler_pick, _force         which queue is served now; serve this one now
+ *                 pshift_scheduler_set_tokens, _change  tokens; weight
+ *                 pshift_scheduler_next_ns              can anything be picked
+ *                 pshift_scheduler_stats, _info         counters; one queue
+ *   agent         pshift_agent_open, _close             a bucket gets a queue, and gives it back
+ *                 pshift_agent_begin                    a period begins
+ *                 pshift_agent_measure, _report         an interval ends; messages about it
+ *                 pshift_agent_install                  a grant arrives
+ *                 pshift_agent_info                     what to keep on disk
+ *   controller    pshift_controller_change              a bucket's contract
+ *                 pshift_controller_begin               a period begins
+ *                 pshift_controller_report              a report arrives
+ *                 pshift_controller_plan, _grant        a round; messages of it
+ *                 pshift_controller_remove              a server is gone for good
+ *                 pshift_controller_certificate         who is short, because of which servers
+ *                 pshift_controller_info, _bucket_info  its state; one bucket
+ *   messages      pshift_report_encode, _decode         bytes on the wire
+ *                 pshift_grant_encode, _decode
+ */
+
+/* ---- the API --------------------------------------------------------------------------------------------------- */
+
+/* NULL, or one sentence that names the field and says what to do. config may be NULL (an error). */
+QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config);
+/* Bytes of memory, to be aligned to 64; 0 if the configuration is bad or too large for size_t. */
+QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config);
+/* QOS_EINVAL (a pointer is NULL), QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY: solver unchanged. */
+QOS_API QOS_NODISCARD enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
+                                                         const struct pshift_solver_config *config);
+/* Solves from scratch. QOS_EINVAL: an array is missing, rows are not sorted, a server does not exist, top_m is 0;
+ * QOS_ERANGE: a count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner. */
+QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *solver,
+                                                          const struct pshift_problem *problem,
+                                                          const struct pshift_options *options,
+                                                          struct pshift_solution *solution);
+/* Warm start, in three steps. 1. Retract the rows that will change, while *problem and the solution still hold the old
+ * ones. 2. Change them: reservations, demands, servers, not their numbers of entries; capacities may change, too.
+ * 3. Resolve the same rows. All other rows and solution->alloc must be as the last call left them; they are not checked
+ * again. The result is as good as a fresh one, but may be another. Cost: O(servers), the changed rows, and as many
+ * others as it takes to place their tokens; all rows if other servers bind than before.
+ * retract: QOS_EINVAL: nothing was solved, or a problem of another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it is
+ * retracted already; all unchanged then. Until the rows are resolved, only pshift_solver_solve is possible beside it.
+ * resolve: QOS_EINVAL: not exactly the retracted buckets; or as pshift_solver_solve; the rows stay retracted then. */
+QOS_API QOS_NODISCARD enum qos_status pshift_solver_retract(struct pshift_solver *solver, const uint32_t *bucket,
+                                                            uint32_t count, const struct pshift_problem *problem,
+                                                            const struct pshift_solution *solution);
+QOS_API QOS_NODISCARD enum qos_status pshift_solver_resolve(struct pshift_solver *solver, const uint32_t *bucket,
+                                                            uint32_t count, const struct pshift_problem *problem,
+                                                            const struct pshift_options *options,
+                                                            struct pshift_solution *solution);
+/* One pass, no trust: every token within its demand, every row's sum, every number of *solution recomputed, and
+ * cut = Phi (if solution->exact); shortfalls too (if solution->shortfall_set). The solver lends scratch memory only.
+ * QOS_ECORRUPT if anything is wrong; other errors as pshift_solver_solve. */
+QOS_API QOS_NODISCARD enum qos_status pshift_solver_verify(struct pshift_solver *solver,
+                                                           const struct pshift_problem *problem,
+                                                           const struct pshift_solution *solution);
+/* Verifies, then spreads the weak excess of each overloaded server over its buckets in proportion to their tokens
+ * there: solution->shortfall[i] of bucket i's tokens will not be consumed if its servers serve tokens evenly. All are 0
+ * if the reservations can be met. Rounded so that each server's shares add up. QOS_EINVAL: no shortfall array. */
+QOS_API QOS_NODISCARD enum qos_status pshift_solver_shortfall(struct pshift_solver *solver,
+                                                              const struct pshift_problem *problem,
+                                                              struct pshift_solution *solution);
+/* Is the bucket's demand outside the cut below its reservation? Only such buckets can be short in every allocation.
+ * bucket < problem->buckets. O(row). Any thread. */
+QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint32_t bucket,
+                                   const struct pshift_problem *problem);
+/* What the last solve did. Always QOS_OK. */
+QOS_API enum qos_status pshift_solver_info(const struct pshift_solver *solver, struct pshift_solver_state *out);
+
+/* The token scheduler (Algorithm 1). All calls are O(1) but init; a queue is 0..queues - 1, QOS_ENOENT otherwise. */
+QOS_API const char *pshift_scheduler_config_error(const struct pshift_scheduler_config *config);
+QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *config);
+/* No requests, no tokens, all weights 1. Errors as pshift_solver_init. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem,
+                                                            size_t size_bytes,
+                                                            const struct pshift_scheduler_config *config);
+/* n requests join the queue. QOS_ERANGE, nothing changed: more than 2^64 - 1 would wait. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_arrive(struct pshift_scheduler *scheduler, uint32_t queue,
+                                                              uint64_t n);
+/* n requests leave the queue unserved. QOS_ERANGE: fewer wait. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *scheduler, uint32_t queue,
+                                                              uint64_t n);
+/* Weight of Section V's weighted round robin, 1..2^32 - 1 (0: 1): requests served in one turn. From its next turn on.
+ * */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_change(struct pshift_scheduler *scheduler, uint32_t queue,
+                                                              uint32_t weight);
+/* The queue's tokens from now on (not in addition). A debt is deducted first, from R- then from L-tokens. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *scheduler, uint32_t queue,
+                                                                  uint64_t r_tokens, uint64_t l_tokens);
+/* Steps 1 and 2 of Algorithm 1: the request at the head of pick->queue is to be served now. QOS_EAGAIN: nothing waits,
+ * or all that wait are out of tokens; an arrival or a grant changes that. Worst waits: THE CONTRACT. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler,
+                                                            struct pshift_pick *pick);
+/* Serves one waiting request of the queue now, tokens or not (flush, journal): it takes an R-token, else an L-token,
+ * else adds to the debt. QOS_EAGAIN: nothing waits; QOS_EDEBT: the debt bound is reached. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint32_t queue);
+/* now_ns if something can be picked, else QOS_NEVER: only an arrival or a grant helps (Step 3 without the delay). */
+QOS_API uint64_t pshift_scheduler_next_ns(const struct pshift_scheduler *scheduler, uint64_t now_ns);
+/* queue or QOS_NONE for all. granted: requests served; borrowed: those of them served with L-tokens; refused: picks
+ * that found requests but no token for them (0 for one queue); waited: requests that arrived; debt. Any thread,
+ * wait-free. */
+QOS_API enum qos_status pshift_scheduler_stats(const struct pshift_scheduler *scheduler, uint32_t queue,
+                                               struct qos_stats *out);
+QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *scheduler, uint32_t queue,
+                                              struct pshift_scheduler_state *out);
+
+/* Wire format: a qos_frame with little-endian head and entries. encode: QOS_EMEMORY if it does not fit. decode takes
+ * any bytes; QOS_EFULL: more than entries_max entries; QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION as qos_frame_open. */
+QOS_API QOS_NODISCARD enum qos_status pshift_report_encode(const struct pshift_message *in,
+                                                           const struct pshift_report_entry *entry, void *buf,
+                                                           size_t size_bytes, size_t *len_bytes);
+QOS_API QOS_NODISCARD enum qos_status pshift_report_decode(const void *buf, size_t size_bytes,
+                                                           struct pshift_message *out,
+                                                           struct pshift_report_entry *entry, uint32_t entries_max);
+QOS_API QOS_NODISCARD enum qos_status pshift_grant_encode(const struct pshift_message *in,
+                                                          const struct pshift_grant_entry *entry, void *buf,
+                                                          size_t size_bytes, size_t *len_bytes);
+QOS_API QOS_NODISCARD enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes,
+                                                          struct pshift_message *out, struct pshift_grant_entry *entry,
+                                                          uint32_t entries_max);
+
+/* A server's side, in the thread of its scheduler. Queues are numbered by the agent, whatever the buckets' ids are. */
+QOS_API const char *pshift_agent_config_error(const struct pshift_agent_config *config);
+QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *config);
+/* Errors as pshift_solver_init. No bucket is open, no period has begun. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem, size_t size_bytes,
+                                                        const struct pshift_agent_config *config);
+/* The queue of the bucket; a bucket without one gets the lowest that was never used, or else one that was closed.
+ * QOS_EFULL: all queues are in use. O(1) expected. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t bucket, uint32_t *queue);
+/* The bucket's queue is free again from the next pshift_agent_begin on. QOS_ENOENT: not open; QOS_EBUSY: requests
+ * wait. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t bucket);
+/* A period begins: all tokens of the last one are void, all queues get the default. QOS_ESTALE: not a later period.
+ * O(queues). */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t period);
+/* An interval of interval_ns ends, remaining_ns of the period are left: estimates each bucket's demand (what waits, and
+ * the arrivals of the interval extended to the end of the period). O(queues used in this or the last interval). */
+QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_ns, uint64_t remaining_ns);
+/* The next message about the last interval: news, and what was not acknowledged. Call it until QOS_EAGAIN: no more. The
+ * first message of an interval comes in any case. The caller may replace message->capacity and the entries' demand by
+ * better estimates before it encodes. O(entries). */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
+                                                          struct pshift_report_entry *entry, uint32_t entries_max);
+/* Installs what is news in a grant. A larger controller epoch is accepted first; from then on smaller ones are refused.
+ * QOS_ESTALE: from an earlier controller, for another start or period of this server, or nothing in it is news;
+ * QOS_ENOENT: for another server. Nothing is installed then. Buckets that are not open are passed over. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_install(struct pshift_agent *agent,
+                                                           const struct pshift_message *message,
+                                                           const struct pshift_grant_entry *entry);
+QOS_API enum qos_status pshift_agent_info(const struct pshift_agent *agent, struct pshift_agent_state *out);
+
+/* The controller's side. */
+QOS_API const char *pshift_controller_config_error(const struct pshift_controller_config *config);
+QOS_API size_t pshift_controller_memsize(const struct pshift_controller_config *config);
+/* Errors as pshift_solver_init. No contracts, no period has begun. */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem,
+                                                             size_t size_bytes,
+                                                             const struct pshift_controller_config *config);
+/* A bucket's contract per period, from the next plan on. reservation 0: none; limit 0 or QOS_UNLIMITED: none,
+ * QOS_NOTHING: the bucket is never served. QOS_ERANGE: reservation above PSHIFT_COUNT_MAX or above the limit;
+ * QOS_EFULL: no room for another bucket. A limit that is lowered in a period in which more was issued holds from the
+ * next on. */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
+                                                               uint64_t reservation, uint64_t limit);
+/* A period begins: nothing was served, nothing is held. Records of pairs that were idle in the whole last period
+ * expire. QOS_ESTALE: not a later period. O(records). */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period);
+/* Merges what is news in a report. QOS_ESTALE: of an earlier start of the server, of another period, or seen before;
+ * QOS_ENOENT: no such server; QOS_ECORRUPT: a counter fell without a restart; QOS_EFULL: no room for its new pairs or
+ * buckets. Nothing is merged then. */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_report(struct pshift_controller *controller,
+                                                               const struct pshift_message *message,
+                                                               const struct pshift_report_entry *entry);
+/* A round: R- and L-tokens of all buckets from what is known. A silent server gets nothing new; what it may still spend
+ * counts against the limits until the period ends, and its buckets' reservations go to where else they have demand.
+ * QOS_ESTALE: a newer controller has taken over; this one must stop. options: NULL or as for pshift_solver_solve. */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_plan(struct pshift_controller *controller,
+                                                             const struct pshift_options *options);
+/* The next message to a server: what the last plan changed for it, what it has not confirmed, and acknowledgements.
+ * Call it until QOS_EAGAIN: no more. After init, begin and plan the first message comes in any case: before the first
+ * plan it tells the server this controller's epoch. QOS_ENOENT: no such server; QOS_ESTALE as pshift_controller_plan.
+ * */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
+                                                              struct pshift_message *message,
+                                                              struct pshift_grant_entry *entry, uint32_t entries_max);
+/* The caller knows that this server serves nothing any more: it need not confirm the epoch, and what it holds does not
+ * count from the next period on. It is back when it reports. QOS_ENOENT. */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server);
+/* Problem and solution of the R-tokens of the last plan, verified, with shortfalls: who is short, because of which
+ * servers (Section IV-B's intrinsic error). The arrays are the controller's, valid until its next call. QOS_EAGAIN:
+ * no plan in this period. O(records). */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_certificate(struct pshift_controller *controller,
+                                                                    struct pshift_problem *problem,
+                                                                    struct pshift_solution *solution);
+QOS_API enum qos_status pshift_controller_info(const struct pshift_controller *controller,
+                                               struct pshift_controller_state *out);
+/* QOS_ENOENT: neither a contract nor a report in the last two periods. O(servers). */
+QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_controller *controller, uint64_t bucket,
+                                                      struct pshift_bucket_state *out);
+
+/* ==== chapter: solver ===========================================================================================
+ *
+ *   Given: servers with capacities C_j, buckets with reservations R_i, demands d_i^j. An allocation is prudent if
+ *   a_i^j <= d_i^j; the row of bucket i sums to A_i = min(R_i, D_i). Phi, the tokens that are consumed, is the sum over
+ *   the servers of min(C_j, tokens there). The solver maximises Phi. Example 2 of the paper (Table I):
+ *
+ *                      demand          proportional     after one direct transfer of 25 Red tokens
+ *       Red, R = 100   150   50        75   25          50   50
+ *       Blue, R = 100   50   50        50   50          50   50
+ *       capacity 100 each              Phi = 175        Phi = 200: both reservations are met
+ *
+ *   1. Initial allocation (Algorithm 3) in integers: floor(A_i d_i^j / D_i); what rounding leaves goes one by one to
+ *      the largest remainders, the earlier entry first. No entry exceeds its demand, and every row sums to A_i.
+ *   2. Direct transfers: a sweep over the rows moves tokens, inside each row, from overloaded to underloaded servers.
+ *   3. Paths by way of one broker, also by sweeps: the smaller side, overloaded or underloaded, is spread over balanced
+ *      servers, and finds partners from there. Then underloaded servers pull tokens, and overloaded ones fill the
+ *      holes.
+ *   4. Progressive shifting (Algorithm 5) for what is left: servers are labelled with the number of shifts to an
+ *      underloaded server; a depth-first pass moves tokens along shift paths, one label a step, until no such path is
+ *      left (a blocking flow). Then the shortest path is longer, so there are at most |S| - 1 rounds.
+ *   5. No path from an overloaded to an underloaded server: optimal. The servers without a label are the cut X.
+ *
+ *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. Here the map is
+ *   never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there. The index from servers to rows
+ *   is built for a window of the rows first. Cost: O(entries) for steps 1 to 3, O(entries + paths * length) a round of
+ *   step 4. We do not rely on the paper's proof [23]: the cut proves optimality on every input.
+ *
+ *   Invariants:
+ *   1. Every row sums to A_i and is prudent, from step 1 on.
+ *   2. A shift changes the balance of its two ends only; no server passes from overloaded to underloaded or back.
+ *   3. No allocation serves more than cut(X) = (capacity of X) + sum over i of min(A_i, demand of i outside X), for any
+ *      set X of servers. The solver returns X with cut(X) = Phi.
+ *   4. Warm start: cut(X) = Phi means that no row leads out of X (a bucket with tokens in X has no spare demand
+ *      outside). Shifts inside X, and outside X, keep that so. A changed row therefore first moves what it can out of
+ *      X. X is the certificate again if then no server of X has spare capacity and none outside is overloaded: an
+ *      O(servers) check.
+ *
+ *   References: Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST
+ *   2019. Dinitz: blocking flows on level graphs, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
+ */
+
 struct pshift_priv_node {
-    uint32_t label;  /* shifts to an underloaded server, or PSHIFT_PRIV_NONE */
+    uint32_t label;  /* shifts to an underloaded server, or QOS_NONE */
     uint32_t cursor; /* into index[], where the depth-first pass stands */
 };
 
@@ -284,16 +591,9 @@ struct pshift_priv_part {
     bool twice; /* a row of 8 names a server twice */
 };
 
-/* Scratch of pshift_plan, the caller's. */
-struct pshift_residual {
-    uint64_t *demand;      /* [entries] */
-    uint64_t *capacity;    /* [servers] */
-    uint64_t *reservation; /* [buckets] */
-};
-
 /* Solver state: its memory is the caller's; the fields are private. */
-struct pshift {
-    struct pshift_config cfg;
+struct pshift_solver {
+    struct pshift_solver_config config;
     int64_t *balance;                  /* [servers] excess if positive, spare capacity if negative */
     uint64_t *excess_more;             /* [servers] further excess, in pieces of 2^62 */
     struct qos_u128 *load;             /* [servers] of the last solution */
@@ -311,315 +611,21 @@ struct pshift {
     uint64_t *key;                     /* [entries] remainders; sort keys of the filter */
     uint8_t *keep;                     /* [entries] PSHIFT_PRIV_GIVE | PSHIFT_PRIV_TAKE, with a filter */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
-    struct pshift_work work;
-    struct pshift_priv_part part[PSHIFT_SHARDS];
-    uint32_t next_row;   /* where the next window begins */
-    uint32_t last_label; /* of the search: that of the overloaded servers it found */
-    bool closed;         /* nothing leads to a root */
-    bool sinks;          /* the search had somewhere to begin */
+    struct pshift_solver_state info;
+    struct pshift_priv_part *part; /* [shards] */
+    uint32_t next_row;             /* where the next window begins */
+    uint32_t last_label;           /* of the search: that of the overloaded servers it found */
+    bool closed;                   /* nothing leads to a root */
+    bool sinks;                    /* the search had somewhere to begin */
     uint32_t stamp;
-    uint32_t retracted;                 /* rows that pshift_retract took out */
+    uint32_t retracted;                 /* rows that pshift_solver_retract took out */
     uint32_t servers, buckets, entries; /* of the last solution */
     bool twice;                         /* some row of 8 entries named a server twice */
     bool solved;                        /* load, tokens and unclaimed describe the last solution */
 };
 
-/* ---- the token scheduler of a server: types ------------------------------------------------------- */
-
-#define PSHIFT_QUEUES_MAX 262144    /* 64^3: three levels of bitmaps */
-#define PSHIFT_UNLIMITED UINT64_MAX /* tokens that never run out, and a limit that is none */
-#define PSHIFT_WEIGHT_DEFAULT 1     /* requests served in a turn */
-#define PSHIFT_NO_QUEUE UINT32_MAX
-
-struct pshift_sched_config {
-    uint32_t queues;       /* 1..PSHIFT_QUEUES_MAX, one for each bucket that may be served here */
-    uint64_t debt_max_ops; /* bound of each queue's debt from force; 0: 1024 */
-};
-
-enum pshift_backing { PSHIFT_RESERVATION, PSHIFT_NORMAL };
-
-struct pshift_pick {
-    uint32_t queue;
-    enum pshift_backing backing; /* an R-token was consumed, or an L-token */
-};
-
-struct pshift_priv_queue {
-    uint64_t pending, r_tokens, l_tokens, served, debt;
-    uint32_t weight;
-};
-
-/* Queues that may be served: a bit each, and a bit for each word that is not zero, on three levels. */
-struct pshift_priv_set {
-    uint64_t *word[3];
-};
-
-/* Token scheduler. Single owner: arrivals, picks and grants come from one thread, one after the other; counters
- * (pshift_sched_stats) may be read from any. */
-struct pshift_sched {
-    struct pshift_sched_config cfg;
-    struct pshift_priv_queue *queue;
-    struct pshift_priv_set reserved, normal; /* pending requests and R-tokens; pending requests and L-tokens */
-    uint32_t next;                           /* where the search begins */
-    uint32_t turn;                           /* queue whose turn it is, PSHIFT_NO_QUEUE between turns */
-    uint32_t left;                           /* requests left in its turn */
-    qos_counter_t granted, borrowed, refused, waited, debt;
-};
-
-/* ---- the runtime: reports and grants -------------------------------------------------------------- */
-
-#define PSHIFT_WIRE_MAGIC UINT32_C(0x66485350) /* "PSHf" */
-#define PSHIFT_WIRE_VERSION 1
-#define PSHIFT_WIRE_REPORT 1
-#define PSHIFT_WIRE_GRANT 2
-#define PSHIFT_WIRE_HEAD_BYTES 64  /* of a payload, before its entries */
-#define PSHIFT_WIRE_ENTRY_BYTES 28 /* of a payload */
-
-/* What a server tells about one bucket. */
-struct pshift_report_entry {
-    uint32_t bucket;
-    uint64_t served; /* requests served in this period */
-    uint64_t demand; /* requests expected in the rest of the period, those that wait included */
-    uint64_t held;   /* R- and L-tokens left, PSHIFT_UNLIMITED if without end */
-};
-
-/* What a server may spend on one bucket from when it had served `basis` requests in this period. */
-struct pshift_grant_entry {
-    uint32_t bucket;
-    uint64_t r_tokens, l_tokens, basis;
-};
-
-struct pshift_message {
-    uint32_t server;
-    uint32_t count;            /* entries */
-    uint64_t server_epoch;     /* grows with each start of the server: its counters began at zero then */
-    uint64_t controller_epoch; /* grows with each start of the controller; report: of the last grant installed */
-    uint64_t seq;              /* of this message, from 1, by sender and epoch */
-    uint64_t grant_seq;        /* report: of the last grant installed, 0 for none; grant: as seq */
-    uint64_t period;
-    uint64_t capacity; /* report: requests that the server expects to serve in the rest of the period */
-};
-
-/* A server's side. queue i of the scheduler is bucket i. */
-struct pshift_agent_config {
-    uint32_t queues;           /* as the scheduler's */
-    uint32_t server;           /* this server's number */
-    uint64_t epoch;            /* 1.., larger than at any earlier start: a boot counter, or seconds since 1970 */
-    uint64_t default_l_tokens; /* of a bucket without a grant in this period: 0, or PSHIFT_UNLIMITED */
-    uint32_t
-        unchanged_permille; /* a bucket whose projected total moved by no more need not be reported; 0: report all */
-};
-
-struct pshift_priv_seen {
-    uint64_t base, served, arrived,
-        told;         /* served at the period's begin; both counters at the last report; last total */
-    uint64_t allowed; /* served and held together, as the last grant has it */
-    bool sent;
-};
-
-struct pshift_agent {
-    struct pshift_agent_config cfg;
-    struct pshift_sched *sched;
-    struct pshift_priv_seen *seen; /* [queues] */
-    uint64_t seq, period, controller_epoch, grant_seq;
-    uint64_t served; /* by all queues, at the last report */
-};
-
-/* The controller's side. */
-struct pshift_control_config {
-    uint32_t servers, buckets;
-    uint32_t records;      /* most (bucket, server) pairs */
-    uint64_t epoch;        /* 1.., larger than at any earlier start */
-    uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
-    bool reliable;         /* no grant is ever lost: a limit's tokens may move in one round instead of two */
-};
-
-struct pshift_priv_record {
-    uint64_t served, banked, demand; /* in this epoch of the server; in earlier ones; to come */
-    uint64_t granted, ceiling;       /* most it may have served with the last grant; with any it may still hold */
-    uint64_t r_tokens, l_tokens;     /* of the last plan */
-    uint64_t basis;                  /* served when it was made */
-    uint32_t bucket, server, next;   /* next record of the server */
-};
-
-struct pshift_priv_peer {
-    uint64_t epoch, seq, capacity, grant_seq, heard;
-    uint32_t first; /* record */
-    bool known;
-    bool unsent; /* the last plan's grant was not asked for yet */
-};
-
-struct pshift_control {
-    struct pshift_control_config cfg;
-    struct pshift_priv_peer *peer;        /* [servers] */
-    struct pshift_priv_record *record;    /* [records] */
-    uint32_t *slot, *entry;               /* hash of (bucket, server) to record; record to entry of the plan */
-    uint64_t *limit, *reservation, *lost; /* [buckets] contract; L-tokens that nobody can account for */
-    uint64_t *plan_reservation, *plan_limit, *budget; /* [buckets] */
-    uint64_t *plan_capacity, *rest_capacity;          /* [servers] */
-    uint64_t *demand, *rest_demand, *alloc, *l_alloc; /* [records] */
-    uint64_t *rest_reservation;                       /* [buckets] */
-    uint32_t *row, *server;                           /* [buckets + 1], [records] */
-    uint8_t *cut;                                     /* [servers] */
-    struct pshift_solution r, l;                      /* of the last plan */
-    uint64_t period, round;
-    uint32_t count, slots;
-};
-
-/* ---- API ------------------------------------------------------------------------------------------- */
-
-/* Bytes of memory, to be aligned to 64; 0 if cfg is NULL, out of range or too large for size_t. */
-QOS_API size_t pshift_memsize(const struct pshift_config *cfg);
-/* QOS_EINVAL, QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY: ps unchanged. Any thread, before use. */
-QOS_API QOS_NODISCARD enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_bytes,
-                                                  const struct pshift_config *cfg);
-/* Solves from scratch. QOS_EINVAL: a pointer is missing, rows are not sorted, a server does not exist, top_m is 0;
- * QOS_ERANGE: a count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner; ends after at
- * most |S| rounds of O(entries + paths * length). */
-QOS_API QOS_NODISCARD enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
-                                                   const struct pshift_options *opt, struct pshift_solution *s);
-/* Warm start. When some buckets' reservations, demands or servers change (not their numbers of entries): retract them
- * from the last solution while *p and s->alloc still hold the old rows, change the rows, and resolve the same buckets;
- * capacities may change too. All other rows, and s->alloc, must be as the last call found and left them: they are not
- * checked again. The result is as optimal as a fresh one, not the same one. Cost: O(servers), that of the changed rows,
- * and of as many others as it takes to place their tokens; all rows if the servers that bind are others than before.
- * retract: QOS_EINVAL: nothing was solved, or a problem of another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it is
- * retracted already; all unchanged then. Until the rows are resolved, only pshift_solve is possible beside it.
- * resolve: QOS_EINVAL: not exactly the retracted buckets; or as pshift_solve, the rows stay retracted then. */
-QOS_API QOS_NODISCARD enum qos_status pshift_retract(struct pshift *ps, const struct pshift_problem *p,
-                                                     const struct pshift_solution *s, const uint32_t *bucket,
-                                                     uint32_t count);
-QOS_API QOS_NODISCARD enum qos_status pshift_resolve(struct pshift *ps, const struct pshift_problem *p,
-                                                     const struct pshift_options *opt, struct pshift_solution *s,
-                                                     const uint32_t *bucket, uint32_t count);
-/* R-tokens, then L-tokens on the demand and capacity that they leave (Section III-D). limit[i]: at most so many tokens
- * of both kinds, PSHIFT_UNLIMITED: no limit; a reservation above it counts as the limit. *r and *l are two solutions
- * with arrays of their own; *residual has room for the second problem and holds it afterwards. Errors as pshift_solve.
- */
-QOS_API QOS_NODISCARD enum qos_status pshift_plan(struct pshift *ps, const struct pshift_problem *p,
-                                                  const uint64_t *limit, const struct pshift_options *opt,
-                                                  struct pshift_solution *r, struct pshift_solution *l,
-                                                  const struct pshift_residual *residual);
-/* One pass, no trust: every a_i^j within its demand, every row sum A_i, every number of *s recomputed, and
- * cut = Phi (if s->exact); shortfalls too (if s->shortfall_set). ps lends scratch memory only. QOS_ECORRUPT if anything
- * is wrong; other errors as above. */
-QOS_API QOS_NODISCARD enum qos_status pshift_verify(struct pshift *ps, const struct pshift_problem *p,
-                                                    const struct pshift_solution *s);
-
-/* Spreads the weak excess of each overloaded server over its buckets, in proportion to their tokens there, in the order
- * of the rows, rounding so that each server's shares add up: s->shortfall[i] is how many of bucket i's A_i tokens will
- * not be consumed, if its servers serve tokens evenly. All zero if the reservations can be met. s: as pshift_solve left
- * it, with shortfall set. QOS_EINVAL: no shortfall array. One pass. */
-QOS_API QOS_NODISCARD enum qos_status pshift_shortfall(struct pshift *ps, const struct pshift_problem *p,
-                                                       struct pshift_solution *s);
-/* Does bucket i depend on the servers of X: is its demand outside them below A_i? Only such buckets can be short in
- * every allocation. i < p->buckets. O(row). */
-QOS_API bool pshift_binding(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i);
-/* TM_{j,k}[i], the tokens of bucket i that a direct prudent transfer can move from server j to server k (Section
- * III-B1), read off the row. i < p->buckets. O(row). */
-QOS_API uint64_t pshift_movable(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i, uint32_t j,
-                                uint32_t k);
-/* What the last solve did. */
-QOS_API struct pshift_work pshift_work_of(const struct pshift *ps);
-
-/* The token scheduler (Algorithm 1). All O(1) but for init; a queue is 0..queues - 1, QOS_ENOENT otherwise. */
-QOS_API size_t pshift_sched_memsize(const struct pshift_sched_config *cfg);
-/* No pending requests, no tokens, all weights 1. Errors as pshift_init. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_init(struct pshift_sched *sc, void *mem, size_t size_bytes,
-                                                        const struct pshift_sched_config *cfg);
-/* n requests join the queue. QOS_ERANGE, nothing changed: more than 2^64 - 1 would wait. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_arrive(struct pshift_sched *sc, uint32_t queue, uint64_t n);
-/* n requests leave the queue unserved (cancelled). QOS_ERANGE: fewer wait. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_cancel(struct pshift_sched *sc, uint32_t queue, uint64_t n);
-/* Weight of Section V's weighted round robin, 1..2^32 - 1 (0: 1): requests served in one turn, before the next queue's.
- * It counts from the queue's next turn on. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_set_weight(struct pshift_sched *sc, uint32_t queue, uint32_t weight);
-/* The queue's tokens from now on (not in addition); a debt is deducted first, from R- then from L-tokens. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_set_tokens(struct pshift_sched *sc, uint32_t queue,
-                                                              uint64_t r_tokens, uint64_t l_tokens);
-/* Steps 1 and 2 of Algorithm 1: the request at the head of pick->queue is to be served now. QOS_EAGAIN: nothing waits,
- * or all that wait are out of tokens; an arrival or a grant changes that. Wait of a request that is backed by an
- * R-token, behind it in its queue k others: at most (k / weight + 1) * (sum of the other queues' weights) + k picks. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_pick(struct pshift_sched *sc, struct pshift_pick *pick);
-/* Serves one waiting request of the queue now, tokens or not (flush, journal): it takes an R-token, else an L-token,
- * else adds to the debt. QOS_ENOENT: no such queue; QOS_EAGAIN: nothing waits; QOS_EDEBT: the debt bound is reached. */
-QOS_API QOS_NODISCARD enum qos_status pshift_sched_force(struct pshift_sched *sc, uint32_t queue);
-/* Requests of the queue served so far, with whatever backing; it only grows. 0 for no such queue. */
-QOS_API uint64_t pshift_sched_served(const struct pshift_sched *sc, uint32_t queue);
-/* Requests waiting; R- and L-tokens left. */
-QOS_API uint64_t pshift_sched_pending(const struct pshift_sched *sc, uint32_t queue);
-QOS_API uint64_t pshift_sched_r_tokens(const struct pshift_sched *sc, uint32_t queue);
-QOS_API uint64_t pshift_sched_l_tokens(const struct pshift_sched *sc, uint32_t queue);
-/* now_ns if something can be picked, else QOS_NEVER: only an arrival or a grant helps, no clock (Step 3 without the
- * delay). */
-QOS_API uint64_t pshift_sched_next_ns(const struct pshift_sched *sc, uint64_t now_ns);
-/* granted: requests served; borrowed: of them with L-tokens; refused: picks that found waiting requests but no tokens;
- * waited: requests that arrived; debt: of all queues. Any thread, wait-free. */
-QOS_API struct qos_stats pshift_sched_stats(const struct pshift_sched *sc);
-
-/* Estimator (Section III-D): `recent` events in interval_ns, extended to remaining_ns; rounded up, saturating. 0 in no
- * time. */
-QOS_API uint64_t pshift_extrapolate(uint64_t recent, uint64_t interval_ns, uint64_t remaining_ns);
-
-/* Wire format: a qos_frame with little-endian head and entries. encode: bytes written, 0 if they do not fit. decode:
- * any bytes; at most `most` entries, QOS_EFULL beyond that; QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION as
- * qos_frame_open; *m and the entries are undefined then. */
-QOS_API size_t pshift_report_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
-                                    const struct pshift_report_entry *entry);
-QOS_API size_t pshift_grant_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
-                                   const struct pshift_grant_entry *entry);
-QOS_API QOS_NODISCARD enum qos_status pshift_report_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
-                                                           struct pshift_report_entry *entry, uint32_t most);
-QOS_API QOS_NODISCARD enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
-                                                          struct pshift_grant_entry *entry, uint32_t most);
-
-/* A server's side, in the thread of its scheduler, which must outlive it. */
-QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *cfg);
-QOS_API QOS_NODISCARD enum qos_status pshift_agent_init(struct pshift_agent *a, void *mem, size_t size_bytes,
-                                                        const struct pshift_agent_config *cfg,
-                                                        struct pshift_sched *sched);
-/* A period begins: all tokens of the last one are void, all queues get the default. QOS_ESTALE: not a later one. */
-QOS_API QOS_NODISCARD enum qos_status pshift_agent_begin(struct pshift_agent *a, uint64_t period);
-/* Head and entries of a report on the interval since the last: buckets that changed. QOS_EFULL: more than `most`
- * entries, nothing is recorded as sent. O(queues). */
-QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *a, uint64_t interval_ns,
-                                                          uint64_t remaining_ns, struct pshift_message *m,
-                                                          struct pshift_report_entry *entry, uint32_t most);
-/* Installs a grant: each bucket's tokens become those granted, without what was served since `basis`; so a grant
- * replaces and never adds. QOS_ESTALE: for another start or period of this server, from an earlier controller, or not
- * newer than the last; QOS_ENOENT: for another server or an unknown bucket. Nothing is installed then. */
-QOS_API QOS_NODISCARD enum qos_status pshift_agent_install(struct pshift_agent *a, const struct pshift_message *m,
-                                                           const struct pshift_grant_entry *entry);
-
-/* The controller's side. Single owner. */
-QOS_API size_t pshift_control_memsize(const struct pshift_control_config *cfg);
-QOS_API QOS_NODISCARD enum qos_status pshift_control_init(struct pshift_control *c, void *mem, size_t size_bytes,
-                                                          const struct pshift_control_config *cfg);
-/* A bucket's contract per period; 0 and PSHIFT_UNLIMITED if never set. QOS_ENOENT, QOS_ERANGE. */
-QOS_API QOS_NODISCARD enum qos_status pshift_control_set(struct pshift_control *c, uint32_t bucket,
-                                                         uint64_t reservation, uint64_t limit);
-/* A period begins: nothing was served, nothing is held. QOS_ESTALE: not a later one. */
-QOS_API QOS_NODISCARD enum qos_status pshift_control_begin(struct pshift_control *c, uint64_t period);
-/* Merges a report. Buckets that it does not mention stay as they were. QOS_ESTALE: of an earlier start, another
- * period, or not newer than the last from that server; QOS_ENOENT: no such server or bucket; QOS_ECORRUPT: a counter
- * fell without a restart; QOS_EFULL: no record left. Nothing is merged then. */
-QOS_API QOS_NODISCARD enum qos_status pshift_control_report(struct pshift_control *c, const struct pshift_message *m,
-                                                            const struct pshift_report_entry *entry);
-/* A round: R- and L-tokens of all buckets from what is known. ps: configured for at least as many servers, buckets and
- * records. A server that sent no report for silent_after rounds gets nothing new; what it may still spend counts
- * against the limits until the period ends, and its buckets' reservations go where else they have demand. */
-QOS_API QOS_NODISCARD enum qos_status pshift_control_plan(struct pshift_control *c, struct pshift *ps,
-                                                          const struct pshift_options *opt);
-/* Head and entries of the grant for one server from the last plan. QOS_ENOENT: no such server, or never heard of it;
- * QOS_EFULL: more than `most` entries. */
-QOS_API QOS_NODISCARD enum qos_status pshift_control_grant(struct pshift_control *c, uint32_t server,
-                                                           struct pshift_message *m, struct pshift_grant_entry *entry,
-                                                           uint32_t most);
-
-/* ---- implementation ------------------------------------------------------------------------------ */
-
 #ifndef QOS_DECLARE_ONLY
 
-#define PSHIFT_PRIV_NONE UINT32_MAX
 #define PSHIFT_PRIV_GIVE 1u
 #define PSHIFT_PRIV_TAKE 2u
 #define PSHIFT_PRIV_ROOT 1u  /* of a server's mark: underloaded when tokens began to be pulled, and ever since */
@@ -628,7 +634,7 @@ QOS_API QOS_NODISCARD enum qos_status pshift_control_grant(struct pshift_control
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
 
-QOS_API struct qos_u128 pshift_priv_u128(uint64_t v)
+QOS_PRIV struct qos_u128 pshift_priv_u128(uint64_t v)
 {
     struct qos_u128 r;
     r.hi = 0;
@@ -636,121 +642,109 @@ QOS_API struct qos_u128 pshift_priv_u128(uint64_t v)
     return r;
 }
 
-QOS_API void pshift_priv_add(struct qos_u128 *sum, uint64_t v)
+QOS_PRIV void pshift_priv_add(struct qos_u128 *sum, uint64_t v)
 {
     *sum = qos_add_wide(*sum, pshift_priv_u128(v));
 }
 
-/* a - b, a >= b. */
-QOS_API struct qos_u128 pshift_priv_minus(struct qos_u128 a, struct qos_u128 b)
-{
-    struct qos_u128 r;
-    uint64_t borrow = a.lo < b.lo ? 1 : 0;
-    r.lo = qos_wrap_sub(a.lo, b.lo);
-    r.hi = a.hi - b.hi - borrow;
-    return r;
-}
-
-QOS_API bool pshift_priv_same(struct qos_u128 a, struct qos_u128 b)
+QOS_PRIV bool pshift_priv_same(struct qos_u128 a, struct qos_u128 b)
 {
     return a.hi == b.hi && a.lo == b.lo;
 }
 
 /* Parts that the rows are cut into; by the problem alone, never by the threads. */
-QOS_API uint32_t pshift_priv_shards(uint32_t entries)
+QOS_PRIV uint32_t pshift_priv_shards(uint32_t entries)
 {
     return entries < PSHIFT_SHARD_ENTRIES ? 1 : PSHIFT_SHARDS;
 }
-
-/* The one layout: memsize passes ps = NULL. */
-QOS_API void pshift_priv_layout(struct qos_layout *l, const struct pshift_config *cfg, struct pshift *ps, uint8_t *mem)
+/* The parts of the memory: measured by memsize, set by init. */
+QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift_solver *solver,
+                                        const struct pshift_solver_config *config)
 {
-    size_t servers = cfg->servers, buckets = cfg->buckets, entries = cfg->entries;
-    size_t shards = pshift_priv_shards(cfg->entries);
-    size_t at[16];
-    at[0] = qos_layout_add(l, servers, sizeof(int64_t), QOS_CACHE_LINE);
-    at[1] = qos_layout_add(l, servers, sizeof(uint64_t), 8);
-    at[2] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
-    at[3] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
-    at[4] = qos_layout_add(l, servers, sizeof(struct pshift_priv_node), 8);
-    at[5] = qos_layout_add(l, servers + 1, sizeof(uint32_t), 8);
-    at[6] = qos_layout_add(l, servers, sizeof(uint32_t), 8);
-    at[7] = qos_layout_add(l, servers, 1, 8);
-    at[8] = qos_layout_add(l, servers, sizeof(struct pshift_priv_step), 8);
-    at[9] = qos_layout_add(l, servers, shards * sizeof(uint64_t), QOS_CACHE_LINE);
-    at[10] = qos_layout_add(l, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
-    at[11] = qos_layout_add(l, buckets, sizeof(struct pshift_priv_row), 8);
-    at[12] = qos_layout_add(l, entries, sizeof(struct pshift_priv_index), 8);
-    at[13] = qos_layout_add(l, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
-    at[14] = qos_layout_add(l, entries, 1, 8);
-    at[15] = qos_layout_add(l, servers, sizeof(struct qos_u128), 8);
-    if (!ps)
-        return;
-    ps->balance = (int64_t *)(void *)(mem + at[0]);
-    ps->excess_more = (uint64_t *)(void *)(mem + at[1]);
-    ps->load = (struct qos_u128 *)(void *)(mem + at[2]);
-    ps->scratch = (struct qos_u128 *)(void *)(mem + at[3]);
-    ps->node = (struct pshift_priv_node *)(void *)(mem + at[4]);
-    ps->column = (uint32_t *)(void *)(mem + at[5]);
-    ps->queue = (uint32_t *)(void *)(mem + at[6]);
-    ps->mark = mem + at[7];
-    ps->path = (struct pshift_priv_step *)(void *)(mem + at[8]);
-    ps->sums = (uint64_t *)(void *)(mem + at[9]);
-    ps->quota = (int64_t *)(void *)(mem + at[10]);
-    ps->rows = (struct pshift_priv_row *)(void *)(mem + at[11]);
-    ps->index = (struct pshift_priv_index *)(void *)(mem + at[12]);
-    ps->key = (uint64_t *)(void *)(mem + at[13]);
-    ps->keep = mem + at[14];
-    ps->rest = (struct qos_u128 *)(void *)(mem + at[15]);
+    const size_t servers = config->servers, buckets = config->buckets, entries = config->entries;
+    const size_t shards = pshift_priv_shards(config->entries);
+    solver->balance = (int64_t *)qos_layout_part(layout, servers, sizeof(int64_t), QOS_CACHE_LINE);
+    solver->excess_more = (uint64_t *)qos_layout_part(layout, servers, sizeof(uint64_t), 8);
+    solver->load = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
+    solver->scratch = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
+    solver->rest = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
+    solver->node = (struct pshift_priv_node *)qos_layout_part(layout, servers, sizeof(struct pshift_priv_node), 8);
+    solver->column = (uint32_t *)qos_layout_part(layout, servers + 1, sizeof(uint32_t), 8);
+    solver->queue = (uint32_t *)qos_layout_part(layout, servers, sizeof(uint32_t), 8);
+    solver->mark = (uint8_t *)qos_layout_part(layout, servers, 1, 8);
+    solver->path = (struct pshift_priv_step *)qos_layout_part(layout, servers, sizeof(struct pshift_priv_step), 8);
+    solver->part = (struct pshift_priv_part *)qos_layout_part(layout, shards, sizeof(struct pshift_priv_part), 8);
+    solver->sums = (uint64_t *)qos_layout_part(layout, servers, shards * sizeof(uint64_t), QOS_CACHE_LINE);
+    solver->quota = (int64_t *)qos_layout_part(layout, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
+    solver->rows = (struct pshift_priv_row *)qos_layout_part(layout, buckets, sizeof(struct pshift_priv_row), 8);
+    solver->index = (struct pshift_priv_index *)qos_layout_part(layout, entries, sizeof(struct pshift_priv_index), 8);
+    solver->key = (uint64_t *)qos_layout_part(layout, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
+    solver->keep = (uint8_t *)qos_layout_part(layout, entries, 1, 8);
 }
 
-QOS_API bool pshift_priv_config_fits(const struct pshift_config *cfg)
+QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
 {
-    return cfg->servers <= PSHIFT_ENTRIES_MAX && cfg->buckets <= PSHIFT_ENTRIES_MAX &&
-           cfg->entries <= PSHIFT_ENTRIES_MAX;
+    if (!config)
+        return "config is NULL: pass a struct pshift_solver_config";
+    if (config->servers > PSHIFT_ENTRIES_MAX)
+        return "servers: set at most PSHIFT_ENTRIES_MAX";
+    if (config->buckets > PSHIFT_ENTRIES_MAX)
+        return "buckets: set at most PSHIFT_ENTRIES_MAX";
+    if (config->entries > PSHIFT_ENTRIES_MAX)
+        return "entries: set at most PSHIFT_ENTRIES_MAX";
+    return NULL;
 }
 
-QOS_API size_t pshift_memsize(const struct pshift_config *cfg)
+/* The status of a configuration: QOS_OK, QOS_EINVAL for NULL, QOS_ERANGE for a bad field. */
+QOS_PRIV enum qos_status pshift_priv_config_status(const void *config, const char *error)
 {
-    struct qos_layout l = {NULL, 0, 0, false};
-    if (!cfg || !pshift_priv_config_fits(cfg))
+    return !error ? QOS_OK : config ? QOS_ERANGE : QOS_EINVAL;
+}
+
+QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config)
+{
+    struct pshift_solver scratch;
+    struct qos_layout layout;
+    if (pshift_solver_config_error(config))
         return 0;
-    pshift_priv_layout(&l, cfg, NULL, NULL);
-    return qos_layout_size(&l);
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_solver_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status pshift_init(struct pshift *ps, void *mem, size_t size_bytes, const struct pshift_config *cfg)
+QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
+                                           const struct pshift_solver_config *config)
 {
-    struct qos_layout l = {NULL, 0, 0, false};
-    const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
-    enum qos_status st;
+    const struct pshift_solver_state no_info = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
+    struct pshift_solver scratch;
+    struct qos_layout layout;
+    enum qos_status status = pshift_priv_config_status(config, pshift_solver_config_error(config));
     uint32_t i;
-    if (!ps || !cfg)
-        return QOS_EINVAL;
-    if (!pshift_priv_config_fits(cfg))
-        return QOS_ERANGE;
-    pshift_priv_layout(&l, cfg, NULL, NULL);
-    st = qos_layout_check(&l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    l.mem = NULL;
-    l.size_bytes = 0;
-    pshift_priv_layout(&l, cfg, ps, (uint8_t *)mem);
-    ps->cfg = *cfg;
-    ps->tokens = ps->unclaimed = pshift_priv_u128(0);
-    ps->work = no_work;
-    ps->next_row = 0;
-    ps->stamp = 0;
-    ps->retracted = ps->servers = ps->buckets = ps->entries = 0;
-    ps->twice = ps->solved = false;
-    for (i = 0; i < cfg->buckets; i++)
-        ps->rows[i].stamp = 0;
+    QOS_ASSERT(solver);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_solver_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, mem);
+    pshift_priv_solver_layout(&layout, solver, config);
+    solver->config = *config;
+    solver->tokens = solver->unclaimed = pshift_priv_u128(0);
+    solver->info = no_info;
+    solver->next_row = 0;
+    solver->stamp = 0;
+    solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
+    solver->twice = solver->solved = false;
+    for (i = 0; i < config->buckets; i++)
+        solver->rows[i].stamp = 0;
     return QOS_OK;
 }
 
 /* One call of solve, for the tasks that run side by side. */
 struct pshift_priv_job {
-    struct pshift *ps;
+    struct pshift_solver *solver;
     const struct pshift_problem *p;
     uint64_t *alloc;
     const uint8_t *keep;
@@ -758,11 +752,11 @@ struct pshift_priv_job {
     bool plain; /* no filter, and no row of 8 names a server twice */
 };
 
-/* ---- the initial allocation ------------------------------------------------------------------------ */
+/* The initial allocation. */
 
 /* The `want` largest of n keys: those whose digits (key & mask) are above the result, and *ties of those that equal it.
  * Radix selection: at most 8 passes, the keys stay in place. 1 <= want <= n. */
-QOS_API uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t want, uint64_t *mask, uint32_t *ties)
+QOS_PRIV uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t want, uint64_t *mask, uint32_t *ties)
 {
     uint64_t floor_key = 0, all = 0;
     uint32_t count[256], i, b;
@@ -789,7 +783,7 @@ QOS_API uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t
 }
 
 /* One more token to the `left` largest of the n keys, the earlier first among equals; a key of 0 never gets one. */
-QOS_API void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
+QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
 {
     uint64_t mask, floor_key;
     uint32_t ties, i;
@@ -811,7 +805,7 @@ typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(32)));
  * q = d * floor(A 2^32 / D) / 2^32 is at most one below floor(A d / D), as d < 2^32; the remainder, which 32 bits hold
  * (r < 2 D), mends it. key = remainder and position, distinct and below 2^31; the tokens that are left go to the keys
  * that fewer than `left` others beat. A remainder of 0 is never among them: the remainders add up to left * D. */
-QOS_API void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
+QOS_PRIV void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
 {
     const pshift_priv_signed_lanes position = {7, 6, 5, 4, 3, 2, 1, 0};
     const uint64_t f = (want << 32) / total;
@@ -851,7 +845,7 @@ QOS_API void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uin
     __builtin_shufflevector(v, v, (n), (n + 1) % 8, (n + 2) % 8, (n + 3) % 8, (n + 4) % 8, (n + 5) % 8, (n + 6) % 8,   \
                             (n + 7) % 8)
 /* Each pair is 1 to 4 places apart, around the end. */
-QOS_API void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
+QOS_PRIV void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
 {
     pshift_priv_lanes v;
     __builtin_memcpy(&v, server, sizeof v);
@@ -860,7 +854,7 @@ QOS_API void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
 }
 #else
 /* All pairs are asked only if two of the numbers have the same last 6 bits. */
-QOS_API void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
+QOS_PRIV void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
 {
     uint64_t seen = 0, again = 0, bit;
     uint32_t k, l, equal = 0;
@@ -876,7 +870,7 @@ QOS_API void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
 }
 #endif
 
-QOS_API bool pshift_priv_any(const pshift_priv_lanes *same)
+QOS_PRIV bool pshift_priv_any(const pshift_priv_lanes *same)
 {
     uint64_t any[4];
     __builtin_memcpy(any, same, sizeof any);
@@ -895,7 +889,7 @@ typedef int32_t pshift_priv_signed_pair __attribute__((vector_size(64)));
                             8 + (6 + (n)) % 8, 8 + (7 + (n)) % 8)
 
 /* pshift_priv_row8 for two rows that follow each other, in one vector. */
-QOS_API void pshift_priv_two_rows8(uint64_t *a, const uint64_t *d, const uint64_t *want, const uint64_t *total)
+QOS_PRIV void pshift_priv_two_rows8(uint64_t *a, const uint64_t *d, const uint64_t *want, const uint64_t *total)
 {
     const pshift_priv_pair position = {7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0};
     const pshift_priv_pair first = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
@@ -936,7 +930,7 @@ QOS_API void pshift_priv_two_rows8(uint64_t *a, const uint64_t *d, const uint64_
 #endif
 
 /* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
-QOS_API uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
+QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
 {
     struct qos_u128 r = {0, 0};
     uint64_t q = 0;
@@ -948,7 +942,7 @@ QOS_API uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct
         r.lo = (r.lo & (UINT64_MAX >> 1)) << 1 | in;
         fits = qos_cmp_wide(r, d) >= 0;
         if (fits)
-            r = pshift_priv_minus(r, d);
+            r = qos_sub_wide(r, d);
         q = (q & (UINT64_MAX >> 1)) << 1 | (fits ? 1u : 0u);
     }
     *rest = r;
@@ -957,8 +951,8 @@ QOS_API uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct
 
 /* Any row with want < total. Keys are the remainders; of totals of 2^63 and more their upper 63 bits, plus one where
  * the remainder is not zero (who has none is at its exact share and takes no more). */
-QOS_API void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d, uint32_t n, uint64_t want,
-                                 struct qos_u128 total)
+QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d, uint32_t n, uint64_t want,
+                                  struct qos_u128 total)
 {
     uint64_t left = want;
     uint32_t i;
@@ -990,8 +984,8 @@ QOS_API void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d, 
 }
 
 /* Row i's tokens in proportion to its demands, A_i = min(R_i, D_i). Any length, any demands. */
-QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct pshift_problem *p, uint64_t *alloc,
-                                              uint32_t i, struct pshift_priv_part *part)
+QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, const struct pshift_problem *p,
+                                               uint64_t *alloc, uint32_t i, struct pshift_priv_part *part)
 {
     uint32_t begin = p->row[i], n = p->row[i + 1] - begin, k;
     const uint64_t *d = p->demand + begin;
@@ -1016,7 +1010,7 @@ QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct ps
         for (k = 0; k < n; k++)
             a[k] = share[k];
     } else {
-        pshift_priv_row_any(a, ps->key + begin, d, n, want, total);
+        pshift_priv_row_any(a, solver->key + begin, d, n, want, total);
     }
     if (n == 8) {
         pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -1029,8 +1023,8 @@ QOS_API enum qos_status pshift_priv_start_row(struct pshift *ps, const struct ps
 
 /* The same for up to 32 ordinary rows, from row i on: 8 entries of demands below 2^24, D_i > R_i. Returns how many
  * there were; their shares are written to `share`, for the caller to add up and to copy. */
-QOS_API uint32_t pshift_priv_start_rows8(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
-                                         struct pshift_priv_part *part)
+QOS_PRIV uint32_t pshift_priv_start_rows8(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
+                                          struct pshift_priv_part *part)
 {
     const struct pshift_problem *p = job->p;
     const uint32_t *row = p->row + i, most = end - i < 32 ? end - i : 32, begin = row[0];
@@ -1062,14 +1056,14 @@ QOS_API uint32_t pshift_priv_start_rows8(const struct pshift_priv_job *job, uint
 }
 
 /* First row of a part. */
-QOS_API uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_t part)
+QOS_PRIV uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_t part)
 {
     return (uint32_t)((uint64_t)job->p->buckets * part / job->shards);
 }
 
 /* Adds shares of entries [begin, end) to the servers' sums. False: there is no such server. */
-QOS_API bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, const uint64_t *share, uint32_t begin,
-                             uint32_t end)
+QOS_PRIV bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, const uint64_t *share, uint32_t begin,
+                              uint32_t end)
 {
     const uint32_t *server = p->server + begin, servers = p->servers;
     uint32_t n = end - begin, e = 0, k, worst;
@@ -1089,12 +1083,12 @@ QOS_API bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, con
     return true;
 }
 
-QOS_API void pshift_priv_start_task(void *arg, uint32_t shard)
+QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
 {
     const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
     const struct pshift_problem *p = job->p;
     struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
-    uint64_t share[256] __attribute__((aligned(64))), *sums = job->ps->sums + (size_t)shard * p->servers;
+    uint64_t share[256] __attribute__((aligned(64))), *sums = job->solver->sums + (size_t)shard * p->servers;
     uint32_t i = pshift_priv_part_row(job, shard), end = pshift_priv_part_row(job, shard + 1), j, n;
     for (j = 0; j < p->servers; j++)
         sums[j] = 0;
@@ -1107,15 +1101,15 @@ QOS_API void pshift_priv_start_task(void *arg, uint32_t shard)
         } else {
             n = 1;
             from = job->alloc + begin;
-            part.status = pshift_priv_start_row(job->ps, p, job->alloc, i, &part);
+            part.status = pshift_priv_start_row(job->solver, p, job->alloc, i, &part);
         }
         if (part.status == QOS_OK && !pshift_priv_sum(p, sums, from, begin, p->row[i + n]))
             part.status = QOS_EINVAL;
     }
-    job->ps->part[shard] = part;
+    job->solver->part[shard] = part;
 }
 
-QOS_API void pshift_priv_run(const struct pshift_options *opt, struct pshift_priv_job *job, pshift_task task)
+QOS_PRIV void pshift_priv_run(const struct pshift_options *opt, struct pshift_priv_job *job, pshift_task task)
 {
     uint32_t shard;
     if (opt && opt->parallel_for && job->shards > 1) {
@@ -1127,107 +1121,109 @@ QOS_API void pshift_priv_run(const struct pshift_options *opt, struct pshift_pri
 }
 
 /* Loads of all servers. A part whose tokens reach 2^64 may have wrapped a sum: it is added again, in 128 bits. */
-QOS_API enum qos_status pshift_priv_start(struct pshift *ps, const struct pshift_options *opt,
-                                          struct pshift_priv_job *job)
+QOS_PRIV enum qos_status pshift_priv_start(struct pshift_solver *solver, const struct pshift_options *opt,
+                                           struct pshift_priv_job *job)
 {
     const struct pshift_problem *p = job->p;
     uint32_t shard, j, e, end;
     pshift_priv_run(opt, job, pshift_priv_start_task);
     for (shard = 0; shard < job->shards; shard++)
-        if (ps->part[shard].status != QOS_OK)
-            return ps->part[shard].status;
-    ps->tokens = ps->unclaimed = pshift_priv_u128(0);
-    ps->twice = false;
+        if (solver->part[shard].status != QOS_OK)
+            return solver->part[shard].status;
+    solver->tokens = solver->unclaimed = pshift_priv_u128(0);
+    solver->twice = false;
     for (j = 0; j < p->servers; j++)
-        ps->load[j] = pshift_priv_u128(0);
+        solver->load[j] = pshift_priv_u128(0);
     for (shard = 0; shard < job->shards; shard++) {
-        ps->tokens = qos_add_wide(ps->tokens, ps->part[shard].tokens);
-        ps->unclaimed = qos_add_wide(ps->unclaimed, ps->part[shard].unclaimed);
-        ps->twice |= ps->part[shard].twice;
-        if (ps->part[shard].tokens.hi == 0) {
+        solver->tokens = qos_add_wide(solver->tokens, solver->part[shard].tokens);
+        solver->unclaimed = qos_add_wide(solver->unclaimed, solver->part[shard].unclaimed);
+        solver->twice |= solver->part[shard].twice;
+        if (solver->part[shard].tokens.hi == 0) {
             for (j = 0; j < p->servers; j++)
-                pshift_priv_add(&ps->load[j], ps->sums[(size_t)shard * p->servers + j]);
+                pshift_priv_add(&solver->load[j], solver->sums[(size_t)shard * p->servers + j]);
         } else {
             end = p->row[pshift_priv_part_row(job, shard + 1)];
             for (e = p->row[pshift_priv_part_row(job, shard)]; e < end; e++)
-                pshift_priv_add(&ps->load[p->server[e]], job->alloc[e]);
+                pshift_priv_add(&solver->load[p->server[e]], job->alloc[e]);
         }
     }
     return QOS_OK;
 }
 
-/* ---- direct transfers ------------------------------------------------------------------------------ */
+/* Direct transfers. */
 
 /* Takes further excess in hand once the piece in hand is used up. */
-QOS_API void pshift_priv_refill(struct pshift *ps, uint32_t j)
+QOS_PRIV void pshift_priv_refill(struct pshift_solver *solver, uint32_t j)
 {
-    if (ps->balance[j] == 0 && ps->excess_more[j] != 0) {
-        ps->excess_more[j]--;
-        ps->balance[j] = PSHIFT_PRIV_PIECE;
+    if (solver->balance[j] == 0 && solver->excess_more[j] != 0) {
+        solver->excess_more[j]--;
+        solver->balance[j] = PSHIFT_PRIV_PIECE;
     }
 }
 
 /* Balance of every server from its load; the weak excess of all. */
-QOS_API struct qos_u128 pshift_priv_weigh(struct pshift *ps, const struct pshift_problem *p)
+QOS_PRIV struct qos_u128 pshift_priv_weigh(struct pshift_solver *solver, const struct pshift_problem *p)
 {
     struct qos_u128 excess = {0, 0};
     uint32_t j;
     for (j = 0; j < p->servers; j++) {
         struct qos_u128 c = {0, p->capacity[j]}, over = {0, 0};
-        ps->balance[j] = 0;
-        ps->excess_more[j] = 0;
-        if (qos_cmp_wide(ps->load[j], c) > 0) {
-            over = pshift_priv_minus(ps->load[j], c);
-            ps->excess_more[j] = (over.hi & (UINT64_MAX >> 2)) << 2 | over.lo >> 62; /* over < 2^96 */
-            ps->balance[j] = (int64_t)(over.lo & (UINT64_MAX >> 2));
-            pshift_priv_refill(ps, j);
+        solver->balance[j] = 0;
+        solver->excess_more[j] = 0;
+        if (qos_cmp_wide(solver->load[j], c) > 0) {
+            over = qos_sub_wide(solver->load[j], c);
+            solver->excess_more[j] = (over.hi & (UINT64_MAX >> 2)) << 2 | over.lo >> 62; /* over < 2^96 */
+            solver->balance[j] = (int64_t)(over.lo & (UINT64_MAX >> 2));
+            pshift_priv_refill(solver, j);
         } else {
-            ps->balance[j] = -(int64_t)(c.lo - ps->load[j].lo);
+            solver->balance[j] = -(int64_t)(c.lo - solver->load[j].lo);
         }
-        ps->mark[j] = (uint8_t)((ps->mark[j] & PSHIFT_PRIV_CUT) | (ps->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0));
+        solver->mark[j] =
+            (uint8_t)((solver->mark[j] & PSHIFT_PRIV_CUT) | (solver->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0));
         excess = qos_add_wide(excess, over);
     }
     return excess;
 }
 
 /* Weak excess of server j. */
-QOS_API struct qos_u128 pshift_priv_excess(const struct pshift *ps, uint32_t j)
+QOS_PRIV struct qos_u128 pshift_priv_excess(const struct pshift_solver *solver, uint32_t j)
 {
-    struct qos_u128 over = {ps->excess_more[j] >> 2, (ps->excess_more[j] & 3u) << 62};
-    if (ps->balance[j] > 0)
-        pshift_priv_add(&over, (uint64_t)ps->balance[j]);
+    struct qos_u128 over = {solver->excess_more[j] >> 2, (solver->excess_more[j] & 3u) << 62};
+    if (solver->balance[j] > 0)
+        pshift_priv_add(&over, (uint64_t)solver->balance[j]);
     return over;
 }
 
 /* Loads again, after the balances changed. */
-QOS_API void pshift_priv_unweigh(struct pshift *ps, const struct pshift_problem *p)
+QOS_PRIV void pshift_priv_unweigh(struct pshift_solver *solver, const struct pshift_problem *p)
 {
     uint32_t j;
     for (j = 0; j < p->servers; j++) {
-        ps->load[j] = pshift_priv_excess(ps, j);
-        pshift_priv_add(&ps->load[j], p->capacity[j] - (ps->balance[j] < 0 ? (uint64_t)-ps->balance[j] : 0));
+        solver->load[j] = pshift_priv_excess(solver, j);
+        pshift_priv_add(&solver->load[j],
+                        p->capacity[j] - (solver->balance[j] < 0 ? (uint64_t)-solver->balance[j] : 0));
     }
 }
 
-QOS_API bool pshift_priv_may(const struct pshift_priv_job *job, uint32_t e, unsigned what)
+QOS_PRIV bool pshift_priv_may(const struct pshift_priv_job *job, uint32_t e, unsigned what)
 {
     return !job->keep || (job->keep[e] & what) != 0;
 }
 
 /* Spare demand of an entry: tokens that it may take. */
-QOS_API uint64_t pshift_priv_spare(const struct pshift_priv_job *job, uint32_t e)
+QOS_PRIV uint64_t pshift_priv_spare(const struct pshift_priv_job *job, uint32_t e)
 {
     return pshift_priv_may(job, e, PSHIFT_PRIV_TAKE) ? job->p->demand[e] - job->alloc[e] : 0;
 }
 
 /* Tokens that an entry may give. */
-QOS_API uint64_t pshift_priv_gives(const struct pshift_priv_job *job, uint32_t e)
+QOS_PRIV uint64_t pshift_priv_gives(const struct pshift_priv_job *job, uint32_t e)
 {
     return pshift_priv_may(job, e, PSHIFT_PRIV_GIVE) ? job->alloc[e] : 0;
 }
 
-QOS_API void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balance, uint32_t give, uint32_t take,
-                              uint64_t m)
+QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balance, uint32_t give, uint32_t take,
+                               uint64_t m)
 {
     job->alloc[give] -= m;
     job->alloc[take] += m;
@@ -1236,14 +1232,15 @@ QOS_API void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balanc
 }
 
 /* Number of the lowest bit that is set. */
-QOS_API uint32_t pshift_priv_lowest(uint64_t bits)
+QOS_PRIV uint32_t pshift_priv_lowest(uint64_t bits)
 {
     return qos_ctz64(bits);
 }
 
 /* Direct transfers among entries [begin, end), at most 64 of them, from overloaded to underloaded servers until no pair
  * is left; returns how many tokens moved. */
-QOS_API uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin, uint32_t end)
+QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin,
+                                       uint32_t end)
 {
     const uint32_t *sv = job->p->server;
     uint64_t givers = 0, takers = 0, moved = 0;
@@ -1280,7 +1277,7 @@ QOS_API uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t
 #define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
 
 /* The same for 8 entries at 8 servers, without a filter, and with fewer branches. */
-QOS_API uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin)
+QOS_PRIV uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin)
 {
     const uint32_t *sv = job->p->server + begin;
     const uint64_t *d = job->p->demand + begin;
@@ -1327,7 +1324,7 @@ QOS_API uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64_
 }
 
 /* Servers on the side, overloaded or underloaded, that has fewer. */
-QOS_API uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
+QOS_PRIV uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
 {
     uint32_t j, over = 0, under = 0;
     for (j = 0; j < servers; j++) {
@@ -1338,7 +1335,7 @@ QOS_API uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
 }
 
 /* Direct transfers inside row i; returns how many tokens moved. */
-QOS_API uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
+QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
 {
     uint32_t begin = job->p->row[i], end = job->p->row[i + 1];
     uint64_t moved = 0;
@@ -1351,8 +1348,8 @@ QOS_API uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_
 
 /* Of the `count` rows from row `first` on those that have servers on both sides, as list[0..]; returns how many. Rows
  * of another length than 8 are listed unseen. */
-QOS_API uint32_t pshift_priv_both_in(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
-                                     uint32_t count, uint32_t *list)
+QOS_PRIV uint32_t pshift_priv_both_in(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
+                                      uint32_t count, uint32_t *list)
 {
     const uint32_t *row = job->p->row, *server = job->p->server;
     uint32_t i, k, n = 0;
@@ -1380,8 +1377,8 @@ QOS_API uint32_t pshift_priv_both_in(const struct pshift_priv_job *job, const in
 /* Sweeps `count` rows from row `first` on, around the end, until `most` tokens have moved or no server is left on one
  * of the sides. This is asked now and then, at less cost than that of the rows between. Where one side is rare, most
  * rows are only looked at, and what the others need is on its way before they are. */
-QOS_API uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
-                                   uint64_t most)
+QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
+                                    uint64_t most)
 {
     const struct pshift_problem *p = job->p;
     uint32_t list[64], i = first, asked = 0, rare = 0, n, t, k;
@@ -1407,46 +1404,47 @@ QOS_API uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *b
     return moved;
 }
 
-QOS_API void pshift_priv_sweep_task(void *arg, uint32_t shard)
+QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
 {
     const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     uint32_t first = pshift_priv_part_row(job, shard);
-    ps->part[shard].moved = pshift_priv_sweep(job, ps->quota + (size_t)shard * job->p->servers, first,
-                                              pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX);
+    solver->part[shard].moved = pshift_priv_sweep(job, solver->quota + (size_t)shard * job->p->servers, first,
+                                                  pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX);
 }
 
 /* One part: the plain sweep. More: each gets an equal quota of every balance, so that the parts do not depend on each
  * other; what a quota does not use, and the rest of the division, is left to what follows. */
-QOS_API void pshift_priv_direct(struct pshift *ps, const struct pshift_options *opt, struct pshift_priv_job *job)
+QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshift_options *opt,
+                                 struct pshift_priv_job *job)
 {
     const struct pshift_problem *p = job->p;
     uint32_t shard, j;
     if (job->shards == 1) {
-        pshift_priv_add(&ps->work.direct, pshift_priv_sweep(job, ps->balance, 0, p->buckets, UINT64_MAX));
+        pshift_priv_add(&solver->info.direct, pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX));
         for (j = 0; j < p->servers; j++)
-            pshift_priv_refill(ps, j);
+            pshift_priv_refill(solver, j);
         return;
     }
     for (j = 0; j < p->servers; j++) {
-        int64_t q = ps->balance[j] / (int64_t)job->shards;
+        int64_t q = solver->balance[j] / (int64_t)job->shards;
         for (shard = 0; shard < job->shards; shard++)
-            ps->quota[(size_t)shard * p->servers + j] = q;
-        ps->balance[j] -= q * (int64_t)job->shards;
+            solver->quota[(size_t)shard * p->servers + j] = q;
+        solver->balance[j] -= q * (int64_t)job->shards;
     }
     pshift_priv_run(opt, job, pshift_priv_sweep_task);
     for (shard = 0; shard < job->shards; shard++) {
         for (j = 0; j < p->servers; j++)
-            ps->balance[j] += ps->quota[(size_t)shard * p->servers + j];
-        pshift_priv_add(&ps->work.direct, ps->part[shard].moved);
+            solver->balance[j] += solver->quota[(size_t)shard * p->servers + j];
+        pshift_priv_add(&solver->info.direct, solver->part[shard].moved);
     }
     for (j = 0; j < p->servers; j++)
-        pshift_priv_refill(ps, j);
+        pshift_priv_refill(solver, j);
 }
 
 /* What can move between the servers above and those below balance, at most; *lend: -1 if what is above is at most half
  * of what is below, 1 if it is the other way round, else 0. */
-QOS_API struct qos_u128 pshift_priv_smaller(const int64_t *balance, uint32_t servers, int *lend)
+QOS_PRIV struct qos_u128 pshift_priv_smaller(const int64_t *balance, uint32_t servers, int *lend)
 {
     struct qos_u128 over = {0, 0}, under = {0, 0};
     uint32_t j;
@@ -1458,27 +1456,27 @@ QOS_API struct qos_u128 pshift_priv_smaller(const int64_t *balance, uint32_t ser
     return qos_cmp_wide(over, under) < 0 ? over : under;
 }
 
-/* Direct transfers by ps->quota, a part of the rows after the other from where the last ones ended, as long as
+/* Direct transfers by solver->quota, a part of the rows after the other from where the last ones ended, as long as
  * `patience` more parts, and one round of all, would be enough at the pace of the last. Returns what moved. */
-QOS_API struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, uint32_t parts, uint32_t patience)
+QOS_PRIV struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, uint32_t parts, uint32_t patience)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
-    uint32_t buckets = p->buckets, part = buckets / parts + 64, i = ps->next_row < buckets ? ps->next_row : 0;
+    uint32_t buckets = p->buckets, part = buckets / parts + 64, i = solver->next_row < buckets ? solver->next_row : 0;
     uint32_t rest = buckets, n;
     struct qos_u128 left, sum = {0, 0};
     uint64_t moved;
     int lend;
     do {
         n = part < rest ? part : rest;
-        moved = pshift_priv_sweep(job, ps->quota, i, n, UINT64_MAX);
+        moved = pshift_priv_sweep(job, solver->quota, i, n, UINT64_MAX);
         pshift_priv_add(&sum, moved);
         i = (uint32_t)(((uint64_t)i + n) % buckets);
         rest -= n;
-        left = pshift_priv_smaller(ps->quota, p->servers, &lend);
+        left = pshift_priv_smaller(solver->quota, p->servers, &lend);
     } while (left.lo != 0 && left.hi == 0 &&
              qos_cmp_wide(qos_mul_wide(moved, qos_min(rest, (uint64_t)n * patience)), qos_mul_wide(left.lo, n)) >= 0);
-    ps->next_row = i;
+    solver->next_row = i;
     return sum;
 }
 
@@ -1486,9 +1484,10 @@ QOS_API struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, 
  * or underloaded, is gone then. Direct transfers first, in the rows that are named and then elsewhere. Where these come
  * to little, the smaller side is spread over the servers in balance, as long as it is much smaller, and finds partners
  * from there. */
-QOS_API void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket, uint32_t count)
+QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket,
+                                 uint32_t count)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     const uint32_t parts = bucket ? PSHIFT_WARM_PARTS : PSHIFT_PARTS;
     struct qos_u128 before = {UINT64_MAX, 0}, left;
@@ -1497,8 +1496,8 @@ QOS_API void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut,
     for (turn = 0; turn < PSHIFT_TURNS; turn++) {
         bool spread = turn % 2 != 0;
         for (j = 0; j < p->servers; j++)
-            ps->quota[j] = (ps->mark[j] & PSHIFT_PRIV_CUT) == cut ? ps->balance[j] : 0;
-        left = pshift_priv_smaller(ps->quota, p->servers, &lend);
+            solver->quota[j] = (solver->mark[j] & PSHIFT_PRIV_CUT) == cut ? solver->balance[j] : 0;
+        left = pshift_priv_smaller(solver->quota, p->servers, &lend);
         if ((left.hi | left.lo) == 0 || (spread && lend == 0))
             return;
         if (!spread) { /* worth another turn? */
@@ -1506,76 +1505,77 @@ QOS_API void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut,
                 return;
             before = left;
             for (t = 0; turn == 0 && t < count; t++)
-                pshift_priv_add(&ps->work.direct, pshift_priv_sweep_row(job, ps->quota, bucket[t]));
+                pshift_priv_add(&solver->info.direct, pshift_priv_sweep_row(job, solver->quota, bucket[t]));
             left = pshift_priv_run_down(job, parts, lend ? PSHIFT_PATIENCE : parts);
-            ps->work.direct = qos_add_wide(ps->work.direct, left);
+            solver->info.direct = qos_add_wide(solver->info.direct, left);
             lend = 0;
         } else {
             for (j = 0; j < p->servers; j++)
-                if ((ps->mark[j] & PSHIFT_PRIV_CUT) == cut && ps->balance[j] == 0)
-                    ps->quota[j] = lend * PSHIFT_PRIV_PIECE;
-            ps->work.pulled = qos_add_wide(ps->work.pulled, pshift_priv_run_down(job, parts, PSHIFT_PATIENCE));
+                if ((solver->mark[j] & PSHIFT_PRIV_CUT) == cut && solver->balance[j] == 0)
+                    solver->quota[j] = lend * PSHIFT_PRIV_PIECE;
+            solver->info.pulled = qos_add_wide(solver->info.pulled, pshift_priv_run_down(job, parts, PSHIFT_PATIENCE));
         }
         for (j = 0; j < p->servers; j++)
-            if ((ps->mark[j] & PSHIFT_PRIV_CUT) == cut) {
-                ps->balance[j] = ps->quota[j] - (ps->balance[j] == 0 ? lend * PSHIFT_PRIV_PIECE : 0);
-                pshift_priv_refill(ps, j);
+            if ((solver->mark[j] & PSHIFT_PRIV_CUT) == cut) {
+                solver->balance[j] = solver->quota[j] - (solver->balance[j] == 0 ? lend * PSHIFT_PRIV_PIECE : 0);
+                pshift_priv_refill(solver, j);
             }
     }
 }
 
 /* Do the servers of X bind, with no excess elsewhere? */
-QOS_API bool pshift_priv_cut_holds(const struct pshift *ps, uint32_t servers)
+QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t servers)
 {
     uint32_t j, wrong = 0;
     for (j = 0; j < servers; j++)
-        wrong |= (ps->mark[j] & PSHIFT_PRIV_CUT ? ps->balance[j] < 0 : ps->balance[j] > 0) ? 1u : 0u;
+        wrong |= (solver->mark[j] & PSHIFT_PRIV_CUT ? solver->balance[j] < 0 : solver->balance[j] > 0) ? 1u : 0u;
     return wrong == 0;
 }
 
-/* ---- one broker, by sweeping ----------------------------------------------------------------------- */
+/* One broker, by sweeping. */
 
 /* Entry t takes m tokens or fewer from entry g, of an overloaded server (then it is a direct transfer) or another
  * (then it leaves a hole there). */
-QOS_API void pshift_priv_pull_from(const struct pshift_priv_job *job, uint32_t t, uint32_t g, uint64_t *budget,
-                                   uint64_t *holes)
+QOS_PRIV void pshift_priv_pull_from(const struct pshift_priv_job *job, uint32_t t, uint32_t g, uint64_t *budget,
+                                    uint64_t *holes)
 {
-    struct pshift *ps = job->ps;
-    int64_t from = ps->balance[job->p->server[g]];
-    uint64_t m = qos_min((uint64_t)-ps->balance[job->p->server[t]], *budget);
+    struct pshift_solver *solver = job->solver;
+    int64_t from = solver->balance[job->p->server[g]];
+    uint64_t m = qos_min((uint64_t)-solver->balance[job->p->server[t]], *budget);
     m = qos_min(m, qos_min(pshift_priv_gives(job, g), pshift_priv_spare(job, t)));
     m = qos_min(m, from > 0 ? (uint64_t)from : (uint64_t)(PSHIFT_PRIV_PIECE + from)); /* a hole has its bounds */
-    pshift_priv_move(job, ps->balance, g, t, m);
+    pshift_priv_move(job, solver->balance, g, t, m);
     *budget -= m;
-    if (ps->balance[job->p->server[t]] == 0) {
-        ps->mark[job->p->server[t]] &= (uint8_t)~PSHIFT_PRIV_ROOT;
-        ps->closed = false;
+    if (solver->balance[job->p->server[t]] == 0) {
+        solver->mark[job->p->server[t]] &= (uint8_t)~PSHIFT_PRIV_ROOT;
+        solver->closed = false;
     }
     if (from > 0) {
-        pshift_priv_add(&ps->work.direct, m);
-        ps->closed &= ps->excess_more[job->p->server[g]] == 0; /* it may have given more than the piece in hand */
-        pshift_priv_refill(ps, job->p->server[g]);
+        pshift_priv_add(&solver->info.direct, m);
+        solver->closed &=
+            solver->excess_more[job->p->server[g]] == 0; /* it may have given more than the piece in hand */
+        pshift_priv_refill(solver, job->p->server[g]);
     } else {
-        pshift_priv_add(&ps->work.pulled, m);
+        pshift_priv_add(&solver->info.pulled, m);
         *holes += m;
     }
 }
 
 /* Row i: its roots take what the row's other servers hold: from overloaded ones first, then from donors, whose holes
  * are the easiest to fill, then from the rest. *budget: excess that is not yet spoken for. */
-QOS_API void pshift_priv_pull_row(const struct pshift_priv_job *job, uint32_t i, uint64_t *budget, uint64_t *holes)
+QOS_PRIV void pshift_priv_pull_row(const struct pshift_priv_job *job, uint32_t i, uint64_t *budget, uint64_t *holes)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t end = p->row[i + 1], t, g;
     unsigned turn;
     for (t = p->row[i]; t < end; t++) {
-        if (!(ps->mark[p->server[t]] & PSHIFT_PRIV_ROOT))
+        if (!(solver->mark[p->server[t]] & PSHIFT_PRIV_ROOT))
             continue;
         for (turn = 0; turn < 3; turn++)
-            for (g = p->row[i]; g < end && ps->balance[p->server[t]] < 0 && pshift_priv_spare(job, t) != 0; g++) {
-                unsigned mark = ps->mark[p->server[g]];
-                unsigned when = ps->balance[p->server[g]] > 0 ? 0 : mark & PSHIFT_PRIV_DONOR ? 1 : 2;
+            for (g = p->row[i]; g < end && solver->balance[p->server[t]] < 0 && pshift_priv_spare(job, t) != 0; g++) {
+                unsigned mark = solver->mark[p->server[g]];
+                unsigned when = solver->balance[p->server[g]] > 0 ? 0 : mark & PSHIFT_PRIV_DONOR ? 1 : 2;
                 if (!(mark & PSHIFT_PRIV_ROOT) && when == turn)
                     pshift_priv_pull_from(job, t, g, budget, holes);
             }
@@ -1587,77 +1587,78 @@ QOS_API void pshift_priv_pull_row(const struct pshift_priv_job *job, uint32_t i,
  * to an underloaded one. The latter is known if the pass saw every row, never lacked budget and filled no root, and all
  * holes were filled: then each row gave the roots all it could when it was pulled, and since then its tokens moved at
  * most between servers that are not roots. */
-QOS_API bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
+QOS_PRIV bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     struct qos_u128 excess = {0, 0};
     uint64_t budget, holes = 0, filled;
-    uint32_t j, t, e, i = ps->next_row < p->buckets ? ps->next_row : 0, first = i;
+    uint32_t j, t, e, i = solver->next_row < p->buckets ? solver->next_row : 0, first = i;
     bool over = false;
     for (j = 0; j < p->servers; j++) {
-        excess = qos_add_wide(excess, pshift_priv_excess(ps, j));
-        ps->mark[j] = (uint8_t)((ps->mark[j] & ~PSHIFT_PRIV_ROOT) | (ps->balance[j] < 0 ? PSHIFT_PRIV_ROOT : 0));
+        excess = qos_add_wide(excess, pshift_priv_excess(solver, j));
+        solver->mark[j] =
+            (uint8_t)((solver->mark[j] & ~PSHIFT_PRIV_ROOT) | (solver->balance[j] < 0 ? PSHIFT_PRIV_ROOT : 0));
     }
     budget = excess.hi || excess.lo > (uint64_t)PSHIFT_PRIV_PIECE ? (uint64_t)PSHIFT_PRIV_PIECE : excess.lo;
-    ps->closed = true;
+    solver->closed = true;
     for (t = 0; t < rows && budget != 0; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
         unsigned any = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++)
-            any |= ps->mark[p->server[e]] & (unsigned)(p->demand[e] > job->alloc[e]);
+            any |= solver->mark[p->server[e]] & (unsigned)(p->demand[e] > job->alloc[e]);
         if (any)
             pshift_priv_pull_row(job, i, &budget, &holes);
     }
-    ps->next_row = i;
-    ps->closed &= t == p->buckets && budget != 0;
+    solver->next_row = i;
+    solver->closed &= t == p->buckets && budget != 0;
     for (j = 0; j < p->servers; j++) /* the roots do not take part */
-        ps->quota[j] = ps->mark[j] & PSHIFT_PRIV_ROOT ? 0 : ps->balance[j];
-    filled = pshift_priv_sweep(job, ps->quota, first, rows, holes);
-    pshift_priv_add(&ps->work.direct, filled);
+        solver->quota[j] = solver->mark[j] & PSHIFT_PRIV_ROOT ? 0 : solver->balance[j];
+    filled = pshift_priv_sweep(job, solver->quota, first, rows, holes);
+    pshift_priv_add(&solver->info.direct, filled);
     for (j = 0; j < p->servers; j++) {
-        if (!(ps->mark[j] & PSHIFT_PRIV_ROOT))
-            ps->balance[j] = ps->quota[j];
-        pshift_priv_refill(ps, j);
-        over |= ps->balance[j] > 0;
+        if (!(solver->mark[j] & PSHIFT_PRIV_ROOT))
+            solver->balance[j] = solver->quota[j];
+        pshift_priv_refill(solver, j);
+        over |= solver->balance[j] > 0;
     }
-    return !over || (ps->closed && filled == holes);
+    return !over || (solver->closed && filled == holes);
 }
 
-/* ---- shift paths ----------------------------------------------------------------------------------- */
+/* Shift paths. */
 
 /* Index from servers to entries for `count` rows from row `first` on, around the end. */
-QOS_API void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
+QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t j, i, t, e, sum = 0;
     for (j = 0; j <= p->servers; j++)
-        ps->column[j] = 0;
+        solver->column[j] = 0;
     for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1)
         for (e = p->row[i]; e < p->row[i + 1]; e++)
-            ps->column[p->server[e]]++;
+            solver->column[p->server[e]]++;
     for (j = 0; j <= p->servers; j++) { /* the end of each column, for now */
-        sum += ps->column[j];
-        ps->column[j] = sum;
+        sum += solver->column[j];
+        solver->column[j] = sum;
     }
     for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
-        ps->rows[i].stamp = 0;
+        solver->rows[i].stamp = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
-            struct pshift_priv_index *x = &ps->index[--ps->column[p->server[e]]];
+            struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
         }
     }
-    ps->stamp = 0;
-    ps->work.indexed_rows = count;
+    solver->stamp = 0;
+    solver->info.indexed_rows = count;
 }
 
 /* Marks row i as reached by a taker of this label, unless one of a lower label did so before. */
-QOS_API struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
+QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
-    struct pshift_priv_row *row = &job->ps->rows[i];
-    if (row->stamp != job->ps->stamp) {
-        row->stamp = job->ps->stamp;
+    struct pshift_priv_row *row = &job->solver->rows[i];
+    if (row->stamp != job->solver->stamp) {
+        row->stamp = job->solver->stamp;
         row->label = label;
         row->cursor = job->p->row[i];
     }
@@ -1665,20 +1666,20 @@ QOS_API struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *
 }
 
 /* Labels the servers that can give to server k, of row i. */
-QOS_API void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
-                                   uint32_t *wanted)
+QOS_PRIV void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
+                                    uint32_t *wanted)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     uint32_t e;
     for (e = job->p->row[i]; e < job->p->row[i + 1]; e++) {
         uint32_t j = job->p->server[e];
-        if (ps->node[j].label != PSHIFT_PRIV_NONE || pshift_priv_gives(job, e) == 0)
+        if (solver->node[j].label != QOS_NONE || pshift_priv_gives(job, e) == 0)
             continue;
-        ps->node[j].label = label;
-        ps->queue[(*tail)++] = j;
-        if (ps->balance[j] > 0) {
+        solver->node[j].label = label;
+        solver->queue[(*tail)++] = j;
+        if (solver->balance[j] > 0) {
             (*wanted)--;
-            ps->last_label = label;
+            solver->last_label = label;
         }
     }
 }
@@ -1686,49 +1687,49 @@ QOS_API void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i
 /* Labels servers by their distance to an underloaded one, over the indexed rows; stops with the level on which the
  * first overloaded server is found. True if one is. A row that is not reached here, since the search stopped before,
  * has no taker on a level above the last but one: whoever reaches it first later has the lowest label. */
-QOS_API bool pshift_priv_label(const struct pshift_priv_job *job)
+QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t j, head = 0, tail = 0, wanted = 0, x;
     for (j = 0; j < p->servers; j++) {
-        ps->node[j].cursor = ps->column[j];
-        ps->node[j].label = PSHIFT_PRIV_NONE;
-        wanted += ps->balance[j] > 0 ? 1u : 0u;
-        if (ps->balance[j] < 0 && !(ps->closed && (ps->mark[j] & PSHIFT_PRIV_ROOT))) {
-            ps->node[j].label = 0;
-            ps->queue[tail++] = j;
+        solver->node[j].cursor = solver->column[j];
+        solver->node[j].label = QOS_NONE;
+        wanted += solver->balance[j] > 0 ? 1u : 0u;
+        if (solver->balance[j] < 0 && !(solver->closed && (solver->mark[j] & PSHIFT_PRIV_ROOT))) {
+            solver->node[j].label = 0;
+            solver->queue[tail++] = j;
         }
     }
-    ps->stamp++;
-    ps->last_label = PSHIFT_PRIV_NONE;
+    solver->stamp++;
+    solver->last_label = QOS_NONE;
     for (; head < tail && wanted != 0; head++) {
-        uint32_t k = ps->queue[head], label = ps->node[k].label;
-        if (label + 1 > ps->last_label)
+        uint32_t k = solver->queue[head], label = solver->node[k].label;
+        if (label + 1 > solver->last_label)
             break;
-        for (x = ps->column[k]; x < ps->column[k + 1] && wanted != 0; x++) {
-            uint32_t i = ps->index[x].bucket;
-            if (ps->rows[i].stamp == ps->stamp || pshift_priv_spare(job, ps->index[x].entry) == 0)
+        for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0; x++) {
+            uint32_t i = solver->index[x].bucket;
+            if (solver->rows[i].stamp == solver->stamp || pshift_priv_spare(job, solver->index[x].entry) == 0)
                 continue;
             (void)pshift_priv_reach(job, i, label);
             pshift_priv_label_row(job, i, label + 1, &tail, &wanted);
         }
     }
-    ps->sinks = tail != 0;
-    return ps->last_label != PSHIFT_PRIV_NONE;
+    solver->sinks = tail != 0;
+    return solver->last_label != QOS_NONE;
 }
 
 /* Next step up from server v: advances its cursor to a row in which a server one label above can give. False: none is
  * left. An entry or a row once passed offers nothing for the rest of the round: a step moves tokens one label down, and
  * what it opens leads up. */
-QOS_API bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, struct pshift_priv_step *step)
+QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, struct pshift_priv_step *step)
 {
-    struct pshift *ps = job->ps;
-    struct pshift_priv_node *node = &ps->node[v];
-    if (node->label == ps->last_label)
+    struct pshift_solver *solver = job->solver;
+    struct pshift_priv_node *node = &solver->node[v];
+    if (node->label == solver->last_label)
         return false;
-    for (; node->cursor < ps->column[v + 1]; node->cursor++) {
-        const struct pshift_priv_index *x = &ps->index[node->cursor];
+    for (; node->cursor < solver->column[v + 1]; node->cursor++) {
+        const struct pshift_priv_index *x = &solver->index[node->cursor];
         struct pshift_priv_row *row;
         if (pshift_priv_spare(job, x->entry) == 0)
             continue;
@@ -1736,7 +1737,7 @@ QOS_API bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, s
         if (row->label != node->label)
             continue;
         for (; row->cursor < job->p->row[x->bucket + 1]; row->cursor++) {
-            if (ps->node[job->p->server[row->cursor]].label != node->label + 1 ||
+            if (solver->node[job->p->server[row->cursor]].label != node->label + 1 ||
                 pshift_priv_gives(job, row->cursor) == 0)
                 continue;
             step->server = v;
@@ -1749,137 +1750,139 @@ QOS_API bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, s
 }
 
 /* Moves what the path of `length` steps can carry, from the overloaded server at its end to the one it began at. */
-QOS_API void pshift_priv_shift(const struct pshift_priv_job *job, uint32_t length, uint32_t from)
+QOS_PRIV void pshift_priv_shift(const struct pshift_priv_job *job, uint32_t length, uint32_t from)
 {
-    struct pshift *ps = job->ps;
-    uint32_t to = ps->path[0].server, t;
-    uint64_t m = qos_min((uint64_t)ps->balance[from], (uint64_t)-ps->balance[to]);
+    struct pshift_solver *solver = job->solver;
+    uint32_t to = solver->path[0].server, t;
+    uint64_t m = qos_min((uint64_t)solver->balance[from], (uint64_t)-solver->balance[to]);
     for (t = 0; t < length; t++)
-        m = qos_min(
-            m, qos_min(job->alloc[ps->path[t].give], job->p->demand[ps->path[t].take] - job->alloc[ps->path[t].take]));
+        m = qos_min(m, qos_min(job->alloc[solver->path[t].give],
+                               job->p->demand[solver->path[t].take] - job->alloc[solver->path[t].take]));
     for (t = 0; t < length; t++)
-        pshift_priv_move(job, ps->balance, ps->path[t].give, ps->path[t].take, m);
-    pshift_priv_refill(ps, from);
-    pshift_priv_add(&ps->work.searched, m);
-    ps->work.paths++;
+        pshift_priv_move(job, solver->balance, solver->path[t].give, solver->path[t].take, m);
+    pshift_priv_refill(solver, from);
+    pshift_priv_add(&solver->info.searched, m);
+    solver->info.paths++;
 }
 
 /* Blocking flow: from each underloaded server up, one label a step, to an overloaded one, until it is full or nothing
  * leads on. A server from which nothing leads on loses its label, so that nobody tries it again in this round. */
-QOS_API void pshift_priv_block(const struct pshift_priv_job *job)
+QOS_PRIV void pshift_priv_block(const struct pshift_priv_job *job)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     uint32_t j;
     for (j = 0; j < job->p->servers; j++) {
         uint32_t depth = 0, v = j;
-        while (ps->node[j].label == 0 && ps->balance[j] < 0) {
-            if (ps->balance[v] > 0) {
+        while (solver->node[j].label == 0 && solver->balance[j] < 0) {
+            if (solver->balance[v] > 0) {
                 pshift_priv_shift(job, depth, v);
                 depth = 0;
                 v = j;
-            } else if (pshift_priv_ascend(job, v, &ps->path[depth])) {
-                v = job->p->server[ps->path[depth++].give];
+            } else if (pshift_priv_ascend(job, v, &solver->path[depth])) {
+                v = job->p->server[solver->path[depth++].give];
             } else {
-                ps->node[v].label = PSHIFT_PRIV_NONE;
-                v = depth ? ps->path[--depth].server : j;
+                solver->node[v].label = QOS_NONE;
+                v = depth ? solver->path[--depth].server : j;
             }
         }
     }
 }
 
-QOS_API bool pshift_priv_overloaded(const struct pshift *ps, uint32_t servers)
+QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_t servers)
 {
     uint32_t j;
     for (j = 0; j < servers; j++)
-        if (ps->balance[j] > 0)
+        if (solver->balance[j] > 0)
             return true;
     return false;
 }
 
 /* Algorithm 5, over windows of up to `most` rows. If that is all of them, the labels are those of a search that found
  * no overloaded server, or none is left. */
-QOS_API void pshift_priv_progress(const struct pshift_priv_job *job, uint32_t most)
+QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job, uint32_t most)
 {
-    struct pshift *ps = job->ps;
-    uint32_t buckets = job->p->buckets, window = PSHIFT_WINDOW_ROWS, first = ps->next_row < buckets ? ps->next_row : 0;
+    struct pshift_solver *solver = job->solver;
+    uint32_t buckets = job->p->buckets, window = PSHIFT_WINDOW_ROWS,
+             first = solver->next_row < buckets ? solver->next_row : 0;
     for (;; window = window > most / 4 ? most : window * 4) {
         if (window > most)
             window = most;
         pshift_priv_build_index(job, first, window);
         while (pshift_priv_label(job)) {
-            ps->work.rounds++;
+            solver->info.rounds++;
             pshift_priv_block(job);
         }
-        if (window == most || !ps->sinks || !pshift_priv_overloaded(ps, job->p->servers))
+        if (window == most || !solver->sinks || !pshift_priv_overloaded(solver, job->p->servers))
             break;
     }
-    ps->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
+    solver->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
 }
 
-/* ---- filters --------------------------------------------------------------------------------------- */
+/* Filters. */
 
 /* Of the n indexed entries of one server: the top_m largest keys get the bit. */
-QOS_API void pshift_priv_keep_top(struct pshift *ps, uint32_t begin, uint32_t n, uint32_t top_m, uint8_t bit)
+QOS_PRIV void pshift_priv_keep_top(struct pshift_solver *solver, uint32_t begin, uint32_t n, uint32_t top_m,
+                                   uint8_t bit)
 {
     uint64_t mask = 0, floor_key = 0;
     uint32_t ties = n, x;
     if (n > top_m)
-        floor_key = pshift_priv_threshold(ps->key + begin, n, top_m, &mask, &ties);
+        floor_key = pshift_priv_threshold(solver->key + begin, n, top_m, &mask, &ties);
     for (x = begin; x < begin + n; x++) {
-        uint64_t digits = ps->key[x] & mask;
+        uint64_t digits = solver->key[x] & mask;
         bool tie = digits == floor_key && ties > 0;
         ties -= tie ? 1u : 0u;
         if (tie || digits > floor_key)
-            ps->keep[ps->index[x].entry] |= bit;
+            solver->keep[solver->index[x].entry] |= bit;
     }
 }
 
-QOS_API void pshift_priv_filter_servers(struct pshift_priv_job *job, uint32_t top_m)
+QOS_PRIV void pshift_priv_filter_servers(struct pshift_priv_job *job, uint32_t top_m)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     uint32_t j, x;
     pshift_priv_build_index(job, 0, job->p->buckets);
     for (j = 0; j < job->p->servers; j++) {
-        uint32_t begin = ps->column[j], n = ps->column[j + 1] - begin;
+        uint32_t begin = solver->column[j], n = solver->column[j + 1] - begin;
         for (x = begin; x < begin + n; x++)
-            ps->key[x] = job->alloc[ps->index[x].entry];
-        pshift_priv_keep_top(ps, begin, n, top_m, PSHIFT_PRIV_GIVE);
+            solver->key[x] = job->alloc[solver->index[x].entry];
+        pshift_priv_keep_top(solver, begin, n, top_m, PSHIFT_PRIV_GIVE);
         for (x = begin; x < begin + n; x++)
-            ps->key[x] = job->p->demand[ps->index[x].entry] - job->alloc[ps->index[x].entry];
-        pshift_priv_keep_top(ps, begin, n, top_m, PSHIFT_PRIV_TAKE);
+            solver->key[x] = job->p->demand[solver->index[x].entry] - job->alloc[solver->index[x].entry];
+        pshift_priv_keep_top(solver, begin, n, top_m, PSHIFT_PRIV_TAKE);
     }
 }
 
 /* The top_m buckets by tokens (spare false) or by spare demand; sums that reach 2^64 count as that. */
-QOS_API void pshift_priv_filter_buckets(struct pshift_priv_job *job, uint32_t top_m, bool spare, uint8_t bit)
+QOS_PRIV void pshift_priv_filter_buckets(struct pshift_priv_job *job, uint32_t top_m, bool spare, uint8_t bit)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint64_t mask = 0, floor_key = 0;
     uint32_t ties = p->buckets, i, e;
     for (i = 0; i < p->buckets; i++) {
-        ps->key[i] = 0;
+        solver->key[i] = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++)
-            ps->key[i] = qos_sat_add(ps->key[i], spare ? p->demand[e] - job->alloc[e] : job->alloc[e]);
+            solver->key[i] = qos_sat_add(solver->key[i], spare ? p->demand[e] - job->alloc[e] : job->alloc[e]);
     }
     if (p->buckets > top_m)
-        floor_key = pshift_priv_threshold(ps->key, p->buckets, top_m, &mask, &ties);
+        floor_key = pshift_priv_threshold(solver->key, p->buckets, top_m, &mask, &ties);
     for (i = 0; i < p->buckets; i++) {
-        bool tie = (ps->key[i] & mask) == floor_key && ties > 0;
+        bool tie = (solver->key[i] & mask) == floor_key && ties > 0;
         ties -= tie ? 1u : 0u;
-        for (e = p->row[i]; e < p->row[i + 1] && (tie || (ps->key[i] & mask) > floor_key); e++)
-            ps->keep[e] |= bit;
+        for (e = p->row[i]; e < p->row[i + 1] && (tie || (solver->key[i] & mask) > floor_key); e++)
+            solver->keep[e] |= bit;
     }
 }
 
 /* Retains what the filter says, by the initial allocation. */
-QOS_API void pshift_priv_filter(struct pshift_priv_job *job, const struct pshift_options *opt)
+QOS_PRIV void pshift_priv_filter(struct pshift_priv_job *job, const struct pshift_options *opt)
 {
     uint32_t e;
-    job->keep = job->ps->keep;
+    job->keep = job->solver->keep;
     job->plain = false;
     for (e = 0; e < job->p->row[job->p->buckets]; e++)
-        job->ps->keep[e] = 0;
+        job->solver->keep[e] = 0;
     if (opt->filter == PSHIFT_TOP_SERVER) {
         pshift_priv_filter_servers(job, opt->top_m);
     } else {
@@ -1888,19 +1891,19 @@ QOS_API void pshift_priv_filter(struct pshift_priv_job *job, const struct pshift
     }
 }
 
-/* ---- certificate ----------------------------------------------------------------------------------- */
+/* Certificate. */
 
 /* The numbers of the solution, from its arrays alone; QOS_ECORRUPT if it is not a prudent allocation of A_i tokens
- * each. The loads are left in ps->scratch. */
-QOS_API enum qos_status pshift_priv_account(struct pshift *ps, const struct pshift_problem *p,
-                                            const struct pshift_solution *s, struct pshift_solution *out)
+ * each. The loads are left in solver->scratch. */
+QOS_PRIV enum qos_status pshift_priv_account(struct pshift_solver *solver, const struct pshift_problem *p,
+                                             const struct pshift_solution *s, struct pshift_solution *out)
 {
     uint32_t i, j, e;
     out->tokens = out->unclaimed = out->effective = out->excess = pshift_priv_u128(0);
     out->cut_capacity = out->cut_demand = pshift_priv_u128(0);
     out->cut_servers = 0;
     for (j = 0; j < p->servers; j++) {
-        ps->scratch[j] = pshift_priv_u128(0);
+        solver->scratch[j] = pshift_priv_u128(0);
         if (s->cut[j] > 1)
             return QOS_ECORRUPT;
         if (s->cut[j]) {
@@ -1919,7 +1922,7 @@ QOS_API enum qos_status pshift_priv_account(struct pshift *ps, const struct pshi
                 return QOS_ECORRUPT;
             pshift_priv_add(&total, p->demand[e]);
             pshift_priv_add(&tokens, s->alloc[e]);
-            pshift_priv_add(&ps->scratch[p->server[e]], s->alloc[e]);
+            pshift_priv_add(&solver->scratch[p->server[e]], s->alloc[e]);
             if (!s->cut[p->server[e]])
                 pshift_priv_add(&outside, p->demand[e]);
         }
@@ -1936,54 +1939,54 @@ QOS_API enum qos_status pshift_priv_account(struct pshift *ps, const struct pshi
     }
     for (j = 0; j < p->servers; j++) {
         struct qos_u128 c = {0, p->capacity[j]};
-        out->effective = qos_add_wide(out->effective, qos_cmp_wide(ps->scratch[j], c) < 0 ? ps->scratch[j] : c);
+        out->effective = qos_add_wide(out->effective, qos_cmp_wide(solver->scratch[j], c) < 0 ? solver->scratch[j] : c);
     }
-    out->excess = pshift_priv_minus(out->tokens, out->effective);
+    out->excess = qos_sub_wide(out->tokens, out->effective);
     return QOS_OK;
 }
 
 /* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly: of the a tokens here the
- * server serves (a C + rest) / load and keeps the new rest, so its services add up to C. Loads in ps->scratch; the
- * rests in ps->rest, zero before the first row. A rest is below the load, so a C + rest < 2^127. */
-QOS_API uint64_t pshift_priv_short_row(struct pshift *ps, const struct pshift_problem *p, const uint64_t *alloc,
-                                       uint32_t i)
+ * server serves (a C + rest) / load and keeps the new rest, so its services add up to C. Loads in solver->scratch; the
+ * rests in solver->rest, zero before the first row. A rest is below the load, so a C + rest < 2^127. */
+QOS_PRIV uint64_t pshift_priv_short_row(struct pshift_solver *solver, const struct pshift_problem *p,
+                                        const uint64_t *alloc, uint32_t i)
 {
     uint64_t unserved = 0;
     uint32_t e;
     for (e = p->row[i]; e < p->row[i + 1]; e++) {
         uint32_t j = p->server[e];
         struct qos_u128 c = {0, p->capacity[j]}, sum;
-        if (qos_cmp_wide(ps->scratch[j], c) <= 0)
+        if (qos_cmp_wide(solver->scratch[j], c) <= 0)
             continue;
-        sum = qos_add_wide(qos_mul_wide(alloc[e], c.lo), ps->rest[j]);
-        unserved += alloc[e] - pshift_priv_divide(sum, ps->scratch[j], &ps->rest[j]);
+        sum = qos_add_wide(qos_mul_wide(alloc[e], c.lo), solver->rest[j]);
+        unserved += alloc[e] - pshift_priv_divide(sum, solver->scratch[j], &solver->rest[j]);
     }
     return unserved;
 }
 
-QOS_API void pshift_priv_no_rests(struct pshift *ps, uint32_t servers)
+QOS_PRIV void pshift_priv_no_rests(struct pshift_solver *solver, uint32_t servers)
 {
     uint32_t j;
     for (j = 0; j < servers; j++)
-        ps->rest[j] = pshift_priv_u128(0);
+        solver->rest[j] = pshift_priv_u128(0);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------- */
+/* The calls. */
 
 /* Are the pointers there, the sizes within the configuration and the capacities in range? O(servers). */
-QOS_API enum qos_status pshift_priv_check_frame(const struct pshift *ps, const struct pshift_problem *p,
-                                                const struct pshift_solution *s)
+QOS_PRIV enum qos_status pshift_priv_check_frame(const struct pshift_solver *solver, const struct pshift_problem *p,
+                                                 const struct pshift_solution *s)
 {
     uint64_t bits = 0;
     uint32_t j, entries;
-    if (!ps || !p || !s || !p->row || (p->servers && (!p->capacity || !s->cut)) || (p->buckets && !p->reservation))
+    if (!p || !s || !p->row || (p->servers && (!p->capacity || !s->cut)) || (p->buckets && !p->reservation))
         return QOS_EINVAL;
-    if (p->servers > ps->cfg.servers || p->buckets > ps->cfg.buckets)
+    if (p->servers > solver->config.servers || p->buckets > solver->config.buckets)
         return QOS_EMEMORY;
     entries = p->row[p->buckets];
     if (p->row[0] != 0 || (entries && (!p->server || !p->demand || !s->alloc)))
         return QOS_EINVAL;
-    if (entries > ps->cfg.entries)
+    if (entries > solver->config.entries)
         return QOS_EMEMORY;
     for (j = 0; j < p->servers; j++)
         bits |= p->capacity[j];
@@ -1991,10 +1994,10 @@ QOS_API enum qos_status pshift_priv_check_frame(const struct pshift *ps, const s
 }
 
 /* The same, and are the rows in order? Entries are checked where they are read. */
-QOS_API enum qos_status pshift_priv_check(const struct pshift *ps, const struct pshift_problem *p,
-                                          const struct pshift_solution *s)
+QOS_PRIV enum qos_status pshift_priv_check(const struct pshift_solver *solver, const struct pshift_problem *p,
+                                           const struct pshift_solution *s)
 {
-    enum qos_status st = pshift_priv_check_frame(ps, p, s);
+    enum qos_status st = pshift_priv_check_frame(solver, p, s);
     uint32_t i;
     bool sorted = true;
     for (i = 0; st == QOS_OK && i < p->buckets; i++)
@@ -2011,33 +2014,33 @@ enum pshift_priv_proof {
 };
 
 /* Fills in what *s says beside its arrays, and marks X: nobody, if no server is overloaded. */
-QOS_API void pshift_priv_conclude(struct pshift *ps, const struct pshift_problem *p, struct pshift_solution *s,
-                                  enum pshift_priv_proof proof)
+QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct pshift_problem *p,
+                                   struct pshift_solution *s, enum pshift_priv_proof proof)
 {
     struct qos_u128 over = {0, 0}, capacity = {0, 0};
-    bool exact = proof != PSHIFT_PRIV_UNPROVED, any = exact && pshift_priv_overloaded(ps, p->servers);
+    bool exact = proof != PSHIFT_PRIV_UNPROVED, any = exact && pshift_priv_overloaded(solver, p->servers);
     uint32_t j, servers = 0;
     for (j = 0; j < p->servers; j++) {
         bool in = any;
         if (proof == PSHIFT_PRIV_KEPT)
-            in &= (ps->mark[j] & PSHIFT_PRIV_CUT) != 0;
+            in &= (solver->mark[j] & PSHIFT_PRIV_CUT) != 0;
         else if (proof == PSHIFT_PRIV_FULL)
-            in &= ps->balance[j] >= 0;
+            in &= solver->balance[j] >= 0;
         else
-            in &= ps->node[j].label == PSHIFT_PRIV_NONE && !(ps->closed && (ps->mark[j] & PSHIFT_PRIV_ROOT));
-        over = qos_add_wide(over, pshift_priv_excess(ps, j));
-        ps->mark[j] = in ? PSHIFT_PRIV_CUT : 0;
+            in &= solver->node[j].label == QOS_NONE && !(solver->closed && (solver->mark[j] & PSHIFT_PRIV_ROOT));
+        over = qos_add_wide(over, pshift_priv_excess(solver, j));
+        solver->mark[j] = in ? PSHIFT_PRIV_CUT : 0;
         s->cut[j] = in ? 1 : 0;
         servers += in ? 1u : 0u;
         if (in)
             pshift_priv_add(&capacity, p->capacity[j]);
     }
-    s->tokens = ps->tokens;
-    s->unclaimed = ps->unclaimed;
+    s->tokens = solver->tokens;
+    s->unclaimed = solver->unclaimed;
     s->excess = over;
-    s->effective = pshift_priv_minus(ps->tokens, over);
+    s->effective = qos_sub_wide(solver->tokens, over);
     s->cut_capacity = capacity;
-    s->cut_demand = pshift_priv_minus(exact ? s->effective : s->tokens, capacity);
+    s->cut_demand = qos_sub_wide(exact ? s->effective : s->tokens, capacity);
     s->cut_servers = servers;
     s->exact = exact;
     s->shortfall_set = false;
@@ -2045,25 +2048,26 @@ QOS_API void pshift_priv_conclude(struct pshift *ps, const struct pshift_problem
 
 /* From loads to the solution: steps 2 to 5. kept: no row leads out of the X that the marks say, so that it is still the
  * cut if its servers and the others come to rest by themselves. */
-QOS_API void pshift_priv_shift_all(struct pshift *ps, const struct pshift_options *opt, struct pshift_priv_job *job,
-                                   struct pshift_solution *s, bool kept, const uint32_t *bucket, uint32_t count)
+QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct pshift_options *opt,
+                                    struct pshift_priv_job *job, struct pshift_solution *s, bool kept,
+                                    const uint32_t *bucket, uint32_t count)
 {
-    const struct pshift_work no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
+    const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     const struct pshift_problem *p = job->p;
     bool initial_only = opt && opt->initial_only, filter = opt && opt->filter != PSHIFT_EXACT;
     enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     int pass;
-    ps->work = no_work;
-    ps->closed = false;
-    ps->work.excess_start = pshift_priv_weigh(ps, p);
-    if (!initial_only && !(kept && pshift_priv_cut_holds(ps, p->servers))) {
+    solver->info = no_work;
+    solver->closed = false;
+    solver->info.excess_start = pshift_priv_weigh(solver, p);
+    if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
         if (filter)
             pshift_priv_filter(job, opt);
         if (!kept)
-            pshift_priv_direct(ps, opt, job);
+            pshift_priv_direct(solver, opt, job);
         pshift_priv_settle(job, 0, bucket, count);
         pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
-        if (!(kept && pshift_priv_cut_holds(ps, p->servers)) && pshift_priv_overloaded(ps, p->servers)) {
+        if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
             for (pass = 0; pass < PSHIFT_PULL_PASSES && proof == PSHIFT_PRIV_LABELS; pass++)
                 if (pshift_priv_pull(job, p->buckets))
@@ -2072,82 +2076,83 @@ QOS_API void pshift_priv_shift_all(struct pshift *ps, const struct pshift_option
                 pshift_priv_progress(job, p->buckets);
         }
     }
-    pshift_priv_unweigh(ps, p);
-    pshift_priv_conclude(ps, p, s, initial_only || filter ? PSHIFT_PRIV_UNPROVED : proof);
-    ps->servers = p->servers;
-    ps->buckets = p->buckets;
-    ps->entries = p->row[p->buckets];
-    ps->solved = true;
+    pshift_priv_unweigh(solver, p);
+    pshift_priv_conclude(solver, p, s, initial_only || filter ? PSHIFT_PRIV_UNPROVED : proof);
+    solver->servers = p->servers;
+    solver->buckets = p->buckets;
+    solver->entries = p->row[p->buckets];
+    solver->solved = true;
 }
 
-QOS_API enum qos_status pshift_priv_check_options(const struct pshift_options *opt)
+QOS_PRIV enum qos_status pshift_priv_check_options(const struct pshift_options *opt)
 {
     if (opt && ((unsigned)opt->filter > PSHIFT_TOP_GLOBAL || (opt->filter != PSHIFT_EXACT && opt->top_m == 0)))
         return QOS_EINVAL;
     return QOS_OK;
 }
 
-QOS_API void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift *ps, const struct pshift_problem *p,
-                                struct pshift_solution *s)
+QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solver *solver,
+                                 const struct pshift_problem *p, struct pshift_solution *s)
 {
-    job->ps = ps;
+    job->solver = solver;
     job->p = p;
     job->alloc = s->alloc;
     job->keep = NULL;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
-    job->plain = !ps->twice;
+    job->plain = !solver->twice;
 }
 
-QOS_API enum qos_status pshift_solve(struct pshift *ps, const struct pshift_problem *p,
-                                     const struct pshift_options *opt, struct pshift_solution *s)
+QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
+                                            const struct pshift_options *opt, struct pshift_solution *s)
 {
     struct pshift_priv_job job;
-    enum qos_status st = pshift_priv_check(ps, p, s);
+    enum qos_status st = pshift_priv_check(solver, p, s);
     uint32_t i;
     if (st == QOS_OK)
         st = pshift_priv_check_options(opt);
     if (st != QOS_OK)
         return st;
-    pshift_priv_job_of(&job, ps, p, s);
-    st = pshift_priv_start(ps, opt, &job);
-    job.plain = !ps->twice;
+    pshift_priv_job_of(&job, solver, p, s);
+    st = pshift_priv_start(solver, opt, &job);
+    job.plain = !solver->twice;
     if (st != QOS_OK) {
-        ps->solved = false; /* s->alloc is no solution any more */
+        solver->solved = false; /* s->alloc is no solution any more */
         return st;
     }
-    for (i = 0; i < ps->buckets && ps->retracted; i++)
-        ps->rows[i].stamp = 0;
-    ps->retracted = 0;
-    ps->next_row = 0;
+    for (i = 0; i < solver->buckets && solver->retracted; i++)
+        solver->rows[i].stamp = 0;
+    solver->retracted = 0;
+    solver->next_row = 0;
     for (i = 0; i < p->servers; i++)
-        ps->mark[i] = 0;
-    pshift_priv_shift_all(ps, opt, &job, s, false, NULL, 0);
+        solver->mark[i] = 0;
+    pshift_priv_shift_all(solver, opt, &job, s, false, NULL, 0);
     return QOS_OK;
 }
 
 #define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's stamp */
 
-QOS_API bool pshift_priv_same_size(const struct pshift *ps, const struct pshift_problem *p)
+QOS_PRIV bool pshift_priv_same_size(const struct pshift_solver *solver, const struct pshift_problem *p)
 {
-    return ps->solved && p->servers == ps->servers && p->buckets == ps->buckets && p->row[p->buckets] == ps->entries;
+    return solver->solved && p->servers == solver->servers && p->buckets == solver->buckets &&
+           p->row[p->buckets] == solver->entries;
 }
 
-QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_problem *p,
-                                       const struct pshift_solution *s, const uint32_t *bucket, uint32_t count)
+QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, const uint32_t *bucket, uint32_t count,
+                                              const struct pshift_problem *p, const struct pshift_solution *s)
 {
-    enum qos_status st = pshift_priv_check_frame(ps, p, s);
+    enum qos_status st = pshift_priv_check_frame(solver, p, s);
     uint32_t t, u, e;
     if (st != QOS_OK)
         return st;
-    if (!pshift_priv_same_size(ps, p) || (count && !bucket))
+    if (!pshift_priv_same_size(solver, p) || (count && !bucket))
         return QOS_EINVAL;
     for (t = 0; t < count && st == QOS_OK; t++) {
         if (bucket[t] >= p->buckets)
             st = QOS_ENOENT;
-        else if (ps->rows[bucket[t]].stamp == PSHIFT_PRIV_RETRACTED)
+        else if (solver->rows[bucket[t]].stamp == PSHIFT_PRIV_RETRACTED)
             st = QOS_EEXIST;
         else
-            ps->rows[bucket[t]].stamp = PSHIFT_PRIV_RETRACTED;
+            solver->rows[bucket[t]].stamp = PSHIFT_PRIV_RETRACTED;
         if (st == QOS_OK) { /* rows may lie anywhere: what is needed of each is asked for ahead */
             __builtin_prefetch(p->row + bucket[t]);
             __builtin_prefetch(p->reservation + bucket[t]);
@@ -2155,7 +2160,7 @@ QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_pr
     }
     if (st != QOS_OK) { /* the last one was not marked */
         for (u = 0; u + 1 < t; u++)
-            ps->rows[bucket[u]].stamp = 0;
+            solver->rows[bucket[u]].stamp = 0;
         return st;
     }
     for (t = 0; t < count; t++) {
@@ -2168,138 +2173,102 @@ QOS_API enum qos_status pshift_retract(struct pshift *ps, const struct pshift_pr
         }
         for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++) {
             pshift_priv_add(&tokens, s->alloc[e]);
-            ps->load[p->server[e]] = pshift_priv_minus(ps->load[p->server[e]], pshift_priv_u128(s->alloc[e]));
+            solver->load[p->server[e]] = qos_sub_wide(solver->load[p->server[e]], pshift_priv_u128(s->alloc[e]));
         }
-        ps->tokens = pshift_priv_minus(ps->tokens, tokens);
-        ps->unclaimed = pshift_priv_minus(ps->unclaimed, pshift_priv_u128(p->reservation[bucket[t]] - tokens.lo));
+        solver->tokens = qos_sub_wide(solver->tokens, tokens);
+        solver->unclaimed = qos_sub_wide(solver->unclaimed, pshift_priv_u128(p->reservation[bucket[t]] - tokens.lo));
     }
-    ps->retracted += count;
+    solver->retracted += count;
     return QOS_OK;
 }
 
-/* Moves the tokens of row i out of X, as far as they find demand elsewhere in the row. ps->quota: at least `most` for
- * the servers of X, -most for the others. False: something leads out of X still. */
-QOS_API bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
+/* Moves the tokens of row i out of X, as far as they find demand elsewhere in the row. solver->quota: at least `most`
+ * for the servers of X, -most for the others. False: something leads out of X still. */
+QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
 {
-    struct pshift *ps = job->ps;
+    struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t e;
     bool inside = false, outside = false;
     for (e = p->row[i]; e < p->row[i + 1]; e++)
-        ps->quota[p->server[e]] = ps->mark[p->server[e]] & PSHIFT_PRIV_CUT ? PSHIFT_PRIV_PIECE : -PSHIFT_PRIV_PIECE;
-    (void)pshift_priv_sweep_row(job, ps->quota, i);
+        solver->quota[p->server[e]] =
+            solver->mark[p->server[e]] & PSHIFT_PRIV_CUT ? PSHIFT_PRIV_PIECE : -PSHIFT_PRIV_PIECE;
+    (void)pshift_priv_sweep_row(job, solver->quota, i);
     for (e = p->row[i]; e < p->row[i + 1]; e++) {
-        bool in = (ps->mark[p->server[e]] & PSHIFT_PRIV_CUT) != 0;
+        bool in = (solver->mark[p->server[e]] & PSHIFT_PRIV_CUT) != 0;
         inside |= in && job->alloc[e] != 0;
         outside |= !in && job->alloc[e] != p->demand[e];
     }
     return !(inside && outside);
 }
 
-QOS_API enum qos_status pshift_resolve(struct pshift *ps, const struct pshift_problem *p,
-                                       const struct pshift_options *opt, struct pshift_solution *s,
-                                       const uint32_t *bucket, uint32_t count)
+QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, const uint32_t *bucket, uint32_t count,
+                                              const struct pshift_problem *p, const struct pshift_options *opt,
+                                              struct pshift_solution *s)
 {
     struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
     struct pshift_priv_job job;
-    enum qos_status st = pshift_priv_check_frame(ps, p, s);
+    enum qos_status st = pshift_priv_check_frame(solver, p, s);
     uint32_t t, e;
     bool kept = true, cut = false;
     if (st == QOS_OK)
         st = pshift_priv_check_options(opt);
     if (st != QOS_OK)
         return st;
-    if (!pshift_priv_same_size(ps, p) || count != ps->retracted || (count && !bucket))
+    if (!pshift_priv_same_size(solver, p) || count != solver->retracted || (count && !bucket))
         return QOS_EINVAL;
     for (t = 0; t < count; t++) {
         uint32_t i = bucket[t];
-        if (i >= p->buckets || ps->rows[i].stamp != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] ||
-            p->row[i + 1] > ps->entries)
+        if (i >= p->buckets || solver->rows[i].stamp != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] ||
+            p->row[i + 1] > solver->entries)
             return QOS_EINVAL;
         for (e = p->row[i]; e < p->row[i + 1]; e++)
             if (p->server[e] >= p->servers)
                 return QOS_EINVAL;
-        st = pshift_priv_start_row(ps, p, s->alloc, i, &part);
+        st = pshift_priv_start_row(solver, p, s->alloc, i, &part);
         if (st != QOS_OK)
             return st;
     }
-    ps->twice |= part.twice;
-    pshift_priv_job_of(&job, ps, p, s);
+    solver->twice |= part.twice;
+    pshift_priv_job_of(&job, solver, p, s);
     for (t = 0; t < p->servers; t++)
-        cut |= (ps->mark[t] & PSHIFT_PRIV_CUT) != 0;
+        cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
     for (t = 0; t < count; t++) {
-        ps->rows[bucket[t]].stamp = 0;
+        solver->rows[bucket[t]].stamp = 0;
         kept &= !cut || pshift_priv_expel(&job, bucket[t]);
         for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
-            pshift_priv_add(&ps->load[p->server[e]], s->alloc[e]);
+            pshift_priv_add(&solver->load[p->server[e]], s->alloc[e]);
     }
-    ps->retracted = 0;
-    ps->tokens = qos_add_wide(ps->tokens, part.tokens);
-    ps->unclaimed = qos_add_wide(ps->unclaimed, part.unclaimed);
-    pshift_priv_shift_all(ps, opt, &job, s, kept, bucket, count);
+    solver->retracted = 0;
+    solver->tokens = qos_add_wide(solver->tokens, part.tokens);
+    solver->unclaimed = qos_add_wide(solver->unclaimed, part.unclaimed);
+    pshift_priv_shift_all(solver, opt, &job, s, kept, bucket, count);
     return QOS_OK;
 }
 
-/* Reservations and limits become what the second solve is to place: the limit without the R-tokens, on the demand
- * without them, on the capacity without the load. */
-QOS_API void pshift_priv_leave(struct pshift *ps, const struct pshift_problem *p, const uint64_t *limit,
-                               const uint64_t *alloc, const struct pshift_residual *rest)
+/* Most tokens under a limit: 0 is no limit, QOS_NOTHING is none at all. */
+QOS_PRIV uint64_t pshift_priv_limit(uint64_t limit)
 {
-    uint32_t i, j, e;
-    for (i = 0; i < p->buckets; i++) {
-        uint64_t tokens = 0;
-        for (e = p->row[i]; e < p->row[i + 1]; e++) {
-            tokens += alloc[e]; /* A_i <= R_i < 2^63 */
-            rest->demand[e] = p->demand[e] - alloc[e];
-        }
-        rest->reservation[i] = qos_min(limit[i] - tokens, PSHIFT_COUNT_MAX);
-    }
-    for (j = 0; j < p->servers; j++)
-        rest->capacity[j] = ps->load[j].hi ? 0 : qos_sat_sub(p->capacity[j], ps->load[j].lo);
+    return limit == 0 ? QOS_UNLIMITED : limit == QOS_NOTHING ? 0 : limit;
 }
 
-QOS_API enum qos_status pshift_plan(struct pshift *ps, const struct pshift_problem *p, const uint64_t *limit,
-                                    const struct pshift_options *opt, struct pshift_solution *r,
-                                    struct pshift_solution *l, const struct pshift_residual *residual)
+QOS_API enum qos_status pshift_solver_info(const struct pshift_solver *solver, struct pshift_solver_state *out)
 {
-    struct pshift_problem q;
-    enum qos_status st = pshift_priv_check(ps, p, r);
-    uint32_t i;
-    if (st == QOS_OK)
-        st = pshift_priv_check(ps, p, l);
-    if (st != QOS_OK)
-        return st;
-    if (!residual || (p->row[p->buckets] && !residual->demand) || (p->servers && !residual->capacity) ||
-        (p->buckets && (!residual->reservation || !limit)))
-        return QOS_EINVAL;
-    q = *p;
-    q.reservation = residual->reservation;
-    for (i = 0; i < p->buckets; i++)
-        residual->reservation[i] = qos_min(p->reservation[i], limit[i]);
-    st = pshift_solve(ps, &q, opt, r);
-    if (st != QOS_OK)
-        return st;
-    pshift_priv_leave(ps, p, limit, r->alloc, residual);
-    q.demand = residual->demand;
-    q.capacity = residual->capacity;
-    return pshift_solve(ps, &q, opt, l);
+    QOS_ASSERT(solver && out);
+    *out = solver->info;
+    return QOS_OK;
 }
 
-QOS_API struct pshift_work pshift_work_of(const struct pshift *ps)
-{
-    return ps->work;
-}
-
-QOS_API enum qos_status pshift_verify(struct pshift *ps, const struct pshift_problem *p,
-                                      const struct pshift_solution *s)
+QOS_API enum qos_status pshift_solver_verify(struct pshift_solver *solver, const struct pshift_problem *p,
+                                             const struct pshift_solution *s)
 {
     struct pshift_solution real;
-    enum qos_status st = pshift_priv_check(ps, p, s);
+    enum qos_status st = pshift_priv_check(solver, p, s);
     uint32_t i;
     bool same;
     if (st != QOS_OK)
         return st;
-    st = pshift_priv_account(ps, p, s, &real);
+    st = pshift_priv_account(solver, p, s, &real);
     if (st != QOS_OK)
         return st;
     same = pshift_priv_same(real.tokens, s->tokens) && pshift_priv_same(real.unclaimed, s->unclaimed) &&
@@ -2308,28 +2277,29 @@ QOS_API enum qos_status pshift_verify(struct pshift *ps, const struct pshift_pro
            real.cut_servers == s->cut_servers;
     if (same && s->exact) /* max-flow min-cut */
         same = pshift_priv_same(qos_add_wide(real.cut_capacity, real.cut_demand), real.effective);
-    pshift_priv_no_rests(ps, p->servers);
+    pshift_priv_no_rests(solver, p->servers);
     for (i = 0; same && s->shortfall_set && i < p->buckets; i++)
-        same = s->shortfall && s->shortfall[i] == pshift_priv_short_row(ps, p, s->alloc, i);
+        same = s->shortfall && s->shortfall[i] == pshift_priv_short_row(solver, p, s->alloc, i);
     return same ? QOS_OK : QOS_ECORRUPT;
 }
 
-QOS_API enum qos_status pshift_shortfall(struct pshift *ps, const struct pshift_problem *p, struct pshift_solution *s)
+QOS_API enum qos_status pshift_solver_shortfall(struct pshift_solver *solver, const struct pshift_problem *p,
+                                                struct pshift_solution *s)
 {
-    enum qos_status st = pshift_verify(ps, p, s); /* leaves the loads */
+    enum qos_status st = pshift_solver_verify(solver, p, s); /* leaves the loads */
     uint32_t i;
     if (st != QOS_OK)
         return st;
     if (!s->shortfall && p->buckets)
         return QOS_EINVAL;
-    pshift_priv_no_rests(ps, p->servers);
+    pshift_priv_no_rests(solver, p->servers);
     for (i = 0; i < p->buckets; i++)
-        s->shortfall[i] = pshift_priv_short_row(ps, p, s->alloc, i);
+        s->shortfall[i] = pshift_priv_short_row(solver, p, s->alloc, i);
     s->shortfall_set = true;
     return QOS_OK;
 }
 
-QOS_API bool pshift_binding(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i)
+QOS_API bool pshift_solution_binds(const struct pshift_solution *s, uint32_t i, const struct pshift_problem *p)
 {
     struct qos_u128 total = {0, 0}, outside = {0, 0}, want = {0, p->reservation[i]};
     uint32_t e;
@@ -2341,29 +2311,90 @@ QOS_API bool pshift_binding(const struct pshift_problem *p, const struct pshift_
     return qos_cmp_wide(outside, want) < 0 && qos_cmp_wide(outside, total) < 0;
 }
 
-QOS_API uint64_t pshift_movable(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i, uint32_t j,
-                                uint32_t k)
-{
-    uint64_t tokens = 0, spare = 0;
-    uint32_t e;
-    for (e = p->row[i]; e < p->row[i + 1]; e++) {
-        if (p->server[e] == j)
-            tokens = qos_sat_add(tokens, s->alloc[e]);
-        if (p->server[e] == k)
-            spare = qos_sat_add(spare, p->demand[e] - s->alloc[e]);
-    }
-    return j == k ? 0 : qos_min(tokens, spare);
-}
+#endif /* QOS_DECLARE_ONLY */
 
-/* ---- the token scheduler ---------------------------------------------------------------------------- */
+/* ==== chapter: scheduler ========================================================================================
+ *
+ *   Algorithm 1 of the paper, weighted as in Section V. Step 1: round robin over the queues that have requests and
+ *   R-tokens. Step 2, if there are none: round robin over the queues that have requests and L-tokens. A queue of
+ *   weight w keeps its turn for w requests, as long as it stays eligible. Step 3's delay is the caller's (next_ns).
+ *
+ *   Where we differ: the paper has one position for both steps. Then a bucket with R-tokens whose requests come one by
+ *   one moves the position of step 2 each time, and the queues behind it wait for ever. Here each step has a position
+ *   of its own, so that each wait has a bound (THE CONTRACT).
+ *
+ *   A set of queues is a bitmap with two levels of summaries: a bit for each word below that is not zero. The next
+ *   member is found in at most 12 word reads, for 10 queues or 200,000:
+ *
+ *       level 2                    1 word     .......1  some word of level 1 is not zero
+ *       level 1               up to 64 words  ...1....  some word of level 0 is not zero
+ *       level 0            up to 4096 words   .1......  this queue is a member
+ *
+ *   Invariants:
+ *   1. A queue is in `reserved` if and only if it has requests and R-tokens; in `normal`, requests and L-tokens.
+ *   2. `touched` holds every queue whose requests or service changed since the agent looked at it last.
+ *   3. A token is consumed for each request served, except those that force serves in debt.
+ */
 
-QOS_API uint32_t pshift_priv_words(uint32_t queues, int level)
+struct pshift_priv_queue {
+    uint64_t pending, r_tokens, l_tokens, debt;
+    qos_counter_t served, borrowed, waited;
+    uint32_t weight;
+};
+
+/* A set of queues. */
+struct pshift_priv_set {
+    uint64_t *word[3];
+};
+
+/* Position of one step's round robin. */
+struct pshift_priv_cursor {
+    uint32_t next; /* where the search begins */
+    uint32_t turn; /* queue whose turn it is, QOS_NONE between turns */
+    uint32_t left; /* requests left in its turn */
+};
+
+struct pshift_scheduler {
+    struct pshift_scheduler_config config;
+    struct pshift_priv_queue *queue; /* [queues] */
+    struct pshift_priv_set reserved, normal, touched;
+    struct pshift_priv_cursor r, l;
+    uint32_t busy; /* queues with requests */
+    struct qos_counters counters;
+    qos_counter_t debt;
+};
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_PRIV uint32_t pshift_priv_words(uint32_t queues, int level)
 {
     uint32_t per = level == 0 ? 64 : level == 1 ? 4096 : 262144;
     return queues / per + (queues % per != 0);
 }
 
-QOS_API void pshift_priv_set_write(struct pshift_priv_set *set, uint32_t q, bool in)
+QOS_PRIV void pshift_priv_set_layout(struct qos_layout *layout, struct pshift_priv_set *set, uint32_t queues)
+{
+    int level;
+    for (level = 0; level < 3; level++)
+        set->word[level] =
+            (uint64_t *)qos_layout_part(layout, pshift_priv_words(queues, level), sizeof(uint64_t), QOS_CACHE_LINE);
+}
+
+QOS_PRIV void pshift_priv_set_clear(struct pshift_priv_set *set, uint32_t queues)
+{
+    uint32_t i;
+    int level;
+    for (level = 0; level < 3; level++)
+        for (i = 0; i < pshift_priv_words(queues, level); i++)
+            set->word[level][i] = 0;
+}
+
+QOS_PRIV bool pshift_priv_set_has(const struct pshift_priv_set *set, uint32_t q)
+{
+    return (set->word[0][q / 64] >> q % 64 & 1) != 0;
+}
+
+QOS_PRIV void pshift_priv_set_write(struct pshift_priv_set *set, uint32_t q, bool in)
 {
     int level;
     for (level = 0; level < 3; level++, q /= 64) {
@@ -2376,8 +2407,8 @@ QOS_API void pshift_priv_set_write(struct pshift_priv_set *set, uint32_t q, bool
     }
 }
 
-/* First member at or after q; PSHIFT_NO_QUEUE if there is none. Looks at one word a level, up and then down. */
-QOS_API uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
+/* First member at or after q, QOS_NONE if there is none. Reads one word a level, up and then down. */
+QOS_PRIV uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
 {
     uint32_t at = q;
     int level = 0;
@@ -2385,876 +2416,1711 @@ QOS_API uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32_
         uint64_t word = at / 64 < pshift_priv_words(queues, level) ? set->word[level][at / 64] : 0;
         word &= UINT64_MAX - ((UINT64_C(1) << at % 64) - 1);
         if (word != 0) {
-            at = at / 64 * 64 + pshift_priv_lowest(word);
+            at = at / 64 * 64 + qos_ctz64(word);
             while (level-- > 0)
-                at = at * 64 + pshift_priv_lowest(set->word[level][at]);
+                at = at * 64 + qos_ctz64(set->word[level][at]);
             return at;
         }
         at = at / 64 + 1;
         level++;
     }
-    return PSHIFT_NO_QUEUE;
+    return QOS_NONE;
 }
 
 /* The same, around the end. */
-QOS_API uint32_t pshift_priv_set_around(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
+QOS_PRIV uint32_t pshift_priv_set_around(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
 {
     uint32_t found = pshift_priv_set_from(set, q, queues);
-    return found != PSHIFT_NO_QUEUE ? found : pshift_priv_set_from(set, 0, queues);
+    return found != QOS_NONE ? found : pshift_priv_set_from(set, 0, queues);
 }
 
-QOS_API void pshift_priv_sched_layout(struct qos_layout *l, const struct pshift_sched_config *cfg,
-                                      struct pshift_sched *sc, uint8_t *mem)
+QOS_PRIV void pshift_priv_scheduler_layout(struct qos_layout *layout, struct pshift_scheduler *scheduler,
+                                           const struct pshift_scheduler_config *config)
 {
-    size_t queue = qos_layout_add(l, cfg->queues, sizeof(struct pshift_priv_queue), QOS_CACHE_LINE), at[2][3];
-    int set, level;
-    for (set = 0; set < 2; set++)
-        for (level = 0; level < 3; level++)
-            at[set][level] = qos_layout_add(l, pshift_priv_words(cfg->queues, level), sizeof(uint64_t), QOS_CACHE_LINE);
-    if (!sc)
-        return;
-    sc->queue = (struct pshift_priv_queue *)(void *)(mem + queue);
-    for (level = 0; level < 3; level++) {
-        sc->reserved.word[level] = (uint64_t *)(void *)(mem + at[0][level]);
-        sc->normal.word[level] = (uint64_t *)(void *)(mem + at[1][level]);
-    }
+    scheduler->queue = (struct pshift_priv_queue *)qos_layout_part(layout, config->queues,
+                                                                   sizeof(struct pshift_priv_queue), QOS_CACHE_LINE);
+    pshift_priv_set_layout(layout, &scheduler->reserved, config->queues);
+    pshift_priv_set_layout(layout, &scheduler->normal, config->queues);
+    pshift_priv_set_layout(layout, &scheduler->touched, config->queues);
 }
 
-QOS_API size_t pshift_sched_memsize(const struct pshift_sched_config *cfg)
+QOS_API const char *pshift_scheduler_config_error(const struct pshift_scheduler_config *config)
 {
-    struct qos_layout l = {NULL, 0, 0, false};
-    if (!cfg || cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX)
+    if (!config)
+        return "config is NULL: pass a struct pshift_scheduler_config";
+    if (config->queues == 0 || config->queues > PSHIFT_QUEUES_MAX)
+        return "queues: set 1..PSHIFT_QUEUES_MAX, one for each bucket that is served here at a time";
+    if (config->debt_max_ops > QOS_TOKENS_MAX)
+        return "debt_max_ops: set at most QOS_TOKENS_MAX, or 0 for 1024";
+    return NULL;
+}
+
+QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *config)
+{
+    struct pshift_scheduler scratch;
+    struct qos_layout layout;
+    if (pshift_scheduler_config_error(config))
         return 0;
-    pshift_priv_sched_layout(&l, cfg, NULL, NULL);
-    return qos_layout_size(&l);
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_scheduler_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status pshift_sched_init(struct pshift_sched *sc, void *mem, size_t size_bytes,
-                                          const struct pshift_sched_config *cfg)
+QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem, size_t size_bytes,
+                                              const struct pshift_scheduler_config *config)
 {
-    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, PSHIFT_WEIGHT_DEFAULT};
-    struct qos_layout l = {NULL, 0, 0, false};
-    enum qos_status st;
+    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 1};
+    const struct pshift_priv_cursor start = {0, QOS_NONE, 0};
+    struct pshift_scheduler scratch;
+    struct qos_layout layout;
+    enum qos_status status = pshift_priv_config_status(config, pshift_scheduler_config_error(config));
     uint32_t i;
-    int level;
-    if (!sc || !cfg)
-        return QOS_EINVAL;
-    if (cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX || cfg->debt_max_ops > QOS_TOKENS_MAX)
-        return QOS_ERANGE;
-    pshift_priv_sched_layout(&l, cfg, NULL, NULL);
-    st = qos_layout_check(&l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    l.mem = NULL;
-    l.size_bytes = 0;
-    pshift_priv_sched_layout(&l, cfg, sc, (uint8_t *)mem);
-    sc->cfg = *cfg;
-    if (sc->cfg.debt_max_ops == 0)
-        sc->cfg.debt_max_ops = 1024;
-    for (i = 0; i < cfg->queues; i++)
-        sc->queue[i] = empty;
-    for (level = 0; level < 3; level++)
-        for (i = 0; i < pshift_priv_words(cfg->queues, level); i++)
-            sc->reserved.word[level][i] = sc->normal.word[level][i] = 0;
-    sc->next = 0;
-    sc->turn = PSHIFT_NO_QUEUE;
-    sc->left = 0;
-    sc->granted = sc->borrowed = sc->refused = sc->waited = sc->debt = 0;
+    QOS_ASSERT(scheduler);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_scheduler_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, mem);
+    pshift_priv_scheduler_layout(&layout, scheduler, config);
+    scheduler->config = *config;
+    scheduler->config.debt_max_ops = qos_default(config->debt_max_ops, 1024);
+    for (i = 0; i < config->queues; i++)
+        scheduler->queue[i] = empty;
+    pshift_priv_set_clear(&scheduler->reserved, config->queues);
+    pshift_priv_set_clear(&scheduler->normal, config->queues);
+    pshift_priv_set_clear(&scheduler->touched, config->queues);
+    scheduler->r = scheduler->l = start;
+    scheduler->busy = 0;
+    scheduler->counters.granted = scheduler->counters.borrowed = 0;
+    scheduler->counters.refused = scheduler->counters.waited = 0;
+    scheduler->debt = 0;
     return QOS_OK;
 }
 
-/* Puts the queue where its pending requests and tokens say. */
-QOS_API void pshift_priv_sched_place(struct pshift_sched *sc, uint32_t queue)
+QOS_PRIV void pshift_priv_touch(struct pshift_scheduler *scheduler, uint32_t queue)
 {
-    const struct pshift_priv_queue *q = &sc->queue[queue];
-    pshift_priv_set_write(&sc->reserved, queue, q->pending != 0 && q->r_tokens != 0);
-    pshift_priv_set_write(&sc->normal, queue, q->pending != 0 && q->l_tokens != 0);
+    if (!pshift_priv_set_has(&scheduler->touched, queue))
+        pshift_priv_set_write(&scheduler->touched, queue, true);
 }
 
-QOS_API enum qos_status pshift_sched_arrive(struct pshift_sched *sc, uint32_t queue, uint64_t n)
+/* Puts the queue into the sets where its requests and tokens belong. */
+QOS_PRIV void pshift_priv_place(struct pshift_scheduler *scheduler, uint32_t queue)
+{
+    const struct pshift_priv_queue *q = &scheduler->queue[queue];
+    pshift_priv_set_write(&scheduler->reserved, queue, q->pending != 0 && q->r_tokens != 0);
+    pshift_priv_set_write(&scheduler->normal, queue, q->pending != 0 && q->l_tokens != 0);
+}
+
+QOS_API enum qos_status pshift_scheduler_arrive(struct pshift_scheduler *scheduler, uint32_t queue, uint64_t n)
 {
     struct pshift_priv_queue *q;
     bool idle;
-    if (queue >= sc->cfg.queues)
+    if (queue >= scheduler->config.queues)
         return QOS_ENOENT;
-    q = &sc->queue[queue];
+    q = &scheduler->queue[queue];
     idle = q->pending == 0;
     if (!qos_checked_add(q->pending, n, &q->pending))
         return QOS_ERANGE;
-    if (idle)
-        pshift_priv_sched_place(sc, queue);
-    qos_counter_add(&sc->waited, n);
+    if (idle && n != 0) {
+        scheduler->busy++;
+        pshift_priv_place(scheduler, queue);
+    }
+    pshift_priv_touch(scheduler, queue);
+    qos_counter_add(&q->waited, n);
+    qos_counter_add(&scheduler->counters.waited, n);
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_sched_cancel(struct pshift_sched *sc, uint32_t queue, uint64_t n)
+QOS_API enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *scheduler, uint32_t queue, uint64_t n)
 {
-    if (queue >= sc->cfg.queues)
+    struct pshift_priv_queue *q;
+    if (queue >= scheduler->config.queues)
         return QOS_ENOENT;
-    if (n > sc->queue[queue].pending)
+    q = &scheduler->queue[queue];
+    if (n > q->pending)
         return QOS_ERANGE;
-    sc->queue[queue].pending -= n;
-    pshift_priv_sched_place(sc, queue);
+    scheduler->busy -= n != 0 && n == q->pending ? 1u : 0u;
+    q->pending -= n;
+    pshift_priv_place(scheduler, queue);
+    pshift_priv_touch(scheduler, queue);
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_sched_set_weight(struct pshift_sched *sc, uint32_t queue, uint32_t weight)
+QOS_API enum qos_status pshift_scheduler_change(struct pshift_scheduler *scheduler, uint32_t queue, uint32_t weight)
 {
-    if (queue >= sc->cfg.queues)
+    if (queue >= scheduler->config.queues)
         return QOS_ENOENT;
-    sc->queue[queue].weight = weight ? weight : PSHIFT_WEIGHT_DEFAULT;
+    scheduler->queue[queue].weight = weight ? weight : 1;
     return QOS_OK;
 }
 
 /* Takes up to n from *tokens, which may be unlimited. */
-QOS_API uint64_t pshift_priv_spend(uint64_t *tokens, uint64_t n)
+QOS_PRIV uint64_t pshift_priv_spend(uint64_t *tokens, uint64_t n)
 {
     uint64_t m = qos_min(*tokens, n);
-    if (*tokens != PSHIFT_UNLIMITED)
+    if (*tokens != QOS_UNLIMITED)
         *tokens -= m;
     return m;
 }
 
-QOS_API enum qos_status pshift_sched_set_tokens(struct pshift_sched *sc, uint32_t queue, uint64_t r_tokens,
-                                                uint64_t l_tokens)
+QOS_API enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *scheduler, uint32_t queue,
+                                                    uint64_t r_tokens, uint64_t l_tokens)
 {
     struct pshift_priv_queue *q;
     uint64_t paid;
-    if (queue >= sc->cfg.queues)
+    if (queue >= scheduler->config.queues)
         return QOS_ENOENT;
-    q = &sc->queue[queue];
+    q = &scheduler->queue[queue];
     q->r_tokens = r_tokens;
     q->l_tokens = l_tokens;
     paid = pshift_priv_spend(&q->r_tokens, q->debt);
     paid += pshift_priv_spend(&q->l_tokens, q->debt - paid);
     q->debt -= paid;
-    qos_counter_add(&sc->debt, qos_wrap_sub(0, paid));
-    pshift_priv_sched_place(sc, queue);
+    qos_counter_add(&scheduler->debt, qos_wrap_sub(0, paid));
+    pshift_priv_place(scheduler, queue);
     return QOS_OK;
 }
 
 /* One request of the queue leaves, at the expense of *tokens. */
-QOS_API void pshift_priv_sched_serve(struct pshift_sched *sc, uint32_t queue, uint64_t *tokens)
+QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t queue, uint64_t *tokens)
 {
-    struct pshift_priv_queue *q = &sc->queue[queue];
+    struct pshift_priv_queue *q = &scheduler->queue[queue];
     (void)pshift_priv_spend(tokens, 1);
     q->pending--;
-    q->served = qos_wrap_add(q->served, 1);
+    scheduler->busy -= q->pending == 0 ? 1u : 0u;
     if (q->pending == 0 || *tokens == 0)
-        pshift_priv_sched_place(sc, queue);
-    qos_counter_add(&sc->granted, 1);
+        pshift_priv_place(scheduler, queue);
+    pshift_priv_touch(scheduler, queue);
+    qos_counter_add(&q->served, 1);
+    qos_counter_add(&scheduler->counters.granted, 1);
+    if (tokens == &q->l_tokens) {
+        qos_counter_add(&q->borrowed, 1);
+        qos_counter_add(&scheduler->counters.borrowed, 1);
+    }
 }
 
-QOS_API enum qos_status pshift_sched_pick(struct pshift_sched *sc, struct pshift_pick *pick)
+QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler, struct pshift_pick *pick)
 {
-    uint32_t queues = sc->cfg.queues, found = pshift_priv_set_around(&sc->reserved, sc->next, queues);
-    bool reserved = found != PSHIFT_NO_QUEUE;
+    const uint32_t queues = scheduler->config.queues;
+    struct pshift_priv_cursor *cursor = &scheduler->r;
+    uint32_t found = pshift_priv_set_around(&scheduler->reserved, cursor->next, queues);
+    bool reserved = found != QOS_NONE;
     struct pshift_priv_queue *q;
-    if (!reserved)
-        found = pshift_priv_set_around(&sc->normal, sc->next, queues);
-    if (found == PSHIFT_NO_QUEUE) {
-        qos_counter_add(&sc->refused, 1);
+    if (!reserved) {
+        cursor = &scheduler->l;
+        found = pshift_priv_set_around(&scheduler->normal, cursor->next, queues);
+    }
+    if (found == QOS_NONE) {
+        qos_counter_add(&scheduler->counters.refused, scheduler->busy != 0 ? 1 : 0);
         return QOS_EAGAIN;
     }
-    q = &sc->queue[found];
-    if (found != sc->turn) {
-        sc->turn = found;
-        sc->left = q->weight;
+    q = &scheduler->queue[found];
+    if (found != cursor->turn) {
+        cursor->turn = found;
+        cursor->left = q->weight;
     }
-    sc->left--;
-    sc->next = found;
-    if (sc->left == 0) {
-        sc->turn = PSHIFT_NO_QUEUE;
-        sc->next = found + 1 == queues ? 0 : found + 1;
+    cursor->left--;
+    cursor->next = found;
+    if (cursor->left == 0) {
+        cursor->turn = QOS_NONE;
+        cursor->next = found + 1 == queues ? 0 : found + 1;
     }
     pick->queue = found;
     pick->backing = reserved ? PSHIFT_RESERVATION : PSHIFT_NORMAL;
-    if (!reserved)
-        qos_counter_add(&sc->borrowed, 1);
-    pshift_priv_sched_serve(sc, found, reserved ? &q->r_tokens : &q->l_tokens);
+    pshift_priv_serve(scheduler, found, reserved ? &q->r_tokens : &q->l_tokens);
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_sched_force(struct pshift_sched *sc, uint32_t queue)
+QOS_API enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint32_t queue)
 {
     struct pshift_priv_queue *q;
     uint64_t none = 0;
-    if (queue >= sc->cfg.queues)
+    if (queue >= scheduler->config.queues)
         return QOS_ENOENT;
-    q = &sc->queue[queue];
+    q = &scheduler->queue[queue];
     if (q->pending == 0)
         return QOS_EAGAIN;
     if (q->r_tokens == 0 && q->l_tokens == 0) {
-        if (q->debt >= sc->cfg.debt_max_ops)
+        if (q->debt >= scheduler->config.debt_max_ops)
             return QOS_EDEBT;
         q->debt++;
-        qos_counter_add(&sc->debt, 1);
-        pshift_priv_sched_serve(sc, queue, &none);
+        qos_counter_add(&scheduler->debt, 1);
+        pshift_priv_serve(scheduler, queue, &none);
     } else {
-        pshift_priv_sched_serve(sc, queue, q->r_tokens ? &q->r_tokens : &q->l_tokens);
+        pshift_priv_serve(scheduler, queue, q->r_tokens ? &q->r_tokens : &q->l_tokens);
     }
     return QOS_OK;
 }
 
-QOS_API uint64_t pshift_sched_served(const struct pshift_sched *sc, uint32_t queue)
+QOS_API uint64_t pshift_scheduler_next_ns(const struct pshift_scheduler *scheduler, uint64_t now_ns)
 {
-    return queue < sc->cfg.queues ? sc->queue[queue].served : 0;
-}
-
-QOS_API uint64_t pshift_sched_pending(const struct pshift_sched *sc, uint32_t queue)
-{
-    return queue < sc->cfg.queues ? sc->queue[queue].pending : 0;
-}
-
-QOS_API uint64_t pshift_sched_r_tokens(const struct pshift_sched *sc, uint32_t queue)
-{
-    return queue < sc->cfg.queues ? sc->queue[queue].r_tokens : 0;
-}
-
-QOS_API uint64_t pshift_sched_l_tokens(const struct pshift_sched *sc, uint32_t queue)
-{
-    return queue < sc->cfg.queues ? sc->queue[queue].l_tokens : 0;
-}
-
-QOS_API uint64_t pshift_sched_next_ns(const struct pshift_sched *sc, uint64_t now_ns)
-{
-    bool some = sc->reserved.word[2][0] != 0 || sc->normal.word[2][0] != 0;
+    bool some = scheduler->reserved.word[2][0] != 0 || scheduler->normal.word[2][0] != 0;
     return some ? now_ns : QOS_NEVER;
 }
 
-QOS_API struct qos_stats pshift_sched_stats(const struct pshift_sched *sc)
+QOS_API enum qos_status pshift_scheduler_stats(const struct pshift_scheduler *scheduler, uint32_t queue,
+                                               struct qos_stats *out)
 {
-    struct qos_stats s;
-    s.granted = qos_counter_read(&sc->granted);
-    s.borrowed = qos_counter_read(&sc->borrowed);
-    s.refused = qos_counter_read(&sc->refused);
-    s.waited = qos_counter_read(&sc->waited);
-    s.debt = qos_counter_read(&sc->debt);
-    return s;
+    const struct pshift_priv_queue *q;
+    if (queue == QOS_NONE) {
+        qos_counters_read(&scheduler->counters, out);
+        out->debt = qos_counter_read(&scheduler->debt);
+        return QOS_OK;
+    }
+    if (queue >= scheduler->config.queues)
+        return QOS_ENOENT;
+    q = &scheduler->queue[queue];
+    out->granted = qos_counter_read(&q->served);
+    out->borrowed = qos_counter_read(&q->borrowed);
+    out->refused = 0;
+    out->waited = qos_counter_read(&q->waited);
+    out->debt = q->debt;
+    return QOS_OK;
 }
 
-/* ---- the runtime ------------------------------------------------------------------------------------- */
+QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *scheduler, uint32_t queue,
+                                              struct pshift_scheduler_state *out)
+{
+    const struct pshift_priv_queue *q;
+    if (queue >= scheduler->config.queues)
+        return QOS_ENOENT;
+    q = &scheduler->queue[queue];
+    out->pending = q->pending;
+    out->r_tokens = q->r_tokens;
+    out->l_tokens = q->l_tokens;
+    out->served = q->served;
+    out->debt = q->debt;
+    out->weight = q->weight;
+    return QOS_OK;
+}
 
-QOS_API uint64_t pshift_extrapolate(uint64_t recent, uint64_t interval_ns, uint64_t remaining_ns)
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: agent ============================================================================================
+ *
+ *   The server's side of the runtime (Section III-D): measures, reports, installs. Where the paper is silent, these are
+ *   the rules. They make limits hold and cost one interval for a lost message.
+ *
+ *        a queue's state as the controller knows it
+ *
+ *            change, or a grant installed            in a report
+ *       known ------------------------> news ------------------------> sent
+ *         ^                              ^ change, or no ack             |
+ *         |                              +-------------------------------+
+ *         +------------------------------------ ack of that report ------+
+ *
+ *   Invariants:
+ *   1. Totals, not increments. A grant says how many requests of a bucket may be served in the period; what was served
+ *      before it came is in that total. So a late or repeated grant adds nothing.
+ *   2. Order. Each queue keeps the number of the last grant installed for it; older ones are passed over, queue by
+ *      queue. A message therefore may be any part of a round.
+ *   3. Acknowledgement both ways. News is reported in every interval until a grant acknowledges the report that had
+ *      it. A report names the last grant installed for each bucket in it.
+ *   4. Fence. The largest controller epoch ever heard of is the only one obeyed. When it grows, every queue with
+ *      requests, service or tokens is news. It outlives restarts, as the caller keeps it.
+ *   5. A period ends all tokens. Grants of another period are refused.
+ *   6. A server that starts again has a larger epoch: older grants are refused, and reports say if the period began
+ *      before the start (partial).
+ *
+ *   The estimators (Section III-D leaves them open): demand = what waits + arrivals of the last interval, extended to
+ *   the end of the period; capacity = service of the last interval, extended likewise.
+ */
+
+#define PSHIFT_PRIV_OPEN 1u
+#define PSHIFT_PRIV_CLOSING 2u
+#define PSHIFT_PRIV_NEWS 4u /* to be reported */
+#define PSHIFT_PRIV_SENT 8u /* reported, not acknowledged */
+
+struct pshift_priv_seen {
+    uint64_t bucket;
+    uint64_t base;      /* served when the period began */
+    uint64_t arrived;   /* served + pending at the last measure */
+    uint64_t demand;    /* at the last measure */
+    uint64_t told;      /* served in the period + demand, in the last report */
+    uint64_t sent_seq;  /* of the last report that named the queue */
+    uint64_t grant_seq; /* of the last grant installed in this period */
+    uint32_t flags;
+};
+
+struct pshift_agent {
+    struct pshift_agent_config config;
+    struct pshift_scheduler *scheduler;
+    struct pshift_priv_seen *seen; /* [queues] */
+    uint32_t *slot;                /* hash of buckets to queues */
+    uint32_t *freed;               /* [queues] queues that were closed */
+    struct pshift_priv_set dirty;  /* queues with news or not acknowledged */
+    uint32_t slots, used, freed_count, open, dirty_count;
+    uint32_t at;        /* queue where the next report begins */
+    uint64_t seq;       /* of the last report */
+    uint64_t first_seq; /* of this interval's reports */
+    uint64_t period, controller_epoch;
+    uint64_t served;   /* by all queues, at the last measure */
+    uint64_t capacity; /* at the last measure */
+    bool due;          /* the first report of an interval was not asked for yet */
+    bool partial;      /* the period may have begun before this start */
+};
+
+#ifndef QOS_DECLARE_ONLY
+
+/* Power of two that leaves at least half of a hash empty. */
+QOS_PRIV uint32_t pshift_priv_slots(uint32_t items)
+{
+    uint32_t slots = 2;
+    while (slots / 2 < items)
+        slots *= 2;
+    return slots;
+}
+
+QOS_PRIV uint32_t pshift_priv_hash(uint64_t key, uint64_t more, uint32_t slots)
+{
+    uint64_t h =
+        qos_wrap_mul(qos_wrap_add(key, qos_wrap_mul(more, UINT64_C(0x9e3779b97f4a7c15))), UINT64_C(0xd6e8feb86659fd93));
+    h = qos_wrap_mul(h ^ h >> 32, UINT64_C(0xd6e8feb86659fd93));
+    return (uint32_t)(h >> 32) & (slots - 1);
+}
+
+/* Arrivals of an interval, extended to the end of the period; rounded up, saturating. */
+QOS_PRIV uint64_t pshift_priv_extend(uint64_t recent, uint64_t interval_ns, uint64_t remaining_ns)
 {
     return interval_ns == 0 ? 0 : qos_mul_div_ceil(recent, remaining_ns, interval_ns);
 }
 
-QOS_API void pshift_priv_write_head(struct qos_writer *w, const struct pshift_message *m)
+QOS_PRIV void pshift_priv_agent_layout(struct qos_layout *layout, struct pshift_agent *agent,
+                                       const struct pshift_agent_config *config)
+{
+    const uint32_t queues = config->scheduler->config.queues;
+    agent->seen =
+        (struct pshift_priv_seen *)qos_layout_part(layout, queues, sizeof(struct pshift_priv_seen), QOS_CACHE_LINE);
+    agent->slot = (uint32_t *)qos_layout_part(layout, pshift_priv_slots(queues), sizeof(uint32_t), QOS_CACHE_LINE);
+    agent->freed = (uint32_t *)qos_layout_part(layout, queues, sizeof(uint32_t), QOS_CACHE_LINE);
+    pshift_priv_set_layout(layout, &agent->dirty, queues);
+}
+
+QOS_API const char *pshift_agent_config_error(const struct pshift_agent_config *config)
+{
+    if (!config)
+        return "config is NULL: pass a struct pshift_agent_config";
+    if (!config->scheduler)
+        return "scheduler is NULL: pass an initialised struct pshift_scheduler";
+    if (config->epoch == 0)
+        return "epoch: set 1 or more, larger at each start of the server";
+    if (config->unchanged_permille > 1000)
+        return "unchanged_permille: set at most 1000";
+    return NULL;
+}
+
+QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *config)
+{
+    struct pshift_agent scratch;
+    struct qos_layout layout;
+    if (pshift_agent_config_error(config))
+        return 0;
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_agent_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
+}
+
+QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem, size_t size_bytes,
+                                          const struct pshift_agent_config *config)
+{
+    const char *error = pshift_agent_config_error(config);
+    struct pshift_agent scratch;
+    struct qos_layout layout;
+    enum qos_status status = pshift_priv_config_status(config && config->scheduler ? config : NULL, error);
+    uint32_t q;
+    QOS_ASSERT(agent);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_agent_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, mem);
+    pshift_priv_agent_layout(&layout, agent, config);
+    agent->config = *config;
+    agent->scheduler = config->scheduler;
+    agent->slots = pshift_priv_slots(config->scheduler->config.queues);
+    for (q = 0; q < config->scheduler->config.queues; q++)
+        agent->seen[q].flags = 0;
+    for (q = 0; q < agent->slots; q++)
+        agent->slot[q] = QOS_NONE;
+    pshift_priv_set_clear(&agent->dirty, config->scheduler->config.queues);
+    agent->used = agent->freed_count = agent->open = agent->dirty_count = agent->at = 0;
+    agent->seq = agent->period = agent->capacity = 0;
+    agent->first_seq = 1;
+    agent->controller_epoch = config->controller_epoch;
+    agent->served = agent->scheduler->counters.granted;
+    agent->due = agent->partial = false;
+    return QOS_OK;
+}
+
+/* Slot of the bucket: that which holds it, or the empty one where it belongs. */
+QOS_PRIV uint32_t pshift_priv_agent_slot(const struct pshift_agent *agent, uint64_t bucket)
+{
+    uint32_t at = pshift_priv_hash(bucket, 0, agent->slots);
+    while (agent->slot[at] != QOS_NONE && agent->seen[agent->slot[at]].bucket != bucket)
+        at = (at + 1) & (agent->slots - 1);
+    return at;
+}
+
+QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t bucket, uint32_t *queue)
+{
+    const uint32_t at = pshift_priv_agent_slot(agent, bucket);
+    uint32_t q = agent->slot[at];
+    if (q == QOS_NONE) {
+        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
+        enum qos_status status;
+        if (agent->used < agent->scheduler->config.queues)
+            q = agent->used++;
+        else if (agent->freed_count != 0)
+            q = agent->freed[--agent->freed_count];
+        else
+            return QOS_EFULL;
+        agent->seen[q] = blank;
+        agent->seen[q].base = agent->scheduler->queue[q].served;
+        agent->seen[q].arrived = qos_sat_add(agent->seen[q].base, agent->scheduler->queue[q].pending);
+        agent->slot[at] = q;
+        agent->open++;
+        status =
+            pshift_scheduler_set_tokens(agent->scheduler, q, 0, agent->period ? agent->config.default_l_tokens : 0);
+        QOS_ASSERT(status == QOS_OK);
+        (void)status;
+    }
+    agent->seen[q].flags &= ~PSHIFT_PRIV_CLOSING;
+    *queue = q;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t bucket)
+{
+    const uint32_t q = agent->slot[pshift_priv_agent_slot(agent, bucket)];
+    if (q == QOS_NONE)
+        return QOS_ENOENT;
+    if (agent->scheduler->queue[q].pending != 0)
+        return QOS_EBUSY;
+    agent->seen[q].flags |= PSHIFT_PRIV_CLOSING;
+    return QOS_OK;
+}
+
+/* Writes the flags that say what the controller does not know, and keeps the set of such queues. */
+QOS_PRIV void pshift_priv_agent_flag(struct pshift_agent *agent, uint32_t q, uint32_t flags)
+{
+    const uint32_t both = PSHIFT_PRIV_NEWS | PSHIFT_PRIV_SENT;
+    struct pshift_priv_seen *s = &agent->seen[q];
+    bool was = (s->flags & both) != 0, is = flags != 0;
+    s->flags = (s->flags & ~both) | flags;
+    if (was == is)
+        return;
+    pshift_priv_set_write(&agent->dirty, q, is);
+    agent->dirty_count = is ? agent->dirty_count + 1 : agent->dirty_count - 1;
+}
+
+/* Queues that were closed, and whose end the controller knows of, are free; the others are found by their buckets. */
+QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
+{
+    uint32_t q;
+    for (q = 0; q < agent->slots; q++)
+        agent->slot[q] = QOS_NONE;
+    for (q = 0; q < agent->used; q++) {
+        struct pshift_priv_seen *s = &agent->seen[q];
+        if (!(s->flags & PSHIFT_PRIV_OPEN))
+            continue;
+        if ((s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0) {
+            pshift_priv_agent_flag(agent, q, 0);
+            s->flags = 0;
+            agent->freed[agent->freed_count++] = q;
+            agent->open--;
+        } else {
+            agent->slot[pshift_priv_agent_slot(agent, s->bucket)] = q;
+        }
+    }
+}
+
+QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t period)
+{
+    const bool first = agent->period == 0, known = agent->config.period != 0 && agent->config.period < period;
+    uint32_t q;
+    if (period <= agent->period)
+        return QOS_ESTALE;
+    agent->partial = first && agent->config.controller_epoch != 0 && !known;
+    agent->period = period;
+    pshift_priv_agent_free(agent);
+    for (q = 0; q < agent->used; q++) {
+        struct pshift_priv_seen *s = &agent->seen[q];
+        enum qos_status status;
+        if (!(s->flags & PSHIFT_PRIV_OPEN))
+            continue;
+        status = pshift_scheduler_set_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
+        QOS_ASSERT(status == QOS_OK);
+        (void)status;
+        s->base = agent->scheduler->queue[q].served;
+        s->grant_seq = 0;
+        /* Demand that ended with the last period is news, too: or tokens would go where it was. */
+        pshift_priv_agent_flag(agent, q,
+                               s->told != 0 || agent->scheduler->queue[q].pending != 0 ? PSHIFT_PRIV_NEWS : 0);
+    }
+    return QOS_OK;
+}
+
+QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_ns, uint64_t remaining_ns)
+{
+    struct pshift_scheduler *scheduler = agent->scheduler;
+    const uint32_t queues = scheduler->config.queues;
+    uint32_t q;
+    for (q = pshift_priv_set_from(&scheduler->touched, 0, queues); q != QOS_NONE;
+         q = pshift_priv_set_from(&scheduler->touched, q + 1, queues)) {
+        const struct pshift_priv_queue *queue = &scheduler->queue[q];
+        struct pshift_priv_seen *s = &agent->seen[q];
+        uint64_t all = qos_sat_add(queue->served, queue->pending), recent = qos_sat_sub(all, s->arrived), total, moved;
+        if (!(s->flags & PSHIFT_PRIV_OPEN)) {
+            pshift_priv_set_write(&scheduler->touched, q, false);
+            continue;
+        }
+        s->arrived = all;
+        s->demand = qos_sat_add(queue->pending, pshift_priv_extend(recent, interval_ns, remaining_ns));
+        total = qos_sat_add(queue->served - s->base, s->demand);
+        moved = total > s->told ? total - s->told : s->told - total;
+        if (moved > qos_mul_div_floor(s->told, agent->config.unchanged_permille, 1000))
+            pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_NEWS);
+        if (recent == 0) /* else the next measure sees the arrivals end */
+            pshift_priv_set_write(&scheduler->touched, q, false);
+    }
+    agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, remaining_ns);
+    agent->served = scheduler->counters.granted;
+    agent->first_seq = agent->seq + 1;
+    agent->due = true;
+}
+
+/* Is the queue to be in a report now: it has news, or this interval's reports did not repeat it yet? */
+QOS_PRIV bool pshift_priv_agent_owes(const struct pshift_agent *agent, uint32_t q)
+{
+    return (agent->seen[q].flags & PSHIFT_PRIV_NEWS) != 0 || agent->seen[q].sent_seq < agent->first_seq;
+}
+
+QOS_PRIV void pshift_priv_agent_tell(struct pshift_agent *agent, uint32_t q, struct pshift_report_entry *entry)
+{
+    const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
+    struct pshift_priv_seen *s = &agent->seen[q];
+    entry->bucket = s->bucket;
+    entry->served = queue->served - s->base;
+    entry->demand = qos_max(s->demand, queue->pending);
+    entry->held = qos_sat_add(queue->r_tokens, queue->l_tokens);
+    entry->grant_seq = s->grant_seq;
+    s->told = qos_sat_add(entry->served, entry->demand);
+    s->sent_seq = agent->seq;
+    pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_SENT);
+}
+
+QOS_API enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
+                                            struct pshift_report_entry *entry, uint32_t entries_max)
+{
+    const uint32_t queues = agent->scheduler->config.queues;
+    uint32_t q, n = 0, left = agent->dirty_count;
+    if (entries_max == 0)
+        return QOS_EINVAL;
+    agent->seq++;
+    for (q = agent->at; left != 0 && n < entries_max; left--, q++) {
+        q = pshift_priv_set_around(&agent->dirty, q == queues ? 0 : q, queues);
+        if (pshift_priv_agent_owes(agent, q))
+            pshift_priv_agent_tell(agent, q, &entry[n++]);
+    }
+    agent->at = q == queues ? 0 : q;
+    if (n == 0 && !agent->due) {
+        agent->seq--;
+        return QOS_EAGAIN;
+    }
+    agent->due = false;
+    message->server = agent->config.server;
+    message->count = n;
+    message->server_epoch = agent->config.epoch;
+    message->controller_epoch = agent->controller_epoch;
+    message->seq = agent->seq;
+    message->ack_seq = message->ack_mask = 0;
+    message->period = agent->period;
+    message->capacity = agent->capacity;
+    message->untold = agent->dirty_count - n;
+    message->partial = agent->partial;
+    return QOS_OK;
+}
+
+/* Does the message acknowledge report `seq`? */
+QOS_PRIV bool pshift_priv_acknowledges(const struct pshift_message *message, uint64_t seq)
+{
+    uint64_t back = qos_wrap_sub(message->ack_seq, seq);
+    return back == 0 || (seq < message->ack_seq && back <= 64 && (message->ack_mask >> (back - 1) & 1) != 0);
+}
+
+QOS_PRIV void pshift_priv_agent_acknowledged(struct pshift_agent *agent, const struct pshift_message *message)
+{
+    const uint32_t queues = agent->scheduler->config.queues;
+    uint32_t q;
+    for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
+         q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
+        if ((agent->seen[q].flags & PSHIFT_PRIV_SENT) && pshift_priv_acknowledges(message, agent->seen[q].sent_seq))
+            pshift_priv_agent_flag(agent, q, agent->seen[q].flags & PSHIFT_PRIV_NEWS);
+}
+
+/* A new controller: it knows nothing. */
+QOS_PRIV void pshift_priv_agent_obey(struct pshift_agent *agent, uint64_t controller_epoch)
+{
+    uint32_t q;
+    agent->controller_epoch = controller_epoch;
+    for (q = 0; q < agent->used; q++) {
+        const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
+        struct pshift_priv_seen *s = &agent->seen[q];
+        if (!(s->flags & PSHIFT_PRIV_OPEN))
+            continue;
+        s->grant_seq = 0;
+        pshift_priv_agent_flag(agent, q,
+                               (queue->pending | s->demand | s->told | queue->r_tokens | queue->l_tokens) != 0 ||
+                                       queue->served != s->base
+                                   ? PSHIFT_PRIV_NEWS
+                                   : 0);
+    }
+}
+
+QOS_PRIV void pshift_priv_agent_apply(struct pshift_agent *agent, uint32_t q, uint64_t seq,
+                                      const struct pshift_grant_entry *entry)
+{
+    struct pshift_priv_seen *s = &agent->seen[q];
+    uint64_t served = agent->scheduler->queue[q].served - s->base, r_total = qos_min(entry->r_total, entry->total);
+    uint64_t l = entry->total == QOS_UNLIMITED ? QOS_UNLIMITED : qos_sat_sub(entry->total, qos_max(served, r_total));
+    enum qos_status status = pshift_scheduler_set_tokens(agent->scheduler, q, qos_sat_sub(r_total, served), l);
+    QOS_ASSERT(status == QOS_OK);
+    (void)status;
+    s->grant_seq = seq;
+    pshift_priv_agent_flag(agent, q, (s->flags & PSHIFT_PRIV_SENT) | PSHIFT_PRIV_NEWS);
+}
+
+QOS_API enum qos_status pshift_agent_install(struct pshift_agent *agent, const struct pshift_message *message,
+                                             const struct pshift_grant_entry *entry)
+{
+    uint32_t k, applied = 0;
+    bool newer = message->controller_epoch > agent->controller_epoch;
+    if (message->server != agent->config.server)
+        return QOS_ENOENT;
+    if (message->controller_epoch < agent->controller_epoch)
+        return QOS_ESTALE;
+    if (newer)
+        pshift_priv_agent_obey(agent, message->controller_epoch);
+    if (message->server_epoch != agent->config.epoch)
+        return newer ? QOS_OK : QOS_ESTALE;
+    if (!newer)
+        pshift_priv_agent_acknowledged(agent, message);
+    if (message->period != agent->period)
+        return newer ? QOS_OK : QOS_ESTALE;
+    for (k = 0; k < message->count; k++) {
+        uint32_t q = agent->slot[pshift_priv_agent_slot(agent, entry[k].bucket)];
+        if (q == QOS_NONE || message->seq <= agent->seen[q].grant_seq)
+            continue;
+        pshift_priv_agent_apply(agent, q, message->seq, &entry[k]);
+        applied++;
+    }
+    return newer || applied != 0 || message->count == 0 ? QOS_OK : QOS_ESTALE;
+}
+
+QOS_API enum qos_status pshift_agent_info(const struct pshift_agent *agent, struct pshift_agent_state *out)
+{
+    out->controller_epoch = agent->controller_epoch;
+    out->period = agent->period;
+    out->open = agent->open;
+    out->unacknowledged = agent->dirty_count;
+    return QOS_OK;
+}
+
+/* Messages. */
+
+QOS_PRIV void pshift_priv_write_head(struct qos_writer *w, const struct pshift_message *m)
 {
     qos_write_u32(w, m->server);
     qos_write_u32(w, m->count);
     qos_write_u64(w, m->server_epoch);
     qos_write_u64(w, m->controller_epoch);
     qos_write_u64(w, m->seq);
-    qos_write_u64(w, m->grant_seq);
+    qos_write_u64(w, m->ack_seq);
+    qos_write_u64(w, m->ack_mask);
     qos_write_u64(w, m->period);
     qos_write_u64(w, m->capacity);
-    qos_write_u64(w, 0);
+    qos_write_u32(w, m->untold);
+    qos_write_u32(w, m->partial ? 1 : 0);
 }
 
-/* Writes the head of a message into its frame's payload; false: it and its entries do not fit. */
-QOS_API bool pshift_priv_wire_begin(void *buf, size_t size_bytes, const struct pshift_message *m, struct qos_writer *w)
+/* Writes the head behind the place of the frame's header. */
+QOS_PRIV enum qos_status pshift_priv_wire_begin(const struct pshift_message *m, uint32_t entry_bytes, void *buf,
+                                                size_t size_bytes, struct qos_writer *w)
 {
-    uint64_t need = PSHIFT_WIRE_HEAD_BYTES + (uint64_t)m->count * PSHIFT_WIRE_ENTRY_BYTES;
-    if (!buf || need > UINT32_MAX || need + QOS_FRAME_HEADER_BYTES > size_bytes)
-        return false;
+    uint64_t need = PSHIFT_WIRE_HEAD_BYTES + (uint64_t)m->count * entry_bytes;
+    if (!buf)
+        return QOS_EINVAL;
+    if (need > UINT32_MAX || need + QOS_FRAME_HEADER_BYTES > size_bytes)
+        return QOS_EMEMORY;
     qos_writer_init(w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, (uint32_t)need);
     pshift_priv_write_head(w, m);
-    return true;
+    return QOS_OK;
 }
 
-/* An entry of either kind: a bucket and three counts. */
-QOS_API void pshift_priv_write_entry(struct qos_writer *w, uint32_t bucket, uint64_t a, uint64_t b, uint64_t c)
-{
-    qos_write_u32(w, bucket);
-    qos_write_u64(w, a);
-    qos_write_u64(w, b);
-    qos_write_u64(w, c);
-}
-
-QOS_API size_t pshift_priv_wire_seal(void *buf, size_t size_bytes, uint16_t type, uint32_t count)
+QOS_PRIV enum qos_status pshift_priv_wire_seal(void *buf, size_t size_bytes, uint16_t type, size_t payload_bytes,
+                                               size_t *len_bytes)
 {
     struct qos_frame f;
-    size_t len_bytes;
     f.magic = PSHIFT_WIRE_MAGIC;
     f.version = PSHIFT_WIRE_VERSION;
     f.type = type;
-    f.payload_bytes = PSHIFT_WIRE_HEAD_BYTES + count * PSHIFT_WIRE_ENTRY_BYTES;
-    return qos_frame_seal(&f, buf, size_bytes, &len_bytes) == QOS_OK ? len_bytes : 0;
+    f.payload_bytes = (uint32_t)payload_bytes;
+    return qos_frame_seal(&f, buf, size_bytes, len_bytes);
 }
 
-QOS_API size_t pshift_report_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
-                                    const struct pshift_report_entry *entry)
-{
-    struct qos_writer w;
-    uint32_t k;
-    if (!pshift_priv_wire_begin(buf, size_bytes, m, &w))
-        return 0;
-    for (k = 0; k < m->count; k++)
-        pshift_priv_write_entry(&w, entry[k].bucket, entry[k].served, entry[k].demand, entry[k].held);
-    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_REPORT, m->count);
-}
-
-QOS_API size_t pshift_grant_encode(void *buf, size_t size_bytes, const struct pshift_message *m,
-                                   const struct pshift_grant_entry *entry)
-{
-    struct qos_writer w;
-    uint32_t k;
-    if (!pshift_priv_wire_begin(buf, size_bytes, m, &w))
-        return 0;
-    for (k = 0; k < m->count; k++)
-        pshift_priv_write_entry(&w, entry[k].bucket, entry[k].r_tokens, entry[k].l_tokens, entry[k].basis);
-    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_GRANT, m->count);
-}
-
-/* Opens the frame and reads the head; the reader then stands at the entries. */
-QOS_API enum qos_status pshift_priv_wire_open(const void *buf, size_t size_bytes, uint16_t type, uint32_t most,
-                                              struct pshift_message *m, struct qos_reader *rd)
+/* Opens the frame and reads the head; the reader is then at the entries. */
+QOS_PRIV enum qos_status pshift_priv_wire_open(const void *buf, size_t size_bytes, uint16_t type, uint32_t entry_bytes,
+                                               uint32_t entries_max, struct pshift_message *m, struct qos_reader *rd)
 {
     struct qos_frame f;
-    enum qos_status st = qos_frame_open(buf, size_bytes, PSHIFT_WIRE_MAGIC, PSHIFT_WIRE_VERSION, &f);
-    if (st != QOS_OK)
-        return st;
+    enum qos_status status = qos_frame_open(buf, size_bytes, PSHIFT_WIRE_MAGIC, PSHIFT_WIRE_VERSION, &f);
+    uint32_t flags;
+    if (status != QOS_OK)
+        return status;
     qos_reader_init(rd, (const uint8_t *)buf + QOS_FRAME_HEADER_BYTES, f.payload_bytes);
     m->server = qos_read_u32(rd);
     m->count = qos_read_u32(rd);
     m->server_epoch = qos_read_u64(rd);
     m->controller_epoch = qos_read_u64(rd);
     m->seq = qos_read_u64(rd);
-    m->grant_seq = qos_read_u64(rd);
+    m->ack_seq = qos_read_u64(rd);
+    m->ack_mask = qos_read_u64(rd);
     m->period = qos_read_u64(rd);
     m->capacity = qos_read_u64(rd);
-    (void)qos_read_u64(rd);
-    if (rd->bad || f.type != type ||
-        f.payload_bytes - PSHIFT_WIRE_HEAD_BYTES != (uint64_t)m->count * PSHIFT_WIRE_ENTRY_BYTES)
+    m->untold = qos_read_u32(rd);
+    flags = qos_read_u32(rd);
+    m->partial = (flags & 1) != 0;
+    if (rd->bad || f.type != type || flags > 1 ||
+        f.payload_bytes - PSHIFT_WIRE_HEAD_BYTES != (uint64_t)m->count * entry_bytes)
         return QOS_ECORRUPT;
-    return m->count > most ? QOS_EFULL : QOS_OK;
+    return m->count > entries_max ? QOS_EFULL : QOS_OK;
 }
 
-QOS_API enum qos_status pshift_report_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
-                                             struct pshift_report_entry *entry, uint32_t most)
+QOS_API enum qos_status pshift_report_encode(const struct pshift_message *in, const struct pshift_report_entry *entry,
+                                             void *buf, size_t size_bytes, size_t *len_bytes)
+{
+    struct qos_writer w;
+    enum qos_status status = pshift_priv_wire_begin(in, PSHIFT_REPORT_ENTRY_BYTES, buf, size_bytes, &w);
+    uint32_t k;
+    if (status != QOS_OK)
+        return status;
+    for (k = 0; k < in->count; k++) {
+        qos_write_u64(&w, entry[k].bucket);
+        qos_write_u64(&w, entry[k].served);
+        qos_write_u64(&w, entry[k].demand);
+        qos_write_u64(&w, entry[k].held);
+        qos_write_u64(&w, entry[k].grant_seq);
+    }
+    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_REPORT, w.pos, len_bytes);
+}
+
+QOS_API enum qos_status pshift_grant_encode(const struct pshift_message *in, const struct pshift_grant_entry *entry,
+                                            void *buf, size_t size_bytes, size_t *len_bytes)
+{
+    struct qos_writer w;
+    enum qos_status status = pshift_priv_wire_begin(in, PSHIFT_GRANT_ENTRY_BYTES, buf, size_bytes, &w);
+    uint32_t k;
+    if (status != QOS_OK)
+        return status;
+    for (k = 0; k < in->count; k++) {
+        qos_write_u64(&w, entry[k].bucket);
+        qos_write_u64(&w, entry[k].r_total);
+        qos_write_u64(&w, entry[k].total);
+    }
+    return pshift_priv_wire_seal(buf, size_bytes, PSHIFT_WIRE_GRANT, w.pos, len_bytes);
+}
+
+QOS_API enum qos_status pshift_report_decode(const void *buf, size_t size_bytes, struct pshift_message *out,
+                                             struct pshift_report_entry *entry, uint32_t entries_max)
 {
     struct qos_reader rd;
-    enum qos_status st = pshift_priv_wire_open(buf, size_bytes, PSHIFT_WIRE_REPORT, most, m, &rd);
+    enum qos_status status =
+        pshift_priv_wire_open(buf, size_bytes, PSHIFT_WIRE_REPORT, PSHIFT_REPORT_ENTRY_BYTES, entries_max, out, &rd);
     uint32_t k;
-    for (k = 0; st == QOS_OK && k < m->count; k++) {
-        entry[k].bucket = qos_read_u32(&rd);
+    for (k = 0; status == QOS_OK && k < out->count; k++) {
+        entry[k].bucket = qos_read_u64(&rd);
         entry[k].served = qos_read_u64(&rd);
         entry[k].demand = qos_read_u64(&rd);
         entry[k].held = qos_read_u64(&rd);
+        entry[k].grant_seq = qos_read_u64(&rd);
     }
-    return st;
+    return status;
 }
 
-QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, struct pshift_message *m,
-                                            struct pshift_grant_entry *entry, uint32_t most)
+QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, struct pshift_message *out,
+                                            struct pshift_grant_entry *entry, uint32_t entries_max)
 {
     struct qos_reader rd;
-    enum qos_status st = pshift_priv_wire_open(buf, size_bytes, PSHIFT_WIRE_GRANT, most, m, &rd);
+    enum qos_status status =
+        pshift_priv_wire_open(buf, size_bytes, PSHIFT_WIRE_GRANT, PSHIFT_GRANT_ENTRY_BYTES, entries_max, out, &rd);
     uint32_t k;
-    for (k = 0; st == QOS_OK && k < m->count; k++) {
-        entry[k].bucket = qos_read_u32(&rd);
-        entry[k].r_tokens = qos_read_u64(&rd);
-        entry[k].l_tokens = qos_read_u64(&rd);
-        entry[k].basis = qos_read_u64(&rd);
+    for (k = 0; status == QOS_OK && k < out->count; k++) {
+        entry[k].bucket = qos_read_u64(&rd);
+        entry[k].r_total = qos_read_u64(&rd);
+        entry[k].total = qos_read_u64(&rd);
+        if (entry[k].r_total > entry[k].total)
+            status = QOS_ECORRUPT;
     }
-    return st;
+    return status;
 }
 
-QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *cfg)
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: controller =======================================================================================
+ *
+ *   The controller's side of the runtime (Section III-D). Each round it subtracts what was served, with whatever token,
+ *   from reservations and limits, solves for the R-tokens, then for the L-tokens on what these leave, and says what
+ *   changed. A record is what it knows of one bucket at one server:
+ *
+ *       0            served      may                 new_max
+ *       |--------------|----------|---------------------|----------> requests of the period
+ *          reported       held       grants under way
+ *                                                       ^ ceiling: the most that the server can serve
+ *
+ *   Invariants:
+ *   1. Limit: the sum of a bucket's ceilings and of what crashed servers may have served never exceeds its limit.
+ *      Tokens are issued only from what the ceilings leave. A ceiling falls only when a report shows that no older,
+ *      larger grant can be obeyed any more. So tokens under a limit move in two steps: taken here, given there.
+ *   2. A record has two maxima: of the grants up to mark_seq, and of later ones. A report that names a grant from
+ *      mark_seq on replaces the first by what that server may still serve. So a ceiling falls although grants overtake
+ *      reports.
+ *   3. Fence: a report with this controller's epoch proves that its server obeys no older one. Until every server has
+ *      sent one, nothing is issued under limits; in the period in which it did, until it has told all that it holds.
+ *   4. A server that starts again: what it may have served after its last report counts against the limit, not for the
+ *      reservation.
+ *   5. A server without a report for more than silent_after rounds has no demand and no capacity. What it may serve
+ *      counts against the limits to the end of the period.
+ *   6. A report is merged entry by entry, in the order of its numbers; each is acknowledged. A grant is repeated each
+ *      round until a report names it.
+ *   7. Records of pairs that were idle in a whole period expire; so do buckets without records and without a contract.
+ *
+ *   Plans are warm: rows have spare entries, so a pair that appears changes its row only. Rows are laid out anew, and
+ *   solved from scratch, at the first plan of a period, or when a row has no spare entry left.
+ *
+ *   Where we differ: the paper sends all tokens each interval, does not say what a limit is worth when messages are
+ *   lost, and knows no restarts.
+ */
+
+struct pshift_priv_contract {
+    uint64_t id, reservation, limit; /* limit: QOS_UNLIMITED for none */
+    uint64_t lost;                   /* requests that crashed servers may have served unseen */
+    uint32_t records;                /* entries of its row in use */
+    bool changed;                    /* the row is to be solved anew */
+};
+
+struct pshift_priv_record {
+    uint64_t served, banked, demand; /* since the server's start; before it in this period; to come */
+    uint64_t old_max, new_max;       /* most it may have served by grants up to mark_seq; by later ones */
+    uint64_t target;                 /* banked + total of the last plan */
+    uint64_t r_total, total;         /* of the last plan, since the server's start */
+    uint64_t issued;                 /* R-tokens of the plan that may be issued under the limit */
+    uint64_t mark_seq, last_seq;     /* of the grants; last_seq: the last that was sent */
+    uint64_t acked_seq, seen_seq;    /* of the grant that the server names; of the report that said so */
+    uint32_t bucket, server, next;   /* next: record of the same server */
+    uint32_t entry;                  /* of the plan's rows; QOS_NONE: not laid out yet */
+    bool changed;                    /* the last plan is not sent yet */
+};
+
+struct pshift_priv_peer {
+    uint64_t epoch, ack_seq, ack_mask, grant_seq, heard;
+    uint64_t capacity;
+    uint64_t fence_period; /* first period in which it obeyed this controller; QOS_NEVER: not yet */
+    uint64_t told;         /* tick of the last first message */
+    uint32_t first, at;    /* records; at: where the next message begins */
+    bool known, removed;
+    bool whole;  /* all that it served and holds in this period is known */
+    bool silent; /* at the last plan */
+};
+
+/* One of the two problems of a plan, with its solution. */
+struct pshift_priv_half {
+    struct pshift_solver solver;
+    struct pshift_solution solution;
+    uint64_t *capacity, *reservation, *demand, *alloc;
+    uint8_t *cut;
+};
+
+struct pshift_controller {
+    struct pshift_controller_config config;
+    struct pshift_priv_peer *peer;         /* [servers] */
+    struct pshift_priv_contract *contract; /* [buckets] */
+    struct pshift_priv_record *record;     /* [records] */
+    uint32_t *bucket_slot, *record_slot;   /* hashes */
+    uint32_t *row, *server, *holder;       /* [buckets + 1], [entries], [entries] record of the entry */
+    uint32_t *list;                        /* [buckets] changed rows; scratch */
+    uint64_t *shortfall;                   /* [buckets] */
+    struct pshift_priv_half r, l;
+    struct pshift_controller_state info;
+    void *r_mem, *l_mem;
+    uint64_t tick; /* grows with each begin and plan: one message for each server is due */
+    uint64_t planned_period;
+    uint32_t bucket_slots, record_slots, entries, laid_buckets;
+    bool laid;
+};
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_PRIV uint32_t pshift_priv_controller_entries(const struct pshift_controller_config *config)
 {
-    struct qos_layout l = {NULL, 0, 0, false};
-    if (!cfg || cfg->queues == 0 || cfg->queues > PSHIFT_QUEUES_MAX)
+    return config->records + config->records / 2 + 8;
+}
+
+QOS_PRIV struct pshift_solver_config pshift_priv_half_config(const struct pshift_controller_config *config)
+{
+    struct pshift_solver_config sizes;
+    sizes.servers = config->servers;
+    sizes.buckets = config->buckets;
+    sizes.entries = pshift_priv_controller_entries(config);
+    return sizes;
+}
+
+QOS_PRIV void *pshift_priv_half_layout(struct qos_layout *layout, struct pshift_priv_half *half,
+                                       const struct pshift_controller_config *config)
+{
+    const struct pshift_solver_config sizes = pshift_priv_half_config(config);
+    half->capacity = (uint64_t *)qos_layout_part(layout, sizes.servers, sizeof(uint64_t), QOS_CACHE_LINE);
+    half->reservation = (uint64_t *)qos_layout_part(layout, sizes.buckets, sizeof(uint64_t), QOS_CACHE_LINE);
+    half->demand = (uint64_t *)qos_layout_part(layout, sizes.entries, sizeof(uint64_t), QOS_CACHE_LINE);
+    half->alloc = (uint64_t *)qos_layout_part(layout, sizes.entries, sizeof(uint64_t), QOS_CACHE_LINE);
+    half->cut = (uint8_t *)qos_layout_part(layout, sizes.servers, 1, QOS_CACHE_LINE);
+    return qos_layout_part(layout, pshift_solver_memsize(&sizes), 1, QOS_CACHE_LINE);
+}
+
+QOS_PRIV void pshift_priv_controller_layout(struct qos_layout *layout, struct pshift_controller *controller,
+                                            const struct pshift_controller_config *config)
+{
+    const uint32_t entries = pshift_priv_controller_entries(config);
+    controller->peer = (struct pshift_priv_peer *)qos_layout_part(layout, config->servers,
+                                                                  sizeof(struct pshift_priv_peer), QOS_CACHE_LINE);
+    controller->contract = (struct pshift_priv_contract *)qos_layout_part(
+        layout, config->buckets, sizeof(struct pshift_priv_contract), QOS_CACHE_LINE);
+    controller->record = (struct pshift_priv_record *)qos_layout_part(
+        layout, config->records, sizeof(struct pshift_priv_record), QOS_CACHE_LINE);
+    controller->bucket_slot =
+        (uint32_t *)qos_layout_part(layout, pshift_priv_slots(config->buckets), sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->record_slot =
+        (uint32_t *)qos_layout_part(layout, pshift_priv_slots(config->records), sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->row =
+        (uint32_t *)qos_layout_part(layout, (size_t)config->buckets + 1, sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->server = (uint32_t *)qos_layout_part(layout, entries, sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->holder = (uint32_t *)qos_layout_part(layout, entries, sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->list = (uint32_t *)qos_layout_part(layout, config->buckets, sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->shortfall = (uint64_t *)qos_layout_part(layout, config->buckets, sizeof(uint64_t), QOS_CACHE_LINE);
+    controller->r_mem = pshift_priv_half_layout(layout, &controller->r, config);
+    controller->l_mem = pshift_priv_half_layout(layout, &controller->l, config);
+}
+
+QOS_API const char *pshift_controller_config_error(const struct pshift_controller_config *config)
+{
+    if (!config)
+        return "config is NULL: pass a struct pshift_controller_config";
+    if (config->servers == 0 || config->servers > PSHIFT_QUEUES_MAX)
+        return "servers: set 1..PSHIFT_QUEUES_MAX";
+    if (config->buckets == 0 || config->buckets > PSHIFT_RECORDS_MAX)
+        return "buckets: set 1..PSHIFT_RECORDS_MAX";
+    if (config->records == 0 || config->records > PSHIFT_RECORDS_MAX)
+        return "records: set 1..PSHIFT_RECORDS_MAX, the (bucket, server) pairs that are in use in two periods";
+    if (config->epoch == 0)
+        return "epoch: set 1 or more, larger at each start of a controller";
+    return NULL;
+}
+
+QOS_API size_t pshift_controller_memsize(const struct pshift_controller_config *config)
+{
+    struct pshift_controller scratch;
+    struct qos_layout layout;
+    if (pshift_controller_config_error(config))
         return 0;
-    (void)qos_layout_add(&l, cfg->queues, sizeof(struct pshift_priv_seen), QOS_CACHE_LINE);
-    return qos_layout_size(&l);
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_controller_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status pshift_agent_init(struct pshift_agent *a, void *mem, size_t size_bytes,
-                                          const struct pshift_agent_config *cfg, struct pshift_sched *sched)
+QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, void *mem,
+                                               const struct pshift_solver_config *sizes)
 {
-    const struct pshift_priv_seen nothing = {0, 0, 0, 0, 0, false};
-    struct qos_layout l = {NULL, 0, 0, false};
-    enum qos_status st;
-    uint32_t q;
-    if (!a || !cfg || !sched)
-        return QOS_EINVAL;
-    if (cfg->queues == 0 || cfg->queues != sched->cfg.queues || cfg->epoch == 0 || cfg->unchanged_permille > 1000)
-        return QOS_ERANGE;
-    (void)qos_layout_add(&l, cfg->queues, sizeof(struct pshift_priv_seen), QOS_CACHE_LINE);
-    st = qos_layout_check(&l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    a->cfg = *cfg;
-    a->sched = sched;
-    a->seen = (struct pshift_priv_seen *)mem;
-    for (q = 0; q < cfg->queues; q++) {
-        a->seen[q] = nothing;
-        a->seen[q].base = a->seen[q].served = pshift_sched_served(sched, q);
-        a->seen[q].arrived = a->seen[q].served + pshift_sched_pending(sched, q);
-    }
-    a->seq = a->period = a->controller_epoch = a->grant_seq = 0;
-    a->served = pshift_sched_stats(sched).granted;
-    return QOS_OK;
+    const struct pshift_solution none = {NULL,   NULL,   NULL,   {0, 0}, {0, 0}, {0, 0},
+                                         {0, 0}, {0, 0}, {0, 0}, 0,      false,  false};
+    half->solution = none;
+    half->solution.alloc = half->alloc;
+    half->solution.cut = half->cut;
+    return pshift_solver_init(&half->solver, mem, pshift_solver_memsize(sizes), sizes);
 }
 
-QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *a, uint64_t period)
+QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
+                                               const struct pshift_controller_config *config)
 {
-    uint32_t q;
-    if (period <= a->period)
-        return QOS_ESTALE;
-    a->period = period;
-    for (q = 0; q < a->cfg.queues; q++) {
-        enum qos_status st = pshift_sched_set_tokens(a->sched, q, 0, a->cfg.default_l_tokens);
-        a->seen[q].base = pshift_sched_served(a->sched, q);
-        a->seen[q].allowed = a->cfg.default_l_tokens;
-        a->seen[q].sent = false;
-        QOS_ASSERT(st == QOS_OK);
-        (void)st;
-    }
-    return QOS_OK;
-}
-
-QOS_API enum qos_status pshift_agent_report(struct pshift_agent *a, uint64_t interval_ns, uint64_t remaining_ns,
-                                            struct pshift_message *m, struct pshift_report_entry *entry, uint32_t most)
-{
-    uint64_t served_all = pshift_sched_stats(a->sched).granted;
-    uint32_t q, n = 0;
-    int pass;
-    for (pass = 0; pass < 2; pass++) /* first count, then record */
-        for (q = 0, n = 0; q < a->cfg.queues; q++) {
-            struct pshift_priv_seen *s = &a->seen[q];
-            uint64_t served = pshift_sched_served(a->sched, q), pending = pshift_sched_pending(a->sched, q);
-            uint64_t r = pshift_sched_r_tokens(a->sched, q), l = pshift_sched_l_tokens(a->sched, q);
-            uint64_t recent = qos_sat_sub(qos_sat_add(served, pending), s->arrived);
-            uint64_t demand = qos_sat_add(pending, pshift_extrapolate(recent, interval_ns, remaining_ns));
-            uint64_t total = qos_sat_add(served - s->base, demand);
-            uint64_t moved = total > s->told ? total - s->told : s->told - total;
-            bool news = s->sent ? moved > qos_mul_div_floor(s->told, a->cfg.unchanged_permille, 1000)
-                                : total != 0 || s->told != 0; /* demand that the last period ended with is gone */
-            /* The report acknowledges the last grant. Where an older one had allowed more, and that was spent before
-             * the last one came, the controller must hear of it, or it would issue the difference again. */
-            news |= qos_sat_add(served - s->base, qos_sat_add(r, l)) > s->allowed;
-            if (news || (s->sent && a->cfg.unchanged_permille == 0)) {
-                if (n >= most)
-                    return QOS_EFULL;
-                entry[n].bucket = q;
-                entry[n].served = served - s->base;
-                entry[n].demand = demand;
-                entry[n++].held = qos_sat_add(r, l);
-                s->told = pass ? total : s->told;
-                s->sent = pass ? true : s->sent;
-            }
-            if (pass) {
-                s->served = served;
-                s->arrived = qos_sat_add(served, pending);
-            }
-        }
-    m->server = a->cfg.server;
-    m->count = n;
-    m->server_epoch = a->cfg.epoch;
-    m->controller_epoch = a->controller_epoch;
-    m->seq = ++a->seq;
-    m->grant_seq = a->grant_seq;
-    m->period = a->period;
-    m->capacity = pshift_extrapolate(served_all - a->served, interval_ns, remaining_ns);
-    a->served = served_all;
-    return QOS_OK;
-}
-
-QOS_API enum qos_status pshift_agent_install(struct pshift_agent *a, const struct pshift_message *m,
-                                             const struct pshift_grant_entry *entry)
-{
-    uint32_t k;
-    if (m->server != a->cfg.server)
-        return QOS_ENOENT;
-    if (m->server_epoch != a->cfg.epoch || m->period != a->period || m->controller_epoch < a->controller_epoch ||
-        (m->controller_epoch == a->controller_epoch && m->seq <= a->grant_seq))
-        return QOS_ESTALE;
-    for (k = 0; k < m->count; k++)
-        if (entry[k].bucket >= a->cfg.queues)
-            return QOS_ENOENT;
-    a->controller_epoch = m->controller_epoch;
-    a->grant_seq = m->seq;
-    for (k = 0; k < m->count; k++) {
-        uint32_t q = entry[k].bucket;
-        uint64_t r = entry[k].r_tokens, l = entry[k].l_tokens;
-        uint64_t since = qos_sat_sub(pshift_sched_served(a->sched, q) - a->seen[q].base, entry[k].basis);
-        enum qos_status st;
-        a->seen[q].allowed = qos_sat_add(entry[k].basis, qos_sat_add(r, l));
-        since -= pshift_priv_spend(&r, since);
-        (void)pshift_priv_spend(&l, since);
-        st = pshift_sched_set_tokens(a->sched, q, r, l);
-        QOS_ASSERT(st == QOS_OK);
-        (void)st;
-    }
-    return QOS_OK;
-}
-
-/* Smallest power of two that leaves half of the hash empty. */
-QOS_API uint32_t pshift_priv_slots(uint32_t records)
-{
-    uint32_t slots = 2;
-    while (slots / 2 < records)
-        slots *= 2;
-    return slots;
-}
-
-QOS_API void pshift_priv_control_layout(struct qos_layout *l, const struct pshift_control_config *cfg,
-                                        struct pshift_control *c, uint8_t *mem)
-{
-    const size_t servers = cfg->servers, buckets = cfg->buckets, records = cfg->records;
-    const size_t counts[21] = {servers, records, pshift_priv_slots(cfg->records),
-                               records, buckets, buckets,
-                               buckets, buckets, buckets,
-                               buckets, servers, servers,
-                               records, records, records,
-                               records, buckets, buckets + 1,
-                               records, servers, 0};
-    const size_t sizes[21] = {sizeof(struct pshift_priv_peer),
-                              sizeof(struct pshift_priv_record),
-                              4,
-                              4,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              8,
-                              4,
-                              4,
-                              1,
-                              1};
-    uint8_t *at[21];
-    int k;
-    for (k = 0; k < 21; k++) {
-        size_t offset = qos_layout_add(l, counts[k], sizes[k], QOS_CACHE_LINE);
-        at[k] = mem ? mem + offset : NULL;
-    }
-    if (!c)
-        return;
-    c->peer = (struct pshift_priv_peer *)(void *)at[0];
-    c->record = (struct pshift_priv_record *)(void *)at[1];
-    c->slot = (uint32_t *)(void *)at[2];
-    c->entry = (uint32_t *)(void *)at[3];
-    c->limit = (uint64_t *)(void *)at[4];
-    c->reservation = (uint64_t *)(void *)at[5];
-    c->lost = (uint64_t *)(void *)at[6];
-    c->plan_reservation = (uint64_t *)(void *)at[7];
-    c->plan_limit = (uint64_t *)(void *)at[8];
-    c->budget = (uint64_t *)(void *)at[9];
-    c->plan_capacity = (uint64_t *)(void *)at[10];
-    c->rest_capacity = (uint64_t *)(void *)at[11];
-    c->demand = (uint64_t *)(void *)at[12];
-    c->rest_demand = (uint64_t *)(void *)at[13];
-    c->alloc = (uint64_t *)(void *)at[14];
-    c->l_alloc = (uint64_t *)(void *)at[15];
-    c->rest_reservation = (uint64_t *)(void *)at[16];
-    c->row = (uint32_t *)(void *)at[17];
-    c->server = (uint32_t *)(void *)at[18];
-    c->cut = at[19];
-}
-
-QOS_API bool pshift_priv_control_fits(const struct pshift_control_config *cfg)
-{
-    return cfg->servers > 0 && cfg->servers <= PSHIFT_QUEUES_MAX && cfg->buckets > 0 &&
-           cfg->buckets <= (UINT32_C(1) << 30) && cfg->records > 0 && cfg->records <= (UINT32_C(1) << 30) &&
-           cfg->epoch > 0;
-}
-
-QOS_API size_t pshift_control_memsize(const struct pshift_control_config *cfg)
-{
-    struct qos_layout l = {NULL, 0, 0, false};
-    if (!cfg || !pshift_priv_control_fits(cfg))
-        return 0;
-    pshift_priv_control_layout(&l, cfg, NULL, NULL);
-    return qos_layout_size(&l);
-}
-
-QOS_API enum qos_status pshift_control_init(struct pshift_control *c, void *mem, size_t size_bytes,
-                                            const struct pshift_control_config *cfg)
-{
-    const struct pshift_priv_peer unknown = {0, 0, 0, 0, 0, PSHIFT_PRIV_NONE, false, false};
-    struct qos_layout l = {NULL, 0, 0, false};
-    enum qos_status st;
+    const struct pshift_priv_peer unknown = {0,         0,        0,        0,     0,     0,     QOS_NEVER,
+                                             QOS_NEVER, QOS_NONE, QOS_NONE, false, false, false, false};
+    const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    struct pshift_controller scratch;
+    struct pshift_solver_config sizes;
+    struct qos_layout layout;
+    enum qos_status status = pshift_priv_config_status(config, pshift_controller_config_error(config));
     uint32_t i;
-    if (!c || !cfg)
-        return QOS_EINVAL;
-    if (!pshift_priv_control_fits(cfg))
-        return QOS_ERANGE;
-    pshift_priv_control_layout(&l, cfg, NULL, NULL);
-    st = qos_layout_check(&l, mem, size_bytes);
-    if (st != QOS_OK)
-        return st;
-    l.mem = NULL;
-    l.size_bytes = 0;
-    pshift_priv_control_layout(&l, cfg, c, (uint8_t *)mem);
-    c->cfg = *cfg;
-    if (c->cfg.silent_after == 0)
-        c->cfg.silent_after = 2;
-    c->slots = pshift_priv_slots(cfg->records);
-    c->count = 0;
-    c->period = c->round = 0;
-    for (i = 0; i < c->slots; i++)
-        c->slot[i] = PSHIFT_PRIV_NONE;
-    for (i = 0; i < cfg->servers; i++)
-        c->peer[i] = unknown;
-    for (i = 0; i < cfg->buckets; i++) {
-        c->reservation[i] = c->lost[i] = 0;
-        c->limit[i] = PSHIFT_UNLIMITED;
-    }
+    QOS_ASSERT(controller);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_controller_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, mem);
+    pshift_priv_controller_layout(&layout, controller, config);
+    controller->config = *config;
+    controller->config.silent_after = config->silent_after ? config->silent_after : 2;
+    sizes = pshift_priv_half_config(config);
+    status = pshift_priv_half_init(&controller->r, controller->r_mem, &sizes);
+    QOS_ASSERT(status == QOS_OK);
+    status = pshift_priv_half_init(&controller->l, controller->l_mem, &sizes);
+    QOS_ASSERT(status == QOS_OK);
+    controller->bucket_slots = pshift_priv_slots(config->buckets);
+    controller->record_slots = pshift_priv_slots(config->records);
+    controller->entries = sizes.entries;
+    controller->info = no_info;
+    controller->info.unconfirmed = config->servers;
+    controller->tick = controller->planned_period = 0;
+    controller->laid_buckets = 0;
+    controller->laid = false;
+    for (i = 0; i < controller->bucket_slots; i++)
+        controller->bucket_slot[i] = QOS_NONE;
+    for (i = 0; i < controller->record_slots; i++)
+        controller->record_slot[i] = QOS_NONE;
+    for (i = 0; i < config->servers; i++)
+        controller->peer[i] = unknown;
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_control_set(struct pshift_control *c, uint32_t bucket, uint64_t reservation,
-                                           uint64_t limit)
+/* Slot of a bucket, or of a pair: that which holds it, or the empty one where it belongs. */
+QOS_PRIV uint32_t pshift_priv_bucket_slot(const struct pshift_controller *c, uint64_t id)
 {
-    if (bucket >= c->cfg.buckets)
-        return QOS_ENOENT;
-    if (reservation > PSHIFT_COUNT_MAX)
-        return QOS_ERANGE;
-    c->reservation[bucket] = reservation;
-    c->limit[bucket] = limit;
-    return QOS_OK;
-}
-
-QOS_API enum qos_status pshift_control_begin(struct pshift_control *c, uint64_t period)
-{
-    uint32_t i;
-    if (period <= c->period)
-        return QOS_ESTALE;
-    c->period = period;
-    for (i = 0; i < c->cfg.buckets; i++)
-        c->lost[i] = 0;
-    for (i = 0; i < c->count; i++) {
-        struct pshift_priv_record *x = &c->record[i];
-        x->served = x->banked = x->granted = x->ceiling = x->r_tokens = x->l_tokens = x->basis = 0;
-    }
-    return QOS_OK;
-}
-
-/* Slot of the pair: that which holds it, or the empty one where it belongs. */
-QOS_API uint32_t pshift_priv_slot(const struct pshift_control *c, uint32_t bucket, uint32_t server)
-{
-    uint64_t h = qos_wrap_mul((uint64_t)bucket << 32 | server, UINT64_C(0x9e3779b97f4a7c15));
-    uint32_t at = (uint32_t)(h >> 32) & (c->slots - 1);
-    while (c->slot[at] != PSHIFT_PRIV_NONE &&
-           (c->record[c->slot[at]].bucket != bucket || c->record[c->slot[at]].server != server))
-        at = (at + 1) & (c->slots - 1);
+    uint32_t at = pshift_priv_hash(id, 0, c->bucket_slots);
+    while (c->bucket_slot[at] != QOS_NONE && c->contract[c->bucket_slot[at]].id != id)
+        at = (at + 1) & (c->bucket_slots - 1);
     return at;
 }
 
-/* All of the report is checked before any of it is merged. */
-QOS_API enum qos_status pshift_priv_report_check(const struct pshift_control *c, const struct pshift_message *m,
-                                                 const struct pshift_report_entry *entry)
+QOS_PRIV uint32_t pshift_priv_record_slot(const struct pshift_controller *c, uint32_t bucket, uint32_t server)
 {
-    const struct pshift_priv_peer *peer;
-    uint32_t k, fresh = 0;
-    if (m->server >= c->cfg.servers)
-        return QOS_ENOENT;
-    peer = &c->peer[m->server];
-    if (m->period != c->period || m->server_epoch < peer->epoch ||
-        (m->server_epoch == peer->epoch && m->seq <= peer->seq))
+    uint32_t at = pshift_priv_hash(bucket, server + UINT64_C(1), c->record_slots);
+    while (c->record_slot[at] != QOS_NONE &&
+           (c->record[c->record_slot[at]].bucket != bucket || c->record[c->record_slot[at]].server != server))
+        at = (at + 1) & (c->record_slots - 1);
+    return at;
+}
+
+/* Index of the bucket's contract; makes an empty one if there is none. */
+QOS_PRIV uint32_t pshift_priv_contract_of(struct pshift_controller *c, uint64_t id)
+{
+    const struct pshift_priv_contract blank = {id, 0, QOS_UNLIMITED, 0, 0, true};
+    uint32_t at = pshift_priv_bucket_slot(c, id);
+    if (c->bucket_slot[at] == QOS_NONE) {
+        c->contract[c->info.buckets] = blank;
+        c->bucket_slot[at] = c->info.buckets++;
+    }
+    return c->bucket_slot[at];
+}
+
+QOS_API enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
+                                                 uint64_t reservation, uint64_t limit)
+{
+    const uint64_t most = pshift_priv_limit(limit);
+    struct pshift_priv_contract *contract;
+    if (reservation > PSHIFT_COUNT_MAX || reservation > most)
+        return QOS_ERANGE;
+    if (controller->bucket_slot[pshift_priv_bucket_slot(controller, bucket)] == QOS_NONE &&
+        controller->info.buckets == controller->config.buckets)
+        return QOS_EFULL;
+    contract = &controller->contract[pshift_priv_contract_of(controller, bucket)];
+    contract->reservation = reservation;
+    contract->limit = most;
+    contract->changed = true;
+    return QOS_OK;
+}
+
+QOS_PRIV uint64_t pshift_priv_used(const struct pshift_priv_record *x)
+{
+    return qos_sat_add(x->banked, x->served);
+}
+
+QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
+{
+    return qos_max(pshift_priv_used(x), qos_max(x->old_max, x->new_max));
+}
+
+/* Is all known of this server that limits need? */
+QOS_PRIV bool pshift_priv_confirmed(const struct pshift_controller *c, const struct pshift_priv_peer *peer)
+{
+    return peer->removed || peer->fence_period < c->info.period ||
+           (peer->fence_period == c->info.period && peer->whole);
+}
+
+/* Puts a record into its server's list and into the hash. */
+QOS_PRIV void pshift_priv_link(struct pshift_controller *c, uint32_t i)
+{
+    struct pshift_priv_record *x = &c->record[i];
+    x->next = c->peer[x->server].first;
+    c->peer[x->server].first = i;
+    c->record_slot[pshift_priv_record_slot(c, x->bucket, x->server)] = i;
+}
+
+/* Buckets that have records, or a contract, stay; their new indexes are in c->list. */
+QOS_PRIV void pshift_priv_keep_buckets(struct pshift_controller *c)
+{
+    uint32_t i, n = 0;
+    for (i = 0; i < c->bucket_slots; i++)
+        c->bucket_slot[i] = QOS_NONE;
+    for (i = 0; i < c->info.buckets; i++) {
+        struct pshift_priv_contract *contract = &c->contract[i];
+        if (contract->records == 0 && contract->reservation == 0 && contract->limit == QOS_UNLIMITED)
+            continue;
+        contract->lost = 0;
+        contract->changed = true;
+        c->list[i] = n;
+        c->contract[n] = *contract;
+        c->bucket_slot[pshift_priv_bucket_slot(c, contract->id)] = n++;
+    }
+    c->info.buckets = n;
+}
+
+QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period)
+{
+    struct pshift_controller *c = controller;
+    uint32_t i, n = 0;
+    if (period <= c->info.period)
         return QOS_ESTALE;
-    for (k = 0; k < m->count; k++) {
-        uint32_t at;
-        if (entry[k].bucket >= c->cfg.buckets)
-            return QOS_ENOENT;
-        at = c->slot[pshift_priv_slot(c, entry[k].bucket, m->server)];
-        if (at == PSHIFT_PRIV_NONE)
-            fresh++;
-        else if (m->server_epoch == peer->epoch && entry[k].served < c->record[at].served)
+    for (i = 0; i < c->config.servers; i++)
+        c->peer[i].first = QOS_NONE;
+    for (i = 0; i < c->info.buckets; i++)
+        c->contract[i].records = 0;
+    for (i = 0; i < c->info.records; i++) {
+        struct pshift_priv_record x = c->record[i];
+        if (pshift_priv_used(&x) == 0 && x.demand == 0)
+            continue;
+        /* Until reports come, a period is expected to be like the last one. */
+        c->peer[x.server].capacity = qos_sat_add(c->peer[x.server].capacity, pshift_priv_used(&x));
+        x.demand = qos_min(qos_sat_add(pshift_priv_used(&x), x.demand), PSHIFT_COUNT_MAX);
+        x.served = x.banked = x.old_max = x.new_max = x.target = x.r_total = x.total = 0;
+        x.mark_seq = x.last_seq = x.acked_seq = x.seen_seq = 0;
+        x.entry = QOS_NONE;
+        x.changed = false;
+        c->contract[x.bucket].records++;
+        c->record[n++] = x;
+    }
+    pshift_priv_keep_buckets(c);
+    c->info.records = n;
+    for (i = 0; i < c->record_slots; i++)
+        c->record_slot[i] = QOS_NONE;
+    for (i = 0; i < n; i++) {
+        c->record[i].bucket = c->list[c->record[i].bucket];
+        pshift_priv_link(c, i);
+    }
+    c->info.period = period;
+    for (i = 0, n = 0; i < c->config.servers; i++) {
+        c->peer[i].whole = false;
+        n += pshift_priv_confirmed(c, &c->peer[i]) ? 0u : 1u;
+    }
+    c->info.unconfirmed = n;
+    c->laid = false;
+    c->tick++;
+    return QOS_OK;
+}
+
+/* Was report `seq` of this server merged before, or is it too old to tell? */
+QOS_PRIV bool pshift_priv_peer_has(const struct pshift_priv_peer *peer, uint64_t seq)
+{
+    uint64_t back;
+    if (seq > peer->ack_seq)
+        return false;
+    back = peer->ack_seq - seq;
+    return back == 0 || back > 64 || (peer->ack_mask >> (back - 1) & 1) != 0;
+}
+
+QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
+{
+    uint64_t ahead = seq > peer->ack_seq ? seq - peer->ack_seq : 0;
+    if (ahead == 0) {
+        peer->ack_mask |= UINT64_C(1) << (peer->ack_seq - seq - 1);
+        return;
+    }
+    peer->ack_mask = ahead < 64 ? (peer->ack_mask & (UINT64_MAX >> ahead)) << ahead : 0;
+    if (ahead <= 64 && peer->ack_seq != 0)
+        peer->ack_mask |= UINT64_C(1) << (ahead - 1);
+    peer->ack_seq = seq;
+}
+
+/* All of the report is checked before any of it is merged. */
+QOS_PRIV enum qos_status pshift_priv_report_check(const struct pshift_controller *c,
+                                                  const struct pshift_message *message,
+                                                  const struct pshift_report_entry *entry)
+{
+    const struct pshift_priv_peer *peer = &c->peer[message->server];
+    const bool same = message->server_epoch == peer->epoch;
+    uint32_t k, records = 0, buckets = 0;
+    if (message->period != c->info.period || (same && pshift_priv_peer_has(peer, message->seq)))
+        return QOS_ESTALE;
+    for (k = 0; k < message->count; k++) {
+        uint32_t b = c->bucket_slot[pshift_priv_bucket_slot(c, entry[k].bucket)], i = QOS_NONE;
+        buckets += b == QOS_NONE ? 1u : 0u;
+        if (b != QOS_NONE)
+            i = c->record_slot[pshift_priv_record_slot(c, b, message->server)];
+        records += i == QOS_NONE ? 1u : 0u;
+        if (i != QOS_NONE && same && message->seq > c->record[i].seen_seq && entry[k].served < c->record[i].served)
             return QOS_ECORRUPT;
     }
-    return fresh > c->cfg.records - c->count ? QOS_EFULL : QOS_OK;
-}
-
-/* The server started again: its counters began at zero and its tokens are gone. What it may have served after its last
- * report is unknown; it counts against the limit, not for the reservation. */
-QOS_API void pshift_priv_restarted(struct pshift_control *c, struct pshift_priv_peer *peer)
-{
-    uint32_t i;
-    for (i = peer->first; i != PSHIFT_PRIV_NONE; i = c->record[i].next) {
-        struct pshift_priv_record *x = &c->record[i];
-        x->banked = qos_sat_add(x->banked, x->served);
-        c->lost[x->bucket] = qos_sat_add(c->lost[x->bucket], qos_sat_sub(x->ceiling, x->banked));
-        x->served = x->demand = x->r_tokens = x->l_tokens = x->basis = 0;
-        x->granted = x->ceiling = x->banked;
-    }
-}
-
-QOS_API struct pshift_priv_record *pshift_priv_record_of(struct pshift_control *c, uint32_t bucket, uint32_t server)
-{
-    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, 0, bucket, server, c->peer[server].first};
-    uint32_t at = pshift_priv_slot(c, bucket, server);
-    if (c->slot[at] == PSHIFT_PRIV_NONE) {
-        c->record[c->count] = blank;
-        c->peer[server].first = c->count;
-        c->slot[at] = c->count++;
-    }
-    return &c->record[c->slot[at]];
-}
-
-QOS_API enum qos_status pshift_control_report(struct pshift_control *c, const struct pshift_message *m,
-                                              const struct pshift_report_entry *entry)
-{
-    enum qos_status st = pshift_priv_report_check(c, m, entry);
-    struct pshift_priv_peer *peer;
-    bool acknowledged;
-    uint32_t i, k;
-    if (st != QOS_OK)
-        return st;
-    peer = &c->peer[m->server];
-    if (peer->known && m->server_epoch != peer->epoch)
-        pshift_priv_restarted(c, peer);
-    acknowledged = m->controller_epoch == c->cfg.epoch && m->grant_seq == peer->grant_seq && !peer->unsent;
-    peer->known = true;
-    peer->epoch = m->server_epoch;
-    peer->seq = m->seq;
-    peer->capacity = m->capacity;
-    peer->heard = c->round;
-    for (i = peer->first; i != PSHIFT_PRIV_NONE && acknowledged; i = c->record[i].next)
-        c->record[i].ceiling = c->record[i].granted; /* no older grant can be spent any more */
-    for (k = 0; k < m->count; k++) {
-        struct pshift_priv_record *x = pshift_priv_record_of(c, entry[k].bucket, m->server);
-        uint64_t may;
-        x->served = entry[k].served;
-        x->demand = qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
-        may = qos_sat_add(qos_sat_add(x->banked, x->served), entry[k].held);
-        x->ceiling = acknowledged ? may : qos_max(x->ceiling, may);
-    }
+    if (records > c->config.records - c->info.records || buckets > c->config.buckets - c->info.buckets)
+        return QOS_EFULL;
     return QOS_OK;
 }
 
-QOS_API bool pshift_priv_silent(const struct pshift_control *c, uint32_t server)
-{
-    return c->round - c->peer[server].heard > c->cfg.silent_after;
-}
-
-/* The rows of the plan, and what each bucket has left. */
-QOS_API void pshift_priv_control_rows(struct pshift_control *c)
+/* The server started again: its counters began at zero and its tokens are gone. */
+QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_priv_peer *peer)
 {
     uint32_t i;
-    for (i = 0; i <= c->cfg.buckets; i++)
-        c->row[i] = 0;
-    for (i = 0; i < c->cfg.buckets; i++) {
-        c->plan_reservation[i] = c->reservation[i];
-        c->plan_limit[i] = c->limit[i] == PSHIFT_UNLIMITED ? PSHIFT_UNLIMITED : qos_sat_sub(c->limit[i], c->lost[i]);
-        c->budget[i] = c->plan_limit[i];
+    peer->ack_seq = peer->ack_mask = 0;
+    for (i = peer->first; i != QOS_NONE; i = c->record[i].next) {
+        struct pshift_priv_record *x = &c->record[i];
+        struct pshift_priv_contract *contract = &c->contract[x->bucket];
+        uint64_t ceiling = pshift_priv_ceiling(x);
+        x->banked = pshift_priv_used(x);
+        contract->lost = qos_sat_add(contract->lost, ceiling - x->banked);
+        contract->changed = true;
+        x->served = x->demand = x->r_total = x->total = x->new_max = 0;
+        x->mark_seq = x->last_seq = x->acked_seq = x->seen_seq = 0;
+        x->old_max = x->target = x->banked;
+        x->changed = false;
     }
-    for (i = 0; i < c->count; i++) {
-        const struct pshift_priv_record *x = &c->record[i];
-        uint64_t used = qos_sat_add(x->banked, x->served);
-        uint64_t gone = pshift_priv_silent(c, x->server) ? qos_max(used, x->ceiling) : used;
-        c->row[x->bucket + 1]++;
-        c->plan_reservation[x->bucket] = qos_sat_sub(c->plan_reservation[x->bucket], used);
-        if (c->limit[x->bucket] != PSHIFT_UNLIMITED) {
-            c->plan_limit[x->bucket] = qos_sat_sub(c->plan_limit[x->bucket], gone);
-            c->budget[x->bucket] = qos_sat_sub(c->budget[x->bucket], qos_max(used, x->ceiling));
-        }
-    }
-    for (i = 0; i < c->cfg.buckets; i++)
-        c->row[i + 1] += c->row[i];
-    for (i = 0; i < c->count; i++) { /* row[b + 1] walks down to the row's begin, and is shifted back below */
-        const struct pshift_priv_record *x = &c->record[i];
-        uint32_t e = --c->row[x->bucket + 1];
-        c->entry[i] = e;
-        c->server[e] = x->server;
-        c->demand[e] = pshift_priv_silent(c, x->server) ? 0 : x->demand;
-    }
-    for (i = 0; i < c->cfg.buckets; i++)
-        c->row[i] = c->row[i + 1];
-    c->row[c->cfg.buckets] = c->count;
-    for (i = 0; i < c->cfg.servers; i++)
-        c->plan_capacity[i] =
-            c->peer[i].known && !pshift_priv_silent(c, i) ? qos_min(c->peer[i].capacity, PSHIFT_COUNT_MAX) : 0;
 }
 
-QOS_API enum qos_status pshift_control_plan(struct pshift_control *c, struct pshift *ps,
-                                            const struct pshift_options *opt)
+QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controller *c, uint64_t id, uint32_t server)
+{
+    const uint32_t b = pshift_priv_contract_of(c, id), i = c->record_slot[pshift_priv_record_slot(c, b, server)];
+    struct pshift_priv_contract *contract = &c->contract[b];
+    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0,      0,        0,        0,
+                                             0, 0, 0, 0, b, server, QOS_NONE, QOS_NONE, false};
+    if (i != QOS_NONE)
+        return &c->record[i];
+    c->record[c->info.records] = blank;
+    if (b >= c->laid_buckets || contract->records >= c->row[b + 1] - c->row[b]) {
+        c->laid = false;
+    } else if (c->laid) {
+        c->record[c->info.records].entry = c->row[b] + contract->records;
+        c->holder[c->row[b] + contract->records] = c->info.records;
+    }
+    contract->records++;
+    contract->changed = true;
+    pshift_priv_link(c, c->info.records);
+    return &c->record[c->info.records++];
+}
+
+/* What one entry of a report says about a record. ours: grant_seq is a number of this controller's. */
+QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshift_report_entry *entry, bool ours)
+{
+    uint64_t may, after = x->changed ? x->target : 0;
+    x->served = entry->served;
+    x->demand = qos_min(entry->demand, PSHIFT_COUNT_MAX);
+    may = qos_sat_add(pshift_priv_used(x), entry->held);
+    if (ours && entry->grant_seq >= x->mark_seq) {
+        x->old_max = entry->grant_seq >= x->last_seq ? may : qos_max(may, x->new_max);
+        x->new_max = after;
+        x->mark_seq = x->last_seq;
+        x->acked_seq = entry->grant_seq;
+    } else {
+        x->old_max = qos_max(x->old_max, may);
+    }
+}
+
+QOS_API enum qos_status pshift_controller_report(struct pshift_controller *controller,
+                                                 const struct pshift_message *message,
+                                                 const struct pshift_report_entry *entry)
+{
+    struct pshift_controller *c = controller;
+    const bool ours = message->controller_epoch == c->config.epoch;
+    struct pshift_priv_peer *peer;
+    enum qos_status status;
+    bool was;
+    uint32_t k;
+    if (message->server >= c->config.servers)
+        return QOS_ENOENT;
+    peer = &c->peer[message->server];
+    if (message->controller_epoch > c->config.epoch)
+        c->info.newer_epoch = qos_max(c->info.newer_epoch, message->controller_epoch);
+    if (message->controller_epoch > c->config.epoch || message->server_epoch < peer->epoch)
+        return QOS_ESTALE;
+    was = pshift_priv_confirmed(c, peer);
+    if (ours)
+        peer->fence_period = qos_min(peer->fence_period, message->period);
+    status = pshift_priv_report_check(c, message, entry);
+    if (status == QOS_OK) {
+        if (message->server_epoch != peer->epoch)
+            pshift_priv_restarted(c, peer);
+        peer->epoch = message->server_epoch;
+        if (message->seq > peer->ack_seq)
+            peer->capacity = qos_min(message->capacity, PSHIFT_COUNT_MAX);
+        pshift_priv_peer_note(peer, message->seq);
+        peer->known = true;
+        peer->removed = false;
+        peer->heard = c->info.round;
+        peer->whole |= ours && message->untold == 0 && !message->partial;
+        for (k = 0; k < message->count; k++) {
+            struct pshift_priv_record *x = pshift_priv_record_of(c, entry[k].bucket, message->server);
+            if (message->seq <= x->seen_seq)
+                continue;
+            x->seen_seq = message->seq;
+            /* A mere confirmation does not change the plan: or tokens would never come to rest. */
+            c->contract[x->bucket].changed |=
+                x->served != entry[k].served || x->demand != qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
+            pshift_priv_merge(x, &entry[k], ours);
+        }
+    }
+    c->info.unconfirmed = c->info.unconfirmed + (was ? 1u : 0u) - (pshift_priv_confirmed(c, peer) ? 1u : 0u);
+    return status;
+}
+
+QOS_API enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server)
+{
+    struct pshift_priv_peer *peer;
+    if (server >= controller->config.servers)
+        return QOS_ENOENT;
+    peer = &controller->peer[server];
+    controller->info.unconfirmed -= pshift_priv_confirmed(controller, peer) ? 0u : 1u;
+    peer->removed = true;
+    return QOS_OK;
+}
+
+/* Finds the servers that are silent now; rows of servers that fell silent, or came back, are to be solved anew. */
+QOS_PRIV void pshift_priv_listen(struct pshift_controller *c)
+{
+    uint32_t j, i;
+    c->info.silent = 0;
+    for (j = 0; j < c->config.servers; j++) {
+        struct pshift_priv_peer *peer = &c->peer[j];
+        bool silent = !peer->known || c->info.round - peer->heard > c->config.silent_after;
+        c->info.silent += silent ? 1u : 0u;
+        for (i = peer->first; silent != peer->silent && i != QOS_NONE; i = c->record[i].next)
+            c->contract[c->record[i].bucket].changed = true;
+        peer->silent = silent;
+        c->r.capacity[j] = silent ? 0 : qos_min(peer->capacity, PSHIFT_COUNT_MAX);
+    }
+}
+
+/* Rows with spare entries, as far as there is room for them. */
+QOS_PRIV void pshift_priv_lay_out(struct pshift_controller *c)
+{
+    uint32_t i, e, used = 0, spare = c->info.buckets ? (c->entries - c->info.records) / c->info.buckets : 0;
+    spare = spare < 4 ? spare : 4;
+    for (i = 0; i < c->info.buckets; i++) {
+        c->row[i] = used;
+        used += c->contract[i].records + spare;
+        c->contract[i].records = 0; /* counted again below */
+        c->contract[i].changed = true;
+        c->r.reservation[i] = c->l.reservation[i] = 0;
+    }
+    c->row[c->info.buckets] = used;
+    for (e = 0; e < used; e++) {
+        c->server[e] = 0;
+        c->holder[e] = QOS_NONE;
+        c->r.demand[e] = c->r.alloc[e] = c->l.demand[e] = c->l.alloc[e] = 0;
+    }
+    for (i = 0; i < c->info.records; i++) {
+        struct pshift_priv_record *x = &c->record[i];
+        x->entry = c->row[x->bucket] + c->contract[x->bucket].records++;
+        c->holder[x->entry] = i;
+    }
+    c->laid = true;
+    c->laid_buckets = c->info.buckets;
+}
+
+QOS_PRIV struct pshift_problem pshift_priv_half_problem(const struct pshift_controller *c,
+                                                        const struct pshift_priv_half *half)
 {
     struct pshift_problem p;
-    struct pshift_residual rest;
-    enum qos_status st;
-    uint32_t i;
-    c->round++;
-    pshift_priv_control_rows(c);
-    p.servers = c->cfg.servers;
-    p.buckets = c->cfg.buckets;
-    p.capacity = c->plan_capacity;
-    p.reservation = c->plan_reservation;
+    p.servers = c->config.servers;
+    p.buckets = c->laid_buckets;
+    p.capacity = half->capacity;
+    p.reservation = half->reservation;
     p.row = c->row;
     p.server = c->server;
-    p.demand = c->demand;
-    rest.demand = c->rest_demand;
-    rest.capacity = c->rest_capacity;
-    rest.reservation = c->rest_reservation;
-    c->r.alloc = c->alloc;
-    c->l.alloc = c->l_alloc;
-    c->r.cut = c->l.cut = c->cut;
-    c->r.shortfall = c->l.shortfall = NULL;
-    st = pshift_plan(ps, &p, c->plan_limit, opt, &c->r, &c->l, &rest);
-    if (st != QOS_OK)
-        return st;
-    for (i = 0; i < c->cfg.servers; i++)
-        c->peer[i].unsent = true;
-    for (i = 0; i < c->count; i++) {
-        struct pshift_priv_record *x = &c->record[i];
-        uint64_t used = qos_sat_add(x->banked, x->served), target, over;
-        if (pshift_priv_silent(c, x->server))
-            continue;
-        x->r_tokens = c->alloc[c->entry[i]];
-        x->l_tokens = c->limit[x->bucket] == PSHIFT_UNLIMITED ? PSHIFT_UNLIMITED : c->l_alloc[c->entry[i]];
-        target = qos_sat_add(qos_sat_add(used, x->r_tokens), x->l_tokens);
-        if (c->limit[x->bucket] != PSHIFT_UNLIMITED && !c->cfg.reliable && target > x->ceiling) {
-            /* Tokens that another server may still hold are not issued again: only what is free is. */
-            over = qos_sat_sub(target - qos_max(x->ceiling, used), c->budget[x->bucket]);
-            c->budget[x->bucket] -= target - qos_max(x->ceiling, used) - over;
-            target -= over;
-            over -= pshift_priv_spend(&x->l_tokens, over);
-            x->r_tokens -= over;
-        }
-        x->basis = x->served;
-        x->granted = target;
-        x->ceiling = c->cfg.reliable ? target : qos_max(x->ceiling, target);
+    p.demand = half->demand;
+    return p;
+}
+
+/* Row b of the R-problem as it is now: the reservation that is left, under the limit; the demands. */
+QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
+{
+    const struct pshift_priv_contract *contract = &c->contract[b];
+    uint64_t left = contract->reservation, under = contract->limit;
+    uint32_t e;
+    if (under != QOS_UNLIMITED)
+        under = qos_sat_sub(under, contract->lost);
+    for (e = c->row[b]; e < c->row[b] + contract->records; e++) {
+        const struct pshift_priv_record *x = &c->record[c->holder[e]];
+        bool silent = c->peer[x->server].silent;
+        c->server[e] = x->server;
+        c->r.demand[e] = silent ? 0 : x->demand;
+        left = qos_sat_sub(left, pshift_priv_used(x));
+        if (under != QOS_UNLIMITED)
+            under = qos_sat_sub(under, silent ? pshift_priv_ceiling(x) : pshift_priv_used(x));
     }
+    c->r.reservation[b] = qos_min(left, qos_min(under, PSHIFT_COUNT_MAX));
+}
+
+/* Tokens under the limit that the R-tokens of row b leave; 0 without a limit: such L-tokens need no plan. */
+QOS_PRIV uint64_t pshift_priv_l_left(const struct pshift_controller *c, uint32_t b)
+{
+    const struct pshift_priv_contract *contract = &c->contract[b];
+    uint64_t left = contract->limit;
+    uint32_t e;
+    if (left == QOS_UNLIMITED)
+        return 0;
+    left = qos_sat_sub(left, contract->lost);
+    for (e = c->row[b]; e < c->row[b] + contract->records; e++) {
+        const struct pshift_priv_record *x = &c->record[c->holder[e]];
+        left = qos_sat_sub(left, c->peer[x->server].silent ? pshift_priv_ceiling(x) : pshift_priv_used(x));
+        left = qos_sat_sub(left, c->r.alloc[e]);
+    }
+    return qos_min(left, PSHIFT_COUNT_MAX);
+}
+
+/* Is row b of the L-problem another one than before? write: makes it so. */
+QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool write)
+{
+    const bool limited = c->contract[b].limit != QOS_UNLIMITED;
+    uint64_t left = pshift_priv_l_left(c, b);
+    bool other = left != c->l.reservation[b] || c->contract[b].changed;
+    uint32_t e;
+    for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
+        uint64_t demand = limited ? c->r.demand[e] - c->r.alloc[e] : 0;
+        other |= demand != c->l.demand[e];
+        if (write)
+            c->l.demand[e] = demand;
+    }
+    if (write)
+        c->l.reservation[b] = left;
+    return other;
+}
+
+/* Solves one half: the listed rows anew, or all. The rows are written in between. */
+QOS_PRIV enum qos_status pshift_priv_half_solve(struct pshift_controller *c, struct pshift_priv_half *half, uint32_t n,
+                                                bool cold, const struct pshift_options *options)
+{
+    const struct pshift_problem p = pshift_priv_half_problem(c, half);
+    uint32_t t;
+    if (!cold) {
+        enum qos_status status = pshift_solver_retract(&half->solver, c->list, n, &p, &half->solution);
+        QOS_ASSERT(status == QOS_OK);
+        if (status != QOS_OK)
+            return status;
+    }
+    for (t = 0; t < n; t++)
+        if (half == &c->r)
+            pshift_priv_r_row(c, c->list[t]);
+        else
+            (void)pshift_priv_l_row(c, c->list[t], true);
+    if (cold)
+        return pshift_solver_solve(&half->solver, &p, options, &half->solution);
+    return pshift_solver_resolve(&half->solver, c->list, n, &p, options, &half->solution);
+}
+
+/* Both halves. A row's spare entries have no tokens, so it does not matter that the halves share server[]. */
+QOS_PRIV enum qos_status pshift_priv_plan_rows(struct pshift_controller *c, const struct pshift_options *options)
+{
+    const bool fresh = !c->laid;
+    enum qos_status status;
+    uint32_t b, j, n = 0, most;
+    if (fresh)
+        pshift_priv_lay_out(c);
+    most = c->laid_buckets / 4; /* beyond that all rows are faster */
+    for (b = 0; b < c->laid_buckets; b++)
+        if (c->contract[b].changed)
+            c->list[n++] = b;
+    c->info.cold = fresh || n > most;
+    c->info.planned_buckets = c->info.cold ? c->laid_buckets : n;
+    status = pshift_priv_half_solve(c, &c->r, n, c->info.cold, options);
+    if (status != QOS_OK)
+        return status;
+    for (j = 0; j < c->config.servers; j++) {
+        const struct qos_u128 load = c->r.solver.load[j];
+        c->l.capacity[j] = load.hi ? 0 : qos_sat_sub(c->r.capacity[j], load.lo);
+    }
+    for (b = 0, n = 0; b < c->laid_buckets; b++)
+        if (pshift_priv_l_row(c, b, false))
+            c->list[n++] = b;
+    return pshift_priv_half_solve(c, &c->l, n, fresh || n > most, options);
+}
+
+/* Of `want` tokens those that may be issued: `held` the server may spend already, more only from the budget. */
+QOS_PRIV uint64_t pshift_priv_issue(struct pshift_controller *c, uint64_t want, uint64_t held, uint64_t *budget)
+{
+    uint64_t first = qos_min(want, held), more = qos_min(want - first, *budget);
+    c->info.withheld = qos_sat_add(c->info.withheld, want - first - more);
+    *budget -= more;
+    return first + more;
+}
+
+QOS_PRIV void pshift_priv_target(struct pshift_priv_record *x, uint64_t r, uint64_t l)
+{
+    uint64_t r_total = qos_sat_add(x->served, r), total = qos_sat_add(r_total, l);
+    if (r_total == x->r_total && total == x->total)
+        return;
+    x->r_total = r_total;
+    x->total = total;
+    x->target = qos_sat_add(x->banked, total);
+    x->new_max = qos_max(x->new_max, x->target);
+    x->changed = true;
+}
+
+/* The grants of a row under a limit. R-tokens of all servers go before L-tokens of any, and nothing is issued that
+ * another server may still hold. */
+QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b)
+{
+    const struct pshift_priv_contract *contract = &c->contract[b];
+    const uint32_t begin = c->row[b], end = c->row[b] + contract->records;
+    uint64_t budget = qos_sat_sub(contract->limit, contract->lost);
+    uint32_t e;
+    for (e = begin; e < end; e++) {
+        budget = qos_sat_sub(budget, pshift_priv_ceiling(&c->record[c->holder[e]]));
+        if (c->info.unconfirmed != 0)
+            c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] + c->l.alloc[e]);
+    }
+    for (e = begin; c->info.unconfirmed == 0 && e < end; e++) {
+        struct pshift_priv_record *x = &c->record[c->holder[e]];
+        x->issued = pshift_priv_issue(c, c->r.alloc[e], pshift_priv_ceiling(x) - pshift_priv_used(x), &budget);
+    }
+    for (e = begin; c->info.unconfirmed == 0 && e < end; e++) {
+        struct pshift_priv_record *x = &c->record[c->holder[e]];
+        uint64_t held = qos_sat_sub(pshift_priv_ceiling(x) - pshift_priv_used(x), x->issued);
+        if (!c->peer[x->server].silent)
+            pshift_priv_target(x, x->issued, pshift_priv_issue(c, c->l.alloc[e], held, &budget));
+    }
+}
+
+QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *controller,
+                                               const struct pshift_options *options)
+{
+    struct pshift_controller *c = controller;
+    enum qos_status status;
+    uint32_t b, e;
+    if (c->info.newer_epoch != 0)
+        return QOS_ESTALE;
+    if (c->info.period == 0)
+        return QOS_EAGAIN;
+    if (options && (options->filter != PSHIFT_EXACT || options->initial_only))
+        return QOS_EINVAL;
+    c->info.round++;
+    pshift_priv_listen(c);
+    status = pshift_priv_plan_rows(c, options);
+    if (status != QOS_OK) {
+        c->info.round--;
+        c->laid = false;
+        return status;
+    }
+    c->info.withheld = 0;
+    for (b = 0; b < c->laid_buckets; b++) {
+        c->contract[b].changed = false;
+        if (c->contract[b].limit != QOS_UNLIMITED) {
+            pshift_priv_target_limited(c, b);
+            continue;
+        }
+        for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++)
+            if (!c->peer[c->server[e]].silent)
+                pshift_priv_target(&c->record[c->holder[e]], c->r.alloc[e], QOS_UNLIMITED);
+    }
+    c->planned_period = c->info.period;
+    c->tick++;
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_control_grant(struct pshift_control *c, uint32_t server, struct pshift_message *m,
-                                             struct pshift_grant_entry *entry, uint32_t most)
+QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
+                                                struct pshift_message *message, struct pshift_grant_entry *entry,
+                                                uint32_t entries_max)
 {
+    struct pshift_controller *c = controller;
     struct pshift_priv_peer *peer;
-    uint32_t i, n = 0;
-    if (server >= c->cfg.servers || !c->peer[server].known)
+    uint32_t n = 0, i;
+    if (server >= c->config.servers)
         return QOS_ENOENT;
+    if (c->info.newer_epoch != 0)
+        return QOS_ESTALE;
+    if (entries_max == 0)
+        return QOS_EINVAL;
     peer = &c->peer[server];
-    for (i = peer->first; i != PSHIFT_PRIV_NONE; i = c->record[i].next)
-        n++;
-    if (n > most)
-        return QOS_EFULL;
-    for (i = peer->first, n = 0; i != PSHIFT_PRIV_NONE; i = c->record[i].next, n++) {
-        entry[n].bucket = c->record[i].bucket;
-        entry[n].r_tokens = c->record[i].r_tokens;
-        entry[n].l_tokens = c->record[i].l_tokens;
-        entry[n].basis = c->record[i].basis;
+    if (peer->told != c->tick)
+        peer->at = peer->first;
+    for (i = peer->at; i != QOS_NONE && n < entries_max; i = c->record[i].next) {
+        struct pshift_priv_record *x = &c->record[i];
+        if (!x->changed && x->acked_seq == x->last_seq)
+            continue;
+        entry[n].bucket = c->contract[x->bucket].id;
+        entry[n].r_total = x->r_total;
+        entry[n++].total = x->total;
+        x->last_seq = peer->grant_seq + 1;
+        x->new_max = qos_max(x->new_max, x->target);
+        x->changed = false;
     }
-    m->server = server;
-    m->count = n;
-    m->server_epoch = peer->epoch;
-    m->controller_epoch = c->cfg.epoch;
-    m->seq = m->grant_seq = ++peer->grant_seq;
-    peer->unsent = false;
-    m->period = c->period;
-    m->capacity = peer->capacity;
+    peer->at = i;
+    if (n == 0 && peer->told == c->tick)
+        return QOS_EAGAIN;
+    peer->told = c->tick;
+    message->server = server;
+    message->count = n;
+    message->server_epoch = peer->epoch;
+    message->controller_epoch = c->config.epoch;
+    message->seq = ++peer->grant_seq;
+    message->ack_seq = peer->ack_seq;
+    message->ack_mask = peer->ack_mask;
+    message->period = c->info.period;
+    message->capacity = 0;
+    message->untold = 0;
+    message->partial = false;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_controller_certificate(struct pshift_controller *controller,
+                                                      struct pshift_problem *problem, struct pshift_solution *solution)
+{
+    if (controller->planned_period == 0 || controller->planned_period != controller->info.period)
+        return QOS_EAGAIN;
+    *problem = pshift_priv_half_problem(controller, &controller->r);
+    *solution = controller->r.solution;
+    solution->shortfall = controller->shortfall;
+    return pshift_solver_shortfall(&controller->r.solver, problem, solution);
+}
+
+QOS_API enum qos_status pshift_controller_info(const struct pshift_controller *controller,
+                                               struct pshift_controller_state *out)
+{
+    *out = controller->info;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_controller *controller, uint64_t bucket,
+                                                      struct pshift_bucket_state *out)
+{
+    const struct pshift_controller *c = controller;
+    const uint32_t b = c->bucket_slot[pshift_priv_bucket_slot(c, bucket)];
+    uint32_t j;
+    if (b == QOS_NONE)
+        return QOS_ENOENT;
+    out->reservation = c->contract[b].reservation;
+    out->limit = c->contract[b].limit;
+    out->served = 0;
+    out->ceiling = c->contract[b].lost;
+    out->row = b;
+    for (j = 0; j < c->config.servers; j++) {
+        uint32_t i = c->record_slot[pshift_priv_record_slot(c, b, j)];
+        if (i == QOS_NONE)
+            continue;
+        out->served = qos_sat_add(out->served, pshift_priv_used(&c->record[i]));
+        out->ceiling = qos_sat_add(out->ceiling, pshift_priv_ceiling(&c->record[i]));
+    }
     return QOS_OK;
 }
 

@@ -14,9 +14,16 @@
 #include <omp.h>
 #include <vector>
 
+static struct pshift_solver_state info_of(const struct pshift_solver *solver)
+{
+    struct pshift_solver_state info;
+    (void)pshift_solver_info(solver, &info);
+    return info;
+}
+
 struct solver {
     case_data data;
-    pshift ps;
+    pshift_solver ps;
     pshift_problem problem;
     pshift_solution solution;
     std::vector<uint64_t> alloc;
@@ -26,8 +33,8 @@ struct solver {
     explicit solver(const case_spec &spec)
     {
         case_make(&spec, &data);
-        pshift_config cfg = {data.servers, data.buckets, data.entries};
-        mem_bytes = pshift_memsize(&cfg);
+        pshift_solver_config cfg = {data.servers, data.buckets, data.entries};
+        mem_bytes = pshift_solver_memsize(&cfg);
         mem = aligned_alloc(64, (mem_bytes + 63) / 64 * 64);
         memset(mem, 1, mem_bytes);
         alloc.resize(data.entries);
@@ -36,7 +43,7 @@ struct solver {
         memset(&solution, 0, sizeof solution);
         solution.alloc = alloc.data();
         solution.cut = cut.data();
-        if (pshift_init(&ps, mem, mem_bytes, &cfg) != QOS_OK)
+        if (pshift_solver_init(&ps, mem, mem_bytes, &cfg) != QOS_OK)
             exit(1);
     }
     solver(const solver &) = delete;
@@ -49,13 +56,13 @@ struct solver {
     double solve_ms(const pshift_options *opt)
     {
         uint64_t begin = bench_ns();
-        if (pshift_solve(&ps, &problem, opt, &solution) != QOS_OK)
+        if (pshift_solver_solve(&ps, &problem, opt, &solution) != QOS_OK)
             exit(1);
         return static_cast<double>(bench_ns() - begin) / 1e6;
     }
     void verify()
     {
-        if (pshift_verify(&ps, &problem, &solution) != QOS_OK) {
+        if (pshift_solver_verify(&ps, &problem, &solution) != QOS_OK) {
             fprintf(stderr, "the verifier rejects the solution\n");
             exit(1);
         }
@@ -216,7 +223,7 @@ static void against_peers(bench *b, uint32_t servers, uint32_t buckets, double r
     }
     s.verify();
     double mine = bench_median(own.data(), own.size());
-    pshift_work work = pshift_work_of(&s.ps);
+    pshift_solver_state work = info_of(&s.ps);
     bench_report(b, name, "solve_ms", mine, "ms");
     bench_report(b, name, "lemon_ms", bench_median(peer.data(), peer.size()), "ms");
     bench_report(b, name, "speedup_vs_lemon", bench_median(peer.data(), peer.size()) / mine, "x");
@@ -299,13 +306,13 @@ static void warm_and_parallel(bench *b)
             changed.push_back(i);
         uint32_t n = static_cast<uint32_t>(changed.size());
         uint64_t begin = bench_ns();
-        if (pshift_retract(&s.ps, &s.problem, &s.solution, changed.data(), n) != QOS_OK)
+        if (pshift_solver_retract(&s.ps, changed.data(), n, &s.problem, &s.solution) != QOS_OK)
             exit(1);
         uint64_t took = bench_ns() - begin;
         for (uint32_t i : changed)
             case_fill_row(&spec, &s.data, i, &seed);
         begin = bench_ns();
-        if (pshift_resolve(&s.ps, &s.problem, NULL, &s.solution, changed.data(), n) != QOS_OK)
+        if (pshift_solver_resolve(&s.ps, changed.data(), n, &s.problem, NULL, &s.solution) != QOS_OK)
             exit(1);
         warm.push_back(static_cast<double>(took + bench_ns() - begin) / 1e6);
     }
@@ -324,29 +331,29 @@ static void warm_and_parallel(bench *b)
 /* Picks per queue count: all queues busy, a tenth with R-tokens, tokens and requests renewed as they are used. */
 static double pick_ns(uint32_t queues)
 {
-    pshift_sched_config cfg = {queues, 0};
-    size_t size = pshift_sched_memsize(&cfg);
+    pshift_scheduler_config cfg = {queues, 0};
+    size_t size = pshift_scheduler_memsize(&cfg);
     void *mem = aligned_alloc(64, (size + 63) / 64 * 64);
-    pshift_sched sc;
+    pshift_scheduler sc;
     std::vector<double> t;
     const uint32_t picks = 1000000;
     uint64_t seed = 5, reserved = 0;
-    if (pshift_sched_init(&sc, mem, size, &cfg) != QOS_OK)
+    if (pshift_scheduler_init(&sc, mem, size, &cfg) != QOS_OK)
         exit(1);
     for (uint32_t q = 0; q < queues; q++)
-        if (pshift_sched_arrive(&sc, q, UINT32_MAX) != QOS_OK ||
-            pshift_sched_set_tokens(&sc, q, q % 10 == 0 ? 5 : 0, UINT32_MAX) != QOS_OK)
+        if (pshift_scheduler_arrive(&sc, q, UINT32_MAX) != QOS_OK ||
+            pshift_scheduler_set_tokens(&sc, q, q % 10 == 0 ? 5 : 0, UINT32_MAX) != QOS_OK)
             exit(1);
     for (int k = 0; k < 7; k++) {
         uint64_t begin = bench_ns();
         for (uint32_t n = 0; n < picks; n++) {
             pshift_pick pick;
-            if (pshift_sched_pick(&sc, &pick) != QOS_OK)
+            if (pshift_scheduler_pick(&sc, &pick) != QOS_OK)
                 exit(1);
             reserved += pick.backing == PSHIFT_RESERVATION;
             if (n % 8 == 0) { /* a grant to some queue */
                 uint32_t q = static_cast<uint32_t>(case_rand(&seed) % queues);
-                if (pshift_sched_set_tokens(&sc, q, 4, UINT32_MAX) != QOS_OK)
+                if (pshift_scheduler_set_tokens(&sc, q, 4, UINT32_MAX) != QOS_OK)
                     exit(1);
             }
         }
@@ -410,7 +417,7 @@ static void figure_6(void)
         spec.s_reservation = z;
         solver s(spec);
         double exact_ms = timed(s, NULL, 11);
-        double start = static_cast<double>(pshift_work_of(&s.ps).excess_start.lo);
+        double start = static_cast<double>(info_of(&s.ps).excess_start.lo);
         double best = start - static_cast<double>(s.solution.excess.lo);
         for (uint32_t m : kept) {
             pshift_options opt = {};

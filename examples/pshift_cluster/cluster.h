@@ -178,10 +178,10 @@ struct log_pick {
 };
 #define LOG_PICK_WORDS 5
 struct log_install {
-    uint64_t period, bucket, r_granted, l_granted, basis, served, r_held, l_held; /* held: before it was installed */
-    uint64_t stale; /* 1: came too late, was not installed */
+    uint64_t period, bucket, r_total, total, served, r_held, l_held; /* held: before it was installed */
+    uint64_t stale;                                                  /* 1: came too late, was not installed */
 };
-#define LOG_INSTALL_WORDS 9
+#define LOG_INSTALL_WORDS 8
 /* What became of a node's paced slots in a period, and what it cost. */
 struct log_period {
     uint64_t period, begin_us, slots, served, idle, lost, failed, wrong, faulty, cpu_us, backend_cpu_us, reports,

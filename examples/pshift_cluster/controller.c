@@ -15,9 +15,8 @@
 static struct {
     const struct scene *s;
     struct scene_run *run;
-    struct pshift_control control;
-    struct pshift solver;
-    void *control_mem, *solver_mem, *wire;
+    struct pshift_controller controller;
+    void *controller_mem, *wire;
     size_t wire_bytes;
     struct pshift_report_entry *entry;
     struct pshift_grant_entry *grant;
@@ -75,7 +74,7 @@ static void live_table(uint32_t period, uint32_t round)
         uint64_t got = bucket_served(order[k]), r = c.s->reservation[order[k]], l = c.s->limit[order[k]];
         int filled = (int)qos_min(got * 40 / qos_max(r, 1), 60);
         printf("\033[K  bucket %3u %7" PRIu64 " of %7" PRIu64 " %s%7" PRIu64 " |%.*s\n", order[k] + 1, got, r,
-               l == PSHIFT_UNLIMITED ? "      " : "limit ", l == PSHIFT_UNLIMITED ? 0 : l, filled,
+               l == QOS_UNLIMITED ? "      " : "limit ", l == QOS_UNLIMITED ? 0 : l, filled,
                "########################################++++++++++++++++++++");
     }
     c.lines = (int)shown + 1;
@@ -109,7 +108,7 @@ static void merge(const struct mail *m)
     enum qos_status st;
     uint32_t k;
     must(pshift_report_decode(m->data, m->bytes, &head, c.entry, c.s->buckets), "a report");
-    st = pshift_control_report(&c.control, &head, c.entry);
+    st = pshift_controller_report(&c.controller, &head, c.entry);
     if (st != QOS_OK && st != QOS_ESTALE) /* of the last period, late */
         must(st, "a report");
     c.run->bytes += m->bytes;
@@ -141,52 +140,32 @@ static uint32_t gather(int tag, uint32_t heard, uint64_t until_ns)
 static void plan(void)
 {
     uint64_t begin_ns = tool_now_ns(), spent;
-    must(pshift_control_plan(&c.control, &c.solver, NULL), "plan");
+    must(pshift_controller_plan(&c.controller, NULL), "plan");
     spent = tool_now_ns() - begin_ns;
     c.run->plan_ns += spent;
     c.run->plan_max_ns = qos_max(c.run->plan_max_ns, spent);
     c.run->rounds++;
 }
 
-/* All tokens of the last plan; L-tokens of buckets that have a limit. */
-static uint64_t planned(void)
-{
-    uint64_t sum = 0;
-    uint32_t i, e;
-    for (i = 0; i < c.s->buckets; i++)
-        for (e = c.control.row[i]; e < c.control.row[i + 1]; e++) {
-            sum = qos_sat_add(sum, c.control.alloc[e]);
-            if (c.s->limit[i] != PSHIFT_UNLIMITED)
-                sum = qos_sat_add(sum, c.control.l_alloc[e]);
-        }
-    return sum;
-}
-
-/* Makes and sends all grants. If they hold less than was planned, the rest waits for the nodes to confirm that they
- * have given tokens back: then, if it may, it asks them to. Did it? */
+/* Makes and sends all grants. If tokens under a limit are withheld, because another node may still hold them, the nodes
+ * are asked, if they may be, to confirm what they gave back. Were they asked? */
 static bool grants(bool may_ask)
 {
-    size_t *bytes = tool_alloc(c.s->nodes * sizeof *bytes);
-    uint64_t given = 0;
-    uint32_t j, k;
+    struct pshift_controller_state state;
+    size_t bytes;
+    uint32_t j;
     bool ask;
+    (void)pshift_controller_info(&c.controller, &state);
+    ask = may_ask && state.withheld != 0;
     for (j = 0; j < c.s->nodes; j++) {
         struct pshift_message m;
-        if (pshift_control_grant(&c.control, j, &m, c.grant, c.s->buckets) != QOS_OK)
-            continue; /* never heard of */
-        for (k = 0; k < m.count; k++)
-            given = qos_sat_add(given, qos_sat_add(c.grant[k].r_tokens,
-                                                   c.grant[k].l_tokens == PSHIFT_UNLIMITED ? 0 : c.grant[k].l_tokens));
-        bytes[j] = pshift_grant_encode((char *)c.wire + j * c.wire_bytes, c.wire_bytes, &m, c.grant);
+        while (pshift_controller_grant(&c.controller, j, &m, c.grant, c.s->buckets) == QOS_OK) {
+            must(pshift_grant_encode(&m, c.grant, c.wire, c.wire_bytes, &bytes), "a grant");
+            mail_send((int)j + 1, ask ? MAIL_GRANT_ASK : MAIL_GRANT, c.wire, bytes);
+            c.run->bytes += bytes;
+            c.run->messages++;
+        }
     }
-    ask = may_ask && given < planned();
-    for (j = 0; j < c.s->nodes; j++) {
-        if (bytes[j])
-            mail_send((int)j + 1, ask ? MAIL_GRANT_ASK : MAIL_GRANT, (char *)c.wire + j * c.wire_bytes, bytes[j]);
-        c.run->bytes += bytes[j];
-        c.run->messages += bytes[j] != 0;
-    }
-    free(bytes);
     return ask;
 }
 
@@ -221,17 +200,14 @@ static void play_round(uint32_t round, uint64_t at_ns, uint64_t interval_ns)
 static void open_control(void)
 {
     const struct scene *s = c.s;
-    struct pshift_control_config cc = {s->nodes, s->buckets, s->nodes * s->buckets, ++c.epoch, 4, false};
-    struct pshift_config pc = {s->nodes, s->buckets, s->nodes * s->buckets};
+    struct pshift_controller_config cc = {s->nodes, s->buckets, s->nodes * s->buckets, ++c.epoch, 4};
     uint32_t i;
-    c.control_mem = tool_alloc_aligned(pshift_control_memsize(&cc), 64);
-    c.solver_mem = tool_alloc_aligned(pshift_memsize(&pc), 64);
-    must(pshift_control_init(&c.control, c.control_mem, pshift_control_memsize(&cc), &cc), "memory");
-    must(pshift_init(&c.solver, c.solver_mem, pshift_memsize(&pc), &pc), "memory");
+    c.controller_mem = tool_alloc_aligned(pshift_controller_memsize(&cc), 64);
+    must(pshift_controller_init(&c.controller, c.controller_mem, pshift_controller_memsize(&cc), &cc), "memory");
     for (i = 0; i < s->buckets; i++)
-        must(pshift_control_set(&c.control, i, s->reservation[i], s->limit[i]), "contract");
-    c.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)s->buckets * PSHIFT_WIRE_ENTRY_BYTES;
-    c.wire = tool_alloc(c.wire_bytes * s->nodes);
+        must(pshift_controller_change(&c.controller, i, s->reservation[i], s->limit[i]), "contract");
+    c.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)s->buckets * PSHIFT_REPORT_ENTRY_BYTES;
+    c.wire = tool_alloc(c.wire_bytes);
     c.entry = tool_alloc(s->buckets * sizeof *c.entry);
     c.grant = tool_alloc(s->buckets * sizeof *c.grant);
     c.served = tool_alloc((size_t)s->nodes * s->buckets * sizeof *c.served);
@@ -239,8 +215,7 @@ static void open_control(void)
 
 static void close_control(void)
 {
-    free(c.control_mem);
-    free(c.solver_mem);
+    free(c.controller_mem);
     free(c.wire);
     free(c.entry);
     free(c.grant);
@@ -297,6 +272,8 @@ static void play_periods(uint64_t *cpu_ns)
     const struct scene *s = c.s;
     uint64_t interval_ns = s->period_ns / s->intervals, begin_ns, period = 1;
     uint32_t k, v;
+    if (s->qos)
+        grants(false);                        /* the nodes confirm this controller's epoch in their first reports */
     to_all(s->nodes, MAIL_BEGIN, &period, 1); /* warm-up: the load runs, and gives the estimators something to see */
     tool_sleep_until_ns(tool_now_ns() + interval_ns);
     *cpu_ns = tool_cpu_ns();
@@ -306,7 +283,7 @@ static void play_periods(uint64_t *cpu_ns)
         tool_sleep_until_ns(begin_ns);
         begin_ns = tool_now_ns(); /* a late period is not a shorter one: the nodes begin it when they hear of it */
         memset(c.served, 0, (size_t)s->nodes * s->buckets * sizeof *c.served);
-        must(pshift_control_begin(&c.control, period), "period");
+        must(pshift_controller_begin(&c.controller, period), "period");
         to_all(s->nodes, MAIL_BEGIN, &period, 1);
         for (v = 0; v < s->intervals && !stop_asked(); v++) {
             tool_sleep_until_ns(begin_ns + v * interval_ns);

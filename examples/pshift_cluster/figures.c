@@ -87,7 +87,7 @@ static bool figure_9(const struct scene_run *run, const struct verdict *v, const
         curve[p.curves++] = (struct plot_curve){names[k], x, y + (size_t)k * s->buckets, s->buckets};
     }
     p.mark = mark;
-    p.marks = !same ? 0 : s->limit[0] == PSHIFT_UNLIMITED ? 1 : 2;
+    p.marks = !same ? 0 : s->limit[0] == QOS_UNLIMITED ? 1 : 2;
     ok = draw(&p, name);
     free(x);
     free(y);

@@ -3,7 +3,7 @@
 // Hard, whatever the machine does:
 //   - a bucket is picked at most limit times in a period, all nodes together;
 //   - no token is spent twice: between two grants a node picks a bucket at most as often as the earlier one allows,
-//     after deduction of what was served since its basis; and R-tokens spent by all nodes in a period are at most
+//     without what was served before it came; and R-tokens spent by all nodes in a period are at most
 //     the reservation, plus what nodes had spent already when a grant arrived that gave them less;
 //   - every request that was picked came back, with the data that was stored.
 // Reservations, over eligible periods only: every node (but those with a fault under way) served at least ELIGIBLE of
@@ -104,16 +104,15 @@ static void check_grants(struct judging *j, uint32_t node)
         next[at] = first[at + 1] - first[at] - 1;
     for (k = l->installs; k > 0; k--) {
         const struct log_install *g = &l->install[k - 1];
-        uint64_t since = g->served - g->basis, r_left, l_left, r_used, l_used;
+        uint64_t r_left, l_left, r_used, l_used;
         at = g->period * j->s->buckets + g->bucket;
         if (g->stale) { /* it did not arrive in its period: what is held may have been given to others as well */
             j->overdraft[at] += g->r_held;
             continue;
         }
-        j->overdraft[at] += qos_sat_sub(since, g->r_granted);
-        r_left = qos_sat_sub(g->r_granted, since);
-        l_left = g->l_granted == PSHIFT_UNLIMITED ? g->l_granted
-                                                  : qos_sat_sub(g->l_granted, qos_sat_sub(since, g->r_granted));
+        j->overdraft[at] += qos_sat_sub(g->served, g->r_total);
+        r_left = qos_sat_sub(g->r_total, g->served);
+        l_left = g->total == QOS_UNLIMITED ? g->total : qos_sat_sub(g->total, qos_max(g->served, g->r_total));
         r_used = r[first[at] + next[at]] - r[first[at] + g->served];
         l_used = next[at] - g->served - r_used;
         if (r_used > r_left || l_used > l_left) {
@@ -219,7 +218,7 @@ static void judge_contracts(struct judging *j)
         for (i = 0; i < j->s->buckets; i++) {
             size_t at = (size_t)k * j->s->buckets + i;
             double r = (double)j->s->reservation[i], got = (double)v->got[at];
-            if (j->s->limit[i] != PSHIFT_UNLIMITED) {
+            if (j->s->limit[i] != QOS_UNLIMITED) {
                 double over = (double)v->picked[at] / (double)qos_max(j->s->limit[i], 1);
                 v->limited++;
                 v->kept += over <= 1.01;

@@ -37,9 +37,9 @@ static struct {
     uint32_t me;
     const struct backend *backend;
     struct scene s;
-    struct pshift_sched sched;
+    struct pshift_scheduler scheduler;
     struct pshift_agent agent;
-    void *sched_mem, *agent_mem, *wire;
+    void *scheduler_mem, *agent_mem, *wire;
     size_t wire_bytes;
     struct pshift_report_entry *entry;
     struct pshift_grant_entry *grant;
@@ -69,6 +69,14 @@ static struct {
 static uint64_t us(uint64_t at_ns)
 {
     return (at_ns - n.origin_ns) / 1000;
+}
+
+/* One queue of the scheduler; the agent gave bucket i queue i. */
+static struct pshift_scheduler_state queue(uint32_t bucket)
+{
+    struct pshift_scheduler_state state = {0};
+    (void)pshift_scheduler_info(&n.scheduler, bucket, &state);
+    return state;
 }
 
 static void must(enum qos_status st)
@@ -113,9 +121,9 @@ static uint64_t draw_object(uint32_t bucket)
 static void refill(uint32_t bucket)
 {
     struct local *b = &n.local[bucket];
-    uint64_t out = pshift_sched_pending(&n.sched, bucket) + b->at_backend;
+    uint64_t out = queue(bucket).pending + b->at_backend;
     if (out < b->window)
-        must(pshift_sched_arrive(&n.sched, bucket, b->window - out));
+        must(pshift_scheduler_arrive(&n.scheduler, bucket, b->window - out));
 }
 
 static void arrivals(void)
@@ -127,7 +135,7 @@ static void arrivals(void)
         struct local *b = &n.local[i];
         uint64_t due = b->rate ? qos_mul_div_floor(b->rate, n.now_ns - b->from_ns, n.s.period_ns) : 0;
         if (due > b->came)
-            must(pshift_sched_arrive(&n.sched, i, due - b->came));
+            must(pshift_scheduler_arrive(&n.scheduler, i, due - b->came));
         b->came = qos_max(b->came, due);
     }
 }
@@ -146,7 +154,7 @@ static void enter_phase(const struct phase *p)
     if (rate)
         refill(p->bucket);
     else /* its clients went elsewhere, and withdraw what still waits here */
-        must(pshift_sched_cancel(&n.sched, p->bucket, pshift_sched_pending(&n.sched, p->bucket)));
+        must(pshift_scheduler_cancel(&n.scheduler, p->bucket, queue(p->bucket).pending));
 }
 
 static uint64_t scene_ns(void)
@@ -219,7 +227,7 @@ static void dispatch(void)
         kept = most;
     }
     while (ready && kept > 0 && n.at_backend < n.backend->depth && !n.ended) {
-        st = pshift_sched_pick(&n.sched, &p);
+        st = pshift_scheduler_pick(&n.scheduler, &p);
         if (st != QOS_OK)
             break;
         *end = new_request(&p);
@@ -287,7 +295,7 @@ static uint64_t expect_capacity(uint64_t interval_ns, uint64_t remaining_ns)
     n.report_lost = n.lost;
     if (!healthy())
         return 0;
-    return qos_min(pshift_extrapolate(usable, interval_ns, remaining_ns),
+    return qos_min(interval_ns ? qos_mul_div_ceil(usable, remaining_ns, interval_ns) : 0,
                    qos_mul_div_floor(n.s.capacity, remaining_ns, QOS_NS_PER_S));
 }
 
@@ -304,24 +312,28 @@ static void report(bool answer)
     struct pshift_message m;
     size_t bytes;
     uint32_t k;
-    must(pshift_agent_report(&n.agent, since, remaining(), &m, n.entry, n.s.buckets));
+    if (!answer)
+        pshift_agent_measure(&n.agent, since, remaining());
+    if (pshift_agent_report(&n.agent, &m, n.entry, n.s.buckets) != QOS_OK)
+        return; /* an answer without news */
     if (!answer)
         n.told_capacity = expect_capacity(since, remaining());
     m.capacity = n.told_capacity;
     for (k = 0; k < m.count; k++) {
         struct pshift_report_entry *e = &n.entry[k];
-        struct local *b = &n.local[e->bucket];
+        uint32_t bucket = (uint32_t)e->bucket;
+        struct local *b = &n.local[bucket];
         if (answer) {
             e->demand = b->told;
         } else if (!n.s.open && b->window) {
-            if (pshift_sched_pending(&n.sched, e->bucket) + b->at_backend >= b->window)
+            if (queue(bucket).pending + b->at_backend >= b->window)
                 e->demand = qos_max(e->demand, qos_mul_div_ceil(n.s.capacity, remaining(), QOS_NS_PER_S));
         } else if (!n.s.open) {
-            e->demand = pshift_sched_pending(&n.sched, e->bucket);
+            e->demand = queue(bucket).pending;
         }
         b->told = e->demand;
     }
-    bytes = pshift_report_encode(n.wire, n.wire_bytes, &m, n.entry);
+    must(pshift_report_encode(&m, n.entry, n.wire, n.wire_bytes, &bytes));
     mail_send(0, MAIL_REPORT + 2 * (int)(answer ? n.round - 1 : n.round) + answer, n.wire, bytes);
     n.last_report_ns = n.sent_ns = n.now_ns;
     n.current.reports++;
@@ -341,12 +353,11 @@ static void log_install(const struct pshift_message *m, bool stale)
         struct log_install *l = &n.install[n.installs++];
         l->period = m->period - 2;
         l->bucket = g->bucket;
-        l->r_granted = g->r_tokens;
-        l->l_granted = g->l_tokens;
-        l->basis = g->basis;
-        l->served = pshift_sched_served(&n.sched, g->bucket) - n.local[g->bucket].base;
-        l->r_held = pshift_sched_r_tokens(&n.sched, g->bucket);
-        l->l_held = pshift_sched_l_tokens(&n.sched, g->bucket);
+        l->r_total = g->r_total;
+        l->total = g->total;
+        l->served = queue((uint32_t)g->bucket).served - n.local[g->bucket].base;
+        l->r_held = queue((uint32_t)g->bucket).r_tokens;
+        l->l_held = queue((uint32_t)g->bucket).l_tokens;
         l->stale = stale;
     }
 }
@@ -405,9 +416,9 @@ static void begin_period(uint64_t period)
     n.current.begin_us = us(n.now_ns);
     must(pshift_agent_begin(&n.agent, period));
     for (i = 0; i < n.s.buckets; i++) {
-        n.local[i].base = pshift_sched_served(&n.sched, i);
+        n.local[i].base = queue(i).served;
         if (!n.s.qos || period < 2)
-            must(pshift_sched_set_tokens(&n.sched, i, 0, PSHIFT_UNLIMITED));
+            must(pshift_scheduler_set_tokens(&n.scheduler, i, 0, QOS_UNLIMITED));
     }
     n.granted = !n.s.qos || period < 2;
 }
@@ -447,18 +458,20 @@ static uint64_t epoch_ms(void)
 
 static void open_scene(const uint64_t *word)
 {
-    struct pshift_sched_config sc = {0, 0};
-    struct pshift_agent_config ac = {0, n.me, epoch_ms(), 0, 0};
-    uint32_t k;
+    struct pshift_scheduler_config sc = {0, 0};
+    struct pshift_agent_config ac = {&n.scheduler, n.me, epoch_ms(), 0, 0, 0, 0};
+    uint32_t k, q;
     scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
-    sc.queues = ac.queues = n.s.buckets;
+    sc.queues = n.s.buckets;
     if (n.s.unlimited)
-        ac.default_l_tokens = PSHIFT_UNLIMITED;
-    n.sched_mem = tool_alloc_aligned(pshift_sched_memsize(&sc), 64);
+        ac.default_l_tokens = QOS_UNLIMITED;
+    n.scheduler_mem = tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64);
+    must(pshift_scheduler_init(&n.scheduler, n.scheduler_mem, pshift_scheduler_memsize(&sc), &sc));
     n.agent_mem = tool_alloc_aligned(pshift_agent_memsize(&ac), 64);
-    must(pshift_sched_init(&n.sched, n.sched_mem, pshift_sched_memsize(&sc), &sc));
-    must(pshift_agent_init(&n.agent, n.agent_mem, pshift_agent_memsize(&ac), &ac, &n.sched));
-    n.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)n.s.buckets * PSHIFT_WIRE_ENTRY_BYTES;
+    must(pshift_agent_init(&n.agent, n.agent_mem, pshift_agent_memsize(&ac), &ac));
+    for (k = 0; k < n.s.buckets; k++) /* in this order: bucket k has queue k */
+        must(pshift_agent_open(&n.agent, k, &q));
+    n.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)n.s.buckets * PSHIFT_REPORT_ENTRY_BYTES;
     n.wire = tool_alloc(n.wire_bytes);
     n.entry = tool_alloc(n.s.buckets * sizeof *n.entry);
     n.grant = tool_alloc(n.s.buckets * sizeof *n.grant);
@@ -483,7 +496,7 @@ static void open_scene(const uint64_t *word)
 
 static void close_scene(void)
 {
-    free(n.sched_mem);
+    free(n.scheduler_mem);
     free(n.agent_mem);
     free(n.wire);
     free(n.entry);

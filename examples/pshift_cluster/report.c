@@ -24,7 +24,7 @@ static void bucket_table(const struct scene_run *run, const struct verdict *v)
         }
         table_cellf(t, "%u", i + 1);
         table_cellf(t, "%" PRIu64, s->reservation[i]);
-        table_cell(t, s->limit[i] == PSHIFT_UNLIMITED ? NULL : human_count((double)s->limit[i]).text);
+        table_cell(t, s->limit[i] == QOS_UNLIMITED ? NULL : human_count((double)s->limit[i]).text);
         table_cellf(t, "%" PRIu64, n ? least : 0);
         table_cellf(t, "%" PRIu64, n ? sum / n : 0);
         table_cellf(t, "%" PRIu64, most);
@@ -166,7 +166,7 @@ void report_json(const struct scene_run *run, const struct verdict *v)
     json_end(&json);
     json_array(&json, "limit");
     for (i = 0; i < s->buckets; i++)
-        if (s->limit[i] == PSHIFT_UNLIMITED)
+        if (s->limit[i] == QOS_UNLIMITED)
             json_text(&json, NULL, NULL);
         else
             json_u64(&json, NULL, s->limit[i]);

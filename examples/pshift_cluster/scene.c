@@ -105,8 +105,8 @@ static void contracts(struct scene *s, const struct kind *k, struct qos_rng *rng
         }
         if (!s->open)
             s->reservation[i] = fraction(s, r);
-        s->limit[i] = l <= 0 ? PSHIFT_UNLIMITED : s->open ? (uint64_t)(l * (double)s->reservation[i]) : fraction(s, l);
-        s->unlimited &= s->limit[i] == PSHIFT_UNLIMITED;
+        s->limit[i] = l <= 0 ? QOS_UNLIMITED : s->open ? (uint64_t)(l * (double)s->reservation[i]) : fraction(s, l);
+        s->unlimited &= s->limit[i] == QOS_UNLIMITED;
     }
 }
 
@@ -252,7 +252,7 @@ struct certificate {
     uint64_t *capacity, *demand;
     uint32_t *row, *server;
     struct pshift_solution s;
-    struct pshift ps;
+    struct pshift_solver ps;
     void *mem;
 };
 
@@ -297,7 +297,7 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
 {
     uint32_t slots = s->nodes * s->intervals, i;
     size_t entries = (size_t)slots * s->buckets;
-    struct pshift_config cfg = {slots, s->buckets, (uint32_t)entries};
+    struct pshift_solver_config cfg = {slots, s->buckets, (uint32_t)entries};
     memset(c, 0, sizeof *c);
     c->capacity = tool_alloc(slots * 8);
     c->demand = tool_alloc(entries * 8);
@@ -305,7 +305,7 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
     c->server = tool_alloc(entries * 4);
     c->s.alloc = tool_alloc(entries * 8);
     c->s.cut = tool_alloc(slots);
-    c->mem = tool_alloc_aligned(pshift_memsize(&cfg), 64);
+    c->mem = tool_alloc_aligned(pshift_solver_memsize(&cfg), 64);
     certify_rows(s, period, c);
     for (i = 0; i < slots; i++) {
         c->capacity[i] = i / s->intervals == down ? 0 : scene_capacity(s) / s->intervals;
@@ -323,8 +323,9 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
     c->p.row = c->row;
     c->p.server = c->server;
     c->p.demand = c->demand;
-    if (pshift_init(&c->ps, c->mem, pshift_memsize(&cfg), &cfg) != QOS_OK ||
-        pshift_solve(&c->ps, &c->p, NULL, &c->s) != QOS_OK || pshift_verify(&c->ps, &c->p, &c->s) != QOS_OK)
+    if (pshift_solver_init(&c->ps, c->mem, pshift_solver_memsize(&cfg), &cfg) != QOS_OK ||
+        pshift_solver_solve(&c->ps, &c->p, NULL, &c->s) != QOS_OK ||
+        pshift_solver_verify(&c->ps, &c->p, &c->s) != QOS_OK)
         tool_die(TOOL_FAILED, "the certificate of %s cannot be made", s->title);
     return c->s.excess.lo + c->s.unclaimed.lo;
 }
@@ -361,7 +362,7 @@ void scene_sure(const struct scene *s, uint32_t period, uint32_t down, bool *sur
         uint64_t demand = 0;
         for (e = c.row[i]; e < c.row[i + 1]; e++)
             demand += c.demand[e];
-        sure[i] = all || (demand >= s->reservation[i] && !pshift_binding(&c.p, &c.s, i));
+        sure[i] = all || (demand >= s->reservation[i] && !pshift_solution_binds(&c.s, i, &c.p));
     }
     certify_done(&c);
 }

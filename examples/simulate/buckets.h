@@ -88,7 +88,7 @@ static inline void buckets_reserve(struct buckets_world *w)
 
 struct buckets_run {
     struct buckets_world *w;
-    struct pshift_sched *sched;
+    struct pshift_scheduler *sched;
     void **sched_mem;
     struct buckets_flow *flow;
     uint32_t *tick, *generation, *arrived; /* arrived: [servers * buckets] recently */
@@ -96,7 +96,7 @@ struct buckets_run {
     uint64_t *demand, *alloc, *capacity, *left, *shortfall, *clock_ns;
     uint32_t *row, *server;
     uint8_t *cut;
-    struct pshift solver;
+    struct pshift_solver solver;
     void *solver_mem;
 };
 
@@ -148,6 +148,14 @@ static inline void buckets_count_anew(struct buckets_run *r)
     memset(r->arrived, 0, sizeof(uint32_t) * r->w->setup.servers * r->w->setup.buckets);
 }
 
+static inline struct pshift_scheduler_state buckets_queue(const struct buckets_run *r, uint32_t j, uint32_t i)
+{
+    struct pshift_scheduler_state queue;
+    memset(&queue, 0, sizeof queue);
+    buckets_check(pshift_scheduler_info(&r->sched[j], i, &queue) == QOS_OK);
+    return queue;
+}
+
 /* The controller's round at the start of interval `v`: rows from waiting requests and recent arrivals, or, at the
  * start of the period, from the demand itself. */
 static inline void buckets_round(struct buckets_run *r, uint32_t v)
@@ -163,14 +171,14 @@ static inline void buckets_round(struct buckets_run *r, uint32_t v)
         uint64_t done = 0;
         r->row[i] = e;
         for (j = 0; j < s->servers; j++) {
-            uint64_t recent = r->arrived[(size_t)j * s->buckets + i], waits = pshift_sched_pending(&r->sched[j], i);
-            done += pshift_sched_served(&r->sched[j], i);
+            const struct pshift_scheduler_state queue = buckets_queue(r, j, i);
+            uint64_t recent = r->arrived[(size_t)j * s->buckets + i], waits = queue.pending;
+            done += queue.served;
             if (recent + waits == 0)
                 continue;
             r->server[e] = j;
             r->demand[e++] =
-                v == 0 ? recent
-                       : waits + pshift_extrapolate(recent, s->recent_half ? interval / 2 : interval, remaining);
+                v == 0 ? recent : waits + qos_mul_div_ceil(recent, remaining, s->recent_half ? interval / 2 : interval);
         }
         r->left[i] = qos_sat_sub(r->w->reservation[i], done);
     }
@@ -186,9 +194,9 @@ static inline void buckets_round(struct buckets_run *r, uint32_t v)
     p.row = r->row;
     p.server = r->server;
     p.demand = r->demand;
-    buckets_check(pshift_solve(&r->solver, &p, NULL, &sol) == QOS_OK);
+    buckets_check(pshift_solver_solve(&r->solver, &p, NULL, &sol) == QOS_OK);
     if (v == 0) {
-        buckets_check(pshift_shortfall(&r->solver, &p, &sol) == QOS_OK); /* verifies, too */
+        buckets_check(pshift_solver_shortfall(&r->solver, &p, &sol) == QOS_OK); /* verifies, too */
         for (i = 0; i < s->buckets; i++)
             short_buckets += r->shortfall[i] * 20 > r->w->reservation[i];
         r->w->intrinsic = (double)short_buckets / s->buckets;
@@ -196,11 +204,12 @@ static inline void buckets_round(struct buckets_run *r, uint32_t v)
     }
     for (j = 0; j < s->servers; j++)
         for (i = 0; i < s->buckets; i++)
-            if (pshift_sched_r_tokens(&r->sched[j], i) != 0 || v == 0)
-                buckets_check(pshift_sched_set_tokens(&r->sched[j], i, 0, PSHIFT_UNLIMITED) == QOS_OK);
+            if (buckets_queue(r, j, i).r_tokens != 0 || v == 0)
+                buckets_check(pshift_scheduler_set_tokens(&r->sched[j], i, 0, QOS_UNLIMITED) == QOS_OK);
     for (i = 0; i < s->buckets; i++)
         for (e = r->row[i]; e < r->row[i + 1]; e++)
-            buckets_check(pshift_sched_set_tokens(&r->sched[r->server[e]], i, r->alloc[e], PSHIFT_UNLIMITED) == QOS_OK);
+            buckets_check(pshift_scheduler_set_tokens(&r->sched[r->server[e]], i, r->alloc[e], QOS_UNLIMITED) ==
+                          QOS_OK);
     buckets_count_anew(r);
 }
 
@@ -216,7 +225,7 @@ static inline void buckets_tick(struct buckets_run *r, uint32_t tick, uint32_t v
         if (flow->generation != r->generation[flow->bucket])
             continue;
         while (flow->at_ns < (double)end_ns) {
-            buckets_check(pshift_sched_arrive(&r->sched[flow->server], flow->bucket, 1) == QOS_OK);
+            buckets_check(pshift_scheduler_arrive(&r->sched[flow->server], flow->bucket, 1) == QOS_OK);
             r->arrived[(size_t)flow->server * s->buckets + flow->bucket]++;
             flow->at_ns += flow->gap_ns;
         }
@@ -226,7 +235,7 @@ static inline void buckets_tick(struct buckets_run *r, uint32_t tick, uint32_t v
         struct pshift_pick pick;
         if (r->clock_ns[j] < end_ns - BUCKETS_TICK_NS)
             r->clock_ns[j] = end_ns - BUCKETS_TICK_NS;
-        while (r->clock_ns[j] < end_ns && pshift_sched_pick(&r->sched[j], &pick) == QOS_OK) {
+        while (r->clock_ns[j] < end_ns && pshift_scheduler_pick(&r->sched[j], &pick) == QOS_OK) {
             r->w->served[(size_t)v * s->buckets + pick.queue]++;
             r->clock_ns[j] += (uint64_t)(mean_ns * (0.8 + 0.4 * buckets_random(r->w)));
         }
@@ -257,8 +266,8 @@ static inline void buckets_open(struct buckets_run *r, struct buckets_world *w)
 {
     const struct buckets_setup *s = &w->setup;
     size_t pairs = (size_t)s->servers * s->buckets;
-    struct pshift_sched_config sc = {0, 0};
-    struct pshift_config pc;
+    struct pshift_scheduler_config sc = {0, 0};
+    struct pshift_solver_config pc;
     uint32_t j;
     memset(r, 0, sizeof *r);
     r->w = w;
@@ -267,11 +276,12 @@ static inline void buckets_open(struct buckets_run *r, struct buckets_world *w)
     pc.buckets = s->buckets;
     pc.entries = (uint32_t)pairs;
     r->ticks = (uint32_t)(s->period_ns / BUCKETS_TICK_NS);
-    r->sched = (struct pshift_sched *)buckets_room(s->servers, sizeof *r->sched);
+    r->sched = (struct pshift_scheduler *)buckets_room(s->servers, sizeof *r->sched);
     r->sched_mem = (void **)buckets_room(s->servers, sizeof(void *));
     for (j = 0; j < s->servers; j++) {
-        r->sched_mem[j] = buckets_room(1, pshift_sched_memsize(&sc));
-        buckets_check(pshift_sched_init(&r->sched[j], r->sched_mem[j], pshift_sched_memsize(&sc), &sc) == QOS_OK);
+        r->sched_mem[j] = buckets_room(1, pshift_scheduler_memsize(&sc));
+        buckets_check(pshift_scheduler_init(&r->sched[j], r->sched_mem[j], pshift_scheduler_memsize(&sc), &sc) ==
+                      QOS_OK);
     }
     r->flow = (struct buckets_flow *)buckets_room((size_t)s->buckets * s->active * (s->changes + 1), sizeof *r->flow);
     r->tick = (uint32_t *)buckets_room(r->ticks, 4);
@@ -287,8 +297,8 @@ static inline void buckets_open(struct buckets_run *r, struct buckets_world *w)
     r->clock_ns = (uint64_t *)buckets_room(s->servers, 8);
     r->row = (uint32_t *)buckets_room(s->buckets + 1u, 4);
     r->cut = (uint8_t *)buckets_room(s->servers, 1);
-    r->solver_mem = buckets_room(1, pshift_memsize(&pc));
-    buckets_check(pshift_init(&r->solver, r->solver_mem, pshift_memsize(&pc), &pc) == QOS_OK);
+    r->solver_mem = buckets_room(1, pshift_solver_memsize(&pc));
+    buckets_check(pshift_solver_init(&r->solver, r->solver_mem, pshift_solver_memsize(&pc), &pc) == QOS_OK);
 }
 
 static inline void buckets_close(struct buckets_run *r)

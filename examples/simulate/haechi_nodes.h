@@ -23,9 +23,10 @@ static inline bool haechi_nodes_run(struct haechi_nodes *n, bool by_demand, uint
                                     void *pshift_mem, size_t pshift_size)
 {
     static struct haechi h;
-    static struct pshift ps;
+    static struct pshift_solver ps;
     static struct pshift_solution solution;
-    const struct pshift_config config = {HAECHI_NODES, HAECHI_NODES_CLIENTS, HAECHI_NODES * HAECHI_NODES_CLIENTS};
+    const struct pshift_solver_config config = {HAECHI_NODES, HAECHI_NODES_CLIENTS,
+                                                HAECHI_NODES * HAECHI_NODES_CLIENTS};
     uint64_t capacity[HAECHI_NODES], demand[HAECHI_NODES * HAECHI_NODES_CLIENTS];
     uint64_t alloc[HAECHI_NODES * HAECHI_NODES_CLIENTS];
     uint32_t row[HAECHI_NODES_CLIENTS + 1], server[HAECHI_NODES * HAECHI_NODES_CLIENTS], i, j;
@@ -48,8 +49,9 @@ static inline bool haechi_nodes_run(struct haechi_nodes *n, bool by_demand, uint
         memset(&solution, 0, sizeof solution);
         solution.alloc = alloc;
         solution.cut = cut;
-        if (pshift_init(&ps, pshift_mem, pshift_size, &config) != QOS_OK ||
-            pshift_solve(&ps, &p, NULL, &solution) != QOS_OK || pshift_verify(&ps, &p, &solution) != QOS_OK)
+        if (pshift_solver_init(&ps, pshift_mem, pshift_size, &config) != QOS_OK ||
+            pshift_solver_solve(&ps, &p, NULL, &solution) != QOS_OK ||
+            pshift_solver_verify(&ps, &p, &solution) != QOS_OK)
             return false;
     }
     for (j = 0; j < HAECHI_NODES; j++) {

@@ -24,7 +24,7 @@ struct token_tenant {
 };
 
 struct token_sched {
-    struct pshift_sched sched;
+    struct pshift_scheduler sched;
     void *mem;
     uint64_t start_ns, interval_ns;
     uint64_t intervals; /* so many have begun; the tokens are those of the last */
@@ -55,11 +55,12 @@ static void grant(struct token_sched *t, uint64_t now_ns)
         return;
     for (i = 0; i < t->tenants; i++) {
         struct token_tenant *tenant = &t->tenant[i];
-        l = tenant->limit_per_s ? earned(t, tenant->limit_per_s, intervals - 1, intervals) : PSHIFT_UNLIMITED;
+        l = tenant->limit_per_s ? earned(t, tenant->limit_per_s, intervals - 1, intervals) : QOS_UNLIMITED;
         tenant->owed += earned(t, tenant->reserve_per_s, t->intervals, intervals);
         tenant->owed = qos_min(tenant->owed, earned(t, tenant->reserve_per_s, 0, CATCH_UP_INTERVALS) + 1);
         r = qos_min(tenant->owed, l);
-        must(pshift_sched_set_tokens(&t->sched, i, r, l == PSHIFT_UNLIMITED ? l : l - r), "pshift_sched_set_tokens");
+        must(pshift_scheduler_set_tokens(&t->sched, i, r, l == QOS_UNLIMITED ? l : l - r),
+             "pshift_scheduler_set_tokens");
     }
     t->intervals = intervals;
 }
@@ -74,13 +75,13 @@ static void token_close(void *s)
 static void *token_open(const struct sched_config *config, struct sched_refusal *refusal)
 {
     struct token_sched *t = tool_alloc(sizeof *t + config->tenants * sizeof t->tenant[0]);
-    struct pshift_sched_config c;
+    struct pshift_scheduler_config c;
     uint64_t left = config->root_cost_per_s;
     uint32_t i;
     memset(&c, 0, sizeof c);
     c.queues = config->tenants;
-    t->mem = tool_alloc_aligned(pshift_sched_memsize(&c), QOS_CACHE_LINE);
-    must(pshift_sched_init(&t->sched, t->mem, pshift_sched_memsize(&c), &c), "pshift_sched_init");
+    t->mem = tool_alloc_aligned(pshift_scheduler_memsize(&c), QOS_CACHE_LINE);
+    must(pshift_scheduler_init(&t->sched, t->mem, pshift_scheduler_memsize(&c), &c), "pshift_scheduler_init");
     t->tenants = config->tenants;
     t->dispatch_depth = config->dispatch_depth;
     t->start_ns = config->now_ns;
@@ -98,7 +99,7 @@ static void *token_open(const struct sched_config *config, struct sched_refusal 
         t->tenant[i].reserve_per_s = tenant->reserve_ops_per_s;
         t->tenant[i].limit_per_s = tenant->limit_ops_per_s;
         request_list_init(&t->tenant[i].waiting);
-        must(pshift_sched_set_weight(&t->sched, i, tenant->weight), "pshift_sched_set_weight");
+        must(pshift_scheduler_change(&t->sched, i, tenant->weight), "pshift_scheduler_change");
     }
     grant(t, config->now_ns);
     return t;
@@ -110,7 +111,7 @@ static void token_submit(void *s, struct sched_request *r, uint64_t now_ns)
     (void)now_ns;
     request_list_add(&t->tenant[r->tenant].waiting, r);
     t->waiting++;
-    must(pshift_sched_arrive(&t->sched, r->tenant, 1), "pshift_sched_arrive");
+    must(pshift_scheduler_arrive(&t->sched, r->tenant, 1), "pshift_scheduler_arrive");
 }
 
 static struct sched_request *token_pop(void *s, uint64_t now_ns)
@@ -119,7 +120,7 @@ static struct sched_request *token_pop(void *s, uint64_t now_ns)
     struct token_tenant *tenant;
     struct pshift_pick pick;
     grant(t, now_ns);
-    if (t->at_device >= t->dispatch_depth || pshift_sched_pick(&t->sched, &pick) != QOS_OK)
+    if (t->at_device >= t->dispatch_depth || pshift_scheduler_pick(&t->sched, &pick) != QOS_OK)
         return NULL;
     t->at_device++;
     t->waiting--;
@@ -145,7 +146,7 @@ static uint64_t token_next_ns(void *s, uint64_t now_ns)
     struct token_sched *t = s;
     if (t->waiting == 0 || t->at_device >= t->dispatch_depth)
         return QOS_NEVER;
-    return qos_min(pshift_sched_next_ns(&t->sched, now_ns), t->start_ns + t->intervals * t->interval_ns);
+    return qos_min(pshift_scheduler_next_ns(&t->sched, now_ns), t->start_ns + t->intervals * t->interval_ns);
 }
 
 static uint64_t token_root_rate(void *s)

@@ -8,9 +8,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct pshift ps;
+    static struct pshift_solver ps;
     static void *mem;
-    struct pshift_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES};
     struct fuzz_input in = {data, size};
     uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[ENTRIES], shortfall[BUCKETS], most;
     uint32_t row[BUCKETS + 1], server[ENTRIES], i, k;
@@ -25,8 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.cut = cut;
     s.shortfall = shortfall;
     if (!mem)
-        mem = aligned_alloc(64, (pshift_memsize(&cfg) + 63) / 64 * 64);
-    FUZZ_CHECK(mem && pshift_init(&ps, mem, pshift_memsize(&cfg), &cfg) == QOS_OK);
+        mem = aligned_alloc(64, (pshift_solver_memsize(&cfg) + 63) / 64 * 64);
+    FUZZ_CHECK(mem && pshift_solver_init(&ps, mem, pshift_solver_memsize(&cfg), &cfg) == QOS_OK);
     most = fuzz_bytes(&in, 1) % 4 == 0 ? UINT64_MAX >> 1 : UINT64_C(1) << fuzz_between(&in, 0, 40);
     if (fuzz_bytes(&in, 1) == 1)
         most = UINT64_MAX; /* out of range now and then */
@@ -45,16 +45,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             demand[k] = fuzz_between(&in, 0, most);
         }
     }
-    if (pshift_solve(&ps, &p, &opt, &s) != QOS_OK)
+    if (pshift_solver_solve(&ps, &p, &opt, &s) != QOS_OK)
         return 0;
-    FUZZ_CHECK(pshift_verify(&ps, &p, &s) == QOS_OK);
-    FUZZ_CHECK(pshift_shortfall(&ps, &p, &s) == QOS_OK);
-    FUZZ_CHECK(pshift_verify(&ps, &p, &s) == QOS_OK);
+    FUZZ_CHECK(pshift_solver_verify(&ps, &p, &s) == QOS_OK);
+    FUZZ_CHECK(pshift_solver_shortfall(&ps, &p, &s) == QOS_OK);
+    FUZZ_CHECK(pshift_solver_verify(&ps, &p, &s) == QOS_OK);
     for (i = 0; i < p.buckets; i++) {
-        FUZZ_CHECK(pshift_retract(&ps, &p, &s, &i, 1) == QOS_OK);
+        FUZZ_CHECK(pshift_solver_retract(&ps, &i, 1, &p, &s) == QOS_OK);
         reservation[i] /= 2;
-        FUZZ_CHECK(pshift_resolve(&ps, &p, NULL, &s, &i, 1) == QOS_OK);
-        FUZZ_CHECK(pshift_verify(&ps, &p, &s) == QOS_OK);
+        FUZZ_CHECK(pshift_solver_resolve(&ps, &i, 1, &p, NULL, &s) == QOS_OK);
+        FUZZ_CHECK(pshift_solver_verify(&ps, &p, &s) == QOS_OK);
     }
     return 0;
 }

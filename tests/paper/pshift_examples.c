@@ -2,8 +2,15 @@
 #include "pshift.h"
 #include "check.h"
 
-static struct pshift ps;
+static struct pshift_solver ps;
 static uint64_t memory[4096];
+
+static struct pshift_solver_state info_of(const struct pshift_solver *solver)
+{
+    struct pshift_solver_state info;
+    (void)pshift_solver_info(solver, &info);
+    return info;
+}
 
 static void *aligned(void)
 {
@@ -13,13 +20,13 @@ static void *aligned(void)
 
 static void solve(const struct pshift_problem *p, bool initial_only, struct pshift_solution *s)
 {
-    struct pshift_config cfg = {p->servers, p->buckets, p->row[p->buckets]};
+    struct pshift_solver_config cfg = {p->servers, p->buckets, p->row[p->buckets]};
     struct pshift_options opt = {0};
     opt.initial_only = initial_only;
-    CHECK_LE(pshift_memsize(&cfg), sizeof memory - 64);
-    CHECK_EQ(pshift_init(&ps, aligned(), pshift_memsize(&cfg), &cfg), QOS_OK);
-    CHECK_EQ(pshift_solve(&ps, p, &opt, s), QOS_OK);
-    CHECK_EQ(pshift_verify(&ps, p, s), QOS_OK);
+    CHECK_LE(pshift_solver_memsize(&cfg), sizeof memory - 64);
+    CHECK_EQ(pshift_solver_init(&ps, aligned(), pshift_solver_memsize(&cfg), &cfg), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, p, &opt, s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, p, s), QOS_OK);
 }
 
 static void expect(const uint64_t *got, const uint64_t *want, size_t n)
@@ -27,6 +34,16 @@ static void expect(const uint64_t *got, const uint64_t *want, size_t n)
     size_t i;
     for (i = 0; i < n; i++)
         CHECK_EQ(got[i], want[i]);
+}
+
+/* TM_{j,k}[i] of Section III-B1, by its definition, from the solver's allocation; rows name every server in order. */
+static uint64_t movable(const struct pshift_problem *p, const struct pshift_solution *s, uint32_t i, uint32_t j,
+                        uint32_t k)
+{
+    uint32_t from = p->row[i] + j, to = p->row[i] + k;
+    uint64_t spare = p->demand[to] - s->alloc[to];
+    CHECK(p->server[from] == j && p->server[to] == k);
+    return j == k ? 0 : s->alloc[from] < spare ? s->alloc[from] : spare;
 }
 
 /* Table I; rows Red, Blue; servers 1, 2. */
@@ -45,18 +62,18 @@ static void examples_1_and_2(void)
     expect(alloc, table_1, 4);
     CHECK_EQ(s.effective.lo, 175);
     CHECK_EQ(s.excess.lo, 25); /* server 1: 125 tokens for 100 */
-    CHECK_EQ(pshift_work_of(&ps).excess_start.lo, 25);
+    CHECK_EQ(info_of(&ps).excess_start.lo, 25);
 
     CHECK_CONTEXT("Example 2");
-    CHECK_EQ(pshift_movable(&p, &s, 1, 0, 1), 0);  /* Blue: server 2 has no spare demand */
-    CHECK_EQ(pshift_movable(&p, &s, 0, 0, 1), 25); /* Red: min{75, 25} */
+    CHECK_EQ(movable(&p, &s, 1, 0, 1), 0);  /* Blue: server 2 has no spare demand */
+    CHECK_EQ(movable(&p, &s, 0, 0, 1), 25); /* Red: min{75, 25} */
     solve(&p, false, &s);
     expect(alloc, shifted, 4);
     CHECK_EQ(s.effective.lo, 200);
     CHECK_EQ(s.excess.lo, 0);
     CHECK_EQ(s.cut_servers, 0);
-    CHECK_EQ(pshift_work_of(&ps).direct.lo, 25);
-    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(info_of(&ps).direct.lo, 25);
+    CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_OK);
     CHECK_EQ(shortfall[0] + shortfall[1], 0);
 }
 
@@ -75,7 +92,7 @@ static void example_3(void)
     uint64_t alloc[9];
     uint8_t cut[3];
     struct pshift_solution s = {.alloc = alloc, .cut = cut};
-    struct pshift_work work;
+    struct pshift_solver_state work;
     uint32_t i, j, k;
 
     CHECK_CONTEXT("Table II");
@@ -86,14 +103,14 @@ static void example_3(void)
     for (j = 0; j < 3; j++)
         for (k = 0; k < 3; k++)
             for (i = 0; i < 3; i++)
-                CHECK_EQ(pshift_movable(&p, &s, i, j, k), table_3[j][k][i]);
+                CHECK_EQ(movable(&p, &s, i, j, k), table_3[j][k][i]);
 
     CHECK_CONTEXT("Example 3");
     solve(&p, false, &s);
     expect(alloc, brokered, 9);
     CHECK_EQ(s.effective.lo, 300);
     CHECK_EQ(s.excess.lo, 0);
-    work = pshift_work_of(&ps); /* server 2 is the broker of 25 tokens: no direct transfer leads from 1 to 3 */
+    work = info_of(&ps); /* server 2 is the broker of 25 tokens: no direct transfer leads from 1 to 3 */
     CHECK_EQ(work.pulled.lo + work.searched.lo, 25);
 }
 
@@ -113,11 +130,11 @@ static void intrinsic_error(void)
     CHECK_EQ(cut[0], 1);
     CHECK_EQ(cut[1], 0);
     CHECK_EQ(s.cut_capacity.lo, 100);
-    CHECK(pshift_binding(&p, &s, 0) && pshift_binding(&p, &s, 1));
-    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_OK);
+    CHECK(pshift_solution_binds(&s, 0, &p) && pshift_solution_binds(&s, 1, &p));
+    CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_OK);
     CHECK_EQ(shortfall[0], 50);
     CHECK_EQ(shortfall[1], 50);
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
 }
 
 int main(void)

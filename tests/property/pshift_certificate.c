@@ -67,7 +67,7 @@ static uint64_t net_flow(const struct instance *p)
 }
 
 static struct instance p;
-static struct pshift ps;
+static struct pshift_solver ps;
 static uint64_t alloc[INSTANCE_ENTRIES + 1], shortfall[INSTANCE_BUCKETS + 1];
 static uint8_t cut[INSTANCE_SERVERS + 1];
 
@@ -78,7 +78,7 @@ static void altered64(const struct pshift_problem *q, struct pshift_solution *s,
     if (other == was)
         return;
     *number = other;
-    CHECK_EQ(pshift_verify(&ps, q, s), QOS_ECORRUPT);
+    CHECK_EQ(pshift_solver_verify(&ps, q, s), QOS_ECORRUPT);
     *number = was;
 }
 
@@ -106,7 +106,7 @@ static void mutate_all(const struct pshift_problem *q, struct pshift_solution *s
     }
     CHECK_CONTEXT("altered: size of the cut");
     s->cut_servers++;
-    CHECK_EQ(pshift_verify(&ps, q, s), QOS_ECORRUPT);
+    CHECK_EQ(pshift_solver_verify(&ps, q, s), QOS_ECORRUPT);
     s->cut_servers--;
     CHECK_CONTEXT("altered: an allocation");
     for (i = 0; i < p.entries; i++)
@@ -118,23 +118,23 @@ static void mutate_all(const struct pshift_problem *q, struct pshift_solution *s
     for (i = 0; i < p.servers; i++) {
         uint8_t was = cut[i];
         cut[i] = was ? 0 : 1;
-        CHECK_EQ(pshift_verify(&ps, q, s), QOS_ECORRUPT);
+        CHECK_EQ(pshift_solver_verify(&ps, q, s), QOS_ECORRUPT);
         cut[i] = 2;
-        CHECK_EQ(pshift_verify(&ps, q, s), QOS_ECORRUPT);
+        CHECK_EQ(pshift_solver_verify(&ps, q, s), QOS_ECORRUPT);
         cut[i] = was;
     }
-    CHECK_EQ(pshift_verify(&ps, q, s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, q, s), QOS_OK);
 }
 
 int main(void)
 {
-    struct pshift_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
+    struct pshift_solver_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
     struct check_mem mem;
     uint64_t n, runs, mutated = 0;
     check_begin("property/pshift_certificate");
     runs = check_scaled(4000);
-    (void)check_mem_new(&mem, pshift_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_init(&ps, mem.mem, mem.size, &cfg), QOS_OK);
+    (void)check_mem_new(&mem, pshift_solver_memsize(&cfg), 64, 0);
+    CHECK_EQ(pshift_solver_init(&ps, mem.mem, mem.size, &cfg), QOS_OK);
     for (n = 0; n < runs; n++) {
         struct pshift_problem q = {0, 0, p.capacity, p.reservation, p.row, p.server, p.demand};
         struct pshift_solution s;
@@ -152,16 +152,16 @@ int main(void)
         s.cut = cut;
         s.shortfall = shortfall;
         CHECK_CONTEXT("instance %" PRIu64, n);
-        CHECK_EQ(pshift_solve(&ps, &q, NULL, &s), QOS_OK);
+        CHECK_EQ(pshift_solver_solve(&ps, &q, NULL, &s), QOS_OK);
         CHECK_EQ(s.effective.hi, 0);
         CHECK_EQ(s.effective.lo, net_flow(&p));
         CHECK_EQ(s.cut_capacity.lo + s.cut_demand.lo, s.effective.lo);
-        CHECK_EQ(pshift_shortfall(&ps, &q, &s), QOS_OK);
-        CHECK_EQ(pshift_verify(&ps, &q, &s), QOS_OK);
+        CHECK_EQ(pshift_solver_shortfall(&ps, &q, &s), QOS_OK);
+        CHECK_EQ(pshift_solver_verify(&ps, &q, &s), QOS_OK);
         for (i = 0; i < p.buckets; i++) {
             unserved += shortfall[i];
             if (s.excess.lo == 0)
-                CHECK(!pshift_binding(&q, &s, i));
+                CHECK(!pshift_solution_binds(&s, i, &q));
         }
         CHECK_EQ(unserved, s.excess.lo);
         if (n % 16 < 3 && p.entries > 0) {

@@ -8,6 +8,13 @@
 
 __extension__ typedef __int128 wide;
 
+static struct pshift_solver_state info_of(const struct pshift_solver *solver)
+{
+    struct pshift_solver_state info;
+    (void)pshift_solver_info(solver, &info);
+    return info;
+}
+
 static wide lemon_flow(const instance &p)
 {
     lemon::SmartDigraph g;
@@ -58,11 +65,11 @@ int main()
     static instance p;
     static uint64_t alloc[INSTANCE_ENTRIES + 1];
     static uint8_t cut[INSTANCE_SERVERS + 1];
-    pshift_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
-    std::vector<uint64_t> mem((pshift_memsize(&cfg) + 128) / 8);
+    pshift_solver_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
+    std::vector<uint64_t> mem((pshift_solver_memsize(&cfg) + 128) / 8);
     uintptr_t at = (reinterpret_cast<uintptr_t>(mem.data()) + 63) & ~static_cast<uintptr_t>(63);
-    pshift ps;
-    CHECK_EQ(pshift_init(&ps, reinterpret_cast<void *>(at), pshift_memsize(&cfg), &cfg), QOS_OK);
+    pshift_solver ps;
+    CHECK_EQ(pshift_solver_init(&ps, reinterpret_cast<void *>(at), pshift_solver_memsize(&cfg), &cfg), QOS_OK);
     uint64_t runs = check_scaled(12000), infeasible = 0, searched = 0, pulled = 0, long_paths = 0;
     for (uint64_t n = 0; n < runs; n++) {
         check_rng r;
@@ -78,14 +85,14 @@ int main()
         if (n % 8 == 4) {
             pshift_options opt = {};
             opt.initial_only = true;
-            CHECK_EQ(pshift_solve(&ps, &q, &opt, &s), QOS_OK);
+            CHECK_EQ(pshift_solver_solve(&ps, &q, &opt, &s), QOS_OK);
             check_shares(p, alloc);
         }
-        CHECK_EQ(pshift_solve(&ps, &q, nullptr, &s), QOS_OK);
+        CHECK_EQ(pshift_solver_solve(&ps, &q, nullptr, &s), QOS_OK);
         wide phi = static_cast<wide>(s.effective.hi) << 64 | static_cast<wide>(s.effective.lo);
         CHECK(phi == lemon_flow(p));
-        CHECK_EQ(pshift_verify(&ps, &q, &s), QOS_OK);
-        pshift_work work = pshift_work_of(&ps);
+        CHECK_EQ(pshift_solver_verify(&ps, &q, &s), QOS_OK);
+        pshift_solver_state work = info_of(&ps);
         infeasible += s.excess.hi != 0 || s.excess.lo != 0;
         searched += work.rounds != 0;
         pulled += work.pulled.lo != 0;

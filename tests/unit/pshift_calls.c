@@ -13,8 +13,15 @@
 static uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[ENTRIES], first[ENTRIES];
 static uint32_t row[BUCKETS + 1], server[ENTRIES];
 static uint8_t cut[SERVERS];
-static struct pshift ps;
+static struct pshift_solver ps;
 static uint32_t length = 5; /* of every row: 5, or the ordinary 8 */
+
+static struct pshift_solver_state info_of(const struct pshift_solver *solver)
+{
+    struct pshift_solver_state info;
+    (void)pshift_solver_info(solver, &info);
+    return info;
+}
 
 static struct pshift_problem problem(void)
 {
@@ -111,10 +118,10 @@ static void threads(void)
         length = stream % 2 ? 8 : 5;
         p = problem();
         draw(stream);
-        CHECK_EQ(pshift_solve(&ps, &p, NULL, &serial), QOS_OK);
-        CHECK_EQ(pshift_verify(&ps, &p, &serial), QOS_OK);
+        CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &serial), QOS_OK);
+        CHECK_EQ(pshift_solver_verify(&ps, &p, &serial), QOS_OK);
         memcpy(first, alloc, sizeof alloc);
-        searched += pshift_work_of(&ps).direct.lo != 0;
+        searched += info_of(&ps).direct.lo != 0;
         for (t = 0; t < 4; t++) {
             struct team team = {counts[t], 0, NULL, NULL};
             struct pshift_options opt;
@@ -123,7 +130,7 @@ static void threads(void)
             opt.parallel_ctx = &team;
             memset(alloc, 0xff, sizeof alloc);
             CHECK_CONTEXT("stream %" PRIu64 ", %u threads", stream, counts[t]);
-            CHECK_EQ(pshift_solve(&ps, &p, &opt, &s), QOS_OK);
+            CHECK_EQ(pshift_solver_solve(&ps, &p, &opt, &s), QOS_OK);
             parts = team.count;
             CHECK_EQ(parts, PSHIFT_SHARDS);
             CHECK(memcmp(first, alloc, sizeof alloc) == 0);
@@ -136,36 +143,35 @@ static void threads(void)
 
 static void memory(void)
 {
-    struct pshift_config cfg = {SERVERS, BUCKETS, ENTRIES}, huge = {UINT32_MAX, 1, 1};
+    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES}, huge = {UINT32_MAX, 1, 1};
     struct check_mem m;
-    size_t size = pshift_memsize(&cfg);
+    size_t size = pshift_solver_memsize(&cfg);
     struct pshift_problem p = problem();
     struct pshift_solution s = solution();
-    struct pshift untouched;
+    struct pshift_solver untouched;
     CHECK_LE(size, (size_t)PSHIFT_BYTES_PER_ENTRY * ENTRIES + 24 * BUCKETS + 2048 * SERVERS + 2048);
-    CHECK_EQ(pshift_memsize(NULL), 0);
-    CHECK_EQ(pshift_memsize(&huge), 0);
+    CHECK_EQ(pshift_solver_memsize(NULL), 0);
+    CHECK_EQ(pshift_solver_memsize(&huge), 0);
     (void)check_mem_new(&m, size, 64, 0);
     memset(&ps, 0x5a, sizeof ps);
     memcpy(&untouched, &ps, sizeof ps);
-    CHECK_EQ(pshift_init(NULL, m.mem, size, &cfg), QOS_EINVAL);
-    CHECK_EQ(pshift_init(&ps, m.mem, size, NULL), QOS_EINVAL);
-    CHECK_EQ(pshift_init(&ps, NULL, size, &cfg), QOS_EINVAL);
-    CHECK_EQ(pshift_init(&ps, m.mem, size, &huge), QOS_ERANGE);
-    CHECK_EQ(pshift_init(&ps, m.mem, size - 1, &cfg), QOS_EMEMORY);
-    CHECK_EQ(pshift_init(&ps, m.mem + 8, size, &cfg), QOS_EALIGN);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, size, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_solver_init(&ps, NULL, size, &cfg), QOS_EINVAL);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, size, &huge), QOS_ERANGE);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, size - 1, &cfg), QOS_EMEMORY);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem + 8, size, &cfg), QOS_EALIGN);
     CHECK(memcmp(&untouched, &ps, sizeof ps) == 0);
-    CHECK_EQ(pshift_init(&ps, m.mem, size, &cfg), QOS_OK);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, size, &cfg), QOS_OK);
     draw(1);
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK(check_mem_free(&m));
 }
 
 #define BOTH(status)                                                                                                   \
     do {                                                                                                               \
-        CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), status);                                                             \
-        CHECK_EQ(pshift_verify(&ps, &p, &s), status);                                                                  \
+        CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), status);                                                      \
+        CHECK_EQ(pshift_solver_verify(&ps, &p, &s), status);                                                           \
         p = problem();                                                                                                 \
         s = good;                                                                                                      \
     } while (0)
@@ -176,10 +182,9 @@ static void errors(void)
     struct pshift_solution s = solution(), good;
     uint64_t was;
     draw(2);
-    CHECK_EQ(pshift_solve(NULL, &p, NULL, &s), QOS_EINVAL);
-    CHECK_EQ(pshift_solve(&ps, NULL, NULL, &s), QOS_EINVAL);
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, NULL), QOS_EINVAL);
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, NULL, NULL, &s), QOS_EINVAL);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
     good = s;
     p.row = NULL;
     BOTH(QOS_EINVAL);
@@ -223,21 +228,21 @@ static void errors(void)
     capacity[3] = MOST + 1;
     BOTH(QOS_ERANGE);
     capacity[3] = was;
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
-    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_EINVAL); /* no array */
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_EINVAL); /* no array */
     s.tokens.lo++;
-    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_ECORRUPT);
+    CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_ECORRUPT);
     s.tokens.lo--;
     s.shortfall_set = true;
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_ECORRUPT);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_ECORRUPT);
     p.buckets = 0;
     p.servers = 0;
     p.capacity = NULL;
     s.shortfall_set = false;
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
     CHECK_EQ(s.tokens.lo, 0);
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
-    CHECK_EQ(pshift_shortfall(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_OK);
 }
 
 /* Every count at the end of its range: 400 buckets want 2^63 - 1 each of 5 demands as large, twelve servers can do as
@@ -256,8 +261,8 @@ static void ends(void)
         reservation[i] = MOST;
     for (i = 0; i < SERVERS; i++)
         capacity[i] = MOST;
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK_EQ(s.effective.hi, 5); /* 12 (2^63 - 1) = 6 * 2^64 - 12 */
     CHECK_EQ(s.effective.lo, UINT64_MAX - 11);
     CHECK_EQ(s.excess.hi, 193); /* 388 (2^63 - 1) = 194 * 2^64 - 388 */
@@ -279,30 +284,30 @@ static void eights(void)
         reservation[i] = MOST - i;
     for (i = 0; i < SERVERS; i++)
         capacity[i] = i % 2 ? MOST : i;
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK(s.exact);
     for (i = 0; i < p.buckets; i++)
         reservation[i] = i ? 0 : MOST; /* one bucket, 2^60 tokens at each server, half of them without capacity */
     for (i = 0; i < ENTRIES; i++)
         demand[i] = MOST;
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_OK);
-    CHECK_EQ(pshift_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK_EQ(s.effective.lo, MOST);
     draw(5);
     server[ENTRIES - 1] = SERVERS;
-    CHECK_EQ(pshift_solve(&ps, &p, NULL, &s), QOS_EINVAL);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_EINVAL);
     length = 5;
 }
 
 int main(void)
 {
-    struct pshift_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES};
     struct check_mem m;
     check_begin("unit/pshift_calls");
     memory();
-    (void)check_mem_new(&m, pshift_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_init(&ps, m.mem, m.size, &cfg), QOS_OK);
+    (void)check_mem_new(&m, pshift_solver_memsize(&cfg), 64, 0);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, m.size, &cfg), QOS_OK);
     threads();
     errors();
     ends();

@@ -1,209 +1,390 @@
-// proves: memory and every error of the scheduler, the agent and the controller; the estimator's rounding
+// proves: memory and every error of the scheduler, the agent, the controller and the messages; rounding of the estimator
 #include "pshift.h"
 #include "check.h"
 
-static void sched_and_agent(void)
-{
-    struct pshift_sched_config sc = {5, 0}, none = {0, 0}, deep = {5, UINT64_MAX};
-    struct pshift_agent_config ac = {5, 2, 7, PSHIFT_UNLIMITED, 0}, bad;
-    struct check_mem m, n;
-    struct pshift_sched sched;
-    struct pshift_agent agent;
-    struct pshift_message msg = {2, 1, 7, 1, 1, 1, 1, 0};
-    struct pshift_report_entry re[5];
-    struct pshift_grant_entry ge[5] = {{3, 10, 4, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}};
-    struct pshift_pick pick;
-    CHECK_EQ(pshift_sched_memsize(NULL), 0);
-    CHECK_EQ(pshift_sched_memsize(&none), 0);
-    CHECK_EQ(pshift_agent_memsize(NULL), 0);
-    (void)check_mem_new(&m, pshift_sched_memsize(&sc), 64, 0);
-    (void)check_mem_new(&n, pshift_agent_memsize(&ac), 64, 0);
-    CHECK_EQ(pshift_sched_init(NULL, m.mem, m.size, &sc), QOS_EINVAL);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size, NULL), QOS_EINVAL);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size, &none), QOS_ERANGE);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size, &deep), QOS_ERANGE);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size - 1, &sc), QOS_EMEMORY);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem + 8, m.size, &sc), QOS_EALIGN);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size, &sc), QOS_OK);
-    CHECK_EQ(pshift_sched_arrive(&sched, 5, 1), QOS_ENOENT);
-    CHECK_EQ(pshift_sched_cancel(&sched, 5, 1), QOS_ENOENT);
-    CHECK_EQ(pshift_sched_set_weight(&sched, 5, 1), QOS_ENOENT);
-    CHECK_EQ(pshift_sched_set_tokens(&sched, 5, 1, 1), QOS_ENOENT);
-    CHECK_EQ(pshift_sched_force(&sched, 5), QOS_ENOENT);
-    CHECK_EQ(pshift_sched_served(&sched, 5), 0);
-    CHECK_EQ(pshift_sched_pending(&sched, 5), 0);
-    CHECK_EQ(pshift_sched_r_tokens(&sched, 5) + pshift_sched_l_tokens(&sched, 5), 0);
-    CHECK_EQ(pshift_sched_arrive(&sched, 0, UINT64_MAX), QOS_OK);
-    CHECK_EQ(pshift_sched_arrive(&sched, 0, 1), QOS_ERANGE);
-    CHECK_EQ(pshift_sched_pending(&sched, 0), UINT64_MAX);
-    CHECK_EQ(pshift_sched_cancel(&sched, 0, UINT64_MAX), QOS_OK);
-    CHECK_EQ(pshift_sched_set_weight(&sched, 0, 0), QOS_OK);
-    CHECK_EQ(pshift_sched_pick(&sched, &pick), QOS_EAGAIN);
-    CHECK_EQ(pshift_sched_next_ns(&sched, 3), QOS_NEVER);
+#define MEM(m, size) check_mem_new(&(m), (size), 64, 0)
 
-    CHECK_EQ(pshift_agent_init(NULL, n.mem, n.size, &ac, &sched), QOS_EINVAL);
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &ac, NULL), QOS_EINVAL);
-    bad = ac;
+/* A configuration's field at the end of its range and one past it, with the sentence that names it. */
+#define FIELD(error, config, field, good, bad)                                                                         \
+    do {                                                                                                               \
+        (config).field = (good);                                                                                       \
+        CHECK(error(&(config)) == NULL);                                                                               \
+        (config).field = (bad);                                                                                        \
+        CHECK(error(&(config)) != NULL && strncmp(error(&(config)), #field, strlen(#field)) == 0);                     \
+        (config).field = (good);                                                                                       \
+    } while (0)
+
+static void configs(void)
+{
+    static struct pshift_scheduler scheduler;
+    struct pshift_solver_config solver = {0, 0, 0};
+    struct pshift_scheduler_config queues = {1, 0};
+    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0, 0};
+    struct pshift_controller_config controller = {1, 1, 1, 1, 0};
+    CHECK(pshift_solver_config_error(NULL) && pshift_scheduler_config_error(NULL));
+    CHECK(pshift_agent_config_error(NULL) && pshift_controller_config_error(NULL));
+    CHECK_EQ(pshift_solver_memsize(NULL) + pshift_scheduler_memsize(NULL), 0);
+    CHECK_EQ(pshift_agent_memsize(NULL) + pshift_controller_memsize(NULL), 0);
+    CHECK(pshift_solver_config_error(&solver) == NULL);
+    FIELD(pshift_solver_config_error, solver, servers, PSHIFT_ENTRIES_MAX, UINT32_MAX);
+    FIELD(pshift_solver_config_error, solver, buckets, PSHIFT_ENTRIES_MAX, UINT32_MAX);
+    FIELD(pshift_solver_config_error, solver, entries, PSHIFT_ENTRIES_MAX, UINT32_MAX);
+    FIELD(pshift_scheduler_config_error, queues, queues, PSHIFT_QUEUES_MAX, PSHIFT_QUEUES_MAX + 1);
+    FIELD(pshift_scheduler_config_error, queues, queues, 1, 0);
+    FIELD(pshift_scheduler_config_error, queues, debt_max_ops, QOS_TOKENS_MAX, QOS_TOKENS_MAX + 1);
+    FIELD(pshift_agent_config_error, agent, scheduler, &scheduler, NULL);
+    FIELD(pshift_agent_config_error, agent, epoch, 1, 0);
+    FIELD(pshift_agent_config_error, agent, unchanged_permille, 1000, 1001);
+    FIELD(pshift_controller_config_error, controller, servers, PSHIFT_QUEUES_MAX, PSHIFT_QUEUES_MAX + 1);
+    FIELD(pshift_controller_config_error, controller, servers, 1, 0);
+    FIELD(pshift_controller_config_error, controller, buckets, PSHIFT_RECORDS_MAX, PSHIFT_RECORDS_MAX + 1);
+    FIELD(pshift_controller_config_error, controller, buckets, 1, 0);
+    FIELD(pshift_controller_config_error, controller, records, PSHIFT_RECORDS_MAX, PSHIFT_RECORDS_MAX + 1);
+    FIELD(pshift_controller_config_error, controller, records, 1, 0);
+    FIELD(pshift_controller_config_error, controller, epoch, 1, 0);
+}
+
+static void scheduler_calls(void)
+{
+    struct pshift_scheduler_config config = {5, 0}, none = {0, 0};
+    struct pshift_scheduler scheduler;
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    struct qos_stats stats;
+    struct check_mem m;
+    uint32_t k;
+    (void)MEM(m, pshift_scheduler_memsize(&config));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_scheduler_init(&scheduler, NULL, m.size, &config), QOS_EINVAL);
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &none), QOS_ERANGE);
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem + 8, m.size, &config), QOS_EALIGN);
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &config), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 5, 1), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_cancel(&scheduler, 5, 1), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_change(&scheduler, 5, 1), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, 5, 1, 1), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_force(&scheduler, 5), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 5, &info), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_stats(&scheduler, 5, &stats), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, UINT64_MAX), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 1), QOS_ERANGE);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+    CHECK_EQ(info.pending, UINT64_MAX);
+    CHECK_EQ(pshift_scheduler_cancel(&scheduler, 0, UINT64_MAX), QOS_OK);
+    CHECK_EQ(pshift_scheduler_cancel(&scheduler, 0, 1), QOS_ERANGE);
+    CHECK_EQ(pshift_scheduler_change(&scheduler, 0, 0), QOS_OK);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+    CHECK_EQ(info.weight, 1);
+    CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 3), QOS_NEVER);
+    for (k = 0; k < 1000; k++) /* idle polls are not refusals */
+        CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
+    CHECK_EQ(pshift_scheduler_stats(&scheduler, QOS_NONE, &stats), QOS_OK);
+    CHECK_EQ(stats.refused, 0);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 2, 3), QOS_OK);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
+    CHECK_EQ(pshift_scheduler_force(&scheduler, 2), QOS_OK);
+    CHECK_EQ(pshift_scheduler_stats(&scheduler, QOS_NONE, &stats), QOS_OK);
+    CHECK(stats.refused == 1 && stats.granted == 1 && stats.debt == 1);
+    CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, 2, 2, 0), QOS_OK); /* one of them pays the debt */
+    CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 3), 3);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
+    CHECK(pick.queue == 2 && pick.backing == PSHIFT_RESERVATION);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
+    CHECK(check_mem_free(&m));
+}
+
+/* Nine buckets without R-tokens beside one whose requests come singly: all are served alike. The paper's single position
+ * starves eight of them. */
+static void fair_beside_reservations(void)
+{
+    uint32_t where, every, q, n;
+    for (where = 0; where < 10; where += 3)
+        for (every = 2; every <= 5; every++) {
+            struct pshift_scheduler_config config = {10, 0};
+            struct pshift_scheduler scheduler;
+            struct check_mem m;
+            uint64_t served[10] = {0}, least = UINT64_MAX, most = 0;
+            struct pshift_pick pick = {0, PSHIFT_NORMAL};
+            (void)MEM(m, pshift_scheduler_memsize(&config));
+            CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &config), QOS_OK);
+            for (q = 0; q < 10; q++) {
+                CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, q, q == where ? 1000000 : 0, 1000000), QOS_OK);
+                CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, q == where ? 0 : 1000000), QOS_OK);
+            }
+            for (n = 0; n < 50000; n++) {
+                if (n % every == 0)
+                    CHECK_EQ(pshift_scheduler_arrive(&scheduler, where, 1), QOS_OK);
+                CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
+                served[pick.queue]++;
+            }
+            for (q = 0; q < 10; q++)
+                if (q != where) {
+                    least = served[q] < least ? served[q] : least;
+                    most = served[q] > most ? served[q] : most;
+                }
+            CHECK_LE(most - least, 1);
+            CHECK(check_mem_free(&m));
+        }
+}
+
+static const struct pshift_message blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+
+static void agent_calls(void)
+{
+    struct pshift_scheduler_config queues = {3, 0};
+    struct pshift_agent_config config = {NULL, 2, 7, 0, 0, 0, 0}, bad;
+    struct check_mem m, n;
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_agent_state state = {0, 0, 0, 0};
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    struct pshift_message message = blank;
+    struct pshift_report_entry report[3];
+    struct pshift_grant_entry grant = {333, 10, 14};
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    uint32_t queue = 9;
+    (void)MEM(m, pshift_scheduler_memsize(&queues));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
+    config.scheduler = &scheduler;
+    (void)MEM(n, pshift_agent_memsize(&config));
+    bad = config;
+    bad.scheduler = NULL;
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &bad), QOS_EINVAL);
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, NULL), QOS_EINVAL);
+    bad = config;
     bad.epoch = 0;
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &bad, &sched), QOS_ERANGE);
-    bad = ac;
-    bad.queues = 4;
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &bad, &sched), QOS_ERANGE);
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size - 1, &ac, &sched), QOS_EMEMORY);
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &ac, &sched), QOS_OK);
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &bad), QOS_ERANGE);
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(pshift_agent_init(&agent, n.mem + 8, n.size, &config), QOS_EALIGN);
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
     CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_OK);
-    CHECK_EQ(pshift_sched_l_tokens(&sched, 4), PSHIFT_UNLIMITED); /* the default */
-    CHECK_EQ(pshift_sched_arrive(&sched, 3, 6), QOS_OK);
-    CHECK_EQ(pshift_sched_arrive(&sched, 4, 1), QOS_OK);
-    CHECK_EQ(pshift_agent_report(&agent, 10, 20, &msg, re, 1), QOS_EFULL);
-    CHECK_EQ(pshift_agent_report(&agent, 10, 20, &msg, re, 5), QOS_OK);
-    CHECK_EQ(msg.count, 2);
-    CHECK_EQ(msg.seq, 1);
-    CHECK_EQ(re[0].bucket, 3);
-    CHECK_EQ(re[0].demand, 6 + 12); /* 6 wait, and 6 came in an interval of which two more follow */
-    /* A grant of 10 R- and 4 L-tokens from 0 served: after 2 of them 8 and 4 are left, after 12 none and 2. */
-    msg.count = 1;
-    msg.controller_epoch = 1;
-    msg.period = 1;
-    CHECK_EQ(pshift_sched_pick(&sched, &pick), QOS_OK);
-    CHECK_EQ(pick.queue, 3);
-    msg.server = 1;
-    CHECK_EQ(pshift_agent_install(&agent, &msg, ge), QOS_ENOENT);
-    msg.server = 2;
-    ge[0].bucket = 5;
-    CHECK_EQ(pshift_agent_install(&agent, &msg, ge), QOS_ENOENT);
-    ge[0].bucket = 3;
-    CHECK_EQ(pshift_agent_install(&agent, &msg, ge), QOS_OK);
-    CHECK_EQ(pshift_sched_r_tokens(&sched, 3), 9);
-    CHECK_EQ(pshift_sched_l_tokens(&sched, 3), 4);
-    CHECK_EQ(pshift_agent_install(&agent, &msg, ge), QOS_ESTALE); /* again */
-    msg.seq++;
-    msg.server_epoch++;
-    CHECK_EQ(pshift_agent_install(&agent, &msg, ge), QOS_ESTALE);
-    CHECK(check_mem_free(&m));
-    CHECK(check_mem_free(&n));
-}
+    CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_ESTALE);
+    CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);
+    CHECK_EQ(queue, 0);
+    CHECK_EQ(pshift_agent_open(&agent, UINT64_MAX, &queue), QOS_OK);
+    CHECK_EQ(queue, 1);
+    CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);
+    CHECK_EQ(queue, 0);
+    CHECK_EQ(pshift_agent_open(&agent, 0, &queue), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_EFULL);
+    CHECK_EQ(pshift_agent_close(&agent, 1), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 6), QOS_OK);
+    CHECK_EQ(pshift_agent_close(&agent, 333), QOS_EBUSY);
+    CHECK_EQ(pshift_agent_close(&agent, 0), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_EFULL); /* from the next period on */
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 0), QOS_EINVAL);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN); /* nothing was measured */
+    pshift_agent_measure(&agent, 10, 25);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
+    CHECK_EQ(message.count, 1);
+    CHECK_EQ(message.seq, 1);
+    CHECK_EQ(message.untold, 0);
+    CHECK(report[0].bucket == 333 && report[0].served == 0 && report[0].held == 0);
+    CHECK_EQ(report[0].demand, 6 + 15); /* 6 wait, and 6 came in an interval of which two and a half follow */
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN);
+    pshift_agent_measure(&agent, 10, 0);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* not acknowledged: once more */
+    CHECK_EQ(message.count, 1);
+    CHECK_EQ(report[0].demand, 6);
 
-/* Demand that ended with a period is told once in the next one, so that no tokens go where it was; then no more. */
-static void demand_that_ended(void)
-{
-    struct pshift_sched_config sc = {2, 0};
-    struct pshift_agent_config ac = {2, 0, 1, 0, 0};
-    struct check_mem m, n;
-    struct pshift_report_entry re[2];
-    struct pshift_message msg;
-    struct pshift_sched sched;
-    struct pshift_agent agent;
-    (void)check_mem_new(&m, pshift_sched_memsize(&sc), 64, 0);
-    (void)check_mem_new(&n, pshift_agent_memsize(&ac), 64, 0);
-    CHECK_EQ(pshift_sched_init(&sched, m.mem, m.size, &sc), QOS_OK);
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &ac, &sched), QOS_OK);
-    CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_OK);
-    CHECK_EQ(pshift_sched_arrive(&sched, 1, 3), QOS_OK);
-    CHECK_EQ(pshift_agent_report(&agent, 1, 1, &msg, re, 2), QOS_OK);
-    CHECK_EQ(msg.count, 1);
-    CHECK_EQ(pshift_sched_cancel(&sched, 1, 3), QOS_OK);
+    message = blank; /* a grant: 10 with R-tokens, 14 in all */
+    message.server = 2;
+    message.count = 1;
+    message.server_epoch = 7;
+    message.controller_epoch = message.period = message.seq = 1;
+    message.server = 1;
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ENOENT);
+    message.server = 2;
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE); /* again */
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+    CHECK(info.r_tokens == 10 && info.l_tokens == 4);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
+    message.seq = 2; /* the same totals: what was served is in them */
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+    CHECK(info.r_tokens == 9 && info.l_tokens == 4);
+    message.seq = 3;
+    message.server_epoch = 6;
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
+    message.server_epoch = 7;
+    message.period = 2;
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
+    message.period = 1;
+    message.controller_epoch = 9; /* a new controller; its epoch outlives a restart */
+    message.count = 0;
+    message.server_epoch = 0;
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
+    message.controller_epoch = 1;
+    message.server_epoch = 7;
+    message.count = 1;
+    message.seq = 99;
+    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
+    CHECK_EQ(pshift_agent_info(&agent, &state), QOS_OK);
+    CHECK(state.controller_epoch == 9 && state.period == 1 && state.open == 3);
+    CHECK_EQ(pshift_agent_begin(&agent, 2), QOS_OK); /* the closed queue is free */
+    CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_OK);
+    CHECK_EQ(queue, 2);
+    CHECK(check_mem_free(&n));
+    (void)MEM(n, pshift_agent_memsize(&config));
+    config.controller_epoch = 9;
+    config.epoch = 8;
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
     CHECK_EQ(pshift_agent_begin(&agent, 2), QOS_OK);
-    CHECK_EQ(pshift_agent_report(&agent, 1, 1, &msg, re, 2), QOS_OK);
-    CHECK_EQ(msg.count, 1);
-    CHECK_EQ(re[0].bucket, 1);
-    CHECK_EQ(re[0].demand, 0);
+    pshift_agent_measure(&agent, 10, 10);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
+    CHECK(message.partial && message.controller_epoch == 9);
     CHECK_EQ(pshift_agent_begin(&agent, 3), QOS_OK);
-    CHECK_EQ(pshift_agent_report(&agent, 1, 1, &msg, re, 2), QOS_OK);
-    CHECK_EQ(msg.count, 0);
+    pshift_agent_measure(&agent, 10, 10);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
+    CHECK(!message.partial);
     CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
 }
 
-static void control_errors(void)
+/* A million buckets come to one server of 10,000 queues, ten thousand at a time. */
+static void a_million_buckets(void)
 {
-    struct pshift_control_config cc = {2, 3, 2, 4, 0, true}, bad = {0, 1, 1, 1, 0, false};
-    struct pshift_config small = {1, 1, 1}, fits = {2, 3, 2};
+    const uint32_t width = check_scaled(10000) > 100 ? 10000 : 500;
+    struct pshift_scheduler_config queues = {0, 0};
+    struct pshift_agent_config config = {NULL, 0, 1, 0, 0, 0, 0};
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
     struct check_mem m, n;
-    struct pshift_control c;
-    struct pshift ps;
-    struct pshift_message msg = {0, 1, 1, 0, 1, 0, 1, 100}, got;
-    struct pshift_report_entry re[3] = {{0, 5, 50, 0}, {1, 0, 0, 0}, {2, 0, 0, 0}};
-    struct pshift_grant_entry ge[2];
-    CHECK_EQ(pshift_control_memsize(NULL), 0);
-    CHECK_EQ(pshift_control_memsize(&bad), 0);
-    (void)check_mem_new(&m, pshift_control_memsize(&cc), 64, 0);
-    (void)check_mem_new(&n, pshift_memsize(&fits), 64, 0);
-    CHECK_EQ(pshift_control_init(NULL, m.mem, m.size, &cc), QOS_EINVAL);
-    CHECK_EQ(pshift_control_init(&c, m.mem, m.size, &bad), QOS_ERANGE);
-    CHECK_EQ(pshift_control_init(&c, m.mem, m.size - 1, &cc), QOS_EMEMORY);
-    CHECK_EQ(pshift_control_init(&c, m.mem, m.size, &cc), QOS_OK);
-    CHECK_EQ(pshift_control_set(&c, 3, 0, 0), QOS_ENOENT);
-    CHECK_EQ(pshift_control_set(&c, 0, UINT64_MAX, 0), QOS_ERANGE);
-    CHECK_EQ(pshift_control_set(&c, 0, 20, 30), QOS_OK);
-    CHECK_EQ(pshift_control_begin(&c, 1), QOS_OK);
-    CHECK_EQ(pshift_control_grant(&c, 0, &got, ge, 2), QOS_ENOENT);
-    CHECK_EQ(pshift_control_grant(&c, 2, &got, ge, 2), QOS_ENOENT);
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_OK);
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_ESTALE); /* twice */
-    msg.seq = 2;
-    re[0].served = 4;
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_ECORRUPT); /* fell without a restart */
-    re[0].served = 5;
-    msg.server = 2;
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_ENOENT);
-    msg.server = 0;
-    re[0].bucket = 3;
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_ENOENT);
-    re[0].bucket = 0;
-    msg.count = 3;
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_EFULL);
-    msg.count = 2;
-    msg.period = 2;
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_ESTALE);
-    msg.period = 1;
-    CHECK_EQ(pshift_control_report(&c, &msg, re), QOS_OK);
-    CHECK_EQ(pshift_init(&ps, n.mem, n.size, &small), QOS_OK);
-    CHECK_EQ(pshift_control_plan(&c, &ps, NULL), QOS_EMEMORY);
-    CHECK_EQ(pshift_init(&ps, n.mem, n.size, &fits), QOS_OK);
-    CHECK_EQ(pshift_control_plan(&c, &ps, NULL), QOS_OK);
-    CHECK_EQ(pshift_control_grant(&c, 0, &got, ge, 1), QOS_EFULL);
-    CHECK_EQ(pshift_control_grant(&c, 0, &got, ge, 2), QOS_OK);
-    CHECK_EQ(got.count, 2);
-    CHECK_EQ(ge[1].bucket, 0); /* 20 reserved, 5 of them served; 10 more up to the limit */
-    CHECK_EQ(ge[1].r_tokens, 15);
-    CHECK_EQ(ge[1].l_tokens, 10);
-    CHECK_EQ(ge[1].basis, 5);
+    uint64_t period, id = UINT64_C(1) << 60;
+    uint32_t k, queue = 0;
+    queues.queues = width;
+    (void)MEM(m, pshift_scheduler_memsize(&queues));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
+    config.scheduler = &scheduler;
+    (void)MEM(n, pshift_agent_memsize(&config));
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    for (period = 1; period <= 100; period++) {
+        CHECK_EQ(pshift_agent_begin(&agent, period), QOS_OK);
+        for (k = 0; k < width; k++) {
+            CHECK_EQ(pshift_agent_open(&agent, id + k * 977, &queue), QOS_OK);
+            CHECK_EQ(pshift_agent_close(&agent, id + k * 977), QOS_OK);
+        }
+        id += width * UINT64_C(977);
+    }
     CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
 }
 
-static void wire_and_estimator(void)
+static void controller_calls(void)
 {
-    uint8_t bytes[64 + QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_ENTRY_BYTES];
-    struct pshift_message m = {1, 1, 2, 3, 4, 5, 6, 7}, got;
-    struct pshift_report_entry re = {9, 10, 11, 12};
-    struct pshift_grant_entry ge = {9, 10, 11, 12};
-    CHECK_EQ(pshift_extrapolate(5, 0, 9), 0);
-    CHECK_EQ(pshift_extrapolate(5, 2, 3), 8); /* 7.5, rounded up */
-    CHECK_EQ(pshift_extrapolate(UINT64_MAX, 1, 2), UINT64_MAX);
-    CHECK_EQ(pshift_report_encode(bytes, sizeof bytes - 1, &m, &re), 0);
-    CHECK_EQ(pshift_grant_encode(NULL, sizeof bytes, &m, &ge), 0);
-    CHECK_EQ(pshift_report_encode(bytes, sizeof bytes, &m, &re), sizeof bytes);
-    CHECK_EQ(pshift_grant_decode(bytes, sizeof bytes, &got, &ge, 1), QOS_ECORRUPT); /* a report is no grant */
-    CHECK_EQ(pshift_report_decode(bytes, sizeof bytes, &got, &re, 0), QOS_EFULL);
+    struct pshift_controller_config config = {2, 3, 3, 4, 0}, bad = {0, 1, 1, 1, 0};
+    struct check_mem m;
+    struct pshift_controller controller;
+    struct pshift_controller_state info;
+    struct pshift_message message = blank, got = blank;
+    struct pshift_report_entry report[4] = {{10, 5, 50, 0, 0}, {11, 0, 1, 0, 0}, {12, 0, 1, 0, 0}, {13, 0, 1, 0, 0}};
+    struct pshift_grant_entry grant[3];
+    struct pshift_options options;
+    struct pshift_problem p;
+    struct pshift_solution s;
+    memset(&options, 0, sizeof options);
+    (void)MEM(m, pshift_controller_memsize(&config));
+    CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size, &bad), QOS_ERANGE);
+    CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size, &config), QOS_OK);
+    CHECK_EQ(pshift_controller_change(&controller, 10, UINT64_MAX, 0), QOS_ERANGE);
+    CHECK_EQ(pshift_controller_change(&controller, 10, 2, 1), QOS_ERANGE); /* a limit below its reservation */
+    CHECK_EQ(pshift_controller_change(&controller, 10, 1, QOS_NOTHING), QOS_ERANGE);
+    CHECK_EQ(pshift_controller_change(&controller, 10, 20, 30), QOS_OK);
+    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_EAGAIN); /* no period */
+    CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_OK);
+    CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_grant(&controller, 2, &got, grant, 3), QOS_ENOENT);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 0), QOS_EINVAL);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK); /* the epoch, before any plan */
+    CHECK(got.count == 0 && got.controller_epoch == 4 && got.server_epoch == 0);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_ENOENT);
+    message.count = 1;
+    message.server_epoch = message.seq = message.period = 1;
+    message.controller_epoch = 4;
+    message.capacity = 100;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE); /* twice */
+    message.seq = 2;
+    report[0].served = 4;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ECORRUPT); /* fell without a restart */
+    report[0].served = 5;
+    message.server = 2;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ENOENT);
+    message.server = 0;
+    message.count = 4;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_EFULL);
+    message.count = 1;
+    message.period = 2;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
+    message.period = 1;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
+    options.filter = PSHIFT_TOP_SERVER;
+    options.top_m = 1;
+    CHECK_EQ(pshift_controller_plan(&controller, &options), QOS_EINVAL);
+    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
+    CHECK_EQ(pshift_controller_info(&controller, &info), QOS_OK);
+    CHECK_EQ(info.unconfirmed, 1); /* server 1 may obey another controller: nothing is issued under limits */
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
+    CHECK_EQ(got.count, 0);
+    CHECK_EQ(pshift_controller_remove(&controller, 1), QOS_OK);
+    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
+    CHECK_EQ(got.count, 1);
+    CHECK(got.ack_seq == 2 && (got.ack_mask & 1) == 1);
+    CHECK(grant[0].bucket == 10 && grant[0].r_total == 20 && grant[0].total == 30);
+    message.seq = 3;
+    message.controller_epoch = 5; /* the server obeys a newer one */
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_ESTALE);
+    CHECK(check_mem_free(&m));
+}
+
+static void messages(void)
+{
+    uint8_t bytes[QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + PSHIFT_REPORT_ENTRY_BYTES];
+    const struct pshift_message m = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, true};
+    struct pshift_message got = blank;
+    struct pshift_report_entry re = {9, 10, 11, 12, 13};
+    struct pshift_grant_entry ge = {9, 10, 11}, wrong = {9, 11, 10};
+    size_t len = 0;
+    CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes - 1, &len), QOS_EMEMORY);
+    CHECK_EQ(pshift_grant_encode(&m, &ge, NULL, sizeof bytes, &len), QOS_EINVAL);
+    CHECK_EQ(len, 0);
+    CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes, &len), QOS_OK);
+    CHECK_EQ(len, sizeof bytes);
+    CHECK_EQ(pshift_grant_decode(bytes, len, &got, &ge, 1), QOS_ECORRUPT); /* a report is no grant */
+    CHECK_EQ(pshift_report_decode(bytes, len, &got, &re, 0), QOS_EFULL);
     memset(&re, 0, sizeof re);
-    CHECK_EQ(pshift_report_decode(bytes, sizeof bytes, &got, &re, 1), QOS_OK);
+    CHECK_EQ(pshift_report_decode(bytes, len, &got, &re, 1), QOS_OK);
     CHECK(got.server == 1 && got.server_epoch == 2 && got.controller_epoch == 3 && got.seq == 4);
-    CHECK(got.grant_seq == 5 && got.period == 6 && got.capacity == 7);
-    CHECK(re.bucket == 9 && re.served == 10 && re.demand == 11 && re.held == 12);
-    CHECK_EQ(pshift_grant_encode(bytes, sizeof bytes, &m, &ge), sizeof bytes);
-    CHECK_EQ(pshift_grant_decode(bytes, sizeof bytes - 1, &got, &ge, 1), QOS_ETRUNCATED);
-    CHECK_EQ(pshift_grant_decode(bytes, sizeof bytes, &got, &ge, 1), QOS_OK);
-    CHECK(ge.bucket == 9 && ge.r_tokens == 10 && ge.l_tokens == 11 && ge.basis == 12);
+    CHECK(got.ack_seq == 5 && got.ack_mask == 6 && got.period == 7 && got.capacity == 8);
+    CHECK(got.untold == 9 && got.partial);
+    CHECK(re.bucket == 9 && re.served == 10 && re.demand == 11 && re.held == 12 && re.grant_seq == 13);
+    CHECK_EQ(pshift_grant_encode(&m, &ge, bytes, sizeof bytes, &len), QOS_OK);
+    CHECK_EQ(len, QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + PSHIFT_GRANT_ENTRY_BYTES);
+    CHECK_EQ(pshift_grant_decode(bytes, len - 1, &got, &ge, 1), QOS_ETRUNCATED);
+    CHECK_EQ(pshift_grant_decode(bytes, len, &got, &ge, 1), QOS_OK);
+    CHECK(ge.bucket == 9 && ge.r_total == 10 && ge.total == 11);
+    CHECK_EQ(pshift_grant_encode(&m, &wrong, bytes, sizeof bytes, &len), QOS_OK);
+    CHECK_EQ(pshift_grant_decode(bytes, len, &got, &ge, 1), QOS_ECORRUPT); /* more R-tokens than tokens */
 }
 
 int main(void)
 {
     check_begin("unit/pshift_runtime");
-    sched_and_agent();
-    demand_that_ended();
-    control_errors();
-    wire_and_estimator();
+    configs();
+    scheduler_calls();
+    fair_beside_reservations();
+    agent_calls();
+    a_million_buckets();
+    controller_calls();
+    messages();
     return check_end();
 }
