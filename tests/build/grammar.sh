@@ -22,6 +22,15 @@ names() { # FILE
         perl -0777 -ne 's/"[^"]*"//g; print "$1\n" while /\b(?:struct|union|enum) (\w+)\s*\{/g; print "$1\n" while /\btypedef\b[^;{}]*?\b(\w+)(?: __attribute__ ?\(.*?\)\))?;/g;
             while (/\benum(?: \w+)?\s*\{([^}]*)\}/g) { print "$_\n" for map { /^\s*(\w+)/ ? $1 : () } split /,/, $1 }'
 }
+# Numbers in configurations and terms that no table test of the header names: tests/unit/HEADER_*config*.c.
+untested() { # HEADER FILE TEST...
+    prototypes "$2" | perl -0777 -ne 's/\s+/ /g; while (/\bstruct ('"$1"'_\w*config|htb_class|tags_client) \{([^{}]*)\}/g) {
+        my ($s, $f) = ($1, $2); for my $d (split /;/, $f) {
+            next if $d =~ /_Bool|\*|\bvoid\b/; print "$s $_\n" for $d =~ /(\w+)(?:\[[^\]]*\])?\s*(?:,|$)/g } }' |
+        while read -r struct field; do
+            grep -qw "$field" "${@:3}" || echo "struct $struct: no table test names $field (tests/unit/$1_config.c)"
+        done
+}
 check() { # HEADER FILE
     prototypes "$2" | tests/build/grammar.pl "$1"
     names "$2" | sort -u | grep -viE "^$1(_|\$)|^qos_$1_h\$" | sed "s/^/$1: this name does not begin with the header's prefix: /"
@@ -30,7 +39,7 @@ check() { # HEADER FILE
 old=
 for h in *.h; do
     if ! converted "$h"; then old="$old $h"; continue; fi
-    check "${h%.h}" "$h" >"$out/$h.txt"
+    { check "${h%.h}" "$h"; untested "${h%.h}" "$h" /dev/null tests/unit/"${h%.h}"_*config*.c; } >"$out/$h.txt"
     if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; failed=1; fi
     prototypes "$h" | grep -o "PUBLIC [^;]*\b${h%.h}_" | wc -l
 done >"$out/log"
@@ -83,6 +92,9 @@ planted "header's prefix: POT_MAX" '#define POT_MAX 3'
 planted "header's prefix: pot" 'struct pot { int x; };'
 planted "header's prefix: EARTH" 'enum plant_ground { PLANT_SAND, EARTH };'
 planted "header's prefix: pot_t" 'typedef uint32_t pot_t;'
+printf 'struct plant_config { uint32_t clients; uint32_t never_tested; };\n' >"$out/plant.h"
+echo 'clients' >"$out/plant_config.c"
+[ "$(untested plant "$out/plant.h" "$out/plant_config.c" | grep -c never_tested)" = 1 ] || bad "a field that no test names was not found"
 echo "$n planted mistakes found; all prototypes in order${old:+, except (0.1):$old}"
 grep -qv '^[0-9]*$' "$out/log" && failed=1
 finish $failed

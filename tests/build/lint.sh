@@ -1,20 +1,41 @@
 #!/usr/bin/env bash
 # proves: clang-format, cppcheck and clang-tidy have nothing to say about the headers and the examples.
-# usage: tests/build/lint.sh [all]     all: about tests and benchmarks too (make lint)
+# usage: tests/build/lint.sh [all]     all: about tests and benchmarks too, and with the analyser's full depth (make lint)
 #
 # The analyser takes QOS_ASSERT for granted, so an invariant that it cannot see is written down as one, not suppressed.
+# In make test it explores 30,000 states of a function instead of 225,000: a fifth of the time. What was found clean is
+# remembered by a hash of the command, the checks and all that is compiled (build/lint/clean/), and not looked at again.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/lint
-mkdir -p "$out"
+mkdir -p "$out/clean"
 assume='-DQOS_ASSERT(x)=do{if(!(x))__builtin_unreachable();}while(0)'
-export assume
+depth="-Xclang -analyzer-config -Xclang max-nodes=30000"
+[ "${1:-}" != all ] || depth=
+tools=$(clang-tidy --version; cppcheck --version; clang-format --version)
+export assume depth tools
 
-tidy() { # FILE FLAG...
-    local file=$1 log
-    log=$out/$(echo "$1.$3" | tr -c 'a-z0-9+\n' _).log
+# Runs a command unless it has found the same clean before: once COMMAND... -- what it reads
+once() {
+    local command=() hash
+    while [ "$1" != -- ]; do command+=("$1"); shift; done
     shift
-    clang-tidy --quiet "${tidy_extra[@]}" "$file" -- "$@" -I. -Itests -Iexamples/common -Ibench >"$log" 2>&1 && return
+    hash=$({ echo "${command[*]} $tools"; cat .clang-tidy .clang-format "$@"; } 2>/dev/null | sha256sum | cut -d' ' -f1)
+    [ -e "$out/clean/$hash" ] && return
+    "${command[@]}" && : >"$out/clean/$hash"
+}
+tidy() { # FILE FLAG...
+    local file=$1 reads
+    reads=$(gcc -fsyntax-only -MM "${@:2}" -I. -Itests -Iexamples/common -Ibench "$file" 2>/dev/null | sed 's/^[^:]*://; s/\\$//') || reads=$file
+    # shellcheck disable=SC2086
+    once tidy_now "${tidy_extra[*]:-}" "$@" -- $file $reads
+}
+tidy_now() { # EXTRA FILE FLAG...
+    local extra=$1 file=$2 log
+    log=$out/$(echo "$2.$4" | tr -c 'a-z0-9+\n' _).log
+    shift 2
+    # shellcheck disable=SC2086
+    clang-tidy --quiet $extra "$file" -- "$@" -I. -Itests -Iexamples/common -Ibench $depth >"$log" 2>&1 && return
     # Where and what; how the analyser got there stands in the log.
     grep -E '(error|warning):' "$log" | sed "s,^$PWD/,," | cut -c1-220
     echo "    more: $log"
@@ -25,9 +46,11 @@ tidy_c() { local tidy_extra=(); tidy "$1" -x c -std=gnu11 "$assume" "${@:2}"; }
 tidy_user() { tidy_c "$1" -DQOS_DECLARE_ONLY "${@:2}"; }
 # The analyser has seen the same bodies as C; as C++ the quick checks are enough.
 tidy_cxx() { local tidy_extra=('--checks=-clang-analyzer-*'); tidy "$1" -x c++ -std=c++17 "$assume" "${@:2}"; }
-format() { clang-format --dry-run -Werror "$@" 2>&1 | grep error; [ "${PIPESTATUS[0]}" -eq 0 ]; }
-check() { cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. "$@"; }
-export -f tidy tidy_c tidy_user tidy_cxx format check
+format_now() { clang-format --dry-run -Werror "$@" 2>&1 | grep error; [ "${PIPESTATUS[0]}" -eq 0 ]; }
+format() { once format_now "$@" -- "$@"; }
+check_now() { cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. "$@"; }
+check() { once check_now "$@" -- "$@"; }
+export -f once tidy tidy_now tidy_c tidy_user tidy_cxx format format_now check check_now
 export out
 
 # The longest first, so that no core waits for the last one.
@@ -36,19 +59,25 @@ export out
     for h in *.h; do echo "tidy_cxx $h"; done
     for tool in examples/*/; do
         flags=
+        [ "$tool" != examples/quickstart/ ] || continue
         if [ -f "$tool/main.c" ]; then
             flags=$(says "$tool/main.c" flags)
             case $(says "$tool/main.c" compiler) in mpicc) flags="$flags $(mpicc --showme:compile 2>/dev/null)" ;; esac
         fi
         for s in "$tool"*.c; do [ -f "$s" ] && echo "tidy_user $s $flags"; done
     done
+    for s in examples/quickstart/*.c; do [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags)"; done
     if [ "${1:-}" = all ]; then
         for s in tests/*/*.c bench/*.c; do
             case $s in tests/plants/* | tests/proof/*) continue ;; esac # contracts: Frama-C reads them
             [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags) -DFUZZ_NAME=\\\"x\\\""
         done
     fi
-    echo "check ./*.h $(find examples -name '*.c' | tr '\n' ' ')"
+    for h in *.h; do echo "check $h"; done
+    for tool in examples/*/; do
+        set -- "$tool"*.c
+        [ ! -f "$1" ] || echo "check $*"
+    done
     find . -path ./build -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) -print | xargs -n 40 echo format
 } >"$out/todo"
 side_by_side <"$out/todo" || { echo "not clean: see above"; exit 1; }
