@@ -1675,9 +1675,12 @@ struct twochoice_priv_reader {
 QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, struct twochoice_priv_reader *r,
                                               uint64_t pos, const uint8_t **record, size_t *have)
 {
+    size_t at = 0;
     *record = r->buf;
     *have = 0;
-    if (r->have == 0 || pos < r->base || pos - r->base >= sizeof r->buf) {
+    if (r->have != 0 && pos >= r->base && pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES) {
+        at = (size_t)(pos - r->base);
+    } else {
         r->base = pos;
         r->have = 0;
         if (table->storage.read(table->storage.ctx, TWOCHOICE_ACTIVE_LOG, pos, r->buf, sizeof r->buf, &r->have) != 0 ||
@@ -1686,8 +1689,8 @@ QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, str
             return QOS_EIO;
         }
     }
-    *record = r->buf + (pos - r->base);
-    *have = (size_t)qos_min(qos_sat_sub(r->have, pos - r->base), TWOCHOICE_RECORD_BYTES);
+    *record = r->buf + at;
+    *have = (size_t)qos_min(qos_sat_sub(r->have, at), TWOCHOICE_RECORD_BYTES);
     return QOS_OK;
 }
 

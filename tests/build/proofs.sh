@@ -7,6 +7,7 @@
 #     // wp: f g           every goal of these functions must be proved, unsigned overflow included
 #     // open: h           not proved (the text says why); not tried
 #     // eva: FLAG...      value analysis from main on, with these flags: no alarm, and no check but a valid one
+#     // without: header.h chapter      (if need be) leaves out the bodies of a chapter that Frama-C cannot read (vectors)
 #     // slow              only with `all`
 #     // plant: header.h|old|new|f     new in the place of old, which stands there once, must make the proof of this
 #                                      source fail; of the deductive proofs only that of f is tried
@@ -50,7 +51,7 @@ all_proved() { # "[wp] Proved goals:  126 / 126"
 values() { # SOURCE HEADERS-DIRECTORY LOG
     # shellcheck disable=SC2046
     frama "$2" "$1" -eva $(tells "$1" eva) -eva-msg-key=-initial-state,-final-states >"$3" 2>&1 || return 1
-    ! grep -qE '\[(eva|kernel)[^]]*\] .*([Ww]arning|rror)|got status (unknown|invalid)' "$3" &&
+    ! grep -qE '^\[eva:alarm|rror:|got status (unknown|invalid)' "$3" &&
         grep -q '^  0 alarms generated' "$3"
 }
 
@@ -59,14 +60,27 @@ prove() { # SOURCE HEADERS-DIRECTORY LOG [FUNCTION]: everything that the source 
     if [ -n "$(tells "$1" eva)" ]; then values "$1" "$2" "$3.eva" || return 1; fi
 }
 
+# A copy of the headers, as the source wants to have them.
+copy() { # SOURCE DIRECTORY
+    local header chapter
+    mkdir -p "$2"
+    cp ./*.h "$2/"
+    while read -r header chapter; do
+        awk -v chapter=": $chapter" '/==== chapter: / {on = index($0, chapter)} on && /^#ifndef QOS_DECLARE_ONLY/ {out = 1}
+            !out {print} on && /^#endif.*QOS_DECLARE_ONLY/ {out = 0}' "$header" >"$2/$header"
+        ! cmp -s "$header" "$2/$header" || { echo "$1: no chapter $chapter in $header"; return 1; }
+    done < <(tells "$1" without)
+}
+
 one() { # SOURCE
     local log=$out/$(basename "$1" .c)
-    if prove "$1" . "$log"; then
+    copy "$1" "$log" || return 1
+    if prove "$1" "$log" "$log"; then
         echo "proved    $1: $(awk '/Proved goals/ {print $6 " goals"}' "$log.wp" 2>/dev/null)$(
             awk '/functions analyzed/ {print $1 " functions, no alarm"}' "$log.eva" 2>/dev/null)"
     else
         echo "FAILED    $1:"
-        cat "$log".wp "$log".wp.lemmas "$log".eva 2>/dev/null | grep -E 'Failed|Timeout|Unknown|larm|rror|status unk|status inv|nothing is' |
+        cat "$log".wp "$log".wp.lemmas "$log".eva 2>/dev/null | grep -E 'Failed|Timeout|Unknown|alarm|rror:|status unk|status inv|nothing is' |
             grep -v '^  Unknown error' | head -12 | sed 's/^/    /'
         return 1
     fi
@@ -75,15 +89,14 @@ one() { # SOURCE
 plant() { # SOURCE NUMBER
     local header old new function dir=$out/plant_$(basename "$1" .c)_$2
     IFS='|' read -r header old new function < <(tells "$1" plant | sed -n "$2p")
-    mkdir -p "$dir"
-    cp ./*.h "$dir/"
+    copy "$1" "$dir" || return 1
     OLD=$old NEW=$new perl -0pi -e 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit($n == 1 ? 0 : 1) }' "$dir/$header" &&
         [ "$(grep -cF -- "$old" "$header")" -eq 1 ] || { echo "GONE      $1: the text to change is not in $header exactly once: $old"; return 1; }
     if prove "$1" "$dir" "$dir/log" "$function"; then echo "UNNOTICED $1: $header: $new"; return 1; fi
     grep -qhE 'Failed|Timeout|larm\]|status (unknown|invalid)' "$dir"/log.* || { echo "FAILED    $1 fails for another reason: $dir"; return 1; }
     echo "noticed   $1: $header: $new"
 }
-export -f one plant prove deductive values all_proved tells frama
+export -f one plant copy prove deductive values all_proved tells frama
 root=$PWD
 export out root
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define QOS_NO_INT128
 
@@ -67,6 +68,9 @@ int plain_ctz(uint64_t v);
 #define __builtin_mul_overflow(a, b, r) plain_mul_overflow(a, b, r)
 #define __builtin_clzll(v) plain_clz(v)
 #define __builtin_ctzll(v) plain_ctz(v)
+#define __builtin_memcpy(to, from, n) memcpy(to, from, n)
+#define __builtin_memmove(to, from, n) memmove(to, from, n)
+#define __builtin_memset(to, v, n) memset(to, v, n)
 #define __builtin_expect(condition, likely) (condition)
 #define __atomic_load_n(word, order) (*(word))
 #define __atomic_store_n(word, v, order) (*(word) = (v))

@@ -1,0 +1,36 @@
+// proves: the decoders of pshift.h read and write nothing outside what they are given, whatever the bytes are (value
+// analysis: Eva). Every length up to that of 2 entries, each at the end of its array, with room for one entry.
+// eva: -eva-precision 2 -eva-split-return auto
+// without: pshift.h solver
+// plant: pshift.h|return m->count > entries_max ? QOS_EFULL : QOS_OK;|return m->count > entries_max + 1 ? QOS_EFULL : QOS_OK;
+#include "__fc_builtin.h"
+#include "plain.h"
+#define qos_frame_open qos_frame_open_itself
+#include "qos.h"
+#undef qos_frame_open
+#include "any_frame.h"
+#include "pshift.h"
+
+#define LONGEST (QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + 2 * PSHIFT_REPORT_ENTRY_BYTES + 1)
+static uint8_t bytes[LONGEST];
+
+static void decode_any(const uint8_t *at, size_t size_bytes)
+{
+    struct pshift_report_entry report; /* room for one */
+    struct pshift_grant_entry grant;
+    struct pshift_message message;
+    (void)pshift_report_decode(at, size_bytes, &message, &report, 1);
+    (void)pshift_grant_decode(at, size_bytes, &message, &grant, 1);
+}
+
+int main(void)
+{
+    //@ loop unroll LONGEST - QOS_FRAME_HEADER_BYTES + 1;
+    for (any_frame_payload_bytes = 0; any_frame_payload_bytes <= LONGEST - QOS_FRAME_HEADER_BYTES;
+         any_frame_payload_bytes++) {
+        Frama_C_make_unknown((char *)bytes, sizeof bytes);
+        decode_any(bytes + LONGEST - QOS_FRAME_HEADER_BYTES - any_frame_payload_bytes,
+                   QOS_FRAME_HEADER_BYTES + any_frame_payload_bytes);
+    }
+    return 0;
+}

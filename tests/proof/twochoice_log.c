@@ -1,0 +1,43 @@
+// proves: the scan of a log in twochoice.h (read, checksum, decode, torn or damaged, check) does nothing undefined,
+// whatever storage gives back (value analysis: Eva)
+// eva: -eva-precision 2 -eva-use-spec twochoice_priv_growth,twochoice_priv_apply -eva-split-return auto -no-warn-unsigned-overflow
+// plant: twochoice.h|pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES|pos - r->base <= sizeof r->buf
+//
+// The tree is apart: its two functions stand as contracts here. (fuzz/twochoice_recover goes through both.) A log has no
+// end here, so that the count of its bytes may wrap.
+#include "__fc_builtin.h"
+#include "plain.h"
+#include "twochoice.h"
+
+/*@ assigns \result \from *table, object, offset, end, redirect;
+    ensures 0 <= \result <= 2; */
+QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                        uint64_t end, bool redirect);
+
+/*@ requires \valid(table) && \initialized(&r->object) && \initialized(&r->version);
+    assigns table->fragments \from *r;
+    ensures table->fragments <= table->max_fragments; */
+QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_record *r);
+
+static int any_read(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got)
+{
+    (void)ctx, (void)log;
+    Frama_C_make_unknown((char *)buf, len_bytes);
+    (void)offset;
+    *got = (size_t)Frama_C_unsigned_long_interval(0, UINT64_MAX); /* even more than was asked for */
+    return Frama_C_interval(-1, 1);
+}
+
+int main(void)
+{
+    static struct twochoice_table table;
+    static struct twochoice_priv_reader reader; /* base 0, have 0, as twochoice_table_recover begins */
+    struct twochoice_recovery recovery = {0, 0, 0};
+    uint64_t end = 0;
+    table.has_storage = true;
+    table.storage.read = any_read;
+    table.max_fragments = TWOCHOICE_FRAGMENTS_MAX;
+    table.home = Frama_C_unsigned_int_interval(0, TWOCHOICE_SERVERS_MAX - 1);
+    (void)twochoice_priv_replay(&table, &reader, &recovery, &end);
+    return 0;
+}
