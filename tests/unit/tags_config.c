@@ -1,0 +1,182 @@
+// proves: every field of tags_config, tags_shared_config and tags_client: what zero means, both ends of its range, one past
+// each end with a sentence that names the field, and an object that is as it was after the error
+#include "config_table.h"
+#include "tags.h"
+
+static const char *tags_error(const void *config)
+{
+    return tags_config_error((const struct tags_config *)config);
+}
+
+static size_t tags_size(const void *config)
+{
+    return tags_memsize((const struct tags_config *)config);
+}
+
+static enum qos_status tags_make(void *handle, void *mem, size_t size_bytes, const void *config)
+{
+    return tags_init((struct tags *)handle, mem, size_bytes, (const struct tags_config *)config);
+}
+
+#if TAGS_HAS_SHARED
+static const char *shared_error(const void *config)
+{
+    return tags_shared_config_error((const struct tags_shared_config *)config);
+}
+
+static size_t shared_size(const void *config)
+{
+    return tags_shared_memsize((const struct tags_shared_config *)config);
+}
+
+static enum qos_status shared_make(void *handle, void *mem, size_t size_bytes, const void *config)
+{
+    (void)handle; /* the shared tags lie in the memory themselves */
+    return tags_shared_init((struct tags_shared *)mem, 7, size_bytes, (const struct tags_shared_config *)config);
+}
+#endif
+
+/* Terms are no object: adding and changing a client takes them or leaves it as it was. */
+static void terms(void)
+{
+    static const uint64_t longest = TAGS_WEIGHT_MAX;
+    struct tags_config config;
+    struct tags tags;
+    struct tags_client good, bad;
+    struct tags_report before, after;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    memset(&good, 0, sizeof good);
+    config.clients = 2;
+    CHECK(tags_memsize(&config) <= CONFIG_MEM_BYTES);
+    CHECK_EQ(tags_init(&tags, config_mem[0], CONFIG_MEM_BYTES, &config), QOS_OK);
+    CHECK(tags_client_error(&good) == NULL); /* weight 1, no reservation, no limit */
+    CHECK_EQ(tags_add(&tags, 0, 0, &good), QOS_OK);
+    good.weight = longest;
+    good.reservation_per_s = good.limit_per_s = QOS_RATE_MAX;
+    CHECK(tags_client_error(&good) == NULL);
+    good.limit_per_s = QOS_UNLIMITED;
+    CHECK(tags_client_error(&good) == NULL);
+    for (i = 0; i < 5; i++) {
+        static const char *const named[] = {"weight", "reservation_per_s", "limit_per_s", "limit_per_s", "limit_per_s"};
+        bad = good;
+        switch (i) {
+        case 0: bad.weight = longest + 1; break;
+        case 1: bad.reservation_per_s = QOS_RATE_MAX + 1; break;
+        case 2: bad.limit_per_s = QOS_RATE_MAX + 1; break;
+        case 3: bad.limit_per_s = QOS_RATE_MAX - 1; break; /* below its reservation */
+        default: bad.limit_per_s = QOS_NOTHING; break;
+        }
+        CHECK_CONTEXT("terms %u", i);
+        CHECK(tags_client_error(&bad) != NULL && strstr(tags_client_error(&bad), named[i]) != NULL);
+        CHECK_EQ(tags_info(&tags, 0, &before), QOS_OK);
+        CHECK_EQ(tags_change(&tags, 0, 0, &bad), QOS_ERANGE);
+        CHECK_EQ(tags_add(&tags, 0, 1, &bad), QOS_ERANGE);
+        CHECK_EQ(tags_info(&tags, 0, &after), QOS_OK);
+        CHECK(memcmp(&before, &after, sizeof before) == 0);
+        CHECK(tags_info(&tags, 1, &after) != QOS_OK); /* nobody was added */
+    }
+    CHECK_CONTEXT("%s", "");
+}
+
+int main(void)
+{
+    static const struct config_field fields[] = {
+        {CONFIG_FIELD(tags_config, clients), 0, {1, TAGS_CLIENTS_MAX}, {0, TAGS_CLIENTS_MAX + 1, UINT32_MAX}, 2, 3},
+        {CONFIG_FIELD(tags_config, at_device_max), 1024, {1, TAGS_AT_DEVICE_MAX}, {TAGS_AT_DEVICE_MAX + 1}, 2, 1},
+        {CONFIG_FIELD(tags_config, mode), 0, {TAGS_REWARD, TAGS_PS}, {TAGS_PS + 1, UINT32_MAX}, 2, 2},
+        {CONFIG_FIELD(tags_config, at_limit), 0, {TAGS_WAIT, TAGS_REJECT}, {TAGS_REJECT + 1, UINT32_MAX}, 2, 2},
+        {CONFIG_FIELD(tags_config, channels), 0, {0}, {1, TAGS_AT_DEVICE_MAX + 1}, 1, 2}, /* without attribute */
+        {CONFIG_FIELD(tags_config, window), 50, {1, TAGS_WINDOW_MAX}, {TAGS_WINDOW_MAX + 1, UINT32_MAX}, 2, 2},
+        {CONFIG_FIELD(tags_config, lead_requests), 16, {1, 65536, TAGS_LEAD_UNBOUNDED}, {65537, UINT32_MAX - 1}, 3, 2},
+        {CONFIG_FIELD(tags_config, weight_share_permille), 0, {0, 999}, {1000, UINT32_MAX}, 2, 2},
+        {CONFIG_FIELD(tags_config, moves_max), 0, {0, UINT32_MAX}, {0}, 2, 0},
+        {CONFIG_FIELD(tags_config, cost_max), 1, {1, QOS_TOKENS_MAX}, {QOS_TOKENS_MAX + 1, UINT64_MAX}, 2, 2},
+        {CONFIG_FIELD(tags_config, capacity_per_s), 0, {0, UINT64_MAX}, {0}, 2, 0},
+        {CONFIG_FIELD(tags_config, limit_burst_ns),
+         100000000,
+         {1, UINT64_C(1) << 62, QOS_NOTHING},
+         {(UINT64_C(1) << 62) + 1, UINT64_MAX},
+         3,
+         2},
+        {CONFIG_FIELD(tags_config, reserve_lag_ns),
+         1000000000,
+         {1, UINT64_C(1) << 62, QOS_NOTHING},
+         {(UINT64_C(1) << 62) + 1, UINT64_MAX},
+         3,
+         2},
+        {CONFIG_FIELD(tags_config, reject_after_ns), 0, {0, UINT64_MAX}, {0}, 2, 0},
+        {CONFIG_FIELD(tags_config, force_debt_requests), 64, {1, 65536, QOS_NOTHING}, {65537, UINT64_MAX}, 3, 2},
+        {CONFIG_FIELD(tags_config, service_ns), 1000000, {1, QOS_TOKENS_MAX}, {QOS_TOKENS_MAX + 1, UINT64_MAX}, 2, 2},
+        {CONFIG_FIELD(tags_config, service_floor_ns),
+         100,
+         {1, QOS_NS_PER_S, QOS_NOTHING},
+         {QOS_NS_PER_S + 1, UINT64_MAX},
+         3,
+         2},
+        {CONFIG_FIELD(tags_config, no_completions), 0, {0}, {1}, 1, 1}, /* needs TAGS_PS */
+    };
+    static const struct config_field attributing[] = {
+        {CONFIG_FIELD(tags_config, channels),
+         0,
+         {0, 1, TAGS_AT_DEVICE_MAX},
+         {TAGS_AT_DEVICE_MAX + 1, UINT32_MAX},
+         3,
+         2},
+        {CONFIG_FIELD(tags_config, mode), 0, {TAGS_REWARD}, {TAGS_PS + 1}, 1, 1},
+    };
+    struct tags_config good, attribute;
+    struct config_table table = {"tags_config",       &good,      sizeof good,
+                                 sizeof(struct tags), tags_error, tags_size,
+                                 tags_make,           fields,     (uint32_t)(sizeof fields / sizeof *fields)};
+    check_begin("unit/tags_config");
+    memset(&good, 0, sizeof good);
+    good.clients = 4;
+    config_check_table(&table);
+    attribute = good;
+    attribute.attribute = true;
+    table.good = &attribute;
+    table.field = attributing;
+    table.fields = (uint32_t)(sizeof attributing / sizeof *attributing);
+    config_check_table(&table);
+    attribute.mode = TAGS_PS;
+    CHECK(tags_config_error(&attribute) != NULL && strstr(tags_config_error(&attribute), "attribute") != NULL);
+    attribute = good;
+    attribute.real_time_tags = true;
+    attribute.at_limit = TAGS_ALLOW;
+    CHECK(tags_config_error(&attribute) != NULL && strstr(tags_config_error(&attribute), "real_time_tags") != NULL);
+#if TAGS_HAS_SHARED
+    {
+        static const struct config_field shared_fields[] = {
+            {CONFIG_FIELD(tags_shared_config, clients), 0, {1, TAGS_CLIENTS_MAX}, {0, TAGS_CLIENTS_MAX + 1}, 2, 2},
+            {CONFIG_FIELD(tags_shared_config, reserve_lag_ns),
+             1000000000,
+             {1, UINT64_C(1) << 62, QOS_NOTHING},
+             {(UINT64_C(1) << 62) + 1, UINT64_MAX},
+             3,
+             2},
+            {CONFIG_FIELD(tags_shared_config, limit_burst_ns),
+             100000000,
+             {1, UINT64_C(1) << 62, QOS_NOTHING},
+             {(UINT64_C(1) << 62) + 1, UINT64_MAX},
+             3,
+             2},
+        };
+        struct tags_shared_config shared;
+        const struct config_table shared_table = {"tags_shared_config",
+                                                  &shared,
+                                                  sizeof shared,
+                                                  sizeof(struct tags_shared),
+                                                  shared_error,
+                                                  shared_size,
+                                                  shared_make,
+                                                  shared_fields,
+                                                  (uint32_t)(sizeof shared_fields / sizeof *shared_fields)};
+        memset(&shared, 0, sizeof shared);
+        shared.clients = 4;
+        config_check_table(&shared_table);
+    }
+#endif
+    terms();
+    return check_end();
+}
