@@ -418,7 +418,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   up to limit_burst_ns of what it missed.
  *
  *   Invariants
- *   1. A waiting client's share tag is at least V, and V never falls.
+ *   1. The share tag of a client that waits below its limit is at least V, and V never falls. (TAGS_ALLOW: a client that
+ *      waits at its limit keeps its tag, which V may overtake.)
  *   2. s holds the clients with requests queued that may be sent as far as is known; r those of them with a
  *      reservation.
  *   3. l holds the clients that waited at their limit when they were last looked at. TAGS_ALLOW: they are in s, too,
@@ -854,6 +855,14 @@ QOS_PRIV void tags_priv_return(const struct tags *tags, struct tags_priv_hot *h)
         h->tag = tags->v;
 }
 
+/* The same for a client that comes off its limit. With TAGS_ALLOW it was served by its share tag meanwhile, and V may have
+ * overtaken that tag with those below their limits. */
+QOS_PRIV void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot *h)
+{
+    if (tags->config.at_limit != TAGS_ALLOW)
+        tags_priv_return(tags, h);
+}
+
 /* Share tag += plus - minus. It is not placed below V, nor more than TAGS_PRIV_LEAD_MAX ahead. */
 QOS_PRIV void tags_priv_move(const struct tags *tags, struct tags_priv_hot *h, struct qos_u128 plus,
                              struct qos_u128 minus)
@@ -958,7 +967,7 @@ QOS_PRIV bool tags_priv_release(struct tags *tags, uint32_t *moves)
             return false;
         h->packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(tags, tags->l, id, TAGS_PRIV_ABSENT);
-        tags_priv_return(tags, h);
+        tags_priv_off_limit(tags, h);
         if (!tags->config.shared)
             tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, tags->config.limit_burst_ns));
         tags_priv_enter_trees(tags, id);
@@ -1778,7 +1787,7 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     (void)tags_priv_now(tags, now_ns);
     if (h->queued) {
         tags_priv_leave_trees(tags, id);
-        tags_priv_return(tags, h);
+        tags_priv_off_limit(tags, h);
     }
     tags->reserved_sum -= held;
     tags_priv_apply(tags, id, terms);
@@ -2209,7 +2218,7 @@ QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const 
     (void)tags_priv_now(tags, now_ns);
     if ((h->packed & TAGS_PRIV_WAITING) != 0 && choice->phase != TAGS_PHASE_ABOVE_LIMIT) {
         tags_priv_leave_trees(tags, choice->client); /* the caller's own choice */
-        tags_priv_return(tags, h);
+        tags_priv_off_limit(tags, h);
         tags_priv_enter_trees(tags, choice->client);
     }
     return tags_priv_dispatch(tags, *choice, cost, rho, delta, grant);

@@ -183,7 +183,8 @@ static int schedule(int64_t now, enum tags_phase *phase)
                 best = (int)j;
         if (best < 0)
             break;
-        back_on_axis(&o.task[best]);
+        if (!o.allow)
+            back_on_axis(&o.task[best]);
         at_least(&o.task[best].rbase, &o.task[best].rcount, o.task[best].R, reserve_floor(now, o.burst_ns));
         o.task[best].waiting = false;
     }
@@ -374,7 +375,7 @@ static void change(struct check_rng *rng, unsigned id)
     terms_of(id, &terms);
     if (c->present) {
         CHECK_EQ(tags_change(&run.t, run.now, id, &terms), QOS_OK);
-        if (c->queue)
+        if (c->queue && !o.allow)
             back_on_axis(c);
         c->waiting = false;
         changed++;
