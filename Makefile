@@ -74,6 +74,12 @@ endif()
 endef
 export pc_file cmake_file cmake_version_file
 
+.PHONY: dist
+dist: ## a source archive of the last commit, the same bytes wherever it is made: build/qoskit-VERSION.tar.gz
+	@mkdir -p $(B)
+	@git archive --format=tar --prefix=qoskit-$(VERSION)/ HEAD | gzip -9n >$(B)/qoskit-$(VERSION).tar.gz
+	@echo $(B)/qoskit-$(VERSION).tar.gz
+
 install: ## headers, pkg-config file, CMake package, nbdkit filter: make install PREFIX=/usr/local
 	@install -d '$(include_dir)' '$(pc_dir)' '$(cmake_dir)'
 	@install -m 644 $(HEADERS) '$(include_dir)/'
