@@ -417,6 +417,7 @@ QOS_API void qos_atomic_store_relaxed(qos_word_t *word, uint64_t v);
 QOS_API void qos_atomic_store_release(qos_word_t *word, uint64_t v);
 QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *word, uint64_t v); /* returns the old value; wraps */
 QOS_API bool qos_atomic_cas_relaxed(qos_word_t *word, uint64_t *expected, uint64_t desired);
+QOS_API bool qos_atomic_cas_release(qos_word_t *word, uint64_t *expected, uint64_t desired);
 #endif
 
 #ifdef QOS_ATOMIC_HOOK
@@ -1250,6 +1251,11 @@ QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *word, uint64_t v)
 QOS_API bool qos_atomic_cas_relaxed(qos_word_t *word, uint64_t *expected, uint64_t desired)
 {
     return QOS_PRIV_CAS(word, expected, desired, __ATOMIC_RELAXED);
+}
+
+QOS_API bool qos_atomic_cas_release(qos_word_t *word, uint64_t *expected, uint64_t desired)
+{
+    return QOS_PRIV_CAS(word, expected, desired, __ATOMIC_RELEASE);
 }
 
 #endif

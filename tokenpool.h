@@ -1,1230 +1,1872 @@
-/* tokenpool.h - Haechi: tokens for one-sided I/O, with a lock-free pool        SPDX-License-Identifier: MIT
+/* tokenpool.h - Haechi: tokens for one-sided I/O             SPDX-License-Identifier: MIT
  *
  * THE PROBLEM
  *
- *   Clients read a data node's memory without asking its CPU: RDMA READ, shared memory, MPI_Get. Nobody sees the
- *   requests, so no scheduler can order them, and the device shares its rate equally among whoever is greedy.
- *   A client that was promised 236 K I/Os a second gets 157 K. Haechi moves the decision to the clients: an I/O
- *   costs a token; a client is given its reservation in tokens at the start of every period and takes the rest
- *   from a pool that is one 64-bit word, by a one-sided fetch-and-add. The data node's CPU looks once in a
- *   millisecond. Whoever holds no token waits, so promises hold although nobody schedules.
+ *   Clients read a data node's memory without its CPU: RDMA READ, shared memory, MPI_Get.
+ *   Nobody sees the requests, so no scheduler can order them. The device shares its rate
+ *   equally among whoever is greedy; a client that was promised 236 K I/Os a second gets
+ *   157 K. Haechi moves the decision to the clients: an I/O costs a token. A client gets
+ *   its reservation in tokens each period and takes more from a shared pool, one 64-bit
+ *   word, by a fetch-and-add. Who has no token waits.
  *
- * SYNOPSIS
+ * THE MODEL
+ *
+ *       data node                                           client, one thread each
+ *     +-----------+   period, heartbeat, terms (read)     +--------------------------+
+ *     |  monitor  |-------------------------------------->|  engine: reservation R   |
+ *     |  1 thread |   pool word  <---- fetch-and-add -----|  + batches from the pool |
+ *     |           |<-------------------------- report ----|  take -> I/O -> complete |
+ *     +-----------+            one storage                +--------------------------+
+ *
+ *   Every period of length T the monitor issues C tokens, C the estimated capacity: R_i
+ *   to each client, the rest to the pool. Reservations that lack demand return to the
+ *   pool.
+ *
+ * THE CALLS
  *
  *     #include "tokenpool.h"
  *
  *     int main(void)
  *     {
- *         static uint64_t storage[64] __attribute__((aligned(64))), control[128] __attribute__((aligned(64)));
- *         static struct tokenpool_config cfg;
- *         static struct tokenpool monitor;
+ *         static uint64_t storage[256] __attribute__((aligned(64)));  // shared
+ *         static uint64_t memory[256] __attribute__((aligned(64)));   // the monitor's
+ *         static struct tokenpool_monitor monitor;
  *         static struct tokenpool_client client;
- *         uint64_t now_ns = 1000, fits;
- *         cfg.clients = 2;
- *         cfg.capacity = 10000;                                        // tokens (I/Os) a period of 1 s
- *         cfg.batch = 100;
- *         if (tokenpool_init(&monitor, control, sizeof control, storage, sizeof storage, &cfg) != QOS_OK)
+ *         static struct tokenpool_config config;
+ *         uint64_t now_ns = 0, fits, done = 0;
+ *         config.clients = 2;
+ *         config.capacity = 10000; // I/Os in a period of 1 s, from a profile
+ *         if (tokenpool_monitor_init(&monitor, memory, sizeof memory, storage,
+ *                                    sizeof storage, &config) != QOS_OK ||
+ *             tokenpool_monitor_join(&monitor, 0, 6000, 0, &fits) != QOS_OK ||
+ *             tokenpool_client_attach(&client, 0, 0, storage, sizeof storage) != QOS_OK)
  *             return 1;
- *         if (tokenpool_join(&monitor, 0, 6000, TOKENPOOL_NO_LIMIT, &fits) != QOS_OK)
- *             return 1;
- *         tokenpool_run(&monitor, now_ns);                             // at least every check_ns, by one thread
- *         if (tokenpool_client_init(&client, &cfg, 0) != QOS_OK)
- *             return 1;
- *         tokenpool_client_start_now(&client);
- *         if (tokenpool_take_local(&client, storage, now_ns, 1) != QOS_OK)
- *             return 1;                                                // QOS_EAGAIN: no token now
- *         // ... the I/O ...
- *         tokenpool_complete(&client, 1);
+ *         while (done < 100) {
+ *             tokenpool_monitor_run(&monitor, now_ns); // data node, at monitor_next_ns
+ *             if (tokenpool_client_take(&client, now_ns, 1) == QOS_OK) { // client
+ *                 tokenpool_client_complete(&client, 1); // ... after the I/O
+ *                 done++;
+ *             } else { // no token now: sleep until then
+ *                 now_ns = tokenpool_client_next_ns(&client, now_ns, 1);
+ *             }
+ *         }
  *         return 0;
  *     }
  *
- * CONTRACT
+ * THE CONTRACT (besides that of qos.h; the target needs a lock-free 64-bit word)
  *
- *   - That of qos.h. The target needs a lock-free 64-bit word, otherwise #error.
- *   - Two objects and a storage. struct tokenpool_client, the engine, belongs to one thread (N threads: N
- *     engines, each its own slot). struct tokenpool, the monitor, belongs to one thread of the data node. The
- *     storage is words that both reach, and nothing else: no pointers, so it may be mapped by processes or
- *     registered with an RDMA device. All hosts of one storage have the same byte order.
- *   - Transport-free: an engine (or the monitor) says which word operation is next (X_next), the caller's
- *     transport performs it (a load, a store, a fetch-and-add or a compare-and-swap of 8 aligned bytes at an
- *     offset) and hands back the answer (X_done). Only the pool word is ever changed by two parties; all
- *     accesses to it, the monitor's too, must be atomic towards each other: on a device with ATOMIC_HCA run the
- *     monitor's operations through the device as well. For local memory tokenpool_op_run is the transport, and
- *     tokenpool_take_local and tokenpool_run are the loops.
- *   - Tokens that can be spent in a period never exceed
- *
- *         max(C, sum of R_i) + overrun x clients x batch        (overrun: configuration, default 1, may be none)
- *
- *     for C the capacity estimate at its start and clients those admitted at its start, plus what force() puts
- *     into debt. This holds over all interleavings, delays, deaths and lost messages.
- *   - The pool word is never below -(clients x batch), however many clients knock and however often.
- *   - A token is spent in the period that issued it, by the client that was given it, or never.
- *   - A client that dies keeps nothing: its tokens end with their period, and a client that was not heard in the
- *     last quarter of a period is given none in the next (it may come back: one report, and from the period
- *     after that it has its reservation again). Worst case, a death in the last quarter: its reservation idles
- *     for one period.
- *   - Worst wait of a continuously backlogged client that has reservation left: none in the engine. Without, it
- *     waits for the pool, at longest until its next period: T + check_ns.
- *   - Errors are values; the object is unchanged after one.
- *
- * WORKED EXAMPLE (the paper's Example 1: T = 1 s, R = 50)
- *
- *     t = 0.6 s, so rho = 50 x 0.6 = 30      demand D    returned       residual
- *     insufficient demand                    20          30 - 20 = 10   50 - 30 = 20
- *     sufficient demand                      40          0              50 - 40 = 10   (R - D)
- *     all asked for                          50          0              0
- *
- *   The pool with capacity 100, reservations 60, batch 30: it starts at 40. A claims: the word says 40, A has 30.
- *   B claims: the word says 10, B has 10 and knows that the pool is empty; the word says -20 now. Nobody asks
- *   again until the monitor has raised it. A returns 12 unused reservation tokens with its next report; the
- *   monitor finds room for 12 and adds 12 - (-20) = 32 in one fetch-and-add: the word says 12, or less by what
- *   was claimed in the meantime: no claim is lost.
- *
- * ALGORITHM (Section II; names are the paper's)
- *
- *   Pool word        [ count 36, signed | epoch 16 | seq 12 ]   count in the top bits: a fetch-and-add of
- *                    -batch x 2^28 cannot touch the others, and a count below zero borrows from nobody.
- *   Period word      [ epoch 16 | seq 12 | flags 8 ]            written by the monitor only
- *   Terms, a client  [ reservation 32 | limit 32 ]              written by the monitor only
- *   Report, a client [ tag 6 | quarter 2 | K 28 | N 28 ]        written by that client only
- *
- *   Engine (Section II-D). At the start of a period it has R reservation tokens. A request takes one, or a token
- *   from the pool, claimed `batch` at a time: an answer of v gives min(batch, max(v, 0)). Every check_ns it
- *   gives back what its demand does not justify: K, the part of R that is spent or kept, falls to
- *   R - (rho(t) - D(t)) when demand D lags behind rho(t) = R t / T, and never rises within a period.
- *   Reports carry K and N, the I/Os completed.
- *
- *   Monitor (Section II-E). Period start: C tokens, R_i to each client, C - sum R_i to the pool. When the pool is
- *   first used it asks for reports (step S3). Then at every check it sets the pool to
- *
- *       min( max(C (T - t) / T - L, 0),  C + overrun x clients x batch - sum K_i - claimed )
- *
- *   with L = sum max(K_i - N_i, 0) the reservation I/Os that are still to come, and `claimed` counted exactly
- *   from the pool word's own answers. Raising is one fetch-and-add, lowering a compare-and-swap. At the end of
- *   the period it estimates the capacity (Algorithm 1) and counts who did not use his reservation.
- *
- *   Ordered mode (TOKENPOOL_ORDERED): the pool word counts tickets upwards, one per token; a claim of b tokens
- *   owns tickets [v, v + b), and may spend those below the `served` word, which the monitor moves. So clients
- *   are served in the order of their claims, token by token: a large claim waits for as many tokens as it asks.
- *
- *   Edges between words (the rest is relaxed, because each word is complete in itself: an answer of the pool
- *   carries the epoch and the seq it belongs to):
- *     P1  monitor: terms, then period word OPEN (release)        engine: period word (acquire), then terms.
- *         Without it an engine starts a period with the terms of another.
- *     P2  monitor: period word CHANGING, then terms (release)    engine: terms (acquire), then the period word again.
- *         An engine that read a later period's terms sees that the period word has moved, and starts over.
- *     S1  monitor: served (release)                              engine: served (acquire). Epoch is in the word;
- *         the order keeps `served` from being seen before the period that it belongs to is announced.
- *   Wake-up: a failed claim learns from its own answer the seq of the pool that failed it, and waits until the
- *   period word shows a later one. The monitor changes the seq in the same fetch-and-add that raises the count and,
- *   if the count is above zero now, announces it after that: no raise goes unnoticed, and nobody knocks twice at the
- *   same empty pool.
- *
- * WHERE WE DIFFER from the paper, and why
- *
- *     - The decay compares with demand (spent, which is completed and outstanding, plus queued), as Definition 1 has
- *       it, not with tokens spent: with 64 requests outstanding a backlogged client would lose its reservation.
- *     - Example 1, second case: R_1 - rho_1 = 10 is R_1 - D_1.
- *     - Reports carry K where the paper has the residual reservation K - N: with K the monitor can account for
- *       every token issued (second bound above), which the paper does not do. An engine reports every T/8
- *       before the monitor asks, as a sign of life.
- *     - The paper writes the new pool value; that loses concurrent claims. It lets clients knock at an empty pool;
- *       that drives the count down without end. It does not say what a claim across a period boundary gets:
- *       here an old pool's tokens are void, and a new pool's tokens are kept for the new period.
- *     - "Reservations are met" needs the guard (TOKENPOOL_GUARD) when reservations differ: a server that shares
- *       equally gives each of n clients C/n, and a client with R_i > C/n catches up only while others pause; on
- *       top each is bounded by C_L (Definition 2). With the guard no pool token is granted while some residual
- *       reservation exceeds C (T - t) / (T n). It costs throughput; examples/simulate prints how much.
- *     - Algorithm 1 with U == Omega never fires once a batch remainder stays unspent, and below
- *       Omega_prof - 3 sigma the estimate never moves again. Here U within clients x batch of Omega counts as
- *       equal, and the floor is configuration. W forgets its records when the estimate grows: they are smaller, and a
- *       single period below the grown estimate would pull it down to their mean. TOKENPOOL_EXACT and a floor give
- *       the literal rule.
- *     - When the estimate falls below the reservations admitted, they are still issued: see the bound.
- *
- * TUNABLES (struct tokenpool_config; zero means the default)
- *
- *   batch 1000        the paper's. One atomic for 1000 I/Os: 3 us of round trip cost 3 ns each. Tokens that one
- *                     client may sit on; with 10 clients 10,000 of 1,570,000 or 0.6 %.
- *   period_ns 1 s     T of the paper. Reservations hold per period.
- *   check_ns 1 ms     delta of the paper: engine's tick and monitor's check. Work done at C tokens/T while a change
- *                     goes unnoticed: 0.1 %.
- *   poll_ns check/8   how often a starving engine reads the period word.
- *   capacity          Omega_prof: tokens a period, from a profile. The least of it is capacity_min, default 0.7 of it;
- *                     eta (capacity_step) default 2 %: 35 % of growth takes 15 periods; M (history) default 5.
- *   overrun 1         batches per client that may be issued above C: tokens asleep in somebody's hand are replaced.
- *   silent_periods 1  periods without a sign of life after which a reservation is withheld.
- *   alert_periods 10  periods in a row with an unused reservation until alert() says so.
- *
- * REFERENCES
- *
- *   Liu, Varman: Haechi: A Token-based QoS Mechanism for One-sided I/Os in RDMA based Storage System. IPDPS 2021.
- *   Reed, Kanodia: Synchronization with eventcounts and sequencers. CACM 22(2), 1979 (the ordered mode).
+ *   - An engine belongs to one thread, a monitor to one thread. The storage is words that
+ *     both reach; it holds no pointers. All its hosts have one byte order.
+ *   - take and complete are all that an engine needs, at any times: a take compares
+ *     now_ns with one deadline. An engine may sleep for ever; its tokens end with their
+ *     period.
+ *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
+ *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
+ *     Epochs start at least T apart, so any window of T sees at most twice that.
+ *   - A token is spent in the epoch that issued it, by the client that got it, or never.
+ *   - Each client makes at most one vain claim between two fills of the pool, so the pool
+ *     word stays above -(clients x batch).
+ *   - A backlogged client that has reservation left never waits in its engine. Without,
+ *     it waits for the pool, at longest until its next period: T + check_ns.
+ *   - A client that dies loses its tokens with their period; a client not heard in the
+ *     last quarter of a period gets none in the next. After one report it has them again.
+ *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
+ *     its first period at most T + lease_ns later. If none is left, engines stop, or with
+ *     TOKENPOOL_GO_ON go on with their reservations (safe while their sum fits).
+ *   - Engines and monitors are trusted to run this code. Reports are clamped to what
+ *     their client was given, terms to client_capacity. One stray store costs at most the
+ *     tokens of one period; the storage is as before after three.
  */
 #ifndef TOKENPOOL_H
 #define TOKENPOOL_H
 
 #include "qos.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* ---- configuration ------------------------------------------------------------------------------- */
-
 #if !QOS_HAS_ATOMIC64 && !defined(QOS_ATOMIC_HOOK)
 #error "tokenpool.h needs a lock-free 64-bit atomic word, which this target does not have"
 #endif
 
-/* ---- constants and types ------------------------------------------------------------------------- */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- configuration and public types --------------------------------------------------------------- */
 
 #define TOKENPOOL_CLIENTS_MAX (1u << 20)
 #define TOKENPOOL_BATCH_MAX (1u << 20)
-#define TOKENPOOL_TOKENS_MAX ((UINT64_C(1) << 28) - 1) /* in one period: what a report can carry */
-#define TOKENPOOL_KNOCK_MAX (UINT64_C(1) << 33)        /* clients x batch: a quarter of the count's range */
+#define TOKENPOOL_TOKENS_MAX ((UINT64_C(1) << 27) - 1) /* in one period: what a report can carry */
+#define TOKENPOOL_KNOCK_MAX (UINT64_C(1) << 30)        /* clients x batch: a quarter of the count's range */
 #define TOKENPOOL_PERIOD_NS_MAX UINT64_C(1000000000000)
 #define TOKENPOOL_HISTORY_MAX 64u
-
-#define TOKENPOOL_NO_LIMIT UINT32_MAX     /* join: no limit */
-#define TOKENPOOL_BACKLOGGED UINT64_MAX   /* set_queued: demand without end */
-#define TOKENPOOL_NO_OVERRUN UINT32_MAX   /* config.overrun: never a token above C */
-#define TOKENPOOL_NO_FLOOR UINT64_MAX     /* config.capacity_min: every total is remembered */
-#define TOKENPOOL_NO_STEP UINT64_MAX      /* config.capacity_step: the estimate never grows */
-#define TOKENPOOL_EXACT UINT64_MAX        /* config.equal_within: U must be Omega to the token */
-#define TOKENPOOL_NO_DEBT UINT64_MAX      /* config.debt_max: force() refuses what take() refuses */
-#define TOKENPOOL_NEVER_SILENT UINT32_MAX /* config.silent_periods: nobody is taken for dead */
+#define TOKENPOOL_BACKLOGGED UINT64_MAX /* set_queued: demand without end */
+#define TOKENPOOL_HEAD_BYTES 64u        /* what a remote engine reads before it attaches */
 
 /* config.flags */
-#define TOKENPOOL_GUARD 1u   /* no pool tokens while a residual reservation is out of reach of equal sharing */
+#define TOKENPOOL_GUARD 1u   /* no pool tokens while equal sharing could not meet a residual reservation */
 #define TOKENPOOL_ORDERED 2u /* claims are served in their order */
 #define TOKENPOOL_BASIC 4u   /* Basic Haechi: unused reservations are wasted (for comparison) */
 #define TOKENPOOL_FIXED 8u   /* the capacity stays what the profile says */
+#define TOKENPOOL_GO_ON 16u  /* without a monitor, engines renew their reservations themselves; otherwise they stop */
 
+struct tokenpool_monitor; /* data node: forward declarations, the structs are in the chapters */
+struct tokenpool_client;
+
+/* The paper's names: T = period_ns, delta = check_ns, Omega_prof = capacity, B = batch. 0 = the default. */
 struct tokenpool_config {
-    uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX */
-    uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX; clients x batch <= TOKENPOOL_KNOCK_MAX */
-    uint32_t flags;           /* TOKENPOOL_GUARD | ... */
-    uint32_t overrun;         /* batches per client above C, 1..1000, or TOKENPOOL_NO_OVERRUN */
-    uint32_t history;         /* M, 1..TOKENPOOL_HISTORY_MAX */
-    uint32_t alert_periods;   /* >= 1 */
-    uint32_t silent_periods;  /* >= 1, or TOKENPOOL_NEVER_SILENT */
-    uint64_t period_ns;       /* T, 8..TOKENPOOL_PERIOD_NS_MAX */
-    uint64_t check_ns;        /* delta, 1..period_ns; default 1 ms, or T/8 if that is less */
-    uint64_t poll_ns;         /* 1..check_ns */
-    uint64_t capacity;        /* Omega_prof in tokens a period, 1..TOKENPOOL_TOKENS_MAX; no default */
-    uint64_t capacity_min;    /* Omega_min, 1..capacity, or TOKENPOOL_NO_FLOOR */
-    uint64_t capacity_step;   /* eta, 1..TOKENPOOL_TOKENS_MAX, or TOKENPOOL_NO_STEP */
-    uint64_t client_capacity; /* C_L x T, 1..TOKENPOOL_TOKENS_MAX; default: capacity */
-    uint64_t equal_within;    /* tolerance of U == Omega; default clients x batch; or TOKENPOOL_EXACT */
-    uint64_t debt_max;        /* of force(), 1..TOKENPOOL_TOKENS_MAX, or TOKENPOOL_NO_DEBT; default batch */
+    uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
+    uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_KNOCK_MAX;
+                               * default capacity / (8 x clients), within 1..1000 (the paper's) */
+    uint32_t flags;          /* TOKENPOOL_GUARD | ... */
+    uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
+    uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
+    uint64_t silent_periods; /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
+                               * QOS_UNLIMITED: never; default 1 */
+    uint64_t period_ns;      /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
+    uint64_t check_ns;       /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8 */
+    uint64_t poll_ns;        /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
+    uint64_t lease_ns;       /* a monitor without a heartbeat for so long may be replaced by another that runs,
+                               * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
+    uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default */
+    uint64_t capacity_min;   /* totals below are not remembered, 1..capacity; default 0.7 of it; QOS_NOTHING: none is */
+    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 2 %; QOS_NOTHING: none */
+    uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
+    uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
+                               * QOS_NOTHING: none. Backlogged clients use them in every period */
+    uint64_t equal_within;    /* a total so close to the estimate counts as all of it, 1..TOKENPOOL_TOKENS_MAX; default
+                               * clients x batch, at most 2 %; QOS_NOTHING: exactly */
+    uint64_t debt_max;        /* of force(), 1..TOKENPOOL_TOKENS_MAX; default batch; QOS_NOTHING: no debt */
 };
 
-/* A word operation. offset is in bytes from the start of the storage, a multiple of 8. The answer of WRITE is
- * ignored, that of the others is the word's old value. */
+/* A word operation of a transport. offset_bytes counts from the start of the storage, a multiple of 8. The answer of
+ * TOKENPOOL_WRITE is ignored, that of the others is the word's old value. All accesses to the pool word, the monitor's
+ * too, must be atomic towards each other: on a device with ATOMIC_HCA run the monitor's through the device as well. */
 enum tokenpool_kind { TOKENPOOL_READ, TOKENPOOL_WRITE, TOKENPOOL_FETCH_ADD, TOKENPOOL_COMPARE_SWAP };
 struct tokenpool_op {
     enum tokenpool_kind kind;
-    uint64_t offset;
+    uint64_t offset_bytes;
     uint64_t operand; /* WRITE, FETCH_ADD, COMPARE_SWAP: value, addend (mod 2^64), new value */
-    uint64_t compare; /* COMPARE_SWAP */
+    uint64_t compare; /* COMPARE_SWAP: expected value */
 };
 
-/* Storage: three words that different parties hit, a cache line each; then dense terms, then dense reports. */
-#define TOKENPOOL_OFFSET_PERIOD 0u
-#define TOKENPOOL_OFFSET_IDENTITY 8u
-#define TOKENPOOL_OFFSET_POOL 64u
+/* Storage, in bytes. Clients need: the pool word atomically; [PERIOD, reports) for reading; their own report for
+ * writing. tokenpool_storage_report gives a client's report. */
+#define TOKENPOOL_OFFSET_POOL 0u
+#define TOKENPOOL_OFFSET_PERIOD 64u
+#define TOKENPOOL_OFFSET_BEAT 72u
 #define TOKENPOOL_OFFSET_SERVED 128u
-#define TOKENPOOL_OFFSET_TERMS 192u
+#define TOKENPOOL_OFFSET_HEAD 192u
+#define TOKENPOOL_OFFSET_TERMS 256u
 
-/* Engine. Fields are private; the first cache line is all that a take and a completion touch. */
-struct tokenpool_client {
-    int64_t ready;      /* tokens that may be spent now; negative: debt of force() */
-    uint64_t completed; /* N: I/Os completed in this period */
-    uint64_t queued;    /* requests that wait for tokens outside */
-    uint64_t allowance; /* min(kept + gained, limit): spent = allowance - ready */
-    uint64_t kept;      /* K: reservation spent or kept */
-    uint64_t gained;    /* pool tokens of this period */
-    uint32_t reservation, limit;
-    uint64_t start_ns;
-    /* second line: the rest of the state */
-    uint64_t tick_ns, poll_ns, report_ns, served_ns; /* last time of each */
-    uint64_t now_ns;                                 /* of the last tokenpool_client_next */
-    uint64_t seen_period, seen_terms;                /* while a period starts */
-    uint64_t ticket, tickets;                        /* ordered: range that is not served yet */
-    uint64_t early_tokens;                           /* of a pool that is ahead of us */
-    uint64_t claim;                                  /* tokens of the claim under way */
-    uint64_t published, published_borrowed;          /* of this period, in the counters already */
-    uint32_t epoch, early_epoch, empty_seq, id;      /* empty_seq: of the pool that failed us, early or not */
-    uint32_t waiting;                                /* tokens that the refused request needs; 0: none */
-    uint8_t pending, starting;                       /* enum tokenpool_pending */
-    bool running, known, unused_slot, empty, early, early_empty, asked, polled, reported, served_polled;
-    struct tokenpool_config cfg; /* defaults filled in */
-    qos_counter_t granted, borrowed, refused, waited, claims, voided, debt;
-} __attribute__((aligned(QOS_CACHE_LINE)));
-QOS_STATIC_ASSERT(offsetof(struct tokenpool_client, tick_ns) == 64, "a take touches one cache line");
+/* What an engine knows of itself. */
+struct tokenpool_client_state {
+    uint64_t epoch;              /* whose tokens it holds; 0: none yet */
+    uint64_t reservation, limit; /* of this epoch */
+    uint64_t kept;               /* K: reservation spent or kept */
+    uint64_t gained;             /* tokens from the pool */
+    uint64_t held;               /* tokens that can be spent now */
+    uint64_t deadline_ns;        /* until when; 0: nothing can be spent */
+    uint64_t claims, voided;     /* since attach: claims made; tokens that ended unspent */
+    uint64_t report_bytes;       /* offset of its report in the storage */
+    uint32_t generation;         /* of the slot; 0: not known yet */
+    bool running;                /* it has tokens of a period that has not ended */
+    bool stale;                  /* the slot or the storage is another's now: attach again */
+};
 
-/* What the monitor knows about a client. */
-struct tokenpool_client_info {
-    uint64_t reservation, limit; /* as admitted */
-    uint64_t used;               /* N of the last period */
+/* What the monitor knows of a client. */
+struct tokenpool_slot_state {
+    uint64_t reservation, limit; /* as admitted; limit TOKENPOOL_TOKENS_MAX: none */
+    uint64_t used;               /* I/Os completed in the last period */
     uint32_t under_used;         /* periods in a row that left reservation unused */
+    uint32_t generation;         /* of the slot; grows with each join */
     bool joined, silent, alert;
 };
 
-/* What the monitor knows about its period. */
-struct tokenpool_info {
+/* What the monitor knows of its period. */
+struct tokenpool_monitor_state {
     uint64_t epoch, start_ns;
-    uint64_t capacity;  /* Omega for this period */
-    uint64_t reserved;  /* tokens issued as reservations at its start */
-    uint64_t put;       /* tokens that the pool was given in this period, less what was withdrawn */
-    uint64_t claimed;   /* of them claimed, at the last look */
-    uint64_t bound;     /* tokens that this period may issue at most */
-    uint64_t last_used; /* U of the period before */
-    uint64_t last_put, last_claimed, last_reserved, last_bound; /* of the period before, final */
-    uint32_t clients;                                           /* admitted at its start */
-    bool reporting;                                             /* reports have been asked for */
+    uint64_t capacity;                  /* estimate for this period */
+    uint64_t reserved;                  /* tokens issued as reservations */
+    uint64_t put;                       /* tokens given to the pool, less what was withdrawn */
+    uint64_t claimed;                   /* of them claimed, at the last check */
+    uint64_t bound;                     /* tokens that this period may issue at most */
+    uint64_t kept, left, used, largest; /* reports at the last check: sum of K, of K - N, of N; largest K - N */
+    uint64_t last_used;                 /* total of the period before */
+    uint64_t last_put, last_claimed, last_reserved, last_bound, last_capacity; /* of the period before, final */
+    uint32_t clients;                                                          /* admitted */
+    uint32_t lost;   /* takeover: clients whose admission could not be read */
+    bool active;     /* false: another monitor has the storage, or this one waits to take it */
+    bool converting; /* the pool is in use, unused reservations go there */
 };
 
-/* Monitor. Fields are private. */
-struct tokenpool {
-    struct tokenpool_config cfg;
-    qos_word_t *shared; /* storage */
-    uint32_t *reservation, *limit, *issued, *used, *under, *silent;
-    uint8_t *state; /* enum tokenpool_state */
-    uint64_t report_offset;
-    uint64_t total;   /* sum of admitted reservations */
-    uint64_t next_ns; /* of the next check */
-    uint64_t pool;    /* the word as last seen or written */
-    int64_t target;   /* of the change under way */
-    uint64_t now_ns;
-    uint64_t capacity_next;
-    uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
-    uint32_t window_used, window_at, joined;
-    uint32_t seq, settle, tries;
-    uint8_t pending, change; /* enum tokenpool_pending: under way; to be done next */
-    bool started;
-    struct tokenpool_info info;
-    qos_counter_t granted, borrowed, refused, waited;
-};
+/* ---- the API at a glance ----------------------------------------------------------------------------
+ *
+ *   configuration  tokenpool_config_error                what is wrong with it
+ *   storage        tokenpool_storage_memsize, report     bytes of it; where a client's report is
+ *                  tokenpool_storage_run                 performs an operation on local memory
+ *                  tokenpool_word_count, epoch           fields of the pool word
+ *   client         tokenpool_client_attach, _remote      an engine for a slot
+ *                  tokenpool_client_take, complete       a token before an I/O, a note after it
+ *                  tokenpool_client_next_ns              when a take is worth trying again
+ *                  tokenpool_client_set_queued           demand that waits outside
+ *                  tokenpool_client_force, put_back      tokens on credit; tokens of an I/O that did not happen
+ *                  tokenpool_client_next, done, fail     operations for a transport
+ *                  tokenpool_client_hint, start_now      a period may have begun; the slot is nobody else's
+ *                  tokenpool_client_epoch, held          whose tokens; how many
+ *                  tokenpool_client_info, stats          all of it
+ *   monitor        tokenpool_monitor_memsize, init       a fresh storage
+ *                  tokenpool_monitor_resume              takes over a storage
+ *                  tokenpool_monitor_join, change, leave admission
+ *                  tokenpool_monitor_run, next_ns        the loop for local memory
+ *                  tokenpool_monitor_next, done, fail    operations for a transport
+ *                  tokenpool_monitor_info, slot_info,      the period; a client
+ *                  tokenpool_monitor_stats               totals
+ */
 
-/* ---- API ----------------------------------------------------------------------------------------- */
+/* ---- the API ---------------------------------------------------------------------------------------- */
 
-/* Bytes of the monitor's memory and of the storage; 0 if the configuration is invalid. Both at 64-byte alignment. */
-QOS_API size_t tokenpool_memsize(const struct tokenpool_config *cfg);
-QOS_API size_t tokenpool_storage_size(const struct tokenpool_config *cfg);
-/* QOS_OK, or what is wrong with it: QOS_EINVAL (NULL, unknown flags), QOS_ERANGE. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_check(const struct tokenpool_config *cfg);
+/* NULL, or one sentence that names the field and says what to do. */
+QOS_API const char *tokenpool_config_error(const struct tokenpool_config *config);
 
+/* Bytes of the storage, at 64-byte alignment; 0 if the configuration is wrong. */
+QOS_API size_t tokenpool_storage_memsize(const struct tokenpool_config *config);
+/* Offset of a client's report, the only word that the client writes. */
+QOS_API uint64_t tokenpool_storage_report(uint32_t clients, uint32_t id);
 /* Performs an operation on local memory. Lock-free; any thread. */
-QOS_API uint64_t tokenpool_op_run(void *storage, const struct tokenpool_op *op);
+QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op *op);
+/* Fields of a pool word, for tools that show them. */
+QOS_API int64_t tokenpool_word_count(uint64_t pool);
+QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
 
-/* -- engine: one thread each. Wait-free but for the operations themselves. */
+/* -- client: one thread each; wait-free but for the operations of a transport. */
 
-/* id 0..clients-1, the slot that tokenpool_join admitted. The configuration must be the monitor's. The engine
- * starts with nothing, and gets its first tokens in the period after the one that it finds running: another engine
- * may have used the slot's reservation in that one, and died. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_client_init(struct tokenpool_client *c,
-                                                            const struct tokenpool_config *cfg, uint32_t id);
-/* The caller vouches that nobody used this slot in the running period: the engine starts in that one. After init. */
-QOS_API void tokenpool_client_start_now(struct tokenpool_client *c);
-/* Fast path: n tokens, 1..TOKENPOOL_TOKENS_MAX, out of what the engine holds; one cache line, no atomic, no clock.
- * Call tokenpool_client_next at least every check_ns besides. QOS_EAGAIN: too few held; QOS_ERANGE. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_take(struct tokenpool_client *c, uint64_t n);
-/* The next operation on behalf of the engine: reports, polls, and, if `need` > 0 tokens are wanted and not held,
- * claims. True: perform *op, then call tokenpool_client_done, before anything else of the engine but take and
- * complete. False: nothing to do now. */
-QOS_API QOS_NODISCARD bool tokenpool_client_next(struct tokenpool_client *c, uint64_t now_ns, uint64_t need,
-                                                 struct tokenpool_op *op);
-QOS_API void tokenpool_client_done(struct tokenpool_client *c, uint64_t answer);
-/* The operation failed for good (transport error): the engine forgets it. A claim's tokens are void. */
-QOS_API void tokenpool_client_fail(struct tokenpool_client *c);
-/* Direct path: take, and what next and done have to do for it, on local memory: a claim per batch, at most 256
- * operations in one call (a larger request keeps what it got so far, and is QOS_EAGAIN until it has all).
- * QOS_EAGAIN: no token now, see tokenpool_client_next_ns. QOS_ELIMIT: at the limit until the next period. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_take_local(struct tokenpool_client *c, void *storage, uint64_t now_ns,
-                                                           uint64_t n);
-/* The same without a request: reports and polls. */
-QOS_API void tokenpool_tick_local(struct tokenpool_client *c, void *storage, uint64_t now_ns);
+/* An engine for slot id of a local storage; take then does its operations itself. generation: what
+ * tokenpool_monitor_slot_info said when the slot was joined, or 0: whoever has it now. The engine gets its first tokens
+ * in the period after the one that it finds running, since another engine may have used the slot's in that one; see
+ * tokenpool_client_start_now. QOS_EMEMORY, QOS_EALIGN, QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id),
+ * QOS_ESTALE (another generation). */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_client *client, uint32_t id,
+                                                              uint32_t generation, void *storage, size_t storage_bytes);
+/* The same for a storage behind a transport: head is a copy of its TOKENPOOL_HEAD_BYTES at TOKENPOOL_OFFSET_HEAD,
+ * storage_bytes the size of the remote region. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *client, uint32_t id,
+                                                                     uint32_t generation, const void *head,
+                                                                     uint64_t storage_bytes);
+/* The caller vouches that nobody used this slot in the running period: the engine starts in that one. After attach. */
+QOS_API void tokenpool_client_start_now(struct tokenpool_client *client);
+/* n tokens, 1..client_capacity. QOS_EAGAIN: none now; see tokenpool_client_next_ns, and with a transport first
+ * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: can never be had (n is 0, above
+ * client_capacity or above the client's limit). QOS_ESTALE: attach again. A request above the batch is claimed in one
+ * piece when the pool holds all of it. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_client_take(struct tokenpool_client *client, uint64_t now_ns,
+                                                            uint64_t n);
+/* n I/Os (tokens' worth) completed. */
+QOS_API void tokenpool_client_complete(struct tokenpool_client *client, uint64_t n);
+/* When to call again for n tokens (0: for nothing but its own reports): now_ns if they are held or an operation is due,
+ * else the next poll or tick. Before QOS_NEVER only a stale engine stops. */
+QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client, uint64_t now_ns, uint64_t n);
+/* Tokens' worth of requests that wait outside for tokens; TOKENPOOL_BACKLOGGED: always more. Holds until changed. */
+QOS_API void tokenpool_client_set_queued(struct tokenpool_client *client, uint64_t n);
 /* Takes n tokens that need not be there: debt, paid by the next tokens received. QOS_EDEBT, nothing taken, while more
  * than debt_max is owed already: so the debt stays below debt_max + n. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_force(struct tokenpool_client *c, uint64_t n);
-/* Tokens of a take whose I/O did not happen, 0..what was taken in this period (more is cut off). */
-QOS_API void tokenpool_put_back(struct tokenpool_client *c, uint64_t n);
-/* n I/Os (tokens' worth) completed. */
-QOS_API void tokenpool_complete(struct tokenpool_client *c, uint64_t n);
-/* Tokens' worth of requests that wait outside for tokens; TOKENPOOL_BACKLOGGED: always more. Holds until changed. */
-QOS_API void tokenpool_set_queued(struct tokenpool_client *c, uint64_t n);
-/* A period started, as a message says (two-sided transports): instead of polling. Both words as the monitor's
- * tokenpool_message gives them. False: not newer than what the engine knows. */
-QOS_API bool tokenpool_client_begin(struct tokenpool_client *c, uint64_t now_ns, uint64_t period, uint64_t terms);
-/* Tokens held now; the status a take of n would have without any operation (QOS_OK, QOS_EAGAIN, QOS_ELIMIT). */
-QOS_API uint64_t tokenpool_held(const struct tokenpool_client *c);
-QOS_API QOS_NODISCARD enum qos_status tokenpool_probe(const struct tokenpool_client *c, uint64_t n);
-/* When to call again for n tokens: now_ns if they are held or an operation is due, else the next poll or tick. */
-QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *c, uint64_t now_ns, uint64_t n);
-/* Counters as of the last tick; any thread. */
-QOS_API void tokenpool_client_stats(const struct tokenpool_client *c, struct qos_stats *out);
+QOS_API QOS_NODISCARD enum qos_status tokenpool_client_force(struct tokenpool_client *client, uint64_t now_ns,
+                                                             uint64_t n);
+/* Tokens of a take in `epoch` whose I/O did not happen, up to what was taken. QOS_ESTALE: that period is over, and with
+ * it the tokens. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_client_put_back(struct tokenpool_client *client, uint64_t now_ns,
+                                                                uint64_t epoch, uint64_t n);
+/* The next operation on behalf of the engine: reports, polls, and, if `need` > 0 tokens are wanted and not held,
+ * claims. True: perform *op, then call done or fail. False: nothing to do now, or one is under way. take and complete
+ * may be called meanwhile. */
+QOS_API QOS_NODISCARD bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now_ns, uint64_t need,
+                                                 struct tokenpool_op *op);
+QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t answer);
+/* The operation failed (transport error), whether it was performed or not. The tokens of a lost claim are void. */
+QOS_API void tokenpool_client_fail(struct tokenpool_client *client);
+/* All operations that are due, on local memory; at most 256. For an engine that has nothing to take: its reports keep
+ * its reservation for the next period. */
+QOS_API void tokenpool_client_run(struct tokenpool_client *client, uint64_t now_ns, uint64_t need);
+/* A period may have begun (a message came): the engine looks at once. */
+QOS_API void tokenpool_client_hint(struct tokenpool_client *client);
+/* Epoch and number of the tokens held now. */
+QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client);
+QOS_API uint64_t tokenpool_client_held(const struct tokenpool_client *client);
+QOS_API enum qos_status tokenpool_client_info(const struct tokenpool_client *client,
+                                              struct tokenpool_client_state *out);
+/* Counters as of the last tick; any thread. id: QOS_NONE or the engine's own; QOS_ENOENT. */
+QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *client, uint32_t id,
+                                               struct qos_stats *out);
 
 /* -- monitor: one thread. */
 
-/* Fresh storage: writes every word of it. The first period starts with the first call of tokenpool_next.
- * QOS_EMEMORY, QOS_EALIGN, QOS_EINVAL, QOS_ERANGE. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_init(struct tokenpool *m, void *mem, size_t size, void *storage,
-                                                     size_t storage_size, const struct tokenpool_config *cfg);
-/* A new monitor for the storage of one that died: takes its clients (reservations as far as the terms show them) and
- * starts the period after its last. QOS_ECORRUPT: not such a storage, or of another configuration. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_resume(struct tokenpool *m, void *mem, size_t size, void *storage,
-                                                       size_t storage_size, const struct tokenpool_config *cfg);
-/* Admission (Section II-C): a reservation of 0..TOKENPOOL_TOKENS_MAX tokens a period and a limit >= it; from the next
- * period on. QOS_EADMISSION: *fits (may be NULL) says what would fit. QOS_EEXIST, QOS_ENOENT (id), QOS_ERANGE. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_join(struct tokenpool *m, uint32_t id, uint64_t reservation,
-                                                     uint64_t limit, uint64_t *fits);
-/* New terms for a client from the next period on; errors as above, the old terms stay. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_change(struct tokenpool *m, uint32_t id, uint64_t reservation,
-                                                       uint64_t limit, uint64_t *fits);
-/* From the next period on the client has nothing. Its slot can be joined again at once. QOS_ENOENT. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_leave(struct tokenpool *m, uint32_t id);
-/* Definition 2, local part: can a client that has completed n of r tokens at elapsed_ns still complete them at the
- * rate of one client? */
-QOS_API bool tokenpool_local_fits(const struct tokenpool_config *cfg, uint64_t r, uint64_t n, uint64_t elapsed_ns);
-/* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_next_ns. */
-QOS_API QOS_NODISCARD bool tokenpool_next(struct tokenpool *m, uint64_t now_ns, struct tokenpool_op *op);
-QOS_API void tokenpool_done(struct tokenpool *m, uint64_t answer);
-/* The loop for local memory. */
-QOS_API void tokenpool_run(struct tokenpool *m, uint64_t now_ns);
-/* Time of the next check or period start. */
-QOS_API uint64_t tokenpool_next_ns(const struct tokenpool *m);
-/* The two words of a period start message for a client. QOS_EAGAIN: no period is open; QOS_ENOENT. */
-QOS_API QOS_NODISCARD enum qos_status tokenpool_message(const struct tokenpool *m, uint32_t id, uint64_t *period,
-                                                        uint64_t *terms);
-QOS_API void tokenpool_get_info(const struct tokenpool *m, struct tokenpool_info *out);
-QOS_API QOS_NODISCARD enum qos_status tokenpool_get_client(const struct tokenpool *m, uint32_t id,
-                                                           struct tokenpool_client_info *out);
-/* Totals of the finished periods: granted (reservations and claims), borrowed (claims), refused (admissions). */
-QOS_API void tokenpool_stats(const struct tokenpool *m, struct qos_stats *out);
-/* One look at all reports of this period: sum of K, L, sum of N, largest residual. What a check spends its time on. */
-struct tokenpool_scan {
-    uint64_t kept, left, used, largest;
+/* Bytes of the monitor's memory, at 64-byte alignment; 0 if the configuration is wrong. */
+QOS_API size_t tokenpool_monitor_memsize(const struct tokenpool_config *config);
+/* Fresh storage: writes every word of it. Engines of an older one in the same memory must attach again. The first
+ * period starts with the first operation. QOS_EMEMORY, QOS_EALIGN, QOS_EINVAL, QOS_ERANGE. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor, void *mem,
+                                                             size_t size_bytes, void *storage, size_t storage_bytes,
+                                                             const struct tokenpool_config *config);
+/* A monitor for a storage that has one, dead or alive: its first operation takes the storage from the other, with the
+ * clients that were admitted. The running period ends first. QOS_ECORRUPT: not such a storage, or of another
+ * configuration. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_resume(struct tokenpool_monitor *monitor, void *mem,
+                                                               size_t size_bytes, void *storage, size_t storage_bytes,
+                                                               const struct tokenpool_config *config);
+/* Admission (Section II-C), from the next period on: a reservation of 0..TOKENPOOL_TOKENS_MAX tokens a period, a limit
+ * from there to TOKENPOOL_TOKENS_MAX or 0: none. QOS_EADMISSION: *fits (may be NULL) says what would fit. QOS_EEXIST,
+ * QOS_ENOENT (id), QOS_ERANGE, QOS_ESTALE (this monitor is not active). */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor, uint32_t id,
+                                                             uint64_t reservation, uint64_t limit, uint64_t *fits);
+/* New terms from the next period on; errors as above, the old terms stay. A smaller reservation is always accepted. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monitor, uint32_t id,
+                                                               uint64_t reservation, uint64_t limit, uint64_t *fits);
+/* From the next period on the client has nothing. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id);
+/* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns. */
+QOS_API QOS_NODISCARD bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns,
+                                                  struct tokenpool_op *op);
+QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer);
+/* The operation failed, whether it was performed or not: the monitor finds out. */
+QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor);
+/* All operations that are due, on local memory. */
+QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t now_ns);
+/* Time of the next check or period start, at least now_ns. */
+QOS_API uint64_t tokenpool_monitor_next_ns(const struct tokenpool_monitor *monitor, uint64_t now_ns);
+QOS_API enum qos_status tokenpool_monitor_info(const struct tokenpool_monitor *monitor,
+                                               struct tokenpool_monitor_state *out);
+/* QOS_ENOENT: no such slot. */
+QOS_API enum qos_status tokenpool_monitor_slot_info(const struct tokenpool_monitor *monitor, uint32_t id,
+                                                    struct tokenpool_slot_state *out);
+/* Totals of the finished periods. QOS_NONE: granted (reservations and claims), borrowed (claims), refused (admissions).
+ * A slot: granted (I/Os completed), borrowed (of them beyond the reservation). QOS_ENOENT. */
+QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *monitor, uint32_t id,
+                                                struct qos_stats *out);
+
+/* ==== chapter: storage and words =======================================================================
+ *
+ *     offset   0      64       72      128      192     256      ...        ...        (each part begins a cache line)
+ *              pool   period   beat    served   head    terms    admitted   reports
+ *     writer   all    monitor  monitor monitor  monitor monitor  monitor    each client its own
+ *
+ *     pool      [ count 32, signed | epoch 20 | seq 12 ]       count is on top: a fetch-and-add of -batch x 2^32 cannot
+ *                                                              touch the others, a count below zero borrows from nobody
+ *     period    [ incarnation 16 | epoch 20 | check 20 | flags 8 ]     check: a hash of the rest
+ *     beat      [ epoch 20 | ns since its start 44 ]
+ *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
+ *     terms     [ reservation 27 | limit 27 | generation 10 ]  of this period
+ *     admitted  [ reservation 27 | limit 27 | check 10 ]       for a monitor that takes over
+ *     report    [ tag 6 | quarter 2 | demand 2 | K 27 | N 27 ]
+ *     head      magic, version, incarnation, sizes, times, CRC32C
+ *
+ *   Epochs are numbers 1..2^20 - 1, then 1 again. They are compared for equality only, so nobody who slept is ahead of
+ *   anybody. The incarnation changes with tokenpool_monitor_init, the generation with each join of a slot.
+ *
+ *   Edges between words (the other accesses are relaxed, because each word is complete in itself):
+ *     P1  monitor: terms, then period word OPEN (release)      engine: period word (acquire), then terms.
+ *         Without it an engine starts a period with the terms of another.
+ *     P2  monitor: period word CHANGING, then terms (release)  engine: terms (acquire), then the period word again.
+ *         An engine that read a later period's terms sees that the period word has moved, and starts over.
+ *     S1  monitor: served (release)                            engine: served (acquire). The epoch is in the word.
+ */
+
+#define TOKENPOOL_PRIV_MAGIC 0x7174706cu
+#define TOKENPOOL_PRIV_VERSION 2u
+#define TOKENPOOL_PRIV_REPORT_IOS 128u /* completed between two reports: they cost less than 1 % of the I/Os */
+#define TOKENPOOL_PRIV_OPEN 1u         /* period word: terms and pool are of this epoch */
+#define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
+#define TOKENPOOL_PRIV_SEQ_MASK 0xfffu
+
+/* What the head says; every engine works with this copy. */
+struct tokenpool_priv_head {
+    uint32_t clients, batch, flags, incarnation;
+    uint64_t period_ns, check_ns, poll_ns, client_capacity, debt_max;
 };
-QOS_API void tokenpool_scan_reports(const struct tokenpool *m, struct tokenpool_scan *out);
-
-/* The fields of the words, for tools that show them. */
-QOS_API int64_t tokenpool_word_count(uint64_t pool);
-QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
-QOS_API uint32_t tokenpool_word_seq(uint64_t pool);
-QOS_API uint64_t tokenpool_word(int64_t count, uint32_t epoch, uint32_t seq);
-
-/* ---- implementation ------------------------------------------------------------------------------ */
 
 #ifndef QOS_DECLARE_ONLY
 
-#define TOKENPOOL_PRIV_MAGIC 0x7174706cu
-#define TOKENPOOL_PRIV_OPEN 1u   /* period word: terms and pool are of this epoch */
-#define TOKENPOOL_PRIV_REPORT 2u /* period word: report every check_ns */
-#define TOKENPOOL_PRIV_COUNT_HALF (UINT64_C(1) << 35)
-#define TOKENPOOL_PRIV_OPS 256u /* operations in one call of the direct path: it ends, whatever is asked for */
-#define TOKENPOOL_PRIV_TRIES 4u /* changes of the pool in one check; the next check does the rest */
+QOS_PRIV uint64_t tokenpool_priv_word(int64_t count, uint64_t epoch, uint64_t seq)
+{
+    return qos_wrap_mul((uint64_t)count, UINT64_C(1) << 32) | (epoch & TOKENPOOL_PRIV_EPOCH_MASK) << 12 |
+           (seq & TOKENPOOL_PRIV_SEQ_MASK);
+}
 
-enum tokenpool_pending {
+QOS_API int64_t tokenpool_word_count(uint64_t pool)
+{
+    return (int64_t)((pool >> 32) ^ (UINT64_C(1) << 31)) - (INT64_C(1) << 31);
+}
+
+QOS_API uint32_t tokenpool_word_epoch(uint64_t pool)
+{
+    return (uint32_t)(pool >> 12) & TOKENPOOL_PRIV_EPOCH_MASK;
+}
+
+QOS_PRIV uint32_t tokenpool_priv_seq(uint64_t pool)
+{
+    return (uint32_t)pool & TOKENPOOL_PRIV_SEQ_MASK;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_hash(uint64_t v)
+{
+    v = qos_wrap_mul(v ^ v >> 31, UINT64_C(0x9e3779b97f4a7c15));
+    return qos_wrap_mul(v ^ v >> 29, UINT64_C(0xbf58476d1ce4e5b9)) >> 32;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_period(uint64_t incarnation, uint64_t epoch, uint64_t flags)
+{
+    uint64_t v = incarnation << 48 | (epoch & TOKENPOOL_PRIV_EPOCH_MASK) << 28 | flags;
+    return v | (tokenpool_priv_hash(v) & 0xfffffu) << 8;
+}
+
+QOS_PRIV uint32_t tokenpool_priv_period_epoch(uint64_t period)
+{
+    return (uint32_t)(period >> 28) & TOKENPOOL_PRIV_EPOCH_MASK;
+}
+
+/* Zero is a storage without a period yet. */
+QOS_PRIV bool tokenpool_priv_period_valid(uint64_t period)
+{
+    return period == 0 ||
+           period == tokenpool_priv_period(period >> 48, tokenpool_priv_period_epoch(period), period & 0xffu);
+}
+
+QOS_PRIV uint64_t tokenpool_priv_terms(uint64_t reservation, uint64_t limit, uint64_t low)
+{
+    return reservation << 37 | limit << 10 | low;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_reservation(uint64_t terms)
+{
+    return terms >> 37;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_limit(uint64_t terms)
+{
+    return terms >> 10 & TOKENPOOL_TOKENS_MAX;
+}
+
+QOS_PRIV uint32_t tokenpool_priv_low(uint64_t terms)
+{
+    return (uint32_t)terms & 0x3ffu;
+}
+
+/* What the monitor writes for a successor; free slots are 0. */
+QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uint64_t limit)
+{
+    uint64_t v = tokenpool_priv_terms(reservation, limit, 0);
+    return limit ? v | (tokenpool_priv_hash(v ^ id) & 0x3ffu) : 0;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
+{
+    return epoch >= TOKENPOOL_PRIV_EPOCH_MASK ? 1 : epoch + 1;
+}
+
+/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears slots that missed a period, so a tag is never
+ * older than one period unless a write was delayed by 63. */
+QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
+{
+    return epoch % 63u + 1u;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_lines(uint64_t bytes)
+{
+    return (bytes + QOS_CACHE_LINE - 1) / QOS_CACHE_LINE * QOS_CACHE_LINE;
+}
+
+QOS_PRIV uint64_t tokenpool_priv_offset_admitted(uint32_t clients)
+{
+    return TOKENPOOL_OFFSET_TERMS + tokenpool_priv_lines(UINT64_C(8) * clients);
+}
+
+QOS_PRIV uint64_t tokenpool_priv_offset_reports(uint32_t clients)
+{
+    return TOKENPOOL_OFFSET_TERMS + 2 * tokenpool_priv_lines(UINT64_C(8) * clients);
+}
+
+QOS_PRIV uint64_t tokenpool_priv_storage_bytes(uint32_t clients)
+{
+    return TOKENPOOL_OFFSET_TERMS + 3 * tokenpool_priv_lines(UINT64_C(8) * clients);
+}
+
+QOS_API uint64_t tokenpool_storage_report(uint32_t clients, uint32_t id)
+{
+    return tokenpool_priv_offset_reports(clients) + UINT64_C(8) * id;
+}
+
+QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op *op)
+{
+    qos_word_t *word = (qos_word_t *)storage + op->offset_bytes / sizeof(qos_word_t);
+    uint64_t old = op->compare;
+    switch (op->kind) {
+    case TOKENPOOL_WRITE: qos_atomic_store_relaxed(word, op->operand); return 0; /* a report is complete in itself */
+    case TOKENPOOL_FETCH_ADD: return qos_atomic_add_relaxed(word, op->operand);  /* so is a pool word */
+    case TOKENPOOL_COMPARE_SWAP: (void)qos_atomic_cas_relaxed(word, &old, op->operand); return old;
+    default: return qos_atomic_load_acquire(word); /* P1, P2, S1 */
+    }
+}
+
+/* -- configuration */
+
+QOS_PRIV bool tokenpool_priv_within(uint64_t v, uint64_t low, uint64_t high, uint64_t named)
+{
+    return (v >= low && v <= high) || v == named;
+}
+
+/* Zero becomes the default, the named values stay what they are. */
+QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tokenpool_config *config)
+{
+    uint64_t capacity = config->capacity, slots = qos_max(config->clients, 1);
+    *out = *config;
+    out->batch = config->batch ? config->batch : (uint32_t)qos_min(qos_max(capacity / (8 * slots), 1), 1000);
+    out->history = config->history ? config->history : 5;
+    out->alert_periods = config->alert_periods ? config->alert_periods : 10;
+    out->silent_periods = qos_default(config->silent_periods, 1);
+    out->period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
+    out->check_ns = qos_default(config->check_ns, qos_max(qos_min(1000000, out->period_ns / 8), 1));
+    out->poll_ns = qos_default(config->poll_ns, qos_max(out->check_ns / 8, 1));
+    out->lease_ns = qos_default(config->lease_ns, qos_min(qos_sat_mul(out->check_ns, 16), TOKENPOOL_PERIOD_NS_MAX));
+    out->capacity_min = qos_default(config->capacity_min, qos_mul_div_ceil(capacity, 7, 10));
+    out->capacity_step = qos_default(config->capacity_step, qos_mul_div_ceil(capacity, 1, 50));
+    out->client_capacity = qos_default(config->client_capacity, capacity);
+    out->equal_within =
+        qos_default(config->equal_within, qos_max(qos_min((uint64_t)config->clients * out->batch, capacity / 50), 1));
+    out->debt_max = qos_default(config->debt_max, out->batch);
+}
+
+/* The defaults filled in, or what is wrong. */
+QOS_PRIV enum qos_status tokenpool_priv_check(const struct tokenpool_config *config, struct tokenpool_config *f,
+                                              const char **why)
+{
+    const uint32_t known = TOKENPOOL_GUARD | TOKENPOOL_ORDERED | TOKENPOOL_BASIC | TOKENPOOL_FIXED | TOKENPOOL_GO_ON;
+    *why = "config: pass a struct tokenpool_config, not NULL";
+    if (!config)
+        return QOS_EINVAL;
+    *why = "flags: use only the TOKENPOOL_ flags of the header";
+    if (config->flags & ~known)
+        return QOS_EINVAL;
+    tokenpool_priv_fill(f, config);
+    *why = "clients: set it to 1..TOKENPOOL_CLIENTS_MAX";
+    if (f->clients == 0 || f->clients > TOKENPOOL_CLIENTS_MAX)
+        return QOS_ERANGE;
+    *why = "batch: at most TOKENPOOL_BATCH_MAX, and clients x batch at most TOKENPOOL_KNOCK_MAX";
+    if (f->batch > TOKENPOOL_BATCH_MAX || (uint64_t)f->clients * f->batch > TOKENPOOL_KNOCK_MAX)
+        return QOS_ERANGE;
+    *why = "history: at most TOKENPOOL_HISTORY_MAX";
+    if (f->history > TOKENPOOL_HISTORY_MAX)
+        return QOS_ERANGE;
+    *why = "silent_periods: at most 2^32 - 1, or QOS_UNLIMITED for never";
+    if (!tokenpool_priv_within(f->silent_periods, 1, UINT32_MAX, QOS_UNLIMITED))
+        return QOS_ERANGE;
+    *why = "period_ns: 8..TOKENPOOL_PERIOD_NS_MAX";
+    if (f->period_ns < 8 || f->period_ns > TOKENPOOL_PERIOD_NS_MAX)
+        return QOS_ERANGE;
+    *why = "check_ns: at most period_ns";
+    if (f->check_ns > f->period_ns)
+        return QOS_ERANGE;
+    *why = "poll_ns: at most check_ns";
+    if (f->poll_ns > f->check_ns)
+        return QOS_ERANGE;
+    *why = "lease_ns: from check_ns to TOKENPOOL_PERIOD_NS_MAX";
+    if (f->lease_ns < f->check_ns || f->lease_ns > TOKENPOOL_PERIOD_NS_MAX)
+        return QOS_ERANGE;
+    *why = "capacity: set it to the I/Os of a period, 1..TOKENPOOL_TOKENS_MAX";
+    if (f->capacity == 0 || f->capacity > TOKENPOOL_TOKENS_MAX)
+        return QOS_ERANGE;
+    *why = "capacity_min: at most capacity, or QOS_NOTHING for no floor";
+    if (!tokenpool_priv_within(f->capacity_min, 1, f->capacity, QOS_NOTHING))
+        return QOS_ERANGE;
+    *why = "capacity_step: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no growth";
+    if (!tokenpool_priv_within(f->capacity_step, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
+        return QOS_ERANGE;
+    *why = "client_capacity: at most capacity";
+    if (f->client_capacity > f->capacity)
+        return QOS_ERANGE;
+    *why = "overrun: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for none";
+    if (f->overrun && !tokenpool_priv_within(f->overrun, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
+        return QOS_ERANGE;
+    *why = "equal_within: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for exact equality";
+    if (!tokenpool_priv_within(f->equal_within, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
+        return QOS_ERANGE;
+    *why = "debt_max: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no debt";
+    if (!tokenpool_priv_within(f->debt_max, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
+        return QOS_ERANGE;
+    *why = NULL;
+    return QOS_OK;
+}
+
+QOS_API const char *tokenpool_config_error(const struct tokenpool_config *config)
+{
+    struct tokenpool_config f;
+    const char *why;
+    (void)tokenpool_priv_check(config, &f, &why);
+    return why;
+}
+
+QOS_API size_t tokenpool_storage_memsize(const struct tokenpool_config *config)
+{
+    return tokenpool_config_error(config) ? 0 : (size_t)tokenpool_priv_storage_bytes(config->clients);
+}
+
+/* -- head: word 7 is the CRC32C of the seven before. */
+
+QOS_PRIV void tokenpool_priv_head_put(const struct tokenpool_config *f, uint64_t incarnation, uint64_t *w)
+{
+    w[0] = (uint64_t)TOKENPOOL_PRIV_MAGIC << 32 | (uint64_t)TOKENPOOL_PRIV_VERSION << 16 | incarnation;
+    w[1] = (uint64_t)f->clients << 32 | f->batch;
+    w[2] = f->flags;
+    w[3] = f->period_ns;
+    w[4] = f->check_ns;
+    w[5] = f->poll_ns;
+    w[6] = f->client_capacity << 32 | (f->debt_max == QOS_NOTHING ? 0 : f->debt_max);
+    w[7] = qos_crc32c(0, w, 7 * sizeof *w);
+}
+
+QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct tokenpool_priv_head *head)
+{
+    struct tokenpool_config config, f;
+    const char *why;
+    if (w[0] >> 32 != TOKENPOOL_PRIV_MAGIC || w[7] != qos_crc32c(0, w, 7 * sizeof *w))
+        return QOS_ECORRUPT;
+    if ((w[0] >> 16 & 0xffffu) != TOKENPOOL_PRIV_VERSION)
+        return QOS_EVERSION;
+    __builtin_memset(&config, 0, sizeof config);
+    head->clients = config.clients = (uint32_t)(w[1] >> 32);
+    head->batch = config.batch = (uint32_t)w[1];
+    head->flags = config.flags = (uint32_t)w[2];
+    head->incarnation = (uint32_t)w[0] & 0xffffu;
+    head->period_ns = config.period_ns = w[3];
+    head->check_ns = config.check_ns = w[4];
+    head->poll_ns = config.poll_ns = w[5];
+    head->client_capacity = config.client_capacity = config.capacity = w[6] >> 32;
+    head->debt_max = w[6] & UINT32_MAX;
+    if (tokenpool_priv_check(&config, &f, &why) != QOS_OK || head->debt_max > TOKENPOOL_TOKENS_MAX || !head->batch ||
+        !head->period_ns || !head->check_ns || !head->poll_ns)
+        return QOS_ECORRUPT;
+    return QOS_OK;
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: client =================================================================================
+ *
+ *   Section II-D. At the start of a period the engine has R reservation tokens. A request takes one, or a token from
+ *   the pool, claimed `batch` at a time: an answer of v gives min(batch, max(v, 0)). Every check_ns it gives back what
+ *   its demand does not justify: K, the part of R that is spent or kept, falls to R - (rho(t) - D(t)) when demand D
+ *   lags behind rho(t) = R t / T, and never rises within a period. Example 1: T = 1 s, R = 50, t = 0.6 s, so rho = 30:
+ *
+ *       demand D    returned       residual
+ *       20          30 - 20 = 10   50 - 30 = 20
+ *       40          0              50 - 40 = 10   (R - D, not R - rho)
+ *       50          0              0
+ *
+ *   Reports carry K, N (I/Os completed) and what the demand is. They are sent at a tick, when they tell something new:
+ *   K fell by a third of the residual K - N or that by half, 128 more I/Os completed, the last quarter began, the
+ *   period ends.
+ *
+ *     period word        E                      E+1
+ *     reads (o)      o       (none)      o o o o   terms, confirm
+ *                            tokens of E    |  tokens of E+1
+ *                                       deadline: last read that showed E-1, plus T, less T/4096
+ *
+ *   The deadline. Epochs start at least T apart. An engine whose last read of the period word that showed another epoch
+ *   than E was issued at time p knows that E started after p, so that E+1 starts at p + T or later. Its tokens of E end
+ *   at p + T - T/4096; the margin covers clocks that differ by 1e-4 each. An engine that comes late (it slept, or its
+ *   clock went back) reads the heartbeat twice: if the second, at t2, shows e ns since the start of E, and the first,
+ *   at t1, an older value, then E started after t1 - e. So it is back within about check_ns.
+ *
+ *   Invariants
+ *     1. spent = allowance + debt - held, allowance = min(kept + gained, limit); one of held and debt is 0.
+ *     2. base_ns <= now < base_ns + span_ns: nothing is due, the deadline is ahead. Otherwise a take goes the slow way.
+ *     3. may_claim is false from an answer that emptied the pool until a read of the pool shows tokens, or a new period
+ *        begins. So an engine claims at most once in vain between two fills, also when answers are lost.
+ *     4. An engine's tokens of a period come from terms that were read between two equal reads of its period word.
+ *
+ *   Where we differ from the paper
+ *     - The decay compares with demand (spent, which is completed and outstanding, plus queued), as Definition 1 has
+ *       it, not with tokens spent: with 64 requests outstanding a backlogged client would lose its reservation. It runs
+ *       from the engine's own start to its deadline: who starts late loses nothing that it can still use.
+ *     - Reports carry K where the paper has K - N: with K the monitor can account for every token. They are not asked
+ *       for.
+ *     - The paper lets clients knock at an empty pool, which drives the count down without end. It does not say what a
+ *       claim across a period boundary gets: here an old pool's tokens are void, a new pool's are kept for the new
+ *       period.
+ *     - A request above the batch is taken from the pool in one piece by compare-and-swap, or not at all: what cannot
+ *       be satisfied costs others nothing.
+ *     - Ordered mode: the pool word counts tickets upwards, one per token; a claim of b tokens owns tickets [v, v + b)
+ *       and may spend those below the `served` word, which the monitor moves (Reed and Kanodia, CACM 22(2), 1979).
+ */
+
+enum tokenpool_priv_pending {
     TOKENPOOL_PRIV_NONE,
-    TOKENPOOL_PRIV_PERIOD,  /* engine: reads the period word */
-    TOKENPOOL_PRIV_TERMS,   /* engine: a new epoch was seen, reads its terms */
-    TOKENPOOL_PRIV_CONFIRM, /* engine: reads the period word again (P2) */
-    TOKENPOOL_PRIV_SERVED,  /* engine, ordered */
-    TOKENPOOL_PRIV_CLAIM,   /* engine */
-    TOKENPOOL_PRIV_REPORT_WRITE,
-    TOKENPOOL_PRIV_START, /* monitor: swaps the pool of the new period in */
+    TOKENPOOL_PRIV_PERIOD,    /* engine: reads the period word */
+    TOKENPOOL_PRIV_TERMS,     /* engine: a new epoch was seen, reads its terms */
+    TOKENPOOL_PRIV_CONFIRM,   /* engine: reads the period word again (P2) */
+    TOKENPOOL_PRIV_BEAT,      /* engine: reads the heartbeat */
+    TOKENPOOL_PRIV_SERVED,    /* engine, ordered */
+    TOKENPOOL_PRIV_PEEK,      /* engine: reads the pool */
+    TOKENPOOL_PRIV_CLAIM,     /* engine: fetch-and-add of a batch */
+    TOKENPOOL_PRIV_CLAIM_ALL, /* engine: compare-and-swap of a large request */
+    TOKENPOOL_PRIV_REPORT,
     TOKENPOOL_PRIV_LOOK,  /* monitor: reads the pool */
-    TOKENPOOL_PRIV_RAISE, /* monitor: fetch-and-add */
-    TOKENPOOL_PRIV_LOWER  /* monitor: compare-and-swap */
+    TOKENPOOL_PRIV_START, /* monitor: swaps the pool of the new period in */
+    TOKENPOOL_PRIV_SET,   /* monitor: raises or lowers the pool */
+    TOKENPOOL_PRIV_TAKE   /* monitor: takes the storage from another */
 };
 
-enum tokenpool_state {
+/* Engine. Fields are private; the first cache line is all that a take and a completion touch. */
+struct tokenpool_client {
+    uint64_t held;             /* tokens that may be spent now */
+    uint64_t base_ns, span_ns; /* invariant 2 */
+    uint64_t completed;        /* N: I/Os completed in this period */
+    uint64_t queued;           /* requests that wait for tokens outside */
+    uint64_t allowance, debt;  /* invariant 1 */
+    uint64_t kept;             /* K: reservation spent or kept */
+    /* second line: the rest of the state */
+    uint64_t gained; /* pool tokens of this period */
+    uint64_t reservation, limit;
+    uint64_t begin_ns, deadline_ns, expect_ns;     /* own start; end; when the next period is expected */
+    uint64_t now_ns, tick_ns, op_ns;               /* last call; last tick; when the operation under way was issued */
+    uint64_t period_at_ns, peek_at_ns, beat_at_ns; /* not before: next read of each */
+    uint64_t peek_wait_ns;                         /* back-off */
+    uint64_t seen_ns, prev_ns;                     /* last reads of seen_epoch, and of another epoch before it */
+    uint64_t beat_ns, beat;                        /* last heartbeat read */
+    uint64_t seen_period, seen_terms;              /* while a period starts */
+    uint64_t pool;                                 /* as last read or answered */
+    uint64_t ticket, tickets;                      /* ordered: range that is not served yet */
+    uint64_t early_tokens, claim;                  /* of a pool that is ahead of us; of the claim under way */
+    uint64_t reported_kept, reported_done;         /* of the last report */
+    uint64_t published, published_borrowed;        /* of this period, in the counters already */
+    qos_word_t *shared;                            /* local storage, or NULL */
+    struct tokenpool_priv_head head;
+    uint32_t epoch, seen_epoch, early_epoch, id, generation, terms_generation;
+    uint32_t waiting;                   /* tokens that the refused request needs; 0: none */
+    uint8_t pending, starting, quarter; /* enum tokenpool_priv_pending; of the last report */
+    bool running, known, unused_slot, fresh, stale, foreign;
+    bool timeless; /* running, but the deadline is not known: nothing can be spent */
+    bool alone;    /* running without a monitor (TOKENPOOL_GO_ON) */
+    bool seen, prev_known, beat_known, expected, may_claim, early, report_due, reported, final;
+    struct qos_counters counters;
+    qos_counter_t claims, voided, owed;
+} __attribute__((aligned(QOS_CACHE_LINE)));
+QOS_STATIC_ASSERT(offsetof(struct tokenpool_client, gained) == 64, "a take touches one cache line");
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_PRIV uint64_t tokenpool_client_priv_spent(const struct tokenpool_client *client)
+{
+    return client->allowance + client->debt - client->held;
+}
+
+/* Tokens that may be spent changed: what is spent stays spent. */
+QOS_PRIV void tokenpool_client_priv_allow(struct tokenpool_client *client)
+{
+    uint64_t spent = tokenpool_client_priv_spent(client);
+    client->allowance = qos_min(client->kept + client->gained, client->limit);
+    client->held = qos_sat_sub(client->allowance, spent);
+    client->debt = qos_sat_sub(spent, client->allowance);
+    if (client->waiting && client->held >= client->waiting) {
+        client->waiting = 0;
+        qos_counter_add(&client->counters.waited, 1);
+    }
+}
+
+/* Brings the counters up to date. */
+QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
+{
+    uint64_t spent = tokenpool_client_priv_spent(client), borrowed = qos_sat_sub(spent, client->kept);
+    qos_counter_add(&client->counters.granted, qos_wrap_sub(spent, client->published)); /* put_back may lower it */
+    qos_counter_add(&client->counters.borrowed, qos_wrap_sub(borrowed, client->published_borrowed));
+    qos_counter_add(&client->owed, qos_wrap_sub(client->debt, qos_counter_read(&client->owed)));
+    client->published = spent;
+    client->published_borrowed = borrowed;
+}
+
+/* The longest that tokens live after the read that shows them to be young: T less what clocks may differ. */
+QOS_PRIV uint64_t tokenpool_client_priv_life_ns(const struct tokenpool_client *client)
+{
+    return client->head.period_ns - client->head.period_ns / 4096;
+}
+
+/* The period is over for this engine: its tokens are void, its debt stays. */
+QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
+{
+    uint64_t spent = tokenpool_client_priv_spent(client);
+    tokenpool_client_priv_publish(client);
+    qos_counter_add(&client->voided, client->held);
+    client->held = 0;
+    client->allowance = spent - client->debt;
+    client->running = client->timeless = false;
+    client->period_at_ns = 0;
+    client->span_ns = 0;
+}
+
+/* Client Token Management: K never more than R - (rho - D). D counts what is spent and what is queued. */
+QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
+{
+    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns);
+    uint64_t life_ns = qos_max(qos_elapsed_ns(client->begin_ns, client->deadline_ns), 1);
+    /* rounded down: the client gains */
+    uint64_t rho = qos_mul_div_floor(client->reservation, qos_min(elapsed_ns, life_ns), life_ns);
+    uint64_t demand = qos_sat_add(tokenpool_client_priv_spent(client), client->queued);
+    uint64_t kept = client->reservation - qos_sat_sub(rho, demand);
+    if (kept < client->kept) {
+        client->kept = kept;
+        tokenpool_client_priv_allow(client);
+    }
+}
+
+/* Is there something to report? Asked at each tick. */
+QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
+{
+    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns), period_ns = client->head.period_ns;
+    uint64_t returned = client->reported_kept - client->kept, step = client->reservation / 64;
+    uint64_t left = qos_sat_sub(client->kept, client->completed);
+    uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_done);
+    if (!client->reported)
+        client->report_due = elapsed_ns >= period_ns / 16 || client->kept < client->reservation || client->completed;
+    else if ((returned > step && returned >= reported_left / 3) ||
+             (reported_left > step && left <= reported_left / 2) ||
+             qos_sat_sub(client->completed, client->reported_done) >= TOKENPOOL_PRIV_REPORT_IOS)
+        client->report_due = true;
+    if (client->quarter < 3 && elapsed_ns >= period_ns / 4 * 3)
+        client->report_due = true;
+    if (!client->final && qos_sat_add(client->now_ns, 2 * client->head.check_ns) >= client->deadline_ns)
+        client->final = client->report_due = true;
+}
+
+/* Everything that time alone does. Local, no operation. */
+QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64_t now_ns)
+{
+    if (now_ns < client->now_ns) { /* the clock went back: nothing that was read before says when it is now */
+        client->timeless = client->running;
+        client->span_ns = client->period_at_ns = client->peek_at_ns = client->beat_at_ns = client->tick_ns = 0;
+        client->begin_ns = qos_min(client->begin_ns, now_ns);
+        client->prev_known = client->beat_known = client->expected = false;
+        client->seen_ns = now_ns;
+        client->seen = false;
+    }
+    client->now_ns = now_ns;
+    if (!client->running || client->timeless)
+        return;
+    if (now_ns >= client->deadline_ns) {
+        client->expected = true;
+        client->expect_ns = qos_sat_add(client->deadline_ns, client->head.period_ns / 4096);
+        tokenpool_client_priv_lapse(client);
+    } else if (qos_elapsed_ns(client->tick_ns, now_ns) >= client->head.check_ns) {
+        client->tick_ns = now_ns;
+        tokenpool_client_priv_decay(client);
+        tokenpool_client_priv_publish(client);
+        tokenpool_client_priv_consider(client);
+    }
+}
+
+/* Invariant 2 again. */
+QOS_PRIV void tokenpool_client_priv_arm(struct tokenpool_client *client)
+{
+    client->base_ns = client->now_ns;
+    if (!client->running || client->timeless || client->stale || client->foreign || client->report_due ||
+        client->period_at_ns == 0)
+        client->span_ns = 0;
+    else
+        client->span_ns = qos_elapsed_ns(
+            client->now_ns, qos_min(client->deadline_ns, qos_sat_add(client->tick_ns, client->head.check_ns)));
+}
+
+QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *client, const uint64_t *head,
+                                                      uint64_t storage_bytes, uint32_t id, uint32_t generation)
+{
+    struct tokenpool_priv_head h;
+    enum qos_status s = tokenpool_priv_head_get(head, &h);
+    if (s != QOS_OK)
+        return s;
+    if (storage_bytes < tokenpool_priv_storage_bytes(h.clients))
+        return QOS_EMEMORY;
+    if (id >= h.clients)
+        return QOS_ENOENT;
+    __builtin_memset(client, 0, sizeof *client);
+    client->head = h;
+    client->id = id;
+    client->generation = generation;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tokenpool_client_attach(struct tokenpool_client *client, uint32_t id, uint32_t generation,
+                                                void *storage, size_t storage_bytes)
+{
+    qos_word_t *shared = (qos_word_t *)storage;
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], terms;
+    enum qos_status s;
+    uint32_t i;
+    QOS_ASSERT(client);
+    if (!storage)
+        return QOS_EINVAL;
+    if ((uintptr_t)storage % QOS_CACHE_LINE)
+        return QOS_EALIGN;
+    if (storage_bytes < TOKENPOOL_OFFSET_TERMS)
+        return QOS_EMEMORY;
+    for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
+        head[i] = qos_atomic_load_relaxed(&shared[TOKENPOOL_OFFSET_HEAD / 8 + i]);
+    if (generation && head[0] >> 32 == TOKENPOOL_PRIV_MAGIC && id < head[1] >> 32 &&
+        storage_bytes >= tokenpool_priv_storage_bytes((uint32_t)(head[1] >> 32))) {
+        terms = qos_atomic_load_relaxed(&shared[TOKENPOOL_OFFSET_TERMS / 8 + id]);
+        if (tokenpool_priv_low(terms) != generation)
+            return QOS_ESTALE;
+    }
+    s = tokenpool_client_priv_attach(client, head, storage_bytes, id, generation);
+    if (s == QOS_OK)
+        client->shared = shared;
+    return s;
+}
+
+QOS_API enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *client, uint32_t id,
+                                                       uint32_t generation, const void *head, uint64_t storage_bytes)
+{
+    uint64_t w[TOKENPOOL_HEAD_BYTES / 8];
+    QOS_ASSERT(client);
+    if (!head)
+        return QOS_EINVAL;
+    __builtin_memcpy(w, head, sizeof w);
+    return tokenpool_client_priv_attach(client, w, storage_bytes, id, generation);
+}
+
+QOS_API void tokenpool_client_start_now(struct tokenpool_client *client)
+{
+    client->unused_slot = client->fresh = true; /* others may have emptied the pool: it looks before it claims */
+}
+
+QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client)
+{
+    return client->epoch;
+}
+
+QOS_API uint64_t tokenpool_client_held(const struct tokenpool_client *client)
+{
+    return client->timeless || client->stale || client->foreign ? 0 : client->held;
+}
+
+QOS_API void tokenpool_client_complete(struct tokenpool_client *client, uint64_t n)
+{
+    client->completed = qos_sat_add(client->completed, n);
+}
+
+QOS_API void tokenpool_client_set_queued(struct tokenpool_client *client, uint64_t n)
+{
+    client->queued = n;
+}
+
+QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
+{
+    client->period_at_ns = 0;
+    client->span_ns = 0;
+}
+
+/* -- a period begins */
+
+/* When E started is known as far as needed: tokens end at `deadline_ns`. */
+QOS_PRIV void tokenpool_client_priv_timed(struct tokenpool_client *client, uint64_t deadline_ns)
+{
+    client->timeless = client->beat_known = false;
+    client->deadline_ns = deadline_ns;
+    client->begin_ns = client->tick_ns = client->now_ns;
+    client->final = false;
+}
+
+/* Tokens of seen_epoch by its terms. What was claimed of its pool before counts. */
+QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client, uint64_t terms)
+{
+    uint64_t debt = client->debt, life_ns = tokenpool_client_priv_life_ns(client);
+    bool early = client->early && client->early_epoch == client->seen_epoch;
+    uint64_t deadline_ns = qos_sat_add(client->prev_ns, life_ns);
+    tokenpool_client_priv_lapse(client);
+    client->epoch = client->seen_epoch;
+    client->known = client->running = true;
+    client->alone = false;
+    client->report_due = client->reported = false;
+    client->quarter = 0;
+    client->may_claim = !client->fresh;
+    client->fresh = false;
+    if (early)
+        client->may_claim = tokenpool_word_count(client->pool) > 0;
+    client->peek_at_ns = client->peek_wait_ns = 0;
+    client->period_at_ns = QOS_NEVER;
+    client->reservation = qos_min(tokenpool_priv_reservation(terms), client->head.client_capacity);
+    client->limit = tokenpool_priv_limit(terms);
+    client->kept = client->reported_kept = client->reservation;
+    client->reported_done = 0;
+    client->gained = early ? client->early_tokens : 0;
+    if (!early)
+        client->tickets = 0;
+    client->early = false;
+    client->completed = 0;
+    client->published = debt;
+    client->published_borrowed = qos_sat_sub(debt, client->kept);
+    client->allowance = client->held = 0; /* the debt is what this period has spent so far */
+    client->debt = debt;
+    tokenpool_client_priv_allow(client);
+    client->timeless = true;
+    client->begin_ns = client->tick_ns = client->now_ns;
+    client->beat_at_ns = 0;
+    if (client->prev_known && qos_elapsed_ns(client->prev_ns, client->now_ns) <= client->head.period_ns / 16)
+        tokenpool_client_priv_timed(client, deadline_ns);
+}
+
+/* TOKENPOOL_GO_ON: no monitor opened the next period. The reservation is renewed, without the pool. */
+QOS_PRIV void tokenpool_client_priv_go_on(struct tokenpool_client *client)
+{
+    uint64_t patience_ns = client->alone ? 0 : client->head.period_ns / 8;
+    if (!(client->head.flags & TOKENPOOL_GO_ON) || client->running || !client->known || !client->terms_generation ||
+        client->seen_epoch != client->epoch || client->epoch == 0 || !client->expected ||
+        client->op_ns < qos_sat_add(client->expect_ns, patience_ns))
+        return;
+    client->prev_known = true;
+    client->prev_ns = client->op_ns;
+    client->early = false;
+    tokenpool_client_priv_begin(client, client->seen_terms);
+    client->alone = true;
+    client->may_claim = false;
+    client->period_at_ns = qos_sat_add(client->now_ns, client->head.period_ns / 16);
+}
+
+QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, uint64_t period)
+{
+    uint32_t epoch = tokenpool_priv_period_epoch(period);
+    uint64_t overdue_ns = client->expected ? qos_elapsed_ns(client->expect_ns, client->op_ns) : 0, wait_ns;
+    wait_ns = qos_max(qos_min(overdue_ns, client->head.period_ns / 8), client->head.poll_ns);
+    client->period_at_ns = client->running && !client->alone ? QOS_NEVER : qos_sat_add(client->op_ns, wait_ns);
+    if (!tokenpool_priv_period_valid(period))
+        return; /* a stray store; the monitor mends it */
+    client->foreign = period != 0 && period >> 48 != client->head.incarnation;
+    if (client->foreign)
+        return;
+    if (!client->seen || epoch != client->seen_epoch) {
+        client->prev_known = client->seen;
+        client->prev_ns = client->seen_ns;
+        client->seen_epoch = epoch;
+        client->expected = client->beat_known = false;
+        client->seen = true;
+    }
+    client->seen_ns = client->op_ns;
+    if (!client->known && !(client->unused_slot && epoch)) {
+        client->known = true; /* found running: another engine may have used it */
+        client->epoch = epoch;
+    } else if (epoch && (!client->known || epoch != client->epoch)) {
+        if (client->running)
+            tokenpool_client_priv_lapse(client);
+        client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
+        if (period & TOKENPOOL_PRIV_OPEN) {
+            client->seen_period = period;
+            client->starting = TOKENPOOL_PRIV_TERMS;
+        }
+    } else {
+        tokenpool_client_priv_go_on(client);
+    }
+}
+
+QOS_PRIV void tokenpool_client_priv_confirmed(struct tokenpool_client *client, uint64_t period)
+{
+    uint32_t generation = tokenpool_priv_low(client->seen_terms);
+    client->starting = TOKENPOOL_PRIV_NONE;
+    client->period_at_ns = 0;
+    if (period != client->seen_period) /* P2 */
+        return;
+    if (client->generation == 0 && tokenpool_priv_limit(client->seen_terms))
+        client->generation = generation;
+    client->terms_generation = generation;
+    client->stale = client->generation && generation != client->generation;
+    if (client->stale) {
+        client->running = false;
+        return;
+    }
+    tokenpool_client_priv_begin(client, client->seen_terms);
+}
+
+/* The heartbeat: an upper bound on the age of an epoch, if it moved between two reads. */
+QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, uint64_t beat)
+{
+    uint64_t life_ns = tokenpool_client_priv_life_ns(client), age_ns = beat & ((UINT64_C(1) << 44) - 1);
+    uint32_t epoch = (uint32_t)(beat >> 44);
+    bool moved = client->beat_known && beat != client->beat;
+    uint64_t from_ns = client->beat_ns; /* the older value was seen then, so E is at most age_ns older */
+    bool same = client->beat >> 44 == epoch;
+    client->beat_at_ns = qos_sat_add(client->op_ns, client->head.check_ns);
+    client->beat_known = true;
+    client->beat = beat;
+    client->beat_ns = client->op_ns;
+    if (epoch == 0 || epoch != client->seen_epoch) {
+        client->period_at_ns = 0;
+        client->expected = client->expected || !client->running;
+        if (client->expected)
+            client->expect_ns = client->op_ns;
+        return;
+    }
+    if (!client->running) { /* found running, or over */
+        client->expected = true;
+        client->expect_ns = qos_sat_add(client->op_ns, qos_sat_sub(client->head.period_ns, age_ns));
+        client->period_at_ns = qos_sat_sub(client->expect_ns, client->head.period_ns / 4096);
+        client->period_at_ns = qos_max(client->period_at_ns, qos_sat_add(client->op_ns, client->head.poll_ns));
+    } else if (moved && client->timeless && client->epoch == epoch) {
+        uint64_t left_ns = same ? qos_sat_sub(life_ns, age_ns) : life_ns;
+        uint64_t deadline_ns = qos_sat_add(from_ns, left_ns);
+        if (deadline_ns > client->now_ns) {
+            tokenpool_client_priv_timed(client, deadline_ns);
+        } else { /* too late for this one */
+            tokenpool_client_priv_lapse(client);
+            client->expected = true;
+            client->expect_ns = deadline_ns;
+        }
+    }
+}
+
+/* -- claims */
+
+/* Tokens that are needed beyond those held. */
+QOS_PRIV uint64_t tokenpool_client_priv_lack(const struct tokenpool_client *client, uint64_t need)
+{
+    return need > client->held ? need + client->debt - client->held : 0;
+}
+
+/* Room below the limit. */
+QOS_PRIV uint64_t tokenpool_client_priv_room(const struct tokenpool_client *client)
+{
+    return qos_sat_sub(client->limit, client->kept + client->gained);
+}
+
+QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *client)
+{
+    return (client->head.flags & TOKENPOOL_ORDERED) != 0;
+}
+
+/* The next look at an empty pool: soon, then less and less often, with a quarter of what is left as the longest. */
+QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
+{
+    uint64_t most_ns = qos_max(qos_elapsed_ns(client->now_ns, client->deadline_ns) / 4, client->head.check_ns);
+    client->peek_wait_ns = qos_min(qos_max(qos_sat_mul(client->peek_wait_ns, 2), client->head.poll_ns), most_ns);
+    client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
+}
+
+/* What a read or an answer of the pool word says about the next claim. */
+QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, uint64_t pool, uint64_t taken)
+{
+    client->pool = pool;
+    if (tokenpool_word_epoch(pool) != client->epoch) {
+        tokenpool_client_hint(client);
+        client->may_claim = false;
+        tokenpool_client_priv_wait(client);
+    } else {
+        client->may_claim = tokenpool_word_count(pool) > (int64_t)taken;
+        tokenpool_client_priv_wait(client);
+    }
+}
+
+/* The answer of a claim. Its own epoch decides whose tokens they are. */
+QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uint64_t pool)
+{
+    bool ordered = tokenpool_client_priv_ordered(client);
+    int64_t count = tokenpool_word_count(pool);
+    uint64_t got = count <= 0 || ordered ? 0 : qos_min((uint64_t)count, client->claim);
+    uint32_t epoch = tokenpool_word_epoch(pool);
+    if (epoch == client->epoch && (!client->running || client->alone)) { /* it ended meanwhile */
+        qos_counter_add(&client->voided, got);
+        return;
+    }
+    if (ordered) {
+        client->ticket = (uint64_t)count;
+        client->tickets = client->claim;
+        client->peek_wait_ns = client->peek_at_ns = 0;
+    }
+    if (epoch != client->epoch) { /* our period is over, and we do not know the new one yet: the tokens wait for it */
+        tokenpool_client_priv_saw_pool(client, pool, client->claim);
+        client->pool = tokenpool_priv_word(count - (int64_t)client->claim, epoch, 0);
+        if (client->running)
+            tokenpool_client_priv_lapse(client);
+        client->early = true;
+        client->early_epoch = epoch;
+        client->early_tokens = got;
+    } else if (!ordered) {
+        client->gained += got;
+        if (got)
+            client->peek_wait_ns = 0;
+        tokenpool_client_priv_saw_pool(client, pool, client->claim);
+        tokenpool_client_priv_allow(client);
+    }
+}
+
+QOS_PRIV void tokenpool_client_priv_claimed_all(struct tokenpool_client *client, uint64_t pool)
+{
+    if (pool != client->pool) { /* others were faster: it is a read */
+        tokenpool_client_priv_saw_pool(client, pool, 0);
+    } else if (!client->running || client->alone) {
+        qos_counter_add(&client->voided, client->claim);
+    } else {
+        client->gained += client->claim;
+        client->peek_wait_ns = 0;
+        tokenpool_client_priv_saw_pool(client, pool, client->claim);
+        tokenpool_client_priv_allow(client);
+    }
+}
+
+QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
+{
+    int64_t ready = tokenpool_word_count(served) - (int64_t)client->ticket;
+    uint64_t n = ready <= 0 ? 0 : qos_min((uint64_t)ready, client->tickets);
+    tokenpool_client_priv_wait(client);
+    if (tokenpool_word_epoch(served) != client->epoch || !client->running || client->alone)
+        return;
+    if (n)
+        client->peek_wait_ns = 0;
+    client->ticket += n;
+    client->tickets -= n;
+    client->gained += n;
+    tokenpool_client_priv_allow(client);
+}
+
+/* -- operations */
+
+/* What a claim for `need` tokens is, and when: QOS_NEVER if none helps. */
+QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *client, uint64_t need,
+                                             enum tokenpool_priv_pending *what)
+{
+    uint64_t lack = tokenpool_client_priv_lack(client, need), room = tokenpool_client_priv_room(client);
+    bool large = lack > client->head.batch && !tokenpool_client_priv_ordered(client);
+    if (lack == 0 || room == 0 || client->alone)
+        return QOS_NEVER;
+    if (client->tickets) {
+        *what = TOKENPOOL_PRIV_SERVED;
+        return client->peek_at_ns;
+    }
+    if (large && lack > room)
+        return QOS_NEVER;
+    *what = TOKENPOOL_PRIV_PEEK;
+    if (!client->may_claim && !tokenpool_client_priv_ordered(client))
+        return client->peek_at_ns;
+    if (!large) {
+        *what = TOKENPOOL_PRIV_CLAIM;
+    } else if (tokenpool_word_epoch(client->pool) == client->epoch) {
+        if (tokenpool_word_count(client->pool) < (int64_t)lack)
+            return client->peek_at_ns;
+        *what = TOKENPOOL_PRIV_CLAIM_ALL;
+    }
+    return 0;
+}
+
+/* What is to be done first for `need` tokens, and since when it is due. One place for next and next_ns. */
+QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *client, uint64_t need,
+                                            enum tokenpool_priv_pending *what)
+{
+    enum tokenpool_priv_pending claim = TOKENPOOL_PRIV_NONE;
+    uint64_t at = QOS_NEVER, claim_at;
+    *what = TOKENPOOL_PRIV_NONE;
+    if (client->stale)
+        return QOS_NEVER;
+    if (client->starting) {
+        *what = (enum tokenpool_priv_pending)client->starting;
+        return 0;
+    }
+    if (client->period_at_ns < at) {
+        at = client->period_at_ns;
+        *what = TOKENPOOL_PRIV_PERIOD;
+    }
+    if (client->foreign || at == 0)
+        return at;
+    if (client->running && !client->timeless) {
+        if (client->report_due) {
+            *what = TOKENPOOL_PRIV_REPORT;
+            return 0;
+        }
+        claim_at = tokenpool_client_priv_want(client, need, &claim);
+        if (claim_at < at) {
+            at = claim_at;
+            *what = claim;
+        }
+    } else if (client->seen && client->epoch && (client->running || !client->expected) && client->beat_at_ns < at) {
+        at = client->beat_at_ns;
+        *what = TOKENPOOL_PRIV_BEAT;
+    }
+    return at;
+}
+
+QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client)
+{
+    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns), period_ns = client->head.period_ns;
+    uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), demand;
+    uint64_t spent = tokenpool_client_priv_spent(client);
+    client->quarter = (uint8_t)qos_min(elapsed_ns / qos_max(period_ns / 4, 1), 3);
+    client->report_due = false;
+    client->reported = true;
+    client->reported_kept = client->kept;
+    client->reported_done = done;
+    demand = client->waiting ? 3 : client->queued ? 2 : spent > done ? 1 : 0;
+    return tokenpool_priv_tag(client->epoch) << 58 | (uint64_t)client->quarter << 56 | demand << 54 |
+           client->kept << 27 | done;
+}
+
+QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tokenpool_priv_pending what, uint64_t need,
+                                       struct tokenpool_op *op)
+{
+    client->pending = (uint8_t)what;
+    client->op_ns = client->now_ns;
+    op->kind = TOKENPOOL_READ;
+    op->operand = op->compare = 0;
+    op->offset_bytes = TOKENPOOL_OFFSET_PERIOD;
+    if (what == TOKENPOOL_PRIV_REPORT) {
+        op->kind = TOKENPOOL_WRITE;
+        op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
+        op->operand = tokenpool_client_priv_report(client);
+    } else if (what == TOKENPOOL_PRIV_CLAIM) {
+        client->claim = qos_min(client->head.batch, tokenpool_client_priv_room(client));
+        op->kind = TOKENPOOL_FETCH_ADD;
+        op->offset_bytes = TOKENPOOL_OFFSET_POOL;
+        op->operand = client->claim << 32;
+        if (!tokenpool_client_priv_ordered(client))
+            op->operand = qos_wrap_sub(0, op->operand);
+        qos_counter_add(&client->claims, 1);
+    } else if (what == TOKENPOOL_PRIV_CLAIM_ALL) {
+        client->claim = tokenpool_client_priv_lack(client, need);
+        op->kind = TOKENPOOL_COMPARE_SWAP;
+        op->offset_bytes = TOKENPOOL_OFFSET_POOL;
+        op->compare = client->pool;
+        op->operand = qos_wrap_sub(client->pool, client->claim << 32);
+        qos_counter_add(&client->claims, 1);
+    } else if (what == TOKENPOOL_PRIV_PEEK) {
+        op->offset_bytes = TOKENPOOL_OFFSET_POOL;
+    } else if (what == TOKENPOOL_PRIV_SERVED) {
+        op->offset_bytes = TOKENPOOL_OFFSET_SERVED;
+    } else if (what == TOKENPOOL_PRIV_BEAT) {
+        op->offset_bytes = TOKENPOOL_OFFSET_BEAT;
+    } else if (what == TOKENPOOL_PRIV_TERMS) {
+        op->offset_bytes = TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * client->id;
+    }
+}
+
+QOS_API bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now_ns, uint64_t need,
+                                   struct tokenpool_op *op)
+{
+    enum tokenpool_priv_pending what;
+    QOS_ASSERT(client);
+    tokenpool_client_priv_tick(client, now_ns);
+    tokenpool_client_priv_arm(client);
+    if (client->pending || tokenpool_client_priv_due(client, need, &what) > now_ns)
+        return false;
+    tokenpool_client_priv_op(client, what, need, op);
+    return true;
+}
+
+QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t answer)
+{
+    uint8_t what = client->pending;
+    client->pending = TOKENPOOL_PRIV_NONE;
+    switch (what) {
+    case TOKENPOOL_PRIV_PERIOD: tokenpool_client_priv_saw_period(client, answer); break;
+    case TOKENPOOL_PRIV_TERMS:
+        client->seen_terms = answer;
+        client->starting = TOKENPOOL_PRIV_CONFIRM;
+        break;
+    case TOKENPOOL_PRIV_CONFIRM: tokenpool_client_priv_confirmed(client, answer); break;
+    case TOKENPOOL_PRIV_BEAT: tokenpool_client_priv_saw_beat(client, answer); break;
+    case TOKENPOOL_PRIV_SERVED: tokenpool_client_priv_saw_served(client, answer); break;
+    case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer, 0); break;
+    case TOKENPOOL_PRIV_CLAIM: tokenpool_client_priv_claimed(client, answer); break;
+    case TOKENPOOL_PRIV_CLAIM_ALL: tokenpool_client_priv_claimed_all(client, answer); break;
+    default: break;
+    }
+    tokenpool_client_priv_arm(client);
+}
+
+QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
+{
+    uint8_t what = client->pending;
+    client->pending = client->starting = TOKENPOOL_PRIV_NONE;
+    if (what == TOKENPOOL_PRIV_CLAIM || what == TOKENPOOL_PRIV_CLAIM_ALL) { /* invariant 3: read before the next */
+        client->may_claim = false;
+        client->peek_at_ns = 0;
+    }
+    if (what == TOKENPOOL_PRIV_REPORT)
+        client->report_due = true;
+    if (what >= TOKENPOOL_PRIV_PERIOD && what <= TOKENPOOL_PRIV_CONFIRM)
+        client->period_at_ns = qos_sat_add(client->now_ns, client->head.poll_ns);
+    tokenpool_client_priv_arm(client);
+}
+
+/* Operations of one call on local memory: it ends, whatever is asked for. */
+#define TOKENPOOL_PRIV_OPS 256u
+
+QOS_API void tokenpool_client_run(struct tokenpool_client *client, uint64_t now_ns, uint64_t need)
+{
+    struct tokenpool_op op;
+    uint32_t i;
+    for (i = 0; i < TOKENPOOL_PRIV_OPS && tokenpool_client_next(client, now_ns, need, &op); i++)
+        tokenpool_client_done(client, tokenpool_storage_run(client->shared, &op));
+}
+
+QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpool_client *client, uint64_t now_ns,
+                                                                  uint64_t n)
+{
+    enum tokenpool_priv_pending what;
+    if (n == 0 || n > client->head.client_capacity)
+        return QOS_ERANGE;
+    if (client->shared) {
+        tokenpool_client_run(client, now_ns, n);
+    } else {
+        tokenpool_client_priv_tick(client, now_ns);
+        tokenpool_client_priv_arm(client);
+        if (!client->pending && tokenpool_client_priv_due(client, n, &what) <= now_ns)
+            return QOS_EAGAIN; /* tokenpool_client_next first: a report or a poll is due */
+    }
+    if (client->stale || client->foreign)
+        return QOS_ESTALE;
+    if (n <= tokenpool_client_held(client)) {
+        client->held -= n;
+        return QOS_OK;
+    }
+    if (client->running && client->limit && n > client->limit)
+        return QOS_ERANGE;
+    if (!client->waiting) /* one refusal per request: further tries of one that waits already do not count */
+        qos_counter_add(&client->counters.refused, 1);
+    client->waiting = (uint32_t)n;
+    return client->running && tokenpool_client_priv_lack(client, n) > tokenpool_client_priv_room(client) ? QOS_ELIMIT
+                                                                                                         : QOS_EAGAIN;
+}
+
+QOS_API enum qos_status tokenpool_client_take(struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
+{
+    QOS_ASSERT(client);
+    /* Unsigned: a clock that went back, n = 0 and n too large all fail one of the two comparisons. */
+    if (QOS_LIKELY(qos_wrap_sub(now_ns, client->base_ns) < client->span_ns && qos_wrap_sub(n, 1) < client->held)) {
+        client->held -= n;
+        return QOS_OK;
+    }
+    return tokenpool_client_priv_take_slow(client, now_ns, n);
+}
+
+QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
+{
+    QOS_ASSERT(client);
+    if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
+        return QOS_ERANGE;
+    tokenpool_client_priv_tick(client, now_ns);
+    tokenpool_client_priv_arm(client);
+    if (n > client->held && (client->head.debt_max == 0 || client->debt > client->head.debt_max))
+        return QOS_EDEBT;
+    client->debt += qos_sat_sub(n, client->held);
+    client->held = qos_sat_sub(client->held, n);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tokenpool_client_put_back(struct tokenpool_client *client, uint64_t now_ns, uint64_t epoch,
+                                                  uint64_t n)
+{
+    QOS_ASSERT(client);
+    tokenpool_client_priv_tick(client, now_ns);
+    tokenpool_client_priv_arm(client);
+    if (!client->running || epoch != client->epoch)
+        return QOS_ESTALE;
+    n = qos_min(n, tokenpool_client_priv_spent(client));
+    client->held += qos_sat_sub(n, client->debt);
+    client->debt = qos_sat_sub(client->debt, n);
+    return QOS_OK;
+}
+
+QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
+{
+    enum tokenpool_priv_pending what;
+    uint64_t at;
+    if (now_ns < client->now_ns || (n > 0 && n <= tokenpool_client_held(client)))
+        return now_ns;
+    at = tokenpool_client_priv_due(client, n, &what);
+    if (client->running && !client->timeless && !client->stale) {
+        at = qos_min(at, qos_sat_add(client->tick_ns, client->head.check_ns));
+        at = qos_min(at, client->deadline_ns);
+    }
+    return qos_max(at, now_ns);
+}
+
+QOS_API enum qos_status tokenpool_client_info(const struct tokenpool_client *client, struct tokenpool_client_state *out)
+{
+    bool usable = client->running && !client->timeless && !client->stale && !client->foreign;
+    out->epoch = client->epoch;
+    out->reservation = client->reservation;
+    out->limit = client->limit;
+    out->kept = client->kept;
+    out->gained = client->gained;
+    out->held = tokenpool_client_held(client);
+    out->deadline_ns = usable ? client->deadline_ns : 0;
+    out->claims = qos_counter_read(&client->claims);
+    out->voided = qos_counter_read(&client->voided);
+    out->report_bytes = tokenpool_storage_report(client->head.clients, client->id);
+    out->generation = client->generation;
+    out->running = usable;
+    out->stale = client->stale || client->foreign;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *client, uint32_t id,
+                                               struct qos_stats *out)
+{
+    if (id != QOS_NONE && id != client->id)
+        return QOS_ENOENT;
+    qos_counters_read(&client->counters, out);
+    out->debt = qos_counter_read(&client->owed);
+    return QOS_OK;
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: monitor ================================================================================
+ *
+ *   Section II-E. Period start: C tokens, R_i to each client, C - sum R_i to the pool. Once the pool is used (step S2)
+ *   the monitor sets it at every check to
+ *
+ *       min( max(C (T - t) / T - L, 0),  C + overrun - sum K_i - claimed )
+ *
+ *   with L = sum max(K_i - N_i, 0) the reservation I/Os that are still to come, and `claimed` counted exactly from the
+ *   pool word's own answers. Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims: the
+ *   word says 40, A has 30. B claims: the word says 10, B has 10 and knows that the pool is empty; the word says -20
+ *   now. A returns 12 unused reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for
+ *   12.
+ *
+ *   Start of epoch E+1
+ *     1. swap the pool word, (count, E, seq) for (initial, E+1, seq + 1): who fails is not the active monitor
+ *     2. swap the period word for CHANGING; write the terms, each only while the period word is still ours
+ *     3. swap the period word for OPEN
+ *   A monitor that dies or pauses in between is replaced by another, which starts E+2.
+ *
+ *   Fencing. Every change by a monitor is a compare-and-swap that expects the (epoch, seq) that it wrote itself; claims
+ *   change the count only. So a monitor that was replaced, however long it paused, changes neither word any more. Of
+ *   its plain stores one may still land: the terms of one client, a heartbeat or `served`. The latter two carry their
+ *   epoch and are ignored; the former can give one client its terms of the period before, for one period.
+ *
+ *       active --pool is not as it wrote it--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1024-->
+ *       holding
+ *         ^                                                   tokenpool_monitor_resume --^                          |
+ *         +------------------------- the epoch is T old: start the next ------------------------------------------+
+ *
+ *   Holding: the running epoch was another's, whose books are lost; it ends without further fills. Its age is bounded
+ *   by the heartbeat (its value at the first look plus the time since), which the new monitor carries on, so that
+ *   restarts in quick succession still reach the end of the period.
+ *
+ *   Invariants
+ *     1. put = tokens given to the pool of this epoch; claimed = put - max(count, 0) <= put.
+ *     2. sum K_i + claimed + max(count, 0) <= bound at every swap of the count, K_i as the client holds it or more.
+ *     3. At most one epoch is started by (E, seq), and at most one monitor can do it.
+ *
+ *   Where we differ from the paper
+ *     - The paper writes the new pool value, which loses concurrent claims; here a swap that failed is tried again with
+ *       what it saw. The paper issues what its formula says; the second bound above accounts for every token.
+ *     - "Reservations are met" needs the guard (TOKENPOOL_GUARD) when reservations differ: a server that shares equally
+ *       gives each of n clients C/n, and a client with R_i > C/n catches up only while others pause, at most at C_L
+ *       (Definition 2). With the guard no pool token is granted while some residual reservation exceeds C (T - t) / (T
+ *       n).
+ *     - When the estimate falls below the reservations admitted, they are still issued: see the bound.
+ */
+
+enum tokenpool_priv_state {
     TOKENPOOL_PRIV_FREE,
     TOKENPOOL_PRIV_FRESH, /* admitted, has not been given terms */
     TOKENPOOL_PRIV_LIVE,
     TOKENPOOL_PRIV_SILENT /* not heard: no reservation until it reports */
 };
 
-QOS_API uint64_t tokenpool_word(int64_t count, uint32_t epoch, uint32_t seq)
-{
-    return qos_wrap_mul((uint64_t)count, UINT64_C(1) << 28) | (uint64_t)(epoch & 0xffffu) << 12 | (seq & 0xfffu);
-}
-
-QOS_API int64_t tokenpool_word_count(uint64_t pool)
-{
-    return (int64_t)((pool >> 28) ^ TOKENPOOL_PRIV_COUNT_HALF) - (int64_t)TOKENPOOL_PRIV_COUNT_HALF;
-}
-
-QOS_API uint32_t tokenpool_word_epoch(uint64_t pool)
-{
-    return (uint32_t)(pool >> 12) & 0xffffu;
-}
-
-QOS_API uint32_t tokenpool_word_seq(uint64_t pool)
-{
-    return (uint32_t)pool & 0xfffu;
-}
-
-QOS_API uint64_t tokenpool_priv_period(uint32_t epoch, uint32_t seq, uint32_t flags)
-{
-    return (uint64_t)epoch << 20 | (uint64_t)seq << 8 | flags;
-}
-
-QOS_API uint32_t tokenpool_priv_period_epoch(uint64_t period)
-{
-    return (uint32_t)(period >> 20) & 0xffffu;
-}
-
-QOS_API uint32_t tokenpool_priv_period_seq(uint64_t period)
-{
-    return (uint32_t)(period >> 8) & 0xfffu;
-}
-
-/* a is ahead of b by less than half of the range. */
-QOS_API bool tokenpool_priv_newer(uint32_t a, uint32_t b)
-{
-    uint32_t ahead = (uint32_t)qos_wrap_sub(a, b) & 0xffffu;
-    return ahead != 0 && ahead < 0x8000u;
-}
-
-/* Has the pool been raised since the claim that failed at empty_seq? The announced seq may also lag behind it. */
-QOS_API bool tokenpool_priv_raised_since(uint32_t announced_seq, uint32_t empty_seq)
-{
-    uint32_t ahead = (uint32_t)qos_wrap_sub(announced_seq, empty_seq) & 0xfffu;
-    return ahead != 0 && ahead < 0x800u;
-}
-
-/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears slots that missed a period, so a tag is never
- * older than one period. */
-QOS_API uint64_t tokenpool_priv_tag(uint32_t epoch)
-{
-    return epoch % 63u + 1u;
-}
-
-/* -- configuration */
-
-/* Storage: offset of the reports. */
-QOS_API uint64_t tokenpool_priv_reports(uint32_t clients)
-{
-    return (TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * clients + QOS_CACHE_LINE - 1) / QOS_CACHE_LINE * QOS_CACHE_LINE;
-}
-
-QOS_API uint64_t tokenpool_priv_default(uint64_t value, uint64_t fallback)
-{
-    return value ? value : fallback;
-}
-
-/* Zero becomes the default, the named "nothing" stays what it is. */
-QOS_API void tokenpool_priv_fill(struct tokenpool_config *out, const struct tokenpool_config *cfg)
-{
-    *out = *cfg;
-    out->batch = cfg->batch ? cfg->batch : 1000;
-    out->overrun = cfg->overrun ? cfg->overrun : 1;
-    out->history = cfg->history ? cfg->history : 5;
-    out->alert_periods = cfg->alert_periods ? cfg->alert_periods : 10;
-    out->silent_periods = cfg->silent_periods ? cfg->silent_periods : 1;
-    out->period_ns = tokenpool_priv_default(cfg->period_ns, QOS_NS_PER_S);
-    out->check_ns = tokenpool_priv_default(cfg->check_ns, qos_max(qos_min(1000000, out->period_ns / 8), 1));
-    out->poll_ns = tokenpool_priv_default(cfg->poll_ns, qos_max(out->check_ns / 8, 1));
-    out->capacity_min = tokenpool_priv_default(cfg->capacity_min, qos_mul_div_ceil(cfg->capacity, 7, 10));
-    out->capacity_step = tokenpool_priv_default(cfg->capacity_step, qos_mul_div_ceil(cfg->capacity, 1, 50));
-    out->client_capacity = tokenpool_priv_default(cfg->client_capacity, cfg->capacity);
-    out->debt_max = tokenpool_priv_default(cfg->debt_max, out->batch);
-}
-
-QOS_API bool tokenpool_priv_within(uint64_t v, uint64_t low, uint64_t high, uint64_t named)
-{
-    return (v >= low && v <= high) || v == named;
-}
-
-QOS_API enum qos_status tokenpool_check(const struct tokenpool_config *cfg)
-{
-    const uint32_t known = TOKENPOOL_GUARD | TOKENPOOL_ORDERED | TOKENPOOL_BASIC | TOKENPOOL_FIXED;
-    struct tokenpool_config f;
-    if (!cfg || (cfg->flags & ~known) != 0)
-        return QOS_EINVAL;
-    tokenpool_priv_fill(&f, cfg);
-    if (f.clients == 0 || f.clients > TOKENPOOL_CLIENTS_MAX || f.batch > TOKENPOOL_BATCH_MAX ||
-        (uint64_t)f.clients * f.batch > TOKENPOOL_KNOCK_MAX)
-        return QOS_ERANGE;
-    if (!tokenpool_priv_within(f.overrun, 1, 1000, TOKENPOOL_NO_OVERRUN) || f.history > TOKENPOOL_HISTORY_MAX)
-        return QOS_ERANGE;
-    if (f.period_ns < 8 || f.period_ns > TOKENPOOL_PERIOD_NS_MAX || f.check_ns > f.period_ns || f.poll_ns > f.check_ns)
-        return QOS_ERANGE;
-    if (f.capacity == 0 || f.capacity > TOKENPOOL_TOKENS_MAX || f.client_capacity > TOKENPOOL_TOKENS_MAX)
-        return QOS_ERANGE;
-    if (!tokenpool_priv_within(f.capacity_min, 1, f.capacity, TOKENPOOL_NO_FLOOR) ||
-        !tokenpool_priv_within(f.capacity_step, 1, TOKENPOOL_TOKENS_MAX, TOKENPOOL_NO_STEP) ||
-        !tokenpool_priv_within(f.equal_within, 0, TOKENPOOL_TOKENS_MAX, TOKENPOOL_EXACT) ||
-        !tokenpool_priv_within(f.debt_max, 1, TOKENPOOL_TOKENS_MAX, TOKENPOOL_NO_DEBT))
-        return QOS_ERANGE;
-    return QOS_OK;
-}
-
-/* -- engine */
-
-QOS_API uint64_t tokenpool_priv_spent(const struct tokenpool_client *c)
-{
-    return (uint64_t)((int64_t)c->allowance - c->ready); /* ready <= allowance */
-}
-
-/* Tokens that may be spent changed: what is spent stays spent. */
-QOS_API void tokenpool_priv_allow(struct tokenpool_client *c)
-{
-    uint64_t spent = tokenpool_priv_spent(c);
-    c->allowance = qos_min(c->kept + c->gained, c->limit);
-    c->ready = (int64_t)c->allowance - (int64_t)spent;
-    if (c->waiting && c->ready >= (int64_t)c->waiting) {
-        c->waiting = 0;
-        qos_counter_add(&c->waited, 1);
-    }
-}
-
-/* Brings the counters up to date. */
-QOS_API void tokenpool_priv_publish(struct tokenpool_client *c)
-{
-    uint64_t spent = tokenpool_priv_spent(c), borrowed = qos_sat_sub(spent, c->kept);
-    uint64_t debt = c->ready < 0 ? (uint64_t)-c->ready : 0;
-    qos_counter_add(&c->granted, qos_wrap_sub(spent, c->published)); /* put_back may have made it less */
-    qos_counter_add(&c->borrowed, qos_wrap_sub(borrowed, c->published_borrowed));
-    qos_counter_add(&c->debt, qos_wrap_sub(debt, qos_counter_read(&c->debt)));
-    c->published = spent;
-    c->published_borrowed = borrowed;
-}
-
-/* The period is over for this engine: its tokens are void, its debt stays. */
-QOS_API void tokenpool_priv_lapse(struct tokenpool_client *c)
-{
-    uint64_t spent = tokenpool_priv_spent(c);
-    tokenpool_priv_publish(c);
-    if (c->ready > 0)
-        qos_counter_add(&c->voided, (uint64_t)c->ready);
-    c->ready = c->ready < 0 ? c->ready : 0;
-    c->allowance = (uint64_t)((int64_t)spent + c->ready);
-    c->running = false;
-}
-
-/* Client Token Management: K never more than R - (rho - D). D counts what is spent and what is queued. */
-QOS_API void tokenpool_priv_decay(struct tokenpool_client *c, uint64_t elapsed_ns)
-{
-    uint64_t rho = qos_mul_div_floor(c->reservation, elapsed_ns, c->cfg.period_ns); /* rounded down: the client gains */
-    uint64_t demand = qos_sat_add(tokenpool_priv_spent(c), c->queued);
-    uint64_t kept = c->reservation - qos_sat_sub(rho, demand);
-    if (kept < c->kept) {
-        c->kept = kept;
-        tokenpool_priv_allow(c);
-    }
-}
-
-QOS_API enum qos_status tokenpool_client_init(struct tokenpool_client *c, const struct tokenpool_config *cfg,
-                                              uint32_t id)
-{
-    enum qos_status s = tokenpool_check(cfg);
-    if (!c)
-        return QOS_EINVAL;
-    if (s != QOS_OK)
-        return s;
-    if (id >= cfg->clients)
-        return QOS_ENOENT;
-    __builtin_memset(c, 0, sizeof *c);
-    tokenpool_priv_fill(&c->cfg, cfg);
-    c->id = id;
-    return QOS_OK;
-}
-
-QOS_API void tokenpool_client_start_now(struct tokenpool_client *c)
-{
-    c->unused_slot = true;
-}
-
-/* One refusal per request: further tries of one that waits already do not count. */
-QOS_API void tokenpool_priv_refuse(struct tokenpool_client *c, uint64_t n)
-{
-    if (!c->waiting)
-        qos_counter_add(&c->refused, 1);
-    c->waiting = (uint32_t)n;
-}
-
-QOS_API enum qos_status tokenpool_take(struct tokenpool_client *c, uint64_t n)
-{
-    if (QOS_LIKELY(qos_wrap_sub(n, 1) < TOKENPOOL_TOKENS_MAX && (int64_t)n <= c->ready)) {
-        c->ready -= (int64_t)n;
-        return QOS_OK;
-    }
-    if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
-        return QOS_ERANGE;
-    tokenpool_priv_refuse(c, n);
-    return QOS_EAGAIN;
-}
-
-QOS_API enum qos_status tokenpool_probe(const struct tokenpool_client *c, uint64_t n)
-{
-    if ((int64_t)n <= c->ready)
-        return QOS_OK;
-    return c->running && c->kept + c->gained >= c->limit ? QOS_ELIMIT : QOS_EAGAIN;
-}
-
-QOS_API uint64_t tokenpool_held(const struct tokenpool_client *c)
-{
-    return c->ready > 0 ? (uint64_t)c->ready : 0;
-}
-
-QOS_API enum qos_status tokenpool_force(struct tokenpool_client *c, uint64_t n)
-{
-    uint64_t most = c->cfg.debt_max == TOKENPOOL_NO_DEBT ? 0 : c->cfg.debt_max;
-    if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
-        return QOS_ERANGE;
-    if ((int64_t)n > c->ready && (c->cfg.debt_max == TOKENPOOL_NO_DEBT || c->ready < -(int64_t)most))
-        return QOS_EDEBT;
-    c->ready -= (int64_t)n;
-    return QOS_OK;
-}
-
-QOS_API void tokenpool_put_back(struct tokenpool_client *c, uint64_t n)
-{
-    c->ready += (int64_t)qos_min(n, tokenpool_priv_spent(c));
-    if (!c->running && c->ready > 0) { /* they were of a period that is over */
-        c->allowance -= (uint64_t)c->ready;
-        c->ready = 0;
-    }
-}
-
-QOS_API void tokenpool_complete(struct tokenpool_client *c, uint64_t n)
-{
-    c->completed = qos_sat_add(c->completed, n);
-}
-
-QOS_API void tokenpool_set_queued(struct tokenpool_client *c, uint64_t n)
-{
-    c->queued = n;
-}
-
-QOS_API bool tokenpool_client_begin(struct tokenpool_client *c, uint64_t now_ns, uint64_t period, uint64_t terms)
-{
-    uint32_t epoch = tokenpool_priv_period_epoch(period);
-    uint64_t debt;
-    if (!(period & TOKENPOOL_PRIV_OPEN) || (c->known && !tokenpool_priv_newer(epoch, c->epoch)))
-        return false;
-    tokenpool_priv_lapse(c);
-    debt = c->ready < 0 ? (uint64_t)-c->ready : 0;
-    c->epoch = epoch;
-    c->known = true;
-    c->running = true;
-    c->asked = (period & TOKENPOOL_PRIV_REPORT) != 0;
-    c->reported = c->served_polled = false;
-    c->empty = c->early && c->early_epoch == epoch && c->early_empty &&
-               !tokenpool_priv_raised_since(tokenpool_priv_period_seq(period), c->empty_seq);
-    c->start_ns = c->tick_ns = now_ns;
-    c->reservation = (uint32_t)(terms >> 32);
-    c->limit = (uint32_t)(terms & UINT32_MAX);
-    c->kept = c->reservation;
-    c->gained = 0;
-    if (c->early && c->early_epoch == epoch)
-        c->gained = c->early_tokens;
-    else
-        c->tickets = 0;
-    c->early = false;
-    c->completed = 0;
-    c->allowance = qos_min(c->kept + c->gained, c->limit);
-    c->ready = (int64_t)c->allowance - (int64_t)debt;
-    c->published = debt;
-    c->published_borrowed = qos_sat_sub(debt, c->kept);
-    tokenpool_priv_allow(c);
-    return true;
-}
-
-/* Tokens of the next claim; 0: none now. */
-QOS_API uint64_t tokenpool_priv_claimable(const struct tokenpool_client *c)
-{
-    if (!c->running || c->empty || c->tickets)
-        return 0;
-    return qos_min(c->cfg.batch, qos_sat_sub(c->limit, c->kept + c->gained));
-}
-
-/* What is to be done first for `need` tokens, and since when it is due. One place for next and next_ns. */
-QOS_API uint64_t tokenpool_priv_due(const struct tokenpool_client *c, uint64_t need, enum tokenpool_pending *what)
-{
-    bool want = need > 0 && (int64_t)need > c->ready;
-    uint64_t at = QOS_NEVER, poll_at;
-    *what = TOKENPOOL_PRIV_NONE;
-    if (c->starting) {
-        *what = (enum tokenpool_pending)c->starting;
-        return 0;
-    }
-    if (c->running) {
-        at = c->reported ? qos_sat_add(c->report_ns, c->asked ? c->cfg.check_ns : c->cfg.period_ns / 8) : 0;
-        *what = TOKENPOOL_PRIV_REPORT_WRITE;
-        if (at <= c->now_ns)
-            return at;
-        if (want && tokenpool_priv_claimable(c)) {
-            *what = TOKENPOOL_PRIV_CLAIM;
-            return 0;
-        }
-        if (want && c->tickets) {
-            uint64_t served_at = c->served_polled ? qos_sat_add(c->served_ns, c->cfg.poll_ns) : 0;
-            if (served_at < at) {
-                at = served_at;
-                *what = TOKENPOOL_PRIV_SERVED;
-            }
-        }
-    }
-    if (at <= c->now_ns)
-        return at;
-    poll_at = want || !c->running ? c->cfg.poll_ns : c->cfg.check_ns;
-    poll_at = c->polled ? qos_sat_add(c->poll_ns, poll_at) : 0;
-    if (poll_at < at) {
-        at = poll_at;
-        *what = TOKENPOOL_PRIV_PERIOD;
-    }
-    return at;
-}
-
-QOS_API uint64_t tokenpool_priv_report(const struct tokenpool_client *c)
-{
-    uint64_t elapsed_ns = qos_elapsed_ns(c->start_ns, c->now_ns);
-    uint64_t quarter = qos_min(qos_mul_div_floor(elapsed_ns, 4, c->cfg.period_ns), 3);
-    return tokenpool_priv_tag(c->epoch) << 58 | quarter << 56 | c->kept << 28 |
-           qos_min(c->completed, TOKENPOOL_TOKENS_MAX);
-}
-
-QOS_API void tokenpool_priv_client_op(struct tokenpool_client *c, enum tokenpool_pending what, struct tokenpool_op *op)
-{
-    c->pending = (uint8_t)what;
-    op->kind = TOKENPOOL_READ;
-    op->operand = op->compare = 0;
-    op->offset = TOKENPOOL_OFFSET_PERIOD;
-    if (what == TOKENPOOL_PRIV_REPORT_WRITE) {
-        op->kind = TOKENPOOL_WRITE;
-        op->offset = tokenpool_priv_reports(c->cfg.clients) + UINT64_C(8) * c->id;
-        op->operand = tokenpool_priv_report(c);
-        c->report_ns = c->now_ns;
-        c->reported = true;
-    } else if (what == TOKENPOOL_PRIV_CLAIM) {
-        c->claim = tokenpool_priv_claimable(c);
-        op->kind = TOKENPOOL_FETCH_ADD;
-        op->offset = TOKENPOOL_OFFSET_POOL;
-        op->operand = c->cfg.flags & TOKENPOOL_ORDERED ? c->claim << 28 : qos_wrap_sub(0, c->claim << 28);
-        qos_counter_add(&c->claims, 1);
-    } else if (what == TOKENPOOL_PRIV_SERVED) {
-        op->offset = TOKENPOOL_OFFSET_SERVED;
-        c->served_ns = c->now_ns;
-        c->served_polled = true;
-    } else if (what == TOKENPOOL_PRIV_TERMS) {
-        op->offset = TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * c->id;
-    } else {
-        c->poll_ns = c->now_ns;
-        c->polled = true;
-    }
-}
-
-QOS_API bool tokenpool_client_next(struct tokenpool_client *c, uint64_t now_ns, uint64_t need, struct tokenpool_op *op)
-{
-    enum tokenpool_pending what;
-    if (c->pending)
-        return false;
-    c->now_ns = now_ns;
-    if (c->running) {
-        uint64_t elapsed_ns = qos_elapsed_ns(c->start_ns, now_ns);
-        if (elapsed_ns >= c->cfg.period_ns) {
-            tokenpool_priv_lapse(c);
-        } else if (qos_elapsed_ns(c->tick_ns, now_ns) >= c->cfg.check_ns) {
-            c->tick_ns = now_ns;
-            tokenpool_priv_decay(c, elapsed_ns);
-            tokenpool_priv_publish(c);
-        }
-    }
-    if (tokenpool_priv_due(c, need, &what) > now_ns)
-        return false;
-    tokenpool_priv_client_op(c, what, op);
-    return true;
-}
-
-QOS_API void tokenpool_priv_saw_period(struct tokenpool_client *c, uint64_t period)
-{
-    uint32_t epoch = tokenpool_priv_period_epoch(period);
-    if (epoch == 0 && period == 0)
-        return; /* no period yet */
-    if (!c->known && !c->unused_slot) {
-        c->known = true;
-        c->epoch = epoch;
-    } else if (!c->known || tokenpool_priv_newer(epoch, c->epoch)) {
-        if (c->running)
-            tokenpool_priv_lapse(c);
-        if (period & TOKENPOOL_PRIV_OPEN) {
-            c->seen_period = period;
-            c->starting = TOKENPOOL_PRIV_TERMS;
-        }
-    } else if (epoch == c->epoch) {
-        c->asked = (period & TOKENPOOL_PRIV_REPORT) != 0;
-        if (c->empty && tokenpool_priv_raised_since(tokenpool_priv_period_seq(period), c->empty_seq))
-            c->empty = false;
-    }
-}
-
-/* The answer of a claim. Its own epoch decides whose tokens they are. */
-QOS_API void tokenpool_priv_claimed(struct tokenpool_client *c, uint64_t pool)
-{
-    bool ordered = (c->cfg.flags & TOKENPOOL_ORDERED) != 0;
-    int64_t count = tokenpool_word_count(pool);
-    uint64_t got = count <= 0 || ordered ? 0 : qos_min((uint64_t)count, c->claim);
-    uint32_t epoch = tokenpool_word_epoch(pool);
-    bool early = tokenpool_priv_newer(epoch, c->epoch);
-    if (!early && (epoch != c->epoch || !c->running)) {
-        qos_counter_add(&c->voided, got);
-        return;
-    }
-    if (ordered) {
-        c->ticket = (uint64_t)count;
-        c->tickets = c->claim;
-        c->served_polled = false;
-    }
-    c->empty_seq = tokenpool_word_seq(pool);
-    if (early) { /* our period is over, and we do not know the new one yet: what we got waits for it */
-        if (c->running)
-            tokenpool_priv_lapse(c);
-        c->early = true;
-        c->early_epoch = epoch;
-        c->early_tokens = got;
-        c->early_empty = !ordered && count <= (int64_t)c->claim;
-    } else if (!ordered) {
-        c->gained += got;
-        c->empty = count <= (int64_t)c->claim;
-        tokenpool_priv_allow(c);
-    }
-}
-
-QOS_API void tokenpool_priv_saw_served(struct tokenpool_client *c, uint64_t served)
-{
-    int64_t ready = tokenpool_word_count(served) - (int64_t)c->ticket;
-    uint64_t n = ready <= 0 ? 0 : qos_min((uint64_t)ready, c->tickets);
-    if (tokenpool_word_epoch(served) != c->epoch || !c->running)
-        return;
-    c->ticket += n;
-    c->tickets -= n;
-    c->gained += n;
-    tokenpool_priv_allow(c);
-}
-
-QOS_API void tokenpool_client_done(struct tokenpool_client *c, uint64_t answer)
-{
-    uint8_t what = c->pending;
-    c->pending = TOKENPOOL_PRIV_NONE;
-    switch (what) {
-    case TOKENPOOL_PRIV_PERIOD: tokenpool_priv_saw_period(c, answer); break;
-    case TOKENPOOL_PRIV_TERMS:
-        c->seen_terms = answer;
-        c->starting = TOKENPOOL_PRIV_CONFIRM;
-        break;
-    case TOKENPOOL_PRIV_CONFIRM: /* P2 */
-        c->starting = TOKENPOOL_PRIV_NONE;
-        if (answer & TOKENPOOL_PRIV_OPEN &&
-            tokenpool_priv_period_epoch(answer) == tokenpool_priv_period_epoch(c->seen_period))
-            (void)tokenpool_client_begin(c, c->now_ns, answer, c->seen_terms);
-        else
-            c->polled = false;
-        break;
-    case TOKENPOOL_PRIV_SERVED: tokenpool_priv_saw_served(c, answer); break;
-    case TOKENPOOL_PRIV_CLAIM: tokenpool_priv_claimed(c, answer); break;
-    default: break;
-    }
-}
-
-QOS_API void tokenpool_client_fail(struct tokenpool_client *c)
-{
-    c->pending = TOKENPOOL_PRIV_NONE;
-    c->starting = TOKENPOOL_PRIV_NONE;
-}
-
-QOS_API uint64_t tokenpool_op_run(void *storage, const struct tokenpool_op *op)
-{
-    qos_word_t *w = (qos_word_t *)storage + op->offset / sizeof(qos_word_t);
-    uint64_t old = op->compare;
-    switch (op->kind) {
-    case TOKENPOOL_WRITE: qos_atomic_store_relaxed(w, op->operand); return 0; /* a report is complete in itself */
-    case TOKENPOOL_FETCH_ADD: return qos_atomic_add_relaxed(w, op->operand);  /* so is a pool word */
-    case TOKENPOOL_COMPARE_SWAP: (void)qos_atomic_cas_relaxed(w, &old, op->operand); return old;
-    default: return qos_atomic_load_acquire(w); /* P1, P2, S1 */
-    }
-}
-
-QOS_API void tokenpool_priv_drive(struct tokenpool_client *c, void *storage, uint64_t now_ns, uint64_t need)
-{
-    struct tokenpool_op op;
-    uint32_t i;
-    for (i = 0; i < TOKENPOOL_PRIV_OPS && tokenpool_client_next(c, now_ns, need, &op); i++)
-        tokenpool_client_done(c, tokenpool_op_run(storage, &op));
-}
-
-QOS_API void tokenpool_tick_local(struct tokenpool_client *c, void *storage, uint64_t now_ns)
-{
-    tokenpool_priv_drive(c, storage, now_ns, 0);
-}
-
-QOS_API enum qos_status tokenpool_take_local(struct tokenpool_client *c, void *storage, uint64_t now_ns, uint64_t n)
-{
-    enum qos_status s;
-    if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
-        return QOS_ERANGE;
-    if (QOS_UNLIKELY((int64_t)n > c->ready)) {
-        tokenpool_priv_drive(c, storage, now_ns, n);
-        s = tokenpool_probe(c, n);
-        if (s != QOS_OK) {
-            tokenpool_priv_refuse(c, n);
-            return s;
-        }
-    }
-    c->ready -= (int64_t)n;
-    return QOS_OK;
-}
-
-QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *c, uint64_t now_ns, uint64_t n)
-{
-    enum tokenpool_pending what;
-    uint64_t at;
-    if (n > 0 && (int64_t)n <= c->ready)
-        return now_ns;
-    at = tokenpool_priv_due(c, n, &what);
-    if (c->running) {
-        at = qos_min(at, qos_sat_add(c->tick_ns, c->cfg.check_ns));
-        at = qos_min(at, qos_sat_add(c->start_ns, c->cfg.period_ns));
-    }
-    return qos_max(at, now_ns);
-}
-
-QOS_API void tokenpool_client_stats(const struct tokenpool_client *c, struct qos_stats *out)
-{
-    out->granted = qos_counter_read(&c->granted);
-    out->borrowed = qos_counter_read(&c->borrowed);
-    out->refused = qos_counter_read(&c->refused);
-    out->waited = qos_counter_read(&c->waited);
-    out->debt = qos_counter_read(&c->debt);
-}
-
-/* -- monitor */
-
-struct tokenpool_priv_layout {
-    size_t reservation, limit, issued, used, under, silent, state;
+enum tokenpool_priv_role {
+    TOKENPOOL_PRIV_ACTIVE,
+    TOKENPOOL_PRIV_WAITING, /* another has the storage: watches its heartbeat */
+    TOKENPOOL_PRIV_TAKING,  /* swaps the seq */
+    TOKENPOOL_PRIV_HOLDING  /* has the storage; the running epoch was another's */
 };
 
-QOS_API void tokenpool_priv_lay(uint32_t clients, struct tokenpool_priv_layout *at, struct qos_layout *l)
+/* Monitor. Fields are private. */
+struct tokenpool_monitor {
+    struct tokenpool_config config; /* defaults filled in */
+    qos_word_t *shared;             /* storage */
+    uint32_t *reservation, *limit, *issued, *used, *under, *silent, *generation;
+    uint64_t *done, *beyond;  /* I/Os of finished periods; of them beyond what was issued */
+    uint8_t *state;           /* enum tokenpool_priv_state */
+    uint64_t admitted;        /* sum of reservations */
+    uint64_t now_ns, next_ns; /* last call; next check */
+    uint64_t pool;            /* the word as last seen or written */
+    uint64_t period;          /* the word as last written */
+    uint64_t swap;            /* the word that the swap under way writes */
+    int64_t target;           /* of the change under way */
+    uint64_t capacity_next;
+    uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
+    uint64_t beat, beat_ns, look_ns,
+        age_ns; /* waiting: last heartbeat and since when; first look at its epoch; its age */
+    uint32_t window_used, window_at, clients, incarnation, epoch, seq, tries;
+    uint8_t pending, change, role, unsure; /* operation under way; to be done next; role; swap without an answer */
+    bool started, looked;
+    struct tokenpool_monitor_state info;
+    struct qos_counters counters;
+};
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_PRIV void tokenpool_monitor_priv_layout(struct qos_layout *layout, struct tokenpool_monitor *monitor,
+                                            const struct tokenpool_config *config)
 {
-    l->mem = NULL;
-    l->size_bytes = l->align = 0;
-    l->overflow = false;
-    at->reservation = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
-    at->limit = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
-    at->issued = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
-    at->used = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
-    at->under = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
-    at->silent = qos_layout_add(l, clients, sizeof(uint32_t), QOS_CACHE_LINE);
-    at->state = qos_layout_add(l, clients, sizeof(uint8_t), QOS_CACHE_LINE);
+    const size_t n = config->clients, line = QOS_CACHE_LINE;
+    monitor->reservation = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->limit = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->issued = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->used = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->under = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->silent = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->generation = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->done = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), line);
+    monitor->beyond = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), line);
+    monitor->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), line);
 }
 
-/* Storage: terms, then reports. */
-QOS_API void tokenpool_priv_lay_storage(uint32_t clients, struct qos_layout *l)
+QOS_API size_t tokenpool_monitor_memsize(const struct tokenpool_config *config)
 {
-    l->mem = NULL;
-    l->size_bytes = l->align = 0;
-    l->overflow = false;
-    (void)qos_layout_add(l, (size_t)tokenpool_priv_reports(clients) / 8 + clients, 8, QOS_CACHE_LINE);
-}
-
-QOS_API size_t tokenpool_memsize(const struct tokenpool_config *cfg)
-{
-    struct tokenpool_priv_layout at;
-    struct qos_layout l;
-    if (tokenpool_check(cfg) != QOS_OK)
+    struct tokenpool_monitor scratch;
+    struct qos_layout layout;
+    if (tokenpool_config_error(config))
         return 0;
-    tokenpool_priv_lay(cfg->clients, &at, &l);
-    return qos_layout_size(&l);
+    qos_layout_begin(&layout, NULL);
+    tokenpool_monitor_priv_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
-QOS_API size_t tokenpool_storage_size(const struct tokenpool_config *cfg)
+QOS_PRIV qos_word_t *tokenpool_monitor_priv_at(const struct tokenpool_monitor *monitor, uint64_t offset_bytes)
 {
-    struct qos_layout l;
-    if (tokenpool_check(cfg) != QOS_OK)
-        return 0;
-    tokenpool_priv_lay_storage(cfg->clients, &l);
-    return qos_layout_size(&l);
+    return monitor->shared + offset_bytes / sizeof(qos_word_t);
 }
 
-/* Says whose storage it is. */
-QOS_API uint64_t tokenpool_priv_identity(const struct tokenpool_config *f)
+QOS_PRIV qos_word_t *tokenpool_monitor_priv_terms(const struct tokenpool_monitor *monitor, uint32_t id)
 {
-    uint8_t b[20];
-    qos_put_le32(b, f->clients);
-    qos_put_le32(b + 4, f->batch);
-    qos_put_le32(b + 8, f->flags);
-    qos_put_le64(b + 12, f->period_ns);
-    return (uint64_t)TOKENPOOL_PRIV_MAGIC << 32 | qos_crc32c(0, b, sizeof b);
+    return tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * id);
 }
 
-QOS_API qos_word_t *tokenpool_priv_at(const struct tokenpool *m, uint64_t offset)
+QOS_PRIV uint64_t tokenpool_monitor_priv_admitted_at(const struct tokenpool_monitor *monitor, uint32_t id)
 {
-    return m->shared + offset / sizeof(qos_word_t);
+    return tokenpool_priv_offset_admitted(monitor->config.clients) + UINT64_C(8) * id;
 }
 
-QOS_API enum qos_status tokenpool_priv_setup(struct tokenpool *m, void *mem, size_t size, void *storage,
-                                             size_t storage_size, const struct tokenpool_config *cfg, bool resume)
+QOS_PRIV qos_word_t *tokenpool_monitor_priv_report(const struct tokenpool_monitor *monitor, uint32_t id)
 {
-    struct tokenpool_priv_layout at;
-    struct qos_layout l, ls;
-    struct tokenpool_config f;
-    uint8_t *base = (uint8_t *)mem;
-    enum qos_status s = tokenpool_check(cfg);
-    if (!m)
-        return QOS_EINVAL;
-    if (s != QOS_OK)
-        return s;
-    tokenpool_priv_lay(cfg->clients, &at, &l);
-    tokenpool_priv_lay_storage(cfg->clients, &ls);
-    s = qos_layout_check(&l, mem, size);
-    if (s == QOS_OK)
-        s = qos_layout_check(&ls, storage, storage_size);
-    if (s != QOS_OK)
-        return s;
-    tokenpool_priv_fill(&f, cfg);
-    if (resume &&
-        qos_atomic_load_acquire((qos_word_t *)storage + TOKENPOOL_OFFSET_IDENTITY / 8) != tokenpool_priv_identity(&f))
-        return QOS_ECORRUPT;
-    __builtin_memset(m, 0, sizeof *m);
-    __builtin_memset(mem, 0, qos_layout_size(&l));
-    m->cfg = f;
-    m->shared = (qos_word_t *)storage;
-    m->reservation = (uint32_t *)(void *)(base + at.reservation);
-    m->limit = (uint32_t *)(void *)(base + at.limit);
-    m->issued = (uint32_t *)(void *)(base + at.issued);
-    m->used = (uint32_t *)(void *)(base + at.used);
-    m->under = (uint32_t *)(void *)(base + at.under);
-    m->silent = (uint32_t *)(void *)(base + at.silent);
-    m->state = base + at.state;
-    m->report_offset = tokenpool_priv_reports(f.clients);
-    m->capacity_next = f.capacity;
-    return QOS_OK;
+    return tokenpool_monitor_priv_at(monitor, tokenpool_storage_report(monitor->config.clients, id));
 }
 
-QOS_API enum qos_status tokenpool_init(struct tokenpool *m, void *mem, size_t size, void *storage, size_t storage_size,
-                                       const struct tokenpool_config *cfg)
+/* Mends a word that only monitors write and that rarely changes: most of the time this is a load. */
+QOS_PRIV void tokenpool_monitor_priv_keep(const struct tokenpool_monitor *monitor, uint64_t offset_bytes, uint64_t v)
 {
-    enum qos_status s = tokenpool_priv_setup(m, mem, size, storage, storage_size, cfg, false);
-    uint64_t at;
-    if (s != QOS_OK)
-        return s;
-    for (at = 0; at < m->report_offset + UINT64_C(8) * m->cfg.clients; at += 8)
-        qos_atomic_store_relaxed(tokenpool_priv_at(m, at), 0);
-    qos_atomic_store_release(tokenpool_priv_at(m, TOKENPOOL_OFFSET_IDENTITY), tokenpool_priv_identity(&m->cfg));
-    return QOS_OK;
+    qos_word_t *at = tokenpool_monitor_priv_at(monitor, offset_bytes);
+    if (qos_atomic_load_relaxed(at) != v)
+        qos_atomic_store_relaxed(at, v);
 }
 
-QOS_API enum qos_status tokenpool_resume(struct tokenpool *m, void *mem, size_t size, void *storage,
-                                         size_t storage_size, const struct tokenpool_config *cfg)
+QOS_PRIV void tokenpool_monitor_priv_write_head(const struct tokenpool_monitor *monitor)
 {
-    enum qos_status s = tokenpool_priv_setup(m, mem, size, storage, storage_size, cfg, true);
-    uint64_t period;
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8];
     uint32_t i;
+    tokenpool_priv_head_put(&monitor->config, monitor->incarnation, head);
+    for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
+        tokenpool_monitor_priv_keep(monitor, TOKENPOOL_OFFSET_HEAD + UINT64_C(8) * i, head[i]);
+}
+
+/* Checks everything; the monitor and its memory are touched only if all is right. resume: the head must be ours. */
+QOS_PRIV enum qos_status tokenpool_monitor_priv_setup(struct tokenpool_monitor *monitor, void *mem, size_t size_bytes,
+                                                      void *storage, size_t storage_bytes,
+                                                      const struct tokenpool_config *config, bool resume)
+{
+    struct tokenpool_monitor scratch;
+    struct qos_layout layout, shared;
+    struct tokenpool_config f;
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], want[TOKENPOOL_HEAD_BYTES / 8];
+    const qos_word_t *at;
+    const char *why;
+    enum qos_status s = tokenpool_priv_check(config, &f, &why);
+    uint32_t i;
+    QOS_ASSERT(monitor);
     if (s != QOS_OK)
         return s;
-    period = qos_atomic_load_acquire(tokenpool_priv_at(m, TOKENPOOL_OFFSET_PERIOD));
-    m->info.epoch = tokenpool_priv_period_epoch(period);
-    m->pool = qos_atomic_load_acquire(tokenpool_priv_at(m, TOKENPOOL_OFFSET_POOL));
-    for (i = 0; i < m->cfg.clients; i++) {
-        uint64_t terms = qos_atomic_load_acquire(tokenpool_priv_at(m, TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * i));
-        m->reservation[i] = (uint32_t)(terms >> 32);
-        m->limit[i] = (uint32_t)(terms & UINT32_MAX);
-        m->state[i] = m->limit[i] ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
-        m->joined += m->limit[i] != 0;
-        m->total += m->reservation[i];
-    }
+    qos_layout_begin(&layout, NULL);
+    tokenpool_monitor_priv_layout(&layout, &scratch, &f);
+    s = qos_layout_check(&layout, mem, size_bytes);
+    if (s != QOS_OK)
+        return s;
+    qos_layout_begin(&shared, NULL);
+    (void)qos_layout_part(&shared, (size_t)tokenpool_priv_storage_bytes(f.clients), 1, QOS_CACHE_LINE);
+    s = qos_layout_check(&shared, storage, storage_bytes);
+    if (s != QOS_OK)
+        return s;
+    at = (const qos_word_t *)storage + TOKENPOOL_OFFSET_HEAD / 8;
+    for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
+        head[i] = qos_atomic_load_relaxed(&at[i]);
+    tokenpool_priv_head_put(&f, head[0] & 0xffffu, want);
+    for (i = 0; resume && i < TOKENPOOL_HEAD_BYTES / 8; i++)
+        if (head[i] != want[i])
+            return QOS_ECORRUPT;
+    __builtin_memset(monitor, 0, sizeof *monitor);
+    qos_layout_begin(&layout, mem);
+    tokenpool_monitor_priv_layout(&layout, monitor, &f);
+    __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
+    monitor->config = f;
+    monitor->shared = (qos_word_t *)storage;
+    monitor->capacity_next = f.capacity;
+    monitor->incarnation = (uint32_t)head[0] & 0xffffu;
     return QOS_OK;
 }
 
-QOS_API bool tokenpool_local_fits(const struct tokenpool_config *cfg, uint64_t r, uint64_t n, uint64_t elapsed_ns)
+QOS_API enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor, void *mem, size_t size_bytes,
+                                               void *storage, size_t storage_bytes,
+                                               const struct tokenpool_config *config)
 {
-    struct tokenpool_config f;
-    tokenpool_priv_fill(&f, cfg);
-    return qos_cmp_wide(qos_mul_wide(qos_sat_sub(r, n), f.period_ns),
-                        qos_mul_wide(qos_sat_sub(f.period_ns, elapsed_ns), f.client_capacity)) <= 0;
+    enum qos_status s = tokenpool_monitor_priv_setup(monitor, mem, size_bytes, storage, storage_bytes, config, false);
+    uint64_t at, bytes;
+    if (s != QOS_OK)
+        return s;
+    monitor->incarnation = (monitor->incarnation + 1) & 0xffffu; /* engines of what was here before notice */
+    bytes = tokenpool_priv_storage_bytes(monitor->config.clients);
+    for (at = 0; at < bytes; at += 8)
+        qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, at), 0);
+    tokenpool_monitor_priv_write_head(monitor);
+    monitor->role = TOKENPOOL_PRIV_ACTIVE;
+    monitor->info.active = true;
+    return QOS_OK;
 }
 
-/* `others`: reservations admitted besides this client's. */
-QOS_API enum qos_status tokenpool_priv_admit(struct tokenpool *m, uint64_t others, uint64_t reservation, uint64_t limit,
-                                             uint64_t *fits)
+QOS_API enum qos_status tokenpool_monitor_resume(struct tokenpool_monitor *monitor, void *mem, size_t size_bytes,
+                                                 void *storage, size_t storage_bytes,
+                                                 const struct tokenpool_config *config)
 {
-    uint64_t most = qos_min(qos_sat_sub(m->capacity_next, others), m->cfg.client_capacity);
-    if (reservation > TOKENPOOL_TOKENS_MAX || limit < reservation ||
-        !tokenpool_priv_within(limit, 1, TOKENPOOL_TOKENS_MAX, TOKENPOOL_NO_LIMIT))
+    enum qos_status s = tokenpool_monitor_priv_setup(monitor, mem, size_bytes, storage, storage_bytes, config, true);
+    if (s == QOS_OK)
+        monitor->role = TOKENPOOL_PRIV_TAKING;
+    return s;
+}
+
+/* -- admission */
+
+/* `others`: reservations admitted besides this client's; `had`: its own so far. */
+QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *monitor, uint64_t others, uint64_t had,
+                                                      uint64_t reservation, uint64_t limit, uint64_t *fits)
+{
+    uint64_t most = qos_min(qos_sat_sub(monitor->capacity_next, others), monitor->config.client_capacity);
+    if (reservation > TOKENPOOL_TOKENS_MAX || limit > TOKENPOOL_TOKENS_MAX || (limit && limit < reservation))
         return QOS_ERANGE;
-    if (reservation <= most)
+    if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING)
+        return QOS_ESTALE;
+    if (reservation <= qos_max(most, had))
         return QOS_OK;
     if (fits)
-        *fits = most;
-    qos_counter_add(&m->refused, 1);
+        *fits = qos_max(most, had);
+    qos_counter_add(&monitor->counters.refused, 1);
     return QOS_EADMISSION;
 }
 
-QOS_API enum qos_status tokenpool_join(struct tokenpool *m, uint32_t id, uint64_t reservation, uint64_t limit,
-                                       uint64_t *fits)
+/* The admitted terms of a client, in our memory and for a successor. */
+QOS_PRIV void tokenpool_monitor_priv_set_terms(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
+                                               uint64_t limit)
+{
+    uint64_t most = qos_default(limit, TOKENPOOL_TOKENS_MAX);
+    monitor->admitted = monitor->admitted - monitor->reservation[id] + reservation;
+    monitor->reservation[id] = (uint32_t)reservation;
+    monitor->limit[id] = (uint32_t)most;
+    tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, id),
+                                tokenpool_priv_admitted(id, reservation, most));
+}
+
+QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
+                                               uint64_t limit, uint64_t *fits)
 {
     enum qos_status s;
-    if (id >= m->cfg.clients)
+    qos_word_t *terms;
+    QOS_ASSERT(monitor);
+    if (id >= monitor->config.clients)
         return QOS_ENOENT;
-    if (m->state[id] != TOKENPOOL_PRIV_FREE)
+    if (monitor->state[id] != TOKENPOOL_PRIV_FREE)
         return QOS_EEXIST;
-    s = tokenpool_priv_admit(m, m->total, reservation, limit, fits);
+    s = tokenpool_monitor_priv_admit(monitor, monitor->admitted, 0, reservation, limit, fits);
     if (s != QOS_OK)
         return s;
-    m->state[id] = TOKENPOOL_PRIV_FRESH;
-    m->reservation[id] = (uint32_t)reservation;
-    m->limit[id] = (uint32_t)limit;
-    m->used[id] = m->under[id] = m->silent[id] = 0;
-    m->total += reservation;
-    m->joined++;
+    terms = tokenpool_monitor_priv_terms(monitor, id);
+    if (!monitor->generation[id])
+        monitor->generation[id] = tokenpool_priv_low(qos_atomic_load_relaxed(terms));
+    monitor->generation[id] = monitor->generation[id] >= 0x3ffu ? 1 : monitor->generation[id] + 1;
+    monitor->state[id] = TOKENPOOL_PRIV_FRESH;
+    monitor->used[id] = monitor->under[id] = monitor->silent[id] = 0;
+    monitor->done[id] = monitor->beyond[id] = 0;
+    tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
+    qos_atomic_store_release(terms,
+                             tokenpool_priv_terms(0, 0, monitor->generation[id])); /* the slot is another's now */
+    monitor->clients++;
     return QOS_OK;
 }
 
-QOS_API enum qos_status tokenpool_change(struct tokenpool *m, uint32_t id, uint64_t reservation, uint64_t limit,
-                                         uint64_t *fits)
+QOS_API enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
+                                                 uint64_t limit, uint64_t *fits)
 {
     enum qos_status s;
-    if (id >= m->cfg.clients || m->state[id] == TOKENPOOL_PRIV_FREE)
+    QOS_ASSERT(monitor);
+    if (id >= monitor->config.clients || monitor->state[id] == TOKENPOOL_PRIV_FREE)
         return QOS_ENOENT;
-    s = tokenpool_priv_admit(m, m->total - m->reservation[id], reservation, limit, fits);
-    if (s != QOS_OK)
-        return s;
-    m->total = m->total - m->reservation[id] + reservation;
-    m->reservation[id] = (uint32_t)reservation;
-    m->limit[id] = (uint32_t)limit;
-    return QOS_OK;
+    s = tokenpool_monitor_priv_admit(monitor, monitor->admitted - monitor->reservation[id], monitor->reservation[id],
+                                     reservation, limit, fits);
+    if (s == QOS_OK)
+        tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
+    return s;
 }
 
-QOS_API enum qos_status tokenpool_leave(struct tokenpool *m, uint32_t id)
+QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id)
 {
-    if (id >= m->cfg.clients || m->state[id] == TOKENPOOL_PRIV_FREE)
+    QOS_ASSERT(monitor);
+    if (id >= monitor->config.clients || monitor->state[id] == TOKENPOOL_PRIV_FREE)
         return QOS_ENOENT;
-    m->total -= m->reservation[id];
-    m->joined--;
-    m->state[id] = TOKENPOOL_PRIV_FREE;
-    m->reservation[id] = m->limit[id] = 0;
+    if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING)
+        return QOS_ESTALE;
+    monitor->admitted -= monitor->reservation[id];
+    monitor->clients--;
+    monitor->state[id] = TOKENPOOL_PRIV_FREE;
+    monitor->reservation[id] = monitor->limit[id] = 0;
+    tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, id), 0);
     return QOS_OK;
 }
 
-QOS_API void tokenpool_scan_reports(const struct tokenpool *m, struct tokenpool_scan *out)
+/* The clients that another monitor admitted. What cannot be read, or does not fit, must join again. */
+QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
+{
+    uint32_t i;
+    monitor->admitted = 0;
+    monitor->clients = monitor->info.lost = 0;
+    for (i = 0; i < monitor->config.clients; i++) {
+        uint64_t word =
+            qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_admitted_at(monitor, i)));
+        uint64_t reservation = tokenpool_priv_reservation(word), limit = tokenpool_priv_limit(word);
+        uint64_t terms = qos_atomic_load_relaxed(tokenpool_monitor_priv_terms(monitor, i));
+        bool fits = limit >= reservation && reservation <= monitor->config.client_capacity &&
+                    monitor->admitted + reservation <= qos_max(monitor->config.capacity, monitor->capacity_next);
+        bool good = word != 0 && word == tokenpool_priv_admitted(i, reservation, limit) && fits;
+        monitor->info.lost += word != 0 && !good;
+        if (!good && monitor->state[i] == TOKENPOOL_PRIV_FREE)
+            continue;
+        if (!good || monitor->state[i] == TOKENPOOL_PRIV_FREE || monitor->state[i] == TOKENPOOL_PRIV_FRESH)
+            monitor->state[i] = good ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
+        monitor->reservation[i] = good ? (uint32_t)reservation : 0;
+        monitor->limit[i] = good ? (uint32_t)limit : 0;
+        monitor->generation[i] = tokenpool_priv_low(terms);
+        monitor->admitted += monitor->reservation[i];
+        monitor->clients += good;
+    }
+}
+
+/* -- reports */
+
+/* One look at all reports: sum of K, L, sum of N, largest residual. What a check spends its time on. */
+QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
 {
     const uint32_t block = 64;
-    const uint64_t tag = tokenpool_priv_tag((uint32_t)m->info.epoch), mask = TOKENPOOL_TOKENS_MAX;
-    const qos_word_t *reports = m->shared + m->report_offset / 8;
+    const uint64_t tag = tokenpool_priv_tag(monitor->epoch), mask = TOKENPOOL_TOKENS_MAX;
+    const qos_word_t *reports = tokenpool_monitor_priv_report(monitor, 0);
     uint64_t kept = 0, left = 0, used = 0, largest = 0;
     uint32_t i, j, n;
-    for (i = 0; i < m->cfg.clients; i += n) {
+    for (i = 0; i < monitor->config.clients; i += n) {
         uint64_t word[64]; /* a copy: the loop over it has no atomics in it and vectorises */
-        n = m->cfg.clients - i < block ? m->cfg.clients - i : block;
+        n = monitor->config.clients - i < block ? monitor->config.clients - i : block;
         for (j = 0; j < n; j++)
             word[j] = qos_atomic_load_relaxed(&reports[i + j]);
         for (j = 0; j < n; j++) {
-            uint64_t issued = m->issued[i + j], k = word[j] >> 28 & mask, done = word[j] & mask, rest;
+            uint64_t issued = monitor->issued[i + j], k = word[j] >> 27 & mask, done = word[j] & mask, rest;
             bool fresh = word[j] >> 58 == tag;
-            k = fresh && k < issued ? k : issued; /* nobody keeps more than he was given */
+            k = fresh && k < issued ? k : issued; /* nobody keeps more than it was given */
             done = fresh ? done : 0;
             rest = k > done ? k - done : 0;
             kept += k;
@@ -1233,345 +1875,555 @@ QOS_API void tokenpool_scan_reports(const struct tokenpool *m, struct tokenpool_
             largest = rest > largest ? rest : largest;
         }
     }
-    out->kept = kept;
-    out->left = left;
-    out->used = used;
-    out->largest = largest;
+    monitor->info.kept = kept;
+    monitor->info.left = left;
+    monitor->info.used = used;
+    monitor->info.largest = largest;
 }
 
-/* Algorithm 1. */
-QOS_API void tokenpool_priv_estimate(struct tokenpool *m, uint64_t used)
+/* A report of the period that ends, from one slot. Returns its N, at most what the client can have been given. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *monitor, uint32_t id, uint64_t tag)
 {
-    uint64_t omega = m->info.capacity, sum = 0, floor_tokens = m->cfg.capacity_min, within;
+    qos_word_t *slot = tokenpool_monitor_priv_report(monitor, id);
+    uint64_t word = qos_atomic_load_relaxed(slot), issued = monitor->issued[id];
+    bool heard = word >> 58 == tag;
+    uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, issued + monitor->info.claimed) : 0;
+    if (word != 0 && !heard)
+        qos_atomic_store_relaxed(slot, 0); /* tags repeat after 63 periods */
+    monitor->used[id] = (uint32_t)done;
+    if (monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH)
+        return 0;
+    monitor->done[id] += done;
+    monitor->beyond[id] += qos_sat_sub(done, issued);
+    monitor->under[id] = done < issued ? monitor->under[id] + 1 : 0;
+    if (heard && (monitor->state[id] == TOKENPOOL_PRIV_SILENT || (word >> 56 & 3) == 3)) {
+        monitor->silent[id] = 0;
+        monitor->state[id] = TOKENPOOL_PRIV_LIVE;
+    } else if (monitor->config.silent_periods != QOS_UNLIMITED &&
+               ++monitor->silent[id] >= monitor->config.silent_periods) {
+        monitor->state[id] = TOKENPOOL_PRIV_SILENT;
+    }
+    return done;
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: capacity ===============================================================================
+ *
+ *   Algorithm 1 of the paper, at the end of each period, U the sum of all N:
+ *
+ *       U within equal_within of Omega      Omega grows by capacity_step
+ *       capacity_min <= U < Omega           U joins the last M records W; Omega = their mean
+ *       else                                Omega stays
+ *
+ *   Where we differ: with U == Omega it never grows once a batch remainder stays unspent, and below Omega_prof - 3
+ *   sigma the estimate never moves again. Here U close to Omega counts as equal, and the floor is configuration. W
+ *   forgets its records when the estimate grows: they are smaller, and a single period below the grown estimate would
+ *   pull it down to their mean. equal_within QOS_NOTHING and a floor give the literal rule.
+ *
+ *   References
+ *     Liu, Varman: Haechi: A Token-based QoS Mechanism for One-sided I/Os in RDMA based Storage System. IPDPS 2021.
+ *     Reed, Kanodia: Synchronization with eventcounts and sequencers. CACM 22(2), 1979 (the ordered mode).
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor, uint64_t used)
+{
+    const struct tokenpool_config *config = &monitor->config;
+    uint64_t omega = monitor->info.capacity, sum = 0;
+    bool exact = config->equal_within == QOS_NOTHING;
     uint32_t i;
-    bool equal;
-    if (m->cfg.flags & TOKENPOOL_FIXED)
+    if (config->flags & TOKENPOOL_FIXED)
         return;
-    within = m->cfg.equal_within ? m->cfg.equal_within : (uint64_t)m->info.clients * m->cfg.batch;
-    equal = within == TOKENPOOL_EXACT ? used == omega : qos_sat_add(used, within) >= omega;
-    if (equal) {
-        if (within != TOKENPOOL_EXACT) /* all of Omega was done: records of less are of another time */
-            m->window_used = m->window_at = 0;
-        if (m->cfg.capacity_step != TOKENPOOL_NO_STEP)
-            m->capacity_next = qos_min(omega + m->cfg.capacity_step, TOKENPOOL_TOKENS_MAX);
+    if (exact ? used == omega : qos_sat_add(used, config->equal_within) >= omega) {
+        if (!exact) /* all of Omega was done: records of less are of another time */
+            monitor->window_used = monitor->window_at = 0;
+        if (config->capacity_step != QOS_NOTHING)
+            monitor->capacity_next = qos_min(omega + config->capacity_step, TOKENPOOL_TOKENS_MAX);
         return;
     }
-    if (used > omega || used == 0 || (floor_tokens != TOKENPOOL_NO_FLOOR && used < floor_tokens))
+    if (used > omega || used == 0 || (config->capacity_min != QOS_NOTHING && used < config->capacity_min))
         return;
-    m->window[m->window_at] = used;
-    m->window_at = (m->window_at + 1) % m->cfg.history;
-    if (m->window_used < m->cfg.history)
-        m->window_used++;
-    for (i = 0; i < m->window_used; i++)
-        sum += m->window[i];
-    m->capacity_next = sum / m->window_used; /* rounded down */
+    monitor->window[monitor->window_at] = used;
+    monitor->window_at = (monitor->window_at + 1) % config->history;
+    if (monitor->window_used < config->history)
+        monitor->window_used++;
+    for (i = 0; i < monitor->window_used; i++)
+        sum += monitor->window[i];
+    monitor->capacity_next = sum / monitor->window_used; /* rounded down */
 }
 
 /* End of a period, as far as the reports tell it: U, who is silent, who used too little, the next capacity. */
-QOS_API void tokenpool_priv_finish(struct tokenpool *m)
+QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 {
-    const uint64_t tag = tokenpool_priv_tag((uint32_t)m->info.epoch);
+    const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
     uint64_t total = 0;
     uint32_t i;
-    for (i = 0; i < m->cfg.clients; i++) {
-        qos_word_t *slot = tokenpool_priv_at(m, m->report_offset + UINT64_C(8) * i);
-        uint64_t word = qos_atomic_load_relaxed(slot);
-        bool heard = word >> 58 == tag;
-        if (word != 0 && !heard)
-            qos_atomic_store_relaxed(slot, 0); /* tags repeat after 63 periods */
-        m->used[i] = heard ? (uint32_t)(word & TOKENPOOL_TOKENS_MAX) : 0;
-        if (m->state[i] == TOKENPOOL_PRIV_FREE || m->state[i] == TOKENPOOL_PRIV_FRESH)
-            continue;
-        total += m->used[i];
-        m->under[i] = m->used[i] < m->issued[i] ? m->under[i] + 1 : 0;
-        if (heard && (m->state[i] == TOKENPOOL_PRIV_SILENT || (word >> 56 & 3) == 3)) {
-            m->silent[i] = 0;
-            m->state[i] = TOKENPOOL_PRIV_LIVE;
-        } else if (m->cfg.silent_periods != TOKENPOOL_NEVER_SILENT && ++m->silent[i] >= m->cfg.silent_periods) {
-            m->state[i] = TOKENPOOL_PRIV_SILENT;
-        }
-    }
-    m->info.last_used = total;
-    tokenpool_priv_estimate(m, total);
+    for (i = 0; i < monitor->config.clients; i++)
+        total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
+    monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
+    tokenpool_monitor_priv_estimate(monitor, monitor->info.last_used);
 }
 
-QOS_API uint64_t tokenpool_priv_guard(const struct tokenpool *m, uint64_t largest, uint64_t left_ns, uint64_t tokens)
+#endif /* QOS_DECLARE_ONLY */
+
+/* ==== chapter: periods and fills ======================================================================
+ *
+ *   The monitor's operations, one at a time: LOOK at each check, START at the end of a period, SET to raise or lower
+ *   the pool, TAKE to take a storage over. A swap whose answer was lost is settled by the next look: (epoch, seq) of
+ *   the word tells whether it was performed, because nobody else can have written this pair.
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t largest,
+                                               uint64_t left_ns, uint64_t tokens)
 {
-    uint64_t share = qos_mul_div_floor(m->info.capacity, left_ns, m->cfg.period_ns * qos_max(m->info.clients, 1));
-    return m->cfg.flags & TOKENPOOL_GUARD && largest > share ? 0 : tokens;
+    uint64_t share = qos_mul_div_floor(monitor->info.capacity, left_ns,
+                                       monitor->config.period_ns * qos_max(monitor->info.clients, 1));
+    return monitor->config.flags & TOKENPOOL_GUARD && largest > share ? 0 : tokens;
 }
 
-/* A new period: terms go out, and the word that the pool becomes is ready. The old pool serves on until the swap. */
-QOS_API void tokenpool_priv_open(struct tokenpool *m)
+/* A monitor that finds the storage in other hands waits, and forgets what it was about to do. */
+QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
 {
-    uint64_t largest = 0, reserved = 0, end_ns = m->info.start_ns + m->cfg.period_ns, initial;
-    uint32_t i, epoch = (uint32_t)(m->info.epoch + 1) & 0xffffu;
-    m->info.last_put = m->info.put;
-    m->info.last_reserved = m->info.reserved;
-    m->info.last_bound = m->info.bound;
-    m->info.epoch = epoch ? epoch : 1;
-    m->info.start_ns = m->started && qos_elapsed_ns(end_ns, m->now_ns) < m->cfg.period_ns ? end_ns : m->now_ns;
-    m->info.capacity = m->capacity_next;
-    m->info.clients = m->joined;
-    m->info.reporting = false;
-    qos_atomic_store_relaxed(tokenpool_priv_at(m, TOKENPOOL_OFFSET_PERIOD),
-                             tokenpool_priv_period((uint32_t)m->info.epoch, 0, 0)); /* CHANGING: P2 */
-    for (i = 0; i < m->cfg.clients; i++) {
-        if (m->state[i] == TOKENPOOL_PRIV_FRESH)
-            m->state[i] = TOKENPOOL_PRIV_LIVE;
-        m->issued[i] = m->state[i] == TOKENPOOL_PRIV_LIVE ? m->reservation[i] : 0;
-        reserved += m->issued[i];
-        largest = qos_max(largest, m->issued[i]);
-        qos_atomic_store_release(tokenpool_priv_at(m, TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * i),
-                                 (uint64_t)m->issued[i] << 32 | m->limit[i]); /* P2 */
-    }
-    initial = tokenpool_priv_guard(m, largest, m->cfg.period_ns, qos_sat_sub(m->info.capacity, reserved));
-    m->info.reserved = reserved;
-    m->info.bound = qos_max(m->info.capacity, reserved);
-    if (m->cfg.overrun != TOKENPOOL_NO_OVERRUN)
-        m->info.bound += (uint64_t)m->cfg.overrun * m->info.clients * m->cfg.batch;
-    if (m->cfg.flags & TOKENPOOL_ORDERED)
-        initial = qos_min(initial, (uint64_t)m->info.clients * m->cfg.batch);
-    m->target = (int64_t)initial;
+    monitor->role = TOKENPOOL_PRIV_WAITING;
+    monitor->info.active = monitor->looked = false;
+    monitor->change = monitor->unsure = TOKENPOOL_PRIV_NONE;
+    monitor->next_ns = monitor->now_ns;
 }
 
-/* Tokens of the period that somebody claimed, the pool being `pool`. Exact: what the pool was given, less what is
- * left of it; a negative count says by how much claims failed, not that they got something. */
-QOS_API uint64_t tokenpool_priv_count_claimed(const struct tokenpool *m, uint64_t pool)
+QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *monitor)
+{
+    return qos_elapsed_ns(monitor->info.start_ns, monitor->now_ns);
+}
+
+/* Shows that the epoch has a living monitor, and how old it is. */
+QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
+{
+    uint64_t age_ns = qos_min(tokenpool_monitor_priv_age_ns(monitor), (UINT64_C(1) << 44) - 1);
+    qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_BEAT),
+                             (uint64_t)monitor->epoch << 44 | age_ns);
+}
+
+/* Swaps the period word; false: it was not `from`. */
+QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t from, uint64_t flags,
+                                                 bool release)
+{
+    qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
+    uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags), expected = from;
+    bool swapped = release ? qos_atomic_cas_release(at, &expected, to) : qos_atomic_cas_relaxed(at, &expected, to);
+    if (swapped)
+        monitor->period = to;
+    return swapped;
+}
+
+/* The books of a new period, and the word that the pool becomes. The old pool serves on until the swap. */
+QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
+{
+    uint64_t largest = 0, reserved = 0, overrun = monitor->config.overrun, initial;
+    struct tokenpool_monitor_state *info = &monitor->info;
+    uint32_t i;
+    info->last_put = info->put;
+    info->last_reserved = info->reserved;
+    info->last_bound = info->bound;
+    info->last_capacity = info->capacity;
+    info->capacity = monitor->capacity_next;
+    info->clients = monitor->clients;
+    for (i = 0; i < monitor->config.clients; i++) {
+        if (monitor->state[i] == TOKENPOOL_PRIV_FRESH)
+            monitor->state[i] = TOKENPOOL_PRIV_LIVE;
+        monitor->issued[i] = monitor->state[i] == TOKENPOOL_PRIV_LIVE ? monitor->reservation[i] : 0;
+        reserved += monitor->issued[i];
+        largest = qos_max(largest, monitor->issued[i]);
+    }
+    initial = tokenpool_monitor_priv_guard(monitor, largest, monitor->config.period_ns,
+                                           qos_sat_sub(info->capacity, reserved));
+    info->reserved = reserved;
+    info->bound = qos_max(info->capacity, reserved);
+    if (overrun == 0)
+        info->bound += info->capacity / 20;
+    else if (overrun != QOS_NOTHING)
+        info->bound += overrun;
+    if (monitor->config.flags & TOKENPOOL_ORDERED)
+        initial = qos_min(initial, (uint64_t)info->clients * monitor->config.batch);
+    monitor->target = (int64_t)initial;
+}
+
+/* Tokens of the period that somebody claimed, the pool being `pool`. Exact: what the pool was given, less what is left
+ * of it; a negative count says by how much claims failed, not that they got something. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_count_claimed(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
     int64_t count = tokenpool_word_count(pool);
     uint64_t n = count > 0 ? (uint64_t)count : 0;
-    return m->cfg.flags & TOKENPOOL_ORDERED ? qos_min(n, m->info.put) : qos_sat_sub(m->info.put, n);
+    return monitor->config.flags & TOKENPOOL_ORDERED ? qos_min(n, monitor->info.put)
+                                                     : qos_sat_sub(monitor->info.put, n);
 }
 
-QOS_API void tokenpool_priv_announce(struct tokenpool *m)
+QOS_PRIV void tokenpool_monitor_priv_serve(struct tokenpool_monitor *monitor, uint64_t served)
 {
-    uint32_t flags = TOKENPOOL_PRIV_OPEN | (m->info.reporting ? TOKENPOOL_PRIV_REPORT : 0);
-    qos_atomic_store_release(tokenpool_priv_at(m, TOKENPOOL_OFFSET_PERIOD),
-                             tokenpool_priv_period((uint32_t)m->info.epoch, m->seq, flags)); /* P1 */
+    monitor->info.put = served;
+    qos_atomic_store_release(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_SERVED),
+                             tokenpool_priv_word((int64_t)served, monitor->epoch, 0)); /* S1 */
 }
 
-QOS_API void tokenpool_priv_serve(struct tokenpool *m, uint64_t served)
+/* The pool is of the new epoch: terms go out. A store happens only while the period word is ours. */
+QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 {
-    m->info.put = served;
-    qos_atomic_store_release(tokenpool_priv_at(m, TOKENPOOL_OFFSET_SERVED),
-                             tokenpool_word((int64_t)served, (uint32_t)m->info.epoch, 0)); /* S1 */
-}
-
-QOS_API void tokenpool_priv_started(struct tokenpool *m, uint64_t old_pool)
-{
-    uint64_t initial = (uint64_t)m->target;
-    m->info.last_claimed = tokenpool_priv_count_claimed(m, old_pool);
-    if (m->started) {
-        qos_counter_add(&m->granted, m->info.last_reserved + m->info.last_claimed);
-        qos_counter_add(&m->borrowed, m->info.last_claimed);
+    qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
+    uint32_t i;
+    if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0, false)) /* CHANGING: P2 */
+        return false;
+    for (i = 0; i < monitor->config.clients; i++) {
+        uint64_t terms = tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], monitor->generation[i]);
+        if (qos_atomic_load_relaxed(period) != monitor->period)
+            return false;
+        qos_atomic_store_release(tokenpool_monitor_priv_terms(monitor, i), terms); /* P2 */
+        tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, i),
+                                    tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
     }
-    m->info.claimed = 0;
-    m->info.put = initial;
-    m->seq = 0;
-    m->started = true;
-    m->next_ns = qos_sat_add(m->now_ns, m->cfg.check_ns);
-    if (m->cfg.flags & TOKENPOOL_ORDERED)
-        tokenpool_priv_serve(m, initial);
-    tokenpool_priv_announce(m);
+    tokenpool_monitor_priv_write_head(monitor);
+    return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* P1 */
+}
+
+/* The swap of START succeeded; old_pool is what it replaced. */
+QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, uint64_t old_pool)
+{
+    struct tokenpool_monitor_state *info = &monitor->info;
+    uint64_t initial = (uint64_t)monitor->target, end_ns = info->start_ns + monitor->config.period_ns;
+    bool in_time = monitor->started && qos_elapsed_ns(end_ns, monitor->now_ns) <= monitor->config.period_ns / 8192;
+    info->last_claimed = tokenpool_monitor_priv_count_claimed(monitor, old_pool);
+    if (monitor->started) {
+        qos_counter_add(&monitor->counters.granted, info->last_reserved + info->last_claimed);
+        qos_counter_add(&monitor->counters.borrowed, info->last_claimed);
+    }
+    monitor->pool = monitor->swap;
+    monitor->epoch = tokenpool_word_epoch(monitor->pool);
+    monitor->seq = tokenpool_priv_seq(monitor->pool);
+    monitor->started = true;
+    monitor->role = TOKENPOOL_PRIV_ACTIVE;
+    info->active = true;
+    info->converting = false;
+    info->epoch = monitor->epoch;
+    info->claimed = info->kept = info->left = info->used = info->largest = 0;
+    info->put = initial;
+    /* Late by less than the engines' margin: the rate stays exact. Later: the epoch starts now, to be T long. */
+    info->start_ns = in_time ? end_ns : monitor->now_ns;
+    monitor->next_ns = qos_sat_add(monitor->now_ns, monitor->config.check_ns);
+    if (monitor->config.flags & TOKENPOOL_ORDERED)
+        tokenpool_monitor_priv_serve(monitor, initial);
+    if (!tokenpool_monitor_priv_announce(monitor))
+        tokenpool_monitor_priv_fenced(monitor);
+    else
+        tokenpool_monitor_priv_beat(monitor);
 }
 
 /* Step T2: what the pool should hold at this moment. */
-QOS_API uint64_t tokenpool_priv_target(const struct tokenpool *m)
+QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monitor)
 {
-    struct tokenpool_scan scan;
-    uint64_t left_ns = qos_sat_sub(m->cfg.period_ns, qos_elapsed_ns(m->info.start_ns, m->now_ns));
-    uint64_t room, budget;
-    tokenpool_scan_reports(m, &scan);
-    room = qos_sat_sub(qos_mul_div_floor(m->info.capacity, left_ns, m->cfg.period_ns), scan.left);
-    budget = qos_sat_sub(m->info.bound, scan.kept + m->info.claimed);
-    return tokenpool_priv_guard(m, scan.largest, left_ns, qos_min(room, budget));
+    const struct tokenpool_monitor_state *info = &monitor->info;
+    uint64_t left_ns = qos_sat_sub(monitor->config.period_ns, tokenpool_monitor_priv_age_ns(monitor)), room, budget;
+    tokenpool_monitor_priv_scan(monitor);
+    room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), info->left);
+    budget = qos_sat_sub(info->bound, info->kept + info->claimed);
+    return tokenpool_monitor_priv_guard(monitor, info->largest, left_ns, qos_min(room, budget));
 }
 
-/* The pool as read: steps S2, S3 and T2. Leaves the change to be made in m->change and m->target. */
-QOS_API void tokenpool_priv_looked(struct tokenpool *m, uint64_t pool)
+/* The pool holds `pool`, of our epoch and seq: decides on a change. */
+QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uint64_t pool)
 {
+    struct tokenpool_monitor_state *info = &monitor->info;
     int64_t count = tokenpool_word_count(pool);
-    bool ordered = (m->cfg.flags & TOKENPOOL_ORDERED) != 0;
+    bool ordered = (monitor->config.flags & TOKENPOOL_ORDERED) != 0;
     uint64_t target;
-    m->pool = pool;
-    m->info.claimed = tokenpool_priv_count_claimed(m, pool);
-    if (!m->info.reporting) {
-        if (ordered ? count > 0 : count < (int64_t)m->info.put) {
-            m->info.reporting = true;
-            m->settle = 1; /* the reports asked for are there at the check after the next */
-            tokenpool_priv_announce(m);
-        }
+    monitor->pool = pool;
+    if (!ordered && count > (int64_t)info->put) /* a stray store: nobody knows what was claimed of it */
+        info->put = info->claimed = qos_max(info->put, info->bound);
+    else
+        info->claimed = tokenpool_monitor_priv_count_claimed(monitor, pool);
+    info->converting = info->converting || (ordered ? count > 0 : count < (int64_t)info->put); /* S2 */
+    if (!info->converting || monitor->config.flags & TOKENPOOL_BASIC)
         return;
-    }
-    if (m->settle) {
-        m->settle--;
-        return;
-    }
-    if (m->cfg.flags & TOKENPOOL_BASIC)
-        return;
-    target = tokenpool_priv_target(m);
+    target = tokenpool_monitor_priv_target(monitor);
     if (ordered) { /* no lowering here: so never more than one claim each ahead of the tickets */
-        /* a count below zero: somebody wrote the word who should not */
-        uint64_t ahead = (count > 0 ? (uint64_t)count : 0) + (uint64_t)m->info.clients * m->cfg.batch;
-        uint64_t served = qos_min(m->info.claimed + target, ahead);
-        if (served > m->info.put)
-            tokenpool_priv_serve(m, served);
+        uint64_t ahead = (count > 0 ? (uint64_t)count : 0) + (uint64_t)info->clients * monitor->config.batch;
+        uint64_t served = qos_min(info->claimed + target, ahead);
+        if (served > info->put)
+            tokenpool_monitor_priv_serve(monitor, served);
         return;
     }
-    m->target = (int64_t)target;
-    m->tries = TOKENPOOL_PRIV_TRIES;
-    if (m->target > count && target > 0)
-        m->change = TOKENPOOL_PRIV_RAISE;
-    else if (m->target < count)
-        m->change = TOKENPOOL_PRIV_LOWER;
+    monitor->target = (int64_t)target;
+    if (target ? monitor->target != count : count > 0)
+        monitor->change = TOKENPOOL_PRIV_SET;
 }
 
-/* What was claimed between the look and the raise came out of the target. What was knocked for in vain did too, and
- * is put back by another raise; a client knocks once per raise, so this ends. */
-QOS_API void tokenpool_priv_raised(struct tokenpool *m, uint64_t old_pool)
+/* A swap of the count was performed: it replaced monitor->pool by monitor->swap. */
+QOS_PRIV void tokenpool_monitor_priv_was_set(struct tokenpool_monitor *monitor)
 {
-    int64_t seen = tokenpool_word_count(m->pool), old_count = tokenpool_word_count(old_pool);
-    int64_t count = old_count + (m->target - seen);
-    m->info.claimed = tokenpool_priv_count_claimed(m, old_pool);
-    m->info.put = m->info.claimed + (count > 0 ? (uint64_t)count : 0);
-    m->seq = (m->seq + 1) & 0xfffu;
-    m->pool = tokenpool_word(count, (uint32_t)m->info.epoch, m->seq);
-    if (count > 0) /* otherwise nobody should knock: each knock at an empty pool would lower it further */
-        tokenpool_priv_announce(m);
-    m->target -= (seen > 0 ? seen : 0) - (old_count > 0 ? old_count : 0);
-    if (count < m->target && --m->tries)
-        m->change = TOKENPOOL_PRIV_RAISE;
+    monitor->info.claimed = tokenpool_monitor_priv_count_claimed(monitor, monitor->pool);
+    monitor->info.put = monitor->info.claimed + (uint64_t)monitor->target;
+    monitor->pool = monitor->swap;
+    monitor->seq = tokenpool_priv_seq(monitor->pool);
 }
 
-QOS_API void tokenpool_priv_lowered(struct tokenpool *m, uint64_t old_pool)
+/* Ours: the pair (epoch, seq) is the one that we wrote last. */
+QOS_PRIV bool tokenpool_monitor_priv_ours(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
-    int64_t count = tokenpool_word_count(old_pool);
-    if (old_pool == m->pool) {
-        /* count > target >= 0; more than was put if somebody wrote the word who should not */
-        m->info.put = qos_sat_sub(m->info.put, (uint64_t)(count - m->target));
-        m->pool = tokenpool_word(m->target, (uint32_t)m->info.epoch, m->seq);
+    return tokenpool_word_epoch(pool) == monitor->epoch && tokenpool_priv_seq(pool) == monitor->seq;
+}
+
+/* Waiting: watches another's epoch and heartbeat. */
+QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, uint64_t pool)
+{
+    uint64_t beat = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_BEAT));
+    uint32_t epoch = tokenpool_word_epoch(pool);
+    if (!monitor->looked || epoch != monitor->epoch) { /* it started before this look, by the heartbeat's age */
+        monitor->look_ns = monitor->now_ns;
+        monitor->age_ns = beat >> 44 == epoch ? beat & ((UINT64_C(1) << 44) - 1) : 0;
+        monitor->age_ns = qos_min(monitor->age_ns, monitor->config.period_ns);
+    }
+    if (!monitor->looked || beat != monitor->beat) {
+        monitor->beat = beat;
+        monitor->beat_ns = monitor->now_ns;
+    }
+    monitor->looked = true;
+    monitor->pool = pool;
+    monitor->epoch = epoch;
+    monitor->seq = tokenpool_priv_seq(pool);
+    if (monitor->role == TOKENPOOL_PRIV_TAKING ||
+        qos_elapsed_ns(monitor->beat_ns, monitor->now_ns) >= monitor->config.lease_ns) {
+        monitor->role = TOKENPOOL_PRIV_TAKING;
+        monitor->change = TOKENPOOL_PRIV_TAKE;
+    }
+}
+
+/* The swap of TAKE succeeded: the storage is ours, the running epoch was another's. */
+QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
+{
+    uint64_t age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->now_ns));
+    monitor->pool = monitor->swap;
+    monitor->seq = tokenpool_priv_seq(monitor->pool);
+    monitor->role = TOKENPOOL_PRIV_HOLDING;
+    monitor->started = false;
+    monitor->info.active = true;
+    monitor->info.converting = false;
+    monitor->info.epoch = monitor->epoch;
+    monitor->info.put = monitor->info.claimed = monitor->info.reserved = monitor->info.bound = 0;
+    monitor->info.start_ns = qos_sat_sub(monitor->now_ns, age_ns);
+    monitor->period = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD));
+    tokenpool_monitor_priv_adopt(monitor);
+    if (monitor->epoch)
+        tokenpool_monitor_priv_beat(monitor);
+}
+
+/* A word that was not written by us, or not by this swap: stray or another monitor's. */
+QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, uint64_t pool)
+{
+    uint8_t unsure = monitor->unsure;
+    qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
+    uint64_t seen;
+    if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING) {
+        tokenpool_monitor_priv_watch(monitor, pool);
         return;
     }
-    /* Somebody claimed: what he took is lowered already, by the rest we still have to. */
-    m->target -= tokenpool_word_count(m->pool) - count;
-    m->target = m->target > 0 ? m->target : 0;
-    m->pool = old_pool;
-    m->info.claimed = tokenpool_priv_count_claimed(m, old_pool);
-    if (count > m->target && --m->tries)
-        m->change = TOKENPOOL_PRIV_LOWER;
-}
-
-QOS_API bool tokenpool_next(struct tokenpool *m, uint64_t now_ns, struct tokenpool_op *op)
-{
-    if (m->pending)
-        return false;
-    m->now_ns = now_ns;
-    if (!m->change) {
-        if (!m->started || qos_elapsed_ns(m->info.start_ns, now_ns) >= m->cfg.period_ns) {
-            if (m->started)
-                tokenpool_priv_finish(m);
-            tokenpool_priv_open(m);
-            m->change = TOKENPOOL_PRIV_START;
-        } else if (now_ns >= m->next_ns) {
-            m->next_ns = qos_sat_add(now_ns, m->cfg.check_ns);
-            m->change = TOKENPOOL_PRIV_LOOK;
-        } else {
-            return false;
+    monitor->unsure = TOKENPOOL_PRIV_NONE;
+    if (!tokenpool_monitor_priv_ours(monitor, pool)) {
+        bool performed = unsure && tokenpool_word_epoch(pool) == tokenpool_word_epoch(monitor->swap) &&
+                         tokenpool_priv_seq(pool) == tokenpool_priv_seq(monitor->swap);
+        if (performed && unsure == TOKENPOOL_PRIV_START) {
+            tokenpool_monitor_priv_started(monitor, monitor->pool);
+            return;
         }
+        if (!performed) {
+            tokenpool_monitor_priv_fenced(monitor);
+            return;
+        }
+        tokenpool_monitor_priv_was_set(monitor);
     }
-    m->pending = m->change;
-    m->change = TOKENPOOL_PRIV_NONE;
-    op->offset = TOKENPOOL_OFFSET_POOL;
+    if (unsure == TOKENPOOL_PRIV_START) { /* not performed: again, with what claims left */
+        monitor->pool = pool;
+        monitor->change = TOKENPOOL_PRIV_START;
+        return;
+    }
+    if (monitor->epoch)
+        tokenpool_monitor_priv_beat(monitor);
+    if (monitor->role == TOKENPOOL_PRIV_HOLDING) {
+        monitor->pool = pool;
+        return;
+    }
+    seen = qos_atomic_load_relaxed(period);
+    if (seen != monitor->period) /* the pool is ours, so nobody but a stray store changed it */
+        (void)qos_atomic_cas_relaxed(period, &seen, monitor->period);
+    monitor->tries = 4; /* changes in one check; the next check does the rest */
+    tokenpool_monitor_priv_fill(monitor, pool);
+}
+
+/* The number of the next epoch: after the pool's, and not the one that engines may be in. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_next_epoch(const struct tokenpool_monitor *monitor)
+{
+    uint64_t next = tokenpool_priv_after(monitor->epoch);
+    if (tokenpool_priv_period_valid(monitor->period) && next == tokenpool_priv_period_epoch(monitor->period))
+        next = tokenpool_priv_after(next);
+    return next;
+}
+
+/* What is to be done now, if anything. */
+QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
+{
+    uint64_t now_ns = monitor->now_ns;
+    bool has = monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING;
+    bool over = tokenpool_monitor_priv_age_ns(monitor) >= monitor->config.period_ns || monitor->epoch == 0;
+    if (monitor->unsure) {
+        if (now_ns >= monitor->next_ns)
+            monitor->change = TOKENPOOL_PRIV_LOOK;
+    } else if (has && over) {
+        if (monitor->started)
+            tokenpool_monitor_priv_finish(monitor);
+        tokenpool_monitor_priv_open(monitor);
+        monitor->change = TOKENPOOL_PRIV_START;
+    } else if (now_ns >= monitor->next_ns) {
+        monitor->change = TOKENPOOL_PRIV_LOOK;
+    }
+    if (monitor->change == TOKENPOOL_PRIV_LOOK)
+        monitor->next_ns = qos_sat_add(now_ns, monitor->config.check_ns);
+}
+
+QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uint64_t now_ns)
+{
+    if (now_ns < monitor->now_ns) { /* the clock went back: ages stay what they were */
+        uint64_t age_ns = tokenpool_monitor_priv_age_ns(monitor);
+        monitor->info.start_ns = qos_sat_sub(now_ns, age_ns);
+        monitor->age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->now_ns));
+        monitor->look_ns = monitor->beat_ns = monitor->next_ns = now_ns;
+    }
+    monitor->now_ns = now_ns;
+}
+
+QOS_API bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns, struct tokenpool_op *op)
+{
+    uint64_t pool = monitor->pool;
+    QOS_ASSERT(monitor);
+    if (monitor->pending)
+        return false;
+    tokenpool_monitor_priv_tick(monitor, now_ns);
+    if (!monitor->change)
+        tokenpool_monitor_priv_plan(monitor);
+    if (!monitor->change)
+        return false;
+    monitor->pending = monitor->change;
+    monitor->change = TOKENPOOL_PRIV_NONE;
+    op->offset_bytes = TOKENPOOL_OFFSET_POOL;
     op->kind = TOKENPOOL_READ;
     op->operand = op->compare = 0;
-    if (m->pending == TOKENPOOL_PRIV_RAISE) { /* the seq and the count in one go; nobody else changes the seq */
-        uint64_t to = tokenpool_word(m->target, (uint32_t)m->info.epoch, m->seq + 1);
-        uint64_t from = tokenpool_word(tokenpool_word_count(m->pool), (uint32_t)m->info.epoch, m->seq);
-        op->kind = TOKENPOOL_FETCH_ADD;
-        op->operand = qos_wrap_sub(to, from);
-    } else if (m->pending != TOKENPOOL_PRIV_LOOK) {
-        bool start_ordered = m->pending == TOKENPOOL_PRIV_START && m->cfg.flags & TOKENPOOL_ORDERED;
-        uint32_t seq = m->pending == TOKENPOOL_PRIV_START ? 0 : m->seq;
-        op->kind = TOKENPOOL_COMPARE_SWAP;
-        op->compare = m->pool;
-        op->operand = tokenpool_word(start_ordered ? 0 : m->target, (uint32_t)m->info.epoch, seq);
-    }
+    if (monitor->pending == TOKENPOOL_PRIV_LOOK)
+        return true;
+    if (monitor->pending == TOKENPOOL_PRIV_START)
+        monitor->swap = tokenpool_priv_word(monitor->config.flags & TOKENPOOL_ORDERED ? 0 : monitor->target,
+                                            tokenpool_monitor_priv_next_epoch(monitor), monitor->seq + UINT64_C(1));
+    else if (monitor->pending == TOKENPOOL_PRIV_SET)
+        monitor->swap = tokenpool_priv_word(monitor->target, monitor->epoch, monitor->seq + UINT64_C(1));
+    else
+        monitor->swap = (pool & ~(uint64_t)TOKENPOOL_PRIV_SEQ_MASK) |
+                        ((tokenpool_priv_seq(pool) + 1024u) & TOKENPOOL_PRIV_SEQ_MASK);
+    op->kind = TOKENPOOL_COMPARE_SWAP;
+    op->compare = pool;
+    op->operand = monitor->swap;
     return true;
 }
 
-QOS_API void tokenpool_done(struct tokenpool *m, uint64_t answer)
+QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer)
 {
-    uint8_t what = m->pending;
-    m->pending = TOKENPOOL_PRIV_NONE;
+    uint8_t what = monitor->pending;
+    bool swapped = answer == monitor->pool, ours = tokenpool_monitor_priv_ours(monitor, answer);
+    monitor->pending = TOKENPOOL_PRIV_NONE;
     if (what == TOKENPOOL_PRIV_LOOK) {
-        tokenpool_priv_looked(m, answer);
-    } else if (what == TOKENPOOL_PRIV_RAISE) {
-        tokenpool_priv_raised(m, answer);
-    } else if (what == TOKENPOOL_PRIV_LOWER) {
-        tokenpool_priv_lowered(m, answer);
-    } else if (what == TOKENPOOL_PRIV_START) {
-        bool swapped = answer == m->pool;
-        m->pool = answer;
-        if (!swapped) /* a claim came between: it is of the old period. Try again with what it left. */
-            m->change = TOKENPOOL_PRIV_START;
+        tokenpool_monitor_priv_looked(monitor, answer);
+    } else if (what == TOKENPOOL_PRIV_TAKE) {
+        if (swapped)
+            tokenpool_monitor_priv_taken(monitor);
         else
-            tokenpool_priv_started(m, answer);
+            tokenpool_monitor_priv_watch(monitor, answer); /* a claim came between, or a swap */
+    } else if (what != TOKENPOOL_PRIV_NONE && !swapped && !ours) {
+        tokenpool_monitor_priv_fenced(monitor);
+    } else if (what == TOKENPOOL_PRIV_START) {
+        monitor->pool = answer;
+        if (swapped)
+            tokenpool_monitor_priv_started(monitor, answer);
+        else /* a claim came between: it is of the old period. Try again with what it left. */
+            monitor->change = TOKENPOOL_PRIV_START;
+    } else if (what == TOKENPOOL_PRIV_SET) {
+        if (swapped)
+            tokenpool_monitor_priv_was_set(monitor);
+        else if (--monitor->tries)
+            tokenpool_monitor_priv_fill(monitor, answer);
     }
 }
 
-QOS_API void tokenpool_run(struct tokenpool *m, uint64_t now_ns)
+QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor)
+{
+    uint8_t what = monitor->pending;
+    monitor->pending = TOKENPOOL_PRIV_NONE;
+    if (what == TOKENPOOL_PRIV_START || what == TOKENPOOL_PRIV_SET)
+        monitor->unsure = what;
+    else if (what == TOKENPOOL_PRIV_TAKE)
+        monitor->role = TOKENPOOL_PRIV_TAKING;
+    monitor->next_ns = qos_sat_add(monitor->now_ns, monitor->config.check_ns);
+}
+
+QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
     struct tokenpool_op op;
-    while (tokenpool_next(m, now_ns, &op))
-        tokenpool_done(m, tokenpool_op_run(m->shared, &op));
+    while (tokenpool_monitor_next(monitor, now_ns, &op))
+        tokenpool_monitor_done(monitor, tokenpool_storage_run(monitor->shared, &op));
 }
 
-QOS_API uint64_t tokenpool_next_ns(const struct tokenpool *m)
+QOS_API uint64_t tokenpool_monitor_next_ns(const struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
-    if (!m->started || m->change)
-        return 0;
-    return qos_min(m->next_ns, qos_sat_add(m->info.start_ns, m->cfg.period_ns));
+    bool has = monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING;
+    uint64_t at = monitor->next_ns;
+    if (monitor->change || now_ns < monitor->now_ns || (has && monitor->epoch == 0))
+        return now_ns;
+    if (has && !monitor->unsure)
+        at = qos_min(at, qos_sat_add(monitor->info.start_ns, monitor->config.period_ns));
+    return qos_max(at, now_ns);
 }
 
-QOS_API enum qos_status tokenpool_message(const struct tokenpool *m, uint32_t id, uint64_t *period, uint64_t *terms)
+QOS_API enum qos_status tokenpool_monitor_info(const struct tokenpool_monitor *monitor,
+                                               struct tokenpool_monitor_state *out)
 {
-    uint32_t flags = TOKENPOOL_PRIV_OPEN | (m->info.reporting ? TOKENPOOL_PRIV_REPORT : 0);
-    if (id >= m->cfg.clients)
-        return QOS_ENOENT;
-    if (!m->started || m->change == TOKENPOOL_PRIV_START || m->pending == TOKENPOOL_PRIV_START)
-        return QOS_EAGAIN;
-    *period = tokenpool_priv_period((uint32_t)m->info.epoch, m->seq, flags);
-    *terms = qos_atomic_load_relaxed(tokenpool_priv_at(m, TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * id)); /* our own */
+    *out = monitor->info;
     return QOS_OK;
 }
 
-QOS_API void tokenpool_get_info(const struct tokenpool *m, struct tokenpool_info *out)
+QOS_API enum qos_status tokenpool_monitor_slot_info(const struct tokenpool_monitor *monitor, uint32_t id,
+                                                    struct tokenpool_slot_state *out)
 {
-    *out = m->info;
-}
-
-QOS_API enum qos_status tokenpool_get_client(const struct tokenpool *m, uint32_t id, struct tokenpool_client_info *out)
-{
-    if (id >= m->cfg.clients)
+    if (id >= monitor->config.clients)
         return QOS_ENOENT;
-    out->reservation = m->reservation[id];
-    out->limit = m->limit[id];
-    out->used = m->used[id];
-    out->under_used = m->under[id];
-    out->joined = m->state[id] != TOKENPOOL_PRIV_FREE;
-    out->silent = m->state[id] == TOKENPOOL_PRIV_SILENT;
-    out->alert = out->joined && m->under[id] >= m->cfg.alert_periods;
+    out->reservation = monitor->reservation[id];
+    out->limit = monitor->limit[id];
+    out->used = monitor->used[id];
+    out->under_used = monitor->under[id];
+    out->generation = monitor->generation[id];
+    out->joined = monitor->state[id] != TOKENPOOL_PRIV_FREE;
+    out->silent = monitor->state[id] == TOKENPOOL_PRIV_SILENT;
+    out->alert = out->joined && monitor->under[id] >= monitor->config.alert_periods;
     return QOS_OK;
 }
 
-QOS_API void tokenpool_stats(const struct tokenpool *m, struct qos_stats *out)
+QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *monitor, uint32_t id,
+                                                struct qos_stats *out)
 {
-    out->granted = qos_counter_read(&m->granted);
-    out->borrowed = qos_counter_read(&m->borrowed);
-    out->refused = qos_counter_read(&m->refused);
-    out->waited = 0; /* engines wait, the monitor does not see it */
-    out->debt = 0;
+    if (id != QOS_NONE && id >= monitor->config.clients)
+        return QOS_ENOENT;
+    qos_counters_read(&monitor->counters, out); /* waited and debt are the engines' */
+    if (id != QOS_NONE) {
+        out->granted = monitor->done[id];
+        out->borrowed = monitor->beyond[id];
+        out->refused = 0;
+    }
+    return QOS_OK;
 }
 
 #endif /* QOS_DECLARE_ONLY */

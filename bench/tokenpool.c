@@ -10,9 +10,10 @@
 
 enum { BATCH = 1000, MANY = 10000, CHUNK = 4096 };
 
-static struct tokenpool_config cfg;
-static struct tokenpool monitor;
+static struct tokenpool_config config;
+static struct tokenpool_monitor monitor;
 static void *storage;
+static size_t storage_bytes;
 static uint64_t periods;
 
 static void *aligned(size_t size)
@@ -38,19 +39,33 @@ static void setup(uint32_t clients, uint64_t reservation)
 {
     uint32_t i;
     size_t size;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.clients = clients;
-    cfg.batch = BATCH;
-    cfg.capacity = TOKENPOOL_TOKENS_MAX;
-    cfg.flags = TOKENPOOL_FIXED;
-    cfg.silent_periods = TOKENPOOL_NEVER_SILENT;
-    size = tokenpool_memsize(&cfg);
-    storage = aligned(tokenpool_storage_size(&cfg));
-    require(tokenpool_init(&monitor, aligned(size), size, storage, tokenpool_storage_size(&cfg), &cfg));
+    memset(&config, 0, sizeof config);
+    config.clients = clients;
+    config.batch = BATCH;
+    config.capacity = TOKENPOOL_TOKENS_MAX;
+    config.flags = TOKENPOOL_FIXED;
+    config.silent_periods = QOS_UNLIMITED;
+    size = tokenpool_monitor_memsize(&config);
+    storage_bytes = tokenpool_storage_memsize(&config);
+    storage = aligned(storage_bytes);
+    require(tokenpool_monitor_init(&monitor, aligned(size), size, storage, storage_bytes, &config));
     for (i = 0; i < clients; i++)
-        require(tokenpool_join(&monitor, i, reservation, TOKENPOOL_NO_LIMIT, NULL));
+        require(tokenpool_monitor_join(&monitor, i, reservation, 0, NULL));
     periods = 0;
-    tokenpool_run(&monitor, 0);
+    tokenpool_monitor_run(&monitor, 0);
+}
+
+/* An engine that sees the end of a period, and then the beginning of the next. */
+static void await_client(struct tokenpool_client *c, uint32_t id)
+{
+    require(tokenpool_client_attach(c, id, 0, storage, storage_bytes));
+    tokenpool_client_run(c, (periods + 1) * QOS_NS_PER_S - 1, 0);
+}
+
+static void begin_client(struct tokenpool_client *c)
+{
+    tokenpool_client_hint(c);
+    tokenpool_client_run(c, periods * QOS_NS_PER_S, 0);
 }
 
 static void pin(int cpu)
@@ -85,7 +100,7 @@ static void *work(void *arg)
     begin = bench_ns();
     if (w->peer == TAKE) {
         for (i = 0; i < w->n; i++) {
-            taken += tokenpool_take_local(&w->client, storage, now_ns, 1) == QOS_OK;
+            taken += tokenpool_client_take(&w->client, now_ns, 1) == QOS_OK;
             BENCH_KEEP(&w->client); /* the engine stays in memory, as it does between a server's requests */
         }
     } else if (w->peer == SHARED_WORD) {
@@ -112,7 +127,9 @@ static double tokens(int cores, enum peer peer, uint64_t n, double *share)
     int r, i, rounds = 5;
     for (r = 0; r < rounds; r++) {
         double slowest = 0;
-        tokenpool_run(&monitor, ++periods * QOS_NS_PER_S);
+        for (i = 0; i < cores; i++)
+            await_client(&worker[i].client, (uint32_t)i);
+        tokenpool_monitor_run(&monitor, ++periods * QOS_NS_PER_S);
         qos_atomic_store_relaxed(&shared_word, TOKENPOOL_TOKENS_MAX);
         mutex_tokens = TOKENPOOL_TOKENS_MAX;
         pthread_barrier_init(&start_line, NULL, (unsigned)cores);
@@ -120,9 +137,7 @@ static double tokens(int cores, enum peer peer, uint64_t n, double *share)
             worker[i].peer = peer;
             worker[i].n = n;
             worker[i].cpu = i;
-            require(tokenpool_client_init(&worker[i].client, &cfg, (uint32_t)i));
-            tokenpool_client_start_now(&worker[i].client);
-            tokenpool_tick_local(&worker[i].client, storage, periods * QOS_NS_PER_S);
+            begin_client(&worker[i].client);
             if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
                 exit(1);
         }
@@ -150,14 +165,13 @@ static void bench_take(struct bench *b)
     setup(2, TOKENPOOL_TOKENS_MAX / 2);
     pin(0);
     for (r = 0; r < rounds; r++) {
+        await_client(c, 0);
         at = ++periods * QOS_NS_PER_S;
-        tokenpool_run(&monitor, at);
-        require(tokenpool_client_init(c, &cfg, 0));
-        tokenpool_client_start_now(c);
-        tokenpool_tick_local(c, storage, at);
+        tokenpool_monitor_run(&monitor, at);
+        begin_client(c);
         begin = bench_ns();
         for (i = 0; i < n; i++) {
-            ok += tokenpool_take(c, 1) == QOS_OK;
+            ok += tokenpool_client_take(c, at, 1) == QOS_OK;
             BENCH_KEEP(c);
         }
         take[r] = (double)(bench_ns() - begin) / (double)n;
@@ -175,7 +189,7 @@ static void bench_take(struct bench *b)
 
 static void bench_tokens(struct bench *b)
 {
-    static const char *name[3] = {"take_local, batch 1000", "shared word per token", "mutex per token"};
+    static const char *name[3] = {"take, batch 1000", "shared word per token", "mutex per token"};
     const uint64_t n = b->quick ? 5000000 : 50000000;
     int peer, cores;
     setup(2, 0);
@@ -203,12 +217,12 @@ __attribute__((noipa)) static uint64_t read_slice(const char *table, uint64_t re
     for (i = 0; i < n; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
         if (c)
-            *granted += tokenpool_take_local(c, storage, now_ns, 1) == QOS_OK;
+            *granted += tokenpool_client_take(c, now_ns, 1) == QOS_OK;
         memcpy(to, table + x % records * CHUNK, CHUNK);
         *sum += (unsigned char)to[x % CHUNK];
         BENCH_KEEP(to);
         if (c)
-            tokenpool_complete(c, 1);
+            tokenpool_client_complete(c, 1);
     }
     *rng = x;
     return bench_ns() - begin;
@@ -234,9 +248,9 @@ static void bench_reads(struct bench *b)
         table[i] = (char)(i >> 12);
     setup(2, 0);
     pin(0);
-    require(tokenpool_client_init(c, &cfg, 0));
-    tokenpool_client_start_now(c);
-    tokenpool_tick_local(c, storage, 0);
+    await_client(c, 0);
+    tokenpool_monitor_run(&monitor, ++periods * QOS_NS_PER_S);
+    begin_client(c);
     for (r = 0; r < rounds; r++) { /* control, with, control: an A/A ratio beside every A/B ratio */
         double a = (double)read_slice(table, size / CHUNK, slice, NULL, &x, &sum, &granted);
         double q = (double)read_slice(table, size / CHUNK, slice, c, &x, &sum, &granted);
@@ -259,14 +273,21 @@ static void bench_reads(struct bench *b)
 static qos_word_t turn __attribute__((aligned(64)));
 static uint64_t rounds_of_reports;
 
+static uint64_t epoch_now(void)
+{
+    struct tokenpool_monitor_state state;
+    require(tokenpool_monitor_info(&monitor, &state));
+    return state.epoch;
+}
+
 static void *report(void *arg)
 {
     qos_word_t *reports = (qos_word_t *)arg;
-    uint64_t round, i, tag = (monitor.info.epoch % 63 + 1) << 58;
+    uint64_t round, i, tag = (epoch_now() % 63 + 1) << 58;
     pin(1);
     for (round = 1; round <= rounds_of_reports; round++) {
         for (i = 0; i < MANY; i++)
-            qos_atomic_store_relaxed(&reports[i], tag | UINT64_C(10000) << 28 | round);
+            qos_atomic_store_relaxed(&reports[i], tag | UINT64_C(10000) << 27 | round);
         qos_atomic_store_release(&turn, 2 * round - 1);
         while (qos_atomic_load_acquire(&turn) != 2 * round)
             ;
@@ -277,29 +298,29 @@ static void *report(void *arg)
 static void bench_check(struct bench *b)
 {
     double us[300];
-    struct tokenpool_scan scan;
+    struct tokenpool_monitor_state state;
     pthread_t thread;
     uint64_t round;
     setup(MANY, 10000);
     pin(0);
     rounds_of_reports = 300;
     qos_atomic_store_relaxed(&turn, 0);
-    qos_atomic_store_relaxed((qos_word_t *)storage + TOKENPOOL_OFFSET_POOL / 8,
-                             tokenpool_word(100000, (uint32_t)monitor.info.epoch, 0)); /* somebody used it */
-    tokenpool_run(&monitor, 1000000);
-    tokenpool_run(&monitor, 2000000);
-    if (pthread_create(&thread, NULL, report, (qos_word_t *)storage + monitor.report_offset / 8) != 0)
+    (void)qos_atomic_add_relaxed((qos_word_t *)storage + TOKENPOOL_OFFSET_POOL / 8,
+                                 qos_wrap_sub(0, UINT64_C(1000) << 32)); /* somebody used it */
+    tokenpool_monitor_run(&monitor, 1000000);
+    tokenpool_monitor_run(&monitor, 2000000);
+    if (pthread_create(&thread, NULL, report, (qos_word_t *)storage + tokenpool_storage_report(MANY, 0) / 8) != 0)
         exit(1);
     for (round = 1; round <= rounds_of_reports; round++) {
         uint64_t begin;
         while (qos_atomic_load_acquire(&turn) != 2 * round - 1)
             ;
         begin = bench_ns();
-        tokenpool_run(&monitor, 2000000 + round * 1000000);
+        tokenpool_monitor_run(&monitor, 2000000 + round * 1000000);
         us[round - 1] = (double)(bench_ns() - begin) / 1000;
-        tokenpool_scan_reports(&monitor, &scan);
-        if (scan.used != MANY * round) {
-            fprintf(stderr, "the scan saw %" PRIu64 " instead of %" PRIu64 "\n", scan.used, MANY * round);
+        require(tokenpool_monitor_info(&monitor, &state));
+        if (state.used != MANY * round) {
+            fprintf(stderr, "the scan saw %" PRIu64 " instead of %" PRIu64 "\n", state.used, MANY * round);
             exit(1);
         }
         qos_atomic_store_release(&turn, 2 * round);

@@ -100,16 +100,16 @@ static inline void haechi_serve(struct haechi_client *c, uint32_t n, double rate
     }
 }
 
-static inline void haechi_issue(const struct haechi *h, struct haechi_client *c, void *storage, uint64_t now_ns)
+static inline void haechi_issue(const struct haechi *h, struct haechi_client *c, uint64_t now_ns)
 {
     uint64_t want = qos_min(c->queued, 64 - qos_min(64, c->outstanding)), take;
     while (want > 0) {
-        take = h->bare ? want : qos_min(want, tokenpool_held(&c->engine));
+        take = h->bare ? want : qos_min(want, tokenpool_client_held(&c->engine));
         if (take == 0) {
             take = 1;
-            if (tokenpool_take_local(&c->engine, storage, now_ns, 1) != QOS_OK)
+            if (tokenpool_client_take(&c->engine, now_ns, 1) != QOS_OK)
                 break;
-        } else if (!h->bare && tokenpool_take(&c->engine, take) != QOS_OK) {
+        } else if (!h->bare && tokenpool_client_take(&c->engine, now_ns, take) != QOS_OK) {
             break;
         }
         c->queued -= take;
@@ -127,7 +127,7 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
         c->credit = 0;
     h->done[period][i] += done;
     if (!h->bare)
-        tokenpool_complete(&c->engine, done);
+        tokenpool_client_complete(&c->engine, done);
     for (k = 0; k < done; k++) {
         double arrived, ms;
         if (c->carried) { /* of the last period: its latency was counted out there */
@@ -147,34 +147,39 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
 static inline bool haechi_run(struct haechi *h, void *mem)
 {
     static struct haechi_client client[HAECHI_CLIENTS];
-    static struct tokenpool monitor;
-    struct tokenpool_config cfg;
+    static struct tokenpool_monitor monitor;
+    struct tokenpool_monitor_state state;
+    struct tokenpool_config config;
     void *storage = (char *)mem + 4096;
     uint32_t i, period;
     uint64_t step;
-    memset(&cfg, 0, sizeof cfg);
+    memset(&config, 0, sizeof config);
     memset(client, 0, sizeof client);
-    cfg.clients = h->clients;
-    cfg.batch = (uint32_t)h->batch;
-    cfg.flags = h->flags;
-    cfg.capacity = h->capacity ? h->capacity : (uint64_t)HAECHI_C_G;
-    cfg.client_capacity = (uint64_t)HAECHI_C_L;
+    config.clients = h->clients;
+    config.batch = (uint32_t)h->batch;
+    config.flags = h->flags;
+    config.capacity = h->capacity ? h->capacity : (uint64_t)HAECHI_C_G;
+    config.client_capacity = (uint64_t)HAECHI_C_L;
     if (h->literal) {
-        cfg.equal_within = TOKENPOOL_EXACT;
-        cfg.capacity_min = cfg.capacity / 100 * 95; /* Omega_prof - 3 sigma; a profile spreads by a percent or two */
+        config.equal_within = QOS_NOTHING;
+        config.capacity_min =
+            config.capacity / 100 * 95; /* Omega_prof - 3 sigma; a profile spreads by a percent or two */
     }
-    if (tokenpool_init(&monitor, mem, 4096, storage, 4096, &cfg) != QOS_OK)
+    config.overrun = h->clients * h->batch; /* one batch for each client */
+    if (tokenpool_monitor_init(&monitor, mem, 4096, storage, 4096, &config) != QOS_OK)
         return false;
     for (i = 0; i < h->clients; i++)
-        if (tokenpool_join(&monitor, i, h->reservation[i], TOKENPOOL_NO_LIMIT, NULL) != QOS_OK ||
-            tokenpool_client_init(&client[i].engine, &cfg, i) != QOS_OK)
+        if (tokenpool_monitor_join(&monitor, i, h->reservation[i], 0, NULL) != QOS_OK ||
+            tokenpool_client_attach(&client[i].engine, i, 0, storage, 4096) != QOS_OK)
             return false;
+    for (i = 0; i < h->clients; i++)
+        tokenpool_client_run(&client[i].engine, 0, 0);
     for (period = 0; period < h->periods; period++) {
         double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS] = {0};
         for (step = 0; step < HAECHI_STEPS; step++) {
             uint64_t now_ns = (period * HAECHI_STEPS + step) * HAECHI_STEP_NS;
-            if (now_ns >= tokenpool_next_ns(&monitor) && !h->bare)
-                tokenpool_run(&monitor, now_ns);
+            if (!h->bare && tokenpool_monitor_next_ns(&monitor, now_ns) <= now_ns)
+                tokenpool_monitor_run(&monitor, now_ns);
             for (i = 0; i < h->clients; i++) {
                 struct haechi_client *c = &client[i];
                 uint64_t due = h->constant_rate ? h->demand[i] * (step + 1) / HAECHI_STEPS : h->demand[i];
@@ -187,16 +192,13 @@ static inline bool haechi_run(struct haechi *h, void *mem)
                 c->queued += due - c->arrived;
                 c->arrived = due;
                 if (!h->bare) {
-                    tokenpool_set_queued(&c->engine, c->queued);
-                    if (step == 0) { /* the message that starts a period */
-                        uint64_t word = 0, terms = 0;
-                        if (tokenpool_message(&monitor, i, &word, &terms) == QOS_OK)
-                            (void)tokenpool_client_begin(&c->engine, now_ns, word, terms);
-                    }
+                    tokenpool_client_set_queued(&c->engine, c->queued);
+                    if (step == 0) /* the message that starts a period */
+                        tokenpool_client_hint(&c->engine);
                     if (step % 10 == 0)
-                        tokenpool_tick_local(&c->engine, storage, now_ns);
+                        tokenpool_client_run(&c->engine, now_ns, 0);
                 }
-                haechi_issue(h, c, storage, now_ns);
+                haechi_issue(h, c, now_ns);
             }
             haechi_serve(client, h->clients, rate, share);
             for (i = 0; i < h->clients; i++) {
@@ -204,7 +206,7 @@ static inline bool haechi_run(struct haechi *h, void *mem)
                 haechi_finish(h, &client[i], i, period, (double)(step + 1) * 0.1);
             }
         }
-        h->capacity_of[period] = monitor.info.capacity;
+        h->capacity_of[period] = tokenpool_monitor_info(&monitor, &state) == QOS_OK ? state.capacity : 0;
     }
     return true;
 }

@@ -52,22 +52,22 @@ struct node_log {
 struct node_link {
     bool (*op)(struct node_link *l, const struct tokenpool_op *op, uint64_t *answer);
     bool (*read)(struct node_link *l, uint64_t offset, void *to, uint32_t bytes);
-    bool (*message)(struct node_link *l, uint64_t *period, uint64_t *terms); /* may be NULL: polls instead */
-    void (*started)(struct node_link *l, struct tokenpool *m);               /* may be NULL; monitor's side */
-    void (*idle)(struct node_link *l, uint64_t until_ns); /* waits, and serves what the transport needs */
+    bool (*hint)(struct node_link *l); /* a message said that a period began; may be NULL: polls instead */
+    void (*started)(struct node_link *l, struct tokenpool_monitor *m); /* may be NULL; monitor's side */
+    void (*idle)(struct node_link *l, uint64_t until_ns);              /* waits, and serves what the transport needs */
 };
 
 static inline struct tokenpool_config node_config(const struct node_setup *s, uint64_t capacity)
 {
-    struct tokenpool_config cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.clients = s->clients;
-    cfg.batch = (uint32_t)s->batch;
-    cfg.period_ns = s->period_ns;
-    cfg.flags = s->flags;
-    cfg.capacity = capacity;
-    cfg.capacity_min = TOKENPOOL_NO_FLOOR;
-    return cfg;
+    struct tokenpool_config config;
+    memset(&config, 0, sizeof config);
+    config.clients = s->clients;
+    config.batch = (uint32_t)s->batch;
+    config.period_ns = s->period_ns;
+    config.flags = s->flags;
+    config.capacity = capacity;
+    config.capacity_min = QOS_NOTHING;
+    return config;
 }
 
 static inline uint64_t node_round(uint64_t bytes)
@@ -77,8 +77,8 @@ static inline uint64_t node_round(uint64_t bytes)
 
 static inline uint64_t node_control(const struct node_setup *s)
 {
-    struct tokenpool_config cfg = node_config(s, 1000000);
-    return node_round(tokenpool_storage_size(&cfg));
+    struct tokenpool_config config = node_config(s, 1000000);
+    return node_round(tokenpool_storage_memsize(&config));
 }
 
 static inline uint64_t node_results(const struct node_setup *s, uint32_t client)
@@ -159,7 +159,7 @@ static inline void node_drive(struct node_client *c, struct tokenpool_client *e,
             int64_t left = tokenpool_word_count(answer);
             uint32_t epoch = tokenpool_word_epoch(answer);
             if (left > 0 && epoch < NODE_PERIODS_MAX + 4) {
-                c->claimed[epoch] += qos_min((uint64_t)left, qos_wrap_sub(0, op.operand) >> 28);
+                c->claimed[epoch] += qos_min((uint64_t)left, qos_wrap_sub(0, op.operand) >> 32);
                 node_result(c, NODE_RESULT(epoch, NODE_CLAIMED), c->claimed[epoch]);
             }
         }
@@ -167,43 +167,55 @@ static inline void node_drive(struct node_client *c, struct tokenpool_client *e,
     }
 }
 
+/* Reads what the data node says of its storage, and attaches. */
+static inline void node_attach(struct node_client *c, struct tokenpool_client *e)
+{
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], bytes = node_control(c->setup);
+    enum qos_status status;
+    uint32_t i;
+    for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
+        head[i] = node_word(c, TOKENPOOL_READ, TOKENPOOL_OFFSET_HEAD + UINT64_C(8) * i, 0);
+    status = tokenpool_client_attach_remote(e, c->id, 0, head, bytes);
+    if (status != QOS_OK)
+        tool_die(TOOL_FAILED, "client %u: attaching to the storage: %s", c->id, qos_strerror(status));
+    tokenpool_client_start_now(e); /* nobody else is this client */
+    tokenpool_client_set_queued(e, TOKENPOOL_BACKLOGGED);
+}
+
 static inline void node_client_qos(struct node_client *c)
 {
-    struct tokenpool_config cfg = node_config(c->setup, 1000000); /* an engine needs no capacity */
     struct tokenpool_client e;
-    uint64_t told_ns = 0, period, terms;
-    uint32_t told = 0;
-    if (tokenpool_client_init(&e, &cfg, c->id) != QOS_OK)
-        tool_die(TOOL_FAILED, "client %u: wrong configuration", c->id);
-    tokenpool_client_start_now(&e);
-    tokenpool_set_queued(&e, TOKENPOOL_BACKLOGGED);
+    struct tokenpool_client_state state;
+    uint64_t told_ns = 0, told = 0, epoch;
+    node_attach(c, &e);
     while (!stop_asked()) {
         uint64_t now_ns = tool_now_ns();
-        if (c->link->message && c->link->message(c->link, &period, &terms))
-            (void)tokenpool_client_begin(&e, now_ns, period, terms);
+        if (c->link->hint && c->link->hint(c->link))
+            tokenpool_client_hint(&e);
         node_drive(c, &e, now_ns, 1);
-        if (now_ns - told_ns > 2000000 || e.epoch != told) { /* results so far, and has the run ended? */
+        epoch = tokenpool_client_epoch(&e);
+        if (now_ns - told_ns > 2000000 || epoch != told) { /* results so far, and has the run ended? */
             if (told && told < NODE_PERIODS_MAX + 4)
                 node_result(c, NODE_RESULT(told, NODE_DONE), c->done[told]);
-            told = e.epoch;
+            told = epoch;
             told_ns = now_ns;
             if (node_phase(c) == NODE_STOP)
                 break;
         }
-        if (tokenpool_take(&e, 1) == QOS_OK) {
-            uint32_t epoch = e.epoch;
+        if (tokenpool_client_take(&e, now_ns, 1) == QOS_OK) {
             node_read_one(c);
-            tokenpool_complete(&e, 1);
+            tokenpool_client_complete(&e, 1);
             if (epoch < NODE_PERIODS_MAX + 4)
                 c->done[epoch]++;
-        } else {
-            /* Not between two periods, when what is left of the last is void. */
-            if (e.running && e.epoch && e.epoch < NODE_PERIODS_MAX + 4 && !c->dry[e.epoch]) {
-                c->dry[e.epoch] = true;
-                node_result(c, NODE_RESULT(e.epoch, NODE_DRY), c->done[e.epoch] + 1);
-            }
-            c->link->idle(c->link, tokenpool_client_next_ns(&e, now_ns, 1));
+            continue;
         }
+        (void)tokenpool_client_info(&e, &state);
+        /* Not between two periods, when what was left of the last is void. */
+        if (state.running && epoch < NODE_PERIODS_MAX + 4 && !c->dry[epoch]) {
+            c->dry[epoch] = true;
+            node_result(c, NODE_RESULT(epoch, NODE_DRY), c->done[epoch] + 1);
+        }
+        c->link->idle(c->link, tokenpool_client_next_ns(&e, now_ns, 1));
     }
 }
 
@@ -279,40 +291,40 @@ static inline uint64_t node_share(const struct node_log *log, double share)
 static inline bool node_monitor(struct node_link *link, const struct node_setup *s, void *region, struct node_log *log,
                                 bool resume)
 {
-    struct tokenpool_config cfg = node_config(s, log->capacity_prof);
-    static struct tokenpool m;
-    size_t size = tokenpool_memsize(&cfg);
+    struct tokenpool_config config = node_config(s, log->capacity_prof);
+    static struct tokenpool_monitor m;
+    size_t size = tokenpool_monitor_memsize(&config);
     void *mem = tool_alloc_aligned(size, QOS_CACHE_LINE);
-    struct tokenpool_info info;
+    struct tokenpool_monitor_state info;
     enum qos_status st;
     uint32_t i;
-    st = resume ? tokenpool_resume(&m, mem, size, region, tokenpool_storage_size(&cfg), &cfg)
-                : tokenpool_init(&m, mem, size, region, tokenpool_storage_size(&cfg), &cfg);
+    st = resume ? tokenpool_monitor_resume(&m, mem, size, region, tokenpool_storage_memsize(&config), &config)
+                : tokenpool_monitor_init(&m, mem, size, region, tokenpool_storage_memsize(&config), &config);
     for (i = 0; st == QOS_OK && !resume && i < s->clients; i++)
-        st = tokenpool_join(&m, i, node_share(log, s->reserve[i]),
-                            s->limit[i] > 0 ? node_share(log, s->limit[i]) : TOKENPOOL_NO_LIMIT, NULL);
+        st = tokenpool_monitor_join(&m, i, node_share(log, s->reserve[i]),
+                                    s->limit[i] > 0 ? node_share(log, s->limit[i]) : 0, NULL);
     if (st != QOS_OK) {
         tool_warn("monitor: %s", qos_strerror(st));
         return false;
     }
     if (!resume)
         node_set_phase(s, region, NODE_QOS);
-    tokenpool_get_info(&m, &info);
+    (void)tokenpool_monitor_info(&m, &info);
     log->epoch_now = info.epoch;
     while (!stop_asked()) {
         struct tokenpool_op op;
-        while (tokenpool_next(&m, tool_now_ns(), &op)) {
+        while (tokenpool_monitor_next(&m, tool_now_ns(), &op)) {
             uint64_t answer = 0;
             if (!link->op(link, &op, &answer))
                 return false;
-            tokenpool_done(&m, answer);
-            tokenpool_get_info(&m, &info);
-            if (!op.operand || info.epoch == log->epoch_now || tokenpool_next_ns(&m) == 0)
+            tokenpool_monitor_done(&m, answer);
+            (void)tokenpool_monitor_info(&m, &info);
+            if (!info.active || info.epoch == log->epoch_now)
                 continue;
             /* A period has started: the one before it is final. */
             if (info.last_bound && info.epoch - 1 <= NODE_PERIODS_MAX) {
                 uint64_t e = info.epoch - 1;
-                log->of[e].capacity = info.last_bound;
+                log->of[e].capacity = info.last_capacity;
                 log->of[e].reserved = info.last_reserved;
                 log->of[e].put = info.last_put;
                 log->of[e].claimed = info.last_claimed;
@@ -329,7 +341,7 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
             if (link->started)
                 link->started(link, &m);
         }
-        link->idle(link, tokenpool_next_ns(&m));
+        link->idle(link, tokenpool_monitor_next_ns(&m, tool_now_ns()));
     }
     node_set_phase(s, region, NODE_STOP);
     free(mem);
@@ -536,7 +548,7 @@ static inline void node_percents(const char *text, double *out)
 static inline void node_check_options(void)
 {
     struct node_setup *s = &node_options;
-    struct tokenpool_config cfg;
+    struct tokenpool_config config;
     if (node_clients < 1 || node_clients > NODE_CLIENTS_MAX || node_periods < 2 || node_periods > NODE_PERIODS_MAX)
         tool_die(TOOL_USAGE, "1 to %u clients, 2 to %u periods", NODE_CLIENTS_MAX, NODE_PERIODS_MAX);
     s->clients = (uint32_t)node_clients;
@@ -548,9 +560,9 @@ static inline void node_check_options(void)
                (node_basic ? TOKENPOOL_BASIC : 0);
     node_percents(node_reserve, s->reserve);
     node_percents(node_limit, s->limit);
-    cfg = node_config(s, 1000000);
-    if (tokenpool_check(&cfg) != QOS_OK)
-        tool_die(TOOL_USAGE, "%s", qos_strerror(tokenpool_check(&cfg)));
+    config = node_config(s, 1000000);
+    if (tokenpool_config_error(&config))
+        tool_die(TOOL_USAGE, "%s", tokenpool_config_error(&config));
 }
 
 #endif

@@ -19,7 +19,7 @@ struct shm_link {
 
 static bool shm_op(struct node_link *l, const struct tokenpool_op *op, uint64_t *answer)
 {
-    *answer = tokenpool_op_run(((struct shm_link *)l)->region, op);
+    *answer = tokenpool_storage_run(((struct shm_link *)l)->region, op);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* tokenpool_verbs - Haechi over RDMA verbs: RDMA READ for records, FETCH_AND_ADD for claims, 8-byte RDMA WRITE for reports,
- * SEND for period starts. One process is the data node (--serve), each client another (--connect), on any hosts.
+ * SEND to say that a period began. One process is the data node (--serve), each client another (--connect), on any hosts.
  *
  * The monitor reaches the pool word through the device too, by a connection to itself: most devices promise atomicity
  * among RDMA atomics only (ATOMIC_HCA), and a CPU atomic between them would lose claims. */
@@ -163,8 +163,8 @@ static bool verbs_op(struct node_link *l, const struct tokenpool_op *op, uint64_
                                                  [TOKENPOOL_WRITE] = IBV_WR_RDMA_WRITE,
                                                  [TOKENPOOL_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
                                                  [TOKENPOOL_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP};
-    bool atomic_read = op->kind == TOKENPOOL_READ && op->offset == TOKENPOOL_OFFSET_POOL;
-    if (!perform(c, atomic_read ? IBV_WR_ATOMIC_FETCH_AND_ADD : opcode[op->kind], op->offset, 8, op->operand,
+    bool atomic_read = op->kind == TOKENPOOL_READ && op->offset_bytes == TOKENPOOL_OFFSET_POOL;
+    if (!perform(c, atomic_read ? IBV_WR_ATOMIC_FETCH_AND_ADD : opcode[op->kind], op->offset_bytes, 8, op->operand,
                  op->compare))
         return false;
     memcpy(answer, c->scratch, 8);
@@ -180,18 +180,14 @@ static bool verbs_read(struct node_link *l, uint64_t offset, void *to, uint32_t 
     return true;
 }
 
-/* The last period start that was sent to us. */
-static bool verbs_message(struct node_link *l, uint64_t *period, uint64_t *terms)
+/* Did a message say that a period began? */
+static bool verbs_hint(struct node_link *l)
 {
     struct connection *c = (struct connection *)l;
     struct ibv_wc done;
     bool got = false;
-    while (ibv_poll_cq(c->received, 1, &done) > 0 && done.status == IBV_WC_SUCCESS) {
-        const char *m = c->scratch + NODE_RECORD + 64 + 16 * done.wr_id;
-        memcpy(period, m, 8);
-        memcpy(terms, m + 8, 8);
+    while (ibv_poll_cq(c->received, 1, &done) > 0 && done.status == IBV_WC_SUCCESS)
         got = post_receive(c, (uint32_t)done.wr_id);
-    }
     return got;
 }
 
@@ -331,14 +327,14 @@ static bool node_op(struct node_link *l, const struct tokenpool_op *op, uint64_t
     return verbs_op(&node.loop.link, op, answer);
 }
 
-/* Two-sided period start, and what the connection manager knows of the dead. */
-static void node_started(struct node_link *l, struct tokenpool *m)
+/* The message that a period began, and what the connection manager knows of the dead. */
+static void node_started(struct node_link *l, struct tokenpool_monitor *m)
 {
     struct ibv_wc done[16];
     uint32_t i;
-    struct tokenpool_info info;
+    struct tokenpool_monitor_state info;
     (void)l;
-    tokenpool_get_info(m, &info);
+    (void)tokenpool_monitor_info(m, &info);
     if (info.epoch == node.announce) { /* whoever is to kill a client in this period waits for the line */
         printf("period %" PRIu64 " begins\n", info.epoch);
         fflush(stdout);
@@ -347,7 +343,6 @@ static void node_started(struct node_link *l, struct tokenpool *m)
         ;
     for (i = 0; i < node.peers; i++) {
         struct peer *p = &node.peer[i];
-        uint64_t words[2];
         struct ibv_sge s = {(uintptr_t)node.messages + 16 * i, 16, node.message_key->lkey};
         struct ibv_send_wr w = {.sg_list = &s,
                                 .num_sge = 1,
@@ -358,12 +353,12 @@ static void node_started(struct node_link *l, struct tokenpool *m)
             continue;
         if (p->gone && !p->left) { /* from the next period on its reservation is the pool's */
             p->left = true;
-            if (tokenpool_leave(m, p->who) != QOS_OK)
+            if (tokenpool_monitor_leave(m, p->who) != QOS_OK)
                 tool_warn("client %u had left already", p->who);
         }
-        if (!p->connected || tokenpool_message(m, p->who, &words[0], &words[1]) != QOS_OK)
+        if (!p->connected)
             continue;
-        memcpy(node.messages + 16 * i, words, sizeof words);
+        memcpy(node.messages + 16 * i, &info.epoch, sizeof info.epoch);
         if (ibv_post_send(p->id->qp, &w, &bad) != 0)
             tool_warn("client %u: no period start sent", p->who);
     }
@@ -483,7 +478,7 @@ int main(int argc, char **argv)
     node_options.table_bytes = c.to.table_bytes;
     c.link.op = verbs_op;
     c.link.read = verbs_read;
-    c.link.message = verbs_message;
+    c.link.hint = verbs_hint;
     c.link.idle = verbs_idle;
     node_client(&c.link, &node_options, (uint32_t)id);
     rdma_disconnect(c.id);

@@ -1,14 +1,14 @@
-// proves: over all interleavings (stale values included) of clients, monitor, period starts and deaths: no token is
-// issued twice or beyond the bound, none is lost by a refill, no wake-up is lost, the pool does not drift, terms are
-// whole
+// proves: over all interleavings (stale values included) of clients, monitors, period starts, deaths and takeovers: no
+// token is issued twice or beyond the bound, none is lost by a refill, no wake-up is lost, the pool does not drift, terms
+// are whole, a monitor that was replaced changes nothing, an engine whose slot was given away spends nothing
 #include "interleave/explore.h"
 #include "tokenpool.h"
 
-enum { CLIENTS = 3, EPOCHS = 5, PERIOD_NS = 1000 };
+enum { CLIENTS = 3, EPOCHS = 6, PERIOD_NS = 1000, POLL_NS = 30 };
 static qos_word_t storage[64] __attribute__((aligned(64)));
-static uint64_t control[64] __attribute__((aligned(64)));
-static struct tokenpool_config cfg;
-static struct tokenpool monitor;
+static uint64_t memory[128] __attribute__((aligned(64)));
+static struct tokenpool_config config;
+static struct tokenpool_monitor monitor;
 static struct tokenpool_client client[CLIENTS];
 static uint64_t spent[EPOCHS][CLIENTS], now_of[CLIENTS], monitor_now;
 static int64_t lowest;
@@ -18,34 +18,61 @@ static qos_word_t *word(uint64_t offset)
     return &storage[offset / 8];
 }
 
+static void require(enum qos_status s)
+{
+    if (s != QOS_OK)
+        abort();
+}
+
+static struct tokenpool_client_state state_of(unsigned who)
+{
+    struct tokenpool_client_state state;
+    require(tokenpool_client_info(&client[who], &state));
+    return state;
+}
+
+static struct tokenpool_monitor_state state_of_monitor(const struct tokenpool_monitor *m)
+{
+    struct tokenpool_monitor_state state;
+    require(tokenpool_monitor_info(m, &state));
+    return state;
+}
+
 /* What the pool word holds at this moment, past the hook. */
 static void watch(void)
 {
     int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
     if (count < lowest)
         lowest = count;
-    EXPLORE_CHECK(lowest >= -(int64_t)cfg.clients * cfg.batch);
+    EXPLORE_CHECK(lowest >= -(int64_t)config.clients * config.batch);
 }
 
 static bool take(unsigned who, uint64_t n)
 {
-    enum qos_status s = tokenpool_take_local(&client[who], storage, now_of[who], n);
+    enum qos_status s = tokenpool_client_take(&client[who], now_of[who], n);
     watch();
     if (s == QOS_OK)
-        spent[client[who].epoch][who] += n;
+        spent[tokenpool_client_epoch(&client[who])][who] += n;
     return s == QOS_OK;
+}
+
+/* As after a message: the engine reads the period word before it takes. */
+static bool take_hinted(unsigned who, uint64_t n)
+{
+    tokenpool_client_hint(&client[who]);
+    return take(who, n);
 }
 
 /* Takes n tokens, one by one, and waits for the monitor as long as there are none. */
 static void take_all(unsigned who, uint64_t n)
 {
-    uint64_t last = *word(TOKENPOOL_OFFSET_PERIOD);
+    uint64_t last = *word(TOKENPOOL_OFFSET_POOL);
     while (n > 0) {
         if (take(who, 1)) {
             n--;
         } else {
-            last = explore_await(word(TOKENPOOL_OFFSET_PERIOD), last);
-            now_of[who]++; /* time to poll again */
+            last = explore_await(word(TOKENPOOL_OFFSET_POOL), last);
+            now_of[who] += POLL_NS; /* time to look again */
         }
     }
 }
@@ -59,38 +86,49 @@ static uint64_t spent_in(unsigned epoch)
     return sum;
 }
 
-/* Clients 0..n-1 with these reservations, the first period begun by all. */
-static void base_setup(unsigned n, uint64_t capacity, const uint64_t *reservation, uint32_t flags)
+static void attach(unsigned who, uint32_t generation)
+{
+    require(tokenpool_client_attach(&client[who], who % config.clients, generation, storage, sizeof storage));
+}
+
+/* Clients 0..n-1 with these reservations and limits (0: none), the first period begun by all. */
+static void base_limits(unsigned n, uint32_t batch, uint64_t capacity, const uint64_t *reservation,
+                        const uint64_t *limit, uint32_t flags)
 {
     unsigned i;
-    memset(&cfg, 0, sizeof cfg);
+    memset(&config, 0, sizeof config);
     memset(spent, 0, sizeof spent);
-    cfg.clients = n;
-    cfg.batch = 2;
-    cfg.flags = flags | TOKENPOOL_FIXED;
-    cfg.overrun = TOKENPOOL_NO_OVERRUN;
-    cfg.silent_periods = TOKENPOOL_NEVER_SILENT;
-    cfg.capacity = capacity;
-    cfg.period_ns = PERIOD_NS;
-    cfg.check_ns = 10;
-    cfg.poll_ns = 1;
-    if (tokenpool_init(&monitor, control, sizeof control, storage, sizeof storage, &cfg) != QOS_OK)
-        abort();
-    for (i = 0; i < n; i++)
-        if (tokenpool_join(&monitor, i, reservation[i], TOKENPOOL_NO_LIMIT, NULL) != QOS_OK)
-            abort();
-    tokenpool_run(&monitor, 0);
+    memset(storage, 0, sizeof storage);
+    config.clients = n;
+    config.batch = batch;
+    config.flags = flags | TOKENPOOL_FIXED;
+    config.overrun = QOS_NOTHING;
+    config.silent_periods = QOS_UNLIMITED;
+    config.capacity = capacity;
+    config.period_ns = PERIOD_NS;
+    config.check_ns = 10;
+    config.poll_ns = 1;
+    config.lease_ns = 40;
+    require(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config));
     for (i = 0; i < n; i++) {
-        if (tokenpool_client_init(&client[i], &cfg, i) != QOS_OK)
-            abort();
-        tokenpool_client_start_now(&client[i]);
+        require(tokenpool_monitor_join(&monitor, i, reservation[i], limit ? limit[i] : 0, NULL));
+        attach(i, 0);
+        tokenpool_client_run(&client[i], 0, 0);
+    }
+    tokenpool_monitor_run(&monitor, 0);
+    for (i = 0; i < n; i++) {
         now_of[i] = 1;
-        tokenpool_tick_local(&client[i], storage, now_of[i]);
-        if (!client[i].running)
+        tokenpool_client_run(&client[i], 1, 0);
+        if (!state_of(i).running)
             abort();
     }
     lowest = 0;
     monitor_now = 0;
+}
+
+static void base_setup(unsigned n, uint64_t capacity, const uint64_t *reservation, uint32_t flags)
+{
+    base_limits(n, 2, capacity, reservation, NULL, flags);
 }
 
 /* ---- claims alone: partial batches, exact sums */
@@ -120,17 +158,13 @@ static uint32_t raise_batch;
 static void raise_base(void)
 {
     static const uint64_t reserved[CLIENTS] = {0, 0, 6};
-    unsigned i;
-    base_setup(3, 10, reserved, 0);
-    for (i = 0; i < 3; i++)
-        client[i].cfg.batch = raise_batch;
-    /* Client 2 has no demand: at 0.5 T by its own clock it returns 3 of 6. Client 0 makes the monitor ask. */
+    base_limits(3, raise_batch, 10, reserved, NULL, 0);
+    /* Client 2 has no demand: at 0.5 T by its own clock it returns 3 of 6. Client 0 uses the pool. */
     if (!take(0, 1) || !take(0, 1))
         abort();
-    tokenpool_run(&monitor, 10); /* sees that the pool is used, asks for reports */
-    tokenpool_run(&monitor, 20); /* waits for them */
-    tokenpool_tick_local(&client[2], storage, 501);
-    if (client[2].kept != 3)
+    tokenpool_monitor_run(&monitor, 10);
+    tokenpool_client_run(&client[2], 501, 0);
+    if (state_of(2).kept != 3)
         abort();
     monitor_now = 30;
 }
@@ -150,28 +184,28 @@ static void raise_single_setup(void)
 static void raise_actor(unsigned who)
 {
     if (who == 2) {
-        tokenpool_run(&monitor, monitor_now);
+        tokenpool_monitor_run(&monitor, monitor_now);
         watch();
         return;
     }
     /* 10 - 3 tokens are issued to 0 and 1 in all, 2 of them spent already. */
-    if (who == 0)
+    if (raise_batch == 1)
+        take_all(who, 2 - who); /* one of three waits for the raise */
+    else if (who == 0)
         take_all(0, 3);
-    else if (raise_batch == 1)
-        take_all(1, 2);
     else
         (void)take(1, 1); /* may hold one more: 5 - 2 are left for 0 */
 }
 
 static void raise_check(void)
 {
-    EXPLORE_CHECK(raise_batch == 2 || spent_in(1) == 7);
+    EXPLORE_CHECK(raise_batch == 2 || spent_in(1) == 5);
     (void)take(0, 1);
     (void)take(0, 1);
     (void)take(1, 1);
     (void)take(1, 1);
     EXPLORE_CHECK(spent_in(1) <= 7);
-    EXPLORE_CHECK(monitor.info.reserved + monitor.info.put <= 10 + 3); /* 3 of the reserved came back */
+    EXPLORE_CHECK(state_of_monitor(&monitor).reserved + state_of_monitor(&monitor).put <= 10 + 3); /* 3 came back */
 }
 
 /* ---- the monitor lowers the pool (late in the period) while clients claim */
@@ -182,10 +216,8 @@ static void lower_setup(void)
     base_setup(3, 10, reserved, 0);
     if (!take(0, 1))
         abort();
-    tokenpool_run(&monitor, 10);
-    tokenpool_run(&monitor, 20);
-    client[2].queued = 4; /* backlogged, nothing completed: all of its 4 are still to come */
-    tokenpool_tick_local(&client[2], storage, 401);
+    tokenpool_client_set_queued(&client[2], 4); /* backlogged, nothing completed: all of its 4 are still to come */
+    tokenpool_client_run(&client[2], 401, 0);
     monitor_now = 450; /* room for 5: 4 for the reservation, 1 for the pool, which holds 4 */
 }
 
@@ -193,7 +225,7 @@ static void lower_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_run(&monitor, monitor_now);
+        tokenpool_monitor_run(&monitor, monitor_now);
         watch();
         return;
     }
@@ -203,12 +235,12 @@ static void lower_actor(unsigned who)
 
 static void lower_check(void)
 {
-    uint64_t got = client[0].gained + client[1].gained;
+    uint64_t got = state_of(0).gained + state_of(1).gained;
     int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
     EXPLORE_CHECK(spent_in(1) <= 6);
     EXPLORE_CHECK(got >= 2 && got <= 6);
     /* The monitor's account is the clients', to the token. */
-    EXPLORE_CHECK(monitor.info.put == got + (uint64_t)(count > 0 ? count : 0));
+    EXPLORE_CHECK(state_of_monitor(&monitor).put == got + (uint64_t)(count > 0 ? count : 0));
 }
 
 /* ---- empty pool: knocking does not drive it down, however often */
@@ -219,21 +251,20 @@ static void drift_setup(void)
     base_setup(3, 3, reserved, 0);
     if (!take(0, 1)) /* pool empty now, client 0 knows */
         abort();
-    tokenpool_run(&monitor, 10);
-    tokenpool_run(&monitor, 20);
-    tokenpool_tick_local(&client[2], storage, 501); /* one token comes back */
+    tokenpool_monitor_run(&monitor, 10);
+    tokenpool_client_run(&client[2], 501, 0); /* one token comes back */
 }
 
 static void drift_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_run(&monitor, 30);
-        tokenpool_run(&monitor, 40);
+        tokenpool_monitor_run(&monitor, 30);
+        tokenpool_monitor_run(&monitor, 40);
         watch();
         return;
     }
-    for (i = 0; i < 3; i++, now_of[who]++)
+    for (i = 0; i < 3; i++, now_of[who] += POLL_NS)
         (void)take(who, 1);
 }
 
@@ -244,19 +275,17 @@ static void drift_check(void)
 
 /* ---- period starts: terms are whole, tokens stay in their period, deaths lose nothing for the next */
 
-static const uint64_t epoch_reservation[EPOCHS] = {0, 1, 3, 2, 0}, epoch_limit[EPOCHS] = {0, 4, 5, 2, 0};
+static const uint64_t epoch_reservation[EPOCHS] = {0, 1, 3, 2, 2, 2}, epoch_limit[EPOCHS] = {0, 4, 5, 2, 2, 2};
 
 static void change_terms(unsigned epoch)
 {
-    if (tokenpool_change(&monitor, 0, epoch_reservation[epoch], epoch_limit[epoch], NULL) != QOS_OK)
-        abort();
+    require(tokenpool_monitor_change(&monitor, 0, epoch_reservation[epoch], epoch_limit[epoch], NULL));
 }
 
 static void start_setup(void)
 {
-    static const uint64_t reserved[CLIENTS] = {1, 0, 0};
-    base_setup(1, 6, reserved, 0);
-    client[0].limit = 4;
+    static const uint64_t reserved[CLIENTS] = {1, 0, 0}, limit[CLIENTS] = {4, 0, 0};
+    base_limits(1, 2, 6, reserved, limit, 0);
 }
 
 static void start_actor(unsigned who)
@@ -264,17 +293,18 @@ static void start_actor(unsigned who)
     unsigned i;
     if (who == 1) {
         change_terms(2);
-        tokenpool_run(&monitor, PERIOD_NS);
+        tokenpool_monitor_run(&monitor, PERIOD_NS);
         change_terms(3);
-        tokenpool_run(&monitor, 2 * PERIOD_NS);
+        tokenpool_monitor_run(&monitor, 2 * PERIOD_NS);
         return;
     }
     for (i = 0; i < 3; i++, now_of[0]++) {
-        struct tokenpool_client *c = &client[0];
-        (void)take(0, 2);
-        if (c->running && c->epoch != 1) {
-            EXPLORE_CHECK(c->reservation == epoch_reservation[c->epoch]);
-            EXPLORE_CHECK(c->limit == epoch_limit[c->epoch]);
+        struct tokenpool_client_state c;
+        (void)take_hinted(0, 2);
+        c = state_of(0);
+        if (c.running) {
+            EXPLORE_CHECK(c.reservation == epoch_reservation[c.epoch]);
+            EXPLORE_CHECK(c.limit == epoch_limit[c.epoch]);
         }
     }
 }
@@ -297,7 +327,7 @@ static void straddle_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_run(&monitor, PERIOD_NS);
+        tokenpool_monitor_run(&monitor, PERIOD_NS);
         return;
     }
     for (i = 0; i < 3; i++, now_of[who]++)
@@ -306,30 +336,33 @@ static void straddle_actor(unsigned who)
 
 static void straddle_check(void)
 {
-    uint64_t held[EPOCHS] = {0};
+    uint64_t held[EPOCHS] = {0}, dead = 0, left;
     int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
-    unsigned i, dead = 0;
+    struct tokenpool_monitor_state m = state_of_monitor(&monitor);
+    unsigned i;
     for (i = 0; i < 2; i++) {
         dead += explore_dead(i);
-        held[client[i].epoch] += client[i].gained;
-        if (client[i].early)
-            held[client[i].early_epoch] += client[i].early_tokens;
+        if (!explore_dead(i)) { /* what it claimed of the new pool shows once it knows of the new period */
+            tokenpool_client_hint(&client[i]);
+            tokenpool_client_run(&client[i], now_of[i] + 1, 0);
+        }
+        held[state_of(i).epoch] += state_of(i).gained;
     }
+    left = (uint64_t)(count > 0 ? count : 0);
     EXPLORE_CHECK(spent_in(1) <= 4 && spent_in(2) <= 4);
-    EXPLORE_CHECK(monitor.info.epoch == 2 && monitor.info.put == 3);
+    EXPLORE_CHECK(m.epoch == 2 && m.put == 3);
     /* Claimed of the new pool: what the clients hold of it; a dead one may have lost one batch on the way. */
-    EXPLORE_CHECK(held[2] <= 3 - (uint64_t)(count > 0 ? count : 0));
-    EXPLORE_CHECK(held[2] + dead * cfg.batch >= 3 - (uint64_t)(count > 0 ? count : 0));
-    EXPLORE_CHECK(monitor.info.last_put == 3 && monitor.info.last_claimed <= 3);
+    EXPLORE_CHECK(held[2] <= 3 - left);
+    EXPLORE_CHECK(held[2] + dead * config.batch >= 3 - left);
+    EXPLORE_CHECK(m.last_put == 3 && m.last_claimed <= 3);
 }
 
-/* A claim that straddles meets the new pool when it is empty and raised already, but not announced: it must wait for a
- * raise after the one that failed it. Three clients: the pool must not sink below three claims. */
+/* A claim that straddles meets the new pool when it is empty: it looks before it claims again, so that the pool does not
+ * sink below one claim for each. */
 static void early_setup(void)
 {
-    static const uint64_t reserved[CLIENTS] = {0, 0, 2};
-    base_setup(3, 3, reserved, 0);
-    tokenpool_tick_local(&client[2], storage, 501);
+    static const uint64_t reserved[CLIENTS] = {0, 0, 0};
+    base_setup(2, 1, reserved, 0);
     if (!take(0, 1)) /* empty */
         abort();
 }
@@ -338,43 +371,46 @@ static void early_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_run(&monitor, PERIOD_NS);
-        tokenpool_run(&monitor, PERIOD_NS + 10);
-        tokenpool_run(&monitor, PERIOD_NS + 20);
+        tokenpool_monitor_run(&monitor, PERIOD_NS);
         watch();
         return;
     }
     now_of[who] = 900;
-    for (i = 0; i < 2; i++, now_of[who]++)
+    for (i = 0; i < 2; i++, now_of[who] += POLL_NS)
         (void)take(who, 1);
 }
 
 static void early_check(void)
 {
-    EXPLORE_CHECK(spent_in(1) <= 3 && spent_in(2) <= 3);
+    EXPLORE_CHECK(spent_in(1) <= 1 && spent_in(2) <= 1);
 }
 
-/* The monitor dies before any of its steps of a period start; another takes over. The client spends what it is given by
- * either, in no period more than that period has. */
+/* ---- takeover: the monitor dies before any of its steps, another takes the storage */
+
+static struct tokenpool_monitor successor;
+static uint64_t successor_memory[128] __attribute__((aligned(64)));
+
+static void resume(void)
+{
+    require(tokenpool_monitor_resume(&successor, successor_memory, sizeof successor_memory, storage, sizeof storage,
+                                     &config));
+}
+
 static void takeover_setup(void)
 {
     static const uint64_t reserved[CLIENTS] = {1, 0, 0};
     base_setup(1, 4, reserved, 0);
 }
 
-static struct tokenpool successor;
-static uint64_t successor_control[64] __attribute__((aligned(64)));
-
 static void takeover_actor(unsigned who)
 {
     unsigned i;
     if (who == 1) {
-        tokenpool_run(&monitor, PERIOD_NS);
-        tokenpool_run(&monitor, 2 * PERIOD_NS);
+        tokenpool_monitor_run(&monitor, PERIOD_NS);
         return;
     }
-    for (i = 0; i < 3; i++, now_of[0]++)
-        (void)take(0, 2);
+    for (i = 0; i < 2; i++, now_of[0]++)
+        (void)take_hinted(0, 2);
 }
 
 static void takeover_check(void)
@@ -383,19 +419,103 @@ static void takeover_check(void)
     uint64_t epoch;
     for (e = 1; e < EPOCHS; e++)
         EXPLORE_CHECK(spent_in(e) <= 4);
-    if (tokenpool_resume(&successor, successor_control, sizeof successor_control, storage, sizeof storage, &cfg) !=
-        QOS_OK)
-        abort();
-    tokenpool_run(&successor, 5000);
-    epoch = successor.info.epoch;
-    EXPLORE_CHECK(epoch >= 2 && epoch <= 4);
+    resume();
+    tokenpool_monitor_run(&successor, 5000);
+    tokenpool_monitor_run(&successor, 5000 + PERIOD_NS);
+    epoch = state_of_monitor(&successor).epoch;
+    EXPLORE_CHECK(epoch >= 2 && epoch < EPOCHS);
     EXPLORE_CHECK(tokenpool_word_epoch(*word(TOKENPOOL_OFFSET_POOL)) == epoch);
     EXPLORE_CHECK(tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL)) == 3);
     /* The client goes on: it gets the whole of the new period, and no token of an old one counts there. */
     now_of[0] += 10;
-    while (take(0, 1))
+    while (take_hinted(0, 1))
         now_of[0]++;
-    EXPLORE_CHECK(client[0].epoch == epoch && spent_in((unsigned)epoch) == 4);
+    EXPLORE_CHECK(tokenpool_client_epoch(&client[0]) == epoch && spent_in((unsigned)epoch) == 4);
+}
+
+/* ---- two monitors: one pauses before any of its steps while another takes over, and then goes on */
+
+static void fence_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {2, 0, 0};
+    base_setup(1, 4, reserved, 0);
+    resume();
+}
+
+static void fence_actor(unsigned who)
+{
+    if (who == 1) {
+        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        tokenpool_monitor_run(&monitor, PERIOD_NS + 10);
+    } else {
+        tokenpool_monitor_run(&successor, PERIOD_NS);
+        tokenpool_monitor_run(&successor, 2 * PERIOD_NS);
+    }
+}
+
+/* The word is of one epoch, one of them has it, and a client gets in it what one period issues. */
+static void fence_check(void)
+{
+    struct tokenpool_monitor_state a, b;
+    uint64_t epoch, now;
+    for (now = 2 * PERIOD_NS + 10; now < 5 * PERIOD_NS; now += 10) {
+        tokenpool_monitor_run(&monitor, now);
+        tokenpool_monitor_run(&successor, now);
+        a = state_of_monitor(&monitor);
+        b = state_of_monitor(&successor);
+        EXPLORE_CHECK(!(a.active && b.active && a.epoch == b.epoch));
+        tokenpool_client_hint(&client[0]);
+        tokenpool_client_run(&client[0], now, 1);
+        now_of[0] = now;
+        while (take(0, 1))
+            ;
+    }
+    for (epoch = 1; epoch < EPOCHS; epoch++)
+        EXPLORE_CHECK(spent_in((unsigned)epoch) <= 4);
+    EXPLORE_CHECK(a.active != b.active);
+    EXPLORE_CHECK(state_of(0).epoch == (a.active ? a.epoch : b.epoch));
+}
+
+/* ---- a slot is left and joined anew: the old engine and the new one together spend what the slot has */
+
+static void reuse_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {2, 0, 0};
+    base_setup(1, 4, reserved, 0);
+    client[1] = client[0];
+    now_of[1] = 1;
+}
+
+static void reuse_actor(unsigned who)
+{
+    unsigned i;
+    if (who == 2) {
+        require(tokenpool_monitor_leave(&monitor, 0));
+        require(tokenpool_monitor_join(&monitor, 0, 3, 3, NULL));
+        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        return;
+    }
+    if (who == 1) { /* the new client: it comes when the slot is another's */
+        uint64_t terms = explore_await(word(TOKENPOOL_OFFSET_TERMS), *word(TOKENPOOL_OFFSET_TERMS));
+        attach(1, (uint32_t)terms & 0x3ffu);
+        tokenpool_client_run(&client[1], 2, 0);
+    }
+    for (i = 0; i < 2; i++, now_of[who]++)
+        (void)take_hinted(who, 1);
+}
+
+static void reuse_check(void)
+{
+    unsigned i;
+    for (i = 0; i < 4; i++) {
+        tokenpool_monitor_run(&monitor, PERIOD_NS + 10 + 10 * i);
+        now_of[0] = now_of[1] = PERIOD_NS + 15 + 10 * i;
+        while (take_hinted(0, 1) || take_hinted(1, 1))
+            ;
+    }
+    EXPLORE_CHECK(spent[2][0] == 0); /* the old engine */
+    EXPLORE_CHECK(spent_in(1) <= 4 && spent_in(2) <= 3);
+    EXPLORE_CHECK(state_of(0).stale && !state_of(1).stale);
 }
 
 /* Four actors: three clients, one of which may die, and a monitor that raises. */
@@ -405,9 +525,9 @@ static void four_setup(void)
     base_setup(3, 5, reserved, 0);
     if (!take(0, 1) || !take(0, 1))
         abort();
-    tokenpool_run(&monitor, 10);
-    tokenpool_run(&monitor, 20);
-    tokenpool_tick_local(&client[1], storage, 501); /* one token comes back */
+    tokenpool_monitor_run(&monitor, 10);
+    tokenpool_client_run(&client[1], 501, 0); /* one token comes back */
+    now_of[1] = 501;
     if (!take(1, 1))
         abort();
 }
@@ -415,20 +535,21 @@ static void four_setup(void)
 static void four_actor(unsigned who)
 {
     if (who == 3)
-        tokenpool_run(&monitor, 30);
+        tokenpool_monitor_run(&monitor, 30);
     else
         (void)take(who, 2);
 }
 
 static void four_check(void)
 {
-    uint64_t got = client[0].gained + client[1].gained + client[2].gained;
+    uint64_t got = state_of(0).gained + state_of(1).gained + state_of(2).gained;
+    uint64_t put = state_of_monitor(&monitor).put;
     int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
     unsigned dead = explore_dead(0);
     EXPLORE_CHECK(spent_in(1) <= 5);
-    EXPLORE_CHECK(got <= monitor.info.put);
-    EXPLORE_CHECK(got + (uint64_t)(count > 0 ? count : 0) + (uint64_t)dead * cfg.batch >= monitor.info.put);
-    EXPLORE_CHECK(monitor.info.put <= 4); /* 3 to begin with, one returned */
+    EXPLORE_CHECK(got <= put);
+    EXPLORE_CHECK(got + (uint64_t)(count > 0 ? count : 0) + (uint64_t)dead * config.batch >= put);
+    EXPLORE_CHECK(put <= 4); /* 3 to begin with, one returned */
 }
 
 /* ---- ordered: in the order of the claims, token by token */
@@ -437,9 +558,8 @@ static void ordered_setup(void)
 {
     static const uint64_t reserved[CLIENTS] = {0, 0, 5};
     base_setup(3, 6, reserved, TOKENPOOL_ORDERED); /* 1 token to begin with */
-    monitor.info.reporting = true;
-    tokenpool_tick_local(&client[2], storage, 601); /* returns 3: 4 in all for two who want 4 */
-    if (client[2].kept != 2)
+    tokenpool_client_run(&client[2], 601, 0);      /* returns 3: 4 in all for two who want 4 */
+    if (state_of(2).kept != 2)
         abort();
 }
 
@@ -448,10 +568,10 @@ static void ordered_actor(unsigned who)
     uint64_t last = *word(TOKENPOOL_OFFSET_SERVED), n = 0;
     if (who == 2) { /* one look whenever, one when both have claimed */
         uint64_t pool = *word(TOKENPOOL_OFFSET_POOL);
-        tokenpool_run(&monitor, 10);
+        tokenpool_monitor_run(&monitor, 10);
         while (tokenpool_word_count(pool) < 4)
             pool = explore_await(word(TOKENPOOL_OFFSET_POOL), pool);
-        tokenpool_run(&monitor, 20);
+        tokenpool_monitor_run(&monitor, 20);
         return;
     }
     while (n < 2) {
@@ -460,7 +580,7 @@ static void ordered_actor(unsigned who)
             continue;
         }
         last = explore_await(word(TOKENPOOL_OFFSET_SERVED), last);
-        now_of[who]++;
+        now_of[who] += POLL_NS;
     }
 }
 
@@ -469,10 +589,10 @@ static void ordered_check(void)
     unsigned i;
     uint64_t tickets = (uint64_t)tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
     EXPLORE_CHECK(spent_in(1) == 4);
-    EXPLORE_CHECK(monitor.info.put <= 6 - 2);
+    EXPLORE_CHECK(state_of_monitor(&monitor).put <= 6 - 2);
     EXPLORE_CHECK(tickets == 4); /* one claim each, of two tokens */
     for (i = 0; i < 2; i++)
-        EXPLORE_CHECK(client[i].tickets == 0 && client[i].gained == 2);
+        EXPLORE_CHECK(state_of(i).gained == 2);
 }
 
 /* First come, first served: client 0's claim is before client 1's or after it; with two tokens, one of them has both.
@@ -487,15 +607,15 @@ static void fifo_actor(unsigned who)
 {
     if (take(who, 2))
         return;
-    now_of[who]++;
+    now_of[who] += POLL_NS;
     (void)take(who, 2);
 }
 
 static void fifo_check(void)
 {
     /* Tickets [0,2) and [2,4), three tokens: the first claim is whole, the second has one and waits for one. */
-    uint64_t a = client[0].gained, b = client[1].gained;
-    EXPLORE_CHECK(a + b <= 3 && (a == 2 || b == 2) && (client[0].tickets == 1 || client[1].tickets == 1));
+    uint64_t a = state_of(0).gained, b = state_of(1).gained;
+    EXPLORE_CHECK(a + b <= 3 && (a == 2 || b == 2));
 }
 
 int main(void)
@@ -535,15 +655,29 @@ int main(void)
          .check = straddle_check},
         {.name = "early claims, 2 clients + monitor",
          .actors = 3,
+         .history = 2,
          .setup = early_setup,
          .actor = early_actor,
          .check = early_check},
         {.name = "takeover, client + monitor that may die",
          .actors = 2,
+         .history = 2,
          .mortal = 2,
          .setup = takeover_setup,
          .actor = takeover_actor,
          .check = takeover_check},
+        {.name = "two monitors, one pauses",
+         .actors = 2,
+         .history = 2,
+         .setup = fence_setup,
+         .actor = fence_actor,
+         .check = fence_check},
+        {.name = "slot reused, old and new engine + monitor",
+         .actors = 3,
+         .history = 2,
+         .setup = reuse_setup,
+         .actor = reuse_actor,
+         .check = reuse_check},
         {.name = "four actors, 3 clients (one may die) + monitor",
          .actors = 4,
          .mortal = 1,

@@ -13,20 +13,31 @@ static void run(const char *name)
     CHECK(haechi_run(&h, memory));
 }
 
-/* Example 2 and Definition 2: C_G = 100, C_L = 50, reservations 40, 10, 10, 10, 10. */
+/* Example 2 and Definition 2: C_G = 100, C_L = 50, reservations 40, 10, 10, 10, 10: admitted. At 0.5 s each has completed
+ * 10, as the server shares equally; client 1 has 30 left and can do 25. The guard keeps the pool closed from the start. */
 static void test_example_2(void)
 {
-    struct tokenpool_config cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.clients = 5;
-    cfg.capacity = 100;
-    cfg.client_capacity = 50;
-    CHECK(tokenpool_local_fits(&cfg, 40, 0, 0));
-    CHECK(tokenpool_local_fits(&cfg, 10, 0, 0));
-    /* At 0.5 s each has completed 10; client 1 has 30 left and can do 25. */
-    CHECK(!tokenpool_local_fits(&cfg, 40, 10, 500000000));
-    CHECK(tokenpool_local_fits(&cfg, 40, 15, 500000000));
-    CHECK(!tokenpool_local_fits(&cfg, 1, 0, 1000000000));
+    static const uint64_t reserved[5] = {40, 10, 10, 10, 10};
+    static struct tokenpool_monitor monitor;
+    struct tokenpool_config config;
+    uint64_t fits = 0;
+    unsigned guard;
+    uint32_t i;
+    for (guard = 0; guard < 2; guard++) {
+        memset(&config, 0, sizeof config);
+        config.clients = 5;
+        config.capacity = 100;
+        config.client_capacity = 50;
+        config.flags = guard ? TOKENPOOL_GUARD : 0;
+        CHECK_EQ(tokenpool_monitor_init(&monitor, memory, 4096, memory + 4096, 4096, &config), QOS_OK);
+        CHECK_EQ(tokenpool_monitor_join(&monitor, 0, 51, 0, &fits), QOS_EADMISSION); /* R <= T x C_L */
+        CHECK_EQ(fits, 50);
+        for (i = 0; i < 5; i++)
+            CHECK_EQ(tokenpool_monitor_join(&monitor, i, reserved[i], 0, &fits), QOS_OK);
+        tokenpool_monitor_run(&monitor, 0);
+        memcpy(&fits, memory + 4096 + TOKENPOOL_OFFSET_POOL, sizeof fits);
+        CHECK_EQ(tokenpool_word_count(fits), guard ? 0 : 20);
+    }
 }
 
 static void test_set_1(void)

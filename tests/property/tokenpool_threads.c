@@ -6,12 +6,13 @@
 #include "tokenpool.h"
 #include "check.h"
 #include <pthread.h>
+#include <sched.h>
 
 enum { CLIENTS = 4, EPOCHS = 2000 };
-static struct tokenpool_config cfg;
-static struct tokenpool monitor;
-static uint64_t storage[64] __attribute__((aligned(64))), control[128] __attribute__((aligned(64)));
-static qos_word_t stop, clock_ns; /* time is the number of tries */
+static struct tokenpool_config config;
+static struct tokenpool_monitor monitor;
+static uint64_t storage[64] __attribute__((aligned(64))), memory[128] __attribute__((aligned(64)));
+static qos_word_t stop, clock_ns, tries[CLIENTS]; /* the monitor moves the clock; each client tries between two moves */
 static uint64_t spent[CLIENTS][EPOCHS], bound[EPOCHS], lowest_ok = 1;
 
 /* Clients' reservations change with every epoch: R = 3 + (epoch + id) % 5, limit = R + 40. A torn pair shows. */
@@ -24,20 +25,27 @@ static void *client(void *arg)
 {
     uint32_t id = (uint32_t)(uintptr_t)arg;
     struct tokenpool_client c;
-    struct check_rng rng;
+    struct tokenpool_client_state info;
+    struct check_rng random_state;
     uint64_t bad = 0, steps = 0;
-    check_rng_init(&rng, id);
-    if (tokenpool_client_init(&c, &cfg, id) != QOS_OK)
+    check_rng_init(&random_state, id);
+    if (tokenpool_client_attach(&c, id, 0, storage, sizeof storage) != QOS_OK)
         return (void *)1;
     while (!qos_atomic_load_relaxed(&stop)) {
-        uint64_t now_ns = qos_atomic_add_relaxed(&clock_ns, 10), n = check_between(&rng, 1, 4);
-        if (tokenpool_take_local(&c, storage, now_ns, n) == QOS_OK) {
-            if (c.epoch < EPOCHS)
-                spent[id][c.epoch] += n;
-            tokenpool_complete(&c, n);
-            bad += c.reservation != reservation_of(c.epoch, id) || c.limit != c.reservation + 40;
+        uint64_t now_ns = qos_atomic_load_relaxed(&clock_ns), n = check_between(&random_state, 1, 4);
+        if (tokenpool_client_take(&c, now_ns, n) == QOS_OK) {
+            if (tokenpool_client_info(&c, &info) != QOS_OK)
+                bad++;
+            if (info.epoch < EPOCHS)
+                spent[id][info.epoch] += n;
+            tokenpool_client_complete(&c, n);
+            bad += info.reservation != reservation_of(info.epoch, id) || info.limit != info.reservation + 40;
         }
-        if (id == 3 && ++steps % 5000 == 0 && tokenpool_client_init(&c, &cfg, id) != QOS_OK)
+        if (++steps % 8 == 0) {
+            (void)qos_atomic_add_relaxed(&tries[id], 1);
+            sched_yield();
+        }
+        if (id == 3 && steps % 5000 == 0 && tokenpool_client_attach(&c, id, 0, storage, sizeof storage) != QOS_OK)
             bad++; /* dies and comes back */
     }
     return (void *)(uintptr_t)bad;
@@ -50,29 +58,36 @@ int main(void)
     uint32_t id;
     check_begin("property/tokenpool_threads");
     epochs = check_scaled(200);
-    cfg.clients = CLIENTS;
-    cfg.batch = 7;
-    cfg.capacity = 200;
-    cfg.period_ns = 100000;
-    cfg.check_ns = 1000;
-    cfg.flags = TOKENPOOL_FIXED;
-    cfg.silent_periods = TOKENPOOL_NEVER_SILENT;
-    CHECK_EQ(tokenpool_init(&monitor, control, sizeof control, storage, sizeof storage, &cfg), QOS_OK);
+    config.clients = CLIENTS;
+    config.batch = 7;
+    config.capacity = 200;
+    config.period_ns = 2000000;
+    config.check_ns = 20000;
+    config.flags = TOKENPOOL_FIXED;
+    config.silent_periods = QOS_UNLIMITED;
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
     for (id = 0; id < CLIENTS; id++)
-        CHECK_EQ(tokenpool_join(&monitor, id, reservation_of(1, id), reservation_of(1, id) + 40, NULL), QOS_OK);
+        CHECK_EQ(tokenpool_monitor_join(&monitor, id, reservation_of(1, id), reservation_of(1, id) + 40, NULL), QOS_OK);
     for (id = 0; id < CLIENTS; id++)
         CHECK(pthread_create(&thread[id], NULL, client, (void *)(uintptr_t)id) == 0);
     while (epoch < epochs) {
-        struct tokenpool_info info;
-        tokenpool_run(&monitor, qos_atomic_load_relaxed(&clock_ns));
-        tokenpool_get_info(&monitor, &info);
-        lowest_ok &= tokenpool_word_count(qos_atomic_load_relaxed(&storage[8])) >= -(int64_t)CLIENTS * 7;
+        struct tokenpool_monitor_state info;
+        uint64_t seen[CLIENTS];
+        for (id = 0; id < CLIENTS; id++)
+            seen[id] = qos_atomic_load_relaxed(&tries[id]);
+        tokenpool_monitor_run(&monitor, qos_atomic_add_relaxed(&clock_ns, 10000));
+        for (id = 0; id < CLIENTS; id++)
+            while (qos_atomic_load_relaxed(&tries[id]) == seen[id])
+                sched_yield();
+        CHECK_EQ(tokenpool_monitor_info(&monitor, &info), QOS_OK);
+        lowest_ok &=
+            tokenpool_word_count(qos_atomic_load_relaxed(&storage[TOKENPOOL_OFFSET_POOL / 8])) >= -(int64_t)CLIENTS * 7;
         if (info.epoch != epoch) {
             epoch = info.epoch;
-            bound[epoch] = info.capacity + (uint64_t)CLIENTS * 7;
+            bound[epoch] = info.capacity + info.capacity / 20;
             for (id = 0; id < CLIENTS; id++)
-                CHECK_EQ(tokenpool_change(&monitor, id, reservation_of(epoch + 1, id),
-                                          reservation_of(epoch + 1, id) + 40, NULL),
+                CHECK_EQ(tokenpool_monitor_change(&monitor, id, reservation_of(epoch + 1, id),
+                                                  reservation_of(epoch + 1, id) + 40, NULL),
                          QOS_OK);
         }
     }

@@ -1,0 +1,480 @@
+// proves: imperfect hands: engines that sleep for any time, clocks that jump, monitors that pause, come twice, restart every
+// 10 ms, lose an answer or die, storages that are started anew, slots that are given away: tokens per epoch stay within the
+// bound, epochs start T apart, everybody is back within a stated number of periods
+#include "unit/tokenpool_rig.h"
+
+static struct tokenpool_monitor second;
+static uint64_t second_memory[512] __attribute__((aligned(64)));
+
+static void base(uint32_t flags)
+{
+    rig_config(2, 100, 10000, flags);
+    config.silent_periods = 0;
+    rig_init();
+}
+
+static uint64_t spend(struct tokenpool_client *c, uint64_t now_ns, uint64_t most)
+{
+    uint64_t n = 0;
+    while (n < most && tokenpool_client_take(c, now_ns, 1) == QOS_OK)
+        n++;
+    tokenpool_client_complete(c, n);
+    return n;
+}
+
+static void resume(struct tokenpool_monitor *m, uint64_t *mem)
+{
+    CHECK_EQ(tokenpool_monitor_resume(m, mem, sizeof second_memory, storage, sizeof storage, &config), QOS_OK);
+}
+
+/* The loop of the header's first page: take and complete, at any times. A takes once, sleeps five periods, and comes back
+ * with a burst; B takes all that it can get. */
+static void test_take_is_enough(void)
+{
+    struct tokenpool_client a, b;
+    uint64_t p, i, now = 1000, ga, gb;
+    base(0);
+    rig_join(0, 6000, 0);
+    rig_join(1, 3000, 0);
+    rig_engine(&a, 0);
+    rig_engine(&b, 1);
+    tokenpool_client_set_queued(&b, TOKENPOOL_BACKLOGGED);
+    for (p = 0; p < 8; p++) {
+        for (i = ga = gb = 0; i < 1000; i++, now += MS) {
+            tokenpool_monitor_run(&monitor, now);
+            gb += spend(&b, now, 40);
+            if ((p == 0 && i == 0) || (p == 5 && i >= 10))
+                ga += spend(&a, now, p ? 40 : 1);
+        }
+        CHECK_CONTEXT("period %" PRIu64, p);
+        CHECK_LE(ga + gb, 2 * 10000); /* a window of T; in fact the engines' epochs are the monitor's to a tick */
+        CHECK(p == 0 || ga + gb <= 10000 + 100);
+    }
+    /* A client that uses a sixth of its reservation, one I/O each millisecond, is not taken for dead. */
+    base(0);
+    rig_join(0, 6000, 0);
+    rig_engine(&a, 0);
+    for (p = 0, now = 1000; p < 10; p++) {
+        for (i = ga = 0; i < 1000; i++, now += MS) {
+            tokenpool_monitor_run(&monitor, now);
+            ga += spend(&a, now, 1);
+        }
+        CHECK_CONTEXT("period %" PRIu64, p);
+        CHECK(!rig_slot(0).silent);
+        CHECK_GE(ga, 990);
+    }
+}
+
+/* An engine that did not run for any number of periods is back within one. */
+static void test_sleep(void)
+{
+    static const uint64_t gaps[] = {1,     100,   32767,   32768,   40000,   65535,
+                                    65536, 98303, 1048574, 1048575, 1048576, 3000000};
+    unsigned g;
+    for (g = 0; g < sizeof gaps / sizeof gaps[0]; g++) {
+        struct tokenpool_client a;
+        uint64_t now = 0, i, wait = 0;
+        rig_config(1, 100, 10000, 0);
+        config.period_ns = 800;
+        config.check_ns = 100;
+        rig_init();
+        rig_join(0, 6000, 0);
+        rig_engine(&a, 0);
+        tokenpool_monitor_run(&monitor, now);
+        rig_tick(&a, now);
+        CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
+        for (i = 0; i < gaps[g]; i++)
+            tokenpool_monitor_run(&monitor, now += config.period_ns);
+        for (wait = 0; wait < 20 && tokenpool_client_take(&a, now, 1) != QOS_OK; wait++)
+            tokenpool_monitor_run(&monitor, now += config.check_ns);
+        CHECK_CONTEXT("%" PRIu64 " periods", gaps[g]);
+        CHECK_LE(wait, 10);
+    }
+}
+
+/* A client finds the pool empty and stalls while the monitor fills it thousands of times: it sees the tokens at once. */
+static void test_wake_up(void)
+{
+    static const uint64_t fills[] = {1, 2047, 2048, 4095, 4096, 8192};
+    unsigned f;
+    for (f = 0; f < sizeof fills / sizeof fills[0]; f++) {
+        struct tokenpool_client a;
+        uint64_t now = MS, i, k = 60000;
+        rig_config(2, 10, 60000, 0);
+        config.period_ns = 60 * S;
+        config.check_ns = MS;
+        rig_init();
+        rig_join(0, 0, 0);
+        rig_join(1, 60000, 0);
+        rig_engine(&a, 0);
+        tokenpool_monitor_run(&monitor, 0);
+        rig_tick(&a, 0);
+        CHECK_EQ(tokenpool_client_take(&a, 0, 1), QOS_EAGAIN);
+        CHECK_EQ(rig_pool(), -10);
+        for (i = 0; i < fills[f]; i++) { /* client 1 returns, and others take what comes */
+            rig_report(1, rig_info().epoch, 0, k -= 6, 0);
+            tokenpool_monitor_run(&monitor, now += MS);
+            if (i + 1 < fills[f])
+                storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
+        }
+        CHECK_CONTEXT("%" PRIu64 " fills", fills[f]);
+        CHECK(rig_pool() > 0);
+        CHECK_EQ(tokenpool_client_take(&a, now += MS, 1), QOS_OK);
+    }
+}
+
+/* The engine's clock goes back by an hour, or forward by a day: back in order within a period, nothing minted. */
+static void test_engine_clock(void)
+{
+    static const uint64_t back[2] = {3600, 0}, forward[2] = {0, 86400};
+    unsigned k, p;
+    for (k = 0; k < 2; k++) {
+        struct tokenpool_client a;
+        uint64_t now = 7200 * S, i, got = 0;
+        base(0);
+        rig_join(0, 6000, 6000);
+        rig_engine(&a, 0);
+        tokenpool_client_run(&a, now - MS / 8, 0);
+        tokenpool_monitor_run(&monitor, now);
+        rig_tick(&a, now);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        CHECK_EQ(spend(&a, now, 1000), 1000);
+        for (p = 0; p < 4; p++) {
+            for (i = 0, got = 0; i < 1000; i++) {
+                now += MS;
+                tokenpool_monitor_run(&monitor, now);
+                got += spend(&a, now - back[k] * S + forward[k] * S, 100);
+            }
+            CHECK_CONTEXT("jump %u, period %u", k, p);
+            CHECK_LE(got, (p ? 6000 : 5000) + 100); /* the last tick may be of the next period */
+            CHECK_GE(got, p ? 6000 : 0);
+        }
+    }
+}
+
+/* Each has its own clock, 1e-4 fast or slow: epochs keep to the bound, and reservations are met. */
+static void test_drift(void)
+{
+    struct tokenpool_client a, b;
+    uint64_t p, now = 0, ga, gb;
+    base(0);
+    rig_join(0, 5000, 0);
+    rig_join(1, 5000, 0);
+    rig_engine(&a, 0);
+    rig_engine(&b, 1);
+    tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+    tokenpool_client_set_queued(&b, TOKENPOOL_BACKLOGGED);
+    for (p = 0; p < 30; p++) {
+        uint64_t epoch = rig_info().epoch;
+        ga = gb = 0;
+        do {
+            now += MS;
+            tokenpool_monitor_run(&monitor, now);
+            if (rig_info().epoch != epoch)
+                break;
+            ga += spend(&a, now + now / 10000, 20);
+            gb += spend(&b, now - now / 10000, 20);
+        } while (true);
+        CHECK_CONTEXT("period %" PRIu64, p);
+        CHECK_LE(ga + gb, 10000);
+        CHECK(p == 0 || (ga >= 5000 && gb >= 5000));
+    }
+}
+
+/* The monitor's clock goes back by an hour: the period goes on. Forward by a day: one period starts early. */
+static void test_monitor_clock(void)
+{
+    uint64_t epoch;
+    base(0);
+    tokenpool_monitor_run(&monitor, 7200 * S);
+    tokenpool_monitor_run(&monitor, 7200 * S + S / 2);
+    epoch = rig_info().epoch;
+    tokenpool_monitor_run(&monitor, 3600 * S);
+    CHECK_EQ(rig_info().epoch, epoch);
+    CHECK(tokenpool_monitor_next_ns(&monitor, 3600 * S) <= 3600 * S + MS);
+    tokenpool_monitor_run(&monitor, 3600 * S + S / 2 - 1);
+    CHECK_EQ(rig_info().epoch, epoch);
+    tokenpool_monitor_run(&monitor, 3600 * S + S / 2);
+    CHECK_EQ(rig_info().epoch, epoch + 1);
+    tokenpool_monitor_run(&monitor, 86400 * S);
+    CHECK_EQ(rig_info().epoch, epoch + 2);
+    tokenpool_monitor_run(&monitor, 86400 * S + S - 1);
+    CHECK_EQ(rig_info().epoch, epoch + 2);
+}
+
+/* A monitor that restarts every so often: in any window of T at most twice the bound, and epochs go on. */
+static void test_restarts(void)
+{
+    static const uint64_t every[] = {1000, 500, 100, 50, 10};
+    unsigned e;
+    for (e = 0; e < 5; e++) {
+        struct tokenpool_client a;
+        uint64_t now = 0, i, window[10] = {0}, sum = 0, epochs, total = 0;
+        base(0);
+        rig_join(0, 9000, 0);
+        rig_engine(&a, 0);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        for (i = 0; i < 10000; i++, now += MS) {
+            uint64_t got;
+            if (i && i % every[e] == 0)
+                resume(&monitor, memory);
+            tokenpool_monitor_run(&monitor, now);
+            got = spend(&a, now, 2000);
+            total += got;
+            if (i % 100 == 0) {
+                sum -= window[i / 100 % 10];
+                window[i / 100 % 10] = 0;
+            }
+            window[i / 100 % 10] += got;
+            sum += got;
+            CHECK_LE(sum, 2 * 10000);
+        }
+        epochs = tokenpool_word_epoch(storage[TOKENPOOL_OFFSET_POOL / 8]);
+        CHECK_CONTEXT("every %" PRIu64 " ms: %" PRIu64 " tokens, %" PRIu64 " epochs", every[e], total, epochs);
+        CHECK_LE(epochs, 11);
+        CHECK_GE(epochs, 8);
+        CHECK_LE(total, epochs * 10000);
+        CHECK(rig_slot(0).reservation == 9000 && rig_info().lost == 0);
+    }
+}
+
+/* A monitor pauses, another takes over, the first comes back: it waits, whatever it was about to do. */
+static void test_returns(void)
+{
+    struct tokenpool_client a;
+    struct tokenpool_op op;
+    struct tokenpool_monitor_state first, other;
+    uint64_t now = 0, i, p, g, answer;
+    memset(&other, 0, sizeof other);
+    base(0);
+    rig_join(0, 4000, 0);
+    rig_engine(&a, 0);
+    tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+    for (p = 0; p < 8; p++) {
+        uint64_t done = 0;
+        for (i = g = 0; i < 1000; i++, now += MS) {
+            if (p == 2 && i == 500)
+                resume(&second, second_memory);
+            if (p < 2 || p >= 4)
+                tokenpool_monitor_run(&monitor, now);
+            if (p > 2 || (p == 2 && i >= 500))
+                tokenpool_monitor_run(&second, now);
+            done = spend(&a, now, 100);
+            g += done;
+        }
+        CHECK_CONTEXT("second %" PRIu64, p);
+        CHECK_LE(g, 10000 + 100);
+        CHECK(p < 4 || g >= 9900);
+        if (p >= 4) {
+            first = rig_info();
+            CHECK_EQ(tokenpool_monitor_info(&second, &other), QOS_OK);
+            CHECK(!first.active && other.active);
+            CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 0, 0, NULL), QOS_ESTALE);
+            CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 0, 0, NULL), QOS_ESTALE);
+            CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_ESTALE);
+        }
+    }
+    /* The second dies; the first, which waits, takes over without being told. */
+    for (p = 0; p < 3; p++)
+        for (i = g = 0; i < 1000; i++, now += MS) {
+            tokenpool_monitor_run(&monitor, now);
+            g += spend(&a, now, 100);
+        }
+    CHECK(rig_info().active && rig_info().epoch > other.epoch);
+    CHECK_GE(g, 9900);
+    /* A swap that the first prepared before it paused comes after the other's. */
+    for (;; now += MS / 8) {
+        if (tokenpool_monitor_next(&monitor, now, &op) && op.kind == TOKENPOOL_COMPARE_SWAP)
+            break;
+        tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
+        (void)spend(&a, now, 100);
+    }
+    resume(&second, second_memory);
+    tokenpool_monitor_run(&second, now);
+    answer = storage[TOKENPOOL_OFFSET_POOL / 8];
+    tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
+    CHECK_EQ(storage[TOKENPOOL_OFFSET_POOL / 8], answer);
+    CHECK(!rig_info().active);
+}
+
+/* An operation of the monitor gets no answer, performed or not: it goes on. */
+static void test_lost_answers(void)
+{
+    unsigned performed, which;
+    for (performed = 0; performed < 2; performed++)
+        for (which = 0; which < 40; which++) {
+            struct tokenpool_client a;
+            struct tokenpool_op op;
+            uint64_t now = 0, i, n = 0, g = 0, last;
+            base(0);
+            rig_join(0, 4000, 0);
+            rig_join(1, 4000, 0);
+            rig_engine(&a, 0);
+            tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+            for (i = 0; i < 4000; i++, now += MS) {
+                while (tokenpool_monitor_next(&monitor, now, &op)) {
+                    bool lose = n++ == which * 50;
+                    uint64_t answer = 0;
+                    if (!lose || performed)
+                        answer = tokenpool_storage_run(storage, &op);
+                    if (lose)
+                        tokenpool_monitor_fail(&monitor);
+                    else
+                        tokenpool_monitor_done(&monitor, answer);
+                }
+                last = spend(&a, now, 20);
+                g += i >= 3000 ? last : 0;
+            }
+            CHECK_CONTEXT("operation %u lost, %s", which * 50, performed ? "performed" : "not performed");
+            CHECK_EQ(rig_info().epoch, 4);
+            CHECK_GE(g, 9800);
+            CHECK_LE(g, 10100);
+        }
+}
+
+/* What a predecessor left is checked: a word that it did not write, or that does not fit, is no admission. */
+static void test_adoption(void)
+{
+    const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 8;
+    base(0);
+    rig_join(0, 1000, 0);
+    rig_join(1, 2000, 5000);
+    tokenpool_monitor_run(&monitor, 0);
+    storage[admitted] = UINT64_MAX;
+    storage[TOKENPOOL_OFFSET_TERMS / 8] = UINT64_MAX; /* nobody reads it for this */
+    resume(&monitor, memory);
+    tokenpool_monitor_run(&monitor, MS);
+    tokenpool_monitor_run(&monitor, 2 * S);
+    CHECK_EQ(rig_info().lost, 1);
+    CHECK(!rig_slot(0).joined && rig_slot(1).joined && rig_slot(1).reservation == 2000 && rig_slot(1).limit == 5000);
+    CHECK_EQ(rig_info().reserved, 2000);
+    /* Who was silent when the monitor was replaced keeps its admission. */
+    base(0);
+    rig_join(0, 6000, 0);
+    tokenpool_monitor_run(&monitor, 0);
+    tokenpool_monitor_run(&monitor, S);
+    CHECK(rig_slot(0).silent);
+    resume(&monitor, memory);
+    tokenpool_monitor_run(&monitor, S + MS);
+    tokenpool_monitor_run(&monitor, 3 * S);
+    CHECK(rig_slot(0).joined && rig_slot(0).reservation == 6000);
+    CHECK_EQ(rig_info().reserved, 6000);
+}
+
+/* init under living engines: they notice and attach again. */
+static void test_started_anew(void)
+{
+    struct tokenpool_client a;
+    uint64_t i, now = 0;
+    base(0);
+    rig_join(0, 3000, 3000);
+    rig_engine(&a, 0);
+    for (i = 0; i < 300; i++, now += S) {
+        tokenpool_monitor_run(&monitor, now);
+        (void)spend(&a, now, 10);
+    }
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    rig_join(0, 3000, 3000);
+    tokenpool_monitor_run(&monitor, now);
+    CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_ESTALE);
+    CHECK(rig_client(&a).stale);
+    CHECK_EQ(tokenpool_client_attach(&a, 0, rig_slot(0).generation, storage, sizeof storage), QOS_OK);
+    tokenpool_client_start_now(&a);
+    (void)spend(&a, now += MS, 1);
+    tokenpool_monitor_run(&monitor, now += MS);
+    i = spend(&a, now += MS, 1);
+    CHECK_EQ(i + spend(&a, now + 2 * MS, 5000), 3000);
+}
+
+/* A slot is left and joined anew: the old engine has nothing from the next period on. */
+static void test_slot_reused(void)
+{
+    struct tokenpool_client a, b;
+    uint64_t ga, gb, now = S;
+    base(0);
+    rig_join(0, 3000, 3000);
+    rig_engine(&a, 0);
+    tokenpool_monitor_run(&monitor, 0);
+    rig_tick(&a, 0);
+    CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+    rig_join(0, 9000, 9000);
+    CHECK_EQ(tokenpool_client_attach(&b, 0, rig_slot(0).generation, storage, sizeof storage), QOS_OK);
+    CHECK_EQ(tokenpool_client_attach(&a, 1, rig_slot(0).generation, storage, sizeof storage), QOS_ESTALE);
+    rig_engine(&a, 0);
+    tokenpool_client_run(&b, 0, 0);
+    tokenpool_monitor_run(&monitor, now / 2);
+    rig_tick(&b, now - MS / 8);
+    tokenpool_monitor_run(&monitor, now);
+    rig_tick(&b, now);
+    gb = spend(&b, now, 20000);
+    CHECK_EQ(gb, 9000);
+    base(0);
+    rig_join(0, 3000, 3000);
+    rig_engine(&a, 0);
+    tokenpool_monitor_run(&monitor, 0);
+    rig_tick(&a, 0);
+    CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+    rig_join(0, 9000, 9000);
+    CHECK_EQ(spend(&a, MS, 20000), 3000); /* of this period it has what it was given */
+    tokenpool_monitor_run(&monitor, S);
+    rig_tick(&a, S);
+    ga = spend(&a, S, 20000);
+    CHECK_EQ(ga, 0);
+    CHECK_EQ(tokenpool_client_take(&a, S, 1), QOS_ESTALE);
+}
+
+/* No monitor is left: engines stop after their period, or with TOKENPOOL_GO_ON renew their reservations, once in T. */
+static void test_no_monitor(void)
+{
+    unsigned go_on, p;
+    for (go_on = 0; go_on < 2; go_on++) {
+        struct tokenpool_client a, b;
+        uint64_t now = 0, i, ga, gb;
+        base(go_on ? TOKENPOOL_GO_ON : 0);
+        rig_join(0, 4000, 0);
+        rig_join(1, 2000, 0);
+        rig_engine(&a, 0);
+        rig_engine(&b, 1);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        tokenpool_client_set_queued(&b, TOKENPOOL_BACKLOGGED);
+        for (p = 0; p < 8; p++) {
+            for (i = ga = gb = 0; i < 1000; i++, now += MS) {
+                if (p < 2)
+                    tokenpool_monitor_run(&monitor, now);
+                if (p == 5 && i == 500)
+                    resume(&second, second_memory);
+                if (p > 5 || (p == 5 && i >= 500))
+                    tokenpool_monitor_run(&second, now);
+                ga += spend(&a, now, 50);
+                gb += spend(&b, now, 50);
+            }
+            CHECK_CONTEXT("go on %u, second %u", go_on, p);
+            if (p >= 2 && p < 5) {
+                CHECK_LE(ga, go_on ? 4000 : 0);
+                CHECK_LE(gb, go_on ? 2000 : 0);
+                CHECK(!go_on || (ga >= 3900 && gb >= 1900));
+            }
+            CHECK_LE(ga + gb, 2 * 10000);
+            CHECK(p != 7 || ga + gb >= 9900); /* with a monitor again all is as before */
+        }
+    }
+}
+
+int main(void)
+{
+    check_begin("unit/tokenpool_takeover");
+    test_take_is_enough();
+    test_sleep();
+    test_wake_up();
+    test_engine_clock();
+    test_drift();
+    test_monitor_clock();
+    test_restarts();
+    test_returns();
+    test_lost_answers();
+    test_adoption();
+    test_started_anew();
+    test_slot_reused();
+    test_no_monitor();
+    return check_end();
+}
