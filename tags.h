@@ -75,20 +75,24 @@
  *     requests. Forced ones add at most force_debt_requests + 1.
  *   - Weight (PS). While f keeps requests queued and is below its limit, m gets by weight
  *         W_m / w_m  <=  W_f / w_f  +  k c_f / w_f  +  c_m / w_m
- *     in any window, W_f being all that f gets. k = 1; with a reservation of f or forced
- *     requests of f: k = lead_requests or force_debt_requests + 2. Under reward the same
- *     holds for charged time; charged and used time differ by at most 1.2 window + D of
- *     the longest service times, D requests being at the device.
+ *     in any window, W_f being all that f gets. k = 1; if f has a reservation, k =
+ *     lead_requests; if f forced requests, k = force_debt_requests + 2. TAGS_ALLOW, both
+ *     at their limits: k = 2 + L_f * limit_burst. Under reward the same holds for charged
+ *     time; charged and used time differ by at most 1.2 window + D of the longest service
+ *     times, for D requests at the device. V lags the fluid schedule by one request of
+ *     each.
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + c_m. If
- *     the reservations fit the device, f gets  R_f * t - 1  while it keeps requests
- *     queued, less what a limit of its own forbids. If they do not fit, or after a stall,
- *     all reservations are served in proportion; reserve_lag_ns of it is made up, the
- *     rest is forgotten for all alike.
+ *     all reservations fit, f misses at most 2 requests and what it reserved for the time
+ *     of D requests and of limit_burst_ns of the other reservations; less what a limit of
+ *     its own forbids, and what forced requests take. If they do not fit, or after a
+ *     stall, all are served in proportion: reserve_lag_ns of it is made up, the rest is
+ *     forgotten for all alike.
  *   - Wait. The head of f's queue waits at most 1 / R_f and one request of each other
  *     reservation, or by weight  sum over all j of (w_j / w_f * c_f + c_j)  of device
  *     time.
- *   - A client can lie about its cost only up to cost_max, and under reward about
- *     nothing.
+ *   - A forced request passes everybody. Force for the server's own sake only: what a
+ *     client forces is its share by weight, and force_debt_requests.
+ *   - A client can lie about its cost up to cost_max, and under reward about nothing.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
@@ -418,8 +422,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   up to limit_burst_ns of what it missed.
  *
  *   Invariants
- *   1. The share tag of a client that waits below its limit is at least V, and V never falls. (TAGS_ALLOW: a client that
- *      waits at its limit keeps its tag, which V may overtake.)
+ *   1. The share tag of a client that waits below its limit is at least V, and V never falls. (TAGS_ALLOW: a client
+ *      that waits at its limit keeps its tag, which V may overtake.)
  *   2. s holds the clients with requests queued that may be sent as far as is known; r those of them with a
  *      reservation.
  *   3. l holds the clients that waited at their limit when they were last looked at. TAGS_ALLOW: they are in s, too,
@@ -758,7 +762,8 @@ QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns,
         tags_priv_rate_close(p, d.tag_ns - ns, d.rest - rest);
 }
 
-/* A new rate: what the tag is ahead or behind is kept in units. Rounded against the client, by less than 1 ns. */
+/* A new rate: what the tag is ahead or behind is kept in units. Rounded against the client, by less than 1 ns. From
+ * and to rate 0 the tag stays where it is. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
     uint64_t key = tags_priv_rate_key(p), old = tags_priv_rate_open(p).rate_per_s;
@@ -766,11 +771,9 @@ QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, 
         return;
     p->rate_lo = (uint32_t)(rate_per_s & UINT32_MAX);
     p->rate_hi = (uint16_t)(rate_per_s >> 32);
-    if (old == 0 || rate_per_s == 0)
-        key = now_ns;
-    else if (key > now_ns)
+    if (old != 0 && rate_per_s != 0 && key > now_ns)
         key = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
-    else
+    else if (old != 0 && rate_per_s != 0)
         key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
     tags_priv_rate_close(p, key, 0);
 }
@@ -855,8 +858,8 @@ QOS_PRIV void tags_priv_return(const struct tags *tags, struct tags_priv_hot *h)
         h->tag = tags->v;
 }
 
-/* The same for a client that comes off its limit. With TAGS_ALLOW it was served by its share tag meanwhile, and V may have
- * overtaken that tag with those below their limits. */
+/* The same for a client that comes off its limit. With TAGS_ALLOW it was served by its share tag meanwhile, and V
+ * may have overtaken that tag with those below their limits. */
 QOS_PRIV void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot *h)
 {
     if (tags->config.at_limit != TAGS_ALLOW)
@@ -1748,6 +1751,10 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
         }
     }
     h->unit = (UINT64_C(1) << 62) / weight;
+    if (tags_priv_rate_open(&tags->limit[id]).rate_per_s == 0) /* a new limit or reservation begins now */
+        tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
+    if (tags_priv_rate_open(&tags->reserve[id]).rate_per_s == 0)
+        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, 0));
     tags_priv_rate_set(&tags->reserve[id], terms->reservation_per_s, clock);
     tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
     tags_priv_rate_raise(&tags->reserve[id], qos_sat_sub(clock, tags->config.reserve_lag_ns));
@@ -2068,6 +2075,21 @@ QOS_PRIV bool tags_priv_within(const struct tags *tags, struct qos_u128 tag, str
     return !tags_priv_less(most, tags_priv_lead(tag, tags->v));
 }
 
+/* Work that is due to the weight phase: bounded by one request, either way. */
+QOS_PRIV void tags_priv_credit_weight(struct tags *tags, uint64_t amount, enum tags_phase phase)
+{
+    int64_t work = (int64_t)qos_min(amount, UINT64_C(1) << 52);
+    int64_t permille = (int64_t)tags->config.weight_share_permille;
+    if (phase == TAGS_PHASE_RESERVATION)
+        tags->weight_credit += permille * work;
+    else
+        tags->weight_credit -= (1000 - permille) * work;
+    if (tags->weight_credit > 1000 * work)
+        tags->weight_credit = 1000 * work;
+    if (tags->weight_credit < -1000 * work)
+        tags->weight_credit = -1000 * work;
+}
+
 /* Charges the share tag. */
 QOS_PRIV void tags_priv_charge_share(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
 {
@@ -2076,6 +2098,8 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, struct tags_priv_slot *s
     struct qos_u128 charge;
     slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, slot->client), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
+    if (QOS_UNLIKELY(tags->config.weight_share_permille != 0))
+        tags_priv_credit_weight(tags, slot->amount, phase);
     charge = tags_priv_per_weight(tags, slot->client, slot->amount);
     if (phase == TAGS_PHASE_RESERVATION && lead != TAGS_LEAD_UNBOUNDED &&
         !tags_priv_within(tags, qos_add_wide(h->tag, charge), charge, lead)) {
@@ -2094,21 +2118,6 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* Work that is due to the weight phase: bounded by one request of it, either way. */
-QOS_PRIV void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, enum tags_phase phase)
-{
-    int64_t work = (int64_t)qos_min(qos_max(slot->amount, slot->cost), UINT64_C(1) << 52);
-    int64_t permille = (int64_t)tags->config.weight_share_permille;
-    if (phase == TAGS_PHASE_RESERVATION)
-        tags->weight_credit += permille * work;
-    else
-        tags->weight_credit -= (1000 - permille) * work;
-    if (tags->weight_credit > 1000 * work)
-        tags->weight_credit = 1000 * work;
-    if (tags->weight_credit < -1000 * work)
-        tags->weight_credit = -1000 * work;
-}
-
 /* Everything about a dispatch but the queue and the trees. slot: a local one; it is put among those at the device.
  * false: as tags_priv_charge_rates. */
 QOS_PRIV bool tags_priv_send(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase,
@@ -2121,8 +2130,6 @@ QOS_PRIV bool tags_priv_send(struct tags *tags, struct tags_priv_slot *slot, enu
     if (QOS_UNLIKELY(tags->v.hi >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags);
     tags_priv_charge_share(tags, slot, phase);
-    if (QOS_UNLIKELY(tags->config.weight_share_permille != 0))
-        tags_priv_credit_weight(tags, slot, phase);
     tags_priv_count_in(&tags->counters, phase, units);
     if (tags->by_client)
         tags_priv_count_in(&tags->by_client[slot->client], phase, units);

@@ -16,7 +16,7 @@ enum { VICTIM, RIVAL, CLIENTS, DEPTH = 64, EVENTS = 800, WAITING = 256 };
 #define WINDOW 5
 #define LEAD 3
 
-enum { SEND, CLOSED, PAUSE, CANCEL, FAIL, SERVICE, REMOVE, WEIGHT, RESERVE, FORCE, WITHDRAW, OPS };
+enum { SEND, CLOSED, PAUSE, CANCEL, FAIL, SERVICE, REMOVE, WEIGHT, RESERVE, WITHDRAW, FORCE, OPS };
 static const struct adversary_op ops[OPS] = {
     {"send", 1, 100, 1, COST_MAX},      /* so many requests of this cost */
     {"closed", 1, DEPTH, 0, 10 * MS},   /* waits for its requests to end, thinks b ns, sends a; again and again */
@@ -27,8 +27,8 @@ static const struct adversary_op ops[OPS] = {
     {"remove", 1000, 100 * MS, 0, 0},   /* and return after so many ns */
     {"weight", 1, WEIGHT_MAX, 0, 0},    /* */
     {"reserve", 0, 200, 0, 0},          /* per second */
-    {"force", 1, 20, 1, COST_MAX},      /* so many forced requests */
     {"withdraw", 1, 100, 0, 0},         /* of its queue */
+    {"force", 1, 20, 1, COST_MAX},      /* so many forced requests */
 };
 
 struct event {
@@ -154,13 +154,13 @@ static bool act(const struct adversary_step *s)
     case RESERVE:
         if (s->op == WEIGHT)
             w.terms[RIVAL].weight = s->a;
-        else if (w.terms[RIVAL].reservation_per_s || s->a == 0)
+        else if (!w.terms[RIVAL].limit_per_s || s->a <= w.terms[RIVAL].limit_per_s)
             w.terms[RIVAL].reservation_per_s = s->a;
         if (w.present)
             must(tags_change(&w.tags, w.now, RIVAL, &w.terms[RIVAL]));
         break;
     case FORCE: force(s->a, s->b); break;
-    default:
+    default: /* WITHDRAW */
         if (w.costs && w.present) {
             uint32_t n = (uint32_t)(s->a < w.costs ? s->a : w.costs);
             must(tags_withdraw(&w.tags, w.now, RIVAL, n));
@@ -424,7 +424,7 @@ static void reserved(const struct adversary_program *p, struct adversary_score *
 }
 
 /* The victim has a reservation that fits. It misses at most what the device does meanwhile: what is at it, what the rival may
- * be sent ahead by its own reservation (limit_burst_ns of it, and one), what it forces, and one of its own. */
+ * be sent ahead by its own reservation (limit_burst_ns of it, and one), and one of its own. Nothing is forced. */
 static void reservation(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
@@ -434,7 +434,7 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
     w.channels = 1; /* SERVICE_MAX each: at worst 500 per second */
     w.terms[VICTIM].reservation_per_s = check_between(&rng, 1, 250);
     w.terms[RIVAL].reservation_per_s = check_between(&rng, 0, 200);
-    rival = w.terms[RIVAL].reservation_per_s ? 200 : 0;
+    rival = 200;
     run(p);
     for (lowest = 0, i = 0; i < w.events; i++) {
         const struct event *e = &w.event[i];
@@ -445,12 +445,12 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
         served++;
         lowest = at - served < lowest ? at - served : lowest;
     }
-    wait = (double)w.depth + rival * (double)BURST_NS / 1e9 + 1 + DEBT + 1;
+    wait = (double)w.depth + rival * (double)BURST_NS / 1e9 + 1;
     score->harm = most;
     score->bound = 1 + 1 + (double)w.terms[VICTIM].reservation_per_s * wait * (double)SERVICE_MAX / 1e9;
 }
 
-/* The surplus above the limits: both have one, of next to nothing. */
+/* The surplus above the limits: both have one, of next to nothing, by which the victim may be one request ahead. */
 static void surplus(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
@@ -462,7 +462,7 @@ static void surplus(const struct adversary_program *p, struct adversary_score *s
     most = most_weight(p);
     run(p);
     score->harm = rise(most, false, ABOVE_LIMIT);
-    score->bound = COST_MAX / most + (double)w.victim_cost / (double)w.terms[VICTIM].weight;
+    score->bound = COST_MAX / most + 2 * (double)w.victim_cost / (double)w.terms[VICTIM].weight;
 }
 
 /* Under reward: device time, of a serial device, measured by the header. What a client was charged differs from what it used by
@@ -490,7 +490,7 @@ int main(void)
         {"limit", ops, OPS, limit, "requests"},
         {"limit_forced", ops, OPS, limit_forced, "requests"},
         {"reserved", ops, OPS, reserved, "requests"},
-        {"reservation", ops, OPS, reservation, "requests missed"},
+        {"reservation", ops, FORCE, reservation, "requests missed"},
         {"surplus", ops, OPS, surplus, "work per weight"},
         {"reward", ops, OPS, reward, "ns per weight"},
     };

@@ -275,7 +275,7 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
         o.V = o.task[first].stag >> 22 << 22;
     move_back();
     moved_back += o.V < before;
-    f->amount = o.reward ? estimate(c) : cost;
+    f->amount = work = o.reward ? estimate(c) : cost;
     charge = per_weight(c, f->amount);
     if (f->by_reservation && c->stag + charge - o.V > charge * o.lead) {
         f->amount = 0;
@@ -283,7 +283,6 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     } else {
         c->stag += charge;
     }
-    work = f->amount > cost ? f->amount : cost;
     if (o.permille) {
         o.credit += f->by_reservation ? (int64_t)(o.permille * work) : -(int64_t)((1000 - o.permille) * work);
         if (o.credit > (int64_t)(1000 * work))

@@ -1,0 +1,181 @@
+// proves: reservations that do not fit are cut in proportion (0.5 of each at half the capacity, within 0.02), with requests of
+// proves: one size or of many; who comes late to it waits as long as one request of each; after a stall of any length weights
+// proves: are served again within the lag; the weight phase keeps its configured part; a limit holds after a stall, too
+#include "check.h"
+#include "tags.h"
+
+#define MS UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
+enum { CLIENTS = 11 };
+
+static struct tags tags;
+static struct check_mem memory;
+static uint64_t now, work[CLIENTS], size_of[CLIENTS];
+
+static void open_tags(struct tags_config *c, enum tags_mode mode)
+{
+    c->clients = CLIENTS;
+    c->mode = mode;
+    c->cost_max = 64;
+    check_mem_new(&memory, tags_memsize(c), 64, 0);
+    CHECK_EQ(tags_init(&tags, memory.mem, memory.size, c), QOS_OK);
+    now = SECOND;
+    memset(work, 0, sizeof work);
+}
+
+static void add(uint32_t id, uint64_t w, uint64_t r, uint64_t l, uint64_t size)
+{
+    struct tags_client k;
+    k.weight = w;
+    k.reservation_per_s = r;
+    k.limit_per_s = l;
+    size_of[id] = size;
+    CHECK_EQ(tags_add(&tags, now, id, &k), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, id, TAGS_BACKLOG_MAX, size), QOS_OK);
+}
+
+/* One request, of ns_per_unit a unit; who it was. */
+static uint32_t serve(uint64_t ns_per_unit)
+{
+    struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+    struct tags_grant g;
+    CHECK_EQ(tags_choose(&tags, now, &choice), QOS_OK);
+    CHECK_EQ(tags_dispatch(&tags, now, &choice, size_of[choice.client], 0, 0, &g), QOS_OK);
+    now += ns_per_unit * size_of[choice.client];
+    CHECK_EQ(tags_complete(&tags, now, &g, ns_per_unit * size_of[choice.client]), QOS_OK);
+    work[choice.client] += size_of[choice.client];
+    return choice.client;
+}
+
+/* Ten clients reserve 1000 and 9 x 100 of a device of half as much. mixed: requests of 1 to 64 units, which count. */
+static void infeasible(enum tags_mode mode, bool mixed)
+{
+    struct tags_config c;
+    struct check_rng rng;
+    uint64_t begin, unit = mixed ? 20 : 1, wait;
+    uint32_t i, round;
+    double share;
+    memset(&c, 0, sizeof c);
+    c.count_cost = mixed;
+    check_rng_init(&rng, 5);
+    open_tags(&c, mode);
+    for (i = 0; i < 10; i++)
+        add(i, check_between(&rng, 1, 1000), (i ? 100 : 1000) * unit, 0, mixed ? check_between(&rng, 1, 64) : 1);
+    for (round = 0; round < 4; round++) {
+        memset(work, 0, sizeof work);
+        for (begin = now; now < begin + 100 * SECOND;)
+            (void)serve(2 * SECOND / (1900 * unit));
+        for (i = 0; i < 10; i++) {
+            share = (double)work[i] * 1e9 / (double)(now - begin) / (double)((i ? 100 : 1000) * unit);
+            CHECK_CONTEXT("mode %d, mixed %d, round %u, client %u: %g of its reservation", mode, mixed, round, i,
+                          share);
+            CHECK_WITHIN(share, 0.48, 0.52);
+        }
+    }
+    /* A newcomer: before it one request of each may go. */
+    add(10, 1, 100 * unit, 0, 1);
+    for (begin = now; serve(2 * SECOND / (1900 * unit)) != 10;)
+        continue;
+    wait = now - begin;
+    CHECK_LE(wait, (10 * (mixed ? UINT64_C(64) : 1) + 1) * (2 * SECOND / (1900 * unit)));
+    CHECK(check_mem_free(&memory));
+}
+
+/* The device stalls; a client of weight 1000 without reservation is served again within the lag, and one request. */
+static void stalls(uint64_t stall_ns, uint64_t lag_ns)
+{
+    struct tags_config c;
+    struct tags_report report;
+    struct tags_grant g;
+    uint64_t back, lag = lag_ns ? lag_ns : TAGS_DEFAULT_RESERVE_LAG_NS;
+    memset(&c, 0, sizeof c);
+    c.reserve_lag_ns = lag_ns;
+    CHECK_CONTEXT("stall of %" PRIu64 " ms, lag %" PRIu64 " ms", stall_ns / MS, lag / MS);
+    open_tags(&c, TAGS_PS);
+    add(0, 1, 500, 0, 1);
+    add(1, 1000, 0, 0, 1);
+    add(2, 1, 100, 0, 1);
+    CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+    now += stall_ns;
+    CHECK_EQ(tags_complete(&tags, now, &g, stall_ns), QOS_OK);
+    for (back = now; serve(MS) != 1;)
+        CHECK_LE(now - back, 10 * SECOND);
+    /* 600 of 1000 per second are reserved: what was kept takes 0.6 lag / 0.4. */
+    CHECK_LE(now - back, lag * 6 / 4 + 10 * MS);
+    memset(work, 0, sizeof work);
+    for (back = now; now < back + 20 * SECOND;)
+        (void)serve(MS);
+    CHECK_WITHIN(work[0] / 20, 499, 501 + (stall_ns ? 30 : 0));
+    CHECK_WITHIN(work[2] / 20, 99, 101 + (stall_ns ? 6 : 0));
+    CHECK_EQ(tags_info(&tags, QOS_NONE, &report), QOS_OK);
+    CHECK_EQ(report.clock_behind_ns > 0, stall_ns > lag + 10 * MS);
+    CHECK(check_mem_free(&memory));
+}
+
+/* Reservation = limit, and a stall of 1 s in every 10: the limit forbids to make up more than its burst, and all it allows is
+ * served: 10 s - 1 s, and 100 ms of burst. */
+static void limited(void)
+{
+    struct tags_config c;
+    uint64_t end, next;
+    memset(&c, 0, sizeof c);
+    check_state.context[0] = 0;
+    open_tags(&c, TAGS_PS);
+    add(0, 1, 100, 100, 1);
+    add(1, 1, 0, 0, 1);
+    for (end = now + 600 * SECOND, next = now + 10 * SECOND; now < end;) {
+        uint64_t ns = MS;
+        if (now >= next) {
+            ns = SECOND;
+            next += 10 * SECOND;
+        }
+        (void)serve(ns);
+    }
+    CHECK_WITHIN((double)work[0] / 600, 91, 92.5);
+    CHECK(check_mem_free(&memory));
+}
+
+/* Reservations take all; weights keep 10 % and 50 % of the work. */
+static void least_share(uint32_t permille, enum tags_mode mode)
+{
+    struct tags_config c;
+    uint64_t begin, by_weight = 0, all = 0;
+    memset(&c, 0, sizeof c);
+    c.weight_share_permille = permille;
+    CHECK_CONTEXT("weights keep %u of 1000, mode %u", permille, (unsigned)mode);
+    open_tags(&c, mode);
+    add(0, 1, 2000, 0, 1);
+    add(1, 1, 1000, 0, 1);
+    add(2, 1, 0, 0, 1);
+    add(3, 3, 0, 0, 1);
+    for (begin = now; now < begin + 50 * SECOND; all++)
+        by_weight += serve(MS) >= 2;
+    CHECK_WITHIN((double)by_weight / (double)all, permille / 1000.0 * 0.97, permille / 1000.0 * 1.03);
+    if (permille) {
+        CHECK_WITHIN((double)work[3] / (double)work[2], 2.9, 3.1);
+        CHECK_WITHIN((double)work[0] / (double)work[1], 1.9, 2.1);
+    }
+    CHECK(check_mem_free(&memory));
+}
+
+int main(void)
+{
+    unsigned mode;
+    check_begin("property/tags_overload");
+    for (mode = TAGS_REWARD; mode <= TAGS_PS; mode++) {
+        infeasible((enum tags_mode)mode, false);
+        infeasible((enum tags_mode)mode, true);
+    }
+    stalls(0, 0);
+    stalls(500 * MS, 0);
+    stalls(60 * SECOND, 0);
+    stalls(3600 * SECOND, 0);
+    stalls(60 * SECOND, 100 * MS);
+    limited();
+    for (mode = TAGS_REWARD; mode <= TAGS_PS; mode++) {
+        least_share(0, (enum tags_mode)mode);
+        least_share(100, (enum tags_mode)mode);
+        least_share(500, (enum tags_mode)mode);
+    }
+    return check_end();
+}
