@@ -1,0 +1,65 @@
+// proves: reports and grants are written byte for byte as ever, and what was written then is read, on either byte order
+#include "golden.h"
+#include "pshift.h"
+
+static struct pshift_message message(bool grant)
+{
+    struct pshift_message m;
+    memset(&m, 0, sizeof m);
+    m.server = 0x01020304;
+    m.count = 2;
+    m.server_epoch = UINT64_C(0x1112131415161718);
+    m.controller_epoch = UINT64_C(0x2122232425262728);
+    m.seq = UINT64_C(0x3132333435363738);
+    m.ack_seq = grant ? UINT64_C(0x4142434445464748) : 0;
+    m.ack_mask = grant ? UINT64_C(0x5152535455565758) : 0;
+    m.period = UINT64_C(0x6162636465666768);
+    m.capacity = grant ? 0 : UINT64_C(0x7172737475767778);
+    m.untold = grant ? 0 : 0x81828384;
+    m.partial = !grant;
+    return m;
+}
+
+static void same_message(const struct pshift_message *a, const struct pshift_message *b)
+{
+    CHECK_EQ(a->server, b->server);
+    CHECK_EQ(a->count, b->count);
+    CHECK_EQ(a->server_epoch, b->server_epoch);
+    CHECK_EQ(a->controller_epoch, b->controller_epoch);
+    CHECK_EQ(a->seq, b->seq);
+    CHECK_EQ(a->ack_seq, b->ack_seq);
+    CHECK_EQ(a->ack_mask, b->ack_mask);
+    CHECK_EQ(a->period, b->period);
+    CHECK_EQ(a->capacity, b->capacity);
+    CHECK_EQ(a->untold, b->untold);
+    CHECK_EQ(a->partial, b->partial);
+}
+
+int main(void)
+{
+    struct pshift_report_entry report[2] = {{UINT64_C(0xa1a2a3a4a5a6a7a8), 2, 3, 4, 5},
+                                            {6, 7, 8, UINT64_MAX, UINT64_C(0xb1b2b3b4b5b6b7b8)}};
+    struct pshift_grant_entry grant[2] = {{UINT64_C(0xc1c2c3c4c5c6c7c8), 2, 3}, {4, 5, UINT64_MAX}};
+    struct pshift_report_entry report_got[2];
+    struct pshift_grant_entry grant_got[2];
+    struct pshift_message m = message(false), got;
+    uint8_t bytes[512];
+    size_t len = 0, n;
+    check_begin("unit/pshift_golden");
+    memset(&got, 0, sizeof got);
+    CHECK_EQ(pshift_report_encode(&m, report, bytes, sizeof bytes, &len), QOS_OK);
+    golden_same("pshift_report", bytes, len);
+    n = golden_read("pshift_report", bytes, sizeof bytes);
+    CHECK_EQ(pshift_report_decode(bytes, n, &got, report_got, 2), QOS_OK);
+    same_message(&got, &m);
+    CHECK(memcmp(report, report_got, sizeof report) == 0);
+
+    m = message(true);
+    CHECK_EQ(pshift_grant_encode(&m, grant, bytes, sizeof bytes, &len), QOS_OK);
+    golden_same("pshift_grant", bytes, len);
+    n = golden_read("pshift_grant", bytes, sizeof bytes);
+    CHECK_EQ(pshift_grant_decode(bytes, n, &got, grant_got, 2), QOS_OK);
+    same_message(&got, &m);
+    CHECK(memcmp(grant, grant_got, sizeof grant) == 0);
+    return check_end();
+}

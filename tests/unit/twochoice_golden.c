@@ -1,0 +1,97 @@
+// proves: messages and logs are written byte for byte as ever, and what was written then is read, on either byte order
+#include "golden.h"
+#include "twochoice.h"
+#include "../property/twochoice_disk.h"
+
+static void check_message(void)
+{
+    struct twochoice_peer peers[2] = {{0x01020304, UINT64_C(0x1112131415161718), UINT64_C(0x2122232425262728)},
+                                      {5, 6, 7}};
+    struct twochoice_peer peers_got[2];
+    struct twochoice_message m, got;
+    uint8_t bytes[256];
+    size_t len = 0, n;
+    memset(&m, 0, sizeof m);
+    memset(&got, 0, sizeof got);
+    m.type = TWOCHOICE_LOAD;
+    m.server = 0x31323334;
+    m.state = TWOCHOICE_FULL;
+    m.chosen = 0;
+    m.client = UINT64_C(0x4142434445464748);
+    m.request = UINT64_C(0x5152535455565758);
+    m.len_bytes = 0;
+    m.load = UINT64_C(0x6162636465666768);
+    m.peer_count = 2;
+    CHECK_EQ(twochoice_message_encode(&m, peers, bytes, sizeof bytes, &len), QOS_OK);
+    golden_same("twochoice_message", bytes, len);
+    n = golden_read("twochoice_message", bytes, sizeof bytes);
+    CHECK_EQ(twochoice_message_decode(bytes, n, &got, peers_got, 2), QOS_OK);
+    CHECK_EQ(got.type, m.type);
+    CHECK_EQ(got.server, m.server);
+    CHECK_EQ(got.state, m.state);
+    CHECK_EQ(got.client, m.client);
+    CHECK_EQ(got.request, m.request);
+    CHECK_EQ(got.load, m.load);
+    CHECK_EQ(got.peer_count, 2);
+    CHECK_EQ(peers_got[0].server, peers[0].server);
+    CHECK_EQ(peers_got[0].load, peers[0].load);
+    CHECK_EQ(peers_got[0].age_ns, peers[0].age_ns);
+    CHECK_EQ(peers_got[1].server, 5);
+}
+
+/* What the log says: 100..199 on server 7, of it 120..139 at home again; another object on server 300. */
+static void check_table(const struct twochoice_table *table)
+{
+    struct twochoice_piece p[4];
+    CHECK_EQ(twochoice_table_query(table, UINT64_C(0xa1a2a3a4a5a6a7a8), 100, 100, p, 4), 3);
+    CHECK(p[0].target == 7 && p[0].offset == 100 && p[0].end == 120 && p[0].version == 1);
+    CHECK(p[1].target == TWOCHOICE_LOCAL && p[1].end == 140);
+    CHECK(p[2].target == 7 && p[2].end == 200);
+    CHECK_EQ(twochoice_table_query(table, 9, UINT64_C(0x0102030405060708), 16, p, 4), 1);
+    CHECK(p[0].target == 300 && p[0].version == 2);
+}
+
+static void check_log(void)
+{
+    static struct twochoice_table table;
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    struct twochoice_recovery recovery;
+    struct check_mem mem;
+    struct disk disk;
+    uint8_t bytes[1024];
+    size_t n;
+    disk_init(&disk, NULL, &storage);
+    memset(&config, 0, sizeof config);
+    config.max_fragments = 16;
+    config.home = 0x2122;
+    config.storage = &storage;
+    check_mem_new(&mem, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&table, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_EQ(twochoice_table_format(&table), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&table, UINT64_C(0xa1a2a3a4a5a6a7a8), 7, 100, 100, false), QOS_OK);
+    CHECK_EQ(twochoice_table_create(&table, 9, 300, UINT64_C(0x0102030405060708), 16, false), QOS_OK);
+    CHECK_EQ(twochoice_table_local(&table, UINT64_C(0xa1a2a3a4a5a6a7a8), 120, 20), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&table), QOS_OK);
+    check_table(&table);
+    golden_same("twochoice_log", disk.log[0].data, disk.log[0].len);
+
+    n = golden_read("twochoice_log", bytes, sizeof bytes);
+    disk_resize(&disk.log[0], n);
+    memcpy(disk.log[0].data, bytes, n);
+    CHECK_EQ(twochoice_table_init(&table, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_EQ(twochoice_table_recover(&table, 0, &recovery), QOS_OK);
+    CHECK_EQ(recovery.records, 3);
+    CHECK_EQ(recovery.dropped_bytes, 0);
+    check_table(&table);
+    CHECK(check_mem_free(&mem));
+    disk_free(&disk);
+}
+
+int main(void)
+{
+    check_begin("unit/twochoice_golden");
+    check_message();
+    check_log();
+    return check_end();
+}
