@@ -262,7 +262,7 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_take(struct tokenpool_cli
 /* n I/Os (tokens' worth) completed. */
 QOS_API void tokenpool_client_complete(struct tokenpool_client *client, uint64_t n);
 /* When to call again for n tokens (0: for nothing but its own reports): now_ns if they are held or an operation is due,
- * else the next poll or tick. Before QOS_NEVER only a stale engine stops. */
+ * else the next poll or tick. */
 QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client, uint64_t now_ns, uint64_t n);
 /* Tokens' worth of requests that wait outside for tokens; TOKENPOOL_BACKLOGGED: always more. Holds until changed. */
 QOS_API void tokenpool_client_set_queued(struct tokenpool_client *client, uint64_t n);
@@ -1072,8 +1072,11 @@ QOS_PRIV void tokenpool_client_priv_confirmed(struct tokenpool_client *client, u
         client->generation = generation;
     client->terms_generation = generation;
     client->stale = client->generation && generation != client->generation;
-    if (client->stale) {
-        client->running = false;
+    if (client->stale) { /* until terms of our generation come again: this may have been a stray store */
+        if (client->running)
+            tokenpool_client_priv_lapse(client);
+        client->epoch = client->seen_epoch;
+        client->known = true;
         return;
     }
     tokenpool_client_priv_begin(client, client->seen_terms);
@@ -1255,8 +1258,6 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     enum tokenpool_priv_pending claim = TOKENPOOL_PRIV_NONE;
     uint64_t at = QOS_NEVER, claim_at;
     *what = TOKENPOOL_PRIV_NONE;
-    if (client->stale)
-        return QOS_NEVER;
     if (client->starting) {
         *what = (enum tokenpool_priv_pending)client->starting;
         return 0;
@@ -2052,13 +2053,15 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 }
 
 /* Tokens of the period that somebody claimed, the pool being `pool`. Exact: what the pool was given, less what is left
- * of it; a negative count says by how much claims failed, not that they got something. */
+ * of it; a negative count says by how much claims failed, not that they got something. A count above what was given is a
+ * stray store: nobody knows what was claimed, so all was. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_count_claimed(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
     int64_t count = tokenpool_word_count(pool);
     uint64_t n = count > 0 ? (uint64_t)count : 0;
-    return monitor->config.flags & TOKENPOOL_ORDERED ? qos_min(n, monitor->info.put)
-                                                     : qos_sat_sub(monitor->info.put, n);
+    if (monitor->config.flags & TOKENPOOL_ORDERED)
+        return qos_min(n, monitor->info.put);
+    return n > monitor->info.put ? monitor->info.put : monitor->info.put - n;
 }
 
 QOS_PRIV void tokenpool_monitor_priv_serve(struct tokenpool_monitor *monitor, uint64_t served)
@@ -2138,10 +2141,11 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
     bool ordered = (monitor->config.flags & TOKENPOOL_ORDERED) != 0;
     uint64_t target;
     monitor->pool = pool;
-    if (!ordered && count > (int64_t)info->put) /* a stray store: nobody knows what was claimed of it */
-        info->put = info->claimed = qos_max(info->put, info->bound);
-    else
-        info->claimed = tokenpool_monitor_priv_count_claimed(monitor, pool);
+    if (!ordered && count > (int64_t)info->put) { /* a stray store: nobody knows what was claimed of it */
+        info->put = qos_max(info->put, info->bound);
+        info->converting = true;
+    }
+    info->claimed = tokenpool_monitor_priv_count_claimed(monitor, pool);
     info->converting = info->converting || (ordered ? count > 0 : count < (int64_t)info->put); /* S2 */
     if (!info->converting || monitor->config.flags & TOKENPOOL_BASIC)
         return;
