@@ -392,9 +392,6 @@ QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem);
 /* Adds `count` items of `item_bytes` at `align` (a power of two). Returns where they lie; NULL while measuring, or if
  * the layout overflowed. */
 QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
-/* The same as an offset from the beginning, on a layout cleared to zeros or begun on NULL. */
-QOS_API size_t qos_layout_add(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
-QOS_API size_t qos_layout_size(const struct qos_layout *layout);
 /* Bytes to ask for: the size, padded to its alignment; 0 if it does not fit in size_t. */
 QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout);
 /* Does the memory do for what was measured? QOS_EINVAL (NULL), QOS_EALIGN, QOS_EMEMORY, or QOS_ERANGE if the layout
@@ -1143,23 +1140,12 @@ QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t it
     return layout->mem && !layout->overflow ? layout->mem + offset : NULL;
 }
 
-QOS_API size_t qos_layout_add(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align)
-{
-    (void)qos_layout_part(layout, count, item_bytes, align);
-    return layout->overflow ? 0 : layout->size_bytes - count * item_bytes;
-}
-
-QOS_API size_t qos_layout_size(const struct qos_layout *layout)
-{
-    return qos_layout_size_bytes(layout);
-}
-
 QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout)
 {
-    size_t mask = layout->align ? layout->align - 1 : 0, padded;
-    if (layout->overflow || __builtin_add_overflow(layout->size_bytes, mask, &padded))
+    size_t padded;
+    if (layout->overflow || __builtin_add_overflow(layout->size_bytes, layout->align - 1, &padded))
         return 0;
-    return padded & ~mask;
+    return padded & ~(layout->align - 1);
 }
 
 QOS_API enum qos_status qos_layout_check(const struct qos_layout *layout, const void *mem, size_t size_bytes)
@@ -1169,7 +1155,7 @@ QOS_API enum qos_status qos_layout_check(const struct qos_layout *layout, const 
         return QOS_EINVAL;
     if (need == 0 && (layout->size_bytes != 0 || layout->overflow))
         return QOS_ERANGE;
-    if (layout->align && ((uintptr_t)mem & (layout->align - 1)) != 0)
+    if (((uintptr_t)mem & (layout->align - 1)) != 0)
         return QOS_EALIGN;
     return size_bytes < need ? QOS_EMEMORY : QOS_OK;
 }
