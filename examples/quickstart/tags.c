@@ -1,0 +1,150 @@
+// flags: -D_GNU_SOURCE
+// links: -luring
+/* quickstart/tags.c - an io_uring server on loopback that gives out parts of a file; tags.h says whose turn it is.
+ * quickstart_tags 7001 FILE: "TENANT OFFSET LENGTH\n" gets LENGTH bytes. SIGTERM ends it. Copy steps 1 to 6. */
+#include "tags.h"
+#include <arpa/inet.h>
+#include <err.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TENANTS = 3, DEPTH = 16, LENGTH_MAX = 131072 };
+static const struct tags_client terms[TENANTS] = {
+    {.weight = 2, .reservation_per_s = 2000000}, /* 2 MB/s for sure, and half of the device's time */
+    {.weight = 1, .limit_per_s = 4000000},       /* never more than 4 MB/s */
+    {.weight = 1}};
+enum event { ACCEPTED, HUNG_UP, LINE, READ, SENT }; /* in the low bits of user_data */
+struct client {                                     /* or the listener */
+    struct tags_request request;                    /* 1. first, so that the pointers convert */
+    int fd;
+    unsigned operations; /* in the ring */
+    bool waits, gone;    /* in its tenant's queue; only its operations are left */
+    size_t line_len, offset, length;
+    char line[48], data[LENGTH_MAX];
+};
+static struct tags tags;
+static struct io_uring ring;
+static uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void must(bool good, const char *what)
+{
+    if (!good)
+        errx(2, "%s", what);
+}
+
+/* An entry of the ring, to be prepared (from liburing 2.2 on that leaves user_data alone). */
+static struct io_uring_sqe *entry(struct client *c, enum event event)
+{
+    struct io_uring_sqe *sqe;
+    if (io_uring_sq_space_left(&ring) == 0)
+        io_uring_submit(&ring);
+    sqe = io_uring_get_sqe(&ring);
+    sqe->user_data = (uintptr_t)c | (unsigned)event;
+    c->operations++;
+    return sqe;
+}
+
+static void on_line(struct client *c, uint64_t now_ns)
+{
+    uint32_t tenant;
+    char end = c->line[c->line_len] = 0;
+    if (!strchr(c->line, '\n') && c->line_len < sizeof c->line - 1) { /* not whole yet */
+        io_uring_prep_recv(entry(c, LINE), c->fd, c->line + c->line_len, sizeof c->line - 1 - c->line_len, 0);
+        return;
+    }
+    c->line_len = 0;
+    if (strspn(c->line, "0123456789 \n") == strlen(c->line) &&
+        sscanf(c->line, "%u %zu %zu%c", &tenant, &c->offset, &c->length, &end) == 4 && end == '\n' &&
+        tenant < TENANTS && c->length - 1 < LENGTH_MAX && c->offset <= INT64_MAX) {
+        c->request.cost = c->length; /* 2. its cost is bytes; it waits in its tenant's queue */
+        must(tags_push(&tags, now_ns, tenant, &c->request) == QOS_OK, "a valid request was refused");
+        c->waits = true;
+        return;
+    }
+    dprintf(c->fd, "error: send TENANT OFFSET LENGTH in a line, LENGTH 1 to %d\n", LENGTH_MAX);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+static void on_event(struct client *c, enum event event, int result, uint64_t now_ns)
+{
+    c->operations--;
+    if (event == ACCEPTED) { /* c is the listener */
+        struct client *fresh = calloc(1, sizeof *fresh);
+        must(fresh && (fresh->fd = result) >= 0, "no more connections");
+        io_uring_prep_poll_add(entry(fresh, HUNG_UP), fresh->fd, POLLRDHUP);
+        on_line(fresh, now_ns);
+        io_uring_prep_accept(entry(c, ACCEPTED), c->fd, NULL, NULL, SOCK_CLOEXEC);
+        return;
+    }
+    if (event == READ) /* 4. the device is done; all that are reaped together carry one time */
+        must((result < 0 ? tags_fail : tags_complete)(&tags, now_ns, &c->request.grant, 0) == QOS_OK, "twice");
+    if (event == HUNG_UP) {
+        c->gone = true;
+        if (c->waits) /* 5. a client that goes takes its request along */
+            must(tags_unlink(&tags, now_ns, &c->request) == QOS_OK, "a request that waits is not queued");
+    } else if (result <= 0 || c->gone) {
+        shutdown(c->fd, SHUT_RDWR); /* the end of the file, an error, the client's end: HUNG_UP comes */
+    } else if (event == READ) {
+        io_uring_prep_send(entry(c, SENT), c->fd, c->data, (size_t)result, MSG_WAITALL | MSG_NOSIGNAL);
+    } else {
+        c->line_len += event == LINE ? (size_t)result : 0;
+        on_line(c, now_ns);
+    }
+    if (c->gone && c->operations == 0) {
+        close(c->fd);
+        free(c);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static unsigned char memory[16384] __attribute__((aligned(64)));
+    static struct tags_config config = {.clients = TENANTS, .at_device_max = DEPTH, .cost_max = LENGTH_MAX};
+    static struct client listener;
+    const int port = argc == 3 ? atoi(argv[1]) : 0, file = argc == 3 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
+    const struct sockaddr_in a = {AF_INET, htons((uint16_t)port), {htonl(0x7f000001)}, {0}};
+    struct qos_stats stats;
+    sigset_t ends;
+    must(port >= 1024 && port <= 65000 && file >= 0, "usage: quickstart_tags PORT FILE (PORT 1024..65000)");
+    config.attribute = config.intrusive = config.count_cost = config.count_by_client = true;
+    must(tags_init(&tags, memory, sizeof memory, &config) == QOS_OK, "tags_init: see tags_config_error");
+    for (uint32_t i = 0; i < TENANTS; i++)
+        must(tags_add(&tags, clock_ns(), i, &terms[i]) == QOS_OK, "tags_add: see tags_client_error");
+    listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    must(!bind(listener.fd, (const struct sockaddr *)&a, sizeof a) && !listen(listener.fd, 64), "the port is taken");
+    must(io_uring_queue_init(256, &ring, 0) == 0, "no io_uring on this machine");
+    io_uring_prep_accept(entry(&listener, ACCEPTED), listener.fd, NULL, NULL, SOCK_CLOEXEC);
+    must(!sigemptyset(&ends) && !sigaddset(&ends, SIGTERM) && !sigprocmask(SIG_BLOCK, &ends, NULL), "signals");
+    while (sigtimedwait(&ends, NULL, &(struct timespec){0, 0}) != SIGTERM) {
+        struct io_uring_cqe *cqe;
+        struct tags_request *r;
+        uint64_t now_ns = clock_ns(), wait_ns;
+        while (tags_pop(&tags, now_ns, &r) == QOS_OK) { /* 3. whose turn it is, up to DEPTH at once */
+            struct client *c = (struct client *)(void *)r;
+            c->waits = false;
+            io_uring_prep_read(entry(c, READ), file, c->data, (unsigned)c->length, c->offset);
+        }
+        wait_ns = tags_next_ns(&tags, now_ns) - now_ns; /* 6. sleep until then; 0: DEPTH are at the device */
+        struct __kernel_timespec t = {0, wait_ns - 1 < 200000000 ? (long long)wait_ns : 200000000};
+        io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &t, NULL);
+        for (now_ns = clock_ns(); io_uring_peek_cqe(&ring, &cqe) == 0;) {
+            struct client *c = (struct client *)(uintptr_t)(cqe->user_data & ~UINT64_C(7));
+            on_event(c, (enum event)(cqe->user_data & 7), cqe->res, now_ns);
+            io_uring_cqe_seen(&ring, cqe);
+        }
+    }
+    for (uint32_t i = 0; tags_stats(&tags, i, &stats) == QOS_OK; i++)
+        printf("tenant %u: granted %ju bytes\n", i, (uintmax_t)stats.granted);
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# proves: examples/quickstart/tags.c serves real clients from a real file: their bytes are those of the file, a limit holds, a
+# reservation is met if the run had the demand, bad input is refused with a message, clients that go leave nothing behind,
+# and it ends on SIGTERM
+set -u
+. "$(dirname "$0")/../lib.sh"
+server=$PWD/build/examples/quickstart_tags
+[ -x "$server" ] || make -s build/examples/quickstart_tags >/dev/null || { echo "quickstart_tags was not built"; exit 1; }
+d=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$d"' EXIT
+failed=0 seconds=4 size=131072 mib=16
+head -c $((mib * 1048576)) /dev/urandom >"$d/file"
+
+"$server" >"$d/usage" 2>&1
+expect "without arguments: a sentence" grep -q 'usage: quickstart_tags PORT FILE' "$d/usage"
+
+for try in 1 2 3 4 5; do # a port that is free
+    port=$((20000 + RANDOM % 30000))
+    timeout 60 "$server" "$port" "$d/file" >"$d/out" 2>"$d/err" &
+    pid=$!
+    sleep 0.3
+    kill -0 "$pid" 2>/dev/null && break
+    pid=
+done
+[ -n "$pid" ] || { cat "$d/err"; exit 1; }
+"$server" "$port" "$d/file" >"$d/taken" 2>&1
+expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"
+
+for line in abc '0 0' '0 0 0' '3 0 1' '0 0 131073' '0 -1 5' '0 0 12 13' '0 0 99999999999999999999999999'; do
+    exec 5<>"/dev/tcp/127.0.0.1/$port"
+    printf '%s\n' "$line" >&5
+    timeout 5 cat <&5 >"$d/bad"
+    exec 5>&-
+    expect "\"$line\" is refused" grep -q '^error: send TENANT OFFSET LENGTH' "$d/bad"
+done
+
+# Clients that go while their request waits at the limit, is at the device or is being sent; a line in two pieces.
+for _ in $(seq 30); do
+    exec 6<>"/dev/tcp/127.0.0.1/$port"
+    printf '1 0 131072\n' >&6
+    exec 6>&-
+done
+exec 6<>"/dev/tcp/127.0.0.1/$port"
+printf '2 10' >&6
+sleep 0.1
+printf '0 1000\n' >&6
+timeout 5 head -c 1000 <&6 >"$d/piece"
+exec 6>&-
+expect "a line in two pieces: the bytes of the file" cmp -s "$d/piece" <(tail -c +101 "$d/file" | head -c 1000)
+
+# Two connections for each tenant, closed loops.
+client() { # TENANT FILE: bytes that it got
+    local got=0 n at=0 end=$((SECONDS + seconds))
+    exec 7<>"/dev/tcp/127.0.0.1/$port" || exit 1
+    while [ $SECONDS -lt $end ]; do
+        echo "$1 $((at * size)) $size" >&7
+        timeout 20 head -c "$size" <&7 >"$2.data"
+        n=$(stat -c %s "$2.data")
+        got=$((got + n))
+        [ "$n" -eq "$size" ] || { echo "short: $n" >>"$2.short"; break; }
+        if [ $((at % 16)) -eq 0 ]; then # the bytes, now and then
+            cmp -s "$2.data" <(tail -c +$((at * size + 1)) "$d/file" | head -c "$size") || echo "other bytes" >>"$2.short"
+        fi
+        at=$(((at + 1) % (mib * 1048576 / size)))
+    done
+    echo "$got" >"$2"
+}
+begin=$(date +%s%N)
+clients=()
+for t in 0 1 2; do
+    for c in a b; do
+        client "$t" "$d/got.$t$c" &
+        clients+=($!)
+    done
+done
+wait "${clients[@]}"
+ns=$(($(date +%s%N) - begin))
+kill -TERM "$pid"
+wait "$pid"
+status=$?
+pid=
+cat "$d/out"
+expect "ended by SIGTERM with status 0" [ "$status" -eq 0 ]
+expect "no answer was short or wrong" [ -z "$(ls "$d" | grep short)" ]
+sum=() granted=() total=0
+for t in 0 1 2; do
+    sum[t]=$(($(cat "$d/got.${t}a") + $(cat "$d/got.${t}b")))
+    granted[t]=$(sed -n "s/^tenant $t: granted \([0-9]*\) .*/\1/p" "$d/out")
+    total=$((total + sum[t]))
+done
+echo "bytes in $((ns / 1000000)) ms: ${sum[*]}, in all $total"
+expect "tenant 0 got what was granted" [ "${sum[0]}" -eq "${granted[0]}" ]
+expect "tenant 2 too, and the line in two pieces" [ "$((sum[2] + 1000))" -eq "${granted[2]}" ]
+# limit x time + burst of 100 ms + one request
+expect "tenant 1 within its limit of 4 MB/s" [ "${sum[1]}" -le $((4 * ns / 1000 + 400000 + 2 * size)) ]
+[ $failed -eq 0 ] || exit 1
+[ "$total" -ge $((7 * ns / 1000)) ] || inconclusive "the clients of this machine asked for too little"
+expect "tenant 0 has its 2 MB/s" [ "${sum[0]}" -ge $((2 * ns / 1000 * 9 / 10)) ]
+expect "tenant 1 is held at its limit, not far below" [ "${sum[1]}" -ge $((4 * ns / 1000 * 7 / 10)) ]
+finish $failed
