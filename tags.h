@@ -762,8 +762,7 @@ QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns,
         tags_priv_rate_close(p, d.tag_ns - ns, d.rest - rest);
 }
 
-/* A new rate: what the tag is ahead or behind is kept in units. Rounded against the client, by less than 1 ns. From
- * and to rate 0 the tag stays where it is. */
+/* A new rate, not 0: what the tag is ahead or behind is kept in units. Rounded against the client, by less than 1 ns. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
     uint64_t key = tags_priv_rate_key(p), old = tags_priv_rate_open(p).rate_per_s;
@@ -771,9 +770,9 @@ QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, 
         return;
     p->rate_lo = (uint32_t)(rate_per_s & UINT32_MAX);
     p->rate_hi = (uint16_t)(rate_per_s >> 32);
-    if (old != 0 && rate_per_s != 0 && key > now_ns)
+    if (old != 0 && key > now_ns)
         key = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
-    else if (old != 0 && rate_per_s != 0)
+    else if (old != 0)
         key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
     tags_priv_rate_close(p, key, 0);
 }
@@ -1707,6 +1706,12 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
 
 /* -- clients */
 
+/* What the client has reserved. */
+QOS_PRIV uint64_t tags_priv_held(const struct tags *tags, uint32_t id)
+{
+    return tags->hot[id].packed & TAGS_PRIV_RESERVED ? tags_priv_rate_open(&tags->reserve[id]).rate_per_s : 0;
+}
+
 /* held: what the client has reserved already. */
 QOS_PRIV uint64_t tags_priv_admissible(const struct tags *tags, uint64_t held)
 {
@@ -1751,12 +1756,14 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
         }
     }
     h->unit = (UINT64_C(1) << 62) / weight;
-    if (tags_priv_rate_open(&tags->limit[id]).rate_per_s == 0) /* a new limit or reservation begins now */
+    if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
-    if (tags_priv_rate_open(&tags->reserve[id]).rate_per_s == 0)
+    if (!(h->packed & TAGS_PRIV_RESERVED))
         tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, 0));
-    tags_priv_rate_set(&tags->reserve[id], terms->reservation_per_s, clock);
-    tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
+    if (terms->reservation_per_s)
+        tags_priv_rate_set(&tags->reserve[id], terms->reservation_per_s, clock);
+    if (limit)
+        tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
     tags_priv_rate_raise(&tags->reserve[id], qos_sat_sub(clock, tags->config.reserve_lag_ns));
     tags->reserved_sum += terms->reservation_per_s;
     flags |= terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0;
@@ -1787,7 +1794,7 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     uint64_t held;
     if (!h)
         return QOS_ENOENT;
-    held = tags_priv_rate_open(&tags->reserve[id]).rate_per_s;
+    held = tags_priv_held(tags, id);
     status = tags_priv_terms(tags, id, terms, held);
     if (status != QOS_OK)
         return status;
@@ -1828,7 +1835,7 @@ QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t
         tags_priv_empty(tags, id);
     if (tags->queue)
         tags->queue[id].head = tags->queue[id].tail = NULL;
-    tags->reserved_sum -= tags_priv_rate_open(&tags->reserve[id]).rate_per_s;
+    tags->reserved_sum -= tags_priv_held(tags, id);
     h->packed &= ~(TAGS_PRIV_CLIENT | TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED);
     return QOS_OK;
 }
@@ -2556,7 +2563,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         out->queued = h->queued;
         out->at_device = h->at_device;
         out->waiting_at_limit = (h->packed & TAGS_PRIV_WAITING) != 0;
-        out->reserved_per_s = tags_priv_rate_open(&tags->reserve[id]).rate_per_s;
+        out->reserved_per_s = tags_priv_held(tags, id);
         if (h->packed & TAGS_PRIV_LIMITED)
             out->limit_ahead_ns = qos_sat_sub(tags_priv_rate_key(&tags->limit[id]), tags->now_ns);
         if (tags->mean && tags->mean[id].packed)

@@ -361,6 +361,7 @@ static void change(struct check_rng *rng, unsigned id)
     struct tags_client terms;
     uint64_t old = c->weight;
     uint32_t dropped = 0;
+    bool came_back = false;
     if (check_between(rng, 0, 1)) {
         if (!c->present)
             return;
@@ -381,10 +382,13 @@ static void change(struct check_rng *rng, unsigned id)
     } else {
         CHECK_EQ(tags_add(&run.t, run.now, id, &terms), QOS_OK);
         returned++;
+        came_back = true;
     }
     c->present = true;
-    if (c->R && !c->rcount && !c->rbase)
-        c->rbase = 0;
+    if (came_back) {
+        at_least(&c->rbase, &c->rcount, c->R, reserve_floor((int64_t)run.now, 0));
+        at_least(&c->lbase, &c->lcount, c->L, (int64_t)run.now);
+    }
     at_least(&c->rbase, &c->rcount, c->R, (int64_t)run.now - o.behind_ns - o.lag_ns);
     if (c->stag > o.V && old != c->weight) { /* the lead, times old / new, to the 62nd bit */
         wide lead = c->stag - o.V, whole = lead / (wide)c->weight, rest = lead % (wide)c->weight;
