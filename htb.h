@@ -19,7 +19,9 @@
  *                        limit 30  a 8   b 12          has tokens left (it borrows).
  *
  *   Use it in one of two ways:
- *     gate     htb_take() says yes or no. The queues are yours.
+ *     gate     htb_take() says yes or no. The queues are yours. If the answer is no,
+ *     submit a
+ *              request with `gate` set: htb_dispatch() gives it back when its turn comes.
  *     queues   htb_submit(), htb_dispatch(), htb_complete(): a queue for each class and a
  *              dispatch queue before the device (the paper's ODIS).
  *
@@ -61,18 +63,26 @@
  *     thread, or take your own lock. Any thread may call htb_stats at any time.
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L and burst B, with requests of at most n tokens, gets
- *         its own tokens   at least R * t in any time t in which it always has demand and
- *                          the device keeps up, less one bucket (R * B + n),
+ *         its own tokens   at least R * t in any time t in which it always has demand, if
+ *                          the device keeps up, less one bucket (R * B + n);
+ *                          the same part of R as all others, if the device gives less;
  *         its limit        at most L * (t + B) + request_max_tokens + n in any time t.
  *     The tokens of a class are never lent while the class wants them.
+ *   - Worst wait of a request of a class that stays within its rate R:
+ *         gate             (R * B + n) / R
+ *         queues           n / R + what is dispatched + the largest request of the tree,
+ *                          if the reservations fit the device, whatever other classes do.
+ *   - Borrowers of one lender with weights w and requests of at most n tokens get service
+ *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
+ *     time. Worst wait of one of them, for a lender that lends Q tokens/s to borrowers of
+ *     weights W in all: (n * W / w + the largest request of each other borrower) / Q. A
+ *     scale of the weights changes nothing. Who waits at the gate without htb_submit is
+ *     promised no share.
  *   - A group's limit stops borrowing only: the group may exceed it by what its classes
  *     reserve.
- *   - Worst wait of a request of a class that stays within its rate R: (R * B + n) / R at
- *     the gate; with queues add the service of dispatch_max + bypass_max requests and of
- *     the bursts of all other classes. A borrower is promised nothing but its turn.
  *   - htb_take is O(depth) while nothing is queued. Any other call is O(depth * (depth +
  *     log classes)) for each request that it moves and each class that waited until now.
- *     htb_maximize, htb_change_root and the change of a group look at every class.
+ *     Changes of classes and steps of htb_maximize may look at every class.
  */
 #ifndef QOS_HTB_H
 #define QOS_HTB_H
@@ -124,6 +134,8 @@ struct htb_config {
     uint64_t request_max_tokens;            /* added to every bucket: with the largest usual request here, a caller
                                              * that is up to burst_ns late loses no tokens; 0..QOS_TOKENS_MAX / 4 */
     uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
+    uint64_t lag_ns;               /* how much service a slow device may owe; older debts of it are forgotten for
+                                             * all classes alike; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t start_ns;             /* the time now */
     uint32_t depth_max;            /* levels below the root; 1..4096; 0: 8 */
     enum htb_order order;          /* of the dispatch queue */
@@ -142,13 +154,20 @@ enum htb_request_state { HTB_IDLE = 0, HTB_QUEUED = 1, HTB_DISPATCHED = 2, HTB_A
 struct htb_request {
     uint32_t class_id;                  /* unknown ids are best effort */
     bool urgent;                        /* goes at once, on debt (as htb_force) */
+    bool gate;                          /* waits for its tokens only: it is done when htb_dispatch gives it */
     uint64_t tokens[HTB_RESOURCES_MAX]; /* its cost in each resource, 0..QOS_TOKENS_MAX */
     uint64_t offset;                    /* its place on the device, for the elevator */
 
     enum htb_request_state state; /* yours to read; private from the next field on */
-    uint32_t slot;
+    uint32_t slot, payer, paid_by, generation;
     uint64_t submitted_ns;
     struct htb_request *next, *prev;
+};
+
+/* What became of a request. */
+enum htb_outcome {
+    HTB_DONE = 0,    /* the device has worked on it, well or not: it is charged */
+    HTB_NOT_DONE = 1 /* the device has not: all its tokens are given back */
 };
 
 /* What the maximizer saw at its last look. */
@@ -172,7 +191,8 @@ struct htb_report {
 /* One class or group (htb_class_info). */
 struct htb_class_report {
     struct htb_class terms; /* as reserved, defaults spelled out; a limit that is not set: QOS_UNLIMITED */
-    uint64_t queued;        /* class: requests in its queue; group: children */
+    uint32_t queued;        /* class: requests in its queue; group: children */
+    uint32_t outstanding;   /* class: requests dispatched or at the device */
 };
 
 /* ---- the API at a glance ------------------------------------------------------------------------------------------
@@ -185,7 +205,8 @@ struct htb_class_report {
  *   htb_force           takes at once, on bounded debt       htb_next_ns, _all   when would htb_take succeed?
  *   htb_submit          queues a request                     htb_dispatch        the next request for the device
  *   htb_complete        the device is done with it           htb_cancel          takes a queued request back
- *   htb_dispatch_next_ns  when htb_dispatch has the next     htb_maximize        lets the root's rate rise
+ *   htb_dispatch_next_ns  when htb_dispatch has the next     htb_queue_next      walks the queue of a class
+ *   htb_reset_clock     after a wrong now_ns                 htb_maximize        lets the root's rate rise
  *   htb_stats           counters of a class or of all        htb_group_stats     counters of a group
  *   htb_info            the tree as a whole                  htb_class_info      terms and queue of a class
  */
@@ -193,8 +214,8 @@ struct htb_class_report {
 /* ---- the API ------------------------------------------------------------------------------------------------------
  *
  * Common errors. QOS_EINVAL: an argument that is never right. QOS_ERANGE: a number out of its range. QOS_ENOENT: no
- * such id. After an error the tree is as it was. `now_ns` may step back: nothing is minted. A tree is never
- * NULL. */
+ * such id. After an error the tree is as it was. A tree has one time, the latest now_ns that any call gave it: an
+ * earlier one counts as that, so a clock that goes back and forth gains nothing. A tree is never NULL. */
 
 /* NULL, or a sentence that names the wrong field and says what to do. config may be NULL (wrong). */
 QOS_API const char *htb_config_error(const struct htb_config *config);
@@ -248,11 +269,21 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
  * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late. At most
  * once for each request it is early: when a class comes off its limit and a larger request has the turn. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
-/* The device is done with a request that htb_dispatch gave. QOS_EINVAL: it is not at the device. */
-QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, struct htb_request *request);
-/* Takes back a request that was not handed out yet. Tokens that it took already are not given back. QOS_EINVAL: it is
- * not queued. */
+/* The device is done with a request that htb_dispatch gave. tokens[resources]: what it has really cost, of which the
+ * difference is charged or given back; NULL: what was estimated. HTB_NOT_DONE: nothing. QOS_EINVAL: it is not at the
+ * device. QOS_ERANGE: tokens. */
+QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, struct htb_request *request,
+                                                   enum htb_outcome outcome, const uint64_t *tokens);
+/* Takes back a request that was not handed out yet; tokens that it took are given back. QOS_EINVAL: it is not queued.
+ * */
 QOS_API QOS_NODISCARD enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb_request *request);
+/* Walks the queue of a class: the request behind `after` (NULL: the first), or NULL. To cancel while walking, take the
+ * next one first. O(1). */
+QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, const struct htb_request *after);
+
+/* After a now_ns that was wrong (far ahead): the time is now_ns from here on. Buckets, debts and turns stay as they
+ * are; times of expiry are yours to change. O(classes). */
+QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns);
 
 /* Bandwidth maximizer (5.5): call it often, it looks once an interval. violated: true if you saw a class miss its rate
  * by your own measurement. Returns what it saw at its last look. O(classes) a look. */
@@ -266,7 +297,7 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_report *out);
-/* QOS_ENOENT: nothing is reserved under that id. Owner only; O(1), and O(queue) for the length of a class's queue. */
+/* QOS_ENOENT: nothing is reserved under that id. Owner only; O(1). */
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_report *out);
 
 /* ==== chapter: tree ================================================================================================
@@ -323,12 +354,9 @@ struct htb_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct htb_priv_node) == QOS_CACHE_LINE, "a node is one cache line");
 
-struct htb_priv_link {
-    uint32_t next, prev;
-};
-struct htb_priv_group {
-    uint32_t ring;     /* the child whose turn it is to borrow, or QOS_NONE */
-    uint32_t children; /* how many are reserved */
+/* Links of a leftist heap. */
+struct htb_priv_links {
+    uint32_t left, right, up; /* QOS_NONE: none */
 };
 
 /* The rest of a node. */
@@ -336,35 +364,49 @@ struct htb_priv_class {
     struct qos_counters counters;
     qos_counter_t debt;
     union {
-        struct htb_request *tail;    /* class: ring of waiting requests, last one */
-        struct htb_priv_group group; /* group: its children */
+        struct {
+            struct htb_request *tail; /* ring of waiting requests, last one */
+            uint64_t expires_ns;      /* QOS_NEVER if it stays */
+            uint32_t queued;          /* requests in that ring */
+            uint32_t outstanding;     /* requests of this holder that are dispatched or at the device */
+        } leaf;
+        struct {
+            uint32_t ring;      /* heap of the children that may borrow, by their ring tags; QOS_NONE: none */
+            uint32_t children;  /* how many are reserved */
+            uint64_t clock;     /* ring tag of the child that was served last */
+            uint64_t sum_per_s; /* rates of the children, first resource */
+        } group;
     } u;
-    uint64_t mark;       /* tokens granted and left at the maximizer's last look (wraps) */
-    int64_t deficit;     /* tokens that it may still use in this round of its parent's ring */
-    uint64_t expires_ns; /* class: QOS_NEVER if it stays */
-    uint64_t sum_per_s;  /* group: rates of its children, first resource */
-    uint32_t weight, burst_us;
-    struct htb_priv_link link[2]; /* HTB_PRIV_ROW, HTB_PRIV_RING */
+    uint64_t tag;      /* own tokens: where the next request starts on the clock of all */
+    uint64_t ring_tag; /* borrowing: where the next request starts on the clock of the parent's ring */
+    uint32_t weight : 20, rank : 5;
+    uint32_t ring_rest : 20, generation : 12; /* remainder of ring_tag; holder of the id (wraps) */
+    uint32_t burst_us;
+    struct htb_priv_links link; /* of the ring */
 };
 
 /* A place in the dispatch queue. */
+struct htb_priv_link {
+    uint32_t next, prev;
+};
 struct htb_priv_slot {
     struct htb_request *request;
     uint64_t entered;          /* handed_out when it came */
     struct htb_priv_link link; /* by age; next also chains the free ones */
 };
 
-/* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. Of equal keys the least
- * id comes first. */
+/* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. Of equal keys the least id comes first.
+ * */
+struct htb_priv_heap {
+    uint64_t *key; /* capacity keys */
+    uint32_t *id;  /* and whose they are */
+    uint32_t *pos; /* capacity positions: where id is, or QOS_NONE */
+    uint32_t count, capacity;
+    int64_t first, step; /* entry i is at first + step * i: two heaps share one memory, from both ends */
+};
 struct htb_priv_heap_entry {
     uint64_t key;
     uint32_t id;
-    uint32_t unused_zero;
-};
-struct htb_priv_heap {
-    struct htb_priv_heap_entry *entry; /* capacity entries */
-    uint32_t *pos;                     /* capacity positions: where id is, or QOS_NONE */
-    uint32_t count, capacity;
 };
 
 struct htb {
@@ -373,8 +415,8 @@ struct htb {
     struct htb_priv_pair *more;    /* buckets of the resources after the first */
     uint64_t *more_sum;            /* sums of the children's rates in them */
     struct htb_priv_slot *slot;    /* of the dispatch queue */
-    uint32_t *row;                 /* heads of the lists of nodes that can be served from their own tokens */
-    struct htb_priv_heap event;    /* nodes that wait, by time */
+    struct htb_priv_heap own;      /* nodes whose own tokens pass their next request, by finish tags */
+    struct htb_priv_heap event;    /* nodes that wait, by time; a node is in one of the two at most */
     struct htb_priv_heap sweep[2]; /* dispatch slots by offset: this sweep, the next one */
     struct htb_request *urgent;    /* ring, last one; goes before all others */
     uint32_t classes, resources, depth_max, dispatch_max, device_max, bypass_max, maximize_step;
@@ -386,10 +428,16 @@ struct htb {
     enum htb_scenario scenario;
     bool starved_at_root; /* since the last look: demand waited for root tokens */
     bool was_starved;     /* so it was at the look before */
-    uint64_t burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued, quantum;
+    uint32_t expiring;    /* classes that expire */
+    bool root_ready;      /* the root's tokens pass the next request of its ring */
+    uint64_t now_ns;      /* the latest time seen */
+    uint64_t tag_offset;  /* the clock of the own tags is now_ns less this */
+    uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
-    uint64_t ended_granted; /* by classes that are no more */
+    uint64_t granted;            /* tokens, by all classes (wraps) */
+    uint64_t maximize_behind_ns; /* how far the own tags were behind at the last look */
+    bool was_behind;             /* somebody waited for own tokens then */
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -400,18 +448,26 @@ struct htb {
 #define HTB_PRIV_GROUP 2u
 #define HTB_PRIV_LIMITED 4u /* a limit in any resource */
 #define HTB_PRIV_EXPIRES 8u
-#define HTB_PRIV_IN_ROW 16u  /* its own tokens pass its next request */
-#define HTB_PRIV_IN_RING 32u /* its limit passes its next request: it may borrow */
-#define HTB_PRIV_BACKLOG 64u /* has had a waiting request ever since the maximizer's last look */
+#define HTB_PRIV_OWN 16u     /* in the heap of own tokens: they pass its next request */
+#define HTB_PRIV_RING 32u    /* in its parent's ring: its limit passes its next request */
+#define HTB_PRIV_BACKLOG 64u /* has a next request */
 #define HTB_PRIV_FORMER 128u /* was reserved before: its buckets know what it owes */
 
 /* Of the later chapters. */
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_ns);
+QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
+                                        uint32_t *payer);
 
 QOS_PRIV void htb_priv_mark(struct htb *tree, uint32_t id, unsigned flag, bool on)
 {
     tree->node[id].flags = (uint16_t)(on ? tree->node[id].flags | flag : tree->node[id].flags & ~flag);
+}
+
+/* The time of the tree: the latest that it was given. */
+QOS_PRIV uint64_t htb_priv_now(struct htb *tree, uint64_t now_ns)
+{
+    return tree->now_ns = now_ns > tree->now_ns ? now_ns : tree->now_ns;
 }
 
 QOS_PRIV struct htb_priv_pair *htb_priv_pair_of(const struct htb *tree, uint32_t id, uint32_t r)
@@ -421,7 +477,7 @@ QOS_PRIV struct htb_priv_pair *htb_priv_pair_of(const struct htb *tree, uint32_t
 
 QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
-    return r == 0 ? &tree->cls[id].sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
+    return r == 0 ? &tree->cls[id].u.group.sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
 }
 
 /* rate * burst + the largest request, in sub-tokens. */
@@ -604,6 +660,7 @@ QOS_PRIV void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, con
         }
     }
     tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
+    tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, payer == id ? 0 : tokens);
 }
 
@@ -621,50 +678,81 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  * ODIS, the Object Disk I/O Scheduler (Section 5.2). Each class has a queue; what may go moves to one dispatch queue in
  * elevator order, from which the device is fed.
  *
- *     queue of class a  |r r r|--,   row: nodes whose own tokens pass their next request
- *     queue of class b  |r|------+-> ring of a group: nodes that may borrow from it     --> dispatch queue --> device
- *     queue of class c  |r r|----'   heap: nodes that wait for tokens or for their expiry
+ *     queue of class a  |r r r|--,    own: nodes whose own tokens pass their next request, least finish tag first
+ *     queue of class b  |r|------+--> ring of a group: nodes that may borrow from it, least ring tag first
+ *     queue of class c  |r r|----'    event: nodes that wait for tokens or for their expiry
+ *                                          |
+ *                                          '--> dispatch queue (dispatch_max) --> device (device_max)
  *
- * A class with a queue is in its row, in the ring of its parent, or in the heap by the time at which it can be served.
- * htb_dispatch serves the row of the classes first, then the groups that can lend, the deepest first. A lender serves
- * its ring by deficit round robin, in proportion to the weights. Who has the turn keeps it until it was served: small
- * requests do not starve a large one. The dispatch queue is swept in one direction, then from the lowest offset again;
- * or it is first in, first out. A request is overtaken by at most bypass_max + dispatch_max others. Urgent requests go
- * before all others, and do not count in dispatch_max.
+ * Own tokens are served first, in the order of finish tags: a request of n tokens at rate R is due n / R after its
+ * start, and the next one starts then (earliest deadline first: if the reservations fit the device, nobody waits longer
+ * than his n / R and what is being served). All tags are on one clock. If the device gives less, they all fall behind
+ * it, and everybody gets the same part of his rate; if they are more than lag_ns behind, the clock waits for them, so a
+ * debt of the device is forgotten for all alike. Who comes back starts at the clock or at the first of those behind it,
+ * but not before his own tag: a pause earns nothing, and a newcomer does not wait for debts that are older than he is.
+ * Several resources: n / R is the longest over the resources. A group that lends its tokens has a tag as a class has.
+ *
+ * Nobody with own tokens left: the root lends. A lender serves its ring by start-time fair queueing: a request of cost
+ * n moves the ring tag of its class on by n / weight, and that of each group up to the lender; the least tag is next;
+ * the ring's clock is the tag that was served last, and who joins starts there or at his own tag. Who has the turn
+ * keeps it until it was served: small requests do not starve a large one. With several resources the cost is the time
+ * that the request takes the root, the longest over the resources.
+ *
+ * The dispatch queue is swept in one direction, then from the lowest offset again; or it is first in, first out. A
+ * request is overtaken by at most bypass_max + dispatch_max others. Urgent requests go before all others, and do not
+ * count in dispatch_max. A gate request needs no device: it is done when its tokens are taken.
  *
  * Invariants
  *   1. After every call each node is where htb_priv_place would put it, as of the latest now_ns.
  *   2. A request is in one list: its class's queue (slot = class), the urgent one or the dispatch queue (slot = place).
+ *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends.
+ *   4. Ring tags of those in a ring are not below its clock.
+ *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
  *
  * Where we differ from the paper: one owner and a heap instead of one thread for each queue (no lock, no polling, the
  * same result on each run); weights for the surplus (the paper: first come, first served).
  *
  * References
  *   S. Floyd, V. Jacobson: Link-sharing and resource management models for packet networks, ToN 3(4), 1995.
- *   M. Shreedhar, G. Varghese: Efficient fair queueing using deficit round robin, SIGCOMM 1995. */
+ *   P. Goyal, H. M. Vin, H. Cheng: Start-time fair queueing, SIGCOMM 1996.
+ *   L. Zhang: VirtualClock: a new traffic control algorithm for packet switching networks, SIGCOMM 1990.
+ *   C. A. Crane: Linear lists and priority queues as balanced binary trees, Stanford 1972 (leftist heaps). */
 
 #ifndef QOS_DECLARE_ONLY
 
-#define HTB_PRIV_ROW 0
-#define HTB_PRIV_RING 1
-
-QOS_PRIV bool htb_priv_heap_less(const struct htb_priv_heap_entry *a, const struct htb_priv_heap_entry *b)
+QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i)
 {
-    return a->key != b->key ? a->key < b->key : a->id < b->id;
+    int64_t at = heap->first + heap->step * (int64_t)i;
+    struct htb_priv_heap_entry e;
+    e.key = heap->key[at];
+    e.id = heap->id[at];
+    return e;
+}
+
+QOS_PRIV bool htb_priv_heap_less(const struct htb_priv_heap *heap, struct htb_priv_heap_entry e, uint32_t i)
+{
+    const struct htb_priv_heap_entry other = htb_priv_heap_at(heap, i);
+    return e.key != other.key ? e.key < other.key : e.id < other.id;
+}
+
+QOS_PRIV void htb_priv_heap_put(struct htb_priv_heap *heap, uint32_t i, struct htb_priv_heap_entry e)
+{
+    int64_t at = heap->first + heap->step * (int64_t)i;
+    heap->key[at] = e.key;
+    heap->id[at] = e.id;
+    heap->pos[e.id] = i;
 }
 
 QOS_PRIV void htb_priv_heap_up(struct htb_priv_heap *heap, uint32_t i, struct htb_priv_heap_entry e)
 {
     while (i > 0) {
         uint32_t up = (i - 1) / 4;
-        if (!htb_priv_heap_less(&e, &heap->entry[up]))
+        if (!htb_priv_heap_less(heap, e, up))
             break;
-        heap->entry[i] = heap->entry[up];
-        heap->pos[heap->entry[i].id] = i;
+        htb_priv_heap_put(heap, i, htb_priv_heap_at(heap, up));
         i = up;
     }
-    heap->entry[i] = e;
-    heap->pos[e.id] = i;
+    htb_priv_heap_put(heap, i, e);
 }
 
 QOS_PRIV void htb_priv_heap_down(struct htb_priv_heap *heap, uint32_t i, struct htb_priv_heap_entry e)
@@ -676,16 +764,14 @@ QOS_PRIV void htb_priv_heap_down(struct htb_priv_heap *heap, uint32_t i, struct 
             break;
         least = (uint32_t)first;
         for (c = first + 1; c < last; c++)
-            if (htb_priv_heap_less(&heap->entry[c], &heap->entry[least]))
+            if (htb_priv_heap_less(heap, htb_priv_heap_at(heap, (uint32_t)c), least))
                 least = (uint32_t)c;
-        if (!htb_priv_heap_less(&heap->entry[least], &e))
+        if (htb_priv_heap_less(heap, e, least))
             break;
-        heap->entry[i] = heap->entry[least];
-        heap->pos[heap->entry[i].id] = i;
+        htb_priv_heap_put(heap, i, htb_priv_heap_at(heap, least));
         i = least;
     }
-    heap->entry[i] = e;
-    heap->pos[e.id] = i;
+    htb_priv_heap_put(heap, i, e);
 }
 
 QOS_PRIV void htb_priv_heap_clear(struct htb_priv_heap *heap, uint32_t capacity)
@@ -693,6 +779,8 @@ QOS_PRIV void htb_priv_heap_clear(struct htb_priv_heap *heap, uint32_t capacity)
     uint32_t i;
     heap->count = 0;
     heap->capacity = capacity;
+    heap->first = 0;
+    heap->step = 1;
     for (i = 0; i < capacity; i++)
         heap->pos[i] = QOS_NONE;
 }
@@ -706,12 +794,11 @@ QOS_PRIV void htb_priv_heap_set(struct htb_priv_heap *heap, uint32_t id, uint64_
     i = heap->pos[id];
     e.key = key;
     e.id = id;
-    e.unused_zero = 0;
     if (i == QOS_NONE)
         htb_priv_heap_up(heap, heap->count++, e);
-    else if (key < heap->entry[i].key)
+    else if (key < htb_priv_heap_at(heap, i).key)
         htb_priv_heap_up(heap, i, e);
-    else
+    else if (key > htb_priv_heap_at(heap, i).key)
         htb_priv_heap_down(heap, i, e);
 }
 
@@ -723,10 +810,10 @@ QOS_PRIV void htb_priv_heap_remove(struct htb_priv_heap *heap, uint32_t id)
     if (i >= heap->count) /* QOS_NONE is above every count */
         return;
     heap->pos[id] = QOS_NONE;
-    last = heap->entry[--heap->count];
+    last = htb_priv_heap_at(heap, --heap->count);
     if (i == heap->count)
         return;
-    if (i > 0 && htb_priv_heap_less(&last, &heap->entry[(i - 1) / 4]))
+    if (i > 0 && htb_priv_heap_less(heap, last, (i - 1) / 4))
         htb_priv_heap_up(heap, i, last);
     else
         htb_priv_heap_down(heap, i, last);
@@ -735,47 +822,93 @@ QOS_PRIV void htb_priv_heap_remove(struct htb_priv_heap *heap, uint32_t id)
 /* QOS_NEVER if it is empty. */
 QOS_PRIV uint64_t htb_priv_heap_min_key(const struct htb_priv_heap *heap)
 {
-    return heap->count ? heap->entry[0].key : QOS_NEVER;
+    return heap->count ? htb_priv_heap_at(heap, 0).key : QOS_NEVER;
 }
 
 /* QOS_NONE if it is empty. */
 QOS_PRIV uint32_t htb_priv_heap_min_id(const struct htb_priv_heap *heap)
 {
-    return heap->count ? heap->entry[0].id : QOS_NONE;
+    return heap->count ? htb_priv_heap_at(heap, 0).id : QOS_NONE;
 }
 
-/* Rows and rings: circular lists. */
-QOS_PRIV void htb_priv_link_in(struct htb *tree, int which, uint32_t *head, uint32_t id)
+/* Rings: leftist heaps of nodes by (ring tag, id). The way right from any node is at most log2 n long. */
+QOS_PRIV uint32_t htb_priv_rank(const struct htb *tree, uint32_t id)
 {
-    struct htb_priv_link *link = &tree->cls[id].link[which];
-    if (*head == QOS_NONE) {
-        link->next = link->prev = *head = id;
-    } else { /* before the head is behind the last */
-        uint32_t last = tree->cls[*head].link[which].prev;
-        link->next = *head;
-        link->prev = last;
-        tree->cls[last].link[which].next = id;
-        tree->cls[*head].link[which].prev = id;
+    return id == QOS_NONE ? 0 : tree->cls[id].rank;
+}
+
+QOS_PRIV void htb_priv_lean(struct htb *tree, uint32_t id)
+{
+    struct htb_priv_class *c = &tree->cls[id];
+    if (htb_priv_rank(tree, c->link.left) < htb_priv_rank(tree, c->link.right)) {
+        uint32_t left = c->link.left;
+        c->link.left = c->link.right;
+        c->link.right = left;
     }
+    c->rank = (htb_priv_rank(tree, c->link.right) + 1) & 31u;
 }
 
-QOS_PRIV void htb_priv_link_out(struct htb *tree, int which, uint32_t *head, uint32_t id)
+/* One heap of two; QOS_NONE is an empty one. O(log n). */
+QOS_PRIV uint32_t htb_priv_join(struct htb *tree, uint32_t a, uint32_t b)
 {
-    const struct htb_priv_link *link = &tree->cls[id].link[which];
-    if (link->next == id) {
-        *head = QOS_NONE;
-    } else {
-        tree->cls[link->prev].link[which].next = link->next;
-        tree->cls[link->next].link[which].prev = link->prev;
-        if (*head == id)
-            *head = link->next;
+    uint32_t root = QOS_NONE, at = QOS_NONE;
+    while (a != QOS_NONE && b != QOS_NONE) {
+        uint64_t key_a = tree->cls[a].ring_tag, key_b = tree->cls[b].ring_tag;
+        uint32_t least = key_a < key_b || (key_a == key_b && a < b) ? a : b;
+        b = least == a ? b : a;
+        if (at == QOS_NONE)
+            root = least;
+        else
+            tree->cls[at].link.right = least;
+        tree->cls[least].link.up = at;
+        at = least;
+        a = tree->cls[least].link.right;
     }
+    a = a == QOS_NONE ? b : a;
+    if (at == QOS_NONE)
+        return a;
+    tree->cls[at].link.right = a;
+    if (a != QOS_NONE)
+        tree->cls[a].link.up = at;
+    for (; at != QOS_NONE; at = tree->cls[at].link.up)
+        htb_priv_lean(tree, at);
+    return root;
 }
 
-/* Classes in row 0, then groups, the deepest first. */
-QOS_PRIV uint32_t *htb_priv_row_of(const struct htb *tree, uint32_t id)
+QOS_PRIV void htb_priv_link_in(struct htb *tree, uint32_t *root, uint32_t id)
 {
-    return &tree->row[tree->node[id].flags & HTB_PRIV_GROUP ? 1 + tree->depth_max - tree->node[id].depth : 0];
+    struct htb_priv_class *c = &tree->cls[id];
+    c->link.left = c->link.right = c->link.up = QOS_NONE;
+    c->rank = 1;
+    *root = htb_priv_join(tree, *root, id);
+    tree->cls[*root].link.up = QOS_NONE;
+}
+
+QOS_PRIV void htb_priv_link_out(struct htb *tree, uint32_t *root, uint32_t id)
+{
+    const struct htb_priv_links link = tree->cls[id].link;
+    uint32_t below, up = link.up;
+    if (link.left != QOS_NONE)
+        tree->cls[link.left].link.up = QOS_NONE;
+    if (link.right != QOS_NONE)
+        tree->cls[link.right].link.up = QOS_NONE;
+    below = htb_priv_join(tree, link.left, link.right);
+    if (below != QOS_NONE)
+        tree->cls[below].link.up = up;
+    if (up == QOS_NONE) {
+        *root = below;
+        return;
+    }
+    if (tree->cls[up].link.left == id)
+        tree->cls[up].link.left = below;
+    else
+        tree->cls[up].link.right = below;
+    for (; up != QOS_NONE; up = tree->cls[up].link.up) {
+        uint32_t rank = tree->cls[up].rank;
+        htb_priv_lean(tree, up);
+        if (tree->cls[up].rank == rank)
+            break;
+    }
 }
 
 /* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if nobody borrows here. */
@@ -790,32 +923,120 @@ QOS_PRIV uint32_t htb_priv_turn(const struct htb *tree, uint32_t id)
 QOS_PRIV struct htb_request *htb_priv_next_request(const struct htb *tree, uint32_t id)
 {
     uint32_t turn = htb_priv_turn(tree, id);
-    return turn == QOS_NONE || !tree->cls[turn].u.tail ? NULL : tree->cls[turn].u.tail->next;
+    return turn == QOS_NONE || !tree->cls[turn].u.leaf.tail ? NULL : tree->cls[turn].u.leaf.tail->next;
+}
+
+/* Own tokens: the time on the clock of the tags, which is the tree's time less the time that the device is behind. */
+QOS_PRIV uint64_t htb_priv_tag_clock(const struct htb *tree)
+{
+    return qos_wrap_sub(tree->now_ns, tree->tag_offset);
+}
+
+/* Time that n tokens take at the node's own rates: the longest over the resources. Each product is below 2^62. */
+QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uint64_t *n)
+{
+    uint64_t longest = 0;
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++) {
+        uint64_t rate = htb_priv_pair_of(tree, id, r)->rate.rate;
+        if (n[r] != 0 && rate != 0)
+            longest = qos_max(longest, (n[r] * QOS_NS_PER_S + rate - 1) / rate);
+    }
+    return longest;
+}
+
+/* Where a node starts that has demand again: at the clock, or at the first of those that are behind it, but not before
+ * its own tag. A class that waits for the device alone, with nothing queued, may be late by lag_ns: that is not its
+ * fault. */
+QOS_PRIV void htb_priv_begin_demand(struct htb *tree, uint32_t id)
+{
+    struct htb_priv_class *c = &tree->cls[id];
+    uint64_t start = htb_priv_tag_clock(tree);
+    if (tree->own.count != 0)
+        start = qos_min(start, tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
+    if (!(tree->node[id].flags & HTB_PRIV_GROUP) && c->u.leaf.outstanding != 0)
+        start = qos_sat_sub(start, tree->lag_ns);
+    c->tag = qos_max(c->tag, start);
+}
+
+/* The same for a node that waited for tokens: it is due n / R after it got them. If the device is late, by own_ns after
+ * the first of those that wait for it. */
+QOS_PRIV void htb_priv_begin_tokens(struct htb *tree, uint32_t id, uint64_t own_ns)
+{
+    struct htb_priv_class *c = &tree->cls[id];
+    uint64_t start = htb_priv_tag_clock(tree), first = htb_priv_heap_min_key(&tree->own);
+    c->tag = qos_max(c->tag, first < start ? qos_sat_sub(first, own_ns) : start);
+}
+
+/* Borrowing: what a request of n tokens costs in the rings. One resource: tokens; several: time that it takes the root,
+ * in ns, the longest over the resources. At least 1, at most 2^42. */
+QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
+{
+    uint64_t cost = n[0];
+    uint32_t r;
+    if (tree->resources > 1)
+        for (r = 0, cost = 0; r < tree->resources; r++)
+            cost = qos_max(cost, n[r] * QOS_NS_PER_S / tree->base_per_s[r]);
+    return qos_min(qos_max(cost, 1), UINT64_C(1) << 42);
+}
+
+/* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
+QOS_PRIV void htb_priv_advance(struct htb_priv_class *c, uint64_t cost)
+{
+    uint64_t scaled = (cost << 16) + c->ring_rest, weight = c->weight;
+    c->ring_tag = qos_sat_add(c->ring_tag, scaled / weight);
+    c->ring_rest = scaled % weight & 0xfffffu;
+}
+
+/* The clock of a ring only rises; before it could overflow, all tags are moved back by it. Those in the ring are not
+ * below it, so their order stays. */
+QOS_COLD QOS_PRIV void htb_priv_rebase(struct htb *tree, uint32_t group)
+{
+    uint64_t by = tree->cls[group].u.group.clock;
+    uint32_t id;
+    for (id = 0; id < tree->classes; id++)
+        if ((tree->node[id].flags & HTB_PRIV_USED) && tree->node[id].parent == group) {
+            struct htb_priv_class *c = &tree->cls[id];
+            c->ring_tag = qos_sat_sub(c->ring_tag, by);
+        }
+    tree->cls[group].u.group.clock = 0;
 }
 
 QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
 {
     if (tree->node[id].flags & HTB_PRIV_EXPIRES)
-        at_ns = qos_min(at_ns, tree->cls[id].expires_ns);
+        at_ns = qos_min(at_ns, tree->cls[id].u.leaf.expires_ns);
     if (at_ns == QOS_NEVER)
         htb_priv_heap_remove(&tree->event, id);
     else
         htb_priv_heap_set(&tree->event, id, at_ns);
 }
 
-/* Puts a node where its next request and its buckets belong: row, parent's ring, heap. True if the request that its
- * parent would send next may have changed. */
+/* Into its parent's ring, or out of it. */
+QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool in)
+{
+    struct htb_priv_class *group = &tree->cls[tree->node[id].parent], *c = &tree->cls[id];
+    if (in == ((tree->node[id].flags & HTB_PRIV_RING) != 0))
+        return;
+    c->ring_tag = qos_max(c->ring_tag, group->u.group.clock);
+    if (in)
+        htb_priv_link_in(tree, &group->u.group.ring, id);
+    else
+        htb_priv_link_out(tree, &group->u.group.ring, id);
+    htb_priv_mark(tree, id, HTB_PRIV_RING, in);
+}
+
+/* Puts a node where its next request and its buckets belong. True if the request that its parent would send next may
+ * have changed. */
 QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
-    uint32_t parent = tree->node[id].parent, *ring = parent == QOS_NONE ? NULL : &tree->cls[parent].u.group.ring;
-    uint32_t turn_before = ring ? *ring : QOS_NONE;
-    bool limit_passes = false, own_passes = false, in_ring, in_row;
+    uint32_t parent = tree->node[id].parent;
+    uint32_t turn_before = parent == QOS_NONE ? QOS_NONE : tree->cls[parent].u.group.ring;
+    bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
     uint64_t wake_ns = QOS_NEVER;
 
     htb_priv_refill(tree, id, now_ns);
-    if (!request)
-        htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, false);
     if (request) {
         int64_t n_sub[HTB_RESOURCES_MAX];
         htb_priv_sub_tokens(tree, request->tokens, n_sub);
@@ -826,26 +1047,26 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else if (!own_passes)
             wake_ns = htb_priv_rate_ready_ns(tree, id, n_sub, now_ns);
     }
-    in_ring = (tree->node[id].flags & HTB_PRIV_IN_RING) != 0;
-    in_row = (tree->node[id].flags & HTB_PRIV_IN_ROW) != 0;
-    if (ring && in_ring != limit_passes) {
-        if (limit_passes) {
-            struct htb_priv_class *c = &tree->cls[id];
-            c->deficit = (int64_t)qos_min((uint64_t)c->deficit, tree->quantum * c->weight); /* no more than one round */
-            htb_priv_link_in(tree, HTB_PRIV_RING, ring, id);
-        } else
-            htb_priv_link_out(tree, HTB_PRIV_RING, ring, id);
-        htb_priv_mark(tree, id, HTB_PRIV_IN_RING, limit_passes);
+    htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
+    if (parent == QOS_NONE) {
+        tree->root_ready = own_passes;
+        htb_priv_wake_at(tree, id, wake_ns);
+        return false;
     }
-    if (in_row != own_passes) {
-        if (own_passes)
-            htb_priv_link_in(tree, HTB_PRIV_ROW, htb_priv_row_of(tree, id), id);
-        else
-            htb_priv_link_out(tree, HTB_PRIV_ROW, htb_priv_row_of(tree, id), id);
-        htb_priv_mark(tree, id, HTB_PRIV_IN_ROW, own_passes);
+    htb_priv_set_ring(tree, id, limit_passes);
+    if (own_passes != ((tree->node[id].flags & HTB_PRIV_OWN) != 0)) {
+        htb_priv_heap_remove(own_passes ? &tree->event : &tree->own, id);
+        htb_priv_mark(tree, id, HTB_PRIV_OWN, own_passes);
+        if (own_passes && waited)
+            htb_priv_begin_tokens(tree, id, htb_priv_own_ns(tree, id, request->tokens));
+        else if (own_passes)
+            htb_priv_begin_demand(tree, id);
     }
-    htb_priv_wake_at(tree, id, wake_ns);
-    return ring && (*ring != turn_before || *ring == id);
+    if (own_passes)
+        htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
+    else
+        htb_priv_wake_at(tree, id, wake_ns);
+    return tree->cls[parent].u.group.ring != turn_before || tree->cls[parent].u.group.ring == id;
 }
 
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
@@ -857,13 +1078,14 @@ QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uin
 }
 
 /* After a rate above them changed: nodes at their limit wait for a time that depends on it. */
-QOS_PRIV void htb_priv_place_all(struct htb *tree, uint64_t now_ns)
+QOS_PRIV void htb_priv_place_limited(struct htb *tree, uint64_t now_ns)
 {
+    const unsigned mask = HTB_PRIV_USED | HTB_PRIV_BACKLOG | HTB_PRIV_OWN | HTB_PRIV_RING;
     uint32_t id;
     if (tree->queued == 0)
         return;
-    for (id = 0; id <= tree->classes; id++)
-        if (tree->node[id].flags & HTB_PRIV_USED)
+    for (id = 0; id < tree->classes; id++)
+        if ((tree->node[id].flags & mask) == (HTB_PRIV_USED | HTB_PRIV_BACKLOG))
             htb_priv_place_up(tree, id, false, now_ns);
 }
 
@@ -892,16 +1114,44 @@ QOS_PRIV void htb_priv_unlink(struct htb_request **tail, struct htb_request *r)
     }
 }
 
-/* Reservations whose time is over end; nodes whose tokens have come move to their lists. */
+/* Into and out of the queue of class r->slot. */
+QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
+{
+    tree->queued++;
+    tree->detours++;
+    tree->cls[r->slot].u.leaf.queued++;
+    htb_priv_append(&tree->cls[r->slot].u.leaf.tail, r);
+    r->state = HTB_QUEUED;
+}
+
+QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
+{
+    tree->queued--;
+    tree->detours--;
+    tree->cls[r->slot].u.leaf.queued--;
+    htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
+}
+
+/* Reservations whose time is over end; nodes whose tokens have come move to their heaps. */
 QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
 {
     while (tree->event.count != 0 && htb_priv_heap_min_key(&tree->event) <= now_ns) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
-        if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].expires_ns <= now_ns)
+        if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
             htb_priv_end(tree, id, now_ns);
         else
             htb_priv_place_up(tree, id, false, now_ns);
     }
+}
+
+/* The same for classes that have tokens of their own to spend: they are in no event. O(classes). */
+QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
+{
+    uint32_t id;
+    htb_priv_run_events(tree, now_ns);
+    for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
+        if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
+            htb_priv_end(tree, id, now_ns);
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. */
@@ -914,16 +1164,25 @@ QOS_PRIV uint32_t htb_priv_resolve(struct htb *tree, uint32_t id, uint64_t now_n
     if (QOS_LIKELY(flags == HTB_PRIV_USED))
         return id;
     if (flags == (HTB_PRIV_USED | HTB_PRIV_EXPIRES)) {
-        if (now_ns < tree->cls[id].expires_ns)
+        if (now_ns < tree->cls[id].u.leaf.expires_ns)
             return id;
         htb_priv_end(tree, id, now_ns);
     }
     return HTB_BEST_EFFORT;
 }
 
+/* Who paid for a request that leaves its queue: kept in it for htb_complete and htb_cancel. */
+QOS_PRIV void htb_priv_paid(struct htb *tree, struct htb_request *r, uint32_t id, uint32_t payer)
+{
+    r->payer = payer;
+    r->paid_by = id;
+    r->generation = tree->cls[id].generation;
+    tree->cls[id].u.leaf.outstanding++;
+}
+
 QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request)
 {
-    uint32_t id, i;
+    uint32_t i;
     if (!request)
         return QOS_EINVAL;
     if (request->state != HTB_IDLE)
@@ -931,26 +1190,24 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
     for (i = 0; i < tree->resources; i++)
         if (request->tokens[i] > QOS_TOKENS_MAX)
             return QOS_ERANGE;
+    now_ns = htb_priv_now(tree, now_ns);
     if (request->urgent) {
-        enum qos_status status = htb_force(tree, now_ns, request->class_id, request->tokens);
+        uint32_t payer, id = htb_priv_resolve(tree, request->class_id, now_ns);
+        enum qos_status status = htb_priv_force(tree, now_ns, id, request->tokens, &payer);
         if (status != QOS_OK)
             return status;
+        htb_priv_paid(tree, request, id, payer);
         htb_priv_append(&tree->urgent, request);
         request->state = HTB_DISPATCHED;
         request->slot = QOS_NONE;
         request->submitted_ns = now_ns;
         return QOS_OK;
     }
-    id = htb_priv_resolve(tree, request->class_id, now_ns);
-    tree->quantum = qos_max(tree->quantum, request->tokens[0]);
-    tree->queued++;
-    tree->detours++;
-    htb_priv_append(&tree->cls[id].u.tail, request);
-    request->state = HTB_QUEUED;
-    request->slot = id;
+    request->slot = htb_priv_resolve(tree, request->class_id, now_ns);
     request->submitted_ns = now_ns;
+    htb_priv_enqueue(tree, request);
     if (request->next == request)
-        htb_priv_place_up(tree, id, false, now_ns);
+        htb_priv_place_up(tree, request->slot, false, now_ns);
     return QOS_OK;
 }
 
@@ -996,44 +1253,52 @@ QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
     r->state = HTB_DISPATCHED;
 }
 
-/* Sends the request whose turn it is below `payer`, which pays, to the dispatch queue. */
-QOS_PRIV void htb_priv_serve(struct htb *tree, uint32_t payer, uint64_t now_ns)
+/* Takes the request whose turn it is below `payer` out of its queue, and charges it: the buckets, the own tags from the
+ * payer upwards, the rings below the payer. If somebody on the way has tokens of its own, it pays. */
+QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, uint64_t now_ns)
 {
     uint32_t id = htb_priv_turn(tree, payer), at;
-    struct htb_request *r = tree->cls[id].u.tail->next;
+    struct htb_request *r = tree->cls[id].u.leaf.tail->next;
     int64_t n_sub[HTB_RESOURCES_MAX];
+    for (at = id; at != payer; at = at == payer ? at : tree->node[at].parent)
+        if (tree->node[at].flags & HTB_PRIV_OWN)
+            payer = at;
     htb_priv_sub_tokens(tree, r->tokens, n_sub);
     htb_priv_charge(tree, id, payer, n_sub, now_ns);
-    htb_priv_unlink(&tree->cls[id].u.tail, r);
-    tree->queued--;
-    tree->detours--;
+    htb_priv_dequeue(tree, r);
+    htb_priv_paid(tree, r, id, payer);
     if (r->submitted_ns < now_ns)
         qos_counter_add(&tree->cls[id].counters.waited, 1);
-    /* Deficit round robin: weight * quantum >= the largest request, so one addition makes the deficit positive. */
-    for (at = id; at != payer; at = tree->node[at].parent) {
-        struct htb_priv_class *c = &tree->cls[at];
-        c->deficit -= (int64_t)qos_max(r->tokens[0], 1);
-        if (c->deficit <= 0) {
-            c->deficit += (int64_t)(tree->quantum * c->weight);
-            tree->cls[tree->node[at].parent].u.group.ring = c->link[HTB_PRIV_RING].next;
+    for (at = payer; at != tree->classes; at = tree->node[at].parent)
+        tree->cls[at].tag = qos_sat_add(tree->cls[at].tag, htb_priv_own_ns(tree, at, r->tokens));
+    if (id != payer) {
+        uint64_t cost = htb_priv_ring_cost(tree, r->tokens);
+        for (at = id; at != payer; at = tree->node[at].parent) {
+            uint32_t group = tree->node[at].parent;
+            tree->cls[group].u.group.clock = tree->cls[at].ring_tag;
+            htb_priv_link_out(tree, &tree->cls[group].u.group.ring, at);
+            htb_priv_advance(&tree->cls[at], cost);
+            htb_priv_link_in(tree, &tree->cls[group].u.group.ring, at);
+            if (QOS_UNLIKELY(tree->cls[group].u.group.clock >> 62))
+                htb_priv_rebase(tree, group);
         }
     }
-    if (tree->queued == 0)
-        tree->quantum = 1; /* it grows with the largest request that waits */
-    htb_priv_slot_add(tree, r);
     htb_priv_place_up(tree, id, true, now_ns);
-    if (tree->node[payer].flags & HTB_PRIV_IN_ROW)
-        *htb_priv_row_of(tree, payer) = tree->cls[payer].link[HTB_PRIV_ROW].next;
+    return r;
 }
 
-/* The node to serve next: classes with tokens of their own, then lenders from the deepest up; QOS_NONE if none. */
-QOS_PRIV uint32_t htb_priv_servable(const struct htb *tree)
+/* Who pays next: the node with own tokens whose finish tag is least, or else the root for its ring; QOS_NONE if none.
+ * The clock of the tags waits for a device that is more than lag_ns behind. */
+QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
 {
-    uint32_t i;
-    for (i = 0; i < tree->depth_max + 2; i++)
-        if (tree->row[i] != QOS_NONE)
-            return tree->row[i];
-    return QOS_NONE;
+    if (tree->own.count != 0) {
+        uint32_t first = htb_priv_heap_min_id(&tree->own);
+        uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
+        if (clock > tag && clock - tag > tree->lag_ns)
+            tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
+        return first;
+    }
+    return tree->root_ready ? tree->classes : QOS_NONE;
 }
 
 QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
@@ -1059,6 +1324,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
 {
     struct htb_request *r;
     uint32_t payer, i;
+    now_ns = htb_priv_now(tree, now_ns);
     if (tree->urgent) {
         r = tree->urgent->next;
         htb_priv_unlink(&tree->urgent, r);
@@ -1071,7 +1337,17 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
             tree->starved_at_root = tree->starved_at_root || tree->cls[tree->classes].u.group.ring != QOS_NONE;
             break;
         }
-        htb_priv_serve(tree, payer, now_ns);
+        if ((tree->node[payer].flags & HTB_PRIV_EXPIRES) && tree->cls[payer].u.leaf.expires_ns <= now_ns) {
+            htb_priv_end(tree, payer, now_ns);
+            continue;
+        }
+        r = htb_priv_serve(tree, payer, now_ns);
+        if (r->gate) {
+            r->state = HTB_IDLE;
+            tree->cls[r->paid_by].u.leaf.outstanding--;
+            return r;
+        }
+        htb_priv_slot_add(tree, r);
     }
     if (tree->waiting == 0 || tree->at_device >= tree->device_max)
         return NULL;
@@ -1084,30 +1360,106 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
 
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
+    uint64_t given_ns = now_ns;
+    now_ns = htb_priv_now(tree, now_ns);
     if (tree->urgent)
-        return now_ns;
+        return given_ns;
     htb_priv_run_events(tree, now_ns);
     if (tree->at_device >= tree->device_max)
         return QOS_NEVER;
     while (tree->waiting == 0 && htb_priv_servable(tree) == QOS_NONE) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
         uint64_t at_ns = htb_priv_heap_min_key(&tree->event);
-        if (id == QOS_NONE || (tree->node[id].flags & HTB_PRIV_IN_RING))
+        if (id == QOS_NONE || (tree->node[id].flags & HTB_PRIV_RING))
             return at_ns;
         /* At its limit: its lenders may have been drained since it was placed, and its time is later by now. */
         htb_priv_place_up(tree, id, false, now_ns);
         if (htb_priv_heap_min_id(&tree->event) == id && htb_priv_heap_min_key(&tree->event) == at_ns)
             return at_ns;
     }
-    return now_ns;
+    return given_ns;
 }
 
-QOS_API enum qos_status htb_complete(struct htb *tree, struct htb_request *request)
+QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_sub)
 {
+    if (more_sub >= 0)
+        return qos_level_charge(level, more_sub);
+    return level >= depth + more_sub ? depth : level - more_sub;
+}
+
+/* The same in the ring that the node borrowed from. */
+QOS_PRIV void htb_priv_correct_ring(struct htb *tree, uint32_t id, uint64_t was, uint64_t is)
+{
+    struct htb_priv_class *c = &tree->cls[id];
+    bool in = (tree->node[id].flags & HTB_PRIV_RING) != 0;
+    htb_priv_set_ring(tree, id, false);
+    if (is >= was)
+        htb_priv_advance(c, is - was);
+    else
+        c->ring_tag = qos_sat_sub(c->ring_tag, ((was - is) << 16) / c->weight);
+    htb_priv_set_ring(tree, id, in);
+}
+
+/* The request cost `tokens` instead of what it was charged: the difference is charged, or given back, where it was
+ * paid. Not if its class has ended since: its buckets have another holder. */
+QOS_PRIV void htb_priv_correct(struct htb *tree, const struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
+{
+    uint64_t was = htb_priv_ring_cost(tree, r->tokens), is = htb_priv_ring_cost(tree, tokens);
+    uint32_t at, k;
+    bool pays = false, same = true;
+    for (k = 0; k < tree->resources; k++)
+        same = same && tokens[k] == r->tokens[k];
+    if (same || r->generation != tree->cls[r->paid_by].generation)
+        return;
+    for (at = r->paid_by; at != QOS_NONE; at = tree->node[at].parent) {
+        struct htb_priv_class *c = &tree->cls[at];
+        pays = pays || at == r->payer;
+        htb_priv_refill(tree, at, now_ns);
+        for (k = 0; k < tree->resources; k++) {
+            struct htb_priv_pair *p = htb_priv_pair_of(tree, at, k);
+            int64_t more_sub = ((int64_t)tokens[k] - (int64_t)r->tokens[k]) * QOS_SUBTOKENS;
+            if (pays && p->rate.rate != 0)
+                p->rate.level = htb_priv_corrected(p->rate.level, p->rate.depth, more_sub);
+            if (p->limit.rate != 0 && p->limit.rate != QOS_UNLIMITED)
+                p->limit.level = htb_priv_corrected(p->limit.level, p->limit.depth, more_sub);
+        }
+        if (at == tree->classes)
+            continue;
+        if (pays)
+            c->tag = qos_sat_sub(qos_sat_add(c->tag, htb_priv_own_ns(tree, at, tokens)),
+                                 htb_priv_own_ns(tree, at, r->tokens));
+        else
+            htb_priv_correct_ring(tree, at, was, is);
+    }
+    tree->granted = qos_wrap_add(tree->granted, qos_wrap_sub(tokens[0], r->tokens[0]));
+    htb_priv_count(tree, r->paid_by, qos_wrap_sub(tokens[0], r->tokens[0]),
+                   r->payer == r->paid_by ? 0 : qos_wrap_sub(tokens[0], r->tokens[0]));
+    if (tree->queued)
+        htb_priv_place_up(tree, r->paid_by, true, now_ns);
+}
+
+/* A request leaves the tree. tokens: what it cost; NULL: nothing. */
+QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
+{
+    const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    if (r->generation == tree->cls[r->paid_by].generation)
+        tree->cls[r->paid_by].u.leaf.outstanding--;
+    htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns);
+    r->state = HTB_IDLE;
+}
+
+QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, struct htb_request *request,
+                                     enum htb_outcome outcome, const uint64_t *tokens)
+{
+    uint32_t r;
     if (!request || request->state != HTB_AT_DEVICE || tree->at_device == 0)
         return QOS_EINVAL;
+    for (r = 0; tokens && r < tree->resources; r++)
+        if (tokens[r] > QOS_TOKENS_MAX)
+            return QOS_ERANGE;
+    now_ns = htb_priv_now(tree, now_ns);
     tree->at_device--;
-    request->state = HTB_IDLE;
+    htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
     return QOS_OK;
 }
 
@@ -1115,18 +1467,28 @@ QOS_API enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb
 {
     if (!request || (request->state != HTB_QUEUED && request->state != HTB_DISPATCHED))
         return QOS_EINVAL;
+    now_ns = htb_priv_now(tree, now_ns);
     if (request->state == HTB_QUEUED) {
-        htb_priv_unlink(&tree->cls[request->slot].u.tail, request);
-        tree->queued--;
-        tree->detours--;
+        htb_priv_dequeue(tree, request);
         htb_priv_place_up(tree, request->slot, true, now_ns);
-    } else if (request->slot == QOS_NONE) {
-        htb_priv_unlink(&tree->urgent, request);
-    } else {
-        htb_priv_slot_unlink(tree, request->slot);
+        request->state = HTB_IDLE;
+        return QOS_OK;
     }
-    request->state = HTB_IDLE;
+    if (request->slot == QOS_NONE)
+        htb_priv_unlink(&tree->urgent, request);
+    else
+        htb_priv_slot_unlink(tree, request->slot);
+    htb_priv_leave(tree, request, NULL, now_ns);
     return QOS_OK;
+}
+
+QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, const struct htb_request *after)
+{
+    const struct htb_request *tail;
+    if (id >= tree->classes || (tree->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED)
+        return NULL;
+    tail = tree->cls[id].u.leaf.tail;
+    return !tail || after == tail ? NULL : after ? after->next : tail->next;
 }
 
 #endif /* QOS_DECLARE_ONLY */
@@ -1152,6 +1514,7 @@ QOS_PRIV struct htb_config htb_priv_defaults(const struct htb_config *config)
     c.resources = (uint32_t)qos_default(c.resources, 1);
     c.burst_ns = qos_default(c.burst_ns, 10000000);
     c.debt_ns = qos_default(c.debt_ns, QOS_NS_PER_S);
+    c.lag_ns = qos_default(c.lag_ns, QOS_NS_PER_S);
     c.depth_max = (uint32_t)qos_default(c.depth_max, 8);
     c.dispatch_max = (uint32_t)qos_default(c.dispatch_max, 64);
     c.device_max = (uint32_t)qos_default(c.device_max, qos_min(32, c.dispatch_max));
@@ -1212,6 +1575,8 @@ QOS_API const char *htb_config_error(const struct htb_config *config)
         return "request_max_tokens: give at most QOS_TOKENS_MAX / 4";
     if (c.debt_ns > HTB_BURST_MAX_NS)
         return "debt_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
+    if (c.lag_ns > HTB_BURST_MAX_NS)
+        return "lag_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
     if (c.depth_max > 4096)
         return "depth_max: give 1..4096, or 0 for 8";
     if (c.order != HTB_ELEVATOR && c.order != HTB_FIFO)
@@ -1238,16 +1603,16 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
     tree->cls = (struct htb_priv_class *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_class), 8);
     tree->more = (struct htb_priv_pair *)qos_layout_part(layout, nodes, extra * sizeof(struct htb_priv_pair), 8);
     tree->more_sum = (uint64_t *)qos_layout_part(layout, nodes, extra * sizeof(uint64_t), 8);
-    tree->event.entry =
-        (struct htb_priv_heap_entry *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_heap_entry), 8);
+    tree->event.key = (uint64_t *)qos_layout_part(layout, nodes, sizeof(uint64_t), 8);
     tree->slot = (struct htb_priv_slot *)qos_layout_part(layout, config->dispatch_max, sizeof(struct htb_priv_slot), 8);
     for (i = 0; i < 2; i++)
-        tree->sweep[i].entry = (struct htb_priv_heap_entry *)qos_layout_part(layout, config->dispatch_max,
-                                                                             sizeof(struct htb_priv_heap_entry), 8);
+        tree->sweep[i].key = (uint64_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint64_t), 8);
+    tree->event.id = (uint32_t *)qos_layout_part(layout, nodes, sizeof(uint32_t), 4);
     tree->event.pos = (uint32_t *)qos_layout_part(layout, nodes, sizeof(uint32_t), 4);
-    for (i = 0; i < 2; i++)
+    for (i = 0; i < 2; i++) {
+        tree->sweep[i].id = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
         tree->sweep[i].pos = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
-    tree->row = (uint32_t *)qos_layout_part(layout, (size_t)config->depth_max + 2, sizeof(uint32_t), 4);
+    }
 }
 
 QOS_API size_t htb_memsize(const struct htb_config *config)
@@ -1282,17 +1647,22 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     if (group) {
         c->u.group.ring = QOS_NONE;
         c->u.group.children = 0;
+        c->u.group.clock = c->u.group.sum_per_s = 0;
     } else {
-        c->u.tail = NULL;
+        c->u.leaf.tail = NULL;
+        c->u.leaf.expires_ns = QOS_NEVER;
+        c->u.leaf.queued = c->u.leaf.outstanding = 0;
     }
-    c->deficit = 0;
-    c->mark = 0;
-    c->expires_ns = QOS_NEVER;
+    if (!former)
+        c->tag = c->ring_tag = c->ring_rest = c->generation = 0;
+    else if (parent != QOS_NONE) /* another ring has another clock */
+        c->ring_tag = tree->cls[parent].u.group.clock;
     c->weight = 1;
     c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-        *htb_priv_sum_of(tree, id, r) = 0;
+        if (r > 0)
+            *htb_priv_sum_of(tree, id, r) = 0;
         if (!former) {
             p->rate.rate = 0;
             p->limit.rate = QOS_UNLIMITED;
@@ -1309,7 +1679,6 @@ QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
     struct htb_priv_class *c = &tree->cls[id];
     qos_counter_t *counter[5];
     int i;
-    tree->ended_granted = qos_wrap_add(tree->ended_granted, c->counters.granted);
     counter[0] = &c->counters.granted;
     counter[1] = &c->counters.borrowed;
     counter[2] = &c->counters.refused;
@@ -1325,7 +1694,8 @@ QOS_PRIV void htb_priv_set_root(struct htb *tree, const uint64_t *rate_per_s, ui
     htb_priv_refill(tree, tree->classes, now_ns);
     for (r = 0; r < tree->resources; r++)
         htb_priv_set_rate(tree, &htb_priv_pair_of(tree, tree->classes, r)->rate, rate_per_s[r], tree->burst_ns);
-    htb_priv_place_all(tree, now_ns);
+    htb_priv_place_up(tree, tree->classes, false, now_ns);
+    htb_priv_place_limited(tree, now_ns);
 }
 
 /* Terms with their defaults spelled out: limits QOS_UNLIMITED for none and 0 for nothing, as the buckets want them. */
@@ -1357,12 +1727,21 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
         uint64_t whole = parent == tree->classes ? tree->base_per_s[r] : htb_priv_pair_of(tree, parent, r)->rate.rate;
         uint64_t own = exists ? htb_priv_pair_of(tree, id, r)->rate.rate : 0;
         uint64_t room = whole - (*htb_priv_sum_of(tree, parent, r) - own);
-        uint64_t least = exists ? *htb_priv_sum_of(tree, id, r) : 0;
+        uint64_t least = exists && terms->group ? *htb_priv_sum_of(tree, id, r) : 0;
         if (fits)
             fits[r] = terms->rate_per_s[r] < least ? least : room;
         admitted = admitted && terms->rate_per_s[r] <= room && terms->rate_per_s[r] >= least;
     }
     return admitted ? QOS_OK : QOS_EADMISSION;
+}
+
+/* Sets when a class expires; QOS_NEVER: not. */
+QOS_PRIV void htb_priv_set_expiry(struct htb *tree, uint32_t id, uint64_t expires_ns)
+{
+    bool was = (tree->node[id].flags & HTB_PRIV_EXPIRES) != 0, is = expires_ns != QOS_NEVER;
+    tree->expiring = tree->expiring + is - was;
+    tree->cls[id].u.leaf.expires_ns = expires_ns;
+    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, is);
 }
 
 QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
@@ -1378,11 +1757,11 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
     htb_priv_refill(tree, id, now_ns);
-    tree->cls[id].weight = c->weight;
-    tree->cls[id].deficit =
-        (int64_t)qos_min((uint64_t)tree->cls[id].deficit, tree->quantum * c->weight); /* of this round */
+    tree->cls[id].weight = c->weight & 0xfffffu;
+    tree->cls[id].ring_rest = 0;
     tree->cls[id].burst_us = (uint32_t)((c->burst_ns + 999) / 1000);
-    tree->cls[id].expires_ns = c->expires_ns;
+    if (!c->group)
+        htb_priv_set_expiry(tree, id, c->expires_ns);
     for (r = 0; r < tree->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
         uint64_t *sum = htb_priv_sum_of(tree, parent, r);
@@ -1392,10 +1771,9 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
         limited = limited || c->limit_per_s[r] != QOS_UNLIMITED;
     }
     htb_priv_count_limit(tree, id, limited);
-    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, c->expires_ns != QOS_NEVER);
     htb_priv_place_up(tree, id, true, now_ns);
     if (tree->node[id].flags & HTB_PRIV_GROUP)
-        htb_priv_place_all(tree, now_ns);
+        htb_priv_place_limited(tree, now_ns);
 }
 
 QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
@@ -1434,12 +1812,21 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->maximize_interval_ns = c.maximize_interval_ns;
     tree->maximize_rate_max = c.maximize_rate_max;
     tree->maximize_last_ns = c.start_ns;
-    tree->maximize_granted = tree->ended_granted = 0;
+    tree->maximize_granted = tree->granted = 0;
+    tree->maximize_behind_ns = 0;
     tree->scenario = HTB_UNCAPPED;
-    tree->starved_at_root = tree->was_starved = false;
+    tree->starved_at_root = tree->was_starved = tree->was_behind = false;
+    tree->now_ns = c.start_ns;
+    tree->tag_offset = c.start_ns;
+    tree->lag_ns = c.lag_ns;
+    tree->root_ready = false;
+    tree->expiring = 0;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
+    tree->own = tree->event;
+    tree->own.first = c.classes;
+    tree->own.step = -1;
     htb_priv_heap_clear(&tree->sweep[0], c.dispatch_max);
     htb_priv_heap_clear(&tree->sweep[1], c.dispatch_max);
     for (i = 0; i < c.dispatch_max; i++)
@@ -1449,10 +1836,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->waiting = tree->at_device = tree->this_sweep = 0;
     tree->head_offset = tree->handed_out = 0;
     tree->urgent = NULL;
-    for (i = 0; i < c.depth_max + 2; i++)
-        tree->row[i] = QOS_NONE;
     tree->queued = 0;
-    tree->quantum = 1;
 
     for (i = 0; i <= c.classes; i++) {
         static const struct qos_counters zero = {0, 0, 0, 0};
@@ -1478,21 +1862,26 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
     uint32_t r, parent = tree->node[id].parent;
     unsigned remains =
         tree->node[id].flags & (HTB_PRIV_FORMER | HTB_PRIV_LIMITED); /* its debts are paid off meanwhile */
-    while (!(tree->node[id].flags & HTB_PRIV_GROUP) && c->u.tail) {
-        struct htb_request *first = c->u.tail->next;
-        htb_priv_unlink(&c->u.tail, first);
+    bool moved = false;
+    while (!(tree->node[id].flags & HTB_PRIV_GROUP) && c->u.leaf.tail) {
+        struct htb_request *first = c->u.leaf.tail->next;
+        htb_priv_dequeue(tree, first);
         first->slot = HTB_BEST_EFFORT;
-        htb_priv_append(&tree->cls[HTB_BEST_EFFORT].u.tail, first);
+        htb_priv_enqueue(tree, first);
+        moved = true;
     }
-    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, false);
-    (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves row, ring and heap */
+    if (!(tree->node[id].flags & HTB_PRIV_GROUP))
+        htb_priv_set_expiry(tree, id, QOS_NEVER);
+    (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves its heaps */
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)remains;
+    c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
     for (r = 0; r < tree->resources; r++)
         *htb_priv_sum_of(tree, parent, r) -= htb_priv_pair_of(tree, id, r)->rate.rate;
     htb_priv_place_up(tree, parent, true, now_ns);
-    htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
+    if (moved)
+        htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
 }
 
 /* Index of the parent that the terms name; QOS_NONE: no such id. */
@@ -1514,7 +1903,8 @@ QOS_API enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t 
     parent = htb_priv_parent(tree, terms);
     if (id >= tree->classes || parent == QOS_NONE)
         return QOS_ENOENT;
-    htb_priv_run_events(tree, now_ns);
+    now_ns = htb_priv_now(tree, now_ns);
+    htb_priv_run_expiries(tree, now_ns);
     if (tree->node[id].flags & HTB_PRIV_USED)
         return QOS_EEXIST;
     if (!(tree->node[parent].flags & HTB_PRIV_USED))
@@ -1542,7 +1932,8 @@ QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t i
     uint32_t parent;
     if (!terms)
         return QOS_EINVAL;
-    htb_priv_run_events(tree, now_ns);
+    now_ns = htb_priv_now(tree, now_ns);
+    htb_priv_run_expiries(tree, now_ns);
     if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
     parent = htb_priv_parent(tree, terms);
@@ -1560,7 +1951,8 @@ QOS_API enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t 
 {
     if (id == HTB_BEST_EFFORT)
         return QOS_EINVAL;
-    htb_priv_run_events(tree, now_ns);
+    now_ns = htb_priv_now(tree, now_ns);
+    htb_priv_run_expiries(tree, now_ns);
     if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
     if ((tree->node[id].flags & HTB_PRIV_GROUP) && tree->cls[id].u.group.children != 0)
@@ -1574,7 +1966,8 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
     uint32_t r;
     if (!rate_per_s)
         return QOS_EINVAL;
-    htb_priv_run_events(tree, now_ns);
+    now_ns = htb_priv_now(tree, now_ns);
+    htb_priv_run_expiries(tree, now_ns);
     for (r = 0; r < tree->resources; r++)
         if (rate_per_s[r] == 0 || rate_per_s[r] > QOS_RATE_MAX)
             return QOS_ERANGE;
@@ -1588,6 +1981,20 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
     return QOS_OK;
 }
 
+QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
+{
+    uint32_t id;
+    tree->tag_offset = qos_wrap_sub(now_ns, htb_priv_tag_clock(tree));
+    for (id = 0; id <= tree->classes; id++) {
+        htb_priv_refill(tree, id, tree->now_ns);
+        tree->node[id].last_ns = now_ns;
+    }
+    tree->now_ns = tree->maximize_last_ns = now_ns;
+    for (id = 0; id <= tree->classes; id++)
+        if (tree->node[id].flags & HTB_PRIV_USED)
+            htb_priv_place_up(tree, id, false, now_ns);
+}
+
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_report *out)
 {
     struct htb_class *terms = &out->terms;
@@ -1598,21 +2005,15 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     terms->parent = tree->node[id].parent == tree->classes ? 0 : tree->node[id].parent;
     terms->weight = c->weight;
     terms->burst_ns = (uint64_t)c->burst_us * 1000;
-    terms->expires_ns = tree->node[id].flags & HTB_PRIV_EXPIRES ? c->expires_ns : 0;
+    terms->expires_ns = tree->node[id].flags & HTB_PRIV_EXPIRES ? c->u.leaf.expires_ns : 0;
     terms->group = (tree->node[id].flags & HTB_PRIV_GROUP) != 0;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r < tree->resources ? r : 0);
         terms->rate_per_s[r] = r < tree->resources ? p->rate.rate : 0;
         terms->limit_per_s[r] = r >= tree->resources ? 0 : p->limit.rate ? p->limit.rate : QOS_NOTHING;
     }
-    out->queued = terms->group ? c->u.group.children : 0;
-    if (!terms->group && c->u.tail) {
-        const struct htb_request *q = c->u.tail;
-        do {
-            q = q->next;
-            out->queued++;
-        } while (q != c->u.tail);
-    }
+    out->queued = terms->group ? c->u.group.children : c->u.leaf.queued;
+    out->outstanding = terms->group ? 0 : c->u.leaf.outstanding;
     return QOS_OK;
 }
 
@@ -1688,6 +2089,15 @@ QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
     return QOS_EAGAIN;
 }
 
+/* Do requests wait for what this take would use: its own class's, or those of a ring on the way to the lender? */
+QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t payer)
+{
+    bool waits = tree->cls[id].u.leaf.tail != NULL;
+    for (; id != payer && !waits; id = tree->node[id].parent)
+        waits = tree->cls[tree->node[id].parent].u.group.ring != QOS_NONE;
+    return waits;
+}
+
 QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     int64_t n_sub[HTB_RESOURCES_MAX];
@@ -1695,10 +2105,11 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
     for (r = 0; r < tree->resources; r++)
         if (n[r] > QOS_TOKENS_MAX)
             return QOS_ERANGE;
+    now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
     htb_priv_sub_tokens(tree, n, n_sub);
     payer = htb_priv_payer(tree, id, n_sub, now_ns);
-    if (payer == QOS_NONE)
+    if (payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, payer)))
         return htb_priv_refuse(tree, id);
     htb_priv_charge(tree, id, payer, n_sub, now_ns);
     if (tree->queued)
@@ -1709,8 +2120,6 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
 QOS_PRIV void htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
 {
     struct htb_priv_bucket *b = &node->pair.rate;
-    if (QOS_UNLIKELY(now_ns <= node->last_ns))
-        return;
     b->level = qos_level_refill(b->level, b->depth, b->rate, now_ns - node->last_ns);
     node->last_ns = now_ns;
 }
@@ -1738,6 +2147,7 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
         tree->starved_at_root = true;
         return htb_priv_refuse(tree, id);
     }
+    tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
     return QOS_OK;
 }
@@ -1752,41 +2162,57 @@ QOS_COLD QOS_PRIV enum qos_status htb_priv_take_first(struct htb *tree, uint64_t
 
 QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
+    now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && n <= QOS_TOKENS_MAX))
         return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, now_ns);
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
-QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
+/* htb_force for a class that was resolved; says who pays. */
+QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
+                                        uint32_t *payer)
 {
     int64_t n_sub[HTB_RESOURCES_MAX];
-    uint32_t payer, r;
+    uint32_t at, r;
     bool pays = false;
-    for (r = 0; r < tree->resources; r++)
-        if (n[r] > QOS_TOKENS_MAX)
-            return QOS_ERANGE;
-    id = htb_priv_resolve(tree, id, now_ns);
     htb_priv_sub_tokens(tree, n, n_sub);
-    for (payer = id; !pays; payer = pays ? payer : tree->node[payer].parent) { /* the root has every rate */
+    for (at = id; !pays; at = pays ? at : tree->node[at].parent) { /* the root has every rate */
         pays = true;
         for (r = 0; r < tree->resources; r++)
-            pays = pays && (n[r] == 0 || htb_priv_pair_of(tree, payer, r)->rate.rate != 0);
+            pays = pays && (n[r] == 0 || htb_priv_pair_of(tree, at, r)->rate.rate != 0);
     }
-    htb_priv_refill(tree, payer, now_ns);
-    for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, payer, r)->rate;
-        uint64_t most = qos_min(qos_sat_mul(b->rate, tree->debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
-        if (n[r] != 0 && b->level < -(int64_t)most)
-            return QOS_EDEBT;
+    *payer = at;
+    for (; at != QOS_NONE; at = tree->node[at].parent) {
+        htb_priv_refill(tree, at, now_ns);
+        for (r = 0; r < tree->resources; r++) {
+            const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, at, r)->rate;
+            uint64_t most = qos_min(qos_sat_mul(b->rate, tree->debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
+            if (n[r] == 0 || b->rate == 0)
+                continue;
+            if (at == *payer ? b->level < -(int64_t)most
+                             : b->level < HTB_PRIV_FLOOR + n_sub[r]) /* no debt is cut off */
+                return QOS_EDEBT;
+        }
     }
-    htb_priv_charge(tree, id, payer, n_sub, now_ns);
+    htb_priv_charge(tree, id, *payer, n_sub, now_ns);
     if (tree->queued)
         htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
 }
 
+QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
+{
+    uint32_t payer, r;
+    for (r = 0; r < tree->resources; r++)
+        if (n[r] > QOS_TOKENS_MAX)
+            return QOS_ERANGE;
+    now_ns = htb_priv_now(tree, now_ns);
+    return htb_priv_force(tree, now_ns, htb_priv_resolve(tree, id, now_ns), n, &payer);
+}
+
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
+    const uint64_t at_ns = qos_max(now_ns, tree->now_ns);
     int64_t n_sub[HTB_RESOURCES_MAX];
     uint64_t send_ns;
     uint32_t r;
@@ -1795,11 +2221,12 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
             return QOS_NEVER;
     htb_priv_sub_tokens(tree, n, n_sub);
     if (id >= tree->classes || (tree->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED)
-        return htb_priv_send_ns(tree, HTB_BEST_EFFORT, n_sub, now_ns);
-    send_ns = htb_priv_send_ns(tree, id, n_sub, now_ns);
-    if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && send_ns >= tree->cls[id].expires_ns) /* best effort by then */
-        return htb_priv_send_ns(tree, HTB_BEST_EFFORT, n_sub, qos_max(now_ns, tree->cls[id].expires_ns));
-    return send_ns;
+        id = HTB_BEST_EFFORT;
+    send_ns = htb_priv_send_ns(tree, id, n_sub, at_ns);
+    if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
+        send_ns >= tree->cls[id].u.leaf.expires_ns) /* best effort by then */
+        send_ns = htb_priv_send_ns(tree, HTB_BEST_EFFORT, n_sub, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns));
+    return send_ns == at_ns ? now_ns : send_ns;
 }
 
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
@@ -1837,35 +2264,18 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
 
 #ifndef QOS_DECLARE_ONLY
 
-/* Did the class, which had demand all the time since the last look, get less than its rate? What it was granted and
- * what its bucket gained must add up to rate * time, but for 1/16; less means that tokens ran over while requests
- * waited. A class at its own limit is not owed anything. */
-QOS_PRIV bool htb_priv_short_changed(struct htb *tree, uint32_t id, uint64_t elapsed_ns, uint64_t now_ns)
+/* Has a class that waits for its own tokens' turn fallen behind its rate since the last look, by more than 1/16 of the
+ * time? All of them are as far behind as the first in the heap. A class at its own limit is not owed anything. */
+QOS_PRIV bool htb_priv_falls_behind(struct htb *tree, uint64_t elapsed_ns)
 {
-    const struct htb_priv_bucket *b = &tree->node[id].pair.rate;
-    struct htb_priv_class *c = &tree->cls[id];
-    unsigned flags = tree->node[id].flags;
-    uint64_t owed = qos_mul_div_floor(b->rate, elapsed_ns, QOS_NS_PER_S), before = c->mark;
-    htb_priv_refill(tree, id, now_ns);
-    c->mark = qos_wrap_add(c->counters.granted, (uint64_t)(b->level / QOS_SUBTOKENS));
-    if (!(flags & HTB_PRIV_GROUP))
-        htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, c->u.tail != NULL);
-    return (flags & HTB_PRIV_BACKLOG) && (flags & HTB_PRIV_IN_RING) && b->rate != 0 &&
-           (int64_t)qos_wrap_sub(c->mark, before) < (int64_t)(owed - owed / 16);
-}
-
-/* Looks at each class: is an assurance broken, and how many tokens were granted since the beginning? */
-QOS_PRIV bool htb_priv_look(struct htb *tree, uint64_t elapsed_ns, uint64_t now_ns, uint64_t *granted)
-{
-    bool broken = false;
-    uint32_t id;
-    *granted = tree->ended_granted;
-    for (id = 0; id < tree->classes; id++) {
-        *granted = qos_wrap_add(*granted, tree->cls[id].counters.granted); /* a class that ended keeps its counters */
-        if ((tree->node[id].flags & HTB_PRIV_USED) && htb_priv_short_changed(tree, id, elapsed_ns, now_ns))
-            broken = true;
-    }
-    return broken;
+    bool behind = tree->own.count != 0, before = tree->was_behind;
+    uint64_t clock = htb_priv_tag_clock(tree), behind_ns = tree->tag_offset, grown_ns;
+    if (behind)
+        behind_ns = qos_wrap_add(behind_ns, qos_sat_sub(clock, tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
+    grown_ns = qos_wrap_sub(behind_ns, tree->maximize_behind_ns);
+    tree->maximize_behind_ns = behind_ns;
+    tree->was_behind = behind;
+    return behind && before && (int64_t)grown_ns > (int64_t)(elapsed_ns / 16);
 }
 
 /* Root rate of resource r, one step up or down. */
@@ -1878,18 +2288,21 @@ QOS_PRIV uint64_t htb_priv_step(const struct htb *tree, uint32_t r, bool up)
 
 QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool violated)
 {
-    uint64_t elapsed_ns = qos_elapsed_ns(tree->maximize_last_ns, now_ns), rates[HTB_RESOURCES_MAX];
+    uint64_t elapsed_ns, rates[HTB_RESOURCES_MAX];
+    now_ns = htb_priv_now(tree, now_ns);
+    elapsed_ns = qos_elapsed_ns(tree->maximize_last_ns, now_ns);
     if (elapsed_ns >= tree->maximize_interval_ns) {
         uint64_t rate = tree->node[tree->classes].pair.rate.rate;
-        uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S), granted;
-        bool broken = htb_priv_look(tree, elapsed_ns, now_ns, &granted) || violated;
-        bool starved = tree->starved_at_root && qos_wrap_sub(granted, tree->maximize_granted) >= earned - earned / 8;
+        uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
+        uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize_granted);
+        bool broken = htb_priv_falls_behind(tree, elapsed_ns) || violated;
+        bool starved = tree->starved_at_root && granted >= earned - earned / 8;
         bool capped = starved && tree->was_starved;
         uint32_t r;
         tree->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
         tree->starved_at_root = false;
         tree->was_starved = starved;
-        tree->maximize_granted = granted;
+        tree->maximize_granted = tree->granted;
         tree->maximize_last_ns = now_ns;
         if (tree->scenario != HTB_UNCAPPED) {
             for (r = 0; r < tree->resources; r++)

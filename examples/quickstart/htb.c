@@ -57,7 +57,8 @@ static void watch(struct source *s, uint32_t events, int how)
 
 static void hang_up(struct source *s) /* 5. a client that goes takes its request along, wherever that is */
 {
-    if (htb_complete(&tree, &s->request) != QOS_OK) /* it was not sent yet */
+    const uint64_t sent = s->request.tokens[0] - s->left; /* it pays for what it got */
+    if (htb_complete(&tree, clock_ns(), &s->request, HTB_DONE, &sent) != QOS_OK)
         (void)!htb_cancel(&tree, clock_ns(), &s->request);
     close(s->fd);
     free(s);
@@ -81,7 +82,7 @@ static void send_more(struct source *s)
         return;
     }
     if (s->left == 0) /* 4. done with it: the client may ask again */
-        must(htb_complete(&tree, &s->request) == QOS_OK, "a request completed that was not sent");
+        must(htb_complete(&tree, clock_ns(), &s->request, HTB_DONE, NULL) == QOS_OK, "it was not sent");
     watch(s, s->left > 0 ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
 }
 

@@ -333,13 +333,18 @@ static void step_take(struct fuzz_input *in)
         FUZZ_CHECK(status == QOS_ERANGE && unchanged(0) && next_ns == QOS_NEVER);
         return;
     }
+    if (latest == QOS_NEVER) /* the end of time */
+        return;
     if (status == QOS_OK) {
         FUZZ_CHECK(next_ns == now);
         if (n[0] > account[class_id].largest)
             account[class_id].largest = n[0];
         return;
     }
-    FUZZ_CHECK(status == QOS_EAGAIN && (next_ns > now || now == QOS_NEVER));
+    FUZZ_CHECK(status == QOS_EAGAIN);
+    if (info().queued != 0) /* who queued goes first, whatever tokens there are */
+        return;
+    FUZZ_CHECK(next_ns > now || now == QOS_NEVER);
     if (next_ns != QOS_NEVER) {
         FUZZ_CHECK(take_at(id, n, next_ns));
         FUZZ_CHECK(!take_at(id, n, next_ns - 1));
@@ -425,6 +430,10 @@ static void step_done(struct fuzz_input *in, bool cancel)
 {
     struct htb_request *q = &request[fuzz_between(in, 0, REQUESTS - 1)];
     enum htb_request_state state;
+    uint64_t real[HTB_RESOURCES_MAX];
+    uint32_t r;
+    for (r = 0; r < HTB_RESOURCES_MAX; r++)
+        real[r] = fuzz_bytes(in, 3);
     settle();
     state = q->state;
     if (cancel) {
@@ -433,9 +442,12 @@ static void step_done(struct fuzz_input *in, bool cancel)
         FUZZ_CHECK(can ? q->state == HTB_IDLE : unchanged(0));
         cancelled += can;
     } else {
-        bool can = state == HTB_AT_DEVICE;
-        FUZZ_CHECK(htb_complete(&tree, q) == (can ? QOS_OK : QOS_EINVAL));
+        bool can = state == HTB_AT_DEVICE, known = fuzz_between(in, 0, 3) == 0;
+        enum htb_outcome outcome = fuzz_between(in, 0, 3) ? HTB_DONE : HTB_NOT_DONE;
+        FUZZ_CHECK(htb_complete(&tree, now, q, outcome, known ? real : NULL) == (can ? QOS_OK : QOS_EINVAL));
         FUZZ_CHECK(can ? q->state == HTB_IDLE : unchanged(0));
+        for (r = 0; r < IDS && can && known && outcome == HTB_DONE; r++) /* charged afterwards, to whoever paid */
+            account[r].forced += qos_sat_sub(real[0], q->tokens[0]);
         completed += can;
     }
 }

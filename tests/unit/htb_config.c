@@ -325,7 +325,7 @@ static void fill(uint32_t classes, uint32_t resources, uint32_t depth_max, uint3
         CHECK(htb_dispatch(&w.tree, 10 * S) != NULL);
     CHECK(htb_dispatch(&w.tree, 10 * S) == NULL);
     for (id = 0; id < n; id++)
-        CHECK_EQ(htb_complete(&w.tree, &request[id]), QOS_OK);
+        CHECK_EQ(htb_complete(&w.tree, 0, &request[id], HTB_DONE, NULL), QOS_OK);
     world_close(&w);
     CHECK_CONTEXT("%s", "");
 }

@@ -47,7 +47,7 @@ static void run_until(struct device *d, uint64_t to_ns)
                 struct htb_request *r = d->at_device;
                 d->at_device = NULL;
                 d->served += r->tokens[0];
-                CHECK_EQ(htb_complete(&d->w.tree, r), QOS_OK);
+                CHECK_EQ(htb_complete(&d->w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
                 CHECK_EQ(htb_submit(&d->w.tree, t, r), QOS_OK);
             }
             if (!d->at_device) {
@@ -146,20 +146,26 @@ static void capped(void)
     world_close(&d.w);
 }
 
-/* A class whose promise was broken while it had no queue, or that is a group, or has no rate, breaks nothing. */
+/* A class that has no queue, or no rate, breaks nothing; a group that has less than its rate to lend does. */
 static void idle_classes(void)
 {
     struct htb_config config = device_config();
     struct device d;
     device_open(&d, &config, 100000); /* far too slow for anybody */
     reserve(&d.w, 1, 0, 500000, 0, 0);
-    reserve_group(&d.w, 2, 0, 400000, 0, 0);
-    reserve(&d.w, 3, 2, 0, 0, 0);
+    reserve(&d.w, 3, 0, 0, 0, 0);
     add(&d, 0, 3, 500);
     run_until(&d, 3 * S);
     CHECK_EQ(d.looks[HTB_UNCAPPED], 300);
     add(&d, 1, 1, 500);
     run_until(&d, 6 * S);
+    CHECK_GE(d.looks[HTB_BROKEN] + d.looks[HTB_CAPPED_AND_BROKEN], 200);
+    world_close(&d.w);
+    device_open(&d, &config, 100000);
+    reserve_group(&d.w, 2, 0, 400000, 0, 0);
+    reserve(&d.w, 3, 2, 0, 0, 0);
+    add(&d, 0, 3, 500);
+    run_until(&d, 3 * S);
     CHECK_GE(d.looks[HTB_BROKEN] + d.looks[HTB_CAPPED_AND_BROKEN], 200);
     world_close(&d.w);
 }

@@ -28,9 +28,9 @@ static void states(void)
     world_open(&w, &config);
     reserve(&w, 1, 0, 10000, 0, 0);
     CHECK_EQ(htb_submit(&w.tree, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, NULL, HTB_DONE, NULL), QOS_EINVAL);
     CHECK_EQ(htb_cancel(&w.tree, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_EINVAL);
     CHECK_EQ(htb_cancel(&w.tree, 0, a), QOS_EINVAL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), QOS_NEVER);
@@ -44,7 +44,7 @@ static void states(void)
     CHECK_EQ(a->state, HTB_QUEUED);
     world_draw(&w);
     CHECK_EQ(htb_submit(&w.tree, 0, a), QOS_EBUSY);
-    CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_EINVAL);
     CHECK(world_same(&w));
     CHECK_EQ(htb_submit(&w.tree, 0, b), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* the root's 100 */
@@ -59,14 +59,15 @@ static void states(void)
     CHECK_EQ(htb_submit(&w.tree, S, a), QOS_EBUSY);
     CHECK_EQ(htb_submit(&w.tree, S, b), QOS_EBUSY);
     CHECK_EQ(htb_cancel(&w.tree, S, a), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, b), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, b, HTB_DONE, NULL), QOS_EINVAL);
     CHECK(world_same(&w));
-    CHECK_EQ(htb_cancel(&w.tree, S, b), QOS_OK); /* its tokens stay spent */
-    CHECK_EQ(stats_of(&w, 1).granted, 200);
+    CHECK_EQ(htb_cancel(&w.tree, S, b), QOS_OK); /* its tokens are given back */
+    CHECK_EQ(stats_of(&w, 1).granted, 100);
+    CHECK_EQ(stats_of(&w, 1).borrowed, 0);
     CHECK(htb_dispatch(&w.tree, S) == NULL);
-    CHECK_EQ(htb_complete(&w.tree, a), QOS_OK);
-    CHECK_EQ(htb_complete(&w.tree, a), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, b), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, b, HTB_DONE, NULL), QOS_EINVAL);
     /* Both can go again; a cancelled one in the queue costs nothing, and what follows it moves up. */
     CHECK_EQ(force(&w, 1, 1000, 0, S), QOS_OK);
     CHECK_EQ(force(&w, 0, 20000, 0, S), QOS_OK);
@@ -81,7 +82,7 @@ static void states(void)
     CHECK_EQ(htb_cancel(&w.tree, S, b), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER);
     CHECK_EQ(a->state + b->state, HTB_IDLE);
-    CHECK_EQ(stats_of(&w, 1).granted, 1200);
+    CHECK_EQ(stats_of(&w, 1).granted, 1100);
     /* The middle and the last of a queue. */
     submit(&w, 2, 1, 9000, 0, S);
     submit(&w, 3, 1, 1, 0, S);
@@ -107,7 +108,7 @@ static void order_of_dispatch(void)
     for (i = 0; i < 10; i++)
         CHECK_EQ(htb_dispatch(&w.tree, S)->offset, sweep[i]);
     for (i = 0; i < 10; i++)
-        CHECK_EQ(htb_complete(&w.tree, &pool[i]), QOS_OK);
+        CHECK_EQ(htb_complete(&w.tree, 0, &pool[i], HTB_DONE, NULL), QOS_OK);
     /* The head stands at 99: all of these wait for the next sweep; what comes behind the head waits another. */
     submit(&w, 0, 0, 1, 30, 2 * S);
     submit(&w, 1, 0, 1, 80, 2 * S);
@@ -171,7 +172,7 @@ static void bypass(void)
             /* All that came later and left earlier: at most what was handed out meanwhile. */
             worst = qos_max(worst, handed_out - came[at]);
             handed_out++;
-            CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
+            CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
         }
         CHECK_LE(worst, bypass_max[k] + config.dispatch_max);
         CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound is what stopped it */
@@ -206,13 +207,13 @@ static void bounds(void)
     CHECK_EQ(htb_submit(&w.tree, S, &pool[30]), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);
     CHECK(htb_dispatch(&w.tree, S) == &pool[30]);
-    CHECK_EQ(htb_complete(&w.tree, &pool[0]), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, &pool[0], HTB_DONE, NULL), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == NULL);
-    CHECK_EQ(htb_complete(&w.tree, &pool[30]), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, &pool[30], HTB_DONE, NULL), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
     CHECK_EQ(stats_of(&w, 0).granted, 6 + 7);
     CHECK_EQ(htb_cancel(&w.tree, S, &pool[4]), QOS_OK); /* its place is taken by the next */
-    CHECK_EQ(htb_complete(&w.tree, &pool[1]), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, &pool[1], HTB_DONE, NULL), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[5]);
     world_close(&w);
 }
@@ -240,10 +241,12 @@ static void urgent(void)
     CHECK_EQ(htb_cancel(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK_EQ(htb_cancel(&w.tree, 0, &pool[1]), QOS_EINVAL);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 130000); /* the root owes 120 too, and pays at 1,000 a ms */
+    CHECK_EQ(stats_of(&w, 1).debt, 60);                /* what was cancelled is given back */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 70000); /* the root owes 60 too, and pays at 1,000 a ms */
+    CHECK_EQ(htb_submit(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK_EQ(htb_submit(&w.tree, 2 * MS - 1, &pool[3]), QOS_EDEBT);
     CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[3]), QOS_OK); /* 100 owed: not more than it may */
-    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[2]), QOS_EDEBT);
+    CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[2]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[3]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[0]);
     world_close(&w);
@@ -263,7 +266,7 @@ static void run(struct world *w, const uint64_t *size, unsigned classes, uint64_
     while (now < to_ns) {
         struct htb_request *r;
         while ((r = htb_dispatch(&w->tree, now)) != NULL) {
-            CHECK_EQ(htb_complete(&w->tree, r), QOS_OK);
+            CHECK_EQ(htb_complete(&w->tree, 0, r, HTB_DONE, NULL), QOS_OK);
             CHECK_EQ(htb_submit(&w->tree, now, r), QOS_OK);
         }
         now = htb_dispatch_next_ns(&w->tree, now);
@@ -374,7 +377,7 @@ static void large_and_small(void)
         }
         large = r == &pool[100];
         small += !large;
-        CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
+        CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
         if (!large)
             CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
     }
@@ -426,8 +429,9 @@ static void mixed(void)
     CHECK_EQ(htb_take(&w.tree, S, 1, 900), QOS_OK);
     submit(&w, 0, 1, 100, 0, S);
     submit(&w, 1, 1, 100, 0, S);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S); /* 100 of its own are left */
-    CHECK_EQ(htb_take(&w.tree, S, 1, 100), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);    /* 100 of its own are left */
+    CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_EAGAIN); /* they were there first */
+    CHECK_EQ(force(&w, 1, 100, 0, S), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* not any more */
     CHECK(htb_dispatch(&w.tree, S) == NULL);
     CHECK(htb_dispatch(&w.tree, S + MS - 1) == NULL);
@@ -439,7 +443,8 @@ static void mixed(void)
     CHECK_EQ(htb_take(&w.tree, S + 10 * MS, 3, 100), QOS_OK); /* 500 - 400 - 100 */
     submit(&w, 3, 3, 50, 0, S + 10 * MS);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 10 * MS), S + 11 * MS);
-    CHECK_EQ(htb_take(&w.tree, S + 10 * MS + MS / 2, 3, 25), QOS_OK); /* the gate took the half that was there */
+    CHECK_EQ(htb_take(&w.tree, S + 10 * MS + MS / 2, 3, 25), QOS_EAGAIN);
+    CHECK_EQ(force(&w, 3, 25, 0, S + 10 * MS + MS / 2), QOS_OK); /* the half that was there */
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 11 * MS), S + 11 * MS + MS / 2);
     CHECK(htb_dispatch(&w.tree, S + 11 * MS + MS / 2) == &pool[3]);
     CHECK_EQ(htb_stats(&w.tree, QOS_NONE, &s), QOS_OK);
@@ -448,8 +453,8 @@ static void mixed(void)
     world_close(&w);
 }
 
-/* Own tokens first, then the deepest lender: so that what a group may use is not taken from the root for it. */
-static void deepest_lender_first(void)
+/* Own tokens, of classes and of the groups that lend theirs, in the order of n / R; the root after all of them. */
+static void own_tokens_first(void)
 {
     struct htb_config config = world_config();
     struct world w;
@@ -466,12 +471,13 @@ static void deepest_lender_first(void)
     submit(&w, 1, 4, 10, 0, S);
     submit(&w, 2, 5, 10, 0, S);
     submit(&w, 3, 6, 10, 0, S);
-    CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
-    CHECK_EQ(htb_complete(&w.tree, &pool[3]), QOS_OK);
+    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn, which pays itself; then group 1 at 66. */
     CHECK(htb_dispatch(&w.tree, S) == &pool[2]);
-    CHECK_EQ(htb_complete(&w.tree, &pool[2]), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, &pool[2], HTB_DONE, NULL), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[1]);
-    CHECK_EQ(htb_complete(&w.tree, &pool[1]), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, &pool[1], HTB_DONE, NULL), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[3]); /* 100 us */
+    CHECK_EQ(htb_complete(&w.tree, 0, &pool[3], HTB_DONE, NULL), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
     world_close(&w);
 }
@@ -511,12 +517,110 @@ static void several_resources(void)
     CHECK(htb_dispatch(&w.tree, 10 * MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
-    CHECK_EQ(htb_complete(&w.tree, r), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
     r->tokens[1] = QOS_TOKENS_MAX + 1;
     CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_ERANGE);
     r->tokens[0] = r->tokens[1] = 0; /* nothing to pay: at once */
     CHECK_EQ(htb_submit(&w.tree, 5 * MS, r), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 5 * MS) == r);
+    world_close(&w);
+}
+
+/* What a request has really cost: charged, or given back, in all its buckets, for the class and the group above it. */
+static void real_cost(void)
+{
+    static const uint64_t more[HTB_RESOURCES_MAX] = {700, 0, 0, 0}, less[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
+    static const uint64_t too_much[HTB_RESOURCES_MAX] = {QOS_TOKENS_MAX + 1, 0, 0, 0};
+    struct htb_config config = world_config();
+    struct htb_class_report report = {{0, 0, {0}, {0}, 0, 0, false}, 0, 0};
+    unsigned way;
+    for (way = 0; way < 5; way++) {
+        struct world w;
+        uint64_t cost = way == 0 ? 300 : way == 1 ? 700 : way == 2 ? 100 : way == 3 ? 0 : 300;
+        CHECK_CONTEXT("way %u", way);
+        world_open(&w, &config);
+        reserve_group(&w, 1, 0, 100000, 0, 0); /* 1,000 in its bucket, 1,000 in the class's limit */
+        reserve(&w, 2, 1, 50000, 100000, 0);   /* 500 in its bucket */
+        submit(&w, 0, 2, 300, 0, S);
+        CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+        CHECK_EQ(htb_class_info(&w.tree, 2, &report), QOS_OK);
+        CHECK_EQ(report.outstanding, 1);
+        CHECK_EQ(report.queued, 0);
+        if (way == 4) { /* the class that paid is no more: its id belongs to somebody else */
+            CHECK_EQ(htb_release(&w.tree, S, 2), QOS_OK);
+            reserve(&w, 2, 1, 50000, 100000, S);
+        }
+        world_draw(&w);
+        CHECK_EQ(htb_complete(&w.tree, S, &pool[0], HTB_DONE, too_much), QOS_ERANGE);
+        CHECK(world_same(&w));
+        CHECK_EQ(htb_complete(&w.tree, S, &pool[0], way == 3 || way == 4 ? HTB_NOT_DONE : HTB_DONE,
+                              way == 1   ? more
+                              : way == 2 ? less
+                                         : NULL),
+                 QOS_OK);
+        CHECK_EQ(htb_class_info(&w.tree, 2, &report), QOS_OK);
+        CHECK_EQ(report.outstanding, 0);
+        if (way < 4) {
+            CHECK_EQ(stats_of(&w, 2).granted, cost);
+            CHECK_EQ(stats_of(&w, 2).debt, cost > 500 ? cost - 500 : 0);
+            /* The group and the limit had 1,000: after 700 they have 500 again in 2 ms. Its own 500 take longer. */
+            CHECK_EQ(htb_next_ns(&w.tree, S, 2, 500), S + (way == 1 ? 2 * MS : 0));
+        } else {
+            CHECK_EQ(stats_of(&w, 2).granted, 0);
+        }
+        world_close(&w);
+    }
+    CHECK_CONTEXT("%s", "");
+}
+
+/* A clock that goes back and forth gains nothing; after a wrong time htb_reset_clock goes on from the right one. */
+static void one_time(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t got;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 1000, 1000, 0);
+    reserve(&w, 2, 0, 1000, 1000, 0);
+    (void)drain(&w, 2, 1, 100 * S); /* the tree has seen 100 s */
+    got = drain(&w, 1, 1, 98 * S);
+    got += drain(&w, 1, 1, 100 * S);
+    CHECK_EQ(got, 10);
+    submit(&w, 0, 1, 10, 0, 90 * S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 90 * S), 100 * S + 10 * MS);
+    CHECK_EQ(htb_take(&w.tree, 100000000 * S, 2, 1), QOS_OK); /* years ahead */
+    CHECK_EQ(drain(&w, 2, 1, 101 * S), 9);
+    CHECK_EQ(htb_take(&w.tree, 200 * S, 2, 1), QOS_EAGAIN);
+    htb_reset_clock(&w.tree, 200 * S);
+    CHECK_EQ(htb_take(&w.tree, 200 * S, 2, 1), QOS_EAGAIN); /* nothing is minted */
+    CHECK_EQ(htb_next_ns(&w.tree, 200 * S, 2, 1), 200 * S + MS);
+    CHECK(htb_dispatch(&w.tree, 200 * S) == &pool[0]);
+    CHECK_EQ(drain(&w, 2, 1, 201 * S), 10);
+    world_close(&w);
+}
+
+/* The walk over a queue, and a class that leaves: everything it has queued is cancelled on the way. */
+static void walk(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request *r, *next;
+    struct world w;
+    unsigned i;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 1000, 0, 0);
+    CHECK(htb_queue_next(&w.tree, 1, NULL) == NULL);
+    CHECK(htb_queue_next(&w.tree, 8, NULL) == NULL);
+    for (i = 0; i < 5; i++)
+        submit(&w, i, 1, 10, 0, 0);
+    for (i = 0, r = htb_queue_next(&w.tree, 1, NULL); r; r = htb_queue_next(&w.tree, 1, r))
+        CHECK(r == &pool[i++]);
+    CHECK_EQ(i, 5);
+    for (r = htb_queue_next(&w.tree, 1, NULL); r; r = next) {
+        next = htb_queue_next(&w.tree, 1, r);
+        CHECK_EQ(htb_cancel(&w.tree, 0, r), QOS_OK);
+    }
+    CHECK_EQ(info_of(&w.tree).queued, 0);
+    CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
     world_close(&w);
 }
 
@@ -533,8 +637,11 @@ int main(void)
     large_and_small();
     nobody_starves();
     mixed();
-    deepest_lender_first();
+    own_tokens_first();
     time_moves_on();
     several_resources();
+    real_cost();
+    one_time();
+    walk();
     return check_end();
 }

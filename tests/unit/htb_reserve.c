@@ -282,6 +282,52 @@ static void end_with_queue(bool by_release)
     CHECK_CONTEXT("%s", "");
 }
 
+/* A class that expired is gone for every call, whatever it had queued: its group can be released, its rate reserved. */
+static void expired_is_gone(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    struct htb_class c = class_of(1, 500000, 0);
+    struct htb_request q = request_of(2, 10, 0);
+    unsigned queued;
+    for (queued = 0; queued < 2; queued++) {
+        world_open(&w, &config);
+        reserve_group(&w, 1, 0, 500000, 0, 0);
+        c.expires_ns = 2 * S;
+        CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, NULL), QOS_OK);
+        q.state = HTB_IDLE;
+        if (queued)
+            CHECK_EQ(htb_submit(&w.tree, S, &q), QOS_OK); /* it has tokens, and nobody dispatches */
+        CHECK_EQ(htb_release(&w.tree, 2 * S - 1, 1), QOS_EBUSY);
+        c.expires_ns = 0;
+        CHECK_EQ(htb_reserve(&w.tree, 2 * S - 1, 3, &c, NULL), QOS_EADMISSION);
+        CHECK_EQ(htb_reserve(&w.tree, 2 * S, 3, &c, NULL), QOS_OK);
+        CHECK_EQ(htb_release(&w.tree, 2 * S, 3), QOS_OK);
+        CHECK_EQ(htb_release(&w.tree, 2 * S, 1), QOS_OK);
+        world_close(&w);
+    }
+}
+
+/* Debts of ancestors have a floor; what would fall below it is not forced. */
+static void floor_of_debt(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t total = 0;
+    unsigned i;
+    config.classes = 30;
+    config.rate_per_s[0] = UINT64_C(100000000000);
+    world_open(&w, &config);
+    for (i = 1; i <= 19; i++)
+        reserve(&w, i, 0, UINT64_C(5000000000), 0, 0);
+    for (i = 1; i <= 19; i++)
+        while (force(&w, i, QOS_TOKENS_MAX, 0, S) == QOS_OK)
+            total += QOS_TOKENS_MAX;
+    /* The root lends again when all of it is paid: it had 1,000,000,000, and owes the rest. */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 25, 1), S + (total - 1000000000) / 100 + 1);
+    world_close(&w);
+}
+
 /* A request that passed to best effort when its class ended can still be cancelled, and the others stay. */
 static void cancel_after_release(void)
 {
@@ -555,7 +601,7 @@ static void live_rate_with_queues(void)
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100 * MS + 10000);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 9999) == NULL);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 10000) == &q);
-    CHECK_EQ(htb_complete(&w.tree, &q), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, &q, HTB_DONE, NULL), QOS_OK);
     /* A group that gets a rate lends at once to a class that waited at its limit. */
     reserve_group(&w, 3, 0, 1000, 0, 200 * MS);
     reserve(&w, 4, 3, 0, 1000000, 200 * MS);
@@ -592,6 +638,8 @@ int main(void)
     expiry_at_the_gate();
     end_with_queue(true);
     cancel_after_release();
+    expired_is_gone();
+    floor_of_debt();
     end_with_queue(false);
     nothing_minted();
     nothing_minted_by_the_clock();
