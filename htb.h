@@ -110,6 +110,12 @@ enum htb_order {
     HTB_FIFO = 1      /* first in, first out: for flash */
 };
 
+/* What bounds the requests that go to the device. */
+enum htb_bound {
+    HTB_BY_RATE = 0,  /* the root's rate: borrowers wait for its tokens */
+    HTB_BY_FLIGHT = 1 /* the device time in flight: the root's rate counts in admission only, nothing is left idle */
+};
+
 /* Terms of a class or group. */
 struct htb_class {
     uint32_t parent;                         /* id of a group; 0: the root */
@@ -133,17 +139,21 @@ struct htb_config {
                                              * 0: 10 ms, at 40 MB/s one seek's worth of data */
     uint64_t request_max_tokens;            /* added to every bucket: with the largest usual request here, a caller
                                              * that is up to burst_ns late loses no tokens; 0..QOS_TOKENS_MAX / 4 */
-    uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
-    uint64_t lag_ns;               /* how much service a slow device may owe; older debts of it are forgotten for
+    uint64_t debt_ns;       /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
+    uint64_t lag_ns;        /* how much service a slow device may owe; older debts of it are forgotten for
                                              * all classes alike; 1..HTB_BURST_MAX_NS; 0: 1 s */
-    uint64_t start_ns;             /* the time now */
-    uint32_t depth_max;            /* levels below the root; 1..4096; 0: 8 */
-    enum htb_order order;          /* of the dispatch queue */
-    uint32_t dispatch_max;         /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64. What
+    uint64_t start_ns;      /* the time now */
+    uint32_t depth_max;     /* levels below the root; 1..4096; 0: 8 */
+    enum htb_bound bound;   /* of what goes to the device, see the chapter on flight */
+    uint64_t flight_min_ns; /* HTB_BY_FLIGHT: least device time in flight; the tokens of a request count as time at
+                                    * the root's rates; 0: 1 ns, one request at a time */
+    uint64_t flight_max_ns; /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: the greater of 20 ms and the least */
+    enum htb_order order;   /* of the dispatch queue */
+    uint32_t dispatch_max;  /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64. What
                                              * is dispatched cannot be taken back for a class with tokens */
-    uint32_t device_max;           /* of them at the device; 1..dispatch_max; 0: min(32, dispatch_max) */
-    uint32_t bypass_max;           /* requests that may overtake one in elevator order; 0: 64 */
-    uint32_t maximize_step;        /* the maximizer changes the root's rate by 1/step; 2..1024; 0: 32 */
+    uint32_t device_max;    /* of them at the device; 1..dispatch_max; 0: min(32, dispatch_max) */
+    uint32_t bypass_max;    /* requests that may overtake one in elevator order; 0: 64 */
+    uint32_t maximize_step; /* the maximizer changes the root's rate by 1/step; 2..1024; 0: 32 */
     uint64_t maximize_interval_ns; /* at least 1 us; 0: 100 ms */
     uint64_t maximize_rate_max;    /* of the first resource; rate_per_s[0]..QOS_RATE_MAX; 0: QOS_RATE_MAX */
 };
@@ -160,7 +170,7 @@ struct htb_request {
 
     enum htb_request_state state; /* yours to read; private from the next field on */
     uint32_t slot, payer, paid_by, generation;
-    uint64_t submitted_ns;
+    uint64_t submitted_ns, flight_ns;
     struct htb_request *next, *prev;
 };
 
@@ -186,6 +196,10 @@ struct htb_report {
     uint32_t dispatched;                        /* requests that wait in the dispatch queue */
     uint32_t at_device;                         /* requests at the device */
     enum htb_scenario scenario;                 /* of the maximizer's last look */
+    uint64_t flight_ns;                         /* device time in flight */
+    uint64_t flight_bound_ns;                   /* its bound now; HTB_BY_RATE: QOS_UNLIMITED */
+    uint32_t flight_by;                         /* the class that narrowed it last; QOS_NONE: none */
+    uint64_t flight_late_ns;                    /* how far that class was behind its rate then */
 };
 
 /* One class or group (htb_class_info). */
@@ -272,8 +286,8 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request that htb_dispatch gave. tokens[resources]: what it has really cost, of which the
  * difference is charged or given back; NULL: what was estimated. HTB_NOT_DONE: nothing. QOS_EINVAL: it is not at the
  * device. QOS_ERANGE: tokens. */
-QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, struct htb_request *request,
-                                                   enum htb_outcome outcome, const uint64_t *tokens);
+QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
+                                                   const uint64_t *tokens, struct htb_request *request);
 /* Takes back a request that was not handed out yet; tokens that it took are given back. QOS_EINVAL: it is not queued.
  * */
 QOS_API QOS_NODISCARD enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb_request *request);
@@ -429,9 +443,18 @@ struct htb {
     bool starved_at_root; /* since the last look: demand waited for root tokens */
     bool was_starved;     /* so it was at the look before */
     uint32_t expiring;    /* classes that expire */
-    bool root_ready;      /* the root's tokens pass the next request of its ring */
-    uint64_t now_ns;      /* the latest time seen */
-    uint64_t tag_offset;  /* the clock of the own tags is now_ns less this */
+    enum htb_bound bound;
+    uint32_t flight_by, late_id;           /* who narrowed the bound; the latest since the last look */
+    bool flight_full;                      /* since the last look: somebody had to wait for room */
+    bool flight_lent;                      /* since the last look: the root lent to somebody */
+    uint64_t flight_ns, flight_bound_ns;   /* device time in flight, and its bound */
+    uint64_t flight_min_ns, flight_max_ns; /* of the bound */
+    uint64_t flight_look_ns, late_ns,
+        late_last_ns; /* the next look; most lateness since the last, and in that before */
+    uint64_t flight_late_ns;
+    bool root_ready;     /* the root's tokens pass the next request of its ring */
+    uint64_t now_ns;     /* the latest time seen */
+    uint64_t tag_offset; /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
@@ -968,15 +991,21 @@ QOS_PRIV void htb_priv_begin_tokens(struct htb *tree, uint32_t id, uint64_t own_
     c->tag = qos_max(c->tag, first < start ? qos_sat_sub(first, own_ns) : start);
 }
 
+/* Device time of n tokens: at the configured rates of the root, the longest over the resources. */
+QOS_PRIV uint64_t htb_priv_device_ns(const struct htb *tree, const uint64_t *n)
+{
+    uint64_t longest = 0;
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++)
+        longest = qos_max(longest, n[r] * QOS_NS_PER_S / tree->base_per_s[r]);
+    return longest;
+}
+
 /* Borrowing: what a request of n tokens costs in the rings. One resource: tokens; several: time that it takes the root,
  * in ns, the longest over the resources. At least 1, at most 2^42. */
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
 {
-    uint64_t cost = n[0];
-    uint32_t r;
-    if (tree->resources > 1)
-        for (r = 0, cost = 0; r < tree->resources; r++)
-            cost = qos_max(cost, n[r] * QOS_NS_PER_S / tree->base_per_s[r]);
+    uint64_t cost = tree->resources > 1 ? htb_priv_device_ns(tree, n) : n[0];
     return qos_min(qos_max(cost, 1), UINT64_C(1) << 42);
 }
 
@@ -1049,8 +1078,8 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     }
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
-        tree->root_ready = own_passes;
-        htb_priv_wake_at(tree, id, wake_ns);
+        tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT);
+        htb_priv_wake_at(tree, id, tree->root_ready ? QOS_NEVER : wake_ns);
         return false;
     }
     htb_priv_set_ring(tree, id, limit_passes);
@@ -1333,6 +1362,10 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     htb_priv_run_events(tree, now_ns);
     while (tree->queued != 0 && tree->waiting + tree->at_device < tree->dispatch_max) {
         payer = htb_priv_servable(tree);
+        if (tree->flight_ns >= tree->flight_bound_ns) {
+            tree->flight_full = tree->flight_full || payer != QOS_NONE;
+            break;
+        }
         if (payer == QOS_NONE) {
             tree->starved_at_root = tree->starved_at_root || tree->cls[tree->classes].u.group.ring != QOS_NONE;
             break;
@@ -1347,6 +1380,9 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
             tree->cls[r->paid_by].u.leaf.outstanding--;
             return r;
         }
+        r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
+        tree->flight_ns += r->flight_ns;
+        tree->flight_lent = tree->flight_lent || r->payer == tree->classes;
         htb_priv_slot_add(tree, r);
     }
     if (tree->waiting == 0 || tree->at_device >= tree->device_max)
@@ -1365,7 +1401,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if (tree->urgent)
         return given_ns;
     htb_priv_run_events(tree, now_ns);
-    if (tree->at_device >= tree->device_max)
+    if (tree->at_device >= tree->device_max || (tree->waiting == 0 && tree->flight_ns >= tree->flight_bound_ns))
         return QOS_NEVER;
     while (tree->waiting == 0 && htb_priv_servable(tree) == QOS_NONE) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
@@ -1444,12 +1480,16 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     if (r->generation == tree->cls[r->paid_by].generation)
         tree->cls[r->paid_by].u.leaf.outstanding--;
+    if (r->slot != QOS_NONE) /* urgent ones are not in flight */
+        tree->flight_ns -= r->flight_ns;
     htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns);
     r->state = HTB_IDLE;
 }
 
-QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, struct htb_request *request,
-                                     enum htb_outcome outcome, const uint64_t *tokens)
+QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns);
+
+QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
+                                     const uint64_t *tokens, struct htb_request *request)
 {
     uint32_t r;
     if (!request || request->state != HTB_AT_DEVICE || tree->at_device == 0)
@@ -1459,6 +1499,7 @@ QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, struct h
             return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     tree->at_device--;
+    htb_priv_watch(tree, request, now_ns);
     htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
     return QOS_OK;
 }
@@ -1493,6 +1534,72 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
 
 #endif /* QOS_DECLARE_ONLY */
 
+/* ==== chapter: flight ==============================================================================================
+ *
+ * HTB_BY_FLIGHT: the whole device in use. The configured rate of the root decides what is admitted, and no more. A
+ * request goes if the device time in flight (the cost of what is dispatched and not completed, at the root's rates) is
+ * below a bound; whoever has the turn, with or without tokens of the root. Own tokens still go first, limits still
+ * hold.
+ *
+ *     in flight   |=========|=====|== bound              too little: the device has gaps
+ *                                                        too much: a request waits long inside the device, and a class
+ *                                                        with N requests at once gets no more than N * n / wait
+ *
+ * The controller moves the bound at each look, every 5 ms or two bounds, whichever is longer:
+ *   late      a class with a rate is late if the finish tag of what it dispatched is behind the clock while it has
+ *             requests outstanding: it completes less than its rate. htb_complete looks at each.
+ *   narrower  by 1/8, if the latest is late by more than half a burst, and not less than at the look before
+ *   wider     by 1/32, if the latest is late by less than a quarter of a burst, and the bound was full
+ * If the root lent nothing since the look before, all that is in flight was promised. Then it counts only how much
+ * later the latest is than the first of those who wait for room with tokens of their own: if the device gives less than
+ * was promised all are late, and it matters only that they are late alike.
+ * A class that was late catches up with the tokens in its bucket, so a lateness below its burst costs it nothing. After
+ * a step of the device the bound halves in 6 looks and doubles in 23.
+ *
+ * What it cannot do: on a device that hashes requests to channels, a small class shares its channel with the others,
+ * whatever the bound. And it does not know of groups: classes without a rate of their own narrow nothing. */
+
+#ifndef QOS_DECLARE_ONLY
+
+/* A look: moves the bound. */
+QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
+{
+    uint64_t late_ns = tree->late_ns, apart_ns = late_ns, bound_ns = tree->flight_bound_ns, burst_ns = tree->burst_ns;
+    if (!tree->flight_lent && tree->own.count != 0) /* later than those who wait for room with tokens of their own? */
+        apart_ns = qos_sat_sub(late_ns,
+                               qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
+    if (apart_ns > burst_ns / 2 && late_ns >= tree->late_last_ns) {
+        bound_ns -= bound_ns / 8;
+        tree->flight_by = tree->late_id;
+        tree->flight_late_ns = late_ns;
+    } else if (apart_ns <= burst_ns / 4 && tree->flight_full) {
+        bound_ns += qos_max(bound_ns / 32, 1);
+    }
+    tree->flight_bound_ns = qos_min(qos_max(bound_ns, tree->flight_min_ns), tree->flight_max_ns);
+    tree->late_last_ns = late_ns;
+    tree->late_ns = 0;
+    tree->flight_full = tree->flight_lent = false;
+    tree->flight_look_ns = qos_sat_add(now_ns, qos_max(5000000, 2 * tree->flight_bound_ns));
+}
+
+/* A request is complete: is its class late? */
+QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
+{
+    const struct htb_priv_class *c = &tree->cls[r->paid_by];
+    uint64_t late_ns;
+    if (tree->bound != HTB_BY_FLIGHT)
+        return;
+    late_ns = qos_sat_sub(htb_priv_tag_clock(tree), c->tag);
+    if (r->generation == c->generation && tree->node[r->paid_by].pair.rate.rate != 0 && late_ns > tree->late_ns) {
+        tree->late_ns = late_ns;
+        tree->late_id = r->paid_by;
+    }
+    if (now_ns >= tree->flight_look_ns)
+        htb_priv_steer(tree, now_ns);
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
 /* ==== chapter: classes =============================================================================================
  *
  * Configuration, memory, and the life of classes: reserved with admission control (5.1), changed, released, expired.
@@ -1516,6 +1623,8 @@ QOS_PRIV struct htb_config htb_priv_defaults(const struct htb_config *config)
     c.debt_ns = qos_default(c.debt_ns, QOS_NS_PER_S);
     c.lag_ns = qos_default(c.lag_ns, QOS_NS_PER_S);
     c.depth_max = (uint32_t)qos_default(c.depth_max, 8);
+    c.flight_min_ns = qos_default(c.flight_min_ns, 1);
+    c.flight_max_ns = qos_default(c.flight_max_ns, qos_max(20000000, c.flight_min_ns));
     c.dispatch_max = (uint32_t)qos_default(c.dispatch_max, 64);
     c.device_max = (uint32_t)qos_default(c.device_max, qos_min(32, c.dispatch_max));
     c.bypass_max = (uint32_t)qos_default(c.bypass_max, 64);
@@ -1579,6 +1688,12 @@ QOS_API const char *htb_config_error(const struct htb_config *config)
         return "lag_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
     if (c.depth_max > 4096)
         return "depth_max: give 1..4096, or 0 for 8";
+    if (c.bound != HTB_BY_RATE && c.bound != HTB_BY_FLIGHT)
+        return "bound: give HTB_BY_RATE or HTB_BY_FLIGHT";
+    if (c.flight_min_ns > HTB_BURST_MAX_NS)
+        return "flight_min_ns: give at most HTB_BURST_MAX_NS, or 0 for one request";
+    if (c.flight_max_ns < c.flight_min_ns || c.flight_max_ns > HTB_BURST_MAX_NS)
+        return "flight_max_ns: give flight_min_ns..HTB_BURST_MAX_NS, or 0 for 20 ms";
     if (c.order != HTB_ELEVATOR && c.order != HTB_FIFO)
         return "order: give HTB_ELEVATOR or HTB_FIFO";
     if (c.dispatch_max > HTB_DISPATCH_MAX)
@@ -1821,6 +1936,14 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->lag_ns = c.lag_ns;
     tree->root_ready = false;
     tree->expiring = 0;
+    tree->bound = c.bound;
+    tree->flight_by = tree->late_id = QOS_NONE;
+    tree->flight_full = tree->flight_lent = false;
+    tree->flight_ns = tree->late_ns = tree->late_last_ns = tree->flight_late_ns = 0;
+    tree->flight_min_ns = c.flight_min_ns;
+    tree->flight_max_ns = c.flight_max_ns;
+    tree->flight_bound_ns = c.bound == HTB_BY_FLIGHT ? qos_max(c.flight_min_ns, c.flight_max_ns / 16) : QOS_UNLIMITED;
+    tree->flight_look_ns = c.start_ns;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
@@ -2028,6 +2151,10 @@ QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_report *out)
     out->dispatched = tree->waiting;
     out->at_device = tree->at_device;
     out->scenario = tree->scenario;
+    out->flight_ns = tree->flight_ns;
+    out->flight_bound_ns = tree->flight_bound_ns;
+    out->flight_by = tree->flight_by;
+    out->flight_late_ns = tree->flight_late_ns;
     return QOS_OK;
 }
 

@@ -330,14 +330,14 @@ static void bench_queues(struct bench *b)
         }
         for (k = 0; k < rounds / 4 + n; k++) { /* warm-up, until the initial burst is gone */
             while ((q = htb_dispatch(&h, now)) != NULL)
-                if (htb_complete(&h, now, q, HTB_DONE, NULL) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
+                if (htb_complete(&h, now, HTB_DONE, NULL, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
                     exit(1);
             now = htb_dispatch_next_ns(&h, now);
         }
         begin = bench_ns();
         while (done < rounds) {
             while ((q = htb_dispatch(&h, now)) != NULL) {
-                if (htb_complete(&h, now, q, HTB_DONE, NULL) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
+                if (htb_complete(&h, now, HTB_DONE, NULL, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
                     exit(1);
                 done++;
             }

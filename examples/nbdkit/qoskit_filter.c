@@ -228,7 +228,7 @@ static bool admit(struct waiter *w, uint32_t class_id, uint64_t cost, uint64_t o
 static void finish(struct waiter *w, bool failed)
 {
     pthread_mutex_lock(&qos.lock);
-    if (htb_complete(&qos.tree, clock_ns(), &w->r, failed ? HTB_NOT_DONE : HTB_DONE, NULL) != QOS_OK)
+    if (htb_complete(&qos.tree, clock_ns(), failed ? HTB_NOT_DONE : HTB_DONE, NULL, &w->r) != QOS_OK)
         nbdkit_error("qoskit: a request completed that was not dispatched");
     qos.completed += !failed;
     qos.failed += failed;

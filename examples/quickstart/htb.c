@@ -58,7 +58,7 @@ static void watch(struct source *s, uint32_t events, int how)
 static void hang_up(struct source *s) /* 5. a client that goes takes its request along, wherever that is */
 {
     const uint64_t sent = s->request.tokens[0] - s->left; /* it pays for what it got */
-    if (htb_complete(&tree, clock_ns(), &s->request, HTB_DONE, &sent) != QOS_OK)
+    if (htb_complete(&tree, clock_ns(), HTB_DONE, &sent, &s->request) != QOS_OK)
         (void)!htb_cancel(&tree, clock_ns(), &s->request);
     close(s->fd);
     free(s);
@@ -82,7 +82,7 @@ static void send_more(struct source *s)
         return;
     }
     if (s->left == 0) /* 4. done with it: the client may ask again */
-        must(htb_complete(&tree, clock_ns(), &s->request, HTB_DONE, NULL) == QOS_OK, "it was not sent");
+        must(htb_complete(&tree, clock_ns(), HTB_DONE, NULL, &s->request) == QOS_OK, "it was not sent");
     watch(s, s->left > 0 ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
 }
 
@@ -111,8 +111,7 @@ static void add_tenant(uint32_t id, int port)
     struct source *s = calloc(1, sizeof *s);
     must(s && htb_reserve(&tree, clock_ns(), id, &terms[id - 1], NULL) == QOS_OK, "a reservation does not fit");
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    s->request.class_id = id;
-    s->listens = true;
+    s->request.class_id = id, s->listens = true;
     must(bind(s->fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(s->fd, 64) == 0, "the port is taken");
     watch(s, EPOLLIN, EPOLL_CTL_ADD);
 }

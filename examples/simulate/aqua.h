@@ -137,7 +137,7 @@ static inline bool aqua_finish_disk(struct aqua *a, struct aqua_state *s, uint64
     s->at_disk = NULL;
     r->busy = false;
     a->kb[r->stream][now_ns / AQUA_NS_PER_S] += AQUA_REQUEST_KB;
-    return !a->qos || htb_complete(&s->tree, now_ns, &r->r, HTB_DONE, NULL) == QOS_OK;
+    return !a->qos || htb_complete(&s->tree, now_ns, HTB_DONE, NULL, &r->r) == QOS_OK;
 }
 
 static inline uint64_t aqua_root_rate(const struct htb *tree)

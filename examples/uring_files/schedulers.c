@@ -168,7 +168,7 @@ static struct sched_request *htb_sched_pop(void *s, uint64_t now_ns)
 static void htb_sched_complete(void *s, struct sched_request *r, bool ok, uint64_t now_ns)
 {
     struct htb_sched *h = s;
-    if (htb_complete(&h->tree, now_ns, &r->link.htb, ok ? HTB_DONE : HTB_NOT_DONE, NULL) != QOS_OK)
+    if (htb_complete(&h->tree, now_ns, ok ? HTB_DONE : HTB_NOT_DONE, NULL, &r->link.htb) != QOS_OK)
         tool_die(TOOL_FAILED, "htb_complete does not know a request that it dispatched: this is a bug");
 }
 

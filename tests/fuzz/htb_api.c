@@ -444,7 +444,7 @@ static void step_done(struct fuzz_input *in, bool cancel)
     } else {
         bool can = state == HTB_AT_DEVICE, known = fuzz_between(in, 0, 3) == 0;
         enum htb_outcome outcome = fuzz_between(in, 0, 3) ? HTB_DONE : HTB_NOT_DONE;
-        FUZZ_CHECK(htb_complete(&tree, now, q, outcome, known ? real : NULL) == (can ? QOS_OK : QOS_EINVAL));
+        FUZZ_CHECK(htb_complete(&tree, now, outcome, known ? real : NULL, q) == (can ? QOS_OK : QOS_EINVAL));
         FUZZ_CHECK(can ? q->state == HTB_IDLE : unchanged(0));
         for (r = 0; r < IDS && can && known && outcome == HTB_DONE; r++) /* charged afterwards, to whoever paid */
             account[r].forced += qos_sat_sub(real[0], q->tokens[0]);

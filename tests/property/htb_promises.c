@@ -72,7 +72,7 @@ static struct htb_request *device_done(struct device *d, uint64_t now)
     d->head = (d->head + 1) % 64;
     if (--d->count != 0)
         d->done_ns += d->queue[d->head]->tokens[0] * S / d->per_s;
-    CHECK_EQ(htb_complete(&tree, now, r, HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&tree, now, HTB_DONE, NULL, r), QOS_OK);
     return r;
 }
 
@@ -212,7 +212,7 @@ static void shares(struct check_rng *rng, uint32_t scale, uint32_t resources)
             got[i] += size[i];
             worst[i] = now - last[i] > worst[i] ? now - last[i] : worst[i];
             last[i] = now;
-            CHECK_EQ(htb_complete(&tree, now, r, HTB_DONE, NULL), QOS_OK);
+            CHECK_EQ(htb_complete(&tree, now, HTB_DONE, NULL, r), QOS_OK);
             CHECK_EQ(htb_submit(&tree, now, r), QOS_OK);
             if (resources > 1)
                 continue;

@@ -133,7 +133,7 @@ static void dispatch_all(struct run *run)
         r->state = HTB_QUEUED; /* as it was when the choice was made */
         check_choice(run, (struct request *)(void *)r);
         r->state = HTB_AT_DEVICE;
-        CHECK_EQ(htb_complete(&run->t.h, 0, r, HTB_DONE, NULL), QOS_OK);
+        CHECK_EQ(htb_complete(&run->t.h, 0, HTB_DONE, NULL, r), QOS_OK);
         run->dispatched++;
     }
     check_idle(run);

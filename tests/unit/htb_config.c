@@ -108,6 +108,25 @@ static void every_field(void)
     GOOD(debt_ns, HTB_BURST_MAX_NS);
     BAD(debt_ns, HTB_BURST_MAX_NS + 1, "debt_ns:");
     GOOD(start_ns, UINT64_MAX);
+    DEFAULT(lag_ns, S);
+    GOOD(lag_ns, 1);
+    GOOD(lag_ns, HTB_BURST_MAX_NS);
+    BAD(lag_ns, HTB_BURST_MAX_NS + 1, "lag_ns:");
+    GOOD(bound, HTB_BY_FLIGHT);
+    c = good;
+    memcpy(&c.bound, &order, sizeof c.bound);
+    expect(&c, "bound:");
+    DEFAULT(flight_min_ns, 1);
+    GOOD(flight_min_ns, HTB_BURST_MAX_NS);
+    BAD(flight_min_ns, HTB_BURST_MAX_NS + 1, "flight_min_ns:");
+    DEFAULT(flight_max_ns, 20 * MS);
+    GOOD(flight_max_ns, 1);
+    GOOD(flight_max_ns, HTB_BURST_MAX_NS);
+    BAD(flight_max_ns, HTB_BURST_MAX_NS + 1, "flight_max_ns:");
+    good.flight_min_ns = 30 * MS;
+    DEFAULT(flight_max_ns, 30 * MS); /* not below the least */
+    BAD(flight_max_ns, 30 * MS - 1, "flight_max_ns:");
+    good.flight_min_ns = 0;
     DEFAULT(depth_max, 8);
     GOOD(depth_max, 1);
     GOOD(depth_max, 4096);
@@ -325,7 +344,7 @@ static void fill(uint32_t classes, uint32_t resources, uint32_t depth_max, uint3
         CHECK(htb_dispatch(&w.tree, 10 * S) != NULL);
     CHECK(htb_dispatch(&w.tree, 10 * S) == NULL);
     for (id = 0; id < n; id++)
-        CHECK_EQ(htb_complete(&w.tree, 0, &request[id], HTB_DONE, NULL), QOS_OK);
+        CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &request[id]), QOS_OK);
     world_close(&w);
     CHECK_CONTEXT("%s", "");
 }

@@ -47,7 +47,7 @@ static void run_until(struct device *d, uint64_t to_ns)
                 struct htb_request *r = d->at_device;
                 d->at_device = NULL;
                 d->served += r->tokens[0];
-                CHECK_EQ(htb_complete(&d->w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
+                CHECK_EQ(htb_complete(&d->w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
                 CHECK_EQ(htb_submit(&d->w.tree, t, r), QOS_OK);
             }
             if (!d->at_device) {

@@ -28,9 +28,9 @@ static void states(void)
     world_open(&w, &config);
     reserve(&w, 1, 0, 10000, 0, 0);
     CHECK_EQ(htb_submit(&w.tree, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, 0, NULL, HTB_DONE, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, NULL), QOS_EINVAL);
     CHECK_EQ(htb_cancel(&w.tree, 0, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_EINVAL);
     CHECK_EQ(htb_cancel(&w.tree, 0, a), QOS_EINVAL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), QOS_NEVER);
@@ -44,7 +44,7 @@ static void states(void)
     CHECK_EQ(a->state, HTB_QUEUED);
     world_draw(&w);
     CHECK_EQ(htb_submit(&w.tree, 0, a), QOS_EBUSY);
-    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_EINVAL);
     CHECK(world_same(&w));
     CHECK_EQ(htb_submit(&w.tree, 0, b), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* the root's 100 */
@@ -59,15 +59,15 @@ static void states(void)
     CHECK_EQ(htb_submit(&w.tree, S, a), QOS_EBUSY);
     CHECK_EQ(htb_submit(&w.tree, S, b), QOS_EBUSY);
     CHECK_EQ(htb_cancel(&w.tree, S, a), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, 0, b, HTB_DONE, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, b), QOS_EINVAL);
     CHECK(world_same(&w));
     CHECK_EQ(htb_cancel(&w.tree, S, b), QOS_OK); /* its tokens are given back */
     CHECK_EQ(stats_of(&w, 1).granted, 100);
     CHECK_EQ(stats_of(&w, 1).borrowed, 0);
     CHECK(htb_dispatch(&w.tree, S) == NULL);
-    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_OK);
-    CHECK_EQ(htb_complete(&w.tree, 0, a, HTB_DONE, NULL), QOS_EINVAL);
-    CHECK_EQ(htb_complete(&w.tree, 0, b, HTB_DONE, NULL), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_EINVAL);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, b), QOS_EINVAL);
     /* Both can go again; a cancelled one in the queue costs nothing, and what follows it moves up. */
     CHECK_EQ(force(&w, 1, 1000, 0, S), QOS_OK);
     CHECK_EQ(force(&w, 0, 20000, 0, S), QOS_OK);
@@ -108,7 +108,7 @@ static void order_of_dispatch(void)
     for (i = 0; i < 10; i++)
         CHECK_EQ(htb_dispatch(&w.tree, S)->offset, sweep[i]);
     for (i = 0; i < 10; i++)
-        CHECK_EQ(htb_complete(&w.tree, 0, &pool[i], HTB_DONE, NULL), QOS_OK);
+        CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[i]), QOS_OK);
     /* The head stands at 99: all of these wait for the next sweep; what comes behind the head waits another. */
     submit(&w, 0, 0, 1, 30, 2 * S);
     submit(&w, 1, 0, 1, 80, 2 * S);
@@ -172,7 +172,7 @@ static void bypass(void)
             /* All that came later and left earlier: at most what was handed out meanwhile. */
             worst = qos_max(worst, handed_out - came[at]);
             handed_out++;
-            CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
+            CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
         }
         CHECK_LE(worst, bypass_max[k] + config.dispatch_max);
         CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound is what stopped it */
@@ -207,13 +207,13 @@ static void bounds(void)
     CHECK_EQ(htb_submit(&w.tree, S, &pool[30]), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);
     CHECK(htb_dispatch(&w.tree, S) == &pool[30]);
-    CHECK_EQ(htb_complete(&w.tree, 0, &pool[0], HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[0]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == NULL);
-    CHECK_EQ(htb_complete(&w.tree, 0, &pool[30], HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[30]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
     CHECK_EQ(stats_of(&w, 0).granted, 6 + 7);
     CHECK_EQ(htb_cancel(&w.tree, S, &pool[4]), QOS_OK); /* its place is taken by the next */
-    CHECK_EQ(htb_complete(&w.tree, 0, &pool[1], HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[1]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[5]);
     world_close(&w);
 }
@@ -266,7 +266,7 @@ static void run(struct world *w, const uint64_t *size, unsigned classes, uint64_
     while (now < to_ns) {
         struct htb_request *r;
         while ((r = htb_dispatch(&w->tree, now)) != NULL) {
-            CHECK_EQ(htb_complete(&w->tree, 0, r, HTB_DONE, NULL), QOS_OK);
+            CHECK_EQ(htb_complete(&w->tree, 0, HTB_DONE, NULL, r), QOS_OK);
             CHECK_EQ(htb_submit(&w->tree, now, r), QOS_OK);
         }
         now = htb_dispatch_next_ns(&w->tree, now);
@@ -377,7 +377,7 @@ static void large_and_small(void)
         }
         large = r == &pool[100];
         small += !large;
-        CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
+        CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
         if (!large)
             CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
     }
@@ -473,11 +473,11 @@ static void own_tokens_first(void)
     submit(&w, 3, 6, 10, 0, S);
     /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn, which pays itself; then group 1 at 66. */
     CHECK(htb_dispatch(&w.tree, S) == &pool[2]);
-    CHECK_EQ(htb_complete(&w.tree, 0, &pool[2], HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[1]);
-    CHECK_EQ(htb_complete(&w.tree, 0, &pool[1], HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[1]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[3]); /* 100 us */
-    CHECK_EQ(htb_complete(&w.tree, 0, &pool[3], HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[3]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
     world_close(&w);
 }
@@ -517,7 +517,7 @@ static void several_resources(void)
     CHECK(htb_dispatch(&w.tree, 10 * MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
-    CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
     r->tokens[1] = QOS_TOKENS_MAX + 1;
     CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_ERANGE);
     r->tokens[0] = r->tokens[1] = 0; /* nothing to pay: at once */
@@ -551,12 +551,13 @@ static void real_cost(void)
             reserve(&w, 2, 1, 50000, 100000, S);
         }
         world_draw(&w);
-        CHECK_EQ(htb_complete(&w.tree, S, &pool[0], HTB_DONE, too_much), QOS_ERANGE);
+        CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, too_much, &pool[0]), QOS_ERANGE);
         CHECK(world_same(&w));
-        CHECK_EQ(htb_complete(&w.tree, S, &pool[0], way == 3 || way == 4 ? HTB_NOT_DONE : HTB_DONE,
+        CHECK_EQ(htb_complete(&w.tree, S, way == 3 || way == 4 ? HTB_NOT_DONE : HTB_DONE,
                               way == 1   ? more
                               : way == 2 ? less
-                                         : NULL),
+                                         : NULL,
+                              &pool[0]),
                  QOS_OK);
         CHECK_EQ(htb_class_info(&w.tree, 2, &report), QOS_OK);
         CHECK_EQ(report.outstanding, 0);

@@ -601,7 +601,7 @@ static void live_rate_with_queues(void)
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100 * MS + 10000);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 9999) == NULL);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 10000) == &q);
-    CHECK_EQ(htb_complete(&w.tree, 0, &q, HTB_DONE, NULL), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &q), QOS_OK);
     /* A group that gets a rate lends at once to a class that waited at its limit. */
     reserve_group(&w, 3, 0, 1000, 0, 200 * MS);
     reserve(&w, 4, 3, 0, 1000000, 200 * MS);

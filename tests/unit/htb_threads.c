@@ -70,7 +70,7 @@ int main(void)
             CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
         }
         while ((r = htb_dispatch(&w.tree, now)) != NULL)
-            CHECK_EQ(htb_complete(&w.tree, 0, r, HTB_DONE, NULL), QOS_OK);
+            CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
         (void)htb_maximize(&w.tree, now, false);
     }
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
