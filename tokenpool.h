@@ -1178,7 +1178,7 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     }
     if (epoch != client->epoch) { /* our period is over, and we do not know the new one yet: the tokens wait for it */
         tokenpool_client_priv_saw_pool(client, pool, client->claim);
-        client->pool = tokenpool_priv_word(count - (int64_t)client->claim, epoch, 0);
+        client->pool = tokenpool_priv_word((int64_t)qos_wrap_sub((uint64_t)count, client->claim), epoch, 0);
         if (client->running)
             tokenpool_client_priv_lapse(client);
         client->early = true;
@@ -1209,7 +1209,7 @@ QOS_PRIV void tokenpool_client_priv_claimed_all(struct tokenpool_client *client,
 
 QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
 {
-    int64_t ready = tokenpool_word_count(served) - (int64_t)client->ticket;
+    int64_t ready = (int64_t)qos_wrap_sub((uint64_t)tokenpool_word_count(served), client->ticket);
     uint64_t n = ready <= 0 ? 0 : qos_min((uint64_t)ready, client->tickets);
     tokenpool_client_priv_wait(client);
     if (tokenpool_word_epoch(served) != client->epoch || !client->running || client->alone)

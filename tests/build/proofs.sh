@@ -8,7 +8,7 @@
 #     // open: h           not proved (the text says why); not tried
 #     // eva: FLAG...      value analysis from main on, with these flags: no alarm, and no check but a valid one
 #     // without: header.h chapter      (if need be) leaves out the bodies of a chapter that Frama-C cannot read (vectors)
-#     // slow              only with `all`
+#     // slow              only with `all`; `// slow plants`: the plants of this source
 #     // plant: header.h|old|new|f     new in the place of old, which stands there once, must make the proof of this
 #                                      source fail; of the deductive proofs only that of f is tried
 set -u
@@ -101,8 +101,9 @@ root=$PWD
 export out root
 
 for source in tests/proof/*.c; do
-    if sed -n '1,20p' "$source" | grep -q '^// slow' && [ "${1:-}" != all ]; then continue; fi
+    if sed -n '1,20p' "$source" | grep -q '^// slow$' && [ "${1:-}" != all ]; then continue; fi
     echo "one $source"
+    if grep -q '^// slow plants$' "$source" && [ "${1:-}" != all ]; then continue; fi
     seq "$(tells "$source" plant | grep -c .)" | sed "s,^,plant $source ,"
 done >"$out/todo"
 JOBS=$(( (JOBS + 1) / 2 )) side_by_side <"$out/todo" || { echo "not proved: see above and $out"; exit 1; }

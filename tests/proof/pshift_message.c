@@ -2,6 +2,7 @@
 // analysis: Eva). Every length up to that of 2 entries, each at the end of its array, with room for one entry.
 // eva: -eva-precision 2 -eva-split-return auto
 // without: pshift.h solver
+// slow plants
 // plant: pshift.h|return m->count > entries_max ? QOS_EFULL : QOS_OK;|return m->count > entries_max + 1 ? QOS_EFULL : QOS_OK;
 #include "__fc_builtin.h"
 #include "plain.h"
