@@ -102,10 +102,11 @@ extern "C" {
 #define TOKENPOOL_HEAD_BYTES 64u        /* what a remote engine reads before it attaches */
 
 /* config.flags */
-#define TOKENPOOL_GUARD 1u   /* no pool tokens while equal sharing could not meet a residual reservation */
+#define TOKENPOOL_GUARD 1u   /* the pool holds no more than what lets equal sharing meet all reservations */
 #define TOKENPOOL_ORDERED 2u /* claims are served in their order */
 #define TOKENPOOL_BASIC 4u   /* Basic Haechi: unused reservations are wasted (for comparison) */
 #define TOKENPOOL_FIXED 8u   /* the capacity stays what the profile says */
+#define TOKENPOOL_PAPER 32u  /* Algorithm 1 by totals alone, as published; otherwise by totals and demand */
 #define TOKENPOOL_GO_ON 16u  /* without a monitor, engines renew their reservations themselves; otherwise they stop */
 
 struct tokenpool_monitor; /* data node: forward declarations, the structs are in the chapters */
@@ -128,7 +129,8 @@ struct tokenpool_config {
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
     uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default */
     uint64_t capacity_min;   /* totals below are not remembered, 1..capacity; default 0.7 of it; QOS_NOTHING: none is */
-    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 2 %; QOS_NOTHING: none */
+    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
+                               * QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
                                * QOS_NOTHING: none. Backlogged clients use them in every period */
@@ -184,15 +186,17 @@ struct tokenpool_slot_state {
 /* What the monitor knows of its period. */
 struct tokenpool_monitor_state {
     uint64_t epoch, start_ns;
-    uint64_t capacity;                  /* estimate for this period */
-    uint64_t reserved;                  /* tokens issued as reservations */
-    uint64_t put;                       /* tokens given to the pool, less what was withdrawn */
-    uint64_t claimed;                   /* of them claimed, at the last check */
-    uint64_t bound;                     /* tokens that this period may issue at most */
-    uint64_t kept, left, used, largest; /* reports at the last check: sum of K, of K - N, of N; largest K - N */
-    uint64_t last_used;                 /* total of the period before */
+    uint64_t capacity; /* estimate for this period */
+    uint64_t reserved; /* tokens issued as reservations */
+    uint64_t put;      /* tokens given to the pool, less what was withdrawn */
+    uint64_t claimed;  /* of them claimed, at the last check */
+    uint64_t bound;    /* tokens that this period may issue at most */
+    uint64_t kept, left, used,
+        largest;        /* reports at the last check: sum of K, of K - N, of N; largest K - N of a busy one */
+    uint64_t last_used; /* total of the period before */
     uint64_t last_put, last_claimed, last_reserved, last_bound, last_capacity; /* of the period before, final */
     uint32_t clients;                                                          /* admitted */
+    uint32_t busy;                                                             /* of them not idle, by their reports */
     uint32_t lost;   /* takeover: clients whose admission could not be read */
     bool active;     /* false: another monitor has the storage, or this one waits to take it */
     bool converting; /* the pool is in use, unused reservations go there */
@@ -525,7 +529,8 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
     out->poll_ns = qos_default(config->poll_ns, qos_max(out->check_ns / 8, 1));
     out->lease_ns = qos_default(config->lease_ns, qos_min(qos_sat_mul(out->check_ns, 16), TOKENPOOL_PERIOD_NS_MAX));
     out->capacity_min = qos_default(config->capacity_min, qos_mul_div_ceil(capacity, 7, 10));
-    out->capacity_step = qos_default(config->capacity_step, qos_mul_div_ceil(capacity, 1, 50));
+    out->capacity_step =
+        qos_default(config->capacity_step, qos_mul_div_ceil(capacity, 1, config->flags & TOKENPOOL_PAPER ? 50 : 20));
     out->client_capacity = qos_default(config->client_capacity, capacity);
     out->equal_within =
         qos_default(config->equal_within, qos_max(qos_min((uint64_t)config->clients * out->batch, capacity / 50), 1));
@@ -536,7 +541,8 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
 QOS_PRIV enum qos_status tokenpool_priv_check(const struct tokenpool_config *config, struct tokenpool_config *f,
                                               const char **why)
 {
-    const uint32_t known = TOKENPOOL_GUARD | TOKENPOOL_ORDERED | TOKENPOOL_BASIC | TOKENPOOL_FIXED | TOKENPOOL_GO_ON;
+    const uint32_t known =
+        TOKENPOOL_GUARD | TOKENPOOL_ORDERED | TOKENPOOL_BASIC | TOKENPOOL_FIXED | TOKENPOOL_GO_ON | TOKENPOOL_PAPER;
     *why = "config: pass a struct tokenpool_config, not NULL";
     if (!config)
         return QOS_EINVAL;
@@ -1295,7 +1301,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client)
     client->reported = true;
     client->reported_kept = client->kept;
     client->reported_done = done;
-    demand = client->waiting ? 3 : client->queued ? 2 : spent > done ? 1 : 0;
+    /* A queue of less than 2 % of what was done is the next requests of a client that is served as it asks. */
+    demand = client->waiting ? 3 : client->queued > done / 50 ? 2 : client->queued || spent > done ? 1 : 0;
     return tokenpool_priv_tag(client->epoch) << 58 | (uint64_t)client->quarter << 56 | demand << 54 |
            client->kept << 27 | done;
 }
@@ -1554,8 +1561,7 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *       what it saw. The paper issues what its formula says; the second bound above accounts for every token.
  *     - "Reservations are met" needs the guard (TOKENPOOL_GUARD) when reservations differ: a server that shares equally
  *       gives each of n clients C/n, and a client with R_i > C/n catches up only while others pause, at most at C_L
- *       (Definition 2). With the guard no pool token is granted while some residual reservation exceeds C (T - t) / (T
- *       n).
+ *       (Definition 2). With the guard the pool holds no more than what leaves it the time; idle clients do not count.
  *     - When the estimate falls below the reservations admitted, they are still issued: see the bound.
  */
 
@@ -1579,7 +1585,7 @@ struct tokenpool_monitor {
     qos_word_t *shared;             /* storage */
     uint32_t *reservation, *limit, *issued, *used, *under, *silent, *generation;
     uint64_t *done, *beyond;  /* I/Os of finished periods; of them beyond what was issued */
-    uint8_t *state;           /* enum tokenpool_priv_state */
+    uint8_t *state, *demand;  /* enum tokenpool_priv_state; demand of the last report, 3 if there is none */
     uint64_t admitted;        /* sum of reservations */
     uint64_t now_ns, next_ns; /* last call; next check */
     uint64_t pool;            /* the word as last seen or written */
@@ -1590,7 +1596,7 @@ struct tokenpool_monitor {
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; its age */
-    uint32_t window_used, window_at, clients, incarnation, epoch, seq, tries;
+    uint32_t window_used, window_at, clients, incarnation, epoch, seq, tries, waiting, backlogged;
     uint8_t pending, change, role, unsure; /* operation under way; to be done next; role; swap without an answer */
     bool started, looked;
     struct tokenpool_monitor_state info;
@@ -1613,6 +1619,7 @@ QOS_PRIV void tokenpool_monitor_priv_layout(struct qos_layout *layout, struct to
     monitor->done = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), line);
     monitor->beyond = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), line);
     monitor->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), line);
+    monitor->demand = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), line);
 }
 
 QOS_API size_t tokenpool_monitor_memsize(const struct tokenpool_config *config)
@@ -1786,6 +1793,7 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     monitor->state[id] = TOKENPOOL_PRIV_FRESH;
     monitor->used[id] = monitor->under[id] = monitor->silent[id] = 0;
     monitor->done[id] = monitor->beyond[id] = 0;
+    monitor->demand[id] = 3;
     tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
     qos_atomic_store_release(terms,
                              tokenpool_priv_terms(0, 0, monitor->generation[id])); /* the slot is another's now */
@@ -1839,6 +1847,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
         monitor->info.lost += word != 0 && !good;
         if (!good && monitor->state[i] == TOKENPOOL_PRIV_FREE)
             continue;
+        monitor->demand[i] = 3;
         if (!good || monitor->state[i] == TOKENPOOL_PRIV_FREE || monitor->state[i] == TOKENPOOL_PRIV_FRESH)
             monitor->state[i] = good ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
         monitor->reservation[i] = good ? (uint32_t)reservation : 0;
@@ -1857,7 +1866,7 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
     const uint32_t block = 64;
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch), mask = TOKENPOOL_TOKENS_MAX;
     const qos_word_t *reports = tokenpool_monitor_priv_report(monitor, 0);
-    uint64_t kept = 0, left = 0, used = 0, largest = 0;
+    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0;
     uint32_t i, j, n;
     for (i = 0; i < monitor->config.clients; i += n) {
         uint64_t word[64]; /* a copy: the loop over it has no atomics in it and vectorises */
@@ -1866,20 +1875,23 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
             word[j] = qos_atomic_load_relaxed(&reports[i + j]);
         for (j = 0; j < n; j++) {
             uint64_t issued = monitor->issued[i + j], k = word[j] >> 27 & mask, done = word[j] & mask, rest;
-            bool fresh = word[j] >> 58 == tag;
+            bool fresh = word[j] >> 58 == tag, idle;
             k = fresh && k < issued ? k : issued; /* nobody keeps more than it was given */
             done = fresh ? done : 0;
             rest = k > done ? k - done : 0;
+            idle = fresh ? (word[j] >> 54 & 3) == 0 : monitor->demand[i + j] == 0;
             kept += k;
             used += done;
             left += rest;
-            largest = rest > largest ? rest : largest;
+            largest = !idle && rest > largest ? rest : largest;
+            busy += !idle;
         }
     }
     monitor->info.kept = kept;
     monitor->info.left = left;
     monitor->info.used = used;
     monitor->info.largest = largest;
+    monitor->info.busy = (uint32_t)busy;
 }
 
 /* A report of the period that ends, from one slot. Returns its N, at most what the client can have been given. */
@@ -1887,7 +1899,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
 {
     qos_word_t *slot = tokenpool_monitor_priv_report(monitor, id);
     uint64_t word = qos_atomic_load_relaxed(slot), issued = monitor->issued[id];
-    bool heard = word >> 58 == tag;
+    uint64_t kept = word >> 27 & TOKENPOOL_TOKENS_MAX;
+    bool heard = word >> 58 == tag, unused;
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, issued + monitor->info.claimed) : 0;
     if (word != 0 && !heard)
         qos_atomic_store_relaxed(slot, 0); /* tags repeat after 63 periods */
@@ -1896,7 +1909,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
         return 0;
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);
-    monitor->under[id] = done < issued ? monitor->under[id] + 1 : 0;
+    /* Unused: the client returned some of it for lack of demand; by the paper, it did less. */
+    unused = monitor->config.flags & TOKENPOOL_PAPER ? done < issued : !heard || kept + issued / 64 < issued;
+    monitor->under[id] = unused ? monitor->under[id] + 1 : 0;
+    monitor->demand[id] = heard ? (uint8_t)(word >> 54 & 3) : 0;
+    monitor->waiting += monitor->demand[id] == 3;
+    monitor->backlogged += monitor->demand[id] == 2;
     if (heard && (monitor->state[id] == TOKENPOOL_PRIV_SILENT || (word >> 56 & 3) == 3)) {
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
@@ -1917,6 +1935,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *       capacity_min <= U < Omega           U joins the last M records W; Omega = their mean
  *       else                                Omega stays
  *
+ *   That is TOKENPOOL_PAPER. By default the final reports' demand decides, too:
+ *
+ *       somebody waited for tokens, and U is close to Omega or above      Omega grows
+ *       requests were queued although tokens were held                    U joins W: the node was the limit
+ *       else                                                              Omega stays: the demand was the limit
+ *
  *   Where we differ: with U == Omega it never grows once a batch remainder stays unspent, and below Omega_prof - 3
  *   sigma the estimate never moves again. Here U close to Omega counts as equal, and the floor is configuration. W
  *   forgets its records when the estimate grows: they are smaller, and a single period below the grown estimate would
@@ -1929,14 +1953,48 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
 
 #ifndef QOS_DECLARE_ONLY
 
+/* U joins W, the last M records; the estimate is their mean. */
+QOS_PRIV void tokenpool_monitor_priv_record(struct tokenpool_monitor *monitor, uint64_t used)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    monitor->window[monitor->window_at] = used;
+    monitor->window_at = (monitor->window_at + 1) % monitor->config.history;
+    if (monitor->window_used < monitor->config.history)
+        monitor->window_used++;
+    for (i = 0; i < monitor->window_used; i++)
+        sum += monitor->window[i];
+    monitor->capacity_next = sum / monitor->window_used; /* rounded down */
+}
+
+QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor *monitor, uint64_t used)
+{
+    const struct tokenpool_config *config = &monitor->config;
+    uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
+    uint64_t step = config->capacity_step;
+    if (monitor->waiting && qos_sat_add(used, within) >= omega) { /* the node did all, and more was wanted */
+        monitor->window_used = monitor->window_at = 0;
+        if (step != QOS_NOTHING)
+            monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
+    } else if (monitor->backlogged && !monitor->waiting && used && used < omega + within) {
+        /* tokens were left, and requests: the node was slower than its tokens */
+        if (used < monitor->capacity_next / 10 * 9) /* a fall: what was before is of another time */
+            monitor->window_used = monitor->window_at = 0;
+        tokenpool_monitor_priv_record(monitor, used);
+    } /* else the demand was the limit, and says nothing about the node */
+}
+
 QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor, uint64_t used)
 {
     const struct tokenpool_config *config = &monitor->config;
-    uint64_t omega = monitor->info.capacity, sum = 0;
+    uint64_t omega = monitor->info.capacity;
     bool exact = config->equal_within == QOS_NOTHING;
-    uint32_t i;
     if (config->flags & TOKENPOOL_FIXED)
         return;
+    if (!(config->flags & TOKENPOOL_PAPER)) {
+        tokenpool_monitor_priv_estimate_by_demand(monitor, used);
+        return;
+    }
     if (exact ? used == omega : qos_sat_add(used, config->equal_within) >= omega) {
         if (!exact) /* all of Omega was done: records of less are of another time */
             monitor->window_used = monitor->window_at = 0;
@@ -1946,13 +2004,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     }
     if (used > omega || used == 0 || (config->capacity_min != QOS_NOTHING && used < config->capacity_min))
         return;
-    monitor->window[monitor->window_at] = used;
-    monitor->window_at = (monitor->window_at + 1) % config->history;
-    if (monitor->window_used < config->history)
-        monitor->window_used++;
-    for (i = 0; i < monitor->window_used; i++)
-        sum += monitor->window[i];
-    monitor->capacity_next = sum / monitor->window_used; /* rounded down */
+    tokenpool_monitor_priv_record(monitor, used);
 }
 
 /* End of a period, as far as the reports tell it: U, who is silent, who used too little, the next capacity. */
@@ -1961,6 +2013,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
     uint64_t total = 0;
     uint32_t i;
+    monitor->waiting = monitor->backlogged = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
@@ -1978,12 +2031,24 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 
 #ifndef QOS_DECLARE_ONLY
 
-QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t largest,
-                                               uint64_t left_ns, uint64_t tokens)
+/* Tokens that the pool may hold so that the largest residual reservation r of a busy client is still met by equal
+ * sharing. While all n busy clients are served, it gets C/n; when the others have spent what they hold, it goes on at
+ * C_L. With W tokens in the others' hands and in the pool this is in time if W <= (C_L left - r) x C (n - 1) / (n C_L -
+ * C), all in tokens of a period. If r is below C/n it needs no guard. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t left_ns,
+                                               uint64_t tokens)
 {
-    uint64_t share = qos_mul_div_floor(monitor->info.capacity, left_ns,
-                                       monitor->config.period_ns * qos_max(monitor->info.clients, 1));
-    return monitor->config.flags & TOKENPOOL_GUARD && largest > share ? 0 : tokens;
+    const struct tokenpool_monitor_state *info = &monitor->info;
+    uint64_t n = qos_max(info->busy, 1), c = info->capacity, most = monitor->config.client_capacity, period_ns;
+    uint64_t spare, others, held;
+    period_ns = monitor->config.period_ns;
+    if (!(monitor->config.flags & TOKENPOOL_GUARD) || info->largest <= qos_mul_div_floor(c, left_ns, period_ns * n) ||
+        n * most <= c)
+        return tokens;
+    spare = qos_sat_sub(qos_mul_div_floor(most, left_ns, period_ns), info->largest);
+    others = qos_mul_div_floor(spare, c * (n - 1), n * most - c);
+    held = qos_sat_sub(info->claimed, qos_sat_sub(info->used, info->kept - info->left)); /* of the pool, not spent */
+    return qos_min(tokens, qos_sat_sub(others, info->left - info->largest + held));
 }
 
 /* A monitor that finds the storage in other hands waits, and forgets what it was about to do. */
@@ -2025,7 +2090,7 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 {
     uint64_t largest = 0, reserved = 0, overrun = monitor->config.overrun, initial;
     struct tokenpool_monitor_state *info = &monitor->info;
-    uint32_t i;
+    uint32_t i, busy = 0;
     info->last_put = info->put;
     info->last_reserved = info->reserved;
     info->last_bound = info->bound;
@@ -2037,10 +2102,14 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
             monitor->state[i] = TOKENPOOL_PRIV_LIVE;
         monitor->issued[i] = monitor->state[i] == TOKENPOOL_PRIV_LIVE ? monitor->reservation[i] : 0;
         reserved += monitor->issued[i];
-        largest = qos_max(largest, monitor->issued[i]);
+        busy += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] != 0;
+        largest = monitor->demand[i] ? qos_max(largest, monitor->issued[i]) : largest;
     }
-    initial = tokenpool_monitor_priv_guard(monitor, largest, monitor->config.period_ns,
-                                           qos_sat_sub(info->capacity, reserved));
+    info->kept = info->left = reserved;
+    info->largest = largest;
+    info->busy = busy;
+    info->claimed = info->used = 0;
+    initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;
     info->bound = qos_max(info->capacity, reserved);
     if (overrun == 0)
@@ -2053,8 +2122,8 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 }
 
 /* Tokens of the period that somebody claimed, the pool being `pool`. Exact: what the pool was given, less what is left
- * of it; a negative count says by how much claims failed, not that they got something. A count above what was given is a
- * stray store: nobody knows what was claimed, so all was. */
+ * of it; a negative count says by how much claims failed, not that they got something. A count above what was given is
+ * a stray store: nobody knows what was claimed, so all was. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_count_claimed(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
     int64_t count = tokenpool_word_count(pool);
@@ -2109,7 +2178,6 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     info->active = true;
     info->converting = false;
     info->epoch = monitor->epoch;
-    info->claimed = info->kept = info->left = info->used = info->largest = 0;
     info->put = initial;
     /* Late by less than the engines' margin: the rate stays exact. Later: the epoch starts now, to be T long. */
     info->start_ns = in_time ? end_ns : monitor->now_ns;
@@ -2130,7 +2198,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     tokenpool_monitor_priv_scan(monitor);
     room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), info->left);
     budget = qos_sat_sub(info->bound, info->kept + info->claimed);
-    return tokenpool_monitor_priv_guard(monitor, info->largest, left_ns, qos_min(room, budget));
+    return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
 
 /* The pool holds `pool`, of our epoch and seq: decides on a change. */

@@ -22,7 +22,9 @@
 
 struct haechi {
     uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: the first so many have demand */
-    bool bare, constant_rate, literal;        /* literal: Algorithm 1 to the letter */
+    bool bare, constant_rate;
+    bool literal;   /* Algorithm 1 to the letter */
+    bool by_demand; /* not the paper's Algorithm 1: the estimate by totals and demand */
     uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
     uint32_t change_at;   /* period from which the server's rate is `changed` */
     double rate, changed; /* I/Os per second */
@@ -157,7 +159,7 @@ static inline bool haechi_run(struct haechi *h, void *mem)
     memset(client, 0, sizeof client);
     config.clients = h->clients;
     config.batch = (uint32_t)h->batch;
-    config.flags = h->flags;
+    config.flags = h->flags | (h->by_demand ? 0 : TOKENPOOL_PAPER);
     config.capacity = h->capacity ? h->capacity : (uint64_t)HAECHI_C_G;
     config.client_capacity = (uint64_t)HAECHI_C_L;
     if (h->literal) {

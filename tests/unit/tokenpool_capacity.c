@@ -7,7 +7,7 @@ static uint64_t period;
 static void base(uint64_t equal_within, uint64_t capacity_min, uint64_t step, uint32_t history, uint32_t flags)
 {
     rig_config(2, 5, 1000, 0);
-    config.flags = flags;
+    config.flags = flags | TOKENPOOL_PAPER;
     config.equal_within = equal_within;
     config.capacity_min = capacity_min;
     config.capacity_step = step;
@@ -76,6 +76,22 @@ int main(void)
     CHECK(!rig_slot(1).alert && rig_slot(1).under_used == 0);
     (void)after(200, 300);
     CHECK(!rig_slot(0).alert && rig_slot(0).under_used == 0);
+
+    /* By demand: who kept all of its reservation did not reserve too much, even if the node did not complete all of it. */
+    base(0, 0, 0, 0, 0);
+    config.flags = 0;
+    rig_init();
+    rig_join(0, 200, 0);
+    rig_join(1, 300, 0);
+    period = 0;
+    tokenpool_monitor_run(&monitor, 0);
+    for (i = 0; i < 5; i++) {
+        rig_report(0, rig_info().epoch, 3, 200, 190);
+        rig_report(1, rig_info().epoch, 3, 290, 290);
+        tokenpool_monitor_run(&monitor, ++period * S);
+    }
+    CHECK(!rig_slot(0).alert && rig_slot(1).alert);
+    CHECK_EQ(rig_info().capacity, 1000); /* nobody was in need: the totals say nothing about the node */
 
     /* A report that says more than was issued counts as what was issued. */
     base(0, 0, 0, 0, 0);

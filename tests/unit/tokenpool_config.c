@@ -38,7 +38,7 @@ static const struct {
 } fields[] = {
     {"clients", 1, TOKENPOOL_CLIENTS_MAX, 0, false},
     {"batch", 1, TOKENPOOL_BATCH_MAX, 0, true},
-    {"flags", 0, 31, 0, true},
+    {"flags", 0, 63, 0, true},
     {"history", 1, TOKENPOOL_HISTORY_MAX, 0, true},
     {"alert_periods", 1, UINT32_MAX, 0, true},
     {"silent_periods", 1, UINT32_MAX, QOS_UNLIMITED, true},
@@ -123,7 +123,7 @@ static void test_defaults(void)
         unsigned field;
         uint64_t value;
     } same[] = {{1, 62},       {3, 5},    {4, 10},  {5, 1},     {6, QOS_NS_PER_S}, {7, 1000000}, {8, 125000},
-                {9, 16000000}, {11, 700}, {12, 20}, {13, 1000}, {14, 50},          {15, 20},     {16, 62}};
+                {9, 16000000}, {11, 700}, {12, 50}, {13, 1000}, {14, 50},          {15, 20},     {16, 62}};
     unsigned i, p;
     for (i = 0; i < sizeof same / sizeof same[0]; i++) {
         struct tokenpool_monitor_state info[2];

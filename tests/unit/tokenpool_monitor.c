@@ -96,7 +96,7 @@ static void test_lowering_a_reservation(void)
 {
     uint64_t fits = 0, p;
     rig_config(2, 10, 1000, 0);
-    config.flags = 0;
+    config.flags = TOKENPOOL_PAPER;
     config.capacity_min = 1;
     rig_init();
     rig_join(0, 600, 0);
@@ -205,6 +205,14 @@ static void test_guard(void)
     struct tokenpool_client a, b;
     base(2, 100, TOKENPOOL_GUARD);
     rig_join(0, 60, 0); /* more than an equal share of 50 */
+    rig_join(1, 10, 0);
+    tokenpool_monitor_run(&monitor, 0);
+    /* With 30 from the pool client 1 has 40: at equal shares that is 0.8 s, and client 0 has 40; it does 20 in the rest. */
+    CHECK_EQ(rig_pool(), 30);
+    base(2, 100, TOKENPOOL_GUARD);
+    config.client_capacity = 60; /* it could not do 20 in the rest */
+    rig_init();
+    rig_join(0, 60, 0);
     rig_join(1, 10, 0);
     rig_engine(&a, 0);
     rig_engine(&b, 1);

@@ -1,0 +1,116 @@
+// proves: with demand in the reports (Sections II-B, II-E in simulated time): reservations that equal sharing of the reserved
+// I/O alone can meet (water filling under C_L as oracle) are met under the guard; large clients that stay idle cost nothing;
+// the estimate stays while demand is the limit, follows a fall within 5 periods and a rise by r within ceil(ln r / ln 1.05) + 2;
+// who uses all it reserved gets no alert
+// links: -lm
+#include "examples/simulate/haechi.h"
+#include "check.h"
+
+static char memory[8192] __attribute__((aligned(64)));
+static struct haechi h;
+
+static void run(const char *name)
+{
+    CHECK_CONTEXT("%s", name);
+    CHECK(haechi_run(&h, memory));
+}
+
+/* Oracle: the reserved I/Os of a burst, served in equal shares of C_G, at most C_L each; is all done within T? */
+static bool possible(const struct haechi *s)
+{
+    double left[HAECHI_CLIENTS], t = 0;
+    unsigned i, open = 0;
+    for (i = 0; i < s->clients; i++) {
+        left[i] = (double)qos_min(s->reservation[i], s->demand[i]);
+        open += left[i] > 0;
+    }
+    while (open > 0) {
+        double rate = fmin(HAECHI_C_L, HAECHI_C_G / open), least = INFINITY;
+        for (i = 0; i < s->clients; i++)
+            if (left[i] > 0)
+                least = fmin(least, left[i]);
+        t += least / rate;
+        for (i = 0, open = 0; i < s->clients; i++) {
+            left[i] = left[i] <= least ? 0 : left[i] - least;
+            open += left[i] > 0;
+        }
+    }
+    return t <= 0.995; /* what is asked for, less a tick and the reports */
+}
+
+static void test_guard(void)
+{
+    unsigned percent, idle, i, judged = 0;
+    for (percent = 50; percent <= 90; percent += 5)
+        for (idle = 0; idle <= 2; idle++) {
+            double possible_total = 0;
+            unsigned active = 0;
+            haechi_base(&h, 4);
+            haechi_reserve(&h, percent, true);
+            h.flags = TOKENPOOL_FIXED | TOKENPOOL_GUARD;
+            h.by_demand = true;
+            for (i = 0; i < h.clients; i++) {
+                h.demand[i] = i < idle ? 0 : 2000000;
+                active += i >= idle;
+            }
+            run("guard");
+            CHECK_CONTEXT("%u %% reserved, %u large clients idle", percent, idle);
+            judged += possible(&h);
+            if (possible(&h))
+                CHECK_EQ(haechi_missed(&h, 1), 0);
+            possible_total = fmin(HAECHI_C_G, active * HAECHI_C_L);
+            if (idle == 2) /* those who are left reserve less than an equal share */
+                CHECK_GE(haechi_mean(&h, 1), 0.99 * possible_total);
+            printf("%u %% reserved, %u idle: total %.0f K of %.0f K, missed %u\n", percent, idle,
+                   haechi_mean(&h, 1) / 1000, possible_total / 1000, haechi_missed(&h, 1));
+        }
+    CHECK(judged > 10);
+}
+
+static void estimate(double demand, double rate, double changed, bool constant, double reserved)
+{
+    unsigned i;
+    haechi_base(&h, 40);
+    h.by_demand = true;
+    h.constant_rate = constant;
+    h.rate = rate;
+    h.changed = changed;
+    h.change_at = 10;
+    for (i = 0; i < h.clients; i++) {
+        h.reservation[i] = (uint64_t)(HAECHI_C_G / 10 * reserved);
+        h.demand[i] = (uint64_t)(HAECHI_C_G / 10 * demand);
+    }
+    run("estimate");
+}
+
+static void test_estimate(void)
+{
+    static const double demand[] = {0.3, 0.75, 0.9, 0.95, 1.0};
+    static const double change[] = {0.5, 0.8, 0.95, 1.2, 1.6};
+    unsigned k, constant, p;
+    for (k = 0; k < sizeof demand / sizeof demand[0]; k++)
+        for (constant = 0; constant < 2; constant++) {
+            estimate(demand[k], HAECHI_C_G, HAECHI_C_G, constant, demand[k] < 1 ? demand[k] : 0.9);
+            for (p = 0; p < h.periods; p++) {
+                CHECK_CONTEXT("demand %g, constant rate %u, period %u", demand[k], constant, p);
+                CHECK_WITHIN(h.capacity_of[p], 0.98 * HAECHI_C_G, 1.02 * HAECHI_C_G);
+            }
+        }
+    for (k = 0; k < sizeof change / sizeof change[0]; k++) {
+        double to = change[k] * HAECHI_C_G;
+        unsigned within = change[k] < 1 ? 5 : (unsigned)ceil(log(change[k]) / log(1.05)) + 2;
+        estimate(2, HAECHI_C_G, to, false, 0.4);
+        for (p = 10 + within; p < h.periods; p++) {
+            CHECK_CONTEXT("capacity x %g, period %u", change[k], p);
+            CHECK_WITHIN(h.capacity_of[p], 0.98 * to, 1.06 * to);
+        }
+    }
+}
+
+int main(void)
+{
+    check_begin("paper/tokenpool_demand");
+    test_guard();
+    test_estimate();
+    return check_end();
+}
