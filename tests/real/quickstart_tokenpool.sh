@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# proves: examples/quickstart/tokenpool.c: clients of a data node over shared memory get what their tokens say, also after a
+# client and the data node were killed; bad input is refused with a message; nothing is left in /dev/shm
+set -u
+. "$(dirname "$0")/../lib.sh"
+tool=$PWD/build/examples/quickstart_tokenpool
+[ -x "$tool" ] || make -s build/examples/quickstart_tokenpool >/dev/null || { echo "quickstart_tokenpool was not built"; exit 1; }
+d=$(mktemp -d)
+name=/qoskit-quickstart-$$
+pids=
+trap 'for p in $pids; do kill "$p" 2>/dev/null; done; rm -rf "$d" "/dev/shm$name"' EXIT
+failed=0
+
+"$tool" >"$d/usage" 2>&1
+expect "without arguments: a sentence" grep -q 'usage: quickstart_tokenpool' "$d/usage"
+"$tool" client "$name" 0 1 >"$d/early" 2>&1
+expect "a client without a data node: a sentence" grep -q 'start the data node first' "$d/early"
+
+start() { # the data node
+    timeout 60 "$tool" node "$name" >"$d/node" 2>&1 &
+    node=$!
+    pids="$pids $node"
+    for _ in $(seq 50); do grep -q ready "$d/node" && return 0; sleep 0.1; done
+    cat "$d/node"
+    exit 1
+}
+start
+for bad in "3 1" "-1 1" "x 1" "0 0" "0 x" "0 61"; do
+    # shellcheck disable=SC2086  # an id and a time
+    "$tool" client "$name" $bad >"$d/bad" 2>&1
+    expect "client $bad is refused" grep -q 'ID is 0 to 2' "$d/bad"
+done
+head -c 5000 /dev/zero >"/dev/shm$name-small"
+"$tool" client "$name-small" 0 1 >"$d/small" 2>&1
+expect "other memory is refused" grep -q "not a data node's memory" "$d/small"
+rm -f "/dev/shm$name-small"
+
+run() { # a client that is killed, then all three for 4 s; sets got[0..2] and their sum
+    local i
+    timeout 30 "$tool" client "$name" 2 20 >/dev/null 2>&1 &
+    victim=$!
+    sleep 0.5
+    kill -9 "$victim"
+    wait "$victim" 2>/dev/null
+    for i in 0 1 2; do timeout 30 "$tool" client "$name" "$i" 4 >"$d/$i" 2>&1 & pids="$pids $!" running[i]=$!; done
+    for i in 0 1 2; do wait "${running[i]}"; got[i]=$(cat "$d/$i"); done
+    sum=$((got[0] + got[1] + got[2]))
+    echo "got ${got[*]}, together $sum"
+}
+declare -a got running
+run
+# What tokens promise whatever the machine does: the limit, the bound (105 %; epochs begin within the 4 s: one more of 5).
+expect "the limit of client 1 holds" [ "${got[1]}" -le $((30000 * 5 / 4)) ]
+expect "no more than the bound together" [ "$sum" -le $((105000 * 5 / 4)) ]
+if [ "$sum" -ge 80000 ]; then # the machine had the demand
+    expect "client 0 has at least four fifths of its reservation, from a start within a period" [ "${got[0]}" -ge 40000 ]
+    expect "client 1 has, too" [ "${got[1]}" -ge 16000 ]
+else
+    echo "this machine did $sum records a second: the reservations are not judged"
+fi
+kill -9 "$node"
+wait "$node" 2>/dev/null
+start # takes the storage over
+run
+expect "no more than the bound after a takeover" [ "$sum" -le $((105000 * 5 / 4)) ]
+expect "clients are served after a takeover" [ "$sum" -gt 0 ]
+kill "$node"
+wait "$node"
+expect "the data node ends on SIGTERM with status 0" [ $? -eq 0 ]
+expect "nothing is left in /dev/shm" [ ! -e "/dev/shm$name" ]
+finish $failed
