@@ -39,6 +39,7 @@
  *         struct twochoice_table table;
  *         struct twochoice_piece piece[4];
  *         size_t size_bytes, n;
+ *         uint64_t stamp;
  *         void *mem;
  *         memset(&config, 0, sizeof config);
  *         config.max_fragments = 1000;
@@ -47,12 +48,13 @@
  *         mem = aligned_alloc(64, size_bytes);
  *         if (!mem || twochoice_table_init(&table, mem, size_bytes, &config) != QOS_OK)
  *             return 1;
- *         if (twochoice_table_reserve(&table) != QOS_OK) // room, before data is sent
+ *         // room, and a stamp, before the data of bytes 100..299 of object 7 is sent
+ *         if (twochoice_table_write_begin(&table, 7, 2, 100, 200, &stamp) != QOS_OK)
  *             return 1;
- *         // the client writes bytes 100..299 of object 7 to server 2: durable there
- *         if (twochoice_table_create(&table, 7, 2, 100, 200, true) != QOS_OK ||
+ *         // the client writes them to server 2, which stores (object 7, stamp), durably
+ *         if (twochoice_table_write_end(&table, stamp, piece, 4, &n) != QOS_OK ||
  *             twochoice_table_commit(&table) != QOS_OK)
- *             return 1;                                  // now the write is acknowledged
+ *             return 1;               // now the write is acknowledged
  *         n = twochoice_table_query(&table, 7, 0, 1000, piece, 4);
  *         free(mem);               // home 0..99, server 2 100..299, home 300..999
  *         return n == 3 && piece[1].target == 2 ? 0 : 1;
@@ -67,14 +69,15 @@
  *     are not probed. A server that does not answer is replaced, `tries` times.
  *   - Memory is fixed: at most 64 bytes a fragment + 8 KiB, whatever the pattern of
  *     writes. A full table is an error (QOS_EFULL) before data is written elsewhere.
- *   - A redirected write: reserve; data durable at the target; create; commit;
- *     acknowledge. A write at home: data durable; local; commit; acknowledge. A pull:
- *     start; read; ready; write at home, durable; finish; commit. One commit may serve
- *     any number of changes.
+ *   - A write: begin; data durable at the target; end; commit; acknowledge. One commit
+ *     may serve any number of writes, and any thread may do its sync. The life of a byte
+ *     is drawn in the chapter "table": a server that follows it loses no acknowledged
+ *     byte, whatever order writes, reads, pulls, cancels, crashes and lost messages come
+ *     in.
  *   - After a crash at any point, recover gives a table with every change whose commit
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
  *     that says what is damaged. Never a wrong place.
- *   - Costs: create and query O(log n), a decision O(k log k).
+ *   - Costs: a write and a query O(log n), a decision O(k log k).
  */
 #ifndef QOS_TWOCHOICE_H
 #define QOS_TWOCHOICE_H
@@ -91,8 +94,14 @@ extern "C" {
 #ifndef TWOCHOICE_MAX_FRAGMENTS
 #define TWOCHOICE_MAX_FRAGMENTS 65536 /* 4 MiB of memory: 64 GiB redirected in pieces of 1 MiB */
 #endif
-#ifndef TWOCHOICE_MAX_HOLDS
-#define TWOCHOICE_MAX_HOLDS 64 /* each change of one looks at all */
+#ifndef TWOCHOICE_MAX_WRITES
+#define TWOCHOICE_MAX_WRITES 1024 /* 48 KiB */
+#endif
+#ifndef TWOCHOICE_MAX_PULLS
+#define TWOCHOICE_MAX_PULLS 64 /* each step of one looks at all */
+#endif
+#ifndef TWOCHOICE_MARK_COMMITS
+#define TWOCHOICE_MARK_COMMITS 64
 #endif
 #ifndef TWOCHOICE_MIN_WRITE_BYTES
 #define TWOCHOICE_MIN_WRITE_BYTES 1024 /* Section VI-A1: a probe costs more than such a write */
@@ -103,8 +112,8 @@ extern "C" {
 #ifndef TWOCHOICE_LOAD_BUCKETS
 #define TWOCHOICE_LOAD_BUCKETS 64 /* ranges of load that the detector's P(load) tells apart */
 #endif
-#if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_HOLDS < 1 || TWOCHOICE_MAX_HOLDS > 1024
-#error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS is at least 1, TWOCHOICE_MAX_HOLDS 1..1024"
+#if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_WRITES < 1 || TWOCHOICE_MAX_PULLS < 1 || TWOCHOICE_MARK_COMMITS < 1
+#error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS, _MAX_WRITES, _MAX_PULLS and _MARK_COMMITS are at least 1"
 #endif
 #if TWOCHOICE_LOAD_BUCKETS < 2 || TWOCHOICE_LOAD_BUCKETS > 4096
 #error "twochoice.h: TWOCHOICE_LOAD_BUCKETS is 2..4096"
@@ -113,12 +122,11 @@ extern "C" {
 #define TWOCHOICE_SERVERS_MAX 65535                     /* server ids are 0..65534 */
 #define TWOCHOICE_LOCAL UINT32_MAX                      /* target: the home server itself */
 #define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
-#define TWOCHOICE_HOLDS_MAX 1024                        /* in one table */
-#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* 8.9 years at a million creates a second */
+#define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
+#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years at a million writes a second */
 #define TWOCHOICE_RECORD_BYTES 48                       /* every record of the log */
 #define TWOCHOICE_LOG_VERSION 1
-#define TWOCHOICE_ACTIVE_LOG 0
-#define TWOCHOICE_NEXT_LOG 1
+#define TWOCHOICE_MARK_LOG 2                /* beside the logs 0 and 1: 1024 bytes */
 #define TWOCHOICE_ACCEPT_PREFIX 1u          /* recover: keep what comes before the damage, and report it */
 #define TWOCHOICE_NO_TRIES UINT32_MAX       /* tries: a server that does not answer is not replaced */
 #define TWOCHOICE_PROBES_MAX (1u << 20)     /* of a detector: undecided at once; also peers */
@@ -139,50 +147,71 @@ struct twochoice_detector;
 /* A range [offset, end) of an object, and where its bytes are. */
 struct twochoice_piece {
     uint64_t object, offset, end; /* offset < end <= UINT64_MAX: an object holds bytes 0..2^64-2 */
-    uint64_t version;             /* stamp of the create that put it there; 0: at home */
+    uint64_t version;             /* stamp of the write that put it there; 0: at home */
     uint32_t target;              /* server, or TWOCHOICE_LOCAL */
 };
 
-/* The caller's storage of the log: two byte arrays, one of them active. Each callback returns 0 for success. */
+/* The caller's storage: three byte arrays, the logs 0 and 1 and the mark (TWOCHOICE_MARK_LOG). When a program starts,
+ * log 0 is the one that counts. Each callback returns 0 for success. */
 struct twochoice_storage {
     void *ctx;
     /* Reads up to len_bytes at offset; *got < len_bytes only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
     /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
-    /* Returns when all that was written and truncated before is durable. */
+    /* Returns when all that was written and truncated before is durable. May run in any thread. */
     int (*sync)(void *ctx, int log);
     /* Cuts the log to len_bytes; creates it if need be. */
     int (*truncate)(void *ctx, int log, uint64_t len_bytes);
-    /* Makes TWOCHOICE_NEXT_LOG the active one, atomically and durably, and removes the old one. Failure means: the
-     * old one is still active. */
-    int (*swap)(void *ctx);
+    /* Makes `log` the one that counts, which will be log 0 at the next start, atomically and durably. In this run both
+     * keep their numbers; the other one is truncated to 0 before it is used again. Failure means: nothing changed. May
+     * run in any thread, while either log is written and synced. */
+    int (*swap)(void *ctx, int log);
 };
 
 struct twochoice_table_config {
     uint32_t max_fragments; /* 1..TWOCHOICE_FRAGMENTS_MAX; 0: TWOCHOICE_MAX_FRAGMENTS */
-    uint32_t max_holds;     /* pulls and home writes under way at once, 1..TWOCHOICE_HOLDS_MAX;
-                             * 0: TWOCHOICE_MAX_HOLDS */
+    uint32_t max_writes;    /* begun and not ended, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_WRITES */
+    uint32_t max_pulls;     /* open at once, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_PULLS */
     uint32_t home;          /* this server's id, 0..65534; written into the log */
     uint64_t max_log_bytes; /* of each log, at least 96 * (max_fragments + 2), so that a compacted log always fits;
                              * 0, QOS_UNLIMITED: only the device is the limit. Compact when it is half full. */
+    uint32_t mark_commits;  /* a mark is written every so many commits; 0: TWOCHOICE_MARK_COMMITS */
     const struct twochoice_storage *storage; /* copied; NULL: no log, the table is lost with the process */
 };
 
 struct twochoice_table_counts {
-    uint32_t fragments, max_fragments, reserved, nodes_used, nodes, pulls_open;
-    uint64_t version; /* latest stamp given out */
-    uint64_t log_bytes, max_log_bytes, unsynced_records;
-    bool compacting, log_broken; /* log_broken: a sync failed; compact, or recover */
+    uint32_t fragments, max_fragments, nodes_used, nodes, writes_open, pulls_open;
+    uint64_t stamp;                    /* latest one given out */
+    uint64_t changes, durable_changes; /* since init; durable: covered by a commit */
+    uint64_t log_bytes, max_log_bytes;
+    uint32_t next_log; /* the log that a compaction writes, and then swaps in */
+    bool compacting;
+    bool log_broken; /* a sync failed: compact, or recover */
 };
 
 struct twochoice_recovery {
     uint64_t records;       /* replayed, the header not counted */
     uint64_t valid_bytes;   /* of the log */
     uint64_t dropped_bytes; /* behind them: a torn tail, which was never acknowledged */
+    uint32_t
+        writes_open; /* when the last record was written, its own counted: at most so many pieces are left behind */
+};
+
+/* A commit under way. */
+struct twochoice_commit {
+    uint32_t logs;                            /* bit l: storage.sync(ctx, l) is needed */
+    uint64_t changes, generation, records[2]; /* for commit_end */
+};
+
+enum twochoice_compact_todo {
+    TWOCHOICE_COMPACT_STEP = 0,   /* call compact_step again */
+    TWOCHOICE_COMPACT_COMMIT = 1, /* all is copied: call it again after a commit that begins now */
+    TWOCHOICE_COMPACT_SWAP = 2    /* call storage.swap(ctx, counts.next_log), in any thread, and then compact_end */
 };
 
 struct twochoice_maintainer_config {
+    uint32_t servers;          /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
     uint64_t rate_bytes_per_s; /* of all pulls, 1..QOS_RATE_MAX; 0: 64 MiB/s; QOS_UNLIMITED: no limit */
     uint64_t piece_bytes;      /* most that one pull takes, 1..QOS_TOKENS_MAX; 0: 1 MiB */
     uint64_t idle_load;        /* a server is idle up to this load; any */
@@ -191,9 +220,9 @@ struct twochoice_maintainer_config {
 };
 
 enum twochoice_todo {
-    TWOCHOICE_WAIT = 0,     /* nothing before next_ns */
+    TWOCHOICE_WAIT = 0,     /* nothing before next_ns; if that is now, call again when there is time */
     TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load, and pass it to twochoice_maintainer_remote_load */
-    TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel at any time */
+    TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel */
 };
 struct twochoice_order {
     enum twochoice_todo todo;
@@ -295,17 +324,19 @@ struct twochoice_message {
  *
  *   table        twochoice_table_config_error, memsize, init    a table in the caller's memory
  *                twochoice_table_format, recover                an empty log; the table from its log
- *                twochoice_table_reserve, release               room for one create
- *                twochoice_table_create, local                  the bytes are on a server; at home
- *                twochoice_table_commit                         all changes so far are durable
- *                twochoice_table_find, query, next, oldest      where bytes are; all redirects
+ *                twochoice_table_write_begin, write_end         room and stamp; the data is durable there
+ *                twochoice_table_write_cancel, write_next       it will not be; all open writes
+ *                twochoice_table_commit, commit_begin,          all changes so far are durable
+ *                                     commit_end
+ *                twochoice_table_find, query, next              where bytes are; all redirects
+ *                twochoice_table_refers                         may a piece be dropped?
  *                twochoice_table_pull_start, ready,             bring bytes home
  *                                     finish, cancel
- *                twochoice_table_write_begin, write_end         keep pulls away from a home write
- *                twochoice_table_compact_start, compact_step    a shorter log, while serving
+ *                twochoice_table_compact, compact_start,        a shorter log, while serving
+ *                                     compact_step, compact_end
  *                twochoice_table_info, verify                   sizes; is the tree sound?
- *   maintainer   twochoice_maintainer_config_error, init        what to pull, and when
- *                twochoice_maintainer_step, remote_load
+ *   maintainer   twochoice_maintainer_config_error, memsize, init
+ *                twochoice_maintainer_step, remote_load         what to pull, and when
  *   checker      twochoice_checker_run                          do table, log and data agree?
  *   placement    twochoice_placement_config_error, memsize, init
  *                twochoice_placement_set_server                 up, down, full; weight
@@ -334,34 +365,50 @@ QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *conf
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
                                                            const struct twochoice_table_config *config);
 
-/* Starts an empty log, durable on return; what the log held is gone. QOS_EBUSY: the table is not empty. QOS_EINVAL: no
- * storage. QOS_EIO. */
+/* Starts an empty log, durable on return; what the log held is gone, and targets must have dropped all that they hold
+ * for this home. QOS_EBUSY: the table is not empty. QOS_EINVAL: no storage. QOS_EIO. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
-/* Rebuilds the table, which must be empty (QOS_EBUSY), from the active log; formats an empty log. flags: 0 or
- * TWOCHOICE_ACCEPT_PREFIX. QOS_ECORRUPT: a record that was acknowledged, or may have been, is damaged;
+/* Rebuilds the table, which must be empty (QOS_EBUSY), from log 0. flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: the
+ * log was never formatted. QOS_ECORRUPT: something that was acknowledged, or may have been, is damaged or missing;
  * recovery->valid_bytes says where. QOS_EVERSION: written by a newer version. QOS_EINVAL: another server's log, or no
  * storage. QOS_EFULL: more fragments than max_fragments. QOS_EIO. After an error the table is empty and the log
- * unchanged. recovery may be NULL. O(records). */
+ * unchanged. recovery may be NULL. Writes that were open are gone. O(records). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                               struct twochoice_recovery *recovery);
 
-/* Room for one create, before its data is written elsewhere: two fragments and one record. QOS_EFULL: write at home.
- * Used up by a create with `reserved`, or given back by release. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_reserve(struct twochoice_table *table);
-QOS_API void twochoice_table_release(struct twochoice_table *table);
+/* A write of [offset, offset + len_bytes) of the object to server `target` (0..65534, not the home) or, with
+ * TWOCHOICE_LOCAL, at home. The stamp names the write, and at its target the piece.
+ *   begin    promises room: what write_end needs. len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE).
+ *            QOS_EFULL: no room, or max_writes are open: write at home, pull or compact. QOS_EAGAIN: at home, another
+ *            write or a pull is writing there; otherwise 2^19 stamps were given out since the last commit.
+ *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
+ *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
+ *            QOS_EAGAIN: the first part is recorded, which replaced max pieces: call again for the remainder.
+ *            QOS_ENOENT: no such write is open. QOS_EFULL: for a write at home that was promised nothing, or a part
+ *            before the last one, there is no room: pull or compact, and call again. QOS_EIO: call again, or cancel.
+ *            O(log n) a piece replaced.
+ *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT.
+ *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
+ *            older than a stamp that was noted long ago. O(max_writes). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
+                                                                  uint32_t target, uint64_t offset, uint64_t len_bytes,
+                                                                  uint64_t *stamp);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
+                                                                struct twochoice_piece *replaced, size_t max,
+                                                                size_t *n);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_cancel(struct twochoice_table *table, uint64_t stamp);
+QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uint64_t stamp,
+                                        struct twochoice_piece *piece);
 
-/* The bytes [offset, offset + len_bytes) of the object are, durably, on server `target` (0..65534, not the home):
- * replaces what the table said about them. Appends one record; acknowledge the write after commit. `reserved`: uses a
- * reservation (QOS_EINVAL if there is none). len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE). QOS_EFULL:
- * no fragment, log space or version is left. QOS_EIO: the storage failed. O(log n) plus the fragments replaced. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_create(struct twochoice_table *table, uint64_t object,
-                                                             uint32_t target, uint64_t offset, uint64_t len_bytes,
-                                                             bool reserved);
-/* The same for bytes that were written at home and are durable there. Appends nothing if none was redirected. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_local(struct twochoice_table *table, uint64_t object,
-                                                            uint64_t offset, uint64_t len_bytes);
-/* Makes all records durable. QOS_EIO: nothing more can be acknowledged until a compaction or a recovery. */
+/* A commit makes all changes so far durable. begin: notes them; then storage.sync for each bit of commit->logs, in any
+ * thread, while the owner goes on; end: tells whether all succeeded. Several may be under way. QOS_EIO: nothing more
+ * can be acknowledged until a compaction or a recovery. QOS_EAGAIN (end): a compaction ended meanwhile, begin again.
+ * twochoice_table_commit does all three. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_begin(struct twochoice_table *table,
+                                                                   struct twochoice_commit *commit);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_end(struct twochoice_table *table,
+                                                                 const struct twochoice_commit *commit, bool synced);
 
 /* Where the byte at `offset` is, and up to which end the answer holds. offset < UINT64_MAX. O(log n). */
 QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
@@ -373,37 +420,43 @@ QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64
 /* The first redirected bytes at or behind (object, offset), in the order of objects and offsets; false: none. */
 QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
-/* The oldest redirects: up to max fragments of the smallest versions, ascending; returns how many. O(n log max). */
-QOS_API size_t twochoice_table_oldest(const struct twochoice_table *table, struct twochoice_piece *pieces, size_t max);
+/* Does any byte of [offset, offset + len_bytes) refer to the piece (object, stamp), or may it yet? false: the piece
+ * may be dropped once all changes so far are durable. O(log n), and one for each fragment in the range: give no larger
+ * a range than the piece may have. */
+QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
+                                    uint64_t offset, uint64_t len_bytes);
 
 /* A pull brings redirected bytes home.
- *   start   hands out the first piece at or behind (object, offset) that no other pull has, at most max_bytes long.
- *           QOS_ENOENT: no such piece. QOS_EFULL: max_holds are in use. Then read it from piece->target.
- *   ready   the data is here: which bytes of it may be written at home now. At most max pieces; if there were more,
- *           the pull shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is under way in the range.
- *   finish  they are durable at home: every byte whose redirect is unchanged since start is at home from now on. Ends
- *           the pull except on QOS_EIO, QOS_EFULL (repeat, or cancel). The target may drop its copy after commit.
- *   cancel  forgets the pull. */
+ *   start   hands out the piece at (object, offset), at most max_bytes long. QOS_ENOENT: that byte is at home.
+ *           QOS_EBUSY: another pull has it. QOS_EFULL: max_pulls are open. Then read it from piece->target, by its
+ *           stamp piece->version.
+ *   ready   the data is here: which bytes of it may be written at home now. At most max (1 or more) pieces; if there
+ *           were more, the pull shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is open there.
+ *   finish  the writes at home have ended, durably: every byte whose redirect is unchanged since start is at home from
+ *           now on. replaced, QOS_EAGAIN: as in write_end. Ends the pull on QOS_OK; on QOS_EIO, QOS_EFULL call again.
+ *   cancel  nothing more is converted. Before ready it ends the pull; after it (QOS_EBUSY) the bytes stay reserved
+ *           until finish says that the writes at home have ended.
+ * QOS_ENOENT from ready, finish and cancel: no such pull, or not in this order. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object,
                                                                  uint64_t offset, uint64_t max_bytes, uint32_t *pull,
                                                                  struct twochoice_piece *piece);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_ready(struct twochoice_table *table, uint32_t pull,
                                                                  struct twochoice_piece *pieces, size_t max, size_t *n);
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull);
-QOS_API void twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull,
+                                                                  struct twochoice_piece *replaced, size_t max,
+                                                                  size_t *n);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull);
 
-/* A write at home, from its submission to its record: between the two no pull writes into its range. Needed where
- * home writes are asynchronous. QOS_EAGAIN: a pull is writing there now; QOS_EFULL: max_holds are in use. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
-                                                                  uint64_t offset, uint64_t len_bytes, uint32_t *hold);
-QOS_API void twochoice_table_write_end(struct twochoice_table *table, uint32_t hold);
-
-/* Compaction copies the live fragments into the next log while everything else goes on, then swaps the logs.
- * start: QOS_EBUSY if one is under way. step: copies up to max_records; *done when the swap has happened. An error
- * (QOS_EIO) ends the compaction; the active log is as it was. */
+/* Compaction copies the live fragments into the other log while everything else goes on, then swaps the logs. start:
+ * QOS_EBUSY if one is under way. step: copies up to max_records, and says what to do next. end: swapped: what
+ * storage.swap said. QOS_EIO from any of them ends the compaction, and the active log is as it was; it fails so when
+ * the storage does, or when changes outrun it. twochoice_table_compact does all of it in one call, with syncs and
+ * swap. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_start(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
-                                                                   bool *done);
+                                                                   enum twochoice_compact_todo *todo);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped);
 
 QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out);
 /* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). For tests and checkers. O(n). */
@@ -412,12 +465,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twocho
 /* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It works by
  * the table's owner. */
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config);
-QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer,
-                                                                uint64_t now_ns,
+QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config);
+QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem,
+                                                                size_t size_bytes,
                                                                 const struct twochoice_maintainer_config *config);
-/* What to do now. local_load: of this server. Any number of pulls may be open at once (up to max_holds). Bytes are
- * charged when a pull starts: in any w seconds at most rate * w + piece_bytes are pulled. O(log n), and one more for
- * each fragment whose server is busy. */
+/* What to do now. local_load: of this server. Any number of pulls may be open at once (up to max_pulls: QOS_EFULL gives
+ * TWOCHOICE_WAIT until one ends). Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes
+ * are pulled. O(log n), and at most 1024 fragments are looked at. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);
@@ -521,13 +575,50 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * A redirect table (Section V-B) maps bytes of objects to servers. What no fragment covers is at home: local bytes
  * take no space.
  *
+ * THE LIFE OF A BYTE. The header owns the protocol; a server that follows this page loses no acknowledged byte.
+ *
+ *                   write_begin(home)         write_end, commit
+ *        .----------------------------------------------------------.
+ *        v                                                          |
+ *     +------+  write_begin(T)  +-----------------+  write_end   +--------------+  pull_start   +--------------+
+ *     | home |----------------->| piece s at T,   |------------->| redirected   |-------------->| being pulled |
+ *     +------+   stamp s        | nobody asks it  |  commit      | to s at T    |<--------------| to home      |
+ *        ^                      +-----------------+              +--------------+  cancel       +--------------+
+ *        |                          | cancel, or the client dies        | replaced by a newer write   | ready,
+ *        |                          v                                   v                             | finish,
+ *        |                      +-----------------------------------------------+                     | commit
+ *        |                      | stale: no byte of the table refers to stamp s | <-------------------+
+ *        |                      +-----------------------------------------------+                     |
+ *        |                          | refers() is false and durable: T drops the piece                |
+ *        '--------------------------------------------------------------------------------------------'
+ *
+ *   1. A write has a stamp from its beginning, and no stamp is ever given twice, not even after a crash. The stamp
+ *      names the piece: a target stores (object, stamp) apart from all others and overwrites nothing. Asked to read or
+ *      to drop a piece that it does not have, it says so; the reader then asks the home again.
+ *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
+ *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
+ *      is under way (QOS_EAGAIN for the others), from write_begin or pull_ready until write_end, write_cancel or
+ *      pull_finish: these are called when the device is done with the data. What is at home when write_end records it
+ *      is so the data of this very write.
+ *   4. A pull converts only bytes that still carry the stamp that it copied.
+ *   5. A piece may be dropped when refers() says that no byte needs it, and the change that made it so is durable.
+ *      write_end and pull_finish return the pieces that they replaced: ask refers() for each at once, note
+ *      counts.changes, and send the drop when counts.durable_changes has reached it. A drop that is lost, repeated or
+ *      late does no harm: stamps do not come back.
+ *   6. Pieces that a crash leaves behind are found by their names: from time to time a target lists what it holds, and
+ *      the home answers for each with refers(), once all its changes so far are durable.
+ *   7. Delete or truncate: a write at home of the range, whose data is none. begin; remove the bytes at home, durably;
+ *      end until QOS_OK; commit.
+ *   8. Answers may be lost: QOS_ENOENT from write_end may mean that it was recorded before. The client begins again
+ *      with a new stamp.
+ *
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 512 bytes, with 32-bit indices. A query
  * costs what it misses in the caches, hence small leaves and keys in columns:
  *
  *     inner node   24 children       | object ... | offset ... | child ... |
  *                     |
- *     wide leaf    15 fragments      | object ... | offset ... | end ... | version and target ... |
- *     narrow leaf  30 fragments      | object, base | start - base ... | end - base ... | version and target ... |
+ *     wide leaf    15 fragments      | object ... | offset ... | end ... | stamp and target ... |
+ *     narrow leaf  30 fragments      | object, base | start - base ... | end - base ... | stamp and target ... |
  *
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
  *   with the base in the middle. A search compares, without a branch, three or four keys, then at most six. All eight
@@ -540,43 +631,48 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   nothing costs more than 512/9 * (1 + 1/14 + 1/14^2 + ...) = 61.3 bytes a fragment; in random order wide leaves take
  *   46, narrow ones 26.
  *
- * VERSIONS. Every change takes the next of 2^48 - 1 versions; the bytes it redirects carry it. A pull is handed a piece
- * with its version, and finish converts only bytes that still carry it. Adjacent fragments of one target are joined
- * under the newer version, unless an open pull may have been handed the older one: no version given out after the last
- * pull_start has been handed out, so one comparison decides.
+ * FIGURE 9 of the paper, with server 1 as home of object 1; ranges are [from, to), stamps 1, 2, ...:
  *
- *   Figure 9 of the paper, with server 1 as home of object 1; ranges are [from, to):
- *
- *       2. create 400-600 on 2        2: 400-600
- *       3. create 600-800 on 3        2: 400-600, 3: 600-800
- *       4. create 200-500 on 3        3: 200-500, 2: 500-600, 3: 600-800
- *          pull_start at 200          hands out 200-500 on 3, version 3
- *       5. create 300-900 on 4        3: 200-300, 4: 300-900
- *       6. pull_finish                4: 300-900; only 200-300 still carried version 3 and is at home now
+ *       2. 400-600 to 2               2: 400-600
+ *       3. 600-800 to 3               2: 400-600, 3: 600-800
+ *       4. 200-500 to 3               3: 200-500, 2: 500-600, 3: 600-800
+ *          pull_start at 200          hands out 200-500 on 3, its stamp
+ *       5. 300-900 to 4               3: 200-300, 4: 300-900
+ *       6. pull_finish                4: 300-900; only 200-300 still carried the stamp and is at home now
  *          query 200-600              home 200-300, 4: 300-600
  *
  *   The pull copied 200-500, but 300-500 was redirected anew meanwhile, and the copy is stale there. The paper deletes
  *   by entry and answers "[200, 500] is actually stored locally": it loses the newer data of 300-500.
  *
- * LOG. Records of 48 bytes, little-endian:
+ * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
- *      0  CRC32C of bytes 4..47, seeded with the CRC of the record before it (the header: with 0)
+ *      0  CRC32C of bytes 4..47, seeded with the CRC of the record before it (header, mark: with 0)
  *      4  format version (8 bits), type (8), target (16)
- *      8  object      header: the home server
- *     16  offset      header: generation, one more after each compaction
- *     24  end         header: 0
- *     32  version     header: the latest version when the log was begun
+ *      8  object      header, mark: the home server
+ *     16  offset      header, mark: generation, one more after each compaction
+ *     24  end         header: 1 if the log is compacted; mark: how many records of the generation are durable
+ *     32  version     redirect: its stamp; header, ceiling, end, mark: no stamp above was given out when it was written
  *     40  how many records before this one were not yet durable when it was written (32 bits)
- *     44  the marker, of which no byte is zero
+ *     44  how many writes were open (16 bits)
+ *     46  the marker, of which no byte is zero
  *
- *   The stamp, the last record of a compaction, has the latest version only. The chain of CRCs ties each record to
- *   its place: a record left over from an earlier life of the log, behind a tail that was cut, never fits. The count of
- *   records that were not yet durable lets recovery tell a tail that a crash cut (dropped) from a damaged record that
- *   was acknowledged (QOS_ECORRUPT). A compaction writes the live fragments to a second log, in steps, while changes go
- *   to both, and swaps when both hold the same. The header's layout is that of every future version.
+ *   The chain of CRCs ties each record to its place: a record left over from an earlier life of the log, behind a tail
+ *   that was cut, never fits. The count of records that were not yet durable tells a tail that a crash cut (dropped)
+ *   from a damaged record that was acknowledged (QOS_ECORRUPT). A log is valid if and only if
+ *     1. its header and all records up to its end fit the chain, except a tail that was never acknowledged;
+ *     2. a compacted log has its end record: a compaction that lost anything has none;
+ *     3. it has at least as many records as the mark of its generation says, and no mark is of a later generation. The
+ *        mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart.
+ *   Stamps: a ceiling record raises the bound on stamps by 2^20, and stamps above the last durable bound are not given
+ *   out. Recovery goes on above the bound. The header's layout is that of every future version.
  *
- * MAINTAINER (Section V-C). A step function: waits until the home has been idle for idle_ns, asks a target for its load
- * unless that is known, starts pulls from idle targets within a token bucket, and goes around the table.
+ *   Compaction writes the live fragments to the other log, in steps, while changes go to both. When all is copied and
+ *   ended, commits sync both, and after one of them the caller swaps the logs, in any thread. Until compact_end either
+ *   log may be the one that counts, and both hold everything that was acknowledged.
+ *
+ * MAINTAINER (Section V-C). It looks around the table, TWOCHOICE_PRIV_LOOKS fragments a step, and notes a few pieces of
+ * each server. A server whose pieces are noted is asked for its load, once per idle_ns; an idle one is pulled from, the
+ * others in turn, within a token bucket. A busy or silent server keeps its few notes and costs nothing else.
  *
  * WHERE WE DIFFER from the paper
  *
@@ -585,17 +681,19 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     (Figure 9, above): bytes must be compared, not entries.
  *   - The Min/Max pair (Section V-B) loses data: create 0-100 and 100-200 on 2; pull 0-100 and, meanwhile, create 50-80
  *     on 3: the delete of 0-100 moves Min to 100, and a query of [50, 80] says "local". There is no such pair here.
- *   - A write that lands at home over a redirected range is recorded (local): the paper does not mention it.
- *   - While a pull writes its bytes at home, an overlapping home write waits, and the reverse (write_begin, ready).
+ *   - A write that lands at home over a redirected range is recorded: the paper does not mention it.
+ *   - Pieces have names. The paper's target server holds a range of an object, which a later write may overwrite.
  *
  * INVARIANTS
  *
  *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
  *   2. Leaves hold 9 to 15 or 30 fragments, inner nodes 14 to 24 children, except under a root with fewer than three.
  *   3. Unused slots hold the largest key, so that a search need not know how many are in use.
- *   4. The active log says what the table says. While a compaction is under way, the next log says what the table says
- *      before the cursor, and no more.
- *   5. No pull writes at home where a home write is under way, and the reverse.
+ *   4. The active log says what the table says. While a compaction copies, the next log says what the table says before
+ *      the cursor, and no more; afterwards, the same.
+ *   5. What open writes were promised (2 fragments and a record; at home 1 and 1) is free, in the active log and, from
+ *      the swap on, in both. No log is ever longer than max_log_bytes.
+ *   6. For any byte, one write at home or one pull that writes is open.
  *
  * REFERENCES
  *
@@ -607,6 +705,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_SLOTS 24  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 9    /* fewest */
 #define TWOCHOICE_INNER_LEAST 14
+#define TWOCHOICE_PRIV_LOOKS 1024u /* fragments that one step of a maintainer looks at */
+#define TWOCHOICE_PRIV_QUEUE 4u    /* pieces that it notes of one server */
 
 struct twochoice_priv_node {
     uint32_t count, next, prev; /* leaves are linked in both directions; free nodes by next */
@@ -629,50 +729,71 @@ struct twochoice_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == 512, "a node is eight cache lines");
 
-/* A range in use: by a pull (its piece), or by a write at home that is not recorded yet. */
-struct twochoice_priv_hold {
-    uint64_t object, offset, end;
-    uint64_t tag;   /* of the piece that is pulled */
+/* A write that has begun: its range, its target and what it was promised. Its slot is stamp & slots. */
+struct twochoice_priv_write {
+    uint64_t object, offset, end, stamp; /* stamp 0: the slot is free */
+    uint32_t target, place;              /* place: of a write at home, in home_write */
+    uint8_t fragments, records;
+};
+
+struct twochoice_priv_pull {
+    uint64_t object, offset, end, tag;
     uint32_t state; /* TWOCHOICE_PRIV_FREE, ... */
-    uint32_t unused_zero;
 };
 
 /* The end of a log. */
 struct twochoice_priv_tail {
-    uint64_t bytes, unsynced; /* records appended since the last sync */
-    uint32_t crc;             /* of the last record */
-    bool dirty;               /* there may be something behind the end */
+    uint64_t records, durable; /* appended, and known to be durable; the header counts */
+    uint32_t crc;              /* of the last record */
+    bool dirty;                /* there may be something behind the end */
 };
 
 struct twochoice_table {
     struct twochoice_priv_node *node;
-    struct twochoice_priv_hold *hold;
+    struct twochoice_priv_write *write;
+    uint32_t *home_write; /* slots of the open writes at home */
+    struct twochoice_priv_pull *pull;
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
     uint32_t fresh_node; /* nodes from here on were never used */
-    uint32_t fragments, max_fragments, reserved, max_holds, home;
-    uint32_t pulls_open;
-    uint64_t pulls_newest; /* version when the latest pull was handed its piece */
-    uint64_t version;      /* latest one given out */
-    bool log_open, log_broken, compacting;
-    struct twochoice_priv_tail tail[2]; /* of the active and the next log */
-    uint64_t max_log_bytes, generation;
-    uint64_t cursor_object, cursor_offset; /* the compaction has copied everything before */
+    uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
+    uint32_t writes_open, max_writes, slots, home_writes, pulls_open, max_pulls; /* slots: a power of two, less 1 */
+    uint64_t version;                                                            /* latest stamp given out */
+    uint64_t changes, durable_changes;                                           /* of the table, since init */
+    /* the log */
+    bool log_open, log_broken, swap_lost, mark_unsynced;
+    uint32_t active, compaction, mark_slot, mark_every, mark_commits;
+    struct twochoice_priv_tail tail[2];
+    uint64_t max_records, generation;
+    uint64_t ceiling, ceiling_durable, ceiling_record; /* no stamp above is given out; the record that raised it */
+    /* the compaction: everything before the cursor is copied */
+    uint64_t cursor_object, cursor_offset, next_changes, end_record, end_ceiling;
 };
 
-#define TWOCHOICE_REMOTE_SLOTS 64
+/* A server that holds some of the table's bytes, and where a few of them are. */
+struct twochoice_priv_source {
+    uint64_t since_ns; /* when it was asked, or answered */
+    uint64_t object[TWOCHOICE_PRIV_QUEUE], offset[TWOCHOICE_PRIV_QUEUE];
+    uint32_t before, behind;
+    uint8_t queued, state;
+    bool asked, idle, more; /* idle: said so; more: of its fragments were seen than there are places */
+};
+
+struct twochoice_priv_source_list {
+    uint32_t first, last;
+};
 
 struct twochoice_maintainer {
+    struct twochoice_priv_source *source;
+    struct twochoice_priv_source_list list[2]; /* busy or not known, the longest so first; idle, the next one first */
     struct qos_bucket bucket;
-    uint64_t rate_bytes_per_s, piece_bytes, idle_load, idle_ns;
-    uint64_t quiet_since_ns; /* QOS_NEVER: the home is busy */
-    uint64_t object, offset; /* goes through the table, and around */
-    struct {
-        uint64_t load, at_ns;
-        uint32_t target;
-        bool known;
-    } remote[TWOCHOICE_REMOTE_SLOTS];
+    uint64_t piece_bytes, idle_load, idle_ns;
+    uint64_t quiet_since_ns;         /* QOS_NEVER: the home is busy */
+    uint64_t object, offset;         /* the cursor of the look-around */
+    uint64_t round_stamp, looked_ns; /* newest stamp when it began; when it ended */
+    uint32_t servers;
+    bool limited, looking, drained;
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -680,7 +801,9 @@ struct twochoice_maintainer {
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
 #define TWOCHOICE_PRIV_ROW 52  /* most fragments that do */
 
-enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_HOME_WRITE };
+enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_VOID }; /* pulls */
+enum { TWOCHOICE_PRIV_IDLE, TWOCHOICE_PRIV_COPYING_LOG, TWOCHOICE_PRIV_COPIED, TWOCHOICE_PRIV_SWAPPING };
+enum { TWOCHOICE_PRIV_UNLISTED, TWOCHOICE_PRIV_BUSY_SOURCE, TWOCHOICE_PRIV_IDLE_SOURCE };
 
 /* One fragment of the tree: a leaf and a slot in it. */
 struct twochoice_priv_at {
@@ -1274,14 +1397,6 @@ QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_ta
     return f.object == object && f.end > offset ? at : twochoice_priv_after(table, at);
 }
 
-/* The bytes of an old fragment may take a newer stamp only if no open pull was handed them: its completion could
- * not tell them from changed ones. */
-QOS_PRIV bool twochoice_priv_may_merge(const struct twochoice_table *table, uint64_t old_tag, uint64_t tag)
-{
-    return twochoice_priv_target(old_tag) == twochoice_priv_target(tag) &&
-           (table->pulls_open == 0 || old_tag >> 16 > table->pulls_newest);
-}
-
 /* Adds a fragment where nothing is. The leaf can take it, and `rank` of its fragments are before it. */
 QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, struct twochoice_priv_node *leaf, uint32_t rank,
                                  struct twochoice_priv_fragment f)
@@ -1340,14 +1455,13 @@ QOS_PRIV void twochoice_priv_find_gap(struct twochoice_table *table, uint64_t ob
     g->right.leaf = leaf;
     g->right.slot = rank;
     if (rank == leaf->count) { /* the leaf behind is touched only if its lower bound says that it may matter */
-        bool near = leaf->next != QOS_NONE && upper.object == object && upper.offset <= end;
+        bool near = leaf->next != QOS_NONE && upper.object == object && upper.offset < end;
         g->right.leaf = near ? &table->node[leaf->next] : NULL;
         g->right.slot = 0;
     }
 }
 
-/* Gives [offset, end) the tag, whatever was there. Equal neighbours become one wherever the stamps allow, so
- * that how many fragments there are does not depend on the shape of the tree: a replay of the log never needs more. */
+/* Gives [offset, end) the tag, whatever was there. A part of the same write in front of it is extended. */
 QOS_PRIV void twochoice_priv_put(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end,
                                  uint64_t tag)
 {
@@ -1366,25 +1480,11 @@ QOS_PRIV void twochoice_priv_put(struct twochoice_table *table, uint64_t object,
             twochoice_priv_cut(table, object, offset, end);
             continue;
         }
-        left = left && l.end == offset && twochoice_priv_may_merge(table, l.tag, tag);
-        right = right && r.offset == end && twochoice_priv_may_merge(table, r.tag, tag);
-        if (right) {
-            f.end = end = r.end;
-            f.tag = tag = qos_max(tag, r.tag);
-            if (left || g.right.leaf != g.leaf) {
-                twochoice_priv_erase(table, object, r.offset);
-                continue;
-            }
-            /* Not below the leaf's lower bound: the key was led here. */
-            twochoice_priv_set(g.leaf, g.right.slot, f);
-            return;
-        }
-        if (!left) {
+        if (!left || l.end != offset || l.tag != tag) {
             twochoice_priv_add(table, g.leaf, g.rank, f);
             return;
         }
         f.offset = offset = l.offset;
-        f.tag = tag = qos_max(tag, l.tag);
         if (g.left.leaf == g.leaf || !g.left.leaf->narrow || end - g.left.leaf->base <= UINT32_MAX) {
             twochoice_priv_set(g.left.leaf, g.left.slot, f);
             return;
@@ -1425,8 +1525,10 @@ QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_con
     *status = QOS_ERANGE;
     if (fragments > TWOCHOICE_FRAGMENTS_MAX)
         return "max_fragments is above TWOCHOICE_FRAGMENTS_MAX (2^30): choose fewer";
-    if (config->max_holds > TWOCHOICE_HOLDS_MAX)
-        return "max_holds is above TWOCHOICE_HOLDS_MAX (1024): choose fewer";
+    if (config->max_writes > TWOCHOICE_OPEN_MAX)
+        return "max_writes is above TWOCHOICE_OPEN_MAX (65536): choose fewer";
+    if (config->max_pulls > TWOCHOICE_OPEN_MAX)
+        return "max_pulls is above TWOCHOICE_OPEN_MAX (65536): choose fewer";
     if (config->home >= TWOCHOICE_SERVERS_MAX)
         return "home is above 65534: number the servers from 0";
     if (config->max_log_bytes != 0 && config->max_log_bytes < 2 * TWOCHOICE_RECORD_BYTES * (fragments + 2))
@@ -1448,12 +1550,20 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, struct twoc
                                           const struct twochoice_table_config *config)
 {
     table->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
-    table->max_holds = (uint32_t)qos_default(config->max_holds, TWOCHOICE_MAX_HOLDS);
+    table->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
+    table->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
     table->node_count = twochoice_priv_nodes(table->max_fragments);
     table->node =
         (struct twochoice_priv_node *)qos_layout_part(layout, table->node_count, sizeof *table->node, QOS_CACHE_LINE);
-    table->hold =
-        (struct twochoice_priv_hold *)qos_layout_part(layout, table->max_holds, sizeof *table->hold, QOS_CACHE_LINE);
+    for (table->slots = 1; table->slots < table->max_writes; table->slots *= 2)
+        continue;
+    table->write =
+        (struct twochoice_priv_write *)qos_layout_part(layout, table->slots, sizeof *table->write, QOS_CACHE_LINE);
+    table->slots--;
+    table->home_write =
+        (uint32_t *)qos_layout_part(layout, table->max_writes, sizeof *table->home_write, QOS_CACHE_LINE);
+    table->pull =
+        (struct twochoice_priv_pull *)qos_layout_part(layout, table->max_pulls, sizeof *table->pull, QOS_CACHE_LINE);
 }
 
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config)
@@ -1488,23 +1598,37 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
     table->has_storage = config->storage != NULL;
     if (config->storage)
         table->storage = *config->storage;
-    table->max_log_bytes = qos_min(qos_default(config->max_log_bytes, QOS_UNLIMITED), INT64_MAX);
+    table->max_records = qos_default(config->max_log_bytes, QOS_UNLIMITED) / TWOCHOICE_RECORD_BYTES;
+    table->mark_every = (uint32_t)qos_default(config->mark_commits, TWOCHOICE_MARK_COMMITS);
+    table->ceiling_durable = table->has_storage ? 0 : TWOCHOICE_VERSION_MAX;
     table->home = config->home;
-    for (i = 0; i < table->max_holds; i++)
-        table->hold[i].state = TWOCHOICE_PRIV_FREE;
+    for (i = 0; i <= table->slots; i++)
+        table->write[i].stamp = 0;
+    for (i = 0; i < table->max_pulls; i++)
+        table->pull[i].state = TWOCHOICE_PRIV_FREE;
     twochoice_priv_clear(table);
     return QOS_OK;
 }
 
 /* -- the log -- */
 
-enum { TWOCHOICE_PRIV_HEADER = 1, TWOCHOICE_PRIV_REDIRECT = 2, TWOCHOICE_PRIV_HOME = 3, TWOCHOICE_PRIV_STAMP = 4 };
-#define TWOCHOICE_PRIV_MARKER 0x45524332u /* "2CRE" */
+enum {
+    TWOCHOICE_PRIV_HEADER = 1,
+    TWOCHOICE_PRIV_REDIRECT = 2,
+    TWOCHOICE_PRIV_HOME = 3,
+    TWOCHOICE_PRIV_CEILING = 4,
+    TWOCHOICE_PRIV_END = 5,
+    TWOCHOICE_PRIV_MARK = 6
+};
+#define TWOCHOICE_PRIV_MARKER 0x4332u /* "2C" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)85 * TWOCHOICE_RECORD_BYTES)
+#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* given out ahead of a durable ceiling, at most */
+#define TWOCHOICE_PRIV_MARK_SLOT 512u
+#define TWOCHOICE_PRIV_MARK_BYTES 1024u
 
 struct twochoice_priv_record {
     uint8_t format, type;
-    uint16_t target;
+    uint16_t target, writes_open;
     uint32_t unsynced;
     uint64_t object, offset, end, version;
 };
@@ -1519,7 +1643,8 @@ QOS_PRIV uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_
     qos_put_le64(b + 24, r->end);
     qos_put_le64(b + 32, r->version);
     qos_put_le32(b + 40, r->unsynced);
-    qos_put_le32(b + 44, TWOCHOICE_PRIV_MARKER);
+    qos_put_le16(b + 44, r->writes_open);
+    qos_put_le16(b + 46, TWOCHOICE_PRIV_MARKER);
     qos_put_le32(b, qos_crc32c(crc_before, b + 4, TWOCHOICE_RECORD_BYTES - 4));
     return qos_get_le32(b);
 }
@@ -1539,20 +1664,28 @@ QOS_PRIV void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_reco
     r->end = qos_get_le64(b + 24);
     r->version = qos_get_le64(b + 32);
     r->unsynced = qos_get_le32(b + 40);
+    r->writes_open = qos_get_le16(b + 44);
+}
+
+QOS_PRIV uint32_t twochoice_priv_next_log(const struct twochoice_table *table)
+{
+    return 1 - table->active;
 }
 
 /* Cuts off what a failed append may have left behind the end of a log. */
-QOS_PRIV enum qos_status twochoice_priv_clean(struct twochoice_table *table, int log)
+QOS_PRIV enum qos_status twochoice_priv_clean(struct twochoice_table *table, uint32_t log)
 {
     struct twochoice_priv_tail *tail = &table->tail[log];
-    if (tail->dirty && table->storage.truncate(table->storage.ctx, log, tail->bytes) != 0)
+    if (tail->dirty &&
+        table->storage.truncate(table->storage.ctx, (int)log, tail->records * TWOCHOICE_RECORD_BYTES) != 0)
         return QOS_EIO;
     tail->dirty = false;
     return QOS_OK;
 }
 
 /* Appends to the end of one log; nothing changes if the storage fails. */
-QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, int log, struct twochoice_priv_record *r)
+QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, uint32_t log,
+                                               struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
     struct twochoice_priv_tail *tail = &table->tail[log];
@@ -1561,19 +1694,20 @@ QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, in
         return QOS_EIO;
     tail->dirty = true;
     r->format = TWOCHOICE_LOG_VERSION;
-    r->unsynced = (uint32_t)qos_min(tail->unsynced, UINT32_MAX);
+    r->unsynced = (uint32_t)qos_min(tail->records - tail->durable, UINT32_MAX);
+    r->writes_open = (uint16_t)qos_min(table->writes_open, UINT16_MAX);
     crc = twochoice_priv_encode(b, r, tail->crc);
-    if (table->storage.write(table->storage.ctx, log, tail->bytes, b, sizeof b) != 0)
+    if (table->storage.write(table->storage.ctx, (int)log, tail->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0)
         return QOS_EIO;
     tail->dirty = false;
     tail->crc = crc;
-    tail->bytes += TWOCHOICE_RECORD_BYTES;
-    tail->unsynced++;
+    tail->records++;
     return QOS_OK;
 }
 
 /* Empties a log and writes its header; not yet durable. */
-QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, int log, uint64_t generation)
+QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, uint32_t log, uint64_t generation,
+                                                  bool compacted)
 {
     struct twochoice_priv_record r;
     __builtin_memset(&r, 0, sizeof r);
@@ -1582,8 +1716,91 @@ QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table,
     r.type = TWOCHOICE_PRIV_HEADER;
     r.object = table->home;
     r.offset = generation;
-    r.version = table->version;
+    r.end = compacted;
+    r.version = table->ceiling;
     return twochoice_priv_append(table, log, &r);
+}
+
+/* How many more records fit beside those that are promised: one for each open write, one for a ceiling. While a swap is
+ * under way both logs must take them. */
+QOS_PRIV uint64_t twochoice_priv_records_used(const struct twochoice_table *table)
+{
+    uint64_t used = table->tail[table->active].records;
+    if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
+        used = qos_max(used, table->tail[twochoice_priv_next_log(table)].records);
+    return used;
+}
+
+QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *table)
+{
+    if (!table->has_storage)
+        return UINT64_MAX;
+    return qos_sat_sub(table->max_records, twochoice_priv_records_used(table) + table->reserved_records + 1);
+}
+
+/* Writes the mark "so many records of this generation are durable" into the slot that does not hold the latest. */
+QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
+{
+    uint8_t b[TWOCHOICE_RECORD_BYTES];
+    struct twochoice_priv_record r;
+    __builtin_memset(&r, 0, sizeof r);
+    r.format = TWOCHOICE_LOG_VERSION;
+    r.type = TWOCHOICE_PRIV_MARK;
+    r.object = table->home;
+    r.offset = table->generation;
+    r.end = table->tail[table->active].durable;
+    r.version = table->ceiling;
+    (void)twochoice_priv_encode(b, &r, 0);
+    if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
+                             (uint64_t)table->mark_slot * TWOCHOICE_PRIV_MARK_SLOT, b, sizeof b) != 0)
+        return QOS_EIO;
+    table->mark_slot = 1 - table->mark_slot;
+    table->mark_unsynced = true;
+    table->mark_commits = 0;
+    return QOS_OK;
+}
+
+/* Both slots anew, durable on return: what an older mark said no longer holds. */
+QOS_PRIV enum qos_status twochoice_priv_new_mark(struct twochoice_table *table)
+{
+    uint8_t zeros[TWOCHOICE_PRIV_MARK_BYTES];
+    __builtin_memset(zeros, 0, sizeof zeros);
+    table->mark_slot = 0;
+    if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
+        twochoice_priv_put_mark(table) != QOS_OK || table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) != 0)
+        return QOS_EIO;
+    table->mark_unsynced = false;
+    return QOS_OK;
+}
+
+/* The latest mark. QOS_OK, QOS_ENOENT: there was never one, QOS_ECORRUPT: no slot is intact, QOS_EIO. */
+QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, uint64_t *generation, uint64_t *records)
+{
+    uint8_t b[TWOCHOICE_PRIV_MARK_BYTES];
+    size_t got = 0;
+    uint32_t slot;
+    enum qos_status status = QOS_ECORRUPT;
+    *generation = *records = 0;
+    if (table->storage.read(table->storage.ctx, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != 0 || got > sizeof b)
+        return QOS_EIO;
+    if (got == 0)
+        return QOS_ENOENT;
+    for (slot = 0; slot < 2; slot++) {
+        const uint8_t *at = b + (size_t)slot * TWOCHOICE_PRIV_MARK_SLOT;
+        struct twochoice_priv_record r;
+        if (got < (size_t)slot * TWOCHOICE_PRIV_MARK_SLOT + TWOCHOICE_RECORD_BYTES || !twochoice_priv_intact(at, 0))
+            continue;
+        twochoice_priv_decode(at, &r);
+        if (r.type != TWOCHOICE_PRIV_MARK || r.object != table->home)
+            continue;
+        if (status == QOS_OK && (r.offset < *generation || (r.offset == *generation && r.end < *records)))
+            continue;
+        status = QOS_OK;
+        *generation = r.offset;
+        *records = r.end;
+        table->mark_slot = 1 - slot;
+    }
+    return status;
 }
 
 /* Fragments that making [offset, end) redirected, or local, may add: at most 2, or 1. */
@@ -1615,52 +1832,166 @@ QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct t
         twochoice_priv_cut(table, r->object, r->offset, r->end);
 }
 
-/* A change while a compaction is under way: the next log gets the part before the cursor, as the rest is still to be
- * copied. So the next log says at every moment what the table says before the cursor, and no more. A compaction that
- * cannot follow is given up: the active log is complete without it. */
+/* A change while a compaction is under way: the next log gets the part before the cursor, as the remainder is still to
+ * be copied. A compaction that cannot follow is given up, unless its swap has begun: then either log may be the one
+ * that counts, and nothing more can be recorded. */
 QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct twochoice_priv_record *change)
 {
     struct twochoice_priv_record r = *change;
-    if (!table->compacting || r.object > table->cursor_object)
+    if (table->compaction == TWOCHOICE_PRIV_IDLE)
         return;
-    if (r.object == table->cursor_object) {
-        if (r.offset >= table->cursor_offset)
+    if (table->compaction == TWOCHOICE_PRIV_COPYING_LOG) {
+        if (r.object > table->cursor_object || (r.object == table->cursor_object && r.offset >= table->cursor_offset))
             return;
-        r.end = qos_min(r.end, table->cursor_offset);
+        if (r.object == table->cursor_object)
+            r.end = qos_min(r.end, table->cursor_offset);
     }
-    if (table->max_log_bytes - table->tail[TWOCHOICE_NEXT_LOG].bytes < TWOCHOICE_RECORD_BYTES ||
-        twochoice_priv_append(table, TWOCHOICE_NEXT_LOG, &r) != QOS_OK)
-        table->compacting = false;
+    if (table->tail[twochoice_priv_next_log(table)].records < table->max_records &&
+        twochoice_priv_append(table, twochoice_priv_next_log(table), &r) == QOS_OK)
+        return;
+    if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
+        table->log_broken = table->swap_lost = true;
+    else
+        table->compaction = TWOCHOICE_PRIV_IDLE;
 }
 
-/* One change of the table: room, record, tree, in this order. `kept`: reservations that others hold. */
-QOS_PRIV enum qos_status twochoice_priv_change(struct twochoice_table *table, struct twochoice_priv_record *r,
-                                               uint32_t kept)
+/* Appends the record of one change of the table, which adds `growth` fragments at most. What open writes were promised
+ * stays free. Then the tree must be changed, which cannot fail. */
+QOS_PRIV enum qos_status twochoice_priv_record_change(struct twochoice_table *table, struct twochoice_priv_record *r,
+                                                      uint32_t growth)
 {
-    uint64_t spare = table->max_fragments - (uint64_t)table->fragments, wanted = UINT64_C(2) * kept;
-    enum qos_status st;
-    bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
-    if (spare < wanted + 2 && spare < wanted + twochoice_priv_growth(table, r->object, r->offset, r->end, redirect))
+    if (table->max_fragments - (uint64_t)table->fragments < table->reserved_fragments + (uint64_t)growth)
         return QOS_EFULL;
-    if (table->version == TWOCHOICE_VERSION_MAX)
-        return QOS_EFULL;
-    r->version = table->version + 1;
-    if (table->has_storage) {
-        if (!table->log_open)
-            return QOS_EINVAL;
-        if (table->log_broken)
-            return QOS_EIO;
-        if (table->max_log_bytes - table->tail[TWOCHOICE_ACTIVE_LOG].bytes <
-            TWOCHOICE_RECORD_BYTES * (kept + UINT64_C(1)))
-            return QOS_EFULL;
-        st = twochoice_priv_append(table, TWOCHOICE_ACTIVE_LOG, r);
-        if (st != QOS_OK)
-            return st;
-        twochoice_priv_follow(table, r);
+    if (!table->has_storage) {
+        table->durable_changes = ++table->changes;
+        return QOS_OK;
     }
-    table->version++;
-    twochoice_priv_apply(table, r);
+    if (table->log_broken)
+        return QOS_EIO;
+    if (twochoice_priv_record_room(table) == 0)
+        return QOS_EFULL;
+    if (twochoice_priv_append(table, table->active, r) != QOS_OK)
+        return QOS_EIO;
+    twochoice_priv_follow(table, r);
+    table->changes++;
     return QOS_OK;
+}
+
+/* One change: room, record, tree, in this order. */
+QOS_PRIV enum qos_status twochoice_priv_change(struct twochoice_table *table, struct twochoice_priv_record *r)
+{
+    uint64_t spare = table->max_fragments - (uint64_t)table->fragments;
+    bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
+    uint32_t growth = redirect ? 2 : 1;
+    enum qos_status status;
+    if (spare < table->reserved_fragments + (uint64_t)growth) /* a closer look */
+        growth = twochoice_priv_growth(table, r->object, r->offset, r->end, redirect);
+    status = twochoice_priv_record_change(table, r, growth);
+    if (status == QOS_OK)
+        twochoice_priv_apply(table, r);
+    return status;
+}
+
+/* The next stamp; 0: none is left before the log can tell, durably, up to where they were given out. Stamps whose slot
+ * is in use are skipped, so that a stamp finds its write without a search. */
+QOS_PRIV uint64_t twochoice_priv_stamp(struct twochoice_table *table)
+{
+    uint64_t version = table->version;
+    if (table->has_storage && version + TWOCHOICE_PRIV_STAMPS / 2 > table->ceiling && !table->log_broken &&
+        table->ceiling < TWOCHOICE_VERSION_MAX && twochoice_priv_records_used(table) < table->max_records) {
+        struct twochoice_priv_record r;
+        __builtin_memset(&r, 0, sizeof r);
+        r.type = TWOCHOICE_PRIV_CEILING;
+        r.version = qos_min(version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
+        if (twochoice_priv_append(table, table->active, &r) == QOS_OK) {
+            table->ceiling = r.version;
+            table->ceiling_record = table->tail[table->active].records;
+            twochoice_priv_follow(table, &r);
+        }
+    }
+    do {
+        if (version >= table->ceiling_durable)
+            return 0;
+        version++;
+    } while (table->write[version & table->slots].stamp != 0);
+    table->version = version;
+    return version;
+}
+
+QOS_API enum qos_status twochoice_table_commit_begin(struct twochoice_table *table, struct twochoice_commit *commit)
+{
+    uint32_t next = twochoice_priv_next_log(table);
+    QOS_ASSERT(table && commit);
+    __builtin_memset(commit, 0, sizeof *commit);
+    commit->changes = table->changes;
+    if (!table->has_storage)
+        return QOS_OK;
+    if (!table->log_open)
+        return QOS_EINVAL;
+    if (twochoice_priv_clean(table, table->active) != QOS_OK)
+        return QOS_EIO;
+    if (table->log_broken && (table->compaction < TWOCHOICE_PRIV_COPIED || table->swap_lost))
+        return QOS_EIO;
+    commit->generation = table->generation;
+    commit->records[0] = table->tail[table->active].records;
+    if (!table->log_broken && table->tail[table->active].durable < commit->records[0])
+        commit->logs |= 1u << table->active;
+    if (table->compaction >= TWOCHOICE_PRIV_COPIED) {
+        commit->records[1] = table->tail[next].records;
+        if (table->tail[next].durable < commit->records[1])
+            commit->logs |= 1u << next;
+    }
+    if (table->mark_unsynced)
+        commit->logs |= 1u << TWOCHOICE_MARK_LOG;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table, const struct twochoice_commit *commit,
+                                                   bool synced)
+{
+    struct twochoice_priv_tail *active = &table->tail[table->active], *next = &table->tail[1 - table->active];
+    bool before = commit->generation != table->generation; /* a compaction ended since: its log was synced, too */
+    uint64_t records = commit->records[before];
+    QOS_ASSERT(table && commit);
+    if (!table->has_storage)
+        return QOS_OK;
+    if (!synced) { /* what reached the device is unknown, and a second sync may lie about it */
+        table->log_broken = true;
+        if (table->compaction != TWOCHOICE_PRIV_SWAPPING)
+            table->compaction = TWOCHOICE_PRIV_IDLE;
+        return QOS_EIO;
+    }
+    if (before && (records == 0 || qos_wrap_add(commit->generation, 1) != table->generation))
+        return QOS_EAGAIN;
+    if ((commit->logs & 1u << TWOCHOICE_MARK_LOG) != 0)
+        table->mark_unsynced = false;
+    if (!before && commit->records[1] != 0 && table->compaction >= TWOCHOICE_PRIV_COPIED) {
+        next->durable = qos_max(next->durable, commit->records[1]);
+        table->next_changes = qos_max(table->next_changes, commit->changes);
+    }
+    if (table->log_broken) /* only the next log was made durable: the swap acknowledges */
+        return QOS_EIO;
+    active->durable = qos_max(active->durable, records);
+    table->durable_changes = qos_max(table->durable_changes, commit->changes);
+    if (active->durable >= table->ceiling_record)
+        table->ceiling_durable = table->ceiling;
+    if (++table->mark_commits >= table->mark_every && !table->mark_unsynced)
+        (void)twochoice_priv_put_mark(table); /* one that fails is made up for by the next */
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
+{
+    struct twochoice_commit commit;
+    enum qos_status status = twochoice_table_commit_begin(table, &commit);
+    bool synced = true;
+    int log;
+    if (status != QOS_OK || commit.logs == 0)
+        return status;
+    for (log = 0; log <= TWOCHOICE_MARK_LOG; log++)
+        if ((commit.logs & 1u << log) != 0)
+            synced = synced && table->storage.sync(table->storage.ctx, log) == 0;
+    return twochoice_table_commit_end(table, &commit, synced);
 }
 
 /* -- recovery -- */
@@ -1683,7 +2014,7 @@ QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, str
     } else {
         r->base = pos;
         r->have = 0;
-        if (table->storage.read(table->storage.ctx, TWOCHOICE_ACTIVE_LOG, pos, r->buf, sizeof r->buf, &r->have) != 0 ||
+        if (table->storage.read(table->storage.ctx, (int)table->active, pos, r->buf, sizeof r->buf, &r->have) != 0 ||
             r->have > sizeof r->buf) {
             r->have = 0;
             return QOS_EIO;
@@ -1708,9 +2039,9 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
     return true;
 }
 
-/* The record at `bad` does not fit. Was it cut short by a crash, and nobody told that it is there (QOS_OK), or is it
- * damaged? It was durable if a whole record behind it was written knowing so. (That one need not fit either: its
- * CRC hangs on the damaged one's.) *end: where the log ends. */
+/* The record at `bad` does not fit. Did a crash cut it short before it was acknowledged (QOS_OK), or is it damaged? It
+ * was durable if a whole record behind it was written knowing so. (That one need not fit either: its CRC hangs on the
+ * damaged one's.) *end: where the log ends. */
 QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, struct twochoice_priv_reader *r,
                                               uint64_t bad, uint64_t *end)
 {
@@ -1720,9 +2051,9 @@ QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, str
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record later;
-        enum qos_status st = twochoice_priv_fetch(table, r, pos, &record, &have);
-        if (st != QOS_OK)
-            return st;
+        enum qos_status status = twochoice_priv_fetch(table, r, pos, &record, &have);
+        if (status != QOS_OK)
+            return status;
         if (have < TWOCHOICE_RECORD_BYTES)
             break;
         if (twochoice_priv_looks_torn(record, pos))
@@ -1735,215 +2066,298 @@ QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, str
     return damaged ? QOS_ECORRUPT : QOS_OK;
 }
 
-QOS_PRIV enum qos_status twochoice_priv_check_header(const struct twochoice_table *table,
-                                                     const struct twochoice_priv_record *r)
-{
-    if (r->format > TWOCHOICE_LOG_VERSION)
-        return QOS_EVERSION;
-    if (r->format == 0 || r->type != TWOCHOICE_PRIV_HEADER || r->version > TWOCHOICE_VERSION_MAX)
-        return QOS_ECORRUPT;
-    return r->object == table->home ? QOS_OK : QOS_EINVAL;
-}
-
 QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_table *table,
-                                                     const struct twochoice_priv_record *r)
+                                                     const struct twochoice_priv_record *r, bool first)
 {
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
     if (r->format > TWOCHOICE_LOG_VERSION)
         return QOS_EVERSION;
-    if (r->format != 0 && r->type == TWOCHOICE_PRIV_STAMP && r->version <= TWOCHOICE_VERSION_MAX)
-        return QOS_OK;
-    if (r->format == 0 || (!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end || r->version == 0 ||
-        r->version > TWOCHOICE_VERSION_MAX ||
-        (redirect && (r->target >= TWOCHOICE_SERVERS_MAX || r->target == table->home)))
+    if (r->format == 0 || first != (r->type == TWOCHOICE_PRIV_HEADER) || r->version > TWOCHOICE_VERSION_MAX)
+        return QOS_ECORRUPT;
+    if (first)
+        return r->object != table->home ? QOS_EINVAL : r->end > 1 ? QOS_ECORRUPT : QOS_OK;
+    if (r->type == TWOCHOICE_PRIV_CEILING || r->type == TWOCHOICE_PRIV_END)
+        return r->version >= table->ceiling ? QOS_OK : QOS_ECORRUPT;
+    if ((!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end ||
+        (redirect && (r->version == 0 || r->version > table->ceiling || r->target >= TWOCHOICE_SERVERS_MAX ||
+                      r->target == table->home)))
         return QOS_ECORRUPT;
     if (table->max_fragments - table->fragments < twochoice_priv_growth(table, r->object, r->offset, r->end, redirect))
         return QOS_EFULL;
     return QOS_OK;
 }
 
-/* Reads records from the start on and applies them. *log_end: where the bytes of the log end. */
-QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, struct twochoice_priv_reader *reader,
-                                               struct twochoice_recovery *r, uint64_t *log_end)
+/* Reads records from the start on and applies them. *log_end: where the bytes of the log end. QOS_ECORRUPT also for a
+ * compacted log without its end. */
+QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, struct twochoice_recovery *r,
+                                               uint64_t *log_end)
 {
+    struct twochoice_priv_reader reader;
     const uint8_t *record;
-    enum qos_status st;
+    enum qos_status status;
     size_t have;
     uint32_t crc = 0;
+    bool needs_end = false;
+    reader.base = 0;
+    reader.have = 0;
     for (;; r->valid_bytes += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record d;
-        st = twochoice_priv_fetch(table, reader, r->valid_bytes, &record, &have);
+        status = twochoice_priv_fetch(table, &reader, r->valid_bytes, &record, &have);
         *log_end = r->valid_bytes + have;
-        if (st != QOS_OK || have < TWOCHOICE_RECORD_BYTES)
-            return st;
-        if (!twochoice_priv_intact(record, crc))
-            return twochoice_priv_judge(table, reader, r->valid_bytes, log_end);
+        if (status != QOS_OK)
+            return status;
+        if (have < TWOCHOICE_RECORD_BYTES)
+            break;
+        if (!twochoice_priv_intact(record, crc)) {
+            status = twochoice_priv_judge(table, &reader, r->valid_bytes, log_end);
+            if (status != QOS_OK)
+                return status;
+            break;
+        }
         crc = qos_get_le32(record);
         twochoice_priv_decode(record, &d);
+        status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0);
+        if (status != QOS_OK)
+            return status;
         if (r->valid_bytes == 0) {
-            st = twochoice_priv_check_header(table, &d);
             table->generation = d.offset;
+            needs_end = d.end != 0;
         } else {
-            st = twochoice_priv_check_record(table, &d);
-            if (st == QOS_OK) {
-                twochoice_priv_apply(table, &d);
-                r->records++;
-            }
+            twochoice_priv_apply(table, &d);
+            r->records++;
         }
-        if (st != QOS_OK)
-            return st;
-        table->version = qos_max(table->version, d.version);
-        table->tail[TWOCHOICE_ACTIVE_LOG].crc = crc;
+        if (d.type == TWOCHOICE_PRIV_END)
+            needs_end = false;
+        if (d.type != TWOCHOICE_PRIV_REDIRECT && d.type != TWOCHOICE_PRIV_HOME)
+            table->ceiling = qos_max(table->ceiling, d.version);
+        r->writes_open = d.writes_open;
+        table->tail[table->active].crc = crc;
     }
+    return needs_end ? QOS_ECORRUPT : QOS_OK;
+}
+
+/* What replay and mark say together. */
+QOS_PRIV enum qos_status twochoice_priv_compare_mark(struct twochoice_table *table, const struct twochoice_recovery *r)
+{
+    uint64_t generation, records, there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
+    enum qos_status status = twochoice_priv_get_mark(table, &generation, &records);
+    if (status == QOS_ENOENT) /* a format that did not end wrote no more than a header */
+        return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
+    if (status != QOS_OK)
+        return status;
+    if (there == 0 || generation > table->generation || (generation == table->generation && there < records))
+        return QOS_ECORRUPT;
+    return QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
 {
-    enum qos_status st;
+    struct twochoice_priv_tail *tail = &table->tail[0];
     QOS_ASSERT(table);
     if (!table->has_storage)
         return QOS_EINVAL;
-    if (table->fragments != 0)
+    if (table->fragments != 0 || table->writes_open != 0)
         return QOS_EBUSY;
     table->log_open = false;
-    table->compacting = false;
+    table->active = 0;
+    table->compaction = TWOCHOICE_PRIV_IDLE;
     table->generation = 1;
-    st = twochoice_priv_begin_log(table, TWOCHOICE_ACTIVE_LOG, table->generation);
-    if (st != QOS_OK || table->storage.sync(table->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0)
+    table->version = 0;
+    table->ceiling = table->ceiling_durable = TWOCHOICE_PRIV_STAMPS;
+    table->ceiling_record = 0;
+    if (table->storage.truncate(table->storage.ctx, TWOCHOICE_MARK_LOG, 0) != 0 ||
+        twochoice_priv_begin_log(table, 0, table->generation, false) != QOS_OK ||
+        table->storage.sync(table->storage.ctx, 0) != 0)
         return QOS_EIO;
-    table->tail[TWOCHOICE_ACTIVE_LOG].unsynced = 0;
+    tail->durable = tail->records;
+    if (twochoice_priv_new_mark(table) != QOS_OK)
+        return QOS_EIO;
     table->log_open = true;
     table->log_broken = false;
     return QOS_OK;
+}
+
+/* The log is read: cuts its torn tail, and makes sure that no stamp is given out twice. */
+QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_recovery *r,
+                                               bool damaged)
+{
+    struct twochoice_priv_tail *tail = &table->tail[0];
+    if (r->dropped_bytes != 0 && table->storage.truncate(table->storage.ctx, 0, r->valid_bytes) != 0)
+        return QOS_EIO;
+    tail->records = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
+    tail->dirty = false;
+    if (damaged) /* a record that raised the ceiling may be lost */
+        table->ceiling = qos_min(table->ceiling + (TWOCHOICE_PRIV_STAMPS << 8), TWOCHOICE_VERSION_MAX);
+    table->version = table->ceiling_durable = table->ceiling;
+    if (tail->records < table->max_records) { /* otherwise the next compaction writes it */
+        struct twochoice_priv_record record;
+        __builtin_memset(&record, 0, sizeof record);
+        record.type = damaged ? TWOCHOICE_PRIV_END : TWOCHOICE_PRIV_CEILING; /* what is there now is the whole */
+        record.version = qos_min(table->ceiling + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
+        if (twochoice_priv_append(table, 0, &record) != QOS_OK)
+            return QOS_EIO;
+        table->ceiling = record.version;
+    }
+    if (table->storage.sync(table->storage.ctx, 0) != 0)
+        return QOS_EIO;
+    tail->durable = tail->records;
+    table->ceiling_durable = table->ceiling;
+    table->ceiling_record = 0;
+    table->mark_unsynced = false;
+    return damaged ? twochoice_priv_new_mark(table) : QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                 struct twochoice_recovery *recovery)
 {
-    struct twochoice_priv_reader reader;
     struct twochoice_recovery mine, *r = recovery ? recovery : &mine;
-    struct twochoice_priv_tail *tail;
     uint64_t log_end = 0;
-    enum qos_status st;
-    r->records = r->valid_bytes = r->dropped_bytes = 0;
+    enum qos_status status;
+    bool prefix = (flags & TWOCHOICE_ACCEPT_PREFIX) != 0, damaged;
+    __builtin_memset(r, 0, sizeof *r);
     QOS_ASSERT(table);
     if (!table->has_storage || (flags & ~TWOCHOICE_ACCEPT_PREFIX) != 0)
         return QOS_EINVAL;
-    if (table->fragments != 0)
+    if (table->fragments != 0 || table->writes_open != 0)
         return QOS_EBUSY;
-    reader.base = 0;
-    reader.have = 0;
-    tail = &table->tail[TWOCHOICE_ACTIVE_LOG];
-    __builtin_memset(tail, 0, sizeof *tail);
     table->log_open = false;
-    st = twochoice_priv_replay(table, &reader, r, &log_end);
+    table->active = 0;
+    table->compaction = TWOCHOICE_PRIV_IDLE;
+    table->generation = table->ceiling = 0;
+    __builtin_memset(&table->tail[0], 0, sizeof table->tail[0]);
+    status = twochoice_priv_replay(table, r, &log_end);
     r->dropped_bytes = log_end - r->valid_bytes;
-    /* Without a header nothing was ever acknowledged. */
-    if (st == QOS_OK && r->valid_bytes == 0 && log_end <= TWOCHOICE_RECORD_BYTES)
-        return twochoice_table_format(table);
-    if (st == QOS_ECORRUPT && r->valid_bytes != 0 && (flags & TWOCHOICE_ACCEPT_PREFIX))
-        st = QOS_OK;
-    if (st == QOS_OK && r->valid_bytes == 0)
-        st = QOS_ECORRUPT;
-    if (st == QOS_OK && r->dropped_bytes != 0 &&
-        table->storage.truncate(table->storage.ctx, TWOCHOICE_ACTIVE_LOG, r->valid_bytes) != 0)
-        st = QOS_EIO;
-    if (st == QOS_OK && table->storage.sync(table->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0)
-        st = QOS_EIO;
-    if (st != QOS_OK) {
-        twochoice_priv_clear(table);
-        return st;
+    if (status == QOS_OK || status == QOS_ECORRUPT) {
+        enum qos_status marked = twochoice_priv_compare_mark(table, r);
+        if (marked != QOS_OK && (status == QOS_OK || marked != QOS_ENOENT))
+            status = marked;
     }
-    tail->bytes = r->valid_bytes;
+    damaged = status == QOS_ECORRUPT;
+    if (damaged && prefix && r->valid_bytes != 0)
+        status = QOS_OK;
+    if (status == QOS_OK)
+        status = twochoice_priv_resume(table, r, damaged);
+    if (status != QOS_OK) {
+        twochoice_priv_clear(table);
+        return status;
+    }
     table->log_open = true;
     table->log_broken = false;
-    table->compacting = false;
     return QOS_OK;
 }
 
-/* -- create, local, query -- */
+/* -- writes -- */
 
 QOS_PRIV bool twochoice_priv_range(uint64_t offset, uint64_t len_bytes, uint64_t *end)
 {
     return len_bytes != 0 && qos_checked_add(offset, len_bytes, end);
 }
 
-QOS_API enum qos_status twochoice_table_reserve(struct twochoice_table *table)
+QOS_PRIV bool twochoice_priv_overlap(uint64_t object_a, uint64_t offset_a, uint64_t end_a, uint64_t object_b,
+                                     uint64_t offset_b, uint64_t end_b)
 {
-    uint64_t all = table->reserved + UINT64_C(1);
+    return object_a == object_b && offset_a < end_b && offset_b < end_a;
+}
+
+/* Is a write at home open there? */
+QOS_PRIV bool twochoice_priv_home_write(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                        uint64_t end)
+{
+    uint32_t i;
+    for (i = 0; i < table->home_writes; i++) {
+        const struct twochoice_priv_write *w = &table->write[table->home_write[i]];
+        if (twochoice_priv_overlap(object, offset, end, w->object, w->offset, w->end))
+            return true;
+    }
+    return false;
+}
+
+/* The first pull in use, from state `least` on, that touches the range; NULL: none. */
+QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pulled(const struct twochoice_table *table, uint64_t object,
+                                                           uint64_t offset, uint64_t end, uint32_t least)
+{
+    struct twochoice_priv_pull *first = NULL;
+    uint32_t i;
+    for (i = 0; table->pulls_open != 0 && i < table->max_pulls; i++) {
+        struct twochoice_priv_pull *p = &table->pull[i];
+        if (p->state >= least && twochoice_priv_overlap(object, offset, end, p->object, p->offset, p->end) &&
+            (!first || p->offset < first->offset))
+            first = p;
+    }
+    return first;
+}
+
+/* The open write of this stamp; NULL: none. */
+QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twochoice_table *table, uint64_t stamp)
+{
+    struct twochoice_priv_write *w = &table->write[stamp & table->slots];
+    return stamp != 0 && w->stamp == stamp ? w : NULL;
+}
+
+QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
+{
+    table->reserved_fragments -= w->fragments;
+    table->reserved_records -= w->records;
+    if (w->target == TWOCHOICE_LOCAL) {
+        uint32_t last = table->home_write[--table->home_writes];
+        table->home_write[w->place] = last;
+        table->write[last].place = w->place;
+    }
+    w->stamp = 0;
+    table->writes_open--;
+}
+
+QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object, uint32_t target,
+                                                    uint64_t offset, uint64_t len_bytes, uint64_t *stamp)
+{
+    struct twochoice_priv_write *w;
+    uint64_t end, version, spare;
+    uint32_t fragments = target == TWOCHOICE_LOCAL ? 1 : 2;
+    bool room, records;
+    QOS_ASSERT(table && stamp);
+    if (target == table->home)
+        return QOS_EINVAL;
+    if ((target >= TWOCHOICE_SERVERS_MAX && target != TWOCHOICE_LOCAL) ||
+        !twochoice_priv_range(offset, len_bytes, &end))
+        return QOS_ERANGE;
     if (table->has_storage && (!table->log_open || table->log_broken))
         return table->log_open ? QOS_EIO : QOS_EINVAL;
-    if (table->max_fragments - (uint64_t)table->fragments < 2 * all || TWOCHOICE_VERSION_MAX - table->version < all)
+    if (table->writes_open == table->max_writes)
         return QOS_EFULL;
-    if (table->has_storage &&
-        (table->max_log_bytes - table->tail[TWOCHOICE_ACTIVE_LOG].bytes) / TWOCHOICE_RECORD_BYTES < all)
-        return QOS_EFULL;
-    table->reserved++;
-    return QOS_OK;
-}
-
-QOS_API void twochoice_table_release(struct twochoice_table *table)
-{
-    if (table->reserved != 0)
-        table->reserved--;
-}
-
-QOS_API enum qos_status twochoice_table_create(struct twochoice_table *table, uint64_t object, uint32_t target,
-                                               uint64_t offset, uint64_t len_bytes, bool reserved)
-{
-    struct twochoice_priv_record r;
-    enum qos_status st;
-    __builtin_memset(&r, 0, sizeof r);
-    QOS_ASSERT(table);
-    if (target == table->home || (reserved && table->reserved == 0))
-        return QOS_EINVAL;
-    if (target >= TWOCHOICE_SERVERS_MAX || !twochoice_priv_range(offset, len_bytes, &r.end))
-        return QOS_ERANGE;
-    r.type = TWOCHOICE_PRIV_REDIRECT;
-    r.target = (uint16_t)target;
-    r.object = object;
-    r.offset = offset;
-    st = twochoice_priv_change(table, &r, table->reserved - (reserved ? 1 : 0));
-    if (st == QOS_OK && reserved)
-        table->reserved--;
-    return st;
-}
-
-QOS_API enum qos_status twochoice_table_local(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                              uint64_t len_bytes)
-{
-    struct twochoice_priv_record r;
-    struct twochoice_piece p;
-    __builtin_memset(&r, 0, sizeof r);
-    QOS_ASSERT(table);
-    if (!twochoice_priv_range(offset, len_bytes, &r.end))
-        return QOS_ERANGE;
-    if (!twochoice_table_next(table, object, offset, &p) || p.object != object || p.offset >= r.end)
-        return QOS_OK;
-    r.type = TWOCHOICE_PRIV_HOME;
-    r.target = 0;
-    r.object = object;
-    r.offset = offset;
-    return twochoice_priv_change(table, &r, table->reserved);
-}
-
-QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
-{
-    struct twochoice_priv_tail *tail = &table->tail[TWOCHOICE_ACTIVE_LOG];
-    if (!table->has_storage)
-        return QOS_OK;
-    if (!table->log_open)
-        return QOS_EINVAL;
-    if (table->log_broken || twochoice_priv_clean(table, TWOCHOICE_ACTIVE_LOG) != QOS_OK)
-        return QOS_EIO;
-    if (tail->unsynced == 0)
-        return QOS_OK;
-    if (table->storage.sync(table->storage.ctx, TWOCHOICE_ACTIVE_LOG) != 0) {
-        /* What reached the device is unknown, and a second sync may lie about it. */
-        table->log_broken = true;
-        return QOS_EIO;
+    if (target == TWOCHOICE_LOCAL && (twochoice_priv_home_write(table, object, offset, end) ||
+                                      twochoice_priv_pulled(table, object, offset, end, TWOCHOICE_PRIV_WRITING)))
+        return QOS_EAGAIN;
+    spare = table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments;
+    records = twochoice_priv_record_room(table) >= 1;
+    room = spare >= fragments && records;
+    if (!room && target == TWOCHOICE_LOCAL) { /* good enough: it splits nothing, or replaces nothing */
+        struct twochoice_piece piece;
+        fragments = 0;
+        twochoice_table_find(table, object, offset, &piece);
+        room = (piece.target == TWOCHOICE_LOCAL && piece.end >= end) ||
+               (records && twochoice_priv_growth(table, object, offset, end, false) == 0);
     }
-    tail->unsynced = 0;
+    if (!room)
+        return QOS_EFULL;
+    version = twochoice_priv_stamp(table);
+    if (version == 0)
+        return table->version == TWOCHOICE_VERSION_MAX ? QOS_EFULL : QOS_EAGAIN;
+    w = &table->write[version & table->slots];
+    w->object = object;
+    w->offset = offset;
+    w->end = end;
+    w->stamp = version;
+    w->target = target;
+    w->fragments = (uint8_t)fragments;
+    w->records = records;
+    table->reserved_fragments += w->fragments;
+    table->reserved_records += w->records;
+    if (target == TWOCHOICE_LOCAL) {
+        w->place = table->home_writes;
+        table->home_write[table->home_writes++] = (uint32_t)(version & table->slots);
+    }
+    table->writes_open++;
+    *stamp = version;
     return QOS_OK;
 }
 
@@ -1956,6 +2370,132 @@ QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, u
     p->version = tag >> 16;
     p->target = tag ? twochoice_priv_target(tag) : TWOCHOICE_LOCAL;
 }
+
+/* The redirected pieces of [offset, end), at most max. Returns up to where they were looked for. */
+QOS_PRIV uint64_t twochoice_priv_redirected(const struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                            uint64_t end, struct twochoice_piece *pieces, size_t max, size_t *n)
+{
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
+    for (*n = 0; at.leaf; at = twochoice_priv_after(table, at)) {
+        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
+        if (f.object != object || f.offset >= end)
+            break;
+        if (*n == max)
+            return pieces[max - 1].end;
+        twochoice_priv_piece(&pieces[(*n)++], object, qos_max(f.offset, offset), qos_min(f.end, end), f.tag);
+    }
+    return end;
+}
+
+/* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not. */
+QOS_PRIV enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table, struct twochoice_priv_record *r)
+{
+    struct twochoice_priv_fragment f = {r->object, r->offset, r->end, twochoice_priv_tag(r->version, r->target)};
+    struct twochoice_priv_gap g;
+    enum qos_status status;
+    twochoice_priv_find_gap(table, r->object, r->offset, r->end, &g);
+    if (g.left.leaf) {
+        struct twochoice_priv_fragment l = twochoice_priv_get(g.left.leaf, g.left.slot);
+        if (l.object == r->object && (l.end > r->offset || l.tag == f.tag))
+            return QOS_EAGAIN;
+    }
+    if (g.right.leaf) {
+        struct twochoice_priv_fragment right = twochoice_priv_get(g.right.leaf, g.right.slot);
+        if (right.object == r->object && right.offset < r->end)
+            return QOS_EAGAIN;
+    }
+    status = twochoice_priv_record_change(table, r, 1);
+    if (status == QOS_OK)
+        twochoice_priv_add(table, g.leaf, g.rank, f);
+    return status;
+}
+
+/* Records what is left of a write: as much of it as replaces no more than max pieces. *end: up to where. */
+QOS_PRIV enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
+                                                     const struct twochoice_priv_write *w,
+                                                     struct twochoice_piece *replaced, size_t max, size_t *n,
+                                                     uint64_t *end)
+{
+    struct twochoice_priv_record r;
+    enum qos_status status = QOS_EAGAIN;
+    uint32_t fragments = w->fragments, records = w->records;
+    __builtin_memset(&r, 0, sizeof r);
+    r.type = w->target == TWOCHOICE_LOCAL ? TWOCHOICE_PRIV_HOME : TWOCHOICE_PRIV_REDIRECT;
+    r.target = w->target == TWOCHOICE_LOCAL ? 0 : (uint16_t)w->target;
+    r.object = w->object;
+    r.offset = w->offset;
+    r.end = *end = w->end;
+    r.version = w->stamp;
+    /* The last part uses what the write was promised; the parts before need room of their own. */
+    table->reserved_fragments -= fragments;
+    table->reserved_records -= records;
+    if (w->target != TWOCHOICE_LOCAL)
+        status = twochoice_priv_fill_gap(table, &r);
+    if (status == QOS_EAGAIN) {
+        r.end = *end = twochoice_priv_redirected(table, w->object, w->offset, w->end, replaced, max, n);
+        if (*end < w->end) {
+            table->reserved_fragments += fragments;
+            table->reserved_records += records;
+            return twochoice_priv_change(table, &r);
+        }
+        status = w->target == TWOCHOICE_LOCAL && *n == 0 ? QOS_OK : twochoice_priv_change(table, &r);
+    }
+    table->reserved_fragments += fragments;
+    table->reserved_records += records;
+    return status;
+}
+
+QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
+                                                  struct twochoice_piece *replaced, size_t max, size_t *n)
+{
+    struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
+    enum qos_status status;
+    uint64_t end;
+    QOS_ASSERT(table && replaced && n);
+    *n = 0;
+    if (!w)
+        return QOS_ENOENT;
+    if (max == 0)
+        return QOS_EINVAL;
+    status = twochoice_priv_record_write(table, w, replaced, max, n, &end);
+    if (status != QOS_OK) {
+        *n = 0;
+        return status;
+    }
+    w->offset = end;
+    if (end < w->end)
+        return QOS_EAGAIN;
+    twochoice_priv_close_write(table, w);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *table, uint64_t stamp)
+{
+    struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
+    if (!w)
+        return QOS_ENOENT;
+    twochoice_priv_close_write(table, w);
+    return QOS_OK;
+}
+
+QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uint64_t stamp,
+                                        struct twochoice_piece *piece)
+{
+    const struct twochoice_priv_write *found = NULL;
+    uint32_t i;
+    for (i = 0; i <= table->slots; i++) {
+        const struct twochoice_priv_write *w = &table->write[i];
+        if (w->stamp > stamp && (!found || w->stamp < found->stamp))
+            found = w;
+    }
+    if (!found)
+        return false;
+    twochoice_priv_piece(piece, found->object, found->offset, found->end, found->stamp << 16);
+    piece->target = found->target;
+    return true;
+}
+
+/* -- where bytes are -- */
 
 /* The piece at `offset`, of which `at` is the first fragment that reaches beyond it; at most up to `end`. */
 QOS_PRIV void twochoice_priv_piece_at(struct twochoice_priv_at at, uint64_t object, uint64_t offset, uint64_t end,
@@ -2011,132 +2551,75 @@ QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t 
     return true;
 }
 
-/* Max-heap of pieces by version: lets the one at the root sink to its place among n. */
-QOS_PRIV void twochoice_priv_sift(struct twochoice_piece *heap, size_t root, size_t n)
+QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
+                                    uint64_t offset, uint64_t len_bytes)
 {
-    for (;;) {
-        size_t child = 2 * root + 1;
-        struct twochoice_piece sinking = heap[root];
-        if (child >= n)
-            return;
-        if (child + 1 < n && heap[child + 1].version > heap[child].version)
-            child++;
-        if (heap[child].version <= sinking.version)
-            return;
-        heap[root] = heap[child];
-        heap[child] = sinking;
-        root = child;
-    }
-}
-
-QOS_API size_t twochoice_table_oldest(const struct twochoice_table *table, struct twochoice_piece *pieces, size_t max)
-{
-    struct twochoice_priv_at at = twochoice_priv_reach(table, 0, 0);
-    size_t n = 0, i;
-    for (; max != 0 && at.leaf; at = twochoice_priv_after(table, at)) {
-        struct twochoice_piece p;
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
+    if (stamp > table->version || twochoice_priv_write_of(table, stamp))
+        return true;
+    for (; at.leaf; at = twochoice_priv_after(table, at)) {
         struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
-        twochoice_priv_piece(&p, f.object, f.offset, f.end, f.tag);
-        if (n < max) {
-            pieces[n++] = p;
-            for (i = n == max ? n / 2 : 0; i > 0; i--)
-                twochoice_priv_sift(pieces, i - 1, n);
-        } else if (p.version < pieces[0].version) {
-            pieces[0] = p;
-            twochoice_priv_sift(pieces, 0, n);
-        }
+        if (f.object != object || f.offset >= qos_sat_add(offset, len_bytes))
+            break;
+        if (f.tag >> 16 == stamp)
+            return true;
     }
-    for (i = n < max ? n / 2 : 0; i > 0; i--)
-        twochoice_priv_sift(pieces, i - 1, n);
-    for (i = n; i > 1; i--) {
-        struct twochoice_piece largest = pieces[0];
-        pieces[0] = pieces[i - 1];
-        pieces[i - 1] = largest;
-        twochoice_priv_sift(pieces, 0, i - 1);
-    }
-    return n;
+    return false;
 }
 
 /* -- pulls -- */
 
-QOS_PRIV struct twochoice_priv_hold *twochoice_priv_new_hold(struct twochoice_table *table, uint32_t *id)
+QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pull_of(struct twochoice_table *table, uint32_t pull)
 {
-    for (*id = 0; *id < table->max_holds; ++*id)
-        if (table->hold[*id].state == TWOCHOICE_PRIV_FREE)
-            return &table->hold[*id];
-    return NULL;
+    return pull < table->max_pulls && table->pull[pull].state != TWOCHOICE_PRIV_FREE ? &table->pull[pull] : NULL;
 }
 
-/* An open hold of a state in [low, high] that touches the range; NULL: none. */
-QOS_PRIV struct twochoice_priv_hold *twochoice_priv_held(const struct twochoice_table *table, uint64_t object,
-                                                         uint64_t offset, uint64_t end, uint32_t low, uint32_t high)
+QOS_PRIV void twochoice_priv_close_pull(struct twochoice_table *table, struct twochoice_priv_pull *p)
 {
-    uint32_t i;
-    for (i = 0; i < table->max_holds; i++) {
-        struct twochoice_priv_hold *h = &table->hold[i];
-        if (h->state >= low && h->state <= high && h->object == object && h->offset < end && offset < h->end)
-            return h;
-    }
-    return NULL;
-}
-
-QOS_PRIV struct twochoice_priv_hold *twochoice_priv_pull(struct twochoice_table *table, uint32_t pull)
-{
-    if (pull >= table->max_holds ||
-        (table->hold[pull].state != TWOCHOICE_PRIV_COPYING && table->hold[pull].state != TWOCHOICE_PRIV_WRITING))
-        return NULL;
-    return &table->hold[pull];
+    p->state = TWOCHOICE_PRIV_FREE;
+    table->pulls_open--;
 }
 
 QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                                    uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
 {
-    struct twochoice_priv_hold *h, *other;
-    uint64_t most;
+    struct twochoice_priv_pull *p, *other;
     uint32_t id;
     QOS_ASSERT(table && pull && piece);
     if (max_bytes == 0)
         return QOS_EINVAL;
-    h = twochoice_priv_new_hold(table, &id);
-    if (!h)
+    twochoice_table_find(table, object, offset, piece);
+    if (piece->target == TWOCHOICE_LOCAL)
+        return QOS_ENOENT;
+    piece->end = qos_min(piece->end, qos_sat_add(offset, max_bytes));
+    other = twochoice_priv_pulled(table, object, offset, piece->end, TWOCHOICE_PRIV_COPYING);
+    if (other && other->offset <= offset)
+        return QOS_EBUSY;
+    if (other)
+        piece->end = other->offset;
+    for (id = 0; id < table->max_pulls && table->pull[id].state != TWOCHOICE_PRIV_FREE; id++)
+        continue;
+    if (id == table->max_pulls)
         return QOS_EFULL;
-    most = max_bytes;
-    while (twochoice_table_next(table, object, offset, piece)) {
-        if (piece->end - piece->offset > most)
-            piece->end = piece->offset + most;
-        object = piece->object;
-        offset = piece->offset;
-        other = twochoice_priv_held(table, object, offset, piece->end, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING);
-        if (other && other->offset > offset) { /* the part before it is free */
-            most = other->offset - offset;
-            continue;
-        }
-        if (other) {
-            most = max_bytes;
-            offset = other->end;
-            continue;
-        }
-        h->object = object;
-        h->offset = piece->offset;
-        h->end = piece->end;
-        h->tag = twochoice_priv_tag(piece->version, piece->target);
-        h->state = TWOCHOICE_PRIV_COPYING;
-        table->pulls_open++;
-        table->pulls_newest = table->version;
-        *pull = id;
-        return QOS_OK;
-    }
-    return QOS_ENOENT;
+    p = &table->pull[id];
+    p->object = object;
+    p->offset = offset;
+    p->end = piece->end;
+    p->tag = twochoice_priv_tag(piece->version, piece->target);
+    p->state = TWOCHOICE_PRIV_COPYING;
+    table->pulls_open++;
+    *pull = id;
+    return QOS_OK;
 }
 
 /* The first bytes of the pull, from `offset` on, whose redirect is unchanged. */
-QOS_PRIV bool twochoice_priv_unchanged(const struct twochoice_table *table, const struct twochoice_priv_hold *h,
+QOS_PRIV bool twochoice_priv_unchanged(const struct twochoice_table *table, const struct twochoice_priv_pull *p,
                                        uint64_t offset, struct twochoice_piece *piece)
 {
-    while (offset < h->end && twochoice_table_next(table, h->object, offset, piece) && piece->object == h->object &&
-           piece->offset < h->end) {
-        piece->end = qos_min(piece->end, h->end);
-        if (twochoice_priv_tag(piece->version, piece->target) == h->tag)
+    while (offset < p->end && twochoice_table_next(table, p->object, offset, piece) && piece->object == p->object &&
+           piece->offset < p->end) {
+        piece->end = qos_min(piece->end, p->end);
+        if (twochoice_priv_tag(piece->version, piece->target) == p->tag)
             return true;
         offset = piece->end;
     }
@@ -2146,84 +2629,68 @@ QOS_PRIV bool twochoice_priv_unchanged(const struct twochoice_table *table, cons
 QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table, uint32_t pull,
                                                    struct twochoice_piece *pieces, size_t max, size_t *n)
 {
-    struct twochoice_priv_hold *h;
+    struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
     uint64_t offset;
     QOS_ASSERT(table && pieces && n);
+    *n = 0;
+    if (!p || p->state != TWOCHOICE_PRIV_COPYING)
+        return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    h = twochoice_priv_pull(table, pull);
-    if (!h)
-        return QOS_EINVAL;
-    if (twochoice_priv_held(table, h->object, h->offset, h->end, TWOCHOICE_PRIV_HOME_WRITE, TWOCHOICE_PRIV_HOME_WRITE))
+    if (twochoice_priv_home_write(table, p->object, p->offset, p->end))
         return QOS_EAGAIN;
-    offset = h->offset;
-    for (*n = 0; *n < max && twochoice_priv_unchanged(table, h, offset, &pieces[*n]); ++*n)
+    offset = p->offset;
+    for (*n = 0; *n < max && twochoice_priv_unchanged(table, p, offset, &pieces[*n]); ++*n)
         offset = pieces[*n].end;
     if (*n == max)
-        h->end = offset;
-    h->state = TWOCHOICE_PRIV_WRITING;
+        p->end = offset;
+    p->state = TWOCHOICE_PRIV_WRITING;
     return QOS_OK;
 }
 
-QOS_API void twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull)
+QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull,
+                                                    struct twochoice_piece *replaced, size_t max, size_t *n)
 {
-    struct twochoice_priv_hold *h = twochoice_priv_pull(table, pull);
-    if (!h)
-        return;
-    h->state = TWOCHOICE_PRIV_FREE;
-    table->pulls_open--;
-}
-
-QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull)
-{
-    struct twochoice_priv_hold *h = twochoice_priv_pull(table, pull);
+    struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
     struct twochoice_piece piece;
-    if (!h || h->state != TWOCHOICE_PRIV_WRITING)
+    QOS_ASSERT(table && replaced && n);
+    *n = 0;
+    if (!p || p->state == TWOCHOICE_PRIV_COPYING)
+        return QOS_ENOENT;
+    if (max == 0)
         return QOS_EINVAL;
-    while (twochoice_priv_unchanged(table, h, h->offset, &piece)) {
+    while (p->state == TWOCHOICE_PRIV_WRITING && twochoice_priv_unchanged(table, p, p->offset, &piece)) {
         struct twochoice_priv_record r;
-        enum qos_status st;
+        enum qos_status status;
+        if (*n == max)
+            return QOS_EAGAIN;
         __builtin_memset(&r, 0, sizeof r);
         r.type = TWOCHOICE_PRIV_HOME;
         r.object = piece.object;
         r.offset = piece.offset;
         r.end = piece.end;
-        st = twochoice_priv_change(table, &r, table->reserved);
-        if (st != QOS_OK)
-            return st;
-        h->offset = piece.end;
+        r.version = piece.version;
+        status = twochoice_priv_change(table, &r);
+        if (status != QOS_OK)
+            return status;
+        p->offset = piece.end;
+        replaced[(*n)++] = piece;
     }
-    twochoice_table_pull_cancel(table, pull);
+    twochoice_priv_close_pull(table, p);
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                    uint64_t len_bytes, uint32_t *hold)
+QOS_API enum qos_status twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull)
 {
-    struct twochoice_priv_hold *h;
-    uint64_t end;
-    uint32_t id;
-    QOS_ASSERT(table && hold);
-    if (!twochoice_priv_range(offset, len_bytes, &end))
-        return QOS_ERANGE;
-    if (twochoice_priv_held(table, object, offset, end, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_WRITING))
-        return QOS_EAGAIN;
-    h = twochoice_priv_new_hold(table, &id);
-    if (!h)
-        return QOS_EFULL;
-    h->object = object;
-    h->offset = offset;
-    h->end = end;
-    h->tag = 0;
-    h->state = TWOCHOICE_PRIV_HOME_WRITE;
-    *hold = id;
+    struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
+    if (!p)
+        return QOS_ENOENT;
+    if (p->state != TWOCHOICE_PRIV_COPYING) {
+        p->state = TWOCHOICE_PRIV_VOID;
+        return QOS_EBUSY;
+    }
+    twochoice_priv_close_pull(table, p);
     return QOS_OK;
-}
-
-QOS_API void twochoice_table_write_end(struct twochoice_table *table, uint32_t hold)
-{
-    if (hold < table->max_holds && table->hold[hold].state == TWOCHOICE_PRIV_HOME_WRITE)
-        table->hold[hold].state = TWOCHOICE_PRIV_FREE;
 }
 
 /* -- compaction -- */
@@ -2233,64 +2700,148 @@ QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *ta
     QOS_ASSERT(table);
     if (!table->has_storage || !table->log_open)
         return QOS_EINVAL;
-    if (table->compacting)
+    if (table->compaction != TWOCHOICE_PRIV_IDLE)
         return QOS_EBUSY;
-    if (twochoice_priv_begin_log(table, TWOCHOICE_NEXT_LOG, qos_wrap_add(table->generation, 1)) != QOS_OK)
+    if (twochoice_priv_begin_log(table, twochoice_priv_next_log(table), qos_wrap_add(table->generation, 1), true) !=
+        QOS_OK)
         return QOS_EIO;
-    table->cursor_object = table->cursor_offset = 0;
-    table->compacting = true;
+    table->cursor_object = table->cursor_offset = table->next_changes = 0;
+    table->compaction = TWOCHOICE_PRIV_COPYING_LOG;
     return QOS_OK;
 }
 
-/* All is copied. Until the swap has happened, the active log counts. */
-QOS_PRIV enum qos_status twochoice_priv_swap_logs(struct twochoice_table *table)
+/* Copies one fragment, or writes the end of the copy. */
+QOS_PRIV enum qos_status twochoice_priv_copy_one(struct twochoice_table *table)
 {
+    uint32_t next = twochoice_priv_next_log(table);
     struct twochoice_priv_record r;
+    struct twochoice_piece p;
+    bool more;
     __builtin_memset(&r, 0, sizeof r);
-    r.type = TWOCHOICE_PRIV_STAMP;
-    r.version = table->version;
-    table->compacting = false;
-    if (twochoice_priv_append(table, TWOCHOICE_NEXT_LOG, &r) != QOS_OK ||
-        table->storage.sync(table->storage.ctx, TWOCHOICE_NEXT_LOG) != 0 ||
-        table->storage.swap(table->storage.ctx) != 0)
-        return QOS_EIO;
-    table->tail[TWOCHOICE_ACTIVE_LOG] = table->tail[TWOCHOICE_NEXT_LOG];
-    table->tail[TWOCHOICE_ACTIVE_LOG].unsynced = 0;
-    table->generation = qos_wrap_add(table->generation, 1);
-    table->log_broken = false;
-    return QOS_OK;
-}
-
-QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records, bool *done)
-{
-    uint32_t i;
-    QOS_ASSERT(table && done);
-    *done = false;
-    if (!table->compacting) /* never started, or a change could not be followed */
-        return QOS_EIO;
-    for (i = 0; i < max_records; i++) {
-        struct twochoice_piece p;
-        struct twochoice_priv_record r;
-        if (!twochoice_table_next(table, table->cursor_object, table->cursor_offset, &p)) {
-            enum qos_status st = twochoice_priv_swap_logs(table);
-            *done = st == QOS_OK;
-            return st;
-        }
-        __builtin_memset(&r, 0, sizeof r);
-        r.type = TWOCHOICE_PRIV_REDIRECT;
+    __builtin_memset(&p, 0, sizeof p);
+    more = twochoice_table_next(table, table->cursor_object, table->cursor_offset, &p);
+    r.type = more ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_END;
+    r.version = qos_min(qos_max(table->ceiling, table->version + TWOCHOICE_PRIV_STAMPS), TWOCHOICE_VERSION_MAX);
+    if (more) {
         r.target = (uint16_t)p.target;
         r.object = p.object;
         r.offset = p.offset;
         r.end = p.end;
         r.version = p.version;
-        if (table->max_log_bytes - table->tail[TWOCHOICE_NEXT_LOG].bytes < UINT64_C(2) * TWOCHOICE_RECORD_BYTES ||
-            twochoice_priv_append(table, TWOCHOICE_NEXT_LOG, &r) != QOS_OK) {
-            table->compacting = false;
-            return QOS_EIO;
-        }
+    }
+    /* The end, one for each open write and one for a ceiling come behind. */
+    if (table->tail[next].records + more + 2 + table->reserved_records > table->max_records ||
+        twochoice_priv_append(table, next, &r) != QOS_OK)
+        return QOS_EIO;
+    if (more) {
         table->cursor_object = p.object;
         table->cursor_offset = p.end;
+    } else {
+        table->end_record = table->tail[next].records;
+        table->end_ceiling = r.version;
+        table->compaction = TWOCHOICE_PRIV_COPIED;
     }
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
+                                                     enum twochoice_compact_todo *todo)
+{
+    const struct twochoice_priv_tail *next = &table->tail[twochoice_priv_next_log(table)];
+    uint32_t i;
+    QOS_ASSERT(table && todo);
+    *todo = TWOCHOICE_COMPACT_STEP;
+    if (table->compaction == TWOCHOICE_PRIV_IDLE) /* never started, or a change could not be followed */
+        return QOS_EIO;
+    for (i = 0; i < max_records && table->compaction == TWOCHOICE_PRIV_COPYING_LOG; i++)
+        if (twochoice_priv_copy_one(table) != QOS_OK) {
+            table->compaction = TWOCHOICE_PRIV_IDLE;
+            return QOS_EIO;
+        }
+    if (table->compaction == TWOCHOICE_PRIV_COPIED) {
+        *todo = TWOCHOICE_COMPACT_COMMIT;
+        if (next->durable < table->end_record || table->next_changes < table->durable_changes ||
+            (table->log_broken && table->next_changes < table->changes))
+            return QOS_OK;
+        if (next->records + table->reserved_records + 1 > table->max_records) {
+            table->compaction = TWOCHOICE_PRIV_IDLE;
+            return QOS_EIO;
+        }
+        table->compaction = TWOCHOICE_PRIV_SWAPPING;
+    }
+    if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
+        *todo = TWOCHOICE_COMPACT_SWAP;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped)
+{
+    QOS_ASSERT(table);
+    if (table->compaction != TWOCHOICE_PRIV_SWAPPING)
+        return QOS_EINVAL;
+    table->compaction = TWOCHOICE_PRIV_IDLE;
+    if (!swapped)
+        return QOS_EIO;
+    table->active = twochoice_priv_next_log(table);
+    table->generation = qos_wrap_add(table->generation, 1);
+    table->durable_changes = qos_max(table->durable_changes, table->next_changes);
+    table->ceiling_record = table->tail[table->active].records; /* of one that was raised behind the end */
+    if (table->ceiling <= table->end_ceiling) {
+        table->ceiling = table->end_ceiling;
+        table->ceiling_record = 0;
+    }
+    table->ceiling_durable =
+        table->ceiling_record ? qos_max(table->ceiling_durable, table->end_ceiling) : table->ceiling;
+    if (!table->swap_lost && table->durable_changes == table->changes)
+        table->log_broken = false;
+    table->swap_lost = false;
+    table->mark_commits = table->mark_every;
+    if (!table->mark_unsynced)
+        (void)twochoice_priv_put_mark(table);
+    return QOS_OK;
+}
+
+QOS_API enum qos_status twochoice_table_compact(struct twochoice_table *table)
+{
+    enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
+    enum qos_status status = twochoice_table_compact_start(table);
+    while (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
+        if (todo == TWOCHOICE_COMPACT_COMMIT) {
+            struct twochoice_commit commit;
+            bool synced = true;
+            int log;
+            status = twochoice_table_commit_begin(table, &commit);
+            for (log = 0; status == QOS_OK && log <= TWOCHOICE_MARK_LOG; log++)
+                if ((commit.logs & 1u << log) != 0)
+                    synced = synced && table->storage.sync(table->storage.ctx, log) == 0;
+            if (status == QOS_OK)
+                (void)!twochoice_table_commit_end(table, &commit, synced);
+        }
+        if (status == QOS_OK)
+            status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
+    }
+    if (status != QOS_OK)
+        return status;
+    return twochoice_table_compact_end(
+        table, table->storage.swap(table->storage.ctx, (int)twochoice_priv_next_log(table)) == 0);
+}
+
+QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out)
+{
+    out->fragments = table->fragments;
+    out->max_fragments = table->max_fragments;
+    out->nodes_used = table->nodes_used;
+    out->nodes = table->node_count;
+    out->writes_open = table->writes_open;
+    out->pulls_open = table->pulls_open;
+    out->stamp = table->version;
+    out->changes = table->changes;
+    out->durable_changes = table->durable_changes;
+    out->log_bytes = table->tail[table->active].records * TWOCHOICE_RECORD_BYTES;
+    out->max_log_bytes = qos_sat_mul(table->max_records, TWOCHOICE_RECORD_BYTES);
+    out->next_log = twochoice_priv_next_log(table);
+    out->compacting = table->compaction != TWOCHOICE_PRIV_IDLE;
+    out->log_broken = table->log_broken;
     return QOS_OK;
 }
 
@@ -2331,24 +2882,6 @@ QOS_PRIV bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, ui
         return object == m->u.inner.object[0] && offset == m->u.inner.offset[0];
     f = twochoice_priv_get(m, 0);
     return twochoice_priv_le(object, offset, f.object, f.offset);
-}
-
-QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out)
-{
-    const struct twochoice_priv_tail *tail = &table->tail[TWOCHOICE_ACTIVE_LOG];
-    out->fragments = table->fragments;
-    out->max_fragments = table->max_fragments;
-    out->reserved = table->reserved;
-    out->nodes_used = table->nodes_used;
-    out->nodes = table->node_count;
-    out->pulls_open = table->pulls_open;
-    out->version = table->version;
-    out->log_bytes = tail->bytes;
-    out->max_log_bytes = table->max_log_bytes;
-    out->unsynced_records = tail->unsynced;
-    out->compacting = table->compacting;
-    out->log_broken = table->log_broken;
-    return QOS_OK;
 }
 
 #define TWOCHOICE_PRIV_HEIGHT_MAX 12 /* 9 * 14^11 fragments are more than there can be */
@@ -2403,6 +2936,8 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *tab
 
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config)
 {
+    if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
+        return "servers is 0 or above TWOCHOICE_SERVERS_MAX (65535): say how many servers there are";
     if (config->rate_bytes_per_s > QOS_RATE_MAX && config->rate_bytes_per_s != QOS_UNLIMITED)
         return "rate_bytes_per_s is above QOS_RATE_MAX (2^40): choose QOS_UNLIMITED for no limit";
     if (config->piece_bytes > QOS_TOKENS_MAX)
@@ -2410,31 +2945,106 @@ QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_mai
     return NULL;
 }
 
-QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, uint64_t now_ns,
+QOS_PRIV void twochoice_priv_maintainer_layout(struct qos_layout *layout, struct twochoice_maintainer *maintainer,
+                                               const struct twochoice_maintainer_config *config)
+{
+    maintainer->source = (struct twochoice_priv_source *)qos_layout_part(layout, config->servers,
+                                                                         sizeof *maintainer->source, QOS_CACHE_LINE);
+}
+
+QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config)
+{
+    struct qos_layout layout;
+    struct twochoice_maintainer scratch;
+    if (twochoice_maintainer_config_error(config))
+        return 0;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_maintainer_layout(&layout, &scratch, config);
+    return qos_layout_size_bytes(&layout);
+}
+
+QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem, size_t size_bytes,
                                                   const struct twochoice_maintainer_config *config)
 {
+    struct qos_layout layout;
+    struct twochoice_maintainer scratch;
+    enum qos_status status;
     uint64_t rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
-    uint64_t piece_bytes = qos_default(config->piece_bytes, UINT64_C(1) << 20);
+    uint32_t i;
     QOS_ASSERT(maintainer);
     if (twochoice_maintainer_config_error(config))
         return QOS_ERANGE;
+    qos_layout_begin(&layout, NULL);
+    twochoice_priv_maintainer_layout(&layout, &scratch, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
     __builtin_memset(maintainer, 0, sizeof *maintainer);
-    maintainer->rate_bytes_per_s = rate;
-    maintainer->piece_bytes = piece_bytes;
+    qos_layout_begin(&layout, mem);
+    twochoice_priv_maintainer_layout(&layout, maintainer, config);
+    __builtin_memset(maintainer->source, 0, config->servers * sizeof *maintainer->source);
+    for (i = 0; i < 2; i++)
+        maintainer->list[i].first = maintainer->list[i].last = QOS_NONE;
+    maintainer->servers = config->servers;
+    maintainer->limited = rate != QOS_UNLIMITED;
+    maintainer->piece_bytes = qos_default(config->piece_bytes, UINT64_C(1) << 20);
     maintainer->idle_load = config->idle_load;
     maintainer->idle_ns = qos_default(config->idle_ns, UINT64_C(100000000));
     maintainer->quiet_since_ns = QOS_NEVER;
-    return qos_bucket_init(&maintainer->bucket, now_ns, rate == QOS_UNLIMITED ? 0 : rate, piece_bytes);
+    return qos_bucket_init(&maintainer->bucket, 0, maintainer->limited ? rate : 0, maintainer->piece_bytes);
+}
+
+/* Has so much time passed? A time that lies ahead comes from a clock that jumped, and counts as past. */
+QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t span_ns)
+{
+    return since_ns > now_ns || now_ns - since_ns >= span_ns;
+}
+
+QOS_PRIV void twochoice_priv_list_remove(struct twochoice_maintainer *maintainer, uint32_t id)
+{
+    struct twochoice_priv_source *s = &maintainer->source[id];
+    struct twochoice_priv_source_list *l = &maintainer->list[s->state == TWOCHOICE_PRIV_IDLE_SOURCE];
+    if (s->before == QOS_NONE)
+        l->first = s->behind;
+    else
+        maintainer->source[s->before].behind = s->behind;
+    if (s->behind == QOS_NONE)
+        l->last = s->before;
+    else
+        maintainer->source[s->behind].before = s->before;
+    s->state = TWOCHOICE_PRIV_UNLISTED;
+}
+
+QOS_PRIV void twochoice_priv_list_add(struct twochoice_maintainer *maintainer, uint32_t id, uint32_t state, bool front)
+{
+    struct twochoice_priv_source *s = &maintainer->source[id];
+    struct twochoice_priv_source_list *l = &maintainer->list[state == TWOCHOICE_PRIV_IDLE_SOURCE];
+    s->state = (uint8_t)state;
+    s->before = front ? QOS_NONE : l->last;
+    s->behind = front ? l->first : QOS_NONE;
+    if (s->before == QOS_NONE)
+        l->first = id;
+    else
+        maintainer->source[s->before].behind = id;
+    if (s->behind == QOS_NONE)
+        l->last = id;
+    else
+        maintainer->source[s->behind].before = id;
 }
 
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load)
 {
-    uint32_t i = target % TWOCHOICE_REMOTE_SLOTS;
-    maintainer->remote[i].target = target;
-    maintainer->remote[i].load = load;
-    maintainer->remote[i].at_ns = now_ns;
-    maintainer->remote[i].known = true;
+    struct twochoice_priv_source *s;
+    if (target >= maintainer->servers || maintainer->source[target].state == TWOCHOICE_PRIV_UNLISTED)
+        return;
+    s = &maintainer->source[target];
+    twochoice_priv_list_remove(maintainer, target);
+    s->asked = true;
+    s->idle = load <= maintainer->idle_load;
+    s->since_ns = now_ns;
+    twochoice_priv_list_add(maintainer, target, s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE,
+                            false);
 }
 
 /* Has the home been idle for long enough? If not, *next_ns says when it may have been. */
@@ -2446,85 +3056,160 @@ QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint
         *next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
         return false;
     }
-    if (maintainer->quiet_since_ns == QOS_NEVER)
+    if (maintainer->quiet_since_ns == QOS_NEVER || maintainer->quiet_since_ns > now_ns)
         maintainer->quiet_since_ns = now_ns;
     *next_ns = qos_sat_add(maintainer->quiet_since_ns, maintainer->idle_ns);
-    return qos_elapsed_ns(maintainer->quiet_since_ns, now_ns) >= maintainer->idle_ns;
+    return now_ns - maintainer->quiet_since_ns >= maintainer->idle_ns;
 }
 
-/* The next piece whose target is idle, or not known to be busy; false: none, and *busy: some were left out. */
-QOS_PRIV bool twochoice_priv_next_pull(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
-                                       uint64_t now_ns, struct twochoice_piece *p, bool *ask, bool *busy)
+/* Looks at up to TWOCHOICE_PRIV_LOOKS fragments from the cursor on, and notes some of each server. */
+QOS_PRIV void twochoice_priv_look(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
+                                  uint64_t now_ns)
 {
-    bool around = false;
-    uint64_t from_object = maintainer->object, from_offset = maintainer->offset;
-    *busy = false;
-    for (;;) {
-        uint32_t i;
-        if (!twochoice_table_next(table, maintainer->object, maintainer->offset, p)) {
-            if (around)
-                return false;
-            around = true;
-            maintainer->object = maintainer->offset = 0;
+    struct twochoice_priv_at at = twochoice_priv_reach(table, maintainer->object, maintainer->offset);
+    uint32_t i;
+    if (maintainer->object == 0 && maintainer->offset == 0) {
+        maintainer->round_stamp = table->version;
+        maintainer->looking = true;
+    }
+    for (i = 0; at.leaf && i < TWOCHOICE_PRIV_LOOKS; i++, at = twochoice_priv_after(table, at)) {
+        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
+        struct twochoice_priv_source *s;
+        uint32_t target = twochoice_priv_target(f.tag);
+        maintainer->object = f.object;
+        maintainer->offset = f.end;
+        if (target >= maintainer->servers)
+            continue;
+        s = &maintainer->source[target];
+        if (s->queued == TWOCHOICE_PRIV_QUEUE) {
+            s->more = true;
             continue;
         }
-        if (around && !twochoice_priv_le(p->object, p->offset, from_object, from_offset))
-            return false;
-        i = p->target % TWOCHOICE_REMOTE_SLOTS;
-        *ask = !maintainer->remote[i].known || maintainer->remote[i].target != p->target ||
-               qos_elapsed_ns(maintainer->remote[i].at_ns, now_ns) >= maintainer->idle_ns;
-        if (*ask)
-            return true;
-        if (maintainer->remote[i].load <= maintainer->idle_load)
-            return true;
-        *busy = true;
-        maintainer->object = p->object;
-        maintainer->offset = p->end;
+        s->object[s->queued] = f.object;
+        s->offset[s->queued++] = f.offset;
+        if (s->state == TWOCHOICE_PRIV_UNLISTED) {
+            s->asked = s->asked && !twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns);
+            twochoice_priv_list_add(maintainer, target,
+                                    s->asked && s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE,
+                                    !s->asked);
+        }
     }
+    if (!at.leaf) {
+        maintainer->looking = false;
+        maintainer->looked_ns = now_ns;
+        maintainer->object = maintainer->offset = 0;
+    }
+}
+
+/* The next noted piece of an idle server that is still there: QOS_OK, and its pull has started. QOS_ENOENT: it was
+ * gone, or is pulled already. QOS_EAGAIN: the rate says wait, until order->next_ns. */
+QOS_PRIV enum qos_status twochoice_priv_pull_next(struct twochoice_maintainer *maintainer,
+                                                  struct twochoice_table *table, uint64_t now_ns, uint32_t id,
+                                                  struct twochoice_order *order)
+{
+    struct twochoice_priv_source *s = &maintainer->source[id];
+    enum qos_status status = QOS_ENOENT;
+    uint32_t last = s->queued - 1u;
+    struct twochoice_piece piece;
+    uint64_t len;
+    twochoice_table_find(table, s->object[last], s->offset[last], &piece);
+    if (piece.target == id) {
+        len = qos_min(piece.end - piece.offset, maintainer->piece_bytes);
+        if (maintainer->limited) {
+            order->next_ns = qos_bucket_next_ns(&maintainer->bucket, now_ns, len);
+            if (order->next_ns > now_ns)
+                return QOS_EAGAIN;
+        }
+        status = twochoice_table_pull_start(table, piece.object, piece.offset, len, &order->pull, &order->piece);
+        if (status == QOS_EFULL)
+            return status;
+        if (status == QOS_OK && maintainer->limited)
+            (void)!qos_bucket_take(&maintainer->bucket, now_ns, order->piece.end - order->piece.offset);
+        if (status == QOS_OK && order->piece.end < piece.end) {
+            s->offset[last] = order->piece.end; /* the remainder comes next */
+            return QOS_OK;
+        }
+    }
+    s->queued = (uint8_t)last;
+    if (last == 0) {
+        maintainer->drained = maintainer->drained || s->more;
+        s->more = false;
+        twochoice_priv_list_remove(maintainer, id);
+    }
+    return status;
+}
+
+/* Pulls from an idle server, or asks one that may be idle again. QOS_ENOENT: there is none now. */
+QOS_PRIV enum qos_status twochoice_priv_serve(struct twochoice_maintainer *maintainer, struct twochoice_table *table,
+                                              uint64_t now_ns, struct twochoice_order *order)
+{
+    uint32_t id, tries;
+    for (tries = 0; tries < TWOCHOICE_PRIV_LOOKS && (id = maintainer->list[1].first) != QOS_NONE; tries++) {
+        struct twochoice_priv_source *s = &maintainer->source[id];
+        enum qos_status status;
+        if (twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns)) { /* not known any more: ask again */
+            twochoice_priv_list_remove(maintainer, id);
+            s->asked = false;
+            twochoice_priv_list_add(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, true);
+            continue;
+        }
+        status = twochoice_priv_pull_next(maintainer, table, now_ns, id, order);
+        if (status == QOS_OK && s->state == TWOCHOICE_PRIV_IDLE_SOURCE) { /* the next one's turn */
+            twochoice_priv_list_remove(maintainer, id);
+            twochoice_priv_list_add(maintainer, id, TWOCHOICE_PRIV_IDLE_SOURCE, false);
+        }
+        if (status == QOS_ENOENT || status == QOS_EBUSY)
+            continue;
+        order->todo = status == QOS_OK ? TWOCHOICE_COPY : TWOCHOICE_WAIT;
+        if (status == QOS_OK)
+            order->next_ns = now_ns;
+        return QOS_OK;
+    }
+    id = maintainer->list[0].first;
+    if (id == QOS_NONE)
+        return QOS_ENOENT;
+    if (maintainer->source[id].asked &&
+        !twochoice_priv_passed(maintainer->source[id].since_ns, now_ns, maintainer->idle_ns)) {
+        order->next_ns = qos_sat_add(maintainer->source[id].since_ns, maintainer->idle_ns);
+        return QOS_ENOENT;
+    }
+    twochoice_priv_list_remove(maintainer, id);
+    maintainer->source[id].asked = true;
+    maintainer->source[id].idle = false; /* until it answers */
+    maintainer->source[id].since_ns = now_ns;
+    twochoice_priv_list_add(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, false);
+    order->todo = TWOCHOICE_ASK_LOAD;
+    order->next_ns = now_ns;
+    twochoice_priv_piece(&order->piece, 0, 0, 0, twochoice_priv_tag(0, id));
+    order->piece.target = id;
+    return QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer, uint64_t now_ns,
                                                   struct twochoice_table *table, uint64_t local_load,
                                                   struct twochoice_order *order)
 {
-    bool ask, busy;
-    uint64_t len;
-    enum qos_status st;
+    bool again;
     QOS_ASSERT(maintainer && table && order);
     order->todo = TWOCHOICE_WAIT;
     if (!twochoice_priv_quiet(maintainer, now_ns, local_load, &order->next_ns))
         return QOS_OK;
     order->next_ns = QOS_NEVER;
-    if (!twochoice_priv_next_pull(maintainer, table, now_ns, &order->piece, &ask, &busy)) {
-        if (busy)
-            order->next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
+    if (twochoice_priv_serve(maintainer, table, now_ns, order) == QOS_OK)
         return QOS_OK;
+    /* A new round: something came, an idle server has more than was noted, or nothing noted is left to wait for. */
+    again = maintainer->round_stamp != table->version || maintainer->drained;
+    if (maintainer->list[0].first == QOS_NONE && maintainer->list[1].first == QOS_NONE && table->fragments != 0 &&
+        !maintainer->looking && !again) {
+        again = twochoice_priv_passed(maintainer->looked_ns, now_ns, maintainer->idle_ns);
+        order->next_ns = qos_min(order->next_ns, qos_sat_add(maintainer->looked_ns, maintainer->idle_ns));
     }
-    if (ask) {
-        order->todo = TWOCHOICE_ASK_LOAD;
-        return QOS_OK;
+    if ((maintainer->looking || again) && table->fragments != 0) {
+        maintainer->drained = maintainer->drained && maintainer->looking;
+        twochoice_priv_look(maintainer, table, now_ns);
+        order->next_ns = now_ns; /* there is more to look at, or to ask */
     }
-    len = qos_min(order->piece.end - order->piece.offset, maintainer->piece_bytes);
-    if (maintainer->rate_bytes_per_s != QOS_UNLIMITED) {
-        order->next_ns = qos_bucket_next_ns(&maintainer->bucket, now_ns, len);
-        if (order->next_ns > now_ns)
-            return QOS_OK;
-    }
-    st = twochoice_table_pull_start(table, order->piece.object, order->piece.offset, len, &order->pull, &order->piece);
-    if (st == QOS_ENOENT) { /* all that is behind is being pulled already: begin again from the first */
-        maintainer->object = maintainer->offset = 0;
-        order->next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
-        return QOS_OK;
-    }
-    if (st != QOS_OK)
-        return st;
-    if (maintainer->rate_bytes_per_s != QOS_UNLIMITED)
-        st = qos_bucket_take(&maintainer->bucket, now_ns, order->piece.end - order->piece.offset);
-    maintainer->object = order->piece.object;
-    maintainer->offset = order->piece.end;
-    order->todo = TWOCHOICE_COPY;
-    order->next_ns = now_ns;
-    return st;
+    return QOS_OK;
 }
 
 /* -- the checker -- */
@@ -2567,14 +3252,12 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
         return QOS_OK; /* it cannot be walked */
     }
     if (scratch && table->has_storage) {
-        struct twochoice_priv_reader reader;
         struct twochoice_recovery r;
         uint64_t end = 0;
-        reader.base = 0;
-        reader.have = 0;
-        r.records = r.valid_bytes = r.dropped_bytes = 0;
+        __builtin_memset(&r, 0, sizeof r);
         scratch->storage = table->storage;
-        if (twochoice_priv_replay(scratch, &reader, &r, &end) != QOS_OK) {
+        scratch->active = table->active;
+        if (twochoice_priv_replay(scratch, &r, &end) != QOS_OK) {
             in_log.offset = r.valid_bytes;
             in_log.end = end;
             checker->report(checker->ctx, TWOCHOICE_LOG_UNREADABLE, &in_table, &in_log);
@@ -2585,7 +3268,7 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
     while (twochoice_priv_next_of_two(table, scratch ? scratch : table, in_table.object, in_table.end, &in_table,
                                       &in_log)) {
         int has = 1;
-        if (in_table.target != in_log.target) {
+        if (in_table.target != in_log.target || in_table.version != in_log.version) {
             checker->report(checker->ctx, TWOCHOICE_LOG_DIFFERS, &in_table, &in_log);
             ++*found;
         }

@@ -11,11 +11,11 @@
 #define READ_ATTEMPTS 1000u
 
 /* Where a part of a transfer stands. */
-enum part_state { QUEUED, RESERVING, WRITING_AWAY, RECORDING, WRITING_HOME, RELEASING, QUERYING, READING };
+enum part_state { QUEUED, BEGINNING, WRITING_AWAY, RECORDING, WRITING_HOME, CANCELLING, QUERYING, READING };
 
 /* A piece of what is read, and who has it. */
 struct place {
-    uint64_t offset, end;
+    uint64_t offset, end, stamp;
     uint32_t server;
 };
 
@@ -26,6 +26,7 @@ struct part {
     uint32_t home, target, attempts;
     enum part_state state;
     uint64_t id, request, queued_ns, since_ns, status;
+    uint64_t stamp;       /* of a redirected write: the name of the piece */
     uint64_t why;         /* a redirected write failed so */
     bool answered, moved; /* moved: MPI is done with the data */
     struct place *piece;
@@ -208,12 +209,14 @@ static void ask_for(struct part *p, enum part_state state, enum op op, uint32_t 
     n.offset = p->offset;
     n.len = p->len;
     n.server = p->target;
+    n.stamp = p->target == p->home ? 0 : p->stamp;
     if (op == OP_QUERY) {
         n.offset = p->read_end;
         n.len = p->offset + p->len - p->read_end;
     } else if (op == OP_READ) {
         n.offset = p->piece[p->piece_at].offset;
         n.len = p->piece[p->piece_at].end - n.offset;
+        n.stamp = p->piece[p->piece_at].stamp;
     }
     if (op == OP_WRITE) {
         link_send_note((int)server, &n);
@@ -273,7 +276,7 @@ static void start_write(struct part *p)
     if (p->target == p->home)
         ask_for(p, WRITING_HOME, OP_WRITE, p->home);
     else
-        ask_for(p, RESERVING, OP_RESERVE, p->home);
+        ask_for(p, BEGINNING, OP_BEGIN, p->home);
 }
 
 static bool first_of_server(const struct decision *d, size_t i)
@@ -482,7 +485,7 @@ static void write_answered(struct part *p)
 {
     uint64_t now_ns = tool_now_ns(), status = p->status;
     switch (p->state) {
-    case RESERVING:
+    case BEGINNING:
         if (status == ST_OK) {
             ask_for(p, WRITING_AWAY, OP_WRITE, p->target);
         } else if (status == ST_FULL) { /* no entry can be made: at home, then */
@@ -494,17 +497,20 @@ static void write_answered(struct part *p)
         break;
     case WRITING_AWAY:
         if (status == ST_OK) {
-            ask_for(p, RECORDING, OP_CREATE, p->home);
+            ask_for(p, RECORDING, OP_END, p->home);
         } else {
             client_counts.bytes_to[p->target] -= p->len;
             p->why = status;
-            ask_for(p, RELEASING, OP_RELEASE, p->home);
+            ask_for(p, CANCELLING, OP_CANCEL, p->home);
         }
         break;
-    case RELEASING: write_again(p, p->why); break;
+    case CANCELLING: write_again(p, p->why); break;
     case RECORDING:
         hist_add(&client_counts.create, qos_elapsed_ns(p->since_ns, now_ns));
-        end_part(p, status);
+        if (status == ST_NO) /* the home has forgotten it: again, with a new stamp */
+            write_again(p, status);
+        else
+            end_part(p, status);
         break;
     default: /* WRITING_HOME */
         if (status == ST_OK) {
@@ -547,11 +553,12 @@ static bool take_pieces(struct part *p, const struct note *n)
     p->pieces = p->piece_at = 0;
     if (!p->piece)
         p->piece = tool_alloc(NOTE_PIECES * sizeof *p->piece);
-    for (i = 0; i + 3 <= n->words; i += 3) {
+    for (i = 0; i + 4 <= n->words; i += 4) {
         struct place *to = &p->piece[p->pieces];
         to->offset = n->word[i];
         to->end = n->word[i + 1];
         to->server = (uint32_t)n->word[i + 2];
+        to->stamp = n->word[i + 3];
         if (to->offset != at || to->end <= at || to->end > p->offset + p->len || to->server >= client.servers)
             return false;
         at = to->end;
@@ -600,6 +607,8 @@ static void on_note(void *ctx, int from, const struct note *n)
         return;
     p->answered = true;
     p->status = n->status;
+    if (p->state == BEGINNING)
+        p->stamp = n->stamp;
     if (p->state == QUERYING && n->status == ST_OK && !take_pieces(p, n))
         p->status = ST_NO;
     if (p->state == READING && n->status == ST_OK)

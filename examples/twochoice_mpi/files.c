@@ -1,7 +1,8 @@
 // Object files and the two logs, below one directory:
 //
 //     objects/ID     what is at home here           redirect.log    the table's log
-//     away/ID        kept for another home          redirect.next   the one that a compaction writes
+//     away/ID-STAMP  kept for another home          redirect.next   the one that a compaction writes
+//                                                   redirect.mark   how much of the log is durable
 #include "twochoice_mpi.h"
 #include <dirent.h>
 #include <errno.h>
@@ -13,11 +14,16 @@
 
 #define FILES_OPEN 200u
 
-static const char *const log_name[2] = {"redirect.log", "redirect.next"};
+static const char *const log_name[3] = {"redirect.log", "redirect.next", "redirect.mark"};
+#define ACTIVE_NAME log_name[0]
+#define NEXT_NAME log_name[1]
 
-static void path_of(const struct files *f, char *path, size_t size, uint64_t object, bool away)
+static void path_of(const struct files *f, char *path, size_t size, uint64_t object, uint64_t stamp)
 {
-    snprintf(path, size, "%s/%s/%016" PRIx64, f->dir, away ? "away" : "objects", object);
+    if (stamp)
+        snprintf(path, size, "%s/away/%016" PRIx64 "-%012" PRIx64, f->dir, object, stamp);
+    else
+        snprintf(path, size, "%s/objects/%016" PRIx64, f->dir, object);
 }
 
 /* Makes names in the directory durable. */
@@ -40,15 +46,15 @@ static bool sub_dir(const struct files *f, const char *name)
 /* Room for all the records that may come: a full disk then stops data, and not the table. */
 static void keep_room(struct files *f, int log)
 {
-    if (fallocate(f->log_fd[log], FALLOC_FL_KEEP_SIZE, 0, (off_t)f->log_bytes) != 0 && errno != EOPNOTSUPP)
-        tool_warn("%s/%s: no room for %s: %s", f->dir, log_name[log], human_bytes((double)f->log_bytes).text,
-                  strerror(errno));
+    uint64_t bytes = log == TWOCHOICE_MARK_LOG ? 1024 : f->log_bytes;
+    if (fallocate(f->log_fd[log], FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP)
+        tool_warn("%s: no room for %s of the log: %s", f->dir, human_bytes((double)bytes).text, strerror(errno));
 }
 
-static bool open_log(struct files *f, int log)
+static bool open_log(struct files *f, int log, const char *name)
 {
     char path[600];
-    snprintf(path, sizeof path, "%s/%s", f->dir, log_name[log]);
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
     f->log_fd[log] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (f->log_fd[log] < 0)
         return false;
@@ -63,14 +69,15 @@ bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recov
     memset(f, 0, sizeof *f);
     f->log_bytes = log_bytes;
     snprintf(f->dir, sizeof f->dir, "%s", dir);
-    snprintf(path, sizeof path, "%s/%s", dir, log_name[TWOCHOICE_ACTIVE_LOG]);
+    snprintf(path, sizeof path, "%s/%s", dir, ACTIVE_NAME);
     *fresh = stat(path, &st) != 0 || st.st_size == 0;
     if (!*fresh && !recover) {
         tool_warn("%s holds the objects of an earlier run: --recover goes on with them", dir);
         return false;
     }
-    if (!plot_mkdir(dir) || !sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, TWOCHOICE_ACTIVE_LOG) ||
-        !open_log(f, TWOCHOICE_NEXT_LOG) || !sync_dir(dir)) {
+    if (!plot_mkdir(dir) || !sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, 0, ACTIVE_NAME) ||
+        !open_log(f, 1, NEXT_NAME) || !open_log(f, TWOCHOICE_MARK_LOG, log_name[TWOCHOICE_MARK_LOG]) ||
+        !sync_dir(dir)) {
         tool_warn("%s: %s", dir, strerror(errno));
         return false;
     }
@@ -118,27 +125,32 @@ static int log_sync(void *ctx, int log)
     return fdatasync(f->log_fd[log]);
 }
 
+/* The log that does not count any more lost its name to the other one: it begins again under the name that is free. */
 static int log_truncate(void *ctx, int log, uint64_t len)
 {
     struct files *f = ctx;
+    if (log != TWOCHOICE_MARK_LOG && log != f->active) {
+        close(f->log_fd[log]);
+        if (!open_log(f, log, NEXT_NAME))
+            return -1;
+    }
     if (ftruncate(f->log_fd[log], (off_t)len) != 0)
         return -1;
     keep_room(f, log);
     return 0;
 }
 
-static int log_swap(void *ctx)
+static int log_swap(void *ctx, int log)
 {
     struct files *f = ctx;
     char from[600], to[600];
-    snprintf(from, sizeof from, "%s/%s", f->dir, log_name[TWOCHOICE_NEXT_LOG]);
-    snprintf(to, sizeof to, "%s/%s", f->dir, log_name[TWOCHOICE_ACTIVE_LOG]);
+    snprintf(from, sizeof from, "%s/%s", f->dir, NEXT_NAME);
+    snprintf(to, sizeof to, "%s/%s", f->dir, ACTIVE_NAME);
     if (rename(from, to) != 0)
         return -1;
-    close(f->log_fd[TWOCHOICE_ACTIVE_LOG]);
-    f->log_fd[TWOCHOICE_ACTIVE_LOG] = f->log_fd[TWOCHOICE_NEXT_LOG];
+    f->active = log;
     /* The rename is done, and cannot be taken back: who cannot go on from here must not say that it failed. */
-    if (!open_log(f, TWOCHOICE_NEXT_LOG) || !sync_dir(f->dir))
+    if (!sync_dir(f->dir))
         tool_die(TOOL_FAILED, "%s: after a compaction: %s", f->dir, strerror(errno));
     return 0;
 }
@@ -175,7 +187,7 @@ static bool make_place(struct files *f)
     return true;
 }
 
-struct object_file *files_get(struct files *f, uint64_t object, bool away, bool create)
+struct object_file *files_get(struct files *f, uint64_t object, uint64_t stamp, bool create)
 {
     char path[600];
     struct object_file *file = NULL;
@@ -183,13 +195,13 @@ struct object_file *files_get(struct files *f, uint64_t object, bool away, bool 
     size_t i;
     int fd;
     for (i = 0; i < f->files; i++)
-        if (f->file[i].fd >= 0 && f->file[i].object == object && f->file[i].away == away) {
+        if (f->file[i].fd >= 0 && f->file[i].object == object && f->file[i].stamp == stamp) {
             f->file[i].used_at = ++f->clock;
             return &f->file[i];
         }
     if (!make_place(f))
         return NULL;
-    path_of(f, path, sizeof path, object, away);
+    path_of(f, path, sizeof path, object, stamp);
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && create) {
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -198,7 +210,7 @@ struct object_file *files_get(struct files *f, uint64_t object, bool away, bool 
     if (fd < 0)
         return NULL;
     if (made) {
-        snprintf(path, sizeof path, "%s/%s", f->dir, away ? "away" : "objects");
+        snprintf(path, sizeof path, "%s/%s", f->dir, stamp ? "away" : "objects");
         if (!sync_dir(path)) {
             close(fd);
             return NULL;
@@ -210,7 +222,7 @@ struct object_file *files_get(struct files *f, uint64_t object, bool away, bool 
     if (!file)
         file = &f->file[f->files++];
     file->object = object;
-    file->away = away;
+    file->stamp = stamp;
     file->fd = fd;
     file->users = 0;
     file->used_at = ++f->clock;
@@ -220,29 +232,34 @@ struct object_file *files_get(struct files *f, uint64_t object, bool away, bool 
 void files_unlink(struct files *f, struct object_file *file)
 {
     char path[600];
-    path_of(f, path, sizeof path, file->object, file->away);
+    path_of(f, path, sizeof path, file->object, file->stamp);
     unlink(path);
     close(file->fd);
     file->fd = -1;
 }
 
-size_t files_away(struct files *f, uint64_t **objects)
+size_t files_away(struct files *f, uint64_t **names)
 {
     char path[600];
     struct dirent *e;
     size_t n = 0;
     DIR *d;
-    *objects = NULL;
+    *names = NULL;
     snprintf(path, sizeof path, "%s/away", f->dir);
     d = opendir(path);
     while (d && (e = readdir(d)) != NULL) {
-        char *end;
-        uint64_t object = strtoull(e->d_name, &end, 16);
-        if (strlen(e->d_name) != 16 || *end)
+        char *dash, *end;
+        uint64_t object = strtoull(e->d_name, &dash, 16), stamp;
+        if (strlen(e->d_name) != 29 || *dash != '-')
+            continue;
+        stamp = strtoull(dash + 1, &end, 16);
+        if (*end)
             continue;
         if ((n & (n - 1)) == 0)
-            *objects = tool_grow(*objects, (n ? 2 * n : 1) * sizeof **objects);
-        (*objects)[n++] = object;
+            *names = tool_grow(*names, (n ? 4 * n : 2) * sizeof **names);
+        (*names)[2 * n] = object;
+        (*names)[2 * n + 1] = stamp;
+        n++;
     }
     if (d)
         closedir(d);
@@ -257,7 +274,7 @@ static void clear_dir(const struct files *f, const char *name, bool remove_it)
     snprintf(path, sizeof path, "%s/%s", f->dir, name);
     d = opendir(path);
     while (d && (e = readdir(d)) != NULL)
-        if (strlen(e->d_name) == 16)
+        if (strlen(e->d_name) == 16 || strlen(e->d_name) == 29)
             unlinkat(dirfd(d), e->d_name, 0);
     if (d)
         closedir(d);
@@ -274,7 +291,7 @@ void files_clear(struct files *f, bool remove_all)
             close(f->file[f->files - 1].fd);
     clear_dir(f, "objects", remove_all);
     clear_dir(f, "away", remove_all);
-    for (log = 0; log < 2 && remove_all; log++) {
+    for (log = 0; log < 3 && remove_all; log++) {
         close(f->log_fd[log]);
         snprintf(path, sizeof path, "%s/%s", f->dir, log_name[log]);
         unlink(path);

@@ -1,8 +1,8 @@
 // What a server does of itself: pulls redirected bytes home when both sides are idle (Section V-C), tells others to
 // drop what nobody refers to any more, sweeps up after a crash, checks.
 //
-// A drop can never meet a newer write of the same bytes at the same server: who redirects reserves first, at the home;
-// the home sends no drop for what is reserved, and lets a reservation wait while a drop of its bytes is on its way.
+// Nothing here guards one of these against the others: the table's stamps do. A piece is dropped by its name, and a name
+// never comes back.
 #include "store.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +23,7 @@ static void call(struct store *s, uint64_t cookie, uint64_t op, const struct two
     n.object = p->object;
     n.offset = p->offset;
     n.len = p->end - p->offset;
+    n.stamp = p->version;
     n.server = server;
     store_call(s, cookie, &n, buffer);
 }
@@ -30,11 +31,15 @@ static void call(struct store *s, uint64_t cookie, uint64_t op, const struct two
 void moves_init(struct store *s, bool all)
 {
     struct twochoice_maintainer_config cfg = {0};
+    cfg.servers = (uint32_t)s->s->servers;
     cfg.rate_bytes_per_s = all ? QOS_UNLIMITED : s->s->pull_rate;
     cfg.piece_bytes = s->s->part_bytes;
     cfg.idle_load = all ? UINT64_MAX : s->s->idle_load;
     cfg.idle_ns = all ? 1000000 : s->s->idle_ns;
-    if (twochoice_maintainer_init(&s->maintainer, tool_now_ns(), &cfg) != QOS_OK)
+    if (!s->maintainer_memory)
+        s->maintainer_memory = tool_alloc_aligned(twochoice_maintainer_memsize(&cfg) + 64, 64);
+    if (twochoice_maintainer_init(&s->maintainer, s->maintainer_memory, twochoice_maintainer_memsize(&cfg), &cfg) !=
+        QOS_OK)
         tool_die(TOOL_FAILED, "server %u: --pull-rate or --part is out of range", s->s->server);
     s->maintain_at_ns = 0;
     s->paused = !all && !s->s->pull;
@@ -46,117 +51,63 @@ bool moves_quiet(const struct store *s)
     for (i = 0; i < STORE_BUFFERS; i++)
         if (s->pull[i].used)
             return false;
-    for (i = 0; i < DROPS_FLYING; i++)
-        if (s->flying[i].end)
-            return false;
-    return !s->asking;
+    return !s->asking && s->flying == 0;
 }
 
 /* ---- drops ----------------------------------------------------------------------------------------------- */
 
-void moves_stale(struct store *s, const struct twochoice_piece *p, uint32_t n)
+void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n)
 {
-    uint32_t i;
-    for (i = 0; i < n && s->drops < DROPS_MAX; i++, s->drops++) /* what finds no place is left to a sweep */
-        s->drop[(s->drop_first + s->drops) % DROPS_MAX] = p[i];
-}
-
-bool moves_dropping(const struct store *s, uint64_t object, uint64_t offset, uint64_t end, uint64_t server)
-{
-    uint32_t i;
-    for (i = 0; i < DROPS_FLYING; i++) {
-        const struct twochoice_piece *p = &s->flying[i];
-        if (p->end && p->object == object && p->target == server && p->offset < end && offset < p->end)
-            return true;
+    struct twochoice_table_counts c;
+    size_t i;
+    (void)twochoice_table_info(&s->table, &c);
+    for (i = 0; i < n && s->drops < DROPS_MAX; i++) { /* what finds no place is left to a sweep */
+        struct stale *d = &s->drop[(s->drop_first + s->drops) % DROPS_MAX];
+        uint64_t from = qos_sat_sub(p[i].offset, s->s->part_bytes), to = p[i].end + s->s->part_bytes;
+        if (twochoice_table_refers(&s->table, p[i].object, p[i].version, from, to - from))
+            continue;
+        d->piece = p[i];
+        d->changes = c.changes;
+        s->drops++;
     }
-    return false;
 }
 
-/* The next part of *p that the table does not map to its server, and nobody is about to: that may be dropped. */
-static bool next_stale(const struct store *s, struct twochoice_piece *p, struct twochoice_piece *part)
-{
-    while (p->offset < p->end) {
-        struct twochoice_piece now;
-        twochoice_table_find(&s->table, p->object, p->offset, &now);
-        *part = *p;
-        part->end = qos_min(now.end, p->end);
-        p->offset = part->end;
-        if (now.target != p->target && !store_redirecting(s, p->object, part->offset, part->end, p->target))
-            return true;
-    }
-    return false;
-}
-
-/* Only while the log is durable up to what the table says. */
 static void send_drops(struct store *s)
 {
-    uint32_t i;
-    for (i = 0; i < DROPS_FLYING && s->drops && !s->to_commit.first; i++) {
-        struct twochoice_piece *p = &s->drop[s->drop_first];
-        if (s->flying[i].end)
-            continue;
-        if (next_stale(s, p, &s->flying[i])) {
-            call(s, COOKIE(COOKIE_DROP, i), OP_DROP, &s->flying[i], s->flying[i].target, NO_BUFFER);
-        } else {
-            s->flying[i].end = 0;
-            s->drop_first = (s->drop_first + 1) % DROPS_MAX;
-            s->drops--;
-        }
+    struct twochoice_table_counts c;
+    (void)twochoice_table_info(&s->table, &c);
+    for (; s->flying < DROPS_FLYING && s->drops && s->drop[s->drop_first].changes <= c.durable_changes; s->drops--) {
+        const struct twochoice_piece *p = &s->drop[s->drop_first].piece;
+        s->drop_first = (s->drop_first + 1) % DROPS_MAX;
+        s->flying++;
+        call(s, COOKIE(COOKIE_DROP, 0), OP_DROP, p, p->target, NO_BUFFER);
     }
 }
 
-static bool is_held(const struct twochoice_piece *p)
+/* A piece that nobody needs any more; a read of it that is under way keeps what it has opened. */
+static void forget_here(struct store *s, uint64_t object, uint64_t stamp)
 {
-    return p->target != TWOCHOICE_LOCAL;
-}
-
-bool moves_held(const struct store *s, uint64_t object, uint64_t offset, uint64_t len)
-{
-    struct twochoice_piece p;
-    uint64_t at;
-    for (at = offset; at < offset + len; at = p.end) {
-        twochoice_table_find(&s->held, object, at, &p);
-        if (!is_held(&p))
-            return false;
-    }
-    return true;
-}
-
-/* Bytes of an object that nobody asks for any more: the space goes back. */
-static void forget_here(struct store *s, uint64_t object, uint64_t offset, uint64_t end)
-{
-    const struct object_file *file = files_get(&s->files, object, true, false);
-    s->drops_done++;
-    if (twochoice_table_local(&s->held, object, offset, end - offset) != QOS_OK || !file)
-        return; /* a table too full to be split keeps the bytes: a sweep finds them */
-    fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)(end - offset));
-    s->word[COUNT_DROPPED_BYTES] += end - offset;
-}
-
-/* A file that keeps nothing goes, unless something is just being written to it. */
-static void unlink_if_empty(struct store *s, uint64_t object)
-{
-    struct object_file *file = files_get(&s->files, object, true, false);
-    struct twochoice_piece p;
-    if (file && file->users == 0 && (!twochoice_table_next(&s->held, object, 0, &p) || p.object != object))
-        files_unlink(&s->files, file);
+    struct object_file *file = stamp ? files_get(&s->files, object, stamp, false) : NULL;
+    struct stat st;
+    if (!file || file->users != 0)
+        return; /* not here, or busy: a sweep comes by again */
+    if (fstat(file->fd, &st) == 0)
+        s->word[COUNT_DROPPED_BYTES] += (uint64_t)st.st_blocks * 512;
+    files_unlink(&s->files, file);
 }
 
 void moves_drop_here(struct store *s, struct task *t)
 {
-    const struct note *n = &t->job.n;
-    forget_here(s, n->object, n->offset, n->offset + n->len);
-    unlink_if_empty(s, n->object);
+    forget_here(s, t->job.n.object, t->job.n.stamp);
     store_answer(s, t, ST_OK);
 }
 
 void moves_has(struct store *s, struct task *t)
 {
     const struct note *n = &t->job.n;
-    struct object_file *file = files_get(&s->files, n->object, true, false);
+    struct object_file *file = n->stamp ? files_get(&s->files, n->object, n->stamp, false) : NULL;
     off_t hole = file ? lseek(file->fd, (off_t)n->offset, SEEK_HOLE) : -1;
-    bool has = moves_held(s, n->object, n->offset, n->len) && hole >= (off_t)(n->offset + n->len);
-    store_answer(s, t, has ? ST_OK : ST_NO);
+    store_answer(s, t, hole >= (off_t)(n->offset + n->len) ? ST_OK : ST_NO);
 }
 
 /* ---- pulls ----------------------------------------------------------------------------------------------- */
@@ -170,14 +121,25 @@ static void end_pull(struct store *s, struct pull *p)
 
 static void cancel_pull(struct store *s, struct pull *p)
 {
-    twochoice_table_pull_cancel(&s->table, p->id);
+    struct twochoice_piece none;
+    size_t n;
+    if (twochoice_table_pull_cancel(&s->table, p->id) == QOS_EBUSY) /* its writes have ended */
+        (void)!twochoice_table_pull_finish(&s->table, p->id, &none, 1, &n);
     end_pull(s, p);
 }
 
 static void finish_pull(struct store *s, struct pull *p)
 {
+    struct twochoice_piece replaced[PULL_PIECES];
     struct task *t;
-    enum qos_status st = p->status == ST_OK ? twochoice_table_pull_finish(&s->table, p->id) : QOS_EIO;
+    enum qos_status st = QOS_EIO;
+    size_t n;
+    do {
+        if (p->status != ST_OK)
+            break;
+        st = twochoice_table_pull_finish(&s->table, p->id, replaced, PULL_PIECES, &n);
+        moves_stale(s, replaced, n);
+    } while (st == QOS_EAGAIN);
     if (st == QOS_EFULL)
         store_compact(s);
     if (st != QOS_OK) {
@@ -224,7 +186,7 @@ static void write_pull(struct store *s, struct pull *p)
         t->len = part[i].end - part[i].offset;
         t->data = data + (part[i].offset - p->piece.offset);
         s->word[COUNT_PULLED_BYTES] += t->len;
-        store_data(s, t, p->piece.object, false, true);
+        store_data(s, t, p->piece.object, 0, true);
     }
     if (--p->writes == 0)
         finish_pull(s, p);
@@ -232,8 +194,7 @@ static void write_pull(struct store *s, struct pull *p)
 
 void moves_pull_committed(struct store *s, struct task *t, bool durable)
 {
-    if (durable)
-        moves_stale(s, &t->pull->piece, 1);
+    (void)durable; /* what it replaced waits for that in its own list */
     end_pull(s, t->pull);
     free(t);
 }
@@ -305,13 +266,13 @@ static void pull_arrived(struct store *s, struct pull *p, uint64_t status)
     s->maintain_at_ns = tool_now_ns() + s->s->idle_ns;
 }
 
-/* ---- the sweep: after a start, a server learns from the homes what it holds, and forgets the rest -------- */
+/* ---- the sweep: after a start, a server asks the homes about what it holds, and forgets what is not needed -- */
 
 static void end_sweep(struct store *s)
 {
     struct sweep *w = &s->sweep;
-    free(w->object);
-    w->object = NULL;
+    free(w->name);
+    w->name = NULL;
     store_answer(s, w->task, ST_OK);
     w->task = NULL;
 }
@@ -321,49 +282,23 @@ static void sweep_on(struct store *s)
     struct sweep *w = &s->sweep;
     struct twochoice_piece p;
     memset(&p, 0, sizeof p);
-    for (; w->index < w->objects; w->index++, w->at = w->size = 0) {
-        p.object = w->object[w->index];
-        if (w->size == 0) {
-            struct object_file *file = files_get(&s->files, p.object, true, false);
-            struct stat st;
-            if (file && fstat(file->fd, &st) == 0 && OBJECT_HOME(p.object) < s->s->servers)
-                w->size = (uint64_t)st.st_size;
-        }
-        if (w->at < w->size) {
-            p.offset = w->at;
-            p.end = w->size;
-            call(s, COOKIE(COOKIE_SWEEP, 0), OP_QUERY, &p, OBJECT_HOME(p.object), NO_BUFFER);
+    for (; w->index < w->names; w->index++) {
+        p.object = w->name[2 * w->index];
+        p.version = w->name[2 * w->index + 1];
+        if (OBJECT_HOME(p.object) < s->s->servers) {
+            call(s, COOKIE(COOKIE_SWEEP, 0), OP_REFERS, &p, OBJECT_HOME(p.object), NO_BUFFER);
             return;
         }
-        unlink_if_empty(s, p.object);
     }
     end_sweep(s);
-}
-
-static void hold(struct store *s, uint64_t object, uint64_t offset, uint64_t end)
-{
-    if (twochoice_table_create(&s->held, object, 0, offset, end - offset, false) != QOS_OK)
-        tool_warn("server %u: more pieces are kept for others than --fragments allows", s->s->server);
 }
 
 static void sweep_answered(struct store *s, const struct note *n)
 {
     struct sweep *w = &s->sweep;
-    uint64_t object = w->object[w->index], i;
-    if (n->status != ST_OK || n->words < 3) { /* the home is not there: keep all */
-        hold(s, object, w->at, w->size);
-        w->at = w->size;
-    }
-    for (i = 0; n->status == ST_OK && i + 3 <= n->words; i += 3) {
-        uint64_t from = n->word[i], to = qos_min(n->word[i + 1], w->size);
-        if (from != w->at || to <= from)
-            continue;
-        if (n->word[i + 2] == s->s->server)
-            hold(s, object, from, to);
-        else
-            forget_here(s, object, from, to);
-        w->at = to;
-    }
+    if (n->status == ST_NO) /* anything else: needed, or the home is not there */
+        forget_here(s, w->name[2 * w->index], w->name[2 * w->index + 1]);
+    w->index++;
     sweep_on(s);
 }
 
@@ -375,9 +310,8 @@ void moves_sweep(struct store *s, struct task *t)
         return;
     }
     w->task = t;
-    w->objects = files_away(&s->files, &w->object);
+    w->names = files_away(&s->files, &w->name);
     w->index = 0;
-    w->at = w->size = 0;
     sweep_on(s);
 }
 
@@ -469,10 +403,7 @@ void moves_answered(struct store *s, const struct job *j)
     uint64_t index = j->cookie & UINT32_MAX;
     switch (j->cookie >> 32) {
     case COOKIE_PULL: pull_arrived(s, &s->pull[index], j->n.status); break;
-    case COOKIE_DROP:
-        s->flying[index].end = 0;
-        s->changed = true; /* a reservation may have waited for it */
-        break;
+    case COOKIE_DROP: s->flying--; break;
     case COOKIE_LOAD:
         twochoice_maintainer_remote_load(&s->maintainer, tool_now_ns(), (uint32_t)index,
                                          j->n.status == ST_OK ? j->n.len : UINT64_MAX);

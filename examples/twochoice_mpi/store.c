@@ -84,9 +84,10 @@ struct task *task_take(struct task_list *l)
 
 void store_answer(struct store *s, struct task *t, uint64_t status)
 {
-    if (t->has_hold)
-        twochoice_table_write_end(&s->table, t->hold);
-    s->changed |= t->has_hold;
+    if (t->stamp) { /* it was not recorded */
+        (void)!twochoice_table_write_cancel(&s->table, t->stamp);
+        s->changed = true;
+    }
     t->job.kind = JOB_DONE;
     t->job.n.status = status;
     tell(s, &t->job);
@@ -115,7 +116,7 @@ static uint64_t status_of(int error)
     return error == ENOSPC || error == EDQUOT || error == EFBIG ? ST_NO_SPACE : ST_IO;
 }
 
-void store_data(struct store *s, struct task *t, uint64_t object, bool away, bool write)
+void store_data(struct store *s, struct task *t, uint64_t object, uint64_t stamp, bool write)
 {
     uint64_t now_ns = tool_now_ns();
     t->done = 0;
@@ -125,7 +126,11 @@ void store_data(struct store *s, struct task *t, uint64_t object, bool away, boo
         s->device_free_ns = qos_max(s->device_free_ns, now_ns) + t->len * QOS_NS_PER_S / s->s->own_rate;
         t->due_ns = s->device_free_ns;
     }
-    t->file = files_get(&s->files, object, away, write);
+    t->file = files_get(&s->files, object, stamp, write);
+    if (!t->file && !write && errno == ENOENT && stamp) {
+        t->then(s, t, ST_GONE);
+        return;
+    }
     if (!t->file && !write && errno == ENOENT) { /* never written: zeros */
         memset(t->data, 0, t->len);
         t->then(s, t, ST_OK);
@@ -191,62 +196,34 @@ static void go_on_paced(struct store *s, uint64_t now_ns)
 
 /* ---- jobs ------------------------------------------------------------------------------------------------ */
 
-bool store_redirecting(const struct store *s, uint64_t object, uint64_t offset, uint64_t end, uint64_t server)
+/* Records a write whose data is durable. What it replaced is dropped when that is durable, too. */
+static uint64_t record(struct store *s, uint64_t stamp)
 {
-    size_t i;
-    for (i = 0; i < s->redirects; i++) {
-        const struct redirecting *r = &s->redirecting[i];
-        if (r->object == object && r->server == server && r->offset < end && offset < r->end)
-            return true;
-    }
-    return false;
-}
-
-static bool take_redirecting(struct store *s, const struct note *n)
-{
-    size_t i;
-    for (i = 0; i < s->redirects; i++) {
-        const struct redirecting *r = &s->redirecting[i];
-        if (r->object == n->object && r->server == n->server && r->offset == n->offset &&
-            r->end == n->offset + n->len) {
-            s->redirecting[i] = s->redirecting[--s->redirects];
-            return true;
-        }
-    }
-    return false;
-}
-
-void store_note_old(struct store *s, struct task *t, uint64_t object, uint64_t offset, uint64_t len, uint32_t server)
-{
-    struct twochoice_piece p;
-    uint64_t at = offset;
-    t->olds = 0;
-    while (at < offset + len && t->olds < OLD_PIECES) {
-        twochoice_table_find(&s->table, object, at, &p);
-        p.offset = at;
-        p.end = qos_min(p.end, offset + len);
-        if (p.target != TWOCHOICE_LOCAL && p.target != server)
-            t->old[t->olds++] = p;
-        at = p.end;
-    }
+    struct twochoice_piece replaced[OLD_PIECES];
+    enum qos_status st;
+    size_t n;
+    do {
+        st = twochoice_table_write_end(&s->table, stamp, replaced, OLD_PIECES, &n);
+        moves_stale(s, replaced, n);
+    } while (st == QOS_EAGAIN);
+    if (st == QOS_EFULL)
+        store_compact(s);
+    return st == QOS_OK ? ST_OK : st == QOS_EFULL ? ST_FULL : st == QOS_ENOENT ? ST_NO : ST_IO;
 }
 
 static void home_written(struct store *s, struct task *t, uint64_t status)
 {
     const struct note *n = &t->job.n;
-    enum qos_status st;
     if (status == ST_OK) {
         trace_line("data", n->write);
-        store_note_old(s, t, n->object, n->offset, n->len, TWOCHOICE_LOCAL);
-        st = twochoice_table_local(&s->table, n->object, n->offset, n->len);
-        status = st == QOS_OK ? ST_OK : st == QOS_EFULL ? ST_FULL : ST_IO;
-        if (st == QOS_EFULL)
-            store_compact(s);
+        status = record(s, t->stamp);
     }
     if (status != ST_OK) {
         store_answer(s, t, status);
         return;
     }
+    t->stamp = 0;
+    s->changed = true; /* others may have waited for these bytes */
     s->word[COUNT_HOME_BYTES] += n->len;
     task_add(&s->to_commit, t);
 }
@@ -256,10 +233,7 @@ static void away_written(struct store *s, struct task *t, uint64_t status)
     const struct note *n = &t->job.n;
     if (status == ST_OK) {
         trace_line("data", n->write);
-        if (twochoice_table_create(&s->held, n->object, 0, n->offset, n->len, false) != QOS_OK)
-            status = ST_FULL;
-        else
-            s->word[COUNT_AWAY_BYTES] += n->len;
+        s->word[COUNT_AWAY_BYTES] += n->len;
     }
     store_answer(s, t, status);
 }
@@ -273,9 +247,15 @@ static void write_job(struct store *s, struct task *t)
     t->offset = n->offset;
     t->len = n->len;
     t->then = home ? home_written : away_written;
+    if (home != (n->stamp == 0)) {
+        store_answer(s, t, ST_NO);
+        return;
+    }
     if (home) {
-        st = twochoice_table_write_begin(&s->table, n->object, n->offset, n->len, &t->hold);
-        if (st == QOS_EAGAIN || st == QOS_EFULL) { /* a pull is writing there: its turn comes */
+        st = twochoice_table_write_begin(&s->table, n->object, TWOCHOICE_LOCAL, n->offset, n->len, &t->stamp);
+        if (st == QOS_EAGAIN || st == QOS_EFULL) { /* somebody is writing there: its turn comes */
+            if (st == QOS_EFULL)
+                store_compact(s);
             task_add(&s->waiting, t);
             return;
         }
@@ -283,39 +263,18 @@ static void write_job(struct store *s, struct task *t)
             store_answer(s, t, ST_IO);
             return;
         }
-        t->has_hold = true;
     }
-    store_data(s, t, n->object, !home, true);
-}
-
-static void read_done(struct store *s, struct task *t, uint64_t status)
-{
-    const struct note *n = &t->job.n;
-    if (status == ST_OK && OBJECT_HOME(n->object) != s->s->server) {
-        if (!moves_held(s, n->object, n->offset, n->len))
-            status = ST_GONE;
-        else if (t->drops != s->drops_done) { /* a hole may have been there for a moment: again */
-            t->drops = s->drops_done;
-            store_data(s, t, n->object, true, false);
-            return;
-        }
-    }
-    store_answer(s, t, status);
+    store_data(s, t, n->object, n->stamp, true);
 }
 
 static void read_job(struct store *s, struct task *t)
 {
     const struct note *n = &t->job.n;
-    bool home = OBJECT_HOME(n->object) == s->s->server;
     t->data = s->buffers + t->job.buffer * s->s->part_bytes;
     t->offset = n->offset;
     t->len = n->len;
-    t->then = read_done;
-    t->drops = s->drops_done;
-    if (!home && !moves_held(s, n->object, n->offset, n->len))
-        store_answer(s, t, ST_GONE);
-    else
-        store_data(s, t, n->object, !home, false);
+    t->then = store_answer;
+    store_data(s, t, n->object, n->stamp, false);
 }
 
 static void query_job(struct store *s, struct task *t)
@@ -324,67 +283,66 @@ static void query_job(struct store *s, struct task *t)
     struct note *n = &t->job.n;
     size_t count = twochoice_table_query(&s->table, n->object, n->offset, n->len, p, NOTE_PIECES), i;
     for (i = 0; i < count; i++) {
-        n->word[3 * i] = p[i].offset;
-        n->word[3 * i + 1] = p[i].end;
-        n->word[3 * i + 2] = p[i].target == TWOCHOICE_LOCAL ? s->s->server : p[i].target;
+        n->word[4 * i] = p[i].offset;
+        n->word[4 * i + 1] = p[i].end;
+        n->word[4 * i + 2] = p[i].target == TWOCHOICE_LOCAL ? s->s->server : p[i].target;
+        n->word[4 * i + 3] = p[i].version;
     }
-    n->words = 3 * count;
+    n->words = 4 * count;
     store_answer(s, t, ST_OK);
 }
 
-static void reserve_job(struct store *s, struct task *t)
+static void begin_job(struct store *s, struct task *t)
 {
-    const struct note *n = &t->job.n;
-    enum qos_status st;
-    if (moves_dropping(s, n->object, n->offset, n->offset + n->len, n->server)) {
-        task_add(&s->waiting, t);
-        return;
-    }
-    st = twochoice_table_reserve(&s->table);
-    if (st != QOS_OK) {
+    struct note *n = &t->job.n;
+    enum qos_status st =
+        twochoice_table_write_begin(&s->table, n->object, (uint32_t)n->server, n->offset, n->len, &n->stamp);
+    if (st == QOS_EFULL)
         store_compact(s);
-        store_answer(s, t, st == QOS_EFULL ? ST_FULL : ST_IO);
+    store_answer(s, t, st == QOS_OK ? ST_OK : st == QOS_EFULL || st == QOS_EAGAIN ? ST_FULL : ST_IO);
+}
+
+static void cancel_job(struct store *s, struct task *t)
+{
+    store_answer(s, t, twochoice_table_write_cancel(&s->table, t->job.n.stamp) == QOS_OK ? ST_OK : ST_NO);
+}
+
+static void end_job(struct store *s, struct task *t)
+{
+    uint64_t status = record(s, t->job.n.stamp);
+    if (status == ST_OK) {
+        task_add(&s->to_commit, t);
         return;
     }
-    if (s->redirects == s->redirects_room) {
-        s->redirects_room = s->redirects_room ? 2 * s->redirects_room : 64;
-        s->redirecting = tool_grow(s->redirecting, s->redirects_room * sizeof *s->redirecting);
-    }
-    s->redirecting[s->redirects++] = (struct redirecting){n->object, n->offset, n->offset + n->len, n->server};
-    store_answer(s, t, ST_OK);
+    (void)!twochoice_table_write_cancel(&s->table, t->job.n.stamp);
+    store_answer(s, t, status);
 }
 
-static void release_job(struct store *s, struct task *t)
-{
-    bool was = take_redirecting(s, &t->job.n);
-    if (was)
-        twochoice_table_release(&s->table);
-    store_answer(s, t, was ? ST_OK : ST_NO);
-}
-
-static void create_job(struct store *s, struct task *t)
+/* A target asks about a piece that it holds. The answer holds when all changes so far are durable. */
+static void refers_job(struct store *s, struct task *t)
 {
     const struct note *n = &t->job.n;
-    enum qos_status st;
-    if (!take_redirecting(s, n)) {
-        store_answer(s, t, ST_NO);
-        return;
-    }
-    store_note_old(s, t, n->object, n->offset, n->len, (uint32_t)n->server);
-    st = twochoice_table_create(&s->table, n->object, (uint32_t)n->server, n->offset, n->len, true);
-    if (st != QOS_OK) {
-        twochoice_table_release(&s->table);
-        store_answer(s, t, st == QOS_EFULL ? ST_FULL : ST_IO);
-        return;
-    }
-    task_add(&s->to_commit, t);
+    bool needed = twochoice_table_refers(&s->table, n->object, n->stamp, 0, UINT64_MAX);
+    if (!needed && twochoice_table_commit(&s->table) != QOS_OK)
+        needed = true;
+    store_answer(s, t, needed ? ST_OK : ST_NO);
 }
 
+/* The oldest redirects, by their stamps. */
 static void list_job(struct store *s, struct task *t)
 {
-    struct twochoice_piece p[NOTE_WORDS / 5];
+    struct twochoice_piece p[NOTE_WORDS / 5], q;
     struct note *n = &t->job.n;
-    size_t count = twochoice_table_oldest(&s->table, p, NOTE_WORDS / 5), i;
+    size_t count = 0, i;
+    memset(&q, 0, sizeof q);
+    while (twochoice_table_next(&s->table, q.object, q.end, &q)) {
+        if (count == NOTE_WORDS / 5 && p[count - 1].version <= q.version)
+            continue;
+        count += count < NOTE_WORDS / 5;
+        for (i = count - 1; i > 0 && p[i - 1].version > q.version; i--)
+            p[i] = p[i - 1];
+        p[i] = q;
+    }
     for (i = 0; i < count; i++) {
         n->word[5 * i] = p[i].object;
         n->word[5 * i + 1] = p[i].offset;
@@ -399,10 +357,10 @@ static void list_job(struct store *s, struct task *t)
 static void counts_job(struct store *s, struct task *t)
 {
     struct twochoice_table_counts c;
-    twochoice_table_info(&s->table, &c);
+    (void)twochoice_table_info(&s->table, &c);
     s->word[COUNT_FRAGMENTS] = c.fragments;
     s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
-    s->word[COUNT_VERSION] = c.version;
+    s->word[COUNT_VERSION] = c.stamp;
     s->word[COUNT_LOG_BYTES] = c.log_bytes;
     memcpy(t->job.n.word, s->word, sizeof s->word);
     t->job.n.words = COUNTS;
@@ -411,21 +369,15 @@ static void counts_job(struct store *s, struct task *t)
 
 static bool new_tables(struct store *s)
 {
-    struct twochoice_table_config held = {0};
-    held.max_fragments = (uint32_t)s->s->fragments;
-    held.home = TWOCHOICE_SERVERS_MAX - 1;
-    if (!s->table_memory) {
+    if (!s->table_memory)
         s->table_memory = tool_alloc_aligned(twochoice_table_memsize(&s->table_config), 64);
-        s->held_memory = tool_alloc_aligned(twochoice_table_memsize(&held), 64);
-    }
     return twochoice_table_init(&s->table, s->table_memory, twochoice_table_memsize(&s->table_config),
-                                &s->table_config) == QOS_OK &&
-           twochoice_table_init(&s->held, s->held_memory, twochoice_table_memsize(&held), &held) == QOS_OK;
+                                &s->table_config) == QOS_OK;
 }
 
 static void reset_job(struct store *s, struct task *t)
 {
-    bool ok = s->redirects == 0 && !s->to_commit.first && s->resting && moves_quiet(s);
+    bool ok = !s->to_commit.first && s->resting && moves_quiet(s);
     if (ok) {
         s->drops = 0;
         s->resting = false;
@@ -444,9 +396,10 @@ static void start_job(struct store *s, struct task *t)
     case OP_WRITE: write_job(s, t); break;
     case OP_READ: read_job(s, t); break;
     case OP_QUERY: query_job(s, t); break;
-    case OP_RESERVE: reserve_job(s, t); break;
-    case OP_RELEASE: release_job(s, t); break;
-    case OP_CREATE: create_job(s, t); break;
+    case OP_BEGIN: begin_job(s, t); break;
+    case OP_CANCEL: cancel_job(s, t); break;
+    case OP_END: end_job(s, t); break;
+    case OP_REFERS: refers_job(s, t); break;
     case OP_DROP: moves_drop_here(s, t); break;
     case OP_HAS: moves_has(s, t); break;
     case OP_SWEEP: moves_sweep(s, t); break;
@@ -492,12 +445,21 @@ void store_compact(struct store *s)
 static void step_compaction(struct store *s)
 {
     struct twochoice_table_counts c;
-    bool done;
-    twochoice_table_info(&s->table, &c);
+    enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
+    enum qos_status st = QOS_OK;
+    (void)twochoice_table_info(&s->table, &c);
     s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
-    if (!c.compacting && (c.log_bytes > c.max_log_bytes / 2 || c.log_broken))
-        store_compact(s);
-    if (c.compacting && twochoice_table_compact_step(&s->table, COMPACT_RECORDS, &done) != QOS_OK)
+    if (!c.compacting) {
+        if (c.log_bytes > c.max_log_bytes / 2 || c.log_broken)
+            store_compact(s);
+        return;
+    }
+    st = twochoice_table_compact_step(&s->table, COMPACT_RECORDS, &todo);
+    if (st == QOS_OK && todo == TWOCHOICE_COMPACT_COMMIT)
+        st = twochoice_table_commit(&s->table) == QOS_OK || c.log_broken ? QOS_OK : QOS_EIO;
+    if (st == QOS_OK && todo == TWOCHOICE_COMPACT_SWAP)
+        st = twochoice_table_compact_end(&s->table, s->storage.swap(s->storage.ctx, (int)c.next_log) == 0);
+    if (st != QOS_OK)
         tool_warn("server %u: compaction failed; the log goes on as it was", s->s->server);
 }
 
@@ -522,7 +484,6 @@ static void commit(struct store *s)
         }
         if (st == QOS_OK) {
             trace_line("record", t->job.n.write);
-            moves_stale(s, t->old, t->olds);
         }
         store_answer(s, t, st == QOS_OK ? ST_OK : ST_IO);
     }
@@ -570,7 +531,7 @@ static uint64_t wake_at(const struct store *s, uint64_t now_ns)
     struct twochoice_table_counts c;
     for (t = s->paced.first; t; t = t->next)
         at_ns = qos_min(at_ns, t->due_ns);
-    twochoice_table_info(&s->table, &c);
+    (void)twochoice_table_info(&s->table, &c);
     if (s->changed || c.compacting)
         at_ns = now_ns;
     return qos_min(at_ns, now_ns + UINT64_C(1000000000));
@@ -613,6 +574,7 @@ static bool open_table(struct store *s)
     s->table_config.max_fragments = (uint32_t)s->s->fragments;
     s->table_config.home = s->s->server;
     s->table_config.max_log_bytes = s->s->log_bytes;
+    s->table_config.max_writes = 4096;
     s->table_config.storage = &s->storage;
     if (!new_tables(s)) {
         tool_warn("server %u: the table's configuration is out of range", s->s->server);

@@ -5,7 +5,7 @@
 #include "twochoice_mpi.h"
 #include <liburing.h>
 
-#define OLD_PIECES 16u  /* places that one change makes stale, at most remembered; a sweep finds the others */
+#define OLD_PIECES 16u  /* pieces that one step of a change replaces */
 #define PULL_PIECES 16u /* that one pull writes */
 #define DROPS_MAX 1024u
 #define DROPS_FLYING 4u
@@ -20,22 +20,14 @@ struct task {
     uint8_t *data;
     uint64_t offset, len, done; /* of the data */
     uint64_t due_ns;            /* the paced device is not ready before */
-    uint64_t drops;             /* how many there had been when a read began */
-    uint32_t hold;
-    bool has_hold, writing;
-    struct twochoice_piece old[OLD_PIECES]; /* where the bytes were before */
-    uint32_t olds;
+    uint64_t stamp;             /* of a write at home that is open; 0: none */
+    bool writing;
     struct pull *pull;
     struct task *next;
 };
 
 struct task_list {
     struct task *first, **end;
-};
-
-/* A reserved redirect whose data is on its way. Nobody may drop these bytes at that server meanwhile. */
-struct redirecting {
-    uint64_t object, offset, end, server;
 };
 
 struct pull {
@@ -55,25 +47,26 @@ struct store {
     struct files files;
     struct twochoice_storage storage;
     struct twochoice_table_config table_config;
-    struct twochoice_table table, held; /* held: what is here for others; the target of its entries is 0 */
-    void *table_memory, *held_memory;
+    struct twochoice_table table;
+    void *table_memory, *maintainer_memory;
     struct task_list waiting, paced, to_commit; /* for a hold; for the device; for the log */
-    uint64_t device_free_ns, drops_done;
-    struct redirecting *redirecting;
-    size_t redirects, redirects_room;
+    uint64_t device_free_ns;
     uint64_t word[COUNTS];
     /* moves.c */
     struct twochoice_maintainer maintainer;
     uint64_t maintain_at_ns;
     bool asking, paused;
     struct pull pull[STORE_BUFFERS];
-    struct twochoice_piece drop[DROPS_MAX]; /* to be told to their servers; a ring */
+    struct stale {
+        struct twochoice_piece piece;
+        uint64_t changes; /* may be dropped when so many are durable */
+    } drop[DROPS_MAX];    /* a ring */
     size_t drop_first, drops;
-    struct twochoice_piece flying[DROPS_FLYING]; /* told, not answered; end 0: free */
+    uint32_t flying; /* told, not answered */
     struct sweep {
         struct task *task;
-        uint64_t *object, at, size;
-        size_t objects, index;
+        uint64_t *name; /* object and stamp in turn */
+        size_t names, index;
     } sweep;
     struct check {
         struct task *task;
@@ -88,11 +81,8 @@ void task_add(struct task_list *l, struct task *t);
 struct task *task_take(struct task_list *l); /* NULL: none */
 void store_answer(struct store *s, struct task *t, uint64_t status);
 /* Reads or writes t->len bytes at t->offset of an object; t->then when they are there, or durable. */
-void store_data(struct store *s, struct task *t, uint64_t object, bool away, bool write);
+void store_data(struct store *s, struct task *t, uint64_t object, uint64_t stamp, bool write);
 void store_call(struct store *s, uint64_t cookie, const struct note *n, uint32_t buffer);
-bool store_redirecting(const struct store *s, uint64_t object, uint64_t offset, uint64_t end, uint64_t server);
-/* The pieces of a range that are elsewhere, but not at `server`: stale once the change that t makes is durable. */
-void store_note_old(struct store *s, struct task *t, uint64_t object, uint64_t offset, uint64_t len, uint32_t server);
 void store_compact(struct store *s);
 
 /* moves.c: what the store does of itself, and the answers to what it asked of others */
@@ -101,10 +91,9 @@ void moves_step(struct store *s, uint64_t now_ns);
 void moves_answered(struct store *s, const struct job *j);
 void moves_pull_committed(struct store *s, struct task *t, bool durable);
 bool moves_quiet(const struct store *s); /* nothing of it under way */
-void moves_stale(struct store *s, const struct twochoice_piece *p, uint32_t n);
-bool moves_dropping(const struct store *s, uint64_t object, uint64_t offset, uint64_t end, uint64_t server);
+/* Pieces that a change has just replaced: those that nothing needs any more are dropped when it is durable. */
+void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n);
 void moves_drop_here(struct store *s, struct task *t);
-bool moves_held(const struct store *s, uint64_t object, uint64_t offset, uint64_t len);
 void moves_has(struct store *s, struct task *t);
 void moves_sweep(struct store *s, struct task *t);
 void moves_check(struct store *s, struct task *t);

@@ -29,24 +29,25 @@
 /* Requests to a server. "by": C a client, S a server, and whether the I/O process answers or the rank itself. */
 enum op {
     OP_NONE,
-    OP_WRITE,   /* C; object, offset, len, and the data: durable when it is answered. At home: recorded, too */
-    OP_READ,    /* C, S; the data comes with the answer */
-    OP_QUERY,   /* C, S; answer: pieces, three words each: offset, end, server */
-    OP_RESERVE, /* C; to the home, before data goes to `server`: room in the table, and nobody drops bytes there */
-    OP_RELEASE, /* C; the same range: it will not be */
-    OP_CREATE,  /* C; after a reserve and a durable write at `server` */
-    OP_DROP,    /* S; the bytes are at home again */
-    OP_HAS,     /* S; are the bytes there? status says */
-    OP_LOAD,    /* S; answer: len is the load. The rank answers */
-    OP_SWEEP,   /* C; after a start: drop what no home knows of */
-    OP_GO,      /* C; all have swept: the maintainers may begin */
-    OP_CHECK,   /* C; table, log and data compared; answer: len disagreements */
-    OP_LIST,    /* C; answer: the oldest redirects, five words each: object, offset, end, server, version */
-    OP_DRAIN,   /* C; from now on pulls everything home, idle or not */
-    OP_COUNTS,  /* C; answer: words of enum count */
-    OP_RESET,   /* C; when all rest: forgets everything, for the next measurement. len: 1 preassign, 0 not */
-    OP_REST,    /* C; begins nothing of itself any more. status: ST_NO while something is under way, ask again */
-    OP_STOP     /* C; the job ends, when all rest */
+    OP_WRITE,  /* C; object, offset, len, and the data: durable when it is answered. At home: recorded, too */
+    OP_READ,   /* C, S; the data comes with the answer */
+    OP_QUERY,  /* C, S; answer: pieces, four words each: offset, end, server, stamp */
+    OP_BEGIN,  /* C; to the home, before data goes to `server`: room in the table. answer: stamp, the piece's name */
+    OP_CANCEL, /* C; the write of this stamp will not be */
+    OP_END,    /* C; after a durable write of the piece at `server` */
+    OP_DROP,   /* S; the piece is needed no more */
+    OP_REFERS, /* S; to the home: is the piece needed? status says */
+    OP_HAS,    /* S; is the piece there? status says */
+    OP_LOAD,   /* S; answer: len is the load. The rank answers */
+    OP_SWEEP,  /* C; after a start: drop what no home knows of */
+    OP_GO,     /* C; all have swept: the maintainers may begin */
+    OP_CHECK,  /* C; table, log and data compared; answer: len disagreements */
+    OP_LIST,   /* C; answer: the oldest redirects, five words each: object, offset, end, server, version */
+    OP_DRAIN,  /* C; from now on pulls everything home, idle or not */
+    OP_COUNTS, /* C; answer: words of enum count */
+    OP_RESET,  /* C; when all rest: forgets everything, for the next measurement. len: 1 preassign, 0 not */
+    OP_REST,   /* C; begins nothing of itself any more. status: ST_NO while something is under way, ask again */
+    OP_STOP    /* C; the job ends, when all rest */
 };
 #define OP_ANSWER 64u /* added to op */
 
@@ -54,13 +55,14 @@ enum status { ST_OK, ST_GONE, ST_FULL, ST_NO_SPACE, ST_IO, ST_DOWN, ST_NO };
 const char *status_text(uint64_t status);
 
 #define NOTE_WORDS 192u
-#define NOTE_PIECES (NOTE_WORDS / 3)
-#define NOTE_HEAD 10u
+#define NOTE_PIECES (NOTE_WORDS / 4)
+#define NOTE_HEAD 11u
 struct note { /* on the wire: as many 64-bit words as are used, so that hosts may differ */
     uint64_t op, id;
     uint64_t write;   /* a client's write part, for the trace */
     uint64_t request; /* of the decision that sent the write */
     uint64_t object, offset, len;
+    uint64_t stamp; /* of the piece; 0: at home */
     uint64_t server, status, words;
     uint64_t word[NOTE_WORDS];
 };
@@ -126,14 +128,14 @@ int job_receive(int fd, struct job *j);
 
 /* files.c: object files, and the storage of the redirect table's log. All of the I/O process alone. */
 struct object_file {
-    uint64_t object, used_at;
+    uint64_t object, stamp, used_at; /* stamp: of a piece kept for another home; 0: an object of this home */
     int fd;
     uint32_t users; /* operations under way */
-    bool away;
 };
 struct files {
     char dir[512];
-    int log_fd[2];
+    int log_fd[3];      /* the logs 0 and 1, and the mark */
+    int active;         /* the log that counts */
     uint64_t log_bytes; /* room kept for each log */
     struct object_file *file;
     size_t files;
@@ -143,10 +145,10 @@ struct files {
 bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover, bool *fresh);
 void files_storage(struct files *f, struct twochoice_storage *storage);
 /* create: makes it, durably. NULL: errno; ENOENT without create. */
-struct object_file *files_get(struct files *f, uint64_t object, bool away, bool create);
+struct object_file *files_get(struct files *f, uint64_t object, uint64_t stamp, bool create);
 void files_unlink(struct files *f, struct object_file *file);
-/* Objects kept for other homes. Returns how many; *objects is the caller's to free. */
-size_t files_away(struct files *f, uint64_t **objects);
+/* Pieces kept for other homes: their objects and stamps in turn. Returns how many; *names is the caller's to free. */
+size_t files_away(struct files *f, uint64_t **names);
 /* Removes all objects; remove_all: the directory too. */
 void files_clear(struct files *f, bool remove_all);
 

@@ -1,6 +1,7 @@
 // proves: any program of creates, local writes, pulls and compactions leaves the redirect table sound and in agreement
 // with a byte map.
 #include "twochoice.h"
+#include "twochoice_calls.h"
 #include "fuzz/fuzz.h"
 
 #define CELLS 256
@@ -43,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t op = 0, o, i;
     memset(&cfg, 0, sizeof cfg);
     cfg.max_fragments = (uint32_t)fuzz_between(&in, 1, 200);
-    cfg.max_holds = 4;
+    cfg.max_pulls = 4;
+    cfg.max_writes = 4;
     cfg.home = 7;
     scale = UINT64_C(1) << fuzz_between(&in, 0, 55); /* at 2^25 to 2^31 leaves are of either form */
     FUZZ_CHECK(twochoice_table_memsize(&cfg) <= sizeof mem);
@@ -67,19 +69,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         op++;
         if (what < 5) {
             uint32_t target = what == 4 ? TWOCHOICE_LOCAL : (uint32_t)fuzz_between(&in, 0, 5);
-            enum qos_status st =
-                what == 4
-                    ? twochoice_table_local(&t, o * UINT64_MAX, from * scale, (to - from) * scale)
-                    : twochoice_table_create(&t, o * UINT64_MAX, target, from * scale, (to - from) * scale, false);
-            FUZZ_CHECK(st == QOS_OK || (st == QOS_EFULL && t.fragments + 2 > cfg.max_fragments));
+            enum qos_status st = what == 4
+                                     ? redirect(&t, o * UINT64_MAX, from * scale, (to - from) * scale, TWOCHOICE_LOCAL)
+                                     : redirect(&t, o * UINT64_MAX, from * scale, (to - from) * scale, target);
+            FUZZ_CHECK(st == QOS_OK || (st == QOS_EAGAIN && what == 4) ||
+                       (st == QOS_EFULL && counts_of(&t).fragments + 2 > cfg.max_fragments));
+            for (c = from; st == QOS_EFULL && c < to; c++) { /* a first part may be recorded */
+                struct twochoice_piece p;
+                twochoice_table_find(&t, o * UINT64_MAX, c * scale, &p);
+                FUZZ_CHECK(p.target == target || p.target == map[o][c].target);
+                map[o][c].op = p.target == target && p.target != map[o][c].target ? op : map[o][c].op;
+                map[o][c].target = p.target;
+            }
             for (c = from; st == QOS_OK && c < to; c++) {
                 map[o][c].target = target;
                 map[o][c].op = op;
             }
         } else if (!pull[i].open) {
             struct twochoice_piece p;
-            if (twochoice_table_pull_start(&t, o * UINT64_MAX, from * scale, (to - from) * scale, &pull[i].id, &p) !=
-                QOS_OK)
+            if (start_pull_behind(&t, o * UINT64_MAX, from * scale, (to - from) * scale, &pull[i].id, &p) != QOS_OK)
                 continue;
             pull[i].open = true;
             pull[i].ready = false;
@@ -91,7 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 pull[i].op[c] = map[pull[i].object][c].op;
             }
         } else if (what == 5) {
-            twochoice_table_pull_cancel(&t, pull[i].id);
+            if (twochoice_table_pull_cancel(&t, pull[i].id) == QOS_EBUSY)
+                FUZZ_CHECK(finish_pull(&t, pull[i].id) == QOS_OK);
             pull[i].open = false;
         } else if (!pull[i].ready) {
             static struct twochoice_piece out[CELLS];
@@ -99,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(twochoice_table_pull_ready(&t, pull[i].id, out, CELLS, &n) == QOS_OK);
             pull[i].ready = true;
         } else {
-            enum qos_status st = twochoice_table_pull_finish(&t, pull[i].id);
+            enum qos_status st = finish_pull(&t, pull[i].id);
             FUZZ_CHECK(st == QOS_OK || st == QOS_EFULL);
             for (c = pull[i].from; c < pull[i].to; c++) {
                 struct twochoice_piece p;
@@ -108,8 +117,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 if (map[o][c].op == pull[i].op[c] && (st == QOS_OK || p.target == TWOCHOICE_LOCAL))
                     map[o][c].target = TWOCHOICE_LOCAL;
             }
-            if (st != QOS_OK)
-                twochoice_table_pull_cancel(&t, pull[i].id);
+            if (st != QOS_OK) {
+                FUZZ_CHECK(twochoice_table_pull_cancel(&t, pull[i].id) == QOS_EBUSY);
+                FUZZ_CHECK(finish_pull(&t, pull[i].id) == QOS_OK);
+            }
             pull[i].open = false;
         }
         if (op % 16 == 0)

@@ -3,6 +3,7 @@
 // is.
 #include "paper/twochoice_paper_log.h"
 #include "twochoice.h"
+#include "twochoice_calls.h"
 
 #define SERVERS 6
 #define HOME 1
@@ -28,7 +29,7 @@ static void redirected_write(unsigned from, unsigned to, uint32_t target)
     writes++;
     for (i = from; i < to; i++)
         held[target][i] = latest[i] = writes;
-    CHECK_EQ(twochoice_table_create(&t, 1, target, from, to - from, false), QOS_OK);
+    CHECK_EQ(redirect(&t, 1, from, to - from, target), QOS_OK);
     paper_create(&paper, from, to, target);
 }
 
@@ -69,7 +70,7 @@ static void finish(uint32_t pull)
     CHECK_EQ(twochoice_table_pull_ready(&t, pull, out, 8, &n), QOS_OK);
     for (i = 0; i < n; i++)
         copy_home(&out[i]);
-    CHECK_EQ(twochoice_table_pull_finish(&t, pull), QOS_OK);
+    CHECK_EQ(finish_pull(&t, pull), QOS_OK);
 }
 
 /* The first five entries; the text leaves the ranges of entries 2 and 3 open but that both lie in 300-900. */
@@ -89,7 +90,7 @@ static void figure_9_entries(uint32_t *early_pull)
     check_pieces(0, 1000, four, 5);
     CHECK_EQ(paper.n, 4);
     if (early_pull) {
-        CHECK_EQ(twochoice_table_pull_start(&t, 1, 200, 1000, early_pull, &p), QOS_OK);
+        CHECK_EQ(start_pull_behind(&t, 1, 200, 1000, early_pull, &p), QOS_OK);
         CHECK(p.offset == 200 && p.end == 500 && p.target == 3);
     }
     redirected_write(300, 900, 4);
@@ -107,7 +108,7 @@ static void figure_9(struct twochoice_table_config *cfg, void *mem, size_t size)
     /* The maintainer goes through the entries after the fifth: it is handed what entry 4 still holds. */
     begin(cfg, mem, size, false);
     figure_9_entries(NULL);
-    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
+    CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     CHECK(p.offset == 200 && p.end == 300 && p.target == 3);
     finish(pull);
     check_pieces(200, 600, mended, 2);
@@ -137,7 +138,7 @@ static void figure_10(struct twochoice_table_config *cfg, void *mem, size_t size
     uint64_t started;
     begin(cfg, mem, size, false);
     redirected_write(100, 200, 5);
-    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
+    CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     started = paper.now;
     redirected_write(100, 200, 2);
     finish(pull);
@@ -149,14 +150,14 @@ static void figure_10(struct twochoice_table_config *cfg, void *mem, size_t size
     /* Half of it only, and back to the same server: still a newer write. */
     begin(cfg, mem, size, false);
     redirected_write(100, 200, 5);
-    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 1000, &pull, &p), QOS_OK);
+    CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     held[HOME][0] = 0;
     for (started = 100; started < 200; started++)
         held[HOME][started] = held[5][started]; /* copied before the newer write */
     redirected_write(150, 160, 5);
     CHECK_EQ(twochoice_table_pull_ready(&t, pull, &p, 1, &(size_t){0}), QOS_OK);
     CHECK(p.offset == 100 && p.end == 150);
-    CHECK_EQ(twochoice_table_pull_finish(&t, pull), QOS_OK);
+    CHECK_EQ(finish_pull(&t, pull), QOS_OK);
     check_reads();
     twochoice_table_find(&t, 1, 155, &p);
     CHECK_EQ(p.target, 5);
@@ -170,7 +171,7 @@ static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
     begin(cfg, mem, size, true);
     redirected_write(0, 100, 2);
     redirected_write(100, 200, 2);
-    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 100, &pull, &p), QOS_OK);
+    CHECK_EQ(start_pull_behind(&t, 1, 0, 100, &pull, &p), QOS_OK);
     started = paper.now;
     redirected_write(50, 80, 3);
     finish(pull);
@@ -184,7 +185,7 @@ static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
     /* A newer redirect that only overlaps the end of the pulled range. */
     begin(cfg, mem, size, true);
     redirected_write(0, 100, 2);
-    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 100, &pull, &p), QOS_OK);
+    CHECK_EQ(start_pull_behind(&t, 1, 0, 100, &pull, &p), QOS_OK);
     started = paper.now;
     redirected_write(90, 150, 3);
     finish(pull);

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "twochoice.h"
+#include "twochoice_calls.h"
 
 struct disk_file {
     uint8_t *data;
@@ -12,10 +13,13 @@ struct disk_file {
 };
 
 struct disk {
-    struct disk_file log[2];
+    struct disk_file log[3];         /* two logs and the mark */
+    int active;                      /* the log that counts */
     uint64_t operations, stop_after; /* the operation of this number fails half done, and all behind it do not happen */
     struct check_rng *rng;
     bool stopped;
+    uint8_t mark[1024]; /* the mark as it was synced: it is overwritten in place */
+    size_t mark_len;
 };
 
 static CHECK_UNUSED void disk_resize(struct disk_file *f, size_t len)
@@ -79,6 +83,11 @@ static CHECK_UNUSED int disk_sync(void *ctx, int log)
     if (stops && (!half || check_between(d->rng, 0, 1)))
         return -1;
     d->log[log].durable = d->log[log].len;
+    if (log == TWOCHOICE_MARK_LOG) {
+        d->mark_len = d->log[log].len < sizeof d->mark ? d->log[log].len : sizeof d->mark;
+        if (d->mark_len)
+            memcpy(d->mark, d->log[log].data, d->mark_len);
+    }
     return stops ? -1 : 0;
 }
 
@@ -93,23 +102,57 @@ static CHECK_UNUSED int disk_truncate(void *ctx, int log, uint64_t len)
 }
 
 /* Atomic: a stop leaves it done or not done, and the caller does not learn which. */
-static CHECK_UNUSED int disk_swap(void *ctx)
+static CHECK_UNUSED int disk_swap(void *ctx, int log)
 {
     struct disk *d = (struct disk *)ctx;
-    struct disk_file old = d->log[0];
     bool half, stops = disk_stops(d, &half);
     if (stops && (!half || check_between(d->rng, 0, 1)))
         return -1;
-    d->log[0] = d->log[1];
-    d->log[1] = old;
-    disk_resize(&d->log[1], 0);
+    d->active = log;
     return stops ? -1 : 0;
+}
+
+/* A new start: the log that counts is log 0, the other one is gone. */
+static CHECK_UNUSED void disk_restart(struct disk *d)
+{
+    struct disk_file old = d->log[0];
+    if (d->active == 1) {
+        d->log[0] = d->log[1];
+        d->log[1] = old;
+    }
+    d->active = 0;
+    disk_resize(&d->log[1], 0);
+}
+
+/* Each sector of the mark is what was synced, or what was written since, or torn between the two. */
+static CHECK_UNUSED void disk_crash_mark(struct disk *d)
+{
+    struct disk_file *f = &d->log[TWOCHOICE_MARK_LOG];
+    size_t at;
+    if (f->len > d->mark_len && check_between(d->rng, 0, 1))
+        disk_resize(f, d->mark_len);
+    for (at = 0; at < f->len && at < d->mark_len; at += 512) {
+        size_t from = (size_t)check_between(d->rng, 0, 512), to = 512;
+        if (check_between(d->rng, 0, 2) == 0)
+            from = 0;
+        if (at + to > f->len)
+            to = f->len - at;
+        if (at + to > d->mark_len)
+            to = d->mark_len - at;
+        if (from < to && check_between(d->rng, 0, 1))
+            memcpy(f->data + at + from, d->mark + at + from, to - from);
+    }
+    if (f->len)
+        memcpy(d->mark, f->data, f->len < sizeof d->mark ? f->len : sizeof d->mark);
+    d->mark_len = f->len;
+    f->durable = f->len;
 }
 
 /* The power comes back: what was not durable is cut at any byte, or has lost any of its sectors. */
 static CHECK_UNUSED void disk_crash(struct disk *d)
 {
     int i;
+    disk_crash_mark(d);
     for (i = 0; i < 2; i++) {
         struct disk_file *f = &d->log[i];
         if (check_between(d->rng, 0, 1)) {
@@ -126,6 +169,7 @@ static CHECK_UNUSED void disk_crash(struct disk *d)
         }
         f->durable = f->len;
     }
+    disk_restart(d);
     d->stopped = false;
     d->stop_after = 0;
     d->operations = 0;
@@ -147,6 +191,7 @@ static CHECK_UNUSED void disk_free(struct disk *d)
 {
     free(d->log[0].data);
     free(d->log[1].data);
+    free(d->log[2].data);
 }
 
 #endif

@@ -5,44 +5,61 @@
 
 #define FRAGMENTS 200
 #define BYTES 10000
-#define HOME 1
+#define HOME 0
 
 static struct check_rng rng;
 static struct twochoice_table t, scratch;
 static struct disk disk;
 
-static void run(uint64_t rate, uint64_t piece)
+static struct twochoice_maintainer maintainer;
+static void *maintainer_mem;
+
+static void open_maintainer(const struct twochoice_maintainer_config *mc)
+{
+    free(maintainer_mem);
+    maintainer_mem = aligned_alloc(64, twochoice_maintainer_memsize(mc));
+    CHECK_EQ(twochoice_maintainer_init(&maintainer, maintainer_mem, twochoice_maintainer_memsize(mc), mc), QOS_OK);
+}
+
+/* A table in memory; its memory is the caller's to free. */
+static void *open_table(uint32_t fragments)
 {
     struct twochoice_table_config cfg;
-    struct twochoice_maintainer_config mc;
-    struct twochoice_maintainer m;
-    struct twochoice_storage storage;
-    uint64_t now = 5, local = 0, load[8], pulled = 0, started_ns = 0, first_ns = QOS_NEVER, quiet_ns = 0, i, asked = 0;
-    uint64_t copies = 0, cancelled = 0, known_at[8], known[8];
     void *mem;
     memset(&cfg, 0, sizeof cfg);
+    cfg.max_fragments = fragments;
+    cfg.home = HOME;
+    mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    return mem;
+}
+
+static enum twochoice_todo next_todo(uint64_t now, uint64_t local, struct twochoice_order *o)
+{
+    CHECK_EQ(twochoice_maintainer_step(&maintainer, now, &t, local, o), QOS_OK);
+    return o->todo;
+}
+
+static void run(uint64_t rate, uint64_t piece)
+{
+    struct twochoice_maintainer_config mc;
+    uint64_t now = 5, local = 0, load[8], pulled = 0, quiet_ns = QOS_NEVER, i, asked = 0;
+    uint64_t copies = 0, cancelled = 0, known_at[8], known[8], steps_at_once = 0;
+    void *mem = open_table(1000);
     memset(&mc, 0, sizeof mc);
     memset(known_at, 0, sizeof known_at);
     memset(known, 0, sizeof known);
-    disk_init(&disk, &rng, &storage);
-    cfg.max_fragments = 1000;
-    cfg.home = HOME;
-    cfg.storage = &storage;
-    mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
-    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i < FRAGMENTS; i++)
-        CHECK_EQ(twochoice_table_create(&t, i % 5, 2 + (uint32_t)(i % 6), i / 5 * 2 * BYTES,
-                                        check_between(&rng, 1, BYTES), false),
-                 QOS_OK);
+        CHECK_EQ(redirect(&t, i % 5, i / 5 * 2 * BYTES, check_between(&rng, 1, BYTES), 2 + (uint32_t)(i % 6)), QOS_OK);
+    mc.servers = 8;
     mc.rate_bytes_per_s = rate;
     mc.piece_bytes = piece;
     mc.idle_load = 100;
     mc.idle_ns = 1000;
-    CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_OK);
+    open_maintainer(&mc);
     for (i = 0; i < 8; i++)
         load[i] = 0;
-    for (i = 0; t.fragments != 0 && i < 2000000; i++) {
+    for (i = 0; counts_of(&t).fragments != 0 && i < 2000000; i++) {
         struct twochoice_order o;
         if (check_between(&rng, 0, 30) == 0) {
             local = check_between(&rng, 0, 2) ? check_between(&rng, 0, 100) : 101;
@@ -52,76 +69,133 @@ static void run(uint64_t rate, uint64_t piece)
             quiet_ns = QOS_NEVER;
         else if (quiet_ns == QOS_NEVER)
             quiet_ns = now;
-        if (i == 0)
-            quiet_ns = now;
-        CHECK_EQ(twochoice_maintainer_step(&m, now, &t, local, &o), QOS_OK);
+        (void)next_todo(now, local, &o);
         if (o.todo != TWOCHOICE_WAIT) {
             CHECK_LE(local, 100);
             CHECK(now - quiet_ns >= 1000);
         }
         if (o.todo == TWOCHOICE_WAIT) {
-            CHECK(o.next_ns > now); /* and it can be slept until then, if nothing changes */
+            CHECK_GE(o.next_ns, now); /* and it can be slept until then, if nothing changes */
+            steps_at_once = o.next_ns == now ? steps_at_once + 1 : 0;
+            CHECK_LE(steps_at_once, 20);
             now = o.next_ns == QOS_NEVER ? now + 1000 : check_between(&rng, 0, 3) ? o.next_ns : now + 10;
         } else if (o.todo == TWOCHOICE_ASK_LOAD) {
             asked++;
+            CHECK(known_at[o.piece.target] == 0 || now - known_at[o.piece.target] >= 1000); /* once per idle_ns */
             known_at[o.piece.target] = now;
             known[o.piece.target] = load[o.piece.target];
-            twochoice_maintainer_remote_load(&m, now, o.piece.target, load[o.piece.target]);
+            twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, load[o.piece.target]);
         } else {
             struct twochoice_piece out[4];
             size_t n = 0;
             CHECK_LE(o.piece.end - o.piece.offset, piece);
             CHECK(now - known_at[o.piece.target] < 1000);
             CHECK_LE(known[o.piece.target], 100);
-            if (first_ns == QOS_NEVER)
-                first_ns = now;
             pulled += o.piece.end - o.piece.offset;
             copies++;
             if (rate != QOS_UNLIMITED) /* what came over the rate, at most one piece */
-                CHECK_LE(pulled, piece + (now - 5) * (rate / 1000000) / 1000 + 1);
-            started_ns = now;
+                CHECK_LE(pulled, piece + now * (rate / 1000000) / 1000 + 1);
             if (check_between(&rng, 0, 4) == 0) {
-                twochoice_table_pull_cancel(&t, o.pull);
+                CHECK_EQ(twochoice_table_pull_cancel(&t, o.pull), QOS_OK);
                 cancelled++;
             } else {
                 CHECK_EQ(twochoice_table_pull_ready(&t, o.pull, out, 4, &n), QOS_OK);
                 CHECK_EQ(n, 1);
-                CHECK_EQ(twochoice_table_pull_finish(&t, o.pull), QOS_OK);
+                CHECK_EQ(finish_pull(&t, o.pull), QOS_OK);
             }
         }
     }
-    CHECK_EQ(t.fragments, 0);
+    CHECK_EQ(counts_of(&t).fragments, 0);
     CHECK_GE(asked, 6);
     CHECK_GE(cancelled, copies / 20);
-    CHECK_LE(first_ns, started_ns);
     { /* nothing is left: rest for ever, but for a busy home */
         struct twochoice_order o;
-        CHECK_EQ(twochoice_maintainer_step(&m, now + 5000, &t, 0, &o), QOS_OK);
-        CHECK_EQ(twochoice_maintainer_step(&m, now + 9000, &t, 0, &o), QOS_OK);
-        CHECK(o.todo == TWOCHOICE_WAIT && o.next_ns == QOS_NEVER);
-        CHECK_EQ(twochoice_maintainer_step(&m, now + 9000, &t, 101, &o), QOS_OK);
-        CHECK(o.todo == TWOCHOICE_WAIT && o.next_ns == now + 10000);
-        /* a single piece that is being pulled already; no hold left */
-        CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 10, false), QOS_OK);
-        twochoice_maintainer_remote_load(&m, now + 20000, 2, 0);
-        CHECK_EQ(twochoice_maintainer_step(&m, now + 19000, &t, 0, &o), QOS_OK);
-        CHECK_EQ(twochoice_maintainer_step(&m, now + 20000, &t, 0, &o), QOS_OK);
-        CHECK_EQ(o.todo, rate == QOS_UNLIMITED ? TWOCHOICE_COPY : o.todo);
-        if (o.todo == TWOCHOICE_COPY) {
-            CHECK_EQ(twochoice_maintainer_step(&m, now + 20001, &t, 0, &o), QOS_OK);
-            CHECK(o.todo == TWOCHOICE_WAIT && o.next_ns == now + 21001);
-        }
-        mc.piece_bytes = QOS_TOKENS_MAX + 1;
-        CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_ERANGE);
-        mc.piece_bytes = 0;
-        mc.rate_bytes_per_s = QOS_RATE_MAX + 1;
-        CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_ERANGE);
-        mc.rate_bytes_per_s = mc.idle_ns = 0;
-        CHECK_EQ(twochoice_maintainer_init(&m, now, &mc), QOS_OK);
-        CHECK(m.piece_bytes == 1 << 20 && m.idle_ns == 100000000);
+        while (next_todo(now + 9000, 0, &o) != TWOCHOICE_WAIT || o.next_ns == now + 10000)
+            now += 1000;
+        CHECK_EQ(o.next_ns, QOS_NEVER);
+        CHECK_EQ(next_todo(now + 9000, 101, &o), TWOCHOICE_WAIT);
+        CHECK_EQ(o.next_ns, now + 10000);
     }
     free(mem);
-    disk_free(&disk);
+}
+
+/* Whatever the load of others: no pull from a server that said that it is busy; a busy or silent one is asked once per
+ * idle_ns, however many fragments it has, and does not keep the others waiting. */
+static void busy_servers(uint32_t servers, uint32_t busy, uint32_t silent)
+{
+    struct twochoice_maintainer_config mc;
+    struct twochoice_order o;
+    uint64_t now, i, asks = 0, rests = 0, copies = 0, steps = 0, first_left = 0;
+    void *mem = open_table(20000);
+    memset(&mc, 0, sizeof mc);
+    mc.servers = servers;
+    mc.rate_bytes_per_s = QOS_UNLIMITED;
+    mc.idle_ns = 100000000;
+    open_maintainer(&mc);
+    for (i = 0; i < 10000; i++) {
+        uint32_t target = i % 10 == 0 ? busy : i % 10 == 5 ? silent : 2 + (uint32_t)(i % 10) + 10;
+        CHECK_EQ(redirect(&t, 7, i * 100, 50, target), QOS_OK);
+        first_left += target == busy || target == silent;
+    }
+    for (now = 100000000; now < UINT64_C(10100000000) && steps < 1000000; steps++) {
+        (void)next_todo(now, 0, &o);
+        if (o.todo == TWOCHOICE_ASK_LOAD) {
+            asks++;
+            now += 100000; /* a round trip */
+            if (o.piece.target != silent)
+                twochoice_maintainer_remote_load(&maintainer, now, o.piece.target,
+                                                 o.piece.target == busy ? 1u << 30 : 0);
+        } else if (o.todo == TWOCHOICE_COPY) {
+            struct twochoice_piece out[4];
+            size_t n = 0;
+            CHECK(o.piece.target != busy && o.piece.target != silent);
+            copies++;
+            CHECK_EQ(twochoice_table_pull_ready(&t, o.pull, out, 4, &n), QOS_OK);
+            CHECK_EQ(finish_pull(&t, o.pull), QOS_OK);
+        } else {
+            rests++;
+            CHECK(o.next_ns >= now);
+            now = o.next_ns > now ? o.next_ns : now + 1000;
+        }
+    }
+    CHECK_EQ(copies, 10000 - first_left);
+    CHECK_LE(asks, 2 * 101 + 8 * 101); /* the idle ones were asked while they had something */
+    CHECK_LE(rests, 6000);
+    CHECK_EQ(counts_of(&t).fragments, first_left);
+    free(mem);
+}
+
+/* An open pull whose server is idle does not let the next, busy one be pulled from in its place. */
+static void open_pull(void)
+{
+    struct twochoice_maintainer_config mc;
+    struct twochoice_order o;
+    uint64_t now = 1000000, i;
+    void *mem = open_table(100);
+    memset(&mc, 0, sizeof mc);
+    mc.servers = 8;
+    mc.rate_bytes_per_s = QOS_UNLIMITED;
+    mc.idle_ns = 1000000;
+    open_maintainer(&mc);
+    CHECK_EQ(redirect(&t, 7, 0, 100, 2), QOS_OK);
+    CHECK_EQ(redirect(&t, 7, 500, 100, 3), QOS_OK);
+    CHECK_EQ(next_todo(0, 0, &o), TWOCHOICE_WAIT);
+    for (i = 0; i < 2000; i++, now += 1000) {
+        if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
+            twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, o.piece.target == 3 ? 1u << 30 : 0);
+        else if (o.todo == TWOCHOICE_COPY)
+            CHECK_EQ(o.piece.target, 2); /* stays open */
+    }
+    /* A clock an hour ahead, once, and what nobody was asked: no more than a delay. */
+    CHECK_EQ(next_todo(now + UINT64_C(3600000000000), 0, &o) == TWOCHOICE_COPY, 0);
+    for (i = 0; i < 5000 && o.todo != TWOCHOICE_COPY; i++, now += 1000)
+        if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
+            twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, 0);
+    CHECK_EQ(o.todo, TWOCHOICE_COPY);
+    CHECK_EQ(o.piece.target, 3);
+    twochoice_maintainer_remote_load(&maintainer, now, 8, 0); /* no such server */
+    twochoice_maintainer_remote_load(&maintainer, now, UINT32_MAX, 0);
+    free(mem);
 }
 
 /* What the checker said: kinds counted, and the bytes of the differences. */
@@ -142,7 +216,8 @@ static void report(void *ctx, enum twochoice_disagreement what, const struct two
     struct said *s = (struct said *)ctx;
     s->times[what]++;
     if (what == TWOCHOICE_LOG_DIFFERS) {
-        CHECK(table->target != log->target && table->offset == log->offset && table->end == log->end);
+        CHECK((table->target != log->target || table->version != log->version) && table->offset == log->offset &&
+              table->end == log->end);
         s->differing_bytes += table->end - table->offset;
     } else if (what == TWOCHOICE_DATA_MISSING || what == TWOCHOICE_DATA_UNKNOWN) {
         CHECK_EQ(table->object, s->missing_object);
@@ -165,7 +240,7 @@ static struct said check_it(const struct twochoice_table_config *cfg, void *mem,
     CHECK_EQ(found, sum);
     CHECK(disk.log[0].len == len && disk.operations == operations); /* it only read */
     if (found == 0)
-        CHECK_EQ(scratch.version, t.version);
+        CHECK_EQ(counts_of(&scratch).fragments, counts_of(&t).fragments);
     return s;
 }
 
@@ -175,7 +250,7 @@ static void checker(void)
     struct twochoice_storage storage;
     struct said s;
     struct twochoice_checker c = {&s, NULL, report};
-    uint64_t i, found;
+    uint64_t i, found, before;
     void *mem, *mem2;
     memset(&cfg, 0, sizeof cfg);
     disk_init(&disk, &rng, &storage);
@@ -187,7 +262,7 @@ static void checker(void)
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i < FRAGMENTS; i++)
-        CHECK_EQ(twochoice_table_create(&t, i % 5, 2 + (uint32_t)(i % 6), i / 5 * 100, 80, false), QOS_OK);
+        CHECK_EQ(redirect(&t, i % 5, i / 5 * 100, 80, 2 + (uint32_t)(i % 6)), QOS_OK);
     s = check_it(&cfg, mem2, 99);
     for (i = 0; i < 6; i++)
         CHECK_EQ(s.times[i], 0); /* all agree */
@@ -195,11 +270,11 @@ static void checker(void)
     CHECK_EQ(s.missing_bytes, FRAGMENTS / 5 * 80);
     CHECK(s.times[TWOCHOICE_DATA_MISSING] > 0 && s.times[TWOCHOICE_DATA_UNKNOWN] > 0);
     CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 0);
-    t.has_storage = false; /* three changes that the log does not know */
-    CHECK_EQ(twochoice_table_create(&t, 0, 7, 5, 10, false), QOS_OK);
-    CHECK_EQ(twochoice_table_create(&t, 7, 7, 0, 30, false), QOS_OK);
-    CHECK_EQ(twochoice_table_local(&t, 2, 100, 40), QOS_OK);
-    t.has_storage = true;
+    before = counts_of(&t).log_bytes; /* three changes that the log does not know */
+    CHECK_EQ(redirect(&t, 0, 5, 10, 7), QOS_OK);
+    CHECK_EQ(redirect(&t, 7, 0, 30, 7), QOS_OK);
+    CHECK_EQ(redirect(&t, 2, 100, 40, TWOCHOICE_LOCAL), QOS_OK);
+    disk_resize(&disk.log[0], (size_t)before);
     s = check_it(&cfg, mem2, 99);
     CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 3);
     CHECK_EQ(s.differing_bytes, 10 + 30 + 40);
@@ -210,7 +285,7 @@ static void checker(void)
     CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_EBUSY);
     CHECK_EQ(twochoice_checker_run(&c, &t, NULL, &found), QOS_OK); /* the tree alone */
     CHECK_EQ(found, 0);
-    t.node[t.root].u.inner.offset[1]++;
+    memset((char *)mem + 40, 0x55, 400); /* a node of the tree */
     memset(&s, 0, sizeof s);
     CHECK_EQ(twochoice_checker_run(&c, &t, NULL, &found), QOS_OK);
     CHECK_EQ(s.times[TWOCHOICE_TREE_BROKEN], 1);
@@ -226,6 +301,11 @@ int main(void)
     run(UINT64_C(1000000000), 4000);
     run(UINT64_C(100000000), 20000);
     run(QOS_UNLIMITED, 3000);
+    busy_servers(100, 1, 65); /* equal modulo 64, as it happens */
+    busy_servers(100, 2, 3);
+    busy_servers(65535, 65534, 64);
+    open_pull();
+    free(maintainer_mem);
     checker();
     return check_end();
 }

@@ -94,7 +94,9 @@ static const char *maintainer_error(const void *config)
 
 static enum qos_status maintainer_init(const void *config)
 {
-    return twochoice_maintainer_init(&maintainer, 5, (const struct twochoice_maintainer_config *)config);
+    const struct twochoice_maintainer_config *c = (const struct twochoice_maintainer_config *)config;
+    need(twochoice_maintainer_memsize(c));
+    return twochoice_maintainer_init(&maintainer, mem, mem_bytes, c);
 }
 
 static const char *placement_error(const void *config)
@@ -134,7 +136,8 @@ static void zeros(void)
     memset(&dc0, 0, sizeof dc0);
     tc = tc0;
     tc.max_fragments = TWOCHOICE_MAX_FRAGMENTS;
-    tc.max_holds = TWOCHOICE_MAX_HOLDS;
+    tc.max_writes = TWOCHOICE_MAX_WRITES;
+    tc.max_pulls = TWOCHOICE_MAX_PULLS;
     CHECK_EQ(twochoice_table_memsize(&tc0), twochoice_table_memsize(&tc));
     CHECK_EQ(table_init(&tc0), QOS_OK);
     CHECK_EQ(twochoice_table_info(&table, &sizes), QOS_OK);
@@ -160,11 +163,14 @@ int main(void)
 {
     static const struct field table_fields[] = {
         {FIELD(twochoice_table_config, max_fragments, NARROW), {0, 1, 100000}, 3, {(1u << 30) + 1, UINT32_MAX}, 2},
-        {FIELD(twochoice_table_config, max_holds, NARROW), {0, 1, 1024}, 3, {1025, UINT32_MAX}, 2},
+        {FIELD(twochoice_table_config, max_writes, NARROW), {0, 1, 65536}, 3, {65537, UINT32_MAX}, 2},
+        {FIELD(twochoice_table_config, max_pulls, NARROW), {0, 1, 65536}, 3, {65537, UINT32_MAX}, 2},
+        {FIELD(twochoice_table_config, mark_commits, NARROW), {0, 1, UINT32_MAX}, 3, {0}, 0},
         {FIELD(twochoice_table_config, home, NARROW), {0, 65534}, 2, {65535, UINT32_MAX}, 2},
         {FIELD(twochoice_table_config, max_log_bytes, WIDE), {0, 96 * 12, QOS_UNLIMITED}, 3, {96 * 12 - 1, 1}, 2},
     };
     static const struct field maintainer_fields[] = {
+        {FIELD(twochoice_maintainer_config, servers, NARROW), {1, 65535}, 2, {0, 65536}, 2},
         {FIELD(twochoice_maintainer_config, rate_bytes_per_s, WIDE),
          {0, 1, QOS_RATE_MAX, QOS_UNLIMITED},
          4,
@@ -209,6 +215,7 @@ int main(void)
     memset(&pc, 0, sizeof pc);
     memset(&dc, 0, sizeof dc);
     tc.max_fragments = 10;
+    mc.servers = 10;
     try_fields(table_fields, sizeof table_fields / sizeof *table_fields, &tc, sizeof tc, table_error, table_init,
                &table, sizeof table);
     try_fields(maintainer_fields, sizeof maintainer_fields / sizeof *maintainer_fields, &mc, sizeof mc,

@@ -69,16 +69,20 @@ static void check_log(void)
     check_mem_new(&mem, twochoice_table_memsize(&config), 64, 0);
     CHECK_EQ(twochoice_table_init(&table, mem.mem, mem.size, &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&table), QOS_OK);
-    CHECK_EQ(twochoice_table_create(&table, UINT64_C(0xa1a2a3a4a5a6a7a8), 7, 100, 100, false), QOS_OK);
-    CHECK_EQ(twochoice_table_create(&table, 9, 300, UINT64_C(0x0102030405060708), 16, false), QOS_OK);
-    CHECK_EQ(twochoice_table_local(&table, UINT64_C(0xa1a2a3a4a5a6a7a8), 120, 20), QOS_OK);
+    CHECK_EQ(redirect(&table, UINT64_C(0xa1a2a3a4a5a6a7a8), 100, 100, 7), QOS_OK);
+    CHECK_EQ(redirect(&table, 9, UINT64_C(0x0102030405060708), 16, 300), QOS_OK);
+    CHECK_EQ(redirect(&table, UINT64_C(0xa1a2a3a4a5a6a7a8), 120, 20, TWOCHOICE_LOCAL), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&table), QOS_OK);
     check_table(&table);
     golden_same("twochoice_log", disk.log[0].data, disk.log[0].len);
+    golden_same("twochoice_mark", disk.log[TWOCHOICE_MARK_LOG].data, disk.log[TWOCHOICE_MARK_LOG].len);
 
     n = golden_read("twochoice_log", bytes, sizeof bytes);
     disk_resize(&disk.log[0], n);
     memcpy(disk.log[0].data, bytes, n);
+    n = golden_read("twochoice_mark", bytes, sizeof bytes);
+    disk_resize(&disk.log[TWOCHOICE_MARK_LOG], n);
+    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, bytes, n);
     CHECK_EQ(twochoice_table_init(&table, mem.mem, mem.size, &config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&table, 0, &recovery), QOS_OK);
     CHECK_EQ(recovery.records, 3);

@@ -1,15 +1,16 @@
 // proves: the redirect table's configuration, memory, errors, reservations, holds and bounds on size are as written.
 #include "check.h"
 #include "twochoice.h"
+#include "twochoice_calls.h"
 
 static struct twochoice_table t;
 
-static void *open_table(struct check_mem *m, uint32_t max_fragments, uint32_t max_holds)
+static void *open_table(struct check_mem *m, uint32_t max_fragments, uint32_t max_pulls)
 {
     struct twochoice_table_config cfg;
     memset(&cfg, 0, sizeof cfg);
     cfg.max_fragments = max_fragments;
-    cfg.max_holds = max_holds;
+    cfg.max_pulls = max_pulls;
     cfg.home = 1;
     check_mem_new(m, twochoice_table_memsize(&cfg), 64, 0);
     CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &cfg), QOS_OK);
@@ -20,26 +21,18 @@ static void configuration(void)
 {
     struct twochoice_table_config cfg;
     struct twochoice_storage none;
+    struct twochoice_commit commit;
     struct check_mem m;
     size_t size;
     memset(&cfg, 0, sizeof cfg);
     size = twochoice_table_memsize(&cfg);
     CHECK(size > 0 && size % 64 == 0);
     cfg.max_fragments = TWOCHOICE_MAX_FRAGMENTS;
-    cfg.max_holds = TWOCHOICE_MAX_HOLDS;
+    cfg.max_writes = TWOCHOICE_MAX_WRITES;
+    cfg.max_pulls = TWOCHOICE_MAX_PULLS;
     CHECK_EQ(twochoice_table_memsize(&cfg), size); /* zero is the default */
-    cfg.max_fragments = TWOCHOICE_FRAGMENTS_MAX + 1;
-    CHECK_EQ(twochoice_table_memsize(&cfg), 0);
     cfg.max_fragments = 10;
-    cfg.max_holds = 1025;
-    CHECK_EQ(twochoice_table_memsize(&cfg), 0);
-    cfg.max_holds = 1;
-    cfg.home = TWOCHOICE_SERVERS_MAX;
-    CHECK_EQ(twochoice_table_memsize(&cfg), 0);
-    cfg.home = TWOCHOICE_SERVERS_MAX - 1;
-    cfg.max_log_bytes = 2 * 48 * 12 - 1;
-    CHECK_EQ(twochoice_table_memsize(&cfg), 0);
-    cfg.max_log_bytes = 2 * 48 * 12;
+    cfg.max_pulls = 1;
     size = twochoice_table_memsize(&cfg);
     check_mem_new(&m, size, 64, 0);
     CHECK_EQ(twochoice_table_init(&t, NULL, size, &cfg), QOS_EINVAL);
@@ -53,7 +46,12 @@ static void configuration(void)
     CHECK_EQ(twochoice_table_format(&t), QOS_EINVAL); /* no storage */
     CHECK_EQ(twochoice_table_recover(&t, 0, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_compact_start(&t), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_compact(&t), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_compact_end(&t, true), QOS_EINVAL);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_commit_begin(&t, &commit), QOS_OK);
+    CHECK_EQ(commit.logs, 0);
+    CHECK_EQ(twochoice_table_commit_end(&t, &commit, true), QOS_OK);
     CHECK(check_mem_free(&m));
 }
 
@@ -61,173 +59,233 @@ static void arguments(void)
 {
     struct check_mem m;
     struct twochoice_piece p;
+    uint64_t stamp = 0;
     uint32_t id = 0;
     size_t n = 0;
-    bool done;
     open_table(&m, 100, 2);
-    CHECK_EQ(twochoice_table_create(&t, 1, 1, 0, 1, false), QOS_EINVAL); /* the home itself */
-    CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 1, true), QOS_EINVAL);  /* nothing is reserved */
-    CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 0, false), QOS_ERANGE);
-    CHECK_EQ(twochoice_table_create(&t, 1, 2, 2, UINT64_MAX - 1, false), QOS_ERANGE);
-    CHECK_EQ(twochoice_table_create(&t, 1, TWOCHOICE_SERVERS_MAX, 0, 1, false), QOS_ERANGE);
-    CHECK_EQ(twochoice_table_local(&t, 1, 0, 0), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, 1, 0, 1, &stamp), QOS_EINVAL); /* the home itself */
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, 2, 0, 0, &stamp), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, 2, 2, UINT64_MAX - 1, &stamp), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_SERVERS_MAX, 0, 1, &stamp), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 0, 0, &stamp), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_end(&t, 0, &p, 1, &n), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_write_end(&t, 77, &p, 1, &n), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_write_cancel(&t, 77), QOS_ENOENT);
     CHECK_EQ(twochoice_table_query(&t, 1, 0, 0, &p, 1), 0);
     CHECK_EQ(twochoice_table_query(&t, 1, 0, 10, &p, 0), 0);
-    CHECK_EQ(t.fragments, 0);
-    CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, UINT64_MAX, false), QOS_OK); /* a whole object */
+    CHECK_EQ(counts_of(&t).fragments, 0);
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, 2, 0, UINT64_MAX, &stamp), QOS_OK); /* a whole object */
+    CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 0, &n), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_OK);
+    CHECK_EQ(n, 0);
+    CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_ENOENT); /* a repeated message */
     CHECK_EQ(twochoice_table_query(&t, 1, 0, UINT64_MAX, &p, 1), 1);
-    CHECK(p.end == UINT64_MAX && p.target == 2 && p.version == 1);
-    CHECK_EQ(twochoice_table_pull_start(&t, 0, 0, 0, &id, &p), QOS_EINVAL);
-    CHECK_EQ(twochoice_table_pull_ready(&t, 0, &p, 1, &n), QOS_EINVAL); /* no such pull */
-    CHECK_EQ(twochoice_table_pull_ready(&t, 99, &p, 1, &n), QOS_EINVAL);
-    CHECK_EQ(twochoice_table_pull_finish(&t, 99), QOS_EINVAL);
-    CHECK_EQ(twochoice_table_pull_start(&t, 0, 0, 100, &id, &p), QOS_OK);
-    CHECK_EQ(twochoice_table_pull_finish(&t, id), QOS_EINVAL); /* not ready */
+    CHECK(p.end == UINT64_MAX && p.target == 2 && p.version == stamp);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 0, &id, &p), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_pull_start(&t, 2, 0, 1, &id, &p), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_pull_ready(&t, 0, &p, 1, &n), QOS_ENOENT); /* no such pull */
+    CHECK_EQ(twochoice_table_pull_ready(&t, 99, &p, 1, &n), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_pull_finish(&t, 99, &p, 1, &n), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_pull_cancel(&t, 99), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 100, &id, &p), QOS_OK);
+    CHECK_EQ(finish_pull(&t, id), QOS_ENOENT); /* not ready */
     CHECK_EQ(twochoice_table_pull_ready(&t, id, &p, 0, &n), QOS_EINVAL);
-    twochoice_table_pull_cancel(&t, id);
-    twochoice_table_pull_cancel(&t, id);
-    CHECK_EQ(t.pulls_open, 0);
-    CHECK_EQ(twochoice_table_write_begin(&t, 1, 0, 0, &id), QOS_ERANGE);
-    CHECK_EQ(twochoice_table_compact_step(&t, 1, &done), QOS_EIO);
-    t.version = TWOCHOICE_VERSION_MAX; /* the stamps are used up */
-    CHECK_EQ(twochoice_table_create(&t, 2, 2, 0, 1, false), QOS_EFULL);
-    CHECK_EQ(twochoice_table_reserve(&t), QOS_EFULL);
-    CHECK(check_mem_free(&m));
-}
-
-/* A reservation is kept for its owner, whatever others do. */
-static void reservations(void)
-{
-    struct check_mem m;
-    struct twochoice_table_counts s;
-    uint64_t i;
-    open_table(&m, 10, 0);
-    CHECK_EQ(twochoice_table_create(&t, 1, 2, 0, 1000, false), QOS_OK);
-    for (i = 0; i < 4; i++)
-        CHECK_EQ(twochoice_table_reserve(&t), QOS_OK);
-    CHECK_EQ(twochoice_table_reserve(&t), QOS_EFULL);
-    CHECK_EQ(twochoice_table_create(&t, 1, 3, 10, 10, false), QOS_EFULL); /* would split one into three: 3 + 8 > 10 */
-    CHECK_EQ(twochoice_table_create(&t, 2, 3, 10, 10, false), QOS_OK);    /* one more: 2 + 8 */
-    CHECK_EQ(twochoice_table_create(&t, 3, 3, 10, 10, false), QOS_EFULL);
-    CHECK_EQ(twochoice_table_create(&t, 2, 4, 10, 10, false), QOS_OK);     /* replaces one */
-    CHECK_EQ(twochoice_table_create(&t, 2, 5, 5, 100, false), QOS_OK);     /* swallows one */
-    CHECK_EQ(twochoice_table_create(&t, 2, 6, 50, 100, false), QOS_EFULL); /* cuts one at its end, and adds one */
-    CHECK_EQ(twochoice_table_local(&t, 1, 10, 10), QOS_EFULL);             /* splits one */
-    CHECK_EQ(twochoice_table_local(&t, 1, 0, 10), QOS_OK);
-    CHECK_EQ(twochoice_table_local(&t, 1, 990, 100), QOS_OK);
-    for (i = 0; i < 4; i++) /* each may take its two */
-        CHECK_EQ(twochoice_table_create(&t, 1, 3, 100 + 100 * i, 10, true), QOS_OK);
-    twochoice_table_info(&t, &s);
-    CHECK_EQ(s.fragments, 10);
-    CHECK_EQ(s.reserved, 0);
-    CHECK_EQ(twochoice_table_create(&t, 9, 3, 0, 1, false), QOS_EFULL);
-    twochoice_table_release(&t); /* of nothing: nothing */
-    CHECK_EQ(twochoice_table_local(&t, 1, 0, 1000), QOS_OK);
-    CHECK_EQ(twochoice_table_reserve(&t), QOS_OK);
-    twochoice_table_release(&t);
-    CHECK_EQ(t.reserved, 0);
+    CHECK_EQ(twochoice_table_pull_cancel(&t, id), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK(check_mem_free(&m));
 }
 
-static void holds(void)
+static void promises(void)
+{
+    struct check_mem m;
+    struct twochoice_piece p[4];
+    uint64_t stamp[5], one = 0, i;
+    size_t n;
+    open_table(&m, 10, 0);
+    CHECK_EQ(redirect(&t, 1, 0, 1000, 2), QOS_OK);
+    for (i = 0; i < 4; i++) /* each may need two fragments */
+        CHECK_EQ(twochoice_table_write_begin(&t, 1, 3, 100 + 100 * i, 10, &stamp[i]), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 2, 3, 0, 10, &stamp[4]), QOS_EFULL);         /* 1 + 8 + 2 > 10 */
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 500, 10, &one), QOS_OK); /* one: 1 + 8 + 1 */
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 600, 10, &one), QOS_EFULL);
+    CHECK_EQ(redirect(&t, 9, 0, 10, TWOCHOICE_LOCAL), QOS_OK); /* nothing is redirected there: needs none */
+    CHECK_EQ(twochoice_table_write_end(&t, one, p, 4, &n), QOS_OK);
+    CHECK(n == 1 && p[0].offset == 500 && p[0].end == 510 && p[0].target == 2);
+    for (i = 0; i < 4; i++) {
+        CHECK_EQ(twochoice_table_write_end(&t, stamp[i], p, 4, &n), QOS_OK);
+        CHECK(n == 1 && p[0].offset == 100 + 100 * i && p[0].end == 110 + 100 * i && p[0].version < stamp[0]);
+    }
+    CHECK_EQ(counts_of(&t).fragments, 10);
+    CHECK_EQ(redirect(&t, 9, 0, 1, 3), QOS_EFULL);
+    CHECK_EQ(redirect(&t, 1, 20, 10, TWOCHOICE_LOCAL), QOS_EFULL); /* would split one */
+    CHECK_EQ(redirect(&t, 1, 0, 1000, TWOCHOICE_LOCAL), QOS_OK);   /* a delete of all */
+    CHECK_EQ(counts_of(&t).fragments, 0);
+    CHECK_EQ(redirect(&t, 1, 0, 1000, TWOCHOICE_LOCAL), QOS_OK); /* a delete of all */
+    CHECK_EQ(counts_of(&t).fragments, 0);
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_mem_free(&m));
+}
+
+/* A range over many pieces is recorded in parts, each of which replaces as many as the caller has room for. */
+static void bounded_steps(void)
+{
+    struct check_mem m;
+    struct twochoice_piece p[7], q;
+    uint64_t stamp = 0, seen = 0, i, steps = 0;
+    enum qos_status st;
+    size_t n, k;
+    open_table(&m, 1000, 0);
+    for (i = 0; i < 500; i++)
+        CHECK_EQ(redirect(&t, 5, i * 20, 10, 2 + (uint32_t)(i % 9)), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 5, TWOCHOICE_LOCAL, 5, UINT64_MAX - 5, &stamp),
+             QOS_OK); /* truncate to 5 */
+    do {
+        st = twochoice_table_write_end(&t, stamp, p, 7, &n);
+        CHECK(st == QOS_OK || (st == QOS_EAGAIN && n == 7));
+        for (k = 0; k < n; k++, seen++) {
+            CHECK(p[k].offset == (seen ? seen * 20 : 5) && p[k].end == seen * 20 + 10);
+            CHECK_EQ(p[k].target, 2 + seen % 9);
+        }
+        steps++;
+    } while (st == QOS_EAGAIN);
+    CHECK(seen == 500 && steps == 72);
+    CHECK_EQ(counts_of(&t).fragments, 1);
+    for (i = 1; i < 100; i++)
+        CHECK_EQ(redirect(&t, 5, i * 20, 10, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 5, 3, 7, 1500, &stamp),
+             QOS_OK); /* and a redirect: one fragment at the end */
+    while ((st = twochoice_table_write_end(&t, stamp, p, 1, &n)) == QOS_EAGAIN)
+        CHECK_EQ(n, 1);
+    CHECK_EQ(st, QOS_OK);
+    twochoice_table_find(&t, 5, 7, &q);
+    CHECK(q.end == 1507 && q.version == stamp && q.target == 3);
+    twochoice_table_find(&t, 5, 6, &q);
+    CHECK(q.end == 7 && q.target == TWOCHOICE_LOCAL);
+    twochoice_table_find(&t, 5, 1507, &q);
+    CHECK(q.end == 1510 && q.target == 2);
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_mem_free(&m));
+}
+
+static void exclusion(void)
 {
     struct check_mem m;
     struct twochoice_piece p, q;
-    uint32_t a, b, w;
+    uint64_t w = 0, v = 0, u = 0;
+    uint32_t a, b, c;
     size_t n = 0;
-    open_table(&m, 100, 3);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 100, 200, false), QOS_OK);
-    CHECK_EQ(twochoice_table_pull_start(&t, 0, 0, 50, &a, &p), QOS_OK);
+    open_table(&m, 100, 2);
+    CHECK_EQ(redirect(&t, 7, 100, 200, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 100, 50, &a, &p), QOS_OK);
     CHECK(p.offset == 100 && p.end == 150 && p.version == 1);
-    CHECK_EQ(twochoice_table_pull_start(&t, 7, 120, 1000, &b, &q), QOS_OK); /* not what another pull has */
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 120, 1000, &b, &q), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 150, 1000, &b, &q), QOS_OK);
     CHECK(q.offset == 150 && q.end == 300);
-    CHECK_EQ(twochoice_table_pull_start(&t, 0, 0, 1000, &w, &p), QOS_ENOENT);
-    twochoice_table_pull_cancel(&t, a);
-    CHECK_EQ(twochoice_table_pull_start(&t, 7, 0, 1000, &a, &p), QOS_OK); /* up to where the other begins */
+    CHECK_EQ(twochoice_table_pull_cancel(&t, a), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 100, 1000, &a, &p), QOS_OK); /* up to where the other begins */
     CHECK(p.offset == 100 && p.end == 150);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, 299, 10, &w), QOS_OK); /* the pull only reads as yet */
-    CHECK_EQ(twochoice_table_write_begin(&t, 8, 0, 10, &w), QOS_EFULL);
-    CHECK_EQ(twochoice_table_pull_start(&t, 0, 0, 1, &b, &q), QOS_EFULL);
-    b = a == 0 ? 1 : 0;
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 299, 1, &c, &q), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 10, &w), QOS_OK); /* the pull only reads as yet */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 308, 10, &v),
+             QOS_EAGAIN); /* bytes are written in turn */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 309, 10, &v), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, 3, 299, 10, &u), QOS_OK); /* another server keeps them apart */
+    CHECK(w < v && v < u);
+    CHECK(twochoice_table_write_next(&t, 0, &q) && q.version == w && q.target == TWOCHOICE_LOCAL && q.offset == 299);
+    CHECK(twochoice_table_write_next(&t, v, &q) && q.version == u && q.target == 3 && q.end == 309);
+    CHECK(!twochoice_table_write_next(&t, u, &q));
     CHECK_EQ(twochoice_table_pull_ready(&t, b, &q, 1, &n), QOS_EAGAIN);
-    CHECK_EQ(twochoice_table_local(&t, 7, 299, 10), QOS_OK);
-    twochoice_table_write_end(&t, w);
-    twochoice_table_write_end(&t, w);
+    CHECK_EQ(twochoice_table_write_end(&t, w, &q, 1, &n), QOS_OK);
+    CHECK(n == 1 && q.offset == 299 && q.end == 300 && q.version == 1);
     CHECK_EQ(twochoice_table_pull_ready(&t, b, &q, 1, &n), QOS_OK);
     CHECK(n == 1 && q.offset == 150 && q.end == 299);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, 150, 1, &w), QOS_EAGAIN); /* now it writes */
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, 299, 1, &w), QOS_OK);
-    twochoice_table_write_end(&t, w);
-    CHECK_EQ(twochoice_table_create(&t, 7, 3, 200, 10, false), QOS_OK); /* elsewhere one may write */
-    CHECK_EQ(twochoice_table_pull_finish(&t, b), QOS_OK);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, 150, 1, &w), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 150, 1, &w), QOS_EAGAIN); /* now it writes */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 1, &w), QOS_OK);
+    CHECK_EQ(twochoice_table_write_cancel(&t, w), QOS_OK);
+    CHECK_EQ(redirect(&t, 7, 200, 10, 3), QOS_OK); /* elsewhere one may write */
+    CHECK_EQ(twochoice_table_pull_finish(&t, b, &q, 1, &n), QOS_EAGAIN);
+    CHECK(n == 1 && q.offset == 150 && q.end == 200 && q.target == 2 && q.version == 1);
+    CHECK_EQ(twochoice_table_pull_finish(&t, b, &q, 1, &n), QOS_OK);
+    CHECK(n == 1 && q.offset == 210 && q.end == 299);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 150, 1, &w), QOS_OK);
     twochoice_table_find(&t, 7, 160, &p);
     CHECK(p.target == TWOCHOICE_LOCAL && p.end == 200);
     twochoice_table_find(&t, 7, 205, &p);
     CHECK(p.target == 3 && p.end == 210);
-    CHECK_EQ(t.pulls_open, 1);
+    CHECK_EQ(counts_of(&t).pulls_open, 1);
+    /* A pull that is cancelled while it writes keeps the bytes until it says that it is done. */
+    CHECK_EQ(twochoice_table_pull_ready(&t, a, &q, 1, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_cancel(&t, a), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 100, 1, &v), QOS_EAGAIN);
+    CHECK_EQ(twochoice_table_pull_finish(&t, a, &q, 1, &n), QOS_OK);
+    CHECK_EQ(n, 0);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 100, 1, &v), QOS_OK);
+    twochoice_table_find(&t, 7, 100, &p);
+    CHECK(p.target == 2 && p.end == 150);
     CHECK(check_mem_free(&m));
 }
 
-/* Neighbours of one target become one fragment, but not while a pull may hold the older one. */
-static void joining(void)
+/* A piece is needed while a byte refers to it, or its write is open, or if nobody here gave out its stamp. */
+static void references(void)
 {
     struct check_mem m;
-    struct twochoice_piece p;
-    uint32_t a;
-    size_t n = 0;
-    open_table(&m, 100, 0);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 0, 10, false), QOS_OK);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 20, 10, false), QOS_OK);
-    CHECK_EQ(t.fragments, 2);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 10, 10, false), QOS_OK); /* closes the gap */
-    CHECK_EQ(t.fragments, 1);
-    CHECK_EQ(twochoice_table_create(&t, 7, 3, 30, 10, false), QOS_OK); /* another target */
-    CHECK_EQ(t.fragments, 2);
-    CHECK_EQ(twochoice_table_create(&t, 8, 3, 40, 10, false), QOS_OK); /* another object */
-    CHECK_EQ(t.fragments, 3);
-    CHECK_EQ(twochoice_table_pull_start(&t, 7, 0, 100, &a, &p), QOS_OK);
-    CHECK(p.offset == 0 && p.end == 30 && p.version == 3);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 25, 5, false), QOS_OK); /* newer bytes of the same target */
-    CHECK_EQ(t.fragments, 4);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 50, 5, false), QOS_OK);
-    CHECK_EQ(twochoice_table_create(&t, 7, 2, 55, 5, false), QOS_OK); /* both newer than the pull */
-    CHECK_EQ(t.fragments, 5);
-    CHECK_EQ(twochoice_table_pull_ready(&t, a, &p, 1, &n), QOS_OK);
-    CHECK(n == 1 && p.offset == 0 && p.end == 25);
-    CHECK_EQ(twochoice_table_pull_finish(&t, a), QOS_OK);
-    twochoice_table_find(&t, 7, 24, &p);
-    CHECK_EQ(p.target, TWOCHOICE_LOCAL);
-    twochoice_table_find(&t, 7, 25, &p);
-    CHECK_EQ(p.target, 2);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
-    CHECK(check_mem_free(&m));
-}
-
-static void listing(void)
-{
-    struct check_mem m;
-    struct twochoice_piece p[50];
-    uint64_t i;
+    struct twochoice_piece p[4];
+    uint64_t a = 0, b = 0;
     size_t n;
     open_table(&m, 100, 0);
-    CHECK_EQ(twochoice_table_oldest(&t, p, 50), 0);
-    for (i = 0; i < 100; i++) /* scattered: version i + 1 stands at (i * 37) % 100 */
-        CHECK_EQ(twochoice_table_create(&t, i % 3, 2 + (uint32_t)(i % 7), i * 37 % 100 * 10, 5, false), QOS_OK);
-    CHECK_EQ(twochoice_table_oldest(&t, p, 0), 0);
-    n = twochoice_table_oldest(&t, p, 50);
-    CHECK_EQ(n, 50);
-    for (i = 0; i < n; i++) {
-        CHECK_EQ(p[i].version, i + 1);
-        CHECK_EQ(p[i].offset, i * 37 % 100 * 10);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 100, 100, &a), QOS_OK);
+    CHECK(twochoice_table_refers(&t, 7, a, 100, 100));
+    CHECK_EQ(twochoice_table_write_end(&t, a, p, 4, &n), QOS_OK);
+    CHECK(twochoice_table_refers(&t, 7, a, 100, 100));
+    CHECK(!twochoice_table_refers(&t, 8, a, 100, 100));
+    CHECK(!twochoice_table_refers(&t, 7, a, 200, 100));
+    CHECK(twochoice_table_refers(&t, 7, a + 1, 100, 100)); /* from a life of the home that this log does not know */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 90, 70, &b), QOS_OK);
+    CHECK_EQ(twochoice_table_write_end(&t, b, p, 4, &n), QOS_OK);
+    CHECK(n == 1 && p[0].version == a && p[0].offset == 100 && p[0].end == 160);
+    CHECK(twochoice_table_refers(&t, 7, a, 100, 100)); /* its last 40 bytes */
+    CHECK_EQ(redirect(&t, 7, 150, 100, TWOCHOICE_LOCAL), QOS_OK);
+    CHECK(!twochoice_table_refers(&t, 7, a, 100, 100));
+    CHECK(twochoice_table_refers(&t, 7, b, 0, UINT64_MAX));
+    CHECK(check_mem_free(&m));
+}
+
+/* max_writes at once; stamps keep rising, and find their writes, whichever are open. */
+static void many_open(void)
+{
+    struct check_mem m;
+    struct twochoice_table_config cfg;
+    struct twochoice_piece p;
+    struct check_rng rng;
+    uint64_t open[37] = {0}, last = 0, i;
+    size_t n;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.max_fragments = 1000;
+    cfg.max_writes = 37;
+    cfg.home = 1;
+    check_rng_init(&rng, 1);
+    check_mem_new(&m, twochoice_table_memsize(&cfg), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &cfg), QOS_OK);
+    for (i = 0; i < check_scaled(20000); i++) {
+        size_t k = (size_t)check_between(&rng, 0, 36);
+        if (open[k] == 0) {
+            CHECK_EQ(twochoice_table_write_begin(&t, k, 2, 0, 10, &open[k]), QOS_OK);
+            CHECK(open[k] > last);
+            last = open[k];
+        } else if (check_between(&rng, 0, 1)) {
+            CHECK_EQ(twochoice_table_write_end(&t, open[k], &p, 1, &n), QOS_OK);
+            CHECK_EQ(twochoice_table_write_end(&t, open[k], &p, 1, &n), QOS_ENOENT);
+            open[k] = 0;
+        } else {
+            CHECK_EQ(twochoice_table_write_cancel(&t, open[k]), QOS_OK);
+            open[k] = 0;
+        }
     }
-    CHECK_EQ(twochoice_table_local(&t, 0, 0, 1000), QOS_OK);
-    CHECK_EQ(twochoice_table_local(&t, 1, 0, 1000), QOS_OK);
-    n = twochoice_table_oldest(&t, p, 50); /* fewer than asked for */
-    CHECK_EQ(n, 33);
-    for (i = 0; i < n; i++)
-        CHECK_EQ(p[i].version, 3 * i + 3);
+    for (i = 0; i < 37; i++)
+        if (open[i] == 0)
+            CHECK_EQ(twochoice_table_write_begin(&t, i, 2, 0, 10, &open[i]), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 50, 2, 0, 10, &last), QOS_EFULL);
+    CHECK_EQ(counts_of(&t).writes_open, 37);
     CHECK(check_mem_free(&m));
 }
 
@@ -240,29 +298,30 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     uint64_t i, stride = order == 2 ? 39119 : 1;
     memset(&cfg, 0, sizeof cfg);
     cfg.max_fragments = fragments;
+    cfg.max_writes = cfg.max_pulls = 1;
     CHECK_LE(twochoice_table_memsize(&cfg), UINT64_C(64) * fragments + 8192);
-    open_table(&m, fragments, 0);
+    open_table(&m, fragments + 1, 0); /* a write is promised two */
     for (i = 0; i < fragments; i++) {
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
-        CHECK_EQ(twochoice_table_create(&t, k % objects, 2, k / objects * apart, 4, false), QOS_OK);
+        CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, 2), QOS_OK);
         if (hollow && i % 2 == 1) { /* thin out what stands already */
             k = order == 1 ? fragments - i : (i - 1) * stride % fragments;
-            CHECK_EQ(twochoice_table_local(&t, k % objects, k / objects * apart, 4), QOS_OK);
+            CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, TWOCHOICE_LOCAL), QOS_OK);
         }
     }
-    CHECK_EQ(t.fragments, hollow ? fragments - fragments / 2 : fragments);
+    CHECK_EQ(counts_of(&t).fragments, hollow ? fragments - fragments / 2 : fragments);
     for (i = 0; hollow && i + 1 < fragments; i += 2) { /* and fill it again to the last place */
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
-        CHECK_EQ(twochoice_table_create(&t, k % objects, 2, k / objects * apart, 4, false), QOS_OK);
+        CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, 2), QOS_OK);
     }
-    CHECK_EQ(twochoice_table_create(&t, objects, 2, 0, 4, false), t.fragments == fragments ? QOS_EFULL : QOS_OK);
-    CHECK_LE(t.nodes_used, t.node_count);
+    CHECK_EQ(redirect(&t, objects, 0, 4, 2), counts_of(&t).fragments + 2 > fragments ? QOS_EFULL : QOS_OK);
+    CHECK_LE(counts_of(&t).nodes_used, counts_of(&t).nodes);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     for (i = 0; i < objects; i++)
-        CHECK_EQ(twochoice_table_local(&t, i, 0, UINT64_MAX), QOS_OK);
-    CHECK_EQ(twochoice_table_local(&t, objects, 0, UINT64_MAX), QOS_OK);
-    CHECK_EQ(t.fragments, 0);
-    CHECK_EQ(t.nodes_used, 1);
+        CHECK_EQ(redirect(&t, i, 0, UINT64_MAX, TWOCHOICE_LOCAL), QOS_OK);
+    CHECK_EQ(redirect(&t, objects, 0, UINT64_MAX, TWOCHOICE_LOCAL), QOS_OK);
+    CHECK_EQ(counts_of(&t).fragments, 0);
+    CHECK_EQ(counts_of(&t).nodes_used, 1);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK(check_mem_free(&m));
 }
@@ -273,10 +332,11 @@ int main(void)
     check_begin("twochoice_table");
     configuration();
     arguments();
-    reservations();
-    holds();
-    joining();
-    listing();
+    promises();
+    bounded_steps();
+    exclusion();
+    references();
+    many_open();
     for (order = 0; order < 3; order++) {
         CHECK_CONTEXT("order %u", order);
         memory(1, order, false, 8); /* narrow leaves */

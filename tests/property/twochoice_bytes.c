@@ -1,0 +1,553 @@
+// proves: an object server that follows the manual's page "the life of a byte", and nothing else, loses no acknowledged
+// proves: byte: byte arrays for the home and its targets, clients, pulls, deletes and sweeps in any order, messages lost,
+// proves: repeated and late, crashes of home and targets at any moment; every read is checked, to the byte.
+//
+// The model knows nothing of tables. It keeps, for each byte, which write may be read there: the latest acknowledged one,
+// and every write that was not ended when that one was acknowledged. Once a write has been read, or acknowledged, none
+// that ended before it may appear any more.
+#include "property/twochoice_disk.h"
+
+#define BYTES 64u
+#define TARGETS 4u /* servers 1..4; the home is 0 */
+#define CLIENTS 6u
+#define PIECES 4096u
+#define PULLS 3u
+#define MESSAGES 64u
+#define REPLACED 3u
+
+static struct check_rng rng;
+static struct twochoice_table t;
+static struct twochoice_table_config cfg;
+static struct twochoice_storage storage;
+static struct disk disk;
+static void *mem;
+
+/* ---- what the servers hold --------------------------------------------------------------------------- */
+
+static uint32_t home_bytes[BYTES]; /* at home, in place; durable when it is written: the order is what is tested */
+
+/* A target's pieces: apart from each other, by stamp. */
+struct piece {
+    bool used, durable;
+    uint32_t target;
+    uint64_t stamp;
+    uint32_t from, to, data[BYTES];
+};
+static struct piece pieces[PIECES];
+static uint64_t stored, swept, refused, orphans;
+
+static struct piece *piece_of(uint32_t target, uint64_t stamp)
+{
+    uint32_t i;
+    for (i = 0; i < PIECES; i++)
+        if (pieces[i].used && pieces[i].target == target && pieces[i].stamp == stamp)
+            return &pieces[i];
+    return NULL;
+}
+
+static void store(uint32_t target, uint64_t stamp, uint32_t from, uint32_t to, const uint32_t *data)
+{
+    struct piece *p = piece_of(target, stamp);
+    uint32_t i;
+    for (i = 0; !p && i < PIECES; i++)
+        if (!pieces[i].used)
+            p = &pieces[i];
+    if (!p)
+        return; /* the target is full: the client hears nothing */
+    p->used = true;
+    p->durable = true;
+    p->target = target;
+    p->stamp = stamp;
+    p->from = from;
+    p->to = to;
+    memcpy(p->data + from, data + from, (to - from) * sizeof *data);
+    stored++;
+}
+
+/* ---- what a reader may find -------------------------------------------------------------------------- */
+
+static uint64_t now;
+struct event {
+    uint64_t begun, ended; /* ended: acknowledged, or given up for good; 0: it may still take effect */
+};
+static struct event *event; /* of write number i */
+static uint32_t events, event_room;
+/* No write that ended before these times may be read: something newer was acknowledged; was read since the last crash. */
+static uint64_t acknowledged_at[BYTES], read_at[BYTES];
+
+static uint32_t new_write(void)
+{
+    if (events == event_room) {
+        event_room = event_room ? 2 * event_room : 1024;
+        event = (struct event *)realloc(event, event_room * sizeof *event);
+    }
+    event[events].begun = ++now;
+    event[events].ended = 0;
+    return events++;
+}
+
+static uint64_t bound_of(uint32_t i)
+{
+    return acknowledged_at[i] > read_at[i] ? acknowledged_at[i] : read_at[i];
+}
+
+/* A read of byte i, which began when `bound` held, found this write. */
+static void found(uint32_t i, uint32_t write, uint64_t bound)
+{
+    CHECK(write < events);
+    if (event[write].ended != 0)
+        CHECK_GE(event[write].ended, bound);
+    if (event[write].begun > read_at[i])
+        read_at[i] = event[write].begun;
+}
+
+static void acknowledged(uint32_t write, uint32_t from, uint32_t to)
+{
+    uint32_t i;
+    event[write].ended = ++now;
+    for (i = from; i < to; i++) /* what ended before this write began may not come back */
+        if (event[write].begun > acknowledged_at[i])
+            acknowledged_at[i] = event[write].begun;
+}
+
+/* ---- the home: only what the manual's page says ------------------------------------------------------- */
+
+struct client {
+    enum { NOTHING, BEGUN, SENT, STORED, WRITING, WRITTEN, RECORDED } state;
+    uint32_t write, from, to, target;
+    uint64_t stamp, changes;
+    bool gave_up; /* it will send nothing more; the home does not know yet */
+};
+static struct client client[CLIENTS];
+
+struct message { /* data on its way to a target, or a drop */
+    bool used, drop;
+    uint32_t target, from, to, write;
+    uint64_t stamp;
+};
+static struct message message[MESSAGES];
+
+/* Pieces that are stale once `changes` is durable. */
+struct stale {
+    uint64_t stamp, changes;
+    uint32_t target;
+};
+static struct stale *stale;
+static uint32_t stales, stale_room;
+
+struct pull {
+    enum { FREE, READING, HERE, COPYING, COPIED } state;
+    uint32_t id, buffer[BYTES];
+    struct twochoice_piece piece, part[BYTES];
+    size_t parts;
+};
+static struct pull pull[PULLS];
+static struct twochoice_commit commit[2];
+static bool committing[2], commit_ok[2];
+static uint64_t reads, crashes, pulled, lost_messages, requeries;
+
+static void note_stale(const struct twochoice_piece *p, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (twochoice_table_refers(&t, 1, p[i].version, 0, BYTES))
+            continue;
+        if (stales == stale_room) {
+            stale_room = stale_room ? 2 * stale_room : 256;
+            stale = (struct stale *)realloc(stale, stale_room * sizeof *stale);
+        }
+        stale[stales].stamp = p[i].version;
+        stale[stales].target = p[i].target;
+        stale[stales++].changes = counts_of(&t).changes;
+    }
+}
+
+static struct message *new_message(void)
+{
+    struct message *m = &message[check_between(&rng, 0, MESSAGES - 1)];
+    lost_messages += m->used; /* the old one is lost */
+    m->used = true;
+    m->drop = false;
+    return m;
+}
+
+static void begin_client(struct client *c)
+{
+    enum qos_status st;
+    c->from = (uint32_t)check_between(&rng, 0, BYTES - 1);
+    c->to = c->from + (uint32_t)check_between(&rng, 1, check_between(&rng, 0, 3) ? 8 : BYTES);
+    c->to = c->to > BYTES ? BYTES : c->to;
+    c->target = check_between(&rng, 0, 2) ? (uint32_t)check_between(&rng, 1, TARGETS) : TWOCHOICE_LOCAL;
+    st = twochoice_table_write_begin(&t, 1, c->target, c->from, c->to - c->from, &c->stamp);
+    CHECK(st == QOS_OK || st == QOS_EFULL || st == QOS_EAGAIN || st == QOS_EIO);
+    if (st != QOS_OK)
+        return;
+    c->write = new_write(); /* a delete is a write at home, too: of zeros that are told apart here */
+    c->state = c->target == TWOCHOICE_LOCAL ? WRITING : BEGUN;
+    c->gave_up = false;
+}
+
+static void send_data(struct client *c)
+{
+    struct message *m = new_message();
+    m->target = c->target;
+    m->from = c->from;
+    m->to = c->to;
+    m->write = c->write;
+    m->stamp = c->stamp;
+    c->state = SENT;
+}
+
+static void step_client(struct client *c)
+{
+    struct twochoice_piece replaced[REPLACED] = {0};
+    enum qos_status st;
+    uint32_t i;
+    size_t n;
+    if (c->state != NOTHING && c->target != TWOCHOICE_LOCAL && check_between(&rng, 0, 30) == 0)
+        c->gave_up = true; /* dies; the home cancels what it has heard nothing of for long, maybe much later */
+    if (c->state != NOTHING && c->gave_up && c->state != RECORDED) {
+        if (check_between(&rng, 0, 5) == 0) {
+            (void)!twochoice_table_write_cancel(&t, c->stamp);
+            event[c->write].ended = ++now; /* whatever of it arrives from now on */
+            c->state = NOTHING;
+        }
+        return;
+    }
+    switch (c->state) {
+    case NOTHING: begin_client(c); break;
+    case BEGUN: send_data(c); break;
+    case SENT:
+        if (check_between(&rng, 0, 3) == 0)
+            send_data(c); /* no answer: again, with the same stamp */
+        break;
+    case WRITING: /* the device writes some bytes, in any order */
+        for (i = c->from; i < c->to; i++)
+            if (check_between(&rng, 0, 1))
+                home_bytes[i] = c->write;
+        if (check_between(&rng, 0, 2))
+            break;
+        for (i = c->from; i < c->to; i++)
+            home_bytes[i] = c->write;
+        c->state = WRITTEN;
+        break;
+    case STORED:
+    case WRITTEN:
+        st = twochoice_table_write_end(&t, c->stamp, replaced, REPLACED, &n);
+        note_stale(replaced, n);
+        if (st == QOS_OK) {
+            c->changes = counts_of(&t).changes;
+            c->state = RECORDED;
+        } else if (st == QOS_ENOENT) { /* cancelled meanwhile: the client has to begin again */
+            event[c->write].ended = ++now;
+            c->state = NOTHING;
+        } else {
+            CHECK(st == QOS_EAGAIN || st == QOS_EFULL || st == QOS_EIO);
+        }
+        break;
+    default: /* acknowledged when the commit has ended */
+        if (counts_of(&t).durable_changes >= c->changes) {
+            acknowledged(c->write, c->from, c->to);
+            c->state = NOTHING;
+        }
+        break;
+    }
+}
+
+/* A message arrives, maybe not for the last time. */
+static void deliver(void)
+{
+    struct message *m = &message[check_between(&rng, 0, MESSAGES - 1)];
+    uint32_t data[BYTES], i;
+    if (!m->used)
+        return;
+    if (m->drop) {
+        struct piece *p = piece_of(m->target, m->stamp);
+        if (p)
+            p->used = false;
+        else
+            refused++;
+    } else {
+        for (i = 0; i < BYTES; i++)
+            data[i] = m->write;
+        store(m->target, m->stamp, m->from, m->to, data);
+        for (i = 0; i < CLIENTS; i++) /* the answer */
+            if (client[i].state == SENT && client[i].stamp == m->stamp && check_between(&rng, 0, 3))
+                client[i].state = STORED;
+    }
+    m->used = check_between(&rng, 0, 3) == 0;
+}
+
+static void send_drops(void)
+{
+    uint32_t i, kept = 0;
+    for (i = 0; i < stales; i++) {
+        struct message *m;
+        if (stale[i].changes > counts_of(&t).durable_changes) {
+            stale[kept++] = stale[i];
+            continue;
+        }
+        m = new_message();
+        m->drop = true;
+        m->target = stale[i].target;
+        m->stamp = stale[i].stamp;
+    }
+    stales = kept;
+}
+
+/* A target lists what it holds; the home answers when all its changes so far are durable. */
+static void sweep(void)
+{
+    uint32_t i = (uint32_t)check_between(&rng, 0, PIECES - 1), k;
+    struct twochoice_table_counts c = counts_of(&t);
+    if (c.changes != c.durable_changes || c.log_broken)
+        return;
+    for (k = 0; k < 256; k++, i = (i + 1) % PIECES)
+        if (pieces[i].used && !twochoice_table_refers(&t, 1, pieces[i].stamp, 0, BYTES)) {
+            pieces[i].used = false;
+            swept++;
+        }
+}
+
+static void step_pull(struct pull *p)
+{
+    struct twochoice_piece replaced[REPLACED] = {0};
+    struct piece *source;
+    enum qos_status st;
+    uint32_t i;
+    size_t n, k;
+    switch (p->state) {
+    case FREE:
+        i = (uint32_t)check_between(&rng, 0, BYTES - 1);
+        st = twochoice_table_pull_start(&t, 1, i, check_between(&rng, 1, BYTES), &p->id, &p->piece);
+        CHECK(st == QOS_OK || st == QOS_ENOENT || st == QOS_EBUSY);
+        if (st == QOS_OK)
+            p->state = READING;
+        break;
+    case READING: /* the target has what the table says that it has, unless it was dropped for a newer one */
+        source = piece_of(p->piece.target, p->piece.version);
+        if (!source) {
+            struct twochoice_piece again;
+            for (i = (uint32_t)p->piece.offset; i < p->piece.end; i++) {
+                twochoice_table_find(&t, 1, i, &again);
+                CHECK(again.version != p->piece.version); /* nothing that counts may be gone */
+            }
+            CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_OK);
+            p->state = FREE;
+            break;
+        }
+        memcpy(p->buffer, source->data, sizeof p->buffer);
+        p->state = HERE;
+        break;
+    case HERE:
+        if (check_between(&rng, 0, 9) == 0) {
+            CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_OK);
+            p->state = FREE;
+            break;
+        }
+        st = twochoice_table_pull_ready(&t, p->id, p->part, check_between(&rng, 0, 1) ? 1 : BYTES, &p->parts);
+        CHECK(st == QOS_OK || st == QOS_EAGAIN);
+        if (st == QOS_OK)
+            p->state = COPYING;
+        break;
+    case COPYING:
+        if (check_between(&rng, 0, 9) == 0)
+            CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_EBUSY); /* its writes go on all the same */
+        for (k = 0; k < p->parts; k++)
+            for (i = (uint32_t)p->part[k].offset; i < p->part[k].end; i++)
+                home_bytes[i] = check_between(&rng, 0, 1) ? p->buffer[i] : home_bytes[i];
+        if (check_between(&rng, 0, 1))
+            break;
+        for (k = 0; k < p->parts; k++)
+            for (i = (uint32_t)p->part[k].offset; i < p->part[k].end; i++)
+                home_bytes[i] = p->buffer[i];
+        p->state = COPIED;
+        break;
+    default:
+        st = twochoice_table_pull_finish(&t, p->id, replaced, REPLACED, &n);
+        note_stale(replaced, n);
+        pulled += n;
+        if (st == QOS_OK)
+            p->state = FREE;
+        else
+            CHECK(st == QOS_EAGAIN || st == QOS_EFULL || st == QOS_EIO);
+        break;
+    }
+}
+
+/* Two commits may be under way, synced in any order; a compaction; none of it waits for another. */
+static void step_log(void)
+{
+    uint32_t k = (uint32_t)check_between(&rng, 0, 1);
+    struct twochoice_table_counts c = counts_of(&t);
+    if (!committing[k]) {
+        committing[k] = twochoice_table_commit_begin(&t, &commit[k]) == QOS_OK;
+        commit_ok[k] = true;
+    } else {
+        int log;
+        enum qos_status st;
+        for (log = 0; log < 3; log++)
+            if (commit[k].logs & 1u << log)
+                commit_ok[k] = storage.sync(storage.ctx, log) == 0 && commit_ok[k];
+        st = twochoice_table_commit_end(&t, &commit[k], commit_ok[k]);
+        CHECK(st == QOS_OK || st == QOS_EAGAIN || st == QOS_EIO);
+        committing[k] = false;
+    }
+    if (check_between(&rng, 0, 3) == 0 || c.log_broken) {
+        enum twochoice_compact_todo todo;
+        enum qos_status st;
+        if (!c.compacting) {
+            st = check_between(&rng, 0, 5) == 0 || c.log_broken || c.log_bytes > c.max_log_bytes / 2
+                     ? twochoice_table_compact_start(&t)
+                     : QOS_OK;
+            CHECK(st == QOS_OK || st == QOS_EIO);
+            return;
+        }
+        st = twochoice_table_compact_step(&t, 3, &todo);
+        if (st == QOS_OK && todo == TWOCHOICE_COMPACT_SWAP && check_between(&rng, 0, 2) == 0)
+            st = twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)c.next_log) == 0);
+        CHECK(st == QOS_OK || st == QOS_EIO);
+        CHECK_LE(counts_of(&t).log_bytes, cfg.max_log_bytes);
+        CHECK_LE(disk.log[0].len, cfg.max_log_bytes);
+        CHECK_LE(disk.log[1].len, cfg.max_log_bytes);
+    }
+}
+
+/* A reader asks the home and then, some time later, the target; told that the piece is gone, it asks the home again. */
+static struct reader {
+    bool asked;
+    uint32_t i;
+    uint64_t bound;
+    struct twochoice_piece piece;
+} reader[4];
+
+static void step_reader(struct reader *r)
+{
+    const struct piece *source;
+    uint32_t value;
+    if (!r->asked) {
+        r->i = (uint32_t)check_between(&rng, 0, BYTES - 1);
+        r->bound = bound_of(r->i);
+        twochoice_table_find(&t, 1, r->i, &r->piece);
+        r->asked = true;
+        return;
+    }
+    if (r->piece.target == TWOCHOICE_LOCAL) {
+        value = home_bytes[r->i];
+    } else {
+        source = piece_of(r->piece.target, r->piece.version);
+        if (!source) { /* then the table must say something else by now */
+            struct twochoice_piece again;
+            requeries++;
+            twochoice_table_find(&t, 1, r->i, &again);
+            CHECK(again.version != r->piece.version);
+            r->piece = again;
+            return;
+        }
+        CHECK(source->from <= r->i && r->i < source->to);
+        value = source->data[r->i];
+    }
+    found(r->i, value, r->bound);
+    r->asked = false;
+    reads++;
+}
+
+static void read_all(void)
+{
+    uint32_t i, k;
+    for (i = 0; i < BYTES; i++) {
+        struct reader r = {true, i, bound_of(i), {0, 0, 0, 0, 0}};
+        twochoice_table_find(&t, 1, i, &r.piece);
+        for (k = 0; r.asked && k < 3; k++)
+            step_reader(&r);
+        CHECK(!r.asked);
+    }
+}
+
+static void recover_home(void)
+{
+    struct twochoice_recovery r;
+    uint32_t i;
+    disk_crash(&disk);
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
+    memset(pull, 0, sizeof pull);
+    memset(committing, 0, sizeof committing);
+    memset(reader, 0, sizeof reader);
+    memset(read_at, 0, sizeof read_at); /* what was read may not have been durable yet */
+    stales = 0;                         /* left to the sweeps */
+    for (i = 0; i < CLIENTS; i++)
+        if (client[i].state != NOTHING) { /* all connections are gone; clients give up, their messages may still come */
+            event[client[i].write].ended = ++now;
+            client[i].state = NOTHING;
+            orphans++;
+        }
+    crashes++;
+}
+
+static void check_progress(uint64_t steps)
+{
+    printf("%u writes, %u reads, %u pieces stored, %u swept, %u parts pulled, %u crashes\n", (unsigned)events,
+           (unsigned)reads, (unsigned)stored, (unsigned)swept, (unsigned)pulled, (unsigned)crashes);
+    if (steps < 100000)
+        return;
+    CHECK_GE(stored, 1000);
+    CHECK_GE(pulled, 500);
+    CHECK_GE(swept, 50);
+    CHECK_GE(crashes, 100);
+    CHECK_GE(refused, 10);
+    CHECK_GE(requeries, 10);
+    CHECK_GE(lost_messages, 100);
+}
+
+int main(void)
+{
+    uint64_t step, steps;
+    check_begin("twochoice_bytes");
+    check_rng_init(&rng, check_seed());
+    steps = check_scaled(400000);
+    disk_init(&disk, &rng, &storage);
+    memset(&cfg, 0, sizeof cfg);
+    cfg.max_fragments = 40;
+    cfg.max_writes = 8;
+    cfg.max_pulls = PULLS;
+    cfg.mark_commits = 3;
+    cfg.max_log_bytes = 96 * 42;
+    cfg.storage = &storage;
+    mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    (void)new_write(); /* number 0: the zeros at the beginning */
+    event[0].ended = ++now;
+    for (step = 0; step < steps; step++) {
+        uint64_t what = check_between(&rng, 0, 99);
+        CHECK_CONTEXT("seed %u, step %u", (unsigned)check_seed(), (unsigned)step);
+        if (what < 35)
+            step_client(&client[check_between(&rng, 0, CLIENTS - 1)]);
+        else if (what < 55)
+            step_pull(&pull[check_between(&rng, 0, PULLS - 1)]);
+        else if (what < 75)
+            deliver();
+        else if (what < 88)
+            step_log();
+        else if (what < 92)
+            send_drops();
+        else if (what < 94)
+            sweep();
+        else if (what < 98)
+            step_reader(&reader[check_between(&rng, 0, 3)]);
+        else if (check_between(&rng, 0, 99) == 0)
+            disk.stop_after = disk.operations + check_between(&rng, 1, 6); /* the home's disk fails, then it crashes */
+        else if (check_between(&rng, 0, 40) == 0 || disk.stopped)
+            recover_home();
+    }
+    recover_home();
+    read_all();
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    check_progress(steps);
+    free(mem);
+    free(event);
+    free(stale);
+    disk_free(&disk);
+    return check_end();
+}

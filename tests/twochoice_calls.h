@@ -1,0 +1,59 @@
+/* twochoice_calls.h - a write to the redirect table in one call, as a server does that has the data at once; and what
+ * the table's counts say. Shared by the tests of twochoice.h. */
+#ifndef QOS_TESTS_TWOCHOICE_CALLS_H
+#define QOS_TESTS_TWOCHOICE_CALLS_H
+
+#include "twochoice.h"
+
+/* Records a write of which the data is there. A write at home: target TWOCHOICE_LOCAL. */
+static __attribute__((unused)) enum qos_status redirect(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                        uint64_t len, uint32_t target)
+{
+    struct twochoice_piece replaced[8];
+    enum qos_status st, cancelled;
+    uint64_t stamp = 0;
+    size_t n = 0;
+    st = twochoice_table_write_begin(table, object, target, offset, len, &stamp);
+    if (st != QOS_OK)
+        return st;
+    do
+        st = twochoice_table_write_end(table, stamp, replaced, 8, &n);
+    while (st == QOS_EAGAIN);
+    if (st != QOS_OK) {
+        cancelled = twochoice_table_write_cancel(table, stamp);
+        if (cancelled != QOS_OK)
+            return cancelled;
+    }
+    return st;
+}
+
+/* A pull of the first redirected bytes at or behind (object, offset). */
+static __attribute__((unused)) enum qos_status start_pull_behind(struct twochoice_table *table, uint64_t object,
+                                                                 uint64_t offset, uint64_t max_bytes, uint32_t *pull,
+                                                                 struct twochoice_piece *piece)
+{
+    if (!twochoice_table_next(table, object, offset, piece))
+        return QOS_ENOENT;
+    return twochoice_table_pull_start(table, piece->object, piece->offset, max_bytes, pull, piece);
+}
+
+/* Ends a pull whose data is at home. */
+static __attribute__((unused)) enum qos_status finish_pull(struct twochoice_table *table, uint32_t pull)
+{
+    struct twochoice_piece replaced[4];
+    enum qos_status st;
+    size_t n;
+    do
+        st = twochoice_table_pull_finish(table, pull, replaced, 4, &n);
+    while (st == QOS_EAGAIN);
+    return st;
+}
+
+static __attribute__((unused)) struct twochoice_table_counts counts_of(const struct twochoice_table *table)
+{
+    struct twochoice_table_counts c;
+    (void)twochoice_table_info(table, &c);
+    return c;
+}
+
+#endif
