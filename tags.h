@@ -2183,6 +2183,18 @@ QOS_PRIV void tags_priv_settle_rates(struct tags *tags, uint32_t id)
         tags_priv_t_put(tags, tags->r, id, tags_priv_rate_key(&tags->reserve[id]));
 }
 
+/* Not yet at the device. */
+QOS_PRIV void tags_priv_request(struct tags_priv_slot *slot, uint32_t id, uint64_t cost, uint32_t rho, uint32_t delta)
+{
+    slot->client = id;
+    slot->cost = (uint32_t)qos_max(cost, 1);
+    slot->rho = rho;
+    slot->delta = delta;
+    slot->flags = 0;
+    slot->serial = slot->amount = slot->entered = slot->dispatch_ns = 0;
+    slot->next = slot->prev = slot->batch = QOS_NONE;
+}
+
 /* After tags_priv_now. The choice and the amounts are valid. */
 QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, struct tags_choice choice, uint64_t cost, uint32_t rho,
                                             uint32_t delta, struct tags_grant *grant)
@@ -2192,11 +2204,7 @@ QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, struct tags_choic
     struct tags_priv_slot slot;
     if (!tags_priv_has_room(tags))
         return QOS_EFULL;
-    slot.client = id;
-    slot.cost = (uint32_t)qos_max(cost, 1);
-    slot.rho = rho;
-    slot.delta = delta;
-    slot.flags = 0;
+    tags_priv_request(&slot, id, cost, rho, delta);
     if (!tags_priv_send(tags, &slot, choice.phase, grant)) {
         tags_priv_settle_rates(tags, id);
         return QOS_EAGAIN;
@@ -2304,9 +2312,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
         return QOS_EDEBT;
     }
-    slot.client = id;
-    slot.cost = (uint32_t)qos_max(cost, 1);
-    slot.rho = slot.delta = slot.flags = 0;
+    tags_priv_request(&slot, id, cost, 0, 0);
     (void)tags_priv_send(tags, &slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
     if (tags->by_client)
@@ -2527,6 +2533,7 @@ QOS_API struct tags_request *tags_head(const struct tags *tags, uint32_t id)
 QOS_API enum qos_status tags_stats(const struct tags *tags, uint32_t id, struct qos_stats *out)
 {
     const struct tags_priv_counters *c = &tags->counters;
+    QOS_ASSERT(tags);
     if (!out)
         return QOS_EINVAL;
     if (id != QOS_NONE) {
@@ -2543,11 +2550,15 @@ QOS_API enum qos_status tags_stats(const struct tags *tags, uint32_t id, struct 
 
 QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_report *out)
 {
-    const struct tags_priv_hot *h = id == QOS_NONE ? NULL : tags_priv_client(tags, id);
-    const struct tags_priv_counters *c = h ? (tags->by_client ? &tags->by_client[id] : NULL) : &tags->counters;
+    const struct tags_priv_hot *h = NULL;
+    const struct tags_priv_counters *c;
     unsigned i;
+    QOS_ASSERT(tags);
     if (!out)
         return QOS_EINVAL;
+    if (id != QOS_NONE)
+        h = tags_priv_client(tags, id);
+    c = !h ? &tags->counters : tags->by_client ? &tags->by_client[id] : NULL;
     if (!h && id != QOS_NONE)
         return QOS_ENOENT;
     __builtin_memset(out, 0, sizeof *out);
