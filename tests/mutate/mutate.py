@@ -37,6 +37,7 @@ os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 OUT = "build/mutate"
 KINDS = ["unit", "property", "paper", "fuzz", "interleave", "adversary"]
 CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
+GONE_MAX = 2  # of a list that is replayed, so many may lose their text to edits of the header
 JUDGED = "tests/mutate/judged.list"
 
 # ---- the text of a header ------------------------------------------------------------------------------------------
@@ -398,7 +399,8 @@ class Bench:
         with open(f"{self.work}/all.c", "w") as f:
             f.write(f'#define QOS_API\n#include "{self.header}.h"\n')
         out = f"{self.work}/all.o"
-        argv = ["gcc", "-std=c11", "-O1", "-w", f"-I{self.work}", "-c", "-o", out, f"{self.work}/all.c"]
+        argv = ["gcc", "-std=c11", "-O1", "-w", "-Werror=int-conversion", "-Werror=incompatible-pointer-types",
+                f"-I{self.work}", "-c", "-o", out, f"{self.work}/all.c"]
         if run(argv + ([config] if config else []), 120)[0] != 0:
             return None
         with open(out, "rb") as f:
@@ -610,7 +612,7 @@ def pick_command(header, seed):
 
 
 def replay_command(path, only):
-    failed = count = 0
+    failed = count = gone = 0
     benches = {}
     for e in read_list(path):
         if only and e["header"] != only or e["verdict"] != "caught by":
@@ -622,7 +624,7 @@ def replay_command(path, only):
         if text is None or source is None:
             print(f"GONE      {what}: {'no such test: ' + e['reason'] if text else 'the old text is not there any more'}"
                   f" ({path}:{e['line']}: choose another, see `mutate.py pick`)")
-            failed += 1
+            gone += 1
             continue
         work = f"{OUT}/replay.{os.getpid()}"
         bench = benches.setdefault(e["header"], None)
@@ -647,8 +649,8 @@ def replay_command(path, only):
         good = status not in (0, 77)
         failed += not good
         print(f"{'caught  ' if good else 'SURVIVED'}  {what} by {e['reason']}: {how}", flush=True)
-    print(f"{count} mutants, {count - failed} caught again")
-    return 1 if failed or not count else 0
+    print(f"{count} mutants, {count - failed - gone} caught again")
+    return 1 if failed or gone > GONE_MAX or not count else 0
 
 
 def main():
