@@ -121,7 +121,7 @@ extern "C" {
 #define PSHIFT_SHARDS 16 /* parts of the rows for parallel_for; fixed, so that results do not depend on threads */
 #endif
 #ifndef PSHIFT_SHARD_ENTRIES
-#define PSHIFT_SHARD_ENTRIES 131072 /* below so many entries there is one part */
+#define PSHIFT_SHARD_ENTRIES 65536 /* below so many entries there is one part, up to eight times as many 4 */
 #endif
 #ifndef PSHIFT_PARTS
 #define PSHIFT_PARTS 64 /* progress is checked every 1/64 of the rows */
@@ -170,19 +170,10 @@ struct pshift_problem {
 typedef void (*pshift_task)(void *arg, uint32_t index);
 typedef void (*pshift_parallel_for)(void *ctx, uint32_t count, pshift_task task, void *arg);
 
-/* What may be shifted: the paper's approximation (Section III-C2), kept for its experiment. */
-enum pshift_filter {
-    PSHIFT_EXACT = 0,      /* everything */
-    PSHIFT_TOP_SERVER = 1, /* of each server the M entries with most tokens give, the M with most spare demand take */
-    PSHIFT_TOP_GLOBAL = 2  /* the M buckets with most tokens give, the M with most spare demand take */
-};
-
 /* How to solve. Where it is an argument, NULL stands for all zeros. */
 struct pshift_options {
     pshift_parallel_for parallel_for; /* NULL: this thread does it */
     void *parallel_ctx;               /* handed to parallel_for */
-    enum pshift_filter filter;        /* 0: exact */
-    uint32_t top_m;                   /* M; at least 1 with a filter */
     bool initial_only;                /* stop after the initial allocation (Algorithm 3): nothing is shifted */
 };
 
@@ -538,16 +529,17 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *      the largest remainders, the earlier entry first. No entry exceeds its demand, and every row sums to A_i.
  *   2. Direct transfers: a sweep over the rows moves tokens, inside each row, from overloaded to underloaded servers.
  *   3. Paths by way of one broker, also by sweeps: the smaller side, overloaded or underloaded, is spread over balanced
- *      servers, and finds partners from there. Then underloaded servers pull tokens, and overloaded ones fill the
- *      holes.
+ *      servers, and finds partners from there. Then underloaded servers pull tokens out of short rows, and overloaded
+ *      ones fill the holes.
  *   4. Progressive shifting (Algorithm 5) for what is left: servers are labelled with the number of shifts to an
- *      underloaded server; a depth-first pass moves tokens along shift paths, one label a step, until no such path is
- *      left (a blocking flow). Then the shortest path is longer, so there are at most |S| - 1 rounds.
+ *      underloaded server. Then each underloaded server collects, depth first, up one label a step: a server that is
+ *      asked collects from all above it before it answers, so a step that many paths share is done once. A server that
+ *      cannot answer in full is not asked again. After that the shortest path is longer: at most |S| - 1 rounds.
  *   5. No path from an overloaded to an underloaded server: optimal. The servers without a label are the cut X.
  *
  *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. Here the map is
  *   never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there. The index from servers to rows
- *   is built for a window of the rows first. Cost: O(entries) for steps 1 to 3, O(entries + paths * length) a round of
+ *   is built for a window of the rows first. Cost: O(entries) for steps 1 to 3, O(entries + steps) a round of
  *   step 4. We do not rely on the paper's proof [23]: the cut proves optimality on every input.
  *
  *   Invariants:
@@ -574,13 +566,14 @@ struct pshift_priv_index {
 };
 
 struct pshift_priv_row {
-    uint32_t stamp;  /* of the search or pass that saw the row last */
     uint32_t label;  /* lowest label of a server that can take */
     uint32_t cursor; /* where the depth-first pass stands */
 };
 
+/* A server on the way up, and its step: tokens go into the entry `take` from the entry `give` of the same row. */
 struct pshift_priv_step {
-    uint32_t server, take, give; /* server takes tokens into the entry `take` from the entry `give` of the same row */
+    uint32_t server, take, give;
+    uint64_t want, got; /* tokens asked of the server; collected so far */
 };
 
 /* What a part of the rows adds up to. */
@@ -608,16 +601,16 @@ struct pshift_solver {
     int64_t *quota;                    /* [shards * servers] balances of the parts */
     struct pshift_priv_row *rows;      /* [buckets] */
     struct pshift_priv_index *index;   /* [entries] */
-    uint64_t *key;                     /* [entries] remainders; sort keys of the filter */
-    uint8_t *keep;                     /* [entries] PSHIFT_PRIV_GIVE | PSHIFT_PRIV_TAKE, with a filter */
+    uint64_t *key;                     /* [entries] remainders; scratch */
+    uint64_t *givers, *takers;         /* [entries] sets of entries that can give, and take, in the window */
+    uint64_t *seen;                    /* [buckets] set of rows that the search has reached */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
     struct pshift_solver_state info;
-    struct pshift_priv_part *part; /* [shards] */
-    uint32_t next_row;             /* where the next window begins */
-    uint32_t last_label;           /* of the search: that of the overloaded servers it found */
-    bool closed;                   /* nothing leads to a root */
-    bool sinks;                    /* the search had somewhere to begin */
-    uint32_t stamp;
+    struct pshift_priv_part *part;      /* [shards] */
+    uint32_t next_row;                  /* where the next window begins */
+    uint32_t last_label;                /* of the search: that of the overloaded servers it found */
+    bool closed;                        /* nothing leads to a root */
+    bool sinks;                         /* the search had somewhere to begin */
     uint32_t retracted;                 /* rows that pshift_solver_retract took out */
     uint32_t servers, buckets, entries; /* of the last solution */
     bool twice;                         /* some row of 8 entries named a server twice */
@@ -626,8 +619,7 @@ struct pshift_solver {
 
 #ifndef QOS_DECLARE_ONLY
 
-#define PSHIFT_PRIV_GIVE 1u
-#define PSHIFT_PRIV_TAKE 2u
+#define PSHIFT_PRIV_PULL_MOST 32u
 #define PSHIFT_PRIV_ROOT 1u  /* of a server's mark: underloaded when tokens began to be pulled, and ever since */
 #define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so it has spare demand */
 #define PSHIFT_PRIV_CUT 4u   /* in X of the last solution */
@@ -655,7 +647,8 @@ QOS_PRIV bool pshift_priv_same(struct qos_u128 a, struct qos_u128 b)
 /* Parts that the rows are cut into; by the problem alone, never by the threads. */
 QOS_PRIV uint32_t pshift_priv_shards(uint32_t entries)
 {
-    return entries < PSHIFT_SHARD_ENTRIES ? 1 : PSHIFT_SHARDS;
+    const uint32_t few = PSHIFT_SHARDS < 4 ? PSHIFT_SHARDS : 4;
+    return entries < PSHIFT_SHARD_ENTRIES ? 1 : entries / 8 < PSHIFT_SHARD_ENTRIES ? few : PSHIFT_SHARDS;
 }
 /* The parts of the memory: measured by memsize, set by init. */
 QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift_solver *solver,
@@ -672,14 +665,16 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->column = (uint32_t *)qos_layout_part(layout, servers + 1, sizeof(uint32_t), 8);
     solver->queue = (uint32_t *)qos_layout_part(layout, servers, sizeof(uint32_t), 8);
     solver->mark = (uint8_t *)qos_layout_part(layout, servers, 1, 8);
-    solver->path = (struct pshift_priv_step *)qos_layout_part(layout, servers, sizeof(struct pshift_priv_step), 8);
+    solver->path = (struct pshift_priv_step *)qos_layout_part(layout, servers + 1, sizeof(struct pshift_priv_step), 8);
     solver->part = (struct pshift_priv_part *)qos_layout_part(layout, shards, sizeof(struct pshift_priv_part), 8);
     solver->sums = (uint64_t *)qos_layout_part(layout, servers, shards * sizeof(uint64_t), QOS_CACHE_LINE);
     solver->quota = (int64_t *)qos_layout_part(layout, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
     solver->rows = (struct pshift_priv_row *)qos_layout_part(layout, buckets, sizeof(struct pshift_priv_row), 8);
     solver->index = (struct pshift_priv_index *)qos_layout_part(layout, entries, sizeof(struct pshift_priv_index), 8);
     solver->key = (uint64_t *)qos_layout_part(layout, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
-    solver->keep = (uint8_t *)qos_layout_part(layout, entries, 1, 8);
+    solver->givers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
+    solver->takers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
+    solver->seen = (uint64_t *)qos_layout_part(layout, buckets / 64 + 1, sizeof(uint64_t), 8);
 }
 
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
@@ -734,11 +729,10 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->tokens = solver->unclaimed = pshift_priv_u128(0);
     solver->info = no_info;
     solver->next_row = 0;
-    solver->stamp = 0;
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
     solver->twice = solver->solved = false;
     for (i = 0; i < config->buckets; i++)
-        solver->rows[i].stamp = 0;
+        solver->rows[i].label = 0;
     return QOS_OK;
 }
 
@@ -747,9 +741,8 @@ struct pshift_priv_job {
     struct pshift_solver *solver;
     const struct pshift_problem *p;
     uint64_t *alloc;
-    const uint8_t *keep;
     uint32_t shards;
-    bool plain; /* no filter, and no row of 8 names a server twice */
+    bool plain; /* no row of 8 names a server twice */
 };
 
 /* The initial allocation. */
@@ -929,6 +922,88 @@ QOS_PRIV void pshift_priv_two_rows8(uint64_t *a, const uint64_t *d, const uint64
 }
 #endif
 
+/* Rows of up to PSHIFT_PRIV_WIDE entries are padded with demands of 0 to 4, 8 or 16: `width` is a constant in each copy
+ * of the two functions below, so that a compiler makes straight vector code of their loops. Both are plain C.
+ *
+ * q = d * floor(want 2^32 / total) / 2^32 is at most one below floor(want d / total); the remainder r < 2 total mends
+ * it. key = remainder and position, all distinct. The tokens that are left go to the keys that fewer than `left` others
+ * beat. A remainder of 0 is never among them: the remainders add up to left * total. */
+#define PSHIFT_PRIV_WIDE 16
+#define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
+
+PSHIFT_PRIV_INLINE void pshift_priv_share_ranks(uint64_t *a, const uint64_t *q, const uint64_t *key, uint32_t width,
+                                                uint64_t left)
+{
+    uint64_t rank[PSHIFT_PRIV_WIDE];
+    uint32_t k, l;
+    for (k = 0; k < width; k++)
+        rank[k] = 0;
+    for (l = 0; l < width; l++)
+        for (k = 0; k < width; k++)
+            rank[k] += key[k] < key[l] ? 1u : 0u;
+    for (k = 0; k < width; k++)
+        a[k] = q[k] + (rank[k] < left ? 1u : 0u);
+}
+
+/* Demands below 2^24; want < total < 2^28. All in 32 bits, but for two products. */
+PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
+                                                uint64_t total)
+{
+    const uint64_t f = (want << 32) / total;
+    uint32_t q[PSHIFT_PRIV_WIDE], key[PSHIFT_PRIV_WIDE], rank[PSHIFT_PRIV_WIDE], sum = 0, left, k, l;
+    for (k = 0; k < width; k++) {
+        uint32_t x = (uint32_t)(d[k] * f >> 32), r = (uint32_t)(d[k] * want - x * total);
+        uint32_t more = r >= (uint32_t)total ? 1u : 0u;
+        q[k] = x + more;
+        key[k] = (r - (more ? (uint32_t)total : 0u)) << 4 | (15u - k);
+        rank[k] = 0;
+    }
+    for (k = 0; k < width; k++)
+        sum += q[k];
+    left = (uint32_t)want - sum;
+    for (l = 0; l < width; l++)
+        for (k = 0; k < width; k++)
+            rank[k] += key[k] < key[l] ? 1u : 0u;
+    for (k = 0; k < width; k++)
+        a[k] = q[k] + (rank[k] < left ? 1u : 0u);
+}
+
+/* want < total < 2^59. */
+PSHIFT_PRIV_INLINE void pshift_priv_share_large(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
+                                                uint64_t total)
+{
+    const struct qos_u128 w = {want, 0};
+    const uint64_t f = qos_div_wide(w, total, NULL);
+    uint64_t q[PSHIFT_PRIV_WIDE], key[PSHIFT_PRIV_WIDE], left = want;
+    uint32_t k;
+    for (k = 0; k < width; k++) {
+        uint64_t x = qos_mul_wide(d[k], f).hi, r = qos_wrap_sub(qos_wrap_mul(d[k], want), qos_wrap_mul(x, total));
+        uint64_t more = r >= total ? 1u : 0u;
+        q[k] = x + more;
+        key[k] = (r - (more ? total : 0u)) << 4 | (15u - k);
+        left -= q[k];
+    }
+    pshift_priv_share_ranks(a, q, key, width, left);
+}
+
+/* One row of at most PSHIFT_PRIV_WIDE entries, padded. */
+PSHIFT_PRIV_INLINE void pshift_priv_share_row(uint64_t *a, const uint64_t *d, uint32_t n, bool small, uint64_t want,
+                                              uint64_t total)
+{
+    if (n <= 4 && small)
+        pshift_priv_share_small(a, d, 4, want, total);
+    else if (n <= 8 && small)
+        pshift_priv_share_small(a, d, 8, want, total);
+    else if (small)
+        pshift_priv_share_small(a, d, 16, want, total);
+    else if (n <= 4)
+        pshift_priv_share_large(a, d, 4, want, total);
+    else if (n <= 8)
+        pshift_priv_share_large(a, d, 8, want, total);
+    else
+        pshift_priv_share_large(a, d, 16, want, total);
+}
+
 /* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
 QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
 {
@@ -987,10 +1062,33 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
 QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, const struct pshift_problem *p,
                                                uint64_t *alloc, uint32_t i, struct pshift_priv_part *part)
 {
-    uint32_t begin = p->row[i], n = p->row[i + 1] - begin, k;
+    const uint32_t begin = p->row[i], n = p->row[i + 1] - begin;
     const uint64_t *d = p->demand + begin;
-    uint64_t *a = alloc + begin, bits = 0, want = p->reservation[i];
+    uint64_t *a = alloc + begin, pad[PSHIFT_PRIV_WIDE], share[PSHIFT_PRIV_WIDE], bits = 0, want = p->reservation[i];
     struct qos_u128 total = {0, 0};
+    uint32_t k;
+    if (n == 8) {
+        pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
+        pshift_priv_equal(p->server + begin, &same);
+        part->twice |= pshift_priv_any(&same);
+    }
+    if (n <= PSHIFT_PRIV_WIDE) {
+        for (k = 0; k < PSHIFT_PRIV_WIDE; k++)
+            pad[k] = 0;
+        for (k = 0; k < n; k++) {
+            pad[k] = d[k];
+            bits |= d[k];
+            total.lo = qos_wrap_add(total.lo, d[k]); /* exact if bits < 2^60 */
+        }
+        if (bits >> 55 == 0 && want < total.lo) {
+            pshift_priv_share_row(share, pad, n, bits >> 24 == 0, want, total.lo);
+            for (k = 0; k < n; k++)
+                a[k] = share[k];
+            pshift_priv_add(&part->tokens, want);
+            return QOS_OK;
+        }
+        total.lo = bits = 0;
+    }
     for (k = 0; k < n; k++) {
         bits |= d[k];
         pshift_priv_add(&total, d[k]);
@@ -1002,20 +1100,8 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
         want = total.lo;
         for (k = 0; k < n; k++)
             a[k] = d[k];
-    } else if (n <= 8 && bits < UINT64_C(1) << 24) {
-        uint64_t padded[8], share[8];
-        for (k = 0; k < 8; k++)
-            padded[k] = k < n ? d[k] : 0;
-        pshift_priv_row8(share, padded, want, total.lo);
-        for (k = 0; k < n; k++)
-            a[k] = share[k];
     } else {
         pshift_priv_row_any(a, solver->key + begin, d, n, want, total);
-    }
-    if (n == 8) {
-        pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
-        pshift_priv_equal(p->server + begin, &same);
-        part->twice |= pshift_priv_any(&same);
     }
     pshift_priv_add(&part->tokens, want);
     return QOS_OK;
@@ -1095,7 +1181,7 @@ QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
     for (; i < end && part.status == QOS_OK; i += n) {
         const uint64_t *from = share;
         uint32_t begin = p->row[i];
-        n = pshift_priv_start_rows8(job, share, i, end, &part);
+        n = p->row[i + 1] - begin == 8 ? pshift_priv_start_rows8(job, share, i, end, &part) : 0;
         if (n != 0) {
             __builtin_memcpy(job->alloc + begin, share, n * 64);
         } else {
@@ -1205,21 +1291,10 @@ QOS_PRIV void pshift_priv_unweigh(struct pshift_solver *solver, const struct psh
     }
 }
 
-QOS_PRIV bool pshift_priv_may(const struct pshift_priv_job *job, uint32_t e, unsigned what)
-{
-    return !job->keep || (job->keep[e] & what) != 0;
-}
-
 /* Spare demand of an entry: tokens that it may take. */
 QOS_PRIV uint64_t pshift_priv_spare(const struct pshift_priv_job *job, uint32_t e)
 {
-    return pshift_priv_may(job, e, PSHIFT_PRIV_TAKE) ? job->p->demand[e] - job->alloc[e] : 0;
-}
-
-/* Tokens that an entry may give. */
-QOS_PRIV uint64_t pshift_priv_gives(const struct pshift_priv_job *job, uint32_t e)
-{
-    return pshift_priv_may(job, e, PSHIFT_PRIV_GIVE) ? job->alloc[e] : 0;
+    return job->p->demand[e] - job->alloc[e];
 }
 
 QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balance, uint32_t give, uint32_t take,
@@ -1237,37 +1312,23 @@ QOS_PRIV uint32_t pshift_priv_lowest(uint64_t bits)
     return qos_ctz64(bits);
 }
 
-/* Direct transfers among entries [begin, end), at most 64 of them, from overloaded to underloaded servers until no pair
- * is left; returns how many tokens moved. */
+/* Direct transfers inside a long row: the next giver and the next taker, until one side is used up. */
 QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin,
                                        uint32_t end)
 {
-    const uint32_t *sv = job->p->server;
-    uint64_t givers = 0, takers = 0, moved = 0;
-    int64_t over = 0, under = 0;
-    uint32_t n = end - begin, k;
-    for (k = 0; k < n; k++) {
-        under |= balance[sv[begin + k]];
-        over |= -balance[sv[begin + k]];
-    }
-    if ((under & over) >= 0) /* one of the sides is missing */
-        return 0;
-    for (k = 0; k < n; k++) {
-        int64_t b = balance[sv[begin + k]];
-        givers |= (uint64_t)(b > 0) << k;
-        takers |= (uint64_t)(b < 0) << k;
-    }
-    while (givers != 0 && takers != 0) {
-        uint32_t g = begin + pshift_priv_lowest(givers), t = begin + pshift_priv_lowest(takers);
-        uint64_t can_give = qos_min(pshift_priv_gives(job, g), (uint64_t)balance[sv[g]]);
-        uint64_t can_take = qos_min(pshift_priv_spare(job, t), (uint64_t)-balance[sv[t]]);
+    const uint32_t *server = job->p->server;
+    uint32_t g = begin, t = begin;
+    uint64_t moved = 0;
+    while (g < end && t < end) {
+        int64_t over = balance[server[g]], under = -balance[server[t]];
+        uint64_t can_give = over > 0 ? qos_min((uint64_t)over, job->alloc[g]) : 0;
+        uint64_t can_take = under > 0 ? qos_min((uint64_t)under, pshift_priv_spare(job, t)) : 0;
         uint64_t m = qos_min(can_give, can_take);
-        pshift_priv_move(job, balance, g, t, m);
-        moved += m;
-        if (m == can_give)
-            givers &= givers - 1;
-        if (m == can_take)
-            takers &= takers - 1;
+        if (m != 0)
+            pshift_priv_move(job, balance, g, t, m);
+        moved = qos_sat_add(moved, m);
+        g += m == can_give ? 1u : 0u;
+        t += m == can_take ? 1u : 0u;
     }
     return moved;
 }
@@ -1276,7 +1337,7 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
  * the last one stored. No instruction. */
 #define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
 
-/* The same for 8 entries at 8 servers, without a filter, and with fewer branches. */
+/* The same for 8 entries at 8 different servers, with fewer branches. */
 QOS_PRIV uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin)
 {
     const uint32_t *sv = job->p->server + begin;
@@ -1334,16 +1395,58 @@ QOS_PRIV uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
     return over < under ? over : under;
 }
 
-/* Direct transfers inside row i; returns how many tokens moved. */
+/* Direct transfers inside row i, from overloaded to underloaded servers, until no pair is left; returns how many tokens
+ * moved. Three passes, nearly without branches: what can be given and taken; take from the givers; give to the takers.
+ * A row may name a server twice: then less finds room than seemed, and the givers get the difference back. */
 QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
 {
-    uint32_t begin = job->p->row[i], end = job->p->row[i + 1];
-    uint64_t moved = 0;
-    if (QOS_LIKELY(end - begin == 8 && job->plain))
+    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
+    const uint32_t *server = job->p->server + begin;
+    const uint64_t *d = job->p->demand + begin;
+    uint64_t *a = job->alloc + begin, given[PSHIFT_PRIV_WIDE], can_give = 0, can_take = 0, left, back;
+    int64_t over = 0, under = 0;
+    uint32_t k;
+    if (QOS_LIKELY(n == 8 && job->plain))
         return pshift_priv_transfer8(job, balance, begin);
-    for (; end - begin > 64; begin += 64)
-        moved += pshift_priv_transfer(job, balance, begin, begin + 64);
-    return moved + pshift_priv_transfer(job, balance, begin, end);
+    for (k = 0; k < n; k++) {
+        under |= balance[server[k]];
+        over |= -balance[server[k]];
+    }
+    if ((under & over) >= 0) /* one of the sides is missing */
+        return 0;
+    if (n > PSHIFT_PRIV_WIDE)
+        return pshift_priv_transfer(job, balance, begin, begin + n);
+    for (k = 0; k < n; k++) {
+        int64_t b = balance[server[k]], spare = (int64_t)(d[k] - a[k]), tokens = (int64_t)a[k];
+        int64_t take = -b < spare ? -b : spare, give = b < tokens ? b : tokens;
+        can_take = qos_sat_add(can_take, take > 0 ? (uint64_t)take : 0);
+        can_give += give > 0 ? (uint64_t)give : 0; /* at most A_i */
+    }
+    left = can_give = qos_min(can_give, can_take);
+    if (left == 0)
+        return 0;
+    for (k = 0; k < n; k++) {
+        int64_t b = balance[server[k]];
+        given[k] = qos_min(qos_min(b > 0 ? (uint64_t)b : 0, a[k]), left);
+        a[k] -= given[k];
+        balance[server[k]] = b - (int64_t)given[k];
+        left -= given[k];
+    }
+    left = can_give -= left;
+    for (k = 0; k < n; k++) {
+        int64_t b = balance[server[k]];
+        uint64_t x = qos_min(qos_min(b < 0 ? (uint64_t)-b : 0, d[k] - a[k]), left);
+        a[k] += x;
+        balance[server[k]] = b + (int64_t)x;
+        left -= x;
+    }
+    for (k = 0, back = left; k < n && back != 0; k++) {
+        uint64_t x = qos_min(given[k], back);
+        a[k] += x;
+        balance[server[k]] += (int64_t)x;
+        back -= x;
+    }
+    return can_give - left;
 }
 
 /* Of the `count` rows from row `first` on those that have servers on both sides, as list[0..]; returns how many. Rows
@@ -1542,7 +1645,7 @@ QOS_PRIV void pshift_priv_pull_from(const struct pshift_priv_job *job, uint32_t 
     struct pshift_solver *solver = job->solver;
     int64_t from = solver->balance[job->p->server[g]];
     uint64_t m = qos_min((uint64_t)-solver->balance[job->p->server[t]], *budget);
-    m = qos_min(m, qos_min(pshift_priv_gives(job, g), pshift_priv_spare(job, t)));
+    m = qos_min(m, qos_min(job->alloc[g], pshift_priv_spare(job, t)));
     m = qos_min(m, from > 0 ? (uint64_t)from : (uint64_t)(PSHIFT_PRIV_PIECE + from)); /* a hole has its bounds */
     pshift_priv_move(job, solver->balance, g, t, m);
     *budget -= m;
@@ -1606,8 +1709,10 @@ QOS_PRIV bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
         unsigned any = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++)
             any |= solver->mark[p->server[e]] & (unsigned)(p->demand[e] > job->alloc[e]);
-        if (any)
+        if (any && p->row[i + 1] - p->row[i] <= PSHIFT_PRIV_PULL_MOST)
             pshift_priv_pull_row(job, i, &budget, &holes);
+        else if (any) /* its square would be too much: left to the search */
+            solver->closed = false;
     }
     solver->next_row = i;
     solver->closed &= t == p->buckets && budget != 0;
@@ -1626,6 +1731,32 @@ QOS_PRIV bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
 
 /* Shift paths. */
 
+QOS_PRIV bool pshift_priv_bit(const uint64_t *set, uint32_t e)
+{
+    return (set[e / 64] >> e % 64 & 1) != 0;
+}
+
+QOS_PRIV void pshift_priv_bit_write(uint64_t *set, uint32_t e, bool in)
+{
+    uint64_t bit = UINT64_C(1) << e % 64;
+    set[e / 64] = in ? set[e / 64] | bit : set[e / 64] & ~bit;
+}
+
+/* First member of the set from entry e on; end or more if there is none before it. */
+QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t end)
+{
+    uint64_t word;
+    if (e >= end)
+        return end;
+    word = set[e / 64] >> e % 64;
+    if (word != 0)
+        return e + qos_ctz64(word);
+    for (e = (e / 64 + 1) * 64; e < end; e += 64)
+        if (set[e / 64] != 0)
+            return e + qos_ctz64(set[e / 64]);
+    return end;
+}
+
 /* Index from servers to entries for `count` rows from row `first` on, around the end. */
 QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
 {
@@ -1642,14 +1773,14 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
         solver->column[j] = sum;
     }
     for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
-        solver->rows[i].stamp = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
             struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
+            pshift_priv_bit_write(solver->givers, e, job->alloc[e] != 0);
+            pshift_priv_bit_write(solver->takers, e, pshift_priv_spare(job, e) != 0);
         }
     }
-    solver->stamp = 0;
     solver->info.indexed_rows = count;
 }
 
@@ -1657,23 +1788,25 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
 QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
     struct pshift_priv_row *row = &job->solver->rows[i];
-    if (row->stamp != job->solver->stamp) {
-        row->stamp = job->solver->stamp;
+    if (!pshift_priv_bit(job->solver->seen, i)) {
+        pshift_priv_bit_write(job->solver->seen, i, true);
         row->label = label;
         row->cursor = job->p->row[i];
     }
     return row;
 }
 
-/* Labels the servers that can give to server k, of row i. */
+/* Labels the servers that can give in row i. */
 QOS_PRIV void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
                                     uint32_t *wanted)
 {
     struct pshift_solver *solver = job->solver;
+    const uint32_t end = job->p->row[i + 1];
     uint32_t e;
-    for (e = job->p->row[i]; e < job->p->row[i + 1]; e++) {
+    for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
+         e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
         uint32_t j = job->p->server[e];
-        if (solver->node[j].label != QOS_NONE || pshift_priv_gives(job, e) == 0)
+        if (solver->node[j].label != QOS_NONE)
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
@@ -1701,7 +1834,8 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
             solver->queue[tail++] = j;
         }
     }
-    solver->stamp++;
+    for (j = 0; j <= p->buckets / 64; j++)
+        solver->seen[j] = 0;
     solver->last_label = QOS_NONE;
     for (; head < tail && wanted != 0; head++) {
         uint32_t k = solver->queue[head], label = solver->node[k].label;
@@ -1709,7 +1843,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
             break;
         for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0; x++) {
             uint32_t i = solver->index[x].bucket;
-            if (solver->rows[i].stamp == solver->stamp || pshift_priv_spare(job, solver->index[x].entry) == 0)
+            if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
             pshift_priv_label_row(job, i, label + 1, &tail, &wanted);
@@ -1731,16 +1865,17 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
     for (; node->cursor < solver->column[v + 1]; node->cursor++) {
         const struct pshift_priv_index *x = &solver->index[node->cursor];
         struct pshift_priv_row *row;
-        if (pshift_priv_spare(job, x->entry) == 0)
+        uint32_t end;
+        if (!pshift_priv_bit(solver->takers, x->entry))
             continue;
         row = pshift_priv_reach(job, x->bucket, node->label);
         if (row->label != node->label)
             continue;
-        for (; row->cursor < job->p->row[x->bucket + 1]; row->cursor++) {
-            if (solver->node[job->p->server[row->cursor]].label != node->label + 1 ||
-                pshift_priv_gives(job, row->cursor) == 0)
+        end = job->p->row[x->bucket + 1];
+        for (row->cursor = pshift_priv_bit_from(solver->givers, row->cursor, end); row->cursor < end;
+             row->cursor = pshift_priv_bit_from(solver->givers, row->cursor + 1, end)) {
+            if (solver->node[job->p->server[row->cursor]].label != node->label + 1)
                 continue;
-            step->server = v;
             step->take = x->entry;
             step->give = row->cursor;
             return true;
@@ -1749,43 +1884,81 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
     return false;
 }
 
-/* Moves what the path of `length` steps can carry, from the overloaded server at its end to the one it began at. */
-QOS_PRIV void pshift_priv_shift(const struct pshift_priv_job *job, uint32_t length, uint32_t from)
+/* m tokens make the step; the sets of entries that can give and take follow. */
+QOS_PRIV void pshift_priv_step_done(const struct pshift_priv_job *job, const struct pshift_priv_step *step, uint64_t m)
 {
     struct pshift_solver *solver = job->solver;
-    uint32_t to = solver->path[0].server, t;
-    uint64_t m = qos_min((uint64_t)solver->balance[from], (uint64_t)-solver->balance[to]);
-    for (t = 0; t < length; t++)
-        m = qos_min(m, qos_min(job->alloc[solver->path[t].give],
-                               job->p->demand[solver->path[t].take] - job->alloc[solver->path[t].take]));
-    for (t = 0; t < length; t++)
-        pshift_priv_move(job, solver->balance, solver->path[t].give, solver->path[t].take, m);
-    pshift_priv_refill(solver, from);
-    pshift_priv_add(&solver->info.searched, m);
-    solver->info.paths++;
+    if (m == 0)
+        return;
+    job->alloc[step->give] -= m;
+    job->alloc[step->take] += m;
+    pshift_priv_bit_write(solver->givers, step->give, job->alloc[step->give] != 0);
+    pshift_priv_bit_write(solver->givers, step->take, true);
+    pshift_priv_bit_write(solver->takers, step->take, pshift_priv_spare(job, step->take) != 0);
+    pshift_priv_bit_write(solver->takers, step->give, true);
 }
 
-/* Blocking flow: from each underloaded server up, one label a step, to an overloaded one, until it is full or nothing
- * leads on. A server from which nothing leads on loses its label, so that nobody tries it again in this round. */
+/* Takes what server v may give itself, at most frame->want. */
+QOS_PRIV void pshift_priv_tap(struct pshift_solver *solver, uint32_t v, struct pshift_priv_step *frame)
+{
+    uint64_t m;
+    if (solver->balance[v] <= 0)
+        return;
+    m = qos_min((uint64_t)solver->balance[v], frame->want - frame->got);
+    solver->balance[v] -= (int64_t)m;
+    frame->got += m;
+    pshift_priv_refill(solver, v);
+}
+
+/* Blocking flow into underloaded server `root`: depth first, up one label a step. A server that is reached is asked for
+ * as much as its step can carry, and collects that from all servers above it before it answers: so a step is done once
+ * for all paths that share it. A server that cannot answer in full loses its label: nobody asks it again in this round.
+ * */
+QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t root)
+{
+    struct pshift_solver *solver = job->solver;
+    struct pshift_priv_step *frame = solver->path;
+    uint32_t depth = 0;
+    frame->server = root;
+    frame->want = (uint64_t)-solver->balance[root];
+    frame->got = 0;
+    for (;;) {
+        const uint32_t v = frame->server;
+        struct pshift_priv_step *above;
+        uint64_t m;
+        if (frame->got < frame->want && pshift_priv_ascend(job, v, frame)) {
+            above = frame + 1;
+            above->server = job->p->server[frame->give];
+            m = qos_min(frame->want - frame->got, job->alloc[frame->give]);
+            above->want = qos_min(m, job->p->demand[frame->take] - job->alloc[frame->take]);
+            above->got = 0;
+            pshift_priv_tap(solver, above->server, above);
+            frame = above;
+            depth++;
+            continue;
+        }
+        if (frame->got < frame->want)
+            solver->node[v].label = QOS_NONE;
+        if (depth == 0)
+            break;
+        m = frame->got;
+        frame--;
+        depth--;
+        pshift_priv_step_done(job, frame, m);
+        frame->got += m;
+        solver->info.paths += m != 0;
+    }
+    solver->balance[root] += (int64_t)frame->got;
+    pshift_priv_add(&solver->info.searched, frame->got);
+}
+
 QOS_PRIV void pshift_priv_block(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
     uint32_t j;
-    for (j = 0; j < job->p->servers; j++) {
-        uint32_t depth = 0, v = j;
-        while (solver->node[j].label == 0 && solver->balance[j] < 0) {
-            if (solver->balance[v] > 0) {
-                pshift_priv_shift(job, depth, v);
-                depth = 0;
-                v = j;
-            } else if (pshift_priv_ascend(job, v, &solver->path[depth])) {
-                v = job->p->server[solver->path[depth++].give];
-            } else {
-                solver->node[v].label = QOS_NONE;
-                v = depth ? solver->path[--depth].server : j;
-            }
-        }
-    }
+    for (j = 0; j < job->p->servers; j++)
+        if (solver->node[j].label == 0 && solver->balance[j] < 0)
+            pshift_priv_collect(job, j);
 }
 
 QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_t servers)
@@ -1816,79 +1989,6 @@ QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job, uint32_t m
             break;
     }
     solver->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
-}
-
-/* Filters. */
-
-/* Of the n indexed entries of one server: the top_m largest keys get the bit. */
-QOS_PRIV void pshift_priv_keep_top(struct pshift_solver *solver, uint32_t begin, uint32_t n, uint32_t top_m,
-                                   uint8_t bit)
-{
-    uint64_t mask = 0, floor_key = 0;
-    uint32_t ties = n, x;
-    if (n > top_m)
-        floor_key = pshift_priv_threshold(solver->key + begin, n, top_m, &mask, &ties);
-    for (x = begin; x < begin + n; x++) {
-        uint64_t digits = solver->key[x] & mask;
-        bool tie = digits == floor_key && ties > 0;
-        ties -= tie ? 1u : 0u;
-        if (tie || digits > floor_key)
-            solver->keep[solver->index[x].entry] |= bit;
-    }
-}
-
-QOS_PRIV void pshift_priv_filter_servers(struct pshift_priv_job *job, uint32_t top_m)
-{
-    struct pshift_solver *solver = job->solver;
-    uint32_t j, x;
-    pshift_priv_build_index(job, 0, job->p->buckets);
-    for (j = 0; j < job->p->servers; j++) {
-        uint32_t begin = solver->column[j], n = solver->column[j + 1] - begin;
-        for (x = begin; x < begin + n; x++)
-            solver->key[x] = job->alloc[solver->index[x].entry];
-        pshift_priv_keep_top(solver, begin, n, top_m, PSHIFT_PRIV_GIVE);
-        for (x = begin; x < begin + n; x++)
-            solver->key[x] = job->p->demand[solver->index[x].entry] - job->alloc[solver->index[x].entry];
-        pshift_priv_keep_top(solver, begin, n, top_m, PSHIFT_PRIV_TAKE);
-    }
-}
-
-/* The top_m buckets by tokens (spare false) or by spare demand; sums that reach 2^64 count as that. */
-QOS_PRIV void pshift_priv_filter_buckets(struct pshift_priv_job *job, uint32_t top_m, bool spare, uint8_t bit)
-{
-    struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    uint64_t mask = 0, floor_key = 0;
-    uint32_t ties = p->buckets, i, e;
-    for (i = 0; i < p->buckets; i++) {
-        solver->key[i] = 0;
-        for (e = p->row[i]; e < p->row[i + 1]; e++)
-            solver->key[i] = qos_sat_add(solver->key[i], spare ? p->demand[e] - job->alloc[e] : job->alloc[e]);
-    }
-    if (p->buckets > top_m)
-        floor_key = pshift_priv_threshold(solver->key, p->buckets, top_m, &mask, &ties);
-    for (i = 0; i < p->buckets; i++) {
-        bool tie = (solver->key[i] & mask) == floor_key && ties > 0;
-        ties -= tie ? 1u : 0u;
-        for (e = p->row[i]; e < p->row[i + 1] && (tie || (solver->key[i] & mask) > floor_key); e++)
-            solver->keep[e] |= bit;
-    }
-}
-
-/* Retains what the filter says, by the initial allocation. */
-QOS_PRIV void pshift_priv_filter(struct pshift_priv_job *job, const struct pshift_options *opt)
-{
-    uint32_t e;
-    job->keep = job->solver->keep;
-    job->plain = false;
-    for (e = 0; e < job->p->row[job->p->buckets]; e++)
-        job->solver->keep[e] = 0;
-    if (opt->filter == PSHIFT_TOP_SERVER) {
-        pshift_priv_filter_servers(job, opt->top_m);
-    } else {
-        pshift_priv_filter_buckets(job, opt->top_m, false, PSHIFT_PRIV_GIVE);
-        pshift_priv_filter_buckets(job, opt->top_m, true, PSHIFT_PRIV_TAKE);
-    }
 }
 
 /* Certificate. */
@@ -2054,15 +2154,13 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
 {
     const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     const struct pshift_problem *p = job->p;
-    bool initial_only = opt && opt->initial_only, filter = opt && opt->filter != PSHIFT_EXACT;
+    bool initial_only = opt && opt->initial_only;
     enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     int pass;
     solver->info = no_work;
     solver->closed = false;
     solver->info.excess_start = pshift_priv_weigh(solver, p);
     if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
-        if (filter)
-            pshift_priv_filter(job, opt);
         if (!kept)
             pshift_priv_direct(solver, opt, job);
         pshift_priv_settle(job, 0, bucket, count);
@@ -2077,18 +2175,11 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         }
     }
     pshift_priv_unweigh(solver, p);
-    pshift_priv_conclude(solver, p, s, initial_only || filter ? PSHIFT_PRIV_UNPROVED : proof);
+    pshift_priv_conclude(solver, p, s, initial_only ? PSHIFT_PRIV_UNPROVED : proof);
     solver->servers = p->servers;
     solver->buckets = p->buckets;
     solver->entries = p->row[p->buckets];
     solver->solved = true;
-}
-
-QOS_PRIV enum qos_status pshift_priv_check_options(const struct pshift_options *opt)
-{
-    if (opt && ((unsigned)opt->filter > PSHIFT_TOP_GLOBAL || (opt->filter != PSHIFT_EXACT && opt->top_m == 0)))
-        return QOS_EINVAL;
-    return QOS_OK;
 }
 
 QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solver *solver,
@@ -2097,7 +2188,6 @@ QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solv
     job->solver = solver;
     job->p = p;
     job->alloc = s->alloc;
-    job->keep = NULL;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
     job->plain = !solver->twice;
 }
@@ -2108,8 +2198,6 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     struct pshift_priv_job job;
     enum qos_status st = pshift_priv_check(solver, p, s);
     uint32_t i;
-    if (st == QOS_OK)
-        st = pshift_priv_check_options(opt);
     if (st != QOS_OK)
         return st;
     pshift_priv_job_of(&job, solver, p, s);
@@ -2120,7 +2208,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
         return st;
     }
     for (i = 0; i < solver->buckets && solver->retracted; i++)
-        solver->rows[i].stamp = 0;
+        solver->rows[i].label = 0;
     solver->retracted = 0;
     solver->next_row = 0;
     for (i = 0; i < p->servers; i++)
@@ -2129,7 +2217,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     return QOS_OK;
 }
 
-#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's stamp */
+#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's label, between retract and resolve */
 
 QOS_PRIV bool pshift_priv_same_size(const struct pshift_solver *solver, const struct pshift_problem *p)
 {
@@ -2149,10 +2237,10 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     for (t = 0; t < count && st == QOS_OK; t++) {
         if (bucket[t] >= p->buckets)
             st = QOS_ENOENT;
-        else if (solver->rows[bucket[t]].stamp == PSHIFT_PRIV_RETRACTED)
+        else if (solver->rows[bucket[t]].label == PSHIFT_PRIV_RETRACTED)
             st = QOS_EEXIST;
         else
-            solver->rows[bucket[t]].stamp = PSHIFT_PRIV_RETRACTED;
+            solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
         if (st == QOS_OK) { /* rows may lie anywhere: what is needed of each is asked for ahead */
             __builtin_prefetch(p->row + bucket[t]);
             __builtin_prefetch(p->reservation + bucket[t]);
@@ -2160,7 +2248,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     }
     if (st != QOS_OK) { /* the last one was not marked */
         for (u = 0; u + 1 < t; u++)
-            solver->rows[bucket[u]].stamp = 0;
+            solver->rows[bucket[u]].label = 0;
         return st;
     }
     for (t = 0; t < count; t++) {
@@ -2211,15 +2299,13 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
     uint32_t t, e;
     bool kept = true, cut = false;
-    if (st == QOS_OK)
-        st = pshift_priv_check_options(opt);
     if (st != QOS_OK)
         return st;
     if (!pshift_priv_same_size(solver, p) || count != solver->retracted || (count && !bucket))
         return QOS_EINVAL;
     for (t = 0; t < count; t++) {
         uint32_t i = bucket[t];
-        if (i >= p->buckets || solver->rows[i].stamp != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] ||
+        if (i >= p->buckets || solver->rows[i].label != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] ||
             p->row[i + 1] > solver->entries)
             return QOS_EINVAL;
         for (e = p->row[i]; e < p->row[i + 1]; e++)
@@ -2234,7 +2320,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     for (t = 0; t < p->servers; t++)
         cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
     for (t = 0; t < count; t++) {
-        solver->rows[bucket[t]].stamp = 0;
+        solver->rows[bucket[t]].label = 0;
         kept &= !cut || pshift_priv_expel(&job, bucket[t]);
         for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
             pshift_priv_add(&solver->load[p->server[e]], s->alloc[e]);
@@ -4012,7 +4098,7 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
         return QOS_ESTALE;
     if (c->info.period == 0)
         return QOS_EAGAIN;
-    if (options && (options->filter != PSHIFT_EXACT || options->initial_only))
+    if (options && options->initial_only)
         return QOS_EINVAL;
     c->info.round++;
     pshift_priv_listen(c);

@@ -11,6 +11,7 @@
 #include <glpk.h>
 #include <lemon/preflow.h>
 #include <lemon/smart_graph.h>
+#include <algorithm>
 #include <omp.h>
 #include <vector>
 
@@ -393,7 +394,7 @@ static void figure_5(double r)
 {
     printf("# m  1 thread  2 threads  [ms], r = %.1f\n", r);
     for (double m = 1.0; m < 2.01; m += 0.1) {
-        solver s(spec_of(64, 20000, r, m));
+        solver s(spec_of(64, 10000, r, m));
         pshift_options opt = {};
         int threads[2] = {1, 2};
         printf("%.1f", m);
@@ -406,12 +407,74 @@ static void figure_5(double r)
     }
 }
 
-/* Figure 6: weak excess removed, of what the optimum removes, and time, against M, for s; both filters. */
+/* The paper's approximation (Section III-C2) as a problem of its own: an entry that may not give keeps its tokens, one that
+ * may not take has no spare demand. What is fixed is deducted from reservations and capacities. bits: 1 gives, 2 takes. */
+static void reduce(solver &s, const std::vector<uint64_t> &initial, const std::vector<uint8_t> &bits)
+{
+    case_data &c = s.data;
+    for (uint32_t i = 0; i < c.buckets; i++) {
+        uint64_t movable = 0;
+        for (uint32_t e = c.row[i]; e < c.row[i + 1]; e++) {
+            uint64_t fixed = bits[e] & 1 ? 0 : initial[e], most = bits[e] & 2 ? c.demand[e] : initial[e];
+            uint64_t &room = c.capacity[c.server[e]];
+            c.demand[e] = most - fixed;
+            movable += initial[e] - fixed;
+            room -= std::min(room, fixed);
+        }
+        c.reservation[i] = movable;
+    }
+}
+
+/* Marks the `most` entries of the list with the largest keys. */
+static void mark_top(std::vector<uint8_t> &bits, std::vector<uint32_t> &list, const std::vector<uint64_t> &key,
+                     uint32_t most, uint8_t bit)
+{
+    most = std::min<uint32_t>(most, static_cast<uint32_t>(list.size()));
+    std::nth_element(list.begin(), list.begin() + most, list.end(),
+                     [&](uint32_t a, uint32_t b) { return key[a] != key[b] ? key[a] > key[b] : a < b; });
+    for (uint32_t k = 0; k < most; k++)
+        bits[list[k]] |= bit;
+}
+
+/* Percent of the removable weak excess that top-M entries of each server remove; *ms: the whole approximation. */
+static double top_of_servers(const case_spec &spec, uint32_t m, double start, double best, double *ms)
+{
+    solver s(spec);
+    pshift_options opt = {};
+    opt.initial_only = true;
+    s.solve_ms(&opt);
+    std::vector<uint64_t> initial = s.alloc, spare(s.data.entries);
+    std::vector<uint8_t> bits(s.data.entries);
+    std::vector<std::vector<uint32_t>> of(s.data.servers);
+    uint64_t begin = bench_ns();
+    for (uint32_t e = 0; e < s.data.entries; e++) {
+        spare[e] = s.data.demand[e] - initial[e];
+        of[s.data.server[e]].push_back(e);
+    }
+    for (auto &list : of) {
+        mark_top(bits, list, initial, m, 1);
+        mark_top(bits, list, spare, m, 2);
+    }
+    reduce(s, initial, bits);
+    s.solve_ms(NULL);
+    *ms = static_cast<double>(bench_ns() - begin) / 1e6;
+    double excess = start - best; /* what nobody can remove */
+    double fixed = 0;
+    std::vector<uint64_t> load(s.data.servers);
+    for (uint32_t e = 0; e < s.data.entries; e++)
+        load[s.data.server[e]] += s.alloc[e] + (bits[e] & 1 ? 0 : initial[e]);
+    for (uint32_t j = 0; j < s.data.servers; j++)
+        fixed += static_cast<double>(load[j] > spec.capacity ? load[j] - spec.capacity : 0);
+    return 100 * (start - fixed) / (start - excess);
+}
+
+/* Figure 6: weak excess removed by top-M of each server, of what the optimum removes, and time, against M, for s. It is an
+ * experiment of the paper: to choose the top M costs more than the exact solution. */
 static void figure_6(void)
 {
     static const double exponents[6] = {0, 0.1, 0.25, 0.5, 1, 2};
     static const uint32_t kept[6] = {100, 200, 500, 1000, 2000, 5000};
-    printf("# s  M  removed_per_server_percent  removed_global_percent  time_per_server_ms  time_exact_ms\n");
+    printf("# s  M  removed_per_server_percent  time_per_server_ms  time_exact_ms\n");
     for (double z : exponents) {
         case_spec spec = spec_of(64, 10000, 1.0, 1.1);
         spec.s_reservation = z;
@@ -420,15 +483,8 @@ static void figure_6(void)
         double start = static_cast<double>(info_of(&s.ps).excess_start.lo);
         double best = start - static_cast<double>(s.solution.excess.lo);
         for (uint32_t m : kept) {
-            pshift_options opt = {};
-            opt.top_m = m;
-            opt.filter = PSHIFT_TOP_GLOBAL;
-            s.solve_ms(&opt);
-            double global = start - static_cast<double>(s.solution.excess.lo);
-            opt.filter = PSHIFT_TOP_SERVER;
-            double ms = timed(s, &opt, 7);
-            double removed = start - static_cast<double>(s.solution.excess.lo);
-            printf("%.2f %u %.2f %.2f %.4f %.4f\n", z, m, 100 * removed / best, 100 * global / best, ms, exact_ms);
+            double ms, removed = top_of_servers(spec, m, start, best, &ms);
+            printf("%.2f %u %.2f %.4f %.4f\n", z, m, removed, ms, exact_ms);
         }
         printf("\n\n");
     }

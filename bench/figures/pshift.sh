@@ -15,7 +15,7 @@ set grid
 set key top right
 set style data linespoints
 set output "$out/pshift_5.svg"
-set title "Time to solve against m (64 servers, 20,000 buckets)"
+set title "Time to solve against m (64 servers, 10,000 buckets)"
 set xlabel "m, demand / reservation"
 set ylabel "ms"
 plot "$out/pshift_5a.data" using 1:2 title "r = 1.0, 1 thread", "" using 1:3 title "r = 1.0, 2 threads", \
@@ -30,8 +30,8 @@ plot for [i=0:5] "$out/pshift_6.data" index i using 2:3 title word("0 0.1 0.25 0
 set output "$out/pshift_6b.svg"
 set title "Time with the filter"
 set ylabel "ms"
-plot for [i=0:5] "$out/pshift_6.data" index i using 2:5 title word("0 0.1 0.25 0.5 1 2", i + 1), \
-     "$out/pshift_6.data" index 3 using 2:6 with lines title "exact, s = 0.5"
+plot for [i=0:5] "$out/pshift_6.data" index i using 2:4 title word("0 0.1 0.25 0.5 1 2", i + 1), \
+     "$out/pshift_6.data" index 3 using 2:5 with lines title "exact, s = 0.5"
 set output "$out/pshift_7.svg"
 set title "Growth with the buckets (64 servers, r = 1.0, m = 1.1)"
 set xlabel "buckets"

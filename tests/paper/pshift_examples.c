@@ -137,11 +137,66 @@ static void intrinsic_error(void)
     CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
 }
 
+/* Section III-C1 and Figure 5: at the paper's size, 64 x 10,000 x 8, the work is cut into parts for the caller's threads. */
+static uint32_t parts_most;
+
+static void count_parts(void *ctx, uint32_t count, pshift_task task, void *arg)
+{
+    uint32_t k;
+    (void)ctx;
+    parts_most = count > parts_most ? count : parts_most;
+    for (k = count; k > 0; k--)
+        task(arg, k - 1);
+}
+
+static void in_parts(void)
+{
+    enum { SERVERS = 64, BUCKETS = 10000, ENTRIES = 8 * BUCKETS };
+    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct pshift_problem p = {SERVERS, BUCKETS, NULL, NULL, NULL, NULL, NULL};
+    struct pshift_options opt = {0};
+    struct pshift_solution s = {0};
+    uint64_t *number = (uint64_t *)calloc(SERVERS + BUCKETS + 2 * ENTRIES, 8);
+    uint32_t *word = (uint32_t *)calloc(BUCKETS + 1 + ENTRIES, 4), e;
+    struct check_mem mem;
+    CHECK(number != NULL && word != NULL);
+    if (!number || !word)
+        return;
+    for (e = 0; e < SERVERS; e++)
+        number[e] = 100000;
+    for (e = 0; e < BUCKETS; e++)
+        number[SERVERS + e] = 580;
+    for (e = 0; e <= BUCKETS; e++)
+        word[e] = 8 * e;
+    for (e = 0; e < ENTRIES; e++) {
+        word[BUCKETS + 1 + e] = (e / 8 * 11 + e % 8 * 8) % SERVERS;
+        number[SERVERS + BUCKETS + e] = 80;
+    }
+    p.capacity = number;
+    p.reservation = number + SERVERS;
+    p.row = word;
+    p.server = word + BUCKETS + 1;
+    p.demand = number + SERVERS + BUCKETS;
+    s.alloc = number + SERVERS + BUCKETS + ENTRIES;
+    (void)check_mem_new(&mem, pshift_solver_memsize(&cfg), 64, 0);
+    s.cut = (uint8_t *)calloc(SERVERS, 1);
+    opt.parallel_for = count_parts;
+    CHECK_EQ(pshift_solver_init(&ps, mem.mem, mem.size, &cfg), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, &opt, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+    CHECK_GE(parts_most, 4);
+    free(s.cut);
+    free(number);
+    free(word);
+    CHECK(check_mem_free(&mem));
+}
+
 int main(void)
 {
     check_begin("paper/pshift_examples");
     examples_1_and_2();
     example_3();
     intrinsic_error();
+    in_parts();
     return check_end();
 }

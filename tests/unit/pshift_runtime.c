@@ -324,8 +324,7 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
     message.period = 1;
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
-    options.filter = PSHIFT_TOP_SERVER;
-    options.top_m = 1;
+    options.initial_only = true;
     CHECK_EQ(pshift_controller_plan(&controller, &options), QOS_EINVAL);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
     CHECK_EQ(pshift_controller_info(&controller, &info), QOS_OK);
