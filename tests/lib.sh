@@ -12,9 +12,6 @@ WARNINGS="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcas
 C_WARNINGS="$WARNINGS -Wstrict-prototypes"
 CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu riscv64-linux-gnu"
 
-# Is a header in the shape of version 0.2? (The others are being converted.)
-converted() { ! grep -q '^ \* SYNOPSIS' "$1"; }
-
 # Runs each line of standard input as a command, several at a time; the status is 0 if all of them succeeded. Under a make
 # with a jobserver (make test) they are jobs of that make, so that all scripts together keep to its -j; else $JOBS.
 side_by_side() {

@@ -36,9 +36,7 @@ check() { # HEADER FILE
     names "$2" | sort -u | grep -viE "^$1(_|\$)|^qos_$1_h\$" | sed "s/^/$1: this name does not begin with the header's prefix: /"
 }
 
-old=
 for h in *.h; do
-    if ! converted "$h"; then old="$old $h"; continue; fi
     { check "${h%.h}" "$h"; untested "${h%.h}" "$h" /dev/null tests/unit/"${h%.h}"_*config*.c; } >"$out/$h.txt"
     if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; failed=1; fi
     prototypes "$h" | grep -o "PUBLIC [^;]*\b${h%.h}_" | wc -l
@@ -95,6 +93,6 @@ planted "header's prefix: pot_t" 'typedef uint32_t pot_t;'
 printf 'struct plant_config { uint32_t clients; uint32_t never_tested; };\n' >"$out/plant.h"
 echo 'clients' >"$out/plant_config.c"
 [ "$(untested plant "$out/plant.h" "$out/plant_config.c" | grep -c never_tested)" = 1 ] || bad "a field that no test names was not found"
-echo "$n planted mistakes found; all prototypes in order${old:+, except (0.1):$old}"
+echo "$n planted mistakes found; all prototypes in order"
 grep -qv '^[0-9]*$' "$out/log" && failed=1
 finish $failed

@@ -35,10 +35,8 @@ shape_of() { # FILE NAME
         }' "$1"
 }
 
-bad=0 old=
+bad=0
 for h in *.h; do
-    # A header in the shape of version 0.1, to be converted by its owner.
-    if ! converted "$h"; then old="$old $h"; continue; fi
     shape_of "$h" "$h" >"$out/$h.txt"
     if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; bad=1; fi
 done
@@ -57,5 +55,5 @@ planted "no glance" 's/---- the API at a glance ----/---- overview ----/'
 planted "a private name in the API" 's/^(QOS_API const char \*qos_)(strerror\(int status\);)/\1priv_\2/'
 planted "no chapters" 's/==== chapter: /---- /'
 planted "a body for declarations only" 's/^#ifndef QOS_DECLARE_ONLY$//'
-[ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one shape${old:+, except (0.1):$old}"
+[ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one shape"
 finish $bad

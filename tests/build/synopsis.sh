@@ -10,7 +10,7 @@ mkdir -p "$out"
 
 for h in *.h; do
     # From the heading to the next one (a line that begins in column 3 with capitals), without the comment's margin.
-    awk '/^ \* (SYNOPSIS|THE CALLS)/ {inside = 1; next} inside && /^ \* [A-Z][A-Z]/ {exit} inside {sub(/^ \*(     )?/, ""); print}' \
+    awk '/^ \* THE CALLS/ {inside = 1; next} inside && /^ \* [A-Z][A-Z]/ {exit} inside {sub(/^ \*(     )?/, ""); print}' \
         "$h" >"$out/${h%.h}.c"
     grep -q 'main(' "$out/${h%.h}.c" || { echo "$h: no program with a main"; exit 1; }
 done
