@@ -447,7 +447,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_ID_MASK ((UINT64_C(1) << 22) - 1)
 #define TAGS_PRIV_ABSENT UINT64_MAX
 #define TAGS_PRIV_AT_LIMIT (UINT64_C(1) << 63)
-#define TAGS_PRIV_AXIS_END (UINT64_C(1) << TAGS_AXIS_BITS) /* in the high word, 1/4 unit of work per weight each */
+#define TAGS_PRIV_AXIS_END (UINT64_C(1) << TAGS_AXIS_BITS) /* in the high word, 4 units of work per weight each */
 #define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << 61)
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
