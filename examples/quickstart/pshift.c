@@ -1,0 +1,150 @@
+// flags: -D_GNU_SOURCE
+/* quickstart/pshift.c - three servers and a controller, each a process, keep the contracts of two buckets by pshift.h.
+ * quickstart_pshift 7001 /var/tmp: the controller has UDP port 7001 on loopback, server i 7002 + i. A client sends "7\n"
+ * to any server and gets "served\n" once bucket 7 has a token there. SIGTERM to the controller ends all of them. */
+#include "pshift.h"
+#include <arpa/inet.h>
+#include <err.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SERVERS 3
+#define QUEUES 64
+#define INTERVAL_NS 200000000u
+#define PERIOD_NS QOS_NS_PER_S
+#define CAPACITY 1000u /* requests that a server does in a second */
+static uint8_t wire[QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + QUEUES * PSHIFT_REPORT_ENTRY_BYTES];
+static unsigned char mem[2][1 << 20] __attribute__((aligned(64)));
+static struct pshift_report_entry report[QUEUES];
+static struct pshift_grant_entry grant[QUEUES];
+
+static uint64_t wall_ns(void) /* all begin a period by the wall clock */
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static struct sockaddr_in loopback(unsigned port)
+{
+    return (struct sockaddr_in){AF_INET, htons((uint16_t)port), {htonl(INADDR_LOOPBACK)}, {0}};
+}
+
+static int open_port(unsigned port)
+{
+    struct sockaddr_in at = loopback(port);
+    int s = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (s < 0 || bind(s, (struct sockaddr *)&at, sizeof at) != 0)
+        errx(1, "port %u is taken: choose another", port);
+    return s;
+}
+
+static void post(int s, struct sockaddr_in to, const void *bytes, size_t len_bytes)
+{
+    (void)!sendto(s, bytes, len_bytes, 0, (struct sockaddr *)&to,
+                  sizeof to); /* if it is lost, the next round repeats it */
+}
+
+/* 1. A server: requests in, tokens decide, answers out; a report each interval, grants as they come. */
+static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
+{
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_scheduler_config queues = {QUEUES, 0};
+    struct pshift_agent_config config = {&scheduler, j, wall_ns(), 0, 0, 0, 0};
+    struct pshift_agent_state kept = {0, 0, 0, 0}, state;
+    struct pshift_message m;
+    struct pshift_pick pick;
+    struct sockaddr_in client[QUEUES], from; /* of each bucket, the last */
+    uint64_t now = wall_ns(), slot = now / (PERIOD_NS / CAPACITY), told = 0;
+    int s = open_port(port + 1 + j), disk = prctl(PR_SET_PDEATHSIG, SIGTERM); /* it ends with the controller */
+    char path[4096], *end;
+    (void)snprintf(path, sizeof path, "%s/quickstart_pshift.%u.%u", dir, port, j);
+    if ((disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
+        err(1, "%s", path);
+    config.controller_epoch = kept.controller_epoch; /* these two outlive a restart */
+    config.period = kept.period;
+    if (pshift_scheduler_init(&scheduler, mem[0], sizeof mem[0], &queues) != QOS_OK ||
+        pshift_agent_init(&agent, mem[1], sizeof mem[1], &config) != QOS_OK)
+        errx(1, "memory too small");
+    for (;; now = wall_ns()) {
+        uint64_t left_ns = PERIOD_NS - now % PERIOD_NS;
+        ssize_t n;
+        uint32_t queue;
+        if (pshift_agent_begin(&agent, now / PERIOD_NS) == QOS_OK)
+            told = 0;
+        (void)pshift_agent_info(&agent, &state);
+        if ((state.controller_epoch != kept.controller_epoch || state.period != kept.period) &&
+            (pwrite(disk, &state, sizeof state, 0) != sizeof state || fdatasync(disk) != 0))
+            err(1, "%s", path);
+        kept = state;
+        if (now - told >= INTERVAL_NS) {
+            size_t bytes;
+            pshift_agent_measure(&agent, INTERVAL_NS, left_ns);
+            for (told = now; pshift_agent_report(&agent, &m, report, QUEUES) == QOS_OK;) {
+                m.capacity = CAPACITY * left_ns / PERIOD_NS;
+                if (pshift_report_encode(&m, report, wire, sizeof wire, &bytes) == QOS_OK)
+                    post(s, loopback(port), wire, bytes);
+            }
+        }
+        for (; slot < now / (PERIOD_NS / CAPACITY); slot++) /* the device: one request in a slot */
+            if (pshift_scheduler_pick(&scheduler, &pick) == QOS_OK)
+                post(s, client[pick.queue], "served\n", 7);
+        (void)poll(&(struct pollfd){.fd = s, .events = POLLIN}, 1, 1);
+        while ((n = recvfrom(s, wire, sizeof wire - 1, 0, (struct sockaddr *)&from, &(socklen_t){sizeof from})) > 0) {
+            wire[n] = 0;
+            if (pshift_grant_decode(wire, (size_t)n, &m, grant, QUEUES) == QOS_OK) {
+                (void)!pshift_agent_install(&agent, &m, grant);
+                continue;
+            }
+            uint64_t bucket = strtoull((char *)wire, &end, 10);
+            if (wire[0] < '0' || wire[0] > '9' || *end != '\n')
+                post(s, from, "error: send the number of a bucket\n", 35);
+            else if (pshift_agent_open(&agent, bucket, &queue) == QOS_OK &&
+                     pshift_scheduler_arrive(&scheduler, queue, 1) == QOS_OK)
+                client[queue] = from;
+        }
+    }
+}
+
+/* 2. The controller: contracts, a plan each interval, grants. */
+int main(int argc, char **argv)
+{
+    const struct pshift_controller_config config = {SERVERS, QUEUES, QUEUES * SERVERS, wall_ns(), 0};
+    struct pshift_controller c;
+    struct pshift_message m;
+    unsigned port = argc == 3 ? (unsigned)atoi(argv[1]) : 0;
+    if (port == 0 || port > 65000)
+        errx(2, "usage: quickstart_pshift PORT DIRECTORY");
+    int s = open_port(port);
+    for (uint32_t j = 0; j < SERVERS; j++)
+        if (fork() == 0)
+            server(port, j, argv[2]);
+    if (pshift_controller_init(&c, mem[0], sizeof mem[0], &config) != QOS_OK ||
+        pshift_controller_change(&c, 7, 300, 600) != QOS_OK || /* bucket 7: 300 to 600 requests in a second */
+        pshift_controller_change(&c, 8, 500, 0) != QOS_OK)     /* bucket 8: at least 500, no limit */
+        errx(1, "%s", pshift_controller_config_error(&config));
+    for (uint64_t planned = 0, now = wall_ns();; now = wall_ns()) {
+        size_t bytes;
+        ssize_t n;
+        if (pshift_controller_begin(&c, now / PERIOD_NS) == QOS_OK)
+            planned = now - INTERVAL_NS + 10000000; /* the servers report first */
+        while ((n = recv(s, wire, sizeof wire, 0)) > 0)
+            if (pshift_report_decode(wire, (size_t)n, &m, report, QUEUES) == QOS_OK)
+                (void)!pshift_controller_report(&c, &m, report); /* late or repeated ones are refused */
+        if (now - planned >= INTERVAL_NS && pshift_controller_plan(&c, NULL) == QOS_OK) {
+            planned = now;
+            for (uint32_t j = 0; j < SERVERS; j++)
+                while (pshift_controller_grant(&c, j, &m, grant, QUEUES) == QOS_OK)
+                    if (pshift_grant_encode(&m, grant, wire, sizeof wire, &bytes) == QOS_OK)
+                        post(s, loopback(port + 1 + j), wire, bytes);
+        }
+        (void)poll(&(struct pollfd){.fd = s, .events = POLLIN}, 1, 5);
+    }
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# proves: examples/quickstart/pshift.c: three servers and a controller keep a bucket's limit over all servers, serve another
+# one beside it, refuse bad input, keep the limit when the controller is killed and starts again, and end on SIGTERM
+set -u
+. "$(dirname "$0")/../lib.sh"
+tool=$PWD/build/examples/quickstart_pshift
+[ -x "$tool" ] || make -s build/examples/quickstart_pshift >/dev/null || { echo "quickstart_pshift was not built"; exit 1; }
+d=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$d"' EXIT
+failed=0
+
+"$tool" >"$d/usage" 2>&1
+expect "without arguments: a sentence" grep -q 'usage: quickstart_pshift PORT' "$d/usage"
+start() {
+    "$tool" "$port" "$d" 2>"$d/err" &
+    pid=$!
+    sleep 0.3
+    kill -0 "$pid" 2>/dev/null
+}
+for _ in 1 2 3 4 5; do
+    port=$((20000 + RANDOM % 30000))
+    start && break
+done
+kill -0 "$pid" 2>/dev/null || { cat "$d/err"; exit 1; }
+"$tool" "$port" "$d" 2>"$d/taken"
+expect "a port that is taken: a sentence" grep -q 'is taken' "$d/taken"
+
+# A client, in perl: sends bucket $2 to server $1, 40 requests each 100 ms for $3 s; prints the second of each answer.
+client() {
+    perl -MIO::Socket::INET -MTime::HiRes=time -e '
+        my ($port, $bucket, $for) = @ARGV;
+        my $s = IO::Socket::INET->new(Proto => "udp", PeerAddr => "127.0.0.1", PeerPort => $port) or die;
+        my ($end, $next, $buf) = (time + $for, 0);
+        while (time < $end) {
+            if (time > $next) { $s->send("$bucket\n") for 1 .. 40; $next = time + 0.1 }
+            my $r = ""; vec($r, fileno($s), 1) = 1;
+            if (select($r, undef, undef, 0.01)) { print int(time), " $buf" if defined $s->recv($buf, 100) && length $buf }
+        }' "$((port + 1 + $1))" "$2" "$3" 2>/dev/null
+}
+for line in abc -1 '7 8'; do
+    client 0 "$line" 0.15 >"$d/bad"
+    expect "\"$line\" is refused" grep -q "error: send the number of a bucket" "$d/bad"
+done
+head -c 100 /dev/urandom >"/dev/udp/127.0.0.1/$port"
+
+for j in 0 1 2; do
+    client $j 7 8 >"$d/seven.$j" &
+    client $j 8 8 >"$d/eight.$j" &
+done
+sleep 2.5
+kill -9 "$pid"; wait "$pid" 2>/dev/null # its servers end with it; all start again, with what they kept
+sleep 0.3
+start
+expect "it starts again" kill -0 "$pid"
+sleep 5.5
+cat "$d"/seven.* | grep served | awk '{n[$1]++} END {for (s in n) print n[s]}' >"$d/seven"
+cat "$d"/eight.* | grep served | awk '{n[$1]++} END {for (s in n) print n[s]}' >"$d/eight"
+echo "served per second: bucket 7 (limit 600): $(sort -n "$d/seven" | tr '\n' ' '); bucket 8: $(sort -n "$d/eight" | tr '\n' ' ')"
+expect "bucket 7 was served" [ -s "$d/seven" ]
+expect "bucket 8 was served" [ -s "$d/eight" ]
+# An answer may be read a little after the second in which it was served: two seconds together serve at most twice the limit.
+expect "no second has more than the limit of bucket 7, but for answers read late" awk '$1 > 660 {bad = 1} END {exit bad}' "$d/seven"
+kill -TERM "$pid"
+wait "$pid"
+expect "it ends on SIGTERM" [ $? = 143 ]
+pid=
+sleep 0.3
+expect "no server is left" [ -z "$(pgrep -f "quickstart_pshift $port " || true)" ]
+exit $failed
