@@ -402,6 +402,7 @@ static bool open_scheduler(struct loop *l)
     config.burst_ns = l->s->burst_ns;
     config.now_ns = l->run->start_ns;
     config.maximizer = l->s->maximizer;
+    config.flight = l->s->flight;
     config.elevator = l->s->order == 1;
     memset(&refusal, 0, sizeof refusal);
     l->sched = l->scheduler->open(&config, &refusal);
@@ -543,6 +544,8 @@ static void close_run(struct loop *l, uint64_t cpu_ns)
     uint32_t i;
     l->run->cpu_ns = tool_cpu_ns() - cpu_ns;
     l->run->root_end = l->scheduler->root_rate(l->sched);
+    if (!scheduler_htb_flight(l->scheduler, l->sched, &l->run->flight_bound_ns, &l->run->flight_by))
+        l->run->flight_bound_ns = 0;
     for (i = 0; i < l->o->tenants; i++) {
         l->scheduler->stats(l->sched, i, &l->run->result[i].stats);
         l->run->ios += l->run->result[i].completed;

@@ -49,6 +49,8 @@ static void parse(int argc, char **argv)
         {"runtime", OPT_TIME, &s->runtime_ns, "TIME", "of each run (default 10s)", NULL},
         {"maximizer", OPT_FLAG, &s->maximizer, NULL, "raise the root's rate while all promises hold (the paper's 5.5)",
          NULL},
+        {"flight", OPT_FLAG, &s->flight, NULL,
+         "bound the device time in flight, not the rate: no time of the device is left idle (htb)", NULL},
         {"dispatch-depth", OPT_COUNT, &s->dispatch_depth, "N", "requests at the device at once (default 32)", NULL},
         {"burst", OPT_TIME, &s->burst_ns, "TIME", "burst of every bucket (default 20ms)", NULL},
         {"order", OPT_CHOICE, &s->order, "fifo|elevator",
@@ -97,6 +99,8 @@ static void parse(int argc, char **argv)
         tool_die(TOOL_USAGE, "--dispatch-depth: 1 to %u", DEPTH_MAX);
     if (!(s->headroom > 0 && s->headroom <= 1))
         tool_die(TOOL_USAGE, "--headroom: more than 0, at most 1");
+    if (s->flight && (s->maximizer || s->scheduler != 1))
+        tool_die(TOOL_USAGE, "--flight: with --scheduler htb, and without --maximizer");
     if (s->compare && s->scheduler == 0)
         tool_die(TOOL_USAGE, "--compare needs a scheduler to compare with none: --scheduler htb");
 }

@@ -110,6 +110,10 @@ void report_table(const struct settings *s, const struct profile *p, const struc
                human_percent((double)total(with, true) / seconds_of(with) * seconds_of(without) /
                              (double)total(without, true))
                    .text);
+    if (with && with->flight_bound_ns)
+        printf("at the end %s of device time were allowed in flight; the tenant that narrowed it last: %s\n",
+               human_ns((double)with->flight_bound_ns).text,
+               with->flight_by < s->tenants ? s->tenant[with->flight_by].name : "none");
     if (with && with->root_end > p->root_cost_per_s)
         printf("the maximizer raised the root from %s to %s of device time a second\n",
                human_ns((double)p->root_cost_per_s).text, human_ns((double)with->root_end).text);
@@ -179,6 +183,7 @@ static void json_run(struct json *j, const char *key, const struct settings *s, 
     json_u64(j, "cpu_ns", run->cpu_ns);
     json_u64(j, "at_device_max", run->at_device_max);
     json_u64(j, "root_device_ns_per_s_at_end", run->root_end);
+    json_u64(j, "flight_bound_ns_at_end", run->flight_bound_ns);
     json_array(j, "tenants");
     for (k = 0; k < run->tenants; k++)
         json_tenant(j, s, run, k);

@@ -43,6 +43,7 @@ struct sched_config {
     uint64_t burst_ns;
     uint64_t now_ns;
     bool maximizer; /* let the root's rate rise while every assurance holds */
+    bool flight;    /* bound the device time in flight instead of the rate (htb) */
     bool elevator;  /* dispatch in order of offsets */
 };
 
@@ -101,6 +102,9 @@ static inline struct sched_request *request_list_take(struct request_list *l)
         l->end = &l->first;
     return r;
 }
+
+/* htb with `flight`: the bound now, and the tenant that narrowed it last (UINT32_MAX: none). false: not so. */
+bool scheduler_htb_flight(const struct scheduler *scheduler, void *s, uint64_t *bound_ns, uint32_t *tenant);
 
 extern const struct scheduler scheduler_none, scheduler_htb, scheduler_tags, scheduler_tags_ps, scheduler_token;
 #define SCHEDULER_CHOICES "none|htb|tags|tags-ps|token"

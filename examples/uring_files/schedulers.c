@@ -111,6 +111,7 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
     c.start_ns = config->now_ns;
     c.device_max = config->dispatch_depth;
     c.maximize_interval_ns = MAXIMIZE_INTERVAL_NS;
+    c.bound = config->flight ? HTB_BY_FLIGHT : HTB_BY_RATE;
     /* Flash gains nothing from order: whatever is dispatched goes to the device, and is charged, at once. A disk gets
      * as much again to sort. */
     c.order = config->elevator ? HTB_ELEVATOR : HTB_FIFO;
@@ -192,6 +193,17 @@ static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
     struct htb_sched *h = s;
     if (htb_stats(&h->tree, tenant + 1, out) != QOS_OK)
         tool_die(TOOL_FAILED, "htb_stats does not know a tenant: this is a bug");
+}
+
+bool scheduler_htb_flight(const struct scheduler *scheduler, void *s, uint64_t *bound_ns, uint32_t *tenant)
+{
+    struct htb_sched *h = s;
+    struct htb_report report;
+    if (scheduler != &scheduler_htb || htb_info(&h->tree, &report) != QOS_OK || report.flight_bound_ns == QOS_UNLIMITED)
+        return false;
+    *bound_ns = report.flight_bound_ns;
+    *tenant = report.flight_by == QOS_NONE ? UINT32_MAX : report.flight_by - 1;
+    return true;
 }
 
 const struct scheduler scheduler_htb = {"htb",

@@ -93,7 +93,9 @@ struct run {
     uint64_t cpu_ns, ios;
     uint32_t tenants, slices;
     uint64_t dispatch_depth, at_device_max, root_end;
-    uint64_t *full_ns; /* per slice: the device's places were all taken */
+    uint64_t flight_bound_ns; /* --flight: the bound at the end; 0: there was none */
+    uint32_t flight_by;       /* and the tenant that narrowed it last; UINT32_MAX: none */
+    uint64_t *full_ns;        /* per slice: the device's places were all taken */
     struct tenant_result *result;
     struct event_log log;
     bool stopped, failed;
@@ -103,7 +105,7 @@ struct settings {
     const char *file, *json, *plot, *log;
     uint64_t size, runtime_ns, profile_ns, burst_ns, dispatch_depth, seed, overhead_slices, slice_ns;
     int scheduler, direct, order;
-    bool compare, profile_only, maximizer, judge, progress, overwrite, keep;
+    bool compare, profile_only, maximizer, flight, judge, progress, overwrite, keep;
     double headroom;
     struct target target[TENANTS_MAX + 1];
     struct tenant tenant[TENANTS_MAX];

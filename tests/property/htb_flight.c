@@ -146,6 +146,8 @@ static double least_of(const struct world *w)
     return w->reservation[0] < w->reservation[1] ? w->reservation[0] : w->reservation[1];
 }
 
+static unsigned devices, feasible;
+
 /* The device as it is at the end; the controller comes to it from the capacity `before`, and has a second for it. */
 static void one_device(struct world *w, uint32_t channels, bool hashed, double before, double capacity,
                        uint64_t burst_ns)
@@ -178,8 +180,10 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
         channels, hashed ? " hashed" : "       ", capacity, before != capacity ? " after a step" : "",
         burst_ns ? " in bursts" : "", (double)best_ns / 1e6, best, (double)w->bound_ns / 1e6, w->busy,
         w->reservation[0], w->reservation[1]);
+    devices++;
     if (best == 0)
         return; /* no bound meets them: that is physics */
+    feasible++;
     CHECK_WITHIN(w->busy, 0.98 * best, 1.01);
     CHECK_WITHIN(least_of(w), 0.98 * wanted, 10);
 }
@@ -202,5 +206,7 @@ int main(void)
             one_device(&w, channels[k], hashed, 0.6, 1.31, 0);
             one_device(&w, channels[k], hashed, 1.31, 1.31, 50 * MS);
         }
+    CHECK_CONTEXT("%u of %u devices", feasible, devices);
+    CHECK_GE(feasible * 10, devices * 7);
     return check_end();
 }

@@ -85,6 +85,21 @@ expect "the log has every request ($counts)" [ "$counts" = "$told" ]
 for f in without with compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
 echo "($((SECONDS - start)) s)"
 
+# ---- the device time in flight bounded instead of the rate: the bound and who narrowed it are told, limits and log hold
+run_judged --file "$file" --judge --flight --dispatch-depth 112 --headroom 0.6 --runtime 3s --profile-time 500ms \
+    --json "$work/flight.json" --tenant db:bs=4k,depth=32,reserve=15% --tenant scan:bs=128k,depth=64,reserve=15% \
+    --tenant backup:bs=128k,depth=16,limit=10%
+case $status in
+0) ok "with the device time in flight bounded, reservations, limits and the log hold" ;;
+3) unsure=${unsure:-"the device gave too little for the reservations with --flight"} ;;
+*) bad "--flight: status $status: $(cat "$work/err")" ;;
+esac
+if [ -s "$work/flight.json" ]; then
+    expect "the bound is in the results" json "$work/flight.json" '.with.flight_bound_ns_at_end > 0'
+    expect "its log and limits hold" json "$work/flight.json" '.judge.log_holds and .judge.limits_hold'
+    expect "it says who narrowed the bound" grep -q 'of device time were allowed in flight' "$work/out"
+fi
+
 # ---- all alike, the maximizer at work: at most 2 % less than without, judged within the run: slices with and without
 # in turn, and slices without against each other as the control
 for try in 1 2; do
