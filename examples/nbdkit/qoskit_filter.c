@@ -38,6 +38,7 @@ static struct {
     char *name[CLASSES_MAX];
     uint32_t classes;
     struct qos_cost_model cost;
+    bool zero_is_free; /* zeroing costs what a request costs, without its bytes */
     const char *log_path;
     FILE *log;
     uint64_t log_next_ns, submitted, completed, failed;
@@ -69,13 +70,22 @@ static int parse_class(const char *value)
     struct htb_class *c = &qos.class_of[qos.classes];
     char *text = strdup(value), *rest = NULL, *part;
     unsigned weight;
+    uint32_t id;
     if (!text || qos.classes == CLASSES_MAX) {
         nbdkit_error("qos-class: at most %d classes", CLASSES_MAX - 1);
         free(text);
         return -1;
     }
     part = strtok_r(text, ",", &rest);
-    qos.name[qos.classes] = strdup(part ? part : "");
+    for (id = 1; part && id < qos.classes && strcmp(qos.name[id], part) != 0; id++)
+        ;
+    if (!part || value[0] == ',' || id < qos.classes) {
+        nbdkit_error("qos-class=%s: %s", value,
+                     part && value[0] != ',' ? "this export has a class already" : "it names no export");
+        free(text);
+        return -1;
+    }
+    qos.name[qos.classes] = strdup(part);
     while ((part = strtok_r(NULL, ",", &rest)) != NULL) {
         int bad = 1;
         if (strncmp(part, "reserve=", 8) == 0) {
@@ -93,6 +103,10 @@ static int parse_class(const char *value)
         }
     }
     free(text);
+    if (htb_class_error(c)) {
+        nbdkit_error("qos-class=%s: %s", value, htb_class_error(c));
+        return -1;
+    }
     qos.classes++;
     return 0;
 }
@@ -108,6 +122,25 @@ static int qoskit_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const
     }
     if (strcmp(key, "qos-class") == 0)
         return parse_class(value);
+    if (strcmp(key, "qos-other-limit") == 0)
+        return parse_rate(key, value, &qos.config.best_effort.limit_per_s[0]);
+    if (strcmp(key, "qos-burst") == 0) {
+        unsigned ms;
+        if (nbdkit_parse_unsigned(key, value, &ms) == -1 || ms == 0 || ms > 10000) {
+            nbdkit_error("qos-burst=%s: milliseconds, 1 to 10000", value);
+            return -1;
+        }
+        qos.config.burst_ns = (uint64_t)ms * 1000000;
+        return 0;
+    }
+    if (strcmp(key, "qos-zero") == 0) {
+        if (strcmp(value, "bytes") != 0 && strcmp(value, "request") != 0) {
+            nbdkit_error("qos-zero=%s: bytes or request", value);
+            return -1;
+        }
+        qos.zero_is_free = strcmp(value, "request") == 0;
+        return 0;
+    }
     if (strcmp(key, "qos-log") == 0) {
         qos.log_path = strdup(value);
         return 0;
@@ -153,6 +186,9 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
 #define QOSKIT_HELP                                                                                                    \
     "qos-rate=RATE       (required) bytes per second that the disk surely does\n"                                      \
     "qos-class=EXPORT[,reserve=RATE][,limit=RATE][,weight=N]   one tenant; may be repeated\n"                          \
+    "qos-other-limit=RATE limit of all exports without a class together (default none)\n"                              \
+    "qos-burst=MS        burst of every class in milliseconds (default 10); more absorbs a busy host\n"                \
+    "qos-zero=bytes|request  what zeroing costs: its bytes (default), or a request only\n"                             \
     "qos-request=SIZE    what a request costs beside its bytes (default 0)\n"                                          \
     "qos-log=FILE        the scheduler's own log: ns, class, tokens granted so far"
 
@@ -288,12 +324,13 @@ static int qoskit_pwrite(nbdkit_next *next, void *handle, const void *buf, uint3
     return rc;
 }
 
-/* Zeroing and trimming move no data: they cost what a request costs. */
+/* Zeroing may write all its bytes, and costs them unless qos-zero=request. Trimming costs what a request costs. */
 static int qoskit_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
     struct waiter w;
     int rc;
-    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_WRITE, 0), offset, false) && too_large(err))
+    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_WRITE, qos.zero_is_free ? 0 : count), offset, false) &&
+        too_large(err))
         return -1;
     rc = next->zero(next, count, offset, flags, err);
     finish(&w, rc == -1);

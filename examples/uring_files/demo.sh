@@ -21,10 +21,12 @@ Three tenants share one file on this disk.
   scan    large random reads (128 KiB), 64 at a time: an analytics job that takes all it can get. Comes after 2 s.
   backup  large reads, 16 at a time, and should never take more than a tenth. Comes after 4 s.
 
-First the disk is measured. Then all three run twice for 8 s: as they come ("without"), then through htb.h ("with").
+First the disk is measured. Then all three run twice for 8 s: as they come ("without"), then through htb.h ("with"). Both
+may have 112 requests at the disk. With htb.h less is in flight, so that db's requests come back in time: where the total is
+lower, that bound is one cause, and the other mix of requests is the second.
 
 END
-"$tool" --file "$file" --size "$size" --keep --compare --judge --maximizer --runtime 8s \
+"$tool" --file "$file" --size "$size" --keep --compare --judge --flight --dispatch-depth 112 --runtime 8s \
     --json "$out/demo.json" --plot "$out" \
     --tenant db:rw=randread,bs=4k,depth=32,reserve=20% \
     --tenant scan:rw=randread,bs=128k,depth=64,reserve=20%,start=2s \

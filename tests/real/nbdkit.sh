@@ -65,6 +65,15 @@ serve qos-rate=200M qos-class=gold.img,reserve=50M qos-log="$d/log2" -- "
 grep -q '^submitted \([0-9]*\) completed \1 failed 0$' "$d/log2" || fail "counters do not add up: $(tail -1 "$d/log2")"
 awk '$2 == "-" { last = $3 } END { exit !(last >= 64 * 1048576) }' "$d/log2" || fail "best effort was not charged"
 
+# Zeroing is charged its bytes; with qos-zero=request it is not.
+for how in bytes request; do
+    serve qos-rate=400M qos-class=gold.img,limit=300M qos-burst=50 qos-zero=$how qos-log="$d/log3" -- "
+        qemu-io -f raw -c 'write -z 0 16M' \"nbd+unix:///gold.img?socket=\$unixsocket\" >/dev/null" || fail "zeroing failed"
+    zeroed=$(awk '$2 == "gold.img" { last = $3 } END { print last + 0 }' "$d/log3")
+    if [ $how = bytes ]; then [ "$zeroed" -ge $((16 * mib)) ] || fail "16 MiB of zeroes cost $zeroed"
+    else [ "$zeroed" -lt $mib ] || fail "with qos-zero=request zeroes cost $zeroed"; fi
+done
+
 refused() { # PARAMETERS MESSAGE
     serve $1 -- true 2>"$d/err" && fail "accepted: $1"
     grep -q "$2" "$d/err" || fail "$1: the message does not say \"$2\": $(cat "$d/err")"
@@ -73,5 +82,10 @@ refused "qos-rate=0" "bytes per second"
 refused "qos-class=gold.img,reserve=1M" "qos-rate=BYTES_PER_SECOND is needed"
 refused "qos-rate=10M qos-class=gold.img,reserve=11M" "bytes per second are left to reserve"
 refused "qos-rate=10M qos-class=gold.img,reserv=1M" "write NAME,reserve=20M,limit=60M,weight=2"
+refused "qos-rate=10M qos-class=gold.img qos-class=gold.img,limit=5M" "has a class already"
+refused "qos-rate=10M qos-class=,limit=5M" "names no export"
+refused "qos-rate=10M qos-class=gold.img,reserve=5M,limit=4M" "limit_per_s: give at least rate_per_s"
+refused "qos-rate=10M qos-burst=0" "milliseconds, 1 to 10000"
+refused "qos-rate=10M qos-zero=no" "bytes or request"
 echo "nbdkit: all held"
 finish
