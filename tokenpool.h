@@ -820,6 +820,13 @@ QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
     }
 }
 
+/* Quarter of the period, counted from its end: an engine that began late has a last quarter, too. */
+QOS_PRIV uint8_t tokenpool_client_priv_quarter(const struct tokenpool_client *client)
+{
+    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->deadline_ns);
+    return (uint8_t)(3 - qos_min(left_ns / qos_max(client->head.period_ns / 4, 1), 3));
+}
+
 /* Is there something to report? Asked at each tick. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
 {
@@ -833,7 +840,7 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
              (reported_left > step && left <= reported_left / 2) ||
              qos_sat_sub(client->completed, client->reported_done) >= TOKENPOOL_PRIV_REPORT_IOS)
         client->report_due = true;
-    if (client->quarter < 3 && elapsed_ns >= period_ns / 4 * 3)
+    if (client->quarter < 3 && tokenpool_client_priv_quarter(client) == 3)
         client->report_due = true;
     if (!client->final && qos_sat_add(client->now_ns, 2 * client->head.check_ns) >= client->deadline_ns)
         client->final = client->report_due = true;
@@ -1144,11 +1151,15 @@ QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *clien
     return (client->head.flags & TOKENPOOL_ORDERED) != 0;
 }
 
-/* The next look at an empty pool: soon, then less and less often, with a quarter of what is left as the longest. */
+/* The next look at an empty pool: soon, then less and less often, with a quarter of what is left as the longest; in a
+ * crowd of more than 1,000 half of it, so that looks stay a small part of the I/Os. */
 QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 {
-    uint64_t most_ns = qos_max(qos_elapsed_ns(client->now_ns, client->deadline_ns) / 4, client->head.check_ns);
-    client->peek_wait_ns = qos_min(qos_max(qos_sat_mul(client->peek_wait_ns, 2), client->head.poll_ns), most_ns);
+    bool crowd = client->head.clients > 1000;
+    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->deadline_ns);
+    uint64_t least_ns = crowd ? 4 * client->head.check_ns : client->head.poll_ns;
+    uint64_t most_ns = qos_max(left_ns / (crowd ? 2 : 4), crowd ? least_ns : client->head.check_ns);
+    client->peek_wait_ns = qos_min(qos_max(qos_sat_mul(client->peek_wait_ns, 2), least_ns), most_ns);
     client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
 }
 
@@ -1293,10 +1304,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
 
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client)
 {
-    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns), period_ns = client->head.period_ns;
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), demand;
     uint64_t spent = tokenpool_client_priv_spent(client);
-    client->quarter = (uint8_t)qos_min(elapsed_ns / qos_max(period_ns / 4, 1), 3);
+    client->quarter = tokenpool_client_priv_quarter(client);
     client->report_due = false;
     client->reported = true;
     client->reported_kept = client->kept;

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 enum { LOOPBACK_ID = 1000, RECEIVES = 8 };
+#define PATIENCE_NS (2 * QOS_NS_PER_S) /* an operation without an answer for so long: the data node is gone */
 
 /* What a client learns when it is accepted: where the region is, and the set-up. */
 struct invitation {
@@ -42,8 +43,13 @@ static void broken(const char *what)
 
 static bool await_event(struct connection *c, enum rdma_cm_event_type want, void *copy, size_t size)
 {
+    struct pollfd f = {.fd = c->channel->fd, .events = POLLIN};
     struct rdma_cm_event *e;
     bool ok;
+    if (poll(&f, 1, 5000) == 0) {
+        tool_warn("the data node does not answer");
+        return false;
+    }
     if (rdma_get_cm_event(c->channel, &e) != 0) {
         broken("connection events");
         return false;
@@ -127,6 +133,7 @@ static bool perform(struct connection *c, enum ibv_wr_opcode opcode, uint64_t of
     struct ibv_sge s = {(uintptr_t)c->scratch, bytes, c->scratch_key->lkey};
     struct ibv_send_wr w = {.sg_list = &s, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
     struct ibv_wc done;
+    uint64_t until_ns;
     int n;
     if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
         w.wr.atomic.remote_addr = c->to.address + offset;
@@ -143,8 +150,14 @@ static bool perform(struct connection *c, enum ibv_wr_opcode opcode, uint64_t of
         broken("posting an operation");
         return false;
     }
-    while ((n = ibv_poll_cq(c->sent, 1, &done)) == 0)
+    until_ns = tool_now_ns() + PATIENCE_NS;
+    while ((n = ibv_poll_cq(c->sent, 1, &done)) == 0) {
         sched_yield();
+        if (tool_now_ns() > until_ns) {
+            tool_warn("the data node does not answer any more");
+            return false;
+        }
+    }
     if (n < 0 || done.status != IBV_WC_SUCCESS) {
         tool_warn("%s", n < 0                                  ? "the completion queue is broken"
                         : done.status == IBV_WC_REM_ACCESS_ERR ? "refused: wrong key or address (remote access error)"
@@ -244,9 +257,16 @@ static bool accept_peer(struct rdma_cm_event *e)
                                     .retry_count = 7,
                                     .rnr_retry_count = 7};
     struct peer *p = &node.peer[node.peers];
+    uint32_t i;
     if (node.peers == 2 * NODE_CLIENTS_MAX || e->param.conn.private_data_len < sizeof p->who)
         return rdma_reject(e->id, NULL, 0) == 0;
     memcpy(&p->who, e->param.conn.private_data, sizeof p->who);
+    for (i = 0; i < node.peers; i++)
+        if (node.peer[i].who == p->who &&
+            !node.peer[i].gone) { /* two engines on one slot would both spend its tokens */
+            tool_warn("client %u is here already: another of this id was refused", p->who);
+            return rdma_reject(e->id, NULL, 0) == 0;
+        }
     if (!node.pd) { /* one protection domain and one registration for all */
         node.pd = ibv_alloc_pd(e->id->verbs);
         node.cq = ibv_create_cq(e->id->verbs, 256, NULL, NULL, 0);

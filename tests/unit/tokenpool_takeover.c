@@ -181,6 +181,32 @@ static void test_drift(void)
     }
 }
 
+/* A client that is descheduled at the start of each period, for up to half of it, loses nothing that it can still use. */
+static void test_late_start(void)
+{
+    uint64_t late, p, i, now;
+    for (late = 0; late <= 500; late += 50) {
+        struct tokenpool_client a, b;
+        uint64_t got = 0;
+        base(0);
+        rig_join(0, 6000, 6000);
+        rig_join(1, 3000, 0);
+        rig_engine(&a, 0);
+        rig_engine(&b, 1);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        tokenpool_client_set_queued(&b, TOKENPOOL_BACKLOGGED);
+        for (p = 0, now = 1000; p < 20; p++)
+            for (i = got = 0; i < 1000; i++, now += MS) {
+                tokenpool_monitor_run(&monitor, now);
+                (void)spend(&b, now, 50);
+                if (i >= late)
+                    got += spend(&a, now, 50);
+                CHECK_CONTEXT("%" PRIu64 " ms late, period %" PRIu64, late, p);
+                CHECK(i != 999 || p == 0 || got == 6000);
+            }
+    }
+}
+
 /* The monitor's clock goes back by an hour: the period goes on. Forward by a day: one period starts early. */
 static void test_monitor_clock(void)
 {
@@ -468,6 +494,7 @@ int main(void)
     test_wake_up();
     test_engine_clock();
     test_drift();
+    test_late_start();
     test_monitor_clock();
     test_restarts();
     test_returns();
