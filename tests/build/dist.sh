@@ -17,7 +17,7 @@ chmod -R g+w,o-r "$out/checkout_2"
 cmp "$out"/checkout_*/build/qoskit-*.tar.gz || { echo "two archives of one commit differ"; exit 1; }
 mkdir "$out/unpacked"
 tar xzf "$out"/checkout_1/build/qoskit-*.tar.gz -C "$out/unpacked"
-diff <(git ls-files | sort) <(cd "$out"/unpacked/qoskit-*/ && find . -type f -o -type l | sed 's,^\./,,' | sort) ||
+diff <(git ls-tree -r --name-only HEAD | sort) <(cd "$out"/unpacked/qoskit-*/ && find . -type f -o -type l | sed 's,^\./,,' | sort) ||
     { echo "the archive does not hold the repository's files"; exit 1; }
 sha256sum "$out"/checkout_1/build/qoskit-*.tar.gz
 finish
