@@ -6,6 +6,7 @@
 #define BENCH_FLAGS "-O3 -march=native -fopenmp, the peers too"
 #include "bench.h"
 #include "pshift_cases.h"
+#include "pshift_families.h"
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/push_relabel_max_flow.hpp>
 #include <glpk.h>
@@ -34,6 +35,28 @@ struct solver {
     explicit solver(const case_spec &spec)
     {
         case_make(&spec, &data);
+        open();
+    }
+    explicit solver(const family &f)
+    {
+        data.servers = static_cast<uint32_t>(f.capacity.size());
+        data.buckets = static_cast<uint32_t>(f.reservation.size());
+        data.entries = static_cast<uint32_t>(f.server.size());
+        data.capacity = copy(f.capacity);
+        data.reservation = copy(f.reservation);
+        data.demand = copy(f.demand);
+        data.row = copy(f.row);
+        data.server = copy(f.server);
+        open();
+    }
+    template <class T> static T *copy(const std::vector<T> &v)
+    {
+        T *p = static_cast<T *>(case_array(v.size(), sizeof(T)));
+        std::copy(v.begin(), v.end(), p);
+        return p;
+    }
+    void open()
+    {
         pshift_solver_config cfg = {data.servers, data.buckets, data.entries};
         mem_bytes = pshift_solver_memsize(&cfg);
         mem = aligned_alloc(64, (mem_bytes + 63) / 64 * 64);
@@ -273,6 +296,61 @@ static void growth(bench *b)
             snprintf(name, sizeof name, "r=%.1f%s", r / 10.0, per_bucket ? " C~buckets" : "");
             bench_report(b, name, "ns_per_entry_spread", most / least, "x");
         }
+}
+
+/* One shape beside the peers, minimum of several runs each, graphs built. lemon: it takes minutes on long chains. */
+static double shape(bench *b, const char *name, const family &f, bool lemon)
+{
+    solver s(f);
+    double mine = 1e18, dinic = 1e18, other = 1e18;
+    uint64_t flow = 0;
+    for (int k = 0; k < 5; k++)
+        mine = std::min(mine, s.solve_ms(NULL));
+    s.verify();
+    for (int k = 0; k < (b->quick ? 1 : 3); k++) {
+        uint64_t begin = bench_ns();
+        plain_dinic peer(s.data);
+        dinic = std::min(dinic, static_cast<double>(bench_ns() - begin) / 1e6);
+        same_flow("Dinic", peer.flow, s.solution);
+        if (lemon) {
+            other = std::min(other, lemon_ms(s.data, &flow));
+            same_flow("LEMON", flow, s.solution);
+        }
+    }
+    bench_report(b, name, "ns_per_entry", mine * 1e6 / s.data.entries, "ns");
+    bench_report(b, name, "speedup_vs_dinic", dinic / mine, "x");
+    if (lemon)
+        bench_report(b, name, "speedup_vs_lemon", other / mine, "x");
+    return std::min(dinic, other) / mine;
+}
+
+static void shapes(bench *b)
+{
+    static const uint32_t lengths[7] = {2, 3, 7, 8, 9, 16, 60};
+    static const unsigned sizes[3] = {16, 24, 44};
+    static const char *const graphs[7] = {"chain", "ladder", "broom", "grid", "cuckoo", "one bucket", "singles"};
+    const uint32_t each = b->quick ? 300 : 1250, nodes = b->quick ? 5000 : 30000;
+    double least = 1e18;
+    char name[64];
+    for (int r = 0; r < 2; r++)
+        for (uint32_t length : lengths) {
+            family f;
+            f.rows(64, each, length, r ? 1.0 : 0.9, 16, false);
+            snprintf(name, sizeof name, "rows of %u, r=%s", length, r ? "1.0" : "0.9");
+            least = std::min(least, shape(b, name, f, !b->quick));
+        }
+    for (unsigned bits : sizes) {
+        family f;
+        f.rows(64, each, 8, 0.9, bits, false);
+        snprintf(name, sizeof name, "demands below 2^%u", bits);
+        least = std::min(least, shape(b, name, f, !b->quick));
+    }
+    for (const char *graph : graphs)
+        least = std::min(least, shape(b, graph, family_make(graph, nodes), false));
+    family ring;
+    ring.rows(b->quick ? 200 : 1000, b->quick ? 400 : 1600, 8, 1.0, 10, true);
+    least = std::min(least, shape(b, "ring of 8 consecutive servers, r=1.0", ring, false));
+    bench_report(b, "all shapes", "least_speedup", least, "x");
 }
 
 static void omp_for(void *ctx, uint32_t count, pshift_task task, void *arg)
@@ -537,6 +615,7 @@ int main(int argc, char **argv)
     against_peers(&b, 64, 10000, 1.0, b.quick ? 9 : 31, true);
     against_peers(&b, 1000, b.quick ? 100000 : 1000000, 1.0, 3, false);
     growth(&b);
+    shapes(&b);
     warm_and_parallel(&b);
     scheduler(&b);
     return bench_close(&b);

@@ -1,0 +1,199 @@
+/* pshift_families.h - problems of many shapes for bench/pshift.cc, and a plain Dinic as their peer. Shares nothing with
+ * pshift.h. C++17. */
+#ifndef QOS_BENCH_PSHIFT_FAMILIES_H
+#define QOS_BENCH_PSHIFT_FAMILIES_H
+
+#include "pshift_cases.h"
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct family {
+    std::vector<uint64_t> capacity, reservation, demand;
+    std::vector<uint32_t> row{0}, server;
+    uint64_t seed = 1;
+    uint64_t draw(uint64_t low, uint64_t high)
+    {
+        return low + case_rand(&seed) % (high - low + 1);
+    }
+    void bucket(uint64_t r, const std::vector<std::pair<uint32_t, uint64_t>> &entries)
+    {
+        for (const auto &e : entries) {
+            server.push_back(e.first);
+            demand.push_back(e.second);
+        }
+        row.push_back(static_cast<uint32_t>(server.size()));
+        reservation.push_back(r);
+    }
+    /* Two servers that can shift w tokens either way; both in balance. */
+    void edge(uint32_t u, uint32_t v, uint64_t w)
+    {
+        bucket(2 * w, {{u, 2 * w}, {v, 2 * w}});
+        capacity[u] += w;
+        capacity[v] += w;
+    }
+    /* `each` buckets a server, of `length` entries: on random servers, or on consecutive ones (a ring). bits: of a demand. */
+    void rows(uint32_t servers, uint32_t each, uint32_t length, double r, unsigned bits, bool ring)
+    {
+        uint64_t total = 0;
+        for (uint32_t i = 0; i < servers * each / length; i++) {
+            uint64_t want = draw(length, (UINT64_C(1) << bits) - 1), first = draw(0, servers - 1);
+            std::vector<std::pair<uint32_t, uint64_t>> entries;
+            while (entries.size() < length) {
+                uint32_t at = static_cast<uint32_t>(ring ? (first + entries.size()) % servers : draw(0, servers - 1));
+                bool in = false;
+                for (const auto &e : entries)
+                    in |= e.first == at;
+                if (!in)
+                    entries.push_back({at, want * 11 / 10 / length + 1});
+            }
+            bucket(want, entries);
+            total += want;
+        }
+        capacity.assign(servers, static_cast<uint64_t>(static_cast<double>(total) / r / servers) + 1);
+    }
+};
+
+static family family_make(const std::string &name, uint32_t n)
+{
+    family f;
+    uint32_t k = 1, i, j;
+    while (k * k < n)
+        k++;
+    if (name == "chain") { /* one overloaded end, one underloaded */
+        f.capacity.assign(n, 0);
+        for (i = 0; i + 1 < n; i++)
+            f.edge(i, i + 1, 1000);
+        f.capacity[0] -= 500;
+        f.capacity[n - 1] += 500;
+    } else if (name == "ladder") { /* a chain, then k hubs with k leaves each; every leaf is over by 1 */
+        f.capacity.assign(n + k + k * k, 0);
+        for (i = 0; i + 1 < n + k; i++)
+            f.edge(i, i + 1, UINT64_C(10) * k * k);
+        for (i = 0; i < k; i++)
+            for (j = 0; j < k; j++)
+                f.edge(n + i, n + k + i * k + j, 2);
+        f.capacity[0] += static_cast<uint64_t>(k) * k;
+        for (i = 0; i < k * k; i++)
+            f.capacity[n + k + i]--;
+    } else if (name == "broom") { /* a chain, then n leaves */
+        f.capacity.assign(2 * n, 0);
+        for (i = 0; i + 1 < n; i++)
+            f.edge(i, i + 1, UINT64_C(10) * n);
+        for (i = 0; i < n; i++)
+            f.edge(n - 1, n + i, 2);
+        f.capacity[0] += n;
+        for (i = 0; i < n; i++)
+            f.capacity[n + i]--;
+    } else if (name == "grid") {
+        f.capacity.assign(k * k, 0);
+        for (i = 0; i < k; i++)
+            for (j = 0; j < k; j++) {
+                if (j + 1 < k)
+                    f.edge(i * k + j, i * k + j + 1, f.draw(1, 1000));
+                if (i + 1 < k)
+                    f.edge(i * k + j, i * k + k + j, f.draw(1, 1000));
+            }
+        for (uint64_t &c : f.capacity)
+            c = c - c / 3 + f.draw(0, 2 * (c / 3) + 1);
+    } else if (name == "cuckoo") { /* three choices, near the threshold */
+        f.rows(n, 3, 3, 1, 3, false);
+        f.capacity.assign(n, 1);
+        f.reservation.assign(f.reservation.size(), 1);
+        f.demand.assign(f.demand.size(), 1);
+        for (i = n * 905ull / 1000; i < n; i++)
+            f.reservation[i] = 0;
+    } else if (name == "one bucket") { /* on all servers; the first half is overloaded */
+        std::vector<std::pair<uint32_t, uint64_t>> entries;
+        for (i = 0; i < n; i++)
+            entries.push_back({i, 1000});
+        f.bucket(UINT64_C(500) * n, entries);
+        for (i = 0; i < n; i++)
+            f.capacity.push_back(i < n / 2 ? 400 : 600);
+    } else { /* "singles": one bucket on each server */
+        for (i = 0; i < n; i++)
+            f.bucket(f.draw(0, 100), {{i, f.draw(0, 100)}});
+        f.capacity.assign(n, 50);
+    }
+    return f;
+}
+
+/* Blocking flows on level graphs, as in a textbook; the prefix of a path is kept. */
+class plain_dinic
+{
+    struct arc {
+        uint32_t to, back;
+        uint64_t left;
+    };
+    std::vector<std::vector<arc>> node;
+    std::vector<uint32_t> level, at;
+    void add(uint32_t a, uint32_t b, uint64_t capacity)
+    {
+        node[a].push_back({b, static_cast<uint32_t>(node[b].size()), capacity});
+        node[b].push_back({a, static_cast<uint32_t>(node[a].size() - 1), 0});
+    }
+    bool levels(uint32_t source, uint32_t sink)
+    {
+        std::vector<uint32_t> queue{source};
+        std::fill(level.begin(), level.end(), UINT32_MAX);
+        level[source] = 0;
+        for (size_t h = 0; h < queue.size(); h++)
+            for (const arc &x : node[queue[h]])
+                if (x.left && level[x.to] == UINT32_MAX) {
+                    level[x.to] = level[queue[h]] + 1;
+                    queue.push_back(x.to);
+                }
+        return level[sink] != UINT32_MAX;
+    }
+
+  public:
+    uint64_t flow = 0;
+    explicit plain_dinic(const case_data &c) : node(c.servers + c.buckets + 2), level(node.size()), at(node.size())
+    {
+        uint32_t source = c.servers + c.buckets, sink = source + 1;
+        for (uint32_t j = 0; j < c.servers; j++)
+            add(j, sink, c.capacity[j]);
+        for (uint32_t i = 0; i < c.buckets; i++) {
+            add(source, c.servers + i, c.reservation[i]);
+            for (uint32_t e = c.row[i]; e < c.row[i + 1]; e++)
+                add(c.servers + i, c.server[e], c.demand[e]);
+        }
+        while (levels(source, sink)) {
+            std::vector<arc *> path;
+            std::fill(at.begin(), at.end(), 0);
+            for (uint32_t v = source;;) {
+                if (v == sink) {
+                    size_t cut = 0;
+                    uint64_t m = UINT64_MAX;
+                    for (const arc *x : path)
+                        m = std::min(m, x->left);
+                    for (size_t k = path.size(); k-- > 0;) {
+                        path[k]->left -= m;
+                        node[path[k]->to][path[k]->back].left += m;
+                        cut = path[k]->left ? cut : k;
+                    }
+                    flow += m;
+                    v = node[path[cut]->to][path[cut]->back].to;
+                    path.resize(cut);
+                    continue;
+                }
+                for (; at[v] < node[v].size(); at[v]++)
+                    if (node[v][at[v]].left && level[node[v][at[v]].to] == level[v] + 1)
+                        break;
+                if (at[v] < node[v].size()) {
+                    path.push_back(&node[v][at[v]]);
+                    v = path.back()->to;
+                } else if (v == source) {
+                    break;
+                } else {
+                    v = node[path.back()->to][path.back()->back].to;
+                    path.pop_back();
+                    at[v]++;
+                }
+            }
+        }
+    }
+};
+
+#endif
