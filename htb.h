@@ -1754,8 +1754,6 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         htb_priv_refill(tree, id, now_ns);
     else
         node->last_ns = now_ns;
-    /* A clock that went back must not pay a new reservation for a time that was paid for. */
-    node->last_ns = qos_max(node->last_ns, tree->node[tree->classes].last_ns);
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | (group ? HTB_PRIV_GROUP : 0u));

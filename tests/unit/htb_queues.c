@@ -453,6 +453,24 @@ static void mixed(void)
     world_close(&w);
 }
 
+/* A take of own tokens is charged to the root at once: who waits to borrow from it waits longer. */
+static void take_beside_a_borrower(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 100000, 0, 0);
+    reserve(&w, 4, 0, 0, 0, 0);
+    CHECK_EQ(drain(&w, 5, 100, S), 10000);
+    submit(&w, 0, 4, 900, 0, S + 900000);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 900000), S + 900000); /* the root has 900 */
+    CHECK_EQ(htb_take(&w.tree, S + 900000, 1, 500), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 900000), S + 1400000);
+    CHECK(htb_dispatch(&w.tree, S + 1399999) == NULL);
+    CHECK(htb_dispatch(&w.tree, S + 1400000) == &pool[0]);
+    world_close(&w);
+}
+
 /* Own tokens, of classes and of the groups that lend theirs, in the order of n / R; the root after all of them. */
 static void own_tokens_first(void)
 {
@@ -638,6 +656,7 @@ int main(void)
     large_and_small();
     nobody_starves();
     mixed();
+    take_beside_a_borrower();
     own_tokens_first();
     time_moves_on();
     several_resources();
