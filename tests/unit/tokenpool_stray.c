@@ -56,7 +56,7 @@ static void run(uint64_t word, unsigned value, unsigned phase, uint64_t *sums, u
                 tokenpool_client_complete(&client[c], k);
             }
             sums[p] += got;
-            window += got - recent[i];
+            window = window + got - recent[i];
             recent[i] = got;
             if (window > *most)
                 *most = window;
