@@ -32,13 +32,12 @@ static int any_read(void *ctx, int log, uint64_t offset, void *buf, size_t len_b
 int main(void)
 {
     static struct twochoice_table table;
-    static struct twochoice_priv_reader reader; /* base 0, have 0, as twochoice_table_recover begins */
-    struct twochoice_recovery recovery = {0, 0, 0};
+    static struct twochoice_recovery recovery;
     uint64_t end = 0;
     table.has_storage = true;
     table.storage.read = any_read;
     table.max_fragments = TWOCHOICE_FRAGMENTS_MAX;
     table.home = Frama_C_unsigned_int_interval(0, TWOCHOICE_SERVERS_MAX - 1);
-    (void)twochoice_priv_replay(&table, &reader, &recovery, &end);
+    (void)twochoice_priv_replay(&table, &recovery, &end);
     return 0;
 }
