@@ -65,7 +65,7 @@
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: a decision over k writes probes at most 2k distinct servers, and sends
- *     each at most ceil(k / candidates) of the writes. Servers known to be down or full
+ *     each an even share of the writes, stragglers none. Servers known to be down or full
  *     are not probed. A server that does not answer is replaced, `tries` times.
  *   - Memory is fixed: at most 64 bytes a fragment + 8 KiB, whatever the pattern of
  *     writes. A full table is an error (QOS_EFULL) before data is written elsewhere.
@@ -279,7 +279,7 @@ struct twochoice_probe {
     uint32_t server, weight; /* from the placement */
     uint32_t state;          /* the caller: TWOCHOICE_UP with a load; DOWN: no answer in time; FULL: takes no more */
     uint32_t chosen;         /* the answer: how many of the writes go there; tell the server (DECISION) */
-    uint64_t load;           /* the caller, from the reply: any unit, the same for all; 0..2^63 */
+    uint64_t load;           /* the caller, from the reply: bytes, as the detector says; 0..2^63 */
 };
 
 struct twochoice_detector_config {
@@ -512,8 +512,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_redraw(struct twochoic
                                                                  size_t *changed);
 /* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; cached loads of
  * peers may be appended as probes (4 * max_writes in all; one that names no server is no candidate). COLLABORATIVE
- * keeps the k of least load / weight; equal ones: the earlier probe. A write whose home is kept goes there; the others
- * take the remaining ones in order. Fewer than k candidates take turns. No candidate: home. O(n log k). */
+ * keeps the k of least load / weight, equal ones: the earlier probe, and of these the ones that are no stragglers. A
+ * write whose home is kept goes there; the others take the remaining ones in turn. No candidate: home. O(n log k). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
                                                                  struct twochoice_write *writes, size_t k,
                                                                  struct twochoice_probe *probes, size_t n);
@@ -3291,8 +3291,11 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  *
  *   ask draws 2k distinct servers by a partial Fisher-Yates shuffle, undone afterwards: O(k), and a function of the
  *   generator alone. decide keeps the k of least load / weight in a bounded heap, compared exactly by cross products:
- *   O(n log k). Ties: the earlier probe. A write whose home is kept goes home (no redirect); the others take the
- *   remaining kept servers in turn.
+ *   O(n log k). Ties: the earlier probe. Of these it leaves out, from the best on, those whose load is more than twice
+ *   the level to which the better ones would be filled if they took all bytes: where candidates are short, several
+ *   writes go to one good server rather than one to a straggler. A write whose home is left goes home (no redirect);
+ *   the others take the remaining servers in turn. Even shares, and not only the emptiest: loads are old when many
+ *   clients decide at once, and all would fill the same.
  *
  * INVARIANTS
  *
@@ -3617,17 +3620,53 @@ QOS_PRIV size_t twochoice_priv_keep(struct twochoice_placement *placement, struc
     return kept;
 }
 
+/* Leaves out those of the kept probes, from the best on, whose load is more than twice the level to which the better
+ * ones would be filled if they took all bytes: better several writes to one good server than one to a straggler.
+ * Returns how many are left, at least one. */
+QOS_PRIV size_t twochoice_priv_leave_out(struct twochoice_placement *placement, struct twochoice_probe *probes,
+                                         size_t kept, uint64_t bytes)
+{
+    uint32_t *heap = placement->heap;
+    uint64_t load = bytes, weight = 0; /* saturates: then nobody is left out */
+    size_t i, best;
+    for (i = kept / 2; i > 0; i--) /* fewer than were wanted are no heap yet */
+        twochoice_priv_heap_down(heap, kept, i - 1, probes);
+    for (i = kept; i > 1; i--) { /* the worst goes to the end */
+        uint32_t worst = heap[0];
+        heap[0] = heap[i - 1];
+        heap[i - 1] = worst;
+        twochoice_priv_heap_down(heap, i - 1, 0, probes);
+    }
+    for (best = 0; best < kept; best++) {
+        const struct twochoice_probe *p = &probes[heap[best]];
+        struct qos_u128 own = {0, 0};
+        own.lo = p->load;
+        if (best > 0 && qos_cmp_wide(own, qos_mul_wide(qos_sat_mul(load / weight, 2), p->weight)) > 0)
+            break;
+        load = qos_sat_add(load, p->load);
+        weight += p->weight;
+    }
+    for (i = best; i < kept; i++)
+        probes[heap[i]].chosen = 0;
+    return best;
+}
+
 QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
                                              struct twochoice_probe *probes, size_t n)
 {
     size_t kept, i, next = 0, large = 0, placed = 0;
+    uint64_t bytes = 0;
     for (i = 0; i < k; i++)
-        large += !twochoice_priv_small(placement, &w[i]);
+        if (!twochoice_priv_small(placement, &w[i])) {
+            bytes = qos_sat_add(bytes, w[i].len_bytes);
+            large++;
+        }
     if (large == 0)
         return;
     kept = twochoice_priv_keep(placement, probes, n, large);
     if (kept == 0)
         return;
+    kept = twochoice_priv_leave_out(placement, probes, kept, bytes);
     /* `undo` tells, of each server with the new stamp, where its probe stands: a home finds itself without a search. */
     twochoice_priv_new_draw(placement);
     for (i = 0; i < n; i++)

@@ -112,7 +112,8 @@ static void decisions(bool include_home)
     struct check_mem m;
     static struct twochoice_probe p[4 * WRITES];
     static struct twochoice_write w[WRITES];
-    uint64_t round;
+    static size_t rank[4 * WRITES], ordered[WRITES];
+    uint64_t round, filled, weight, left_out = 0;
     open_scheduler(&m, SERVERS, TWOCHOICE_COLLABORATIVE, include_home, 3);
     for (round = 0; round < check_scaled(4000); round++) {
         size_t k = (size_t)check_between(&rng, 1, WRITES), n = 0, i, j, large = 0, candidates = 0, sent = 0, kept;
@@ -152,7 +153,7 @@ static void decisions(bool include_home)
         kept = candidates < large ? candidates : large;
         for (i = 0; i < n; i++) {
             size_t better = 0;
-            bool twin = false, is_kept;
+            bool twin = false;
             for (j = 0; j < n; j++)
                 if (p[j].state == TWOCHOICE_UP && p[i].state == TWOCHOICE_UP) {
                     bool counts = true;
@@ -162,7 +163,24 @@ static void decisions(bool include_home)
                     better += counts && j != i && naive_better(p, j, i);
                     twin |= j < i && p[j].server == p[i].server;
                 }
-            is_kept = p[i].state == TWOCHOICE_UP && !twin && better < kept;
+            rank[i] = p[i].state == TWOCHOICE_UP && !twin ? better : SIZE_MAX;
+            if (rank[i] < kept)
+                ordered[rank[i]] = i;
+        }
+        for (i = 0, filled = 0; i < k; i++)
+            filled += w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES ? w[i].len_bytes : 0;
+        for (i = 0, weight = 0; i < kept; i++) { /* the level that the better ones would be filled to, twice */
+            const struct twochoice_probe *one = &p[ordered[i]];
+            if (i > 0 && filled / weight < UINT64_C(1) << 41 && one->load > 2 * (filled / weight) * one->weight)
+                break;
+            filled += one->load;
+            weight += one->weight;
+        }
+        left_out += kept - i;
+        kept = i;
+        for (i = 0; i < n; i++) {
+            bool is_kept;
+            is_kept = rank[i] < kept;
             CHECK(is_kept || p[i].chosen == 0);
             if (is_kept) { /* each gets its share, to within one */
                 CHECK_GE(p[i].chosen, large / kept);
@@ -189,6 +207,31 @@ static void decisions(bool include_home)
             CHECK(found);
         }
     }
+    CHECK_GE(left_out, check_scaled(4000) / 4);
+    CHECK(check_mem_free(&m));
+}
+
+/* Three of ten servers have a terabyte in flight: none of 100 writes goes there, and the others share them. */
+static void stragglers(void)
+{
+    struct check_mem m;
+    struct twochoice_probe p[4 * WRITES];
+    struct twochoice_write w[WRITES];
+    size_t n = 0, i;
+    open_scheduler(&m, 10, TWOCHOICE_COLLABORATIVE, false, 1);
+    for (i = 0; i < WRITES; i++) {
+        w[i].home = (uint32_t)(i % 10);
+        w[i].len_bytes = 1 << 20;
+    }
+    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
+    CHECK_EQ(n, 10);
+    for (i = 0; i < n; i++) {
+        p[i].state = TWOCHOICE_UP;
+        p[i].load = p[i].server < 3 ? UINT64_C(1) << 40 : 0;
+    }
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
+    for (i = 0; i < n; i++)
+        CHECK(p[i].server < 3 ? p[i].chosen == 0 : p[i].chosen >= 5 && p[i].chosen <= 6);
     CHECK(check_mem_free(&m));
 }
 
@@ -389,6 +432,7 @@ int main(void)
     draws();
     decisions(false);
     decisions(true);
+    stragglers();
     few_alive();
     other_policies();
     errors();
