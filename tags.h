@@ -762,7 +762,7 @@ QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns,
         tags_priv_rate_close(p, d.tag_ns - ns, d.rest - rest);
 }
 
-/* A new rate, not 0: what the tag is ahead or behind is kept in units. Rounded against the client, by less than 1 ns. */
+/* A new rate, not 0: what the tag is ahead or behind is kept in units. Rounded against the client, by under 1 ns. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
     uint64_t key = tags_priv_rate_key(p), old = tags_priv_rate_open(p).rate_per_s;

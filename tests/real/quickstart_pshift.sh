@@ -67,4 +67,4 @@ expect "it ends on SIGTERM" [ $? = 143 ]
 pid=
 sleep 0.3
 expect "no server is left" [ -z "$(pgrep -f "quickstart_pshift $port " || true)" ]
-exit $failed
+finish $failed
