@@ -189,7 +189,7 @@ enum htb_scenario {
 };
 
 /* The tree as a whole (htb_info). */
-struct htb_report {
+struct htb_state {
     uint64_t rate_per_s[HTB_RESOURCES_MAX];     /* of the root now: at least the configured one */
     uint64_t reserved_per_s[HTB_RESOURCES_MAX]; /* sum of the reservations below the root */
     uint64_t queued;                            /* requests that wait in the queues of their classes */
@@ -203,7 +203,7 @@ struct htb_report {
 };
 
 /* One class or group (htb_class_info). */
-struct htb_class_report {
+struct htb_class_state {
     struct htb_class terms; /* as reserved, defaults spelled out; a limit that is not set: QOS_UNLIMITED */
     uint32_t queued;        /* class: requests in its queue; group: children */
     uint32_t outstanding;   /* class: requests dispatched or at the device */
@@ -310,9 +310,9 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 /* Sums over the classes below a group. QOS_ENOENT (zeros): no group. Owner only; O(classes * depth). */
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
-QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_report *out);
+QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
 /* QOS_ENOENT: nothing is reserved under that id. Owner only; O(1). */
-QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_report *out);
+QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out);
 
 /* ==== chapter: tree ================================================================================================
  *
@@ -2116,7 +2116,7 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
             htb_priv_place_up(tree, id, false, now_ns);
 }
 
-QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_report *out)
+QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out)
 {
     struct htb_class *terms = &out->terms;
     const struct htb_priv_class *c = &tree->cls[id < tree->classes ? id : tree->classes];
@@ -2138,7 +2138,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     return QOS_OK;
 }
 
-QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_report *out)
+QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out)
 {
     uint32_t r;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {

@@ -219,7 +219,7 @@ struct tags_request {
 };
 
 /* One client, or all of them, now. Counters of one client are 0 without config.count_by_client. */
-struct tags_report {
+struct tags_state {
     uint64_t served[TAGS_PHASES]; /* dispatches so far, by enum tags_phase */
     uint64_t cancelled, failed, given_up;
     uint64_t device_ns; /* TAGS_REWARD: service times so far */
@@ -359,7 +359,7 @@ QOS_API struct tags_request *tags_head(const struct tags *tags, uint32_t id);
  * QOS_EINVAL: one client without config.count_by_client. */
 QOS_API QOS_NODISCARD enum qos_status tags_stats(const struct tags *tags, uint32_t id, struct qos_stats *out);
 /* One client, or all (QOS_NONE). Owner only. */
-QOS_API QOS_NODISCARD enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_report *out);
+QOS_API QOS_NODISCARD enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_state *out);
 
 /* The client of several servers. send: rho and delta for the next request to this server. done: a server's answer
  * arrived, served in this phase, of so many units (1, or the cost with count_cost). lost: the request that carried
@@ -2548,7 +2548,7 @@ QOS_API enum qos_status tags_stats(const struct tags *tags, uint32_t id, struct 
     return QOS_OK;
 }
 
-QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_report *out)
+QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_state *out)
 {
     const struct tags_priv_hot *h = NULL;
     const struct tags_priv_counters *c;

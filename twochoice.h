@@ -180,7 +180,7 @@ struct twochoice_table_config {
     const struct twochoice_storage *storage; /* copied; NULL: no log, the table is lost with the process */
 };
 
-struct twochoice_table_counts {
+struct twochoice_table_state {
     uint32_t fragments, max_fragments, nodes_used, nodes, writes_open, pulls_open;
     uint64_t stamp;                    /* latest one given out */
     uint64_t changes, durable_changes; /* since init; durable: covered by a commit */
@@ -293,7 +293,7 @@ struct twochoice_detector_config {
     bool no_preassign;      /* collaborative probe only (Section III-B) */
 };
 
-struct twochoice_detector_counts {
+struct twochoice_detector_state {
     uint64_t ops, bytes; /* in flight */
     uint64_t expected;   /* bytes: guessed or promised */
     uint32_t undecided;  /* probes and promises that it waits for */
@@ -458,7 +458,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twocho
                                                                    enum twochoice_compact_todo *todo);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped);
 
-QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out);
+QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out);
 /* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). For tests and checkers. O(n). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *table);
 
@@ -557,7 +557,7 @@ QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint6
 QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
                                         struct twochoice_peer *peers, size_t max);
 QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
-                                                struct twochoice_detector_counts *out);
+                                                struct twochoice_detector_state *out);
 
 /* peers: message->peer_count of them; NULL if there are none. *len_bytes: bytes written. QOS_ERANGE; QOS_EMEMORY: buf
  * is smaller than TWOCHOICE_MESSAGE_BYTES(peer_count). */
@@ -2826,7 +2826,7 @@ QOS_API enum qos_status twochoice_table_compact(struct twochoice_table *table)
         table, table->storage.swap(table->storage.ctx, (int)twochoice_priv_next_log(table)) == 0);
 }
 
-QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_counts *out)
+QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out)
 {
     out->fragments = table->fragments;
     out->max_fragments = table->max_fragments;
@@ -4137,7 +4137,7 @@ QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uin
 }
 
 QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
-                                                struct twochoice_detector_counts *out)
+                                                struct twochoice_detector_state *out)
 {
     out->ops = detector->ops;
     out->bytes = detector->bytes;

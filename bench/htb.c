@@ -17,13 +17,13 @@
 
 static uint64_t root_rate(const struct htb *tree)
 {
-    struct htb_report report;
+    struct htb_state report;
     return htb_info(tree, &report) == QOS_OK ? report.rate_per_s[0] : 0;
 }
 
 static uint64_t rate_of(const struct htb *tree, uint32_t id)
 {
-    struct htb_class_report report;
+    struct htb_class_state report;
     return htb_class_info(tree, id, &report) == QOS_OK ? report.terms.rate_per_s[0] : 0;
 }
 

@@ -57,8 +57,8 @@ struct solver {
     }
     void open()
     {
-        pshift_solver_config cfg = {data.servers, data.buckets, data.entries};
-        mem_bytes = pshift_solver_memsize(&cfg);
+        pshift_solver_config config = {data.servers, data.buckets, data.entries};
+        mem_bytes = pshift_solver_memsize(&config);
         mem = aligned_alloc(64, (mem_bytes + 63) / 64 * 64);
         memset(mem, 1, mem_bytes);
         alloc.resize(data.entries);
@@ -67,7 +67,7 @@ struct solver {
         memset(&solution, 0, sizeof solution);
         solution.alloc = alloc.data();
         solution.cut = cut.data();
-        if (pshift_solver_init(&ps, mem, mem_bytes, &cfg) != QOS_OK)
+        if (pshift_solver_init(&ps, mem, mem_bytes, &config) != QOS_OK)
             exit(1);
     }
     solver(const solver &) = delete;
@@ -410,14 +410,14 @@ static void warm_and_parallel(bench *b)
 /* Picks per queue count: all queues busy, a tenth with R-tokens, tokens and requests renewed as they are used. */
 static double pick_ns(uint32_t queues)
 {
-    pshift_scheduler_config cfg = {queues, 0};
-    size_t size = pshift_scheduler_memsize(&cfg);
+    pshift_scheduler_config config = {queues, 0};
+    size_t size = pshift_scheduler_memsize(&config);
     void *mem = aligned_alloc(64, (size + 63) / 64 * 64);
     pshift_scheduler sc;
     std::vector<double> t;
     const uint32_t picks = 1000000;
     uint64_t seed = 5, reserved = 0;
-    if (pshift_scheduler_init(&sc, mem, size, &cfg) != QOS_OK)
+    if (pshift_scheduler_init(&sc, mem, size, &config) != QOS_OK)
         exit(1);
     for (uint32_t q = 0; q < queues; q++)
         if (pshift_scheduler_arrive(&sc, q, UINT32_MAX) != QOS_OK ||

@@ -220,7 +220,7 @@ static double run_heap(uint64_t *key, uint32_t n, uint64_t ops)
 static void one_size(struct bench *b, uint32_t n)
 {
     struct load ps, idle, reward, intrusive;
-    struct tags_report report;
+    struct tags_state report;
     struct scan_client *scan = must_alloc(n * sizeof *scan);
     uint64_t *heap = must_alloc(n * sizeof *heap), ops = b->quick ? 10000 : 50000, scan_now = 1000000000, total;
     uint64_t scan_ops = n > 20000 ? 4 : 400000 / (uint64_t)n / 4 + 1;

@@ -44,11 +44,11 @@ workload random_order(uint32_t n)
 struct table {
     twochoice_table t;
     void *mem;
-    explicit table(const twochoice_table_config &cfg) : mem(nullptr)
+    explicit table(const twochoice_table_config &config) : mem(nullptr)
     {
-        const size_t size = twochoice_table_memsize(&cfg);
+        const size_t size = twochoice_table_memsize(&config);
         mem = aligned_alloc(64, size);
-        if (!mem || twochoice_table_init(&t, mem, size, &cfg) != QOS_OK) {
+        if (!mem || twochoice_table_init(&t, mem, size, &config) != QOS_OK) {
             printf("no memory for the table\n");
             exit(2);
         }
@@ -161,20 +161,20 @@ void against_icl(bench *b)
     const uint32_t queries = b->quick ? fragments : 2 * fragments;
     const size_t runs = b->quick ? 3 : 5;
     double ours_c[5], ours_q[5], icl_c[5], icl_q[5], ratio_c[5], ratio_q[5];
-    twochoice_table_config cfg = {};
-    cfg.max_fragments = fragments + 2; // a write is promised two
-    cfg.home = servers + 1;
+    twochoice_table_config config = {};
+    config.max_fragments = fragments + 2; // a write is promised two
+    config.home = servers + 1;
     for (size_t i = 0; i < runs; i++) {
         {
-            table t(cfg);
+            table t(config);
             ours_c[i] = create_ns(&t, w, 1);
             ours_q[i] = query_ns(t, fragments, 1, queries);
             if (i == 0) {
-                twochoice_table_counts s;
+                twochoice_table_state s;
                 (void)twochoice_table_info(&t.t, &s);
                 bench_report(b, "table_1_object", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
                 bench_report(b, "table_1_object", "bytes_per_fragment_reserved",
-                             static_cast<double>(twochoice_table_memsize(&cfg)) / fragments, "B");
+                             static_cast<double>(twochoice_table_memsize(&config)) / fragments, "B");
             }
         }
         icl_map m;
@@ -194,11 +194,11 @@ void against_icl(bench *b)
 void many_objects(bench *b)
 {
     const workload w = random_order(fragments);
-    twochoice_table_config cfg = {};
-    twochoice_table_counts s;
-    cfg.max_fragments = fragments + 2; // a write is promised two
-    cfg.home = servers + 1;
-    table t(cfg);
+    twochoice_table_config config = {};
+    twochoice_table_state s;
+    config.max_fragments = fragments + 2; // a write is promised two
+    config.home = servers + 1;
+    table t(config);
     bench_report(b, "table_100000_objects", "create_ns", create_ns(&t, w, 100000), "ns");
     bench_report(b, "table_100000_objects", "query_ns", query_ns(t, fragments, 100000, fragments), "ns");
     (void)twochoice_table_info(&t.t, &s);
@@ -212,13 +212,13 @@ void against_paper(bench *b)
     const uint32_t creates = b->quick ? 20000 : 100000;
     const uint32_t most[] = {4 << 20, 64 << 10, 4 << 10};
     for (const uint32_t len_max : most) {
-        twochoice_table_config cfg = {};
-        twochoice_table_counts s;
+        twochoice_table_config config = {};
+        twochoice_table_state s;
         char name[64];
         uint64_t sum = 0, from, ours_c, ours_q, paper_c, paper_q;
-        cfg.max_fragments = 2 * creates;
-        cfg.home = servers + 1;
-        table t(cfg);
+        config.max_fragments = 2 * creates;
+        config.home = servers + 1;
+        table t(config);
         paper_log log;
         std::vector<std::pair<uint64_t, uint64_t>> ranges;
         for (uint32_t i = 0; i < creates; i++) {
@@ -310,14 +310,14 @@ void recovery(bench *b)
     const workload w = random_order(fragments);
     memory_log log;
     const twochoice_storage storage = {&log, log_read, log_write, log_sync, log_truncate, log_swap};
-    twochoice_table_config cfg = {};
+    twochoice_table_config config = {};
     twochoice_recovery r;
-    cfg.max_fragments = fragments + 2; // a write is promised two
-    cfg.home = servers + 1;
-    cfg.storage = &storage;
+    config.max_fragments = fragments + 2; // a write is promised two
+    config.home = servers + 1;
+    config.storage = &storage;
     log.bytes[0].reserve(size_t{fragments} * 48 + 4096);
     {
-        table t(cfg);
+        table t(config);
         if (twochoice_table_format(&t.t) != QOS_OK)
             exit(2);
         bench_report(b, "with_log", "create_ns", create_ns(&t, w, 1), "ns");
@@ -329,12 +329,12 @@ void recovery(bench *b)
         log.bytes[0].shrink_to_fit();
     }
     {
-        table t(cfg);
+        table t(config);
         if (twochoice_table_format(&t.t) != QOS_OK)
             exit(2);
         create_ns(&t, w, 1);
     }
-    table t(cfg);
+    table t(config);
     std::vector<uint8_t> copy(log.bytes[0].size());
     uint64_t from = bench_ns();
     memcpy(copy.data(), log.bytes[0].data(), copy.size());
@@ -353,22 +353,22 @@ void decide(bench *b)
 {
     const uint32_t ks[] = {1, 8, 100, 1000};
     for (const uint32_t k : ks) {
-        twochoice_placement_config cfg = {};
+        twochoice_placement_config config = {};
         twochoice_placement s;
-        cfg.servers = 10000;
-        cfg.max_writes = k;
-        cfg.seed = 1;
-        const size_t size = twochoice_placement_memsize(&cfg);
+        config.servers = 10000;
+        config.max_writes = k;
+        config.seed = 1;
+        const size_t size = twochoice_placement_memsize(&config);
         void *mem = aligned_alloc(64, size);
-        if (!mem || twochoice_placement_init(&s, mem, size, &cfg) != QOS_OK)
+        if (!mem || twochoice_placement_init(&s, mem, size, &config) != QOS_OK)
             exit(2);
         std::vector<twochoice_write> w(k);
         std::vector<twochoice_probe> p(4 * size_t{k});
-        std::vector<uint64_t> load(cfg.servers);
-        for (uint32_t i = 0; i < cfg.servers; i++)
+        std::vector<uint64_t> load(config.servers);
+        for (uint32_t i = 0; i < config.servers; i++)
             load[i] = (30 + mix(i) % 10) << 20;
         for (uint32_t i = 0; i < k; i++) {
-            w[i].home = i * 37 % cfg.servers;
+            w[i].home = i * 37 % config.servers;
             w[i].len_bytes = 1 << 20;
         }
         const uint32_t rounds = 400000 / k;

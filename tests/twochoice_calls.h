@@ -49,9 +49,9 @@ static __attribute__((unused)) enum qos_status finish_pull(struct twochoice_tabl
     return st;
 }
 
-static __attribute__((unused)) struct twochoice_table_counts counts_of(const struct twochoice_table *table)
+static __attribute__((unused)) struct twochoice_table_state counts_of(const struct twochoice_table *table)
 {
-    struct twochoice_table_counts c;
+    struct twochoice_table_state c;
     (void)twochoice_table_info(table, &c);
     return c;
 }

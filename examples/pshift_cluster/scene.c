@@ -297,7 +297,7 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
 {
     uint32_t slots = s->nodes * s->intervals, i;
     size_t entries = (size_t)slots * s->buckets;
-    struct pshift_solver_config cfg = {slots, s->buckets, (uint32_t)entries};
+    struct pshift_solver_config config = {slots, s->buckets, (uint32_t)entries};
     memset(c, 0, sizeof *c);
     c->capacity = tool_alloc(slots * 8);
     c->demand = tool_alloc(entries * 8);
@@ -305,7 +305,7 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
     c->server = tool_alloc(entries * 4);
     c->s.alloc = tool_alloc(entries * 8);
     c->s.cut = tool_alloc(slots);
-    c->mem = tool_alloc_aligned(pshift_solver_memsize(&cfg), 64);
+    c->mem = tool_alloc_aligned(pshift_solver_memsize(&config), 64);
     certify_rows(s, period, c);
     for (i = 0; i < slots; i++) {
         c->capacity[i] = i / s->intervals == down ? 0 : scene_capacity(s) / s->intervals;
@@ -323,7 +323,7 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
     c->p.row = c->row;
     c->p.server = c->server;
     c->p.demand = c->demand;
-    if (pshift_solver_init(&c->ps, c->mem, pshift_solver_memsize(&cfg), &cfg) != QOS_OK ||
+    if (pshift_solver_init(&c->ps, c->mem, pshift_solver_memsize(&config), &config) != QOS_OK ||
         pshift_solver_solve(&c->ps, &c->p, NULL, &c->s) != QOS_OK ||
         pshift_solver_verify(&c->ps, &c->p, &c->s) != QOS_OK)
         tool_die(TOOL_FAILED, "the certificate of %s cannot be made", s->title);

@@ -142,7 +142,7 @@ static inline bool aqua_finish_disk(struct aqua *a, struct aqua_state *s, uint64
 
 static inline uint64_t aqua_root_rate(const struct htb *tree)
 {
-    struct htb_report report;
+    struct htb_state report;
     return htb_info(tree, &report) == QOS_OK ? report.rate_per_s[0] : 0;
 }
 

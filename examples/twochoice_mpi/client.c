@@ -113,17 +113,17 @@ void client_policy(int policy, uint64_t seed, bool include_home)
 {
     static const uint32_t of[SCHEDS] = {TWOCHOICE_FIXED, TWOCHOICE_RANDOM, TWOCHOICE_NATIVE, TWOCHOICE_COLLABORATIVE,
                                         TWOCHOICE_COLLABORATIVE};
-    struct twochoice_placement_config cfg = {0};
-    cfg.servers = client.servers;
-    cfg.max_writes = (uint32_t)settings.k;
-    cfg.policy = of[policy];
-    cfg.min_write_bytes = settings.min_write ? settings.min_write : QOS_NOTHING;
-    cfg.include_home = include_home;
-    cfg.seed = seed * 1000003 + (uint64_t)client.rank;
+    struct twochoice_placement_config config = {0};
+    config.servers = client.servers;
+    config.max_writes = (uint32_t)settings.k;
+    config.policy = of[policy];
+    config.min_write_bytes = settings.min_write ? settings.min_write : QOS_NOTHING;
+    config.include_home = include_home;
+    config.seed = seed * 1000003 + (uint64_t)client.rank;
     if (!client.scheduler_memory)
-        client.scheduler_memory = tool_alloc_aligned(twochoice_placement_memsize(&cfg), 64);
-    if (twochoice_placement_init(&client.scheduler, client.scheduler_memory, twochoice_placement_memsize(&cfg), &cfg) !=
-        QOS_OK)
+        client.scheduler_memory = tool_alloc_aligned(twochoice_placement_memsize(&config), 64);
+    if (twochoice_placement_init(&client.scheduler, client.scheduler_memory, twochoice_placement_memsize(&config),
+                                 &config) != QOS_OK)
         tool_die(TOOL_FAILED, "scheduler: --servers or --k is out of range");
     memset(client.rest_until_ns, 0, client.servers * sizeof(uint64_t));
     client.rest_known = 0;

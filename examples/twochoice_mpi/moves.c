@@ -30,16 +30,16 @@ static void call(struct store *s, uint64_t cookie, uint64_t op, const struct two
 
 void moves_init(struct store *s, bool all)
 {
-    struct twochoice_maintainer_config cfg = {0};
-    cfg.servers = (uint32_t)s->s->servers;
-    cfg.rate_bytes_per_s = all ? QOS_UNLIMITED : s->s->pull_rate;
-    cfg.piece_bytes = s->s->part_bytes;
-    cfg.idle_load = all ? UINT64_MAX : s->s->idle_load;
-    cfg.idle_ns = all ? 1000000 : s->s->idle_ns;
+    struct twochoice_maintainer_config config = {0};
+    config.servers = (uint32_t)s->s->servers;
+    config.rate_bytes_per_s = all ? QOS_UNLIMITED : s->s->pull_rate;
+    config.piece_bytes = s->s->part_bytes;
+    config.idle_load = all ? UINT64_MAX : s->s->idle_load;
+    config.idle_ns = all ? 1000000 : s->s->idle_ns;
     if (!s->maintainer_memory)
-        s->maintainer_memory = tool_alloc_aligned(twochoice_maintainer_memsize(&cfg) + 64, 64);
-    if (twochoice_maintainer_init(&s->maintainer, s->maintainer_memory, twochoice_maintainer_memsize(&cfg), &cfg) !=
-        QOS_OK)
+        s->maintainer_memory = tool_alloc_aligned(twochoice_maintainer_memsize(&config) + 64, 64);
+    if (twochoice_maintainer_init(&s->maintainer, s->maintainer_memory, twochoice_maintainer_memsize(&config),
+                                  &config) != QOS_OK)
         tool_die(TOOL_FAILED, "server %u: --pull-rate or --part is out of range", s->s->server);
     s->maintain_at_ns = 0;
     s->paused = !all && !s->s->pull;
@@ -58,7 +58,7 @@ bool moves_quiet(const struct store *s)
 
 void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n)
 {
-    struct twochoice_table_counts c;
+    struct twochoice_table_state c;
     size_t i;
     (void)twochoice_table_info(&s->table, &c);
     for (i = 0; i < n && s->drops < DROPS_MAX; i++) { /* what finds no place is left to a sweep */
@@ -74,7 +74,7 @@ void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n)
 
 static void send_drops(struct store *s)
 {
-    struct twochoice_table_counts c;
+    struct twochoice_table_state c;
     (void)twochoice_table_info(&s->table, &c);
     for (; s->flying < DROPS_FLYING && s->drops && s->drop[s->drop_first].changes <= c.durable_changes; s->drops--) {
         const struct twochoice_piece *p = &s->drop[s->drop_first].piece;

@@ -291,16 +291,16 @@ static void start_data(struct pending *p, size_t index)
 
 static void reset_detector(bool preassign)
 {
-    struct twochoice_detector_config cfg = {0};
+    struct twochoice_detector_config config = {0};
     static void *memory;
-    cfg.no_preassign = !preassign;
-    cfg.max_peers = (uint32_t)settings.servers;
-    cfg.bucket_bytes = settings.part_bytes / 4 + 1;
-    cfg.lifetime_ns = settings.peers_ns;
-    cfg.timeout_ns = 4 * settings.probe_timeout_ns;
+    config.no_preassign = !preassign;
+    config.max_peers = (uint32_t)settings.servers;
+    config.bucket_bytes = settings.part_bytes / 4 + 1;
+    config.lifetime_ns = settings.peers_ns;
+    config.timeout_ns = 4 * settings.probe_timeout_ns;
     if (!memory)
-        memory = tool_alloc_aligned(twochoice_detector_memsize(&cfg), 64);
-    if (twochoice_detector_init(&server.detector, memory, twochoice_detector_memsize(&cfg), &cfg) != QOS_OK)
+        memory = tool_alloc_aligned(twochoice_detector_memsize(&config), 64);
+    if (twochoice_detector_init(&server.detector, memory, twochoice_detector_memsize(&config), &config) != QOS_OK)
         tool_die(TOOL_FAILED, "load detector: its configuration is out of range");
     server.probes = server.given_up = 0;
 }
@@ -420,7 +420,7 @@ static void look_at_space(uint64_t now_ns)
 
 static void expire(uint64_t now_ns)
 {
-    struct twochoice_detector_counts before, after;
+    struct twochoice_detector_state before, after;
     if (now_ns < twochoice_detector_next_ns(&server.detector, now_ns))
         return;
     (void)twochoice_detector_info(&server.detector, &before);

@@ -356,7 +356,7 @@ static void list_job(struct store *s, struct task *t)
 
 static void counts_job(struct store *s, struct task *t)
 {
-    struct twochoice_table_counts c;
+    struct twochoice_table_state c;
     (void)twochoice_table_info(&s->table, &c);
     s->word[COUNT_FRAGMENTS] = c.fragments;
     s->word[COUNT_PEAK] = qos_max(s->word[COUNT_PEAK], c.fragments);
@@ -444,7 +444,7 @@ void store_compact(struct store *s)
 
 static void step_compaction(struct store *s)
 {
-    struct twochoice_table_counts c;
+    struct twochoice_table_state c;
     enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
     enum qos_status st = QOS_OK;
     (void)twochoice_table_info(&s->table, &c);
@@ -528,7 +528,7 @@ static uint64_t wake_at(const struct store *s, uint64_t now_ns)
 {
     uint64_t at_ns = s->maintain_at_ns;
     const struct task *t;
-    struct twochoice_table_counts c;
+    struct twochoice_table_state c;
     for (t = s->paced.first; t; t = t->next)
         at_ns = qos_min(at_ns, t->due_ns);
     (void)twochoice_table_info(&s->table, &c);

@@ -34,7 +34,7 @@ static void *tags_sched_open_mode(const struct sched_config *config, struct sche
 {
     struct tags_sched *t = tool_alloc(sizeof *t);
     struct tags_config c;
-    struct tags_report report;
+    struct tags_state report;
     enum qos_status status;
     uint32_t i;
     memset(&c, 0, sizeof c);

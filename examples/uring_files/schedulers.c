@@ -184,7 +184,7 @@ static uint64_t htb_sched_next_ns(void *s, uint64_t now_ns)
 static uint64_t htb_sched_root_rate(void *s)
 {
     struct htb_sched *h = s;
-    struct htb_report report;
+    struct htb_state report;
     return htb_info(&h->tree, &report) == QOS_OK ? report.rate_per_s[0] : 0;
 }
 
@@ -198,7 +198,7 @@ static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 bool scheduler_htb_flight(const struct scheduler *scheduler, void *s, uint64_t *bound_ns, uint32_t *tenant)
 {
     struct htb_sched *h = s;
-    struct htb_report report;
+    struct htb_state report;
     if (scheduler != &scheduler_htb || htb_info(&h->tree, &report) != QOS_OK || report.flight_bound_ns == QOS_UNLIMITED)
         return false;
     *bound_ns = report.flight_bound_ns;

@@ -55,9 +55,9 @@ static bool unchanged(int i)
            same_bytes(request, saved[i].request, sizeof request);
 }
 
-static struct htb_report info(void)
+static struct htb_state info(void)
 {
-    struct htb_report r;
+    struct htb_state r;
     FUZZ_CHECK(htb_info(&tree, &r) == QOS_OK);
     return r;
 }
@@ -65,7 +65,7 @@ static struct htb_report info(void)
 /* What id is reserved with; false: nothing. */
 static bool terms_of(uint32_t id, struct htb_class *terms)
 {
-    struct htb_class_report r;
+    struct htb_class_state r;
     enum qos_status status = htb_class_info(&tree, id, &r);
     FUZZ_CHECK(status == QOS_OK || status == QOS_ENOENT);
     if (status == QOS_OK)
@@ -78,9 +78,9 @@ static void check_tree(void)
 {
     uint64_t sum[IDS + 1][HTB_RESOURCES_MAX] = {{0}}, queued = 0;
     uint32_t children[IDS + 1] = {0}, id, r;
-    struct htb_report all = info();
+    struct htb_state all = info();
     struct htb_class terms, parent;
-    struct htb_class_report report;
+    struct htb_class_state report;
     for (id = 0; id < config.classes; id++) {
         uint32_t levels = 1, at;
         if (!terms_of(id, &terms))
@@ -116,7 +116,7 @@ static void check_tree(void)
 static void check_requests(void)
 {
     uint64_t count[4] = {0, 0, 0, 0};
-    struct htb_report all = info();
+    struct htb_state all = info();
     uint32_t i, bulk = 0, urgent = 0;
     for (i = 0; i < REQUESTS; i++) {
         count[request[i].state]++;

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct pshift_solver ps;
     static void *mem;
-    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct pshift_solver_config config = {SERVERS, BUCKETS, ENTRIES};
     struct fuzz_input in = {data, size};
     uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[ENTRIES], shortfall[BUCKETS], most;
     uint32_t row[BUCKETS + 1], server[ENTRIES], i, k;
@@ -25,8 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.cut = cut;
     s.shortfall = shortfall;
     if (!mem)
-        mem = aligned_alloc(64, (pshift_solver_memsize(&cfg) + 63) / 64 * 64);
-    FUZZ_CHECK(mem && pshift_solver_init(&ps, mem, pshift_solver_memsize(&cfg), &cfg) == QOS_OK);
+        mem = aligned_alloc(64, (pshift_solver_memsize(&config) + 63) / 64 * 64);
+    FUZZ_CHECK(mem && pshift_solver_init(&ps, mem, pshift_solver_memsize(&config), &config) == QOS_OK);
     most = fuzz_bytes(&in, 1) % 4 == 0 ? UINT64_MAX >> 1 : UINT64_C(1) << fuzz_between(&in, 0, 40);
     if (fuzz_bytes(&in, 1) == 1)
         most = UINT64_MAX; /* out of range now and then */

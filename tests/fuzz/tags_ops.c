@@ -31,7 +31,7 @@ static uint64_t any_or_nothing(struct fuzz_input *in, uint64_t most)
 /* What the calls report is what was done. */
 static void check_report(void)
 {
-    struct tags_report r;
+    struct tags_state r;
     uint64_t sum_queued = 0, sum_device = 0, sum_reserved = 0;
     uint32_t i;
     for (i = 0; i < CLIENTS; i++) {
@@ -95,7 +95,7 @@ static void open_tags(struct fuzz_input *in)
 static void client_op(struct fuzz_input *in, uint32_t id)
 {
     struct tags_client x;
-    struct tags_report r;
+    struct tags_state r;
     uint32_t dropped = 0;
     enum qos_status status;
     x.weight = any(in, TAGS_WEIGHT_MAX + 1);

@@ -70,15 +70,15 @@ static unsigned char mem[2][96 * 1024] __attribute__((aligned(64)));
 
 static enum qos_status open_table(struct twochoice_table *t, int i, uint32_t flags, struct twochoice_recovery *r)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     restart();
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = 150;
-    cfg.max_writes = 8;
-    cfg.home = 1;
-    cfg.storage = &storage;
-    FUZZ_CHECK(twochoice_table_memsize(&cfg) <= sizeof mem[i]);
-    FUZZ_CHECK(twochoice_table_init(t, mem[i], sizeof mem[i], &cfg) == QOS_OK);
+    memset(&config, 0, sizeof config);
+    config.max_fragments = 150;
+    config.max_writes = 8;
+    config.home = 1;
+    config.storage = &storage;
+    FUZZ_CHECK(twochoice_table_memsize(&config) <= sizeof mem[i]);
+    FUZZ_CHECK(twochoice_table_init(t, mem[i], sizeof mem[i], &config) == QOS_OK);
     return twochoice_table_recover(t, flags, r);
 }
 

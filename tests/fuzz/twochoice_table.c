@@ -38,18 +38,18 @@ static void check_map(const struct twochoice_table *t, uint64_t scale)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, size};
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_table t;
     uint64_t scale, c, from, to;
     uint32_t op = 0, o, i;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = (uint32_t)fuzz_between(&in, 1, 200);
-    cfg.max_pulls = 4;
-    cfg.max_writes = 4;
-    cfg.home = 7;
+    memset(&config, 0, sizeof config);
+    config.max_fragments = (uint32_t)fuzz_between(&in, 1, 200);
+    config.max_pulls = 4;
+    config.max_writes = 4;
+    config.home = 7;
     scale = UINT64_C(1) << fuzz_between(&in, 0, 55); /* at 2^25 to 2^31 leaves are of either form */
-    FUZZ_CHECK(twochoice_table_memsize(&cfg) <= sizeof mem);
-    FUZZ_CHECK(twochoice_table_init(&t, mem, sizeof mem, &cfg) == QOS_OK);
+    FUZZ_CHECK(twochoice_table_memsize(&config) <= sizeof mem);
+    FUZZ_CHECK(twochoice_table_init(&t, mem, sizeof mem, &config) == QOS_OK);
     for (o = 0; o < OBJECTS; o++)
         for (c = 0; c < CELLS; c++) {
             map[o][c].target = TWOCHOICE_LOCAL;
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      ? redirect(&t, o * UINT64_MAX, from * scale, (to - from) * scale, TWOCHOICE_LOCAL)
                                      : redirect(&t, o * UINT64_MAX, from * scale, (to - from) * scale, target);
             FUZZ_CHECK(st == QOS_OK || (st == QOS_EAGAIN && what == 4) ||
-                       (st == QOS_EFULL && counts_of(&t).fragments + 2 > cfg.max_fragments));
+                       (st == QOS_EFULL && counts_of(&t).fragments + 2 > config.max_fragments));
             for (c = from; st == QOS_EFULL && c < to; c++) { /* a first part may be recorded */
                 struct twochoice_piece p;
                 twochoice_table_find(&t, o * UINT64_MAX, c * scale, &p);

@@ -15,7 +15,7 @@
 /* What the home holds in place, and what each piece holds. Values are write numbers: 1 is there from the beginning. */
 static struct twochoice_table t;
 static unsigned char mem[65536] __attribute__((aligned(64)));
-static struct twochoice_table_config cfg;
+static struct twochoice_table_config config;
 static unsigned home[BYTES], piece_data[STAMPS][BYTES], buffer[BYTES];
 static unsigned at_step[ACTORS], acknowledged[BYTES], begun_at[8], ended_at[8], now, conversions;
 static uint64_t stamp[ACTORS];
@@ -154,7 +154,7 @@ static void begin(void)
     memset(begun_at, 0, sizeof begun_at);
     memset(ended_at, 0, sizeof ended_at);
     now = conversions = 0;
-    CHECK_EQ(twochoice_table_init(&t, mem, sizeof mem, &cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_init(&t, mem, sizeof mem, &config), QOS_OK);
     begun_at[1] = ++now; /* all bytes were redirected to server 2 */
     CHECK_EQ(twochoice_table_write_begin(&t, 1, 2, 0, BYTES, &first), QOS_OK);
     for (i = 0; i < BYTES; i++)
@@ -194,11 +194,11 @@ int main(void)
 {
     unsigned choice[STEPS], i;
     check_begin("twochoice_pull");
-    cfg.max_fragments = 60;
-    cfg.max_writes = 4;
-    cfg.max_pulls = 4;
-    cfg.home = HOME;
-    CHECK_LE(twochoice_table_memsize(&cfg), sizeof mem);
+    config.max_fragments = 60;
+    config.max_writes = 4;
+    config.max_pulls = 4;
+    config.home = HOME;
+    CHECK_LE(twochoice_table_memsize(&config), sizeof mem);
     for (i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
         unsigned best = 0;
         CHECK_CONTEXT("scenario %u", i);

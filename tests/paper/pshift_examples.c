@@ -20,11 +20,11 @@ static void *aligned(void)
 
 static void solve(const struct pshift_problem *p, bool initial_only, struct pshift_solution *s)
 {
-    struct pshift_solver_config cfg = {p->servers, p->buckets, p->row[p->buckets]};
+    struct pshift_solver_config config = {p->servers, p->buckets, p->row[p->buckets]};
     struct pshift_options opt = {0};
     opt.initial_only = initial_only;
-    CHECK_LE(pshift_solver_memsize(&cfg), sizeof memory - 64);
-    CHECK_EQ(pshift_solver_init(&ps, aligned(), pshift_solver_memsize(&cfg), &cfg), QOS_OK);
+    CHECK_LE(pshift_solver_memsize(&config), sizeof memory - 64);
+    CHECK_EQ(pshift_solver_init(&ps, aligned(), pshift_solver_memsize(&config), &config), QOS_OK);
     CHECK_EQ(pshift_solver_solve(&ps, p, &opt, s), QOS_OK);
     CHECK_EQ(pshift_solver_verify(&ps, p, s), QOS_OK);
 }
@@ -152,7 +152,7 @@ static void count_parts(void *ctx, uint32_t count, pshift_task task, void *arg)
 static void in_parts(void)
 {
     enum { SERVERS = 64, BUCKETS = 10000, ENTRIES = 8 * BUCKETS };
-    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct pshift_solver_config config = {SERVERS, BUCKETS, ENTRIES};
     struct pshift_problem p = {SERVERS, BUCKETS, NULL, NULL, NULL, NULL, NULL};
     struct pshift_options opt = {0};
     struct pshift_solution s = {0};
@@ -178,10 +178,10 @@ static void in_parts(void)
     p.server = word + BUCKETS + 1;
     p.demand = number + SERVERS + BUCKETS;
     s.alloc = number + SERVERS + BUCKETS + ENTRIES;
-    (void)check_mem_new(&mem, pshift_solver_memsize(&cfg), 64, 0);
+    (void)check_mem_new(&mem, pshift_solver_memsize(&config), 64, 0);
     s.cut = (uint8_t *)calloc(SERVERS, 1);
     opt.parallel_for = count_parts;
-    CHECK_EQ(pshift_solver_init(&ps, mem.mem, mem.size, &cfg), QOS_OK);
+    CHECK_EQ(pshift_solver_init(&ps, mem.mem, mem.size, &config), QOS_OK);
     CHECK_EQ(pshift_solver_solve(&ps, &p, &opt, &s), QOS_OK);
     CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK_GE(parts_most, 4);

@@ -14,12 +14,12 @@ static unsigned held[SERVERS][BYTES], latest[BYTES], writes;
 static struct twochoice_table t;
 static struct paper_log paper;
 
-static void begin(struct twochoice_table_config *cfg, void *mem, size_t size, bool min_max)
+static void begin(struct twochoice_table_config *config, void *mem, size_t size, bool min_max)
 {
     memset(held, 0, sizeof held);
     memset(latest, 0, sizeof latest);
     writes = 0;
-    CHECK_EQ(twochoice_table_init(&t, mem, size, cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_init(&t, mem, size, config), QOS_OK);
     paper_init(&paper, min_max);
 }
 
@@ -99,14 +99,14 @@ static void figure_9_entries(uint32_t *early_pull)
     check_reads();
 }
 
-static void figure_9(struct twochoice_table_config *cfg, void *mem, size_t size)
+static void figure_9(struct twochoice_table_config *config, void *mem, size_t size)
 {
     const struct twochoice_piece mended[] = {{1, 200, 300, 0, TWOCHOICE_LOCAL}, {1, 300, 600, 4, 4}};
     struct twochoice_piece p;
     uint32_t pull;
     unsigned i;
     /* The maintainer goes through the entries after the fifth: it is handed what entry 4 still holds. */
-    begin(cfg, mem, size, false);
+    begin(config, mem, size, false);
     figure_9_entries(NULL);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     CHECK(p.offset == 200 && p.end == 300 && p.target == 3);
@@ -114,7 +114,7 @@ static void figure_9(struct twochoice_table_config *cfg, void *mem, size_t size)
     check_pieces(200, 600, mended, 2);
     check_reads();
     /* It had begun before the fifth: it copied all of 200-500, and only 200-300 of that is converted. */
-    begin(cfg, mem, size, false);
+    begin(config, mem, size, false);
     figure_9_entries(&pull);
     finish(pull);
     check_pieces(200, 600, mended, 2);
@@ -131,12 +131,12 @@ static void figure_9(struct twochoice_table_config *cfg, void *mem, size_t size)
 }
 
 /* Thread 1 pulls (r1, r2, OSD-1); meanwhile the same data is redirected to OSD-2. */
-static void figure_10(struct twochoice_table_config *cfg, void *mem, size_t size)
+static void figure_10(struct twochoice_table_config *config, void *mem, size_t size)
 {
     struct twochoice_piece p;
     uint32_t pull;
     uint64_t started;
-    begin(cfg, mem, size, false);
+    begin(config, mem, size, false);
     redirected_write(100, 200, 5);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     started = paper.now;
@@ -148,7 +148,7 @@ static void figure_10(struct twochoice_table_config *cfg, void *mem, size_t size
     CHECK_EQ(paper_query(&paper, 150), 2); /* the start time mends this one in the paper too */
     check_reads();
     /* Half of it only, and back to the same server: still a newer write. */
-    begin(cfg, mem, size, false);
+    begin(config, mem, size, false);
     redirected_write(100, 200, 5);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
     held[HOME][0] = 0;
@@ -163,12 +163,12 @@ static void figure_10(struct twochoice_table_config *cfg, void *mem, size_t size
     CHECK_EQ(p.target, 5);
 }
 
-static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
+static void min_max(struct twochoice_table_config *config, void *mem, size_t size)
 {
     struct twochoice_piece p;
     uint32_t pull;
     uint64_t started;
-    begin(cfg, mem, size, true);
+    begin(config, mem, size, true);
     redirected_write(0, 100, 2);
     redirected_write(100, 200, 2);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 100, &pull, &p), QOS_OK);
@@ -183,7 +183,7 @@ static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
     CHECK_EQ(p.target, 3);
     check_reads();
     /* A newer redirect that only overlaps the end of the pulled range. */
-    begin(cfg, mem, size, true);
+    begin(config, mem, size, true);
     redirected_write(0, 100, 2);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 100, &pull, &p), QOS_OK);
     started = paper.now;
@@ -197,12 +197,12 @@ static void min_max(struct twochoice_table_config *cfg, void *mem, size_t size)
 }
 
 /* Without pulls, the paper's log and the table mean the same. */
-static void same_meaning(struct twochoice_table_config *cfg, void *mem, size_t size)
+static void same_meaning(struct twochoice_table_config *config, void *mem, size_t size)
 {
     struct check_rng rng;
     uint64_t step;
     check_rng_init(&rng, 5);
-    begin(cfg, mem, size, true);
+    begin(config, mem, size, true);
     for (step = 0; step < check_scaled(2000); step++) {
         unsigned from = (unsigned)check_between(&rng, 0, BYTES - 1), i;
         unsigned to = from + (unsigned)check_between(&rng, 1, 100);
@@ -217,18 +217,18 @@ static void same_meaning(struct twochoice_table_config *cfg, void *mem, size_t s
 
 int main(void)
 {
-    struct twochoice_table_config cfg = {0};
+    struct twochoice_table_config config = {0};
     void *mem;
     size_t size;
     check_begin("twochoice_redirect");
-    cfg.max_fragments = 2000;
-    cfg.home = HOME;
-    size = twochoice_table_memsize(&cfg);
+    config.max_fragments = 2000;
+    config.home = HOME;
+    size = twochoice_table_memsize(&config);
     mem = aligned_alloc(64, size);
-    figure_9(&cfg, mem, size);
-    figure_10(&cfg, mem, size);
-    min_max(&cfg, mem, size);
-    same_meaning(&cfg, mem, size);
+    figure_9(&config, mem, size);
+    figure_10(&config, mem, size);
+    min_max(&config, mem, size);
+    same_meaning(&config, mem, size);
     free(mem);
     return check_end();
 }

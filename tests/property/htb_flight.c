@@ -135,7 +135,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
             (double)(w->done[i] - before[i]) / ((double)tenant[i].rate * (double)(end - from_ns) / (double)S);
     CHECK_LE(w->done[2], (uint64_t)((double)tenant[2].limit * ((double)seconds + 0.02)) + tenant[2].cost);
     {
-        struct htb_report report;
+        struct htb_state report;
         CHECK_EQ(htb_info(&w->tree, &report), QOS_OK);
         w->bound_ns = report.flight_bound_ns;
     }

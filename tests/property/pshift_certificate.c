@@ -128,13 +128,13 @@ static void mutate_all(const struct pshift_problem *q, struct pshift_solution *s
 
 int main(void)
 {
-    struct pshift_solver_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
+    struct pshift_solver_config config = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
     struct check_mem mem;
     uint64_t n, runs, mutated = 0;
     check_begin("property/pshift_certificate");
     runs = check_scaled(4000);
-    (void)check_mem_new(&mem, pshift_solver_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_solver_init(&ps, mem.mem, mem.size, &cfg), QOS_OK);
+    (void)check_mem_new(&mem, pshift_solver_memsize(&config), 64, 0);
+    CHECK_EQ(pshift_solver_init(&ps, mem.mem, mem.size, &config), QOS_OK);
     for (n = 0; n < runs; n++) {
         struct pshift_problem q = {0, 0, p.capacity, p.reservation, p.row, p.server, p.demand};
         struct pshift_solution s;

@@ -65,11 +65,11 @@ int main()
     static instance p;
     static uint64_t alloc[INSTANCE_ENTRIES + 1];
     static uint8_t cut[INSTANCE_SERVERS + 1];
-    pshift_solver_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
-    std::vector<uint64_t> mem((pshift_solver_memsize(&cfg) + 128) / 8);
+    pshift_solver_config config = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
+    std::vector<uint64_t> mem((pshift_solver_memsize(&config) + 128) / 8);
     uintptr_t at = (reinterpret_cast<uintptr_t>(mem.data()) + 63) & ~static_cast<uintptr_t>(63);
     pshift_solver ps;
-    CHECK_EQ(pshift_solver_init(&ps, reinterpret_cast<void *>(at), pshift_solver_memsize(&cfg), &cfg), QOS_OK);
+    CHECK_EQ(pshift_solver_init(&ps, reinterpret_cast<void *>(at), pshift_solver_memsize(&config), &config), QOS_OK);
     uint64_t runs = check_scaled(12000), infeasible = 0, searched = 0, pulled = 0, long_paths = 0;
     for (uint64_t n = 0; n < runs; n++) {
         check_rng r;

@@ -124,14 +124,14 @@ static void errors(void)
 
 int main(void)
 {
-    struct pshift_solver_config cfg = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
+    struct pshift_solver_config config = {INSTANCE_SERVERS, INSTANCE_BUCKETS, INSTANCE_ENTRIES};
     struct check_mem mem, mem2;
     uint64_t n, runs, huge;
     check_begin("property/pshift_reuse");
-    (void)check_mem_new(&mem, pshift_solver_memsize(&cfg), 64, 0);
-    (void)check_mem_new(&mem2, pshift_solver_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_solver_init(&warm, mem.mem, mem.size, &cfg), QOS_OK);
-    CHECK_EQ(pshift_solver_init(&cold, mem2.mem, mem2.size, &cfg), QOS_OK);
+    (void)check_mem_new(&mem, pshift_solver_memsize(&config), 64, 0);
+    (void)check_mem_new(&mem2, pshift_solver_memsize(&config), 64, 0);
+    CHECK_EQ(pshift_solver_init(&warm, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_EQ(pshift_solver_init(&cold, mem2.mem, mem2.size, &config), QOS_OK);
     runs = check_scaled(3000);
     for (n = 0; n < runs; n++) {
         struct check_rng r;

@@ -90,7 +90,7 @@ static uint64_t draw_tokens(struct check_rng *r)
 
 static void run(uint64_t stream, uint32_t queues, uint64_t steps)
 {
-    struct pshift_scheduler_config cfg = {queues, 3};
+    struct pshift_scheduler_config config = {queues, 3};
     struct pshift_scheduler sc;
     struct check_mem mem;
     struct check_rng r;
@@ -99,8 +99,8 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
     uint64_t n, picks = 0, borrowed = 0, refused = 0, arrived = 0, debt = 0, forced = 0;
     uint32_t i, spread;
     check_rng_init(&r, stream);
-    (void)check_mem_new(&mem, pshift_scheduler_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_scheduler_init(&sc, mem.mem, mem.size, &cfg), QOS_OK);
+    (void)check_mem_new(&mem, pshift_scheduler_memsize(&config), 64, 0);
+    CHECK_EQ(pshift_scheduler_init(&sc, mem.mem, mem.size, &config), QOS_OK);
     memset(&loop, 0, sizeof loop);
     loop.queues = queues;
     loop.turn[0] = loop.turn[1] = UINT32_MAX;
@@ -202,7 +202,7 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
 static void waits(uint64_t stream, bool reserved)
 {
     enum { QUEUES = 9 };
-    struct pshift_scheduler_config cfg = {QUEUES, 0};
+    struct pshift_scheduler_config config = {QUEUES, 0};
     struct pshift_scheduler sc;
     struct check_mem mem;
     struct check_rng r;
@@ -210,8 +210,8 @@ static void waits(uint64_t stream, bool reserved)
     uint32_t weight[QUEUES], i, victim;
     bool served = false;
     check_rng_init(&r, stream);
-    (void)check_mem_new(&mem, pshift_scheduler_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_scheduler_init(&sc, mem.mem, mem.size, &cfg), QOS_OK);
+    (void)check_mem_new(&mem, pshift_scheduler_memsize(&config), 64, 0);
+    CHECK_EQ(pshift_scheduler_init(&sc, mem.mem, mem.size, &config), QOS_OK);
     victim = (uint32_t)check_between(&r, 0, QUEUES - 1);
     for (i = 0; i < QUEUES; i++) {
         weight[i] = (uint32_t)check_between(&r, 1, 5);

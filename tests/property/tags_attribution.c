@@ -81,7 +81,7 @@ static void run(uint32_t channels, uint32_t told, uint32_t depth, uint64_t poll_
     struct check_rng rng;
     struct tags_config config;
     struct tags_client terms;
-    struct tags_report report;
+    struct tags_state report;
     struct check_mem mem;
     uint32_t c, clients = sim.service_ns[2] ? 3 : 2;
     uint64_t done = 0;

@@ -85,7 +85,7 @@ static void infeasible(enum tags_mode mode, bool mixed)
 static void stalls(uint64_t stall_ns, uint64_t lag_ns)
 {
     struct tags_config c;
-    struct tags_report report;
+    struct tags_state report;
     struct tags_grant g;
     uint64_t back, lag = lag_ns ? lag_ns : TAGS_DEFAULT_RESERVE_LAG_NS;
     memset(&c, 0, sizeof c);

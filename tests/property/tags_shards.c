@@ -91,7 +91,7 @@ static void run(uint64_t stream, bool share)
             i = (unsigned)check_between(&rng, 0, CLIENTS / 2 - 1);
             k = (unsigned)check_between(&rng, 0, SHARDS - 1);
             if (k != client[i].home) {
-                struct tags_report there;
+                struct tags_state there;
                 CHECK_EQ(tags_arrive(&shard[k], now, i, 1000000, 1), QOS_OK);
                 CHECK_EQ(tags_info(&shard[client[i].home], i, &there), QOS_OK);
                 CHECK_EQ(tags_withdraw(&shard[client[i].home], now, i, (uint32_t)there.queued), QOS_OK);

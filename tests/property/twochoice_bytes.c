@@ -17,7 +17,7 @@
 
 static struct check_rng rng;
 static struct twochoice_table t;
-static struct twochoice_table_config cfg;
+static struct twochoice_table_config config;
 static struct twochoice_storage storage;
 static struct disk disk;
 static void *mem;
@@ -299,7 +299,7 @@ static void send_drops(void)
 static void sweep(void)
 {
     uint32_t i = (uint32_t)check_between(&rng, 0, PIECES - 1), k;
-    struct twochoice_table_counts c = counts_of(&t);
+    struct twochoice_table_state c = counts_of(&t);
     if (c.changes != c.durable_changes || c.log_broken)
         return;
     for (k = 0; k < 256; k++, i = (i + 1) % PIECES)
@@ -379,7 +379,7 @@ static void step_pull(struct pull *p)
 static void step_log(void)
 {
     uint32_t k = (uint32_t)check_between(&rng, 0, 1);
-    struct twochoice_table_counts c = counts_of(&t);
+    struct twochoice_table_state c = counts_of(&t);
     if (!committing[k]) {
         committing[k] = twochoice_table_commit_begin(&t, &commit[k]) == QOS_OK;
         commit_ok[k] = true;
@@ -407,9 +407,9 @@ static void step_log(void)
         if (st == QOS_OK && todo == TWOCHOICE_COMPACT_SWAP && check_between(&rng, 0, 2) == 0)
             st = twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)c.next_log) == 0);
         CHECK(st == QOS_OK || st == QOS_EIO);
-        CHECK_LE(counts_of(&t).log_bytes, cfg.max_log_bytes);
-        CHECK_LE(disk.log[0].len, cfg.max_log_bytes);
-        CHECK_LE(disk.log[1].len, cfg.max_log_bytes);
+        CHECK_LE(counts_of(&t).log_bytes, config.max_log_bytes);
+        CHECK_LE(disk.log[0].len, config.max_log_bytes);
+        CHECK_LE(disk.log[1].len, config.max_log_bytes);
     }
 }
 
@@ -469,7 +469,7 @@ static void recover_home(void)
     struct twochoice_recovery r;
     uint32_t i;
     disk_crash(&disk);
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
     memset(pull, 0, sizeof pull);
     memset(committing, 0, sizeof committing);
@@ -507,15 +507,15 @@ int main(void)
     check_rng_init(&rng, check_seed());
     steps = check_scaled(400000);
     disk_init(&disk, &rng, &storage);
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = 40;
-    cfg.max_writes = 8;
-    cfg.max_pulls = PULLS;
-    cfg.mark_commits = 3;
-    cfg.max_log_bytes = 96 * 42;
-    cfg.storage = &storage;
-    mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    memset(&config, 0, sizeof config);
+    config.max_fragments = 40;
+    config.max_writes = 8;
+    config.max_pulls = PULLS;
+    config.mark_commits = 3;
+    config.max_log_bytes = 96 * 42;
+    config.storage = &storage;
+    mem = aligned_alloc(64, twochoice_table_memsize(&config));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     (void)new_write(); /* number 0: the zeros at the beginning */
     event[0].ended = ++now;

@@ -62,18 +62,18 @@ static size_t model_find(uint64_t request)
 
 static void run(bool preassign, uint64_t steps)
 {
-    struct twochoice_detector_config cfg;
+    struct twochoice_detector_config config;
     struct check_mem m;
     uint64_t step;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.op_cost_bytes = 10;
-    cfg.bucket_bytes = BUCKET;
-    cfg.timeout_ns = 500;
-    cfg.max_probes = MOST;
-    cfg.learn_shift = 4;
-    cfg.no_preassign = !preassign;
-    check_mem_new(&m, twochoice_detector_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &cfg), QOS_OK);
+    memset(&config, 0, sizeof config);
+    config.op_cost_bytes = 10;
+    config.bucket_bytes = BUCKET;
+    config.timeout_ns = 500;
+    config.max_probes = MOST;
+    config.learn_shift = 4;
+    config.no_preassign = !preassign;
+    check_mem_new(&m, twochoice_detector_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
     listed = 0;
     ops = bytes = now = 0;
     memset(seen, 0, sizeof seen);
@@ -162,15 +162,15 @@ static void run(bool preassign, uint64_t steps)
 
 static void peers(void)
 {
-    struct twochoice_detector_config cfg;
+    struct twochoice_detector_config config;
     struct twochoice_peer out[20];
     struct check_mem m;
     size_t n, i;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_peers = 16;
-    cfg.lifetime_ns = 100;
-    check_mem_new(&m, twochoice_detector_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &cfg), QOS_OK);
+    memset(&config, 0, sizeof config);
+    config.max_peers = 16;
+    config.lifetime_ns = 100;
+    check_mem_new(&m, twochoice_detector_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
     CHECK_EQ(twochoice_detector_peers(&d, 1000, out, 20), 0);
     for (i = 0; i < 10; i++)
         twochoice_detector_heard(&d, 1000 + i, (uint32_t)i, 50 + i, 0);
@@ -195,39 +195,39 @@ static void peers(void)
 
 static void configuration(void)
 {
-    struct twochoice_detector_config cfg;
+    struct twochoice_detector_config config;
     struct check_mem m;
     size_t size;
-    memset(&cfg, 0, sizeof cfg);
-    size = twochoice_detector_memsize(&cfg);
+    memset(&config, 0, sizeof config);
+    size = twochoice_detector_memsize(&config);
     CHECK(size > 0);
     check_mem_new(&m, size, 64, 0);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem, size - 1, &cfg), QOS_EMEMORY);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem + 1, size, &cfg), QOS_EALIGN);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem, size, &cfg), QOS_OK);
+    CHECK_EQ(twochoice_detector_init(&d, m.mem, size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(twochoice_detector_init(&d, m.mem + 1, size, &config), QOS_EALIGN);
+    CHECK_EQ(twochoice_detector_init(&d, m.mem, size, &config), QOS_OK);
     twochoice_detector_begin(&d, 100);
     CHECK_EQ(twochoice_detector_load(&d, now), 65536 + 100); /* the default cost of an operation */
     twochoice_detector_begin(&d, UINT64_MAX);
     CHECK_EQ(twochoice_detector_load(&d, now), UINT64_C(1) << 63); /* saturates */
     CHECK_EQ(twochoice_detector_acceptance(&d, UINT64_MAX), 32768);
     CHECK(check_mem_free(&m));
-    cfg.max_probes = (1 << 20) + 1;
-    CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
-    cfg.max_probes = 1;
-    cfg.learn_shift = 16;
-    CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
-    cfg.learn_shift = 1;
-    cfg.bucket_bytes = UINT64_MAX;
-    CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
-    cfg.bucket_bytes = 1;
-    cfg.op_cost_bytes = (UINT64_C(1) << 40) + 1;
-    CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
-    cfg.op_cost_bytes = QOS_NOTHING;
-    cfg.max_peers = (1 << 20) + 1;
-    CHECK_EQ(twochoice_detector_memsize(&cfg), 0);
-    cfg.max_peers = 1;
-    check_mem_new(&m, twochoice_detector_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &cfg), QOS_OK);
+    config.max_probes = (1 << 20) + 1;
+    CHECK_EQ(twochoice_detector_memsize(&config), 0);
+    config.max_probes = 1;
+    config.learn_shift = 16;
+    CHECK_EQ(twochoice_detector_memsize(&config), 0);
+    config.learn_shift = 1;
+    config.bucket_bytes = UINT64_MAX;
+    CHECK_EQ(twochoice_detector_memsize(&config), 0);
+    config.bucket_bytes = 1;
+    config.op_cost_bytes = (UINT64_C(1) << 40) + 1;
+    CHECK_EQ(twochoice_detector_memsize(&config), 0);
+    config.op_cost_bytes = QOS_NOTHING;
+    config.max_peers = (1 << 20) + 1;
+    CHECK_EQ(twochoice_detector_memsize(&config), 0);
+    config.max_peers = 1;
+    check_mem_new(&m, twochoice_detector_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
     twochoice_detector_begin(&d, 100);
     CHECK_EQ(twochoice_detector_load(&d, now), 100);
     CHECK(check_mem_free(&m));

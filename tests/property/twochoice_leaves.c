@@ -70,12 +70,12 @@ static void change(uint32_t o, uint32_t from, uint32_t to, uint32_t target)
 
 static void open_table(struct check_mem *m)
 {
-    struct twochoice_table_config cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = 3 * CELLS + OBJECTS * 16 + 2;
-    cfg.home = 9;
-    check_mem_new(m, twochoice_table_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &cfg), QOS_OK);
+    struct twochoice_table_config config;
+    memset(&config, 0, sizeof config);
+    config.max_fragments = 3 * CELLS + OBJECTS * 16 + 2;
+    config.home = 9;
+    check_mem_new(m, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &config), QOS_OK);
     set_up();
 }
 

@@ -70,7 +70,7 @@ static enum qos_status make(struct twochoice_table *t, const struct change *c)
 struct bench {
     struct disk disk;
     struct twochoice_storage storage;
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_table t;
     void *mem;
 };
@@ -78,19 +78,19 @@ struct bench {
 static void bench_init(struct bench *b)
 {
     disk_init(&b->disk, &rng, &b->storage);
-    memset(&b->cfg, 0, sizeof b->cfg);
-    b->cfg.max_fragments = 500;
-    b->cfg.home = NOBODY;
-    b->cfg.mark_commits = 7;
-    b->cfg.storage = &b->storage;
-    b->mem = aligned_alloc(64, twochoice_table_memsize(&b->cfg));
-    CHECK_EQ(twochoice_table_init(&b->t, b->mem, twochoice_table_memsize(&b->cfg), &b->cfg), QOS_OK);
+    memset(&b->config, 0, sizeof b->config);
+    b->config.max_fragments = 500;
+    b->config.home = NOBODY;
+    b->config.mark_commits = 7;
+    b->config.storage = &b->storage;
+    b->mem = aligned_alloc(64, twochoice_table_memsize(&b->config));
+    CHECK_EQ(twochoice_table_init(&b->t, b->mem, twochoice_table_memsize(&b->config), &b->config), QOS_OK);
 }
 
 static enum qos_status recover(struct bench *b, uint32_t flags, struct twochoice_recovery *r)
 {
     disk_restart(&b->disk);
-    CHECK_EQ(twochoice_table_init(&b->t, b->mem, twochoice_table_memsize(&b->cfg), &b->cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_init(&b->t, b->mem, twochoice_table_memsize(&b->config), &b->config), QOS_OK);
     return twochoice_table_recover(&b->t, flags, r);
 }
 
@@ -337,10 +337,10 @@ static void well_formed_but_wrong(void)
     reseal(b.disk.log[0].data, 1, built.records);
     CHECK_EQ(recover(&b, 0, NULL), QOS_ECORRUPT);
     restore(&b, built.len);
-    b.cfg.max_fragments = 1; /* more fragments than fit now */
+    b.config.max_fragments = 1; /* more fragments than fit now */
     CHECK_EQ(recover(&b, 0, NULL), QOS_EFULL);
     CHECK_EQ(counts_of(&b.t).fragments, 0);
-    b.cfg.max_fragments = 500;
+    b.config.max_fragments = 500;
     CHECK_EQ(recover(&b, 0, NULL), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&b.t, 0, NULL), QOS_EBUSY);
     CHECK_EQ(twochoice_table_format(&b.t), QOS_EBUSY);

@@ -24,13 +24,13 @@ static void open_maintainer(const struct twochoice_maintainer_config *mc)
 /* A table in memory; its memory is the caller's to free. */
 static void *open_table(uint32_t fragments)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     void *mem;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = fragments;
-    cfg.home = HOME;
-    mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    memset(&config, 0, sizeof config);
+    config.max_fragments = fragments;
+    config.home = HOME;
+    mem = aligned_alloc(64, twochoice_table_memsize(&config));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     return mem;
 }
 
@@ -225,7 +225,7 @@ static void report(void *ctx, enum twochoice_disagreement what, const struct two
     }
 }
 
-static struct said check_it(const struct twochoice_table_config *cfg, void *mem, uint64_t missing_object)
+static struct said check_it(const struct twochoice_table_config *config, void *mem, uint64_t missing_object)
 {
     struct said s;
     struct twochoice_checker c = {&s, has_data, report};
@@ -233,7 +233,7 @@ static struct said check_it(const struct twochoice_table_config *cfg, void *mem,
     unsigned i;
     memset(&s, 0, sizeof s);
     s.missing_object = missing_object;
-    CHECK_EQ(twochoice_table_init(&scratch, mem, twochoice_table_memsize(cfg), cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_init(&scratch, mem, twochoice_table_memsize(config), config), QOS_OK);
     CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_OK);
     for (i = 0; i < 6; i++)
         sum += s.times[i];
@@ -246,27 +246,27 @@ static struct said check_it(const struct twochoice_table_config *cfg, void *mem,
 
 static void checker(void)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_storage storage;
     struct said s;
     struct twochoice_checker c = {&s, NULL, report};
     uint64_t i, found, before;
     void *mem, *mem2;
-    memset(&cfg, 0, sizeof cfg);
+    memset(&config, 0, sizeof config);
     disk_init(&disk, &rng, &storage);
-    cfg.max_fragments = 1000;
-    cfg.home = HOME;
-    cfg.storage = &storage;
-    mem = aligned_alloc(64, twochoice_table_memsize(&cfg));
-    mem2 = aligned_alloc(64, twochoice_table_memsize(&cfg));
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    config.max_fragments = 1000;
+    config.home = HOME;
+    config.storage = &storage;
+    mem = aligned_alloc(64, twochoice_table_memsize(&config));
+    mem2 = aligned_alloc(64, twochoice_table_memsize(&config));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (i = 0; i < FRAGMENTS; i++)
         CHECK_EQ(redirect(&t, i % 5, i / 5 * 100, 80, 2 + (uint32_t)(i % 6)), QOS_OK);
-    s = check_it(&cfg, mem2, 99);
+    s = check_it(&config, mem2, 99);
     for (i = 0; i < 6; i++)
         CHECK_EQ(s.times[i], 0); /* all agree */
-    s = check_it(&cfg, mem2, 3);
+    s = check_it(&config, mem2, 3);
     CHECK_EQ(s.missing_bytes, FRAGMENTS / 5 * 80);
     CHECK(s.times[TWOCHOICE_DATA_MISSING] > 0 && s.times[TWOCHOICE_DATA_UNKNOWN] > 0);
     CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 0);
@@ -275,11 +275,11 @@ static void checker(void)
     CHECK_EQ(redirect(&t, 7, 0, 30, 7), QOS_OK);
     CHECK_EQ(redirect(&t, 2, 100, 40, TWOCHOICE_LOCAL), QOS_OK);
     disk_resize(&disk.log[0], (size_t)before);
-    s = check_it(&cfg, mem2, 99);
+    s = check_it(&config, mem2, 99);
     CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 3);
     CHECK_EQ(s.differing_bytes, 10 + 30 + 40);
     disk.log[0].data[48 * 150 + 20] ^= 1;
-    s = check_it(&cfg, mem2, 99);
+    s = check_it(&config, mem2, 99);
     CHECK_EQ(s.times[TWOCHOICE_LOG_UNREADABLE], 1);
     CHECK_GE(s.times[TWOCHOICE_LOG_DIFFERS], 50);
     CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_EBUSY);

@@ -11,15 +11,15 @@ static struct twochoice_placement s;
 
 static void *open_scheduler(struct check_mem *m, uint32_t servers, uint32_t policy, bool include_home, uint64_t seed)
 {
-    struct twochoice_placement_config cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.servers = servers;
-    cfg.max_writes = WRITES;
-    cfg.policy = policy;
-    cfg.include_home = include_home;
-    cfg.seed = seed;
-    check_mem_new(m, twochoice_placement_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_placement_init(&s, m->mem, m->size, &cfg), QOS_OK);
+    struct twochoice_placement_config config;
+    memset(&config, 0, sizeof config);
+    config.servers = servers;
+    config.max_writes = WRITES;
+    config.policy = policy;
+    config.include_home = include_home;
+    config.seed = seed;
+    check_mem_new(m, twochoice_placement_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_placement_init(&s, m->mem, m->size, &config), QOS_OK);
     return m->mem;
 }
 
@@ -370,29 +370,29 @@ static void other_policies(void)
 
 static void errors(void)
 {
-    struct twochoice_placement_config cfg;
+    struct twochoice_placement_config config;
     struct check_mem m;
     struct twochoice_probe p[8];
     struct twochoice_write w = {0, 0, 4096};
     size_t n, size;
-    memset(&cfg, 0, sizeof cfg);
-    CHECK_EQ(twochoice_placement_memsize(&cfg), 0); /* no servers */
-    cfg.servers = TWOCHOICE_SERVERS_MAX + 1;
-    CHECK_EQ(twochoice_placement_memsize(&cfg), 0);
-    cfg.servers = 4;
-    cfg.max_writes = TWOCHOICE_WRITES_MAX + 1;
-    CHECK_EQ(twochoice_placement_memsize(&cfg), 0);
-    cfg.max_writes = 2;
-    cfg.policy = 4;
-    CHECK_EQ(twochoice_placement_memsize(&cfg), 0);
-    cfg.policy = 0;
-    cfg.min_write_bytes = QOS_NOTHING;
-    cfg.tries = TWOCHOICE_NO_TRIES;
-    size = twochoice_placement_memsize(&cfg);
+    memset(&config, 0, sizeof config);
+    CHECK_EQ(twochoice_placement_memsize(&config), 0); /* no servers */
+    config.servers = TWOCHOICE_SERVERS_MAX + 1;
+    CHECK_EQ(twochoice_placement_memsize(&config), 0);
+    config.servers = 4;
+    config.max_writes = TWOCHOICE_WRITES_MAX + 1;
+    CHECK_EQ(twochoice_placement_memsize(&config), 0);
+    config.max_writes = 2;
+    config.policy = 4;
+    CHECK_EQ(twochoice_placement_memsize(&config), 0);
+    config.policy = 0;
+    config.min_write_bytes = QOS_NOTHING;
+    config.tries = TWOCHOICE_NO_TRIES;
+    size = twochoice_placement_memsize(&config);
     check_mem_new(&m, size, 64, 0);
-    CHECK_EQ(twochoice_placement_init(&s, m.mem, size - 1, &cfg), QOS_EMEMORY);
-    CHECK_EQ(twochoice_placement_init(&s, m.mem + 4, size, &cfg), QOS_EALIGN);
-    CHECK_EQ(twochoice_placement_init(&s, m.mem, size, &cfg), QOS_OK);
+    CHECK_EQ(twochoice_placement_init(&s, m.mem, size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(twochoice_placement_init(&s, m.mem + 4, size, &config), QOS_EALIGN);
+    CHECK_EQ(twochoice_placement_init(&s, m.mem, size, &config), QOS_OK);
     CHECK_EQ(twochoice_placement_set_server(&s, 4, TWOCHOICE_UP, 0), QOS_ENOENT);
     CHECK_EQ(twochoice_placement_set_server(&s, 0, (enum twochoice_server_state)3, 0), QOS_ERANGE);
     CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_UP, TWOCHOICE_WEIGHT_MAX + 1), QOS_ERANGE);

@@ -281,7 +281,7 @@ static void run(uint64_t seed, bool logged, uint32_t max_fragments, uint64_t ste
 {
     static struct disk disk;
     struct twochoice_storage storage;
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct check_mem m;
     uint64_t step;
     unsigned i, o, c;
@@ -289,19 +289,19 @@ static void run(uint64_t seed, bool logged, uint32_t max_fragments, uint64_t ste
     void *mem;
     check_rng_init(&rng, seed);
     disk_init(&disk, &rng, &storage);
-    memset(&cfg, 0, sizeof cfg);
+    memset(&config, 0, sizeof config);
     memset(pulls, 0, sizeof pulls);
     memset(begun, 0, sizeof begun);
-    cfg.max_fragments = max_fragments;
-    cfg.home = 9;
-    cfg.storage = logged ? &storage : NULL;
+    config.max_fragments = max_fragments;
+    config.home = 9;
+    config.storage = logged ? &storage : NULL;
     for (o = 0; o < OBJECTS; o++)
         for (c = 0; c < CELLS; c++) {
             map[o][c].target = TWOCHOICE_LOCAL;
             map[o][c].op = 0;
         }
-    mem = check_mem_new(&m, twochoice_table_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    mem = check_mem_new(&m, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     if (logged)
         CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     for (step = 0; step < steps; step++) {
@@ -348,7 +348,7 @@ static void run(uint64_t seed, bool logged, uint32_t max_fragments, uint64_t ste
             memset(begun, 0, sizeof begun);
             CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
             disk_restart(&disk);
-            CHECK_EQ(twochoice_table_init(&t, mem, m.size, &cfg), QOS_OK);
+            CHECK_EQ(twochoice_table_init(&t, mem, m.size, &config), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
             CHECK_EQ(r.dropped_bytes, 0);
             CHECK_GE(counts_of(&t).stamp, stamp); /* none is given twice */

@@ -550,7 +550,7 @@ static void real_cost(void)
     static const uint64_t more[HTB_RESOURCES_MAX] = {700, 0, 0, 0}, less[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
     static const uint64_t too_much[HTB_RESOURCES_MAX] = {QOS_TOKENS_MAX + 1, 0, 0, 0};
     struct htb_config config = world_config();
-    struct htb_class_report report = {{0, 0, {0}, {0}, 0, 0, false}, 0, 0};
+    struct htb_class_state report = {{0, 0, {0}, {0}, 0, 0, false}, 0, 0};
     unsigned way;
     for (way = 0; way < 5; way++) {
         struct world w;

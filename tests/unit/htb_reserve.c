@@ -332,7 +332,7 @@ static void floor_of_debt(void)
 static void cancel_after_release(void)
 {
     struct htb_config config = world_config();
-    struct htb_class_report report;
+    struct htb_class_state report;
     struct world w;
     struct htb_request q[2];
     unsigned i;

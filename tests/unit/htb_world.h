@@ -88,9 +88,9 @@ static CHECK_UNUSED struct qos_stats stats_of(const struct world *w, uint32_t id
     return s;
 }
 
-static CHECK_UNUSED struct htb_report info_of(const struct htb *tree)
+static CHECK_UNUSED struct htb_state info_of(const struct htb *tree)
 {
-    struct htb_report r;
+    struct htb_state r;
     (void)htb_info(tree, &r);
     return r;
 }
@@ -103,7 +103,7 @@ static CHECK_UNUSED uint64_t root_rate(const struct htb *tree)
 /* What id is reserved with. */
 static CHECK_UNUSED enum qos_status terms_of(const struct world *w, uint32_t id, struct htb_class *terms)
 {
-    struct htb_class_report r;
+    struct htb_class_state r;
     enum qos_status status = htb_class_info(&w->tree, id, &r);
     if (status == QOS_OK)
         *terms = r.terms;

@@ -143,9 +143,9 @@ static void threads(void)
 
 static void memory(void)
 {
-    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES}, huge = {UINT32_MAX, 1, 1};
+    struct pshift_solver_config config = {SERVERS, BUCKETS, ENTRIES}, huge = {UINT32_MAX, 1, 1};
     struct check_mem m;
-    size_t size = pshift_solver_memsize(&cfg);
+    size_t size = pshift_solver_memsize(&config);
     struct pshift_problem p = problem();
     struct pshift_solution s = solution();
     struct pshift_solver untouched;
@@ -156,12 +156,12 @@ static void memory(void)
     memset(&ps, 0x5a, sizeof ps);
     memcpy(&untouched, &ps, sizeof ps);
     CHECK_EQ(pshift_solver_init(&ps, m.mem, size, NULL), QOS_EINVAL);
-    CHECK_EQ(pshift_solver_init(&ps, NULL, size, &cfg), QOS_EINVAL);
+    CHECK_EQ(pshift_solver_init(&ps, NULL, size, &config), QOS_EINVAL);
     CHECK_EQ(pshift_solver_init(&ps, m.mem, size, &huge), QOS_ERANGE);
-    CHECK_EQ(pshift_solver_init(&ps, m.mem, size - 1, &cfg), QOS_EMEMORY);
-    CHECK_EQ(pshift_solver_init(&ps, m.mem + 8, size, &cfg), QOS_EALIGN);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem + 8, size, &config), QOS_EALIGN);
     CHECK(memcmp(&untouched, &ps, sizeof ps) == 0);
-    CHECK_EQ(pshift_solver_init(&ps, m.mem, size, &cfg), QOS_OK);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, size, &config), QOS_OK);
     draw(1);
     CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
     CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
@@ -302,12 +302,12 @@ static void eights(void)
 
 int main(void)
 {
-    struct pshift_solver_config cfg = {SERVERS, BUCKETS, ENTRIES};
+    struct pshift_solver_config config = {SERVERS, BUCKETS, ENTRIES};
     struct check_mem m;
     check_begin("unit/pshift_calls");
     memory();
-    (void)check_mem_new(&m, pshift_solver_memsize(&cfg), 64, 0);
-    CHECK_EQ(pshift_solver_init(&ps, m.mem, m.size, &cfg), QOS_OK);
+    (void)check_mem_new(&m, pshift_solver_memsize(&config), 64, 0);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, m.size, &config), QOS_OK);
     threads();
     errors();
     ends();

@@ -48,9 +48,9 @@ static enum qos_status change(uint64_t now, uint32_t id, uint64_t w, uint64_t r,
     return tags_change(&tags, now, id, &c);
 }
 
-static struct tags_report report(uint32_t id)
+static struct tags_state report(uint32_t id)
 {
-    struct tags_report r;
+    struct tags_state r;
     memset(&r, 0, sizeof r);
     CHECK_EQ(tags_info(&tags, id, &r), QOS_OK);
     return r;
@@ -231,7 +231,7 @@ static void clients(void)
     struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
     struct tags_grant g;
     struct qos_stats stats;
-    struct tags_report r;
+    struct tags_state r;
     uint32_t dropped = 9;
     c.capacity_per_s = 100;
     c.at_device_max = 1;

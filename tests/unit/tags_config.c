@@ -43,7 +43,7 @@ static void terms(void)
     struct tags_config config;
     struct tags tags;
     struct tags_client good, bad;
-    struct tags_report before, after;
+    struct tags_state before, after;
     uint32_t i;
     memset(&config, 0, sizeof config);
     memset(&good, 0, sizeof good);

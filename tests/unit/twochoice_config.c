@@ -129,8 +129,8 @@ static void zeros(void)
     struct twochoice_table_config tc, tc0;
     struct twochoice_placement_config pc, pc0;
     struct twochoice_detector_config dc, dc0;
-    struct twochoice_detector_counts counts;
-    struct twochoice_table_counts sizes;
+    struct twochoice_detector_state counts;
+    struct twochoice_table_state sizes;
     memset(&tc0, 0, sizeof tc0);
     memset(&pc0, 0, sizeof pc0);
     memset(&dc0, 0, sizeof dc0);

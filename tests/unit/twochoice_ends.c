@@ -23,18 +23,18 @@ static int lying_read(void *ctx, int log, uint64_t offset, void *buf, size_t len
     return 0;
 }
 
-static void *open_logged(struct twochoice_table_config *cfg, struct twochoice_storage *storage, uint64_t max_log_bytes,
-                         uint32_t fragments)
+static void *open_logged(struct twochoice_table_config *config, struct twochoice_storage *storage,
+                         uint64_t max_log_bytes, uint32_t fragments)
 {
     void *mem;
-    memset(cfg, 0, sizeof *cfg);
+    memset(config, 0, sizeof *config);
     disk_init(&disk, &rng, storage);
-    cfg->max_fragments = fragments;
-    cfg->home = HOME;
-    cfg->max_log_bytes = max_log_bytes;
-    cfg->storage = storage;
-    mem = aligned_alloc(64, twochoice_table_memsize(cfg));
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(cfg), cfg), QOS_OK);
+    config->max_fragments = fragments;
+    config->home = HOME;
+    config->max_log_bytes = max_log_bytes;
+    config->storage = storage;
+    mem = aligned_alloc(64, twochoice_table_memsize(config));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(config), config), QOS_OK);
     return mem;
 }
 
@@ -48,9 +48,9 @@ static void close_logged(void *mem)
  * open writes were promised. */
 static void full_log(void)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_storage storage;
-    void *mem = open_logged(&cfg, &storage, 2 * 48 * 42, 40);
+    void *mem = open_logged(&config, &storage, 2 * 48 * 42, 40);
     uint64_t i, round, stamp[5] = {0}, created = 0;
     struct twochoice_piece p;
     struct twochoice_commit commit;
@@ -88,9 +88,9 @@ static void full_log(void)
         }
         for (k = 0; k < open; k++) /* what was promised holds, before and after a compaction */
             CHECK_EQ(twochoice_table_write_end(&t, stamp[k], &p, 1, &n), QOS_OK);
-        CHECK_LE(counts_of(&t).log_bytes, cfg.max_log_bytes);
-        CHECK_LE(disk.log[0].len, cfg.max_log_bytes);
-        CHECK_LE(disk.log[1].len, cfg.max_log_bytes);
+        CHECK_LE(counts_of(&t).log_bytes, config.max_log_bytes);
+        CHECK_LE(disk.log[0].len, config.max_log_bytes);
+        CHECK_LE(disk.log[1].len, config.max_log_bytes);
         CHECK_EQ(twochoice_table_compact(&t), QOS_OK); /* it always fits */
         if (round % 10 == 9) {
             struct twochoice_recovery r;
@@ -98,7 +98,7 @@ static void full_log(void)
             CHECK_EQ(redirect(&t, 1, 0, 10, 3), QOS_OK);
             CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
             disk_restart(&disk);
-            CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+            CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
             CHECK_EQ(r.writes_open, 2); /* one was never ended; its piece may be left behind */
             CHECK_EQ(counts_of(&t).writes_open, 0);
@@ -114,9 +114,9 @@ static void full_log(void)
 /* Stamps do not come back, whatever was lost; without a commit only so many are given out. */
 static void stamps(void)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_storage storage;
-    void *mem = open_logged(&cfg, &storage, 0, 200);
+    void *mem = open_logged(&config, &storage, 0, 200);
     uint64_t stamp = 0, highest = 0, i, life;
     enum qos_status st = QOS_OK;
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
@@ -137,16 +137,16 @@ static void stamps(void)
         CHECK_GE(i, 1 << 19);
         st = QOS_OK;
         disk_crash(&disk);
-        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
         CHECK_EQ(twochoice_table_recover(&t, 0, NULL), QOS_OK);
     }
     close_logged(mem);
 }
 
-static void reopen(const struct twochoice_table_config *cfg, void *mem, enum qos_status want)
+static void reopen(const struct twochoice_table_config *config, void *mem, enum qos_status want)
 {
     disk_restart(&disk);
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(cfg), cfg), QOS_OK);
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(config), config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&t, 0, NULL), want);
     if (want != QOS_OK)
         CHECK_EQ(counts_of(&t).fragments, 0);
@@ -154,9 +154,9 @@ static void reopen(const struct twochoice_table_config *cfg, void *mem, enum qos
 
 static void failing_storage(void)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_storage storage;
-    void *mem = open_logged(&cfg, &storage, 0, 202);
+    void *mem = open_logged(&config, &storage, 0, 202);
     enum twochoice_compact_todo todo;
     uint64_t i, stop;
     for (stop = 1; stop <= 6; stop++) { /* every operation of a format */
@@ -174,7 +174,7 @@ static void failing_storage(void)
         disk_resize(&disk.log[0], 48 * 200 + 5);
         disk.operations = 0;
         disk.stop_after = stop;
-        reopen(&cfg, mem, QOS_EIO);
+        reopen(&config, mem, QOS_EIO);
         disk.stopped = false;
         disk_resize(&disk.log[0], 48 * 200);
     }
@@ -182,16 +182,16 @@ static void failing_storage(void)
     storage.read = failing_read;
     for (i = 0; i < 4; i++) { /* three chunks and the mark */
         reads_until_error = (int)i;
-        reopen(&cfg, mem, QOS_EIO);
+        reopen(&config, mem, QOS_EIO);
     }
     disk.log[0].data[100] ^= 1; /* also while it looks at what is behind the damage */
     reads_until_error = 1;
-    reopen(&cfg, mem, QOS_EIO);
+    reopen(&config, mem, QOS_EIO);
     disk.log[0].data[100] ^= 1;
     storage.read = lying_read;
-    reopen(&cfg, mem, QOS_EIO);
+    reopen(&config, mem, QOS_EIO);
     storage.read = disk_read;
-    reopen(&cfg, mem, QOS_OK);
+    reopen(&config, mem, QOS_OK);
     CHECK_EQ(counts_of(&t).fragments, 199);
     for (stop = 1; stop <= 2; stop++) { /* truncate and write of the next log's header */
         disk.operations = 0;
@@ -220,7 +220,7 @@ static void failing_storage(void)
     CHECK_EQ(twochoice_table_compact_end(&t, false), QOS_EIO); /* it failed: the old log still counts */
     CHECK_EQ(redirect(&t, 0, 0, 10, 4), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
-    reopen(&cfg, mem, QOS_OK);
+    reopen(&config, mem, QOS_OK);
     {
         struct twochoice_piece p;
         twochoice_table_find(&t, 0, 0, &p);
@@ -242,16 +242,16 @@ static void failing_storage(void)
 /* The tree's memory is overwritten, a word at a time: verify finds most of it, and never runs wild. */
 static void broken_trees(bool narrow)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     uint32_t i, fragments = narrow ? 3000 : 1500, found = 0, tried = 0;
     uint64_t apart = narrow ? 10 : UINT64_C(1) << 33;
     size_t at, used;
     unsigned char *mem;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = fragments + 2;
-    cfg.home = HOME;
-    mem = (unsigned char *)aligned_alloc(64, twochoice_table_memsize(&cfg));
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    memset(&config, 0, sizeof config);
+    config.max_fragments = fragments + 2;
+    config.home = HOME;
+    mem = (unsigned char *)aligned_alloc(64, twochoice_table_memsize(&config));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     for (i = 0; i < fragments; i++)
         CHECK_EQ(redirect(&t, i % 3, i / 3 * apart, 5, 2), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
@@ -273,7 +273,7 @@ static void broken_trees(bool narrow)
 
 static void odd_settings(void)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_storage storage, partial;
     struct twochoice_placement s;
     struct twochoice_placement_config sc;
@@ -284,7 +284,7 @@ static void odd_settings(void)
     uint8_t buf[100];
     uint64_t found;
     size_t n = 0, i, size;
-    void *mem = open_logged(&cfg, &storage, 0, 10), *mem2;
+    void *mem = open_logged(&config, &storage, 0, 10), *mem2;
     for (i = 0; i < 5; i++) { /* every callback is needed */
         partial = storage;
         if (i == 0)
@@ -297,12 +297,12 @@ static void odd_settings(void)
             partial.truncate = NULL;
         if (i == 4)
             partial.swap = NULL;
-        cfg.storage = &partial;
-        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_EINVAL);
+        config.storage = &partial;
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_EINVAL);
     }
-    cfg.storage = &storage;
-    cfg.max_log_bytes = 0;
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&cfg), &cfg), QOS_OK);
+    config.storage = &storage;
+    config.max_log_bytes = 0;
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&t, 8, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     memset(&checker, 0, sizeof checker);

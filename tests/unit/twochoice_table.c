@@ -7,42 +7,42 @@ static struct twochoice_table t;
 
 static void *open_table(struct check_mem *m, uint32_t max_fragments, uint32_t max_pulls)
 {
-    struct twochoice_table_config cfg;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = max_fragments;
-    cfg.max_pulls = max_pulls;
-    cfg.home = 1;
-    check_mem_new(m, twochoice_table_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &cfg), QOS_OK);
+    struct twochoice_table_config config;
+    memset(&config, 0, sizeof config);
+    config.max_fragments = max_fragments;
+    config.max_pulls = max_pulls;
+    config.home = 1;
+    check_mem_new(m, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &config), QOS_OK);
     return m->mem;
 }
 
 static void configuration(void)
 {
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_storage none;
     struct twochoice_commit commit;
     struct check_mem m;
     size_t size;
-    memset(&cfg, 0, sizeof cfg);
-    size = twochoice_table_memsize(&cfg);
+    memset(&config, 0, sizeof config);
+    size = twochoice_table_memsize(&config);
     CHECK(size > 0 && size % 64 == 0);
-    cfg.max_fragments = TWOCHOICE_MAX_FRAGMENTS;
-    cfg.max_writes = TWOCHOICE_MAX_WRITES;
-    cfg.max_pulls = TWOCHOICE_MAX_PULLS;
-    CHECK_EQ(twochoice_table_memsize(&cfg), size); /* zero is the default */
-    cfg.max_fragments = 10;
-    cfg.max_pulls = 1;
-    size = twochoice_table_memsize(&cfg);
+    config.max_fragments = TWOCHOICE_MAX_FRAGMENTS;
+    config.max_writes = TWOCHOICE_MAX_WRITES;
+    config.max_pulls = TWOCHOICE_MAX_PULLS;
+    CHECK_EQ(twochoice_table_memsize(&config), size); /* zero is the default */
+    config.max_fragments = 10;
+    config.max_pulls = 1;
+    size = twochoice_table_memsize(&config);
     check_mem_new(&m, size, 64, 0);
-    CHECK_EQ(twochoice_table_init(&t, NULL, size, &cfg), QOS_EINVAL);
-    CHECK_EQ(twochoice_table_init(&t, m.mem, size - 1, &cfg), QOS_EMEMORY);
-    CHECK_EQ(twochoice_table_init(&t, m.mem + 8, size, &cfg), QOS_EALIGN);
+    CHECK_EQ(twochoice_table_init(&t, NULL, size, &config), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_init(&t, m.mem, size - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(twochoice_table_init(&t, m.mem + 8, size, &config), QOS_EALIGN);
     memset(&none, 0, sizeof none);
-    cfg.storage = &none;
-    CHECK_EQ(twochoice_table_init(&t, m.mem, size, &cfg), QOS_EINVAL);
-    cfg.storage = NULL;
-    CHECK_EQ(twochoice_table_init(&t, m.mem, size, &cfg), QOS_OK);
+    config.storage = &none;
+    CHECK_EQ(twochoice_table_init(&t, m.mem, size, &config), QOS_EINVAL);
+    config.storage = NULL;
+    CHECK_EQ(twochoice_table_init(&t, m.mem, size, &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_EINVAL); /* no storage */
     CHECK_EQ(twochoice_table_recover(&t, 0, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_compact_start(&t), QOS_EINVAL);
@@ -254,18 +254,18 @@ static void references(void)
 static void many_open(void)
 {
     struct check_mem m;
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     struct twochoice_piece p;
     struct check_rng rng;
     uint64_t open[37] = {0}, last = 0, i;
     size_t n;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = 1000;
-    cfg.max_writes = 37;
-    cfg.home = 1;
+    memset(&config, 0, sizeof config);
+    config.max_fragments = 1000;
+    config.max_writes = 37;
+    config.home = 1;
     check_rng_init(&rng, 1);
-    check_mem_new(&m, twochoice_table_memsize(&cfg), 64, 0);
-    CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &cfg), QOS_OK);
+    check_mem_new(&m, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &config), QOS_OK);
     for (i = 0; i < check_scaled(20000); i++) {
         size_t k = (size_t)check_between(&rng, 0, 36);
         if (open[k] == 0) {
@@ -293,13 +293,13 @@ static void many_open(void)
 static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart)
 {
     struct check_mem m;
-    struct twochoice_table_config cfg;
+    struct twochoice_table_config config;
     uint32_t fragments = (uint32_t)check_scaled(60000);
     uint64_t i, stride = order == 2 ? 39119 : 1;
-    memset(&cfg, 0, sizeof cfg);
-    cfg.max_fragments = fragments;
-    cfg.max_writes = cfg.max_pulls = 1;
-    CHECK_LE(twochoice_table_memsize(&cfg), UINT64_C(64) * fragments + 8192);
+    memset(&config, 0, sizeof config);
+    config.max_fragments = fragments;
+    config.max_writes = config.max_pulls = 1;
+    CHECK_LE(twochoice_table_memsize(&config), UINT64_C(64) * fragments + 8192);
     open_table(&m, fragments + 1, 0); /* a write is promised two */
     for (i = 0; i < fragments; i++) {
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
