@@ -3732,6 +3732,8 @@ QOS_PRIV bool pshift_priv_peer_has(const struct pshift_priv_peer *peer, uint64_t
 QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
 {
     uint64_t ahead = seq > peer->ack_seq ? seq - peer->ack_seq : 0;
+    if (seq == peer->ack_seq) /* 0, by who does not count: the first report of an epoch */
+        return;
     if (ahead == 0) {
         peer->ack_mask |= UINT64_C(1) << (peer->ack_seq - seq - 1);
         return;

@@ -1654,6 +1654,7 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
 QOS_PRIV void tags_priv_clear(struct tags *tags)
 {
     size_t i, n = tags->config.clients;
+    QOS_ASSERT(tags->s && tags->r && tags->l); /* laid out on memory that was checked */
     for (i = 0; i <= tags->s_root; i++)
         tags->s[i].hi = tags->s[i].lo = TAGS_PRIV_ABSENT;
     for (i = 0; i <= tags->t_root; i++)

@@ -504,8 +504,9 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
     case TOKENPOOL_WRITE: qos_atomic_store_relaxed(word, op->operand); return 0; /* a report is complete in itself */
     case TOKENPOOL_FETCH_ADD: return qos_atomic_add_relaxed(word, op->operand);  /* so is a pool word */
     case TOKENPOOL_COMPARE_SWAP: (void)qos_atomic_cas_relaxed(word, &old, op->operand); return old;
-    default: return qos_atomic_load_acquire(word); /* P1, P2, S1 */
+    case TOKENPOOL_READ: break;
     }
+    return qos_atomic_load_acquire(word); /* P1, P2, S1 */
 }
 
 /* -- configuration */
@@ -1673,7 +1674,7 @@ QOS_PRIV void tokenpool_monitor_priv_keep(const struct tokenpool_monitor *monito
 
 QOS_PRIV void tokenpool_monitor_priv_write_head(const struct tokenpool_monitor *monitor)
 {
-    uint64_t head[TOKENPOOL_HEAD_BYTES / 8];
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8] = {0};
     uint32_t i;
     tokenpool_priv_head_put(&monitor->config, monitor->incarnation, head);
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)

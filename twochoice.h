@@ -1198,9 +1198,11 @@ QOS_PRIV bool twochoice_priv_reformat(struct twochoice_priv_node *leaf, uint64_t
     bool narrow = count < TWOCHOICE_NARROW_SLOTS;
     twochoice_priv_gather(&row, 0, leaf, 0);
     if (count > 0) {
-        low = qos_min(low, row.fragment[0].offset);
-        high = qos_max(high, row.fragment[count - 1].end);
-        narrow = narrow && row.fragment[0].object == object && row.fragment[count - 1].object == object;
+        const struct twochoice_priv_fragment first = twochoice_priv_get(leaf, 0);
+        const struct twochoice_priv_fragment last = twochoice_priv_get(leaf, count - 1);
+        low = qos_min(low, first.offset);
+        high = qos_max(high, last.end);
+        narrow = narrow && first.object == object && last.object == object;
     }
     narrow = narrow && high - low <= UINT32_MAX;
     if (!narrow && count >= TWOCHOICE_WIDE_SLOTS)
@@ -2210,11 +2212,13 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                 struct twochoice_recovery *recovery)
 {
-    struct twochoice_recovery mine, *r = recovery ? recovery : &mine;
+    struct twochoice_recovery mine, *r;
     uint64_t log_end = 0;
     enum qos_status status;
     bool prefix = (flags & TWOCHOICE_ACCEPT_PREFIX) != 0, damaged;
-    __builtin_memset(r, 0, sizeof *r);
+    __builtin_memset(&mine, 0, sizeof mine);
+    r = recovery ? recovery : &mine;
+    *r = mine;
     QOS_ASSERT(table);
     if (!table->has_storage || (flags & ~TWOCHOICE_ACCEPT_PREFIX) != 0)
         return QOS_EINVAL;

@@ -15,18 +15,19 @@
 
 #define REQUEST_MAX 1048576u
 #define TENANTS 3
+#define FILES_MAX 1024
 static const struct htb_class terms[TENANTS] = {
     {.rate_per_s = {10000000}},                          /* 10 MB/s for sure, and half of what is left over */
     {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s for sure, never more than 8 */
     {.weight = 1 /* of the surplus, as the first; no rate */}};
 
-struct source {                 /* 1. what epoll points to: a listener, or a connection with its request */
+static struct source {          /* 1. what epoll points to: a listener, or a connection with its request */
     struct htb_request request; /* first, so that the pointers convert; class_id is the tenant */
     int fd;
     bool listens;
     size_t left, line_len; /* bytes still to send; bytes in line */
     char line[16];
-};
+} sources[FILES_MAX]; /* by file descriptor */
 static struct htb tree;
 static int epoll_fd;
 static volatile sig_atomic_t stop;
@@ -61,15 +62,14 @@ static void hang_up(struct source *s) /* 5. a client that goes takes its request
     if (htb_complete(&tree, clock_ns(), HTB_DONE, &sent, &s->request) != QOS_OK)
         (void)!htb_cancel(&tree, clock_ns(), &s->request);
     close(s->fd);
-    free(s);
 }
 
 static void on_listener(const struct source *listener)
 {
-    struct source *s = calloc(1, sizeof *s);
-    must(s && (s->fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0, "no more connections");
-    s->request.class_id = listener->request.class_id;
-    watch(s, EPOLLIN, EPOLL_CTL_ADD);
+    const int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    must(fd >= 0 && fd < FILES_MAX, "no more connections");
+    sources[fd] = (struct source){.request = {.class_id = listener->request.class_id}, .fd = fd};
+    watch(&sources[fd], EPOLLIN, EPOLL_CTL_ADD);
 }
 
 static void send_more(struct source *s)
@@ -108,12 +108,11 @@ static void on_line(struct source *s)
 static void add_tenant(uint32_t id, int port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(0x7f000001)}};
-    struct source *s = calloc(1, sizeof *s);
-    must(s && htb_reserve(&tree, clock_ns(), id, &terms[id - 1], NULL) == QOS_OK, "a reservation does not fit");
-    s->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    s->request.class_id = id, s->listens = true;
-    must(bind(s->fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(s->fd, 64) == 0, "the port is taken");
-    watch(s, EPOLLIN, EPOLL_CTL_ADD);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    must(htb_reserve(&tree, clock_ns(), id, &terms[id - 1], NULL) == QOS_OK, "a reservation does not fit");
+    must(bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 64) == 0, "the port is taken");
+    sources[fd] = (struct source){.request = {.class_id = id}, .fd = fd, .listens = true};
+    watch(&sources[fd], EPOLLIN, EPOLL_CTL_ADD);
 }
 
 int main(int argc, char **argv)
@@ -122,7 +121,7 @@ int main(int argc, char **argv)
     static struct htb_config config = {.rate_per_s = {40000000}, .order = HTB_FIFO};
     struct epoll_event e;
     struct qos_stats stats;
-    const int port = argc == 2 ? atoi(argv[1]) : 0;
+    const int port = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
     must(port >= 1024 && port <= 65000, "usage: quickstart_htb PORT (1024..65000)");
     must(htb_init(&tree, memory, sizeof memory, &config) == QOS_OK, "htb_init: see htb_config_error");
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -63,13 +63,13 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     struct pshift_pick pick;
     struct sockaddr_in client[QUEUES], from; /* of each bucket, the last */
     uint64_t now = wall_ns(), slot = now / (PERIOD_NS / CAPACITY), told = 0;
-    int s = open_port(port + 1 + j), disk = prctl(PR_SET_PDEATHSIG, SIGTERM); /* it ends with the controller */
+    int s = open_port(port + 1 + j), disk;
     char path[4096], *end;
     (void)snprintf(path, sizeof path, "%s/quickstart_pshift.%u.%u", dir, port, j);
-    if ((disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || /* it ends with the controller */
+        (disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
         err(1, "%s", path);
-    config.controller_epoch = kept.controller_epoch; /* these two outlive a restart */
-    config.period = kept.period;
+    config.controller_epoch = kept.controller_epoch, config.period = kept.period; /* these two outlive a restart */
     if (pshift_scheduler_init(&scheduler, mem[0], sizeof mem[0], &queues) != QOS_OK ||
         pshift_agent_init(&agent, mem[1], sizeof mem[1], &config) != QOS_OK)
         errx(1, "memory too small");
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     const struct pshift_controller_config config = {SERVERS, QUEUES, QUEUES * SERVERS, wall_ns(), 0};
     struct pshift_controller c;
     struct pshift_message m;
-    unsigned port = argc == 3 ? (unsigned)atoi(argv[1]) : 0;
+    unsigned port = argc == 3 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
     if (port == 0 || port > 65000)
         errx(2, "usage: quickstart_pshift PORT DIRECTORY");
     int s = open_port(port);

@@ -58,19 +58,19 @@ static struct io_uring_sqe *entry(struct client *c, enum event event)
 
 static void on_line(struct client *c, uint64_t now_ns)
 {
-    uint32_t tenant;
-    char end = c->line[c->line_len] = 0;
+    char *at = c->line;
+    c->line[c->line_len] = 0;
     if (!strchr(c->line, '\n') && c->line_len < sizeof c->line - 1) { /* not whole yet */
         io_uring_prep_recv(entry(c, LINE), c->fd, c->line + c->line_len, sizeof c->line - 1 - c->line_len, 0);
         return;
     }
     c->line_len = 0;
-    if (strspn(c->line, "0123456789 \n") == strlen(c->line) &&
-        sscanf(c->line, "%u %zu %zu%c", &tenant, &c->offset, &c->length, &end) == 4 && end == '\n' &&
-        tenant < TENANTS && c->length - 1 < LENGTH_MAX && c->offset <= INT64_MAX) {
-        c->request.cost = c->length; /* 2. its cost is bytes; it waits in its tenant's queue */
-        must(tags_push(&tags, now_ns, tenant, &c->request) == QOS_OK, "a valid request was refused");
-        c->waits = true;
+    const unsigned long tenant = strtoul(at, &at, 10);
+    c->offset = strtoul(at, &at, 10), c->length = strtoul(at, &at, 10);
+    if (strspn(c->line, "0123456789 \n") == strlen(c->line) && strcmp(at, "\n") == 0 && tenant < TENANTS &&
+        c->length - 1 < LENGTH_MAX && c->offset <= INT64_MAX) {
+        c->waits = true, c->request.cost = c->length; /* 2. its cost is bytes; it waits in its tenant's queue */
+        must(tags_push(&tags, now_ns, (uint32_t)tenant, &c->request) == QOS_OK, "a valid request was refused");
         return;
     }
     dprintf(c->fd, "error: send TENANT OFFSET LENGTH in a line, LENGTH 1 to %d\n", LENGTH_MAX);
@@ -102,10 +102,8 @@ static void on_event(struct client *c, enum event event, int result, uint64_t no
         c->line_len += event == LINE ? (size_t)result : 0;
         on_line(c, now_ns);
     }
-    if (c->gone && c->operations == 0) {
-        close(c->fd);
-        free(c);
-    }
+    if (c->gone && c->operations == 0)
+        close(c->fd), free(c);
 }
 
 int main(int argc, char **argv)
@@ -113,7 +111,8 @@ int main(int argc, char **argv)
     static unsigned char memory[16384] __attribute__((aligned(64)));
     static struct tags_config config = {.clients = TENANTS, .at_device_max = DEPTH, .cost_max = LENGTH_MAX};
     static struct client listener;
-    const int port = argc == 3 ? atoi(argv[1]) : 0, file = argc == 3 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
+    const int port = argc == 3 ? (int)strtol(argv[1], NULL, 10) : 0,
+              file = argc == 3 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
     const struct sockaddr_in a = {AF_INET, htons((uint16_t)port), {htonl(0x7f000001)}, {0}};
     struct qos_stats stats;
     sigset_t ends;

@@ -138,7 +138,9 @@ static void check_limits(void)
         uint64_t used = 0, left = 0, demand = 0;
         for (j = 0; j < SERVERS; j++) {
             used += pair[i][j].served;
-            demand += pair[i][j].known ? pair[i][j].demand : 0;
+            demand = pair[i][j].known && pair[i][j].demand > UINT64_MAX - demand
+                         ? UINT64_MAX
+                         : demand + (pair[i][j].known ? pair[i][j].demand : 0);
             left += pair[i][j].total > pair[i][j].served ? pair[i][j].total - pair[i][j].served : 0;
         }
         if (contract[i].limit != 0)

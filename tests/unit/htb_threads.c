@@ -70,7 +70,7 @@ int main(void)
             CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
         }
         while ((r = htb_dispatch(&w.tree, now)) != NULL)
-            CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
         (void)htb_maximize(&w.tree, now, false);
     }
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
@@ -79,7 +79,7 @@ int main(void)
         CHECK_EQ(reader[k].wrong, 0);
         CHECK_GE(reader[k].reads, 1);
     }
-    CHECK_GE(granted, steps / 2);
+    CHECK_GE(granted, steps / 4); /* takes do not overtake the queued requests, which get the rest */
     world_close(&w);
     return check_end();
 }
