@@ -136,15 +136,14 @@ static void check_limits(void)
     uint32_t i, j;
     for (i = 0; i < BUCKETS; i++) {
         uint64_t used = 0, left = 0, demand = 0;
+        if (contract[i].limit == 0)
+            continue;
         for (j = 0; j < SERVERS; j++) {
             used += pair[i][j].served;
-            demand = pair[i][j].known && pair[i][j].demand > UINT64_MAX - demand
-                         ? UINT64_MAX
-                         : demand + (pair[i][j].known ? pair[i][j].demand : 0);
+            demand += pair[i][j].known ? pair[i][j].demand : 0;
             left += pair[i][j].total > pair[i][j].served ? pair[i][j].total - pair[i][j].served : 0;
         }
-        if (contract[i].limit != 0)
-            CHECK_EQ(left, least(demand, contract[i].limit - used));
+        CHECK_EQ(left, least(demand, contract[i].limit - used));
     }
 }
 
