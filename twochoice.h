@@ -4124,7 +4124,7 @@ QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uin
     twochoice_priv_tick(detector, now_ns);
     for (looked = 0; looked < detector->max_peers && n < max; looked++) {
         struct twochoice_priv_heard *h = &detector->heard[detector->cursor];
-        uint64_t age_ns = detector->clock_ns - h->at_ns;
+        uint64_t age_ns = qos_elapsed_ns(h->at_ns, detector->clock_ns);
         detector->cursor = detector->cursor + 1 == detector->max_peers ? 0 : detector->cursor + 1;
         if (!h->used)
             continue;

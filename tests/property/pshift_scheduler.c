@@ -244,10 +244,12 @@ static void waits(uint64_t stream, bool reserved)
         CHECK_EQ(pshift_scheduler_pick(&sc, &pick), QOS_OK);
         if (!reserved && pick.backing == PSHIFT_RESERVATION)
             continue;
-        if (pick.queue == victim && k-- == 0)
+        if (pick.queue == victim && k == 0) {
             served = true;
-        else
+        } else {
+            k -= pick.queue == victim;
             own_picks++;
+        }
     }
     CHECK_CONTEXT("waits, stream %" PRIu64, stream);
     CHECK(served);
