@@ -108,7 +108,7 @@ expect "too few ranks: said once how many" [ "$(grep -c 'Experiment 4 has 8 node
 took
 
 mkdir "$work/planted" && cp ./*.h "$work/planted"
-if tests/build/plant.pl apply tests/plants/pshift.txt served_since_not_deducted "$work/planted" &&
+if tests/build/plant.pl apply tests/plants/pshift.txt grant_adds "$work/planted" &&
     mpicc -std=gnu11 -O1 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" -Iexamples/common -o "$work/broken" \
         examples/pshift_cluster/*.c examples/common/*.c $(says examples/pshift_cluster/main.c links) -lm; then
     binary=$work/broken run broken 4 --qos with --buckets 6 --reserve 0.3 --limit 0.4 --active-max 3 --changes 3 --periods 2
