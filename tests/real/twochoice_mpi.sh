@@ -30,7 +30,7 @@ launch() { # RANKS COMMAND OPTION...; replaces the shell
 }
 run() { (launch "$@") >"$work/out" 2>"$work/err" </dev/null; status=$?; }
 begin() { rm -f "$work"/pids/*; : >"$work/out"; (launch "$@") >"$work/out" 2>"$work/err" </dev/null & job=$!; }
-finish() { wait "$job"; status=$?; }
+await_job() { wait "$job"; status=$?; }
 until_writing() {
     for _ in $(seq 1000); do grep -q '^writing' "$work/out" && return; sleep 0.01; done
     bad "does not begin to write"
@@ -120,7 +120,7 @@ fi
 begin 6 stress "${stress[@]}" --run 2s --probe-timeout 20ms
 until_writing
 for _ in 1 2 3; do stop_for 0.2 "$(pid_of rank-1)"; sleep 0.1; done
-finish
+await_job
 cat "$work/out"
 expect "late server: nobody fails, its silence is noticed" json "$work/stress.json" \
     '.failed == 0 and .no_answer > 0 and .late_answers > 0 and .acknowledged == .writes'
@@ -131,7 +131,7 @@ expect "late server: logs were compacted under way" json "$work/stress.json" '.c
 begin 6 stress "${stress[@]}" --run 2s --probe-timeout 10ms
 until_writing
 for _ in $(seq 12); do stop_for 0.08 "$(pid_of rank-3)" "$(pid_of rank-4)"; sleep 0.05; done
-finish
+await_job
 echo "given up: $(jq .given_up "$work/stress.json")"
 expect "silent clients: what they had announced is given up" json "$work/stress.json" '.failed == 0 and .given_up > 0'
 run 6 verify "${stress[@]}"
@@ -142,7 +142,7 @@ begin 6 stress "${stress[@]}" --run 1500ms
 until_writing
 sleep 0.3
 kill -KILL "$(pid_of io-1)"
-finish
+await_job
 expect "killed I/O process: said" \
     says 'server 1: its I/O process was killed by signal 9; its objects cannot be reached until a restart'
 expect "killed I/O process: writes to its objects fail cleanly, others go on" json "$work/stress.json" \
@@ -221,7 +221,7 @@ for _ in $(seq 2000); do [ -n "$(ls "$work/stopped/server0/objects" 2>/dev/null)
 sleep 0.5
 mpirun=$(cat "/proc/$job/task/$job/children")
 kill -INT ${mpirun:-$job}
-finish
+await_job
 expect "Ctrl-C: what was measured so far is printed" says '^fixed '
 expect "Ctrl-C: nothing is left" [ -z "$(ls "$work/stopped" 2>/dev/null)" ]
 
