@@ -1,5 +1,6 @@
-/* config_table.h - the table test of a configuration: for each field what zero means, both ends of its range, and one past
- * each end with a sentence that names the field and an object that is as it was. Used by tests/unit/HEADER_config.c. */
+/* config_table.h - the table test of a configuration. For each field: the value that zero stands for, both ends of the
+ * range, and one past each end, where the error names the field and the object stays as it was.
+ * Used by tests/unit/HEADER_config.c. */
 #ifndef QOS_TESTS_CONFIG_TABLE_H
 #define QOS_TESTS_CONFIG_TABLE_H
 
@@ -7,30 +8,64 @@
 #include "qos.h"
 #include <stddef.h>
 
-#define CONFIG_VALUES 4
-
-/* One field of a configuration. zero_means: the value that 0 stands for; 0: it stands for itself. */
+/* One field. zero_means: the value that 0 stands for; 0: it stands for itself. */
 struct config_field {
-    const char *name;
+    const char *name; /* in the error too */
     size_t at, width;
     uint64_t zero_means;
-    uint64_t good[CONFIG_VALUES], bad[CONFIG_VALUES]; /* the first `goods` and `bads` */
-    uint32_t goods, bads;
+    struct {
+        uint64_t value[4];
+        uint32_t count;
+    } good, bad;
 };
-/* A field of 1 (bool), 4 or 8 bytes. */
-#define CONFIG_FIELD(type, field) #field, offsetof(struct type, field), sizeof(((struct type *)NULL)->field)
+/* {CONFIG_FIELD(htb_config, depth_max), 8, CONFIG_VALUES(1, 4096), CONFIG_VALUES(4097)}. A field has 1 (bool), 4 or 8
+ * bytes. CONFIG_PART is for a part of a field whose error names the whole. */
+#define CONFIG_FIELD(type, field) CONFIG_PART(type, field, #field)
+#define CONFIG_PART(type, part, name) name, offsetof(struct type, part), sizeof(((struct type *)NULL)->part)
+#define CONFIG_COUNT(a, b, c, d, n, ...) n
+#define CONFIG_VALUES(...)                                                                                             \
+    {                                                                                                                  \
+        {__VA_ARGS__}, CONFIG_COUNT(__VA_ARGS__, 4, 3, 2, 1, 0)                                                        \
+    }
+#define CONFIG_NO_VALUES                                                                                               \
+    {                                                                                                                  \
+        {0}, 0                                                                                                         \
+    }
 
-/* What a test says of one configuration struct. All take the configuration as it lies in memory. */
+/* All that the test must know of one configuration struct. The calls take the configuration as it lies in memory. */
 struct config_table {
     const char *name;
-    const void *good; /* a configuration that is in order, and small */
+    const void *good; /* a valid configuration of a small object */
     size_t config_bytes, handle_bytes;
     const char *(*error)(const void *config);
-    size_t (*memsize)(const void *config); /* NULL: the object needs no memory besides its handle */
+    size_t (*memsize)(const void *config);
     enum qos_status (*init)(void *handle, void *mem, size_t size_bytes, const void *config);
     const struct config_field *field;
     uint32_t fields;
 };
+/* The calls of an object that has the usual ones: struct htb, htb_config_error, htb_memsize, htb_init. */
+#define CONFIG_ERROR(object)                                                                                           \
+    static const char *object##_error_of(const void *any)                                                              \
+    {                                                                                                                  \
+        return object##_config_error((const struct object##_config *)any);                                             \
+    }
+#define CONFIG_MEMSIZE(object)                                                                                         \
+    static size_t object##_memsize_of(const void *any)                                                                 \
+    {                                                                                                                  \
+        return object##_memsize((const struct object##_config *)any);                                                  \
+    }
+#define CONFIG_INIT(object)                                                                                            \
+    static enum qos_status object##_init_of(void *handle, void *mem, size_t size_bytes, const void *any)               \
+    {                                                                                                                  \
+        return object##_init((struct object *)handle, mem, size_bytes, (const struct object##_config *)any);           \
+    }
+#define CONFIG_CALLS(object) CONFIG_ERROR(object) CONFIG_MEMSIZE(object) CONFIG_INIT(object)
+#define CONFIG_TABLE(object, good, fields) CONFIG_TABLE_OF(object, struct object, good, fields)
+#define CONFIG_TABLE_OF(object, handle, good, fields)                                                                  \
+    {                                                                                                                  \
+#object "_config", &(good), sizeof(good), sizeof(handle), object##_error_of, object##_memsize_of,              \
+            object##_init_of, fields, (uint32_t)(sizeof(fields) / sizeof *(fields))                                    \
+    }
 
 #define CONFIG_MEM_BYTES (1u << 20) /* larger objects are measured, not made */
 #define CONFIG_MAX_BYTES 512
@@ -50,42 +85,49 @@ static void config_set(unsigned char *config, const struct config_field *f, uint
         memcpy(config + f->at, &byte, 1);
 }
 
-static void config_fill(int which)
-{
-    memset(config_mem[which], 0x3c, sizeof config_mem[which]);
-    memset(config_handle[which], 0x3c, sizeof config_handle[which]);
-}
-
-/* Makes the object in the first memory, which always begins the same. */
+/* Makes the object in memory that always begins the same. */
 static enum qos_status config_make(const struct config_table *t, const void *config)
 {
-    size_t need = t->memsize ? t->memsize(config) : 0;
-    config_fill(0);
-    return t->init(config_handle[0], config_mem[0], need, config);
+    memset(config_mem[0], 0x3c, sizeof config_mem[0]);
+    memset(config_handle[0], 0x3c, sizeof config_handle[0]);
+    return t->init(config_handle[0], config_mem[0], t->memsize(config), config);
+}
+
+/* Keeps handle and memory, to compare with. */
+static void config_keep(void)
+{
+    memcpy(config_mem[1], config_mem[0], sizeof config_mem[0]);
+    memcpy(config_handle[1], config_handle[0], sizeof config_handle[0]);
+}
+
+/* Handle and memory are what was kept, byte for byte. */
+static bool config_same(void)
+{
+    return memcmp(config_mem[1], config_mem[0], sizeof config_mem[0]) == 0 &&
+           memcmp(config_handle[1], config_handle[0], sizeof config_handle[0]) == 0;
 }
 
 static void config_good(const struct config_table *t, const unsigned char *config)
 {
-    size_t need = t->memsize ? t->memsize(config) : 1;
+    size_t need = t->memsize(config);
     CHECK(t->error(config) == NULL);
     CHECK(need != 0);
     if (need <= CONFIG_MEM_BYTES)
         CHECK_EQ(config_make(t, config), QOS_OK);
 }
 
-static void config_bad(const struct config_table *t, const struct config_field *f, const unsigned char *config)
+/* An object that is in use stays as it is. */
+static void config_bad(const struct config_table *t, const char *name, const void *config)
 {
     const char *said = t->error(config);
-    CHECK(said != NULL && strstr(said, f->name) != NULL && strlen(said) > strlen(f->name) + 10);
-    if (t->memsize)
-        CHECK_EQ(t->memsize(config), 0);
-    /* An object that is in use stays as it is, bit for bit. */
+    enum qos_status status;
+    CHECK(said != NULL && strstr(said, name) != NULL && strlen(said) > strlen(name) + 10);
+    CHECK_EQ(t->memsize(config), 0);
     CHECK_EQ(config_make(t, t->good), QOS_OK);
-    memcpy(config_mem[1], config_mem[0], sizeof config_mem[0]);
-    memcpy(config_handle[1], config_handle[0], sizeof config_handle[0]);
-    CHECK(t->init(config_handle[0], config_mem[0], sizeof config_mem[0], config) != QOS_OK);
-    CHECK(memcmp(config_mem[1], config_mem[0], sizeof config_mem[0]) == 0);
-    CHECK(memcmp(config_handle[1], config_handle[0], sizeof config_handle[0]) == 0);
+    config_keep();
+    status = t->init(config_handle[0], config_mem[0], sizeof config_mem[0], config);
+    CHECK(status == QOS_ERANGE || status == QOS_EINVAL);
+    CHECK(config_same());
 }
 
 /* The field's zero makes the same object as the value that it stands for. */
@@ -96,14 +138,13 @@ static void config_zero(const struct config_table *t, const struct config_field 
     memcpy(full, t->good, t->config_bytes);
     config_set(zero, f, 0);
     config_set(full, f, f->zero_means);
-    if (t->memsize)
-        CHECK_EQ(t->memsize(zero), t->memsize(full));
+    CHECK_EQ(t->memsize(zero), t->memsize(full));
+    if (t->memsize(full) > CONFIG_MEM_BYTES)
+        return;
     CHECK_EQ(config_make(t, zero), QOS_OK);
-    memcpy(config_mem[1], config_mem[0], sizeof config_mem[0]);
-    memcpy(config_handle[1], config_handle[0], sizeof config_handle[0]);
+    config_keep();
     CHECK_EQ(config_make(t, full), QOS_OK);
-    CHECK(memcmp(config_mem[1], config_mem[0], sizeof config_mem[0]) == 0);
-    CHECK(memcmp(config_handle[1], config_handle[0], sizeof config_handle[0]) == 0);
+    CHECK(config_same());
 }
 
 static void config_check_table(const struct config_table *t)
@@ -116,17 +157,17 @@ static void config_check_table(const struct config_table *t)
     config_good(t, config);
     for (i = 0; i < t->fields; i++) {
         const struct config_field *f = &t->field[i];
-        for (v = 0; v < f->goods; v++) {
-            CHECK_CONTEXT("%s.%s = %" PRIu64, t->name, f->name, f->good[v]);
+        for (v = 0; v < f->good.count; v++) {
+            CHECK_CONTEXT("%s.%s = %" PRIu64, t->name, f->name, f->good.value[v]);
             memcpy(config, t->good, t->config_bytes);
-            config_set(config, f, f->good[v]);
+            config_set(config, f, f->good.value[v]);
             config_good(t, config);
         }
-        for (v = 0; v < f->bads; v++) {
-            CHECK_CONTEXT("%s.%s = %" PRIu64 " is out of range", t->name, f->name, f->bad[v]);
+        for (v = 0; v < f->bad.count; v++) {
+            CHECK_CONTEXT("%s.%s = %" PRIu64 " is out of range", t->name, f->name, f->bad.value[v]);
             memcpy(config, t->good, t->config_bytes);
-            config_set(config, f, f->bad[v]);
-            config_bad(t, f, config);
+            config_set(config, f, f->bad.value[v]);
+            config_bad(t, f->name, config);
         }
         CHECK_CONTEXT("%s.%s = 0", t->name, f->name);
         if (f->zero_means)

@@ -22,13 +22,15 @@ names() { # FILE
         perl -0777 -ne 's/"[^"]*"//g; print "$1\n" while /\b(?:struct|union|enum) (\w+)\s*\{/g; print "$1\n" while /\btypedef\b[^;{}]*?\b(\w+)(?: __attribute__ ?\(.*?\)\))?;/g;
             while (/\benum(?: \w+)?\s*\{([^}]*)\}/g) { print "$_\n" for map { /^\s*(\w+)/ ? $1 : () } split /,/, $1 }'
 }
-# Numbers in configurations and terms that no table test of the header names: tests/unit/HEADER_*config*.c.
+# Numbers in configurations that have no row in a table test (tests/config_table.h), and numbers in terms that no such test
+# names: tests/unit/HEADER_*config*.c.
 untested() { # HEADER FILE TEST...
     prototypes "$2" | perl -0777 -ne 's/\s+/ /g; while (/\bstruct ('"$1"'_\w*config|htb_class|tags_client) \{([^{}]*)\}/g) {
         my ($s, $f) = ($1, $2); for my $d (split /;/, $f) {
             next if $d =~ /_Bool|\*|\bvoid\b/; print "$s $_\n" for $d =~ /(\w+)(?:\[[^\]]*\])?\s*(?:,|$)/g } }' |
         while read -r struct field; do
-            grep -qw "$field" "${@:3}" || echo "struct $struct: no table test names $field (tests/unit/$1_config.c)"
+            case $struct in *_config) row="CONFIG_(FIELD|PART)\\($struct, $field\\b" ;; *) row="\\b$field\\b" ;; esac
+            grep -qE "$row" "${@:3}" || echo "struct $struct: no table test has a row for $field (tests/unit/$1_config.c)"
         done
 }
 check() { # HEADER FILE
@@ -91,7 +93,7 @@ planted "header's prefix: pot" 'struct pot { int x; };'
 planted "header's prefix: EARTH" 'enum plant_ground { PLANT_SAND, EARTH };'
 planted "header's prefix: pot_t" 'typedef uint32_t pot_t;'
 printf 'struct plant_config { uint32_t clients; uint32_t never_tested; };\n' >"$out/plant.h"
-echo 'clients' >"$out/plant_config.c"
+echo '{CONFIG_FIELD(plant_config, clients), ...}, and never_tested of another struct' >"$out/plant_config.c"
 [ "$(untested plant "$out/plant.h" "$out/plant_config.c" | grep -c never_tested)" = 1 ] || bad "a field that no test names was not found"
 echo "$n planted mistakes found; all prototypes in order"
 grep -qv '^[0-9]*$' "$out/log" && failed=1

@@ -1,173 +1,82 @@
-// proves: htb_init accepts every valid configuration up to its ends and says of every other what is wrong with it;
-// it stays inside the memory, which may not be a byte smaller; zeros become the documented defaults
+// proves: every field of htb_config and htb_class: the value that zero stands for, both ends of the range, and one past each
+// end, where the error names the field and the object stays as it was; a tree stays inside its memory, which may not be a
+// byte smaller
 #include "htb_world.h"
+#include "config_table.h"
 
-static unsigned char memory_of[2][65536] __attribute__((aligned(64)));
-static struct htb handle_of[2];
+CONFIG_CALLS(htb)
 
-/* The configuration is refused with a sentence that begins with `begins`; memory and handle stay as they were. */
-static void expect(const struct htb_config *c, const char *begins)
-{
-    const char *said = htb_config_error(c);
-    CHECK_CONTEXT("%s", begins);
-    CHECK(said != NULL && strncmp(said, begins, strlen(begins)) == 0);
-    CHECK_EQ(htb_memsize(c), 0);
-    memset(memory_of, 0x3c, sizeof memory_of);
-    memset(handle_of, 0x3c, sizeof handle_of);
-    CHECK_EQ(htb_init(&handle_of[0], memory_of[0], sizeof memory_of[0], c), c ? QOS_ERANGE : QOS_EINVAL);
-    CHECK(memcmp(&handle_of[0], &handle_of[1], sizeof handle_of[0]) == 0);
-    CHECK(memcmp(memory_of[0], memory_of[1], sizeof memory_of[0]) == 0);
-    CHECK_CONTEXT("%s", "");
-}
-
-/* Both configurations make the same tree, byte for byte. */
-static void same_tree(const struct htb_config *a, const struct htb_config *b, const char *what)
-{
-    CHECK_CONTEXT("%s", what);
-    memset(memory_of, 0x3c, sizeof memory_of);
-    memset(handle_of, 0x3c, sizeof handle_of);
-    CHECK_EQ(htb_init(&handle_of[0], memory_of[0], sizeof memory_of[0], a), QOS_OK);
-    memcpy(&handle_of[1], &handle_of[0], sizeof handle_of[0]);
-    memcpy(memory_of[1], memory_of[0], sizeof memory_of[0]);
-    memset(&handle_of[0], 0x3c, sizeof handle_of[0]);
-    memset(memory_of[0], 0x3c, sizeof memory_of[0]);
-    CHECK_EQ(htb_init(&handle_of[0], memory_of[0], sizeof memory_of[0], b), QOS_OK);
-    CHECK(memcmp(&handle_of[0], &handle_of[1], sizeof handle_of[0]) == 0);
-    CHECK(memcmp(memory_of[0], memory_of[1], sizeof memory_of[0]) == 0);
-    CHECK_CONTEXT("%s", "");
-}
-
-static void accept(const struct htb_config *c, const char *what)
-{
-    CHECK_CONTEXT("%s", what);
-    CHECK(htb_config_error(c) == NULL);
-    CHECK_CONTEXT("%s", "");
-}
-
-/* Every field: what zero means, both ends of its range, and one past each end with the sentence that names it. */
 static void every_field(void)
 {
-    struct htb_config good = world_config(), c, d;
-    uint32_t r;
-    int order = 2;
-    expect(NULL, "config:");
-    accept(&good, "good");
-#define DEFAULT(field, value)                                                                                          \
-    do {                                                                                                               \
-        c = d = good;                                                                                                  \
-        c.field = 0;                                                                                                   \
-        d.field = value;                                                                                               \
-        same_tree(&c, &d, #field);                                                                                     \
-    } while (0)
-#define GOOD(field, value)                                                                                             \
-    do {                                                                                                               \
-        c = good;                                                                                                      \
-        c.field = value;                                                                                               \
-        accept(&c, #field);                                                                                            \
-    } while (0)
-#define BAD(field, value, sentence)                                                                                    \
-    do {                                                                                                               \
-        c = good;                                                                                                      \
-        c.field = value;                                                                                               \
-        expect(&c, sentence);                                                                                          \
-    } while (0)
-    DEFAULT(classes, 16);
-    GOOD(classes, 1);
-    GOOD(classes, HTB_CLASSES_MAX);
-    BAD(classes, HTB_CLASSES_MAX + 1, "classes:");
-    DEFAULT(resources, 1);
-    GOOD(resources, 1);
-    BAD(resources, HTB_RESOURCES_MAX + 1, "resources:");
-    BAD(rate_per_s[0], 0, "rate_per_s:");
-    GOOD(rate_per_s[0], 1);
-    GOOD(rate_per_s[0], QOS_RATE_MAX);
-    BAD(rate_per_s[0], QOS_RATE_MAX + 1, "rate_per_s:");
-    BAD(rate_per_s[0], QOS_UNLIMITED, "rate_per_s:");
-    GOOD(best_effort.rate_per_s[0], 1000000);
-    BAD(best_effort.rate_per_s[0], 1000001, "best_effort:");
-    BAD(best_effort.rate_per_s[0], QOS_NOTHING, "best_effort:");
-    DEFAULT(best_effort.limit_per_s[0], QOS_UNLIMITED);
-    GOOD(best_effort.limit_per_s[0], QOS_NOTHING);
-    BAD(best_effort.limit_per_s[0], QOS_RATE_MAX + 1, "best_effort:");
-    DEFAULT(best_effort.weight, 1);
-    GOOD(best_effort.weight, HTB_WEIGHT_MAX);
-    BAD(best_effort.weight, HTB_WEIGHT_MAX + 1, "best_effort:");
-    DEFAULT(best_effort.burst_ns, 10 * MS);
-    BAD(best_effort.parent, 1, "best_effort:");
-    BAD(best_effort.group, true, "best_effort:");
-    BAD(best_effort.expires_ns, 1, "best_effort:");
-    DEFAULT(burst_ns, 10 * MS);
-    GOOD(burst_ns, 1);
-    GOOD(burst_ns, HTB_BURST_MAX_NS);
-    BAD(burst_ns, HTB_BURST_MAX_NS + 1, "burst_ns:");
-    BAD(burst_ns, UINT64_MAX, "burst_ns:");
-    GOOD(request_max_tokens, QOS_TOKENS_MAX / 4);
-    BAD(request_max_tokens, QOS_TOKENS_MAX / 4 + 1, "request_max_tokens:");
-    DEFAULT(debt_ns, S);
-    GOOD(debt_ns, 1);
-    GOOD(debt_ns, HTB_BURST_MAX_NS);
-    BAD(debt_ns, HTB_BURST_MAX_NS + 1, "debt_ns:");
-    GOOD(start_ns, UINT64_MAX);
-    DEFAULT(lag_ns, S);
-    GOOD(lag_ns, 1);
-    GOOD(lag_ns, HTB_BURST_MAX_NS);
-    BAD(lag_ns, HTB_BURST_MAX_NS + 1, "lag_ns:");
-    GOOD(bound, HTB_BY_FLIGHT);
-    c = good;
-    memcpy(&c.bound, &order, sizeof c.bound);
-    expect(&c, "bound:");
-    DEFAULT(flight_min_ns, 1);
-    GOOD(flight_min_ns, HTB_BURST_MAX_NS);
-    BAD(flight_min_ns, HTB_BURST_MAX_NS + 1, "flight_min_ns:");
-    DEFAULT(flight_max_ns, 20 * MS);
-    GOOD(flight_max_ns, 1);
-    GOOD(flight_max_ns, HTB_BURST_MAX_NS);
-    BAD(flight_max_ns, HTB_BURST_MAX_NS + 1, "flight_max_ns:");
-    good.flight_min_ns = 30 * MS;
-    DEFAULT(flight_max_ns, 30 * MS); /* not below the least */
-    BAD(flight_max_ns, 30 * MS - 1, "flight_max_ns:");
-    good.flight_min_ns = 0;
-    DEFAULT(depth_max, 8);
-    GOOD(depth_max, 1);
-    GOOD(depth_max, 4096);
-    BAD(depth_max, 4097, "depth_max:");
-    GOOD(order, HTB_FIFO);
-    c = good;
-    memcpy(&c.order, &order, sizeof c.order);
-    expect(&c, "order:");
-    DEFAULT(dispatch_max, 64);
-    GOOD(dispatch_max, 1);
-    GOOD(dispatch_max, HTB_DISPATCH_MAX);
-    BAD(dispatch_max, HTB_DISPATCH_MAX + 1, "dispatch_max:");
-    DEFAULT(device_max, 32);
-    GOOD(device_max, 64);
-    BAD(device_max, 65, "device_max:");
-    good.dispatch_max = 8;
-    DEFAULT(device_max, 8); /* min(32, dispatch_max) */
-    BAD(device_max, 9, "device_max:");
-    good.dispatch_max = 0;
-    DEFAULT(bypass_max, 64);
-    GOOD(bypass_max, UINT32_MAX);
-    DEFAULT(maximize_step, 32);
-    GOOD(maximize_step, 2);
-    GOOD(maximize_step, 1024);
-    BAD(maximize_step, 1, "maximize_step:");
-    BAD(maximize_step, 1025, "maximize_step:");
-    DEFAULT(maximize_interval_ns, 100 * MS);
-    GOOD(maximize_interval_ns, 1000);
-    BAD(maximize_interval_ns, 999, "maximize_interval_ns:");
-    DEFAULT(maximize_rate_max, QOS_RATE_MAX);
-    GOOD(maximize_rate_max, 1000000);
-    BAD(maximize_rate_max, 999999, "maximize_rate_max:");
-    BAD(maximize_rate_max, QOS_RATE_MAX + 1, "maximize_rate_max:");
-    /* Each resource that is used needs a rate; those that are not used are not looked at. */
+    static const struct config_field fields[] = {
+        {CONFIG_FIELD(htb_config, classes), 16, CONFIG_VALUES(1, HTB_CLASSES_MAX), CONFIG_VALUES(HTB_CLASSES_MAX + 1)},
+        {CONFIG_FIELD(htb_config, resources), 1, CONFIG_VALUES(1), CONFIG_VALUES(HTB_RESOURCES_MAX + 1)},
+        {CONFIG_PART(htb_config, rate_per_s[0], "rate_per_s"), 0, CONFIG_VALUES(1, QOS_RATE_MAX),
+         CONFIG_VALUES(0, QOS_RATE_MAX + 1, QOS_UNLIMITED)},
+        {CONFIG_PART(htb_config, best_effort.rate_per_s[0], "best_effort"), 0, CONFIG_VALUES(1000000),
+         CONFIG_VALUES(1000001, QOS_NOTHING)},
+        {CONFIG_PART(htb_config, best_effort.limit_per_s[0], "best_effort"), QOS_UNLIMITED, CONFIG_VALUES(QOS_NOTHING),
+         CONFIG_VALUES(QOS_RATE_MAX + 1)},
+        {CONFIG_PART(htb_config, best_effort.weight, "best_effort"), 1, CONFIG_VALUES(HTB_WEIGHT_MAX),
+         CONFIG_VALUES(HTB_WEIGHT_MAX + 1)},
+        {CONFIG_PART(htb_config, best_effort.burst_ns, "best_effort"), 10 * MS, CONFIG_VALUES(HTB_BURST_MAX_NS),
+         CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
+        {CONFIG_PART(htb_config, best_effort.parent, "best_effort"), 0, CONFIG_VALUES(0), CONFIG_VALUES(1)},
+        {CONFIG_PART(htb_config, best_effort.group, "best_effort"), 0, CONFIG_VALUES(0), CONFIG_VALUES(1)},
+        {CONFIG_PART(htb_config, best_effort.expires_ns, "best_effort"), 0, CONFIG_VALUES(0), CONFIG_VALUES(1)},
+        {CONFIG_FIELD(htb_config, burst_ns), 10 * MS, CONFIG_VALUES(1, HTB_BURST_MAX_NS),
+         CONFIG_VALUES(HTB_BURST_MAX_NS + 1, UINT64_MAX)},
+        {CONFIG_FIELD(htb_config, request_max_tokens), 0, CONFIG_VALUES(0, QOS_TOKENS_MAX / 4),
+         CONFIG_VALUES(QOS_TOKENS_MAX / 4 + 1)},
+        {CONFIG_FIELD(htb_config, debt_ns), S, CONFIG_VALUES(1, HTB_BURST_MAX_NS), CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
+        {CONFIG_FIELD(htb_config, lag_ns), S, CONFIG_VALUES(1, HTB_BURST_MAX_NS), CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
+        {CONFIG_FIELD(htb_config, start_ns), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(htb_config, depth_max), 8, CONFIG_VALUES(1, 4096), CONFIG_VALUES(4097)},
+        {CONFIG_FIELD(htb_config, bound), 0, CONFIG_VALUES(HTB_BY_RATE, HTB_BY_FLIGHT),
+         CONFIG_VALUES(HTB_BY_FLIGHT + 1)},
+        {CONFIG_FIELD(htb_config, flight_min_ns), 1, CONFIG_VALUES(HTB_BURST_MAX_NS),
+         CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
+        {CONFIG_FIELD(htb_config, flight_max_ns), 20 * MS, CONFIG_VALUES(1, HTB_BURST_MAX_NS),
+         CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
+        {CONFIG_FIELD(htb_config, order), 0, CONFIG_VALUES(HTB_ELEVATOR, HTB_FIFO), CONFIG_VALUES(HTB_FIFO + 1)},
+        {CONFIG_FIELD(htb_config, dispatch_max), 64, CONFIG_VALUES(1, HTB_DISPATCH_MAX),
+         CONFIG_VALUES(HTB_DISPATCH_MAX + 1)},
+        {CONFIG_FIELD(htb_config, device_max), 32, CONFIG_VALUES(1, 64), CONFIG_VALUES(65)},
+        {CONFIG_FIELD(htb_config, bypass_max), 64, CONFIG_VALUES(1, UINT32_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(htb_config, maximize_step), 32, CONFIG_VALUES(2, 1024), CONFIG_VALUES(1, 1025)},
+        {CONFIG_FIELD(htb_config, maximize_interval_ns), 100 * MS, CONFIG_VALUES(1000), CONFIG_VALUES(999)},
+        {CONFIG_FIELD(htb_config, maximize_rate_max), QOS_RATE_MAX, CONFIG_VALUES(1000000),
+         CONFIG_VALUES(999999, QOS_RATE_MAX + 1)},
+    };
+    /* Defaults and ends that other fields move. */
+    static const struct config_field above_flight_min[] = {
+        {CONFIG_FIELD(htb_config, flight_max_ns), 30 * MS, CONFIG_VALUES(30 * MS), CONFIG_VALUES(30 * MS - 1)},
+    };
+    static const struct config_field few_dispatched[] = {
+        {CONFIG_FIELD(htb_config, device_max), 8, CONFIG_VALUES(8), CONFIG_VALUES(9)},
+    };
+    struct htb_config plain = world_config(), flight = plain, few = plain, c;
+    const struct config_table tables[] = {
+        CONFIG_TABLE(htb, plain, fields),
+        CONFIG_TABLE(htb, flight, above_flight_min),
+        CONFIG_TABLE(htb, few, few_dispatched),
+    };
+    uint32_t i, r;
+    flight.flight_min_ns = 30 * MS;
+    few.dispatch_max = 8;
+    for (i = 0; i < sizeof tables / sizeof *tables; i++)
+        config_check_table(&tables[i]);
+    CHECK(htb_config_error(NULL) != NULL);
+    /* Each resource that is used needs a rate; the others are not looked at. */
     for (r = 1; r < HTB_RESOURCES_MAX; r++) {
-        c = good;
+        CHECK_CONTEXT("resource %u", r);
+        c = plain;
         c.rate_per_s[r] = UINT64_MAX;
-        accept(&c, "a resource that is not used");
+        CHECK(htb_config_error(&c) == NULL);
         c.resources = r + 1;
-        expect(&c, "rate_per_s:");
+        config_bad(&tables[0], "rate_per_s", &c);
     }
+    CHECK_CONTEXT("%s", "");
 }
 
 /* The same for the terms of a class: htb_class_error, and htb_reserve and htb_change refuse them. */

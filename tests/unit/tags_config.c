@@ -1,37 +1,16 @@
-// proves: every field of tags_config, tags_shared_config and tags_client: what zero means, both ends of its range, one past
-// each end with a sentence that names the field, and an object that is as it was after the error
+// proves: every field of tags_config, tags_shared_config and tags_client: the value that zero stands for, both ends of the
+// range, and one past each end, where the error names the field and the object stays as it was
 #include "config_table.h"
 #include "tags.h"
 
-static const char *tags_error(const void *config)
-{
-    return tags_config_error((const struct tags_config *)config);
-}
-
-static size_t tags_size(const void *config)
-{
-    return tags_memsize((const struct tags_config *)config);
-}
-
-static enum qos_status tags_make(void *handle, void *mem, size_t size_bytes, const void *config)
-{
-    return tags_init((struct tags *)handle, mem, size_bytes, (const struct tags_config *)config);
-}
+CONFIG_CALLS(tags)
 
 #if TAGS_HAS_SHARED
-static const char *shared_error(const void *config)
+CONFIG_ERROR(tags_shared)
+CONFIG_MEMSIZE(tags_shared)
+static enum qos_status tags_shared_init_of(void *handle, void *mem, size_t size_bytes, const void *config)
 {
-    return tags_shared_config_error((const struct tags_shared_config *)config);
-}
-
-static size_t shared_size(const void *config)
-{
-    return tags_shared_memsize((const struct tags_shared_config *)config);
-}
-
-static enum qos_status shared_make(void *handle, void *mem, size_t size_bytes, const void *config)
-{
-    (void)handle; /* the shared tags lie in the memory themselves */
+    (void)handle; /* shared tags lie in the memory themselves */
     return tags_shared_init((struct tags_shared *)mem, 7, size_bytes, (const struct tags_shared_config *)config);
 }
 #endif
@@ -82,53 +61,45 @@ static void terms(void)
 int main(void)
 {
     static const struct config_field fields[] = {
-        {CONFIG_FIELD(tags_config, clients), 0, {1, TAGS_CLIENTS_MAX}, {0, TAGS_CLIENTS_MAX + 1, UINT32_MAX}, 2, 3},
-        {CONFIG_FIELD(tags_config, at_device_max), 1024, {1, TAGS_AT_DEVICE_MAX}, {TAGS_AT_DEVICE_MAX + 1}, 2, 1},
-        {CONFIG_FIELD(tags_config, mode), 0, {TAGS_REWARD, TAGS_PS}, {TAGS_PS + 1, UINT32_MAX}, 2, 2},
-        {CONFIG_FIELD(tags_config, at_limit), 0, {TAGS_WAIT, TAGS_REJECT}, {TAGS_REJECT + 1, UINT32_MAX}, 2, 2},
-        {CONFIG_FIELD(tags_config, channels), 0, {0}, {1, TAGS_AT_DEVICE_MAX + 1}, 1, 2}, /* without attribute */
-        {CONFIG_FIELD(tags_config, window), 50, {1, TAGS_WINDOW_MAX}, {TAGS_WINDOW_MAX + 1, UINT32_MAX}, 2, 2},
-        {CONFIG_FIELD(tags_config, lead_requests), 16, {1, 65536, TAGS_LEAD_UNBOUNDED}, {65537, UINT32_MAX - 1}, 3, 2},
-        {CONFIG_FIELD(tags_config, weight_share_permille), 0, {0, 999}, {1000, UINT32_MAX}, 2, 2},
-        {CONFIG_FIELD(tags_config, moves_max), 0, {0, UINT32_MAX}, {0}, 2, 0},
-        {CONFIG_FIELD(tags_config, cost_max), 1, {1, QOS_TOKENS_MAX}, {QOS_TOKENS_MAX + 1, UINT64_MAX}, 2, 2},
-        {CONFIG_FIELD(tags_config, capacity_per_s), 0, {0, UINT64_MAX}, {0}, 2, 0},
-        {CONFIG_FIELD(tags_config, limit_burst_ns),
-         100000000,
-         {1, UINT64_C(1) << 62, QOS_NOTHING},
-         {(UINT64_C(1) << 62) + 1, UINT64_MAX},
-         3,
-         2},
-        {CONFIG_FIELD(tags_config, reserve_lag_ns),
-         1000000000,
-         {1, UINT64_C(1) << 62, QOS_NOTHING},
-         {(UINT64_C(1) << 62) + 1, UINT64_MAX},
-         3,
-         2},
-        {CONFIG_FIELD(tags_config, reject_after_ns), 0, {0, UINT64_MAX}, {0}, 2, 0},
-        {CONFIG_FIELD(tags_config, force_debt_requests), 64, {1, 65536, QOS_NOTHING}, {65537, UINT64_MAX}, 3, 2},
-        {CONFIG_FIELD(tags_config, service_ns), 1000000, {1, QOS_TOKENS_MAX}, {QOS_TOKENS_MAX + 1, UINT64_MAX}, 2, 2},
-        {CONFIG_FIELD(tags_config, service_floor_ns),
-         100,
-         {1, QOS_NS_PER_S, QOS_NOTHING},
-         {QOS_NS_PER_S + 1, UINT64_MAX},
-         3,
-         2},
-        {CONFIG_FIELD(tags_config, no_completions), 0, {0}, {1}, 1, 1}, /* needs TAGS_PS */
+        {CONFIG_FIELD(tags_config, clients), 0, CONFIG_VALUES(1, TAGS_CLIENTS_MAX),
+         CONFIG_VALUES(0, TAGS_CLIENTS_MAX + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, at_device_max), 1024, CONFIG_VALUES(1, TAGS_AT_DEVICE_MAX),
+         CONFIG_VALUES(TAGS_AT_DEVICE_MAX + 1)},
+        {CONFIG_FIELD(tags_config, mode), 0, CONFIG_VALUES(TAGS_REWARD, TAGS_PS),
+         CONFIG_VALUES(TAGS_PS + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, at_limit), 0, CONFIG_VALUES(TAGS_WAIT, TAGS_REJECT),
+         CONFIG_VALUES(TAGS_REJECT + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, channels), 0, CONFIG_VALUES(0),
+         CONFIG_VALUES(1, TAGS_AT_DEVICE_MAX + 1)}, /* without attribute */
+        {CONFIG_FIELD(tags_config, window), 50, CONFIG_VALUES(1, TAGS_WINDOW_MAX),
+         CONFIG_VALUES(TAGS_WINDOW_MAX + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, lead_requests), 16, CONFIG_VALUES(1, 65536, TAGS_LEAD_UNBOUNDED),
+         CONFIG_VALUES(65537, UINT32_MAX - 1)},
+        {CONFIG_FIELD(tags_config, weight_share_permille), 0, CONFIG_VALUES(0, 999), CONFIG_VALUES(1000, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, moves_max), 0, CONFIG_VALUES(0, UINT32_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(tags_config, cost_max), 1, CONFIG_VALUES(1, QOS_TOKENS_MAX),
+         CONFIG_VALUES(QOS_TOKENS_MAX + 1, UINT64_MAX)},
+        {CONFIG_FIELD(tags_config, capacity_per_s), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(tags_config, limit_burst_ns), 100000000, CONFIG_VALUES(1, UINT64_C(1) << 62, QOS_NOTHING),
+         CONFIG_VALUES((UINT64_C(1) << 62) + 1, UINT64_MAX)},
+        {CONFIG_FIELD(tags_config, reserve_lag_ns), 1000000000, CONFIG_VALUES(1, UINT64_C(1) << 62, QOS_NOTHING),
+         CONFIG_VALUES((UINT64_C(1) << 62) + 1, UINT64_MAX)},
+        {CONFIG_FIELD(tags_config, reject_after_ns), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(tags_config, force_debt_requests), 64, CONFIG_VALUES(1, 65536, QOS_NOTHING),
+         CONFIG_VALUES(65537, UINT64_MAX)},
+        {CONFIG_FIELD(tags_config, service_ns), 1000000, CONFIG_VALUES(1, QOS_TOKENS_MAX),
+         CONFIG_VALUES(QOS_TOKENS_MAX + 1, UINT64_MAX)},
+        {CONFIG_FIELD(tags_config, service_floor_ns), 100, CONFIG_VALUES(1, QOS_NS_PER_S, QOS_NOTHING),
+         CONFIG_VALUES(QOS_NS_PER_S + 1, UINT64_MAX)},
+        {CONFIG_FIELD(tags_config, no_completions), 0, CONFIG_VALUES(0), CONFIG_VALUES(1)}, /* needs TAGS_PS */
     };
     static const struct config_field attributing[] = {
-        {CONFIG_FIELD(tags_config, channels),
-         0,
-         {0, 1, TAGS_AT_DEVICE_MAX},
-         {TAGS_AT_DEVICE_MAX + 1, UINT32_MAX},
-         3,
-         2},
-        {CONFIG_FIELD(tags_config, mode), 0, {TAGS_REWARD}, {TAGS_PS + 1}, 1, 1},
+        {CONFIG_FIELD(tags_config, channels), 0, CONFIG_VALUES(0, 1, TAGS_AT_DEVICE_MAX),
+         CONFIG_VALUES(TAGS_AT_DEVICE_MAX + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, mode), 0, CONFIG_VALUES(TAGS_REWARD), CONFIG_VALUES(TAGS_PS + 1)},
     };
     struct tags_config good, attribute;
-    struct config_table table = {"tags_config",       &good,      sizeof good,
-                                 sizeof(struct tags), tags_error, tags_size,
-                                 tags_make,           fields,     (uint32_t)(sizeof fields / sizeof *fields)};
+    struct config_table table = CONFIG_TABLE(tags, good, fields);
     check_begin("unit/tags_config");
     memset(&good, 0, sizeof good);
     good.clients = 4;
@@ -148,30 +119,15 @@ int main(void)
 #if TAGS_HAS_SHARED
     {
         static const struct config_field shared_fields[] = {
-            {CONFIG_FIELD(tags_shared_config, clients), 0, {1, TAGS_CLIENTS_MAX}, {0, TAGS_CLIENTS_MAX + 1}, 2, 2},
-            {CONFIG_FIELD(tags_shared_config, reserve_lag_ns),
-             1000000000,
-             {1, UINT64_C(1) << 62, QOS_NOTHING},
-             {(UINT64_C(1) << 62) + 1, UINT64_MAX},
-             3,
-             2},
-            {CONFIG_FIELD(tags_shared_config, limit_burst_ns),
-             100000000,
-             {1, UINT64_C(1) << 62, QOS_NOTHING},
-             {(UINT64_C(1) << 62) + 1, UINT64_MAX},
-             3,
-             2},
+            {CONFIG_FIELD(tags_shared_config, clients), 0, CONFIG_VALUES(1, TAGS_CLIENTS_MAX),
+             CONFIG_VALUES(0, TAGS_CLIENTS_MAX + 1)},
+            {CONFIG_FIELD(tags_shared_config, reserve_lag_ns), 1000000000,
+             CONFIG_VALUES(1, UINT64_C(1) << 62, QOS_NOTHING), CONFIG_VALUES((UINT64_C(1) << 62) + 1, UINT64_MAX)},
+            {CONFIG_FIELD(tags_shared_config, limit_burst_ns), 100000000,
+             CONFIG_VALUES(1, UINT64_C(1) << 62, QOS_NOTHING), CONFIG_VALUES((UINT64_C(1) << 62) + 1, UINT64_MAX)},
         };
         struct tags_shared_config shared;
-        const struct config_table shared_table = {"tags_shared_config",
-                                                  &shared,
-                                                  sizeof shared,
-                                                  sizeof(struct tags_shared),
-                                                  shared_error,
-                                                  shared_size,
-                                                  shared_make,
-                                                  shared_fields,
-                                                  (uint32_t)(sizeof shared_fields / sizeof *shared_fields)};
+        const struct config_table shared_table = CONFIG_TABLE(tags_shared, shared, shared_fields);
         memset(&shared, 0, sizeof shared);
         shared.clients = 4;
         config_check_table(&shared_table);

@@ -1,153 +1,92 @@
-// proves: every field of the configuration: the default that zero means, both ends of its range, one past each end with the
-// sentence that names the field; init, resume and attach refuse what is wrong and leave the object as it was
+// proves: every field of the configuration: the value that zero stands for, both ends of the range, and one past each end,
+// where the error names the field; init, resume and attach refuse what is wrong and leave the object as it was
+#include "config_table.h"
 #include "unit/tokenpool_rig.h"
 
-/* A configuration that is right, with one field set. */
-static struct tokenpool_config with(unsigned field, uint64_t v)
+/* The memory of the monitor is the first half, the storage the second, so that both are compared. */
+#define HALF (CONFIG_MEM_BYTES / 2)
+
+CONFIG_ERROR(tokenpool)
+
+static size_t tokenpool_memsize_of(const void *any)
 {
-    struct tokenpool_config c;
-    memset(&c, 0, sizeof c);
-    c.clients = 2;
-    c.capacity = 1000;
-    switch (field) {
-    case 0: c.clients = (uint32_t)v, c.batch = 1; break;
-    case 1: c.batch = (uint32_t)v; break;
-    case 2: c.flags = (uint32_t)v; break;
-    case 3: c.history = (uint32_t)v; break;
-    case 4: c.alert_periods = (uint32_t)v; break;
-    case 5: c.silent_periods = v; break;
-    case 6: c.period_ns = v; break;
-    case 7: c.check_ns = v; break;
-    case 8: c.poll_ns = v; break;
-    case 9: c.lease_ns = v; break;
-    case 10: c.capacity = v; break;
-    case 11: c.capacity_min = v; break;
-    case 12: c.capacity_step = v; break;
-    case 13: c.client_capacity = v; break;
-    case 14: c.overrun = v; break;
-    case 15: c.equal_within = v; break;
-    default: c.debt_max = v;
-    }
-    return c;
+    const struct tokenpool_config *c = (const struct tokenpool_config *)any;
+    size_t monitor_bytes = tokenpool_monitor_memsize(c), storage_bytes = tokenpool_storage_memsize(c);
+    CHECK((monitor_bytes == 0) == (storage_bytes == 0));
+    return monitor_bytes == 0 ? 0 : monitor_bytes <= HALF && storage_bytes <= HALF ? CONFIG_MEM_BYTES : SIZE_MAX;
 }
 
-static const struct {
-    const char *name;
-    uint64_t low, high, special; /* special: a named value beyond the range, or 0 */
-    bool zero;                   /* 0 is the default */
-} fields[] = {
-    {"clients", 1, TOKENPOOL_CLIENTS_MAX, 0, false},
-    {"batch", 1, TOKENPOOL_BATCH_MAX, 0, true},
-    {"flags", 0, 63, 0, true},
-    {"history", 1, TOKENPOOL_HISTORY_MAX, 0, true},
-    {"alert_periods", 1, UINT32_MAX, 0, true},
-    {"silent_periods", 1, UINT32_MAX, QOS_UNLIMITED, true},
-    {"period_ns", 8, TOKENPOOL_PERIOD_NS_MAX, 0, true},
-    {"check_ns", 1, QOS_NS_PER_S, 0, true},
-    {"poll_ns", 1, 1000000, 0, true},
-    {"lease_ns", 1000000, TOKENPOOL_PERIOD_NS_MAX, 0, true},
-    {"capacity", 1, TOKENPOOL_TOKENS_MAX, 0, false},
-    {"capacity_min", 1, 1000, QOS_NOTHING, true},
-    {"capacity_step", 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING, true},
-    {"client_capacity", 1, 1000, 0, true},
-    {"overrun", 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING, true},
-    {"equal_within", 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING, true},
-    {"debt_max", 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING, true},
-};
-
-static void wrong(unsigned i, uint64_t v)
+static enum qos_status tokenpool_init_of(void *handle, void *mem, size_t size_bytes, const void *any)
 {
-    struct tokenpool_config c = with(i, v);
-    struct tokenpool_monitor m, saved;
-    const char *why = tokenpool_config_error(&c);
-    CHECK_CONTEXT("%s = %" PRIu64, fields[i].name, v);
-    CHECK(why && strstr(why, fields[i].name) == why);
-    CHECK_EQ(tokenpool_monitor_memsize(&c), 0);
-    CHECK_EQ(tokenpool_storage_memsize(&c), 0);
-    memset(&m, 0x5a, sizeof m);
-    saved = m;
-    CHECK_EQ(tokenpool_monitor_init(&m, memory, sizeof memory, storage, sizeof storage, &c),
-             strcmp(fields[i].name, "flags") ? QOS_ERANGE : QOS_EINVAL);
-    CHECK(tokenpool_monitor_resume(&m, memory, sizeof memory, storage, sizeof storage, &c) != QOS_OK);
-    CHECK(memcmp(&m, &saved, sizeof m) == 0);
+    const struct tokenpool_config *c = (const struct tokenpool_config *)any;
+    struct tokenpool_monitor *m = (struct tokenpool_monitor *)handle;
+    unsigned char *half = (unsigned char *)mem + HALF;
+    (void)size_bytes;
+    if (tokenpool_config_error(c))
+        CHECK(tokenpool_monitor_resume(m, mem, HALF, half, HALF, c) != QOS_OK);
+    return tokenpool_monitor_init(m, mem, HALF, half, HALF, c);
 }
 
-static void right(unsigned i, uint64_t v)
+/* Tokens that a period may issue at most. */
+static uint64_t bound_with(uint64_t overrun)
 {
-    struct tokenpool_config c = with(i, v);
-    CHECK_CONTEXT("%s = %" PRIu64, fields[i].name, v);
-    CHECK(tokenpool_config_error(&c) == NULL);
-    CHECK(tokenpool_monitor_memsize(&c) > 0);
-    CHECK(tokenpool_storage_memsize(&c) > 0);
+    rig_config(2, 0, 1000, 0);
+    config.overrun = overrun;
+    rig_init();
+    tokenpool_monitor_run(&monitor, 0);
+    return rig_info().bound;
 }
 
-static void test_ranges(void)
+static void test_fields(void)
 {
-    unsigned i;
-    for (i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        bool narrow = i < 5; /* 32 bits */
-        right(i, fields[i].low);
-        right(i, fields[i].high);
-        if (fields[i].low > 1)
-            wrong(i, fields[i].low - 1);
-        if (fields[i].zero)
-            right(i, 0);
-        else
-            wrong(i, 0);
-        if (!narrow || fields[i].high < UINT32_MAX)
-            wrong(i, fields[i].high + 1);
-        if (fields[i].special)
-            right(i, fields[i].special);
-        if (!narrow) {
-            if (fields[i].special != QOS_NOTHING)
-                wrong(i, QOS_NOTHING);
-            if (fields[i].special != QOS_UNLIMITED)
-                wrong(i, QOS_UNLIMITED);
-        }
-    }
-    {
-        struct tokenpool_config c = with(0, TOKENPOOL_CLIENTS_MAX);
-        c.batch = 1024;
-        CHECK(tokenpool_config_error(&c) == NULL);
-        c.batch = 1025; /* clients x batch */
-        CHECK(tokenpool_config_error(&c) && strstr(tokenpool_config_error(&c), "batch") != NULL);
-    }
+    static const struct config_field fields[] = {
+        {CONFIG_FIELD(tokenpool_config, clients), 0, CONFIG_VALUES(1, TOKENPOOL_CLIENTS_MAX),
+         CONFIG_VALUES(0, TOKENPOOL_CLIENTS_MAX + 1)},
+        {CONFIG_FIELD(tokenpool_config, batch), 62, CONFIG_VALUES(1, TOKENPOOL_BATCH_MAX),
+         CONFIG_VALUES(TOKENPOOL_BATCH_MAX + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tokenpool_config, flags), 0, CONFIG_VALUES(0, 63), CONFIG_VALUES(64, UINT32_MAX)},
+        {CONFIG_FIELD(tokenpool_config, history), 5, CONFIG_VALUES(1, TOKENPOOL_HISTORY_MAX),
+         CONFIG_VALUES(TOKENPOOL_HISTORY_MAX + 1)},
+        {CONFIG_FIELD(tokenpool_config, alert_periods), 10, CONFIG_VALUES(1, UINT32_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(tokenpool_config, silent_periods), 1, CONFIG_VALUES(1, UINT32_MAX, QOS_UNLIMITED),
+         CONFIG_VALUES(UINT64_C(1) << 32, QOS_NOTHING)},
+        {CONFIG_FIELD(tokenpool_config, period_ns), QOS_NS_PER_S, CONFIG_VALUES(8, TOKENPOOL_PERIOD_NS_MAX),
+         CONFIG_VALUES(7, TOKENPOOL_PERIOD_NS_MAX + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, check_ns), MS, CONFIG_VALUES(1, QOS_NS_PER_S),
+         CONFIG_VALUES(QOS_NS_PER_S + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, poll_ns), MS / 8, CONFIG_VALUES(1, MS), CONFIG_VALUES(MS + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, lease_ns), 16 * MS, CONFIG_VALUES(MS, TOKENPOOL_PERIOD_NS_MAX),
+         CONFIG_VALUES(MS - 1, TOKENPOOL_PERIOD_NS_MAX + 1)},
+        {CONFIG_FIELD(tokenpool_config, capacity), 0, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX),
+         CONFIG_VALUES(0, TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, capacity_min), 700, CONFIG_VALUES(1, 1000, QOS_NOTHING),
+         CONFIG_VALUES(1001, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, capacity_step), 50, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
+         CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, client_capacity), 1000, CONFIG_VALUES(1, 1000),
+         CONFIG_VALUES(1001, QOS_NOTHING, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, overrun), 0, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
+         CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, equal_within), 20, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
+         CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
+        {CONFIG_FIELD(tokenpool_config, debt_max), 62, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
+         CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
+    };
+    struct tokenpool_config good;
+    const struct config_table table = CONFIG_TABLE_OF(tokenpool, struct tokenpool_monitor, good, fields);
+    memset(&good, 0, sizeof good);
+    good.clients = 2;
+    good.capacity = 1000;
+    config_check_table(&table);
+    CHECK_EQ(bound_with(0), bound_with(50)); /* 5 % of the estimate, so it follows the estimate */
+    CHECK(bound_with(0) != bound_with(51));
     CHECK(tokenpool_config_error(NULL) != NULL);
     CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, NULL), QOS_EINVAL);
-}
-
-/* Zero and the value that the header names as the default give the same storage, word for word, and the same books. */
-static void test_defaults(void)
-{
-    static const struct {
-        unsigned field;
-        uint64_t value;
-    } same[] = {{1, 62},       {3, 5},    {4, 10},  {5, 1},     {6, QOS_NS_PER_S}, {7, 1000000}, {8, 125000},
-                {9, 16000000}, {11, 700}, {12, 50}, {13, 1000}, {14, 50},          {15, 20},     {16, 62}};
-    unsigned i, p;
-    for (i = 0; i < sizeof same / sizeof same[0]; i++) {
-        struct tokenpool_monitor_state info[2];
-        struct tokenpool_slot_state slot[2];
-        uint64_t words[2][64];
-        unsigned k;
-        CHECK_CONTEXT("%s = 0 and %" PRIu64, fields[same[i].field].name, same[i].value);
-        for (k = 0; k < 2; k++) {
-            config = with(same[i].field, k ? same[i].value : 0);
-            rig_init();
-            rig_join(0, 300, 0);
-            for (p = 0; p < 12; p++) {
-                tokenpool_monitor_run(&monitor, p * S);
-                tokenpool_monitor_run(&monitor, p * S + MS);
-                rig_report(0, rig_info().epoch, p == 3 ? 0 : 3, 300, p < 4 ? 990 : 800 - p);
-            }
-            info[k] = rig_info();
-            slot[k] = rig_slot(0);
-            memcpy(words[k], storage, sizeof words[k]);
-        }
-        CHECK(memcmp(words[0], words[1], sizeof words[0]) == 0);
-        CHECK(info[0].capacity == info[1].capacity && info[0].bound == info[1].bound);
-        CHECK(slot[0].silent == slot[1].silent && slot[0].alert == slot[1].alert);
-    }
+    good.clients = TOKENPOOL_CLIENTS_MAX; /* clients x batch has a bound of its own */
+    good.batch = 1024;
+    CHECK(tokenpool_config_error(&good) == NULL);
+    good.batch = 1025;
+    CHECK(tokenpool_config_error(&good) != NULL && strstr(tokenpool_config_error(&good), "batch") != NULL);
 }
 
 /* Attach: everything about the memory that can be wrong. */
@@ -155,7 +94,8 @@ static void test_attach(void)
 {
     struct tokenpool_client c, saved;
     struct tokenpool_slot_state slot;
-    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], bytes, i;
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8];
+    size_t bytes, i;
     rig_config(3, 10, 100, 0);
     rig_init();
     rig_join(0, 10, 0);
@@ -192,8 +132,7 @@ static void test_attach(void)
 int main(void)
 {
     check_begin("unit/tokenpool_config");
-    test_ranges();
-    test_defaults();
+    test_fields();
     test_attach();
     return check_end();
 }
