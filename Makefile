@@ -295,6 +295,8 @@ endef
 $(foreach q,$(QUICKSTARTS),$(eval $(call quickstart_program,$q,$(or $(call says,$q,compiler),gcc),$(call says,$q,links),$(call says,$q,flags))))
 
 -include $(wildcard $(EXAMPLES:%=%.d))
+# A source that was renamed stands in an old list: its program is made anew.
+examples/%.c: ;
 examples: $(EXAMPLES) ## builds the tools of examples/ into build/examples/
 
 BENCHES := $(basename $(notdir $(BENCH_SOURCES)))

@@ -4,8 +4,7 @@
 #ifndef QOS_BENCH_PSHIFT_CASES_H
 #define QOS_BENCH_PSHIFT_CASES_H
 
-#include <math.h>
-#include <stdint.h>
+#include "examples/common/draw.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,21 +56,26 @@ static void case_fill_row(const struct case_spec *spec, struct case_data *c, uin
                 break;
             }
         }
-        sum += pow(k + 1.0, -spec->s_demand);
+        sum += draw_zipf_weight(k, spec->s_demand);
     }
     for (k = 0; k < n; k++) {
-        c->demand[begin + k] = (uint64_t)((double)total * pow(k + 1.0, -spec->s_demand) / sum);
+        c->demand[begin + k] = (uint64_t)((double)total * draw_zipf_weight(k, spec->s_demand) / sum);
         given += c->demand[begin + k];
     }
     c->demand[begin] += total - given;
+}
+
+static uint64_t case_bits(void *seed)
+{
+    return case_rand((uint64_t *)seed);
 }
 
 static void case_make(const struct case_spec *spec, struct case_data *c)
 {
     uint64_t seed = spec->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     uint32_t n = spec->buckets, active = spec->active < spec->servers ? spec->active : spec->servers, i;
-    double *cumulated = (double *)case_array(n + 1u, sizeof(double)), *weight, sum = 0;
-    weight = (double *)case_array(n, sizeof(double));
+    double *sums = (double *)case_array(n + 1u, sizeof(double)), *part;
+    part = (double *)case_array(n, sizeof(double));
     c->servers = spec->servers;
     c->buckets = n;
     c->entries = n * active;
@@ -82,28 +86,14 @@ static void case_make(const struct case_spec *spec, struct case_data *c)
     c->server = (uint32_t *)case_array(c->entries, 4);
     for (i = 0; i < c->servers; i++)
         c->capacity[i] = spec->capacity;
-    for (i = 0; i < n; i++)
-        cumulated[i + 1] = cumulated[i] + pow(i + 1.0, -spec->s_reservation);
+    draw_zipf_parts(part, sums, n, spec->s_reservation, case_bits, &seed);
     for (i = 0; i < n; i++) {
-        double x = (double)(case_rand(&seed) >> 11) / 9007199254740992.0 * cumulated[n];
-        uint32_t low = 0, high = n - 1;
-        while (low < high) {
-            uint32_t mid = low + (high - low) / 2;
-            if (cumulated[mid + 1] > x)
-                high = mid;
-            else
-                low = mid + 1;
-        }
-        weight[i] = pow(low + 1.0, -spec->s_reservation);
-        sum += weight[i];
-    }
-    for (i = 0; i < n; i++) {
-        c->reservation[i] = (uint64_t)(weight[i] / sum * spec->r * (double)spec->capacity * (double)spec->servers);
+        c->reservation[i] = (uint64_t)(part[i] * spec->r * (double)spec->capacity * (double)spec->servers);
         c->row[i + 1] = (i + 1) * active;
         case_fill_row(spec, c, i, &seed);
     }
-    free(cumulated);
-    free(weight);
+    free(sums);
+    free(part);
 }
 
 static void case_free(struct case_data *c)

@@ -9,7 +9,7 @@
 // this process or the backend was late is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost
 // + kept = slots, and a period counts for the judge if next to nothing was lost.
 #include "cluster.h"
-#include <math.h>
+#include "draw.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -89,32 +89,21 @@ static void must(enum qos_status st)
 
 static void zipf_table(uint64_t objects)
 {
-    uint64_t i;
     if (objects == n.zipf_n)
         return;
     free(n.zipf);
     n.zipf_n = objects;
     n.zipf = tool_alloc((objects + 1) * sizeof *n.zipf);
-    for (i = 0; i < objects; i++)
-        n.zipf[i + 1] = n.zipf[i] + pow((double)i + 1, -KEY_ZIPF);
+    draw_zipf_sums(n.zipf, objects, KEY_ZIPF);
 }
 
 /* A bucket owns every buckets-th object of the node; which of them is drawn by Zipf's law (memcached), or evenly. */
 static uint64_t draw_object(uint32_t bucket)
 {
-    uint64_t objects = backend_objects(n.backend), low = 0, high = n.zipf_n - 1;
-    double x;
+    uint64_t objects = backend_objects(n.backend);
     if (!n.backend->keyed)
         return qos_rng_below(&n.rng, objects);
-    x = (double)(qos_rng_u64(&n.rng) >> 11) / 9007199254740992.0 * n.zipf[n.zipf_n];
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (n.zipf[mid + 1] > x)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return (low * n.s.buckets + bucket) % objects;
+    return (draw_zipf(n.zipf, n.zipf_n, qos_rng_u64(&n.rng)) * n.s.buckets + bucket) % objects;
 }
 
 /* Closed: the window is full again. */

@@ -1,6 +1,6 @@
 // The scenes: the paper's Experiments 3 to 5 and free form. A schedule is drawn from the seed, alike on every rank.
 #include "cluster.h"
-#include <math.h>
+#include "draw.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,31 +58,21 @@ uint64_t scene_capacity(const struct scene *s)
 
 /* ---- contracts -------------------------------------------------------------------------------------------- */
 
-static double draw(struct qos_rng *rng)
+static uint64_t bits(void *rng)
 {
-    return (double)(qos_rng_u64(rng) >> 11) / 9007199254740992.0;
+    return qos_rng_u64(rng);
 }
 
-/* Figure 10(a): weights 1 / i^s, i drawn with a probability in the same proportion; the sum is `share` of all
- * capacity. */
+/* Figure 10(a): the sum is `share` of all capacity. */
 static void reserve_zipf(struct scene *s, struct qos_rng *rng, double share)
 {
-    double *sum = tool_alloc((s->buckets + 1u) * sizeof *sum), all = 0;
-    double *weight = tool_alloc(s->buckets * sizeof *weight);
-    uint32_t i, k;
+    double *sum = tool_alloc((s->buckets + 1u) * sizeof *sum), *part = tool_alloc(s->buckets * sizeof *part);
+    uint32_t i;
+    draw_zipf_parts(part, sum, s->buckets, settings.zipf, bits, rng);
     for (i = 0; i < s->buckets; i++)
-        sum[i + 1] = sum[i] + pow(i + 1.0, -settings.zipf);
-    for (i = 0; i < s->buckets; i++) {
-        double x = draw(rng) * sum[s->buckets];
-        for (k = 0; k + 1 < s->buckets && sum[k + 1] <= x; k++)
-            ;
-        weight[i] = pow(k + 1.0, -settings.zipf);
-        all += weight[i];
-    }
-    for (i = 0; i < s->buckets; i++)
-        s->reservation[i] = (uint64_t)(weight[i] / all * share * (double)scene_capacity(s) * s->nodes);
+        s->reservation[i] = (uint64_t)(part[i] * share * (double)scene_capacity(s) * s->nodes);
     free(sum);
-    free(weight);
+    free(part);
 }
 
 static uint64_t fraction(const struct scene *s, double x)
@@ -149,7 +139,7 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
     for (j = 0; j < s->nodes; j++)
         order[j] = j;
     for (j = 0; j < n; j++)
-        all += pow(j + 1.0, -settings.zipf);
+        all += draw_zipf_weight(j, settings.zipf);
     for (j = 0; j < n; j++) {
         at = j + (uint32_t)qos_rng_below(rng, s->nodes - j);
         uint32_t chosen = order[at];
@@ -157,7 +147,8 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
         order[j] = chosen;
         if (s->open)
             p->rate[chosen] =
-                (uint32_t)(DEMAND_RATIO * (double)s->reservation[p->bucket] * pow(j + 1.0, -settings.zipf) / all + 0.5);
+                (uint32_t)(DEMAND_RATIO * (double)s->reservation[p->bucket] * draw_zipf_weight(j, settings.zipf) / all +
+                           0.5);
         else
             p->rate[chosen] = (uint32_t)settings.window;
     }

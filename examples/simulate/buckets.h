@@ -12,7 +12,7 @@
 #define EXAMPLES_BUCKETS_H
 
 #include "pshift.h"
-#include <math.h>
+#include "../common/draw.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,37 +53,22 @@ static inline void *buckets_room(size_t n, size_t item)
     return p;
 }
 
-static inline double buckets_random(struct buckets_world *w)
+static inline uint64_t buckets_bits(void *rng)
 {
-    return (double)(qos_rng_u64(&w->rng) >> 11) / 9007199254740992.0;
+    return qos_rng_u64((struct qos_rng *)rng);
 }
 
-/* Figure 3(a): weight 1 / i^s, i drawn with a probability in the same proportion; scaled to all capacity. */
+/* Figure 3(a), scaled to all capacity. */
 static inline void buckets_reserve(struct buckets_world *w)
 {
     uint32_t n = w->setup.buckets, i;
-    double *sum = (double *)buckets_room(n + 1u, sizeof(double)), *weight = (double *)buckets_room(n, sizeof(double));
-    double all = 0, total;
+    double *sum = (double *)buckets_room(n + 1u, sizeof(double)), *part = (double *)buckets_room(n, sizeof(double));
+    double total = (double)w->capacity * w->setup.servers;
+    draw_zipf_parts(part, sum, n, w->setup.zipf, buckets_bits, &w->rng);
     for (i = 0; i < n; i++)
-        sum[i + 1] = sum[i] + pow(i + 1.0, -w->setup.zipf);
-    for (i = 0; i < n; i++) {
-        double x = buckets_random(w) * sum[n];
-        uint32_t low = 0, high = n - 1;
-        while (low < high) {
-            uint32_t mid = low + (high - low) / 2;
-            if (sum[mid + 1] > x)
-                high = mid;
-            else
-                low = mid + 1;
-        }
-        weight[i] = pow(low + 1.0, -w->setup.zipf);
-        all += weight[i];
-    }
-    total = (double)w->capacity * w->setup.servers;
-    for (i = 0; i < n; i++)
-        w->reservation[i] = (uint64_t)(weight[i] / all * total);
+        w->reservation[i] = (uint64_t)(part[i] * total);
     free(sum);
-    free(weight);
+    free(part);
 }
 
 struct buckets_run {
@@ -123,7 +108,7 @@ static inline void buckets_demand(struct buckets_run *r, uint32_t i, double now_
     double sum = 0, total = (double)r->w->reservation[i] * s->demand_ratio;
     r->generation[i]++;
     for (k = 0; k < s->active; k++)
-        sum += pow(k + 1.0, -s->zipf);
+        sum += draw_zipf_weight(k, s->zipf);
     for (k = 0; k < s->active; k++) {
         struct buckets_flow *f;
         bool again;
@@ -137,8 +122,8 @@ static inline void buckets_demand(struct buckets_run *r, uint32_t i, double now_
         f->bucket = i;
         f->server = chosen[k];
         f->generation = r->generation[i];
-        f->gap_ns = (double)s->period_ns / (total * pow(k + 1.0, -s->zipf) / sum + 1e-9);
-        f->at_ns = now_ns + buckets_random(r->w) * f->gap_ns;
+        f->gap_ns = (double)s->period_ns / (total * draw_zipf_weight(k, s->zipf) / sum + 1e-9);
+        f->at_ns = now_ns + draw_unit(qos_rng_u64(&r->w->rng)) * f->gap_ns;
         buckets_post(r, r->flows++);
     }
 }
@@ -237,7 +222,7 @@ static inline void buckets_tick(struct buckets_run *r, uint32_t tick, uint32_t v
             r->clock_ns[j] = end_ns - BUCKETS_TICK_NS;
         while (r->clock_ns[j] < end_ns && pshift_scheduler_pick(&r->sched[j], &pick) == QOS_OK) {
             r->w->served[(size_t)v * s->buckets + pick.queue]++;
-            r->clock_ns[j] += (uint64_t)(mean_ns * (0.8 + 0.4 * buckets_random(r->w)));
+            r->clock_ns[j] += (uint64_t)(mean_ns * (0.8 + 0.4 * draw_unit(qos_rng_u64(&r->w->rng))));
         }
     }
 }

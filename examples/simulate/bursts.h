@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "twochoice.h"
+#include "../common/draw.h"
 
 #define BURST_WRITE ((uint64_t)1 << 20)
 
@@ -77,7 +78,7 @@ static inline uint32_t burst_background(struct qos_rng *r)
     double sum = -6;
     int i;
     for (i = 0; i < 12; i++)
-        sum += (double)(qos_rng_u64(r) >> 11) / 9007199254740992.0;
+        sum += draw_unit(qos_rng_u64(r));
     sum = 30 + 3 * sum;
     return sum < 0 ? 0 : (uint32_t)(sum + 0.5);
 }

@@ -9,6 +9,7 @@
 #define EXAMPLES_REWARD_H
 
 #include "tags.h"
+#include "../common/draw.h"
 
 #define REWARD_CLIENTS 8
 #define REWARD_PHASES 4
@@ -58,15 +59,10 @@ static inline double reward_hit_ratio(const struct reward_client *c, double at_s
     return c->hit_ratio[now];
 }
 
-static inline double reward_uniform(struct qos_rng *rng)
-{
-    return (double)(qos_rng_u64(rng) >> 11) / 9007199254740992.0;
-}
-
 static inline uint64_t reward_service(const struct reward *s, uint32_t client, uint64_t now_ns, struct qos_rng *rng)
 {
-    bool hit = reward_uniform(rng) < reward_hit_ratio(&s->client[client], (double)now_ns / 1e9);
-    return (uint64_t)(2 * reward_uniform(rng) * (hit ? s->ssd_ns : s->disk_ns)) + 1;
+    bool hit = draw_unit(qos_rng_u64(rng)) < reward_hit_ratio(&s->client[client], (double)now_ns / 1e9);
+    return (uint64_t)(2 * draw_unit(qos_rng_u64(rng)) * (hit ? s->ssd_ns : s->disk_ns)) + 1;
 }
 
 /* mem: tags_memsize of what reward_config says. false: the scheduler refused the set-up. */

@@ -1,4 +1,4 @@
-/* haechi.c - `simulate tokenpool`: the Haechi paper's experiments in simulated time (the data node is haechi.h). */
+/* tokenpool.c - `simulate tokenpool`: the Haechi paper's experiments in simulated time (the data node is haechi.h). */
 #include "haechi_nodes.h"
 #include "common.h"
 #include "simulate.h"
