@@ -2,7 +2,8 @@
 // links: -lrt
 /* quickstart/tokenpool.c - a data node and its clients as processes over shared memory; tokens decide how many records of
  * 4 KiB each client reads. Copy steps 1 to 5.
- *   quickstart_tokenpool node /name             the data node: 100,000 records a second, until SIGTERM
+ *   quickstart_tokenpool node /name             the data node: 100,000 records a second, until SIGTERM, or until the
+ *                                               process that started it is gone
  *   quickstart_tokenpool client /name ID SECS   client ID reads for SECS seconds, and says how many records it got
  * Client 0 reserves 50,000 records a second, client 1 20,000 with a limit of 30,000, client 2 nothing. */
 #include "tokenpool.h"
@@ -76,6 +77,7 @@ static int node(const char *name)
     size_t bytes = tokenpool_monitor_memsize(&config), storage_bytes = tokenpool_storage_memsize(&config);
     size_t shared_bytes = storage_bytes + TABLE_BYTES;
     void *memory = aligned_alloc(QOS_CACHE_LINE, bytes), *storage = map(name, true, &shared_bytes);
+    const pid_t parent = getppid();
     enum qos_status status;
     uint64_t now_ns;
     uint32_t i;
@@ -96,7 +98,7 @@ static int node(const char *name)
     }
     puts("ready");
     fflush(stdout);
-    while (!stop) { /* 4. the monitor's loop: about once in a millisecond */
+    while (!stop && getppid() == parent) { /* 4. the monitor's loop: about once in a millisecond */
         now_ns = clock_ns();
         tokenpool_monitor_run(&monitor, now_ns);
         sleep_until(tokenpool_monitor_next_ns(&monitor, now_ns));
