@@ -325,7 +325,8 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_
                                                                uint64_t reservation, uint64_t limit, uint64_t *fits);
 /* From the next period on the client has nothing. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id);
-/* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns. */
+/* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns, and read
+ * the clock for each call: the time of the first call after a period began bounds the time at which it began. */
 QOS_API QOS_NODISCARD bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns,
                                                   struct tokenpool_op *op);
 QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer);
@@ -333,7 +334,8 @@ QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t 
 QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor);
 /* All operations that are due, on local memory. */
 QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t now_ns);
-/* Time of the next check or period start, at least now_ns. */
+/* Time of the next check or period start, at least now_ns; at once when a period has just begun. A loop that does not
+ * come back before its next check makes the period longer by that check. */
 QOS_API uint64_t tokenpool_monitor_next_ns(const struct tokenpool_monitor *monitor, uint64_t now_ns);
 QOS_API enum qos_status tokenpool_monitor_info(const struct tokenpool_monitor *monitor,
                                                struct tokenpool_monitor_state *out);
@@ -369,7 +371,6 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *         Without it an engine starts a period with the terms of another.
  *     P2  monitor: period word CHANGING, then terms (release)  engine: terms (acquire), then the period word again.
  *         An engine that read a later period's terms sees that the period word has moved, and starts over.
- *     S1  monitor: served (release)                            engine: served (acquire). The epoch is in the word.
  */
 
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
@@ -506,7 +507,7 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
     case TOKENPOOL_COMPARE_SWAP: (void)qos_atomic_cas_relaxed(word, &old, op->operand); return old;
     case TOKENPOOL_READ: break;
     }
-    return qos_atomic_load_acquire(word); /* P1, P2, S1 */
+    return qos_atomic_load_acquire(word); /* P1, P2 */
 }
 
 /* -- configuration */
@@ -676,9 +677,10 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *
  *   The deadline. Epochs start at least T apart. An engine whose last read of the period word that showed another epoch
  *   than E was issued at time p knows that E started after p, so that E+1 starts at p + T or later. Its tokens of E end
- *   at p + T - T/4096; the margin covers clocks that differ by 1e-4 each. An engine that comes late (it slept, or its
- *   clock went back) reads the heartbeat twice: if the second, at t2, shows e ns since the start of E, and the first,
- *   at t1, an older value, then E started after t1 - e. So it is back within about check_ns.
+ *   at p + T - T/4096; the margin covers clocks that differ by 1e-4. An engine that comes late (it slept, or its
+ *   clock went back) reads the heartbeat until it has moved twice: b0 at t0, then b1, then b2, which shows e ns since
+ *   the start of E. b1 was written after t0, and the clock of b2 was read after that, however long the monitor paused
+ *   between its clock and its store. So E started after t0 - e. The engine is back within about 3 check_ns.
  *
  *   Invariants
  *     1. spent = allowance + debt - held, allowance = min(kept + gained, limit); one of held and debt is 0.
@@ -735,7 +737,7 @@ struct tokenpool_client {
     uint64_t period_at_ns, peek_at_ns, beat_at_ns; /* not before: next read of each */
     uint64_t peek_wait_ns;                         /* back-off */
     uint64_t seen_ns, prev_ns;                     /* last reads of seen_epoch, and of another epoch before it */
-    uint64_t beat_ns, beat;                        /* last heartbeat read */
+    uint64_t beat_ns, beat, beat_from_ns;          /* last heartbeat read; the read before it moved */
     uint64_t seen_period, seen_terms;              /* while a period starts */
     uint64_t pool;                                 /* as last read or answered */
     uint64_t ticket, tickets;                      /* ordered: range that is not served yet */
@@ -750,7 +752,7 @@ struct tokenpool_client {
     bool running, known, unused_slot, fresh, stale, foreign;
     bool timeless; /* running, but the deadline is not known: nothing can be spent */
     bool alone;    /* running without a monitor (TOKENPOOL_GO_ON) */
-    bool seen, prev_known, beat_known, expected, may_claim, early, report_due, reported, final;
+    bool seen, prev_known, beat_known, beat_moved, expected, may_claim, early, report_due, reported, final;
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -1096,15 +1098,19 @@ QOS_PRIV void tokenpool_client_priv_confirmed(struct tokenpool_client *client, u
     tokenpool_client_priv_begin(client, client->seen_terms);
 }
 
-/* The heartbeat: an upper bound on the age of an epoch, if it moved between two reads. */
+/* The heartbeat: an upper bound on the age of an epoch, if it moved twice between three reads. */
 QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, uint64_t beat)
 {
-    uint64_t life_ns = tokenpool_client_priv_life_ns(client), age_ns = beat & ((UINT64_C(1) << 44) - 1);
+    uint64_t life_ns = tokenpool_client_priv_life_ns(client), age_ns = beat & ((UINT64_C(1) << 44) - 1), deadline_ns;
     uint32_t epoch = (uint32_t)(beat >> 44);
-    bool moved = client->beat_known && beat != client->beat;
-    uint64_t from_ns = client->beat_ns; /* the older value was seen then, so E is at most age_ns older */
-    bool same = client->beat >> 44 == epoch;
+    bool moved = client->beat_known && beat != client->beat, twice = moved && client->beat_moved;
+    deadline_ns = qos_sat_add(client->beat_from_ns, qos_sat_sub(life_ns, age_ns));
     client->beat_at_ns = qos_sat_add(client->op_ns, client->head.check_ns);
+    if (moved) { /* this beat was written after the last read, so the next one's clock is later than that */
+        client->beat_moved = true;
+        client->beat_from_ns = client->beat_ns;
+    }
+    client->beat_moved = client->beat_moved && client->beat_known;
     client->beat_known = true;
     client->beat = beat;
     client->beat_ns = client->op_ns;
@@ -1120,9 +1126,7 @@ QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, ui
         client->expect_ns = qos_sat_add(client->op_ns, qos_sat_sub(client->head.period_ns, age_ns));
         client->period_at_ns = qos_sat_sub(client->expect_ns, client->head.period_ns / 4096);
         client->period_at_ns = qos_max(client->period_at_ns, qos_sat_add(client->op_ns, client->head.poll_ns));
-    } else if (moved && client->timeless && client->epoch == epoch) {
-        uint64_t left_ns = same ? qos_sat_sub(life_ns, age_ns) : life_ns;
-        uint64_t deadline_ns = qos_sat_add(from_ns, left_ns);
+    } else if (twice && client->timeless && client->epoch == epoch) {
         if (deadline_ns > client->now_ns) {
             tokenpool_client_priv_timed(client, deadline_ns);
         } else { /* too late for this one */
@@ -1558,6 +1562,10 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *         ^                                                   tokenpool_monitor_resume --^                          |
  *         +------------------------- the epoch is T old: start the next ------------------------------------------+
  *
+ *   The start of an epoch. The monitor may pause between its clock and its swaps, so that the epoch starts later than
+ *   it believes. The next call's clock is later than the swaps: if it is late by more than T/8192 (half of the engines'
+ *   margin), the epoch counts from there. So epochs start at least T less the margin apart, whatever pauses.
+ *
  *   Holding: the running epoch was another's, whose books are lost; it ends without further fills. Its age is bounded
  *   by the heartbeat (its value at the first look plus the time since), which the new monitor carries on, so that
  *   restarts in quick succession still reach the end of the period.
@@ -1609,7 +1617,7 @@ struct tokenpool_monitor {
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; its age */
     uint32_t window_used, window_at, clients, incarnation, epoch, seq, tries, waiting, backlogged;
     uint8_t pending, change, role, unsure; /* operation under way; to be done next; role; swap without an answer */
-    bool started, looked;
+    bool started, looked, unconfirmed;     /* unconfirmed: the epoch began after now_ns, nobody knows when */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -2147,8 +2155,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_count_claimed(const struct tokenpool_mo
 QOS_PRIV void tokenpool_monitor_priv_serve(struct tokenpool_monitor *monitor, uint64_t served)
 {
     monitor->info.put = served;
-    qos_atomic_store_release(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_SERVED),
-                             tokenpool_priv_word((int64_t)served, monitor->epoch, 0)); /* S1 */
+    qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_SERVED),
+                             tokenpool_priv_word((int64_t)served, monitor->epoch, 0));
 }
 
 /* The pool is of the new epoch: terms go out. A store happens only while the period word is ours. */
@@ -2170,28 +2178,35 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
     return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* P1 */
 }
 
+/* An epoch that starts late by less than the engines' margin keeps its place, so that the rate stays exact. One that
+ * starts later starts now, to be T long. */
+QOS_PRIV void tokenpool_monitor_priv_late(struct tokenpool_monitor *monitor)
+{
+    if (tokenpool_monitor_priv_age_ns(monitor) > monitor->config.period_ns / 8192)
+        monitor->info.start_ns = monitor->now_ns;
+}
+
 /* The swap of START succeeded; old_pool is what it replaced. */
 QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, uint64_t old_pool)
 {
     struct tokenpool_monitor_state *info = &monitor->info;
-    uint64_t initial = (uint64_t)monitor->target, end_ns = info->start_ns + monitor->config.period_ns;
-    bool in_time = monitor->started && qos_elapsed_ns(end_ns, monitor->now_ns) <= monitor->config.period_ns / 8192;
+    uint64_t initial = (uint64_t)monitor->target;
     info->last_claimed = tokenpool_monitor_priv_count_claimed(monitor, old_pool);
     if (monitor->started) {
         qos_counter_add(&monitor->counters.granted, info->last_reserved + info->last_claimed);
         qos_counter_add(&monitor->counters.borrowed, info->last_claimed);
     }
+    info->start_ns = monitor->started ? info->start_ns + monitor->config.period_ns : monitor->now_ns;
+    tokenpool_monitor_priv_late(monitor);
     monitor->pool = monitor->swap;
     monitor->epoch = tokenpool_word_epoch(monitor->pool);
     monitor->seq = tokenpool_priv_seq(monitor->pool);
-    monitor->started = true;
+    monitor->started = monitor->unconfirmed = true;
     monitor->role = TOKENPOOL_PRIV_ACTIVE;
     info->active = true;
     info->converting = false;
     info->epoch = monitor->epoch;
     info->put = initial;
-    /* Late by less than the engines' margin: the rate stays exact. Later: the epoch starts now, to be T long. */
-    info->start_ns = in_time ? end_ns : monitor->now_ns;
     monitor->next_ns = qos_sat_add(monitor->now_ns, monitor->config.check_ns);
     if (monitor->config.flags & TOKENPOOL_ORDERED)
         tokenpool_monitor_priv_serve(monitor, initial);
@@ -2383,13 +2398,21 @@ QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uin
     monitor->now_ns = now_ns;
 }
 
-QOS_API bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns, struct tokenpool_op *op)
+/* A clock that was read after the epoch was announced: it started before this. */
+QOS_PRIV void tokenpool_monitor_priv_confirm(struct tokenpool_monitor *monitor, uint64_t now_ns)
+{
+    bool back = now_ns < monitor->now_ns;
+    tokenpool_monitor_priv_tick(monitor, now_ns);
+    if (monitor->unconfirmed && back)
+        monitor->info.start_ns = now_ns;
+    else if (monitor->unconfirmed)
+        tokenpool_monitor_priv_late(monitor);
+    monitor->unconfirmed = false;
+}
+
+QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, struct tokenpool_op *op)
 {
     uint64_t pool = monitor->pool;
-    QOS_ASSERT(monitor);
-    if (monitor->pending)
-        return false;
-    tokenpool_monitor_priv_tick(monitor, now_ns);
     if (!monitor->change)
         tokenpool_monitor_priv_plan(monitor);
     if (!monitor->change)
@@ -2413,6 +2436,15 @@ QOS_API bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t 
     op->compare = pool;
     op->operand = monitor->swap;
     return true;
+}
+
+QOS_API bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns, struct tokenpool_op *op)
+{
+    QOS_ASSERT(monitor);
+    if (monitor->pending)
+        return false;
+    tokenpool_monitor_priv_confirm(monitor, now_ns);
+    return tokenpool_monitor_priv_next(monitor, op);
 }
 
 QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer)
@@ -2457,7 +2489,11 @@ QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor)
 QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
     struct tokenpool_op op;
-    while (tokenpool_monitor_next(monitor, now_ns, &op))
+    QOS_ASSERT(monitor);
+    if (monitor->pending)
+        return;
+    tokenpool_monitor_priv_confirm(monitor, now_ns);
+    while (tokenpool_monitor_priv_next(monitor, &op)) /* one reading of the clock: an epoch that starts here waits */
         tokenpool_monitor_done(monitor, tokenpool_storage_run(monitor->shared, &op));
 }
 
@@ -2465,7 +2501,7 @@ QOS_API uint64_t tokenpool_monitor_next_ns(const struct tokenpool_monitor *monit
 {
     bool has = monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING;
     uint64_t at = monitor->next_ns;
-    if (monitor->change || now_ns < monitor->now_ns || (has && monitor->epoch == 0))
+    if (monitor->change || monitor->unconfirmed || now_ns < monitor->now_ns || (has && monitor->epoch == 0))
         return now_ns;
     if (has && !monitor->unsure)
         at = qos_min(at, qos_sat_add(monitor->info.start_ns, monitor->config.period_ns));

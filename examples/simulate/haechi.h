@@ -180,7 +180,7 @@ static inline bool haechi_run(struct haechi *h, void *mem)
         double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS] = {0};
         for (step = 0; step < HAECHI_STEPS; step++) {
             uint64_t now_ns = (period * HAECHI_STEPS + step) * HAECHI_STEP_NS;
-            if (!h->bare && tokenpool_monitor_next_ns(&monitor, now_ns) <= now_ns)
+            while (!h->bare && tokenpool_monitor_next_ns(&monitor, now_ns) <= now_ns)
                 tokenpool_monitor_run(&monitor, now_ns);
             for (i = 0; i < h->clients; i++) {
                 struct haechi_client *c = &client[i];

@@ -38,6 +38,14 @@ static struct tokenpool_monitor_state state_of_monitor(const struct tokenpool_mo
     return state;
 }
 
+/* A monitor that comes back at once when it is told to: a period that begins is confirmed. */
+static void run_monitor(struct tokenpool_monitor *m, uint64_t now_ns)
+{
+    tokenpool_monitor_run(m, now_ns);
+    if (tokenpool_monitor_next_ns(m, now_ns) <= now_ns)
+        tokenpool_monitor_run(m, now_ns);
+}
+
 /* What the pool word holds at this moment, past the hook. */
 static void watch(void)
 {
@@ -115,7 +123,7 @@ static void base_limits(unsigned n, uint32_t batch, uint64_t capacity, const uin
         attach(i, 0);
         tokenpool_client_run(&client[i], 0, 0);
     }
-    tokenpool_monitor_run(&monitor, 0);
+    run_monitor(&monitor, 0);
     for (i = 0; i < n; i++) {
         now_of[i] = 1;
         tokenpool_client_run(&client[i], 1, 0);
@@ -162,7 +170,7 @@ static void raise_base(void)
     /* Client 2 has no demand: at 0.5 T by its own clock it returns 3 of 6. Client 0 uses the pool. */
     if (!take(0, 1) || !take(0, 1))
         abort();
-    tokenpool_monitor_run(&monitor, 10);
+    run_monitor(&monitor, 10);
     tokenpool_client_run(&client[2], 501, 0);
     if (state_of(2).kept != 3)
         abort();
@@ -184,7 +192,7 @@ static void raise_single_setup(void)
 static void raise_actor(unsigned who)
 {
     if (who == 2) {
-        tokenpool_monitor_run(&monitor, monitor_now);
+        run_monitor(&monitor, monitor_now);
         watch();
         return;
     }
@@ -225,7 +233,7 @@ static void lower_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_monitor_run(&monitor, monitor_now);
+        run_monitor(&monitor, monitor_now);
         watch();
         return;
     }
@@ -251,7 +259,7 @@ static void drift_setup(void)
     base_setup(3, 3, reserved, 0);
     if (!take(0, 1)) /* pool empty now, client 0 knows */
         abort();
-    tokenpool_monitor_run(&monitor, 10);
+    run_monitor(&monitor, 10);
     tokenpool_client_run(&client[2], 501, 0); /* one token comes back */
 }
 
@@ -259,8 +267,8 @@ static void drift_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_monitor_run(&monitor, 30);
-        tokenpool_monitor_run(&monitor, 40);
+        run_monitor(&monitor, 30);
+        run_monitor(&monitor, 40);
         watch();
         return;
     }
@@ -293,9 +301,9 @@ static void start_actor(unsigned who)
     unsigned i;
     if (who == 1) {
         change_terms(2);
-        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        run_monitor(&monitor, PERIOD_NS);
         change_terms(3);
-        tokenpool_monitor_run(&monitor, 2 * PERIOD_NS);
+        run_monitor(&monitor, 2 * PERIOD_NS);
         return;
     }
     for (i = 0; i < 3; i++, now_of[0]++) {
@@ -327,7 +335,7 @@ static void straddle_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        run_monitor(&monitor, PERIOD_NS);
         return;
     }
     for (i = 0; i < 3; i++, now_of[who]++)
@@ -371,7 +379,7 @@ static void early_actor(unsigned who)
 {
     unsigned i;
     if (who == 2) {
-        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        run_monitor(&monitor, PERIOD_NS);
         watch();
         return;
     }
@@ -406,7 +414,7 @@ static void takeover_actor(unsigned who)
 {
     unsigned i;
     if (who == 1) {
-        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        run_monitor(&monitor, PERIOD_NS);
         return;
     }
     for (i = 0; i < 2; i++, now_of[0]++)
@@ -420,8 +428,8 @@ static void takeover_check(void)
     for (e = 1; e < EPOCHS; e++)
         EXPLORE_CHECK(spent_in(e) <= 4);
     resume();
-    tokenpool_monitor_run(&successor, 5000);
-    tokenpool_monitor_run(&successor, 5000 + PERIOD_NS);
+    run_monitor(&successor, 5000);
+    run_monitor(&successor, 5000 + PERIOD_NS);
     epoch = state_of_monitor(&successor).epoch;
     EXPLORE_CHECK(epoch >= 2 && epoch < EPOCHS);
     EXPLORE_CHECK(tokenpool_word_epoch(*word(TOKENPOOL_OFFSET_POOL)) == epoch);
@@ -445,11 +453,11 @@ static void fence_setup(void)
 static void fence_actor(unsigned who)
 {
     if (who == 1) {
-        tokenpool_monitor_run(&monitor, PERIOD_NS);
-        tokenpool_monitor_run(&monitor, PERIOD_NS + 10);
+        run_monitor(&monitor, PERIOD_NS);
+        run_monitor(&monitor, PERIOD_NS + 10);
     } else {
-        tokenpool_monitor_run(&successor, PERIOD_NS);
-        tokenpool_monitor_run(&successor, 2 * PERIOD_NS);
+        run_monitor(&successor, PERIOD_NS);
+        run_monitor(&successor, 2 * PERIOD_NS);
     }
 }
 
@@ -459,8 +467,8 @@ static void fence_check(void)
     struct tokenpool_monitor_state a, b;
     uint64_t epoch, now;
     for (now = 2 * PERIOD_NS + 10; now < 5 * PERIOD_NS; now += 10) {
-        tokenpool_monitor_run(&monitor, now);
-        tokenpool_monitor_run(&successor, now);
+        run_monitor(&monitor, now);
+        run_monitor(&successor, now);
         a = state_of_monitor(&monitor);
         b = state_of_monitor(&successor);
         EXPLORE_CHECK(!(a.active && b.active && a.epoch == b.epoch));
@@ -492,7 +500,7 @@ static void reuse_actor(unsigned who)
     if (who == 2) {
         require(tokenpool_monitor_leave(&monitor, 0));
         require(tokenpool_monitor_join(&monitor, 0, 3, 3, NULL));
-        tokenpool_monitor_run(&monitor, PERIOD_NS);
+        run_monitor(&monitor, PERIOD_NS);
         return;
     }
     if (who == 1) { /* the new client: it comes when the slot is another's */
@@ -508,7 +516,7 @@ static void reuse_check(void)
 {
     unsigned i;
     for (i = 0; i < 4; i++) {
-        tokenpool_monitor_run(&monitor, PERIOD_NS + 10 + 10 * i);
+        run_monitor(&monitor, PERIOD_NS + 10 + 10 * i);
         now_of[0] = now_of[1] = PERIOD_NS + 15 + 10 * i;
         while (take_hinted(0, 1) || take_hinted(1, 1))
             ;
@@ -525,7 +533,7 @@ static void four_setup(void)
     base_setup(3, 5, reserved, 0);
     if (!take(0, 1) || !take(0, 1))
         abort();
-    tokenpool_monitor_run(&monitor, 10);
+    run_monitor(&monitor, 10);
     tokenpool_client_run(&client[1], 501, 0); /* one token comes back */
     now_of[1] = 501;
     if (!take(1, 1))
@@ -535,7 +543,7 @@ static void four_setup(void)
 static void four_actor(unsigned who)
 {
     if (who == 3)
-        tokenpool_monitor_run(&monitor, 30);
+        run_monitor(&monitor, 30);
     else
         (void)take(who, 2);
 }
@@ -568,10 +576,10 @@ static void ordered_actor(unsigned who)
     uint64_t last = *word(TOKENPOOL_OFFSET_SERVED), n = 0;
     if (who == 2) { /* one look whenever, one when both have claimed */
         uint64_t pool = *word(TOKENPOOL_OFFSET_POOL);
-        tokenpool_monitor_run(&monitor, 10);
+        run_monitor(&monitor, 10);
         while (tokenpool_word_count(pool) < 4)
             pool = explore_await(word(TOKENPOOL_OFFSET_POOL), pool);
-        tokenpool_monitor_run(&monitor, 20);
+        run_monitor(&monitor, 20);
         return;
     }
     while (n < 2) {

@@ -63,7 +63,7 @@ static void run(uint32_t clients, bool reserved, double most_percent)
     for (now = 0; now < PERIODS * QOS_NS_PER_S; now += step) {
         bool counted = now >= QOS_NS_PER_S;
         double each = 2 * 1570000e-9 * (double)step / clients;
-        if (tokenpool_monitor_next_ns(&m, now) <= now)
+        while (tokenpool_monitor_next_ns(&m, now) <= now)
             tokenpool_monitor_run(&m, now);
         for (i = 0; i < clients; i++) {
             struct tokenpool_client *c = &client[i];

@@ -17,7 +17,7 @@ static void base(uint64_t equal_within, uint64_t capacity_min, uint64_t step, ui
     rig_join(0, 200, 0);
     rig_join(1, 300, 0);
     period = 0;
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
 }
 
 /* A period in which everything was claimed and the clients complete these; the capacity of the next. */
@@ -27,8 +27,8 @@ static uint64_t after(uint64_t a, uint64_t b)
     storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* count 0: all claimed */
     rig_report(0, epoch, 3, 200, a);
     rig_report(1, epoch, 3, 300, b);
-    tokenpool_monitor_run(&monitor, period * S + MS);
-    tokenpool_monitor_run(&monitor, ++period * S);
+    rig_run(&monitor, period * S + MS);
+    rig_run(&monitor, ++period * S);
     CHECK_EQ(rig_info().last_used, a + b);
     return rig_info().capacity;
 }
@@ -84,11 +84,11 @@ int main(void)
     rig_join(0, 200, 0);
     rig_join(1, 300, 0);
     period = 0;
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     for (i = 0; i < 5; i++) {
         rig_report(0, rig_info().epoch, 3, 200, 190);
         rig_report(1, rig_info().epoch, 3, 290, 290);
-        tokenpool_monitor_run(&monitor, ++period * S);
+        rig_run(&monitor, ++period * S);
     }
     CHECK(!rig_slot(0).alert && rig_slot(1).alert);
     CHECK_EQ(rig_info().capacity, 1000); /* nobody was in need: the totals say nothing about the node */
@@ -96,7 +96,7 @@ int main(void)
     /* A report that says more than was issued counts as what was issued. */
     base(0, 0, 0, 0, 0);
     rig_report(0, 1, 3, 200, TOKENPOOL_TOKENS_MAX);
-    tokenpool_monitor_run(&monitor, S);
+    rig_run(&monitor, S);
     CHECK_EQ(rig_slot(0).used, 200);
     CHECK_EQ(rig_info().last_used, 200); /* the pool was not touched */
     return check_end();

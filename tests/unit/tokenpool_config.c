@@ -33,7 +33,7 @@ static uint64_t bound_with(uint64_t overrun)
     rig_config(2, 0, 1000, 0);
     config.overrun = overrun;
     rig_init();
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     return rig_info().bound;
 }
 
@@ -125,7 +125,7 @@ static void test_attach(void)
     CHECK_EQ(tokenpool_client_attach(&c, 0, slot.generation, storage, bytes), QOS_OK);
     storage[TOKENPOOL_OFFSET_HEAD / 8] = 0;
     CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, bytes), QOS_ECORRUPT);
-    tokenpool_monitor_run(&monitor, 0); /* the monitor mends its head at each period start */
+    rig_run(&monitor, 0); /* the monitor mends its head at each period start */
     CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, bytes), QOS_OK);
 }
 

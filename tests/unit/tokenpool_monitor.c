@@ -37,11 +37,11 @@ static void test_memory(void)
         CHECK(memcmp(&m, &saved, sizeof m) == 0);
         CHECK_EQ(tokenpool_monitor_init(&m, a.mem, need, b.mem, room, &config), QOS_OK);
         CHECK_EQ(tokenpool_monitor_join(&m, clients - 1, 100, 0, NULL), QOS_OK);
-        tokenpool_monitor_run(&m, 5);
-        tokenpool_monitor_run(&m, 5 + MS);
-        tokenpool_monitor_run(&m, 5 + S);
+        rig_run(&m, 5);
+        rig_run(&m, 5 + MS);
+        rig_run(&m, 5 + S);
         CHECK_EQ(tokenpool_monitor_resume(&m, a.mem, need, b.mem, room, &config), QOS_OK);
-        tokenpool_monitor_run(&m, 5 + 3 * S);
+        rig_run(&m, 5 + 3 * S);
         config.batch = 11;
         CHECK_EQ(tokenpool_monitor_resume(&m, a.mem, need, b.mem, room, &config), QOS_ECORRUPT);
         CHECK(check_mem_free(&a));
@@ -102,7 +102,7 @@ static void test_lowering_a_reservation(void)
     rig_join(0, 600, 0);
     rig_join(1, 400, 0);
     for (p = 0; p < 6; p++) {
-        tokenpool_monitor_run(&monitor, p * S);
+        rig_run(&monitor, p * S);
         rig_report(0, rig_info().epoch, 3, 600, 100);
     }
     CHECK(rig_info().capacity < 600);
@@ -124,23 +124,23 @@ static void test_conversion(uint32_t flags)
     rig_join(1, 0, 0);
     rig_engine(&a, 0);
     rig_engine(&b, 1);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, 0), MS);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
     CHECK_EQ(rig_pool(), 40);
-    tokenpool_monitor_run(&monitor, MS);
+    rig_run(&monitor, MS);
     CHECK(!rig_info().converting);
     CHECK_EQ(tokenpool_client_take(&b, 2 * MS, 40), QOS_OK);
     tokenpool_client_complete(&b, 40);
     CHECK_EQ(rig_pool(), 0);
-    tokenpool_monitor_run(&monitor, 2 * MS);
+    rig_run(&monitor, 2 * MS);
     CHECK(rig_info().converting); /* S2 */
     /* At 0.5 s client 0 has asked for 10 of the 30 that its reservation would be by then: K = 60 - 20. */
     tokenpool_client_set_queued(&a, 10);
     tokenpool_client_run(&a, S / 2, 0);
     tokenpool_client_run(&b, S / 2, 0);
-    tokenpool_monitor_run(&monitor, S / 2);
+    rig_run(&monitor, S / 2);
     info = rig_info();
     CHECK(info.claimed == 40 && info.reserved == 60 && info.bound == 100);
     if (flags & TOKENPOOL_BASIC) {
@@ -152,7 +152,7 @@ static void test_conversion(uint32_t flags)
         CHECK_EQ(tokenpool_client_take(&b, S / 2 + MS, 10), QOS_OK);
         CHECK_EQ(tokenpool_client_take(&b, S / 2 + MS, 1), QOS_EAGAIN);
     }
-    tokenpool_monitor_run(&monitor, S);
+    rig_run(&monitor, S);
     info = rig_info();
     CHECK_EQ(info.last_claimed, flags & TOKENPOOL_BASIC ? 40 : 50);
     CHECK_EQ(info.last_put, info.last_claimed);
@@ -175,7 +175,7 @@ static void test_lowering(void)
     rig_join(1, 0, 0);
     rig_engine(&a, 0);
     rig_engine(&b, 1);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
     tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
@@ -191,11 +191,11 @@ static void test_lowering(void)
     CHECK_EQ(rig_pool(), 40);
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, S / 2), S / 2);
-    tokenpool_monitor_run(&monitor, S / 2);
+    rig_run(&monitor, S / 2);
     CHECK_EQ(rig_pool(), 10); /* the same room for those who still want it: 20 claimed, 40 kept, 100 in all */
     CHECK_EQ(rig_info().claimed, 20);
-    tokenpool_monitor_done(&monitor, 0);    /* an answer that nobody waits for */
-    tokenpool_monitor_run(&monitor, 3 * S); /* two periods missed: they are not made up for */
+    tokenpool_monitor_done(&monitor, 0); /* an answer that nobody waits for */
+    rig_run(&monitor, 3 * S);            /* two periods missed: they are not made up for */
     CHECK_EQ(rig_info().start_ns, 3 * S);
     CHECK_EQ(rig_info().last_claimed, 20);
 }
@@ -206,7 +206,7 @@ static void test_guard(void)
     base(2, 100, TOKENPOOL_GUARD);
     rig_join(0, 60, 0); /* more than an equal share of 50 */
     rig_join(1, 10, 0);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     /* With 30 from the pool client 1 has 40: at equal shares that is 0.8 s, and client 0 has 40; it does 20 in the rest. */
     CHECK_EQ(rig_pool(), 30);
     base(2, 100, TOKENPOOL_GUARD);
@@ -216,22 +216,22 @@ static void test_guard(void)
     rig_join(1, 10, 0);
     rig_engine(&a, 0);
     rig_engine(&b, 1);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     CHECK_EQ(rig_pool(), 0);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
     tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
     CHECK_EQ(tokenpool_client_take(&b, MS, 10), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&b, MS, 1), QOS_EAGAIN); /* knocks once: the pool is used */
-    tokenpool_monitor_run(&monitor, MS);
+    rig_run(&monitor, MS);
     /* At 0.5 s client 0 has completed 30 of 60; 30 exceeds 100 x 0.5 / 2. With 36 it does not. */
     tokenpool_client_complete(&a, 30);
     tokenpool_client_run(&a, S / 2, 0);
-    tokenpool_monitor_run(&monitor, S / 2);
+    rig_run(&monitor, S / 2);
     CHECK(rig_pool() <= 0);
     tokenpool_client_complete(&a, 21);
     tokenpool_client_run(&a, S / 2 + 2 * MS, 0);
-    tokenpool_monitor_run(&monitor, S / 2 + 2 * MS);
+    rig_run(&monitor, S / 2 + 2 * MS);
     CHECK(rig_pool() > 0);
     CHECK_EQ(tokenpool_client_take(&b, S / 2 + 300 * MS, 1), QOS_OK);
 }
@@ -244,16 +244,16 @@ static void test_ordered(void)
     rig_join(1, 0, 0);
     rig_engine(&a, 0);
     rig_engine(&b, 1);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
     CHECK_EQ(rig_info().put, 20); /* of 40: as far ahead as each can claim once */
     CHECK_EQ(tokenpool_client_take(&b, MS, 25), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_held(&b), 20);
-    tokenpool_monitor_run(&monitor, 3 * MS);
+    rig_run(&monitor, 3 * MS);
     CHECK_EQ(rig_info().put, 40); /* claimed 20, budget 100 - 60 - 20; room is 39 */
     CHECK_EQ(tokenpool_client_take(&b, 4 * MS, 25), QOS_OK);
-    tokenpool_monitor_run(&monitor, S);
+    rig_run(&monitor, S);
     CHECK_EQ(rig_info().last_claimed, 30); /* tickets of three claims of ten */
 }
 
@@ -265,27 +265,27 @@ static void test_silent(void)
     rig_join(0, 60, 0);
     rig_join(1, 30, 0);
     rig_engine(&a, 0);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     rig_tick(&a, 0);
     CHECK_EQ(rig_pool(), 10);
     tokenpool_client_run(&a, S - 2 * MS, 0); /* a sign of life in the last quarter; client 1 never came */
     tokenpool_client_run(&a, S, 0);
-    tokenpool_monitor_run(&monitor, S);
+    rig_run(&monitor, S);
     CHECK_EQ(rig_pool(), 40); /* client 1's 30 are the pool's */
     CHECK(rig_slot(1).silent && rig_slot(1).reservation == 30);
     rig_tick(&a, S);
     tokenpool_client_run(&a, S + S / 10, 0); /* and dies */
-    tokenpool_monitor_run(&monitor, 2 * S);
+    rig_run(&monitor, 2 * S);
     CHECK_EQ(rig_pool(), 100);
     CHECK_EQ(storage[TOKENPOOL_OFFSET_TERMS / 8] >> 37, 0);
     rig_engine(&a, 0); /* comes back: first without a reservation */
     rig_tick(&a, 3 * S - MS);
-    tokenpool_monitor_run(&monitor, 3 * S);
+    rig_run(&monitor, 3 * S);
     rig_tick(&a, 3 * S);
     CHECK_EQ(tokenpool_client_held(&a), 0);
     tokenpool_client_run(&a, 3 * S + S / 2, 0); /* it reports in this period: so it has its reservation in the next */
     tokenpool_client_run(&a, 4 * S - MS / 4, 0);
-    tokenpool_monitor_run(&monitor, 4 * S);
+    rig_run(&monitor, 4 * S);
     rig_tick(&a, 4 * S);
     CHECK_EQ(tokenpool_client_held(&a), 60);
 }
@@ -300,16 +300,16 @@ static void test_tags(void)
     config.silent_periods = QOS_UNLIMITED;
     rig_init();
     rig_join(0, 60, 0);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     rig_report(0, 1, 3, 0, 50); /* K = 0, N = 50 of period 1 */
     storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(10) << 32;
-    tokenpool_monitor_run(&monitor, MS);
+    rig_run(&monitor, MS);
     info = rig_info();
     CHECK(info.kept == 0 && info.used == 50 && info.left == 0);
     for (i = 1; i <= 63; i++) {
-        tokenpool_monitor_run(&monitor, i * S);
+        rig_run(&monitor, i * S);
         storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(10) << 32;
-        tokenpool_monitor_run(&monitor, i * S + MS);
+        rig_run(&monitor, i * S + MS);
         info = rig_info();
         CHECK(info.kept == 60 && info.used == 0 && info.left == 60);
     }
@@ -328,8 +328,8 @@ static void test_epoch_wraps(void)
     for (i = 1; i < 6; i++) {
         uint64_t now = i * S;
         tokenpool_client_run(&c, now - MS / 8, 0);
-        tokenpool_monitor_run(&monitor, i == 1 ? 0 : now);
-        tokenpool_monitor_run(&monitor, now);
+        rig_run(&monitor, i == 1 ? 0 : now);
+        rig_run(&monitor, now);
         rig_tick(&c, now);
         CHECK_EQ(tokenpool_client_take(&c, now, 51), QOS_OK);
         CHECK_EQ(tokenpool_client_epoch(&c), i == 1 ? 0xfffff : i - 1);

@@ -46,7 +46,7 @@ static void run(uint64_t word, unsigned value, unsigned phase, uint64_t *sums, u
         sums[p] = 0;
         for (i = 0; i < STEPS; i++, now += S / STEPS) {
             uint64_t got = 0;
-            tokenpool_monitor_run(&monitor, now);
+            rig_run(&monitor, now);
             if (p == 2 && i == phase)
                 storage[word] = hostile(value, storage[word]);
             for (c = 0; c < CLIENTS; c++) {

@@ -41,7 +41,7 @@ static void test_take_is_enough(void)
     tokenpool_client_set_queued(&b, TOKENPOOL_BACKLOGGED);
     for (p = 0; p < 8; p++) {
         for (i = ga = gb = 0; i < 1000; i++, now += MS) {
-            tokenpool_monitor_run(&monitor, now);
+            rig_run(&monitor, now);
             gb += spend(&b, now, 40);
             if ((p == 0 && i == 0) || (p == 5 && i >= 10))
                 ga += spend(&a, now, p ? 40 : 1);
@@ -56,7 +56,7 @@ static void test_take_is_enough(void)
     rig_engine(&a, 0);
     for (p = 0, now = 1000; p < 10; p++) {
         for (i = ga = 0; i < 1000; i++, now += MS) {
-            tokenpool_monitor_run(&monitor, now);
+            rig_run(&monitor, now);
             ga += spend(&a, now, 1);
         }
         CHECK_CONTEXT("period %" PRIu64, p);
@@ -79,13 +79,13 @@ static void test_sleep(void)
         rig_init();
         rig_join(0, 6000, 0);
         rig_engine(&a, 0);
-        tokenpool_monitor_run(&monitor, now);
+        rig_run(&monitor, now);
         rig_tick(&a, now);
         CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
         for (i = 0; i < gaps[g]; i++)
-            tokenpool_monitor_run(&monitor, now += config.period_ns);
+            rig_run(&monitor, now += config.period_ns);
         for (wait = 0; wait < 20 && tokenpool_client_take(&a, now, 1) != QOS_OK; wait++)
-            tokenpool_monitor_run(&monitor, now += config.check_ns);
+            rig_run(&monitor, now += config.check_ns);
         CHECK_CONTEXT("%" PRIu64 " periods", gaps[g]);
         CHECK_LE(wait, 10);
     }
@@ -106,13 +106,13 @@ static void test_wake_up(void)
         rig_join(0, 0, 0);
         rig_join(1, 60000, 0);
         rig_engine(&a, 0);
-        tokenpool_monitor_run(&monitor, 0);
+        rig_run(&monitor, 0);
         rig_tick(&a, 0);
         CHECK_EQ(tokenpool_client_take(&a, 0, 1), QOS_EAGAIN);
         CHECK_EQ(rig_pool(), -10);
         for (i = 0; i < fills[f]; i++) { /* client 1 returns, and others take what comes */
             rig_report(1, rig_info().epoch, 0, k -= 6, 0);
-            tokenpool_monitor_run(&monitor, now += MS);
+            rig_run(&monitor, now += MS);
             if (i + 1 < fills[f])
                 storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
         }
@@ -134,14 +134,14 @@ static void test_engine_clock(void)
         rig_join(0, 6000, 6000);
         rig_engine(&a, 0);
         tokenpool_client_run(&a, now - MS / 8, 0);
-        tokenpool_monitor_run(&monitor, now);
+        rig_run(&monitor, now);
         rig_tick(&a, now);
         tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
         CHECK_EQ(spend(&a, now, 1000), 1000);
         for (p = 0; p < 4; p++) {
             for (i = 0, got = 0; i < 1000; i++) {
                 now += MS;
-                tokenpool_monitor_run(&monitor, now);
+                rig_run(&monitor, now);
                 got += spend(&a, now - back[k] * S + forward[k] * S, 100);
             }
             CHECK_CONTEXT("jump %u, period %u", k, p);
@@ -168,7 +168,7 @@ static void test_drift(void)
         ga = gb = 0;
         do {
             now += MS;
-            tokenpool_monitor_run(&monitor, now);
+            rig_run(&monitor, now);
             if (rig_info().epoch != epoch)
                 break;
             ga += spend(&a, now + now / 10000, 20);
@@ -196,7 +196,7 @@ static void test_late_start(void)
         tokenpool_client_set_queued(&b, TOKENPOOL_BACKLOGGED);
         for (p = 0, now = 1000; p < 20; p++)
             for (i = got = 0; i < 1000; i++, now += MS) {
-                tokenpool_monitor_run(&monitor, now);
+                rig_run(&monitor, now);
                 (void)spend(&b, now, 50);
                 if (i >= late)
                     got += spend(&a, now, 50);
@@ -211,19 +211,19 @@ static void test_monitor_clock(void)
 {
     uint64_t epoch;
     base(0);
-    tokenpool_monitor_run(&monitor, 7200 * S);
-    tokenpool_monitor_run(&monitor, 7200 * S + S / 2);
+    rig_run(&monitor, 7200 * S);
+    rig_run(&monitor, 7200 * S + S / 2);
     epoch = rig_info().epoch;
-    tokenpool_monitor_run(&monitor, 3600 * S);
+    rig_run(&monitor, 3600 * S);
     CHECK_EQ(rig_info().epoch, epoch);
     CHECK(tokenpool_monitor_next_ns(&monitor, 3600 * S) <= 3600 * S + MS);
-    tokenpool_monitor_run(&monitor, 3600 * S + S / 2 - 1);
+    rig_run(&monitor, 3600 * S + S / 2 - 1);
     CHECK_EQ(rig_info().epoch, epoch);
-    tokenpool_monitor_run(&monitor, 3600 * S + S / 2);
+    rig_run(&monitor, 3600 * S + S / 2);
     CHECK_EQ(rig_info().epoch, epoch + 1);
-    tokenpool_monitor_run(&monitor, 86400 * S);
+    rig_run(&monitor, 86400 * S);
     CHECK_EQ(rig_info().epoch, epoch + 2);
-    tokenpool_monitor_run(&monitor, 86400 * S + S - 1);
+    rig_run(&monitor, 86400 * S + S - 1);
     CHECK_EQ(rig_info().epoch, epoch + 2);
 }
 
@@ -243,7 +243,7 @@ static void test_restarts(void)
             uint64_t got;
             if (i && i % every[e] == 0)
                 resume(&monitor, memory);
-            tokenpool_monitor_run(&monitor, now);
+            rig_run(&monitor, now);
             got = spend(&a, now, 2000);
             total += got;
             if (i % 100 == 0) {
@@ -281,9 +281,9 @@ static void test_returns(void)
             if (p == 2 && i == 500)
                 resume(&second, second_memory);
             if (p < 2 || p >= 4)
-                tokenpool_monitor_run(&monitor, now);
+                rig_run(&monitor, now);
             if (p > 2 || (p == 2 && i >= 500))
-                tokenpool_monitor_run(&second, now);
+                rig_run(&second, now);
             done = spend(&a, now, 100);
             g += done;
         }
@@ -302,7 +302,7 @@ static void test_returns(void)
     /* The second dies; the first, which waits, takes over without being told. */
     for (p = 0; p < 3; p++)
         for (i = g = 0; i < 1000; i++, now += MS) {
-            tokenpool_monitor_run(&monitor, now);
+            rig_run(&monitor, now);
             g += spend(&a, now, 100);
         }
     CHECK(rig_info().active && rig_info().epoch > other.epoch);
@@ -315,7 +315,7 @@ static void test_returns(void)
         (void)spend(&a, now, 100);
     }
     resume(&second, second_memory);
-    tokenpool_monitor_run(&second, now);
+    rig_run(&second, now);
     answer = storage[TOKENPOOL_OFFSET_POOL / 8];
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
     CHECK_EQ(storage[TOKENPOOL_OFFSET_POOL / 8], answer);
@@ -364,24 +364,24 @@ static void test_adoption(void)
     base(0);
     rig_join(0, 1000, 0);
     rig_join(1, 2000, 5000);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     storage[admitted] = UINT64_MAX;
     storage[TOKENPOOL_OFFSET_TERMS / 8] = UINT64_MAX; /* nobody reads it for this */
     resume(&monitor, memory);
-    tokenpool_monitor_run(&monitor, MS);
-    tokenpool_monitor_run(&monitor, 2 * S);
+    rig_run(&monitor, MS);
+    rig_run(&monitor, 2 * S);
     CHECK_EQ(rig_info().lost, 1);
     CHECK(!rig_slot(0).joined && rig_slot(1).joined && rig_slot(1).reservation == 2000 && rig_slot(1).limit == 5000);
     CHECK_EQ(rig_info().reserved, 2000);
     /* Who was silent when the monitor was replaced keeps its admission. */
     base(0);
     rig_join(0, 6000, 0);
-    tokenpool_monitor_run(&monitor, 0);
-    tokenpool_monitor_run(&monitor, S);
+    rig_run(&monitor, 0);
+    rig_run(&monitor, S);
     CHECK(rig_slot(0).silent);
     resume(&monitor, memory);
-    tokenpool_monitor_run(&monitor, S + MS);
-    tokenpool_monitor_run(&monitor, 3 * S);
+    rig_run(&monitor, S + MS);
+    rig_run(&monitor, 3 * S);
     CHECK(rig_slot(0).joined && rig_slot(0).reservation == 6000);
     CHECK_EQ(rig_info().reserved, 6000);
 }
@@ -395,20 +395,71 @@ static void test_started_anew(void)
     rig_join(0, 3000, 3000);
     rig_engine(&a, 0);
     for (i = 0; i < 300; i++, now += S) {
-        tokenpool_monitor_run(&monitor, now);
+        rig_run(&monitor, now);
         (void)spend(&a, now, 10);
     }
     CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
     rig_join(0, 3000, 3000);
-    tokenpool_monitor_run(&monitor, now);
+    rig_run(&monitor, now);
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_ESTALE);
     CHECK(rig_client(&a).stale);
     CHECK_EQ(tokenpool_client_attach(&a, 0, rig_slot(0).generation, storage, sizeof storage), QOS_OK);
     tokenpool_client_start_now(&a);
-    (void)spend(&a, now += MS, 1);
-    tokenpool_monitor_run(&monitor, now += MS);
-    i = spend(&a, now += MS, 1);
-    CHECK_EQ(i + spend(&a, now + 2 * MS, 5000), 3000);
+    for (i = 0; i < 2; i++) { /* the heartbeat moves twice */
+        CHECK_EQ(spend(&a, now += MS, 1), 0);
+        rig_run(&monitor, now += MS);
+    }
+    CHECK_EQ(spend(&a, now += MS, 5000), 3000);
+}
+
+/* The monitor pauses between its clock and what it does by it: the swap that starts a period, or its heartbeat. Tokens of
+ * an epoch are spent before the next one starts, by an engine that is in time and by one that comes late. */
+static void test_paused(void)
+{
+    static const uint64_t pauses[] = {0, 1, 50, 100, 500, 999, 1000, 2500};
+    unsigned k, late;
+    for (late = 0; late < 2; late++)
+        for (k = 0; k < sizeof pauses / sizeof pauses[0]; k++) {
+            struct tokenpool_client a;
+            uint64_t now = 0, i, started[16] = {0}, last_spent[16] = {0}, pause = pauses[k] * MS, epoch;
+            base(0);
+            rig_join(0, 6000, 0);
+            rig_join(1, 3000, 0);
+            CHECK_EQ(tokenpool_client_attach(&a, 0, 0, storage, sizeof storage), QOS_OK);
+            tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+            if (late)
+                tokenpool_client_start_now(&a);
+            for (i = 0; i < 9000; i++, now += MS) {
+                struct tokenpool_op op;
+                while (tokenpool_monitor_next(&monitor, now, &op)) {
+                    uint64_t begin = now, end = now, was = rig_info().epoch;
+                    if (late ? i == 700 : was == 2 && now >= started[2] + S) {
+                        end += pause;
+                        pause = 0;
+                    }
+                    while (now < end) { /* the engine goes on, and looks */
+                        tokenpool_client_hint(&a);
+                        if (spend(&a, now += MS, 3))
+                            last_spent[tokenpool_client_epoch(&a)] = now;
+                    }
+                    tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
+                    epoch = rig_info().epoch;
+                    if (epoch != was)
+                        started[epoch] = now;
+                    if (end != begin && spend(&a, now += MS, 3)) /* sees what was just written */
+                        last_spent[tokenpool_client_epoch(&a)] = now;
+                    CHECK_CONTEXT("late %u, paused %" PRIu64 " ms, epoch %" PRIu64, late, pauses[k], epoch);
+                    CHECK(epoch < 2 || started[epoch] - started[epoch - 1] >= S - S / 4096);
+                    CHECK(epoch < 2 || last_spent[epoch - 1] <= started[epoch]);
+                }
+                if ((!late || i >= 700) && spend(&a, now, 3))
+                    last_spent[tokenpool_client_epoch(&a)] = now;
+                epoch = rig_info().epoch;
+                CHECK(epoch < 2 || last_spent[epoch - 1] <= started[epoch]);
+            }
+            CHECK_GE(rig_info().epoch, 5);
+            CHECK(last_spent[rig_info().epoch] > 0);
+        }
 }
 
 /* A slot is left and joined anew: the old engine has nothing from the next period on. */
@@ -419,7 +470,7 @@ static void test_slot_reused(void)
     base(0);
     rig_join(0, 3000, 3000);
     rig_engine(&a, 0);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     rig_tick(&a, 0);
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
     rig_join(0, 9000, 9000);
@@ -427,21 +478,21 @@ static void test_slot_reused(void)
     CHECK_EQ(tokenpool_client_attach(&a, 1, rig_slot(0).generation, storage, sizeof storage), QOS_ESTALE);
     rig_engine(&a, 0);
     tokenpool_client_run(&b, 0, 0);
-    tokenpool_monitor_run(&monitor, now / 2);
+    rig_run(&monitor, now / 2);
     rig_tick(&b, now - MS / 8);
-    tokenpool_monitor_run(&monitor, now);
+    rig_run(&monitor, now);
     rig_tick(&b, now);
     gb = spend(&b, now, 20000);
     CHECK_EQ(gb, 9000);
     base(0);
     rig_join(0, 3000, 3000);
     rig_engine(&a, 0);
-    tokenpool_monitor_run(&monitor, 0);
+    rig_run(&monitor, 0);
     rig_tick(&a, 0);
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
     rig_join(0, 9000, 9000);
     CHECK_EQ(spend(&a, MS, 20000), 3000); /* of this period it has what it was given */
-    tokenpool_monitor_run(&monitor, S);
+    rig_run(&monitor, S);
     rig_tick(&a, S);
     ga = spend(&a, S, 20000);
     CHECK_EQ(ga, 0);
@@ -465,11 +516,11 @@ static void test_no_monitor(void)
         for (p = 0; p < 8; p++) {
             for (i = ga = gb = 0; i < 1000; i++, now += MS) {
                 if (p < 2)
-                    tokenpool_monitor_run(&monitor, now);
+                    rig_run(&monitor, now);
                 if (p == 5 && i == 500)
                     resume(&second, second_memory);
                 if (p > 5 || (p == 5 && i >= 500))
-                    tokenpool_monitor_run(&second, now);
+                    rig_run(&second, now);
                 ga += spend(&a, now, 50);
                 gb += spend(&b, now, 50);
             }
@@ -500,6 +551,7 @@ int main(void)
     test_lost_answers();
     test_adoption();
     test_started_anew();
+    test_paused();
     test_slot_reused();
     test_no_monitor();
     return check_end();
