@@ -451,8 +451,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << 61)
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
-#define TAGS_PRIV_S_LEVELS 12                    /* 4^11 = TAGS_CLIENTS_MAX */
-#define TAGS_PRIV_T_LEVELS 9                     /* 8^8 > TAGS_CLIENTS_MAX */
+#define TAGS_PRIV_S_LEVELS 11                    /* 4^11 = TAGS_CLIENTS_MAX */
+#define TAGS_PRIV_T_LEVELS 8                     /* 8^8 > TAGS_CLIENTS_MAX */
 
 /* packed: weight (41 bits), flags */
 #define TAGS_PRIV_WEIGHT_MASK ((UINT64_C(1) << 41) - 1)
@@ -496,6 +496,11 @@ struct tags_priv_mean {
 #define TAGS_PRIV_ONE_MORE (UINT64_C(1) << 44)
 #define TAGS_PRIV_ONE_BLOCK (UINT64_C(1) << 57)
 
+/* Four keys of s: a cache line. Not as pairs of words: what is stored as two words is slow to load as one of 16 bytes. */
+struct tags_priv_group {
+    uint64_t hi[4], lo[4];
+};
+
 struct tags_priv_queue {
     struct tags_request *head, *tail;
 };
@@ -528,23 +533,24 @@ struct tags {
     uint64_t reserved_sum; /* of all clients */
     uint64_t estimate;     /* service time in 1/256 ns for a client without history */
     int64_t weight_credit; /* work that is due to the weight phase, times 1000 */
-    struct qos_u128 *s;
-    uint64_t *r, *l;
+    struct qos_u128 s_top; /* the least key of s */
+    struct tags_priv_group *s;
+    uint64_t *r, *l; /* the least key stands first */
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct tags_priv_mean *mean;          /* TAGS_REWARD, else NULL */
     struct tags_priv_queue *queue;        /* intrusive, else NULL */
     uint64_t *queued_cost;                /* TAGS_REJECT and count_cost: cost queued per client, else NULL */
     struct tags_priv_counters *by_client; /* count_by_client, else NULL */
-    struct tags_priv_slot *slot;          /* NULL with no_completions */
-    uint64_t passed, passed_rest;         /* device time per request at work, in 1/256 ns; what the division left */
-    uint64_t passed_ns, batch_ns;         /* until when passed counts; time of the completions in batch */
-    uint32_t oldest, newest, free_slot;   /* slots */
-    uint32_t worked_last, worked;         /* the newest slot that the device works on; how many */
-    uint32_t batch, batch_count;          /* completions that share a now_ns */
-    uint32_t given_rest;                  /* 1/256 ns of measured time not yet given out */
-    size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS];
-    size_t s_root, t_root; /* the last of them: the least key of all */
+    struct tags_priv_slot *slot;          /* NULL with no_completions: then every request passes through spare */
+    struct tags_priv_slot spare;
+    uint64_t passed, passed_rest;       /* device time per request at work, in 1/256 ns; what the division left */
+    uint64_t passed_ns, batch_ns;       /* until when passed counts; time of the completions in batch */
+    uint32_t oldest, newest, free_slot; /* slots */
+    uint32_t worked_last, worked;       /* the newest slot that the device works on; how many */
+    uint32_t batch, batch_count;        /* completions that share a now_ns */
+    uint32_t given_rest;                /* 1/256 ns of measured time not yet given out */
+    size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS], s_groups, t_groups; /* counted in groups */
     uint32_t s_levels, t_levels;
     uint32_t blocks, block_requests; /* the window: so many blocks of so many requests */
     struct tags_config config;       /* defaults filled in */
@@ -566,9 +572,13 @@ QOS_PRIV bool tags_priv_less(struct qos_u128 a, struct qos_u128 b)
 #endif
 }
 
+/* Without a branch: which one is less cannot be predicted. */
 QOS_PRIV struct qos_u128 tags_priv_least(struct qos_u128 a, struct qos_u128 b)
 {
-    return tags_priv_less(b, a) ? b : a;
+    uint64_t take_b = qos_wrap_sub(0, tags_priv_less(b, a));
+    a.hi ^= (a.hi ^ b.hi) & take_b;
+    a.lo ^= (a.lo ^ b.lo) & take_b;
+    return a;
 }
 
 QOS_PRIV struct qos_u128 tags_priv_wide(uint64_t hi, uint64_t lo)
@@ -579,83 +589,70 @@ QOS_PRIV struct qos_u128 tags_priv_wide(uint64_t hi, uint64_t lo)
     return r;
 }
 
-/* Nodes per level: n places, then a node per `arity` of them, ..., 1. Padded, so that a group is read as a whole. */
+/* Groups of `arity` keys per level, from n places up to the one group below the root, from group *total on. */
 QOS_PRIV uint32_t tags_priv_levels(uint32_t n, uint32_t arity, size_t *base, size_t *total)
 {
-    uint32_t levels = 0, count = (uint32_t)qos_max(n, 2);
-    *total = 0;
-    for (;;) {
+    uint32_t levels = 0;
+    do {
+        n = (n + arity - 1) / arity;
         base[levels++] = *total;
-        if (count == 1)
-            break;
-        *total += ((size_t)count + arity - 1) / arity * arity;
-        count = (count + arity - 1) / arity;
-    }
-    ++*total;
+        *total += n;
+    } while (n > 1);
     return levels;
+}
+
+QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_group *group, size_t at)
+{
+    return tags_priv_wide(group->hi[at], group->lo[at]);
 }
 
 /* Puts a key at its place and lets the winners rise; stops where the winner stays the same. */
 QOS_PRIV void tags_priv_s_put(struct tags *tags, uint32_t id, struct qos_u128 key)
 {
-    uint32_t k, top = tags->s_levels - 1;
     size_t i = id;
-    for (k = 0; k < top; k++) {
-        struct qos_u128 *group = tags->s + tags->s_base[k] + (i & ~(size_t)3), *up;
-        struct qos_u128 a = group[(i ^ 1) & 3], b = group[(i ^ 2) & 3], c = group[(i ^ 3) & 3];
-        group[i & 3] = key;
-        key = tags_priv_least(tags_priv_least(a, b), tags_priv_least(c, key));
-        i >>= 2;
-        up = tags->s + tags->s_base[k + 1] + i;
-        if (up->hi == key.hi && up->lo == key.lo)
+    uint32_t k;
+    for (k = 0; k < tags->s_levels; k++, i >>= 2) {
+        struct tags_priv_group *group = tags->s + tags->s_base[k] + (i >> 2);
+        size_t at = i & 3;
+        struct qos_u128 others;
+        if (k > 0 && group->hi[at] == key.hi && group->lo[at] == key.lo)
             return;
+        group->hi[at] = key.hi;
+        group->lo[at] = key.lo;
+        others = tags_priv_least(tags_priv_s_key(group, at ^ 1), tags_priv_s_key(group, at ^ 2));
+        others = tags_priv_least(others, tags_priv_s_key(group, at ^ 3));
+        if (tags_priv_less(others, key)) /* a branch: who was just served is rarely the least */
+            key = others;
     }
-    tags->s[tags->s_root] = key;
-}
-
-QOS_PRIV struct qos_u128 tags_priv_s_top(const struct tags *tags)
-{
-    return tags->s[tags->s_root];
+    tags->s_top = key;
 }
 
 /* The same in r or l. */
 QOS_PRIV void tags_priv_t_put(const struct tags *tags, uint64_t *tree, uint32_t id, uint64_t key)
 {
-    uint32_t k, top = tags->t_levels - 1;
     size_t i = id;
-    for (k = 0; k < top; k++) {
-        uint64_t *group = tree + tags->t_base[k] + (i & ~(size_t)7), *up;
-        unsigned j;
-        group[i & 7] = key;
-        key = group[0];
-        for (j = 1; j < 8; j++)
-            key = qos_min(key, group[j]);
-        i >>= 3;
-        up = tree + tags->t_base[k + 1] + i;
-        if (*up == key)
+    uint32_t k;
+    for (k = 0; k < tags->t_levels; k++, i >>= 3) {
+        uint64_t *group = tree + 8 * (tags->t_base[k] + (i >> 3));
+        if (k > 0 && group[i & 7] == key)
             return;
+        group[i & 7] = key;
+        key = qos_min(qos_min(qos_min(group[0], group[1]), qos_min(group[2], group[3])),
+                      qos_min(qos_min(group[4], group[5]), qos_min(group[6], group[7])));
     }
-    tree[tags->t_root] = key;
+    tree[0] = key;
 }
 
-QOS_PRIV uint64_t tags_priv_t_min(const struct tags *tags, const uint64_t *tree)
-{
-    return tree[tags->t_root];
-}
-
-/* The lowest id that holds the least key; the tree is not empty. */
+/* The lowest id that holds the least key, tree[0]; the tree is not empty. */
 QOS_PRIV uint32_t tags_priv_t_top(const struct tags *tags, const uint64_t *tree)
 {
-    uint32_t k = tags->t_levels - 1;
-    uint64_t key = tree[tags->t_root];
-    size_t i = 0;
-    for (; k > 0; k--) {
-        const uint64_t *group = tree + tags->t_base[k - 1];
-        i *= 8;
-        while (group[i] != key)
+    uint32_t k = tags->t_levels, i = 0;
+    while (k-- > 0) {
+        const uint64_t *group = tree + 8 * (tags->t_base[k] + i);
+        for (i *= 8; *group != tree[0]; group++)
             i++;
     }
-    return (uint32_t)i;
+    return i;
 }
 
 /* -- limit and reservation tags */
@@ -786,7 +783,7 @@ QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags)
 QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint64_t keep_ns)
 {
     uint64_t clock = tags_priv_clock(tags);
-    return qos_min(qos_sat_sub(clock, qos_min(keep_ns, tags->config.reserve_lag_ns)), tags_priv_t_min(tags, tags->r));
+    return qos_min(qos_sat_sub(clock, qos_min(keep_ns, tags->config.reserve_lag_ns)), tags->r[0]);
 }
 
 /* -- share tags */
@@ -809,7 +806,7 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
 /* V rises to the smallest share tag of those who wait. */
 QOS_PRIV void tags_priv_raise_v(struct tags *tags)
 {
-    struct qos_u128 top = tags_priv_s_top(tags);
+    struct qos_u128 top = tags->s_top;
     if (top.hi == TAGS_PRIV_ABSENT)
         return;
     top.hi &= ~TAGS_PRIV_AT_LIMIT;
@@ -962,7 +959,7 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
 /* Clients whose limit tag is due come back. false: moves are used up. */
 QOS_PRIV bool tags_priv_release(struct tags *tags, uint32_t *moves)
 {
-    while (tags_priv_t_min(tags, tags->l) <= tags->now_ns) {
+    while (tags->l[0] <= tags->now_ns) {
         uint32_t id = tags_priv_t_top(tags, tags->l);
         struct tags_priv_hot *h = &tags->hot[id];
         if (!tags_priv_move_left(moves))
@@ -1380,7 +1377,8 @@ QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
     tags->free_slot = slot->next;
     slot->next = QOS_NONE;
     slot->prev = tags->newest;
-    slot->flags = 0;
+    slot->dispatch_ns = tags->now_ns;
+    slot->serial = ++tags->serial;
     if (tags->newest != QOS_NONE)
         tags->slot[tags->newest].next = i;
     else
@@ -1612,14 +1610,14 @@ QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *
 /* config: with its defaults filled in. */
 QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, const struct tags_config *config)
 {
-    size_t n = config->clients, s_nodes, t_nodes;
-    tags->s_levels = tags_priv_levels(config->clients, 4, tags->s_base, &s_nodes);
-    tags->t_levels = tags_priv_levels(config->clients, 8, tags->t_base, &t_nodes);
-    tags->s_root = s_nodes - 1;
-    tags->t_root = t_nodes - 1;
-    tags->s = (struct qos_u128 *)qos_layout_part(layout, s_nodes, sizeof *tags->s, QOS_CACHE_LINE);
-    tags->r = (uint64_t *)qos_layout_part(layout, t_nodes, sizeof *tags->r, QOS_CACHE_LINE);
-    tags->l = (uint64_t *)qos_layout_part(layout, t_nodes, sizeof *tags->l, QOS_CACHE_LINE);
+    size_t n = config->clients;
+    tags->s_groups = 0;
+    tags->t_groups = 1; /* for the root */
+    tags->s_levels = tags_priv_levels(config->clients, 4, tags->s_base, &tags->s_groups);
+    tags->t_levels = tags_priv_levels(config->clients, 8, tags->t_base, &tags->t_groups);
+    tags->s = (struct tags_priv_group *)qos_layout_part(layout, tags->s_groups, sizeof *tags->s, QOS_CACHE_LINE);
+    tags->r = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->r, QOS_CACHE_LINE);
+    tags->l = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->l, QOS_CACHE_LINE);
     tags->slot = config->at_device_max ? (struct tags_priv_slot *)qos_layout_part(layout, config->at_device_max,
                                                                                   sizeof *tags->slot, QOS_CACHE_LINE)
                                        : NULL;
@@ -1654,11 +1652,11 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
 QOS_PRIV void tags_priv_clear(struct tags *tags)
 {
     size_t i, n = tags->config.clients;
-    QOS_ASSERT(tags->s && tags->r && tags->l); /* laid out on memory that was checked */
-    for (i = 0; i <= tags->s_root; i++)
-        tags->s[i].hi = tags->s[i].lo = TAGS_PRIV_ABSENT;
-    for (i = 0; i <= tags->t_root; i++)
-        tags->r[i] = tags->l[i] = TAGS_PRIV_ABSENT;
+    QOS_ASSERT(tags->s && tags->r && tags->l);                         /* laid out on memory that was checked */
+    __builtin_memset(tags->s, 0xff, tags->s_groups * sizeof *tags->s); /* TAGS_PRIV_ABSENT */
+    __builtin_memset(tags->r, 0xff, tags->t_groups * 8 * sizeof *tags->r);
+    __builtin_memset(tags->l, 0xff, tags->t_groups * 8 * sizeof *tags->l);
+    tags->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
     __builtin_memset(tags->hot, 0, n * sizeof *tags->hot);
     __builtin_memset(tags->limit, 0, n * sizeof *tags->limit);
     __builtin_memset(tags->reserve, 0, n * sizeof *tags->reserve);
@@ -1950,7 +1948,7 @@ QOS_PRIV bool tags_priv_may(const struct tags *tags, uint32_t id)
 QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
     uint64_t clock = tags_priv_clock(tags), least;
-    while ((least = tags_priv_t_min(tags, tags->r)) <= clock) {
+    while ((least = tags->r[0]) <= clock) {
         uint32_t id = tags_priv_t_top(tags, tags->r);
         if (tags_priv_may(tags, id)) {
             choice->client = id;
@@ -1969,7 +1967,7 @@ QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *m
 QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
     struct qos_u128 top;
-    while ((top = tags_priv_s_top(tags)).hi < TAGS_PRIV_AT_LIMIT) {
+    while ((top = tags->s_top).hi < TAGS_PRIV_AT_LIMIT) {
         uint32_t id = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK);
         if (tags_priv_may(tags, id)) {
             choice->client = id;
@@ -1993,7 +1991,7 @@ QOS_PRIV enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, st
     uint32_t moves = tags->config.moves_max;
     enum qos_status status = QOS_EAGAIN;
     (void)tags_priv_now(tags, now_ns);
-    if (tags_priv_t_min(tags, tags->l) <= tags->now_ns && !tags_priv_release(tags, &moves))
+    if (tags->l[0] <= tags->now_ns && !tags_priv_release(tags, &moves))
         return QOS_EBUSY;
     if (QOS_UNLIKELY(tags->weight_credit > 0)) {
         status = tags_priv_by_weight(tags, &moves, choice);
@@ -2027,7 +2025,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     QOS_ASSERT(tags);
     if (tags_priv_choose(tags, now_ns, &choice) != QOS_EAGAIN)
         return now_ns;
-    next = tags_priv_t_min(tags, tags->l); /* whoever waits now waits at a limit: below it, its weight would do */
+    next = tags->l[0]; /* whoever waits now waits at a limit: below it, its weight would do */
     return next == TAGS_PRIV_ABSENT ? QOS_NEVER : qos_max(qos_sat_sub(next, tags->shift_ns), now_ns);
 }
 
@@ -2126,8 +2124,7 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* Everything about a dispatch but the queue and the trees. slot: a local one; it is put among those at the device.
- * false: as tags_priv_charge_rates. */
+/* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
 QOS_PRIV bool tags_priv_send(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase,
                              struct tags_grant *grant)
 {
@@ -2146,32 +2143,34 @@ QOS_PRIV bool tags_priv_send(struct tags *tags, struct tags_priv_slot *slot, enu
     grant->slot = QOS_NONE;
     grant->serial = 0;
     if (tags->slot) {
-        uint32_t i = tags_priv_slot_take(tags);
-        struct tags_priv_slot *at = &tags->slot[i];
-        at->client = slot->client;
-        at->cost = slot->cost;
-        at->rho = slot->rho;
-        at->delta = slot->delta;
-        at->flags = slot->flags;
-        at->amount = slot->amount;
-        at->dispatch_ns = tags->now_ns;
-        at->serial = ++tags->serial;
+        grant->slot = tags_priv_slot_take(tags);
+        grant->serial = slot->serial;
         if (tags->config.attribute && tags->worked < tags->config.channels)
-            tags_priv_begin_work(tags, i);
+            tags_priv_begin_work(tags, grant->slot);
         tags->hot[slot->client].at_device++;
         tags->at_device++;
-        grant->slot = i;
-        grant->serial = at->serial;
     }
     return true;
 }
 
-/* Is there room at the device? Time comes to now. */
-QOS_PRIV bool tags_priv_has_room(struct tags *tags)
+/* Time comes to now. The slot that the next request will have; NULL: no room at the device. */
+QOS_PRIV struct tags_priv_slot *tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, uint32_t rho,
+                                               uint32_t delta)
 {
+    struct tags_priv_slot *slot = &tags->spare;
     if (tags->config.attribute)
         tags_priv_catch_up(tags);
-    return !tags->slot || tags->free_slot != QOS_NONE;
+    if (tags->slot) {
+        if (tags->free_slot == QOS_NONE)
+            return NULL;
+        slot = &tags->slot[tags->free_slot];
+    }
+    slot->client = id;
+    slot->cost = (uint32_t)qos_max(cost, 1);
+    slot->rho = rho;
+    slot->delta = delta;
+    slot->flags = 0;
+    return slot;
 }
 
 /* After the reservation or limit tag changed. */
@@ -2184,29 +2183,16 @@ QOS_PRIV void tags_priv_settle_rates(struct tags *tags, uint32_t id)
         tags_priv_t_put(tags, tags->r, id, tags_priv_rate_key(&tags->reserve[id]));
 }
 
-/* Not yet at the device. */
-QOS_PRIV void tags_priv_request(struct tags_priv_slot *slot, uint32_t id, uint64_t cost, uint32_t rho, uint32_t delta)
-{
-    slot->client = id;
-    slot->cost = (uint32_t)qos_max(cost, 1);
-    slot->rho = rho;
-    slot->delta = delta;
-    slot->flags = 0;
-    slot->serial = slot->amount = slot->entered = slot->dispatch_ns = 0;
-    slot->next = slot->prev = slot->batch = QOS_NONE;
-}
-
 /* After tags_priv_now. The choice and the amounts are valid. */
 QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, struct tags_choice choice, uint64_t cost, uint32_t rho,
                                             uint32_t delta, struct tags_grant *grant)
 {
     uint32_t id = choice.client;
     struct tags_priv_hot *h = &tags->hot[id];
-    struct tags_priv_slot slot;
-    if (!tags_priv_has_room(tags))
+    struct tags_priv_slot *slot = tags_priv_room(tags, id, cost, rho, delta);
+    if (!slot)
         return QOS_EFULL;
-    tags_priv_request(&slot, id, cost, rho, delta);
-    if (!tags_priv_send(tags, &slot, choice.phase, grant)) {
+    if (!tags_priv_send(tags, slot, choice.phase, grant)) {
         tags_priv_settle_rates(tags, id);
         return QOS_EAGAIN;
     }
@@ -2218,7 +2204,7 @@ QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, struct tags_choic
     h->queued--;
     tags->queued--;
     tags_priv_s_set(tags, id);
-    if (slot.flags & TAGS_PRIV_BY_RESERVE || slot.rho)
+    if (slot->flags & TAGS_PRIV_BY_RESERVE || slot->rho)
         tags_priv_settle_rates(tags, id);
     return QOS_OK;
 }
@@ -2295,7 +2281,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
                                    struct tags_grant *grant)
 {
     struct tags_priv_hot *h = tags_priv_client(tags, id);
-    struct tags_priv_slot slot;
+    struct tags_priv_slot *slot;
     if (!h)
         return QOS_ENOENT;
     if (!grant)
@@ -2303,7 +2289,8 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
     (void)tags_priv_now(tags, now_ns);
-    if (!tags_priv_has_room(tags))
+    slot = tags_priv_room(tags, id, cost, 0, 0);
+    if (!slot)
         return QOS_EFULL;
     if (h->queued == 0)
         tags_priv_wake(tags, id);
@@ -2313,8 +2300,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
         return QOS_EDEBT;
     }
-    tags_priv_request(&slot, id, cost, 0, 0);
-    (void)tags_priv_send(tags, &slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
+    (void)tags_priv_send(tags, slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
     if (tags->by_client)
         tags_priv_note_debt(&tags->by_client[id], tags_priv_debt_units(tags, id));

@@ -135,7 +135,7 @@ static void servers(bool tell, uint64_t reservation, uint64_t limit, bool slow)
                 }
                 CHECK_EQ(tags_arrive(&server[k], now, 0, 1, 1), QOS_OK);
             }
-            next[k] = now + check_between(&rng, 1, 2000000 << (k ? k / 2 : 0)); /* 1000 per second, and slower ones */
+            next[k] = now + check_between(&rng, 1, UINT64_C(2000000) << (k ? k / 2 : 0)); /* 1000 per second, and slower ones */
         }
         now += 50000;
     }
