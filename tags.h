@@ -1131,7 +1131,7 @@ QOS_PRIV bool tags_priv_shared_claim(const struct tags_shared *shared, qos_word_
     bool granted = false;
     /* What is forgotten is rounded up, so that no more than keep_ns is kept, unless that is less than one unit: then
      * down, or whoever comes late would pay a whole one. */
-    if (qos_mul_div_floor(keep_ns, rate_per_s, QOS_NS_PER_S) != 0)
+    if (keep_ns >= (QOS_NS_PER_S + rate_per_s - 1) / rate_per_s)
         lowest = qos_mul_div_ceil(lowest, rate_per_s, QOS_NS_PER_S);
     else
         lowest = qos_mul_div_floor(lowest, rate_per_s, QOS_NS_PER_S);
@@ -2204,7 +2204,7 @@ QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, struct tags_choic
     h->queued--;
     tags->queued--;
     tags_priv_s_set(tags, id);
-    if (slot->flags & TAGS_PRIV_BY_RESERVE || slot->rho)
+    if (slot->flags & TAGS_PRIV_BY_RESERVE || slot->rho || (h->packed & TAGS_PRIV_WAITING))
         tags_priv_settle_rates(tags, id);
     return QOS_OK;
 }
@@ -2225,11 +2225,6 @@ QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const 
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
     (void)tags_priv_now(tags, now_ns);
-    if ((h->packed & TAGS_PRIV_WAITING) != 0 && choice->phase != TAGS_PHASE_ABOVE_LIMIT) {
-        tags_priv_leave_trees(tags, choice->client); /* the caller's own choice */
-        tags_priv_off_limit(tags, h);
-        tags_priv_enter_trees(tags, choice->client);
-    }
     return tags_priv_dispatch(tags, *choice, cost, rho, delta, grant);
 }
 
