@@ -1029,6 +1029,18 @@ QOS_PRIV bool tags_priv_fits(uint64_t value, uint64_t most)
     return value <= most || value == QOS_NOTHING;
 }
 
+/* The entries stand behind the head; both are 8-byte aligned. */
+QOS_PRIV struct tags_priv_shared_client *tags_priv_shared(const struct tags_shared *shared, uint32_t id)
+{
+    return (struct tags_priv_shared_client *)(uintptr_t)(shared + 1) + id;
+}
+
+/* Units of a rate granted between base and now, rounded down: the tag is due when the word is at most this. */
+QOS_PRIV uint64_t tags_priv_shared_due(const struct tags_shared *shared, uint64_t now_ns, uint64_t rate_per_s)
+{
+    return qos_mul_div_floor(qos_elapsed_ns(shared->base_ns, now_ns), rate_per_s, QOS_NS_PER_S);
+}
+
 #if TAGS_HAS_SHARED
 
 QOS_API const char *tags_shared_config_error(const struct tags_shared_config *config)
@@ -1060,12 +1072,6 @@ QOS_API size_t tags_shared_memsize(const struct tags_shared_config *config)
     return qos_layout_size_bytes(&layout);
 }
 
-/* The entries stand behind the head; both are 8-byte aligned. */
-QOS_PRIV struct tags_priv_shared_client *tags_priv_shared(const struct tags_shared *shared, uint32_t id)
-{
-    return (struct tags_priv_shared_client *)(uintptr_t)(shared + 1) + id;
-}
-
 QOS_API enum qos_status tags_shared_init(struct tags_shared *shared, uint64_t now_ns, size_t size_bytes,
                                          const struct tags_shared_config *config)
 {
@@ -1091,12 +1097,6 @@ QOS_API enum qos_status tags_shared_init(struct tags_shared *shared, uint64_t no
     return QOS_OK;
 }
 
-/* Units of a rate granted between base and now, rounded down: the tag is due when the word is at most this. */
-QOS_PRIV uint64_t tags_priv_shared_due(const struct tags_shared *shared, uint64_t now_ns, uint64_t rate_per_s)
-{
-    return qos_mul_div_floor(qos_elapsed_ns(shared->base_ns, now_ns), rate_per_s, QOS_NS_PER_S);
-}
-
 QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t now_ns, uint32_t id,
                                            const struct tags_client *terms)
 {
@@ -1117,43 +1117,58 @@ QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t 
     return QOS_OK;
 }
 
-/* Takes `units` if the word's tag is due (or in any case, with `force`): true. Credit older than keep_ns is dropped.
- * *tag_ns: the tag afterwards, or the one that was not due. Lock-free. */
-QOS_PRIV bool tags_priv_shared_claim(const struct tags_shared *shared, qos_word_t *word, uint64_t now_ns,
-                                     uint64_t rate_per_s, uint64_t keep_ns, uint64_t units, bool force,
-                                     uint64_t *tag_ns)
+#endif
+
+/* The two places that touch shared words. Relaxed throughout: a word is all there is, it publishes nothing else; that no
+ * unit is granted twice follows from the single modification order of one word. */
+
+/* Lets units through if the word is at most `due`. Credit below `lowest` is dropped. *word_now: the word afterwards, or
+ * the one that was not due. Lock-free. */
+QOS_PRIV bool tags_priv_word_take(qos_word_t *word, uint64_t due, uint64_t lowest, uint64_t units, uint64_t *word_now)
 {
-    uint64_t due = tags_priv_shared_due(shared, now_ns, rate_per_s);
-    uint64_t lowest = qos_elapsed_ns(shared->base_ns, qos_sat_sub(now_ns, keep_ns));
-    /* Relaxed throughout: the word is all there is, it publishes nothing else; that no unit is granted twice follows
-     * from the single modification order of one word. */
-    uint64_t seen = qos_atomic_load_relaxed(word), next = seen;
-    bool granted = false;
+#if TAGS_HAS_SHARED
+    uint64_t seen = qos_atomic_load_relaxed(word), next;
+    while (seen <= due) {
+        next = qos_sat_add(qos_max(seen, lowest), units);
+        if (qos_atomic_cas_relaxed(word, &seen, next)) { /* fails only if another scheduler's claim succeeded */
+            *word_now = next;
+            return true;
+        }
+    }
+    *word_now = seen;
+#else
+    (void)word, (void)due, (void)lowest, (void)units, (void)word_now;
+#endif
+    return false;
+}
+
+QOS_PRIV void tags_priv_word_back(qos_word_t *word, uint64_t units)
+{
+#if TAGS_HAS_SHARED
+    (void)qos_atomic_add_relaxed(word, qos_wrap_sub(0, units));
+#else
+    (void)word, (void)units;
+#endif
+}
+
+/* Claims the units on one shared word, in any case with `force`, and copies its tag. */
+QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate *own, qos_word_t *word,
+                                  uint64_t keep_ns, uint64_t units, bool force)
+{
+    const struct tags_shared *shared = tags->config.shared;
+    uint64_t rate_per_s = tags_priv_rate_open(own).rate_per_s, word_now = 0;
+    uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s);
+    uint64_t lowest = qos_elapsed_ns(shared->base_ns, qos_sat_sub(tags->now_ns, keep_ns));
+    bool granted;
     /* What is forgotten is rounded up, so that no more than keep_ns is kept, unless that is less than one unit: then
      * down, or whoever comes late would pay a whole one. */
     if (keep_ns >= (QOS_NS_PER_S + rate_per_s - 1) / rate_per_s)
         lowest = qos_mul_div_ceil(lowest, rate_per_s, QOS_NS_PER_S);
     else
         lowest = qos_mul_div_floor(lowest, rate_per_s, QOS_NS_PER_S);
-    while (force || seen <= due) {
-        next = qos_sat_add(qos_max(seen, lowest), units);
-        if (qos_atomic_cas_relaxed(word, &seen, next)) { /* fails only if another scheduler's claim succeeded */
-            granted = true;
-            break;
-        }
-    }
-    *tag_ns = qos_sat_add(shared->base_ns, qos_mul_div_ceil(granted ? next : seen, QOS_NS_PER_S, rate_per_s));
-    return granted;
-}
-
-/* Claims the units on one shared word and copies its tag. */
-QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate *own, qos_word_t *word,
-                                  uint64_t keep_ns, uint64_t units, bool force)
-{
-    uint64_t tag_ns = 0;
-    bool granted = tags_priv_shared_claim(tags->config.shared, word, tags->now_ns, tags_priv_rate_open(own).rate_per_s,
-                                          keep_ns, units, force, &tag_ns);
-    tags_priv_rate_close(own, tag_ns, 0);
+    granted = tags_priv_word_take(word, force ? UINT64_MAX : due, lowest, units, &word_now);
+    word_now = qos_mul_div_ceil(word_now, QOS_NS_PER_S, rate_per_s);
+    tags_priv_rate_close(own, qos_sat_add(shared->base_ns, word_now), 0);
     return granted;
 }
 
@@ -1171,7 +1186,7 @@ QOS_PRIV bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase ph
                                                reserved_units, phase != TAGS_PHASE_RESERVATION))
         return true;
     if (limited_units) {
-        (void)qos_atomic_add_relaxed(&c->limited, qos_wrap_sub(0, limited_units));
+        tags_priv_word_back(&c->limited, limited_units);
         tags_priv_rate_refund(&tags->limit[id], 0, limited_units);
     }
     return false;
@@ -1192,9 +1207,8 @@ QOS_PRIV void tags_priv_refund_shared(const struct tags *tags, uint32_t id, uint
                                       uint64_t limited_units)
 {
     struct tags_priv_shared_client *c = tags_priv_shared(tags->config.shared, id);
-    /* Relaxed: as in a claim. */
-    (void)qos_atomic_add_relaxed(&c->reserved, qos_wrap_sub(0, reserved_units));
-    (void)qos_atomic_add_relaxed(&c->limited, qos_wrap_sub(0, limited_units));
+    tags_priv_word_back(&c->reserved, reserved_units);
+    tags_priv_word_back(&c->limited, limited_units);
 }
 
 /* Are the terms those of the shared entry? */
@@ -1204,56 +1218,6 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
     uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
     return c->reservation_per_s == terms->reservation_per_s && c->limit_per_s == limit;
 }
-
-QOS_PRIV bool tags_priv_has_shared(const struct tags *tags)
-{
-    return tags->config.shared != NULL;
-}
-
-QOS_PRIV uint64_t tags_priv_shared_clients(const struct tags_shared *shared)
-{
-    return shared->clients;
-}
-
-#else /* config.shared is NULL: init has checked it */
-
-QOS_PRIV bool tags_priv_has_shared(const struct tags *tags)
-{
-    (void)tags;
-    return false;
-}
-
-QOS_PRIV uint64_t tags_priv_shared_clients(const struct tags_shared *shared)
-{
-    (void)shared;
-    return 0;
-}
-
-QOS_PRIV bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
-                              uint64_t limited_units)
-{
-    (void)tags, (void)id, (void)phase, (void)reserved_units, (void)limited_units;
-    return true;
-}
-
-QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
-{
-    (void)tags, (void)id;
-}
-
-QOS_PRIV void tags_priv_refund_shared(const struct tags *tags, uint32_t id, uint64_t reserved_units,
-                                      uint64_t limited_units)
-{
-    (void)tags, (void)id, (void)reserved_units, (void)limited_units;
-}
-
-QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const struct tags_client *terms)
-{
-    (void)tags, (void)id, (void)terms;
-    return true;
-}
-
-#endif
 
 #endif /* QOS_DECLARE_ONLY */
 
@@ -1562,7 +1526,7 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
         return "tags_config.real_time_tags does not work with TAGS_ALLOW: set one of them";
     if (c->shared && !TAGS_HAS_SHARED)
         return "tags_config.shared needs a lock-free 64-bit word, which this target has not: set NULL";
-    if (c->shared && c->clients > tags_priv_shared_clients(c->shared))
+    if (c->shared && c->clients > c->shared->clients)
         return "tags_config.clients is more than the shared tags have: raise tags_shared_config.clients";
     *status = QOS_OK;
     return NULL;
@@ -1727,7 +1691,7 @@ QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, c
         return QOS_EINVAL;
     if (tags_client_error(terms))
         return QOS_ERANGE;
-    if (tags_priv_has_shared(tags) && !tags_priv_same_terms(tags, id, terms))
+    if (tags->config.shared && !tags_priv_same_terms(tags, id, terms))
         return QOS_EINVAL;
     return terms->reservation_per_s > tags_priv_admissible(tags, held) ? QOS_EADMISSION : QOS_OK;
 }
@@ -1860,7 +1824,7 @@ QOS_PRIV bool tags_priv_rejects(const struct tags *tags, uint32_t id, uint32_t c
 QOS_PRIV void tags_priv_wake(struct tags *tags, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    if (tags_priv_has_shared(tags)) {
+    if (tags->config.shared) {
         if (h->at_device == 0)
             tags_priv_join_shared(tags, id);
     } else {
@@ -1953,7 +1917,7 @@ QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *m
         if (tags_priv_may(tags, id)) {
             choice->client = id;
             choice->phase = TAGS_PHASE_RESERVATION;
-            if (QOS_UNLIKELY(clock - least > tags->config.reserve_lag_ns) && !tags_priv_has_shared(tags))
+            if (QOS_UNLIKELY(clock - least > tags->config.reserve_lag_ns) && !tags->config.shared)
                 tags->behind_ns += clock - least - tags->config.reserve_lag_ns;
             return QOS_OK;
         }
@@ -2064,7 +2028,7 @@ QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_slot *s
         slot->flags |= TAGS_PRIV_BY_LIMIT;
     reserved = tags_priv_reserved_units(tags, slot);
     limited = tags_priv_limited_units(tags, slot);
-    if (tags_priv_has_shared(tags))
+    if (tags->config.shared)
         return tags_priv_claim(tags, id, phase, reserved, limited);
     if (reserved)
         tags_priv_rate_charge(&tags->reserve[id], qos_sat_sub(clock, tags->config.reserve_lag_ns), reserved);
@@ -2380,7 +2344,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     h = &tags->hot[id];
     reserved = tags_priv_reserved_units(tags, slot);
     limited = tags_priv_limited_units(tags, slot);
-    if (tags_priv_has_shared(tags))
+    if (tags->config.shared)
         tags_priv_refund_shared(tags, id, reserved, limited);
     if (reserved)
         tags_priv_rate_refund(&tags->reserve[id], tags_priv_reserve_floor(tags, tags->config.limit_burst_ns), reserved);
