@@ -1613,29 +1613,17 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
     return qos_layout_size_bytes(&layout);
 }
 
+/* All its memory is 0. */
 QOS_PRIV void tags_priv_clear(struct tags *tags)
 {
-    size_t i, n = tags->config.clients;
+    uint32_t i;
     QOS_ASSERT(tags->s && tags->r && tags->l);                         /* laid out on memory that was checked */
     __builtin_memset(tags->s, 0xff, tags->s_groups * sizeof *tags->s); /* TAGS_PRIV_ABSENT */
     __builtin_memset(tags->r, 0xff, tags->t_groups * 8 * sizeof *tags->r);
     __builtin_memset(tags->l, 0xff, tags->t_groups * 8 * sizeof *tags->l);
     tags->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
-    __builtin_memset(tags->hot, 0, n * sizeof *tags->hot);
-    __builtin_memset(tags->limit, 0, n * sizeof *tags->limit);
-    __builtin_memset(tags->reserve, 0, n * sizeof *tags->reserve);
-    if (tags->mean)
-        __builtin_memset(tags->mean, 0, n * sizeof *tags->mean);
-    for (i = 0; tags->queue && i < n; i++)
-        tags->queue[i].head = tags->queue[i].tail = NULL;
-    if (tags->queued_cost)
-        __builtin_memset(tags->queued_cost, 0, n * sizeof *tags->queued_cost);
-    if (tags->by_client)
-        __builtin_memset(tags->by_client, 0, n * sizeof *tags->by_client);
-    for (i = 0; i < tags->config.at_device_max; i++) {
-        tags->slot[i].serial = 0;
-        tags->slot[i].next = (uint32_t)(i + 1 < tags->config.at_device_max ? i + 1 : QOS_NONE);
-    }
+    for (i = 0; i < tags->config.at_device_max; i++)
+        tags->slot[i].next = i + 1 < tags->config.at_device_max ? i + 1 : QOS_NONE;
     tags->oldest = tags->newest = tags->worked_last = tags->batch = QOS_NONE;
     tags->free_slot = tags->slot ? 0 : QOS_NONE;
 }
@@ -1656,6 +1644,7 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
+    __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
     qos_layout_begin(&layout, mem);
     tags_priv_layout(&layout, &fresh, &filled);
     fresh.config = filled;

@@ -30,7 +30,7 @@
  *         struct adversary_game game = {"weight", ops, 2, play, NULL};
  *         adversary_begin("adversary/htb");
  *         adversary_search(&game, 2000);             // so many programs; the harm of none may exceed its bound
- *         return adversary_end();                    // prints the table "worst found / bound"
+ *         return adversary_end();                    // the table "worst found / bound" is complete
  *     }
  *
  *   The bound is the formula of the header, computed by the test from what the oracle saw: no function of a header takes
@@ -95,8 +95,7 @@ struct adversary_worst {
 
 static struct {
     struct adversary_worst game[ADVERSARY_GAMES_MAX];
-    uint32_t games;
-    bool failed;
+    uint32_t games, reported;
 } adversary_state;
 
 static CHECK_UNUSED const struct adversary_step *adversary_at(const struct adversary_program *p, uint64_t step)
@@ -236,7 +235,7 @@ static CHECK_UNUSED bool adversary_parse(const struct adversary_game *g, const c
 static CHECK_UNUSED void adversary_begin(const char *name)
 {
     check_begin(name);
-    adversary_state.games = 0;
+    adversary_state.games = adversary_state.reported = 0;
 }
 
 static CHECK_UNUSED void adversary_keep(struct adversary_worst *w, const struct adversary_program *p,
@@ -317,26 +316,34 @@ static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64
     return w->ratio;
 }
 
+/* The rows of the table that are not printed yet. At once: a long run that is killed has shown what it found. */
+static CHECK_UNUSED void adversary_report(void)
+{
+    for (; adversary_state.reported < adversary_state.games; adversary_state.reported++) {
+        const struct adversary_worst *w = &adversary_state.game[adversary_state.reported];
+        if (adversary_state.reported == 0)
+            printf("%-18s %10s %14s %14s %8s  %s\n", "game", "programs", "worst found", "bound", "ratio", "unit");
+        printf("%-18s %10" PRIu64 " %14.6g %14.6g %8.3f  %s\n", w->game->name, w->programs, w->score.harm,
+               w->score.bound, w->ratio, w->game->unit ? w->game->unit : "");
+        adversary_print(w->game, &w->program);
+    }
+    fflush(stdout);
+}
+
 /* The same; and no program may do more harm than its bound allows. */
 static CHECK_UNUSED double adversary_search(const struct adversary_game *g, uint64_t programs)
 {
     double ratio = adversary_hunt(g, programs, 0);
+    adversary_report();
     CHECK_CONTEXT("game %s: the worst program is in the table", g->name);
     CHECK_WITHIN(ratio, 0, 1 + 1e-9); /* sums of doubles */
     return ratio;
 }
 
-/* Prints the table; returns check_end(). */
+/* Prints what is left of the table; returns check_end(). */
 static CHECK_UNUSED int adversary_end(void)
 {
-    uint32_t i;
-    printf("%-18s %10s %14s %14s %8s  %s\n", "game", "programs", "worst found", "bound", "ratio", "unit");
-    for (i = 0; i < adversary_state.games; i++) {
-        const struct adversary_worst *w = &adversary_state.game[i];
-        printf("%-18s %10" PRIu64 " %14.6g %14.6g %8.3f  %s\n", w->game->name, w->programs, w->score.harm,
-               w->score.bound, w->ratio, w->game->unit ? w->game->unit : "");
-        adversary_print(w->game, &w->program);
-    }
+    adversary_report();
     return check_end();
 }
 

@@ -405,6 +405,18 @@ static void limit_forced(const struct adversary_program *p, struct adversary_sco
     score->bound = (double)w.terms[RIVAL].limit_per_s * (double)BURST_NS / 1e9 + 1 + DEBT + 1;
 }
 
+/* The rival forces requests, without a limit: what it gets by weight and by force. */
+static void forced(const struct adversary_program *p, struct adversary_score *score)
+{
+    struct check_rng rng;
+    double most;
+    world(p, TAGS_PS, &rng);
+    most = most_weight(p);
+    run(p);
+    score->harm = rise(most, false, BY_WEIGHT | BY_FORCE);
+    score->bound = (DEBT + 1) * COST_MAX / most + (double)w.victim_cost / (double)w.terms[VICTIM].weight;
+}
+
 /* The rival has a reservation: what it gets by it. */
 static void reserved(const struct adversary_program *p, struct adversary_score *score)
 {
@@ -491,12 +503,13 @@ int main(void)
         {"weight", ops, OPS, weight, "work per weight"},
         {"weight_lead", ops, OPS, weight_lead, "work per weight"},
         {"limit_forced", ops, OPS, limit_forced, "requests"},
+        {"forced", ops, OPS, forced, "work per weight"},
         {"reserved", ops, OPS, reserved, "requests"},
         {"reservation", ops, FORCE, reservation, "requests missed"},
     };
     unsigned i;
     adversary_begin("adversary/tags");
     for (i = 0; i < sizeof games / sizeof *games; i++)
-        adversary_search(&games[i], check_scaled(4000));
+        adversary_search(&games[i], check_scaled(12000));
     return adversary_end();
 }

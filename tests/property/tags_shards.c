@@ -1,5 +1,6 @@
 // proves: four shards that share a client's tags serve its reservation and keep its limit as one, wherever its requests
-// proves: are, while each shard's device is busy with aggressors of its own
+// proves: are, while each shard's device is busy with aggressors of its own; where reservations do not fit, each client gets
+// proves: one request per 1 / R and one request of each other client of that shard, and nobody starves
 #include "check.h"
 #include "tags.h"
 
@@ -114,6 +115,57 @@ static void run(uint64_t stream, bool share)
     CHECK(check_mem_free(&shared_memory));
 }
 
+/* Reservations that do not fit: two schedulers of half the capacity, five clients each, 1000 and 9 x 100 per second. Each is
+ * served at least once per 1 / R and one request of each other client there, after the lag; and nobody makes up more than the
+ * lag once there is room. */
+static void overload(void)
+{
+    struct tags_config config;
+    const struct tags_shared_config shared_config = {10, SECOND / 10, 0};
+    const uint64_t service = SECOND / 480, seconds = 60;
+    struct tags_shared *sh;
+    uint64_t sent[10] = {0}, now;
+    uint32_t i, k;
+    CHECK_CONTEXT("%s", "reservations that do not fit");
+    memset(&config, 0, sizeof config);
+    config.clients = 10;
+    config.mode = TAGS_PS;
+    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(&shared_config), 8, 0);
+    CHECK_EQ(tags_shared_init(sh, 0, shared_memory.size, &shared_config), QOS_OK);
+    config.shared = sh;
+    for (i = 0; i < 10; i++) {
+        memset(&client[i], 0, sizeof client[i]);
+        client[i].terms.weight = i == 9 ? 1000000 : 1;
+        client[i].terms.reservation_per_s = i ? 100 : 1000;
+        CHECK_EQ(tags_shared_change(sh, 0, i, &client[i].terms), QOS_OK);
+    }
+    for (k = 0; k < 2; k++) {
+        check_mem_new(&memory[k], tags_memsize(&config), 64, 0);
+        CHECK_EQ(tags_init(&shard[k], memory[k].mem, memory[k].size, &config), QOS_OK);
+        for (i = 0; i < 10; i++)
+            CHECK_EQ(tags_add(&shard[k], 0, i, &client[i].terms), QOS_OK);
+        for (i = 5 * k; i < 5 * k + 5; i++)
+            CHECK_EQ(tags_arrive(&shard[k], 0, i, 1000000, 1), QOS_OK);
+    }
+    for (now = 0; now < seconds * SECOND; now += service)
+        for (k = 0; k < 2; k++) {
+            struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0};
+            CHECK_EQ(tags_pull(&shard[k], now, 1, &g), QOS_OK);
+            CHECK_EQ(tags_complete(&shard[k], now, &g, service), QOS_OK);
+            sent[g.client] += g.phase == TAGS_PHASE_RESERVATION;
+        }
+    for (i = 0; i < 10; i++) {
+        uint64_t turn = SECOND / client[i].terms.reservation_per_s + 5 * service;
+        CHECK_GE(sent[i] + 1, (seconds * SECOND - shared_config.reserve_lag_ns) / turn);
+        CHECK_LE(sent[i], seconds * client[i].terms.reservation_per_s + 1);
+    }
+    printf("of 1000 and 100 reserved at half the capacity: %" PRIu64 " and %" PRIu64 " per second\n", sent[0] / seconds,
+           sent[1] / seconds);
+    for (k = 0; k < 2; k++)
+        CHECK(check_mem_free(&memory[k]));
+    CHECK(check_mem_free(&shared_memory));
+}
+
 int main(void)
 {
     uint64_t i, runs;
@@ -122,5 +174,6 @@ int main(void)
     for (i = 0; i < runs; i++)
         run(i, true);
     run(0, false);
+    overload();
     return check_end();
 }

@@ -758,6 +758,30 @@ static void windows(void)
     close_tags();
 }
 
+/* Every hundredth request of a client takes the device 20 s, beyond what a mean holds: it is charged in full, and its rival of
+ * equal weight has half of the time. */
+static void rare_and_huge(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    uint64_t used[2] = {0, 0}, n = 0, i;
+    open_tags(&c);
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ(add(0, (uint32_t)i, 1, 0, 0), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, (uint32_t)i, 10000000, 1), QOS_OK);
+    }
+    for (i = 0; i < 2000000; i++) {
+        struct tags_grant g;
+        uint64_t service = MS;
+        CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+        if (g.client == 0 && ++n % 100 == 0)
+            service = 20 * SECOND;
+        used[g.client] += service;
+        CHECK_EQ(tags_complete(&tags, 0, &g, service), QOS_OK);
+    }
+    CHECK_WITHIN((double)used[0] / (double)used[1], 0.9, 1.1);
+    close_tags();
+}
+
 /* One time stamp an hour ahead, then right ones: nobody is frozen, and no limit is broken by more than its burst. */
 static void clock_jumps(void)
 {
@@ -870,6 +894,7 @@ int main(void)
     weights();
     intrusive();
     windows();
+    rare_and_huge();
     clock_jumps();
     end_of_time();
     shared_terms();
