@@ -4,9 +4,9 @@
  *
  *   Storage quality of service is arithmetic on rates, times and counters. Careless code
  *   drops a fraction at every refill, overflows after a week, or trusts a clock that
- *   jumps. The five algorithm headers (pshift.h, tags.h, twochoice.h, tokenpool.h, htb.h)
- *   solve one scheduling problem each. What two or more of them need is here, once, and
- *   tested to its ends.
+ *   jumps. Each of the five algorithm headers (pshift.h, tags.h, twochoice.h,
+ *   tokenpool.h, htb.h) solves one scheduling problem. What two or more of them need is
+ *   here once, tested to the ends of its range.
  *
  * THE MODEL
  *
@@ -51,7 +51,7 @@
  *   - C11 and C++17, gcc or clang; freestanding: no allocation, no libc call, no floating
  *     point, no clock, no thread, no mutable static.
  *   - Memory is the caller's. Time is the caller's: now_ns is monotonic, in nanoseconds
- *     from any epoch. A now_ns that goes backwards mints nothing and breaks nothing.
+ *     from any epoch. A now_ns that goes backwards adds no tokens and breaks nothing.
  *   - Arguments come in one order: handle, now_ns, ids, amounts, outputs. A handle is
  *     never NULL (asserted); a pointer that may be NULL says so.
  *   - Errors are values (enum qos_status, negative). After an error the object is as it
@@ -93,7 +93,7 @@
  *   QOS_API           what precedes every public function; default `static inline`, unused-safe. Define it
  *                     empty in one .c file to get linkable symbols.
  *   QOS_DECLARE_ONLY  define it in the other files, to get types and prototypes without bodies.
- *   QOS_ASSERT(x)     check of an internal invariant; default: nothing. Never an assumption.
+ *   QOS_ASSERT(x)     check of an internal invariant; default: nothing. The compiler never assumes x.
  *   QOS_NO_INT128     use the portable 128-bit code although the compiler has __int128.
  *   QOS_ATOMIC_HOOK   route every atomic access to qos_hook_* functions of yours (model checking). */
 #ifndef QOS_API
@@ -123,7 +123,7 @@ extern "C" {
 #define QOS_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
 #endif
 
-/* A target with a lock-free 64-bit word: shared state (tokenpool.h, shared tags) needs one, the rest does not. */
+/* 1: the target has a lock-free 64-bit word. Shared state (tokenpool.h, shared tags) needs one, the rest does not. */
 #if defined(__GCC_ATOMIC_LLONG_LOCK_FREE) && __GCC_ATOMIC_LLONG_LOCK_FREE == 2
 #define QOS_HAS_ATOMIC64 1
 #else
@@ -180,16 +180,16 @@ QOS_STATIC_ASSERT(sizeof(qos_word_t) == 8 && __alignof__(qos_word_t) == 8, "a sh
 /* A counter with one writer and any number of readers. */
 typedef qos_word_t qos_counter_t;
 
-/* What every scheduler counts, and what X_stats gives out. Tokens in the scheduler's unit; requests otherwise. */
+/* What every scheduler counts, and what X_stats returns. Tokens are in the scheduler's unit. */
 struct qos_stats {
     uint64_t granted;  /* tokens granted, borrowed ones included */
-    uint64_t borrowed; /* tokens of them beyond the class's own rate */
+    uint64_t borrowed; /* of these, tokens beyond the class's own rate */
     uint64_t refused;  /* takes that were refused */
     uint64_t waited;   /* requests that waited in a queue before they were granted */
     uint64_t debt;     /* tokens owed at the moment (rounded up) */
 };
 
-/* The same as live counters: the owner adds, any thread reads. */
+/* The same while they count: the owner adds, any thread reads. */
 struct qos_counters {
     qos_counter_t granted, borrowed, refused, waited;
 };
@@ -216,7 +216,7 @@ struct qos_rng {
 };
 
 /* Layout of the caller's memory: one function adds the parts in order. Begun on NULL it only measures; begun on
- * the memory it gives the pointers. Size and pointers so come from the same calls. */
+ * the memory it gives the pointers. So size and pointers come from the same calls. */
 struct qos_layout {
     unsigned char *mem; /* NULL: measuring */
     size_t size_bytes;  /* so far */
@@ -250,7 +250,7 @@ struct qos_frame {
  *   status      qos_strerror                             a sentence for any status
  *   buckets     qos_bucket_init, set_rate                rate and burst
  *               qos_bucket_take, force, put              now or not, with a debt, given back
- *               qos_bucket_next_ns, refill               when a take will pass; credit the time
+ *               qos_bucket_next_ns, refill               when a take will succeed; credit the time
  *               qos_level_*                              the same arithmetic for buckets of other shapes
  *   cost        qos_cost, qos_cost_fit                   of a request; a model from two measurements
  *   integers    qos_sat_*, qos_checked_*, qos_wrap_*     saturate, report or wrap at the ends
@@ -263,7 +263,7 @@ struct qos_frame {
  *               qos_reader_*, qos_read_*                 bounded reader
  *               qos_frame_seal, qos_frame_open           checked frame of a message or record
  *   memory      qos_layout_begin, part                   parts of the caller's memory
- *               qos_layout_size_bytes, check             what to ask for; is what came right?
+ *               qos_layout_size_bytes, check             bytes to allocate; is the memory right?
  *   random      qos_rng_seed, u64, below                 reproducible numbers
  *   sharing     qos_counter_add, read, qos_counters_read one writer, any reader
  *               qos_atomic_*                             words that threads or processes share
@@ -314,16 +314,16 @@ QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns);
  * otherwise. It starts empty: no credit accrues before init. Single owner, like all calls on buckets. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_init(struct qos_bucket *bucket, uint64_t now_ns, uint64_t rate_per_s,
                                                       uint64_t burst_tokens);
-/* New rate and burst from now on. What was earned at the old rate stays (up to the new burst), debt too. */
+/* New rate and burst from now on. Tokens earned at the old rate stay, up to the new burst; a debt stays too. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t now_ns,
                                                           uint64_t rate_per_s, uint64_t burst_tokens);
 /* QOS_OK: n tokens taken. QOS_EAGAIN: too few, see qos_bucket_next_ns. QOS_ERANGE: n > QOS_TOKENS_MAX. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
-/* Takes n tokens at once, in debt if need be. QOS_EDEBT, nothing taken, while more than debt_max_tokens
- * (0..QOS_TOKENS_MAX) are owed already: so the debt stays at or below debt_max_tokens + n. */
+/* Takes n tokens at once, in debt if need be. QOS_EDEBT, and nothing is taken, while more than debt_max_tokens
+ * (0..QOS_TOKENS_MAX) are owed. So the debt never exceeds debt_max_tokens + n. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_force(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n,
                                                        uint64_t debt_max_tokens);
-/* Gives back n tokens of a take that did not happen; what does not fit is lost. */
+/* Gives back n tokens that were not used; what does not fit into the bucket is lost. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_put(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
 /* Exact first time at which a take of n tokens succeeds if nobody else takes; QOS_NEVER if never. */
 QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
@@ -334,11 +334,11 @@ QOS_API void qos_bucket_refill(struct qos_bucket *bucket, uint64_t now_ns);
  * qos_level_wait_ns divides. level and depth as in struct qos_bucket, rate_per_s 0..QOS_RATE_MAX, n_sub sub-tokens,
  * 0..QOS_TOKENS_MAX tokens of them. */
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns);
-/* Gate of a request of n_sub sub-tokens: the level from which it is granted. */
+/* The gate of a request of n_sub sub-tokens: the least level at which it is granted. */
 QOS_API int64_t qos_level_gate(int64_t depth, int64_t n_sub);
 /* ns until the level reaches `gate` (0 if it has), QOS_NEVER if the rate is 0. Rounded up: never too early. */
 QOS_API uint64_t qos_level_wait_ns(int64_t level, int64_t gate, uint64_t rate_per_s);
-/* Charge without a gate: at most the debt floor of -2 * QOS_TOKENS_MAX tokens, where it stays. */
+/* Charges without a gate. The level stops at the debt floor of -2 * QOS_TOKENS_MAX tokens. */
 QOS_API int64_t qos_level_charge(int64_t level, int64_t n_sub);
 /* Tokens owed, rounded up. */
 QOS_API uint64_t qos_level_debt(int64_t level);
@@ -387,20 +387,20 @@ QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(const struct qos_frame *fra
 QOS_API QOS_NODISCARD enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic,
                                                      uint16_t version_max, struct qos_frame *frame);
 
-/* Layout: begins on the memory, or on NULL to measure. */
+/* Layout: begins on the memory, or on NULL to measure only. */
 QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem);
 /* Adds `count` items of `item_bytes` at `align` (a power of two). Returns where they lie; NULL while measuring, or if
  * the layout overflowed. */
 QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
 /* Bytes to ask for: the size, padded to its alignment; 0 if it does not fit in size_t. */
 QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout);
-/* Does the memory do for what was measured? QOS_EINVAL (NULL), QOS_EALIGN, QOS_EMEMORY, or QOS_ERANGE if the layout
+/* Is the memory right for what was measured? QOS_EINVAL: it is NULL. QOS_EALIGN, QOS_EMEMORY. QOS_ERANGE: the layout
  * overflowed. */
 QOS_API QOS_NODISCARD enum qos_status qos_layout_check(const struct qos_layout *layout, const void *mem,
                                                        size_t size_bytes);
 
-/* Single-writer counters: only the owner adds, any thread reads at any time (wait-free; relaxed, as a counter
- * orders nothing). Without a lock-free 64-bit word only the owner may read. qos_counters_read sets debt to 0. */
+/* Single-writer counters: only the owner adds, any thread reads at any time. Wait-free; relaxed, because no other data
+ * depends on a counter. Without a lock-free 64-bit word only the owner may read. qos_counters_read sets debt to 0. */
 QOS_API void qos_counter_add(qos_counter_t *counter, uint64_t n);
 QOS_API uint64_t qos_counter_read(const qos_counter_t *counter);
 QOS_API void qos_counters_read(const struct qos_counters *counters, struct qos_stats *out);
@@ -418,7 +418,7 @@ QOS_API bool qos_atomic_cas_release(qos_word_t *word, uint64_t *expected, uint64
 #endif
 
 #ifdef QOS_ATOMIC_HOOK
-/* Yours: `order` is one of __ATOMIC_RELAXED, _ACQUIRE, _RELEASE. */
+/* You provide these. `order` is one of __ATOMIC_RELAXED, _ACQUIRE, _RELEASE. */
 uint64_t qos_hook_load(const qos_word_t *word, int order);
 void qos_hook_store(qos_word_t *word, uint64_t v, int order);
 uint64_t qos_hook_add(qos_word_t *word, uint64_t v, int order);
@@ -459,7 +459,7 @@ QOS_API const char *qos_strerror(int status)
     }
 }
 
-/* The overflow builtins return the wrapped result: a wrap that no sanitizer takes for an accident. */
+/* The overflow builtins return the wrapped result, and no sanitizer reports them. */
 QOS_API uint64_t qos_wrap_add(uint64_t a, uint64_t b)
 {
     uint64_t r;
@@ -675,7 +675,7 @@ QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns)
  *
  *   Invariants
  *     1. -2 * QOS_TOKENS_MAX tokens <= level <= depth: no sum or difference of two levels leaves 64 bits.
- *     2. Every ns since init is credited once: a refill moves last_ns forward and never back.
+ *     2. Each ns since init is credited once: a refill moves last_ns forward, never back.
  *     3. A full bucket loses what does not fit: over w seconds at most rate * w + max(depth, n) is granted.
  */
 
@@ -685,7 +685,7 @@ QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per
 {
     /* depth - level may exceed INT64_MAX, never UINT64_MAX: 4 * 10^18 + 8 * 10^18 < 2^64. */
     uint64_t gain, room = qos_wrap_sub((uint64_t)depth, (uint64_t)level);
-    if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 23)) /* times a rate of at most 2^40: no overflow to look for */
+    if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 23)) /* times at most 2^40: cannot overflow */
         gain = elapsed_ns * rate_per_s;
     else if (__builtin_mul_overflow(elapsed_ns, rate_per_s, &gain))
         return depth;
@@ -809,7 +809,7 @@ QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t 
 
 QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes)
 {
-    unsigned way = op == QOS_READ ? 0 : 1; /* whatever a caller casts to the type, nothing is read beyond the arrays */
+    unsigned way = op == QOS_READ ? 0 : 1; /* a value outside the enum reads nothing beyond the arrays */
     struct qos_u128 p = qos_mul_wide(len_bytes, model->per_mib_cost[way]);
     uint64_t bytes_part, cost;
     if (p.hi != 0) /* 2^64 and more: far above the cap */
@@ -967,7 +967,7 @@ QOS_API void qos_put_le64(void *p, uint64_t v)
     qos_put_le32((uint8_t *)p + 4, (uint32_t)(v >> 32));
 }
 
-/* Room for n more bytes? If not: bad, for good. */
+/* Is there room for n more bytes? If not, `bad` is set and stays set. */
 QOS_PRIV uint8_t *qos_priv_writer_room(struct qos_writer *writer, size_t n)
 {
     uint8_t *at;
@@ -1164,7 +1164,7 @@ QOS_API enum qos_status qos_layout_check(const struct qos_layout *layout, const 
 
 /* ==== chapter: shared words ======================================================================
  *
- *   Counters never go through the hook: they carry no protocol, and would only multiply the interleavings.
+ *   Counters do not use the hook: no protocol depends on them, and they would multiply the interleavings.
  */
 
 #ifndef QOS_DECLARE_ONLY
