@@ -2,8 +2,8 @@
  *
  * A test is one program. Its first two lines say `// proves: ...` and, if it needs libraries, `// links: ...`.
  * It calls check_begin() first and returns check_end(): 0 passed, 1 failed, 77 skipped (check_skip). A failed
- * check prints file, line, both values, and the command that replays the run. C11 and C++17; libc only, so
- * that it also runs on cross targets.
+ * check prints file, line, both values, and the command that repeats the run. C11 and C++17. It needs libc only,
+ * so it also runs on cross targets.
  *
  *   QOS_TEST_SEED=n    seed of random tests (default 1)
  *   QOS_TEST_SCALE=n   random tests run 1/n of their length (default 1; 20 on emulated targets)
@@ -22,11 +22,11 @@
 static struct {
     const char *name;
     uint64_t checks, failures, seed, scale, most_failures;
-    char context[160]; /* printed with a failure: which case, which step */
+    char context[160]; /* which case, which step: printed with a failure */
 } check_state;
 
 #define CHECK_UNUSED __attribute__((unused))
-/* Before a function of a test that wraps deliberately: the tests run under -fsanitize=integer too. */
+/* Marks a function that wraps deliberately: the tests also run under -fsanitize=integer. */
 #ifdef __clang__
 #define CHECK_WRAPS __attribute__((no_sanitize("integer")))
 #else
@@ -78,7 +78,7 @@ static CHECK_UNUSED void check_skip(const char *reason)
     exit(77);
 }
 
-/* What the checks that follow are about; shown with a failure. */
+/* Says what the next checks are about; printed with a failure. */
 #define CHECK_CONTEXT(...) ((void)snprintf(check_state.context, sizeof check_state.context, __VA_ARGS__))
 
 static CHECK_UNUSED void check_fail(const char *file, int line, const char *what)
@@ -133,7 +133,7 @@ struct check_rng {
     uint64_t s;
 };
 
-/* Product modulo 2^64, in a way that the integer sanitizer takes for deliberate. */
+/* Product modulo 2^64; the integer sanitizer does not report it. */
 static CHECK_UNUSED uint64_t check_wrap_mul(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -197,7 +197,7 @@ static CHECK_UNUSED void *check_mem_new(struct check_mem *m, size_t size, size_t
     return m->mem;
 }
 
-/* True if nobody wrote outside the memory; frees it. */
+/* True if nothing was written outside the memory; frees it. */
 static CHECK_UNUSED bool check_mem_free(struct check_mem *m)
 {
     size_t i, begin = (size_t)(m->mem - m->raw), end = begin + m->size;

@@ -1,5 +1,5 @@
 /* digits.h - schoolbook numbers for oracles: 256 bits as 16 digits of base 2^16, little end first.
- * Every step stays below 2^33, so nothing wraps anywhere; slow, obvious, and the same on 32-bit targets. */
+ * Every step stays below 2^33, so nothing wraps. Slow, obvious, and the same on 32-bit targets. */
 #ifndef QOS_TESTS_DIGITS_H
 #define QOS_TESTS_DIGITS_H
 

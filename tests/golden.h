@@ -1,8 +1,8 @@
-/* golden.h - bytes of a wire or disk format as they have always been: tests/golden/NAME.hex, on every target the same.
+/* golden.h - recorded bytes of a wire or disk format: tests/golden/NAME.hex, the same on every target.
  *
- * golden_same() compares what was written now; golden_read() gives what was written then. QOS_GOLDEN_WRITE=1 writes the
- * file anew: only for a new format or a new version of one. A test of each format runs natively and, as all unit tests,
- * under emulation: what one byte order wrote the other reads. */
+ * golden_same() compares the bytes written now with the recorded ones; golden_read() reads the recorded ones.
+ * QOS_GOLDEN_WRITE=1 records anew: only for a new format or a new version of one. The tests run natively and, like all
+ * unit tests, under emulation: so each byte order reads what the other one wrote. */
 #ifndef QOS_TESTS_GOLDEN_H
 #define QOS_TESTS_GOLDEN_H
 

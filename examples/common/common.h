@@ -1,16 +1,17 @@
-/* common.h - what the example tools share: options, tables, JSON, histograms, progress, plots, tidying up.
+/* common.h - what the example tools share: options, tables, JSON, histograms, progress, plots, temporary files.
  *
- * Each part is one small .c file. Its functions say what state they keep. Nothing here knows a scheduler.
+ * Each part is one small .c file; its functions say what state they keep. Nothing here depends on a scheduler.
  * Include "qos.h" beside it for the seeded generator (struct qos_rng) and exact arithmetic. Needs libc only.
  *
  *     options.c   opt_*        one table of options gives parsing, --help and error messages
  *     human.c     human_*      numbers with units for people
  *     table.c     table_*      aligned text tables
- *     json.c      json_*       JSON to a file, every error noticed
+ *     json.c      json_*       JSON to a file; write errors are reported
  *     hist.c      hist_*       latency histogram: log-linear, mergeable
- *     progress.c  progress_*   a live line on a terminal, sparse lines elsewhere
+ *     progress.c  progress_*   a live line on a terminal, a line now and then elsewhere
  *     plot.c      plot_*       SVG through gnuplot
- *     tidy.c      stop_*, temp_*, tool_*   signals to a flag, temporary files removed, messages, clock
+ *     tidy.c      stop_*, temp_*, tool_*   signals, temporary files, messages, memory, clock
+ *     draw.h      draw_*       random draws: even, and by Zipf's law (a header of its own)
  *
  * Exit statuses of every tool: 0 done, 1 failed (or partly failed), 2 wrong usage, 3 inconclusive, 130 stopped by a
  * signal.
@@ -36,7 +37,8 @@ void tool_set_name(const char *name);
 /* "name: message\n" to stderr. die exits with `status`; temporary files are removed first. */
 void tool_warn(const char *fmt, ...) COMMON_PRINTF(1, 2);
 _Noreturn void tool_die(int status, const char *fmt, ...) COMMON_PRINTF(2, 3);
-/* malloc, realloc and strdup. Without memory they end the tool with a message. alloc: zeroed; align: a power of two. */
+/* malloc, realloc and strdup; if there is no memory they end the tool with a message. tool_alloc gives zeroed memory.
+ * align: a power of two. */
 void *tool_alloc(size_t bytes);
 void *tool_alloc_aligned(size_t bytes, size_t align);
 void *tool_grow(void *old, size_t bytes);
@@ -46,26 +48,27 @@ uint64_t tool_now_ns(void);                /* CLOCK_MONOTONIC */
 uint64_t tool_cpu_ns(void);                /* CPU time of this process, all threads */
 void tool_sleep_until_ns(uint64_t now_ns); /* returns early when a signal has set the stop flag */
 
-/* SIGINT and SIGTERM set a flag and interrupt system calls (no SA_RESTART). A second signal gives up at once:
- * temporary files are removed, exit status 130. Call once, before threads are started. */
+/* From now on SIGINT and SIGTERM set a flag and interrupt system calls (no SA_RESTART). A second signal ends the tool
+ * at once: temporary files are removed, exit status 130. Call once, before threads are started. */
 void stop_on_signals(void);
 bool stop_asked(void);
 void stop_now(void); /* sets the same flag, from anywhere */
 
-/* Files and empty directories that must not outlive the tool: removed, newest first, at exit, by temp_remove_all,
- * or on the second signal. A forked child never removes its parent's. Main thread only; at most 256. */
+/* Files and empty directories that must not outlive the tool. They are removed, newest first, at exit, by
+ * temp_remove_all, or on the second signal. A forked child never removes its parent's. Main thread only; 256 at most. */
 void temp_add(const char *path);
 void temp_forget(const char *path);
 void temp_remove(const char *path);
 void temp_remove_all(void);
-/* Creates dir/prefixXXXXXX, registers it, and writes its name to path. File: an open descriptor. -1 / false: errno. */
+/* Creates dir/prefixXXXXXX, registers it, and writes its name to path. temp_file returns an open descriptor, or -1;
+ * temp_dir returns false on an error. errno says why. */
 int temp_file(char *path, size_t size, const char *dir, const char *prefix);
 bool temp_dir(char *path, size_t size, const char *dir, const char *prefix);
 
 /* ---- options.c ----------------------------------------------------------------------------------------- */
 
-/* Parsers: NULL and *out set, or what is wrong ("not a size; write e.g. 20M") and *out untouched. Fractions are
- * allowed and exact to nine digits ("1.5k" is 1536), rounded down. */
+/* Parsers. NULL: the value is set. Otherwise what is wrong ("not a size; write e.g. 20M"), and the value is untouched.
+ * Fractions are allowed, exact to nine digits and rounded down: "1.5k" is 1536. */
 const char *opt_size(const char *text, uint64_t *bytes);  /* k, M, G, T are powers of 1024; 20M, 4k, 512, 2GiB */
 const char *opt_rate(const char *text, uint64_t *per_s);  /* the same per second: 20M or 20M/s */
 const char *opt_time(const char *text, uint64_t *ns);     /* ns, us, ms, s, m, h; a plain number is seconds: 1.5s */
@@ -90,15 +93,16 @@ struct opt {
     enum opt_kind kind;
     void *to;
     const char *argument;            /* in --help: "SIZE"; for OPT_CHOICE the choices */
-    const char *help;                /* one line; says the default */
+    const char *help;                /* one sentence; names the default */
     void (*each)(const char *value); /* OPT_EACH only */
 };
-/* Parses argv. --help prints `about`, the options and `examples` (may be NULL) and exits with 0; a wrong option exits
- * with 2 and says why. Returns the index of the first argument that is no option (argc if there is none). */
+/* Parses argv. --help prints `about`, the options and `examples` (may be NULL), and exits with 0. A wrong option prints
+ * why and exits with 2. Returns the index of the first argument that is not an option; argc if there is none. */
 int opt_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *examples);
 /* Splits "key=value,key=value" in place: the next pair, or false at the end. value is NULL if there is no '='. */
 bool opt_next_pair(char **rest, char **key, char **value);
-/* "name: tenant 2: reserve=2X: not a size; write e.g. 20M" and exit 2; where is "tenant 2". why NULL: returns. */
+/* Prints "name: tenant 2: reserve=2X: not a size; write e.g. 20M" and exits with 2; `where` is "tenant 2". Returns if
+ * why is NULL. */
 void opt_check(const char *where, const char *key, const char *value, const char *why);
 
 /* ---- human.c: use as printf("%s", human_bytes(n).text) --------------------------------------------------- */
@@ -117,7 +121,7 @@ struct human human_percent(double ratio);    /* 98.7 % */
 struct table;
 /* Column headings separated by '|'; a heading that begins with '<' is left-aligned, others right-aligned. */
 struct table *table_new(const char *headings);
-/* The next cell, row by row; as many as there are headings make a row. NULL text: "-". */
+/* The next cell, row by row; a row has as many cells as there are headings. NULL text: "-". */
 void table_cell(struct table *t, const char *text);
 void table_cellf(struct table *t, const char *fmt, ...) COMMON_PRINTF(2, 3);
 void table_rule(struct table *t); /* a line before the next row */
@@ -131,13 +135,12 @@ struct json {
     FILE *f;
     char *path;
     int depth;
-    bool filled[JSON_DEPTH_MAX]; /* something stands at this level */
+    bool filled[JSON_DEPTH_MAX]; /* this level has a value already */
     bool array[JSON_DEPTH_MAX];
 };
-/* Opens path ("-": stdout; NULL: into /dev/null) and begins the top object.
- * false: errno says why. */
+/* Opens path ("-": stdout; NULL: /dev/null) and begins the top object. false: errno says why. */
 bool json_open(struct json *j, const char *path);
-/* key is NULL inside an array. Texts are escaped; a real that is not finite becomes null. */
+/* Inside an array key is NULL. Texts are escaped. A real that is not finite becomes null. */
 void json_object(struct json *j, const char *key);
 void json_array(struct json *j, const char *key);
 void json_end(struct json *j);                                     /* of the innermost object or array */
@@ -146,14 +149,14 @@ void json_u64(struct json *j, const char *key, uint64_t value);
 void json_i64(struct json *j, const char *key, int64_t value);
 void json_real(struct json *j, const char *key, double value);
 void json_bool(struct json *j, const char *key, bool value);
-/* Ends what is open and closes the file. false: something could not be written (said on stderr with the path). */
+/* Ends all open objects and arrays and closes the file. false: it could not be written; a message was printed. */
 bool json_close(struct json *j);
 
 /* ---- hist.c -------------------------------------------------------------------------------------------------- */
 
-/* Counts of values 0..2^64-1: exact below 128, above that 64 steps to each power of two. A quantile is the upper
- * end of its step: never below the true value, at most 1/64 (1.6 %) above it. 30 KiB; the same sequence of additions
- * and merges in any order gives the same histogram. */
+/* Counts of values 0..2^64-1: exact below 128, above that in 64 steps for each power of two. A quantile is the upper
+ * end of its step: never below the true value, at most 1/64 (1.6 %) above it. 30 KiB. Additions and merges may come in
+ * any order: the histogram is the same. */
 #define HIST_STEPS 64
 #define HIST_BUCKETS (59 * HIST_STEPS)
 struct hist {
@@ -164,8 +167,8 @@ struct hist {
 void hist_clear(struct hist *h);
 void hist_add(struct hist *h, uint64_t value);
 void hist_merge(struct hist *into, const struct hist *from);
-/* The smallest reported value that at least the share p (0..1) of all values does not exceed. p = 1: the exact largest
- * value. 0 if empty. */
+/* The smallest step end that at least the share p (0..1) of all values does not exceed. p = 1: the largest value,
+ * exactly. 0 if there is no value. */
 uint64_t hist_quantile(const struct hist *h, double p);
 double hist_mean(const struct hist *h);
 
@@ -173,16 +176,16 @@ double hist_mean(const struct hist *h);
 
 struct progress {
     FILE *out; /* stderr */
-    bool live; /* redraw one line; else a line of its own now and then */
+    bool live; /* one line is drawn again and again; else a new line now and then */
     uint64_t next_ns;
-    int drawn; /* columns of the line that stands there */
+    int drawn; /* columns of the line on the screen */
 };
-/* live if stderr is a terminal or `force` (the tool's --progress). */
+/* Live if stderr is a terminal, or if `force` is set (the tool's --progress). */
 void progress_init(struct progress *p, bool force);
-/* True when it is time to show something: 5 times a second if live, every 5 s otherwise. One comparison. */
+/* True when it is time for a line: 5 times a second if live, else every 5 s. Costs one comparison. */
 bool progress_due(struct progress *p, uint64_t now_ns);
 void progress_show(struct progress *p, const char *fmt, ...) COMMON_PRINTF(2, 3);
-/* Wipes the live line, before other output. */
+/* Clears the live line, before other output. */
 void progress_end(struct progress *p);
 
 /* ---- plot.c ------------------------------------------------------------------------------------------------------ */
@@ -193,7 +196,7 @@ struct plot_curve {
     const double *x, *y;
     size_t n;
 };
-/* A horizontal (or vertical) line with a label: a reservation, the start of a tenant. */
+/* A horizontal or vertical line with a label: a reservation, the start of a tenant. */
 struct plot_mark {
     const char *name;
     double at;
@@ -207,16 +210,16 @@ struct plot {
     const struct plot_mark *mark;
     size_t marks;
     double y_max; /* 0: chosen by gnuplot */
-    double y_min; /* with log_y; 0: chosen by gnuplot. Without: the axis begins at 0 */
+    double y_min; /* with log_y; 0: chosen by gnuplot. Without log_y the axis begins at 0 */
     bool log_x, log_y, steps, points;
 };
-/* Draws to an SVG file. false: a message went to stderr (only one if gnuplot is missing). */
+/* Draws to an SVG file. false: a message was printed (only once if gnuplot is missing). */
 bool plot_svg(const struct plot *p, const char *path);
 /* Several plots side by side in one file. */
 bool plot_panels(const struct plot *p, size_t count, const char *path);
-/* Runs gnuplot with a script of your own on its stdin; output and terminal are up to the script. */
+/* Runs gnuplot with a script of your own on its stdin. The script sets output and terminal. */
 bool plot_script(const char *script);
-/* mkdir -p for output directories. false: errno. */
+/* mkdir -p for output directories. false: errno says why. */
 bool plot_mkdir(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-// JSON to a file. Errors are kept in the stream and reported once, by json_close.
+// JSON to a file. The stream remembers errors; json_close reports them once.
 #include "common.h"
 #include <errno.h>
 #include <math.h>
@@ -39,7 +39,7 @@ static void begin(struct json *j, const char *key)
 static void open_level(struct json *j, bool array)
 {
     if (++j->depth == JSON_DEPTH_MAX)
-        tool_die(TOOL_FAILED, "JSON nested deeper than %d", JSON_DEPTH_MAX);
+        tool_die(TOOL_FAILED, "JSON is nested deeper than %d levels", JSON_DEPTH_MAX);
     j->filled[j->depth] = false;
     j->array[j->depth] = array;
     fputc(array ? '[' : '{', j->f);

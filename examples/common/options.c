@@ -1,4 +1,4 @@
-// One table of options: parsing on getopt_long, --help, and error messages that say what to write instead.
+// One table of options gives parsing (by getopt_long), --help, and error messages that say what to write instead.
 #include "common.h"
 #include "qos.h"
 #include <errno.h>
@@ -45,7 +45,7 @@ static const struct unit time_units[] = {
     {NULL, 0},
 };
 
-/* digits[.digits]unit, the value times the unit's factor, rounded down. false: not that, or 2^64 and more. */
+/* Reads digits[.digits]unit: the value times the unit's factor, rounded down. false: another form, or 2^64 or more. */
 static bool parse_number(const char *text, const struct unit *units, bool ignore_case, uint64_t *out)
 {
     uint64_t whole = 0, fraction = 0, scale = 1, value;

@@ -1,5 +1,5 @@
-// SVG through gnuplot. The script goes to gnuplot's stdin through an unlinked file: if gnuplot dies early, the tool gets
-// a message and not a SIGPIPE.
+// SVG by gnuplot. gnuplot reads its script from a file without a name. So if it dies early the tool prints a message
+// and gets no SIGPIPE.
 #include "common.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ bool plot_script(const char *script)
     return ok;
 }
 
-/* In double quotes for gnuplot; titles are in noenhanced mode, so that only these two need escaping. */
+/* In double quotes for gnuplot. Titles are in noenhanced mode, so only '"' and '\\' need escaping. */
 static void put_text(FILE *f, const char *text)
 {
     fputc('"', f);
@@ -100,11 +100,11 @@ static void put_marks(FILE *f, const struct plot *p)
             fprintf(f, " at %.9g, graph 0.97 offset 0.4,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at, colour);
         else
             fprintf(f, " at graph %.2f, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n",
-                    0.99 - 0.2 * (double)(level++ % 4), m->at, colour); /* side by side: marks may lie close together */
+                    0.99 - 0.2 * (double)(level++ % 4), m->at, colour); /* side by side: marks may be close together */
     }
 }
 
-/* Panel `index`; its data blocks carry that number. */
+/* Panel `index`; the names of its data blocks contain that number. */
 static void put_plot(FILE *f, const struct plot *p, size_t index)
 {
     size_t i, k;

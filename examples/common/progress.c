@@ -1,4 +1,4 @@
-// A live line on a terminal, sparse lines elsewhere.
+// A live line on a terminal, a line now and then elsewhere.
 #include "common.h"
 #include <stdarg.h>
 #include <unistd.h>

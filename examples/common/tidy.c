@@ -1,4 +1,4 @@
-// Messages, clock, signals to a flag, temporary files.
+// Messages, memory, clock, signals, temporary files.
 #include "common.h"
 #include <errno.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 static const char *tool_name = "tool";
 static volatile sig_atomic_t stop_flag;
-static char *temp_path[TEMP_MAX]; /* NULL: free. A slot is set or cleared by one pointer store: safe in a handler. */
+static char *temp_path[TEMP_MAX]; /* NULL: free. A slot is set or cleared by one store, so a handler may read it. */
 static pid_t temp_owner;
 
 void tool_set_name(const char *name)
@@ -163,7 +163,7 @@ void temp_add(const char *path)
 {
     int i;
     if (temp_owner != getpid()) {
-        memset(temp_path, 0, sizeof temp_path); /* of the parent: not ours to remove */
+        memset(temp_path, 0, sizeof temp_path); /* they are the parent's */
         if (temp_owner == 0)
             atexit(temp_remove_all);
         temp_owner = getpid();
@@ -172,7 +172,7 @@ void temp_add(const char *path)
         ;
     if (i + 1 == TEMP_MAX)
         tool_die(TOOL_FAILED, "too many temporary files");
-    temp_path[i + 1] = tool_copy(path); /* after the newest: removal goes backwards */
+    temp_path[i + 1] = tool_copy(path); /* after the newest: the newest is removed first */
 }
 
 static int temp_find(const char *path)

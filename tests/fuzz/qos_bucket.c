@@ -1,4 +1,4 @@
-// proves: whatever is done to a bucket, in whatever order and with whatever clock, it agrees with 128-bit arithmetic
+// proves: any calls on a bucket, in any order and with any clock, agree with 128-bit arithmetic
 #include "fuzz/fuzz.h"
 #include "qos.h"
 

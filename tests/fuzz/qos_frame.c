@@ -1,4 +1,4 @@
-// proves: a frame opens only if it is whole and undamaged, whatever the bytes; readers and writers stay inside
+// proves: of any bytes only a whole and undamaged frame opens; readers and writers stay inside their buffers
 #include "fuzz/fuzz.h"
 #include "qos.h"
 
@@ -16,10 +16,10 @@ static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t n)
     return ~crc;
 }
 
-/* Any bytes: what opens is exactly what the format says. */
+/* Any bytes: a frame opens if and only if the format says so. */
 static void any_bytes(const uint8_t *data, size_t size)
 {
-    uint8_t *copy = malloc(size ? size : 1); /* exact size: the address sanitizer sees a read past the end */
+    uint8_t *copy = malloc(size ? size : 1); /* of the exact size: the address sanitizer sees a read past the end */
     struct qos_frame f;
     uint32_t payload;
     if (size)
@@ -33,7 +33,7 @@ static void any_bytes(const uint8_t *data, size_t size)
     free(copy);
 }
 
-/* The same bytes as a payload: sealed, they open; one flipped bit or one byte less, and they do not. */
+/* The same bytes as a payload: sealed, they open; with one bit flipped or one byte cut off they do not. */
 static void sealed(struct fuzz_input *in)
 {
     uint16_t version = (uint16_t)fuzz_between(in, 0, 3);

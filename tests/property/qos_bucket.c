@@ -1,5 +1,5 @@
-// proves: a bucket grants, refuses, owes and predicts exactly what unbounded arithmetic says, at any rate, polling
-// pattern and clock; and over an hour it grants rate x time, to within one burst
+// proves: a bucket grants, refuses, owes and predicts exactly as unbounded arithmetic does, at any rate, polling
+// pattern and clock; over an hour it grants rate x time, to within one burst
 #include "qos.h"
 #include "check.h"
 #include "digits.h"
@@ -65,7 +65,7 @@ static uint64_t move_clock(struct check_rng *rng, uint64_t now, uint64_t rate)
     uint64_t step;
     switch (check_between(rng, 0, 9)) {
     case 0: return now - check_between(rng, 0, now < 5000 ? now : 5000); /* backwards */
-    case 1: return check_between(rng, 0, 50) ? now : check_rand(rng);    /* stands still; rarely, anywhere */
+    case 1: return check_between(rng, 0, 50) ? now : check_rand(rng);    /* the same time; rarely, any time */
     case 2: step = UINT64_C(1) << check_between(rng, 0, 45); break;
     case 3: step = rate ? SUB / rate + 1 : 1; break; /* about a token */
     default: step = check_between(rng, 0, UINT64_C(1) << check_between(rng, 0, 32)); break;
@@ -77,12 +77,12 @@ static void check_next(const struct qos_bucket *b, const struct oracle *o, uint6
 {
     uint64_t next = qos_bucket_next_ns(b, now, n);
     CHECK(next >= now);
-    if (next == UINT64_MAX) { /* never: not even at the end of time, or one nanosecond before it */
+    if (next == UINT64_MAX) { /* never: not even at the last nanosecond, or the one before */
         CHECK(!grants(o, UINT64_MAX - 1, n));
         return;
     }
     CHECK(grants(o, next, n));
-    if (next > now) /* the first time: not a nanosecond earlier */
+    if (next > now) /* it is the first time: a nanosecond earlier fails */
         CHECK(!grants(o, next - 1, n));
 }
 
@@ -156,11 +156,11 @@ static void random_life(struct check_rng *rng, uint64_t life)
     }
 }
 
-/* 3,600 seconds of a taker who is always hungry, polling at random times no further apart than the bucket is deep. */
+/* 3,600 seconds of a client that always wants more. It polls at random times, no further apart than the burst lasts. */
 static void hour(struct check_rng *rng, uint64_t rate)
 {
     const uint64_t end = check_scaled(3600) * SUB;
-    /* A burst of two seconds, as far as a bucket reaches, and the longest gap that does not overflow it. */
+    /* A burst of two seconds, if a bucket can hold it, and the longest gap that does not overflow it. */
     uint64_t burst = 2 * rate < UINT64_C(4000000000) ? 2 * rate : UINT64_C(4000000000);
     uint64_t gap = burst / 2 * SUB / rate, now = 0, granted = 0;
     struct qos_bucket b;
@@ -182,7 +182,7 @@ static void hour(struct check_rng *rng, uint64_t rate)
     }
     earned = digits_mul(digits_of(rate), digits_of(now));
     CHECK_CONTEXT("rate %" PRIu64 " for %" PRIu64 " ns: granted %" PRIu64, rate, now, granted);
-    /* Whoever takes everything he finds has all but the fraction of the last token. */
+    /* A client that takes every token gets all but the fraction of the last one. */
     CHECK(digits_compare(digits_mul(digits_of(granted), digits_of(SUB)), earned) <= 0);
     CHECK(digits_compare(digits_mul(digits_of(granted + 1), digits_of(SUB)), earned) > 0);
 }

@@ -3,7 +3,7 @@
 #include "check.h"
 #include "digits.h"
 
-/* Numbers at which carries, digit guesses and borrows go wrong: runs of ones and zeros, and their neighbours. */
+/* Numbers at which carries, digit guesses and borrows go wrong: runs of ones and zeros, plus or minus a little. */
 static uint64_t pick(struct check_rng *rng)
 {
     uint64_t ones = UINT64_MAX >> check_between(rng, 0, 63), v;
@@ -42,7 +42,7 @@ static void check_product(uint64_t a, uint64_t b, uint64_t c)
     struct digits want = digits_mul(digits_of(a), digits_of(b)), sum;
     uint64_t floor = qos_mul_div_floor(a, b, c), ceil = qos_mul_div_ceil(a, b, c);
     CHECK(digits_compare(digits_of_wide(p.hi, p.lo), want) == 0);
-    /* floor <= a b / c < floor + 1, and the same from above, wherever the quotient fits. */
+    /* floor <= a b / c < floor + 1, and ceil - 1 < a b / c <= ceil, wherever the quotient fits. */
     if (c != 0 && digits_compare(want, digits_mul(digits_of_wide(1, 0), digits_of(c))) < 0) {
         struct digits below = digits_mul(digits_of(floor), digits_of(c));
         bool exact = digits_compare(below, want) == 0;
@@ -55,7 +55,7 @@ static void check_product(uint64_t a, uint64_t b, uint64_t c)
     sum = digits_add(want, want);
     sum.d[8] = 0; /* modulo 2^128 */
     CHECK(digits_compare(digits_of_wide(s.hi, s.lo), sum) == 0);
-    /* The difference is what the subtrahend lacks: (p - c) + c = p, modulo 2^128, by schoolbook addition. */
+    /* The difference p - c is right if (p - c) + c = p, modulo 2^128, by schoolbook addition. */
     s.hi = a;
     s.lo = c;
     s = qos_sub_wide(p, s);

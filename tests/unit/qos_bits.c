@@ -1,4 +1,4 @@
-// proves: bit scans find every single bit, alone and under noise, and say 64 for zero
+// proves: bit scans find every bit, alone and among others, and give 64 for zero
 #include "qos.h"
 #include "check.h"
 

@@ -48,18 +48,18 @@ static void check_time(void)
 {
     struct qos_bucket b = full(1000, 10, 5 * S);
     CHECK_EQ(qos_bucket_take(&b, 5 * S, 10), QOS_OK);
-    /* Backwards: nothing is minted, now or when the clock has come forward again. */
+    /* Backwards: no token is added, neither now nor when the clock has caught up. */
     CHECK_EQ(qos_bucket_take(&b, 0, 1), QOS_EAGAIN);
     CHECK_EQ(qos_bucket_take(&b, 5 * S, 1), QOS_EAGAIN);
     CHECK_EQ(qos_bucket_next_ns(&b, 0, 1), 5 * S + 1000000);
     CHECK_EQ(qos_bucket_next_ns(&b, 0, 0), 0);
     CHECK_EQ(qos_bucket_take(&b, 5 * S + 999999, 1), QOS_EAGAIN);
     CHECK_EQ(qos_bucket_take(&b, 5 * S + 1000000, 1), QOS_OK);
-    /* What is there can be had whatever the clock says. */
+    /* Tokens in the bucket can be taken whatever the clock says. */
     CHECK_EQ(qos_bucket_put(&b, 0, 2), QOS_OK);
     CHECK_EQ(qos_bucket_next_ns(&b, 3, 2), 3);
     CHECK_EQ(qos_bucket_take(&b, 3, 2), QOS_OK);
-    /* The longest jump there is fills the bucket to its burst and no further. */
+    /* The longest possible jump fills the bucket to its burst and no further. */
     b = full(QOS_RATE_MAX, 10, 0);
     CHECK_EQ(qos_bucket_take(&b, 0, 10), QOS_OK);
     CHECK_EQ(qos_bucket_take(&b, MAX, 10), QOS_OK);
@@ -131,7 +131,7 @@ static void check_change(void)
     /* The time before the change earns at the old rate: half a second, five tokens. */
     CHECK_EQ(qos_bucket_set_rate(&b, S / 2, 1000, 10), QOS_OK);
     CHECK_EQ(b.level, 9 * QOS_SUBTOKENS);
-    /* A smaller burst: what stands above it is gone. */
+    /* A smaller burst: the tokens above it are lost. */
     CHECK_EQ(qos_bucket_set_rate(&b, S / 2, 1000, 3), QOS_OK);
     CHECK_EQ(b.level, 3 * QOS_SUBTOKENS);
     CHECK_EQ(qos_bucket_set_rate(&b, S / 2, 1000, 100), QOS_OK);
@@ -140,7 +140,7 @@ static void check_change(void)
     CHECK_EQ(qos_bucket_force(&b, S / 2, 8, 0), QOS_OK);
     CHECK_EQ(qos_bucket_set_rate(&b, S / 2, 1, 1), QOS_OK);
     CHECK_EQ(qos_level_debt(b.level), 5);
-    /* Many changes in the same instant mint nothing. */
+    /* Many changes at the same instant add no token. */
     {
         unsigned i;
         for (i = 0; i < 1000; i++)

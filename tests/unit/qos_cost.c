@@ -1,5 +1,5 @@
 // proves: the cost of a request is fixed + bytes * per_mib / 2^20, rounded up, within 1..QOS_TOKENS_MAX; a fitted model
-// gives at least the costs that were measured, and for the small size exactly that
+// gives at least the measured costs, and exactly that of the small size
 #include "qos.h"
 #include "check.h"
 
@@ -49,7 +49,7 @@ static void check_fit(void)
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, 20, 0), QOS_ERANGE);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, QOS_TOKENS_MAX + 1, 20, 1), QOS_ERANGE);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, 20, QOS_TOKENS_MAX + 1), QOS_ERANGE);
-#ifndef __cplusplus /* where the type itself has no such value */
+#ifndef __cplusplus /* there the enum cannot have such a value */
     CHECK_EQ(qos_cost_fit(&m, (enum qos_op)2, 10, 1, 20, 2), QOS_EINVAL);
 #endif
     /* Too steep: more than 2^40 per MiB. */

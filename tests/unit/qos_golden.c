@@ -1,4 +1,5 @@
-// proves: frames and numbers are written byte for byte as ever, and what was written then is read, on either byte order
+// proves: frames and numbers are written byte for byte as in every earlier version, and the old bytes are read, on
+// either byte order
 #include "golden.h"
 #include "qos.h"
 

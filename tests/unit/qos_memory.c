@@ -1,5 +1,5 @@
-// proves: one layout serves memsize and init: offsets aligned and apart, overflow noticed, memory that is missing,
-// short by a byte or misaligned refused; counters and atomics do what they say
+// proves: one layout serves memsize and init: parts are aligned and do not overlap; overflow is an error; memory
+// that is NULL, a byte short or misaligned is refused; counters and atomics do what their comments say
 #include "qos.h"
 #include "check.h"
 
@@ -10,7 +10,7 @@ static void check_layout(void)
     unsigned char *at = mem;
     while ((uintptr_t)at % 64)
         at++;
-    /* Nothing at all needs no memory, but a pointer. */
+    /* A layout without parts needs no bytes, but a pointer. */
     qos_layout_begin(&l, NULL);
     CHECK_EQ(qos_layout_size_bytes(&l), 0);
     CHECK_EQ(qos_layout_check(&l, at, 0), QOS_OK);
@@ -27,7 +27,7 @@ static void check_layout(void)
     CHECK_EQ(qos_layout_check(&l, at + 32, 128), QOS_EALIGN);
     CHECK_EQ(qos_layout_check(&l, NULL, 128), QOS_EINVAL);
 
-    /* The same calls on the memory give the places. */
+    /* The same calls on the memory give the pointers. */
     qos_layout_begin(&l, at);
     CHECK(qos_layout_part(&l, 3, 1, 1) == at);
     CHECK(qos_layout_part(&l, 2, 8, 8) == at + 8);
@@ -36,12 +36,12 @@ static void check_layout(void)
     CHECK(qos_layout_part(&l, 1, 2, 64) == at + 64);
     CHECK_EQ(qos_layout_size_bytes(&l), 128);
 
-    /* Three ways not to fit: the product, the sum, the padding. What comes behind does not fit either. */
+    /* Three ways to overflow: the product, the sum, the padding. Later parts do not fit either. */
     qos_layout_begin(&l, at);
     CHECK(qos_layout_part(&l, 1, 16, 1) == at);
     CHECK(qos_layout_part(&l, SIZE_MAX / 2, 3, 1) == NULL);
     CHECK(qos_layout_part(&l, 1, 1, 1) == NULL);
-    CHECK_EQ(qos_layout_size_bytes(&l), 0); /* not the 16 that did fit */
+    CHECK_EQ(qos_layout_size_bytes(&l), 0); /* not the 16 that fitted */
     CHECK_EQ(qos_layout_check(&l, at, 128), QOS_ERANGE);
     qos_layout_begin(&l, NULL);
     (void)qos_layout_part(&l, 1, SIZE_MAX - 2, 1);

@@ -1,4 +1,4 @@
-// proves: the generator is splitmix64 (its published sequences), and bounded numbers are within bounds and unbiased
+// proves: the generator is splitmix64 (published sequences); bounded numbers are within their bound and unbiased
 #include "qos.h"
 #include "check.h"
 

@@ -1,4 +1,4 @@
-// proves: every status has a text of its own, every other number says so
+// proves: every status has a text of its own, and every other number is called unknown
 #include "qos.h"
 #include "check.h"
 

@@ -72,7 +72,7 @@ static void check_ends(void)
         CHECK_EQ(qos_read_u8(&r), size < 15 ? 0 : 0x5a);
         CHECK_EQ(r.bad, size < 15);
         CHECK_EQ(r.pos, w.pos);
-        if (w.bad) { /* for good: what would still fit is not written either */
+        if (w.bad) { /* `bad` stays: a field that would still fit is not written either */
             size_t pos = w.pos;
             qos_write_u8(&w, 1);
             CHECK(w.bad && w.pos == pos);
@@ -124,7 +124,7 @@ static void check_frames(void)
         buf[bit / 8] = (uint8_t)(buf[bit / 8] ^ 1u << bit % 8);
         got = qos_frame_open(buf, size, f.magic, 3, &g);
         CHECK_CONTEXT("bit %u", bit);
-        /* A longer length asks for more bytes; everything else is damage. */
+        /* A larger length asks for more bytes; any other change is damage. */
         CHECK(got == QOS_ECORRUPT || (got == QOS_ETRUNCATED && bit / 8 >= 8 && bit / 8 < 12));
         buf[bit / 8] = (uint8_t)(buf[bit / 8] ^ 1u << bit % 8);
     }
