@@ -55,7 +55,7 @@ bool stop_asked(void);
 void stop_now(void); /* sets the same flag, from anywhere */
 
 /* Files and empty directories that must not outlive the tool. They are removed, newest first, at exit, by
- * temp_remove_all, or on the second signal. A forked child never removes its parent's. Main thread only; 256 at most. */
+ * temp_remove_all, or on the second signal. A forked child never removes its parent's. Main thread only, at most 256. */
 void temp_add(const char *path);
 void temp_forget(const char *path);
 void temp_remove(const char *path);

@@ -1,12 +1,12 @@
 /* bursts.h - a model of burst writes on a cluster, for `simulate twochoice` and for the tests of Figures 3 and 4.
  *
- * Servers work off a queue, one write of 1 MB after the other (first come, first served). Before the burst each holds a
- * background of writes: normal, mean 30, deviation 3; a straggler five times as many. The processes of a node (k of
- * them) issue one write each at the same moment; nodes follow each other so closely that `undecided` of them wait for
- * their probes at once (one every round trip / undecided). Queues run on meanwhile. The response time of the burst is
- * when its last write ends. P(load) is learned in earlier bursts, each with its own background and stragglers.
+ * A server serves writes of 1 MB one after the other, first come, first served. Before the burst it holds a background
+ * of writes: normal, mean 30, deviation 3; a straggler holds five times as many. The k processes of a node issue one
+ * write each at the same moment. A node starts every round trip / `undecided`, so `undecided` nodes wait for their
+ * probes at any time. Meanwhile servers go on. The response time of the burst is when its last write ends. P(load) is
+ * learned in earlier bursts, each with its own background and stragglers.
  *
- * What decides is twochoice.h itself: its scheduler, and one of its detectors on every server. */
+ * twochoice.h decides: one placement, and one detector on every server. */
 #ifndef EXAMPLES_SIMULATE_BURSTS_H
 #define EXAMPLES_SIMULATE_BURSTS_H
 
@@ -35,12 +35,12 @@ struct burst_config {
     uint32_t servers, processes, k, undecided, warm_ups;
     double ratio; /* of stragglers */
     uint64_t round_trip_ns, service_ns, seed;
-    bool peers; /* cached loads of peers ride on replies and decisions */
+    bool peers; /* replies and decisions carry cached loads of other servers */
 };
 
 struct burst_result {
     double response_ms;     /* the last write ends */
-    double ideal_ms;        /* water-filling: nobody could end earlier */
+    double ideal_ms;        /* by filling the shortest queues first: no rule ends earlier */
     uint64_t on_stragglers; /* writes placed there */
     uint64_t probes, peers_chosen;
 };
@@ -64,15 +64,15 @@ struct burst {
     enum burst_rule rule;
     struct burst_server *server;
     struct twochoice_detector *detector;
-    struct twochoice_placement scheduler;
+    struct twochoice_placement placement;
     struct qos_rng rng;
-    void *scheduler_mem, **detector_mem;
+    void *placement_mem, **detector_mem;
     struct burst_node *node; /* a ring of those undecided */
     uint64_t last_end_ns;
     struct burst_result result;
 };
 
-/* Mean 30, deviation 3: the sum of twelve uniform numbers has deviation 1 (and no tail beyond 6 of them). */
+/* Mean 30, deviation 3: the sum of twelve uniform numbers has deviation 1 (and never differs by more than 6). */
 static inline uint32_t burst_background(struct qos_rng *r)
 {
     double sum = -6;
@@ -160,19 +160,19 @@ static inline void burst_new_background(struct burst *b)
     free(order);
 }
 
-/* The probes of a node go out: every server answers with its load, and perhaps with those of its peers. */
+/* A node sends its probes: every server answers with its load, and with those of other servers if wanted. */
 static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t i, j;
     n->at_ns = now_ns;
-    if (twochoice_placement_ask(&b->scheduler, n->write, b->c.k, n->probe, &n->asked) != QOS_OK)
+    if (twochoice_placement_ask(&b->placement, n->write, b->c.k, n->probe, &n->asked) != QOS_OK)
         abort();
     n->probes = n->asked;
     b->result.probes += n->asked;
     for (i = 0; i < n->asked; i++) {
         struct twochoice_probe *p = &n->probe[i];
         burst_work(b, p->server, now_ns);
-        /* The native rule may ask one server for several writes of the node: each a request of its own. */
+        /* The native rule may probe one server for several writes of the node: each has a request number. */
         p->load = twochoice_detector_probed(&b->detector[p->server], now_ns, 0,
                                             b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request, BURST_WRITE);
         p->state = TWOCHOICE_UP;
@@ -193,7 +193,7 @@ static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t n
 static inline void burst_decide(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t i, j;
-    if (twochoice_placement_decide(&b->scheduler, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
+    if (twochoice_placement_decide(&b->placement, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
         abort();
     for (i = 0; i < n->asked; i++) {
         const struct twochoice_probe *p = &n->probe[i];
@@ -215,9 +215,9 @@ static inline void burst_decide(struct burst *b, struct burst_node *n, uint64_t 
         burst_place(b, n->write[i].target, now_ns, n->request);
 }
 
-/* Beside the paper's rules, one of today: probes are sent ahead and reused, none is waited for; of the pool the busiest
- * sixth by requests in flight is left out, and of the rest the shortest expected latency is taken (after Prequal,
- * NSDI 2024). The pool was probed one round trip before it is used, and the node counts in it what it sends itself. */
+/* A rule that is newer than the paper, after Prequal (NSDI 2024): probes are sent ahead and reused, so no write waits
+ * for one. Of the pool the busiest sixth by requests in flight is left out; of the others the shortest expected latency
+ * is taken. The pool was probed one round trip before it is used, and the node adds its own writes to it. */
 static inline void burst_reused(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t pool = (size_t)2 * b->c.k, i, p, best;
@@ -234,7 +234,7 @@ static inline void burst_reused(struct burst *b, struct burst_node *n, uint64_t 
         for (p = 0; p < n->probes; p++) {
             if (n->probe[p].load / BURST_WRITE > limit)
                 continue;
-            /* In a queue of equal writes, what is in flight is the latency. */
+            /* In a queue of equal writes the latency follows from the writes in flight. */
             if (best == n->probes || n->probe[p].load < n->probe[best].load)
                 best = p;
         }
@@ -275,7 +275,7 @@ static inline void burst_run(struct burst *b, uint64_t start_ns)
         }
         burst_probe(b, n, now_ns);
     }
-    /* Fixed and random placement wait for no probe, nor does a pool that was probed ahead. */
+    /* Fixed and random placement send no probes; a pool was probed before. So they wait for none. */
     b->result.response_ms = (double)(b->last_end_ns - start_ns) / 1e6;
     if (b->rule == BURST_FIXED || b->rule == BURST_RANDOM || b->rule == BURST_REUSED)
         b->result.response_ms -= (double)b->c.round_trip_ns / 1e6;
@@ -291,7 +291,7 @@ static inline void *burst_alloc(size_t size)
     return p;
 }
 
-/* Everything that one rule needs, after its warm-ups: the last burst stays in b->server for a closer look. */
+/* Sets up one rule, runs its warm-ups and then the burst that counts. The servers stay in b->server, to be examined. */
 static inline void burst_begin(struct burst *b, const struct burst_config *c, enum burst_rule rule)
 {
     static const uint32_t policy[BURST_RULES] = {TWOCHOICE_FIXED,         TWOCHOICE_RANDOM,
@@ -309,8 +309,8 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
     sc.max_writes = c->k;
     sc.policy = policy[rule];
     sc.seed = c->seed * 1000 + (uint64_t)rule;
-    b->scheduler_mem = burst_alloc(twochoice_placement_memsize(&sc));
-    if (twochoice_placement_init(&b->scheduler, b->scheduler_mem, twochoice_placement_memsize(&sc), &sc) != QOS_OK)
+    b->placement_mem = burst_alloc(twochoice_placement_memsize(&sc));
+    if (twochoice_placement_init(&b->placement, b->placement_mem, twochoice_placement_memsize(&sc), &sc) != QOS_OK)
         abort();
     memset(&dc, 0, sizeof dc);
     dc.op_cost_bytes = QOS_NOTHING;
@@ -332,7 +332,7 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
         b->node[i].write = (struct twochoice_write *)burst_alloc(c->k * sizeof(struct twochoice_write));
         b->node[i].probe = (struct twochoice_probe *)burst_alloc((size_t)4 * c->k * sizeof(struct twochoice_probe));
     }
-    /* Only preassign learns. The burst that counts has the same background and stragglers under every rule. */
+    /* Only preassign learns. The burst that counts has the same background and stragglers for every rule. */
     for (i = 0; rule == BURST_PREASSIGN && i < c->warm_ups; i++) {
         burst_new_background(b);
         burst_run(b, (uint64_t)i * UINT64_C(1000000000000));
@@ -355,7 +355,7 @@ static inline void burst_end(struct burst *b)
     free(b->detector_mem);
     free(b->detector);
     free(b->server);
-    free(b->scheduler_mem);
+    free(b->placement_mem);
 }
 
 static inline void burst_defaults(struct burst_config *c)

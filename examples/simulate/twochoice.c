@@ -1,4 +1,4 @@
-/* simulate twochoice - Figures 3 and 4 of the two-choice paper, and the same at ten times its size. */
+/* twochoice.c - `simulate twochoice`: Figures 3 and 4 of the two-choice paper, and larger clusters (the model is bursts.h). */
 #include "common.h"
 #include "bursts.h"
 #include "simulate.h"
@@ -7,25 +7,25 @@
 static const double ratios[] = {0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5};
 #define RATIOS (sizeof ratios / sizeof *ratios)
 
-static struct json json;
+static struct simulate_output out;
 
 static void say(const char *what, const struct burst_config *c, enum burst_rule rule, const struct burst_result *r)
 {
-    json_object(&json, NULL);
-    json_text(&json, "figure", what);
-    json_text(&json, "rule", burst_rule_names[rule]);
-    json_real(&json, "ratio", c->ratio);
-    json_u64(&json, "k", c->k);
-    json_u64(&json, "servers", c->servers);
-    json_u64(&json, "processes", c->processes);
-    json_bool(&json, "peers", c->peers);
-    json_real(&json, "response_ms", r->response_ms);
-    json_real(&json, "ideal_ms", r->ideal_ms);
-    json_u64(&json, "on_stragglers", r->on_stragglers);
-    json_end(&json);
+    json_object(&out.json, NULL);
+    json_text(&out.json, "figure", what);
+    json_text(&out.json, "rule", burst_rule_names[rule]);
+    json_real(&out.json, "ratio", c->ratio);
+    json_u64(&out.json, "k", c->k);
+    json_u64(&out.json, "servers", c->servers);
+    json_u64(&out.json, "processes", c->processes);
+    json_bool(&out.json, "peers", c->peers);
+    json_real(&out.json, "response_ms", r->response_ms);
+    json_real(&out.json, "ideal_ms", r->ideal_ms);
+    json_u64(&out.json, "on_stragglers", r->on_stragglers);
+    json_end(&out.json);
 }
 
-/* Response time of the burst by the ratio of stragglers. y: the responses of each rule, NULL: not wanted. */
+/* Response time of the burst by the share of stragglers. y takes the times of each rule; may be NULL. */
 static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES + 1][RATIOS])
 {
     struct table *t = table_new("stragglers|fixed|random|two-choice|collaborative|preassign|reused probes|ideal|"
@@ -100,7 +100,7 @@ static void figure_4(struct burst_config c, double y[BURST_RULES][LOADS], uint32
     table_free(t);
 }
 
-/* 10,000 servers x 1,000,000 processes, in real seconds. */
+/* A factor of 10: 10,000 servers and 1,000,000 processes. The last column is real time. */
 static void scale(struct burst_config c, uint32_t factor)
 {
     struct table *t = table_new("<rule|response ms|ideal ms|on stragglers|probes|simulated in s");
@@ -127,78 +127,98 @@ static void scale(struct burst_config c, uint32_t factor)
     table_free(t);
 }
 
-static void write_curves(const char *dir, double y3[BURST_RULES + 1][RATIOS], double y4[BURST_RULES][LOADS],
-                         const uint32_t servers[LOADS])
+static bool draw_figure_3(double y[BURST_RULES + 1][RATIOS])
 {
-    char path[512];
-    FILE *f;
+    struct plot_curve curve[BURST_RULES + 1];
+    struct plot plot = {0};
+    double x[RATIOS];
     size_t i;
-    int rule;
-    snprintf(path, sizeof path, "%s/twochoice_figure3.dat", dir);
-    f = fopen(path, "w");
-    if (!f)
-        tool_die(TOOL_FAILED, "cannot write %s", path);
-    for (i = 0; i < RATIOS; i++) {
-        fprintf(f, "%g", ratios[i]);
-        for (rule = 0; rule <= BURST_RULES; rule++)
-            fprintf(f, " %g", y3[rule][i]);
-        fprintf(f, "\n");
+    for (i = 0; i < RATIOS; i++)
+        x[i] = 100 * ratios[i];
+    for (i = 0; i <= BURST_RULES; i++) {
+        curve[i].name = i < BURST_RULES ? burst_rule_names[i] : "ideal";
+        curve[i].x = x;
+        curve[i].y = y[i];
+        curve[i].n = RATIOS;
     }
-    fclose(f);
-    snprintf(path, sizeof path, "%s/twochoice_figure4.dat", dir);
-    f = fopen(path, "w");
-    if (!f)
-        tool_die(TOOL_FAILED, "cannot write %s", path);
-    for (i = 0; i < LOADS; i++) {
-        if (servers[i] == 0)
+    plot.title = "Two-choice, Figure 3: 10,000 writes of 1 MB on 1,000 servers";
+    plot.x_label = "stragglers (%)";
+    plot.y_label = "response time (ms)";
+    plot.curve = curve;
+    plot.curves = BURST_RULES + 1;
+    plot.points = true;
+    return simulate_draw(&out, &plot, "twochoice_figure3.svg");
+}
+
+/* Loads that no server has are left out. */
+static bool draw_figure_4(double y[BURST_RULES][LOADS], const uint32_t servers[LOADS])
+{
+    static const struct plot_mark stragglers = {"stragglers", LOADS - 1, true, -1};
+    struct plot_curve curve[BURST_RULES];
+    struct plot plot = {0};
+    double x[LOADS];
+    size_t i, load, n = 0;
+    for (load = 0; load < LOADS; load++) {
+        if (servers[load] == 0)
             continue;
-        fprintf(f, "%zu %u", i, servers[i]);
-        for (rule = 0; rule < BURST_RULES; rule++)
-            fprintf(f, " %g", y4[rule][i]);
-        fprintf(f, "\n");
+        x[n] = (double)load;
+        for (i = 0; i < BURST_RULES; i++)
+            y[i][n] = y[i][load];
+        n++;
     }
-    fclose(f);
+    for (i = 0; i < BURST_RULES; i++) {
+        curve[i].name = burst_rule_names[i];
+        curve[i].x = x;
+        curve[i].y = y[i];
+        curve[i].n = n;
+    }
+    plot.title = "Two-choice, Figure 4: the most writes that a server of each load received";
+    plot.x_label = "background load (writes)";
+    plot.y_label = "writes";
+    plot.curve = curve;
+    plot.curves = BURST_RULES;
+    plot.mark = &stragglers;
+    plot.marks = 1;
+    plot.points = true;
+    return simulate_draw(&out, &plot, "twochoice_figure4.svg");
 }
 
 int simulate_twochoice(int argc, char **argv)
 {
     uint64_t seeds = 5, seed = 1, factor = 0, k = 100;
-    const char *json_path = NULL, *data = NULL;
-    bool peers = false, all = false;
+    bool peers = false, all = false, ok;
     const struct opt opts[] = {
-        {"seeds", OPT_COUNT, &seeds, "N", "bursts to take the median of, 1 to 99 (5)", NULL},
-        {"seed", OPT_COUNT, &seed, "N", "of the first (1)", NULL},
-        {"k", OPT_COUNT, &k, "N", "writes that a node decides together (100)", NULL},
-        {"peers", OPT_FLAG, &peers, NULL, "cached loads of peers ride on replies and decisions", NULL},
-        {"all", OPT_FLAG, &all, NULL, "also k = 8, and with cached loads of peers", NULL},
-        {"scale", OPT_COUNT, &factor, "N", "also N times the servers and N^2 times the processes", NULL},
-        {"data", OPT_TEXT, &data, "DIR", "writes the curves of both figures there, for gnuplot", NULL},
-        {"json", OPT_TEXT, &json_path, "FILE", "writes every result there", NULL},
+        {"seeds", OPT_COUNT, &seeds, "N", "bursts, 1 to 99, of which medians are shown; default 5", NULL},
+        {"seed", OPT_COUNT, &seed, "N", "of the first burst; default 1", NULL},
+        {"k", OPT_COUNT, &k, "N", "writes that a node decides together; default 100", NULL},
+        {"peers", OPT_FLAG, &peers, NULL, "replies and decisions carry cached loads of other servers", NULL},
+        {"all", OPT_FLAG, &all, NULL, "Figure 3 also for k = 8, and with --peers", NULL},
+        {"scale", OPT_COUNT, &factor, "N",
+         "also a cluster of N times the servers and N^2 times the processes; up to 10", NULL},
+        SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     struct burst_config c;
     static double y3[BURST_RULES + 1][RATIOS], y4[BURST_RULES][LOADS];
     static uint32_t servers[LOADS];
-    simulate_parse(argc, argv, opts, "Figures 3 and 4 of the two-choice paper: burst writes among stragglers.",
-                   "simulate twochoice --all --scale 10\n");
+    simulate_parse(argc, argv, opts, "Processes write a burst to many servers, of which some are slow (stragglers).",
+                   "simulate twochoice --figures build/figures\nsimulate twochoice --all --scale 10\n");
     if (seeds == 0 || seeds > 99 || k == 0 || k > 1000 || 10000 % k != 0 || factor > 10)
         tool_die(TOOL_USAGE, "--seeds is 1 to 99, --k a divisor of 10000 up to 1000, --scale up to 10");
     stop_on_signals();
-    if (!json_open(&json, json_path))
-        tool_die(TOOL_FAILED, "cannot write %s", json_path);
-    json_array(&json, "results");
+    simulate_open(&out);
+    json_array(&out.json, "results");
     burst_defaults(&c);
     c.k = (uint32_t)k;
     c.seed = seed;
     c.peers = peers;
-    printf("Background of each server: 30 writes (normal, deviation 3), a straggler's five times as many; %.0f ms a "
-           "write,\n"
-           "round trip %.0f ms; P(load) learned in %u earlier bursts.\n",
+    printf("Before the burst each server holds 30 writes (normal, deviation 3), a straggler five times as many.\n"
+           "A write takes %.0f ms, a round trip %.0f ms; P(load) was learned in %u earlier bursts.\n",
            (double)c.service_ns / 1e6, (double)c.round_trip_ns / 1e6, c.warm_ups);
     figure_3(c, (uint32_t)seeds, y3);
     figure_4(c, y4, servers);
-    if (data)
-        write_curves(data, y3, y4, servers);
+    ok = draw_figure_3(y3);
+    ok = draw_figure_4(y4, servers) && ok;
     if (all) {
         struct burst_config other = c;
         other.k = 8;
@@ -209,7 +229,7 @@ int simulate_twochoice(int argc, char **argv)
     }
     if (factor > 1)
         scale(c, (uint32_t)factor);
-    if (!json_close(&json))
+    if (simulate_close(&out, ok) != TOOL_OK)
         return TOOL_FAILED;
     return stop_asked() ? TOOL_STOPPED : TOOL_OK;
 }
