@@ -1,9 +1,8 @@
-/* aqua.h - the testbed of AQuA's Section 6 in simulated time; shared by `simulate htb` and the paper tests.
+/* aqua.h - the testbed of AQuA's Section 6 in simulated time, for `simulate htb` and the paper tests.
  *
- * Streams write 512 KB requests to one disk, each as much as it may (`outstanding` requests at once); stream i starts
- * at 30 * (i - 1) s. The disk serves one request at a time at the rate that it has at that moment (it may change, as a
- * disk's does with its workload). Without QoS requests reach it first come, first served; with QoS htb.h's
- * queues decide. 1 token = 1 KB, as in the paper.
+ * Streams write requests of 512 KB to one disk. Each keeps `outstanding` requests there if it may. Stream i starts at
+ * 30 * (i - 1) s. The disk serves one request at a time; its rate may change once, as a disk's does with its workload.
+ * Without QoS it serves first come, first served; with QoS the queues of htb.h decide. 1 token = 1 KB, as in the paper.
  */
 #ifndef EXAMPLES_AQUA_H
 #define EXAMPLES_AQUA_H
@@ -29,7 +28,7 @@ struct aqua {
     uint32_t looks[4];                     /* the maximizer's looks, by enum htb_scenario */
 };
 
-/* The paper's set-up: 5, 15 and 20 MB/s of 40 MB/s, on a disk that does a little more, for 3 x 30 s. */
+/* The paper's set-up: 5, 15 and 20 of 40 MB/s are reserved, the disk does a little more, 3 x 30 s. */
 static inline void aqua_paper(struct aqua *a)
 {
     static const struct aqua zero;
@@ -73,7 +72,7 @@ static inline bool aqua_begin(const struct aqua *a, struct aqua_state *s)
     config.classes = AQUA_STREAMS + 1;
     config.rate_per_s[0] = a->root_kb_per_s;
     config.request_max_tokens = AQUA_REQUEST_KB;
-    config.burst_ns = 50000000; /* longer than the dispatch queue: 4 requests of 10.7 ms */
+    config.burst_ns = 50000000; /* longer than the dispatch queue lasts: 4 requests of 10.7 ms */
     config.device_max = 1;      /* "the request at the head of the dispatch queue is removed and sent to the disk" */
     config.dispatch_max = 4;
     if (htb_memsize(&config) > sizeof s->memory || htb_init(&s->tree, s->memory, sizeof s->memory, &config) != QOS_OK)

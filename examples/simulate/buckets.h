@@ -1,12 +1,12 @@
-/* buckets.h - the simulated cluster of the pShift paper's Section IV-B; shared by `simulate pshift` and the paper tests.
+/* buckets.h - the simulated cluster of the pShift paper's Section IV-B, for `simulate pshift` and the paper tests.
  *
- * Servers of equal capacity run the token scheduler of pshift.h; requests of each bucket arrive at its active servers at a
- * uniform rate in proportion to its demand there; a demand change moves a bucket to freshly drawn servers at a
- * random time. At the start of each interval the controller hears what each server expects (waiting + recent arrivals
- * extended to the end of the period), subtracts what was served from the reservations and solves. Recent arrivals are
- * those of the last interval, as in the paper's Section III-D, or of its second half (recent_half): demand that left in
- * the first half is then not expected any more, and demand that came is not halved. Service times are uniform within
- * 20 % of the mean. Time goes in ticks of 1 ms; arrivals are exact to the tick.
+ * Servers of equal capacity run the token scheduler of pshift.h. A bucket's requests arrive at its active servers, at
+ * an even rate in proportion to its demand there. A demand change moves a bucket to other random servers at a random
+ * time. At the start of each interval every server reports what it expects: the waiting requests, and recent arrivals
+ * extended to the end of the period. The controller subtracts what was served from the reservations and solves. Recent
+ * arrivals are those of the last interval, as in the paper's Section III-D, or those of its second half (recent_half):
+ * then demand that left in the first half is no longer expected, and demand that came in it counts in full. Service
+ * times are uniform within 20 % of the mean. Time goes in ticks of 1 ms; arrivals are exact to the tick.
  */
 #ifndef EXAMPLES_BUCKETS_H
 #define EXAMPLES_BUCKETS_H
@@ -23,7 +23,7 @@
 struct buckets_setup {
     uint32_t servers, buckets, active, changes; /* N_A; N_D */
     bool recent_half;
-    bool up_to; /* 0..changes of them, drawn for each bucket; else exactly so many */
+    bool up_to; /* each bucket has 0..changes of them, at random; else exactly `changes` */
     uint64_t iops, period_ns, seed;
     double demand_ratio, zipf;
 };
@@ -40,7 +40,7 @@ struct buckets_world {
     uint64_t *reservation; /* [buckets] */
     uint64_t *served;      /* [BUCKETS_INTERVALS * buckets] */
     uint64_t *change_ns;   /* [buckets * BUCKETS_CHANGES_MAX] ascending, UINT64_MAX beyond the last */
-    double intrinsic;      /* share of buckets whose shortfall no allocation of the first demands avoids */
+    double intrinsic;      /* share of buckets that no allocation for the first demands could serve */
     uint64_t capacity, tokens_short;
 };
 
@@ -141,7 +141,7 @@ static inline struct pshift_scheduler_state buckets_queue(const struct buckets_r
     return queue;
 }
 
-/* The controller's round at the start of interval `v`: rows from waiting requests and recent arrivals, or, at the
+/* The controller's round at the start of interval `v`. Rows come from waiting requests and recent arrivals; at the
  * start of the period, from the demand itself. */
 static inline void buckets_round(struct buckets_run *r, uint32_t v)
 {
@@ -198,7 +198,7 @@ static inline void buckets_round(struct buckets_run *r, uint32_t v)
     buckets_count_anew(r);
 }
 
-/* One tick: demand changes and arrivals first, then every server works until the tick's end. */
+/* One tick: first arrivals, then every server works until the end of the tick. */
 static inline void buckets_tick(struct buckets_run *r, uint32_t tick, uint32_t v, double mean_ns)
 {
     const struct buckets_setup *s = &r->w->setup;
@@ -315,7 +315,7 @@ static inline void buckets_period(struct buckets_world *w, const struct buckets_
     buckets_open(&r, w);
     for (i = 0; i < setup->buckets; i++)
         buckets_demand(&r, i, 0);
-    for (k = 0; k < r.flows; k++) /* what the first demands expect of the whole period */
+    for (k = 0; k < r.flows; k++) /* the first demands, for the whole period */
         r.arrived[(size_t)r.flow[k].server * setup->buckets + r.flow[k].bucket] +=
             (uint32_t)((double)setup->period_ns / r.flow[k].gap_ns + 0.5);
     for (tick = 0; tick < r.ticks; tick++) {
@@ -354,7 +354,8 @@ static inline double buckets_missed(const struct buckets_world *w, uint64_t perc
     return (double)missed / w->setup.buckets;
 }
 
-/* Section IV-B: 64 servers of 20,000 IOPS, a period of 5 s, 10,000 buckets on 8 servers, demand 1.5 times the reservation. */
+/* Section IV-B: 64 servers of 20,000 IOPS, a period of 5 s, 10,000 buckets on 8 servers, demand 1.5 times the
+ * reservation. */
 static inline struct buckets_setup buckets_paper(uint32_t active, uint32_t changes, uint64_t seed)
 {
     struct buckets_setup s = {64, 10000, active, changes, false, false, 20000, 5 * QOS_NS_PER_S, seed, 1.5, 0.5};

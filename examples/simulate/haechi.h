@@ -1,9 +1,9 @@
-/* haechi.h - the Haechi paper's data node in simulated time; shared by `simulate tokenpool` and the paper tests.
+/* haechi.h - the Haechi paper's data node in simulated time, for `simulate tokenpool` and the paper tests.
  *
- * The server completes C_G I/Os a second, shared equally among the clients that have I/Os outstanding; none gets more
- * than C_L. A client keeps up to 64 outstanding, each with a token (the bare system: without). Each period it has its
- * demand to do: all at once (burst) or at equal intervals (constant rate); what is left at the end is dropped. Steps of
- * 0.1 ms; the engines and the monitor are tokenpool.h's, 1 ms checks and reports.
+ * The server completes C_G I/Os a second. Clients with I/Os outstanding share them equally; none gets more than C_L. A
+ * client keeps up to 64 outstanding, each with a token (in the bare system without). Its demand of a period comes all
+ * at once (burst) or at equal intervals (constant rate); what is left at the end is dropped. Steps of 0.1 ms. The
+ * engines and the monitor are those of tokenpool.h, with checks and reports every 1 ms.
  */
 #ifndef EXAMPLES_HAECHI_H
 #define EXAMPLES_HAECHI_H
@@ -21,10 +21,10 @@
 #define HAECHI_BINS 1001 /* latency, 1 ms each */
 
 struct haechi {
-    uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: the first so many have demand */
+    uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: clients with demand */
     bool bare, constant_rate;
     bool literal;   /* Algorithm 1 to the letter */
-    bool by_demand; /* not the paper's Algorithm 1: the estimate by totals and demand */
+    bool by_demand; /* estimate by totals and demand, in place of the paper's Algorithm 1 */
     uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
     uint32_t change_at;   /* period from which the server's rate is `changed` */
     double rate, changed; /* I/Os per second */
@@ -132,7 +132,7 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
         tokenpool_client_complete(&c->engine, done);
     for (k = 0; k < done; k++) {
         double arrived, ms;
-        if (c->carried) { /* of the last period: its latency was counted out there */
+        if (c->carried) { /* begun in the last period: its latency is not counted */
             c->carried--;
             continue;
         }
@@ -145,7 +145,7 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
     }
 }
 
-/* false: tokenpool.h refused the set-up. mem: 4 KiB for the monitor and 4 KiB for the storage, at 64-byte alignment. */
+/* mem: 4 KiB for the monitor and 4 KiB for the storage, aligned to 64. false: tokenpool.h refused the configuration. */
 static inline bool haechi_run(struct haechi *h, void *mem)
 {
     static struct haechi_client client[HAECHI_CLIENTS];

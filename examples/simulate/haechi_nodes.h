@@ -1,8 +1,8 @@
-/* haechi_nodes.h - Haechi over several data nodes (the paper's future work): pshift.h splits each client's reservation
- * over the nodes by demand, then each node runs haechi.h with its part. Beside it: the same in equal parts.
+/* haechi_nodes.h - Haechi over several data nodes (the paper's future work). pshift.h splits each client's reservation
+ * over the nodes by demand, then each node runs haechi.h with its part. For comparison: equal parts.
  *
- * Three nodes; clients 0 to 5 reserve 330 K in all and want 20 % more, four fifths of it on one node; clients 6 to 9
- * reserve 50 K and read from every node as fast as they can.
+ * Three nodes. Clients 0 to 5 reserve 330 K each and want 20 % more, four fifths of it on one node. Clients 6 to 9
+ * reserve 50 K each and read from every node as fast as they can.
  */
 #ifndef EXAMPLES_HAECHI_NODES_H
 #define EXAMPLES_HAECHI_NODES_H

@@ -70,7 +70,7 @@ static void report(const struct figure *fig, const struct aqua *a, struct table 
         table_cell(table, phase == 0 ? fig->name : "");
         table_cellf(table, "%u-%u s", phase * 30, phase * 30 + 30);
         json_array(&out.json, NULL);
-        for (i = 0; i < AQUA_STREAMS; i++) { /* the first second of a phase belongs to the buckets that fill */
+        for (i = 0; i < AQUA_STREAMS; i++) { /* without the first second of a phase: buckets fill */
             double mb = aqua_mean(a, i, phase * 30 + 1, phase * 30 + 30) / 1000;
             total += mb;
             if (i <= phase)
@@ -95,18 +95,17 @@ int simulate_htb(int argc, char **argv)
 {
     static struct aqua a;
     const struct opt opts[] = {
-        {"disk", OPT_COUNT, &disk_kb, "KB/S", "what the disk does; default 48000", NULL},
-        {"root", OPT_COUNT, &root_kb, "KB/S", "the global token rate, at least 40000; default 40000", NULL},
+        {"disk", OPT_COUNT, &disk_kb, "KB/S", "rate of the disk; default 48000", NULL},
+        {"root", OPT_COUNT, &root_kb, "KB/S", "rate of the root's tokens, at least 40000; default 40000", NULL},
         SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     struct table *table;
     bool ok = true;
     int i;
-    simulate_parse(
-        argc, argv, opts,
-        "Three workloads write 512 KB requests to one disk as fast as they may; a new one starts every 30 s.",
-        "simulate htb --figures build/figures\n");
+    simulate_parse(argc, argv, opts,
+                   "Three workloads write requests of 512 KB to one disk as fast as they may. One starts every 30 s.",
+                   "simulate htb --figures build/figures\n");
     if (disk_kb < 1000 || disk_kb > 1000000)
         tool_die(TOOL_USAGE, "--disk: 1000..1000000 KB/s");
     if (root_kb < 40000 || root_kb > 1000000)
@@ -121,7 +120,7 @@ int simulate_htb(int argc, char **argv)
         a.disk_kb_per_s = a.disk_later_kb_per_s = disk_kb;
         a.root_kb_per_s = root_kb;
         if (!aqua_run(&a))
-            tool_die(TOOL_FAILED, "the simulation refused its set-up");
+            tool_die(TOOL_FAILED, "htb.h refused the configuration of the simulation");
         report(&figures[i], &a, table);
         if (out.figure_dir)
             ok = draw(&figures[i], &a) && ok;

@@ -1,5 +1,5 @@
-/* simulate - the papers' experiments in simulated time. One subcommand for each header, of the header's name. The same
- * seed gives the same output on every machine. */
+/* simulate - the papers' experiments in simulated time. Each header has a subcommand of its name. The same seed gives
+ * the same output on every machine. */
 #include "simulate.h"
 #include <errno.h>
 #include <string.h>
@@ -10,10 +10,10 @@ static const struct {
     const char *what;
 } subcommands[] = {
     {"htb", simulate_htb, "AQuA, Figures 8 to 10: one disk without QoS, with reservations, with the maximizer"},
-    {"tags", simulate_tags, "reward scheduling, Sections II to VI: a client keeps what its cheaper requests save"},
-    {"pshift", simulate_pshift, "pShift, Experiments 1 and 2: buckets on 64 servers, and their demand moves"},
+    {"tags", simulate_tags, "reward scheduling, Sections II to VI: cheaper requests give more of them"},
+    {"pshift", simulate_pshift, "pShift, Experiments 1 and 2: 10,000 buckets on 64 servers; demand moves"},
     {"twochoice", simulate_twochoice, "two-choice, Figures 3 and 4: burst writes while some servers are slow"},
-    {"tokenpool", simulate_tokenpool, "Haechi, Sets 1 to 4: tokens for one-sided I/O, and the same without tokens"},
+    {"tokenpool", simulate_tokenpool, "Haechi, Sets 1 to 4: one-sided I/O with tokens and without"},
 };
 
 void simulate_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *example)
@@ -55,7 +55,7 @@ static int usage(FILE *f)
     return f == stdout ? TOOL_OK : TOOL_USAGE;
 }
 
-/* Runs a subcommand under its full name ("simulate htb"), which messages and --help then show. */
+/* Runs a subcommand under its full name ("simulate htb"), for its messages and its --help. */
 static int run(size_t which, int argc, char **argv)
 {
     static char name[32];

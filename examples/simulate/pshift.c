@@ -1,4 +1,5 @@
-/* pshift.c - `simulate pshift`: the pShift paper's Experiments 1 and 2 in simulated time (the cluster is buckets.h). */
+/* pshift.c - `simulate pshift`: the pShift paper's Experiments 1 and 2 in simulated time (the cluster is in
+ * buckets.h). */
 #include "buckets.h"
 #include "common.h"
 #include "simulate.h"
@@ -98,7 +99,7 @@ static bool experiment_1(void)
     printf("  buckets with at least 95 %% of their reservation   (the paper: 99.5 %%)\n");
     printf("    demand expected by the arrivals of an interval, as in the paper: %.2f %%\n",
            100 - 100 * buckets_missed(&w, 95));
-    printf("    by those of its second half, which know where demand went:       %.2f %%\n\n", 100 * half);
+    printf("    by those of its second half, which show where demand is now:     %.2f %%\n\n", 100 * half);
     json_object(&out.json, "experiment_1");
     json_u64(&out.json, "seed", seed);
     json_real(&out.json, "met_share", 1 - buckets_missed(&w, 95));
@@ -175,7 +176,7 @@ int simulate_pshift(int argc, char **argv)
     };
     bool ok;
     simulate_parse(argc, argv, opts,
-                   "Buckets with reservations on 64 servers; demand moves, tokens follow once an interval.",
+                   "Buckets with reservations on 64 servers. Demand moves; tokens follow once an interval.",
                    "simulate pshift --figures build/figures\n");
     if (runs < 1 || runs > 100)
         tool_die(TOOL_USAGE, "--runs: from 1 to 100");

@@ -1,9 +1,9 @@
-/* reward.h - the server of the reward paper's Sections II to VI in simulated time; shared by `simulate tags` and the
- * paper tests.
+/* reward.h - the server of the reward paper's Sections II to VI in simulated time, for `simulate tags` and the paper
+ * tests.
  *
- * Clients keep the server backlogged. Each request hits the SSD with its client's hit ratio at that moment, else the
- * disk; service times are uniform in [0, 2 * mean]. `depth` requests may be at the device, which serves them in order,
- * one at a time. tags.h decides who is next.
+ * Clients keep the server backlogged. A request goes to the SSD with the probability of its client's hit ratio at that
+ * time, otherwise to the disk. Service times are uniform in [0, 2 * mean]. Up to `depth` requests are at the device,
+ * which serves them in order, one at a time. tags.h decides who is next.
  */
 #ifndef EXAMPLES_REWARD_H
 #define EXAMPLES_REWARD_H
@@ -19,7 +19,7 @@
 
 struct reward_client {
     uint64_t weight, reservation_per_s, limit_per_s;
-    double from_s[REWARD_PHASES], hit_ratio[REWARD_PHASES]; /* from_s rises; phases beyond the first begin above 0 */
+    double from_s[REWARD_PHASES], hit_ratio[REWARD_PHASES]; /* from_s increases; later phases begin after 0 */
 };
 
 struct reward {
@@ -31,7 +31,7 @@ struct reward {
     struct reward_client client[REWARD_CLIENTS];
     /* results */
     uint32_t done[REWARD_CLIENTS][REWARD_BINS]; /* completions in each 0.1 s */
-    double service_ns[REWARD_CLIENTS];          /* mean, as it came out */
+    double service_ns[REWARD_CLIENTS];          /* mean of this run */
 };
 
 /* The evaluation's devices: 5 ms and 0.1 ms. */
@@ -65,7 +65,6 @@ static inline uint64_t reward_service(const struct reward *s, uint32_t client, u
     return (uint64_t)(2 * draw_unit(qos_rng_u64(rng)) * (hit ? s->ssd_ns : s->disk_ns)) + 1;
 }
 
-/* mem: tags_memsize of what reward_config says. false: the scheduler refused the set-up. */
 static inline void reward_config(const struct reward *s, struct tags_config *c)
 {
     static const struct tags_config zero;
@@ -77,6 +76,7 @@ static inline void reward_config(const struct reward *s, struct tags_config *c)
     c->at_device_max = REWARD_DEPTH;
 }
 
+/* mem: tags_memsize bytes for reward_config's configuration. false: tags.h refused it. */
 static inline bool reward_run(struct reward *s, void *mem, size_t size)
 {
     struct tags_grant at_device[REWARD_DEPTH];
@@ -149,7 +149,8 @@ static inline double reward_reaches(const struct reward *s, uint32_t client, dou
 
 /* ---- the paper's experiments */
 
-/* Section II: weights 1, 2, 2; a disk of 10 ms; half of A's requests take no time to speak of, its mean is 5 ms. */
+/* Section II: weights 1, 2, 2; a disk of 10 ms. If A is efficient half of its requests take 50 us, so its mean is 5
+ * ms. */
 static inline void reward_section2(struct reward *s, bool efficient)
 {
     reward_paper(s, 3, 400);

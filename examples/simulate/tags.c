@@ -1,4 +1,4 @@
-/* tags.c - `simulate tags`: the reward paper's experiments in simulated time (the server is reward.h). */
+/* tags.c - `simulate tags`: the reward paper's experiments in simulated time (the server is in reward.h). */
 #include "reward.h"
 #include "common.h"
 #include "simulate.h"
@@ -15,7 +15,7 @@ static void run(struct reward *s)
     mem = tool_alloc_aligned(tags_memsize(&config), QOS_CACHE_LINE);
     s->seed = seed;
     if (!reward_run(s, mem, tags_memsize(&config)))
-        tool_die(TOOL_FAILED, "the simulation refused its set-up");
+        tool_die(TOOL_FAILED, "tags.h refused the configuration of the simulation");
     free(mem);
 }
 
@@ -124,7 +124,7 @@ static bool figures2_and_3(void)
     bool ok = true;
     uint32_t c;
     memset(&both, 0, sizeof both);
-    for (c = 0; c < 2; c++) { /* separately: two runs in one picture */
+    for (c = 0; c < 2; c++) { /* each alone: two runs in one picture */
         reward_figure3(&s);
         s.client[0] = s.client[c];
         s.clients = 1;
@@ -197,7 +197,7 @@ int simulate_tags(int argc, char **argv)
     };
     bool ok;
     simulate_parse(argc, argv, opts,
-                   "Clients keep a server backlogged whose SSD takes 0.1 ms and whose disk takes 5 ms, on average.",
+                   "Clients keep a server backlogged. Its SSD takes 0.1 ms for a request, its disk 5 ms, on average.",
                    "simulate tags --figures build/figures\n");
     simulate_open(&out);
     json_array(&out.json, "rows");

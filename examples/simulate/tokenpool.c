@@ -1,4 +1,4 @@
-/* tokenpool.c - `simulate tokenpool`: the Haechi paper's experiments in simulated time (the data node is haechi.h). */
+/* tokenpool.c - `simulate tokenpool`: the Haechi paper's experiments in simulated time (the data node: haechi.h). */
 #include "haechi_nodes.h"
 #include "common.h"
 #include "simulate.h"
@@ -13,7 +13,7 @@ static void *memory;
 static void run(void)
 {
     if (!haechi_run(&h, memory))
-        tool_die(TOOL_FAILED, "the simulation refused its set-up");
+        tool_die(TOOL_FAILED, "tokenpool.h refused the configuration of the simulation");
 }
 
 /* One row: total, the largest and the smallest client, periods with a missed reservation. */
@@ -244,7 +244,7 @@ static void nodes(void)
     unsigned by_demand;
     for (by_demand = 0; by_demand < 2; by_demand++) {
         if (!haechi_nodes_run(&n, by_demand, 3, memory, pshift_mem, 16384))
-            tool_die(TOOL_FAILED, "the simulation refused its set-up");
+            tool_die(TOOL_FAILED, "tokenpool.h refused the configuration of the simulation");
         table_cell(t, name[by_demand]);
         table_cellf(t, "%.0f of %.0f", n.got[0] / 1000, (double)n.reservation[0] / 1000);
         table_cellf(t, "%.0f", (double)n.part[0][0] / 1000);
@@ -258,13 +258,13 @@ static void nodes(void)
 int simulate_tokenpool(int argc, char **argv)
 {
     const struct opt opts[] = {
-        {"periods", OPT_COUNT, &periods, "N", "of 1 s in each experiment, 2 to 64; default 8", NULL},
+        {"periods", OPT_COUNT, &periods, "N", "periods of 1 s in each experiment, 2 to 64; default 8", NULL},
         SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     bool ok;
     simulate_parse(argc, argv, opts,
-                   "Ten clients read from a data node that does 1,570 K I/Os a second, 400 K for one client.",
+                   "Ten clients read from a data node that does 1,570 K I/Os a second, at most 400 K for one client.",
                    "simulate tokenpool --figures build/figures\n");
     if (periods < 2 || periods > HAECHI_PERIODS)
         tool_die(TOOL_USAGE, "--periods: from 2 to %d", HAECHI_PERIODS);
@@ -281,10 +281,10 @@ int simulate_tokenpool(int argc, char **argv)
     ok = set_4() && ok;
     printf("K I/Os in a period of 1 s; missed: periods in which some client did not get its reservation\n");
     table_print(table, stdout);
-    printf("Zipf without the guard misses from 60 %% on: equal sharing gives C1 a tenth of C_G while all are active, "
-           "and the\n"
-           "rest of its reservation does not fit behind at C_L (Definition 2). The guard lets nobody use pool tokens "
-           "before.\n");
+    printf(
+        "Without the guard Zipf reservations are missed from 60 %% on. While all clients are active, equal sharing\n"
+        "gives C1 a tenth of C_G. Later it cannot catch up, as one client does at most C_L (Definition 2). With the\n"
+        "guard the pool gives out no more than lets C1 catch up.\n");
     table_free(table);
     nodes();
     free(memory);

@@ -1,4 +1,5 @@
-/* twochoice.c - `simulate twochoice`: Figures 3 and 4 of the two-choice paper, and larger clusters (the model is bursts.h). */
+/* twochoice.c - `simulate twochoice`: Figures 3 and 4 of the two-choice paper, and larger clusters (the model is
+ * bursts.h). */
 #include "common.h"
 #include "bursts.h"
 #include "simulate.h"
