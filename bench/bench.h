@@ -1,8 +1,8 @@
-/* bench.h - what every benchmark shares: options, clock, medians, the human table and the JSON lines.
+/* bench.h - what all benchmarks share: options, clock, medians, the table and the JSON lines.
  *
- * A benchmark is one program per header: build/bench/<header> [--quick] [--json FILE]. It prints a table and, with
- * --json, one object a line: {"bench":..., "case":..., "metric":..., "value":..., "unit":...}. Only ratios between
- * things run side by side in the same process are worth comparing; absolute times belong to the machine.
+ * Each header has one benchmark: build/bench/<header> [--quick] [--json FILE]. It prints a table. With --json it also
+ * writes one object a line: {"bench":..., "case":..., "metric":..., "value":..., "unit":...}. Compare only ratios
+ * between things that ran side by side in one process; absolute times depend on the machine.
  */
 #ifndef QOS_BENCH_H
 #define QOS_BENCH_H
@@ -26,7 +26,7 @@ struct bench {
     bool quick;
 };
 
-/* Keeps a value alive without storing it. */
+/* Makes the compiler compute a value that is not used. */
 #define BENCH_KEEP(x) __asm__ volatile("" : : "r,m"(x) : "memory")
 
 static BENCH_UNUSED uint64_t bench_ns(void)
@@ -44,7 +44,7 @@ static int bench_compare_double(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts v. The p-quantile, 0 <= p <= 1. */
+/* The p-quantile, 0 <= p <= 1. Sorts v. */
 static BENCH_UNUSED double bench_quantile(double *v, size_t n, double p)
 {
     qsort(v, n, sizeof *v, bench_compare_double);

@@ -1,5 +1,5 @@
-/* pshift_families.h - problems of many shapes for bench/pshift.cc, and a plain Dinic as their peer. Shares nothing with
- * pshift.h. C++17. */
+/* pshift_families.h - problems of many shapes for bench/pshift.cc, and their peer, a plain Dinic. Nothing of pshift.h
+ * is used here. C++17. */
 #ifndef QOS_BENCH_PSHIFT_FAMILIES_H
 #define QOS_BENCH_PSHIFT_FAMILIES_H
 
@@ -26,14 +26,15 @@ struct family {
         row.push_back(static_cast<uint32_t>(server.size()));
         reservation.push_back(r);
     }
-    /* Two servers that can shift w tokens either way; both in balance. */
+    /* Two servers in balance that can shift w tokens to each other. */
     void edge(uint32_t u, uint32_t v, uint64_t w)
     {
         bucket(2 * w, {{u, 2 * w}, {v, 2 * w}});
         capacity[u] += w;
         capacity[v] += w;
     }
-    /* `each` buckets a server, of `length` entries: on random servers, or on consecutive ones (a ring). bits: of a demand. */
+    /* `each` entries a server, in rows of `length`: on random servers, or on neighbours (a ring). bits: size of a
+     * demand. */
     void rows(uint32_t servers, uint32_t each, uint32_t length, double r, unsigned bits, bool ring)
     {
         uint64_t total = 0;
@@ -119,7 +120,7 @@ static family family_make(const std::string &name, uint32_t n)
     return f;
 }
 
-/* Blocking flows on level graphs, as in a textbook; the prefix of a path is kept. */
+/* Blocking flows on level graphs, as in a textbook. After a path is filled its first part is used again. */
 class plain_dinic
 {
     struct arc {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What htb.h costs in front of a real device, and beside fio.   usage: bench/uring_files.sh [--quick]
-# Case overhead: random 4 KiB reads at depth 32, nothing binds; slices without, with and without (the A/A control) in turn.
-# Writes build/bench/uring_files.jsonl.
+# What htb.h costs in front of a real device, and `none` beside fio.   usage: bench/uring_files.sh [--quick]
+# Case overhead: random 4 KiB reads at depth 32, and no limit is reached. Slices without the scheduler, with it, and
+# without it again (the A/A control) take turns. Writes build/bench/uring_files.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 tool=build/examples/uring_files
@@ -10,7 +10,7 @@ json=$out/uring_files.jsonl
 slices=60 slice=1s fio_seconds=3 size=2G
 if [ "${1:-}" = --quick ]; then
     slices=42 slice=200ms fio_seconds=1 size=1G
-    echo "quick: $slices slices of $slice instead of 60 of 1 s, so the control is wider"
+    echo "quick: $slices slices of $slice instead of 60 of 1 s, so the noise is larger"
 fi
 [ -x "$tool" ] || make -s "$tool" >/dev/null || exit 1
 mkdir -p "$out"
@@ -23,7 +23,7 @@ echo "# bench uring_files: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 
 "$tool" --file "$file" --size "$size" --keep --overhead "$slices" --slice "$slice" --json "$json" \
     --tenant a:rw=randread,bs=4k,depth=32,reserve=20M,limit=100G || exit 1
 
-# The peer of `none`: fio with the same requests, in turn with ours.
+# The peer of `none`: fio with the same requests. Both take turns.
 if command -v fio >/dev/null; then
     ours=() peers=()
     for _ in 1 2 3; do

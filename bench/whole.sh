@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whole commands side by side, timed by hyperfine.   usage: bench/whole.sh [--quick]
-# For each comparison: the table on the terminal, hyperfine's own JSON in build/bench/hyperfine-<name>.json, and in
-# build/bench/whole.jsonl how many times as long as the first command, the reference, each of the others takes.
+# For each comparison: a table on the terminal; hyperfine's own JSON in build/bench/hyperfine-<name>.json; and in
+# build/bench/whole.jsonl the time of each command over that of the first one, the reference.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -11,13 +11,13 @@ mkdir -p "$out/whole"
 runs=(--warmup 2 --min-runs 20)
 [ "${1:-}" != --quick ] || runs=(--warmup 1 --runs 3)
 
-# compare NAME COMMAND...     the first command is the reference; a command whose program is absent is left out
+# compare NAME COMMAND...     the first command is the reference; a command without its program is left out
 compare() {
     local name=$1 command have=()
     shift
     for command in "$@"; do
         if command -v "${command%% *}" >/dev/null; then have+=("$command")
-        else echo "$name: left out, as there is no such program: $command"; fi
+        else echo "$name: left out, its program is not installed: $command"; fi
     done
     [ ${#have[@]} -ge 2 ] || return 0
     echo "== $name"
@@ -26,7 +26,8 @@ compare() {
         --export-csv "$out/whole/$name.csv" "${have[@]}" >"$out/whole/$name.txt" 2>"$out/whole/$name.err" ||
         { cat "$out/whole/$name.txt" "$out/whole/$name.err" >&2; exit 1; }
     grep -E '^Benchmark|Time|ran$|times' "$out/whole/$name.txt"
-    # Columns from the right, since a command may contain commas: mean, stddev, median, user, system, min, max.
+    # Columns are counted from the right, because a command may contain commas: mean, stddev, median, user, system,
+    # min, max.
     awk -F, -v name="$name" 'NR > 1 {
         command = $0
         for (i = 0; i < 7; i++) sub(/,[^,]*$/, "", command)
@@ -40,7 +41,7 @@ compare() {
     }' "$out/whole/$name.csv" >>"$out/whole.jsonl"
 }
 
-# What a header costs who includes it: a compilation beside that of a file which includes only <stdio.h>.
+# What it costs to include a header: a compilation, beside that of a file that includes <stdio.h> only.
 compile=()
 for header in '<stdio.h>' *.h; do
     base=$(basename "$header" .h | tr -d '<>.')
@@ -50,9 +51,9 @@ for header in '<stdio.h>' *.h; do
 done
 compare compile "${compile[@]}"
 
-# The papers' experiments in simulated time: beside the start of the same process where they take milliseconds, else beside
-# a smaller run, which shows how the time grows with the work. simulate pshift takes too long to be repeated here;
-# bench/pshift.cc has the peers of its solver.
+# The papers' experiments in simulated time. Those of milliseconds are compared with the start of the process, the others
+# with a smaller run: so the growth with the work shows. simulate pshift takes too long to be repeated here; bench/pshift.cc
+# compares its solver.
 simulate=build/examples/simulate
 compare simulate-htb "$simulate --help" "$simulate htb"
 compare simulate-tags "$simulate --help" "$simulate tags"

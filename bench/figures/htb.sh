@@ -23,7 +23,7 @@ set grid; set key top left
 set output '$out/htb_depth.svg'
 set title 'htb\_take by depth, in times of one rte\_meter trTCM check of the same run'
 set xlabel 'buckets charged (1: a lone bucket)'; set ylabel 'ratio'; set yrange [0:*]
-plot '$d/depth' using 1:2 with linespoints lw 2 pt 7 notitle, 2.5 with lines dt 2 lc 'grey' title 'bound asked at depth 2'
+plot '$d/depth' using 1:2 with linespoints lw 2 pt 7 notitle, 2.5 with lines dt 2 lc 'grey' title 'aim at depth 2'
 set output '$out/htb_classes.svg'
 set title 'cost by number of classes'; set xlabel 'classes'; set ylabel 'ns'; set logscale xy; set yrange [1:*]
 plot '$d/turn' with linespoints lw 2 pt 7 title 'htb\_take, in turn', \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Draws the paper's Figures 3 and 4 from simulated periods, 5 to 7 and the growth with the problem from the benchmark.
+# Draws the paper's Figures 3 and 4 from simulated periods; Figures 5 to 7, and the time by size of the problem, from the
+# benchmark.
 # usage: bench/figures/pshift.sh OUTDIR
 set -eu
 out=${1:?usage: bench/figures/pshift.sh OUTDIR}

@@ -7,7 +7,7 @@ tool=build/examples/twochoice_mpi
 mkdir -p "$out"
 d=$(mktemp -d build/twochoice_mpi-XXXXXX)
 trap 'rm -rf "$d"' EXIT
-# As root and with more ranks than cores: allowed, and yielding when idle.
+# Open MPI: may run as root and with more ranks than cores; a rank that waits gives up its core.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 run() { # RANKS COMMAND OPTION...
     local n=$1
