@@ -74,8 +74,9 @@
  *     its first period at most T + lease_ns later. If none is left, engines stop, or with
  *     TOKENPOOL_GO_ON go on with their reservations (safe while their sum fits).
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
- *     their client was given, terms to client_capacity. One stray store costs at most the
- *     tokens of one period; the storage is as before after three.
+ *     their client was given, so one that lies can have its own reservation issued twice;
+ *     terms are clamped to client_capacity. One stray store costs at most the tokens of
+ *     one period; the storage is as before after three.
  */
 #ifndef TOKENPOOL_H
 #define TOKENPOOL_H
@@ -2280,6 +2281,7 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
         monitor->look_ns = monitor->now_ns;
         monitor->age_ns = beat >> 44 == epoch ? beat & ((UINT64_C(1) << 44) - 1) : 0;
         monitor->age_ns = qos_min(monitor->age_ns, monitor->config.period_ns);
+        monitor->unconfirmed = true;
     }
     if (!monitor->looked || beat != monitor->beat) {
         monitor->beat = beat;
@@ -2299,7 +2301,6 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
 /* The swap of TAKE succeeded: the storage is ours, the running epoch was another's. */
 QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
 {
-    uint64_t age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->now_ns));
     monitor->pool = monitor->swap;
     monitor->seq = tokenpool_priv_seq(monitor->pool);
     monitor->role = TOKENPOOL_PRIV_HOLDING;
@@ -2308,7 +2309,7 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
     monitor->info.converting = false;
     monitor->info.epoch = monitor->epoch;
     monitor->info.put = monitor->info.claimed = monitor->info.reserved = monitor->info.bound = 0;
-    monitor->info.start_ns = qos_sat_sub(monitor->now_ns, age_ns);
+    monitor->info.start_ns = qos_sat_sub(monitor->look_ns, monitor->age_ns);
     monitor->period = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD));
     tokenpool_monitor_priv_adopt(monitor);
     if (monitor->epoch)
@@ -2398,16 +2399,22 @@ QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uin
     monitor->now_ns = now_ns;
 }
 
-/* A clock that was read after the epoch was announced: it started before this. */
+/* A clock that was read after the epoch was announced, or after the first look at another's: both were before this. */
 QOS_PRIV void tokenpool_monitor_priv_confirm(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
     bool back = now_ns < monitor->now_ns;
     tokenpool_monitor_priv_tick(monitor, now_ns);
-    if (monitor->unconfirmed && back)
-        monitor->info.start_ns = now_ns;
-    else if (monitor->unconfirmed)
-        tokenpool_monitor_priv_late(monitor);
+    if (!monitor->unconfirmed)
+        return;
     monitor->unconfirmed = false;
+    if (monitor->role == TOKENPOOL_PRIV_ACTIVE) {
+        monitor->info.start_ns = back ? now_ns : monitor->info.start_ns;
+        tokenpool_monitor_priv_late(monitor);
+        return;
+    }
+    monitor->look_ns = now_ns;
+    if (monitor->role == TOKENPOOL_PRIV_HOLDING)
+        monitor->info.start_ns = qos_sat_sub(now_ns, monitor->age_ns);
 }
 
 QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, struct tokenpool_op *op)
