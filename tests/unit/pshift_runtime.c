@@ -345,6 +345,111 @@ static void controller_calls(void)
     CHECK(check_mem_free(&m));
 }
 
+/* A server with an agent, and a controller that has heard of bucket 0 there. */
+struct pair {
+    struct check_mem scheduler_mem, agent_mem, controller_mem;
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_controller controller;
+};
+
+static void hear(struct pair *p)
+{
+    struct pshift_message message = blank;
+    struct pshift_report_entry report[2];
+    pshift_agent_measure(&p->agent, 1, 1);
+    CHECK_EQ(pshift_agent_report(&p->agent, &message, report, 2), QOS_OK);
+    message.capacity = 100;
+    CHECK_EQ(pshift_controller_report(&p->controller, &message, report), QOS_OK);
+}
+
+static void tell(struct pair *p)
+{
+    struct pshift_message message = blank;
+    struct pshift_grant_entry grant[2];
+    while (pshift_controller_grant(&p->controller, 0, &message, grant, 2) == QOS_OK)
+        CHECK_EQ(pshift_agent_install(&p->agent, &message, grant), QOS_OK);
+}
+
+static struct pshift_scheduler_state queue_of(const struct pair *p, uint32_t q)
+{
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    CHECK_EQ(pshift_scheduler_info(&p->scheduler, q, &info), QOS_OK);
+    return info;
+}
+
+static void pair_open(struct pair *p, uint64_t default_l_tokens)
+{
+    struct pshift_scheduler_config queues = {2, 0};
+    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0, 0};
+    struct pshift_controller_config controller = {1, 2, 2, 1, 0};
+    uint32_t queue = 0;
+    agent.scheduler = &p->scheduler;
+    agent.default_l_tokens = default_l_tokens;
+    (void)MEM(p->scheduler_mem, pshift_scheduler_memsize(&queues));
+    CHECK_EQ(pshift_scheduler_init(&p->scheduler, p->scheduler_mem.mem, p->scheduler_mem.size, &queues), QOS_OK);
+    (void)MEM(p->agent_mem, pshift_agent_memsize(&agent));
+    CHECK_EQ(pshift_agent_init(&p->agent, p->agent_mem.mem, p->agent_mem.size, &agent), QOS_OK);
+    (void)MEM(p->controller_mem, pshift_controller_memsize(&controller));
+    CHECK_EQ(pshift_controller_init(&p->controller, p->controller_mem.mem, p->controller_mem.size, &controller),
+             QOS_OK);
+    CHECK_EQ(pshift_controller_change(&p->controller, 0, 10, 0), QOS_OK);
+    CHECK_EQ(pshift_controller_begin(&p->controller, 1), QOS_OK);
+    CHECK_EQ(pshift_agent_begin(&p->agent, 1), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&p->agent, 0, &queue), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&p->agent, 1, &queue), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&p->scheduler, 0, 100), QOS_OK);
+    hear(p);
+}
+
+static void pair_close(struct pair *p)
+{
+    CHECK(check_mem_free(&p->scheduler_mem));
+    CHECK(check_mem_free(&p->agent_mem));
+    CHECK(check_mem_free(&p->controller_mem));
+}
+
+/* Plans that fail are no rounds: nobody falls silent by them. */
+static void failing_plans(void)
+{
+    struct pshift_controller_state info;
+    struct pshift_options options;
+    struct pair p;
+    int k;
+    memset(&options, 0, sizeof options);
+    options.initial_only = true;
+    pair_open(&p, 0);
+    for (k = 0; k < 9; k++)
+        CHECK_EQ(pshift_controller_plan(&p.controller, &options), QOS_EINVAL);
+    CHECK_EQ(pshift_controller_plan(&p.controller, NULL), QOS_OK);
+    CHECK_EQ(pshift_controller_info(&p.controller, &info), QOS_OK);
+    CHECK(info.round == 1 && info.silent == 0);
+    tell(&p);
+    CHECK_EQ(queue_of(&p, 0).r_tokens, 10);
+    for (k = 0; k < 3; k++) /* rounds without a report are */
+        CHECK_EQ(pshift_controller_plan(&p.controller, NULL), QOS_OK);
+    CHECK_EQ(pshift_controller_info(&p.controller, &info), QOS_OK);
+    CHECK(info.round == 4 && info.silent == 1);
+    pair_close(&p);
+}
+
+/* A bucket that is first heard of between a plan and its grants keeps the tokens that it has. */
+static void between_plan_and_grant(void)
+{
+    struct pair p;
+    pair_open(&p, QOS_UNLIMITED);
+    CHECK_EQ(pshift_controller_plan(&p.controller, NULL), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&p.scheduler, 1, 10), QOS_OK);
+    hear(&p);
+    tell(&p);
+    CHECK(queue_of(&p, 0).r_tokens == 10 && queue_of(&p, 0).l_tokens == QOS_UNLIMITED);
+    CHECK_EQ(queue_of(&p, 1).l_tokens, QOS_UNLIMITED);
+    CHECK_EQ(pshift_controller_plan(&p.controller, NULL), QOS_OK);
+    tell(&p);
+    CHECK_EQ(queue_of(&p, 1).l_tokens, QOS_UNLIMITED);
+    pair_close(&p);
+}
+
 static void messages(void)
 {
     uint8_t bytes[QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + PSHIFT_REPORT_ENTRY_BYTES];
@@ -384,6 +489,8 @@ int main(void)
     agent_calls();
     a_million_buckets();
     controller_calls();
+    failing_plans();
+    between_plan_and_grant();
     messages();
     return check_end();
 }

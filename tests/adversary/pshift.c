@@ -1,0 +1,396 @@
+// proves: whatever the network, the other buckets, the servers and the controllers do - messages lost, late, repeated, out of
+// proves: order; restarts; a second controller; arrivals anywhere at any time - no bucket is served above its limit, and a
+// proves: reservation that every certificate of the period says can be met is met, but for one interval for a lost message
+#include "adversary/adversary.h"
+#include "pshift.h"
+
+enum { SERVERS = 3, BUCKETS = 3, VICTIM = 0, CONTROLLERS = 2, WIRE = 32, INTERVALS = 5, STEPS = 120, PERIODS = 6 };
+#define LIMIT 100
+#define RESERVATION 60
+#define SPEED 40 /* requests that a server can do in an interval, in the game of reservations */
+#define BYTES (QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + BUCKETS * PSHIFT_REPORT_ENTRY_BYTES)
+
+struct server {
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_agent_state disk; /* what outlives a restart */
+    uint64_t epoch;
+    unsigned char scheduler_mem[4096] __attribute__((aligned(64)));
+    unsigned char agent_mem[4096] __attribute__((aligned(64)));
+};
+
+struct brain {
+    struct pshift_controller controller;
+    bool alive;
+    unsigned char mem[65536] __attribute__((aligned(64)));
+};
+
+struct message {
+    uint8_t bytes[BYTES];
+    size_t size;
+    uint32_t to; /* below CONTROLLERS: a report; else a grant for server to - CONTROLLERS */
+};
+
+static struct {
+    struct server server[SERVERS];
+    struct brain brain[CONTROLLERS];
+    struct message wire[WIRE];
+    uint32_t on_wire;
+    uint64_t period, epochs, worst;      /* served: since the server's period began */
+    uint64_t done[PERIODS + 1][BUCKETS]; /* by all servers, by their own period */
+    uint64_t server_period[SERVERS];
+    const uint64_t *reservation;
+    uint64_t limit, capacity;
+} w;
+
+static void must(enum qos_status status)
+{
+    if (status != QOS_OK)
+        CHECK_EQ(status, QOS_OK);
+}
+
+static void server_begin(uint32_t j)
+{
+    if (w.server_period[j] == w.period)
+        return;
+    w.server_period[j] = w.period;
+    must(pshift_agent_begin(&w.server[j].agent, w.period));
+    must(pshift_agent_info(&w.server[j].agent, &w.server[j].disk));
+}
+
+static void server_start(uint32_t j)
+{
+    struct server *s = &w.server[j];
+    const struct pshift_scheduler_config queues = {BUCKETS, 0};
+    struct pshift_agent_config config = {NULL, 0, 0, 0, 0, 0, 0};
+    uint32_t i, queue = 0;
+    config.scheduler = &s->scheduler;
+    config.server = j;
+    config.epoch = ++s->epoch;
+    config.controller_epoch = s->disk.controller_epoch;
+    config.period = s->disk.period;
+    must(pshift_scheduler_init(&s->scheduler, s->scheduler_mem, sizeof s->scheduler_mem, &queues));
+    must(pshift_agent_init(&s->agent, s->agent_mem, sizeof s->agent_mem, &config));
+    for (i = 0; i < BUCKETS; i++)
+        must(pshift_agent_open(&s->agent, i, &queue));
+    w.server_period[j] = 0;
+    server_begin(j);
+}
+
+static void brain_begin(struct brain *b)
+{
+    struct pshift_controller_state state;
+    must(pshift_controller_info(&b->controller, &state));
+    if (b->alive && state.period < w.period)
+        must(pshift_controller_begin(&b->controller, w.period));
+}
+
+static void brain_start(struct brain *b)
+{
+    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0};
+    uint32_t i;
+    config.epoch = ++w.epochs;
+    must(pshift_controller_init(&b->controller, b->mem, sizeof b->mem, &config));
+    for (i = 0; i < BUCKETS; i++)
+        must(pshift_controller_change(&b->controller, i, w.reservation[i], w.limit));
+    b->alive = true;
+    must(pshift_controller_begin(&b->controller, w.period));
+}
+
+static void world(const uint64_t *reservation, uint64_t limit)
+{
+    uint32_t j;
+    memset(&w, 0, sizeof w);
+    w.reservation = reservation;
+    w.limit = limit;
+    w.period = 1;
+    for (j = 0; j < SERVERS; j++)
+        server_start(j);
+    brain_start(&w.brain[0]);
+}
+
+static void next_period(void)
+{
+    if (w.period < PERIODS)
+        w.period++;
+}
+
+static void arrive(uint32_t j, uint32_t i, uint64_t n)
+{
+    must(pshift_scheduler_arrive(&w.server[j].scheduler, i, n));
+}
+
+static struct pshift_scheduler_state state_of(uint32_t j, uint32_t i)
+{
+    struct pshift_scheduler_state state = {0, 0, 0, 0, 0, 0};
+    must(pshift_scheduler_info(&w.server[j].scheduler, i, &state));
+    return state;
+}
+
+static uint64_t serve(uint32_t j, uint64_t most)
+{
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    uint64_t n = 0;
+    for (; n < most && pshift_scheduler_pick(&w.server[j].scheduler, &pick) == QOS_OK; n++)
+        w.done[w.server_period[j]][pick.queue]++;
+    return n;
+}
+
+static void deliver(const struct message *m)
+{
+    struct pshift_message head;
+    struct pshift_report_entry report[BUCKETS];
+    struct pshift_grant_entry grant[BUCKETS];
+    if (m->to < CONTROLLERS) {
+        must(pshift_report_decode(m->bytes, m->size, &head, report, BUCKETS));
+        if (w.brain[m->to].alive)
+            (void)!pshift_controller_report(&w.brain[m->to].controller, &head, report);
+    } else {
+        struct server *s = &w.server[m->to - CONTROLLERS];
+        must(pshift_grant_decode(m->bytes, m->size, &head, grant, BUCKETS));
+        (void)!pshift_agent_install(&s->agent, &head, grant);
+        must(pshift_agent_info(&s->agent, &s->disk));
+    }
+}
+
+static void remove_from_wire(uint32_t k)
+{
+    w.on_wire--;
+    memmove(&w.wire[k], &w.wire[k + 1], (w.on_wire - k) * sizeof w.wire[0]);
+}
+
+/* The oldest message is lost where the wire is full. */
+static struct message *post(uint32_t to)
+{
+    if (w.on_wire == WIRE)
+        remove_from_wire(0);
+    w.wire[w.on_wire].to = to;
+    return &w.wire[w.on_wire++];
+}
+
+/* Onto the wire, or straight to all controllers. */
+static void report(uint32_t j, uint64_t remaining, bool at_once)
+{
+    struct pshift_message head;
+    struct pshift_report_entry entry[BUCKETS];
+    uint32_t c;
+    pshift_agent_measure(&w.server[j].agent, 1, remaining);
+    while (pshift_agent_report(&w.server[j].agent, &head, entry, BUCKETS) == QOS_OK) {
+        head.capacity = w.capacity * remaining;
+        for (c = 0; c < CONTROLLERS; c++) {
+            struct message *m = post(c);
+            must(pshift_report_encode(&head, entry, m->bytes, sizeof m->bytes, &m->size));
+            if (at_once) {
+                deliver(m);
+                w.on_wire--;
+            }
+        }
+    }
+}
+
+static void grants(struct brain *b, uint32_t j, bool at_once)
+{
+    struct pshift_message head;
+    struct pshift_grant_entry entry[BUCKETS];
+    while (b->alive && pshift_controller_grant(&b->controller, j, &head, entry, BUCKETS) == QOS_OK) {
+        struct message *m = post(CONTROLLERS + j);
+        must(pshift_grant_encode(&head, entry, m->bytes, sizeof m->bytes, &m->size));
+        if (at_once) {
+            deliver(m);
+            w.on_wire--;
+        }
+    }
+}
+
+/* ---- against a limit: everything is the adversary's ------------------------------------------------------- */
+
+enum { ROUND, ARRIVE, SERVE, REPORT, PLAN, GRANT, DELIVER, REPEAT, LOSE, RESTART, TAKE_OVER, STOP, PERIOD, LIMIT_OPS };
+static const struct adversary_op limit_ops[LIMIT_OPS] = {
+    {"round", 0, 63, 0, 1},         /* reports, plan, grants; bits: the messages that stay on the wire; by whom */
+    {"arrive", 0, 8, 1, 2 * LIMIT}, /* bucket and server, requests */
+    {"serve", 0, 2, 1, 2 * LIMIT},  /* server, most */
+    {"report", 0, 2, 0, 0},         /* of a server, to the wire */
+    {"plan", 0, 1, 0, 0},           /* of a controller */
+    {"grant", 0, 1, 0, 2},          /* of a controller to a server, to the wire */
+    {"deliver", 0, WIRE - 1, 0, 0}, /* a message of the wire */
+    {"repeat", 0, WIRE - 1, 0, 0},  /* the same; it stays there */
+    {"lose", 0, WIRE - 1, 0, 0},    /* */
+    {"restart", 0, 2, 0, 0},        /* of a server */
+    {"take_over", 0, 1, 0, 0},      /* a new controller, in the place of this one; the other one goes on */
+    {"stop", 0, 1, 0, 0},           /* of a controller */
+    {"period", 0, 3, 0, 1},         /* the next one, for a server or (3) all; 1: for the controllers, too */
+};
+
+static void round_of(struct brain *b, uint64_t stay)
+{
+    uint32_t j;
+    for (j = 0; j < SERVERS; j++)
+        report(j, 1, !(stay >> j & 1));
+    if (b->alive)
+        (void)!pshift_controller_plan(&b->controller, NULL);
+    for (j = 0; j < SERVERS; j++)
+        grants(b, j, !(stay >> (3 + j) & 1));
+}
+
+static void limit_step(const struct adversary_step *s)
+{
+    uint32_t a = (uint32_t)s->a, k, j;
+    switch (s->op) {
+    case ROUND: round_of(&w.brain[s->b], s->a); break;
+    case ARRIVE: arrive(a % SERVERS, a / SERVERS, s->b); break;
+    case SERVE: (void)serve(a, s->b); break;
+    case REPORT: report(a, 1, false); break;
+    case PLAN:
+        if (w.brain[a].alive)
+            (void)!pshift_controller_plan(&w.brain[a].controller, NULL);
+        break;
+    case GRANT: grants(&w.brain[a], (uint32_t)s->b, false); break;
+    case DELIVER:
+    case REPEAT:
+    case LOSE:
+        if (w.on_wire == 0)
+            break;
+        k = a % w.on_wire;
+        if (s->op != LOSE)
+            deliver(&w.wire[k]);
+        if (s->op != REPEAT)
+            remove_from_wire(k);
+        break;
+    case RESTART: server_start(a); break;
+    case TAKE_OVER: brain_start(&w.brain[a]); break;
+    case STOP: w.brain[a].alive = false; break;
+    default:
+        next_period();
+        for (j = 0; j < SERVERS; j++)
+            if (a == 3 || a == j)
+                server_begin(j);
+        for (k = 0; k < CONTROLLERS && s->b; k++)
+            if (w.brain[k].alive)
+                brain_begin(&w.brain[k]);
+    }
+}
+
+/* What all servers have served of a bucket in a period, and could serve with the tokens that they hold. */
+static void weigh(void)
+{
+    uint32_t i, j, k;
+    for (i = 0; i < BUCKETS; i++)
+        for (j = 0; j < SERVERS; j++) {
+            uint64_t sum = w.done[w.server_period[j]][i];
+            for (k = 0; k < SERVERS; k++)
+                if (w.server_period[k] == w.server_period[j]) {
+                    struct pshift_scheduler_state state = state_of(k, i);
+                    sum = qos_sat_add(sum, qos_sat_add(state.r_tokens, state.l_tokens));
+                }
+            w.worst = qos_max(w.worst, sum);
+        }
+}
+
+static void play_limit(const struct adversary_program *program, struct adversary_score *score)
+{
+    static const uint64_t reservation[BUCKETS] = {RESERVATION, 30, 0};
+    uint32_t step;
+    world(reservation, LIMIT);
+    w.capacity = 1000;
+    for (step = 0; step < SERVERS * BUCKETS; step++)
+        arrive(step % SERVERS, step / SERVERS, LIMIT);
+    round_of(&w.brain[0], 0);
+    round_of(&w.brain[0], 0);
+    for (step = 0; step < STEPS; step++) {
+        limit_step(adversary_at(program, step));
+        weigh();
+    }
+    score->harm = (double)w.worst;
+    score->bound = LIMIT;
+}
+
+/* ---- against a reservation: the other buckets, and which messages are lost, are the adversary's ------------ */
+
+enum { COME, LEAVE, LOSE_REPORT, LOSE_GRANT, WAIT, RESERVATION_OPS };
+static const struct adversary_op reservation_ops[RESERVATION_OPS] = {
+    {"come", 0, 5, 1, 400},       /* requests of another bucket at a server */
+    {"leave", 0, 5, 1, 400},      /* withdrawn */
+    {"lose_report", 0, 2, 0, 0},  /* of this interval, of a server */
+    {"lose_grant", 0, 2, 0, 0},   /* */
+    {"wait", 1, INTERVALS, 0, 0}, /* intervals */
+};
+
+/* One interval. lost: bits 0..2 reports, 3..5 grants. False: a certificate says that reservations cannot be met. */
+static bool interval(uint32_t remaining, uint64_t lost)
+{
+    struct pshift_problem problem;
+    struct pshift_solution solution;
+    struct brain *b = &w.brain[0];
+    uint32_t j;
+    memset(&solution, 0, sizeof solution);
+    for (j = 0; j < SERVERS; j++)
+        if (state_of(j, VICTIM).pending < 1000)
+            arrive(j, VICTIM, 1000);
+    for (j = 0; j < SERVERS; j++)
+        report(j, remaining, !(lost >> j & 1));
+    must(pshift_controller_plan(&b->controller, NULL));
+    must(pshift_controller_certificate(&b->controller, &problem, &solution));
+    for (j = 0; j < SERVERS; j++)
+        grants(b, j, !(lost >> (3 + j) & 1));
+    w.on_wire = 0;
+    for (j = 0; j < SERVERS; j++)
+        (void)serve(j, SPEED);
+    return solution.excess.lo == 0;
+}
+
+static void play_reservation(const struct adversary_program *program, struct adversary_score *score)
+{
+    static const uint64_t reservation[BUCKETS] = {300, 120, 90}; /* of 600 */
+    uint32_t step = 0, k, j, wait = 0;
+    world(reservation, 0);
+    w.capacity = SPEED;
+    score->bound = 1;
+    for (; w.period < PERIODS; w.period++) {
+        uint64_t messages = 0, lost;
+        bool fits = true;
+        for (j = 0; j < SERVERS; j++)
+            server_begin(j);
+        brain_begin(&w.brain[0]);
+        for (k = 0; k < INTERVALS; k++) {
+            for (lost = 0; wait == 0; step++) {
+                const struct adversary_step *s = adversary_at(program, step);
+                uint32_t server = (uint32_t)s->a % SERVERS, other = (uint32_t)s->a / SERVERS + 1;
+                if (s->op == COME)
+                    arrive(server, other, s->b);
+                else if (s->op == LEAVE)
+                    must(pshift_scheduler_cancel(&w.server[server].scheduler, other,
+                                                 qos_min(s->b, state_of(server, other).pending)));
+                else if (s->op == LOSE_REPORT)
+                    lost |= UINT64_C(1) << s->a;
+                else if (s->op == LOSE_GRANT)
+                    lost |= UINT64_C(8) << s->a;
+                else
+                    wait = (uint32_t)s->a;
+                if (step % program->steps == program->steps - 1 && wait == 0)
+                    wait = 1;
+            }
+            wait--;
+            fits &= interval(INTERVALS - k, lost) || messages != 0;
+            messages += (uint64_t)__builtin_popcountll(lost);
+        }
+        if (fits && w.done[w.period][VICTIM] < reservation[VICTIM]) {
+            double harm = (double)(reservation[VICTIM] - w.done[w.period][VICTIM]),
+                   bound = 0.5 + SPEED * (double)messages;
+            if (harm / bound > score->harm / score->bound) {
+                score->harm = harm;
+                score->bound = bound;
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct adversary_game limit = {"limit", limit_ops, LIMIT_OPS, play_limit, "requests"};
+    const struct adversary_game reservation = {"reservation", reservation_ops, RESERVATION_OPS, play_reservation,
+                                               "requests"};
+    adversary_begin("adversary/pshift");
+    (void)adversary_search(&limit, 20000);
+    (void)adversary_search(&reservation, 10000);
+    return adversary_end();
+}
