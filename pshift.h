@@ -101,7 +101,7 @@ extern "C" {
 
 /* ---- configuration and public types ---------------------------------------------------------------------------- */
 
-/* Tunables of the solver; define them before the first include. */
+/* Tunables of the solver; define them before the first include. PSHIFT_PLAIN: plain C, without the compilers' vectors. */
 #ifndef PSHIFT_WINDOW_ROWS
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; it grows four times at a time */
 #endif
@@ -532,9 +532,10 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *      servers, and finds partners from there. Then underloaded servers pull tokens out of short rows, and overloaded
  *      ones fill the holes.
  *   4. Progressive shifting (Algorithm 5) for what is left: servers are labelled with the number of shifts to an
- *      underloaded server. Then each underloaded server collects, depth first, up one label a step: a server that is
- *      asked collects from all above it before it answers, so a step that many paths share is done once. A server that
- *      cannot answer in full is not asked again. After that the shortest path is longer: at most |S| - 1 rounds.
+ *      underloaded server, until every overloaded one has a label. Then each underloaded server collects, depth first,
+ *      up one label a step: a server that is asked collects from all above it before it answers, so a step that many
+ *      paths share is done once. A server that cannot answer in full is not asked again. After that each overloaded
+ *      server is farther away: at most |S| - 1 rounds.
  *   5. No path from an overloaded to an underloaded server: optimal. The servers without a label are the cut X.
  *
  *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. Here the map is
@@ -581,7 +582,6 @@ struct pshift_priv_part {
     struct qos_u128 tokens, unclaimed;
     uint64_t moved;
     enum qos_status status;
-    bool twice; /* a row of 8 names a server twice */
 };
 
 /* Solver state: its memory is the caller's; the fields are private. */
@@ -613,7 +613,6 @@ struct pshift_solver {
     bool sinks;                         /* the search had somewhere to begin */
     uint32_t retracted;                 /* rows that pshift_solver_retract took out */
     uint32_t servers, buckets, entries; /* of the last solution */
-    bool twice;                         /* some row of 8 entries named a server twice */
     bool solved;                        /* load, tokens and unclaimed describe the last solution */
 };
 
@@ -730,7 +729,7 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->info = no_info;
     solver->next_row = 0;
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
-    solver->twice = solver->solved = false;
+    solver->solved = false;
     for (i = 0; i < config->buckets; i++)
         solver->rows[i].label = 0;
     return QOS_OK;
@@ -742,7 +741,6 @@ struct pshift_priv_job {
     const struct pshift_problem *p;
     uint64_t *alloc;
     uint32_t shards;
-    bool plain; /* no row of 8 names a server twice */
 };
 
 /* The initial allocation. */
@@ -789,16 +787,47 @@ QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_
     }
 }
 
-/* Eight lanes, as the compilers' own vectors: any target, with or without vector registers. */
+/* Rows of up to PSHIFT_PRIV_WIDE entries are taken as 8 or 16, padded with demands of 0: `width` is a constant in each
+ * copy of the two functions below, so that a compiler makes straight vector code of their loops.
+ *
+ * q = d * floor(want 2^k / total) / 2^k is at most one below floor(want d / total); the remainder r < 2 total mends it.
+ * key = remainder and position, all distinct. The tokens that are left go to the keys that fewer than `left` others
+ * beat. A remainder of 0 is never among them: the remainders add up to left * total. */
+#define PSHIFT_PRIV_WIDE 16
+#define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
+
+/* Demands below 2^23; want < total < 2^27. All in 32 bits, but for one product. */
+PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
+                                                uint64_t total)
+{
+    const uint32_t f = (uint32_t)((want << 32) / total), w = (uint32_t)want, t = (uint32_t)total;
+    uint32_t q[PSHIFT_PRIV_WIDE], sum = 0, k, l;
+    int32_t key[PSHIFT_PRIV_WIDE], rank[PSHIFT_PRIV_WIDE], left;
+    for (k = 0; k < width; k++) {
+        uint32_t x = (uint32_t)((uint64_t)(uint32_t)d[k] * f >> 32), r = (uint32_t)(d[k] * want - (uint64_t)x * t);
+        uint32_t more = r >= t ? 1u : 0u;
+        q[k] = x + more;
+        key[k] = (int32_t)((r - (more ? t : 0u)) << 4 | (15u - k));
+        rank[k] = 0;
+    }
+    for (k = 0; k < width; k++)
+        sum += q[k];
+    left = (int32_t)(w - sum);
+    for (l = 0; l < width; l++)
+        for (k = 0; k < width; k++)
+            rank[k] += key[k] < key[l] ? 1 : 0;
+    for (k = 0; k < width; k++)
+        a[k] = q[k] + (rank[k] < left ? 1u : 0u);
+}
+
+#ifndef PSHIFT_PLAIN
+/* The same for 8 entries, in the compilers' own vectors: any target, with or without vector registers. gcc does not find
+ * this code by itself: the loops take twice as long. */
 typedef uint64_t pshift_priv_lanes64 __attribute__((vector_size(64)));
 typedef uint32_t pshift_priv_lanes __attribute__((vector_size(32)));
 typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(32)));
 
-/* Eight demands below 2^24, their total D < 2^27, want A < D; padding demands are 0 and stand last.
- * q = d * floor(A 2^32 / D) / 2^32 is at most one below floor(A d / D), as d < 2^32; the remainder, which 32 bits hold
- * (r < 2 D), mends it. key = remainder and position, distinct and below 2^31; the tokens that are left go to the keys
- * that fewer than `left` others beat. A remainder of 0 is never among them: the remainders add up to left * D. */
-QOS_PRIV void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
+QOS_PRIV void pshift_priv_share_lanes(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
 {
     const pshift_priv_signed_lanes position = {7, 6, 5, 4, 3, 2, 1, 0};
     const uint64_t f = (want << 32) / total;
@@ -826,147 +855,7 @@ QOS_PRIV void pshift_priv_row8(uint64_t *a, const uint64_t *d, uint64_t want, ui
     wide = __builtin_convertvector(q, pshift_priv_lanes64);
     __builtin_memcpy(a, &wide, sizeof wide);
 }
-
-/* Marks in *same whether two of 8 numbers equal each other. */
-#if defined(__AVX2__) && defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define PSHIFT_PRIV_SHUFFLES 1
 #endif
-#endif
-#ifdef PSHIFT_PRIV_SHUFFLES
-#define PSHIFT_PRIV_TURN(v, n)                                                                                         \
-    __builtin_shufflevector(v, v, (n), (n + 1) % 8, (n + 2) % 8, (n + 3) % 8, (n + 4) % 8, (n + 5) % 8, (n + 6) % 8,   \
-                            (n + 7) % 8)
-/* Each pair is 1 to 4 places apart, around the end. */
-QOS_PRIV void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
-{
-    pshift_priv_lanes v;
-    __builtin_memcpy(&v, server, sizeof v);
-    *same |= (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 1)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 2)) |
-             (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 3)) | (pshift_priv_lanes)(v == PSHIFT_PRIV_TURN(v, 4));
-}
-#else
-/* All pairs are asked only if two of the numbers have the same last 6 bits. */
-QOS_PRIV void pshift_priv_equal(const uint32_t *server, pshift_priv_lanes *same)
-{
-    uint64_t seen = 0, again = 0, bit;
-    uint32_t k, l, equal = 0;
-    for (k = 0; k < 8; k++) {
-        bit = UINT64_C(1) << (server[k] & 63u);
-        again |= seen & bit;
-        seen |= bit;
-    }
-    for (k = 1; k < 8 && again != 0; k++)
-        for (l = 0; l < k; l++)
-            equal |= server[k] == server[l] ? 1u : 0u;
-    (*same)[0] |= equal;
-}
-#endif
-
-QOS_PRIV bool pshift_priv_any(const pshift_priv_lanes *same)
-{
-    uint64_t any[4];
-    __builtin_memcpy(any, same, sizeof any);
-    return (any[0] | any[1] | any[2] | any[3]) != 0;
-}
-
-#if defined(PSHIFT_PRIV_SHUFFLES) && defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#define PSHIFT_PRIV_TWO_ROWS 1
-typedef uint64_t pshift_priv_row64 __attribute__((vector_size(64)));
-typedef uint32_t pshift_priv_pair __attribute__((vector_size(64))); /* row 0, row 1 */
-typedef int32_t pshift_priv_signed_pair __attribute__((vector_size(64)));
-#define PSHIFT_PRIV_TURN_PAIR(v, n)                                                                                    \
-    __builtin_shufflevector(v, v, (0 + (n)) % 8, (1 + (n)) % 8, (2 + (n)) % 8, (3 + (n)) % 8, (4 + (n)) % 8,           \
-                            (5 + (n)) % 8, (6 + (n)) % 8, (7 + (n)) % 8, 8 + (0 + (n)) % 8, 8 + (1 + (n)) % 8,         \
-                            8 + (2 + (n)) % 8, 8 + (3 + (n)) % 8, 8 + (4 + (n)) % 8, 8 + (5 + (n)) % 8,                \
-                            8 + (6 + (n)) % 8, 8 + (7 + (n)) % 8)
-
-/* pshift_priv_row8 for two rows that follow each other, in one vector. */
-QOS_PRIV void pshift_priv_two_rows8(uint64_t *a, const uint64_t *d, const uint64_t *want, const uint64_t *total)
-{
-    const pshift_priv_pair position = {7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0};
-    const pshift_priv_pair first = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
-    const pshift_priv_pair w = (first & (uint32_t)want[0]) | (~first & (uint32_t)want[1]);
-    const pshift_priv_pair t = (first & (uint32_t)total[0]) | (~first & (uint32_t)total[1]);
-    pshift_priv_row64 x, y;
-    pshift_priv_pair d32, q, r, more, sum;
-    pshift_priv_signed_pair key, rank = {0};
-    __builtin_memcpy(&x, d, sizeof x);
-    __builtin_memcpy(&y, d + 8, sizeof y);
-    d32 = __builtin_shufflevector((pshift_priv_pair)x, (pshift_priv_pair)y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
-                                  24, 26, 28, 30); /* the low halves */
-    x = x * ((want[0] << 32) / total[0]);
-    y = y * ((want[1] << 32) / total[1]);
-    q = __builtin_shufflevector((pshift_priv_pair)x, (pshift_priv_pair)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25,
-                                27, 29, 31); /* the high halves */
-    r = d32 * w - q * t;
-    more = (pshift_priv_pair)(r >= t);
-    q -= more;
-    r -= more & t;
-    key = (pshift_priv_signed_pair)((r << 3) | position);
-    sum = q + PSHIFT_PRIV_TURN_PAIR(q, 4);
-    sum += PSHIFT_PRIV_TURN_PAIR(sum, 2);
-    sum += PSHIFT_PRIV_TURN_PAIR(sum, 1);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 1);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 2);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 3);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 4);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 5);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 6);
-    rank -= key < PSHIFT_PRIV_TURN_PAIR(key, 7);
-    q -= (pshift_priv_pair)(rank < (pshift_priv_signed_pair)(w - sum));
-    x = __builtin_convertvector(__builtin_shufflevector(q, q, 0, 1, 2, 3, 4, 5, 6, 7), pshift_priv_row64);
-    y = __builtin_convertvector(__builtin_shufflevector(q, q, 8, 9, 10, 11, 12, 13, 14, 15), pshift_priv_row64);
-    __builtin_memcpy(a, &x, sizeof x);
-    __builtin_memcpy(a + 8, &y, sizeof y);
-}
-#endif
-
-/* Rows of up to PSHIFT_PRIV_WIDE entries are padded with demands of 0 to 4, 8 or 16: `width` is a constant in each copy
- * of the two functions below, so that a compiler makes straight vector code of their loops. Both are plain C.
- *
- * q = d * floor(want 2^32 / total) / 2^32 is at most one below floor(want d / total); the remainder r < 2 total mends
- * it. key = remainder and position, all distinct. The tokens that are left go to the keys that fewer than `left` others
- * beat. A remainder of 0 is never among them: the remainders add up to left * total. */
-#define PSHIFT_PRIV_WIDE 16
-#define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
-
-PSHIFT_PRIV_INLINE void pshift_priv_share_ranks(uint64_t *a, const uint64_t *q, const uint64_t *key, uint32_t width,
-                                                uint64_t left)
-{
-    uint64_t rank[PSHIFT_PRIV_WIDE];
-    uint32_t k, l;
-    for (k = 0; k < width; k++)
-        rank[k] = 0;
-    for (l = 0; l < width; l++)
-        for (k = 0; k < width; k++)
-            rank[k] += key[k] < key[l] ? 1u : 0u;
-    for (k = 0; k < width; k++)
-        a[k] = q[k] + (rank[k] < left ? 1u : 0u);
-}
-
-/* Demands below 2^24; want < total < 2^28. All in 32 bits, but for two products. */
-PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
-                                                uint64_t total)
-{
-    const uint64_t f = (want << 32) / total;
-    uint32_t q[PSHIFT_PRIV_WIDE], key[PSHIFT_PRIV_WIDE], rank[PSHIFT_PRIV_WIDE], sum = 0, left, k, l;
-    for (k = 0; k < width; k++) {
-        uint32_t x = (uint32_t)(d[k] * f >> 32), r = (uint32_t)(d[k] * want - x * total);
-        uint32_t more = r >= (uint32_t)total ? 1u : 0u;
-        q[k] = x + more;
-        key[k] = (r - (more ? (uint32_t)total : 0u)) << 4 | (15u - k);
-        rank[k] = 0;
-    }
-    for (k = 0; k < width; k++)
-        sum += q[k];
-    left = (uint32_t)want - sum;
-    for (l = 0; l < width; l++)
-        for (k = 0; k < width; k++)
-            rank[k] += key[k] < key[l] ? 1u : 0u;
-    for (k = 0; k < width; k++)
-        a[k] = q[k] + (rank[k] < left ? 1u : 0u);
-}
 
 /* want < total < 2^59. */
 PSHIFT_PRIV_INLINE void pshift_priv_share_large(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
@@ -974,34 +863,51 @@ PSHIFT_PRIV_INLINE void pshift_priv_share_large(uint64_t *a, const uint64_t *d, 
 {
     const struct qos_u128 w = {want, 0};
     const uint64_t f = qos_div_wide(w, total, NULL);
-    uint64_t q[PSHIFT_PRIV_WIDE], key[PSHIFT_PRIV_WIDE], left = want;
-    uint32_t k;
+    uint64_t q[PSHIFT_PRIV_WIDE], left = want;
+    int64_t key[PSHIFT_PRIV_WIDE], rank[PSHIFT_PRIV_WIDE];
+    uint32_t k, l;
     for (k = 0; k < width; k++) {
         uint64_t x = qos_mul_wide(d[k], f).hi, r = qos_wrap_sub(qos_wrap_mul(d[k], want), qos_wrap_mul(x, total));
         uint64_t more = r >= total ? 1u : 0u;
         q[k] = x + more;
-        key[k] = (r - (more ? total : 0u)) << 4 | (15u - k);
+        key[k] = (int64_t)((r - (more ? total : 0u)) << 4 | (15u - k));
         left -= q[k];
+        rank[k] = 0;
     }
-    pshift_priv_share_ranks(a, q, key, width, left);
+    for (l = 0; l < width; l++)
+        for (k = 0; k < width; k++)
+            rank[k] += key[k] < key[l] ? 1 : 0;
+    for (k = 0; k < width; k++)
+        a[k] = q[k] + (rank[k] < (int64_t)left ? 1u : 0u);
 }
 
-/* One row of at most PSHIFT_PRIV_WIDE entries, padded. */
-PSHIFT_PRIV_INLINE void pshift_priv_share_row(uint64_t *a, const uint64_t *d, uint32_t n, bool small, uint64_t want,
-                                              uint64_t total)
+/* The shares of a row of n <= width entries, written to a[0..width - 1]; d[0..width - 1] can be read. False: not an
+ * ordinary row; its demands are too large, or its reservation is all of them. */
+PSHIFT_PRIV_INLINE bool pshift_priv_share(uint64_t *a, const uint64_t *d, uint32_t n, uint32_t width, uint64_t want)
 {
-    if (n <= 4 && small)
-        pshift_priv_share_small(a, d, 4, want, total);
-    else if (n <= 8 && small)
-        pshift_priv_share_small(a, d, 8, want, total);
-    else if (small)
-        pshift_priv_share_small(a, d, 16, want, total);
-    else if (n <= 4)
-        pshift_priv_share_large(a, d, 4, want, total);
-    else if (n <= 8)
-        pshift_priv_share_large(a, d, 8, want, total);
+    static const uint64_t kept[2 * PSHIFT_PRIV_WIDE] = {
+        UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+        UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    const uint64_t *mask = kept + PSHIFT_PRIV_WIDE - n;
+    uint64_t x[PSHIFT_PRIV_WIDE], bits = 0, total = 0;
+    uint32_t k;
+    for (k = 0; k < width; k++)
+        x[k] = n == width ? d[k] : d[k] & mask[k];
+    for (k = 0; k < width; k++) {
+        bits |= x[k];
+        total = qos_wrap_add(total, x[k]); /* exact if bits < 2^60 */
+    }
+    if (bits >> 54 != 0 || want >= total)
+        return false;
+    if (bits >> 23 != 0)
+        pshift_priv_share_large(a, x, width, want, total);
+#ifndef PSHIFT_PLAIN
+    else if (width == 8)
+        pshift_priv_share_lanes(a, x, want, total);
+#endif
     else
-        pshift_priv_share_large(a, d, 16, want, total);
+        pshift_priv_share_small(a, x, width, want, total);
+    return true;
 }
 
 /* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
@@ -1064,31 +970,9 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
 {
     const uint32_t begin = p->row[i], n = p->row[i + 1] - begin;
     const uint64_t *d = p->demand + begin;
-    uint64_t *a = alloc + begin, pad[PSHIFT_PRIV_WIDE], share[PSHIFT_PRIV_WIDE], bits = 0, want = p->reservation[i];
+    uint64_t bits = 0, want = p->reservation[i];
     struct qos_u128 total = {0, 0};
     uint32_t k;
-    if (n == 8) {
-        pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
-        pshift_priv_equal(p->server + begin, &same);
-        part->twice |= pshift_priv_any(&same);
-    }
-    if (n <= PSHIFT_PRIV_WIDE) {
-        for (k = 0; k < PSHIFT_PRIV_WIDE; k++)
-            pad[k] = 0;
-        for (k = 0; k < n; k++) {
-            pad[k] = d[k];
-            bits |= d[k];
-            total.lo = qos_wrap_add(total.lo, d[k]); /* exact if bits < 2^60 */
-        }
-        if (bits >> 55 == 0 && want < total.lo) {
-            pshift_priv_share_row(share, pad, n, bits >> 24 == 0, want, total.lo);
-            for (k = 0; k < n; k++)
-                a[k] = share[k];
-            pshift_priv_add(&part->tokens, want);
-            return QOS_OK;
-        }
-        total.lo = bits = 0;
-    }
     for (k = 0; k < n; k++) {
         bits |= d[k];
         pshift_priv_add(&total, d[k]);
@@ -1099,46 +983,44 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
         pshift_priv_add(&part->unclaimed, want - total.lo);
         want = total.lo;
         for (k = 0; k < n; k++)
-            a[k] = d[k];
+            alloc[begin + k] = d[k];
     } else {
-        pshift_priv_row_any(a, solver->key + begin, d, n, want, total);
+        pshift_priv_row_any(alloc + begin, solver->key + begin, d, n, want, total);
     }
     pshift_priv_add(&part->tokens, want);
     return QOS_OK;
 }
 
-/* The same for up to 32 ordinary rows, from row i on: 8 entries of demands below 2^24, D_i > R_i. Returns how many
- * there were; their shares are written to `share`, for the caller to add up and to copy. */
-QOS_PRIV uint32_t pshift_priv_start_rows8(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
-                                          struct pshift_priv_part *part)
+#define PSHIFT_PRIV_BATCH 256 /* entries of rows that are started together */
+
+/* The same for ordinary rows of at most 16 entries from row i on, as many as fit into a batch. Their shares are written
+ * to `share`, for the caller to add up and to copy. Returns how many rows there were. */
+QOS_PRIV uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
+                                         struct pshift_priv_part *part)
 {
     const struct pshift_problem *p = job->p;
-    const uint32_t *row = p->row + i, most = end - i < 32 ? end - i : 32, begin = row[0];
-    const uint64_t *d = p->demand + begin, *want = p->reservation + i;
-    pshift_priv_lanes same = {0, 0, 0, 0, 0, 0, 0, 0};
-    uint64_t total[32], tokens = 0;
-    uint32_t n, k;
-    for (n = 0; n < most && row[n + 1] - begin == 8 * n + 8; n++, d += 8) {
-        /* Both at once: gcc makes better code of it. A total that wraps has a demand of 2^24 and more in it. */
-        const uint64_t bits = d[0] | d[1] | d[2] | d[3] | d[4] | d[5] | d[6] | d[7];
-        total[n] = qos_wrap_add(qos_wrap_add(qos_wrap_add(d[0], d[1]), qos_wrap_add(d[2], d[3])),
-                                qos_wrap_add(qos_wrap_add(d[4], d[5]), qos_wrap_add(d[6], d[7])));
-        if (bits >> 24 != 0 || want[n] >= total[n])
+    const uint32_t begin = p->row[i], readable = p->row[p->buckets];
+    struct qos_u128 tokens = {0, 0};
+    uint32_t r, at, n;
+    for (r = i; r < end; r++) {
+        const uint64_t *d = p->demand + p->row[r], want = p->reservation[r];
+        bool ordinary;
+        at = p->row[r] - begin;
+        n = p->row[r + 1] - p->row[r];
+        if (n > PSHIFT_PRIV_WIDE || at + n > PSHIFT_PRIV_BATCH || readable - p->row[r] < PSHIFT_PRIV_WIDE)
             break;
-        pshift_priv_equal(p->server + begin + 8 * n, &same);
-        tokens += want[n]; /* below 2^27 each */
+        if (n == 8)
+            ordinary = pshift_priv_share(share + at, d, 8, 8, want);
+        else if (n < 8)
+            ordinary = pshift_priv_share(share + at, d, n, 8, want);
+        else
+            ordinary = pshift_priv_share(share + at, d, n, 16, want);
+        if (!ordinary)
+            break;
+        pshift_priv_add(&tokens, want);
     }
-    d = p->demand + begin;
-    k = 0;
-#ifdef PSHIFT_PRIV_TWO_ROWS
-    for (; k + 1 < n; k += 2)
-        pshift_priv_two_rows8(share + 8 * k, d + 8 * k, want + k, total + k);
-#endif
-    for (; k < n; k++)
-        pshift_priv_row8(share + 8 * k, d + 8 * k, want[k], total[k]);
-    part->twice |= pshift_priv_any(&same);
-    pshift_priv_add(&part->tokens, tokens);
-    return n;
+    part->tokens = qos_add_wide(part->tokens, tokens);
+    return r - i;
 }
 
 /* First row of a part. */
@@ -1173,17 +1055,18 @@ QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
 {
     const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
     const struct pshift_problem *p = job->p;
-    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
-    uint64_t share[256] __attribute__((aligned(64))), *sums = job->solver->sums + (size_t)shard * p->servers;
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
+    uint64_t share[PSHIFT_PRIV_BATCH + PSHIFT_PRIV_WIDE] __attribute__((aligned(64)));
+    uint64_t *sums = job->solver->sums + (size_t)shard * p->servers;
     uint32_t i = pshift_priv_part_row(job, shard), end = pshift_priv_part_row(job, shard + 1), j, n;
     for (j = 0; j < p->servers; j++)
         sums[j] = 0;
     for (; i < end && part.status == QOS_OK; i += n) {
         const uint64_t *from = share;
         uint32_t begin = p->row[i];
-        n = p->row[i + 1] - begin == 8 ? pshift_priv_start_rows8(job, share, i, end, &part) : 0;
+        n = pshift_priv_start_rows(job, share, i, end, &part);
         if (n != 0) {
-            __builtin_memcpy(job->alloc + begin, share, n * 64);
+            __builtin_memcpy(job->alloc + begin, share, (p->row[i + n] - begin) * sizeof *share);
         } else {
             n = 1;
             from = job->alloc + begin;
@@ -1217,13 +1100,11 @@ QOS_PRIV enum qos_status pshift_priv_start(struct pshift_solver *solver, const s
         if (solver->part[shard].status != QOS_OK)
             return solver->part[shard].status;
     solver->tokens = solver->unclaimed = pshift_priv_u128(0);
-    solver->twice = false;
     for (j = 0; j < p->servers; j++)
         solver->load[j] = pshift_priv_u128(0);
     for (shard = 0; shard < job->shards; shard++) {
         solver->tokens = qos_add_wide(solver->tokens, solver->part[shard].tokens);
         solver->unclaimed = qos_add_wide(solver->unclaimed, solver->part[shard].unclaimed);
-        solver->twice |= solver->part[shard].twice;
         if (solver->part[shard].tokens.hi == 0) {
             for (j = 0; j < p->servers; j++)
                 pshift_priv_add(&solver->load[j], solver->sums[(size_t)shard * p->servers + j]);
@@ -1333,27 +1214,47 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
     return moved;
 }
 
-/* Keeps a loop over 8 servers from being made one of gathers, which takes twice as long: the next row waits for what
- * the last one stored. No instruction. */
+/* Keeps a loop over servers from being made one of gathers, which takes twice as long: the next row waits for what the
+ * last one stored. No instruction. */
 #define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
 
-/* The same for 8 entries at 8 different servers, with fewer branches. */
-QOS_PRIV uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin)
+/* Some servers that the row names twice gave, or took, more than they should: that goes back, and as much on the other
+ * side. Returns how many tokens did not move after all. */
+QOS_PRIV uint64_t pshift_priv_undo(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin, uint32_t n,
+                                   int64_t *moved)
 {
-    const uint32_t *sv = job->p->server + begin;
+    const uint32_t *server = job->p->server + begin;
+    uint64_t back[2] = {0, 0}, most; /* given; taken */
+    uint32_t k, pass;
+    for (pass = 0; pass < 2; pass++) /* what is over first; then both sides alike */
+        for (k = 0; k < n; k++) {
+            const int64_t b = balance[server[k]];
+            const unsigned took = moved[k] > 0 ? 1 : 0;
+            uint64_t m = took ? (uint64_t)moved[k] : (uint64_t)-moved[k], size = b > 0 ? (uint64_t)b : (uint64_t)-b;
+            most = pass == 0 ? ((b > 0) == took ? size : 0) : qos_sat_sub(back[!took], back[took]);
+            m = qos_min(m, most);
+            back[took] += m;
+            moved[k] += took ? -(int64_t)m : (int64_t)m;
+            balance[server[k]] += took ? -(int64_t)m : (int64_t)m;
+            job->alloc[begin + k] = took ? job->alloc[begin + k] - m : job->alloc[begin + k] + m;
+        }
+    return back[0];
+}
+
+/* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair is
+ * left; returns how many tokens moved. Nearly without branches: what can be taken, and given; then it moves. A row may
+ * name a server twice, and move more there than its balance: then a part is undone. */
+PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_job *job, int64_t *balance,
+                                                     uint32_t begin, uint32_t n)
+{
+    const uint32_t *server = job->p->server + begin;
     const uint64_t *d = job->p->demand + begin;
-    uint64_t *a = job->alloc + begin;
-    uint64_t give[8], take[8], can_give = 0, can_take = 0, bits = 0, m, left;
-    int64_t over = 0, under = 0;
-    int k;
-    for (k = 0; k < 8; k++) {
-        under |= balance[sv[k]];
-        over |= -balance[sv[k]];
-    }
-    if ((under & over) >= 0) /* one of the sides is missing */
-        return 0;
-    for (k = 0; k < 8; k++) {
-        int64_t spare = (int64_t)(d[k] - a[k]), room = -balance[sv[k]];
+    uint64_t *a = job->alloc + begin, bits = 0, can_give = 0, can_take = 0, to_give, to_take;
+    uint64_t give[PSHIFT_PRIV_WIDE], take[PSHIFT_PRIV_WIDE];
+    int64_t moved[PSHIFT_PRIV_WIDE], over = 0;
+    uint32_t k;
+    for (k = 0; k < n; k++) {
+        int64_t spare = (int64_t)(d[k] - a[k]), room = -balance[server[k]];
         room = room < spare ? room : spare;
         take[k] = room < 0 ? 0 : (uint64_t)room;
         bits |= take[k];
@@ -1361,148 +1262,83 @@ QOS_PRIV uint64_t pshift_priv_transfer8(const struct pshift_priv_job *job, int64
     }
     if (bits == 0)
         return 0;
-    if (bits >> 60 != 0) /* the sum may have wrapped */
-        return pshift_priv_transfer(job, balance, begin, begin + 8);
-    for (k = 0; k < 8; k++) {
-        int64_t tokens = (int64_t)a[k], excess = balance[sv[k]];
+    if (bits >> 59 != 0) /* the sum may have wrapped */
+        return pshift_priv_transfer(job, balance, begin, begin + n);
+    for (k = 0; k < n; k++) {
+        int64_t tokens = (int64_t)a[k], excess = balance[server[k]];
         PSHIFT_PRIV_ONE_BY_ONE(excess);
         excess = excess < tokens ? excess : tokens;
         give[k] = excess < 0 ? 0 : (uint64_t)excess;
         can_give += give[k]; /* at most A_i */
     }
-    m = left = qos_min(can_give, can_take);
-    if (m == 0)
+    to_give = to_take = can_give = qos_min(can_give, can_take);
+    if (can_give == 0)
         return 0;
-    can_take = m;
-    for (k = 0; k < 8; k++) {
-        uint64_t x = qos_min(give[k], left), y = qos_min(take[k], can_take);
-        left -= x;
-        can_take -= y;
+    for (k = 0; k < n; k++) {
+        uint64_t x = qos_min(give[k], to_give), y = qos_min(take[k], to_take);
+        moved[k] = (int64_t)y - (int64_t)x;
+        to_give -= x;
+        to_take -= y;
         a[k] = a[k] - x + y;
-        balance[sv[k]] += (int64_t)y - (int64_t)x;
+        balance[server[k]] += moved[k];
     }
-    return m;
+    for (k = 0; k < n; k++)
+        over |= (moved[k] & balance[server[k]]) | (-moved[k] & -balance[server[k]]);
+    return over < 0 ? can_give - pshift_priv_undo(job, balance, begin, n, moved) : can_give;
 }
 
-/* Servers on the side, overloaded or underloaded, that has fewer. */
-QOS_PRIV uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
+/* Has the row of n entries from `server` on both overloaded and underloaded servers? */
+PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32_t *server, uint32_t n)
 {
-    uint32_t j, over = 0, under = 0;
-    for (j = 0; j < servers; j++) {
-        over += balance[j] > 0 ? 1u : 0u;
-        under += balance[j] < 0 ? 1u : 0u;
-    }
-    return over < under ? over : under;
-}
-
-/* Direct transfers inside row i, from overloaded to underloaded servers, until no pair is left; returns how many tokens
- * moved. Three passes, nearly without branches: what can be given and taken; take from the givers; give to the takers.
- * A row may name a server twice: then less finds room than seemed, and the givers get the difference back. */
-QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
-{
-    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
-    const uint32_t *server = job->p->server + begin;
-    const uint64_t *d = job->p->demand + begin;
-    uint64_t *a = job->alloc + begin, given[PSHIFT_PRIV_WIDE], can_give = 0, can_take = 0, left, back;
     int64_t over = 0, under = 0;
     uint32_t k;
-    if (QOS_LIKELY(n == 8 && job->plain))
-        return pshift_priv_transfer8(job, balance, begin);
     for (k = 0; k < n; k++) {
         under |= balance[server[k]];
         over |= -balance[server[k]];
     }
-    if ((under & over) >= 0) /* one of the sides is missing */
-        return 0;
-    if (n > PSHIFT_PRIV_WIDE)
-        return pshift_priv_transfer(job, balance, begin, begin + n);
-    for (k = 0; k < n; k++) {
-        int64_t b = balance[server[k]], spare = (int64_t)(d[k] - a[k]), tokens = (int64_t)a[k];
-        int64_t take = -b < spare ? -b : spare, give = b < tokens ? b : tokens;
-        can_take = qos_sat_add(can_take, take > 0 ? (uint64_t)take : 0);
-        can_give += give > 0 ? (uint64_t)give : 0; /* at most A_i */
-    }
-    left = can_give = qos_min(can_give, can_take);
-    if (left == 0)
-        return 0;
-    for (k = 0; k < n; k++) {
-        int64_t b = balance[server[k]];
-        given[k] = qos_min(qos_min(b > 0 ? (uint64_t)b : 0, a[k]), left);
-        a[k] -= given[k];
-        balance[server[k]] = b - (int64_t)given[k];
-        left -= given[k];
-    }
-    left = can_give -= left;
-    for (k = 0; k < n; k++) {
-        int64_t b = balance[server[k]];
-        uint64_t x = qos_min(qos_min(b < 0 ? (uint64_t)-b : 0, d[k] - a[k]), left);
-        a[k] += x;
-        balance[server[k]] = b + (int64_t)x;
-        left -= x;
-    }
-    for (k = 0, back = left; k < n && back != 0; k++) {
-        uint64_t x = qos_min(given[k], back);
-        a[k] += x;
-        balance[server[k]] += (int64_t)x;
-        back -= x;
-    }
-    return can_give - left;
+    return (under & over) < 0;
 }
 
-/* Of the `count` rows from row `first` on those that have servers on both sides, as list[0..]; returns how many. Rows
- * of another length than 8 are listed unseen. */
-QOS_PRIV uint32_t pshift_priv_both_in(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
-                                      uint32_t count, uint32_t *list)
+QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
 {
-    const uint32_t *row = job->p->row, *server = job->p->server;
-    uint32_t i, k, n = 0;
-    for (i = first; i < first + count; i++) {
-        const uint32_t *sv = server + row[i];
-        int64_t over = 0, under = 0;
-        if (QOS_LIKELY(row[i + 1] - row[i] == 8)) {
-            for (k = 0; k < 8; k++) {
-                under |= balance[sv[k]];
-                over |= -balance[sv[k]];
-            }
-        } else {
-            under = over = -1;
-        }
-        list[n] = i;
-        n += (under & over) < 0 ? 1u : 0u;
+    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
+    const uint32_t *server = job->p->server + begin;
+    if (QOS_LIKELY(n == 8)) /* a copy of its own for the most usual length */
+        return pshift_priv_both_in(balance, server, 8) ? pshift_priv_transfer_few(job, balance, begin, 8) : 0;
+    if (!pshift_priv_both_in(balance, server, n))
+        return 0;
+    return n <= PSHIFT_PRIV_WIDE ? pshift_priv_transfer_few(job, balance, begin, n)
+                                 : pshift_priv_transfer(job, balance, begin, begin + n);
+}
+
+/* Is a server left on each of the sides, overloaded and underloaded? */
+QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
+{
+    int64_t over = 0, under = 0;
+    uint32_t j;
+    for (j = 0; j < servers; j++) {
+        under |= balance[j];
+        over |= -balance[j];
     }
-    for (i = 0; i < n; i++) {
-        __builtin_prefetch(job->p->demand + row[list[i]]);
-        __builtin_prefetch(job->alloc + row[list[i]]);
-    }
-    return n;
+    return (under & over) < 0;
 }
 
 /* Sweeps `count` rows from row `first` on, around the end, until `most` tokens have moved or no server is left on one
- * of the sides. This is asked now and then, at less cost than that of the rows between. Where one side is rare, most
- * rows are only looked at, and what the others need is on its way before they are. */
+ * of the sides. This is asked now and then, at less cost than that of the rows between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                     uint64_t most)
 {
     const struct pshift_problem *p = job->p;
-    uint32_t list[64], i = first, asked = 0, rare = 0, n, t, k;
+    uint32_t i = first, asked = 0;
     uint64_t moved = 0;
-    for (; count != 0 && moved < most; count -= n, i = i + n == p->buckets ? 0 : i + n) {
+    for (; count != 0 && moved < most; count--, i = i + 1 == p->buckets ? 0 : i + 1) {
         if (asked == 0) {
-            rare = pshift_priv_rarer(balance, p->servers);
-            if (rare == 0)
+            if (!pshift_priv_both_sides(balance, p->servers))
                 break;
+            asked = p->servers / 2 + 64;
         }
-        n = count < 64 ? count : 64;
-        n = p->buckets - i < n ? p->buckets - i : n;
-        asked = asked > p->servers / 2 ? 0 : asked + n;
-        if (rare <= p->servers / 8) {
-            t = pshift_priv_both_in(job, balance, i, n, list);
-            for (k = 0; k < t && moved < most; k++)
-                moved = qos_sat_add(moved, pshift_priv_sweep_row(job, balance, list[k]));
-        } else {
-            for (k = 0; k < n && moved < most; k++)
-                moved = qos_sat_add(moved, pshift_priv_sweep_row(job, balance, i + k));
-        }
+        asked--;
+        moved = qos_sat_add(moved, pshift_priv_sweep_row(job, balance, i));
     }
     return moved;
 }
@@ -1810,21 +1646,19 @@ QOS_PRIV void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t 
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
-        if (solver->balance[j] > 0) {
-            (*wanted)--;
-            solver->last_label = label;
-        }
+        *wanted -= solver->balance[j] > 0 ? 1u : 0u;
+        solver->last_label = label;
     }
 }
 
-/* Labels servers by their distance to an underloaded one, over the indexed rows; stops with the level on which the
- * first overloaded server is found. True if one is. A row that is not reached here, since the search stopped before,
- * has no taker on a level above the last but one: whoever reaches it first later has the lowest label. */
+/* Labels servers by their distance to an underloaded one, over the indexed rows, until all overloaded servers have a
+ * label. True if any has. A row that is not reached here, since the search stopped before, has no taker on a level
+ * above the last but one: whoever reaches it first later has the lowest label. */
 QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
-    uint32_t j, head = 0, tail = 0, wanted = 0, x;
+    uint32_t j, head = 0, tail = 0, wanted = 0, all, x;
     for (j = 0; j < p->servers; j++) {
         solver->node[j].cursor = solver->column[j];
         solver->node[j].label = QOS_NONE;
@@ -1836,11 +1670,10 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
     }
     for (j = 0; j <= p->buckets / 64; j++)
         solver->seen[j] = 0;
-    solver->last_label = QOS_NONE;
+    solver->last_label = 0;
+    all = wanted;
     for (; head < tail && wanted != 0; head++) {
         uint32_t k = solver->queue[head], label = solver->node[k].label;
-        if (label + 1 > solver->last_label)
-            break;
         for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0; x++) {
             uint32_t i = solver->index[x].bucket;
             if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
@@ -1850,7 +1683,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
         }
     }
     solver->sinks = tail != 0;
-    return solver->last_label != QOS_NONE;
+    return wanted != all;
 }
 
 /* Next step up from server v: advances its cursor to a row in which a server one label above can give. False: none is
@@ -2189,7 +2022,6 @@ QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solv
     job->p = p;
     job->alloc = s->alloc;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
-    job->plain = !solver->twice;
 }
 
 QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
@@ -2202,7 +2034,6 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
         return st;
     pshift_priv_job_of(&job, solver, p, s);
     st = pshift_priv_start(solver, opt, &job);
-    job.plain = !solver->twice;
     if (st != QOS_OK) {
         solver->solved = false; /* s->alloc is no solution any more */
         return st;
@@ -2294,7 +2125,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
                                               const struct pshift_problem *p, const struct pshift_options *opt,
                                               struct pshift_solution *s)
 {
-    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
     struct pshift_priv_job job;
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
     uint32_t t, e;
@@ -2315,7 +2146,6 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         if (st != QOS_OK)
             return st;
     }
-    solver->twice |= part.twice;
     pshift_priv_job_of(&job, solver, p, s);
     for (t = 0; t < p->servers; t++)
         cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;

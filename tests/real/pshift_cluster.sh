@@ -44,6 +44,14 @@ run() {
     status=$?
     cat "$work/$name.out"
 }
+# The same; once more if a promise was missed, as a busy machine does that. Wrong books, or a limit exceeded: never.
+patient() {
+    run "$@"
+    if [ "$status" = 1 ] && json "$1" '[.scenes[] | .log_holds and ((.qos | not) or .worst_limit <= 1)] | all'; then
+        echo "-- once more"
+        run "$@"
+    fi
+}
 # What must hold in every run, however busy the machine; then promises, unless the run was inconclusive.
 judged() { # NAME WHAT
     expect "$2: the log holds" json "$1" '.scenes | length > 0 and (map(.log_holds) | all)'
@@ -58,7 +66,7 @@ took() { echo "($((SECONDS - start)) s)"; start=$SECONDS; }
 start=$SECONDS
 
 # ---- Experiments 3 and 4 on memcached
-run paper 9 --experiment 3,4 --periods $([ -n "$long" ] && echo 4 || echo 2) --figures "$work/figures"
+patient paper 9 --experiment 3,4 --periods $([ -n "$long" ] && echo 4 || echo 2) --figures "$work/figures"
 judged paper "Experiments 3 and 4"
 if [ "$status" = 0 ]; then
     expect "round robin alone does not do it" json paper '(.scenes[0].met_share < 1) and (.scenes[3].met_share < 0.9)'
@@ -71,14 +79,14 @@ for f in 8a 8b 8c 9a 9b; do expect "figure $f is a picture" grep -q '</svg>' "$w
 took
 
 # ---- Experiment 5 on files
-run files 9 --experiment 5 --qos with --size 32M $([ -n "$long" ] || echo --period 1500ms) --figures "$work/figures"
+patient files 9 --experiment 5 --qos with --size 32M $([ -n "$long" ] || echo --periods 1) --figures "$work/figures"
 judged files "Experiment 5"
 expect "files: no file left" [ -z "$(find "$work" -mindepth 1 -name 'pshift_cluster-*')" ]
 for f in 10a 10b 10c; do expect "figure $f is a picture" grep -q '</svg>' "$work/figures/pshift_$f.svg"; done
 took
 
 # ---- faults: node 2's daemon killed in period 2, node 3's stopped for two intervals in period 4. Bucket 5 lives on node 2 alone.
-run faults 5 --qos with --periods 4 --fault kill:2@1300ms --fault stop:3@3200ms/400ms --bucket reserve=0.4,limit=0.8,on=1+2 \
+patient faults 5 --qos with --periods 4 --fault kill:2@1300ms --fault stop:3@3200ms/400ms --bucket reserve=0.4,limit=0.8,on=1+2 \
     --bucket reserve=0.4,limit=0.8,on=2+3 --bucket reserve=0.4,limit=0.8,on=3+4 --bucket reserve=0.4,limit=1,on=1+4 \
     --bucket reserve=0.3,limit=1,on=2 --bucket reserve=0.3,limit=0.6,on=1-4
 judged faults "SIGKILL and SIGSTOP"
