@@ -451,6 +451,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << 61)
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
+#define TAGS_PRIV_LONGEST_NS (UINT64_C(1) << 62) /* of a burst or a lag */
 #define TAGS_PRIV_S_LEVELS 11                    /* 4^11 = TAGS_CLIENTS_MAX */
 #define TAGS_PRIV_T_LEVELS 8                     /* 8^8 > TAGS_CLIENTS_MAX */
 
@@ -1023,10 +1024,18 @@ QOS_PRIV uint64_t tags_priv_default(uint64_t value, uint64_t if_zero)
     return value == QOS_NOTHING ? 0 : qos_default(value, if_zero);
 }
 
-/* Is a setting of at most `most`, or QOS_NOTHING? */
-QOS_PRIV bool tags_priv_fits(uint64_t value, uint64_t most)
+/* A value, the most that it may be, and what to say if it is more. */
+struct tags_priv_range {
+    uint64_t value, most;
+    const char *why;
+};
+
+QOS_PRIV const char *tags_priv_range_error(const struct tags_priv_range *range, size_t n)
 {
-    return value <= most || value == QOS_NOTHING;
+    for (; n > 0; n--, range++)
+        if (range->value > range->most)
+            return range->why;
+    return NULL;
 }
 
 /* The entries stand behind the head; both are 8-byte aligned. */
@@ -1045,13 +1054,14 @@ QOS_PRIV uint64_t tags_priv_shared_due(const struct tags_shared *shared, uint64_
 
 QOS_API const char *tags_shared_config_error(const struct tags_shared_config *config)
 {
-    if (config->clients == 0 || config->clients > TAGS_CLIENTS_MAX)
-        return "tags_shared_config.clients is not 1..TAGS_CLIENTS_MAX: set the number of ids";
-    if (!tags_priv_fits(config->reserve_lag_ns, UINT64_C(1) << 62))
-        return "tags_shared_config.reserve_lag_ns is above 2^62: set less, 0 for 1 s, or QOS_NOTHING";
-    if (!tags_priv_fits(config->limit_burst_ns, UINT64_C(1) << 62))
-        return "tags_shared_config.limit_burst_ns is above 2^62: set less, 0 for 100 ms, or QOS_NOTHING";
-    return NULL;
+    const struct tags_priv_range range[] = {
+        {config->clients ? config->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+        {tags_priv_default(config->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
+         "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
+        {tags_priv_default(config->limit_burst_ns, 0), TAGS_PRIV_LONGEST_NS,
+         "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
+    };
+    return tags_priv_range_error(range, sizeof range / sizeof *range);
 }
 
 QOS_PRIV struct tags_priv_shared_client *tags_priv_shared_layout(struct qos_layout *layout,
@@ -1485,49 +1495,45 @@ QOS_PRIV bool tags_priv_knows_cost(const struct tags_config *config)
 /* NULL, or what is wrong; *status to match. */
 QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_status *status)
 {
-    const uint64_t longest = UINT64_C(1) << 62;
-    *status = QOS_ERANGE;
-    if (c->clients == 0 || c->clients > TAGS_CLIENTS_MAX)
-        return "tags_config.clients is not 1..TAGS_CLIENTS_MAX: set the number of ids";
-    if (c->at_device_max > TAGS_AT_DEVICE_MAX)
-        return "tags_config.at_device_max is above TAGS_AT_DEVICE_MAX: set less, or 0 for 1024";
-    if (c->channels > TAGS_AT_DEVICE_MAX)
-        return "tags_config.channels is above TAGS_AT_DEVICE_MAX: set less, or 0 if it is not known";
-    if (c->window > TAGS_WINDOW_MAX)
-        return "tags_config.window is above TAGS_WINDOW_MAX: set less, or 0 for 50";
-    if (c->lead_requests > 65536 && c->lead_requests != TAGS_LEAD_UNBOUNDED)
-        return "tags_config.lead_requests is above 65536: set less, 0 for 16, or TAGS_LEAD_UNBOUNDED";
-    if (c->weight_share_permille > 999)
-        return "tags_config.weight_share_permille is above 999: set less, or 0 for none";
-    if (c->cost_max > QOS_TOKENS_MAX)
-        return "tags_config.cost_max is above QOS_TOKENS_MAX: use a larger unit of cost, or 0 for 1";
-    if (!tags_priv_fits(c->limit_burst_ns, longest))
-        return "tags_config.limit_burst_ns is above 2^62: set less, 0 for 100 ms, or QOS_NOTHING";
-    if (!tags_priv_fits(c->reserve_lag_ns, longest))
-        return "tags_config.reserve_lag_ns is above 2^62: set less, 0 for 1 s, or QOS_NOTHING";
-    if (!tags_priv_fits(c->force_debt_requests, 65536))
-        return "tags_config.force_debt_requests is above 65536: set less, 0 for 64, or QOS_NOTHING";
-    if (c->service_ns > QOS_TOKENS_MAX)
-        return "tags_config.service_ns is above QOS_TOKENS_MAX: set less, or 0 for 1 ms";
-    if (!tags_priv_fits(c->service_floor_ns, QOS_NS_PER_S))
-        return "tags_config.service_floor_ns is above 1 s: set less, 0 for 100 ns, or QOS_NOTHING";
-    *status = QOS_EINVAL;
+    const struct tags_priv_range range[] = {
+        {c->clients ? c->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+        {c->at_device_max, TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 1024"},
+        {c->channels, TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
+        {c->window, TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
+        {c->lead_requests == TAGS_LEAD_UNBOUNDED ? 0 : c->lead_requests, 65536,
+         "lead_requests: give at most 65536, 0 for 16, or TAGS_LEAD_UNBOUNDED"},
+        {c->weight_share_permille, 999, "weight_share_permille: give at most 999, or 0 for none"},
+        {c->cost_max, QOS_TOKENS_MAX, "cost_max: give at most QOS_TOKENS_MAX in a larger unit, or 0 for 1"},
+        {tags_priv_default(c->limit_burst_ns, 0), TAGS_PRIV_LONGEST_NS,
+         "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
+        {tags_priv_default(c->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
+         "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
+        {tags_priv_default(c->force_debt_requests, 0), 65536,
+         "force_debt_requests: give at most 65536, 0 for 64, or QOS_NOTHING"},
+        {c->service_ns, QOS_TOKENS_MAX, "service_ns: give at most QOS_TOKENS_MAX, or 0 for 1 ms"},
+        {tags_priv_default(c->service_floor_ns, 0), QOS_NS_PER_S,
+         "service_floor_ns: give at most 1 s, 0 for 100 ns, or QOS_NOTHING"},
+    };
+    const char *why = tags_priv_range_error(range, sizeof range / sizeof *range);
+    *status = why ? QOS_ERANGE : QOS_EINVAL;
+    if (why)
+        return why;
     if ((unsigned)c->mode > TAGS_PS)
-        return "tags_config.mode is unknown: set TAGS_REWARD or TAGS_PS";
+        return "mode: give TAGS_REWARD or TAGS_PS";
     if ((unsigned)c->at_limit > TAGS_REJECT)
-        return "tags_config.at_limit is unknown: set TAGS_WAIT, TAGS_ALLOW or TAGS_REJECT";
+        return "at_limit: give TAGS_WAIT, TAGS_ALLOW or TAGS_REJECT";
     if (c->no_completions && c->mode != TAGS_PS)
-        return "tags_config.no_completions needs TAGS_PS: reward learns from completions";
+        return "no_completions: give false with TAGS_REWARD, which learns from completions";
     if (c->attribute && c->mode != TAGS_REWARD)
-        return "tags_config.attribute needs TAGS_REWARD: only reward uses service times";
+        return "attribute: give false with TAGS_PS, which uses no service times";
     if (c->channels && !c->attribute)
-        return "tags_config.channels needs attribute: set both, or neither";
+        return "channels: give 0, or set attribute too";
     if (c->real_time_tags && c->at_limit == TAGS_ALLOW)
-        return "tags_config.real_time_tags does not work with TAGS_ALLOW: set one of them";
+        return "real_time_tags: give false with TAGS_ALLOW";
     if (c->shared && !TAGS_HAS_SHARED)
-        return "tags_config.shared needs a lock-free 64-bit word, which this target has not: set NULL";
+        return "shared: give NULL, as this target has no lock-free 64-bit word";
     if (c->shared && c->clients > c->shared->clients)
-        return "tags_config.clients is more than the shared tags have: raise tags_shared_config.clients";
+        return "clients: give at most those of the shared tags";
     *status = QOS_OK;
     return NULL;
 }
@@ -1540,17 +1546,14 @@ QOS_API const char *tags_config_error(const struct tags_config *config)
 
 QOS_API const char *tags_client_error(const struct tags_client *terms)
 {
-    if (terms->weight > TAGS_WEIGHT_MAX)
-        return "tags_client.weight is above TAGS_WEIGHT_MAX: set less, or 0 for 1";
-    if (terms->reservation_per_s > QOS_RATE_MAX)
-        return "tags_client.reservation_per_s is above QOS_RATE_MAX: set less, or 0 for none";
-    if (terms->limit_per_s == 0 || terms->limit_per_s == QOS_UNLIMITED)
-        return NULL;
-    if (terms->limit_per_s > QOS_RATE_MAX)
-        return "tags_client.limit_per_s is above QOS_RATE_MAX: set less, or 0 for none";
-    if (terms->limit_per_s < terms->reservation_per_s)
-        return "tags_client.limit_per_s is below reservation_per_s: raise the limit or lower the reservation";
-    return NULL;
+    const uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
+    const struct tags_priv_range range[] = {
+        {terms->weight, TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
+        {terms->reservation_per_s, QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
+        {limit, QOS_RATE_MAX, "limit_per_s: give at most QOS_RATE_MAX, or 0 for none"},
+        {limit ? terms->reservation_per_s : 0, limit, "limit_per_s: give at least reservation_per_s, or 0 for none"},
+    };
+    return tags_priv_range_error(range, sizeof range / sizeof *range);
 }
 
 QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *in)
