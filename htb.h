@@ -368,9 +368,14 @@ struct htb_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct htb_priv_node) == QOS_CACHE_LINE, "a node is one cache line");
 
-/* Links of a leftist heap. */
-struct htb_priv_links {
-    uint32_t left, right, up; /* QOS_NONE: none */
+/* A node's place in its parent's ring: dense, as a turn looks at several. */
+struct htb_priv_ring_entry {
+    uint64_t tag;         /* where its next borrowed request starts on the clock of the ring */
+    uint32_t left, right; /* in the run: before and behind it; in the heap: children, QOS_NONE: none */
+    uint32_t up;          /* in the heap: parent */
+    uint32_t rank : 5;    /* in the heap: as in leftist heaps; in the run: 0 */
+    uint32_t idle : 7;    /* of a group: members of its ring that may not borrow now */
+    uint32_t weight : 20;
 };
 
 /* The rest of a node. */
@@ -385,18 +390,16 @@ struct htb_priv_class {
             uint32_t outstanding;     /* requests of this holder that are dispatched or at the device */
         } leaf;
         struct {
-            uint32_t ring;      /* heap of the children that may borrow, by their ring tags; QOS_NONE: none */
+            uint32_t first;     /* of the children that may borrow: the one with the least ring tag; QOS_NONE: none */
+            uint32_t run, heap; /* those children: last one of the run, first one of the heap; QOS_NONE: none */
             uint32_t children;  /* how many are reserved */
             uint64_t clock;     /* ring tag of the child that was served last */
             uint64_t sum_per_s; /* rates of the children, first resource */
         } group;
     } u;
-    uint64_t tag;      /* own tokens: where the next request starts on the clock of all */
-    uint64_t ring_tag; /* borrowing: where the next request starts on the clock of the parent's ring */
-    uint32_t weight : 20, rank : 5;
-    uint32_t ring_rest : 20, generation : 12; /* remainder of ring_tag; holder of the id (wraps) */
+    uint64_t tag;                             /* own tokens: where the next request starts on the clock of all */
+    uint32_t ring_rest : 20, generation : 12; /* remainder of the ring tag; holder of the id (wraps) */
     uint32_t burst_us;
-    struct htb_priv_links link; /* of the ring */
 };
 
 /* A place in the dispatch queue. */
@@ -426,6 +429,7 @@ struct htb_priv_heap_entry {
 struct htb {
     struct htb_priv_node *node; /* classes + 1: the last one is the root */
     struct htb_priv_class *cls;
+    struct htb_priv_ring_entry *turn;
     struct htb_priv_pair *more;    /* buckets of the resources after the first */
     uint64_t *more_sum;            /* sums of the children's rates in them */
     struct htb_priv_slot *slot;    /* of the dispatch queue */
@@ -452,9 +456,10 @@ struct htb {
     uint64_t flight_look_ns, late_ns,
         late_last_ns; /* the next look; most lateness since the last, and in that before */
     uint64_t flight_late_ns;
-    bool root_ready;     /* the root's tokens pass the next request of its ring */
-    uint64_t now_ns;     /* the latest time seen */
-    uint64_t tag_offset; /* the clock of the own tags is now_ns less this */
+    bool root_ready;       /* the root's tokens pass the next request of its ring */
+    uint64_t root_wake_ns; /* or will at this time; QOS_NEVER: nobody waits for them */
+    uint64_t now_ns;       /* the latest time seen */
+    uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
@@ -472,9 +477,11 @@ struct htb {
 #define HTB_PRIV_LIMITED 4u /* a limit in any resource */
 #define HTB_PRIV_EXPIRES 8u
 #define HTB_PRIV_OWN 16u     /* in the heap of own tokens: they pass its next request */
-#define HTB_PRIV_RING 32u    /* in its parent's ring: its limit passes its next request */
+#define HTB_PRIV_RING 32u    /* may borrow, in its parent's ring: its limit passes its next request */
 #define HTB_PRIV_BACKLOG 64u /* has a next request */
 #define HTB_PRIV_FORMER 128u /* was reserved before: its buckets know what it owes */
+#define HTB_PRIV_LINKED 256u /* in its parent's ring */
+#define HTB_PRIV_IDLE_MAX 64 /* members of a ring that may not borrow */
 
 /* Of the later chapters. */
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
@@ -728,8 +735,10 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  * Invariants
  *   1. After every call each node is where htb_priv_place would put it, as of the latest now_ns.
  *   2. A request is in one list: its class's queue (slot = class), the urgent one or the dispatch queue (slot = place).
- *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends.
- *   4. Ring tags of those in a ring are not below its clock.
+ *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends. A node without
+ *      requests may be left in `event`; it leaves when its time comes. The root is not in it: root_wake_ns.
+ *   4. Ring tags of those in a ring are not below its clock. The first of a ring may borrow; at most HTB_PRIV_IDLE_MAX
+ *      others in it may not (they have no request, or are at their limit).
  *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
  *
  * Where we differ from the paper: one owner and a heap instead of one thread for each queue (no lock, no polling, the
@@ -854,91 +863,167 @@ QOS_PRIV uint32_t htb_priv_heap_min_id(const struct htb_priv_heap *heap)
     return heap->count ? htb_priv_heap_at(heap, 0).id : QOS_NONE;
 }
 
-/* Rings: leftist heaps of nodes by (ring tag, id). The way right from any node is at most log2 n long. */
+/* Rings. Most who were served come back behind all others: they form the run, a list in the order of tags. The others
+ * form a leftist heap: the way right from any node is at most log2 n long. */
 QOS_PRIV uint32_t htb_priv_rank(const struct htb *tree, uint32_t id)
 {
-    return id == QOS_NONE ? 0 : tree->cls[id].rank;
+    return id == QOS_NONE ? 0 : tree->turn[id].rank;
 }
 
-QOS_PRIV void htb_priv_lean(struct htb *tree, uint32_t id)
+QOS_PRIV void htb_priv_lean(struct htb_priv_ring_entry *turn, uint32_t id, const struct htb *tree)
 {
-    struct htb_priv_class *c = &tree->cls[id];
-    if (htb_priv_rank(tree, c->link.left) < htb_priv_rank(tree, c->link.right)) {
-        uint32_t left = c->link.left;
-        c->link.left = c->link.right;
-        c->link.right = left;
+    uint32_t left = turn[id].left, right = turn[id].right;
+    if (htb_priv_rank(tree, left) < htb_priv_rank(tree, right)) {
+        turn[id].left = right;
+        turn[id].right = left;
     }
-    c->rank = (htb_priv_rank(tree, c->link.right) + 1) & 31u;
+    turn[id].rank = (htb_priv_rank(tree, turn[id].right) + 1) & 31u;
 }
 
 /* One heap of two; QOS_NONE is an empty one. O(log n). */
 QOS_PRIV uint32_t htb_priv_join(struct htb *tree, uint32_t a, uint32_t b)
 {
+    struct htb_priv_ring_entry *turn = tree->turn;
     uint32_t root = QOS_NONE, at = QOS_NONE;
     while (a != QOS_NONE && b != QOS_NONE) {
-        uint64_t key_a = tree->cls[a].ring_tag, key_b = tree->cls[b].ring_tag;
-        uint32_t least = key_a < key_b || (key_a == key_b && a < b) ? a : b;
+        uint32_t least = turn[b].tag < turn[a].tag ? b : a;
         b = least == a ? b : a;
         if (at == QOS_NONE)
             root = least;
         else
-            tree->cls[at].link.right = least;
-        tree->cls[least].link.up = at;
+            turn[at].right = least;
+        turn[least].up = at;
         at = least;
-        a = tree->cls[least].link.right;
+        a = turn[least].right;
     }
     a = a == QOS_NONE ? b : a;
     if (at == QOS_NONE)
         return a;
-    tree->cls[at].link.right = a;
+    turn[at].right = a;
     if (a != QOS_NONE)
-        tree->cls[a].link.up = at;
-    for (; at != QOS_NONE; at = tree->cls[at].link.up)
-        htb_priv_lean(tree, at);
+        turn[a].up = at;
+    for (; at != QOS_NONE; at = turn[at].up)
+        htb_priv_lean(turn, at, tree);
     return root;
 }
 
-QOS_PRIV void htb_priv_link_in(struct htb *tree, uint32_t *root, uint32_t id)
+QOS_PRIV void htb_priv_heap_in(struct htb *tree, uint32_t *root, uint32_t id)
 {
-    struct htb_priv_class *c = &tree->cls[id];
-    c->link.left = c->link.right = c->link.up = QOS_NONE;
-    c->rank = 1;
+    struct htb_priv_ring_entry *t = &tree->turn[id];
+    t->left = t->right = t->up = QOS_NONE;
+    t->rank = 1;
     *root = htb_priv_join(tree, *root, id);
-    tree->cls[*root].link.up = QOS_NONE;
+    tree->turn[*root].up = QOS_NONE;
 }
 
-QOS_PRIV void htb_priv_link_out(struct htb *tree, uint32_t *root, uint32_t id)
+QOS_PRIV void htb_priv_heap_out(struct htb *tree, uint32_t *root, uint32_t id)
 {
-    const struct htb_priv_links link = tree->cls[id].link;
-    uint32_t below, up = link.up;
-    if (link.left != QOS_NONE)
-        tree->cls[link.left].link.up = QOS_NONE;
-    if (link.right != QOS_NONE)
-        tree->cls[link.right].link.up = QOS_NONE;
-    below = htb_priv_join(tree, link.left, link.right);
+    struct htb_priv_ring_entry *turn = tree->turn;
+    uint32_t below, up = turn[id].up;
+    if (turn[id].left != QOS_NONE)
+        turn[turn[id].left].up = QOS_NONE;
+    if (turn[id].right != QOS_NONE)
+        turn[turn[id].right].up = QOS_NONE;
+    below = htb_priv_join(tree, turn[id].left, turn[id].right);
     if (below != QOS_NONE)
-        tree->cls[below].link.up = up;
+        turn[below].up = up;
     if (up == QOS_NONE) {
         *root = below;
         return;
     }
-    if (tree->cls[up].link.left == id)
-        tree->cls[up].link.left = below;
+    if (turn[up].left == id)
+        turn[up].left = below;
     else
-        tree->cls[up].link.right = below;
-    for (; up != QOS_NONE; up = tree->cls[up].link.up) {
-        uint32_t rank = tree->cls[up].rank;
-        htb_priv_lean(tree, up);
-        if (tree->cls[up].rank == rank)
+        turn[up].right = below;
+    for (; up != QOS_NONE; up = turn[up].up) {
+        uint32_t rank = turn[up].rank;
+        htb_priv_lean(turn, up, tree);
+        if (turn[up].rank == rank)
             break;
     }
+}
+
+QOS_PRIV void htb_priv_run_out(struct htb_priv_ring_entry *turn, uint32_t *run, uint32_t id)
+{
+    uint32_t left = turn[id].left, right = turn[id].right;
+    turn[left].right = right;
+    turn[right].left = left;
+    if (*run == id)
+        *run = left == id ? QOS_NONE : left;
+}
+
+QOS_PRIV uint32_t htb_priv_ring_least(const struct htb *tree, uint32_t group)
+{
+    const struct htb_priv_class *g = &tree->cls[group];
+    uint32_t heap = g->u.group.heap, run = g->u.group.run, head;
+    if (run == QOS_NONE)
+        return heap;
+    head = tree->turn[run].right;
+    return heap == QOS_NONE || tree->turn[head].tag < tree->turn[heap].tag ? head : heap;
+}
+
+/* Takes a node out of its parent's ring. */
+QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
+{
+    if (tree->turn[id].rank == 0)
+        htb_priv_run_out(tree->turn, &tree->cls[group].u.group.run, id);
+    else
+        htb_priv_heap_out(tree, &tree->cls[group].u.group.heap, id);
+    if (!(tree->node[id].flags & HTB_PRIV_RING))
+        tree->turn[group].idle = (tree->turn[group].idle - 1u) & 127u;
+    tree->node[id].flags = (uint16_t)(tree->node[id].flags & ~(HTB_PRIV_RING | HTB_PRIV_LINKED));
+}
+
+/* Who has the turn: the first that may borrow. Those before it leave. */
+QOS_PRIV void htb_priv_ring_settle(struct htb *tree, uint32_t group)
+{
+    uint32_t first = htb_priv_ring_least(tree, group), next;
+    while (first != QOS_NONE && !(tree->node[first].flags & HTB_PRIV_RING)) {
+        htb_priv_ring_out(tree, group, first);
+        first = htb_priv_ring_least(tree, group);
+    }
+    tree->cls[group].u.group.first = first;
+    if (first == QOS_NONE)
+        return;
+    next = tree->turn[first].right; /* of many classes, the lines of the next turns are far away */
+    if (next != QOS_NONE) {
+        __builtin_prefetch(&tree->node[next]);
+        __builtin_prefetch(&tree->cls[next]);
+        __builtin_prefetch(&tree->cls[next].burst_us);
+    }
+    if (!(tree->node[first].flags & HTB_PRIV_GROUP))
+        __builtin_prefetch(tree->cls[first].u.leaf.tail);
+}
+
+/* One who is far ahead, as of a small weight, must not keep all others out of the run: it goes to the heap. */
+QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
+{
+    struct htb_priv_ring_entry *turn = tree->turn;
+    uint32_t *run = &tree->cls[group].u.group.run, last = *run;
+    if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
+        htb_priv_run_out(turn, run, last);
+        htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, last);
+        last = *run;
+    }
+    if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
+        htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, id);
+    } else {
+        uint32_t first = last == QOS_NONE ? id : turn[last].right;
+        turn[id].rank = 0;
+        turn[id].left = last == QOS_NONE ? id : last;
+        turn[id].right = first;
+        turn[turn[id].left].right = id;
+        turn[first].left = id;
+        *run = id;
+    }
+    htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
 
 /* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if nobody borrows here. */
 QOS_PRIV uint32_t htb_priv_turn(const struct htb *tree, uint32_t id)
 {
     while (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_GROUP))
-        id = tree->cls[id].u.group.ring;
+        id = tree->cls[id].u.group.first;
     return id;
 }
 
@@ -1010,11 +1095,12 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
 }
 
 /* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
-QOS_PRIV void htb_priv_advance(struct htb_priv_class *c, uint64_t cost)
+QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, uint64_t cost)
 {
-    uint64_t scaled = (cost << 16) + c->ring_rest, weight = c->weight;
-    c->ring_tag = qos_sat_add(c->ring_tag, scaled / weight);
-    c->ring_rest = scaled % weight & 0xfffffu;
+    struct htb_priv_ring_entry *t = &tree->turn[id];
+    uint64_t scaled = (cost << 16) + tree->cls[id].ring_rest, weight = t->weight;
+    t->tag = qos_sat_add(t->tag, scaled / weight);
+    tree->cls[id].ring_rest = scaled % weight & 0xfffffu;
 }
 
 /* The clock of a ring only rises; before it could overflow, all tags are moved back by it. Those in the ring are not
@@ -1024,10 +1110,8 @@ QOS_COLD QOS_PRIV void htb_priv_rebase(struct htb *tree, uint32_t group)
     uint64_t by = tree->cls[group].u.group.clock;
     uint32_t id;
     for (id = 0; id < tree->classes; id++)
-        if ((tree->node[id].flags & HTB_PRIV_USED) && tree->node[id].parent == group) {
-            struct htb_priv_class *c = &tree->cls[id];
-            c->ring_tag = qos_sat_sub(c->ring_tag, by);
-        }
+        if ((tree->node[id].flags & HTB_PRIV_USED) && tree->node[id].parent == group)
+            tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, by);
     tree->cls[group].u.group.clock = 0;
 }
 
@@ -1041,18 +1125,39 @@ QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
         htb_priv_heap_set(&tree->event, id, at_ns);
 }
 
-/* Into its parent's ring, or out of it. */
-QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool in)
+/* May a node borrow from its parent's ring? Some who may not stay in it: mostly they are back before their turn. */
+QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 {
-    struct htb_priv_class *group = &tree->cls[tree->node[id].parent], *c = &tree->cls[id];
-    if (in == ((tree->node[id].flags & HTB_PRIV_RING) != 0))
+    uint32_t group = tree->node[id].parent;
+    if (may == ((tree->node[id].flags & HTB_PRIV_RING) != 0))
         return;
-    c->ring_tag = qos_max(c->ring_tag, group->u.group.clock);
-    if (in)
-        htb_priv_link_in(tree, &group->u.group.ring, id);
-    else
-        htb_priv_link_out(tree, &group->u.group.ring, id);
-    htb_priv_mark(tree, id, HTB_PRIV_RING, in);
+    htb_priv_mark(tree, id, HTB_PRIV_RING, may);
+    if (!(tree->node[id].flags & HTB_PRIV_LINKED)) {
+        tree->turn[id].tag = qos_max(tree->turn[id].tag, tree->cls[group].u.group.clock);
+        htb_priv_ring_in(tree, group, id);
+    } else {
+        tree->turn[group].idle = (tree->turn[group].idle + (may ? 127u : 1u)) & 127u;
+        if (!may && tree->turn[group].idle > HTB_PRIV_IDLE_MAX)
+            htb_priv_ring_out(tree, group, id);
+    }
+    htb_priv_ring_settle(tree, group);
+}
+
+/* Moves the tag of a node that is in its parent's ring: out of it, by the cost on or back, and into it. */
+QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, uint64_t back)
+{
+    struct htb_priv_ring_entry *t = &tree->turn[id];
+    uint32_t group = tree->node[id].parent;
+    bool may = (tree->node[id].flags & HTB_PRIV_RING) != 0;
+    if (tree->node[id].flags & HTB_PRIV_LINKED)
+        htb_priv_ring_out(tree, group, id);
+    htb_priv_advance(tree, id, cost);
+    t->tag = qos_max(qos_sat_sub(t->tag, (back << 16) / t->weight), tree->cls[group].u.group.clock);
+    if (may) {
+        htb_priv_mark(tree, id, HTB_PRIV_RING, true);
+        htb_priv_ring_in(tree, group, id);
+    }
+    htb_priv_ring_settle(tree, group);
 }
 
 /* Puts a node where its next request and its buckets belong. True if the request that its parent would send next may
@@ -1061,7 +1166,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
     uint32_t parent = tree->node[id].parent;
-    uint32_t turn_before = parent == QOS_NONE ? QOS_NONE : tree->cls[parent].u.group.ring;
+    uint32_t turn_before = parent == QOS_NONE ? QOS_NONE : tree->cls[parent].u.group.first;
     bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
     uint64_t wake_ns = QOS_NEVER;
 
@@ -1079,7 +1184,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
         tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT);
-        htb_priv_wake_at(tree, id, tree->root_ready ? QOS_NEVER : wake_ns);
+        tree->root_wake_ns = tree->root_ready ? QOS_NEVER : wake_ns;
         return false;
     }
     htb_priv_set_ring(tree, id, limit_passes);
@@ -1093,9 +1198,9 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     }
     if (own_passes)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
-    else
+    else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
         htb_priv_wake_at(tree, id, wake_ns);
-    return tree->cls[parent].u.group.ring != turn_before || tree->cls[parent].u.group.ring == id;
+    return tree->cls[parent].u.group.first != turn_before || tree->cls[parent].u.group.first == id;
 }
 
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
@@ -1161,6 +1266,12 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
 }
 
+/* Of a node in the heap of events: it waits for nothing. */
+QOS_PRIV bool htb_priv_is_stale(const struct htb *tree, uint32_t id)
+{
+    return (tree->node[id].flags & (HTB_PRIV_BACKLOG | HTB_PRIV_EXPIRES)) == 0;
+}
+
 /* Reservations whose time is over end; nodes whose tokens have come move to their heaps. */
 QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
 {
@@ -1168,9 +1279,13 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         uint32_t id = htb_priv_heap_min_id(&tree->event);
         if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
             htb_priv_end(tree, id, now_ns);
+        else if (htb_priv_is_stale(tree, id))
+            htb_priv_heap_remove(&tree->event, id);
         else
             htb_priv_place_up(tree, id, false, now_ns);
     }
+    if (tree->root_wake_ns <= now_ns)
+        (void)htb_priv_place(tree, tree->classes, now_ns);
 }
 
 /* The same for classes that have tokens of their own to spend: they are in no event. O(classes). */
@@ -1304,10 +1419,8 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
         uint64_t cost = htb_priv_ring_cost(tree, r->tokens);
         for (at = id; at != payer; at = tree->node[at].parent) {
             uint32_t group = tree->node[at].parent;
-            tree->cls[group].u.group.clock = tree->cls[at].ring_tag;
-            htb_priv_link_out(tree, &tree->cls[group].u.group.ring, at);
-            htb_priv_advance(&tree->cls[at], cost);
-            htb_priv_link_in(tree, &tree->cls[group].u.group.ring, at);
+            tree->cls[group].u.group.clock = tree->turn[at].tag;
+            htb_priv_move_ring(tree, at, cost, 0);
             if (QOS_UNLIKELY(tree->cls[group].u.group.clock >> 62))
                 htb_priv_rebase(tree, group);
         }
@@ -1367,7 +1480,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
             break;
         }
         if (payer == QOS_NONE) {
-            tree->starved_at_root = tree->starved_at_root || tree->cls[tree->classes].u.group.ring != QOS_NONE;
+            tree->starved_at_root = tree->starved_at_root || tree->cls[tree->classes].u.group.first != QOS_NONE;
             break;
         }
         if ((tree->node[payer].flags & HTB_PRIV_EXPIRES) && tree->cls[payer].u.leaf.expires_ns <= now_ns) {
@@ -1406,7 +1519,13 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     while (tree->waiting == 0 && htb_priv_servable(tree) == QOS_NONE) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
         uint64_t at_ns = htb_priv_heap_min_key(&tree->event);
-        if (id == QOS_NONE || (tree->node[id].flags & HTB_PRIV_RING))
+        if (tree->root_wake_ns <= at_ns)
+            return tree->root_wake_ns;
+        if (htb_priv_is_stale(tree, id)) {
+            htb_priv_heap_remove(&tree->event, id);
+            continue;
+        }
+        if (tree->node[id].flags & HTB_PRIV_RING)
             return at_ns;
         /* At its limit: its lenders may have been drained since it was placed, and its time is later by now. */
         htb_priv_place_up(tree, id, false, now_ns);
@@ -1421,19 +1540,6 @@ QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_s
     if (more_sub >= 0)
         return qos_level_charge(level, more_sub);
     return level >= depth + more_sub ? depth : level - more_sub;
-}
-
-/* The same in the ring that the node borrowed from. */
-QOS_PRIV void htb_priv_correct_ring(struct htb *tree, uint32_t id, uint64_t was, uint64_t is)
-{
-    struct htb_priv_class *c = &tree->cls[id];
-    bool in = (tree->node[id].flags & HTB_PRIV_RING) != 0;
-    htb_priv_set_ring(tree, id, false);
-    if (is >= was)
-        htb_priv_advance(c, is - was);
-    else
-        c->ring_tag = qos_sat_sub(c->ring_tag, ((was - is) << 16) / c->weight);
-    htb_priv_set_ring(tree, id, in);
 }
 
 /* The request cost `tokens` instead of what it was charged: the difference is charged, or given back, where it was
@@ -1465,7 +1571,8 @@ QOS_PRIV void htb_priv_correct(struct htb *tree, const struct htb_request *r, co
             c->tag = qos_sat_sub(qos_sat_add(c->tag, htb_priv_own_ns(tree, at, tokens)),
                                  htb_priv_own_ns(tree, at, r->tokens));
         else
-            htb_priv_correct_ring(tree, at, was, is);
+            htb_priv_move_ring(tree, at, qos_sat_sub(is, was),
+                               qos_sat_sub(was, is)); /* the ring that it borrowed from */
     }
     tree->granted = qos_wrap_add(tree->granted, qos_wrap_sub(tokens[0], r->tokens[0]));
     htb_priv_count(tree, r->paid_by, qos_wrap_sub(tokens[0], r->tokens[0]),
@@ -1548,8 +1655,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * The controller moves the bound at each look, every 5 ms or two bounds, whichever is longer:
  *   late      a class with a rate is late if the finish tag of what it dispatched is behind the clock while it has
  *             requests outstanding: it completes less than its rate. htb_complete looks at each.
- *   narrower  by 1/8, if the latest is late by more than half a burst, and not less than at the look before
- *   wider     by 1/32, if the latest is late by less than a quarter of a burst, and the bound was full
+ *   narrower  by 1/8, if the latest is late by more than 5/8 of a burst, and not less than at the look before
+ *   wider     by 1/32, if the latest is late by less than 3/8 of a burst, and the bound was full
  * If the root lent nothing since the look before, all that is in flight was promised. Then it counts only how much
  * later the latest is than the first of those who wait for room with tokens of their own: if the device gives less than
  * was promised all are late, and it matters only that they are late alike.
@@ -1568,11 +1675,11 @@ QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
     if (!tree->flight_lent && tree->own.count != 0) /* later than those who wait for room with tokens of their own? */
         apart_ns = qos_sat_sub(late_ns,
                                qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
-    if (apart_ns > burst_ns / 2 && late_ns >= tree->late_last_ns) {
+    if (apart_ns > burst_ns / 8 * 5 && late_ns >= tree->late_last_ns) {
         bound_ns -= bound_ns / 8;
         tree->flight_by = tree->late_id;
         tree->flight_late_ns = late_ns;
-    } else if (apart_ns <= burst_ns / 4 && tree->flight_full) {
+    } else if (apart_ns <= burst_ns / 8 * 3 && tree->flight_full) {
         bound_ns += qos_max(bound_ns / 32, 1);
     }
     tree->flight_bound_ns = qos_min(qos_max(bound_ns, tree->flight_min_ns), tree->flight_max_ns);
@@ -1605,7 +1712,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
  * Configuration, memory, and the life of classes: reserved with admission control (5.1), changed, released, expired.
  * The memory is one block, laid out by htb_priv_layout:
  *
- *     nodes | rest of nodes | further resources | heap of events | dispatch places | heaps of offsets | rows
+ *     nodes | rest of nodes | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
  *
  * Invariants
  *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt that its last holder left.
@@ -1716,6 +1823,7 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
     int i;
     tree->node = (struct htb_priv_node *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_node), QOS_CACHE_LINE);
     tree->cls = (struct htb_priv_class *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_class), 8);
+    tree->turn = (struct htb_priv_ring_entry *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_ring_entry), 8);
     tree->more = (struct htb_priv_pair *)qos_layout_part(layout, nodes, extra * sizeof(struct htb_priv_pair), 8);
     tree->more_sum = (uint64_t *)qos_layout_part(layout, nodes, extra * sizeof(uint64_t), 8);
     tree->event.key = (uint64_t *)qos_layout_part(layout, nodes, sizeof(uint64_t), 8);
@@ -1758,7 +1866,8 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | (group ? HTB_PRIV_GROUP : 0u));
     if (group) {
-        c->u.group.ring = QOS_NONE;
+        c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
+        tree->turn[id].idle = 0;
         c->u.group.children = 0;
         c->u.group.clock = c->u.group.sum_per_s = 0;
     } else {
@@ -1767,10 +1876,10 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         c->u.leaf.queued = c->u.leaf.outstanding = 0;
     }
     if (!former)
-        c->tag = c->ring_tag = c->ring_rest = c->generation = 0;
+        c->tag = tree->turn[id].tag = c->ring_rest = c->generation = 0;
     else if (parent != QOS_NONE) /* another ring has another clock */
-        c->ring_tag = tree->cls[parent].u.group.clock;
-    c->weight = 1;
+        tree->turn[id].tag = tree->cls[parent].u.group.clock;
+    tree->turn[id].weight = 1;
     c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
@@ -1870,7 +1979,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
     htb_priv_refill(tree, id, now_ns);
-    tree->cls[id].weight = c->weight & 0xfffffu;
+    tree->turn[id].weight = c->weight & 0xfffffu;
     tree->cls[id].ring_rest = 0;
     tree->cls[id].burst_us = (uint32_t)((c->burst_ns + 999) / 1000);
     if (!c->group)
@@ -1933,6 +2042,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->tag_offset = c.start_ns;
     tree->lag_ns = c.lag_ns;
     tree->root_ready = false;
+    tree->root_wake_ns = QOS_NEVER;
     tree->expiring = 0;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
@@ -1994,6 +2104,9 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
     if (!(tree->node[id].flags & HTB_PRIV_GROUP))
         htb_priv_set_expiry(tree, id, QOS_NEVER);
     (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves its heaps */
+    htb_priv_heap_remove(&tree->event, id);
+    if (tree->node[id].flags & HTB_PRIV_LINKED)
+        htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)remains;
     c->generation = (c->generation + 1u) & 0xfffu;
@@ -2124,7 +2237,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
     terms->parent = tree->node[id].parent == tree->classes ? 0 : tree->node[id].parent;
-    terms->weight = c->weight;
+    terms->weight = tree->turn[id].weight;
     terms->burst_ns = (uint64_t)c->burst_us * 1000;
     terms->expires_ns = tree->node[id].flags & HTB_PRIV_EXPIRES ? c->u.leaf.expires_ns : 0;
     terms->group = (tree->node[id].flags & HTB_PRIV_GROUP) != 0;
@@ -2219,7 +2332,7 @@ QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t p
 {
     bool waits = tree->cls[id].u.leaf.tail != NULL;
     for (; id != payer && !waits; id = tree->node[id].parent)
-        waits = tree->cls[tree->node[id].parent].u.group.ring != QOS_NONE;
+        waits = tree->cls[tree->node[id].parent].u.group.first != QOS_NONE;
     return waits;
 }
 

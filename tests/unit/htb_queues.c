@@ -486,10 +486,11 @@ static void own_tokens_first(void)
     reserve(&w, 5, 2, 0, 0, 0);
     reserve(&w, 6, 0, 100000, 0, 0);
     submit(&w, 0, 3, 10, 0, S);
-    submit(&w, 1, 4, 10, 0, S);
     submit(&w, 2, 5, 10, 0, S);
+    submit(&w, 1, 4, 10, 0, S);
     submit(&w, 3, 6, 10, 0, S);
-    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn, which pays itself; then group 1 at 66. */
+    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn (of equal tags the first that came),
+     * which pays itself; then group 1 at 66. */
     CHECK(htb_dispatch(&w.tree, S) == &pool[2]);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[1]);
