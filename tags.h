@@ -72,26 +72,29 @@
  *   cost_max):
  *
  *   - Limit. In any window of t ns m is sent at most  L * (t + limit_burst_ns) / 10^9 + 1
- *     requests. Forced ones add at most force_debt_requests + 1.
+ *     requests, after a pause or a return too. Forced ones add force_debt_requests + 1.
  *   - Weight (PS). While f keeps requests queued and is below its limit, m gets by weight
- *         W_m / w_m  <=  W_f / w_f  +  k c_f / w_f  +  c_m / w_m
- *     in any window, W_f being all that f gets. k = 1; if f has a reservation, k =
- *     lead_requests; if f forced requests, k = force_debt_requests + 2. TAGS_ALLOW, both
- *     at their limits: k = 2 + L_f * limit_burst. Under reward the same holds for charged
+ *     and by force
+ *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m
+ *     in any window, W_f being all that f gets. k = 1; force_debt_requests + 1 of who
+ *     forced requests; k_f = lead_requests if f has a reservation. TAGS_ALLOW, both at
+ *     their limits: k_f = 2 + L_f * limit_burst. Under reward the same holds for charged
  *     time; charged and used time differ by at most 1.2 window + D of the longest service
- *     times, for D requests at the device. V lags the fluid schedule by one request of
- *     each.
+ *     times, for D requests at the device.
+ *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
+ *     most  w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + c_m. If
  *     all reservations fit, f misses at most 2 requests and what it reserved for the time
  *     of D requests and of limit_burst_ns of the other reservations; less what a limit of
  *     its own forbids, and what forced requests take. If they do not fit, or after a
  *     stall, all are served in proportion: reserve_lag_ns of it is made up, the rest is
- *     forgotten for all alike.
+ *     forgotten for all alike. Where a part p of the device is reserved, that keeps the
+ *     weights waiting for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. The head of f's queue waits at most 1 / R_f and one request of each other
  *     reservation, or by weight  sum over all j of (w_j / w_f * c_f + c_j)  of device
  *     time.
- *   - A forced request passes everybody. Force for the server's own sake only: what a
- *     client forces is its share by weight, and force_debt_requests.
+ *   - A forced request passes everybody, reservations too: force for the server's own sake
+ *     only. What m can force is bounded as above (Weight), with a limit or without.
  *   - A client can lie about its cost up to cost_max, and under reward about nothing.
  */
 #ifndef QOS_TAGS_H
@@ -433,8 +436,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *
  *   Trees. s, r and l are tournament trees over the dense ids: 4-ary with 16-byte keys (s), 8-ary with 8-byte keys
  *   (r, l). A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of all
- *   levels overlap, no branch depends on the keys, and no index of positions is kept. An update ends where the winner
- *   stays the same.
+ *   levels overlap, hardly a branch depends on the keys, and no index of positions is kept. An update ends where the
+ *   winner stays the same.
  *
  *                     min                       s at 16 clients: 21 keys
  *             min    min    min    min
@@ -497,7 +500,7 @@ struct tags_priv_mean {
 #define TAGS_PRIV_ONE_MORE (UINT64_C(1) << 44)
 #define TAGS_PRIV_ONE_BLOCK (UINT64_C(1) << 57)
 
-/* Four keys of s: a cache line. Not as pairs of words: what is stored as two words is slow to load as one of 16 bytes. */
+/* Four keys of s: a cache line. Not as pairs: what was stored as two words is slow to load as one of 16 bytes. */
 struct tags_priv_group {
     uint64_t hi[4], lo[4];
 };
@@ -996,11 +999,12 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
  *       scheduler 1   claim ---+--> [reserved]      else: refused, and the tag that refused is known
  *       scheduler 2   claim ---+    [limited ]
  *
- *   Differences to the chapter before: the words count whole requests, so where limit_burst_ns is less than one
- *   request, the bound of the limit is one request more. Each word forgets by itself what is older than
- *   reserve_lag_ns, so reservations must fit the device: if they do not, the cut is not proportional. A clock that is
- *   set back stops the shared clients until it has caught up, as there is no time line that all schedulers could move
- *   at once.
+ *   Differences to the chapter before. The words count whole requests: where limit_burst_ns is less than one request,
+ *   the bound of the limit is one request more. Each word forgets by itself what is older than reserve_lag_ns: with a
+ *   clock for all, one overloaded scheduler would cut the reservations at the others. So where reservations do not fit,
+ *   the cut is not proportional: after reserve_lag_ns, each client is served once per n / R and one request of each
+ *   other reservation of its scheduler. A clock that is set back stops the shared clients until it has caught up, as
+ *   there is no time line that all schedulers could move at once.
  *
  *   Invariants
  *   1. At no moment is more granted than was charged to the limit word: the limit is charged before the reservation
@@ -1129,8 +1133,8 @@ QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t 
 
 #endif
 
-/* The two places that touch shared words. Relaxed throughout: a word is all there is, it publishes nothing else; that no
- * unit is granted twice follows from the single modification order of one word. */
+/* The two places that touch shared words. Relaxed throughout: a word is all there is, it publishes nothing else; that
+ * no unit is granted twice follows from the single modification order of one word. */
 
 /* Lets units through if the word is at most `due`. Credit below `lowest` is dropped. *word_now: the word afterwards, or
  * the one that was not due. Lock-free. */
