@@ -93,8 +93,8 @@
  *   - Wait. The head of f's queue waits at most 1 / R_f and one request of each other
  *     reservation, or by weight  sum over all j of (w_j / w_f * c_f + c_j)  of device
  *     time.
- *   - A forced request passes everybody, reservations too: force for the server's own sake
- *     only. What m can force is bounded as above (Weight), with a limit or without.
+ *   - A forced request passes everybody, reservations too: force for the server's own
+ *     sake only. Weight, above, bounds what m can force, with a limit or without.
  *   - A client can lie about its cost up to cost_max, and under reward about nothing.
  */
 #ifndef QOS_TAGS_H
