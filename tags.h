@@ -443,7 +443,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *             min    min    min    min
  *            0 1 2 3 4 5 6 7 ...                 places = client ids
  *
- *   Bytes per client from 10,000 on: 120, under reward 152.
+ *   Bytes per client from 10,000 on: 128, under reward 160.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -475,30 +475,22 @@ struct tags_priv_hot {
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 40, "what a dispatch touches is small");
 
-/* Limit or reservation tag, packed: ns (64 bits), remainder (40), rate (41). The spacing 10^9 / rate is a division of
- * 32 bits, made anew where it is needed: cheaper than the memory that it would take. */
+/* Limit or reservation tag: tag_ns + rest / rate ns. The spacing 10^9 / rate is a division of 32 bits, made anew where
+ * it is needed: cheaper than the memory that it would take. */
 struct tags_priv_rate {
-    uint32_t tag_lo, tag_hi, rest_lo, rate_lo;
-    uint16_t rate_hi;
-    uint8_t rest_hi, unused;
-};
-QOS_STATIC_ASSERT(sizeof(struct tags_priv_rate) == 20, "two tags take 40 bytes a client");
-
-/* The same, to calculate with. */
-struct tags_priv_due {
-    uint64_t tag_ns, rest; /* tag = tag_ns + rest / rate ns, rest < rate */
-    uint64_t rate_per_s;   /* 0: no such tag */
+    uint64_t tag_ns;
+    uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_group */
+    uint64_t rest;       /* < rate */
 };
 
 /* The last N service times, as the means of TAGS_PRIV_BLOCKS blocks; see "parallel devices". */
 #define TAGS_PRIV_BLOCKS 5
 struct tags_priv_mean {
-    uint64_t packed;                  /* sum of the open block: 44 bits; requests in it: 13; full blocks: 3 */
-    uint32_t block[TAGS_PRIV_BLOCKS]; /* the oldest first; 0 where there is none yet */
+    uint64_t sum;                     /* of the open block, below 820 * 2^32; what the last division left included */
+    uint32_t block[TAGS_PRIV_BLOCKS]; /* means of the full ones, the oldest first */
+    uint16_t open, full;              /* requests in the open block; full blocks */
 };
-#define TAGS_PRIV_SUM_MASK ((UINT64_C(1) << 44) - 1)
-#define TAGS_PRIV_ONE_MORE (UINT64_C(1) << 44)
-#define TAGS_PRIV_ONE_BLOCK (UINT64_C(1) << 57)
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_mean) == 32, "a mean is half a cache line");
 
 /* Four keys of s: a cache line. Not as pairs: what was stored as two words is slow to load as one of 16 bytes. */
 struct tags_priv_group {
@@ -661,24 +653,6 @@ QOS_PRIV uint32_t tags_priv_t_top(const struct tags *tags, const uint64_t *tree)
 
 /* -- limit and reservation tags */
 
-QOS_PRIV struct tags_priv_due tags_priv_rate_open(const struct tags_priv_rate *p)
-{
-    struct tags_priv_due d;
-    d.tag_ns = (uint64_t)p->tag_hi << 32 | p->tag_lo;
-    d.rest = (uint64_t)p->rest_hi << 32 | p->rest_lo;
-    d.rate_per_s = (uint64_t)p->rate_hi << 32 | p->rate_lo;
-    return d;
-}
-
-/* The tag, not the rate. */
-QOS_PRIV void tags_priv_rate_close(struct tags_priv_rate *p, uint64_t tag_ns, uint64_t rest)
-{
-    p->tag_lo = (uint32_t)(tag_ns & UINT32_MAX);
-    p->tag_hi = (uint32_t)(tag_ns >> 32);
-    p->rest_lo = (uint32_t)(rest & UINT32_MAX);
-    p->rest_hi = (uint8_t)(rest >> 32); /* below the rate, which is at most 2^40 */
-}
-
 /* 10^9 / rate; *rest: the remainder, below 2^30. */
 QOS_PRIV uint32_t tags_priv_step(uint64_t rate_per_s, uint32_t *rest)
 {
@@ -690,92 +664,87 @@ QOS_PRIV uint32_t tags_priv_step(uint64_t rate_per_s, uint32_t *rest)
 /* Due from this ns on: rounded up, so never early. */
 QOS_PRIV uint64_t tags_priv_rate_key(const struct tags_priv_rate *p)
 {
-    struct tags_priv_due d = tags_priv_rate_open(p);
-    return qos_min(qos_sat_add(d.tag_ns, d.rest != 0), TAGS_PRIV_ABSENT - 1);
+    return qos_min(qos_sat_add(p->tag_ns, p->rest != 0), TAGS_PRIV_ABSENT - 1);
+}
+
+QOS_PRIV void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
+{
+    if (p->tag_ns >= floor_ns)
+        return;
+    p->tag_ns = floor_ns;
+    p->rest = 0;
 }
 
 /* Due when so many more units have been charged, from floor_ns on if it is behind. */
 QOS_PRIV uint64_t tags_priv_rate_after(const struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
 {
-    struct tags_priv_due d = tags_priv_rate_open(p);
+    struct tags_priv_rate d = *p;
     struct qos_u128 ahead;
-    uint64_t ns, rest;
-    if (d.tag_ns < floor_ns) {
-        d.tag_ns = floor_ns;
-        d.rest = 0;
-    }
+    tags_priv_rate_raise(&d, floor_ns);
     ahead = qos_add_wide(qos_mul_wide(units, QOS_NS_PER_S), tags_priv_wide(0, d.rest));
     if (ahead.hi >= d.rate_per_s)
         return TAGS_PRIV_ABSENT - 1;
-    ns = qos_div_wide(ahead, d.rate_per_s, &rest);
-    return qos_min(qos_sat_add(qos_sat_add(d.tag_ns, ns), rest != 0), TAGS_PRIV_ABSENT - 1);
-}
-
-QOS_PRIV void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
-{
-    if (tags_priv_rate_open(p).tag_ns < floor_ns)
-        tags_priv_rate_close(p, floor_ns, 0);
+    d.tag_ns = qos_sat_add(d.tag_ns, qos_div_wide(ahead, d.rate_per_s, &d.rest));
+    return tags_priv_rate_key(&d);
 }
 
 /* Adds units / rate, from floor_ns on if the tag is behind. units < 2^33, a step < 2^30: no overflow. */
 QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
 {
-    struct tags_priv_due d = tags_priv_rate_open(p);
-    uint32_t step_rest, step_ns = tags_priv_step(d.rate_per_s, &step_rest);
+    uint32_t step_rest, step_ns = tags_priv_step(p->rate_per_s, &step_rest);
     uint64_t ns = step_ns;
-    if (d.tag_ns < floor_ns) {
-        d.tag_ns = floor_ns;
-        d.rest = 0;
-    }
+    tags_priv_rate_raise(p, floor_ns);
     if (units == 1) {
-        d.rest += step_rest;
-        if (d.rest >= d.rate_per_s) { /* < 2 * rate */
-            d.rest -= d.rate_per_s;
+        p->rest += step_rest;
+        if (p->rest >= p->rate_per_s) { /* < 2 * rate */
+            p->rest -= p->rate_per_s;
             ns++;
         }
     } else {
-        d.rest += units * step_rest;
-        ns = units * step_ns + d.rest / d.rate_per_s;
-        d.rest %= d.rate_per_s;
+        p->rest += units * step_rest;
+        ns = units * step_ns + p->rest / p->rate_per_s;
+        p->rest %= p->rate_per_s;
     }
-    tags_priv_rate_close(p, qos_sat_add(d.tag_ns, ns), d.rest);
+    p->tag_ns = qos_sat_add(p->tag_ns, ns);
 }
 
 /* Takes units / rate back, but not below floor_ns, unless the tag is below it already. */
 QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
 {
-    struct tags_priv_due d = tags_priv_rate_open(p);
     uint32_t step_rest, step_ns;
     uint64_t rest, ns;
-    if (d.rate_per_s == 0 || d.tag_ns < floor_ns)
+    if (p->rate_per_s == 0 || p->tag_ns < floor_ns)
         return;
-    step_ns = tags_priv_step(d.rate_per_s, &step_rest);
+    step_ns = tags_priv_step(p->rate_per_s, &step_rest);
     rest = units * step_rest;
-    ns = units * step_ns + rest / d.rate_per_s;
-    rest %= d.rate_per_s;
-    if (d.rest < rest) {
+    ns = units * step_ns + rest / p->rate_per_s;
+    rest %= p->rate_per_s;
+    if (p->rest < rest) {
         ns++;
-        d.rest += d.rate_per_s;
+        p->rest += p->rate_per_s;
     }
-    if (d.tag_ns - floor_ns < ns)
-        tags_priv_rate_close(p, floor_ns, 0);
-    else
-        tags_priv_rate_close(p, d.tag_ns - ns, d.rest - rest);
+    p->rest -= rest;
+    if (p->tag_ns - floor_ns < ns) {
+        p->tag_ns = floor_ns;
+        p->rest = 0;
+    } else {
+        p->tag_ns -= ns;
+    }
 }
 
 /* A new rate, not 0: what the tag is ahead or behind is kept in units. Rounded against the client, by under 1 ns. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
-    uint64_t key = tags_priv_rate_key(p), old = tags_priv_rate_open(p).rate_per_s;
+    uint64_t key = tags_priv_rate_key(p), old = p->rate_per_s;
     if (rate_per_s == old)
         return;
-    p->rate_lo = (uint32_t)(rate_per_s & UINT32_MAX);
-    p->rate_hi = (uint16_t)(rate_per_s >> 32);
     if (old != 0 && key > now_ns)
         key = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
     else if (old != 0)
         key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
-    tags_priv_rate_close(p, key, 0);
+    p->rate_per_s = rate_per_s;
+    p->tag_ns = key;
+    p->rest = 0;
 }
 
 QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags)
@@ -1170,7 +1139,7 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
                                   uint64_t keep_ns, uint64_t units, bool force)
 {
     const struct tags_shared *shared = tags->config.shared;
-    uint64_t rate_per_s = tags_priv_rate_open(own).rate_per_s, word_now = 0;
+    uint64_t rate_per_s = own->rate_per_s, word_now = 0;
     uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s);
     uint64_t lowest = qos_elapsed_ns(shared->base_ns, qos_sat_sub(tags->now_ns, keep_ns));
     bool granted;
@@ -1182,7 +1151,8 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
         lowest = qos_mul_div_floor(lowest, rate_per_s, QOS_NS_PER_S);
     granted = tags_priv_word_take(word, force ? UINT64_MAX : due, lowest, units, &word_now);
     word_now = qos_mul_div_ceil(word_now, QOS_NS_PER_S, rate_per_s);
-    tags_priv_rate_close(own, qos_sat_add(shared->base_ns, word_now), 0);
+    own->tag_ns = qos_sat_add(shared->base_ns, word_now);
+    own->rest = 0;
     return granted;
 }
 
@@ -1277,15 +1247,15 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  * number is that of the blocks, as a block holds its mean. */
 QOS_PRIV uint64_t tags_priv_window(const struct tags *tags, const struct tags_priv_mean *m, uint64_t *count)
 {
-    uint64_t sum = 0, open_count = m->packed / TAGS_PRIV_ONE_MORE % 8192, blocks = m->packed / TAGS_PRIV_ONE_BLOCK;
+    uint64_t sum = 0;
     unsigned i;
     for (i = 0; i < TAGS_PRIV_BLOCKS; i++)
         sum += m->block[i];
     *count = tags->blocks;
-    if (blocks == tags->blocks)
+    if (m->full == tags->blocks)
         return sum;
-    *count = blocks * tags->block_requests + open_count;
-    return sum * tags->block_requests + (m->packed & TAGS_PRIV_SUM_MASK);
+    *count = m->full * tags->block_requests + m->open;
+    return sum * tags->block_requests + m->sum;
 }
 
 /* F in 1/256 ns. */
@@ -1306,21 +1276,18 @@ QOS_PRIV uint64_t tags_priv_mean_amount(uint64_t mean, uint32_t delta)
 QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t service_ns)
 {
     struct tags_priv_mean *m = &tags->mean[id];
-    uint64_t sum, blocks = m->packed / TAGS_PRIV_ONE_BLOCK;
     uint32_t i;
-    m->packed += service_ns + TAGS_PRIV_ONE_MORE; /* the sum: below 820 * 2^32 */
-    if (m->packed / TAGS_PRIV_ONE_MORE % 8192 < tags->block_requests)
+    m->sum += service_ns;
+    if (++m->open < tags->block_requests)
         return;
-    if (blocks == tags->blocks) {
+    if (m->full == tags->blocks)
         for (i = 1; i < tags->blocks; i++)
             m->block[i - 1] = m->block[i];
-        blocks--;
-    } else {
-        m->packed += TAGS_PRIV_ONE_BLOCK;
-    }
-    sum = m->packed & TAGS_PRIV_SUM_MASK;
-    m->block[blocks] = (uint32_t)(sum / tags->block_requests); /* a mean: at most QOS_TOKENS_MAX */
-    m->packed -= tags->block_requests * TAGS_PRIV_ONE_MORE + (sum - sum % tags->block_requests);
+    else
+        m->full++;
+    m->block[m->full - 1] = (uint32_t)(m->sum / tags->block_requests); /* a mean: at most QOS_TOKENS_MAX */
+    m->sum %= tags->block_requests;
+    m->open = 0;
 }
 
 /* The estimate that the request was charged is replaced by the new mean. */
@@ -1595,8 +1562,8 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     tags->hot = (struct tags_priv_hot *)qos_layout_part(layout, n, sizeof *tags->hot, 8);
     tags->mean =
         config->mode == TAGS_REWARD ? (struct tags_priv_mean *)qos_layout_part(layout, n, sizeof *tags->mean, 8) : NULL;
-    tags->limit = (struct tags_priv_rate *)qos_layout_part(layout, n, sizeof *tags->limit, 4);
-    tags->reserve = (struct tags_priv_rate *)qos_layout_part(layout, n, sizeof *tags->reserve, 4);
+    tags->limit = (struct tags_priv_rate *)qos_layout_part(layout, n, sizeof *tags->limit, 8);
+    tags->reserve = (struct tags_priv_rate *)qos_layout_part(layout, n, sizeof *tags->reserve, 8);
     tags->queue = config->intrusive
                       ? (struct tags_priv_queue *)qos_layout_part(layout, n, sizeof *tags->queue, sizeof(void *))
                       : NULL;
@@ -1668,7 +1635,7 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
 /* What the client has reserved. */
 QOS_PRIV uint64_t tags_priv_held(const struct tags *tags, uint32_t id)
 {
-    return tags->hot[id].packed & TAGS_PRIV_RESERVED ? tags_priv_rate_open(&tags->reserve[id]).rate_per_s : 0;
+    return tags->hot[id].packed & TAGS_PRIV_RESERVED ? tags->reserve[id].rate_per_s : 0;
 }
 
 /* held: what the client has reserved already. */
@@ -2213,7 +2180,7 @@ QOS_PRIV uint64_t tags_priv_debt_units(const struct tags *tags, uint32_t id)
     uint64_t ahead = qos_sat_sub(tags_priv_rate_key(p), tags->now_ns);
     if (!(tags->hot[id].packed & TAGS_PRIV_LIMITED))
         return 0;
-    return qos_sat_sub(qos_mul_div_ceil(ahead, tags_priv_rate_open(p).rate_per_s, QOS_NS_PER_S), 1);
+    return qos_sat_sub(qos_mul_div_ceil(ahead, p->rate_per_s, QOS_NS_PER_S), 1);
 }
 
 /* May it have one more forced request? */
@@ -2519,7 +2486,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         out->reserved_per_s = tags_priv_held(tags, id);
         if (h->packed & TAGS_PRIV_LIMITED)
             out->limit_ahead_ns = qos_sat_sub(tags_priv_rate_key(&tags->limit[id]), tags->now_ns);
-        if (tags->mean && tags->mean[id].packed)
+        if (tags->mean && (tags->mean[id].open || tags->mean[id].full))
             out->mean_service_ns = tags_priv_mean_of(tags, id) >> 8;
     } else {
         out->queued = tags->queued;

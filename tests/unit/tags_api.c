@@ -197,9 +197,9 @@ static void configurations(void)
     if (sizeof(void *) == 8)
         for (c = plain(10000, TAGS_PS); c.clients <= 100000; c.clients *= 10) {
             c.mode = TAGS_PS;
-            CHECK_LE(tags_memsize(&c), 128 * (uint64_t)c.clients);
+            CHECK_LE(tags_memsize(&c), 136 * (uint64_t)c.clients);
             c.mode = TAGS_REWARD;
-            CHECK_LE(tags_memsize(&c), 160 * (uint64_t)c.clients);
+            CHECK_LE(tags_memsize(&c), 168 * (uint64_t)c.clients);
         }
 }
 
