@@ -406,7 +406,7 @@ void decide(bench *b)
 // Ten times the servers of Section II, a thousand times its processes: a burst in simulated time, in real seconds.
 void scale(bench *b)
 {
-    const burst_rule rules[] = {BURST_COLLABORATIVE, BURST_PREASSIGN};
+    const burst_rule rules[] = {BURST_PREASSIGN, BURST_FILLED};
     for (const burst_rule rule : rules) {
         burst_config c;
         burst_defaults(&c);

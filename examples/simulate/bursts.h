@@ -3,10 +3,12 @@
  * A server serves writes of 1 MB one after the other, first come, first served. Before the burst it holds a background
  * of writes: normal, mean 30, deviation 3; a straggler holds five times as many. The k processes of a node issue one
  * write each at the same moment. A node starts every round trip / `undecided`, so `undecided` nodes wait for their
- * probes at any time. Meanwhile servers go on. The response time of the burst is when its last write ends. P(load) is
- * learned in earlier bursts, each with its own background and stragglers.
+ * probes at any time. Meanwhile servers go on. The response time of the burst is when its last write ends.
  *
- * twochoice.h decides: one placement, and one detector on every server. */
+ * twochoice.h draws, asks and counts: one placement, and one detector on every server. Under "filled", it also decides.
+ * The paper's own rules stand here: "collaborative" sends one write to each of the k least loaded of 2k servers (Section
+ * III-B), and "preassign" lets servers expect P(load) of a write until they hear the decision (Section III-C). P(load) is
+ * learned in earlier bursts, each with its own background and stragglers. */
 #ifndef EXAMPLES_SIMULATE_BURSTS_H
 #define EXAMPLES_SIMULATE_BURSTS_H
 
@@ -25,11 +27,13 @@ enum burst_rule {
     BURST_NATIVE,
     BURST_COLLABORATIVE,
     BURST_PREASSIGN,
+    BURST_FILLED,
     BURST_REUSED,
     BURST_RULES
 };
-static const char *const burst_rule_names[BURST_RULES] = {"fixed",         "random",    "two-choice",
-                                                          "collaborative", "preassign", "reused probes"};
+static const char *const burst_rule_names[BURST_RULES] = {"fixed",     "random", "two-choice",   "collaborative",
+                                                          "preassign", "filled", "reused probes"};
+#define BURST_LOADS 64 /* ranges of load that P(load) tells apart, of one write each */
 
 struct burst_config {
     uint32_t servers, processes, k, undecided, warm_ups;
@@ -49,12 +53,15 @@ struct burst_server {
     uint64_t free_at_ns;  /* when its queue is empty */
     uint32_t outstanding; /* writes that the detector was told of */
     uint32_t background, placed;
+    float accept[BURST_LOADS], expected; /* P(load); writes that undecided probes let it expect */
+    bool seen[BURST_LOADS];
     bool straggler;
 };
 
 struct burst_node {
     struct twochoice_write *write;
     struct twochoice_probe *probe;
+    float *guess; /* by probe: what the server expects of it */
     size_t probes, asked;
     uint64_t at_ns, request;
 };
@@ -160,6 +167,55 @@ static inline void burst_new_background(struct burst *b)
     free(order);
 }
 
+/* P(load): the last decisions count most; a load never seen is like the nearest one, at first k of 2k are chosen. */
+static inline uint32_t burst_range(uint64_t load)
+{
+    return (uint32_t)(load / BURST_WRITE < BURST_LOADS ? load / BURST_WRITE : BURST_LOADS - 1);
+}
+
+static inline float burst_accept(const struct burst_server *v, uint32_t range)
+{
+    uint32_t away;
+    for (away = 0; away < BURST_LOADS; away++) {
+        if (range >= away && v->seen[range - away])
+            return v->accept[range - away];
+        if (range + away < BURST_LOADS && v->seen[range + away])
+            return v->accept[range + away];
+    }
+    return 0.5f;
+}
+
+static inline void burst_learn(struct burst_server *v, uint32_t range, bool chosen)
+{
+    float p = burst_accept(v, range);
+    v->accept[range] = p + ((chosen ? 1.0f : 0.0f) - p) / 8;
+    v->seen[range] = true;
+}
+
+/* The paper's choice: one write for each of the k least loaded. */
+static inline int burst_compare_probe(const void *a, const void *b)
+{
+    const struct twochoice_probe *x = *(const struct twochoice_probe *const *)a;
+    const struct twochoice_probe *y = *(const struct twochoice_probe *const *)b;
+    return x->load != y->load ? (x->load > y->load) - (x->load < y->load) : (x > y) - (x < y);
+}
+
+static inline void burst_keep(struct burst *b, struct burst_node *n)
+{
+    struct twochoice_probe **order = (struct twochoice_probe **)malloc(n->probes * sizeof *order);
+    size_t i, kept = n->probes < b->c.k ? n->probes : b->c.k;
+    if (!order)
+        abort();
+    for (i = 0; i < n->probes; i++)
+        order[i] = &n->probe[i];
+    qsort(order, n->probes, sizeof *order, burst_compare_probe);
+    for (i = 0; i < b->c.k; i++) {
+        n->write[i].target = order[i % kept]->server;
+        order[i % kept]->chosen++;
+    }
+    free(order);
+}
+
 /* A node sends its probes: every server answers with its load, and with those of other servers if wanted. */
 static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
@@ -174,8 +230,15 @@ static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t n
         burst_work(b, p->server, now_ns);
         /* The native rule may probe one server for several writes of the node: each has a request number. */
         p->load = twochoice_detector_probed(&b->detector[p->server], now_ns, 0,
-                                            b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request, BURST_WRITE);
+                                            b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request, BURST_WRITE,
+                                            &p->rivals);
         p->state = TWOCHOICE_UP;
+        if (b->rule == BURST_PREASSIGN) {
+            struct burst_server *v = &b->server[p->server];
+            p->load += (uint64_t)((double)v->expected * (double)BURST_WRITE);
+            n->guess[i] = burst_accept(v, burst_range(p->load));
+            v->expected += n->guess[i];
+        }
     }
     for (i = 0; b->c.peers && i < n->asked; i++) {
         struct twochoice_peer peer[2];
@@ -193,8 +256,15 @@ static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t n
 static inline void burst_decide(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t i, j;
-    if (twochoice_placement_decide(&b->placement, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
+    if (b->rule == BURST_COLLABORATIVE || b->rule == BURST_PREASSIGN)
+        burst_keep(b, n);
+    else if (twochoice_placement_decide(&b->placement, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
         abort();
+    for (i = 0; b->rule == BURST_PREASSIGN && i < n->asked; i++) {
+        struct burst_server *v = &b->server[n->probe[i].server];
+        v->expected -= n->guess[i];
+        burst_learn(v, burst_range(n->probe[i].load), n->probe[i].chosen != 0);
+    }
     for (i = 0; i < n->asked; i++) {
         const struct twochoice_probe *p = &n->probe[i];
         uint64_t request = b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request;
@@ -294,9 +364,9 @@ static inline void *burst_alloc(size_t size)
 /* Sets up one rule, runs its warm-ups and then the burst that counts. The servers stay in b->server, to be examined. */
 static inline void burst_begin(struct burst *b, const struct burst_config *c, enum burst_rule rule)
 {
-    static const uint32_t policy[BURST_RULES] = {TWOCHOICE_FIXED,         TWOCHOICE_RANDOM,
-                                                 TWOCHOICE_NATIVE,        TWOCHOICE_COLLABORATIVE,
-                                                 TWOCHOICE_COLLABORATIVE, TWOCHOICE_COLLABORATIVE};
+    static const uint32_t policy[BURST_RULES] = {
+        TWOCHOICE_FIXED,         TWOCHOICE_RANDOM,        TWOCHOICE_NATIVE,       TWOCHOICE_COLLABORATIVE,
+        TWOCHOICE_COLLABORATIVE, TWOCHOICE_COLLABORATIVE, TWOCHOICE_COLLABORATIVE};
     struct twochoice_placement_config sc;
     struct twochoice_detector_config dc;
     uint32_t i;
@@ -314,10 +384,9 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
         abort();
     memset(&dc, 0, sizeof dc);
     dc.op_cost_bytes = QOS_NOTHING;
-    dc.bucket_bytes = BURST_WRITE;
     dc.max_probes = rule == BURST_FIXED || rule == BURST_RANDOM ? 1 : 64;
     dc.max_peers = c->peers ? 32 : 1;
-    dc.no_preassign = rule != BURST_PREASSIGN;
+    dc.no_preassign = rule != BURST_FILLED;
     b->server = (struct burst_server *)burst_alloc(c->servers * sizeof *b->server);
     b->detector = (struct twochoice_detector *)burst_alloc(c->servers * sizeof *b->detector);
     b->detector_mem = (void **)burst_alloc(c->servers * sizeof *b->detector_mem);
@@ -331,6 +400,7 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
     for (i = 0; i < c->undecided; i++) {
         b->node[i].write = (struct twochoice_write *)burst_alloc(c->k * sizeof(struct twochoice_write));
         b->node[i].probe = (struct twochoice_probe *)burst_alloc((size_t)4 * c->k * sizeof(struct twochoice_probe));
+        b->node[i].guess = (float *)burst_alloc((size_t)4 * c->k * sizeof(float));
     }
     /* Only preassign learns. The burst that counts has the same background and stragglers for every rule. */
     for (i = 0; rule == BURST_PREASSIGN && i < c->warm_ups; i++) {
@@ -350,6 +420,7 @@ static inline void burst_end(struct burst *b)
     for (i = 0; i < b->c.undecided; i++) {
         free(b->node[i].write);
         free(b->node[i].probe);
+        free(b->node[i].guess);
     }
     free(b->node);
     free(b->detector_mem);

@@ -29,8 +29,8 @@ static void say(const char *what, const struct burst_config *c, enum burst_rule 
 /* Response time of the burst by the share of stragglers. y takes the times of each rule; may be NULL. */
 static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES + 1][RATIOS])
 {
-    struct table *t = table_new("stragglers|fixed|random|two-choice|collaborative|preassign|reused probes|ideal|"
-                                "on stragglers: two-choice|collaborative|preassign");
+    struct table *t = table_new("stragglers|fixed|random|two-choice|collaborative|preassign|filled|reused probes|"
+                                "ideal|on stragglers: two-choice|preassign|filled");
     size_t i;
     printf("\nFigure 3: response time of %u writes of 1 MB on %u servers, ms (k = %u, %u nodes undecided%s; median of "
            "%u)\n",
@@ -51,8 +51,8 @@ static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES
         if (y)
             y[BURST_RULES][i] = r[0].ideal_ms;
         table_cellf(t, "%" PRIu64, r[BURST_NATIVE].on_stragglers);
-        table_cellf(t, "%" PRIu64, r[BURST_COLLABORATIVE].on_stragglers);
         table_cellf(t, "%" PRIu64, r[BURST_PREASSIGN].on_stragglers);
+        table_cellf(t, "%" PRIu64, r[BURST_FILLED].on_stragglers);
     }
     table_print(t, stdout);
     table_free(t);
@@ -62,7 +62,8 @@ static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES
 #define LOADS 46
 static void figure_4(struct burst_config c, double y[BURST_RULES][LOADS], uint32_t servers[LOADS])
 {
-    struct table *t = table_new("background|servers|fixed|random|two-choice|collaborative|preassign|reused probes");
+    struct table *t =
+        table_new("background|servers|fixed|random|two-choice|collaborative|preassign|filled|reused probes");
     uint32_t most[BURST_RULES][LOADS], load;
     int rule;
     memset(most, 0, sizeof most);

@@ -438,6 +438,7 @@ static void load_heard(struct decision *d, const struct twochoice_message *m, co
         d->answered[i] = heard = true;
         d->probe[i].state = m->state;
         d->probe[i].load = m->load;
+        d->probe[i].rivals = m->rivals;
     }
     if (!heard)
         return;

@@ -295,7 +295,6 @@ static void reset_detector(bool preassign)
     static void *memory;
     config.no_preassign = !preassign;
     config.max_peers = (uint32_t)settings.servers;
-    config.bucket_bytes = settings.part_bytes / 4 + 1;
     config.lifetime_ns = settings.peers_ns;
     config.timeout_ns = 4 * settings.probe_timeout_ns;
     if (!memory)
@@ -367,9 +366,9 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m, c
         a.client = m->client;
         a.request = m->request;
         a.state = !server.io_alive ? TWOCHOICE_DOWN : server.full ? TWOCHOICE_FULL : TWOCHOICE_UP;
-        a.load = a.state == TWOCHOICE_UP
-                     ? twochoice_detector_probed(&server.detector, now_ns, m->client, m->request, m->len_bytes)
-                     : 0;
+        a.load = a.state == TWOCHOICE_UP ? twochoice_detector_probed(&server.detector, now_ns, m->client, m->request,
+                                                                     m->len_bytes, &a.rivals)
+                                         : 0;
         if (settings.peers_ns) {
             a.peer_count = (uint32_t)twochoice_detector_peers(&server.detector, now_ns, peers, 16);
         }

@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(bytes[0], data + 2, length[0]);
     length[2] = data[0] & 4 ? 0 : 1024; /* no mark, or one that says little or, sometimes, too much */
     memset(bytes[2], 0, 1024);
-    bytes[2][4] = 1;
+    bytes[2][4] = TWOCHOICE_LOG_VERSION;
     bytes[2][5] = 6;
     qos_put_le64(bytes[2] + 8, 1);
     qos_put_le64(bytes[2] + 24, data[1] % 16 ? 1 : data[1]);
@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     qos_put_le32(bytes[2], qos_crc32c(0, bytes[2] + 4, 44));
     for (i = 0; (data[0] & 2) && i + 48 <= length[0]; i += 48) { /* sound records of any content, but perhaps one */
         uint8_t *b = bytes[0] + i;
-        b[4] = b[4] % 64 ? 1 : b[4];
+        b[4] = b[4] % 64 ? TWOCHOICE_LOG_VERSION : b[4];
         b[5] = (uint8_t)(i == 0 ? 1 : 2 + b[5] % 4);
         if (i == 0) {
             qos_put_le64(b + 8, 1);

@@ -145,7 +145,7 @@ static void check_reads(void)
 static void begin(void)
 {
     unsigned i;
-    uint64_t first;
+    uint64_t first = 0;
     struct twochoice_piece replaced;
     size_t n;
     memset(home, 0, sizeof home);

@@ -489,7 +489,7 @@ static void check_progress(uint64_t steps)
 {
     printf("%u writes, %u reads, %u pieces stored, %u swept, %u parts pulled, %u crashes\n", (unsigned)events,
            (unsigned)reads, (unsigned)stored, (unsigned)swept, (unsigned)pulled, (unsigned)crashes);
-    if (steps < 100000)
+    if (steps < 400000)
         return;
     CHECK_GE(stored, 1000);
     CHECK_GE(pulled, 500);

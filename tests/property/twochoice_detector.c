@@ -1,21 +1,18 @@
-// proves: the detector's load, its preassigned share and the history P(load) are those of a naive model, over random
-// proves: probes, decisions, arrivals and timeouts (paper, Sections III-C and V-D); messages survive the wire.
+// proves: the detector's load, its preassigned half and its rivals are those of a naive model, over random probes,
+// proves: decisions, arrivals and timeouts (paper, Sections III-C and V-D); messages survive the wire.
 #include "check.h"
 #include "twochoice.h"
 
 #define MOST 64
-#define BUCKET 1000
 
 /* The model keeps every undecided probe in a list, oldest deadline first. */
 struct entry {
     uint64_t request, deadline, len, expected;
-    uint32_t bucket;
     bool promised;
 };
 static struct entry list[MOST + 1];
 static size_t listed;
-static uint64_t ops, bytes, accept[TWOCHOICE_LOAD_BUCKETS], now;
-static bool seen[TWOCHOICE_LOAD_BUCKETS];
+static uint64_t ops, bytes, now;
 
 static struct check_rng rng;
 static struct twochoice_detector d;
@@ -40,16 +37,20 @@ static void model_expire(void)
         drop(0);
 }
 
-static uint64_t model_accept(uint32_t bucket)
+static size_t promises(void)
 {
-    int64_t away, b = bucket;
-    for (away = 0; away < TWOCHOICE_LOAD_BUCKETS; away++) {
-        if (b - away >= 0 && seen[b - away])
-            return accept[b - away];
-        if (b + away < TWOCHOICE_LOAD_BUCKETS && seen[b + away])
-            return accept[b + away];
-    }
-    return 32768;
+    size_t i, n = 0;
+    for (i = 0; i < listed; i++)
+        n += list[i].promised;
+    return n;
+}
+
+static void check_counts(void)
+{
+    struct twochoice_detector_state state;
+    CHECK_EQ(twochoice_detector_info(&d, &state), QOS_OK);
+    CHECK_EQ(state.promised, promises());
+    CHECK_EQ(state.undecided, listed - promises());
 }
 
 static size_t model_find(uint64_t request)
@@ -67,20 +68,18 @@ static void run(bool preassign, uint64_t steps)
     uint64_t step;
     memset(&config, 0, sizeof config);
     config.op_cost_bytes = 10;
-    config.bucket_bytes = BUCKET;
     config.timeout_ns = 500;
     config.max_probes = MOST;
-    config.learn_shift = 4;
     config.no_preassign = !preassign;
     check_mem_new(&m, twochoice_detector_memsize(&config), 64, 0);
     CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
     listed = 0;
     ops = bytes = now = 0;
-    memset(seen, 0, sizeof seen);
     CHECK_EQ(twochoice_detector_next_ns(&d, now), QOS_NEVER);
     for (step = 0; step < steps; step++) {
         uint64_t what = check_between(&rng, 0, 99), request = check_between(&rng, 0, 3 * MOST);
         uint64_t len = check_between(&rng, 1, 3000);
+        uint32_t rivals;
         size_t at;
         CHECK_CONTEXT("step %u", (unsigned)step);
         now += check_between(&rng, 0, 1) ? 0 : check_between(&rng, 0, step / 1000 % 2 ? 40 : 8);
@@ -93,15 +92,13 @@ static void run(bool preassign, uint64_t steps)
                 drop(at);
             e.request = request;
             e.len = len;
-            e.bucket = (uint32_t)(model_load() / BUCKET);
-            if (e.bucket >= TWOCHOICE_LOAD_BUCKETS)
-                e.bucket = TWOCHOICE_LOAD_BUCKETS - 1;
             e.deadline = now + 500;
             e.promised = false;
-            CHECK_EQ(twochoice_detector_probed(&d, now, request % 5, request, len), model_load());
+            CHECK_EQ(twochoice_detector_probed(&d, now, request % 5, request, len, &rivals), model_load());
+            CHECK_EQ(rivals, listed - promises());
             if (listed == MOST)
                 drop(0);
-            e.expected = preassign ? len * model_accept(e.bucket) / 65536 : 0;
+            e.expected = preassign ? len / 2 : 0;
             list[listed++] = e;
         } else if (what < 75) {
             bool chosen = check_between(&rng, 0, 1);
@@ -111,13 +108,6 @@ static void run(bool preassign, uint64_t steps)
             } else {
                 struct entry e = list[at];
                 CHECK_EQ(st, QOS_OK);
-                if (!seen[e.bucket])
-                    accept[e.bucket] = model_accept(e.bucket);
-                seen[e.bucket] = true;
-                if (chosen)
-                    accept[e.bucket] += (65536 - accept[e.bucket]) / 16;
-                else
-                    accept[e.bucket] -= accept[e.bucket] / 16;
                 drop(at);
                 if (chosen) {
                     e.promised = true;
@@ -143,15 +133,11 @@ static void run(bool preassign, uint64_t steps)
         }
         twochoice_detector_expire(&d, now);
         CHECK_EQ(twochoice_detector_load(&d, now), model_load());
-        CHECK_EQ(d.probes, listed);
+        check_counts();
         CHECK_EQ(twochoice_detector_next_ns(&d, now), listed ? list[0].deadline : QOS_NEVER);
-        what = check_between(&rng, 0, 80 * BUCKET);
-        CHECK_EQ(twochoice_detector_acceptance(&d, what),
-                 model_accept(what / BUCKET < TWOCHOICE_LOAD_BUCKETS ? (uint32_t)(what / BUCKET)
-                                                                     : TWOCHOICE_LOAD_BUCKETS - 1));
         if (step % 100 == 0 && now > 50) { /* a clock that goes back breaks nothing */
             twochoice_detector_expire(&d, now - 50);
-            CHECK_EQ(d.probes, listed);
+            check_counts();
         }
     }
     now += 10000;
@@ -209,17 +195,10 @@ static void configuration(void)
     CHECK_EQ(twochoice_detector_load(&d, now), 65536 + 100); /* the default cost of an operation */
     twochoice_detector_begin(&d, UINT64_MAX);
     CHECK_EQ(twochoice_detector_load(&d, now), UINT64_C(1) << 63); /* saturates */
-    CHECK_EQ(twochoice_detector_acceptance(&d, UINT64_MAX), 32768);
     CHECK(check_mem_free(&m));
     config.max_probes = (1 << 20) + 1;
     CHECK_EQ(twochoice_detector_memsize(&config), 0);
     config.max_probes = 1;
-    config.learn_shift = 16;
-    CHECK_EQ(twochoice_detector_memsize(&config), 0);
-    config.learn_shift = 1;
-    config.bucket_bytes = UINT64_MAX;
-    CHECK_EQ(twochoice_detector_memsize(&config), 0);
-    config.bucket_bytes = 1;
     config.op_cost_bytes = (UINT64_C(1) << 40) + 1;
     CHECK_EQ(twochoice_detector_memsize(&config), 0);
     config.op_cost_bytes = QOS_NOTHING;
@@ -245,7 +224,7 @@ static void messages(void)
         in.type = (uint32_t)check_between(&rng, TWOCHOICE_PROBE, TWOCHOICE_DECISION);
         in.server = (uint32_t)check_rand(&rng);
         in.state = (uint32_t)check_between(&rng, 0, 2);
-        in.chosen = (uint32_t)check_rand(&rng);
+        *(in.type == TWOCHOICE_LOAD ? &in.rivals : &in.chosen) = (uint32_t)check_rand(&rng);
         in.request = check_rand(&rng);
         in.len_bytes = check_rand(&rng);
         in.load = check_rand(&rng);
@@ -261,7 +240,8 @@ static void messages(void)
         CHECK_EQ(twochoice_message_encode(&in, peers_in, buf, sizeof buf, &len), QOS_OK);
         CHECK_EQ(len, TWOCHOICE_MESSAGE_BYTES(in.peer_count));
         CHECK_EQ(twochoice_message_decode(buf, len, &out, peers_out, 300), QOS_OK);
-        CHECK(out.type == in.type && out.server == in.server && out.state == in.state && out.chosen == in.chosen);
+        CHECK(out.type == in.type && out.server == in.server && out.state == in.state && out.chosen == in.chosen &&
+              out.rivals == in.rivals);
         CHECK(out.request == in.request && out.client == in.client && out.len_bytes == in.len_bytes &&
               out.load == in.load);
         CHECK_EQ(out.peer_count, in.peer_count);

@@ -305,9 +305,10 @@ static void well_formed_but_wrong(void)
         uint8_t value;
         enum qos_status header, record;
     } wrong[] = {
-        {4, 2, QOS_EVERSION, QOS_EVERSION}, {4, 255, QOS_EVERSION, QOS_EVERSION},  {4, 0, QOS_ECORRUPT, QOS_ECORRUPT},
-        {5, 0, QOS_ECORRUPT, QOS_ECORRUPT}, {5, 9, QOS_ECORRUPT, QOS_ECORRUPT},    {8, NOBODY + 1, QOS_EINVAL, QOS_OK},
-        {31, 255, QOS_ECORRUPT, QOS_OK},    {23, 255, QOS_ECORRUPT, QOS_ECORRUPT}, {38, 1, QOS_ECORRUPT, QOS_ECORRUPT},
+        {4, 3, QOS_EVERSION, QOS_EVERSION},  {4, 1, QOS_EVERSION, QOS_EVERSION}, {4, 255, QOS_EVERSION, QOS_EVERSION},
+        {4, 0, QOS_ECORRUPT, QOS_ECORRUPT},  {5, 0, QOS_ECORRUPT, QOS_ECORRUPT}, {5, 9, QOS_ECORRUPT, QOS_ECORRUPT},
+        {8, NOBODY + 1, QOS_EINVAL, QOS_OK}, {31, 255, QOS_ECORRUPT, QOS_OK},    {23, 255, QOS_ECORRUPT, QOS_ECORRUPT},
+        {38, 1, QOS_ECORRUPT, QOS_ECORRUPT},
     };
     bench_init(&b);
     build(&b, false);

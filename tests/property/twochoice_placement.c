@@ -1,5 +1,5 @@
-// proves: draws are distinct, uniform, and never a server that is down; decide keeps the k of least load / weight,
-// proves: sends writes to their homes among them and spreads the rest evenly, like a naive oracle (Section III-B).
+// proves: draws are distinct, uniform, and never a server that is down (Section III-B); decide fills the candidates to
+// proves: one level, of which it takes its share among rivals, and sends writes home where that allows it.
 #include "check.h"
 #include "twochoice.h"
 
@@ -100,11 +100,71 @@ static void draws(void)
     CHECK(check_mem_free(&m));
 }
 
-/* load / weight of a, exactly, against that of b; then the index. Loads stay below 2^40, weights below 2^20. */
-static bool naive_better(const struct twochoice_probe *p, size_t a, size_t b)
+/* The level, per weight, to which `bytes` fill the candidates: from the emptiest on, as long as the next is below. */
+static double water_level(const struct twochoice_probe *p, const size_t *one, size_t m, double bytes)
 {
-    uint64_t x = p[a].load * p[b].weight, y = p[b].load * p[a].weight;
-    return x != y ? x < y : a < b;
+    bool in[4 * WRITES] = {false};
+    double weight = 0;
+    size_t round;
+    for (round = 0; round < m; round++) {
+        size_t i, next = m;
+        for (i = 0; i < m; i++)
+            if (!in[i] && (next == m ||
+                           (double)p[one[i]].load / p[one[i]].weight < (double)p[one[next]].load / p[one[next]].weight))
+                next = i;
+        if (weight > 0 && (double)p[one[next]].load / p[one[next]].weight >= bytes / weight)
+            break;
+        in[next] = true;
+        bytes += (double)p[one[next]].load;
+        weight += p[one[next]].weight;
+    }
+    return bytes / weight;
+}
+
+/* Every write stands where the rule wants it: each counts as 1 + rivals writes, and fills the emptiest. The header counts
+ * rivals in 1/65536: a thousandth of a write is no difference. */
+static void check_filled(const struct twochoice_write *w, size_t k, const struct twochoice_probe *p, size_t n,
+                         const size_t *one, size_t m)
+{
+    static double full[4 * WRITES], last[4 * WRITES];
+    double rivals = 0, factor, level, bytes = 0;
+    size_t i, j;
+    for (i = 0; i < m; i++)
+        rivals += p[one[i]].rivals < 64 ? p[one[i]].rivals : 64;
+    factor = 1 + rivals / (double)m;
+    for (i = 0; i < k; i++)
+        bytes += w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES ? 0 : factor * (double)w[i].len_bytes;
+    level = water_level(p, one, m, bytes);
+    for (i = 0; i < n; i++) {
+        full[i] = (double)p[i].load;
+        last[i] = 0;
+    }
+    for (i = 0; i < k; i++) /* home, as long as the level allows it */
+        for (j = 0; j < m && w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES; j++)
+            if (p[one[j]].server == w[i].home) {
+                double len = factor * (double)w[i].len_bytes, limit = level * p[one[j]].weight;
+                bool fits = full[one[j]] + len <= limit * (1 + 1e-9) + len / 100;
+                bool surely = full[one[j]] + len <= limit * (1 - 1e-9) - len / 100;
+                /* One that finds no room may still be sent there, as the emptiest. */
+                CHECK(!surely || w[i].target == w[i].home);
+                if (surely || (fits && w[i].target == w[i].home))
+                    full[one[j]] += len;
+                else if (w[i].target == w[i].home)
+                    last[one[j]] += len;
+            }
+    for (i = 0; i < k; i++) {
+        if (w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES || w[i].target == w[i].home)
+            continue;
+        for (j = 0; j < m; j++)
+            if (p[one[j]].server == w[i].target)
+                last[one[j]] += factor * (double)w[i].len_bytes;
+    }
+    for (i = 0; i < m; i++) /* whoever got its last write was the emptiest then */
+        for (j = 0; j < m && last[one[i]] > 0; j++) {
+            double before = full[one[i]] + last[one[i]] - factor * (double)(1 << 20);
+            CHECK(before / p[one[i]].weight <=
+                  (full[one[j]] + last[one[j]] + factor * 1000) / p[one[j]].weight * (1 + 1e-9));
+        }
 }
 
 static void decisions(bool include_home)
@@ -112,12 +172,12 @@ static void decisions(bool include_home)
     struct check_mem m;
     static struct twochoice_probe p[4 * WRITES];
     static struct twochoice_write w[WRITES];
-    static size_t rank[4 * WRITES], ordered[WRITES];
-    uint64_t round, filled, weight, left_out = 0;
+    uint64_t round, several = 0, none = 0;
     open_scheduler(&m, SERVERS, TWOCHOICE_COLLABORATIVE, include_home, 3);
     for (round = 0; round < check_scaled(4000); round++) {
-        size_t k = (size_t)check_between(&rng, 1, WRITES), n = 0, i, j, large = 0, candidates = 0, sent = 0, kept;
-        bool equal_loads = check_between(&rng, 0, 3) == 0;
+        size_t k = (size_t)check_between(&rng, 1, WRITES), n = 0, i, j, large = 0, candidates = 0, sent = 0;
+        size_t one[4 * WRITES];
+        uint64_t kind = check_between(&rng, 0, 3);
         CHECK_CONTEXT("round %u", (unsigned)round);
         for (i = 0; i < k; i++) {
             w[i].home = (uint32_t)check_between(&rng, 0, SERVERS - 1);
@@ -126,22 +186,6 @@ static void decisions(bool include_home)
         }
         CHECK_EQ(twochoice_placement_ask(&s, w, k, p, &n), QOS_OK);
         CHECK_EQ(n, 2 * large);
-        for (i = 0; i < n; i++) {
-            for (j = 0; j < i; j++)
-                CHECK(p[i].server != p[j].server);
-            p[i].state = check_between(&rng, 0, 5) ? TWOCHOICE_UP : (uint32_t)check_between(&rng, 1, 2);
-            if (round % 7 == 0 && i >= 2)
-                p[i].state = TWOCHOICE_FULL; /* hardly anybody answers */
-            p[i].load = equal_loads ? 5 : check_between(&rng, 0, UINT64_C(1) << check_between(&rng, 0, 40));
-            p[i].weight = round % 2 ? 1 : (uint32_t)check_between(&rng, 1, 1 << 20);
-            candidates += p[i].state == TWOCHOICE_UP;
-        }
-        if (n > 2 && round % 5 == 0) { /* a peer's cached load of a server that answered itself does not count */
-            p[n] = p[0];
-            p[n].state = TWOCHOICE_UP;
-            p[n++].load = 0;
-            candidates += p[0].state != TWOCHOICE_UP;
-        }
         if (include_home)
             for (i = 0; i < k; i++) {
                 bool asked = w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES;
@@ -149,65 +193,79 @@ static void decisions(bool include_home)
                     asked |= p[j].server == w[i].home;
                 CHECK(asked);
             }
+        for (i = 0; i < n; i++) {
+            for (j = 0; j < i; j++)
+                CHECK(p[i].server != p[j].server);
+            p[i].state = check_between(&rng, 0, 5) ? TWOCHOICE_UP : (uint32_t)check_between(&rng, 1, 2);
+            if (round % 7 == 0 && i >= 2)
+                p[i].state = TWOCHOICE_FULL; /* hardly anybody answers */
+            p[i].load = kind == 0   ? 5
+                        : kind == 1 ? check_between(&rng, 0, 8) << 20
+                                    : check_between(&rng, 0, UINT64_C(1) << check_between(&rng, 0, 40));
+            p[i].weight = round % 2 ? 1 : (uint32_t)check_between(&rng, 1, 1 << 20);
+            p[i].rivals = round % 3 ? 0 : (uint32_t)check_between(&rng, 0, check_between(&rng, 0, 100));
+        }
+        if (n > 2 && round % 5 == 0) { /* a peer's cached load of a server that answered itself does not count */
+            p[n] = p[0];
+            p[n].state = TWOCHOICE_UP;
+            p[n++].load = 0;
+        }
+        for (i = 0; i < n; i++) {
+            for (j = 0; j < i && !(p[j].state == TWOCHOICE_UP && p[j].server == p[i].server); j++)
+                continue;
+            if (p[i].state == TWOCHOICE_UP && j == i)
+                one[candidates++] = i;
+        }
         CHECK_EQ(twochoice_placement_decide(&s, w, k, p, n), QOS_OK);
-        kept = candidates < large ? candidates : large;
         for (i = 0; i < n; i++) {
-            size_t better = 0;
-            bool twin = false;
-            for (j = 0; j < n; j++)
-                if (p[j].state == TWOCHOICE_UP && p[i].state == TWOCHOICE_UP) {
-                    bool counts = true;
-                    size_t e;
-                    for (e = 0; e < j; e++)
-                        counts &= !(p[e].server == p[j].server && p[e].state == TWOCHOICE_UP);
-                    better += counts && j != i && naive_better(p, j, i);
-                    twin |= j < i && p[j].server == p[i].server;
-                }
-            rank[i] = p[i].state == TWOCHOICE_UP && !twin ? better : SIZE_MAX;
-            if (rank[i] < kept)
-                ordered[rank[i]] = i;
-        }
-        for (i = 0, filled = 0; i < k; i++)
-            filled += w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES ? w[i].len_bytes : 0;
-        for (i = 0, weight = 0; i < kept; i++) { /* the level that the better ones would be filled to, twice */
-            const struct twochoice_probe *one = &p[ordered[i]];
-            if (i > 0 && filled / weight < UINT64_C(1) << 41 && one->load > 2 * (filled / weight) * one->weight)
-                break;
-            filled += one->load;
-            weight += one->weight;
-        }
-        left_out += kept - i;
-        kept = i;
-        for (i = 0; i < n; i++) {
-            bool is_kept;
-            is_kept = rank[i] < kept;
-            CHECK(is_kept || p[i].chosen == 0);
-            if (is_kept) { /* each gets its share, to within one */
-                CHECK_GE(p[i].chosen, large / kept);
-                CHECK_LE(p[i].chosen, (large + kept - 1) / kept);
-                for (j = 0; j < k && p[i].server != w[j].home; j++)
-                    continue;
-            }
+            size_t there = 0;
+            for (j = 0; j < candidates && one[j] != i; j++)
+                continue;
+            CHECK(j < candidates || p[i].chosen == 0);
+            for (j = 0; j < k && p[i].chosen; j++)
+                there += w[j].target == p[i].server && w[j].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES;
+            CHECK_EQ(p[i].chosen, there);
             sent += p[i].chosen;
+            several += p[i].chosen > 1;
+            none += p[i].state == TWOCHOICE_UP && p[i].chosen == 0;
         }
         CHECK_EQ(sent, candidates ? large : 0);
-        for (i = 0; i < k; i++) {
-            bool found = w[i].target == w[i].home && (w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES || candidates == 0);
-            size_t rivals = 0;
-            for (j = 0; j < n; j++) {
-                found |= p[j].chosen && p[j].server == w[i].target;
-                if (p[j].server == w[i].home && p[j].chosen && w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES &&
-                    w[i].target != w[i].home) { /* its home is kept: then another write of that home has taken it */
-                    size_t e;
-                    for (e = 0; e < k; e++)
-                        rivals += e != i && w[e].home == w[i].home && w[e].target == w[i].home;
-                    CHECK_GE(rivals, 1);
-                }
-            }
-            CHECK(found);
-        }
+        for (i = 0; i < k; i++)
+            if (w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES || candidates == 0)
+                CHECK_EQ(w[i].target, w[i].home);
+        if (candidates)
+            check_filled(w, k, p, n, one, candidates);
     }
-    CHECK_GE(left_out, check_scaled(4000) / 4);
+    CHECK_GE(several, check_scaled(4000));
+    CHECK_GE(none, check_scaled(4000));
+    CHECK(check_mem_free(&m));
+}
+
+/* Servers that lie: absurd loads and rivals leave the others with all writes, and nothing overflows. */
+static void lies(void)
+{
+    struct check_mem m;
+    struct twochoice_probe p[4 * WRITES];
+    struct twochoice_write w[WRITES];
+    size_t n = 0, i;
+    open_scheduler(&m, 10, TWOCHOICE_COLLABORATIVE, false, 1);
+    for (i = 0; i < WRITES; i++) {
+        w[i].home = (uint32_t)(i % 10);
+        w[i].len_bytes = 1 << 20;
+    }
+    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
+    for (i = 0; i < n; i++) {
+        p[i].state = TWOCHOICE_UP;
+        p[i].load = p[i].server < 6 ? UINT64_MAX - p[i].server : i << 20;
+        p[i].weight = p[i].server % 2 ? 1 : TWOCHOICE_WEIGHT_MAX;
+        p[i].rivals = p[i].server == 9 ? UINT32_MAX : 0;
+    }
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
+    for (i = 0; i < n; i++)
+        CHECK(p[i].server >= 6 || p[i].chosen == 0);
+    for (i = 0; i < WRITES; i++)
+        w[i].len_bytes = UINT64_MAX;
+    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
     CHECK(check_mem_free(&m));
 }
 
@@ -228,6 +286,7 @@ static void stragglers(void)
     for (i = 0; i < n; i++) {
         p[i].state = TWOCHOICE_UP;
         p[i].load = p[i].server < 3 ? UINT64_C(1) << 40 : 0;
+        p[i].rivals = 10;
     }
     CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
     for (i = 0; i < n; i++)
@@ -433,6 +492,7 @@ int main(void)
     decisions(false);
     decisions(true);
     stragglers();
+    lies();
     few_alive();
     other_policies();
     errors();

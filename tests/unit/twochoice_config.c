@@ -15,11 +15,13 @@ static void zeros(void)
     static struct twochoice_detector detector;
     struct twochoice_detector_config config;
     struct twochoice_detector_state counts;
+    uint32_t rivals = 1;
     memset(&config, 0, sizeof config);
     CHECK_EQ(twochoice_detector_init(&detector, mem, sizeof mem, &config), QOS_OK);
     twochoice_detector_begin(&detector, 100);
     CHECK_EQ(twochoice_detector_load(&detector, 0), 65536 + 100); /* op_cost_bytes */
-    CHECK_EQ(twochoice_detector_probed(&detector, 0, 1, 1, 100), 65636);
+    CHECK_EQ(twochoice_detector_probed(&detector, 0, 1, 1, 100, &rivals), 65636);
+    CHECK_EQ(rivals, 0);
     CHECK_EQ(twochoice_detector_next_ns(&detector, 0), 200000000); /* timeout_ns */
     CHECK_EQ(twochoice_detector_info(&detector, &counts), QOS_OK);
     CHECK(counts.ops == 1 && counts.bytes == 100 && counts.expected == 50 && counts.undecided == 1);
@@ -63,8 +65,6 @@ int main(void)
     static const struct config_field detector_fields[] = {
         {CONFIG_FIELD(twochoice_detector_config, op_cost_bytes), 65536,
          CONFIG_VALUES(0, 1, UINT64_C(1) << 40, QOS_NOTHING), CONFIG_VALUES((UINT64_C(1) << 40) + 1, UINT64_MAX)},
-        {CONFIG_FIELD(twochoice_detector_config, bucket_bytes), 1 << 20, CONFIG_VALUES(0, 1, UINT64_C(1) << 40),
-         CONFIG_VALUES((UINT64_C(1) << 40) + 1, UINT64_MAX)},
         {CONFIG_FIELD(twochoice_detector_config, timeout_ns), 200000000, CONFIG_VALUES(0, 1, UINT64_MAX),
          CONFIG_NO_VALUES},
         {CONFIG_FIELD(twochoice_detector_config, lifetime_ns), 200000000, CONFIG_VALUES(0, 1, UINT64_MAX),
@@ -73,8 +73,6 @@ int main(void)
          CONFIG_VALUES((1 << 20) + 1, UINT32_MAX)},
         {CONFIG_FIELD(twochoice_detector_config, max_peers), 256, CONFIG_VALUES(0, 1, 1 << 20),
          CONFIG_VALUES((1 << 20) + 1, UINT32_MAX)},
-        {CONFIG_FIELD(twochoice_detector_config, learn_shift), 3, CONFIG_VALUES(0, 1, 15),
-         CONFIG_VALUES(16, UINT32_MAX)},
     };
     static struct twochoice_table_config table;
     static struct twochoice_maintainer_config maintainer;

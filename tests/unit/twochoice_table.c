@@ -299,7 +299,7 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     memset(&config, 0, sizeof config);
     config.max_fragments = fragments;
     config.max_writes = config.max_pulls = 1;
-    CHECK_LE(twochoice_table_memsize(&config), UINT64_C(64) * fragments + 8192);
+    CHECK_LE(twochoice_table_memsize(&config), UINT64_C(64) * fragments + 12288);
     open_table(&m, fragments + 1, 0); /* a write is promised two */
     for (i = 0; i < fragments; i++) {
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;

@@ -1,0 +1,150 @@
+// flags: -D_GNU_SOURCE
+/* quickstart/twochoice.c - three directories as object servers: a write goes past a busy one, and a log at its home
+ * remembers where, through kill -9. Copy steps 1 to 5. quickstart_twochoice DIR [BUSY-SERVER] < lines:
+ *     write OBJECT OFFSET TEXT      "ok SERVER" when it is durable; OBJECT's home is server OBJECT modulo 3
+ *     read OBJECT OFFSET LENGTH     its bytes; zeros where nothing was written */
+#include "twochoice.h"
+#include <err.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SERVERS 3u
+#define MUST(good, what) ((good) ? (void)0 : err(2, "%s", what))
+static struct server {
+    struct twochoice_table table; /* of the objects whose home this is */
+    uint64_t in_flight;           /* bytes: its load; a real server has a twochoice_detector */
+    int dir, log[3];
+    unsigned char memory[262144] __attribute__((aligned(64)));
+} servers[SERVERS];
+static struct twochoice_placement clients;
+static char data[4097], name[64];
+
+static int log_read(void *s, int log, uint64_t offset, void *buf, size_t len, size_t *got) /* 1. the log: two files, */
+{
+    *got = (size_t)pread(((struct server *)s)->log[log], buf, len, (off_t)offset);
+    return *got > len;
+}
+static int log_write(void *s, int log, uint64_t offset, const void *buf, size_t len)
+{
+    return pwrite(((struct server *)s)->log[log], buf, len, (off_t)offset) != (ssize_t)len;
+}
+static int log_sync(void *s, int log)
+{
+    return fdatasync(((struct server *)s)->log[log]);
+}
+static int log_truncate(void *s, int log, uint64_t len)
+{
+    return ftruncate(((struct server *)s)->log[log], (off_t)len);
+}
+static int log_swap(void *server, int log) /* of which the one named "log" counts */
+{
+    struct server *s = server;
+    MUST(renameat(s->dir, "new", s->dir, "log") == 0 && fsync(s->dir) == 0 && close(s->log[1 - log]) == 0, "swap");
+    s->log[1 - log] = openat(s->dir, "new", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    return s->log[1 - log] < 0;
+}
+
+static void start(uint32_t id, const char *dir) /* 2. the table from its log; an empty one the first time */
+{
+    static const char *const file[] = {"log", "new", "mark"};
+    struct server *s = &servers[id];
+    struct twochoice_storage storage = {s, log_read, log_write, log_sync, log_truncate, log_swap};
+    struct twochoice_table_config config = {.max_fragments = 1000, .home = id, .storage = &storage};
+    enum qos_status status;
+    snprintf(name, sizeof name, "%.50s/%u", dir, id);
+    MUST((mkdir(name, 0700) == 0 || access(name, W_OK) == 0) && (s->dir = open(name, O_DIRECTORY)) >= 0, name);
+    for (int i = 0; i < 3; i++)
+        MUST((s->log[i] = openat(s->dir, file[i], O_RDWR | O_CREAT, 0600)) >= 0 && fsync(s->dir) == 0, file[i]);
+    MUST(twochoice_table_init(&s->table, s->memory, sizeof s->memory, &config) == QOS_OK, "twochoice_table_init");
+    status = twochoice_table_recover(&s->table, 0, NULL);
+    status = status == QOS_ENOENT ? twochoice_table_format(&s->table) : status;
+    if (status != QOS_OK)
+        errx(2, "the log of server %u: %s", id, qos_strerror(status));
+}
+
+/* Opens (or drops) bytes: an object's own, at its home (stamp 0), or a piece, which its stamp tells from all others. */
+static int open_bytes(const struct server *s, uint64_t object, uint64_t stamp, int flags)
+{
+    snprintf(name, sizeof name, "%ju.%ju", (uintmax_t)object, (uintmax_t)stamp);
+    return flags < 0 ? unlinkat(s->dir, name, 0) : openat(s->dir, name, flags, 0600);
+}
+
+static enum qos_status write_bytes(uint64_t object, uint64_t at, size_t len)
+{
+    struct server *home = &servers[object % SERVERS], *there;
+    struct twochoice_write w = {.home = (uint32_t)(object % SERVERS), .len_bytes = len};
+    struct twochoice_probe probe[2];
+    struct twochoice_piece old[64];
+    enum qos_status status;
+    uint64_t stamp;
+    size_t n;
+    MUST(twochoice_placement_ask(&clients, &w, 1, probe, &n) == QOS_OK, "ask"); /* 3. which server gets this write? */
+    for (size_t i = 0; i < n; i++) {
+        probe[i].state = TWOCHOICE_UP;
+        probe[i].load = servers[probe[i].server].in_flight;
+    }
+    MUST(twochoice_placement_decide(&clients, &w, 1, probe, n) == QOS_OK, "decide");
+    there = &servers[w.target]; /* 4. begin, data durable, end, commit: then it may be acknowledged */
+    status =
+        twochoice_table_write_begin(&home->table, object, there == home ? TWOCHOICE_LOCAL : w.target, at, len, &stamp);
+    if (status != QOS_OK)
+        return status;
+    const int fd = open_bytes(there, object, there == home ? 0 : stamp, O_WRONLY | O_CREAT);
+    MUST(pwrite(fd, data, len, (off_t)at) == (ssize_t)len && fsync(fd) == 0 && fsync(there->dir) == 0, name);
+    close(fd);
+    do {
+        status = twochoice_table_write_end(&home->table, stamp, old, 64, &n);
+        MUST((status == QOS_OK || status == QOS_EAGAIN) && twochoice_table_commit(&home->table) == QOS_OK, "commit");
+        while (n-- > 0) /* a piece that no byte refers to any more is dropped */
+            if (!twochoice_table_refers(&home->table, object, old[n].version, 0, UINT64_MAX))
+                (void)!open_bytes(&servers[old[n].target], object, old[n].version, -1);
+    } while (status == QOS_EAGAIN);
+    printf("ok %u\n", w.target);
+    return QOS_OK;
+}
+
+static enum qos_status read_bytes(uint64_t object, uint64_t at, size_t len) /* 5. each piece, from where it is */
+{
+    struct server *home = &servers[object % SERVERS];
+    struct twochoice_piece p;
+    for (uint64_t next = at; next < at + len; next = p.end) {
+        twochoice_table_find(&home->table, object, next, &p);
+        p.end = qos_min(p.end, at + len);
+        const int fd = open_bytes(p.target == TWOCHOICE_LOCAL ? home : &servers[p.target], object, p.version, O_RDONLY);
+        MUST(fd >= 0 || p.version == 0, name);
+        (void)!pread(fd, memset(data + (next - at), 0, p.end - next), p.end - next, (off_t)next);
+        close(fd);
+    }
+    return fwrite(data, 1, len, stdout) == len && putchar('\n') > 0 ? QOS_OK : QOS_EIO;
+}
+
+int main(int argc, char **argv)
+{
+    static struct twochoice_placement_config config = {.servers = SERVERS, .min_write_bytes = QOS_NOTHING};
+    static unsigned char memory[8192] __attribute__((aligned(64)));
+    static char line[sizeof data + 64], command[8];
+    uintmax_t object, at;
+    if (argc < 2)
+        errx(2, "usage: quickstart_twochoice DIR [BUSY-SERVER], with commands on standard input");
+    MUST(twochoice_placement_init(&clients, memory, sizeof memory, &config) == QOS_OK, "twochoice_placement_init");
+    for (uint32_t id = 0; id < SERVERS; id++)
+        start(id, argv[1]);
+    if (argc > 2 && strtoul(argv[2], NULL, 10) < SERVERS)
+        servers[strtoul(argv[2], NULL, 10)].in_flight = 1 << 30;
+    while (fgets(line, sizeof line, stdin)) {
+        enum qos_status status = QOS_EINVAL;
+        const bool good =
+            sscanf(line, "%7s %ju %ju %4096[^\n]", command, &object, &at, data) == 4 && at < INT64_MAX / 2;
+        if (good && strcmp(command, "write") == 0)
+            status = write_bytes(object, at, strlen(data));
+        else if (good && strcmp(command, "read") == 0 && strtoul(data, NULL, 10) - 1 < sizeof data - 1)
+            status = read_bytes(object, at, strtoul(data, NULL, 10));
+        if (status != QOS_OK)
+            printf("error: %s\n", qos_strerror(status));
+        fflush(stdout);
+    }
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# proves: examples/quickstart/twochoice.c sends writes past a busy server, reads every acknowledged byte back after kill -9
+# under way, drops what was replaced, refuses bad input with a message, and a damaged log with the server's name
+# alone: no
+set -u
+. "$(dirname "$0")/../lib.sh"
+program=$PWD/build/examples/quickstart_twochoice
+[ -x "$program" ] || make -s build/examples/quickstart_twochoice >/dev/null || { echo "quickstart_twochoice was not built"; exit 1; }
+d=$(mktemp -d)
+trap 'rm -rf "$d"' EXIT
+failed=0
+trap '' PIPE # the program that we kill reads what we write
+
+"$program" >"$d/usage" 2>&1
+expect "without a directory: status 2 and a sentence" grep -q 'usage: quickstart_twochoice DIR' "$d/usage"
+"$program" /dev/null/none </dev/null >"$d/none" 2>&1
+expect "a directory that cannot be made is named" grep -q '/dev/null/none' "$d/none"
+
+# Server 1 is busy: no write goes there, not even of the objects whose home it is.
+mkdir "$d/busy"
+for i in $(seq 60); do echo "write $i $((i * 10)) text-$i"; done >"$d/in"
+for i in $(seq 60); do echo "read $i $((i * 10)) $((5 + ${#i}))"; done >>"$d/in"
+"$program" "$d/busy" 1 <"$d/in" >"$d/out" 2>&1
+expect "60 writes are acknowledged" [ "$(grep -c '^ok [02]$' "$d/out")" = 60 ]
+expect "none is sent to the busy server" [ "$(grep -c '^ok 1$' "$d/out")" = 0 ]
+expect "all of them read back" [ "$(tail -60 "$d/out")" = "$(for i in $(seq 60); do echo "text-$i"; done)" ]
+expect "20 of them are pieces" [ "$(cd "$d/busy" && ls 0 2 | grep -cE '^[0-9]+\.[1-9]')" -ge 20 ]
+
+printf '%s\n' bad 'write 1 2' 'write x 2 abc' 'read 1 2 0' 'read 1 2 4097' 'read 1 99999999999999999999 3' 'erase 1 2 3' '' |
+    "$program" "$d/busy" >"$d/out" 2>&1
+expect "eight bad lines: an error for each, and it goes on" [ "$(grep -c '^error: ' "$d/out")" = 8 ]
+
+# Killed under way, three times. Objects 0 to 2, 8 places of 8 bytes in each, written again and again: what was acknowledged last
+# stands there, or the write that was under way.
+mkdir "$d/store"
+declare -A last next
+number=0
+for round in 1 2 3; do
+    # Two descriptors of our own: bash closes those of a coprocess when it ends.
+    coproc server { exec "$program" "$d/store" $((round - 1)) 2>"$d/err"; }
+    pid=$server_PID
+    exec 8<&"${server[0]}" 9>&"${server[1]}"
+    (sleep "0.$((2 + RANDOM % 5))"; kill -9 "$pid") &
+    next=()
+    while :; do
+        place=$((RANDOM % 3)):$((RANDOM % 8 * 8)) number=$((number + 1))
+        text=$(printf '%08d' "$number")
+        next[$place]=$text
+        echo "write ${place%:*} ${place#*:} $text" >&9 || break
+        IFS= read -r answer <&8 || break
+        case $answer in ok*) last[$place]=$text; unset "next[$place]" ;; *) echo "$answer"; failed=1 ;; esac
+    done 2>/dev/null
+    exec 8<&- 9>&-
+    wait
+    places=("${!last[@]}")
+    for place in "${places[@]}"; do echo "read ${place%:*} ${place#*:} 8"; done | "$program" "$d/store" >"$d/out" 2>&1
+    i=0 wrong=0
+    while IFS= read -r got; do
+        place=${places[i]} i=$((i + 1))
+        if [ "$got" != "${last[$place]}" ]; then
+            if [ "$got" = "${next[$place]:-}" ]; then last[$place]=$got
+            else echo "object and offset $place: $got instead of ${last[$place]}"; wrong=$((wrong + 1)); fi
+        fi
+    done <"$d/out"
+    expect "kill -9 number $round, after $number writes: ${#last[@]} places as acknowledged" [ "$wrong:$i" = "0:${#last[@]}" ]
+done
+expect "enough was written to be killed" [ "$number" -ge 60 ]
+pieces=$(cd "$d/store" && ls 0 1 2 | grep -cE '^[0-9]+\.[1-9]')
+expect "replaced pieces are dropped: $pieces of $number are left" [ "$pieces" -le $((${#last[@]} + 3 * 3)) ]
+
+printf 'X' | dd of="$d/store/0/log" bs=1 seek=100 conv=notrunc status=none
+"$program" "$d/store" </dev/null >"$d/out" 2>&1
+status=$?
+cat "$d/out"
+expect "a damaged log: status 2, and which server" grep -q 'the log of server 0: ' "$d/out"
+expect "status 2" [ "$status" = 2 ]
+finish $failed
