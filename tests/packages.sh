@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sees to what a make target needs (packages.txt).
-#     tests/packages.sh [--quiet] test|demo|bench|fuzz|coverage|lint|plant|filter
+#     tests/packages.sh [--quiet] TARGET     TARGET: one that packages.txt names
 # All there: status 0, whatever the system. On Debian as root, or with sudo without a password, installs what is missing.
 # Else says what is missing, by its upstream name and its package, and stops with status 1. --quiet: only the status.
 set -u
