@@ -10,7 +10,7 @@ mkdir -p "$out/bin"
 failed=0
 
 # A system of a few commands, without apt-get, dpkg and sudo.
-for c in bash env dirname mktemp rm cat sed grep awk id clang ld; do
+for c in bash env dirname mktemp rm cat sed grep awk id clang clang++ ld; do
     path=$(command -v "$c") || { echo "no $c here"; exit 1; }
     ln -s "$path" "$out/bin/$c"
 done
@@ -29,7 +29,7 @@ while IFS='|' read -r package found targets upstream why; do
     for f in $found; do
         case $f in cmd:?* | pc:?* | h:?* | hxx:?* | runs:?* | tests/* | --*) ;; *-gcc) ;; *) bad "${package// /}: found by \"$f\"" ;; esac
     done
-    [ -n "${targets// /}" ] && [ -n "${upstream// /}" ] && [ -n "${why// /}" ] || bad "${package// /}: a column is empty"
+    for column in "$targets" "$upstream" "$why"; do [ -n "${column// /}" ] || bad "${package// /}: a column is empty"; done
     for t in $targets; do
         grep -q "tests/packages.sh \(--quiet \)\?$t\b" Makefile || bad "${package// /}: no make target asks for the packages of \"$t\""
     done
