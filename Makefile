@@ -27,7 +27,7 @@ C_WARNINGS := $(WARNINGS) -Wstrict-prototypes
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-.PHONY: help test test-side test-alone programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
+.PHONY: help test test-side test-real test-examples side-lane real-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
     figures install uninstall format lint clean
 
 # ---- installation: needs no part of what follows --------------------------------------------------------------------
@@ -116,13 +116,13 @@ ifneq ($(filter-out help install uninstall clean format $(filter),$(or $(MAKECMD
 
 # ---- what the sources say of themselves -------------------------------------------------------------------------------
 
-KINDS := unit property paper adversary fuzz interleave
+# In the order in which they begin: the long ones first.
+KINDS := adversary interleave paper property fuzz unit
 C_TESTS := $(filter-out tests/fuzz/driver.c,$(wildcard $(KINDS:%=tests/%/*.c)))
 CC_TESTS := $(wildcard $(KINDS:%=tests/%/*.cc)) # C++ oracles: native only
 BENCH_SOURCES := $(wildcard bench/*.c bench/*.cc)
 TOOLS := $(patsubst examples/%/main.c,%,$(wildcard examples/*/main.c))
 QUICKSTARTS := $(wildcard examples/quickstart/*.c)
-# Real I/O: alone, one after the other, when all else is done; unless the script says `# alone: no`.
 REAL := $(wildcard tests/real/*.sh tests/vm/*.sh)
 SCRIPTS := $(wildcard tests/build/*.sh)
 SAYING := $(C_TESTS) $(CC_TESTS) $(BENCH_SOURCES) $(TOOLS:%=examples/%/main.c) $(QUICKSTARTS) $(REAL) $(SCRIPTS)
@@ -131,28 +131,43 @@ EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
 	@mkdir -p $(B)
-	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|alone): */) { \
+	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler): */) { \
 	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
 	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
-	    FILENAME ~ /\.sh$$/ {line = $$0; while (match(line, /examples\/[a-z_0-9.-]+/)) { \
+	    FNR <= 8 && /^\#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_/ {print "says.bodies." FILENAME " := own"} \
+    /^\#include "[a-z]*\.h"/ {gsub(/^[^"]*"|\.h".*/, ""); print "says.includes." FILENAME " += " $$0; next} \
+    FILENAME ~ /\.sh$$/ {line = $$0; while (match(line, /examples\/[a-z_0-9.-]+/)) { \
 	    print "says.uses." FILENAME " += " substr(line, RSTART, RLENGTH); line = substr(line, RSTART + RLENGTH)}}' $(SAYING) >$@
 include $(B)/says.mk
 says = $(says.$(2).$(1))
 
 # ---- tests: a program for every source and variant -------------------------------------------------------------------
+#
+# The bodies of each header are compiled once for a variant (QOS_API empty), with full optimisation. A test sees the
+# prototypes alone (QOS_DECLARE_ONLY), so compiling it is cheap, and is linked with them. tests/build/ uses the objects of
+# the native tests again: for planted bugs, mutants and coverage. A test that shrinks a limit (`// flags: -DX=4`,
+# or a #define at its top) has the bodies in it, as a user has; so have the examples, the benchmarks and tests/build/flags.sh.
 
-# compiler for C, flags, how the program is run
+# compiler for C; flags of bodies; flags of tests; linker; how the program is run
 native := gcc -std=gnu11 $(C_WARNINGS)
 native_FLAGS := -O3
-san := clang -std=gnu11 $(C_WARNINGS)
-san_FLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
+native_TEST := -O1
+native_LD := gcc
+san := clang -std=gnu11 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     '-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())'
+san_FLAGS := -O1
+san_TEST := -O0
+san_LD := clang -fsanitize=address,undefined,integer
 san_RUN := QOS_TEST_SCALE=8
-tsan := clang -std=gnu11 $(C_WARNINGS)
-tsan_FLAGS := -O1 -fsanitize=thread
+tsan := clang -std=gnu11 $(C_WARNINGS) -fsanitize=thread
+tsan_FLAGS := -O1
+tsan_TEST := -O1
+tsan_LD := clang -fsanitize=thread
 tsan_RUN := QOS_TEST_SCALE=8
 cxx := g++ -x c++ -std=c++17 $(WARNINGS)
 cxx_FLAGS := -O2
+cxx_TEST := -O0
+cxx_LD := g++
 cxx_RUN := QOS_TEST_SCALE=20
 
 CROSS := aarch64 armhf i386 s390x riscv64
@@ -160,10 +175,13 @@ CROSS_TUPLE := aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-
 CROSS_QEMU := aarch64 arm i386 s390x riscv64
 define cross_variant
 $(2) := $(word $(1),$(CROSS_TUPLE))-gcc -std=gnu11 $(C_WARNINGS)
-$(2)_FLAGS := -O2 -static
+$(2)_FLAGS := -O1
+$(2)_TEST := -O1
+$(2)_LD := $(word $(1),$(CROSS_TUPLE))-gcc -static
 $(2)_RUN := QOS_TEST_SCALE=20 qemu-$(word $(1),$(CROSS_QEMU))
 endef
 $(foreach i,1 2 3 4 5,$(eval $(call cross_variant,$(i),$(word $(i),$(CROSS)))))
+VARIANTS := native san tsan cxx $(CROSS)
 
 # One target stands for two where they differ in nothing that a test can see: aarch64 and riscv64 are both 64-bit,
 # little-endian and weakly ordered; i386 and armhf both 32-bit and little-endian (i386 aligns 64-bit words to 4 in
@@ -179,26 +197,56 @@ interleave_VARIANTS := native
 name = $(basename $(1:tests/%=%))
 kind = $(word 2,$(subst /, ,$(1)))
 
+# A header's bodies; the functions of qos.h are inline in those of the others.
+$(B)/bodies/%.c: Makefile
+	@mkdir -p $(@D)
+	@{ [ $* = qos ] || printf '#include "qos.h"\n#undef QOS_API\n'; printf '#define QOS_API\n#include "%s.h"\n' $*; } >$@
+define bodies_object
+$(B)/bodies/$(1)_%.o: $(B)/bodies/%.c Makefile
+	@rm -f $$@
+	@$($(1)) -g -I. $($(1)_FLAGS) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
+endef
+$(foreach v,$(VARIANTS),$(eval $(call bodies_object,$v)))
+-include $(wildcard $(B)/bodies/*.d)
+.SECONDARY:
+# The headers that a test is about: the one in its name and those that it includes itself.
+about = $(sort qos $(filter $(firstword $(subst _, ,$(basename $(notdir $(1))))) $(call says,$(1),includes),$(HEADERS:.h=)))
+bodies = $(foreach h,$(call about,$(1)),$(B)/bodies/$(2)_$h.o)
+has_own = $(or $(filter -D%,$(call says,$(1),flags)),$(filter own,$(call says,$(1),bodies)),$(filter interleave,$(call kind,$(1))))
+
 # The old program goes first: one that no longer compiles must not be run. -MF: of several sources the last one's
 # headers count, so the test comes after the driver.
 TESTS :=
-# $(1) source, $(2) variant, $(3) links, $(4) flags
-define test_program
+TEST_OBJECTS :=
+# $(1) source, $(2) variant, $(3) links, $(4) flags, $(5) the driver of a fuzz target and the name that it gives it
+define test_linked
 TESTS += $(2)/$(call name,$(1))
-$(B)/$(2)/$(call name,$(1)): $(1) Makefile $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c)
+$(if $(filter native,$(2)),TEST_OBJECTS += $(B)/native/$(call name,$(1)).o)
+$(B)/$(2)/$(call name,$(1)).o: $(1) Makefile $(firstword $(5))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) -g -I. -Itests $($(2)_FLAGS) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c -DFUZZ_NAME='"$(notdir $(call name,$(1)))"') $(1) $(3)
+	@$($(2)) -g -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) $(4) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $(1)
+	$(if $(5),@$($(2)) -g -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
+$(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2))
+	@rm -f $$@
+	@$($(2)_LD) $(filter -pthread,$(4)) -o $$@ $$^ $(3)
+endef
+define test_whole
+TESTS += $(2)/$(call name,$(1))
+$(B)/$(2)/$(call name,$(1)): $(1) Makefile $(firstword $(5))
+	@mkdir -p $$(@D) && rm -f $$@
+	@$($(2)) $(filter -static,$($(2)_LD)) -g -I. -Itests $($(2)_FLAGS) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(3)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
 $(B)/native/$(call name,$(1)): $(1) Makefile
 	@mkdir -p $$(@D) && rm -f $$@
-	@g++ -std=c++17 -g -O2 $(WARNINGS) -I. -Itests $(3) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(1) $(2)
+	@g++ -std=c++17 -g -O1 $(WARNINGS) -I. -Itests $(3) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(1) $(2)
 endef
+driver = $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c -DFUZZ_NAME='"$(notdir $(call name,$(1)))"')
 $(foreach t,$(C_TESTS),$(foreach v,$(or $(call says,$t,variants),$($(call kind,$t)_VARIANTS)),\
-    $(eval $(call test_program,$t,$v,$(call says,$t,links),$(call says,$t,flags)))))
+    $(eval $(call $(if $(call has_own,$t),test_whole,test_linked),$t,$v,$(call says,$t,links),$(call says,$t,flags),$(call driver,$t)))))
 $(foreach t,$(CC_TESTS),$(eval $(call test_program_cc,$t,$(call says,$t,links),$(call says,$t,flags))))
--include $(wildcard $(TESTS:%=$(B)/%.d))
+-include $(wildcard $(TESTS:%=$(B)/%.d) $(TESTS:%=$(B)/%.o.d))
 
 programs: $(TESTS:%=$(B)/%)
 
@@ -219,24 +267,36 @@ $(foreach s,$(SCRIPTS) $(REAL),$(eval $(call test_run,$(s:tests/%.sh=%),$s,$(cal
 # That a tool compiles is a test too.
 define example_verdict
 $(call verdict,$(1)): $(B)/$(1)
-	@echo 'p 0' >$$@
+	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
-ALONE := $(foreach s,$(REAL),$(if $(filter no,$(call says,$s,alone)),,$s))
-SIDE := $(filter-out $(ALONE),$(SCRIPTS) $(REAL))
-test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS) $(EXAMPLES:$(B)/%=%),$(call verdict,$t))
-test-alone: $(foreach t,$(ALONE:tests/%.sh=%),$(call verdict,$t))
+# Two lanes. Tests on real I/O run one after the other, as they come. All else has only the processor time that they leave
+# over: `behind` is the policy for that. So no core waits while a test waits for a disk or a clock. A real test that is
+# inconclusive for all that runs once more when the machine has nothing else to do.
+behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
+# The objects that these scripts link again.
+$(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
+LONG := $(foreach s,lint proofs freestanding fuzzers flags coverage plants mutants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
+SIDE := $(LONG) $(filter-out $(LONG),$(SCRIPTS))
+test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS),$(call verdict,$t))
+test-real: $(foreach t,$(REAL:tests/%.sh=%),$(call verdict,$t))
+test-examples: $(foreach t,$(EXAMPLES:$(B)/%=%),$(call verdict,$t))
+side-lane:
+	@$(behind) $(MAKE) --no-print-directory -k -j$(JOBS) test-side
+real-lane:
+	@$(MAKE) --no-print-directory -k -j1 test-real
 $(B)/tests.list: FORCE
 	@mkdir -p $(B)
-	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(ALONE:tests/%.sh=%) >$@
+	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(REAL:tests/%.sh=%) >$@
 FORCE:
 
 test: ## everything that must hold; ends with N passed, N failed, N skipped
 	@tests/packages.sh test
 	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
 	@$(MAKE) --no-print-directory $(B)/tests.list
-	@$(MAKE) --no-print-directory -k -j$(JOBS) test-side 3>&1 2>$(B)/compile.log >&3 || true
-	@$(MAKE) --no-print-directory -k test-alone 2>>$(B)/compile.log || true
+	@$(MAKE) --no-print-directory -k -j$(JOBS) test-examples 2>$(B)/compile.log || true
+	@$(MAKE) --no-print-directory -k -j2 real-lane side-lane 3>&1 2>>$(B)/compile.log >&3 || true
+	@tests/run again
 	@tests/run sum $(B)/tests.list
 
 OF_HEADER = $(foreach t,$(filter native/%,$(TESTS)),$(if $(filter $(HEADER) $(HEADER)_%,$(notdir $t)),$t))

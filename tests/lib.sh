@@ -7,6 +7,20 @@ export LC_ALL=C
 # What a source says of itself in its first lines: says FILE links
 says() { sed -n "1,8s,^// $2: *,,p" "$1"; }
 
+# How the Makefile builds a test: with the bodies in it, or from its object and those of the headers that it is about.
+has_own_bodies() { # SOURCE
+    case $1 in tests/interleave/* | *.cc) return 0 ;; esac
+    sed -n 1,8p "$1" | grep -qE '^// flags:.* -D|^#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_'
+}
+bodies_of_test() { # SOURCE -> qos htb: the header in its name and those that it includes itself
+    local h name=${1##*/}
+    name=${name%.*}
+    for h in *.h; do
+        case $h in qos.h | "${name%%_*}.h") echo "${h%.h}"; continue ;; esac
+        ! grep -q "^#include \"$h\"" "$1" || echo "${h%.h}"
+    done
+}
+
 # The flags of the headers' contract; Wstrict-prototypes is for C alone.
 WARNINGS="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wundef -Werror"
 C_WARNINGS="$WARNINGS -Wstrict-prototypes"

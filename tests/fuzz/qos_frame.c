@@ -22,6 +22,7 @@ static void any_bytes(const uint8_t *data, size_t size)
     uint8_t *copy = malloc(size ? size : 1); /* of the exact size: the address sanitizer sees a read past the end */
     struct qos_frame f;
     uint32_t payload;
+    copy[0] = 0;
     if (size)
         memcpy(copy, data, size);
     if (qos_frame_open(copy, size, 0x51534f51u, 7, &f) == QOS_OK) {

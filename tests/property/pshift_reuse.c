@@ -1,6 +1,6 @@
 // proves: warm starts reach the optimum again
 // variants: native san i386 s390x aarch64
-#define PSHIFT_WINDOW_ROWS 4
+// flags: -DPSHIFT_WINDOW_ROWS=4
 #include "pshift.h"
 #include "pshift_instances.h"
 

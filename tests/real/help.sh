@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # proves: the examples in the tools' help texts work exactly as printed (status 0, or 3 where the tool judges the machine)
-# alone: no
 #
 # They are run in a directory of their own, with the tools in the PATH and the environment that the help text asks for. What
 # a promise is worth is judged by each tool's own test, so a tool that finds a reservation missed (status 1, with its
