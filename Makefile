@@ -228,7 +228,7 @@ $(B)/$(2)/$(call name,$(1)).o: $(1) Makefile $(firstword $(5))
 	$(if $(5),@$($(2)) -g -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
 $(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2))
 	@rm -f $$@
-	@$($(2)_LD) $(filter -pthread,$(4)) -o $$@ $$^ $(3)
+	@$($(2)_LD) -g -I. $(4) -o $$@ $$^ $(3)
 endef
 define test_whole
 TESTS += $(2)/$(call name,$(1))

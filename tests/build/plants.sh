@@ -21,7 +21,7 @@ source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
 
 # build TEST PROGRAM HEADER_DIR HEADER: the header that has the bug is compiled again, the rest is there already
 build() {
-    local source compiler level=-O0 extra= h objects= flags
+    local source compiler level=-O0 extra= h objects=
     source=$(source_of "$1") || { echo "no such test"; return 1; }
     case $source in tests/paper/*) level=-O1 ;; esac # long simulations; else most of the time is the compiler's
     if ! has_own_bodies "$source"; then
@@ -31,9 +31,8 @@ build() {
                 objects="$objects $3/$h$level.o"
             else objects="$objects build/bodies/native_$h.o"; fi
         done
-        flags=$(says "$source" flags)
         # shellcheck disable=SC2046,SC2086
-        gcc $(echo "$flags" | grep -o -e -pthread) -o "$2" "build/native/$1.o" $objects $(says "$source" links)
+        gcc -I. $(says "$source" flags) -o "$2" "build/native/$1.o" $objects $(says "$source" links)
         return
     fi
     case $source in *.cc) compiler="g++ -std=c++17" ;; *) compiler="gcc -std=gnu11" ;; esac
