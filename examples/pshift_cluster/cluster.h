@@ -2,7 +2,9 @@
  *
  *     main.c        options; rank 0 becomes the controller, every other rank a storage node
  *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, who wants what; the certificate
- *     mail.c        MPI messages without spinning
+ *     mail.c        transport: MPI messages without spinning
+ *     zmq.c         transport: ZeroMQ between processes that come and go, with keys
+ *     service.c     `pshift_cluster controller`: the controller as a process of its own, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
  *     memcached.c   backend: a daemon of its own, and the worker threads that talk to it
@@ -61,8 +63,13 @@ struct settings {
     uint32_t faults;
     struct spec spec[SPECS_MAX];
     uint32_t specs;
+    /* processes without MPI */
+    uint64_t node_count, number;
+    const char *controllers, *keys, *state, *journal;
 };
 extern struct settings settings;
+
+#define CONTROLLERS_MAX 8
 
 /* ---- scene.c ---------------------------------------------------------------------------------------------- */
 
@@ -129,14 +136,42 @@ struct mail {
     size_t bytes;
     const void *data; /* until the next mail_take */
 };
-void mail_open(int *argc, char ***argv);
+/* A transport moves whole messages; it may lose, delay and repeat them. */
+struct transport {
+    void (*send)(int rank, int tag, const void *data, size_t bytes); /* copies; returns at once */
+    bool (*take)(struct mail *m);                                    /* false: nothing has arrived */
+    void (*flush)(void);                                             /* until everything sent is on its way */
+};
+extern const struct transport *transport;
+void mail_open(int *argc, char ***argv); /* MPI */
 int mail_rank(void);
 int mail_ranks(void);
-/* Copies; returns at once. Words travel as MPI_UINT64_T, so hosts may differ in byte order. */
-void mail_send(int rank, int tag, const void *data, size_t bytes);
-void mail_words(int rank, int tag, const uint64_t *word, size_t words);
-bool mail_take(struct mail *m); /* false: nothing has arrived */
-void mail_flush(void);          /* until everything sent is on its way */
+/* Words travel as MPI_UINT64_T, so hosts may differ in byte order. */
+static inline void mail_send(int rank, int tag, const void *data, size_t bytes)
+{
+    transport->send(rank, tag, data, bytes);
+}
+static inline void mail_words(int rank, int tag, const uint64_t *word, size_t words)
+{
+    transport->send(rank, tag, word, words * 8);
+}
+static inline bool mail_take(struct mail *m)
+{
+    return transport->take(m);
+}
+static inline void mail_flush(void)
+{
+    transport->flush();
+}
+
+/* ---- zmq.c -------------------------------------------------------------------------------------------------- */
+
+/* Ranks here: a node sends to controllers 0, 1 ...; a controller sends to nodes 1, 2 ..., and knows the sender of a
+ * message by its key. Each direction of a link holds at most LINK_MESSAGES; then the oldest is dropped. */
+void zmq_open_node(void);
+void zmq_open_controller(void);
+/* `pshift_cluster keys`: a pair of keys for each controller and each node, into --keys. */
+int zmq_make_keys(void);
 
 /* ---- backends ----------------------------------------------------------------------------------------------- */
 
@@ -190,6 +225,7 @@ struct log_period {
 #define LOG_PERIOD_WORDS 16
 
 void node_main(void);
+void node_serve(void); /* `pshift_cluster node` */
 
 /* ---- controller.c ---------------------------------------------------------------------------------------------- */
 
@@ -211,6 +247,11 @@ struct scene_run {
 };
 
 int controller_main(void); /* exit status */
+
+/* ---- service.c -------------------------------------------------------------------------------------------------- */
+
+void controller_serve(void); /* `pshift_cluster controller` */
+uint64_t wall_ns(void);
 
 /* ---- judge.c --------------------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-// MPI messages without spinning: sends are copied and finished later, arrivals are asked for.
+// Transport: MPI messages without spinning. Sends are copied and finished later, arrivals are asked for.
 #include "cluster.h"
 #include <mpi.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static bool is_words(int tag)
     return tag < MAIL_REPORT && tag != MAIL_TROUBLE && tag != MAIL_NOTE && tag != MAIL_GRANT && tag != MAIL_GRANT_ASK;
 }
 
-void mail_send(int rank, int tag, const void *data, size_t bytes)
+static void mpi_send(int rank, int tag, const void *data, size_t bytes)
 {
     struct parcel *p = tool_alloc(sizeof *p + bytes + 8);
     tidy_up();
@@ -78,12 +78,7 @@ void mail_send(int rank, int tag, const void *data, size_t bytes)
     on_the_way = p;
 }
 
-void mail_words(int rank, int tag, const uint64_t *word, size_t words)
-{
-    mail_send(rank, tag, word, words * 8);
-}
-
-bool mail_take(struct mail *m)
+static bool mpi_take(struct mail *m)
 {
     MPI_Status st;
     int some = 0, count = 0;
@@ -109,7 +104,7 @@ bool mail_take(struct mail *m)
     return true;
 }
 
-void mail_flush(void)
+static void mpi_flush(void)
 {
     const struct timespec nap = {0, 200000};
     while (on_the_way) {
@@ -118,3 +113,6 @@ void mail_flush(void)
             nanosleep(&nap, NULL);
     }
 }
+
+static const struct transport mpi = {mpi_send, mpi_take, mpi_flush};
+const struct transport *transport = &mpi;

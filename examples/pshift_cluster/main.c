@@ -1,7 +1,7 @@
 // compiler: mpicc
-// links: -lmemcached -luring -pthread
+// links: -lmemcached -luring -lzmq -pthread
 // flags: -D_GNU_SOURCE
-// pshift_cluster: storage nodes with token schedulers, and the pShift controller, over MPI.
+// pshift_cluster: storage nodes with token schedulers, and the pShift controller, over MPI or as processes over ZeroMQ.
 #include "cluster.h"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ struct settings settings = {
     .workers = 4,
     .size_bytes = UINT64_C(1) << 30,
     .restart_ns = 100000000,
+    .keys = ".",
 };
 
 static uint64_t node_number(const char *text, const char *what)
@@ -89,7 +90,7 @@ static void on_bucket(const char *text)
 
 static const char about[] =
     "storage nodes with token schedulers and the pShift controller, over MPI: rank 0 is the controller, "
-    "each other rank a node with its own memcached or file";
+    "each other rank a node with its own memcached or file. As processes without MPI: keys, node, controller";
 static const char examples[] =
     "The paper's experiments (3 needs 5 ranks, 4 and 5 need 9):\n"
     "  mpirun -n 9 pshift_cluster --experiment 3,4,5 --figures figures --json result.json\n"
@@ -99,6 +100,12 @@ static const char examples[] =
     "      --bucket reserve=1 --fault kill:1@1.5s --periods 5\n"
     "As root and with more ranks than cores, mpirun wants: --oversubscribe, and OMPI_ALLOW_RUN_AS_ROOT=1\n"
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 in the environment.\n"
+    "Processes over ZeroMQ, which may die and come back; all get the same --node-count, --controllers and buckets:\n"
+    "  pshift_cluster keys --keys keys --node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000\n"
+    "  pshift_cluster controller --number 1 --keys keys --node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 \\\n"
+    "      --buckets 4 --reserve 0.3 --limit 0.6\n"
+    "  pshift_cluster node --number 1 --keys keys --node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 \\\n"
+    "      --buckets 4 --reserve 0.3 --limit 0.6 --state node1.state\n"
     "Exit status: 0 all promises kept, 1 not, 2 wrong usage, 3 inconclusive (the machine was too busy),\n"
     "130 stopped.\n";
 
@@ -152,6 +159,13 @@ static void parse(int argc, char **argv)
         {"json", OPT_TEXT, &settings.json, "FILE", "writes the results as JSON", NULL},
         {"figures", OPT_TEXT, &settings.figures, "DIR", "draws figures like the paper's 8, 9 and 10 there, as SVG",
          NULL},
+        {"node-count", OPT_COUNT, &settings.node_count, "N", "keys, node, controller: nodes of the cluster", NULL},
+        {"number", OPT_COUNT, &settings.number, "N", "node, controller: which one this is, from 1", NULL},
+        {"controllers", OPT_TEXT, &settings.controllers, "LIST", "ADDRESS:PORT of each controller", NULL},
+        {"keys", OPT_TEXT, &settings.keys, "DIR", "of the keys; default .", NULL},
+        {"state", OPT_TEXT, &settings.state, "FILE", "node: what a restart must not forget", NULL},
+        {"journal", OPT_TEXT, &settings.journal, "FILE",
+         "node: appends period, bucket and requests, before they are served", NULL},
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
     int i = opt_parse(argc, argv, opts, about, examples);
@@ -207,9 +221,45 @@ static void check(void)
     }
 }
 
+/* A process without MPI. */
+static int serve(const char *role, int argc, char **argv)
+{
+    uint32_t k;
+    for (k = 1; k < (uint32_t)argc; k++) /* --fault and --bucket name nodes: how many are there? */
+        if (strcmp(argv[k], "--node-count") == 0 && k + 1 < (uint32_t)argc)
+            opt_check("--node-count", argv[k + 1], NULL, opt_count(argv[k + 1], &settings.node_count));
+    settings.nodes = (uint32_t)qos_min(settings.node_count, NODES_MAX + 1);
+    settings.mode = QOS_WITH;
+    parse(argc, argv);
+    if (settings.nodes < 1 || settings.nodes > NODES_MAX)
+        tool_die(TOOL_USAGE, "--node-count: from 1 to %d", NODES_MAX);
+    if (!settings.controllers)
+        tool_die(TOOL_USAGE, "--controllers: the address and port of each controller");
+    if (settings.experiment || settings.faults || settings.profile || settings.changes)
+        tool_die(TOOL_USAGE, "--experiment, --fault, --profile and --changes are for runs over MPI");
+    if (strcmp(role, "keys") == 0)
+        return zmq_make_keys();
+    settings.mode = QOS_WITH;
+    check();
+    if (settings.number < 1 || settings.number > (strcmp(role, "node") == 0 ? settings.nodes : CONTROLLERS_MAX))
+        tool_die(TOOL_USAGE, "--number: which %s this is, from 1", role);
+    stop_on_signals();
+    if (strcmp(role, "node") == 0)
+        node_serve();
+    else
+        controller_serve();
+    return TOOL_OK;
+}
+
 int main(int argc, char **argv)
 {
     int i, said_to = -1, null, status;
+    if (argc > 1 &&
+        (strcmp(argv[1], "node") == 0 || strcmp(argv[1], "controller") == 0 || strcmp(argv[1], "keys") == 0)) {
+        const char *role = argv[1];
+        argv[1] = argv[0];
+        return serve(role, argc - 1, argv + 1);
+    }
     for (i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             parse(argc, argv); /* without MPI: also outside of mpirun */

@@ -9,11 +9,15 @@
 // this process or the backend was late is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost
 // + kept = slots, and a period counts for the judge if next to nothing was lost.
 #include "cluster.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include "draw.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TICK_NS 1000000
 #define TICK_SLOTS 2   /* a tick is at most so many slots long */
@@ -64,6 +68,11 @@ static struct {
     uint64_t cpu_ns, backend_cpu_ns;
     bool fault_done[FAULTS_MAX];
     uint64_t faulty_until_ns;
+    /* a process without MPI */
+    bool serves, kept; /* kept: this start's number is on the disk */
+    int journal;
+    uint32_t *picked; /* [buckets] since the journal was written */
+    uint64_t epoch, kept_epoch, kept_period, obeyed_ns;
 } n;
 
 static uint64_t us(uint64_t at_ns)
@@ -171,7 +180,9 @@ static void log_pick(struct request *r, const struct pshift_pick *p)
 {
     struct log_pick *l;
     r->pick = NO_PICK;
-    if (n.period < 2)
+    if (n.serves)
+        n.picked[p->queue]++;
+    if (n.period < 2 || n.serves)
         return;
     if (n.picks == n.pick_room) {
         n.pick_room = n.pick_room * 2 + 16384;
@@ -202,6 +213,31 @@ static struct request *new_request(const struct pshift_pick *p)
     return r;
 }
 
+/* What is about to be served, before it is: a line for each bucket, with the period and the count. What was written
+ * outlives this process. */
+static void write_journal(void)
+{
+    static char text[64 * 1024];
+    size_t used = 0;
+    uint32_t i;
+    for (i = 0; i < n.s.buckets; i++) {
+        if (n.picked[i] && used + 64 < sizeof text)
+            used += (size_t)snprintf(text + used, 64, "%" PRIu64 " %u %u\n", n.period, i + 1, n.picked[i]);
+        n.picked[i] = 0;
+    }
+    if (n.journal >= 0 && write(n.journal, text, used) != (ssize_t)used)
+        tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
+}
+
+/* A line with bucket 0: slots of the period that is over which this machine was too busy to use. */
+static void write_lost(void)
+{
+    char text[64];
+    int used = snprintf(text, sizeof text, "%" PRIu64 " 0 %" PRIu64 "\n", n.period, n.current.lost);
+    if (n.journal >= 0 && n.period && write(n.journal, text, (size_t)used) != used)
+        tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
+}
+
 static void dispatch(void)
 {
     struct request *first = NULL, **end = &first;
@@ -226,6 +262,8 @@ static void dispatch(void)
         n.current.served++;
     }
     *end = NULL;
+    if (first && n.serves)
+        write_journal();
     if (first)
         n.backend->submit(first);
     if (st != QOS_OK && n.at_backend == 0 && n.granted) { /* nobody can use them */
@@ -293,6 +331,39 @@ static uint64_t remaining(void)
     return qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
 }
 
+/* What a restart must not forget (struct pshift_agent_config): this start's number, the largest controller epoch, the
+ * period. Written anew, brought to the disk, then put in the place of the old. */
+static void keep_state(void)
+{
+    struct pshift_agent_state state;
+    char path[512], text[96];
+    int file, length;
+    (void)pshift_agent_info(&n.agent, &state);
+    if (!settings.state || (n.kept && state.controller_epoch == n.kept_epoch && state.period == n.kept_period))
+        return;
+    n.kept = true;
+    n.kept_epoch = state.controller_epoch;
+    n.kept_period = state.period;
+    snprintf(path, sizeof path, "%s.new", settings.state);
+    length = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", n.epoch, n.kept_epoch, n.kept_period);
+    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0 || write(file, text, (size_t)length) != length || fdatasync(file) != 0 || close(file) != 0 ||
+        rename(path, settings.state) != 0)
+        tool_die(TOOL_FAILED, "%s: cannot be written: %s", settings.state, strerror(errno));
+}
+
+static void read_state(void)
+{
+    FILE *f = settings.state ? fopen(settings.state, "r") : NULL;
+    uint64_t before = 0;
+    if (f && fscanf(f, "%" SCNu64 " %" SCNu64 " %" SCNu64, &before, &n.kept_epoch, &n.kept_period) != 3)
+        tool_die(TOOL_FAILED, "%s: damaged; remove it if no process of this node served in this period",
+                 settings.state);
+    if (f)
+        fclose(f);
+    n.epoch = qos_max(before + 1, wall_ns() / 1000000);
+}
+
 /* A closed bucket whose window is full could use all that the node can serve: its arrivals follow its service, so
  * they say nothing about its demand. An open one: what waits and what arrived, as the agent estimates. */
 static void report(bool answer)
@@ -322,8 +393,18 @@ static void report(bool answer)
         }
         b->told = e->demand;
     }
-    must(pshift_report_encode(&m, n.entry, n.wire, n.wire_bytes, &bytes));
-    mail_send(0, MAIL_REPORT + 2 * (int)(answer ? n.round - 1 : n.round) + answer, n.wire, bytes);
+    if (n.serves) { /* to every controller, with the time since a grant was obeyed */
+        uint64_t *age_ms = n.wire;
+        *age_ms = (n.now_ns - n.obeyed_ns) / 1000000;
+        keep_state(); /* before what depends on it is known elsewhere */
+        must(pshift_report_encode(&m, n.entry, age_ms + 1, n.wire_bytes, &bytes));
+        bytes += sizeof *age_ms;
+        for (k = 0; k < CONTROLLERS_MAX; k++)
+            mail_send((int)k, MAIL_REPORT, n.wire, bytes);
+    } else {
+        must(pshift_report_encode(&m, n.entry, n.wire, n.wire_bytes, &bytes));
+        mail_send(0, MAIL_REPORT + 2 * (int)(answer ? n.round - 1 : n.round) + answer, n.wire, bytes);
+    }
     n.last_report_ns = n.sent_ns = n.now_ns;
     n.current.reports++;
     n.current.bytes_up += bytes;
@@ -358,15 +439,20 @@ static void install(const struct mail *mail)
     size_t first = n.installs, k;
     enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, n.grant, n.s.buckets);
     uint64_t waited = (n.now_ns - n.sent_ns) / 1000;
+    if (n.serves && st != QOS_OK)
+        return; /* damaged */
     must(st);
-    log_install(&m, false);
+    if (!n.serves)
+        log_install(&m, false);
     st = pshift_agent_install(&n.agent, &m, n.grant);
     for (k = first; k < n.installs; k++) {
         from = &n.install[k];
         from->stale = st != QOS_OK;
     }
-    if (st != QOS_OK && st != QOS_ESTALE)
+    if (st != QOS_OK && st != QOS_ESTALE && !n.serves)
         must(st);
+    if (st == QOS_OK)
+        n.obeyed_ns = n.now_ns;
     n.current.bytes_down += mail->bytes;
     if (st != QOS_OK)
         return;
@@ -388,7 +474,9 @@ static void close_period(void)
     n.current.backend_cpu_us = qos_sat_sub(backend_cpu, n.backend_cpu_ns) / 1000;
     n.cpu_ns = cpu;
     n.backend_cpu_ns = backend_cpu;
-    if (n.period >= 2)
+    if (n.serves)
+        write_lost();
+    else if (n.period >= 2)
         n.log[n.logs++] = n.current;
     memset(&n.current, 0, sizeof n.current);
     n.current.slots = accrued();
@@ -420,6 +508,22 @@ static void reports_due(void)
     n.round++;
 }
 
+/* Periods by the clock, never back. */
+static void clock_period(void)
+{
+    uint64_t wall = wall_ns(), period = wall / n.s.period_ns;
+    if (period <= n.period)
+        return;
+    if (n.period == 0)
+        n.next_phase = 0;
+    begin_period(period);
+    n.begin_ns = n.now_ns - wall % n.s.period_ns;
+    n.round = (uint32_t)(wall % n.s.period_ns / n.interval_ns);
+    if (n.next_phase == 0) /* the load is the same in all periods */
+        for (; n.next_phase < n.s.phases && n.s.phase[n.next_phase].at_ns == 0; n.next_phase++)
+            enter_phase(&n.s.phase[n.next_phase]);
+}
+
 static void faults(void)
 {
     uint32_t k;
@@ -448,10 +552,12 @@ static uint64_t epoch_ms(void)
 static void open_scene(const uint64_t *word)
 {
     struct pshift_scheduler_config sc = {0, 0};
-    struct pshift_agent_config ac = {&n.scheduler, n.me, epoch_ms(), 0, 0, 0, 0};
+    struct pshift_agent_config ac = {&n.scheduler, n.me, epoch_ms(), n.kept_epoch, n.kept_period, 0, 0};
     uint32_t k, q;
     scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
     sc.queues = n.s.buckets;
+    if (n.serves)
+        ac.epoch = n.epoch;
     if (n.s.unlimited)
         ac.default_l_tokens = QOS_UNLIMITED;
     n.scheduler_mem = tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64);
@@ -461,7 +567,7 @@ static void open_scene(const uint64_t *word)
     for (k = 0; k < n.s.buckets; k++) /* in this order: bucket k has queue k */
         must(pshift_agent_open(&n.agent, k, &q));
     n.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)n.s.buckets * PSHIFT_REPORT_ENTRY_BYTES;
-    n.wire = tool_alloc(n.wire_bytes);
+    n.wire = tool_alloc(n.wire_bytes + sizeof(uint64_t));
     n.entry = tool_alloc(n.s.buckets * sizeof *n.entry);
     n.grant = tool_alloc(n.s.buckets * sizeof *n.grant);
     n.local = tool_alloc(n.s.buckets * sizeof *n.local);
@@ -640,6 +746,47 @@ void node_main(void)
     }
     if (n.backend)
         n.backend->stop();
+}
+
+/* Until it is stopped: serves the buckets of the free form, by the controllers' grants. */
+void node_serve(void)
+{
+    const uint64_t word[3] = {0, settings.seed, settings.capacity};
+    char why[512] = "stopped";
+    uint64_t tick_ns;
+    struct mail m;
+    prctl(PR_SET_TIMERSLACK, 20000UL, 0UL, 0UL, 0UL);
+    n.me = (uint32_t)settings.number - 1;
+    n.serves = true;
+    n.picked = tool_alloc(settings.buckets * sizeof *n.picked);
+    memset(n.picked, 0, settings.buckets * sizeof *n.picked);
+    n.journal = settings.journal ? open(settings.journal, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    if (settings.journal && n.journal < 0)
+        tool_die(TOOL_FAILED, "%s: %s", settings.journal, strerror(errno));
+    zmq_open_node();
+    n.backend = backend_of(settings.backend == BACKEND_FILE ? BACKEND_FILE : BACKEND_MEMCACHED);
+    if (!n.backend->start(n.me, why, sizeof why))
+        tool_die(TOOL_FAILED, "node %" PRIu64 ": %s", settings.number, why);
+    read_state();
+    open_scene(word);
+    n.obeyed_ns = n.now_ns;
+    tick_ns = qos_max(qos_min(TICK_NS, TICK_SLOTS * QOS_NS_PER_S / n.s.capacity), 50000);
+    printf("node %" PRIu64 ": serves\n", settings.number);
+    fflush(stdout);
+    while (!stop_asked()) {
+        n.now_ns = tool_now_ns();
+        n.backend->poll(n.now_ns);
+        finish();
+        clock_period();
+        while (mail_take(&m))
+            if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
+                install(&m);
+        arrivals();
+        reports_due();
+        dispatch();
+        tool_sleep_until_ns(next_tick(tick_ns));
+    }
+    n.backend->stop();
 }
 
 const struct backend *backend_of(enum backend_kind kind)

@@ -1,0 +1,234 @@
+// `pshift_cluster controller`: the controller as a process of its own. Several may run; one is active, the others stand by.
+//
+// Periods are numbered by the clock (seconds since 1970 / period), so no process has to tell another when one begins. The
+// clocks of all hosts agree to a fraction of an interval (NTP); a node whose clock is wrong works in another period, where
+// its reports and grants are void.
+//
+// Who is active? Nodes report to every controller, and say how long ago they obeyed a grant. A controller that stands by
+// and hears from more than half of all nodes that this was AFTER_INTERVALS or more ago takes over: with a larger epoch,
+// which the nodes obey from then on. A controller that hears of a larger epoch than its own stands by. So a controller
+// that is cut off from most nodes neither takes over nor does harm; two that take over at the same time have different
+// epochs, and the larger one stays. While nodes obey two controllers, pshift.h issues nothing under limits.
+#include "cluster.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_NS 500000
+#define LATE_PART 4       /* reports are waited for up to this part of an interval */
+#define AFTER_INTERVALS 3 /* without a grant */
+
+static struct {
+    struct scene s;
+    struct pshift_controller controller;
+    bool active;
+    void *mem, *wire;
+    size_t wire_bytes;
+    struct pshift_report_entry *entry;
+    struct pshift_grant_entry *grant;
+    bool *expected, *heard; /* [nodes] a report of theirs is waited for; came in this round */
+    uint32_t waiting, heard_count, deaf;
+    uint64_t period, round, deadline_ns;
+    bool news, asked;
+    uint64_t refused, messages, bytes;
+} c;
+
+uint64_t wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void must(enum qos_status st, const char *what)
+{
+    if (st != QOS_OK)
+        tool_die(TOOL_FAILED, "controller: %s: %s", what, qos_strerror(st));
+}
+
+static void say(const char *what)
+{
+    printf("controller %" PRIu64 ", period %" PRIu64 ": %s\n", settings.number, c.period, what);
+    fflush(stdout);
+}
+
+static void wait_for_all(uint64_t now_ns)
+{
+    uint32_t j;
+    for (j = 0; j < c.s.nodes; j++)
+        c.expected[j] = true;
+    c.waiting = c.s.nodes;
+    c.deadline_ns = now_ns + c.s.period_ns / c.s.intervals / LATE_PART;
+}
+
+/* ---- active ------------------------------------------------------------------------------------------------- */
+
+static void stand_by(const char *why)
+{
+    free(c.mem);
+    c.mem = NULL;
+    c.active = false;
+    say(why);
+}
+
+/* The next messages to all nodes. ask: they answer at once. False: a newer controller has taken over. */
+static bool send_grants(bool ask)
+{
+    struct pshift_message m;
+    size_t bytes;
+    uint32_t j;
+    for (j = 0; j < c.s.nodes; j++) {
+        enum qos_status st;
+        while ((st = pshift_controller_grant(&c.controller, j, &m, c.grant, c.s.buckets)) == QOS_OK) {
+            must(pshift_grant_encode(&m, c.grant, c.wire, c.wire_bytes, &bytes), "a grant");
+            mail_send((int)j + 1, ask ? MAIL_GRANT_ASK : MAIL_GRANT, c.wire, bytes);
+            c.messages++;
+            c.bytes += bytes;
+        }
+        if (st == QOS_ESTALE)
+            return false;
+    }
+    return true;
+}
+
+static void plan(uint64_t now_ns)
+{
+    struct pshift_controller_state state;
+    enum qos_status st = pshift_controller_plan(&c.controller, NULL);
+    bool ask;
+    c.news = false;
+    if (st != QOS_ESTALE)
+        must(st, "plan");
+    (void)pshift_controller_info(&c.controller, &state);
+    ask = !c.asked && state.withheld != 0;
+    if (st == QOS_ESTALE || !send_grants(ask)) {
+        stand_by("stands by: a newer controller has taken over");
+        return;
+    }
+    if (ask) {
+        c.asked = true;
+        wait_for_all(now_ns);
+    } else { /* later reports of this round together */
+        c.deadline_ns = now_ns + c.s.period_ns / c.s.intervals / LATE_PART;
+        c.waiting = 1;
+    }
+}
+
+/* Epochs grow with the clock; the last bits keep those of two controllers apart. */
+static void take_over(void)
+{
+    struct pshift_controller_config config = {c.s.nodes, c.s.buckets, c.s.nodes * c.s.buckets, 0, 4};
+    size_t size;
+    uint32_t i;
+    config.epoch = wall_ns() / 1000000 * CONTROLLERS_MAX + settings.number - 1;
+    size = pshift_controller_memsize(&config);
+    c.mem = tool_alloc_aligned(size, 64);
+    must(pshift_controller_init(&c.controller, c.mem, size, &config), "memory");
+    for (i = 0; i < c.s.buckets; i++)
+        must(pshift_controller_change(&c.controller, i, c.s.reservation[i], c.s.limit[i]), "contract");
+    must(pshift_controller_begin(&c.controller, c.period), "period");
+    c.active = true;
+    c.asked = false;
+    say("takes over");
+    (void)send_grants(true); /* the nodes hear of the epoch, and tell all they know */
+}
+
+/* ---- both --------------------------------------------------------------------------------------------------- */
+
+/* A report: how long ago its node obeyed a grant, in ms, then the frame. A damaged one, or one about another node than the
+ * key's, is counted and forgotten. */
+static void take_report(const struct mail *m)
+{
+    const uint64_t *age_ms = m->data;
+    const uint32_t j = (uint32_t)m->rank - 1;
+    struct pshift_message head;
+    enum qos_status st = QOS_ECORRUPT;
+    if (m->rank >= 1 && j < c.s.nodes && m->bytes > sizeof *age_ms)
+        st = pshift_report_decode(age_ms + 1, m->bytes - sizeof *age_ms, &head, c.entry, c.s.buckets);
+    if (st != QOS_OK || head.server != j) {
+        c.refused++;
+        return;
+    }
+    c.messages++;
+    c.bytes += m->bytes;
+    if (!c.heard[j]) {
+        c.heard[j] = true;
+        c.heard_count++;
+        c.deaf += *age_ms >= AFTER_INTERVALS * (c.s.period_ns / c.s.intervals) / 1000000;
+    }
+    if (!c.active)
+        return;
+    st = pshift_controller_report(&c.controller, &head, c.entry);
+    c.refused += st != QOS_OK && st != QOS_ESTALE;
+    c.news |= st == QOS_OK;
+    if (c.expected[j]) {
+        c.expected[j] = false;
+        c.waiting -= c.waiting != 0;
+    }
+}
+
+static void begin_round(uint64_t now_ns)
+{
+    if (!c.active && c.deaf * 2 > c.s.nodes)
+        take_over();
+    memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
+    c.heard_count = c.deaf = 0;
+    c.asked = false;
+    wait_for_all(now_ns);
+}
+
+static void begin_period(uint64_t period)
+{
+    char text[160];
+    if (c.period && c.active) {
+        struct pshift_controller_state state;
+        (void)pshift_controller_info(&c.controller, &state);
+        snprintf(text, sizeof text,
+                 "active; %u of %u nodes silent, %u unconfirmed; %" PRIu64 " messages, %" PRIu64 " bytes", state.silent,
+                 c.s.nodes, state.unconfirmed, c.messages, c.bytes);
+        say(text);
+    }
+    c.messages = c.bytes = 0;
+    c.period = period;
+    if (c.active)
+        must(pshift_controller_begin(&c.controller, period), "period");
+}
+
+static void open_scene(void)
+{
+    scene_make(&c.s, 0, settings.seed, settings.capacity);
+    c.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)c.s.buckets * PSHIFT_REPORT_ENTRY_BYTES;
+    c.wire = tool_alloc(c.wire_bytes);
+    c.entry = tool_alloc(c.s.buckets * sizeof *c.entry);
+    c.grant = tool_alloc(c.s.buckets * sizeof *c.grant);
+    c.expected = tool_alloc(c.s.nodes * sizeof *c.expected);
+    c.heard = tool_alloc(c.s.nodes * sizeof *c.heard);
+    memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
+}
+
+void controller_serve(void)
+{
+    open_scene();
+    zmq_open_controller();
+    say("stands by");
+    while (!stop_asked()) {
+        uint64_t now_ns = tool_now_ns(), wall = wall_ns(), period = wall / c.s.period_ns;
+        uint64_t round = wall % c.s.period_ns / (c.s.period_ns / c.s.intervals);
+        struct mail m;
+        if (period > c.period) { /* never back */
+            begin_period(period);
+            c.round = UINT64_MAX;
+        }
+        if (period == c.period && round != c.round) {
+            c.round = round;
+            begin_round(now_ns);
+        }
+        while (mail_take(&m))
+            if (m.tag == MAIL_REPORT)
+                take_report(&m);
+        if (c.active && c.news && (c.waiting == 0 || now_ns >= c.deadline_ns))
+            plan(now_ns);
+        tool_sleep_until_ns(now_ns + LOOK_NS);
+    }
+    say("stopped");
+}
