@@ -560,6 +560,7 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
 struct pshift_priv_node {
     uint32_t label;  /* shifts to an underloaded server, or QOS_NONE */
     uint32_t cursor; /* into index[], where the depth-first pass stands */
+    uint32_t nears;  /* servers that share a row with this one; PSHIFT_PRIV_MANY: more than fit into near[] */
 };
 
 struct pshift_priv_index {
@@ -595,6 +596,7 @@ struct pshift_solver {
     struct pshift_priv_node *node;     /* [servers] */
     uint32_t *column;                  /* [servers + 1] first index entry of each server */
     uint32_t *queue;                   /* [servers] */
+    uint32_t *near;                    /* [servers * PSHIFT_PRIV_NEAR] the servers that share a row with one */
     uint8_t *mark;                     /* [servers] PSHIFT_PRIV_ROOT, PSHIFT_PRIV_DONOR */
     struct pshift_priv_step *path;     /* [servers] */
     uint64_t *sums;                    /* [shards * servers] */
@@ -610,6 +612,7 @@ struct pshift_solver {
     uint32_t next_row;                  /* where the next window begins */
     uint32_t last_label;                /* of the search: that of the overloaded servers it found */
     bool closed;                        /* nothing leads to a root */
+    bool pulls_pay;                     /* some holes of the last pass could be filled */
     bool sinks;                         /* the search had somewhere to begin */
     uint32_t retracted;                 /* rows that pshift_solver_retract took out */
     uint32_t servers, buckets, entries; /* of the last solution */
@@ -619,6 +622,8 @@ struct pshift_solver {
 #ifndef QOS_DECLARE_ONLY
 
 #define PSHIFT_PRIV_PULL_MOST 32u
+#define PSHIFT_PRIV_NEAR 16u
+#define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
 #define PSHIFT_PRIV_ROOT 1u  /* of a server's mark: underloaded when tokens began to be pulled, and ever since */
 #define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so it has spare demand */
 #define PSHIFT_PRIV_CUT 4u   /* in X of the last solution */
@@ -663,6 +668,7 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->node = (struct pshift_priv_node *)qos_layout_part(layout, servers, sizeof(struct pshift_priv_node), 8);
     solver->column = (uint32_t *)qos_layout_part(layout, servers + 1, sizeof(uint32_t), 8);
     solver->queue = (uint32_t *)qos_layout_part(layout, servers, sizeof(uint32_t), 8);
+    solver->near = (uint32_t *)qos_layout_part(layout, servers, PSHIFT_PRIV_NEAR * sizeof(uint32_t), 8);
     solver->mark = (uint8_t *)qos_layout_part(layout, servers, 1, 8);
     solver->path = (struct pshift_priv_step *)qos_layout_part(layout, servers + 1, sizeof(struct pshift_priv_step), 8);
     solver->part = (struct pshift_priv_part *)qos_layout_part(layout, shards, sizeof(struct pshift_priv_part), 8);
@@ -729,6 +735,7 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->info = no_info;
     solver->next_row = 0;
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
+    solver->pulls_pay = false;
     solver->solved = false;
     for (i = 0; i < config->buckets; i++)
         solver->rows[i].label = 0;
@@ -1562,6 +1569,7 @@ QOS_PRIV bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
         pshift_priv_refill(solver, j);
         over |= solver->balance[j] > 0;
     }
+    solver->pulls_pay = filled != 0;
     return !over || (solver->closed && filled == holes);
 }
 
@@ -1593,6 +1601,49 @@ QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t
     return end;
 }
 
+/* Notes that server k shares a row with server j. */
+QOS_PRIV void pshift_priv_note_near(struct pshift_solver *solver, uint32_t j, uint32_t k)
+{
+    uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, n = solver->node[j].nears, i;
+    for (i = 0; i < n && near[i] != k; i++) {
+    }
+    if (i < n)
+        return;
+    if (n < PSHIFT_PRIV_NEAR)
+        near[n] = k;
+    solver->node[j].nears = n + 1;
+}
+
+/* Which servers share a row with few others? Where that is so, in rings, racks and chains, a search knows when a server
+ * has nothing new to offer, and need not look through its rows. */
+QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t i)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
+    const uint32_t *server = job->p->server + begin;
+    uint32_t a, b;
+    for (a = 0; a < n; a++) {
+        for (b = 0; b < n && n <= PSHIFT_PRIV_NEAR && solver->node[server[a]].nears != PSHIFT_PRIV_MANY; b++)
+            if (server[b] != server[a])
+                pshift_priv_note_near(solver, server[a], server[b]);
+        if (n > PSHIFT_PRIV_NEAR)
+            solver->node[server[a]].nears = PSHIFT_PRIV_MANY;
+    }
+}
+
+/* How many servers near server j have this label? At most `most` are counted; that many if there are too many near it
+ * to know. */
+QOS_PRIV uint32_t pshift_priv_near_with(const struct pshift_solver *solver, uint32_t j, uint32_t label, uint32_t most)
+{
+    const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR;
+    uint32_t i, n = 0;
+    if (solver->node[j].nears == PSHIFT_PRIV_MANY)
+        return most;
+    for (i = 0; i < solver->node[j].nears && n < most; i++)
+        n += solver->node[near[i]].label == label ? 1u : 0u;
+    return n;
+}
+
 /* Index from servers to entries for `count` rows from row `first` on, around the end. */
 QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
 {
@@ -1601,9 +1652,13 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
     uint32_t j, i, t, e, sum = 0;
     for (j = 0; j <= p->servers; j++)
         solver->column[j] = 0;
-    for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1)
+    for (j = 0; j < p->servers; j++)
+        solver->node[j].nears = 0;
+    for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
+        pshift_priv_find_near(job, i);
         for (e = p->row[i]; e < p->row[i + 1]; e++)
             solver->column[p->server[e]]++;
+    }
     for (j = 0; j <= p->servers; j++) { /* the end of each column, for now */
         sum += solver->column[j];
         solver->column[j] = sum;
@@ -1620,11 +1675,12 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
     solver->info.indexed_rows = count;
 }
 
-/* Marks row i as reached by a taker of this label, unless one of a lower label did so before. */
+/* Marks row i as reached by a taker of this label, unless one of a lower label did so before. A row that a search passed
+ * by may be reached by a higher label first. */
 QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
     struct pshift_priv_row *row = &job->solver->rows[i];
-    if (!pshift_priv_bit(job->solver->seen, i)) {
+    if (!pshift_priv_bit(job->solver->seen, i) || row->label > label) {
         pshift_priv_bit_write(job->solver->seen, i, true);
         row->label = label;
         row->cursor = job->p->row[i];
@@ -1632,12 +1688,12 @@ QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job 
     return row;
 }
 
-/* Labels the servers that can give in row i. */
-QOS_PRIV void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
-                                    uint32_t *wanted)
+/* Labels the servers that can give in row i; returns how many got a label. */
+QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
+                                        uint32_t *wanted)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t end = job->p->row[i + 1];
+    const uint32_t end = job->p->row[i + 1], before = *tail;
     uint32_t e;
     for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
          e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
@@ -1649,6 +1705,7 @@ QOS_PRIV void pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t 
         *wanted -= solver->balance[j] > 0 ? 1u : 0u;
         solver->last_label = label;
     }
+    return *tail - before;
 }
 
 /* Labels servers by their distance to an underloaded one, over the indexed rows, until all overloaded servers have a
@@ -1674,12 +1731,13 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
     all = wanted;
     for (; head < tail && wanted != 0; head++) {
         uint32_t k = solver->queue[head], label = solver->node[k].label;
-        for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0; x++) {
+        uint32_t open = pshift_priv_near_with(solver, k, QOS_NONE, p->servers); /* servers that k may label, at most */
+        for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0 && open != 0; x++) {
             uint32_t i = solver->index[x].bucket;
             if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
-            pshift_priv_label_row(job, i, label + 1, &tail, &wanted);
+            open -= pshift_priv_label_row(job, i, label + 1, &tail, &wanted);
         }
     }
     solver->sinks = tail != 0;
@@ -1693,7 +1751,7 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
 {
     struct pshift_solver *solver = job->solver;
     struct pshift_priv_node *node = &solver->node[v];
-    if (node->label == solver->last_label)
+    if (node->label == solver->last_label || pshift_priv_near_with(solver, v, node->label + 1, 1) == 0)
         return false;
     for (; node->cursor < solver->column[v + 1]; node->cursor++) {
         const struct pshift_priv_index *x = &solver->index[node->cursor];
@@ -2000,7 +2058,8 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
-            for (pass = 0; pass < PSHIFT_PULL_PASSES && proof == PSHIFT_PRIV_LABELS; pass++)
+            solver->pulls_pay = true;
+            for (pass = 0; pass < PSHIFT_PULL_PASSES && proof == PSHIFT_PRIV_LABELS && solver->pulls_pay; pass++)
                 if (pshift_priv_pull(job, p->buckets))
                     proof = PSHIFT_PRIV_FULL;
             if (proof == PSHIFT_PRIV_LABELS)

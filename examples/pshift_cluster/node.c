@@ -11,7 +11,6 @@
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include "draw.h"
 #include <stdlib.h>
 #include <string.h>
@@ -355,13 +354,21 @@ static void keep_state(void)
 static void read_state(void)
 {
     FILE *f = settings.state ? fopen(settings.state, "r") : NULL;
-    uint64_t before = 0;
-    if (f && fscanf(f, "%" SCNu64 " %" SCNu64 " %" SCNu64, &before, &n.kept_epoch, &n.kept_period) != 3)
-        tool_die(TOOL_FAILED, "%s: damaged; remove it if no process of this node served in this period",
-                 settings.state);
-    if (f)
+    uint64_t number[3] = {0, 0, 0};
+    char text[96] = "", *at = text;
+    uint32_t k;
+    if (f) {
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
         fclose(f);
-    n.epoch = qos_max(before + 1, wall_ns() / 1000000);
+        for (k = 0; k < 3; k++)
+            number[k] = strtoull(at, &at, 10);
+        if (*at != '\n')
+            tool_die(TOOL_FAILED, "%s: damaged; remove it if no process of this node served in this period",
+                     settings.state);
+    }
+    n.kept_epoch = number[1];
+    n.kept_period = number[2];
+    n.epoch = qos_max(number[0] + 1, wall_ns() / 1000000);
 }
 
 /* A closed bucket whose window is full could use all that the node can serve: its arrivals follow its service, so

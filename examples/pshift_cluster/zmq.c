@@ -224,7 +224,8 @@ static bool take_from_router(struct mail *m)
         bool more = zmq_msg_more(&name) && receive(router, &body, 0);
         if (more) {
             const char *user = zmq_msg_gets(&body, "User-Id");
-            got = user && !zmq_msg_more(&body) && unpack(m, zmq_msg_data(&body), zmq_msg_size(&body), atoi(user));
+            got = user && !zmq_msg_more(&body) &&
+                  unpack(m, zmq_msg_data(&body), zmq_msg_size(&body), (int)strtol(user, NULL, 10));
             while (zmq_msg_more(&body)) { /* too many parts: not ours */
                 zmq_msg_close(&body);
                 if (!receive(router, &body, 0))
