@@ -296,7 +296,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *tags, void *mem, si
  * QOS_EADMISSION: the reservation does not fit; tags_info says what would. */
 QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
-/* New terms from now on. What a tag is ahead or behind is kept in requests, not in time. */
+/* New terms from now on. What a tag is ahead is kept in requests, not in time; what it is behind, in the lesser of both. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
 /* Removes the client. Its queued requests are forgotten (*dropped, which may be NULL: how many); an intrusive list
@@ -732,7 +732,8 @@ QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns,
     }
 }
 
-/* A new rate, not 0: what the tag is ahead or behind is kept in units. Rounded against the client, by under 1 ns. */
+/* A new rate, not 0: what the tag is ahead is kept in units; what it is behind too, but not for longer than before (it
+ * could hold a clock back). Rounded against the client, by under 1 ns. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
     uint64_t key = tags_priv_rate_key(p), old = p->rate_per_s;
@@ -741,7 +742,7 @@ QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, 
     if (old != 0 && key > now_ns)
         key = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
     else if (old != 0)
-        key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, old, rate_per_s));
+        key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, qos_min(old, rate_per_s), rate_per_s));
     p->rate_per_s = rate_per_s;
     p->tag_ns = key;
     p->rest = 0;

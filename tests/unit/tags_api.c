@@ -782,6 +782,32 @@ static void rare_and_huge(void)
     close_tags();
 }
 
+/* Near the end of the axis, and past it, where all tags are moved back: shares are by weight, also for one that was away for
+ * long. A request of the longest service is charged 2^46 ns; the axis ends at 2^63. */
+static void long_life(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    uint64_t round, i;
+    c.at_device_max = 1;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 3, 0, 0), QOS_OK);
+    for (round = 0; round < 3; round++) {
+        int ahead = 0;
+        CHECK_EQ(tags_arrive(&tags, 0, 0, 51000, 1), QOS_OK);
+        for (i = 0; i < 50000; i++)
+            CHECK_EQ(serve(0, UINT64_MAX), 0);
+        CHECK_EQ(tags_arrive(&tags, 0, 1, 1000, 1), QOS_OK);
+        for (i = 0; i < 1000; i++) {
+            ahead += serve(0, UINT64_MAX) == 0 ? 3 : -1;
+            CHECK_WITHIN(ahead, -8, 8); /* a request of each, and as much for the first estimate */
+        }
+        CHECK_EQ(tags_withdraw(&tags, 0, 0, (uint32_t)report(0).queued), QOS_OK);
+        CHECK_EQ(tags_withdraw(&tags, 0, 1, (uint32_t)report(1).queued), QOS_OK);
+    }
+    close_tags();
+}
+
 /* One time stamp an hour ahead, then right ones: nobody is frozen, and no limit is broken by more than its burst. */
 static void clock_jumps(void)
 {
@@ -895,6 +921,7 @@ int main(void)
     intrusive();
     windows();
     rare_and_huge();
+    long_life();
     clock_jumps();
     end_of_time();
     shared_terms();
