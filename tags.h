@@ -713,7 +713,7 @@ QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns,
 {
     uint32_t step_rest, step_ns;
     uint64_t rest, ns;
-    if (p->rate_per_s == 0 || p->tag_ns < floor_ns)
+    if (p->tag_ns < floor_ns)
         return;
     step_ns = tags_priv_step(p->rate_per_s, &step_rest);
     rest = units * step_rest;
@@ -2352,11 +2352,9 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     found.slot = tags->oldest;
     found.serial = slot->serial;
     status = tags_complete(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags->now_ns));
-    if (status != QOS_OK)
-        return status;
     tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
     *grant = found;
-    return QOS_OK;
+    return status;
 }
 
 /* -- intrusive requests */
@@ -2536,10 +2534,6 @@ QOS_API void tags_tracker_send(const struct tags_tracker *tracker, struct tags_t
 {
     *delta = tags_priv_tell(tracker->done - server->done, &server->told_done);
     *rho = tags_priv_tell(tracker->reserved - server->reserved, &server->told_reserved);
-    if (*rho > *delta) { /* of an amount that was cut at 2^32 */
-        server->told_reserved -= *rho - *delta;
-        *rho = *delta;
-    }
 }
 
 QOS_API void tags_tracker_done(struct tags_tracker *tracker, enum tags_phase phase, uint32_t units,

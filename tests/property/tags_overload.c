@@ -1,6 +1,7 @@
 // proves: reservations that do not fit are cut in proportion (0.5 of each at half the capacity, within 0.02), with requests of
 // proves: one size or of many; who comes late to it waits as long as one request of each; after a stall of any length weights
-// proves: are served again within the lag; the weight phase keeps its configured part; a limit holds after a stall, too
+// proves: are served again within the lag; the weight phase keeps its configured part; a limit holds after a stall, too; and who changes
+// proves: his reservation all the time holds back nobody else's
 #include "check.h"
 #include "tags.h"
 
@@ -112,6 +113,43 @@ static void stalls(uint64_t stall_ns, uint64_t lag_ns)
     CHECK(check_mem_free(&memory));
 }
 
+/* A client changes its reservation all the time while a request is served: up, and down when it is due. It holds back nobody
+ * else's: 250 of 500 per second are met. */
+static void toggling(void)
+{
+    struct tags_config c;
+    struct tags_client terms;
+    struct tags_state report;
+    uint64_t end, served, i;
+    memset(&c, 0, sizeof c);
+    memset(&terms, 0, sizeof terms);
+    check_state.context[0] = 0;
+    c.reserve_lag_ns = 50 * MS;
+    open_tags(&c, TAGS_PS);
+    add(0, 1, 250, 0, 1);
+    add(1, 1000, 1, 0, 1);
+    terms.weight = 1000;
+    for (served = 0, end = now + 100 * SECOND; now < end; served++) {
+        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0};
+        CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        work[g.client]++;
+        if (served % 3 == 0) {
+            terms.reservation_per_s = 200;
+            CHECK_EQ(tags_change(&tags, now + MS / 10, 1, &terms), QOS_OK);
+        }
+        for (i = 0; i < 2 && served % 3 == 2; i++) { /* its request is due then, and not served yet */
+            terms.reservation_per_s = i ? 1 : 28;
+            CHECK_EQ(tags_change(&tags, now + MS * 13 / 10, 1, &terms), QOS_OK);
+        }
+        now += 2 * MS;
+        CHECK_EQ(tags_complete(&tags, now, &g, 2 * MS), QOS_OK);
+    }
+    CHECK_GE(work[0], 250 * 100 - 5);
+    CHECK_EQ(tags_info(&tags, QOS_NONE, &report), QOS_OK);
+    CHECK_LE(report.clock_behind_ns, 10 * MS);
+    CHECK(check_mem_free(&memory));
+}
+
 /* Reservation = limit, and a stall of 1 s in every 10: the limit forbids to make up more than its burst, and all it allows is
  * served: 10 s - 1 s, and 100 ms of burst. */
 static void limited(void)
@@ -172,6 +210,7 @@ int main(void)
     stalls(3600 * SECOND, 0);
     stalls(60 * SECOND, 100 * MS);
     limited();
+    toggling();
     for (mode = TAGS_REWARD; mode <= TAGS_PS; mode++) {
         least_share(0, (enum tags_mode)mode);
         least_share(100, (enum tags_mode)mode);

@@ -480,6 +480,26 @@ static void bounded_moves(void)
     }
     CHECK_GE(calls, 5);
     close_tags();
+
+    /* The same in the order of reservations. R = 1, L = 2: sent at 0 by reservation and at 0.9 s by weight, all are due by
+     * reservation at 1 s and at their limits until 1.4 s. */
+    c = plain(20, TAGS_PS);
+    c.moves_max = 8;
+    c.limit_burst_ns = QOS_NOTHING;
+    open_tags(&c);
+    for (i = 0; i < 20; i++) {
+        CHECK_EQ(add(0, i, 1, 1, 2), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, i, 3, 1), QOS_OK);
+    }
+    for (i = 0; i < 20; i++)
+        CHECK(serve(0, 1) >= 0);
+    for (i = 0; i < 20;)
+        i += serve(900 * MS, 1) >= 0;
+    for (calls = 0; tags_next_ns(&tags, SECOND) == SECOND; calls++)
+        CHECK_EQ(tags_choose(&tags, SECOND, &choice), QOS_EAGAIN);
+    CHECK_WITHIN(calls, 1, 3);
+    CHECK_EQ(tags_next_ns(&tags, SECOND), 1400 * MS);
+    close_tags();
 }
 
 /* ---- grants */
@@ -782,29 +802,27 @@ static void rare_and_huge(void)
     close_tags();
 }
 
-/* Near the end of the axis, and past it, where all tags are moved back: shares are by weight, also for one that was away for
- * long. A request of the longest service is charged 2^46 ns; the axis ends at 2^63. */
-static void long_life(void)
+/* A lead is cut at 2^63 units of work per weight. The longest service counts as 2^46 ns: with TAGS_LEAD_UNBOUNDED, 140,000 of
+ * them by reservation lead by 131,072 only, and as many of an equal client are served until both have turns again. */
+static void longest_lead(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
-    uint64_t round, i;
+    uint32_t i, turns = 0;
+    c.lead_requests = TAGS_LEAD_UNBOUNDED;
     c.at_device_max = 1;
     open_tags(&c);
-    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(add(0, 1, 3, 0, 0), QOS_OK);
-    for (round = 0; round < 3; round++) {
-        int ahead = 0;
-        CHECK_EQ(tags_arrive(&tags, 0, 0, 51000, 1), QOS_OK);
-        for (i = 0; i < 50000; i++)
-            CHECK_EQ(serve(0, UINT64_MAX), 0);
-        CHECK_EQ(tags_arrive(&tags, 0, 1, 1000, 1), QOS_OK);
-        for (i = 0; i < 1000; i++) {
-            ahead += serve(0, UINT64_MAX) == 0 ? 3 : -1;
-            CHECK_WITHIN(ahead, -8, 8); /* a request of each, and as much for the first estimate */
-        }
-        CHECK_EQ(tags_withdraw(&tags, 0, 0, (uint32_t)report(0).queued), QOS_OK);
-        CHECK_EQ(tags_withdraw(&tags, 0, 1, (uint32_t)report(1).queued), QOS_OK);
-    }
+    CHECK_EQ(add(0, 0, 1, QOS_RATE_MAX, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 150000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 1, 150000, 1), QOS_OK);
+    for (i = 0; i < 140000; i++)
+        CHECK_EQ(serve(SECOND + i, UINT64_MAX), 0);
+    CHECK_EQ(change(2 * SECOND, 0, 1, 0, 0), QOS_OK);
+    while (turns < 150000 && serve(2 * SECOND, UINT64_MAX) == 1)
+        turns++;
+    CHECK_WITHIN(turns, 131071, 131074);
+    CHECK_EQ(serve(2 * SECOND, UINT64_MAX), 1);
+    CHECK_EQ(serve(2 * SECOND, UINT64_MAX), 0);
     close_tags();
 }
 
@@ -880,6 +898,9 @@ static void shared_terms(void)
     k.limit_per_s = TAGS_SHARED_RATE_MAX + 1;
     CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_ERANGE);
     k.limit_per_s = 10;
+    k.weight = TAGS_WEIGHT_MAX + 1;
+    CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_ERANGE);
+    k.weight = 0;
     CHECK_EQ(tags_shared_change(shared, 0, 3, &k), QOS_ENOENT);
     CHECK_EQ(tags_shared_change(shared, 0, 1, &k), QOS_OK);
     k.limit_per_s = QOS_UNLIMITED; /* as 0 */
@@ -891,6 +912,52 @@ static void shared_terms(void)
     CHECK_EQ(add(0, 1, 1, 0, 11), QOS_EINVAL); /* not those of the entry */
     CHECK_EQ(add(0, 1, 1, 0, 10), QOS_OK);
     CHECK_EQ(add(0, 2, 1, 0, 0), QOS_OK);
+    close_tags();
+    CHECK(check_mem_free(&m));
+#endif
+}
+
+/* Two schedulers, one client: R = L = 10, a burst of less than one request. */
+static void shared_claims(void)
+{
+#if TAGS_HAS_SHARED
+    static struct tags other;
+    struct tags_shared_config s;
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_client k;
+    struct tags_grant g, h;
+    struct tags_shared *shared;
+    struct check_mem m, m2;
+    memset(&s, 0, sizeof s);
+    memset(&k, 0, sizeof k);
+    s.clients = 1;
+    s.limit_burst_ns = MS;
+    check_mem_new(&m, tags_shared_memsize(&s), 8, 0);
+    shared = (struct tags_shared *)(void *)m.mem;
+    CHECK_EQ(tags_shared_init(shared, 0, m.size, &s), QOS_OK);
+    k.limit_per_s = k.reservation_per_s = 10;
+    CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_OK);
+    c.shared = shared;
+    open_tags(&c);
+    check_mem_new(&m2, tags_memsize(&c), 64, 0);
+    CHECK_EQ(tags_init(&other, m2.mem, m2.size, &c), QOS_OK);
+    CHECK_EQ(tags_add(&tags, 0, 0, &k), QOS_OK);
+    CHECK_EQ(tags_add(&other, 0, 0, &k), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 9, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&other, 0, 0, 9, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_pull(&other, 0, 1, &h), QOS_EAGAIN); /* its copy said due; the word says no */
+    CHECK_EQ(tags_next_ns(&other, 0), 100 * MS);
+    CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_OK); /* both words get it back */
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+    CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(tags_force(&other, 0, 0, 1, &h), QOS_OK); /* forced: the next is due later by one */
+    CHECK_EQ(tags_pull(&tags, 100 * MS, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(tags_pull(&tags, 200 * MS, 1, &g), QOS_OK);
+    CHECK(check_mem_free(&m2));
     close_tags();
     CHECK(check_mem_free(&m));
 #endif
@@ -921,9 +988,10 @@ int main(void)
     intrusive();
     windows();
     rare_and_huge();
-    long_life();
+    longest_lead();
     clock_jumps();
     end_of_time();
     shared_terms();
+    shared_claims();
     return check_end();
 }
