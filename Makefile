@@ -75,12 +75,12 @@ endef
 export pc_file cmake_file cmake_version_file
 
 .PHONY: dist
-dist: ## a source archive of the last commit, the same bytes wherever it is made: build/qoskit-VERSION.tar.gz
+dist: ## makes build/qoskit-VERSION.tar.gz of the last commit, reproducibly
 	@mkdir -p $(B)
 	@git archive --format=tar --prefix=qoskit-$(VERSION)/ HEAD | gzip -9n >$(B)/qoskit-$(VERSION).tar.gz
 	@echo $(B)/qoskit-$(VERSION).tar.gz
 
-install: ## headers, pkg-config file, CMake package, nbdkit filter: make install PREFIX=/usr/local
+install: ## installs headers, pkg-config file, CMake package and nbdkit filter: PREFIX=/usr/local
 	@install -d '$(include_dir)' '$(pc_dir)' '$(cmake_dir)'
 	@install -m 644 $(HEADERS) '$(include_dir)/'
 	@printf '%s\n' "$$pc_file" >'$(pc_dir)/qoskit.pc'
@@ -92,7 +92,7 @@ install: ## headers, pkg-config file, CMake package, nbdkit filter: make install
 	    echo "installed $(notdir $(filter))"; \
 	else echo "not installed: $(notdir $(filter)), which needs nbdkit's header nbdkit-filter.h"; fi
 
-uninstall: ## removes what make install put below PREFIX
+uninstall: ## removes what make install installed: PREFIX=/usr/local
 	@rm -f $(HEADERS:%='$(include_dir)/%') '$(pc_dir)/qoskit.pc' '$(cmake_dir)/qoskitConfig.cmake' \
 	    '$(cmake_dir)/qoskitConfigVersion.cmake' '$(filter_dir)/$(notdir $(filter))'
 	@rmdir '$(include_dir)' '$(cmake_dir)' '$(filter_dir)' 2>/dev/null || true
@@ -102,7 +102,7 @@ clean: ## removes build/
 	@rm -rf $(B)
 
 FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cc')
-format: ## clang-format over every source
+format: ## formats every source by clang-format
 	@clang-format -i $(FORMATTED)
 
 # An nbdkit filter is a shared object that nbdkit loads.
@@ -290,7 +290,7 @@ $(B)/tests.list: FORCE
 	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(REAL:tests/%.sh=%) >$@
 FORCE:
 
-test: ## everything that must hold; ends with N passed, N failed, N skipped
+test: ## runs all tests; ends with N passed, N failed, N skipped
 	@tests/packages.sh test
 	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
 	@$(MAKE) --no-print-directory $(B)/tests.list
@@ -300,11 +300,11 @@ test: ## everything that must hold; ends with N passed, N failed, N skipped
 	@tests/run sum $(B)/tests.list
 
 OF_HEADER = $(foreach t,$(filter native/%,$(TESTS)),$(if $(filter $(HEADER) $(HEADER)_%,$(notdir $t)),$t))
-check: ## the native tests of one header, quickly: make check HEADER=htb
+check: ## runs the native tests of one header: make check HEADER=htb
 	@$(MAKE) --no-print-directory -j$(JOBS) $(OF_HEADER:%=$(B)/%)
 	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
 
-plant: ## plants every bug of tests/plants/ and shows that a test catches it (also part of make test)
+plant: ## plants every bug of tests/plants/; a test must catch each (part of make test)
 	@tests/packages.sh plant
 	@BASELINE=1 tests/build/plants.sh
 
@@ -313,22 +313,22 @@ fuzz: ## fuzzes one header: make fuzz HEADER=htb SECONDS=60
 	@HEADER=$(HEADER) SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh
 
 .PHONY: prove mutate
-prove: ## proofs with Frama-C, the long ones too (the short ones are part of make test)
+prove: ## runs all proofs by Frama-C (the short ones are part of make test)
 	@tests/packages.sh prove
 	@tests/build/proofs.sh all
 	@tests/build/narrow.sh all
 
 N ?= 100
 SEED ?= 1
-mutate: ## random small changes of one header, which its tests must notice: make mutate HEADER=htb N=100 SEED=1
+mutate: ## changes one header at random; its tests must notice: HEADER=htb N=100 SEED=1
 	@tests/packages.sh mutate
 	@nice tests/mutate/mutate.py run $(HEADER) $(N) $(SEED)
 
-coverage: ## lines and branches of every header, by clang, and what is not reached
+coverage: ## shows lines and branches of every header that no test reaches
 	@tests/packages.sh coverage
 	@tests/build/coverage.sh report
 
-lint: ## clang-tidy and cppcheck, clean; formatting too
+lint: ## runs clang-tidy and cppcheck and checks the formatting
 	@tests/packages.sh lint
 	@tests/build/lint.sh all
 
@@ -371,26 +371,26 @@ $(foreach b,$(BENCH_SOURCES),$(eval $(call bench_program,$b,$(call says,$b,links
 
 bench-programs: $(BENCHES:%=$(B)/bench/%) examples
 
-bench: ## all figures, each beside its peer; hyperfine for whole commands
+bench: ## measures everything, each beside its peer, into build/bench/
 	@tests/packages.sh bench
 	@$(MAKE) --no-print-directory -j$(JOBS) bench-programs
 	@set -e; for b in $(BENCHES); do $(B)/bench/$$b --json $(B)/bench/$$b.jsonl; done
 	@set -e; for s in $(wildcard bench/*.sh); do $$s; done
 
-bench-quick: ## the same in under three minutes, into build/bench/<header>.jsonl
+bench-quick: ## the same in under three minutes
 	@tests/packages.sh bench
 	@$(MAKE) --no-print-directory -j$(JOBS) bench-programs
 	@set -e; for b in $(BENCHES); do $(B)/bench/$$b --quick --json $(B)/bench/$$b.jsonl; done
 	@set -e; for s in $(wildcard bench/*.sh); do $$s --quick; done
 
-figures: ## the papers' figures from our runs, as SVG in build/figures/
+figures: ## draws the papers' figures from our runs, as SVG in build/figures/
 	@tests/packages.sh bench
 	@$(MAKE) --no-print-directory -j$(JOBS) bench-programs
 	@mkdir -p $(B)/figures
 	@set -e; for s in $(sort $(wildcard bench/figures/*.sh)); do $$s $(B)/figures; done
 	@ls $(B)/figures/*.svg
 
-demo: ## the main job on this machine's disk: tenants on one file, without and with QoS
+demo: ## runs three tenants on this machine's disk, without and with a scheduler
 	@tests/packages.sh demo
 	@$(MAKE) --no-print-directory $(B)/examples/uring_files
 	@mkdir -p $(B)/demo

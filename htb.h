@@ -20,8 +20,7 @@
  *
  *   Use it in one of two ways:
  *     gate     htb_take() says yes or no. The queues are yours. If the answer is no,
- *     submit a
- *              request with `gate` set: htb_dispatch() gives it back when its turn comes.
+ *              submit a request with `gate` set: htb_dispatch() returns it at its turn.
  *     queues   htb_submit(), htb_dispatch(), htb_complete(): a queue for each class and a
  *              dispatch queue before the device (the paper's ODIS).
  *

@@ -64,6 +64,7 @@ grep -qx 'prefix=/usr' "$out/stage/usr/lib/pkgconfig/qoskit.pc" || { echo "DESTD
 
 # make help lists the targets, at once: it must not read the sources.
 make -s help | grep -q 'make test ' || { echo "make help says nothing"; exit 1; }
+make -s help | awk 'length > 100 {print; wide = 1} END {exit wide}' || { echo "make help is wider than 100 columns"; exit 1; }
 touch "$out/stamp"
 make -s help >/dev/null
 [ -z "$(find build -maxdepth 1 -name says.mk -newer "$out/stamp")" ] || { echo "make help reads all the sources"; exit 1; }
