@@ -3357,12 +3357,13 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  */
 
 struct twochoice_placement {
-    uint32_t *order, *place;  /* permutation of the servers, those that are up in front; and where each stands */
-    uint32_t *weight, *stamp; /* stamp: the number of the last draw that had it */
-    uint32_t *undo, *heap;    /* scratch */
-    uint64_t *filled;         /* by probe: its load, and what is placed there */
+    uint32_t *order, *place; /* permutation of the servers, those that are up in front; and where each stands */
+    uint32_t *weight;
+    uint64_t *stamp, draws; /* the number of the last draw that had it; of draws and decisions so far */
+    uint32_t *undo, *heap;  /* scratch */
+    uint64_t *filled;       /* by probe: its load, and what is placed there */
     uint8_t *state;
-    uint32_t servers, up, max_writes, policy, tries, draws;
+    uint32_t servers, up, max_writes, policy, tries;
     uint64_t min_write_bytes;
     bool include_home;
     struct qos_rng rng;
@@ -3391,7 +3392,7 @@ QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, struct 
     placement->order = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
     placement->place = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
     placement->weight = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    placement->stamp = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
+    placement->stamp = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
     placement->undo = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
     placement->heap =
         (uint32_t *)qos_layout_part(layout, (size_t)4 * placement->max_writes, sizeof(uint32_t), QOS_CACHE_LINE);
@@ -3492,18 +3493,6 @@ QOS_PRIV size_t twochoice_priv_draw(struct twochoice_placement *placement, size_
     return n;
 }
 
-/* A new draw: no server carries its stamp yet. */
-QOS_PRIV void twochoice_priv_new_draw(struct twochoice_placement *placement)
-{
-    uint32_t i;
-    if (placement->draws == UINT32_MAX) {
-        for (i = 0; i < placement->servers; i++)
-            placement->stamp[i] = 0;
-        placement->draws = 0;
-    }
-    placement->draws++;
-}
-
 QOS_PRIV bool twochoice_priv_small(const struct twochoice_placement *placement, const struct twochoice_write *w)
 {
     return w->len_bytes < placement->min_write_bytes;
@@ -3551,7 +3540,7 @@ QOS_API enum qos_status twochoice_placement_ask(struct twochoice_placement *plac
         large++;
         if (placement->policy != TWOCHOICE_NATIVE)
             continue;
-        twochoice_priv_new_draw(placement);
+        placement->draws++;
         drawn = 0;
         if (placement->include_home && placement->state[writes[i].home] == TWOCHOICE_UP) {
             placement->stamp[writes[i].home] = placement->draws;
@@ -3563,7 +3552,7 @@ QOS_API enum qos_status twochoice_placement_ask(struct twochoice_placement *plac
     }
     if (placement->policy == TWOCHOICE_NATIVE || large == 0)
         return QOS_OK;
-    twochoice_priv_new_draw(placement);
+    placement->draws++;
     for (i = 0; i < k && placement->include_home; i++) {
         if (twochoice_priv_small(placement, &writes[i]) || placement->state[writes[i].home] != TWOCHOICE_UP ||
             placement->stamp[writes[i].home] == placement->draws)
@@ -3597,7 +3586,7 @@ QOS_API enum qos_status twochoice_placement_redraw(struct twochoice_placement *p
             return QOS_ENOENT;
     if (placement->policy != TWOCHOICE_COLLABORATIVE || round >= placement->tries)
         return QOS_OK;
-    twochoice_priv_new_draw(placement);
+    placement->draws++;
     for (i = 0; i < n; i++)
         placement->stamp[probes[i].server] = placement->draws;
     for (i = 0; i < n; i++) {
@@ -3635,7 +3624,7 @@ QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement,
 {
     size_t m = 0, i;
     *rivals = 0;
-    twochoice_priv_new_draw(placement);
+    placement->draws++;
     for (i = 0; i < n; i++) {
         struct twochoice_probe *p = &probes[i];
         p->chosen = 0;
@@ -3757,7 +3746,7 @@ QOS_API enum qos_status twochoice_placement_decide(struct twochoice_placement *p
             continue;
         if (placement->policy == TWOCHOICE_RANDOM) {
             uint32_t one;
-            twochoice_priv_new_draw(placement);
+            placement->draws++;
             if (twochoice_priv_draw(placement, 1, &one) == 1)
                 writes[i].target = one;
         } else if (placement->policy == TWOCHOICE_NATIVE && at + 1 < n) {

@@ -1,9 +1,15 @@
-// bench of twochoice.h: the redirect table beside Boost.ICL's interval_map and beside the paper's own log, in one run;
-// what a placement decision costs.
+// bench of twochoice.h: the redirect table beside absl::btree_map, Boost.ICL's interval_map and the paper's own log, in
+// one run; queries while a slow disk syncs; what a placement decision costs.
+// links: -pthread
 #include "bench.h"
 #include "twochoice.h"
 #include "examples/simulate/bursts.h"
+#include <absl/container/btree_map.h>
 #include <boost/icl/interval_map.hpp>
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -128,6 +134,133 @@ double icl_query_ns(const icl_map &m, uint32_t n, uint32_t queries)
     }
     BENCH_KEEP(sum);
     return static_cast<double>(bench_ns() - from) / queries;
+}
+
+// An interval map as a modern server would write it: a B-tree by the offset, with all fragments in it.
+struct absl_map {
+    struct target {
+        uint64_t end;
+        uint64_t tag; // stamp and server, as in the table
+    };
+    absl::btree_map<uint64_t, target> map;
+    uint64_t stamp = 0;
+    void create(uint64_t from, uint64_t end, uint32_t server)
+    {
+        auto it = map.lower_bound(from);
+        if (it != map.begin()) {
+            const auto before = std::prev(it);
+            if (before->second.end > from) { // cut its end off, and keep what it has behind
+                const target t = before->second;
+                before->second.end = from;
+                if (t.end > end)
+                    it = std::next(map.emplace(end, t).first);
+                else
+                    it = std::next(before);
+            }
+        }
+        while (it != map.end() && it->first < end) {
+            if (it->second.end > end) {
+                const target t = it->second;
+                map.erase(it);
+                map.emplace(end, t);
+                break;
+            }
+            it = map.erase(it);
+        }
+        map[from] = {end, ++stamp << 16 | server};
+    }
+    std::pair<uint64_t, uint32_t> find(uint64_t at) const
+    {
+        auto it = map.upper_bound(at);
+        if (it == map.begin())
+            return {UINT64_MAX, UINT32_MAX};
+        --it;
+        if (it->second.end <= at)
+            return {UINT64_MAX, UINT32_MAX};
+        return {it->second.end, static_cast<uint32_t>(it->second.tag & 0xffff)};
+    }
+};
+
+// 1,000,000 fragments of 1 MiB in random order without gaps, or of 4 KiB at random places of 1 TiB.
+void against_absl(bench *b)
+{
+    const size_t runs = b->quick ? 3 : 5;
+    for (const uint64_t len : {uint64_t{1} << 20, uint64_t{4096}}) {
+        const uint64_t places = (uint64_t{1} << 40) / len; // 2^20, or 2^28
+        const uint32_t queries = fragments;
+        double ratio_c[5], ratio_q[5], ours_c[5], ours_q[5], absl_c[5], absl_q[5];
+        std::vector<uint32_t> place(fragments);
+        for (uint32_t i = 0; i < fragments; i++)
+            place[i] = static_cast<uint32_t>(mix(i * UINT64_C(0x9e3779b97f4a7c15)) % places);
+        const char *const name = len == 4096 ? "table_4KiB_of_1TiB" : "table_1MiB_of_1TiB";
+        twochoice_table_config config = {};
+        config.max_fragments = 2 * fragments;
+        config.home = servers + 1;
+        for (size_t run = 0; run < runs; run++) {
+            uint64_t sum = 0, from;
+            {
+                table t(config);
+                from = bench_ns();
+                for (uint32_t i = 0; i < fragments; i++)
+                    create(&t.t, 1, place[i] * len, len, i % servers + 1);
+                ours_c[run] = static_cast<double>(bench_ns() - from) / fragments;
+                twochoice_piece p;
+                from = bench_ns();
+                for (uint32_t i = 0, k = 0; i < queries; i++, k = next_place(p.end + p.target, i, fragments)) {
+                    twochoice_table_find(&t.t, 1, place[k] * len + 100, &p);
+                    sum += p.target;
+                }
+                ours_q[run] = static_cast<double>(bench_ns() - from) / queries;
+                if (run == 0) {
+                    twochoice_table_state s;
+                    (void)twochoice_table_info(&t.t, &s);
+                    bench_report(b, name, "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
+                }
+            }
+            absl_map m;
+            from = bench_ns();
+            for (uint32_t i = 0; i < fragments; i++)
+                m.create(place[i] * len, place[i] * len + len, i % servers + 1);
+            absl_c[run] = static_cast<double>(bench_ns() - from) / fragments;
+            std::pair<uint64_t, uint32_t> at;
+            from = bench_ns();
+            for (uint32_t i = 0, k = 0; i < queries; i++, k = next_place(at.first + at.second, i, fragments)) {
+                at = m.find(place[k] * len + 100);
+                sum -= at.second;
+            }
+            absl_q[run] = static_cast<double>(bench_ns() - from) / queries;
+            if (sum != 0) {
+                printf("the table and the B-tree disagree\n");
+                exit(1);
+            }
+            ratio_c[run] = absl_c[run] / ours_c[run];
+            ratio_q[run] = absl_q[run] / ours_q[run];
+        }
+        bench_report(b, name, "create_ns", bench_median(ours_c, runs), "ns");
+        bench_report(b, name, "find_ns", bench_median(ours_q, runs), "ns");
+        bench_report(b, name, "absl_create_ns", bench_median(absl_c, runs), "ns");
+        bench_report(b, name, "absl_find_ns", bench_median(absl_q, runs), "ns");
+        bench_report(b, name, "create_speedup_vs_absl", bench_median(ratio_c, runs), "x");
+        bench_report(b, name, "find_speedup_vs_absl", bench_median(ratio_q, runs), "x");
+    }
+}
+
+// One operation at ten times the size: what misses the caches, not what compares.
+void growth(bench *b)
+{
+    double create_of[2], find_of[2];
+    for (int large = 0; large < 2; large++) {
+        const uint32_t n = large ? 10 * fragments : fragments;
+        const workload w = random_order(n);
+        twochoice_table_config config = {};
+        config.max_fragments = n + 2;
+        config.home = servers + 1;
+        table t(config);
+        create_of[large] = create_ns(&t, w, 1);
+        find_of[large] = query_ns(t, n, 1, fragments);
+    }
+    bench_report(b, "table_10000000", "create_over_1m", create_of[1] / create_of[0], "x");
+    bench_report(b, "table_10000000", "query_over_1m", find_of[1] / find_of[0], "x");
 }
 
 // The paper's log (Section V-B) of one object: a vector, searched from its end.
@@ -305,6 +438,92 @@ int log_swap(void *ctx, int log)
     return 0;
 }
 
+// A disk whose sync takes 20 ms, in whatever thread. Queries under the owner's lock go on meanwhile.
+int slow_sync(void *, int)
+{
+    usleep(20000);
+    return 0;
+}
+
+void queries_during_syncs(bench *b)
+{
+    const workload w = random_order(fragments);
+    memory_log log;
+    const twochoice_storage storage = {&log, log_read, log_write, slow_sync, log_truncate, log_swap};
+    twochoice_table_config config = {};
+    config.max_fragments = fragments + 1000;
+    config.home = servers + 1;
+    config.storage = &storage;
+    for (auto &bytes : log.bytes)
+        bytes.reserve(size_t{fragments} * 110);
+    table t(config);
+    if (twochoice_table_format(&t.t) != QOS_OK)
+        exit(2);
+    create_ns(&t, w, 1);
+    std::mutex owner;
+    bool stop = false;
+    uint64_t commits = 0, compactions = 0;
+    std::thread server([&] { // writes, commits and compactions; it holds the owner's lock in steps only
+        twochoice_piece replaced[4];
+        for (uint64_t i = 0; !stop; i++) {
+            twochoice_commit commit;
+            twochoice_table_state state;
+            enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
+            bool begun;
+            {
+                const std::lock_guard<std::mutex> lock(owner);
+                uint64_t stamp;
+                size_t n;
+                if (twochoice_table_write_begin(&t.t, 1, 5, mix(i) % fragments * fragment_bytes, 4096, &stamp) ==
+                    QOS_OK)
+                    (void)!twochoice_table_write_end(&t.t, stamp, replaced, 4, &n);
+                (void)twochoice_table_info(&t.t, &state);
+                if (!state.compacting)
+                    (void)!twochoice_table_compact_start(&t.t);
+                begun = twochoice_table_commit_begin(&t.t, &commit) == QOS_OK;
+            }
+            if (begun) {
+                for (int l = 0; l <= TWOCHOICE_MARK_LOG; l++)
+                    if (commit.logs & 1u << l)
+                        slow_sync(nullptr, l);
+                const std::lock_guard<std::mutex> lock(owner);
+                commits += twochoice_table_commit_end(&t.t, &commit, true) == QOS_OK;
+            }
+            for (int step = 0; step < 200 && todo == TWOCHOICE_COMPACT_STEP; step++) {
+                const std::lock_guard<std::mutex> lock(owner);
+                if (twochoice_table_compact_step(&t.t, 100, &todo) != QOS_OK)
+                    break;
+            }
+            if (todo == TWOCHOICE_COMPACT_SWAP) {
+                usleep(20000); // the rename's sync, in this thread
+                const std::lock_guard<std::mutex> lock(owner);
+                compactions += twochoice_table_compact_end(&t.t, true) == QOS_OK;
+            }
+        }
+    });
+    std::vector<uint64_t> took;
+    const uint64_t end_ns = bench_ns() + (b->quick ? UINT64_C(3000000000) : UINT64_C(8000000000));
+    for (uint64_t i = 0, now = bench_ns(); now < end_ns; i++) {
+        twochoice_piece p[4];
+        {
+            const std::lock_guard<std::mutex> lock(owner);
+            BENCH_KEEP(twochoice_table_query(&t.t, 1, mix(i) % fragments * fragment_bytes, fragment_bytes, p, 4));
+        }
+        const uint64_t after = bench_ns();
+        took.push_back(after - now);
+        usleep(50);
+        now = bench_ns();
+    }
+    stop = true;
+    server.join();
+    std::sort(took.begin(), took.end());
+    bench_report(b, "with_log", "query_p50_us", static_cast<double>(took[took.size() / 2]) / 1e3, "us");
+    bench_report(b, "with_log", "query_p999_us", static_cast<double>(took[took.size() * 999 / 1000]) / 1e3, "us");
+    bench_report(b, "with_log", "query_worst_us", static_cast<double>(took.back()) / 1e3, "us");
+    bench_report(b, "with_log", "commits_meanwhile", static_cast<double>(commits), "");
+    bench_report(b, "with_log", "compactions_meanwhile", static_cast<double>(compactions), "");
+}
+
 void recovery(bench *b)
 {
     const workload w = random_order(fragments);
@@ -431,10 +650,13 @@ int main(int argc, char **argv)
 {
     bench b;
     bench_open(&b, "twochoice", argc, argv);
+    against_absl(&b);
     against_icl(&b);
+    growth(&b);
     many_objects(&b);
     against_paper(&b);
     recovery(&b);
+    queries_during_syncs(&b);
     decide(&b);
     scale(&b);
     return bench_close(&b);

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Kills a whole job with SIGKILL at random moments, again and again, and lets the next one recover and verify.
 # usage: examples/twochoice_mpi/crash.sh [--rounds N] [--dir DIR] [--servers N] [--nodes N] [--seed N] [--longest MS]
-#                                        [--power-cut 1]
+#                                        [--power-cut 1] [--in-compaction 1]
 #
 # In every round a job recovers, reads back every byte that the journals know of, and writes at random until it is
 # killed: mpirun, its ranks and their I/O processes, by recorded pid and start time. At the end everything is verified,
 # checked, pulled home, verified and checked again. SIGKILL tests all that is above the kernel, but leaves the page
 # cache, so a missing sync would not show. With --power-cut 1 (as root) the objects are on a file system of their own,
 # in a file behind a loop device; after each kill the next job gets a copy of that file as it was at that moment,
-# without what only the page cache had.
+# without what only the page cache had. With --in-compaction 1 a job is killed when a server compacts its log.
 set -u
 arguments=("$@")
-rounds=50 dir= servers=3 nodes=3 seed=$RANDOM longest=1500 power_cut=0
+rounds=50 dir= servers=3 nodes=3 seed=$RANDOM longest=1500 power_cut=0 in_compaction=0
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2 ;;
@@ -21,7 +21,8 @@ while [ $# -gt 0 ]; do
     --seed) seed=$2 ;;
     --longest) longest=$2 ;;
     --power-cut) power_cut=$2 ;;
-    --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --in-compaction) in_compaction=$2 ;;
+    --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "crash.sh: $1: no such option; see --help" >&2; exit 2 ;;
     esac
     shift 2 || { echo "crash.sh: a value is missing" >&2; exit 2; }
@@ -97,8 +98,9 @@ if [ "$power_cut" = 1 ]; then
     }
 fi
 echo "$rounds rounds, $servers servers, $nodes nodes, seed $seed"
-writing=0
+writing=0 compacting=0
 for round in $(seq "$rounds"); do
+    found=
     # Every fourth dies early: while it starts, recovers or verifies.
     early=$((round % 4 == 0))
     pull=$([ $((round % 2)) = 0 ] && echo "--idle 2ms --idle-load 1G" || echo --no-pull)
@@ -123,10 +125,21 @@ for round in $(seq "$rounds"); do
         writing=$((writing + 1))
         at=$((RANDOM % longest))
         sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
+        # A swap takes the next log's name away; it has one again when the next compaction begins.
+        swapped=() found=
+        for ((look = 0; in_compaction && look < 100000; look++)); do
+            for ((server = 0; server < servers; server++)); do
+                next=$work/objects/server$server/redirect.next
+                if [ ! -e "$next" ]; then swapped[server]=1
+                elif [ -n "${swapped[server]:-}" ]; then found=$next; break 2
+                fi
+            done
+        done
     fi
     kill -0 "$mpirun" 2>/dev/null || { echo "round $round, seed $seed: ended by itself"; cat "$work/out"; exit 1; }
     kill_job || { echo "round $round: some of the job could not be killed"; exit 1; }
     mpirun=
+    [ -z "$found" ] || [ ! -e "$found" ] || compacting=$((compacting + 1))
     [ "$power_cut" = 0 ] || cut_power || { echo "round $round: the copy cannot be mounted"; exit 1; }
     if grep -q '^verified' "$work/out"; then # this round's job read back what the ones before had left
         echo "round $round: $(grep '^verified' "$work/out"), killed"
@@ -143,4 +156,4 @@ must verify
 must check
 left=$(find "$work"/objects/*/away -type f | wc -l)
 [ "$left" = 0 ] || { echo "$left files are still kept for other servers"; exit 1; }
-echo "$rounds kills, $writing while writing: every acknowledged byte is there, every redirect honoured or pulled home"
+echo "$rounds kills, $writing while writing, $compacting while a log was compacted: every acknowledged byte is there, every redirect honoured or pulled home"

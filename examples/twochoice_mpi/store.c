@@ -318,14 +318,14 @@ static void end_job(struct store *s, struct task *t)
     store_answer(s, t, status);
 }
 
-/* A target asks about a piece that it holds. The answer holds when all changes so far are durable. */
+/* A target asks about a piece that it holds. "Not needed" is true when all changes so far are durable, and stays so. */
 static void refers_job(struct store *s, struct task *t)
 {
     const struct note *n = &t->job.n;
-    bool needed = twochoice_table_refers(&s->table, n->object, n->stamp, 0, UINT64_MAX);
-    if (!needed && twochoice_table_commit(&s->table) != QOS_OK)
-        needed = true;
-    store_answer(s, t, needed ? ST_OK : ST_NO);
+    if (twochoice_table_refers(&s->table, n->object, n->stamp, 0, UINT64_MAX))
+        store_answer(s, t, ST_OK);
+    else
+        task_add(&s->to_commit, t);
 }
 
 /* The oldest redirects, by their stamps. */
@@ -377,7 +377,7 @@ static bool new_tables(struct store *s)
 
 static void reset_job(struct store *s, struct task *t)
 {
-    bool ok = !s->to_commit.first && s->resting && moves_quiet(s);
+    bool ok = !s->to_commit.first && !s->flight.under_way && s->resting && moves_quiet(s);
     if (ok) {
         s->drops = 0;
         s->resting = false;
@@ -455,38 +455,75 @@ static void step_compaction(struct store *s)
         return;
     }
     st = twochoice_table_compact_step(&s->table, COMPACT_RECORDS, &todo);
-    if (st == QOS_OK && todo == TWOCHOICE_COMPACT_COMMIT)
-        st = twochoice_table_commit(&s->table) == QOS_OK || c.log_broken ? QOS_OK : QOS_EIO;
+    s->wants_commit = s->compaction_waits = st == QOS_OK && todo == TWOCHOICE_COMPACT_COMMIT;
     if (st == QOS_OK && todo == TWOCHOICE_COMPACT_SWAP)
         st = twochoice_table_compact_end(&s->table, s->storage.swap(s->storage.ctx, (int)c.next_log) == 0);
     if (st != QOS_OK)
         tool_warn("server %u: compaction failed; the log goes on as it was", s->s->server);
 }
 
-/* One sync of the log for all that wait for it. */
-static void commit(struct store *s)
+static void end_commit(struct store *s)
 {
-    struct task_list all = s->to_commit;
+    struct flight *f = &s->flight;
+    enum qos_status st = f->begun == QOS_OK ? twochoice_table_commit_end(&s->table, &f->commit, f->good) : f->begun;
+    struct task_list all = f->tasks;
     struct task *t;
-    enum qos_status st;
-    if (!all.first)
-        return;
-    s->to_commit.first = NULL;
-    s->word[COUNT_COMMITS]++;
-    st = twochoice_table_commit(&s->table);
-    if (st != QOS_OK)
+    f->under_way = s->compaction_waits = false;
+    f->tasks.first = NULL;
+    if (st != QOS_OK && st != QOS_EAGAIN)
         tool_warn("server %u: the redirect log cannot be made durable: %s", s->s->server, qos_strerror((int)st));
     while ((t = task_take(&all)) != NULL) {
+        if (st == QOS_EAGAIN) { /* a compaction ended meanwhile */
+            task_add(&s->to_commit, t);
+            continue;
+        }
         s->word[COUNT_RECORDS]++;
         if (t->pull) {
             moves_pull_committed(s, t, st == QOS_OK);
-            continue;
+        } else if (t->job.n.op == OP_REFERS) {
+            store_answer(s, t, st == QOS_OK ? ST_NO : ST_OK);
+        } else {
+            if (st == QOS_OK)
+                trace_line("record", t->job.n.write);
+            store_answer(s, t, st == QOS_OK ? ST_OK : ST_IO);
         }
-        if (st == QOS_OK) {
-            trace_line("record", t->job.n.write);
-        }
-        store_answer(s, t, st == QOS_OK ? ST_OK : ST_IO);
     }
+}
+
+static void log_synced(struct store *s, int result)
+{
+    s->flight.good = s->flight.good && result == 0;
+    if (--s->flight.syncs == 0)
+        end_commit(s);
+}
+
+/* Begins a commit for all that wait for one. The kernel syncs the logs; queries and writes go on meanwhile. */
+static void commit(struct store *s)
+{
+    struct flight *f = &s->flight;
+    int log;
+    if (f->under_way || (!s->to_commit.first && !s->wants_commit))
+        return;
+    f->tasks = s->to_commit;
+    s->to_commit.first = NULL;
+    s->wants_commit = false;
+    f->under_way = true;
+    f->syncs = 1;
+    f->good = true;
+    f->begun = twochoice_table_commit_begin(&s->table, &f->commit);
+    s->word[COUNT_COMMITS]++;
+    for (log = 0; f->begun == QOS_OK && log <= TWOCHOICE_MARK_LOG; log++) {
+        struct io_uring_sqe *sqe;
+        if ((f->commit.logs & 1u << log) == 0)
+            continue;
+        while (!(sqe = io_uring_get_sqe(&s->ring)))
+            io_uring_submit(&s->ring);
+        io_uring_prep_fsync(sqe, s->files.log_fd[log], IORING_FSYNC_DATASYNC);
+        io_uring_sqe_set_data(sqe, f);
+        f->syncs++;
+    }
+    io_uring_submit(&s->ring); /* now: the file may be closed later */
+    log_synced(s, 0);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------------------- */
@@ -532,7 +569,7 @@ static uint64_t wake_at(const struct store *s, uint64_t now_ns)
     for (t = s->paced.first; t; t = t->next)
         at_ns = qos_min(at_ns, t->due_ns);
     (void)twochoice_table_info(&s->table, &c);
-    if (s->changed || c.compacting)
+    if (s->changed || (c.compacting && !s->compaction_waits) || (s->to_commit.first && !s->flight.under_way))
         at_ns = now_ns;
     return qos_min(at_ns, now_ns + UINT64_C(1000000000));
 }
@@ -556,6 +593,8 @@ static bool take_completions(struct store *s)
             s->receiving = false;
             if (!receive_jobs(s))
                 return false;
+        } else if (data == &s->flight) {
+            log_synced(s, result);
         } else if (data) {
             data_completed(s, data, result);
         }

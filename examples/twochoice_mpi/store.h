@@ -50,6 +50,15 @@ struct store {
     struct twochoice_table table;
     void *table_memory, *maintainer_memory;
     struct task_list waiting, paced, to_commit; /* for a hold; for the device; for the log */
+    /* The commit under way: the kernel syncs, this thread goes on. */
+    struct flight {
+        struct twochoice_commit commit;
+        struct task_list tasks; /* that it acknowledges */
+        unsigned syncs;         /* that have not come back */
+        enum qos_status begun;
+        bool under_way, good;
+    } flight;
+    bool wants_commit, compaction_waits; /* a compaction: wants one, and has nothing else to do */
     uint64_t device_free_ns;
     uint64_t word[COUNTS];
     /* moves.c */

@@ -184,6 +184,19 @@ static void failing_storage(void)
         reads_until_error = (int)i;
         reopen(&config, mem, QOS_EIO);
     }
+    reads_until_error = 4; /* the chunks, and nothing more of them */
+    reopen(&config, mem, QOS_EIO);
+    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, disk.log[0].data, 48); /* a header is no mark: the other slot counts */
+    reads_until_error = 100;
+    reopen(&config, mem, QOS_ECORRUPT);
+    memset(disk.log[TWOCHOICE_MARK_LOG].data, 0, 48);
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+    CHECK_EQ(twochoice_table_recover(&t, TWOCHOICE_ACCEPT_PREFIX, NULL), QOS_OK);
+    for (i = 0; i < 199; i++) {
+        struct twochoice_piece p;
+        twochoice_table_find(&t, i, 0, &p);
+        CHECK_EQ(p.target, 2);
+    }
     disk.log[0].data[100] ^= 1; /* also while it looks at what is behind the damage */
     reads_until_error = 1;
     reopen(&config, mem, QOS_EIO);
@@ -236,6 +249,122 @@ static void failing_storage(void)
     disk.stopped = false;
     disk.stop_after = 0;
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    close_logged(mem);
+}
+
+/* One write in many parts, across leaves of other windows: its first part grows out of a leaf that cannot hold it. */
+static void long_write(void)
+{
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    void *mem = open_logged(&config, &storage, 0, 4000);
+    const uint64_t step = 64 << 20, parts = 200;
+    struct twochoice_piece p;
+    uint64_t i, from, stamp = 0;
+    enum qos_status st;
+    size_t n;
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    for (from = 0; from < 40; from += 13) {
+        for (i = 0; i < parts; i++)
+            CHECK_EQ(redirect(&t, 1, i * step, 1 << 20, 2), QOS_OK);
+        CHECK_EQ(twochoice_table_write_begin(&t, 1, 3, from * step, (parts - from) * step, &stamp), QOS_OK);
+        for (i = from; (st = twochoice_table_write_end(&t, stamp, &p, 1, &n)) == QOS_EAGAIN; i++) {
+            CHECK(n == 1 && p.offset == i * step && p.end == i * step + (1 << 20) && p.target == 2);
+            twochoice_table_find(&t, 1, from * step + 5, &p);
+            CHECK(p.version == stamp && p.end == i * step + (1 << 20)); /* one fragment, as far as it goes */
+            if (i % 20 == 0)
+                CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        }
+        CHECK_EQ(st, QOS_OK);
+        twochoice_table_find(&t, 1, from * step, &p);
+        CHECK(p.version == stamp && p.end == parts * step);
+        CHECK_EQ(counts_of(&t).fragments, from + 1);
+        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* what lies behind the range is not looked at */
+        CHECK_EQ(redirect(&t, 1, 0, parts * step, TWOCHOICE_LOCAL), QOS_OK);
+    }
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    close_logged(mem);
+}
+
+/* Pulls at their ends: no room for another one, none for the record, none for the answer. */
+static void full_pulls(void)
+{
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    void *mem = open_logged(&config, &storage, 2 * 48 * 42, 40);
+    struct twochoice_piece p, parts[2];
+    struct twochoice_maintainer_config mc;
+    struct twochoice_maintainer maintainer;
+    static unsigned char memory[4096] __attribute__((aligned(64)));
+    uint32_t pull, other, i;
+    size_t n;
+    config.max_pulls = 2;
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    for (i = 0; i < 6; i++)
+        CHECK_EQ(redirect(&t, 1, 20 * i, 10, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 10, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 20, 10, &other, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 1, 40, 10, &other, &p), QOS_EFULL);
+    memset(&mc, 0, sizeof mc);
+    mc.servers = 2; /* server 2 is none of them */
+    mc.idle_ns = 10;
+    CHECK_EQ(twochoice_maintainer_init(&maintainer, NULL, sizeof memory, &mc), QOS_EINVAL);
+    CHECK_EQ(twochoice_maintainer_init(&maintainer, memory, sizeof memory, &mc), QOS_OK);
+    for (i = 0; i < 10; i++) {
+        struct twochoice_order order;
+        CHECK_EQ(twochoice_maintainer_step(&maintainer, 100 * i, &t, 0, &order), QOS_OK);
+        CHECK_EQ(order.todo, TWOCHOICE_WAIT);
+    }
+    mc.servers = 3; /* now it is; but both pulls are open */
+    CHECK_EQ(twochoice_maintainer_init(&maintainer, memory, sizeof memory, &mc), QOS_OK);
+    for (i = 0; i < 20; i++) {
+        struct twochoice_order order;
+        CHECK_EQ(twochoice_maintainer_step(&maintainer, 100 + i, &t, 0, &order), QOS_OK);
+        CHECK(order.todo != TWOCHOICE_COPY);
+        if (order.todo == TWOCHOICE_ASK_LOAD)
+            twochoice_maintainer_remote_load(&maintainer, 100 + i, order.piece.target, 0);
+    }
+    CHECK_EQ(twochoice_table_pull_ready(&t, pull, parts, 2, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull, parts, 0, &n), QOS_EINVAL);
+    while (redirect(&t, 5, 0, 10, 2) == QOS_OK) /* the log is full */
+        continue;
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull, parts, 2, &n), QOS_EFULL);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_finish(&t, pull, parts, 2, &n), QOS_OK);
+    CHECK_EQ(n, 1);
+    close_logged(mem);
+}
+
+/* A compaction whose log others fill before the swap is given up. */
+static void outrun(void)
+{
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    void *mem = open_logged(&config, &storage, 2 * 48 * 42, 40);
+    enum twochoice_compact_todo todo;
+    enum qos_status st = QOS_OK;
+    uint32_t i;
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    for (i = 0; i < 38; i++)
+        CHECK_EQ(redirect(&t, 2, 20 * i, 10, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 100, &todo), QOS_OK);
+    CHECK_EQ(todo, TWOCHOICE_COMPACT_COMMIT);
+    while (redirect(&t, 2, 0, 10, 3) == QOS_OK) /* both logs have all of these */
+        continue;
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    for (i = 0; i < 3 && st == QOS_OK; i++)
+        st = twochoice_table_compact_step(&t, 100, &todo);
+    if (st == QOS_OK)
+        CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0), QOS_OK);
+    else
+        CHECK_EQ(st, QOS_EIO);
+    CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK_EQ(counts_of(&t).fragments, 38);
     close_logged(mem);
 }
 
@@ -324,6 +453,9 @@ static void odd_settings(void)
     CHECK_EQ(n, 0);
     CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* nobody was asked */
     CHECK_EQ(w.target, 1);
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 0, probe, 0), QOS_ERANGE);
+    w.home = 4;
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_ENOENT);
     memset(&msg, 0, sizeof msg);
     CHECK_EQ(twochoice_message_encode(&msg, NULL, buf, sizeof buf, &n), QOS_ERANGE); /* type 0 */
     msg.type = TWOCHOICE_LOAD;
@@ -340,6 +472,9 @@ int main(void)
     full_log();
     stamps();
     failing_storage();
+    long_write();
+    full_pulls();
+    outrun();
     broken_trees(true);
     broken_trees(false);
     odd_settings();
