@@ -917,37 +917,54 @@ static void shared_terms(void)
 #endif
 }
 
-/* Two schedulers, one client: R = L = 10, a burst of less than one request. */
-static void shared_claims(void)
-{
 #if TAGS_HAS_SHARED
-    static struct tags other;
+static struct tags other;
+static struct check_mem other_memory, shared_memory;
+
+/* Two schedulers, one client with these terms, requests queued at both. */
+static void open_shared(uint64_t reservation_per_s, uint64_t limit_per_s, uint64_t burst_ns)
+{
     struct tags_shared_config s;
     struct tags_config c = plain(1, TAGS_PS);
     struct tags_client k;
-    struct tags_grant g, h;
     struct tags_shared *shared;
-    struct check_mem m, m2;
     memset(&s, 0, sizeof s);
     memset(&k, 0, sizeof k);
     s.clients = 1;
-    s.limit_burst_ns = MS;
-    check_mem_new(&m, tags_shared_memsize(&s), 8, 0);
-    shared = (struct tags_shared *)(void *)m.mem;
-    CHECK_EQ(tags_shared_init(shared, 0, m.size, &s), QOS_OK);
-    k.limit_per_s = k.reservation_per_s = 10;
+    s.limit_burst_ns = burst_ns;
+    check_mem_new(&shared_memory, tags_shared_memsize(&s), 8, 0);
+    shared = (struct tags_shared *)(void *)shared_memory.mem;
+    CHECK_EQ(tags_shared_init(shared, 0, shared_memory.size, &s), QOS_OK);
+    k.reservation_per_s = reservation_per_s;
+    k.limit_per_s = limit_per_s;
     CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_OK);
     c.shared = shared;
     open_tags(&c);
-    check_mem_new(&m2, tags_memsize(&c), 64, 0);
-    CHECK_EQ(tags_init(&other, m2.mem, m2.size, &c), QOS_OK);
+    check_mem_new(&other_memory, tags_memsize(&c), 64, 0);
+    CHECK_EQ(tags_init(&other, other_memory.mem, other_memory.size, &c), QOS_OK);
     CHECK_EQ(tags_add(&tags, 0, 0, &k), QOS_OK);
     CHECK_EQ(tags_add(&other, 0, 0, &k), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 0, 9, 1), QOS_OK);
-    CHECK_EQ(tags_arrive(&other, 0, 0, 9, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 90, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&other, 0, 0, 90, 1), QOS_OK);
+}
+
+static void close_shared(void)
+{
+    CHECK(check_mem_free(&other_memory));
+    close_tags();
+    CHECK(check_mem_free(&shared_memory));
+}
+#endif
+
+static void shared_claims(void)
+{
+#if TAGS_HAS_SHARED
+    struct tags_grant g, h;
+    unsigned i;
+    open_shared(10, 10, MS); /* a burst of less than one request */
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_pull(&other, 0, 1, &h), QOS_EAGAIN); /* its copy said due; the word says no */
+    CHECK_EQ(tags_pull(&other, 0, 1, &h), QOS_EAGAIN); /* its copy of the limit said due; the word says no */
     CHECK_EQ(tags_next_ns(&other, 0), 100 * MS);
     CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_OK); /* both words get it back */
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
@@ -957,9 +974,20 @@ static void shared_claims(void)
     CHECK_EQ(tags_force(&other, 0, 0, 1, &h), QOS_OK); /* forced: the next is due later by one */
     CHECK_EQ(tags_pull(&tags, 100 * MS, 1, &g), QOS_EAGAIN);
     CHECK_EQ(tags_pull(&tags, 200 * MS, 1, &g), QOS_OK);
-    CHECK(check_mem_free(&m2));
-    close_tags();
-    CHECK(check_mem_free(&m));
+    close_shared();
+    /* The copy of the reservation said due, its word says no: the limit gets back what it was charged, and it goes by weight. */
+    open_shared(10, 100, SECOND);
+    for (i = 0; i < 11; i++) {
+        CHECK_EQ(tags_pull(&tags, SECOND, 1, &g), QOS_OK);
+        CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
+    }
+    for (i = 0; i < 90; i++) {
+        CHECK_EQ(tags_pull(&other, SECOND, 1, &h), QOS_OK);
+        CHECK_EQ(h.phase, TAGS_PHASE_WEIGHT);
+    }
+    CHECK_EQ(tags_pull(&tags, SECOND, 1, &g), QOS_EAGAIN); /* 101: at the limit, not before */
+    CHECK_EQ(tags_next_ns(&tags, SECOND), 1010 * MS);
+    close_shared();
 #endif
 }
 
