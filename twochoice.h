@@ -141,7 +141,7 @@ extern "C" {
 #define TWOCHOICE_MESSAGE_VERSION 1
 #define TWOCHOICE_MESSAGE_BYTES(peers) ((size_t)QOS_FRAME_HEADER_BYTES + 44u + (size_t)20u * (peers))
 
-/* Handles: complete structs stand in their chapters. */
+/* Handles. The complete structs are in their chapters. */
 struct twochoice_table;
 struct twochoice_maintainer;
 struct twochoice_placement;
@@ -234,7 +234,7 @@ struct twochoice_order {
     uint64_t next_ns; /* QOS_NEVER: until something changes */
 };
 
-/* What the checker finds. table, log: where each says that the bytes are (TWOCHOICE_LOCAL: it knows no redirect). */
+/* What the checker finds. table, log: where the bytes are by each of them (TWOCHOICE_LOCAL: no redirect). */
 enum twochoice_disagreement {
     TWOCHOICE_TREE_BROKEN = 1,    /* the tree breaks its own rules: see twochoice_table_verify */
     TWOCHOICE_LOG_UNREADABLE = 2, /* damaged; what comes before is compared */
@@ -314,7 +314,7 @@ struct twochoice_peer {
 enum twochoice_message_type { TWOCHOICE_PROBE = 1, TWOCHOICE_LOAD = 2, TWOCHOICE_DECISION = 3 };
 struct twochoice_message {
     uint32_t type;
-    uint32_t server;     /* whose load this is, or who is asked or told */
+    uint32_t server;     /* PROBE, DECISION: the receiver; LOAD: the sender */
     uint32_t state;      /* LOAD: enum twochoice_server_state */
     uint32_t chosen;     /* DECISION: how many writes come; 0: none */
     uint32_t rivals;     /* LOAD: other decisions that the server waits for */
@@ -474,8 +474,8 @@ QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_co
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem,
                                                                 size_t size_bytes,
                                                                 const struct twochoice_maintainer_config *config);
-/* What to do now. local_load: of this server. Any number of pulls may be open at once (up to max_pulls: QOS_EFULL gives
- * TWOCHOICE_WAIT until one ends). Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes
+/* What to do now. local_load: of this server. Several pulls may be open at once; with max_pulls open the answer is
+ * TWOCHOICE_WAIT until one ends. Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes
  * are pulled. O(log n), and at most 1024 fragments are looked at. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
@@ -798,7 +798,7 @@ struct twochoice_priv_source {
     uint64_t object[TWOCHOICE_PRIV_QUEUE], offset[TWOCHOICE_PRIV_QUEUE];
     uint32_t before, behind;
     uint8_t queued, state;
-    bool asked, idle, more; /* idle: said so; more: of its fragments were seen than there are places */
+    bool asked, idle, more; /* idle: by its own answer; more: it has fragments that were not noted */
 };
 
 struct twochoice_priv_source_list {
@@ -908,7 +908,7 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
     return base + rank;
 }
 
-/* All eight lines at once: the search and what it finds then cost one trip to memory. */
+/* Fetches all eight cache lines at once: the search and its result then cost one trip to memory. */
 QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
 {
     const char *line = (const char *)n;
@@ -917,8 +917,8 @@ QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
         __builtin_prefetch(line + i);
 }
 
-/* Sets the number of entries; unused slots hold the key that is above all keys that anybody asks for, so that a
- * search need not know how many are in use. */
+/* Sets the number of entries; unused slots hold the largest key, which no caller uses, so that a search
+ * need not know how many slots are in use. */
 QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
 {
     n->count = count;
@@ -986,8 +986,7 @@ QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t
     __builtin_memmove(p->u.inner.child + to, p->u.inner.child + from, n * sizeof p->u.inner.child[0]);
 }
 
-/* Through pointers: gcc 12 hoists the access to the shorter of two arrays out of the choice between them, and then
- * takes its 15 for the bound of a loop that goes to 30. */
+/* Through pointers: gcc 12 otherwise reads the shorter array (15) for both forms, and warns of a loop to 30. */
 QOS_PRIV struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
 {
     struct twochoice_priv_fragment f;
@@ -1074,7 +1073,7 @@ TWOCHOICE_PRIV_RARE void twochoice_priv_scatter(const struct twochoice_priv_row 
     __builtin_memcpy(n->u.inner.child, row->child + at, count * sizeof(uint32_t));
 }
 
-/* Leaves stand in a list. Inner nodes leave their links at NONE. */
+/* Leaves form a list. Inner nodes have no links (QOS_NONE). */
 QOS_PRIV void twochoice_priv_link(struct twochoice_table *table, uint32_t left, uint32_t fresh)
 {
     uint32_t right = table->node[left].next;
@@ -1144,8 +1143,8 @@ TWOCHOICE_PRIV_RARE void twochoice_priv_spread(struct twochoice_table *table, st
     }
 }
 
-/* Child i of p, an inner node, is full, p is not: shares with a neighbour, and when that has little room too, makes
- * three of the two. Each then has its least, and room. */
+/* Child i of p, an inner node, is full, p is not: shares with a neighbour, and if that has little room too, both
+ * become three. Each then has its least number of entries, and room. */
 TWOCHOICE_PRIV_RARE void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                   uint32_t i, uint32_t level)
 {
@@ -1445,8 +1444,8 @@ QOS_PRIV void twochoice_priv_cut(struct twochoice_table *table, uint64_t object,
     }
 }
 
-/* Where a new fragment goes: the leaf with room for it, its rank there, and its neighbours (leaf NULL: too far away to
- * matter, or none). */
+/* Where a new fragment goes: the leaf with room for it, its rank there, and its neighbours (leaf NULL: none that could
+ * overlap). */
 struct twochoice_priv_gap {
     struct twochoice_priv_node *leaf;
     uint32_t rank;
@@ -1465,7 +1464,7 @@ QOS_PRIV void twochoice_priv_find_gap(struct twochoice_table *table, uint64_t ob
     g->left.slot = rank > 0 ? rank - 1 : g->left.leaf ? g->left.leaf->count - 1 : 0;
     g->right.leaf = leaf;
     g->right.slot = rank;
-    if (rank == leaf->count) { /* the leaf behind is touched only if its lower bound says that it may matter */
+    if (rank == leaf->count) { /* read the leaf behind only if it may overlap, by its lower bound */
         bool near = leaf->next != QOS_NONE && upper.object == object && upper.offset < end;
         g->right.leaf = near ? &table->node[leaf->next] : NULL;
         g->right.slot = 0;
@@ -1511,7 +1510,7 @@ QOS_PRIV bool twochoice_priv_put(struct twochoice_table *table, uint64_t object,
     }
 }
 
-/* Nodes that hold max_fragments whatever happens: leaves at their least, and a tree of inner nodes at theirs. */
+/* Enough nodes for max_fragments: if each leaf and each inner node holds as few entries as it may. */
 QOS_PRIV uint32_t twochoice_priv_nodes(uint32_t max_fragments)
 {
     uint32_t n = max_fragments / TWOCHOICE_LEAF_LEAST + 2, total = n;
@@ -1542,18 +1541,18 @@ QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_con
     uint64_t fragments = qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
     *status = QOS_ERANGE;
     if (fragments > TWOCHOICE_FRAGMENTS_MAX)
-        return "max_fragments is above TWOCHOICE_FRAGMENTS_MAX (2^30): choose fewer";
+        return "max_fragments: give 1..TWOCHOICE_FRAGMENTS_MAX, or 0 for TWOCHOICE_MAX_FRAGMENTS";
     if (config->max_writes > TWOCHOICE_OPEN_MAX)
-        return "max_writes is above TWOCHOICE_OPEN_MAX (65536): choose fewer";
+        return "max_writes: give 1..TWOCHOICE_OPEN_MAX, or 0 for TWOCHOICE_MAX_WRITES";
     if (config->max_pulls > TWOCHOICE_OPEN_MAX)
-        return "max_pulls is above TWOCHOICE_OPEN_MAX (65536): choose fewer";
+        return "max_pulls: give 1..TWOCHOICE_OPEN_MAX, or 0 for TWOCHOICE_MAX_PULLS";
     if (config->home >= TWOCHOICE_SERVERS_MAX)
-        return "home is above 65534: number the servers from 0";
+        return "home: give this server's id, 0..65534";
     if (config->max_log_bytes != 0 && config->max_log_bytes < 2 * TWOCHOICE_RECORD_BYTES * (fragments + 2))
-        return "max_log_bytes is below 96 * (max_fragments + 2): a compacted log might not fit";
+        return "max_log_bytes: give at least 96 * (max_fragments + 2), or 0 for no limit";
     *status = QOS_EINVAL;
     if (s && (!s->read || !s->write || !s->sync || !s->truncate || !s->swap))
-        return "storage lacks a callback: read, write, sync, truncate and swap are all needed";
+        return "storage: give all of read, write, sync, truncate and swap, or NULL for no log";
     *status = QOS_OK;
     return NULL;
 }
@@ -1641,7 +1640,7 @@ enum {
 };
 #define TWOCHOICE_PRIV_MARKER 0x4332u /* "2C" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)64 * TWOCHOICE_RECORD_BYTES)
-#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* given out ahead of a durable ceiling, at most */
+#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* at most so many are given out above the last durable ceiling */
 #define TWOCHOICE_PRIV_MARK_SLOT 512u
 #define TWOCHOICE_PRIV_MARK_BYTES 1024u
 
@@ -1779,7 +1778,7 @@ QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
     return QOS_OK;
 }
 
-/* Both slots anew, durable on return: what an older mark said no longer holds. */
+/* Writes both slots anew, durable on return: an older mark no longer counts. */
 QOS_PRIV enum qos_status twochoice_priv_new_mark(struct twochoice_table *table)
 {
     uint8_t zeros[TWOCHOICE_PRIV_MARK_BYTES];
@@ -1854,9 +1853,9 @@ QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct t
     }
 }
 
-/* A change while a compaction is under way: the next log gets the part before the cursor, as the remainder is still to
- * be copied. A compaction that cannot follow is given up, unless its swap has begun: then either log may be the one
- * that counts, and nothing more can be recorded. */
+/* A change while a compaction is under way: the next log gets the part before the cursor, as the remainder is
+ * copied later. A compaction that cannot follow is given up. If its swap has begun, either log may be the one that
+ * counts: then nothing more can be recorded. */
 QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct twochoice_priv_record *change)
 {
     struct twochoice_priv_record r = *change;
@@ -1914,7 +1913,7 @@ QOS_PRIV enum qos_status twochoice_priv_change(struct twochoice_table *table, st
     return status;
 }
 
-/* The next stamp; 0: none is left before the log can tell, durably, up to where they were given out. Stamps whose slot
+/* The next stamp; 0: all up to the last durable ceiling were given out. Stamps whose slot
  * is in use are skipped, so that a stamp finds its write without a search. */
 QOS_PRIV uint64_t twochoice_priv_stamp(struct twochoice_table *table)
 {
@@ -1972,12 +1971,12 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
                                                    bool synced)
 {
     struct twochoice_priv_tail *active = &table->tail[table->active], *next = &table->tail[1 - table->active];
-    bool before = commit->generation != table->generation; /* a compaction ended since: its log was synced, too */
+    bool before = commit->generation != table->generation; /* a compaction ended since; its log was synced, too */
     uint64_t records = commit->records[before];
     QOS_ASSERT(table && commit);
     if (!table->has_storage)
         return QOS_OK;
-    if (!synced) { /* what reached the device is unknown, and a second sync may lie about it */
+    if (!synced) { /* nobody knows what reached the device, and a second sync may report success wrongly */
         table->log_broken = true;
         if (table->compaction != TWOCHOICE_PRIV_SWAPPING)
             table->compaction = TWOCHOICE_PRIV_IDLE;
@@ -1998,7 +1997,7 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
     if (active->durable >= table->ceiling_record)
         table->ceiling_durable = table->ceiling;
     if (++table->mark_commits >= table->mark_every && !table->mark_unsynced)
-        (void)twochoice_priv_put_mark(table); /* one that fails is made up for by the next */
+        (void)twochoice_priv_put_mark(table); /* if it fails, the next one replaces it */
     return QOS_OK;
 }
 
@@ -2062,8 +2061,8 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 }
 
 /* The record at `bad` does not fit. Did a crash cut it short before it was acknowledged (QOS_OK), or is it damaged? It
- * was durable if a whole record behind it was written knowing so. (That one need not fit either: its CRC hangs on the
- * damaged one's.) *end: where the log ends. */
+ * was durable if a whole record behind it counts it as durable. (That one does not fit either: its CRC depends on the
+ * damaged record's.) *end: where the log ends. */
 QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, struct twochoice_priv_reader *r,
                                               uint64_t bad, uint64_t *end)
 {
@@ -2158,12 +2157,12 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
     return needs_end ? QOS_ECORRUPT : QOS_OK;
 }
 
-/* What replay and mark say together. */
+/* Compares what was replayed with the mark. */
 QOS_PRIV enum qos_status twochoice_priv_compare_mark(struct twochoice_table *table, const struct twochoice_recovery *r)
 {
     uint64_t generation, records, there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
     enum qos_status status = twochoice_priv_get_mark(table, &generation, &records);
-    if (status == QOS_ENOENT) /* a format that did not end wrote no more than a header */
+    if (status == QOS_ENOENT) /* an unfinished format wrote at most a header */
         return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
     if (status != QOS_OK)
         return status;
@@ -2199,7 +2198,7 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
     return QOS_OK;
 }
 
-/* The log is read: cuts its torn tail, and makes sure that no stamp is given out twice. */
+/* After the log was read: cuts its torn tail, and makes sure that no stamp is given out twice. */
 QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_recovery *r,
                                                bool damaged)
 {
@@ -2214,7 +2213,7 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
     if (tail->records < table->max_records) { /* otherwise the next compaction writes it */
         struct twochoice_priv_record record;
         __builtin_memset(&record, 0, sizeof record);
-        record.type = damaged ? TWOCHOICE_PRIV_END : TWOCHOICE_PRIV_CEILING; /* what is there now is the whole */
+        record.type = damaged ? TWOCHOICE_PRIV_END : TWOCHOICE_PRIV_CEILING; /* the log as it is now is complete */
         record.version = qos_min(table->ceiling + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
         if (twochoice_priv_append(table, 0, &record) != QOS_OK)
             return QOS_EIO;
@@ -2354,7 +2353,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     spare = table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments;
     records = twochoice_priv_record_room(table) >= 1;
     room = spare >= fragments && records;
-    if (!room && target == TWOCHOICE_LOCAL) { /* good enough: it splits nothing, or replaces nothing */
+    if (!room && target == TWOCHOICE_LOCAL) { /* enough if it splits nothing, or replaces nothing */
         struct twochoice_piece piece;
         fragments = 0;
         twochoice_table_find(table, object, offset, &piece);
@@ -2411,7 +2410,7 @@ QOS_PRIV uint64_t twochoice_priv_redirected(const struct twochoice_table *table,
     return end;
 }
 
-/* Is all of the gap at home, so that the fragment need not be cut out, and not the next part of the one before? */
+/* Is the whole gap at home, and the fragment before it no earlier part of the same write? */
 QOS_PRIV bool twochoice_priv_clear_gap(const struct twochoice_priv_gap *g, const struct twochoice_priv_record *r)
 {
     struct twochoice_priv_fragment f;
@@ -2447,7 +2446,7 @@ QOS_PRIV enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table, 
     return QOS_OK;
 }
 
-/* Records what is left of a write: as much of it as replaces no more than max pieces. *end: up to where. */
+/* Records the next part of a write, up to *end: as much as replaces at most max pieces. */
 QOS_PRIV enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
                                                      const struct twochoice_priv_write *w,
                                                      struct twochoice_piece *replaced, size_t max, size_t *n,
@@ -2766,7 +2765,7 @@ QOS_PRIV enum qos_status twochoice_priv_copy_one(struct twochoice_table *table)
         r.end = p.end;
         r.version = p.version;
     }
-    /* The end, one for each open write and one for a ceiling come behind. */
+    /* Behind it there must be room for the end, one record for each open write, and one for a ceiling. */
     if (table->tail[next].records + more + 2 + table->reserved_records > table->max_records ||
         twochoice_priv_append(table, next, &r) != QOS_OK)
         return QOS_EIO;
@@ -2822,7 +2821,7 @@ QOS_API enum qos_status twochoice_table_compact_end(struct twochoice_table *tabl
     table->active = twochoice_priv_next_log(table);
     table->generation = qos_wrap_add(table->generation, 1);
     table->durable_changes = qos_max(table->durable_changes, table->next_changes);
-    table->ceiling_record = table->tail[table->active].records; /* of one that was raised behind the end */
+    table->ceiling_record = table->tail[table->active].records; /* a ceiling may have been raised behind the end */
     if (table->ceiling <= table->end_ceiling) {
         table->ceiling = table->end_ceiling;
         table->ceiling_record = 0;
@@ -2882,7 +2881,7 @@ QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table
     return QOS_OK;
 }
 
-/* Rules inside one leaf: order, blank slots. *last: the fragment before; moves on. */
+/* Rules inside one leaf: order, unused slots. *last: the fragment before; is moved forward. */
 QOS_PRIV bool twochoice_priv_leaf_sound(const struct twochoice_table *table, const struct twochoice_priv_node *n,
                                         struct twochoice_piece *last)
 {
@@ -2974,11 +2973,11 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *tab
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config)
 {
     if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
-        return "servers is 0 or above TWOCHOICE_SERVERS_MAX (65535): say how many servers there are";
+        return "servers: give 1..TWOCHOICE_SERVERS_MAX";
     if (config->rate_bytes_per_s > QOS_RATE_MAX && config->rate_bytes_per_s != QOS_UNLIMITED)
-        return "rate_bytes_per_s is above QOS_RATE_MAX (2^40): choose QOS_UNLIMITED for no limit";
+        return "rate_bytes_per_s: give 1..QOS_RATE_MAX, 0 for 64 MiB/s, or QOS_UNLIMITED";
     if (config->piece_bytes > QOS_TOKENS_MAX)
-        return "piece_bytes is above QOS_TOKENS_MAX (4 * 10^9): choose smaller pieces";
+        return "piece_bytes: give 1..QOS_TOKENS_MAX, or 0 for 1 MiB";
     return NULL;
 }
 
@@ -3031,7 +3030,7 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
     return qos_bucket_init(&maintainer->bucket, 0, maintainer->limited ? rate : 0, maintainer->piece_bytes);
 }
 
-/* Has so much time passed? A time that lies ahead comes from a clock that jumped, and counts as past. */
+/* Has span_ns passed? A time in the future comes from a clock that jumped, and counts as long ago. */
 QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t span_ns)
 {
     return since_ns > now_ns || now_ns - since_ns >= span_ns;
@@ -3084,7 +3083,7 @@ QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maint
                             false);
 }
 
-/* Has the home been idle for long enough? If not, *next_ns says when it may have been. */
+/* Has the home been idle for long enough? If not, *next_ns: the earliest time at which it will have been. */
 QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint64_t local_load,
                                    uint64_t *next_ns)
 {
@@ -3176,7 +3175,7 @@ QOS_PRIV enum qos_status twochoice_priv_pull_next(struct twochoice_maintainer *m
     return status;
 }
 
-/* Pulls from an idle server, or asks one that may be idle again. QOS_ENOENT: there is none now. */
+/* Pulls from an idle server, or asks for the load of one that may be idle again. QOS_ENOENT: there is none now. */
 QOS_PRIV enum qos_status twochoice_priv_serve(struct twochoice_maintainer *maintainer, struct twochoice_table *table,
                                               uint64_t now_ns, struct twochoice_order *order)
 {
@@ -3234,7 +3233,7 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
     order->next_ns = QOS_NEVER;
     if (twochoice_priv_serve(maintainer, table, now_ns, order) == QOS_OK)
         return QOS_OK;
-    /* A new round: something came, an idle server has more than was noted, or nothing noted is left to wait for. */
+    /* A new round: there were new writes, an idle server has more pieces than were noted, or no note is left. */
     again = maintainer->round_stamp != table->version || maintainer->drained;
     if (maintainer->list[0].first == QOS_NONE && maintainer->list[1].first == QOS_NONE && table->fragments != 0 &&
         !maintainer->looking && !again) {
@@ -3251,8 +3250,7 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
 
 /* -- the checker -- */
 
-/* The first bytes at or behind (object, offset) of which either table says that they are elsewhere, as far as each
- * says one thing of them. */
+/* The first bytes at or behind (object, offset) that either table redirects, up to where either changes. */
 QOS_PRIV bool twochoice_priv_next_of_two(const struct twochoice_table *a, const struct twochoice_table *b,
                                          uint64_t object, uint64_t offset, struct twochoice_piece *in_a,
                                          struct twochoice_piece *in_b)
@@ -3334,12 +3332,12 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  *               | o | | o | | # |       | # |            a straggler above the level gets nothing;
  *               | # | | # | | # | | # | | # |            an idle server gets several writes
  *
- *   Loads are old when many clients decide at once: all would fill the same servers. So each reply says for how many
- *   other decisions its server waits, the rivals. With r of them, on average over the candidates, each write counts as
- *   1 + r writes: the level is the one that all these decisions fill together, and each takes its share of it. One
- *   client alone fills exactly; among many the shares become even. A write goes home (no redirect) if the level allows
- *   it; the others go, one by one, to the candidate that is emptiest then. Compared by cross products, exactly; ties:
- *   the earlier probe. O(k log k).
+ *   Loads are old when many clients decide at once: all would fill the same servers. So each reply also gives its
+ *   rivals: the number of other decisions that its server waits for. If the candidates have r rivals on average, each
+ *   write counts as 1 + r writes. So the level is the one that all these decisions reach together, and each decision
+ *   places its share. A client that decides alone fills exactly; among many the shares are nearly even. A write goes
+ *   home (no redirect) if the level allows it. Each of the others goes to the candidate that is emptiest at that
+ *   moment; if several are, to the earliest probe. All comparisons are exact. O(k log k).
  *
  * INVARIANTS
  *
@@ -3357,7 +3355,7 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  */
 
 struct twochoice_placement {
-    uint32_t *order, *place; /* permutation of the servers, those that are up in front; and where each stands */
+    uint32_t *order, *place; /* all servers, those that are up first; and the index of each in it */
     uint32_t *weight;
     uint64_t *stamp, draws; /* the number of the last draw that had it; of draws and decisions so far */
     uint32_t *undo, *heap;  /* scratch */
@@ -3375,11 +3373,11 @@ struct twochoice_placement {
 QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config)
 {
     if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
-        return "servers is 0 or above TWOCHOICE_SERVERS_MAX (65535): say how many servers there are";
+        return "servers: give 1..TWOCHOICE_SERVERS_MAX";
     if (config->max_writes > TWOCHOICE_WRITES_MAX)
-        return "max_writes is above TWOCHOICE_WRITES_MAX (16384): decide over fewer writes at once";
+        return "max_writes: give 1..TWOCHOICE_WRITES_MAX, or 0 for 128";
     if (config->policy > TWOCHOICE_NATIVE)
-        return "policy is unknown: choose one of enum twochoice_policy";
+        return "policy: give one of enum twochoice_policy";
     return NULL;
 }
 
@@ -3837,11 +3835,11 @@ QOS_API const char *twochoice_detector_config_error(const struct twochoice_detec
 {
     const uint64_t most = UINT64_C(1) << 40;
     if (config->op_cost_bytes > most && config->op_cost_bytes != QOS_NOTHING)
-        return "op_cost_bytes is above 2^40: choose less, or QOS_NOTHING if only bytes count";
+        return "op_cost_bytes: give 1..2^40, 0 for 64 KiB, or QOS_NOTHING if only bytes count";
     if (config->max_probes > TWOCHOICE_PROBES_MAX)
-        return "max_probes is above TWOCHOICE_PROBES_MAX (2^20): choose fewer";
+        return "max_probes: give 1..TWOCHOICE_PROBES_MAX, or 0 for 1024";
     if (config->max_peers > TWOCHOICE_PROBES_MAX)
-        return "max_peers is above TWOCHOICE_PROBES_MAX (2^20): choose fewer";
+        return "max_peers: give 1..TWOCHOICE_PROBES_MAX, or 0 for 256";
     return NULL;
 }
 
