@@ -126,8 +126,8 @@ for round in $(seq "$rounds"); do
         at=$((RANDOM % longest))
         sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
         # A swap takes the next log's name away; it has one again when the next compaction begins.
-        swapped=() found=
-        for ((look = 0; in_compaction && look < 100000; look++)); do
+        swapped=() found= until=$((SECONDS + 4))
+        while [ "$in_compaction" = 1 ] && [ $SECONDS -lt $until ]; do
             for ((server = 0; server < servers; server++)); do
                 next=$work/objects/server$server/redirect.next
                 if [ ! -e "$next" ]; then swapped[server]=1
