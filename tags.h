@@ -23,8 +23,8 @@
  *              2. else the smallest share tag                        or cancel: once
  *              nobody whose limit tag is ahead of now
  *
- *   Share tags stand on a virtual axis. V is where service has got to. A client that
- *   comes back continues at max(V, its own tag): idle time earns nothing and erases
+ *   Share tags lie on a virtual axis. V is the point that service has reached. A client
+ *   that comes back continues at max(V, its own tag): idle time earns nothing and erases
  *   nothing.
  *
  * THE CALLS
@@ -87,7 +87,7 @@
  *     all reservations fit, f misses at most 2 requests and what it reserved for the time
  *     of D requests and of limit_burst_ns of the other reservations; less what a limit of
  *     its own forbids, and what forced requests take. If they do not fit, or after a
- *     stall, all are served in proportion: reserve_lag_ns of it is made up, the rest is
+ *     stall, all are served in proportion: reserve_lag_ns is made up, what is older is
  *     forgotten for all alike. Where a part p of the device is reserved, that keeps the
  *     weights waiting for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. The head of f's queue waits at most 1 / R_f and one request of each other
@@ -204,7 +204,7 @@ struct tags_choice {
     enum tags_phase phase;
 };
 
-/* One dispatched request. Read client and phase; the rest belongs to the scheduler. */
+/* One dispatched request. Read client and phase; the other fields are the scheduler's. */
 struct tags_grant {
     uint32_t client;
     enum tags_phase phase;
@@ -212,7 +212,7 @@ struct tags_grant {
     uint64_t serial;
 };
 
-/* Intrusive request. Set cost, rho and delta (as in tags_dispatch); the rest is the scheduler's until it is popped. */
+/* Intrusive request. Set cost, rho and delta (as in tags_dispatch); the others are the scheduler's until it is popped. */
 struct tags_request {
     struct tags_request *next, *prev;
     uint64_t cost;
@@ -296,11 +296,12 @@ QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *tags, void *mem, si
  * QOS_EADMISSION: the reservation does not fit; tags_info says what would. */
 QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
-/* New terms from now on. What a tag is ahead is kept in requests, not in time; what it is behind, in the lesser of both. */
+/* New terms from now on. A tag that is ahead keeps its distance in requests; one that is behind too, but not in more
+ * time than before. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
 /* Removes the client. Its queued requests are forgotten (*dropped, which may be NULL: how many); an intrusive list
- * stays intact: take tags_head first to walk it. Its reservation is free at once. Grants are given back as ever. */
+ * stays intact: take tags_head first to walk it. Its reservation is free at once. Its grants are still given back. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 
 /* count (1 or more) requests of cost each (as in tags_dispatch) arrived. QOS_ELIMIT: refused at the limit, all of
@@ -398,11 +399,11 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   nothing is sent early.
  *
  *   The virtual axis (start-time fair queueing) carries work per weight, with 62 fraction bits. V rises, at each
- *   dispatch, to the smallest share tag of those who wait. The tag of a client that does not wait stays where it is;
- *   when the client returns, from idleness or from its limit, it becomes max(V, tag). So a pause cannot erase a
- *   charge, and the scale of the weights does not matter.
+ *   dispatch, to the smallest share tag of the clients that wait. The tag of a client that does not wait does not
+ *   change; when the client returns, from idleness or from its limit, the tag becomes max(V, tag). So a pause cannot
+ *   erase a charge, and the scale of the weights does not matter.
  *
- *       finished work        V          tags of those who wait
+ *       finished work        V          tags of clients that wait
  *       ---------------------|--x----x-----x-------------------> work per weight
  *         x idle: returns at V^              x idle: returns here
  *
@@ -412,16 +413,14 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   A client's tag may run ahead of V by reservations, when they give it more than its share. The paper brings it
  *   back once a test has found, K times in a row, that the client's share exceeds its reservation again. Here the
  *   lead is bounded instead: a request of the reservation phase is not charged to the share tag if the tag would then
- *   lead V by more than lead_requests of the client's requests. There is nothing to detect, and the client has its
- *   share back at once (Figure 6(b)). While its reservation gives it more than its share, the tag is pushed ahead
- *   faster than V moves, so it gets its reservation and no more; while it gives less, the bound is not reached.
- *   lead_requests = TAGS_LEAD_UNBOUNDED is Figure 6(a).
+ *   lead V by more than lead_requests of the client's requests. Nothing has to be detected, and the client has its
+ *   share back at once (Figure 6(b)). lead_requests = TAGS_LEAD_UNBOUNDED is Figure 6(a).
  *
  *   The reservation clock is real time minus what had to be forgotten. A tag is due when the clock has reached it.
  *   When the client with the least tag is served and that tag is more than reserve_lag_ns behind, the clock is moved
  *   back for all: so after a stall, and under reservations that do not fit, all are cut in proportion. (A tag moved
  *   forward by itself would lose more the smaller its client's reservation is.) A client that returns continues at
- *   max(own tag, min(clock, least tag of those who wait)). With a request at the device, or from its limit, it keeps
+ *   max(own tag, min(clock, least tag of clients that wait)). With a request at the device, or from its limit, it keeps
  *   up to limit_burst_ns of what it missed.
  *
  *   Invariants
@@ -475,8 +474,8 @@ struct tags_priv_hot {
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 40, "what a dispatch touches is small");
 
-/* Limit or reservation tag: tag_ns + rest / rate ns. The spacing 10^9 / rate is a division of 32 bits, made anew where
- * it is needed: cheaper than the memory that it would take. */
+/* Limit or reservation tag: tag_ns + rest / rate ns. The spacing 10^9 / rate is computed at each use: a division
+ * of 32 bits is cheaper than memory for its result. */
 struct tags_priv_rate {
     uint64_t tag_ns;
     uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_group */
@@ -617,7 +616,7 @@ QOS_PRIV void tags_priv_s_put(struct tags *tags, uint32_t id, struct qos_u128 ke
         group->lo[at] = key.lo;
         others = tags_priv_least(tags_priv_s_key(group, at ^ 1), tags_priv_s_key(group, at ^ 2));
         others = tags_priv_least(others, tags_priv_s_key(group, at ^ 3));
-        if (tags_priv_less(others, key)) /* a branch: who was just served is rarely the least */
+        if (tags_priv_less(others, key)) /* a branch: a client that was just served is rarely the least */
             key = others;
     }
     tags->s_top = key;
@@ -732,8 +731,8 @@ QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns,
     }
 }
 
-/* A new rate, not 0: what the tag is ahead is kept in units; what it is behind too, but not for longer than before (it
- * could hold a clock back). Rounded against the client, by under 1 ns. */
+/* A new rate, not 0. A tag ahead keeps its distance in units; a tag behind too, but its time does not grow, as that
+ * would hold the clock back. Rounded against the client, by under 1 ns. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
     uint64_t key = tags_priv_rate_key(p), old = p->rate_per_s;
@@ -777,7 +776,7 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
     return h->packed & TAGS_PRIV_WEIGHT_MASK;
 }
 
-/* V rises to the smallest share tag of those who wait. */
+/* V rises to the smallest share tag of the clients that wait. */
 QOS_PRIV void tags_priv_raise_v(struct tags *tags)
 {
     struct qos_u128 top = tags->s_top;
@@ -808,7 +807,7 @@ QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
     return tags_priv_less(a, b) ? tags_priv_wide(0, 0) : qos_sub_wide(a, b);
 }
 
-/* The client waits no more, or waits at its limit. */
+/* The client does not wait any longer, or waits at its limit. */
 QOS_PRIV void tags_priv_leave(const struct tags *tags, struct tags_priv_hot *h)
 {
     if (QOS_LIKELY(!tags->config.real_time_tags) || (h->packed & TAGS_PRIV_REAL))
@@ -863,7 +862,7 @@ QOS_PRIV void tags_priv_s_set(struct tags *tags, uint32_t id)
     tags_priv_s_put(tags, id, key);
 }
 
-/* Everything on the axis moves back by V; what was behind V stands at 0. Amortised: see TAGS_AXIS_BITS. */
+/* All tags on the axis move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
 QOS_PRIV void tags_priv_rebase(struct tags *tags)
 {
     uint32_t id;
@@ -1012,7 +1011,7 @@ QOS_PRIV const char *tags_priv_range_error(const struct tags_priv_range *range, 
     return NULL;
 }
 
-/* The entries stand behind the head; both are 8-byte aligned. */
+/* The entries follow the head; both are 8-byte aligned. */
 QOS_PRIV struct tags_priv_shared_client *tags_priv_shared(const struct tags_shared *shared, uint32_t id)
 {
     return (struct tags_priv_shared_client *)(uintptr_t)(shared + 1) + id;
@@ -1144,8 +1143,8 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
     uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s);
     uint64_t lowest = qos_elapsed_ns(shared->base_ns, qos_sat_sub(tags->now_ns, keep_ns));
     bool granted;
-    /* What is forgotten is rounded up, so that no more than keep_ns is kept, unless that is less than one unit: then
-     * down, or whoever comes late would pay a whole one. */
+    /* `lowest` is rounded up, so that at most keep_ns is kept. If keep_ns is less than one unit, it is rounded down, or
+     * a late client would pay a whole unit. */
     if (keep_ns >= (QOS_NS_PER_S + rate_per_s - 1) / rate_per_s)
         lowest = qos_mul_div_ceil(lowest, rate_per_s, QOS_NS_PER_S);
     else
@@ -1224,7 +1223,7 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *       [ a ][ b ][ c ] | [ d ][ e ]             charge   = passed(end) - passed(when it came among the M oldest)
  *          M = 3 at work    waiting
  *
- *   Servers poll: k completions may carry the same now_ns. If k <= M the rule stands. If k > M, all k were at work in
+ *   Servers poll: k completions may carry the same now_ns. If k <= M the rule holds. If k > M, all k were at work in
  *   between: each is charged dt / k. So it does not matter in which order a batch is reaped, and equal clients get
  *   equal shares. Reward needs the right M, a device that serves in order of arrival, and polls that come often; with
  *   M too large the charges move towards equal ones.
@@ -1234,7 +1233,7 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *      last of them.
  *   2. passed counts up to passed_ns. Charges add up to the time in which the device had something, to the ns: what
  *      divisions leave is carried on. What config.service_floor_ns adds is counted apart (floor_ns).
- *   3. Completions of one now_ns are in the batch until a later call; their requests are at the device no more.
+ *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
 
 #define TAGS_PRIV_AT_WORK 1u    /* flags of a slot: among the M oldest */
@@ -1315,7 +1314,7 @@ QOS_PRIV void tags_priv_correct(struct tags *tags, const struct tags_priv_slot *
         tags_priv_s_set(tags, slot->client);
 }
 
-/* The list of what is at the device, and who of it is at work. */
+/* The list of the requests at the device, and which of them it works on. */
 QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
 {
     uint32_t i = tags->free_slot;
@@ -1739,7 +1738,7 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-/* Nothing of it is queued any more. */
+/* Its queue becomes empty. */
 QOS_PRIV void tags_priv_empty(struct tags *tags, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
@@ -1832,7 +1831,7 @@ QOS_API enum qos_status tags_arrive(struct tags *tags, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-/* `cost` of what is queued is queued no more; a caller who said less at arrival than at dispatch is forgiven. */
+/* `cost` leaves the queue. It stops at 0: a caller may give more at dispatch than at arrival. */
 QOS_PRIV void tags_priv_unqueue_cost(struct tags *tags, uint32_t id, uint64_t cost)
 {
     if (tags->queued_cost)
@@ -1910,7 +1909,7 @@ QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, uint32_t *moves,
     }
     if (top.hi == TAGS_PRIV_ABSENT)
         return QOS_EAGAIN;
-    choice->client = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK); /* TAGS_ALLOW: all who wait are at their limits */
+    choice->client = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK); /* TAGS_ALLOW: all that wait are at their limits */
     choice->phase = TAGS_PHASE_ABOVE_LIMIT;
     return QOS_OK;
 }
@@ -1955,7 +1954,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     QOS_ASSERT(tags);
     if (tags_priv_choose(tags, now_ns, &choice) != QOS_EAGAIN)
         return now_ns;
-    next = tags->l[0]; /* whoever waits now waits at a limit: below it, its weight would do */
+    next = tags->l[0]; /* all that wait now wait at their limits: below it, a weight is enough */
     return next == TAGS_PRIV_ABSENT ? QOS_NEVER : qos_max(qos_sat_sub(next, tags->shift_ns), now_ns);
 }
 
@@ -2237,7 +2236,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
 
 /* -- given back */
 
-/* The slot of a grant that is at the device; it is there no more. */
+/* The slot of a grant; its request leaves the device. */
 QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant, uint32_t *i)
 {
     struct tags_priv_slot *slot;
@@ -2320,7 +2319,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     tags_priv_settle_rates(tags, id);
     if (h->queued)
         tags_priv_s_set(tags, id);
-    if (tags->config.attribute) { /* what it was charged so far goes to those who are at work */
+    if (tags->config.attribute) { /* its time so far goes to the requests at work */
         tags_priv_catch_up(tags);
         if (slot->flags & TAGS_PRIV_AT_WORK)
             tags->passed_rest += qos_wrap_sub(tags->passed, slot->entered);
