@@ -212,7 +212,7 @@ struct tags_grant {
     uint64_t serial;
 };
 
-/* Intrusive request. Set cost, rho and delta (see tags_dispatch). Until it is popped, the others are the scheduler's. */
+/* Intrusive request. Set cost, rho and delta (see tags_dispatch); the other fields are set by the scheduler. */
 struct tags_request {
     struct tags_request *next, *prev;
     uint64_t cost;

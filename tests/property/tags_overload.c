@@ -1,7 +1,7 @@
 // proves: reservations that do not fit are cut in proportion (0.5 of each at half the capacity, within 0.02), with requests of
-// proves: one size or of many; who comes late to it waits as long as one request of each; after a stall of any length weights
-// proves: are served again within the lag; the weight phase keeps its configured part; a limit holds after a stall, too; and who changes
-// proves: his reservation all the time holds back nobody else's
+// proves: one size or of many; a newcomer waits as long as one request of each; after a stall of any length weights
+// proves: are served again within a stated time; the weight phase keeps its configured part; a limit holds after a stall, too;
+// proves: and a client that changes its reservation all the time holds back no other
 #include "check.h"
 #include "tags.h"
 
