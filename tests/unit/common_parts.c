@@ -95,7 +95,7 @@ static void histogram(void)
     }
     hist_merge(a, b);
     CHECK_EQ(a->count, N);
-    for (i = 1; i < N; i++) { /* insertion by halves would do; N is small */
+    for (i = 1; i < N; i++) { /* insertion sort; N is small */
         uint64_t x = v[i];
         size_t low = 0, high = i;
         while (low < high)
@@ -165,7 +165,7 @@ static void texts(void)
                  "  \"empty\": {}\n}\n") == 0);
     CHECK(json_open(&j, "/dev/full") && !json_close(&j));
     CHECK(!json_open(&j, "/nonexistent/x"));
-    CHECK(json_open(&j, NULL)); /* nowhere */
+    CHECK(json_open(&j, NULL)); /* /dev/null */
     json_u64(&j, "n", 1);
     CHECK(json_close(&j));
     CHECK_CONTEXT("temporary files");
