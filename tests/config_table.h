@@ -10,7 +10,7 @@
 
 /* One field. zero_means: the value that 0 stands for; 0: it stands for itself. */
 struct config_field {
-    const char *name; /* in the error too */
+    const char *name; /* the error begins with it */
     size_t at, width;
     uint64_t zero_means;
     struct {
@@ -121,7 +121,8 @@ static void config_bad(const struct config_table *t, const char *name, const voi
 {
     const char *said = t->error(config);
     enum qos_status status;
-    CHECK(said != NULL && strstr(said, name) != NULL && strlen(said) > strlen(name) + 10);
+    CHECK(said != NULL && strncmp(said, name, strlen(name)) == 0 && said[strlen(name)] == ':');
+    CHECK(said != NULL && strlen(said) > strlen(name) + 10);
     CHECK_EQ(t->memsize(config), 0);
     CHECK_EQ(config_make(t, t->good), QOS_OK);
     config_keep();
