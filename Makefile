@@ -111,8 +111,14 @@ $(filter): examples/nbdkit/qoskit_filter.c Makefile
 	@gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -MMD -MP -MF $@.d -o $@ $<
 -include $(wildcard $(filter).d)
 
+# A module that nginx loads.
+nginx_module := $(B)/examples/ngx_http_qos_module.so
+$(nginx_module): $(wildcard examples/nginx/*) htb.h qos.h Makefile
+	@mkdir -p $(@D)
+	@C_WARNINGS='$(C_WARNINGS)' examples/nginx/build.sh $@
+
 # What follows reads every source's first lines: not for these.
-ifneq ($(filter-out help install uninstall clean format $(filter),$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help install uninstall clean format $(filter) $(nginx_module),$(or $(MAKECMDGOALS),help)),)
 
 # ---- what the sources say of themselves -------------------------------------------------------------------------------
 
@@ -126,7 +132,8 @@ QUICKSTARTS := $(wildcard examples/quickstart/*.c)
 REAL := $(wildcard tests/real/*.sh tests/vm/*.sh)
 SCRIPTS := $(wildcard tests/build/*.sh)
 SAYING := $(C_TESTS) $(CC_TESTS) $(BENCH_SOURCES) $(TOOLS:%=examples/%/main.c) $(QUICKSTARTS) $(REAL) $(SCRIPTS)
-EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(filter)
+EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(filter) \
+    $(if $(wildcard $(or $(NGINX_SOURCE),/usr/share/nginx/src)/configure),$(nginx_module))
 
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile

@@ -64,6 +64,7 @@ export out
             flags=$(says "$tool/main.c" flags)
             case $(says "$tool/main.c" compiler) in mpicc) flags="$flags $(mpicc --showme:compile 2>/dev/null)" ;; esac
         fi
+        [ "$tool" != examples/nginx/ ] || flags=$(examples/nginx/build.sh --flags build/examples/ngx_http_qos_module.so) || continue
         for s in "$tool"*.c; do [ -f "$s" ] && echo "tidy_user $s $flags"; done
     done
     for s in examples/quickstart/*.c; do [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags)"; done

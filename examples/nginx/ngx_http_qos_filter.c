@@ -1,0 +1,293 @@
+/* ngx_http_qos_filter.c - where a request takes tokens, and how it waits.
+ *
+ *     start      preaccess phase: the fixed cost, and what of the body came with the header. Or 429.
+ *     body       c->recv is ours while the request lives: it reads no more than was taken for, so a client that sends too
+ *                much finds its TCP window closed. HTTP/2 streams share a connection: their bodies are not held back.
+ *     response   a body filter passes on what was taken for, chunk by chunk, and keeps the rest of the chain: buffers
+ *                that stand for parts of files, or what nginx's own output buffers hold. It takes for a chunk when the
+ *                client has taken the last one.
+ */
+#include "ngx_http_qos.h"
+
+#define QOS_BUFFERED 0x08 /* in r->buffered, which keeps four bits for filters */
+
+/* In c->buffered: the client has not taken what was sent. Not the gzip filter's bit: that waits for more from us. */
+#define UNSENT (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED)
+
+struct qos_ctx {
+    struct qos_zone *zone;
+    uint32_t id;
+    struct qos_side request, response;
+    ngx_recv_pt recv;         /* that of the connection; NULL: not replaced */
+    ngx_chain_t *in;          /* not passed on yet */
+    ngx_chain_t *free, *busy; /* our own buffers */
+    bool delayed;             /* c->write->delayed is ours */
+};
+
+static ngx_http_output_body_filter_pt next_body_filter;
+
+static void on_cleanup(void *data)
+{
+    struct qos_ctx *ctx = data;
+    ngx_connection_t *c = ctx->request.r->connection;
+    qos_zone_leave(ctx->zone, &ctx->request);
+    qos_zone_leave(ctx->zone, &ctx->response);
+    if (ctx->recv) {
+        c->recv = ctx->recv;
+        c->read->delayed = 0;
+    }
+    if (ctx->delayed)
+        c->write->delayed = 0;
+    ctx->delayed = false;
+    ctx->recv = NULL;
+}
+
+/* An internal redirect forgets the contexts of modules, but not the cleanups. */
+static struct qos_ctx *context_of(ngx_http_request_t *r)
+{
+    struct qos_ctx *ctx = ngx_http_get_module_ctx(r, ngx_http_qos_module);
+    ngx_http_cleanup_t *cleanup;
+    if (ctx || (!r->internal && !r->filter_finalize))
+        return ctx;
+    for (cleanup = r->main->cleanup; cleanup && !ctx; cleanup = cleanup->next)
+        if (cleanup->handler == on_cleanup && ((struct qos_ctx *)cleanup->data)->request.r == r)
+            ctx = cleanup->data;
+    if (ctx)
+        ngx_http_set_ctx(r, ctx, ngx_http_qos_module);
+    return ctx;
+}
+
+/* ---- response */
+
+/* Takes `size` bytes off the front of ctx->in, and what follows them without bytes (the last buffer). */
+static ngx_chain_t *cut(ngx_http_request_t *r, struct qos_ctx *ctx, off_t size)
+{
+    ngx_chain_t *out = NULL, **last = &out, *cl;
+    ngx_buf_t *from, *b;
+    while ((cl = ctx->in) != NULL && ngx_buf_size(cl->buf) <= size) {
+        size -= ngx_buf_size(cl->buf);
+        ctx->in = cl->next;
+        *last = cl;
+        last = &cl->next;
+    }
+    *last = NULL;
+    if (!cl || size == 0)
+        return out;
+    from = cl->buf;
+    cl = ngx_chain_get_free_buf(r->pool, &ctx->free);
+    if (!cl)
+        return NULL;
+    b = cl->buf;
+    *b = *from;
+    b->tag = (ngx_buf_tag_t)&ngx_http_qos_module;
+    b->shadow = NULL;
+    b->last_shadow = b->recycled = b->flush = b->last_buf = b->last_in_chain = 0;
+    if (ngx_buf_in_memory(from)) {
+        from->pos += size;
+        b->last = from->pos;
+    }
+    if (from->in_file) {
+        from->file_pos += size;
+        b->file_last = from->file_pos;
+    }
+    cl->next = NULL;
+    *last = cl;
+    return out;
+}
+
+static ngx_int_t hold(ngx_http_request_t *r, struct qos_ctx *ctx)
+{
+    ngx_event_t *write = r->connection->write;
+    r->buffered |= QOS_BUFFERED;
+    if (ctx->response.wait && !write->delayed) { /* as limit_rate does it: the client is not late, we are */
+        write->delayed = 1;
+        ctx->delayed = true;
+        if (write->timer_set)
+            ngx_del_timer(write);
+    }
+    return NGX_AGAIN;
+}
+
+static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    struct qos_ctx *ctx = context_of(r);
+    ngx_connection_t *c = r->connection;
+    ngx_chain_t *out, *cl;
+    ngx_int_t rc = NGX_OK;
+    if (!ctx)
+        return next_body_filter(r, in);
+    if (in && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK)
+        return NGX_ERROR;
+    if (!ctx->in) /* woken for what has gone already? The write filter wants no empty call. */
+        return r->out || c->buffered || r->postponed ? next_body_filter(r, NULL) : NGX_OK;
+    if (ctx->response.wait)
+        return hold(r, ctx);
+    if ((c->buffered & UNSENT) && next_body_filter(r, NULL) == NGX_ERROR)
+        return NGX_ERROR;
+    while (ctx->in) {
+        off_t size = 0;
+        if (c->buffered & UNSENT)
+            return hold(r, ctx);
+        for (cl = ctx->in; cl && size < (off_t)ctx->zone->chunk; cl = cl->next)
+            size += ngx_buf_size(cl->buf);
+        size = ngx_min(size, (off_t)ctx->zone->chunk);
+        if (size > 0 && ctx->response.credit == 0) {
+            rc = qos_zone_take(ctx->zone, ctx->id, QOS_READ, (size_t)size, &ctx->response);
+            if (rc != NGX_OK)
+                return rc == NGX_AGAIN ? hold(r, ctx) : rc;
+        }
+        size = ngx_min(size, (off_t)ctx->response.credit);
+        ctx->response.credit -= (size_t)size;
+        out = cut(r, ctx, size);
+        if (!out)
+            return NGX_ERROR;
+        rc = next_body_filter(r, out);
+        ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t)&ngx_http_qos_module);
+        if (rc == NGX_ERROR)
+            return rc;
+    }
+    r->buffered &= ~QOS_BUFFERED & 0xf;
+    return rc;
+}
+
+static void go_response(struct qos_side *side)
+{
+    ngx_http_request_t *r = side->r;
+    ngx_connection_t *c = r->connection;
+    struct qos_ctx *ctx = context_of(r);
+    ngx_http_set_log_request(c->log, r);
+    if (ctx->delayed) {
+        c->write->delayed = 0;
+        ctx->delayed = false;
+    }
+    if (body_filter(r, NULL) == NGX_ERROR)
+        ngx_http_finalize_request(r, NGX_ERROR);
+    else
+        r->write_event_handler(r);
+    ngx_http_run_posted_requests(c);
+}
+
+/* ---- body of the request */
+
+static ssize_t recv_some(ngx_connection_t *c, u_char *buf, size_t size)
+{
+    ngx_http_request_t *r = ((ngx_http_request_t *)c->data)->main;
+    struct qos_ctx *ctx = context_of(r);
+    ngx_int_t rc = ctx->request.wait ? NGX_AGAIN : NGX_OK;
+    ssize_t n;
+    if (rc == NGX_OK && ctx->request.credit == 0)
+        rc = qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, ngx_min(size, ctx->zone->chunk), &ctx->request);
+    if (rc != NGX_OK) {
+        c->read->ready = 0;
+        c->read->delayed = 1; /* its timeout is none: the client is not late, we are */
+        return rc;
+    }
+    n = ctx->recv(c, buf, ngx_min(size, ctx->request.credit));
+    if (n > 0)
+        ctx->request.credit -= (size_t)n;
+    return n;
+}
+
+static void go_body(struct qos_side *side)
+{
+    ngx_event_t *read = side->r->connection->read;
+    read->delayed = 0;
+    read->ready = 1;
+    read->handler(read);
+}
+
+/* ---- start */
+
+static void go_start(struct qos_side *side)
+{
+    ngx_http_request_t *r = side->r;
+    ngx_connection_t *c = r->connection;
+    ngx_http_set_log_request(c->log, r);
+    side->credit = 0;
+    side->go = go_body;
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+    ngx_http_run_posted_requests(c);
+}
+
+static ngx_int_t reject(ngx_http_request_t *r, uint64_t wait_ns)
+{
+    ngx_table_elt_t *h = ngx_list_push(&r->headers_out.headers);
+    u_char *value = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (!h || !value)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ngx_memzero(h, sizeof *h);
+    h->hash = 1;
+    ngx_str_set(&h->key, "Retry-After");
+    h->value.data = value;
+    h->value.len = (size_t)(ngx_sprintf(value, "%uL", qos_min((wait_ns - 1) / QOS_NS_PER_S + 1, 3600)) - value);
+    return NGX_HTTP_TOO_MANY_REQUESTS;
+}
+
+static ngx_int_t on_preaccess(ngx_http_request_t *r)
+{
+    struct qos_loc_conf *conf = ngx_http_get_module_loc_conf(r, ngx_http_qos_module);
+    struct qos_ctx *ctx = context_of(r);
+    ngx_http_cleanup_t *cleanup;
+    ngx_connection_t *c = r->connection;
+    ngx_str_t key;
+    uint64_t wait_ns;
+    size_t tokens;
+    ngx_int_t rc;
+    if (ctx)
+        return ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
+    if (!conf->zone)
+        return NGX_DECLINED;
+    ctx = ngx_pcalloc(r->pool, sizeof *ctx);
+    cleanup = ngx_http_cleanup_add(r, 0);
+    if (!ctx || !cleanup || ngx_http_complex_value(r, conf->key, &key) != NGX_OK)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ctx->zone = conf->zone;
+    ctx->id = qos_zone_id(conf->zone, &key);
+    ctx->request.r = ctx->response.r = r;
+    ctx->request.go = go_start;
+    ctx->response.go = go_response;
+    cleanup->handler = on_cleanup;
+    cleanup->data = ctx;
+    ngx_http_set_ctx(r, ctx, ngx_http_qos_module);
+    if (r != r->main) /* a part of a request that has begun */
+        return NGX_DECLINED;
+
+    wait_ns = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0);
+    if (wait_ns != 0)
+        return reject(r, wait_ns);
+    tokens = ctx->zone->request_cost;
+    if (r->headers_in.content_length_n > 0 || r->headers_in.chunked) {
+        const off_t came = r->header_in->last - r->header_in->pos;
+        tokens += (size_t)(r->headers_in.chunked ? came : ngx_min(came, r->headers_in.content_length_n));
+#if (NGX_HTTP_V2)
+        if (!r->stream)
+#endif
+        {
+            ctx->recv = c->recv;
+            c->recv = recv_some;
+        }
+    }
+    rc = tokens == 0 ? NGX_OK : qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, tokens, &ctx->request);
+    if (rc == NGX_AGAIN) {
+        r->read_event_handler = ngx_http_test_reading;
+        r->write_event_handler = ngx_http_request_empty_handler;
+        return ngx_handle_read_event(c->read, 0) == NGX_OK ? NGX_AGAIN : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    ctx->request.credit = 0;
+    ctx->request.go = go_body;
+    return rc == NGX_OK ? NGX_DECLINED : NGX_HTTP_SERVICE_UNAVAILABLE;
+}
+
+ngx_int_t qos_filter_install(ngx_conf_t *cf)
+{
+    ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_handler_pt *handler = ngx_array_push(&core->phases[NGX_HTTP_PREACCESS_PHASE].handlers);
+    if (!handler)
+        return NGX_ERROR;
+    *handler = on_preaccess;
+    next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = body_filter;
+    return NGX_OK;
+}

@@ -1,0 +1,339 @@
+#!/usr/bin/env bash
+# proves: examples/nginx in stock nginx, 4 workers, stock clients (wrk, curl, ab): no byte is changed, limits hold in every
+# window over all workers, the reservation is met while its tenant has demand, also with uploads, slow clients, aborted
+# downloads, reloads and workers killed (in the middle of a change too); bad settings are refused with their line
+set -u
+. "$(dirname "$0")/../lib.sh"
+module=$PWD/build/examples/ngx_http_qos_module.so
+PATH=$PATH:/usr/sbin
+for tool in nginx wrk curl ab; do
+    command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
+done
+[ -f "$module" ] || make -s "$module" >/dev/null || { echo "$module was not built"; exit 1; }
+d=$(mktemp -d)
+chmod 755 "$d"
+running() { [ -s "$d/nginx.pid" ] && kill -0 "$(cat "$d/nginx.pid")"; } 2>/dev/null
+stop() { # the master ends its workers; the jobs of this script end with it
+    local i
+    kill $(jobs -p) 2>/dev/null
+    running && kill -TERM "$(cat "$d/nginx.pid")" 2>/dev/null
+    for ((i = 0; i < 50; i++)); do running || break; sleep 0.1; done
+    wait 2>/dev/null
+}
+trap 'stop; rm -rf "$d"' EXIT
+failed=0 survived=0 mib=1048576 burst_ms=30 chunk=65536
+mkdir -p "$d/html/put" "$d/logs"
+head -c $mib /dev/urandom >"$d/html/mib"
+for _ in $(seq 16); do cat "$d/html/mib"; done >"$d/html/large"
+head -c $chunk "$d/html/mib" >"$d/html/mid"
+echo '<!--#include virtual="/mid" -->' >"$d/html/page.shtml"
+[ "$(id -u)" -ne 0 ] || user="user root;"
+
+# For later: a copy of the module whose worker kills itself in the middle of a change.
+mkdir "$d/src"
+cp examples/nginx/*.[ch] "$d/src/"
+sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->tenant[id].key_len == 5 \&\& s->tenant[id].requests == (n)) raise(SIGKILL)/
+    s/^    must(zone, htb_submit(&s->tree, now_ns, &w->request));/    CRASH(id, 1);\n&\n    CRASH(id, 2);/
+    s/^        w->granted = true;/        CRASH(r->class_id, 3);\n&/' "$d/src/ngx_http_qos_zone.c"
+[ "$(grep -c 'CRASH(' "$d/src/ngx_http_qos_zone.c")" -eq 4 ] || bad "the module has changed: plant the crash elsewhere"
+SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
+crash_build=$!
+
+# ---- bad settings: a sentence and the line
+
+config() { # LINES-IN-HTTP [MODULE]
+    cat <<END
+load_module ${2:-$module}; worker_processes 4; pid $d/nginx.pid; error_log $d/logs/error.log notice; ${user:-}
+events { worker_connections 512; }
+http { access_log off; default_type text/plain; client_max_body_size 1g;
+client_body_temp_path $d/body; proxy_temp_path $d/proxy; fastcgi_temp_path $d/fcgi; uwsgi_temp_path $d/uwsgi; scgi_temp_path $d/scgi;
+$1
+}
+END
+}
+refused() { # LINES MESSAGE: the last line is wrong; it is line 4 + their number
+    config "$1" >"$d/bad.conf"
+    nginx -p "$d" -c "$d/bad.conf" -t >"$d/bad.out" 2>&1 && { bad "accepted: $1"; return; }
+    expect "refused: $2" grep -q "\[emerg\].*$2.* in $d/bad.conf:$((4 + $(wc -l <<<"$1")))" "$d/bad.out"
+}
+z='qos_zone name=z size=1m rate=100m;'
+refused 'qos_zone name=z size=1m;' 'rate_per_s: give'
+refused 'qos_zone name=z size=8k rate=1m;' 'size: give at least'
+refused 'qos_zone name=z size=1m rate=fast;' '"rate=fast": give bytes per second, such as 400m'
+refused 'qos_zone name=z size=1m rate=1m burst=0;' 'burst: give 1ms to 10s'
+refused 'qos_zone name=z size=1m rate=1m colour=red;' '"colour=red" is no setting of it'
+refused "$z
+qos_zone name=z size=1m rate=1m;" 'this zone has a line already'
+refused 'qos_tenant zone=y key=a;' 'zone=y: write its qos_zone before this line'
+refused 'qos_tenant key=a;' 'zone=: write its qos_zone before this line'
+refused "$z
+qos_tenant zone=z key=a reserve=101m;" 'key=a: .* 104857600 bytes per second are left to reserve'
+refused "$z
+qos_tenant zone=z key=a reserve=60m;
+qos_tenant zone=z key=* reserve=50m;" '41943040 bytes per second are left to reserve'
+refused "$z
+qos_tenant zone=z key=a reserve=20m limit=10m;" 'limit_per_s: give at least rate_per_s'
+refused "$z
+qos_tenant zone=z key=a weight=0;" 'weight: give 1 to'
+refused "$z
+qos_tenant zone=z key=a;
+qos_tenant zone=z key=a;" 'key: it has a line already'
+refused "$z
+qos zone=z;" "key: give the tenant's key"
+refused "$z
+qos zone=z key=\$http_x over=maybe;" 'over: give wait or 429'
+refused 'server { listen 127.0.0.1:1; location / { qos_status json; } }' 'give text or prometheus'
+
+# ---- the server
+
+server_of() { # TENANTS [MODULE]
+    config "qos_zone name=disks size=10m rate=80m burst=${burst_ms}ms;
+$1
+qos_zone name=other size=1m rate=10g request=4k;
+server { listen 127.0.0.1:$port sndbuf=128k; listen 127.0.0.1:$((port + 1)) http2; root $d/html; sendfile on; add_header X-Worker \$pid;
+    location / { qos zone=disks key=\$http_x_tenant; }
+    location /put/ { qos zone=disks key=\$http_x_tenant; dav_methods PUT; client_body_buffer_size 16k; }
+    location /copy/ { alias $d/html/; sendfile off; qos zone=disks key=\$http_x_tenant; }
+    location /gzip/ { alias $d/html/; gzip on; gzip_types text/plain; qos zone=disks key=\$http_x_tenant; }
+    location = /page.shtml { ssi on; ssi_types text/plain; qos zone=disks key=\$http_x_tenant; }
+    location /refuse/ { alias $d/html/; qos zone=disks key=\$http_x_tenant over=429; }
+    location /cost/ { alias $d/html/; qos zone=other key=all; }
+    location /proxy/ { qos zone=disks key=\$http_x_tenant; proxy_pass http://127.0.0.1:$port/free/; }
+    location /free/ { alias $d/html/; qos off; }
+    location = /qos { qos_status; }
+    location = /metrics { qos_status prometheus; }
+}" "${2:-}"
+}
+tenants='qos_tenant zone=disks key=gold reserve=50m limit=60m;
+qos_tenant zone=disks key=bulk limit=7m weight=10;
+qos_tenant zone=disks key=up reserve=5m limit=8m;
+qos_tenant zone=disks key=slow limit=20m;
+qos_tenant zone=disks key=tiny limit=200k;
+qos_tenant zone=disks key=crash limit=100k;
+qos_tenant zone=disks key=* limit=40m weight=20;'
+start() { # TENANTS [MODULE]: on a port that is free, and the one after it
+    local try i
+    for try in 1 2 3 4 5; do
+        port=$((20000 + RANDOM % 30000))
+        server_of "$@" >"$d/nginx.conf"
+        timeout 100 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' >"$d/start.out" 2>&1 &
+        for i in 1 2 3 4 5 6 7 8 9 10; do
+            sleep 0.1
+            running && curl -fs "127.0.0.1:$port/qos" >/dev/null && url=http://127.0.0.1:$port && return
+        done
+    done
+    cat "$d/start.out" "$d/logs/error.log"
+    exit 1
+}
+get() { curl -sS --max-time 20 "$@"; }
+column() { # TENANT NUMBER
+    get "$url/qos" | awk -v t="$1" -v n="$2" '/^zone other/ {exit} $1 == t {print $n}'
+}
+start "$tenants"
+
+# ---- bytes
+
+expect "no byte is changed" cmp <(get -H 'X-Tenant: gold' "$url/large") "$d/html/large"
+expect "they are charged once" [ "$(column gold 7)" -eq $((16 * mib)) ]
+expect "a range" cmp <(get -r 100000-300000 "$url/large") <(tail -c +100001 "$d/html/large" | head -c 200001)
+expect "only the range is charged" [ "$(column '*' 7)" -eq 200001 ]
+expect "without sendfile" cmp <(get -H 'X-Tenant: gold' "$url/copy/large") "$d/html/large"
+expect "compressed" cmp <(get -H 'X-Tenant: gold' --compressed "$url/gzip/large") "$d/html/large"
+expect "from a proxied server" cmp <(get -H 'X-Tenant: gold' "$url/proxy/large") "$d/html/large"
+expect "over HTTP/2" cmp <(get --http2-prior-knowledge -H 'X-Tenant: gold' "http://127.0.0.1:$((port + 1))/large") "$d/html/large"
+expect "a page made of another one" cmp <(get "$url/page.shtml") <(cat "$d/html/mid"; echo)
+expect "a header alone" grep -q '^Content-Length: 16777216' <(get -I "$url/large" | tr -d '\r')
+expect "what is not there" [ "$(get -o /dev/null -w '%{http_code}' "$url/none")" = 404 ]
+expect "three on one connection" [ "$(get -w '%{num_connects}' -o /dev/null "$url/mid" -o /dev/null "$url/mid" -o /dev/null "$url/mid")" = 100 ]
+expect "an upload" [ "$(get -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null -w '%{http_code}' "$url/put/a")" = 201 ]
+expect "its bytes are whole" cmp "$d/html/mib" "$d/html/put/a"
+expect "they are charged" [ "$(column up 8)" -eq $mib ]
+get -H 'X-Tenant: up' -H 'Transfer-Encoding: chunked' -T "$d/html/mib" -o /dev/null "$url/put/b"
+expect "an upload in chunks" cmp "$d/html/mib" "$d/html/put/b"
+get "$url/cost/none" >/dev/null
+expect "a request has its fixed cost" [ "$(get "$url/qos" | awk '/^zone/ {z = $2} $1 == "*" && z == "other:" {print $8}')" -eq 4096 ]
+expect "metrics" grep -q '^qos_response_bytes_total{zone="disks",tenant="gold"} [1-9]' <(get "$url/metrics")
+
+# At the limit: 429 with Retry-After.
+timeout 20 ab -q -n 60 -c 10 -H 'X-Tenant: tiny' "$url/refuse/mid" >"$d/ab" 2>&1
+expect "over=429 refuses" grep -q 'Non-2xx responses: *[1-9]' "$d/ab"
+get -H 'X-Tenant: tiny' -D "$d/head" -o /dev/null "$url/refuse/mid" -o /dev/null "$url/refuse/mid" -o /dev/null "$url/refuse/mid"
+expect "and says when" grep -qi '^retry-after: [1-9]' "$d/head"
+expect "they are counted" [ "$(column tiny 6)" -gt 0 ]
+
+wait "$crash_build" || bad "the module that kills itself was not built"
+
+# ---- load: reservation and limits by the module's own counters, every 100 ms
+
+sampling() { # FILE: a sample every 100 ms, until its time is over
+    local end=$(($(date +%s%N) + $2 * 1000000))
+    while [ "$(date +%s%N)" -lt $end ]; do
+        curl -sf --max-time 2 "$url/qos" | awk '/^zone disks/ {at = sprintf("%.6f", $4 / 1e9); rate = $6 + 0} /^zone other/ {exit}
+            NF == 12 && $1 != "tenant" {printf "%s %s %.0f %s %s %.0f\n", at, $1, $7 + $8, $12, $3, rate}' >>"$1"
+        sleep 0.1
+    done
+}
+# In every window: granted <= limit x (window + burst) + two chunks (the largest request, twice: contract of htb.h).
+# Reservation: windows of half a second and more in which the tenant waited for 98 % of the time and 98 % of the root's
+# rate was spent; what the machine was too late for, all lose alike.
+judge() { # FILE [RESERVED-TENANT RATE]
+    awk -v burst="$burst_ms" -v chunk=$chunk -v who="${2:-}" -v reserve="${3:-0}" '
+        {k = ++n[$2]; at[$2, k] = $1 + 0; key[$2, k] = $1 ""; got[$2, k] = $3; waits[$2, k] = $4; limit[$2, k] = $5
+         rate = $6
+         sum[$1 ""] += $3}
+        END {
+            for (t in n) for (i = 1; i <= n[t]; i++) {
+                most = 0
+                for (j = i + 1; j <= n[t]; j++) {
+                    if (limit[t, j] > most) most = limit[t, j]
+                    if (limit[t, i] > most) most = limit[t, i]
+                    if (most == 0) break
+                    s = at[t, j] - at[t, i]
+                    windows++
+                    if (got[t, j] - got[t, i] > most * (s + burst / 1000 + 0.002) + 2 * chunk)
+                        bad = bad " " t " over its limit: " got[t, j] - got[t, i] " in " s " s;"
+                }
+            }
+            for (t in n) {
+                k = n[t]; s = at[t, k] - at[t, 1]; g = got[t, k] - got[t, 1]
+                printf "%-5s got %6.2f MB/s, waited %3.0f %%", t, g / s / 1e6, (waits[t, k] - waits[t, 1]) / s / 10
+                if (limit[t, k] > 0) printf ", %.4f of its limit", g / s / limit[t, k]
+                if (t == who) printf ", %.4f of its reservation", g / s / reserve
+                print ""
+            }
+            for (i = 1; i <= n[who]; i++) for (j = i + 1; j <= n[who]; j++) {
+                s = at[who, j] - at[who, i]
+                spent = (sum[key[who, j]] - sum[key[who, i]]) / rate
+                if (s < 0.5 || spent < 0.98 * s || waits[who, j] - waits[who, i] < 980 * s) continue
+                eligible++
+                g = got[who, j] - got[who, i]
+                due = reserve * (spent < s ? spent : s)
+                if (!least || g / due < least) least = g / due
+                if (g < 0.98 * due - chunk) bad = bad " " who " got " g " in " s " s of its reservation;"
+            }
+            print windows + 0 " windows, " eligible + 0 " of them eligible for the reservation, least " least + 0
+            if (windows < 20) bad = bad " too few windows;"
+            if (bad != "") { print substr(bad, 1, 400); exit 1 }
+            exit who != "" && eligible < 1 ? 3 : 0
+        }' "$1"
+}
+load() { # SECONDS: 60 connections; the others take what is left, so gold has little more than its reservation
+    timeout 20 wrk -t1 -c20 -d"$1"s --timeout 10s -H 'X-Tenant: gold' "$url/mid" >"$d/wrk.gold" 2>&1 &
+    gold=$!
+    timeout 20 wrk -t1 -c20 -d"$1"s --timeout 10s -H 'X-Tenant: bulk' "$url/copy/mid" >"$d/wrk.bulk" 2>&1 &
+    bulk=$!
+    timeout 20 wrk -t1 -c20 -d"$1"s --timeout 10s "$url/mid" >"$d/wrk.rest" 2>&1 &
+    rest=$!
+}
+uploads() { # seconds
+    local end=$(($(date +%s) + $1))
+    while [ "$(date +%s)" -lt $end ]; do get -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null "$url/put/$2"; done
+}
+
+# Control: the same clients without the module. If they do not ask for twice the root's rate, nothing can be said.
+timeout 10 wrk -t1 -c60 -d1s "$url/free/mid" >"$d/wrk.free" 2>&1
+control=$(awk '/Transfer\/sec/ {n = $2; print int(n * ($2 ~ /GB/ ? 1024 : $2 ~ /MB/ ? 1 : 0.001))}' "$d/wrk.free")
+echo "control: $control MiB/s without the module, 80 with it"
+
+load 5
+for i in 1 2 3; do uploads 5 up$i & ups[i]=$!; done
+get --limit-rate 300k --max-time 3 -H 'X-Tenant: slow' -o "$d/slow" "$url/large" 2>/dev/null &
+slow=$!
+for i in 1 2 3 4; do get --max-time 1 -H 'X-Tenant: tiny' -o /dev/null "$url/large" 2>/dev/null & aborted[i]=$!; done
+sleep 0.3
+sampling "$d/run" 4200
+wait "$gold" "$bulk" "$rest" "$slow" "${ups[@]}" "${aborted[@]}"
+judge "$d/run" gold $((50 * mib))
+verdict=$?
+expect "limits hold, the reservation is met" [ $verdict -ne 1 ]
+clients=$(awk '/Transfer\/sec/ {print int($2 * 1000)}' "$d/wrk.gold")
+expect "gold's clients saw no more than 1.02 of its limit, headers included" [ "$clients" -le $((60 * 1020)) ]
+expect "nobody saw an error" [ -z "$(grep -hE 'Socket errors|Non-2xx' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")" ]
+expect "uploads are whole" cmp "$d/html/mib" "$d/html/put/up1"
+charged=$(column slow 7) got=$(wc -c <"$d/slow")
+echo "slow client: got $got, charged $charged of $((16 * mib))"
+expect "a slow client is charged what moved, not the whole file" [ "$charged" -le $((got + 6 * mib)) ]
+expect "nobody waits for those who left" [ "$(column tiny 11)" -eq 0 ]
+
+# ---- reload under load
+
+load 3
+sampling "$d/reload" 2800 &
+sampler=$!
+sleep 0.5
+for i in 1 2 3 4; do kill -HUP "$(cat "$d/nginx.pid")"; sleep 0.25; done
+server_of "${tenants/limit=7m/limit=6m}
+qos_tenant zone=disks key=new limit=1m;" >"$d/nginx.conf"
+before=$(column gold 7)
+kill -HUP "$(cat "$d/nginx.pid")"
+for i in $(seq 30); do [ "$(column bulk 3)" -eq $((6 * mib)) ] && break; sleep 0.1; done
+expect "a reload changes limits" [ "$(column bulk 3)" -eq $((6 * mib)) ]
+expect "and adds tenants" [ -n "$(column new 3)" ]
+expect "counters go on" [ "$(column gold 7)" -ge "$before" ]
+wait "$gold" "$bulk" "$rest" "$sampler"
+expect "limits hold over reloads: no bucket is filled anew" judge "$d/reload"
+# An old worker ends each connection after its response, which wrk counts as a read error: at most once a reload.
+errors=$(awk '/Socket errors/ {gsub(/,/, ""); other += $4 + $8 + $10; reads += $6} /Non-2xx/ {other++} END {print reads + 0, other + 0}' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")
+expect "no request failed (connections ended, errors: $errors)" [ "${errors% *}" -le $((5 * 60)) -a "${errors#* }" -eq 0 ]
+cp "$d/nginx.conf" "$d/good.conf"
+echo 'nonsense' >>"$d/nginx.conf"
+kill -HUP "$(cat "$d/nginx.pid")"
+sleep 0.3
+expect "a bad reload leaves all as it was" [ "$(column bulk 3)" -eq $((6 * mib)) ]
+cp "$d/good.conf" "$d/nginx.conf"
+
+# ---- workers that are killed
+
+survivors() { # DEAD-PID...: downloads of all other workers are whole
+    local i pid lost=0 whole=0
+    for i in $(seq 8); do
+        pid=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d/head.$i")
+        case " $* " in *" ${pid:-none} "*) continue ;; esac
+        if cmp -s "$d/body.$i" "$d/html/mib"; then whole=$((whole + 1)); else lost=$((lost + 1)); fi
+    done
+    expect "$whole downloads of other workers are whole" [ "$lost" -eq 0 ]
+    survived=$((survived + whole))
+}
+downloads() { # eight, each a MiB, 8 MiB/s in all, over the workers
+    local i
+    fetch=()
+    for i in $(seq 8); do
+        get -H 'X-Tenant: new' -H 'Connection: close' -D "$d/head.$i" -o "$d/body.$i" "$url/mib" 2>/dev/null &
+        fetch+=($!)
+    done
+    sleep 0.3
+}
+slow='qos_tenant zone=disks key=new limit=8m;'
+stop
+start "$tenants
+$slow"
+downloads
+victim=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d/head.1")
+kill -KILL "$victim"
+wait "${fetch[@]}"
+survivors "$victim"
+for i in $(seq 20); do [ "$(column new 11)" -eq 0 ] && break; sleep 0.1; done
+expect "nobody waits for the dead" [ "$(column new 11)" -eq 0 ]
+expect "what it left was taken away" [ "$(get "$url/qos" | awk '/^zone disks/ {print $14 + 0}')" -gt 0 ]
+stop
+
+# In the middle of a change.
+start "$tenants
+$slow" "$PWD/build/examples/nginx-crash.so"
+for n in 1 2 3; do
+    downloads
+    get -H 'X-Tenant: crash' -o /dev/null "$url/large" 2>/dev/null
+    wait "${fetch[@]}"
+    dead=$(sed -n 's/.*worker process \([0-9]*\) exited on signal 9.*/\1/p' "$d/logs/error.log" | tr '\n' ' ')
+    survivors $dead
+    expect "the tree was made anew" [ "$(get "$url/qos" | awk '/^zone disks/ {print $12 + 0}')" -ge $n ]
+done
+expect "and it works" cmp <(get -H 'X-Tenant: gold' "$url/large") "$d/html/large"
+stop
+expect "there were downloads of other workers" [ "$survived" -gt 0 ]
+expect "they died in the middle of a change" [ "$(grep -c 'zone "disks" was locked by' "$d/logs/error.log")" -ge 3 ]
+complaints=$(grep -E '\[(alert|crit)\]' "$d/logs/error.log" | grep -vE 'exited on signal 9|was locked by')
+expect "no other complaint in the log" [ -z "$complaints" ]
+[ $failed -eq 0 ] || exit 1
+[ "$verdict" -eq 0 ] && [ "${control:-0}" -ge 160 ] || inconclusive "the rate of the root was not spent while gold waited"
+finish $failed
