@@ -111,6 +111,9 @@ extern "C" {
 #ifndef PSHIFT_WARM_PARTS
 #define PSHIFT_WARM_PARTS 160 /* as PSHIFT_PARTS, in a warm start */
 #endif
+#ifndef PSHIFT_WARM_PART
+#define PSHIFT_WARM_PART 16 /* when more than 1/16 of the rows have changed, all are solved anew */
+#endif
 #ifndef PSHIFT_PATIENCE
 #define PSHIFT_PATIENCE 2 /* a sweep goes on if so many more parts would finish at the pace of the last */
 #endif
@@ -126,8 +129,9 @@ extern "C" {
 #ifndef PSHIFT_PARTS
 #define PSHIFT_PARTS 64 /* progress is checked every 1/64 of the rows */
 #endif
-#if PSHIFT_PARTS < 1 || PSHIFT_WARM_PARTS < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 || PSHIFT_WINDOW_ROWS < 1 ||  \
-    PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
+#if PSHIFT_PARTS < 1 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 ||    \
+    PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 ||                   \
+    PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: tunables must be positive, PSHIFT_SHARDS at most 1024"
 #endif
 
@@ -2180,10 +2184,27 @@ QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
     return !(inside && outside);
 }
 
+/* May row i be resolved: is it retracted, and as it is now all right? */
+QOS_PRIV enum qos_status pshift_priv_check_row(const struct pshift_solver *solver, const struct pshift_problem *p,
+                                               uint32_t i)
+{
+    uint64_t bits = p->reservation[i];
+    uint32_t e;
+    if (solver->rows[i].label != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] || p->row[i + 1] > solver->entries)
+        return QOS_EINVAL;
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        if (p->server[e] >= p->servers)
+            return QOS_EINVAL;
+        bits |= p->demand[e];
+    }
+    return bits > PSHIFT_COUNT_MAX ? QOS_ERANGE : QOS_OK;
+}
+
 QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, const uint32_t *bucket, uint32_t count,
                                               const struct pshift_problem *p, const struct pshift_options *opt,
                                               struct pshift_solution *s)
 {
+    uint64_t share[PSHIFT_PRIV_BATCH + PSHIFT_PRIV_WIDE];
     struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
     struct pshift_priv_job job;
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
@@ -2193,19 +2214,20 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         return st;
     if (!pshift_priv_same_size(solver, p) || count != solver->retracted || (count && !bucket))
         return QOS_EINVAL;
-    for (t = 0; t < count; t++) {
-        uint32_t i = bucket[t];
-        if (i >= p->buckets || solver->rows[i].label != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] ||
-            p->row[i + 1] > solver->entries)
-            return QOS_EINVAL;
-        for (e = p->row[i]; e < p->row[i + 1]; e++)
-            if (p->server[e] >= p->servers)
-                return QOS_EINVAL;
-        st = pshift_priv_start_row(solver, p, s->alloc, i, &part);
-        if (st != QOS_OK)
-            return st;
-    }
+    for (t = 0; t < count && st == QOS_OK; t++)
+        st = bucket[t] < p->buckets ? pshift_priv_check_row(solver, p, bucket[t]) : QOS_EINVAL;
+    if (st != QOS_OK)
+        return st;
+    if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART) /* cheaper so */
+        return pshift_solver_solve(solver, p, opt, s);
     pshift_priv_job_of(&job, solver, p, s);
+    for (t = 0; t < count; t++) {
+        const uint32_t begin = p->row[bucket[t]], n = p->row[bucket[t] + 1] - begin;
+        if (pshift_priv_start_rows(&job, share, bucket[t], bucket[t] + 1, &part) == 1)
+            __builtin_memcpy(s->alloc + begin, share, n * sizeof *share);
+        else
+            (void)pshift_priv_start_row(solver, p, s->alloc, bucket[t], &part);
+    }
     for (t = 0; t < p->servers; t++)
         cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
     for (t = 0; t < count; t++) {

@@ -1,4 +1,4 @@
-// proves: warm starts reach the optimum again
+// proves: warm starts reach the optimum again, by changed rows alone or by all anew
 // variants: native san i386 s390x aarch64
 // flags: -DPSHIFT_WINDOW_ROWS=4
 #include "pshift.h"
