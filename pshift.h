@@ -1002,7 +1002,7 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
     return QOS_OK;
 }
 
-#define PSHIFT_PRIV_BATCH 256 /* entries of rows that are started together */
+#define PSHIFT_PRIV_BATCH 128 /* entries of rows that are started together */
 
 /* The same for ordinary rows of at most 16 entries from row i on, as many as fit into a batch. Their shares are written
  * to `share`, for the caller to add up and to copy. Returns how many rows there were. */
