@@ -73,10 +73,10 @@ trap '[ -n "$mpirun" ] && kill_job; mountpoint -q "$work/objects" && umount "$wo
 
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work/tmp
 [ "$(id -u)" = 0 ] && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Few fragments, so that tables are full and logs are compacted often; in every other round eager maintainers, so that
+# All nodes write to the same bytes. Few fragments, so that tables are full and logs are compacted often; in every other round eager maintainers, so that
 # pulls are under way when the job dies.
 common=(--servers "$servers" --dir "$work/objects" --journal "$work/journal" --recover --procs 4 --per-process 512K
-    --object 256K --write 64K --fragments 200 --pids "$work/pids")
+    --object 256K --write 64K --fragments 200 --shared --pids "$work/pids")
 job() { # COMMAND OPTION...; in a subshell
     mkdir -p "$work/pids" "$work/tmp"
     exec mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n $((servers + nodes)) "$tool" "$@" "${common[@]}"
@@ -126,12 +126,12 @@ for round in $(seq "$rounds"); do
         at=$((RANDOM % longest))
         sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
         # A swap takes the next log's name away; it has one again when the next compaction begins.
-        swapped=() found= until=$((SECONDS + 4))
+        swapped=() until=$((SECONDS + 4)) io=$(cat "$work"/pids/io-*.pid 2>/dev/null | cut -d' ' -f1)
         while [ "$in_compaction" = 1 ] && [ $SECONDS -lt $until ]; do
             for ((server = 0; server < servers; server++)); do
                 next=$work/objects/server$server/redirect.next
                 if [ ! -e "$next" ]; then swapped[server]=1
-                elif [ -n "${swapped[server]:-}" ]; then found=$next; break 2
+                elif [ -n "${swapped[server]:-}" ]; then found=$next; kill -STOP $io; break 2 # as it is now
                 fi
             done
         done

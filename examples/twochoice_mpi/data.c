@@ -7,7 +7,8 @@
 
 #define CHUNK_BYTES (UINT64_C(256) << 10)
 
-/* Each node has a region of one file to itself, in which its processes' writes overlap as they like. */
+/* Each node has a region of one file to itself, in which its processes' writes overlap as they like. With --shared all
+ * nodes write to the first region, and have one journal. */
 static struct file_layout all_servers;
 
 static uint64_t region_bytes(void)
@@ -26,9 +27,10 @@ static struct journal *open_journal(void)
     struct journal *j = NULL;
     if (settings.journal && !plot_mkdir(settings.journal))
         tool_warn("%s: %s", settings.journal, strerror(errno));
-    snprintf(path, sizeof path, "%s/node-%u.journal", settings.journal ? settings.journal : "", nodes.node);
+    snprintf(path, sizeof path, "%s/node-%u.journal", settings.journal ? settings.journal : "",
+             settings.shared ? 0 : nodes.node);
     if (settings.journal)
-        j = journal_open(path);
+        j = journal_open(path, nodes.node);
     all_servers.width = (uint32_t)settings.servers;
     return j;
 }
@@ -180,7 +182,7 @@ static void begin_write(struct journal *j, struct writer *w, struct qos_rng *rng
     memset(&w->t, 0, sizeof w->t);
     w->t.write = true;
     w->t.layout = &all_servers;
-    w->t.offset = region_start() + qos_rng_below(rng, region_bytes() - len + 1);
+    w->t.offset = (settings.shared ? 0 : region_start()) + qos_rng_below(rng, region_bytes() - len + 1);
     w->t.len = len;
     w->t.data = w->data;
     w->number = journal_intent(j, w->t.offset, len);

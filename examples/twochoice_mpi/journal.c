@@ -1,6 +1,7 @@
-// What was acknowledged: a file for each compute node, with none of the headers that are on trial here. Each write is
+// What was acknowledged: a file for each compute node, or one for all, with none of the headers that are on trial here. Each write is
 // announced before it is sent, and marked when it is acknowledged (or has failed), in that order in the file; so the
-// file also tells which writes came after which, without a clock. Bytes of a write follow from its number.
+// file also tells which writes came after which, without a clock. Bytes of a write follow from its number; node and
+// count make it unique.
 #include "journal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -15,22 +16,34 @@ struct record {
     uint32_t magic, kind;
     uint64_t number, offset, len;
 };
-#define MAGIC 0x6c6e7232u
+#define MAGIC 0x6c6e7233u
+#define NODE_SHIFT 40
 
 struct entry {
-    uint64_t offset, end;
+    uint64_t number, offset, end;
     uint64_t begun, over; /* places in the file; over: it can change nothing behind that */
     int acknowledged;
 };
 
 struct journal {
     int fd;
-    struct entry *entry;                        /* by number */
+    struct entry *entry;                        /* in the order of the file */
     uint64_t entries, room, records, open_from; /* open_from: entries before are over */
+    uint64_t next;                              /* this node's next number */
 };
+
+static struct entry *entry_of(struct journal *j, uint64_t number)
+{
+    uint64_t i;
+    for (i = j->entries; i > j->open_from; i--)
+        if (j->entry[i - 1].number == number)
+            return &j->entry[i - 1];
+    return NULL;
+}
 
 static int apply(struct journal *j, const struct record *r)
 {
+    struct entry *e;
     uint64_t at = ++j->records, i;
     if (r->kind == START) { /* whatever was under way died with its job */
         for (i = j->open_from; i < j->entries; i++)
@@ -39,20 +52,23 @@ static int apply(struct journal *j, const struct record *r)
         j->open_from = j->entries;
         return 1;
     }
-    if (r->kind == INTENT && r->number == j->entries) {
+    if (r->kind == INTENT && !entry_of(j, r->number)) {
         if (j->entries == j->room) {
             j->room = j->room ? 2 * j->room : 1024;
             j->entry = realloc(j->entry, j->room * sizeof *j->entry);
             if (!j->entry)
                 return 0;
         }
-        j->entry[j->entries++] = (struct entry){r->offset, r->offset + r->len, at, UINT64_MAX, 0};
+        j->entry[j->entries++] = (struct entry){r->number, r->offset, r->offset + r->len, at, UINT64_MAX, 0};
+        if (r->number >> NODE_SHIFT == j->next >> NODE_SHIFT && r->number >= j->next)
+            j->next = r->number + 1;
         return 1;
     }
-    if ((r->kind != DONE && r->kind != FAILED) || r->number >= j->entries)
+    e = entry_of(j, r->number);
+    if ((r->kind != DONE && r->kind != FAILED) || !e)
         return 0;
-    j->entry[r->number].over = at;
-    j->entry[r->number].acknowledged = r->kind == DONE;
+    e->over = at;
+    e->acknowledged = r->kind == DONE;
     return 1;
 }
 
@@ -66,13 +82,14 @@ static void append(struct journal *j, uint32_t kind, uint64_t number, uint64_t o
     }
 }
 
-struct journal *journal_open(const char *path)
+struct journal *journal_open(const char *path, uint32_t node)
 {
     struct journal *j = calloc(1, sizeof *j);
     struct record r;
     ssize_t n;
     if (!j)
         return NULL;
+    j->next = (uint64_t)node << NODE_SHIFT;
     j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (j->fd < 0) {
         fprintf(stderr, "journal: %s: %s\n", path, strerror(errno));
@@ -103,7 +120,7 @@ void journal_close(struct journal *j)
 
 uint64_t journal_intent(struct journal *j, uint64_t offset, uint64_t len)
 {
-    uint64_t number = j->entries;
+    uint64_t number = j->next;
     append(j, INTENT, number, offset, len);
     return number;
 }
@@ -162,7 +179,7 @@ static uint64_t judge(const struct journal *j, const uint64_t *cover, size_t cov
         uint8_t is = data[at - from];
         int right = last_begun == 0 && is == 0;
         for (i = 0; i < covers && !right; i++)
-            right = j->entry[cover[i]].over > last_begun && is == byte_of(cover[i], at);
+            right = j->entry[cover[i]].over > last_begun && is == byte_of(j->entry[cover[i]].number, at);
         if (!right && wrong++ == 0)
             *first = at;
     }

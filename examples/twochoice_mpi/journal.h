@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 struct journal;
-/* Opens or makes the file and reads it; what was not over by then never is. NULL: said why. */
-struct journal *journal_open(const char *path);
+/* Opens or makes the file and reads it; what was not over by then never is. NULL: said why. Several nodes may write to one
+ * file, once all have opened it. */
+struct journal *journal_open(const char *path, uint32_t node);
 void journal_close(struct journal *j);
 /* Before a write is sent. Returns its number, from which its bytes follow. */
 uint64_t journal_intent(struct journal *j, uint64_t offset, uint64_t len);

@@ -139,6 +139,7 @@ static const struct opt options[] = {
     {"accept-prefix", OPT_FLAG, &settings.accept_prefix, NULL, "with --recover: a damaged log counts up to the damage",
      NULL},
     {"journal", OPT_TEXT, &settings.journal, "DIR", "stress, verify: journals of acknowledged writes", NULL},
+    {"shared", OPT_FLAG, &settings.shared, NULL, "stress, verify: all nodes write to the same bytes", NULL},
     {"no-pull", OPT_FLAG, &settings.no_pull, NULL, "the maintainers rest", NULL},
     {"pull-rate", OPT_RATE, &settings.pull_rate, "RATE", "most that a maintainer pulls (64M/s)", NULL},
     {"idle", OPT_TIME, &settings.idle_ns, "TIME", "a server must have been idle for so long (100ms)", NULL},

@@ -201,7 +201,7 @@ struct settings {
     uint64_t servers, procs, k, write_bytes, per_process, object_bytes, part_bytes, rate, slow_by, seed, rounds, run_ns;
     uint64_t probe_timeout_ns, drain_ns, fragments, log_bytes, buffers, min_write;
     uint64_t pull_rate, idle_ns, idle_load, peers_ns;
-    bool recover, keep, include_home, pull, no_pull, accept_prefix, verify, progress;
+    bool shared, recover, keep, include_home, pull, no_pull, accept_prefix, verify, progress;
     uint32_t server;   /* of this rank, or its I/O process */
     uint64_t own_rate; /* of its device; 0: as it is */
 };

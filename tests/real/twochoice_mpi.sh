@@ -42,7 +42,7 @@ stop_for() { # SECONDS PID...
 }
 pid_of() { cut -d' ' -f1 "$work/pids/$1.pid"; }
 stress=(--servers 3 --dir "$work/objects" --journal "$work/journal" --recover --pids "$work/pids" --procs 4
-    --per-process 1M --object 256K --write 64K --fragments 300 --json "$work/stress.json")
+    --per-process 512K --object 256K --write 64K --fragments 300 --shared --json "$work/stress.json")
 mkdir "$work/pids" "$work/trace"
 
 # ---- wrong usage
@@ -106,15 +106,12 @@ expect "table: shorter than the number of creates" json "$work/table.json" \
 for f in 11 12; do expect "Figure $f is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure$f.svg"; done
 
 # ---- the whole job killed, and recovered
-examples/twochoice_mpi/crash.sh --rounds 2 --dir "$work" --longest 600 >"$work/out" 2>"$work/err"; status=$?
+# As root also the page cache is lost each time, and servers are compacting their logs when they die.
+cut=() what="killed jobs"
+if [ "$(id -u)" = 0 ]; then cut=(--power-cut 1 --in-compaction 1) what="killed jobs, page cache lost, logs being compacted"; fi
+examples/twochoice_mpi/crash.sh --rounds 2 --dir "$work" --longest 300 "${cut[@]}" >"$work/out" 2>"$work/err"; status=$?
 cat "$work/out"
-expect "2 kills: acknowledged bytes, redirects, checker" [ "$status" = 0 ]
-if [ "$(id -u)" = 0 ]; then
-    examples/twochoice_mpi/crash.sh --rounds 1 --dir "$work" --longest 300 --power-cut 1 --in-compaction 1 >"$work/out" 2>"$work/err"
-    status=$?
-    cat "$work/out"
-    expect "a kill in a compaction, and the page cache lost: the same" [ "$status" = 0 ]
-fi
+expect "$what: acknowledged bytes, redirects, checker" [ "$status" = 0 ]
 
 # ---- a server that is stopped: probes are not answered in time, writes go elsewhere
 begin 6 stress "${stress[@]}" --run 1s --probe-timeout 20ms
