@@ -5,6 +5,7 @@
 #
 # All bodies are compiled once, with clang's counters, and every C test of unit/, property/, paper/ and fuzz/ links
 # them through the prototypes alone: so a function that nobody calls counts as missed, which inline copies would hide.
+# The tests are the objects of make test's native variant.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
 # `// coverage: no`.
@@ -25,26 +26,35 @@ bodies_of() { # LIMITS -> the object that has them
 }
 limits_of() { says "$1" flags | tr ' ' '\n' | grep '^-D' | tr '\n' ' '; }
 one() { # TEST.c
-    local name program bodies extra=
+    local name program object bodies extra=
     bodies=$(bodies_of "$(limits_of "$1")")
-    name=$(basename "$1" .c) program=$out/$(echo "$1" | tr / _ | sed 's/\.c$//')
-    case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$name\"" ;; esac
-    # shellcheck disable=SC2046
+    name=$(basename "$1" .c) program=$out/$(echo "$1" | tr / _ | sed 's/\.c$//') object=${1#tests/}
+    object=build/native/${object%.c}.o
+    if has_own_bodies "$1"; then
+        object=$1
+        case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$name\"" ;; esac
+    fi
+    # shellcheck disable=SC2046,SC2086
     clang -std=gnu11 -O1 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
-        "$1" $extra "$bodies" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
+        "$object" $extra "$bodies" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
     LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
-export -f one says bodies_of limits_of
+export -f one says bodies_of limits_of has_own_bodies
 export out
 
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     case $(basename "$t") in "$only"*) ;; *) continue ;; esac
+    # Simulations that run natively alone are long, and reach nothing that others do not.
+    case "$t $(says "$t" variants)" in tests/paper/*" native") continue ;; esac
     limits=$(limits_of "$t")
     echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits") $out/bodies.c" >&3
+    has_own_bodies "$t" || { object=${t#tests/}; echo "build/native/${object%.c}" >&4; }
     echo "one $t"
-done >"$out/todo" 3>"$out/bodies"
+done >"$out/todo" 3>"$out/bodies" 4>"$out/objects"
+# shellcheck disable=SC2046
+${MAKE:-make} --no-print-directory -s $(cat "$out/objects") || exit 1
 echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping -c -o $out/bodies.o $out/bodies.c" >>"$out/bodies"
 sed 's/  */ /g' "$out/bodies" | sort -u | side_by_side || exit 1
 side_by_side <"$out/todo" || exit 1

@@ -65,7 +65,9 @@ grep -Hn '^ *# *include' $headers | grep -vE ':# *include (<(stddef|stdint|stdbo
     { echo "only <stddef.h>, <stdint.h>, <stdbool.h> and \"qos.h\" may be included"; exit 1; }
 
 printf '#include "%s"\n' $headers >"$out/all.c"
-todo "$out/all.c" -O0 -O2 -Os >"$out/todo"
+# -O0 for every target; -O2 and -Os for the machine's own compilers, and one of both for each of the others (what the
+# optimiser makes a call of hangs on the level more than on the target).
+todo "$out/all.c" -O0 -O2 -Os | grep -v -e ' -Os \(aarch64\|i686\|s390x\)' -e ' -O2 \(arm\|riscv64\)-' >"$out/todo"
 side_by_side <"$out/todo" || exit 1
 
 # The check itself: each plant must fail everywhere.

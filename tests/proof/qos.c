@@ -6,6 +6,7 @@
 // wp: qos_bucket_refill qos_bucket_take qos_bucket_force qos_bucket_put qos_bucket_set_rate qos_cost
 // plant: qos.h|if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 23))|if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 25))|qos_level_refill
 // plant: qos.h|if (n != 0 && bucket->level < qos_level_gate|if (n != 0 && bucket->level <= qos_level_gate|qos_bucket_take
+// slow plants
 // open: qos_mul_wide qos_div_wide qos_bucket_next_ns
 //
 // Open are: the product without __int128 and the division (products of unknown digits: the prover does not end; they
