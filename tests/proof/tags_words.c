@@ -12,11 +12,12 @@
 
 int main(void)
 {
+    static struct tags tags;
     struct tags_shared shared = {ANY, ANY, ANY, ANY};
+    struct tags_priv_rate own = {ANY, Frama_C_unsigned_long_interval(1, QOS_RATE_MAX), ANY};
     qos_word_t word = ANY;
-    uint64_t tag_ns;
     bool force = Frama_C_nondet(0, 1) != 0;
-    bool granted = tags_priv_shared_claim(&shared, &word, ANY, ANY, ANY, ANY, force, &tag_ns);
-    //@ check initialized: \initialized(&tag_ns);
-    return granted;
+    tags.config.shared = &shared;
+    tags.now_ns = ANY;
+    return tags_priv_claim_one(&tags, &own, &word, ANY, ANY, force);
 }
