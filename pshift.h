@@ -101,7 +101,7 @@ extern "C" {
 
 /* ---- configuration and public types ---------------------------------------------------------------------------- */
 
-/* Tunables of the solver; define them before the first include. PSHIFT_PLAIN: plain C, without the compilers' vectors. */
+/* Tunables of the solver; define them before the include. PSHIFT_PLAIN: plain C, without vectors of the compiler. */
 #ifndef PSHIFT_WINDOW_ROWS
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; it grows four times at a time */
 #endif
@@ -832,8 +832,8 @@ PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, 
 }
 
 #ifndef PSHIFT_PLAIN
-/* The same for 8 entries, in the compilers' own vectors: any target, with or without vector registers. gcc does not find
- * this code by itself: the loops take twice as long. */
+/* The same for 8 entries, in the compilers' own vectors: any target, with or without vector registers. gcc does not
+ * find this code by itself: the loops take twice as long. */
 typedef uint64_t pshift_priv_lanes64 __attribute__((vector_size(64)));
 typedef uint32_t pshift_priv_lanes __attribute__((vector_size(32)));
 typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(32)));
@@ -1252,9 +1252,9 @@ QOS_PRIV uint64_t pshift_priv_undo(const struct pshift_priv_job *job, int64_t *b
     return back[0];
 }
 
-/* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair is
- * left; returns how many tokens moved. Nearly without branches: what can be taken, and given; then it moves. A row may
- * name a server twice, and move more there than its balance: then a part is undone. */
+/* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
+ * is left; returns how many tokens moved. Nearly without branches: what can be taken, and given; then it moves. A row
+ * may name a server twice, and move more there than its balance: then a part is undone. */
 PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_job *job, int64_t *balance,
                                                      uint32_t begin, uint32_t n)
 {
@@ -1679,8 +1679,8 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
     solver->info.indexed_rows = count;
 }
 
-/* Marks row i as reached by a taker of this label, unless one of a lower label did so before. A row that a search passed
- * by may be reached by a higher label first. */
+/* Marks row i as reached by a taker of this label, unless one of a lower label did so before. A row that a search
+ * passed by may be reached by a higher label first. */
 QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
     struct pshift_priv_row *row = &job->solver->rows[i];
