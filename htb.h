@@ -63,14 +63,17 @@
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L and burst B, with requests of at most n tokens, gets
  *         its own tokens   at least R * t in any time t in which it always has demand, if
- *                          the device keeps up, less one bucket (R * B + n);
+ *                          the device keeps up, less one bucket (R * B + n); in queues B
+ *                          must be at least the worst wait below, and request_max_tokens
+ *                          at least n, as a full bucket earns nothing;
  *                          the same part of R as all others, if the device gives less;
  *         its limit        at most L * (t + B) + request_max_tokens + n in any time t.
  *     The tokens of a class are never lent while the class wants them.
  *   - Worst wait of a request of a class that stays within its rate R:
  *         gate             (R * B + n) / R
  *         queues           n / R + what is dispatched + the largest request of the tree,
- *                          if the reservations fit the device, whatever other classes do.
+ *                          if the reservations fit the device, whatever other classes do;
+ *                          in elevator order also bypass_max requests.
  *   - Borrowers of one lender with weights w and requests of at most n tokens get service
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. Worst wait of one of them, for a lender that lends Q tokens/s to borrowers of
@@ -261,7 +264,9 @@ QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now
 QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const uint64_t *rate_per_s);
 
 /* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken, htb_next_ns
- * says when. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired classes are best effort. O(depth). */
+ * says when; or queued requests wait for the same tokens, which a take does not overtake: those of its class, and for
+ * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired
+ * classes are best effort. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
@@ -1714,7 +1719,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
  *     nodes | rest of nodes | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
  *
  * Invariants
- *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt that its last holder left.
+ *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt that its last holder left. It
+ *      also keeps what its last holder was ahead of the clock of its ring.
  *   2. A class that ends passes its queue to best effort; its counters stay until the id is reserved again. */
 
 #ifndef QOS_DECLARE_ONLY
@@ -1876,8 +1882,8 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     }
     if (!former)
         c->tag = tree->turn[id].tag = c->ring_rest = c->generation = 0;
-    else if (parent != QOS_NONE) /* another ring has another clock */
-        tree->turn[id].tag = tree->cls[parent].u.group.clock;
+    else if (parent != QOS_NONE) /* what htb_priv_end left: how far ahead of the clock */
+        tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
     tree->turn[id].weight = 1;
     c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
@@ -2108,6 +2114,7 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
         htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)remains;
+    tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
     for (r = 0; r < tree->resources; r++)

@@ -1,5 +1,6 @@
 // proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound at which the reservations are met, on serial and
 // parallel devices, whose channels serve any request or only their own, of any capacity, after steps and through bursts
+// variants: native san
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
 #include "htb.h"
@@ -190,7 +191,7 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
 
 int main(void)
 {
-    static const double capacity[] = {0.2, 0.5, 0.8, 1.0, 1.31, 2.0};
+    static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
     static const uint32_t channels[] = {1, 8, 64};
     static struct world w;
     size_t i, k;
@@ -198,7 +199,7 @@ int main(void)
     check_begin("property/htb_flight");
     for (hashed = 0; hashed < 2; hashed++)
         for (k = 0; k < 3; k++) {
-            if (channels[k] == 1 && hashed)
+            if ((channels[k] == 1 && hashed) || (channels[k] != 8 && check_state.scale > 1))
                 continue;
             for (i = 0; i < (check_state.scale > 1 ? 1 : sizeof capacity / sizeof *capacity); i++)
                 one_device(&w, channels[k], hashed, capacity[i], capacity[i], 0);

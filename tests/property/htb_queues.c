@@ -1,4 +1,5 @@
 // proves: htb_dispatch sends what may be sent, loses no token while demand waits, and wakes exactly when it should
+// variants: native san armhf
 //
 // Oracle: htb_oracle.h, which rescans every class and bucket. dispatch_max is 1, so that each call makes one choice.
 //   - What is dispatched is the head of its class's queue, and the oracle finds somebody who pays for it.
@@ -178,7 +179,7 @@ int main(void)
     static struct run run;
     uint64_t i, runs, own = 0, borrowed = 0, early = 0;
     check_begin("property/htb_queues");
-    runs = check_scaled(160);
+    runs = check_scaled(80);
     for (i = 0; i < runs; i++) {
         one_run(&run, i, 300);
         own += run.served_own;

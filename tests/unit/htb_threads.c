@@ -79,7 +79,7 @@ int main(void)
         CHECK_EQ(reader[k].wrong, 0);
         CHECK_GE(reader[k].reads, 1);
     }
-    CHECK_GE(granted, steps / 4); /* takes do not overtake the queued requests, which get the rest */
+    CHECK_GE(granted, steps / 4); /* a take does not overtake queued requests (htb_take), which get the others */
     world_close(&w);
     return check_end();
 }
