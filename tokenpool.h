@@ -326,8 +326,8 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_
                                                                uint64_t reservation, uint64_t limit, uint64_t *fits);
 /* From the next period on the client has nothing. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id);
-/* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns, and read
- * the clock for each call: the time of the first call after a period began bounds the time at which it began. */
+/* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns, and
+ * read the clock for each call: the first call after a period began bounds the time at which it began. */
 QOS_API QOS_NODISCARD bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns,
                                                   struct tokenpool_op *op);
 QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer);
@@ -367,17 +367,20 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *   Epochs are numbers 1..2^20 - 1, then 1 again. They are compared for equality only, so nobody who slept is ahead of
  *   anybody. The incarnation changes with tokenpool_monitor_init, the generation with each join of a slot.
  *
- *   Edges between words (the other accesses are relaxed, because each word is complete in itself):
+ *   Edges between words (the other accesses are relaxed, because each word is complete in itself). Labels in the code:
+ *   these edges, claims (C1), reports (R1) and the monitor's swaps (M1 to M5), as in the model for spin.
  *     P1  monitor: terms, then period word OPEN (release)      engine: period word (acquire), then terms.
  *         Without it an engine starts a period with the terms of another.
  *     P2  monitor: period word CHANGING, then terms (release)  engine: terms (acquire), then the period word again.
  *         An engine that read a later period's terms sees that the period word has moved, and starts over.
+ *     P3  new monitor: pool, then period word (release)        old monitor: period word (acquire), then pool.
+ *         Without it the old one takes the new one's period word for a stray store, and undoes it.
  */
 
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
 #define TOKENPOOL_PRIV_VERSION 2u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* completed between two reports: they cost less than 1 % of the I/Os */
-#define TOKENPOOL_PRIV_OPEN 1u         /* period word: terms and pool are of this epoch */
+#define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; above it a count of takeovers */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
 #define TOKENPOOL_PRIV_SEQ_MASK 0xfffu
 
@@ -1331,11 +1334,11 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
     op->kind = TOKENPOOL_READ;
     op->operand = op->compare = 0;
     op->offset_bytes = TOKENPOOL_OFFSET_PERIOD;
-    if (what == TOKENPOOL_PRIV_REPORT) {
+    if (what == TOKENPOOL_PRIV_REPORT) { /* R1 */
         op->kind = TOKENPOOL_WRITE;
         op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
         op->operand = tokenpool_client_priv_report(client);
-    } else if (what == TOKENPOOL_PRIV_CLAIM) {
+    } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
         client->claim = qos_min(client->head.batch, tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
@@ -1551,7 +1554,8 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *     1. swap the pool word, (count, E, seq) for (initial, E+1, seq + 1): who fails is not the active monitor
  *     2. swap the period word for CHANGING; write the terms, each only while the period word is still ours
  *     3. swap the period word for OPEN
- *   A monitor that dies or pauses in between is replaced by another, which starts E+2.
+ *   A monitor that dies or pauses in between is replaced by another, which starts E+2. The other swaps the period word
+ *   too when it takes the storage, so that steps 2 and 3 of the first fail from then on.
  *
  *   Fencing. Every change by a monitor is a compare-and-swap that expects the (epoch, seq) that it wrote itself; claims
  *   change the count only. So a monitor that was replaced, however long it paused, changes neither word any more. Of
@@ -2165,7 +2169,7 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 {
     qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint32_t i;
-    if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0, false)) /* CHANGING: P2 */
+    if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0, false)) /* M2, P2 */
         return false;
     for (i = 0; i < monitor->config.clients; i++) {
         uint64_t terms = tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], monitor->generation[i]);
@@ -2176,7 +2180,7 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
                                     tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
     }
     tokenpool_monitor_priv_write_head(monitor);
-    return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* P1 */
+    return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* M3, P1 */
 }
 
 /* An epoch that starts late by less than the engines' margin keeps its place, so that the rate stays exact. One that
@@ -2281,6 +2285,7 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
         monitor->look_ns = monitor->now_ns;
         monitor->age_ns = beat >> 44 == epoch ? beat & ((UINT64_C(1) << 44) - 1) : 0;
         monitor->age_ns = qos_min(monitor->age_ns, monitor->config.period_ns);
+        monitor->period = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD));
         monitor->unconfirmed = true;
     }
     if (!monitor->looked || beat != monitor->beat) {
@@ -2298,6 +2303,26 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
     }
 }
 
+/* The period word becomes another that says the same: the swaps of the monitor that we replaced fail from now on. If it
+ * announced the epoch after our first look, the epoch is as young as can be. */
+QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
+{
+    qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
+    uint64_t seen = qos_atomic_load_relaxed(at), to;
+    bool announced = tokenpool_priv_period_epoch(monitor->period) == monitor->epoch;
+    do {
+        to = seen; /* a stray store: it is no monitor's */
+        if (tokenpool_priv_period_valid(seen))
+            to = tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen), (seen + 2) & 0xffu);
+    } while (!qos_atomic_cas_release(at, &seen, to)); /* M6, P3 */
+    monitor->period = to;
+    if (tokenpool_priv_period_epoch(to) == monitor->epoch && !announced) {
+        monitor->look_ns = monitor->now_ns;
+        monitor->age_ns = 0;
+        monitor->unconfirmed = true;
+    }
+}
+
 /* The swap of TAKE succeeded: the storage is ours, the running epoch was another's. */
 QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
 {
@@ -2309,8 +2334,8 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
     monitor->info.converting = false;
     monitor->info.epoch = monitor->epoch;
     monitor->info.put = monitor->info.claimed = monitor->info.reserved = monitor->info.bound = 0;
+    tokenpool_monitor_priv_fence(monitor);
     monitor->info.start_ns = qos_sat_sub(monitor->look_ns, monitor->age_ns);
-    monitor->period = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD));
     tokenpool_monitor_priv_adopt(monitor);
     if (monitor->epoch)
         tokenpool_monitor_priv_beat(monitor);
@@ -2351,9 +2376,11 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         monitor->pool = pool;
         return;
     }
-    seen = qos_atomic_load_relaxed(period);
-    if (seen != monitor->period) /* the pool is ours, so nobody but a stray store changed it */
-        (void)qos_atomic_cas_relaxed(period, &seen, monitor->period);
+    seen = qos_atomic_load_acquire(period); /* P3: if another took the storage, the pool shows it */
+    if (seen != monitor->period &&
+        tokenpool_monitor_priv_ours(monitor,
+                                    qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_POOL))))
+        (void)qos_atomic_cas_relaxed(period, &seen, monitor->period); /* a stray store */
     monitor->tries = 4; /* changes in one check; the next check does the rest */
     tokenpool_monitor_priv_fill(monitor, pool);
 }
@@ -2431,12 +2458,12 @@ QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, str
     op->operand = op->compare = 0;
     if (monitor->pending == TOKENPOOL_PRIV_LOOK)
         return true;
-    if (monitor->pending == TOKENPOOL_PRIV_START)
+    if (monitor->pending == TOKENPOOL_PRIV_START) /* M1 */
         monitor->swap = tokenpool_priv_word(monitor->config.flags & TOKENPOOL_ORDERED ? 0 : monitor->target,
                                             tokenpool_monitor_priv_next_epoch(monitor), monitor->seq + UINT64_C(1));
-    else if (monitor->pending == TOKENPOOL_PRIV_SET)
+    else if (monitor->pending == TOKENPOOL_PRIV_SET) /* M4 */
         monitor->swap = tokenpool_priv_word(monitor->target, monitor->epoch, monitor->seq + UINT64_C(1));
-    else
+    else /* M5 */
         monitor->swap = (pool & ~(uint64_t)TOKENPOOL_PRIV_SEQ_MASK) |
                         ((tokenpool_priv_seq(pool) + 1024u) & TOKENPOOL_PRIV_SEQ_MASK);
     op->kind = TOKENPOOL_COMPARE_SWAP;

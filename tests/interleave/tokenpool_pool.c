@@ -454,7 +454,6 @@ static void fence_actor(unsigned who)
 {
     if (who == 1) {
         run_monitor(&monitor, PERIOD_NS);
-        run_monitor(&monitor, PERIOD_NS + 10);
     } else {
         run_monitor(&successor, PERIOD_NS);
         run_monitor(&successor, 2 * PERIOD_NS);
@@ -466,7 +465,7 @@ static void fence_check(void)
 {
     struct tokenpool_monitor_state a, b;
     uint64_t epoch, now;
-    for (now = 2 * PERIOD_NS + 10; now < 5 * PERIOD_NS; now += 10) {
+    for (now = 2 * PERIOD_NS + 10; now < 5 * PERIOD_NS; now += 20) {
         run_monitor(&monitor, now);
         run_monitor(&successor, now);
         a = state_of_monitor(&monitor);
