@@ -2,7 +2,8 @@
  *
  *     start      preaccess phase: the fixed cost, and what of the body came with the header. Or 429.
  *     body       c->recv is ours while the request lives: it reads no more than was taken for, so a client that sends too
- *                much finds its TCP window closed. HTTP/2 streams share a connection: their bodies are not held back.
+ *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take for all of their
+ *                body before it is asked for, and must say its length.
  *     response   a body filter passes on what was taken for, chunk by chunk, and keeps the rest of the chain: buffers
  *                that stand for parts of files, or what nginx's own output buffers hold. It takes for a chunk when the
  *                client has taken the last one.
@@ -18,6 +19,7 @@ struct qos_ctx {
     struct qos_zone *zone;
     uint32_t id;
     struct qos_side request, response;
+    off_t start;              /* bytes to take for before it goes on */
     ngx_recv_pt recv;         /* that of the connection; NULL: not replaced */
     ngx_chain_t *in;          /* not passed on yet */
     ngx_chain_t *free, *busy; /* our own buffers */
@@ -198,16 +200,36 @@ static void go_body(struct qos_side *side)
 
 /* ---- start */
 
+/* Takes what is to be paid before the request goes on, chunk by chunk. */
+static ngx_int_t take_start(struct qos_ctx *ctx)
+{
+    ngx_int_t rc = NGX_OK;
+    while (rc == NGX_OK && ctx->start > 0) {
+        const size_t n = (size_t)ngx_min(ctx->start, (off_t)ctx->zone->chunk);
+        ctx->start -= (off_t)n;
+        rc = qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, n, &ctx->request);
+    }
+    if (rc == NGX_OK) {
+        ctx->request.credit = 0;
+        ctx->request.go = go_body;
+    }
+    return rc;
+}
+
 static void go_start(struct qos_side *side)
 {
     ngx_http_request_t *r = side->r;
     ngx_connection_t *c = r->connection;
+    ngx_int_t rc = take_start(context_of(r));
+    if (rc == NGX_AGAIN)
+        return;
     ngx_http_set_log_request(c->log, r);
-    side->credit = 0;
-    side->go = go_body;
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
-    ngx_http_core_run_phases(r);
+    if (rc == NGX_OK)
+        ngx_http_core_run_phases(r);
+    else
+        ngx_http_finalize_request(r, NGX_HTTP_SERVICE_UNAVAILABLE);
     ngx_http_run_posted_requests(c);
 }
 
@@ -233,7 +255,6 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     ngx_connection_t *c = r->connection;
     ngx_str_t key;
     uint64_t wait_ns;
-    size_t tokens;
     ngx_int_t rc;
     if (ctx)
         return ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
@@ -257,26 +278,23 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     wait_ns = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0);
     if (wait_ns != 0)
         return reject(r, wait_ns);
-    tokens = ctx->zone->request_cost;
-    if (r->headers_in.content_length_n > 0 || r->headers_in.chunked) {
+    ctx->start = (off_t)ctx->zone->request_cost;
+    if (r->http_version >= NGX_HTTP_VERSION_20) {
+        if (r->headers_in.content_length_n < 0 && r->headers_in.chunked)
+            return NGX_HTTP_LENGTH_REQUIRED;
+        ctx->start += ngx_max(r->headers_in.content_length_n, 0);
+    } else if (r->headers_in.content_length_n > 0 || r->headers_in.chunked) {
         const off_t came = r->header_in->last - r->header_in->pos;
-        tokens += (size_t)(r->headers_in.chunked ? came : ngx_min(came, r->headers_in.content_length_n));
-#if (NGX_HTTP_V2)
-        if (!r->stream)
-#endif
-        {
-            ctx->recv = c->recv;
-            c->recv = recv_some;
-        }
+        ctx->start += r->headers_in.chunked ? came : ngx_min(came, r->headers_in.content_length_n);
+        ctx->recv = c->recv;
+        c->recv = recv_some;
     }
-    rc = tokens == 0 ? NGX_OK : qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, tokens, &ctx->request);
+    rc = take_start(ctx);
     if (rc == NGX_AGAIN) {
         r->read_event_handler = ngx_http_test_reading;
         r->write_event_handler = ngx_http_request_empty_handler;
         return ngx_handle_read_event(c->read, 0) == NGX_OK ? NGX_AGAIN : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    ctx->request.credit = 0;
-    ctx->request.go = go_body;
     return rc == NGX_OK ? NGX_DECLINED : NGX_HTTP_SERVICE_UNAVAILABLE;
 }
 

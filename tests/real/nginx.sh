@@ -150,6 +150,11 @@ expect "its bytes are whole" cmp "$d/html/mib" "$d/html/put/a"
 expect "they are charged" [ "$(column up 8)" -eq $mib ]
 get -H 'X-Tenant: up' -H 'Transfer-Encoding: chunked' -T "$d/html/mib" -o /dev/null "$url/put/b"
 expect "an upload in chunks" cmp "$d/html/mib" "$d/html/put/b"
+h2=http://127.0.0.1:$((port + 1)) charged=$(column up 8)
+get --http2-prior-knowledge -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null "$h2/put/c"
+expect "an upload over HTTP/2" cmp "$d/html/mib" "$d/html/put/c"
+expect "it is charged" [ $(($(column up 8) - charged)) -eq $mib ]
+expect "it must say its length" [ "$(get --http2-prior-knowledge -H 'X-Tenant: up' -T - -o /dev/null -w "%{http_code}" "$h2/put/d" <<<a)" = 411 ]
 get "$url/cost/none" >/dev/null
 expect "a request has its fixed cost" [ "$(get "$url/qos" | awk '/^zone/ {z = $2} $1 == "*" && z == "other:" {print $8}')" -eq 4096 ]
 expect "metrics" grep -q '^qos_response_bytes_total{zone="disks",tenant="gold"} [1-9]' <(get "$url/metrics")
