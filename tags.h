@@ -641,9 +641,9 @@ QOS_PRIV void tags_priv_t_put(const struct tags *tags, uint64_t *tree, uint32_t 
 /* The lowest id that holds the least key, tree[0]; the tree is not empty. */
 QOS_PRIV uint32_t tags_priv_t_top(const struct tags *tags, const uint64_t *tree)
 {
-    uint32_t k = tags->t_levels, i = 0;
-    while (k-- > 0) {
-        const uint64_t *group = tree + 8 * (tags->t_base[k] + i);
+    uint32_t k, i = 0;
+    for (k = tags->t_levels; k > 0; k--) {
+        const uint64_t *group = tree + 8 * (tags->t_base[k - 1] + i);
         for (i *= 8; *group != tree[0]; group++)
             i++;
     }
