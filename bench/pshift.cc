@@ -298,22 +298,35 @@ static void growth(bench *b)
         }
 }
 
+/* Processor time of this thread: what others do on the machine is in it only by their use of the caches. */
+static double cpu_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
+}
+
 /* One shape beside the peers, minimum of several runs each, graphs built. lemon: it takes minutes on long chains. */
 static double shape(bench *b, const char *name, const family &f, bool lemon)
 {
     solver s(f);
     double mine = 1e18, dinic = 1e18, other = 1e18;
     uint64_t flow = 0;
-    for (int k = 0; k < 5; k++)
-        mine = std::min(mine, s.solve_ms(NULL));
+    for (int k = 0; k < 5; k++) {
+        double begin = cpu_ms();
+        s.solve_ms(NULL);
+        mine = std::min(mine, cpu_ms() - begin);
+    }
     s.verify();
     for (int k = 0; k < (b->quick ? 1 : 3); k++) {
-        uint64_t begin = bench_ns();
+        double begin = cpu_ms();
         plain_dinic peer(s.data);
-        dinic = std::min(dinic, static_cast<double>(bench_ns() - begin) / 1e6);
+        dinic = std::min(dinic, cpu_ms() - begin);
         same_flow("Dinic", peer.flow, s.solution);
         if (lemon) {
-            other = std::min(other, lemon_ms(s.data, &flow));
+            begin = cpu_ms();
+            lemon_ms(s.data, &flow);
+            other = std::min(other, cpu_ms() - begin);
             same_flow("LEMON", flow, s.solution);
         }
     }
@@ -324,32 +337,45 @@ static double shape(bench *b, const char *name, const family &f, bool lemon)
     return std::min(dinic, other) / mine;
 }
 
+/* One shape of rows on 64 servers, `r` of the capacity reserved. */
+static double rows_of(bench *b, const char *what, uint32_t length, double r, unsigned bits, family::placement where,
+                      family::spread how)
+{
+    family f;
+    char name[80];
+    f.rows(64, b->quick ? 300 : 1250, length, r, bits, where, how);
+    snprintf(name, sizeof name, "%s %u, r=%.2f", what, length, r);
+    return shape(b, name, f, !b->quick);
+}
+
 static void shapes(bench *b)
 {
-    static const uint32_t lengths[7] = {2, 3, 7, 8, 9, 16, 60};
+    static const uint32_t lengths[8] = {2, 3, 7, 8, 9, 16, 60, 64};
+    static const double loads[3] = {0.95, 0.99, 1.05};
     static const unsigned sizes[3] = {16, 24, 44};
     static const char *const graphs[7] = {"chain", "ladder", "broom", "grid", "cuckoo", "one bucket", "singles"};
-    const uint32_t each = b->quick ? 300 : 1250, nodes = b->quick ? 5000 : 30000;
+    const family::placement any = family::ANYWHERE;
     double least = 1e18;
-    char name[64];
-    for (int r = 0; r < 2; r++)
-        for (uint32_t length : lengths) {
-            family f;
-            f.rows(64, each, length, r ? 1.0 : 0.9, 16, false);
-            snprintf(name, sizeof name, "rows of %u, r=%s", length, r ? "1.0" : "0.9");
-            least = std::min(least, shape(b, name, f, !b->quick));
-        }
+    for (double r : {0.9, 1.0}) {
+        for (uint32_t length : lengths)
+            least = std::min(least, rows_of(b, "rows of", length, r, 16, any, family::EVEN));
+        least = std::min(least, rows_of(b, "replicas in parts, rows of", 3, r, 16, family::REPLICAS, family::EVEN));
+        least = std::min(least, rows_of(b, "in racks, rows of", 8, r, 16, family::RACKS, family::EVEN));
+        least = std::min(least, rows_of(b, "demand by a power law, rows of", 8, r, 16, any, family::POWER));
+        least = std::min(least, rows_of(b, "mixed demands, rows of", 8, r, 44, any, family::MIXED));
+    }
+    for (double r : loads)
+        least = std::min(least, rows_of(b, "rows of", 8, r, 16, any, family::EVEN));
     for (unsigned bits : sizes) {
-        family f;
-        f.rows(64, each, 8, 0.9, bits, false);
-        snprintf(name, sizeof name, "demands below 2^%u", bits);
-        least = std::min(least, shape(b, name, f, !b->quick));
+        char name[64];
+        snprintf(name, sizeof name, "demands below 2^%u, rows of", bits);
+        least = std::min(least, rows_of(b, name, 8, 0.9, bits, any, family::EVEN));
     }
     for (const char *graph : graphs)
-        least = std::min(least, shape(b, graph, family_make(graph, nodes), false));
+        least = std::min(least, shape(b, graph, family_make(graph, b->quick ? 5000 : 30000), false));
     family ring;
-    ring.rows(b->quick ? 200 : 1000, b->quick ? 400 : 1600, 8, 1.0, 10, true);
-    least = std::min(least, shape(b, "ring of 8 consecutive servers, r=1.0", ring, false));
+    ring.rows(b->quick ? 200 : 1000, b->quick ? 400 : 1600, 8, 1.0, 10, family::RING);
+    least = std::min(least, shape(b, "ring of 8 consecutive servers, r=1.00", ring, false));
     bench_report(b, "all shapes", "least_speedup", least, "x");
 }
 
@@ -441,6 +467,106 @@ static double pick_ns(uint32_t queues)
     BENCH_KEEP(reserved);
     free(mem);
     return bench_median(t.data(), t.size());
+}
+
+/* Bytes of reports and grants per interval: 8 servers, each bucket on 4 of them; `change` of the buckets get requests in
+ * an interval. */
+struct wire_server {
+    pshift_scheduler scheduler;
+    pshift_agent agent;
+    void *mem[2];
+};
+
+static void must(enum qos_status status)
+{
+    if (status != QOS_OK) {
+        fprintf(stderr, "%s\n", qos_strerror(status));
+        exit(1);
+    }
+}
+
+static double wire_round(pshift_controller *controller, std::vector<wire_server> &server)
+{
+    static pshift_report_entry report[1024];
+    static pshift_grant_entry grant[1024];
+    const double head = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES;
+    pshift_message m;
+    double bytes = 0;
+    for (wire_server &s : server) {
+        pshift_agent_measure(&s.agent, 1000, 1000);
+        while (pshift_agent_report(&s.agent, &m, report, 1024) == QOS_OK) {
+            m.capacity = UINT64_C(1) << 40;
+            must(pshift_controller_report(controller, &m, report));
+            bytes += head + m.count * PSHIFT_REPORT_ENTRY_BYTES;
+        }
+    }
+    must(pshift_controller_plan(controller, NULL));
+    for (uint32_t j = 0; j < server.size(); j++)
+        while (pshift_controller_grant(controller, j, &m, grant, 1024) == QOS_OK) {
+            must(pshift_agent_install(&server[j].agent, &m, grant));
+            bytes += head + m.count * PSHIFT_GRANT_ENTRY_BYTES;
+        }
+    return bytes;
+}
+
+static void wire(bench *b, uint32_t buckets, double change)
+{
+    const uint32_t servers = 8, copies = 4, rounds = 10;
+    pshift_controller_config cc = {servers, buckets, buckets * copies, 1, 0};
+    pshift_scheduler_config queues = {buckets / 2 + 1, 0};
+    std::vector<wire_server> server(servers);
+    pshift_controller controller;
+    size_t size = pshift_controller_memsize(&cc);
+    void *mem = aligned_alloc(64, (size + 63) / 64 * 64);
+    double bytes = 0;
+    uint32_t queue, changed = static_cast<uint32_t>(buckets * change);
+    char name[64];
+    must(pshift_controller_init(&controller, mem, size, &cc));
+    must(pshift_controller_begin(&controller, 1));
+    for (uint32_t j = 0; j < servers; j++) {
+        wire_server &s = server[j];
+        pshift_agent_config ac = {&s.scheduler, j, 1, 0, 0, 0, 0};
+        size = pshift_scheduler_memsize(&queues);
+        s.mem[0] = aligned_alloc(64, (size + 63) / 64 * 64);
+        must(pshift_scheduler_init(&s.scheduler, s.mem[0], size, &queues));
+        size = pshift_agent_memsize(&ac);
+        s.mem[1] = aligned_alloc(64, (size + 63) / 64 * 64);
+        must(pshift_agent_init(&s.agent, s.mem[1], size, &ac));
+        must(pshift_agent_begin(&s.agent, 1));
+        for (uint32_t i = 0; i < buckets; i++)
+            if ((j + i) % 2 == 0) {
+                must(pshift_agent_open(&s.agent, i, &queue));
+                must(pshift_scheduler_arrive(&s.scheduler, queue, 5));
+            }
+    }
+    for (uint32_t i = 0; i < buckets; i++)
+        must(pshift_controller_change(&controller, i, 30, 100));
+    for (int k = 0; k < 6; k++) /* all is told, and comes to rest */
+        wire_round(&controller, server);
+    for (uint32_t k = 0; k < rounds; k++) {
+        for (uint32_t n = 0; n < changed; n++) {
+            uint32_t i = (k * changed + n) % buckets;
+            for (uint32_t j = i % 2; j < servers; j += 2) {
+                must(pshift_agent_open(&server[j].agent, i, &queue));
+                must(pshift_scheduler_arrive(&server[j].scheduler, queue, 1));
+            }
+        }
+        bytes += wire_round(&controller, server) / rounds;
+    }
+    snprintf(name, sizeof name, "%u buckets on 4 of 8 servers, %g %% change", buckets, 100 * change);
+    bench_report(b, name, "wire_bytes_per_interval", bytes, "bytes");
+    for (wire_server &s : server) {
+        free(s.mem[0]);
+        free(s.mem[1]);
+    }
+    free(mem);
+}
+
+static void wires(bench *b)
+{
+    for (uint32_t buckets = 1000; buckets <= 100000; buckets *= 10)
+        for (double change : {0.0, 0.01, 0.1, 1.0})
+            wire(b, buckets, change);
 }
 
 static void scheduler(bench *b)
@@ -618,5 +744,6 @@ int main(int argc, char **argv)
     shapes(&b);
     warm_and_parallel(&b);
     scheduler(&b);
+    wires(&b);
     return bench_close(&b);
 }

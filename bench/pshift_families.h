@@ -33,21 +33,50 @@ struct family {
         capacity[u] += w;
         capacity[v] += w;
     }
-    /* `each` entries a server, in rows of `length`: on random servers, or on neighbours (a ring). bits: size of a
-     * demand. */
-    void rows(uint32_t servers, uint32_t each, uint32_t length, double r, unsigned bits, bool ring)
+    enum placement { ANYWHERE, RING, RACKS, REPLICAS };
+    enum spread { EVEN, POWER, MIXED };
+    /* The k-th server of a row: any; the next one; seven of eight in one rack of 16; one in each part of the servers. */
+    uint32_t place(uint32_t servers, uint32_t length, placement how, uint64_t first, uint32_t k)
+    {
+        const uint64_t part = servers / length, rack = first / 16 * 16 + draw(0, 15), any = draw(0, servers - 1);
+        uint64_t at = any;
+        if (how == RING)
+            at = first + k;
+        else if (how == RACKS && draw(0, 7) != 0)
+            at = rack;
+        else if (how == REPLICAS)
+            at = k * part + any % part;
+        return static_cast<uint32_t>(at % servers);
+    }
+    /* The k-th demand of a row: all alike; by a power law; each a 32nd of the one before. */
+    static uint64_t share(uint64_t want, uint32_t length, spread how, uint32_t k)
+    {
+        const uint64_t all = want * 11 / 10;
+        double sum = 0;
+        if (how == EVEN)
+            return all / length + 1;
+        if (how == MIXED)
+            return (all >> (k < 12 ? 5 * k : 60)) + 1;
+        for (uint32_t i = 0; i < length; i++)
+            sum += pow(i + 1.0, -1.5);
+        return static_cast<uint64_t>(static_cast<double>(all) * pow(k + 1.0, -1.5) / sum) + 1;
+    }
+    /* `each` entries a server, in rows of `length`. bits: size of a reservation. */
+    void rows(uint32_t servers, uint32_t each, uint32_t length, double r, unsigned bits, placement where = ANYWHERE,
+              spread how = EVEN)
     {
         uint64_t total = 0;
         for (uint32_t i = 0; i < servers * each / length; i++) {
             uint64_t want = draw(length, (UINT64_C(1) << bits) - 1), first = draw(0, servers - 1);
             std::vector<std::pair<uint32_t, uint64_t>> entries;
             while (entries.size() < length) {
-                uint32_t at = static_cast<uint32_t>(ring ? (first + entries.size()) % servers : draw(0, servers - 1));
+                uint32_t k = static_cast<uint32_t>(entries.size());
+                uint32_t at = length == servers ? k : place(servers, length, where, first, k);
                 bool in = false;
                 for (const auto &e : entries)
                     in |= e.first == at;
                 if (!in)
-                    entries.push_back({at, want * 11 / 10 / length + 1});
+                    entries.push_back({at, share(want, length, how, k)});
             }
             bucket(want, entries);
             total += want;
@@ -99,7 +128,7 @@ static family family_make(const std::string &name, uint32_t n)
         for (uint64_t &c : f.capacity)
             c = c - c / 3 + f.draw(0, 2 * (c / 3) + 1);
     } else if (name == "cuckoo") { /* three choices, near the threshold */
-        f.rows(n, 3, 3, 1, 3, false);
+        f.rows(n, 3, 3, 1, 3);
         f.capacity.assign(n, 1);
         f.reservation.assign(f.reservation.size(), 1);
         f.demand.assign(f.demand.size(), 1);

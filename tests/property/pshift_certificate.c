@@ -111,6 +111,11 @@ static void mutate_all(const struct pshift_problem *q, struct pshift_solution *s
     CHECK_CONTEXT("altered: an allocation");
     for (i = 0; i < p.entries; i++)
         altered(q, s, &alloc[i], r);
+    CHECK_CONTEXT("altered: an allocation, without the shortfalls that would show it");
+    s->shortfall_set = false;
+    for (i = 0; i < p.entries; i++)
+        altered(q, s, &alloc[i], r);
+    s->shortfall_set = true;
     CHECK_CONTEXT("altered: a shortfall");
     for (i = 0; i < p.buckets; i++)
         altered(q, s, &shortfall[i], r);
