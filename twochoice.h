@@ -2007,12 +2007,12 @@ QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
     enum qos_status status = twochoice_table_commit_begin(table, &commit);
     bool synced = true;
     int log;
-    if (status != QOS_OK || commit.logs == 0)
+    if (status != QOS_OK)
         return status;
     for (log = 0; log <= TWOCHOICE_MARK_LOG; log++)
         if ((commit.logs & 1u << log) != 0)
             synced = synced && table->storage.sync(table->storage.ctx, log) == 0;
-    return twochoice_table_commit_end(table, &commit, synced);
+    return commit.logs == 0 ? QOS_OK : twochoice_table_commit_end(table, &commit, synced);
 }
 
 /* -- recovery -- */
@@ -2842,19 +2842,9 @@ QOS_API enum qos_status twochoice_table_compact(struct twochoice_table *table)
     enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
     enum qos_status status = twochoice_table_compact_start(table);
     while (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
-        if (todo == TWOCHOICE_COMPACT_COMMIT) {
-            struct twochoice_commit commit;
-            bool synced = true;
-            int log;
-            status = twochoice_table_commit_begin(table, &commit);
-            for (log = 0; status == QOS_OK && log <= TWOCHOICE_MARK_LOG; log++)
-                if ((commit.logs & 1u << log) != 0)
-                    synced = synced && table->storage.sync(table->storage.ctx, log) == 0;
-            if (status == QOS_OK)
-                (void)!twochoice_table_commit_end(table, &commit, synced);
-        }
-        if (status == QOS_OK)
-            status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
+        if (todo == TWOCHOICE_COMPACT_COMMIT)
+            (void)!twochoice_table_commit(table); /* with a broken log it fails, and the next log is durable */
+        status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
     }
     if (status != QOS_OK)
         return status;

@@ -7,6 +7,7 @@
 #include <absl/container/btree_map.h>
 #include <boost/icl/interval_map.hpp>
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <unistd.h>
@@ -453,6 +454,31 @@ int slow_sync(void *, int)
     return 0;
 }
 
+// The owner's lock, and how long it was held at most, in processor time: what a query waits for on an idle machine.
+struct owner_lock {
+    std::mutex mutex;
+    uint64_t longest = 0;
+    static uint64_t cpu_ns()
+    {
+        struct timespec t;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return static_cast<uint64_t>(t.tv_sec) * QOS_NS_PER_S + static_cast<uint64_t>(t.tv_nsec);
+    }
+};
+
+struct held {
+    owner_lock &owner;
+    const std::lock_guard<std::mutex> guard;
+    const uint64_t from;
+    explicit held(owner_lock &o) : owner(o), guard(o.mutex), from(owner_lock::cpu_ns())
+    {
+    }
+    ~held()
+    {
+        owner.longest = std::max(owner.longest, owner_lock::cpu_ns() - from);
+    }
+};
+
 void queries_during_syncs(bench *b)
 {
     const workload w = random_order(fragments);
@@ -468,8 +494,8 @@ void queries_during_syncs(bench *b)
     if (twochoice_table_format(&t.t) != QOS_OK)
         exit(2);
     create_ns(&t, w, 1);
-    std::mutex owner;
-    bool stop = false;
+    owner_lock owner;
+    std::atomic<bool> stop{false};
     uint64_t commits = 0, compactions = 0;
     std::thread server([&] { // writes, commits and compactions; it holds the owner's lock in steps only
         twochoice_piece replaced[4];
@@ -479,7 +505,7 @@ void queries_during_syncs(bench *b)
             enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
             bool begun;
             {
-                const std::lock_guard<std::mutex> lock(owner);
+                const held lock(owner);
                 uint64_t stamp;
                 size_t n;
                 if (twochoice_table_write_begin(&t.t, 1, 5, mix(i) % fragments * fragment_bytes, 4096, &stamp) ==
@@ -494,17 +520,17 @@ void queries_during_syncs(bench *b)
                 for (int l = 0; l <= TWOCHOICE_MARK_LOG; l++)
                     if (commit.logs & 1u << l)
                         slow_sync(nullptr, l);
-                const std::lock_guard<std::mutex> lock(owner);
+                const held lock(owner);
                 commits += twochoice_table_commit_end(&t.t, &commit, true) == QOS_OK;
             }
             for (int step = 0; step < 200 && todo == TWOCHOICE_COMPACT_STEP; step++) {
-                const std::lock_guard<std::mutex> lock(owner);
+                const held lock(owner);
                 if (twochoice_table_compact_step(&t.t, 100, &todo) != QOS_OK)
                     break;
             }
             if (todo == TWOCHOICE_COMPACT_SWAP) {
                 usleep(20000); // the rename's sync, in this thread
-                const std::lock_guard<std::mutex> lock(owner);
+                const held lock(owner);
                 compactions += twochoice_table_compact_end(&t.t, true) == QOS_OK;
             }
         }
@@ -514,7 +540,7 @@ void queries_during_syncs(bench *b)
     for (uint64_t i = 0, now = bench_ns(); now < end_ns; i++) {
         twochoice_piece p[4];
         {
-            const std::lock_guard<std::mutex> lock(owner);
+            const held lock(owner);
             BENCH_KEEP(twochoice_table_query(&t.t, 1, mix(i) % fragments * fragment_bytes, fragment_bytes, p, 4));
         }
         const uint64_t after = bench_ns();
@@ -528,6 +554,7 @@ void queries_during_syncs(bench *b)
     bench_report(b, "with_log", "query_p50_us", static_cast<double>(took[took.size() / 2]) / 1e3, "us");
     bench_report(b, "with_log", "query_p999_us", static_cast<double>(took[took.size() * 999 / 1000]) / 1e3, "us");
     bench_report(b, "with_log", "query_worst_us", static_cast<double>(took.back()) / 1e3, "us");
+    bench_report(b, "with_log", "lock_held_at_most_us", static_cast<double>(owner.longest) / 1e3, "us");
     bench_report(b, "with_log", "commits_meanwhile", static_cast<double>(commits), "");
     bench_report(b, "with_log", "compactions_meanwhile", static_cast<double>(compactions), "");
 }
