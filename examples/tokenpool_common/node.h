@@ -12,6 +12,7 @@
 
 #include "tokenpool.h"
 #include "common.h"
+#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -560,6 +561,11 @@ static inline void node_check_options(void)
                (node_basic ? TOKENPOOL_BASIC : 0);
     node_percents(node_reserve, s->reserve);
     node_percents(node_limit, s->limit);
+    if (node_json) { /* now, not after a run of a minute */
+        FILE *f = fopen(node_json, "a");
+        if (!f || fclose(f) != 0)
+            tool_die(TOOL_USAGE, "--json %s: %s", node_json, strerror(errno));
+    }
     config = node_config(s, 1000000);
     if (tokenpool_config_error(&config))
         tool_die(TOOL_USAGE, "%s", tokenpool_config_error(&config));

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,11 +44,15 @@ static struct node_log *shm_log;
 
 static pid_t start(bool monitor, uint32_t id, bool resume)
 {
+    const pid_t supervisor = getpid();
     pid_t p = fork();
     if (p < 0)
         tool_die(TOOL_FAILED, "fork: %s", strerror(errno));
     if (p > 0)
         return p;
+    /* Whatever kills the supervisor: nobody goes on alone. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
+        _exit(TOOL_FAILED);
     if (!monitor)
         node_client(&shm.link, &node_options, id);
     else if ((!resume && !node_bare(&shm.link, &node_options, shm.region, shm_log)) ||
@@ -86,6 +91,10 @@ int main(int argc, char **argv)
     if ((int)i < argc)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
     node_check_options();
+    if (kill_client != UINT64_MAX && kill_client >= s->clients)
+        tool_die(TOOL_USAGE, "--kill-client %" PRIu64 ": clients are 0 to %u", kill_client, s->clients - 1);
+    if (kill_at < 1 || (kill_client != UINT64_MAX && kill_at > s->periods) || kill_monitor > s->periods)
+        tool_die(TOOL_USAGE, "--kill-at and --kill-monitor: periods are 1 to %u", s->periods);
     stop_on_signals();
     bytes = (size_t)(node_bytes(s) + sizeof(struct node_log));
     snprintf(name, sizeof name, "/qoskit-tokenpool-%ld", (long)getpid());

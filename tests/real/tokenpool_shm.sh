@@ -16,12 +16,12 @@ run() { # NAME OPTION...
     judged "$out/$name.txt" timeout 60 "$tool" --derate 0.4 --json "$out/$name.json" "$@"
 }
 
-run all --periods 10 --period 300ms
-run killed --periods 8 --period 300ms --table 64M --kill-client 1 --kill-at 3
+run all --periods 6 --period 300ms
+run killed --periods 6 --period 300ms --table 64M --kill-client 1 --kill-at 2
 grep -q 'killed client 1' "$out/killed.txt"
-run takeover --periods 8 --period 300ms --table 64M --kill-monitor 4
+run takeover --periods 6 --period 300ms --table 64M --kill-monitor 3
 grep -q 'another takes over' "$out/takeover.txt"
-run ordered --periods 6 --period 300ms --table 64M --ordered
+run ordered --periods 4 --period 300ms --table 64M --ordered
 # The verdict itself: clients whose reservation's tokens got lost lack them, which is no slow machine.
 mkdir -p "$out/planted" && cp ./*.h "$out/planted"
 sed -i 's/client->held = qos_sat_sub(client->allowance, spent);/client->held = qos_sat_sub(client->allowance \/ 2, spent);/' "$out/planted/tokenpool.h"
@@ -36,5 +36,26 @@ if "$tool" --clients 17 >/dev/null 2>&1 || "$tool" --reserve x >/dev/null 2>&1; 
     echo "wrong options were accepted"
     exit 1
 fi
+refused() { # WORD OPTION...: an error that says so, at once
+    local word=$1 said
+    shift
+    said=$(timeout 5 "$tool" "$@" 2>&1) && { echo "$*: accepted"; exit 1; }
+    case $said in *"$word"*) ;; *) echo "$*: unclear: $said"; exit 1 ;; esac
+}
+refused "/proc/nope" --json /proc/nope
+refused "clients are 0 to 3" --kill-client 99
+refused "periods are 1 to 10" --kill-client 1 --kill-at 11
+# The supervisor is killed: its monitor and its clients end with it, and nothing is left.
+"$tool" --periods 60 --period 300ms --table 64M >/dev/null 2>&1 &
+supervisor=$!
+sleep 2
+children=$(pgrep -P "$supervisor" | xargs)
+[ "$(echo "$children" | wc -w)" -eq 5 ] || { echo "not five children: $children"; kill "$supervisor"; exit 1; }
+kill -9 "$supervisor"
+wait "$supervisor" 2>/dev/null || true
+sleep 0.5
+for p in $children; do
+    [ ! -d "/proc/$p" ] || grep -q '^State:.Z' "/proc/$p/status" || { echo "process $p outlives its supervisor"; kill -9 "$p"; exit 1; }
+done
 [ "$before" = "$(segments)" ] || { echo "left in /dev/shm: $(segments)"; exit 1; }
 finish
