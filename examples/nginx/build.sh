@@ -34,5 +34,5 @@ for d in core event event/modules os/unix http http/modules http/v2; do flags+=(
 # What `make -f objs/Makefile modules` does there, with more warnings.
 rm -f "$out"
 # shellcheck disable=SC2086
-${CC:-gcc} -std=gnu11 -O2 -g ${C_WARNINGS:-} -shared -I. "${flags[@]}" -o "$out" ${SOURCES:-examples/nginx/*.c} \
+${CC:-gcc} -std=gnu11 ${OPTIMIZE:--O2 -g} ${C_WARNINGS:-} -shared -I. "${flags[@]}" -o "$out" ${SOURCES:-examples/nginx/*.c} \
     "$work/objs/ngx_http_qos_module_modules.c"

@@ -36,7 +36,7 @@ sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->tenant[id].k
     s/^    must(zone, htb_submit(&s->tree, now_ns, &w->request));/    CRASH(id, 1);\n&\n    CRASH(id, 2);/
     s/^        w->granted = true;/        CRASH(r->class_id, 3);\n&/' "$d/src/ngx_http_qos_zone.c"
 [ "$(grep -c 'CRASH(' "$d/src/ngx_http_qos_zone.c")" -eq 4 ] || bad "the module has changed: plant the crash elsewhere"
-SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
+OPTIMIZE=-O0 SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
 crash_build=$!
 
 # ---- bad settings: a sentence and the line
@@ -92,7 +92,7 @@ $1
 qos_zone name=other size=1m rate=10g request=4k;
 server { listen 127.0.0.1:$port sndbuf=128k; listen 127.0.0.1:$((port + 1)) http2; root $d/html; sendfile on; add_header X-Worker \$pid;
     location / { qos zone=disks key=\$http_x_tenant; }
-    location /put/ { qos zone=disks key=\$http_x_tenant; dav_methods PUT; client_body_buffer_size 16k; }
+    location /put/ { access_log $d/logs/put.log; qos zone=disks key=\$http_x_tenant; dav_methods PUT; client_body_buffer_size 16k; }
     location /copy/ { alias $d/html/; sendfile off; qos zone=disks key=\$http_x_tenant; }
     location /gzip/ { alias $d/html/; gzip on; gzip_types text/plain; qos zone=disks key=\$http_x_tenant; }
     location = /page.shtml { ssi on; ssi_types text/plain; qos zone=disks key=\$http_x_tenant; }
@@ -154,7 +154,9 @@ h2=http://127.0.0.1:$((port + 1)) charged=$(column up 8)
 get --http2-prior-knowledge -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null "$h2/put/c"
 expect "an upload over HTTP/2" cmp "$d/html/mib" "$d/html/put/c"
 expect "it is charged" [ $(($(column up 8) - charged)) -eq $mib ]
-expect "it must say its length" [ "$(get --http2-prior-knowledge -H 'X-Tenant: up' -T - -o /dev/null -w "%{http_code}" "$h2/put/d" <<<a)" = 411 ]
+# curl may see the end of the stream before the answer.
+get --http2-prior-knowledge -H 'X-Tenant: up' -T - -o /dev/null "$h2/put/d" <<<a 2>/dev/null
+expect "it must say its length" grep -q '"PUT /put/d HTTP/2.0" 411' "$d/logs/put.log"
 get "$url/cost/none" >/dev/null
 expect "a request has its fixed cost" [ "$(get "$url/qos" | awk '/^zone/ {z = $2} $1 == "*" && z == "other:" {print $8}')" -eq 4096 ]
 expect "metrics" grep -q '^qos_response_bytes_total{zone="disks",tenant="gold"} [1-9]' <(get "$url/metrics")
