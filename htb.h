@@ -204,11 +204,22 @@ struct htb_state {
     uint64_t flight_late_ns;                    /* how far that class was behind its rate then */
 };
 
+/* Why the next request of a class is not dispatched yet. Of several reasons the first. */
+enum htb_wait {
+    HTB_WAITS_NOT = 0,     /* it has none */
+    HTB_OWN_LIMIT = 1,     /* the limit of its class */
+    HTB_PARENT_LIMIT = 2,  /* the limit of a group above it */
+    HTB_TURN = 3,          /* tokens are there: others are served before it, or the device is full */
+    HTB_LENDERS_TOKENS = 4 /* neither it nor a lender has tokens: others borrowed them */
+};
+
 /* One class or group (htb_class_info). */
 struct htb_class_state {
     struct htb_class terms; /* as reserved, defaults spelled out; a limit that is not set: QOS_UNLIMITED */
     uint32_t queued;        /* class: requests in its queue; group: children */
     uint32_t outstanding;   /* class: requests dispatched or at the device */
+    enum htb_wait waits;    /* class: what its next request waits for, as of the latest now_ns */
+    uint64_t since_ns;      /* class: when that request was submitted; QOS_NEVER: it has none */
 };
 
 /* ---- the API at a glance ------------------------------------------------------------------------------------------
@@ -315,7 +326,7 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
-/* QOS_ENOENT: nothing is reserved under that id. Owner only; O(1). */
+/* QOS_ENOENT: nothing is reserved under that id. Owner only; O(depth). */
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out);
 
 /* ==== chapter: tree ================================================================================================
@@ -1719,8 +1730,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
  *     nodes | rest of nodes | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
  *
  * Invariants
- *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt that its last holder left. It
- *      also keeps what its last holder was ahead of the clock of its ring.
+ *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt that its last holder left.
+ *      It keeps what its last holder was ahead of the clock of its ring, too.
  *   2. A class that ends passes its queue to best effort; its counters stay until the id is reserved again. */
 
 #ifndef QOS_DECLARE_ONLY
@@ -2235,6 +2246,24 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
             htb_priv_place_up(tree, id, false, now_ns);
 }
 
+/* What the first request in the queue of a class waits for. The levels are those at the tree's time or before. */
+QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
+{
+    const struct htb_request *request = htb_priv_next_request(tree, id);
+    int64_t n_sub[HTB_RESOURCES_MAX];
+    uint32_t at;
+    if (!request)
+        return HTB_WAITS_NOT;
+    htb_priv_sub_tokens(tree, request->tokens, n_sub);
+    for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
+        if (htb_priv_limit_ready_ns(tree, at, n_sub, tree->now_ns) > tree->now_ns)
+            return at == id ? HTB_OWN_LIMIT : HTB_PARENT_LIMIT;
+        if (htb_priv_rate_ready_ns(tree, at, n_sub, tree->now_ns) <= tree->now_ns)
+            return HTB_TURN;
+    }
+    return tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
+}
+
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out)
 {
     struct htb_class *terms = &out->terms;
@@ -2254,6 +2283,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     }
     out->queued = terms->group ? c->u.group.children : c->u.leaf.queued;
     out->outstanding = terms->group ? 0 : c->u.leaf.outstanding;
+    out->waits = terms->group ? HTB_WAITS_NOT : htb_priv_waits(tree, id);
+    out->since_ns = out->waits == HTB_WAITS_NOT ? QOS_NEVER : c->u.leaf.tail->next->submitted_ns;
     return QOS_OK;
 }
 

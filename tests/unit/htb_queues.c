@@ -551,7 +551,7 @@ static void real_cost(void)
     static const uint64_t more[HTB_RESOURCES_MAX] = {700, 0, 0, 0}, less[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
     static const uint64_t too_much[HTB_RESOURCES_MAX] = {QOS_TOKENS_MAX + 1, 0, 0, 0};
     struct htb_config config = world_config();
-    struct htb_class_state report = {{0, 0, {0}, {0}, 0, 0, false}, 0, 0};
+    struct htb_class_state report = {{0, 0, {0}, {0}, 0, 0, false}, 0, 0, HTB_WAITS_NOT, 0};
     unsigned way;
     for (way = 0; way < 5; way++) {
         struct world w;
@@ -644,6 +644,49 @@ static void walk(void)
     world_close(&w);
 }
 
+static void waits_for(const struct world *w, uint32_t id, enum htb_wait waits, uint64_t since_ns)
+{
+    struct htb_class_state state;
+    CHECK_EQ(htb_class_info(&w->tree, id, &state), QOS_OK);
+    CHECK_EQ(state.waits, waits);
+    CHECK_EQ(state.since_ns, since_ns);
+}
+
+/* Why not now, and since when. */
+static void reasons(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    config.dispatch_max = 1;
+    world_open(&w, &config); /* the root: 1,000,000/s, 10,000 in its bucket after 10 ms */
+    reserve_group(&w, 1, 0, 0, 1000, 0);
+    reserve(&w, 2, 1, 0, 0, 0);
+    reserve(&w, 3, 0, 1000, 2000, 0);
+    reserve(&w, 4, 0, 0, 0, 0);
+    waits_for(&w, 4, HTB_WAITS_NOT, QOS_NEVER);
+    waits_for(&w, 1, HTB_WAITS_NOT, QOS_NEVER);
+    submit(&w, 0, 2, 10, 0, S);
+    submit(&w, 1, 2, 10, 0, S + 1);
+    submit(&w, 2, 3, 20, 0, S + 2);
+    submit(&w, 3, 3, 20, 0, S + 3);
+    submit(&w, 4, 4, 9900, 0, S + 4);
+    submit(&w, 5, 4, 9900, 0, S + 5);
+    waits_for(&w, 2, HTB_TURN, S);
+    waits_for(&w, 3, HTB_TURN, S + 2);
+    waits_for(&w, 4, HTB_TURN, S + 4);
+    while (pool[0].state != HTB_IDLE || pool[2].state != HTB_IDLE || pool[4].state != HTB_IDLE) {
+        struct htb_request *r = htb_dispatch(&w.tree, S + 5);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        CHECK_EQ(htb_complete(&w.tree, S + 5, HTB_DONE, NULL, r), QOS_OK);
+    }
+    waits_for(&w, 2, HTB_PARENT_LIMIT, S + 1);
+    waits_for(&w, 3, HTB_OWN_LIMIT, S + 3);
+    waits_for(&w, 4, HTB_LENDERS_TOKENS, S + 5);
+    world_close(&w);
+}
+
 int main(void)
 {
     check_begin("unit/htb_queues");
@@ -664,5 +707,6 @@ int main(void)
     real_cost();
     one_time();
     walk();
+    reasons();
     return check_end();
 }
