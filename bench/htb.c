@@ -4,7 +4,9 @@
  * Cases
  *   depth=1..8            htb_take, 10 classes in turn, one resource; `now` advances 7 to 70 ns a call; every take is
  *                         granted. depth counts the buckets charged: 1 is a lone qos_bucket, 2 is class and root.
- *   classes=10..100000    htb_take in turn, and in random order beside a chain of dependent loads over as much memory.
+ *   classes=10..100000    htb_take in turn, beside a walk over the bytes that it touches (growth_vs_walk: a take at 100,000
+ *                         classes, against one at 10 and what the walk adds); and in random order, beside a chain of
+ *                         dependent loads over as much memory.
  *   queues=10..100000     htb_submit + htb_dispatch + htb_complete with every class backlogged, and
  *                         htb_dispatch_next_ns; beside it a literal scheduler that scans all classes for each request.
  *
@@ -230,13 +232,34 @@ static double chain_ns(const uint64_t *mem, uint64_t loads)
     return (double)(bench_ns() - begin) / (double)loads;
 }
 
+/* What a take in turn touches of its class, without the work: a line of one array, and five counters in another. */
+#define LINE_WORDS 8
+#define REST_WORDS 11
+static double walk_ns(uint64_t *mem, uint32_t classes, uint64_t steps)
+{
+    uint64_t begin = bench_ns(), *line = mem, *rest = mem + (size_t)classes * LINE_WORDS, i;
+    uint32_t turn = 0, k;
+    for (i = 0; i < steps; i++) {
+        uint64_t *a = line + (size_t)turn * LINE_WORDS, *c = rest + (size_t)turn * REST_WORDS;
+        if (++turn == classes)
+            turn = 0;
+        for (k = 0; k < LINE_WORDS; k++)
+            sink += a[k];
+        a[0] = a[6] = i;
+        for (k = 0; k < 5; k++)
+            c[k] += i;
+    }
+    return (double)(bench_ns() - begin) / (double)steps;
+}
+
 static void bench_sizes(struct bench *b)
 {
     enum { SIZES = 5, ROUNDS_MAX = 21 };
     static const uint32_t sizes[SIZES] = {10, 100, 1000, 10000, 100000};
     const int rounds = b->quick ? 7 : ROUNDS_MAX;
     static double in_turn[SIZES][ROUNDS_MAX], at_random[SIZES][ROUNDS_MAX], load[SIZES][ROUNDS_MAX];
-    static double ratio[SIZES][ROUNDS_MAX], growth[ROUNDS_MAX];
+    static double ratio[SIZES][ROUNDS_MAX], growth[ROUNDS_MAX], walk[SIZES][ROUNDS_MAX], vs_walk[ROUNDS_MAX];
+    uint64_t *walked[SIZES];
     struct htb tree[SIZES];
     void *mem[SIZES];
     uint64_t *chain[SIZES], now[SIZES], granted[SIZES] = {0}, tried[SIZES] = {0};
@@ -249,6 +272,7 @@ static void bench_sizes(struct bench *b)
     for (s = 0; s < SIZES; s++) {
         size_t lines = (size_t)sizes[s] * 192 / 64;
         mem[s] = tree_new(&tree[s], sizes[s], 2, DEMAND_PER_S);
+        walked[s] = (uint64_t *)aligned((size_t)sizes[s] * (LINE_WORDS + REST_WORDS) * 8);
         chain[s] = (uint64_t *)aligned(lines * 64);
         chain_fill(chain[s], lines, &rng);
         order[s] = (uint32_t *)aligned((size_t)sizes[s] * 4 * sizeof *order[s]);
@@ -262,23 +286,28 @@ static void bench_sizes(struct bench *b)
             uint64_t takes = b->quick ? 400000 : 1000000;
             in_turn[s][k] = take_ns(&tree[s], 1, sizes[s], NULL, &now[s], takes, &granted[s]);
             at_random[s][k] = take_ns(&tree[s], 1, sizes[s], order[s], &now[s], takes, &granted[s]);
+            walk[s][k] = walk_ns(walked[s], sizes[s], takes);
             load[s][k] = chain_ns(chain[s], takes);
             ratio[s][k] = at_random[s][k] / load[s][k];
             tried[s] += 2 * takes;
         }
         growth[k] = in_turn[SIZES - 1][k] / in_turn[0][k];
+        /* Beside a take at 10 classes and what the memory of 100,000 adds to the walk. */
+        vs_walk[k] = in_turn[SIZES - 1][k] / (in_turn[0][k] + walk[SIZES - 1][k] - walk[0][k]);
     }
     for (s = 0; s < SIZES; s++) {
         snprintf(name, sizeof name, "classes=%u", sizes[s]);
         bench_report(b, name, "ns_per_take", bench_median(in_turn[s], (size_t)rounds), "ns");
         bench_report(b, name, "ns_per_take_random", bench_median(at_random[s], (size_t)rounds), "ns");
+        bench_report(b, name, "ns_per_walk", bench_median(walk[s], (size_t)rounds), "ns");
         bench_report(b, name, "ns_per_load", bench_median(load[s], (size_t)rounds), "ns");
         bench_report(b, name, "ratio_vs_load", bench_median(ratio[s], (size_t)rounds), "1");
         bench_report(b, name, "granted_share", (double)granted[s] / (double)tried[s], "1");
     }
     bench_report(b, "take", "growth_10_to_100000", bench_median(growth, (size_t)rounds), "1");
+    bench_report(b, "take", "growth_vs_walk", bench_median(vs_walk, (size_t)rounds), "1");
     for (s = 0; s < SIZES; s++)
-        free(mem[s]), free(chain[s]), free(order[s]);
+        free(mem[s]), free(chain[s]), free(order[s]), free(walked[s]);
 }
 
 /* A literal scheduler: for each request it looks at every class, first for own tokens, then for the root's. */
