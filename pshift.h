@@ -346,8 +346,7 @@ QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config);
 /* QOS_EINVAL (a pointer is NULL), QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY: solver unchanged. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
                                                          const struct pshift_solver_config *config);
-/* Solves from scratch. QOS_EINVAL: an array is missing, rows are not sorted, a server does not exist, top_m is 0;
- * QOS_ERANGE: a count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner. */
+/* Solves from scratch. QOS_EINVAL: an array is missing, rows are not sorted, or a server does not exist; QOS_ERANGE: a count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *solver,
                                                           const struct pshift_problem *problem,
                                                           const struct pshift_options *options,
@@ -356,7 +355,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *
  * ones. 2. Change them: reservations, demands, servers, not their numbers of entries; capacities may change, too.
  * 3. Resolve the same rows. All other rows and solution->alloc must be as the last call left them; they are not checked
  * again. The result is as good as a fresh one, but may be another. Cost: O(servers), the changed rows, and as many
- * others as it takes to place their tokens; all rows if other servers bind than before.
+ * others as it takes to place their tokens. If other servers bind than before, all rows are looked at; if more than one
+ * row in PSHIFT_WARM_PART has changed, all are solved anew.
  * retract: QOS_EINVAL: nothing was solved, or a problem of another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it is
  * retracted already; all unchanged then. Until the rows are resolved, only pshift_solver_solve is possible beside it.
  * resolve: QOS_EINVAL: not exactly the retracted buckets; or as pshift_solver_solve; the rows stay retracted then. */
@@ -689,13 +689,13 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
 {
     if (!config)
-        return "config is NULL: pass a struct pshift_solver_config";
+        return "config: is NULL; give a struct pshift_solver_config";
     if (config->servers > PSHIFT_ENTRIES_MAX)
-        return "servers: set at most PSHIFT_ENTRIES_MAX";
+        return "servers: give at most PSHIFT_ENTRIES_MAX";
     if (config->buckets > PSHIFT_ENTRIES_MAX)
-        return "buckets: set at most PSHIFT_ENTRIES_MAX";
+        return "buckets: give at most PSHIFT_ENTRIES_MAX";
     if (config->entries > PSHIFT_ENTRIES_MAX)
-        return "entries: set at most PSHIFT_ENTRIES_MAX";
+        return "entries: give at most PSHIFT_ENTRIES_MAX";
     return NULL;
 }
 
@@ -2444,11 +2444,11 @@ QOS_PRIV void pshift_priv_scheduler_layout(struct qos_layout *layout, struct psh
 QOS_API const char *pshift_scheduler_config_error(const struct pshift_scheduler_config *config)
 {
     if (!config)
-        return "config is NULL: pass a struct pshift_scheduler_config";
+        return "config: is NULL; give a struct pshift_scheduler_config";
     if (config->queues == 0 || config->queues > PSHIFT_QUEUES_MAX)
-        return "queues: set 1..PSHIFT_QUEUES_MAX, one for each bucket that is served here at a time";
+        return "queues: give 1..PSHIFT_QUEUES_MAX, one for each bucket that is served here at a time";
     if (config->debt_max_ops > QOS_TOKENS_MAX)
-        return "debt_max_ops: set at most QOS_TOKENS_MAX, or 0 for 1024";
+        return "debt_max_ops: give at most QOS_TOKENS_MAX, or 0 for 1024";
     return NULL;
 }
 
@@ -2799,13 +2799,13 @@ QOS_PRIV void pshift_priv_agent_layout(struct qos_layout *layout, struct pshift_
 QOS_API const char *pshift_agent_config_error(const struct pshift_agent_config *config)
 {
     if (!config)
-        return "config is NULL: pass a struct pshift_agent_config";
+        return "config: is NULL; give a struct pshift_agent_config";
     if (!config->scheduler)
-        return "scheduler is NULL: pass an initialised struct pshift_scheduler";
+        return "scheduler: is NULL; give an initialised struct pshift_scheduler";
     if (config->epoch == 0)
-        return "epoch: set 1 or more, larger at each start of the server";
+        return "epoch: give 1 or more, larger at each start of the server";
     if (config->unchanged_permille > 1000)
-        return "unchanged_permille: set at most 1000";
+        return "unchanged_permille: give at most 1000";
     return NULL;
 }
 
@@ -3416,15 +3416,15 @@ QOS_PRIV void pshift_priv_controller_layout(struct qos_layout *layout, struct ps
 QOS_API const char *pshift_controller_config_error(const struct pshift_controller_config *config)
 {
     if (!config)
-        return "config is NULL: pass a struct pshift_controller_config";
+        return "config: is NULL; give a struct pshift_controller_config";
     if (config->servers == 0 || config->servers > PSHIFT_QUEUES_MAX)
-        return "servers: set 1..PSHIFT_QUEUES_MAX";
+        return "servers: give 1..PSHIFT_QUEUES_MAX";
     if (config->buckets == 0 || config->buckets > PSHIFT_RECORDS_MAX)
-        return "buckets: set 1..PSHIFT_RECORDS_MAX";
+        return "buckets: give 1..PSHIFT_RECORDS_MAX";
     if (config->records == 0 || config->records > PSHIFT_RECORDS_MAX)
-        return "records: set 1..PSHIFT_RECORDS_MAX, the (bucket, server) pairs that are in use in two periods";
+        return "records: give 1..PSHIFT_RECORDS_MAX, the (bucket, server) pairs that are in use in two periods";
     if (config->epoch == 0)
-        return "epoch: set 1 or more, larger at each start of a controller";
+        return "epoch: give 1 or more, larger at each start of a controller";
     return NULL;
 }
 
@@ -3906,33 +3906,34 @@ QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool wr
     return other;
 }
 
-/* Solves one half: the listed rows anew, or all. The rows are written in between. */
-QOS_PRIV enum qos_status pshift_priv_half_solve(struct pshift_controller *c, struct pshift_priv_half *half, uint32_t n,
-                                                bool cold, const struct pshift_options *options)
+/* Solves one half: the listed rows anew, or all. The rows are written in between. The problem is this controller's own, so
+ * no call can fail. */
+QOS_PRIV void pshift_priv_half_solve(struct pshift_controller *c, struct pshift_priv_half *half, uint32_t n, bool cold,
+                                     const struct pshift_options *options)
 {
     const struct pshift_problem p = pshift_priv_half_problem(c, half);
+    enum qos_status status = QOS_OK;
     uint32_t t;
-    if (!cold) {
-        enum qos_status status = pshift_solver_retract(&half->solver, c->list, n, &p, &half->solution);
-        QOS_ASSERT(status == QOS_OK);
-        if (status != QOS_OK)
-            return status;
-    }
+    if (!cold)
+        status = pshift_solver_retract(&half->solver, c->list, n, &p, &half->solution);
+    QOS_ASSERT(status == QOS_OK);
     for (t = 0; t < n; t++)
         if (half == &c->r)
             pshift_priv_r_row(c, c->list[t]);
         else
             (void)pshift_priv_l_row(c, c->list[t], true);
     if (cold)
-        return pshift_solver_solve(&half->solver, &p, options, &half->solution);
-    return pshift_solver_resolve(&half->solver, c->list, n, &p, options, &half->solution);
+        status = pshift_solver_solve(&half->solver, &p, options, &half->solution);
+    else
+        status = pshift_solver_resolve(&half->solver, c->list, n, &p, options, &half->solution);
+    QOS_ASSERT(status == QOS_OK);
+    (void)status;
 }
 
 /* Both halves. A row's spare entries have no tokens, so it does not matter that the halves share server[]. */
-QOS_PRIV enum qos_status pshift_priv_plan_rows(struct pshift_controller *c, const struct pshift_options *options)
+QOS_PRIV void pshift_priv_plan_rows(struct pshift_controller *c, const struct pshift_options *options)
 {
     const bool fresh = !c->laid;
-    enum qos_status status;
     uint32_t b, j, n = 0, most;
     if (fresh)
         pshift_priv_lay_out(c);
@@ -3942,9 +3943,7 @@ QOS_PRIV enum qos_status pshift_priv_plan_rows(struct pshift_controller *c, cons
             c->list[n++] = b;
     c->info.cold = fresh || n > most;
     c->info.planned_buckets = c->info.cold ? c->laid_buckets : n;
-    status = pshift_priv_half_solve(c, &c->r, n, c->info.cold, options);
-    if (status != QOS_OK)
-        return status;
+    pshift_priv_half_solve(c, &c->r, n, c->info.cold, options);
     for (j = 0; j < c->config.servers; j++) {
         const struct qos_u128 load = c->r.solver.load[j];
         c->l.capacity[j] = load.hi ? 0 : qos_sat_sub(c->r.capacity[j], load.lo);
@@ -3952,7 +3951,7 @@ QOS_PRIV enum qos_status pshift_priv_plan_rows(struct pshift_controller *c, cons
     for (b = 0, n = 0; b < c->laid_buckets; b++)
         if (pshift_priv_l_row(c, b, false))
             c->list[n++] = b;
-    return pshift_priv_half_solve(c, &c->l, n, fresh || n > most, options);
+    pshift_priv_half_solve(c, &c->l, n, fresh || n > most, options);
 }
 
 /* Of `want` tokens those that may be issued: `held` the server may spend already, more only from the budget. */
@@ -4005,7 +4004,6 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
                                                const struct pshift_options *options)
 {
     struct pshift_controller *c = controller;
-    enum qos_status status;
     uint32_t b, e;
     if (c->info.newer_epoch != 0)
         return QOS_ESTALE;
@@ -4015,12 +4013,7 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
         return QOS_EINVAL;
     c->info.round++;
     pshift_priv_listen(c);
-    status = pshift_priv_plan_rows(c, options);
-    if (status != QOS_OK) {
-        c->info.round--;
-        c->laid = false;
-        return status;
-    }
+    pshift_priv_plan_rows(c, options);
     c->info.withheld = 0;
     for (b = 0; b < c->laid_buckets; b++) {
         c->contract[b].changed = false;
