@@ -125,7 +125,7 @@ took
 
 mkdir "$work/planted" && cp ./*.h "$work/planted"
 if tests/build/plant.pl apply tests/plants/pshift.txt grant_adds "$work/planted" &&
-    mpicc -std=gnu11 -O1 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" -Iexamples/common -o "$work/broken" \
+    mpicc -std=gnu11 -O0 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" -Iexamples/common -o "$work/broken" \
         examples/pshift_cluster/*.c examples/common/*.c $(says examples/pshift_cluster/main.c links) -lm; then
     binary=$work/broken run broken 4 --qos with --buckets 6 --reserve 0.3 --limit 0.4 --active-max 3 --changes 3 --periods 2
     expect "tokens issued twice: judged broken" json broken '.scenes[0].log_holds | not'
@@ -159,7 +159,7 @@ if [ -n "$long" ]; then
     expect "profile: measured" grep -qE 'every node is paced at [0-9]{3,} per second' "$work/profile.out"
     expect "profile: the log holds" json profile '.scenes[0].log_holds'
 fi
-for signal in KILL ${long:+INT}; do
+for signal in ${long:+KILL INT}; do
     $mpi -n 3 "$tool" --port "$port" --dir "$work" --periods 30 --buckets 2 --objects 1000 >"$work/out" 2>&1 </dev/null &
     pid=$!
     sleep 1.5
