@@ -204,7 +204,7 @@ int simulate_twochoice(int argc, char **argv)
     static double y3[BURST_RULES + 1][RATIOS], y4[BURST_RULES][LOADS];
     static uint32_t servers[LOADS];
     simulate_parse(argc, argv, opts, "Processes write a burst to many servers, of which some are slow (stragglers).",
-                   "simulate twochoice --figures build/figures\nsimulate twochoice --all --scale 10\n");
+                   "simulate twochoice --figures build/figures\n");
     if (seeds == 0 || seeds > 99 || k == 0 || k > 1000 || 10000 % k != 0 || factor > 10)
         tool_die(TOOL_USAGE, "--seeds is 1 to 99, --k a divisor of 10000 up to 1000, --scale up to 10");
     stop_on_signals();
