@@ -3636,9 +3636,10 @@ QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, cons
     size_t left = m, before, i;
     do {
         uint64_t level;
-        *sum = qos_min(bytes, INT64_MAX);
-        *weight = 0;
-        for (i = 0; i < left; i++) {
+        QOS_ASSERT(left > 0);
+        *sum = qos_min(bytes, INT64_MAX) + placement->filled[placement->heap[0]];
+        *weight = probes[placement->heap[0]].weight;
+        for (i = 1; i < left; i++) {
             *sum += placement->filled[placement->heap[i]];
             *weight += probes[placement->heap[i]].weight;
         }

@@ -21,7 +21,7 @@ static struct server {
     unsigned char memory[262144] __attribute__((aligned(64)));
 } servers[SERVERS];
 static struct twochoice_placement clients;
-static char data[4097], name[64];
+static char data[4096], name[64];
 
 static int log_read(void *s, int log, uint64_t offset, void *buf, size_t len, size_t *got) /* 1. the log: two files, */
 {
@@ -47,7 +47,6 @@ static int log_swap(void *server, int log) /* of which the one named "log" count
     s->log[1 - log] = openat(s->dir, "new", O_RDWR | O_CREAT | O_TRUNC, 0600);
     return s->log[1 - log] < 0;
 }
-
 static void start(uint32_t id, const char *dir) /* 2. the table from its log; an empty one the first time */
 {
     static const char *const file[] = {"log", "new", "mark"};
@@ -73,7 +72,7 @@ static int open_bytes(const struct server *s, uint64_t object, uint64_t stamp, i
     return flags < 0 ? unlinkat(s->dir, name, 0) : openat(s->dir, name, flags, 0600);
 }
 
-static enum qos_status write_bytes(uint64_t object, uint64_t at, size_t len)
+static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *bytes, size_t len)
 {
     struct server *home = &servers[object % SERVERS], *there;
     struct twochoice_write w = {.home = (uint32_t)(object % SERVERS), .len_bytes = len};
@@ -94,7 +93,7 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, size_t len)
     if (status != QOS_OK)
         return status;
     const int fd = open_bytes(there, object, there == home ? 0 : stamp, O_WRONLY | O_CREAT);
-    MUST(pwrite(fd, data, len, (off_t)at) == (ssize_t)len && fsync(fd) == 0 && fsync(there->dir) == 0, name);
+    MUST(pwrite(fd, bytes, len, (off_t)at) == (ssize_t)len && fsync(fd) == 0 && fsync(there->dir) == 0, name);
     close(fd);
     do {
         status = twochoice_table_write_end(&home->table, stamp, old, 64, &n);
@@ -111,6 +110,8 @@ static enum qos_status read_bytes(uint64_t object, uint64_t at, size_t len) /* 5
 {
     struct server *home = &servers[object % SERVERS];
     struct twochoice_piece p;
+    if (len - 1 >= sizeof data)
+        return QOS_ERANGE;
     for (uint64_t next = at; next < at + len; next = p.end) {
         twochoice_table_find(&home->table, object, next, &p);
         p.end = qos_min(p.end, at + len);
@@ -126,23 +127,22 @@ int main(int argc, char **argv)
 {
     static struct twochoice_placement_config config = {.servers = SERVERS, .min_write_bytes = QOS_NOTHING};
     static unsigned char memory[8192] __attribute__((aligned(64)));
-    static char line[sizeof data + 64], command[8];
-    uintmax_t object, at;
+    static char line[sizeof data + 64];
     if (argc < 2)
         errx(2, "usage: quickstart_twochoice DIR [BUSY-SERVER], with commands on standard input");
     MUST(twochoice_placement_init(&clients, memory, sizeof memory, &config) == QOS_OK, "twochoice_placement_init");
     for (uint32_t id = 0; id < SERVERS; id++)
         start(id, argv[1]);
-    if (argc > 2 && strtoul(argv[2], NULL, 10) < SERVERS)
-        servers[strtoul(argv[2], NULL, 10)].in_flight = 1 << 30;
+    servers[argc > 2 ? strtoul(argv[2], NULL, 10) % SERVERS : 0].in_flight = argc > 2 ? 1 << 30 : 0;
     while (fgets(line, sizeof line, stdin)) {
-        enum qos_status status = QOS_EINVAL;
-        const bool good =
-            sscanf(line, "%7s %ju %ju %4096[^\n]", command, &object, &at, data) == 4 && at < INT64_MAX / 2;
-        if (good && strcmp(command, "write") == 0)
-            status = write_bytes(object, at, strlen(data));
-        else if (good && strcmp(command, "read") == 0 && strtoul(data, NULL, 10) - 1 < sizeof data - 1)
-            status = read_bytes(object, at, strtoul(data, NULL, 10));
+        const bool writes = strncmp(line, "write ", 6) == 0, reads = strncmp(line, "read ", 5) == 0;
+        char *second = line, *text = line;
+        const uint64_t object = strtoull(line + (writes ? 6 : 5), &second, 10), at = strtoull(second, &text, 10);
+        const size_t len = strcspn(text, "\n");
+        const bool good = text > second && *text == ' ' && len > 1 && len < sizeof data && at < INT64_MAX / 2;
+        const enum qos_status status = good && writes  ? write_bytes(object, at, text + 1, len - 1)
+                                       : good && reads ? read_bytes(object, at, strtoul(text, NULL, 10))
+                                                       : QOS_EINVAL;
         if (status != QOS_OK)
             printf("error: %s\n", qos_strerror(status));
         fflush(stdout);

@@ -40,12 +40,13 @@ for round in 1 2 3; do
     coproc server { exec "$program" "$d/store" $((round - 1)) 2>"$d/err"; }
     pid=$server_PID
     exec 8<&"${server[0]}" 9>&"${server[1]}"
-    (sleep "0.$((2 + RANDOM % 5))"; kill -9 "$pid") &
+    last_one=$((number + 20 + RANDOM % 20))
     next=()
     while :; do
         place=$((RANDOM % 3)):$((RANDOM % 8 * 8)) number=$((number + 1))
         text=$(printf '%08d' "$number")
         next[$place]=$text
+        [ "$number" -ne "$last_one" ] || { sleep "0.00$((RANDOM % 10))"; kill -9 "$pid"; } & # some time during this write
         echo "write ${place%:*} ${place#*:} $text" >&9 || break
         IFS= read -r answer <&8 || break
         case $answer in ok*) last[$place]=$text; unset "next[$place]" ;; *) echo "$answer"; failed=1 ;; esac
