@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What examples/nginx costs, and what it holds beside nginx's own limit_rate and limit_req.   usage: bench/nginx.sh [--quick]
-# 4 workers, 200 connections (wrk). Case overhead: nothing binds; slices without, with and without it (the control) in turn.
+# 4 workers, 200 connections (wrk). Case overhead: nothing binds; slices without, with and without it (the control) in turn, and CPU
+# time for a request.
 # Case table: the same loads under each. Case long: reservation and limits over 30 s, by the module's own counters.
 # PARTS="overhead long" runs these only. Writes build/bench/nginx.jsonl.
 set -u
@@ -35,7 +36,7 @@ head -c 4096 "$d/html/mib" >"$d/html/small"
 
 # What each is told: 80 MiB/s in all, gold 50 for sure and 60 at most. limit_rate and limit_req know neither a total nor a
 # reservation: gold gets 60, bulk the other 20; of limit_rate each connection the 100th part, of limit_req requests of 64 KiB.
-port=$((20000 + RANDOM % 30000)) url=
+port=$((10000 + RANDOM % 20000)) url= # below those of clients
 cat >"$d/nginx.conf" <<END
 load_module $module; worker_processes 4; pid $d/nginx.pid; error_log $d/logs/error.log warn; ${user:-}
 events { worker_connections 1024; }
@@ -45,7 +46,7 @@ qos_zone name=wide size=10m rate=100g;
 qos_tenant zone=wide key=gold reserve=1g;
 qos_zone name=disks size=10m rate=80m burst=50ms;
 qos_tenant zone=disks key=gold reserve=50m limit=60m;
-qos_tenant zone=disks key=bulk limit=70m;
+qos_tenant zone=disks key=bulk limit=70m weight=10;
 map \$http_x_tenant \$each { gold 629145; bulk 209715; }
 map \$http_x_tenant \$gold { gold gold; }
 map \$http_x_tenant \$bulk { bulk bulk; }
@@ -63,30 +64,47 @@ END
 timeout 1200 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' &
 for _ in $(seq 30); do
     sleep 0.1
-    curl -fs -o /dev/null "http://127.0.0.1:$port/status" && url=http://127.0.0.1:$port && break
+    [ -s "$d/nginx.pid" ] && curl -fs -o /dev/null "http://127.0.0.1:$port/status" && url=http://127.0.0.1:$port && break
 done
 [ -n "$url" ] || { cat "$d/logs/error.log"; exit 1; }
 : >"$json"
 put() { printf '{"bench":"nginx","case":"%s","metric":"%s","value":%s,"unit":"%s"}\n' "$@" >>"$json"; }
-middle() { printf '%s\n' "$@" | sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 echo "# bench nginx: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(nginx -v 2>&1), $(wrk -v 2>&1 | head -1 | cut -d' ' -f1,2)"
 
 # ---- overhead
-requests() { timeout 60 wrk -t2 -c200 -d"$slice"s -H 'X-Tenant: gold' "$url/$1" | awk '/Requests\/sec/ {print $2}'; }
-part overhead && printf '%-10s %14s %14s %12s %12s\n' object 'without, /s' 'with, /s' with/without control
+# On a machine that others use, requests per second say less than the CPU time of the workers for a request.
+ticks() { cat $(sed 's,.*,/proc/&/stat,' <<<"$workers") | awk '{n += $14 + $15} END {print n + 0}'; }
+slice() { # LOCATION OBJECT: requests per second, requests, ticks of the workers
+    local before
+    before=$(ticks)
+    timeout 60 wrk -t2 -c200 -d"$slice"s -H 'X-Tenant: gold' "$url/$1/$2" >"$d/slice"
+    awk -v ticks=$(($(ticks) - before)) '/requests in/ {n = $1} /Requests\/sec/ {print $2, n, ticks}' "$d/slice"
+}
+workers=$(cat "/proc/$(cat "$d/nginx.pid")/task/$(cat "$d/nginx.pid")/children" | tr ' ' '\n' | grep .)
+part overhead && printf '%-8s %12s %12s %13s %9s %12s %12s %13s %9s\n' object without/s with/s with/without control 'without, us' 'with, us' without/with control
 for object in small mid mib; do
     part overhead || break
-    before=() with=() after=() ratio=() control=()
-    requests none/$object >/dev/null
+    slice none $object >/dev/null
+    : >"$d/slices"
     for ((i = 0; i < slices; i++)); do
-        a=$(requests none/$object) b=$(requests wide/$object) c=$(requests none/$object)
-        before+=("$a") with+=("$b") after+=("$c")
-        ratio+=("$(awk "BEGIN {print 2 * $b / ($a + $c)}")") control+=("$(awk "BEGIN {print $c / $a}")")
+        echo "$(slice none $object) $(slice wide $object) $(slice none $object)" >>"$d/slices"
     done
-    printf '%-10s %14.0f %14.0f %12.3f %12.3f\n' $object "$(middle "${before[@]}" "${after[@]}")" "$(middle "${with[@]}")" \
-        "$(middle "${ratio[@]}")" "$(middle "${control[@]}")"
-    put overhead_$object requests_ratio "$(middle "${ratio[@]}")" with/without
-    put overhead_$object control "$(middle "${control[@]}")" without/without
+    read -r without with ratio control us_without us_with us_ratio us_control <<<"$(
+        awk -v tick=$((1000000 / $(getconf CLK_TCK))) '
+            function middle(v, n,    i, j, t) {
+                for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
+                return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+            }
+            {a[NR] = ($1 + $7) / 2; b[NR] = $4; r[NR] = 2 * $4 / ($1 + $7); c[NR] = $7 / $1
+             n1 += $2; t1 += $3; n2 += $5; t2 += $6; n3 += $8; t3 += $9}
+            END {u = tick * (t1 + t3) / (n1 + n3); w = tick * t2 / n2
+                 print middle(a, NR), middle(b, NR), middle(r, NR), middle(c, NR), u, w, u / w, (t1 / n1) / (t3 / n3)}' "$d/slices")"
+    printf '%-8s %12.0f %12.0f %13.3f %9.3f %12.1f %12.1f %13.3f %9.3f\n' $object "$without" "$with" "$ratio" "$control" \
+        "$us_without" "$us_with" "$us_ratio" "$us_control"
+    put overhead_$object requests_ratio "$ratio" with/without
+    put overhead_$object requests_control "$control" without/without
+    put overhead_$object cpu_ratio "$us_ratio" without/with
+    put overhead_$object cpu_control "$us_control" without/without
 done
 
 # ---- table: MiB/s of gold and bulk
@@ -136,7 +154,9 @@ for pair in 'both 100 100' 'alone 200 0'; do
         s = $6 - $1; g = $7 - $2; b = $9 - $4
         print g / s / 52428800, g / s / 62914560, (g + b) / s / 83886080, ($8 - $3) / s / 10}')"
     echo "long, gold $gold and bulk $bulk connections: gold got $of_reserve of its reservation, $of_limit of its limit; $of_root of the root's rate was spent; gold waited $waited % of the time"
+    awk "BEGIN {exit !($waited < 98)}" && echo "    inconclusive for the reservation: the clients of this machine asked for too little"
     put "long_$name" of_reservation "$of_reserve" ratio
     put "long_$name" of_limit "$of_limit" ratio
     put "long_$name" of_root "$of_root" ratio
+    put "long_$name" waited "$waited" %
 done

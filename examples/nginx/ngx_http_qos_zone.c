@@ -436,18 +436,18 @@ void qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
 
 uint64_t qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject)
 {
-    struct qos_shared *s = zone->shared;
-    uint64_t now_ns, next_ns = 0;
+    struct qos_tenant *t = &zone->shared->tenant[id];
+    uint64_t now_ns, next_ns;
+    __atomic_fetch_add(&t->requests, 1, __ATOMIC_RELAXED); /* the lock is for those who take */
+    if (!reject)
+        return 0;
     lock(zone);
     now_ns = clock_ns();
-    if (reject) {
-        next_ns = htb_next_ns(&s->tree, now_ns, id, zone->chunk);
-        if (next_ns <= now_ns && s->tenant[id].waiting != 0)
-            next_ns = now_ns + 1; /* others of it wait already */
-        next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
-    }
-    s->tenant[id].requests++;
-    s->tenant[id].rejected += next_ns != 0;
+    next_ns = htb_next_ns(&zone->shared->tree, now_ns, id, zone->chunk);
+    if (next_ns <= now_ns && t->waiting != 0)
+        next_ns = now_ns + 1; /* others of it wait already */
+    next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
+    t->rejected += next_ns != 0;
     unlock(zone);
     return next_ns;
 }

@@ -114,7 +114,7 @@ qos_tenant zone=disks key=* limit=40m weight=20;'
 start() { # TENANTS [MODULE]: on a port that is free, and the one after it
     local try i
     for try in 1 2 3 4 5; do
-        port=$((20000 + RANDOM % 30000))
+        port=$((10000 + RANDOM % 20000)) # below those of clients
         server_of "$@" >"$d/nginx.conf"
         timeout 100 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' >"$d/start.out" 2>&1 &
         for i in 1 2 3 4 5 6 7 8 9 10; do
