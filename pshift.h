@@ -346,7 +346,8 @@ QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config);
 /* QOS_EINVAL (a pointer is NULL), QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY: solver unchanged. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
                                                          const struct pshift_solver_config *config);
-/* Solves from scratch. QOS_EINVAL: an array is missing, rows are not sorted, or a server does not exist; QOS_ERANGE: a count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner. */
+/* Solves from scratch. QOS_EINVAL: an array is missing, rows are not sorted, or a server does not exist; QOS_ERANGE: a
+ * count above PSHIFT_COUNT_MAX; QOS_EMEMORY: larger than the configuration. Single owner. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *solver,
                                                           const struct pshift_problem *problem,
                                                           const struct pshift_options *options,
@@ -3906,8 +3907,8 @@ QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool wr
     return other;
 }
 
-/* Solves one half: the listed rows anew, or all. The rows are written in between. The problem is this controller's own, so
- * no call can fail. */
+/* Solves one half: the listed rows anew, or all. The rows are written in between. The problem is this controller's
+ * own, so no call can fail. */
 QOS_PRIV void pshift_priv_half_solve(struct pshift_controller *c, struct pshift_priv_half *half, uint32_t n, bool cold,
                                      const struct pshift_options *options)
 {

@@ -29,7 +29,7 @@ for m in README.md SECURITY.md CHANGELOG.md examples/README.md docs/*.md; do
     [ "$m" = CHANGELOG.md ] && continue # it names what is no more
     while read -r word; do # htb_take is a name of a header, pshift_cluster that of a tool
         words=$((words + 1))
-        [ -e "examples/$word" ] || grep -qw -- "$word" ./*.h || bad "$m: \`$word\`: no header has this name"
+        [ -e "examples/$word" ] || grep -qw -- "$word" ./*.h examples/nginx/*.c || bad "$m: \`$word\`: no header and no directive has this name"
     done < <(prose "$m" | grep -oE '`[^`/]+`' |
         grep -oE '\b((qos|htb|tags|pshift|twochoice|tokenpool)_[a-z0-9_]*[a-z0-9]|(QOS|HTB|TAGS|PSHIFT|TWOCHOICE|TOKENPOOL)_[A-Z0-9_]+)\b' | sort -u)
 done
