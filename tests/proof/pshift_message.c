@@ -13,7 +13,7 @@
 #include "pshift.h"
 
 #define LONGEST (QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + 2 * PSHIFT_REPORT_ENTRY_BYTES + 1)
-static uint8_t bytes[LONGEST];
+#include "any_message.h"
 
 static void decode_any(const uint8_t *at, size_t size_bytes)
 {
@@ -22,16 +22,4 @@ static void decode_any(const uint8_t *at, size_t size_bytes)
     struct pshift_message message;
     (void)pshift_report_decode(at, size_bytes, &message, &report, 1);
     (void)pshift_grant_decode(at, size_bytes, &message, &grant, 1);
-}
-
-int main(void)
-{
-    //@ loop unroll LONGEST - QOS_FRAME_HEADER_BYTES + 1;
-    for (any_frame_payload_bytes = 0; any_frame_payload_bytes <= LONGEST - QOS_FRAME_HEADER_BYTES;
-         any_frame_payload_bytes++) {
-        Frama_C_make_unknown((char *)bytes, sizeof bytes);
-        decode_any(bytes + LONGEST - QOS_FRAME_HEADER_BYTES - any_frame_payload_bytes,
-                   QOS_FRAME_HEADER_BYTES + any_frame_payload_bytes);
-    }
-    return 0;
 }

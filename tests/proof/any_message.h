@@ -1,0 +1,16 @@
+/* any_message.h - the main of the value analysis of a decoder: decode_any(), which the source defines behind this, is called
+ * with any bytes, of every length up to LONGEST, each at the end of its array. */
+static uint8_t bytes[LONGEST];
+static void decode_any(const uint8_t *at, size_t size_bytes);
+
+int main(void)
+{
+    //@ loop unroll LONGEST - QOS_FRAME_HEADER_BYTES + 1;
+    for (any_frame_payload_bytes = 0; any_frame_payload_bytes <= LONGEST - QOS_FRAME_HEADER_BYTES;
+         any_frame_payload_bytes++) {
+        Frama_C_make_unknown((char *)bytes, sizeof bytes);
+        decode_any(bytes + LONGEST - QOS_FRAME_HEADER_BYTES - any_frame_payload_bytes,
+                   QOS_FRAME_HEADER_BYTES + any_frame_payload_bytes);
+    }
+    return 0;
+}
