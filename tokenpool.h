@@ -469,8 +469,9 @@ QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
     return epoch >= TOKENPOOL_PRIV_EPOCH_MASK ? 1 : epoch + 1;
 }
 
-/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears slots that missed a period, so a tag is never
- * older than one period unless a write was delayed by 63. */
+/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears slots that missed a period. A write that was
+ * delayed by a multiple of 63 periods counts once: its client was silent, so it was issued nothing that the report could
+ * lower (with silent_periods above 62 at most its own reservation), and N is clamped. */
 QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
 {
     return epoch % 63u + 1u;

@@ -1,10 +1,11 @@
 // What tokens cost: a take beside a bare atomic add, claims included on one and two cores beside a shared word and a
 // mutex, the share of a loop of 4 KiB reads, and one check of a monitor with 10,000 clients.
-// flags: -pthread
+// flags: -pthread -isystem /usr/include/dpdk -isystem /usr/include/x86_64-linux-gnu/dpdk -include rte_config.h
 #define _GNU_SOURCE
 #include "tokenpool.h"
 #include "bench.h"
 #include <pthread.h>
+#include <rte_meter.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -193,6 +194,73 @@ static void bench_take(struct bench *b)
     bench_report(b, "take", "ratio_local_vs_faa", bench_median(ratio, (size_t)rounds), "");
 }
 
+/* ---- the loop of the README: clock, take, complete; and the same with the clock read every 64 I/Os. In each round all
+ * cases run in slices, one after the other, so that they see the same machine. */
+enum loop { CLOCK, LOOP, LOOP_64, ADD, METER, MUTEX_ONE, LOOPS };
+static struct rte_meter_srtcm meter;
+static struct rte_meter_srtcm_profile meter_profile;
+
+__attribute__((noinline)) static uint64_t loop_ns(enum loop which, struct tokenpool_client *c, uint64_t base,
+                                                  uint64_t n, uint64_t *granted)
+{
+    uint64_t i, begin = bench_ns(), now_ns = begin - base;
+    for (i = 0; i < n; i++) {
+        if (which == CLOCK) {
+            now_ns = bench_ns();
+            BENCH_KEEP(now_ns);
+        } else if (which == LOOP || which == LOOP_64) {
+            if (which == LOOP || i % 64 == 0)
+                now_ns = bench_ns() - base;
+            *granted += tokenpool_client_take(c, now_ns, 1) == QOS_OK;
+            BENCH_KEEP(c);
+            tokenpool_client_complete(c, 1);
+        } else if (which == ADD) {
+            BENCH_KEEP(qos_atomic_add_relaxed(&shared_word, 1));
+        } else if (which == METER) {
+            BENCH_KEEP(rte_meter_srtcm_color_blind_check(&meter, &meter_profile, begin + i, 1));
+        } else {
+            pthread_mutex_lock(&mutex);
+            mutex_tokens--;
+            pthread_mutex_unlock(&mutex);
+        }
+    }
+    return bench_ns() - begin;
+}
+
+static void bench_loop(struct bench *b)
+{
+    static const char *name[LOOPS] = {"the clock alone", "clock, take, complete", "the same, clock every 64",
+                                      "bare atomic add", "rte_meter srTCM",       "mutex"};
+    static const char *metric[LOOPS] = {"clock_ns",        "loop_ns",           "loop_ns_64",
+                                        "peer_ns_per_add", "peer_ns_per_check", "peer_ns_per_lock"};
+    const uint64_t n = b->quick ? 100000 : 500000;
+    struct tokenpool_client *c = &worker[0].client;
+    double ns[LOOPS][41], above[41];
+    uint64_t granted = 0;
+    int r, which, rounds = 41;
+    setup(2, TOKENPOOL_TOKENS_MAX / 2);
+    pin(0);
+    /* As its configuration computes it, for a clock in nanoseconds: without DPDK's own clock. */
+    meter_profile.cbs = meter_profile.ebs = UINT64_C(1) << 62;
+    meter_profile.cir_period = meter_profile.cir_bytes_per_period = 1;
+    meter.tc = meter_profile.cbs;
+    meter.te = meter_profile.ebs;
+    for (r = 0; r < rounds; r++) {
+        uint64_t base; /* the bench's clock minus this is the engine's */
+        await_client(c, 0);
+        run_monitor(&monitor, ++periods * QOS_NS_PER_S);
+        begin_client(c);
+        base = bench_ns() - periods * QOS_NS_PER_S;
+        for (which = 0; which < LOOPS; which++)
+            ns[which][r] = (double)loop_ns((enum loop)which, c, base, n, &granted) / (double)n;
+        above[r] = ns[LOOP][r] - ns[CLOCK][r];
+    }
+    for (which = 0; which < LOOPS; which++)
+        bench_report(b, name[which], metric[which], bench_median(ns[which], (size_t)rounds), "ns");
+    bench_report(b, name[LOOP], "loop_ns_above_clock", bench_median(above, (size_t)rounds), "ns");
+    bench_report(b, name[LOOP], "share_granted", (double)granted / (double)(2 * n * (uint64_t)rounds), "");
+}
+
 static void bench_tokens(struct bench *b)
 {
     static const char *name[3] = {"take, batch 1000", "shared word per token", "mutex per token"};
@@ -341,6 +409,7 @@ int main(int argc, char **argv)
     struct bench b;
     bench_open(&b, "tokenpool", argc, argv);
     bench_take(&b);
+    bench_loop(&b);
     bench_tokens(&b);
     bench_reads(&b);
     bench_check(&b);

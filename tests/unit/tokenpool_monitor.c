@@ -339,6 +339,29 @@ static void test_epoch_wraps(void)
     CHECK_EQ(tokenpool_word_epoch(UINT64_C(0xfffffffbfffff001)), 0xfffff);
 }
 
+/* A report that comes 63 periods late: its client was silent and had nothing, so nothing is issued for it. */
+static void test_report_late_by_tags(void)
+{
+    uint64_t epoch, p;
+    rig_config(2, 10, 1000, 0);
+    config.silent_periods = 0;
+    rig_init();
+    rig_join(0, 600, 0);
+    rig_run(&monitor, 0);
+    epoch = rig_info().epoch;
+    for (p = 1; p <= 63; p++)
+        rig_run(&monitor, p * S);
+    CHECK_EQ(rig_info().epoch, epoch + 63);
+    CHECK(rig_slot(0).silent && rig_info().reserved == 0);
+    rig_report(0, epoch, 3, 100, 500); /* it kept 100 of 600 then */
+    rig_run(&monitor, 63 * S + 2 * MS);
+    CHECK_LE(rig_info().put, 1000); /* not 500 more */
+    CHECK_EQ(rig_info().reserved + rig_info().kept, 0);
+    rig_run(&monitor, 64 * S);
+    CHECK_EQ(rig_info().last_used, 0);  /* clamped: nothing was issued or claimed */
+    CHECK_EQ(rig_info().reserved, 600); /* a sign of life */
+}
+
 int main(void)
 {
     check_begin("unit/tokenpool_monitor");
@@ -353,5 +376,6 @@ int main(void)
     test_silent();
     test_tags();
     test_epoch_wraps();
+    test_report_late_by_tags();
     return check_end();
 }
