@@ -1,6 +1,6 @@
 // proves: warm starts reach the optimum again, by changed rows alone or by all anew
 // variants: native san i386 s390x aarch64
-// flags: -DPSHIFT_WINDOW_ROWS=4
+// flags: -DPSHIFT_WINDOW_ROWS=4 -DPSHIFT_SHARD_ENTRIES=600
 #include "pshift.h"
 #include "pshift_instances.h"
 
