@@ -470,8 +470,8 @@ QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
 }
 
 /* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears slots that missed a period. A write that was
- * delayed by a multiple of 63 periods counts once: its client was silent, so it was issued nothing that the report could
- * lower (with silent_periods above 62 at most its own reservation), and N is clamped. */
+ * delayed by a multiple of 63 periods counts once: its client was silent, so it was issued nothing that the report
+ * could lower (with silent_periods above 62 at most its own reservation), and N is clamped. */
 QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
 {
     return epoch % 63u + 1u;
