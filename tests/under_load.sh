@@ -42,7 +42,7 @@ failed=0
 for case in ${cases:-busy stall slow fast}; do
     case $case in
     busy) for ((i = 0; i < $(nproc); i++)); do (while :; do :; done) & load+=($!); done ;;
-    stall) throttled; (trap 'rate 0' EXIT; while sleep 7; do rate 4096; sleep 3; rate 0; done) & load+=($!) ;;
+    stall) throttled; (while sleep 7; do rate 4096; sleep 3; rate 0; done) 2>/dev/null & load+=($!) ;;
     slow) throttled; rate 20971520 ;;
     fast) zram=$(zramctl -f -s 3G) || { modprobe zram 2>/dev/null; zram=$(zramctl -f -s 3G) || exit 1; }; mounted "$zram" ;;
     *) echo "no case $case" >&2; exit 2 ;;
