@@ -144,7 +144,7 @@ cat "$work"/n*.journal | awk -v first="$first" -v last="$last" -v r="$reservatio
             for (i = 1; i <= k; i++) if (split(f[i], x, " ") == 2 && p >= x[1] && p <= x[2] + 1) free = 0
             line = ""; low = 0
             for (b = 1; b <= n; b++) { line = line sprintf("%5d", got[p, b]); if (got[p, b] < 0.99 * r) low++ }
-            busy = lost[p] > 0.02 * 300 || lost[p - 1] > 0.02 * 300
+            busy = low && (lost[p] > 0.04 * 300 || lost[p - 1] > 0.04 * 300)
             print "period " p - first ":" line (free ? "" : "  fault") (busy ? "  this machine was too busy" : "") (free && !busy && low ? "  MISSED" : "")
             if (free) { judged++; if (busy) idle++; else if (low) missed++ }
         }
