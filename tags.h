@@ -1501,12 +1501,13 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
         return "channels: give 0, or set attribute too";
     if (c->real_time_tags && c->at_limit == TAGS_ALLOW)
         return "real_time_tags: give false with TAGS_ALLOW";
-#if !TAGS_HAS_SHARED
+#if TAGS_HAS_SHARED
+    if (c->shared && c->clients > c->shared->clients)
+        return "clients: give at most those of the shared tags";
+#else
     if (c->shared)
         return "shared: give NULL, as this target has no lock-free 64-bit word";
 #endif
-    if (c->shared && c->clients > c->shared->clients)
-        return "clients: give at most those of the shared tags";
     *status = QOS_OK;
     return NULL;
 }

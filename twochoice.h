@@ -756,8 +756,12 @@ struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag;
 };
 
-/* Rebalancing is rare, and out of line: the usual path stays short, in code and stack. */
+/* Rebalancing is rare, and out of line: the usual path stays short, in code and stack. gcc refuses inline with noinline. */
+#if defined(__clang__)
+#define TWOCHOICE_PRIV_RARE QOS_PRIV __attribute__((noinline))
+#else
 #define TWOCHOICE_PRIV_RARE static __attribute__((unused, noinline))
+#endif
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
 #define TWOCHOICE_PRIV_ROW 52  /* most fragments that do */
 

@@ -169,7 +169,10 @@ static void take_report(const struct mail *m)
 
 static void begin_round(uint64_t now_ns)
 {
-    if (!c.active && c.deaf * 2 > c.s.nodes)
+    struct pshift_controller_state state;
+    if (c.active && pshift_controller_info(&c.controller, &state) == QOS_OK && state.newer_epoch != 0)
+        stand_by("stands by: a newer controller has taken over"); /* no report is news to it, so it plans no more */
+    else if (!c.active && c.deaf * 2 > c.s.nodes)
         take_over();
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
     c.heard_count = c.deaf = 0;
