@@ -63,6 +63,26 @@ expect() { # WHAT TEST-COMMAND...
 inconclusive() { echo "INCONCLUSIVE $*"; exit 78; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
+# The quickstart servers, on the loopback address.
+# serve PROGRAM ARGUMENT...: runs PROGRAM PORT ARGUMENT... with a port that is free; sets port and pid; output in $d/out and $d/err.
+serve() {
+    for _ in 1 2 3 4 5; do
+        port=$((20000 + RANDOM % 30000))
+        timeout 60 "$1" "$port" "${@:2}" >"$d/out" 2>"$d/err" &
+        pid=$!
+        sleep 0.3
+        kill -0 "$pid" 2>/dev/null && return 0
+    done
+    cat "$d/err"
+    exit 1
+}
+ask() { # PORT LINE: what the server answers, until it closes
+    exec 5<>"/dev/tcp/127.0.0.1/$1" || return 1
+    printf '%s\n' "$2" >&5
+    timeout 5 cat <&5
+    exec 5>&-
+}
+
 # Runs a command that judges itself (examples/tokenpool_*) and shows what it says. A reservation that was missed, or a
 # machine that did too little for a verdict (status 3), is tried once more; wrong books never. Ends the script unless
 # all held.     judged OUTPUT COMMAND...

@@ -13,28 +13,10 @@ failed=0 seconds=4 size=262144
 "$server" >"$d/usage" 2>&1
 expect "without a port: status 2 and a sentence" grep -q 'usage: quickstart_htb PORT' "$d/usage"
 
-start() { # a port that is free, and the two after it
-    local try
-    for try in 1 2 3 4 5; do
-        port=$((20000 + RANDOM % 30000))
-        timeout 60 "$server" "$port" >"$d/out" 2>"$d/err" &
-        pid=$!
-        sleep 0.2
-        kill -0 "$pid" 2>/dev/null && return 0
-    done
-    cat "$d/err"
-    exit 1
-}
-start
+serve "$server" # and the two ports after it
 "$server" "$port" >"$d/taken" 2>&1
 expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"
 
-ask() { # PORT LINE: what the server answers, until it closes
-    exec 5<>"/dev/tcp/127.0.0.1/$1" || return 1
-    printf '%s\n' "$2" >&5
-    timeout 5 cat <&5
-    exec 5>&-
-}
 for line in abc 0 -1 1048577 '12 13' 99999999999999999999; do
     ask "$port" "$line" >"$d/bad" 2>&1
     expect "\"$line\" is refused" grep -q '^error: send one number of bytes' "$d/bad"

@@ -15,23 +15,12 @@ head -c $((mib * 1048576)) /dev/urandom >"$d/file"
 "$server" >"$d/usage" 2>&1
 expect "without arguments: a sentence" grep -q 'usage: quickstart_tags PORT FILE' "$d/usage"
 
-for try in 1 2 3 4 5; do # a port that is free
-    port=$((20000 + RANDOM % 30000))
-    timeout 60 "$server" "$port" "$d/file" >"$d/out" 2>"$d/err" &
-    pid=$!
-    sleep 0.3
-    kill -0 "$pid" 2>/dev/null && break
-    pid=
-done
-[ -n "$pid" ] || { cat "$d/err"; exit 1; }
+serve "$server" "$d/file"
 "$server" "$port" "$d/file" >"$d/taken" 2>&1
 expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"
 
 for line in abc '0 0' '0 0 0' '3 0 1' '0 0 131073' '0 -1 5' '0 0 12 13' '0 0 99999999999999999999999999'; do
-    exec 5<>"/dev/tcp/127.0.0.1/$port"
-    printf '%s\n' "$line" >&5
-    timeout 5 cat <&5 >"$d/bad"
-    exec 5>&-
+    ask "$port" "$line" >"$d/bad" 2>&1
     expect "\"$line\" is refused" grep -q '^error: send TENANT OFFSET LENGTH' "$d/bad"
 done
 

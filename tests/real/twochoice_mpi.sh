@@ -55,7 +55,7 @@ expect "--slow without --rate: said, once" [ "$(grep -c 'twochoice_mpi: --slow n
 
 # ---- Figure 14: one of eight servers is five times slower; the same with native two-choice
 for try in 1 2; do
-    run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0 --no-pull --per-process 1M \
+    run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0 --no-pull --per-process 2M \
         --json "$work/burst.json" --figures "$work"
     cat "$work/out"
     json "$work/burst.json" '.runs | (.[0].last_process_ns >= 2 * .[2].last_process_ns)' && break
@@ -65,7 +65,7 @@ expect "burst: ends" [ "$status" = 0 ]
 expect "the last process ends at least twice as early as with the fixed scheduler" json "$work/burst.json" \
     '.runs | map(.scheduler) == ["fixed", "native", "dynamic"] and (.[0].last_process_ns >= 2 * .[2].last_process_ns)'
 expect "each process of each run has a time, each byte a server" json "$work/burst.json" \
-    '[.runs[] | (.process_ns | length) == 32 and (.server_bytes | add) == 33554432 and .failed == 0] | all'
+    '[.runs[] | (.process_ns | length) == 32 and (.server_bytes | add) == 67108864 and .failed == 0] | all'
 expect "Figure 14 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure14.svg"
 
 # ---- Figure 13: applications of three sizes
