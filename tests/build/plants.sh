@@ -23,7 +23,7 @@ source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
 build() {
     local source compiler level=-O0 extra= h objects=
     source=$(source_of "$1") || { echo "no such test"; return 1; }
-    case $source in tests/paper/*) level=-O1 ;; esac # long simulations; else most of the time is the compiler's
+    case $source in tests/paper/* | tests/adversary/*) level=-O1 ;; esac # long ones; else most of the time is the compiler's
     if ! has_own_bodies "$source"; then
         for h in $(bodies_of_test "$source"); do
             if [ "$h" = "$4" ] || [ "$4" = qos ]; then
@@ -45,6 +45,7 @@ build() {
 # One bug, one test, and whether a hang counts -> a line: verdict bug test remark
 try() {
     local header=$1 name=$1-$2 test=$3 hang=$4 dir=$out/$1-$2 program rc=0 verdict=SURVIVED remark= limit_s=300 # a slow machine is no verdict
+    local begin=$SECONDS
     if [ "$hang" = hang ]; then limit_s=60; fi
     program=$dir/$(printf '%s' "$test" | tr / _)
     if ! build "$test" "$program" "$dir" "$header" >"$program.log" 2>&1; then
@@ -61,7 +62,7 @@ try() {
         esac
         [ "$verdict" = caught ] && rm -f "$program"
     fi
-    printf '%-8s  %-34s %-34s %s\n' "$verdict" "$name" "$test" "$remark"
+    printf '%-8s  %-34s %-34s %3d s  %s\n' "$verdict" "$name" "$test" $((SECONDS - begin)) "$remark"
 }
 # One bug: planted, and tried with each of its tests.
 bug() { # HEADER NAME HANG TEST...

@@ -3,6 +3,7 @@
 // the estimate stays while demand is the limit, follows a fall within 5 periods and a rise by r within ceil(ln r / ln 1.05) + 2;
 // who uses all it reserved gets no alert
 // links: -lm
+// variants: native
 #include "examples/simulate/haechi.h"
 #include "check.h"
 

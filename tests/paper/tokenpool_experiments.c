@@ -1,6 +1,7 @@
 // proves: the Haechi paper's Examples 1 and 2, Definitions 1 and 2, and Sets 1 to 4 in simulated time, with its numbers;
 // where a faithful model shows otherwise (Zipf above 70 % reserved), that, and that the guard repairs it
 // links: -lm
+// variants: native
 #include "pshift.h"
 #include "examples/simulate/haechi_nodes.h"
 #include "check.h"

@@ -57,7 +57,7 @@ int main(void)
     uint64_t epoch = 0, epochs, i, total = 0;
     uint32_t id;
     check_begin("property/tokenpool_threads");
-    epochs = check_scaled(200);
+    epochs = check_scaled(60);
     config.clients = CLIENTS;
     config.batch = 7;
     config.capacity = 200;
