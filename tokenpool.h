@@ -62,7 +62,8 @@
  *     period.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
- *     Epochs start at least T apart, so any window of T sees at most twice that.
+ *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
+ *     twice that. A client that attaches anew starts without debt.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *   - Each client makes at most one vain claim between two fills of the pool, so the pool
  *     word stays above -(clients x batch).

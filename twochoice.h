@@ -1504,6 +1504,7 @@ QOS_PRIV bool twochoice_priv_put(struct twochoice_table *table, uint64_t object,
             twochoice_priv_add(table, g.leaf, g.rank, f);
             return true;
         }
+        QOS_ASSERT(g.left.leaf); /* no tag is 0 */
         offset = f.offset;
         f.end = end;
         if (g.left.leaf == g.leaf || !g.left.leaf->narrow || end - g.left.leaf->base <= UINT32_MAX) {

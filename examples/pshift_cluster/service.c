@@ -141,7 +141,7 @@ static void take_report(const struct mail *m)
 {
     const uint64_t *age_ms = m->data;
     const uint32_t j = (uint32_t)m->rank - 1;
-    struct pshift_message head;
+    struct pshift_message head = {0};
     enum qos_status st = QOS_ECORRUPT;
     if (m->rank >= 1 && j < c.s.nodes && m->bytes > sizeof *age_ms)
         st = pshift_report_decode(age_ms + 1, m->bytes - sizeof *age_ms, &head, c.entry, c.s.buckets);

@@ -279,9 +279,10 @@ expect "and adds tenants" [ -n "$(column new 3)" ]
 expect "counters go on" [ "$(column gold 7)" -ge "$before" ]
 wait "$gold" "$bulk" "$rest" "$sampler"
 expect "limits hold over reloads: no bucket is filled anew" judge "$d/reload"
-# An old worker ends each connection after its response, which wrk counts as a read error: at most once a reload.
+# An old worker ends each connection after its response, which wrk counts as a read error: once a reload, and once more if
+# the new connection came to another old worker, which had not been told yet.
 errors=$(awk '/Socket errors/ {gsub(/,/, ""); other += $4 + $8 + $10; reads += $6} /Non-2xx/ {other++} END {print reads + 0, other + 0}' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")
-expect "no request failed (connections ended, errors: $errors)" [ "${errors% *}" -le $((5 * 60)) -a "${errors#* }" -eq 0 ]
+expect "no request failed (connections ended, errors: $errors)" [ "${errors% *}" -le $((2 * 5 * 60)) -a "${errors#* }" -eq 0 ]
 cp "$d/nginx.conf" "$d/good.conf"
 echo 'nonsense' >>"$d/nginx.conf"
 kill -HUP "$(cat "$d/nginx.pid")"
