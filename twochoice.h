@@ -756,7 +756,7 @@ struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag;
 };
 
-/* Rebalancing is rare, and out of line: the usual path stays short, in code and stack. (gcc: no inline with noinline.) */
+/* Rebalancing is rare, and out of line: the usual path stays short, in code and stack. gcc: no inline with noinline. */
 #if defined(__clang__)
 #define TWOCHOICE_PRIV_RARE QOS_PRIV __attribute__((noinline))
 #else

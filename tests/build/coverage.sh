@@ -46,8 +46,8 @@ export out
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     case $(basename "$t") in "$only"*) ;; *) continue ;; esac
-    # Simulations that run natively alone are long, and reach nothing that others do not.
-    case "$t $(says "$t" variants)" in tests/paper/*" native") continue ;; esac
+    # Simulations that run natively alone are long, and reach nothing that others do not, unless they say `coverage: yes`.
+    case "$t $(says "$t" variants) $(says "$t" coverage)" in tests/paper/*" native ") continue ;; esac
     limits=$(limits_of "$t")
     echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits") $out/bodies.c" >&3
     has_own_bodies "$t" || { object=${t#tests/}; echo "build/native/${object%.c}" >&4; }
