@@ -16,7 +16,7 @@
 
 #define LOOK_NS 500000
 #define LATE_PART 4       /* reports are waited for up to this part of an interval */
-#define AFTER_INTERVALS 3 /* without a grant */
+#define AFTER_INTERVALS 5 /* without a grant; fewer, and a busy host changes its controller without need */
 
 static struct {
     struct scene s;
