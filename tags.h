@@ -1027,6 +1027,8 @@ QOS_PRIV uint64_t tags_priv_shared_due(const struct tags_shared *shared, uint64_
 
 QOS_API const char *tags_shared_config_error(const struct tags_shared_config *config)
 {
+    if (!config)
+        return "config: is NULL; give a struct tags_shared_config";
     const struct tags_priv_range range[] = {
         {config->clients ? config->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
         {tags_priv_default(config->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
@@ -1063,7 +1065,7 @@ QOS_API enum qos_status tags_shared_init(struct tags_shared *shared, uint64_t no
     enum qos_status status;
     uint32_t i;
     if (tags_shared_config_error(config))
-        return QOS_ERANGE;
+        return config ? QOS_ERANGE : QOS_EINVAL;
     qos_layout_begin(&layout, NULL);
     (void)tags_priv_shared_layout(&layout, config);
     status = qos_layout_check(&layout, shared, size_bytes);
@@ -1466,6 +1468,9 @@ QOS_PRIV bool tags_priv_knows_cost(const struct tags_config *config)
 /* NULL, or what is wrong; *status to match. */
 QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_status *status)
 {
+    *status = QOS_EINVAL;
+    if (!c)
+        return "config: is NULL; give a struct tags_config";
     const struct tags_priv_range range[] = {
         {c->clients ? c->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
         {c->at_device_max, TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 1024"},
@@ -1486,9 +1491,10 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
          "service_floor_ns: give at most 1 s, 0 for 100 ns, or QOS_NOTHING"},
     };
     const char *why = tags_priv_range_error(range, sizeof range / sizeof *range);
-    *status = why ? QOS_ERANGE : QOS_EINVAL;
-    if (why)
+    if (why) {
+        *status = QOS_ERANGE;
         return why;
+    }
     if ((unsigned)c->mode > TAGS_PS)
         return "mode: give TAGS_REWARD or TAGS_PS";
     if ((unsigned)c->at_limit > TAGS_REJECT)

@@ -1542,8 +1542,13 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
 /* NULL, or what is wrong; *status: what init returns for it. */
 QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_config *config, enum qos_status *status)
 {
-    const struct twochoice_storage *s = config->storage;
-    uint64_t fragments = qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
+    const struct twochoice_storage *s;
+    uint64_t fragments;
+    *status = QOS_EINVAL;
+    if (!config)
+        return "config: is NULL; give a struct twochoice_table_config";
+    s = config->storage;
+    fragments = qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
     *status = QOS_ERANGE;
     if (fragments > TWOCHOICE_FRAGMENTS_MAX)
         return "max_fragments: give 1..TWOCHOICE_FRAGMENTS_MAX, or 0 for TWOCHOICE_MAX_FRAGMENTS";
@@ -2967,6 +2972,8 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *tab
 
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config)
 {
+    if (!config)
+        return "config: is NULL; give a struct twochoice_maintainer_config";
     if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
         return "servers: give 1..TWOCHOICE_SERVERS_MAX";
     if (config->rate_bytes_per_s > QOS_RATE_MAX && config->rate_bytes_per_s != QOS_UNLIMITED)
@@ -3000,11 +3007,12 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
     struct qos_layout layout;
     struct twochoice_maintainer scratch;
     enum qos_status status;
-    uint64_t rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
+    uint64_t rate;
     uint32_t i;
     QOS_ASSERT(maintainer);
     if (twochoice_maintainer_config_error(config))
-        return QOS_ERANGE;
+        return config ? QOS_ERANGE : QOS_EINVAL;
+    rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
     qos_layout_begin(&layout, NULL);
     twochoice_priv_maintainer_layout(&layout, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
@@ -3367,6 +3375,8 @@ struct twochoice_placement {
 
 QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config)
 {
+    if (!config)
+        return "config: is NULL; give a struct twochoice_placement_config";
     if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
         return "servers: give 1..TWOCHOICE_SERVERS_MAX";
     if (config->max_writes > TWOCHOICE_WRITES_MAX)
@@ -3414,7 +3424,7 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     uint32_t i;
     QOS_ASSERT(placement);
     if (twochoice_placement_config_error(config))
-        return QOS_ERANGE;
+        return config ? QOS_ERANGE : QOS_EINVAL;
     qos_layout_begin(&layout, NULL);
     twochoice_priv_placement_layout(&layout, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
@@ -3830,6 +3840,8 @@ struct twochoice_detector {
 QOS_API const char *twochoice_detector_config_error(const struct twochoice_detector_config *config)
 {
     const uint64_t most = UINT64_C(1) << 40;
+    if (!config)
+        return "config: is NULL; give a struct twochoice_detector_config";
     if (config->op_cost_bytes > most && config->op_cost_bytes != QOS_NOTHING)
         return "op_cost_bytes: give 1..2^40, 0 for 64 KiB, or QOS_NOTHING if only bytes count";
     if (config->max_probes > TWOCHOICE_PROBES_MAX)
@@ -3873,7 +3885,7 @@ QOS_API enum qos_status twochoice_detector_init(struct twochoice_detector *detec
     uint32_t i;
     QOS_ASSERT(detector);
     if (twochoice_detector_config_error(config))
-        return QOS_ERANGE;
+        return config ? QOS_ERANGE : QOS_EINVAL;
     qos_layout_begin(&layout, NULL);
     twochoice_priv_detector_layout(&layout, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);

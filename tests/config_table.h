@@ -1,5 +1,5 @@
 /* config_table.h - the table test of a configuration. For each field: the value that zero stands for, both ends of the
- * range, and one past each end, where the error names the field and the object stays as it was.
+ * range, and one past each end, where the error names the field and the object stays as it was; and no configuration (NULL).
  * Used by tests/unit/HEADER_config.c. */
 #ifndef QOS_TESTS_CONFIG_TABLE_H
 #define QOS_TESTS_CONFIG_TABLE_H
@@ -131,6 +131,18 @@ static void config_bad(const struct config_table *t, const char *name, const voi
     CHECK(config_same());
 }
 
+/* Without a configuration: QOS_EINVAL and a sentence that begins with "config:"; an object that is in use stays as it is. */
+static void config_null(const struct config_table *t)
+{
+    const char *said = t->error(NULL);
+    CHECK(said != NULL && strncmp(said, "config: ", 8) == 0);
+    CHECK_EQ(t->memsize(NULL), 0);
+    CHECK_EQ(config_make(t, t->good), QOS_OK);
+    config_keep();
+    CHECK_EQ(t->init(config_handle[0], config_mem[0], sizeof config_mem[0], NULL), QOS_EINVAL);
+    CHECK(config_same());
+}
+
 /* The field's zero makes the same object as the value that it stands for. */
 static void config_zero(const struct config_table *t, const struct config_field *f)
 {
@@ -156,6 +168,7 @@ static void config_check_table(const struct config_table *t)
     CHECK(t->config_bytes <= sizeof config && t->handle_bytes <= sizeof config_handle[0]);
     memcpy(config, t->good, t->config_bytes);
     config_good(t, config);
+    config_null(t);
     for (i = 0; i < t->fields; i++) {
         const struct config_field *f = &t->field[i];
         for (v = 0; v < f->good.count; v++) {
