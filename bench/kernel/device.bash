@@ -1,0 +1,137 @@
+# Sourced, in the repository's root: a loop device of known speed, 12,000 requests/s and 300 MiB/s.
+#
+#     known_device throttle|fuse DIR   opens it: its name in $device; else status 1 and the reason in $device_why
+#     on_device COMMAND...             runs a command for which the speed holds
+#     device_half, device_whole        half the speed, and all of it again
+#     close_device                     leaves nothing; call it from the script's trap on EXIT
+#
+# throttle: blk-throttle (cgroup v1 or v2) holds the commands of on_device to the speed, in bursts of 100 ms. The data are
+#     in the page cache, so the disk below decides nothing.
+# fuse: bench/kernel/device.c serves the file below the loop device, request by request, whoever asks.
+#
+# Should the script be killed, the kernel frees the loop device with its last user, and the file has no name any more. An
+# empty cgroup would stay: the next script removes it.
+device_ops=12000 device_bytes=314572800 device_mib=256
+device= device_why= device_cgroup= device_number= device_pid= device_file= device_v2_enabled=
+
+open_cgroup() { # sets device_cgroup
+    local v1 v2 old
+    v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)blkio(,|$)/ {print $2; exit}' /proc/mounts)
+    v2=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
+    if [ -n "$v1" ] && [ -e "$v1/blkio.throttle.read_iops_device" ]; then
+        device_cgroup=$v1/qoskit-$$
+    elif [ -n "$v2" ] && grep -qw io "$v2/cgroup.controllers"; then
+        if ! grep -qw io "$v2/cgroup.subtree_control"; then
+            echo +io >"$v2/cgroup.subtree_control" || return 1
+            device_v2_enabled=$v2
+        fi
+        device_cgroup=$v2/qoskit-$$
+    else
+        return 1
+    fi
+    for old in "${device_cgroup%/*}"/qoskit-*; do
+        [ ! -d "$old" ] || kill -0 "${old##*-}" 2>/dev/null || rmdir "$old" 2>/dev/null
+    done
+    mkdir "$device_cgroup" || { device_cgroup=; return 1; }
+}
+
+throttle() { # OPS_PER_S BYTES_PER_S
+    local what
+    if [ -e "$device_cgroup/io.max" ]; then
+        echo "$device_number riops=$1 rbps=$2 wiops=$1 wbps=$2" >"$device_cgroup/io.max"
+        return
+    fi
+    for what in read write; do
+        echo "$device_number $1" >"$device_cgroup/blkio.throttle.${what}_iops_device" &&
+            echo "$device_number $2" >"$device_cgroup/blkio.throttle.${what}_bps_device" || return 1
+    done
+}
+
+attach() { # LOSETUP-OPTION...: the loop device; detached as soon as nobody has it open, also if this script is killed
+    device=$(losetup --show -f "$@" "$device_file") || { device= device_why="no loop device is to be had"; return 1; }
+    exec 9<>"$device"
+    losetup -d "$device"
+    device_number=$(cat "/sys/block/${device#/dev/}/dev")
+}
+
+known_device() {
+    local kind=$1 dir=$2 i
+    device_why=
+    [ "$(id -u)" = 0 ] || { device_why="a loop device of known speed needs root"; return 1; }
+    device_file=$(mktemp "$dir/device-XXXXXX") || return 1
+    if [ "$kind" = throttle ]; then
+        open_cgroup || { device_why="no blk-throttle: the kernel has none, or no cgroup file system offers it"; return 1; }
+        dd if=/dev/zero of="$device_file" bs=1M count="$device_mib" status=none || return 1
+        attach || return 1
+        rm -f "$device_file"
+        throttle "$device_ops" "$device_bytes" || { device_why="blk-throttle refuses the limits"; return 1; }
+        return 0
+    fi
+    [ -e /dev/fuse ] || { device_why="no FUSE (/dev/fuse)"; return 1; }
+    mkdir -p build/bench
+    [ build/bench/kernel_device -nt bench/kernel/device.c ] ||
+        gcc -std=gnu11 -O2 -o build/bench/kernel_device bench/kernel/device.c || return 1
+    build/bench/kernel_device "$device_file" "$device_mib" "$device_ops" "$device_bytes" &
+    device_pid=$!
+    for ((i = 0; i < 50; i++)); do
+        [ "$(stat -c %s "$device_file")" = 0 ] || break
+        kill -0 "$device_pid" 2>/dev/null || { device_why="FUSE cannot be mounted here"; return 1; }
+        sleep 0.1
+    done
+    attach --direct-io=on
+}
+
+on_device() {
+    if [ -z "$device_cgroup" ]; then "$@"; return; fi
+    (echo "$BASHPID" >"$device_cgroup/cgroup.procs" && exec "$@")
+}
+device_half() {
+    if [ -n "$device_pid" ]; then kill -USR1 "$device_pid"; else throttle $((device_ops / 2)) $((device_bytes / 2)); fi
+}
+device_whole() {
+    if [ -n "$device_pid" ]; then kill -USR2 "$device_pid"; else throttle "$device_ops" "$device_bytes"; fi
+}
+
+close_device() {
+    local i
+    [ -z "$device" ] || exec 9>&-
+    for ((i = 0; i < 50; i++)); do # the kernel lets go of it a moment later
+        { [ -n "$device" ] && losetup "$device" >/dev/null 2>&1; } || break
+        sleep 0.1
+    done
+    if [ -n "$device_pid" ]; then
+        kill "$device_pid" 2>/dev/null
+        wait "$device_pid" 2>/dev/null
+    fi
+    [ -z "$device_file" ] || rm -f "$device_file"
+    [ -z "$device_cgroup" ] || rmdir "$device_cgroup"
+    [ -z "$device_v2_enabled" ] || echo -io >"$device_v2_enabled/cgroup.subtree_control"
+    device= device_cgroup= device_pid= device_file= device_v2_enabled=
+}
+
+# The demo's tenants on it, without and with htb.h, into a JSON file: the status of uring_files.
+# demo_on_device JSON SECONDS OPTION...
+demo_on_device() {
+    local json=$1 seconds=$2
+    shift 2
+    rm -f "$json"
+    on_device timeout -k 5 120 build/examples/uring_files --file "$device" --json "$json" --runtime "${seconds}s" \
+        --profile-time 600ms --judge --dispatch-depth 112 "$@" --tenant db:rw=randread,bs=4k,depth=32,reserve=9600k \
+        --tenant scan:rw=randread,bs=128k,depth=64,reserve=60M --tenant backup:rw=randread,bs=128k,depth=16,limit=30M
+}
+# The part of the device that a run used: of its requests or of its bytes per second, whichever it is nearer to.
+busy() { # JSON without|with
+    jq --argjson ops "$device_ops" --argjson bytes "$device_bytes" --arg run "$2" '[.tenants, .[$run].tenants] | transpose |
+        map({bytes: .[1].bytes_per_s, ops: (.[1].bytes_per_s / .[0].bs_bytes)}) |
+        [(map(.bytes) | add) / $bytes, (map(.ops) | add) / $ops] | max' "$1"
+}
+# The worst of the reservations, as a part of what was reserved.
+reservation_least() { # JSON
+    jq '[.tenants, .with.tenants] | transpose | map(select(.[0].reserve_bytes_per_s > 0) |
+        .[1].bytes_per_s / .[0].reserve_bytes_per_s) | min' "$1"
+}
+# Is it as it should be? Without QoS a request must not take longer than a device of this speed explains, three times over.
+device_is_known() { # JSON
+    jq -e '(.without.requests / .without.seconds) as $rate | ([.tenants[].depth] | add) as $depth |
+        (.without.tenants | map(.p99_ns) | max) <= 3 * $depth / $rate * 1e9' "$1" >/dev/null
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# proves: on a device of known speed (12,000 requests/s and 300 MiB/s) htb.h uses all of it and keeps every promise.
+# needs: root, loop devices, blk-throttle
+# uses: examples/uring_files
+set -u
+. "$(dirname "$0")/../lib.sh"
+. bench/kernel/device.bash
+[ "$(id -u)" = 0 ] || { echo "SKIP a loop device of known speed needs root"; exit 77; }
+[ -x build/examples/uring_files ] || make -s build/examples/uring_files || exit 1
+work=$(mktemp -d "$PWD/build/uring_known_device-XXXXXX") || exit 1
+trap 'close_device; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+failed=0
+json=$work/run.json
+holds() { awk "BEGIN {exit !($1)}"; }
+
+# One attempt on one kind of device. 0: judged (and perhaps failed); 2: the device is not as it should be.
+attempt() { # KIND
+    local status used none
+    known_device "$1" "$work" || { echo "$1: ${device_why:-cannot be set up}"; return 2; }
+    demo_on_device "$json" 4 --compare --flight >"$work/out" 2>"$work/err"
+    status=$?
+    cat "$work/out"
+    case $status in 0 | 1 | 3) ;; *) bad "$1: status $status: $(cat "$work/err")"; return 0 ;; esac
+    [ -s "$json" ] || { bad "$1: no result: $(cat "$work/err")"; return 0; }
+    if ! device_is_known "$json"; then
+        echo "$1: the control fails: without QoS requests take longer than three times depth / rate"
+        return 2
+    fi
+    none=$(busy "$json" without) used=$(busy "$json" with)
+    expect "$1: the log and the limits hold" json "$json" '.judge.log_holds and .judge.limits_hold'
+    # Where even requests without QoS do not fill the device, or the judge had too few seconds, this machine is too busy.
+    holds "$none >= 0.97" || { echo "$1: without QoS only $none of the device was used"; return 2; }
+    json "$json" '.judge.conclusive' || return 2
+    expect "$1: both reservations hold ($(reservation_least "$json") of the smaller)" json "$json" '.judge.reservations_hold'
+    expect "$1: busy $used with QoS, $none without; asked: 0.97" holds "$used >= 0.97"
+}
+
+if attempt throttle; then
+    # The same, bound by the profiled rate: what this test is there to notice.
+    demo_on_device "$json" 2 >"$work/out" 2>&1
+    expect "by rate the device has idle time: $(busy "$json" with)" holds "$(busy "$json" with) < 0.97"
+else
+    case $device_why in *blk-throttle*) echo "SKIP $device_why"; exit 77 ;; esac
+    echo "a simulated device takes its place (bench/kernel/device.c)"
+    close_device
+    attempt fuse || inconclusive "no device of known speed: ${device_why:-the machine is too busy}"
+fi
+
+close_device
+expect "no loop device left" [ -z "$(losetup -n -O BACK-FILE 2>/dev/null | grep -F "$work")" ]
+expect "no cgroup left" [ -z "$(find /sys/fs/cgroup -maxdepth 3 -name "qoskit-$$")" ]
+finish "$failed"
