@@ -37,6 +37,8 @@ pc_dir := $(DESTDIR)$(PREFIX)/lib/pkgconfig
 cmake_dir := $(DESTDIR)$(PREFIX)/lib/cmake/qoskit
 filter_dir := $(DESTDIR)$(PREFIX)/lib/nbdkit/filters
 filter := $(B)/examples/nbdkit-qoskit-filter.so
+man_dir := $(DESTDIR)$(PREFIX)/share/man/man1
+filter_man := examples/nbdkit/nbdkit-qoskit-filter.1
 VERSION = $(shell sed -n 's/^.define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
 
 define pc_file
@@ -88,13 +90,14 @@ install: ## installs headers, pkg-config and CMake files, nbdkit filter: PREFIX=
 	@printf '%s\n' "$$cmake_version_file" >'$(cmake_dir)/qoskitConfigVersion.cmake'
 	@echo "installed $(HEADERS), qoskit.pc and qoskitConfig.cmake below $(DESTDIR)$(PREFIX)"
 	@if tests/packages.sh --quiet filter; then \
-	    $(MAKE) --no-print-directory -s $(filter) && install -d '$(filter_dir)' && install -m 755 $(filter) '$(filter_dir)/' && \
-	    echo "installed $(notdir $(filter))"; \
+	    $(MAKE) --no-print-directory -s $(filter) && install -d '$(filter_dir)' '$(man_dir)' && \
+	    install -m 755 $(filter) '$(filter_dir)/' && install -m 644 $(filter_man) '$(man_dir)/' && \
+	    echo "installed $(notdir $(filter) $(filter_man))"; \
 	else echo "not installed: $(notdir $(filter)), which needs nbdkit's header nbdkit-filter.h"; fi
 
 uninstall: ## removes what make install installed: PREFIX=/usr/local
 	@rm -f $(HEADERS:%='$(include_dir)/%') '$(pc_dir)/qoskit.pc' '$(cmake_dir)/qoskitConfig.cmake' \
-	    '$(cmake_dir)/qoskitConfigVersion.cmake' '$(filter_dir)/$(notdir $(filter))'
+	    '$(cmake_dir)/qoskitConfigVersion.cmake' '$(filter_dir)/$(notdir $(filter))' '$(man_dir)/$(notdir $(filter_man))'
 	@rmdir '$(include_dir)' '$(cmake_dir)' '$(filter_dir)' 2>/dev/null || true
 	@echo "removed qoskit below $(DESTDIR)$(PREFIX)"
 
@@ -106,10 +109,9 @@ format: ## formats every source by clang-format
 	@clang-format -i $(FORMATTED)
 
 # An nbdkit filter is a shared object that nbdkit loads.
-$(filter): examples/nbdkit/qoskit_filter.c Makefile
+$(filter): $(wildcard examples/nbdkit/*.[ch]) htb.h qos.h Makefile
 	@mkdir -p $(@D) && rm -f $@
-	@gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -pthread -I. -MMD -MP -MF $@.d -o $@ $<
--include $(wildcard $(filter).d)
+	@gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -fvisibility=hidden -pthread -I. -o $@ $(filter %.c,$^)
 
 # A module that nginx loads.
 nginx_module := $(B)/examples/ngx_http_qos_module.so

@@ -6,44 +6,110 @@
  *     nbdkit --filter=build/examples/nbdkit-qoskit-filter.so file dir=/srv/disks \
  *            qos-rate=400M qos-class=gold.img,reserve=200M,limit=300M qos-class=bulk.img,weight=2
  *
- * A request of export E belongs to the class named E, or to best effort. It waits in the queue of its class
- * (htb_submit); whichever thread comes by hands out what may go (htb_dispatch). Flushes are urgent: they never wait
- * behind a tenant's bulk I/O, and are paid for later. A token is a byte; qos-request adds a fixed cost to each request.
- */
-#include "htb.h"
+ * nbdkit-qoskit-filter.1 is the manual. A token is a byte. One tree under one lock:
+ *
+ *     thread of a request            tree                     the clerk, one thread
+ *     admit: htb_submit  ------->  |r r r|  <-- htb_dispatch  sleeps until htb_dispatch_next_ns (a timerfd),
+ *       goes at once, or sleeps    |r|                        grants what may go then, reads the control file
+ *       until it is granted        |r r|                      when inotify tells of it, writes statistics
+ *     plugin                         |
+ *     finish: htb_complete  <--------'   grants what may go now
+ *
+ * Who grants a request wakes its thread, after the lock is free: one wake-up for each request that waited. A thread
+ * that waits for long looks once a second whether its client is still there. */
+#define _GNU_SOURCE
+#include "settings.h"
 
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-filter.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
+#include <unistd.h>
 
-#define CLASSES_MAX 64 /* best effort included */
 #define LOG_EVERY_NS UINT64_C(50000000)
+#define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us come together */
+#define LOOK_EVERY_S 1
+
+enum kind { READ, WRITE, ZERO, TRIM, CACHE, FLUSH, EXTENTS };
+
+/* A connection. */
+struct handle {
+    char *export_name;
+    uint32_t id;   /* its class */
+    uint32_t gone; /* its client is, or the server ends */
+    struct handle *next, *prev;
+};
+
+/* What a client asks for. */
+struct op {
+    enum kind kind;
+    bool emulated; /* zeroes that nbdkit writes, as the plugin has no other way */
+    uint32_t flags;
+    uint64_t count, offset;
+    unsigned char *buf;
+    const unsigned char *data;
+    struct nbdkit_extents *extents;
+};
 
 struct waiter {
     struct htb_request r; /* first member */
-    pthread_cond_t go;
-    bool dispatched;
+    uint64_t since_ns;
+    struct waiter *next; /* granted, and to be woken */
+    bool handed_out;     /* under the lock: htb_dispatch gave it */
+    uint32_t granted;    /* the futex: written by who grants it, at the very last */
+};
+
+/* An export that was ever named as a class; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that goes and
+ * comes back finds its debt. */
+struct slot {
+    char *export_name;
+    bool present;
+    uint64_t reserve, limit;
+    uint32_t weight;
+    uint64_t requests, failed, abandoned, wait_ns, wait_max_ns, returned;
 };
 
 static struct {
     pthread_mutex_t lock;
     struct htb tree;
     struct htb_config config;
-    struct htb_class class_of[CLASSES_MAX];
-    char *name[CLASSES_MAX];
-    uint32_t classes;
-    struct qos_cost_model cost;
-    bool zero_is_free; /* zeroing costs what a request costs, without its bytes */
-    const char *log_path;
-    FILE *log;
-    uint64_t log_next_ns, submitted, completed, failed;
     void *memory;
-} qos = {.lock = PTHREAD_MUTEX_INITIALIZER, .classes = 1};
+    struct settings *parameters, *now; /* as at the start; in force */
+    struct slot slot[CLASSES_MAX];
+    uint32_t slots;
+    struct handle *handles;
+    uint64_t chunk_bytes;
+    uint64_t waiting, submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
+    uint64_t slept, wakeups, looks;                            /* of threads that waited */
+    uint64_t armed_ns;                                         /* the timer; QOS_NEVER: not */
+    uint64_t start_ns, settings_number;
+    char refused[WHY_MAX]; /* what was wrong with the control file; "" */
+    int timer_fd, watch_fd, stop_fd;
+    char *control_path, *stats_path, *log_path;
+    uint64_t stats_every_ns;
+    FILE *log;
+    pthread_t clerk;
+    bool clerk_runs;
+} qos = {.lock = PTHREAD_MUTEX_INITIALIZER,
+         .slots = 1,
+         .chunk_bytes = 262144,
+         .armed_ns = QOS_NEVER,
+         .stats_every_ns = QOS_NS_PER_S,
+         .timer_fd = -1,
+         .watch_fd = -1,
+         .stop_fd = -1};
 
 static uint64_t clock_ns(void)
 {
@@ -52,225 +118,670 @@ static uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* ---- parameters */
+/* ---- grants; all under the lock, but for wake, sleep_until_granted and what calls them */
 
-static int parse_rate(const char *what, const char *text, uint64_t *per_s)
+static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
-    int64_t n = nbdkit_parse_size(text);
-    if (n <= 0 || (uint64_t)n > QOS_RATE_MAX) {
-        nbdkit_error("%s=%s: bytes per second, such as 20M, at most 1T", what, text);
-        return -1;
-    }
-    *per_s = (uint64_t)n;
-    return 0;
+    return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-static int parse_class(const char *value)
+/* Hands out what may go. Returns whom to wake, once the lock is free; `self` needs none. */
+static struct waiter *hand_out(uint64_t now, const struct waiter *self)
 {
-    struct htb_class *c = &qos.class_of[qos.classes];
-    char *text = strdup(value), *rest = NULL, *part;
-    unsigned weight;
+    struct waiter *woken = NULL, **end = &woken;
+    struct htb_request *r;
+    while (qos.waiting > 0 && (r = htb_dispatch(&qos.tree, now)) != NULL) {
+        struct waiter *w = (struct waiter *)(void *)r;
+        struct slot *s = &qos.slot[r->class_id];
+        uint64_t wait_ns = qos_sat_sub(now, w->since_ns);
+        qos.waiting--;
+        s->wait_ns += wait_ns;
+        s->wait_max_ns = qos_max(s->wait_max_ns, wait_ns);
+        w->handed_out = true;
+        if (w == self)
+            continue;
+        w->next = NULL;
+        *end = w;
+        end = &w->next;
+    }
+    return woken;
+}
+
+/* Sets the timer for the next grant, if nothing else brings it earlier. */
+static void arm(uint64_t now)
+{
+    struct itimerspec at = {{0, 0}, {0, 0}};
+    uint64_t next = qos.waiting ? htb_dispatch_next_ns(&qos.tree, now) : QOS_NEVER;
+    if (next >= qos.armed_ns)
+        return;
+    qos.armed_ns = qos_max(next, now + LEAST_SLEEP_NS);
+    at.it_value.tv_sec = (time_t)(qos.armed_ns / QOS_NS_PER_S);
+    at.it_value.tv_nsec = (long)(qos.armed_ns % QOS_NS_PER_S);
+    (void)timerfd_settime(qos.timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+/* A waiter may be gone as soon as its word is set: the wake-up then finds nobody at its address, or one who looks
+ * again. */
+static void wake(struct waiter *w)
+{
+    while (w) {
+        struct waiter *next = w->next;
+        __atomic_store_n(&w->granted, 1, __ATOMIC_RELEASE);
+        (void)futex(&w->granted, FUTEX_WAKE, 1, NULL);
+        w = next;
+    }
+}
+
+/* Its client is gone, or the server ends: takes the request back. False: it has been granted meanwhile. */
+static bool abandon(struct waiter *w)
+{
+    struct waiter *woken = NULL;
+    uint64_t now;
+    bool taken_back;
+    pthread_mutex_lock(&qos.lock);
+    now = clock_ns();
+    taken_back = !w->handed_out && htb_cancel(&qos.tree, now, &w->r) == QOS_OK;
+    if (taken_back) {
+        qos.waiting--;
+        qos.abandoned++;
+        qos.slot[w->r.class_id].abandoned++;
+        woken = hand_out(now, NULL);
+        arm(now);
+    }
+    pthread_mutex_unlock(&qos.lock);
+    wake(woken);
+    return taken_back;
+}
+
+/* False: it was abandoned. */
+static bool sleep_until_granted(struct handle *h, struct waiter *w)
+{
+    static const struct timespec look = {LOOK_EVERY_S, 0};
+    uint64_t wakeups = 0, looks = 0;
+    bool there = true;
+    while (there && !__atomic_load_n(&w->granted, __ATOMIC_ACQUIRE)) {
+        bool timed_out = futex(&w->granted, FUTEX_WAIT, 0, &look) == -1 && errno == ETIMEDOUT;
+        if (!timed_out) {
+            wakeups++;
+            continue;
+        }
+        looks++;
+        if (!__atomic_load_n(&h->gone, __ATOMIC_RELAXED) && nbdkit_nanosleep(0, 0) == -1)
+            __atomic_store_n(&h->gone, 1, __ATOMIC_RELAXED);
+        there = !__atomic_load_n(&h->gone, __ATOMIC_RELAXED) || !abandon(w);
+    }
+    __atomic_fetch_add(&qos.slept, there, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&qos.wakeups, wakeups, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&qos.looks, looks, __ATOMIC_RELAXED);
+    return there;
+}
+
+/* The cost of the next piece of a request, and its bytes: at most those that are left. A piece costs at most a chunk. */
+static uint64_t cost_of(const struct op *op, bool first, uint64_t *bytes)
+{
+    static const struct charge whole = {true, 100, QOS_TOKENS_MAX};
+    const struct charge *c = op->kind == ZERO && !op->emulated ? &qos.now->zero
+                             : op->kind == TRIM                ? &qos.now->trim
+                                                               : &whole;
+    if (op->kind == FLUSH || op->kind == EXTENTS)
+        return qos.now->no_data_cost;
+    if (c->percent != 0 && c->most_bytes == QOS_TOKENS_MAX)
+        *bytes = qos_min(*bytes, qos.chunk_bytes * 100 / c->percent / 65536 * 65536);
+    return charge_of(c, *bytes) + (first ? qos.now->request_cost : 0);
+}
+
+/* Waits until the next piece of a request may go. False: it never will. */
+static bool admit(struct handle *h, struct waiter *w, const struct op *op, bool first, uint64_t *bytes)
+{
+    enum qos_status status;
+    struct waiter *woken;
+    bool at_once;
+    if (__atomic_load_n(&h->gone, __ATOMIC_RELAXED))
+        return false;
+    memset(w, 0, sizeof *w);
+    w->r.urgent = op->kind == FLUSH || op->kind == EXTENTS;
+    pthread_mutex_lock(&qos.lock);
+    w->since_ns = clock_ns();
+    w->r.class_id = h->id;
+    w->r.tokens[0] = cost_of(op, first, bytes);
+    status = htb_submit(&qos.tree, w->since_ns, &w->r);
+    if (status == QOS_EDEBT) { /* too many urgent ones: this one queues */
+        w->r.urgent = false;
+        status = htb_submit(&qos.tree, w->since_ns, &w->r);
+    }
+    if (status != QOS_OK) {
+        pthread_mutex_unlock(&qos.lock);
+        nbdkit_error("qoskit: a request of %llu bytes: %s", (unsigned long long)*bytes, qos_strerror(status));
+        return false;
+    }
+    qos.waiting++;
+    qos.submitted++;
+    qos.slot[h->id].requests++;
+    woken = hand_out(w->since_ns, w);
+    arm(w->since_ns);
+    at_once = w->handed_out;
+    pthread_mutex_unlock(&qos.lock);
+    wake(woken);
+    return at_once || sleep_until_granted(h, w);
+}
+
+/* A piece that failed costs what a request costs that moves no data: failing is cheap, but not free. */
+static void finish(struct waiter *w, bool failed)
+{
+    struct waiter *woken;
+    struct slot *s = &qos.slot[w->r.class_id];
+    uint64_t now, cost[HTB_RESOURCES_MAX] = {w->r.tokens[0]};
+    pthread_mutex_lock(&qos.lock);
+    now = clock_ns();
+    if (failed)
+        cost[0] = qos_min(cost[0], qos.now->no_data_cost);
+    if (htb_complete(&qos.tree, now, HTB_DONE, cost, &w->r) != QOS_OK)
+        nbdkit_error("qoskit: a request completed that was not dispatched");
+    qos.completed += !failed;
+    qos.failed += failed;
+    s->failed += failed;
+    s->returned += w->r.tokens[0] - cost[0];
+    woken = hand_out(now, NULL);
+    arm(now);
+    pthread_mutex_unlock(&qos.lock);
+    wake(woken);
+}
+
+/* ---- settings in force; under the lock */
+
+static uint32_t find_slot(const char *name)
+{
     uint32_t id;
-    if (!text || qos.classes == CLASSES_MAX) {
-        nbdkit_error("qos-class: at most %d classes", CLASSES_MAX - 1);
-        free(text);
-        return -1;
-    }
-    part = strtok_r(text, ",", &rest);
-    for (id = 1; part && id < qos.classes && strcmp(qos.name[id], part) != 0; id++)
+    for (id = 1; id < qos.slots && strcmp(qos.slot[id].export_name, name) != 0; id++)
         ;
-    if (!part || value[0] == ',' || id < qos.classes) {
-        nbdkit_error("qos-class=%s: %s", value,
-                     part && value[0] != ',' ? "this export has a class already" : "it names no export");
-        free(text);
+    return id;
+}
+
+static uint32_t class_of(const char *export_name)
+{
+    uint32_t id = find_slot(export_name);
+    return id < qos.slots && qos.slot[id].present ? id : HTB_BEST_EFFORT;
+}
+
+/* Names keep their slots, so there may be too many over time. */
+static bool slots_suffice(const struct settings *s)
+{
+    uint32_t i, fresh = 0;
+    for (i = 0; i < s->classes; i++)
+        fresh += find_slot(s->class_of[i].export_name) == qos.slots;
+    return qos.slots + fresh <= CLASSES_MAX;
+}
+
+/* One class becomes what the settings say. The reservation is at most `most`: those that shrink go first. */
+static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, uint64_t now)
+{
+    struct slot *slot = &qos.slot[id];
+    struct htb_class c = *terms;
+    enum qos_status status;
+    c.burst_ns = qos_default(c.burst_ns, qos.config.burst_ns);
+    c.rate_per_s[0] = qos_min(c.rate_per_s[0], most);
+    status = slot->present || id == HTB_BEST_EFFORT ? htb_change(&qos.tree, now, id, &c, NULL)
+                                                    : htb_reserve(&qos.tree, now, id, &c, NULL);
+    slot->present = slot->present || status == QOS_OK;
+    slot->reserve = c.rate_per_s[0];
+    slot->limit = c.limit_per_s[0];
+    slot->weight = (uint32_t)qos_default(c.weight, 1);
+    return status;
+}
+
+/* Checked settings, so the sum never exceeds the root's rate: first what shrinks, last what grows. */
+static enum qos_status apply(const struct settings *s, uint64_t now)
+{
+    uint64_t root = qos.now ? qos.now->rate_per_s : s->rate_per_s;
+    enum qos_status status = QOS_OK;
+    uint32_t i, id;
+    bool keep[CLASSES_MAX] = {false};
+    for (i = 0; i < s->classes; i++)
+        keep[find_slot(s->class_of[i].export_name)] = true;
+    for (id = 1; id < qos.slots; id++) {
+        if (!qos.slot[id].present || keep[id])
+            continue;
+        status = status == QOS_OK ? htb_release(&qos.tree, now, id) : status;
+        qos.slot[id].present = false;
+    }
+    if (status == QOS_OK)
+        status = set_class(HTB_BEST_EFFORT, &s->others, qos.slot[HTB_BEST_EFFORT].reserve, now);
+    for (i = 0; status == QOS_OK && i < s->classes; i++) {
+        id = find_slot(s->class_of[i].export_name);
+        if (id < qos.slots && qos.slot[id].present)
+            status = set_class(id, &s->class_of[i].terms, qos.slot[id].reserve, now);
+    }
+    if (status == QOS_OK && s->rate_per_s > root)
+        status = htb_change_root(&qos.tree, now, &s->rate_per_s);
+    if (status == QOS_OK)
+        status = set_class(HTB_BEST_EFFORT, &s->others, QOS_RATE_MAX, now);
+    for (i = 0; status == QOS_OK && i < s->classes; i++) {
+        id = find_slot(s->class_of[i].export_name);
+        if (id == qos.slots) {
+            qos.slot[id].export_name = strdup(s->class_of[i].export_name);
+            if (!qos.slot[id].export_name)
+                return QOS_EMEMORY;
+            qos.slots++;
+        }
+        status = set_class(id, &s->class_of[i].terms, QOS_RATE_MAX, now);
+    }
+    if (status == QOS_OK && s->rate_per_s < root)
+        status = htb_change_root(&qos.tree, now, &s->rate_per_s);
+    return status;
+}
+
+/* Parameters with the control file over them. -1: refused, and what was in force stays. missing: a file that is not
+ * there counts as an empty one. */
+static int reload(bool missing)
+{
+    char why[WHY_MAX] = "";
+    struct settings *file = settings_new(), *fresh = NULL, *old = NULL;
+    enum qos_status status = QOS_OK;
+    struct waiter *woken = NULL;
+    struct handle *h;
+    uint64_t now;
+    if (!file)
         return -1;
+    if (!qos.control_path || settings_read(file, qos.control_path, why) == 0 || (missing && errno == ENOENT))
+        fresh = settings_merged(qos.parameters, file, why);
+    if (!fresh && qos.control_path && !strstr(why, qos.control_path)) {
+        char what[WHY_MAX];
+        memcpy(what, why, sizeof what);
+        (void)snprintf(why, sizeof why, "%.*s: %.*s", WHY_MAX / 3, qos.control_path, WHY_MAX / 2, what);
     }
-    qos.name[qos.classes] = strdup(part);
-    while ((part = strtok_r(NULL, ",", &rest)) != NULL) {
-        int bad = 1;
-        if (strncmp(part, "reserve=", 8) == 0) {
-            bad = parse_rate("reserve", part + 8, &c->rate_per_s[0]);
-        } else if (strncmp(part, "limit=", 6) == 0) {
-            bad = parse_rate("limit", part + 6, &c->limit_per_s[0]);
-        } else if (strncmp(part, "weight=", 7) == 0) {
-            bad = nbdkit_parse_unsigned("weight", part + 7, &weight) || weight == 0 || weight > HTB_WEIGHT_MAX;
-            c->weight = bad ? 0 : weight;
-        }
-        if (bad) {
-            nbdkit_error("qos-class=%s: \"%s\" is wrong; write NAME,reserve=20M,limit=60M,weight=2", value, part);
-            free(text);
-            return -1;
-        }
+    settings_free(file);
+    pthread_mutex_lock(&qos.lock);
+    now = clock_ns();
+    if (fresh && !slots_suffice(fresh)) {
+        (void)snprintf(why, sizeof why, "qos-class: give at most %u names as long as the server runs", CLASSES_MAX - 1);
+        settings_free(fresh);
+        fresh = NULL;
     }
+    if (fresh) {
+        status = apply(fresh, now);
+        old = qos.now;
+        qos.now = fresh;
+        qos.settings_number++;
+        for (h = qos.handles; h; h = h->next)
+            h->id = class_of(h->export_name);
+        woken = hand_out(now, NULL);
+        arm(now);
+    }
+    memcpy(qos.refused, why, sizeof why);
+    if (fresh)
+        qos.refused[0] = 0;
+    pthread_mutex_unlock(&qos.lock);
+    wake(woken);
+    settings_free(old);
+    if (status != QOS_OK)
+        nbdkit_error("qoskit: checked settings do not fit: %s", qos_strerror(status));
+    else if (!fresh)
+        nbdkit_error("%s%s", why, qos.settings_number ? "; the settings in force stay" : "");
+    return fresh && status == QOS_OK ? 0 : -1;
+}
+
+/* ---- statistics: taken under the lock, written without it */
+
+static void print_class(FILE *f, uint32_t id, uint64_t now)
+{
+    static const char *const waits[] = {"-", "limit", "group-limit", "turn", "rate"};
+    const struct slot *s = &qos.slot[id];
+    struct htb_class_state state = {.since_ns = QOS_NEVER};
+    struct qos_stats stats;
+    char word[WORD_MAX], limit[24] = "-";
+    const struct handle *h;
+    unsigned connections = 0;
+    (void)htb_stats(&qos.tree, id, &stats);
+    (void)htb_class_info(&qos.tree, id, &state);
+    for (h = qos.handles; h; h = h->next)
+        connections += h->id == id;
+    if (s->limit)
+        (void)snprintf(limit, sizeof limit, "%llu", (unsigned long long)s->limit);
+    (void)fprintf(f, "%-20s %12llu %12s %6u %5u %10llu %8llu %8llu %15llu %15llu %12llu %6u %6u %9.3f %9.3f %9.3f %s\n",
+                  id ? export_word(s->export_name, word) : "*", (unsigned long long)s->reserve, limit, s->weight,
+                  connections, (unsigned long long)s->requests, (unsigned long long)s->failed,
+                  (unsigned long long)s->abandoned, (unsigned long long)stats.granted,
+                  (unsigned long long)stats.borrowed, (unsigned long long)s->returned, state.queued, state.outstanding,
+                  (double)s->wait_ns / 1e6 / (double)qos_max(s->requests, 1), (double)s->wait_max_ns / 1e6,
+                  state.since_ns == QOS_NEVER ? 0.0 : (double)qos_sat_sub(now, state.since_ns) / 1e6,
+                  waits[state.waits]);
+}
+
+static void print_stats(FILE *f, uint64_t now)
+{
+    struct htb_state tree;
+    uint32_t id;
+    (void)htb_info(&qos.tree, &tree);
+    (void)fprintf(f, "seconds %.3f settings %llu rate ", (double)(now - qos.start_ns) / 1e9,
+                  (unsigned long long)qos.settings_number);
+    if (tree.rate_per_s[0] == QOS_RATE_MAX)
+        (void)fputs("-", f);
+    else
+        (void)fprintf(f, "%llu", (unsigned long long)tree.rate_per_s[0]);
+    (void)fprintf(f, " reserved %llu\n", (unsigned long long)tree.reserved_per_s[0]);
+    (void)fprintf(f, "submitted %llu completed %llu failed %llu abandoned %llu waiting %llu at-plugin %u\n",
+                  (unsigned long long)qos.submitted, (unsigned long long)qos.completed, (unsigned long long)qos.failed,
+                  (unsigned long long)qos.abandoned, (unsigned long long)qos.waiting, tree.at_device);
+    (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n", (unsigned long long)qos.slept,
+                  (unsigned long long)qos.wakeups, (unsigned long long)qos.looks);
+    if (qos.refused[0])
+        (void)fprintf(f, "refused %s\n", qos.refused);
+    (void)fprintf(f, "%-20s %12s %12s %6s %5s %10s %8s %8s %15s %15s %12s %6s %6s %9s %9s %9s %s\n", "# export",
+                  "reserve/s", "limit/s", "weight", "conns", "requests", "failed", "abandon", "granted", "borrowed",
+                  "returned", "queued", "plugin", "mean-ms", "max-ms", "now-ms", "waits-for");
+    for (id = 0; id < qos.slots; id++)
+        if (id == HTB_BEST_EFFORT || qos.slot[id].present)
+            print_class(f, id, now);
+}
+
+static void print_log(FILE *f, uint64_t now)
+{
+    char word[WORD_MAX];
+    struct qos_stats stats;
+    uint32_t id;
+    for (id = 0; id < qos.slots; id++)
+        if (htb_stats(&qos.tree, id, &stats) == QOS_OK)
+            (void)fprintf(f, "%llu %s %llu\n", (unsigned long long)now,
+                          id ? export_word(qos.slot[id].export_name, word) : "*", (unsigned long long)stats.granted);
+}
+
+/* A reader finds the whole file, old or new. */
+static void write_stats(void)
+{
+    char *text = NULL, *path = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length), *out = NULL;
+    bool good = f && asprintf(&path, "%s.new", qos.stats_path) != -1;
+    if (f) {
+        pthread_mutex_lock(&qos.lock);
+        print_stats(f, clock_ns());
+        pthread_mutex_unlock(&qos.lock);
+        good = fclose(f) == 0 && good;
+    }
+    out = good ? fopen(path, "we") : NULL;
+    if (!out || fwrite(text, 1, length, out) != length || fclose(out) != 0 || rename(path, qos.stats_path) != 0)
+        nbdkit_error("qos-stats=%s: %s", qos.stats_path, strerror(errno));
+    free(path);
     free(text);
-    if (htb_class_error(c)) {
-        nbdkit_error("qos-class=%s: %s", value, htb_class_error(c));
+}
+
+static void write_log(void)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    if (!f)
+        return;
+    pthread_mutex_lock(&qos.lock);
+    print_log(f, clock_ns());
+    pthread_mutex_unlock(&qos.lock);
+    if (fclose(f) == 0)
+        (void)fwrite(text, 1, length, qos.log);
+    free(text);
+}
+
+/* ---- the clerk */
+
+/* Was the control file written, or another one moved there? */
+static bool control_changed(void)
+{
+    char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    const char *name = strrchr(qos.control_path, '/') + 1;
+    bool changed = false;
+    ssize_t n, at;
+    while ((n = read(qos.watch_fd, buffer, sizeof buffer)) > 0)
+        for (at = 0; at < n;) {
+            const struct inotify_event *e = (const struct inotify_event *)(const void *)(buffer + at);
+            changed = changed || (e->mask & IN_Q_OVERFLOW) || (e->len && strcmp(e->name, name) == 0);
+            at += (ssize_t)(sizeof *e + e->len);
+        }
+    return changed;
+}
+
+static void on_timer(void)
+{
+    struct waiter *woken;
+    uint64_t times, now;
+    if (read(qos.timer_fd, &times, sizeof times) != (ssize_t)sizeof times)
+        return;
+    pthread_mutex_lock(&qos.lock);
+    now = clock_ns();
+    qos.armed_ns = QOS_NEVER;
+    woken = hand_out(now, NULL);
+    arm(now);
+    pthread_mutex_unlock(&qos.lock);
+    wake(woken);
+}
+
+static void *clerk(void *unused)
+{
+    struct pollfd fd[] = {{qos.timer_fd, POLLIN, 0}, {qos.stop_fd, POLLIN, 0}, {qos.watch_fd, POLLIN, 0}};
+    uint64_t log_ns = qos.log ? 0 : QOS_NEVER, stats_ns = qos.stats_path ? 0 : QOS_NEVER;
+    (void)unused;
+    while (!fd[1].revents) {
+        uint64_t now = clock_ns(), next;
+        struct timespec sleep;
+        if (now >= log_ns) {
+            write_log();
+            log_ns = now + LOG_EVERY_NS;
+        }
+        if (now >= stats_ns) {
+            write_stats();
+            stats_ns = now + qos.stats_every_ns;
+        }
+        next = qos_min(log_ns, stats_ns);
+        sleep.tv_sec = (time_t)(qos_sat_sub(next, now) / QOS_NS_PER_S);
+        sleep.tv_nsec = (long)(qos_sat_sub(next, now) % QOS_NS_PER_S);
+        if (ppoll(fd, 3, next == QOS_NEVER ? NULL : &sleep, NULL) <= 0)
+            continue;
+        if (fd[0].revents)
+            on_timer();
+        if (fd[2].revents && control_changed())
+            (void)reload(false);
+    }
+    return NULL;
+}
+
+/* ---- parameters */
+
+static int set_path(char **path, const char *key, const char *value)
+{
+    if (*path) {
+        nbdkit_error("%s=%s: it is given twice; give it once", key, value);
         return -1;
     }
-    qos.classes++;
-    return 0;
+    *path = nbdkit_absolute_path(value); /* the server may leave its directory */
+    return *path ? 0 : -1;
+}
+
+static int set_number(const char *key, const char *value, const char *what, unsigned least, unsigned most, unsigned *n)
+{
+    if (nbdkit_parse_unsigned(key, value, n) == 0 && *n >= least && *n <= most)
+        return 0;
+    nbdkit_error("%s=%s: give %s, %u to %u", key, value, what, least, most);
+    return -1;
 }
 
 static int qoskit_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const char *key, const char *value)
 {
-    if (strcmp(key, "qos-rate") == 0)
-        return parse_rate(key, value, &qos.config.rate_per_s[0]);
-    if (strcmp(key, "qos-request") == 0) {
-        int64_t n = nbdkit_parse_size(value);
-        qos.cost.fixed_cost[QOS_READ] = qos.cost.fixed_cost[QOS_WRITE] = n < 0 ? 0 : (uint64_t)n;
-        return n < 0 || (uint64_t)n > QOS_TOKENS_MAX ? -1 : 0;
+    char why[WHY_MAX] = "";
+    unsigned n = 0;
+    if (!qos.parameters && !(qos.parameters = settings_new())) {
+        nbdkit_error("out of memory");
+        return -1;
     }
-    if (strcmp(key, "qos-class") == 0)
-        return parse_class(value);
-    if (strcmp(key, "qos-other-limit") == 0)
-        return parse_rate(key, value, &qos.config.best_effort.limit_per_s[0]);
-    if (strcmp(key, "qos-burst") == 0) {
-        unsigned ms;
-        if (nbdkit_parse_unsigned(key, value, &ms) == -1 || ms == 0 || ms > 10000) {
-            nbdkit_error("qos-burst=%s: milliseconds, 1 to 10000", value);
+    switch (settings_set(qos.parameters, key, value, why)) {
+    case 1: return 0;
+    case -1: nbdkit_error("%s", why); return -1;
+    default: break;
+    }
+    if (strcmp(key, "qos-control") == 0)
+        return set_path(&qos.control_path, key, value);
+    if (strcmp(key, "qos-stats") == 0)
+        return set_path(&qos.stats_path, key, value);
+    if (strcmp(key, "qos-log") == 0)
+        return set_path(&qos.log_path, key, value);
+    if (strcmp(key, "qos-stats-interval") == 0) {
+        if (set_number(key, value, "milliseconds", 10, 3600000, &n) == -1)
+            return -1;
+        qos.stats_every_ns = (uint64_t)n * 1000000;
+    } else if (strcmp(key, "qos-burst") == 0) {
+        if (set_number(key, value, "milliseconds", 1, 10000, &n) == -1)
+            return -1;
+        qos.config.burst_ns = (uint64_t)n * 1000000;
+    } else if (strcmp(key, "qos-depth") == 0) {
+        if (set_number(key, value, "requests", 1, HTB_DISPATCH_MAX, &qos.config.dispatch_max) == -1)
+            return -1;
+    } else if (strcmp(key, "qos-chunk") == 0) {
+        int64_t chunk = nbdkit_parse_size(value);
+        if (chunk < 65536 || chunk > (int64_t)REQUEST_COST_MAX || chunk % 65536 != 0) {
+            nbdkit_error("qos-chunk=%s: give a multiple of 64K, 64K to 64M", value);
             return -1;
         }
-        qos.config.burst_ns = (uint64_t)ms * 1000000;
-        return 0;
+        qos.chunk_bytes = (uint64_t)chunk;
+    } else if (strncmp(key, "qos-", 4) == 0) {
+        nbdkit_error("%s: no such parameter; see nbdkit --help --filter=qoskit", key);
+        return -1;
+    } else {
+        return next(nxdata, key, value);
     }
-    if (strcmp(key, "qos-zero") == 0) {
-        if (strcmp(value, "bytes") != 0 && strcmp(value, "request") != 0) {
-            nbdkit_error("qos-zero=%s: bytes or request", value);
-            return -1;
-        }
-        qos.zero_is_free = strcmp(value, "request") == 0;
-        return 0;
+    return 0;
+}
+
+static int make_tree(void)
+{
+    size_t size;
+    qos.start_ns = clock_ns();
+    qos.config.classes = CLASSES_MAX;
+    qos.config.start_ns = qos.start_ns;
+    qos.config.order = HTB_FIFO;
+    qos.config.rate_per_s[0] = QOS_RATE_MAX; /* until the settings are applied */
+    qos.config.burst_ns = qos_default(qos.config.burst_ns, 50000000);
+    qos.config.debt_ns = qos.config.burst_ns;
+    qos.config.request_max_tokens = qos.chunk_bytes;
+    qos.config.dispatch_max = (uint32_t)qos_default(qos.config.dispatch_max, 64);
+    qos.config.device_max = qos.config.dispatch_max;
+    size = htb_memsize(&qos.config);
+    if (size == 0 || posix_memalign(&qos.memory, QOS_CACHE_LINE, size) != 0 ||
+        htb_init(&qos.tree, qos.memory, size, &qos.config) != QOS_OK) {
+        nbdkit_error("qoskit: %s", htb_config_error(&qos.config) ? htb_config_error(&qos.config) : "out of memory");
+        return -1;
     }
-    if (strcmp(key, "qos-log") == 0) {
-        qos.log_path = strdup(value);
-        return 0;
+    return 0;
+}
+
+/* The directory is watched, as an editor may put a new file in the place of the old one. */
+static int watch_control(void)
+{
+    char *directory = strdup(qos.control_path);
+    int rc = -1;
+    qos.watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (directory && qos.watch_fd != -1) {
+        *(strrchr(directory, '/') + 1) = 0;
+        rc = inotify_add_watch(qos.watch_fd, directory, IN_CLOSE_WRITE | IN_MOVED_TO);
     }
-    return next(nxdata, key, value);
+    if (rc == -1)
+        nbdkit_error("qos-control=%s: %s; give a file in a directory that exists", qos.control_path, strerror(errno));
+    free(directory);
+    return rc == -1 ? -1 : 0;
 }
 
 static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_backend *nxdata)
 {
-    uint64_t fits = 0, now = clock_ns();
-    uint32_t id;
-    size_t size;
-    qos.config.classes = qos.classes;
-    qos.config.start_ns = now;
-    qos.config.order = HTB_FIFO;
-    qos.cost.per_mib_cost[QOS_READ] = qos.cost.per_mib_cost[QOS_WRITE] = UINT64_C(1) << 20; /* a token a byte */
-    if (htb_config_error(&qos.config)) {
-        nbdkit_error("qos-rate=BYTES_PER_SECOND is needed: what the disk surely does (%s)",
-                     htb_config_error(&qos.config));
-        return -1;
-    }
-    size = htb_memsize(&qos.config);
-    if (posix_memalign(&qos.memory, QOS_CACHE_LINE, size) != 0 ||
-        htb_init(&qos.tree, qos.memory, size, &qos.config) != QOS_OK) {
+    if (!qos.parameters && !(qos.parameters = settings_new())) {
         nbdkit_error("out of memory");
         return -1;
     }
-    for (id = 1; id < qos.classes; id++) {
-        enum qos_status status = htb_reserve(&qos.tree, now, id, &qos.class_of[id], &fits);
-        if (status != QOS_OK) {
-            nbdkit_error("qos-class=%s: %s; %llu bytes per second are left to reserve", qos.name[id],
-                         qos_strerror(status), (unsigned long long)fits);
-            return -1;
-        }
-    }
-    if (qos.log_path && !(qos.log = fopen(qos.log_path, "w"))) {
+    if (make_tree() == -1 || (qos.control_path && watch_control() == -1) || reload(true) == -1)
+        return -1;
+    if (qos.log_path && !(qos.log = fopen(qos.log_path, "we"))) {
         nbdkit_error("qos-log=%s: %s", qos.log_path, strerror(errno));
+        return -1;
+    }
+    qos.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    qos.stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (qos.timer_fd == -1 || qos.stop_fd == -1) {
+        nbdkit_error("qoskit: timer: %s", strerror(errno));
         return -1;
     }
     return next(nxdata);
 }
 
 #define QOSKIT_HELP                                                                                                    \
-    "qos-rate=RATE       (required) bytes per second that the disk surely does\n"                                      \
-    "qos-class=EXPORT[,reserve=RATE][,limit=RATE][,weight=N]   one tenant; may be repeated\n"                          \
-    "qos-other-limit=RATE limit of all exports without a class together (default none)\n"                              \
-    "qos-burst=MS        burst of every class in milliseconds (default 10); more absorbs a busy host\n"                \
-    "qos-zero=bytes|request  what zeroing costs: its bytes (default), or a request only\n"                             \
-    "qos-request=SIZE    what a request costs beside its bytes (default 0)\n"                                          \
-    "qos-log=FILE        the scheduler's own log: ns, class, tokens granted so far"
+    "qos-rate=RATE            bytes per second that the disk surely does; needed to reserve\n"                         \
+    "qos-class=EXPORT[,reserve=RATE][,limit=RATE][,weight=N][,burst=MS]\n"                                             \
+    "                         one tenant; may be repeated; \"\" is the default export, * all others\n"                 \
+    "qos-burst=MS             burst of every class in milliseconds (default 50)\n"                                     \
+    "qos-zero=PERCENT%|SIZE   cost of zeroes: a part of their bytes, or at most SIZE (default 100%)\n"                 \
+    "qos-trim=PERCENT%|SIZE   cost of trims (default 64K)\n"                                                           \
+    "qos-no-data=SIZE         cost of a flush, a query of extents, a failed request (default 4K)\n"                    \
+    "qos-request=SIZE         what a request costs beside its bytes (default 0)\n"                                     \
+    "qos-chunk=SIZE           requests go to the plugin in pieces of this size (default 256K)\n"                       \
+    "qos-depth=N              most requests at the plugin (default 64)\n"                                              \
+    "qos-control=FILE         lines as these that change while the server runs\n"                                      \
+    "qos-stats=FILE           statistics as text, replaced every qos-stats-interval=MS (default 1000)\n"               \
+    "qos-log=FILE             what was granted so far, every 50 ms"
 
-/* ---- the queue; all under the lock */
-
-static void log_grants(uint64_t now, bool last)
+/* One request at a time in the whole server: a tenant that waits would hold up all others. */
+static int qoskit_get_ready(int thread_model)
 {
-    uint32_t id;
-    if (!qos.log || (now < qos.log_next_ns && !last))
+    if (thread_model > NBDKIT_THREAD_MODEL_SERIALIZE_ALL_REQUESTS)
+        return 0;
+    nbdkit_error("qoskit: this plugin or a filter serves one request at a time, so a tenant that waits would hold up "
+                 "all others; use a plugin with parallel requests (nbdkit --dump-plugin tells thread_model)");
+    return -1;
+}
+
+static int qoskit_after_fork(nbdkit_backend *backend)
+{
+    sigset_t all, before;
+    int error;
+    (void)backend;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are nbdkit's */
+    error = pthread_create(&qos.clerk, NULL, clerk, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    qos.clerk_runs = error == 0;
+    if (error)
+        nbdkit_error("qoskit: thread: %s", strerror(error));
+    return error ? -1 : 0;
+}
+
+static void qoskit_cleanup(nbdkit_backend *backend)
+{
+    uint64_t one = 1;
+    (void)backend;
+    if (!qos.clerk_runs || write(qos.stop_fd, &one, sizeof one) != (ssize_t)sizeof one)
         return;
-    qos.log_next_ns = now + LOG_EVERY_NS;
-    for (id = 0; id < qos.classes; id++) {
-        struct qos_stats s;
-        if (htb_stats(&qos.tree, id, &s) != QOS_OK)
-            continue;
-        (void)fprintf(qos.log, "%llu %s %llu\n", (unsigned long long)now, id ? qos.name[id] : "-",
-                      (unsigned long long)s.granted);
+    (void)pthread_join(qos.clerk, NULL);
+    qos.clerk_runs = false;
+    if (qos.stats_path)
+        write_stats();
+    if (qos.log) {
+        write_log();
+        (void)fprintf(qos.log, "submitted %llu completed %llu failed %llu abandoned %llu\n",
+                      (unsigned long long)qos.submitted, (unsigned long long)qos.completed,
+                      (unsigned long long)qos.failed, (unsigned long long)qos.abandoned);
     }
-    if (last)
-        (void)fprintf(qos.log, "submitted %llu completed %llu failed %llu\n", (unsigned long long)qos.submitted,
-                      (unsigned long long)qos.completed, (unsigned long long)qos.failed);
-    (void)fflush(qos.log);
 }
 
-static void hand_out(uint64_t now)
+static void qoskit_unload(void)
 {
-    struct htb_request *r;
-    while ((r = htb_dispatch(&qos.tree, now)) != NULL) {
-        struct waiter *w = (struct waiter *)(void *)r;
-        w->dispatched = true;
-        pthread_cond_signal(&w->go);
-    }
-    log_grants(now, false);
-}
-
-/* Waits until the request may go. False: its cost is out of range. */
-static bool admit(struct waiter *w, uint32_t class_id, uint64_t cost, uint64_t offset, bool urgent)
-{
-    pthread_condattr_t monotonic;
-    enum qos_status status;
-    memset(w, 0, sizeof *w);
-    w->r.class_id = class_id;
-    w->r.tokens[0] = cost;
-    w->r.offset = offset;
-    w->r.urgent = urgent;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->go, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-
-    pthread_mutex_lock(&qos.lock);
-    status = htb_submit(&qos.tree, clock_ns(), &w->r);
-    if (status == QOS_EDEBT) { /* too many urgent ones: this one queues */
-        w->r.urgent = false;
-        status = htb_submit(&qos.tree, clock_ns(), &w->r);
-    }
-    qos.submitted += status == QOS_OK;
-    while (status == QOS_OK) {
-        uint64_t now = clock_ns(), next;
-        struct timespec until;
-        hand_out(now);
-        if (w->dispatched)
-            break;
-        next = qos_min(htb_dispatch_next_ns(&qos.tree, now), now + QOS_NS_PER_S);
-        until.tv_sec = (time_t)(next / QOS_NS_PER_S);
-        until.tv_nsec = (long)(next % QOS_NS_PER_S);
-        pthread_cond_timedwait(&w->go, &qos.lock, &until);
-    }
-    pthread_mutex_unlock(&qos.lock);
-    return status == QOS_OK;
-}
-
-static void finish(struct waiter *w, bool failed)
-{
-    pthread_mutex_lock(&qos.lock);
-    if (htb_complete(&qos.tree, clock_ns(), failed ? HTB_NOT_DONE : HTB_DONE, NULL, &w->r) != QOS_OK)
-        nbdkit_error("qoskit: a request completed that was not dispatched");
-    qos.completed += !failed;
-    qos.failed += failed;
-    hand_out(clock_ns());
-    pthread_mutex_unlock(&qos.lock);
-    pthread_cond_destroy(&w->go);
+    const int fds[] = {qos.timer_fd, qos.stop_fd, qos.watch_fd};
+    uint32_t i;
+    if (qos.log && fclose(qos.log) != 0)
+        nbdkit_error("qos-log=%s: %s", qos.log_path, strerror(errno));
+    for (i = 0; i < 3; i++)
+        if (fds[i] != -1)
+            (void)close(fds[i]);
+    for (i = 1; i < qos.slots; i++)
+        free(qos.slot[i].export_name);
+    settings_free(qos.parameters);
+    settings_free(qos.now);
+    free(qos.control_path);
+    free(qos.stats_path);
+    free(qos.log_path);
+    free(qos.memory);
 }
 
 /* ---- NBD requests */
@@ -278,98 +789,123 @@ static void finish(struct waiter *w, bool failed)
 static void *qoskit_open(nbdkit_next_open *next, nbdkit_context *context, int readonly, const char *exportname,
                          int is_tls)
 {
-    uint32_t id;
+    struct handle *h = NULL;
     (void)is_tls;
     if (next(context, readonly, exportname) == -1)
         return NULL;
-    for (id = 1; id < qos.classes; id++)
-        if (strcmp(qos.name[id], exportname) == 0)
-            return &qos.class_of[id];
-    return &qos.class_of[HTB_BEST_EFFORT];
+    h = calloc(1, sizeof *h);
+    if (!h || !(h->export_name = strdup(exportname))) {
+        free(h);
+        nbdkit_error("out of memory");
+        return NULL;
+    }
+    pthread_mutex_lock(&qos.lock);
+    h->id = class_of(exportname);
+    h->next = qos.handles;
+    if (h->next)
+        h->next->prev = h;
+    qos.handles = h;
+    pthread_mutex_unlock(&qos.lock);
+    return h;
 }
 
-static uint32_t class_of(const void *handle)
+static void qoskit_close(void *handle)
 {
-    return (uint32_t)((const struct htb_class *)handle - qos.class_of);
+    struct handle *h = handle;
+    pthread_mutex_lock(&qos.lock);
+    if (h->next)
+        h->next->prev = h->prev;
+    if (h->prev)
+        h->prev->next = h->next;
+    else
+        qos.handles = h->next;
+    pthread_mutex_unlock(&qos.lock);
+    free(h->export_name);
+    free(h);
 }
 
-static bool too_large(int *err)
+static int pass_on(nbdkit_next *next, const struct op *op, uint64_t done, uint64_t bytes, int *err)
 {
-    *err = EINVAL;
-    nbdkit_error("request larger than %llu bytes", (unsigned long long)QOS_TOKENS_MAX);
-    return true;
+    uint64_t offset = op->offset + done;
+    uint32_t count = (uint32_t)bytes;
+    switch (op->kind) {
+    case READ: return next->pread(next, op->buf + done, count, offset, op->flags, err);
+    case WRITE: return next->pwrite(next, op->data + done, count, offset, op->flags, err);
+    case ZERO: return next->zero(next, count, offset, op->flags, err);
+    case TRIM: return next->trim(next, count, offset, op->flags, err);
+    case CACHE: return next->cache(next, count, offset, op->flags, err);
+    case FLUSH: return next->flush(next, op->flags, err);
+    case EXTENTS: return next->extents(next, count, offset, op->flags, op->extents, err);
+    default: *err = EINVAL; return -1;
+    }
+}
+
+/* Piece by piece. */
+static int serve(nbdkit_next *next, struct handle *h, const struct op *op, int *err)
+{
+    uint64_t done = 0;
+    int rc;
+    do {
+        uint64_t bytes = op->count - done;
+        struct waiter w;
+        if (!admit(h, &w, op, done == 0, &bytes)) {
+            *err = ESHUTDOWN;
+            return -1;
+        }
+        rc = pass_on(next, op, done, bytes, err);
+        finish(&w, rc == -1);
+        done += bytes;
+    } while (rc != -1 && done < op->count);
+    return rc;
 }
 
 static int qoskit_pread(nbdkit_next *next, void *handle, void *buf, uint32_t count, uint64_t offset, uint32_t flags,
                         int *err)
 {
-    struct waiter w;
-    int rc;
-    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_READ, count), offset, false) && too_large(err))
-        return -1;
-    rc = next->pread(next, buf, count, offset, flags, err);
-    finish(&w, rc == -1);
-    return rc;
+    const struct op op = {.kind = READ, .buf = buf, .count = count, .offset = offset, .flags = flags};
+    return serve(next, handle, &op, err);
 }
 
 static int qoskit_pwrite(nbdkit_next *next, void *handle, const void *buf, uint32_t count, uint64_t offset,
                          uint32_t flags, int *err)
 {
-    struct waiter w;
-    int rc;
-    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_WRITE, count), offset, false) && too_large(err))
-        return -1;
-    rc = next->pwrite(next, buf, count, offset, flags, err);
-    finish(&w, rc == -1);
-    return rc;
+    const struct op op = {.kind = WRITE, .data = buf, .count = count, .offset = offset, .flags = flags};
+    return serve(next, handle, &op, err);
 }
 
-/* Zeroing may write all its bytes, and costs them unless qos-zero=request. Trimming costs what a request costs. */
 static int qoskit_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
-    struct waiter w;
-    int rc;
-    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_WRITE, qos.zero_is_free ? 0 : count), offset, false) &&
-        too_large(err))
-        return -1;
-    rc = next->zero(next, count, offset, flags, err);
-    finish(&w, rc == -1);
-    return rc;
+    const struct op op = {.kind = ZERO,
+                          .emulated = next->can_zero(next) == NBDKIT_ZERO_EMULATE,
+                          .count = count,
+                          .offset = offset,
+                          .flags = flags};
+    return serve(next, handle, &op, err);
 }
 
 static int qoskit_trim(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
-    struct waiter w;
-    int rc;
-    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_WRITE, 0), offset, false) && too_large(err))
-        return -1;
-    rc = next->trim(next, count, offset, flags, err);
-    finish(&w, rc == -1);
-    return rc;
+    const struct op op = {.kind = TRIM, .count = count, .offset = offset, .flags = flags};
+    return serve(next, handle, &op, err);
+}
+
+static int qoskit_cache(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
+{
+    const struct op op = {.kind = CACHE, .count = count, .offset = offset, .flags = flags};
+    return serve(next, handle, &op, err);
 }
 
 static int qoskit_flush(nbdkit_next *next, void *handle, uint32_t flags, int *err)
 {
-    struct waiter w;
-    int rc;
-    if (!admit(&w, class_of(handle), qos_cost(&qos.cost, QOS_WRITE, 0), 0, true) && too_large(err))
-        return -1;
-    rc = next->flush(next, flags, err);
-    finish(&w, rc == -1);
-    return rc;
+    const struct op op = {.kind = FLUSH, .flags = flags};
+    return serve(next, handle, &op, err);
 }
 
-static void qoskit_unload(void)
+static int qoskit_extents(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags,
+                          struct nbdkit_extents *extents, int *err)
 {
-    uint32_t id;
-    if (qos.log) {
-        log_grants(clock_ns(), true);
-        if (fclose(qos.log) != 0)
-            nbdkit_error("qos-log=%s: %s", qos.log_path, strerror(errno));
-    }
-    for (id = 0; id < qos.classes; id++)
-        free(qos.name[id]);
-    free(qos.memory);
+    const struct op op = {.kind = EXTENTS, .count = count, .offset = offset, .flags = flags, .extents = extents};
+    return serve(next, handle, &op, err);
 }
 
 static struct nbdkit_filter filter = {
@@ -380,12 +916,18 @@ static struct nbdkit_filter filter = {
     .config = qoskit_config,
     .config_complete = qoskit_config_complete,
     .config_help = QOSKIT_HELP,
+    .get_ready = qoskit_get_ready,
+    .after_fork = qoskit_after_fork,
+    .cleanup = qoskit_cleanup,
     .open = qoskit_open,
+    .close = qoskit_close,
     .pread = qoskit_pread,
     .pwrite = qoskit_pwrite,
     .zero = qoskit_zero,
     .trim = qoskit_trim,
     .flush = qoskit_flush,
+    .extents = qoskit_extents,
+    .cache = qoskit_cache,
 };
 
 NBDKIT_REGISTER_FILTER(filter)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: make install puts the headers, a pkg-config file, a CMake package and the nbdkit filter below PREFIX (and DESTDIR);
+# proves: make install puts the headers, a pkg-config file, a CMake package and the nbdkit filter with its manual below PREFIX (and DESTDIR);
 # a C and a C++ program build from the installed files alone by pkg-config and by CMake; make uninstall leaves nothing
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -14,6 +14,14 @@ if tests/packages.sh --quiet filter; then
     [ -f "$filter" ] || { echo "the nbdkit filter is not installed"; exit 1; }
     # nbdkit itself takes the installed one.
     nbdkit --dump-plugin --filter="$filter" null >/dev/null || { echo "nbdkit does not load the installed filter"; exit 1; }
+    # Its manual has every parameter that its help has, and no other; in the synopsis too.
+    man=$out/usr/share/man/man1/nbdkit-qoskit-filter.1
+    [ -f "$man" ] || { echo "the manual of the nbdkit filter is not installed"; exit 1; }
+    nbdkit --help --filter="$filter" null | grep -oE '\bqos-[a-z-]+=' | sort -u >"$out/help"
+    sed 's/\\-/-/g; s/^\.BI //; s/= .*/=/' "$man" | grep -xE 'qos-[a-z-]+=' | sort -u >"$out/manual"
+    sed -n '/^\.SH SYNOPSIS/,/^\.SH DESC/s/\\-/-/gp' "$man" | grep -oE 'qos-[a-z-]+=' | sort -u >"$out/synopsis"
+    [ -s "$out/help" ] && diff "$out/help" "$out/manual" && diff "$out/help" "$out/synopsis" ||
+        { echo "the manual and the help of the filter differ"; exit 1; }
 fi
 
 version=$(sed -n 's/^#define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
