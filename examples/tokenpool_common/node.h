@@ -2,10 +2,13 @@
  *
  * The region of the data node, addressed by offsets only:
  *
- *     storage of tokenpool.h | a page of control words | results, a row of words for each client | table of records
+ *     storage of tokenpool.h | results, a row of words for each client | a page of control words | table of records
  *
- * A transport gives `op` (an 8-byte word operation) and `read` (a one-sided read of a record). Clients first read
- * without tokens for a while (the bare run, which also is the profile), then with them.
+ * Clients write their report and their own row, and change the pool word atomically. They only read the rest. Parts begin
+ * at pages, so that a transport can give each part its own rights.
+ *
+ * A transport has `op` (an 8-byte word operation) and `read` (one-sided reads of several records). Clients first read
+ * without tokens for a while (the bare run, which is also the profile), then with them.
  */
 #ifndef EXAMPLES_TOKENPOOL_NODE_H
 #define EXAMPLES_TOKENPOOL_NODE_H
@@ -22,10 +25,13 @@
 #define NODE_PERIODS_MAX 60u
 #define NODE_RECORD 4096u
 #define NODE_PAGE 4096u
+#define NODE_BURST 16u /* reads of one client in flight */
 
 enum node_phase { NODE_WAIT, NODE_BARE, NODE_COUNT, NODE_QOS, NODE_STOP };
-enum { NODE_WORD_PHASE, NODE_WORD_READY, NODE_WORD_PERIODS }; /* control words */
-/* Results of a client: its bare run, then for each epoch three words. */
+enum { NODE_WORD_PHASE }; /* control words */
+/* The row of a client: how far it is, its bare run, then for each epoch three words. */
+enum { NODE_ROW_STATE, NODE_ROW_BARE };
+enum { NODE_ABSENT, NODE_READY, NODE_COUNTED };
 enum {
     NODE_DONE,
     NODE_CLAIMED,
@@ -36,7 +42,7 @@ enum {
 
 struct node_setup {
     uint32_t clients, periods;
-    uint64_t period_ns, bare_ns, batch, table_bytes;
+    uint64_t period_ns, bare_ns, batch, table_bytes, announce;
     double reserve[NODE_CLIENTS_MAX], limit[NODE_CLIENTS_MAX]; /* share of the capacity; limit 0: none */
     double derate;                                             /* capacity is this share of the bare run */
     uint32_t flags;                                            /* of tokenpool.h */
@@ -45,15 +51,25 @@ struct node_setup {
 /* What the monitor knows of each finished period. */
 struct node_log {
     uint64_t capacity_prof, periods, bare, epoch_now;
+    uint64_t gone[NODE_CLIENTS_MAX]; /* epoch in which a client died; 0: it did not */
     struct {
         uint64_t capacity, reserved, put, claimed, used, bound;
     } of[NODE_PERIODS_MAX + 4]; /* by epoch */
 };
 
+/* A client died or left: what it got from then on is not judged. */
+static inline void node_gone(const struct node_setup *s, struct node_log *log, uint32_t client)
+{
+    if (log->epoch_now && log->epoch_now <= s->periods && !log->gone[client])
+        log->gone[client] = log->epoch_now;
+}
+
 struct node_link {
     bool (*op)(struct node_link *l, const struct tokenpool_op *op, uint64_t *answer);
-    bool (*read)(struct node_link *l, uint64_t offset, void *to, uint32_t bytes);
+    /* Reads n records to n places behind each other. */
+    bool (*read)(struct node_link *l, const uint64_t *offset, unsigned n, void *to);
     bool (*hint)(struct node_link *l); /* a message said that a period began; may be NULL: polls instead */
+    bool (*lost)(struct node_link *l); /* the data node is gone, and the transport said so; may be NULL */
     void (*started)(struct node_link *l, struct tokenpool_monitor *m); /* may be NULL; monitor's side */
     void (*idle)(struct node_link *l, uint64_t until_ns);              /* waits, and serves what the transport needs */
 };
@@ -76,20 +92,25 @@ static inline uint64_t node_round(uint64_t bytes)
     return (bytes + NODE_PAGE - 1) / NODE_PAGE * NODE_PAGE;
 }
 
-static inline uint64_t node_control(const struct node_setup *s)
+static inline uint64_t node_storage_bytes(const struct node_setup *s)
 {
     struct tokenpool_config config = node_config(s, 1000000);
-    return node_round(tokenpool_storage_memsize(&config));
+    return tokenpool_storage_memsize(&config);
 }
 
 static inline uint64_t node_results(const struct node_setup *s, uint32_t client)
 {
-    return node_control(s) + NODE_PAGE + (uint64_t)client * NODE_RESULTS * 8;
+    return node_round(node_storage_bytes(s)) + (uint64_t)client * NODE_RESULTS * 8;
+}
+
+static inline uint64_t node_control(const struct node_setup *s)
+{
+    return node_round(node_results(s, s->clients));
 }
 
 static inline uint64_t node_table(const struct node_setup *s)
 {
-    return node_round(node_results(s, s->clients));
+    return node_control(s) + NODE_PAGE;
 }
 
 static inline uint64_t node_bytes(const struct node_setup *s)
@@ -113,10 +134,11 @@ struct node_client {
     struct node_link *link;
     const struct node_setup *setup;
     uint32_t id;
+    bool again; /* another engine may have used its slot in this period */
     struct qos_rng rng;
     uint64_t done[NODE_PERIODS_MAX + 4], claimed[NODE_PERIODS_MAX + 4];
     bool dry[NODE_PERIODS_MAX + 4];
-    char buffer[NODE_RECORD] __attribute__((aligned(64)));
+    char buffer[NODE_BURST * NODE_RECORD] __attribute__((aligned(64)));
 };
 
 static inline uint64_t node_word(struct node_client *c, enum tokenpool_kind kind, uint64_t offset, uint64_t operand)
@@ -130,6 +152,8 @@ static inline uint64_t node_word(struct node_client *c, enum tokenpool_kind kind
 
 static inline uint64_t node_phase(struct node_client *c)
 {
+    if (c->link->lost && c->link->lost(c->link))
+        exit(TOOL_FAILED);
     return node_word(c, TOKENPOOL_READ, node_control(c->setup) + 8 * NODE_WORD_PHASE, 0);
 }
 
@@ -138,14 +162,22 @@ static inline void node_result(struct node_client *c, uint32_t index, uint64_t v
     (void)node_word(c, TOKENPOOL_WRITE, node_results(c->setup, c->id) + UINT64_C(8) * index, value);
 }
 
-static inline void node_read_one(struct node_client *c)
+/* Reads n records, at most NODE_BURST, at random places, and checks each. */
+static inline void node_read(struct node_client *c, unsigned n)
 {
-    uint64_t n = qos_rng_below(&c->rng, c->setup->table_bytes / NODE_RECORD), stamp;
-    if (!c->link->read(c->link, node_table(c->setup) + n * NODE_RECORD, c->buffer, NODE_RECORD))
+    uint64_t record[NODE_BURST] = {0}, offset[NODE_BURST] = {0}, stamp;
+    unsigned i;
+    for (i = 0; i < n; i++) {
+        record[i] = qos_rng_below(&c->rng, c->setup->table_bytes / NODE_RECORD);
+        offset[i] = node_table(c->setup) + record[i] * NODE_RECORD;
+    }
+    if (!c->link->read(c->link, offset, n, c->buffer))
         exit(TOOL_FAILED);
-    memcpy(&stamp, c->buffer, sizeof stamp);
-    if (stamp != n)
-        tool_die(TOOL_FAILED, "client %u: record %" PRIu64 " came back as %" PRIu64, c->id, n, stamp);
+    for (i = 0; i < n; i++) {
+        memcpy(&stamp, c->buffer + i * NODE_RECORD, sizeof stamp);
+        if (stamp != record[i])
+            tool_die(TOOL_FAILED, "client %u: record %" PRIu64 " came back as %" PRIu64, c->id, record[i], stamp);
+    }
 }
 
 /* The engine's next operations, and the books about claims: every answer says how much it gave, and of which epoch. */
@@ -171,7 +203,7 @@ static inline void node_drive(struct node_client *c, struct tokenpool_client *e,
 /* Reads what the data node says of its storage, and attaches. */
 static inline void node_attach(struct node_client *c, struct tokenpool_client *e)
 {
-    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], bytes = node_control(c->setup);
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], bytes = node_storage_bytes(c->setup);
     enum qos_status status;
     uint32_t i;
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
@@ -179,7 +211,8 @@ static inline void node_attach(struct node_client *c, struct tokenpool_client *e
     status = tokenpool_client_attach_remote(e, c->id, 0, head, bytes);
     if (status != QOS_OK)
         tool_die(TOOL_FAILED, "client %u: attaching to the storage: %s", c->id, qos_strerror(status));
-    tokenpool_client_start_now(e); /* nobody else is this client */
+    if (!c->again)
+        tokenpool_client_start_now(e);
     tokenpool_client_set_queued(e, TOKENPOOL_BACKLOGGED);
 }
 
@@ -188,6 +221,7 @@ static inline void node_client_qos(struct node_client *c)
     struct tokenpool_client e;
     struct tokenpool_client_state state;
     uint64_t told_ns = 0, told = 0, epoch;
+    unsigned n;
     node_attach(c, &e);
     while (!stop_asked()) {
         uint64_t now_ns = tool_now_ns();
@@ -203,11 +237,13 @@ static inline void node_client_qos(struct node_client *c)
             if (node_phase(c) == NODE_STOP)
                 break;
         }
-        if (tokenpool_client_take(&e, now_ns, 1) == QOS_OK) {
-            node_read_one(c);
-            tokenpool_client_complete(&e, 1);
+        for (n = 0; n < NODE_BURST && tokenpool_client_take(&e, now_ns, 1) == QOS_OK; n++)
+            ;
+        if (n) {
+            node_read(c, n);
+            tokenpool_client_complete(&e, n);
             if (epoch < NODE_PERIODS_MAX + 4)
-                c->done[epoch]++;
+                c->done[epoch] += n;
             continue;
         }
         (void)tokenpool_client_info(&e, &state);
@@ -220,24 +256,22 @@ static inline void node_client_qos(struct node_client *c)
     }
 }
 
-static inline void node_client(struct node_link *link, const struct node_setup *s, uint32_t id)
+static inline void node_client(struct node_link *link, const struct node_setup *s, uint32_t id, bool again)
 {
     static struct node_client c;
     uint64_t n = 0;
     c.link = link;
     c.setup = s;
     c.id = id;
+    c.again = again;
     qos_rng_seed(&c.rng, id + 1);
-    (void)node_word(&c, TOKENPOOL_FETCH_ADD, node_control(s) + 8 * NODE_WORD_READY, 1);
+    node_result(&c, NODE_ROW_STATE, NODE_READY);
     while (node_phase(&c) == NODE_WAIT && !stop_asked())
         link->idle(link, tool_now_ns() + 1000000);
-    while (node_phase(&c) == NODE_BARE && !stop_asked()) {
-        unsigned i;
-        for (i = 0; i < 16; i++, n++)
-            node_read_one(&c);
-    }
-    node_result(&c, 0, n);
-    node_result(&c, 1, 1); /* it is counted */
+    for (; node_phase(&c) == NODE_BARE && !stop_asked(); n += NODE_BURST)
+        node_read(&c, NODE_BURST);
+    node_result(&c, NODE_ROW_BARE, n);
+    node_result(&c, NODE_ROW_STATE, NODE_COUNTED);
     while (node_phase(&c) == NODE_COUNT && !stop_asked())
         link->idle(link, tool_now_ns() + 1000000);
     node_client_qos(&c);
@@ -255,29 +289,42 @@ static inline void node_set_phase(const struct node_setup *s, void *region, enum
     qos_atomic_store_release(node_local(region, node_control(s) + 8 * NODE_WORD_PHASE), phase);
 }
 
+/* Waits until all clients are as far as `state`. */
+static inline bool node_await(struct node_link *link, const struct node_setup *s, void *region, uint64_t state,
+                              uint64_t patience_ns)
+{
+    uint64_t until_ns = tool_now_ns() + patience_ns;
+    uint32_t i;
+    for (i = 0; i < s->clients; i++)
+        while (qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8 * NODE_ROW_STATE)) < state) {
+            if (stop_asked())
+                return false;
+            if (tool_now_ns() > until_ns) {
+                tool_warn("client %u %s", i, state == NODE_READY ? "did not come" : "does not answer");
+                return false;
+            }
+            link->idle(link, tool_now_ns() + 1000000);
+        }
+    return true;
+}
+
 /* The bare run: true once everybody has been counted. */
 static inline bool node_bare(struct node_link *link, const struct node_setup *s, void *region, struct node_log *log)
 {
-    uint64_t until_ns = tool_now_ns() + UINT64_C(60) * QOS_NS_PER_S, begin, took;
+    uint64_t begin, took;
     uint32_t i;
-    while (qos_atomic_load_acquire(node_local(region, node_control(s) + 8 * NODE_WORD_READY)) < s->clients) {
-        if (stop_asked() || tool_now_ns() > until_ns) {
-            tool_warn("not all of the %u clients came", s->clients);
-            return false;
-        }
-        link->idle(link, tool_now_ns() + 1000000);
-    }
+    if (!node_await(link, s, region, NODE_READY, UINT64_C(60) * QOS_NS_PER_S))
+        return false;
     begin = tool_now_ns();
     node_set_phase(s, region, NODE_BARE);
     while (tool_now_ns() - begin < s->bare_ns && !stop_asked())
         link->idle(link, begin + s->bare_ns);
     took = tool_now_ns() - begin;
     node_set_phase(s, region, NODE_COUNT);
-    for (i = 0, log->bare = 0; i < s->clients; i++) {
-        while (!qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8)) && !stop_asked())
-            link->idle(link, tool_now_ns() + 1000000);
-        log->bare += qos_atomic_load_acquire(node_local(region, node_results(s, i)));
-    }
+    if (!node_await(link, s, region, NODE_COUNTED, 5 * QOS_NS_PER_S))
+        return false;
+    for (i = 0, log->bare = 0; i < s->clients; i++)
+        log->bare += qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8 * NODE_ROW_BARE));
     log->bare = qos_mul_div_floor(log->bare, s->period_ns, took);
     log->capacity_prof = qos_max((uint64_t)((double)log->bare * s->derate), 1);
     return !stop_asked();
@@ -339,6 +386,10 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
                 free(mem);
                 return true;
             }
+            if (info.epoch == s->announce) { /* whoever is to kill somebody in this period waits for the line */
+                printf("period %" PRIu64 " begins\n", info.epoch);
+                fflush(stdout);
+            }
             if (link->started)
                 link->started(link, &m);
         }
@@ -373,10 +424,8 @@ static inline int node_status(const struct node_verdict *v, bool complete)
     return node_inconclusive(v) ? TOOL_INCONCLUSIVE : TOOL_OK;
 }
 
-/* dead: client that was killed, in epoch dead_at; clients: none. */
 static inline struct node_verdict node_report(const struct node_setup *s, void *region, const struct node_log *log,
-                                              uint32_t dead, uint64_t dead_at, const char *json_path,
-                                              const char *figure_dir, const char *name)
+                                              const char *json_path, const char *figure_dir, const char *name)
 {
     struct node_verdict v = {0, 0, 0, 0, 0};
     struct table *t = table_new("client|reserved|limit|bare|got per period|least|missed periods|of them slow");
@@ -396,7 +445,7 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     for (i = 0; i < s->clients; i++) {
         const qos_word_t *r = node_local(region, node_results(s, i));
         uint64_t reserved = node_share(log, s->reserve[i]), sum = 0, least = UINT64_MAX, n = 0, missed = 0, slow = 0;
-        uint64_t last = i == dead ? dead_at - 1 : periods;
+        uint64_t last = log->gone[i] ? log->gone[i] - 1 : periods;
         if (json) {
             json_object(&j, NULL);
             json_u64(&j, "reserved", reserved);
@@ -419,14 +468,15 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
         v.missed += (uint32_t)(missed - slow);
         v.slow += (uint32_t)slow;
         v.asked += (uint32_t)n;
-        table_cellf(t, "%u%s", i, i == dead ? " (killed)" : "");
+        table_cellf(t, "%u%s", i, log->gone[i] ? " (died)" : "");
         table_cellf(t, "%" PRIu64, reserved);
         if (s->limit[i] > 0)
             table_cellf(t, "%" PRIu64, node_share(log, s->limit[i]));
         else
             table_cell(t, NULL);
         table_cellf(t, "%" PRIu64,
-                    log->bare ? qos_mul_div_floor(qos_atomic_load_relaxed(&r[0]), s->period_ns, s->bare_ns) : 0);
+                    log->bare ? qos_mul_div_floor(qos_atomic_load_relaxed(&r[NODE_ROW_BARE]), s->period_ns, s->bare_ns)
+                              : 0);
         table_cellf(t, "%" PRIu64, n ? sum / n : 0);
         table_cellf(t, "%" PRIu64, n ? least : 0);
         table_cellf(t, "%" PRIu64 " of %" PRIu64, missed, n);
@@ -439,7 +489,7 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
         }
         x[i] = i;
         bars[0][i] = (double)reserved;
-        bars[1][i] = (double)qos_mul_div_floor(qos_atomic_load_relaxed(&r[0]), s->period_ns, s->bare_ns);
+        bars[1][i] = (double)qos_mul_div_floor(qos_atomic_load_relaxed(&r[NODE_ROW_BARE]), s->period_ns, s->bare_ns);
         bars[2][i] = n ? (double)(sum / n) : 0;
     }
     if (json) {
@@ -447,14 +497,14 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
         json_array(&j, "periods");
     }
     for (e = 1; e <= periods; e++) {
-        uint64_t claimed = 0, done = 0;
+        uint64_t claimed = 0, done = 0, slack = 0; /* slack: claims that a client made as it died */
         for (i = 0; i < s->clients; i++) {
+            slack += log->gone[i] && (log->gone[i] == e || log->gone[i] == e + 1) ? s->batch : 0;
             done += qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * NODE_RESULT(e, NODE_DONE)));
             claimed +=
                 qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * NODE_RESULT(e, NODE_CLAIMED)));
         }
         if (log->of[e].bound && !(s->flags & TOKENPOOL_ORDERED)) { /* a monitor that died left no books of its last */
-            uint64_t slack = dead < s->clients && e == dead_at ? s->batch : 0;
             v.unequal += claimed > log->of[e].claimed || claimed + slack < log->of[e].claimed;
             v.over += done > log->of[e].bound;
         }
@@ -529,6 +579,7 @@ static bool node_guard, node_ordered, node_basic;
         {"guard", OPT_FLAG, &node_guard, NULL, "no pool tokens while a reservation is out of reach", NULL},            \
         {"ordered", OPT_FLAG, &node_ordered, NULL, "claims are served in their order", NULL},                          \
         {"basic", OPT_FLAG, &node_basic, NULL, "Basic Haechi: unused reservations are wasted", NULL},                  \
+        {"announce", OPT_COUNT, &node_options.announce, "PERIOD", "says when this period begins", NULL},               \
         {"json", OPT_TEXT, &node_json, "FILE", "writes the results as JSON", NULL},                                    \
     {                                                                                                                  \
         "figures", OPT_TEXT, &node_figures, "DIR", "draws figures there as SVG", NULL                                  \

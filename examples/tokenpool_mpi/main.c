@@ -45,14 +45,17 @@ static bool mpi_op(struct node_link *l, const struct tokenpool_op *op, uint64_t 
     return said(rc, "operation on the data node");
 }
 
-static bool mpi_read(struct node_link *l, uint64_t offset, void *to, uint32_t bytes)
+static bool mpi_read(struct node_link *l, const uint64_t *offset, unsigned n, void *to)
 {
-    MPI_Win w = ((struct mpi_link *)l)->window;
-    MPI_Aint at = (MPI_Aint)(((struct mpi_link *)l)->base + offset);
-    int rc = MPI_Get(to, (int)bytes, MPI_BYTE, 0, at, (int)bytes, MPI_BYTE, w);
+    struct mpi_link *m = (struct mpi_link *)l;
+    int rc = MPI_SUCCESS;
+    unsigned i;
+    for (i = 0; i < n && rc == MPI_SUCCESS; i++)
+        rc = MPI_Get((char *)to + i * NODE_RECORD, (int)NODE_RECORD, MPI_BYTE, 0, (MPI_Aint)(m->base + offset[i]),
+                     (int)NODE_RECORD, MPI_BYTE, m->window);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Win_flush(0, w);
-    return said(rc, "reading a record");
+        rc = MPI_Win_flush(0, m->window);
+    return said(rc, "reading records");
 }
 
 static bool busy; /* the data node never sleeps: for components that need the target to progress */
@@ -125,7 +128,7 @@ int main(int argc, char **argv)
         if (status != TOOL_OK)
             node_set_phase(s, region, NODE_STOP);
     } else {
-        node_client(&mpi.link, s, (uint32_t)rank - 1);
+        node_client(&mpi.link, s, (uint32_t)rank - 1, false);
     }
     { /* until all are done, the data node stays within MPI: a barrier that does not wait for a core to spin on */
         MPI_Request r;
@@ -139,7 +142,7 @@ int main(int argc, char **argv)
     if (rank == 0 && status == TOOL_OK) {
         struct node_verdict v;
         MPI_Win_sync(mpi.window);
-        v = node_report(s, region, &log, UINT32_MAX, 0, node_json, node_figures, "tokenpool_mpi");
+        v = node_report(s, region, &log, node_json, node_figures, "tokenpool_mpi");
         status = node_status(&v, log.periods >= s->periods);
     }
     MPI_Win_unlock_all(mpi.window);

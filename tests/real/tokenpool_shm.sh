@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # proves: tokenpool_shm with real processes: reservations are met beside a bare run, the monitor's books are the clients'
 # to the token, a client and a monitor killed with SIGKILL stop nobody else, the dead client's share is handed out again,
-# nothing is left in /dev/shm
+# nothing is left in memory. Clients that attach by name: two data nodes at once, who may attach, who may not, what they
+# may write, and the death of a client, of the monitor and of the data node
 set -eu
 . "$(dirname "$0")/../lib.sh"
 tool=build/examples/tokenpool_shm
 out=build/real_tokenpool_shm
 mkdir -p "$out"
-segments() { find /dev/shm -name 'qoskit-tokenpool-*' | sort; } # other programs have theirs
-before=$(segments)
+segments() { # memory of this test's processes and names of its data nodes; others have theirs
+    grep -ho "@qoskit-tokenpool/$name-.*" /proc/net/unix || true
+    for p in $mine; do grep -ho 'memfd:qoskit.*' "/proc/$p/maps" 2>/dev/null || true; done
+}
+name=test$$ mine=
 
 run() { # NAME OPTION...
     local name=$1
@@ -48,7 +52,7 @@ refused "periods are 1 to 10" --kill-client 1 --kill-at 11
 # The supervisor is killed: its monitor and its clients end with it, and nothing is left.
 "$tool" --periods 60 --period 300ms --table 64M >/dev/null 2>&1 &
 supervisor=$!
-sleep 2
+sleep 1.5
 children=$(pgrep -P "$supervisor" | xargs)
 [ "$(echo "$children" | wc -w)" -eq 5 ] || { echo "not five children: $children"; kill "$supervisor"; exit 1; }
 kill -9 "$supervisor"
@@ -57,5 +61,63 @@ sleep 0.5
 for p in $children; do
     [ ! -d "/proc/$p" ] || grep -q '^State:.Z' "/proc/$p/status" || { echo "process $p outlives its supervisor"; kill -9 "$p"; exit 1; }
 done
-[ "$before" = "$(segments)" ] || { echo "left in /dev/shm: $(segments)"; exit 1; }
+
+# By name. Two data nodes at once; of the first one dies its monitor, of the second everything.
+node() { # NAME OPTION...
+    "$tool" --serve --name "$name-$1" --clients 2 --reserve 40,20 --derate 0.4 --period 300ms --table 64M "${@:2}" >"$out/$1.txt" 2>&1 &
+    mine="$mine $!"
+    until grep -q "@qoskit-tokenpool/$name-$1\$" /proc/net/unix; do sleep 0.05; done
+}
+client() { "$tool" --name "$name-$1" --id "$2" >"$out/$1.$2.txt" 2>&1 & mine="$mine $!"; }
+until_period() { for _ in $(seq 200); do ! grep -q "^period $2 begins" "$out/$1.txt" || return 0; sleep 0.05; done; return 1; }
+node one --periods 8 --announce 3
+one=$!
+node two --periods 60 --announce 2
+two=$!
+refused "a data node has it" --serve --name "$name-one"
+refused "no data node has it" --name "$name-three" --id 0
+refused "clients are 0 to 1" --name "$name-one" --id 2
+refused "--serve or --id" --name "$name-one"
+if [ "$(id -u)" = 0 ]; then # another user, and one of the group that is let in
+    said=$(timeout 5 setpriv --reuid=65534 --clear-groups "$tool" --name "$name-one" --id 0 2>&1) && { echo "a stranger was let in"; exit 1; }
+    case $said in *"may not attach"*) ;; *) echo "unclear: $said"; exit 1 ;; esac
+    "$tool" --serve --name "$name-group" --group daemon --clients 2 >/dev/null 2>&1 & grouped=$!
+    until grep -q "@qoskit-tokenpool/$name-group\$" /proc/net/unix; do sleep 0.05; done
+    setpriv --reuid=65534 --regid=65534 --groups="$(getent group daemon | cut -d: -f3)" "$tool" --name "$name-group" --id 0 >"$out/group.txt" 2>&1 & member=$!
+    sleep 0.3
+    kill -0 $member || { cat "$out/group.txt"; exit 1; }
+    kill $grouped
+    wait $grouped || true
+    ! wait $member || { echo "a client without a data node succeeded"; exit 1; }
+fi
+client one 0
+first=$!
+client two 0
+client two 1
+refused "is here already" --name "$name-one" --id 0
+# What a client may not write it has not mapped for writing, and it cannot map it anew.
+until grep -q memfd:qoskit-table "/proc/$first/maps"; do sleep 0.05; done
+[ "$(grep -c 'rw-s.*memfd:qoskit-words' "/proc/$first/maps") $(grep -c 'r--s.*memfd:qoskit-table' "/proc/$first/maps")" = "1 1" ] || { grep memfd "/proc/$first/maps"; exit 1; }
+client one 1
+until_period one 3
+kill -9 "$(pgrep -P $one)" # the monitor
+kill -9 $!                 # client 1
+until_period two 2
+begin=$(date +%s%N)
+kill -9 $two
+for p in $mine; do # of the second, all end, with a message
+    case $(tr '\0' ' ' 2>/dev/null <"/proc/$p/cmdline") in *"$name-two"*) ! wait "$p" 2>/dev/null || { echo "a client without a data node succeeded"; exit 1; } ;; esac
+done
+took=$((($(date +%s%N) - begin) / 1000000))
+echo "the clients of a dead data node ended after $took ms"
+[ $took -le 2000 ] || exit 1
+grep -q "data node is gone" "$out/two.0.txt" && grep -q "data node is gone" "$out/two.1.txt" || { cat "$out"/two.?.txt; exit 1; }
+status=0
+wait $one || status=$?
+cat "$out/one.txt"
+case $status in 0 | 3) ;; *) exit 1 ;; esac
+wait $first || { echo "client 0 failed"; exit 1; }
+grep -q "the monitor was killed; another takes over" "$out/one.txt" && grep -q "client 1 is gone" "$out/one.txt"
+grep -q "unequal in 0 periods, bound exceeded in 0" "$out/one.txt"
+[ -z "$(segments)" ] || { echo "left: $(segments)"; exit 1; }
 finish
