@@ -61,16 +61,16 @@
  *   - One thread owns a tree: its calls must not overlap. Give each device a tree and a
  *     thread, or take your own lock. Any thread may call htb_stats at any time.
  *   - The memory holds pointers to queued requests: it is private to one process.
- *   - A class of rate R, limit L and burst B, with requests of at most n tokens, gets
- *         its own tokens   at least R * t in any time t in which it always has demand, if
- *                          the device keeps up, less one bucket (R * B + n); in queues B
- *                          must be at least the worst wait below, and request_max_tokens
- *                          at least n, as a full bucket earns nothing;
+ *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
+ *         its own tokens   at least R * t in any time t in which a request of it waits, if
+ *                          the device keeps up, less one bucket and n; a stall of up to
+ *                          lag_ns is made up; a caller at the gate may be B late;
  *                          the same part of R as all others, if the device gives less;
- *         its limit        at most L * (t + B) + request_max_tokens + n in any time t.
+ *         its limit        at most L * t + one bucket + n in any time t.
+ *     A bucket is 2 * R * B (its limit's 2 * L * B), unless request_max_tokens is set.
  *     The tokens of a class are never lent while the class wants them.
  *   - Worst wait of a request of a class that stays within its rate R:
- *         gate             (R * B + n) / R
+ *         gate             B + n / R
  *         queues           n / R + what is dispatched + the largest request of the tree,
  *                          if the reservations fit the device, whatever other classes do;
  *                          in elevator order also bypass_max requests.
@@ -114,8 +114,8 @@ enum htb_order {
 
 /* What bounds the requests that go to the device. */
 enum htb_bound {
-    HTB_BY_RATE = 0,  /* the root's rate: borrowers wait for its tokens */
-    HTB_BY_FLIGHT = 1 /* the device time in flight: the root's rate counts in admission only, nothing is left idle */
+    HTB_BY_FLIGHT = 0, /* the device time in flight: the root's rate counts in admission only, nothing is left idle */
+    HTB_BY_RATE = 1    /* the root's rate: borrowers wait for its tokens (the paper's way, see htb_maximize) */
 };
 
 /* Terms of a class or group. */
@@ -139,11 +139,13 @@ struct htb_config {
                                              * no limit; parent 0, no group, no expiry */
     uint64_t burst_ns;                      /* of each class that names none, and of the root; 1..HTB_BURST_MAX_NS;
                                              * 0: 10 ms, at 40 MB/s one seek's worth of data */
-    uint64_t request_max_tokens;            /* added to every bucket: with the largest usual request here, a caller
-                                             * that is up to burst_ns late loses no tokens; 0..QOS_TOKENS_MAX / 4 */
+    uint64_t request_max_tokens;            /* 0: a bucket holds two bursts, and a request passes at one; so a
+                                             * caller that is up to burst_ns late loses no tokens. Else a bucket
+                                             * holds one burst and this, and larger requests wait for a full one;
+                                             * 1..QOS_TOKENS_MAX / 4; QOS_NOTHING: one burst and no more */
     uint64_t debt_ns;       /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
-    uint64_t lag_ns;        /* how much service a slow device may owe; older debts of it are forgotten for
-                                             * all classes alike; 1..HTB_BURST_MAX_NS; 0: 1 s */
+    uint64_t lag_ns;        /* how much service a slow device may owe; older debts of it are
+                                             * forgotten for all classes alike; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t start_ns;      /* the time now */
     uint32_t depth_max;     /* levels below the root; 1..4096; 0: 8 */
     enum htb_bound bound;   /* of what goes to the device, see the chapter on flight */
@@ -332,10 +334,15 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
 /* ==== chapter: tree ================================================================================================
  *
  * The buckets (Sections 5.1 and 5.3). Each node of the tree has a rate bucket, and a limit bucket if it has a limit.
- * They are exact (see qos.h). A bucket holds rate * burst_ns + request_max_tokens. It starts empty, or with the debt
- * that the last holder of its id has left: a class that is released and reserved again gains nothing. A request of n
- * tokens passes a bucket that holds min(n, depth) or more. So a request larger than the bucket waits for a full one and
- * leaves a debt, which is paid off before anything else passes.
+ * They are exact (see qos.h). A bucket holds two bursts (rate * burst_ns), or one and request_max_tokens. It starts
+ * empty, or with the debt that the last holder of its id has left: a class that is released and reserved again gains
+ * nothing. A request of n tokens passes if the bucket holds n, or all that it waits for: one burst of two, or a full
+ * bucket if request_max_tokens is set. So a request larger than that leaves a debt, which is paid off before anything
+ * else passes. The rest of the bucket is for callers that come late.
+ *
+ * A class whose tokens are there waits for its turn in the queues. Meanwhile its bucket goes on to earn, for up to
+ * lag_ns: a slow device costs nobody its rate. A limit does not earn for that time: a limit above the rate lets a class
+ * catch up.
  *
  *     take(class, n):  its limit passes, and its rate bucket passes    own tokens: "every class is always able to
  *                                                                      freely request up to its reservation" (5.3)
@@ -355,7 +362,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *     60-90 s   5         15        20        the root has nothing to lend: exactly the reservations
  *
  * Invariants
- *   1. level <= depth; level >= the floor of debt (qos_level_charge).
+ *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
  *      then the debt that was left, as a level (0: none).
  *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt that was left.
@@ -476,6 +483,7 @@ struct htb {
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
+    uint32_t half; /* 1: buckets hold two bursts, and one passes every request; 0: see request_max_tokens */
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
     uint64_t granted;            /* tokens, by all classes (wraps) */
@@ -525,11 +533,18 @@ QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t
     return r == 0 ? &tree->cls[id].u.group.sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
 }
 
-/* rate * burst + the largest request, in sub-tokens. */
+/* What a bucket holds, in sub-tokens. */
 QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint64_t rate_per_s, uint64_t burst_ns)
 {
-    uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, burst_ns), tree->request_max_tokens * (uint64_t)QOS_SUBTOKENS);
+    uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, burst_ns << tree->half),
+                                 tree->request_max_tokens * (uint64_t)QOS_SUBTOKENS);
     return (int64_t)qos_min(depth, QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
+}
+
+/* The least level at which a bucket passes n_sub. */
+QOS_PRIV int64_t htb_priv_gate(const struct htb *tree, const struct htb_priv_bucket *b, int64_t n_sub)
+{
+    return qos_level_gate(b->depth >> tree->half, n_sub);
 }
 
 QOS_PRIV int64_t htb_priv_debt_of(int64_t level)
@@ -565,9 +580,14 @@ QOS_PRIV void htb_priv_set_limit(const struct htb *tree, struct htb_priv_bucket 
     b->depth = 0;
 }
 
-QOS_PRIV void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns, bool limited)
+/* more_ns: how much longer than its burst the rate bucket earns. */
+QOS_PRIV void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns, uint64_t more_ns, bool limited)
 {
-    p->rate.level = qos_level_refill(p->rate.level, p->rate.depth, p->rate.rate, elapsed_ns);
+    uint64_t depth = (uint64_t)p->rate.depth;
+    if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
+        depth =
+            qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
+    p->rate.level = qos_level_refill(p->rate.level, (int64_t)depth, p->rate.rate, elapsed_ns);
     if (limited && p->limit.rate != QOS_UNLIMITED)
         p->limit.level = qos_level_refill(p->limit.level, p->limit.depth, p->limit.rate, elapsed_ns);
 }
@@ -575,19 +595,19 @@ QOS_PRIV void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns,
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
-    uint64_t elapsed_ns;
+    uint64_t elapsed_ns, more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : 0;
     uint32_t r;
     if (now_ns <= node->last_ns)
         return;
     elapsed_ns = now_ns - node->last_ns;
     node->last_ns = now_ns;
     for (r = 0; r < tree->resources; r++)
-        htb_priv_refill_pair(htb_priv_pair_of(tree, id, r), elapsed_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
+        htb_priv_refill_pair(htb_priv_pair_of(tree, id, r), elapsed_ns, more_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
 }
 
-QOS_PRIV bool htb_priv_limit_passes_one(const struct htb_priv_bucket *b, int64_t n_sub)
+QOS_PRIV bool htb_priv_limit_passes_one(const struct htb *tree, const struct htb_priv_bucket *b, int64_t n_sub)
 {
-    return n_sub == 0 || b->rate == QOS_UNLIMITED || b->level >= qos_level_gate(b->depth, n_sub);
+    return n_sub == 0 || b->rate == QOS_UNLIMITED || b->level >= htb_priv_gate(tree, b, n_sub);
 }
 
 QOS_PRIV bool htb_priv_rate_passes(const struct htb *tree, uint32_t id, const int64_t *n_sub)
@@ -595,7 +615,7 @@ QOS_PRIV bool htb_priv_rate_passes(const struct htb *tree, uint32_t id, const in
     uint32_t r;
     for (r = 0; r < tree->resources; r++) {
         const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->rate;
-        if (n_sub[r] != 0 && b->level < qos_level_gate(b->depth, n_sub[r]))
+        if (n_sub[r] != 0 && b->level < htb_priv_gate(tree, b, n_sub[r]))
             return false;
     }
     return true;
@@ -607,18 +627,28 @@ QOS_PRIV bool htb_priv_limit_passes(const struct htb *tree, uint32_t id, const i
     if (!(tree->node[id].flags & HTB_PRIV_LIMITED))
         return true;
     for (r = 0; r < tree->resources; r++)
-        if (!htb_priv_limit_passes_one(&htb_priv_pair_of(tree, id, r)->limit, n_sub[r]))
+        if (!htb_priv_limit_passes_one(tree, &htb_priv_pair_of(tree, id, r)->limit, n_sub[r]))
             return false;
     return true;
 }
 
+/* What a node earned above its buckets while its tokens waited for their turn is gone when nothing waits. */
+QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
+{
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++) {
+        struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->rate;
+        b->level = b->rate != 0 && b->level > b->depth ? b->depth : b->level;
+    }
+}
+
 /* First time, not before now, at which bucket b of a node that was refilled at last_ns passes n_sub. */
-QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb_priv_bucket *b, uint64_t last_ns, int64_t n_sub,
-                                           uint64_t now_ns)
+QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, const struct htb_priv_bucket *b, uint64_t last_ns,
+                                           int64_t n_sub, uint64_t now_ns)
 {
     uint64_t from_ns = qos_max(now_ns, last_ns), wait_ns;
     int64_t level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
-    wait_ns = qos_level_wait_ns(level, qos_level_gate(b->depth, n_sub), b->rate);
+    wait_ns = qos_level_wait_ns(level, htb_priv_gate(tree, b, n_sub), b->rate);
     return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
 }
 
@@ -629,9 +659,10 @@ QOS_PRIV uint64_t htb_priv_rate_ready_ns(const struct htb *tree, uint32_t id, co
     for (r = 0; r < tree->resources; r++) {
         const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->rate;
         if (n_sub[r] != 0)
-            ready_ns = b->rate == 0
-                           ? QOS_NEVER
-                           : qos_max(ready_ns, htb_priv_bucket_ready_ns(b, tree->node[id].last_ns, n_sub[r], now_ns));
+            ready_ns =
+                b->rate == 0
+                    ? QOS_NEVER
+                    : qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, b, tree->node[id].last_ns, n_sub[r], now_ns));
     }
     return ready_ns;
 }
@@ -643,7 +674,7 @@ QOS_PRIV uint64_t htb_priv_limit_ready_ns(const struct htb *tree, uint32_t id, c
     for (r = 0; r < tree->resources; r++) {
         const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->limit;
         if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
-            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(b, tree->node[id].last_ns, n_sub[r], now_ns));
+            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, b, tree->node[id].last_ns, n_sub[r], now_ns));
     }
     return ready_ns;
 }
@@ -1198,7 +1229,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     }
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
-        tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT);
+        tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT && !request->gate);
         tree->root_wake_ns = tree->root_ready ? QOS_NEVER : wake_ns;
         return false;
     }
@@ -1206,9 +1237,11 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     if (own_passes != ((tree->node[id].flags & HTB_PRIV_OWN) != 0)) {
         htb_priv_heap_remove(own_passes ? &tree->event : &tree->own, id);
         htb_priv_mark(tree, id, HTB_PRIV_OWN, own_passes);
-        if (own_passes && waited)
+        if (!own_passes)
+            htb_priv_cut(tree, id);
+        else if (waited)
             htb_priv_begin_tokens(tree, id, htb_priv_own_ns(tree, id, request->tokens));
-        else if (own_passes)
+        else
             htb_priv_begin_demand(tree, id);
     }
     if (own_passes)
@@ -1554,7 +1587,7 @@ QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_s
 {
     if (more_sub >= 0)
         return qos_level_charge(level, more_sub);
-    return level >= depth + more_sub ? depth : level - more_sub;
+    return level >= depth + more_sub ? (level > depth ? level : depth) : level - more_sub;
 }
 
 /* The request cost `tokens` instead of what it was charged: the difference is charged, or given back, where it was
@@ -1803,16 +1836,16 @@ QOS_API const char *htb_config_error(const struct htb_config *config)
     }
     if (c.burst_ns > HTB_BURST_MAX_NS)
         return "burst_ns: give 1..HTB_BURST_MAX_NS, or 0 for 10 ms";
-    if (c.request_max_tokens > QOS_TOKENS_MAX / 4)
-        return "request_max_tokens: give at most QOS_TOKENS_MAX / 4";
+    if (c.request_max_tokens > QOS_TOKENS_MAX / 4 && c.request_max_tokens != QOS_NOTHING)
+        return "request_max_tokens: give 1..QOS_TOKENS_MAX / 4, QOS_NOTHING, or 0 for buckets of two bursts";
     if (c.debt_ns > HTB_BURST_MAX_NS)
         return "debt_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
     if (c.lag_ns > HTB_BURST_MAX_NS)
         return "lag_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
     if (c.depth_max > 4096)
         return "depth_max: give 1..4096, or 0 for 8";
-    if (c.bound != HTB_BY_RATE && c.bound != HTB_BY_FLIGHT)
-        return "bound: give HTB_BY_RATE or HTB_BY_FLIGHT";
+    if (c.bound != HTB_BY_FLIGHT && c.bound != HTB_BY_RATE)
+        return "bound: give HTB_BY_FLIGHT or HTB_BY_RATE";
     if (c.flight_min_ns > HTB_BURST_MAX_NS)
         return "flight_min_ns: give at most HTB_BURST_MAX_NS, or 0 for one request";
     if (c.flight_max_ns < c.flight_min_ns || c.flight_max_ns > HTB_BURST_MAX_NS)
@@ -2045,7 +2078,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->order = c.order;
     tree->burst_ns = c.burst_ns;
     tree->debt_ns = c.debt_ns;
-    tree->request_max_tokens = c.request_max_tokens;
+    tree->request_max_tokens = c.request_max_tokens == QOS_NOTHING ? 0 : c.request_max_tokens;
+    tree->half = c.request_max_tokens == 0;
     tree->maximize_step = c.maximize_step;
     tree->maximize_interval_ns = c.maximize_interval_ns;
     tree->maximize_rate_max = c.maximize_rate_max;
@@ -2408,13 +2442,13 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
     uint64_t tokens = (uint64_t)(n_sub / QOS_SUBTOKENS);
     bool own, paid;
     htb_priv_refill_one(node, now_ns);
-    own = paid = (n_sub == 0) | (b->level >= qos_level_gate(b->depth, n_sub));
+    own = paid = (n_sub == 0) | (b->level >= htb_priv_gate(tree, b, n_sub));
     b->level -= n_sub & -(int64_t)own;
     do {
         node = &tree->node[node->parent];
         b = &node->pair.rate;
         htb_priv_refill_one(node, now_ns);
-        paid |= b->level >= qos_level_gate(b->depth, n_sub);
+        paid |= b->level >= htb_priv_gate(tree, b, n_sub);
         if (QOS_LIKELY(paid))
             b->level = qos_level_charge(b->level, n_sub);
     } while (node->depth != 0);

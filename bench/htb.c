@@ -56,6 +56,7 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
     memset(&c, 0, sizeof c);
     config.classes = classes + groups + 1;
     config.rate_per_s[0] = demand_per_s * 4 < QOS_RATE_MAX ? demand_per_s * 4 : QOS_RATE_MAX;
+    config.bound = HTB_BY_RATE;
     mem = aligned(htb_memsize(&config));
     if (htb_init(h, mem, htb_memsize(&config), &config) != QOS_OK) {
         fprintf(stderr, "htb_init: %s\n", htb_config_error(&config));

@@ -655,6 +655,7 @@ static int make_tree(void)
     qos.config.classes = CLASSES_MAX;
     qos.config.start_ns = qos.start_ns;
     qos.config.order = HTB_FIFO;
+    qos.config.bound = HTB_BY_RATE;
     qos.config.rate_per_s[0] = QOS_RATE_MAX; /* until the settings are applied */
     qos.config.burst_ns = qos_default(qos.config.burst_ns, 50000000);
     qos.config.debt_ns = qos.config.burst_ns;

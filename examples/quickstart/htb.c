@@ -118,7 +118,7 @@ static void add_tenant(uint32_t id, int port)
 int main(int argc, char **argv)
 {
     static unsigned char memory[16384] __attribute__((aligned(64)));
-    static struct htb_config config = {.rate_per_s = {40000000}, .order = HTB_FIFO};
+    static struct htb_config config = {.rate_per_s = {40000000}, .order = HTB_FIFO, .bound = HTB_BY_RATE};
     struct epoll_event e;
     struct qos_stats stats;
     const int port = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;

@@ -72,6 +72,7 @@ static inline bool aqua_begin(const struct aqua *a, struct aqua_state *s)
     config.classes = AQUA_STREAMS + 1;
     config.rate_per_s[0] = a->root_kb_per_s;
     config.request_max_tokens = AQUA_REQUEST_KB;
+    config.bound = HTB_BY_RATE; /* the paper's bound */
     config.burst_ns = 50000000; /* longer than the dispatch queue lasts: 4 requests of 10.7 ms */
     config.device_max = 1;      /* "the request at the head of the dispatch queue is removed and sent to the disk" */
     config.dispatch_max = 4;

@@ -108,6 +108,7 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
     c.classes = config->tenants + 1;
     c.rate_per_s[0] = config->root_cost_per_s;
     c.burst_ns = config->burst_ns;
+    c.request_max_tokens = QOS_NOTHING;
     c.start_ns = config->now_ns;
     c.device_max = config->dispatch_depth;
     c.maximize_interval_ns = MAXIMIZE_INTERVAL_NS;

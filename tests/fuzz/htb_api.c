@@ -129,6 +129,11 @@ static void check_requests(void)
     FUZZ_CHECK(count[HTB_AT_DEVICE] == all.at_device);
 }
 
+static uint64_t request_max(void)
+{
+    return config.request_max_tokens == QOS_NOTHING ? 0 : config.request_max_tokens;
+}
+
 /* The counter of each class is what it was granted; own tokens never exceed its rate times the time and a burst. */
 static void check_account(void)
 {
@@ -144,7 +149,7 @@ static void check_account(void)
             account[id].granted_before += account[id].last_granted;
         account[id].last_granted = s.granted;
         account[id].max_rate = qos_max(account[id].max_rate, terms.rate_per_s[0]);
-        depth = qos_mul_div_ceil(terms.rate_per_s[0], terms.burst_ns, QOS_NS_PER_S) + config.request_max_tokens;
+        depth = 2 * qos_mul_div_ceil(terms.rate_per_s[0], terms.burst_ns, QOS_NS_PER_S) + request_max();
         if (terms.rate_per_s[0] != 0)
             account[id].most_depth = qos_max(account[id].most_depth, qos_min(depth, QOS_TOKENS_MAX));
         if (!(s.borrowed || account[id].granted_before)) {
@@ -203,6 +208,7 @@ static bool begin(struct fuzz_input *in)
     }
     c.burst_ns = fuzz_between(in, 0, 3) ? fuzz_bytes(in, 4) : fuzz_bytes(in, 6);
     c.request_max_tokens = fuzz_between(in, 0, 3) ? fuzz_bytes(in, 2) : fuzz_bytes(in, 4);
+    c.request_max_tokens = c.request_max_tokens % 8 == 7 ? QOS_NOTHING : c.request_max_tokens;
     c.debt_ns = fuzz_bytes(in, 4);
     c.start_ns = fuzz_between(in, 0, 3) ? 0 : fuzz_bytes(in, 8);
     c.depth_max = (uint32_t)fuzz_between(in, 0, 6);

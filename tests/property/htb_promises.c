@@ -34,6 +34,7 @@ static struct htb_config config_of(uint32_t classes, uint64_t rate_per_s)
     c.classes = classes;
     c.rate_per_s[0] = rate_per_s;
     c.order = HTB_FIFO;
+    c.bound = HTB_BY_RATE;
     c.dispatch_max = c.device_max = 4;
     return c;
 }
@@ -280,6 +281,87 @@ static void gate(uint32_t tenants)
     free(got);
 }
 
+/* With the defaults, a caller at the gate that comes up to 10 ms late each time gets the rate to the last token, less a
+ * bucket, whatever the size of its requests; from its own tokens, and through a limit. */
+static void late_polls_lose_nothing(struct check_rng *rng, bool limited)
+{
+    const uint64_t rate = check_between(rng, 1, 100) * 1000000, from = S, to = 61 * S;
+    uint64_t now = from, got = 0, n = check_between(rng, 1, rate / 100 * (check_between(rng, 0, 1) ? 1 : 50));
+    struct htb_config config;
+    struct htb_class c;
+    CHECK_CONTEXT("polls late, rate %" PRIu64 ", requests of %" PRIu64 ", limited %d", rate, n, limited);
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    config.rate_per_s[0] = limited ? 1000 * rate : rate;
+    config.start_ns = now;
+    open_tree(&config);
+    c.rate_per_s[0] = limited ? 0 : rate;
+    c.limit_per_s[0] = limited ? rate : 0;
+    CHECK_EQ(htb_reserve(&tree, now, 1, &c, NULL), QOS_OK);
+    while (now < to) {
+        if (htb_take(&tree, now, 1, n) == QOS_OK) {
+            got += n;
+            CHECK_LE(got, (now - from) / 1000 * (rate / 1000000) + rate / 50 + n);
+        } else {
+            now = htb_next_ns(&tree, now, 1, n) + check_between(rng, 0, 10 * MS);
+        }
+    }
+    CHECK_GE(got + rate / 50 + n, 60 * rate);
+}
+
+/* With the defaults, all backlogged and the device just gives what is reserved, seen from a second: nobody loses a token
+ * while its request waits for its turn. The requests of one are larger than its burst. */
+static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, bool stalls)
+{
+    enum { CLASSES = 5, DEPTH = 70 }; /* more than can be dispatched: something is always queued */
+    static struct request request[CLASSES][DEPTH];
+    struct device d = {{NULL}, 0, 0, 40000000, 0};
+    uint64_t now = S, from[CLASSES] = {0}, rate[CLASSES], size[CLASSES], left = 40000000, stall_ns = 5 * S;
+    struct htb_config config;
+    struct qos_stats stats;
+    unsigned i, k;
+    CHECK_CONTEXT("queues with the defaults, bound %d, stalls %d", (int)bound, stalls);
+    memset(&config, 0, sizeof config);
+    config.rate_per_s[0] = left;
+    config.bound = bound;
+    config.start_ns = now;
+    open_tree(&config);
+    memset(request, 0, sizeof request);
+    for (i = 0; i < CLASSES; i++) {
+        rate[i] = i + 1 < CLASSES ? check_between(rng, left / 20, left / (CLASSES - i)) : left;
+        left -= rate[i];
+        size[i] = i == 1 ? 262144 : check_between(rng, 0, 1) ? 4096 : 131072;
+        rate[i] -= stalls ? rate[i] / 10 : 0; /* or it cannot catch up */
+        reserve(i + 1, rate[i], 1, now);
+        for (k = 0; k < DEPTH; k++) {
+            request[i][k].r.class_id = i + 1;
+            request[i][k].r.tokens[0] = size[i];
+            CHECK_EQ(htb_submit(&tree, now, &request[i][k].r), QOS_OK);
+        }
+    }
+    while (now < 31 * S) {
+        struct htb_request *r;
+        uint64_t next;
+        for (i = 0; i < CLASSES && now >= 2 * S && from[i] == 0; i++) {
+            CHECK_EQ(htb_stats(&tree, i + 1, &stats), QOS_OK);
+            from[i] = stats.granted;
+        }
+        while ((r = device_done(&d, now)) != NULL)
+            CHECK_EQ(htb_submit(&tree, now, r), QOS_OK);
+        device_feed(&d, now);
+        next = htb_dispatch_next_ns(&tree, now);
+        if (d.count != 0 && stalls && now >= stall_ns) { /* for 0.5 s nothing is done */
+            d.done_ns += S / 2;
+            stall_ns += 10 * S;
+        }
+        now = d.count != 0 && d.done_ns < next ? d.done_ns : next;
+    }
+    for (i = 0; i < CLASSES; i++) { /* less one bucket, one request at either end, and what may be dispatched */
+        CHECK_EQ(htb_stats(&tree, i + 1, &stats), QOS_OK);
+        CHECK_GE(stats.granted - from[i] + 2 * size[i] + rate[i] / 50 + rate[i] * 64 / 40000000 * 262144, rate[i] * 29);
+    }
+}
+
 int main(void)
 {
     struct check_rng rng;
@@ -302,6 +384,10 @@ int main(void)
         full_buckets(1000, 131072, i * S);
         full_buckets((uint32_t)(100000 / check_state.scale), 131072, i * S);
         full_buckets((uint32_t)(100000 / check_state.scale), 4096, i * S);
+    }
+    for (i = 0; i < 4 * n; i++) {
+        late_polls_lose_nothing(&rng, i % 2);
+        queues_lose_nothing(&rng, i % 2 ? HTB_BY_RATE : HTB_BY_FLIGHT, i % 4 >= 2);
     }
     gate(10);
     gate(100);

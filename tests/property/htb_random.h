@@ -91,7 +91,8 @@ static void twin_init(struct twin *t, uint64_t stream, int resources, uint64_t s
     config.classes = ORACLE_NODES - 1;
     config.resources = (uint32_t)resources;
     config.burst_ns = t->burst_ns;
-    config.request_max_tokens = t->request_max;
+    config.request_max_tokens = t->request_max ? t->request_max : QOS_NOTHING;
+    config.bound = HTB_BY_RATE;
     config.start_ns = start;
     for (r = 0; r < resources; r++) {
         config.rate_per_s[r] = check_between(&t->rng, 1000, 1000000);

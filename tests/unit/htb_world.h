@@ -16,13 +16,15 @@ struct world {
     unsigned char *picture;
 };
 
-/* 8 ids, 1,000,000 tokens/s, nothing for best effort, bursts of 10 ms. */
+/* 8 ids, 1,000,000 tokens/s, nothing for best effort, buckets of 10 ms and no more, bound by the root's rate. */
 static CHECK_UNUSED struct htb_config world_config(void)
 {
     struct htb_config c;
     memset(&c, 0, sizeof c);
     c.classes = 8;
     c.rate_per_s[0] = 1000000;
+    c.request_max_tokens = QOS_NOTHING;
+    c.bound = HTB_BY_RATE;
     return c;
 }
 
