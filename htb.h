@@ -62,11 +62,11 @@
  *     thread, or take your own lock. Any thread may call htb_stats at any time.
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
- *         its own tokens   at least R * t in any time t in which a request of it waits, if
+ *         own tokens       at least R * t in any time t in which a request of it waits, if
  *                          the device keeps up, less one bucket and n; a stall of up to
  *                          lag_ns is made up; a caller at the gate may be B late;
  *                          the same part of R as all others, if the device gives less;
- *         its limit        at most L * t + one bucket + n in any time t.
+ *         a limit          at most L * t + one bucket + n in any time t.
  *     A bucket is 2 * R * B (its limit's 2 * L * B), unless request_max_tokens is set.
  *     The tokens of a class are never lent while the class wants them.
  *   - Worst wait of a request of a class that stays within its rate R:
