@@ -62,7 +62,7 @@
  *     thread, or take your own lock. Any thread may call htb_stats at any time.
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
- *         own tokens       at least R * t in any time t in which a request of it waits, if
+ *         own tokens       at least R * t in any time t in which a request waits, if
  *                          the device keeps up, less one bucket and n; a stall of up to
  *                          lag_ns is made up; a caller at the gate may be B late;
  *                          the same part of R as all others, if the device gives less;
