@@ -47,7 +47,7 @@ struct loop {
     struct source source[TENANTS_MAX];
     struct place *resting, **resting_end;
     uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns,
-        last_completion_ns;
+        last_completion_ns, last_round_ns;
     struct progress progress;
     bool draining, fixed_files;
     uint8_t *memory;
@@ -467,6 +467,12 @@ static uint64_t next_time(struct loop *l)
     return qos_min(next, l->scheduler->next_ns(l->sched, l->now_ns));
 }
 
+uint64_t run_mean_depth(const struct run *run)
+{
+    uint64_t ns = qos_max(qos_sat_sub(run->elapsed_ns, run->all_run_ns), 1);
+    return qos_max((run->at_device_ns + ns / 2) / ns, 1);
+}
+
 /* Takes what is complete; then, while tenants run, gives the device more. */
 static void one_round(struct loop *l)
 {
@@ -482,6 +488,9 @@ static void one_round(struct loop *l)
                 note_idle(l, &l->source[i], l->now_ns);
     }
     l->slice = (l->now_ns - l->run->start_ns) / SLICE_NS;
+    if (!l->draining && l->last_round_ns >= l->measure_from_ns)
+        l->run->at_device_ns += l->at_device * (l->now_ns - l->last_round_ns);
+    l->last_round_ns = l->now_ns;
     io_uring_for_each_cqe(&l->ring, head, cqe)
     {
         complete(l, io_uring_cqe_get_data(cqe), cqe->res);

@@ -45,7 +45,10 @@ static void parse(int argc, char **argv)
         {"tenant", OPT_EACH, NULL, "SPEC", "who does what; once for each tenant, see below", on_tenant},
         {"scheduler", OPT_CHOICE, &s->scheduler, SCHEDULER_CHOICES,
          "who decides (default htb); none: first come, first served; token: pshift.h's token scheduler", NULL},
-        {"compare", OPT_FLAG, &s->compare, NULL, "first without, then with the scheduler", NULL},
+        {"compare", OPT_FLAG, &s->compare, NULL,
+         "three runs: without the scheduler, with it, and without it at the depth that it had", NULL},
+        {"explain", OPT_FLAG, &s->explain, NULL,
+         "with --compare: why the totals differ, from 21 slices (--slice): bound, mix of requests, or scheduler", NULL},
         {"runtime", OPT_TIME, &s->runtime_ns, "TIME", "of each run (default 10s)", NULL},
         {"maximizer", OPT_FLAG, &s->maximizer, NULL, "raise the root's rate while all promises hold (the paper's 5.5)",
          NULL},
@@ -66,7 +69,7 @@ static void parse(int argc, char **argv)
         {"judge", OPT_FLAG, &s->judge, NULL, "check every promise; the exit status says the result", NULL},
         {"overhead", OPT_COUNT, &s->overhead_slices, "N",
          "instead: cost of the scheduler, N slices without / with / without", NULL},
-        {"slice", OPT_TIME, &s->slice_ns, "TIME", "length of a slice of --overhead (default 1s)", NULL},
+        {"slice", OPT_TIME, &s->slice_ns, "TIME", "length of a slice of --overhead and --explain (default 1s)", NULL},
         {"json", OPT_TEXT, &s->json, "FILE", "all results (- for stdout)", NULL},
         {"plot", OPT_TEXT, &s->plot, "DIR", "SVG figures (needs gnuplot)", NULL},
         {"log", OPT_TEXT, &s->log, "FILE", "every dispatch and completion, as CSV", NULL},
@@ -101,11 +104,17 @@ static void parse(int argc, char **argv)
         tool_die(TOOL_USAGE, "--headroom: more than 0, at most 1");
     if (s->flight && (s->maximizer || s->scheduler != 1))
         tool_die(TOOL_USAGE, "--flight: with --scheduler htb, and without --maximizer");
+    if (s->explain && !s->compare)
+        tool_die(TOOL_USAGE, "--explain: with --compare");
+    if (s->explain && s->slice_ns < 6 * SLICE_NS)
+        tool_die(TOOL_USAGE, "--slice: at least 300ms");
     if (s->compare && s->scheduler == 0)
         tool_die(TOOL_USAGE, "--compare needs a scheduler to compare with none: --scheduler htb");
 }
 
-static bool run_one(const struct profile *p, const struct scheduler *scheduler, const char *label, struct run *run)
+/* depth: requests at the device; 0: no bound. */
+static bool run_one(const struct profile *p, const struct scheduler *scheduler, uint64_t depth, const char *label,
+                    struct run *run)
 {
     struct loop_options o;
     bool ok;
@@ -114,7 +123,7 @@ static bool run_one(const struct profile *p, const struct scheduler *scheduler, 
     o.tenant = settings.tenant;
     o.tenants = settings.tenants;
     o.duration_ns = settings.runtime_ns;
-    o.dispatch_depth = scheduler == &scheduler_none ? 0 : settings.dispatch_depth;
+    o.dispatch_depth = depth;
     o.root_cost_per_s = p->root_cost_per_s;
     o.label = label;
     o.with_log = settings.judge || settings.log;
@@ -143,7 +152,7 @@ static void try_again(struct profile *profile, const struct scheduler *scheduler
     printf("too few eligible seconds; once more, with a new profile\n");
     if (profile_file(&settings, &new_profile)) {
         profile_print(&settings, &new_profile);
-        if (run_one(&new_profile, scheduler, "with QoS", &again) && !again.stopped) {
+        if (run_one(&new_profile, scheduler, settings.dispatch_depth, "with QoS", &again) && !again.stopped) {
             run_free(run);
             *run = again;
             *profile = new_profile;
@@ -155,23 +164,54 @@ static void try_again(struct profile *profile, const struct scheduler *scheduler
     memcpy(settings.tenant, old_tenant, sizeof old_tenant);
 }
 
+/* The files that were asked for. false: one could not be written. */
+static bool write_files(const struct profile *profile, const struct runs *runs, const struct verdict *verdict,
+                        const struct explanation *explanation)
+{
+    bool ok = !settings.plot || report_plots(&settings, runs);
+    if (settings.json && !report_json(&settings, profile, runs, verdict, explanation))
+        ok = false;
+    else if (settings.json)
+        printf("results: %s\n", settings.json);
+    if (settings.log && !report_log(&settings, runs))
+        ok = false;
+    else if (settings.log)
+        printf("log: %s\n", settings.log);
+    return ok;
+}
+
+/* What the verdict says, and the exit status for it. */
+static int print_verdict(const struct verdict *verdict, const struct profile *profile, const struct run *with)
+{
+    if (!verdict->judged)
+        return TOOL_OK;
+    printf("%s", verdict->text);
+    if (!verdict->conclusive)
+        judge_print_trace(&settings, profile, with);
+    if (!verdict->hard_ok || !verdict->reserve_ok || !verdict->limit_ok)
+        return TOOL_FAILED;
+    return verdict->conclusive ? TOOL_OK : TOOL_INCONCLUSIVE;
+}
+
 /* Profile, then the runs. The exit status. */
 static int compare(void)
 {
-    static struct run without, with;
+    static struct run without, same_depth, with;
     static struct profile profile;
     static struct verdict verdict;
+    static struct explanation explanation;
     const struct scheduler *scheduler = scheduler_find(settings.scheduler);
     bool has_without = settings.compare || settings.scheduler == 0, has_with = settings.scheduler != 0;
-    int status = TOOL_OK;
+    struct runs runs;
+    int status;
     if (!profile_file(&settings, &profile))
         return stop_asked() ? TOOL_STOPPED : TOOL_FAILED;
     profile_print(&settings, &profile);
     if (settings.profile_only)
         return TOOL_OK;
-    if (has_without && !run_one(&profile, &scheduler_none, "without QoS", &without))
+    if (has_without && !run_one(&profile, &scheduler_none, 0, "without QoS", &without))
         return TOOL_FAILED;
-    if (has_with && !stop_asked() && !run_one(&profile, scheduler, "with QoS", &with))
+    if (has_with && !stop_asked() && !run_one(&profile, scheduler, settings.dispatch_depth, "with QoS", &with))
         return TOOL_FAILED;
     if (settings.judge && has_with && with.result && !with.stopped) {
         judge_run(&settings, &profile, &with, &verdict);
@@ -180,33 +220,22 @@ static int compare(void)
     }
     if (settings.judge && !has_with && !without.stopped)
         judge_run(&settings, &profile, &without, &verdict);
-    has_with = has_with && with.result;
-    report_table(&settings, &profile, has_without ? &without : NULL, has_with ? &with : NULL);
-    if (verdict.judged) {
-        printf("%s", verdict.text);
-        if (!verdict.conclusive)
-            judge_print_trace(&settings, &profile, &with);
-        if (!verdict.hard_ok || !verdict.reserve_ok || !verdict.limit_ok)
-            status = TOOL_FAILED;
-        else if (!verdict.conclusive)
-            status = TOOL_INCONCLUSIVE;
-    }
-    if (settings.plot && !report_plots(&settings, has_without ? &without : NULL, has_with ? &with : NULL))
-        status = TOOL_FAILED;
-    if (settings.json &&
-        !report_json(&settings, &profile, has_without ? &without : NULL, has_with ? &with : NULL, &verdict))
-        status = TOOL_FAILED;
-    else if (settings.json)
-        printf("results: %s\n", settings.json);
-    if (settings.log && !report_log(&settings, has_without ? &without : NULL, has_with ? &with : NULL))
-        status = TOOL_FAILED;
-    else if (settings.log)
-        printf("log: %s\n", settings.log);
-    if (any_failed(&without) || any_failed(&with))
+    if (settings.compare && with.result && !stop_asked() &&
+        !run_one(&profile, &scheduler_none, run_mean_depth(&with), "same depth", &same_depth))
+        return TOOL_FAILED;
+    runs.without = has_without ? &without : NULL;
+    runs.same_depth = same_depth.result ? &same_depth : NULL;
+    runs.with = with.result ? &with : NULL;
+    report_table(&settings, &profile, &runs);
+    if (settings.explain && runs.same_depth && !stop_asked() && explain_runs(&settings, &profile, &with, &explanation))
+        explain_print(&settings, &explanation);
+    status = print_verdict(&verdict, &profile, &with);
+    if (!write_files(&profile, &runs, &verdict, &explanation) || any_failed(&without) || any_failed(&with))
         status = TOOL_FAILED;
     if (stop_asked())
         status = TOOL_STOPPED;
     run_free(&without);
+    run_free(&same_depth);
     run_free(&with);
     return status;
 }

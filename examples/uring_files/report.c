@@ -28,34 +28,48 @@ static uint64_t total(const struct run *run, bool cost)
     return sum;
 }
 
-static void latency_cells(struct table *t, const struct hist *h)
+#define RUNS 3
+struct column {
+    const struct run *run;
+    const char *heading, *title, *key; /* of the table, the figure, the JSON */
+};
+
+/* The runs that were made, in the order of the table. How many. */
+static int columns_of(const struct runs *runs, struct column *c)
 {
-    static const double p[] = {0.5, 0.99, 0.999};
-    int i;
-    for (i = 0; i < 3; i++)
-        table_cell(t, h->count ? human_ns((double)hist_quantile(h, p[i])).text : NULL);
+    const struct column all[RUNS] = {{runs->without, "without", "Without QoS", "without"},
+                                     {runs->same_depth, "same depth", "Without QoS, same depth", "same_depth"},
+                                     {runs->with, "with", "With QoS", "with"}};
+    int i, n = 0;
+    for (i = 0; i < RUNS; i++)
+        if (all[i].run)
+            c[n++] = all[i];
+    return n;
 }
 
-static void total_row(struct table *t, const char *name, const struct run *without, const struct run *with, bool cost)
+static void total_row(struct table *t, const char *name, const struct column *c, int n, bool cost)
 {
-    const struct run *run[2] = {without, with};
     int i;
     table_cell(t, name);
     table_cell(t, "");
     table_cell(t, "");
-    for (i = 0; i < 2; i++)
-        if (run[i] && seconds_of(run[i]) > 0) {
-            double per_s = (double)total(run[i], cost) / seconds_of(run[i]);
-            table_cell(t, cost ? human_ns(per_s).text : human_rate(per_s).text);
-        } else if (run[i]) {
-            table_cell(t, NULL);
-        }
-    for (i = 0; i < 2; i++)
-        if (run[i]) {
-            table_cell(t, "");
-            table_cell(t, "");
-            table_cell(t, "");
-        }
+    for (i = 0; i < n; i++) {
+        double seconds = seconds_of(c[i].run), sum = (double)total(c[i].run, cost);
+        table_cell(t, seconds <= 0 ? NULL : cost ? human_ns(sum / seconds).text : human_rate(sum / seconds).text);
+    }
+    for (i = 0; i < (n == 1 ? 3 : n); i++)
+        table_cell(t, "");
+}
+
+/* In the table of one run its quantiles; beside others only the p99. */
+static void latency_cells(struct table *t, const struct column *c, int n, uint32_t k)
+{
+    static const double p[] = {0.5, 0.99, 0.999};
+    int i;
+    for (i = 0; i < (n == 1 ? 3 : n); i++) {
+        const struct hist *h = &c[n == 1 ? 0 : i].run->result[k].latency;
+        table_cell(t, h->count ? human_ns((double)hist_quantile(h, n == 1 ? p[i] : 0.99)).text : NULL);
+    }
 }
 
 static void note_counts(const struct settings *s, const struct run *run)
@@ -75,40 +89,18 @@ static void note_counts(const struct settings *s, const struct run *run)
     }
 }
 
-void report_table(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with)
+/* What is worth a sentence below the table. */
+static void table_notes(const struct settings *s, const struct profile *p, const struct runs *runs)
 {
-    bool both = without && with;
-    const char *label = with ? "with QoS" : "without QoS";
-    struct table *t;
-    char headings[256];
-    uint32_t k;
-    snprintf(headings, sizeof headings, "<tenant|reserved|limit|%s%s%s", both ? "got without" : label,
-             both ? "|got with" : "", both ? "|without: p50|p99|p99.9|with: p50|p99|p99.9" : "|p50|p99|p99.9");
-    t = table_new(headings);
-    for (k = 0; k < s->tenants; k++) {
-        const struct tenant *tenant = &s->tenant[k];
-        table_cellf(t, "%s (%s %s x %" PRIu64 ")", tenant->name, access_name[tenant->rw],
-                    human_bytes((double)tenant->bs).text, tenant->depth);
-        table_cell(t, tenant->reserve ? human_rate((double)tenant->reserve).text : NULL);
-        table_cell(t, tenant->limit ? human_rate((double)tenant->limit).text : NULL);
-        if (without)
-            table_cell(t, human_rate(rate_of(without, k)).text);
-        if (with)
-            table_cell(t, human_rate(rate_of(with, k)).text);
-        if (without)
-            latency_cells(t, &without->result[k].latency);
-        if (with)
-            latency_cells(t, &with->result[k].latency);
-    }
-    table_rule(t);
-    total_row(t, "device time per second", without, with, true);
-    total_row(t, "all bytes", without, with, false);
-    table_print(t, stdout);
-    table_free(t);
-    if (both && seconds_of(without) > 0 && seconds_of(with) > 0 && total(without, true))
+    const struct run *with = runs->with, *any = with ? with : runs->without;
+    if (runs->same_depth)
+        printf("same depth: first come, first served with %" PRIu64 " requests at the device, as many as were there on "
+               "average with QoS\n",
+               runs->same_depth->dispatch_depth);
+    if (with && runs->without && seconds_of(runs->without) > 0 && seconds_of(with) > 0 && total(runs->without, true))
         printf("total with QoS: %s of the total without, in profiled device time\n",
-               human_percent((double)total(with, true) / seconds_of(with) * seconds_of(without) /
-                             (double)total(without, true))
+               human_percent((double)total(with, true) / seconds_of(with) * seconds_of(runs->without) /
+                             (double)total(runs->without, true))
                    .text);
     if (with && with->flight_bound_ns)
         printf("at the end %s of device time were allowed in flight; the tenant that narrowed it last: %s\n",
@@ -117,10 +109,46 @@ void report_table(const struct settings *s, const struct profile *p, const struc
     if (with && with->root_end > p->root_cost_per_s)
         printf("the maximizer raised the root from %s to %s of device time a second\n",
                human_ns((double)p->root_cost_per_s).text, human_ns((double)with->root_end).text);
-    if ((with && with->all_run_ns) || (without && without->all_run_ns))
+    if (any && any->all_run_ns)
         printf("rates and latencies: of the time in which all tenants ran\n");
-    note_counts(s, without);
-    note_counts(s, with);
+}
+
+void report_table(const struct settings *s, const struct profile *p, const struct runs *runs)
+{
+    struct column c[RUNS];
+    int n = columns_of(runs, c), i;
+    struct table *t;
+    char headings[256];
+    size_t at;
+    uint32_t k;
+    if (n == 0)
+        return;
+    at = (size_t)snprintf(headings, sizeof headings, "<tenant|reserved|limit");
+    for (i = 0; i < n; i++)
+        at += (size_t)snprintf(headings + at, sizeof headings - at, "|%s%s", i ? "" : "got ", c[i].heading);
+    for (i = 0; i < n && n > 1; i++)
+        at += (size_t)snprintf(headings + at, sizeof headings - at, "|%s%s", i ? "" : "p99 ", c[i].heading);
+    if (n == 1)
+        snprintf(headings + at, sizeof headings - at, "|p50|p99|p99.9");
+    t = table_new(headings);
+    for (k = 0; k < s->tenants; k++) {
+        const struct tenant *tenant = &s->tenant[k];
+        table_cellf(t, "%s (%s %s x %" PRIu64 ")", tenant->name, access_name[tenant->rw],
+                    human_bytes((double)tenant->bs).text, tenant->depth);
+        table_cell(t, tenant->reserve ? human_rate((double)tenant->reserve).text : NULL);
+        table_cell(t, tenant->limit ? human_rate((double)tenant->limit).text : NULL);
+        for (i = 0; i < n; i++)
+            table_cell(t, human_rate(rate_of(c[i].run, k)).text);
+        latency_cells(t, c, n, k);
+    }
+    table_rule(t);
+    total_row(t, "device time per second", c, n, true);
+    total_row(t, "all bytes", c, n, false);
+    table_print(t, stdout);
+    table_free(t);
+    table_notes(s, p, runs);
+    for (i = 0; i < n; i++)
+        note_counts(s, c[i].run);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------- */
@@ -182,6 +210,7 @@ static void json_run(struct json *j, const char *key, const struct settings *s, 
     json_u64(j, "requests", run->ios);
     json_u64(j, "cpu_ns", run->cpu_ns);
     json_u64(j, "at_device_max", run->at_device_max);
+    json_real(j, "at_device_mean", seconds_of(run) > 0 ? (double)run->at_device_ns / 1e9 / seconds_of(run) : 0);
     json_u64(j, "root_device_ns_per_s_at_end", run->root_end);
     json_u64(j, "flight_bound_ns_at_end", run->flight_bound_ns);
     json_array(j, "tenants");
@@ -191,11 +220,26 @@ static void json_run(struct json *j, const char *key, const struct settings *s, 
     json_end(j);
 }
 
-bool report_json(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with,
-                 const struct verdict *v)
+static void json_explanation(struct json *j, const struct explanation *e)
 {
+    json_object(j, "explained");
+    json_bool(j, "conclusive", e->conclusive);
+    json_real(j, "total", e->total);
+    json_real(j, "bound", e->bound);
+    json_real(j, "mix", e->mix);
+    json_real(j, "scheduler", e->scheduler);
+    json_real(j, "half_width", e->width);
+    json_u64(j, "at_device", e->depth);
+    json_end(j);
+}
+
+bool report_json(const struct settings *s, const struct profile *p, const struct runs *runs, const struct verdict *v,
+                 const struct explanation *e)
+{
+    struct column c[RUNS];
     struct json j;
     uint32_t i;
+    int n = columns_of(runs, c), k;
     if (!json_open(&j, s->json)) {
         tool_warn("%s: cannot write: %s", s->json, strerror(errno));
         return false;
@@ -233,10 +277,10 @@ bool report_json(const struct settings *s, const struct profile *p, const struct
     json_u64(&j, "mix_device_ns_per_s", p->mix_cost_per_s);
     json_u64(&j, "root_device_ns_per_s", p->root_cost_per_s);
     json_end(&j);
-    if (without)
-        json_run(&j, "without", s, without);
-    if (with)
-        json_run(&j, "with", s, with);
+    for (k = 0; k < n; k++)
+        json_run(&j, c[k].key, s, c[k].run);
+    if (e->made)
+        json_explanation(&j, e);
     if (v->judged) {
         json_object(&j, "judge");
         json_bool(&j, "log_holds", v->hard_ok);
@@ -311,8 +355,6 @@ static struct throughput *draw_throughput(const struct settings *s, const struct
 
 static void free_throughput(struct throughput *t)
 {
-    if (!t)
-        return;
     free(t->x);
     free(t->y);
     free(t);
@@ -337,31 +379,35 @@ static double highest(const struct run *run)
 static double lowest(const struct throughput *t, double least)
 {
     size_t i, k;
-    for (k = 0; t && k < t->plot.curves; k++)
+    for (k = 0; k < t->plot.curves; k++)
         for (i = 0; i < t->curve[k].n; i++)
             if (t->curve[k].y[i] > 0)
                 least = fmin(least, t->curve[k].y[i]);
-    for (k = 0; t && k < t->plot.marks; k++)
+    for (k = 0; k < t->plot.marks; k++)
         if (!t->mark[k].vertical && t->mark[k].at > 0)
             least = fmin(least, t->mark[k].at);
     return least;
 }
 
 /* Tenants with small and with large blocks differ by powers of ten: on a linear axis, what is reserved for the small
- * ones would lie at the bottom. One scale for both figures, with every mark on it. */
-static void share_scale(struct throughput *a, struct throughput *b, double y_max)
+ * ones would lie at the bottom. One scale for all figures, with every mark on it. */
+static void share_scale(struct throughput **t, int n, double y_max)
 {
-    double least = lowest(a, lowest(b, y_max));
-    bool log_y = (!a || a->plot.log_y) && (!b || b->plot.log_y); /* a curve without a point cannot be drawn */
-    struct throughput *t[2] = {a, b};
+    double least = y_max;
+    bool log_y = true; /* a curve without a point cannot be drawn */
     int i;
-    for (i = 0; i < 2; i++)
-        if (t[i]) {
-            t[i]->plot.log_y = log_y;
-            t[i]->plot.y_min = least * 0.8;
-            if (log_y)
-                t[i]->plot.y_label = "throughput (MiB/s, logarithmic)";
-        }
+    for (i = 0; i < n; i++) {
+        least = lowest(t[i], least);
+        log_y = log_y && t[i]->plot.log_y;
+    }
+    for (i = 0; i < n; i++) {
+        t[i]->plot.log_y = log_y;
+        t[i]->plot.y_min = least * 0.8;
+        if (log_y)
+            t[i]->plot.y_label = "throughput (MiB/s, logarithmic)";
+        if (log_y) /* room for the labels above the curves */
+            t[i]->plot.y_max = y_max * 1.5;
+    }
 }
 
 static bool finish_plot(const struct settings *s, const struct plot *plot, size_t count, const char *name)
@@ -380,28 +426,28 @@ static bool finish_plot(const struct settings *s, const struct plot *plot, size_
     return true;
 }
 
-static bool plot_latency(const struct settings *s, const struct run *without, const struct run *with)
+static bool plot_latency(const struct settings *s, const struct column *c, int n)
 {
     enum { N = 199 };
-    struct plot_curve curve[2 * TENANTS_MAX];
-    char name[2 * TENANTS_MAX][64];
-    static double x[2 * TENANTS_MAX][N], y[N];
-    const struct run *run[2] = {without, with};
+    struct plot_curve curve[RUNS * TENANTS_MAX];
+    char name[RUNS * TENANTS_MAX][64];
+    static double x[RUNS * TENANTS_MAX][N], y[N];
     struct plot plot;
     uint32_t k, i;
     int w;
     memset(&plot, 0, sizeof plot);
     for (i = 0; i < N; i++)
         y[i] = (i + 1) / 2.0;
-    for (w = 0; w < 2; w++)
-        for (k = 0; run[w] && k < run[w]->tenants; k++) {
-            size_t c = plot.curves;
-            if (run[w]->result[k].latency.count == 0)
+    for (w = 0; w < n; w++)
+        for (k = 0; k < c[w].run->tenants; k++) {
+            const struct hist *h = &c[w].run->result[k].latency;
+            size_t at = plot.curves;
+            if (h->count == 0)
                 continue;
-            snprintf(name[c], sizeof name[0], "%.30s, %s", s->tenant[k].name, w ? "with" : "without");
+            snprintf(name[at], sizeof name[0], "%.30s, %s", s->tenant[k].name, c[w].heading);
             for (i = 0; i < N; i++)
-                x[c][i] = (double)hist_quantile(&run[w]->result[k].latency, y[i] / 100) / 1e6;
-            curve[c] = (struct plot_curve){name[c], x[c], y, N};
+                x[at][i] = (double)hist_quantile(h, y[i] / 100) / 1e6;
+            curve[at] = (struct plot_curve){name[at], x[at], y, N};
             plot.curves++;
         }
     plot.title = "Latency from arrival to completion";
@@ -413,25 +459,28 @@ static bool plot_latency(const struct settings *s, const struct run *without, co
     return finish_plot(s, &plot, 1, "latency");
 }
 
-bool report_plots(const struct settings *s, const struct run *without, const struct run *with)
+bool report_plots(const struct settings *s, const struct runs *runs)
 {
-    double y_max = fmax(highest(without), highest(with)) * 1.1;
-    struct throughput *a = without ? draw_throughput(s, without, "Throughput without QoS", y_max) : NULL;
-    struct throughput *b = with ? draw_throughput(s, with, "Throughput with QoS", y_max) : NULL;
+    struct column c[RUNS];
+    struct throughput *t[RUNS];
+    struct plot panel[RUNS];
+    int n = columns_of(runs, c), i;
+    double y_max = 0;
     bool ok = plot_mkdir(s->plot);
-    share_scale(a, b, y_max);
-    if (!ok) {
+    if (!ok)
         tool_warn("%s: %s", s->plot, strerror(errno));
-    } else {
-        ok = (!a || finish_plot(s, &a->plot, 1, "without")) && (!b || finish_plot(s, &b->plot, 1, "with"));
-        if (ok && a && b) {
-            struct plot both[2] = {a->plot, b->plot};
-            ok = finish_plot(s, both, 2, "compare");
-        }
-        ok = ok && plot_latency(s, without, with);
+    for (i = 0; i < n; i++)
+        y_max = fmax(y_max, highest(c[i].run) * 1.1);
+    for (i = 0; i < n; i++)
+        t[i] = draw_throughput(s, c[i].run, c[i].title, y_max);
+    share_scale(t, n, y_max);
+    for (i = 0; i < n; i++) {
+        panel[i] = t[i]->plot;
+        ok = ok && finish_plot(s, &panel[i], 1, c[i].key);
     }
-    free_throughput(a);
-    free_throughput(b);
+    ok = ok && (n < 2 || finish_plot(s, panel, (size_t)n, "compare")) && plot_latency(s, c, n);
+    for (i = 0; i < n; i++)
+        free_throughput(t[i]);
     return ok;
 }
 
@@ -448,14 +497,16 @@ static void put_log(FILE *f, const struct settings *s, const struct run *run)
     }
 }
 
-bool report_log(const struct settings *s, const struct run *without, const struct run *with)
+bool report_log(const struct settings *s, const struct runs *runs)
 {
+    struct column c[RUNS];
     FILE *f = fopen(s->log, "w");
+    int n = columns_of(runs, c), i;
     bool ok;
     if (f) {
         fputs("run,ns,event,tenant,bytes,device_ns,errno\n", f);
-        put_log(f, s, without);
-        put_log(f, s, with);
+        for (i = 0; i < n; i++)
+            put_log(f, s, c[i].run);
     }
     ok = f && !ferror(f);
     if (f && fclose(f) != 0)

@@ -5,6 +5,7 @@
  *     loop.c        one run: io_uring, the scheduler, counters, the log
  *     profile.c     device time per request, and from it the cost model and the root's rate
  *     judge.c       what must hold, checked on the log and the seconds of a run
+ *     explain.c     where the difference in total comes from: bound, mix or scheduler
  *     overhead.c    what the scheduler itself costs
  *     report.c      tables, JSON, plots, the log as CSV
  *     schedulers.c, scheduler_tags.c, scheduler_token.c   the schedulers behind scheduler.h
@@ -93,6 +94,7 @@ struct run {
     uint64_t cpu_ns, ios;
     uint32_t tenants, slices;
     uint64_t dispatch_depth, at_device_max, root_end;
+    uint64_t at_device_ns;    /* requests at the device, summed over the time in which all tenants ran */
     uint64_t flight_bound_ns; /* --flight: the bound at the end; 0: there was none */
     uint32_t flight_by;       /* and the tenant that narrowed it last; UINT32_MAX: none */
     uint64_t *full_ns;        /* per slice: the device's places were all taken */
@@ -105,7 +107,7 @@ struct settings {
     const char *file, *json, *plot, *log;
     uint64_t size, runtime_ns, profile_ns, burst_ns, dispatch_depth, seed, overhead_slices, slice_ns;
     int scheduler, direct, order;
-    bool compare, profile_only, maximizer, flight, judge, progress, overwrite, keep;
+    bool compare, explain, profile_only, maximizer, flight, judge, progress, overwrite, keep;
     double headroom;
     struct target target[TENANTS_MAX + 1];
     struct tenant tenant[TENANTS_MAX];
@@ -132,6 +134,24 @@ struct verdict {
     bool judged, hard_ok, reserve_ok, limit_ok, conclusive;
     uint32_t seconds, eligible; /* of the tenant with the fewest eligible ones */
     char text[2048];
+};
+
+/* The runs of one command; NULL: not made. same_depth: without a scheduler, with as many requests at the device as
+ * `with` had there on average. */
+struct runs {
+    const struct run *without, *same_depth, *with;
+};
+
+/* Why the totals with and without the scheduler differ (explain.c): each is a ratio of device time per second, the
+ * median over groups of slices. total = bound x mix x scheduler, but for the noise. */
+struct explanation {
+    bool made, conclusive;
+    double total;     /* with / without */
+    double bound;     /* as many requests at the device as with the scheduler, first come, first served / without */
+    double mix;       /* and its mix of requests / that */
+    double scheduler; /* with / that */
+    double width;     /* half the 95 % interval of without / without, the control */
+    uint64_t depth;   /* requests at the device with the scheduler */
 };
 
 /* tenants.c. All end the tool with a message and TOOL_USAGE or TOOL_FAILED if something is wrong. */
@@ -161,10 +181,16 @@ uint64_t tenant_reserve_cost(const struct tenant *t);
 uint64_t tenant_limit_cost(const struct tenant *t);
 uint64_t tenant_reserve_ops(const struct tenant *t);
 uint64_t tenant_limit_ops(const struct tenant *t);
+/* Requests at the device, rounded; at least 1. */
+uint64_t run_mean_depth(const struct run *run);
 
 /* profile.c. false: stopped by a signal. */
 bool profile_file(struct settings *s, struct profile *p);
 void profile_print(const struct settings *s, const struct profile *p);
+
+/* explain.c. Slices in turn, after the run with the scheduler. false: stopped, or a slice could not run. */
+bool explain_runs(const struct settings *s, const struct profile *p, const struct run *with, struct explanation *e);
+void explain_print(const struct settings *s, const struct explanation *e);
 
 /* overhead.c: the --overhead mode. The exit status. */
 int overhead_run(struct settings *s);
@@ -174,10 +200,10 @@ void judge_run(const struct settings *s, const struct profile *p, const struct r
 void judge_print_trace(const struct settings *s, const struct profile *p, const struct run *run);
 
 /* report.c */
-void report_table(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with);
-bool report_json(const struct settings *s, const struct profile *p, const struct run *without, const struct run *with,
-                 const struct verdict *v);
-bool report_plots(const struct settings *s, const struct run *without, const struct run *with);
-bool report_log(const struct settings *s, const struct run *without, const struct run *with);
+void report_table(const struct settings *s, const struct profile *p, const struct runs *runs);
+bool report_json(const struct settings *s, const struct profile *p, const struct runs *runs, const struct verdict *v,
+                 const struct explanation *e);
+bool report_plots(const struct settings *s, const struct runs *runs);
+bool report_log(const struct settings *s, const struct runs *runs);
 
 #endif

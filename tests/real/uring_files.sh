@@ -19,7 +19,7 @@ failed=0 skipped= unsure=
 trap 'rm -rf "$work"' EXIT
 
 # In every run of a JSON file: submitted = completed + failed, none lost before the device either.
-adds_up() { json "$1" '[.without, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
+adds_up() { json "$1" '[.without, .same_depth, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
 # Runs the tool in $work with a time limit; status, stdout and stderr in $status, $work/out, $work/err.
 run() {
     timeout -k 5 60 "$tool" "$@" >"$work/out" 2>"$work/err"
@@ -48,7 +48,7 @@ good="good:rw=randread,bs=4k,depth=8,file=$file"
 
 # ---- the main job, short
 start=$SECONDS
-run_judged --file "$file" --size 1G --keep --compare --judge --maximizer --headroom 0.6 --runtime 3s --profile-time 400ms --json "$work/demo.json" \
+run_judged --file "$file" --size 1G --keep --compare --explain --slice 300ms --judge --maximizer --headroom 0.6 --runtime 2s --profile-time 400ms --json "$work/demo.json" \
     --plot "$work/plots" --log "$work/log.csv" --tenant db:bs=4k,depth=32,reserve=15% \
     --tenant scan:bs=128k,depth=64,reserve=15% --tenant backup:bs=128k,depth=16,limit=10%
 cat "$work/out"
@@ -64,6 +64,9 @@ fi
 expect "the JSON file has all of it" json "$work/demo.json" '(.tenants | length == 3) and (.profile.points | length >= 2)
     and .profile.root_device_ns_per_s > 0 and (.without.tenants | length == 3) and .with.scheduler == "htb"
     and (.with.tenants | map(.p50_ns > 0 and .p50_ns <= .p99_ns and .p99_ns <= .p999_ns and .p999_ns <= .max_ns) | all)'
+expect "the third run had as many requests at the device as the second" json "$work/demo.json" \
+    '.same_depth.at_device_max == .explained.at_device and (.explained.at_device - .with.at_device_mean | fabs) < 0.51'
+expect "where the difference in total comes from: said" grep -q '^where the difference in total comes from: ' "$work/out"
 expect "the log held whatever the device did" json "$work/demo.json" '.judge.log_holds and .judge.limits_hold'
 expect "counters add up" adds_up "$work/demo.json"
 # The control of the same run: first come, first served gives each as many requests as it has outstanding (32, 64, 16).
@@ -81,7 +84,7 @@ fi
 counts=$(awk -F, '$1 == "with QoS" {n[$3]++} END {print n["dispatch"] + 0, n["done"] + 0}' "$work/log.csv")
 told=$(jq -r '[.with.tenants | (map(.submitted) | add), (map(.completed) | add)] | join(" ")' "$work/demo.json")
 expect "the log has every request ($counts)" [ "$counts" = "$told" ]
-for f in without with compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
+for f in without same_depth with compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
 echo "($((SECONDS - start)) s)"
 
 # ---- the device time in flight bounded instead of the rate: the bound and who narrowed it are told, limits and log hold
