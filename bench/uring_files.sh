@@ -11,9 +11,9 @@ cd "$(dirname "$0")/.." || exit 1
 tool=build/examples/uring_files
 out=build/bench
 json=$out/uring_files.jsonl
-slices=60 slice=1s fio_seconds=3 known_seconds=10 size=2G
+slices=60 slice=1s fio_seconds=2 pairs=9 known_seconds=10 size=2G
 if [ "${1:-}" = --quick ]; then
-    slices=42 slice=200ms fio_seconds=1 known_seconds=4 size=1G
+    slices=42 slice=200ms fio_seconds=1 pairs=3 known_seconds=4 size=1G
     echo "quick: $slices slices of $slice instead of 60 of 1 s, so the noise is larger"
 fi
 [ -x "$tool" ] || make -s "$tool" >/dev/null || exit 1
@@ -28,20 +28,24 @@ echo "# bench uring_files: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 
 "$tool" --file "$file" --size "$size" --keep --overhead "$slices" --slice "$slice" --json "$json" \
     --tenant a:rw=randread,bs=4k,depth=32,reserve=20M,limit=100G || exit 1
 
-# The peer of `none`: fio with the same requests. Both take turns.
+# The peer of `none`: fio with the same requests, in pairs, as the disk drifts. Processor time counts the processes' own.
 if command -v fio >/dev/null; then
-    ours=() peers=()
-    for _ in 1 2 3; do
+    : >"$dir/pairs"
+    for ((i = 0; i < pairs; i++)); do
         "$tool" --file "$file" --scheduler none --runtime "${fio_seconds}s" --profile-time 300ms --json "$dir/one.json" \
             --tenant a:rw=randread,bs=4k,depth=32 >/dev/null 2>&1 || exit 1
-        ours+=("$(awk -F': ' '/"requests":/ {r = $2} /"seconds":/ {s = $2} END {print r / s}' "$dir/one.json")")
-        peers+=("$(fio --name=peer --filename="$file" --rw=randread --bs=4k --iodepth=32 --ioengine=io_uring --direct=1 \
-            --fixedbufs --registerfiles --time_based --runtime="$fio_seconds" --output-format=terse 2>/dev/null | cut -d';' -f8)")
+        fio --name=peer --filename="$file" --rw=randread --bs=4k --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs \
+            --registerfiles --time_based --runtime="$fio_seconds" --output-format=json >"$dir/fio.json" 2>/dev/null || exit 1
+        jq -rn --slurpfile a "$dir/one.json" --slurpfile b "$dir/fio.json" '($a[0].without | [.requests / .seconds, .cpu_ns / .requests]) as $we |
+            ($b[0].jobs[0] | [.read.iops, (.usr_cpu + .sys_cpu) * 1e7 / .read.iops]) as $fio |
+            "\($we[0] / $fio[0]) \($we[1] / $fio[1])"' >>"$dir/pairs"
     done
-    middle() { printf '%s\n' "$@" | sort -g | sed -n 2p; }
-    ratio=$(awk "BEGIN {print $(middle "${ours[@]}") / $(middle "${peers[@]}")}")
-    printf '%-18s %10.4f none/fio (requests per second, medians of 3 runs of %s s in turn)\n' none_vs_fio "$ratio" "$fio_seconds"
-    printf '{"bench":"uring_files","case":"none","metric":"iops_ratio_vs_fio","value":%s,"unit":"none/fio"}\n' "$ratio" >>"$json"
+    middle() { cut -d' ' -f"$1" "$dir/pairs" | sort -g | sed -n "$(((pairs + 1) / 2))p"; }
+    printf '%-18s %10.4f none/fio (requests per second, median of %d pairs of %s s; least %.3f, most %.3f)\n' none_vs_fio \
+        "$(middle 1)" "$pairs" "$fio_seconds" "$(cut -d' ' -f1 "$dir/pairs" | sort -g | head -1)" "$(cut -d' ' -f1 "$dir/pairs" | sort -g | tail -1)"
+    printf '%-18s %10.4f none/fio (processor time per request, the same pairs)\n' none_cpu_vs_fio "$(middle 2)"
+    printf '{"bench":"uring_files","case":"none","metric":"%s","value":%.6g,"unit":"none/fio"}\n' iops_ratio_vs_fio "$(middle 1)" \
+        cpu_ratio_vs_fio "$(middle 2)" >>"$json"
 fi
 
 # A device of known speed. Where the first kind is not as it should be, the simulated one takes its place.
