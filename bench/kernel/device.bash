@@ -71,7 +71,7 @@ known_device() {
     mkdir -p build/bench
     [ build/bench/kernel_device -nt bench/kernel/device.c ] ||
         gcc -std=gnu11 -O2 -o build/bench/kernel_device bench/kernel/device.c || return 1
-    build/bench/kernel_device "$device_file" "$device_mib" "$device_ops" "$device_bytes" &
+    nice -n -15 build/bench/kernel_device "$device_file" "$device_mib" "$device_ops" "$device_bytes" &
     device_pid=$!
     for ((i = 0; i < 50; i++)); do
         [ "$(stat -c %s "$device_file")" = 0 ] || break
@@ -115,7 +115,7 @@ demo_on_device() {
     local json=$1 seconds=$2
     shift 2
     rm -f "$json"
-    on_device timeout -k 5 120 build/examples/uring_files --file "$device" --json "$json" --runtime "${seconds}s" \
+    on_device nice -n -10 timeout -k 5 120 build/examples/uring_files --file "$device" --json "$json" --runtime "${seconds}s" \
         --profile-time 600ms --judge --dispatch-depth 112 "$@" --tenant db:rw=randread,bs=4k,depth=32,reserve=9600k \
         --tenant scan:rw=randread,bs=128k,depth=64,reserve=60M --tenant backup:rw=randread,bs=128k,depth=16,limit=30M
 }
@@ -130,6 +130,8 @@ reservation_least() { # JSON
     jq '[.tenants, .with.tenants] | transpose | map(select(.[0].reserve_bytes_per_s > 0) |
         .[1].bytes_per_s / .[0].reserve_bytes_per_s) | min' "$1"
 }
+# The part of a run's time in which the tool waited for a processor that others had.
+processor_wait() { jq --arg run "$2" '.[$run] | .cpu_wait_ns / 1e9 / .seconds' "$1"; } # JSON without|with
 # Is it as it should be? Without QoS a request must not take longer than a device of this speed explains, three times over.
 device_is_known() { # JSON
     jq -e '(.without.requests / .without.seconds) as $rate | ([.tenants[].depth] | add) as $depth |

@@ -528,6 +528,18 @@ static bool loop_run(struct loop *l)
     }
 }
 
+/* How long this thread has waited for a processor. */
+static uint64_t cpu_wait_ns(void)
+{
+    FILE *f = fopen("/proc/thread-self/schedstat", "r");
+    uint64_t wait_ns = 0;
+    if (f && fscanf(f, "%*u %" SCNu64, &wait_ns) != 1)
+        wait_ns = 0;
+    if (f)
+        fclose(f);
+    return wait_ns;
+}
+
 static void open_run(struct loop *l)
 {
     struct run *run = l->run;
@@ -552,6 +564,7 @@ static void close_run(struct loop *l, uint64_t cpu_ns)
 {
     uint32_t i;
     l->run->cpu_ns = tool_cpu_ns() - cpu_ns;
+    l->run->cpu_wait_ns = cpu_wait_ns() - l->run->cpu_wait_ns;
     l->run->root_end = l->scheduler->root_rate(l->sched);
     if (!scheduler_htb_flight(l->scheduler, l->sched, &l->run->flight_bound_ns, &l->run->flight_by))
         l->run->flight_bound_ns = 0;
@@ -586,6 +599,7 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
         }
         run->all_run_ns = l->measure_from_ns - run->start_ns;
         cpu_ns = tool_cpu_ns();
+        run->cpu_wait_ns = cpu_wait_ns();
         ok = loop_run(l);
         close_run(l, cpu_ns);
         l->scheduler->close(l->sched);

@@ -209,6 +209,7 @@ static void json_run(struct json *j, const char *key, const struct settings *s, 
     json_u64(j, "device_time_ns", total(run, true));
     json_u64(j, "requests", run->ios);
     json_u64(j, "cpu_ns", run->cpu_ns);
+    json_u64(j, "cpu_wait_ns", run->cpu_wait_ns);
     json_u64(j, "at_device_max", run->at_device_max);
     json_real(j, "at_device_mean", seconds_of(run) > 0 ? (double)run->at_device_ns / 1e9 / seconds_of(run) : 0);
     json_u64(j, "root_device_ns_per_s_at_end", run->root_end);

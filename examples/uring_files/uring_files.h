@@ -92,6 +92,7 @@ struct run {
     uint64_t start_ns, elapsed_ns; /* elapsed: until the last moment at which tenants could submit */
     uint64_t all_run_ns;           /* when the last tenant started, after start_ns */
     uint64_t cpu_ns, ios;
+    uint64_t cpu_wait_ns; /* ready to run, but others had the processor; 0 where the kernel does not say */
     uint32_t tenants, slices;
     uint64_t dispatch_depth, at_device_max, root_end;
     uint64_t at_device_ns;    /* requests at the device, summed over the time in which all tenants ran */
