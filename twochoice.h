@@ -616,24 +616,24 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   8. Answers may be lost: QOS_ENOENT from write_end may mean that it was recorded before. The client begins again
  *      with a new stamp.
  *
- * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 512 bytes, with 32-bit indices. A query
+ * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. A query
  * costs what it misses in the caches, hence small leaves and keys in columns:
  *
- *     inner node   24 children       | object ... | offset ... | child ... |
+ *     inner node   49 children       | object ... | offset ... | child ... |
  *                     |
- *     wide leaf    15 fragments      | object ... | offset ... | end ... | stamp and target ... |
- *     narrow leaf  30 fragments      | object, base | start - base ... | end - base ... | stamp and target ... |
+ *     wide leaf    30 fragments      | object ... | offset ... | end ... | stamp and target ... |
+ *     narrow leaf  60 fragments      | object, base | start - base ... | end - base ... | stamp and target ... |
  *
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
- *   with the base in the middle. A search compares, without a branch, three or four keys, then at most six. All eight
- *   lines of the next node are fetched at once: one miss per level. Nodes get room, or are refilled, on the way down;
- *   there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first shares with a
- *   neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has more than 15 is
- *   dealt out, alone or with a neighbour, in parts of 9 to 14: at most two leaves more, with room kept in inner nodes.
+ *   with the base in the middle. A search compares, without a branch, at most 15 keys in two rounds. All 16 lines of
+ *   the next node are fetched at once: one miss per level. Nodes get room, or are refilled, on the way down; there are
+ *   no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first shares with a neighbour;
+ *   two full neighbours become three (B*-tree). A narrow leaf that must become wide and has more than 30 is dealt out,
+ *   alone or with a neighbour, in parts of 18 to 29: at most two leaves more, with room kept in inner nodes.
  *
- *   Memory: each leaf holds at least 9 fragments and each inner node 14 of 24 children, except under a tiny root. So
- *   nothing costs more than 512/9 * (1 + 1/14 + 1/14^2 + ...) = 61.3 bytes a fragment; in random order wide leaves take
- *   46, narrow ones 26.
+ *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 49 children, except under a tiny root. So
+ *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
+ *   take 46, narrow ones 25.
  *
  * FIGURE 9 of the paper, with server 1 as home of object 1; ranges are [from, to), stamps 1, 2, ...:
  *
@@ -691,7 +691,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * INVARIANTS
  *
  *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
- *   2. Leaves hold 9 to 15 or 30 fragments, inner nodes 14 to 24 children, except under a root with fewer than three.
+ *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 49 children, except under a root with fewer than three.
  *   3. Unused slots hold the largest key, so that a search need not know how many are in use.
  *   4. The active log says what the table says. While a compaction copies, the next log says what the table says before
  *      the cursor, and no more; afterwards, the same.
@@ -704,11 +704,12 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees).
  */
 
-#define TWOCHOICE_WIDE_SLOTS 15   /* fragments in a wide leaf */
-#define TWOCHOICE_NARROW_SLOTS 30 /* fragments in a narrow leaf */
-#define TWOCHOICE_INNER_SLOTS 24  /* children of an inner node */
-#define TWOCHOICE_LEAF_LEAST 9    /* fewest */
-#define TWOCHOICE_INNER_LEAST 14
+#define TWOCHOICE_NODE_BYTES 1024
+#define TWOCHOICE_WIDE_SLOTS 30   /* fragments in a wide leaf */
+#define TWOCHOICE_NARROW_SLOTS 60 /* fragments in a narrow leaf */
+#define TWOCHOICE_INNER_SLOTS 49  /* children of an inner node */
+#define TWOCHOICE_LEAF_LEAST 18   /* fewest */
+#define TWOCHOICE_INNER_LEAST 29
 #define TWOCHOICE_PRIV_LOOKS 1024u /* fragments that one step of a maintainer looks at */
 #define TWOCHOICE_PRIV_QUEUE 4u    /* pieces that it notes of one server */
 
@@ -729,9 +730,10 @@ struct twochoice_priv_node {
             uint64_t object[TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_INNER_SLOTS];
             uint32_t child[TWOCHOICE_INNER_SLOTS];
         } inner;
+        uint8_t bytes[TWOCHOICE_NODE_BYTES - 32];
     } u;
 };
-QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == 512, "a node is eight cache lines");
+QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == TWOCHOICE_NODE_BYTES, "a node is 16 cache lines");
 
 /* A write that has begun: its range, its target and what it was promised. Its slot is stamp & slots. */
 struct twochoice_priv_write {
@@ -763,9 +765,9 @@ struct twochoice_priv_fragment {
 #define TWOCHOICE_PRIV_RARE static __attribute__((unused, noinline))
 #endif
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
-#define TWOCHOICE_PRIV_ROW 52  /* most fragments that do */
+#define TWOCHOICE_PRIV_ROW 104 /* most fragments that do */
 
-/* Entries of up to three nodes in one row: 3 * 24 children, or at most 49 fragments (refill). */
+/* Entries of up to three nodes in one row: 3 * 49 children, or at most 95 fragments (30 to 35 and 60 of two leaves). */
 struct twochoice_priv_row {
     struct twochoice_priv_fragment fragment[TWOCHOICE_PRIV_ROW];
     uint64_t object[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
@@ -861,10 +863,10 @@ QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *lea
 {
     const uint64_t *objects = leaf->u.wide.object, *offsets = leaf->u.wide.offset;
     uint32_t base = 0, rank = 0, i;
-    for (i = 5; i <= 10; i += 5)
+    for (i = 6; i <= 24; i += 6)
         base += twochoice_priv_le(objects[i - 1], offsets[i - 1], object, offset);
-    base *= 5;
-    for (i = 0; i < 5; i++)
+    base *= 6;
+    for (i = 0; i < 6; i++)
         rank += twochoice_priv_le(objects[base + i], offsets[base + i], object, offset);
     return base + rank;
 }
@@ -876,10 +878,10 @@ QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *l
     if (leaf->object != object || offset < leaf->base)
         return leaf->object < object ? leaf->count : 0;
     key = (uint32_t)qos_min(offset - leaf->base, UINT32_MAX - 1); /* no fragment starts above it */
-    for (i = 6; i <= 24; i += 6)
+    for (i = 10; i <= 50; i += 10)
         base += from[i - 1] <= key;
-    base *= 6;
-    for (i = 0; i < 6; i++)
+    base *= 10;
+    for (i = 0; i < 10; i++)
         rank += from[base + i] <= key;
     return base + rank;
 }
@@ -897,22 +899,22 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
     const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
     uint32_t base = 0, rank = 0, i;
     if (objects[1] == object && objects[inner->count - 1] == object) {
-        for (i = 6; i <= 18; i += 6)
+        for (i = 7; i <= 42; i += 7)
             base += offsets[i] <= offset;
-        base *= 6;
-        for (i = 1; i < 6; i++)
+        base *= 7;
+        for (i = 1; i < 7; i++)
             rank += offsets[base + i] <= offset;
     } else {
-        for (i = 6; i <= 18; i += 6)
+        for (i = 7; i <= 42; i += 7)
             base += twochoice_priv_le(objects[i], offsets[i], object, offset);
-        base *= 6;
-        for (i = 1; i < 6; i++)
+        base *= 7;
+        for (i = 1; i < 7; i++)
             rank += twochoice_priv_le(objects[base + i], offsets[base + i], object, offset);
     }
     return base + rank;
 }
 
-/* Fetches all eight cache lines at once: the search and its result then cost one trip to memory. */
+/* Fetches all cache lines at once: the search and its result then cost one trip to memory. */
 QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
 {
     const char *line = (const char *)n;
@@ -1098,7 +1100,7 @@ QOS_PRIV void twochoice_priv_unlink(struct twochoice_table *table, uint32_t i)
 }
 
 /* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
- * more than wide leaves hold, so that the others have 14 and the one that was the largest, a narrow leaf, keeps the
+ * more than wide leaves hold, so that the others have 29 and the one that was the largest, a narrow leaf, keeps the
  * rest, all its own. Nodes come or go in second place, so that the neighbours in the list of leaves are at hand. */
 TWOCHOICE_PRIV_RARE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
@@ -1222,8 +1224,8 @@ TWOCHOICE_PRIV_RARE bool twochoice_priv_reformat(struct twochoice_table *table, 
 }
 
 /* Child i of p, a leaf, can take the fragment in no form, and p has two places. A narrow leaf that is only full is
- * halved. Else the fragment needs a wide one, so that no part may have more than 14: of this leaf alone, if it has
- * enough for two, or together with a neighbour (whose 30 make four parts with 15 to 17). */
+ * halved. Else the fragment needs a wide one, so that no part may have more than 29: of this leaf alone, if it has
+ * enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
 TWOCHOICE_PRIV_RARE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                        uint32_t i, uint64_t object, uint64_t offset, uint64_t end)
 {
@@ -2920,7 +2922,7 @@ QOS_PRIV bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, ui
     return twochoice_priv_le(object, offset, f.object, f.offset);
 }
 
-#define TWOCHOICE_PRIV_HEIGHT_MAX 12 /* 9 * 14^11 fragments are more than there can be */
+#define TWOCHOICE_PRIV_HEIGHT_MAX 8 /* 18 * 29^7 fragments are more than there can be */
 
 QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *table)
 {

@@ -241,7 +241,7 @@ void against_absl(bench *b)
             if (run == 0) {
                 twochoice_table_state state;
                 (void)twochoice_table_info(&t.t, &state);
-                bench_report(b, name, "bytes_per_fragment", state.nodes_used * 512.0 / state.fragments, "B");
+                bench_report(b, name, "bytes_per_fragment", state.nodes_used * 1024.0 / state.fragments, "B");
             }
         }
         const size_t n = size_t{runs} * slices;
@@ -314,7 +314,7 @@ void against_icl(bench *b)
             if (i == 0) {
                 twochoice_table_state s;
                 (void)twochoice_table_info(&t.t, &s);
-                bench_report(b, "table_1_object", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
+                bench_report(b, "table_1_object", "bytes_per_fragment", s.nodes_used * 1024.0 / s.fragments, "B");
                 bench_report(b, "table_1_object", "bytes_per_fragment_reserved",
                              static_cast<double>(twochoice_table_memsize(&config)) / fragments, "B");
             }
@@ -344,7 +344,7 @@ void many_objects(bench *b)
     bench_report(b, "table_100000_objects", "create_ns", create_ns(&t, w, 100000), "ns");
     bench_report(b, "table_100000_objects", "query_ns", query_ns(t, fragments, 100000, fragments), "ns");
     (void)twochoice_table_info(&t.t, &s);
-    bench_report(b, "table_100000_objects", "bytes_per_fragment", s.nodes_used * 512.0 / s.fragments, "B");
+    bench_report(b, "table_100000_objects", "bytes_per_fragment", s.nodes_used * 1024.0 / s.fragments, "B");
 }
 
 // Figure 12: random ranges of one object of 100 MB; every write is redirected.

@@ -8,7 +8,7 @@
 #define OBJECTS 60
 #define CELLS 2048
 
-/* Cells of `scale` bytes: of one object all lie within 4 GiB, of the next 32 neighbours, of the third only 2. */
+/* Cells of `scale` bytes: of one object all lie within 4 GiB, of the next 64 neighbours, of the third only 2. */
 static struct object {
     uint64_t id, scale, base;
     uint32_t cells;
@@ -24,7 +24,7 @@ static void set_up(void)
         bool big = o % 20 == 10;
         object[o].id = o == OBJECTS - 1 ? UINT64_MAX : (uint64_t)o * 3;
         object[o].cells = big ? CELLS : 16;
-        object[o].scale = !big ? UINT64_C(1) << 20 : o == 10 ? 4096 : o == 30 ? UINT64_C(1) << 27 : UINT64_C(1) << 31;
+        object[o].scale = !big ? UINT64_C(1) << 20 : o == 10 ? 4096 : o == 30 ? UINT64_C(1) << 26 : UINT64_C(1) << 31;
         object[o].base = o == 50 || o == OBJECTS - 1 ? UINT64_MAX - object[o].cells * object[o].scale : 0;
     }
     memset(map, 0, sizeof map);
@@ -101,21 +101,24 @@ static void small_tables(void)
     }
 }
 
-/* Seven fragments far apart and, behind them, ever more that lie close: the root's first child keeps its seven until
- * the second is full, and then both become three. Emptied from the front, and from the back. */
+/* Fifteen fragments far apart and, behind them, ever more that lie close: the root's first child keeps its fifteen
+ * until the second has 60, and then both become three. Emptied from the front, and from the back. */
 static void two_children(bool from_front)
 {
+    const uint64_t far = 15, all = far + 61;
     struct check_mem m;
     uint64_t i;
     open_table(&m);
-    for (i = 0; i < 7 + 31; i++) {
-        uint64_t offset = i < 7 ? i << 40 : (UINT64_C(1) << 50) + (i << 11);
+    for (i = 0; i < all; i++) {
+        uint64_t offset = i < far ? i << 40 : (UINT64_C(1) << 50) + (i << 11);
         CHECK_EQ(redirect(&t, 1, offset, 1024, 2), QOS_OK);
         CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        if (i == all - 2)
+            CHECK_EQ(counts_of(&t).nodes_used, 3);
     }
     CHECK_EQ(counts_of(&t).nodes_used, 4); /* the root and three leaves */
-    for (i = 0; i < 7 + 31; i++) {
-        uint64_t k = from_front ? i : 37 - i, offset = k < 7 ? k << 40 : (UINT64_C(1) << 50) + (k << 11);
+    for (i = 0; i < all; i++) {
+        uint64_t k = from_front ? i : all - 1 - i, offset = k < far ? k << 40 : (UINT64_C(1) << 50) + (k << 11);
         CHECK_EQ(redirect(&t, 1, offset, 1024, TWOCHOICE_LOCAL), QOS_OK);
         CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     }
@@ -160,12 +163,12 @@ int main(void)
         }
         /* 64 bytes a fragment, and what even an empty tree has. */
         if (counts_of(&t).fragments > 1000) {
-            uint64_t bytes = counts_of(&t).nodes_used * UINT64_C(512) / counts_of(&t).fragments;
+            uint64_t bytes = counts_of(&t).nodes_used * UINT64_C(1024) / counts_of(&t).fragments;
             dense = bytes < dense ? bytes : dense;
             sparse = bytes > sparse ? bytes : sparse;
         }
         room = 64 * (uint64_t)counts_of(&t).fragments + 8 * 1024;
-        CHECK_LE(counts_of(&t).nodes_used * 512, room);
+        CHECK_LE(counts_of(&t).nodes_used * 1024, room);
         most = counts_of(&t).fragments > most ? counts_of(&t).fragments : most;
     }
     for (o = 0; o < OBJECTS; o++)

@@ -384,7 +384,7 @@ static void broken_trees(bool narrow)
     for (i = 0; i < fragments; i++)
         CHECK_EQ(redirect(&t, i % 3, i / 3 * apart, 5, 2), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
-    used = (size_t)counts_of(&t).nodes_used * 512;
+    used = (size_t)counts_of(&t).nodes_used * 1024;
     for (at = 0; at < used; at += 8 * (size_t)check_between(&rng, 1, 5)) {
         uint64_t saved, value;
         memcpy(&saved, mem + at, sizeof saved);
