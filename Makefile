@@ -393,12 +393,16 @@ bench-quick: ## the same in under three minutes
 	@set -e; for b in $(BENCHES); do $(B)/bench/$$b --quick --json $(B)/bench/$$b.jsonl; done
 	@set -e; for s in $(wildcard bench/*.sh); do $$s --quick; done
 
-figures: ## draws the papers' figures from our runs, as SVG in build/figures/
+# bench/figures/X.sh draws what build/bench/X measures or simulate X and examples/X run.
+FIGURES := $(filter-out %/index.sh %/check.sh,$(sort $(wildcard bench/figures/*.sh)))
+figures: ## draws the papers' figures from our runs: build/figures/index.html
 	@tests/packages.sh bench
 	@$(MAKE) --no-print-directory -j$(JOBS) bench-programs
 	@mkdir -p $(B)/figures
-	@set -e; for s in $(sort $(wildcard bench/figures/*.sh)); do $$s $(B)/figures; done
-	@ls $(B)/figures/*.svg
+	@set -e; for s in $(FIGURES); do $$s $(B)/figures; done
+	@bench/figures/index.sh $(B)/figures
+	@if tests/packages.sh figures; then bench/figures/check.sh $(B)/figures; \
+	else echo "$(B)/figures/index.html was not checked in a browser"; fi
 
 demo: ## runs three tenants on this machine's disk, without and with a scheduler
 	@tests/packages.sh demo

@@ -18,17 +18,18 @@ series classes ns_per_load >"$d/load"
 series queues ns_per_request >"$d/queues"
 series queues scan_ns_per_request >"$d/scan"
 gnuplot <<GP
-set terminal svg size 760,420 font 'sans,13' background 'white'
-set grid; set key top left
+load 'bench/figures/style.gp'
 set output '$out/htb_depth.svg'
-set title 'htb\_take by depth, in times of one rte\_meter trTCM check of the same run'
-set xlabel 'buckets charged (1: a lone bucket)'; set ylabel 'ratio'; set yrange [0:*]
-plot '$d/depth' using 1:2 with linespoints lw 2 pt 7 notitle, 2.5 with lines dt 2 lc 'grey' title 'aim at depth 2'
+set title 'htb_take by depth, beside one rte_meter check of the same run' noenhanced
+set xlabel 'buckets charged (1: a lone bucket)'; set ylabel 'ratio'
+set label 'asked at depth 2: at most 1.6' at 2,1.6 point pt 9 ps 1.2 lc rgb '#555555' tc rgb '#555555' offset -3,1.2
+plot '$d/depth' notitle
+unset label
 set output '$out/htb_classes.svg'
-set title 'cost by number of classes'; set xlabel 'classes'; set ylabel 'ns'; set logscale xy; set yrange [1:*]
-plot '$d/turn' with linespoints lw 2 pt 7 title 'htb\_take, in turn', \
-     '$d/random' with linespoints lw 2 pt 7 title 'htb\_take, random order', \
-     '$d/load' with linespoints lw 1 dt 2 lc 'grey' title 'dependent load over as much memory', \
-     '$d/queues' with linespoints lw 2 pt 7 title 'submit + dispatch + complete', \
-     '$d/scan' with linespoints lw 1 dt 2 title 'the same by scanning all classes'
+set title 'Cost by number of classes'; set xlabel 'classes'; set ylabel 'ns'; set logscale xy; set yrange [1:*]
+plot '$d/scan' title 'a request, by scanning all classes', \
+     '$d/queues' title 'a request: submit, dispatch, complete', \
+     '$d/random' title 'htb_take, random order', \
+     '$d/turn' title 'htb_take, in turn', \
+     '$d/load' lc rgb '#999999' dt 2 title 'one load from as much memory'
 GP

@@ -13,15 +13,22 @@ d=$(mktemp -d)
 trap 'rm -rf "$d"' EXIT
 for m in ns_per_op ns_per_op_reward ns_per_op_heap ns_per_op_scan; do series "$m" >"$d/$m"; done
 gnuplot <<GP
-set terminal svg size 760,420 font 'sans,13' background 'white'
-set grid; set key top left
+load 'bench/figures/style.gp'
 set output '$out/tags_clients.svg'
-set title 'cost of a request by number of clients'; set xlabel 'clients, all backlogged'; set ylabel 'ns'
-set logscale xy; set yrange [5:1000]
-plot '$d/ns_per_op' with linespoints lw 2 pt 7 title 'tags.h, proportional sharing', \
-     '$d/ns_per_op_reward' with linespoints lw 2 pt 7 title 'tags.h, reward, with its completion', \
-     '$d/ns_per_op_heap' with linespoints lw 1 dt 2 lc 'grey' title 'one replace-top on a binary heap', \
-     '$d/ns_per_op_scan' with linespoints lw 1 dt 2 title 'scan of all clients'
+set title 'Cost of a request by number of clients'; set xlabel 'clients, all backlogged'; set ylabel 'ns'
+set logscale xy; set yrange [5:*]
+plot '$d/ns_per_op_scan' title 'scan of all clients', \
+     '$d/ns_per_op_reward' title 'tags.h, reward, with completion', \
+     '$d/ns_per_op' title 'tags.h, proportional sharing', \
+     '$d/ns_per_op_heap' lc rgb '#999999' dt 2 title 'replace-top on a binary heap'
 GP
-examples/uring_files/hotcold.sh build/hotcold
-cp build/hotcold/tags_hotcold.svg "$out/"
+# On a real file. A disk whose speed changed meanwhile can refuse what its profile promised: once more, then without.
+rm -f "$out"/tags_hotcold.{svg,why}
+for try in 1 2; do
+    if examples/uring_files/hotcold.sh build/hotcold; then
+        cp build/hotcold/tags_hotcold.svg "$out/"
+        break
+    fi
+    echo "the disk changed its speed in two runs" >"$out/tags_hotcold.why"
+done
+[ ! -s "$out/tags_hotcold.svg" ] || rm -f "$out/tags_hotcold.why"

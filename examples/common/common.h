@@ -211,7 +211,13 @@ struct plot {
     size_t marks;
     double y_max; /* 0: chosen by gnuplot */
     double y_min; /* with log_y; 0: chosen by gnuplot. Without log_y the axis begins at 0 */
-    bool log_x, log_y, steps, points;
+    bool log_x, log_y;
+    bool log2_x; /* numbers of 1, 2, 4, ... */
+    bool steps;  /* of time: the value holds until the next one */
+    bool points; /* measured at these places only; lines lead the eye */
+    bool dots;   /* points without lines: x is a category, or the points have no order */
+    bool bars;   /* a group of bars for each x: categories, 1 apart */
+    bool nested; /* curves that may lie on each other: each is narrower than the one before */
 };
 /* Draws to an SVG file. false: a message was printed (only once if gnuplot is missing). */
 bool plot_svg(const struct plot *p, const char *path);

@@ -104,6 +104,22 @@ static void put_marks(FILE *f, const struct plot *p)
     }
 }
 
+/* How curve i of the plot is drawn. A bar needs the place of its group's middle, and its own place in the group. */
+static void put_style(FILE *f, const struct plot *p, size_t i)
+{
+    double width = 0.8 / (double)p->curves;
+    if (p->bars)
+        fprintf(f, "using ($1 + %.4f):2:(%.4f) with boxes fs solid 0.85 noborder",
+                width * ((double)i - ((double)p->curves - 1) / 2), width);
+    else
+        fprintf(f, "using 1:2 with %s lw %g",
+                p->steps    ? "steps"
+                : p->dots   ? "points pt 7 ps 0.6"
+                : p->points ? "linespoints pt 7 ps 0.5"
+                            : "lines",
+                p->nested ? 2 + 3 * (double)(p->curves - 1 - i) : 2.0);
+}
+
 /* Panel `index`; the names of its data blocks contain that number. */
 static void put_plot(FILE *f, const struct plot *p, size_t index)
 {
@@ -119,7 +135,8 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
         fprintf(f, "%.9g]\n", p->y_max);
     else
         fputs("*]\n", f);
-    fprintf(f, "%s logscale x\n%s logscale y\n", p->log_x ? "set" : "unset", p->log_y ? "set" : "unset");
+    fprintf(f, "unset logscale\n%s%s", p->log_x || p->log2_x ? "set logscale x" : "", p->log2_x ? " 2" : "");
+    fprintf(f, "\n%s\n", p->log_y ? "set logscale y" : "");
     fputs("unset arrow\nunset label\n", f);
     put_marks(f, p);
     for (i = 0; i < p->curves; i++) {
@@ -132,12 +149,10 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
         fputs("EOD\n", f);
     }
     for (i = 0; i < p->curves; i++) {
-        fprintf(f, "%s$p%zuc%zu using 1:2 with %s lw 2 lc rgb \"%s\" title ", i ? ", " : "plot ", index, i,
-                p->steps    ? "steps"
-                : p->points ? "linespoints pt 7 ps 0.5"
-                            : "lines",
-                colours[i % COLOURS]);
-        put_text(f, p->curve[i].name);
+        fprintf(f, "%s$p%zuc%zu ", i ? ", " : "plot ", index, i);
+        put_style(f, p, i);
+        fprintf(f, " lc rgb \"%s\" title ", colours[i % COLOURS]);
+        put_text(f, p->curves > 1 ? p->curve[i].name : NULL); /* one curve: the label of its axis says what it is */
     }
     fputs("\n", f);
 }
@@ -151,14 +166,14 @@ bool plot_panels(const struct plot *p, size_t count, const char *path)
         tool_warn("cannot write the gnuplot script: %s", strerror(errno));
         return false;
     }
-    fprintf(f, "set terminal svg size %zu,420 font \"sans-serif,13\" background rgb \"white\"\nset output ",
-            count > 1 ? 560 * count : 860);
+    fprintf(f, "set terminal svg size %zu,440 font \"sans-serif,15\" background rgb \"white\"\nset output ",
+            count > 1 ? 560 * count : 640);
     put_text(f, path);
-    fputs("\nset grid lc rgb \"#dddddd\"\nset border 3\nset tics nomirror\n", f);
+    fputs("\nset grid lc rgb \"#dddddd\"\nset border 3\nset tics nomirror\nset title font \",14\"\n"
+          "set key outside bottom center horizontal noenhanced textcolor variable\n",
+          f);
     if (count > 1)
-        fprintf(f, "set key outside bottom center horizontal noenhanced\nset multiplot layout 1,%zu\n", count);
-    else
-        fputs("set key outside right top noenhanced\n", f);
+        fprintf(f, "set multiplot layout 1,%zu\n", count);
     for (i = 0; i < count; i++)
         put_plot(f, &p[i], i);
     if (count > 1)

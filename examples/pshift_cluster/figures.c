@@ -72,20 +72,27 @@ static bool figure_9(const struct scene_run *run, const struct verdict *v, const
     struct plot_curve curve[CURVES];
     struct plot_mark mark[2] = {{"reservation", (double)s->reservation[0], false, -1},
                                 {"limit", (double)s->limit[0], false, -1}};
+    static double highest; /* one axis for the run without QoS, which comes first, and the one with it */
     struct plot p = {
-        .title = s->title, .x_label = "bucket", .y_label = "requests completed", .curve = curve, .points = true};
+        .title = s->title, .x_label = "bucket", .y_label = "requests completed", .curve = curve, .dots = true};
     double *y = tool_alloc((size_t)s->buckets * CURVES * sizeof *y), *x = tool_alloc(s->buckets * sizeof *x);
     uint32_t i, k;
     bool ok, same = true;
+    if (!s->qos)
+        highest = 0;
     for (i = 0; i < s->buckets; i++) {
         x[i] = i + 1;
         same &= s->reservation[i] == s->reservation[0] && s->limit[i] == s->limit[0];
     }
     for (k = 0; k < s->periods && k < CURVES; k++) {
-        for (i = 0; i < s->buckets; i++)
+        for (i = 0; i < s->buckets; i++) {
             y[(size_t)k * s->buckets + i] = (double)v->got[(size_t)k * s->buckets + i];
+            if (y[(size_t)k * s->buckets + i] > highest)
+                highest = y[(size_t)k * s->buckets + i];
+        }
         curve[p.curves++] = (struct plot_curve){names[k], x, y + (size_t)k * s->buckets, s->buckets};
     }
+    p.y_max = 1.05 * highest;
     p.mark = mark;
     p.marks = !same ? 0 : s->limit[0] == QOS_UNLIMITED ? 1 : 2;
     ok = draw(&p, name);

@@ -69,7 +69,7 @@ static bool figure_3(const struct buckets_world *w)
     p.curve = &b;
     p.curves = 1;
     p.log_y = false;
-    p.points = true;
+    p.dots = true;
     ok = simulate_draw(&out, &p, "pshift_3b.svg") && ok;
     for (v = 0; v < BUCKETS_INTERVALS; v++)
         free(y[v]);

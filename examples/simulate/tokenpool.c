@@ -57,9 +57,8 @@ static double *series(size_t n)
     return (double *)tool_alloc(n * sizeof(double));
 }
 
-static bool draw(const char *title, const char *x, const char *file, struct plot_curve *curves, size_t n)
+static bool draw(struct plot p, const char *title, const char *x, const char *file, struct plot_curve *curves, size_t n)
 {
-    struct plot p = {0};
     p.title = title;
     p.x_label = x;
     p.y_label = "K I/Os in a period";
@@ -87,8 +86,8 @@ static bool set_1(void)
         if (n <= 5 || n == 10)
             row(name[n - 1], n == 1 ? "400" : n == 10 ? "slightly below 1600" : "");
     }
-    ok =
-        draw("Haechi, Figure 7: throughput by number of active clients", "clients", "tokenpool_figure7.svg", &curve, 1);
+    ok = draw((struct plot){.points = true}, "Haechi, Figure 7: throughput by number of active clients", "clients",
+              "tokenpool_figure7.svg", &curve, 1);
     free(x);
     free(y);
     base();
@@ -143,8 +142,11 @@ static bool set_2(void)
         struct plot_curve f12[3] = {{"uniform", x, y[0], 5}, {"Zipf", x, y[1], 5}, {"Zipf, guard", x, y[2], 5}};
         struct plot_curve f9[3] = {
             {"reserved", who, bars[0], 10}, {"bare", who, bars[1], 10}, {"Haechi, guard", who, bars[2], 10}};
-        ok = draw("Haechi, Figure 12: throughput by share reserved", "% reserved", "tokenpool_figure12.svg", f12, 3);
-        ok = draw("Haechi, Figure 9(b): Zipf, 90 % reserved", "client", "tokenpool_figure9.svg", f9, 3) && ok;
+        ok = draw((struct plot){.points = true, .nested = true}, "Haechi, Figure 12: throughput by share reserved",
+                  "% reserved", "tokenpool_figure12.svg", f12, 3);
+        ok = draw((struct plot){.bars = true}, "Haechi, Figure 9(b): Zipf, 90 % reserved", "client",
+                  "tokenpool_figure9.svg", f9, 3) &&
+             ok;
     }
     for (zipf = 0; zipf < 2; zipf++) {
         for (kind = 0; kind < 4; kind++) {
@@ -168,8 +170,8 @@ static bool set_2(void)
             size_t n = periods < 10 ? (size_t)periods : 10;
             struct plot_curve f11[3] = {
                 {"bare", who, bars[0], n}, {"Haechi", who, bars[1], n}, {"Basic Haechi", who, bars[2], n}};
-            ok = draw("Haechi, Figure 11: C1 and C2 use half of their reservation", "period", "tokenpool_figure11.svg",
-                      f11, 3) &&
+            ok = draw((struct plot){.bars = true}, "Haechi, Figure 11: C1 and C2 use half of their reservation",
+                      "period", "tokenpool_figure11.svg", f11, 3) &&
                  ok;
         }
     }
@@ -225,7 +227,7 @@ static bool set_4(void)
             estimate[p] = (double)h.capacity_of[p] / 1000;
             c1[p] = (double)h.done[p][0] / 1000;
         }
-        ok = draw(name[kind], "period", file[kind], curves, 3) && ok;
+        ok = draw((struct plot){.nested = true}, name[kind], "period", file[kind], curves, 3) && ok;
         free(x);
         free(total);
         free(estimate);

@@ -261,31 +261,28 @@ static bool draw_completions(const struct run *run, size_t runs)
 static bool draw_loads(const struct run *run, size_t runs)
 {
     struct plot_curve curve[SCHEDS];
-    struct plot panel[SCHEDS];
-    char title[SCHEDS][80], path[600];
-    double *x = tool_alloc((settings.servers + 1) * sizeof *x),
-           *y = tool_alloc(SCHEDS * (settings.servers + 1) * sizeof *y);
+    struct plot p = {.title = "Figure 13: what each server received",
+                     .x_label = "server",
+                     .y_label = "MiB",
+                     .curve = curve,
+                     .curves = runs,
+                     .bars = true};
+    char name[SCHEDS][80], path[600];
+    double *x = tool_alloc(settings.servers * sizeof *x), *y = tool_alloc(SCHEDS * settings.servers * sizeof *y);
     size_t i, k;
     bool ok;
-    memset(panel, 0, sizeof panel);
     for (i = 0; i < runs; i++) {
-        double *of = y + i * (settings.servers + 1);
-        for (k = 0; k <= settings.servers; k++) {
+        double *of = y + i * settings.servers;
+        for (k = 0; k < settings.servers; k++) {
             x[k] = (double)k;
-            of[k] = (double)run[i].sum.to[k < settings.servers ? k : k - 1] / (1 << 20);
+            of[k] = (double)run[i].sum.to[k] / (1 << 20);
         }
-        curve[i] = (struct plot_curve){"written", x, of, settings.servers + 1};
-        snprintf(title[i], sizeof title[i], "Figure 13, %s: largest / mean %.2f", scheduler_name[run[i].scheduler],
+        snprintf(name[i], sizeof name[i], "%s: largest / mean %.2f", scheduler_name[run[i].scheduler],
                  run[i].over_mean);
-        panel[i].title = title[i];
-        panel[i].x_label = "server";
-        panel[i].y_label = "MiB";
-        panel[i].curve = &curve[i];
-        panel[i].curves = 1;
-        panel[i].steps = true;
+        curve[i] = (struct plot_curve){name[i], x, of, settings.servers};
     }
     snprintf(path, sizeof path, "%s/twochoice_mpi_figure13.svg", settings.figures);
-    ok = plot_panels(panel, runs, path);
+    ok = plot_svg(&p, path);
     free(x);
     free(y);
     return ok;

@@ -42,7 +42,7 @@ static bool report_probes(const struct probe_point *point, size_t points)
                      .x_label = "schedulers",
                      .y_label = "milliseconds, median",
                      .curve = curve,
-                     .log_x = true,
+                     .log2_x = true,
                      .points = true};
     struct json j;
     char path[600];

@@ -64,17 +64,23 @@ awk -v r="$reserve" -v l="$(jq '.tenants[0].limit_bytes_per_s' "$out/limited.jso
     'BEGIN {printf "(cold reserves %.1f MB/s; hot may have %.1f MB/s)\n", r / 1e6, l / 1e6}'
 grep -h '^tenant .*\(reservation\|window\)' "$out/reserved.log" "$out/limited.log" || true
 
+limit=$(jq '.tenants[0].limit_bytes_per_s' "$out/limited.json")
+mega() { awk -v v="$1" 'BEGIN {printf "%.0f", v / 1e6}'; }
 {
-    echo "\"proportional sharing\" $(rate ps 0) $(rate ps 1)"
-    echo "reward $(rate reward 0) $(rate reward 1)"
-    echo "\"reward, cold reserves\" $(rate reserved 0) $(rate reserved 1)"
+    echo "\"proportional\" $(rate ps 0) $(rate ps 1)"
+    echo "\"reward\" $(rate reward 0) $(rate reward 1)"
+    echo "\"reward;\ncold reserves\n$(mega "$reserve")\" $(rate reserved 0) $(rate reserved 1)"
+    echo "\"reward;\nhot may have\n$(mega "$limit")\" $(rate limited 0) $(rate limited 1)"
 } >"$out/hotcold.dat"
+line() { awk -v v="$1" -v x="$2" 'BEGIN {print "set arrow from " x - .45 "," v / 1e6 " to " x + .45 "," v / 1e6 " nohead front dt 2"}'; } # BYTES/S GROUP
 gnuplot <<GP
-set terminal svg size 760,420 font 'sans,13' background 'white'
+load 'bench/figures/style.gp'
 set output '$out/tags_hotcold.svg'
-set title 'two tenants of equal weight, buffered 4 KiB reads, one request at the device'
-set style data histograms; set style fill solid 0.8 border -1; set boxwidth 0.9
-set logscale y; set yrange [1:*]; set ylabel 'MB/s'; set grid y; set key top left
-$(awk -v r="$reserve" 'BEGIN {printf "set label \"reserved %.0f\" at 2.4,%g; set arrow from 1.7,%g to 2.38,%g nohead front dt 2\n", r / 1e6, r / 1e6, r / 1e6, r / 1e6}')
+set title 'Two tenants of equal weight on one file, one request at the device'
+set style data histograms; set style fill solid 0.85 noborder; set boxwidth 0.9
+set key outside top center horizontal; set bmargin 4
+set logscale y; set yrange [0.1:*]; set ylabel 'MB/s'
+$(line "$reserve" 2)
+$(line "$limit" 3)
 plot '$out/hotcold.dat' using (\$2/1e6):xtic(1) title 'hot (page cache)', '' using (\$3/1e6) title 'cold (disk)'
 GP
