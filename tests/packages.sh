@@ -16,6 +16,9 @@ case ${1:-} in
 --libc) # can this compiler link a program statically?
     case $("$2" -print-file-name=libc.a 2>/dev/null) in /*) exit 0 ;; esac
     exit 1 ;;
+--pymemcache) # Debian's Python has it, whatever python3 is
+    /usr/bin/python3 -c 'import pymemcache'
+    exit ;;
 esac
 target=$1
 

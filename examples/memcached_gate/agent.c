@@ -1,0 +1,242 @@
+// A gate as a node of a pShift cluster: reports to every controller what its buckets could use, installs the tokens that
+// they grant. Periods are numbered by the clock, as `pshift_cluster controller` numbers them.
+#include "agent.h"
+#include "../pshift_cluster/cluster.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_NS 1000000      /* between looks for mail */
+#define LOOK_OFTEN_NS 300000 /* while a grant is on its way */
+#define WAIT_NS 100000000    /* it is not on its way any more */
+
+struct agent_config agent_config;
+
+static struct {
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    pthread_t thread;
+    uint32_t buckets;
+    struct pshift_report_entry *entry;
+    struct pshift_grant_entry *grant;
+    uint64_t *told; /* [buckets] demand in the round's report */
+    uint64_t *wire; /* the time since a grant was obeyed, then the frame */
+    size_t wire_bytes;
+    uint64_t epoch, kept_epoch, kept_period;
+    bool kept; /* this start's number is on the disk */
+    uint64_t period, begin_ns, interval_ns, round;
+    uint64_t now_ns, last_report_ns, obeyed_ns, asked_ns, told_capacity;
+} a;
+
+static void must(enum qos_status st)
+{
+    if (st != QOS_OK)
+        tool_die(TOOL_FAILED, "agent: %s", qos_strerror(st));
+}
+
+static uint64_t clock_wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- what a restart must not forget (struct pshift_agent_config) --------------------------------------------------- */
+
+static void read_state(void)
+{
+    FILE *f = fopen(agent_config.state, "r");
+    uint64_t number[3] = {0, 0, 0};
+    char text[96] = "", *at = text;
+    uint32_t k;
+    if (f) {
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+        for (k = 0; k < 3; k++)
+            number[k] = strtoull(at, &at, 10);
+        if (*at != '\n')
+            tool_die(TOOL_FAILED, "%s: damaged; remove it if no gate of this number served in this period",
+                     agent_config.state);
+    }
+    a.kept_epoch = number[1];
+    a.kept_period = number[2];
+    a.epoch = qos_max(number[0] + 1, clock_wall_ns() / 1000000);
+}
+
+/* On the disk before what depends on it is known elsewhere. */
+static void keep_state(void)
+{
+    struct pshift_agent_state state;
+    char path[512], text[96];
+    int file, length;
+    (void)pshift_agent_info(&a.agent, &state);
+    if (a.kept && state.controller_epoch == a.kept_epoch && state.period == a.kept_period)
+        return;
+    a.kept = true;
+    a.kept_epoch = state.controller_epoch;
+    a.kept_period = state.period;
+    snprintf(path, sizeof path, "%s.new", agent_config.state);
+    length = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", a.epoch, a.kept_epoch, a.kept_period);
+    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0 || write(file, text, (size_t)length) != length || fdatasync(file) != 0 || close(file) != 0 ||
+        rename(path, agent_config.state) != 0)
+        tool_die(TOOL_FAILED, "%s: cannot be written: %s", agent_config.state, strerror(errno));
+}
+
+/* ---- reports and grants -------------------------------------------------------------------------------------------- */
+
+static uint64_t remaining(void)
+{
+    return qos_sat_sub(a.begin_ns + agent_config.period_ns, a.now_ns);
+}
+
+/* Tokens are planned to be spent an interval before the end: demand that moves in the last one cannot be followed. */
+static uint64_t expect_capacity(void)
+{
+    uint64_t left_ns = remaining();
+    left_ns = left_ns > 2 * a.interval_ns ? left_ns - a.interval_ns : qos_min(left_ns, a.interval_ns);
+    return gate_backend_up() ? qos_mul_div_floor(agent_config.capacity, left_ns, QOS_NS_PER_S) : 0;
+}
+
+/* Clients that wait could use all that memcached can do: their arrivals follow their service, and say nothing. */
+static uint64_t could_use(const struct pshift_report_entry *e)
+{
+    if (bucket_waiting((uint32_t)e->bucket) == 0)
+        return e->demand;
+    return qos_max(e->demand, qos_mul_div_ceil(agent_config.capacity, remaining(), QOS_NS_PER_S));
+}
+
+static void report(bool answer)
+{
+    struct pshift_message m;
+    size_t bytes;
+    uint32_t k;
+    enum qos_status st;
+    pthread_mutex_lock(&buckets_lock);
+    if (!answer)
+        pshift_agent_measure(&a.agent, a.now_ns - a.last_report_ns, remaining());
+    st = pshift_agent_report(&a.agent, &m, a.entry, a.buckets);
+    for (k = 0; st == QOS_OK && k < m.count; k++) {
+        struct pshift_report_entry *e = &a.entry[k];
+        if (!answer)
+            a.told[e->bucket] = could_use(e);
+        e->demand = a.told[e->bucket];
+    }
+    pthread_mutex_unlock(&buckets_lock);
+    if (st != QOS_OK)
+        return; /* an answer without news */
+    if (!answer)
+        a.told_capacity = expect_capacity();
+    m.capacity = a.told_capacity;
+    keep_state();
+    *a.wire = (a.now_ns - a.obeyed_ns) / 1000000;
+    must(pshift_report_encode(&m, a.entry, a.wire + 1, a.wire_bytes, &bytes));
+    for (k = 0; k < CONTROLLERS_MAX; k++)
+        mail_send((int)k, MAIL_REPORT, a.wire, bytes + sizeof *a.wire);
+    a.last_report_ns = a.asked_ns = a.now_ns;
+}
+
+static void install(const struct mail *mail)
+{
+    struct pshift_message m;
+    enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, a.grant, a.buckets);
+    if (st != QOS_OK)
+        return; /* damaged */
+    pthread_mutex_lock(&buckets_lock);
+    st = pshift_agent_install(&a.agent, &m, a.grant);
+    pthread_mutex_unlock(&buckets_lock);
+    if (st != QOS_OK)
+        return;
+    a.obeyed_ns = a.now_ns;
+    a.asked_ns = 0;
+    workers_wake();
+    if (mail->tag == MAIL_GRANT_ASK)
+        report(true);
+}
+
+/* ---- periods ------------------------------------------------------------------------------------------------------- */
+
+/* Never back. */
+static void clock_period(void)
+{
+    uint64_t wall_ns = clock_wall_ns(), period = wall_ns / agent_config.period_ns;
+    enum qos_status st;
+    if (period <= a.period)
+        return;
+    a.period = period;
+    a.begin_ns = a.now_ns - wall_ns % agent_config.period_ns;
+    a.round = wall_ns % agent_config.period_ns / a.interval_ns;
+    pthread_mutex_lock(&buckets_lock);
+    st = pshift_agent_begin(&a.agent, period);
+    pthread_mutex_unlock(&buckets_lock);
+    if (st != QOS_ESTALE) /* started again in the same period */
+        must(st);
+    workers_wake();
+}
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    while (!stop_asked()) {
+        struct mail m;
+        bool waits;
+        a.now_ns = tool_now_ns();
+        clock_period();
+        while (mail_take(&m))
+            if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
+                install(&m);
+        if (a.round < agent_config.intervals && a.now_ns >= a.begin_ns + a.round * a.interval_ns) {
+            report(false);
+            a.round++;
+        }
+        waits = a.now_ns - a.asked_ns < WAIT_NS;
+        tool_sleep_until_ns(a.now_ns + (waits ? LOOK_OFTEN_NS : LOOK_NS));
+    }
+    return NULL;
+}
+
+void agent_open(uint32_t buckets, bool limits)
+{
+    struct pshift_scheduler_config sc = {.queues = buckets};
+    struct pshift_agent_config ac = {.scheduler = &a.scheduler, .server = (uint32_t)agent_config.number - 1};
+    uint32_t k, queue;
+    settings.nodes = (uint32_t)agent_config.nodes;
+    settings.number = agent_config.number;
+    settings.controllers = agent_config.controllers;
+    settings.keys = agent_config.keys;
+    read_state();
+    a.buckets = buckets;
+    a.interval_ns = agent_config.period_ns / agent_config.intervals;
+    ac.epoch = a.epoch;
+    ac.controller_epoch = a.kept_epoch;
+    ac.period = a.kept_period;
+    ac.default_l_tokens = limits ? 0 : QOS_UNLIMITED;
+    must(pshift_scheduler_init(&a.scheduler, tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64),
+                               pshift_scheduler_memsize(&sc), &sc));
+    must(
+        pshift_agent_init(&a.agent, tool_alloc_aligned(pshift_agent_memsize(&ac), 64), pshift_agent_memsize(&ac), &ac));
+    for (k = 0; k < buckets; k++) /* in this order: bucket k has queue k */
+        must(pshift_agent_open(&a.agent, k, &queue));
+    a.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)buckets * PSHIFT_REPORT_ENTRY_BYTES;
+    a.wire = tool_alloc(a.wire_bytes + sizeof *a.wire);
+    a.entry = tool_alloc(buckets * sizeof *a.entry);
+    a.grant = tool_alloc(buckets * sizeof *a.grant);
+    a.told = tool_alloc(buckets * sizeof *a.told);
+    buckets_pshift = &a.scheduler;
+}
+
+void agent_serve(void)
+{
+    zmq_open_node();
+    a.last_report_ns = a.obeyed_ns = tool_now_ns();
+    if (pthread_create(&a.thread, NULL, serve, NULL) != 0)
+        tool_die(TOOL_FAILED, "a thread cannot be started");
+}
+
+void agent_end(void)
+{
+    pthread_join(a.thread, NULL);
+}

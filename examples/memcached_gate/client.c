@@ -1,0 +1,447 @@
+// A client's connection. It is read one request at a time: nothing is read ahead of a request that waits for its grant,
+// beyond one buffer, so a client that sends faster than its bucket may go is slowed down by TCP.
+#include "gate.h"
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define OUT_HIGH_BYTES 65536 /* no further request of a client that has so much to read */
+#define STEPS 64             /* of one client in one turn */
+
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
+
+static void release(struct worker *w, struct buffer *b)
+{
+    if (b->charged) {
+        bucket_uncharge(b->payer, b->charged);
+        free(b->data);
+    } else if (b->data) {
+        block_give(w, b->data);
+    }
+    *b = (struct buffer){0};
+}
+
+static size_t held(const struct buffer *b)
+{
+    return b->end - b->begin;
+}
+
+/* So that `bytes` in all fit. What is larger than a block is charged to the bucket that needed it first. force: over its
+ * share, too. */
+static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force)
+{
+    char *data;
+    size_t size = BLOCK_BYTES;
+    if (b->size - b->begin >= bytes)
+        return true;
+    if (b->size < bytes && bytes > BLOCK_BYTES) {
+        size = bytes + bytes / 8;
+        if (!bucket_charge(payer, size, force))
+            return false;
+    } else if (b->size >= bytes) {
+        memmove(b->data, b->data + b->begin, held(b));
+        b->end -= b->begin;
+        b->begin = 0;
+        return true;
+    }
+    data = bytes > BLOCK_BYTES ? tool_alloc(size) : block_take(w);
+    if (b->data)
+        memcpy(data, b->data + b->begin, held(b));
+    bytes = held(b);
+    release(w, b);
+    *b = (struct buffer){.data = data, .size = size, .end = bytes};
+    if (size > BLOCK_BYTES) {
+        b->payer = payer;
+        b->charged = size;
+    }
+    return true;
+}
+
+bool client_room(struct client *c, uint32_t payer, size_t bytes)
+{
+    return c->gone || grow(c->worker, &c->out, payer, held(&c->out) + bytes, false);
+}
+
+void client_append(struct client *c, const char *data, size_t bytes)
+{
+    if (c->gone)
+        return;
+    (void)grow(c->worker, &c->out, c->bucket, held(&c->out) + bytes, true);
+    memcpy(c->out.data + c->out.end, data, bytes);
+    c->out.end += bytes;
+    worker_dirty(c);
+}
+
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
+
+void client_open(struct worker *w, int fd, uint32_t bucket)
+{
+    struct client *c = tool_alloc(sizeof *c);
+    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    c->source = (struct source){SOURCE_CLIENT, fd};
+    c->worker = w;
+    c->bucket = bucket;
+    c->writable = true;
+    c->window = 2;
+    __atomic_add_fetch(&w->clients, 1, __ATOMIC_RELAXED);
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) == 0)
+        return; /* its worker's from now on */
+    __atomic_sub_fetch(&w->clients, 1, __ATOMIC_RELAXED);
+    close(fd);
+    free(c);
+}
+
+/* Its socket is closed. The record stays as long as a request of it waits or is at memcached. */
+void client_gone(struct client *c)
+{
+    struct worker *w = c->worker;
+    if (c->gone)
+        return;
+    c->gone = true;
+    close(c->source.fd);
+    release(w, &c->in);
+    release(w, &c->out);
+    if (c->state == CLIENT_QUEUE) {
+        c->next_left = w->left;
+        w->left = c;
+    } else if (c->outstanding == 0) {
+        worker_bury(c);
+    }
+}
+
+void client_replied(struct client *c)
+{
+    c->outstanding--;
+    c->window = held(&c->out) > OUT_HIGH_BYTES ? 1 : (uint32_t)qos_min(2 * c->window, WINDOW_REQUESTS);
+    if (!c->gone)
+        worker_run_later(c);
+    else if (c->outstanding == 0 && c->state != CLIENT_QUEUE)
+        worker_bury(c);
+}
+
+void client_event(struct client *c, uint32_t events)
+{
+    if (c->gone)
+        return;
+    if (events & (EPOLLERR | EPOLLHUP)) {
+        client_gone(c);
+        return;
+    }
+    c->readable |= (events & (EPOLLIN | EPOLLRDHUP)) != 0;
+    c->closing |= (events & EPOLLRDHUP) != 0;
+    if (events & EPOLLOUT && !c->writable) {
+        c->writable = true;
+        worker_dirty(c);
+    }
+    worker_run_later(c);
+}
+
+void client_flush(struct client *c)
+{
+    bool was_high = held(&c->out) > OUT_HIGH_BYTES;
+    while (!c->gone && c->writable && held(&c->out)) {
+        ssize_t n = send(c->source.fd, c->out.data + c->out.begin, held(&c->out), MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            c->writable = false;
+            if (errno != EAGAIN)
+                client_gone(c);
+            break;
+        }
+        c->out.begin += (size_t)n;
+    }
+    if (c->gone)
+        return;
+    if (held(&c->out) == 0)
+        release(c->worker, &c->out);
+    if (c->state == CLIENT_CLOSE || (was_high && held(&c->out) <= OUT_HIGH_BYTES))
+        worker_run_later(c);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* More bytes, into room that is there. False: none now. */
+static bool more(struct client *c)
+{
+    struct buffer *b = &c->in;
+    ssize_t n;
+    size_t room;
+    if (!c->readable || c->ended)
+        return false;
+    if (b->size == b->end && b->begin == 0 && b->data)
+        return false;
+    (void)grow(c->worker, b, c->bucket, b->size ? b->size : BLOCK_BYTES, true);
+    room = b->size - b->end;
+    do
+        n = recv(c->source.fd, b->data + b->end, room, 0);
+    while (n < 0 && errno == EINTR);
+    if (n > 0) {
+        b->end += (size_t)n;
+        c->readable = (size_t)n == room || c->closing; /* an edge comes with more */
+        return true;
+    }
+    c->readable = false;
+    c->ended = n == 0;
+    if (n < 0 && errno != EAGAIN)
+        client_gone(c);
+    return false;
+}
+
+/* Bytes are missing. False: they have to come first; or they never will, and the connection ends. */
+static bool need(struct client *c)
+{
+    if (more(c))
+        return true;
+    if (!c->ended || c->gone)
+        return false;
+    c->state = CLIENT_CLOSE;
+    return true;
+}
+
+static void say_then(struct client *c, const char *text)
+{
+    c->head.answer = text;
+    c->state = CLIENT_SAY;
+}
+
+static void enqueue(struct client *c)
+{
+    char text[KEY_BYTES_MAX];
+    const struct head *h = &c->head;
+    size_t bytes = h->key_bytes ? protocol_key_text(c->in.data + c->in.begin, h, text) : 0;
+    c->grant.bucket = bytes ? bucket_of_key(text, bytes, c->bucket) : c->bucket;
+    c->state = CLIENT_QUEUE;
+    c->next_granted = c->worker->arrived;
+    c->worker->arrived = c;
+}
+
+/* Its value is larger than it may be: memcached's answer, but memcached removes the old value first. */
+static void refuse_value(struct client *c, const char *text)
+{
+    c->head.answer = text;
+    if (c->head.refuse_unlinks) {
+        c->head.kind = HEAD_REQUEST;
+        enqueue(c);
+        return;
+    }
+    c->in.begin += c->head.bytes;
+    c->swallow_bytes = c->head.data_bytes;
+    c->state = CLIENT_SAY;
+}
+
+/* The whole request fits into the buffer, or is refused. */
+static void want_data(struct client *c)
+{
+    uint32_t payer = c->bucket;
+    char text[KEY_BYTES_MAX];
+    size_t bytes = protocol_key_text(c->in.data + c->in.begin, &c->head, text);
+    if (bytes)
+        payer = bucket_of_key(text, bytes, c->bucket);
+    c->state = CLIENT_DATA;
+    if (grow(c->worker, &c->in, payer, c->head.bytes + c->head.data_bytes, false))
+        return;
+    bucket_refused(payer);
+    refuse_value(c, "SERVER_ERROR out of memory storing object");
+}
+
+static void read_request(struct client *c)
+{
+    const struct head *h = &c->head;
+    if (h->server_wide && bucket_count > 1 && !gate_settings.allow_flush) {
+        c->in.begin += h->bytes;
+        say_then(c, "CLIENT_ERROR refused: it concerns all buckets (the gate's --allow-flush allows it)");
+        return;
+    }
+    if (h->data_bytes)
+        want_data(c);
+    else
+        enqueue(c);
+}
+
+static bool read_line(struct client *c)
+{
+    struct head *h = &c->head;
+    protocol_line(c->in.data + c->in.begin, held(&c->in), h);
+    switch (h->kind) {
+    case HEAD_MORE: return need(c);
+    case HEAD_REQUEST: read_request(c); break;
+    case HEAD_KEYS:
+        c->lead_bytes = h->bytes;
+        memcpy(c->lead, c->in.data + c->in.begin, h->bytes);
+        if (c->lead[h->bytes - 1] != ' ')
+            c->lead[c->lead_bytes++] = ' ';
+        c->in.begin += h->bytes;
+        c->get_first = true;
+        c->state = CLIENT_KEYS;
+        break;
+    case HEAD_ANSWER:
+        if (h->data_bytes) {
+            refuse_value(c, h->answer);
+            break;
+        }
+        c->in.begin += h->bytes;
+        c->state = CLIENT_SAY;
+        break;
+    case HEAD_STATS_QOS:
+    case HEAD_CLOSE:
+        c->in.begin += h->bytes;
+        c->state = CLIENT_SAY;
+        break;
+    }
+    return true;
+}
+
+static bool read_key(struct client *c)
+{
+    struct head *h = &c->head;
+    protocol_key(c->in.data + c->in.begin, held(&c->in), c->get_first, h);
+    if (h->kind == HEAD_REQUEST) {
+        enqueue(c);
+        return true;
+    }
+    c->in.begin += h->bytes;
+    if (h->kind == HEAD_MORE)
+        return need(c);
+    c->state = CLIENT_SAY;
+    return true;
+}
+
+static bool read_data(struct client *c)
+{
+    const struct head *h = &c->head;
+    size_t bytes = h->bytes + h->data_bytes;
+    const char *end;
+    if (held(&c->in) < bytes)
+        return need(c);
+    end = c->in.data + c->in.begin + bytes;
+    if (end[-2] == '\r' && end[-1] == '\n') {
+        enqueue(c);
+        return true;
+    }
+    c->in.begin += bytes;
+    say_then(c, "CLIENT_ERROR bad data chunk");
+    return true;
+}
+
+static bool swallow(struct client *c)
+{
+    size_t bytes = qos_min(c->swallow_bytes, held(&c->in));
+    const char *end;
+    c->in.begin += bytes;
+    c->swallow_bytes -= bytes;
+    if (c->swallow_bytes)
+        return need(c);
+    if (c->head.swallow_line) {
+        end = held(&c->in) ? memchr(c->in.data + c->in.begin, '\n', held(&c->in)) : NULL;
+        c->in.begin = end ? (size_t)(end - c->in.data) + 1 : c->in.end;
+        if (!end)
+            return need(c);
+    }
+    c->state = CLIENT_LINE;
+    return true;
+}
+
+/* ---- answers of the gate ----------------------------------------------------------------------------------------- */
+
+static void say(struct client *c)
+{
+    const struct head *h = &c->head;
+    bool shown = !h->quiet && !(h->reply == REPLY_VALUES && c->get_failed && !c->get_first);
+    if (h->kind == HEAD_STATS_QOS) {
+        size_t bytes = 0;
+        char *text = buckets_stats(false, &bytes);
+        client_append(c, text, bytes);
+        free(text);
+    } else if (h->answer && shown) {
+        client_append(c, h->answer, strlen(h->answer));
+        client_append(c, "\r\n", 2);
+    }
+    c->state = h->kind == HEAD_CLOSE                 ? CLIENT_CLOSE
+               : c->swallow_bytes || h->swallow_line ? CLIENT_SWALLOW
+                                                     : CLIENT_LINE;
+}
+
+/* False: nothing can be done now. */
+static bool step(struct client *c)
+{
+    if (c->state == CLIENT_QUEUE || c->gone)
+        return false;
+    if (c->state == CLIENT_SAY || c->state == CLIENT_CLOSE) {
+        if (c->outstanding)
+            return false;
+        if (c->state == CLIENT_SAY) {
+            say(c);
+            return true;
+        }
+        if (held(&c->out) == 0)
+            client_gone(c);
+        return false;
+    }
+    if (c->outstanding >= c->window || held(&c->out) > OUT_HIGH_BYTES)
+        return false;
+    switch (c->state) {
+    case CLIENT_LINE: return read_line(c);
+    case CLIENT_KEYS: return read_key(c);
+    case CLIENT_DATA: return read_data(c);
+    case CLIENT_SWALLOW: return swallow(c);
+    default: return false;
+    }
+}
+
+void client_run(struct client *c)
+{
+    uint32_t steps;
+    for (steps = 0; steps < STEPS; steps++)
+        if (!step(c))
+            break;
+    if (steps == STEPS)
+        worker_run_later(c);
+    if (!c->gone && held(&c->in) == 0 && c->in.data)
+        release(c->worker, &c->in);
+}
+
+/* ---- granted ----------------------------------------------------------------------------------------------------- */
+
+static void consume(struct client *c)
+{
+    const struct head *h = &c->head;
+    bool of_get = h->reply == REPLY_VALUES;
+    c->in.begin += h->bytes;
+    if (h->answer)
+        c->swallow_bytes = h->data_bytes;
+    else
+        c->in.begin += h->data_bytes;
+    c->state = c->swallow_bytes ? CLIENT_SWALLOW : of_get && !h->last ? CLIENT_KEYS : CLIENT_LINE;
+}
+
+void client_granted(struct client *c)
+{
+    struct worker *w = c->worker;
+    if (c->gone) {
+        worker_done(w, &c->grant, OUTCOME_NOT_SENT);
+        c->state = CLIENT_CLOSE;
+        if (c->outstanding == 0)
+            worker_bury(c);
+        return;
+    }
+    if (w->backend.state == BACKEND_UP) {
+        backend_send(w, c);
+        c->outstanding++;
+        c->get_first = false;
+        consume(c);
+    } else {
+        worker_done(w, &c->grant, OUTCOME_NOT_SENT);
+        bucket_refused(c->grant.bucket);
+        consume(c);
+        c->head.swallow_line = c->state == CLIENT_KEYS;
+        say_then(c, "SERVER_ERROR memcached does not answer");
+    }
+    worker_run_later(c);
+}

@@ -1,0 +1,374 @@
+// Workers: a thread for each core, each with its own epoll, clients and connection to memcached. A turn: what epoll says;
+// then requests are read and granted until nothing is left to do; then everything is sent, in few system calls.
+#include "gate.h"
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define EVENTS 256
+#define TICK_NS 50000000 /* between looks at the clock */
+#define ROUNDS 64        /* of reading and granting in one turn */
+#define DRAIN_NS (2 * QOS_NS_PER_S)
+
+struct worker *workers;
+uint32_t worker_count;
+
+struct listener {
+    struct source source;
+    uint32_t bucket;
+};
+static struct listener listener[LISTENERS_MAX];
+static uint32_t listeners;
+static bool ended; /* atomic: workers stop */
+
+/* ---- lists of a worker ------------------------------------------------------------------------------------------- */
+
+void worker_run_later(struct client *c)
+{
+    if (c->running || c->dead)
+        return;
+    c->running = true;
+    c->next_run = c->worker->run;
+    c->worker->run = c;
+}
+
+void worker_dirty(struct client *c)
+{
+    if (c->dirty || c->dead)
+        return;
+    c->dirty = true;
+    c->next_dirty = c->worker->dirty;
+    c->worker->dirty = c;
+}
+
+void worker_bury(struct client *c)
+{
+    if (c->dead)
+        return;
+    c->dead = true;
+    c->next_dead = c->worker->dead;
+    c->worker->dead = c;
+}
+
+void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome)
+{
+    if (w->done_count == w->done_size) {
+        w->done_size = w->done_size * 2 + 256;
+        w->done = tool_grow(w->done, w->done_size * sizeof *w->done);
+    }
+    w->done[w->done_count].grant = *grant;
+    w->done[w->done_count++].outcome = outcome;
+}
+
+void worker_poke(struct worker *w)
+{
+    const uint64_t one = 1;
+    ssize_t n = write(w->wake.fd, &one, sizeof one);
+    (void)n; /* full: it is awake anyway */
+}
+
+struct spare { /* a block that is free */
+    struct spare *next;
+};
+
+char *block_take(struct worker *w)
+{
+    struct spare *s = w->spare;
+    if (!s)
+        return tool_alloc(BLOCK_BYTES);
+    w->spare = s->next;
+    return (char *)s;
+}
+
+void block_give(struct worker *w, char *block)
+{
+    struct spare *s = (struct spare *)(void *)block;
+    s->next = w->spare;
+    w->spare = s;
+}
+
+static void bury_all(struct worker *w)
+{
+    struct client *c = w->dead, *next;
+    w->dead = NULL;
+    for (; c; c = next) {
+        next = c->next_dead;
+        if (c->running || c->dirty) { /* still in a list */
+            c->next_dead = w->dead;
+            w->dead = c;
+            continue;
+        }
+        __atomic_sub_fetch(&w->clients, 1, __ATOMIC_RELAXED);
+        free(c);
+    }
+}
+
+/* ---- listening --------------------------------------------------------------------------------------------------- */
+
+void gate_listen(const char *address, uint32_t bucket)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
+    const char *colon = strrchr(address, ':');
+    char host[256];
+    int wrong, one = 1, fd;
+    if (!colon || (size_t)(colon - address) >= sizeof host)
+        tool_die(TOOL_USAGE, "--listen %s: write ADDRESS:PORT", address);
+    if (listeners == LISTENERS_MAX)
+        tool_die(TOOL_USAGE, "at most %d ports", LISTENERS_MAX);
+    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+    wrong = getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, &found);
+    if (wrong)
+        tool_die(TOOL_USAGE, "--listen %s: %s", address, gai_strerror(wrong));
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 4096) != 0)
+        tool_die(TOOL_FAILED, "%s: %s", address, strerror(errno));
+    freeaddrinfo(found);
+    listener[listeners++] = (struct listener){{SOURCE_LISTENER, fd}, bucket};
+}
+
+uint32_t gate_clients(void)
+{
+    uint32_t k, sum = 0;
+    for (k = 0; k < worker_count; k++)
+        sum += __atomic_load_n(&workers[k].clients, __ATOMIC_RELAXED);
+    return sum;
+}
+
+bool gate_backend_up(void)
+{
+    uint32_t k, up = 0;
+    for (k = 0; k < worker_count; k++)
+        up += __atomic_load_n(&workers[k].backend.state, __ATOMIC_RELAXED) == BACKEND_UP;
+    return up != 0;
+}
+
+static struct worker *idlest(void)
+{
+    uint32_t k, best = 0;
+    for (k = 1; k < worker_count; k++)
+        if (__atomic_load_n(&workers[k].clients, __ATOMIC_RELAXED) <
+            __atomic_load_n(&workers[best].clients, __ATOMIC_RELAXED))
+            best = k;
+    return &workers[best];
+}
+
+static void accept_all(const struct listener *l)
+{
+    static const char full[] = "ERROR Too many open connections\r\n";
+    struct sockaddr_storage from;
+    for (;;) {
+        socklen_t bytes = sizeof from;
+        int fd = accept4(l->source.fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0)
+            return;
+        if (gate_clients() >= gate_settings.clients_max) {
+            ssize_t n = send(fd, full, sizeof full - 1, MSG_NOSIGNAL);
+            (void)n;
+            close(fd);
+            continue;
+        }
+        client_open(idlest(), fd, bucket_of_connection(l->bucket, &from));
+    }
+}
+
+/* ---- a worker ---------------------------------------------------------------------------------------------------- */
+
+static void on_event(struct worker *w, const struct epoll_event *e)
+{
+    struct source *s = e->data.ptr;
+    uint64_t count;
+    ssize_t n;
+    switch (s->kind) {
+    case SOURCE_CLIENT: client_event((struct client *)(void *)s, e->events); break;
+    case SOURCE_BACKEND: backend_event(w, e->events); break;
+    case SOURCE_LISTENER: accept_all((const struct listener *)(const void *)s); break;
+    case SOURCE_WAKE:
+        n = read(s->fd, &count, sizeof count);
+        (void)n;
+        break;
+    }
+}
+
+/* What was granted goes to memcached; while its connection takes nothing, it stays granted. */
+static bool held_up(struct worker *w)
+{
+    if (backend_full(w))
+        backend_flush(w);
+    return w->backend.state == BACKEND_CONNECTING || (w->backend.state == BACKEND_UP && backend_full(w));
+}
+
+static void send_granted(struct worker *w)
+{
+    while (w->mine && !held_up(w)) {
+        struct client *c = w->mine;
+        w->mine = c->next_granted;
+        client_granted(c);
+    }
+}
+
+static void run_all(struct worker *w)
+{
+    struct client *c = w->run, *next;
+    w->run = NULL;
+    for (; c; c = next) {
+        next = c->next_run;
+        c->running = false;
+        client_run(c);
+    }
+}
+
+static void flush_all(struct worker *w)
+{
+    struct client *c = w->dirty, *next;
+    w->dirty = NULL;
+    backend_flush(w);
+    for (; c; c = next) {
+        next = c->next_dirty;
+        c->dirty = false;
+        client_flush(c);
+    }
+}
+
+static void turn(struct worker *w)
+{
+    uint32_t round = 0;
+    bool granted;
+    do {
+        run_all(w);
+        granted = buckets_turn(w);
+        send_granted(w);
+    } while ((w->run || granted) && !w->mine && ++round < ROUNDS);
+    flush_all(w);
+    bury_all(w);
+}
+
+/* Until the next event; at once if something is left to do. */
+static int sleep_ms(struct worker *w, uint64_t tick_ns)
+{
+    uint64_t now_ns = tool_now_ns(), until_ns = qos_min(tick_ns, w->look_ns);
+    bool stuck = w->mine && held_up(w); /* until memcached takes more */
+    if (w->run || w->dirty || w->done_count || w->arrived || w->left ||
+        (!stuck && !__atomic_load_n(&w->sleeping, __ATOMIC_RELAXED)))
+        return 0;
+    return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns + 999999) / 1000000);
+}
+
+static void *serve(void *arg)
+{
+    struct worker *w = arg;
+    struct epoll_event event[EVENTS];
+    uint64_t tick_ns = 0;
+    while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) {
+        int n = epoll_wait(w->epoll, event, EVENTS, sleep_ms(w, tick_ns)), k;
+        w->now_ns = tool_now_ns();
+        __atomic_store_n(&w->sleeping, false, __ATOMIC_RELAXED);
+        for (k = 0; k < n; k++)
+            on_event(w, &event[k]);
+        if (w->now_ns >= tick_ns) {
+            tick_ns = w->now_ns + TICK_NS;
+            backend_tick(w);
+        }
+        turn(w);
+    }
+    return NULL;
+}
+
+static void open_worker(struct worker *w, uint32_t number)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->wake};
+    uint32_t k;
+    w->number = number;
+    w->now_ns = tool_now_ns();
+    w->look_ns = QOS_NEVER;
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->wake = (struct source){SOURCE_WAKE, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    if (w->epoll < 0 || w->wake.fd < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake.fd, &e) != 0)
+        tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
+    for (k = 0; k < listeners; k++) {
+        struct epoll_event l = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = &listener[k]};
+        if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, listener[k].source.fd, &l) != 0)
+            tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
+    }
+    backend_open(w);
+}
+
+/* ---- the gate ---------------------------------------------------------------------------------------------------- */
+
+/* Written anew, then put in the place of the old: who reads it sees all of it. */
+static void write_stats(void)
+{
+    char path[512];
+    size_t bytes = 0;
+    char *text;
+    FILE *f;
+    if (!gate_settings.stats_file)
+        return;
+    text = buckets_stats(true, &bytes);
+    snprintf(path, sizeof path, "%s.new", gate_settings.stats_file);
+    f = fopen(path, "w");
+    if (!f || fwrite(text, 1, bytes, f) != bytes || fclose(f) != 0 || rename(path, gate_settings.stats_file) != 0)
+        tool_warn("%s: %s", gate_settings.stats_file, strerror(errno));
+    free(text);
+}
+
+static void raise_files(void)
+{
+    const rlim_t want = gate_settings.clients_max + 64 + 8 * gate_settings.threads;
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur >= want)
+        return;
+    r.rlim_cur = want;
+    r.rlim_max = qos_max(r.rlim_max, want);
+    if (setrlimit(RLIMIT_NOFILE, &r) != 0)
+        tool_die(TOOL_FAILED, "--clients: this process may not open %" PRIu64 " files (ulimit -n)", (uint64_t)want);
+}
+
+static bool idle(void)
+{
+    uint64_t waiting = 0;
+    uint32_t k;
+    for (k = 0; k < worker_count; k++)
+        waiting += __atomic_load_n(&workers[k].backend.count, __ATOMIC_RELAXED);
+    return waiting == 0;
+}
+
+void gate_serve(void)
+{
+    uint64_t end_ns;
+    uint32_t k;
+    raise_files();
+    worker_count = (uint32_t)gate_settings.threads;
+    workers = tool_alloc(worker_count * sizeof *workers);
+    for (k = 0; k < worker_count; k++)
+        open_worker(&workers[k], k);
+    for (k = 0; k < worker_count; k++)
+        if (pthread_create(&workers[k].thread, NULL, serve, &workers[k]) != 0)
+            tool_die(TOOL_FAILED, "a thread cannot be started");
+    if (agent_config.controllers)
+        agent_serve();
+    while (!stop_asked()) {
+        write_stats();
+        tool_sleep_until_ns(tool_now_ns() + QOS_NS_PER_S);
+    }
+    for (k = 0; k < listeners; k++) /* nobody new; what is at memcached is answered */
+        close(listener[k].source.fd);
+    for (end_ns = tool_now_ns() + DRAIN_NS; !idle() && tool_now_ns() < end_ns;)
+        usleep(1000);
+    __atomic_store_n(&ended, true, __ATOMIC_RELAXED);
+    for (k = 0; k < worker_count; k++)
+        worker_poke(&workers[k]);
+    for (k = 0; k < worker_count; k++)
+        pthread_join(workers[k].thread, NULL);
+    if (agent_config.controllers)
+        agent_end();
+    write_stats();
+}

@@ -1,0 +1,273 @@
+// links: -lzmq -pthread
+// flags: -D_GNU_SOURCE
+// memcached_gate: a proxy beside memcached that gives its buckets reservations, limits and weights.
+#include "gate.h"
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct gate_settings gate_settings = {
+    .memcached = "127.0.0.1:11211",
+    .clients_max = 10000,
+    .depth = 128,
+    .memory_bytes = UINT64_C(1) << 30,
+    .value_bytes_max = UINT64_C(1) << 20,
+    .burst_ns = 20000000,
+    .timeout_ns = 2 * QOS_NS_PER_S,
+};
+
+static const char *settings_file;
+static const char *listen_at[LISTENERS_MAX];
+static uint32_t listens;
+
+static void on_listen(const char *text)
+{
+    if (listens == LISTENERS_MAX)
+        tool_die(TOOL_USAGE, "--listen: at most %d", LISTENERS_MAX);
+    listen_at[listens++] = tool_copy(text);
+}
+
+/* 10.1.0.0/16, ::1 */
+static const char *network(const char *text, struct bucket_spec *s)
+{
+    char address[64];
+    const char *slash = strchr(text, '/');
+    uint64_t most = strchr(text, ':') ? 128 : 32, bits = most;
+    memset(s->from, 0, sizeof s->from);
+    snprintf(address, sizeof address, "%.*s", slash ? (int)(slash - text) : (int)strlen(text), text);
+    if (most == 32)
+        memset(s->from + 10, 0xff, 2);
+    if (inet_pton(most == 32 ? AF_INET : AF_INET6, address, most == 32 ? s->from + 12 : s->from) != 1 ||
+        (slash && !protocol_number(slash + 1, strlen(slash + 1), most, &bits)))
+        return "not an address or a network; write e.g. 10.1.0.0/16";
+    s->from_bits = (uint32_t)(bits + 128 - most);
+    s->has_from = true;
+    return NULL;
+}
+
+static const char *text_of(const char *text, char *to, size_t size)
+{
+    const char *at;
+    if (!*text || strlen(text) >= size)
+        return "1 to 63 characters for a name, 1 to 250 for a key";
+    for (at = text; *at; at++)
+        if (!isgraph((unsigned char)*at) || *at == '"')
+            return "printable characters without spaces";
+    snprintf(to, size, "%s", text);
+    return NULL;
+}
+
+static const char *setting(struct bucket_spec *s, const char *key, const char *value)
+{
+    const char *wrong;
+    if (strcmp(key, "name") == 0)
+        return text_of(value, s->name, sizeof s->name);
+    if (strcmp(key, "key") == 0)
+        return text_of(value, s->prefix, sizeof s->prefix);
+    if (strcmp(key, "from") == 0)
+        return network(value, s);
+    if (strcmp(key, "port") == 0) {
+        wrong = opt_count(value, &s->port);
+        return wrong || (s->port >= 1 && s->port <= 65535) ? wrong : "1 to 65535";
+    }
+    if (strcmp(key, "reserve") == 0)
+        return opt_count(value, &s->terms.reservation_per_s);
+    if (strcmp(key, "limit") == 0)
+        return opt_count(value, &s->terms.limit_per_s);
+    if (strcmp(key, "weight") == 0) {
+        wrong = opt_count(value, &s->terms.weight);
+        return wrong || s->terms.weight ? wrong : "1 or more";
+    }
+    return "not a setting; name, key, port, from, reserve, limit and weight are";
+}
+
+static void on_bucket(const char *text)
+{
+    char *copy = tool_copy(text), *rest = copy, *key, *value;
+    struct bucket_spec *s = &bucket_spec[bucket_count];
+    uint32_t k;
+    if (bucket_count == BUCKETS_LIMIT - 1)
+        tool_die(TOOL_USAGE, "--bucket: at most %d", BUCKETS_LIMIT - 1);
+    while (opt_next_pair(&rest, &key, &value)) {
+        if (!value)
+            tool_die(TOOL_USAGE, "--bucket %s: %s needs a value", text, key);
+        opt_check("--bucket", key, value, setting(s, key, value));
+    }
+    if (!s->name[0])
+        tool_die(TOOL_USAGE, "--bucket %s: name= is missing", text);
+    for (k = 0; k < bucket_count; k++)
+        if (strcmp(bucket_spec[k].name, s->name) == 0 ||
+            (s->prefix[0] && strcmp(bucket_spec[k].prefix, s->prefix) == 0) ||
+            (s->port && bucket_spec[k].port == s->port))
+            tool_die(TOOL_USAGE, "--bucket %s: bucket %s has this name, key or port", text, bucket_spec[k].name);
+    opt_check("--bucket", s->name, NULL, tags_client_error(&s->terms));
+    bucket_count++;
+    free(copy);
+}
+
+static const struct opt opts[] = {
+    {"listen", OPT_EACH, NULL, "ADDRESS:PORT", "for clients; may be repeated; default 127.0.0.1:11311", on_listen},
+    {"memcached", OPT_TEXT, &gate_settings.memcached, "ADDRESS:PORT", "default 127.0.0.1:11211", NULL},
+    {"bucket", OPT_EACH, NULL, "SPEC",
+     "name=NAME, then key=PREFIX, port=PORT or from=ADDRESS[/BITS], and reserve=N, limit=N (requests per second), "
+     "weight=N. The longest key prefix decides, else the port, else the narrowest network. One with a name alone is "
+     "everybody else's",
+     on_bucket},
+    {"settings", OPT_TEXT, &settings_file, "FILE",
+     "options, one in a line without the dashes: bucket name=a,key=a:", NULL},
+    {"policy", OPT_CHOICE, &gate_settings.policy, "ps|reward",
+     "what weights share: requests, or memcached's time; default ps", NULL},
+    {"depth", OPT_COUNT, &gate_settings.depth, "N", "requests at memcached at a time; default 128", NULL},
+    {"burst", OPT_TIME, &gate_settings.burst_ns, "TIME", "unused limit that is kept; default 20ms", NULL},
+    {"threads", OPT_COUNT, &gate_settings.threads, "N", "default: one for each core", NULL},
+    {"clients", OPT_COUNT, &gate_settings.clients_max, "N", "most connections; default 10000", NULL},
+    {"memory", OPT_SIZE, &gate_settings.memory_bytes, "SIZE",
+     "for requests and replies above 8 KiB, in equal parts for the buckets; default 1G", NULL},
+    {"value", OPT_SIZE, &gate_settings.value_bytes_max, "SIZE", "largest value; default 1M, as memcached's -I", NULL},
+    {"timeout", OPT_TIME, &gate_settings.timeout_ns, "TIME", "a memcached that answers nothing for so long; default 2s",
+     NULL},
+    {"allow-flush", OPT_FLAG, &gate_settings.allow_flush, NULL,
+     "clients may flush_all, and change settings of memcached, though there are several buckets", NULL},
+    {"stats", OPT_TEXT, &gate_settings.stats_file, "FILE", "written every second, for Prometheus", NULL},
+    {"capacity", OPT_COUNT, &agent_config.capacity, "N",
+     "requests per second that memcached surely does; reservations must fit; default: not known", NULL},
+    {"controllers", OPT_TEXT, &agent_config.controllers, "LIST",
+     "ADDRESS:PORT of each `pshift_cluster controller`: this gate is a node; its buckets are theirs, in their "
+     "order",
+     NULL},
+    {"node-count", OPT_COUNT, &agent_config.nodes, "N", "gates of the cluster", NULL},
+    {"number", OPT_COUNT, &agent_config.number, "N", "which one this is, from 1", NULL},
+    {"keys", OPT_TEXT, &agent_config.keys, "DIR", "made by `pshift_cluster keys`", NULL},
+    {"state", OPT_TEXT, &agent_config.state, "FILE", "what a restart of this gate must not forget", NULL},
+    {"period", OPT_TIME, &agent_config.period_ns, "TIME", "as the controllers'; default 1s", NULL},
+    {"intervals", OPT_COUNT, &agent_config.intervals, "N", "as the controllers'; default 5", NULL},
+    {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
+};
+static const char about[] = "a proxy beside memcached that gives its buckets (key prefixes, ports or client addresses) "
+                            "reservations, limits and "
+                            "weights. Clients speak the text protocol to it; `stats qos` shows what each bucket got";
+static const char examples[] =
+    "Of the memcached beside it 20,000 requests per second are for keys that begin with gold:\n"
+    "  memcached_gate --bucket name=gold,key=gold:,reserve=20k --bucket name=bulk,key=bulk:,limit=50k\n"
+    "With a controller, reservations and limits hold over all hosts: see examples/README.md.\n"
+    "Exit status: 0 stopped, 1 failed, 2 wrong usage.\n";
+
+static FILE *open_settings(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    if (!f)
+        tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
+    return f;
+}
+
+/* Errors name the file and the line. */
+static void read_settings(const char *path, char *program)
+{
+    FILE *f = open_settings(path);
+    char line[1024], where[300];
+    unsigned number = 0;
+    while (fgets(line, sizeof line, f)) {
+        char *name = line + strspn(line, " \t"), *value, *end, option[64];
+        char *argv[4] = {where, option, NULL, NULL};
+        snprintf(where, sizeof where, "%.250s:%u", path, ++number);
+        name[strcspn(name, "\r\n")] = 0;
+        if (!*name || *name == '#')
+            continue;
+        value = name + strcspn(name, " \t");
+        if (*value)
+            *value++ = 0;
+        value += strspn(value, " \t");
+        for (end = value + strlen(value); end > value && isspace((unsigned char)end[-1]);)
+            *--end = 0;
+        snprintf(option, sizeof option, "--%s", name);
+        argv[2] = *value ? tool_copy(value) : NULL;
+        (void)opt_parse(*value ? 3 : 2, argv, opts, about, NULL);
+    }
+    fclose(f);
+    tool_set_name(program);
+}
+
+static void range(const char *what, uint64_t value, uint64_t low, uint64_t high)
+{
+    if (value < low || value > high)
+        tool_die(TOOL_USAGE, "--%s: from %" PRIu64 " to %" PRIu64, what, low, high);
+}
+
+static void check_cluster(void)
+{
+    if (!agent_config.controllers)
+        return;
+    range("node-count", agent_config.nodes, 1, 1024);
+    range("number", agent_config.number, 1, agent_config.nodes);
+    range("capacity", agent_config.capacity, 50, 10000000);
+    range("period", agent_config.period_ns / 1000000, 50, 3600000);
+    range("intervals", agent_config.intervals, 1, 100);
+    if (!agent_config.keys || !agent_config.state)
+        tool_die(TOOL_USAGE, "--controllers: needs --keys DIR and --state FILE, too");
+}
+
+static void check(void)
+{
+    uint32_t k;
+    bucket_other = QOS_NONE;
+    for (k = 0; k < bucket_count; k++)
+        if (!bucket_spec[k].prefix[0] && !bucket_spec[k].port && !bucket_spec[k].has_from) {
+            if (bucket_other != QOS_NONE)
+                tool_die(TOOL_USAGE, "--bucket: %s and %s have neither key, port nor from; one may be everybody else's",
+                         bucket_spec[bucket_other].name, bucket_spec[k].name);
+            bucket_other = k;
+        }
+    if (bucket_other == QOS_NONE) {
+        bucket_other = bucket_count;
+        on_bucket("name=other");
+    }
+    range("threads", gate_settings.threads, 1, 256);
+    range("clients", gate_settings.clients_max, 1, 1000000);
+    range("depth", gate_settings.depth, 1, DEPTH_MAX);
+    range("burst", gate_settings.burst_ns / 1000000, 1, 10000);
+    range("timeout", gate_settings.timeout_ns / 1000000, 10, 3600000);
+    range("value", gate_settings.value_bytes_max, 1024, UINT64_C(1) << 30);
+    if (gate_settings.memory_bytes / bucket_count < 2 * gate_settings.value_bytes_max)
+        tool_die(TOOL_USAGE, "--memory: at least two of --value for each of %u buckets", bucket_count);
+    check_cluster();
+}
+
+static void listen_all(void)
+{
+    char address[300];
+    uint32_t k;
+    if (listens == 0)
+        on_listen("127.0.0.1:11311");
+    for (k = 0; k < listens; k++)
+        gate_listen(listen_at[k], BUCKETS_LIMIT);
+    for (k = 0; k < bucket_count; k++)
+        if (bucket_spec[k].port) { /* on the address of the first --listen */
+            const char *colon = strrchr(listen_at[0], ':');
+            snprintf(address, sizeof address, "%.*s:%" PRIu64, (int)(colon - listen_at[0]), listen_at[0],
+                     bucket_spec[k].port);
+            gate_listen(address, k);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    int k;
+    gate_settings.threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    agent_config.period_ns = QOS_NS_PER_S;
+    agent_config.intervals = 5;
+    for (k = 1; k + 1 < argc; k++) /* the command line goes over the file */
+        if (strcmp(argv[k], "--settings") == 0)
+            read_settings(argv[k + 1], argv[0]);
+    k = opt_parse(argc, argv, opts, about, examples);
+    if (k < argc)
+        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[k]);
+    check();
+    stop_on_signals();
+    listen_all();
+    buckets_open();
+    gate_serve();
+    return TOOL_OK;
+}

@@ -1,0 +1,363 @@
+"""What tests/real/memcached_gate.sh asks of a gate with sockets of its own. Each command prints what is wrong, and ends with
+status 1 if anything is. Uses Debian's python3-pymemcache for the commands `clients` and `hashing`."""
+import base64, os, random, re, select, socket, sys, time
+
+WRONG = []
+socket.setdefaulttimeout(10)
+
+
+def check(what, good, seen=""):
+    if not good:
+        WRONG.append(what)
+        print(f"FAILED: {what} {seen!r}"[:400])
+
+
+def connect(port, host="127.0.0.1", source=None):
+    s = socket.create_connection((host, int(port)), 5, source_address=(source, 0) if source else None)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    s.settimeout(5)
+    return s
+
+
+def read_all(s):
+    out = b""
+    try:
+        while True:
+            part = s.recv(1 << 20)
+            if not part:
+                return out
+            out += part
+    except OSError as e:
+        return out + repr(e).encode()
+
+
+def talk(port, data, source=None):
+    """Sends all, says that this was all, reads to the end."""
+    s = connect(port, source=source)
+    try:
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+    with s:
+        return read_all(s)
+
+
+def stats(port):
+    text = talk(port, b"stats qos\r\nquit\r\n").decode()
+    return {k: int(v) for k, v in re.findall(r"^STAT (\S+) (\d+)\r$", text, re.M)}
+
+
+# ---- compare: the gate and memcached itself, the same bytes
+
+BIG = b"x" * 1048000
+CASES = [
+    b"verbosity", b"verbosity noreply", b"verbosity 0 noreply", b"verbosity foo bar my", b"verbosity 1",
+    b"set a 0 0 2\r\nhi", b"get a b a", b"gat 0 a", b"gat x a", b"get", b"get ", b"gets", b"get  a   a ",
+    b"touch a 0", b"touch a x", b"touch zz 0", b"touch a", b"touch a 0 noreply",
+    b"set a 0 0 -1\r\nxx", b"set a x 0 2\r\nhi", b"set a 0 x 2\r\nhi", b"set a 0 0 x\r\nhi", b"set a 0 0 2 junk\r\nhi",
+    b"set a 0 0 2 noreply\r\nhi", b"set a 0 0 2 noreply noreply\r\nhi", b"set a 0 0 2\r\nhixx", b"set a 0 0", b"set",
+    b"cas a 0 0 2 x\r\nhi", b"cas zz 0 0 2 1 noreply\r\nhi", b"cas a 0 0 2\r\nhi",
+    b"add a 0 0 2\r\nhi", b"replace zz 0 0 2\r\nhi", b"append a 0 0 2\r\nhi", b"prepend a 0 0 2\r\nhi", b"get a",
+    b"delete a 0", b"delete a 1", b"delete a noreply", b"delete a 0 noreply", b"delete a x y z", b"delete", b"delete noreply",
+    b"set n 0 0 1\r\n5", b"incr n 1", b"incr n x", b"incr n -1", b"incr n", b"decr n 3 noreply", b"incr n noreply",
+    b"incr zz 1", b"incr n 18446744073709551615", b"incr n 18446744073709551616",
+    b"get " + b"k" * 250, b"get " + b"k" * 251, b"set " + b"k" * 251 + b" 0 0 1\r\nx", b"delete " + b"k" * 251,
+    b"incr " + b"k" * 251 + b" 1", b"get " + b" ".join(b"k%d" % i for i in range(3000)),
+    b"mg a", b"mg a v", b"mg n v t f s k O123", b"mg zz", b"mg zz q", b"mg a q v k", b"mg", b"mg n b", b"mg Zm9v b v k",
+    b"mg n v v", b"mg n ;", b"mg n q q", b"mg n v noreply",
+    b"ms b 2\r\nhi", b"ms b 2 T0 F5\r\nhi", b"ms b 2 q\r\nhi", b"ms b x\r\nhi", b"ms b\r\nhi", b"ms b 2 Z\r\nhi",
+    b"ms b 2 T\r\nhi", b"ms b 2 Tx\r\nhi", b"ms b 2 q q\r\nhi", b"ms b 2\r\nhixx", b"ms b 2 MA\r\nhi", b"ms b 2 MX\r\nhi",
+    b"ms b 2 C99999 q\r\nhi", b"ms b -1\r\nhi", b"ms Zm9v 2 b\r\nhi", b"ms !!! 2 b\r\nhi", b"ms b 2 ME\r\nhi",
+    b"ms b 2 MR q\r\nhi", b"ms " + b"k" * 251 + b" 2\r\nhi", b"ms b 2 F-1\r\nhi", b"ms b 2 ;\r\nhi", b"ms b 2 N100 MA\r\nhi",
+    b"md b", b"md b q", b"md zz q", b"md zz", b"md",
+    b"ma n", b"ma zz", b"ma zz q", b"ma n q", b"ma n v D5", b"ma new N0 J13 v", b"ma n Dx", b"ma n MD v", b"ma n MX",
+    b"me zz", b"me", b"mn", b"mn foo", b"foo", b"", b" ", b"GET a", b"stats foo",
+    b"flush_all x", b"flush_all 1 2 3",
+    b"set big 0 0 1048577\r\n" + b"x" * 1048577, b"get big", b"set big 0 0 1048576\r\n" + b"x" * 1048576, b"get big",
+    b"set big 0 0 1048000\r\n" + BIG, b"get big big", b"set big 0 0 2000000\r\n" + b"x" * 2000000, b"get big",
+    b"ms big 1048577\r\n" + b"x" * 1048577, b"ms big 1048000 q\r\n" + BIG, b"mg big v", b"append big 0 0 999999\r\n" + b"x" * 999999,
+    b"cache_memlimit 64", b"cache_memlimit x", b"slabs automove 0", b"lru mode flat", b"lru_crawler disable", b"lru_crawler enable",
+    b"flush_all 0", b"flush_all noreply", b"flush_all 0 noreply", b"flush_all", b"mg n v", b"set n 0 0 1\r\n5\r\ngets n",
+]
+
+
+def compare(direct, gate):
+    same = 0
+    for case in CASES:
+        data = case + b"\r\nmn\r\n"
+        a, b = talk(direct, data), talk(gate, data)
+        check(f"memcached and the gate answer alike to {data[:60]!r}: {a[:100]!r}", a == b, b)
+        same += a == b
+    # the same again in one stream, with requests cut at random places; without what depends on the second of the clock
+    text = b"flush_all\r\n" + b"\r\n".join(c for c in CASES if c and len(c) < 5000 and not re.match(b"flush|g?at|touch|mg n v t|ms b 2 T", c))
+    text += b"\r\nmn\r\n"
+    time.sleep(1 - time.time() % 1)
+    without_cas = lambda r: re.sub(rb"VALUE n 0 1 \d+", b"VALUE n 0 1", r)
+    for seed in (1, 2, 3):
+        rng, s, at, whole = random.Random(seed), connect(gate), 0, without_cas(talk(direct, text))
+        while at < len(text):
+            step = rng.choice([1, 2, 3, 17, 200, 3000])
+            s.sendall(text[at:at + step])
+            at += step
+        s.shutdown(socket.SHUT_WR)
+        got = without_cas(read_all(s))
+        check("all in one pipeline, in pieces", got == whole, (whole, got))
+    print(f"{same} of {len(CASES)} requests: memcached's answer and the gate's are equal")
+
+
+# ---- what no client should send
+
+def bad(gate, pid):
+    before = rss(pid)
+    r = talk(gate, b"\x80\x01\x00\x05" + b"\0" * 20)
+    check("binary protocol: refused and closed", r.startswith(b"CLIENT_ERROR") and b"binary" in r, r)
+    r = talk(gate, b"x" * 100000)
+    check("endless line: refused and closed", r.startswith(b"CLIENT_ERROR line too long"), r)
+    r = talk(gate, b"get " + b"x" * 100000)
+    check("endless key", r == b"CLIENT_ERROR bad command line format\r\n", r)
+    r = talk(gate, b"get a " + b" " * 100000 + b"\r\nmn\r\n")
+    check("endless spaces", r.endswith(b"MN\r\n"), r)
+    r = talk(gate, b"set a 0 0 1000000000\r\n" + b"x" * 3000000)
+    check("a value of 1 GB is not stored", r.startswith(b"SERVER_ERROR object too large"), r)
+    for length in (b"-1", b"4294967297", b"18446744073709551615", b"2147483647", b"0x10", b"1e3", b"+5"):
+        r = talk(gate, b"set a 0 0 " + length + b"\r\nx\r\nmn\r\n")
+        check(f"length {length}", r.startswith(b"CLIENT_ERROR bad command line format\r\n") and r.endswith(b"MN\r\n"), r)
+    for text in (b"get a\0b\r\nmn\r\n", b"set a\x01 0 0 1\r\nmn\r\n", b"delete a\rb\r\nmn\r\n"):
+        check("control characters", b"CLIENT_ERROR" in talk(gate, text), text)
+    victim, rng = connect(gate), random.Random(7)
+    talk(gate, b"set victim 0 0 6\r\nsecret\r\n")
+    words = [b"get", b"gets", b"set", b"ms", b"mg", b"md", b"ma", b"noreply", b"q", b"0", b"1", b"-1", b"k", b" ", b"\r\n", b"\n", b"\r",
+             b"99999999999", b"\0", b"incr", b"gat", b"touch", b"cas", b"verbosity", b"T0", b"v", b"b", b"stats", b"mn", b"hi", b"delete", b"me",
+             b"append", b"MA", b"N0"]
+    for k in range(400):
+        line = b"".join(rng.choice(words) + rng.choice([b" ", b" ", b" ", b"\r\n", b""]) for _ in range(rng.randrange(1, 40)))
+        s = connect(gate)
+        try:
+            s.sendall(line)
+            if rng.random() < 0.5:
+                s.shutdown(socket.SHUT_WR)
+                read_all(s)
+        except OSError:
+            pass
+        s.close()
+        victim.sendall(b"get victim\r\nmg victim v\r\n")
+        r, want = b"", b"VALUE victim 0 6\r\nsecret\r\nEND\r\nVA 6\r\nsecret\r\n"
+        while len(r) < len(want):
+            part = victim.recv(4096)
+            if not part:
+                break
+            r += part
+        check("another client's replies stay its own", r == want, (line, r))
+        if WRONG:
+            break
+    check("memory", rss(pid) - before < 40 << 20, rss(pid) - before)
+
+
+def rss(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) * 1024
+
+
+def slow(gate, pid, bucket):
+    """Clients that ask for 1 MiB values and do not read: they stop alone, and hold bounded memory."""
+    talk(gate, b"set gold:big 0 0 1048000\r\n" + BIG + b"\r\nset a 0 0 1\r\nx\r\n")
+    before, slow_ones = rss(pid), [connect(gate) for _ in range(20)]
+    for s in slow_ones:
+        s.sendall(b"get gold:big\r\n" * 500)
+    half = [connect(gate) for _ in range(20)]
+    for s in half:
+        s.sendall(b"set gold:half 0 0 1000000\r\nxx")
+    other = connect(gate)
+    for k in range(2000):
+        other.sendall(b"get a\r\n")
+        r = other.recv(100)
+        check("others are served", r == b"VALUE a 0 1\r\nx\r\nEND\r\n", r)
+    held = rss(pid) - before
+    print(f"20 clients that do not read, 10,000 MiB asked for, 20 that send half of a value: {held >> 20} MiB held")
+    check("memory is bounded", held < 200 << 20, held)
+    check("and counted", stats(gate)[f"{bucket}:memory_bytes"] > 1 << 20)
+    got = 0
+    first = slow_ones[0]
+    want = 500 * (len(b"VALUE gold:big 0 1048000\r\n") + 1048000 + 7)
+    end = time.time() + 20
+    while got < want and time.time() < end:
+        got += len(first.recv(1 << 20))
+    check("one that reads after all gets everything", got == want, (got, want))
+    for s in slow_ones + half:
+        s.close()
+    for _ in range(50):
+        if stats(gate)[f"{bucket}:memory_bytes"] == 0:
+            break
+        time.sleep(0.1)
+    check("nothing is held for who left", stats(gate)[f"{bucket}:memory_bytes"] == 0)
+
+
+def crowd(gate, pid, count):
+    before, all_of_them = rss(pid), []
+    for k in range(count):
+        s = socket.socket()
+        s.connect(("127.0.0.1", int(gate)))
+        all_of_them.append(s)
+    for s in all_of_them:
+        s.sendall(b"set crowd 0 0 5\r\nhello\r\nget crowd\r\n")
+    for s in all_of_them:
+        r = b""
+        while len(r) < 37:
+            r += s.recv(100)
+        check("each is answered", r == b"STORED\r\nVALUE crowd 0 5\r\nhello\r\nEND\r\n", r)
+    each = (rss(pid) - before) / count
+    print(f"{count} connections: {each:.0f} bytes each, idle")
+    check("memory of an idle connection", each < 20480, each)
+    check("they are counted", stats(gate)["clients"] >= count)
+
+
+def buckets(gate, gold_port):
+    """Prefix, port and address."""
+    count = lambda: {k.split(":")[0]: v for k, v in stats(gate).items() if k.endswith(":requests_total")}
+
+    def went(data, bucket, port=gate, source=None):
+        before = count()
+        r = talk(port, data, source)
+        after = count()
+        moved = {b: after[b] - before[b] for b in after if after[b] != before[b]}
+        check(f"{data!r} goes to {bucket}", moved == bucket, (moved, r))
+
+    key64 = base64.b64encode(b"gold:1")
+    went(b"get gold:1\r\n", {"gold": 1})
+    went(b"get gold:1 bulk:1 gold:2 else\r\n", {"gold": 2, "bulk": 1, "other": 1})
+    went(b"get gold:vip:1 gol\r\n", {"vip": 1, "other": 1})
+    went(b"mg " + key64 + b" b v\r\n", {"gold": 1})
+    went(b"get x\r\n", {"ported": 1}, port=gold_port)
+    went(b"get gold:1\r\n", {"gold": 1}, port=gold_port)
+    went(b"get x\r\n", {"near": 1}, source="127.0.0.2")
+    went(b"mn\r\nfoo\r\nset a 0 0 x\r\n", {})
+    r = talk(gate, b"flush_all\r\nflush_all noreply\r\nstats reset\r\ncache_memlimit 8\r\nstats settings\r\nshutdown\r\nwatch\r\nmn\r\n")
+    check("flush_all is refused where there are several buckets",
+          r.count(b"CLIENT_ERROR refused") == 3 and r.count(b"CLIENT_ERROR not passed on") == 2 and r.endswith(b"MN\r\n"), r)
+
+
+def clients(gate):
+    from pymemcache.client.base import Client, PooledClient
+    for c in (Client(("127.0.0.1", int(gate))), PooledClient(("127.0.0.1", int(gate)), max_pool_size=4)):
+        c.set_many({f"py{k}": str(k) * 100 for k in range(500)})
+        got = c.get_many([f"py{k}" for k in range(600)])
+        check("pymemcache: set_many, get_many", got == {f"py{k}": (str(k) * 100).encode() for k in range(500)}, len(got))
+        c.set("n", "10", noreply=True)
+        check("incr", c.incr("n", 5) == 15)
+        value, cas = c.gets("n")
+        check("cas", c.cas("n", "1", cas) is True and c.cas("n", "2", cas) is False)
+        check("delete", c.delete("n", noreply=False) and c.get("n") is None)
+        check("touch", c.touch("py1", 100, noreply=False))
+        c.append("py2", "x", noreply=False)
+        check("append", c.get("py2") == b"2" * 100 + b"x")
+        check("version", c.version().startswith(b"1."))
+        check("a value of 1 MB", c.set("m", BIG, noreply=False) and c.get("m") == BIG)
+        check("stats", b"pid" in c.stats())
+        c.close()
+
+
+def hashing(ports):
+    from pymemcache.client.hash import HashClient
+    servers = [("127.0.0.1", int(p)) for p in ports]
+    before = [stats(p)["other:requests_total"] for p in ports]
+    c = HashClient(servers, use_pooling=True)
+    for k in range(2000):
+        c.set(f"h{k}", f"value {k}")
+    got = c.get_many([f"h{k}" for k in range(2000)])
+    check("all values, over all gates", len(got) == 2000 and all(got[f"h{k}"] == f"value {k}".encode() for k in range(2000)), len(got))
+    share = [stats(p)["other:requests_total"] - b for p, b in zip(ports, before)]
+    print("requests of each gate:", share)
+    check("each gate has its part", all(700 < n < 1400 for n in share), share)
+
+
+# ---- load
+
+def load(seconds, *tenants):
+    """Each tenant PORT:CONNECTIONS:KEY: batches of 50 gets, so that requests wait at the gate, not in this program."""
+    poll, need = select.epoll(), {}
+    for t in tenants:
+        port, n, key = t.split(",")
+        batch = (b"get %s\r\n" % key.encode()) * 50
+        for _ in range(int(n)):
+            s = connect(port)
+            s.setblocking(False)
+            s.send(batch)
+            need[s.fileno()] = [s, batch, 0, 0, key]
+            poll.register(s.fileno(), select.EPOLLIN)
+    end, ended, errors = time.time() + float(seconds), 0, 0
+    done = {}
+    while time.time() < end and need:
+        for fd, _ in poll.poll(0.1):
+            c = need[fd]
+            try:
+                part = c[0].recv(65536)
+            except OSError:
+                part = b""
+            if not part:
+                errors += 1
+                poll.unregister(fd)
+                del need[fd]
+                continue
+            errors += part.count(b"SERVER_ERROR")
+            c[2] += part.count(b"\n") # a miss is one line, END; so is an error
+            if c[2] >= 50:
+                done[c[4]] = done.get(c[4], 0) + c[2]
+                c[2] = 0
+                c[0].send(c[1])
+    print("load", " ".join(f"{k}={v}" for k, v in sorted(done.items())), f"errors={errors}")
+
+
+def judge(gate, seconds, reserve, limit):
+    """gold against its reservation, capped against its limit, over the seconds from now on."""
+    a = stats(gate)
+    time.sleep(float(seconds))
+    b = stats(gate)
+    t = (b["now_ns"] - a["now_ns"]) / 1e9
+    rate = lambda n: (b[f"{n}:requests_total"] - a[f"{n}:requests_total"]) / t
+    waited = (b["gold:waited_ns_total"] - a["gold:waited_ns_total"]) / t / 1e9
+    total = sum(rate(k.split(":")[0]) for k in b if k.endswith(":requests_total"))
+    gold, capped = rate("gold") / float(reserve), rate("capped") / float(limit)
+    print(f"gold got {gold:.4f} of its reservation, waited {waited:.3f} of the time; capped {capped:.4f} of its limit; "
+          f"{total:.0f} requests per second in all, {float(reserve):.0f} reserved")
+    check("limit", capped <= 1.01 + 0.02 / t, capped)
+    if WRONG:
+        return
+    if waited < 0.95 or total < 1.25 * float(reserve):
+        sys.exit(3)
+    check("reservation", gold >= 0.98, gold)
+
+
+def outage(gate, pid, port):
+    """memcached is killed under this client: errors, no hang, the same connection afterwards."""
+    s = connect(gate)
+    s.sendall(b"set a 0 0 1\r\nx\r\n")
+    check("before", s.recv(100) == b"STORED\r\n")
+    os.kill(int(pid), 9)
+    time.sleep(0.2)
+    s.sendall(b"get a\r\nset a 0 0 1\r\ny\r\nset a 0 0 1 noreply\r\ny\r\nget a b c\r\nmn\r\n")
+    time.sleep(0.3)
+    r = s.recv(4096)
+    check("errors meanwhile", r == b"SERVER_ERROR memcached does not answer\r\n" * 3 + b"MN\r\n", r)
+    check("nothing is lost", stats(gate)["at_memcached"] == 0)
+    check("it says so", stats(gate)["memcached_up"] == 0)
+    print("killed")
+    sys.stdout.flush()
+    sys.stdin.readline() # it runs again
+    end = time.time() + 5
+    while time.time() < end:
+        s.sendall(b"set a 0 0 1\r\nz\r\n")
+        r = s.recv(100)
+        if r == b"STORED\r\n":
+            break
+        time.sleep(0.02)
+    check("back on the same connection", r == b"STORED\r\n", r)
+    print(f"back after {5 - (end - time.time()):.2f} s")
+
+
+if __name__ == "__main__":
+    command, args = sys.argv[1], sys.argv[2:]
+    {"compare": compare, "bad": bad, "slow": slow, "buckets": buckets, "clients": clients, "load": load, "judge": judge,
+     "outage": outage, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
+     "stats": lambda p: print(talk(p, b"stats qos\r\nquit\r\n").decode())}[command](*args)
+    sys.exit(bool(WRONG))

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# proves: examples/memcached_gate in front of stock memcached answers as memcached does (memccapable, pymemcache, hashing over 4
+# gates, every command beside memcached itself), keeps reservations and limits, and survives bad input, slow clients, 10,000
+# connections and memcached's death
+set -u
+. "$(dirname "$0")/../lib.sh"
+gate=$PWD/build/examples/memcached_gate
+[ -x "$gate" ] || make -s build/examples/memcached_gate || exit 1
+for tool in memcached memccapable memcslap; do
+    command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
+done
+python=/usr/bin/python3 # Debian's, which has pymemcache
+ask="timeout 100 $python tests/real/memcached_gate.py"
+d=$(mktemp -d "$PWD/build/memcached_gate-XXXXXX") || exit 1
+failed=0 pids=()
+trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
+base=$((21000 + RANDOM % 8000)) # below those of clients
+user=()
+[ "$(id -u)" -ne 0 ] || user=(-u nobody)
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+until_listens() { local k; for ((k = 0; k < 100; k++)); do listens "$1" && return; sleep 0.05; done; bad "nobody listens at $1"; cat "$d"/*.err; exit 1; }
+daemon() { # PORT: a memcached; sets pid
+    memcached "${user[@]}" -l 127.0.0.1 -p "$1" -U 0 -c 4096 >/dev/null 2>>"$d/memcached.err" </dev/null &
+    pid=$!
+    pids+=($pid)
+    until_listens "$1"
+}
+start() { # PORT MEMCACHED-PORT OPTION...: sets pid
+    "$gate" --listen "127.0.0.1:$1" --memcached "127.0.0.1:$2" "${@:3}" >"$d/gate.out" 2>>"$d/gate.err" </dev/null &
+    pid=$!
+    pids+=($pid)
+    until_listens "$1"
+}
+stop() { # PID: on SIGTERM it ends by itself, with status 0
+    kill -TERM "$1"
+    wait "$1"
+    expect "a gate that is stopped ends with status 0" [ $? = 0 ]
+}
+
+# ---- bad settings
+refused() { # WORDS OPTION...
+    timeout 5 "$gate" --listen 127.0.0.1:1 "${@:2}" >"$d/refused" 2>&1
+    local status=$?
+    if [ $status = 2 ] && grep -q -- "$1" "$d/refused"; then ok "refused: $1"
+    else bad "not refused: ${*:2}: status $status: $(cat "$d/refused")"; fi
+}
+refused 'bucket: reserve=2X: ' --bucket name=a,reserve=2X
+refused 'name= is missing' --bucket key=a:
+refused 'key needs a value' --bucket name=a,key
+refused 'colour=red: not a setting' --bucket name=a,colour=red
+refused 'limit_per_s' --bucket name=a,reserve=20k,limit=10k
+refused 'bucket a has this name' --bucket name=a,key=a: --bucket name=a,key=b:
+refused 'may be everybody else' --bucket name=a --bucket name=b
+refused 'not an address or a network' --bucket name=a,from=10.0.0.0/33
+refused '1 to 65535' --bucket name=a,port=70000
+refused 'reserve=20000 does not fit: 10000 of --capacity' --capacity 10k --bucket name=a,key=a:,reserve=20k --listen 127.0.0.1:0
+refused '--depth: from 1' --depth 0
+refused '--memory: at least two of --value' --memory 1M
+refused 'needs --keys DIR and --state FILE' --controllers 127.0.0.1:1 --node-count 1 --number 1 --capacity 1000
+printf '# comment\nbucket name=a,key=a:\n\ndepth many\n' >"$d/bad.conf"
+refused 'bad.conf:4: --depth=many: ' --settings "$d/bad.conf"
+printf 'colour red\n' >"$d/bad.conf"
+refused 'bad.conf:1: --colour: no such option' --settings "$d/bad.conf"
+
+# ---- conformance, beside memcached itself
+daemon $base; direct=$pid
+daemon $((base + 1)); behind=$pid
+start $((base + 10)) $((base + 1)) --allow-flush --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
+$ask compare $base $((base + 10)) || failed=1
+timeout 60 memccapable -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1
+expect "memccapable -a passes against memcached" [ $? = 0 ]
+timeout 60 memccapable -h 127.0.0.1 -p $((base + 10)) -a >"$d/capable.gate" 2>&1
+expect "and against the gate" [ $? = 0 ]
+expect "with the same outcomes" cmp "$d/capable.direct" "$d/capable.gate"
+for t in set get; do
+    timeout 60 memcslap -s "127.0.0.1:$((base + 10))" -t $t -c 8 -e 500 >"$d/slap" 2>&1
+    expect "memcslap -t $t" [ $? = 0 ]
+done
+$ask clients $((base + 10)) || failed=1
+$ask bad $((base + 10)) $one || failed=1
+$ask slow $((base + 10)) $one gold || failed=1
+sleep 1.1
+expect "statistics for Prometheus" grep -q '^memcached_gate_requests_total{bucket="gold"} [1-9]' "$d/stats"
+expect "the memcached of the conformance tests still runs" kill -0 $behind
+
+# ---- memcached dies
+mkfifo "$d/again"
+$ask outage $((base + 10)) $behind $((base + 1)) <"$d/again" >"$d/outage" &
+outage=$!
+exec 7>"$d/again"
+for ((k = 0; k < 100; k++)); do grep -q killed "$d/outage" && break; sleep 0.05; done
+wait $behind 2>/dev/null
+daemon $((base + 1)); behind=$pid
+echo >&7
+wait $outage
+expect "memcached was killed: $(tr '\n' ' ' <"$d/outage")" [ $? = 0 ]
+exec 7>&-
+
+# ---- many connections
+many=$(($(ulimit -Hn) > 21000 ? 10000 : ($(ulimit -Hn) - 500) / 2))
+(ulimit -Sn "$(ulimit -Hn)"; $ask crowd $((base + 10)) $one $((many - 100))) || failed=1
+stop $one
+
+# ---- buckets, and four gates
+ports=()
+for k in 0 1 2 3; do
+    start $((base + 20 + k)) $((k % 2 ? base : base + 1)) --bucket name=gold,key=gold: --bucket name=vip,key=gold:vip: \
+        --bucket name=bulk,key=bulk: --bucket "name=ported,port=$((base + 30 + k))" --bucket name=near,from=127.0.0.2
+    ports+=($((base + 20 + k)))
+    four[k]=$pid
+done
+$ask buckets $((base + 20)) $((base + 30)) || failed=1
+$ask hashing "${ports[@]}" || failed=1
+for k in 0 1 2 3; do stop "${four[k]}"; done
+
+# ---- reservation and limit. Control: what the same clients get in all without any.
+seconds=3
+[ -z "${QOS_LONG:-}" ] || seconds=60
+verdict=3
+for policy in ps reward; do
+    start $((base + 40)) $((base + 1)) --depth 16
+    control=$pid
+    $ask load 1 "$((base + 40)),8,bulk:x" >"$d/load"
+    total=$(sed -n 's/.*bulk:x=\([0-9]*\).*/\1/p' "$d/load")
+    stop $control
+    reserve=$((total / 5)) limit=$((total / 20))
+    echo "policy $policy, control: $total requests per second in all; $reserve reserved, limit $limit"
+    start $((base + 41)) $((base + 1)) --depth 16 --policy $policy --bucket "name=gold,key=gold:,reserve=$reserve" \
+        --bucket "name=capped,key=capped:,limit=$limit,weight=20" --bucket name=bulk,key=bulk:,weight=20
+    run=$pid
+    $ask load $((seconds + 1)) "$((base + 41)),6,gold:x" >"$d/load1" & l1=$!
+    $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x" "$((base + 41)),8,capped:x" >"$d/load2" & l2=$!
+    sleep 0.5
+    $ask judge $((base + 41)) $seconds $reserve $limit
+    verdict=$?
+    wait $l1 $l2
+    cat "$d/load1" "$d/load2"
+    expect "no errors under load" [ -z "$(grep -L 'errors=0' "$d/load1" "$d/load2")" ]
+    stop $run
+    [ $verdict -ne 1 ] || bad "reservation and limit under $policy"
+    [ $verdict -ne 3 ] || unsure=1
+done
+expect "the gates had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
+cat "$d/gate.err"
+[ $failed = 0 ] || finish 1
+[ -z "${unsure:-}" ] || inconclusive "this machine did less than in the control"
+finish $failed
