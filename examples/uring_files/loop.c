@@ -34,7 +34,7 @@ struct source {
     uint64_t blocks, cursor, start_ns, idle_since_ns, waiting;
     struct place *place;
     bool started, fixed_buffers;
-    uint64_t all_bytes, shown_bytes; /* for the live line */
+    uint64_t all_bytes, shown_bytes; /* for the progress */
 };
 
 struct loop {
@@ -49,6 +49,7 @@ struct loop {
     uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns,
         last_completion_ns, last_round_ns;
     struct progress progress;
+    struct live *live; /* --live, in place of the progress; NULL: none */
     bool draining, fixed_files;
     uint8_t *memory;
 };
@@ -241,6 +242,8 @@ static void finish(struct loop *l, struct place *p, int error)
     src->result->completed++;
     if (r->arrival_ns >= l->measure_from_ns)
         hist_add(&src->result->latency, qos_elapsed_ns(r->arrival_ns, l->now_ns));
+    if (l->live)
+        live_note(l->live, r->tenant, r->len_bytes, qos_elapsed_ns(r->arrival_ns, l->now_ns));
     if (l->draining)
         return;
     src->all_bytes += r->len_bytes;
@@ -430,6 +433,27 @@ static void show_progress(struct loop *l)
                   (double)l->o->duration_ns / 1e9, line);
 }
 
+/* For the live view: the scheduler's own answer, or what can be seen from here. */
+static const char *tenant_waits(void *of, uint32_t tenant, uint64_t *since_ns)
+{
+    struct loop *l = of;
+    const struct source *src = &l->source[tenant];
+    uint32_t k;
+    if (!src->started)
+        return "its start";
+    if (src->waiting == 0)
+        return "nothing";
+    *since_ns = l->now_ns;
+    for (k = 0; k < src->tenant->depth; k++) {
+        const struct sched_request *r = &src->place[k].request;
+        if (r->dispatch_ns < r->arrival_ns && r->arrival_ns < *since_ns)
+            *since_ns = r->arrival_ns;
+    }
+    if (l->scheduler->waits)
+        return l->scheduler->waits(l->sched, tenant);
+    return l->o->dispatch_depth && l->at_device >= l->o->dispatch_depth ? "the device" : "the scheduler";
+}
+
 /* Tenants whose time has come, and places that have rested. */
 static void wake(struct loop *l)
 {
@@ -462,7 +486,9 @@ static uint64_t next_time(struct loop *l)
     uint64_t next = qos_min(l->end_ns, l->next_start_ns);
     if (l->resting)
         next = qos_min(next, l->resting->rest_until_ns);
-    if (!l->o->quiet)
+    if (l->live)
+        next = qos_min(next, live_next_ns(l->live));
+    else if (!l->o->quiet)
         next = qos_min(next, l->progress.next_ns);
     return qos_min(next, l->scheduler->next_ns(l->sched, l->now_ns));
 }
@@ -523,7 +549,9 @@ static bool loop_run(struct loop *l)
             tool_warn("io_uring: %s", strerror(-rc));
             return false;
         }
-        if (!l->o->quiet && progress_due(&l->progress, l->now_ns))
+        if (l->live && l->now_ns >= live_next_ns(l->live))
+            live_show(l->live, l->now_ns, tenant_waits, l);
+        else if (!l->live && !l->o->quiet && progress_due(&l->progress, l->now_ns))
             show_progress(l);
     }
 }
@@ -598,6 +626,8 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
             l->measure_from_ns = qos_max(l->measure_from_ns, l->source[i].start_ns);
         }
         run->all_run_ns = l->measure_from_ns - run->start_ns;
+        if (s->live && !o->quiet && !o->hush)
+            l->live = live_new(s, o, run->start_ns);
         cpu_ns = tool_cpu_ns();
         run->cpu_wait_ns = cpu_wait_ns();
         ok = loop_run(l);
@@ -608,6 +638,7 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
         io_uring_queue_exit(&l->ring);
     for (i = 0; i < o->tenants; i++)
         free(l->source[i].place);
+    live_free(l->live);
     free(l->memory);
     free(l);
     run->failed = !ok;

@@ -58,6 +58,8 @@ static void parse(int argc, char **argv)
         {"burst", OPT_TIME, &s->burst_ns, "TIME", "burst of every bucket (default 20ms)", NULL},
         {"order", OPT_CHOICE, &s->order, "fifo|elevator",
          "of the dispatch queue: fifo for flash (default), elevator for disks", NULL},
+        {"live", OPT_FLAG, &s->live, NULL,
+         "a view of each tenant while it runs: got, reserved, limit, p99, what it waits for", NULL},
         {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print what it surely does, and stop", NULL},
         {"profile-time", OPT_TIME, &s->profile_ns, "TIME", "for each measurement of the profile (default 1s)", NULL},
         {"headroom", OPT_REAL, &s->headroom, "RATIO", "share of the profiled rate that is promised (default 0.9)",

@@ -73,6 +73,8 @@ struct scheduler {
     uint64_t (*root_rate)(void *s);
     void (*stats)(void *s, uint32_t tenant, struct qos_stats *out);
     void (*close)(void *s);
+    /* What the tenant's next request waits for, in a few words. NULL: the scheduler does not say. */
+    const char *(*waits)(void *s, uint32_t tenant);
 };
 
 /* Requests in the order of their arrival, for schedulers whose headers count requests and do not link them. */

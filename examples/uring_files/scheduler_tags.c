@@ -142,7 +142,8 @@ const struct scheduler scheduler_tags = {"tags",
                                          tags_sched_next_ns,
                                          tags_sched_root_rate,
                                          tags_sched_stats,
-                                         tags_sched_close};
+                                         tags_sched_close,
+                                         NULL};
 const struct scheduler scheduler_tags_ps = {"tags-ps",
                                             1,
                                             false,
@@ -153,4 +154,5 @@ const struct scheduler scheduler_tags_ps = {"tags-ps",
                                             tags_sched_next_ns,
                                             tags_sched_root_rate,
                                             tags_sched_stats,
-                                            tags_sched_close};
+                                            tags_sched_close,
+                                            NULL};

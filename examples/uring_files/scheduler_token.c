@@ -166,4 +166,4 @@ static void token_stats(void *s, uint32_t tenant, struct qos_stats *out)
 
 const struct scheduler scheduler_token = {"token",         1,           true,           token_open,
                                           token_submit,    token_pop,   token_complete, token_next_ns,
-                                          token_root_rate, token_stats, token_close};
+                                          token_root_rate, token_stats, token_close,    NULL};

@@ -76,8 +76,9 @@ static void none_stats(void *s, uint32_t tenant, struct qos_stats *out)
     *out = n->stats[tenant];
 }
 
-const struct scheduler scheduler_none = {
-    "none", 0, false, none_open, none_submit, none_pop, none_complete, none_next_ns, none_root_rate, none_stats, free};
+const struct scheduler scheduler_none = {"none",         0,          false,         none_open,
+                                         none_submit,    none_pop,   none_complete, none_next_ns,
+                                         none_root_rate, none_stats, free,          NULL};
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
@@ -196,6 +197,18 @@ static void htb_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
         tool_die(TOOL_FAILED, "htb_stats does not know a tenant: this is a bug");
 }
 
+static const char *htb_sched_waits(void *s, uint32_t tenant)
+{
+    static const char *const why[] = {[HTB_WAITS_NOT] = "nothing",
+                                      [HTB_OWN_LIMIT] = "its limit",
+                                      [HTB_PARENT_LIMIT] = "its group's limit",
+                                      [HTB_TURN] = "its turn",
+                                      [HTB_LENDERS_TOKENS] = "tokens to borrow"};
+    struct htb_sched *h = s;
+    struct htb_class_state state;
+    return htb_class_info(&h->tree, tenant + 1, &state) == QOS_OK ? why[state.waits] : "nothing";
+}
+
 bool scheduler_htb_flight(const struct scheduler *scheduler, void *s, uint64_t *bound_ns, uint32_t *tenant)
 {
     struct htb_sched *h = s;
@@ -217,4 +230,5 @@ const struct scheduler scheduler_htb = {"htb",
                                         htb_sched_next_ns,
                                         htb_sched_root_rate,
                                         htb_sched_stats,
-                                        htb_sched_close};
+                                        htb_sched_close,
+                                        htb_sched_waits};

@@ -4,6 +4,7 @@
  *     tenants.c     tenants and their files: parsing, opening, creating, O_DIRECT
  *     loop.c        one run: io_uring, the scheduler, counters, the log
  *     profile.c     device time per request, and from it the cost model and the root's rate
+ *     live.c        the live view: what each tenant gets, and what it waits for
  *     judge.c       what must hold, checked on the log and the seconds of a run
  *     explain.c     where the difference in total comes from: bound, mix or scheduler
  *     overhead.c    what the scheduler itself costs
@@ -108,7 +109,7 @@ struct settings {
     const char *file, *json, *plot, *log;
     uint64_t size, runtime_ns, profile_ns, burst_ns, dispatch_depth, seed, overhead_slices, slice_ns;
     int scheduler, direct, order;
-    bool compare, explain, profile_only, maximizer, flight, judge, progress, overwrite, keep;
+    bool compare, explain, live, profile_only, maximizer, flight, judge, progress, overwrite, keep;
     double headroom;
     struct target target[TENANTS_MAX + 1];
     struct tenant tenant[TENANTS_MAX];
@@ -184,6 +185,16 @@ uint64_t tenant_reserve_ops(const struct tenant *t);
 uint64_t tenant_limit_ops(const struct tenant *t);
 /* Requests at the device, rounded; at least 1. */
 uint64_t run_mean_depth(const struct run *run);
+
+/* live.c: the live view of a run. */
+struct live;
+/* What the tenant's next request waits for, in a few words; since when, QOS_NEVER: nothing waits. */
+typedef const char *live_waits(void *of, uint32_t tenant, uint64_t *since_ns);
+struct live *live_new(const struct settings *s, const struct loop_options *o, uint64_t now_ns);
+void live_note(struct live *v, uint32_t tenant, uint64_t bytes, uint64_t latency_ns); /* a request is complete */
+uint64_t live_next_ns(const struct live *v);                                          /* when to show it */
+void live_show(struct live *v, uint64_t now_ns, live_waits *waits, void *of);
+void live_free(struct live *v); /* may be NULL */
 
 /* profile.c. false: stopped by a signal. */
 bool profile_file(struct settings *s, struct profile *p);

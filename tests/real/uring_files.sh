@@ -88,7 +88,7 @@ for f in without same_depth with compare latency; do expect "$f.svg is a picture
 echo "($((SECONDS - start)) s)"
 
 # ---- the device time in flight bounded instead of the rate: the bound and who narrowed it are told, limits and log hold
-run_judged --file "$file" --judge --flight --dispatch-depth 112 --headroom 0.6 --runtime 3s --profile-time 400ms \
+run_judged --file "$file" --live --judge --flight --dispatch-depth 112 --headroom 0.6 --runtime 3s --profile-time 400ms \
     --json "$work/flight.json" --log "$work/flight.csv" --tenant db:bs=4k,depth=32,reserve=15% --tenant scan:bs=128k,depth=64,reserve=15% \
     --tenant backup:bs=128k,depth=16,limit=10%
 case $status in
@@ -99,6 +99,9 @@ esac
 if [ -s "$work/flight.json" ]; then
     expect "the bound is in the results" json "$work/flight.json" '.with.flight_bound_ns_at_end > 0'
     expect "its log and limits hold" json "$work/flight.json" '.judge.log_holds and .judge.limits_hold'
+    lines=$(grep -cE '^with QoS [0-9]+ s  (db|scan): got .*/s, reserved .*/s, limit -, p99 .*s, waits for (nothing|its (turn|limit)|tokens to borrow)' "$work/err")
+    expect "--live, not on a terminal: a line for each tenant each second ($lines)" [ "$lines" -ge 4 ]
+    expect "--live, not on a terminal: plain text" [ -z "$(tr -d '\n\t -~' <"$work/err")" ]
     expect "it says who narrowed the bound" grep -q 'of device time were allowed in flight' "$work/out"
     # db and scan always have requests outstanding: time with none at the device is time that the scheduler wasted.
     empty=$(awk -F, '$1 == "with QoS" && ($3 == "dispatch" || $3 == "done") {
@@ -108,6 +111,13 @@ if [ -s "$work/flight.json" ]; then
     } END {printf "%.4f", (last > first ? empty / (last - first) : 1)}' "$work/flight.csv")
     expect "the device was empty for $empty of the time, asked: at most 0.02" awk "BEGIN {exit !($empty <= 0.02)}"
 fi
+
+# ---- the live view on a terminal: drawn in place, a line for each tenant, with a sparkline
+LC_ALL=C.UTF-8 timeout -k 5 60 script -qec "stty cols 120; $tool --file $file --live --runtime 1600ms --profile-time 300ms --tenant db:bs=4k,depth=8,reserve=5% \
+    --tenant backup:bs=128k,depth=4,limit=10%" "$work/terminal" </dev/null >/dev/null 2>&1
+drawn=$(grep -c $'\033\\[2Kbackup .*[▁▂▃▄▅▆▇█] .*/s .* its limit' "$work/terminal")
+expect "--live on a terminal: drawn $drawn times, of 3" [ "$drawn" -ge 2 ]
+expect "--live on a terminal: in place" grep -q $'\033\\[3A' "$work/terminal"
 
 # ---- end of file and partial reads: cut off while tenants read
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
