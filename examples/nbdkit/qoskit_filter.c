@@ -510,8 +510,10 @@ static void print_stats(FILE *f, uint64_t now)
     (void)fprintf(f, "submitted %llu completed %llu failed %llu abandoned %llu waiting %llu at-plugin %u\n",
                   (unsigned long long)qos.submitted, (unsigned long long)qos.completed, (unsigned long long)qos.failed,
                   (unsigned long long)qos.abandoned, (unsigned long long)qos.waiting, tree.at_device);
-    (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n", (unsigned long long)qos.slept,
-                  (unsigned long long)qos.wakeups, (unsigned long long)qos.looks);
+    (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n",
+                  (unsigned long long)__atomic_load_n(&qos.slept, __ATOMIC_RELAXED),
+                  (unsigned long long)__atomic_load_n(&qos.wakeups, __ATOMIC_RELAXED),
+                  (unsigned long long)__atomic_load_n(&qos.looks, __ATOMIC_RELAXED));
     if (qos.refused[0])
         (void)fprintf(f, "refused %s\n", qos.refused);
     (void)fprintf(f, "%-20s %12s %12s %6s %5s %10s %8s %8s %15s %15s %12s %6s %6s %9s %9s %9s %s\n", "# export",
