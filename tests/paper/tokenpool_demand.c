@@ -172,9 +172,13 @@ static void test_estimate(void)
 int main(void)
 {
     check_begin("paper/tokenpool_demand");
-    test_guard();
-    test_any_reservations();
-    show_late_starter();
-    test_estimate();
+    if (check_case("guard"))
+        test_guard();
+    if (check_case("any_reservations"))
+        test_any_reservations();
+    if (check_case("late_starter"))
+        show_late_starter();
+    if (check_case("estimate"))
+        test_estimate();
     return check_end();
 }
