@@ -1619,6 +1619,7 @@ struct tokenpool_monitor {
     uint64_t swap;            /* the word that the swap under way writes */
     int64_t target;           /* of the change under way */
     uint64_t capacity_next;
+    uint64_t busy_left, holders;            /* busy clients at the last check: sum of K - N; how many still have some */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; its age */
@@ -1892,7 +1893,7 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
     const uint32_t block = 64;
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch), mask = TOKENPOOL_TOKENS_MAX;
     const qos_word_t *reports = tokenpool_monitor_priv_report(monitor, 0);
-    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0;
+    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0, busy_left = 0, holders = 0;
     uint32_t i, j, n;
     for (i = 0; i < monitor->config.clients; i += n) {
         uint64_t word[64]; /* a copy: the loop over it has no atomics in it and vectorises */
@@ -1911,6 +1912,8 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
             left += rest;
             largest = !idle && rest > largest ? rest : largest;
             busy += !idle;
+            busy_left += idle ? 0 : rest;
+            holders += !idle && rest > 2 * TOKENPOOL_PRIV_REPORT_IOS;
         }
     }
     monitor->info.kept = kept;
@@ -1918,6 +1921,8 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
     monitor->info.used = used;
     monitor->info.largest = largest;
     monitor->info.busy = (uint32_t)busy;
+    monitor->busy_left = busy_left;
+    monitor->holders = holders;
 }
 
 /* A report of the period that ends, from one slot. Returns its N, at most what the client can have been given. */
@@ -2057,24 +2062,41 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 
 #ifndef QOS_DECLARE_ONLY
 
+/* Tokens that a few clients may hold while the one with the largest residual reservation r keeps pace. It needs the rate
+ * r / left, so that at most C left / r clients may be served at once. Those beyond the holders of reservations get what
+ * each can use until the next check; two checks are kept back for reports under way. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_few(const struct tokenpool_monitor *monitor, uint64_t left_ns)
+{
+    const struct tokenpool_config *config = &monitor->config;
+    uint64_t sure_ns = qos_sat_sub(left_ns, 2 * config->check_ns), r = monitor->info.largest, at_once, each;
+    if (qos_mul_div_floor(config->client_capacity, sure_ns, config->period_ns) <= r)
+        return 0;
+    at_once = qos_mul_div_floor(monitor->info.capacity, sure_ns, config->period_ns) / r;
+    each = qos_mul_div_floor(config->client_capacity, config->check_ns, config->period_ns);
+    return qos_sat_sub(at_once, monitor->holders) * qos_min(config->batch, each);
+}
+
 /* Tokens that the pool may hold so that the largest residual reservation r of a busy client is still met by equal
- * sharing. While all n busy clients are served, it gets C/n; when the others have spent what they hold, it goes on at
- * C_L. With W tokens in the others' hands and in the pool this is in time if W <= (C_L left - r) x C (n - 1) / (n C_L -
- * C), all in tokens of a period. If r is below C/n it needs no guard. */
+ * sharing. While all n busy clients are served, it gets C/n; when the others have spent what they hold, it goes on at a
+ * rate S. With W tokens in the others' hands and in the pool this is in time if W <= (S left - r) x C (n - 1) / (n S -
+ * C), all in tokens of a period. If r is below C/n it needs no guard. S could be C_L; but from k = C / C_L clients on
+ * the node is used whole, so S is the rate with k or k + 1 clients, and a few of the others go on. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t left_ns,
                                                uint64_t tokens)
 {
     const struct tokenpool_monitor_state *info = &monitor->info;
-    uint64_t n = qos_max(info->busy, 1), c = info->capacity, most = monitor->config.client_capacity, period_ns;
-    uint64_t spare, others, held;
-    period_ns = monitor->config.period_ns;
+    uint64_t n = qos_max(info->busy, 1), c = info->capacity, most = monitor->config.client_capacity;
+    uint64_t period_ns = monitor->config.period_ns, k, rate, spare, others, held;
     if (!(monitor->config.flags & TOKENPOOL_GUARD) || info->largest <= qos_mul_div_floor(c, left_ns, period_ns * n) ||
         n * most <= c)
         return tokens;
-    spare = qos_sat_sub(qos_mul_div_floor(most, left_ns, period_ns), info->largest);
-    others = qos_mul_div_floor(spare, c * (n - 1), n * most - c);
+    k = (c + most - 1) / most;
+    rate = k > 1 ? 2 * c / (2 * k + 1) : most;
+    spare = qos_sat_sub(qos_mul_div_floor(rate, left_ns, period_ns), info->largest);
+    others = n * rate > c ? qos_mul_div_floor(spare, c * (n - 1), n * rate - c) : 0;
     held = qos_sat_sub(info->claimed, qos_sat_sub(info->used, info->kept - info->left)); /* of the pool, not spent */
-    return qos_min(tokens, qos_sat_sub(others, info->left - info->largest + held));
+    others = qos_sat_sub(others, monitor->busy_left - info->largest + held);
+    return qos_min(tokens, qos_max(others, qos_sat_sub(tokenpool_monitor_priv_few(monitor, left_ns), held)));
 }
 
 /* A monitor that finds the storage in other hands waits, and forgets what it was about to do. */
@@ -2114,7 +2136,7 @@ QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monit
 /* The books of a new period, and the word that the pool becomes. The old pool serves on until the swap. */
 QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 {
-    uint64_t largest = 0, reserved = 0, overrun = monitor->config.overrun, initial;
+    uint64_t largest = 0, reserved = 0, busy_left = 0, overrun = monitor->config.overrun, initial;
     struct tokenpool_monitor_state *info = &monitor->info;
     uint32_t i, busy = 0;
     info->last_put = info->put;
@@ -2130,10 +2152,13 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
         reserved += monitor->issued[i];
         busy += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] != 0;
         largest = monitor->demand[i] ? qos_max(largest, monitor->issued[i]) : largest;
+        busy_left += monitor->demand[i] ? monitor->issued[i] : 0;
     }
     info->kept = info->left = reserved;
     info->largest = largest;
     info->busy = busy;
+    monitor->busy_left = busy_left;
+    monitor->holders = busy;
     info->claimed = info->used = 0;
     initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;

@@ -3663,9 +3663,9 @@ QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, cons
         level = *sum / *weight + 1; /* above it for sure */
         before = left;
         for (i = left = 0; i < before; i++) {
-            uint32_t one = placement->heap[i];
-            if (placement->filled[one] < qos_sat_mul(level, probes[one].weight))
-                placement->heap[left++] = one;
+            uint32_t one = placement->heap[i]; /* without a branch: half of them stay, in no order */
+            placement->heap[left] = one;
+            left += placement->filled[one] < qos_sat_mul(level, probes[one].weight);
         }
     } while (left < before);
     return left;
@@ -3690,6 +3690,12 @@ QOS_PRIV void twochoice_priv_sink(const struct twochoice_placement *placement, c
     heap[i] = sinking;
 }
 
+/* floor(len_bytes * share / 65536), for a share of at most 65 * 65536. */
+QOS_PRIV uint64_t twochoice_priv_counts_as(uint64_t len_bytes, uint64_t share)
+{
+    return qos_sat_add(qos_sat_mul(len_bytes >> 16, share), (len_bytes & 65535) * share >> 16);
+}
+
 /* Fills the candidates. share: a write counts so much more, in 1/65536, as rivals place as many beside it. */
 QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
                                              struct twochoice_probe *probes, size_t n)
@@ -3701,7 +3707,7 @@ QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placeme
     share = 65536 + rivals * 65536 / m;
     for (i = 0; i < k; i++)
         if (!twochoice_priv_small(placement, &w[i]))
-            bytes = qos_sat_add(bytes, qos_mul_div_floor(w[i].len_bytes, share, 65536));
+            bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
     m = twochoice_priv_level(placement, probes, m, bytes, &sum, &weight);
     for (i = 0; i < k; i++) { /* home, if the level allows it */
         uint32_t one = placement->undo[w[i].home];
@@ -3711,7 +3717,7 @@ QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placeme
         w[i].target = TWOCHOICE_LOCAL;
         if (placement->stamp[w[i].home] != placement->draws)
             continue;
-        full = qos_sat_add(placement->filled[one], qos_mul_div_floor(w[i].len_bytes, share, 65536));
+        full = qos_sat_add(placement->filled[one], twochoice_priv_counts_as(w[i].len_bytes, share));
         if (full > qos_mul_div_floor(sum, probes[one].weight, weight))
             continue;
         placement->filled[one] = full;
@@ -3724,7 +3730,7 @@ QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placeme
         uint32_t one = placement->heap[0];
         if (w[i].target != TWOCHOICE_LOCAL)
             continue;
-        placement->filled[one] = qos_sat_add(placement->filled[one], qos_mul_div_floor(w[i].len_bytes, share, 65536));
+        placement->filled[one] = qos_sat_add(placement->filled[one], twochoice_priv_counts_as(w[i].len_bytes, share));
         probes[one].chosen++;
         w[i].target = probes[one].server;
         twochoice_priv_sink(placement, probes, m, 0);

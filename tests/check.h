@@ -8,6 +8,7 @@
  *   QOS_TEST_SEED=n    seed of random tests (default 1)
  *   QOS_TEST_SCALE=n   random tests run 1/n of their length (default 1; 20 on emulated targets)
  *   QOS_TEST_FAILURES=n  give up after n failed checks (default 10)
+ *   QOS_TEST_CASE=name   only the case of that name, in a test whose cases have names (check_case)
  */
 #ifndef QOS_TESTS_CHECK_H
 #define QOS_TESTS_CHECK_H
@@ -21,7 +22,7 @@
 
 static struct {
     const char *name;
-    uint64_t checks, failures, seed, scale, most_failures;
+    uint64_t checks, failures, seed, scale, most_failures, cases;
     char context[160]; /* which case, which step: printed with a failure */
 } check_state;
 
@@ -61,8 +62,22 @@ static CHECK_UNUSED uint64_t check_scaled(uint64_t n)
     return m ? m : 1;
 }
 
+/* `if (check_case("burst")) burst();`: true unless QOS_TEST_CASE names another case. */
+static CHECK_UNUSED bool check_case(const char *name)
+{
+    const char *only = getenv("QOS_TEST_CASE");
+    bool chosen = !only || !*only || strcmp(only, name) == 0;
+    check_state.cases += chosen;
+    return chosen;
+}
+
 static CHECK_UNUSED int check_end(void)
 {
+    const char *only = getenv("QOS_TEST_CASE");
+    if (only && *only && check_state.cases == 0) {
+        printf("%s: has no case %s\n", check_state.name, only);
+        exit(2);
+    }
     printf("%s: %" PRIu64 " checks, %" PRIu64 " failed, seed %" PRIu64 ", scale 1/%" PRIu64 "\n", check_state.name,
            check_state.checks, check_state.failures, check_state.seed, check_state.scale);
     if (check_state.checks == 0) {

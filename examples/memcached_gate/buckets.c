@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Grants under one hold of the lock. Few, because a client has one request in the queue: the next one of a pipeline has to
  * be read before its turn is past. */
@@ -398,8 +399,10 @@ char *buckets_stats(bool prometheus, size_t *bytes)
                 gate_clients(), k, gate_backend_up());
     } else {
         fprintf(f,
-                "STAT clients %u\r\nSTAT at_memcached %u\r\nSTAT memcached_up %d\r\nSTAT now_ns %" PRIu64 "\r\nEND\r\n",
-                gate_clients(), k, gate_backend_up(), now_ns);
+                "STAT clients %u\r\nSTAT at_memcached %u\r\nSTAT memcached_up %d\r\nSTAT now_ns %" PRIu64
+                "\r\nSTAT pid %d\r\n"
+                "END\r\n",
+                gate_clients(), k, gate_backend_up(), now_ns, (int)getpid());
     }
     fclose(f);
     return text;

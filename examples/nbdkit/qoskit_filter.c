@@ -13,7 +13,8 @@
  *       goes at once, or sleeps    |r|                        grants what may go then, reads the control file
  *       until it is granted        |r r|                      when inotify tells of it, writes statistics
  *     plugin                         |
- *     finish: htb_complete  <--------'   grants what may go now
+ *     finish: a list of what is done |   whoever has the lock next takes it: htb_complete. If somebody waits, finish
+ *                              <-----'   itself does, and grants what may go now
  *
  * Who grants a request wakes its thread, after the lock is free: one wake-up for each request that waited. A thread
  * that waits for long looks once a second whether its client is still there. */
@@ -63,12 +64,14 @@ struct op {
     struct nbdkit_extents *extents;
 };
 
+/* One piece of a request. Reused, never freed while the server runs. */
 struct waiter {
     struct htb_request r; /* first member */
     uint64_t since_ns;
-    struct waiter *next; /* granted, and to be woken */
+    struct waiter *next; /* in one list: granted and to be woken, done, or free */
     bool handed_out;     /* under the lock: htb_dispatch gave it */
-    uint32_t granted;    /* the futex: written by who grants it, at the very last */
+    bool failed;
+    uint32_t granted; /* the futex: written by who grants it, at the very last */
 };
 
 /* An export that was ever named as a class; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that goes and
@@ -91,9 +94,12 @@ static struct {
     uint32_t slots;
     struct handle *handles;
     uint64_t chunk_bytes;
-    uint64_t waiting, submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
-    uint64_t slept, wakeups, looks;                            /* of threads that waited */
-    uint64_t armed_ns;                                         /* the timer; QOS_NEVER: not */
+    struct waiter *done; /* at the plugin no more, not known to the tree yet; without the lock */
+    struct waiter *free;
+    uint64_t waiting;                                 /* changed under the lock, read without */
+    uint64_t submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
+    uint64_t slept, wakeups, looks;                   /* of threads that waited */
+    uint64_t armed_ns;                                /* the timer; QOS_NEVER: not */
     uint64_t start_ns, settings_number;
     char refused[WHY_MAX]; /* what was wrong with the control file; "" */
     int timer_fd, watch_fd, stop_fd;
@@ -102,7 +108,7 @@ static struct {
     FILE *log;
     pthread_t clerk;
     bool clerk_runs;
-} qos = {.lock = PTHREAD_MUTEX_INITIALIZER,
+} qos = {.lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
          .slots = 1,
          .chunk_bytes = 262144,
          .armed_ns = QOS_NEVER,
@@ -125,16 +131,38 @@ static long futex(uint32_t *word, int op, uint32_t value, const struct timespec 
     return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
+/* A piece that failed costs what a request costs that moves no data: failing is cheap, but not free. */
+static void take_done(uint64_t now)
+{
+    struct waiter *w = __atomic_exchange_n(&qos.done, NULL, __ATOMIC_SEQ_CST), *next;
+    for (; w; w = next) {
+        struct slot *s = &qos.slot[w->r.class_id];
+        uint64_t cost[HTB_RESOURCES_MAX] = {w->r.tokens[0]};
+        next = w->next;
+        if (w->failed)
+            cost[0] = qos_min(cost[0], qos.now->no_data_cost);
+        if (htb_complete(&qos.tree, now, HTB_DONE, cost, &w->r) != QOS_OK)
+            nbdkit_error("qoskit: a request completed that was not dispatched");
+        qos.completed += !w->failed;
+        qos.failed += w->failed;
+        s->failed += w->failed;
+        s->returned += w->r.tokens[0] - cost[0];
+        w->next = qos.free;
+        qos.free = w;
+    }
+}
+
 /* Hands out what may go. Returns whom to wake, once the lock is free; `self` needs none. */
 static struct waiter *hand_out(uint64_t now, const struct waiter *self)
 {
     struct waiter *woken = NULL, **end = &woken;
     struct htb_request *r;
+    take_done(now);
     while (qos.waiting > 0 && (r = htb_dispatch(&qos.tree, now)) != NULL) {
         struct waiter *w = (struct waiter *)(void *)r;
         struct slot *s = &qos.slot[r->class_id];
         uint64_t wait_ns = qos_sat_sub(now, w->since_ns);
-        qos.waiting--;
+        __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
         s->wait_ns += wait_ns;
         s->wait_max_ns = qos_max(s->wait_max_ns, wait_ns);
         w->handed_out = true;
@@ -160,8 +188,8 @@ static void arm(uint64_t now)
     (void)timerfd_settime(qos.timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* A waiter may be gone as soon as its word is set: the wake-up then finds nobody at its address, or one who looks
- * again. */
+/* As soon as its word is set a waiter may go on, and wait for something else: then the wake-up finds nobody, or one who
+ * looks again. */
 static void wake(struct waiter *w)
 {
     while (w) {
@@ -182,9 +210,11 @@ static bool abandon(struct waiter *w)
     now = clock_ns();
     taken_back = !w->handed_out && htb_cancel(&qos.tree, now, &w->r) == QOS_OK;
     if (taken_back) {
-        qos.waiting--;
+        __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
         qos.abandoned++;
         qos.slot[w->r.class_id].abandoned++;
+        w->next = qos.free;
+        qos.free = w;
         woken = hand_out(now, NULL);
         arm(now);
     }
@@ -230,57 +260,74 @@ static uint64_t cost_of(const struct op *op, bool first, uint64_t *bytes)
     return charge_of(c, *bytes) + (first ? qos.now->request_cost : 0);
 }
 
-/* Waits until the next piece of a request may go. False: it never will. */
-static bool admit(struct handle *h, struct waiter *w, const struct op *op, bool first, uint64_t *bytes)
+/* Submits a waiter for this piece, under the lock. NULL: no memory. */
+static struct waiter *submit(const struct handle *h, const struct op *op, bool first, uint64_t *bytes, uint64_t now)
 {
+    struct waiter *w = qos.free;
     enum qos_status status;
-    struct waiter *woken;
-    bool at_once;
-    if (__atomic_load_n(&h->gone, __ATOMIC_RELAXED))
-        return false;
-    memset(w, 0, sizeof *w);
-    w->r.urgent = op->kind == FLUSH || op->kind == EXTENTS;
-    pthread_mutex_lock(&qos.lock);
-    w->since_ns = clock_ns();
+    if (w)
+        qos.free = w->next;
+    else if (!(w = calloc(1, sizeof *w)))
+        return NULL;
+    w->since_ns = now;
+    w->handed_out = false;
+    w->granted = 0;
     w->r.class_id = h->id;
     w->r.tokens[0] = cost_of(op, first, bytes);
-    status = htb_submit(&qos.tree, w->since_ns, &w->r);
+    w->r.urgent = op->kind == FLUSH || op->kind == EXTENTS;
+    status = htb_submit(&qos.tree, now, &w->r);
     if (status == QOS_EDEBT) { /* too many urgent ones: this one queues */
         w->r.urgent = false;
-        status = htb_submit(&qos.tree, w->since_ns, &w->r);
+        status = htb_submit(&qos.tree, now, &w->r);
     }
-    if (status != QOS_OK) {
-        pthread_mutex_unlock(&qos.lock);
-        nbdkit_error("qoskit: a request of %llu bytes: %s", (unsigned long long)*bytes, qos_strerror(status));
-        return false;
+    if (status == QOS_OK) {
+        __atomic_fetch_add(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+        qos.submitted++;
+        qos.slot[h->id].requests++;
+        return w;
     }
-    qos.waiting++;
-    qos.submitted++;
-    qos.slot[h->id].requests++;
-    woken = hand_out(w->since_ns, w);
-    arm(w->since_ns);
-    at_once = w->handed_out;
-    pthread_mutex_unlock(&qos.lock);
-    wake(woken);
-    return at_once || sleep_until_granted(h, w);
+    w->next = qos.free;
+    qos.free = w;
+    return NULL;
 }
 
-/* A piece that failed costs what a request costs that moves no data: failing is cheap, but not free. */
+/* Waits until the next piece of a request may go. NULL: it never will. */
+static struct waiter *admit(struct handle *h, const struct op *op, bool first, uint64_t *bytes)
+{
+    struct waiter *w, *woken = NULL;
+    bool at_once = false;
+    uint64_t now;
+    if (__atomic_load_n(&h->gone, __ATOMIC_RELAXED))
+        return NULL;
+    pthread_mutex_lock(&qos.lock);
+    now = clock_ns();
+    w = submit(h, op, first, bytes, now);
+    if (w) {
+        woken = hand_out(now, w);
+        arm(now);
+        at_once = w->handed_out;
+    }
+    pthread_mutex_unlock(&qos.lock);
+    wake(woken);
+    if (!w)
+        nbdkit_error("qoskit: no memory for a request of %llu bytes", (unsigned long long)*bytes);
+    return !w || at_once || sleep_until_granted(h, w) ? w : NULL;
+}
+
+/* The tree learns of it when it matters: the next one to be submitted, or who waits already, may need its place. Either
+ * finish sees who waits, or that one's hand_out sees what is done: both are sequentially consistent. */
 static void finish(struct waiter *w, bool failed)
 {
     struct waiter *woken;
-    struct slot *s = &qos.slot[w->r.class_id];
-    uint64_t now, cost[HTB_RESOURCES_MAX] = {w->r.tokens[0]};
+    uint64_t now;
+    w->failed = failed;
+    w->next = __atomic_load_n(&qos.done, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&qos.done, &w->next, w, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        ;
+    if (__atomic_load_n(&qos.waiting, __ATOMIC_SEQ_CST) == 0)
+        return;
     pthread_mutex_lock(&qos.lock);
     now = clock_ns();
-    if (failed)
-        cost[0] = qos_min(cost[0], qos.now->no_data_cost);
-    if (htb_complete(&qos.tree, now, HTB_DONE, cost, &w->r) != QOS_OK)
-        nbdkit_error("qoskit: a request completed that was not dispatched");
-    qos.completed += !failed;
-    qos.failed += failed;
-    s->failed += failed;
-    s->returned += w->r.tokens[0] - cost[0];
     woken = hand_out(now, NULL);
     arm(now);
     pthread_mutex_unlock(&qos.lock);
@@ -451,6 +498,7 @@ static void print_stats(FILE *f, uint64_t now)
 {
     struct htb_state tree;
     uint32_t id;
+    take_done(now);
     (void)htb_info(&qos.tree, &tree);
     (void)fprintf(f, "seconds %.3f settings %llu rate ", (double)(now - qos.start_ns) / 1e9,
                   (unsigned long long)qos.settings_number);
@@ -462,8 +510,10 @@ static void print_stats(FILE *f, uint64_t now)
     (void)fprintf(f, "submitted %llu completed %llu failed %llu abandoned %llu waiting %llu at-plugin %u\n",
                   (unsigned long long)qos.submitted, (unsigned long long)qos.completed, (unsigned long long)qos.failed,
                   (unsigned long long)qos.abandoned, (unsigned long long)qos.waiting, tree.at_device);
-    (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n", (unsigned long long)qos.slept,
-                  (unsigned long long)qos.wakeups, (unsigned long long)qos.looks);
+    (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n",
+                  (unsigned long long)__atomic_load_n(&qos.slept, __ATOMIC_RELAXED),
+                  (unsigned long long)__atomic_load_n(&qos.wakeups, __ATOMIC_RELAXED),
+                  (unsigned long long)__atomic_load_n(&qos.looks, __ATOMIC_RELAXED));
     if (qos.refused[0])
         (void)fprintf(f, "refused %s\n", qos.refused);
     (void)fprintf(f, "%-20s %12s %12s %6s %5s %10s %8s %8s %15s %15s %12s %6s %6s %9s %9s %9s %s\n", "# export",
@@ -479,6 +529,7 @@ static void print_log(FILE *f, uint64_t now)
     char word[WORD_MAX];
     struct qos_stats stats;
     uint32_t id;
+    take_done(now);
     for (id = 0; id < qos.slots; id++)
         if (htb_stats(&qos.tree, id, &stats) == QOS_OK)
             (void)fprintf(f, "%llu %s %llu\n", (unsigned long long)now,
@@ -777,6 +828,11 @@ static void qoskit_unload(void)
             (void)close(fds[i]);
     for (i = 1; i < qos.slots; i++)
         free(qos.slot[i].export_name);
+    while (qos.free) {
+        struct waiter *next = qos.free->next;
+        free(qos.free);
+        qos.free = next;
+    }
     settings_free(qos.parameters);
     settings_free(qos.now);
     free(qos.control_path);
@@ -848,13 +904,13 @@ static int serve(nbdkit_next *next, struct handle *h, const struct op *op, int *
     int rc;
     do {
         uint64_t bytes = op->count - done;
-        struct waiter w;
-        if (!admit(h, &w, op, done == 0, &bytes)) {
+        struct waiter *w = admit(h, op, done == 0, &bytes);
+        if (!w) {
             *err = ESHUTDOWN;
             return -1;
         }
         rc = pass_on(next, op, done, bytes, err);
-        finish(&w, rc == -1);
+        finish(w, rc == -1);
         done += bytes;
     } while (rc != -1 && done < op->count);
     return rc;

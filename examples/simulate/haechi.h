@@ -26,9 +26,10 @@ struct haechi {
     bool literal;   /* Algorithm 1 to the letter */
     bool by_demand; /* estimate by totals and demand, in place of the paper's Algorithm 1 */
     uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
-    uint32_t change_at;   /* period from which the server's rate is `changed` */
-    double rate, changed; /* I/Os per second */
-    uint64_t capacity;    /* the profile; 0: C_G */
+    uint32_t change_at;              /* period from which the server's rate is `changed` */
+    double rate, changed;            /* I/Os per second */
+    uint32_t late_period, late_step; /* client 0 has no demand before */
+    uint64_t capacity;               /* the profile; 0: C_G */
     uint64_t batch;
     /* results */
     uint64_t done[HAECHI_PERIODS][HAECHI_CLIENTS];
@@ -185,7 +186,8 @@ static inline bool haechi_run(struct haechi *h, void *mem)
             for (i = 0; i < h->clients; i++) {
                 struct haechi_client *c = &client[i];
                 uint64_t due = h->constant_rate ? h->demand[i] * (step + 1) / HAECHI_STEPS : h->demand[i];
-                if (i >= h->active)
+                if (i >= h->active ||
+                    (i == 0 && period * HAECHI_STEPS + step < h->late_period * (uint64_t)HAECHI_STEPS + h->late_step))
                     due = 0;
                 if (step == 0) {
                     c->carried = c->outstanding;

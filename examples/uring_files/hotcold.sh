@@ -69,8 +69,8 @@ mega() { awk -v v="$1" 'BEGIN {printf "%.0f", v / 1e6}'; }
 {
     echo "\"proportional\" $(rate ps 0) $(rate ps 1)"
     echo "\"reward\" $(rate reward 0) $(rate reward 1)"
-    echo "\"reward;\ncold reserves\n$(mega "$reserve")\" $(rate reserved 0) $(rate reserved 1)"
-    echo "\"reward;\nhot may have\n$(mega "$limit")\" $(rate limited 0) $(rate limited 1)"
+    echo "\"reward;\ncold at\nleast $(mega "$reserve")\" $(rate reserved 0) $(rate reserved 1)"
+    echo "\"reward;\nhot at\nmost $(mega "$limit")\" $(rate limited 0) $(rate limited 1)"
 } >"$out/hotcold.dat"
 line() { awk -v v="$1" -v x="$2" 'BEGIN {print "set arrow from " x - .45 "," v / 1e6 " to " x + .45 "," v / 1e6 " nohead front dt 2"}'; } # BYTES/S GROUP
 gnuplot <<GP

@@ -27,10 +27,10 @@
  *
  *     int main(void)
  *     {
- *         struct adversary_game game = {"weight", ops, 2, play, NULL};
- *         adversary_begin("adversary/htb");
- *         adversary_search(&game, 2000);             // so many programs; the harm of none may exceed its bound
- *         return adversary_end();                    // the table "worst found / bound" is complete
+ *         static const struct adversary_game games[] = {
+ *             {"weight", ops, 2, play, "tokens", 2000},  // tries 2000 programs
+ *         };
+ *         return adversary_main("adversary/htb", games, 1);  // the harm of none may exceed its bound
  *     }
  *
  *   The bound is the formula of the header, computed by the test from what the oracle saw: no function of a header takes
@@ -45,6 +45,8 @@
  *
  *   QOS_TEST_SEED=n            another search
  *   QOS_ADVERSARY_PROGRAMS=n   so many programs for each game, instead of the number in the source
+ *   QOS_TEST_CASE=name         only this game
+ *   QOS_TEST_FAILURES=1        a search ends at the first program that breaks its bound, instead of looking for a worse one
  *   QOS_ADVERSARY_REPLAY=text  plays one program, as the table prints it: "game seed step,a,b step,a,b ..."
  */
 #ifndef QOS_TESTS_ADVERSARY_H
@@ -82,7 +84,8 @@ struct adversary_game {
     const struct adversary_op *op;
     uint32_t ops;
     void (*play)(const struct adversary_program *program, struct adversary_score *score);
-    const char *unit; /* of harm and bound, for the table; may be NULL */
+    const char *unit;  /* of harm and bound, for the table; may be NULL */
+    uint64_t programs; /* to try; 1 of QOS_TEST_SCALE of them */
 };
 
 struct adversary_worst {
@@ -95,7 +98,7 @@ struct adversary_worst {
 
 static struct {
     struct adversary_worst game[ADVERSARY_GAMES_MAX];
-    uint32_t games, reported;
+    uint32_t games, reported, searches;
 } adversary_state;
 
 static CHECK_UNUSED const struct adversary_step *adversary_at(const struct adversary_program *p, uint64_t step)
@@ -235,7 +238,7 @@ static CHECK_UNUSED bool adversary_parse(const struct adversary_game *g, const c
 static CHECK_UNUSED void adversary_begin(const char *name)
 {
     check_begin(name);
-    adversary_state.games = adversary_state.reported = 0;
+    adversary_state.games = adversary_state.reported = adversary_state.searches = 0;
 }
 
 static CHECK_UNUSED void adversary_keep(struct adversary_worst *w, const struct adversary_program *p,
@@ -266,6 +269,9 @@ static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64
     struct check_rng rng;
     const char *text = getenv("QOS_ADVERSARY_REPLAY");
     uint64_t round;
+    adversary_state.searches++;
+    if (!check_case(g->name))
+        return 0;
     if (adversary_state.games == ADVERSARY_GAMES_MAX) {
         printf("too many games: raise ADVERSARY_GAMES_MAX\n");
         exit(1);
@@ -280,7 +286,7 @@ static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64
     }
     adversary_state.games++;
     programs = check_env("QOS_ADVERSARY_PROGRAMS", programs);
-    check_rng_init(&rng, 1000003 * adversary_state.games);
+    check_rng_init(&rng, 1000003 * adversary_state.searches);
     for (round = 0; w->programs < programs; round++) {
         double best = -1, ratio;
         unsigned i, idle = 0;
@@ -330,13 +336,16 @@ static CHECK_UNUSED void adversary_report(void)
     fflush(stdout);
 }
 
-/* The same; and no program may do more harm than its bound allows. */
-static CHECK_UNUSED double adversary_search(const struct adversary_game *g, uint64_t programs)
+#define ADVERSARY_MOST (1 + 1e-9) /* of harm / bound: both are sums of doubles */
+
+/* Tries the game's programs: none may do more harm than its bound allows. Returns the largest ratio. */
+static CHECK_UNUSED double adversary_search(const struct adversary_game *g)
 {
-    double ratio = adversary_hunt(g, programs, 0);
+    double stop_at = check_state.most_failures == 1 ? ADVERSARY_MOST + 1e-9 : 0;
+    double ratio = adversary_hunt(g, check_scaled(g->programs), stop_at);
     adversary_report();
     CHECK_CONTEXT("game %s: the worst program is in the table", g->name);
-    CHECK_WITHIN(ratio, 0, 1 + 1e-9); /* sums of doubles */
+    CHECK_WITHIN(ratio, 0, ADVERSARY_MOST);
     return ratio;
 }
 
@@ -345,6 +354,15 @@ static CHECK_UNUSED int adversary_end(void)
 {
     adversary_report();
     return check_end();
+}
+
+static CHECK_UNUSED int adversary_main(const char *name, const struct adversary_game *games, size_t count)
+{
+    size_t i;
+    adversary_begin(name);
+    for (i = 0; i < count; i++)
+        adversary_search(&games[i]);
+    return adversary_end();
 }
 
 #endif

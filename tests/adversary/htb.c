@@ -373,14 +373,10 @@ static void share(const struct adversary_program *p, struct adversary_score *sco
 int main(void)
 {
     static const struct adversary_game games[] = {
-        {"share", ops, OPS, share, "tokens per weight"},
-        {"limit", ops, OPS, limit, "tokens"},
-        {"reservation", ops, OPS, reservation, "tokens missed"},
-        {"wait", ops, OPS, waiting, "ns"},
+        {"share", ops, OPS, share, "tokens per weight", 5000},
+        {"limit", ops, OPS, limit, "tokens", 5000},
+        {"reservation", ops, OPS, reservation, "tokens missed", 5000},
+        {"wait", ops, OPS, waiting, "ns", 5000},
     };
-    unsigned i;
-    adversary_begin("adversary/htb");
-    for (i = 0; i < sizeof games / sizeof *games; i++)
-        adversary_search(&games[i], check_scaled(5000));
-    return adversary_end();
+    return adversary_main("adversary/htb", games, sizeof games / sizeof *games);
 }

@@ -386,11 +386,9 @@ static void play_reservation(const struct adversary_program *program, struct adv
 
 int main(void)
 {
-    const struct adversary_game limit = {"limit", limit_ops, LIMIT_OPS, play_limit, "requests"};
-    const struct adversary_game reservation = {"reservation", reservation_ops, RESERVATION_OPS, play_reservation,
-                                               "requests"};
-    adversary_begin("adversary/pshift");
-    (void)adversary_search(&limit, 20000);
-    (void)adversary_search(&reservation, 10000);
-    return adversary_end();
+    static const struct adversary_game games[] = {
+        {"limit", limit_ops, LIMIT_OPS, play_limit, "requests", 20000},
+        {"reservation", reservation_ops, RESERVATION_OPS, play_reservation, "requests", 10000},
+    };
+    return adversary_main("adversary/pshift", games, sizeof games / sizeof *games);
 }

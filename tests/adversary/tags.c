@@ -497,19 +497,15 @@ static void reward(const struct adversary_program *p, struct adversary_score *sc
 int main(void)
 {
     static const struct adversary_game games[] = {
-        {"limit", ops, OPS, limit, "requests"},
-        {"reward", ops, OPS, reward, "ns per weight"},
-        {"surplus", ops, OPS, surplus, "work per weight"},
-        {"weight", ops, OPS, weight, "work per weight"},
-        {"weight_lead", ops, OPS, weight_lead, "work per weight"},
-        {"limit_forced", ops, OPS, limit_forced, "requests"},
-        {"forced", ops, OPS, forced, "work per weight"},
-        {"reserved", ops, OPS, reserved, "requests"},
-        {"reservation", ops, FORCE, reservation, "requests missed"},
+        {"limit", ops, OPS, limit, "requests", 12000},
+        {"reward", ops, OPS, reward, "ns per weight", 12000},
+        {"surplus", ops, OPS, surplus, "work per weight", 12000},
+        {"weight", ops, OPS, weight, "work per weight", 12000},
+        {"weight_lead", ops, OPS, weight_lead, "work per weight", 12000},
+        {"limit_forced", ops, OPS, limit_forced, "requests", 12000},
+        {"forced", ops, OPS, forced, "work per weight", 12000},
+        {"reserved", ops, OPS, reserved, "requests", 12000},
+        {"reservation", ops, FORCE, reservation, "requests missed", 12000},
     };
-    unsigned i;
-    adversary_begin("adversary/tags");
-    for (i = 0; i < sizeof games / sizeof *games; i++)
-        adversary_search(&games[i], check_scaled(12000));
-    return adversary_end();
+    return adversary_main("adversary/tags", games, sizeof games / sizeof *games);
 }

@@ -329,17 +329,12 @@ static void play_monitors(const struct adversary_program *program, struct advers
 
 int main(void)
 {
-    static const struct adversary_game tokens = {"tokens", client_ops, CLIENT_OPS, play_tokens, "tokens of an epoch"};
-    static const struct adversary_game reservation = {"reservation", client_ops, CLIENT_OPS, play_reservation,
-                                                      "tokens"};
-    static const struct adversary_game wait = {"wait", client_ops, CLIENT_OPS, play_wait, "ns"};
-    static const struct adversary_game pool = {"pool", client_ops, CLIENT_OPS, play_pool, "tokens lost of C"};
-    static const struct adversary_game monitors = {"monitors", monitor_ops, MONITOR_OPS, play_monitors, "tokens"};
-    adversary_begin("adversary/tokenpool");
-    adversary_search(&tokens, check_scaled(6000));
-    adversary_search(&reservation, check_scaled(6000));
-    adversary_search(&wait, check_scaled(6000));
-    adversary_search(&pool, check_scaled(6000));
-    adversary_search(&monitors, check_scaled(6000));
-    return adversary_end();
+    static const struct adversary_game games[] = {
+        {"tokens", client_ops, CLIENT_OPS, play_tokens, "tokens of an epoch", 6000},
+        {"reservation", client_ops, CLIENT_OPS, play_reservation, "tokens", 6000},
+        {"wait", client_ops, CLIENT_OPS, play_wait, "ns", 6000},
+        {"pool", client_ops, CLIENT_OPS, play_pool, "tokens lost of C", 6000},
+        {"monitors", monitor_ops, MONITOR_OPS, play_monitors, "tokens", 6000},
+    };
+    return adversary_main("adversary/tokenpool", games, sizeof games / sizeof *games);
 }

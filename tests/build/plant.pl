@@ -9,6 +9,7 @@
 #     == name_of_the_bug
 #     free text: why somebody might write it so
 #     caught by property/htb_tree           a test; several lines: each of them must catch it
+#     caught by adversary/htb share         the case `share` of a test whose cases have names (QOS_TEST_CASE)
 #     a hang counts                         (if need be) the bug makes a loop endless
 #     in htb_priv_take                      (if need be) the old text is looked for in this function only
 #     - old text, one line or several
@@ -46,8 +47,8 @@ sub bugs {
             undef $pair;
         } elsif (!$bug) {
             next;
-        } elsif ($line =~ /^caught by (\S+)$/) {
-            push @{$bug->{tests}}, $1;
+        } elsif ($line =~ /^caught by (\S+)(?: (\S+))?$/) {
+            push @{$bug->{tests}}, defined $2 ? "$1:$2" : $1;
         } elsif ($line eq 'a hang counts') {
             $bug->{hang} = 1;
         } elsif ($line =~ /^in (\w+)$/) {

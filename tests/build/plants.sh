@@ -21,14 +21,13 @@ source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
 
 # build TEST PROGRAM HEADER_DIR HEADER: the header that has the bug is compiled again, the rest is there already
 build() {
-    local source compiler level=-O0 extra= h objects=
+    local source compiler extra= h objects=
     source=$(source_of "$1") || { echo "no such test"; return 1; }
-    case $source in tests/paper/* | tests/adversary/*) level=-O1 ;; esac # long ones; else most of the time is the compiler's
     if ! has_own_bodies "$source"; then
         for h in $(bodies_of_test "$source"); do
             if [ "$h" = "$4" ] || [ "$4" = qos ]; then
-                [ -f "$3/$h$level.o" ] || gcc -std=gnu11 $level -w -I"$3" -c -o "$3/$h$level.o" "build/bodies/$h.c" || return 1
-                objects="$objects $3/$h$level.o"
+                [ -f "$3/$h.o" ] || gcc -std=gnu11 -O0 -w -I"$3" -c -o "$3/$h.o" "build/bodies/$h.c" || return 1
+                objects="$objects $3/$h.o"
             else objects="$objects build/bodies/native_$h.o"; fi
         done
         # shellcheck disable=SC2046,SC2086
@@ -39,12 +38,13 @@ build() {
     case $source in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$(basename "$1")\"" ;; esac
     # Unquoted on purpose: lists of flags. The planted copy comes first, so that it hides the headers of the root.
     # shellcheck disable=SC2046,SC2086
-    $compiler $level -w -I"$3" -I. -Itests $(says "$source" flags) -o "$2" "$source" $extra $(says "$source" links)
+    $compiler -O0 -w -I"$3" -I. -Itests $(says "$source" flags) -o "$2" "$source" $extra $(says "$source" links)
 }
 
-# One bug, one test, and whether a hang counts -> a line: verdict bug test remark
-try() {
-    local header=$1 name=$1-$2 test=$3 hang=$4 dir=$out/$1-$2 program rc=0 verdict=SURVIVED remark= limit_s=300 # a slow machine is no verdict
+# One bug, one test (or one of its cases), and whether a hang counts -> a line: verdict bug test remark
+try() { # HEADER NAME TEST[:CASE] HANG
+    local header=$1 name=$1-$2 test=${3%:*} case=${3#"${3%:*}"} hang=$4 dir=$out/$1-$2 program rc=0 verdict=SURVIVED remark=
+    local limit_s=300 # a slow machine is no verdict
     local begin=$SECONDS
     if [ "$hang" = hang ]; then limit_s=60; fi
     program=$dir/$(printf '%s' "$test" | tr / _)
@@ -52,7 +52,7 @@ try() {
         remark="does not compile: $(grep -m1 -E 'error|no such' "$program.log")"
     else
         # The braces keep the shell's own word on a killed program out of the table.
-        { QOS_TEST_FAILURES=1 timeout --kill-after=5 "$limit_s" "$program" >"$program.log" 2>&1 </dev/null || rc=$?; } 2>/dev/null
+        { QOS_TEST_FAILURES=1 QOS_TEST_CASE=${case#:} timeout --kill-after=5 "$limit_s" "$program" >"$program.log" 2>&1 </dev/null || rc=$?; } 2>/dev/null
         case $rc in
         0) remark="the test passes" ;;
         1) verdict=caught remark=$(grep -m1 -E 'failed:|counts as failed' "$program.log" | cut -c1-110) ;;
@@ -62,7 +62,7 @@ try() {
         esac
         [ "$verdict" = caught ] && rm -f "$program"
     fi
-    printf '%-8s  %-34s %-34s %3d s  %s\n' "$verdict" "$name" "$test" $((SECONDS - begin)) "$remark"
+    printf '%-8s  %-34s %-34s %3d s  %s\n' "$verdict" "$name" "$test$case" $((SECONDS - begin)) "$remark"
 }
 # One bug: planted, and tried with each of its tests.
 bug() { # HEADER NAME HANG TEST...
@@ -98,7 +98,7 @@ while IFS=$'\t' read -r header name tests hang; do
 done <"$out/list" >"$out/todo.all"
 grep -v '^bug ' "$out/todo.all"
 grep '^bug ' "$out/todo.all" >"$out/todo"
-awk '{for (i = 5; i <= NF; i++) print $i}' "$out/todo" | sort -u >"$out/tests"
+awk '{for (i = 5; i <= NF; i++) {sub(/:.*/, "", $i); print $i}}' "$out/todo" | sort -u >"$out/tests"
 objects=$(while read -r t; do [ ! -f "tests/$t.c" ] || has_own_bodies "tests/$t.c" || echo "build/native/$t"; done <"$out/tests")
 # shellcheck disable=SC2086
 ${MAKE:-make} --no-print-directory -s $objects || finish 1

@@ -625,6 +625,38 @@ static void fifo_check(void)
     EXPLORE_CHECK(a + b <= 3 && (a == 2 || b == 2));
 }
 
+/* Served tickets are never taken back. So the monitor serves at most one batch for each client ahead of the claims,
+ * however large the pool is. */
+static void cap_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {0, 0, 4};
+    base_setup(3, 40, reserved, TOKENPOOL_ORDERED);
+}
+
+static void cap_watch(void)
+{
+    int64_t served = tokenpool_word_count(*word(TOKENPOOL_OFFSET_SERVED));
+    EXPLORE_CHECK(served <= tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL)) + config.clients * config.batch);
+}
+
+static void cap_actor(unsigned who)
+{
+    unsigned i;
+    for (i = 0; i < 2; i++, now_of[who] += POLL_NS) {
+        if (who == 2)
+            run_monitor(&monitor, 10 + 10 * i);
+        else
+            (void)take(who, 2);
+        cap_watch();
+    }
+}
+
+static void cap_check(void)
+{
+    cap_watch();
+    EXPLORE_CHECK(spent_in(1) <= 8 && spent_in(1) >= 6); /* all that was asked for, but for one that waits */
+}
+
 int main(void)
 {
     static struct explore scenario[] = {
@@ -697,6 +729,11 @@ int main(void)
          .actor = ordered_actor,
          .check = ordered_check},
         {.name = "first come, 2 clients", .actors = 2, .setup = fifo_setup, .actor = fifo_actor, .check = fifo_check},
+        {.name = "ordered, served ahead, 2 clients + monitor",
+         .actors = 3,
+         .setup = cap_setup,
+         .actor = cap_actor,
+         .check = cap_check},
     };
     uint64_t total = 0;
     unsigned i;

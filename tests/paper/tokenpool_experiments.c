@@ -219,12 +219,19 @@ static void test_nodes(void)
 int main(void)
 {
     check_begin("paper/tokenpool_experiments");
-    test_example_2();
-    test_set_1();
-    test_reserved_share();
-    test_unused_reservations();
-    test_set_3();
-    test_set_4();
-    test_nodes();
+    if (check_case("example_2"))
+        test_example_2();
+    if (check_case("set_1"))
+        test_set_1();
+    if (check_case("reserved_share"))
+        test_reserved_share();
+    if (check_case("unused_reservations"))
+        test_unused_reservations();
+    if (check_case("set_3"))
+        test_set_3();
+    if (check_case("set_4"))
+        test_set_4();
+    if (check_case("nodes"))
+        test_nodes();
     return check_end();
 }

@@ -126,9 +126,13 @@ static void figure_4(void)
 int main(void)
 {
     check_begin("twochoice_simulation");
-    figure_3(100);
-    figure_3(8);
-    all_at_once();
-    figure_4();
+    if (check_case("figure_3"))
+        figure_3(100);
+    if (check_case("figure_3_few"))
+        figure_3(8);
+    if (check_case("all_at_once"))
+        all_at_once();
+    if (check_case("figure_4"))
+        figure_4();
     return check_end();
 }

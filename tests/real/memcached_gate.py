@@ -355,9 +355,176 @@ def outage(gate, pid, port):
     print(f"back after {5 - (end - time.time()):.2f} s")
 
 
+# ---- several hosts, with controllers
+
+class Again:
+    """A connection that is made again when it ends. on_reply(lines) is called with the number of lines that came."""
+
+    def __init__(self, port, errors):
+        self.port, self.errors, self.socket, self.since = port, errors, None, 0
+        self.waiting = 0
+
+    def send(self, data, lines):
+        if self.socket is None:
+            if time.time() < self.since + 0.05:
+                return
+            self.since = time.time()
+            try:
+                self.socket = connect(self.port)
+                self.socket.setblocking(False)
+            except OSError as e:
+                self.failed(e)
+                return
+        try:
+            self.socket.send(data)
+            self.waiting += lines
+        except OSError as e:
+            self.failed(e)
+
+    def failed(self, why):
+        self.errors.append((time.time(), self.port, repr(why)))
+        if self.socket:
+            self.socket.close()
+        self.socket, self.waiting = None, 0
+
+    def read(self):
+        """Lines that came now."""
+        if self.socket is None:
+            return 0
+        try:
+            part = self.socket.recv(1 << 16)
+        except BlockingIOError:
+            return 0
+        except OSError as e:
+            self.failed(e)
+            return 0
+        if not part:
+            self.failed("closed")
+            return 0
+        if b"ERROR" in part:
+            self.errors.append((time.time(), self.port, part[:60]))
+        lines = part.count(b"\n")
+        self.waiting -= lines
+        return lines
+
+
+def flood(seconds, errors_file, *ports):
+    """capped (touch) as fast as it may, and bulk (delete), at every host."""
+    errors, end = [], time.time() + float(seconds)
+    every = [(Again(p, errors), kind) for p in ports for kind in (b"touch capped:x 0\r\n", b"delete bulk\r\n", b"delete bulk\r\n")]
+    while time.time() < end:
+        for c, line in every:
+            c.read()
+            if c.waiting <= 0:
+                c.waiting = 0
+                c.send(line * 50, 50)
+        time.sleep(0.005)
+    with open(errors_file, "w") as f:
+        for e in errors:
+            print(*e, file=f)
+
+
+def wander(seconds, errors_file, sent_file, rate, *ports):
+    """gold (get): `rate` a second, from one host, then from the next: moves 0.3 s after every second period began."""
+    errors, sent, end, last = [], {}, time.time() + float(seconds), time.time()
+    every = [[Again(p, errors) for _ in range(4)] for p in ports]
+    owed, turn = 0.0, 0
+    while time.time() < end:
+        now = time.time()
+        owed, last = min(owed + (now - last) * float(rate), float(rate)), now
+        at = every[int((now - 0.3) // 2) % len(ports)]
+        for group in every:
+            for c in group:
+                c.read()
+        while owed >= 10:
+            turn += 1
+            at[turn % 4].send(b"get gold:x\r\n" * 10, 10)
+            owed -= 10
+            sent[int(now)] = sent.get(int(now), 0) + 10
+        time.sleep(0.004)
+    with open(errors_file, "w") as f:
+        for e in errors:
+            print(*e, file=f)
+    with open(sent_file, "w") as f:
+        for p, n in sent.items():
+            print(p, n, file=f)
+
+
+def sample(host):
+    """memcached's own counters and the gate's; None where one does not answer."""
+    memcached, gate = host
+    try:
+        text = talk(memcached, b"stats\r\nquit\r\n").decode()
+        m = {k: int(v) for k, v in re.findall(r"^STAT (\S+) (\d+)\r$", text, re.M)}
+        own = {"pid": m["pid"], "gold": m["cmd_get"], "capped": m["cmd_touch"]}
+    except (OSError, KeyError):
+        own = None
+    try:
+        g = stats(gate)
+        theirs = {"pid": g["pid"], "gold": g["gold:requests_total"], "capped": g["capped:requests_total"]}
+    except (OSError, KeyError):
+        theirs = None
+    return own, theirs
+
+
+def moved(before, now, name):
+    """What a host served between two samples: by memcached's counters, or if it was started anew by the gate's."""
+    for a, b in zip(before, now):
+        if a and b and a["pid"] == b["pid"]:
+            return b[name] - a[name]
+    return None
+
+
+def watch(seconds, out, *hosts):
+    """A sample of all hosts at the end of every period, when all its tokens have been used: lines of period, gold, capped."""
+    hosts = [h.split(":") for h in hosts]
+    last, last_period, end = None, None, time.time() + float(seconds)
+    with open(out, "w", buffering=1) as f:
+        while time.time() < end:
+            at = int(time.time() + 0.05) + 0.95
+            time.sleep(max(0, at - time.time()))
+            now = [sample(h) for h in hosts]
+            if time.time() > int(at) + 1.0 or (last and any(moved(a, b, "gold") is None for a, b in zip(last, now))):
+                if any(own is None and theirs is None for own, theirs in now) or time.time() > int(at) + 1.0:
+                    continue
+                last, last_period = now, int(at) # both were started anew: begin again
+                continue
+            if last:
+                print(int(at), int(at) - last_period, *(sum(moved(a, b, n) for a, b in zip(last, now)) for n in ("gold", "capped")), file=f)
+            last, last_period = now, int(at)
+
+
+def cluster(seen, faults, sent, errors_files, reserve, gold_limit, capped_limit, rate):
+    """Judges what `watch` saw. faults: lines of first and last second, and the port of the host that died or -."""
+    fault = [l.split() for l in open(faults)]
+    sends = {int(l.split()[0]): int(l.split()[1]) for l in open(sent)}
+    judged = missed = busy = 0
+    for line in open(seen):
+        period, n, gold, capped = map(int, line.split())
+        free = n == 1 and not any(int(f[0]) <= period <= int(f[1]) + 1 for f in fault)
+        asked = min(sends.get(period, 0), sends.get(period - 1, 0)) >= 0.97 * float(rate)
+        low = gold < 0.98 * float(reserve)
+        print(f"period {period % 1000:3}: gold {gold:5} capped {capped:5}" + ("" if free else "  fault") +
+              ("" if asked else "  its clients were late") + ("  MISSED" if low and free and asked else ""))
+        check("limit of gold", gold <= n * float(gold_limit) * 1.01, (period, n, gold))
+        check("limit of capped", capped <= n * float(capped_limit) * 1.01, (period, n, capped))
+        if free:
+            judged, busy, missed = judged + 1, busy + (not asked), missed + (asked and low)
+    for name in errors_files.split(","):
+        for line in open(name):
+            at, port, what = line.split(None, 2)
+            check("an error at a host that was not hit",
+                  any(f[2] == port and int(f[0]) <= float(at) <= int(f[1]) + 3 for f in fault), (port, what))
+    print(f"{judged} periods without a fault, {missed} with a reservation missed, {busy} in which the clients were late")
+    check("periods were judged", judged >= 4)
+    if not WRONG and (busy * 2 > judged or (missed and busy)):
+        sys.exit(3)
+    check("the reservation is met, and again from the second period after a fault on", missed == 0, missed)
+
+
 if __name__ == "__main__":
     command, args = sys.argv[1], sys.argv[2:]
     {"compare": compare, "bad": bad, "slow": slow, "buckets": buckets, "clients": clients, "load": load, "judge": judge,
-     "outage": outage, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
+     "outage": outage, "flood": flood, "wander": wander, "watch": watch, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
      "stats": lambda p: print(talk(p, b"stats qos\r\nquit\r\n").decode())}[command](*args)
     sys.exit(bool(WRONG))

@@ -35,12 +35,12 @@ static void play(const struct adversary_program *p, struct adversary_score *scor
 
 int main(void)
 {
-    const struct adversary_game game = {"toy", ops, 3, play, "taken"};
+    const struct adversary_game game = {"toy", ops, 3, play, "taken", 2000};
     struct adversary_program p, again;
     double first;
     adversary_begin("unit/common_adversary");
     weak = false;
-    CHECK_WITHIN(adversary_search(&game, 2000), 0.999, 1.0); /* the bound is reached, not broken */
+    CHECK_WITHIN(adversary_search(&game), 0.999, 1.0); /* the bound is reached, not broken */
     weak = true;
     first = adversary_hunt(&game, 20000, 0);
     CHECK_GE(first, 4); /* pause, send 100, again and again: 50 * 100 of 1000 */

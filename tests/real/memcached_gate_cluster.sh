@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# proves: examples/memcached_gate with a controller: demand moves between three hosts, the reservation over all of them is met and
+# no limit is exceeded, by memcached's own counters, while a gate, a memcached and the active controller (of two) are killed in
+# turn under load; clients see errors of what died only
+#
+# QOS_LONG=1: each is killed five times.
+set -u
+. "$(dirname "$0")/../lib.sh"
+gate=$PWD/build/examples/memcached_gate controller=$PWD/build/examples/pshift_cluster
+for t in "$gate" "$controller"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
+ask="timeout 300 /usr/bin/python3 tests/real/memcached_gate.py"
+d=$(mktemp -d "$PWD/build/memcached_cluster-XXXXXX") || exit 1
+failed=0 base=$((21000 + RANDOM % 8000)) # ports below those of clients
+declare -A pid
+trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
+user=()
+[ "$(id -u)" -ne 0 ] || user=(-u nobody)
+capacity=5000 reserve=2500 limit=3000 capped=1000 rate=2800
+controllers=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))
+cluster=(--node-count 3 --controllers "$controllers" --keys "$d/keys" --capacity $capacity --period 1s --intervals 5)
+start() { # m1 (memcached), g1 (gate), c1 (controller)
+    local k=${1#?}
+    case $1 in
+    m*) exec memcached "${user[@]}" -l 127.0.0.1 -p $((base + 10 + k)) -U 0 ;;
+    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --number "$k" --state "$d/state$k" \
+        "${cluster[@]}" --depth 32 --bucket "name=gold,key=gold:,reserve=$reserve,limit=$limit" \
+        --bucket "name=capped,key=capped:,limit=$capped" --bucket name=bulk ;;
+    c*) exec "$controller" controller --number "$k" "${cluster[@]}" --bucket reserve=0.5,limit=0.6,on=1-3 --bucket limit=0.2,on=1-3 --bucket on=1-3 ;;
+    esac >>"$d/$1.out" 2>>"$d/$1.err" </dev/null &
+    pid[$1]=$!
+}
+"$controller" keys "${cluster[@]}" >"$d/keys.out" || exit 1
+for p in m1 m2 m3 c1 c2 g1 g2 g3; do start $p; done
+settled() { cat "$d"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 unconfirmed'; }
+for ((k = 0; k < 150; k++)); do settled && break; sleep 0.1; done
+settled || { bad "the cluster does not settle"; tail -n 3 "$d"/*.out "$d"/*.err; exit 1; }
+
+hosts=() ports=()
+for k in 1 2 3; do hosts+=($((base + 10 + k)):$((base + 20 + k))); ports+=($((base + 20 + k))); done
+turns=1 gap=3.4
+[ -z "${QOS_LONG:-}" ] || turns=5
+seconds=$((turns * 13 + 3))
+$ask flood $seconds "$d/errors1" "${ports[@]}" & load=($!)
+$ask wander $seconds "$d/errors2" "$d/sent" $rate "${ports[@]}" & load+=($!)
+sleep 1
+$ask watch $((seconds - 2)) "$d/seen" "${hosts[@]}" & load+=($!)
+sleep 2
+strike() { # NAME PORT
+    local began
+    began=$(date +%s)
+    kill -9 "${pid[$1]}"
+    wait "${pid[$1]}" 2>/dev/null
+    sleep 0.3
+    start "$1"
+    echo "$began $(date +%s) $2 $1" | tee -a "$d/faults"
+    sleep $gap
+}
+: >"$d/faults"
+for ((t = 0; t < turns; t++)); do
+    strike g$((t % 3 + 1)) $((base + 20 + t % 3 + 1)) 2>/dev/null
+    strike m$(((t + 1) % 3 + 1)) $((base + 20 + (t + 1) % 3 + 1)) 2>/dev/null
+    strike "$(grep -H ': active; ' "$d"/c?.out | sed 's,.*/\(c[12]\).out:.*period \([0-9]*\): .*,\2 \1,' | sort -n | tail -1 | cut -d' ' -f2)" - 2>/dev/null
+done
+wait "${load[@]}"
+for p in g1 g2 g3 c1 c2; do
+    kill -TERM "${pid[$p]}"
+    wait "${pid[$p]}"
+    expect "$p ends with status 0" [ $? = 0 ]
+done
+expect "nobody had anything to complain of" [ -z "$(cat "$d"/[gc]?.err)" ]
+cat "$d"/[gc]?.err
+expect "a controller took over from another" [ "$(cat "$d"/c?.out | grep -c 'takes over')" -ge 2 ]
+$ask cluster "$d/seen" "$d/faults" "$d/sent" "$d/errors1,$d/errors2" $reserve $limit $capped $rate
+verdict=$?
+[ $verdict -ne 1 ] || failed=1
+[ $failed = 0 ] || finish 1
+[ $verdict -ne 3 ] || inconclusive "this machine was too busy for the clients"
+finish $failed
