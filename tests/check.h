@@ -4,6 +4,8 @@
  * It calls check_begin() first and returns check_end(): 0 passed, 1 failed, 77 skipped (check_skip). A failed
  * check prints file, line, both values, and the command that repeats the run. C11 and C++17. It needs libc only,
  * so it also runs on cross targets.
+ * A test that ends before check_end() has failed (tests/run), and so has one with statements behind a return
+ * (tests/build/early.sh).
  *
  *   QOS_TEST_SEED=n    seed of random tests (default 1)
  *   QOS_TEST_SCALE=n   random tests run 1/n of their length (default 1; 20 on emulated targets)

@@ -13,34 +13,42 @@ mkdir -p "$out"
 commit=$(git rev-parse HEAD)$(git diff HEAD | sha256sum | cut -c1-8)
 note() { echo "$(date '+%F %T') ${commit:0:12} $*" | tee -a "$out/log"; }
 
-early() { # early returns in a copy of the last commit
-    local tree=$out/tree n plants=${EARLY:-20} source line name unnoticed=0 program
+early() { # early returns before random statements of functions and scripts, in a copy of the last commit
+    local tree=$out/tree plants=${EARLY:-20} n=0 tries=0 source line name unnoticed=0 random lines word
     rm -rf "$tree" && mkdir -p "$tree" && git archive HEAD | tar -x -C "$tree" || return 1
     cd "$tree" || return 1
-    mapfile -t sources < <(ls tests/unit/*.c tests/property/*.c tests/interleave/*.c tests/build/*.sh tests/real/*.sh | shuf --random-source=<(yes "${SEED:-1}"))
-    for ((n = 0; n < plants; n++)); do
-        source=${sources[n]} name=${source#tests/} name=${name%.*}
-        cp "$source" saved
+    mapfile -t sources < <(ls tests/{unit,property,paper,adversary,interleave,fuzz}/*.c tests/{build,real}/*.sh | grep -v -e fuzz/driver.c -e build/early.sh)
+    RANDOM=${SEED:-1}
+    while [ $n -lt "$plants" ] && [ $tries -lt $((plants * 20)) ]; do
+        tries=$((tries + 1)) random=$((RANDOM * 32768 + RANDOM))
+        source=${sources[random % ${#sources[@]}]} name=${source#tests/} name=${name%.*}
+        # Lines of whole statements, behind another one.
         case $source in
-        *.c)
-            line=$(grep -n -A1 '^int main' "$source" | sed -n 's/^\([0-9]*\)-{$/\1/p')
-            [ -n "$line" ] || { echo "no main in $source"; continue; }
-            sed -i "${line}a return 0;" "$source"
-            program=$PWD/early
-            # shellcheck disable=SC2046
-            gcc -std=gnu11 -O0 -w -I. -Itests $(sed -n '1,8s,^// flags: *,,p' "$source") -o "$program" "$source" \
-                $(sed -n '1,8s,^// links: *,,p' "$source") || { cp saved "$source"; continue; }
-            name=native/$name ;;
-        *.sh) # behind a line of the first third that stands by itself
-            line=$(awk 'NR > 3 && !/^#/ && /^[a-z]/ && !/[\\{|(]$/ && !/then$|do$/ {print NR}' "$source" | sed -n '2,9p' | shuf -n 1 --random-source=<(yes "$n"))
-            sed -i "${line:-5}a exit 0" "$source"
-            program=$source ;;
+        *.c) mapfile -t lines < <(awk '/^[ \t]+[a-z].*;$/ && before ~ /[;{}]$/ && !/^ *(case|default|break|return|continue)/ {print FNR} {before = $0}' "$source") ;;
+        *) mapfile -t lines < <(awk 'FNR > 6 && /^[ \t]*[a-z_]+ / && before !~ /[\\|&({'"'"']$/ && !/^ *(do|done|fi|else|elif|esac|then|exit|return|break|local)/ {print FNR} {before = $0}' "$source") ;;
         esac
-        if TEST_TIMEOUT=120 tests/run one "$name" "$program" >early.log 2>&1; grep -q '^FAIL' early.log; then
-            echo "noticed    $source: $(head -1 early.log | cut -c1-120)"
-        else echo "UNNOTICED  $source: line $line"; cat early.log; unnoticed=1; fi
-        cp saved "$source"
+        [ ${#lines[@]} -gt 0 ] || continue
+        line=${lines[random / 1000 % ${#lines[@]}]}
+        cp -p "$source" saved
+        # The first of these that compiles; a place where none does is not counted.
+        for word in 'return;' 'return 0;' 'exit 0'; do
+            awk -v line="$line" -v word="$word" 'FNR == line {match($0, /^[ \t]*/); print substr($0, 1, RLENGTH) word} {print}' saved >"$source"
+            case $source:$word in
+            *.c:exit*) word=; break ;;
+            *.c:*) gcc -std=gnu11 -fsyntax-only -w -Werror=return-type -DQOS_DECLARE_ONLY -DFUZZ_NAME='""' -I. -Itests $(sed -n '1,8s,^// flags: *,,p' "$source") "$source" 2>/dev/null && break ;;
+            *:exit*) bash -n "$source" 2>/dev/null || word=; break ;;
+            esac
+        done
+        if [ -n "$word" ]; then
+            n=$((n + 1))
+            if ! tests/build/early.sh "$source" >early.log 2>&1; then echo "noticed     $source, line $line: $word"
+            elif [ "${source##*.}" = sh ] && TEST_TIMEOUT=120 tests/run one "$name" "$source" >early.log 2>&1; grep -q '^FAIL' early.log; then
+                echo "noticed     $source, line $line: $word, by its run"
+            else echo "UNNOTICED   $source, line $line: $word"; sed -n "$((line - 2)),$((line + 2))p" "$source"; unnoticed=1; fi
+        fi
+        cp -p saved "$source"
     done
+    [ $n -eq "$plants" ] || { echo "only $n places found"; return 1; }
     return $unnoticed
 }
 adversary() {

@@ -166,6 +166,7 @@ static void make_tree(struct htb *tree, uint64_t now_ns)
     c.bound = HTB_BY_RATE; /* the root's rate is the link's */
     c.order = HTB_FIFO;
     c.burst_ns = BURST_NS;
+    c.request_max_tokens = PACKET_BYTES;
     c.start_ns = now_ns;
     mem = aligned_alloc(64, (htb_memsize(&c) + 63) / 64 * 64);
     must(htb_init(tree, mem, htb_memsize(&c), &c), "htb_init");
