@@ -114,15 +114,15 @@ static void print_tc(void)
 static int open_socket(uint32_t leaf, const char *ip)
 {
     struct sockaddr_in to;
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), priority = (int)(0x10000 + leaf + 1), size = 1 << 22;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), priority = (int)(0x10000 + leaf + 1), size = 1 << 21;
     memset(&to, 0, sizeof to);
     to.sin_family = AF_INET;
     to.sin_port = htons((uint16_t)(PORT + leaf));
     to.sin_addr.s_addr = ip ? inet_addr(ip) : htonl(INADDR_ANY);
     if (!ip)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size);
-    else
-        setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority); /* the class of Linux's htb */
+    else if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority) == 0) /* the class of Linux's htb */
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size); /* its queue lasts while this process is late */
     if (fd < 0 || (ip ? connect : bind)(fd, (struct sockaddr *)&to, sizeof to) != 0) {
         perror("net: socket");
         exit(1);
