@@ -111,7 +111,7 @@ with_tool() { # SCENE SCHEDULER OPTION...
     pid=$!
     if [ "$scene" = half ]; then
         for ((i = 0; i < 200; i++)); do
-            ! grep -q 'with QoS' "$dir/err" || break
+            ! grep -qs 'with QoS' "$dir/err" || break
             sleep 0.1
         done
         device_half
