@@ -9,9 +9,9 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 filter=$PWD/build/examples/nbdkit-qoskit-filter.so out=build/bench
 json=$PWD/$out/nbdkit.jsonl
-slices=9 slice=1.5 seconds=8
+slices=7 slice=1 seconds=6 loads=$'4k 16 1\n4k 16 4\n256k 4 2' limits=$'4k 16\n64k 4\n256k 16'
 if [ "${1:-}" = --quick ]; then
-    slices=3 slice=0.8 seconds=3
+    slices=2 slice=0.5 seconds=2 loads=$'4k 16 1\n4k 16 4' limits='64k 4'
     echo "quick: $slices slices of $slice s, so the control is wider"
 fi
 [ -f "$filter" ] || make -s "$filter" >/dev/null || exit 1
@@ -98,11 +98,7 @@ while read -r block depth connections; do
     put "$case" switches "$sw_qos" per-request
     put "$case" switches_rate "$sw_rate" per-request
     put "$case" switches_none "$sw" per-request
-done <<'END'
-4k 16 1
-4k 16 4
-256k 4 2
-END
+done <<<"$loads"
 
 # ---- limit
 # What fio saw in each 100 ms: mean and deviation. Not the first 3 s: the rate filter begins with 2 s of credit.
@@ -121,8 +117,4 @@ while read -r block depth; do
     done
     printf '%-18s %10.4f %10.4f %10.3f %10.3f %10.2f %10.2f\n' "$block x $depth" "$of_qos" "$of_rate" "$uneven_qos" "$uneven_rate" \
         "$sw_qos" "$sw_rate"
-done <<'END'
-4k 16
-64k 4
-256k 16
-END
+done <<<"$limits"

@@ -16,6 +16,9 @@
  *     finish: a list of what is done |   whoever has the lock next takes it: htb_complete. If somebody waits, finish
  *                              <-----'   itself does, and grants what may go now
  *
+ * While nobody waits, small requests do not meet at the lock: a class takes tokens for a millisecond ahead, and its
+ * requests take theirs from this credit.
+ *
  * Who grants a request wakes its thread, after the lock is free: one wake-up for each request that waited. A thread
  * that waits for long looks once a second whether its client is still there. */
 #define _GNU_SOURCE
@@ -42,6 +45,7 @@
 #define LOG_EVERY_NS UINT64_C(50000000)
 #define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us come together */
 #define LOOK_EVERY_S 1
+#define AHEAD_PER_S 1000u /* a class takes tokens for this part of a second ahead */
 
 enum kind { READ, WRITE, ZERO, TRIM, CACHE, FLUSH, EXTENTS };
 
@@ -71,6 +75,7 @@ struct waiter {
     struct waiter *next; /* in one list: granted and to be woken, done, or free */
     bool handed_out;     /* under the lock: htb_dispatch gave it */
     bool failed;
+    uint64_t cost;    /* of the piece; the tree charges also what its class takes ahead */
     uint32_t granted; /* the futex: written by who grants it, at the very last */
 };
 
@@ -81,7 +86,10 @@ struct slot {
     bool present;
     uint64_t reserve, limit;
     uint32_t weight;
-    uint64_t requests, failed, abandoned, wait_ns, wait_max_ns, returned;
+    uint64_t ahead; /* tokens that it takes ahead; without the lock, as the next three */
+    uint64_t credit;
+    uint64_t requests, failed;
+    uint64_t abandoned, wait_ns, wait_max_ns, returned;
 };
 
 static struct {
@@ -98,6 +106,8 @@ static struct {
     struct waiter *free;
     uint64_t waiting;                                 /* changed under the lock, read without */
     uint64_t submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
+    uint64_t on_credit, credit_done, credit_failed;   /* at the plugin, done and failed on credit; without the lock */
+    uint64_t request_cost, no_data_cost;              /* of the settings in force; without the lock */
     uint64_t slept, wakeups, looks;                   /* of threads that waited */
     uint64_t armed_ns;                                /* the timer; QOS_NEVER: not */
     uint64_t start_ns, settings_number;
@@ -140,12 +150,12 @@ static void take_done(uint64_t now)
         uint64_t cost[HTB_RESOURCES_MAX] = {w->r.tokens[0]};
         next = w->next;
         if (w->failed)
-            cost[0] = qos_min(cost[0], qos.now->no_data_cost);
+            cost[0] -= w->cost - qos_min(w->cost, qos.now->no_data_cost);
         if (htb_complete(&qos.tree, now, HTB_DONE, cost, &w->r) != QOS_OK)
             nbdkit_error("qoskit: a request completed that was not dispatched");
         qos.completed += !w->failed;
         qos.failed += w->failed;
-        s->failed += w->failed;
+        __atomic_fetch_add(&s->failed, w->failed, __ATOMIC_RELAXED);
         s->returned += w->r.tokens[0] - cost[0];
         w->next = qos.free;
         qos.free = w;
@@ -200,6 +210,16 @@ static void wake(struct waiter *w)
     }
 }
 
+/* Takes a request back that was not handed out. */
+static void take_back(struct waiter *w, uint64_t now)
+{
+    if (htb_cancel(&qos.tree, now, &w->r) != QOS_OK)
+        nbdkit_error("qoskit: a request was taken back that did not wait");
+    __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+    w->next = qos.free;
+    qos.free = w;
+}
+
 /* Its client is gone, or the server ends: takes the request back. False: it has been granted meanwhile. */
 static bool abandon(struct waiter *w)
 {
@@ -208,13 +228,11 @@ static bool abandon(struct waiter *w)
     bool taken_back;
     pthread_mutex_lock(&qos.lock);
     now = clock_ns();
-    taken_back = !w->handed_out && htb_cancel(&qos.tree, now, &w->r) == QOS_OK;
+    taken_back = !w->handed_out;
     if (taken_back) {
-        __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+        take_back(w, now);
         qos.abandoned++;
         qos.slot[w->r.class_id].abandoned++;
-        w->next = qos.free;
-        qos.free = w;
         woken = hand_out(now, NULL);
         arm(now);
     }
@@ -260,8 +278,8 @@ static uint64_t cost_of(const struct op *op, bool first, uint64_t *bytes)
     return charge_of(c, *bytes) + (first ? qos.now->request_cost : 0);
 }
 
-/* Submits a waiter for this piece, under the lock. NULL: no memory. */
-static struct waiter *submit(const struct handle *h, const struct op *op, bool first, uint64_t *bytes, uint64_t now)
+/* A free waiter, submitted, under the lock; ahead: more tokens, for the credit of the class. NULL: no memory. */
+static struct waiter *submit(const struct handle *h, const struct op *op, uint64_t cost, uint64_t ahead, uint64_t now)
 {
     struct waiter *w = qos.free;
     enum qos_status status;
@@ -272,8 +290,9 @@ static struct waiter *submit(const struct handle *h, const struct op *op, bool f
     w->since_ns = now;
     w->handed_out = false;
     w->granted = 0;
+    w->cost = cost;
     w->r.class_id = h->id;
-    w->r.tokens[0] = cost_of(op, first, bytes);
+    w->r.tokens[0] = cost + ahead;
     w->r.urgent = op->kind == FLUSH || op->kind == EXTENTS;
     status = htb_submit(&qos.tree, now, &w->r);
     if (status == QOS_EDEBT) { /* too many urgent ones: this one queues */
@@ -282,8 +301,6 @@ static struct waiter *submit(const struct handle *h, const struct op *op, bool f
     }
     if (status == QOS_OK) {
         __atomic_fetch_add(&qos.waiting, 1, __ATOMIC_SEQ_CST);
-        qos.submitted++;
-        qos.slot[h->id].requests++;
         return w;
     }
     w->next = qos.free;
@@ -291,22 +308,70 @@ static struct waiter *submit(const struct handle *h, const struct op *op, bool f
     return NULL;
 }
 
+static bool is_small(const struct op *op, uint64_t cost, uint64_t ahead)
+{
+    return (op->kind == READ || op->kind == WRITE) && cost <= ahead / 4;
+}
+
+/* Takes a whole request from the credit of its class, without the lock. 0: no. */
+static uint64_t take_credit(struct slot *s, const struct op *op)
+{
+    uint64_t cost = op->count + __atomic_load_n(&qos.request_cost, __ATOMIC_RELAXED);
+    uint64_t credit = __atomic_load_n(&s->credit, __ATOMIC_RELAXED);
+    if (cost > credit || cost == 0 || !is_small(op, cost, __atomic_load_n(&s->ahead, __ATOMIC_RELAXED)))
+        return 0;
+    if (__atomic_fetch_add(&qos.on_credit, 1, __ATOMIC_RELAXED) < (qos.config.device_max + 1) / 2)
+        while (credit >= cost)
+            if (__atomic_compare_exchange_n(&s->credit, &credit, credit - cost, true, __ATOMIC_RELAXED,
+                                            __ATOMIC_RELAXED)) {
+                __atomic_fetch_add(&s->requests, 1, __ATOMIC_RELAXED);
+                return cost;
+            }
+    __atomic_fetch_sub(&qos.on_credit, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void finish_on_credit(struct slot *s, uint64_t cost, bool failed)
+{
+    if (failed) {
+        uint64_t back = cost - qos_min(cost, __atomic_load_n(&qos.no_data_cost, __ATOMIC_RELAXED));
+        __atomic_fetch_add(&s->credit, back, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
+    }
+    __atomic_fetch_add(failed ? &qos.credit_failed : &qos.credit_done, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&qos.on_credit, 1, __ATOMIC_RELAXED);
+}
+
 /* Waits until the next piece of a request may go. NULL: it never will. */
 static struct waiter *admit(struct handle *h, const struct op *op, bool first, uint64_t *bytes)
 {
     struct waiter *w, *woken = NULL;
     bool at_once = false;
-    uint64_t now;
+    uint64_t now, cost, ahead;
     if (__atomic_load_n(&h->gone, __ATOMIC_RELAXED))
         return NULL;
     pthread_mutex_lock(&qos.lock);
     now = clock_ns();
-    w = submit(h, op, first, bytes, now);
+    cost = cost_of(op, first, bytes);
+    ahead = qos.slot[h->id].ahead;
+    ahead = qos.waiting == 0 && qos.slot[h->id].credit < cost && is_small(op, cost, ahead) ? ahead - cost : 0;
+    w = submit(h, op, cost, ahead, now);
     if (w) {
         woken = hand_out(now, w);
-        arm(now);
+        if (!w->handed_out && ahead) { /* it would wait: then for what it needs */
+            take_back(w, now);
+            ahead = 0;
+            w = submit(h, op, cost, 0, now);
+            woken = w ? hand_out(now, w) : NULL; /* nobody waited before */
+        }
+    }
+    if (w) {
+        qos.submitted++;
+        __atomic_fetch_add(&qos.slot[h->id].requests, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&qos.slot[h->id].credit, ahead, __ATOMIC_RELAXED);
         at_once = w->handed_out;
     }
+    arm(now);
     pthread_mutex_unlock(&qos.lock);
     wake(woken);
     if (!w)
@@ -360,7 +425,7 @@ static bool slots_suffice(const struct settings *s)
 }
 
 /* One class becomes what the settings say. The reservation is at most `most`: those that shrink go first. */
-static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, uint64_t now)
+static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, uint64_t root, uint64_t now)
 {
     struct slot *slot = &qos.slot[id];
     struct htb_class c = *terms;
@@ -373,6 +438,9 @@ static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uin
     slot->reserve = c.rate_per_s[0];
     slot->limit = c.limit_per_s[0];
     slot->weight = (uint32_t)qos_default(c.weight, 1);
+    __atomic_store_n(&slot->credit, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->ahead, qos_min(qos.chunk_bytes, qos_default(slot->limit, root) / AHEAD_PER_S),
+                     __ATOMIC_RELAXED);
     return status;
 }
 
@@ -392,16 +460,16 @@ static enum qos_status apply(const struct settings *s, uint64_t now)
         qos.slot[id].present = false;
     }
     if (status == QOS_OK)
-        status = set_class(HTB_BEST_EFFORT, &s->others, qos.slot[HTB_BEST_EFFORT].reserve, now);
+        status = set_class(HTB_BEST_EFFORT, &s->others, qos.slot[HTB_BEST_EFFORT].reserve, s->rate_per_s, now);
     for (i = 0; status == QOS_OK && i < s->classes; i++) {
         id = find_slot(s->class_of[i].export_name);
         if (id < qos.slots && qos.slot[id].present)
-            status = set_class(id, &s->class_of[i].terms, qos.slot[id].reserve, now);
+            status = set_class(id, &s->class_of[i].terms, qos.slot[id].reserve, s->rate_per_s, now);
     }
     if (status == QOS_OK && s->rate_per_s > root)
         status = htb_change_root(&qos.tree, now, &s->rate_per_s);
     if (status == QOS_OK)
-        status = set_class(HTB_BEST_EFFORT, &s->others, QOS_RATE_MAX, now);
+        status = set_class(HTB_BEST_EFFORT, &s->others, QOS_RATE_MAX, s->rate_per_s, now);
     for (i = 0; status == QOS_OK && i < s->classes; i++) {
         id = find_slot(s->class_of[i].export_name);
         if (id == qos.slots) {
@@ -410,7 +478,7 @@ static enum qos_status apply(const struct settings *s, uint64_t now)
                 return QOS_EMEMORY;
             qos.slots++;
         }
-        status = set_class(id, &s->class_of[i].terms, QOS_RATE_MAX, now);
+        status = set_class(id, &s->class_of[i].terms, QOS_RATE_MAX, s->rate_per_s, now);
     }
     if (status == QOS_OK && s->rate_per_s < root)
         status = htb_change_root(&qos.tree, now, &s->rate_per_s);
@@ -449,8 +517,10 @@ static int reload(bool missing)
         old = qos.now;
         qos.now = fresh;
         qos.settings_number++;
+        __atomic_store_n(&qos.request_cost, fresh->request_cost, __ATOMIC_RELAXED);
+        __atomic_store_n(&qos.no_data_cost, fresh->no_data_cost, __ATOMIC_RELAXED);
         for (h = qos.handles; h; h = h->next)
-            h->id = class_of(h->export_name);
+            __atomic_store_n(&h->id, class_of(h->export_name), __ATOMIC_RELAXED);
         woken = hand_out(now, NULL);
         arm(now);
     }
@@ -469,6 +539,17 @@ static int reload(bool missing)
 
 /* ---- statistics: taken under the lock, written without it */
 
+static void print_totals(FILE *f)
+{
+    uint64_t done = __atomic_load_n(&qos.credit_done, __ATOMIC_RELAXED);
+    uint64_t failed = __atomic_load_n(&qos.credit_failed, __ATOMIC_RELAXED);
+    uint64_t submitted = qos.submitted + done + failed + __atomic_load_n(&qos.on_credit, __ATOMIC_RELAXED);
+    done += qos.completed;
+    failed += qos.failed;
+    (void)fprintf(f, "submitted %llu completed %llu failed %llu abandoned %llu", (unsigned long long)submitted,
+                  (unsigned long long)done, (unsigned long long)failed, (unsigned long long)qos.abandoned);
+}
+
 static void print_class(FILE *f, uint32_t id, uint64_t now)
 {
     static const char *const waits[] = {"-", "limit", "group-limit", "turn", "rate"};
@@ -486,10 +567,12 @@ static void print_class(FILE *f, uint32_t id, uint64_t now)
         (void)snprintf(limit, sizeof limit, "%llu", (unsigned long long)s->limit);
     (void)fprintf(f, "%-20s %12llu %12s %6u %5u %10llu %8llu %8llu %15llu %15llu %12llu %6u %6u %9.3f %9.3f %9.3f %s\n",
                   id ? export_word(s->export_name, word) : "*", (unsigned long long)s->reserve, limit, s->weight,
-                  connections, (unsigned long long)s->requests, (unsigned long long)s->failed,
-                  (unsigned long long)s->abandoned, (unsigned long long)stats.granted,
-                  (unsigned long long)stats.borrowed, (unsigned long long)s->returned, state.queued, state.outstanding,
-                  (double)s->wait_ns / 1e6 / (double)qos_max(s->requests, 1), (double)s->wait_max_ns / 1e6,
+                  connections, (unsigned long long)__atomic_load_n(&s->requests, __ATOMIC_RELAXED),
+                  (unsigned long long)__atomic_load_n(&s->failed, __ATOMIC_RELAXED), (unsigned long long)s->abandoned,
+                  (unsigned long long)stats.granted, (unsigned long long)stats.borrowed,
+                  (unsigned long long)s->returned, state.queued, state.outstanding,
+                  (double)s->wait_ns / 1e6 / (double)qos_max(__atomic_load_n(&s->requests, __ATOMIC_RELAXED), 1),
+                  (double)s->wait_max_ns / 1e6,
                   state.since_ns == QOS_NEVER ? 0.0 : (double)qos_sat_sub(now, state.since_ns) / 1e6,
                   waits[state.waits]);
 }
@@ -497,9 +580,11 @@ static void print_class(FILE *f, uint32_t id, uint64_t now)
 static void print_stats(FILE *f, uint64_t now)
 {
     struct htb_state tree;
+    uint64_t at_plugin;
     uint32_t id;
     take_done(now);
     (void)htb_info(&qos.tree, &tree);
+    at_plugin = tree.at_device + __atomic_load_n(&qos.on_credit, __ATOMIC_RELAXED);
     (void)fprintf(f, "seconds %.3f settings %llu rate ", (double)(now - qos.start_ns) / 1e9,
                   (unsigned long long)qos.settings_number);
     if (tree.rate_per_s[0] == QOS_RATE_MAX)
@@ -507,9 +592,8 @@ static void print_stats(FILE *f, uint64_t now)
     else
         (void)fprintf(f, "%llu", (unsigned long long)tree.rate_per_s[0]);
     (void)fprintf(f, " reserved %llu\n", (unsigned long long)tree.reserved_per_s[0]);
-    (void)fprintf(f, "submitted %llu completed %llu failed %llu abandoned %llu waiting %llu at-plugin %u\n",
-                  (unsigned long long)qos.submitted, (unsigned long long)qos.completed, (unsigned long long)qos.failed,
-                  (unsigned long long)qos.abandoned, (unsigned long long)qos.waiting, tree.at_device);
+    print_totals(f);
+    (void)fprintf(f, " waiting %llu at-plugin %llu\n", (unsigned long long)qos.waiting, (unsigned long long)at_plugin);
     (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n",
                   (unsigned long long)__atomic_load_n(&qos.slept, __ATOMIC_RELAXED),
                   (unsigned long long)__atomic_load_n(&qos.wakeups, __ATOMIC_RELAXED),
@@ -811,9 +895,8 @@ static void qoskit_cleanup(nbdkit_backend *backend)
         write_stats();
     if (qos.log) {
         write_log();
-        (void)fprintf(qos.log, "submitted %llu completed %llu failed %llu abandoned %llu\n",
-                      (unsigned long long)qos.submitted, (unsigned long long)qos.completed,
-                      (unsigned long long)qos.failed, (unsigned long long)qos.abandoned);
+        print_totals(qos.log);
+        (void)fputs("\n", qos.log);
     }
 }
 
@@ -897,11 +980,17 @@ static int pass_on(nbdkit_next *next, const struct op *op, uint64_t done, uint64
     }
 }
 
-/* Piece by piece. */
+/* On credit, or piece by piece. */
 static int serve(nbdkit_next *next, struct handle *h, const struct op *op, int *err)
 {
-    uint64_t done = 0;
+    struct slot *s = &qos.slot[__atomic_load_n(&h->id, __ATOMIC_RELAXED)];
+    uint64_t done = 0, cost = take_credit(s, op);
     int rc;
+    if (cost) {
+        rc = pass_on(next, op, 0, op->count, err);
+        finish_on_credit(s, cost, rc == -1);
+        return rc;
+    }
     do {
         uint64_t bytes = op->count - done;
         struct waiter *w = admit(h, op, done == 0, &bytes);
