@@ -229,15 +229,16 @@ struct htb_class_state {
  *   htb_config_error    why a configuration is wrong         htb_class_error     why terms are wrong
  *   htb_memsize         bytes of memory for htb_init         htb_init            makes a tree
  *   htb_reserve         admits a class or a group            htb_change          changes its terms
- *   htb_release         ends it                              htb_change_root     changes the device's rate
+ *   htb_release         ends it                              htb_expired         who has expired?
+ *   htb_change_root     changes the device's rate            htb_reset_clock     after a wrong now_ns
  *   htb_take            gate: may n tokens go now?           htb_take_all        the same over all resources
  *   htb_force           takes at once, on bounded debt       htb_next_ns, _all   when would htb_take succeed?
  *   htb_submit          queues a request                     htb_dispatch        the next request for the device
  *   htb_complete        the device is done with it           htb_cancel          takes a queued request back
  *   htb_dispatch_next_ns  when htb_dispatch has the next     htb_queue_next      walks the queue of a class
- *   htb_reset_clock     after a wrong now_ns                 htb_maximize        lets the root's rate rise
  *   htb_stats           counters of a class or of all        htb_group_stats     counters of a group
  *   htb_info            the tree as a whole                  htb_class_info      terms and queue of a class
+ *   htb_maximize        lets the root's rate rise
  */
 
 /* ---- the API ------------------------------------------------------------------------------------------------------
@@ -264,14 +265,19 @@ QOS_API QOS_NODISCARD enum qos_status htb_init(struct htb *tree, void *mem, size
  * QOS_EFULL: deeper than depth_max. O(depth + log classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t id,
                                                   const struct htb_class *terms, uint64_t *fits);
-/* New rates, limits, weight, burst and expiry, at once. Tokens that were earned stay, up to the new burst; debt stays.
- * parent and group must be as they were (QOS_EINVAL). Id 0 may be changed, but not expire. A rate below the sum of the
- * children's: QOS_EADMISSION, and fits gets that sum. Other errors as for htb_reserve. */
+/* New rates, limits, weight, burst, expiry and parent, at once. Tokens that were earned stay, up to the new burst; debt
+ * stays. Another parent: a group moves with all below it, O(classes * depth); QOS_EINVAL: below itself; requests that
+ * were dispatched before are not corrected any more when they complete. `group` must be as it was (QOS_EINVAL). Id 0
+ * neither moves nor expires. A rate below the sum of the children's: QOS_EADMISSION, and fits gets that sum. Other
+ * errors as for htb_reserve. */
 QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t id,
                                                  const struct htb_class *terms, uint64_t *fits);
 /* Ends a reservation. Its queued requests go to best effort, in their order. QOS_EINVAL: id 0. QOS_EBUSY: a group with
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
+/* The id of a class whose reservation has expired, each once; QOS_NONE: no more. An id that was reserved again is not
+ * named. O(classes). */
+QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
 /* New configured rate of the root, one number a resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const uint64_t *rate_per_s);
@@ -469,6 +475,7 @@ struct htb {
     bool starved_at_root; /* since the last look: demand waited for root tokens */
     bool was_starved;     /* so it was at the look before */
     uint32_t expiring;    /* classes that expire */
+    uint32_t notices;     /* classes that have expired, and htb_expired has not said so */
     enum htb_bound bound;
     uint32_t flight_by, late_id;           /* who narrowed the bound; the latest since the last look */
     bool flight_full;                      /* since the last look: somebody had to wait for room */
@@ -504,11 +511,12 @@ struct htb {
 #define HTB_PRIV_BACKLOG 64u /* has a next request */
 #define HTB_PRIV_FORMER 128u /* was reserved before: its buckets know what it owes */
 #define HTB_PRIV_LINKED 256u /* in its parent's ring */
+#define HTB_PRIV_NOTICE 512u /* expired, and htb_expired has not said so */
 #define HTB_PRIV_IDLE_MAX 64 /* members of a ring that may not borrow */
 
 /* Of the later chapters. */
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
-QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_ns);
+QOS_PRIV void htb_priv_expire(struct htb *tree, uint32_t id, uint64_t now_ns);
 QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                         uint32_t *payer);
 
@@ -1326,7 +1334,7 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
     while (tree->event.count != 0 && htb_priv_heap_min_key(&tree->event) <= now_ns) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
         if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
-            htb_priv_end(tree, id, now_ns);
+            htb_priv_expire(tree, id, now_ns);
         else if (htb_priv_is_stale(tree, id))
             htb_priv_heap_remove(&tree->event, id);
         else
@@ -1343,7 +1351,7 @@ QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
     htb_priv_run_events(tree, now_ns);
     for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
         if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
-            htb_priv_end(tree, id, now_ns);
+            htb_priv_expire(tree, id, now_ns);
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. */
@@ -1358,7 +1366,7 @@ QOS_PRIV uint32_t htb_priv_resolve(struct htb *tree, uint32_t id, uint64_t now_n
     if (flags == (HTB_PRIV_USED | HTB_PRIV_EXPIRES)) {
         if (now_ns < tree->cls[id].u.leaf.expires_ns)
             return id;
-        htb_priv_end(tree, id, now_ns);
+        htb_priv_expire(tree, id, now_ns);
     }
     return HTB_BEST_EFFORT;
 }
@@ -1532,7 +1540,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
             break;
         }
         if ((tree->node[payer].flags & HTB_PRIV_EXPIRES) && tree->cls[payer].u.leaf.expires_ns <= now_ns) {
-            htb_priv_end(tree, payer, now_ns);
+            htb_priv_expire(tree, payer, now_ns);
             continue;
         }
         r = htb_priv_serve(tree, payer, now_ns);
@@ -1907,6 +1915,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r;
     bool former = (node->flags & HTB_PRIV_FORMER) != 0;
+    tree->notices -= (node->flags & HTB_PRIV_NOTICE) != 0;
     if (former)
         htb_priv_refill(tree, id, now_ns);
     else
@@ -1996,7 +2005,7 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
         return QOS_EINVAL;
     for (r = 0; r < tree->resources; r++) {
         uint64_t whole = parent == tree->classes ? tree->base_per_s[r] : htb_priv_pair_of(tree, parent, r)->rate.rate;
-        uint64_t own = exists ? htb_priv_pair_of(tree, id, r)->rate.rate : 0;
+        uint64_t own = exists && tree->node[id].parent == parent ? htb_priv_pair_of(tree, id, r)->rate.rate : 0;
         uint64_t room = whole - (*htb_priv_sum_of(tree, parent, r) - own);
         uint64_t least = exists && terms->group ? *htb_priv_sum_of(tree, id, r) : 0;
         if (fits)
@@ -2093,7 +2102,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->lag_ns = c.lag_ns;
     tree->root_ready = false;
     tree->root_wake_ns = QOS_NEVER;
-    tree->expiring = 0;
+    tree->expiring = tree->notices = 0;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
     tree->flight_full = tree->flight_lent = false;
@@ -2169,12 +2178,89 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
         htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
 }
 
+QOS_PRIV void htb_priv_expire(struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    htb_priv_end(tree, id, now_ns);
+    htb_priv_mark(tree, id, HTB_PRIV_NOTICE, true);
+    tree->notices++;
+}
+
+QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
+{
+    uint32_t id;
+    htb_priv_run_expiries(tree, htb_priv_now(tree, now_ns));
+    for (id = 0; tree->notices != 0; id++)
+        if (tree->node[id].flags & HTB_PRIV_NOTICE) {
+            htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
+            tree->notices--;
+            return id;
+        }
+    return QOS_NONE;
+}
+
 /* Index of the parent that the terms name; QOS_NONE: no such id. */
 QOS_PRIV uint32_t htb_priv_parent(const struct htb *tree, const struct htb_class *terms)
 {
     if (terms->parent == 0)
         return tree->classes;
     return terms->parent < tree->classes ? terms->parent : QOS_NONE;
+}
+
+/* Is `id` the node `above`, or below it? */
+QOS_PRIV bool htb_priv_is_below(const struct htb *tree, uint32_t id, uint32_t above)
+{
+    if (!(tree->node[id].flags & HTB_PRIV_USED))
+        return false;
+    while (id != QOS_NONE && id != above)
+        id = tree->node[id].parent;
+    return id == above;
+}
+
+/* May a node be below `parent`? id: the node, if it exists, with what is below it; QOS_NONE: a new one. */
+QOS_PRIV enum qos_status htb_priv_may_join(const struct htb *tree, uint32_t id, uint32_t parent)
+{
+    uint32_t i, deepest = 0, depth = tree->node[parent].depth + 1u;
+    if (!(tree->node[parent].flags & HTB_PRIV_USED))
+        return QOS_ENOENT;
+    if (!(tree->node[parent].flags & HTB_PRIV_GROUP) || id == HTB_BEST_EFFORT)
+        return QOS_EINVAL;
+    if (id != QOS_NONE && htb_priv_is_below(tree, parent, id))
+        return QOS_EINVAL;
+    for (i = 0; id != QOS_NONE && i < tree->classes; i++)
+        if (htb_priv_is_below(tree, i, id))
+            deepest = (uint32_t)qos_max(deepest, (uint32_t)tree->node[i].depth - tree->node[id].depth);
+    return depth + deepest > tree->depth_max ? QOS_EFULL : QOS_OK;
+}
+
+/* Moves a node below another group. It keeps what it was ahead of the clock of its ring, as if it was reserved anew.
+ * Requests that were dispatched were charged to the old groups: a new generation keeps them from being corrected. */
+QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint64_t now_ns)
+{
+    const uint32_t old = tree->node[id].parent,
+                   deeper = tree->node[parent].depth + 1u - tree->node[id].depth; /* wraps */
+    uint32_t i, r;
+    if (tree->node[id].flags & HTB_PRIV_LINKED)
+        htb_priv_ring_out(tree, old, id);
+    htb_priv_ring_settle(tree, old);
+    tree->turn[id].tag =
+        qos_sat_add(qos_sat_sub(tree->turn[id].tag, tree->cls[old].u.group.clock), tree->cls[parent].u.group.clock);
+    tree->cls[old].u.group.children--;
+    tree->cls[parent].u.group.children++;
+    for (r = 0; r < tree->resources; r++) {
+        uint64_t rate = htb_priv_pair_of(tree, id, r)->rate.rate;
+        *htb_priv_sum_of(tree, old, r) -= rate;
+        *htb_priv_sum_of(tree, parent, r) += rate;
+    }
+    tree->node[id].parent = parent;
+    for (i = 0; i < tree->classes; i++) {
+        if (!htb_priv_is_below(tree, i, id))
+            continue;
+        tree->node[i].depth = (uint16_t)(tree->node[i].depth + deeper);
+        tree->cls[i].generation = (tree->cls[i].generation + 1u) & 0xfffu;
+        if (!(tree->node[i].flags & HTB_PRIV_GROUP))
+            tree->cls[i].u.leaf.outstanding = 0;
+    }
+    htb_priv_place_up(tree, old, true, now_ns);
 }
 
 QOS_API enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t id, const struct htb_class *terms,
@@ -2192,13 +2278,9 @@ QOS_API enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t 
     htb_priv_run_expiries(tree, now_ns);
     if (tree->node[id].flags & HTB_PRIV_USED)
         return QOS_EEXIST;
-    if (!(tree->node[parent].flags & HTB_PRIV_USED))
-        return QOS_ENOENT;
-    if (!(tree->node[parent].flags & HTB_PRIV_GROUP))
-        return QOS_EINVAL;
-    if (tree->node[parent].depth >= tree->depth_max)
-        return QOS_EFULL;
-    status = htb_priv_admit(tree, parent, terms, id, false, now_ns, fits);
+    status = htb_priv_may_join(tree, QOS_NONE, parent);
+    if (status == QOS_OK)
+        status = htb_priv_admit(tree, parent, terms, id, false, now_ns, fits);
     if (status != QOS_OK)
         return status;
     htb_priv_new_node(tree, id, parent, terms->group, now_ns);
@@ -2215,6 +2297,7 @@ QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t i
     struct htb_class want;
     enum qos_status status;
     uint32_t parent;
+    bool moves;
     if (!terms)
         return QOS_EINVAL;
     now_ns = htb_priv_now(tree, now_ns);
@@ -2222,13 +2305,22 @@ QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t i
     if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
     parent = htb_priv_parent(tree, terms);
-    if (parent != tree->node[id].parent || terms->group != ((tree->node[id].flags & HTB_PRIV_GROUP) != 0))
+    if (parent == QOS_NONE)
+        return QOS_ENOENT;
+    if (terms->group != ((tree->node[id].flags & HTB_PRIV_GROUP) != 0))
         return QOS_EINVAL;
-    status = htb_priv_admit(tree, parent, terms, id, true, now_ns, fits);
+    status = parent == tree->node[id].parent ? QOS_OK : htb_priv_may_join(tree, id, parent);
+    if (status == QOS_OK)
+        status = htb_priv_admit(tree, parent, terms, id, true, now_ns, fits);
     if (status != QOS_OK)
         return status;
     want = htb_priv_terms(tree, terms);
+    moves = parent != tree->node[id].parent;
+    if (moves)
+        htb_priv_move(tree, id, parent, now_ns);
     htb_priv_apply(tree, id, &want, now_ns);
+    if (moves)
+        htb_priv_place_limited(tree, now_ns); /* others are above those now */
     return QOS_OK;
 }
 
@@ -2365,17 +2457,13 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out)
 {
     const unsigned group = HTB_PRIV_USED | HTB_PRIV_GROUP;
-    uint32_t i, at;
+    uint32_t i;
     out->granted = out->borrowed = out->refused = out->waited = out->debt = 0;
     if (id >= tree->classes || (tree->node[id].flags & group) != group)
         return QOS_ENOENT;
-    for (i = 0; i < tree->classes; i++) {
-        at = tree->node[i].flags & HTB_PRIV_USED ? i : QOS_NONE;
-        while (at != QOS_NONE && at != id)
-            at = tree->node[at].parent;
-        if (at == id)
+    for (i = 0; i < tree->classes; i++)
+        if (htb_priv_is_below(tree, i, id))
             htb_priv_add_stats(&tree->cls[i], out);
-    }
     return QOS_OK;
 }
 

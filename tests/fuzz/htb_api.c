@@ -273,7 +273,7 @@ static void step_class(struct fuzz_input *in, bool change)
         return;
     }
     if (!change || fuzz_between(in, 0, 7) == 0) {
-        c.parent = any_id(in);
+        c.parent = any_id(in); /* a change moves it */
         c.group = fuzz_between(in, 0, 2) == 0;
     }
     c.weight = (uint32_t)fuzz_bytes(in, fuzz_between(in, 0, 3) ? 1 : 3);

@@ -156,10 +156,10 @@ static void errors(void)
     c.expires_ns = 6;
     SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_EINVAL);
     c = good;
-    c.parent = 1;
+    c.parent = 3;
     SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
     c.parent = 8;
-    SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
+    SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_ENOENT);
     SAME(htb_change(&w.tree, 5, 3, NULL, NULL), QOS_EINVAL);
     SAME(htb_change(&w.tree, 5, 4, &good, NULL), QOS_ENOENT);
     SAME(htb_change(&w.tree, 5, 8, &good, NULL), QOS_ENOENT);
@@ -280,6 +280,126 @@ static void end_with_queue(bool by_release)
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER);
     world_close(&w);
     CHECK_CONTEXT("%s", "");
+}
+
+/* htb_expired names each class that has expired, once; not one that was released, or reserved again since. */
+static void expiry_is_told(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 1000, 0);
+    static struct htb_request request;
+    struct world w;
+    uint32_t id;
+    world_open(&w, &config);
+    CHECK_EQ(htb_expired(&w.tree, 0), QOS_NONE);
+    for (id = 1; id < 8; id++) {
+        c.expires_ns = id == 7 ? 9 * S : id * S;
+        CHECK_EQ(htb_reserve(&w.tree, 0, id, &c, NULL), QOS_OK);
+    }
+    CHECK_EQ(htb_release(&w.tree, 0, 2), QOS_OK);
+    request.class_id = 3;
+    request.tokens[0] = 100;
+    CHECK_EQ(htb_submit(&w.tree, 0, &request), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* 3 borrows, then only expiries are ahead */
+    CHECK(htb_dispatch(&w.tree, 100000) == &request);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 100000), S);
+    CHECK(htb_dispatch(&w.tree, 5 * S) == NULL); /* 1, 3, 4 and 5 are over */
+    CHECK_EQ(htb_reserve(&w.tree, 5 * S, 4, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_expired(&w.tree, 5 * S), 1);
+    CHECK_EQ(htb_expired(&w.tree, 5 * S), 3);
+    CHECK_EQ(htb_take(&w.tree, 6 * S, 6, 1), QOS_OK); /* notices that it is best effort */
+    CHECK_EQ(htb_expired(&w.tree, 6 * S), 5);
+    CHECK_EQ(htb_expired(&w.tree, 6 * S), 6);
+    CHECK_EQ(htb_expired(&w.tree, 6 * S), QOS_NONE);
+    CHECK_EQ(htb_expired(&w.tree, 9 * S), 4); /* nobody else had to notice */
+    CHECK_EQ(htb_expired(&w.tree, 9 * S), 7);
+    CHECK_EQ(htb_expired(&w.tree, 9 * S), QOS_NONE);
+    world_close(&w);
+}
+
+/* A class and a group with all below it move: queues, debts and turns go with them, admission holds at the new place,
+ * and what cannot be is refused without a change. */
+static void moved(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 0, 0);
+    struct htb_class_state state;
+    static struct htb_request request[4];
+    uint64_t fits[HTB_RESOURCES_MAX], now = S;
+    struct world w;
+    unsigned i;
+    memset(request, 0, sizeof request);
+    config.depth_max = 3;
+    config.dispatch_max = config.device_max = 2;
+    world_open(&w, &config);
+    reserve_group(&w, 1, 0, 500000, 0, 0);
+    reserve_group(&w, 2, 0, 300000, 0, 0);
+    reserve_group(&w, 3, 1, 200000, 0, 0);
+    reserve(&w, 4, 3, 200000, 0, 0);
+    reserve(&w, 5, 2, 200000, 0, 0);
+    /* Not below itself or a class, not too deep, not where it does not fit, not class 0, not to nowhere. */
+    world_draw(&w);
+    c = class_of(3, 500000, 0);
+    c.group = true;
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_EINVAL);
+    c.parent = 1;
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_EINVAL);
+    c = class_of(5, 200000, 0);
+    CHECK_EQ(htb_change(&w.tree, 0, 4, &c, NULL), QOS_EINVAL);
+    c.parent = 7;
+    CHECK_EQ(htb_change(&w.tree, 0, 4, &c, NULL), QOS_ENOENT);
+    c.parent = 99;
+    CHECK_EQ(htb_change(&w.tree, 0, 4, &c, NULL), QOS_ENOENT);
+    c = class_of(1, 0, 0);
+    CHECK_EQ(htb_change(&w.tree, 0, 0, &c, NULL), QOS_EINVAL);
+    c = class_of(2, 200000, 0);
+    CHECK_EQ(htb_change(&w.tree, 0, 4, &c, fits), QOS_EADMISSION);
+    CHECK_EQ(fits[0], 100000);
+    c = class_of(3, 300000, 0);
+    c.group = true;
+    CHECK_EQ(htb_change(&w.tree, 0, 2, &c, fits), QOS_EFULL); /* 5 would be at level 4 */
+    CHECK(world_same(&w));
+    /* 4 has a debt, one request at the device and two that wait. It moves, and takes all of that along. */
+    now = S;
+    for (i = 0; i < 4; i++) {
+        request[i].class_id = 4;
+        request[i].tokens[0] = 2000;
+        CHECK_EQ(htb_submit(&w.tree, now, &request[i]), QOS_OK);
+    }
+    CHECK(htb_dispatch(&w.tree, now) == &request[0]);
+    c = class_of(2, 100000, 0);
+    CHECK_EQ(htb_change(&w.tree, now, 4, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_class_info(&w.tree, 4, &state), QOS_OK);
+    CHECK(state.terms.parent == 2 && state.terms.rate_per_s[0] == 100000 && state.queued >= 2);
+    CHECK_EQ(htb_class_info(&w.tree, 3, &state), QOS_OK);
+    CHECK(state.queued == 0);
+    CHECK_EQ(htb_complete(&w.tree, now, HTB_NOT_DONE, NULL, &request[0]), QOS_OK); /* of before: not given back */
+    CHECK_EQ(stats_of(&w, 4).granted, 4000);
+    CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK); /* nothing is below it */
+    reserve(&w, 3, 1, 500000, 0, now);              /* and its parent has its rate back */
+    CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK);
+    /* The group 2 moves below 1, with 4 and 5: one level deeper, within what 1 has. */
+    c = class_of(1, 300000, 400000);
+    c.group = true;
+    CHECK_EQ(htb_change(&w.tree, now, 2, &c, NULL), QOS_OK);
+    CHECK_EQ(info_of(&w.tree).reserved_per_s[0], 500000);
+    while (request[1].state != HTB_IDLE || request[2].state != HTB_IDLE || request[3].state != HTB_IDLE) {
+        struct htb_request *r;
+        now = htb_dispatch_next_ns(&w.tree, now);
+        if (now == QOS_NEVER)
+            break;
+        while ((r = htb_dispatch(&w.tree, now)) != NULL)
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+    }
+    CHECK_EQ(stats_of(&w, 4).granted, 8000);
+    /* A borrower of 2 reaches the root through 1 now: the limit of 400,000 of group 2 is in the way, not that of 1. */
+    c = class_of(2, 0, 0);
+    CHECK_EQ(htb_change(&w.tree, now, 4, &c, NULL), QOS_OK);
+    CHECK_EQ(drain(&w, 4, 100, now + 10 * S), 4000);
+    c = class_of(0, 0, 0);
+    CHECK_EQ(htb_change(&w.tree, now + 10 * S, 4, &c, NULL), QOS_OK);
+    CHECK_GE(drain(&w, 4, 100, now + 10 * S), 6000); /* what the root has left */
+    world_close(&w);
 }
 
 /* A class that expired is gone for every call, whatever it had queued: its group can be released, its rate reserved. */
@@ -639,6 +759,8 @@ int main(void)
     end_with_queue(true);
     cancel_after_release();
     expired_is_gone();
+    expiry_is_told();
+    moved();
     floor_of_debt();
     end_with_queue(false);
     nothing_minted();
