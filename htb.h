@@ -103,8 +103,16 @@ extern "C" {
 #define HTB_WEIGHT_MAX 1000000u                  /* largest weight */
 #define HTB_BURST_MAX_NS UINT64_C(1000000000000) /* 1,000 s */
 #define HTB_BEST_EFFORT 0u                       /* the class of every id that has no class */
+#define HTB_TREES_MAX 64u                        /* trees that share classes */
 
-struct htb; /* the tree; its fields are private */
+#if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
+#define HTB_HAS_SHARED 1 /* several trees can share classes: needs a lock-free 64-bit word */
+#else
+#define HTB_HAS_SHARED 0
+#endif
+
+struct htb;        /* the tree; its fields are private */
+struct htb_shared; /* what several trees share; lies in your memory */
 
 /* Order of the dispatch queue. */
 enum htb_order {
@@ -160,6 +168,13 @@ struct htb_config {
     uint32_t maximize_step; /* the maximizer changes the root's rate by 1/step; 2..1024; 0: 32 */
     uint64_t maximize_interval_ns; /* at least 1 us; 0: 100 ms */
     uint64_t maximize_rate_max;    /* of the first resource; rate_per_s[0]..QOS_RATE_MAX; 0: QOS_RATE_MAX */
+};
+
+/* Several trees, each with its thread, that serve the same classes. */
+struct htb_shared_config {
+    uint32_t trees;       /* 1..HTB_TREES_MAX */
+    uint32_t classes;     /* as in the trees' htb_config; 1..HTB_CLASSES_MAX; 0: 16 */
+    uint64_t interval_ns; /* between two exchanges of a tree; 1000..HTB_BURST_MAX_NS; 0: 5 ms */
 };
 
 enum htb_request_state { HTB_IDLE = 0, HTB_QUEUED = 1, HTB_DISPATCHED = 2, HTB_AT_DEVICE = 3 };
@@ -238,7 +253,8 @@ struct htb_class_state {
  *   htb_dispatch_next_ns  when htb_dispatch has the next     htb_queue_next      walks the queue of a class
  *   htb_stats           counters of a class or of all        htb_group_stats     counters of a group
  *   htb_info            the tree as a whole                  htb_class_info      terms and queue of a class
- *   htb_maximize        lets the root's rate rise
+ *   htb_maximize        lets the root's rate rise            htb_shared_config_error, _memsize, _init
+ *   htb_join            a tree shares its classes            htb_exchange        moves rates to where the demand is
  */
 
 /* ---- the API ------------------------------------------------------------------------------------------------------
@@ -323,8 +339,27 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
 QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns);
 
 /* Bandwidth maximizer (5.5): call it often, it looks once an interval. violated: true if you saw a class miss its rate
- * by your own measurement. Returns what it saw at its last look. O(classes) a look. */
+ * by your own measurement. Returns what it saw at its last look. A tree that has joined others stays at the configured
+ * rate. O(classes) a look. */
 QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool violated);
+
+/* Several trees with the same classes, one for each thread: see the chapter on several threads. Give every tree the same
+ * configuration and the same reservations, as one tree would have them. Sizes, alignment and errors as for a tree. */
+#if HTB_HAS_SHARED
+QOS_API const char *htb_shared_config_error(const struct htb_shared_config *config);
+QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config);
+QOS_API QOS_NODISCARD enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_bytes,
+                                                      const struct htb_shared_config *config);
+/* The tree is number `slot` of those that share: 0..trees - 1, each once. A tree that takes the place of one that is gone
+ * takes over what that one held. QOS_EINVAL: it has joined already, or has another number of classes. QOS_ENOENT: no
+ * such slot. Its thread only; O(classes). */
+QOS_API QOS_NODISCARD enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared,
+                                               uint32_t slot);
+/* Moves rates and limits to the trees that have the demand. Call it often: it does nothing before the time that it
+ * gave. Gives the time of the next exchange; QOS_NEVER: the tree has not joined. Lock-free; O(classes * trees) an
+ * exchange. */
+QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns);
+#endif
 
 /* Counters of the first resource. A class: since it was reserved; debt is that after its last take; they stay after its
  * end until the id is reserved again. QOS_NONE: of all ids together, O(classes). A group: zeros, see htb_group_stats.
@@ -454,6 +489,17 @@ struct htb_priv_heap_entry {
     uint32_t id;
 };
 
+/* Of each node, for one tree of several; only its thread reads and writes it. */
+struct htb_priv_lease {
+    uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together, as the buckets want them */
+    uint64_t used, own; /* cost since the last exchange; group: on tokens that it lent; on those of nodes below it */
+    uint64_t queued;    /* class: cost of what waits */
+    uint64_t want, want_own; /* used and own, smoothed */
+    uint64_t turns;          /* group: weights of those that wait to borrow here; one of weight 1 counts 2^10 */
+    uint32_t parts;          /* of HTB_PRIV_WHOLE: so much of the rates is here */
+    bool refused;            /* since the last exchange: a request at the gate */
+};
+
 struct htb {
     struct htb_priv_node *node; /* classes + 1: the last one is the root */
     struct htb_priv_class *cls;
@@ -490,6 +536,11 @@ struct htb {
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
+    struct htb_priv_lease *lease; /* NULL: it has not joined others */
+    struct htb_shared *shared;
+    uint32_t share_slot;
+    uint64_t exchange_ns, exchanged_ns;     /* the next exchange; the last */
+    uint64_t late_shown_ns, late_others_ns; /* the latest class at the last look; in the other trees */
     uint32_t half; /* 1: buckets hold two bursts, and one passes every request; 0: see request_max_tokens */
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
@@ -515,6 +566,9 @@ struct htb {
 #define HTB_PRIV_IDLE_MAX 64 /* members of a ring that may not borrow */
 
 /* Of the later chapters. */
+QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total);
+QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
+QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV void htb_priv_expire(struct htb *tree, uint32_t id, uint64_t now_ns);
 QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
@@ -539,6 +593,17 @@ QOS_PRIV struct htb_priv_pair *htb_priv_pair_of(const struct htb *tree, uint32_t
 QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
     return r == 0 ? &tree->cls[id].u.group.sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
+}
+
+/* The reserved rate. The bucket's is that of this tree, one of several. */
+QOS_PRIV uint64_t htb_priv_rate_of(const struct htb *tree, uint32_t id, uint32_t r)
+{
+    return tree->lease ? tree->lease[id].rate[r] : htb_priv_pair_of(tree, id, r)->rate.rate;
+}
+
+QOS_PRIV uint64_t htb_priv_limit_of(const struct htb *tree, uint32_t id, uint32_t r)
+{
+    return tree->lease ? tree->lease[id].limit[r] : htb_priv_pair_of(tree, id, r)->limit.rate;
 }
 
 /* What a bucket holds, in sub-tokens. */
@@ -586,6 +651,21 @@ QOS_PRIV void htb_priv_set_limit(const struct htb *tree, struct htb_priv_bucket 
     b->level = htb_priv_debt_of(b->rate == 0 ? b->depth : b->level);
     b->rate = QOS_UNLIMITED;
     b->depth = 0;
+}
+
+/* Both of resource r. */
+QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint64_t rate_per_s, uint64_t limit_per_s)
+{
+    struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+    uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000;
+    if (tree->lease) {
+        tree->lease[id].rate[r] = rate_per_s;
+        tree->lease[id].limit[r] = limit_per_s;
+        rate_per_s = htb_priv_part(tree, id, rate_per_s);
+        limit_per_s = htb_priv_part(tree, id, limit_per_s);
+    }
+    htb_priv_set_rate(tree, &p->rate, rate_per_s, burst_ns);
+    htb_priv_set_limit(tree, &p->limit, limit_per_s, burst_ns);
 }
 
 /* more_ns: how much longer than its burst the rate bucket earns. */
@@ -746,6 +826,8 @@ QOS_PRIV void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, con
     tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, payer == id ? 0 : tokens);
+    if (QOS_UNLIKELY(tree->lease != NULL))
+        htb_priv_lease_use(tree, id, payer, n_sub);
 }
 
 QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens, int64_t *n_sub)
@@ -1310,6 +1392,8 @@ QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
     tree->queued++;
     tree->detours++;
     tree->cls[r->slot].u.leaf.queued++;
+    if (QOS_UNLIKELY(tree->lease != NULL))
+        tree->lease[r->slot].queued += htb_priv_ring_cost(tree, r->tokens);
     htb_priv_append(&tree->cls[r->slot].u.leaf.tail, r);
     r->state = HTB_QUEUED;
 }
@@ -1319,6 +1403,8 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
     tree->queued--;
     tree->detours--;
     tree->cls[r->slot].u.leaf.queued--;
+    if (QOS_UNLIKELY(tree->lease != NULL))
+        tree->lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
 }
 
@@ -1727,7 +1813,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
 /* A look: moves the bound. */
 QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
 {
-    uint64_t late_ns = tree->late_ns, apart_ns = late_ns, bound_ns = tree->flight_bound_ns, burst_ns = tree->burst_ns;
+    uint64_t late_ns = qos_max(tree->late_ns, tree->late_others_ns), apart_ns = late_ns,
+             bound_ns = tree->flight_bound_ns, burst_ns = tree->burst_ns;
     if (!tree->flight_lent && tree->own.count != 0) /* later than those who wait for room with tokens of their own? */
         apart_ns = qos_sat_sub(late_ns,
                                qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
@@ -1740,6 +1827,7 @@ QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
     }
     tree->flight_bound_ns = qos_min(qos_max(bound_ns, tree->flight_min_ns), tree->flight_max_ns);
     tree->late_last_ns = late_ns;
+    tree->late_shown_ns = tree->late_ns;
     tree->late_ns = 0;
     tree->flight_full = tree->flight_lent = false;
     tree->flight_look_ns = qos_sat_add(now_ns, qos_max(5000000, 2 * tree->flight_bound_ns));
@@ -1948,8 +2036,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
             p->limit.rate = QOS_UNLIMITED;
             p->rate.depth = p->limit.level = 0;
         }
-        htb_priv_set_rate(tree, &p->rate, 0, 0);
-        htb_priv_set_limit(tree, &p->limit, QOS_UNLIMITED, 0);
+        htb_priv_set_pair(tree, id, r, 0, QOS_UNLIMITED);
     }
 }
 
@@ -1973,7 +2060,7 @@ QOS_PRIV void htb_priv_set_root(struct htb *tree, const uint64_t *rate_per_s, ui
     uint32_t r;
     htb_priv_refill(tree, tree->classes, now_ns);
     for (r = 0; r < tree->resources; r++)
-        htb_priv_set_rate(tree, &htb_priv_pair_of(tree, tree->classes, r)->rate, rate_per_s[r], tree->burst_ns);
+        htb_priv_set_pair(tree, tree->classes, r, rate_per_s[r], QOS_UNLIMITED);
     htb_priv_place_up(tree, tree->classes, false, now_ns);
     htb_priv_place_limited(tree, now_ns);
 }
@@ -2004,8 +2091,8 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
     if (id == HTB_BEST_EFFORT && terms->expires_ns != 0)
         return QOS_EINVAL;
     for (r = 0; r < tree->resources; r++) {
-        uint64_t whole = parent == tree->classes ? tree->base_per_s[r] : htb_priv_pair_of(tree, parent, r)->rate.rate;
-        uint64_t own = exists && tree->node[id].parent == parent ? htb_priv_pair_of(tree, id, r)->rate.rate : 0;
+        uint64_t whole = parent == tree->classes ? tree->base_per_s[r] : htb_priv_rate_of(tree, parent, r);
+        uint64_t own = exists && tree->node[id].parent == parent ? htb_priv_rate_of(tree, id, r) : 0;
         uint64_t room = whole - (*htb_priv_sum_of(tree, parent, r) - own);
         uint64_t least = exists && terms->group ? *htb_priv_sum_of(tree, id, r) : 0;
         if (fits)
@@ -2043,11 +2130,9 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     if (!c->group)
         htb_priv_set_expiry(tree, id, c->expires_ns);
     for (r = 0; r < tree->resources; r++) {
-        struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
         uint64_t *sum = htb_priv_sum_of(tree, parent, r);
-        *sum = *sum - p->rate.rate + c->rate_per_s[r];
-        htb_priv_set_rate(tree, &p->rate, c->rate_per_s[r], (uint64_t)tree->cls[id].burst_us * 1000);
-        htb_priv_set_limit(tree, &p->limit, c->limit_per_s[r], (uint64_t)tree->cls[id].burst_us * 1000);
+        *sum = *sum - htb_priv_rate_of(tree, id, r) + c->rate_per_s[r];
+        htb_priv_set_pair(tree, id, r, c->rate_per_s[r], c->limit_per_s[r]);
         limited = limited || c->limit_per_s[r] != QOS_UNLIMITED;
     }
     htb_priv_count_limit(tree, id, limited);
@@ -2103,6 +2188,11 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->root_ready = false;
     tree->root_wake_ns = QOS_NEVER;
     tree->expiring = tree->notices = 0;
+    tree->lease = NULL;
+    tree->shared = NULL;
+    tree->exchange_ns = QOS_NEVER;
+    tree->exchanged_ns = tree->late_others_ns = tree->late_shown_ns = 0;
+    tree->share_slot = 0;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
     tree->flight_full = tree->flight_lent = false;
@@ -2172,7 +2262,7 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
     c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
     for (r = 0; r < tree->resources; r++)
-        *htb_priv_sum_of(tree, parent, r) -= htb_priv_pair_of(tree, id, r)->rate.rate;
+        *htb_priv_sum_of(tree, parent, r) -= htb_priv_rate_of(tree, id, r);
     htb_priv_place_up(tree, parent, true, now_ns);
     if (moved)
         htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
@@ -2247,7 +2337,7 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     tree->cls[old].u.group.children--;
     tree->cls[parent].u.group.children++;
     for (r = 0; r < tree->resources; r++) {
-        uint64_t rate = htb_priv_pair_of(tree, id, r)->rate.rate;
+        uint64_t rate = htb_priv_rate_of(tree, id, r);
         *htb_priv_sum_of(tree, old, r) -= rate;
         *htb_priv_sum_of(tree, parent, r) += rate;
     }
@@ -2403,9 +2493,10 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     terms->expires_ns = tree->node[id].flags & HTB_PRIV_EXPIRES ? c->u.leaf.expires_ns : 0;
     terms->group = (tree->node[id].flags & HTB_PRIV_GROUP) != 0;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
-        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r < tree->resources ? r : 0);
-        terms->rate_per_s[r] = r < tree->resources ? p->rate.rate : 0;
-        terms->limit_per_s[r] = r >= tree->resources ? 0 : p->limit.rate ? p->limit.rate : QOS_NOTHING;
+        bool has = r < tree->resources;
+        uint64_t limit = has ? htb_priv_limit_of(tree, id, r) : 0;
+        terms->rate_per_s[r] = has ? htb_priv_rate_of(tree, id, r) : 0;
+        terms->limit_per_s[r] = has && limit == 0 ? QOS_NOTHING : limit;
     }
     out->queued = terms->group ? c->u.group.children : c->u.leaf.queued;
     out->outstanding = terms->group ? 0 : c->u.leaf.outstanding;
@@ -2469,6 +2560,327 @@ QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, str
 
 #endif /* QOS_DECLARE_ONLY */
 
+/* ==== chapter: several threads =====================================================================================
+ *
+ * A server with N threads gives each of them a tree, all with the same classes. The trees share parts: of each class and
+ * group every tree holds some of HTB_PRIV_WHOLE parts, and gives that much of the rate and of the limit to its own
+ * buckets. So all that the other chapters say holds in each tree, no call but htb_exchange looks at another thread's
+ * memory, and the sum never exceeds what one tree would give.
+ *
+ *     tree 0          pool          tree 1        shared, for each node:  pool      parts that nobody holds
+ *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
+ *     want  7 MB/s    (want is published)    3 MB/s                       want, turn  what each tree published last
+ *
+ * An exchange publishes what this tree wants, reads what the others want, gives to the pool what it holds above its
+ * share, and takes from it what it lacks. Its share of a node:
+ *   a class            in proportion to what it served here since the last exchange, and what waits here
+ *   a group, the root  what it served here; what is left by the weights of those below it that wait to borrow here. Of
+ *                      what it lent an eighth is given anew each time, so that shares follow the weights
+ * Nobody wants it anywhere: the parts stay. In HTB_BY_FLIGHT each tree bounds its own flight; it narrows for the latest
+ * class of all trees.
+ *
+ * What holds for T = interval_ns and trees that exchange in time
+ *   limit          at most L * t + N buckets + N * n in any time t: always, whoever is late
+ *   reservation    demand that stays where it is: R less 1/64. Demand that moves: R less 3 * T * R for each move
+ *   a stopped one  keeps its parts until it exchanges again, or another joins in its slot
+ *   cost           12 to 40 ns for each class and tree an exchange; nothing elsewhere but the long way at the gate
+ *
+ * Invariants
+ *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
+ *      raises them.
+ *   2. held[slot] and the published words are written by that tree alone; the pool by compare and swap. No order between
+ *      words is needed: an old word delays a move, and invariant 1 is about one word. So all are relaxed. */
+
+#define HTB_PRIV_WHOLE (1u << 20)
+
+/* Published by a tree for a node; want and turn are 0 while it has no demand. */
+struct htb_priv_offer {
+    qos_word_t held; /* parts */
+    qos_word_t want; /* class: cost in an interval, and what waits; group: what it keeps of its lender's tokens */
+    qos_word_t turn; /* group: weights of those who wait to borrow */
+};
+struct htb_priv_member {
+    qos_word_t seen_ns; /* its last exchange */
+    qos_word_t late_ns; /* its latest class */
+};
+struct htb_shared {
+    uint64_t trees, classes, interval_ns, unused;
+};
+
+#ifndef QOS_DECLARE_ONLY
+
+/* A tree's part of a rate or limit, rounded down. */
+QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total)
+{
+    return total == QOS_UNLIMITED ? total : total * tree->lease[id].parts / HTB_PRIV_WHOLE; /* at most 2^60 */
+}
+
+/* A request was charged. */
+QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub)
+{
+    uint64_t n[HTB_RESOURCES_MAX], cost;
+    uint32_t r, at;
+    bool below = false; /* somebody below `at` has paid */
+    for (r = 0; r < HTB_RESOURCES_MAX; r++)
+        n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
+    cost = htb_priv_ring_cost(tree, n);
+    for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
+        *(below ? &tree->lease[at].own : &tree->lease[at].used) += cost;
+        below = below || at == payer;
+    }
+}
+
+#if HTB_HAS_SHARED
+
+QOS_API const char *htb_shared_config_error(const struct htb_shared_config *config)
+{
+    if (!config)
+        return "config: is NULL; give a struct htb_shared_config";
+    if (config->trees == 0 || config->trees > HTB_TREES_MAX)
+        return "trees: give 1..HTB_TREES_MAX";
+    if (config->classes > HTB_CLASSES_MAX)
+        return "classes: give 1..HTB_CLASSES_MAX, or 0 for 16";
+    if (config->interval_ns != 0 && (config->interval_ns < 1000 || config->interval_ns > HTB_BURST_MAX_NS))
+        return "interval_ns: give 1000..HTB_BURST_MAX_NS, or 0 for 5 ms";
+    return NULL;
+}
+
+/* Where everything is in the memory that the trees share. */
+struct htb_priv_shared_map {
+    struct htb_priv_member *member; /* trees */
+    qos_word_t *pool;               /* nodes */
+    struct htb_priv_offer *offer;   /* trees for each node */
+    struct htb_priv_lease *lease;   /* nodes for each tree */
+};
+
+QOS_PRIV struct htb_priv_shared_map htb_priv_shared_map(struct qos_layout *layout, size_t trees, size_t classes)
+{
+    struct htb_priv_shared_map m;
+    const size_t nodes = classes + 1;
+    (void)qos_layout_part(layout, 1, sizeof(struct htb_shared), 8);
+    m.member = (struct htb_priv_member *)qos_layout_part(layout, trees, sizeof(struct htb_priv_member), QOS_CACHE_LINE);
+    m.pool = (qos_word_t *)qos_layout_part(layout, nodes, sizeof(qos_word_t), 8);
+    m.offer = (struct htb_priv_offer *)qos_layout_part(layout, nodes, trees * sizeof(struct htb_priv_offer), 8);
+    m.lease =
+        (struct htb_priv_lease *)qos_layout_part(layout, nodes, trees * sizeof(struct htb_priv_lease), QOS_CACHE_LINE);
+    return m;
+}
+
+QOS_PRIV struct htb_priv_shared_map htb_priv_map_of(struct htb_shared *shared)
+{
+    struct qos_layout layout;
+    qos_layout_begin(&layout, shared);
+    return htb_priv_shared_map(&layout, (size_t)shared->trees, (size_t)shared->classes);
+}
+
+QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config)
+{
+    struct qos_layout layout;
+    if (htb_shared_config_error(config))
+        return 0;
+    qos_layout_begin(&layout, NULL);
+    (void)htb_priv_shared_map(&layout, config->trees, (size_t)qos_default(config->classes, 16));
+    return qos_layout_size_bytes(&layout);
+}
+
+QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_bytes,
+                                        const struct htb_shared_config *config)
+{
+    struct htb_priv_shared_map m;
+    struct qos_layout layout;
+    enum qos_status status;
+    size_t nodes, i, k;
+    if (htb_shared_config_error(config))
+        return config ? QOS_ERANGE : QOS_EINVAL;
+    nodes = (size_t)qos_default(config->classes, 16) + 1;
+    qos_layout_begin(&layout, NULL);
+    (void)htb_priv_shared_map(&layout, config->trees, nodes - 1);
+    status = qos_layout_check(&layout, shared, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    shared->trees = config->trees;
+    shared->classes = nodes - 1;
+    shared->interval_ns = qos_default(config->interval_ns, 5000000);
+    shared->unused = 0;
+    m = htb_priv_map_of(shared);
+    for (k = 0; k < config->trees; k++)
+        m.member[k].seen_ns = m.member[k].late_ns = 0;
+    for (i = 0; i < nodes; i++) {
+        m.pool[i] = HTB_PRIV_WHOLE % config->trees;
+        for (k = 0; k < config->trees; k++) {
+            m.offer[i * config->trees + k].held = HTB_PRIV_WHOLE / config->trees;
+            m.offer[i * config->trees + k].want = m.offer[i * config->trees + k].turn = 0;
+        }
+    }
+    return QOS_OK;
+}
+
+/* Sets the buckets of a node to its parts. A tag that is ahead of the clock is the time of tokens at the old rate. */
+QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    const struct htb_priv_lease *lease = &tree->lease[id];
+    uint64_t clock = htb_priv_tag_clock(tree), was = tree->node[id].pair.rate.rate, is, *tag = &tree->cls[id].tag;
+    uint32_t r;
+    htb_priv_refill(tree, id, now_ns);
+    for (r = 0; r < tree->resources; r++)
+        htb_priv_set_pair(tree, id, r, lease->rate[r], lease->limit[r]);
+    is = tree->node[id].pair.rate.rate;
+    if (*tag > clock && is > was)
+        *tag = clock + qos_mul_div_ceil(qos_min(*tag - clock, HTB_BURST_MAX_NS), was, is);
+    htb_priv_place_up(tree, id, true, now_ns);
+}
+
+QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared, uint32_t slot)
+{
+    struct htb_priv_shared_map m;
+    struct htb_priv_lease *lease;
+    uint32_t id, r;
+    if (!shared || tree->lease || shared->classes != tree->classes || tree->queued != 0)
+        return QOS_EINVAL;
+    if (slot >= shared->trees)
+        return QOS_ENOENT;
+    now_ns = htb_priv_now(tree, now_ns);
+    m = htb_priv_map_of(shared);
+    lease = m.lease + slot * ((size_t)tree->classes + 1);
+    for (id = 0; id <= tree->classes; id++) {
+        __builtin_memset(&lease[id], 0, sizeof lease[id]);
+        lease[id].parts = (uint32_t)qos_atomic_load_relaxed(&m.offer[id * shared->trees + slot].held);
+        for (r = 0; r < tree->resources; r++) {
+            lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
+            lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
+        }
+    }
+    tree->lease = lease;
+    tree->shared = shared;
+    tree->share_slot = slot;
+    tree->exchange_ns = tree->exchanged_ns = now_ns;
+    tree->detours++; /* the short way of htb_take counts no demand */
+    for (id = 0; id <= tree->classes; id++)
+        if (tree->node[id].flags & HTB_PRIV_USED)
+            htb_priv_lease_apply(tree, id, now_ns);
+    return QOS_OK;
+}
+
+/* Publishes what this tree wants of a node. If it waits to borrow here, the group above gets a turn for it: its weight,
+ * or the part of it that this tree has of the demand for the node. */
+QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_offer *offer, uint64_t elapsed_ns)
+{
+    const unsigned mask = HTB_PRIV_RING | HTB_PRIV_BACKLOG | HTB_PRIV_OWN, flags = tree->node[id].flags;
+    struct htb_priv_lease *lease = &tree->lease[id];
+    const uint64_t interval_ns = tree->shared->interval_ns;
+    bool waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || lease->refused;
+    uint64_t want, all = 0;
+    uint32_t i;
+    lease->want = (lease->want + qos_mul_div_ceil(lease->used, interval_ns, elapsed_ns)) / 2;
+    lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->own, interval_ns, elapsed_ns)) / 2;
+    lease->used = lease->own = 0;
+    lease->refused = false;
+    want = lease->want + lease->want_own + lease->queued;
+    if ((flags & HTB_PRIV_GROUP) && htb_priv_turn(tree, id) != QOS_NONE)
+        want -= lease->want / 8;
+    if (!(flags & HTB_PRIV_USED))
+        want = lease->want = 0;
+    qos_atomic_store_relaxed(&offer[tree->share_slot].want, want);
+    if (!waits || id == tree->classes || !(flags & HTB_PRIV_USED))
+        return;
+    for (i = 0; i < tree->shared->trees; i++)
+        all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
+    tree->lease[tree->node[id].parent].turns +=
+        1 + qos_mul_div_floor((uint64_t)tree->turn[id].weight << 10, qos_min(want, all), qos_max(all, 1));
+}
+
+/* Parts of a node that this tree should hold. Nobody wants it: those that it holds. */
+QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_offer *offer)
+{
+    const struct htb_priv_lease *lease = &tree->lease[id];
+    uint64_t want = 0, turns = 0, spare = 0, n[HTB_RESOURCES_MAX], mine = 0;
+    uint32_t i;
+    for (i = 0; i < tree->shared->trees; i++) {
+        want = qos_sat_add(want, qos_atomic_load_relaxed(&offer[i].want));
+        turns = qos_sat_add(turns, qos_atomic_load_relaxed(&offer[i].turn));
+    }
+    if (turns != 0) {
+        for (i = 0; i < tree->resources; i++)
+            n[i] = qos_mul_div_floor(lease->rate[i], tree->shared->interval_ns, QOS_NS_PER_S);
+        spare = qos_sat_sub(htb_priv_ring_cost(tree, n), want);
+        mine = qos_mul_div_floor(spare, qos_min(lease->turns, turns), turns);
+    }
+    want = qos_sat_add(want, spare);
+    mine = qos_sat_add(mine, qos_atomic_load_relaxed(&offer[tree->share_slot].want));
+    return want == 0 ? lease->parts : (uint32_t)qos_mul_div_floor(HTB_PRIV_WHOLE, qos_min(mine, want), want);
+}
+
+/* Gives parts to the pool, or takes them from it. True if the node's parts have changed. */
+QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, struct htb_priv_offer *offer,
+                               uint64_t now_ns)
+{
+    struct htb_priv_lease *lease = &tree->lease[id];
+    uint32_t share = htb_priv_share(tree, id, offer), parts = lease->parts;
+    uint64_t left = qos_atomic_load_relaxed(pool), more = 0;
+    bool used = (tree->node[id].flags & HTB_PRIV_USED) != 0;
+    if (share > parts) {
+        do
+            more = qos_min(left, share - parts);
+        while (more != 0 && !qos_atomic_cas_relaxed(pool, &left, left - more));
+        lease->parts = parts + (uint32_t)more;
+    } else if (parts - share > HTB_PRIV_WHOLE / 256 || share == 0) {
+        lease->parts = share;
+    }
+    if (lease->parts == parts)
+        return false;
+    if (used)
+        htb_priv_lease_apply(tree, id, now_ns);
+    qos_atomic_store_relaxed(&offer[tree->share_slot].held, lease->parts);
+    if (lease->parts < parts)
+        (void)qos_atomic_add_relaxed(pool, parts - lease->parts);
+    return used;
+}
+
+/* Lateness of this tree for the others, and theirs for this one. A tree that exchanges no more does not count. */
+QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *member, uint64_t now_ns)
+{
+    uint32_t i;
+    qos_atomic_store_relaxed(&member[tree->share_slot].late_ns, tree->late_shown_ns);
+    qos_atomic_store_relaxed(&member[tree->share_slot].seen_ns, now_ns);
+    tree->late_others_ns = 0;
+    for (i = 0; i < tree->shared->trees; i++)
+        if (i != tree->share_slot && qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), now_ns) <
+                                         qos_max(4 * tree->shared->interval_ns, 40000000))
+            tree->late_others_ns = qos_max(tree->late_others_ns, qos_atomic_load_relaxed(&member[i].late_ns));
+}
+
+QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
+{
+    struct htb_priv_shared_map m;
+    size_t trees;
+    uint64_t elapsed_ns;
+    uint32_t id;
+    bool changed = false;
+    now_ns = htb_priv_now(tree, now_ns);
+    if (!tree->lease || now_ns < tree->exchange_ns)
+        return tree->exchange_ns;
+    m = htb_priv_map_of(tree->shared);
+    trees = (size_t)tree->shared->trees;
+    elapsed_ns = qos_max(now_ns - tree->exchanged_ns, 1);
+    tree->exchanged_ns = now_ns;
+    tree->exchange_ns = qos_sat_add(now_ns, tree->shared->interval_ns);
+    htb_priv_exchange_late(tree, m.member, now_ns);
+    for (id = 0; id <= tree->classes; id++)
+        htb_priv_publish(tree, id, &m.offer[id * trees], elapsed_ns);
+    for (id = 0; id <= tree->classes; id++) {
+        qos_atomic_store_relaxed(&m.offer[id * trees + tree->share_slot].turn, tree->lease[id].turns);
+        changed = htb_priv_balance(tree, id, &m.pool[id], &m.offer[id * trees], now_ns) || changed;
+        tree->lease[id].turns = 0;
+    }
+    if (changed)
+        htb_priv_place_limited(tree, now_ns);
+    return tree->exchange_ns;
+}
+
+#endif /* HTB_HAS_SHARED */
+
+#endif /* QOS_DECLARE_ONLY */
+
 /* ==== chapter: gate ================================================================================================
  *
  * htb_take asks the buckets on the way from the class to the root, and charges them (see the chapter on the tree).
@@ -2483,6 +2895,8 @@ QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, str
 QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
 {
     qos_counter_add(&tree->cls[id].counters.refused, 1);
+    for (; tree->lease && id != QOS_NONE; id = tree->node[id].parent)
+        tree->lease[id].refused = true;
     return QOS_EAGAIN;
 }
 
@@ -2688,7 +3102,7 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
     uint64_t elapsed_ns, rates[HTB_RESOURCES_MAX];
     now_ns = htb_priv_now(tree, now_ns);
     elapsed_ns = qos_elapsed_ns(tree->maximize_last_ns, now_ns);
-    if (elapsed_ns >= tree->maximize_interval_ns) {
+    if (elapsed_ns >= tree->maximize_interval_ns && !tree->lease) {
         uint64_t rate = tree->node[tree->classes].pair.rate.rate;
         uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
         uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize_granted);

@@ -6,6 +6,30 @@
 
 CONFIG_CALLS(htb)
 
+CONFIG_ERROR(htb_shared)
+CONFIG_MEMSIZE(htb_shared)
+static enum qos_status htb_shared_init_of(void *handle, void *mem, size_t size_bytes, const void *config)
+{
+    (void)handle; /* it lies in the memory itself */
+    return htb_shared_init((struct htb_shared *)mem, size_bytes, (const struct htb_shared_config *)config);
+}
+
+static void shared_by_trees(void)
+{
+    static const struct config_field fields[] = {
+        {CONFIG_FIELD(htb_shared_config, trees), 0, CONFIG_VALUES(1, HTB_TREES_MAX),
+         CONFIG_VALUES(0, HTB_TREES_MAX + 1)},
+        {CONFIG_FIELD(htb_shared_config, classes), 16, CONFIG_VALUES(1, 1000), CONFIG_VALUES(HTB_CLASSES_MAX + 1)},
+        {CONFIG_FIELD(htb_shared_config, interval_ns), 5 * MS, CONFIG_VALUES(1000, HTB_BURST_MAX_NS),
+         CONFIG_VALUES(999, HTB_BURST_MAX_NS + 1)},
+    };
+    struct htb_shared_config good;
+    const struct config_table table = CONFIG_TABLE(htb_shared, good, fields);
+    memset(&good, 0, sizeof good);
+    good.trees = 2;
+    config_check_table(&table);
+}
+
 static void every_field(void)
 {
     static const struct config_field fields[] = {
@@ -352,6 +376,7 @@ int main(void)
 {
     check_begin("unit/htb_config");
     every_field();
+    shared_by_trees();
     every_term();
     limit_of_nothing();
     memory();

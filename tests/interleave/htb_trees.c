@@ -1,0 +1,102 @@
+// proves: over all interleavings of exchanges, stale values included, trees that share classes never hold more than one tree
+// would while demand moves from one to the other, and give it to where the demand is
+#include "interleave/explore.h"
+#include "htb.h"
+
+#define RATE UINT64_C(1048576) /* tokens a second: one for each part */
+
+enum { MOST = 2 };
+static uint64_t storage[256] __attribute__((aligned(64)));
+static struct htb_shared *const shared = (struct htb_shared *)storage;
+static struct htb tree[MOST];
+static uint64_t memory[MOST][1024] __attribute__((aligned(64)));
+static unsigned trees;
+
+static void must(bool good)
+{
+    if (!good)
+        abort();
+}
+
+static uint64_t rate_of(unsigned k)
+{
+    struct htb_state state;
+    must(htb_info(&tree[k], &state) == QOS_OK);
+    return state.rate_per_s[0];
+}
+
+static void open_trees(unsigned count)
+{
+    struct htb_shared_config shared_config;
+    struct htb_config config;
+    unsigned k;
+    trees = count;
+    memset(&shared_config, 0, sizeof shared_config);
+    memset(&config, 0, sizeof config);
+    shared_config.trees = count;
+    shared_config.classes = 1;
+    shared_config.interval_ns = 1000000;
+    must(htb_shared_init(shared, sizeof storage, &shared_config) == QOS_OK);
+    config.classes = 1;
+    config.rate_per_s[0] = RATE;
+    for (k = 0; k < count; k++) {
+        must(htb_init(&tree[k], memory[k], sizeof memory[k], &config) == QOS_OK);
+        must(htb_join(&tree[k], 0, shared, k) == QOS_OK);
+        (void)htb_exchange(&tree[k], 0);
+    }
+}
+
+static void setup_two(void)
+{
+    open_trees(2);
+    must(htb_take(&tree[0], 900000, 0, 400) == QOS_OK);
+}
+
+static void setup_both(void)
+{
+    open_trees(2);
+    must(htb_take(&tree[0], 900000, 0, 400) == QOS_OK);
+    must(htb_take(&tree[1], 900000, 0, 100) == QOS_OK);
+}
+
+static void actor(unsigned who)
+{
+    uint64_t sum = 0;
+    unsigned k;
+    (void)htb_exchange(&tree[who], 1000000);
+    for (k = 0; k < trees; k++)
+        sum += rate_of(k);
+    EXPLORE_CHECK(sum <= RATE);
+}
+
+/* Who wants it has it after two more rounds; at most a fifth is in the pool, as demand still changes. */
+static void check(void)
+{
+    uint64_t sum = 0, i;
+    unsigned k;
+    for (i = 2; i <= 3; i++)
+        for (k = 0; k < trees; k++)
+            (void)htb_exchange(&tree[k], i * 1000000);
+    for (k = 0; k < trees; k++)
+        sum += rate_of(k);
+    EXPLORE_CHECK(sum <= RATE && sum * 5 >= RATE * 4);
+    EXPLORE_CHECK(rate_of(0) * 5 >= RATE * 3);
+}
+
+int main(void)
+{
+    struct explore e;
+    check_begin("interleave/htb_trees");
+    memset(&e, 0, sizeof e);
+    e.actor = actor;
+    e.check = check;
+    e.history = 2;
+    e.name = "demand in one of two trees";
+    e.actors = 2;
+    e.setup = setup_two;
+    explore(&e);
+    e.name = "both want it, one of them more";
+    e.setup = setup_both;
+    explore(&e);
+    return check_end();
+}

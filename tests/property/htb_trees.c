@@ -1,0 +1,244 @@
+// proves: trees of 1, 2 and 4 threads that share classes: whatever tree the demand is in, limits hold for the sum in every
+// window, reservations for the sum up to the stated error, the root's rate is neither exceeded nor left idle, and borrowers
+// in different trees share by their weights
+// variants: native san
+//
+// The threads are simulated, one step of each after the other; the device takes everything at once. The oracle counts.
+#include "htb.h"
+#include "check.h"
+
+#define S UINT64_C(1000000000)
+#define MS UINT64_C(1000000)
+#define ROOT UINT64_C(100000000)
+
+enum { TREES = 4, CLASSES = 8, DEPTH = 12 };
+
+/* 5 is a group: 6 and 7 are below it. */
+static const struct {
+    uint64_t rate, limit;
+    uint32_t weight, parent;
+    uint64_t size;
+} class[CLASSES] = {
+    {0, 0, 0, 0, 0},
+    {ROOT * 3 / 10, 0, 1, 0, 4096},
+    {ROOT * 2 / 10, ROOT * 4 / 10, 1, 0, 65536},
+    {0, 0, 1, 0, 16384},
+    {0, 0, 3, 0, 16384},
+    {ROOT * 2 / 10, 0, 1, 0, 0},
+    {ROOT / 10, 0, 1, 5, 8192},
+    {0, ROOT * 15 / 100, 2, 5, 8192},
+};
+
+static struct htb tree[TREES];
+static unsigned char memory[TREES][16384] __attribute__((aligned(64)));
+static struct htb_request request[TREES][CLASSES][DEPTH];
+static bool demand[TREES][CLASSES];
+static uint64_t served[CLASSES], served_in[TREES][CLASSES];
+static void *shared;
+
+static void open_trees(uint32_t trees, enum htb_bound bound)
+{
+    struct htb_shared_config config;
+    struct htb_config c;
+    uint32_t k, id;
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    memset(request, 0, sizeof request);
+    memset(demand, 0, sizeof demand);
+    memset(served, 0, sizeof served);
+    config.trees = trees;
+    config.classes = CLASSES;
+    free(shared);
+    CHECK(posix_memalign(&shared, 64, htb_shared_memsize(&config)) == 0);
+    CHECK_EQ(htb_shared_init((struct htb_shared *)shared, htb_shared_memsize(&config), &config), QOS_OK);
+    c.classes = CLASSES;
+    c.rate_per_s[0] = ROOT;
+    c.bound = bound;
+    for (k = 0; k < trees; k++) {
+        CHECK_EQ(htb_init(&tree[k], memory[k], sizeof memory[k], &c), QOS_OK);
+        CHECK_EQ(htb_join(&tree[k], 0, (struct htb_shared *)shared, k), QOS_OK);
+        for (id = 1; id < CLASSES; id++) {
+            struct htb_class terms;
+            memset(&terms, 0, sizeof terms);
+            terms.rate_per_s[0] = class[id].rate;
+            terms.limit_per_s[0] = class[id].limit;
+            terms.weight = class[id].weight;
+            terms.parent = class[id].parent;
+            terms.group = id == 5;
+            CHECK_EQ(htb_reserve(&tree[k], 0, id, &terms, NULL), QOS_OK);
+        }
+    }
+}
+
+/* One turn of the loop of thread k. */
+static void turn(uint32_t k, uint64_t now)
+{
+    struct htb_request *r;
+    uint32_t id, i;
+    CHECK(htb_exchange(&tree[k], now) > now);
+    for (id = 1; id < CLASSES; id++)
+        for (i = 0; i < DEPTH && demand[k][id]; i++)
+            if (request[k][id][i].state == HTB_IDLE) {
+                request[k][id][i].class_id = id;
+                request[k][id][i].tokens[0] = class[id].size;
+                CHECK_EQ(htb_submit(&tree[k], now, &request[k][id][i]), QOS_OK);
+            }
+    while ((r = htb_dispatch(&tree[k], now)) != NULL) {
+        served[r->class_id] += r->tokens[0];
+        served_in[k][r->class_id] += r->tokens[0];
+        CHECK_EQ(htb_complete(&tree[k], now, HTB_DONE, NULL, r), QOS_OK);
+    }
+}
+
+static bool wanted(uint32_t trees, uint32_t id)
+{
+    uint32_t k;
+    for (k = 0; k < trees; k++)
+        if (demand[k][id])
+            return true;
+    return false;
+}
+
+/* Demand moves between trees at random, every second. */
+static void moving_demand(uint32_t trees, uint64_t seed)
+{
+    double least = 9, idle = 1, over = 0;
+    uint64_t now = 0, phase, before[CLASSES], total_before = 0;
+    double lowest[CLASSES + 1], at, total;
+    struct check_rng rng;
+    uint32_t k, id;
+    CHECK_CONTEXT("%u trees, demand of seed %" PRIu64, trees, seed);
+    check_rng_init(&rng, seed);
+    open_trees(trees, HTB_BY_RATE);
+    for (id = 0; id <= CLASSES; id++)
+        lowest[id] = 0;
+    for (phase = 0; phase < 12; phase++) {
+        for (k = 0; k < trees; k++)
+            for (id = 1; id < CLASSES; id++)
+                demand[k][id] = id != 5 && check_between(&rng, 0, trees) == 0;
+        demand[check_between(&rng, 0, trees - 1)][3] = true; /* somebody takes what is left */
+        memcpy(before, served, sizeof before);
+        for (; now < (phase + 1) * S; now += S / 4000) {
+            if (now == phase * S + S / 10)
+                for (id = 1, total_before = 0; id < CLASSES; id++)
+                    total_before += served[id];
+            for (k = 0; k < trees; k++)
+                turn(k, now);
+            for (id = 1, total = 0; id < CLASSES; id++) {
+                total += (double)served[id];
+                if (class[id].limit == 0)
+                    continue;
+                at = (double)served[id] - (double)class[id].limit * (double)now / 1e9;
+                lowest[id] = at < lowest[id] ? at : lowest[id];
+                at = (at - lowest[id]) / (double)(trees * (class[id].limit / 50 + class[id].size));
+                over = at > over ? at : over;
+            }
+            at = total - (double)ROOT * (double)now / 1e9;
+            lowest[CLASSES] = at < lowest[CLASSES] ? at : lowest[CLASSES];
+        }
+        for (id = 1, total = 0; id < CLASSES; id++) {
+            total += (double)served[id];
+            if (class[id].rate == 0 || !wanted(trees, id))
+                continue;
+            at = (double)(served[id] - before[id]) / (double)class[id].rate;
+            least = at < least ? at : least;
+        }
+        at = (total - (double)total_before) / (double)ROOT / 0.9;
+        idle = at < idle ? at : idle;
+        CHECK_WITHIN(at, 0.97, 1.06); /* what moved from the root's buckets counts too */
+    }
+    printf("%u trees: reservation at least %.3f, limit + buckets %.3f, busy at least %.3f\n", trees, least, over, idle);
+    CHECK_WITHIN(least, 1 - 0.015 - (double)trees / 256 - 0.02, 9);
+    CHECK_LE(over, 1);
+}
+
+/* Borrowers of weights 1 and 3, each in its own tree. */
+static void weights(uint32_t trees)
+{
+    uint64_t now, light = 0, heavy = 0;
+    uint32_t k;
+    open_trees(trees, HTB_BY_RATE);
+    demand[0][3] = demand[trees - 1][4] = true;
+    for (now = 0; now < 6 * S; now += S / 4000) {
+        if (now == S) {
+            light = served[3];
+            heavy = served[4];
+        }
+        for (k = 0; k < trees; k++)
+            turn(k, now);
+    }
+    light = served[3] - light;
+    heavy = served[4] - heavy;
+    printf("%u trees: weights 1 : 3 give %.3f\n", trees, (double)heavy / (double)light);
+    CHECK_WITHIN((double)heavy / (double)light, 2.7, 3.3);
+    CHECK_WITHIN((double)(heavy + light) / (double)ROOT / 5, 0.98, 1.01);
+}
+
+/* One serial device for all trees, its time in flight bounded by each of them: the class with a reservation is in tree 0,
+ * and those that fill the device are in the others. They must narrow their bounds for it. */
+static void flight(uint32_t trees)
+{
+    static struct {
+        struct htb_request *r;
+        uint32_t k;
+    } queue[TREES * CLASSES * DEPTH];
+    uint32_t head = 0, count = 0, k, id, i;
+    uint64_t now, done_ns = 0, first = 0, all = 0;
+    open_trees(trees, HTB_BY_FLIGHT);
+    for (now = 0; now < 5 * S; now += S / 50000) {
+        if (now == 2 * S) {
+            first = served[1];
+            all = served[1] + served[3];
+        }
+        while (count != 0 && done_ns <= now) {
+            struct htb_request *r = queue[head].r;
+            served[r->class_id] += r->tokens[0];
+            CHECK_EQ(htb_complete(&tree[queue[head].k], now, HTB_DONE, NULL, r), QOS_OK);
+            head = (head + 1) % (TREES * CLASSES * DEPTH);
+            if (--count != 0)
+                done_ns += queue[head].r->tokens[0] * S / ROOT;
+        }
+        for (k = 0; k < trees; k++) {
+            struct htb_request *r;
+            id = k == 0 ? 1 : 3;
+            (void)htb_exchange(&tree[k], now);
+            for (i = 0; i < DEPTH; i++)
+                if (request[k][id][i].state == HTB_IDLE) {
+                    request[k][id][i].class_id = id;
+                    request[k][id][i].tokens[0] = id == 1 ? 4096 : 16384;
+                    CHECK_EQ(htb_submit(&tree[k], now, &request[k][id][i]), QOS_OK);
+                }
+            while ((r = htb_dispatch(&tree[k], now)) != NULL) {
+                i = (head + count) % (TREES * CLASSES * DEPTH);
+                queue[i].r = r;
+                queue[i].k = k;
+                if (count++ == 0)
+                    done_ns = now + r->tokens[0] * S / ROOT;
+            }
+        }
+    }
+    CHECK_CONTEXT("%u trees on one device", trees);
+    first = served[1] - first;
+    all = served[1] + served[3] - all;
+    printf("%u trees on one device: reservation %.3f, busy %.3f\n", trees, (double)first / 3 / (double)class[1].rate,
+           (double)all / 3 / (double)ROOT);
+    CHECK_WITHIN((double)first / 3 / (double)class[1].rate, 0.97, 4);
+    CHECK_WITHIN((double)all / 3 / (double)ROOT, 0.97, 1.01);
+}
+
+int main(void)
+{
+    uint64_t i, runs;
+    uint32_t trees;
+    check_begin("property/htb_trees");
+    runs = check_scaled(3);
+    for (trees = 1; trees <= TREES; trees *= 2) {
+        for (i = 0; i < runs; i++)
+            moving_demand(trees, i);
+        weights(trees);
+        if (trees > 1)
+            flight(trees);
+    }
+    free(shared);
+    return check_end();
+}

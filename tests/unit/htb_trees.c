@@ -1,0 +1,165 @@
+// proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum; what joins and
+// what does not; terms, admission and live changes in a tree that has joined are those of one tree; a tree that is made
+// anew takes over what its slot held
+// variants: native tsan san
+// flags: -pthread
+#include "htb_world.h"
+#include <pthread.h>
+
+enum { TREES = 4, STEPS = 400, LIMIT = 1000000 };
+
+static struct world w[TREES];
+static struct htb_shared *shared;
+static void *shared_memory;
+
+static void open_shared(uint32_t trees, uint32_t classes)
+{
+    struct htb_shared_config config;
+    memset(&config, 0, sizeof config);
+    config.trees = trees;
+    config.classes = classes;
+    free(shared_memory);
+    CHECK(posix_memalign(&shared_memory, 64, htb_shared_memsize(&config)) == 0);
+    shared = (struct htb_shared *)shared_memory;
+    CHECK_EQ(htb_shared_init(shared, htb_shared_memsize(&config), &config), QOS_OK);
+}
+
+static void joining(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class_state state;
+    static struct htb_request request;
+    struct htb_class c;
+    uint64_t fits[HTB_RESOURCES_MAX], rate[HTB_RESOURCES_MAX] = {2000000, 0, 0, 0}, now;
+    open_shared(2, 8);
+    world_open(&w[0], &config);
+    world_open(&w[1], &config);
+    world_draw(&w[0]);
+    CHECK_EQ(htb_exchange(&w[0].tree, 0), QOS_NEVER);
+    CHECK_EQ(htb_join(&w[0].tree, 0, NULL, 0), QOS_EINVAL);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 2), QOS_ENOENT);
+    CHECK(world_same(&w[0]));
+    request.tokens[0] = 10;
+    CHECK_EQ(htb_submit(&w[0].tree, 0, &request), QOS_OK);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_EINVAL); /* something is queued */
+    CHECK_EQ(htb_cancel(&w[0].tree, 0, &request), QOS_OK);
+    reserve(&w[0], 1, 0, 400000, 600000, 0);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_OK);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 1), QOS_EINVAL);
+    CHECK_EQ(htb_join(&w[1].tree, 0, shared, 1), QOS_OK);
+    reserve(&w[1], 1, 0, 400000, 600000, 0);
+    /* The terms are those of all trees; admission too. */
+    CHECK_EQ(htb_class_info(&w[1].tree, 1, &state), QOS_OK);
+    CHECK(state.terms.rate_per_s[0] == 400000 && state.terms.limit_per_s[0] == 600000);
+    c = class_of(0, 600001, 0);
+    CHECK_EQ(htb_reserve(&w[0].tree, 0, 2, &c, fits), QOS_EADMISSION);
+    CHECK_EQ(fits[0], 600000);
+    c.rate_per_s[0] = 600000;
+    c.limit_per_s[0] = QOS_NOTHING;
+    CHECK_EQ(htb_reserve(&w[0].tree, 0, 2, &c, NULL), QOS_ERANGE);
+    c.limit_per_s[0] = 0;
+    CHECK_EQ(htb_reserve(&w[0].tree, 0, 2, &c, NULL), QOS_OK);
+    CHECK_EQ(info_of(&w[0].tree).reserved_per_s[0], 1000000);
+    CHECK_EQ(htb_change_root(&w[0].tree, 0, rate), QOS_OK);
+    c.rate_per_s[0] = 1600000;
+    CHECK_EQ(htb_change(&w[0].tree, 0, 2, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_release(&w[0].tree, 0, 2), QOS_OK);
+    CHECK_EQ(info_of(&w[0].tree).reserved_per_s[0], 400000);
+    CHECK_EQ(htb_maximize(&w[0].tree, S, true), HTB_UNCAPPED);
+    /* Half of the rates is in each tree: of 400,000 and a root of 2,000,000. Then tree 0 has all the demand. */
+    CHECK_EQ(drain(&w[0], 1, 100, S), 3000); /* 10 ms of its half of the limit */
+    for (now = S; now < 2 * S; now += MS) {
+        (void)drain(&w[0], 1, 100, now);
+        CHECK_GE(htb_exchange(&w[0].tree, now), now + 1);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    fits[0] = stats_of(&w[0], 1).granted;
+    for (; now < 3 * S; now += MS) {
+        (void)drain(&w[0], 1, 100, now);
+        (void)htb_exchange(&w[0].tree, now);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    CHECK_WITHIN((double)(stats_of(&w[0], 1).granted - fits[0]), 590000, 600001); /* the limit, whole */
+    CHECK_EQ(htb_next_ns(&w[1].tree, now, 1, 100), QOS_NEVER);                    /* nothing of it is there */
+    /* A tree of the same slot after a crash has what the old one had. */
+    world_close(&w[0]);
+    config.start_ns = now;
+    config.rate_per_s[0] = 2000000;
+    world_open(&w[0], &config);
+    reserve(&w[0], 1, 0, 400000, 600000, now);
+    CHECK_EQ(htb_join(&w[0].tree, now, shared, 0), QOS_OK);
+    CHECK_EQ(drain(&w[0], 1, 100, now + S), 6000);
+    world_close(&w[0]);
+    world_close(&w[1]);
+    config.classes = 9;
+    world_open(&w[0], &config);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_EINVAL); /* another number of classes */
+    world_close(&w[0]);
+}
+
+static pthread_barrier_t barrier;
+static uint64_t granted[TREES][STEPS];
+
+/* A step is 5 ms; the threads run through it as fast as they can, together. */
+static void *run(void *arg)
+{
+    const uint32_t k = (uint32_t)(uintptr_t)arg;
+    uint64_t step, now, sum = 0;
+    for (step = 0; step < STEPS; step++) {
+        pthread_barrier_wait(&barrier);
+        for (now = step * 5 * MS; now < (step + 1) * 5 * MS; now += MS / 4) {
+            (void)htb_exchange(&w[k].tree, now);
+            if (step / 16 % TREES != k) /* everybody rests for a while */
+                sum += drain(&w[k], 1, 50, now);
+            (void)drain(&w[k], 2, 50, now);
+        }
+        granted[k][step] = sum;
+    }
+    return NULL;
+}
+
+static void threads(uint32_t trees)
+{
+    struct htb_config config = world_config();
+    pthread_t thread[TREES];
+    uint64_t most = 0, step;
+    double lowest = 0, at;
+    uint32_t k;
+    CHECK_CONTEXT("%u threads", trees);
+    open_shared(trees, 8);
+    config.rate_per_s[0] = 10 * LIMIT;
+    for (k = 0; k < trees; k++) {
+        world_open(&w[k], &config);
+        reserve(&w[k], 1, 0, LIMIT / 2, LIMIT, 0);
+        reserve(&w[k], 2, 0, LIMIT, 0, 0);
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+    }
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, trees), 0);
+    for (k = 0; k < trees; k++)
+        CHECK_EQ(pthread_create(&thread[k], NULL, run, (void *)(uintptr_t)k), 0);
+    for (k = 0; k < trees; k++)
+        CHECK_EQ(pthread_join(thread[k], NULL), 0);
+    for (step = 0; step < STEPS; step++) { /* in every window of whole steps */
+        for (k = 0, most = 0; k < trees; k++)
+            most += granted[k][step];
+        at = (double)most - (double)LIMIT * (double)(step + 1) / 200;
+        lowest = at < lowest ? at : lowest;
+        CHECK_WITHIN(at - lowest, 0, (double)(trees * (LIMIT / 100 + 50) + LIMIT / 200));
+    }
+    if (trees > 1) /* each 16 steps one begins to rest and another ends to: each move costs at most 3 intervals */
+        CHECK_GE(most + (uint64_t)LIMIT / 200 * 3 * 2 * (STEPS / 16), (uint64_t)LIMIT / 200 * STEPS);
+    for (k = 0; k < trees; k++)
+        world_close(&w[k]);
+    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+}
+
+int main(void)
+{
+    check_begin("unit/htb_trees");
+    joining();
+    threads(1);
+    threads(2);
+    threads(4);
+    free(shared_memory);
+    return check_end();
+}
