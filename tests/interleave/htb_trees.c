@@ -90,11 +90,12 @@ int main(void)
     memset(&e, 0, sizeof e);
     e.actor = actor;
     e.check = check;
-    e.history = 2;
+    e.history = 1;
     e.name = "demand in one of two trees";
     e.actors = 2;
     e.setup = setup_two;
     explore(&e);
+    e.history = 2; /* and stale values */
     e.name = "both want it, one of them more";
     e.setup = setup_both;
     explore(&e);
