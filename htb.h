@@ -343,16 +343,17 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns);
  * rate. O(classes) a look. */
 QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool violated);
 
-/* Several trees with the same classes, one for each thread: see the chapter on several threads. Give every tree the same
- * configuration and the same reservations, as one tree would have them. Sizes, alignment and errors as for a tree. */
+/* Several trees with the same classes, one for each thread: see the chapter on several threads. Give every tree the
+ * same configuration and the same reservations, as one tree would have them. Sizes, alignment and errors as for a tree.
+ * */
 #if HTB_HAS_SHARED
 QOS_API const char *htb_shared_config_error(const struct htb_shared_config *config);
 QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config);
 QOS_API QOS_NODISCARD enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_bytes,
                                                       const struct htb_shared_config *config);
-/* The tree is number `slot` of those that share: 0..trees - 1, each once. A tree that takes the place of one that is gone
- * takes over what that one held. QOS_EINVAL: it has joined already, or has another number of classes. QOS_ENOENT: no
- * such slot. Its thread only; O(classes). */
+/* The tree is number `slot` of those that share: 0..trees - 1, each once. A tree in the place of one that is gone takes
+ * over what that one held. QOS_EINVAL: NULL; it has joined already, has another number of classes, or has requests
+ * queued. QOS_ENOENT: no such slot. Its thread only; O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared,
                                                uint32_t slot);
 /* Moves rates and limits to the trees that have the demand. Call it often: it does nothing before the time that it
@@ -2562,10 +2563,10 @@ QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, str
 
 /* ==== chapter: several threads =====================================================================================
  *
- * A server with N threads gives each of them a tree, all with the same classes. The trees share parts: of each class and
- * group every tree holds some of HTB_PRIV_WHOLE parts, and gives that much of the rate and of the limit to its own
- * buckets. So all that the other chapters say holds in each tree, no call but htb_exchange looks at another thread's
- * memory, and the sum never exceeds what one tree would give.
+ * A server with N threads gives each of them a tree, all with the same classes. Of each class and group every tree holds
+ * some of HTB_PRIV_WHOLE parts: so much of the rate and of the limit goes to its own buckets. So all that the other
+ * chapters say holds in each tree, only htb_exchange touches words of other threads, and the sum is at most that of one
+ * tree.
  *
  *     tree 0          pool          tree 1        shared, for each node:  pool      parts that nobody holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
@@ -2581,15 +2582,18 @@ QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, str
  *
  * What holds for T = interval_ns and trees that exchange in time
  *   limit          at most L * t + N buckets + N * n in any time t: always, whoever is late
- *   reservation    demand that stays where it is: R less 1/64. Demand that moves: R less 3 * T * R for each move
+ *   reservation    R less N / 256 of it; less 3 * T * R for each time that the demand moves from tree to tree
+ *   surplus        at most N / 128 of the root's rate is idle, and 3 * T of it for each move; by weight over all trees
  *   a stopped one  keeps its parts until it exchanges again, or another joins in its slot
- *   cost           12 to 40 ns for each class and tree an exchange; nothing elsewhere but the long way at the gate
+ *   flight         every tree has at least one request in flight
+ *   cost           see docs/measurements.md; no other call is slower, but htb_take goes the long way
  *
  * Invariants
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
  *      raises them.
- *   2. held[slot] and the published words are written by that tree alone; the pool by compare and swap. No order between
- *      words is needed: an old word delays a move, and invariant 1 is about one word. So all are relaxed. */
+ *   2. held, want and turn of a slot are written by its tree alone; the pool by atomic add and compare and swap. No
+ *      order between words is needed: an old word delays a move, and invariant 1 is about one word. So all are relaxed.
+ */
 
 #define HTB_PRIV_WHOLE (1u << 20)
 

@@ -6,6 +6,7 @@
 
 CONFIG_CALLS(htb)
 
+#if HTB_HAS_SHARED
 CONFIG_ERROR(htb_shared)
 CONFIG_MEMSIZE(htb_shared)
 static enum qos_status htb_shared_init_of(void *handle, void *mem, size_t size_bytes, const void *config)
@@ -29,6 +30,7 @@ static void shared_by_trees(void)
     good.trees = 2;
     config_check_table(&table);
 }
+#endif
 
 static void every_field(void)
 {
@@ -376,7 +378,9 @@ int main(void)
 {
     check_begin("unit/htb_config");
     every_field();
+#if HTB_HAS_SHARED
     shared_by_trees();
+#endif
     every_term();
     limit_of_nothing();
     memory();
