@@ -32,8 +32,11 @@ bool protocol_number(const char *at, size_t bytes, uint64_t most, uint64_t *valu
     if (bytes == 0 || bytes > 20)
         return false;
     for (k = 0; k < bytes; k++) {
-        uint64_t digit = (uint64_t)(unsigned char)at[k] - '0';
-        if (digit > 9 || n > (UINT64_MAX - digit) / 10)
+        uint64_t digit;
+        if (at[k] < '0' || at[k] > '9')
+            return false;
+        digit = (uint64_t)(at[k] - '0');
+        if (n > (UINT64_MAX - digit) / 10)
             return false;
         n = n * 10 + digit;
     }
@@ -267,7 +270,7 @@ static void meta_noop(struct head *h, struct line *l)
 
 static void version(struct head *h, struct line *l)
 {
-    h->text_bytes = l->token[0].bytes;
+    h->text_bytes = (uint32_t)(l->token[0].at - l->data) + l->token[0].bytes;
 }
 
 static void verbosity(struct head *h, struct line *l)

@@ -1,0 +1,122 @@
+// proves: memcached_gate's parser: of any bytes it reads no further than they go, a line that is cut short waits, and what goes on
+// to memcached has one reply for certain: no noreply, no q, and as many bytes of data as its line says
+// flags: -D_GNU_SOURCE -Iexamples/common
+// coverage: no
+#include "fuzz/fuzz.h"
+// NOLINTNEXTLINE(bugprone-suspicious-include)
+#include "examples/memcached_gate/protocol.c"
+
+struct gate_settings gate_settings = {.value_bytes_max = 1000};
+
+static const char *const word[] = {
+    "get ", "gets ",   "gat ",         "set ",         "ms ",        "mg ",    "md ",      "ma ",         "me ",  "mn",
+    "cas ", "append ", "delete ",      "incr ",        "touch ",     "add ",   "noreply",  "q",           " ",    " ",
+    " ",    " ",       "\r\n",         "\n",           "0",          "1",      "-1",       "5 ",          "key ", "k ",
+    "b ",   "T0 ",     "99999999999 ", "flush_all",    "verbosity ", "stats ", "noreply ", "noreply\r\n", "q ",   "O1 ",
+    "qq ",  "lru ",    "\r",           "lru_crawler ",
+};
+
+/* memcached's own rule, as it is in its source: the last token of these commands. */
+static bool silent(char *token[], uint32_t n)
+{
+    static const char *const of[] = {
+        "set",    "add",   "replace",   "append",    "prepend",        "cas",   "incr", "decr",
+        "delete", "touch", "flush_all", "verbosity", "cache_memlimit", "slabs", "lru",  "lru_crawler"};
+    uint32_t k;
+    for (k = 0; k < sizeof of / sizeof *of; k++)
+        if (strcmp(token[0], of[k]) == 0 && n > (strcmp(token[0], "delete") == 0 ? 2 : 1))
+            return strcmp(token[n - 1], "noreply") == 0;
+    for (k = token[0][0] == 'm' && token[0][1] == 's' ? 3 : 2; token[0][0] == 'm' && k < n; k++)
+        if (token[k][0] == 'q')
+            return true;
+    return false;
+}
+
+static void goes_on(const char *data, const struct head *h)
+{
+    char line[LINE_BYTES_MAX + 1], *token[TOKENS_MAX] = {line}, *at = line, *one;
+    size_t bytes = h->text_bytes;
+    uint32_t n = 0;
+    memcpy(line, data, bytes);
+    memmove(line + h->cut_at, line + h->cut_at + h->cut_bytes, bytes - h->cut_at - h->cut_bytes);
+    line[bytes - h->cut_bytes] = 0;
+    FUZZ_CHECK(strlen(line) == bytes - h->cut_bytes && !strpbrk(line, "\r\n\t\x7f"));
+    while ((one = strsep(&at, " ")) != NULL)
+        if (*one) {
+            FUZZ_CHECK(n < TOKENS_MAX);
+            token[n++] = one;
+        }
+    FUZZ_CHECK(n > 0 && *token[0] && !silent(token, n));
+    FUZZ_CHECK(h->cut_bytes || (!h->quiet && !h->hide));
+    if (strcmp(token[0], "ms") == 0)
+        FUZZ_CHECK(n > 2 && token[2] && h->data_bytes == strtoull(token[2], NULL, 10) + 2);
+    else if (strchr("sarpc", token[0][0]) && n >= 5 && strcmp(token[0], "slabs") != 0 &&
+             strcmp(token[0], "stats") != 0 && strcmp(token[0], "cache_memlimit") != 0)
+        FUZZ_CHECK(h->data_bytes == strtoull(token[4], NULL, 10) + 2);
+    else
+        FUZZ_CHECK(h->data_bytes == 0);
+    FUZZ_CHECK(h->data_bytes <= gate_settings.value_bytes_max + 2);
+}
+
+static void sound(const char *data, size_t size, const struct head *h)
+{
+    char text[KEY_BYTES_MAX];
+    FUZZ_CHECK(h->bytes <= size && h->text_bytes <= LINE_BYTES_MAX && h->key_bytes <= KEY_BYTES_MAX);
+    FUZZ_CHECK(h->key_at + h->key_bytes <= size && h->cut_at + h->cut_bytes <= size);
+    FUZZ_CHECK((h->kind == HEAD_ANSWER) <= (h->answer != NULL));
+    if (h->key_bytes)
+        FUZZ_CHECK(protocol_key_text(data, h, text) <= KEY_BYTES_MAX);
+}
+
+static void keys_of(const char *data, size_t size)
+{
+    bool first = true;
+    struct head h;
+    do {
+        protocol_key(data, size, first, &h);
+        sound(data, size, &h);
+        FUZZ_CHECK(h.kind == HEAD_MORE || h.kind == HEAD_ANSWER || (h.kind == HEAD_REQUEST && h.bytes > 0));
+        data += h.bytes;
+        size -= h.bytes;
+        first = false;
+    } while (h.kind == HEAD_REQUEST && !h.last);
+}
+
+static void parse(const char *data, size_t size)
+{
+    struct head h, part;
+    size_t cut;
+    protocol_line(data, size, &h);
+    sound(data, size, &h);
+    if (h.kind == HEAD_KEYS) {
+        keys_of(data + h.bytes, size - h.bytes);
+        return;
+    }
+    if (h.kind == HEAD_REQUEST)
+        goes_on(data, &h);
+    for (cut = 0; h.kind == HEAD_REQUEST && cut < h.bytes; cut++) {
+        protocol_line(data, cut, &part);
+        FUZZ_CHECK(part.kind == HEAD_MORE);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t room = size * 16 + 1, bytes = 0, k;
+    char *text = malloc(room), *exact;
+    for (k = 1; k < size; k++)
+        if (data[0] & 1 || data[k] >= 2 * (sizeof word / sizeof *word)) {
+            text[bytes++] = (char)data[k];
+        } else {
+            const char *w = word[data[k] % (sizeof word / sizeof *word)];
+            while (*w)
+                text[bytes++] = *w++;
+        }
+    exact = malloc(bytes ? bytes : 1); /* of the exact size: the address sanitizer sees a read past the end */
+    if (bytes)
+        memcpy(exact, text, bytes);
+    parse(exact, bytes);
+    free(exact);
+    free(text);
+    return 0;
+}
