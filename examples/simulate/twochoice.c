@@ -132,23 +132,19 @@ static void scale(struct burst_config c, uint32_t factor)
 static bool draw_figure_3(double y[BURST_RULES + 1][RATIOS])
 {
     struct plot_curve curve[BURST_RULES + 1];
-    struct plot plot = {0};
+    const struct plot plot = {.title = "Two-choice, Figure 3: 10,000 writes of 1 MB on 1,000 servers",
+                              .x_label = "stragglers (%)",
+                              .y_label = "response time (ms)",
+                              .curve = curve,
+                              .curves = BURST_RULES + 1,
+                              .points = true};
     double x[RATIOS];
     size_t i;
     for (i = 0; i < RATIOS; i++)
         x[i] = 100 * ratios[i];
-    for (i = 0; i <= BURST_RULES; i++) {
-        curve[i].name = i < BURST_RULES ? burst_rule_names[i] : "ideal";
-        curve[i].x = x;
-        curve[i].y = y[i];
-        curve[i].n = RATIOS;
-    }
-    plot.title = "Two-choice, Figure 3: 10,000 writes of 1 MB on 1,000 servers";
-    plot.x_label = "stragglers (%)";
-    plot.y_label = "response time (ms)";
-    plot.curve = curve;
-    plot.curves = BURST_RULES + 1;
-    plot.points = true;
+    for (i = 0; i <= BURST_RULES; i++)
+        curve[i] = (struct plot_curve){
+            .name = i < BURST_RULES ? burst_rule_names[i] : "ideal", .x = x, .y = y[i], .n = RATIOS};
     return simulate_draw(&out, &plot, "twochoice_figure3.svg");
 }
 
@@ -157,7 +153,14 @@ static bool draw_figure_4(double y[BURST_RULES][LOADS], const uint32_t servers[L
 {
     static const struct plot_mark stragglers = {"stragglers", LOADS - 1, true, -1};
     struct plot_curve curve[BURST_RULES];
-    struct plot plot = {0};
+    const struct plot plot = {.title = "Two-choice, Figure 4: the most writes that a server of each load received",
+                              .x_label = "background load (writes)",
+                              .y_label = "writes",
+                              .curve = curve,
+                              .curves = BURST_RULES,
+                              .mark = &stragglers,
+                              .marks = 1,
+                              .points = true};
     double x[LOADS];
     size_t i, load, n = 0;
     for (load = 0; load < LOADS; load++) {
@@ -168,20 +171,8 @@ static bool draw_figure_4(double y[BURST_RULES][LOADS], const uint32_t servers[L
             y[i][n] = y[i][load];
         n++;
     }
-    for (i = 0; i < BURST_RULES; i++) {
-        curve[i].name = burst_rule_names[i];
-        curve[i].x = x;
-        curve[i].y = y[i];
-        curve[i].n = n;
-    }
-    plot.title = "Two-choice, Figure 4: the most writes that a server of each load received";
-    plot.x_label = "background load (writes)";
-    plot.y_label = "writes";
-    plot.curve = curve;
-    plot.curves = BURST_RULES;
-    plot.mark = &stragglers;
-    plot.marks = 1;
-    plot.points = true;
+    for (i = 0; i < BURST_RULES; i++)
+        curve[i] = (struct plot_curve){.name = burst_rule_names[i], .x = x, .y = y[i], .n = n};
     return simulate_draw(&out, &plot, "twochoice_figure4.svg");
 }
 

@@ -23,16 +23,23 @@ static void *open_scheduler(struct check_mem *m, uint32_t servers, uint32_t poli
     return m->mem;
 }
 
-/* `count` servers, an even number of them: those that half as many writes would probe. */
+/* Writes of 1 MiB each, whose homes are the servers in turn. */
+static void alike(struct twochoice_write *w, size_t k, uint32_t servers)
+{
+    size_t i;
+    for (i = 0; i < k; i++) {
+        w[i].home = (uint32_t)(i % servers);
+        w[i].len_bytes = 1 << 20;
+    }
+}
+
+/* Draws `count` servers, an even number, as a decision over half as many writes does. */
 static size_t draw(size_t count, uint32_t *out)
 {
     static struct twochoice_probe p[2 * WRITES];
     struct twochoice_write w[WRITES];
     size_t i, n = 0;
-    for (i = 0; i < count / 2; i++) {
-        w[i].home = 0;
-        w[i].len_bytes = 1 << 20;
-    }
+    alike(w, count / 2, 1);
     CHECK_EQ(twochoice_placement_ask(&s, w, count / 2, p, &n), QOS_OK);
     for (i = 0; i < n; i++)
         out[i] = p[i].server;
@@ -48,7 +55,7 @@ static void draws(void)
     uint32_t i;
     size_t n;
     open_scheduler(&m, 70, 0, false, 7);
-    CHECK_EQ(draw(80, out), 70); /* all there are */
+    CHECK_EQ(draw(80, out), 70); /* no more are up */
     for (i = 0; i < 70; i++)
         hits[out[i]]++;
     for (i = 0; i < 70; i++)
@@ -74,7 +81,7 @@ static void draws(void)
         }
     }
     CHECK(check_mem_free(&m));
-    /* Each ordered pair out of six equally often: 30 kinds, each within 5 sigma. */
+    /* Each ordered pair of six servers is drawn equally often: 30 pairs, each within 5 sigma. */
     open_scheduler(&m, 6, 0, false, check_seed());
     for (round = 0; round < rounds; round++) {
         CHECK_EQ(draw(2, out), 2);
@@ -88,7 +95,7 @@ static void draws(void)
             CHECK((got - expect) * (got - expect) <= 25 * expect);
     }
     CHECK(check_mem_free(&m));
-    /* A function of the seed: two placements draw the same. */
+    /* Two placements with the same seed draw the same. */
     open_scheduler(&m, SERVERS, 0, false, 1);
     for (i = 0; i < 30; i++)
         CHECK_EQ(draw(50, out), 50);
@@ -100,7 +107,7 @@ static void draws(void)
     CHECK(check_mem_free(&m));
 }
 
-/* The level, per weight, to which `bytes` fill the candidates: from the emptiest on, as long as the next is below. */
+/* The level per weight to which `bytes` fill the candidates: from the emptiest on, while the next one is below it. */
 static double water_level(const struct twochoice_probe *p, const size_t *one, size_t m, double bytes)
 {
     bool in[4 * WRITES] = {false};
@@ -121,8 +128,8 @@ static double water_level(const struct twochoice_probe *p, const size_t *one, si
     return bytes / weight;
 }
 
-/* Every write stands where the rule wants it: each counts as 1 + rivals writes, and fills the emptiest. The header counts
- * rivals in 1/65536: a thousandth of a write is no difference. */
+/* Each write went where the rule sends it: to the emptiest candidate, where it counts as 1 + rivals writes. The header
+ * rounds rivals to 1/65536, so a thousandth of a write is accepted. */
 static void check_filled(const struct twochoice_write *w, size_t k, const struct twochoice_probe *p, size_t n,
                          const size_t *one, size_t m)
 {
@@ -139,13 +146,13 @@ static void check_filled(const struct twochoice_write *w, size_t k, const struct
         full[i] = (double)p[i].load;
         last[i] = 0;
     }
-    for (i = 0; i < k; i++) /* home, as long as the level allows it */
+    for (i = 0; i < k; i++) /* home, if the level allows it */
         for (j = 0; j < m && w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES; j++)
             if (p[one[j]].server == w[i].home) {
                 double len = factor * (double)w[i].len_bytes, limit = level * p[one[j]].weight;
                 bool fits = full[one[j]] + len <= limit * (1 + 1e-9) + len / 100;
                 bool surely = full[one[j]] + len <= limit * (1 - 1e-9) - len / 100;
-                /* One that finds no room may still be sent there, as the emptiest. */
+                /* A home without room may still get it, as the emptiest candidate. */
                 CHECK(!surely || w[i].target == w[i].home);
                 if (surely || (fits && w[i].target == w[i].home))
                     full[one[j]] += len;
@@ -159,7 +166,7 @@ static void check_filled(const struct twochoice_write *w, size_t k, const struct
             if (p[one[j]].server == w[i].target)
                 last[one[j]] += factor * (double)w[i].len_bytes;
     }
-    for (i = 0; i < m; i++) /* whoever got its last write was the emptiest then */
+    for (i = 0; i < m; i++) /* a candidate was the emptiest when it got its last write */
         for (j = 0; j < m && last[one[i]] > 0; j++) {
             double before = full[one[i]] + last[one[i]] - factor * (double)(1 << 20);
             CHECK(before / p[one[i]].weight <=
@@ -198,14 +205,14 @@ static void decisions(bool include_home)
                 CHECK(p[i].server != p[j].server);
             p[i].state = check_between(&rng, 0, 5) ? TWOCHOICE_UP : (uint32_t)check_between(&rng, 1, 2);
             if (round % 7 == 0 && i >= 2)
-                p[i].state = TWOCHOICE_FULL; /* hardly anybody answers */
+                p[i].state = TWOCHOICE_FULL; /* few servers answer */
             p[i].load = kind == 0   ? 5
                         : kind == 1 ? check_between(&rng, 0, 8) << 20
                                     : check_between(&rng, 0, UINT64_C(1) << check_between(&rng, 0, 40));
             p[i].weight = round % 2 ? 1 : (uint32_t)check_between(&rng, 1, 1 << 20);
             p[i].rivals = round % 3 ? 0 : (uint32_t)check_between(&rng, 0, check_between(&rng, 0, 100));
         }
-        if (n > 2 && round % 5 == 0) { /* a peer's cached load of a server that answered itself does not count */
+        if (n > 2 && round % 5 == 0) { /* a cached load of a server that answered itself must not count */
             p[n] = p[0];
             p[n].state = TWOCHOICE_UP;
             p[n++].load = 0;
@@ -249,10 +256,7 @@ static void lies(void)
     struct twochoice_write w[WRITES];
     size_t n = 0, i;
     open_scheduler(&m, 10, TWOCHOICE_COLLABORATIVE, false, 1);
-    for (i = 0; i < WRITES; i++) {
-        w[i].home = (uint32_t)(i % 10);
-        w[i].len_bytes = 1 << 20;
-    }
+    alike(w, WRITES, 10);
     CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     for (i = 0; i < n; i++) {
         p[i].state = TWOCHOICE_UP;
@@ -277,10 +281,7 @@ static void stragglers(void)
     struct twochoice_write w[WRITES];
     size_t n = 0, i;
     open_scheduler(&m, 10, TWOCHOICE_COLLABORATIVE, false, 1);
-    for (i = 0; i < WRITES; i++) {
-        w[i].home = (uint32_t)(i % 10);
-        w[i].len_bytes = 1 << 20;
-    }
+    alike(w, WRITES, 10);
     CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     CHECK_EQ(n, 10);
     for (i = 0; i < n; i++) {
@@ -302,23 +303,20 @@ static void few_alive(void)
     size_t n, i, j, changed;
     uint32_t round;
     open_scheduler(&m, SERVERS, TWOCHOICE_COLLABORATIVE, false, 3);
-    for (i = 0; i < WRITES; i++) {
-        w[i].home = (uint32_t)i;
-        w[i].len_bytes = 1 << 20;
-    }
+    alike(w, WRITES, SERVERS);
     for (i = 5; i < SERVERS; i++) /* five of 300 are up */
         CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, i % 2 ? TWOCHOICE_DOWN : TWOCHOICE_FULL, 0), QOS_OK);
     CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
     CHECK_EQ(n, 5);
     CHECK_EQ(twochoice_placement_redraw(&s, 0, p, n, &changed), QOS_OK);
-    CHECK_EQ(changed, 0); /* nobody else is there */
+    CHECK_EQ(changed, 0); /* no other server is up */
     for (i = 0; i < n; i++)
         p[i].state = TWOCHOICE_UP;
     CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
     for (i = 0; i < n; i++)
         CHECK_EQ(p[i].chosen, WRITES / 5);
     for (i = 0; i < 5; i++)
-        CHECK_EQ(w[i].target, i); /* whose home is up stays there */
+        CHECK_EQ(w[i].target, i); /* a write whose home is up stays at home */
     for (i = 0; i < 5; i++)
         CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
     CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
@@ -326,7 +324,7 @@ static void few_alive(void)
     CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
     for (i = 0; i < WRITES; i++)
         CHECK_EQ(w[i].target, w[i].home);
-    /* Those that do not answer are replaced by others, twice at most. */
+    /* Servers that do not answer are replaced, twice at most. */
     for (i = 0; i < SERVERS; i++)
         CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_UP, 0), QOS_OK);
     CHECK_EQ(twochoice_placement_ask(&s, w, 10, p, &n), QOS_OK);
@@ -472,7 +470,7 @@ static void errors(void)
     p[1].server = 4;
     CHECK_EQ(twochoice_placement_redraw(&s, 0, p, 2, &n), QOS_ENOENT);
     p[0].state = p[1].state = TWOCHOICE_UP;
-    p[0].load = 1; /* the other would be the better one, if it existed */
+    p[0].load = 1; /* the other one is better, but names no server */
     p[1].load = 0;
     CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 2), QOS_OK);
     CHECK_EQ(w.target, p[0].server);
