@@ -447,7 +447,7 @@ static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uin
 /* Checked settings, so the sum never exceeds the root's rate: first what shrinks, last what grows. */
 static enum qos_status apply(const struct settings *s, uint64_t now)
 {
-    uint64_t root = qos.now ? qos.now->rate_per_s : s->rate_per_s;
+    uint64_t root = qos.now ? qos.now->rate_per_s : qos.config.rate_per_s[0];
     enum qos_status status = QOS_OK;
     uint32_t i, id;
     bool keep[CLASSES_MAX] = {false};

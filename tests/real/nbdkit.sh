@@ -3,7 +3,7 @@
 # the filter, no byte is changed; limits hold in every window of the scheduler's own log, for zeroes too, and after each change of
 # the control file; a reservation holds beside a flood; a bad setting is refused with a message, a bad control file changes
 # nothing; what the plugin fails is given back; a killed client leaves nothing behind; who waits is woken once.
-# QOS_LONG=1: 8 exports, 4 connections to each, 60 s, beside nbdkit's own rate filter.
+# QOS_LONG=1: 8 exports, 4 connections to each, 60 s (QOS_LONG=n: n seconds), beside nbdkit's own rate filter.
 set -u
 . "$(dirname "$0")/../lib.sh"
 filter=$PWD/build/examples/nbdkit-qoskit-filter.so
@@ -60,9 +60,12 @@ column() { # EXPORT COLUMN
 now_ns() { awk '{printf "%.0f\n", $1 * 1e9}' /proc/uptime; }
 
 # The log: ns, export, bytes granted so far. In every window at most limit * (time + burst) + chunk + one request, which is a chunk.
-within() { # LOG EXPORT LIMIT BURST-MS [FROM-NS [TO-NS]]: prints the windows and the rate; says where the limit was broken
+within() { # LOG EXPORT|all LIMIT BURST-MS [FROM-NS [TO-NS]]: prints the windows and the rate; says where the limit was broken
     awk -v e="$2" -v limit="$3" -v burst="$4" -v from="${5:-0}" -v to="${6:-1e30}" '
-        $2 == e && $1 >= from && $1 <= to {ns[++n] = $1; got[n] = $3}
+        $1 == "submitted" || $1 < from || $1 > to {next}
+        e == "all" && $1 != ns[n] {ns[++n] = $1; got[n] = 0}
+        e == "all" {got[n] += $3}
+        $2 == e {ns[++n] = $1; got[n] = $3}
         END {
             for (i = 1; i <= n; i++)
                 for (j = i + 1; j <= n; j++) {
@@ -88,6 +91,7 @@ expect "no byte of the other is changed" cmp "$d/data" "$d/disks/bulk.img"
 expect "what was submitted is completed" balanced "$d/log"
 expect "gold's limit" within "$d/log" gold.img $((60 * mib)) 50
 expect "bulk's limit" within "$d/log" bulk.img $((70 * mib)) 50
+expect "the rate of the root" within "$d/log" all $((80 * mib)) 50
 # Eligible: both had demand, and the root was spent. Then gold has its reservation, less one bucket.
 reserved() { # LOG RESERVE ROOT LEFT: windows until either export had LEFT bytes
     awk -v reserve="$2" -v root="$3" -v left="$4" '
@@ -170,6 +174,19 @@ f=$(number "$d/stats" failed) done=$(column '""' granted) back=$(column '""' ret
 expect "errors of the plugin are given back: $f failed, $done charged, $back returned" [ "$f" -ge 3 ]
 expect "a failed request costs 4 KiB" [ "$done" -le $((65536 + 4096 * (f + 8))) ]
 expect "the rest is returned" [ "$back" -ge $((2 * 131072 + 262144 - 3 * 4096)) ]
+
+# Small requests on credit: half of them fail, and what is charged is known to the credit that is left, at most a chunk.
+if [ -n "$fio_nbd" ]; then
+    with --filter=error memory 48M error=EIO error-pread-rate=50% 'qos-class="",limit=900M' qos-no-data=1K qos-stats="$d/stats" -- "
+        timeout 20 fio --name=t --thread --ioengine=nbd --uri=\"\$uri\" --rw=randread --bs=8k --iodepth=8 --numjobs=2 --size=8M \
+            --continue_on_error=all --output='$d/fio' >/dev/null 2>&1; true" 2>/dev/null || bad "small requests"
+    f=$(number "$d/stats" failed) c=$(number "$d/stats" completed) done=$(column '""' granted)
+    more=$((done - c * 8192 - f * 1024))
+    expect "small requests and failures are charged to the byte: $c, $f and $more ahead" [ "$c" -gt 500 ]
+    expect "as many failed" [ "$f" -gt 500 ]
+    expect "not too little is charged" [ "$more" -ge 0 ]
+    expect "at most a chunk ahead" [ "$more" -le 262144 ]
+fi
 
 # ---- bad settings, each with its message
 
@@ -278,6 +295,58 @@ if [ -n "$fio_nbd" ]; then
     kill -KILL $client 2>/dev/null
     wait $client 2>/dev/null
     expect "every request is accounted for" awk '/^submitted/ {n++; ok = $2 == $4 + $6 + $8 && $8 >= 28} END {exit !(n == 1 && ok)}' "$d/log"
+fi
+
+# ---- the long form: 8 exports, 4 connections to each
+
+# e1 to e4 reserve 20 MiB/s each and keep 8 requests outstanding, e5 to e8 keep 64; e5 has a limit of 10 MiB/s. 160 MiB/s in all.
+loads() { # SOCKET SECONDS: fio's MB/s of each export
+    local e depth clients=()
+    for e in 1 2 3 4 5 6 7 8; do
+        depth=16
+        [ $e -gt 4 ] || depth=2
+        timeout 200 fio --name=t --thread --ioengine=nbd --uri="$(uri "e$e" "$1")" --rw=randread --bs=64k --iodepth=$depth --numjobs=4 \
+            --group_reporting --size=48M --time_based --runtime="$2" --output-format=terse --terse-version=3 >"$d/e$e" 2>/dev/null &
+        clients+=($!)
+    done
+    wait "${clients[@]}"
+    for e in 1 2 3 4 5 6 7 8; do awk -F';' '/^3;/ {printf " %6.1f", $7 / 1000}' "$d/e$e"; done
+    echo
+}
+if [ -n "${QOS_LONG:-}" ] && [ -n "$fio_nbd" ]; then
+    long=$QOS_LONG
+    [ "$long" -gt 1 ] || long=60
+    mkdir "$d/eight"
+    truncate -s 48M "$d"/eight/e{1,2,3,4,5,6,7,8}
+    start file dir="$d/eight" qos-rate=160M qos-class=e{1,2,3,4},reserve=20M qos-class=e5,limit=10M qos-class=e6,weight=2 qos-log="$d/log"
+    echo "MB/s of e1 to e8, qoskit:$(loads "$d/socket" "$long")"
+    stop
+    expect "every request is completed" balanced "$d/log"
+    expect "the rate of the root for all" within "$d/log" all $((160 * mib)) 50
+    expect "the limit of e5" within "$d/log" e5 $((10 * mib)) 50
+    # Seconds in which the rate of the root was spent.
+    awk -v root=$((160 * mib)) -v reserve=$((20 * mib)) -v asked="$long" '
+        $1 == "submitted" {next}
+        $1 != ns {ns = $1; n++; at[n] = ns}
+        {got[$2, n] = $3; all[n] += $3}
+        END {
+            for (i = 1; i + 20 <= n; i += 20) {
+                s = (at[i + 20] - at[i]) / 1e9; seconds++
+                if (all[i + 20] - all[i] < 0.97 * root * s) continue
+                eligible++
+                for (e = 1; e <= 4; e++) {
+                    g = (got["e" e, i + 20] - got["e" e, i]) / s / reserve
+                    if (least == "" || g < least) least = g
+                }
+            }
+            printf "    least reservation %.3f in %d seconds, of %d, in which the rate of the root was spent\n", least, eligible, seconds
+            exit eligible < 0.8 * asked ? 2 : least < 0.98
+        }' "$d/log"
+    case $? in 0) ok "the reservations of e1 to e4" ;; 2) unsure="the rate of the root was not spent" ;; *) bad "the reservations of e1 to e4" ;; esac
+    # Beside it, and no part of the verdict: nbdkit's own filter knows the total only.
+    timeout 200 nbdkit -f -U "$d/rate" --filter=rate file dir="$d/eight" rate=1280M 2>/dev/null &
+    for _ in $(seq 50); do [ -S "$d/rate" ] && break; sleep 0.1; done
+    echo "MB/s of e1 to e8, rate:  $(loads "$d/rate" "$long")"
 fi
 
 [ "$failed" = 0 ] || exit 1
