@@ -1029,14 +1029,16 @@ QOS_API const char *tags_shared_config_error(const struct tags_shared_config *co
 {
     if (!config)
         return "config: is NULL; give a struct tags_shared_config";
-    const struct tags_priv_range range[] = {
-        {config->clients ? config->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
-        {tags_priv_default(config->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
-         "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
-        {tags_priv_default(config->limit_burst_ns, 0), TAGS_PRIV_LONGEST_NS,
-         "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
-    };
-    return tags_priv_range_error(range, sizeof range / sizeof *range);
+    {
+        const struct tags_priv_range range[] = {
+            {config->clients ? config->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+            {tags_priv_default(config->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
+             "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
+            {tags_priv_default(config->limit_burst_ns, 0), TAGS_PRIV_LONGEST_NS,
+             "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
+        };
+        return tags_priv_range_error(range, sizeof range / sizeof *range);
+    }
 }
 
 QOS_PRIV struct tags_priv_shared_client *tags_priv_shared_layout(struct qos_layout *layout,
@@ -1468,9 +1470,6 @@ QOS_PRIV bool tags_priv_knows_cost(const struct tags_config *config)
 /* NULL, or what is wrong; *status to match. */
 QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_status *status)
 {
-    *status = QOS_EINVAL;
-    if (!c)
-        return "config: is NULL; give a struct tags_config";
     const struct tags_priv_range range[] = {
         {c->clients ? c->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
         {c->at_device_max, TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 1024"},
@@ -1491,10 +1490,9 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
          "service_floor_ns: give at most 1 s, 0 for 100 ns, or QOS_NOTHING"},
     };
     const char *why = tags_priv_range_error(range, sizeof range / sizeof *range);
-    if (why) {
-        *status = QOS_ERANGE;
+    *status = why ? QOS_ERANGE : QOS_EINVAL;
+    if (why)
         return why;
-    }
     if ((unsigned)c->mode > TAGS_PS)
         return "mode: give TAGS_REWARD or TAGS_PS";
     if ((unsigned)c->at_limit > TAGS_REJECT)
@@ -1521,7 +1519,7 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
 QOS_API const char *tags_config_error(const struct tags_config *config)
 {
     enum qos_status status;
-    return tags_priv_check(config, &status);
+    return config ? tags_priv_check(config, &status) : "config: is NULL; give a struct tags_config";
 }
 
 QOS_API const char *tags_client_error(const struct tags_client *terms)
@@ -1618,6 +1616,8 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     struct qos_layout layout;
     enum qos_status status;
     QOS_ASSERT(tags);
+    if (!config)
+        return QOS_EINVAL;
     if (tags_priv_check(config, &status))
         return status;
     tags_priv_fill(&filled, config);
