@@ -70,7 +70,7 @@ static bool step(unsigned actor, const struct scenario *s)
                 CHECK_EQ(st, QOS_OK);
             }
             break;
-        case 3: /* its writes take their time: even bytes, odd bytes */
+        case 3: /* its writes at home come in two steps: even bytes, odd bytes */
         case 4:
             if (at == 4 && s->cancel && !no_pull)
                 CHECK_EQ(twochoice_table_pull_cancel(&t, pull), QOS_EBUSY);
@@ -87,11 +87,11 @@ static bool step(unsigned actor, const struct scenario *s)
                 conversions += (unsigned)n;
                 CHECK(st == QOS_OK || st == QOS_EAGAIN);
                 if (st == QOS_EAGAIN)
-                    return true; /* once more, others in between */
+                    return true; /* again, with other actors in between */
             }
             break;
         }
-    } else if (actor == 1) { /* a client whose write goes to another server: a piece of its own */
+    } else if (actor == 1) { /* a client that writes to another server, into a piece of its own */
         if (at == 0) {
             begun_at[2] = ++now;
             CHECK_EQ(twochoice_table_write_begin(&t, 1, s->target, s->r0, s->r1 - s->r0, &stamp[1]), QOS_OK);
@@ -103,7 +103,7 @@ static bool step(unsigned actor, const struct scenario *s)
                 return true;
             end_write(2, s->r0, s->r1);
         }
-    } else { /* a client whose write lands at home, in place */
+    } else { /* a client that writes at home, in place */
         if (at == 0) {
             enum qos_status st = twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, s->h0, s->h1 - s->h0, &stamp[2]);
             if (st == QOS_EAGAIN)
@@ -126,7 +126,7 @@ static bool step(unsigned actor, const struct scenario *s)
 
 static const unsigned steps_of[ACTORS] = {6, 3, 4};
 
-/* A reader gets the bytes of a write that may be the last: none was begun after its end and has ended. */
+/* A reader gets a write that may be the latest: no other write that began after its end has ended. */
 static void check_reads(void)
 {
     unsigned i;
@@ -163,7 +163,7 @@ static void begin(void)
     end_write(1, 0, BYTES);
 }
 
-/* Every schedule: the choices so far are played again, then one more is added. No state has to be copied. */
+/* Every schedule: the choices so far are played again and one is added, so no state is copied. */
 static void explore(unsigned *choice, unsigned depth, const struct scenario *s, unsigned *best)
 {
     unsigned a, k;
@@ -182,7 +182,7 @@ static void explore(unsigned *choice, unsigned depth, const struct scenario *s, 
     }
     if (moved)
         return;
-    for (a = 0; a < ACTORS; a++) /* all have ended: nobody waits for ever */
+    for (a = 0; a < ACTORS; a++) /* all actors have ended: none waits for ever */
         CHECK_EQ(at_step[a], steps_of[a]);
     CHECK_EQ(counts_of(&t).pulls_open, 0);
     CHECK_EQ(counts_of(&t).writes_open, 0);
@@ -204,7 +204,7 @@ int main(void)
         CHECK_CONTEXT("scenario %u", i);
         explore(choice, 0, &scenarios[i], &best);
         if (!scenarios[i].cancel)
-            CHECK_GE(best, 1); /* undisturbed, the pull brings bytes home */
+            CHECK_GE(best, 1); /* a pull that is left alone brings bytes home */
         else
             CHECK_EQ(best, 0);
     }

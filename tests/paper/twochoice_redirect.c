@@ -127,7 +127,7 @@ static void figure_9(struct twochoice_table_config *config, void *mem, size_t si
     CHECK_EQ(paper_query(&paper, 499), PAPER_LOCAL);
     CHECK_EQ(paper_query(&paper, 500), 4);
     for (i = 300; i < 500; i++)
-        CHECK(held[HOME][i] != latest[i]); /* stale: the newest write of these bytes is on OSD-4 */
+        CHECK(held[HOME][i] != latest[i]); /* stale: the latest write of these bytes is on OSD-4 */
 }
 
 /* Thread 1 pulls (r1, r2, OSD-1); meanwhile the same data is redirected to OSD-2. */
@@ -145,9 +145,9 @@ static void figure_10(struct twochoice_table_config *config, void *mem, size_t s
     paper_delete(&paper, 100, 200, started);
     twochoice_table_find(&t, 1, 150, &p);
     CHECK_EQ(p.target, 2);
-    CHECK_EQ(paper_query(&paper, 150), 2); /* the start time mends this one in the paper too */
+    CHECK_EQ(paper_query(&paper, 150), 2); /* the paper's start time mends this case too */
     check_reads();
-    /* Half of it only, and back to the same server: still a newer write. */
+    /* Half of the range, to the same server: still a newer write. */
     begin(config, mem, size, false);
     redirected_write(100, 200, 5);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
@@ -178,7 +178,7 @@ static void min_max(struct twochoice_table_config *config, void *mem, size_t siz
     paper_delete(&paper, 0, 100, started);
     CHECK_EQ(paper_query(&paper, 60), PAPER_LOCAL); /* below Min: the newer redirect is lost */
     paper.use_min_max = false;
-    CHECK_EQ(paper_query(&paper, 60), 3); /* the list itself knows better */
+    CHECK_EQ(paper_query(&paper, 60), 3); /* the list without the pair is right */
     twochoice_table_find(&t, 1, 60, &p);
     CHECK_EQ(p.target, 3);
     check_reads();

@@ -35,7 +35,7 @@ static void begin(uint32_t n, double ratio)
     uint32_t i, stragglers = (uint32_t)(ratio * n + 0.5);
     for (i = 0; i < n; i++) {
         int d;
-        double sum = -6; /* of twelve uniform numbers: deviation 1 */
+        double sum = -6; /* a sum of twelve uniform numbers has deviation 1 */
         for (d = 0; d < 12; d++)
             sum += (double)check_between(&rng, 0, 1000000) / 1e6;
         background[i] = (uint32_t)(30.5 + 3 * sum);
@@ -229,7 +229,7 @@ int main(void)
         for (i = 0; i < (check_scaled(100) < 100 ? 4 : sizeof sizes / sizeof *sizes); i++)
             for (j = 0; j < sizeof writes_of / sizeof *writes_of; j++) {
                 uint32_t most = 4 * sizes[i] < WRITES_MAX ? 4 * sizes[i] : WRITES_MAX;
-                bool last = writes_of[j] >= most; /* and never more than 4 for each server */
+                bool last = writes_of[j] >= most; /* at most 4 writes for each server */
                 for (r = 0; r < (all || sizes[i] < 10000 ? 6 : 3); r++)
                     point(sizes[i], last ? most : writes_of[j], ratios[r], u);
                 if (last)

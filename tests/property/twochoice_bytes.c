@@ -24,7 +24,7 @@ static void *mem;
 
 /* ---- what the servers hold --------------------------------------------------------------------------- */
 
-static uint32_t home_bytes[BYTES]; /* at home, in place; durable when it is written: the order is what is tested */
+static uint32_t home_bytes[BYTES]; /* at home, in place; durable at once, as the order of steps is tested here */
 
 /* A target's pieces: apart from each other, by stamp. */
 struct piece {
@@ -53,7 +53,7 @@ static void store(uint32_t target, uint64_t stamp, uint32_t from, uint32_t to, c
         if (!pieces[i].used)
             p = &pieces[i];
     if (!p)
-        return; /* the target is full: the client hears nothing */
+        return; /* the target is full, and the client gets no answer */
     p->used = true;
     p->durable = true;
     p->target = target;
@@ -72,7 +72,7 @@ struct event {
 };
 static struct event *event; /* of write number i */
 static uint32_t events, event_room;
-/* No write that ended before these times may be read: something newer was acknowledged; was read since the last crash. */
+/* A write that ended before these times must not be read: a newer one was acknowledged, or read since the last crash. */
 static uint64_t acknowledged_at[BYTES], read_at[BYTES];
 
 static uint32_t new_write(void)
@@ -91,7 +91,7 @@ static uint64_t bound_of(uint32_t i)
     return acknowledged_at[i] > read_at[i] ? acknowledged_at[i] : read_at[i];
 }
 
-/* A read of byte i, which began when `bound` held, found this write. */
+/* A read of byte i found this write. `bound`: the time above when the read began. */
 static void found(uint32_t i, uint32_t write, uint64_t bound)
 {
     CHECK(write < events);
@@ -105,7 +105,7 @@ static void acknowledged(uint32_t write, uint32_t from, uint32_t to)
 {
     uint32_t i;
     event[write].ended = ++now;
-    for (i = from; i < to; i++) /* what ended before this write began may not come back */
+    for (i = from; i < to; i++) /* writes that ended before this one began must not appear again */
         if (event[write].begun > acknowledged_at[i])
             acknowledged_at[i] = event[write].begun;
 }
@@ -116,7 +116,7 @@ struct client {
     enum { NOTHING, BEGUN, SENT, STORED, WRITING, WRITTEN, RECORDED } state;
     uint32_t write, from, to, target;
     uint64_t stamp, changes;
-    bool gave_up; /* it will send nothing more; the home does not know yet */
+    bool gave_up; /* the client is dead; the home does not know yet */
 };
 static struct client client[CLIENTS];
 
@@ -182,7 +182,7 @@ static void begin_client(struct client *c)
     CHECK(st == QOS_OK || st == QOS_EFULL || st == QOS_EAGAIN || st == QOS_EIO);
     if (st != QOS_OK)
         return;
-    c->write = new_write(); /* a delete is a write at home, too: of zeros that are told apart here */
+    c->write = new_write(); /* a delete is a write at home of zeros; the model gives it a number of its own */
     c->state = c->target == TWOCHOICE_LOCAL ? WRITING : BEGUN;
     c->gave_up = false;
 }
@@ -205,11 +205,11 @@ static void step_client(struct client *c)
     uint32_t i;
     size_t n;
     if (c->state != NOTHING && c->target != TWOCHOICE_LOCAL && check_between(&rng, 0, 30) == 0)
-        c->gave_up = true; /* dies; the home cancels what it has heard nothing of for long, maybe much later */
+        c->gave_up = true; /* the client dies; the home cancels its write, maybe much later */
     if (c->state != NOTHING && c->gave_up && c->state != RECORDED) {
         if (check_between(&rng, 0, 5) == 0) {
             (void)!twochoice_table_write_cancel(&t, c->stamp);
-            event[c->write].ended = ++now; /* whatever of it arrives from now on */
+            event[c->write].ended = ++now; /* whatever arrives later */
             c->state = NOTHING;
         }
         return;
@@ -219,7 +219,7 @@ static void step_client(struct client *c)
     case BEGUN: send_data(c); break;
     case SENT:
         if (check_between(&rng, 0, 3) == 0)
-            send_data(c); /* no answer: again, with the same stamp */
+            send_data(c); /* no answer: sent again with the same stamp */
         break;
     case WRITING: /* the device writes some bytes, in any order */
         for (i = c->from; i < c->to; i++)
@@ -238,14 +238,14 @@ static void step_client(struct client *c)
         if (st == QOS_OK) {
             c->changes = counts_of(&t).changes;
             c->state = RECORDED;
-        } else if (st == QOS_ENOENT) { /* cancelled meanwhile: the client has to begin again */
+        } else if (st == QOS_ENOENT) { /* cancelled meanwhile: the client begins again */
             event[c->write].ended = ++now;
             c->state = NOTHING;
         } else {
             CHECK(st == QOS_EAGAIN || st == QOS_EFULL || st == QOS_EIO);
         }
         break;
-    default: /* acknowledged when the commit has ended */
+    default: /* acknowledged after the commit */
         if (counts_of(&t).durable_changes >= c->changes) {
             acknowledged(c->write, c->from, c->to);
             c->state = NOTHING;
@@ -254,7 +254,7 @@ static void step_client(struct client *c)
     }
 }
 
-/* A message arrives, maybe not for the last time. */
+/* A message arrives; it may arrive again. */
 static void deliver(void)
 {
     struct message *m = &message[check_between(&rng, 0, MESSAGES - 1)];
@@ -324,13 +324,13 @@ static void step_pull(struct pull *p)
         if (st == QOS_OK)
             p->state = READING;
         break;
-    case READING: /* the target has what the table says that it has, unless it was dropped for a newer one */
+    case READING: /* the target has the piece that the table names, unless it was dropped for a newer one */
         source = piece_of(p->piece.target, p->piece.version);
         if (!source) {
             struct twochoice_piece again;
             for (i = (uint32_t)p->piece.offset; i < p->piece.end; i++) {
                 twochoice_table_find(&t, 1, i, &again);
-                CHECK(again.version != p->piece.version); /* nothing that counts may be gone */
+                CHECK(again.version != p->piece.version); /* a piece that counts must not be gone */
             }
             CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_OK);
             p->state = FREE;
@@ -352,7 +352,7 @@ static void step_pull(struct pull *p)
         break;
     case COPYING:
         if (check_between(&rng, 0, 9) == 0)
-            CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_EBUSY); /* its writes go on all the same */
+            CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_EBUSY); /* its writes at home go on */
         for (k = 0; k < p->parts; k++)
             for (i = (uint32_t)p->part[k].offset; i < p->part[k].end; i++)
                 home_bytes[i] = check_between(&rng, 0, 1) ? p->buffer[i] : home_bytes[i];
@@ -375,7 +375,7 @@ static void step_pull(struct pull *p)
     }
 }
 
-/* Two commits may be under way, synced in any order; a compaction; none of it waits for another. */
+/* Up to two commits and a compaction are under way, synced in any order; none waits for another. */
 static void step_log(void)
 {
     uint32_t k = (uint32_t)check_between(&rng, 0, 1);
@@ -436,7 +436,7 @@ static void step_reader(struct reader *r)
         value = home_bytes[r->i];
     } else {
         source = piece_of(r->piece.target, r->piece.version);
-        if (!source) { /* then the table must say something else by now */
+        if (!source) { /* then the table must name another piece by now */
             struct twochoice_piece again;
             requeries++;
             twochoice_table_find(&t, 1, r->i, &again);
@@ -474,7 +474,7 @@ static void recover_home(void)
     memset(pull, 0, sizeof pull);
     memset(committing, 0, sizeof committing);
     memset(reader, 0, sizeof reader);
-    memset(read_at, 0, sizeof read_at); /* what was read may not have been durable yet */
+    memset(read_at, 0, sizeof read_at); /* bytes that were read may not have been durable */
     stales = 0;                         /* left to the sweeps */
     for (i = 0; i < CLIENTS; i++)
         if (client[i].state != NOTHING) { /* all connections are gone; clients give up, their messages may still come */

@@ -125,7 +125,7 @@ static void run(bool preassign, uint64_t steps)
             }
             ops++;
             bytes += len;
-        } else if (ops) { /* something ends: the mean of what is there */
+        } else if (ops) { /* an operation of mean size ends */
             uint64_t part = ops == 1 ? bytes : bytes / ops;
             twochoice_detector_end(&d, part);
             ops--;
@@ -135,14 +135,14 @@ static void run(bool preassign, uint64_t steps)
         CHECK_EQ(twochoice_detector_load(&d, now), model_load());
         check_counts();
         CHECK_EQ(twochoice_detector_next_ns(&d, now), listed ? list[0].deadline : QOS_NEVER);
-        if (step % 100 == 0 && now > 50) { /* a clock that goes back breaks nothing */
+        if (step % 100 == 0 && now > 50) { /* a clock that goes back changes nothing */
             twochoice_detector_expire(&d, now - 50);
             check_counts();
         }
     }
     now += 10000;
     twochoice_detector_expire(&d, now);
-    CHECK_EQ(twochoice_detector_load(&d, now), ops * 10 + bytes); /* nobody decided: nothing stays expected */
+    CHECK_EQ(twochoice_detector_load(&d, now), ops * 10 + bytes); /* no decision came: nothing is expected any more */
     CHECK(check_mem_free(&m));
 }
 
@@ -164,11 +164,11 @@ static void peers(void)
     CHECK_EQ(n, 4);
     for (i = 0; i < n; i++)
         CHECK(out[i].server == i && out[i].load == 50 + i && out[i].age_ns == 50 - i);
-    n = twochoice_detector_peers(&d, 1050, out, 20); /* goes on behind them, once around */
+    n = twochoice_detector_peers(&d, 1050, out, 20); /* goes on where the last call ended, once around */
     CHECK_EQ(n, 10);
     CHECK_EQ(out[0].server, 4);
     CHECK_EQ(out[9].server, 3);
-    twochoice_detector_heard(&d, 1050, 3, 7, 100); /* older than what is known */
+    twochoice_detector_heard(&d, 1050, 3, 7, 100); /* older than the load that is known */
     twochoice_detector_heard(&d, 1050, 4, 7, 10);
     twochoice_detector_heard(&d, 1050, 20, 8, 0); /* takes the place of server 4 */
     n = twochoice_detector_peers(&d, 1104, out, 20);
@@ -253,7 +253,7 @@ static void messages(void)
         for (cut = 0; cut < len; cut += 1 + cut / 8) {
             out.peer_count = 300;
             CHECK_EQ(twochoice_message_decode(buf, cut, &out, peers_out, 300), QOS_ETRUNCATED);
-            CHECK_EQ(out.peer_count, 300); /* untouched */
+            CHECK_EQ(out.peer_count, 300); /* unchanged */
         }
         if (in.peer_count) {
             CHECK_EQ(twochoice_message_decode(buf, len, &out, peers_out, in.peer_count - 1), QOS_EMEMORY);
@@ -271,7 +271,7 @@ static void messages(void)
     in.type = 4;
     CHECK_EQ(twochoice_message_encode(&in, peers_in, buf, sizeof buf, &(size_t){0}), QOS_ERANGE);
     CHECK_EQ(twochoice_message_decode(NULL, 0, &out, peers_out, 300), QOS_EINVAL);
-    { /* well-formed frames of the wrong content */
+    { /* well-formed frames with wrong content */
         size_t sealed;
         struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, TWOCHOICE_LOAD, 44};
         memset(buf, 0, sizeof buf);

@@ -154,7 +154,7 @@ static void build(struct bench *b, bool compacted)
     memcpy(built.mark, b->disk.log[TWOCHOICE_MARK_LOG].data, built.mark_len);
     built.marked = 0;
     for (slot = 0; slot < 1024; slot += 512)
-        if (qos_get_le64(built.mark + slot + 16) == qos_get_le64(built.log + 16)) { /* of this generation */
+        if (qos_get_le64(built.mark + slot + 16) == qos_get_le64(built.log + 16)) { /* the mark is of this generation */
             uint64_t records = qos_get_le64(built.mark + slot + 24);
             built.marked = records > built.marked ? records : built.marked;
         }
@@ -177,7 +177,7 @@ static enum qos_status rule(struct bench *b)
     map_read(&got, &b->t);
     CHECK(map_equal(&got, &built.after[r.records < built.base ? 0 : r.records - built.base]));
     CHECK_EQ(twochoice_table_verify(&b->t), QOS_OK);
-    CHECK_EQ(redirect(&b->t, 3, 5, 10, 2), QOS_OK); /* and it serves again, across another restart */
+    CHECK_EQ(redirect(&b->t, 3, 5, 10, 2), QOS_OK); /* the table serves again, also after another restart */
     CHECK_EQ(twochoice_table_commit(&b->t), QOS_OK);
     CHECK_EQ(recover(b, 0, NULL), QOS_OK);
     map_read(&got, &b->t);
@@ -195,7 +195,7 @@ static void torn_and_damaged(bool compacted)
     build(&b, compacted);
     len = built.len;
     ends_at = built.base ? built.base : 0; /* the end record, or the ceiling behind it, may go only with an error */
-    for (cut = 0; cut <= len; cut++) {     /* the file ends anywhere */
+    for (cut = 0; cut <= len; cut++) {     /* the file ends at any byte */
         enum qos_status st;
         CHECK_CONTEXT("%d: cut at %zu", compacted, cut);
         restore(&b, cut);
@@ -210,19 +210,19 @@ static void torn_and_damaged(bool compacted)
         memset(b.disk.log[0].data + len - cut, 0, cut);
         CHECK_EQ(rule(&b), built.records + 1 - (cut + 47) / 48 >= built.marked ? QOS_OK : QOS_ECORRUPT);
     }
-    for (bit = 0; bit < len * 8; bit++) { /* any bit, in the last record and the header too */
+    for (bit = 0; bit < len * 8; bit++) { /* any bit, also in the last record and in the header */
         enum qos_status st;
         CHECK_CONTEXT("%d: bit %zu", compacted, bit);
         restore(&b, len);
         b.disk.log[0].data[bit / 8] ^= (uint8_t)(1u << (bit % 8));
         st = recover(&b, 0, &r);
         CHECK_EQ(st, QOS_ECORRUPT);
-        CHECK_EQ(r.valid_bytes, bit / 8 / 48 * 48); /* and it says where */
+        CHECK_EQ(r.valid_bytes, bit / 8 / 48 * 48); /* recovery says where */
         CHECK_EQ(counts_of(&b.t).fragments, 0);
         if (bit % 64 == 0) {
             st = recover(&b, TWOCHOICE_ACCEPT_PREFIX, &r);
             CHECK_EQ(st, bit / 8 < 48 ? QOS_ECORRUPT : QOS_OK);
-            if (st == QOS_OK) { /* accepted: the next start finds nothing wrong */
+            if (st == QOS_OK) { /* accepted: the next start finds no damage */
                 CHECK_EQ(redirect(&b.t, 3, 5, 10, 2), QOS_OK);
                 CHECK_EQ(twochoice_table_commit(&b.t), QOS_OK);
                 CHECK_EQ(recover(&b, 0, NULL), QOS_OK);
@@ -254,21 +254,21 @@ static void torn_and_damaged(bool compacted)
         memcpy(b.disk.log[0].data + len, built.log + len - tail, tail);
         CHECK_EQ(recover(&b, 0, &r), QOS_ECORRUPT);
         CHECK_EQ(r.valid_bytes, len);
-        restore(&b, len); /* a record in the middle was lost: zeros, though it was durable */
+        restore(&b, len); /* a durable record in the middle is zeros */
         memset(b.disk.log[0].data + cut * 48, 0, 48);
         CHECK_EQ(rule(&b), cut < built.records || built.marked > built.records ? QOS_ECORRUPT : QOS_OK);
-        restore(&b, len - 48); /* or is gone, and those behind it have moved up */
+        restore(&b, len - 48); /* or is cut out, and the records behind it move up */
         memcpy(b.disk.log[0].data + cut * 48, built.log + cut * 48 + 48, len - cut * 48 - 48);
         CHECK_EQ(rule(&b), cut < built.records ? QOS_ECORRUPT : QOS_OK);
     }
-    for (bit = 0; bit < built.mark_len * 8; bit++) { /* one slot of the mark may be torn, the other one counts */
+    for (bit = 0; bit < built.mark_len * 8; bit++) { /* one slot of the mark may be torn; the other one counts */
         CHECK_CONTEXT("%d: bit %zu of the mark", compacted, bit);
         restore(&b, len);
         b.disk.log[TWOCHOICE_MARK_LOG].data[bit / 8] ^= (uint8_t)(1u << (bit % 8));
         CHECK_EQ(recover(&b, 0, &r), QOS_OK);
         CHECK_EQ(r.records, built.records);
     }
-    for (cut = 48; built.base && cut < built.base * 48; cut += 48) { /* the swap is durable, its mark not yet */
+    for (cut = 48; built.base && cut < built.base * 48; cut += 48) { /* the swap is durable, and its mark is not */
         restore(&b, cut);
         memcpy(b.disk.log[TWOCHOICE_MARK_LOG].data, built.old_mark, sizeof built.old_mark);
         CHECK_EQ(recover(&b, 0, &r), QOS_ECORRUPT);
@@ -338,7 +338,7 @@ static void well_formed_but_wrong(void)
     reseal(b.disk.log[0].data, 1, built.records);
     CHECK_EQ(recover(&b, 0, NULL), QOS_ECORRUPT);
     restore(&b, built.len);
-    b.config.max_fragments = 1; /* more fragments than fit now */
+    b.config.max_fragments = 1; /* the log has more fragments than fit */
     CHECK_EQ(recover(&b, 0, NULL), QOS_EFULL);
     CHECK_EQ(counts_of(&b.t).fragments, 0);
     b.config.max_fragments = 500;
@@ -366,7 +366,7 @@ static bool compact_some(struct bench *b, bool *committed)
     if (check_between(&rng, 0, 1)) { /* changes go on while the caller swaps */
         struct change c = pick();
         if (c.target != TWOCHOICE_LOCAL && check_between(&rng, 0, 3) == 0)
-            return false; /* later */
+            return false; /* not yet */
     }
     swapped = b->storage.swap(b->storage.ctx, (int)counts_of(&b->t).next_log) == 0;
     return twochoice_table_compact_end(&b->t, swapped) != QOS_OK;
@@ -493,7 +493,7 @@ int main(void)
         for (stop = 1; live(stop, 1, s % 2); stop++)
             CHECK_CONTEXT("stops at operation %u of life %u", (unsigned)stop, (unsigned)s);
         CHECK_GE(stop, CHANGES);
-        (void)live(1 + check_between(&rng, 0, 30), 5, true); /* dies again and again */
+        (void)live(1 + check_between(&rng, 0, 30), 5, true); /* crashes again and again */
     }
     CHECK_CONTEXT("errors");
     errors_without_a_crash();

@@ -75,7 +75,7 @@ static void run(uint64_t rate, uint64_t piece)
             CHECK(now - quiet_ns >= 1000);
         }
         if (o.todo == TWOCHOICE_WAIT) {
-            CHECK_GE(o.next_ns, now); /* and it can be slept until then, if nothing changes */
+            CHECK_GE(o.next_ns, now); /* and until then nothing is to be done, if nothing changes */
             steps_at_once = o.next_ns == now ? steps_at_once + 1 : 0;
             CHECK_LE(steps_at_once, 20);
             now = o.next_ns == QOS_NEVER ? now + 1000 : check_between(&rng, 0, 3) ? o.next_ns : now + 10;
@@ -93,7 +93,7 @@ static void run(uint64_t rate, uint64_t piece)
             CHECK_LE(known[o.piece.target], 100);
             pulled += o.piece.end - o.piece.offset;
             copies++;
-            if (rate != QOS_UNLIMITED) /* what came over the rate, at most one piece */
+            if (rate != QOS_UNLIMITED) /* at most one piece above the rate */
                 CHECK_LE(pulled, piece + now * (rate / 1000000) / 1000 + 1);
             if (check_between(&rng, 0, 4) == 0) {
                 CHECK_EQ(twochoice_table_pull_cancel(&t, o.pull), QOS_OK);

@@ -83,12 +83,12 @@ static void check_all(void)
         offset = p.end;
     }
     CHECK_EQ(seen, redirected);
-    if (!with_pulls) /* what is left of a write is one fragment for each stretch, wherever in the tree it is */
+    if (!with_pulls) /* each stretch that remains of a write is one fragment */
         CHECK_EQ(counts_of(&t).fragments, runs_of_map());
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
 }
 
-static unsigned long_ones; /* one range in so many, and one, may be long: many of them keep the tree small */
+static unsigned long_ones; /* one range in long_ones + 1 may be long; many long ranges keep the tree small */
 
 static void pick_range(unsigned *object, unsigned *from, unsigned *to)
 {
@@ -100,7 +100,7 @@ static void pick_range(unsigned *object, unsigned *from, unsigned *to)
         *to = CELLS;
 }
 
-/* Writes that have begun; they end in any order. */
+/* Open writes; they end in any order. */
 #define OPEN 6
 static struct {
     uint64_t stamp;
@@ -118,7 +118,7 @@ static void end_write(unsigned i)
     do {
         st = twochoice_table_write_end(&t, begun[i].stamp, replaced, max, &n);
         CHECK(st == QOS_OK || st == QOS_EAGAIN || (st == QOS_EFULL && n == 0));
-        for (k = 0; k < n; k++) { /* what was redirected there, in order, with its place and its write */
+        for (k = 0; k < n; k++) { /* the replaced pieces, in order, with target and stamp */
             for (; c < begun[i].to && offset_of(c) < replaced[k].offset; c++)
                 CHECK_EQ(map[object][c].target, TWOCHOICE_LOCAL);
             CHECK_EQ(offset_of(c), replaced[k].offset);
@@ -134,7 +134,7 @@ static void end_write(unsigned i)
             map[object][c].target = begun[i].target;
             map[object][c].op = op;
         }
-    else /* a part of it may be recorded: nobody was told */
+    else /* a part may be recorded, and was not acknowledged */
         for (c = begun[i].from; c < begun[i].to; c++) {
             struct twochoice_piece p;
             twochoice_table_find(&t, object_id[object], offset_of(c), &p);
@@ -216,7 +216,7 @@ static void start_pull(struct pull *p)
     }
 }
 
-/* A cell may be pulled home if nothing has changed it since the pull began. */
+/* A pull may convert a cell if nothing has changed it since the pull began. */
 static bool unchanged(const struct pull *p, unsigned c)
 {
     return map[p->object][c].target != TWOCHOICE_LOCAL && map[p->object][c].op == p->op[c];
@@ -259,7 +259,7 @@ static void go_on_pull(struct pull *p)
             CHECK_EQ(finish_pull(&t, p->id), QOS_OK);
             p->open = false;
             CHECK(cancelled || counts_of(&t).fragments + 2 * OPEN + 1 >= counts_of(&t).max_fragments);
-            /* Some bytes may be home already: ask the table which, they must be unchanged ones. */
+            /* Some bytes may be at home already. The table says which; only unchanged cells may be. */
             for (c = p->from; c < p->to && !cancelled; c++) {
                 struct twochoice_piece now;
                 twochoice_table_find(&t, object_id[p->object], offset_of(c), &now);
@@ -353,7 +353,7 @@ static void run(uint64_t seed, bool logged, uint32_t max_fragments, uint64_t ste
             CHECK_EQ(twochoice_table_init(&t, mem, m.size, &config), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
             CHECK_EQ(r.dropped_bytes, 0);
-            CHECK_GE(counts_of(&t).stamp, stamp); /* none is given twice */
+            CHECK_GE(counts_of(&t).stamp, stamp); /* no stamp is given twice */
             check_all();
         } else if (what == 99 && check_between(&rng, 0, 3) == 0) {
             check_all();
@@ -374,9 +374,9 @@ int main(void)
     uint64_t i;
     check_begin("twochoice_table");
     for (i = 0; i < 8; i++) {
-        /* Within 4 GiB lie all cells of an object, or less than one; at last 64, and 4: leaves of either form. */
+        /* Cells of an object within 4 GiB: all, less than one, 64 or 4. So leaves are narrow and wide. */
         scale = i == 6 ? 1 << 26 : i == 7 ? 1 << 30 : i % 3 == 0 ? 1 : i % 3 == 1 ? 1 << 20 : UINT64_C(1) << 51;
-        base_offset = i < 3 ? 0 : UINT64_MAX - CELLS * scale; /* up to the last byte that an object can have */
+        base_offset = i < 3 ? 0 : UINT64_MAX - CELLS * scale; /* up to the last possible byte of an object */
         with_pulls = i != 0 && i != 3;
         long_ones = i % 4 < 2 ? 9 : 99;
         run(i, i % 2 == 1, i == 5 ? 40 : i == 4 ? 700 : 6000, check_scaled(150000));

@@ -65,7 +65,7 @@ static void full_log(void)
         enum twochoice_compact_todo todo;
         unsigned open = 0, k;
         while (open < 5 && twochoice_table_write_begin(&t, 5 + open, 3, 0, 10, &stamp[open]) == QOS_OK)
-            open++; /* their data is on its way */
+            open++; /* data is on its way to the target */
         CHECK_GE(open, round == 0 ? 5 : 1);
         if (check_between(&rng, 0, 3)) {
             st = twochoice_table_compact_start(&t);
@@ -73,10 +73,10 @@ static void full_log(void)
             st = twochoice_table_compact_step(&t, (uint32_t)check_between(&rng, 1, 9), &todo);
             CHECK_EQ(st, QOS_OK);
         }
-        for (st = QOS_OK; st == QOS_OK; created += st == QOS_OK) /* others fill the log */
+        for (st = QOS_OK; st == QOS_OK; created += st == QOS_OK) /* other writes fill the log */
             st = redirect(&t, 1, check_between(&rng, 0, 9) * 10, 10, 2 + (uint32_t)(created % 2));
         CHECK_EQ(st, QOS_EFULL);
-        while (counts_of(&t).compacting) { /* to its end, or given up as it cannot follow */
+        while (counts_of(&t).compacting) { /* until it ends, or is given up because it cannot follow */
             st = twochoice_table_compact_step(&t, 3, &todo);
             if (st != QOS_OK)
                 CHECK_EQ(st, QOS_EIO);
@@ -86,12 +86,12 @@ static void full_log(void)
                 CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0),
                          QOS_OK);
         }
-        for (k = 0; k < open; k++) /* what was promised holds, before and after a compaction */
+        for (k = 0; k < open; k++) /* room that was promised is there, before and after a compaction */
             CHECK_EQ(twochoice_table_write_end(&t, stamp[k], &p, 1, &n), QOS_OK);
         CHECK_LE(counts_of(&t).log_bytes, config.max_log_bytes);
         CHECK_LE(disk.log[0].len, config.max_log_bytes);
         CHECK_LE(disk.log[1].len, config.max_log_bytes);
-        CHECK_EQ(twochoice_table_compact(&t), QOS_OK); /* it always fits */
+        CHECK_EQ(twochoice_table_compact(&t), QOS_OK); /* a compacted log always fits */
         if (round % 10 == 9) {
             struct twochoice_recovery r;
             CHECK_EQ(twochoice_table_write_begin(&t, 77, 3, 0, 10, &stamp[0]), QOS_OK);
@@ -100,7 +100,7 @@ static void full_log(void)
             disk_restart(&disk);
             CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
-            CHECK_EQ(r.writes_open, 2); /* one was never ended; its piece may be left behind */
+            CHECK_EQ(r.writes_open, 2); /* one write was never ended; its piece may be left behind */
             CHECK_EQ(counts_of(&t).writes_open, 0);
             CHECK_EQ(twochoice_table_write_end(&t, stamp[0], &p, 1, &n), QOS_ENOENT);
         }
@@ -111,7 +111,7 @@ static void full_log(void)
     close_logged(mem);
 }
 
-/* Stamps do not come back, whatever was lost; without a commit only so many are given out. */
+/* No stamp is given twice, whatever was lost; without a commit only a limited number is given out. */
 static void stamps(void)
 {
     struct twochoice_table_config config;
@@ -159,7 +159,7 @@ static void failing_storage(void)
     void *mem = open_logged(&config, &storage, 0, 202);
     enum twochoice_compact_todo todo;
     uint64_t i, stop;
-    for (stop = 1; stop <= 6; stop++) { /* every operation of a format */
+    for (stop = 1; stop <= 6; stop++) { /* each operation of a format fails */
         disk.operations = 0;
         disk.stop_after = stop;
         CHECK_EQ(twochoice_table_format(&t), QOS_EIO);
@@ -184,9 +184,10 @@ static void failing_storage(void)
         reads_until_error = (int)i;
         reopen(&config, mem, QOS_EIO);
     }
-    reads_until_error = 4; /* the chunks, and nothing more of them */
+    reads_until_error = 4; /* the chunks, and then an error */
     reopen(&config, mem, QOS_EIO);
-    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, disk.log[0].data, 48); /* a header is no mark: the other slot counts */
+    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, disk.log[0].data,
+           48); /* a header in place of a mark does not count; the other slot does */
     reads_until_error = 100;
     reopen(&config, mem, QOS_ECORRUPT);
     memset(disk.log[TWOCHOICE_MARK_LOG].data, 0, 48);
@@ -197,7 +198,7 @@ static void failing_storage(void)
         twochoice_table_find(&t, i, 0, &p);
         CHECK_EQ(p.target, 2);
     }
-    disk.log[0].data[100] ^= 1; /* also while it looks at what is behind the damage */
+    disk.log[0].data[100] ^= 1; /* the read behind the damage fails too */
     reads_until_error = 1;
     reopen(&config, mem, QOS_EIO);
     disk.log[0].data[100] ^= 1;
@@ -229,8 +230,8 @@ static void failing_storage(void)
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     CHECK_EQ(twochoice_table_compact_step(&t, 1000, &todo), QOS_OK);
     CHECK_EQ(todo, TWOCHOICE_COMPACT_SWAP);
-    CHECK_EQ(redirect(&t, 0, 0, 10, 3), QOS_OK);               /* nobody waits for the swap */
-    CHECK_EQ(twochoice_table_compact_end(&t, false), QOS_EIO); /* it failed: the old log still counts */
+    CHECK_EQ(redirect(&t, 0, 0, 10, 3), QOS_OK);               /* writes go on during the swap */
+    CHECK_EQ(twochoice_table_compact_end(&t, false), QOS_EIO); /* the swap failed: the old log still counts */
     CHECK_EQ(redirect(&t, 0, 0, 10, 4), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     reopen(&config, mem, QOS_OK);
@@ -245,14 +246,14 @@ static void failing_storage(void)
     disk.stopped = false;
     disk.operations = 0;
     disk.stop_after = 1;
-    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* what the failed one left cannot be cut off */
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* bytes of the failed write cannot be cut off */
     disk.stopped = false;
     disk.stop_after = 0;
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     close_logged(mem);
 }
 
-/* One write in many parts, across leaves of other windows: its first part grows out of a leaf that cannot hold it. */
+/* One write in many parts over many leaves: its fragment grows until its leaf can no longer hold it. */
 static void long_write(void)
 {
     struct twochoice_table_config config;
@@ -271,7 +272,8 @@ static void long_write(void)
         for (i = from; (st = twochoice_table_write_end(&t, stamp, &p, 1, &n)) == QOS_EAGAIN; i++) {
             CHECK(n == 1 && p.offset == i * step && p.end == i * step + (1 << 20) && p.target == 2);
             twochoice_table_find(&t, 1, from * step + 5, &p);
-            CHECK(p.version == stamp && p.end == i * step + (1 << 20)); /* one fragment, as far as it goes */
+            CHECK(p.version == stamp &&
+                  p.end == i * step + (1 << 20)); /* one fragment, up to the end of what is recorded */
             if (i % 20 == 0)
                 CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
         }
@@ -279,14 +281,14 @@ static void long_write(void)
         twochoice_table_find(&t, 1, from * step, &p);
         CHECK(p.version == stamp && p.end == parts * step);
         CHECK_EQ(counts_of(&t).fragments, from + 1);
-        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* what lies behind the range is not looked at */
+        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* bytes behind the range do not count */
         CHECK_EQ(redirect(&t, 1, 0, parts * step, TWOCHOICE_LOCAL), QOS_OK);
     }
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     close_logged(mem);
 }
 
-/* Pulls at their ends: no room for another one, none for the record, none for the answer. */
+/* Pulls without room: for another pull, for the record, for the answer. */
 static void full_pulls(void)
 {
     struct twochoice_table_config config;
@@ -307,7 +309,7 @@ static void full_pulls(void)
     CHECK_EQ(twochoice_table_pull_start(&t, 1, 20, 10, &other, &p), QOS_OK);
     CHECK_EQ(twochoice_table_pull_start(&t, 1, 40, 10, &other, &p), QOS_EFULL);
     memset(&mc, 0, sizeof mc);
-    mc.servers = 2; /* server 2 is none of them */
+    mc.servers = 2; /* server 2 is outside 0..1 */
     mc.idle_ns = 10;
     CHECK_EQ(twochoice_maintainer_init(&maintainer, NULL, sizeof memory, &mc), QOS_EINVAL);
     CHECK_EQ(twochoice_maintainer_init(&maintainer, memory, sizeof memory, &mc), QOS_OK);
@@ -316,7 +318,7 @@ static void full_pulls(void)
         CHECK_EQ(twochoice_maintainer_step(&maintainer, 100 * i, &t, 0, &order), QOS_OK);
         CHECK_EQ(order.todo, TWOCHOICE_WAIT);
     }
-    mc.servers = 3; /* now it is; but both pulls are open */
+    mc.servers = 3; /* now it is inside; but both pulls are open */
     CHECK_EQ(twochoice_maintainer_init(&maintainer, memory, sizeof memory, &mc), QOS_OK);
     for (i = 0; i < 20; i++) {
         struct twochoice_order order;
@@ -337,7 +339,7 @@ static void full_pulls(void)
     close_logged(mem);
 }
 
-/* A compaction whose log others fill before the swap is given up. */
+/* A compaction is given up if its log is full before the swap. */
 static void outrun(void)
 {
     struct twochoice_table_config config;
@@ -353,7 +355,7 @@ static void outrun(void)
     CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
     CHECK_EQ(twochoice_table_compact_step(&t, 100, &todo), QOS_OK);
     CHECK_EQ(todo, TWOCHOICE_COMPACT_COMMIT);
-    while (redirect(&t, 2, 0, 10, 3) == QOS_OK) /* both logs have all of these */
+    while (redirect(&t, 2, 0, 10, 3) == QOS_OK) /* both logs get these records */
         continue;
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     for (i = 0; i < 3 && st == QOS_OK; i++)
@@ -368,7 +370,7 @@ static void outrun(void)
     close_logged(mem);
 }
 
-/* The tree's memory is overwritten, a word at a time: verify finds most of it, and never runs wild. */
+/* Each word of the tree's memory is damaged in turn: verify finds most of that, and never reads outside. */
 static void broken_trees(bool narrow)
 {
     struct twochoice_table_config config;
@@ -414,7 +416,7 @@ static void odd_settings(void)
     uint64_t found;
     size_t n = 0, i, size;
     void *mem = open_logged(&config, &storage, 0, 10), *mem2;
-    for (i = 0; i < 5; i++) { /* every callback is needed */
+    for (i = 0; i < 5; i++) { /* each callback is required */
         partial = storage;
         if (i == 0)
             partial.read = NULL;
@@ -451,7 +453,7 @@ static void odd_settings(void)
     s.policy = TWOCHOICE_NATIVE;
     CHECK_EQ(twochoice_placement_redraw(&s, 0, probe, n, &n), QOS_OK);
     CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* nobody was asked */
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* no server was asked */
     CHECK_EQ(w.target, 1);
     CHECK_EQ(twochoice_placement_decide(&s, &w, 0, probe, 0), QOS_ERANGE);
     w.home = 4;

@@ -30,7 +30,7 @@ static void configuration(void)
     config.max_fragments = TWOCHOICE_MAX_FRAGMENTS;
     config.max_writes = TWOCHOICE_MAX_WRITES;
     config.max_pulls = TWOCHOICE_MAX_PULLS;
-    CHECK_EQ(twochoice_table_memsize(&config), size); /* zero is the default */
+    CHECK_EQ(twochoice_table_memsize(&config), size); /* 0 means the default */
     config.max_fragments = 10;
     config.max_pulls = 1;
     size = twochoice_table_memsize(&config);
@@ -108,7 +108,7 @@ static void promises(void)
     CHECK_EQ(twochoice_table_write_begin(&t, 2, 3, 0, 10, &stamp[4]), QOS_EFULL);         /* 1 + 8 + 2 > 10 */
     CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 500, 10, &one), QOS_OK); /* one: 1 + 8 + 1 */
     CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 600, 10, &one), QOS_EFULL);
-    CHECK_EQ(redirect(&t, 9, 0, 10, TWOCHOICE_LOCAL), QOS_OK); /* nothing is redirected there: needs none */
+    CHECK_EQ(redirect(&t, 9, 0, 10, TWOCHOICE_LOCAL), QOS_OK); /* nothing is redirected there: needs no room */
     CHECK_EQ(twochoice_table_write_end(&t, one, p, 4, &n), QOS_OK);
     CHECK(n == 1 && p[0].offset == 500 && p[0].end == 510 && p[0].target == 2);
     for (i = 0; i < 4; i++) {
@@ -117,7 +117,7 @@ static void promises(void)
     }
     CHECK_EQ(counts_of(&t).fragments, 10);
     CHECK_EQ(redirect(&t, 9, 0, 1, 3), QOS_EFULL);
-    CHECK_EQ(redirect(&t, 1, 20, 10, TWOCHOICE_LOCAL), QOS_EFULL); /* would split one */
+    CHECK_EQ(redirect(&t, 1, 20, 10, TWOCHOICE_LOCAL), QOS_EFULL); /* would split a fragment */
     CHECK_EQ(redirect(&t, 1, 0, 1000, TWOCHOICE_LOCAL), QOS_OK);   /* a delete of all */
     CHECK_EQ(counts_of(&t).fragments, 0);
     CHECK_EQ(redirect(&t, 1, 0, 1000, TWOCHOICE_LOCAL), QOS_OK); /* a delete of all */
@@ -126,7 +126,7 @@ static void promises(void)
     CHECK(check_mem_free(&m));
 }
 
-/* A range over many pieces is recorded in parts, each of which replaces as many as the caller has room for. */
+/* A range over many pieces is recorded in parts. Each part replaces as many pieces as the caller has room for. */
 static void bounded_steps(void)
 {
     struct check_mem m;
@@ -182,14 +182,15 @@ static void exclusion(void)
     CHECK_EQ(twochoice_table_pull_start(&t, 7, 150, 1000, &b, &q), QOS_OK);
     CHECK(q.offset == 150 && q.end == 300);
     CHECK_EQ(twochoice_table_pull_cancel(&t, a), QOS_OK);
-    CHECK_EQ(twochoice_table_pull_start(&t, 7, 100, 1000, &a, &p), QOS_OK); /* up to where the other begins */
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 100, 1000, &a, &p), QOS_OK); /* up to the start of the other pull */
     CHECK(p.offset == 100 && p.end == 150);
     CHECK_EQ(twochoice_table_pull_start(&t, 7, 299, 1, &c, &q), QOS_EBUSY);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 10, &w), QOS_OK); /* the pull only reads as yet */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 10, &w), QOS_OK); /* the pull only reads so far */
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 308, 10, &v),
-             QOS_EAGAIN); /* bytes are written in turn */
+             QOS_EAGAIN); /* one writer at a time at home */
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 309, 10, &v), QOS_OK);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, 3, 299, 10, &u), QOS_OK); /* another server keeps them apart */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, 3, 299, 10, &u),
+             QOS_OK); /* another server stores it as a piece of its own */
     CHECK(w < v && v < u);
     CHECK(twochoice_table_write_next(&t, 0, &q) && q.version == w && q.target == TWOCHOICE_LOCAL && q.offset == 299);
     CHECK(twochoice_table_write_next(&t, v, &q) && q.version == u && q.target == 3 && q.end == 309);
@@ -199,10 +200,10 @@ static void exclusion(void)
     CHECK(n == 1 && q.offset == 299 && q.end == 300 && q.version == 1);
     CHECK_EQ(twochoice_table_pull_ready(&t, b, &q, 1, &n), QOS_OK);
     CHECK(n == 1 && q.offset == 150 && q.end == 299);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 150, 1, &w), QOS_EAGAIN); /* now it writes */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 150, 1, &w), QOS_EAGAIN); /* the pull writes now */
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 1, &w), QOS_OK);
     CHECK_EQ(twochoice_table_write_cancel(&t, w), QOS_OK);
-    CHECK_EQ(redirect(&t, 7, 200, 10, 3), QOS_OK); /* elsewhere one may write */
+    CHECK_EQ(redirect(&t, 7, 200, 10, 3), QOS_OK); /* writes to other servers may go on */
     CHECK_EQ(twochoice_table_pull_finish(&t, b, &q, 1, &n), QOS_EAGAIN);
     CHECK(n == 1 && q.offset == 150 && q.end == 200 && q.target == 2 && q.version == 1);
     CHECK_EQ(twochoice_table_pull_finish(&t, b, &q, 1, &n), QOS_OK);
@@ -213,7 +214,7 @@ static void exclusion(void)
     twochoice_table_find(&t, 7, 205, &p);
     CHECK(p.target == 3 && p.end == 210);
     CHECK_EQ(counts_of(&t).pulls_open, 1);
-    /* A pull that is cancelled while it writes keeps the bytes until it says that it is done. */
+    /* A pull that is cancelled while it writes keeps its bytes until pull_finish. */
     CHECK_EQ(twochoice_table_pull_ready(&t, a, &q, 1, &n), QOS_OK);
     CHECK_EQ(twochoice_table_pull_cancel(&t, a), QOS_EBUSY);
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 100, 1, &v), QOS_EAGAIN);
@@ -225,7 +226,7 @@ static void exclusion(void)
     CHECK(check_mem_free(&m));
 }
 
-/* A piece is needed while a byte refers to it, or its write is open, or if nobody here gave out its stamp. */
+/* A piece is needed while a byte refers to it, while its write is open, or if this table never gave out its stamp. */
 static void references(void)
 {
     struct check_mem m;
@@ -239,7 +240,8 @@ static void references(void)
     CHECK(twochoice_table_refers(&t, 7, a, 100, 100));
     CHECK(!twochoice_table_refers(&t, 8, a, 100, 100));
     CHECK(!twochoice_table_refers(&t, 7, a, 200, 100));
-    CHECK(twochoice_table_refers(&t, 7, a + 1, 100, 100)); /* from a life of the home that this log does not know */
+    CHECK(
+        twochoice_table_refers(&t, 7, a + 1, 100, 100)); /* given out by the home before a crash, unknown to this log */
     CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 90, 70, &b), QOS_OK);
     CHECK_EQ(twochoice_table_write_end(&t, b, p, 4, &n), QOS_OK);
     CHECK(n == 1 && p[0].version == a && p[0].offset == 100 && p[0].end == 160);
@@ -250,7 +252,7 @@ static void references(void)
     CHECK(check_mem_free(&m));
 }
 
-/* max_writes at once; stamps keep rising, and find their writes, whichever are open. */
+/* max_writes open at once: stamps rise, and each finds its write. */
 static void many_open(void)
 {
     struct check_mem m;
@@ -289,7 +291,7 @@ static void many_open(void)
     CHECK(check_mem_free(&m));
 }
 
-/* At most 64 bytes a fragment are enough for max_fragments, whatever the order: nothing but the count is ever full. */
+/* 64 bytes a fragment are enough for max_fragments in any order: the table is full only by its count. */
 static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart)
 {
     struct check_mem m;
@@ -304,13 +306,13 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     for (i = 0; i < fragments; i++) {
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
         CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, 2), QOS_OK);
-        if (hollow && i % 2 == 1) { /* thin out what stands already */
+        if (hollow && i % 2 == 1) { /* remove every other fragment */
             k = order == 1 ? fragments - i : (i - 1) * stride % fragments;
             CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, TWOCHOICE_LOCAL), QOS_OK);
         }
     }
     CHECK_EQ(counts_of(&t).fragments, hollow ? fragments - fragments / 2 : fragments);
-    for (i = 0; hollow && i + 1 < fragments; i += 2) { /* and fill it again to the last place */
+    for (i = 0; hollow && i + 1 < fragments; i += 2) { /* and fill up to max_fragments again */
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
         CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, 2), QOS_OK);
     }
@@ -341,7 +343,7 @@ int main(void)
         CHECK_CONTEXT("order %u", order);
         memory(1, order, false, 8); /* narrow leaves */
         memory(1, order, false, UINT64_C(1) << 33);
-        memory(1, order, false, UINT64_C(1) << 28); /* of either form */
+        memory(1, order, false, UINT64_C(1) << 28); /* narrow and wide leaves */
         memory(check_scaled(6000), order, false, 8);
         memory(1, order, true, 8);
         memory(1, order, true, UINT64_C(1) << 33);
