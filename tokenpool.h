@@ -518,11 +518,6 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
 
 /* -- configuration */
 
-QOS_PRIV bool tokenpool_priv_within(uint64_t v, uint64_t low, uint64_t high, uint64_t named)
-{
-    return (v >= low && v <= high) || v == named;
-}
-
 /* Zero becomes the default, the named values stay what they are. */
 QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tokenpool_config *config)
 {
@@ -545,6 +540,49 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
     out->debt_max = qos_default(config->debt_max, out->batch);
 }
 
+/* A field with a named value (QOS_NOTHING, QOS_UNLIMITED) besides its range. */
+QOS_PRIV bool tokenpool_priv_within(uint64_t v, uint64_t high, uint64_t named)
+{
+    return v <= high || v == named;
+}
+
+/* The first range that is broken, as a sentence, or NULL. Zero has become the default. */
+QOS_PRIV const char *tokenpool_priv_range_error(const struct tokenpool_config *f)
+{
+    const uint64_t tokens = TOKENPOOL_TOKENS_MAX, period = TOKENPOOL_PERIOD_NS_MAX;
+    const struct {
+        bool good;
+        const char *why;
+    } rule[] = {
+        {f->clients && f->clients <= TOKENPOOL_CLIENTS_MAX, "clients: set it to 1..TOKENPOOL_CLIENTS_MAX"},
+        {f->batch <= TOKENPOOL_BATCH_MAX && (uint64_t)f->clients * f->batch <= TOKENPOOL_KNOCK_MAX,
+         "batch: at most TOKENPOOL_BATCH_MAX, and clients x batch at most TOKENPOOL_KNOCK_MAX"},
+        {f->history <= TOKENPOOL_HISTORY_MAX, "history: at most TOKENPOOL_HISTORY_MAX"},
+        {tokenpool_priv_within(f->silent_periods, UINT32_MAX, QOS_UNLIMITED),
+         "silent_periods: at most 2^32 - 1, or QOS_UNLIMITED for never"},
+        {f->period_ns >= 8 && f->period_ns <= period, "period_ns: 8..TOKENPOOL_PERIOD_NS_MAX"},
+        {f->check_ns <= f->period_ns, "check_ns: at most period_ns"},
+        {f->poll_ns <= f->check_ns, "poll_ns: at most check_ns"},
+        {f->lease_ns >= f->check_ns && f->lease_ns <= period, "lease_ns: from check_ns to TOKENPOOL_PERIOD_NS_MAX"},
+        {f->capacity && f->capacity <= tokens, "capacity: set it to the I/Os of a period, 1..TOKENPOOL_TOKENS_MAX"},
+        {tokenpool_priv_within(f->capacity_min, f->capacity, QOS_NOTHING),
+         "capacity_min: at most capacity, or QOS_NOTHING for no floor"},
+        {tokenpool_priv_within(f->capacity_step, tokens, QOS_NOTHING),
+         "capacity_step: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no growth"},
+        {f->client_capacity <= f->capacity, "client_capacity: at most capacity"},
+        {tokenpool_priv_within(f->overrun, tokens, QOS_NOTHING),
+         "overrun: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for none"},
+        {tokenpool_priv_within(f->equal_within, tokens, QOS_NOTHING),
+         "equal_within: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for exact equality"},
+        {tokenpool_priv_within(f->debt_max, tokens, QOS_NOTHING),
+         "debt_max: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no debt"},
+    };
+    size_t i = 0;
+    while (i < sizeof rule / sizeof rule[0] && rule[i].good)
+        i++;
+    return i < sizeof rule / sizeof rule[0] ? rule[i].why : NULL;
+}
+
 /* The defaults filled in, or what is wrong. */
 QOS_PRIV enum qos_status tokenpool_priv_check(const struct tokenpool_config *config, struct tokenpool_config *f,
                                               const char **why)
@@ -558,53 +596,8 @@ QOS_PRIV enum qos_status tokenpool_priv_check(const struct tokenpool_config *con
     if (config->flags & ~known)
         return QOS_EINVAL;
     tokenpool_priv_fill(f, config);
-    *why = "clients: set it to 1..TOKENPOOL_CLIENTS_MAX";
-    if (f->clients == 0 || f->clients > TOKENPOOL_CLIENTS_MAX)
-        return QOS_ERANGE;
-    *why = "batch: at most TOKENPOOL_BATCH_MAX, and clients x batch at most TOKENPOOL_KNOCK_MAX";
-    if (f->batch > TOKENPOOL_BATCH_MAX || (uint64_t)f->clients * f->batch > TOKENPOOL_KNOCK_MAX)
-        return QOS_ERANGE;
-    *why = "history: at most TOKENPOOL_HISTORY_MAX";
-    if (f->history > TOKENPOOL_HISTORY_MAX)
-        return QOS_ERANGE;
-    *why = "silent_periods: at most 2^32 - 1, or QOS_UNLIMITED for never";
-    if (!tokenpool_priv_within(f->silent_periods, 1, UINT32_MAX, QOS_UNLIMITED))
-        return QOS_ERANGE;
-    *why = "period_ns: 8..TOKENPOOL_PERIOD_NS_MAX";
-    if (f->period_ns < 8 || f->period_ns > TOKENPOOL_PERIOD_NS_MAX)
-        return QOS_ERANGE;
-    *why = "check_ns: at most period_ns";
-    if (f->check_ns > f->period_ns)
-        return QOS_ERANGE;
-    *why = "poll_ns: at most check_ns";
-    if (f->poll_ns > f->check_ns)
-        return QOS_ERANGE;
-    *why = "lease_ns: from check_ns to TOKENPOOL_PERIOD_NS_MAX";
-    if (f->lease_ns < f->check_ns || f->lease_ns > TOKENPOOL_PERIOD_NS_MAX)
-        return QOS_ERANGE;
-    *why = "capacity: set it to the I/Os of a period, 1..TOKENPOOL_TOKENS_MAX";
-    if (f->capacity == 0 || f->capacity > TOKENPOOL_TOKENS_MAX)
-        return QOS_ERANGE;
-    *why = "capacity_min: at most capacity, or QOS_NOTHING for no floor";
-    if (!tokenpool_priv_within(f->capacity_min, 1, f->capacity, QOS_NOTHING))
-        return QOS_ERANGE;
-    *why = "capacity_step: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no growth";
-    if (!tokenpool_priv_within(f->capacity_step, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
-        return QOS_ERANGE;
-    *why = "client_capacity: at most capacity";
-    if (f->client_capacity > f->capacity)
-        return QOS_ERANGE;
-    *why = "overrun: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for none";
-    if (f->overrun && !tokenpool_priv_within(f->overrun, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
-        return QOS_ERANGE;
-    *why = "equal_within: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for exact equality";
-    if (!tokenpool_priv_within(f->equal_within, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
-        return QOS_ERANGE;
-    *why = "debt_max: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no debt";
-    if (!tokenpool_priv_within(f->debt_max, 1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING))
-        return QOS_ERANGE;
-    *why = NULL;
-    return QOS_OK;
+    *why = tokenpool_priv_range_error(f);
+    return *why ? QOS_ERANGE : QOS_OK;
 }
 
 QOS_API const char *tokenpool_config_error(const struct tokenpool_config *config)
@@ -1095,8 +1088,6 @@ QOS_PRIV void tokenpool_client_priv_confirmed(struct tokenpool_client *client, u
     client->terms_generation = generation;
     client->stale = client->generation && generation != client->generation;
     if (client->stale) { /* until terms of our generation come again: this may have been a stray store */
-        if (client->running)
-            tokenpool_client_priv_lapse(client);
         client->epoch = client->seen_epoch;
         client->known = true;
         return;
@@ -2198,15 +2189,13 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
     uint32_t i;
     if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0, false)) /* M2, P2 */
         return false;
-    for (i = 0; i < monitor->config.clients; i++) {
+    tokenpool_monitor_priv_write_head(monitor);
+    for (i = 0; i < monitor->config.clients && qos_atomic_load_relaxed(period) == monitor->period; i++) {
         uint64_t terms = tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], monitor->generation[i]);
-        if (qos_atomic_load_relaxed(period) != monitor->period)
-            return false;
         qos_atomic_store_release(tokenpool_monitor_priv_terms(monitor, i), terms); /* P2 */
         tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, i),
                                     tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
-    }
-    tokenpool_monitor_priv_write_head(monitor);
+    } /* if the period word is not ours any more, this swap fails */
     return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* M3, P1 */
 }
 

@@ -29,15 +29,15 @@
 
 enum node_phase { NODE_WAIT, NODE_BARE, NODE_COUNT, NODE_QOS, NODE_STOP };
 enum { NODE_WORD_PHASE }; /* control words */
-/* The row of a client: how far it is, its bare run, then for each epoch three words. */
-enum { NODE_ROW_STATE, NODE_ROW_BARE };
+/* The row of a client: how far it is, its bare run, its engine's operations, then for each epoch three words. */
+enum { NODE_ROW_STATE, NODE_ROW_BARE, NODE_ROW_OPERATIONS, NODE_ROW_EPOCHS };
 enum { NODE_ABSENT, NODE_READY, NODE_COUNTED };
 enum {
     NODE_DONE,
     NODE_CLAIMED,
     NODE_DRY
 }; /* completed; claimed; completed when it first lacked a token, plus 1 (0: never) */
-#define NODE_RESULT(epoch, word) (2 + 3 * (uint32_t)(epoch) + (uint32_t)(word))
+#define NODE_RESULT(epoch, word) (NODE_ROW_EPOCHS + 3 * (uint32_t)(epoch) + (uint32_t)(word))
 #define NODE_RESULTS NODE_RESULT(NODE_PERIODS_MAX + 4, 0)
 
 struct node_setup {
@@ -136,6 +136,7 @@ struct node_client {
     uint32_t id;
     bool again; /* another engine may have used its slot in this period */
     struct qos_rng rng;
+    uint64_t operations;
     uint64_t done[NODE_PERIODS_MAX + 4], claimed[NODE_PERIODS_MAX + 4];
     bool dry[NODE_PERIODS_MAX + 4];
     char buffer[NODE_BURST * NODE_RECORD] __attribute__((aligned(64)));
@@ -188,6 +189,7 @@ static inline void node_drive(struct node_client *c, struct tokenpool_client *e,
         uint64_t answer = 0;
         if (!c->link->op(c->link, &op, &answer))
             exit(TOOL_FAILED);
+        c->operations++;
         if (op.kind == TOKENPOOL_FETCH_ADD && !(c->setup->flags & TOKENPOOL_ORDERED)) {
             int64_t left = tokenpool_word_count(answer);
             uint32_t epoch = tokenpool_word_epoch(answer);
@@ -232,6 +234,7 @@ static inline void node_client_qos(struct node_client *c)
         if (now_ns - told_ns > 2000000 || epoch != told) { /* results so far, and has the run ended? */
             if (told && told < NODE_PERIODS_MAX + 4)
                 node_result(c, NODE_RESULT(told, NODE_DONE), c->done[told]);
+            node_result(c, NODE_ROW_OPERATIONS, c->operations);
             told = epoch;
             told_ns = now_ns;
             if (node_phase(c) == NODE_STOP)
@@ -431,7 +434,7 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     struct table *t = table_new("client|reserved|limit|bare|got per period|least|missed periods|of them slow");
     struct json j;
     double x[NODE_CLIENTS_MAX], bars[3][NODE_CLIENTS_MAX], px[NODE_PERIODS_MAX], py[2][NODE_PERIODS_MAX],
-        mean_total = 0;
+        mean_total = 0, operations = 0;
     uint64_t e, periods = qos_min(log->periods, s->periods);
     uint32_t i;
     bool json = json_path && json_open(&j, json_path);
@@ -444,6 +447,7 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     }
     for (i = 0; i < s->clients; i++) {
         const qos_word_t *r = node_local(region, node_results(s, i));
+        operations += (double)qos_atomic_load_relaxed(&r[NODE_ROW_OPERATIONS]) / (double)qos_max(periods, 1);
         uint64_t reserved = node_share(log, s->reserve[i]), sum = 0, least = UINT64_MAX, n = 0, missed = 0, slow = 0;
         uint64_t last = log->gone[i] ? log->gone[i] - 1 : periods;
         if (json) {
@@ -522,10 +526,15 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
             json_end(&j);
         }
     }
-    if (json)
+    if (json) {
         json_end(&j);
+        json_real(&j, "operations_percent", 100 * operations / fmax(mean_total, 1));
+        json_real(&j, "operations_of_a_client", operations / s->clients);
+    }
     table_print(t, stdout);
     table_free(t);
+    printf("%s: the engines' own operations: %.2f %% of the reads, %.0f for each client and period\n", name,
+           100 * operations / fmax(mean_total, 1), operations / s->clients);
     printf("%s: total %.0f in a period, bare %" PRIu64 ", capacity %" PRIu64 "; reservations missed %u times, books of "
            "the pool unequal in %u periods, bound exceeded in %u\n",
            name, mean_total, log->bare, log->capacity_prof, v.missed, v.unequal, v.over);

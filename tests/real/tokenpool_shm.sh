@@ -21,6 +21,7 @@ run() { # NAME OPTION...
 }
 
 run all --periods 6 --period 300ms
+json "$out/all.json" '.operations_percent <= 5 or .operations_of_a_client <= 16' || { echo "the engines' own traffic is too large"; exit 1; }
 run killed --periods 6 --period 300ms --table 64M --kill-client 1 --kill-at 2
 grep -q 'killed client 1' "$out/killed.txt"
 run takeover --periods 6 --period 300ms --table 64M --kill-monitor 3

@@ -120,6 +120,14 @@ static void test_attach(void)
         CHECK(tokenpool_client_attach_remote(&c, 0, 0, head, bytes) != QOS_OK);
         *b ^= 0x10;
     }
+    head[0] ^= 1 << 16; /* a good checksum over another version, and over a batch of zero */
+    head[7] = qos_crc32c(0, head, 56);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, head, bytes), QOS_EVERSION);
+    head[0] ^= 1 << 16;
+    head[1] = UINT64_C(3) << 32;
+    head[7] = qos_crc32c(0, head, 56);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, head, bytes), QOS_ECORRUPT);
+    memcpy(head, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof head);
     CHECK(memcmp(&c, &saved, sizeof c) == 0);
     CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, head, bytes), QOS_OK);
     CHECK_EQ(tokenpool_client_attach(&c, 0, slot.generation, storage, bytes), QOS_OK);

@@ -184,6 +184,7 @@ static void test_lowering(void)
     tokenpool_client_run(&a, S / 2, 0);
     CHECK(tokenpool_monitor_next(&monitor, S / 2, &op));  /* looks */
     CHECK(!tokenpool_monitor_next(&monitor, S / 2, &op)); /* one at a time */
+    tokenpool_monitor_run(&monitor, S / 2);
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
     CHECK(tokenpool_monitor_next(&monitor, S / 2, &op) && op.kind == TOKENPOOL_COMPARE_SWAP); /* 100 x 0.5 - 40 = 10 */
     CHECK(tokenpool_monitor_next_ns(&monitor, S / 2) > S / 2);
