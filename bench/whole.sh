@@ -41,7 +41,7 @@ compare() {
     }' "$out/whole/$name.csv" >>"$out/whole.jsonl"
 }
 
-# What it costs to include a header: a compilation, beside that of a file that includes <stdio.h> only.
+# What it costs to include a header: compiling a file that includes it, beside one that includes <stdio.h> only.
 compile=()
 for header in '<stdio.h>' *.h; do
     base=$(basename "$header" .h | tr -d '<>.')
@@ -51,8 +51,8 @@ for header in '<stdio.h>' *.h; do
 done
 compare compile "${compile[@]}"
 
-# The papers' experiments in simulated time. Those of milliseconds are compared with the start of the process, the others
-# with a smaller run: so the growth with the work shows. simulate pshift takes too long to be repeated here; bench/pshift.cc
+# The papers' experiments in simulated time. Those that take milliseconds are compared with the start of the process, the
+# others with a smaller run, which shows how they grow. simulate pshift takes too long to be repeated here; bench/pshift.cc
 # compares its solver.
 simulate=build/examples/simulate
 compare simulate-htb "$simulate --help" "$simulate htb"

@@ -1,17 +1,18 @@
 // What must hold, judged on the scheduler's log and on the seconds of a run.
 //
-// Hard, on the log, whatever the device does: in every window a tenant's dispatched cost is at most
-// limit x window + burst + one request; every submitted request completed or failed, once;
-// never more at the device than --dispatch-depth. Reservations, over eligible seconds only. A second is eligible for a
-// tenant if
+// By the log, whatever the device does:
+//   - in every window the cost that a tenant dispatched is at most limit x window + burst + one request;
+//   - every submitted request completed or failed, once;
+//   - never more than --dispatch-depth requests are at the device.
+// Reservations are judged over eligible seconds only. A second is eligible for a tenant if
 //   - its demand stayed queued: its queue was empty for at most 1 % of the second (so lack of demand
 //     explains at most half of the 2 % that are allowed); or it got its reservation all the same; and
 //   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
 //     may be on its way at the two ends of the second; or the device never held anything back (its places were all
 //     taken for at most 1 % of the second), so that whatever waited, waited for the scheduler.
-// Over these: at least 98 % of the reservation, where no second counts for more than the reservation: plenty
-// in one does not make up for want in another. A limit: at most 101 % over the whole run of the tenant. Fewer than 80
-// % of the seconds eligible: nothing is said about reservations.
+// Over these seconds it must get at least 98 % of its reservation. No second counts for more than the reservation, so
+// that much in one does not make up for little in another. If fewer than 80 % of the seconds are eligible, there is no
+// verdict on reservations. A limit: at most 101 % over the whole run of the tenant.
 #include "uring_files.h"
 #include <stdarg.h>
 #include <stdlib.h>

@@ -18,10 +18,10 @@ static const char examples[] =
     "A tenant is name:key=value,...   (sizes and rates in bytes; k, M, G are powers of 1024)\n"
     "  rw=" ACCESS_CHOICES "   what it does (default randread)\n"
     "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
-    "  reserve=20M         bytes per second that it gets for sure, if admission agrees\n"
+    "  reserve=20M         bytes per second that it gets for sure; refused if that does not fit\n"
     "  limit=60M           bytes per second that it never exceeds\n"
     "  weight=2            share of what is left over (default 1); --scheduler token: requests in a turn\n"
-    "  reserve=25% limit=5%  the same as a share of what the profile says that it would get alone\n"
+    "  reserve=25% limit=5%  the same, as a share of what it would get alone by the profile\n"
     "  start=10s           begins later\n"
     "  write=30            percent of writes in randrw (default 50)\n"
     "  area=64M            uses only the first so many bytes of the file\n"
@@ -34,6 +34,30 @@ static const char examples[] =
     "\n"
     "Exit status: 0 done; 1 something failed, or --judge found a broken promise; 2 wrong usage; 3 --judge\n"
     "could not tell, as the device gave less than in the profile; 130 stopped.\n";
+
+static void check_settings(const struct settings *s)
+{
+    if (s->tenants == 0)
+        tool_die(TOOL_USAGE, "no tenants; write e.g. --tenant mail:rw=randread,bs=4k,depth=16 (--help shows more)");
+    if (s->runtime_ns < SLICE_NS || s->runtime_ns > 86400 * QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--runtime: 50ms to 24h");
+    if (s->profile_ns < 6 * SLICE_NS || s->profile_ns > 600 * QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--profile-time: 300ms to 10m");
+    if (s->burst_ns == 0 || s->burst_ns > QOS_NS_PER_S)
+        tool_die(TOOL_USAGE, "--burst: more than 0, at most 1s");
+    if (s->dispatch_depth == 0 || s->dispatch_depth > DEPTH_MAX)
+        tool_die(TOOL_USAGE, "--dispatch-depth: 1 to %u", DEPTH_MAX);
+    if (!(s->headroom > 0 && s->headroom <= 1))
+        tool_die(TOOL_USAGE, "--headroom: more than 0, at most 1");
+    if (s->flight && (s->maximizer || s->scheduler != 1))
+        tool_die(TOOL_USAGE, "--flight: with --scheduler htb, and without --maximizer");
+    if (s->explain && !s->compare)
+        tool_die(TOOL_USAGE, "--explain: with --compare");
+    if (s->explain && s->slice_ns < 6 * SLICE_NS)
+        tool_die(TOOL_USAGE, "--slice: at least 300ms");
+    if (s->compare && s->scheduler == 0)
+        tool_die(TOOL_USAGE, "--compare needs a scheduler to compare with none: --scheduler htb");
+}
 
 static void parse(int argc, char **argv)
 {
@@ -53,14 +77,14 @@ static void parse(int argc, char **argv)
         {"maximizer", OPT_FLAG, &s->maximizer, NULL, "raise the root's rate while all promises hold (the paper's 5.5)",
          NULL},
         {"flight", OPT_FLAG, &s->flight, NULL,
-         "bound the device time in flight, not the rate: no time of the device is left idle (htb)", NULL},
+         "htb: bound the device time in flight, not the rate, so that the device is never left idle", NULL},
         {"dispatch-depth", OPT_COUNT, &s->dispatch_depth, "N", "requests at the device at once (default 32)", NULL},
         {"burst", OPT_TIME, &s->burst_ns, "TIME", "burst of every bucket (default 20ms)", NULL},
         {"order", OPT_CHOICE, &s->order, "fifo|elevator",
          "of the dispatch queue: fifo for flash (default), elevator for disks", NULL},
         {"live", OPT_FLAG, &s->live, NULL,
          "a view of each tenant while it runs: got, reserved, limit, p99, what it waits for", NULL},
-        {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print what it surely does, and stop", NULL},
+        {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print how fast it surely is, and stop", NULL},
         {"profile-time", OPT_TIME, &s->profile_ns, "TIME", "for each measurement of the profile (default 1s)", NULL},
         {"headroom", OPT_REAL, &s->headroom, "RATIO", "share of the profiled rate that is promised (default 0.9)",
          NULL},
@@ -68,9 +92,9 @@ static void parse(int argc, char **argv)
          NULL},
         {"overwrite", OPT_FLAG, &s->overwrite, NULL, "allow tenants to write to a file that exists", NULL},
         {"keep", OPT_FLAG, &s->keep, NULL, "do not remove a file that was created", NULL},
-        {"judge", OPT_FLAG, &s->judge, NULL, "check every promise; the exit status says the result", NULL},
+        {"judge", OPT_FLAG, &s->judge, NULL, "check every promise; the exit status is the result", NULL},
         {"overhead", OPT_COUNT, &s->overhead_slices, "N",
-         "instead: cost of the scheduler, N slices without / with / without", NULL},
+         "instead: measure what the scheduler costs, in N slices without, with and without it", NULL},
         {"slice", OPT_TIME, &s->slice_ns, "TIME", "length of a slice of --overhead and --explain (default 1s)", NULL},
         {"json", OPT_TEXT, &s->json, "FILE", "all results (- for stdout)", NULL},
         {"plot", OPT_TEXT, &s->plot, "DIR", "SVG figures (needs gnuplot)", NULL},
@@ -92,26 +116,7 @@ static void parse(int argc, char **argv)
     rest = opt_parse(argc, argv, opts, about, examples);
     if (rest < argc)
         tool_die(TOOL_USAGE, "%s: not an option; --help lists them", argv[rest]);
-    if (s->tenants == 0)
-        tool_die(TOOL_USAGE, "no tenants; write e.g. --tenant mail:rw=randread,bs=4k,depth=16 (--help shows more)");
-    if (s->runtime_ns < SLICE_NS || s->runtime_ns > 86400 * QOS_NS_PER_S)
-        tool_die(TOOL_USAGE, "--runtime: 50ms to 24h");
-    if (s->profile_ns < 6 * SLICE_NS || s->profile_ns > 600 * QOS_NS_PER_S)
-        tool_die(TOOL_USAGE, "--profile-time: 300ms to 10m");
-    if (s->burst_ns == 0 || s->burst_ns > QOS_NS_PER_S)
-        tool_die(TOOL_USAGE, "--burst: more than 0, at most 1s");
-    if (s->dispatch_depth == 0 || s->dispatch_depth > DEPTH_MAX)
-        tool_die(TOOL_USAGE, "--dispatch-depth: 1 to %u", DEPTH_MAX);
-    if (!(s->headroom > 0 && s->headroom <= 1))
-        tool_die(TOOL_USAGE, "--headroom: more than 0, at most 1");
-    if (s->flight && (s->maximizer || s->scheduler != 1))
-        tool_die(TOOL_USAGE, "--flight: with --scheduler htb, and without --maximizer");
-    if (s->explain && !s->compare)
-        tool_die(TOOL_USAGE, "--explain: with --compare");
-    if (s->explain && s->slice_ns < 6 * SLICE_NS)
-        tool_die(TOOL_USAGE, "--slice: at least 300ms");
-    if (s->compare && s->scheduler == 0)
-        tool_die(TOOL_USAGE, "--compare needs a scheduler to compare with none: --scheduler htb");
+    check_settings(s);
 }
 
 /* depth: requests at the device; 0: no bound. */

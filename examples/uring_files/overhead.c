@@ -1,8 +1,8 @@
-// What the scheduler costs when nothing binds: slices none, with, none in turn, so that a drift of the device falls on
-// all. Every third slice is an A/A control: what two slices of `none` differ by is what this device and machine can
-// resolve. With --maximizer the same for a root that does bind: profiled, conservative, and raised by the maximizer. It
-// begins anew in every slice, and raises the rate by 1/32 each 50 ms: the first second of every slice, of all kinds
-// alike, is left out.
+// What the scheduler costs when no limit is reached. Slices without, with and without it take turns, so that a drift of
+// the device affects all alike. The second slice without it is the A/A control: the difference between two equal slices
+// shows how well this machine can tell one. With --maximizer the root's rate does bind: it is profiled, conservative, and
+// raised by the maximizer. It begins anew in every slice, and raises the rate by 1/32 each 50 ms. So the first second of
+// every slice is left out, with and without it.
 #include "uring_files.h"
 #include <stdlib.h>
 #include <string.h>

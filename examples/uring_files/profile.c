@@ -1,7 +1,7 @@
-// The paper's profiling program (Section 5.5): what the file surely does of what the tenants will ask.
+// The paper's profiling program (Section 5.5): how fast the file surely is for the tenants' requests.
 //
-// Device time. A file that completes c requests a second of one kind, at the depth in play, spends 1/c of each second's
-// device time on each. So all kinds can be added up: 10^9 ns of device time a second are what there is.
+// Device time. A file that completes c requests of one kind per second, at the depth of the later run, spends 1/c of a
+// second on each. So requests of all kinds can be added up, and there are 10^9 ns of device time in a second.
 // Conservative in three ways, each stated in the profile's table:
 //   1. a request's cost is taken from the slow slices: four in five slices of 50 ms were faster. Where these are slower
 //      than the median by a quarter and more, the device was disturbed, and the median and a quarter are taken;
@@ -268,9 +268,11 @@ void profile_print(const struct settings *s, const struct profile *p)
     }
     table_print(t, stdout);
     table_free(t);
-    printf("at depth %" PRIu64 "; device time: of slow slices (80 %% are faster). All tenants together got %s of it a "
-           "second (80 %% of slices more).\nThe scheduler promises at most %s a second: the lesser of that and 1 s, "
-           "times %.2f.\n\n",
+    printf("Measured at depth %" PRIu64
+           ". Device time each: four in five slices were faster. All tenants together got %s "
+           "of device time\na second; four in five slices got more. At most %s a second is promised: the lesser of "
+           "that and "
+           "1 s, times %.2f.\n\n",
            depth_in_play(s), human_ns((double)p->mix_cost_per_s).text, human_ns((double)p->root_cost_per_s).text,
            s->headroom);
 }

@@ -77,8 +77,8 @@ struct tenant_result {
     uint64_t completed, failed;
     uint64_t short_ios;   /* partial reads or writes whose rest was sent again */
     uint64_t bytes, cost; /* completed while all tenants ran: from the last start to the end */
-    /* Of the time in which requests were at the device, its own: with one at a time what each took; with more, what
-     * passed since its dispatch or the completion before it. And the longest. */
+    /* Its part of the time in which requests were at the device: of each request, the time since its dispatch or since
+     * the completion before it, whichever is later. Sum and longest. */
     uint64_t served_ns, served_max_ns;
     int error[ERRORS_SHOWN];
     uint64_t errors[ERRORS_SHOWN]; /* how often */
