@@ -81,10 +81,24 @@ static void json_line(FILE *f, const char *name, const char *metric, double valu
                 name, metric, value, unit);
 }
 
+/* One value for each group of three slices. */
+static double ratio[GROUPS_MAX], control[GROUPS_MAX], added[GROUPS_MAX], none[GROUPS_MAX], cpu[GROUPS_MAX];
+
+static void write_results(FILE *f, const char *name, uint64_t groups, double width, uint64_t slice_ns)
+{
+    json_line(f, name, "iops_ratio", median(ratio, groups), "with/none");
+    json_line(f, name, "aa_ratio", median(control, groups), "none/none");
+    json_line(f, name, "aa_half_width", width, "of 95 %");
+    json_line(f, name, "cpu_ns_per_io", median(added, groups), "ns added");
+    json_line(f, name, "none_cpu_ns_per_io", median(cpu, groups), "ns");
+    json_line(f, name, "none_iops", median(none, groups), "1/s");
+    json_line(f, name, "slices", (double)groups * 3, "slices");
+    json_line(f, name, "slice_seconds", (double)slice_ns / 1e9, "s");
+}
+
 int overhead_run(struct settings *s)
 {
     uint64_t groups = s->overhead_slices / 3, i, k;
-    static double ratio[GROUPS_MAX], control[GROUPS_MAX], added[GROUPS_MAX], none[GROUPS_MAX], cpu[GROUPS_MAX];
     const char *name = s->maximizer ? "maximizer" : "overhead";
     uint64_t root_cost_per_s = 0;
     struct profile profile;
@@ -139,14 +153,7 @@ int overhead_run(struct settings *s)
            holds    ? "holds"
            : broken ? "BROKEN"
                     : "inconclusive: the slices differ too much");
-    json_line(f, name, "iops_ratio", median(ratio, groups), "with/none");
-    json_line(f, name, "aa_ratio", median(control, groups), "none/none");
-    json_line(f, name, "aa_half_width", width, "of 95 %");
-    json_line(f, name, "cpu_ns_per_io", median(added, groups), "ns added");
-    json_line(f, name, "none_cpu_ns_per_io", median(cpu, groups), "ns");
-    json_line(f, name, "none_iops", median(none, groups), "1/s");
-    json_line(f, name, "slices", (double)groups * 3, "slices");
-    json_line(f, name, "slice_seconds", (double)s->slice_ns / 1e9, "s");
+    write_results(f, name, groups, width, s->slice_ns);
     ok = !f || (fflush(f) == 0 && !ferror(f));
     if (f && fclose(f) != 0)
         ok = false;
