@@ -92,7 +92,7 @@ double create_ns(table *t, const workload &w, uint64_t objects)
     return static_cast<double>(bench_ns() - from) / static_cast<double>(w.place.size());
 }
 
-// The next address depends on the answer, and on the step, so that the walk never closes early.
+// The next address depends on the answer and on the step, so that the walk has no short cycle.
 uint32_t next_place(uint64_t answer, uint32_t step, uint32_t n)
 {
     return static_cast<uint32_t>(mix(answer + step) % n);
@@ -182,8 +182,8 @@ struct absl_map {
     }
 };
 
-// 1,000,000 fragments in random order: of 1 MiB without gaps, or of 4 KiB at random places of 1 TiB. The two take turns,
-// a slice each, so that what else runs on the machine meets both; medians over the slices of all runs.
+// 1,000,000 fragments in random order: of 1 MiB without gaps, or of 4 KiB at random places of 1 TiB. Table and B-tree
+// take turns, a slice each, so that other load on the machine meets both; medians over the slices of all runs.
 void against_absl(bench *b)
 {
     constexpr uint32_t slices = 20, slice = fragments / slices;
@@ -254,7 +254,7 @@ void against_absl(bench *b)
     }
 }
 
-// One operation at ten times the size: what misses the caches, not what compares.
+// One operation at ten times the size: cache misses grow, comparisons hardly.
 void growth(bench *b)
 {
     double create_of[2], find_of[2];
@@ -404,7 +404,7 @@ void against_paper(bench *b)
     }
 }
 
-// A log in memory: what is measured is our own work, records and checksums, not a device.
+// A log in memory: records and checksums are measured, not a device.
 struct memory_log {
     std::vector<uint8_t> bytes[3];
 };
@@ -438,7 +438,7 @@ int log_truncate(void *ctx, int log, uint64_t len)
     return 0;
 }
 
-// The log that counts becomes log 0, where recovery reads it: nothing is written behind it any more.
+// The log that counts becomes log 0, where recovery reads it. Nothing is written after that.
 int log_swap(void *ctx, int log)
 {
     auto *m = static_cast<memory_log *>(ctx);
@@ -447,7 +447,7 @@ int log_swap(void *ctx, int log)
     return 0;
 }
 
-// A disk whose sync takes 20 ms, in whatever thread. Queries under the owner's lock go on meanwhile.
+// A disk whose sync takes 20 ms, in any thread. Queries under the owner's lock go on meanwhile.
 int slow_sync(void *, int)
 {
     usleep(20000);
@@ -613,7 +613,7 @@ void recovery(bench *b)
                  "x");
 }
 
-// What a decision costs for each server probed: draw, decide, and what the probed servers do about it.
+// The cost of a decision for each probed server: draw and decide.
 void decide(bench *b)
 {
     const uint32_t ks[] = {1, 8, 100, 1000};

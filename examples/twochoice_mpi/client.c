@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define DECISIONS_MAX 4u
-#define REST_NS UINT64_C(1000000000)    /* a server that is down or full is not drawn for so long */
-#define SILENCE_NS UINT64_C(5000000000) /* then somebody should know whom we wait for */
+#define REST_NS UINT64_C(1000000000)    /* so long a server that is down or full is not drawn */
+#define SILENCE_NS UINT64_C(5000000000) /* after it the tool says which server it waits for */
 #define ATTEMPTS 4u
 #define READ_ATTEMPTS 1000u
 
@@ -27,7 +27,7 @@ struct part {
     enum part_state state;
     uint64_t id, request, queued_ns, since_ns, status;
     uint64_t stamp;       /* of a redirected write: the name of the piece */
-    uint64_t why;         /* a redirected write failed so */
+    uint64_t why;         /* status of a redirected write that failed */
     bool answered, moved; /* moved: MPI is done with the data */
     struct place *piece;
     size_t pieces, piece_at;
@@ -190,7 +190,7 @@ static uint64_t new_call(struct part *p)
         client.calls++;
     }
     client.call[i].part = p;
-    return ++client.ids << 16 | i; /* the slot, and a number that no late answer repeats */
+    return ++client.ids << 16 | i; /* the slot, and a number that is used once, as answers may be late */
 }
 
 static void ask_for(struct part *p, enum part_state state, enum op op, uint32_t server)
@@ -297,7 +297,7 @@ static uint64_t largest(const struct decision *d)
     return len;
 }
 
-/* A PROBE to every server that has not answered yet; one that two writes want to know about is asked once. */
+/* A PROBE to each server that has not answered; a server that two writes probe is asked once. */
 static void send_probes(struct decision *d, uint64_t now_ns)
 {
     struct twochoice_message m;
@@ -319,7 +319,7 @@ static void send_probes(struct decision *d, uint64_t now_ns)
     }
 }
 
-/* Every server that was asked learns what became of it, chosen or not, and what the others' loads were. */
+/* A DECISION to each probed server, chosen or not, with the loads of the others. */
 static void send_decisions(struct decision *d, size_t asked)
 {
     struct twochoice_peer peer[32];
@@ -380,7 +380,7 @@ static void decide(struct decision *d, uint64_t now_ns)
     }
 }
 
-/* All have answered, or will not any more: ask others instead of those that cannot, or decide. */
+/* All have answered or timed out: replaces those that cannot take a write, or decides. */
 static void conclude(struct decision *d, uint64_t now_ns)
 {
     size_t changed = 0, i;
@@ -448,7 +448,7 @@ static void load_heard(struct decision *d, const struct twochoice_message *m, co
         client_counts.tally.said_full += m->state == TWOCHOICE_FULL;
         let_rest(m->server, m->state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
-    for (i = 0; i < m->peer_count; i++) { /* the youngest load of each */
+    for (i = 0; i < m->peer_count; i++) { /* of each server the youngest load */
         for (j = 0; j < d->peers && d->peer[j].server != peers[i].server; j++)
             ;
         if (j < d->peers ? peers[i].age_ns < d->peer[j].age_ns : j < 2 * settings.k) {
@@ -460,7 +460,7 @@ static void load_heard(struct decision *d, const struct twochoice_message *m, co
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
 
-/* It could not be written where it should: elsewhere, while there is hope. */
+/* The write failed at its target: tries another server, a bounded number of times. */
 static void write_again(struct part *p, uint64_t status)
 {
     bool elsewhere = client.scheduler.policy != TWOCHOICE_FIXED;
@@ -489,7 +489,7 @@ static void write_answered(struct part *p)
     case BEGINNING:
         if (status == ST_OK) {
             ask_for(p, WRITING_AWAY, OP_WRITE, p->target);
-        } else if (status == ST_FULL) { /* no entry can be made: at home, then */
+        } else if (status == ST_FULL) { /* the table is full: writes at home */
             p->target = p->home;
             start_write(p);
         } else {
@@ -508,7 +508,7 @@ static void write_answered(struct part *p)
     case CANCELLING: write_again(p, p->why); break;
     case RECORDING:
         hist_add(&client_counts.create, qos_elapsed_ns(p->since_ns, now_ns));
-        if (status == ST_NO) /* the home has forgotten it: again, with a new stamp */
+        if (status == ST_NO) /* the home does not know the stamp: begins again with a new one */
             write_again(p, status);
         else
             end_part(p, status);
@@ -526,7 +526,7 @@ static void write_answered(struct part *p)
 
 /* ---- reading: steps (a), (b) of Figure 8 ----------------------------------------------------------------- */
 
-/* The next piece of those the home has named, or the home again. */
+/* Reads the next piece that the home named, or asks the home again. */
 static void read_on(struct part *p)
 {
     if (p->piece_at < p->pieces) {
@@ -547,7 +547,7 @@ static void end_read(struct part *p, uint64_t status)
     end_part(p, status);
 }
 
-/* What the home says: pieces in order and without gaps, from read_end on. */
+/* The home's answer: pieces in order and without gaps, from read_end on. */
 static bool take_pieces(struct part *p, const struct note *n)
 {
     uint64_t at = p->read_end, i;
@@ -580,7 +580,7 @@ static void read_answered(struct part *p)
     } else if (p->status == ST_OK) {
         p->read_end = p->piece[p->piece_at++].end;
         read_on(p);
-    } else if (p->status == ST_GONE && ++p->attempts < READ_ATTEMPTS) { /* pulled home meanwhile: the home knows */
+    } else if (p->status == ST_GONE && ++p->attempts < READ_ATTEMPTS) { /* pulled home meanwhile: asks the home */
         client_counts.tally.requeries++;
         p->pieces = p->piece_at = 0;
         read_on(p);
@@ -632,7 +632,7 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m, c
         client_counts.tally.late_answers++;
 }
 
-/* Whom the part waits for. */
+/* The server that the part waits for. */
 static uint32_t asked_server(const struct part *p)
 {
     switch (p->state) {
@@ -700,7 +700,7 @@ void client_start(struct transfer *t)
     t->probe_ns = 0;
     t->parts = 1; /* one for ourselves */
     client.under_way++;
-    while (at < end) { /* at borders of objects, and no more at once than a buffer holds */
+    while (at < end) { /* parts end at objects' borders, and fit a buffer */
         const struct file_layout *f = t->layout;
         uint64_t index = at / settings.object_bytes, within = at % settings.object_bytes;
         struct part *p = tool_alloc(sizeof *p);

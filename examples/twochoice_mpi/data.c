@@ -7,8 +7,8 @@
 
 #define CHUNK_BYTES (UINT64_C(256) << 10)
 
-/* Each node has a region of one file to itself, in which its processes' writes overlap as they like. With --shared all
- * nodes write to the first region, and have one journal. */
+/* Each node has a region of one file, in which the writes of its processes may overlap. With --shared all nodes write
+ * to the first region, and have one journal. */
 static struct file_layout all_servers;
 
 static uint64_t region_bytes(void)
@@ -78,7 +78,7 @@ static void verify_region(struct journal *j, struct verdict *v)
     free(t);
 }
 
-/* All nodes' verdicts, told by node 0. */
+/* The verdicts of all nodes, printed by node 0. */
 static int conclude(struct verdict *mine, const char *what)
 {
     struct verdict *all = tool_alloc(nodes.count * sizeof *all), sum = {0};
@@ -203,7 +203,7 @@ int workload_stress(void)
     if (!need_journal())
         return TOOL_USAGE;
     j = open_journal();
-    verify(j, &v); /* what an earlier run has left; bytes of a server that is gone wait for it, and others go on */
+    verify(j, &v); /* what an earlier run left. Bytes of a server that is gone cannot be judged; the others are */
     wrong = v.wrong;
     if (!j)
         return TOOL_FAILED;

@@ -43,7 +43,7 @@ static bool sub_dir(const struct files *f, const char *name)
     return plot_mkdir(path) && sync_dir(f->dir);
 }
 
-/* Room for all the records that may come: a full disk then stops data, and not the table. */
+/* Reserves room for all records: a full disk then stops data, but not the table. */
 static void keep_room(struct files *f, int log)
 {
     uint64_t bytes = log == TWOCHOICE_MARK_LOG ? 1024 : f->log_bytes;
@@ -125,7 +125,7 @@ static int log_sync(void *ctx, int log)
     return fdatasync(f->log_fd[log]);
 }
 
-/* The log that does not count any more lost its name to the other one: it begins again under the name that is free. */
+/* The swap gave the old log's name to the new one. The old one begins again under the free name. */
 static int log_truncate(void *ctx, int log, uint64_t len)
 {
     struct files *f = ctx;
@@ -149,7 +149,7 @@ static int log_swap(void *ctx, int log)
     if (rename(from, to) != 0)
         return -1;
     f->active = log;
-    /* The rename is done, and cannot be taken back: who cannot go on from here must not say that it failed. */
+    /* The rename is done and cannot be undone, so a failure must not be reported from here on: the process ends. */
     if (!sync_dir(f->dir))
         tool_die(TOOL_FAILED, "%s: after a compaction: %s", f->dir, strerror(errno));
     return 0;
@@ -167,7 +167,7 @@ void files_storage(struct files *f, struct twochoice_storage *storage)
 
 /* ---- objects --------------------------------------------------------------------------------------------- */
 
-/* A place for one more: that of the file unused for longest, if all are taken. */
+/* A place for one more file: if all are taken, that of the least recently used. */
 static bool make_place(struct files *f)
 {
     struct object_file *oldest = NULL;
@@ -181,7 +181,7 @@ static bool make_place(struct files *f)
         errno = EMFILE;
         return false;
     }
-    /* Its place stays, as tasks point into the array. */
+    /* The place stays, as tasks point into the array. */
     close(oldest->fd);
     oldest->fd = -1;
     return true;

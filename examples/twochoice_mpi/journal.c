@@ -1,7 +1,6 @@
-// What was acknowledged: a file for each compute node, or one for all, with none of the headers that are on trial here. Each write is
-// announced before it is sent, and marked when it is acknowledged (or has failed), in that order in the file; so the
-// file also tells which writes came after which, without a clock. Bytes of a write follow from its number; node and
-// count make it unique.
+// What was acknowledged: a file for each compute node, or one for all. It uses none of the headers that are
+// tested here. A write is recorded before it is sent, and again when it was acknowledged or has failed. So the order in the file is
+// the order of writes, without a clock. The bytes of a write follow from its number, which node and count make unique.
 #include "journal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +44,7 @@ static int apply(struct journal *j, const struct record *r)
 {
     struct entry *e;
     uint64_t at = ++j->records, i;
-    if (r->kind == START) { /* whatever was under way died with its job */
+    if (r->kind == START) { /* writes that were open died with their job */
         for (i = j->open_from; i < j->entries; i++)
             if (j->entry[i].over == UINT64_MAX)
                 j->entry[i].over = at;
@@ -72,7 +71,7 @@ static int apply(struct journal *j, const struct record *r)
     return 1;
 }
 
-/* One write call: SIGKILL leaves all of it or nothing in the page cache. */
+/* One write call: after SIGKILL the page cache has all of it or nothing. */
 static void append(struct journal *j, uint32_t kind, uint64_t number, uint64_t offset, uint64_t len)
 {
     struct record r = {MAGIC, kind, number, offset, len};
@@ -166,13 +165,13 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* [from, to) is covered by the same writes throughout. Wrong bytes; *first: the first of them. */
+/* How many bytes of [from, to) are wrong; the same writes cover all of it. *first: the first wrong one. */
 static uint64_t judge(const struct journal *j, const uint64_t *cover, size_t covers, uint64_t from, uint64_t to,
                       const uint8_t *data, uint64_t *first)
 {
     uint64_t last_begun = 0, wrong = 0, at;
     size_t i;
-    for (i = 0; i < covers; i++) /* an acknowledged write hides all that was over before it began */
+    for (i = 0; i < covers; i++) /* an acknowledged write hides writes that were over before it began */
         if (j->entry[cover[i]].acknowledged && j->entry[cover[i]].begun > last_begun)
             last_begun = j->entry[cover[i]].begun;
     for (at = from; at < to; at++) {

@@ -1,4 +1,4 @@
-// MPI without waiting: everything is started, and looked after in link_poll; ranks that have nothing to do sleep.
+// MPI without waiting: operations are started, and link_poll tests for their end. Idle ranks sleep.
 #include "twochoice_mpi.h"
 #include <mpi.h>
 #include <poll.h>
@@ -11,9 +11,9 @@
 enum { TAG_NOTE = 1, TAG_MESSAGE = 2, TAG_DATA = 16, TAG_DATA_MASK = 0xffff };
 #define PEERS_MAX 64u
 
-/* What MPI still works on. */
+/* Operations that MPI has not completed. */
 static struct sending {
-    void *copy; /* ours to free when it is done */
+    void *copy; /* freed here when it is done */
     bool *done;
 } * sending;
 static MPI_Request *request;
@@ -43,7 +43,7 @@ void link_open(int *argc, char ***argv, int *rank, int *ranks)
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 }
 
-/* The last thing: all ranks come here, and none spins for the others. */
+/* At the end: all ranks meet here, and none spins for the others. */
 void link_close(void)
 {
     static const struct link_handler nobody;
@@ -156,7 +156,7 @@ static bool poll_ended(void)
             *s->done = true;
         free(s->copy);
     }
-    for (i = 0; i < (int)active;) { /* those that ended carry MPI_REQUEST_NULL now */
+    for (i = 0; i < (int)active;) { /* completed ones are MPI_REQUEST_NULL now */
         if (request[i] != MPI_REQUEST_NULL) {
             i++;
             continue;
@@ -224,7 +224,7 @@ bool link_poll(const struct link_handler *h)
     return any;
 }
 
-/* After something happened more is likely: a look or two, then 50 us, in the end 2 ms. */
+/* After an event another one is likely: polls twice, then sleeps 50 us, at last 2 ms. */
 void link_nap(uint32_t idle_rounds, int fd)
 {
     struct timespec t = {0, 50000};

@@ -256,7 +256,7 @@ static void become_server(uint32_t number)
     settings.dir = dir;
 }
 
-/* Only now is it known which rank this is, and whether it has a disk to look after. */
+/* The I/O process learns which rank it belongs to, and whether that is a server. */
 _Noreturn static void io_process(int fd, struct shared *shared, uint8_t *buffers)
 {
     struct job role;
@@ -288,7 +288,8 @@ static int compute(int rank, int ranks)
     nodes_open(rank, ranks);
     if (settings.recover)
         nodes_tell(OP_SWEEP, 0, NULL);
-    if (command->run != workload_stress && command->run != workload_verify) /* they read first, and nothing moves */
+    if (command->run != workload_stress &&
+        command->run != workload_verify) /* they read first, while maintainers wait */
         nodes_tell(OP_GO, 0, NULL);
     nodes_barrier();
     status = command->run();
@@ -306,7 +307,7 @@ int main(int argc, char **argv)
     size_t bytes;
     int pair[2], rank, ranks, status;
     pid_t io;
-    if (of_mpi && strcmp(of_mpi, "0") != 0) { /* one rank says what is wrong with the options */
+    if (of_mpi && strcmp(of_mpi, "0") != 0) { /* only one rank prints what is wrong with the options */
         int error = dup(2), out = dup(1), null = open("/dev/null", O_WRONLY | O_CLOEXEC);
         dup2(null, 1);
         dup2(null, 2);
@@ -327,7 +328,7 @@ int main(int argc, char **argv)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         tool_die(TOOL_FAILED, "socketpair: %s", strerror(errno));
     fflush(NULL);
-    io = fork(); /* before MPI knows anything */
+    io = fork(); /* before MPI starts */
     if (io < 0)
         tool_die(TOOL_FAILED, "fork: %s", strerror(errno));
     /* At once, as the job may be killed while MPI starts. A rank that MPI did not tell its number uses its pid. */
@@ -356,7 +357,7 @@ int main(int argc, char **argv)
         status = compute(rank, ranks);
     }
     link_close();
-    if (status != TOOL_OK) /* mpirun kills the others as soon as one fails: let them put away what they share */
+    if (status != TOOL_OK) /* mpirun kills the others as soon as one fails: gives them time to remove shared memory */
         usleep(LEAVE_US);
     return status;
 }

@@ -1,8 +1,8 @@
-// What a server does of itself: pulls redirected bytes home when both sides are idle (Section V-C), tells others to
-// drop what nobody refers to any more, sweeps up after a crash, checks.
+// What a server does by itself: pulls redirected bytes home when both sides are idle (Section V-C), tells other servers
+// to drop pieces that no byte refers to, finds pieces that a crash left behind, checks.
 //
-// Nothing here guards one of these against the others: the table's stamps do. A piece is dropped by its name, and a name
-// never comes back.
+// None of these excludes another: the table's stamps make that safe. A piece is dropped by its stamp, and no stamp is
+// given twice.
 #include "store.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n)
     struct twochoice_table_state c;
     size_t i;
     (void)twochoice_table_info(&s->table, &c);
-    for (i = 0; i < n && s->drops < DROPS_MAX; i++) { /* what finds no place is left to a sweep */
+    for (i = 0; i < n && s->drops < DROPS_MAX; i++) { /* a sweep finds those that find no place here */
         struct stale *d = &s->drop[(s->drop_first + s->drops) % DROPS_MAX];
         uint64_t from = qos_sat_sub(p[i].offset, s->s->part_bytes), to = p[i].end + s->s->part_bytes;
         if (twochoice_table_refers(&s->table, p[i].object, p[i].version, from, to - from))
@@ -84,13 +84,13 @@ static void send_drops(struct store *s)
     }
 }
 
-/* A piece that nobody needs any more; a read of it that is under way keeps what it has opened. */
+/* Removes a piece; a read under way keeps its open file. */
 static void forget_here(struct store *s, uint64_t object, uint64_t stamp)
 {
     struct object_file *file = stamp ? files_get(&s->files, object, stamp, false) : NULL;
     struct stat st;
     if (!file || file->users != 0)
-        return; /* not here, or busy: a sweep comes by again */
+        return; /* not here, or busy: a later sweep removes it */
     if (fstat(file->fd, &st) == 0)
         s->word[COUNT_DROPPED_BYTES] += (uint64_t)st.st_blocks * 512;
     files_unlink(&s->files, file);
@@ -162,7 +162,7 @@ static void piece_written(struct store *s, struct task *t, uint64_t status)
         finish_pull(s, p);
 }
 
-/* The data is here: writes at home what is still to be pulled. */
+/* The data is here: writes those bytes at home whose redirect is unchanged. */
 static void write_pull(struct store *s, struct pull *p)
 {
     struct twochoice_piece part[PULL_PIECES];
@@ -177,7 +177,7 @@ static void write_pull(struct store *s, struct pull *p)
         return;
     }
     p->status = ST_OK;
-    p->writes = (uint32_t)n + 1; /* one for ourselves, as a write may end at once */
+    p->writes = (uint32_t)n + 1; /* one more until all are submitted, as a write may end at once */
     for (i = 0; i < n; i++) {
         struct task *t = tool_alloc(sizeof *t);
         t->pull = p;
@@ -194,7 +194,7 @@ static void write_pull(struct store *s, struct pull *p)
 
 void moves_pull_committed(struct store *s, struct task *t, bool durable)
 {
-    (void)durable; /* what it replaced waits for that in its own list */
+    (void)durable; /* the pieces that it replaced wait in a list of their own */
     end_pull(s, t->pull);
     free(t);
 }
@@ -231,7 +231,7 @@ static void maintain(struct store *s, uint64_t now_ns)
         call(s, COOKIE(COOKIE_PULL, p - s->pull), OP_READ, &p->piece, p->piece.target,
              (uint32_t)(s->s->buffers + (uint64_t)(p - s->pull)));
     }
-    s->maintain_at_ns = now_ns + s->s->idle_ns; /* an answer wakes us before */
+    s->maintain_at_ns = now_ns + s->s->idle_ns; /* an answer comes earlier */
 }
 
 void moves_step(struct store *s, uint64_t now_ns)
@@ -257,7 +257,7 @@ static void pull_arrived(struct store *s, struct pull *p, uint64_t status)
         return;
     }
     twochoice_table_find(&s->table, p->piece.object, p->piece.offset, &now);
-    /* Not because some of it was written anew meanwhile, which is nobody's fault. */
+    /* A piece that was written anew meanwhile is no error. */
     if (status == ST_GONE && now.version == p->piece.version && now.end >= p->piece.end && told++ < 8)
         tool_warn("server %u: server %u does not have bytes %" PRIu64 "-%" PRIu64 " of object %016" PRIx64
                   ", which it should keep for us",
@@ -296,7 +296,7 @@ static void sweep_on(struct store *s)
 static void sweep_answered(struct store *s, const struct note *n)
 {
     struct sweep *w = &s->sweep;
-    if (n->status == ST_NO) /* anything else: needed, or the home is not there */
+    if (n->status == ST_NO) /* otherwise it is needed, or the home did not answer */
         forget_here(s, w->name[2 * w->index], w->name[2 * w->index + 1]);
     w->index++;
     sweep_on(s);

@@ -44,7 +44,7 @@ uint32_t nodes_tell(enum op op, uint64_t len, struct note *answers)
     return failed;
 }
 
-/* Until no server has anything under way with another: one that still waited for another's data would wait for ever. */
+/* Waits until no server has a request to another under way: a server that ends would leave the other one waiting. */
 static void all_rest(void)
 {
     struct note *answers = tool_alloc(settings.servers * sizeof *answers);

@@ -1,5 +1,4 @@
-// The rank of an object server: answers probes at once, hands everything else to the I/O process, and says so when that
-// one is gone.
+// The rank of an object server: answers probes at once, hands all else to the I/O process, and reports its death.
 #include "twochoice_mpi.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_NS UINT64_C(200000000) /* how often the free space is looked at, and a guess's lifetime */
+#define LOOK_NS UINT64_C(200000000) /* between two looks at the free space; timeout of a guess */
 
 enum stage { FREE, WAITS_FOR_BUFFER, RECEIVING, AT_IO, SENDING };
 
@@ -22,7 +21,7 @@ struct pending {
     struct note n; /* head only */
 };
 
-/* What the I/O process has asked of another server. */
+/* A request of the I/O process to another server. */
 struct outward {
     bool used, receiving, moved;
     uint32_t server;
@@ -42,7 +41,7 @@ static struct {
     struct pending **pending; /* each of its own: MPI holds pointers into them */
     size_t pendings;
     struct outward outward[64];
-    struct job **unsent; /* a full socket; in order */
+    struct job **unsent; /* while the socket is full; in order */
     size_t unsents;
     bool full;
     uint64_t look_ns, probes, given_up;
@@ -86,7 +85,7 @@ static void fail_pending(struct pending *p, uint64_t status)
     end_pending(p);
 }
 
-/* Its death is not the rank's: everything that was with it fails, and whoever asks is told. */
+/* The I/O process died; the rank goes on. The jobs that it had fail, and so do later requests. */
 static void io_gone(void)
 {
     int status = 0;
@@ -284,7 +283,7 @@ static void start_data(struct pending *p, size_t index)
         hand_over(p, index);
         return;
     }
-    p->stage = RECEIVING; /* also when the disk is gone: the sender waits for its data to be taken */
+    p->stage = RECEIVING; /* also without an I/O process, as the sender waits until its data is taken */
     link_receive_data(p->from, p->n.id, server.buffers + (size_t)p->buffer * settings.part_bytes, (size_t)p->n.len,
                       &p->moved);
 }
@@ -377,7 +376,7 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m, c
     }
 }
 
-/* Requests whose data has come or gone, and those that wait for a buffer. */
+/* Requests whose data was received or sent, and those that wait for a buffer. */
 static bool advance(void)
 {
     bool any = false;
@@ -405,7 +404,7 @@ static bool advance(void)
     return any;
 }
 
-/* Is there room again? Twice what all buffers hold, or everybody would come at once and be sent away. */
+/* Is there room again? At least twice what all buffers hold, or all clients would come at once and be refused. */
 static void look_at_space(uint64_t now_ns)
 {
     struct statvfs v;
@@ -470,6 +469,6 @@ int server_main(int io_fd, struct shared *shared, uint8_t *buffers, int io_pid)
     }
     close(io_fd);
     if (server.io_alive)
-        waitpid(io_pid, NULL, 0); /* it tidies up */
+        waitpid(io_pid, NULL, 0); /* it removes its files */
     return TOOL_OK;
 }

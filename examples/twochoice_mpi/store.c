@@ -46,7 +46,7 @@ int job_receive(int fd, struct job *j)
     return (size_t)n >= offsetof(struct job, n) + sizeof(uint64_t) * NOTE_HEAD && (size_t)n == job_bytes(j) ? 1 : -1;
 }
 
-/* The rank never blocks on its side, so this ends; without a rank there is nothing left to do. */
+/* The rank never blocks, so this ends; without a rank the process ends. */
 static void tell(struct store *s, const struct job *j)
 {
     if (!job_send(s->fd, j, true))
@@ -171,7 +171,7 @@ static void data_completed(struct store *s, struct task *t, int result)
         return;
     }
     t->done += (uint64_t)result;
-    if (result == 0) { /* behind the end of the file: never written */
+    if (result == 0) { /* behind the end of the file: zeros */
         memset(t->data + t->done, 0, t->len - t->done);
         t->done = t->len;
     }
@@ -196,7 +196,7 @@ static void go_on_paced(struct store *s, uint64_t now_ns)
 
 /* ---- jobs ------------------------------------------------------------------------------------------------ */
 
-/* Records a write whose data is durable. What it replaced is dropped when that is durable, too. */
+/* Records a write whose data is durable. The pieces that it replaced are dropped when the record is durable. */
 static uint64_t record(struct store *s, uint64_t stamp)
 {
     struct twochoice_piece replaced[OLD_PIECES];
@@ -223,7 +223,7 @@ static void home_written(struct store *s, struct task *t, uint64_t status)
         return;
     }
     t->stamp = 0;
-    s->changed = true; /* others may have waited for these bytes */
+    s->changed = true; /* other writes may wait for these bytes */
     s->word[COUNT_HOME_BYTES] += n->len;
     task_add(&s->to_commit, t);
 }
@@ -253,7 +253,7 @@ static void write_job(struct store *s, struct task *t)
     }
     if (home) {
         st = twochoice_table_write_begin(&s->table, n->object, TWOCHOICE_LOCAL, n->offset, n->len, &t->stamp);
-        if (st == QOS_EAGAIN || st == QOS_EFULL) { /* somebody is writing there: its turn comes */
+        if (st == QOS_EAGAIN || st == QOS_EFULL) { /* another write is open there: tried again later */
             if (st == QOS_EFULL)
                 store_compact(s);
             task_add(&s->waiting, t);
@@ -522,7 +522,7 @@ static void commit(struct store *s)
         io_uring_sqe_set_data(sqe, f);
         f->syncs++;
     }
-    io_uring_submit(&s->ring); /* now: the file may be closed later */
+    io_uring_submit(&s->ring); /* at once, as the file may be closed later */
     log_synced(s, 0);
 }
 
@@ -676,7 +676,7 @@ _Noreturn void store_main(int fd, struct shared *shared, uint8_t *buffers)
     if (!open_table(s))
         _exit(TOOL_FAILED);
     moves_init(s, false);
-    s->paused = true; /* until all have swept */
+    s->paused = true; /* until all servers have swept */
     serve(s);
     if (!s->s->keep)
         files_clear(&s->files, true);

@@ -12,7 +12,7 @@
 
 struct store;
 
-/* One thing under way: a job of the rank, a write of a pull, an answer that is awaited. */
+/* An operation under way: a job of the rank, a write of a pull, a request to another server. */
 struct task {
     struct job job;
     void (*then)(struct store *s, struct task *t, uint64_t status); /* when its data is written or read */
@@ -49,7 +49,7 @@ struct store {
     struct twochoice_table_config table_config;
     struct twochoice_table table;
     void *table_memory, *maintainer_memory;
-    struct task_list waiting, paced, to_commit; /* for a hold; for the device; for the log */
+    struct task_list waiting, paced, to_commit; /* for a write at home to end; for the device; for the log */
     /* The commit under way: the kernel syncs, this thread goes on. */
     struct flight {
         struct twochoice_commit commit;
@@ -94,13 +94,13 @@ void store_data(struct store *s, struct task *t, uint64_t object, uint64_t stamp
 void store_call(struct store *s, uint64_t cookie, const struct note *n, uint32_t buffer);
 void store_compact(struct store *s);
 
-/* moves.c: what the store does of itself, and the answers to what it asked of others */
+/* moves.c: what the store does by itself, and answers to its requests */
 void moves_init(struct store *s, bool all);
 void moves_step(struct store *s, uint64_t now_ns);
 void moves_answered(struct store *s, const struct job *j);
 void moves_pull_committed(struct store *s, struct task *t, bool durable);
-bool moves_quiet(const struct store *s); /* nothing of it under way */
-/* Pieces that a change has just replaced: those that nothing needs any more are dropped when it is durable. */
+bool moves_quiet(const struct store *s); /* nothing of this is under way */
+/* Pieces that a change replaced: those that no byte needs are dropped when the change is durable. */
 void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n);
 void moves_drop_here(struct store *s, struct task *t);
 void moves_has(struct store *s, struct task *t);

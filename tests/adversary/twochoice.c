@@ -1,6 +1,6 @@
 // proves: whatever order messages come in, whenever the home crashes or its disk fails, and whatever a target, a client
-// proves: or a damaged log says: no acknowledged byte of a victim is lost, no log recovers as good without what was
-// proves: durable, a liar sends no honest server more than the level, and what it told is forgotten after timeout_ns
+// proves: or a damaged log says: no acknowledged byte of a victim is lost; no log that lost durable records recovers as
+// proves: good; a liar sends no honest server more than the level; its lies are forgotten after timeout_ns
 #include "adversary/adversary.h"
 #include "property/twochoice_disk.h"
 
@@ -12,17 +12,17 @@ static const struct adversary_op byte_ops[OPS] = {
     {"put", 0, BYTES - 1, 0, 63},     /* from byte a; b: target (0: home), length: begins, arrives and is recorded */
     {"write", 0, BYTES - 1, 0, 63},   /* only begins */
     {"arrive", 0, WRITERS - 1, 0, 0}, /* the data of a writer */
-    {"again", 0, SENT - 1, 0, 0},     /* the data of an earlier write, once more */
+    {"again", 0, SENT - 1, 0, 0},     /* the data of an earlier write arrives again */
     {"end", 0, WRITERS - 1, 0, 1},    /* at the home; b: room for one or two replaced pieces */
     {"commit", 0, 2, 0, 0},           /* whole, begin, end */
-    {"pull", 0, BYTES - 1, 0, 4},     /* begin at byte a, or carry pull a on by one step; b = 4: cancel */
-    {"drop", 0, DROPS - 1, 0, 1},     /* a drop arrives; b = 1: and comes again */
+    {"pull", 0, BYTES - 1, 0, 4},     /* start at byte a, or one more step of pull a; b = 4: cancel */
+    {"drop", 0, DROPS - 1, 0, 1},     /* a drop arrives; b = 1: it arrives again later */
     {"sweep", 0, 0, 0, 0},            /* targets list what they hold */
     {"crash", 0, 0, 0, 0},            /* of the home */
     {"stop", 1, 8, 0, 0},             /* its disk fails at its a-th operation from now on */
     {"compact", 1, 12, 0, 0},         /* a records, or the next step */
     {"ask", 0, BYTES - 1, 0, 0},      /* a reader asks the home */
-    {"read", 0, 0, 0, 0},             /* and reads where it was told */
+    {"read", 0, 0, 0, 0},             /* the reader reads at that place */
 };
 
 /* Mistakes of a server that does not follow the page: each must be found. */
@@ -84,7 +84,7 @@ static struct piece *piece_of(uint32_t target, uint64_t stamp)
     return NULL;
 }
 
-/* A write that ended before something newer of this byte was acknowledged, or read, may not be read. */
+/* A write must not be read if it ended before a newer write of this byte was acknowledged or read. */
 static void found(uint32_t at, uint32_t write, uint64_t bound)
 {
     if (w.ended[write] != 0 && w.ended[write] < bound)
@@ -98,7 +98,7 @@ static uint64_t bound_of(uint32_t at)
     return w.acknowledged_at[at] > w.read_at[at] ? w.acknowledged_at[at] : w.read_at[at];
 }
 
-/* false: the piece is gone, the home must be asked again. */
+/* false: the piece is gone, so the reader asks the home again. */
 static bool read_byte(uint32_t at, const struct twochoice_piece *p, uint64_t bound)
 {
     struct piece *source;
@@ -143,7 +143,7 @@ static void note_replaced(const struct twochoice_piece *p, size_t n)
     for (i = 0; i < n; i++) {
         if (w.mistake != DROPS_UNASKED && twochoice_table_refers(&w.table, 1, p[i].version, 0, BYTES))
             continue;
-        k = (size_t)check_between(&w.rng, 0, DROPS - 1); /* the drop that was there is lost */
+        k = (size_t)check_between(&w.rng, 0, DROPS - 1); /* an earlier drop in this place is lost */
         w.drop[k].target = p[i].target;
         w.drop[k].stamp = p[i].version;
         w.drop[k].changes = w.mistake == DROPS_EARLY ? 0 : counts_of(&w.table).changes;
@@ -154,7 +154,7 @@ static void store(uint32_t target, uint64_t stamp, uint32_t write, uint32_t from
 {
     struct piece *p = piece_of(target, stamp);
     uint32_t i;
-    if (w.mistake == NAMES_BY_RANGE) /* a target that overwrites what it has of the same bytes */
+    if (w.mistake == NAMES_BY_RANGE) /* a target that overwrites older pieces of the same bytes */
         for (i = 0; i < PIECES; i++)
             if (w.piece[i].target == target) {
                 uint32_t at;
@@ -188,7 +188,7 @@ static struct writer *begin_write(uint32_t from, uint32_t how)
     a->to = a->to < BYTES ? a->to : BYTES;
     a->target = how % 4 ? how % 4 : TWOCHOICE_LOCAL;
     status = twochoice_table_write_begin(&w.table, 1, a->target, a->from, a->to - a->from, &a->stamp);
-    if (status == QOS_EAGAIN && w.mistake == OVERWRITES) { /* takes that for a yes */
+    if (status == QOS_EAGAIN && w.mistake == OVERWRITES) { /* takes that for QOS_OK */
         uint32_t i;
         a->write = w.events++;
         w.begun[a->write] = ++w.now;
@@ -275,7 +275,7 @@ static void step_pull(uint32_t at, bool cancel)
             return;
         source = piece_of(w.pull[k].from.target, w.pull[k].from.version);
         if (!source) {
-            w.lost++; /* the table says that it is there */
+            w.lost++; /* the table names it */
             (void)!twochoice_table_pull_cancel(&w.table, w.pull[k].id);
             return;
         }
@@ -339,7 +339,7 @@ static void crash(void)
     }
     memset(w.pull, 0, sizeof w.pull);
     memset(w.drop, 0, sizeof w.drop);
-    memset(w.read_at, 0, sizeof w.read_at); /* what was read may not have been durable */
+    memset(w.read_at, 0, sizeof w.read_at); /* bytes that were read may not have been durable */
     w.committing = w.asking = false;
     for (i = 0; i < WRITERS; i++)
         if (w.writer[i].state != NOTHING) {
@@ -411,7 +411,7 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
             twochoice_table_find(&w.table, 1, w.reader_at, &w.asked);
             break;
         default:
-            if (w.asking && !read_byte(w.reader_at, &w.asked, w.asked_bound)) { /* gone: the home says another place */
+            if (w.asking && !read_byte(w.reader_at, &w.asked, w.asked_bound)) { /* gone: the home names another place */
                 struct twochoice_piece again;
                 twochoice_table_find(&w.table, 1, w.reader_at, &again);
                 w.lost += again.version == w.asked.version;
@@ -429,7 +429,7 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
         w.lost++;
     if (w.lost) {
         score->harm = 1 + w.lost;
-    } else { /* for the climb: the more kinds of trouble, and the more of each, the better */
+    } else { /* for the climb: more kinds of trouble, and more of each, score higher */
         const uint32_t kinds[] = {w.dropped, w.pulled, w.crashes, w.requeries, w.acknowledgements};
         for (score->harm = 0, step = 0; step < sizeof kinds / sizeof *kinds; step++)
             score->harm += 0.19 * kinds[step] / (kinds[step] + 3.0);
@@ -502,7 +502,7 @@ static void build_log(bool compacted)
             v.older_len = w.disk.log[0].len;
             memcpy(v.older, w.disk.log[0].data, v.older_len);
             must(twochoice_table_compact(&w.table), QOS_OK);
-            disk_restart(&w.disk); /* only for where the bytes are: the table goes on in what it calls log 1 */
+            disk_restart(&w.disk); /* swaps the logs' bytes only: the table goes on in its log 1 */
             before = 0;
             memset(v.state, 0, sizeof v.state);
             v.records = 0;
@@ -578,7 +578,7 @@ static void play_log(const struct adversary_program *p, struct adversary_score *
     memcpy(w.disk.log[TWOCHOICE_MARK_LOG].data, mark, sizeof mark);
     must(twochoice_table_init(&w.table, byte_memory, sizeof byte_memory, &w.config), QOS_OK);
     score->bound = 1;
-    score->harm = 0.5 * (double)len / (double)v.len; /* for the climb: the less is damaged */
+    score->harm = 0.5 * (double)len / (double)v.len; /* for the climb: less damage scores higher */
     if (twochoice_table_recover(&w.table, 0, NULL) != QOS_OK)
         return;
     places(now);
@@ -610,7 +610,7 @@ static const struct adversary_op lie_ops[LIES] = {
     {"writes", 1, 64, 1, 1 << 14},          /* so many, of so many KiB */
 };
 
-/* What an honest server gets is at most what it would get if all liars were gone, as alone or as one of the most rivals. */
+/* An honest server gets at most what it would get without the liars, decided alone or beside the most rivals. */
 static void play_lies(const struct adversary_program *p, struct adversary_score *score)
 {
     static unsigned char memory[8192] __attribute__((aligned(64)));
@@ -694,7 +694,7 @@ static const struct adversary_op tell_ops[TELLS] = {
     {"wait", 0, 1000, 0, 0},                 /* ns */
 };
 
-/* Once timeout_ns has passed since the last word, the load is what is in flight: of the victim, as a liar sent nothing. */
+/* timeout_ns after the last message the load is what is in flight: the victim's, as the liar sent no data. */
 static void play_tells(const struct adversary_program *p, struct adversary_score *score)
 {
     static unsigned char memory[8192] __attribute__((aligned(64)));
