@@ -217,7 +217,9 @@ proctype monitor(byte me)
 
 init
 {
-#ifdef FEW
+#if defined(ALONE)
+    atomic { run monitor(0); run monitor(1) }
+#elif defined(FEW)
     atomic { run client(0); run monitor(0); run monitor(1) }
 #else
     atomic { run client(0); run client(1); run client(2); run monitor(0); run monitor(1) }
