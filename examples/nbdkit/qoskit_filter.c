@@ -354,7 +354,10 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     now = clock_ns();
     cost = cost_of(op, first, bytes);
     ahead = qos.slot[h->id].ahead;
-    ahead = qos.waiting == 0 && qos.slot[h->id].credit < cost && is_small(op, cost, ahead) ? ahead - cost : 0;
+    ahead = qos.waiting == 0 && __atomic_load_n(&qos.slot[h->id].credit, __ATOMIC_RELAXED) < cost &&
+                    is_small(op, cost, ahead)
+                ? ahead - cost
+                : 0;
     w = submit(h, op, cost, ahead, now);
     if (w) {
         woken = hand_out(now, w);
@@ -495,8 +498,10 @@ static int reload(bool missing)
     struct waiter *woken = NULL;
     struct handle *h;
     uint64_t now;
-    if (!file)
+    if (!file) {
+        nbdkit_error("out of memory");
         return -1;
+    }
     if (!qos.control_path || settings_read(file, qos.control_path, why) == 0 || (missing && errno == ENOENT))
         fresh = settings_merged(qos.parameters, file, why);
     if (!fresh && qos.control_path && !strstr(why, qos.control_path)) {
@@ -623,6 +628,7 @@ static void print_log(FILE *f, uint64_t now)
 /* A reader finds the whole file, old or new. */
 static void write_stats(void)
 {
+    static bool told; /* that it cannot be written: once */
     char *text = NULL, *path = NULL;
     size_t length = 0;
     FILE *f = open_memstream(&text, &length), *out = NULL;
@@ -635,7 +641,10 @@ static void write_stats(void)
     }
     out = good ? fopen(path, "we") : NULL;
     if (!out || fwrite(text, 1, length, out) != length || fclose(out) != 0 || rename(path, qos.stats_path) != 0)
+        good = false;
+    if (!good && !told)
         nbdkit_error("qos-stats=%s: %s", qos.stats_path, strerror(errno));
+    told = !good;
     free(path);
     free(text);
 }
