@@ -2657,7 +2657,7 @@ struct htb_priv_shared_map {
     struct htb_priv_lease *lease;   /* nodes for each tree */
 };
 
-QOS_PRIV struct htb_priv_shared_map htb_priv_shared_map(struct qos_layout *layout, size_t trees, size_t classes)
+QOS_PRIV struct htb_priv_shared_map htb_priv_shared_layout(struct qos_layout *layout, size_t trees, size_t classes)
 {
     struct htb_priv_shared_map m;
     const size_t nodes = classes + 1;
@@ -2674,7 +2674,7 @@ QOS_PRIV struct htb_priv_shared_map htb_priv_map_of(struct htb_shared *shared)
 {
     struct qos_layout layout;
     qos_layout_begin(&layout, shared);
-    return htb_priv_shared_map(&layout, (size_t)shared->trees, (size_t)shared->classes);
+    return htb_priv_shared_layout(&layout, (size_t)shared->trees, (size_t)shared->classes);
 }
 
 QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config)
@@ -2683,7 +2683,7 @@ QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config)
     if (htb_shared_config_error(config))
         return 0;
     qos_layout_begin(&layout, NULL);
-    (void)htb_priv_shared_map(&layout, config->trees, (size_t)qos_default(config->classes, 16));
+    (void)htb_priv_shared_layout(&layout, config->trees, (size_t)qos_default(config->classes, 16));
     return qos_layout_size_bytes(&layout);
 }
 
@@ -2698,7 +2698,7 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
         return config ? QOS_ERANGE : QOS_EINVAL;
     nodes = (size_t)qos_default(config->classes, 16) + 1;
     qos_layout_begin(&layout, NULL);
-    (void)htb_priv_shared_map(&layout, config->trees, nodes - 1);
+    (void)htb_priv_shared_layout(&layout, config->trees, nodes - 1);
     status = qos_layout_check(&layout, shared, size_bytes);
     if (status != QOS_OK)
         return status;
