@@ -1,6 +1,7 @@
-// What was acknowledged: a file for each compute node, or one for all. It uses none of the headers that are
-// tested here. A write is recorded before it is sent, and again when it was acknowledged or has failed. So the order in the file is
-// the order of writes, without a clock. The bytes of a write follow from its number, which node and count make unique.
+// What was acknowledged: a file for each compute node, or one for all. It uses none of the headers that are tested
+// here. A write is recorded before it is sent, and again when it was acknowledged or has failed. So the order in the
+// file is the order of writes, without a clock. The bytes of a write follow from its number, which node and count
+// make unique.
 #include "journal.h"
 #include <errno.h>
 #include <fcntl.h>
