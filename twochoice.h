@@ -2930,8 +2930,7 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *tab
     uint32_t level, fragments = 0, nodes = 1, before = QOS_NONE;
     struct twochoice_piece last;
     QOS_ASSERT(table);
-    if (table->height > TWOCHOICE_PRIV_HEIGHT_MAX)
-        return QOS_ECORRUPT;
+    QOS_ASSERT(table->height <= TWOCHOICE_PRIV_HEIGHT_MAX);
     last.object = last.offset = last.end = 0;
     level = table->height;
     node[level] = table->root;

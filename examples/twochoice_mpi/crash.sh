@@ -125,13 +125,16 @@ for round in $(seq "$rounds"); do
         writing=$((writing + 1))
         at=$((RANDOM % longest))
         sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
-        # A swap takes the next log's name away; it has one again when the next compaction begins.
-        swapped=() until=$((SECONDS + 4)) io=$(cat "$work"/pids/io-*.pid 2>/dev/null | cut -d' ' -f1)
-        while [ "$in_compaction" = 1 ] && [ $SECONDS -lt $until ]; do
-            for ((server = 0; server < servers; server++)); do
-                next=$work/objects/server$server/redirect.next
-                if [ ! -e "$next" ]; then swapped[server]=1
-                elif [ -n "${swapped[server]:-}" ]; then found=$next; kill -STOP $io; break 2 # as it is now
+        # A compaction writes into redirect.next, and its swap takes that name away: what is there and newer than now is
+        # a compaction under way.
+        touch "$work/now"
+        until=$((SECONDS + 4)) io=$(cat "$work"/pids/io-*.pid 2>/dev/null | cut -d' ' -f1)
+        while [ "$in_compaction" = 1 ] && [ -z "$found" ] && [ $SECONDS -lt $until ]; do
+            for next in "$work"/objects/*/redirect.next; do
+                if [ -s "$next" ] && [ "$next" -nt "$work/now" ]; then
+                    kill -STOP $io 2>/dev/null # as it is now
+                    found=$next
+                    break
                 fi
             done
         done
@@ -139,7 +142,7 @@ for round in $(seq "$rounds"); do
     kill -0 "$mpirun" 2>/dev/null || { echo "round $round, seed $seed: ended by itself"; cat "$work/out"; exit 1; }
     kill_job || { echo "round $round: some of the job could not be killed"; exit 1; }
     mpirun=
-    [ -z "$found" ] || [ ! -e "$found" ] || compacting=$((compacting + 1))
+    [ -z "$found" ] || [ ! -s "$found" ] || compacting=$((compacting + 1))
     [ "$power_cut" = 0 ] || cut_power || { echo "round $round: the copy cannot be mounted"; exit 1; }
     if grep -q '^verified' "$work/out"; then # this round's job read back what the ones before had left
         echo "round $round: $(grep '^verified' "$work/out"), killed"

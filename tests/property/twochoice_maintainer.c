@@ -198,6 +198,53 @@ static void open_pull(void)
     free(mem);
 }
 
+/* With max_pulls open nothing more is pulled; a noted piece that is gone, or that somebody else pulls, is passed over. */
+static void pulls_of_others(void)
+{
+    struct twochoice_maintainer_config mc;
+    struct twochoice_order o;
+    struct twochoice_piece piece;
+    uint64_t now = 1000000, i;
+    uint32_t pull, others;
+    void *mem = open_table(100);
+    memset(&mc, 0, sizeof mc);
+    mc.servers = 8;
+    mc.rate_bytes_per_s = QOS_UNLIMITED;
+    mc.idle_ns = 1000000;
+    open_maintainer(&mc);
+    for (i = 0; i < 4; i++)
+        CHECK_EQ(redirect(&t, 7, i * 500, 100, 2), QOS_OK);
+    CHECK_EQ(next_todo(0, 0, &o), TWOCHOICE_WAIT);
+    do
+        if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
+            twochoice_maintainer_remote_load(&maintainer, now, 2, 0);
+    while (o.todo != TWOCHOICE_COPY);
+    /* Of the other three, all noted, one is written at home and one is pulled by somebody else. */
+    CHECK_EQ(o.piece.offset, 1500);
+    pull = o.pull;
+    CHECK_EQ(redirect(&t, 7, 1000, 100, TWOCHOICE_LOCAL), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 7, 500, 100, &others, &piece), QOS_OK);
+    CHECK_EQ(next_todo(now, 0, &o), TWOCHOICE_COPY);
+    CHECK_EQ(o.piece.offset, 0);
+    CHECK_EQ(twochoice_table_pull_cancel(&t, pull), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_cancel(&t, o.pull), QOS_OK);
+    /* Small pulls by somebody else, until no more can be open. */
+    CHECK_EQ(redirect(&t, 8, 0, 1000, 3), QOS_OK);
+    for (i = 0; counts_of(&t).pulls_open < TWOCHOICE_MAX_PULLS; i++)
+        CHECK_EQ(twochoice_table_pull_start(&t, 8, i, 1, &others, &piece), QOS_OK);
+    for (i = 0; i < 100; i++, now += 100000)
+        if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
+            twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, 0);
+        else
+            CHECK_EQ(o.todo, TWOCHOICE_WAIT);
+    CHECK_EQ(twochoice_table_pull_cancel(&t, others), QOS_OK);
+    for (i = 0; i < 100 && o.todo != TWOCHOICE_COPY; i++, now += 100000)
+        if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
+            twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, 0);
+    CHECK_EQ(o.todo, TWOCHOICE_COPY);
+    free(mem);
+}
+
 /* What the checker said: kinds counted, and the bytes of the differences. */
 struct said {
     unsigned times[6];
@@ -305,6 +352,7 @@ int main(void)
     busy_servers(100, 2, 3);
     busy_servers(65535, 65534, 64);
     open_pull();
+    pulls_of_others();
     free(maintainer_mem);
     checker();
     return check_end();

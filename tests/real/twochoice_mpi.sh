@@ -5,6 +5,7 @@
 # What is injected, all of it real: SIGKILL of jobs and of I/O processes, SIGSTOP of servers and of clients, a file
 # where a server's directory should be, a tmpfs that fills up, SIGINT. SIGKILL leaves the page cache; therefore the
 # order of syncs is judged on the job's own trace, and some kills go on with a disk that has only what was synced.
+# QOS_LONG=1: also Figures 11 to 13, Table I and more kills.
 set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/twochoice_mpi
@@ -12,7 +13,7 @@ tool=$PWD/build/examples/twochoice_mpi
 work=$(mktemp -d "$PWD/build/twochoice_mpi-XXXXXX") || exit 1
 shm=$(mktemp -d /dev/shm/twochoice_mpi-XXXXXX) || exit 1
 trap 'rm -rf "$work" "$shm"' EXIT
-failed=0 skipped=
+failed=0 skipped= other= long=${QOS_LONG:-}
 # As root and with more ranks than cores: allowed, and yielding when idle. What a job leaves in shared memory is found.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work
@@ -68,7 +69,7 @@ expect "each process of each run has a time, each byte a server" json "$work/bur
     '[.runs[] | (.process_ns | length) == 32 and (.server_bytes | add) == 67108864 and .failed == 0] | all'
 expect "Figure 14 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure14.svg"
 
-# ---- Figure 13: applications of three sizes
+if [ -n "$long" ]; then # ---- Figure 13: applications of three sizes
 for try in 1 2; do
     run 16 mix --servers 8 --dir "$work/mix" --rate 16M --no-pull --k 8 --json "$work/mix.json" --figures "$work"
     cat "$work/out"
@@ -78,6 +79,7 @@ done
 expect "bytes per server: largest / mean at most 1.1 with the dynamic scheduler" json "$work/mix.json" \
     '.runs[2].largest_over_mean <= 1.1 and .runs[0].largest_over_mean > .runs[2].largest_over_mean'
 expect "Figure 13 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure13.svg"
+fi
 
 # ---- everything read back, and the order of things in the trace: data durable, record durable, answer
 run 6 burst --servers 3 --dir "$work/order" --schedulers dynamic --verify --trace "$work/trace" \
@@ -92,7 +94,7 @@ order=$(cat "$work"/trace/*.trace | sort -k3,3n -s | awk '
     END {print acks + 0, wrong + 0}')
 expect "$parts writes ($redirected redirected): data, record, answer, in this order" [ "$order" = "$parts 0" ]
 
-# ---- Figure 11, Table I, Figure 12: small
+if [ -n "$long" ]; then # ---- Figure 11, Table I, Figure 12: small
 run 8 probe --servers 4 --rounds 20 --dir "$work/probe" --json "$work/probe.json" --figures "$work"
 expect "probe: every k and number of schedulers" json "$work/probe.json" \
     '(.points | map([.k, .schedulers]) == [[1,1],[1,2],[1,4],[2,1],[2,2],[2,4]]) and ([.points[].p50_ns > 0] | all)'
@@ -104,14 +106,16 @@ run 6 table --servers 3 --dir "$work/table" --per-process 4M --json "$work/table
 expect "table: shorter than the number of creates" json "$work/table.json" \
     '.samples[-1] | .redirects > 0 and .redirects < .creates'
 for f in 11 12; do expect "Figure $f is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure$f.svg"; done
+fi
 
 # ---- the whole job killed, and recovered
 # As root also the page cache is lost each time, and servers are compacting their logs when they die.
 cut=() what="killed jobs"
 if [ "$(id -u)" = 0 ]; then cut=(--power-cut 1 --in-compaction 1) what="killed jobs, page cache lost, logs being compacted"; fi
-examples/twochoice_mpi/crash.sh --rounds 2 --dir "$work" --longest 300 "${cut[@]}" >"$work/out" 2>"$work/err"; status=$?
+examples/twochoice_mpi/crash.sh --rounds "$([ -n "$long" ] && echo 20 || echo 2)" --dir "$work" --longest 300 "${cut[@]}" >"$work/out" 2>"$work/err"; status=$?
 cat "$work/out"
 expect "$what: acknowledged bytes, redirects, checker" [ "$status" = 0 ]
+[ ${#cut[@]} = 0 ] || ! says ', 0 while a log was compacted' || other="no kill met a compaction"
 
 # ---- a server that is stopped: probes are not answered in time, writes go elsewhere
 begin 6 stress "${stress[@]}" --run 1s --probe-timeout 20ms
@@ -130,7 +134,9 @@ until_writing
 for _ in $(seq 6); do stop_for 0.08 "$(pid_of rank-3)" "$(pid_of rank-4)"; sleep 0.05; done
 await_job
 echo "given up: $(jq .given_up "$work/stress.json")"
-expect "silent clients: what they had announced is given up" json "$work/stress.json" '.failed == 0 and .given_up > 0'
+expect "silent clients: no write fails" json "$work/stress.json" '.failed == 0'
+# A client may have been stopped between two decisions each time.
+json "$work/stress.json" '.given_up > 0' || other="no client was stopped inside a decision"
 run 6 verify "${stress[@]}"
 expect "and every acknowledged byte is there" [ "$status" = 0 ]
 
@@ -164,15 +170,19 @@ expect "back again: every acknowledged byte is there" json "$work/stress.json" \
     '.wrong_bytes == 0 and .unread_bytes == 0 and .acknowledged > 0'
 run 6 check "${stress[@]}"
 expect "back again: the checker finds nothing" [ "$status" = 0 ]
-run 6 list "${stress[@]}"
+run 6 list "${stress[@]}" --no-pull
 expect "list: has a table" says 'home +object +from'
-mkdir "$work/kept" # all pieces: some may be stale already, as the last job ended before it had dropped them
-for d in "$work"/objects/*/away; do mv "$d" "$work/kept/$(basename "$(dirname "$d")")"; mkdir "$d"; done
+# The file of one piece loses its last byte.
+read -r _ object from to server version < <(grep -E '^ *[0-9]+ +[0-9a-f]{16} ' "$work/out" | tail -1)
+piece=$work/objects/server$server/away/$object-$(printf %012x "$version")
+expect "list: names a piece that is there" [ -s "$piece" ]
+mv "$piece" "$work/piece" && cp "$work/piece" "$piece" && truncate -s $((to - 1)) "$piece"
 run 6 check "${stress[@]}" --no-pull
-expect "pieces that were kept for other servers are lost: the checker says which bytes" \
-    says 'the bytes are not there: object'
+expect "one byte of a piece is lost: the checker says where" says "the bytes are not there: object $object $from-$to,"
+expect "and finds nothing else" [ "$(grep -c "server [0-9]*: .*: object" "$work/err")" = \
+    "$(grep -c "the bytes are not there: object $object " "$work/err")" ]
 expect "and does not call that success" [ "$status" = 1 ]
-for d in "$work"/kept/*; do rmdir "$work/objects/$(basename "$d")/away"; mv "$d" "$work/objects/$(basename "$d")/away"; done
+mv "$work/piece" "$piece"
 run 6 drain "${stress[@]}"
 expect "drain: all pulled home" says ' 0 redirects left'
 object=$(find "$work"/objects/*/objects -type f -size +0 | head -1)
@@ -227,5 +237,6 @@ expect "Ctrl-C: nothing is left" [ -z "$(ls "$work/stopped" 2>/dev/null)" ]
 
 expect "no shared segment is left" [ -z "$(ls "$shm")" ]
 [ "$failed" = 0 ] || exit 1
+[ -z "$other" ] || inconclusive "$other"
 [ -z "$skipped" ] || { echo "$skipped"; exit 77; }
 finish

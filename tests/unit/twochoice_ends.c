@@ -390,7 +390,8 @@ static void broken_trees(bool narrow)
     for (at = 0; at < used; at += 8 * (size_t)check_between(&rng, 1, 5)) {
         uint64_t saved, value;
         memcpy(&saved, mem + at, sizeof saved);
-        value = saved ^ UINT64_C(1) << check_between(&rng, 56, 63);
+        value = saved ^
+                UINT64_C(1) << (check_between(&rng, 0, 7) ? check_between(&rng, 56, 63) : check_between(&rng, 24, 31));
         memcpy(mem + at, &value, sizeof value);
         tried++;
         found += twochoice_table_verify(&t) == QOS_ECORRUPT;
@@ -410,6 +411,7 @@ static void odd_settings(void)
     struct twochoice_placement_config sc;
     struct twochoice_checker checker;
     struct twochoice_message msg;
+    enum twochoice_compact_todo todo;
     struct twochoice_probe probe[4];
     struct twochoice_write w;
     uint8_t buf[100];
@@ -436,6 +438,7 @@ static void odd_settings(void)
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&t, 8, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EIO); /* none is under way */
     memset(&checker, 0, sizeof checker);
     CHECK_EQ(twochoice_checker_run(&checker, &t, NULL, &found), QOS_EINVAL);
     memset(&sc, 0, sizeof sc);
