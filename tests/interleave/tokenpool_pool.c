@@ -739,6 +739,8 @@ int main(void)
     unsigned i;
     check_begin("interleave/tokenpool_pool");
     for (i = 0; i < sizeof scenario / sizeof scenario[0]; i++) {
+        if (!check_case(scenario[i].name))
+            continue;
         explore(&scenario[i]);
         total += scenario[i].executions;
         CHECK(scenario[i].executions > 1);
