@@ -152,23 +152,24 @@ says = $(says.$(2).$(1))
 
 # ---- tests: a program for every source and variant -------------------------------------------------------------------
 #
-# The bodies of each header are compiled once for a variant (QOS_API empty), with full optimisation. A test sees the
+# The bodies of each header are compiled once for a variant (QOS_API empty), optimised as below. A test sees the
 # prototypes alone (QOS_DECLARE_ONLY), so compiling it is cheap, and is linked with them. tests/build/ uses the objects of
-# the native tests again: for planted bugs, mutants and coverage. A test that shrinks a limit (`// flags: -DX=4`,
+# the native tests again, for planted bugs, mutants and coverage, and looks at the bodies' objects (stack.sh,
+# freestanding.sh). A test that shrinks a limit (`// flags: -DX=4`,
 # or a #define at its top) has the bodies in it, as a user has; so have the examples, the benchmarks and tests/build/flags.sh.
 
 # compiler for C; flags of bodies; flags of tests; linker; how the program is run
-native := gcc -std=gnu11 $(C_WARNINGS)
-native_FLAGS := -O3
+native := gcc -std=gnu11 -g $(C_WARNINGS)
+native_FLAGS := -O2
 native_TEST := -O1
 native_LD := gcc
-san := clang -std=gnu11 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
+san := clang -std=gnu11 -g $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     '-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())'
 san_FLAGS := -O1
 san_TEST := -O0
 san_LD := clang -fsanitize=address,undefined,integer
 san_RUN := QOS_TEST_SCALE=8
-tsan := clang -std=gnu11 $(C_WARNINGS) -fsanitize=thread
+tsan := clang -std=gnu11 -g $(C_WARNINGS) -fsanitize=thread
 tsan_FLAGS := -O1
 tsan_TEST := -O1
 tsan_LD := clang -fsanitize=thread
@@ -190,6 +191,7 @@ $(2)_LD := $(word $(1),$(CROSS_TUPLE))-gcc -static
 $(2)_RUN := QOS_TEST_SCALE=20 qemu-$(word $(1),$(CROSS_QEMU))
 endef
 $(foreach i,1 2 3 4 5,$(eval $(call cross_variant,$(i),$(word $(i),$(CROSS)))))
+aarch64 += -mno-outline-atomics # atomics would be calls of libgcc, and freestanding.sh looks at these objects
 VARIANTS := native san tsan cxx $(CROSS)
 
 # One target stands for two where they differ in nothing that a test can see: aarch64 and riscv64 are both 64-bit,
@@ -213,7 +215,7 @@ $(B)/bodies/%.c: Makefile
 define bodies_object
 $(B)/bodies/$(1)_%.o: $(B)/bodies/%.c Makefile
 	@rm -f $$@
-	@$($(1)) -g -I. $($(1)_FLAGS) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
+	@$($(1)) -I. $($(1)_FLAGS) $(if $(filter native,$(1)),-fcallgraph-info=su) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
 endef
 $(foreach v,$(VARIANTS),$(eval $(call bodies_object,$v)))
 -include $(wildcard $(B)/bodies/*.d)
@@ -233,17 +235,17 @@ TESTS += $(2)/$(call name,$(1))
 $(if $(filter native,$(2)),TEST_OBJECTS += $(B)/native/$(call name,$(1)).o)
 $(B)/$(2)/$(call name,$(1)).o: $(1) Makefile $(firstword $(5))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) -g -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) $(4) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $(1)
-	$(if $(5),@$($(2)) -g -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
+	@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) $(4) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $(1)
+	$(if $(5),@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
 $(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2))
 	@rm -f $$@
-	@$($(2)_LD) -g -I. $(4) -o $$@ $$^ $(3)
+	@$($(2)_LD) -I. $(4) -o $$@ $$^ $(3)
 endef
 define test_whole
 TESTS += $(2)/$(call name,$(1))
 $(B)/$(2)/$(call name,$(1)): $(1) Makefile $(firstword $(5))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) $(filter -static,$($(2)_LD)) -g -I. -Itests $($(2)_FLAGS) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(3)
+	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_FLAGS) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(3)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
@@ -283,8 +285,14 @@ $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # over: `behind` is the policy for that. So no core waits while a test waits for a disk or a clock. A real test that is
 # inconclusive for all that runs once more when the machine has nothing else to do.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
-# The objects that these scripts link again.
+# The objects that these scripts use again.
 $(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
+OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
+OBJECTS_freestanding := $(foreach v,aarch64 i386 riscv64,$(HEADERS:%.h=$(B)/bodies/$v_%.o))
+$(foreach s,stack freestanding,$(eval $(call verdict,build/$s): $(OBJECTS_$s)))
+.PHONY: objects-stack objects-freestanding
+objects-stack: $(OBJECTS_stack)
+objects-freestanding: $(OBJECTS_freestanding)
 LONG := $(foreach s,lint proofs freestanding fuzzers flags coverage plants mutants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
 SIDE := $(LONG) $(filter-out $(LONG),$(SCRIPTS))
 test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS),$(call verdict,$t))

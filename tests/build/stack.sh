@@ -4,15 +4,9 @@
 # callbacks are not counted. No call recurses without a bound that is written there.
 set -u
 . "$(dirname "$0")/../lib.sh"
-out=build/stack
-rm -rf "$out"
-mkdir -p "$out"
-for h in *.h; do
-    printf '#define QOS_API\n#include "%s"\n' "$h" >"$out/${h%.h}.c"
-    # gcc's graph of calls, with the frame of each function.
-    gcc -std=c11 -O2 -w -I. -fcallgraph-info=su -c -o "$out/${h%.h}.o" "$out/${h%.h}.c" || exit 1
-done
-cat "$out"/*.ci | perl -e '
+# gcc's graph of calls, with the frame of each function, beside the objects of make test's native variant (-O2).
+${MAKE:-make} --no-print-directory -s objects-stack || exit 1
+cat build/bodies/native_*.ci | perl -e '
     use strict; use warnings;
     my (%size, %calls, @table, %deep, %seen, $bad);
     open(my $table, "<", "tests/build/stack.txt") or die "no table\n";
