@@ -8,11 +8,12 @@ usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER
 
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
 swapped, a memory order. A mutant that does not compile, or whose object code is the header's own (at -O1; plain, with
-the atomics' hook, and without __int128), is dropped and not counted. Each of the others is built into the header's
-native tests, the cheapest first, until one fails: exit status, signal, or far more processor time than without the
-change; a mutant that no native test catches is tried under the address, undefined and integer sanitizers of clang
-too. Same header, N and seed: same mutants. What was judged is kept in build/mutate/ and not run again as long as
-header and tests are as they were; a survivor is tried again when a test has changed.
+the atomics' hook, and without __int128), is dropped and not counted. The object of each of the others is linked with
+the objects of the header's native tests (a test that has the bodies in it is compiled whole), until one fails: exit
+status, signal, or far more processor time than without the change. The order is by past kills for each second of
+processor time. A mutant that no native test catches is tried under the address, undefined and integer sanitizers of
+clang too. Same header, N and seed: same mutants. What was judged is kept in build/mutate/ and not run again as long as
+the header is as it was, so a run can be stopped at any time; a survivor is tried again when a test has changed.
 
 Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outlive edits elsewhere:
     htb.h htb_take                 the header and the function; `#2` behind it: the second such place in it
@@ -20,6 +21,7 @@ Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outl
     + new text
     caught by: unit/htb_reserve    or `equivalent: reason`, `performance: reason`
 """
+import collections
 import functools
 import hashlib
 import json
@@ -28,10 +30,10 @@ import random
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
-import time
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 OUT = "build/mutate"
@@ -39,6 +41,7 @@ KINDS = ["unit", "property", "paper", "fuzz", "interleave", "adversary"]
 CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
 GONE_MAX = 3  # of a list that is replayed, so many may lose their text to edits of the header
 JUDGED = "tests/mutate/judged.list"
+HEADERS = sorted(f[:-2] for f in os.listdir(".") if f.endswith(".h"))
 
 # ---- the text of a header ------------------------------------------------------------------------------------------
 
@@ -327,8 +330,24 @@ def name_of(source):
     return os.path.splitext(source[len("tests/"):])[0]
 
 
+def has_own_bodies(source):
+    """As in tests/lib.sh: compiled whole, not linked with the headers' bodies."""
+    head = "\n".join(open(source).read().split("\n")[:8])
+    return "/interleave/" in source or source.endswith(".cc") or \
+        re.search(r"(?m)^// flags:.* -D|^// flags: -D|^#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_", head)
+
+
+def bodies_of(source):
+    """The headers whose bodies a test is linked with."""
+    included = re.findall(r'(?m)^#include "(\w+)\.h"', open(source).read())
+    return ["qos"] + [h for h in HEADERS if h != "qos" and (h in included or os.path.basename(source).split("_")[0].split(".")[0] == h)]
+
+
 SANITIZED = ["clang", "-std=gnu11", "-O1", "-fsanitize=address,undefined,integer", "-fno-sanitize-recover=all",
              "-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())"]
+
+
+GCC = ["gcc", "-std=gnu11", "-O1"]
 
 
 def command(source, program, headers, level):
@@ -371,6 +390,12 @@ def run(argv, cpu_s, log=None, scale=None):
     return status, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def used_s():
+    """Processor time of all commands so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def digest(*files):
     h = hashlib.sha256()
     for f in files:
@@ -384,7 +409,8 @@ class Bench:
 
     def __init__(self, header, work):
         self.header, self.work, self.sane = header, work, None
-        os.makedirs(work, exist_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
+        os.makedirs(work)
         self.text = open(f"{header}.h").read()
         for f in os.listdir("."):
             if f.endswith(".h"):
@@ -395,27 +421,58 @@ class Bench:
         with open(f"{self.work}/{name}", "w") as f:
             f.write(text)
 
+    def bodies(self, header, out, compiler, config=""):
+        """The object of a header's bodies: functions of qos.h are inline in the others'. False: does not compile."""
+        self.put(f"{out}.c", ("" if header == "qos" else '#include "qos.h"\n#undef QOS_API\n') +
+                 f'#define QOS_API\n#include "{header}.h"\n')
+        argv = compiler + ["-w", f"-I{self.work}", "-c", "-o", f"{self.work}/{out}.o", f"{self.work}/{out}.c"]
+        return run(argv + ([config] if config else []), 120, f"{self.work}/build.log")[0] == 0
+
     def object(self, config):
-        with open(f"{self.work}/all.c", "w") as f:
-            f.write(f'#define QOS_API\n#include "{self.header}.h"\n')
-        out = f"{self.work}/all.o"
-        argv = ["gcc", "-std=c11", "-O1", "-w", "-Werror=int-conversion", "-Werror=incompatible-pointer-types",
-                f"-I{self.work}", "-c", "-o", out, f"{self.work}/all.c"]
-        if run(argv + ([config] if config else []), 120)[0] != 0:
+        """A hash of the header's object code in one configuration; None: it does not compile."""
+        out = "plain" if not config else "other"
+        if not self.bodies(self.header, out, GCC + ["-Werror=int-conversion", "-Werror=incompatible-pointer-types"], config):
             return None
-        with open(out, "rb") as f:
+        with open(f"{self.work}/{out}.o", "rb") as f:
             return hashlib.sha256(f.read()).hexdigest()
 
     def differs(self, text):
-        """False: the same object code; None: does not compile."""
+        """"plain" or "other": the configuration whose object code differs; "": none does; None: it does not compile."""
         self.put(f"{self.header}.h", text)
         for config, before in zip(CONFIGS, self.objects):
             after = self.object(config)
             if after is None:
                 return None
             if after != before:
-                return True
-        return False
+                return "other" if config else "plain"
+        return ""
+
+    def program(self, source, compiler, plain):
+        """Builds a test with the header as it is now. plain: the object of that header's bodies."""
+        program, log = f"{self.work}/test", f"{self.work}/build.log"
+        sanitized = compiler is not GCC
+        if has_own_bodies(source):
+            return run(command(source, program, self.work, "san" if sanitized else "-O0"), 300, log)[0] == 0
+        tag = "san." if sanitized else ""
+        objects = [f"{self.work}/{tag}{name_of(source).replace('/', '.')}.o"]
+        if not os.path.exists(objects[0]):
+            argv = compiler + ["-w", "-I.", "-Itests", "-DQOS_DECLARE_ONLY"] + says(source, "flags")
+            if "/fuzz/" in source:
+                argv.append(f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"')
+                if run(argv + ["-c", "-o", objects[0] + ".driver", "tests/fuzz/driver.c"], 300, log)[0] != 0:
+                    return False
+            if run(argv + ["-c", "-o", objects[0], source], 300, log)[0] != 0:
+                return False
+        if "/fuzz/" in source:
+            objects.append(objects[0] + ".driver")
+        for header in bodies_of(source):
+            out = plain if header == self.header else tag + header
+            if header != self.header and not os.path.exists(f"{self.work}/{out}.o") and \
+                    not self.bodies(header, out, compiler):
+                return False
+            objects.append(f"{self.work}/{out}.o")
+        link = [compiler[0]] + [f for f in compiler if f.startswith("-fsanitize=")]
+        return run(link + says(source, "flags") + ["-o", program] + objects + says(source, "links"), 300, log)[0] == 0
 
     def baseline(self):
         """Each test unchanged: at -O0 or -O1, what costs less; what fails or skips here judges nothing."""
@@ -431,21 +488,16 @@ class Bench:
                 return kept
         self.put(f"{self.header}.h", self.text)
         program, tests, unfit = f"{self.work}/test", [], []
+        self.object("")
         for source in sources:
-            best = None
-            for level in ("-O0", "-O1"):
-                status, build_s = run(command(source, program, self.work, level), 300, f"{self.work}/build.log")
-                if status != 0:
-                    break
-                status, run_s = run([program], 900, f"{self.work}/run.log")
-                if status != 0:
-                    break
-                if best is None or build_s + run_s < best["build_s"] + best["run_s"]:
-                    best = {"source": source, "level": level, "build_s": build_s, "run_s": run_s}
-                if run_s < 0.3:
-                    break
-            if best:
-                tests.append(best)
+            if not has_own_bodies(source):
+                self.program(source, GCC, "plain")  # its object
+            before = used_s()
+            good = self.program(source, GCC, "plain")
+            build_s = used_s() - before
+            status, run_s = run([program], 900, f"{self.work}/run.log") if good else (1, 0)
+            if status == 0:
+                tests.append({"source": source, "build_s": build_s, "run_s": run_s})
             else:
                 unfit.append(source)
         tests.sort(key=lambda t: t["build_s"] + t["run_s"])
@@ -454,20 +506,23 @@ class Bench:
             json.dump(kept, f, indent=1)
         return kept
 
-    def caught_by(self, text, tests):
-        """The first test that fails, and how; None if none does."""
+    def caught_by(self, text, tests, plain):
+        """The first test that fails, and how; None if none does. plain: of tests that are linked too."""
         self.put(f"{self.header}.h", text)
         program = f"{self.work}/test"
         for t in tests:
-            status, _ = run(command(t["source"], program, self.work, t["level"]), 300, f"{self.work}/build.log")
-            if status != 0:
+            if not plain and not has_own_bodies(t["source"]):
+                continue
+            if not self.program(t["source"], GCC, "plain"):
                 return name_of(t["source"]), "does not compile"
             status, _ = run([program], int(t["run_s"] * 8) + 4, f"{self.work}/run.log")
             if status not in (0, 77):
                 return name_of(t["source"]), "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {status}"
-        for source in self.sanitized(tests):
-            self.put(f"{self.header}.h", text)
-            run(command(source, program, self.work, "san"), 300, f"{self.work}/build.log")
+        sane = self.sanitized(tests)
+        self.put(f"{self.header}.h", text)
+        self.bodies(self.header, "san.plain", SANITIZED)
+        for source in sane:
+            self.program(source, SANITIZED, "san.plain")
             status, _ = run([program], 200, f"{self.work}/run.log", 8)
             if status not in (0, 77):
                 return "san/" + name_of(source), f"status {status}"
@@ -477,11 +532,11 @@ class Bench:
         """The C tests of unit/, property/ and fuzz/ that pass unchanged, in time, under the sanitizers."""
         if self.sane is None:
             self.put(f"{self.header}.h", self.text)
+            self.bodies(self.header, "san.plain", SANITIZED)
             program, self.sane = f"{self.work}/test", []
             for t in tests:
                 if t["source"].split("/")[1] in ("unit", "property", "fuzz") and t["source"].endswith(".c"):
-                    status, _ = run(command(t["source"], program, self.work, "san"), 300, f"{self.work}/build.log")
-                    if status == 0 and run([program], 60, f"{self.work}/run.log", 8)[0] == 0:
+                    if self.program(t["source"], SANITIZED, "san.plain") and run([program], 60, f"{self.work}/run.log", 8)[0] == 0:
                         self.sane.append(t["source"])
         return self.sane
 
@@ -550,7 +605,8 @@ def run_command(header, want, seed):
     with open(state, "w") as f:
         for r in [head] + list(done.values()):
             f.write(json.dumps(r) + "\n")
-    counts, survivors, dropped, begun = {}, [], 0, time.time()
+    counts, survivors, dropped, begun, tried = {}, [], 0, used_s(), 0
+    kills = collections.Counter(r["by"][0] for r in done.values() if r["result"] == "caught")
     for m in mutants(bench.text, seed):
         if sum(counts.values()) >= want:
             break
@@ -562,9 +618,12 @@ def run_command(header, want, seed):
                 continue
             differs = bench.differs(text)
             if not differs:
-                r = {"key": key, "result": "same" if differs is False else "invalid"}
+                r = {"key": key, "result": "invalid" if differs is None else "same"}
             else:
-                caught = bench.caught_by(text, base["tests"])
+                base["tests"].sort(key=lambda t: (t["build_s"] + t["run_s"]) / (1 + kills[name_of(t["source"])]))
+                caught = bench.caught_by(text, base["tests"], differs == "plain")
+                kills.update([caught[0]] if caught else [])
+                tried += 1
                 r = {"key": key, "result": "caught" if caught else "survived", "by": caught}
             r["mutant"] = m
             with open(state, "a") as f:
@@ -582,7 +641,7 @@ def run_command(header, want, seed):
         done_now = sum(counts.values())
         if done_now % 25 == 0:
             print(f"  {done_now} of {want}: {counts.get('caught', 0)} caught, {len(survivors)} survived, "
-                  f"{time.time() - begun:.0f} s", flush=True)
+                  f"{(used_s() - begun) / max(tried, 1):.1f} s of processor time each", flush=True)
     total, equivalent = sum(counts.values()), counts.get("equivalent", 0)
     real = total - equivalent
     caught = counts.get("caught", 0)
