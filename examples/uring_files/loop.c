@@ -560,12 +560,12 @@ static bool loop_run(struct loop *l)
 static uint64_t cpu_wait_ns(void)
 {
     FILE *f = fopen("/proc/thread-self/schedstat", "r");
-    uint64_t wait_ns = 0;
-    if (f && fscanf(f, "%*u %" SCNu64, &wait_ns) != 1)
-        wait_ns = 0;
+    char line[128] = "", *wait = NULL; /* time on a processor, time that it waited for one, slices */
+    if (f && fgets(line, sizeof line, f))
+        wait = strchr(line, ' ');
     if (f)
         fclose(f);
-    return wait_ns;
+    return wait ? strtoull(wait, NULL, 10) : 0;
 }
 
 static void open_run(struct loop *l)
