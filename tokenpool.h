@@ -7,7 +7,7 @@
  *   equally among whoever is greedy; a client that was promised 236 K I/Os a second gets
  *   157 K. Haechi moves the decision to the clients: an I/O costs a token. A client gets
  *   its reservation in tokens each period and takes more from a shared pool, one 64-bit
- *   word, by a fetch-and-add. Who has no token waits.
+ *   word, by a fetch-and-add. A client without a token waits.
  *
  * THE MODEL
  *
@@ -18,9 +18,8 @@
  *     |           |<-------------------------- report ----|  take -> I/O -> complete |
  *     +-----------+            one storage                +--------------------------+
  *
- *   Every period of length T the monitor issues C tokens, C the estimated capacity: R_i
- *   to each client, the rest to the pool. Reservations that lack demand return to the
- *   pool.
+ *   In every period of length T the monitor issues C tokens, the estimated capacity: R_i
+ *   to each client, the remainder to the pool. Unused reservations return to the pool.
  *
  * THE CALLS
  *
@@ -57,27 +56,27 @@
  *
  *   - An engine belongs to one thread, a monitor to one thread. The storage is words that
  *     both reach; it holds no pointers. All its hosts have one byte order.
- *   - take and complete are all that an engine needs, at any times: a take compares
- *     now_ns with one deadline. An engine may sleep for ever; its tokens end with their
- *     period.
+ *   - An engine needs take and complete only, at any time: a take compares now_ns with
+ *     one deadline. An engine may sleep for ever; its tokens end with their period.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
  *     twice that. A client that attaches anew starts without debt.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
- *   - Each client makes at most one vain claim between two fills of the pool, so the pool
- *     word stays above -(clients x batch).
+ *   - Each client makes at most one failed claim between two fills of the pool, so the
+ *     count of the pool word stays above -(clients x batch).
  *   - A backlogged client that has reservation left never waits in its engine. Without,
  *     it waits for the pool, at longest until its next period: T + check_ns.
- *   - A client that dies loses its tokens with their period; a client not heard in the
- *     last quarter of a period gets none in the next. After one report it has them again.
+ *   - The tokens of a client that dies end with their period. A client that did not
+ *     report in the last quarter of a period gets no reservation in the next period. It
+ *     gets the reservation again in the period after its next report.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
- *     its first period at most T + lease_ns later. If none is left, engines stop, or with
- *     TOKENPOOL_GO_ON go on with their reservations (safe while their sum fits).
+ *     its first period at most T + lease_ns later. Without a monitor engines stop, or
+ *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits).
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
- *     their client was given, so one that lies can have its own reservation issued twice;
- *     terms are clamped to client_capacity. One stray store costs at most the tokens of
- *     one period; the storage is as before after three.
+ *     their client was given, so a client that lies can have its own reservation issued
+ *     twice. Terms are clamped to client_capacity. One stray store costs at most the
+ *     tokens of one period; the storage is as before after three.
  */
 #ifndef TOKENPOOL_H
 #define TOKENPOOL_H
@@ -105,11 +104,11 @@ extern "C" {
 
 /* config.flags */
 #define TOKENPOOL_GUARD 1u   /* the pool holds no more than what lets equal sharing meet all reservations */
-#define TOKENPOOL_ORDERED 2u /* claims are served in their order */
+#define TOKENPOOL_ORDERED 2u /* first claim, first served */
 #define TOKENPOOL_BASIC 4u   /* Basic Haechi: unused reservations are wasted (for comparison) */
 #define TOKENPOOL_FIXED 8u   /* the capacity stays what the profile says */
-#define TOKENPOOL_PAPER 32u  /* Algorithm 1 by totals alone, as published; otherwise by totals and demand */
-#define TOKENPOOL_GO_ON 16u  /* without a monitor, engines renew their reservations themselves; otherwise they stop */
+#define TOKENPOOL_PAPER 32u  /* Algorithm 1 as published, by totals; default: by totals and demand */
+#define TOKENPOOL_GO_ON 16u  /* without a monitor engines renew their reservations; default: they stop */
 
 struct tokenpool_monitor; /* data node: forward declarations, the structs are in the chapters */
 struct tokenpool_client;
@@ -127,11 +126,11 @@ struct tokenpool_config {
     uint64_t period_ns;      /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
     uint64_t check_ns;       /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8 */
     uint64_t poll_ns;        /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
-    uint64_t lease_ns;       /* a monitor without a heartbeat for so long may be replaced by another that runs,
+    uint64_t lease_ns;       /* another monitor takes over after so long without a heartbeat,
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
     uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default */
-    uint64_t capacity_min;   /* totals below are not remembered, 1..capacity; default 0.7 of it; QOS_NOTHING: none is */
-    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
+    uint64_t capacity_min;  /* smaller totals are not recorded, 1..capacity; default 0.7 of it; QOS_NOTHING: no floor */
+    uint64_t capacity_step; /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
                                * QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
@@ -245,11 +244,10 @@ QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
 
 /* -- client: one thread each; wait-free but for the operations of a transport. */
 
-/* An engine for slot id of a local storage; take then does its operations itself. generation: what
- * tokenpool_monitor_slot_info said when the slot was joined, or 0: whoever has it now. The engine gets its first tokens
- * in the period after the one that it finds running, since another engine may have used the slot's in that one; see
- * tokenpool_client_start_now. QOS_EMEMORY, QOS_EALIGN, QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id),
- * QOS_ESTALE (another generation). */
+/* An engine for slot id of a local storage; take performs its operations. generation: as in tokenpool_monitor_slot_info
+ * when the slot was joined, or 0: the current one. The engine gets its first tokens in the next period, because another
+ * engine may have used the slot in the running one; see tokenpool_client_start_now. QOS_EMEMORY, QOS_EALIGN,
+ * QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id), QOS_ESTALE (another generation). */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_client *client, uint32_t id,
                                                               uint32_t generation, void *storage, size_t storage_bytes);
 /* The same for a storage behind a transport: head is a copy of its TOKENPOOL_HEAD_BYTES at TOKENPOOL_OFFSET_HEAD,
@@ -257,23 +255,24 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_c
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *client, uint32_t id,
                                                                      uint32_t generation, const void *head,
                                                                      uint64_t storage_bytes);
-/* The caller vouches that nobody used this slot in the running period: the engine starts in that one. After attach. */
+/* Call it after attach if no other engine used this slot in the running period: then the engine starts at once. */
 QOS_API void tokenpool_client_start_now(struct tokenpool_client *client);
 /* n tokens, 1..client_capacity. QOS_EAGAIN: none now; see tokenpool_client_next_ns, and with a transport first
- * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: can never be had (n is 0, above
+ * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: n can never be granted (0, above
  * client_capacity or above the client's limit). QOS_ESTALE: attach again. A request above the batch is claimed in one
- * piece when the pool holds all of it. */
+ * piece, once the pool holds all of it. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_take(struct tokenpool_client *client, uint64_t now_ns,
                                                             uint64_t n);
 /* n I/Os (tokens' worth) completed. */
 QOS_API void tokenpool_client_complete(struct tokenpool_client *client, uint64_t n);
-/* When to call again for n tokens (0: for nothing but its own reports): now_ns if they are held or an operation is due,
- * else the next poll or tick. */
+/* When to call again for n tokens (0: for reports only): now_ns if they are held or an operation is due, else the next
+ * poll or tick. */
 QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client, uint64_t now_ns, uint64_t n);
-/* Tokens' worth of requests that wait outside for tokens; TOKENPOOL_BACKLOGGED: always more. Holds until changed. */
+/* Cost of the requests that wait in the caller's queue, in tokens. TOKENPOOL_BACKLOGGED: always more. Holds until
+ * changed. */
 QOS_API void tokenpool_client_set_queued(struct tokenpool_client *client, uint64_t n);
-/* Takes n tokens that need not be there: debt, paid by the next tokens received. QOS_EDEBT, nothing taken, while more
- * than debt_max is owed already: so the debt stays below debt_max + n. */
+/* Takes n tokens, also those that are not held: debt, paid by the next tokens received. QOS_EDEBT, nothing taken: the
+ * debt is above debt_max. So it stays below debt_max + n. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_force(struct tokenpool_client *client, uint64_t now_ns,
                                                              uint64_t n);
 /* Tokens of a take in `epoch` whose I/O did not happen, up to what was taken. QOS_ESTALE: that period is over, and with
@@ -288,10 +287,10 @@ QOS_API QOS_NODISCARD bool tokenpool_client_next(struct tokenpool_client *client
 QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t answer);
 /* The operation failed (transport error), whether it was performed or not. The tokens of a lost claim are void. */
 QOS_API void tokenpool_client_fail(struct tokenpool_client *client);
-/* All operations that are due, on local memory; at most 256. For an engine that has nothing to take: its reports keep
+/* Performs all operations that are due, on local memory, at most 256. For an engine without requests: its reports keep
  * its reservation for the next period. */
 QOS_API void tokenpool_client_run(struct tokenpool_client *client, uint64_t now_ns, uint64_t need);
-/* A period may have begun (a message came): the engine looks at once. */
+/* A period may have begun (a message came): the engine reads the period word at its next call. */
 QOS_API void tokenpool_client_hint(struct tokenpool_client *client);
 /* Epoch and number of the tokens held now. */
 QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client);
@@ -306,7 +305,7 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
 
 /* Bytes of the monitor's memory, at 64-byte alignment; 0 if the configuration is wrong. */
 QOS_API size_t tokenpool_monitor_memsize(const struct tokenpool_config *config);
-/* Fresh storage: writes every word of it. Engines of an older one in the same memory must attach again. The first
+/* A new storage: writes every word of it. Engines of an older storage in the same memory must attach again. The first
  * period starts with the first operation. QOS_EMEMORY, QOS_EALIGN, QOS_EINVAL, QOS_ERANGE. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor, void *mem,
                                                              size_t size_bytes, void *storage, size_t storage_bytes,
@@ -325,14 +324,14 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_join(struct tokenpool_mo
 /* New terms from the next period on; errors as above, the old terms stay. A smaller reservation is always accepted. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monitor, uint32_t id,
                                                                uint64_t reservation, uint64_t limit, uint64_t *fits);
-/* From the next period on the client has nothing. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
+/* The client has no tokens from the next period on. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id);
 /* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns, and
  * read the clock for each call: the first call after a period began bounds the time at which it began. */
 QOS_API QOS_NODISCARD bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns,
                                                   struct tokenpool_op *op);
 QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer);
-/* The operation failed, whether it was performed or not: the monitor finds out. */
+/* The operation failed. It may have been performed or not: the next look tells. */
 QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor);
 /* All operations that are due, on local memory. */
 QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t now_ns);
@@ -365,27 +364,28 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     report    [ tag 6 | quarter 2 | demand 2 | K 27 | N 27 ]
  *     head      magic, version, incarnation, sizes, times, CRC32C
  *
- *   Epochs are numbers 1..2^20 - 1, then 1 again. They are compared for equality only, so nobody who slept is ahead of
- *   anybody. The incarnation changes with tokenpool_monitor_init, the generation with each join of a slot.
+ *   Epochs are numbers 1..2^20 - 1, then 1 again. They are compared for equality only, so an engine that slept cannot
+ *   take an old number for a newer one. The incarnation changes with tokenpool_monitor_init, the generation with each
+ *   join of a slot.
  *
  *   Edges between words (the other accesses are relaxed, because each word is complete in itself). Labels in the code:
  *   these edges, claims (C1), reports (R1) and the monitor's swaps (M1 to M5), as in the model for spin.
  *     P1  monitor: terms, then period word OPEN (release)      engine: period word (acquire), then terms.
  *         Without it an engine starts a period with the terms of another.
  *     P2  monitor: period word CHANGING, then terms (release)  engine: terms (acquire), then the period word again.
- *         An engine that read a later period's terms sees that the period word has moved, and starts over.
+ *         An engine that read the terms of a later period finds another period word, and starts over.
  *     P3  new monitor: pool, then period word (release)        old monitor: period word (acquire), then pool.
- *         Without it the old one takes the new one's period word for a stray store, and undoes it.
+ *         Without it the old monitor takes the new period word for a stray store and overwrites it.
  */
 
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
 #define TOKENPOOL_PRIV_VERSION 2u
-#define TOKENPOOL_PRIV_REPORT_IOS 128u /* completed between two reports: they cost less than 1 % of the I/Os */
-#define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; above it a count of takeovers */
+#define TOKENPOOL_PRIV_REPORT_IOS 128u /* completed between two reports, so that reports are below 1 % of the I/Os */
+#define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
 #define TOKENPOOL_PRIV_SEQ_MASK 0xfffu
 
-/* What the head says; every engine works with this copy. */
+/* Fields of the head; each engine keeps a copy. */
 struct tokenpool_priv_head {
     uint32_t clients, batch, flags, incarnation;
     uint64_t period_ns, check_ns, poll_ns, client_capacity, debt_max;
@@ -458,7 +458,7 @@ QOS_PRIV uint32_t tokenpool_priv_low(uint64_t terms)
     return (uint32_t)terms & 0x3ffu;
 }
 
-/* What the monitor writes for a successor; free slots are 0. */
+/* The word for a monitor that takes over; 0: a free slot. */
 QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uint64_t limit)
 {
     uint64_t v = tokenpool_priv_terms(reservation, limit, 0);
@@ -470,9 +470,9 @@ QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
     return epoch >= TOKENPOOL_PRIV_EPOCH_MASK ? 1 : epoch + 1;
 }
 
-/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears slots that missed a period. A write that was
- * delayed by a multiple of 63 periods counts once: its client was silent, so it was issued nothing that the report
- * could lower (with silent_periods above 62 at most its own reservation), and N is clamped. */
+/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears the report of a client that missed a
+ * period. A write that arrives late by a multiple of 63 periods counts once. This costs nothing: its client was silent
+ * and got no reservation (with silent_periods above 62: at most its own reservation is lowered), and N is clamped. */
 QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
 {
     return epoch % 63u + 1u;
@@ -518,7 +518,7 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
 
 /* -- configuration */
 
-/* Zero becomes the default, the named values stay what they are. */
+/* Zero becomes the default; named values stay. */
 QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tokenpool_config *config)
 {
     uint64_t capacity = config->capacity, slots = qos_max(config->clients, 1);
@@ -656,8 +656,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
 /* ==== chapter: client =================================================================================
  *
  *   Section II-D. At the start of a period the engine has R reservation tokens. A request takes one, or a token from
- *   the pool, claimed `batch` at a time: an answer of v gives min(batch, max(v, 0)). Every check_ns it gives back what
- *   its demand does not justify: K, the part of R that is spent or kept, falls to R - (rho(t) - D(t)) when demand D
+ *   the pool, claimed `batch` at a time: an answer of v gives min(batch, max(v, 0)). Every check_ns it returns what its
+ *   demand does not need: K, the part of R that is spent or kept, falls to R - (rho(t) - D(t)) when demand D
  *   lags behind rho(t) = R t / T, and never rises within a period. Example 1: T = 1 s, R = 50, t = 0.6 s, so rho = 30:
  *
  *       demand D    returned       residual
@@ -665,9 +665,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *       40          0              50 - 40 = 10   (R - D, not R - rho)
  *       50          0              0
  *
- *   Reports carry K, N (I/Os completed) and what the demand is. They are sent at a tick, when they tell something new:
- *   K fell by a third of the residual K - N or that by half, 128 more I/Os completed, the last quarter began, the
- *   period ends.
+ *   Reports carry K, N (I/Os completed) and the demand. A tick sends one if there is news: K fell by a third of the
+ *   residual K - N or that by half, 128 more I/Os completed, the last quarter began, the period ends.
  *
  *     period word        E                      E+1
  *     reads (o)      o       (none)      o o o o   terms, confirm
@@ -676,29 +675,29 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *
  *   The deadline. Epochs start at least T apart. An engine whose last read of the period word that showed another epoch
  *   than E was issued at time p knows that E started after p, so that E+1 starts at p + T or later. Its tokens of E end
- *   at p + T - T/4096; the margin covers clocks that differ by 1e-4. An engine that comes late (it slept, or its
- *   clock went back) reads the heartbeat until it has moved twice: b0 at t0, then b1, then b2, which shows e ns since
- *   the start of E. b1 was written after t0, and the clock of b2 was read after that, however long the monitor paused
- *   between its clock and its store. So E started after t0 - e. The engine is back within about 3 check_ns.
+ *   at p + T - T/4096; the margin covers clocks that differ by 1e-4. An engine that is late (it slept, or its
+ *   clock went back) reads the heartbeat until it has changed twice: b0 at t0, then b1, then b2, which shows e ns since
+ *   the start of E. b1 was written after t0, and the monitor read its clock for b2 later than that, even if it paused
+ *   between the clock and the store. So E started after t0 - e. This takes about 3 check_ns.
  *
  *   Invariants
  *     1. spent = allowance + debt - held, allowance = min(kept + gained, limit); one of held and debt is 0.
- *     2. base_ns <= now < base_ns + span_ns: nothing is due, the deadline is ahead. Otherwise a take goes the slow way.
+ *     2. base_ns <= now < base_ns + span_ns: nothing is due and the deadline is ahead. Else a take calls take_slow.
  *     3. may_claim is false from an answer that emptied the pool until a read of the pool shows tokens, or a new period
- *        begins. So an engine claims at most once in vain between two fills, also when answers are lost.
+ *        begins. So at most one claim of an engine fails between two fills, also when answers are lost.
  *     4. An engine's tokens of a period come from terms that were read between two equal reads of its period word.
  *
  *   Where we differ from the paper
  *     - The decay compares with demand (spent, which is completed and outstanding, plus queued), as Definition 1 has
  *       it, not with tokens spent: with 64 requests outstanding a backlogged client would lose its reservation. It runs
- *       from the engine's own start to its deadline: who starts late loses nothing that it can still use.
- *     - Reports carry K where the paper has K - N: with K the monitor can account for every token. They are not asked
- *       for.
- *     - The paper lets clients knock at an empty pool, which drives the count down without end. It does not say what a
- *       claim across a period boundary gets: here an old pool's tokens are void, a new pool's are kept for the new
- *       period.
- *     - A request above the batch is taken from the pool in one piece by compare-and-swap, or not at all: what cannot
- *       be satisfied costs others nothing.
+ *       from the engine's own start to its deadline: a late engine loses nothing that it can still use.
+ *     - Reports carry K where the paper has K - N: with K the monitor can account for every token. The monitor does not
+ *       request them.
+ *     - In the paper clients claim from an empty pool again and again, which lowers the count without end. It does not
+ *       say what a claim across a period boundary gets: here tokens of the old pool are void, tokens of the new pool
+ *       are kept for the new period.
+ *     - A request above the batch is taken from the pool in one piece by compare-and-swap, or not at all: a request
+ *       that cannot be served costs others nothing.
  *     - Ordered mode: the pool word counts tickets upwards, one per token; a claim of b tokens owns tickets [v, v + b)
  *       and may spend those below the `served` word, which the monitor moves (Reed and Kanodia, CACM 22(2), 1979).
  */
@@ -764,7 +763,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_spent(const struct tokenpool_client *cli
     return client->allowance + client->debt - client->held;
 }
 
-/* Tokens that may be spent changed: what is spent stays spent. */
+/* The allowance changed; what is spent stays spent. */
 QOS_PRIV void tokenpool_client_priv_allow(struct tokenpool_client *client)
 {
     uint64_t spent = tokenpool_client_priv_spent(client);
@@ -788,13 +787,13 @@ QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
     client->published_borrowed = borrowed;
 }
 
-/* The longest that tokens live after the read that shows them to be young: T less what clocks may differ. */
+/* How long tokens live after the last read of an older epoch: T less the drift of clocks. */
 QOS_PRIV uint64_t tokenpool_client_priv_life_ns(const struct tokenpool_client *client)
 {
     return client->head.period_ns - client->head.period_ns / 4096;
 }
 
-/* The period is over for this engine: its tokens are void, its debt stays. */
+/* The period has ended for this engine: its tokens are void, its debt stays. */
 QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
 {
     uint64_t spent = tokenpool_client_priv_spent(client);
@@ -807,7 +806,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     client->span_ns = 0;
 }
 
-/* Client Token Management: K never more than R - (rho - D). D counts what is spent and what is queued. */
+/* Client Token Management: K is at most R - (rho - D). D counts tokens spent and requests queued. */
 QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
 {
     uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns);
@@ -829,7 +828,7 @@ QOS_PRIV uint8_t tokenpool_client_priv_quarter(const struct tokenpool_client *cl
     return (uint8_t)(3 - qos_min(left_ns / qos_max(client->head.period_ns / 4, 1), 3));
 }
 
-/* Is there something to report? Asked at each tick. */
+/* Decides at each tick whether a report is due. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
 {
     uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns), period_ns = client->head.period_ns;
@@ -848,10 +847,10 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
         client->final = client->report_due = true;
 }
 
-/* Everything that time alone does. Local, no operation. */
+/* The effects of time: deadline, decay, reports. Local, no operation. */
 QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64_t now_ns)
 {
-    if (now_ns < client->now_ns) { /* the clock went back: nothing that was read before says when it is now */
+    if (now_ns < client->now_ns) { /* the clock went back: times of earlier reads mean nothing now */
         client->timeless = client->running;
         client->span_ns = client->period_at_ns = client->peek_at_ns = client->beat_at_ns = client->tick_ns = 0;
         client->begin_ns = qos_min(client->begin_ns, now_ns);
@@ -945,7 +944,7 @@ QOS_API enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *
 
 QOS_API void tokenpool_client_start_now(struct tokenpool_client *client)
 {
-    client->unused_slot = client->fresh = true; /* others may have emptied the pool: it looks before it claims */
+    client->unused_slot = client->fresh = true; /* others may have emptied the pool: read it before a claim */
 }
 
 QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client)
@@ -976,7 +975,7 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
-/* When E started is known as far as needed: tokens end at `deadline_ns`. */
+/* The start of E is bounded: its tokens end at deadline_ns. */
 QOS_PRIV void tokenpool_client_priv_timed(struct tokenpool_client *client, uint64_t deadline_ns)
 {
     client->timeless = client->beat_known = false;
@@ -985,7 +984,7 @@ QOS_PRIV void tokenpool_client_priv_timed(struct tokenpool_client *client, uint6
     client->final = false;
 }
 
-/* Tokens of seen_epoch by its terms. What was claimed of its pool before counts. */
+/* Begins seen_epoch by its terms. Tokens claimed early from its pool count. */
 QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client, uint64_t terms)
 {
     uint64_t debt = client->debt, life_ns = tokenpool_client_priv_life_ns(client);
@@ -1024,7 +1023,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client, uint6
         tokenpool_client_priv_timed(client, deadline_ns);
 }
 
-/* TOKENPOOL_GO_ON: no monitor opened the next period. The reservation is renewed, without the pool. */
+/* TOKENPOOL_GO_ON: no monitor started the next period. The engine renews its reservation; it does not use the pool. */
 QOS_PRIV void tokenpool_client_priv_go_on(struct tokenpool_client *client)
 {
     uint64_t patience_ns = client->alone ? 0 : client->head.period_ns / 8;
@@ -1048,7 +1047,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
     wait_ns = qos_max(qos_min(overdue_ns, client->head.period_ns / 8), client->head.poll_ns);
     client->period_at_ns = client->running && !client->alone ? QOS_NEVER : qos_sat_add(client->op_ns, wait_ns);
     if (!tokenpool_priv_period_valid(period))
-        return; /* a stray store; the monitor mends it */
+        return; /* a stray store; the monitor repairs it */
     client->foreign = period != 0 && period >> 48 != client->head.incarnation;
     if (client->foreign)
         return;
@@ -1087,7 +1086,7 @@ QOS_PRIV void tokenpool_client_priv_confirmed(struct tokenpool_client *client, u
         client->generation = generation;
     client->terms_generation = generation;
     client->stale = client->generation && generation != client->generation;
-    if (client->stale) { /* until terms of our generation come again: this may have been a stray store */
+    if (client->stale) { /* until terms of our generation return: this may be a stray store */
         client->epoch = client->seen_epoch;
         client->known = true;
         return;
@@ -1103,7 +1102,7 @@ QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, ui
     bool moved = client->beat_known && beat != client->beat, twice = moved && client->beat_moved;
     deadline_ns = qos_sat_add(client->beat_from_ns, qos_sat_sub(life_ns, age_ns));
     client->beat_at_ns = qos_sat_add(client->op_ns, client->head.check_ns);
-    if (moved) { /* this beat was written after the last read, so the next one's clock is later than that */
+    if (moved) { /* this beat was written after the last read, so the clock of the next beat is later than that read */
         client->beat_moved = true;
         client->beat_from_ns = client->beat_ns;
     }
@@ -1118,7 +1117,7 @@ QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, ui
             client->expect_ns = client->op_ns;
         return;
     }
-    if (!client->running) { /* found running, or over */
+    if (!client->running) { /* this period was found running, or has ended */
         client->expected = true;
         client->expect_ns = qos_sat_add(client->op_ns, qos_sat_sub(client->head.period_ns, age_ns));
         client->period_at_ns = qos_sat_sub(client->expect_ns, client->head.period_ns / 4096);
@@ -1142,7 +1141,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_lack(const struct tokenpool_client *clie
     return need > client->held ? need + client->debt - client->held : 0;
 }
 
-/* Room below the limit. */
+/* Tokens up to the limit. */
 QOS_PRIV uint64_t tokenpool_client_priv_room(const struct tokenpool_client *client)
 {
     return qos_sat_sub(client->limit, client->kept + client->gained);
@@ -1153,8 +1152,8 @@ QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *clien
     return (client->head.flags & TOKENPOOL_ORDERED) != 0;
 }
 
-/* The next look at an empty pool: soon, then less and less often, with a quarter of what is left as the longest; in a
- * crowd of more than 1,000 half of it, so that looks stay a small part of the I/Os. */
+/* Back-off of reads of an empty pool: the wait doubles, up to a quarter of the time left. With more than 1,000 clients
+ * it begins longer and goes up to half of it, so that reads stay a small part of the I/Os. */
 QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 {
     bool crowd = client->head.clients > 1000;
@@ -1165,7 +1164,7 @@ QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
     client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
 }
 
-/* What a read or an answer of the pool word says about the next claim. */
+/* A read or an answer of the pool word decides about the next claim. */
 QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, uint64_t pool, uint64_t taken)
 {
     client->pool = pool;
@@ -1195,7 +1194,7 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
         client->tickets = client->claim;
         client->peek_wait_ns = client->peek_at_ns = 0;
     }
-    if (epoch != client->epoch) { /* our period is over, and we do not know the new one yet: the tokens wait for it */
+    if (epoch != client->epoch) { /* a new period, not known yet: the tokens are kept for it */
         tokenpool_client_priv_saw_pool(client, pool, client->claim);
         client->pool = tokenpool_priv_word((int64_t)qos_wrap_sub((uint64_t)count, client->claim), epoch, 0);
         if (client->running)
@@ -1214,7 +1213,7 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
 
 QOS_PRIV void tokenpool_client_priv_claimed_all(struct tokenpool_client *client, uint64_t pool)
 {
-    if (pool != client->pool) { /* others were faster: it is a read */
+    if (pool != client->pool) { /* another claim came first: the answer is a read */
         tokenpool_client_priv_saw_pool(client, pool, 0);
     } else if (!client->running || client->alone) {
         qos_counter_add(&client->voided, client->claim);
@@ -1243,7 +1242,7 @@ QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, 
 
 /* -- operations */
 
-/* What a claim for `need` tokens is, and when: QOS_NEVER if none helps. */
+/* The operation that gets `need` tokens, and when it is due: QOS_NEVER if none does. */
 QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *client, uint64_t need,
                                              enum tokenpool_priv_pending *what)
 {
@@ -1270,7 +1269,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
     return 0;
 }
 
-/* What is to be done first for `need` tokens, and since when it is due. One place for next and next_ns. */
+/* The next operation for `need` tokens, and since when it is due. Shared by next and next_ns. */
 QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *client, uint64_t need,
                                             enum tokenpool_priv_pending *what)
 {
@@ -1313,7 +1312,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client)
     client->reported = true;
     client->reported_kept = client->kept;
     client->reported_done = done;
-    /* A queue of less than 2 % of what was done is the next requests of a client that is served as it asks. */
+    /* A queue below 2 % of the completed I/Os is no backlog: the client's next requests are on their way. */
     demand = client->waiting ? 3 : client->queued > done / 50 ? 2 : client->queued || spent > done ? 1 : 0;
     return tokenpool_priv_tag(client->epoch) << 58 | (uint64_t)client->quarter << 56 | demand << 54 |
            client->kept << 27 | done;
@@ -1406,7 +1405,7 @@ QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
     tokenpool_client_priv_arm(client);
 }
 
-/* Operations of one call on local memory: it ends, whatever is asked for. */
+/* Most operations of one call on local memory. */
 #define TOKENPOOL_PRIV_OPS 256u
 
 QOS_API void tokenpool_client_run(struct tokenpool_client *client, uint64_t now_ns, uint64_t need)
@@ -1439,7 +1438,7 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     }
     if (client->running && client->limit && n > client->limit)
         return QOS_ERANGE;
-    if (!client->waiting) /* one refusal per request: further tries of one that waits already do not count */
+    if (!client->waiting) /* counted once for each request, not for each try */
         qos_counter_add(&client->counters.refused, 1);
     client->waiting = (uint32_t)n;
     return client->running && tokenpool_client_priv_lack(client, n) > tokenpool_client_priv_room(client) ? QOS_ELIMIT
@@ -1537,23 +1536,22 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *       min( max(C (T - t) / T - L, 0),  C + overrun - sum K_i - claimed )
  *
- *   with L = sum max(K_i - N_i, 0) the reservation I/Os that are still to come, and `claimed` counted exactly from the
- *   pool word's own answers. Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims: the
- *   word says 40, A has 30. B claims: the word says 10, B has 10 and knows that the pool is empty; the word says -20
- *   now. A returns 12 unused reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for
- *   12.
+ *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come; `claimed` is counted exactly from the pool word.
+ *   Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims and reads 40: it gets 30. B
+ *   claims and reads 10: it gets 10 and knows that the pool is empty. The count is -20 now. A returns 12 unused
+ *   reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for 12.
  *
  *   Start of epoch E+1
- *     1. swap the pool word, (count, E, seq) for (initial, E+1, seq + 1): who fails is not the active monitor
- *     2. swap the period word for CHANGING; write the terms, each only while the period word is still ours
+ *     1. swap the pool word, (count, E, seq) for (initial, E+1, seq + 1): if this fails, another monitor is active
+ *     2. swap the period word for CHANGING; write the terms, each only while the period word is its own
  *     3. swap the period word for OPEN
- *   A monitor that dies or pauses in between is replaced by another, which starts E+2. The other swaps the period word
- *   too when it takes the storage, so that steps 2 and 3 of the first fail from then on.
+ *   A monitor that dies or pauses in between is replaced by another, which starts E+2. It also
+ *   swaps the period word when it takes the storage, so that steps 2 and 3 of the first monitor fail from then on.
  *
  *   Fencing. Every change by a monitor is a compare-and-swap that expects the (epoch, seq) that it wrote itself; claims
- *   change the count only. So a monitor that was replaced, however long it paused, changes neither word any more. Of
- *   its plain stores one may still land: the terms of one client, a heartbeat or `served`. The latter two carry their
- *   epoch and are ignored; the former can give one client its terms of the period before, for one period.
+ *   change the count only. So a monitor that was replaced changes neither word, however long it paused. One of its
+ *   plain stores may still arrive: the terms of one client, a heartbeat or `served`. Heartbeat and `served` carry their
+ *   epoch and are ignored. The terms can give one client its terms of the period before, for one period.
  *
  *       active --pool is not as it wrote it--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1024-->
  *       holding
@@ -1561,12 +1559,12 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *         +------------------------- the epoch is T old: start the next ------------------------------------------+
  *
  *   The start of an epoch. The monitor may pause between its clock and its swaps, so that the epoch starts later than
- *   it believes. The next call's clock is later than the swaps: if it is late by more than T/8192 (half of the engines'
- *   margin), the epoch counts from there. So epochs start at least T less the margin apart, whatever pauses.
+ *   it believes. The clock of the next call is later than the swaps: if it is late by more than T/8192 (half of the
+ *   engines' margin), the epoch counts from there. So epochs start at least T less the margin apart, with any pauses.
  *
- *   Holding: the running epoch was another's, whose books are lost; it ends without further fills. Its age is bounded
- *   by the heartbeat (its value at the first look plus the time since), which the new monitor carries on, so that
- *   restarts in quick succession still reach the end of the period.
+ *   Holding: another monitor started the running epoch, and its counts are lost; so the epoch ends without further
+ *   fills. The heartbeat bounds its age: its value at the first look plus the time since. The new monitor continues the
+ *   heartbeat, so that the period ends even if monitors restart all the time.
  *
  *   Invariants
  *     1. put = tokens given to the pool of this epoch; claimed = put - max(count, 0) <= put.
@@ -1575,10 +1573,10 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *   Where we differ from the paper
  *     - The paper writes the new pool value, which loses concurrent claims; here a swap that failed is tried again with
- *       what it saw. The paper issues what its formula says; the second bound above accounts for every token.
+ *       the value that it saw. The paper has the first term of the formula only; the second accounts for every token.
  *     - "Reservations are met" needs the guard (TOKENPOOL_GUARD) when reservations differ: a server that shares equally
  *       gives each of n clients C/n, and a client with R_i > C/n catches up only while others pause, at most at C_L
- *       (Definition 2). With the guard the pool holds no more than what leaves it the time; idle clients do not count.
+ *       (Definition 2). The guard limits the pool so that the client has the time for that; idle clients do not count.
  *     - When the estimate falls below the reservations admitted, they are still issued: see the bound.
  */
 
@@ -1586,7 +1584,7 @@ enum tokenpool_priv_state {
     TOKENPOOL_PRIV_FREE,
     TOKENPOOL_PRIV_FRESH, /* admitted, has not been given terms */
     TOKENPOOL_PRIV_LIVE,
-    TOKENPOOL_PRIV_SILENT /* not heard: no reservation until it reports */
+    TOKENPOOL_PRIV_SILENT /* did not report: no reservation until it does */
 };
 
 enum tokenpool_priv_role {
@@ -1613,10 +1611,10 @@ struct tokenpool_monitor {
     uint64_t busy_left, holders;            /* busy clients at the last check: sum of K - N; how many still have some */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
-        age_ns; /* waiting: last heartbeat and since when; first look at its epoch; its age */
+        age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
     uint32_t window_used, window_at, clients, incarnation, epoch, seq, tries, waiting, backlogged;
-    uint8_t pending, change, role, unsure; /* operation under way; to be done next; role; swap without an answer */
-    bool started, looked, unconfirmed;     /* unconfirmed: the epoch began after now_ns, nobody knows when */
+    uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
+    bool started, looked, unconfirmed;     /* unconfirmed: the epoch began after now_ns, at an unknown time */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -1671,7 +1669,7 @@ QOS_PRIV qos_word_t *tokenpool_monitor_priv_report(const struct tokenpool_monito
     return tokenpool_monitor_priv_at(monitor, tokenpool_storage_report(monitor->config.clients, id));
 }
 
-/* Mends a word that only monitors write and that rarely changes: most of the time this is a load. */
+/* Repairs a word that only monitors write and that rarely changes: mostly a load. */
 QOS_PRIV void tokenpool_monitor_priv_keep(const struct tokenpool_monitor *monitor, uint64_t offset_bytes, uint64_t v)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, offset_bytes);
@@ -1688,7 +1686,7 @@ QOS_PRIV void tokenpool_monitor_priv_write_head(const struct tokenpool_monitor *
         tokenpool_monitor_priv_keep(monitor, TOKENPOOL_OFFSET_HEAD + UINT64_C(8) * i, head[i]);
 }
 
-/* Checks everything; the monitor and its memory are touched only if all is right. resume: the head must be ours. */
+/* Checks all arguments; writes only if all are right. resume: the head must be that of this configuration. */
 QOS_PRIV enum qos_status tokenpool_monitor_priv_setup(struct tokenpool_monitor *monitor, void *mem, size_t size_bytes,
                                                       void *storage, size_t storage_bytes,
                                                       const struct tokenpool_config *config, bool resume)
@@ -1740,7 +1738,7 @@ QOS_API enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor
     uint64_t at, bytes;
     if (s != QOS_OK)
         return s;
-    monitor->incarnation = (monitor->incarnation + 1) & 0xffffu; /* engines of what was here before notice */
+    monitor->incarnation = (monitor->incarnation + 1) & 0xffffu; /* engines of the old storage notice */
     bytes = tokenpool_priv_storage_bytes(monitor->config.clients);
     for (at = 0; at < bytes; at += 8)
         qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, at), 0);
@@ -1762,7 +1760,7 @@ QOS_API enum qos_status tokenpool_monitor_resume(struct tokenpool_monitor *monit
 
 /* -- admission */
 
-/* `others`: reservations admitted besides this client's; `had`: its own so far. */
+/* others: reservations of the other clients; had: its own before. */
 QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *monitor, uint64_t others, uint64_t had,
                                                       uint64_t reservation, uint64_t limit, uint64_t *fits)
 {
@@ -1779,7 +1777,7 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *
     return QOS_EADMISSION;
 }
 
-/* The admitted terms of a client, in our memory and for a successor. */
+/* Stores the admitted terms of a client, also for a monitor that takes over. */
 QOS_PRIV void tokenpool_monitor_priv_set_terms(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
                                                uint64_t limit)
 {
@@ -1813,8 +1811,7 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     monitor->done[id] = monitor->beyond[id] = 0;
     monitor->demand[id] = 3;
     tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
-    qos_atomic_store_release(terms,
-                             tokenpool_priv_terms(0, 0, monitor->generation[id])); /* the slot is another's now */
+    qos_atomic_store_release(terms, tokenpool_priv_terms(0, 0, monitor->generation[id])); /* voids the old engine */
     monitor->clients++;
     return QOS_OK;
 }
@@ -1848,7 +1845,7 @@ QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monito
     return QOS_OK;
 }
 
-/* The clients that another monitor admitted. What cannot be read, or does not fit, must join again. */
+/* Takes over the clients that another monitor admitted. One that cannot be read or does not fit must join again. */
 QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 {
     uint32_t i;
@@ -1878,7 +1875,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 
 /* -- reports */
 
-/* One look at all reports: sum of K, L, sum of N, largest residual. What a check spends its time on. */
+/* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time. */
 QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
 {
     const uint32_t block = 64;
@@ -1887,14 +1884,14 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
     uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0, busy_left = 0, holders = 0;
     uint32_t i, j, n;
     for (i = 0; i < monitor->config.clients; i += n) {
-        uint64_t word[64]; /* a copy: the loop over it has no atomics in it and vectorises */
+        uint64_t word[64]; /* a copy: the loop over it has no atomics and vectorises */
         n = monitor->config.clients - i < block ? monitor->config.clients - i : block;
         for (j = 0; j < n; j++)
             word[j] = qos_atomic_load_relaxed(&reports[i + j]);
         for (j = 0; j < n; j++) {
             uint64_t issued = monitor->issued[i + j], k = word[j] >> 27 & mask, done = word[j] & mask, rest;
             bool fresh = word[j] >> 58 == tag, idle;
-            k = fresh && k < issued ? k : issued; /* nobody keeps more than it was given */
+            k = fresh && k < issued ? k : issued; /* no client keeps more than it was issued */
             done = fresh ? done : 0;
             rest = k > done ? k - done : 0;
             idle = fresh ? (word[j] >> 54 & 3) == 0 : monitor->demand[i + j] == 0;
@@ -1916,7 +1913,7 @@ QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
     monitor->holders = holders;
 }
 
-/* A report of the period that ends, from one slot. Returns its N, at most what the client can have been given. */
+/* The last report of a slot for the period that ends. Returns its N, at most what the client can have got. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *monitor, uint32_t id, uint64_t tag)
 {
     qos_word_t *slot = tokenpool_monitor_priv_report(monitor, id);
@@ -1931,7 +1928,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
         return 0;
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);
-    /* Unused: the client returned some of it for lack of demand; by the paper, it did less. */
+    /* Unused: the client returned some of its reservation; by the paper: it completed less. */
     unused = monitor->config.flags & TOKENPOOL_PAPER ? done < issued : !heard || kept + issued / 64 < issued;
     monitor->under[id] = unused ? monitor->under[id] + 1 : 0;
     monitor->demand[id] = heard ? (uint8_t)(word >> 54 & 3) : 0;
@@ -1957,16 +1954,16 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *       capacity_min <= U < Omega           U joins the last M records W; Omega = their mean
  *       else                                Omega stays
  *
- *   That is TOKENPOOL_PAPER. By default the final reports' demand decides, too:
+ *   That is TOKENPOOL_PAPER. By default the demand of the final reports decides, too:
  *
  *       somebody waited for tokens, and U is close to Omega or above      Omega grows
  *       requests were queued although tokens were held                    U joins W: the node was the limit
  *       else                                                              Omega stays: the demand was the limit
  *
- *   Where we differ: with U == Omega it never grows once a batch remainder stays unspent, and below Omega_prof - 3
- *   sigma the estimate never moves again. Here U close to Omega counts as equal, and the floor is configuration. W
- *   forgets its records when the estimate grows: they are smaller, and a single period below the grown estimate would
- *   pull it down to their mean. equal_within QOS_NOTHING and a floor give the literal rule.
+ *   Where we differ: with U == Omega the estimate never grows once part of a batch stays unspent. Below the floor
+ *   (Omega_prof - 3 sigma) it never changes again. Here U close to Omega counts as equal, and the floor is configured.
+ *   W is emptied when the estimate grows: its records are smaller, and one period below the new estimate would pull it
+ *   down to their mean. equal_within QOS_NOTHING and a floor give the literal rule.
  *
  *   References
  *     Liu, Varman: Haechi: A Token-based QoS Mechanism for One-sided I/Os in RDMA based Storage System. IPDPS 2021.
@@ -1994,16 +1991,16 @@ QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor
     const struct tokenpool_config *config = &monitor->config;
     uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
     uint64_t step = config->capacity_step;
-    if (monitor->waiting && qos_sat_add(used, within) >= omega) { /* the node did all, and more was wanted */
+    if (monitor->waiting && qos_sat_add(used, within) >= omega) { /* all used, and clients waited */
         monitor->window_used = monitor->window_at = 0;
         if (step != QOS_NOTHING)
             monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
     } else if (monitor->backlogged && !monitor->waiting && used && used < omega + within) {
-        /* tokens were left, and requests: the node was slower than its tokens */
-        if (used < monitor->capacity_next / 10 * 9) /* a fall: what was before is of another time */
+        /* tokens and requests were left: the node was slower than the estimate */
+        if (used < monitor->capacity_next / 10 * 9) /* a fall: older records do not apply */
             monitor->window_used = monitor->window_at = 0;
         tokenpool_monitor_priv_record(monitor, used);
-    } /* else the demand was the limit, and says nothing about the node */
+    } /* else the demand was the limit: no information about the node */
 }
 
 QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor, uint64_t used)
@@ -2018,7 +2015,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         return;
     }
     if (exact ? used == omega : qos_sat_add(used, config->equal_within) >= omega) {
-        if (!exact) /* all of Omega was done: records of less are of another time */
+        if (!exact) /* all of Omega was used: smaller records do not apply */
             monitor->window_used = monitor->window_at = 0;
         if (config->capacity_step != QOS_NOTHING)
             monitor->capacity_next = qos_min(omega + config->capacity_step, TOKENPOOL_TOKENS_MAX);
@@ -2029,7 +2026,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     tokenpool_monitor_priv_record(monitor, used);
 }
 
-/* End of a period, as far as the reports tell it: U, who is silent, who used too little, the next capacity. */
+/* End of a period, by its reports: U, silent clients, unused reservations, the next estimate. */
 QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 {
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
@@ -2047,15 +2044,15 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 /* ==== chapter: periods and fills ======================================================================
  *
  *   The monitor's operations, one at a time: LOOK at each check, START at the end of a period, SET to raise or lower
- *   the pool, TAKE to take a storage over. A swap whose answer was lost is settled by the next look: (epoch, seq) of
- *   the word tells whether it was performed, because nobody else can have written this pair.
+ *   the pool, TAKE to take a storage over. After a swap without an answer the next look decides: the
+ *   word's (epoch, seq) shows whether it was performed, because only this swap can have written that pair.
  */
 
 #ifndef QOS_DECLARE_ONLY
 
-/* Tokens that a few clients may hold while the one with the largest residual reservation r keeps pace. It needs the rate
- * r / left, so that at most C left / r clients may be served at once. Those beyond the holders of reservations get what
- * each can use until the next check; two checks are kept back for reports under way. */
+/* Tokens that a few clients may hold while the one with the largest residual reservation r keeps pace. It needs the
+ * rate r / left, so that at most C left / r clients may be served at once. Those beyond the holders of reservations get
+ * what each can use until the next check; two checks are kept back for reports under way. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_few(const struct tokenpool_monitor *monitor, uint64_t left_ns)
 {
     const struct tokenpool_config *config = &monitor->config;
@@ -2090,7 +2087,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
     return qos_min(tokens, qos_max(others, qos_sat_sub(tokenpool_monitor_priv_few(monitor, left_ns), held)));
 }
 
-/* A monitor that finds the storage in other hands waits, and forgets what it was about to do. */
+/* Another monitor has the storage: this one waits, and drops its next operation. */
 QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
 {
     monitor->role = TOKENPOOL_PRIV_WAITING;
@@ -2104,7 +2101,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *
     return qos_elapsed_ns(monitor->info.start_ns, monitor->now_ns);
 }
 
-/* Shows that the epoch has a living monitor, and how old it is. */
+/* The heartbeat: a monitor lives, and the epoch's age. */
 QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
 {
     uint64_t age_ns = qos_min(tokenpool_monitor_priv_age_ns(monitor), (UINT64_C(1) << 44) - 1);
@@ -2124,7 +2121,7 @@ QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monit
     return swapped;
 }
 
-/* The books of a new period, and the word that the pool becomes. The old pool serves on until the swap. */
+/* Prepares the counts of a new period and its pool word. The old pool serves until the swap. */
 QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 {
     uint64_t largest = 0, reserved = 0, busy_left = 0, overrun = monitor->config.overrun, initial;
@@ -2163,9 +2160,8 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
     monitor->target = (int64_t)initial;
 }
 
-/* Tokens of the period that somebody claimed, the pool being `pool`. Exact: what the pool was given, less what is left
- * of it; a negative count says by how much claims failed, not that they got something. A count above what was given is
- * a stray store: nobody knows what was claimed, so all was. */
+/* Tokens claimed in this period, exactly: tokens put into the pool less those left. A negative count is the sum of
+ * failed claims. A count above what was put is a stray store: then all counts as claimed. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_count_claimed(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
     int64_t count = tokenpool_word_count(pool);
@@ -2182,7 +2178,7 @@ QOS_PRIV void tokenpool_monitor_priv_serve(struct tokenpool_monitor *monitor, ui
                              tokenpool_priv_word((int64_t)served, monitor->epoch, 0));
 }
 
-/* The pool is of the new epoch: terms go out. A store happens only while the period word is ours. */
+/* The pool is of the new epoch: writes the terms, while the period word is this monitor's. */
 QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 {
     qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
@@ -2195,12 +2191,12 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
         qos_atomic_store_release(tokenpool_monitor_priv_terms(monitor, i), terms); /* P2 */
         tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, i),
                                     tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
-    } /* if the period word is not ours any more, this swap fails */
+    } /* if another monitor changed the period word, this swap fails */
     return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* M3, P1 */
 }
 
-/* An epoch that starts late by less than the engines' margin keeps its place, so that the rate stays exact. One that
- * starts later starts now, to be T long. */
+/* An epoch that starts late by less than the engines' margin counts from its planned start, so that the rate stays
+ * exact. A later one counts from now, to be T long. */
 QOS_PRIV void tokenpool_monitor_priv_late(struct tokenpool_monitor *monitor)
 {
     if (tokenpool_monitor_priv_age_ns(monitor) > monitor->config.period_ns / 8192)
@@ -2237,7 +2233,7 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
         tokenpool_monitor_priv_beat(monitor);
 }
 
-/* Step T2: what the pool should hold at this moment. */
+/* Step T2: the tokens that the pool should hold now. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monitor)
 {
     const struct tokenpool_monitor_state *info = &monitor->info;
@@ -2248,7 +2244,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
 
-/* The pool holds `pool`, of our epoch and seq: decides on a change. */
+/* The pool word is `pool`, with our epoch and seq: decides whether to change it. */
 QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     struct tokenpool_monitor_state *info = &monitor->info;
@@ -2256,7 +2252,7 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
     bool ordered = (monitor->config.flags & TOKENPOOL_ORDERED) != 0;
     uint64_t target;
     monitor->pool = pool;
-    if (!ordered && count > (int64_t)info->put) { /* a stray store: nobody knows what was claimed of it */
+    if (!ordered && count > (int64_t)info->put) { /* a stray store: what was claimed is unknown */
         info->put = qos_max(info->put, info->bound);
         info->converting = true;
     }
@@ -2265,7 +2261,7 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
     if (!info->converting || monitor->config.flags & TOKENPOOL_BASIC)
         return;
     target = tokenpool_monitor_priv_target(monitor);
-    if (ordered) { /* no lowering here: so never more than one claim each ahead of the tickets */
+    if (ordered) { /* cannot be lowered: so at most one claim for each client ahead of the tickets */
         uint64_t ahead = (count > 0 ? (uint64_t)count : 0) + (uint64_t)info->clients * monitor->config.batch;
         uint64_t served = qos_min(info->claimed + target, ahead);
         if (served > info->put)
@@ -2277,7 +2273,7 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
         monitor->change = TOKENPOOL_PRIV_SET;
 }
 
-/* A swap of the count was performed: it replaced monitor->pool by monitor->swap. */
+/* A swap replaced monitor->pool by monitor->swap. */
 QOS_PRIV void tokenpool_monitor_priv_was_set(struct tokenpool_monitor *monitor)
 {
     monitor->info.claimed = tokenpool_monitor_priv_count_claimed(monitor, monitor->pool);
@@ -2286,7 +2282,7 @@ QOS_PRIV void tokenpool_monitor_priv_was_set(struct tokenpool_monitor *monitor)
     monitor->seq = tokenpool_priv_seq(monitor->pool);
 }
 
-/* Ours: the pair (epoch, seq) is the one that we wrote last. */
+/* Ours: (epoch, seq) is what this monitor wrote last. */
 QOS_PRIV bool tokenpool_monitor_priv_ours(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
     return tokenpool_word_epoch(pool) == monitor->epoch && tokenpool_priv_seq(pool) == monitor->seq;
@@ -2297,7 +2293,7 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
 {
     uint64_t beat = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_BEAT));
     uint32_t epoch = tokenpool_word_epoch(pool);
-    if (!monitor->looked || epoch != monitor->epoch) { /* it started before this look, by the heartbeat's age */
+    if (!monitor->looked || epoch != monitor->epoch) { /* it started before this look less the heartbeat's age */
         monitor->look_ns = monitor->now_ns;
         monitor->age_ns = beat >> 44 == epoch ? beat & ((UINT64_C(1) << 44) - 1) : 0;
         monitor->age_ns = qos_min(monitor->age_ns, monitor->config.period_ns);
@@ -2319,15 +2315,15 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
     }
 }
 
-/* The period word becomes another that says the same: the swaps of the monitor that we replaced fail from now on. If it
- * announced the epoch after our first look, the epoch is as young as can be. */
+/* Changes the period word, but not its meaning: from now on the swaps of the replaced monitor fail. If that monitor
+ * announced the epoch after our first look, the epoch may have started just now. */
 QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint64_t seen = qos_atomic_load_relaxed(at), to;
     bool announced = tokenpool_priv_period_epoch(monitor->period) == monitor->epoch;
     do {
-        to = seen; /* a stray store: it is no monitor's */
+        to = seen; /* a stray store, not a monitor's */
         if (tokenpool_priv_period_valid(seen))
             to = tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen), (seen + 2) & 0xffu);
     } while (!qos_atomic_cas_release(at, &seen, to)); /* M6, P3 */
@@ -2339,7 +2335,7 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
     }
 }
 
-/* The swap of TAKE succeeded: the storage is ours, the running epoch was another's. */
+/* The swap of TAKE succeeded: the storage is ours, the running epoch another monitor's. */
 QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
 {
     monitor->pool = monitor->swap;
@@ -2357,7 +2353,7 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
         tokenpool_monitor_priv_beat(monitor);
 }
 
-/* A word that was not written by us, or not by this swap: stray or another monitor's. */
+/* The answer of a look: our word, a swap without an answer, a stray store, or another monitor's word. */
 QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     uint8_t unsure = monitor->unsure;
@@ -2381,7 +2377,7 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         }
         tokenpool_monitor_priv_was_set(monitor);
     }
-    if (unsure == TOKENPOOL_PRIV_START) { /* not performed: again, with what claims left */
+    if (unsure == TOKENPOOL_PRIV_START) { /* not performed: again, with the word as claims left it */
         monitor->pool = pool;
         monitor->change = TOKENPOOL_PRIV_START;
         return;
@@ -2392,16 +2388,16 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         monitor->pool = pool;
         return;
     }
-    seen = qos_atomic_load_acquire(period); /* P3: if another took the storage, the pool shows it */
+    seen = qos_atomic_load_acquire(period); /* P3: if another monitor took the storage, the pool word shows it */
     if (seen != monitor->period &&
         tokenpool_monitor_priv_ours(monitor,
                                     qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_POOL))))
         (void)qos_atomic_cas_relaxed(period, &seen, monitor->period); /* a stray store */
-    monitor->tries = 4; /* changes in one check; the next check does the rest */
+    monitor->tries = 4;                                               /* swaps in one check */
     tokenpool_monitor_priv_fill(monitor, pool);
 }
 
-/* The number of the next epoch: after the pool's, and not the one that engines may be in. */
+/* The next epoch: after the pool's, and not the one that engines may still have. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_next_epoch(const struct tokenpool_monitor *monitor)
 {
     uint64_t next = tokenpool_priv_after(monitor->epoch);
@@ -2410,7 +2406,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_next_epoch(const struct tokenpool_monit
     return next;
 }
 
-/* What is to be done now, if anything. */
+/* Decides on the next operation, if one is due. */
 QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
 {
     uint64_t now_ns = monitor->now_ns;
@@ -2433,7 +2429,7 @@ QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
 
 QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
-    if (now_ns < monitor->now_ns) { /* the clock went back: ages stay what they were */
+    if (now_ns < monitor->now_ns) { /* the clock went back: ages stay */
         uint64_t age_ns = tokenpool_monitor_priv_age_ns(monitor);
         monitor->info.start_ns = qos_sat_sub(now_ns, age_ns);
         monitor->age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->now_ns));
@@ -2442,7 +2438,7 @@ QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uin
     monitor->now_ns = now_ns;
 }
 
-/* A clock that was read after the epoch was announced, or after the first look at another's: both were before this. */
+/* The first clock after an epoch was announced, or after the first look at another monitor's epoch. */
 QOS_PRIV void tokenpool_monitor_priv_confirm(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
     bool back = now_ns < monitor->now_ns;
@@ -2515,7 +2511,7 @@ QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t 
         monitor->pool = answer;
         if (swapped)
             tokenpool_monitor_priv_started(monitor, answer);
-        else /* a claim came between: it is of the old period. Try again with what it left. */
+        else /* a claim came first, of the old period: again with the new word */
             monitor->change = TOKENPOOL_PRIV_START;
     } else if (what == TOKENPOOL_PRIV_SET) {
         if (swapped)
@@ -2543,7 +2539,7 @@ QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t n
     if (monitor->pending)
         return;
     tokenpool_monitor_priv_confirm(monitor, now_ns);
-    while (tokenpool_monitor_priv_next(monitor, &op)) /* one reading of the clock: an epoch that starts here waits */
+    while (tokenpool_monitor_priv_next(monitor, &op)) /* one clock for all of them */
         tokenpool_monitor_done(monitor, tokenpool_storage_run(monitor->shared, &op));
 }
 
