@@ -21,7 +21,7 @@
  *       +----------------------------------------------------+
  *           4 "they are on server 2": recorded, then acknowledged
  *
- *   1 probe, 2 load. Four parts that share nothing; take those that you need:
+ *   1 probe, 2 load. Four parts that share nothing, a chapter each; take what you need:
  *     placement   in a client: which servers to probe, which to take
  *     detector    in every server: its load, and the writes that it must expect
  *     table       in a home server: where the bytes are; with log, pulls, maintainer
@@ -635,19 +635,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
  *   take 46, narrow ones 25.
  *
- * FIGURE 9 of the paper, with server 1 as home of object 1; ranges are [from, to), stamps 1, 2, ...:
- *
- *       2. 400-600 to 2               2: 400-600
- *       3. 600-800 to 3               2: 400-600, 3: 600-800
- *       4. 200-500 to 3               3: 200-500, 2: 500-600, 3: 600-800
- *          pull_start at 200          hands out 200-500 on 3, its stamp
- *       5. 300-900 to 4               3: 200-300, 4: 300-900
- *       6. pull_finish                4: 300-900; only 200-300 still carried the stamp and is at home now
- *          query 200-600              home 200-300, 4: 300-600
- *
- *   The pull copied 200-500, but 300-500 was redirected anew meanwhile, and the copy is stale there. The paper deletes
- *   by entry and answers "[200, 500] is actually stored locally": it loses the newer data of 300-500.
- *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
  *      0  CRC32C of bytes 4..47, seeded with the CRC of the record before it (header, mark: with 0)
@@ -678,15 +665,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * each server. A server whose pieces are noted is asked for its load, once per idle_ns; an idle one is pulled from, the
  * others in turn, within a token bucket. A busy or silent server keeps its few notes and costs nothing else.
  *
- * WHERE WE DIFFER from the paper
+ * WHERE WE DIFFER from the paper (docs/papers.md has examples)
  *
  *   - The paper appends every operation to a list per object and searches it backwards, O(n). Here: O(log n).
- *   - The paper's delete entry takes the time at which the pull started (Section V-C, Figure 10). That is not enough
- *     (Figure 9, above): bytes must be compared, not entries.
- *   - The Min/Max pair (Section V-B) loses data: create 0-100 and 100-200 on 2; pull 0-100 and, meanwhile, create 50-80
- *     on 3: the delete of 0-100 moves Min to 100, and a query of [50, 80] says "local". There is no such pair here.
- *   - A write that lands at home over a redirected range is recorded: the paper does not mention it.
- *   - Pieces have names. The paper's target server holds a range of an object, which a later write may overwrite.
+ *   - A pull converts the bytes that it copied. The paper's delete entry, with the time at which the pull started
+ *     (Figure 10), can delete newer redirects.
+ *   - There is no Min/Max pair (Section V-B): it loses redirects.
+ *   - A write at home over a redirected range is recorded, and pieces have names: the paper has neither.
  *
  * INVARIANTS
  *
@@ -1101,7 +1086,7 @@ QOS_PRIV void twochoice_priv_unlink(struct twochoice_table *table, uint32_t i)
 
 /* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
  * more than wide leaves hold, so that the others have 29 and the one that was the largest, a narrow leaf, keeps the
- * rest, all its own. Nodes come or go in second place, so that the neighbours in the list of leaves are at hand. */
+ * remainder, all its own. Nodes come or go in second place, next to their neighbours in the list of leaves. */
 TWOCHOICE_PRIV_RARE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: every header has the same shape: a first page of at most 100 lines and 90 columns (title, problem, model, calls,
 # contract), then configuration and public types, the API at a glance, the API, and only then chapters with private
-# names and bodies; and that this check finds a header of another shape
+# names and bodies; and that this check finds a header of another shape; each chapter of twochoice.h compiles alone
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/skeleton
@@ -55,5 +55,17 @@ planted "no glance" 's/---- the API at a glance ----/---- overview ----/'
 planted "a private name in the API" 's/^(QOS_API const char \*qos_)(strerror\(int status\);)/\1priv_\2/'
 planted "no chapters" 's/==== chapter: /---- /'
 planted "a body for declarations only" 's/^#ifndef QOS_DECLARE_ONLY$//'
+# A chapter and what is before all chapters: no function of another chapter is needed.
+alone() { # CHAPTER HEADER
+    awk -v wanted="$1" '/^\/\* ==== chapter: / {here = $4 == wanted; cut = 1} /^#ifdef __cplusplus/ && cut {cut = 0} !cut || here' "$2" >"$out/alone.h"
+    printf '#define QOS_API\n#include "alone.h"\n' >"$out/alone.c"
+    gcc -std=c11 -w -Werror=implicit-function-declaration -I. -c -o "$out/alone.o" "$out/alone.c" 2>"$out/alone.log" &&
+        ! nm -u "$out/alone.o" | grep -qvE ' (memcpy|memmove|memset|memcmp)$'
+}
+for chapter in table placement detector messages; do
+    alone $chapter twochoice.h || { echo "twochoice.h: chapter $chapter needs another one"; cat "$out/alone.log"; bad=1; }
+done
+sed 's/qos_rng_seed(&placement/twochoice_priv_tag(&placement/' twochoice.h >"$out/entangled.h"
+! alone placement "$out/entangled.h" || { echo "not found: a chapter that needs another one"; bad=1; }
 [ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one shape"
 finish $bad
