@@ -188,11 +188,11 @@ int main(int argc, char **argv)
     struct sigaction action;
     char options[64];
     int fd, status;
-    if (argc != 5 || (ops_per_s = atof(argv[3])) <= 0 || (bytes_per_s = atof(argv[4])) <= 0) {
+    if (argc != 5 || (ops_per_s = strtod(argv[3], NULL)) <= 0 || (bytes_per_s = strtod(argv[4], NULL)) <= 0) {
         fputs("usage: device FILE SIZE_MIB OPS_PER_S BYTES_PER_S\n", stderr);
         return 2;
     }
-    size_bytes = (uint64_t)atof(argv[2]) << 20;
+    size_bytes = (uint64_t)strtod(argv[2], NULL) << 20;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     sigaction(SIGUSR1, &action, NULL);

@@ -31,9 +31,9 @@
 #define WAITING 8u                  /* packets of each leaf in our queues */
 
 struct node {
-    uint32_t parent; /* index */
     double rate, limit, share;
     char name[16];
+    uint32_t parent; /* index */
     bool leaf;
 };
 static struct node node[NODES_MAX];
@@ -76,21 +76,35 @@ static void share_out(uint32_t group)
             share_out(i);
 }
 
+/* The number at *at, which ends with a ':'. */
+static double number(char **at)
+{
+    char *end;
+    double n = strtod(*at, &end);
+    if (end == *at || *end != ':' || n < 0) {
+        fprintf(stderr, "net: %s: not id:parent:rate:limit:name\n", *at);
+        exit(2);
+    }
+    *at = end + 1;
+    return n;
+}
+
 static void parse(char *tree)
 {
     char *text;
     for (text = strtok(tree, ","); text && nodes < NODES_MAX; text = strtok(NULL, ","), nodes++) {
-        unsigned id, parent;
-        if (sscanf(text, "%u:%u:%lf:%lf:%15s", &id, &parent, &node[nodes].rate, &node[nodes].limit, node[nodes].name) !=
-                5 ||
-            id != nodes || (nodes && parent >= nodes)) {
-            fprintf(stderr, "net: %s: not id:parent:rate:limit:name\n", text);
+        uint32_t id = (uint32_t)number(&text);
+        node[nodes].parent = (uint32_t)number(&text);
+        node[nodes].rate = number(&text);
+        node[nodes].limit = number(&text);
+        snprintf(node[nodes].name, sizeof node[nodes].name, "%s", text);
+        if (id != nodes || (nodes && node[nodes].parent >= nodes)) {
+            fprintf(stderr, "net: node %u: ids begin with 0, and parents come first\n", id);
             exit(2);
         }
-        node[nodes].parent = parent;
         node[nodes].leaf = true;
         if (nodes)
-            node[parent].leaf = false;
+            node[node[nodes].parent].leaf = false;
     }
     node[0].share = node[0].rate;
     share_out(0);
@@ -261,9 +275,9 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "tc") == 0)
         return parse(argv[2]), print_tc(), 0;
     if (argc == 6 && strcmp(argv[1], "send") == 0)
-        return parse(argv[3]), send_all(strcmp(argv[2], "tc") == 0, argv[4], atof(argv[5]));
+        return parse(argv[3]), send_all(strcmp(argv[2], "tc") == 0, argv[4], strtod(argv[5], NULL));
     if (argc == 4 && strcmp(argv[1], "receive") == 0)
-        return parse(argv[2]), receive(atof(argv[3]));
+        return parse(argv[2]), receive(strtod(argv[3], NULL));
     fputs("usage: net tc TREE | net send tc|htb TREE IP SECONDS | net receive TREE SECONDS\n", stderr);
     return 2;
 }
