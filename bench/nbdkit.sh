@@ -11,7 +11,7 @@ filter=$PWD/build/examples/nbdkit-qoskit-filter.so out=build/bench
 json=$PWD/$out/nbdkit.jsonl
 slices=7 slice=1 seconds=6 loads=$'4k 16 1\n4k 16 4\n256k 4 2' limits=$'4k 16\n64k 4\n256k 16'
 if [ "${1:-}" = --quick ]; then
-    slices=2 slice=0.5 seconds=2 loads=$'4k 16 1\n4k 16 4' limits='64k 4'
+    slices=2 slice=0.4 seconds=1 loads=$'4k 16 1\n4k 16 4' limits='64k 4'
     echo "quick: $slices slices of $slice s, so the control is wider"
 fi
 [ -f "$filter" ] || make -s "$filter" >/dev/null || exit 1
@@ -52,8 +52,8 @@ run() {
     local name=$1 p=${pid[$1]} cpu before after middle
     middle=$(awk "BEGIN {print $5 * 0.5}")
     cpu=$(ticks "$p")
-    timeout 60 fio --name=t --thread --ioengine=nbd --uri="nbd+unix:///?socket=$d/$name" --rw=randread --bs="$2" --iodepth="$3" \
-        --numjobs="$4" --group_reporting --size=1G --time_based --runtime="$5" "${@:6}" --output-format=json --output="$d/fio.json" \
+    timeout 30 fio --name=t --thread --ioengine=nbd --uri="nbd+unix:///?socket=$d/$name" --rw=randread --bs="$2" --iodepth="$3" \
+        --numjobs="$4" --group_reporting --size=1G --time_based --runtime="$(awk "BEGIN {print $5 * 1000}")ms" "${@:6}" --output-format=json --output="$d/fio.json" \
         2>/dev/null &
     local client=$!
     sleep "$(awk "BEGIN {print $5 * 0.25 + 0.3}")"

@@ -49,7 +49,7 @@ stop() { # the server ends within 5 s, whoever waits
     server=
 }
 uri() { echo "nbd+unix:///$1?socket=${2:-$d/socket}"; }
-flood() { # EXPORT SECONDS [BLOCK] [DEPTH] [CONNECTIONS]
+flood() { # EXPORT TIME [BLOCK] [DEPTH] [CONNECTIONS]
     timeout 90 fio --name=t --thread --ioengine=nbd --uri="$(uri "$1")" --rw=randread --bs="${3:-64k}" --iodepth="${4:-16}" \
         --numjobs="${5:-1}" --size=48M --time_based --runtime="$2" >"$d/fio.$1" 2>&1
 }
@@ -229,7 +229,7 @@ ok "bad settings are refused"
 if [ -n "$fio_nbd" ]; then
     : >"$d/err"
     start file dir="$d/disks" qos-class=gold.img,limit=5M qos-control="$d/control" qos-log="$d/log"
-    flood gold.img 3.4 & client=$!
+    flood gold.img 3400ms & client=$!
     await() { # PATTERN: until the statistics have it; prints the time
         for _ in $(seq 40); do ! grep -q "$1" "$d/stats" || { now_ns; return; }; sleep 0.05; done
         return 1
