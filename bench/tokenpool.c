@@ -39,7 +39,7 @@ static void require(enum qos_status s)
 static void run_monitor(struct tokenpool_monitor *m, uint64_t now_ns)
 {
     tokenpool_monitor_run(m, now_ns);
-    tokenpool_monitor_run(m, now_ns); /* a period that began is confirmed */
+    tokenpool_monitor_run(m, now_ns); /* confirms a period that has just begun */
 }
 
 static void setup(uint32_t clients, uint64_t reservation)
@@ -380,7 +380,7 @@ static void bench_check(struct bench *b)
     rounds_of_reports = 300;
     qos_atomic_store_relaxed(&turn, 0);
     (void)qos_atomic_add_relaxed((qos_word_t *)storage + TOKENPOOL_OFFSET_POOL / 8,
-                                 qos_wrap_sub(0, UINT64_C(1000) << 32)); /* somebody used it */
+                                 qos_wrap_sub(0, UINT64_C(1000) << 32)); /* the pool is used */
     run_monitor(&monitor, 1000000);
     run_monitor(&monitor, 2000000);
     if (pthread_create(&thread, NULL, report, (qos_word_t *)storage + tokenpool_storage_report(MANY, 0) / 8) != 0)

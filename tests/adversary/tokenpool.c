@@ -23,17 +23,17 @@ static const struct adversary_op client_ops[CLIENT_OPS] = {
     {"work", 1, STEPS, 0, CAPACITY},           /* a steps: runs, wants b tokens */
     {"report", 0, 1 << 27, 0, 1 << 27},        /* K and N as it likes, of the epoch that runs */
     {"garbage", 0, UINT64_MAX, 0, 0},          /* any word as its report */
-    {"put_back", 1, CAPACITY, 0, 0},           /* */
-    {"force", 1, FORCE_MAX, 0, 0},             /* */
+    {"put_back", 1, CAPACITY, 0, 0},           /* a tokens */
+    {"force", 1, FORCE_MAX, 0, 0},             /* a tokens */
     {"complete", 1, UINT64_MAX / 2, 0, 0},     /* more than it did */
     {"queue", 0, UINT64_MAX, 0, 0},            /* less or more than waits */
-    {"hint", 0, 0, 0, 0},                      /* */
+    {"hint", 0, 0, 0, 0},                      /* a period may have begun */
     {"die", 0, 2 * STEPS, 0, 0},               /* attaches anew after a steps */
     {"clock", 0, PERIOD_NS * 3, 0, PERIOD_NS}, /* its clock is a ahead, b behind, from now on */
 };
 enum { RUN, PAUSE, RESTART, MONITOR_OPS };
 static const struct adversary_op monitor_ops[MONITOR_OPS] = {
-    {"run", 1, 2 * STEPS, 0, MONITORS - 1},   /* a steps, monitor b as it should */
+    {"run", 1, 2 * STEPS, 0, MONITORS - 1},   /* a steps, monitor b runs as documented */
     {"pause", 1, 3 * STEPS, 0, MONITORS - 1}, /* monitor b begins its next operation, and ends it after a steps */
     {"restart", 0, 1, 0, MONITORS - 1},       /* monitor b is replaced by a new one */
 };
@@ -48,7 +48,7 @@ static struct {
     uint64_t storage[128] __attribute__((aligned(64)));
     uint64_t memory[MONITORS][256] __attribute__((aligned(64)));
     uint64_t now, at_step;
-    /* the oracle's books */
+    /* the oracle's counts */
     uint64_t spent[EPOCHS][CLIENTS], forced[EPOCHS], window[PERIODS * STEPS];
     uint64_t started[EPOCHS], last_take_ns, longest_ns;
     bool lied, passive, monitors_play;
@@ -232,7 +232,7 @@ static void monitors_play(const struct adversary_program *program, uint64_t *at)
             w.holds[s->b] = true;
             w.held_until[s->b] = w.at_step + s->a;
         } else {
-            w.wake_step = w.at_step + 1; /* nothing to pause in: again */
+            w.wake_step = w.at_step + 1; /* no operation to pause in: again */
             (*at)--;
         }
     }

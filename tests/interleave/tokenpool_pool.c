@@ -38,7 +38,7 @@ static struct tokenpool_monitor_state state_of_monitor(const struct tokenpool_mo
     return state;
 }
 
-/* A monitor that comes back at once when it is told to: a period that begins is confirmed. */
+/* Runs the monitor again if it is due at once: this confirms a period that has just begun. */
 static void run_monitor(struct tokenpool_monitor *m, uint64_t now_ns)
 {
     tokenpool_monitor_run(m, now_ns);
@@ -46,7 +46,7 @@ static void run_monitor(struct tokenpool_monitor *m, uint64_t now_ns)
         tokenpool_monitor_run(m, now_ns);
 }
 
-/* What the pool word holds at this moment, past the hook. */
+/* The pool word now, read without the hook. */
 static void watch(void)
 {
     int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
@@ -71,7 +71,7 @@ static bool take_hinted(unsigned who, uint64_t n)
     return take(who, n);
 }
 
-/* Takes n tokens, one by one, and waits for the monitor as long as there are none. */
+/* Takes n tokens, one by one; without tokens it waits for the monitor. */
 static void take_all(unsigned who, uint64_t n)
 {
     uint64_t last = *word(TOKENPOOL_OFFSET_POOL);
@@ -156,10 +156,10 @@ static void claims_actor(unsigned who)
 
 static void claims_check(void)
 {
-    EXPLORE_CHECK(spent_in(1) == 5); /* 12 were wanted: all that there is, and no more */
+    EXPLORE_CHECK(spent_in(1) == 5); /* of 12 requested: all tokens, and no more */
 }
 
-/* ---- a raise while others claim; nobody may sleep through it */
+/* ---- a raise while others claim; no client may miss it */
 
 static uint32_t raise_batch;
 
@@ -251,7 +251,7 @@ static void lower_check(void)
     EXPLORE_CHECK(state_of_monitor(&monitor).put == got + (uint64_t)(count > 0 ? count : 0));
 }
 
-/* ---- empty pool: knocking does not drive it down, however often */
+/* ---- empty pool: failed claims do not lower it without end */
 
 static void drift_setup(void)
 {
@@ -460,7 +460,7 @@ static void fence_actor(unsigned who)
     }
 }
 
-/* The word is of one epoch, one of them has it, and a client gets in it what one period issues. */
+/* The word is of one epoch, one monitor has it, and a client gets the tokens of one period in it. */
 static void fence_check(void)
 {
     struct tokenpool_monitor_state a, b;
@@ -483,7 +483,7 @@ static void fence_check(void)
     EXPLORE_CHECK(state_of(0).epoch == (a.active ? a.epoch : b.epoch));
 }
 
-/* ---- a slot is left and joined anew: the old engine and the new one together spend what the slot has */
+/* ---- a client leaves, another joins in its slot: both engines together spend the tokens of one */
 
 static void reuse_setup(void)
 {
@@ -502,7 +502,7 @@ static void reuse_actor(unsigned who)
         run_monitor(&monitor, PERIOD_NS);
         return;
     }
-    if (who == 1) { /* the new client: it comes when the slot is another's */
+    if (who == 1) { /* the new client comes after the change */
         uint64_t terms = explore_await(word(TOKENPOOL_OFFSET_TERMS), *word(TOKENPOOL_OFFSET_TERMS));
         attach(1, (uint32_t)terms & 0x3ffu);
         tokenpool_client_run(&client[1], 2, 0);
@@ -654,7 +654,7 @@ static void cap_actor(unsigned who)
 static void cap_check(void)
 {
     cap_watch();
-    EXPLORE_CHECK(spent_in(1) <= 8 && spent_in(1) >= 6); /* all that was asked for, but for one that waits */
+    EXPLORE_CHECK(spent_in(1) <= 8 && spent_in(1) >= 6); /* all 8, but for one request that waits */
 }
 
 int main(void)

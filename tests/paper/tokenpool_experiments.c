@@ -77,7 +77,7 @@ static void test_set_1(void)
 /* 2A and 2C. */
 static void test_reserved_share(void)
 {
-    /* what a guard gets that closes the pool as long as a residual reservation exceeds an equal share; ours gets more */
+    /* the total of a guard that closes the pool while a residual reservation exceeds an equal share; ours gets more */
     static const double guarded[5] = {1570e3, 1570e3, 1561e3, 1488e3, 1416e3};
     unsigned percent;
     for (percent = 50; percent <= 90; percent += 10) {
@@ -138,7 +138,7 @@ static void test_unused_reservations(void)
             CHECK(kind == 2 || haechi_missed(&h, 0) == 0);
         }
         CHECK_WITHIN(total[1], 0.99 * total[2], 1.01 * total[2]);
-        /* Basic Haechi wastes what they leave; part of a Zipf client's waste is its slowness, not its tokens. */
+        /* Basic Haechi wastes their unused tokens; part of a Zipf client's waste is its low speed, not its tokens. */
         CHECK_WITHIN(total[2] - total[0], 0.9 * (double)(h.reservation[0]), 2.1 * (double)h.reservation[0]);
         CHECK(c3[1] > c3[0]);
     }

@@ -24,7 +24,7 @@ struct model {
     bool backlogged[MODEL_CLIENTS], born[MODEL_MONITORS];
     uint64_t storage[128] __attribute__((aligned(64)));
     uint64_t memory[MODEL_MONITORS][256] __attribute__((aligned(64)));
-    /* the oracle's books, by epoch */
+    /* the oracle's counts, by epoch */
     int64_t spent[MODEL_EPOCHS][MODEL_CLIENTS], got[MODEL_EPOCHS][MODEL_CLIENTS], claimed[MODEL_EPOCHS];
     uint64_t reserved[MODEL_EPOCHS][MODEL_CLIENTS], limit[MODEL_EPOCHS][MODEL_CLIENTS];
     int64_t bound[MODEL_EPOCHS];
@@ -32,7 +32,7 @@ struct model {
     uint64_t takes, claims, deaths, resumes, periods, losses;
 };
 
-/* Any outcome is right, as long as it is one. */
+/* Any status is right that exists. */
 static void model_any(enum qos_status s)
 {
     MODEL_CHECK(s <= QOS_OK && s >= QOS_STATUS_LAST);
@@ -187,7 +187,7 @@ static void model_monitor(struct model *m, unsigned which)
     }
 }
 
-/* The transport gives up: performed or not, nobody says. */
+/* The transport gives up. The operation may have been performed. */
 static void model_lose(struct model *m, unsigned who)
 {
     struct model_flight *f = &m->flight[who];
@@ -219,7 +219,7 @@ static void model_rare(struct model *m)
     struct tokenpool_monitor *monitor = &m->monitor[which];
     uint64_t fits = 0, r, limit;
     switch (model_choose(0, 7)) {
-    case 0: /* a client dies, its operation lands or not, and a new one takes its slot */
+    case 0: /* a client dies, its operation is performed or not, and a new client takes its slot */
         m->deaths++;
         if (m->flight[who].flying && !m->flight[who].landed && model_choose(0, 1))
             model_land(m, who);

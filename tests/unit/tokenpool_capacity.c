@@ -53,7 +53,7 @@ int main(void)
     base(QOS_NOTHING, 0, 0, 0, 0);
     CHECK_EQ(after(500, 499), 999);
     CHECK_EQ(after(500, 499), 1019);
-    CHECK_EQ(after(300, 399), 1019); /* and below the floor the estimate stays wrong for ever */
+    CHECK_EQ(after(300, 399), 1019); /* and below the floor the estimate never changes again */
     for (i = 0; i < 20; i++)
         CHECK_EQ(after(300, 300), 1019);
 
@@ -62,7 +62,7 @@ int main(void)
     CHECK_EQ(after(5, 0), 5);
     CHECK_EQ(after(0, 0), 5); /* 0 is within 10 of 5: equal, no step */
     base(1, QOS_NOTHING, TOKENPOOL_TOKENS_MAX, 1, 0);
-    CHECK_EQ(after(500, 500), TOKENPOOL_TOKENS_MAX); /* and no further */
+    CHECK_EQ(after(500, 500), TOKENPOOL_TOKENS_MAX); /* at most that */
 
     base(0, 0, 0, 0, TOKENPOOL_FIXED);
     CHECK_EQ(after(0, 0), 1000);
@@ -77,7 +77,7 @@ int main(void)
     (void)after(200, 300);
     CHECK(!rig_slot(0).alert && rig_slot(0).under_used == 0);
 
-    /* By demand: who kept all of its reservation did not reserve too much, even if the node did not complete all of it. */
+    /* By demand: a client that kept all of its reservation did not reserve too much, even if the node completed less. */
     base(0, 0, 0, 0, 0);
     config.flags = 0;
     rig_init();
@@ -91,9 +91,9 @@ int main(void)
         rig_run(&monitor, ++period * S);
     }
     CHECK(!rig_slot(0).alert && rig_slot(1).alert);
-    CHECK_EQ(rig_info().capacity, 1000); /* nobody was in need: the totals say nothing about the node */
+    CHECK_EQ(rig_info().capacity, 1000); /* no client lacked tokens: the totals say nothing about the node */
 
-    /* A report that says more than was issued counts as what was issued. */
+    /* A report above what was issued counts as what was issued. */
     base(0, 0, 0, 0, 0);
     rig_report(0, 1, 3, 200, TOKENPOOL_TOKENS_MAX);
     rig_run(&monitor, S);

@@ -34,7 +34,7 @@ static void test_example_1(void)
         tokenpool_client_complete(&c, demand[i]);
         tokenpool_client_run(&c, 600000000, 0);
         CHECK_EQ(tokenpool_client_held(&c), residual[i]);
-        /* Demand that only waits counts as well: the same residual, and the queued part on top of it. */
+        /* Queued demand counts, too: the same residual plus the queued part. */
         base(100, 50, 0, 0, &c, NULL);
         tokenpool_client_set_queued(&c, demand[i]);
         tokenpool_client_run(&c, 600000000, 0);
@@ -59,7 +59,7 @@ static void test_claims(void)
     CHECK_EQ(rig_pool(), -20);
     CHECK_EQ(tokenpool_client_take(&a, 0, 10), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 10), QOS_EAGAIN);
-    CHECK_EQ(rig_pool(), -20); /* it looks, and does not knock */
+    CHECK_EQ(rig_pool(), -20); /* it reads the pool, and does not claim */
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 0), QOS_ERANGE);
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 101), QOS_ERANGE); /* more than any client can do in a period */
     CHECK_EQ(tokenpool_client_take(&a, 500000000, UINT64_MAX), QOS_ERANGE);
@@ -76,13 +76,13 @@ static void test_claims(void)
     CHECK(!tokenpool_client_next(&b, 1, 100, &op)); /* one at a time */
     (void)tokenpool_storage_run(storage, &op);
     tokenpool_client_fail(&b);
-    tokenpool_client_done(&b, 0); /* an answer that nobody waits for */
+    tokenpool_client_done(&b, 0); /* an answer without an operation */
     CHECK_EQ(tokenpool_client_held(&b), 0);
     CHECK(tokenpool_client_next(&b, 1, 1, &op) && op.kind == TOKENPOOL_READ &&
           op.offset_bytes == TOKENPOOL_OFFSET_POOL);
 }
 
-/* Lost answers do not drive the pool down: a claim whose answer was lost is followed by a look. */
+/* Lost answers do not lower the pool without end: after a lost answer the engine reads the pool first. */
 static void test_lost_claims(void)
 {
     struct tokenpool_client a;
@@ -124,7 +124,7 @@ static void test_straddle(void)
     tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
     CHECK_EQ(tokenpool_client_held(&c), 0); /* not in this period */
     rig_tick(&c, 2 * S);
-    CHECK_EQ(tokenpool_client_held(&c), 0); /* nobody knows yet how old that period is */
+    CHECK_EQ(tokenpool_client_held(&c), 0); /* the age of that period is not known yet */
     rig_run(&monitor, 2 * S + MS);
     tokenpool_client_run(&c, 2 * S + MS, 0);
     rig_run(&monitor, 2 * S + 2 * MS);
@@ -132,7 +132,7 @@ static void test_straddle(void)
     CHECK_EQ(tokenpool_client_take(&c, 2 * S + 2 * MS, 90), QOS_OK); /* 60, and the 30 */
     CHECK_EQ(tokenpool_client_held(&c), 0);
     CHECK_EQ(rig_pool(), 10);
-    /* The period ends for an engine that hears nothing. */
+    /* The period ends also for an engine whose reads fail. */
     CHECK_EQ(tokenpool_client_take(&c, 2 * S + 3 * MS, 1), QOS_OK);
     CHECK_EQ(tokenpool_client_held(&c), 9);
     tokenpool_client_run(&c, 3 * S + 3 * MS, 0);
@@ -148,7 +148,7 @@ static void test_limit_and_debt(void)
     CHECK_EQ(tokenpool_client_take(&c, 0, 50), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&c, 0, 1), QOS_ELIMIT);
     CHECK_EQ(tokenpool_client_take(&c, 0, 51), QOS_ERANGE); /* never */
-    CHECK_EQ(rig_pool(), 50);                               /* no more was claimed than may be spent */
+    CHECK_EQ(rig_pool(), 50);                               /* no more was claimed than the limit allows */
     CHECK_EQ(tokenpool_client_put_back(&c, 0, 1, 3), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&c, 0, 3), QOS_OK);
     CHECK_EQ(tokenpool_client_put_back(&c, 0, 2, 3), QOS_ESTALE);
@@ -206,7 +206,7 @@ static void test_times(void)
     CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] & TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX);
 }
 
-/* The caller vouches for the slot: the engine starts in the running period, once it knows how old that is. */
+/* start_now: the engine starts in the running period, once it knows the age of that period. */
 static void test_start_now(void)
 {
     struct tokenpool_client a, b;
@@ -240,7 +240,7 @@ static void test_large(void)
     CHECK_EQ(rig_pool(), 500);
     CHECK_EQ(tokenpool_client_take(&a, 0, 700), QOS_EAGAIN); /* 600 more than it has */
     CHECK_EQ(tokenpool_client_take(&a, 100 * MS, 700), QOS_EAGAIN);
-    CHECK_EQ(rig_pool(), 500); /* and others lose nothing by it */
+    CHECK_EQ(rig_pool(), 500); /* others lose nothing */
     CHECK_EQ(tokenpool_client_take(&b, 100 * MS, 500), QOS_OK);
     CHECK_EQ(rig_pool(), 0);
 }

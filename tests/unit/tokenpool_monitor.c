@@ -165,7 +165,7 @@ static void test_conversion(uint32_t flags)
     CHECK_EQ(s.borrowed, 40);
 }
 
-/* The pool is lowered when the time that is left no longer suffices for it; a claim between look and swap counts. */
+/* The pool is lowered when the time left is too short for it; a claim between look and swap counts. */
 static void test_lowering(void)
 {
     struct tokenpool_client a, b;
@@ -193,10 +193,10 @@ static void test_lowering(void)
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, S / 2), S / 2);
     rig_run(&monitor, S / 2);
-    CHECK_EQ(rig_pool(), 10); /* the same room for those who still want it: 20 claimed, 40 kept, 100 in all */
+    CHECK_EQ(rig_pool(), 10); /* the same room: 20 claimed, 40 kept, 100 in all */
     CHECK_EQ(rig_info().claimed, 20);
-    tokenpool_monitor_done(&monitor, 0); /* an answer that nobody waits for */
-    rig_run(&monitor, 3 * S);            /* two periods missed: they are not made up for */
+    tokenpool_monitor_done(&monitor, 0); /* an answer without an operation */
+    rig_run(&monitor, 3 * S);            /* two missed periods are not repeated */
     CHECK_EQ(rig_info().start_ns, 3 * S);
     CHECK_EQ(rig_info().last_claimed, 20);
 }
@@ -223,7 +223,7 @@ static void test_guard(void)
     rig_tick(&b, 0);
     tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
     CHECK_EQ(tokenpool_client_take(&b, MS, 10), QOS_OK);
-    CHECK_EQ(tokenpool_client_take(&b, MS, 1), QOS_EAGAIN); /* knocks once: the pool is used */
+    CHECK_EQ(tokenpool_client_take(&b, MS, 1), QOS_EAGAIN); /* one failed claim: the pool is used */
     rig_run(&monitor, MS);
     /* At 0.5 s client 0 has completed 30 of 60; 30 exceeds 100 x 0.5 / 2. With 36 it does not. */
     tokenpool_client_complete(&a, 30);
@@ -272,7 +272,7 @@ static void test_silent(void)
     tokenpool_client_run(&a, S - 2 * MS, 0); /* a sign of life in the last quarter; client 1 never came */
     tokenpool_client_run(&a, S, 0);
     rig_run(&monitor, S);
-    CHECK_EQ(rig_pool(), 40); /* client 1's 30 are the pool's */
+    CHECK_EQ(rig_pool(), 40); /* client 1's 30 go to the pool */
     CHECK(rig_slot(1).silent && rig_slot(1).reservation == 30);
     rig_tick(&a, S);
     tokenpool_client_run(&a, S + S / 10, 0); /* and dies */
@@ -323,7 +323,7 @@ static void test_epoch_wraps(void)
     uint64_t i;
     base(2, 100, 0);
     rig_join(0, 50, 0);
-    storage[TOKENPOOL_OFFSET_POOL / 8] = UINT64_C(0xffffe) << 12; /* as a predecessor left it */
+    storage[TOKENPOOL_OFFSET_POOL / 8] = UINT64_C(0xffffe) << 12; /* as another monitor left it */
     CHECK_EQ(tokenpool_monitor_resume(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
     rig_engine(&c, 0);
     for (i = 1; i < 6; i++) {

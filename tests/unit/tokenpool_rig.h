@@ -35,14 +35,14 @@ static CHECK_UNUSED void rig_join(uint32_t id, uint64_t reservation, uint64_t li
     CHECK_EQ(tokenpool_monitor_join(&monitor, id, reservation, limit, NULL), QOS_OK);
 }
 
-/* An engine that sees the storage before the first period, so that it knows when that begins. */
+/* An engine that reads the storage before the first period, so that it knows its start. */
 static CHECK_UNUSED void rig_engine(struct tokenpool_client *c, uint32_t id)
 {
     CHECK_EQ(tokenpool_client_attach(c, id, 0, storage, sizeof storage), QOS_OK);
     tokenpool_client_run(c, 0, 0);
 }
 
-/* A monitor that comes back at once when it is told to: a period that begins is confirmed. */
+/* Runs the monitor again if it is due at once: this confirms a period that has just begun. */
 static CHECK_UNUSED void rig_run(struct tokenpool_monitor *m, uint64_t now_ns)
 {
     tokenpool_monitor_run(m, now_ns);
@@ -71,7 +71,7 @@ static CHECK_UNUSED struct tokenpool_slot_state rig_slot(uint32_t id)
     return slot;
 }
 
-/* An engine looks at once, as it does after a message, and does what is due. */
+/* An engine reads the period word, as after a message, and performs what is due. */
 static CHECK_UNUSED void rig_tick(struct tokenpool_client *c, uint64_t now_ns)
 {
     tokenpool_client_hint(c);

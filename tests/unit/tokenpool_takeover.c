@@ -110,7 +110,7 @@ static void test_wake_up(void)
         rig_tick(&a, 0);
         CHECK_EQ(tokenpool_client_take(&a, 0, 1), QOS_EAGAIN);
         CHECK_EQ(rig_pool(), -10);
-        for (i = 0; i < fills[f]; i++) { /* client 1 returns, and others take what comes */
+        for (i = 0; i < fills[f]; i++) { /* client 1 returns tokens, and others take them */
             rig_report(1, rig_info().epoch, 0, k -= 6, 0);
             rig_run(&monitor, now += MS);
             if (i + 1 < fills[f])
@@ -263,7 +263,7 @@ static void test_restarts(void)
     }
 }
 
-/* A monitor pauses, another takes over, the first comes back: it waits, whatever it was about to do. */
+/* A monitor pauses, another takes over, the first comes back: it waits, at whatever step it paused. */
 static void test_returns(void)
 {
     struct tokenpool_client a;
@@ -299,7 +299,7 @@ static void test_returns(void)
             CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_ESTALE);
         }
     }
-    /* The second dies; the first, which waits, takes over without being told. */
+    /* The second dies; the first waits, and takes over by itself. */
     for (p = 0; p < 3; p++)
         for (i = g = 0; i < 1000; i++, now += MS) {
             rig_run(&monitor, now);
@@ -357,7 +357,7 @@ static void test_lost_answers(void)
         }
 }
 
-/* What a predecessor left is checked: a word that it did not write, or that does not fit, is no admission. */
+/* Admissions in the storage are checked: a word that no monitor wrote, or that does not fit, is none. */
 static void test_adoption(void)
 {
     const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 8;
@@ -366,14 +366,14 @@ static void test_adoption(void)
     rig_join(1, 2000, 5000);
     rig_run(&monitor, 0);
     storage[admitted] = UINT64_MAX;
-    storage[TOKENPOOL_OFFSET_TERMS / 8] = UINT64_MAX; /* nobody reads it for this */
+    storage[TOKENPOOL_OFFSET_TERMS / 8] = UINT64_MAX; /* not read here */
     resume(&monitor, memory);
     rig_run(&monitor, MS);
     rig_run(&monitor, 2 * S);
     CHECK_EQ(rig_info().lost, 1);
     CHECK(!rig_slot(0).joined && rig_slot(1).joined && rig_slot(1).reservation == 2000 && rig_slot(1).limit == 5000);
     CHECK_EQ(rig_info().reserved, 2000);
-    /* Who was silent when the monitor was replaced keeps its admission. */
+    /* A client that was silent when the monitor was replaced keeps its admission. */
     base(0);
     rig_join(0, 6000, 0);
     rig_run(&monitor, 0);
@@ -412,7 +412,7 @@ static void test_started_anew(void)
     CHECK_EQ(spend(&a, now += MS, 5000), 3000);
 }
 
-/* The monitor pauses between its clock and what it does by it: the swap that starts a period, or its heartbeat. Tokens of
+/* The monitor pauses between its clock and the operation that uses it: the swap that starts a period, or its heartbeat. Tokens of
  * an epoch are spent before the next one starts, by an engine that is in time and by one that comes late. */
 static void test_paused(void)
 {
@@ -462,7 +462,7 @@ static void test_paused(void)
         }
 }
 
-/* A slot is left and joined anew: the old engine has nothing from the next period on. */
+/* A client leaves and another joins in its slot: the old engine has no tokens from the next period on. */
 static void test_slot_reused(void)
 {
     struct tokenpool_client a, b;
@@ -491,7 +491,7 @@ static void test_slot_reused(void)
     rig_tick(&a, 0);
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
     rig_join(0, 9000, 9000);
-    CHECK_EQ(spend(&a, MS, 20000), 3000); /* of this period it has what it was given */
+    CHECK_EQ(spend(&a, MS, 20000), 3000); /* in this period it keeps its tokens */
     rig_run(&monitor, S);
     rig_tick(&a, S);
     ga = spend(&a, S, 20000);
@@ -531,7 +531,7 @@ static void test_no_monitor(void)
                 CHECK(!go_on || (ga >= 3900 && gb >= 1900));
             }
             CHECK_LE(ga + gb, 2 * 10000);
-            CHECK(p != 7 || ga + gb >= 9900); /* with a monitor again all is as before */
+            CHECK(p != 7 || ga + gb >= 9900); /* a monitor returns: all is as before */
         }
     }
 }
