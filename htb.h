@@ -2563,10 +2563,10 @@ QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, str
 
 /* ==== chapter: several threads =====================================================================================
  *
- * A server with N threads gives each of them a tree, all with the same classes. Of each class and group every tree holds
- * some of HTB_PRIV_WHOLE parts: so much of the rate and of the limit goes to its own buckets. So all that the other
- * chapters say holds in each tree, only htb_exchange touches words of other threads, and the sum is at most that of one
- * tree.
+ * A server with N threads gives each of them a tree, all with the same classes. Every tree holds some of the
+ * HTB_PRIV_WHOLE parts of each class and group: so much of the rate and of the limit goes to its own buckets. So all
+ * that the other chapters say holds in each tree, only htb_exchange touches words of other threads, and the sum is at
+ * most that of one tree.
  *
  *     tree 0          pool          tree 1        shared, for each node:  pool      parts that nobody holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
