@@ -571,7 +571,7 @@ QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t to
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
-QOS_PRIV void htb_priv_expire(struct htb *tree, uint32_t id, uint64_t now_ns);
+QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
 QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                         uint32_t *payer);
 
@@ -1421,7 +1421,7 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
     while (tree->event.count != 0 && htb_priv_heap_min_key(&tree->event) <= now_ns) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
         if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
-            htb_priv_expire(tree, id, now_ns);
+            htb_priv_end(tree, id, true, now_ns);
         else if (htb_priv_is_stale(tree, id))
             htb_priv_heap_remove(&tree->event, id);
         else
@@ -1438,11 +1438,11 @@ QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
     htb_priv_run_events(tree, now_ns);
     for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
         if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
-            htb_priv_expire(tree, id, now_ns);
+            htb_priv_end(tree, id, true, now_ns);
 }
 
-/* The class that pays for requests of `id`: itself, or best effort. */
-QOS_PRIV uint32_t htb_priv_resolve(struct htb *tree, uint32_t id, uint64_t now_ns)
+/* The class that pays for requests of `id`: itself, or best effort. What has expired ends at the next event. */
+QOS_PRIV uint32_t htb_priv_resolve(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     unsigned flags;
     if (QOS_UNLIKELY(id >= tree->classes))
@@ -1450,11 +1450,8 @@ QOS_PRIV uint32_t htb_priv_resolve(struct htb *tree, uint32_t id, uint64_t now_n
     flags = tree->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP | HTB_PRIV_EXPIRES);
     if (QOS_LIKELY(flags == HTB_PRIV_USED))
         return id;
-    if (flags == (HTB_PRIV_USED | HTB_PRIV_EXPIRES)) {
-        if (now_ns < tree->cls[id].u.leaf.expires_ns)
-            return id;
-        htb_priv_expire(tree, id, now_ns);
-    }
+    if (flags == (HTB_PRIV_USED | HTB_PRIV_EXPIRES) && now_ns < tree->cls[id].u.leaf.expires_ns)
+        return id;
     return HTB_BEST_EFFORT;
 }
 
@@ -1627,7 +1624,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
             break;
         }
         if ((tree->node[payer].flags & HTB_PRIV_EXPIRES) && tree->cls[payer].u.leaf.expires_ns <= now_ns) {
-            htb_priv_expire(tree, payer, now_ns);
+            htb_priv_end(tree, payer, true, now_ns);
             continue;
         }
         r = htb_priv_serve(tree, payer, now_ns);
@@ -2236,8 +2233,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     return QOS_OK;
 }
 
-/* Ends a class or an empty group. Its requests go to the end of best effort's queue. */
-QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_ns)
+/* Ends a class or an empty group; expired: htb_expired will say so. Its requests go to the end of best effort's queue. */
+QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r, parent = tree->node[id].parent;
@@ -2258,7 +2255,8 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
-    tree->node[id].flags = (uint16_t)remains;
+    tree->node[id].flags = (uint16_t)(remains | (expired ? HTB_PRIV_NOTICE : 0u));
+    tree->notices += expired;
     tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
@@ -2267,13 +2265,6 @@ QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, uint64_t now_
     htb_priv_place_up(tree, parent, true, now_ns);
     if (moved)
         htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
-}
-
-QOS_PRIV void htb_priv_expire(struct htb *tree, uint32_t id, uint64_t now_ns)
-{
-    htb_priv_end(tree, id, now_ns);
-    htb_priv_mark(tree, id, HTB_PRIV_NOTICE, true);
-    tree->notices++;
 }
 
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
@@ -2425,7 +2416,7 @@ QOS_API enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t 
         return QOS_ENOENT;
     if ((tree->node[id].flags & HTB_PRIV_GROUP) && tree->cls[id].u.group.children != 0)
         return QOS_EBUSY;
-    htb_priv_end(tree, id, now_ns);
+    htb_priv_end(tree, id, false, now_ns);
     return QOS_OK;
 }
 
@@ -2486,7 +2477,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     struct htb_class *terms = &out->terms;
     const struct htb_priv_class *c = &tree->cls[id < tree->classes ? id : tree->classes];
     uint32_t r;
-    if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
+    if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED) ||
+        ((tree->node[id].flags & HTB_PRIV_EXPIRES) && c->u.leaf.expires_ns <= tree->now_ns))
         return QOS_ENOENT;
     terms->parent = tree->node[id].parent == tree->classes ? 0 : tree->node[id].parent;
     terms->weight = tree->turn[id].weight;
