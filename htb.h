@@ -370,7 +370,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
-/* QOS_ENOENT: nothing is reserved under that id. Owner only; O(depth). */
+/* QOS_ENOENT: nothing is reserved under that id. What has expired is there until htb_dispatch, htb_expired or a change of
+ * classes notices. Owner only; O(depth). */
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out);
 
 /* ==== chapter: tree ================================================================================================
@@ -2477,8 +2478,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     struct htb_class *terms = &out->terms;
     const struct htb_priv_class *c = &tree->cls[id < tree->classes ? id : tree->classes];
     uint32_t r;
-    if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED) ||
-        ((tree->node[id].flags & HTB_PRIV_EXPIRES) && c->u.leaf.expires_ns <= tree->now_ns))
+    if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
         return QOS_ENOENT;
     terms->parent = tree->node[id].parent == tree->classes ? 0 : tree->node[id].parent;
     terms->weight = tree->turn[id].weight;

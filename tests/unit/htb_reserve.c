@@ -191,6 +191,7 @@ static void expiry_at_the_gate(void)
     CHECK_EQ(htb_next_ns(&w.tree, S, 1, 100), S);
     CHECK_EQ(htb_take(&w.tree, S, 1, 100), QOS_OK); /* best effort, borrowed from the root */
     CHECK_EQ(stats_of(&w, 0).borrowed, 100);
+    CHECK_EQ(htb_expired(&w.tree, S), 1);
     CHECK_EQ(terms_of(&w, 1, &out), QOS_ENOENT);
     c = class_of(0, 1000000, 0);
     CHECK_EQ(htb_reserve(&w.tree, S, 2, &c, NULL), QOS_OK);
