@@ -370,8 +370,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
-/* QOS_ENOENT: nothing is reserved under that id. What has expired is there until htb_dispatch, htb_expired or a change of
- * classes notices. Owner only; O(depth). */
+/* QOS_ENOENT: nothing is reserved under that id. What has expired is there until htb_dispatch, htb_expired or a change
+ * of classes ends it. Owner only; O(depth). */
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out);
 
 /* ==== chapter: tree ================================================================================================
@@ -2234,7 +2234,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     return QOS_OK;
 }
 
-/* Ends a class or an empty group; expired: htb_expired will say so. Its requests go to the end of best effort's queue. */
+/* Ends a class or an empty group. expired: htb_expired will name it. Its requests go to the end of best effort's queue.
+ */
 QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
