@@ -105,20 +105,17 @@ extern "C" {
 #ifndef PSHIFT_WINDOW_ROWS
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; it grows four times at a time */
 #endif
-#ifndef PSHIFT_PULL_PASSES
-#define PSHIFT_PULL_PASSES 4 /* sweeps by way of one broker before the search */
+#ifndef PSHIFT_PULLS
+#define PSHIFT_PULLS 16 /* most turns in which underloaded servers pull tokens; 0: the search does it all */
+#endif
+#ifndef PSHIFT_CUT_SWEEPS
+#define PSHIFT_CUT_SWEEPS 3 /* sweeps that look for a cut before an index is built; 0: none */
 #endif
 #ifndef PSHIFT_WARM_PARTS
-#define PSHIFT_WARM_PARTS 160 /* as PSHIFT_PARTS, in a warm start */
+#define PSHIFT_WARM_PARTS 160 /* a warm start looks at its progress every 1/160 of the rows */
 #endif
 #ifndef PSHIFT_WARM_PART
 #define PSHIFT_WARM_PART 16 /* when more than 1/16 of the rows have changed, all are solved anew */
-#endif
-#ifndef PSHIFT_PATIENCE
-#define PSHIFT_PATIENCE 2 /* a sweep goes on if so many more parts would finish at the pace of the last */
-#endif
-#ifndef PSHIFT_TURNS
-#define PSHIFT_TURNS 33 /* most sweeps and spreads in turn */
 #endif
 #ifndef PSHIFT_SHARDS
 #define PSHIFT_SHARDS 16 /* parts of the rows for parallel_for; fixed, so that results do not depend on threads */
@@ -126,12 +123,8 @@ extern "C" {
 #ifndef PSHIFT_SHARD_ENTRIES
 #define PSHIFT_SHARD_ENTRIES 65536 /* below so many entries there is one part, up to eight times as many 4 */
 #endif
-#ifndef PSHIFT_PARTS
-#define PSHIFT_PARTS 64 /* progress is checked every 1/64 of the rows */
-#endif
-#if PSHIFT_PARTS < 1 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 || PSHIFT_PATIENCE < 1 || PSHIFT_TURNS < 1 ||    \
-    PSHIFT_WINDOW_ROWS < 1 || PSHIFT_PULL_PASSES < 0 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 ||                   \
-    PSHIFT_SHARD_ENTRIES < 1
+#if PSHIFT_PULLS < 0 || PSHIFT_CUT_SWEEPS < 0 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 ||                      \
+    PSHIFT_WINDOW_ROWS < 1 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: tunables must be positive, PSHIFT_SHARDS at most 1024"
 #endif
 
@@ -602,7 +595,7 @@ struct pshift_solver {
     uint32_t *column;                  /* [servers + 1] first index entry of each server */
     uint32_t *queue;                   /* [servers] */
     uint32_t *near;                    /* [servers * PSHIFT_PRIV_NEAR] the servers that share a row with one */
-    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_ROOT, PSHIFT_PRIV_DONOR */
+    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_CUT */
     struct pshift_priv_step *path;     /* [servers] */
     uint64_t *sums;                    /* [shards * servers] */
     int64_t *quota;                    /* [shards * servers] balances of the parts */
@@ -616,8 +609,6 @@ struct pshift_solver {
     struct pshift_priv_part *part;      /* [shards] */
     uint32_t next_row;                  /* where the next window begins */
     uint32_t last_label;                /* of the search: that of the overloaded servers it found */
-    bool closed;                        /* nothing leads to a root */
-    bool pulls_pay;                     /* some holes of the last pass could be filled */
     bool sinks;                         /* the search had somewhere to begin */
     uint32_t retracted;                 /* rows that pshift_solver_retract took out */
     uint32_t servers, buckets, entries; /* of the last solution */
@@ -626,12 +617,9 @@ struct pshift_solver {
 
 #ifndef QOS_DECLARE_ONLY
 
-#define PSHIFT_PRIV_PULL_MOST 32u
 #define PSHIFT_PRIV_NEAR 16u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
-#define PSHIFT_PRIV_ROOT 1u  /* of a server's mark: underloaded when tokens began to be pulled, and ever since */
-#define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so it has spare demand */
-#define PSHIFT_PRIV_CUT 4u   /* in X of the last solution */
+#define PSHIFT_PRIV_CUT 1u /* a server's mark: in X of the last solution */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
 
@@ -740,7 +728,6 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->info = no_info;
     solver->next_row = 0;
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
-    solver->pulls_pay = false;
     solver->solved = false;
     for (i = 0; i < config->buckets; i++)
         solver->rows[i].label = 0;
@@ -753,6 +740,7 @@ struct pshift_priv_job {
     const struct pshift_problem *p;
     uint64_t *alloc;
     uint32_t shards;
+    bool warm;
 };
 
 /* The initial allocation. */
@@ -1157,8 +1145,6 @@ QOS_PRIV struct qos_u128 pshift_priv_weigh(struct pshift_solver *solver, const s
         } else {
             solver->balance[j] = -(int64_t)(c.lo - solver->load[j].lo);
         }
-        solver->mark[j] =
-            (uint8_t)((solver->mark[j] & PSHIFT_PRIV_CUT) | (solver->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0));
         excess = qos_add_wide(excess, over);
     }
     return excess;
@@ -1199,12 +1185,6 @@ QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balan
     balance[job->p->server[take]] += (int64_t)m;
 }
 
-/* Number of the lowest bit that is set. */
-QOS_PRIV uint32_t pshift_priv_lowest(uint64_t bits)
-{
-    return qos_ctz64(bits);
-}
-
 /* Direct transfers inside a long row: the next giver and the next taker, until one side is used up. */
 QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin,
                                        uint32_t end)
@@ -1230,32 +1210,9 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
  * last one stored. No instruction. */
 #define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
 
-/* Some servers that the row names twice gave, or took, more than they should: that goes back, and as much on the other
- * side. Returns how many tokens did not move after all. */
-QOS_PRIV uint64_t pshift_priv_undo(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin, uint32_t n,
-                                   int64_t *moved)
-{
-    const uint32_t *server = job->p->server + begin;
-    uint64_t back[2] = {0, 0}, most; /* given; taken */
-    uint32_t k, pass;
-    for (pass = 0; pass < 2; pass++) /* what is over first; then both sides alike */
-        for (k = 0; k < n; k++) {
-            const int64_t b = balance[server[k]];
-            const unsigned took = moved[k] > 0 ? 1 : 0;
-            uint64_t m = took ? (uint64_t)moved[k] : (uint64_t)-moved[k], size = b > 0 ? (uint64_t)b : (uint64_t)-b;
-            most = pass == 0 ? ((b > 0) == took ? size : 0) : qos_sat_sub(back[!took], back[took]);
-            m = qos_min(m, most);
-            back[took] += m;
-            moved[k] += took ? -(int64_t)m : (int64_t)m;
-            balance[server[k]] += took ? -(int64_t)m : (int64_t)m;
-            job->alloc[begin + k] = took ? job->alloc[begin + k] - m : job->alloc[begin + k] + m;
-        }
-    return back[0];
-}
-
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
  * is left; returns how many tokens moved. Nearly without branches: what can be taken, and given; then it moves. A row
- * may name a server twice, and move more there than its balance: then a part is undone. */
+ * may name a server twice, and move more there than its balance: then all is undone, and done one by one. */
 PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_job *job, int64_t *balance,
                                                      uint32_t begin, uint32_t n)
 {
@@ -1296,7 +1253,13 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     }
     for (k = 0; k < n; k++)
         over |= (moved[k] & balance[server[k]]) | (-moved[k] & -balance[server[k]]);
-    return over < 0 ? can_give - pshift_priv_undo(job, balance, begin, n, moved) : can_give;
+    if (over >= 0)
+        return can_give;
+    for (k = 0; k < n; k++) {
+        a[k] = qos_wrap_sub(a[k], (uint64_t)moved[k]);
+        balance[server[k]] -= moved[k];
+    }
+    return pshift_priv_transfer(job, balance, begin, begin + n);
 }
 
 /* Has the row of n entries from `server` on both overloaded and underloaded servers? */
@@ -1393,84 +1356,87 @@ QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshi
         pshift_priv_refill(solver, j);
 }
 
-/* What can move between the servers above and those below balance, at most; *lend: -1 if what is above is at most half
- * of what is below, 1 if it is the other way round, else 0. */
-QOS_PRIV struct qos_u128 pshift_priv_smaller(const int64_t *balance, uint32_t servers, int *lend)
+/* The smaller of the sums above and below balance, of the servers in X (cut) or of those outside; *over: the sum above.
+ * Sums end at 2^64 - 1. */
+QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int64_t *balance, unsigned cut,
+                                   uint64_t *over)
 {
-    struct qos_u128 over = {0, 0}, under = {0, 0};
+    uint64_t under = 0;
     uint32_t j;
-    for (j = 0; j < servers; j++)
-        pshift_priv_add(balance[j] > 0 ? &over : &under, (uint64_t)(balance[j] > 0 ? balance[j] : -balance[j]));
-    *lend = qos_cmp_wide(qos_add_wide(over, over), under) <= 0    ? -1
-            : qos_cmp_wide(qos_add_wide(under, under), over) <= 0 ? 1
-                                                                  : 0;
-    return qos_cmp_wide(over, under) < 0 ? over : under;
+    *over = 0;
+    for (j = 0; j < job->p->servers; j++)
+        if (job->solver->mark[j] == cut && balance[j] > 0)
+            *over = qos_sat_add(*over, (uint64_t)balance[j]);
+        else if (job->solver->mark[j] == cut)
+            under = qos_sat_add(under, (uint64_t)-balance[j]);
+    return qos_min(*over, under);
 }
 
-/* Direct transfers by solver->quota, a part of the rows after the other from where the last ones ended, as long as
- * `patience` more parts, and one round of all, would be enough at the pace of the last. Returns what moved. */
-QOS_PRIV struct qos_u128 pshift_priv_run_down(const struct pshift_priv_job *job, uint32_t parts, uint32_t patience)
+/* A warm start sweeps a part of the rows after the other, from where the last ones ended, and stops where twice the
+ * last part, and one round of all, would not be enough at its pace. Returns what moved, about `most` at most. */
+QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsigned cut, uint64_t most)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t buckets = job->p->buckets, part = buckets / PSHIFT_WARM_PARTS + 64;
+    uint32_t i = solver->next_row < buckets ? solver->next_row : 0, rest = buckets, n;
+    uint64_t moved = 0, now, left, over;
+    do {
+        n = part < rest ? part : rest;
+        now = pshift_priv_sweep(job, solver->quota, i, n, most - moved);
+        moved = qos_sat_add(moved, now);
+        i = (uint32_t)(((uint64_t)i + n) % buckets);
+        rest -= n;
+        left = pshift_priv_left(job, solver->quota, cut, &over);
+    } while (left != 0 && moved < most &&
+             qos_cmp_wide(qos_mul_wide(now, qos_min(rest, UINT64_C(2) * n)), qos_mul_wide(left, n)) >= 0);
+    solver->next_row = i;
+    return moved;
+}
+
+/* Direct transfers among the servers in X (cut), or among those outside: in the rows that are named, then elsewhere.
+ * lend: servers in balance give, too, without end. */
+QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned cut, bool lend, uint64_t most,
+                                   const uint32_t *bucket, uint32_t count)
 {
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
-    uint32_t buckets = p->buckets, part = buckets / parts + 64, i = solver->next_row < buckets ? solver->next_row : 0;
-    uint32_t rest = buckets, n;
-    struct qos_u128 left, sum = {0, 0};
-    uint64_t moved;
-    int lend;
-    do {
-        n = part < rest ? part : rest;
-        moved = pshift_priv_sweep(job, solver->quota, i, n, UINT64_MAX);
-        pshift_priv_add(&sum, moved);
-        i = (uint32_t)(((uint64_t)i + n) % buckets);
-        rest -= n;
-        left = pshift_priv_smaller(solver->quota, p->servers, &lend);
-    } while (left.lo != 0 && left.hi == 0 &&
-             qos_cmp_wide(qos_mul_wide(moved, qos_min(rest, (uint64_t)n * patience)), qos_mul_wide(left.lo, n)) >= 0);
-    solver->next_row = i;
-    return sum;
+    const int64_t lent = lend ? PSHIFT_PRIV_PIECE : 0;
+    uint64_t moved = 0;
+    uint32_t j, t;
+    for (j = 0; j < p->servers; j++) {
+        int64_t b = solver->balance[j] == 0 ? lent : solver->balance[j];
+        solver->quota[j] = solver->mark[j] == cut ? b : 0;
+    }
+    for (t = 0; t < count; t++)
+        moved = qos_sat_add(moved, pshift_priv_sweep_row(job, solver->quota, bucket[t]));
+    moved = qos_sat_add(moved, job->warm ? pshift_priv_run_down(job, cut, most)
+                                         : pshift_priv_sweep(job, solver->quota, 0, p->buckets, most));
+    for (j = 0; j < p->servers; j++)
+        if (solver->mark[j] == cut) {
+            solver->balance[j] = solver->quota[j] - (solver->balance[j] == 0 ? lent : 0);
+            pshift_priv_refill(solver, j);
+        }
+    return moved;
 }
 
 /* Brings the servers that are in X (cut) to rest, or those that are not: if all goes well, one of the sides, overloaded
- * or underloaded, is gone then. Direct transfers first, in the rows that are named and then elsewhere. Where these come
- * to little, the smaller side is spread over the servers in balance, as long as it is much smaller, and finds partners
- * from there. */
+ * or underloaded, is gone then. Where direct transfers end, underloaded servers pull tokens from those in balance, and
+ * overloaded ones fill the holes: as long as that settles a fourth of what is left. */
 QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket,
                                  uint32_t count)
 {
     struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    const uint32_t parts = bucket ? PSHIFT_WARM_PARTS : PSHIFT_PARTS;
-    struct qos_u128 before = {UINT64_MAX, 0}, left;
-    uint32_t j, t;
-    int turn, lend;
-    for (turn = 0; turn < PSHIFT_TURNS; turn++) {
-        bool spread = turn % 2 != 0;
-        for (j = 0; j < p->servers; j++)
-            solver->quota[j] = (solver->mark[j] & PSHIFT_PRIV_CUT) == cut ? solver->balance[j] : 0;
-        left = pshift_priv_smaller(solver->quota, p->servers, &lend);
-        if ((left.hi | left.lo) == 0 || (spread && lend == 0))
-            return;
-        if (!spread) { /* worth another turn? */
-            if (qos_cmp_wide(left, before) >= 0)
-                return;
-            before = left;
-            for (t = 0; turn == 0 && t < count; t++)
-                pshift_priv_add(&solver->info.direct, pshift_priv_sweep_row(job, solver->quota, bucket[t]));
-            left = pshift_priv_run_down(job, parts, lend ? PSHIFT_PATIENCE : parts);
-            solver->info.direct = qos_add_wide(solver->info.direct, left);
-            lend = 0;
-        } else {
-            for (j = 0; j < p->servers; j++)
-                if ((solver->mark[j] & PSHIFT_PRIV_CUT) == cut && solver->balance[j] == 0)
-                    solver->quota[j] = lend * PSHIFT_PRIV_PIECE;
-            solver->info.pulled = qos_add_wide(solver->info.pulled, pshift_priv_run_down(job, parts, PSHIFT_PATIENCE));
-        }
-        for (j = 0; j < p->servers; j++)
-            if ((solver->mark[j] & PSHIFT_PRIV_CUT) == cut) {
-                solver->balance[j] = solver->quota[j] - (solver->balance[j] == 0 ? lend * PSHIFT_PRIV_PIECE : 0);
-                pshift_priv_refill(solver, j);
-            }
+    uint64_t over, before = UINT64_MAX, left = pshift_priv_left(job, solver->balance, cut, &over);
+    int turn;
+    if (left == 0)
+        return;
+    pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, false, UINT64_MAX, bucket, count));
+    left = pshift_priv_left(job, solver->balance, cut, &over);
+    for (turn = 0; turn < PSHIFT_PULLS && left != 0 && before - left > before / 4; turn++) {
+        before = left;
+        pshift_priv_add(&solver->info.pulled, pshift_priv_pass(job, cut, true, over, NULL, 0));
+        pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, false, UINT64_MAX, NULL, 0));
+        left = pshift_priv_left(job, solver->balance, cut, &over);
     }
 }
 
@@ -1481,101 +1447,6 @@ QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t
     for (j = 0; j < servers; j++)
         wrong |= (solver->mark[j] & PSHIFT_PRIV_CUT ? solver->balance[j] < 0 : solver->balance[j] > 0) ? 1u : 0u;
     return wrong == 0;
-}
-
-/* One broker, by sweeping. */
-
-/* Entry t takes m tokens or fewer from entry g, of an overloaded server (then it is a direct transfer) or another
- * (then it leaves a hole there). */
-QOS_PRIV void pshift_priv_pull_from(const struct pshift_priv_job *job, uint32_t t, uint32_t g, uint64_t *budget,
-                                    uint64_t *holes)
-{
-    struct pshift_solver *solver = job->solver;
-    int64_t from = solver->balance[job->p->server[g]];
-    uint64_t m = qos_min((uint64_t)-solver->balance[job->p->server[t]], *budget);
-    m = qos_min(m, qos_min(job->alloc[g], pshift_priv_spare(job, t)));
-    m = qos_min(m, from > 0 ? (uint64_t)from : (uint64_t)(PSHIFT_PRIV_PIECE + from)); /* a hole has its bounds */
-    pshift_priv_move(job, solver->balance, g, t, m);
-    *budget -= m;
-    if (solver->balance[job->p->server[t]] == 0) {
-        solver->mark[job->p->server[t]] &= (uint8_t)~PSHIFT_PRIV_ROOT;
-        solver->closed = false;
-    }
-    if (from > 0) {
-        pshift_priv_add(&solver->info.direct, m);
-        solver->closed &=
-            solver->excess_more[job->p->server[g]] == 0; /* it may have given more than the piece in hand */
-        pshift_priv_refill(solver, job->p->server[g]);
-    } else {
-        pshift_priv_add(&solver->info.pulled, m);
-        *holes += m;
-    }
-}
-
-/* Row i: its roots take what the row's other servers hold: from overloaded ones first, then from donors, whose holes
- * are the easiest to fill, then from the rest. *budget: excess that is not yet spoken for. */
-QOS_PRIV void pshift_priv_pull_row(const struct pshift_priv_job *job, uint32_t i, uint64_t *budget, uint64_t *holes)
-{
-    struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    uint32_t end = p->row[i + 1], t, g;
-    unsigned turn;
-    for (t = p->row[i]; t < end; t++) {
-        if (!(solver->mark[p->server[t]] & PSHIFT_PRIV_ROOT))
-            continue;
-        for (turn = 0; turn < 3; turn++)
-            for (g = p->row[i]; g < end && solver->balance[p->server[t]] < 0 && pshift_priv_spare(job, t) != 0; g++) {
-                unsigned mark = solver->mark[p->server[g]];
-                unsigned when = solver->balance[p->server[g]] > 0 ? 0 : mark & PSHIFT_PRIV_DONOR ? 1 : 2;
-                if (!(mark & PSHIFT_PRIV_ROOT) && when == turn)
-                    pshift_priv_pull_from(job, t, g, budget, holes);
-            }
-    }
-}
-
-/* Pulls tokens to the underloaded servers, the roots, in one pass over `rows` rows; then fills the holes from the
- * overloaded servers in another. True if the result is optimal: no overloaded server is left, or nothing leads from one
- * to an underloaded one. The latter is known if the pass saw every row, never lacked budget and filled no root, and all
- * holes were filled: then each row gave the roots all it could when it was pulled, and since then its tokens moved at
- * most between servers that are not roots. */
-QOS_PRIV bool pshift_priv_pull(const struct pshift_priv_job *job, uint32_t rows)
-{
-    struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    struct qos_u128 excess = {0, 0};
-    uint64_t budget, holes = 0, filled;
-    uint32_t j, t, e, i = solver->next_row < p->buckets ? solver->next_row : 0, first = i;
-    bool over = false;
-    for (j = 0; j < p->servers; j++) {
-        excess = qos_add_wide(excess, pshift_priv_excess(solver, j));
-        solver->mark[j] =
-            (uint8_t)((solver->mark[j] & ~PSHIFT_PRIV_ROOT) | (solver->balance[j] < 0 ? PSHIFT_PRIV_ROOT : 0));
-    }
-    budget = excess.hi || excess.lo > (uint64_t)PSHIFT_PRIV_PIECE ? (uint64_t)PSHIFT_PRIV_PIECE : excess.lo;
-    solver->closed = true;
-    for (t = 0; t < rows && budget != 0; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
-        unsigned any = 0;
-        for (e = p->row[i]; e < p->row[i + 1]; e++)
-            any |= solver->mark[p->server[e]] & (unsigned)(p->demand[e] > job->alloc[e]);
-        if (any && p->row[i + 1] - p->row[i] <= PSHIFT_PRIV_PULL_MOST)
-            pshift_priv_pull_row(job, i, &budget, &holes);
-        else if (any) /* its square would be too much: left to the search */
-            solver->closed = false;
-    }
-    solver->next_row = i;
-    solver->closed &= t == p->buckets && budget != 0;
-    for (j = 0; j < p->servers; j++) /* the roots do not take part */
-        solver->quota[j] = solver->mark[j] & PSHIFT_PRIV_ROOT ? 0 : solver->balance[j];
-    filled = pshift_priv_sweep(job, solver->quota, first, rows, holes);
-    pshift_priv_add(&solver->info.direct, filled);
-    for (j = 0; j < p->servers; j++) {
-        if (!(solver->mark[j] & PSHIFT_PRIV_ROOT))
-            solver->balance[j] = solver->quota[j];
-        pshift_priv_refill(solver, j);
-        over |= solver->balance[j] > 0;
-    }
-    solver->pulls_pay = filled != 0;
-    return !over || (solver->closed && filled == holes);
 }
 
 /* Shift paths. */
@@ -1725,7 +1596,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
         solver->node[j].cursor = solver->column[j];
         solver->node[j].label = QOS_NONE;
         wanted += solver->balance[j] > 0 ? 1u : 0u;
-        if (solver->balance[j] < 0 && !(solver->closed && (solver->mark[j] & PSHIFT_PRIV_ROOT))) {
+        if (solver->balance[j] < 0) {
             solver->node[j].label = 0;
             solver->queue[tail++] = j;
         }
@@ -1866,25 +1737,65 @@ QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_
     return false;
 }
 
-/* Algorithm 5, over windows of up to `most` rows. If that is all of them, the labels are those of a search that found
- * no overloaded server, or none is left. */
-QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job, uint32_t most)
+/* Labels the servers from which tokens can come to an underloaded one, by sweeps over all rows. True: no overloaded one
+ * is among them. False: one is, or a few sweeps did not tell. */
+QOS_PRIV bool pshift_priv_closed(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
-    uint32_t buckets = job->p->buckets, window = PSHIFT_WINDOW_ROWS,
-             first = solver->next_row < buckets ? solver->next_row : 0;
-    for (;; window = window > most / 4 ? most : window * 4) {
-        if (window > most)
-            window = most;
+    const struct pshift_problem *p = job->p;
+    uint32_t i, j, e;
+    int sweep;
+    bool more = true;
+    for (j = 0; j < p->servers; j++)
+        solver->node[j].label = solver->balance[j] < 0 ? 0 : QOS_NONE;
+    for (sweep = 0; sweep < PSHIFT_CUT_SWEEPS && more; sweep++) {
+        more = false;
+        for (i = 0; i < p->buckets; i++) {
+            bool take = false, give = false;
+            for (e = p->row[i]; e < p->row[i + 1]; e++) {
+                bool in = solver->node[p->server[e]].label == 0;
+                take |= in & (job->alloc[e] < p->demand[e]);
+                give |= !in & (job->alloc[e] != 0);
+            }
+            if (!(take && give))
+                continue;
+            more = true;
+            for (e = p->row[i]; e < p->row[i + 1]; e++) {
+                if (job->alloc[e] == 0)
+                    continue;
+                if (solver->balance[p->server[e]] > 0)
+                    return false;
+                solver->node[p->server[e]].label = 0;
+            }
+        }
+    }
+    return !more;
+}
+
+/* Algorithm 5, over windows of rows that grow to all of them. In the end the labels are those of a search that found no
+ * overloaded server, or none is left. A cold start asks first whether that is so already; a warm one before it looks at
+ * all rows. */
+QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t all = job->p->buckets, first = solver->next_row < all ? solver->next_row : 0;
+    uint32_t window = all < PSHIFT_WINDOW_ROWS ? all : PSHIFT_WINDOW_ROWS;
+    bool asked = false;
+    for (;; window = window > all / 4 ? all : window * 4) {
+        if (!asked && (!job->warm || window == all)) {
+            asked = true;
+            if (pshift_priv_closed(job))
+                return;
+        }
         pshift_priv_build_index(job, first, window);
         while (pshift_priv_label(job)) {
             solver->info.rounds++;
             pshift_priv_block(job);
         }
-        if (window == most || !solver->sinks || !pshift_priv_overloaded(solver, job->p->servers))
+        if (window == all || !solver->sinks || !pshift_priv_overloaded(solver, job->p->servers))
             break;
     }
-    solver->next_row = (uint32_t)(((uint64_t)first + window) % buckets);
+    solver->next_row = (uint32_t)(((uint64_t)first + window) % all);
 }
 
 /* Certificate. */
@@ -2005,7 +1916,6 @@ QOS_PRIV enum qos_status pshift_priv_check(const struct pshift_solver *solver, c
 enum pshift_priv_proof {
     PSHIFT_PRIV_UNPROVED, /* it is not */
     PSHIFT_PRIV_KEPT,     /* by the X that the servers' marks say */
-    PSHIFT_PRIV_FULL,     /* nothing leads to an underloaded server: the others are X */
     PSHIFT_PRIV_LABELS    /* a search came to nothing: the servers that it did not reach are X */
 };
 
@@ -2020,10 +1930,8 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
         bool in = any;
         if (proof == PSHIFT_PRIV_KEPT)
             in &= (solver->mark[j] & PSHIFT_PRIV_CUT) != 0;
-        else if (proof == PSHIFT_PRIV_FULL)
-            in &= solver->balance[j] >= 0;
         else
-            in &= solver->node[j].label == QOS_NONE && !(solver->closed && (solver->mark[j] & PSHIFT_PRIV_ROOT));
+            in &= solver->node[j].label == QOS_NONE;
         over = qos_add_wide(over, pshift_priv_excess(solver, j));
         solver->mark[j] = in ? PSHIFT_PRIV_CUT : 0;
         s->cut[j] = in ? 1 : 0;
@@ -2052,9 +1960,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     const struct pshift_problem *p = job->p;
     bool initial_only = opt && opt->initial_only;
     enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
-    int pass;
     solver->info = no_work;
-    solver->closed = false;
     solver->info.excess_start = pshift_priv_weigh(solver, p);
     if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
         if (!kept)
@@ -2063,12 +1969,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
-            solver->pulls_pay = true;
-            for (pass = 0; pass < PSHIFT_PULL_PASSES && proof == PSHIFT_PRIV_LABELS && solver->pulls_pay; pass++)
-                if (pshift_priv_pull(job, p->buckets))
-                    proof = PSHIFT_PRIV_FULL;
-            if (proof == PSHIFT_PRIV_LABELS)
-                pshift_priv_progress(job, p->buckets);
+            pshift_priv_progress(job);
         }
     }
     pshift_priv_unweigh(solver, p);
@@ -2086,6 +1987,7 @@ QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solv
     job->p = p;
     job->alloc = s->alloc;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
+    job->warm = false;
 }
 
 QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
@@ -2222,6 +2124,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART) /* cheaper so */
         return pshift_solver_solve(solver, p, opt, s);
     pshift_priv_job_of(&job, solver, p, s);
+    job.warm = true;
     for (t = 0; t < count; t++) {
         const uint32_t begin = p->row[bucket[t]], n = p->row[bucket[t] + 1] - begin;
         if (pshift_priv_start_rows(&job, share, bucket[t], bucket[t] + 1, &part) == 1)
@@ -2728,7 +2631,7 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  */
 
 #define PSHIFT_PRIV_OPEN 1u
-#define PSHIFT_PRIV_CLOSING 2u
+#define PSHIFT_CLOSINGS 2u
 #define PSHIFT_PRIV_NEWS 4u /* to be reported */
 #define PSHIFT_PRIV_SENT 8u /* reported, not acknowledged */
 
@@ -2888,7 +2791,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
         QOS_ASSERT(status == QOS_OK);
         (void)status;
     }
-    agent->seen[q].flags &= ~PSHIFT_PRIV_CLOSING;
+    agent->seen[q].flags &= ~PSHIFT_CLOSINGS;
     *queue = q;
     return QOS_OK;
 }
@@ -2900,7 +2803,7 @@ QOS_API enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t 
         return QOS_ENOENT;
     if (agent->scheduler->queue[q].pending != 0)
         return QOS_EBUSY;
-    agent->seen[q].flags |= PSHIFT_PRIV_CLOSING;
+    agent->seen[q].flags |= PSHIFT_CLOSINGS;
     return QOS_OK;
 }
 
@@ -2927,7 +2830,7 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
         struct pshift_priv_seen *s = &agent->seen[q];
         if (!(s->flags & PSHIFT_PRIV_OPEN))
             continue;
-        if ((s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0) {
+        if ((s->flags & PSHIFT_CLOSINGS) && s->told == 0 && agent->scheduler->queue[q].pending == 0) {
             pshift_priv_agent_flag(agent, q, 0);
             s->flags = 0;
             agent->freed[agent->freed_count++] = q;

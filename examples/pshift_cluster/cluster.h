@@ -252,6 +252,10 @@ int controller_main(void); /* exit status */
 
 void controller_serve(void); /* `pshift_cluster controller` */
 uint64_t wall_ns(void);
+/* A controller's epochs grow with the clock; the last bits keep those of two controllers apart. */
+uint64_t epoch_at(uint64_t ms);
+/* Can a controller have this epoch yet? One from far ahead, once believed, would depose all that start in earnest. */
+bool epoch_possible(uint64_t epoch);
 
 /* ---- judge.c --------------------------------------------------------------------------------------------------- */
 

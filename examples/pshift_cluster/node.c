@@ -26,6 +26,7 @@
 #define DRAIN_NS (3 * QOS_NS_PER_S)
 #define KEY_ZIPF 0.99 /* as YCSB's */
 #define NO_PICK UINT32_MAX
+#define LOOK_GRANTS 1024 /* taken before the queues are looked at again */
 
 struct local {              /* a bucket on this node */
     uint32_t window;        /* closed: outstanding requests */
@@ -401,11 +402,11 @@ static void report(bool answer)
         b->told = e->demand;
     }
     if (n.serves) { /* to every controller, with the time since a grant was obeyed */
-        uint64_t *age_ms = n.wire;
-        *age_ms = (n.now_ns - n.obeyed_ns) / 1000000;
+        uint8_t *wire = n.wire;
+        qos_put_le64(wire, (n.now_ns - n.obeyed_ns) / 1000000);
         keep_state(); /* before what depends on it is known elsewhere */
-        must(pshift_report_encode(&m, n.entry, age_ms + 1, n.wire_bytes, &bytes));
-        bytes += sizeof *age_ms;
+        must(pshift_report_encode(&m, n.entry, wire + 8, n.wire_bytes, &bytes));
+        bytes += 8;
         for (k = 0; k < CONTROLLERS_MAX; k++)
             mail_send((int)k, MAIL_REPORT, n.wire, bytes);
     } else {
@@ -446,8 +447,8 @@ static void install(const struct mail *mail)
     size_t first = n.installs, k;
     enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, n.grant, n.s.buckets);
     uint64_t waited = (n.now_ns - n.sent_ns) / 1000;
-    if (n.serves && st != QOS_OK)
-        return; /* damaged */
+    if (n.serves && (st != QOS_OK || !epoch_possible(m.controller_epoch)))
+        return; /* damaged, or not a controller's */
     must(st);
     if (!n.serves)
         log_install(&m, false);
@@ -761,6 +762,7 @@ void node_serve(void)
     const uint64_t word[3] = {0, settings.seed, settings.capacity};
     char why[512] = "stopped";
     uint64_t tick_ns;
+    uint32_t taken;
     struct mail m;
     prctl(PR_SET_TIMERSLACK, 20000UL, 0UL, 0UL, 0UL);
     n.me = (uint32_t)settings.number - 1;
@@ -785,7 +787,7 @@ void node_serve(void)
         n.backend->poll(n.now_ns);
         finish();
         clock_period();
-        while (mail_take(&m))
+        for (taken = 0; taken < LOOK_GRANTS && mail_take(&m); taken++)
             if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
                 install(&m);
         arrivals();

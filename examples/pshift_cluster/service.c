@@ -15,7 +15,10 @@
 #include <time.h>
 
 #define LOOK_NS 500000
+#define AGE_BYTES 8
+#define AHEAD_MS 60000    /* what clocks may differ by */
 #define LATE_PART 4       /* reports are waited for up to this part of an interval */
+#define LOOK_REPORTS 4096 /* taken before the clock is looked at again: a node that floods holds nobody up */
 #define AFTER_INTERVALS 5 /* without a grant; fewer, and a busy host changes its controller without need */
 
 static struct {
@@ -31,6 +34,7 @@ static struct {
     uint64_t period, round, deadline_ns;
     bool news, asked;
     uint64_t refused, messages, bytes;
+    uint64_t late_ns; /* by how much this process woke too late in this period, at most */
 } c;
 
 uint64_t wall_ns(void)
@@ -38,6 +42,16 @@ uint64_t wall_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+uint64_t epoch_at(uint64_t ms)
+{
+    return ms * CONTROLLERS_MAX;
+}
+
+bool epoch_possible(uint64_t epoch)
+{
+    return epoch < epoch_at(wall_ns() / 1000000 + AHEAD_MS);
 }
 
 static void must(enum qos_status st, const char *what)
@@ -114,13 +128,12 @@ static void plan(uint64_t now_ns)
     }
 }
 
-/* Epochs grow with the clock; the last bits keep those of two controllers apart. */
 static void take_over(void)
 {
     struct pshift_controller_config config = {c.s.nodes, c.s.buckets, c.s.nodes * c.s.buckets, 0, 4};
     size_t size;
     uint32_t i;
-    config.epoch = wall_ns() / 1000000 * CONTROLLERS_MAX + settings.number - 1;
+    config.epoch = epoch_at(wall_ns() / 1000000) + settings.number - 1;
     size = pshift_controller_memsize(&config);
     c.mem = tool_alloc_aligned(size, 64);
     must(pshift_controller_init(&c.controller, c.mem, size, &config), "memory");
@@ -135,17 +148,17 @@ static void take_over(void)
 
 /* ---- both --------------------------------------------------------------------------------------------------- */
 
-/* A report: how long ago its node obeyed a grant, in ms, then the frame. A damaged one, or one about another node than the
- * key's, is counted and forgotten. */
+/* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. A damaged one, one about another
+ * node than the key's, and one that names an epoch that no controller can have yet, is counted and forgotten. */
 static void take_report(const struct mail *m)
 {
-    const uint64_t *age_ms = m->data;
+    const uint8_t *data = m->data;
     const uint32_t j = (uint32_t)m->rank - 1;
     struct pshift_message head = {0};
     enum qos_status st = QOS_ECORRUPT;
-    if (m->rank >= 1 && j < c.s.nodes && m->bytes > sizeof *age_ms)
-        st = pshift_report_decode(age_ms + 1, m->bytes - sizeof *age_ms, &head, c.entry, c.s.buckets);
-    if (st != QOS_OK || head.server != j) {
+    if (m->rank >= 1 && j < c.s.nodes && m->bytes > AGE_BYTES)
+        st = pshift_report_decode(data + AGE_BYTES, m->bytes - AGE_BYTES, &head, c.entry, c.s.buckets);
+    if (st != QOS_OK || head.server != j || !epoch_possible(head.controller_epoch)) {
         c.refused++;
         return;
     }
@@ -154,7 +167,7 @@ static void take_report(const struct mail *m)
     if (!c.heard[j]) {
         c.heard[j] = true;
         c.heard_count++;
-        c.deaf += *age_ms >= AFTER_INTERVALS * (c.s.period_ns / c.s.intervals) / 1000000;
+        c.deaf += qos_get_le64(data) >= AFTER_INTERVALS * (c.s.period_ns / c.s.intervals) / 1000000;
     }
     if (!c.active)
         return;
@@ -187,11 +200,12 @@ static void begin_period(uint64_t period)
         struct pshift_controller_state state;
         (void)pshift_controller_info(&c.controller, &state);
         snprintf(text, sizeof text,
-                 "active; %u of %u nodes silent, %u unconfirmed; %" PRIu64 " messages, %" PRIu64 " bytes", state.silent,
-                 c.s.nodes, state.unconfirmed, c.messages, c.bytes);
+                 "active; %u of %u nodes silent, %u unconfirmed; %" PRIu64 " messages, %" PRIu64
+                 " bytes, late by %" PRIu64 " ms",
+                 state.silent, c.s.nodes, state.unconfirmed, c.messages, c.bytes, c.late_ns / 1000000);
         say(text);
     }
-    c.messages = c.bytes = 0;
+    c.messages = c.bytes = c.late_ns = 0;
     c.period = period;
     if (c.active)
         must(pshift_controller_begin(&c.controller, period), "period");
@@ -215,9 +229,11 @@ void controller_serve(void)
     zmq_open_controller();
     say("stands by");
     while (!stop_asked()) {
-        uint64_t now_ns = tool_now_ns(), wall = wall_ns(), period = wall / c.s.period_ns;
+        const uint64_t now_ns = tool_now_ns();
+        uint64_t wall = wall_ns(), period = wall / c.s.period_ns;
         uint64_t round = wall % c.s.period_ns / (c.s.period_ns / c.s.intervals);
         struct mail m;
+        uint32_t taken;
         if (period > c.period) { /* never back */
             begin_period(period);
             c.round = UINT64_MAX;
@@ -226,12 +242,13 @@ void controller_serve(void)
             c.round = round;
             begin_round(now_ns);
         }
-        while (mail_take(&m))
+        for (taken = 0; taken < LOOK_REPORTS && mail_take(&m); taken++)
             if (m.tag == MAIL_REPORT)
                 take_report(&m);
         if (c.active && c.news && (c.waiting == 0 || now_ns >= c.deadline_ns))
             plan(now_ns);
         tool_sleep_until_ns(now_ns + LOOK_NS);
+        c.late_ns = qos_max(c.late_ns, tool_now_ns() - now_ns - LOOK_NS);
     }
     say("stopped");
 }

@@ -2,7 +2,11 @@
 //
 // A node has a DEALER to each controller, a controller one ROUTER. They connect again by themselves. CURVE keys on both
 // sides: a node talks only to the controllers whose public keys it has, and a controller admits only the nodes whose keys
-// are in its directory (ZAP); it knows who sent a message by the key, not by what the message says.
+// are in its directory (ZAP); it knows who sent a message by the key, not by what the message says. It answers on the
+// connection from which the newest message of that key came, so no node can have what is another's by taking its name.
+//
+// Of a peer with a key: a message is at most INBOX_BYTES long, at most LOOK_MESSAGES are taken at a look, whatever they are.
+// (libzmq keeps the parts of a message until the last has come, without a bound: a host with a key is trusted that far.)
 //
 // A link that is down, or slow, holds LINK_MESSAGES messages. Then the oldest is dropped: the newest says more.
 #include "cluster.h"
@@ -14,8 +18,11 @@
 #include <zmq.h>
 
 #define LINK_MESSAGES 8
-#define HEAD_BYTES 8 /* tag and zero, little-endian */
-#define KEY_TEXT 41  /* Z85, with its end */
+#define HEAD_BYTES 8           /* tag and zero, little-endian */
+#define INBOX_BYTES (1u << 20) /* more than 4,096 buckets */
+#define LOOK_MESSAGES 64
+#define NAME_BYTES 255 /* of a connection, by ZMTP at most */
+#define KEY_TEXT 41    /* Z85, with its end */
 
 struct parcel {
     size_t bytes;
@@ -24,13 +31,15 @@ struct parcel {
 struct link { /* what waits to be sent to one rank */
     struct parcel parcel[LINK_MESSAGES];
     uint32_t first, count;
+    uint8_t name[NAME_BYTES]; /* router: of the connection */
+    size_t name_bytes;        /* 0: it has sent nothing yet */
 };
 
 static void *context, *zap, *router, *dealer[CONTROLLERS_MAX];
 static uint32_t dealers, next_dealer, links;
 static struct link *link_of; /* [links] */
 static uint8_t (*node_key)[32];
-static uint64_t inbox[1 << 17]; /* 1 MiB: more than 4,096 buckets */
+static uint64_t inbox[INBOX_BYTES / 8];
 static char address[CONTROLLERS_MAX][128];
 
 static void must(int result, const char *what)
@@ -138,14 +147,13 @@ static void answer_zap(void)
 
 /* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* Hands one message to the library. False: the link is down or full. */
+/* Hands one message to the library. False: the link is down, full, or not known yet. */
 static bool hand_over(uint32_t to, const struct parcel *p)
 {
-    char name[24];
+    const struct link *l = &link_of[to];
     if (!router)
         return zmq_send(dealer[to], p->data, p->bytes, ZMQ_DONTWAIT) >= 0;
-    snprintf(name, sizeof name, "node-%u", to + 1);
-    if (zmq_send(router, name, strlen(name), ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
+    if (l->name_bytes == 0 || zmq_send(router, l->name, l->name_bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
         return false;
     return zmq_send(router, p->data, p->bytes, ZMQ_DONTWAIT) >= 0;
 }
@@ -196,7 +204,7 @@ static void zmq_push_all(void)
 /* One message; false: there is none, or it is none of ours. */
 static bool unpack(struct mail *m, const uint8_t *data, size_t bytes, int rank)
 {
-    if (bytes < HEAD_BYTES || bytes > sizeof inbox)
+    if (bytes < HEAD_BYTES || bytes - HEAD_BYTES > sizeof inbox)
         return false;
     m->rank = rank;
     m->tag = data[0] | data[1] << 8 | data[2] << 16;
@@ -216,16 +224,30 @@ static bool receive(void *socket, zmq_msg_t *part, int flags)
     return false;
 }
 
+/* One message of two parts, the connection's name and ours. Whose it is, its key says: user is that node's number. */
+static bool from_node(struct mail *m, zmq_msg_t *name, zmq_msg_t *body)
+{
+    const char *user = zmq_msg_gets(body, "User-Id");
+    const long node = user ? strtol(user, NULL, 10) : 0;
+    struct link *l;
+    if (node < 1 || (unsigned long)node > links || zmq_msg_size(name) > NAME_BYTES || zmq_msg_more(body) ||
+        !unpack(m, zmq_msg_data(body), zmq_msg_size(body), (int)node))
+        return false;
+    l = &link_of[node - 1];
+    l->name_bytes = zmq_msg_size(name);
+    memcpy(l->name, zmq_msg_data(name), l->name_bytes);
+    return true;
+}
+
 static bool take_from_router(struct mail *m)
 {
     zmq_msg_t name, body;
+    uint32_t looks;
     bool got = false;
-    while (!got && receive(router, &name, ZMQ_DONTWAIT)) {
+    for (looks = 0; !got && looks < LOOK_MESSAGES && receive(router, &name, ZMQ_DONTWAIT); looks++) {
         bool more = zmq_msg_more(&name) && receive(router, &body, 0);
         if (more) {
-            const char *user = zmq_msg_gets(&body, "User-Id");
-            got = user && !zmq_msg_more(&body) &&
-                  unpack(m, zmq_msg_data(&body), zmq_msg_size(&body), (int)strtol(user, NULL, 10));
+            got = from_node(m, &name, &body);
             while (zmq_msg_more(&body)) { /* too many parts: not ours */
                 zmq_msg_close(&body);
                 if (!receive(router, &body, 0))
@@ -240,7 +262,7 @@ static bool take_from_router(struct mail *m)
 
 static bool zmq_take(struct mail *m)
 {
-    uint32_t k;
+    uint32_t k, looks;
     zmq_msg_t body;
     zmq_push_all();
     if (router) {
@@ -249,7 +271,7 @@ static bool zmq_take(struct mail *m)
     }
     for (k = 0; k < dealers; k++) {
         uint32_t from = next_dealer++ % dealers;
-        while (receive(dealer[from], &body, ZMQ_DONTWAIT)) {
+        for (looks = 0; looks < LOOK_MESSAGES && receive(dealer[from], &body, ZMQ_DONTWAIT); looks++) {
             bool got = !zmq_msg_more(&body) && unpack(m, zmq_msg_data(&body), zmq_msg_size(&body), (int)from);
             zmq_msg_close(&body);
             if (got)
@@ -271,9 +293,11 @@ static void set(void *socket, int option, int value)
 static void *open_socket(int type)
 {
     void *socket = zmq_socket(context, type);
+    const int64_t longest = HEAD_BYTES + INBOX_BYTES; /* a peer that sends more is cut off */
     if (!socket)
         tool_die(TOOL_FAILED, "ZeroMQ: %s", zmq_strerror(errno));
     set(socket, ZMQ_LINGER, 0);
+    must(zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest), "ZeroMQ");
     set(socket, ZMQ_SNDHWM, 4);
     set(socket, ZMQ_RCVHWM, 4 * (int)settings.nodes + 16);
     set(socket, ZMQ_HEARTBEAT_IVL, 200);
@@ -299,18 +323,16 @@ static void open_links(uint32_t n)
 
 void zmq_open_node(void)
 {
-    char public_key[KEY_TEXT], secret_key[KEY_TEXT], server_key[KEY_TEXT], name[24];
+    char public_key[KEY_TEXT], secret_key[KEY_TEXT], server_key[KEY_TEXT];
     uint32_t k;
     dealers = split_addresses();
     open_links(dealers);
     read_key(public_key, "node", settings.number, "public");
     read_key(secret_key, "node", settings.number, "secret");
-    snprintf(name, sizeof name, "node-%" PRIu64, settings.number);
     for (k = 0; k < dealers; k++) {
         read_key(server_key, "controller", k + 1, "public");
         dealer[k] = open_socket(ZMQ_DEALER);
         set(dealer[k], ZMQ_IMMEDIATE, 1); /* nothing is queued for a link that is down */
-        must(zmq_setsockopt(dealer[k], ZMQ_ROUTING_ID, name, strlen(name)), "ZeroMQ");
         must(zmq_setsockopt(dealer[k], ZMQ_CURVE_PUBLICKEY, public_key, KEY_TEXT), "the node's public key");
         must(zmq_setsockopt(dealer[k], ZMQ_CURVE_SECRETKEY, secret_key, KEY_TEXT), "the node's secret key");
         must(zmq_setsockopt(dealer[k], ZMQ_CURVE_SERVERKEY, server_key, KEY_TEXT), "the controller's public key");
@@ -335,7 +357,6 @@ void zmq_open_controller(void)
     must(zmq_bind(zap, "inproc://zeromq.zap.01"), "ZAP");
     router = open_socket(ZMQ_ROUTER);
     set(router, ZMQ_ROUTER_MANDATORY, 1);
-    set(router, ZMQ_ROUTER_HANDOVER, 1); /* a node that comes back takes its name over */
     set(router, ZMQ_CURVE_SERVER, 1);
     read_key(key, "controller", settings.number, "secret");
     must(zmq_setsockopt(router, ZMQ_CURVE_SECRETKEY, key, KEY_TEXT), "the controller's secret key");
