@@ -265,7 +265,7 @@ programs: $(TESTS:%=$(B)/%)
 
 verdict = $(B)/verdict/$(subst /,_,$(1))
 # With -n nothing runs. A script is handed the jobserver (+), so that all jobs together are $(JOBS).
-dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
+dry := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
 # $(1) name, $(2) command, $(3) what it needs
 define test_run
 $(call verdict,$(1)): $(3)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: the headers compile without a warning, every body emitted, at the optimisation levels and language standards
-# that other scripts do not try (freestanding.sh: -O0 -O2 -Os as C11; headers.sh: C++17), for a kernel's code model, and
+# that other scripts do not try (freestanding.sh: -O0 -O2 -Os as C11; the Makefile: -O1; headers.sh: C++17), for a kernel's code model, and
 # run right when the linker optimises: one test of each header, -flto, at -Os (gcc) or -O3 (clang). In these tests the bodies
 # are inline, as users have them.
 set -u
@@ -15,10 +15,9 @@ cp "$out/all.c" "$out/all.cc"
 kernel="-mcmodel=kernel -mno-red-zone -mgeneral-regs-only -ffreestanding -fno-pic -fno-stack-protector"
 {
     for cc in gcc clang; do
-        # The levels that others do not try (the Makefile: gcc at -O3, clang at -O1), with the kernel's flags where there are some.
-        case $cc in gcc) level=-O1 ;; *) level=-O3 ;; esac
-        case $(uname -m) in x86_64) echo "$cc -std=gnu11 $C_WARNINGS -I. $level $kernel -S -o /dev/null $out/all.c" ;;
-        *) echo "$cc -std=gnu11 $C_WARNINGS -I. $level -S -o /dev/null $out/all.c" ;; esac
+        # With the kernel's flags where there are some.
+        case $(uname -m) in x86_64) echo "$cc -std=gnu11 $C_WARNINGS -I. -O3 $kernel -S -o /dev/null $out/all.c" ;;
+        *) echo "$cc -std=gnu11 $C_WARNINGS -I. -O3 -S -o /dev/null $out/all.c" ;; esac
         # Standards change what is said about the text, not what is made of it.
         for std in c11 c17 gnu2x; do echo "$cc -std=$std $C_WARNINGS -I. -fsyntax-only $out/all.c"; done
     done
