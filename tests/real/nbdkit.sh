@@ -34,7 +34,7 @@ with() { # FILTER-AND-PLUGIN... -- COMMAND: nbdkit on a socket of its own, ends 
 }
 start() { # FILTER-AND-PLUGIN...: in the background; sets server
     rm -f "$d/socket" "$d/stats"
-    timeout 60 nbdkit -f -U "$d/socket" --filter="$filter" "$@" qos-stats="$d/stats" qos-stats-interval=50 2>>"$d/err" &
+    timeout 200 nbdkit -f -U "$d/socket" --filter="$filter" "$@" qos-stats="$d/stats" qos-stats-interval=50 2>>"$d/err" &
     server=$!
     for _ in $(seq 50); do [ -S "$d/socket" ] && [ -s "$d/stats" ] && return; sleep 0.1; done
     cat "$d/err"
