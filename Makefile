@@ -281,9 +281,9 @@ $(call verdict,$(1)): $(B)/$(1)
 	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
-# Two lanes. Tests on real I/O run one after the other, as they come. All else has only the processor time that they leave
-# over: `behind` is the policy for that. So no core waits while a test waits for a disk or a clock. A real test that is
-# inconclusive for all that runs once more when the machine has nothing else to do.
+# Two lanes. Tests on real I/O run one after the other. All else gets the processor time that they leave over, by the
+# scheduling policy `behind`; so no core idles while a test waits for a disk or a clock. A real test that is inconclusive
+# nevertheless runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
 # The objects that these scripts use again.
 $(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
@@ -373,7 +373,7 @@ endef
 $(foreach q,$(QUICKSTARTS),$(eval $(call quickstart_program,$q,$(or $(call says,$q,compiler),gcc),$(call says,$q,links),$(call says,$q,flags))))
 
 -include $(wildcard $(EXAMPLES:%=%.d))
-# A source that was renamed stands in an old list: its program is made anew.
+# A source that was renamed is still in the old dependency file: this rule lets make rebuild its program.
 examples/%.c: ;
 examples: $(EXAMPLES) ## builds the tools of examples/ into build/examples/
 

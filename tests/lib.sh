@@ -1,4 +1,4 @@
-# Sourced by the scripts of tests/: brings them to the repository root and says what they share.
+# Sourced by the scripts of tests/: changes to the repository's root and defines what they share.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 script=tests/$(basename "$(dirname "$0")")/$(basename "$0")
 JOBS=${JOBS:-$(nproc)}
@@ -83,7 +83,7 @@ ask() { # PORT LINE: what the server answers, until it closes
     exec 5>&-
 }
 
-# Runs a command that judges itself (examples/tokenpool_*) and shows what it says. A reservation that was missed, or a
+# Runs a command that judges itself (examples/tokenpool_*) and prints its output. A reservation that was missed, or a
 # machine that did too little for a verdict (status 3), is tried once more; wrong books never. Ends the script unless
 # all held.     judged OUTPUT COMMAND...
 judged() {

@@ -65,7 +65,7 @@ todo() { # FILE LEVEL...
     done
 }
 
-# A header by itself asks for no file beyond the three and the shared vocabulary, whatever else the closure shows.
+# A header's own lines include only the three files and qos.h.
 grep -Hn '^ *# *include' $headers | grep -vE ':# *include (<(stddef|stdint|stdbool)\.h>|"qos\.h")$' &&
     { echo "only <stddef.h>, <stdint.h>, <stdbool.h> and \"qos.h\" may be included"; exit 1; }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: every fuzz target builds with libFuzzer and stands a short run of it, from the committed corpus on.
+# proves: every fuzz target builds with libFuzzer and passes a short run that starts from the committed corpus.
 #
 # The run is the same every time: one seed, a number of inputs (`// runs: N` in the target, else RUNS: a second or two) and
 # no clock; addresses in one place, as libFuzzer learns from what a target compares, pointers included (where a

@@ -11,7 +11,7 @@ mkdir -p "$out"
 headers=$(ls ./*.h | sed 's,^\./,,')
 
 # What is included, one file each: alone (which is first); all forward, each of them twice, and all in reverse, so that
-# each stands before and behind each other one.
+# each is included before and after every other one.
 source_of() { # NAME HEADER...
     local name=$1
     shift

@@ -37,7 +37,7 @@ tidy_now() { # EXTRA FILE FLAG...
     shift 2
     # shellcheck disable=SC2086
     clang-tidy --quiet $extra "$file" -- "$@" -I. -Itests -Iexamples/common -Ibench $depth >"$log" 2>&1 && return
-    # Where and what; how the analyser got there stands in the log.
+    # What and where. The log shows how the analyser got there.
     grep -E '(error|warning):' "$log" | sed "s,^$PWD/,," | cut -c1-220
     echo "    more: $log"
     return 1

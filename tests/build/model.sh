@@ -18,7 +18,7 @@ mkdir -p "$out"
 failed=0 bits=20 seeds="1"
 [ "${1:-}" != all ] || { bits=28; seeds="1 2 3 4"; }
 
-# Labels stand in comments behind code: /* P1 */, /* M2, P2 */.
+# Labels are comments behind code: /* P1 */, /* M2, P2 */.
 labels() { grep -v '^ \*' "$1" | grep -oE '/\* ([CMPR][0-9])(, [CMPR][0-9])* \*/' | grep -oE '[CMPR][0-9]' | sort -u | xargs; }
 echo "steps of the header: $(labels tokenpool.h)"
 echo "steps of the model:  $(labels "$model")"

@@ -25,7 +25,7 @@ for digit in 4 8; do
                 -e 's,/\*.*\*/,,'
         echo '#include "../../tests/proof/narrow_main.h"'
     } >"$file"
-    # A number that stayed wide would make the test say nothing.
+    # A number that stayed wide would make the test worthless.
     if grep -nE '32|64|31|uint|0xff' <(sed '1,2d; /#include/d; /#if QOS_HAS_INT128/,/#else/d' "$file"); then
         echo "what to put in for this? ($file)"
         exit 1

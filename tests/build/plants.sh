@@ -51,7 +51,7 @@ try() { # HEADER NAME TEST[:CASE] HANG
     if ! build "$test" "$program" "$dir" "$header" >"$program.log" 2>&1; then
         remark="does not compile: $(grep -m1 -E 'error|no such' "$program.log")"
     else
-        # The braces keep the shell's own word on a killed program out of the table.
+        # The braces keep the shell's message about a killed program out of the table.
         { QOS_TEST_FAILURES=1 QOS_TEST_CASE=${case#:} timeout --kill-after=5 "$limit_s" "$program" >"$program.log" 2>&1 </dev/null || rc=$?; } 2>/dev/null
         case $rc in
         0) remark="the test passes" ;;
@@ -116,6 +116,6 @@ fi
 caught=$(grep -c '^caught ' "$out/table")
 printf '%d bugs planted; %d times a test had to catch one, %d times it did\n' "$(grep -c '^bug ' "$out/todo")" "$tried" "$caught"
 [ "$caught" -eq "$tried" ] || failed=1
-# Once more, where the end of a log is all that one sees.
+# Again at the end, for those who see only the log's last lines.
 if grep -v '^caught ' "$out/table"; then failed=1; fi
 finish $failed

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: the code that people copy first compiles without a warning and runs: the program in each header's first page and
 # each ```c block of README.md and docs/*.md, as C11 and C++17. A program with a main is run, must end with status 0, and
-# prints what the ```text block behind it shows, if <!-- prints --> stands before that block.
+# prints what the ```text block behind it shows, if <!-- prints --> is before that block.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/synopsis
