@@ -128,7 +128,8 @@ int main(int argc, char **argv)
         tool_die(TOOL_USAGE, "a batch is at most 1 MiB, connections at most 20000");
     value = tool_alloc(value_bytes + 3);
     memset(value, 'x', value_bytes);
-    memcpy(value + value_bytes, "\r\n", 2);
+    value[value_bytes] = '\r';
+    value[value_bytes + 1] = '\n';
     qos_rng_seed(&rng, 1);
     hist_clear(&latency);
     c = tool_alloc(connections * sizeof *c);

@@ -67,6 +67,8 @@ void backend_open(struct worker *w)
         resolve();
     b->source.kind = SOURCE_BACKEND;
     b->in = tool_alloc(IN_BYTES);
+    b->out_size = FULL_BYTES;
+    b->out = tool_alloc(b->out_size);
     for (b->ring_size = 1; b->ring_size < gate_settings.depth;)
         b->ring_size *= 2;
     b->ring = tool_alloc(b->ring_size * sizeof *b->ring);

@@ -23,6 +23,7 @@ struct bucket {
     struct client *head, *tail; /* of its queue */
     uint64_t waiting, requests, reserved, failed, refused;
     uint64_t backlog_ns, since_ns; /* time with somebody waiting; since when */
+    uint64_t chances, since_grant; /* the same in grants, to whomever they went */
     uint64_t memory_bytes;         /* atomic */
 };
 
@@ -32,6 +33,7 @@ static struct {
     uint32_t *by_prefix, *parent; /* [prefixes] sorted; the longest other prefix of this one, or QOS_NONE */
     uint32_t prefixes;
     uint32_t at_memcached;
+    uint64_t grants;
     uint32_t watcher; /* the worker that looks again at watch_ns */
     uint64_t watch_ns, now_ns;
 } b;
@@ -202,8 +204,10 @@ static void arrive(struct client *c)
     else
         q->head = c;
     q->tail = c;
-    if (q->waiting++ == 0)
+    if (q->waiting++ == 0) {
         q->since_ns = b.now_ns;
+        q->since_grant = b.grants;
+    }
     if (buckets_pshift)
         must(pshift_scheduler_arrive(buckets_pshift, c->grant.bucket, 1));
     else
@@ -222,8 +226,10 @@ static void unqueue(struct client *c)
     else
         q->tail = c->prev;
     c->queued = false;
-    if (--q->waiting == 0)
+    if (--q->waiting == 0) {
         q->backlog_ns += qos_sat_sub(b.now_ns, q->since_ns);
+        q->chances += b.grants - q->since_grant;
+    }
 }
 
 static void leave(struct client *c)
@@ -274,6 +280,7 @@ static bool pick(struct grant *grant)
         reserved = grant->tags.phase == TAGS_PHASE_RESERVATION;
     }
     b.at_memcached++;
+    b.grants++;
     b.bucket[grant->bucket].requests++;
     b.bucket[grant->bucket].reserved += reserved;
     return true;
@@ -377,6 +384,7 @@ static void bucket_stats(FILE *f, bool prometheus, uint32_t k, uint64_t now_ns)
     number(f, prometheus, s->name, "refused_total", __atomic_load_n(&q->refused, __ATOMIC_RELAXED));
     number(f, prometheus, s->name, "waiting", q->waiting);
     number(f, prometheus, s->name, "waited_ns_total", backlog_ns);
+    number(f, prometheus, s->name, "chances_total", q->chances + (q->waiting ? b.grants - q->since_grant : 0));
     number(f, prometheus, s->name, "memory_bytes", __atomic_load_n(&q->memory_bytes, __ATOMIC_RELAXED));
 }
 

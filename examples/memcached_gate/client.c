@@ -30,6 +30,11 @@ static size_t held(const struct buffer *b)
     return b->end - b->begin;
 }
 
+static const char *unread(const struct client *c)
+{
+    return c->in.data ? c->in.data + c->in.begin : "";
+}
+
 /* So that `bytes` in all fit. What is larger than a block is charged to the bucket that needed it first. force: over its
  * share, too. */
 static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force)
@@ -268,7 +273,7 @@ static void read_request(struct client *c)
 static bool read_line(struct client *c)
 {
     struct head *h = &c->head;
-    protocol_line(c->in.data + c->in.begin, held(&c->in), h);
+    protocol_line(unread(c), held(&c->in), h);
     switch (h->kind) {
     case HEAD_MORE: return need(c);
     case HEAD_REQUEST: read_request(c); break;
@@ -301,7 +306,7 @@ static bool read_line(struct client *c)
 static bool read_key(struct client *c)
 {
     struct head *h = &c->head;
-    protocol_key(c->in.data + c->in.begin, held(&c->in), c->get_first, h);
+    protocol_key(unread(c), held(&c->in), c->get_first, h);
     if (h->kind == HEAD_REQUEST) {
         enqueue(c);
         return true;

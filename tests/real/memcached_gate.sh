@@ -65,7 +65,7 @@ refused 'bad.conf:1: --colour: no such option' --settings "$d/bad.conf"
 # ---- conformance, beside memcached itself
 daemon $base; direct=$pid
 daemon $((base + 1)); behind=$pid
-start $((base + 10)) $((base + 1)) --allow-flush --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
+start $((base + 10)) $((base + 1)) --allow-flush --timeout 500ms --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
 $ask compare $base $((base + 10)) || failed=1
 timeout 60 memccapable -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1
 expect "memccapable -a passes against memcached" [ $? = 0 ]
@@ -123,12 +123,12 @@ for policy in ps reward; do
     $ask load 1 "$((base + 40)),8,bulk:x" >"$d/load"
     total=$(sed -n 's/.*bulk:x=\([0-9]*\).*/\1/p' "$d/load")
     stop $control
-    reserve=$((total / 5)) limit=$((total / 20))
+    reserve=$((total / 6)) limit=$((total / 25))
     echo "policy $policy, control: $total requests per second in all; $reserve reserved, limit $limit"
     start $((base + 41)) $((base + 1)) --depth 16 --policy $policy --bucket "name=gold,key=gold:,reserve=$reserve" \
         --bucket "name=capped,key=capped:,limit=$limit,weight=20" --bucket name=bulk,key=bulk:,weight=20
     run=$pid
-    $ask load $((seconds + 1)) "$((base + 41)),6,gold:x" >"$d/load1" & l1=$!
+    $ask load $((seconds + 1)) "$((base + 41)),12,gold:x" >"$d/load1" & l1=$!
     $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x" "$((base + 41)),8,capped:x" >"$d/load2" & l2=$!
     sleep 0.5
     $ask judge $((base + 41)) $seconds $reserve $limit
@@ -143,5 +143,5 @@ done
 expect "the gates had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
 cat "$d/gate.err"
 [ $failed = 0 ] || finish 1
-[ -z "${unsure:-}" ] || inconclusive "this machine did less than in the control"
+[ -z "${unsure:-}" ] || inconclusive "requests of gold were not there to be granted: this machine was too busy for its clients"
 finish $failed
