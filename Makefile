@@ -412,7 +412,7 @@ figures: ## draws the papers' figures from our runs: build/figures/index.html
 	@if tests/packages.sh figures; then bench/figures/check.sh $(B)/figures; \
 	else echo "$(B)/figures/index.html was not checked in a browser"; fi
 
-demo: ## runs three tenants on this machine's disk, without and with a scheduler, in a minute
+demo: ## runs three tenants on this disk, without and with a scheduler, in a minute
 	@tests/packages.sh demo
 	@$(MAKE) --no-print-directory $(B)/examples/uring_files
 	@mkdir -p $(B)/demo
