@@ -520,7 +520,7 @@ struct htb {
     uint64_t detours;                             /* invariant 5 */
     enum htb_order order;
     enum htb_scenario scenario;
-    bool starved_at_root; /* since the last look: demand waited for root tokens */
+    bool starved_at_root; /* since the last look: requests waited for root tokens */
     bool was_starved;     /* so it was at the look before */
     uint32_t expiring;    /* classes that expire */
     uint32_t notices;     /* classes that have expired, and htb_expired has not said so */
@@ -722,7 +722,7 @@ QOS_PRIV bool htb_priv_limit_passes(const struct htb *tree, uint32_t id, const i
     return true;
 }
 
-/* What a node earned above its buckets while its tokens waited for their turn is gone when nothing waits. */
+/* Nothing waits any more: the node loses what it earned above the depth of its buckets. */
 QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
 {
     uint32_t r;
@@ -852,29 +852,30 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *                                          |
  *                                          '--> dispatch queue (dispatch_max) --> device (device_max)
  *
- * Own tokens are served first, in the order of finish tags: a request of n tokens at rate R is due n / R after its
- * start, and the next one starts then (earliest deadline first: if the reservations fit the device, nobody waits longer
- * than his n / R and what is being served). All tags are on one clock. If the device gives less, they all fall behind
- * it, and everybody gets the same part of his rate; if they are more than lag_ns behind, the clock waits for them, so a
- * debt of the device is forgotten for all alike. Who comes back starts at the clock or at the first of those behind it,
- * but not before his own tag: a pause earns nothing, and a newcomer does not wait for debts that are older than he is.
- * Several resources: n / R is the longest over the resources. A group that lends its tokens has a tag as a class has.
+ * Own tokens are served first, in the order of finish tags: a request of n tokens of a class of rate R is due n / R
+ * after its start, and the next one starts then (earliest deadline first). If the reservations fit the device, nobody
+ * waits longer than n / R and what is being served. All tags are on one clock. If the device gives less, all tags fall
+ * behind the clock, and every class gets the same part of its rate. If they are more than lag_ns behind, the clock is
+ * set back: so all classes lose the same time of an old shortage. A class that has demand again starts at the clock or
+ * at the first tag that is behind the clock, but not before its own tag: a pause earns nothing, and a newcomer does not
+ * wait for older shortages. Several resources: n / R is the longest over the resources. A group that lends its tokens
+ * has a tag as a class has.
  *
- * Nobody with own tokens left: the root lends. A lender serves its ring by start-time fair queueing: a request of cost
- * n moves the ring tag of its class on by n / weight, and that of each group up to the lender; the least tag is next;
- * the ring's clock is the tag that was served last, and who joins starts there or at his own tag. Who has the turn
- * keeps it until it was served: small requests do not starve a large one. With several resources the cost is the time
- * that the request takes the root, the longest over the resources.
+ * If no class has own tokens, the root lends. A lender serves its ring by start-time fair queueing: a request of cost n
+ * moves the ring tag of its class on by n / weight, and that of each group up to the lender; the least tag is next. The
+ * clock of a ring is the tag that was served last; a class that joins starts there or at its own tag. The class that
+ * has the turn keeps it until it is served, so small requests do not starve a large one. With several resources the
+ * cost is the time that the request takes at the root's rates, the longest over the resources.
  *
  * The dispatch queue is swept in one direction, then from the lowest offset again; or it is first in, first out. A
  * request is overtaken by at most bypass_max + dispatch_max others. Urgent requests go before all others, and do not
  * count in dispatch_max. A gate request needs no device: it is done when its tokens are taken.
  *
  * Invariants
- *   1. After every call each node is where htb_priv_place would put it, as of the latest now_ns.
+ *   1. After every call each node is where htb_priv_place puts it at the latest now_ns.
  *   2. A request is in one list: its class's queue (slot = class), the urgent one or the dispatch queue (slot = place).
  *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends. A node without
- *      requests may be left in `event`; it leaves when its time comes. The root is not in it: root_wake_ns.
+ *      requests may stay in `event` until its time comes. The root is not in it: root_wake_ns.
  *   4. Ring tags of those in a ring are not below its clock. The first of a ring may borrow; at most HTB_PRIV_IDLE_MAX
  *      others in it may not (they have no request, or are at their limit).
  *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
@@ -1001,8 +1002,8 @@ QOS_PRIV uint32_t htb_priv_heap_min_id(const struct htb_priv_heap *heap)
     return heap->count ? htb_priv_heap_at(heap, 0).id : QOS_NONE;
 }
 
-/* Rings. Most who were served come back behind all others: they form the run, a list in the order of tags. The others
- * form a leftist heap: the way right from any node is at most log2 n long. */
+/* Rings. Most nodes that were served join again behind all others: these form the run, a list in the order of tags. The
+ * others form a leftist heap: the path of right children from any node is at most log2 n long. */
 QOS_PRIV uint32_t htb_priv_rank(const struct htb *tree, uint32_t id)
 {
     return id == QOS_NONE ? 0 : tree->turn[id].rank;
@@ -1112,7 +1113,7 @@ QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
     tree->node[id].flags = (uint16_t)(tree->node[id].flags & ~(HTB_PRIV_RING | HTB_PRIV_LINKED));
 }
 
-/* Who has the turn: the first that may borrow. Those before it leave. */
+/* The turn goes to the first that may borrow. Those before it leave the ring. */
 QOS_PRIV void htb_priv_ring_settle(struct htb *tree, uint32_t group)
 {
     uint32_t first = htb_priv_ring_least(tree, group), next;
@@ -1133,7 +1134,8 @@ QOS_PRIV void htb_priv_ring_settle(struct htb *tree, uint32_t group)
         __builtin_prefetch(tree->cls[first].u.leaf.tail);
 }
 
-/* One who is far ahead, as of a small weight, must not keep all others out of the run: it goes to the heap. */
+/* A node far ahead of the others, such as one of small weight, goes to the heap: at the end of the run it would keep
+ * all others out of it. */
 QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
 {
     struct htb_priv_ring_entry *turn = tree->turn;
@@ -1191,9 +1193,8 @@ QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uin
     return longest;
 }
 
-/* Where a node starts that has demand again: at the clock, or at the first of those that are behind it, but not before
- * its own tag. A class that waits for the device alone, with nothing queued, may be late by lag_ns: that is not its
- * fault. */
+/* Where a node starts that has demand again: at the clock, or at the first tag that is behind the clock, but not before
+ * its own tag. A class whose requests are all at the device keeps what it is late by, up to lag_ns. */
 QOS_PRIV void htb_priv_begin_demand(struct htb *tree, uint32_t id)
 {
     struct htb_priv_class *c = &tree->cls[id];
@@ -1298,8 +1299,8 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
     htb_priv_ring_settle(tree, group);
 }
 
-/* Puts a node where its next request and its buckets belong. True if the request that its parent would send next may
- * have changed. */
+/* Puts a node into the heap and the ring that its next request and its buckets say. True if the request that its
+ * parent would send next may have changed. */
 QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
@@ -1796,16 +1797,16 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * The controller moves the bound at each look, every 5 ms or two bounds, whichever is longer:
  *   late      a class with a rate is late if the finish tag of what it dispatched is behind the clock while it has
  *             requests outstanding: it completes less than its rate. htb_complete looks at each.
- *   narrower  by 1/8, if the latest is late by more than 5/8 of a burst, and not less than at the look before
- *   wider     by 1/32, if the latest is late by less than 3/8 of a burst, and the bound was full
- * If the root lent nothing since the look before, all that is in flight was promised. Then it counts only how much
- * later the latest is than the first of those who wait for room with tokens of their own: if the device gives less than
- * was promised all are late, and it matters only that they are late alike.
- * A class that was late catches up with the tokens in its bucket, so a lateness below its burst costs it nothing. After
- * a step of the device the bound halves in 6 looks and doubles in 23.
+ *   narrower  by 1/8, if the latest class is late by more than 5/8 of a burst, and not less than at the look before
+ *   wider     by 1/32, if the latest class is late by at most 3/8 of a burst, and the bound was full
+ * If the root lent nothing since the look before, only own tokens are in flight, and the device may give less than was
+ * reserved: then all classes are late. What counts then is how much later the latest class is than the first of those
+ * that wait for room with own tokens: they should be late alike.
+ * A class that was late catches up with the tokens that it has earned meanwhile. After a step of the device the bound
+ * halves in 6 looks and doubles in 23.
  *
- * What it cannot do: on a device that hashes requests to channels, a small class shares its channel with the others,
- * whatever the bound. And it does not know of groups: classes without a rate of their own narrow nothing. */
+ * Limits of the method: on a device that hashes requests to channels, a small class shares its channel with the others,
+ * whatever the bound. Only classes with a rate narrow the bound, not those that live on the rate of their group. */
 
 #ifndef QOS_DECLARE_ONLY
 
