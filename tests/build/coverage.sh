@@ -21,13 +21,14 @@ export QOS_TEST_SCALE=${QOS_TEST_SCALE:-20}
 
 printf '#define QOS_API\n' >"$out/bodies.c"
 printf '#include "%s"\n' $headers >>"$out/bodies.c"
-bodies_of() { # LIMITS -> the object that has them
-    if [ -z "$1" ]; then echo "$out/bodies.o"; else echo "$out/bodies_$(echo "$1" | tr -c 'A-Za-z0-9_\n' .).o"; fi
+bodies_of() { # LIMITS HEADER -> the object that has them: of all headers, or with limits of that one
+    if [ -z "$1" ]; then echo "$out/bodies.o"; else echo "$out/bodies_$2_$(echo "$1" | tr -c 'A-Za-z0-9_\n' .).o"; fi
 }
+header_of() { basename "$1" | sed 's/_.*//'; } # tests/unit/htb_gate.c -> htb
 limits_of() { says "$1" flags | tr ' ' '\n' | grep '^-D' | tr '\n' ' '; }
 one() { # TEST.c
     local name program object bodies extra=
-    bodies=$(bodies_of "$(limits_of "$1")")
+    bodies=$(bodies_of "$(limits_of "$1")" "$(header_of "$1")")
     name=$(basename "$1" .c) program=$out/$(echo "$1" | tr / _ | sed 's/\.c$//') object=${1#tests/}
     object=build/native/${object%.c}.o
     if has_own_bodies "$1"; then
@@ -40,7 +41,7 @@ one() { # TEST.c
     LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
-export -f one says bodies_of limits_of has_own_bodies
+export -f one says bodies_of limits_of header_of has_own_bodies
 export out
 
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
@@ -48,8 +49,12 @@ for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     case $(basename "$t") in "$only"*) ;; *) continue ;; esac
     # Simulations that run natively alone are long, and reach nothing that others do not, unless they say `coverage: yes`.
     case "$t $(says "$t" variants) $(says "$t" coverage)" in tests/paper/*" native ") continue ;; esac
-    limits=$(limits_of "$t")
-    echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits") $out/bodies.c" >&3
+    limits=$(limits_of "$t") header=$(header_of "$t")
+    if [ -n "$limits" ]; then
+        mkdir -p "$out/$header" # the same file's name: counters of static functions go by it
+        printf '#define QOS_API\n#include "qos.h"\n#include "%s.h"\n' "$header" >"$out/$header/bodies.c"
+        echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits" "$header") $out/$header/bodies.c" >&3
+    fi
     has_own_bodies "$t" || { object=${t#tests/}; echo "build/native/${object%.c}" >&4; }
     echo "one $t"
 done >"$out/todo" 3>"$out/bodies" 4>"$out/objects"
