@@ -457,9 +457,12 @@ static bool serve_events(int timeout_ms)
             if (p->id != id)
                 continue;
             known = true;
-            if (event == RDMA_CM_EVENT_ESTABLISHED)
+            if (event == RDMA_CM_EVENT_ESTABLISHED) {
                 p->connected = p->came = true;
-            else if (!in) /* it left, died, or could not be let in */
+                if (i < LOOPBACK)
+                    printf("client %u is here\n", i);
+                fflush(stdout);
+            } else if (!in) /* it left, died, or could not be let in */
                 drop(p);
         }
         if (!known && event == RDMA_CM_EVENT_CONNECT_REQUEST)

@@ -95,6 +95,7 @@ client one 0
 first=$!
 client two 0
 client two 1
+until grep -q "client 0 is here" "$out/one.txt"; do sleep 0.05; done
 refused "is here already" --name "$name-one" --id 0
 # What a client may not write it has not mapped for writing, and it cannot map it anew.
 until grep -q memfd:qoskit-table "/proc/$first/maps"; do sleep 0.05; done

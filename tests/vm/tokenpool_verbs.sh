@@ -62,6 +62,7 @@ done
 # While client 2 waits for the others, a hostile one tries to be clients 0 and 1 and more.
 node node2.log 7472 ./tokenpool_verbs --clients 3 --reserve 30,20
 client 7472 2 >gone2.log 2>&1 & waiting=$!
+until grep -q 'client 2 is here' node2.log; do sleep 0.05; kill -0 $waiting || { cat gone2.log; exit 1; }; done
 ./hostile 10.9.0.1 7472 30 || exit 7
 ./tokenpool_verbs --address 10.9.0.1 --port 7472 --id 3 2>&1 | grep -q 'refused: clients are 0 to 2' || exit 8
 ./tokenpool_verbs --address 10.9.0.1 --port 7472 --id 2 2>&1 | grep -q 'refused: client 2 is here already' || exit 8
@@ -93,7 +94,8 @@ both() {
 }
 node bare.log 7474 ./tokenpool_verbs --clients 2 --reserve 30,20 --bare 60s
 both 7474
-sleep 1
+until [ $(grep -c 'is here' bare.log) = 2 ]; do sleep 0.05; kill -0 $node || { cat bare.log; exit 1; }; done
+sleep 0.3
 killed "in the bare run" 7474
 node tokens.log 7475 ./tokenpool_verbs --clients 2 --reserve 30,20 --periods 60 --period 700ms --bare 500ms --announce 2
 both 7475
