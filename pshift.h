@@ -106,10 +106,7 @@ extern "C" {
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; it grows four times at a time */
 #endif
 #ifndef PSHIFT_PULLS
-#define PSHIFT_PULLS 16 /* most turns in which underloaded servers pull tokens; 0: the search does it all */
-#endif
-#ifndef PSHIFT_CUT_SWEEPS
-#define PSHIFT_CUT_SWEEPS 3 /* sweeps that look for a cut before an index is built; 0: none */
+#define PSHIFT_PULLS 6 /* most turns in which underloaded servers pull tokens; 0: the search does it all */
 #endif
 #ifndef PSHIFT_WARM_PARTS
 #define PSHIFT_WARM_PARTS 160 /* a warm start looks at its progress every 1/160 of the rows */
@@ -123,8 +120,8 @@ extern "C" {
 #ifndef PSHIFT_SHARD_ENTRIES
 #define PSHIFT_SHARD_ENTRIES 65536 /* below so many entries there is one part, up to eight times as many 4 */
 #endif
-#if PSHIFT_PULLS < 0 || PSHIFT_CUT_SWEEPS < 0 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 ||                      \
-    PSHIFT_WINDOW_ROWS < 1 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
+#if PSHIFT_PULLS < 0 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 || PSHIFT_WINDOW_ROWS < 1 ||                     \
+    PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: tunables must be positive, PSHIFT_SHARDS at most 1024"
 #endif
 
@@ -526,15 +523,15 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *   1. Initial allocation (Algorithm 3) in integers: floor(A_i d_i^j / D_i); what rounding leaves goes one by one to
  *      the largest remainders, the earlier entry first. No entry exceeds its demand, and every row sums to A_i.
  *   2. Direct transfers: a sweep over the rows moves tokens, inside each row, from overloaded to underloaded servers.
- *   3. Paths by way of one broker, also by sweeps: the smaller side, overloaded or underloaded, is spread over balanced
- *      servers, and finds partners from there. Then underloaded servers pull tokens out of short rows, and overloaded
- *      ones fill the holes.
+ *   3. Paths by way of one broker, also by sweeps: underloaded servers pull tokens from all others, and overloaded ones
+ *      fill the holes that this leaves.
  *   4. Progressive shifting (Algorithm 5) for what is left: servers are labelled with the number of shifts to an
  *      underloaded server, until every overloaded one has a label. Then each underloaded server collects, depth first,
  *      up one label a step: a server that is asked collects from all above it before it answers, so a step that many
  *      paths share is done once. A server that cannot answer in full is not asked again. After that each overloaded
  *      server is farther away: at most |S| - 1 rounds.
- *   5. No path from an overloaded to an underloaded server: optimal. The servers without a label are the cut X.
+ *   5. No path from an overloaded to an underloaded server: optimal. The servers without a label are the cut X. A pull
+ *      that could give an underloaded server no more, and whose holes were filled, shows the same.
  *
  *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. Here the map is
  *   never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there. The index from servers to rows
@@ -595,7 +592,7 @@ struct pshift_solver {
     uint32_t *column;                  /* [servers + 1] first index entry of each server */
     uint32_t *queue;                   /* [servers] */
     uint32_t *near;                    /* [servers * PSHIFT_PRIV_NEAR] the servers that share a row with one */
-    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_CUT */
+    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_CUT, PSHIFT_PRIV_DONOR */
     struct pshift_priv_step *path;     /* [servers] */
     uint64_t *sums;                    /* [shards * servers] */
     int64_t *quota;                    /* [shards * servers] balances of the parts */
@@ -619,7 +616,8 @@ struct pshift_solver {
 
 #define PSHIFT_PRIV_NEAR 16u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
-#define PSHIFT_PRIV_CUT 1u /* a server's mark: in X of the last solution */
+#define PSHIFT_PRIV_CUT 1u   /* of a server's mark: in X of the last solution */
+#define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so its holes are the easiest to fill */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
 
@@ -1145,6 +1143,8 @@ QOS_PRIV struct qos_u128 pshift_priv_weigh(struct pshift_solver *solver, const s
         } else {
             solver->balance[j] = -(int64_t)(c.lo - solver->load[j].lo);
         }
+        solver->mark[j] =
+            (uint8_t)((solver->mark[j] & PSHIFT_PRIV_CUT) | (solver->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0));
         excess = qos_add_wide(excess, over);
     }
     return excess;
@@ -1365,9 +1365,9 @@ QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int6
     uint32_t j;
     *over = 0;
     for (j = 0; j < job->p->servers; j++)
-        if (job->solver->mark[j] == cut && balance[j] > 0)
+        if ((job->solver->mark[j] & PSHIFT_PRIV_CUT) == cut && balance[j] > 0)
             *over = qos_sat_add(*over, (uint64_t)balance[j]);
-        else if (job->solver->mark[j] == cut)
+        else if ((job->solver->mark[j] & PSHIFT_PRIV_CUT) == cut)
             under = qos_sat_add(under, (uint64_t)-balance[j]);
     return qos_min(*over, under);
 }
@@ -1393,51 +1393,80 @@ QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsign
     return moved;
 }
 
-/* Direct transfers among the servers in X (cut), or among those outside: in the rows that are named, then elsewhere.
- * lend: servers in balance give, too, without end. */
-QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned cut, bool lend, uint64_t most,
-                                   const uint32_t *bucket, uint32_t count)
+enum pshift_priv_turn {
+    PSHIFT_PRIV_DIRECT, /* overloaded servers give, underloaded ones take */
+    PSHIFT_PRIV_BORROW, /* donors give all they have, though it leaves them holes */
+    PSHIFT_PRIV_PULL,   /* so do all that are not underloaded */
+    PSHIFT_PRIV_FILL    /* as direct, but for those that were underloaded before the pull: label 0 */
+};
+
+/* What server j has to give in such a turn; negative: to take. */
+QOS_PRIV int64_t pshift_priv_offer(const struct pshift_solver *solver, uint32_t j, unsigned cut,
+                                   enum pshift_priv_turn turn)
+{
+    const int64_t balance = solver->balance[j];
+    if ((solver->mark[j] & PSHIFT_PRIV_CUT) != cut || (turn == PSHIFT_PRIV_FILL && solver->node[j].label == 0))
+        return 0;
+    if (balance < 0 || solver->excess_more[j] != 0 || turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL)
+        return balance;
+    return turn == PSHIFT_PRIV_PULL || solver->mark[j] & PSHIFT_PRIV_DONOR ? PSHIFT_PRIV_PIECE : 0;
+}
+
+/* A turn among the servers in X (cut), or among those outside: in the rows that are named, then elsewhere. About `most`
+ * tokens move at most. */
+QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned cut, enum pshift_priv_turn turn,
+                                   uint64_t most, const uint32_t *bucket, uint32_t count)
 {
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
-    const int64_t lent = lend ? PSHIFT_PRIV_PIECE : 0;
     uint64_t moved = 0;
     uint32_t j, t;
-    for (j = 0; j < p->servers; j++) {
-        int64_t b = solver->balance[j] == 0 ? lent : solver->balance[j];
-        solver->quota[j] = solver->mark[j] == cut ? b : 0;
-    }
+    for (j = 0; j < p->servers; j++)
+        solver->quota[j] = pshift_priv_offer(solver, j, cut, turn);
     for (t = 0; t < count; t++)
         moved = qos_sat_add(moved, pshift_priv_sweep_row(job, solver->quota, bucket[t]));
     moved = qos_sat_add(moved, job->warm ? pshift_priv_run_down(job, cut, most)
                                          : pshift_priv_sweep(job, solver->quota, 0, p->buckets, most));
-    for (j = 0; j < p->servers; j++)
-        if (solver->mark[j] == cut) {
-            solver->balance[j] = solver->quota[j] - (solver->balance[j] == 0 ? lent : 0);
-            pshift_priv_refill(solver, j);
-        }
+    for (j = 0; j < p->servers; j++) {
+        solver->balance[j] += solver->quota[j] - pshift_priv_offer(solver, j, cut, turn);
+        pshift_priv_refill(solver, j);
+    }
     return moved;
 }
 
 /* Brings the servers that are in X (cut) to rest, or those that are not: if all goes well, one of the sides, overloaded
  * or underloaded, is gone then. Where direct transfers end, underloaded servers pull tokens from those in balance, and
- * overloaded ones fill the holes: as long as that settles a fourth of what is left. */
-QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket,
+ * overloaded ones fill the holes: as long as they fill some. In every other turn only donors give.
+ *
+ * True: nothing leads to an underloaded server, all others are X. That is so if a pull over all rows filled none of
+ * them, and all holes were filled: then each row gave them all it could, and tokens moved later between others only. */
+QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket,
                                  uint32_t count)
 {
     struct pshift_solver *solver = job->solver;
-    uint64_t over, before = UINT64_MAX, left = pshift_priv_left(job, solver->balance, cut, &over);
+    uint64_t over, pulled, moved, left = pshift_priv_left(job, solver->balance, cut, &over);
+    uint32_t j;
     int turn;
+    bool closed = false;
     if (left == 0)
-        return;
-    pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, false, UINT64_MAX, bucket, count));
-    left = pshift_priv_left(job, solver->balance, cut, &over);
-    for (turn = 0; turn < PSHIFT_PULLS && left != 0 && before - left > before / 4; turn++) {
-        before = left;
-        pshift_priv_add(&solver->info.pulled, pshift_priv_pass(job, cut, true, over, NULL, 0));
-        pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, false, UINT64_MAX, NULL, 0));
-        left = pshift_priv_left(job, solver->balance, cut, &over);
+        return false;
+    pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, bucket, count));
+    for (turn = 0, moved = 1; turn < PSHIFT_PULLS && (moved != 0 || turn < 2) && !closed; turn++) {
+        const bool all = turn % 2 != 0;
+        if (pshift_priv_left(job, solver->balance, cut, &over) == 0)
+            return false;
+        over = qos_min(over, PSHIFT_PRIV_PIECE);
+        for (j = 0; j < job->p->servers; j++)
+            solver->node[j].label = solver->balance[j] < 0 ? 0 : QOS_NONE;
+        pulled = pshift_priv_pass(job, cut, all ? PSHIFT_PRIV_PULL : PSHIFT_PRIV_BORROW, over, NULL, 0);
+        pshift_priv_add(&solver->info.pulled, pulled);
+        moved = pshift_priv_pass(job, cut, PSHIFT_PRIV_FILL, pulled, NULL, 0);
+        pshift_priv_add(&solver->info.direct, moved);
+        closed = all && !job->warm && pulled < over;
+        for (j = 0; closed && j < job->p->servers; j++)
+            closed = (solver->node[j].label == 0) == (solver->balance[j] < 0) && solver->excess_more[j] == 0;
     }
+    return closed;
 }
 
 /* Do the servers of X bind, with no excess elsewhere? */
@@ -1737,56 +1766,14 @@ QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_
     return false;
 }
 
-/* Labels the servers from which tokens can come to an underloaded one, by sweeps over all rows. True: no overloaded one
- * is among them. False: one is, or a few sweeps did not tell. */
-QOS_PRIV bool pshift_priv_closed(const struct pshift_priv_job *job)
-{
-    struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    uint32_t i, j, e;
-    int sweep;
-    bool more = true;
-    for (j = 0; j < p->servers; j++)
-        solver->node[j].label = solver->balance[j] < 0 ? 0 : QOS_NONE;
-    for (sweep = 0; sweep < PSHIFT_CUT_SWEEPS && more; sweep++) {
-        more = false;
-        for (i = 0; i < p->buckets; i++) {
-            bool take = false, give = false;
-            for (e = p->row[i]; e < p->row[i + 1]; e++) {
-                bool in = solver->node[p->server[e]].label == 0;
-                take |= in & (job->alloc[e] < p->demand[e]);
-                give |= !in & (job->alloc[e] != 0);
-            }
-            if (!(take && give))
-                continue;
-            more = true;
-            for (e = p->row[i]; e < p->row[i + 1]; e++) {
-                if (job->alloc[e] == 0)
-                    continue;
-                if (solver->balance[p->server[e]] > 0)
-                    return false;
-                solver->node[p->server[e]].label = 0;
-            }
-        }
-    }
-    return !more;
-}
-
 /* Algorithm 5, over windows of rows that grow to all of them. In the end the labels are those of a search that found no
- * overloaded server, or none is left. A cold start asks first whether that is so already; a warm one before it looks at
- * all rows. */
+ * overloaded server, or none is left. */
 QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t all = job->p->buckets, first = solver->next_row < all ? solver->next_row : 0;
     uint32_t window = all < PSHIFT_WINDOW_ROWS ? all : PSHIFT_WINDOW_ROWS;
-    bool asked = false;
     for (;; window = window > all / 4 ? all : window * 4) {
-        if (!asked && (!job->warm || window == all)) {
-            asked = true;
-            if (pshift_priv_closed(job))
-                return;
-        }
         pshift_priv_build_index(job, first, window);
         while (pshift_priv_label(job)) {
             solver->info.rounds++;
@@ -1958,18 +1945,19 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
 {
     const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     const struct pshift_problem *p = job->p;
-    bool initial_only = opt && opt->initial_only;
+    bool initial_only = opt && opt->initial_only, closed;
     enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     solver->info = no_work;
     solver->info.excess_start = pshift_priv_weigh(solver, p);
     if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
         if (!kept)
             pshift_priv_direct(solver, opt, job);
-        pshift_priv_settle(job, 0, bucket, count);
-        pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
+        closed = pshift_priv_settle(job, 0, bucket, count);
+        (void)pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
-            pshift_priv_progress(job);
+            if (!closed)
+                pshift_priv_progress(job);
         }
     }
     pshift_priv_unweigh(solver, p);

@@ -3,6 +3,5 @@
 #define LEMON_TEST "pshift_lemon_search"
 #define LEMON_SEARCHES 1
 #define PSHIFT_PULLS 0
-#define PSHIFT_CUT_SWEEPS 0
 #define PSHIFT_WINDOW_ROWS 2
 #include "pshift_lemon.h"

@@ -1,4 +1,4 @@
-// A node of pshift_cluster that has a key and sends what it should not: pshift_hostile KEYS NODE ADDRESS SECONDS
+// A node of pshift_cluster that has a key and sends what it should not: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
 //
 // It takes another node's name, reports for another, claims an epoch that no controller can have, sends numbers at their
 // ends, lengths that do not fit, parts without end, and all of it as fast as the library takes it. Prints how many it sent.
@@ -26,7 +26,7 @@ static void read_key(char key[41], const char *dir, const char *who, const char 
     fclose(f);
 }
 
-static void *connect_as(const char *dir, const char *number, const char *address, const char *name)
+static void *connect_as(char **argv, const char *name)
 {
     static void *context;
     char server[41], mine[41], secret[41];
@@ -35,15 +35,15 @@ static void *connect_as(const char *dir, const char *number, const char *address
     if (!context)
         context = zmq_ctx_new();
     socket = zmq_socket(context, ZMQ_DEALER);
-    read_key(server, dir, "controller", "1", "public");
-    read_key(mine, dir, "node", number, "public");
-    read_key(secret, dir, "node", number, "secret");
+    read_key(server, argv[1], "controller", argv[3], "public");
+    read_key(mine, argv[1], "node", argv[2], "public");
+    read_key(secret, argv[1], "node", argv[2], "secret");
     zmq_setsockopt(socket, ZMQ_LINGER, &now, sizeof now);
     zmq_setsockopt(socket, ZMQ_ROUTING_ID, name, strlen(name));
     zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server, 41);
     zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, mine, 41);
     zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, secret, 41);
-    if (zmq_connect(socket, address) != 0)
+    if (zmq_connect(socket, argv[4]) != 0)
         exit(2);
     return socket;
 }
@@ -100,11 +100,11 @@ int main(int argc, char **argv)
     unsigned long sent = 0, kind = 0, burst;
     void *socket, *large;
     time_t end;
-    if (argc != 5)
+    if (argc != 6)
         return 2;
-    socket = connect_as(argv[1], argv[2], argv[3], "node-5");
-    large = connect_as(argv[1], argv[2], argv[3], "large");
-    end = time(NULL) + atoi(argv[4]);
+    socket = connect_as(argv, "node-5");
+    large = connect_as(argv, "large");
+    end = time(NULL) + atoi(argv[5]);
     while (time(NULL) < end) {
         for (burst = 0; burst < 200; burst++)
             sent += (unsigned)send_kind(socket, (uint32_t)atoi(argv[2]) - 1, kind++);

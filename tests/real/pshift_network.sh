@@ -146,7 +146,8 @@ fi
 deposed=$(cat "$work"/c?.out | grep -c 'takes over')
 began=$(now)
 echo delay 0.15 >"$work/mode"
-ip netns exec "${hub}stranger" "$work/hostile" "$work/keys" 8 tcp://10.77.0.101:7000 2 >"$work/hostile.out" || bad "the hostile node did not run"
+now_active=$(active)
+ip netns exec "${hub}stranger" "$work/hostile" "$work/keys" 8 "${now_active#c}" "tcp://${address[$now_active]}:7000" 2 >"$work/hostile.out" || bad "the hostile node did not run"
 echo pass >"$work/mode"
 sleep 0.2
 fault "$began" "$(now)" "a hostile node, $(cat "$work/hostile.out"); links of n6 slow"
@@ -218,5 +219,5 @@ expect "no limit was exceeded" grep -q ' 0 limits exceeded$' <<<"$summary"
 read -r judged _ _ missed _ _ _ _ _ busy _ <<<"$summary"
 expect "every reservation was met without a fault, and from the second period after one on" [ "$missed" = 0 ]
 [ "$failed" = 0 ] || finish 1
-[ "$judged" -ge $((busy + 32)) ] || inconclusive "this machine was too busy in $busy of $((judged + busy)) pairs"
+[ "$judged" -ge $((busy + 16)) ] || inconclusive "this machine was too busy in $busy of $((judged + busy)) pairs"
 finish $failed
