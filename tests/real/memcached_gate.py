@@ -344,6 +344,9 @@ def outage(gate, pid, port):
     s.sendall(b"set a 0 0 1\r\nx\r\n")
     check("before", s.recv(100) == b"STORED\r\n")
     os.kill(int(pid), 19) # stopped: it answers nothing
+    states = lambda: {open(f"/proc/{pid}/task/{t}/stat").read().rsplit(")", 1)[1].split()[0] for t in os.listdir(f"/proc/{pid}/task")}
+    while states() != {"T"}:
+        time.sleep(0.02)
     began = time.time()
     s.sendall(b"get a\r\n")
     r = s.recv(100)
