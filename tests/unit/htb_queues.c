@@ -687,6 +687,131 @@ static void reasons(void)
     world_close(&w);
 }
 
+/* The clock of a ring passes 2^62: requests that take the root 2^42 ns each, so some 16 of them. Shares stay 1:1:2. */
+static void ring_clock_is_moved_back(void)
+{
+    struct htb_config config;
+    static struct htb_request request[3];
+    struct htb_class c = class_of(0, 0, 0);
+    struct world w;
+    uint64_t served[3] = {0, 0, 0}, i;
+    uint32_t k;
+    memset(&config, 0, sizeof config);
+    memset(request, 0, sizeof request);
+    config.resources = 2;
+    config.rate_per_s[0] = config.rate_per_s[1] = 1;
+    world_open(&w, &config);
+    for (k = 0; k < 3; k++) {
+        c.weight = k == 2 ? 2 : 1;
+        CHECK_EQ(htb_reserve(&w.tree, 0, k + 1, &c, NULL), QOS_OK);
+        request[k].class_id = k + 1;
+        request[k].tokens[k % 2] = 4399; /* more than 2^42 ns */
+        CHECK_EQ(htb_submit(&w.tree, 0, &request[k]), QOS_OK);
+    }
+    for (i = 1; i <= 400; i++) {
+        struct htb_request *r = htb_dispatch(&w.tree, i);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        served[r->class_id - 1]++;
+        CHECK_EQ(htb_complete(&w.tree, i, HTB_DONE, NULL, r), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, i, r), QOS_OK);
+        CHECK(served[0] <= served[1] + 2 && served[1] <= served[0] + 2);
+        CHECK(served[2] <= 2 * served[0] + 3 && 2 * served[0] <= served[2] + 3);
+    }
+    CHECK_EQ(served[0] + served[1] + served[2], 400);
+    world_close(&w);
+}
+
+/* A class expires while it waits with tokens of its own: what it queued goes on as best effort. */
+static void expires_while_it_waits(void)
+{
+    struct htb_config config = world_config();
+    static struct htb_request request[3];
+    struct htb_class c = class_of(0, 100000, 0);
+    struct world w;
+    memset(request, 0, sizeof request);
+    config.dispatch_max = config.device_max = 1;
+    world_open(&w, &config);
+    c.expires_ns = 2 * S;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    request[0].class_id = 2;
+    request[1].class_id = request[2].class_id = 1;
+    request[0].tokens[0] = request[1].tokens[0] = request[2].tokens[0] = 100;
+    CHECK_EQ(htb_submit(&w.tree, S, &request[0]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &request[0]);
+    CHECK_EQ(htb_submit(&w.tree, S, &request[1]), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, S, &request[2]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_complete(&w.tree, 3 * S, HTB_DONE, NULL, &request[0]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, 3 * S) == &request[1]);
+    CHECK_EQ(stats_of(&w, 1).granted, 0);
+    CHECK_EQ(stats_of(&w, 0).granted, 200);
+    CHECK_EQ(htb_expired(&w.tree, 3 * S), 1);
+    CHECK_EQ(htb_cancel(&w.tree, 3 * S, &request[2]), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 3 * S, HTB_DONE, NULL, &request[1]), QOS_OK);
+    world_close(&w);
+}
+
+/* Borrowers of many weights wait; some are released and reserved anew, wherever they are in the ring. Whatever was
+ * submitted is dispatched once, and of those that stayed, who has the most weight has the most service. */
+static void leave_a_ring(void)
+{
+    enum { CLASSES = 40 };
+    struct htb_config config = world_config();
+    static struct htb_request request[CLASSES];
+    struct htb_class c = class_of(0, 0, 0);
+    uint64_t served[CLASSES] = {0}, now = S, submitted = 0, dispatched = 0, i;
+    struct check_rng rng;
+    struct world w;
+    uint32_t id;
+    check_rng_init(&rng, 11);
+    memset(request, 0, sizeof request);
+    config.classes = CLASSES;
+    config.bound = HTB_BY_FLIGHT;
+    config.dispatch_max = config.device_max = 1;
+    world_open(&w, &config);
+    for (i = 0; i < 20000; i++) {
+        struct htb_request *r;
+        for (id = 1; id < CLASSES; id++) {
+            if (request[id].state != HTB_IDLE)
+                continue;
+            if (i == 0) {
+                c.weight = 1 + id % 8 * 100;
+                CHECK_EQ(htb_reserve(&w.tree, now, id, &c, NULL), QOS_OK);
+            }
+            request[id].class_id = id;
+            request[id].tokens[0] = 100 + id;
+            CHECK_EQ(htb_submit(&w.tree, now, &request[id]), QOS_OK);
+            submitted++;
+        }
+        id = (uint32_t)check_between(&rng, CLASSES / 2, CLASSES - 1);
+        if (i % 3 == 0 && request[id].state == HTB_QUEUED) {
+            CHECK_EQ(htb_cancel(&w.tree, now, &request[id]), QOS_OK);
+            submitted--;
+            CHECK_EQ(htb_release(&w.tree, now, id), QOS_OK);
+            c.weight = (uint32_t)check_between(&rng, 1, 1000);
+            CHECK_EQ(htb_reserve(&w.tree, now, id, &c, NULL), QOS_OK);
+        }
+        r = htb_dispatch(&w.tree, now);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        served[r->class_id] += r->tokens[0];
+        dispatched++;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+        now += 1000;
+    }
+    for (id = 1; id + 8 < CLASSES / 2; id++) {
+        CHECK_WITHIN((double)served[id] / (double)(served[id + 8] + 1), id % 8 ? 0.8 : 0, id % 8 ? 1.25 : 9);
+        CHECK(id % 8 != 1 || served[id + 6] > 3 * served[id]);
+    }
+    for (id = 1; id < CLASSES; id++)
+        dispatched += request[id].state == HTB_QUEUED || request[id].state == HTB_DISPATCHED;
+    CHECK_EQ(submitted, dispatched);
+    world_close(&w);
+}
+
 int main(void)
 {
     check_begin("unit/htb_queues");
@@ -708,5 +833,8 @@ int main(void)
     one_time();
     walk();
     reasons();
+    ring_clock_is_moved_back();
+    expires_while_it_waits();
+    leave_a_ring();
     return check_end();
 }
