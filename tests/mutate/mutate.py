@@ -319,7 +319,8 @@ def tests_of(header):
     for kind in KINDS:
         for f in sorted(os.listdir(f"tests/{kind}")) if os.path.isdir(f"tests/{kind}") else []:
             stem, ext = os.path.splitext(f)
-            if ext in (".c", ".cc") and (stem == header or stem.startswith(header + "_")):
+            about = stem == header or stem.startswith(header + "_") or header == "qos" and kind == "interleave"  # atomics
+            if ext in (".c", ".cc") and about:
                 variants = says(f"tests/{kind}/{f}", "variants")
                 if not variants or "native" in variants:
                     found.append(f"tests/{kind}/{f}")

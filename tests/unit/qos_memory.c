@@ -36,6 +36,13 @@ static void check_layout(void)
     CHECK(qos_layout_part(&l, 1, 2, 64) == at + 64);
     CHECK_EQ(qos_layout_size_bytes(&l), 128);
 
+    /* The alignment is the largest of all parts, not that of the last one. */
+    qos_layout_begin(&l, NULL);
+    (void)qos_layout_part(&l, 1, 64, 64);
+    (void)qos_layout_part(&l, 1, 4, 4);
+    CHECK_EQ(qos_layout_size_bytes(&l), 128);
+    CHECK_EQ(qos_layout_check(&l, at + 32, 128), QOS_EALIGN);
+
     /* Three ways to overflow: the product, the sum, the padding. Later parts do not fit either. */
     qos_layout_begin(&l, at);
     CHECK(qos_layout_part(&l, 1, 16, 1) == at);
