@@ -343,7 +343,7 @@ static double rows_of(bench *b, const char *what, uint32_t length, double r, uns
 {
     family f;
     char name[80];
-    f.rows(64, b->quick ? 300 : 1250, length, r, bits, where, how);
+    f.rows(64, b->quick ? 300 : 1600, length, r, bits, where, how);
     snprintf(name, sizeof name, "%s %u, r=%.2f", what, length, r);
     return shape(b, name, f, !b->quick);
 }
@@ -372,7 +372,7 @@ static void shapes(bench *b)
         least = std::min(least, rows_of(b, name, 8, 0.9, bits, any, family::EVEN));
     }
     for (const char *graph : graphs)
-        least = std::min(least, shape(b, graph, family_make(graph, b->quick ? 5000 : 30000), false));
+        least = std::min(least, shape(b, graph, family_make(graph, b->quick ? 5000 : 50001), false));
     family ring;
     ring.rows(b->quick ? 200 : 1000, b->quick ? 400 : 1600, 8, 1.0, 10, family::RING);
     least = std::min(least, shape(b, "ring of 8 consecutive servers, r=1.00", ring, false));
