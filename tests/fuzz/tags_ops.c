@@ -145,7 +145,7 @@ static void dispatch_op(struct fuzz_input *in)
         FUZZ_CHECK((next == QOS_NEVER) == (sum == 0) || now == QOS_NEVER || (next == now && config.moves_max));
         if (config.moves_max)
             return;
-        for (i = 0; i < CLIENTS; i++) /* nobody without a limit is left waiting */
+        for (i = 0; i < CLIENTS; i++) /* every client without a limit is served */
             FUZZ_CHECK(queued[i] == 0 || limit[i]);
         if (next != QOS_NEVER && next > now && fuzz_between(in, 0, 1)) {
             FUZZ_CHECK(tags_choose(&tags, next - 1, &choice) == QOS_EAGAIN || next - 1 == now);

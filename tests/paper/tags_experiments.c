@@ -296,7 +296,7 @@ static void test_figures4_to_6(void)
     about(rate(1, 26, 40), 60, 0.02, "Figure 6(a), B starves at its reservation");
 }
 
-/* ---- the paper's rule for idle clients (a tag stands in real time), and ours: two clients of weight 1 think for 10 us between
+/* ---- the paper's rule for idle clients (tags in real time), and ours: two clients of weight 1 think for 10 us between
  * requests of 100 us each; a client of weight 1000 always has requests. The part of the device that it gets in 10 s. */
 
 static double heavy(bool real_time)

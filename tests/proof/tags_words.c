@@ -1,4 +1,4 @@
-// proves: a claim on shared tags does nothing undefined and wraps nowhere, whatever stands in the shared words, at any
+// proves: a claim on shared tags does nothing undefined and wraps nowhere, whatever the shared words hold, at any
 // time, for any rate and any number of units (value analysis: Eva)
 // eva: -eva-precision 3 -eva-use-spec qos_sat_add,qos_sat_sub,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // plant: tags.h|next = qos_sat_add(qos_max(seen, lowest), units);|next = qos_max(seen, lowest) + units;

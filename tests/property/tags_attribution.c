@@ -76,7 +76,7 @@ static void reap(void)
                 i++;
 }
 
-/* channels: of the device. told: what the header is told. */
+/* channels: those of the device. told: those of the configuration. */
 static void run(uint32_t channels, uint32_t told, uint32_t depth, uint64_t poll_ns, uint64_t requests)
 {
     struct check_rng rng;

@@ -113,7 +113,7 @@ static void stalls(uint64_t stall_ns, uint64_t lag_ns)
     CHECK(check_mem_free(&memory));
 }
 
-/* A client changes its reservation all the time while a request is served: up, and down when it is due. It holds back nobody
+/* A client changes its reservation all the time while a request is served: up, and down when it is due. It delays no other client
  * else's: 250 of 500 per second are met. */
 static void toggling(void)
 {

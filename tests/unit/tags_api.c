@@ -56,7 +56,7 @@ static struct tags_state report(uint32_t id)
     return r;
 }
 
-/* Who is sent at `now`, and completes after service ns at the same instant; -1: nobody. */
+/* The client that is dispatched at `now` and completes at the same instant, after service ns; -1: none. */
 static int serve(uint64_t now, uint64_t service)
 {
     struct tags_grant g;
@@ -464,7 +464,7 @@ static void bounded_moves(void)
     for (i = 0; i < 100; i++)
         CHECK(serve(0, 1) >= 0);
     CHECK_EQ(add(0, 100, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag stands at V, behind ids that are at their limits */
+    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag is V, behind ids that are at their limits */
     CHECK_EQ(serve(0, 1), 100);
     while (tags_choose(&tags, 0, &choice) == QOS_EAGAIN && tags_next_ns(&tags, 0) == 0)
         calls++;
@@ -621,7 +621,7 @@ static void forced(uint64_t limit, uint64_t cost_max, enum tags_mode mode)
     open_tags(&c);
     CHECK_EQ(add(0, 0, 3, 0, limit), QOS_OK);
     CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, cost_max), QOS_OK); /* somebody waits */
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, cost_max), QOS_OK); /* one request waits */
     CHECK_EQ(tags_force(&tags, 0, 7, 1, &g), QOS_ENOENT);
     CHECK_EQ(tags_force(&tags, 0, 0, cost_max, NULL), QOS_EINVAL);
     CHECK_EQ(tags_force(&tags, 0, 0, cost_max + 1, &g), QOS_ERANGE);
@@ -642,7 +642,7 @@ static void forced(uint64_t limit, uint64_t cost_max, enum tags_mode mode)
     close_tags();
 }
 
-/* A device that has nothing to do forgives the debt: nobody waited. */
+/* An idle device forgives the debt: no request waited. */
 static void forced_alone(void)
 {
     struct tags_config c = plain(1, TAGS_PS);
@@ -689,7 +689,7 @@ static void weights(void)
     }
 }
 
-/* ---- the rest */
+/* ---- other calls */
 
 static void intrusive(void)
 {
@@ -826,7 +826,7 @@ static void longest_lead(void)
     close_tags();
 }
 
-/* One time stamp an hour ahead, then right ones: nobody is frozen, and no limit is broken by more than its burst. */
+/* One time stamp an hour ahead, then right ones: every client goes on, and no limit is exceeded by more than its burst. */
 static void clock_jumps(void)
 {
     struct tags_config c = plain(2, TAGS_PS);

@@ -15,7 +15,7 @@ static enum qos_status tags_shared_init_of(void *handle, void *mem, size_t size_
 }
 #endif
 
-/* Terms are no object: adding and changing a client takes them or leaves it as it was. */
+/* Terms have no init: adding or changing a client takes them, or leaves the client as it was. */
 static void terms(void)
 {
     static const uint64_t longest = TAGS_WEIGHT_MAX;
@@ -53,7 +53,7 @@ static void terms(void)
         CHECK_EQ(tags_add(&tags, 0, 1, &bad), QOS_ERANGE);
         CHECK_EQ(tags_info(&tags, 0, &after), QOS_OK);
         CHECK(memcmp(&before, &after, sizeof before) == 0);
-        CHECK(tags_info(&tags, 1, &after) != QOS_OK); /* nobody was added */
+        CHECK(tags_info(&tags, 1, &after) != QOS_OK); /* no client was added */
     }
     CHECK_CONTEXT("%s", "");
 }

@@ -12,7 +12,7 @@ static struct tags_shared *sh;
 static uint64_t sent[SHARDS][CLIENTS], steps;
 static qos_word_t clock_ns, stop;
 
-/* Always somebody to serve: client 0 has a limit, client 1 a reservation and hardly any weight, client 2 all the rest. */
+/* There is always a request: client 0 has a limit, client 1 a reservation and hardly any weight, client 2 gets what is left. */
 static void *serve(void *arg)
 {
     uint32_t k = (uint32_t)(uintptr_t)arg;
