@@ -1397,6 +1397,7 @@ enum pshift_priv_turn {
     PSHIFT_PRIV_DIRECT, /* overloaded servers give, underloaded ones take */
     PSHIFT_PRIV_BORROW, /* donors give all they have, though it leaves them holes */
     PSHIFT_PRIV_PULL,   /* so do all that are not underloaded */
+    PSHIFT_PRIV_PUSH,   /* those in balance take, without end */
     PSHIFT_PRIV_FILL    /* as direct, but for those that were underloaded before the pull: label 0 */
 };
 
@@ -1409,6 +1410,8 @@ QOS_PRIV int64_t pshift_priv_offer(const struct pshift_solver *solver, uint32_t 
         return 0;
     if (balance < 0 || solver->excess_more[j] != 0 || turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL)
         return balance;
+    if (turn == PSHIFT_PRIV_PUSH)
+        return balance == 0 ? -PSHIFT_PRIV_PIECE : balance;
     return turn == PSHIFT_PRIV_PULL || solver->mark[j] & PSHIFT_PRIV_DONOR ? PSHIFT_PRIV_PIECE : 0;
 }
 
@@ -1434,6 +1437,25 @@ QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned c
     return moved;
 }
 
+/* A warm start: as long as little is overloaded, servers in balance take it, and find it a place from there; as long as
+ * little is underloaded, all others give. */
+QOS_PRIV void pshift_priv_push(const struct pshift_priv_job *job, unsigned cut)
+{
+    struct pshift_solver *solver = job->solver;
+    uint64_t over, before = UINT64_MAX, left;
+    int turn;
+    for (turn = 0; turn < 16; turn++) {
+        left = pshift_priv_left(job, solver->balance, cut, &over);
+        if (left == 0 || left >= before)
+            return;
+        before = left;
+        pshift_priv_add(
+            &solver->info.pulled,
+            pshift_priv_pass(job, cut, left == over ? PSHIFT_PRIV_PUSH : PSHIFT_PRIV_PULL, UINT64_MAX, NULL, 0));
+        pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, NULL, 0));
+    }
+}
+
 /* Brings the servers that are in X (cut) to rest, or those that are not: if all goes well, one of the sides, overloaded
  * or underloaded, is gone then. Where direct transfers end, underloaded servers pull tokens from those in balance, and
  * overloaded ones fill the holes: as long as they fill some. In every other turn only donors give.
@@ -1451,6 +1473,10 @@ QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut
     if (left == 0)
         return false;
     pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, bucket, count));
+    if (job->warm) {
+        pshift_priv_push(job, cut);
+        return false;
+    }
     for (turn = 0, moved = 1; turn < PSHIFT_PULLS && (moved != 0 || turn < 2) && !closed; turn++) {
         const bool all = turn % 2 != 0;
         if (pshift_priv_left(job, solver->balance, cut, &over) == 0)
@@ -1946,6 +1972,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     const struct pshift_problem *p = job->p;
     bool initial_only = opt && opt->initial_only, closed;
+    uint32_t j;
     enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     solver->info = no_work;
     solver->info.excess_start = pshift_priv_weigh(solver, p);
@@ -1956,6 +1983,12 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         (void)pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
+            if (job->warm) { /* the old X is of no use any more */
+                job->warm = false;
+                for (j = 0; j < p->servers; j++)
+                    solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
+                closed = pshift_priv_settle(job, 0, NULL, 0);
+            }
             if (!closed)
                 pshift_priv_progress(job);
         }
