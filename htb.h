@@ -1316,7 +1316,9 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         limit_passes = htb_priv_limit_passes(tree, id, n_sub);
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
         if (!limit_passes)
-            wake_ns = htb_priv_send_ns(tree, id, n_sub, now_ns);
+            wake_ns = tree->bound == HTB_BY_FLIGHT /* what the root has lent then delays nobody */
+                          ? htb_priv_limit_ready_ns(tree, id, n_sub, now_ns)
+                          : htb_priv_send_ns(tree, id, n_sub, now_ns);
         else if (!own_passes)
             wake_ns = htb_priv_rate_ready_ns(tree, id, n_sub, now_ns);
     }

@@ -31,7 +31,7 @@ struct world {
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* the channel's request is done then */
     uint64_t done[3];
-    double busy, reservation[2]; /* results: of what the device can do; of the rates */
+    double busy, reservation[2], limited; /* results: of what the device can do; of the rates; of the backup's limit */
     uint64_t bound_ns;
 };
 
@@ -134,6 +134,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     for (i = 0; i < 2; i++)
         w->reservation[i] =
             (double)(w->done[i] - before[i]) / ((double)tenant[i].rate * (double)(end - from_ns) / (double)S);
+    w->limited = (double)(w->done[2] - before[2]) / ((double)tenant[2].limit * (double)(end - from_ns) / (double)S);
     CHECK_LE(w->done[2], (uint64_t)((double)tenant[2].limit * ((double)seconds + 0.02)) + tenant[2].cost);
     {
         struct htb_state report;
@@ -177,16 +178,18 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
     run(w, 0, 3 * S, 6);
     printf(
         "%2u channels%s, capacity %.2f%s%s: fixed %5.2f ms busy %.3f; controller %5.2f ms busy %.3f, reservations %.3f "
-        "%.3f\n",
+        "%.3f, limit %.3f\n",
         channels, hashed ? " hashed" : "       ", capacity, before != capacity ? " after a step" : "",
         burst_ns ? " in bursts" : "", (double)best_ns / 1e6, best, (double)w->bound_ns / 1e6, w->busy,
-        w->reservation[0], w->reservation[1]);
+        w->reservation[0], w->reservation[1], w->limited);
     devices++;
     if (best == 0)
         return; /* no bound meets them: that is physics */
     feasible++;
     CHECK_WITHIN(w->busy, 0.98 * best, 1.01);
     CHECK_WITHIN(least_of(w), 0.98 * wanted, 10);
+    if (mean >= 0.95 && !hashed) /* a third of the surplus is more than its limit */
+        CHECK_WITHIN(w->limited, 0.95, 1.01);
 }
 
 int main(void)
