@@ -1800,7 +1800,7 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *   late      a class with a rate is late if the finish tag of what it dispatched is behind the clock while it has
  *             requests outstanding: it completes less than its rate. htb_complete looks at each.
  *   narrower  by 1/8, if the latest class is late by more than 5/8 of a burst, and not less than at the look before
- *   wider     by 1/32, if the latest class is late by at most 3/8 of a burst, and the bound was full
+ *   wider     by 1/32, if the latest class is late by at most half a burst, and the bound was full
  * If the root lent nothing since the look before, only own tokens are in flight, and the device may give less than was
  * reserved: then all classes are late. What counts then is how much later the latest class is than the first of those
  * that wait for room with own tokens: they should be late alike.
@@ -1824,7 +1824,7 @@ QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
         bound_ns -= bound_ns / 8;
         tree->flight_by = tree->late_id;
         tree->flight_late_ns = late_ns;
-    } else if (apart_ns <= burst_ns / 8 * 3 && tree->flight_full) {
+    } else if (apart_ns <= burst_ns / 2 && tree->flight_full) {
         bound_ns += qos_max(bound_ns / 32, 1);
     }
     tree->flight_bound_ns = qos_min(qos_max(bound_ns, tree->flight_min_ns), tree->flight_max_ns);
