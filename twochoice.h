@@ -743,11 +743,11 @@ struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag;
 };
 
-/* Rebalancing is rare, and out of line: the usual path stays short, in code and stack. gcc: no inline with noinline. */
+/* Out of line: rebalancing, which is rare, and what need not be on the stack with it. gcc: no inline with noinline. */
 #if defined(__clang__)
-#define TWOCHOICE_PRIV_RARE QOS_PRIV __attribute__((noinline))
+#define TWOCHOICE_PRIV_NOINLINE QOS_PRIV __attribute__((noinline))
 #else
-#define TWOCHOICE_PRIV_RARE static __attribute__((unused, noinline))
+#define TWOCHOICE_PRIV_NOINLINE static __attribute__((unused, noinline))
 #endif
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
 #define TWOCHOICE_PRIV_ROW 104 /* most fragments that do */
@@ -757,6 +757,7 @@ struct twochoice_priv_row {
     struct twochoice_priv_fragment fragment[TWOCHOICE_PRIV_ROW];
     uint64_t object[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
     uint32_t child[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
+    uint32_t largest; /* which of the nodes had most */
 };
 
 struct twochoice_table {
@@ -926,7 +927,7 @@ QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t l
     }
 }
 
-QOS_PRIV uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
+TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
 {
     uint32_t i = table->free_node;
     if (i != QOS_NONE)
@@ -1018,8 +1019,8 @@ QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot
     }
 }
 
-TWOCHOICE_PRIV_RARE void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at,
-                                               const struct twochoice_priv_node *n, uint32_t level)
+QOS_PRIV void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, const struct twochoice_priv_node *n,
+                                    uint32_t level)
 {
     size_t bytes = n->count * sizeof(uint64_t);
     uint32_t i;
@@ -1047,8 +1048,8 @@ QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const str
         twochoice_priv_set(n, i, f[i]);
 }
 
-TWOCHOICE_PRIV_RARE void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
-                                                struct twochoice_priv_node *n, uint32_t level)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
+                                                    struct twochoice_priv_node *n, uint32_t level)
 {
     size_t bytes = count * sizeof(uint64_t);
     if (level == 0) {
@@ -1084,60 +1085,78 @@ QOS_PRIV void twochoice_priv_unlink(struct twochoice_table *table, uint32_t i)
         table->node[right].prev = left;
 }
 
-/* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
- * more than wide leaves hold, so that the others have 29 and the one that was the largest, a narrow leaf, keeps the
- * remainder, all its own. Nodes come or go in second place, next to their neighbours in the list of leaves. */
-TWOCHOICE_PRIV_RARE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                               uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
+/* The entries of `had` neighbouring children of p, from `first` on, in one row. Returns how many. */
+TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table,
+                                                        const struct twochoice_priv_node *p, uint32_t first,
+                                                        uint32_t had, uint32_t level)
 {
-    struct twochoice_priv_row *row = table->row;
-    uint32_t total = 0, at = 0, largest = 0, most = 0, left, k;
-    bool even;
+    uint32_t total = 0, most = 0, k;
     for (k = 0; k < had; k++) {
         const struct twochoice_priv_node *n = &table->node[p->u.inner.child[first + k]];
-        twochoice_priv_gather(row, total, n, level);
+        twochoice_priv_gather(table->row, total, n, level);
         total += n->count;
         if (n->count > most) {
             most = n->count;
-            largest = k;
+            table->row->largest = k;
         }
     }
-    even = level > 0 || total <= gets * TWOCHOICE_WIDE_SLOTS;
-    for (k = had; k < gets; k++) {
-        uint32_t fresh = twochoice_priv_new_node(table, level);
-        if (level == 0)
-            twochoice_priv_link(table, p->u.inner.child[first], fresh);
-        twochoice_priv_inner_shift(p, first + 2, first + 1);
-        p->u.inner.child[first + 1] = fresh;
-        p->count++;
-    }
-    if (gets < had) {
-        uint32_t gone = p->u.inner.child[first + 1];
-        if (level == 0)
-            twochoice_priv_unlink(table, gone);
-        twochoice_priv_free_node(table, gone);
-        twochoice_priv_inner_shift(p, first + 1, first + 2);
-        twochoice_priv_set_count(p, level + 1, p->count - 1);
-    }
-    left = total;
-    for (k = 0; k < gets; k++) {
-        uint32_t share = even           ? left / (gets - k)
-                         : k == largest ? total - (gets - 1) * (TWOCHOICE_WIDE_SLOTS - 1)
-                                        : TWOCHOICE_WIDE_SLOTS - 1;
+    return total;
+}
+
+/* A fresh child of p behind child i, next to it in the list of leaves too. */
+TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                          uint32_t i, uint32_t level)
+{
+    uint32_t fresh = twochoice_priv_new_node(table, level);
+    if (level == 0)
+        twochoice_priv_link(table, p->u.inner.child[i], fresh);
+    twochoice_priv_inner_shift(p, i + 2, i + 1);
+    p->u.inner.child[i + 1] = fresh;
+    p->count++;
+    return fresh;
+}
+
+/* Child i of p goes, not the first. */
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                       uint32_t i, uint32_t level)
+{
+    uint32_t gone = p->u.inner.child[i];
+    if (level == 0)
+        twochoice_priv_unlink(table, gone);
+    twochoice_priv_free_node(table, gone);
+    twochoice_priv_inner_shift(p, i, i + 1);
+    twochoice_priv_set_count(p, level + 1, p->count - 1);
+}
+
+/* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
+ * more than wide leaves hold, so that the others have 29 and the one that was the largest, a narrow leaf, keeps the
+ * remainder, all its own. Nodes come or go in second place. */
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                   uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
+{
+    const struct twochoice_priv_row *row = table->row;
+    uint32_t total = twochoice_priv_collect(table, p, first, had, level), at, k;
+    for (k = had; k < gets; k++)
+        (void)twochoice_priv_add_child(table, p, first, level);
+    if (gets < had)
+        twochoice_priv_drop_child(table, p, first + 1, level);
+    for (k = 0, at = 0; k < gets; k++) {
+        uint32_t share = level > 0 || total <= gets * TWOCHOICE_WIDE_SLOTS ? (total - at) / (gets - k)
+                         : k == row->largest ? total - (gets - 1) * (TWOCHOICE_WIDE_SLOTS - 1)
+                                             : TWOCHOICE_WIDE_SLOTS - 1;
         twochoice_priv_scatter(row, at, share, &table->node[p->u.inner.child[first + k]], level);
         if (k > 0) {
             p->u.inner.object[first + k] = level == 0 ? row->fragment[at].object : row->object[at];
             p->u.inner.offset[first + k] = level == 0 ? row->fragment[at].offset : row->offset[at];
         }
         at += share;
-        left -= share;
     }
 }
 
 /* Child i of p, an inner node, is full, p is not: shares with a neighbour, and if that has little room too, both
  * become three. Each then has its least number of entries, and room. */
-TWOCHOICE_PRIV_RARE void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                  uint32_t i, uint32_t level)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                      uint32_t i, uint32_t level)
 {
     uint32_t left, both;
     if (p->count == 1) {
@@ -1150,12 +1169,12 @@ TWOCHOICE_PRIV_RARE void twochoice_priv_make_room(struct twochoice_table *table,
 }
 
 /* A full narrow leaf, child i of p: its second half moves to a fresh one. */
-TWOCHOICE_PRIV_RARE void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                  uint32_t i)
 {
     const uint32_t half = TWOCHOICE_NARROW_SLOTS / 2;
-    uint32_t fresh = twochoice_priv_new_node(table, 0);
-    struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]], *m = &table->node[fresh];
-    twochoice_priv_link(table, p->u.inner.child[i], fresh);
+    struct twochoice_priv_node *m = &table->node[twochoice_priv_add_child(table, p, i, 0)];
+    struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
     m->narrow = 1;
     m->object = n->object;
     m->base = n->base;
@@ -1164,11 +1183,8 @@ TWOCHOICE_PRIV_RARE void twochoice_priv_halve(struct twochoice_table *table, str
     __builtin_memcpy(m->u.narrow.tag, n->u.narrow.tag + half, half * sizeof(uint64_t));
     twochoice_priv_set_count(m, 0, half);
     twochoice_priv_set_count(n, 0, half);
-    twochoice_priv_inner_shift(p, i + 2, i + 1);
-    p->u.inner.child[i + 1] = fresh;
     p->u.inner.object[i + 1] = m->object;
     p->u.inner.offset[i + 1] = m->base + m->u.narrow.from[0];
-    p->count++;
 }
 
 /* Does the fragment fit this narrow leaf's base? */
@@ -1187,8 +1203,8 @@ QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, uint6
 }
 
 /* If the leaf can take the fragment in the other form, or from another base, it takes that form: true. */
-TWOCHOICE_PRIV_RARE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
-                                                 uint64_t object, uint64_t offset, uint64_t end)
+TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
+                                                     uint64_t object, uint64_t offset, uint64_t end)
 {
     uint64_t low = offset, high = end;
     uint32_t count = leaf->count;
@@ -1211,8 +1227,8 @@ TWOCHOICE_PRIV_RARE bool twochoice_priv_reformat(struct twochoice_table *table, 
 /* Child i of p, a leaf, can take the fragment in no form, and p has two places. A narrow leaf that is only full is
  * halved. Else the fragment needs a wide one, so that no part may have more than 29: of this leaf alone, if it has
  * enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
-TWOCHOICE_PRIV_RARE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                       uint32_t i, uint64_t object, uint64_t offset, uint64_t end)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                           uint32_t i, uint64_t object, uint64_t offset, uint64_t end)
 {
     const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
     bool alone = p->count == 1;
@@ -1237,8 +1253,8 @@ TWOCHOICE_PRIV_RARE void twochoice_priv_make_leaf_room(struct twochoice_table *t
 
 /* Child i of p has its least or fewer: shares with two neighbours, or makes two of the three. Only a root has fewer
  * than three children: then the two share, or become one. */
-TWOCHOICE_PRIV_RARE void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
-                                               uint32_t level)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                   uint32_t i, uint32_t level)
 {
     uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
     had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
@@ -1253,8 +1269,8 @@ TWOCHOICE_PRIV_RARE void twochoice_priv_refill(struct twochoice_table *table, st
 }
 
 /* The same of a leaf. A neighbour that can spare some gives; only then are there few enough for the three. */
-TWOCHOICE_PRIV_RARE void twochoice_priv_refill_leaf(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                    uint32_t i)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_refill_leaf(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                        uint32_t i)
 {
     uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
     uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
@@ -1277,15 +1293,12 @@ QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend(const struct twochoi
     return n;
 }
 
-/* The leaf that can take the fragment, with room for two more entries in every node on the way. *upper: a lower bound
- * of the leaf behind. */
-QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoice_table *table, uint64_t object,
-                                                                  uint64_t offset, uint64_t end,
-                                                                  struct twochoice_piece *upper)
+/* Makes room for the fragment in its leaf, and for two more entries in every node on the way. */
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                 uint64_t end)
 {
     struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level;
-    upper->object = upper->offset = UINT64_MAX;
     if (table->height == 0
             ? !twochoice_priv_takes(p, object, offset, end) && !twochoice_priv_reformat(table, p, object, offset, end)
             : p->count >= TWOCHOICE_INNER_SLOTS - 1) {
@@ -1315,17 +1328,12 @@ QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend_roomy(struct twochoi
             i = twochoice_priv_child(p, object, offset);
             n = &table->node[p->u.inner.child[i]];
         }
-        if (i + 1 < p->count) {
-            upper->object = p->u.inner.object[i + 1];
-            upper->offset = p->u.inner.offset[i + 1];
-        }
         p = n;
     }
-    return p;
 }
 
 /* Removes the fragment that starts exactly there; every node on the way can spare one entry. */
-QOS_PRIV void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset)
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
     struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level, slot;
@@ -1398,107 +1406,141 @@ QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_ta
     return f.object == object && f.end > offset ? at : twochoice_priv_after(table, at);
 }
 
-/* Adds a fragment where nothing is. The leaf can take it, and `rank` of its fragments are before it. */
-QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, struct twochoice_priv_node *leaf, uint32_t rank,
+/* Adds a fragment where nothing is. The leaf can take it. */
+QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, struct twochoice_priv_at at,
                                  struct twochoice_priv_fragment f)
 {
-    twochoice_priv_leaf_shift(leaf, rank + 1, rank);
-    twochoice_priv_set(leaf, rank, f);
-    leaf->count++;
+    twochoice_priv_leaf_shift(at.leaf, at.slot + 1, at.slot);
+    twochoice_priv_set(at.leaf, at.slot, f);
+    at.leaf->count++;
     table->fragments++;
 }
 
-/* Makes [offset, end) local. At most one fragment more than before. */
-QOS_PRIV void twochoice_priv_cut(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end)
-{
-    for (;;) {
-        struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
-        struct twochoice_priv_fragment f, front;
-        if (!at.leaf)
-            return;
-        f = twochoice_priv_get(at.leaf, at.slot);
-        if (f.object != object || f.offset >= end)
-            return;
-        front = f;
-        front.end = offset;
-        if (f.offset < offset)
-            twochoice_priv_set(at.leaf, at.slot, front);
-        else
-            twochoice_priv_erase(table, object, f.offset);
-        if (f.end > end) {
-            struct twochoice_piece upper;
-            struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(table, object, end, f.end, &upper);
-            f.offset = end;
-            twochoice_priv_add(table, leaf, twochoice_priv_rank(leaf, object, end), f);
-            return;
-        }
-    }
-}
-
-/* Where a new fragment goes: the leaf with room for it, its rank there, and its neighbours (leaf NULL: none that could
- * overlap). */
+/* Where a new fragment goes (its leaf, and its rank there), and its neighbours (leaf NULL: none that could overlap). */
 struct twochoice_priv_gap {
-    struct twochoice_priv_node *leaf;
-    uint32_t rank;
-    struct twochoice_priv_at left, right;
+    struct twochoice_priv_at at, left, right;
 };
 
-QOS_PRIV void twochoice_priv_find_gap(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end,
-                                      struct twochoice_priv_gap *g)
+/* Inline in both, so that *g stays in registers. */
+QOS_PRIV __attribute__((always_inline)) void twochoice_priv_find_gap(const struct twochoice_table *table,
+                                                                     uint64_t object, uint64_t offset, uint64_t end,
+                                                                     struct twochoice_priv_gap *g)
 {
-    struct twochoice_piece upper;
-    struct twochoice_priv_node *leaf = twochoice_priv_descend_roomy(table, object, offset, end, &upper);
-    uint32_t rank = twochoice_priv_rank(leaf, object, offset);
-    g->leaf = leaf;
-    g->rank = rank;
+    struct twochoice_priv_node *leaf = &table->node[table->root];
+    const struct twochoice_priv_node *p, *upper = NULL;
+    uint32_t level, rank, behind = 0; /* entry `behind` of `upper`: a lower bound of the leaf behind */
+    for (level = table->height; level > 0; level--) {
+        uint32_t i = twochoice_priv_child(leaf, object, offset);
+        p = leaf;
+        leaf = &table->node[p->u.inner.child[i]];
+        twochoice_priv_prefetch(leaf);
+        if (i + 1 < p->count) {
+            upper = p;
+            behind = i + 1;
+        }
+    }
+    rank = twochoice_priv_rank(leaf, object, offset);
+    g->at.leaf = leaf;
+    g->at.slot = rank;
     g->left.leaf = rank > 0 ? leaf : leaf->prev == QOS_NONE ? NULL : &table->node[leaf->prev];
     g->left.slot = rank > 0 ? rank - 1 : g->left.leaf ? g->left.leaf->count - 1 : 0;
     g->right.leaf = leaf;
     g->right.slot = rank;
     if (rank == leaf->count) { /* read the leaf behind only if it may overlap, by its lower bound */
-        bool near = leaf->next != QOS_NONE && upper.object == object && upper.offset < end;
+        bool near = upper && upper->u.inner.object[behind] == object && upper->u.inner.offset[behind] < end;
         g->right.leaf = near ? &table->node[leaf->next] : NULL;
         g->right.slot = 0;
     }
 }
 
-/* Gives [offset, end) the tag if all of it is at home; false: it is not. A part of the same write in front of it is
- * extended. */
-QOS_PRIV bool twochoice_priv_put(struct twochoice_table *table, uint64_t object, uint64_t offset, uint64_t end,
-                                 uint64_t tag)
+/* What must be done before a fragment can be put. */
+enum twochoice_priv_put { TWOCHOICE_PRIV_DONE, TWOCHOICE_PRIV_CUT, TWOCHOICE_PRIV_ERASE, TWOCHOICE_PRIV_GROW };
+
+/* Puts a fragment if all of it is at home (else: CUT) and its leaf has room for it (else: GROW). A part of the same
+ * write in front of it is extended; if its leaf cannot hold that, *f grows by this part, which must go (ERASE). */
+TWOCHOICE_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twochoice_table *table,
+                                                                   struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_gap g;
+    struct twochoice_priv_fragment other;
+    twochoice_priv_find_gap(table, f->object, f->offset, f->end, &g);
+    if (g.right.leaf) {
+        other = twochoice_priv_get(g.right.leaf, g.right.slot);
+        if (other.object == f->object && other.offset < f->end)
+            return TWOCHOICE_PRIV_CUT;
+    }
+    if (g.left.leaf) {
+        other = twochoice_priv_get(g.left.leaf, g.left.slot);
+        if (other.object == f->object && other.end > f->offset)
+            return TWOCHOICE_PRIV_CUT;
+        if (other.object == f->object && other.end == f->offset && other.tag == f->tag) {
+            f->offset = other.offset;
+            if (g.left.leaf->narrow && f->end - g.left.leaf->base > UINT32_MAX)
+                return TWOCHOICE_PRIV_ERASE;
+            twochoice_priv_set(g.left.leaf, g.left.slot, *f);
+            return TWOCHOICE_PRIV_DONE;
+        }
+    }
+    if (!twochoice_priv_takes(g.at.leaf, f->object, f->offset, f->end))
+        return TWOCHOICE_PRIV_GROW;
+    twochoice_priv_add(table, g.at, *f);
+    return TWOCHOICE_PRIV_DONE;
+}
+
+/* The first fragment that overlaps [offset, end); false: there is none. What lies in front stays. */
+TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                      uint64_t end, struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
+    struct twochoice_priv_fragment front;
+    if (!at.leaf)
+        return false;
+    *f = front = twochoice_priv_get(at.leaf, at.slot);
+    if (f->object != object || f->offset >= end)
+        return false;
+    front.end = offset;
+    if (f->offset < offset)
+        twochoice_priv_set(at.leaf, at.slot, front);
+    return true;
+}
+
+/* Puts a fragment, whatever that takes; false: not all of it is at home. */
+QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twochoice_priv_fragment *f)
 {
     for (;;) {
-        struct twochoice_priv_gap g;
-        struct twochoice_priv_fragment f;
-        twochoice_priv_find_gap(table, object, offset, end, &g);
-        if (g.right.leaf) {
-            f = twochoice_priv_get(g.right.leaf, g.right.slot);
-            if (f.object == object && f.offset < end)
-                return false;
-        }
+        enum twochoice_priv_put next = twochoice_priv_put(table, f);
+        if (next == TWOCHOICE_PRIV_GROW)
+            twochoice_priv_grow(table, f->object, f->offset, f->end);
+        else if (next == TWOCHOICE_PRIV_ERASE)
+            twochoice_priv_erase(table, f->object, f->offset);
+        else
+            return next == TWOCHOICE_PRIV_DONE;
+    }
+}
+
+/* Gives [offset, end) the tag; 0: makes it local. */
+TWOCHOICE_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                  uint64_t end, uint64_t tag)
+{
+    struct twochoice_priv_fragment f;
+    for (;;) {
         f.object = object;
-        f.end = offset; /* nothing in front */
-        f.tag = 0;
-        if (g.left.leaf)
-            f = twochoice_priv_get(g.left.leaf, g.left.slot);
-        if (f.object == object && f.end > offset)
-            return false;
-        if (f.object != object || f.end != offset || f.tag != tag) {
-            f.object = object;
-            f.offset = offset;
-            f.end = end;
-            f.tag = tag;
-            twochoice_priv_add(table, g.leaf, g.rank, f);
-            return true;
-        }
-        QOS_ASSERT(g.left.leaf); /* no tag is 0 */
-        offset = f.offset;
+        f.offset = offset;
         f.end = end;
-        if (g.left.leaf == g.leaf || !g.left.leaf->narrow || end - g.left.leaf->base <= UINT32_MAX) {
-            twochoice_priv_set(g.left.leaf, g.left.slot, f);
-            return true;
+        f.tag = tag;
+        if (tag != 0 && twochoice_priv_insert(table, &f))
+            return;
+        while (twochoice_priv_cut_front(table, object, offset, end, &f)) {
+            if (f.offset >= offset)
+                twochoice_priv_erase(table, object, f.offset);
+            if (f.end > end) {
+                f.offset = end;
+                (void)twochoice_priv_insert(table, &f);
+                break;
+            }
         }
-        twochoice_priv_erase(table, object, offset); /* again, in a leaf that it fits */
+        if (tag == 0)
+            return;
     }
 }
 
@@ -1839,17 +1881,6 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uin
     return f.object == object && f.end <= end ? 0 : one; /* 0: at least one fragment goes */
 }
 
-QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_record *r)
-{
-    if (r->type == TWOCHOICE_PRIV_HOME) {
-        twochoice_priv_cut(table, r->object, r->offset, r->end);
-    } else if (r->type == TWOCHOICE_PRIV_REDIRECT) {
-        uint64_t tag = twochoice_priv_tag(r->version, r->target);
-        while (!twochoice_priv_put(table, r->object, r->offset, r->end, tag))
-            twochoice_priv_cut(table, r->object, r->offset, r->end);
-    }
-}
-
 /* A change while a compaction is under way: the next log gets the part before the cursor, as the remainder is
  * copied later. A compaction that cannot follow is given up. If its swap has begun, either log may be the one that
  * counts: then nothing more can be recorded. */
@@ -1875,8 +1906,8 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct 
 
 /* Appends the record of one change of the table, which adds `growth` fragments at most. What open writes were promised
  * stays free. Then the tree must be changed, which cannot fail. */
-TWOCHOICE_PRIV_RARE enum qos_status twochoice_priv_record_change(struct twochoice_table *table,
-                                                                 struct twochoice_priv_record *r, uint32_t growth)
+TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_record_change(struct twochoice_table *table,
+                                                                     struct twochoice_priv_record *r, uint32_t growth)
 {
     if (table->max_fragments - (uint64_t)table->fragments < table->reserved_fragments + (uint64_t)growth)
         return QOS_EFULL;
@@ -1895,19 +1926,16 @@ TWOCHOICE_PRIV_RARE enum qos_status twochoice_priv_record_change(struct twochoic
     return QOS_OK;
 }
 
-/* One change: room, record, tree, in this order. */
+/* One change: room and record. Then the caller applies it to the tree, from a frame as near to the public call's as it
+ * can: rebalancing needs much of the stack that a call may take. */
 QOS_PRIV enum qos_status twochoice_priv_change(struct twochoice_table *table, struct twochoice_priv_record *r)
 {
     uint64_t spare = table->max_fragments - (uint64_t)table->fragments;
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
     uint32_t growth = redirect ? 2 : 1;
-    enum qos_status status;
     if (spare < table->reserved_fragments + (uint64_t)growth) /* a closer look */
         growth = twochoice_priv_growth(table, r->object, r->offset, r->end, redirect);
-    status = twochoice_priv_record_change(table, r, growth);
-    if (status == QOS_OK)
-        twochoice_priv_apply(table, r);
-    return status;
+    return twochoice_priv_record_change(table, r, growth);
 }
 
 /* The next stamp; 0: all up to the last durable ceiling were given out. Stamps whose slot
@@ -2141,12 +2169,15 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
             table->generation = d.offset;
             needs_end = d.end != 0;
         } else {
-            twochoice_priv_apply(table, &d);
             r->records++;
         }
         if (d.type == TWOCHOICE_PRIV_END)
             needs_end = false;
-        if (d.type != TWOCHOICE_PRIV_REDIRECT && d.type != TWOCHOICE_PRIV_HOME)
+        if (d.type == TWOCHOICE_PRIV_REDIRECT)
+            twochoice_priv_apply(table, d.object, d.offset, d.end, twochoice_priv_tag(d.version, d.target));
+        else if (d.type == TWOCHOICE_PRIV_HOME)
+            twochoice_priv_apply(table, d.object, d.offset, d.end, 0);
+        else
             table->ceiling = qos_max(table->ceiling, d.version);
         r->writes_open = d.writes_open;
         table->tail[table->active].crc = crc;
@@ -2423,58 +2454,72 @@ QOS_PRIV bool twochoice_priv_clear_gap(const struct twochoice_priv_gap *g, const
     return true;
 }
 
-/* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not. */
-QOS_PRIV enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table, struct twochoice_priv_record *r)
+/* The record of a write, or of its next part: up to `end`. */
+QOS_PRIV void twochoice_priv_write_record(const struct twochoice_priv_write *w, uint64_t end,
+                                          struct twochoice_priv_record *r)
 {
+    __builtin_memset(r, 0, sizeof *r);
+    r->type = w->target == TWOCHOICE_LOCAL ? TWOCHOICE_PRIV_HOME : TWOCHOICE_PRIV_REDIRECT;
+    r->target = w->target == TWOCHOICE_LOCAL ? 0 : (uint16_t)w->target;
+    r->object = w->object;
+    r->offset = w->offset;
+    r->end = end;
+    r->version = w->stamp;
+}
+
+/* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not. QOS_EBUSY: their
+ * leaf has no room. */
+TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table,
+                                                                const struct twochoice_priv_write *w)
+{
+    struct twochoice_priv_record r;
     struct twochoice_priv_gap g;
     struct twochoice_priv_fragment f;
     enum qos_status status;
-    twochoice_priv_find_gap(table, r->object, r->offset, r->end, &g);
-    if (!twochoice_priv_clear_gap(&g, r))
+    twochoice_priv_write_record(w, w->end, &r);
+    twochoice_priv_find_gap(table, r.object, r.offset, r.end, &g);
+    if (!twochoice_priv_clear_gap(&g, &r))
         return QOS_EAGAIN;
-    status = twochoice_priv_record_change(table, r, 1);
+    if (!twochoice_priv_takes(g.at.leaf, r.object, r.offset, r.end))
+        return QOS_EBUSY;
+    table->reserved_fragments -= w->fragments; /* the write uses what it was promised */
+    table->reserved_records -= w->records;
+    status = twochoice_priv_record_change(table, &r, 1);
+    table->reserved_fragments += w->fragments;
+    table->reserved_records += w->records;
     if (status != QOS_OK)
         return status;
-    f.object = r->object;
-    f.offset = r->offset;
-    f.end = r->end;
-    f.tag = twochoice_priv_tag(r->version, r->target);
-    twochoice_priv_add(table, g.leaf, g.rank, f);
+    f.object = r.object;
+    f.offset = r.offset;
+    f.end = r.end;
+    f.tag = twochoice_priv_tag(r.version, r.target);
+    twochoice_priv_add(table, g.at, f);
     return QOS_OK;
 }
 
-/* Records the next part of a write, up to *end: as much as replaces at most max pieces. */
-QOS_PRIV enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
-                                                     const struct twochoice_priv_write *w,
-                                                     struct twochoice_piece *replaced, size_t max, size_t *n,
-                                                     uint64_t *end)
+/* Records the next part of a write: as much as replaces at most max pieces. The write goes on behind it. */
+TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
+                                                                    struct twochoice_priv_write *w,
+                                                                    struct twochoice_piece *replaced, size_t max,
+                                                                    size_t *n)
 {
     struct twochoice_priv_record r;
-    enum qos_status status = QOS_EAGAIN;
-    uint32_t fragments = w->fragments, records = w->records;
-    __builtin_memset(&r, 0, sizeof r);
-    r.type = w->target == TWOCHOICE_LOCAL ? TWOCHOICE_PRIV_HOME : TWOCHOICE_PRIV_REDIRECT;
-    r.target = w->target == TWOCHOICE_LOCAL ? 0 : (uint16_t)w->target;
-    r.object = w->object;
-    r.offset = w->offset;
-    r.end = *end = w->end;
-    r.version = w->stamp;
+    enum qos_status status;
+    uint64_t end = twochoice_priv_redirected(table, w->object, w->offset, w->end, replaced, max, n);
+    bool last = end == w->end;
+    twochoice_priv_write_record(w, end, &r);
     /* The last part uses what the write was promised; the parts before need room of their own. */
-    table->reserved_fragments -= fragments;
-    table->reserved_records -= records;
-    if (w->target != TWOCHOICE_LOCAL)
-        status = twochoice_priv_fill_gap(table, &r);
-    if (status == QOS_EAGAIN) {
-        r.end = *end = twochoice_priv_redirected(table, w->object, w->offset, w->end, replaced, max, n);
-        if (*end < w->end) {
-            table->reserved_fragments += fragments;
-            table->reserved_records += records;
-            return twochoice_priv_change(table, &r);
-        }
-        status = w->target == TWOCHOICE_LOCAL && *n == 0 ? QOS_OK : twochoice_priv_change(table, &r);
+    if (last) {
+        table->reserved_fragments -= w->fragments;
+        table->reserved_records -= w->records;
     }
-    table->reserved_fragments += fragments;
-    table->reserved_records += records;
+    status = w->target == TWOCHOICE_LOCAL && *n == 0 ? QOS_OK : twochoice_priv_change(table, &r);
+    if (last) {
+        table->reserved_fragments += w->fragments;
+        table->reserved_records += w->records;
+    }
+    if (status == QOS_OK)
+        w->offset = end;
     return status;
 }
 
@@ -2483,23 +2528,34 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
 {
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     enum qos_status status;
-    uint64_t end;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
     if (!w)
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    status = twochoice_priv_record_write(table, w, replaced, max, n, &end);
-    if (status != QOS_OK) {
-        *n = 0;
-        return status;
+    status = w->target == TWOCHOICE_LOCAL ? QOS_EAGAIN : twochoice_priv_fill_gap(table, w);
+    if (status == QOS_EBUSY) {
+        twochoice_priv_grow(table, w->object, w->offset, w->end);
+        status = twochoice_priv_fill_gap(table, w);
     }
-    w->offset = end;
-    if (end < w->end)
-        return QOS_EAGAIN;
-    twochoice_priv_close_write(table, w);
-    return QOS_OK;
+    if (status == QOS_EAGAIN) {
+        uint64_t offset = w->offset;
+        status = twochoice_priv_record_write(table, w, replaced, max, n);
+        if (status == QOS_OK) {
+            if (w->target != TWOCHOICE_LOCAL)
+                twochoice_priv_apply(table, w->object, offset, w->offset, twochoice_priv_tag(w->stamp, w->target));
+            else if (*n > 0)
+                twochoice_priv_apply(table, w->object, offset, w->offset, 0);
+            if (w->offset < w->end)
+                return QOS_EAGAIN;
+        }
+    }
+    if (status == QOS_OK)
+        twochoice_priv_close_write(table, w);
+    else
+        *n = 0;
+    return status;
 }
 
 QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *table, uint64_t stamp)
@@ -2646,8 +2702,9 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
 }
 
 /* The first bytes of the pull, from `offset` on, whose redirect is unchanged. */
-QOS_PRIV bool twochoice_priv_unchanged(const struct twochoice_table *table, const struct twochoice_priv_pull *p,
-                                       uint64_t offset, struct twochoice_piece *piece)
+TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_unchanged(const struct twochoice_table *table,
+                                                      const struct twochoice_priv_pull *p, uint64_t offset,
+                                                      struct twochoice_piece *piece)
 {
     while (offset < p->end && twochoice_table_next(table, p->object, offset, piece) && piece->object == p->object &&
            piece->offset < p->end) {
@@ -2681,34 +2738,48 @@ QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table
     return QOS_OK;
 }
 
+/* Records that the next piece of a pull that is unchanged is local. QOS_ENOENT: there is none. */
+TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_record_pull(struct twochoice_table *table,
+                                                                   const struct twochoice_priv_pull *p,
+                                                                   struct twochoice_piece *replaced, bool room)
+{
+    struct twochoice_priv_record r;
+    struct twochoice_piece piece;
+    enum qos_status status;
+    if (p->state != TWOCHOICE_PRIV_WRITING || !twochoice_priv_unchanged(table, p, p->offset, &piece))
+        return QOS_ENOENT;
+    if (!room)
+        return QOS_EAGAIN;
+    __builtin_memset(&r, 0, sizeof r);
+    r.type = TWOCHOICE_PRIV_HOME;
+    r.object = piece.object;
+    r.offset = piece.offset;
+    r.end = piece.end;
+    r.version = piece.version;
+    status = twochoice_priv_change(table, &r);
+    if (status == QOS_OK)
+        *replaced = piece;
+    return status;
+}
+
 QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull,
                                                     struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
-    struct twochoice_piece piece;
+    enum qos_status status;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
     if (!p || p->state == TWOCHOICE_PRIV_COPYING)
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    while (p->state == TWOCHOICE_PRIV_WRITING && twochoice_priv_unchanged(table, p, p->offset, &piece)) {
-        struct twochoice_priv_record r;
-        enum qos_status status;
-        if (*n == max)
-            return QOS_EAGAIN;
-        __builtin_memset(&r, 0, sizeof r);
-        r.type = TWOCHOICE_PRIV_HOME;
-        r.object = piece.object;
-        r.offset = piece.offset;
-        r.end = piece.end;
-        r.version = piece.version;
-        status = twochoice_priv_change(table, &r);
-        if (status != QOS_OK)
-            return status;
-        p->offset = piece.end;
-        replaced[(*n)++] = piece;
+    while ((status = twochoice_priv_record_pull(table, p, &replaced[*n], *n < max)) == QOS_OK) {
+        const struct twochoice_piece *piece = &replaced[(*n)++];
+        twochoice_priv_apply(table, piece->object, piece->offset, piece->end, 0);
+        p->offset = piece->end;
     }
+    if (status != QOS_ENOENT)
+        return status;
     twochoice_priv_close_pull(table, p);
     return QOS_OK;
 }

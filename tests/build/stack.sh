@@ -24,8 +24,8 @@ cat build/bodies/native_*.ci | perl -e '
         if ($path->{$f}) { $seen{$f} = 1; return 0 }
         my $most = 0;
         local $path->{$f} = 1;
-        for my $callee (sort keys %{$calls{$f} || {}}) { my $d = 8 + deep($callee, $path); $most = $d if $d > $most }
-        return $deep{$f} = ($size{$f} || 0) + $most;
+        for my $callee (sort keys %{$calls{$f} || {}}) { my $d = deep($callee, $path); $most = $d if $d > $most }
+        return $deep{$f} = ($size{$f} // 8) + $most; # gcc counts the return address in a frame
     }
     my @public = grep { !/:/ && !/_priv_/ } sort keys %size;
     deep($_, {}) for @public;
