@@ -522,33 +522,33 @@ struct htb {
     enum htb_scenario scenario;
     bool starved_at_root; /* since the last look: requests waited for root tokens */
     bool was_starved;     /* so it was at the look before */
+    bool was_behind;      /* somebody waited for own tokens then */
+    bool flight_full;     /* since the last look: somebody had to wait for room */
+    bool flight_lent;     /* since the last look: the root lent to somebody */
+    bool root_ready;      /* the root's tokens pass the next request of its ring */
     uint32_t expiring;    /* classes that expire */
     uint32_t notices;     /* classes that have expired, and htb_expired has not said so */
     enum htb_bound bound;
     uint32_t flight_by, late_id;           /* who narrowed the bound; the latest since the last look */
-    bool flight_full;                      /* since the last look: somebody had to wait for room */
-    bool flight_lent;                      /* since the last look: the root lent to somebody */
     uint64_t flight_ns, flight_bound_ns;   /* device time in flight, and its bound */
     uint64_t flight_min_ns, flight_max_ns; /* of the bound */
     uint64_t flight_look_ns, late_ns,
         late_last_ns; /* the next look; most lateness since the last, and in that before */
     uint64_t flight_late_ns;
-    bool root_ready;       /* the root's tokens pass the next request of its ring */
-    uint64_t root_wake_ns; /* or will at this time; QOS_NEVER: nobody waits for them */
+    uint64_t root_wake_ns; /* root_ready will be so at this time; QOS_NEVER: nobody waits for them */
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
     struct htb_priv_lease *lease; /* NULL: it has not joined others */
     struct htb_shared *shared;
     uint32_t share_slot;
+    uint32_t half; /* 1: buckets hold two bursts, and one passes every request; 0: see request_max_tokens */
     uint64_t exchange_ns, exchanged_ns;     /* the next exchange; the last */
     uint64_t late_shown_ns, late_others_ns; /* the latest class at the last look; in the other trees */
-    uint32_t half; /* 1: buckets hold two bursts, and one passes every request; 0: see request_max_tokens */
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
     uint64_t granted;            /* tokens, by all classes (wraps) */
     uint64_t maximize_behind_ns; /* how far the own tags were behind at the last look */
-    bool was_behind;             /* somebody waited for own tokens then */
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -2741,6 +2741,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
         return QOS_ENOENT;
     now_ns = htb_priv_now(tree, now_ns);
     m = htb_priv_map_of(shared);
+    QOS_ASSERT(m.lease);
     lease = m.lease + slot * ((size_t)tree->classes + 1);
     for (id = 0; id <= tree->classes; id++) {
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
