@@ -2323,8 +2323,8 @@ QOS_PRIV enum qos_status htb_priv_may_join(const struct htb *tree, uint32_t id, 
  * Requests that were dispatched were charged to the old groups: a new generation keeps them from being corrected. */
 QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint64_t now_ns)
 {
-    const uint32_t old = tree->node[id].parent,
-                   deeper = tree->node[parent].depth + 1u - tree->node[id].depth; /* wraps */
+    const uint32_t old = tree->node[id].parent;
+    const int32_t deeper = (int32_t)tree->node[parent].depth + 1 - (int32_t)tree->node[id].depth;
     uint32_t i, r;
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, old, id);
@@ -2342,7 +2342,7 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     for (i = 0; i < tree->classes; i++) {
         if (!htb_priv_is_below(tree, i, id))
             continue;
-        tree->node[i].depth = (uint16_t)(tree->node[i].depth + deeper);
+        tree->node[i].depth = (uint16_t)((int32_t)tree->node[i].depth + deeper);
         tree->cls[i].generation = (tree->cls[i].generation + 1u) & 0xfffu;
         if (!(tree->node[i].flags & HTB_PRIV_GROUP))
             tree->cls[i].u.leaf.outstanding = 0;

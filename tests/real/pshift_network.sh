@@ -41,7 +41,7 @@ for k in 1 2; do host "c$k" "10.77.0.10$k" || exit 1; done
 for ((k = 1; k <= nodes; k++)); do host "n$k" "10.77.0.$k" || exit 1; done
 host stranger 10.77.0.50 || exit 1
 host relay 10.77.0.60 || exit 1
-gcc -std=gnu11 -O1 -I. -o "$work/hostile" tests/real/pshift_hostile.c -lzmq || exit 1
+gcc -std=gnu11 -O1 -I. -o "$work/hostile" tests/real/peers/pshift_hostile.c -lzmq || exit 1
 
 # ---- the cluster: two buckets on all nodes, six on four nodes each; half of the capacity is reserved
 common=(--node-count "$nodes" --controllers "10.77.0.101:7000,10.77.0.102:7000" --capacity 300 --period 1s --intervals 5
