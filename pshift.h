@@ -2,20 +2,20 @@
  *
  * THE PROBLEM
  *
- *   A bucket (a tenant's container) has objects on several servers and one contract for
- *   the sum: at least R and at most L operations per period, wherever its requests land.
- *   A server sees only its own queues. So a controller hands out tokens: bucket i may
- *   count on a[i][j] of them at server j. Tokens beyond a bucket's demand at a server, or
- *   beyond the server's capacity, are wasted. Which allocation wastes fewest, how does
- *   one know that none wastes fewer, and how do limits and reservations survive lost
- *   messages and restarts? (pShift, MSST 2019.)
+ *   A bucket (a tenant's container) has objects on several servers. One contract covers
+ *   them all: at least R and at most L operations per period. But a server sees only its
+ *   own queues. So a controller hands out tokens: bucket i gets a[i][j] of them at server
+ *   j. Tokens beyond a bucket's demand at a server, or beyond the server's capacity, are
+ *   wasted. Which allocation wastes fewest tokens? How can one prove that no other wastes
+ *   fewer? How do limits and reservations survive lost messages and restarts? (pShift,
+ *   MSST 2019.)
  *
  * THE MODEL
  *
  *      server 0: queues -> scheduler -> device     a request needs a token of its queue:
  *                  agent ^ |                       R-tokens first, then L-tokens
  *                 grants | | reports               report: served, demand, tokens held
- *                        | v                       grant:  how far each bucket may go
+ *                        | v                       grant:  most requests per bucket
  *                     controller -> solver         each interval: R-tokens by max flow,
  *                        ^ |                       then L-tokens on what is left
  *                 reports | | grants
@@ -65,30 +65,29 @@
  *
  * THE CONTRACT
  *
- *   - Who may call when: each handle (solver, scheduler, agent with its scheduler,
- *     controller) belongs to one thread at a time. pshift_scheduler_stats may be read
- *     from any thread.
+ *   - Threads: only one thread at a time may use a handle (solver, scheduler, agent with
+ *     its scheduler, controller). Any thread may call pshift_scheduler_stats.
  *   - The solver's result is exactly a maximum flow. The cut that it returns proves it;
  *     pshift_solver_verify checks the proof. The result does not depend on the number of
  *     threads.
  *   - Counts are 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may
  *     name a server twice and may be empty. Memory: PSHIFT_BYTES_PER_ENTRY per entry,
- *     plus O(servers + buckets). After an error the object is as it was; outputs are
+ *     plus O(servers + buckets). After an error the object is unchanged; outputs are
  *     undefined.
- *   - Waits at a server, in picks, for a request behind k others of its queue of weight
- *     w, W the sum of the other queues' weights. Backed by an R-token: at most (k / w +
- *     1) * W + k. Backed by an L-token: as many, plus the R-tokens that its server holds
- *     and gets meanwhile.
+ *   - Longest wait: let k requests be ahead in the same queue, w be the queue's weight,
+ *     and W the sum of the other queues' weights. A request that gets an R-token waits
+ *     at most (k / w + 1) * W + k picks. With an L-token it waits at most that long, plus
+ *     one pick for each R-token that its server holds or gets meanwhile.
  *   - Limit: in any period all servers together serve at most L requests of a bucket.
  *     This holds if messages are lost, late, repeated, damaged or reordered, if servers
- *     and controllers restart, and if an old controller goes on sending. Conditions:
+ *     and controllers restart, and if an old controller keeps sending. Conditions:
  *     epochs grow with each start; an agent keeps two numbers on disk (struct
- *     pshift_agent_config); default_l_tokens is 0; force adds at most its debt. A
- *     controller that starts issues nothing under a limit until every server has
- *     confirmed its epoch, and in the period in which it confirmed it.
- *   - Reservation: met in every period in which messages arrive, if the certificate says
+ *     pshift_agent_config); default_l_tokens is 0. Forced requests may exceed the limit,
+ *     by the debt at most. A new controller issues nothing under a limit until every
+ *     server has confirmed its epoch, nor in the period of that confirmation.
+ *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met. A lost message costs one interval.
- *   - What one bucket does costs another nothing: its tokens come from its own contract.
+ *   - Isolation: a bucket's tokens come from its own contract, never from another's.
  */
 #ifndef QOS_PSHIFT_H
 #define QOS_PSHIFT_H
@@ -101,24 +100,24 @@ extern "C" {
 
 /* ---- configuration and public types ---------------------------------------------------------------------------- */
 
-/* Tunables of the solver; define them before the include. PSHIFT_PLAIN: plain C, without vectors of the compiler. */
+/* Tunables of the solver; define them before the include. PSHIFT_PLAIN: plain C, without compiler vector types. */
 #ifndef PSHIFT_WINDOW_ROWS
-#define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; it grows four times at a time */
+#define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
 #endif
 #ifndef PSHIFT_PULLS
-#define PSHIFT_PULLS 6 /* most turns in which underloaded servers pull tokens; 0: the search does it all */
+#define PSHIFT_PULLS 6 /* most turns in which underloaded servers pull tokens; 0: none, only the search */
 #endif
 #ifndef PSHIFT_WARM_PARTS
-#define PSHIFT_WARM_PARTS 160 /* a warm start looks at its progress every 1/160 of the rows */
+#define PSHIFT_WARM_PARTS 160 /* a warm start checks its progress every 1/160 of the rows */
 #endif
 #ifndef PSHIFT_WARM_PART
-#define PSHIFT_WARM_PART 16 /* when more than 1/16 of the rows have changed, all are solved anew */
+#define PSHIFT_WARM_PART 16 /* if more than 1/16 of the rows have changed, all are solved from scratch */
 #endif
 #ifndef PSHIFT_SHARDS
-#define PSHIFT_SHARDS 16 /* parts of the rows for parallel_for; fixed, so that results do not depend on threads */
+#define PSHIFT_SHARDS 16 /* parts of the rows for parallel_for; fixed: results must not depend on threads */
 #endif
 #ifndef PSHIFT_SHARD_ENTRIES
-#define PSHIFT_SHARD_ENTRIES 65536 /* below so many entries there is one part, up to eight times as many 4 */
+#define PSHIFT_SHARD_ENTRIES 65536 /* fewer entries: one part; fewer than 8 times as many: 4 parts */
 #endif
 #if PSHIFT_PULLS < 0 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 || PSHIFT_WINDOW_ROWS < 1 ||                     \
     PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
@@ -143,7 +142,7 @@ struct pshift_scheduler;
 struct pshift_agent;
 struct pshift_controller;
 
-/* The largest problem that a solver will get. */
+/* The largest problem that a solver must handle. */
 struct pshift_solver_config {
     uint32_t servers; /* 0..PSHIFT_ENTRIES_MAX */
     uint32_t buckets; /* 0..PSHIFT_ENTRIES_MAX */
@@ -160,30 +159,30 @@ struct pshift_problem {
     const uint64_t *demand;      /* [entries] operations per period, 0..PSHIFT_COUNT_MAX */
 };
 
-/* Runs task(arg, 0) .. task(arg, count - 1), in any order, side by side or not, and returns when all are done. */
+/* Runs task(arg, 0) .. task(arg, count - 1) in any order, in parallel or not, and returns when all are done. */
 typedef void (*pshift_task)(void *arg, uint32_t index);
 typedef void (*pshift_parallel_for)(void *ctx, uint32_t count, pshift_task task, void *arg);
 
-/* How to solve. Where it is an argument, NULL stands for all zeros. */
+/* How to solve. A NULL argument means all zeros. */
 struct pshift_options {
-    pshift_parallel_for parallel_for; /* NULL: this thread does it */
+    pshift_parallel_for parallel_for; /* NULL: the calling thread runs all tasks */
     void *parallel_ctx;               /* handed to parallel_for */
-    bool initial_only;                /* stop after the initial allocation (Algorithm 3): nothing is shifted */
+    bool initial_only;                /* stop after the initial allocation (Algorithm 3), before any shift */
 };
 
-/* Solution and certificate. The arrays are the caller's and are set before the call. X: the servers with cut 1. */
+/* Solution and certificate. The caller sets the pointers to its arrays before the call. X: the servers with cut 1. */
 struct pshift_solution {
     uint64_t *alloc;              /* [entries] tokens of the entry's bucket at the entry's server */
     uint8_t *cut;                 /* [servers] 1: the server is in X, it binds; else 0 */
-    uint64_t *shortfall;          /* [buckets] written by pshift_solver_shortfall; NULL if that is not called */
-    struct qos_u128 tokens;       /* sum of A_i = min(R_i, D_i); D_i: the bucket's demand at all servers */
+    uint64_t *shortfall;          /* [buckets] output of pshift_solver_shortfall; NULL if that is not called */
+    struct qos_u128 tokens;       /* sum of A_i = min(R_i, D_i); D_i: bucket i's demand at all servers */
     struct qos_u128 unclaimed;    /* sum of R_i - A_i: reservation without demand */
     struct qos_u128 effective;    /* Phi: tokens that will be consumed */
     struct qos_u128 excess;       /* tokens - effective; 0: all reservations can be met */
     struct qos_u128 cut_capacity; /* capacity of the servers of X */
     struct qos_u128 cut_demand;   /* sum of min(A_i, demand outside X); cut_capacity + cut_demand = effective */
     uint32_t cut_servers;         /* servers in X */
-    bool exact;                   /* the cut proves that no allocation does better */
+    bool exact;                   /* the cut proves that no allocation has a larger Phi */
     bool shortfall_set;           /* shortfall[] belongs to this solution */
 };
 
@@ -191,9 +190,9 @@ struct pshift_solution {
 struct pshift_solver_state {
     struct qos_u128 excess_start; /* weak excess of the initial allocation */
     struct qos_u128 direct;       /* tokens moved directly */
-    struct qos_u128 pulled;       /* tokens moved by way of one broker */
+    struct qos_u128 pulled;       /* tokens moved through one broker server */
     struct qos_u128 searched;     /* tokens moved along paths that a search found */
-    uint64_t paths;               /* such paths */
+    uint64_t paths;               /* paths that a search found */
     uint32_t rounds;              /* searches by level */
     uint32_t indexed_rows;        /* rows of the last window; 0: no search was needed */
 };
@@ -207,74 +206,74 @@ enum pshift_backing { PSHIFT_RESERVATION, PSHIFT_NORMAL };
 
 struct pshift_pick {
     uint32_t queue;
-    enum pshift_backing backing; /* an R-token was consumed, or an L-token */
+    enum pshift_backing backing; /* which token was consumed: R or L */
 };
 
 /* One queue. */
 struct pshift_scheduler_state {
-    uint64_t pending;  /* requests that wait */
-    uint64_t r_tokens; /* left; QOS_UNLIMITED: without end */
-    uint64_t l_tokens; /* left; QOS_UNLIMITED: without end */
-    uint64_t served;   /* requests served so far, with whatever backing; only grows */
-    uint64_t debt;     /* tokens owed from force */
+    uint64_t pending;  /* waiting requests */
+    uint64_t r_tokens; /* left; or QOS_UNLIMITED */
+    uint64_t l_tokens; /* left; or QOS_UNLIMITED */
+    uint64_t served;   /* requests served since init, with any backing; only grows */
+    uint64_t debt;     /* tokens owed for forced requests */
     uint32_t weight;
 };
 
-/* Head of a report or a grant. Each message is complete by itself for the queues that it names. */
+/* Head of a report or a grant. A message is complete by itself for the buckets that it names. */
 struct pshift_message {
     uint32_t server;
     uint32_t count;            /* entries that follow */
     uint64_t server_epoch;     /* of the server; grant: 0 if the controller does not know it yet */
-    uint64_t controller_epoch; /* report: the largest that the server has heard of, 0 for none; grant: the sender's */
-    uint64_t seq;              /* of this message, from 1, by sender and epoch */
+    uint64_t controller_epoch; /* report: the largest that the server has received, 0: none; grant: the sender's */
+    uint64_t seq;              /* of this message; each sender counts from 1 in each of its epochs */
     uint64_t ack_seq;          /* grant: the last report of this server that was merged; report: 0 */
-    uint64_t ack_mask;         /* grant: bit k: report ack_seq - 1 - k was merged, too; report: 0 */
+    uint64_t ack_mask;         /* grant: bit k: report ack_seq - 1 - k was also merged; report: 0 */
     uint64_t period;
-    uint64_t capacity; /* report: operations that the server expects to do in the rest of the period; grant: 0 */
-    uint32_t untold;   /* report: queues that are not in this message and of which news is not acknowledged */
-    bool partial;      /* report: the server started in this period; what it served before is not counted */
+    uint64_t capacity; /* report: operations that the server expects to serve until the period ends; grant: 0 */
+    uint32_t untold;   /* report: buckets with unacknowledged changes that are not in this message */
+    bool partial;      /* report: the server started in this period; what it served before the start is not counted */
 };
 
-/* What a server says about one bucket. */
+/* A server's report on one bucket. */
 struct pshift_report_entry {
     uint64_t bucket;
     uint64_t served;    /* requests served in this period, since the server started */
-    uint64_t demand;    /* requests expected in the rest of the period, those that wait included */
-    uint64_t held;      /* R- and L-tokens left; QOS_UNLIMITED: without end */
+    uint64_t demand;    /* requests expected until the period ends, waiting ones included */
+    uint64_t held;      /* R- and L-tokens left; or QOS_UNLIMITED */
     uint64_t grant_seq; /* of the last grant installed for this bucket; 0: none */
 };
 
-/* How far a server may go with one bucket in this period. Totals, not increments: a late or repeated grant adds
- * nothing. */
+/* How many requests of one bucket a server may serve in this period. These are totals, not increments, so a late or
+ * repeated grant adds nothing. */
 struct pshift_grant_entry {
     uint64_t bucket;
-    uint64_t r_total; /* until so many are served, its requests are backed by R-tokens */
-    uint64_t total;   /* at most so many are served; at least r_total; QOS_UNLIMITED: no limit */
+    uint64_t r_total; /* the first r_total requests are backed by R-tokens */
+    uint64_t total;   /* most requests to serve; at least r_total; QOS_UNLIMITED: no limit */
 };
 
 struct pshift_agent_config {
     struct pshift_scheduler *scheduler; /* initialised; the agent is used in its thread */
     uint32_t server;                    /* this server's number */
-    uint64_t epoch;              /* 1.., larger than at any earlier start: a boot counter, or seconds since 1970 */
-    uint64_t controller_epoch;   /* as pshift_agent_info gave it before the last stop; 0: never started before */
-    uint64_t period;             /* as pshift_agent_info gave it before the last stop; 0: not known */
-    uint64_t default_l_tokens;   /* of a bucket without a grant in this period; 0: none. Others may break limits. */
-    uint32_t unchanged_permille; /* a change of a bucket's expected total by no more is not reported; 0: report all */
+    uint64_t epoch;              /* from 1, larger than at any earlier start: a boot counter, or seconds since 1970 */
+    uint64_t controller_epoch;   /* from pshift_agent_info before the last stop; 0: never started before */
+    uint64_t period;             /* from pshift_agent_info before the last stop; 0: not known */
+    uint64_t default_l_tokens;   /* of a bucket without a grant in this period. Above 0, limits may be exceeded. */
+    uint32_t unchanged_permille; /* smaller or equal changes of the expected total are not reported; 0: report all */
 };
 
-/* Keep controller_epoch and period on stable storage: before the next report is sent when one of them has changed. */
+/* Keep controller_epoch and period on stable storage. When one changes, store it before sending the next report. */
 struct pshift_agent_state {
-    uint64_t controller_epoch; /* the largest heard of */
+    uint64_t controller_epoch; /* the largest received */
     uint64_t period;           /* of the last pshift_agent_begin */
     uint32_t open;             /* buckets with a queue */
-    uint32_t unacknowledged;   /* buckets of which news is not acknowledged */
+    uint32_t unacknowledged;   /* buckets with unacknowledged changes */
 };
 
 struct pshift_controller_config {
     uint32_t servers;      /* 1..PSHIFT_QUEUES_MAX; their numbers are 0..servers - 1 */
-    uint32_t buckets;      /* 1..PSHIFT_RECORDS_MAX; most buckets with a contract or a report */
-    uint32_t records;      /* 1..PSHIFT_RECORDS_MAX; most (bucket, server) pairs in two periods */
-    uint64_t epoch;        /* 1.., larger than that of any controller before */
+    uint32_t buckets;      /* 1..PSHIFT_RECORDS_MAX; maximum of buckets with a contract or a report */
+    uint32_t records;      /* 1..PSHIFT_RECORDS_MAX; maximum of (bucket, server) pairs in two periods */
+    uint64_t epoch;        /* from 1, larger than any earlier controller's */
     uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
 };
 
@@ -285,25 +284,25 @@ struct pshift_controller_state {
     uint32_t records;         /* in use */
     uint32_t buckets;         /* in use */
     uint32_t silent;          /* servers */
-    uint32_t unconfirmed;     /* servers that have to confirm the epoch before tokens are issued under limits */
-    uint32_t planned_buckets; /* rows that the last plan solved anew; all of them in a cold one */
+    uint32_t unconfirmed;     /* servers that must confirm the epoch before tokens are issued under limits */
+    uint32_t planned_buckets; /* rows that the last plan solved again; all rows if cold */
     bool cold;                /* the last plan was solved from scratch */
 };
 
 /* One bucket. */
 struct pshift_bucket_state {
     uint64_t reservation, limit; /* limit: QOS_UNLIMITED for none */
-    uint64_t served;             /* in this period, as far as known */
-    uint64_t ceiling;            /* most that its servers may serve in this period with what they were granted */
+    uint64_t served;             /* in this period, according to the reports */
+    uint64_t ceiling;            /* most requests that its servers may serve in this period under their grants */
     uint32_t row;                /* of the certificate's problem */
 };
 
 /* ---- the API at a glance ---------------------------------------------------------------------------------------
  *
- *   every handle  X_config_error, X_memsize, X_init     is the configuration good; how much memory; begin
+ *   every handle  X_config_error, X_memsize, X_init     check the configuration; bytes of memory; begin
  *   solver        pshift_solver_solve                   the best allocation, with its proof
  *                 pshift_solver_retract, _resolve       the same after a few rows changed
- *                 pshift_solver_verify, _shortfall      check a solution; who is short, by how much
+ *                 pshift_solver_verify, _shortfall      check a solution; which buckets are short, by how much
  *                 pshift_solution_binds                 does this bucket depend on the servers of the cut
  *                 pshift_solver_info                    what the last solve did
  *   scheduler     pshift_scheduler_arrive, _cancel      requests join and leave a queue
@@ -315,13 +314,13 @@ struct pshift_bucket_state {
  *                 pshift_agent_begin                    a period begins
  *                 pshift_agent_measure, _report         an interval ends; messages about it
  *                 pshift_agent_install                  a grant arrives
- *                 pshift_agent_info                     what to keep on disk
+ *                 pshift_agent_info                     the numbers to keep on disk
  *   controller    pshift_controller_change              a bucket's contract
  *                 pshift_controller_begin               a period begins
  *                 pshift_controller_report              a report arrives
- *                 pshift_controller_plan, _grant        a round; messages of it
+ *                 pshift_controller_plan, _grant        a round; its messages
  *                 pshift_controller_remove              a server is gone for good
- *                 pshift_controller_certificate         who is short, because of which servers
+ *                 pshift_controller_certificate         which buckets are short, because of which servers
  *                 pshift_controller_info, _bucket_info  its state; one bucket
  *   messages      pshift_report_encode, _decode         bytes on the wire
  *                 pshift_grant_encode, _decode
@@ -329,9 +328,9 @@ struct pshift_bucket_state {
 
 /* ---- the API --------------------------------------------------------------------------------------------------- */
 
-/* NULL, or one sentence that names the field and says what to do. config may be NULL (an error). */
+/* NULL if the configuration is good; else a sentence that names the bad field and what to do. config may be NULL. */
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config);
-/* Bytes of memory, to be aligned to 64; 0 if the configuration is bad or too large for size_t. */
+/* Bytes of memory for init, which must be aligned to 64; 0 if the configuration is bad or too large for size_t. */
 QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config);
 /* QOS_EINVAL (a pointer is NULL), QOS_ERANGE, QOS_EALIGN, QOS_EMEMORY: solver unchanged. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
@@ -342,15 +341,17 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *
                                                           const struct pshift_problem *problem,
                                                           const struct pshift_options *options,
                                                           struct pshift_solution *solution);
-/* Warm start, in three steps. 1. Retract the rows that will change, while *problem and the solution still hold the old
- * ones. 2. Change them: reservations, demands, servers, not their numbers of entries; capacities may change, too.
- * 3. Resolve the same rows. All other rows and solution->alloc must be as the last call left them; they are not checked
- * again. The result is as good as a fresh one, but may be another. Cost: O(servers), the changed rows, and as many
- * others as it takes to place their tokens. If other servers bind than before, all rows are looked at; if more than one
- * row in PSHIFT_WARM_PART has changed, all are solved anew.
- * retract: QOS_EINVAL: nothing was solved, or a problem of another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it is
- * retracted already; all unchanged then. Until the rows are resolved, only pshift_solver_solve is possible beside it.
- * resolve: QOS_EINVAL: not exactly the retracted buckets; or as pshift_solver_solve; the rows stay retracted then. */
+/* Warm start, in three steps.
+ * 1. Retract the rows that will change, while *problem and the solution still hold the old rows.
+ * 2. Change them: reservations, demands and servers, but not the number of entries. Capacities may change, too.
+ * 3. Resolve the same rows. All other rows and solution->alloc must be as the last call left them (not checked).
+ * The result is as good as that of pshift_solver_solve, but may differ from it. Cost: O(servers), the changed rows, and
+ * the rows that are needed to place their tokens. All rows are read if the set of binding servers changes. All are
+ * solved from scratch if more than one row in PSHIFT_WARM_PART has changed.
+ * retract: QOS_EINVAL: nothing was solved, or the problem has another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it
+ * is already retracted. On an error nothing changes. Until the rows are resolved, only pshift_solver_solve may be
+ * called instead. resolve: QOS_EINVAL: not exactly the retracted buckets; other errors as pshift_solver_solve. The rows
+ * stay retracted on an error. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_retract(struct pshift_solver *solver, const uint32_t *bucket,
                                                             uint32_t count, const struct pshift_problem *problem,
                                                             const struct pshift_solution *solution);
@@ -358,64 +359,64 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solver_resolve(struct pshift_solver
                                                             uint32_t count, const struct pshift_problem *problem,
                                                             const struct pshift_options *options,
                                                             struct pshift_solution *solution);
-/* One pass, no trust: every token within its demand, every row's sum, every number of *solution recomputed, and
- * cut = Phi (if solution->exact); shortfalls too (if solution->shortfall_set). The solver lends scratch memory only.
- * QOS_ECORRUPT if anything is wrong; other errors as pshift_solver_solve. */
+/* Checks a solution in one pass and trusts nothing in it. It checks that no allocation exceeds its demand, every row's
+ * sum, every number of *solution, cut = Phi (if solution->exact) and the shortfalls (if solution->shortfall_set). It
+ * uses only scratch memory of the solver. QOS_ECORRUPT: something is wrong; other errors as pshift_solver_solve. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_verify(struct pshift_solver *solver,
                                                            const struct pshift_problem *problem,
                                                            const struct pshift_solution *solution);
-/* Verifies, then spreads the weak excess of each overloaded server over its buckets in proportion to their tokens
- * there: solution->shortfall[i] of bucket i's tokens will not be consumed if its servers serve tokens evenly. All are 0
- * if the reservations can be met. Rounded so that each server's shares add up. QOS_EINVAL: no shortfall array. */
+/* Verifies, then spreads the weak excess of each overloaded server over its buckets, in proportion to their tokens
+ * there. If servers serve tokens evenly, solution->shortfall[i] of bucket i's tokens are not consumed. All are 0 if the
+ * reservations can be met. Rounding keeps the sum of each server's shares exact. QOS_EINVAL: no shortfall array. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_shortfall(struct pshift_solver *solver,
                                                               const struct pshift_problem *problem,
                                                               struct pshift_solution *solution);
-/* Is the bucket's demand outside the cut below its reservation? Only such buckets can be short in every allocation.
+/* Is the bucket's demand outside the cut below its reservation? No other bucket is short in every allocation.
  * bucket < problem->buckets. O(row). Any thread. */
 QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint32_t bucket,
                                    const struct pshift_problem *problem);
 /* What the last solve did. Always QOS_OK. */
 QOS_API enum qos_status pshift_solver_info(const struct pshift_solver *solver, struct pshift_solver_state *out);
 
-/* The token scheduler (Algorithm 1). All calls are O(1) but init; a queue is 0..queues - 1, QOS_ENOENT otherwise. */
+/* The token scheduler (Algorithm 1). All calls but init are O(1). queue: 0..queues - 1, else QOS_ENOENT. */
 QOS_API const char *pshift_scheduler_config_error(const struct pshift_scheduler_config *config);
 QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *config);
 /* No requests, no tokens, all weights 1. Errors as pshift_solver_init. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem,
                                                             size_t size_bytes,
                                                             const struct pshift_scheduler_config *config);
-/* n requests join the queue. QOS_ERANGE, nothing changed: more than 2^64 - 1 would wait. */
+/* n requests join the queue. QOS_ERANGE: more than 2^64 - 1 would wait; nothing changes. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_arrive(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint64_t n);
 /* n requests leave the queue unserved. QOS_ERANGE: fewer wait. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint64_t n);
-/* Weight of Section V's weighted round robin, 1..2^32 - 1 (0: 1): requests served in one turn. From its next turn on.
- * */
+/* Sets the weight, the number of requests served in one turn (Section V): 1..2^32 - 1 (0: 1). Used from the next turn
+ * on. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_change(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint32_t weight);
-/* The queue's tokens from now on (not in addition). A debt is deducted first, from R- then from L-tokens. */
+/* Replaces the queue's tokens. A debt is deducted at once, first from the R-tokens, then from the L-tokens. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *scheduler, uint32_t queue,
                                                                   uint64_t r_tokens, uint64_t l_tokens);
-/* Steps 1 and 2 of Algorithm 1: the request at the head of pick->queue is to be served now. QOS_EAGAIN: nothing waits,
- * or all that wait are out of tokens; an arrival or a grant changes that. Worst waits: THE CONTRACT. */
+/* Steps 1 and 2 of Algorithm 1: serve the request at the head of pick->queue now. QOS_EAGAIN: no request waits, or no
+ * queue with requests has tokens; try again after an arrival or a grant. Longest waits: THE CONTRACT. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler,
                                                             struct pshift_pick *pick);
-/* Serves one waiting request of the queue now, tokens or not (flush, journal): it takes an R-token, else an L-token,
- * else adds to the debt. QOS_EAGAIN: nothing waits; QOS_EDEBT: the debt bound is reached. */
+/* Serves one waiting request of the queue now, even without tokens (flush, journal). It takes an R-token, else an
+ * L-token, else adds to the debt. QOS_EAGAIN: no request waits; QOS_EDEBT: the debt bound is reached. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint32_t queue);
-/* now_ns if something can be picked, else QOS_NEVER: only an arrival or a grant helps (Step 3 without the delay). */
+/* now_ns if a request can be picked, else QOS_NEVER: wait for an arrival or a grant (Step 3 without the delay). */
 QOS_API uint64_t pshift_scheduler_next_ns(const struct pshift_scheduler *scheduler, uint64_t now_ns);
-/* queue or QOS_NONE for all. granted: requests served; borrowed: those of them served with L-tokens; refused: picks
- * that found requests but no token for them (0 for one queue); waited: requests that arrived; debt. Any thread,
+/* Counters of a queue; QOS_NONE: of all. granted: requests served; borrowed: how many of these used L-tokens; refused:
+ * picks that found requests but no token for them (0 for one queue); waited: requests that arrived; debt. Any thread,
  * wait-free. */
 QOS_API enum qos_status pshift_scheduler_stats(const struct pshift_scheduler *scheduler, uint32_t queue,
                                                struct qos_stats *out);
 QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *scheduler, uint32_t queue,
                                               struct pshift_scheduler_state *out);
 
-/* Wire format: a qos_frame with little-endian head and entries. encode: QOS_EMEMORY if it does not fit. decode takes
- * any bytes; QOS_EFULL: more than entries_max entries; QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION as qos_frame_open. */
+/* Wire format: a qos_frame with little-endian head and entries. encode: QOS_EMEMORY: buf is too small. decode accepts
+ * any bytes. QOS_EFULL: more than entries_max entries; QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION as qos_frame_open. */
 QOS_API QOS_NODISCARD enum qos_status pshift_report_encode(const struct pshift_message *in,
                                                            const struct pshift_report_entry *entry, void *buf,
                                                            size_t size_bytes, size_t *len_bytes);
@@ -429,32 +430,31 @@ QOS_API QOS_NODISCARD enum qos_status pshift_grant_decode(const void *buf, size_
                                                           struct pshift_message *out, struct pshift_grant_entry *entry,
                                                           uint32_t entries_max);
 
-/* A server's side, in the thread of its scheduler. Queues are numbered by the agent, whatever the buckets' ids are. */
+/* A server's side, in the thread of its scheduler. The agent assigns queues to buckets; bucket ids are arbitrary. */
 QOS_API const char *pshift_agent_config_error(const struct pshift_agent_config *config);
 QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *config);
 /* Errors as pshift_solver_init. No bucket is open, no period has begun. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem, size_t size_bytes,
                                                         const struct pshift_agent_config *config);
-/* The queue of the bucket; a bucket without one gets the lowest that was never used, or else one that was closed.
+/* The bucket's queue. A bucket without one gets the lowest queue that was never used, else a closed one.
  * QOS_EFULL: all queues are in use. O(1) expected. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t bucket, uint32_t *queue);
-/* The bucket's queue is free again from the next pshift_agent_begin on. QOS_ENOENT: not open; QOS_EBUSY: requests
- * wait. */
+/* Frees the bucket's queue at the next pshift_agent_begin. QOS_ENOENT: not open; QOS_EBUSY: requests wait. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t bucket);
-/* A period begins: all tokens of the last one are void, all queues get the default. QOS_ESTALE: not a later period.
+/* A period begins: all older tokens are void, and all queues get the default. QOS_ESTALE: not a later period.
  * O(queues). */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t period);
-/* An interval of interval_ns ends, remaining_ns of the period are left: estimates each bucket's demand (what waits, and
- * the arrivals of the interval extended to the end of the period). O(queues used in this or the last interval). */
+/* An interval of interval_ns ends; remaining_ns of the period are left. Estimates each bucket's demand: its waiting
+ * requests, plus arrivals at the interval's rate until the period ends. O(queues used in this or the last interval). */
 QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_ns, uint64_t remaining_ns);
-/* The next message about the last interval: news, and what was not acknowledged. Call it until QOS_EAGAIN: no more. The
- * first message of an interval comes in any case. The caller may replace message->capacity and the entries' demand by
- * better estimates before it encodes. O(entries). */
+/* The next message about the last interval: changes, and what was not acknowledged. Call it until QOS_EAGAIN: no more.
+ * Every interval has at least one message. The caller may replace message->capacity and the entries' demand by better
+ * estimates before encoding. O(entries). */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
                                                           struct pshift_report_entry *entry, uint32_t entries_max);
-/* Installs what is news in a grant. A larger controller epoch is accepted first; from then on smaller ones are refused.
- * QOS_ESTALE: from an earlier controller, for another start or period of this server, or nothing in it is news;
- * QOS_ENOENT: for another server. Nothing is installed then. Buckets that are not open are passed over. */
+/* Installs what is new in a grant. A larger controller epoch is accepted first; from then on smaller ones are refused.
+ * QOS_ESTALE: from an earlier controller, for another start or period of this server, or nothing in it is new;
+ * QOS_ENOENT: for another server. On an error nothing is installed. Buckets that are not open are skipped. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_install(struct pshift_agent *agent,
                                                            const struct pshift_message *message,
                                                            const struct pshift_grant_entry *entry);
@@ -467,39 +467,38 @@ QOS_API size_t pshift_controller_memsize(const struct pshift_controller_config *
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem,
                                                              size_t size_bytes,
                                                              const struct pshift_controller_config *config);
-/* A bucket's contract per period, from the next plan on. reservation 0: none; limit 0 or QOS_UNLIMITED: none,
- * QOS_NOTHING: the bucket is never served. QOS_ERANGE: reservation above PSHIFT_COUNT_MAX or above the limit;
- * QOS_EFULL: no room for another bucket. A limit that is lowered in a period in which more was issued holds from the
- * next on. */
+/* Sets a bucket's contract per period, from the next plan on. reservation 0: none; limit 0 or QOS_UNLIMITED: none,
+ * QOS_NOTHING: the bucket is never served. A limit below what was already issued in this period holds from the next
+ * period on. QOS_ERANGE: reservation above PSHIFT_COUNT_MAX or above the limit; QOS_EFULL: no room for another
+ * bucket. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
                                                                uint64_t reservation, uint64_t limit);
-/* A period begins: nothing was served, nothing is held. Records of pairs that were idle in the whole last period
+/* A period begins: no requests served, no tokens held. Records of pairs that were idle in all of the last period
  * expire. QOS_ESTALE: not a later period. O(records). */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period);
-/* Merges what is news in a report. QOS_ESTALE: of an earlier start of the server, of another period, or seen before;
+/* Merges what is new in a report. QOS_ESTALE: from an earlier start of the server, for another period, or a duplicate;
  * QOS_ENOENT: no such server; QOS_ECORRUPT: a counter fell without a restart; QOS_EFULL: no room for its new pairs or
- * buckets. Nothing is merged then. */
+ * buckets. On an error nothing is merged. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_report(struct pshift_controller *controller,
                                                                const struct pshift_message *message,
                                                                const struct pshift_report_entry *entry);
-/* A round: R- and L-tokens of all buckets from what is known. A silent server gets nothing new; what it may still spend
- * counts against the limits until the period ends, and its buckets' reservations go to where else they have demand.
- * QOS_ESTALE: a newer controller has taken over; this one must stop. options: NULL or as for pshift_solver_solve. */
+/* A round: plans R- and L-tokens of all buckets from the reports. A silent server gets no new tokens. What it may still
+ * spend counts against the limits until the period ends. Its buckets' reservations move to the other servers where they
+ * have demand. QOS_ESTALE: a newer controller has taken over; this one must stop. options: as pshift_solver_solve. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_plan(struct pshift_controller *controller,
                                                              const struct pshift_options *options);
 /* The next message to a server: what the last plan changed for it, what it has not confirmed, and acknowledgements.
- * Call it until QOS_EAGAIN: no more. After init, begin and plan the first message comes in any case: before the first
- * plan it tells the server this controller's epoch. QOS_ENOENT: no such server; QOS_ESTALE as pshift_controller_plan.
- * */
+ * Call it until QOS_EAGAIN: no more. After init, begin and plan there is always at least one message: before the first
+ * plan it carries this controller's epoch. QOS_ENOENT: no such server; QOS_ESTALE as pshift_controller_plan. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
                                                               struct pshift_message *message,
                                                               struct pshift_grant_entry *entry, uint32_t entries_max);
-/* The caller knows that this server serves nothing any more: it need not confirm the epoch, and what it holds does not
- * count from the next period on. It is back when it reports. QOS_ENOENT. */
+/* The caller knows that this server no longer serves requests. It need not confirm the epoch. From the next period on,
+ * its tokens do not count. A report from it brings it back. QOS_ENOENT: no such server. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server);
-/* Problem and solution of the R-tokens of the last plan, verified, with shortfalls: who is short, because of which
- * servers (Section IV-B's intrinsic error). The arrays are the controller's, valid until its next call. QOS_EAGAIN:
- * no plan in this period. O(records). */
+/* Problem and solution of the R-tokens of the last plan, verified and with shortfalls. They show which buckets are
+ * short, and because of which servers (the intrinsic error of Section IV-B). The arrays are the controller's, valid
+ * until its next call. QOS_EAGAIN: no plan in this period. O(records). */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_certificate(struct pshift_controller *controller,
                                                                     struct pshift_problem *problem,
                                                                     struct pshift_solution *solution);
