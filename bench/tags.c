@@ -1,15 +1,15 @@
 // flags: -pthread
-/* tags - one dispatch and one arrival of the same client, every client backlogged, against a linear scan and against
- * one replace-top on a plain binary heap of as many 64-bit keys, in interleaved rounds of one process; and two threads
- * whose schedulers claim from shared words.
+/* tags - cost of one dispatch and one arrival of the same client, with every client backlogged. Run beside it, in
+ * interleaved rounds of one process: a linear scan, and one replace-top on a plain binary heap of as many 64-bit keys.
+ * Also: two threads whose schedulers claim from shared words.
  *
  * Clients: weights 1..7, every third with a reservation (together 30 % of the capacity, at least 1/s each), every fifth
- * with a limit that does not bind; simulated time passes by 10 us per operation. */
+ * with a limit that does not bind. Simulated time advances by 10 us per operation. */
 #include "bench.h"
 #include "tags.h"
 #include <pthread.h>
 
-#define ROUNDS 101 /* short ones: most are not interrupted, and the median is one of these */
+#define ROUNDS 101 /* short: most rounds, and so the median, are not interrupted */
 #define STEP_NS 10000
 
 static void *must_alloc(size_t size)
@@ -38,7 +38,7 @@ struct load {
     size_t bytes;
     uint64_t now;
     uint32_t n;
-    struct tags_request *request; /* intrusive: 4 of each client */
+    struct tags_request *request; /* intrusive: 4 for each client */
 };
 
 static struct tags_client terms_of(uint32_t id, uint32_t n)
@@ -111,7 +111,7 @@ static double run_intrusive(struct load *w, uint64_t ops)
     return (double)(bench_ns() - begin) / (double)ops;
 }
 
-/* Everybody idle: one request of a random client comes, is sent and leaves it idle again. */
+/* All clients idle: a random client sends one request, which is dispatched; the client is idle again. */
 static double run_idle(struct load *w, uint64_t ops)
 {
     uint64_t i, begin = bench_ns(), failed = 0, x = 88172645463325252u;
@@ -147,7 +147,7 @@ static double run_reward(struct load *w, uint64_t ops)
 
 /* ---- peers */
 
-/* A literal scan over all clients: smallest rTag that is due, else smallest sTag below its limit. */
+/* A plain scan over all clients: smallest rTag that is due, else smallest sTag below its limit. */
 struct scan_client {
     uint64_t stag, rtag, ltag, rstep, lstep, sstep;
 };
@@ -240,8 +240,8 @@ static void one_size(struct bench *b, uint32_t n)
         must(tags_withdraw(&idle.t, idle.now, i, 4));
     scan_open(scan, n, scan_now);
     for (i = 0; i < n; i++)
-        heap[i] = i; /* sorted: a heap */
-    /* Warm by as many operations as are timed. */
+        heap[i] = i; /* a sorted array is a heap */
+    /* Warm-up: as many operations as are timed. */
     run_ps(&ps, ROUNDS * ops);
     run_heap(heap, n, ROUNDS * ops);
     run_reward(&reward, ROUNDS * ops / 2);
@@ -261,7 +261,7 @@ static void one_size(struct bench *b, uint32_t n)
     bench_report(b, name, "ns_per_op_reward", bench_median(t_reward, ROUNDS), "ns");
     snprintf(other, sizeof other, "intrusive n=%u", n);
     bench_report(b, other, "ns_per_op", bench_median(t_intrusive, ROUNDS), "ns");
-    bench_report(b, name, "ns_per_op_idle", bench_median(t_idle, ROUNDS), "ns"); /* come, be sent, be idle again */
+    bench_report(b, name, "ns_per_op_idle", bench_median(t_idle, ROUNDS), "ns"); /* arrive, dispatch, idle again */
     bench_report(b, name, "ns_per_op_heap", bench_median(t_heap, ROUNDS), "ns");
     bench_report(b, name, "ns_per_op_scan", bench_median(t_scan, ROUNDS), "ns");
     bench_report(b, name, "ratio_vs_heap", bench_median(ratio, ROUNDS), "ratio");

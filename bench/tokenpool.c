@@ -62,7 +62,7 @@ static void setup(uint32_t clients, uint64_t reservation)
     run_monitor(&monitor, 0);
 }
 
-/* An engine that sees the end of a period, and then the beginning of the next. */
+/* Attaches an engine and runs it over the start of the next period. */
 static void await_client(struct tokenpool_client *c, uint32_t id)
 {
     require(tokenpool_client_attach(c, id, 0, storage, storage_bytes));
@@ -108,7 +108,7 @@ static void *work(void *arg)
     if (w->peer == TAKE) {
         for (i = 0; i < w->n; i++) {
             taken += tokenpool_client_take(&w->client, now_ns, 1) == QOS_OK;
-            BENCH_KEEP(&w->client); /* the engine stays in memory, as it does between a server's requests */
+            BENCH_KEEP(&w->client); /* keeps the engine in memory, as between a server's requests */
         }
     } else if (w->peer == SHARED_WORD) {
         for (i = 0; i < w->n; i++)
@@ -194,8 +194,8 @@ static void bench_take(struct bench *b)
     bench_report(b, "take", "ratio_local_vs_faa", bench_median(ratio, (size_t)rounds), "");
 }
 
-/* ---- the loop of the README: clock, take, complete; and the same with the clock read every 64 I/Os. In each round all
- * cases run in slices, one after the other, so that they see the same machine. */
+/* ---- the loop of the README: clock, take, complete; and the same with the clock read every 64 I/Os. In each round the
+ * cases run in short slices in turn, so that all see the same load of the machine. */
 enum loop { CLOCK, LOOP, LOOP_64, ADD, METER, MUTEX_ONE, LOOPS };
 static struct rte_meter_srtcm meter;
 static struct rte_meter_srtcm_profile meter_profile;
@@ -240,13 +240,13 @@ static void bench_loop(struct bench *b)
     int r, which, rounds = 41;
     setup(2, TOKENPOOL_TOKENS_MAX / 2);
     pin(0);
-    /* As its configuration computes it, for a clock in nanoseconds: without DPDK's own clock. */
+    /* What its own configuration call computes, but for a clock in nanoseconds instead of DPDK's clock. */
     meter_profile.cbs = meter_profile.ebs = UINT64_C(1) << 62;
     meter_profile.cir_period = meter_profile.cir_bytes_per_period = 1;
     meter.tc = meter_profile.cbs;
     meter.te = meter_profile.ebs;
     for (r = 0; r < rounds; r++) {
-        uint64_t base; /* the bench's clock minus this is the engine's */
+        uint64_t base; /* engine's clock = bench's clock - base */
         await_client(c, 0);
         run_monitor(&monitor, ++periods * QOS_NS_PER_S);
         begin_client(c);
@@ -280,13 +280,13 @@ static void bench_tokens(struct bench *b)
 
 /* ---- 4 KiB reads at random from a table of 1 GiB */
 
-/* One code for both: the compiler must not make a copy of the loop for c == NULL, laid out differently. */
+/* Not inlined: a copy of the loop for c == NULL would have another code layout, which changes its speed. */
 __attribute__((noipa)) static uint64_t read_slice(const char *table, uint64_t records, uint64_t n,
                                                   struct tokenpool_client *c, uint64_t *rng, uint64_t *sum,
                                                   uint64_t *granted)
 {
     static char buffer[2 * CHUNK] __attribute__((aligned(4096)));
-    char *to = buffer + CHUNK / 2; /* not at the records' own offset in a page: loads would wait for aliasing stores */
+    char *to = buffer + CHUNK / 2; /* not the records' offset in a page: loads would wait for aliasing stores */
     uint64_t i, x = *rng, begin = bench_ns(), now_ns = periods * QOS_NS_PER_S;
     for (i = 0; i < n; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
@@ -325,7 +325,7 @@ static void bench_reads(struct bench *b)
     await_client(c, 0);
     run_monitor(&monitor, ++periods * QOS_NS_PER_S);
     begin_client(c);
-    for (r = 0; r < rounds; r++) { /* control, with, control: an A/A ratio beside every A/B ratio */
+    for (r = 0; r < rounds; r++) { /* control, test, control: an A/A ratio beside every A/B ratio */
         double a = (double)read_slice(table, size / CHUNK, slice, NULL, &x, &sum, &granted);
         double q = (double)read_slice(table, size / CHUNK, slice, c, &x, &sum, &granted);
         double a2 = (double)read_slice(table, size / CHUNK, slice, NULL, &x, &sum, &granted);

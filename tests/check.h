@@ -4,7 +4,7 @@
  * It calls check_begin() first and returns check_end(): 0 passed, 1 failed, 77 skipped (check_skip). A failed
  * check prints file, line, both values, and the command that repeats the run. C11 and C++17. It needs libc only,
  * so it also runs on cross targets.
- * A test that ends before check_end() has failed (tests/run), and so has one with statements behind a return
+ * A test that ends before check_end() fails (tests/run). So does one with statements after a return
  * (tests/build/early.sh).
  *
  *   QOS_TEST_SEED=n    seed of random tests (default 1)
@@ -97,7 +97,7 @@ static CHECK_UNUSED void check_skip(const char *reason)
     exit(77);
 }
 
-/* Says what the next checks are about; printed with a failure. */
+/* Sets the context of the next checks; printed with a failure. */
 #define CHECK_CONTEXT(...) ((void)snprintf(check_state.context, sizeof check_state.context, __VA_ARGS__))
 
 static CHECK_UNUSED void check_fail(const char *file, int line, const char *what)
@@ -147,7 +147,7 @@ static CHECK_UNUSED void check_compare(uint64_t a, uint64_t b, char op, const ch
         }                                                                                                              \
     } while (0)
 
-/* Random numbers of the tests' own (xorshift64*): an oracle shares no arithmetic with the headers. */
+/* The tests' own random numbers (xorshift64*): an oracle shares no arithmetic with the headers. */
 struct check_rng {
     uint64_t s;
 };

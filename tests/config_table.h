@@ -1,5 +1,5 @@
-/* config_table.h - the table test of a configuration. For each field: the value that zero stands for, both ends of the
- * range, and one past each end, where the error names the field and the object stays as it was; and no configuration (NULL).
+/* config_table.h - the table test of a configuration. For each field it tries zero (the default), both ends of the
+ * range, and one past each end. There the error must name the field and the object must not change. Also: NULL.
  * Used by tests/unit/HEADER_config.c. */
 #ifndef QOS_TESTS_CONFIG_TABLE_H
 #define QOS_TESTS_CONFIG_TABLE_H
@@ -8,7 +8,7 @@
 #include "qos.h"
 #include <stddef.h>
 
-/* One field. zero_means: the value that 0 stands for; 0: it stands for itself. */
+/* One field. zero_means: its default; 0: zero is an ordinary value. */
 struct config_field {
     const char *name; /* the error begins with it */
     size_t at, width;
@@ -32,7 +32,7 @@ struct config_field {
         {0}, 0                                                                                                         \
     }
 
-/* All that the test must know of one configuration struct. The calls take the configuration as it lies in memory. */
+/* What the test needs for one configuration struct. The calls take the configuration as bytes. */
 struct config_table {
     const char *name;
     const void *good; /* a valid configuration of a small object */
@@ -67,7 +67,7 @@ struct config_table {
             object##_init_of, fields, (uint32_t)(sizeof(fields) / sizeof *(fields))                                    \
     }
 
-#define CONFIG_MEM_BYTES (1u << 20) /* larger objects are measured, not made */
+#define CONFIG_MEM_BYTES (1u << 20) /* larger objects are only sized, not made */
 #define CONFIG_MAX_BYTES 512
 
 static unsigned char config_mem[2][CONFIG_MEM_BYTES] __attribute__((aligned(64)));
@@ -85,7 +85,7 @@ static void config_set(unsigned char *config, const struct config_field *f, uint
         memcpy(config + f->at, &byte, 1);
 }
 
-/* Makes the object in memory that always begins the same. */
+/* Makes the object in memory with the same contents each time. */
 static enum qos_status config_make(const struct config_table *t, const void *config)
 {
     memset(config_mem[0], 0x3c, sizeof config_mem[0]);
@@ -93,14 +93,14 @@ static enum qos_status config_make(const struct config_table *t, const void *con
     return t->init(config_handle[0], config_mem[0], t->memsize(config), config);
 }
 
-/* Keeps handle and memory, to compare with. */
+/* Saves handle and memory, to compare with later. */
 static void config_keep(void)
 {
     memcpy(config_mem[1], config_mem[0], sizeof config_mem[0]);
     memcpy(config_handle[1], config_handle[0], sizeof config_handle[0]);
 }
 
-/* Handle and memory are what was kept, byte for byte. */
+/* Handle and memory equal what was saved, byte for byte. */
 static bool config_same(void)
 {
     return memcmp(config_mem[1], config_mem[0], sizeof config_mem[0]) == 0 &&
@@ -116,7 +116,7 @@ static void config_good(const struct config_table *t, const unsigned char *confi
         CHECK_EQ(config_make(t, config), QOS_OK);
 }
 
-/* An object that is in use stays as it is. */
+/* A failed init leaves an object in use unchanged. */
 static void config_bad(const struct config_table *t, const char *name, const void *config)
 {
     const char *said = t->error(config);
@@ -131,7 +131,7 @@ static void config_bad(const struct config_table *t, const char *name, const voi
     CHECK(config_same());
 }
 
-/* Without a configuration: QOS_EINVAL and a sentence that begins with "config:"; an object that is in use stays as it is. */
+/* Without a configuration: QOS_EINVAL and a sentence that begins with "config:"; an object in use stays unchanged. */
 static void config_null(const struct config_table *t)
 {
     const char *said = t->error(NULL);
@@ -143,7 +143,7 @@ static void config_null(const struct config_table *t)
     CHECK(config_same());
 }
 
-/* The field's zero makes the same object as the value that it stands for. */
+/* A field of zero makes the same object as its default. */
 static void config_zero(const struct config_table *t, const struct config_field *f)
 {
     unsigned char zero[CONFIG_MAX_BYTES], full[CONFIG_MAX_BYTES];

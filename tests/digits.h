@@ -1,4 +1,4 @@
-/* digits.h - schoolbook numbers for oracles: 256 bits as 16 digits of base 2^16, little end first.
+/* digits.h - schoolbook numbers for oracles: 256 bits as 16 digits of base 2^16, lowest first.
  * Every step stays below 2^33, so nothing wraps. Slow, obvious, and the same on 32-bit targets. */
 #ifndef QOS_TESTS_DIGITS_H
 #define QOS_TESTS_DIGITS_H
@@ -45,7 +45,7 @@ static DIGITS_UNUSED struct digits digits_add(struct digits a, struct digits b)
     return a;
 }
 
-/* a - b; b <= a is the caller's business. */
+/* a - b; the caller ensures b <= a. */
 static DIGITS_UNUSED struct digits digits_sub(struct digits a, struct digits b)
 {
     uint32_t borrow = 0;
@@ -58,7 +58,7 @@ static DIGITS_UNUSED struct digits digits_sub(struct digits a, struct digits b)
     return a;
 }
 
-/* Digits beyond 256 bits are dropped: operands of up to 128 bits never have any. */
+/* Modulo 2^256: operands of up to 128 bits never reach that. */
 static DIGITS_UNUSED struct digits digits_mul(struct digits a, struct digits b)
 {
     struct digits r = digits_of(0);
@@ -83,7 +83,7 @@ static DIGITS_UNUSED int digits_compare(struct digits a, struct digits b)
     return 0;
 }
 
-/* The low 64 bits, and whether there is more above them. */
+/* The low 64 bits, and whether any higher bit is set. */
 static DIGITS_UNUSED uint64_t digits_low(struct digits a)
 {
     return (uint64_t)a.d[0] | (uint64_t)a.d[1] << 16 | (uint64_t)a.d[2] << 32 | (uint64_t)a.d[3] << 48;
@@ -94,7 +94,7 @@ static DIGITS_UNUSED bool digits_fits64(struct digits a)
     return digits_compare(a, digits_of(UINT64_MAX)) <= 0;
 }
 
-/* Division by a number of one digit, rounded down. */
+/* Division by one digit, rounded down. */
 static DIGITS_UNUSED struct digits digits_div_small(struct digits a, uint32_t by, uint32_t *rem)
 {
     uint32_t r = 0;

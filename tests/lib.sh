@@ -4,10 +4,10 @@ script=tests/$(basename "$(dirname "$0")")/$(basename "$0")
 JOBS=${JOBS:-$(nproc)}
 export LC_ALL=C
 
-# What a source says of itself in its first lines: says FILE links
+# Prints a key (proves, links, flags...) from a source's first lines: says FILE links
 says() { sed -n "1,8s,^// $2: *,,p" "$1"; }
 
-# How the Makefile builds a test: with the bodies in it, or from its object and those of the headers that it is about.
+# How the Makefile builds a test: with the headers' bodies in it, or linked with the objects of the headers that it tests.
 has_own_bodies() { # SOURCE
     case $1 in tests/interleave/* | *.cc) return 0 ;; esac
     sed -n 1,8p "$1" | grep -qE '^// flags:.* -D|^#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_'
@@ -26,8 +26,8 @@ WARNINGS="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcas
 C_WARNINGS="$WARNINGS -Wstrict-prototypes"
 CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu riscv64-linux-gnu"
 
-# Runs each line of standard input as a command, several at a time; the status is 0 if all of them succeeded. Under a make
-# with a jobserver (make test) they are jobs of that make, so that all scripts together keep to its -j; else $JOBS.
+# Runs each line of standard input as a command, several at a time; status 0 if all succeed. Under a make with a jobserver
+# (make test) they are jobs of that make: all scripts together keep to its -j. Else $JOBS at a time.
 side_by_side() {
     local dir rc
     if [[ ${MAKEFLAGS:-} != *jobserver* ]]; then
@@ -35,7 +35,7 @@ side_by_side() {
         return
     fi
     dir=$(mktemp -d)
-    # make does not hand exported functions on; bash reads this first.
+    # make does not pass exported functions on; bash reads this file first.
     { echo 'unset BASH_ENV'; declare -f; } >"$dir/functions"
     awk '{gsub(/\$/, "$$"); print "j" NR ":\n\t@" $0 "\nall: j" NR} END {print "all:\n.PHONY: all"; for (i = 1; i <= NR; i++) print ".PHONY: j" i}' >"$dir/jobs"
     BASH_ENV=$dir/functions ${MAKE:-make} --no-print-directory -s -k -f "$dir/jobs" SHELL=bash all
@@ -44,14 +44,14 @@ side_by_side() {
     return $rc
 }
 
-# The last line of every script, with its status: one that ends before it has not come to its end, and has failed.
+# Last line of every script, with its status. A script that ends without it has failed.
 finish() {
     [ "${1:-0}" = 0 ] || exit 1
     echo "finished $script"
     exit 0
 }
 
-# Scripts of many checks go on after one that failed; `failed` is their end's status.
+# Scripts of many checks go on after a failed one; `failed` is their final status.
 ok() { echo "ok: $*"; }
 bad() { echo "FAILED: $*"; failed=1; }
 expect() { # WHAT TEST-COMMAND...
@@ -59,12 +59,12 @@ expect() { # WHAT TEST-COMMAND...
     shift
     if "$@"; then ok "$what"; else bad "$what ($*)"; fi
 }
-# The end of a real test whose machine gave no verdict. What went before it is the trace.
+# Ends a real test in which the machine gave no verdict. The output before it is the trace.
 inconclusive() { echo "INCONCLUSIVE $*"; exit 78; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
 # The quickstart servers, on the loopback address.
-# serve PROGRAM ARGUMENT...: runs PROGRAM PORT ARGUMENT... with a port that is free; sets port and pid; output in $d/out and $d/err.
+# serve PROGRAM ARGUMENT...: runs PROGRAM PORT ARGUMENT... with a free port; sets port and pid; output in $d/out and $d/err.
 serve() {
     for _ in 1 2 3 4 5; do
         port=$((20000 + RANDOM % 30000))
@@ -83,9 +83,9 @@ ask() { # PORT LINE: what the server answers, until it closes
     exec 5>&-
 }
 
-# Runs a command that judges itself (examples/tokenpool_*) and prints its output. A reservation that was missed, or a
-# machine that did too little for a verdict (status 3), is tried once more; wrong books never. Ends the script unless
-# all held.     judged OUTPUT COMMAND...
+# Runs a command that judges itself (examples/tokenpool_*) and prints its output. A missed reservation, or a machine too
+# slow for a verdict (status 3), is retried once; wrong books never are. Ends the script unless all checks
+# held.     judged OUTPUT COMMAND...
 judged() {
     local out=$1 try status
     shift

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What takes hours: make trust. usage: tests/trust.sh [step...]
 #     early     20 planted early returns in sources and scripts of tests are noticed     (EARLY=n: so many)
-#     prove     all proofs                     lint      the analyser at its full depth
+#     prove     all proofs
+#     lint      the analyser at its full depth; freestanding.sh for every target at every level
 #     load      real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header
@@ -73,7 +74,7 @@ fuzz() {
     for h in *.h; do HEADER=${h%.h} SECONDS_EACH=${FUZZ_SECONDS:-1800} tests/fuzz/run.sh || return 1; done
 }
 prove() { make prove; }
-lint() { make lint; }
+lint() { make lint && tests/build/freestanding.sh all; }
 load() { tests/under_load.sh; }
 
 failed=0

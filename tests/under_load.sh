@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests on real I/O on a machine that is not quiet: none may fail, they may be inconclusive. As root.
+# Runs the real I/O tests on a loaded machine: they may be inconclusive, but none may fail. As root.
 # usage: tests/under_load.sh [busy|stall|slow|fast]... [-- TEST...]      TEST: real/uring_files ...; without one: all
 #     busy     as many endless loops as there are cores
-#     stall    a disk (a loop device) that does next to nothing for 3 s every 10 s: blk-throttle of cgroup v1
-#     slow     one that does 20 MB/s
+#     stall    a disk (a loop device) that almost stops for 3 s every 10 s: blk-throttle of cgroup v1
+#     slow     a disk of 20 MB/s
 #     fast     a file system on zram
 set -u
 cd "$(dirname "$0")/.." || exit 1

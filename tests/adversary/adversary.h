@@ -1,4 +1,4 @@
-/* adversary.h - searches for the behaviour of one tenant (or message, or clock) that harms another most.
+/* adversary.h - searches for the behaviour of one tenant (or message, or clock) that does another the most harm.
  *
  * HOW TO USE IT
  *
@@ -6,17 +6,17 @@
  *     #include "adversary/adversary.h"
  *     #include "htb.h"
  *
- *     // What the adversary can do. Each step has two numbers, drawn from these ranges, small ones as often as large ones.
+ *     // What the adversary can do. Each step has two numbers from these ranges, small ones as often as large ones.
  *     static const struct adversary_op ops[] = {
- *         {"send", 1, 64, 1, 1000000},       // so many requests of this cost
- *         {"pause", 1, 1000000000, 0, 0},    // so many ns
+ *         {"send", 1, 64, 1, 1000000},       // number of requests, cost of each
+ *         {"pause", 1, 1000000000, 0, 0},    // ns
  *     };
  *
  *     // Plays one program against the victim and reports the harm done and what the header's formula allows.
  *     static void play(const struct adversary_program *program, struct adversary_score *score)
  *     {
  *         struct check_rng rng;
- *         adversary_rng(program, &rng);              // for whatever else is random in the game
+ *         adversary_rng(program, &rng);              // for other random choices in the game
  *         for (step = 0; step < ...; step++) {
  *             const struct adversary_step *s = adversary_at(program, step);    // the program is repeated for ever
  *             ...
@@ -33,20 +33,20 @@
  *         return adversary_main("adversary/htb", games, 1);  // the harm of none may exceed its bound
  *     }
  *
- *   The bound is the formula of the header, computed by the test from what the oracle saw: no function of a header takes
- *   part in it. A game may hold several harms (several victims): report the one with the largest ratio.
+ *   The bound is the header's formula, computed by the test from what the oracle saw, without the header's functions.
+ *   A game may have several victims: report the one with the largest ratio.
  *
  * HOW IT SEARCHES
  *
- *   Rounds of a start and a climb. The start is the best of 16 random programs (in every fourth round, the worst program
- *   of all rounds before). The climb changes it at random, by one or two changes at a time (a number, a step, the order,
- *   the length, the seed), and keeps what does at least as much harm, until 64 changes in a row have not helped. Everything
- *   follows from the seed and the number of programs.
+ *   A round is a start and a climb. The start is the most harmful of 16 random programs; in every fourth round it is
+ *   the most harmful program so far. The climb makes one or two random changes at a time (a number, a step, the order,
+ *   the length, the seed) and keeps those that do at least as much harm. It ends after 64 changes without gain.
+ *   The seed and the number of programs determine everything.
  *
  *   QOS_TEST_SEED=n            another search
- *   QOS_ADVERSARY_PROGRAMS=n   so many programs for each game, instead of the number in the source
+ *   QOS_ADVERSARY_PROGRAMS=n   programs for each game, instead of the number in the source
  *   QOS_TEST_CASE=name         only this game
- *   QOS_TEST_FAILURES=1        a search ends at the first program that breaks its bound, instead of looking for a worse one
+ *   QOS_TEST_FAILURES=1        a search ends at the first program that breaks its bound
  *   QOS_ADVERSARY_REPLAY=text  plays one program, as the table prints it: "game seed step,a,b step,a,b ..."
  */
 #ifndef QOS_TESTS_ADVERSARY_H
@@ -85,7 +85,7 @@ struct adversary_game {
     uint32_t ops;
     void (*play)(const struct adversary_program *program, struct adversary_score *score);
     const char *unit;  /* of harm and bound, for the table; may be NULL */
-    uint64_t programs; /* to try; 1 of QOS_TEST_SCALE of them */
+    uint64_t programs; /* to try; divided by QOS_TEST_SCALE */
 };
 
 struct adversary_worst {
@@ -112,7 +112,7 @@ static CHECK_UNUSED void adversary_rng(const struct adversary_program *p, struct
     check_rng_init(rng, p->seed % 65536);
 }
 
-/* In [low, high], its number of digits uniform: 3 is as likely as 3,000,000. */
+/* In [low, high], its number of bits uniform: small numbers are as likely as large ones. */
 static CHECK_UNUSED uint64_t adversary_draw(struct check_rng *rng, uint64_t low, uint64_t high)
 {
     uint64_t span = high - low, bits = 0, most;
@@ -142,7 +142,7 @@ static CHECK_UNUSED void adversary_draw_program(struct check_rng *rng, const str
         adversary_draw_step(rng, g, &p->step[i]);
 }
 
-/* A number nearby, an end of its range, or any. */
+/* A number nearby, an end of the range, or any in it. */
 static CHECK_UNUSED uint64_t adversary_nudge(struct check_rng *rng, uint64_t v, uint64_t low, uint64_t high)
 {
     uint64_t d = (v - low) / 8 + 1;
@@ -167,12 +167,12 @@ static CHECK_UNUSED void adversary_mutate(struct check_rng *rng, const struct ad
     case 2:
     case 3: s->b = adversary_nudge(rng, s->b, op->b_min, op->b_max); break;
     case 4: adversary_draw_step(rng, g, s); break;
-    case 5: /* exchanged */
+    case 5: /* swaps two */
         other = *s;
         *s = p->step[j];
         p->step[j] = other;
         break;
-    case 6: /* one more: new, or a copy */
+    case 6: /* adds one: new, or a copy */
         if (p->steps == ADVERSARY_STEPS_MAX)
             break;
         memmove(s + 1, s, (p->steps - i) * sizeof *s);
@@ -180,7 +180,7 @@ static CHECK_UNUSED void adversary_mutate(struct check_rng *rng, const struct ad
         if (check_between(rng, 0, 1))
             adversary_draw_step(rng, g, s);
         break;
-    case 7: /* one less */
+    case 7: /* removes one */
         if (p->steps == 1)
             break;
         p->steps--;
@@ -260,8 +260,8 @@ static CHECK_UNUSED double adversary_try(struct adversary_worst *w, const struct
     return ratio;
 }
 
-/* Tries `programs` programs and returns the largest ratio of harm to bound. stop_at: ends early when it is reached (0: never).
- * Checks nothing: for a search that must find something. */
+/* Tries `programs` programs and returns the largest ratio of harm to bound. Ends early when that
+ * reaches stop_at (0: never). Checks nothing: for a search that must find something. */
 static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64_t programs, double stop_at)
 {
     struct adversary_worst *w = &adversary_state.game[adversary_state.games];
@@ -322,7 +322,7 @@ static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64
     return w->ratio;
 }
 
-/* The rows of the table that are not printed yet. At once: a long run that is killed has shown what it found. */
+/* Prints the rows not printed yet. At once: a long run that is killed has then shown what it found. */
 static CHECK_UNUSED void adversary_report(void)
 {
     for (; adversary_state.reported < adversary_state.games; adversary_state.reported++) {
@@ -349,7 +349,7 @@ static CHECK_UNUSED double adversary_search(const struct adversary_game *g)
     return ratio;
 }
 
-/* Prints what is left of the table; returns check_end(). */
+/* Prints the remaining rows; returns check_end(). */
 static CHECK_UNUSED int adversary_end(void)
 {
     adversary_report();

@@ -1,5 +1,5 @@
 /* Runs a fuzz target without a fuzzer: replays its corpus, then random inputs; or the files named on the command
- * line (that is also how AFL++ runs it). Under libFuzzer this file is left out. */
+ * line (AFL++ runs it this way too). libFuzzer does not use this file. */
 #include "check.h"
 #include <dirent.h>
 
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     for (i = 0; i < runs; i++) {
         uint8_t input[FUZZ_INPUT_MAX];
         size_t n = (size_t)check_between(&rng, 0, check_between(&rng, 1, FUZZ_INPUT_MAX)), k;
-        /* Half of the inputs are dense in small numbers, where the interesting states are. */
+        /* Half of the inputs hold mostly small numbers: they reach more states. */
         uint8_t mask = (uint8_t)(check_between(&rng, 0, 1) ? 0xff : 0x0f);
         for (k = 0; k < n; k++)
             input[k] = (uint8_t)(check_rand(&rng) & mask);

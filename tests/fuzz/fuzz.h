@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                                              \
     } while (0)
 
-/* Numbers out of the input; zeros once it is used up, so every prefix is a valid program. */
+/* Reads numbers from the input, and zeros after its end: every prefix is a valid program. */
 struct fuzz_input {
     const uint8_t *data;
     size_t left;
@@ -38,7 +38,7 @@ static inline uint64_t fuzz_bytes(struct fuzz_input *in, size_t n)
     return v;
 }
 
-/* Uniform-ish in [low, high], low <= high; uses as few bytes as the span needs. */
+/* Roughly uniform in [low, high], low <= high; uses as few bytes as the span needs. */
 static inline uint64_t fuzz_between(struct fuzz_input *in, uint64_t low, uint64_t high)
 {
     uint64_t span = high - low;

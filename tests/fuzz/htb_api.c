@@ -1,5 +1,5 @@
-// proves: any program of calls on htb.h keeps admission's sums and all counts consistent, mints nothing, and is
-// answered exactly: a refused take passes at htb_next_ns and not before, nothing leaves before htb_dispatch_next_ns
+// proves: under any program of calls htb.h keeps admission's sums and all counts consistent and mints nothing;
+// a refused take passes at htb_next_ns and not before; nothing is dispatched before htb_dispatch_next_ns
 // runs: 15000
 #include "htb.h"
 #include "fuzz/fuzz.h"
@@ -22,7 +22,7 @@ static struct {
 
 static size_t arena_used;
 static uint64_t now, latest, started;
-/* What may have been granted at most. */
+/* Upper bound of what was granted. */
 static struct {
     uint64_t max_rate, most_depth, forced, granted_before, largest;
     uint64_t last_granted;
@@ -48,7 +48,7 @@ static bool same_bytes(const void *a, const void *b, size_t n)
     return memcmp(a, b, n) == 0;
 }
 
-/* Nothing was written at all, padding included. */
+/* Nothing was written, not even padding. */
 static bool unchanged(int i)
 {
     return same_bytes(arena, saved[i].arena, arena_used) && same_bytes(&tree, &saved[i].tree, sizeof tree) &&
@@ -62,7 +62,7 @@ static struct htb_state info(void)
     return r;
 }
 
-/* What id is reserved with; false: nothing. */
+/* The terms of class id; false: it has none. */
 static bool terms_of(uint32_t id, struct htb_class *terms)
 {
     struct htb_class_state r;
@@ -134,7 +134,7 @@ static uint64_t request_max(void)
     return config.request_max_tokens == QOS_NOTHING ? 0 : config.request_max_tokens;
 }
 
-/* The counter of each class is what it was granted; own tokens never exceed its rate times the time and a burst. */
+/* Each class's counter equals what it was granted; its own tokens never exceed rate x time + burst. */
 static void check_account(void)
 {
     uint32_t id;
@@ -221,7 +221,7 @@ static bool begin(struct fuzz_input *in)
     c.maximize_rate_max = fuzz_between(in, 0, 1) ? 0 : any_rate(in, QOS_RATE_MAX);
     if (htb_config_error(&c)) {
         FUZZ_CHECK(htb_memsize(&c) == 0 && htb_init(&tree, arena, sizeof arena, &c) == QOS_ERANGE);
-        for (r = 0; r < HTB_RESOURCES_MAX; r++) { /* mended, so that most inputs get further */
+        for (r = 0; r < HTB_RESOURCES_MAX; r++) { /* made valid, so that most inputs get further */
             c.rate_per_s[r] = c.rate_per_s[r] == 0 || c.rate_per_s[r] > QOS_RATE_MAX ? 1000000 : c.rate_per_s[r];
             c.best_effort.rate_per_s[r] = 0;
         }
@@ -250,7 +250,7 @@ static bool begin(struct fuzz_input *in)
     return true;
 }
 
-/* Events that are due run first, so that a call that fails has nothing to do, and must change nothing. */
+/* Runs due events first: then a call that fails must change nothing. */
 static void settle(void)
 {
     struct htb_class c;
@@ -268,7 +268,7 @@ static void step_class(struct fuzz_input *in, bool change)
     settle();
     memset(&c, 0, sizeof c);
     if (change && terms_of(id, &c) && fuzz_between(in, 0, 3) == 0) {
-        status = htb_change(&tree, now, id, &c, fits); /* what it has fits */
+        status = htb_change(&tree, now, id, &c, fits); /* its present terms fit */
         FUZZ_CHECK(status == QOS_OK || (c.expires_ns != 0 && c.expires_ns <= now));
         return;
     }
@@ -284,7 +284,7 @@ static void step_class(struct fuzz_input *in, bool change)
     c.burst_ns = fuzz_between(in, 0, 1) ? 0 : fuzz_bytes(in, 4);
     c.expires_ns = fuzz_between(in, 0, 3) ? 0 : qos_sat_add(now, any_span_ns(in));
     status = change ? htb_change(&tree, now, id, &c, fits) : htb_reserve(&tree, now, id, &c, fits);
-    if (status == QOS_EADMISSION) { /* what fits is admitted */
+    if (status == QOS_EADMISSION) { /* the reported fit is admitted */
         FUZZ_CHECK(unchanged(0));
         for (r = 0; r < resources; r++) {
             c.rate_per_s[r] = fits[r];
@@ -339,7 +339,7 @@ static void step_take(struct fuzz_input *in)
         FUZZ_CHECK(status == QOS_ERANGE && unchanged(0) && next_ns == QOS_NEVER);
         return;
     }
-    if (latest == QOS_NEVER) /* the end of time */
+    if (latest == QOS_NEVER) /* past the last time */
         return;
     if (status == QOS_OK) {
         FUZZ_CHECK(next_ns == now);
@@ -348,7 +348,7 @@ static void step_take(struct fuzz_input *in)
         return;
     }
     FUZZ_CHECK(status == QOS_EAGAIN);
-    if (info().queued != 0) /* who queued goes first, whatever tokens there are */
+    if (info().queued != 0) /* queued requests go first, whatever tokens there are */
         return;
     FUZZ_CHECK(next_ns > now || now == QOS_NEVER);
     if (next_ns != QOS_NEVER) {
@@ -424,7 +424,7 @@ static void step_dispatch(void)
     FUZZ_CHECK(q ? next_ns == now && q->state == HTB_AT_DEVICE && info().at_device == at_device + 1 : next_ns > now);
     if (q || next_ns == now + 1)
         return;
-    /* Nothing leaves before; and at that time something happens: a request, or a later time, or an expiry. */
+    /* Nothing is dispatched earlier. At that time: a request, a later time, or an expiry. */
     save(1);
     FUZZ_CHECK(htb_dispatch(&tree, next_ns - 1) == NULL);
     restore(1);
@@ -452,7 +452,7 @@ static void step_done(struct fuzz_input *in, bool cancel)
         enum htb_outcome outcome = fuzz_between(in, 0, 3) ? HTB_DONE : HTB_NOT_DONE;
         FUZZ_CHECK(htb_complete(&tree, now, outcome, known ? real : NULL, q) == (can ? QOS_OK : QOS_EINVAL));
         FUZZ_CHECK(can ? q->state == HTB_IDLE : unchanged(0));
-        for (r = 0; r < IDS && can && known && outcome == HTB_DONE; r++) /* charged afterwards, to whoever paid */
+        for (r = 0; r < IDS && can && known && outcome == HTB_DONE; r++) /* charged to the class that paid */
             account[r].forced += qos_sat_sub(real[0], q->tokens[0]);
         completed += can;
     }
@@ -510,7 +510,7 @@ static void step_stats(struct fuzz_input *in)
     bool is_group = terms_of(id, &terms) && terms.group;
     FUZZ_CHECK(htb_group_stats(&tree, id, &group) == (is_group ? QOS_OK : QOS_ENOENT));
     FUZZ_CHECK(htb_stats(&tree, id, &s) == (id < config.classes || id == QOS_NONE ? QOS_OK : QOS_ENOENT));
-    for (i = 0; i < config.classes && is_group; i++) { /* what is below the group */
+    for (i = 0; i < config.classes && is_group; i++) { /* the classes below the group */
         if (!terms_of(i, &up))
             continue;
         for (at = i; at != 0 && at != id; at = terms_of(at, &up) ? up.parent : 0)

@@ -1,5 +1,5 @@
-// proves: memcached_gate's parser: of any bytes it reads no further than they go, a line that is cut short waits, and what goes on
-// to memcached has one reply for certain: no noreply, no q, and as many bytes of data as its line says
+// proves: memcached_gate's parser never reads past its input and waits for the rest of a cut line; each request that it
+// forwards gets exactly one reply: no noreply, no q, and as many bytes of data as its line announces
 // flags: -D_GNU_SOURCE -Iexamples/common
 // coverage: no
 #include "fuzz/fuzz.h"
@@ -16,7 +16,7 @@ static const char *const word[] = {
     "qq ",  "lru ",    "\r",           "lru_crawler ",
 };
 
-/* memcached's own rule, as it is in its source: the last token of these commands. */
+/* The rule in memcached's source: the last token of these commands. */
 static bool silent(char *token[], uint32_t n)
 {
     static const char *const of[] = {

@@ -1,4 +1,4 @@
-// proves: the decoders of reports and grants accept any bytes; what they accept encodes to the same bytes and harms nobody
+// proves: the decoders of reports and grants accept any bytes; what they accept encodes to the same bytes, harmlessly
 #include "pshift.h"
 #include "fuzz/fuzz.h"
 
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(pshift_agent_open(&agent, i, &queue) == QOS_OK);
     FUZZ_CHECK(pshift_controller_change(&controller, 3, 5, 9) == QOS_OK);
     memcpy(bytes, data, n);
-    if (n >= QOS_FRAME_HEADER_BYTES && (data[0] & 1)) { /* mend the frame, so that the payload is reached */
+    if (n >= QOS_FRAME_HEADER_BYTES && (data[0] & 1)) { /* makes the frame valid, so that the payload is reached */
         const uint32_t entry = grants ? PSHIFT_GRANT_ENTRY_BYTES : PSHIFT_REPORT_ENTRY_BYTES;
         qos_put_le32(bytes, PSHIFT_WIRE_MAGIC);
         qos_put_le16(bytes + 4, PSHIFT_WIRE_VERSION);

@@ -94,7 +94,7 @@ static void step(struct fuzz_input *in, struct qos_bucket *b, struct oracle *o, 
         FUZZ_CHECK(next >= now);
         if (!fits || next == UINT64_MAX) {
             FUZZ_CHECK(next == UINT64_MAX);
-            FUZZ_CHECK(!fits || now == UINT64_MAX || !granted(o, UINT64_MAX - 1, n)); /* QOS_NEVER is no time */
+            FUZZ_CHECK(!fits || now == UINT64_MAX || !granted(o, UINT64_MAX - 1, n)); /* QOS_NEVER is not a time */
             break;
         }
         FUZZ_CHECK(granted(o, next, n) && (next == now || !granted(o, next - 1, n)));

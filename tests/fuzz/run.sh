@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes the targets of one header with libFuzzer and, where there is one, AFL++.
 #   HEADER=htb SECONDS_EACH=60 tests/fuzz/run.sh         three quarters of the seconds for libFuzzer, the rest for AFL++
-#   HEADER=htb tests/fuzz/run.sh minimise                 merges what was found into the small corpus of the repository
-# What is new is kept in build/fuzz/<target>/. A crash ends with status 1 and the command that replays it.
+#   HEADER=htb tests/fuzz/run.sh minimise                 merges new inputs into the small corpus of the repository
+# New inputs are kept in build/fuzz/<target>/. A crash ends with status 1 and the command that replays it.
 set -u
 . "$(dirname "$0")/../lib.sh"
 header=${HEADER:-} seconds=${SECONDS_EACH:-60} mode=${1:-fuzz}
@@ -26,7 +26,7 @@ if [ "$mode" = minimise ]; then
         # Inputs of up to 512 bytes: the corpus is replayed in every make test and read in every review.
         "$out/$t/libfuzzer" -merge=1 -max_len=512 "$out/$t/small" "tests/fuzz/corpus/$t" "$out/$t/corpus" 2>"$out/$t/merge.log" ||
             { tail -20 "$out/$t/merge.log"; exit 1; }
-        # Of those that reach something new sixteen stay, spread over their sizes.
+        # Keeps sixteen of the inputs that reach new code, spread over their sizes.
         rm -f "tests/fuzz/corpus/$t"/*
         ls -S "$out/$t/small" | awk -v n="$(ls "$out/$t/small" | wc -l)" 'n <= 16 || int(NR * 16 / n) > int((NR - 1) * 16 / n)' | while read -r f; do cp "$out/$t/small/$f" "tests/fuzz/corpus/$t/"; done
         echo "$t: $(ls "tests/fuzz/corpus/$t" | wc -l) of $(ls "$out/$t/small" | wc -l) inputs kept in tests/fuzz/corpus/$t"
@@ -66,9 +66,9 @@ for t in $targets; do
     rm -rf "$out/$t/afl_in"
     mkdir -p "$out/$t/afl_in"
     printf 'seed' >"$out/$t/afl_in/seed"
-    # AFL++ wants small seeds, and few of them for a short run.
+    # AFL++ needs small seeds, and few for a short run.
     for s in $(ls -Sr "$out/$t/corpus" | head -50); do cp "$out/$t/corpus/$s" "$out/$t/afl_in/"; done
-    # The machine's core pattern and frequency governor are not ours to change; no terminal, no colours.
+    # Leaves the machine's core pattern and frequency governor as they are; no terminal, no colours.
     QOS_FUZZ_AFL=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_SKIP_CPUFREQ=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 AFL_NO_COLOR=1 \
         timeout --kill-after=10 $((share + 60)) afl-fuzz -V "$share" -i "$out/$t/afl_in" -o "$out/$t/afl" -- \
         "$out/$t/afl_target" >>"$out/$t/afl.log" 2>&1

@@ -1,5 +1,5 @@
 // proves: no sequence of calls, with terms and times at the ends of their ranges, overflows, stalls, loses a request, takes a
-// proves: grant twice, makes next_ns lie or breaks a limit; the axis is moved back again and again
+// proves: grant twice, makes next_ns wrong or breaks a limit; the axis is rebased many times
 // flags: -DTAGS_AXIS_BITS=12
 #include "tags.h"
 #include "fuzz/fuzz.h"
@@ -15,7 +15,7 @@ static struct tags_grant grant[GRANTS], stale;
 static unsigned grants, queued[CLIENTS], at_device[CLIENTS];
 static bool present[CLIENTS];
 
-/* A number whose size is uniform, so that both ends come up. */
+/* A number whose count of bits is uniform, so that both ends occur. */
 static uint64_t any(struct fuzz_input *in, uint64_t most)
 {
     unsigned bits = (unsigned)fuzz_between(in, 0, 64);
@@ -28,7 +28,7 @@ static uint64_t any_or_nothing(struct fuzz_input *in, uint64_t most)
     return fuzz_between(in, 0, 7) == 0 ? QOS_NOTHING : any(in, most);
 }
 
-/* What the calls report is what was done. */
+/* The counters equal what was done. */
 static void check_report(void)
 {
     struct tags_state r;
@@ -226,7 +226,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (status == QOS_OK)
                 queued[id] -= (uint32_t)count;
             break;
-        case 6: /* forward, backward, to the end */
+        case 6: /* time: forward, backward, to its end */
             count = any(&in, UINT64_MAX);
             now = fuzz_between(&in, 0, 7) ? qos_sat_add(now, count) : count;
             break;
@@ -254,7 +254,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         FUZZ_CHECK(count == stats.granted);
     }
-    while (grants) /* everything comes back: nothing is at the device */
+    while (grants) /* completes everything: nothing is at the device */
         give_back(grants - 1, tags_complete(&tags, now, &grant[grants - 1], 1000));
     check_report();
     return 0;

@@ -1,4 +1,4 @@
-// proves: any configuration, reservation, limit, clock and any bytes in the storage: errors are values, nothing is broken
+// proves: any configuration, reservation, limit, clock and bytes in the storage give at worst an error value
 #include "tokenpool.h"
 #include "fuzz/fuzz.h"
 
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (now > UINT64_MAX / 2)
             now = UINT64_MAX / 2;
         switch (fuzz_between(&in, 0, 11)) {
-        case 0: /* admission says what fits, and that fits */
+        case 0: /* the fit that admission reports is admitted */
             if (tokenpool_monitor_join(&m, 0, n, 0, &fits) == QOS_EADMISSION) {
                 FUZZ_CHECK(fits < n);
                 FUZZ_CHECK(tokenpool_monitor_join(&m, 0, fits, 0, NULL) == QOS_OK);

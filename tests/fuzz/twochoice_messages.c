@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(twochoice_message_encode(&m, peers, again, sizeof again, &len) == QOS_OK);
         FUZZ_CHECK(len <= size && memcmp(again, data, len) == 0);
     }
-    /* The same bytes as the payload of a sound frame: past the checksum. */
+    /* The same bytes in a valid frame: past the checksum. */
     if (size >= 2) {
         struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, (uint16_t)(data[0] % 3), (uint16_t)(data[1] % 5),
                               (uint32_t)(size - 2)};

@@ -1,5 +1,5 @@
-// proves: recovery accepts any bytes as a log: it gives an error, or a table that is sound, that goes on, and that comes
-// back the same from what it goes on with.
+// proves: recovery accepts any bytes as a log: it gives an error or a sound table. The table can be used, and
+// recovers the same from the log that it then writes.
 #include "twochoice.h"
 #include "twochoice_calls.h"
 #include "fuzz/fuzz.h"
@@ -54,7 +54,7 @@ static int log_swap(void *ctx, int log)
     return 0;
 }
 
-/* A new start: the log that counts is log 0. */
+/* A new start: log 0 is the active log. */
 static void restart(void)
 {
     if (active == 1) {
@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     length[0] = size - 2;
     length[1] = 0;
     memcpy(bytes[0], data + 2, length[0]);
-    length[2] = data[0] & 4 ? 0 : 1024; /* no mark, or one that says little or, sometimes, too much */
+    length[2] = data[0] & 4 ? 0 : 1024; /* no mark, or a mark with a low or, sometimes, too high value */
     memset(bytes[2], 0, 1024);
     bytes[2][4] = TWOCHOICE_LOG_VERSION;
     bytes[2][5] = 6;
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     qos_put_le64(bytes[2] + 24, data[1] % 16 ? 1 : data[1]);
     qos_put_le64(bytes[2] + 32, 1);
     qos_put_le32(bytes[2], qos_crc32c(0, bytes[2] + 4, 44));
-    for (i = 0; (data[0] & 2) && i + 48 <= length[0]; i += 48) { /* sound records of any content, but perhaps one */
+    for (i = 0; (data[0] & 2) && i + 48 <= length[0]; i += 48) { /* valid records of any content, perhaps except one */
         uint8_t *b = bytes[0] + i;
         b[4] = b[4] % 64 ? TWOCHOICE_LOG_VERSION : b[4];
         b[5] = (uint8_t)(i == 0 ? 1 : 2 + b[5] % 4);
@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                st == QOS_ENOENT);
     FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK);
     if (st != QOS_OK) {
-        FUZZ_CHECK(counts_of(&t).fragments == 0 && length[0] == before); /* nothing was touched */
+        FUZZ_CHECK(counts_of(&t).fragments == 0 && length[0] == before); /* nothing changed */
         return 0;
     }
     FUZZ_CHECK(r.valid_bytes <= before && r.records <= before / 48);

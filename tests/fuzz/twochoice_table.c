@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.max_pulls = 4;
     config.max_writes = 4;
     config.home = 7;
-    scale = UINT64_C(1) << fuzz_between(&in, 0, 55); /* at 2^25 to 2^31 leaves are of either form */
+    scale = UINT64_C(1) << fuzz_between(&in, 0, 55); /* from 2^25 to 2^31 both kinds of leaf occur */
     FUZZ_CHECK(twochoice_table_memsize(&config) <= sizeof mem);
     FUZZ_CHECK(twochoice_table_init(&t, mem, sizeof mem, &config) == QOS_OK);
     for (o = 0; o < OBJECTS; o++)
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      : redirect(&t, o * UINT64_MAX, from * scale, (to - from) * scale, target);
             FUZZ_CHECK(st == QOS_OK || (st == QOS_EAGAIN && what == 4) ||
                        (st == QOS_EFULL && counts_of(&t).fragments + 2 > config.max_fragments));
-            for (c = from; st == QOS_EFULL && c < to; c++) { /* a first part may be recorded */
+            for (c = from; st == QOS_EFULL && c < to; c++) { /* its first part may be recorded */
                 struct twochoice_piece p;
                 twochoice_table_find(&t, o * UINT64_MAX, c * scale, &p);
                 FUZZ_CHECK(p.target == target || p.target == map[o][c].target);

@@ -5,7 +5,7 @@
  *
  *     // proves: ...
  *     #include "interleave/explore.h"      // first
- *     #include "tokenpool.h"               // or tags.h, twochoice.h: whatever reaches its words by qos_atomic_*
+ *     #include "tokenpool.h"               // or tags.h, twochoice.h: a header that uses qos_atomic_*
  *
  *     static void setup(void) { ... }               // resets everything; may call the headers; is not scheduled
  *     static void actor(unsigned who) { ... }       // 0..actors-1; plain code that calls the headers
@@ -20,12 +20,12 @@
  *     }
  *
  *   In an actor:
- *     explore_await(&word, old)  waits until `word` can be seen different from `old`; returns what was seen. Replaces
- *                                polling loops: a loop that polls would have endless executions. If every actor that
- *                                is left waits, the wake-up is lost: a failure.
+ *     explore_await(&word, old)  waits until the actor can read a value of `word` other than `old`; returns it.
+ *                                Replaces polling loops, which would have endless executions. If all remaining
+ *                                actors wait, a wake-up was lost: a failure.
  *     explore_choose(n)          0..n-1, each of them explored
- *     explore_dead(who)          (in check) whether the actor was killed; actors in the mask .mortal die before any
- *                                of their atomic steps, and also do not
+ *     explore_dead(who)          (in check) whether the actor was killed. An actor in the mask .mortal is killed before
+ *                                each of its atomic steps in turn, and in some executions never
  *
  *   State that only one actor touches is plain C. State that several touch goes through qos_atomic_*. All state of a
  *   scenario is reset by setup. Variables of an actor on its stack die with it.
@@ -33,14 +33,14 @@
  * WHAT IT EXPLORES
  *
  *   Steps are the atomic accesses; code between them belongs to the step before it. A load that is not part of a
- *   read-modify-write may also return older stores, as C11 allows: each actor has a view (the oldest store of every
- *   word that it may still read), a store carries the writer's view if it is a release, and an acquire load that
- *   reads it takes that view over. So a missing release or acquire shows on any machine. Bounds: a load returns one
- *   of the last `history` stores (default 4); stores enter the modification order when they are executed (two actors'
- *   plain stores to one word do not overtake each other); no load runs ahead of program order. A failing
- *   compare-and-swap is a load: it may read any of these values but the expected one.
+ *   read-modify-write may also return older stores, as C11 allows. Each actor has a view: the oldest store of every
+ *   word that it may still read. A release store carries its writer's view; an acquire load that reads it takes over
+ *   that view. So a missing release or acquire shows on any machine. Bounds: a load returns one of the last `history`
+ *   stores (default 4); stores enter the modification order when they are executed (two actors' plain stores to one
+ *   word do not overtake each other); no load runs ahead of program order. A failing compare-and-swap is a load: it
+ *   may read any of these values except the expected one.
  *   Reduction: sleep sets (Godefroid 1996). Two steps are independent if they are on different words or both only
- *   read; of executions that differ in the order of independent steps one is run to its end. No states are dropped.
+ *   read. Of executions that differ only in the order of independent steps one is run to the end. No states are dropped.
  */
 #ifndef QOS_TESTS_EXPLORE_H
 #define QOS_TESTS_EXPLORE_H
@@ -70,7 +70,7 @@ struct explore {
 enum explore_kind { EXPLORE_LOAD, EXPLORE_STORE, EXPLORE_RMW };
 struct explore_store {
     uint64_t value;
-    bool carries; /* view is that of a release */
+    bool carries; /* a release: carries its writer's view */
     uint16_t view[EXPLORE_WORDS];
 };
 struct explore_word {
@@ -82,7 +82,7 @@ struct explore_actor {
     ucontext_t context;
     jmp_buf base, resume;
     bool started, done, dead, awaits;
-    enum explore_kind kind; /* of the step that it is about to do */
+    enum explore_kind kind; /* of its next step */
     unsigned word;
     uint64_t await_old;
     uint16_t view[EXPLORE_WORDS];
@@ -190,7 +190,7 @@ static unsigned explore_word_of(const qos_word_t *w)
     return i;
 }
 
-/* Hands over to the scheduler; comes back when this actor's step is to be done. */
+/* Switches to the scheduler; returns when this actor's step is due. */
 static struct explore_actor *explore_step(const qos_word_t *w, enum explore_kind kind, bool awaits, uint64_t old)
 {
     struct explore_actor *a = &explore_x.actor[explore_x.current];
@@ -268,7 +268,7 @@ static void explore_write(struct explore_actor *a, uint64_t v, int order, bool c
     memset(s->view, 0, sizeof s->view);
     if (s->carries)
         memcpy(s->view, a->view, sizeof s->view);
-    if (continues && s[-1].carries) { /* a release sequence goes on through read-modify-writes */
+    if (continues && s[-1].carries) { /* read-modify-writes continue a release sequence */
         s->carries = true;
         explore_join(s->view, s[-1].view);
     }
@@ -344,7 +344,7 @@ bool qos_hook_cas(qos_word_t *at, uint64_t *expected, uint64_t desired, int orde
         return same;
     }
     a = explore_step(at, EXPLORE_RMW, false, 0);
-    /* One that fails is a load, and may fail on any older value that is not the expected one. */
+    /* A failing one is a load: of any older value except the expected one. */
     stale = explore_decide(1 + explore_unequal(a, *expected, UINT32_MAX, &index));
     if (stale > 0) {
         (void)explore_unequal(a, *expected, stale - 1, &index);
@@ -359,7 +359,7 @@ bool qos_hook_cas(qos_word_t *at, uint64_t *expected, uint64_t desired, int orde
     return same;
 }
 
-/* Number of readable stores that differ from what the actor awaits. */
+/* Number of readable stores whose value ends the actor's wait. */
 static unsigned explore_awaited(const struct explore_actor *a, unsigned nth, unsigned *index)
 {
     const struct explore_word *w = &explore_x.word[a->word];
@@ -428,7 +428,7 @@ static bool explore_enabled(const struct explore_actor *a)
     return !a->done && !a->dead && (!a->awaits || explore_awaited(a, UINT32_MAX, &index) > 0);
 }
 
-/* Chooses who does the next step; EXPLORE_ACTORS if the rest is redundant. */
+/* Chooses the actor of the next step; EXPLORE_ACTORS: the remainder of this execution is redundant. */
 static unsigned explore_schedule(unsigned enabled)
 {
     struct explore_node *d;
