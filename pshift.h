@@ -2238,23 +2238,23 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *s, uint32_t i, 
  *
  *   Algorithm 1 of the paper, weighted as in Section V. Step 1: round robin over the queues that have requests and
  *   R-tokens. Step 2, if there are none: round robin over the queues that have requests and L-tokens. A queue of
- *   weight w keeps its turn for w requests, as long as it stays eligible. Step 3's delay is the caller's (next_ns).
+ *   weight w keeps its turn for w requests, as long as it stays eligible. Step 3, the delay, is the caller's (next_ns).
  *
- *   Where we differ: the paper has one position for both steps. Then a bucket with R-tokens whose requests come one by
- *   one moves the position of step 2 each time, and the queues behind it wait for ever. Here each step has a position
- *   of its own, so that each wait has a bound (THE CONTRACT).
+ *   Where we differ: the paper has one position for both steps. If the requests of a bucket with R-tokens come one by
+ *   one, each moves the position of step 2 too, and the queues behind it wait for ever. Here each step has its own
+ *   position, so every wait is bounded (THE CONTRACT).
  *
- *   A set of queues is a bitmap with two levels of summaries: a bit for each word below that is not zero. The next
- *   member is found in at most 12 word reads, for 10 queues or 200,000:
+ *   A set of queues is a bitmap with two summary levels. A summary bit is set if its word one level below is not zero.
+ *   Finding the next member reads at most 12 words, for 10 queues as for 200,000:
  *
- *       level 2                    1 word     .......1  some word of level 1 is not zero
- *       level 1               up to 64 words  ...1....  some word of level 0 is not zero
+ *       level 2                    1 word     .......1  this word of level 1 is not zero
+ *       level 1               up to 64 words  ...1....  this word of level 0 is not zero
  *       level 0            up to 4096 words   .1......  this queue is a member
  *
  *   Invariants:
  *   1. A queue is in `reserved` if and only if it has requests and R-tokens; in `normal`, requests and L-tokens.
- *   2. `touched` holds every queue whose requests or service changed since the agent looked at it last.
- *   3. A token is consumed for each request served, except those that force serves in debt.
+ *   2. `touched` holds every queue whose requests or service changed since the agent last measured it.
+ *   3. Each request served consumes a token, unless pshift_scheduler_force serves it in debt.
  */
 
 struct pshift_priv_queue {
@@ -2328,7 +2328,7 @@ QOS_PRIV void pshift_priv_set_write(struct pshift_priv_set *set, uint32_t q, boo
     }
 }
 
-/* First member at or after q, QOS_NONE if there is none. Reads one word a level, up and then down. */
+/* First member at or after q, QOS_NONE if there is none. Reads one word per level, up and then down. */
 QOS_PRIV uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
 {
     uint32_t at = q;
@@ -2348,7 +2348,7 @@ QOS_PRIV uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32
     return QOS_NONE;
 }
 
-/* The same, around the end. */
+/* The same, but after the last queue the search goes on at queue 0. */
 QOS_PRIV uint32_t pshift_priv_set_around(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
 {
     uint32_t found = pshift_priv_set_from(set, q, queues);
@@ -2427,7 +2427,7 @@ QOS_PRIV void pshift_priv_touch(struct pshift_scheduler *scheduler, uint32_t que
         pshift_priv_set_write(&scheduler->touched, queue, true);
 }
 
-/* Puts the queue into the sets where its requests and tokens belong. */
+/* Restores invariant 1 for the queue. */
 QOS_PRIV void pshift_priv_place(struct pshift_scheduler *scheduler, uint32_t queue)
 {
     const struct pshift_priv_queue *q = &scheduler->queue[queue];
@@ -2505,7 +2505,7 @@ QOS_API enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *sch
     return QOS_OK;
 }
 
-/* One request of the queue leaves, at the expense of *tokens. */
+/* Serves one request of the queue, paid from *tokens (0: in debt). */
 QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t queue, uint64_t *tokens)
 {
     struct pshift_priv_queue *q = &scheduler->queue[queue];
@@ -2622,10 +2622,10 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
 
 /* ==== chapter: agent ============================================================================================
  *
- *   The server's side of the runtime (Section III-D): measures, reports, installs. Where the paper is silent, these are
- *   the rules. They make limits hold and cost one interval for a lost message.
+ *   The server's side of the runtime (Section III-D): it measures, reports and installs grants. The paper leaves the
+ *   protocol open; the rules below fill it in. Limits hold when messages are lost; a lost message costs one interval.
  *
- *        a queue's state as the controller knows it
+ *        what the controller knows of a queue
  *
  *            change, or a grant installed            in a report
  *       known ------------------------> news ------------------------> sent
@@ -2634,20 +2634,21 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *         +------------------------------------ ack of that report ------+
  *
  *   Invariants:
- *   1. Totals, not increments. A grant says how many requests of a bucket may be served in the period; what was served
- *      before it came is in that total. So a late or repeated grant adds nothing.
- *   2. Order. Each queue keeps the number of the last grant installed for it; older ones are passed over, queue by
- *      queue. A message therefore may be any part of a round.
- *   3. Acknowledgement both ways. News is reported in every interval until a grant acknowledges the report that had
- *      it. A report names the last grant installed for each bucket in it.
- *   4. Fence. The largest controller epoch ever heard of is the only one obeyed. When it grows, every queue with
- *      requests, service or tokens is news. It outlives restarts, as the caller keeps it.
- *   5. A period ends all tokens. Grants of another period are refused.
- *   6. A server that starts again has a larger epoch: older grants are refused, and reports say if the period began
- *      before the start (partial).
+ *   1. Totals, not increments. A grant says how many requests of a bucket may be served in the whole period, including
+ *      those served before the grant came. So a late or repeated grant adds nothing.
+ *   2. Order. Each queue keeps the number of the last grant installed for it and skips older ones, whatever other
+ *      queues do. So a message may hold any part of a round.
+ *   3. Acknowledgement both ways. News is reported in every interval until a grant acknowledges the report that
+ *      carried it. Each entry of a report names the last grant installed for its bucket.
+ *   4. Fence. The agent obeys only the largest controller epoch that it ever received. When this epoch grows, every
+ *      queue with requests, service or tokens is news. The caller stores the epoch, so it survives restarts.
+ *   5. All tokens expire at the end of the period. Grants of another period are refused.
+ *   6. A restarted server has a larger epoch. It refuses grants made for an older one. Its reports say whether the
+ *      period may have begun before the restart (partial).
  *
- *   The estimators (Section III-D leaves them open): demand = what waits + arrivals of the last interval, extended to
- *   the end of the period; capacity = service of the last interval, extended likewise.
+ *   Estimators (Section III-D leaves them open):
+ *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
+ *      capacity = service of the last interval, extended to the end of the period
  */
 
 #define PSHIFT_PRIV_OPEN 1u
@@ -2660,7 +2661,7 @@ struct pshift_priv_seen {
     uint64_t base;      /* served when the period began */
     uint64_t arrived;   /* served + pending at the last measure */
     uint64_t demand;    /* at the last measure */
-    uint64_t told;      /* served in the period + demand, in the last report */
+    uint64_t told;      /* served in the period + demand, as last reported */
     uint64_t sent_seq;  /* of the last report that named the queue */
     uint64_t grant_seq; /* of the last grant installed in this period */
     uint32_t flags;
@@ -2670,9 +2671,9 @@ struct pshift_agent {
     struct pshift_agent_config config;
     struct pshift_scheduler *scheduler;
     struct pshift_priv_seen *seen; /* [queues] */
-    uint32_t *slot;                /* hash of buckets to queues */
-    uint32_t *freed;               /* [queues] queues that were closed */
-    struct pshift_priv_set dirty;  /* queues with news or not acknowledged */
+    uint32_t *slot;                /* hash table: bucket to queue */
+    uint32_t *freed;               /* [queues] queues free to be opened */
+    struct pshift_priv_set dirty;  /* queues in state news or sent */
     uint32_t slots, used, freed_count, open, dirty_count;
     uint32_t at;        /* queue where the next report begins */
     uint64_t seq;       /* of the last report */
@@ -2680,13 +2681,13 @@ struct pshift_agent {
     uint64_t period, controller_epoch;
     uint64_t served;   /* by all queues, at the last measure */
     uint64_t capacity; /* at the last measure */
-    bool due;          /* the first report of an interval was not asked for yet */
+    bool due;          /* this interval has had no report yet */
     bool partial;      /* the period may have begun before this start */
 };
 
 #ifndef QOS_DECLARE_ONLY
 
-/* Power of two that leaves at least half of a hash empty. */
+/* Slots of a hash table: a power of two, at least half of them empty. */
 QOS_PRIV uint32_t pshift_priv_slots(uint32_t items)
 {
     uint32_t slots = 2;
@@ -2703,7 +2704,7 @@ QOS_PRIV uint32_t pshift_priv_hash(uint64_t key, uint64_t more, uint32_t slots)
     return (uint32_t)(h >> 32) & (slots - 1);
 }
 
-/* Arrivals of an interval, extended to the end of the period; rounded up, saturating. */
+/* Requests of an interval, extended to the end of the period; rounded up, saturating. */
 QOS_PRIV uint64_t pshift_priv_extend(uint64_t recent, uint64_t interval_ns, uint64_t remaining_ns)
 {
     return interval_ns == 0 ? 0 : qos_mul_div_ceil(recent, remaining_ns, interval_ns);
@@ -2779,7 +2780,7 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
     return QOS_OK;
 }
 
-/* Slot of the bucket: that which holds it, or the empty one where it belongs. */
+/* Slot of the bucket, or the empty slot where it would go. */
 QOS_PRIV uint32_t pshift_priv_agent_slot(const struct pshift_agent *agent, uint64_t bucket)
 {
     uint32_t at = pshift_priv_hash(bucket, 0, agent->slots);
@@ -2827,7 +2828,7 @@ QOS_API enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t 
     return QOS_OK;
 }
 
-/* Writes the flags that say what the controller does not know, and keeps the set of such queues. */
+/* Sets the queue's flags NEWS and SENT; keeps `dirty` and its count in step. */
 QOS_PRIV void pshift_priv_agent_flag(struct pshift_agent *agent, uint32_t q, uint32_t flags)
 {
     const uint32_t both = PSHIFT_PRIV_NEWS | PSHIFT_PRIV_SENT;
@@ -2840,7 +2841,7 @@ QOS_PRIV void pshift_priv_agent_flag(struct pshift_agent *agent, uint32_t q, uin
     agent->dirty_count = is ? agent->dirty_count + 1 : agent->dirty_count - 1;
 }
 
-/* Queues that were closed, and whose end the controller knows of, are free; the others are found by their buckets. */
+/* Frees closed queues that the controller knows to be idle; rehashes the others. */
 QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
 {
     uint32_t q;
@@ -2880,7 +2881,7 @@ QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t 
         (void)status;
         s->base = agent->scheduler->queue[q].served;
         s->grant_seq = 0;
-        /* Demand that ended with the last period is news, too: or tokens would go where it was. */
+        /* Demand that ended with the last period is news too, or the controller would grant tokens for it. */
         pshift_priv_agent_flag(agent, q,
                                s->told != 0 || agent->scheduler->queue[q].pending != 0 ? PSHIFT_PRIV_NEWS : 0);
     }
@@ -2907,7 +2908,7 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_
         moved = total > s->told ? total - s->told : s->told - total;
         if (moved > qos_mul_div_floor(s->told, agent->config.unchanged_permille, 1000))
             pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_NEWS);
-        if (recent == 0) /* else the next measure sees the arrivals end */
+        if (recent == 0) /* otherwise the next measure must see the arrivals end */
             pshift_priv_set_write(&scheduler->touched, q, false);
     }
     agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, remaining_ns);
@@ -2916,7 +2917,7 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_
     agent->due = true;
 }
 
-/* Is the queue to be in a report now: it has news, or this interval's reports did not repeat it yet? */
+/* Does the queue belong in a report now: has it news, or has no report of this interval repeated it yet? */
 QOS_PRIV bool pshift_priv_agent_owes(const struct pshift_agent *agent, uint32_t q)
 {
     return (agent->seen[q].flags & PSHIFT_PRIV_NEWS) != 0 || agent->seen[q].sent_seq < agent->first_seq;
@@ -2985,7 +2986,7 @@ QOS_PRIV void pshift_priv_agent_acknowledged(struct pshift_agent *agent, const s
             pshift_priv_agent_flag(agent, q, agent->seen[q].flags & PSHIFT_PRIV_NEWS);
 }
 
-/* A new controller: it knows nothing. */
+/* A new controller knows nothing: every queue in use is news. */
 QOS_PRIV void pshift_priv_agent_obey(struct pshift_agent *agent, uint64_t controller_epoch)
 {
     uint32_t q;
@@ -3070,7 +3071,7 @@ QOS_PRIV void pshift_priv_write_head(struct qos_writer *w, const struct pshift_m
     qos_write_u32(w, m->partial ? 1 : 0);
 }
 
-/* Writes the head behind the place of the frame's header. */
+/* Leaves room for the frame's header and writes the head after it. */
 QOS_PRIV enum qos_status pshift_priv_wire_begin(const struct pshift_message *m, uint32_t entry_bytes, void *buf,
                                                 size_t size_bytes, struct qos_writer *w)
 {
@@ -3095,7 +3096,7 @@ QOS_PRIV enum qos_status pshift_priv_wire_seal(void *buf, size_t size_bytes, uin
     return qos_frame_seal(&f, buf, size_bytes, len_bytes);
 }
 
-/* Opens the frame and reads the head; the reader is then at the entries. */
+/* Opens the frame and reads the head. Leaves the reader at the first entry. */
 QOS_PRIV enum qos_status pshift_priv_wire_open(const void *buf, size_t size_bytes, uint16_t type, uint32_t entry_bytes,
                                                uint32_t entries_max, struct pshift_message *m, struct qos_reader *rd)
 {
@@ -3195,56 +3196,57 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
 
 /* ==== chapter: controller =======================================================================================
  *
- *   The controller's side of the runtime (Section III-D). Each round it subtracts what was served, with whatever token,
- *   from reservations and limits, solves for the R-tokens, then for the L-tokens on what these leave, and says what
- *   changed. A record is what it knows of one bucket at one server:
+ *   The controller's side of the runtime (Section III-D). Each round it subtracts all requests served, whatever token
+ *   paid for them, from reservations and limits. It solves for the R-tokens, then for the L-tokens on what the R-tokens
+ *   leave, and sends what changed. A record is what it knows of one bucket at one server:
  *
  *       0            served      may                 new_max
  *       |--------------|----------|---------------------|----------> requests of the period
- *          reported       held       grants under way
+ *          reported       held       grants in flight
  *                                                       ^ ceiling: the most that the server can serve
  *
  *   Invariants:
- *   1. Limit: the sum of a bucket's ceilings and of what crashed servers may have served never exceeds its limit.
- *      Tokens are issued only from what the ceilings leave. A ceiling falls only when a report shows that no older,
- *      larger grant can be obeyed any more. So tokens under a limit move in two steps: taken here, given there.
- *   2. A record has two maxima: of the grants up to mark_seq, and of later ones. A report that names a grant from
- *      mark_seq on replaces the first by what that server may still serve. So a ceiling falls although grants overtake
- *      reports.
- *   3. Fence: a report with this controller's epoch proves that its server obeys no older one. Until every server has
- *      sent one, nothing is issued under limits; in the period in which it did, until it has told all that it holds.
- *   4. A server that starts again: what it may have served after its last report counts against the limit, not for the
+ *   1. Limit: a bucket's ceilings, plus what crashed servers may have served, never exceed its limit. Tokens are issued
+ *      only from what the ceilings leave of the limit. A ceiling falls only when a report shows that no older, larger
+ *      grant can be obeyed any more. So tokens under a limit move in two steps: first taken here, then given there.
+ *   2. A record has two maxima: old_max of the grants up to mark_seq, new_max of later grants. A report that names
+ *      grant mark_seq or a later one replaces old_max by what the server may still serve. So a ceiling can fall even if
+ *      new grants are sent before reports on the older ones come.
+ *   3. Fence: a report with this controller's epoch proves that its server obeys no older controller. Nothing is issued
+ *      under limits until every server has sent such a report. In the period of its first such report, a server must
+ *      also have reported all that it holds.
+ *   4. Restart: what the server may have served after its last report counts against the limit, but not towards the
  *      reservation.
- *   5. A server without a report for more than silent_after rounds has no demand and no capacity. What it may serve
- *      counts against the limits to the end of the period.
- *   6. A report is merged entry by entry, in the order of its numbers; each is acknowledged. A grant is repeated each
- *      round until a report names it.
- *   7. Records of pairs that were idle in a whole period expire; so do buckets without records and without a contract.
+ *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. What it may
+ *      serve counts against the limits until the period ends.
+ *   6. A report is merged entry by entry. An entry is skipped if its record has merged a later report. Each report is
+ *      acknowledged. A grant is repeated each round until a report names it.
+ *   7. Records of pairs that were idle for a whole period expire. So do buckets with neither records nor a contract.
  *
- *   Plans are warm: rows have spare entries, so a pair that appears changes its row only. Rows are laid out anew, and
- *   solved from scratch, at the first plan of a period, or when a row has no spare entry left.
+ *   Plans are warm: rows have spare entries, so a new pair changes only its own row. Rows are laid out again and solved
+ *   from scratch at the first plan of a period, or when a row has no spare entry left.
  *
- *   Where we differ: the paper sends all tokens each interval, does not say what a limit is worth when messages are
- *   lost, and knows no restarts.
+ *   Where we differ: the paper sends all tokens each interval. It covers neither limits when messages are lost nor
+ *   restarts.
  */
 
 struct pshift_priv_contract {
     uint64_t id, reservation, limit; /* limit: QOS_UNLIMITED for none */
-    uint64_t lost;                   /* requests that crashed servers may have served unseen */
+    uint64_t lost;                   /* requests that crashed servers may have served unreported */
     uint32_t records;                /* entries of its row in use */
-    bool changed;                    /* the row is to be solved anew */
+    bool changed;                    /* the row must be solved again */
 };
 
 struct pshift_priv_record {
-    uint64_t served, banked, demand; /* since the server's start; before it in this period; to come */
-    uint64_t old_max, new_max;       /* most it may have served by grants up to mark_seq; by later ones */
+    uint64_t served, banked, demand; /* in this period: since the server's start; before it; still to come */
+    uint64_t old_max, new_max;       /* most it may have served under grants up to mark_seq; under later ones */
     uint64_t target;                 /* banked + total of the last plan */
-    uint64_t r_total, total;         /* of the last plan, since the server's start */
+    uint64_t r_total, total;         /* of the last plan, counted from the server's start */
     uint64_t issued;                 /* R-tokens of the plan that may be issued under the limit */
-    uint64_t mark_seq, last_seq;     /* of the grants; last_seq: the last that was sent */
-    uint64_t acked_seq, seen_seq;    /* of the grant that the server names; of the report that said so */
-    uint32_t bucket, server, next;   /* next: record of the same server */
-    uint32_t entry;                  /* of the plan's rows; QOS_NONE: not laid out yet */
+    uint64_t mark_seq, last_seq;     /* grant numbers: of invariant 2; the last one sent */
+    uint64_t acked_seq, seen_seq;    /* last grant that the server named; last report merged */
+    uint32_t bucket, server, next;   /* next: next record of the same server */
+    uint32_t entry;                  /* place in the plan's rows; QOS_NONE: not laid out yet */
     bool changed;                    /* the last plan is not sent yet */
 };
 
@@ -3252,8 +3254,8 @@ struct pshift_priv_peer {
     uint64_t epoch, ack_seq, ack_mask, grant_seq, heard;
     uint64_t capacity;
     uint64_t fence_period; /* first period in which it obeyed this controller; QOS_NEVER: not yet */
-    uint64_t told;         /* tick of the last first message */
-    uint32_t first, at;    /* records; at: where the next message begins */
+    uint64_t told;         /* tick of the last message sent to it */
+    uint32_t first, at;    /* first record; record at which the next message begins */
     bool known, removed;
     bool whole;  /* all that it served and holds in this period is known */
     bool silent; /* at the last plan */
@@ -3279,7 +3281,7 @@ struct pshift_controller {
     struct pshift_priv_half r, l;
     struct pshift_controller_state info;
     void *r_mem, *l_mem;
-    uint64_t tick; /* grows with each begin and plan: one message for each server is due */
+    uint64_t tick; /* grows with each begin and plan; each time, a message to each server is due */
     uint64_t planned_period;
     uint32_t bucket_slots, record_slots, entries, laid_buckets;
     bool laid;
@@ -3419,7 +3421,7 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     return QOS_OK;
 }
 
-/* Slot of a bucket, or of a pair: that which holds it, or the empty one where it belongs. */
+/* Slot of a bucket or of a pair, or the empty slot where it would go. */
 QOS_PRIV uint32_t pshift_priv_bucket_slot(const struct pshift_controller *c, uint64_t id)
 {
     uint32_t at = pshift_priv_hash(id, 0, c->bucket_slots);
@@ -3476,7 +3478,7 @@ QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
     return qos_max(pshift_priv_used(x), qos_max(x->old_max, x->new_max));
 }
 
-/* Is all known of this server that limits need? */
+/* Does this server meet invariant 3? */
 QOS_PRIV bool pshift_priv_confirmed(const struct pshift_controller *c, const struct pshift_priv_peer *peer)
 {
     return peer->removed || peer->fence_period < c->info.period ||
@@ -3492,7 +3494,7 @@ QOS_PRIV void pshift_priv_link(struct pshift_controller *c, uint32_t i)
     c->record_slot[pshift_priv_record_slot(c, x->bucket, x->server)] = i;
 }
 
-/* Buckets that have records, or a contract, stay; their new indexes are in c->list. */
+/* Keeps the buckets with records or a contract. c->list maps old indexes to new ones. */
 QOS_PRIV void pshift_priv_keep_buckets(struct pshift_controller *c)
 {
     uint32_t i, n = 0;
@@ -3525,7 +3527,7 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
         struct pshift_priv_record x = c->record[i];
         if (pshift_priv_used(&x) == 0 && x.demand == 0)
             continue;
-        /* Until reports come, a period is expected to be like the last one. */
+        /* Until reports come, we expect the period to be like the last one. */
         c->peer[x.server].capacity = qos_sat_add(c->peer[x.server].capacity, pshift_priv_used(&x));
         x.demand = qos_min(qos_sat_add(pshift_priv_used(&x), x.demand), PSHIFT_COUNT_MAX);
         x.served = x.banked = x.old_max = x.new_max = x.target = x.r_total = x.total = 0;
@@ -3567,7 +3569,7 @@ QOS_PRIV bool pshift_priv_peer_has(const struct pshift_priv_peer *peer, uint64_t
 QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
 {
     uint64_t ahead = seq > peer->ack_seq ? seq - peer->ack_seq : 0;
-    if (seq == peer->ack_seq) /* 0, by who does not count: the first report of an epoch */
+    if (seq == peer->ack_seq) /* both 0: first report of an epoch, from a sender that does not number reports */
         return;
     if (ahead == 0) {
         peer->ack_mask |= UINT64_C(1) << (peer->ack_seq - seq - 1);
@@ -3579,7 +3581,7 @@ QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
     peer->ack_seq = seq;
 }
 
-/* All of the report is checked before any of it is merged. */
+/* Checks the whole report before any of it is merged. */
 QOS_PRIV enum qos_status pshift_priv_report_check(const struct pshift_controller *c,
                                                   const struct pshift_message *message,
                                                   const struct pshift_report_entry *entry)
@@ -3603,7 +3605,7 @@ QOS_PRIV enum qos_status pshift_priv_report_check(const struct pshift_controller
     return QOS_OK;
 }
 
-/* The server started again: its counters began at zero and its tokens are gone. */
+/* The server restarted: its counters began at zero and its tokens are gone. */
 QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_priv_peer *peer)
 {
     uint32_t i;
@@ -3643,7 +3645,7 @@ QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controll
     return &c->record[c->info.records++];
 }
 
-/* What one entry of a report says about a record. ours: grant_seq is a number of this controller's. */
+/* Merges one entry of a report into its record. ours: grant_seq numbers this controller's grants. */
 QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshift_report_entry *entry, bool ours)
 {
     uint64_t may, after = x->changed ? x->target : 0;
@@ -3697,7 +3699,7 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
             if (message->seq <= x->seen_seq)
                 continue;
             x->seen_seq = message->seq;
-            /* A mere confirmation does not change the plan: or tokens would never come to rest. */
+            /* A report that only confirms a grant must not change the plan, or tokens would never settle. */
             c->contract[x->bucket].changed |=
                 x->served != entry[k].served || x->demand != qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
             pshift_priv_merge(x, &entry[k], ours);
@@ -3718,7 +3720,7 @@ QOS_API enum qos_status pshift_controller_remove(struct pshift_controller *contr
     return QOS_OK;
 }
 
-/* Finds the servers that are silent now; rows of servers that fell silent, or came back, are to be solved anew. */
+/* Finds the servers that are silent now. Marks the rows of servers that fell silent or came back. */
 QOS_PRIV void pshift_priv_listen(struct pshift_controller *c)
 {
     uint32_t j, i;
@@ -3734,7 +3736,7 @@ QOS_PRIV void pshift_priv_listen(struct pshift_controller *c)
     }
 }
 
-/* Rows with spare entries, as far as there is room for them. */
+/* Lays out the rows, each with up to 4 spare entries as far as there is room. */
 QOS_PRIV void pshift_priv_lay_out(struct pshift_controller *c)
 {
     uint32_t i, e, used = 0, spare = c->info.buckets ? (c->entries - c->info.records) / c->info.buckets : 0;
@@ -3775,7 +3777,7 @@ QOS_PRIV struct pshift_problem pshift_priv_half_problem(const struct pshift_cont
     return p;
 }
 
-/* Row b of the R-problem as it is now: the reservation that is left, under the limit; the demands. */
+/* Updates row b of the R-problem: its demands, and the reservation left, capped by the limit left. */
 QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
 {
     const struct pshift_priv_contract *contract = &c->contract[b];
@@ -3795,7 +3797,7 @@ QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
     c->r.reservation[b] = qos_min(left, qos_min(under, PSHIFT_COUNT_MAX));
 }
 
-/* Tokens under the limit that the R-tokens of row b leave; 0 without a limit: such L-tokens need no plan. */
+/* What the R-tokens of row b leave of its limit. 0 without a limit: unlimited L-tokens need no plan. */
 QOS_PRIV uint64_t pshift_priv_l_left(const struct pshift_controller *c, uint32_t b)
 {
     const struct pshift_priv_contract *contract = &c->contract[b];
@@ -3812,7 +3814,7 @@ QOS_PRIV uint64_t pshift_priv_l_left(const struct pshift_controller *c, uint32_t
     return qos_min(left, PSHIFT_COUNT_MAX);
 }
 
-/* Is row b of the L-problem another one than before? write: makes it so. */
+/* Has row b of the L-problem changed? write: also updates it. */
 QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool write)
 {
     const bool limited = c->contract[b].limit != QOS_UNLIMITED;
@@ -3830,8 +3832,8 @@ QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool wr
     return other;
 }
 
-/* Solves one half: the listed rows anew, or all. The rows are written in between. The problem is this controller's
- * own, so no call can fail. */
+/* Updates the first n rows of c->list, then solves them again (cold: all rows). A warm solve retracts them before they
+ * change. The problem is this controller's own, so no call can fail. */
 QOS_PRIV void pshift_priv_half_solve(struct pshift_controller *c, struct pshift_priv_half *half, uint32_t n, bool cold,
                                      const struct pshift_options *options)
 {
@@ -3854,14 +3856,14 @@ QOS_PRIV void pshift_priv_half_solve(struct pshift_controller *c, struct pshift_
     (void)status;
 }
 
-/* Both halves. A row's spare entries have no tokens, so it does not matter that the halves share server[]. */
+/* Solves both halves. They can share server[], as spare entries have no tokens. */
 QOS_PRIV void pshift_priv_plan_rows(struct pshift_controller *c, const struct pshift_options *options)
 {
     const bool fresh = !c->laid;
     uint32_t b, j, n = 0, most;
     if (fresh)
         pshift_priv_lay_out(c);
-    most = c->laid_buckets / 4; /* beyond that all rows are faster */
+    most = c->laid_buckets / 4; /* if more rows changed, solving all is faster */
     for (b = 0; b < c->laid_buckets; b++)
         if (c->contract[b].changed)
             c->list[n++] = b;
@@ -3878,7 +3880,7 @@ QOS_PRIV void pshift_priv_plan_rows(struct pshift_controller *c, const struct ps
     pshift_priv_half_solve(c, &c->l, n, fresh || n > most, options);
 }
 
-/* Of `want` tokens those that may be issued: `held` the server may spend already, more only from the budget. */
+/* How many of `want` tokens may be issued. The server may spend `held` already; more must come from *budget. */
 QOS_PRIV uint64_t pshift_priv_issue(struct pshift_controller *c, uint64_t want, uint64_t held, uint64_t *budget)
 {
     uint64_t first = qos_min(want, held), more = qos_min(want - first, *budget);
@@ -3899,8 +3901,8 @@ QOS_PRIV void pshift_priv_target(struct pshift_priv_record *x, uint64_t r, uint6
     x->changed = true;
 }
 
-/* The grants of a row under a limit. R-tokens of all servers go before L-tokens of any, and nothing is issued that
- * another server may still hold. */
+/* Grants of a row under a limit. R-tokens of all servers go before any L-tokens. No token is issued that another server
+ * may still hold. */
 QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b)
 {
     const struct pshift_priv_contract *contract = &c->contract[b];
