@@ -17,7 +17,7 @@ struct instance {
 
 #define INSTANCE_HUGE (UINT64_MAX >> 1)
 
-/* A count of the instance's scale: 0 and the ends now and then. */
+/* A count of the instance's scale; sometimes 0 or an end of the range. */
 static uint64_t instance_count(struct check_rng *r, uint64_t most)
 {
     switch (check_between(r, 0, 15)) {
@@ -28,7 +28,7 @@ static uint64_t instance_count(struct check_rng *r, uint64_t most)
     }
 }
 
-/* kind 0..11 picks the shape; everything else is drawn. */
+/* kind 0..11 picks the shape; everything else is random. */
 static CHECK_UNUSED void instance_make(struct instance *p, struct check_rng *r, unsigned kind, uint32_t most_servers,
                                        uint32_t most_buckets, uint64_t huge)
 {
@@ -40,7 +40,7 @@ static CHECK_UNUSED void instance_make(struct instance *p, struct check_rng *r, 
     p->buckets = (uint32_t)check_between(r, 1, most_buckets);
     if (kind == 0)
         p->servers = 1;
-    if (kind == 1) /* nothing at all, or one of the two missing */
+    if (kind == 1) /* perhaps no buckets, then perhaps no servers */
         p->buckets = check_between(r, 0, 1) ? 0 : p->buckets;
     if (kind == 1 && p->buckets == 0 && check_between(r, 0, 1))
         p->servers = 0;
@@ -78,7 +78,7 @@ static CHECK_UNUSED void instance_make(struct instance *p, struct check_rng *r, 
         total = total > huge - (want < huge ? want : huge) ? huge : total + want;
     }
     p->row[p->buckets] = p->entries;
-    tight = check_between(r, 0, 3); /* capacity in sum: about the tokens, or drawn */
+    tight = check_between(r, 0, 3); /* total capacity: about the tokens, or random */
     for (i = 0; i < p->servers; i++) {
         even = total / p->servers;
         if (kind == 9)
@@ -91,7 +91,7 @@ static CHECK_UNUSED void instance_make(struct instance *p, struct check_rng *r, 
             p->capacity[i] = check_between(r, even / 2, even < huge / 2 ? even + even / 2 + 1 : huge);
     }
     if ((kind == 5 || kind == 10) && scale < UINT64_C(1)
-                                                 << 31) { /* all in balance but for two servers, perhaps far apart */
+                                                 << 31) { /* all balanced except two servers, perhaps far apart */
         uint32_t poor = (uint32_t)check_between(r, 0, p->servers - 1),
                  rich = (uint32_t)check_between(r, 0, p->servers - 1);
         for (i = 0; i < p->servers; i++)

@@ -1,19 +1,20 @@
-// proves: whatever the network, the other buckets, the servers and the controllers do - messages lost, late, repeated, out of
-// proves: order; restarts; a second controller; arrivals anywhere at any time - no bucket is served above its limit, and a
-// proves: reservation that every certificate of the period says can be met is met, but for one interval for a lost message
+// proves: no bucket is served above its limit, and a reservation is met if every certificate of the period says that it
+// proves: can be, less one interval for a lost message. This holds whatever the network, other buckets, servers and
+// proves: controllers do: messages lost, late, repeated, reordered; restarts; a second controller; arrivals anywhere at
+// proves: any time
 #include "adversary/adversary.h"
 #include "pshift.h"
 
 enum { SERVERS = 3, BUCKETS = 3, VICTIM = 0, CONTROLLERS = 2, WIRE = 32, INTERVALS = 5, STEPS = 120, PERIODS = 6 };
 #define LIMIT 100
 #define RESERVATION 60
-#define SPEED 40 /* requests that a server can do in an interval, in the game of reservations */
+#define SPEED 40 /* requests that a server can serve in an interval, in the game of reservations */
 #define BYTES (QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + BUCKETS * PSHIFT_REPORT_ENTRY_BYTES)
 
 struct server {
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
-    struct pshift_agent_state disk; /* what outlives a restart */
+    struct pshift_agent_state disk; /* what survives a restart */
     uint64_t epoch;
     unsigned char scheduler_mem[4096] __attribute__((aligned(64)));
     unsigned char agent_mem[4096] __attribute__((aligned(64)));
@@ -37,7 +38,7 @@ static struct {
     struct message wire[WIRE];
     uint32_t on_wire;
     uint64_t period, epochs, worst;      /* served: since the server's period began */
-    uint64_t done[PERIODS + 1][BUCKETS]; /* by all servers, by their own period */
+    uint64_t done[PERIODS + 1][BUCKETS]; /* by all servers, each by its own period */
     uint64_t server_period[SERVERS];
     const uint64_t *reservation;
     uint64_t limit, capacity;
@@ -159,7 +160,7 @@ static void remove_from_wire(uint32_t k)
     memmove(&w.wire[k], &w.wire[k + 1], (w.on_wire - k) * sizeof w.wire[0]);
 }
 
-/* The oldest message is lost where the wire is full. */
+/* If the wire is full, the oldest message is lost. */
 static struct message *post(uint32_t to)
 {
     if (w.on_wire == WIRE)
@@ -202,21 +203,21 @@ static void grants(struct brain *b, uint32_t j, bool at_once)
     }
 }
 
-/* ---- against a limit: everything is the adversary's ------------------------------------------------------- */
+/* ---- against a limit: the adversary controls everything ---------------------------------------------------- */
 
 enum { ROUND, ARRIVE, SERVE, REPORT, PLAN, GRANT, DELIVER, REPEAT, LOSE, RESTART, TAKE_OVER, STOP, PERIOD, LIMIT_OPS };
 static const struct adversary_op limit_ops[LIMIT_OPS] = {
-    {"round", 0, 63, 0, 1},         /* reports, plan, grants; bits: the messages that stay on the wire; by whom */
+    {"round", 0, 63, 0, 1}, /* reports, plan, grants; bits: the messages that stay on the wire; the controller */
     {"arrive", 0, 8, 1, 2 * LIMIT}, /* bucket and server, requests */
     {"serve", 0, 2, 1, 2 * LIMIT},  /* server, most */
     {"report", 0, 2, 0, 0},         /* of a server, to the wire */
     {"plan", 0, 1, 0, 0},           /* of a controller */
     {"grant", 0, 1, 0, 2},          /* of a controller to a server, to the wire */
     {"deliver", 0, WIRE - 1, 0, 0}, /* a message of the wire */
-    {"repeat", 0, WIRE - 1, 0, 0},  /* the same; it stays there */
+    {"repeat", 0, WIRE - 1, 0, 0},  /* as deliver, but it stays on the wire */
     {"lose", 0, WIRE - 1, 0, 0},    /* */
     {"restart", 0, 2, 0, 0},        /* of a server */
-    {"take_over", 0, 1, 0, 0},      /* a new controller, in the place of this one; the other one goes on */
+    {"take_over", 0, 1, 0, 0},      /* a new controller, in the place of this one; the other one keeps running */
     {"stop", 0, 1, 0, 0},           /* of a controller */
     {"period", 0, 3, 0, 1},         /* the next one, for a server or (3) all; 1: for the controllers, too */
 };
@@ -270,7 +271,7 @@ static void limit_step(const struct adversary_step *s)
     }
 }
 
-/* What all servers have served of a bucket in a period, and could serve with the tokens that they hold. */
+/* What all servers served of a bucket in a period, and can still serve with the tokens that they hold. */
 static void weigh(void)
 {
     uint32_t i, j, k;
@@ -304,7 +305,7 @@ static void play_limit(const struct adversary_program *program, struct adversary
     score->bound = LIMIT;
 }
 
-/* ---- against a reservation: the other buckets, and which messages are lost, are the adversary's ------------ */
+/* ---- against a reservation: the adversary controls the other buckets and which messages are lost ----------- */
 
 enum { COME, LEAVE, LOSE_REPORT, LOSE_GRANT, WAIT, RESERVATION_OPS };
 static const struct adversary_op reservation_ops[RESERVATION_OPS] = {
@@ -315,7 +316,7 @@ static const struct adversary_op reservation_ops[RESERVATION_OPS] = {
     {"wait", 1, INTERVALS, 0, 0}, /* intervals */
 };
 
-/* One interval. lost: bits 0..2 reports, 3..5 grants. False: a certificate says that reservations cannot be met. */
+/* One interval. lost: bits 0..2 reports, 3..5 grants. False: by a certificate, the reservations cannot be met. */
 static bool interval(uint32_t remaining, uint64_t lost)
 {
     struct pshift_problem problem;

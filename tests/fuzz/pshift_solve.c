@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(mem && pshift_solver_init(&ps, mem, pshift_solver_memsize(&config), &config) == QOS_OK);
     most = fuzz_bytes(&in, 1) % 4 == 0 ? UINT64_MAX >> 1 : UINT64_C(1) << fuzz_between(&in, 0, 40);
     if (fuzz_bytes(&in, 1) == 1)
-        most = UINT64_MAX; /* out of range now and then */
+        most = UINT64_MAX; /* sometimes out of range */
     p.servers = (uint32_t)fuzz_between(&in, 1, SERVERS);
     p.buckets = (uint32_t)fuzz_between(&in, 0, BUCKETS);
     opt.initial_only = fuzz_between(&in, 0, 7) == 7;

@@ -110,11 +110,11 @@ static void example_3(void)
     expect(alloc, brokered, 9);
     CHECK_EQ(s.effective.lo, 300);
     CHECK_EQ(s.excess.lo, 0);
-    work = info_of(&ps); /* server 2 is the broker of 25 tokens: no direct transfer leads from 1 to 3 */
+    work = info_of(&ps); /* server 2 is the broker of 25 tokens: 1 cannot transfer to 3 directly */
     CHECK_EQ(work.pulled.lo + work.searched.lo, 25);
 }
 
-/* Section IV-B, intrinsic error: two buckets of 100 on one server of 100. One of them, in sum, falls short by 100. */
+/* Section IV-B, intrinsic error: two buckets of 100 on one server of 100. Together they fall short by 100. */
 static void intrinsic_error(void)
 {
     static const uint64_t capacity[2] = {100, 100}, reservation[2] = {100, 100}, demand[2] = {300, 300};
@@ -137,7 +137,8 @@ static void intrinsic_error(void)
     CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
 }
 
-/* Section III-C1 and Figure 5: at the paper's size, 64 x 10,000 x 8, the work is cut into parts for the caller's threads. */
+/* Section III-C1 and Figure 5: at the paper's size, 64 x 10,000 x 8, the work is split into parts for the caller's
+ * threads. */
 static uint32_t parts_most;
 
 static void count_parts(void *ctx, uint32_t count, pshift_task task, void *arg)

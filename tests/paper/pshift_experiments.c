@@ -1,10 +1,10 @@
-// proves: Experiments 1 and 2 (Section IV-B): 99.5 % of buckets get 95 %; how the error moves with N_A and N_D
+// proves: Experiments 1 and 2 (Section IV-B): 99.5 % of buckets get 95 %; how the error changes with N_A and N_D
 // links: -lm
 // variants: native
 #include "examples/simulate/buckets.h"
 #include "check.h"
 
-static bool recent_half; /* arrivals of the second half of an interval foretell the demand, not of all of it */
+static bool recent_half; /* estimate the demand from the second half of an interval only */
 
 static double error_of(uint32_t active, uint32_t changes, bool up_to, uint64_t seed, double *intrinsic)
 {
@@ -40,7 +40,7 @@ static void experiment_2(void)
     double intrinsic, two[2], five, ten, four, eight;
     CHECK_CONTEXT("Experiment 2");
     CHECK_WITHIN(error_of(2, 0, false, 1, &intrinsic), 0, 0.0005);
-    CHECK_WITHIN(intrinsic, 0, 0); /* without changes nothing is missed but what no allocation can meet */
+    CHECK_WITHIN(intrinsic, 0, 0); /* without changes, only what no allocation can meet is missed */
     two[0] = error_of(2, 1, false, 1, &intrinsic);
     two[1] = error_of(2, 2, false, 1, &intrinsic);
     five = error_of(2, 5, false, 1, &intrinsic);
@@ -48,7 +48,7 @@ static void experiment_2(void)
     four = error_of(4, 2, false, 1, &intrinsic);
     eight = error_of(8, 2, false, 1, &intrinsic);
     CHECK(two[0] > 0.01 && two[1] > two[0]);        /* grows at first ... */
-    CHECK(five < two[1] * 1.2 && ten < five * 1.2); /* ... and then no more */
+    CHECK(five < two[1] * 1.2 && ten < five * 1.2); /* ... then stops growing */
     CHECK(four < two[1] / 2 && eight < four);       /* the wider the demand is spread, the smaller the error */
 }
 

@@ -71,7 +71,7 @@ static struct pshift_solver ps;
 static uint64_t alloc[INSTANCE_ENTRIES + 1], shortfall[INSTANCE_BUCKETS + 1];
 static uint8_t cut[INSTANCE_SERVERS + 1];
 
-/* *number altered to `other`: rejected; then put back. */
+/* Sets *number to `other`, checks that this is rejected, restores it. */
 static void altered64(const struct pshift_problem *q, struct pshift_solution *s, uint64_t *number, uint64_t other)
 {
     uint64_t was = *number;

@@ -1,6 +1,6 @@
-// proves: warm plans are as good as fresh ones: for random reports, round after round, the certificate's problem is what the
-// proves: reports and contracts say, its cut proves the allocation by this test's own sums, R- and L-tokens together hand
-// proves: out all that limit and demand allow; records expire; ids of 64 bits; a quiet round sends next to nothing
+// proves: warm plans are as good as fresh ones. For random reports, round after round, the certificate's problem
+// proves: matches the reports and contracts, and its cut proves the allocation by this test's own sums. R- and L-tokens
+// proves: together use what limit and demand allow. Records expire; ids have 64 bits; quiet rounds send next to nothing
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
@@ -33,7 +33,7 @@ static uint32_t bucket_of(uint64_t id)
     return 0;
 }
 
-/* Reports what `changed` names; the server is a perfect one: it has installed all grants. */
+/* Reports the buckets in `changed`, from a perfect server: it has installed all grants. */
 static void report(uint32_t j, const bool changed[BUCKETS])
 {
     struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
@@ -83,7 +83,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The certificate's rows are what was reported; Phi = cut by plain sums: no allocation does better. */
+/* The certificate's rows match the reports. Phi equals the cut by plain sums: no allocation does better. */
 static void check_certificate(void)
 {
     struct pshift_problem p;
@@ -130,7 +130,7 @@ static void check_certificate(void)
     CHECK_EQ(phi, cut);
 }
 
-/* With everything confirmed, the tokens of a limited bucket are all that its limit and its demand allow. */
+/* Once all grants are confirmed, a limited bucket has all tokens that its limit and demand allow. */
 static void check_limits(void)
 {
     uint32_t i, j;
@@ -232,7 +232,7 @@ static void run(uint64_t stream)
             }
         }
     }
-    for (i = 0; i < BUCKETS; i++) /* all pairs fall idle: two periods later nothing is left of them */
+    for (i = 0; i < BUCKETS; i++) /* all pairs go idle: two periods later no record is left */
         for (j = 0; j < SERVERS; j++)
             pair[i][j].demand = pair[i][j].served = 0;
     for (k = 0; k < 2; k++, period++) {

@@ -37,7 +37,7 @@ static wide lemon_flow(const instance &p)
 }
 
 /* The initial allocation by its definition (Section III-A, Algorithm 3, in integers): the floor of the proportional
- * share, and one more for the largest remainders, the earlier entry first. */
+ * share, plus one for the largest remainders; ties go to the earlier entry. */
 static void check_shares(const instance &p, const uint64_t *alloc)
 {
     for (uint32_t i = 0; i < p.buckets; i++) {
@@ -52,7 +52,7 @@ static void check_shares(const instance &p, const uint64_t *alloc)
             for (uint32_t f = p.row[i]; f < e && total > 0 && total < static_cast<wide>(INSTANCE_HUGE); f++) {
                 wide other = want * static_cast<wide>(p.demand[f]), rest = share % total, earlier = other % total;
                 wide its = static_cast<wide>(alloc[f]) - other / total;
-                CHECK(its >= more || rest > earlier); /* who passed the earlier one by has more left over */
+                CHECK(its >= more || rest > earlier); /* overtaking an earlier entry takes a larger remainder */
                 CHECK(more >= its || earlier >= rest);
             }
         }

@@ -1,4 +1,4 @@
-// proves: the level search alone, its index grown from two rows on, finds the maximum flow (Algorithm 5)
+// proves: the level search alone, with an index that grows from two rows, finds the maximum flow (Algorithm 5)
 // flags: -std=gnu++17 -Wno-maybe-uninitialized
 #define LEMON_TEST "pshift_lemon_search"
 #define LEMON_SEARCHES 1

@@ -1,4 +1,4 @@
-// proves: cut into parts with quotas of their own, the problem has the same maximum flow (Section III-C1)
+// proves: split into parts, each with its own quotas, the problem has the same maximum flow (Section III-C1)
 // flags: -std=gnu++17 -Wno-maybe-uninitialized -O3 -march=native
 #define LEMON_TEST "pshift_lemon_shards"
 #define LEMON_SEARCHES 0

@@ -1,4 +1,4 @@
-// proves: warm starts reach the optimum again, by changed rows alone or by all anew
+// proves: warm starts reach the optimum again, from the changed rows alone or from all rows
 // variants: native san i386 s390x aarch64
 // flags: -DPSHIFT_WINDOW_ROWS=4 -DPSHIFT_SHARD_ENTRIES=600
 #include "pshift.h"
@@ -106,7 +106,7 @@ static void errors(void)
     CHECK_EQ(pshift_solver_resolve(&warm, none, 1, &q, NULL, &s), QOS_OK);
     CHECK_EQ(pshift_solver_verify(&warm, &q, &s), QOS_OK);
     q.buckets--;
-    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_EINVAL); /* another problem */
+    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_EINVAL); /* a different problem */
     CHECK_EQ(pshift_solver_resolve(&warm, none, 0, &q, NULL, &s), QOS_EINVAL);
     q.buckets++;
     CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_OK);
@@ -116,7 +116,7 @@ static void errors(void)
     i = p.server[p.entries - 1];
     p.server[p.entries - 1] = p.servers;
     CHECK_EQ(pshift_solver_solve(&warm, &q, NULL, &s), QOS_EINVAL);
-    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_EINVAL); /* nothing is solved any more */
+    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_EINVAL); /* no solution is left */
     p.server[p.entries - 1] = i;
     p.capacity[0] = UINT64_MAX;
     CHECK_EQ(pshift_solver_solve(&warm, &q, NULL, &s), QOS_ERANGE);

@@ -1,6 +1,6 @@
-// proves: no limit is ever exceeded: messages lost, repeated, late by any number of periods, damaged, reordered; servers
-// proves: silent or restarted; controllers restarted, and old ones still sending; with the threshold on and off;
-// proves: and after the faults every reservation is met again in the second period. Messages stay on the wire.
+// proves: no limit is ever exceeded when messages are lost, repeated, late by any number of periods, damaged or
+// proves: reordered, servers silent or restarted, controllers restarted while old ones still send; with the threshold
+// proves: on and off. After the faults every reservation is met again in the second period. Messages stay on the wire.
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
@@ -75,7 +75,7 @@ static struct {
     uint32_t to; /* server or controller */
 } wire[WIRE];
 static uint32_t on_wire;
-static bool cut[CONTROLLERS][SERVERS]; /* nothing passes between these two, either way */
+static bool cut[CONTROLLERS][SERVERS]; /* no message passes between these two, either way */
 static uint64_t stale, damaged, installed, restarts, lost, doubled, overtaken, controllers, pairs, twins;
 static struct check_rng rng;
 
@@ -207,7 +207,7 @@ static void send_reports(uint32_t j, bool now)
     uint32_t c;
     pshift_agent_measure(&node[j].agent, 1000, 1000);
     while (pshift_agent_report(&node[j].agent, &m, entry, (uint32_t)check_between(&rng, 1, PART)) == QOS_OK) {
-        m.capacity = 1000000; /* capacity is not what this test is about */
+        m.capacity = 1000000; /* ample: this test is not about capacity */
         CHECK_EQ(pshift_report_encode(&m, entry, bytes, sizeof bytes, &size), QOS_OK);
         for (c = 0; c < CONTROLLERS; c++) {
             if (!brain[c].alive || cut[c][j])
@@ -292,7 +292,7 @@ static void faulty_delivery(void)
         deliver(k);
     } else {
         deliver(k);
-        if ((kinds & DOUBLED) && chance(3)) { /* it comes again later */
+        if ((kinds & DOUBLED) && chance(3)) { /* arrives again later */
             doubled++;
             return;
         }
@@ -311,7 +311,7 @@ static void controller_fault(void)
     controllers++;
     if (kinds & TWINS) {
         twins++;
-        brain_start(b); /* the other one goes on */
+        brain_start(b); /* the other one keeps running */
         return;
     }
     brain_stop(&brain[0]);
@@ -389,7 +389,7 @@ static void faulty_step(void)
     }
 }
 
-/* A round in which all messages arrive, and old ones too, now and then. */
+/* A round in which all messages arrive, and sometimes old ones too. */
 static void healthy_round(void)
 {
     uint32_t j, c;
@@ -406,7 +406,7 @@ static void healthy_round(void)
         faulty_delivery();
 }
 
-/* The second period without faults: every reservation with demand is met, and all of a limit can be used. */
+/* The second period without faults: every reservation with demand is met, and a limit can be used in full. */
 static void healthy_period(bool judged)
 {
     const unsigned were = kinds;
@@ -481,7 +481,7 @@ static void run(uint64_t stream)
         node_stop(j);
 }
 
-/* Of a million pairs; the sanitizers and the emulated targets do less. */
+/* Runs for a share of a million pairs; fewer under the sanitizers and on emulated targets. */
 static uint64_t part_of(uint64_t runs)
 {
     return check_scaled(check_scaled(4) == 4 ? runs : runs / 3);

@@ -1,11 +1,11 @@
-// proves: the token scheduler picks what a literal transcription of Algorithm 1 picks, weighted too, with a position of
-// proves: its own for each of the two steps; and no request waits longer than the header's formulas say
+// proves: the token scheduler picks what a literal transcription of Algorithm 1 picks, also with weights, where each of
+// proves: the two steps has its own position; and no request waits longer than the header's formulas allow
 // variants: native san i386 s390x aarch64 riscv64
 #include "pshift.h"
 #include "check.h"
 
-/* Algorithm 1: the queues are searched one by one, for each step from a position of its own. Section V: a queue keeps its
- * turn for `weight` requests. */
+/* Algorithm 1: each step searches the queues one by one, from its own position. Section V: a queue keeps its turn for
+ * `weight` requests. */
 #define QUEUES_MOST 5000
 static struct {
     uint32_t queues, next[2], turn[2], left[2];
@@ -59,7 +59,7 @@ static int loop_pick(uint32_t *queue)
     return 0; /* Step 3 */
 }
 
-/* 1 if any request waits. */
+/* 1 if a request waits. */
 static uint64_t loop_waiting(void)
 {
     uint32_t q;
@@ -196,9 +196,9 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
     CHECK(check_mem_free(&mem));
 }
 
-/* The worst waits of THE CONTRACT, against neighbours that come and go: a request behind k others of a queue of weight w
- * is picked within (k / w + 1) * W + k picks of its own kind, W the sum of the others' weights. R-tokens: all picks.
- * L-tokens: the picks without R-tokens. */
+/* The worst waits of THE CONTRACT, against neighbours that come and go: a request behind k others of a queue of weight
+ * w is picked within (k / w + 1) * W + k picks. W is the sum of the others' weights. For R-tokens all picks count, for
+ * L-tokens the picks without R-tokens. */
 static void waits(uint64_t stream, bool reserved)
 {
     enum { QUEUES = 9 };
@@ -220,7 +220,7 @@ static void waits(uint64_t stream, bool reserved)
         CHECK_EQ(pshift_scheduler_arrive(&sc, i, check_between(&r, 0, 9)), QOS_OK);
         CHECK_EQ(pshift_scheduler_set_tokens(&sc, i, reserved ? 1000000 : 0, 1000000), QOS_OK);
     }
-    for (n = check_between(&r, 0, 60); n > 0; n--) { /* the positions may be anywhere */
+    for (n = check_between(&r, 0, 60); n > 0; n--) { /* moves both positions anywhere */
         struct pshift_pick pick = {0, PSHIFT_NORMAL};
         (void)!pshift_scheduler_pick(&sc, &pick);
     }

@@ -1,5 +1,6 @@
-// proves: the initial allocation (Algorithm 3 in integers) is the floor of each share, and one more for the largest
-// proves: remainders, the earlier entry first: for rows of every length up to 40, demands of every size, sizes mixed in a row
+// proves: the initial allocation (Algorithm 3 in integers) is the floor of each share, plus one for the largest
+// proves: remainders; ties go to the earlier entry. Rows of every length up to 40, demands of every size, mixed sizes
+// proves: in a row
 // variants: native san
 #include "pshift.h"
 #include "check.h"
@@ -14,7 +15,7 @@ static uint64_t capacity[LONGEST], reservation[ROWS], demand[ENTRIES], alloc[ENT
 static uint32_t row[ROWS + 1], server[ENTRIES];
 static uint8_t cut[LONGEST];
 
-/* By the definition, without any of the header's arithmetic: sort out the largest remainders one by one. */
+/* By the definition, without the header's arithmetic: picks the largest remainders one by one. */
 static void expected(const uint64_t *d, uint32_t n, uint64_t want, uint64_t *share)
 {
     wide total = 0, rest[LONGEST], given = 0;

@@ -1,4 +1,4 @@
-// proves: the same of the initial allocation in plain C, which vector code must equal row by row
+// proves: the same for the initial allocation in plain C; vector code must equal it row by row
 // variants: native
 #define PSHIFT_PLAIN
 #include "pshift_shares.c"

@@ -2,9 +2,9 @@
 # proves: pshift_cluster, Experiments 3, 4 and 5 of the paper (Section IV-E) on memcached daemons and on files: ratios,
 # reservations, limits, judged on the nodes' logs; faults; nothing left behind.
 #
-# Faults, all by real parts: a daemon killed with SIGKILL under way, one stopped with SIGSTOP for two intervals, a port that
-# another daemon holds, no memcached at all, SIGKILL and SIGINT to the cluster itself. QOS_LONG=1: longer runs, the sanitizers
-# and the measured capacity too.
+# All faults are real: a daemon killed with SIGKILL during a run, one stopped with SIGSTOP for two intervals, a port
+# that another daemon holds, no memcached at all, SIGKILL and SIGINT to the cluster itself. QOS_LONG=1 adds longer runs,
+# the sanitizers and the measured capacity.
 set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster
@@ -12,7 +12,7 @@ tool=$PWD/build/examples/pshift_cluster
 work=$(mktemp -d "$PWD/build/pshift_cluster-XXXXXX") || exit 1
 failed=0 skipped= other= long=${QOS_LONG:-}
 trap 'rm -rf "$work"; [ -z "$other" ] || kill "$other"' EXIT
-# As root and with more ranks than cores: allowed, and yielding when idle.
+# Allow root and more ranks than cores; idle ranks yield.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 mpi="mpirun --oversubscribe --mca btl self,vader --mca pml ob1"
 port=$((20000 + $$ % 100 * 100)) # the daemons of a run stay within a hundred
@@ -44,7 +44,8 @@ run() {
     status=$?
     cat "$work/$name.out"
 }
-# The same; once more if a promise was missed, as a busy machine does that. Wrong books, or a limit exceeded: never.
+# The same, retried once if a promise was missed: a busy machine can cause that. Wrong books or an exceeded limit: no
+# retry.
 patient() {
     run "$@"
     if [ "$status" = 1 ] && json "$1" '[.scenes[] | .log_holds and ((.qos | not) or .worst_limit <= 1)] | all'; then
@@ -97,7 +98,7 @@ patient faults 5 --qos with --periods 4 --fault kill:2@1300ms --fault stop:3@320
     --bucket reserve=0.4,limit=0.8,on=2+3 --bucket reserve=0.4,limit=0.8,on=3+4 --bucket reserve=0.4,limit=1,on=1+4 \
     --bucket reserve=0.3,limit=1,on=2 --bucket reserve=0.3,limit=0.6,on=1-4
 judged faults "SIGKILL and SIGSTOP"
-# Loading the daemon anew may reach into period 3.
+# Reloading the daemon may extend into period 3.
 expect "faults: seen in periods 2 and 4" json faults '.scenes[0].periods | map(.fault) | .[0] == false and .[1] and .[3]'
 expect "faults: what the dead daemon did not do was sent again" json faults '.scenes[0].sent_again > 0'
 [ "$status" = 3 ] || expect "faults: the buckets that live elsewhere too keep 98 %" json faults \
@@ -105,10 +106,10 @@ expect "faults: what the dead daemon did not do was sent again" json faults '.sc
         | .value >= 0.98 * ($r | [.[0, 1, 2, 3, 5]])[.key]] | all'
 took
 
-# ---- somebody else's daemon on node 1's port; a judge that sees a bug; no memcached
+# ---- a foreign daemon on node 1's port; a judge that sees a bug; no memcached
 memcached -l 127.0.0.1 -p "$port" -U 0 $([ "$(id -u)" = 0 ] && echo -u nobody) 2>/dev/null &
 other=$!
-echo "localhost slots=4" >"$work/hosts" # as over real hosts: by host file, over TCP alone
+echo "localhost slots=4" >"$work/hosts" # as on real hosts: host file, TCP only
 mpi="mpirun --hostfile $work/hosts --oversubscribe --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1" run taken 3 --qos with --buckets 2 --reserve 0.5 --limit 1 --periods 1 --objects 1000
 judged taken "port taken"
 expect "port taken: said" grep -q "port $port is taken; memcached is on port $((port + 2))" "$work/taken.err"
@@ -142,7 +143,7 @@ if [ -z "$long" ]; then
 elif OMPI_CC=clang mpicc -std=gnu11 -O1 -g -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     $(says examples/pshift_cluster/main.c flags) -I. -Iexamples/common -o "$work/asan" examples/pshift_cluster/*.c examples/common/*.c \
     $(says examples/pshift_cluster/main.c links) -lm; then
-    export ASAN_OPTIONS=detect_leaks=0 # the MPI library keeps memory to its end
+    export ASAN_OPTIONS=detect_leaks=0 # the MPI library frees no memory at exit
     binary=$work/asan run asan 4 --buckets 4 --reserve 0.3 --limit 0.6 --changes 2 --periods 2 --fault kill:1@700ms \
         --figures "$work/figures"
     expect "sanitizers: the log holds" json asan '.scenes | length == 2 and (map(.log_holds) | all)'

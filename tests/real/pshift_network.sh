@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in a network namespace of
-# its own, survive SIGKILL of any process and partitions: no bucket is ever served above its limit, every reservation is met
-# from the second period after a fault on; a node with unknown keys gets and reports nothing, one with keys that sends what it
-# should not deposes nobody and takes nothing.
+# proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in its own network
+# namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
+# is met from the second period after a fault on. A node with unknown keys gets and reports nothing; a hostile node with
+# keys deposes nobody and takes nothing.
 #
-# By default one node and the active controller are killed, and the links of one node, through a relay, are half open, then
-# slow. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the journals: what
-# each node was about to serve, written before it did. A bucket whose reservation is missed in a period is not judged if in
-# that period, or the one before, a node of its own lost more than 4 % of its slots, or the controller woke 50 ms late: this
-# machine was too busy. Any other miss is a failure, and so is a limit that is exceeded.
+# By default one node and the active controller are killed, and one node's links, through a relay, are half open, then
+# slow. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the
+# journals: each node writes what it is about to serve before it serves it. A missed reservation does not count if the
+# machine was too busy: in that period or the one before, a node of the bucket lost more than 4 % of its slots, or the
+# controller woke 50 ms late. Any other miss is a failure, and so is an exceeded limit.
 set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster
@@ -74,7 +74,7 @@ wait_for() { # SECONDS COMMAND...
     done
 }
 settled() { cat "$work"/c?.out | grep -q 'active; 0 of 8 nodes silent, 0 unconfirmed'; }
-active() { # the controller that spoke last of being active
+active() { # the controller that last reported being active
     grep -H ': active; ' "$work"/c?.out | sed 's,.*/\(c[12]\).out:.*period \([0-9]*\): .*,\2 \1,' | sort -n | tail -1 | cut -d' ' -f2
 }
 faults=() # "FIRST LAST" periods
@@ -142,7 +142,7 @@ else
     done
 fi
 
-# ---- a node with the key of node 8 that lies, floods and takes names, while the links of n6 are slow
+# ---- a hostile node with the key of node 8 lies, floods and takes names, while the links of n6 are slow
 deposed=$(cat "$work"/c?.out | grep -c 'takes over')
 began=$(now)
 echo delay 0.15 >"$work/mode"
@@ -152,7 +152,7 @@ echo pass >"$work/mode"
 sleep 0.2
 fault "$began" "$(now)" "a hostile node, $(cat "$work/hostile.out"); links of n6 slow"
 
-# ---- a stranger: it knows the controllers' public keys and makes its own
+# ---- a stranger that knows the controllers' public keys and makes its own
 "$tool" keys "${common[@]}" --keys "$work/strange" >"$work/keys.out" && cp "$work"/keys/controller-*.public "$work/strange"
 ip netns exec "${hub}stranger" "$tool" node --number 3 "${common[@]}" --keys "$work/strange" --journal "$work/stranger" \
     >"$work/stranger.out" 2>&1 </dev/null &

@@ -14,7 +14,7 @@ static uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[
 static uint32_t row[BUCKETS + 1], server[ENTRIES];
 static uint8_t cut[SERVERS];
 static struct pshift_solver ps;
-static uint32_t length = 5; /* of every row: 5, or the ordinary 8 */
+static uint32_t length = 5; /* of every row: 5, or the usual 8 */
 
 static struct pshift_solver_state info_of(const struct pshift_solver *solver)
 {
@@ -68,7 +68,7 @@ static void draw(uint64_t stream)
         capacity[i] = total / SERVERS;
 }
 
-/* A parallel_for: `threads` of them take turns. */
+/* A parallel_for: `threads` threads take turns. */
 struct team {
     uint32_t threads, count;
     pshift_task task;
@@ -245,8 +245,8 @@ static void errors(void)
     CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_OK);
 }
 
-/* Every count at the end of its range: 400 buckets want 2^63 - 1 each of 5 demands as large, twelve servers can do as
- * much: Phi = 12 (2^63 - 1), the excess 388 (2^63 - 1). */
+/* Every count at the end of its range, M = 2^63 - 1: 400 buckets reserve M each and have 5 demands of M each; 12
+ * servers have capacity M each. So Phi = 12 M and the excess is 388 M. */
 static void ends(void)
 {
     struct pshift_problem p = problem();
@@ -269,7 +269,7 @@ static void ends(void)
     CHECK_EQ(s.excess.lo, UINT64_MAX - 387);
 }
 
-/* Rows of 8 servers, the ordinary length, at the ends of the ranges. */
+/* Rows of 8 servers, the usual length, at the ends of the ranges. */
 static void eights(void)
 {
     struct pshift_problem p;
@@ -288,7 +288,8 @@ static void eights(void)
     CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK(s.exact);
     for (i = 0; i < p.buckets; i++)
-        reservation[i] = i ? 0 : MOST; /* one bucket, 2^60 tokens at each server, half of them without capacity */
+        reservation[i] =
+            i ? 0 : MOST; /* one bucket, 2^60 tokens at each server, half of the servers without capacity */
     for (i = 0; i < ENTRIES; i++)
         demand[i] = MOST;
     CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);

@@ -1,5 +1,5 @@
-// proves: every field of every configuration of pshift.h: the value that zero stands for, both ends of the range, and one past
-// each end, where the error names the field and the object stays as it was
+// proves: every field of every configuration of pshift.h: the value that zero stands for, both ends of the range, and
+// proves: one past each end, where the error names the field and the object stays as it was
 #include "config_table.h"
 #include "pshift.h"
 

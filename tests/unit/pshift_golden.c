@@ -1,4 +1,4 @@
-// proves: reports and grants are written byte for byte as ever, and what was written then is read, on either byte order
+// proves: reports and grants encode to the golden bytes, and the golden bytes decode, in either byte order
 #include "golden.h"
 #include "pshift.h"
 

@@ -1,10 +1,10 @@
-// proves: memory and every error of the scheduler, the agent, the controller and the messages; rounding of the estimator
+// proves: memory and every error of scheduler, agent, controller and messages; rounding of the estimator
 #include "pshift.h"
 #include "check.h"
 
 #define MEM(m, size) check_mem_new(&(m), (size), 64, 0)
 
-/* A configuration's field at the end of its range and one past it, with the sentence that names it. */
+/* A configuration's field at the end of its range and one past it, with the error text that names it. */
 #define FIELD(error, config, field, good, bad)                                                                         \
     do {                                                                                                               \
         (config).field = (good);                                                                                       \
@@ -77,7 +77,7 @@ static void scheduler_calls(void)
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK_EQ(info.weight, 1);
     CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 3), QOS_NEVER);
-    for (k = 0; k < 1000; k++) /* idle polls are not refusals */
+    for (k = 0; k < 1000; k++) /* an idle poll is not a refusal */
         CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
     CHECK_EQ(pshift_scheduler_stats(&scheduler, QOS_NONE, &stats), QOS_OK);
     CHECK_EQ(stats.refused, 0);
@@ -94,8 +94,8 @@ static void scheduler_calls(void)
     CHECK(check_mem_free(&m));
 }
 
-/* Nine buckets without R-tokens beside one whose requests come singly: all are served alike. The paper's single position
- * starves eight of them. */
+/* Nine buckets without R-tokens beside one whose requests come one at a time: all get equal service. The paper's single
+ * position starves eight of them. */
 static void fair_beside_reservations(void)
 {
     uint32_t where, every, q, n;
@@ -172,7 +172,7 @@ static void agent_calls(void)
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 6), QOS_OK);
     CHECK_EQ(pshift_agent_close(&agent, 333), QOS_EBUSY);
     CHECK_EQ(pshift_agent_close(&agent, 0), QOS_OK);
-    CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_EFULL); /* from the next period on */
+    CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_EFULL); /* possible from the next period on */
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 0), QOS_EINVAL);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN); /* nothing was measured */
     pshift_agent_measure(&agent, 10, 25);
@@ -181,10 +181,10 @@ static void agent_calls(void)
     CHECK_EQ(message.seq, 1);
     CHECK_EQ(message.untold, 0);
     CHECK(report[0].bucket == 333 && report[0].served == 0 && report[0].held == 0);
-    CHECK_EQ(report[0].demand, 6 + 15); /* 6 wait, and 6 came in an interval of which two and a half follow */
+    CHECK_EQ(report[0].demand, 6 + 15); /* 6 wait, and 6 arrived in an interval; 2.5 intervals follow */
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN);
     pshift_agent_measure(&agent, 10, 0);
-    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* not acknowledged: once more */
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* not acknowledged: sent again */
     CHECK_EQ(message.count, 1);
     CHECK_EQ(report[0].demand, 6);
 
@@ -201,7 +201,7 @@ static void agent_calls(void)
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 10 && info.l_tokens == 4);
     CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
-    message.seq = 2; /* the same totals: what was served is in them */
+    message.seq = 2; /* the same totals: they include what was served */
     CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 9 && info.l_tokens == 4);
@@ -212,7 +212,7 @@ static void agent_calls(void)
     message.period = 2;
     CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
     message.period = 1;
-    message.controller_epoch = 9; /* a new controller; its epoch outlives a restart */
+    message.controller_epoch = 9; /* a new controller; its epoch survives a restart */
     message.count = 0;
     message.server_epoch = 0;
     CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
@@ -243,7 +243,7 @@ static void agent_calls(void)
     CHECK(check_mem_free(&n));
 }
 
-/* A million buckets come to one server of 10,000 queues, ten thousand at a time. */
+/* A million buckets use one server of 10,000 queues, ten thousand at a time. */
 static void a_million_buckets(void)
 {
     const uint32_t width = check_scaled(10000) > 100 ? 10000 : 500;
@@ -328,7 +328,7 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_plan(&controller, &options), QOS_EINVAL);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
     CHECK_EQ(pshift_controller_info(&controller, &info), QOS_OK);
-    CHECK_EQ(info.unconfirmed, 1); /* server 1 may obey another controller: nothing is issued under limits */
+    CHECK_EQ(info.unconfirmed, 1); /* server 1 may obey another controller: no tokens are issued under limits */
     CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
     CHECK_EQ(got.count, 0);
     CHECK_EQ(pshift_controller_remove(&controller, 1), QOS_OK);
@@ -345,7 +345,7 @@ static void controller_calls(void)
     CHECK(check_mem_free(&m));
 }
 
-/* A server with an agent, and a controller that has heard of bucket 0 there. */
+/* A server with an agent, and a controller that knows of bucket 0 there. */
 struct pair {
     struct check_mem scheduler_mem, agent_mem, controller_mem;
     struct pshift_scheduler scheduler;
@@ -409,7 +409,7 @@ static void pair_close(struct pair *p)
     CHECK(check_mem_free(&p->controller_mem));
 }
 
-/* Plans that fail are no rounds: nobody falls silent by them. */
+/* A failed plan is not a round: it makes no server silent. */
 static void failing_plans(void)
 {
     struct pshift_controller_state info;
@@ -426,14 +426,14 @@ static void failing_plans(void)
     CHECK(info.round == 1 && info.silent == 0);
     tell(&p);
     CHECK_EQ(queue_of(&p, 0).r_tokens, 10);
-    for (k = 0; k < 3; k++) /* rounds without a report are */
+    for (k = 0; k < 3; k++) /* rounds without a report do */
         CHECK_EQ(pshift_controller_plan(&p.controller, NULL), QOS_OK);
     CHECK_EQ(pshift_controller_info(&p.controller, &info), QOS_OK);
     CHECK(info.round == 4 && info.silent == 1);
     pair_close(&p);
 }
 
-/* A bucket that is first heard of between a plan and its grants keeps the tokens that it has. */
+/* A bucket that is first reported between a plan and its grants keeps its tokens. */
 static void between_plan_and_grant(void)
 {
     struct pair p;
@@ -463,7 +463,7 @@ static void messages(void)
     CHECK_EQ(len, 0);
     CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes, &len), QOS_OK);
     CHECK_EQ(len, sizeof bytes);
-    CHECK_EQ(pshift_grant_decode(bytes, len, &got, &ge, 1), QOS_ECORRUPT); /* a report is no grant */
+    CHECK_EQ(pshift_grant_decode(bytes, len, &got, &ge, 1), QOS_ECORRUPT); /* a report is not a grant */
     CHECK_EQ(pshift_report_decode(bytes, len, &got, &re, 0), QOS_EFULL);
     memset(&re, 0, sizeof re);
     CHECK_EQ(pshift_report_decode(bytes, len, &got, &re, 1), QOS_OK);

@@ -1,7 +1,8 @@
-// A node of pshift_cluster that has a key and sends what it should not: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
+// A hostile node of pshift_cluster with a valid key: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
 //
-// It takes another node's name, reports for another, claims an epoch that no controller can have, sends numbers at their
-// ends, lengths that do not fit, parts without end, and all of it as fast as the library takes it. Prints how many it sent.
+// It takes another node's name, reports for another node, and claims an epoch that no controller can have. It sends
+// numbers at the ends of their ranges, wrong lengths and endless parts, as fast as the library takes them. Prints how
+// many it sent.
 #include "pshift.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void *connect_as(char **argv, const char *name)
     return socket;
 }
 
-/* A report as this node would send it, but for what is wrong in it; returns its length with the head. */
+/* A report of this node with the given faults in it; returns its length with the head. */
 static size_t report(uint32_t server, uint64_t age_ms, uint64_t controller_epoch, uint32_t count, uint64_t number)
 {
     static struct pshift_report_entry entry[ENTRIES];
@@ -61,7 +62,7 @@ static size_t report(uint32_t server, uint64_t age_ms, uint64_t controller_epoch
     }
     m.server = server;
     m.count = count;
-    m.server_epoch = 1; /* of long ago: whatever it says about itself is old */
+    m.server_epoch = 1; /* long past: what it reports about itself is out of date */
     m.controller_epoch = controller_epoch;
     m.seq = m.period = number;
     m.capacity = number;
@@ -84,7 +85,7 @@ static int send_kind(void *socket, uint32_t me, unsigned long kind)
     switch (kind % 9) {
     case 0: return put(socket, wire, 0, 0);
     case 1: return put(socket, wire, kind % 23, 0);
-    case 2: return put(socket, wire, report((me + 4) % 8, 0, 1, 1, 1), 0); /* for another */
+    case 2: return put(socket, wire, report((me + 4) % 8, 0, 1, 1, 1), 0); /* for another node */
     case 3: return put(socket, wire, report(me, UINT64_MAX, UINT64_MAX, 1, 1), 0);
     case 4: return put(socket, wire, report(me, UINT64_MAX, 1, ENTRIES, UINT64_MAX), 0);
     case 5: return put(socket, wire, report(UINT32_MAX, 0, 1, 0, UINT64_MAX), 0);
