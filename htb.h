@@ -38,11 +38,11 @@
  *         uint64_t now_ns = 1000000000, wake_ns; // from your monotonic clock
  *         struct qos_stats stats;
  *
- *         config.rate_per_s[0] = 40000000;  // what the device surely does, in bytes here
+ *         config.rate_per_s[0] = 40000000;  // what the device always sustains: bytes/s
  *         if (htb_init(&tree, memory, sizeof memory, &config) != QOS_OK)
  *             return 1;                     // htb_config_error(&config) says why
  *
- *         gold.rate_per_s[0] = 15000000;    // 15 MB/s for sure, more if others leave it
+ *         gold.rate_per_s[0] = 15000000;    // 15 MB/s guaranteed, more if some is unused
  *         gold.limit_per_s[0] = 30000000;   // never more than 30 MB/s
  *         if (htb_reserve(&tree, now_ns, 1, &gold, NULL) != QOS_OK)
  *             return 1;                     // htb_class_error(&gold), or it does not fit
@@ -62,28 +62,28 @@
  *     thread, or take your own lock. Any thread may call htb_stats at any time.
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
- *         own tokens       at least R * t in any time t in which a request waits, if
- *                          the device keeps up, less one bucket and n; a stall of up to
- *                          lag_ns is made up; a caller at the gate may be B late;
- *                          the same part of R as all others, if the device gives less;
+ *         own tokens       at least R * t - one bucket - n in any time t in which a
+ *                          request always waits, if the device keeps up. Stalls of up
+ *                          to lag_ns are made up. A caller at the gate may be B late.
+ *                          A slower device cuts all classes to the same part of R;
  *         a limit          at most L * t + one bucket + n in any time t.
  *     A bucket is 2 * R * B (its limit's 2 * L * B), unless request_max_tokens is set.
  *     The tokens of a class are never lent while the class wants them.
  *   - Worst wait of a request of a class that stays within its rate R:
  *         gate             B + n / R
- *         queues           n / R + what is dispatched + the largest request of the tree,
+ *         queues           n / R + the dispatched requests + the tree's largest request,
  *                          if the reservations fit the device, whatever other classes do;
  *                          in elevator order also bypass_max requests.
  *   - Borrowers of one lender with weights w and requests of at most n tokens get service
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
- *     time. Worst wait of one of them, for a lender that lends Q tokens/s to borrowers of
- *     weights W in all: (n * W / w + the largest request of each other borrower) / Q. A
- *     scale of the weights changes nothing. Who waits at the gate without htb_submit is
- *     promised no share.
+ *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
+ *     at most (n * W / w + the largest request of each other borrower) / Q. Only ratios
+ *     of weights matter. A caller at the gate that does not use htb_submit is promised
+ *     no share.
  *   - A group's limit stops borrowing only: the group may exceed it by what its classes
  *     reserve.
  *   - htb_take is O(depth) while nothing is queued. Any other call is O(depth * (depth +
- *     log classes)) for each request that it moves and each class that waited until now.
+ *     log classes)) for each request that it moves and each class whose wait ends.
  *     Changes of classes and steps of htb_maximize may look at every class.
  */
 #ifndef QOS_HTB_H
@@ -122,7 +122,7 @@ enum htb_order {
 
 /* What bounds the requests that go to the device. */
 enum htb_bound {
-    HTB_BY_FLIGHT = 0, /* the device time in flight: the root's rate counts in admission only, nothing is left idle */
+    HTB_BY_FLIGHT = 0, /* the device time in flight: the root's rate counts in admission only; no time is left idle */
     HTB_BY_RATE = 1    /* the root's rate: borrowers wait for its tokens (the paper's way, see htb_maximize) */
 };
 
@@ -141,31 +141,31 @@ struct htb_class {
 
 struct htb_config {
     uint32_t classes;                       /* ids 0..classes - 1, groups included; 1..HTB_CLASSES_MAX; 0: 16 */
-    uint32_t resources;                     /* that a request may cost; 1..HTB_RESOURCES_MAX; 0: 1 */
-    uint64_t rate_per_s[HTB_RESOURCES_MAX]; /* of the root: what the device surely does; 1..QOS_RATE_MAX */
+    uint32_t resources;                     /* kinds of cost of a request; 1..HTB_RESOURCES_MAX; 0: 1 */
+    uint64_t rate_per_s[HTB_RESOURCES_MAX]; /* of the root: what the device always sustains; 1..QOS_RATE_MAX */
     struct htb_class best_effort;           /* terms of class 0, which every unknown id shares; zero: no reservation,
                                              * no limit; parent 0, no group, no expiry */
-    uint64_t burst_ns;                      /* of each class that names none, and of the root; 1..HTB_BURST_MAX_NS;
+    uint64_t burst_ns;                      /* of the root, and of each class that sets none; 1..HTB_BURST_MAX_NS;
                                              * 0: 10 ms, at 40 MB/s one seek's worth of data */
-    uint64_t request_max_tokens;            /* 0: a bucket holds two bursts, and a request passes at one; so a
+    uint64_t request_max_tokens;            /* 0: a bucket holds two bursts, and one lets any request pass; so a
                                              * caller that is up to burst_ns late loses no tokens. Else a bucket
-                                             * holds one burst and this, and larger requests wait for a full one;
-                                             * 1..QOS_TOKENS_MAX / 4; QOS_NOTHING: one burst and no more */
-    uint64_t debt_ns;       /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
-    uint64_t lag_ns;        /* how much service a slow device may owe; older debts of it are
-                                             * forgotten for all classes alike; 1..HTB_BURST_MAX_NS; 0: 1 s */
-    uint64_t start_ns;      /* the time now */
-    uint32_t depth_max;     /* levels below the root; 1..4096; 0: 8 */
-    enum htb_bound bound;   /* of what goes to the device, see the chapter on flight */
-    uint64_t flight_min_ns; /* HTB_BY_FLIGHT: least device time in flight; the tokens of a request count as time at
-                                    * the root's rates; 0: 1 ns, one request at a time */
-    uint64_t flight_max_ns; /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: the greater of 20 ms and the least */
-    enum htb_order order;   /* of the dispatch queue */
-    uint32_t dispatch_max;  /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64. What
-                                             * is dispatched cannot be taken back for a class with tokens */
-    uint32_t device_max;    /* of them at the device; 1..dispatch_max; 0: min(32, dispatch_max) */
-    uint32_t bypass_max;    /* requests that may overtake one in elevator order; 0: 64 */
-    uint32_t maximize_step; /* the maximizer changes the root's rate by 1/step; 2..1024; 0: 32 */
+                                             * holds one burst plus this; a larger request waits until it is full;
+                                             * 1..QOS_TOKENS_MAX / 4; QOS_NOTHING: exactly one burst */
+    uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
+    uint64_t lag_ns;               /* a slow device makes up for this much lost service; all classes alike
+                                    * lose what is older; 1..HTB_BURST_MAX_NS; 0: 1 s */
+    uint64_t start_ns;             /* the time now */
+    uint32_t depth_max;            /* levels below the root; 1..4096; 0: 8 */
+    enum htb_bound bound;          /* on requests at the device, see the chapter on flight */
+    uint64_t flight_min_ns;        /* HTB_BY_FLIGHT: least device time in flight. A request takes the time of its tokens
+                                    * at the root's rates; 0: 1 ns, one request at a time */
+    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(20 ms, flight_min_ns) */
+    enum htb_order order;          /* of the dispatch queue */
+    uint32_t dispatch_max;         /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64.
+                                    * They are not called back when a class gets tokens */
+    uint32_t device_max;           /* of them at the device; 1..dispatch_max; 0: min(32, dispatch_max) */
+    uint32_t bypass_max;           /* requests that may overtake one in elevator order; 0: 64 */
+    uint32_t maximize_step;        /* the maximizer changes the root's rate by 1/step; 2..1024; 0: 32 */
     uint64_t maximize_interval_ns; /* at least 1 us; 0: 100 ms */
     uint64_t maximize_rate_max;    /* of the first resource; rate_per_s[0]..QOS_RATE_MAX; 0: QOS_RATE_MAX */
 };
@@ -195,8 +195,8 @@ struct htb_request {
 
 /* What became of a request. */
 enum htb_outcome {
-    HTB_DONE = 0,    /* the device has worked on it, well or not: it is charged */
-    HTB_NOT_DONE = 1 /* the device has not: all its tokens are given back */
+    HTB_DONE = 0,    /* the device has worked on it, even if it failed: it is charged */
+    HTB_NOT_DONE = 1 /* the device has not worked on it: all its tokens are given back */
 };
 
 /* What the maximizer saw at its last look. */
@@ -221,7 +221,7 @@ struct htb_state {
     uint64_t flight_late_ns;                    /* how far that class was behind its rate then */
 };
 
-/* Why the next request of a class is not dispatched yet. Of several reasons the first. */
+/* Why the next request of a class is not dispatched yet: the first reason that applies. */
 enum htb_wait {
     HTB_WAITS_NOT = 0,     /* it has none */
     HTB_OWN_LIMIT = 1,     /* the limit of its class */
@@ -232,7 +232,7 @@ enum htb_wait {
 
 /* One class or group (htb_class_info). */
 struct htb_class_state {
-    struct htb_class terms; /* as reserved, defaults spelled out; a limit that is not set: QOS_UNLIMITED */
+    struct htb_class terms; /* as reserved, with defaults filled in; no limit: QOS_UNLIMITED */
     uint32_t queued;        /* class: requests in its queue; group: children */
     uint32_t outstanding;   /* class: requests dispatched or at the device */
     enum htb_wait waits;    /* class: what its next request waits for, as of the latest now_ns */
@@ -260,54 +260,53 @@ struct htb_class_state {
 /* ---- the API ------------------------------------------------------------------------------------------------------
  *
  * Common errors. QOS_EINVAL: an argument that is never right. QOS_ERANGE: a number out of its range. QOS_ENOENT: no
- * such id. After an error the tree is as it was. A tree has one time, the latest now_ns that any call gave it: an
- * earlier one counts as that, so a clock that goes back and forth gains nothing. A tree is never NULL. */
+ * such id. After an error the tree is as it was. The time of a tree is the latest now_ns of any call. An earlier now_ns
+ * counts as that time, so a clock that goes back and forth gains nothing. A tree must not be NULL. */
 
 /* NULL, or a sentence that names the wrong field and says what to do. config may be NULL (wrong). */
 QOS_API const char *htb_config_error(const struct htb_config *config);
 /* The same for terms; they are also checked against the tree when they are used. */
 QOS_API const char *htb_class_error(const struct htb_class *terms);
-/* Bytes for htb_init, at an alignment of 64; 0 if the configuration is wrong or they do not fit in a size_t. */
+/* Bytes for htb_init, aligned to 64; 0 if the configuration is wrong or the size does not fit in a size_t. */
 QOS_API size_t htb_memsize(const struct htb_config *config);
 /* QOS_EINVAL: mem or config is NULL. QOS_ERANGE: htb_config_error says what. QOS_EALIGN, QOS_EMEMORY. All buckets
  * start empty. */
 QOS_API QOS_NODISCARD enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
                                                const struct htb_config *config);
 
-/* Reserves, if it fits (5.1): at every level the rates of the children add up to at most that of their parent; for the
- * root the configured rate counts. fits (may be NULL; one number a resource) gets, on QOS_OK and QOS_EADMISSION, the
+/* Reserves, if it fits (5.1): at every level the rates of the children add up to at most that of their parent. For the
+ * root the configured rate counts. On QOS_OK and QOS_EADMISSION, fits (may be NULL; one number per resource) gets the
  * largest rate that would be admitted here. QOS_ENOENT: id >= classes, or no such parent. QOS_EEXIST. QOS_EINVAL: id
  * 0, a parent that is no group, a group that expires. QOS_ERANGE: see htb_class_error; or expires_ns has passed.
  * QOS_EFULL: deeper than depth_max. O(depth + log classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t id,
                                                   const struct htb_class *terms, uint64_t *fits);
-/* New rates, limits, weight, burst, expiry and parent, at once. Tokens that were earned stay, up to the new burst; debt
- * stays. Another parent: a group moves with all below it, O(classes * depth); QOS_EINVAL: below itself; requests that
- * were dispatched before are not corrected any more when they complete. `group` must be as it was (QOS_EINVAL). Id 0
- * neither moves nor expires. A rate below the sum of the children's: QOS_EADMISSION, and fits gets that sum. Other
- * errors as for htb_reserve. */
+/* Changes rates, limits, weight, burst, expiry and parent in one step. Earned tokens stay, up to the new burst; debt
+ * stays. A group moves with all below it, O(classes * depth); QOS_EINVAL: to below itself. After a move, the cost of
+ * requests dispatched before is not corrected when they complete. `group` must not change (QOS_EINVAL). Id 0 neither
+ * moves nor expires. A rate below the sum of the children's: QOS_EADMISSION, and fits gets that sum. Other errors as
+ * for htb_reserve. */
 QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t id,
                                                  const struct htb_class *terms, uint64_t *fits);
 /* Ends a reservation. Its queued requests go to best effort, in their order. QOS_EINVAL: id 0. QOS_EBUSY: a group with
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
-/* The id of a class whose reservation has expired, each once; QOS_NONE: no more. An id that was reserved again is not
- * named. O(classes). */
+/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(classes). */
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
-/* New configured rate of the root, one number a resource; the maximizer starts again from it. QOS_EADMISSION: below
+/* New configured rate of the root, one number per resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const uint64_t *rate_per_s);
 
-/* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken, htb_next_ns
- * says when; or queued requests wait for the same tokens, which a take does not overtake: those of its class, and for
- * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired
- * classes are best effort. O(depth). */
+/* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken. Either tokens
+ * are missing: see htb_next_ns. Or queued requests wait for the same tokens and go first: those of its class, and for
+ * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids,
+ * groups and expired classes are best effort. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
-/* For what must not wait (flush, journal, metadata): takes n[resources] in any case, on debt. QOS_EDEBT, nothing taken:
- * the class (or, if it has no rate, its nearest ancestor with one) owes more than rate * debt_ns already. So a debt
- * stays below that plus n. O(depth). */
+/* For requests that must not wait (flush, journal, metadata): takes n[resources] at once, on debt. QOS_EDEBT, nothing
+ * taken: the class (or, if it has no rate, its nearest ancestor with one) already owes more than rate * debt_ns. So a
+ * debt is at most that plus n. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 /* Exact first time at which htb_take succeeds if nobody else takes: now_ns if at once, QOS_NEVER if never. O(depth). */
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
@@ -316,76 +315,73 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
 /* Queues. The request waits in the queue of its class; keep it alive until it is completed or cancelled. QOS_EINVAL:
  * NULL. QOS_ERANGE: its tokens. QOS_EBUSY: it is queued already. QOS_EDEBT: it is urgent, see htb_force. */
 QOS_API QOS_NODISCARD enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request);
-/* The next request for the device, or NULL: none now, htb_dispatch_next_ns says when. Call it until it gives NULL. */
+/* The next request for the device; NULL: none now, see htb_dispatch_next_ns. Call it until it returns NULL. */
 QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
- * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late. At most
- * once for each request it is early: when a class comes off its limit and a larger request has the turn. */
+ * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late. Early at
+ * most once for each request: when a class may pass its limit again, but a larger request has the turn. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
-/* The device is done with a request that htb_dispatch gave. tokens[resources]: what it has really cost, of which the
- * difference is charged or given back; NULL: what was estimated. HTB_NOT_DONE: nothing. QOS_EINVAL: it is not at the
- * device. QOS_ERANGE: tokens. */
+/* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
+ * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. QOS_EINVAL: it is not
+ * at the device. QOS_ERANGE: tokens. */
 QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
                                                    const uint64_t *tokens, struct htb_request *request);
-/* Takes back a request that was not handed out yet; tokens that it took are given back. QOS_EINVAL: it is not queued.
- * */
+/* Withdraws a request that htb_dispatch has not returned; its tokens are given back. QOS_EINVAL: it is not queued. */
 QOS_API QOS_NODISCARD enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb_request *request);
 /* Walks the queue of a class: the request behind `after` (NULL: the first), or NULL. To cancel while walking, take the
  * next one first. O(1). */
 QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, const struct htb_request *after);
 
-/* After a now_ns that was wrong (far ahead): the time is now_ns from here on. Buckets, debts and turns stay as they
- * are; times of expiry are yours to change. O(classes). */
+/* After a wrong now_ns, far ahead: sets the time to now_ns. Buckets, debts and turns stay as they are. Change times of
+ * expiry yourself. O(classes). */
 QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns);
 
-/* Bandwidth maximizer (5.5): call it often, it looks once an interval. violated: true if you saw a class miss its rate
- * by your own measurement. Returns what it saw at its last look. A tree that has joined others stays at the configured
- * rate. O(classes) a look. */
+/* Bandwidth maximizer (5.5): call it often, it looks once per interval. violated: true if your own measurement shows
+ * that a class misses its rate. Returns what it saw at its last look. A tree that has joined others stays at the
+ * configured rate. O(classes) per look. */
 QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool violated);
 
-/* Several trees with the same classes, one for each thread: see the chapter on several threads. Give every tree the
- * same configuration and the same reservations, as one tree would have them. Sizes, alignment and errors as for a tree.
- * */
+/* Several trees with the same classes, one per thread: see the chapter on several threads. Give each tree the whole
+ * configuration and all reservations, as if it were the only one. Sizes, alignment and errors as for a tree. */
 #if HTB_HAS_SHARED
 QOS_API const char *htb_shared_config_error(const struct htb_shared_config *config);
 QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config);
 QOS_API QOS_NODISCARD enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_bytes,
                                                       const struct htb_shared_config *config);
-/* The tree is number `slot` of those that share: 0..trees - 1, each once. A tree in the place of one that is gone takes
- * over what that one held. QOS_EINVAL: NULL; it has joined already, has another number of classes, or has requests
- * queued. QOS_ENOENT: no such slot. Its thread only; O(classes). */
+/* Joins as number `slot` of the trees that share: 0..trees - 1, each once. A tree that joins in the slot of one that is
+ * gone takes over what that one held. QOS_EINVAL: NULL; it has joined already, has another number of classes, or has
+ * requests queued. QOS_ENOENT: no such slot. Its thread only; O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared,
                                                uint32_t slot);
-/* Moves rates and limits to the trees that have the demand. Call it often: it does nothing before the time that it
- * gave. Gives the time of the next exchange; QOS_NEVER: the tree has not joined. Lock-free; O(classes * trees) an
- * exchange. */
+/* Moves rates and limits to the trees that have the demand. Returns the time of the next exchange; QOS_NEVER: the tree
+ * has not joined. Call it often: before that time it does nothing. Lock-free; O(classes * trees) per exchange. */
 QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns);
 #endif
 
-/* Counters of the first resource. A class: since it was reserved; debt is that after its last take; they stay after its
- * end until the id is reserved again. QOS_NONE: of all ids together, O(classes). A group: zeros, see htb_group_stats.
- * QOS_ENOENT (zeros): id >= classes. Any thread at any time, wait-free. */
+/* Counters of the first resource. Those of a class run from its reservation, and stay after its end until the id is
+ * reserved again; debt is that after its last take. QOS_NONE: sum over all ids, O(classes). A group: zeros, see
+ * htb_group_stats. QOS_ENOENT (zeros): id >= classes. Any thread at any time, wait-free. */
 QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Sums over the classes below a group. QOS_ENOENT (zeros): no group. Owner only; O(classes * depth). */
 QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
-/* QOS_ENOENT: nothing is reserved under that id. What has expired is there until htb_dispatch, htb_expired or a change
- * of classes ends it. Owner only; O(depth). */
+/* QOS_ENOENT: the id is not reserved. An expired class remains until htb_dispatch, htb_expired or a change of classes
+ * ends it. Owner only; O(depth). */
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out);
 
 /* ==== chapter: tree ================================================================================================
  *
  * The buckets (Sections 5.1 and 5.3). Each node of the tree has a rate bucket, and a limit bucket if it has a limit.
  * They are exact (see qos.h). A bucket holds two bursts (rate * burst_ns), or one and request_max_tokens. It starts
- * empty, or with the debt that the last holder of its id has left: a class that is released and reserved again gains
- * nothing. A request of n tokens passes if the bucket holds n, or all that it waits for: one burst of two, or a full
- * bucket if request_max_tokens is set. So a request larger than that leaves a debt, which is paid off before anything
- * else passes. The rest of the bucket is for callers that come late.
+ * empty, minus any debt of the last holder of its id: a class that is released and reserved again gains nothing. A
+ * request of n tokens passes when the bucket holds n or its threshold, whichever is less. The threshold is one burst,
+ * or a full bucket if request_max_tokens is set. A request larger than the threshold leaves a debt, which is paid off
+ * before anything else passes. The room above the threshold is for callers that come late.
  *
- * A class whose tokens are there waits for its turn in the queues. Meanwhile its bucket goes on to earn, for up to
- * lag_ns: a slow device costs nobody its rate. A limit does not earn for that time: a limit above the rate lets a class
- * catch up.
+ * A class that has tokens waits for its turn in the queues. Meanwhile its rate bucket earns above its depth, for up to
+ * lag_ns, so a slow device costs nobody its rate. A limit bucket does not: to catch up, a class needs a limit above its
+ * rate.
  *
  *     take(class, n):  its limit passes, and its rate bucket passes    own tokens: "every class is always able to
  *                                                                      freely request up to its reservation" (5.3)
@@ -407,10 +403,10 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  * Invariants
  *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
- *      then the debt that was left, as a level (0: none).
- *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt that was left.
+ *      then the debt carried over, as a level (0: none).
+ *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over.
  *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: base_per_s).
- *   5. detours = queued requests + nodes with a limit + resources - 1: htb_take may go the short way if it is 0.
+ *   5. detours = queued requests + nodes with a limit + resources - 1. htb_take takes its short path only at 0.
  *
  * Where we differ from the paper: any depth instead of two levels; limits; several resources. Best effort's minimum
  * counts in admission like any reservation, and may be nothing (as in Figures 8 to 10). */
@@ -433,17 +429,17 @@ struct htb_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct htb_priv_node) == QOS_CACHE_LINE, "a node is one cache line");
 
-/* A node's place in its parent's ring: dense, as a turn looks at several. */
+/* A node's place in its parent's ring. Kept small: one turn reads several. */
 struct htb_priv_ring_entry {
     uint64_t tag;         /* where its next borrowed request starts on the clock of the ring */
     uint32_t left, right; /* in the run: before and behind it; in the heap: children, QOS_NONE: none */
     uint32_t up;          /* in the heap: parent */
-    uint32_t rank : 5;    /* in the heap: as in leftist heaps; in the run: 0 */
+    uint32_t rank : 5;    /* in the heap: that of leftist heaps; in the run: 0 */
     uint32_t idle : 7;    /* of a group: members of its ring that may not borrow now */
     uint32_t weight : 20;
 };
 
-/* The rest of a node. */
+/* A node's other fields. */
 struct htb_priv_class {
     struct qos_counters counters;
     qos_counter_t debt;
@@ -463,7 +459,7 @@ struct htb_priv_class {
         } group;
     } u;
     uint64_t tag;                             /* own tokens: where the next request starts on the clock of all */
-    uint32_t ring_rest : 20, generation : 12; /* remainder of the ring tag; holder of the id (wraps) */
+    uint32_t ring_rest : 20, generation : 12; /* remainder of the ring tag; which holder of the id (wraps) */
     uint32_t burst_us;
 };
 
@@ -477,11 +473,10 @@ struct htb_priv_slot {
     struct htb_priv_link link; /* by age; next also chains the free ones */
 };
 
-/* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. Of equal keys the least id comes first.
- * */
+/* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. The least id breaks ties. */
 struct htb_priv_heap {
     uint64_t *key; /* capacity keys */
-    uint32_t *id;  /* and whose they are */
+    uint32_t *id;  /* the id of each key */
     uint32_t *pos; /* capacity positions: where id is, or QOS_NONE */
     uint32_t count, capacity;
     int64_t first, step; /* entry i is at first + step * i: two heaps share one memory, from both ends */
@@ -491,15 +486,15 @@ struct htb_priv_heap_entry {
     uint32_t id;
 };
 
-/* Of each node, for one tree of several; only its thread reads and writes it. */
+/* One per node in a tree that has joined others; only its thread reads and writes it. */
 struct htb_priv_lease {
-    uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together, as the buckets want them */
-    uint64_t used, own; /* cost since the last exchange; group: on tokens that it lent; on those of nodes below it */
-    uint64_t queued;    /* class: cost of what waits */
+    uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together; limits as in buckets */
+    uint64_t used, own;      /* cost since the last exchange; group: lent by or through it; paid by nodes below it */
+    uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used and own, smoothed */
-    uint64_t turns;          /* group: weights of those that wait to borrow here; one of weight 1 counts 2^10 */
-    uint32_t parts;          /* of HTB_PRIV_WHOLE: so much of the rates is here */
-    bool refused;            /* since the last exchange: a request at the gate */
+    uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
+    uint32_t parts;          /* this tree's share of the rates, of HTB_PRIV_WHOLE */
+    bool refused;            /* a request at the gate, since the last exchange */
 };
 
 struct htb {
@@ -510,7 +505,7 @@ struct htb {
     uint64_t *more_sum;            /* sums of the children's rates in them */
     struct htb_priv_slot *slot;    /* of the dispatch queue */
     struct htb_priv_heap own;      /* nodes whose own tokens pass their next request, by finish tags */
-    struct htb_priv_heap event;    /* nodes that wait, by time; a node is in one of the two at most */
+    struct htb_priv_heap event;    /* nodes that wait, by time; a node is in at most one of these two */
     struct htb_priv_heap sweep[2]; /* dispatch slots by offset: this sweep, the next one */
     struct htb_request *urgent;    /* ring, last one; goes before all others */
     uint32_t classes, resources, depth_max, dispatch_max, device_max, bypass_max, maximize_step;
@@ -521,30 +516,30 @@ struct htb {
     enum htb_order order;
     enum htb_scenario scenario;
     bool starved_at_root; /* since the last look: requests waited for root tokens */
-    bool was_starved;     /* so it was at the look before */
-    bool was_behind;      /* somebody waited for own tokens then */
-    bool flight_full;     /* since the last look: somebody had to wait for room */
-    bool flight_lent;     /* since the last look: the root lent to somebody */
+    bool was_starved;     /* starved at the look before */
+    bool was_behind;      /* at that look a node with own tokens waited for its turn */
+    bool flight_full;     /* since the last look: a request had to wait for room */
+    bool flight_lent;     /* since the last look: the root lent tokens */
     bool root_ready;      /* the root's tokens pass the next request of its ring */
     uint32_t expiring;    /* classes that expire */
-    uint32_t notices;     /* classes that have expired, and htb_expired has not said so */
+    uint32_t notices;     /* expired classes that htb_expired has not returned yet */
     enum htb_bound bound;
-    uint32_t flight_by, late_id;           /* who narrowed the bound; the latest since the last look */
+    uint32_t flight_by, late_id;           /* class that narrowed the bound; most late one since the last look */
     uint64_t flight_ns, flight_bound_ns;   /* device time in flight, and its bound */
     uint64_t flight_min_ns, flight_max_ns; /* of the bound */
     uint64_t flight_look_ns, late_ns,
-        late_last_ns; /* the next look; most lateness since the last, and in that before */
+        late_last_ns; /* the next look; greatest lateness since the last look, and before that one */
     uint64_t flight_late_ns;
-    uint64_t root_wake_ns; /* root_ready will be so at this time; QOS_NEVER: nobody waits for them */
+    uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: nobody waits for it */
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
-    struct htb_priv_lease *lease; /* NULL: it has not joined others */
+    struct htb_priv_lease *lease; /* NULL: has not joined other trees */
     struct htb_shared *shared;
     uint32_t share_slot;
-    uint32_t half; /* 1: buckets hold two bursts, and one passes every request; 0: see request_max_tokens */
+    uint32_t half; /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
     uint64_t exchange_ns, exchanged_ns;     /* the next exchange; the last */
-    uint64_t late_shown_ns, late_others_ns; /* the latest class at the last look; in the other trees */
+    uint64_t late_shown_ns, late_others_ns; /* greatest lateness at the last look; in the other trees */
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
     uint64_t granted;            /* tokens, by all classes (wraps) */
@@ -562,12 +557,12 @@ struct htb {
 #define HTB_PRIV_OWN 16u     /* in the heap of own tokens: they pass its next request */
 #define HTB_PRIV_RING 32u    /* may borrow, in its parent's ring: its limit passes its next request */
 #define HTB_PRIV_BACKLOG 64u /* has a next request */
-#define HTB_PRIV_FORMER 128u /* was reserved before: its buckets know what it owes */
+#define HTB_PRIV_FORMER 128u /* was reserved before: its buckets hold its debt */
 #define HTB_PRIV_LINKED 256u /* in its parent's ring */
-#define HTB_PRIV_NOTICE 512u /* expired, and htb_expired has not said so */
+#define HTB_PRIV_NOTICE 512u /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_IDLE_MAX 64 /* members of a ring that may not borrow */
 
-/* Of the later chapters. */
+/* Defined in later chapters. */
 QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
@@ -597,7 +592,7 @@ QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t
     return r == 0 ? &tree->cls[id].u.group.sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
 }
 
-/* The reserved rate. The bucket's is that of this tree, one of several. */
+/* The reserved rate, of all trees together. The bucket has only this tree's part of it. */
 QOS_PRIV uint64_t htb_priv_rate_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
     return tree->lease ? tree->lease[id].rate[r] : htb_priv_pair_of(tree, id, r)->rate.rate;
@@ -608,7 +603,7 @@ QOS_PRIV uint64_t htb_priv_limit_of(const struct htb *tree, uint32_t id, uint32_
     return tree->lease ? tree->lease[id].limit[r] : htb_priv_pair_of(tree, id, r)->limit.rate;
 }
 
-/* What a bucket holds, in sub-tokens. */
+/* Depth of a bucket, in sub-tokens. */
 QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint64_t rate_per_s, uint64_t burst_ns)
 {
     uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, burst_ns << tree->half),
@@ -627,7 +622,7 @@ QOS_PRIV int64_t htb_priv_debt_of(int64_t level)
     return level < 0 ? level : 0;
 }
 
-/* A new rate starts with an empty bucket, less any debt that was left. */
+/* A new rate starts with an empty bucket, minus any debt carried over. */
 QOS_PRIV void htb_priv_set_rate(const struct htb *tree, struct htb_priv_bucket *b, uint64_t rate_per_s,
                                 uint64_t burst_ns)
 {
@@ -655,7 +650,7 @@ QOS_PRIV void htb_priv_set_limit(const struct htb *tree, struct htb_priv_bucket 
     b->depth = 0;
 }
 
-/* Both of resource r. */
+/* Sets both buckets of resource r. */
 QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint64_t rate_per_s, uint64_t limit_per_s)
 {
     struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
@@ -670,7 +665,7 @@ QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint6
     htb_priv_set_limit(tree, &p->limit, limit_per_s, burst_ns);
 }
 
-/* more_ns: how much longer than its burst the rate bucket earns. */
+/* more_ns: how long the rate bucket earns above its depth. */
 QOS_PRIV void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns, uint64_t more_ns, bool limited)
 {
     uint64_t depth = (uint64_t)p->rate.depth;
@@ -722,7 +717,7 @@ QOS_PRIV bool htb_priv_limit_passes(const struct htb *tree, uint32_t id, const i
     return true;
 }
 
-/* Nothing waits any more: the node loses what it earned above the depth of its buckets. */
+/* For a node without waiting requests: drops what it earned above the depth of its buckets. */
 QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
 {
     uint32_t r;
@@ -781,7 +776,7 @@ QOS_PRIV uint64_t htb_priv_send_ns(const struct htb *tree, uint32_t id, const in
     return first_ns;
 }
 
-/* The node itself or the nearest ancestor that can pay for n_sub; QOS_NONE if none, or a limit is in the way. */
+/* The node itself or its nearest ancestor that can pay for n_sub; QOS_NONE if none can or a limit refuses. */
 QOS_PRIV uint32_t htb_priv_payer(struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
 {
     for (;;) {
@@ -816,7 +811,7 @@ QOS_PRIV void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, con
     bool pays = false;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
         pays = pays || at == payer;
-        htb_priv_refill(tree, at, now_ns); /* before the charge: what overflows must not be spent afterwards */
+        htb_priv_refill(tree, at, now_ns); /* before the charge, so that overflow is lost, not spent */
         for (r = 0; r < tree->resources; r++) {
             struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
             if (pays)
@@ -1858,16 +1853,16 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
  * Configuration, memory, and the life of classes: reserved with admission control (5.1), changed, released, expired.
  * The memory is one block, laid out by htb_priv_layout:
  *
- *     nodes | rest of nodes | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
+ *     nodes | other fields | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
  *
  * Invariants
- *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt that its last holder left.
- *      It keeps what its last holder was ahead of the clock of its ring, too.
+ *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt of its last holder. It also
+ *      keeps that holder's lead over the clock of its ring.
  *   2. A class that ends passes its queue to best effort; its counters stay until the id is reserved again. */
 
 #ifndef QOS_DECLARE_ONLY
 
-/* The configuration with its defaults spelled out. */
+/* The configuration with its defaults filled in. */
 QOS_PRIV struct htb_config htb_priv_defaults(const struct htb_config *config)
 {
     struct htb_config c = *config;
@@ -1998,7 +1993,7 @@ QOS_API size_t htb_memsize(const struct htb_config *config)
     return qos_layout_size_bytes(&layout);
 }
 
-/* A node without rates and limits; htb_priv_apply sets the rest. */
+/* A node without rates and limits; htb_priv_apply sets them. */
 QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, bool group, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
@@ -2025,7 +2020,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     }
     if (!former)
         c->tag = tree->turn[id].tag = c->ring_rest = c->generation = 0;
-    else if (parent != QOS_NONE) /* what htb_priv_end left: how far ahead of the clock */
+    else if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
         tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
     tree->turn[id].weight = 1;
     c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
@@ -2042,7 +2037,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     }
 }
 
-/* Counters of a class that begins start at zero; they go through the atomic store as a reader may be looking. */
+/* A new class counts from zero. The stores are atomic because another thread may be reading. */
 QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
 {
     struct htb_priv_class *c = &tree->cls[id];
@@ -2067,7 +2062,7 @@ QOS_PRIV void htb_priv_set_root(struct htb *tree, const uint64_t *rate_per_s, ui
     htb_priv_place_limited(tree, now_ns);
 }
 
-/* Terms with their defaults spelled out: limits QOS_UNLIMITED for none and 0 for nothing, as the buckets want them. */
+/* Terms with their defaults filled in, and limits as in the buckets: QOS_UNLIMITED for none, 0 for nothing. */
 QOS_PRIV struct htb_class htb_priv_terms(const struct htb *tree, const struct htb_class *terms)
 {
     struct htb_class out = *terms;
@@ -2080,7 +2075,7 @@ QOS_PRIV struct htb_class htb_priv_terms(const struct htb *tree, const struct ht
     return out;
 }
 
-/* Are the terms right, and do they fit, given what `id` has now if it exists? */
+/* Checks that the terms are right and fit. If `id` exists, what it has now counts as free. */
 QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent, const struct htb_class *terms,
                                         uint32_t id, bool exists, uint64_t now_ns, uint64_t *fits)
 {
@@ -2104,7 +2099,7 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
     return admitted ? QOS_OK : QOS_EADMISSION;
 }
 
-/* Sets when a class expires; QOS_NEVER: not. */
+/* QOS_NEVER: it does not expire. */
 QOS_PRIV void htb_priv_set_expiry(struct htb *tree, uint32_t id, uint64_t expires_ns)
 {
     bool was = (tree->node[id].flags & HTB_PRIV_EXPIRES) != 0, is = expires_ns != QOS_NEVER;
@@ -2120,7 +2115,7 @@ QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
     htb_priv_mark(tree, id, HTB_PRIV_LIMITED, limited);
 }
 
-/* Gives the node these terms, with defaults spelled out. */
+/* Gives the node these terms; defaults are filled in already. */
 QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_class *c, uint64_t now_ns)
 {
     uint32_t r, parent = tree->node[id].parent;
@@ -2237,8 +2232,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     return QOS_OK;
 }
 
-/* Ends a class or an empty group. expired: htb_expired will name it. Its requests go to the end of best effort's queue.
- */
+/* Ends a class or an empty group. Its requests go to the end of best effort's queue. expired: report it in
+ * htb_expired. */
 QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
@@ -2285,7 +2280,7 @@ QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
     return QOS_NONE;
 }
 
-/* Index of the parent that the terms name; QOS_NONE: no such id. */
+/* Index of the parent in the terms; QOS_NONE: no such id. */
 QOS_PRIV uint32_t htb_priv_parent(const struct htb *tree, const struct htb_class *terms)
 {
     if (terms->parent == 0)
@@ -2303,7 +2298,7 @@ QOS_PRIV bool htb_priv_is_below(const struct htb *tree, uint32_t id, uint32_t ab
     return id == above;
 }
 
-/* May a node be below `parent`? id: the node, if it exists, with what is below it; QOS_NONE: a new one. */
+/* May node `id`, with all below it, be placed below `parent`? id QOS_NONE: a new node. */
 QOS_PRIV enum qos_status htb_priv_may_join(const struct htb *tree, uint32_t id, uint32_t parent)
 {
     uint32_t i, deepest = 0, depth = tree->node[parent].depth + 1u;
@@ -2319,8 +2314,8 @@ QOS_PRIV enum qos_status htb_priv_may_join(const struct htb *tree, uint32_t id, 
     return depth + deepest > tree->depth_max ? QOS_EFULL : QOS_OK;
 }
 
-/* Moves a node below another group. It keeps what it was ahead of the clock of its ring, as if it was reserved anew.
- * Requests that were dispatched were charged to the old groups: a new generation keeps them from being corrected. */
+/* Moves a node below another group. It keeps its lead over the clock of its ring, as if it were reserved again. Its
+ * dispatched requests were charged to the old groups: a new generation prevents their correction. */
 QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint64_t now_ns)
 {
     const uint32_t old = tree->node[id].parent;
@@ -2407,7 +2402,7 @@ QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t i
         htb_priv_move(tree, id, parent, now_ns);
     htb_priv_apply(tree, id, &want, now_ns);
     if (moves)
-        htb_priv_place_limited(tree, now_ns); /* others are above those now */
+        htb_priv_place_limited(tree, now_ns); /* nodes that moved have other ancestors now */
     return QOS_OK;
 }
 
@@ -2459,7 +2454,7 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
             htb_priv_place_up(tree, id, false, now_ns);
 }
 
-/* What the first request in the queue of a class waits for. The levels are those at the tree's time or before. */
+/* Why the first request in the queue of a class waits. Bucket levels are from the tree's time or earlier. */
 QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
@@ -2559,49 +2554,48 @@ QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, str
 
 /* ==== chapter: several threads =====================================================================================
  *
- * A server with N threads gives each of them a tree, all with the same classes. Every tree holds some of the
- * HTB_PRIV_WHOLE parts of each class and group: so much of the rate and of the limit goes to its own buckets. So all
- * that the other chapters say holds in each tree, only htb_exchange touches words of other threads, and the sum is at
- * most that of one tree.
+ * A server with N threads gives each of them a tree, all with the same classes. The rate and limit of each class and
+ * group are divided into HTB_PRIV_WHOLE parts, and each tree's buckets get the parts that it holds. So the other
+ * chapters are true of each tree, and the trees together pass at most what one tree would. Only htb_exchange touches
+ * words of other threads.
  *
  *     tree 0          pool          tree 1        shared, for each node:  pool      parts that nobody holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
  *     want  7 MB/s    (want is published)    3 MB/s                       want, turn  what each tree published last
  *
- * An exchange publishes what this tree wants, reads what the others want, gives to the pool what it holds above its
- * share, and takes from it what it lacks. Its share of a node:
- *   a class            in proportion to what it served here since the last exchange, and what waits here
- *   a group, the root  what it served here; what is left by the weights of those below it that wait to borrow here. Of
- *                      what it lent an eighth is given anew each time, so that shares follow the weights
- * Nobody wants it anywhere: the parts stay. In HTB_BY_FLIGHT each tree bounds its own flight; it narrows for the latest
- * class of all trees.
+ * An exchange publishes what this tree wants and reads what the others want. It gives parts above its share to the
+ * pool, and takes from the pool what it lacks. Its share of a node:
+ *   a class            in proportion to what it served here since the last exchange plus what waits here
+ *   a group, the root  what it served here. The remainder goes by the weights of those below it that wait to borrow
+ *                      here. So does an eighth of what it lent, so that shares follow the weights
+ * If no tree wants a node, its parts stay. With HTB_BY_FLIGHT each tree bounds its own flight, and narrows it for the
+ * most late class of all trees.
  *
- * What holds for T = interval_ns and trees that exchange in time
- *   limit          at most L * t + N buckets + N * n in any time t: always, whoever is late
- *   reservation    R less N / 256 of it; less 3 * T * R for each time that the demand moves from tree to tree
- *   surplus        at most N / 128 of the root's rate is idle, and 3 * T of it for each move; by weight over all trees
- *   a stopped one  keeps its parts until it exchanges again, or another joins in its slot
+ * Promises, for T = interval_ns and trees that exchange in time
+ *   limit          at most L * t + N buckets + N * n in any time t, even if trees exchange late
+ *   reservation    R less N / 256 of it, less 3 * T * R each time the demand moves from tree to tree
+ *   surplus        idle: at most N / 128 of the root's rate, plus 3 * T of it for each move; by weight over all trees
+ *   stopped tree   keeps its parts until it exchanges again, or another joins in its slot
  *   flight         every tree has at least one request in flight
- *   cost           see docs/measurements.md; no other call is slower, but htb_take goes the long way
+ *   cost           htb_take takes its long path; other calls are no slower; see docs/measurements.md
  *
  * Invariants
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
  *      raises them.
- *   2. held, want and turn of a slot are written by its tree alone; the pool by atomic add and compare and swap. No
- *      order between words is needed: an old word delays a move, and invariant 1 is about one word. So all are relaxed.
- */
+ *   2. Only its tree writes held, want and turn of a slot. The pool changes by atomic add and compare-and-swap. All
+ *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. */
 
 #define HTB_PRIV_WHOLE (1u << 20)
 
 /* Published by a tree for a node; want and turn are 0 while it has no demand. */
 struct htb_priv_offer {
     qos_word_t held; /* parts */
-    qos_word_t want; /* class: cost in an interval, and what waits; group: what it keeps of its lender's tokens */
-    qos_word_t turn; /* group: weights of those who wait to borrow */
+    qos_word_t want; /* class: cost per interval and of what waits; group: its cost, less what goes by turns */
+    qos_word_t turn; /* group: weights of those that wait to borrow */
 };
 struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
-    qos_word_t late_ns; /* its latest class */
+    qos_word_t late_ns; /* lateness of its most late class */
 };
 struct htb_shared {
     uint64_t trees, classes, interval_ns, unused;
@@ -2615,12 +2609,12 @@ QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t to
     return total == QOS_UNLIMITED ? total : total * tree->lease[id].parts / HTB_PRIV_WHOLE; /* at most 2^60 */
 }
 
-/* A request was charged. */
+/* Counts a charged request as demand. */
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub)
 {
     uint64_t n[HTB_RESOURCES_MAX], cost;
     uint32_t r, at;
-    bool below = false; /* somebody below `at` has paid */
+    bool below = false; /* a node below `at` has paid */
     for (r = 0; r < HTB_RESOURCES_MAX; r++)
         n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
     cost = htb_priv_ring_cost(tree, n);
@@ -2715,7 +2709,8 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     return QOS_OK;
 }
 
-/* Sets the buckets of a node to its parts. A tag that is ahead of the clock is the time of tokens at the old rate. */
+/* Sets the buckets of a node to its parts. If the rate rises, the lead of its tag shrinks: the same tokens take less
+ * time. */
 QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_priv_lease *lease = &tree->lease[id];
@@ -2755,15 +2750,15 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     tree->shared = shared;
     tree->share_slot = slot;
     tree->exchange_ns = tree->exchanged_ns = now_ns;
-    tree->detours++; /* the short way of htb_take counts no demand */
+    tree->detours++; /* the short path of htb_take counts no demand */
     for (id = 0; id <= tree->classes; id++)
         if (tree->node[id].flags & HTB_PRIV_USED)
             htb_priv_lease_apply(tree, id, now_ns);
     return QOS_OK;
 }
 
-/* Publishes what this tree wants of a node. If it waits to borrow here, the group above gets a turn for it: its weight,
- * or the part of it that this tree has of the demand for the node. */
+/* Publishes what this tree wants of a node. If the node waits to borrow here, its weight counts in the turns of the
+ * group above, in proportion to this tree's part of the demand for the node. */
 QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_offer *offer, uint64_t elapsed_ns)
 {
     const unsigned mask = HTB_PRIV_RING | HTB_PRIV_BACKLOG | HTB_PRIV_OWN, flags = tree->node[id].flags;
@@ -2790,7 +2785,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         1 + qos_mul_div_floor((uint64_t)tree->turn[id].weight << 10, qos_min(want, all), qos_max(all, 1));
 }
 
-/* Parts of a node that this tree should hold. Nobody wants it: those that it holds. */
+/* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */
 QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_offer *offer)
 {
     const struct htb_priv_lease *lease = &tree->lease[id];
@@ -2837,7 +2832,7 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, 
     return used;
 }
 
-/* Lateness of this tree for the others, and theirs for this one. A tree that exchanges no more does not count. */
+/* Publishes this tree's lateness and reads the others'. A tree that has stopped exchanging does not count. */
 QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *member, uint64_t now_ns)
 {
     uint32_t i;
@@ -2884,12 +2879,12 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
 
 /* ==== chapter: gate ================================================================================================
  *
- * htb_take asks the buckets on the way from the class to the root, and charges them (see the chapter on the tree).
- * There are two ways through it with the same result:
- *   short   one resource, no limits, nothing queued (detours is 0): one pass that refills, asks and charges. Nothing is
- *           charged below the payer, so a pass that finds no payer has charged nothing.
+ * htb_take checks the buckets from the class up to the root, and charges them (see the chapter on the tree). It has two
+ * paths with the same result:
+ *   short   one resource, no limits, nothing queued (detours is 0): one pass that refills, checks and charges. Nothing
+ *           is charged below the payer, so a pass that finds no payer has charged nothing.
  *   long    everything else: find the payer, then charge.
- * If requests are queued, the nodes on the way are placed anew, as their tokens are fewer now. */
+ * If requests are queued, the nodes up to the root are placed again, because they hold fewer tokens. */
 
 #ifndef QOS_DECLARE_ONLY
 
@@ -2901,7 +2896,7 @@ QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
     return QOS_EAGAIN;
 }
 
-/* Do requests wait for what this take would use: its own class's, or those of a ring on the way to the lender? */
+/* Do queued requests wait for the same tokens, in the class or in a ring between it and the payer? */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t payer)
 {
     bool waits = tree->cls[id].u.leaf.tail != NULL;
@@ -2936,8 +2931,7 @@ QOS_PRIV void htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
     node->last_ns = now_ns;
 }
 
-/* The short way. Whether a class pays itself or borrows is as good as random under load, so that is arithmetic, not a
- * branch. */
+/* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
 QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_t n_sub, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
@@ -2964,7 +2958,7 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
     return QOS_OK;
 }
 
-/* Apart from htb_take, so that the short way does not prepare the array. */
+/* Separate from htb_take, so that the short path does not set up the array. */
 QOS_COLD QOS_PRIV enum qos_status htb_priv_take_first(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
@@ -2980,7 +2974,7 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
-/* htb_force for a class that was resolved; says who pays. */
+/* htb_force for a resolved class; *payer gets who pays. */
 QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                         uint32_t *payer)
 {
@@ -2988,7 +2982,7 @@ QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint3
     uint32_t at, r;
     bool pays = false;
     htb_priv_sub_tokens(tree, n, n_sub);
-    for (at = id; !pays; at = pays ? at : tree->node[at].parent) { /* the root has every rate */
+    for (at = id; !pays; at = pays ? at : tree->node[at].parent) { /* ends: the root has all rates */
         pays = true;
         for (r = 0; r < tree->resources; r++)
             pays = pays && (n[r] == 0 || htb_priv_pair_of(tree, at, r)->rate.rate != 0);
@@ -3002,7 +2996,7 @@ QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint3
             if (n[r] == 0 || b->rate == 0)
                 continue;
             if (at == *payer ? b->level < -(int64_t)most
-                             : b->level < HTB_PRIV_FLOOR + n_sub[r]) /* no debt is cut off */
+                             : b->level < HTB_PRIV_FLOOR + n_sub[r]) /* or the floor would cut off debt */
                 return QOS_EDEBT;
         }
     }
@@ -3036,7 +3030,7 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
         id = HTB_BEST_EFFORT;
     send_ns = htb_priv_send_ns(tree, id, n_sub, at_ns);
     if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
-        send_ns >= tree->cls[id].u.leaf.expires_ns) /* best effort by then */
+        send_ns >= tree->cls[id].u.leaf.expires_ns) /* it is best effort by then */
         send_ns = htb_priv_send_ns(tree, HTB_BEST_EFFORT, n_sub, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns));
     return send_ns == at_ns ? now_ns : send_ns;
 }
@@ -3052,7 +3046,7 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
 
 /* ==== chapter: maximizer ===========================================================================================
  *
- * The bandwidth maximizer (Section 5.5). The configured rate G is what the device surely does; often it does more (A).
+ * The bandwidth maximizer (Section 5.5). The device always sustains the configured rate G, and often does more (A).
  *
  *     scenario   demand is capped by   what happens
  *     1          neither G nor A       nothing is throttled; the rate stays
@@ -3060,15 +3054,15 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  *     3          G < A                 the rate of the root rises by 1/maximize_step an interval
  *     any        a class misses its rate   the rate falls by 1/maximize_step, but not below G
  *
- * Admission always uses G. With the defaults the rate doubles in 2.3 s at the fastest.
+ * Admission always uses G. With the defaults the rate takes at least 2.3 s to double.
  *
  * Where we differ from the paper
- *   - "Capped by G" is not defined there. Here: at two looks in a row the root was empty while demand waited, and at
- *     least 7/8 of the root's rate was granted since the look before.
+ *   - The paper does not define "capped by G". Here: at two looks in a row the root was empty while demand waited, and
+ *     at least 7/8 of the root's rate was granted since the look before.
  *   - Once the rate exceeds what the device does, it no longer caps, so the paper's rule never lowers it. We lower it
  *     whenever a class misses its rate.
- *   - A class misses its rate if it had waiting requests from one look to the next and was granted less than its rate
- *     in that time (less 1/16, first resource). Your own measurement (latency, completions) can be added.
+ *   - A class misses its rate if its requests waited from one look to the next and it was granted less than 15/16 of
+ *     its rate in that time (first resource). You may add your own measurement (latency, completions).
  *
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
@@ -3076,8 +3070,8 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
 
 #ifndef QOS_DECLARE_ONLY
 
-/* Has a class that waits for its own tokens' turn fallen behind its rate since the last look, by more than 1/16 of the
- * time? All of them are as far behind as the first in the heap. A class at its own limit is not owed anything. */
+/* Has a class with own tokens that waits for its turn fallen behind its rate since the last look, by more than 1/16 of
+ * the time? All such classes are as far behind as the first in the heap. A class at its own limit is owed nothing. */
 QOS_PRIV bool htb_priv_falls_behind(struct htb *tree, uint64_t elapsed_ns)
 {
     bool behind = tree->own.count != 0, before = tree->was_behind;
