@@ -519,42 +519,43 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *       Blue, R = 100   50   50        50   50          50   50
  *       capacity 100 each              Phi = 175        Phi = 200: both reservations are met
  *
- *   1. Initial allocation (Algorithm 3) in integers: floor(A_i d_i^j / D_i); what rounding leaves goes one by one to
- *      the largest remainders, the earlier entry first. No entry exceeds its demand, and every row sums to A_i.
+ *   1. Initial allocation (Algorithm 3) in integers: floor(A_i d_i^j / D_i). The tokens that rounding leaves go one by
+ *      one to the largest remainders, the earlier entry first. No entry exceeds its demand. Every row sums to A_i.
  *   2. Direct transfers: a sweep over the rows moves tokens, inside each row, from overloaded to underloaded servers.
- *   3. Paths by way of one broker, also by sweeps: underloaded servers pull tokens from all others, and overloaded ones
+ *   3. Paths through one broker, also by sweeps: underloaded servers pull tokens from all others. Overloaded servers
  *      fill the holes that this leaves.
- *   4. Progressive shifting (Algorithm 5) for what is left: servers are labelled with the number of shifts to an
- *      underloaded server, until every overloaded one has a label. Then each underloaded server collects, depth first,
- *      up one label a step: a server that is asked collects from all above it before it answers, so a step that many
- *      paths share is done once. A server that cannot answer in full is not asked again. After that each overloaded
- *      server is farther away: at most |S| - 1 rounds.
- *   5. No path from an overloaded to an underloaded server: optimal. The servers without a label are the cut X. A pull
- *      that could give an underloaded server no more, and whose holes were filled, shows the same.
+ *   4. Progressive shifting (Algorithm 5) of the remaining excess: servers are labelled with the number of shifts to an
+ *      underloaded server, until every overloaded one has a label. Then each underloaded server collects tokens, depth
+ *      first, one label up per step. A server collects from all servers above it before it passes tokens on, so paths
+ *      that share a step take it once. A server that cannot supply what it was asked for is not tried again. Each round
+ *      increases the distance of every overloaded server: at most |S| - 1 rounds.
+ *   5. The allocation is optimal when no path leads from an overloaded to an underloaded server. The servers without a
+ *      label are the cut X. A pull also proves this if it could bring the underloaded servers no more tokens and all
+ *      its holes were filled.
  *
- *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. Here the map is
- *   never built: min(a_i^j, d_i^k - a_i^k) is read off row i when a search gets there. The index from servers to rows
- *   is built for a window of the rows first. Cost: O(entries) for steps 1 to 3, O(entries + steps) a round of
- *   step 4. We do not rely on the paper's proof [23]: the cut proves optimality on every input.
+ *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. We never build
+ *   the map: a search computes min(a_i^j, d_i^k - a_i^k) from row i when it needs it. The index from servers to rows
+ *   first covers a window of the rows only. Cost: O(entries) for steps 1 to 3, O(entries + steps) per round of step 4.
+ *   We do not rely on the paper's proof [23]: the cut proves optimality on every input.
  *
  *   Invariants:
  *   1. Every row sums to A_i and is prudent, from step 1 on.
- *   2. A shift changes the balance of its two ends only; no server passes from overloaded to underloaded or back.
- *   3. No allocation serves more than cut(X) = (capacity of X) + sum over i of min(A_i, demand of i outside X), for any
- *      set X of servers. The solver returns X with cut(X) = Phi.
- *   4. Warm start: cut(X) = Phi means that no row leads out of X (a bucket with tokens in X has no spare demand
- *      outside). Shifts inside X, and outside X, keep that so. A changed row therefore first moves what it can out of
- *      X. X is the certificate again if then no server of X has spare capacity and none outside is overloaded: an
- *      O(servers) check.
+ *   2. A shift changes the balance of its two ends only. No server passes from overloaded to underloaded or back.
+ *   3. For any set X of servers, no allocation serves more than cut(X) = (capacity of X) + sum over i of min(A_i,
+ *      demand of i outside X). The solver returns an X with cut(X) = Phi.
+ *   4. Warm start: cut(X) = Phi means that no row leads out of X: a bucket with tokens in X has no spare demand
+ *      outside. Shifts inside X, and shifts outside X, preserve this. A changed row therefore first moves what it can
+ *      out of X. X is a certificate again if no server of X has spare capacity and no server outside is overloaded.
+ *      Checking this is O(servers).
  *
  *   References: Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST
  *   2019. Dinitz: blocking flows on level graphs, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
  */
 
 struct pshift_priv_node {
-    uint32_t label;  /* shifts to an underloaded server, or QOS_NONE */
-    uint32_t cursor; /* into index[], where the depth-first pass stands */
-    uint32_t nears;  /* servers that share a row with this one; PSHIFT_PRIV_MANY: more than fit into near[] */
+    uint32_t label;  /* number of shifts to an underloaded server, or QOS_NONE */
+    uint32_t cursor; /* position of the depth-first pass in index[] */
+    uint32_t nears;  /* number of servers that share a row with this one; PSHIFT_PRIV_MANY: more than fit into near[] */
 };
 
 struct pshift_priv_index {
@@ -562,17 +563,17 @@ struct pshift_priv_index {
 };
 
 struct pshift_priv_row {
-    uint32_t label;  /* lowest label of a server that can take */
-    uint32_t cursor; /* where the depth-first pass stands */
+    uint32_t label;  /* lowest label of a server that can take tokens in this row */
+    uint32_t cursor; /* position of the depth-first pass */
 };
 
-/* A server on the way up, and its step: tokens go into the entry `take` from the entry `give` of the same row. */
+/* A server on the depth-first path, and its step: tokens move from entry `give` to entry `take` of the same row. */
 struct pshift_priv_step {
     uint32_t server, take, give;
-    uint64_t want, got; /* tokens asked of the server; collected so far */
+    uint64_t want, got; /* tokens requested from the server; collected so far */
 };
 
-/* What a part of the rows adds up to. */
+/* Sums over a part of the rows. */
 struct pshift_priv_part {
     struct qos_u128 tokens, unclaimed;
     uint64_t moved;
@@ -582,31 +583,31 @@ struct pshift_priv_part {
 /* Solver state: its memory is the caller's; the fields are private. */
 struct pshift_solver {
     struct pshift_solver_config config;
-    int64_t *balance;                  /* [servers] excess if positive, spare capacity if negative */
-    uint64_t *excess_more;             /* [servers] further excess, in pieces of 2^62 */
+    int64_t *balance;                  /* [servers] positive: excess; negative: spare capacity */
+    uint64_t *excess_more;             /* [servers] excess beyond balance, in pieces of 2^62 */
     struct qos_u128 *load;             /* [servers] of the last solution */
-    struct qos_u128 *scratch;          /* [servers] loads, of the verifier */
-    struct qos_u128 *rest;             /* [servers] remainders, of the shortfalls */
+    struct qos_u128 *scratch;          /* [servers] loads in the verifier */
+    struct qos_u128 *rest;             /* [servers] division remainders of the shortfalls */
     struct pshift_priv_node *node;     /* [servers] */
     uint32_t *column;                  /* [servers + 1] first index entry of each server */
     uint32_t *queue;                   /* [servers] */
-    uint32_t *near;                    /* [servers * PSHIFT_PRIV_NEAR] the servers that share a row with one */
+    uint32_t *near;                    /* [servers * PSHIFT_PRIV_NEAR] the servers that share a row with each */
     uint8_t *mark;                     /* [servers] PSHIFT_PRIV_CUT, PSHIFT_PRIV_DONOR */
     struct pshift_priv_step *path;     /* [servers] */
     uint64_t *sums;                    /* [shards * servers] */
-    int64_t *quota;                    /* [shards * servers] balances of the parts */
+    int64_t *quota;                    /* [shards * servers] each part's share of the balances */
     struct pshift_priv_row *rows;      /* [buckets] */
     struct pshift_priv_index *index;   /* [entries] */
     uint64_t *key;                     /* [entries] remainders; scratch */
-    uint64_t *givers, *takers;         /* [entries] sets of entries that can give, and take, in the window */
-    uint64_t *seen;                    /* [buckets] set of rows that the search has reached */
+    uint64_t *givers, *takers;         /* [entries] bit sets: the window's entries that can give; that can take */
+    uint64_t *seen;                    /* [buckets] bit set of the rows that the search has reached */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
     struct pshift_solver_state info;
     struct pshift_priv_part *part;      /* [shards] */
     uint32_t next_row;                  /* where the next window begins */
-    uint32_t last_label;                /* of the search: that of the overloaded servers it found */
-    bool sinks;                         /* the search had somewhere to begin */
-    uint32_t retracted;                 /* rows that pshift_solver_retract took out */
+    uint32_t last_label;                /* of the search: label of the overloaded servers that it found */
+    bool sinks;                         /* the search found an underloaded server to start from */
+    uint32_t retracted;                 /* number of rows that are retracted */
     uint32_t servers, buckets, entries; /* of the last solution */
     bool solved;                        /* load, tokens and unclaimed describe the last solution */
 };
@@ -615,8 +616,8 @@ struct pshift_solver {
 
 #define PSHIFT_PRIV_NEAR 16u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
-#define PSHIFT_PRIV_CUT 1u   /* of a server's mark: in X of the last solution */
-#define PSHIFT_PRIV_DONOR 2u /* overloaded at first: it has given tokens away, so its holes are the easiest to fill */
+#define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
+#define PSHIFT_PRIV_DONOR 2u /* bit of mark: overloaded at first; it gave tokens away, so its holes fill most easily */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
 
@@ -638,13 +639,13 @@ QOS_PRIV bool pshift_priv_same(struct qos_u128 a, struct qos_u128 b)
     return a.hi == b.hi && a.lo == b.lo;
 }
 
-/* Parts that the rows are cut into; by the problem alone, never by the threads. */
+/* Number of parts of the rows. It depends on the problem only, never on the threads. */
 QOS_PRIV uint32_t pshift_priv_shards(uint32_t entries)
 {
     const uint32_t few = PSHIFT_SHARDS < 4 ? PSHIFT_SHARDS : 4;
     return entries < PSHIFT_SHARD_ENTRIES ? 1 : entries / 8 < PSHIFT_SHARD_ENTRIES ? few : PSHIFT_SHARDS;
 }
-/* The parts of the memory: measured by memsize, set by init. */
+/* Memory layout, used by memsize and init. */
 QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift_solver *solver,
                                         const struct pshift_solver_config *config)
 {
@@ -685,7 +686,7 @@ QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config
     return NULL;
 }
 
-/* The status of a configuration: QOS_OK, QOS_EINVAL for NULL, QOS_ERANGE for a bad field. */
+/* Status of a configuration: QOS_EINVAL for NULL, QOS_ERANGE for a bad field. */
 QOS_PRIV enum qos_status pshift_priv_config_status(const void *config, const char *error)
 {
     return !error ? QOS_OK : config ? QOS_ERANGE : QOS_EINVAL;
@@ -731,7 +732,7 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     return QOS_OK;
 }
 
-/* One call of solve, for the tasks that run side by side. */
+/* One call of solve, shared by its parallel tasks. */
 struct pshift_priv_job {
     struct pshift_solver *solver;
     const struct pshift_problem *p;
@@ -742,8 +743,8 @@ struct pshift_priv_job {
 
 /* The initial allocation. */
 
-/* The `want` largest of n keys: those whose digits (key & mask) are above the result, and *ties of those that equal it.
- * Radix selection: at most 8 passes, the keys stay in place. 1 <= want <= n. */
+/* Selects the `want` largest of n keys: those with key & mask above the result, and *ties of those equal to it.
+ * Radix selection: at most 8 passes; keys do not move. 1 <= want <= n. */
 QOS_PRIV uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t want, uint64_t *mask, uint32_t *ties)
 {
     uint64_t floor_key = 0, all = 0;
@@ -763,14 +764,14 @@ QOS_PRIV uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_
             want -= count[b];
         floor_key |= (uint64_t)b << shift;
         *mask |= UINT64_C(0xff) << shift;
-        if (count[b] == want) /* all that share the digits found so far win */
+        if (count[b] == want) /* all keys with the digits found so far are selected */
             break;
     }
     *ties = want;
     return floor_key;
 }
 
-/* One more token to the `left` largest of the n keys, the earlier first among equals; a key of 0 never gets one. */
+/* Gives one more token to each of the `left` largest keys; ties: the earlier first. A key of 0 never gets one. */
 QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
 {
     uint64_t mask, floor_key;
@@ -784,16 +785,16 @@ QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_
     }
 }
 
-/* Rows of up to PSHIFT_PRIV_WIDE entries are taken as 8 or 16, padded with demands of 0: `width` is a constant in each
- * copy of the two functions below, so that a compiler makes straight vector code of their loops.
+/* Rows of up to PSHIFT_PRIV_WIDE entries are padded to 8 or 16 with demands of 0. `width` is a constant in each inlined
+ * copy of the functions below, so that compilers vectorise their loops.
  *
- * q = d * floor(want 2^k / total) / 2^k is at most one below floor(want d / total); the remainder r < 2 total mends it.
- * key = remainder and position, all distinct. The tokens that are left go to the keys that fewer than `left` others
- * beat. A remainder of 0 is never among them: the remainders add up to left * total. */
+ * q = d * floor(want 2^k / total) / 2^k is at most one below floor(want d / total); the remainder r < 2 total shows
+ * which. A key holds remainder and position, so all keys are distinct. The `left` remaining tokens go to the `left`
+ * largest keys. These have no remainder of 0, since the remainders add up to left * total. */
 #define PSHIFT_PRIV_WIDE 16
 #define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
 
-/* Demands below 2^23; want < total < 2^27. All in 32 bits, but for one product. */
+/* Demands below 2^23; want < total < 2^27. All values fit in 32 bits, except one product. */
 PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
                                                 uint64_t total)
 {
@@ -818,8 +819,8 @@ PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, 
 }
 
 #ifndef PSHIFT_PLAIN
-/* The same for 8 entries, in the compilers' own vectors: any target, with or without vector registers. gcc does not
- * find this code by itself: the loops take twice as long. */
+/* The same for 8 entries, with compiler vector types. It works on any target, with or without vector registers. gcc
+ * does not vectorise the loops above as well: they take twice as long. */
 typedef uint64_t pshift_priv_lanes64 __attribute__((vector_size(64)));
 typedef uint32_t pshift_priv_lanes __attribute__((vector_size(32)));
 typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(32)));
@@ -878,8 +879,8 @@ PSHIFT_PRIV_INLINE void pshift_priv_share_large(uint64_t *a, const uint64_t *d, 
         a[k] = q[k] + (rank[k] < (int64_t)left ? 1u : 0u);
 }
 
-/* The shares of a row of n <= width entries, written to a[0..width - 1]; d[0..width - 1] can be read. False: not an
- * ordinary row; its demands are too large, or its reservation is all of them. */
+/* Writes the shares of a row of n <= width entries to a[0..width - 1]. d[0..width - 1] must be readable. False: not an
+ * ordinary row, as its demands are too large or its reservation covers them all. */
 PSHIFT_PRIV_INLINE bool pshift_priv_share(uint64_t *a, const uint64_t *d, uint32_t n, uint32_t width, uint64_t want)
 {
     static const uint64_t kept[2 * PSHIFT_PRIV_WIDE] = {
@@ -907,7 +908,7 @@ PSHIFT_PRIV_INLINE bool pshift_priv_share(uint64_t *a, const uint64_t *d, uint32
     return true;
 }
 
-/* floor(n / d) and rest for any d, 0 < d < 2^96, with a quotient below 2^64: long division, bit by bit. */
+/* floor(n / d) and the remainder, for 0 < d < 2^96 and quotients below 2^64. Long division, bit by bit. */
 QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
 {
     struct qos_u128 r = {0, 0};
@@ -927,8 +928,8 @@ QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struc
     return q;
 }
 
-/* Any row with want < total. Keys are the remainders; of totals of 2^63 and more their upper 63 bits, plus one where
- * the remainder is not zero (who has none is at its exact share and takes no more). */
+/* Any row with want < total. Keys are the remainders. If total >= 2^63, a key is the remainder's upper 63 bits, plus
+ * one if the remainder is not 0: an entry with remainder 0 has its exact share and must get no more. */
 QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d, uint32_t n, uint64_t want,
                                   struct qos_u128 total)
 {
@@ -961,7 +962,7 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
         pshift_priv_give_largest(a, key, n, (uint32_t)left);
 }
 
-/* Row i's tokens in proportion to its demands, A_i = min(R_i, D_i). Any length, any demands. */
+/* Spreads row i's A_i = min(R_i, D_i) tokens in proportion to its demands. Any length, any demands. */
 QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, const struct pshift_problem *p,
                                                uint64_t *alloc, uint32_t i, struct pshift_priv_part *part)
 {
@@ -990,8 +991,8 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
 
 #define PSHIFT_PRIV_BATCH 128 /* entries of rows that are started together */
 
-/* The same for ordinary rows of at most 16 entries from row i on, as many as fit into a batch. Their shares are written
- * to `share`, for the caller to add up and to copy. Returns how many rows there were. */
+/* The same for ordinary rows of at most 16 entries, from row i on, as many as fit into a batch. Writes their shares to
+ * `share`; the caller sums and copies them. Returns the number of rows. */
 QOS_PRIV uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
                                          struct pshift_priv_part *part)
 {
@@ -1026,13 +1027,13 @@ QOS_PRIV uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32
     return (uint32_t)((uint64_t)job->p->buckets * part / job->shards);
 }
 
-/* Adds shares of entries [begin, end) to the servers' sums. False: there is no such server. */
+/* Adds the shares of entries [begin, end) to the servers' sums. False: a server number is too large. */
 QOS_PRIV bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, const uint64_t *share, uint32_t begin,
                               uint32_t end)
 {
     const uint32_t *server = p->server + begin, servers = p->servers;
     uint32_t n = end - begin, e = 0, k, worst;
-    for (; n - e >= 8; e += 8) { /* looked at together, to be added without a branch each */
+    for (; n - e >= 8; e += 8) { /* one check for eight entries saves branches */
         for (k = 0, worst = 0; k < 8; k++)
             worst = worst < server[e + k] ? server[e + k] : worst;
         if (worst >= servers)
@@ -1086,7 +1087,8 @@ QOS_PRIV void pshift_priv_run(const struct pshift_options *opt, struct pshift_pr
         task(job, shard);
 }
 
-/* Loads of all servers. A part whose tokens reach 2^64 may have wrapped a sum: it is added again, in 128 bits. */
+/* Initial allocation and loads of all servers. If a part's tokens reach 2^64, a sum may have wrapped; the part is then
+ * summed again in 128 bits. */
 QOS_PRIV enum qos_status pshift_priv_start(struct pshift_solver *solver, const struct pshift_options *opt,
                                            struct pshift_priv_job *job)
 {
@@ -1116,7 +1118,7 @@ QOS_PRIV enum qos_status pshift_priv_start(struct pshift_solver *solver, const s
 
 /* Direct transfers. */
 
-/* Takes further excess in hand once the piece in hand is used up. */
+/* Moves the next piece of excess into the balance once the balance is used up. */
 QOS_PRIV void pshift_priv_refill(struct pshift_solver *solver, uint32_t j)
 {
     if (solver->balance[j] == 0 && solver->excess_more[j] != 0) {
@@ -1125,7 +1127,7 @@ QOS_PRIV void pshift_priv_refill(struct pshift_solver *solver, uint32_t j)
     }
 }
 
-/* Balance of every server from its load; the weak excess of all. */
+/* Computes every server's balance from its load. Returns the total weak excess. */
 QOS_PRIV struct qos_u128 pshift_priv_weigh(struct pshift_solver *solver, const struct pshift_problem *p)
 {
     struct qos_u128 excess = {0, 0};
@@ -1158,7 +1160,7 @@ QOS_PRIV struct qos_u128 pshift_priv_excess(const struct pshift_solver *solver, 
     return over;
 }
 
-/* Loads again, after the balances changed. */
+/* Recomputes the loads after the balances changed. */
 QOS_PRIV void pshift_priv_unweigh(struct pshift_solver *solver, const struct pshift_problem *p)
 {
     uint32_t j;
@@ -1184,7 +1186,7 @@ QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balan
     balance[job->p->server[take]] += (int64_t)m;
 }
 
-/* Direct transfers inside a long row: the next giver and the next taker, until one side is used up. */
+/* Direct transfers inside a long row: from the next giver to the next taker, until one side is used up. */
 QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin,
                                        uint32_t end)
 {
@@ -1205,13 +1207,13 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
     return moved;
 }
 
-/* Keeps a loop over servers from being made one of gathers, which takes twice as long: the next row waits for what the
- * last one stored. No instruction. */
+/* Stops the compiler from using gathers in a loop over servers: they take twice as long, as each row must wait for the
+ * stores of the last one. Emits no instruction. */
 #define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
 
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
- * is left; returns how many tokens moved. Nearly without branches: what can be taken, and given; then it moves. A row
- * may name a server twice, and move more there than its balance: then all is undone, and done one by one. */
+ * is left. Returns the tokens moved. Nearly branchless: it computes what each entry can take and give, then moves. If a
+ * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry. */
 PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_job *job, int64_t *balance,
                                                      uint32_t begin, uint32_t n)
 {
@@ -1261,7 +1263,7 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     return pshift_priv_transfer(job, balance, begin, begin + n);
 }
 
-/* Has the row of n entries from `server` on both overloaded and underloaded servers? */
+/* Are both overloaded and underloaded servers among the n from `server` on? */
 PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32_t *server, uint32_t n)
 {
     int64_t over = 0, under = 0;
@@ -1277,7 +1279,7 @@ QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64
 {
     const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
     const uint32_t *server = job->p->server + begin;
-    if (QOS_LIKELY(n == 8)) /* a copy of its own for the most usual length */
+    if (QOS_LIKELY(n == 8)) /* an inlined copy for the most common length */
         return pshift_priv_both_in(balance, server, 8) ? pshift_priv_transfer_few(job, balance, begin, 8) : 0;
     if (!pshift_priv_both_in(balance, server, n))
         return 0;
@@ -1285,7 +1287,7 @@ QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64
                                  : pshift_priv_transfer(job, balance, begin, begin + n);
 }
 
-/* Is a server left on each of the sides, overloaded and underloaded? */
+/* Is any server overloaded and any other underloaded? */
 QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
 {
     int64_t over = 0, under = 0;
@@ -1297,8 +1299,8 @@ QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
     return (under & over) < 0;
 }
 
-/* Sweeps `count` rows from row `first` on, around the end, until `most` tokens have moved or no server is left on one
- * of the sides. This is asked now and then, at less cost than that of the rows between. */
+/* Sweeps `count` rows cyclically from row `first` on, until `most` tokens have moved, no server is overloaded or none
+ * is underloaded. The servers are checked only so often that it costs less than the rows in between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                     uint64_t most)
 {
@@ -1326,8 +1328,8 @@ QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
                                                   pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX);
 }
 
-/* One part: the plain sweep. More: each gets an equal quota of every balance, so that the parts do not depend on each
- * other; what a quota does not use, and the rest of the division, is left to what follows. */
+/* One part: a plain sweep. Several parts: each gets an equal quota of every balance, so that the parts are independent.
+ * Later steps handle the unused quotas and the division remainder. */
 QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshift_options *opt,
                                  struct pshift_priv_job *job)
 {
@@ -1355,8 +1357,8 @@ QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshi
         pshift_priv_refill(solver, j);
 }
 
-/* The smaller of the sums above and below balance, of the servers in X (cut) or of those outside; *over: the sum above.
- * Sums end at 2^64 - 1. */
+/* The smaller of total excess (*over) and total spare capacity, among the servers in X (cut) or those outside. Sums
+ * saturate at 2^64 - 1. */
 QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int64_t *balance, unsigned cut,
                                    uint64_t *over)
 {
@@ -1371,8 +1373,9 @@ QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int6
     return qos_min(*over, under);
 }
 
-/* A warm start sweeps a part of the rows after the other, from where the last ones ended, and stops where twice the
- * last part, and one round of all, would not be enough at its pace. Returns what moved, about `most` at most. */
+/* A warm start sweeps one part of the rows after another, starting where the last sweep ended. It stops when, at the
+ * last part's pace, two more parts (or the remaining rows, if fewer) would not be enough. Returns the tokens moved,
+ * about `most` at most. */
 QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsigned cut, uint64_t most)
 {
     struct pshift_solver *solver = job->solver;
