@@ -1398,12 +1398,12 @@ QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsign
 enum pshift_priv_turn {
     PSHIFT_PRIV_DIRECT, /* overloaded servers give, underloaded ones take */
     PSHIFT_PRIV_BORROW, /* donors give all they have, though it leaves them holes */
-    PSHIFT_PRIV_PULL,   /* so do all that are not underloaded */
-    PSHIFT_PRIV_PUSH,   /* those in balance take, without end */
-    PSHIFT_PRIV_FILL    /* as direct, but for those that were underloaded before the pull: label 0 */
+    PSHIFT_PRIV_PULL,   /* all servers that are not underloaded give all they have */
+    PSHIFT_PRIV_PUSH,   /* servers in balance take without limit */
+    PSHIFT_PRIV_FILL    /* as direct, but without servers that were underloaded before the pull (label 0) */
 };
 
-/* What server j has to give in such a turn; negative: to take. */
+/* Tokens that server j may give in such a turn; negative: that it may take. */
 QOS_PRIV int64_t pshift_priv_offer(const struct pshift_solver *solver, uint32_t j, unsigned cut,
                                    enum pshift_priv_turn turn)
 {
@@ -1417,8 +1417,8 @@ QOS_PRIV int64_t pshift_priv_offer(const struct pshift_solver *solver, uint32_t 
     return turn == PSHIFT_PRIV_PULL || solver->mark[j] & PSHIFT_PRIV_DONOR ? PSHIFT_PRIV_PIECE : 0;
 }
 
-/* A turn among the servers in X (cut), or among those outside: in the rows that are named, then elsewhere. About `most`
- * tokens move at most. */
+/* A turn among the servers in X (cut) or among those outside: first in the given rows, then in all. About `most` tokens
+ * move at most. */
 QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned cut, enum pshift_priv_turn turn,
                                    uint64_t most, const uint32_t *bucket, uint32_t count)
 {
@@ -1439,8 +1439,8 @@ QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned c
     return moved;
 }
 
-/* A warm start: as long as little is overloaded, servers in balance take it, and find it a place from there; as long as
- * little is underloaded, all others give. */
+/* Warm start. If total excess is at most the total spare capacity, servers in balance take the excess and pass it on.
+ * Otherwise all servers that are not underloaded give. */
 QOS_PRIV void pshift_priv_push(const struct pshift_priv_job *job, unsigned cut)
 {
     struct pshift_solver *solver = job->solver;
@@ -1458,12 +1458,13 @@ QOS_PRIV void pshift_priv_push(const struct pshift_priv_job *job, unsigned cut)
     }
 }
 
-/* Brings the servers that are in X (cut) to rest, or those that are not: if all goes well, one of the sides, overloaded
- * or underloaded, is gone then. Where direct transfers end, underloaded servers pull tokens from those in balance, and
- * overloaded ones fill the holes: as long as they fill some. In every other turn only donors give.
+/* Balances the servers in X (cut), or those outside, against each other. On success no overloaded server is left, or no
+ * underloaded one. After direct transfers, underloaded servers pull tokens from those in balance, and overloaded ones
+ * fill the holes, as long as they fill any. In every second turn only donors give.
  *
- * True: nothing leads to an underloaded server, all others are X. That is so if a pull over all rows filled none of
- * them, and all holes were filled: then each row gave them all it could, and tokens moved later between others only. */
+ * True: no path leads to an underloaded server, so all others are X. This is so if a pull over all rows filled up no
+ * underloaded server, and all holes were filled: then each row gave them all it could, and later moves were only
+ * between others. */
 QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket,
                                  uint32_t count)
 {
@@ -1497,7 +1498,7 @@ QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut
     return closed;
 }
 
-/* Do the servers of X bind, with no excess elsewhere? */
+/* Has no server of X spare capacity, and no other server excess? */
 QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t servers)
 {
     uint32_t j, wrong = 0;
@@ -1519,7 +1520,7 @@ QOS_PRIV void pshift_priv_bit_write(uint64_t *set, uint32_t e, bool in)
     set[e / 64] = in ? set[e / 64] | bit : set[e / 64] & ~bit;
 }
 
-/* First member of the set from entry e on; end or more if there is none before it. */
+/* First member of the set from entry e on; end or more if there is none before end. */
 QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t end)
 {
     uint64_t word;
@@ -1534,7 +1535,7 @@ QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t
     return end;
 }
 
-/* Notes that server k shares a row with server j. */
+/* Records that server k shares a row with server j. */
 QOS_PRIV void pshift_priv_note_near(struct pshift_solver *solver, uint32_t j, uint32_t k)
 {
     uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, n = solver->node[j].nears, i;
@@ -1547,8 +1548,8 @@ QOS_PRIV void pshift_priv_note_near(struct pshift_solver *solver, uint32_t j, ui
     solver->node[j].nears = n + 1;
 }
 
-/* Which servers share a row with few others? Where that is so, in rings, racks and chains, a search knows when a server
- * has nothing new to offer, and need not look through its rows. */
+/* Records which servers share row i. If a server has few such neighbours (rings, racks, chains), a search can see that
+ * it offers nothing new without reading its rows. */
 QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t i)
 {
     struct pshift_solver *solver = job->solver;
@@ -1564,8 +1565,8 @@ QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t 
     }
 }
 
-/* How many servers near server j have this label? At most `most` are counted; that many if there are too many near it
- * to know. */
+/* Number of servers near server j with this label, at most `most`; `most` if server j has too many neighbours to
+ * record. */
 QOS_PRIV uint32_t pshift_priv_near_with(const struct pshift_solver *solver, uint32_t j, uint32_t label, uint32_t most)
 {
     const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR;
@@ -1577,7 +1578,7 @@ QOS_PRIV uint32_t pshift_priv_near_with(const struct pshift_solver *solver, uint
     return n;
 }
 
-/* Index from servers to entries for `count` rows from row `first` on, around the end. */
+/* Builds the index from servers to entries for `count` rows, cyclically from row `first` on. */
 QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
 {
     struct pshift_solver *solver = job->solver;
@@ -1592,7 +1593,7 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
         for (e = p->row[i]; e < p->row[i + 1]; e++)
             solver->column[p->server[e]]++;
     }
-    for (j = 0; j <= p->servers; j++) { /* the end of each column, for now */
+    for (j = 0; j <= p->servers; j++) { /* for now the end of each column: filling moves it to the start */
         sum += solver->column[j];
         solver->column[j] = sum;
     }
@@ -1608,8 +1609,8 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
     solver->info.indexed_rows = count;
 }
 
-/* Marks row i as reached by a taker of this label, unless one of a lower label did so before. A row that a search
- * passed by may be reached by a higher label first. */
+/* Marks row i as reached by a taker with this label, unless one with the same or a lower label did so before. The
+ * first label may be the higher one if the search skipped the row. */
 QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
     struct pshift_priv_row *row = &job->solver->rows[i];
@@ -1641,9 +1642,9 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
     return *tail - before;
 }
 
-/* Labels servers by their distance to an underloaded one, over the indexed rows, until all overloaded servers have a
- * label. True if any has. A row that is not reached here, since the search stopped before, has no taker on a level
- * above the last but one: whoever reaches it first later has the lowest label. */
+/* Labels servers with their distance to an underloaded one, over the indexed rows, until all overloaded servers have a
+ * label. True if any has. The search may stop before it reaches a row. Such a row has no taker of a label below the
+ * last but one, so the taker that reaches it first later has the lowest label. */
 QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
@@ -1678,8 +1679,8 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
 }
 
 /* Next step up from server v: advances its cursor to a row in which a server one label above can give. False: none is
- * left. An entry or a row once passed offers nothing for the rest of the round: a step moves tokens one label down, and
- * what it opens leads up. */
+ * left. An entry or row that the cursor has passed offers nothing until the round ends: steps move tokens one label
+ * down, so they only open steps in the other direction. */
 QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, struct pshift_priv_step *step)
 {
     struct pshift_solver *solver = job->solver;
@@ -1708,7 +1709,7 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
     return false;
 }
 
-/* m tokens make the step; the sets of entries that can give and take follow. */
+/* Moves m tokens along the step and updates the sets of entries that can give and take. */
 QOS_PRIV void pshift_priv_step_done(const struct pshift_priv_job *job, const struct pshift_priv_step *step, uint64_t m)
 {
     struct pshift_solver *solver = job->solver;
@@ -1722,7 +1723,7 @@ QOS_PRIV void pshift_priv_step_done(const struct pshift_priv_job *job, const str
     pshift_priv_bit_write(solver->takers, step->give, true);
 }
 
-/* Takes what server v may give itself, at most frame->want. */
+/* Takes server v's own excess, as far as frame->want needs it. */
 QOS_PRIV void pshift_priv_tap(struct pshift_solver *solver, uint32_t v, struct pshift_priv_step *frame)
 {
     uint64_t m;
@@ -1734,10 +1735,9 @@ QOS_PRIV void pshift_priv_tap(struct pshift_solver *solver, uint32_t v, struct p
     pshift_priv_refill(solver, v);
 }
 
-/* Blocking flow into underloaded server `root`: depth first, up one label a step. A server that is reached is asked for
- * as much as its step can carry, and collects that from all servers above it before it answers: so a step is done once
- * for all paths that share it. A server that cannot answer in full loses its label: nobody asks it again in this round.
- * */
+/* Blocking flow into underloaded server `root`: depth first, one label up per step. Each server is asked for as much as
+ * its step can carry. It collects that from all servers above it before it passes tokens on, so paths that share a step
+ * take it once. A server that cannot supply the full amount loses its label and is not tried again in this round. */
 QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t root)
 {
     struct pshift_solver *solver = job->solver;
@@ -1794,8 +1794,8 @@ QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_
     return false;
 }
 
-/* Algorithm 5, over windows of rows that grow to all of them. In the end the labels are those of a search that found no
- * overloaded server, or none is left. */
+/* Algorithm 5, over windows that grow until they hold all rows. At the end no overloaded server is left, or the labels
+ * are those of a search that found none. */
 QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
@@ -1815,8 +1815,8 @@ QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
 
 /* Certificate. */
 
-/* The numbers of the solution, from its arrays alone; QOS_ECORRUPT if it is not a prudent allocation of A_i tokens
- * each. The loads are left in solver->scratch. */
+/* Computes the numbers of the solution from its arrays alone. Leaves the loads in solver->scratch. QOS_ECORRUPT: it is
+ * not a prudent allocation of A_i tokens per bucket. */
 QOS_PRIV enum qos_status pshift_priv_account(struct pshift_solver *solver, const struct pshift_problem *p,
                                              const struct pshift_solution *s, struct pshift_solution *out)
 {
@@ -1867,9 +1867,9 @@ QOS_PRIV enum qos_status pshift_priv_account(struct pshift_solver *solver, const
     return QOS_OK;
 }
 
-/* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly: of the a tokens here the
- * server serves (a C + rest) / load and keeps the new rest, so its services add up to C. Loads in solver->scratch; the
- * rests in solver->rest, zero before the first row. A rest is below the load, so a C + rest < 2^127. */
+/* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly. Of a tokens, a server serves
+ * (a C + remainder) / load and keeps the new remainder, so the services add up to C. Loads are in solver->scratch,
+ * remainders in solver->rest (0 before the first row). A remainder is below the load, so a C + remainder < 2^127. */
 QOS_PRIV uint64_t pshift_priv_short_row(struct pshift_solver *solver, const struct pshift_problem *p,
                                         const uint64_t *alloc, uint32_t i)
 {
@@ -1895,7 +1895,7 @@ QOS_PRIV void pshift_priv_no_rests(struct pshift_solver *solver, uint32_t server
 
 /* The calls. */
 
-/* Are the pointers there, the sizes within the configuration and the capacities in range? O(servers). */
+/* Checks pointers, sizes (within the configuration) and capacities. O(servers). */
 QOS_PRIV enum qos_status pshift_priv_check_frame(const struct pshift_solver *solver, const struct pshift_problem *p,
                                                  const struct pshift_solution *s)
 {
@@ -1915,7 +1915,7 @@ QOS_PRIV enum qos_status pshift_priv_check_frame(const struct pshift_solver *sol
     return bits > PSHIFT_COUNT_MAX ? QOS_ERANGE : QOS_OK;
 }
 
-/* The same, and are the rows in order? Entries are checked where they are read. */
+/* The same, and checks that the rows are in order. Entries are checked where they are read. */
 QOS_PRIV enum qos_status pshift_priv_check(const struct pshift_solver *solver, const struct pshift_problem *p,
                                            const struct pshift_solution *s)
 {
@@ -1927,14 +1927,14 @@ QOS_PRIV enum qos_status pshift_priv_check(const struct pshift_solver *solver, c
     return sorted ? st : QOS_EINVAL;
 }
 
-/* How it is known that nothing does better. */
+/* The proof that the allocation is optimal. */
 enum pshift_priv_proof {
-    PSHIFT_PRIV_UNPROVED, /* it is not */
-    PSHIFT_PRIV_KEPT,     /* by the X that the servers' marks say */
-    PSHIFT_PRIV_LABELS    /* a search came to nothing: the servers that it did not reach are X */
+    PSHIFT_PRIV_UNPROVED, /* none */
+    PSHIFT_PRIV_KEPT,     /* the X in the servers' marks */
+    PSHIFT_PRIV_LABELS    /* a search found no path: the servers that it did not reach are X */
 };
 
-/* Fills in what *s says beside its arrays, and marks X: nobody, if no server is overloaded. */
+/* Fills in *s and marks X, which is empty if no server is overloaded. */
 QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct pshift_problem *p,
                                    struct pshift_solution *s, enum pshift_priv_proof proof)
 {
@@ -1965,8 +1965,8 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
     s->shortfall_set = false;
 }
 
-/* From loads to the solution: steps 2 to 5. kept: no row leads out of the X that the marks say, so that it is still the
- * cut if its servers and the others come to rest by themselves. */
+/* From loads to the solution: steps 2 to 5. kept: no row leads out of the marked X. Then X is still the cut if
+ * shifts inside X and shifts outside X suffice. */
 QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct pshift_options *opt,
                                     struct pshift_priv_job *job, struct pshift_solution *s, bool kept,
                                     const uint32_t *bucket, uint32_t count)
@@ -1985,7 +1985,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         (void)pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
-            if (job->warm) { /* the old X is of no use any more */
+            if (job->warm) { /* the old X is no longer a cut */
                 job->warm = false;
                 for (j = 0; j < p->servers; j++)
                     solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
@@ -2024,7 +2024,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     pshift_priv_job_of(&job, solver, p, s);
     st = pshift_priv_start(solver, opt, &job);
     if (st != QOS_OK) {
-        solver->solved = false; /* s->alloc is no solution any more */
+        solver->solved = false; /* s->alloc is no longer a solution */
         return st;
     }
     for (i = 0; i < solver->buckets && solver->retracted; i++)
@@ -2061,7 +2061,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
             st = QOS_EEXIST;
         else
             solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
-        if (st == QOS_OK) { /* rows may lie anywhere: what is needed of each is asked for ahead */
+        if (st == QOS_OK) { /* rows may lie anywhere in memory */
             __builtin_prefetch(p->row + bucket[t]);
             __builtin_prefetch(p->reservation + bucket[t]);
         }
@@ -2090,8 +2090,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     return QOS_OK;
 }
 
-/* Moves the tokens of row i out of X, as far as they find demand elsewhere in the row. solver->quota: at least `most`
- * for the servers of X, -most for the others. False: something leads out of X still. */
+/* Moves tokens of row i out of X, as far as the row has spare demand outside. False: the row still leads out of X. */
 QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
 {
     struct pshift_solver *solver = job->solver;
@@ -2110,7 +2109,7 @@ QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
     return !(inside && outside);
 }
 
-/* May row i be resolved: is it retracted, and as it is now all right? */
+/* Is row i retracted, and is its new content valid? */
 QOS_PRIV enum qos_status pshift_priv_check_row(const struct pshift_solver *solver, const struct pshift_problem *p,
                                                uint32_t i)
 {
@@ -2144,7 +2143,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         st = bucket[t] < p->buckets ? pshift_priv_check_row(solver, p, bucket[t]) : QOS_EINVAL;
     if (st != QOS_OK)
         return st;
-    if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART) /* cheaper so */
+    if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART) /* cheaper */
         return pshift_solver_solve(solver, p, opt, s);
     pshift_priv_job_of(&job, solver, p, s);
     job.warm = true;
@@ -2170,7 +2169,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     return QOS_OK;
 }
 
-/* Most tokens under a limit: 0 is no limit, QOS_NOTHING is none at all. */
+/* Largest number of tokens under a limit. 0: no limit; QOS_NOTHING: no tokens. */
 QOS_PRIV uint64_t pshift_priv_limit(uint64_t limit)
 {
     return limit == 0 ? QOS_UNLIMITED : limit == QOS_NOTHING ? 0 : limit;
