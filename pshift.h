@@ -87,7 +87,7 @@
  *     server has confirmed its epoch, nor in the period of that confirmation.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met. A lost message costs one interval.
- *   - Isolation: a bucket's tokens come from its own contract, never from another's.
+ *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
  */
 #ifndef QOS_PSHIFT_H
 #define QOS_PSHIFT_H
@@ -105,7 +105,7 @@ extern "C" {
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
 #endif
 #ifndef PSHIFT_PULLS
-#define PSHIFT_PULLS 6 /* most turns in which underloaded servers pull tokens; 0: none, only the search */
+#define PSHIFT_PULLS 6 /* most turns in which underloaded servers pull tokens; 0: none, the search moves them */
 #endif
 #ifndef PSHIFT_WARM_PARTS
 #define PSHIFT_WARM_PARTS 160 /* a warm start checks its progress every 1/160 of the rows */
@@ -1300,7 +1300,7 @@ QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
 }
 
 /* Sweeps `count` rows cyclically from row `first` on, until `most` tokens have moved, no server is overloaded or none
- * is underloaded. The servers are checked only so often that it costs less than the rows in between. */
+ * is underloaded. The balances are checked rarely enough to cost less than the rows in between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                     uint64_t most)
 {
@@ -1460,7 +1460,7 @@ QOS_PRIV void pshift_priv_push(const struct pshift_priv_job *job, unsigned cut)
 
 /* Balances the servers in X (cut), or those outside, against each other. On success no overloaded server is left, or no
  * underloaded one. After direct transfers, underloaded servers pull tokens from those in balance, and overloaded ones
- * fill the holes, as long as they fill any. In every second turn only donors give.
+ * fill the holes, as long as they fill any. In every other turn only donors give.
  *
  * True: no path leads to an underloaded server, so all others are X. This is so if a pull over all rows filled up no
  * underloaded server, and all holes were filled: then each row gave them all it could, and later moves were only
@@ -1867,7 +1867,7 @@ QOS_PRIV enum qos_status pshift_priv_account(struct pshift_solver *solver, const
     return QOS_OK;
 }
 
-/* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly. Of a tokens, a server serves
+/* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly. Of `a` tokens it serves
  * (a C + remainder) / load and keeps the new remainder, so the services add up to C. Loads are in solver->scratch,
  * remainders in solver->rest (0 before the first row). A remainder is below the load, so a C + remainder < 2^127. */
 QOS_PRIV uint64_t pshift_priv_short_row(struct pshift_solver *solver, const struct pshift_problem *p,
@@ -1985,7 +1985,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         (void)pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
-            if (job->warm) { /* the old X is no longer a cut */
+            if (job->warm) { /* the old X is no longer a certificate */
                 job->warm = false;
                 for (j = 0; j < p->servers; j++)
                     solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
@@ -2061,7 +2061,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
             st = QOS_EEXIST;
         else
             solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
-        if (st == QOS_OK) { /* rows may lie anywhere in memory */
+        if (st == QOS_OK) { /* rows may lie anywhere in memory: prefetch */
             __builtin_prefetch(p->row + bucket[t]);
             __builtin_prefetch(p->reservation + bucket[t]);
         }
