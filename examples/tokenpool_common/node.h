@@ -4,11 +4,11 @@
  *
  *     storage of tokenpool.h | results, a row of words for each client | a page of control words | table of records
  *
- * Clients write their report and their own row, and change the pool word atomically. They only read the rest. Parts begin
- * at pages, so that a transport can give each part its own rights.
+ * A client writes its report and its own row, changes the pool word atomically, and only reads all else. Each part
+ * begins at a page, so that a transport can give it its own rights.
  *
  * A transport has `op` (an 8-byte word operation) and `read` (one-sided reads of several records). Clients first read
- * without tokens for a while (the bare run, which is also the profile), then with them.
+ * without tokens for a while (the bare run, also the profile), then with them.
  */
 #ifndef EXAMPLES_TOKENPOOL_NODE_H
 #define EXAMPLES_TOKENPOOL_NODE_H
@@ -29,7 +29,7 @@
 
 enum node_phase { NODE_WAIT, NODE_BARE, NODE_COUNT, NODE_QOS, NODE_STOP };
 enum { NODE_WORD_PHASE }; /* control words */
-/* The row of a client: how far it is, its bare run, its engine's operations, then for each epoch three words. */
+/* The row of a client: its state, its bare run, its engine's operations, then three words for each epoch. */
 enum { NODE_ROW_STATE, NODE_ROW_BARE, NODE_ROW_OPERATIONS, NODE_ROW_EPOCHS };
 enum { NODE_ABSENT, NODE_READY, NODE_COUNTED };
 enum {
@@ -48,16 +48,16 @@ struct node_setup {
     uint32_t flags;                                            /* of tokenpool.h */
 };
 
-/* What the monitor knows of each finished period. */
+/* The monitor's figures of each finished period. */
 struct node_log {
     uint64_t capacity_prof, periods, bare, epoch_now;
-    uint64_t gone[NODE_CLIENTS_MAX]; /* epoch in which a client died; 0: it did not */
+    uint64_t gone[NODE_CLIENTS_MAX]; /* epoch in which a client died; 0: alive */
     struct {
         uint64_t capacity, reserved, put, claimed, used, bound;
     } of[NODE_PERIODS_MAX + 4]; /* by epoch */
 };
 
-/* A client died or left: what it got from then on is not judged. */
+/* A client died or left: its service from then on is not judged. */
 static inline void node_gone(const struct node_setup *s, struct node_log *log, uint32_t client)
 {
     if (log->epoch_now && log->epoch_now <= s->periods && !log->gone[client])
@@ -66,10 +66,10 @@ static inline void node_gone(const struct node_setup *s, struct node_log *log, u
 
 struct node_link {
     bool (*op)(struct node_link *l, const struct tokenpool_op *op, uint64_t *answer);
-    /* Reads n records to n places behind each other. */
+    /* Reads n records into one buffer, in order. */
     bool (*read)(struct node_link *l, const uint64_t *offset, unsigned n, void *to);
     bool (*hint)(struct node_link *l); /* a message said that a period began; may be NULL: polls instead */
-    bool (*lost)(struct node_link *l); /* the data node is gone, and the transport said so; may be NULL */
+    bool (*lost)(struct node_link *l); /* the data node is gone; the transport has reported it; may be NULL */
     void (*started)(struct node_link *l, struct tokenpool_monitor *m); /* may be NULL; monitor's side */
     void (*idle)(struct node_link *l, uint64_t until_ns);              /* waits, and serves what the transport needs */
 };
@@ -134,7 +134,7 @@ struct node_client {
     struct node_link *link;
     const struct node_setup *setup;
     uint32_t id;
-    bool again; /* another engine may have used its slot in this period */
+    bool again; /* another engine may have used this slot in the period */
     struct qos_rng rng;
     uint64_t operations;
     uint64_t done[NODE_PERIODS_MAX + 4], claimed[NODE_PERIODS_MAX + 4];
@@ -181,7 +181,7 @@ static inline void node_read(struct node_client *c, unsigned n)
     }
 }
 
-/* The engine's next operations, and the books about claims: every answer says how much it gave, and of which epoch. */
+/* Performs the engine's next operations and counts claims: each answer holds the tokens given and their epoch. */
 static inline void node_drive(struct node_client *c, struct tokenpool_client *e, uint64_t now_ns, uint64_t need)
 {
     struct tokenpool_op op;
@@ -202,7 +202,7 @@ static inline void node_drive(struct node_client *c, struct tokenpool_client *e,
     }
 }
 
-/* Reads what the data node says of its storage, and attaches. */
+/* Reads the data node's description of its storage, and attaches. */
 static inline void node_attach(struct node_client *c, struct tokenpool_client *e)
 {
     uint64_t head[TOKENPOOL_HEAD_BYTES / 8], bytes = node_storage_bytes(c->setup);
@@ -231,7 +231,7 @@ static inline void node_client_qos(struct node_client *c)
             tokenpool_client_hint(&e);
         node_drive(c, &e, now_ns, 1);
         epoch = tokenpool_client_epoch(&e);
-        if (now_ns - told_ns > 2000000 || epoch != told) { /* results so far, and has the run ended? */
+        if (now_ns - told_ns > 2000000 || epoch != told) { /* publishes results; has the run ended? */
             if (told && told < NODE_PERIODS_MAX + 4)
                 node_result(c, NODE_RESULT(told, NODE_DONE), c->done[told]);
             node_result(c, NODE_ROW_OPERATIONS, c->operations);
@@ -250,7 +250,7 @@ static inline void node_client_qos(struct node_client *c)
             continue;
         }
         (void)tokenpool_client_info(&e, &state);
-        /* Not between two periods, when what was left of the last is void. */
+        /* Not between two periods: the tokens of the old one are void. */
         if (state.running && epoch < NODE_PERIODS_MAX + 4 && !c->dry[epoch]) {
             c->dry[epoch] = true;
             node_result(c, NODE_RESULT(epoch, NODE_DRY), c->done[epoch] + 1);
@@ -292,7 +292,7 @@ static inline void node_set_phase(const struct node_setup *s, void *region, enum
     qos_atomic_store_release(node_local(region, node_control(s) + 8 * NODE_WORD_PHASE), phase);
 }
 
-/* Waits until all clients are as far as `state`. */
+/* Waits until all clients have reached `state`. */
 static inline bool node_await(struct node_link *link, const struct node_setup *s, void *region, uint64_t state,
                               uint64_t patience_ns)
 {
@@ -311,7 +311,7 @@ static inline bool node_await(struct node_link *link, const struct node_setup *s
     return true;
 }
 
-/* The bare run: true once everybody has been counted. */
+/* The bare run: true once every client is counted. */
 static inline bool node_bare(struct node_link *link, const struct node_setup *s, void *region, struct node_log *log)
 {
     uint64_t begin, took;
@@ -338,7 +338,7 @@ static inline uint64_t node_share(const struct node_log *log, double share)
     return (uint64_t)((double)log->capacity_prof * share);
 }
 
-/* The monitor, from the first period to the last; `resume`: for one that died. */
+/* The monitor, from the first period to the last; `resume`: takes over from one that died. */
 static inline bool node_monitor(struct node_link *link, const struct node_setup *s, void *region, struct node_log *log,
                                 bool resume)
 {
@@ -372,7 +372,7 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
             (void)tokenpool_monitor_info(&m, &info);
             if (!info.active || info.epoch == log->epoch_now)
                 continue;
-            /* A period has started: the one before it is final. */
+            /* A period has started: the figures of the previous one are final. */
             if (info.last_bound && info.epoch - 1 <= NODE_PERIODS_MAX) {
                 uint64_t e = info.epoch - 1;
                 log->of[e].capacity = info.last_capacity;
@@ -389,7 +389,7 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
                 free(mem);
                 return true;
             }
-            if (info.epoch == s->announce) { /* whoever is to kill somebody in this period waits for the line */
+            if (info.epoch == s->announce) { /* the process that kills another in this period waits for this line */
                 printf("period %" PRIu64 " begins\n", info.epoch);
                 fflush(stdout);
             }
@@ -403,23 +403,23 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
     return false;
 }
 
-/* ---- what came out */
+/* ---- results */
 
 struct node_verdict {
     uint32_t missed;  /* reservations missed by living clients, from the second period on, for lack of tokens */
-    uint32_t slow;    /* not reached although tokens were there: the machine did not do what admission counted on */
-    uint32_t asked;   /* how often a reservation was to be met */
-    uint32_t unequal; /* periods in which the books of monitor and clients differ by more than the dead explain */
-    uint32_t over;    /* periods in which more was completed than the bound plus what was outstanding */
+    uint32_t slow;    /* missed although tokens were there: the machine was slower than admission assumed */
+    uint32_t asked;   /* number of reservations to be judged */
+    uint32_t unequal; /* periods in which monitor's and clients' counts differ by more than dead clients explain */
+    uint32_t over;    /* periods with more completions than the bound plus the I/O outstanding */
 };
 
-/* As with disks: at least 80 % of what was to be judged has to be judged. */
+/* As with disks: at least 80 % of what should be judged must be. */
 static inline bool node_inconclusive(const struct node_verdict *v)
 {
     return (uint64_t)v->slow * 5 > v->asked;
 }
 
-/* Exit status; complete: all periods were run. */
+/* Exit status; complete: all periods ran. */
 static inline int node_status(const struct node_verdict *v, bool complete)
 {
     if (!complete || v->missed || v->unequal || v->over)
@@ -508,7 +508,8 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
             claimed +=
                 qos_atomic_load_relaxed(node_local(region, node_results(s, i) + 8 * NODE_RESULT(e, NODE_CLAIMED)));
         }
-        if (log->of[e].bound && !(s->flags & TOKENPOOL_ORDERED)) { /* a monitor that died left no books of its last */
+        if (log->of[e].bound &&
+            !(s->flags & TOKENPOOL_ORDERED)) { /* a monitor that died left no counts of its last period */
             v.unequal += claimed > log->of[e].claimed || claimed + slack < log->of[e].claimed;
             v.over += done > log->of[e].bound;
         }
@@ -621,7 +622,7 @@ static inline void node_check_options(void)
                (node_basic ? TOKENPOOL_BASIC : 0);
     node_percents(node_reserve, s->reserve);
     node_percents(node_limit, s->limit);
-    if (node_json) { /* now, not after a run of a minute */
+    if (node_json) { /* fails now, not after a run of a minute */
         FILE *f = fopen(node_json, "a");
         if (!f || fclose(f) != 0)
             tool_die(TOOL_USAGE, "--json %s: %s", node_json, strerror(errno));

@@ -1,10 +1,10 @@
 /* tokenpool_mpi - Haechi over MPI one-sided operations: MPI_Get for records, MPI_Fetch_and_op for claims, MPI_Put for
- * reports. Rank 0 is the data node, every other rank a client; runs on whatever fabric the MPI library uses.
+ * reports. Rank 0 is the data node, every other rank a client. It runs on any fabric that the MPI library uses.
  *
  * With Open MPI 4.1: osc=sm (all ranks on one host) and osc=ucx progress by themselves; osc=pt2pt and osc=rdma need the
  * data node to call into MPI, which its monitor does every 0.1 ms (MPI_Iprobe), or with --busy all the time. osc=rdma
- * over btl=vader, which 4.1.4 prefers by itself, crashes at the first MPI_Get from memory of another rank; so unless the
- * user chose a component, it is left out. */
+ * over btl=vader, the default of 4.1.4, crashes at the first MPI_Get from another rank's memory. It is excluded unless
+ * the user chooses a component. */
 // compiler: mpicc
 #include "examples/tokenpool_common/node.h"
 #include <mpi.h>
@@ -12,7 +12,7 @@
 struct mpi_link {
     struct node_link link;
     MPI_Win window;
-    uint64_t base; /* of the region in the window: MPI promises no cache line */
+    uint64_t base; /* of the region in the window: MPI does not align to cache lines */
     bool node;
 };
 
@@ -65,7 +65,7 @@ static void mpi_idle(struct node_link *l, uint64_t until_ns)
     struct mpi_link *m = (struct mpi_link *)l;
     uint64_t now_ns = tool_now_ns();
     int flag;
-    if (m->node) { /* progress for those who reach into our memory; what they wrote becomes ours to load */
+    if (m->node) { /* progress for one-sided accesses to our memory; makes their writes visible to our loads */
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
         MPI_Win_sync(m->window);
     }
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     static struct node_log log;
     void *region = NULL;
     int rank, ranks, i, *model, have, status = TOOL_OK;
-    /* Open MPI 4.1 picks osc/rdma on one host, whose accumulate ends in a segmentation fault; any other one works. */
+    /* Open MPI 4.1 picks osc/rdma on one host, whose accumulate crashes; every other component works. */
     setenv("OMPI_MCA_osc", "^rdma", 0);
     if (MPI_Init(&argc, &argv) != MPI_SUCCESS)
         tool_die(TOOL_FAILED, "MPI does not start");
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     } else {
         node_client(&mpi.link, s, (uint32_t)rank - 1, false);
     }
-    { /* until all are done, the data node stays within MPI: a barrier that does not wait for a core to spin on */
+    { /* the data node stays within MPI until all are done; this barrier does not spin on a core */
         MPI_Request r;
         int done = 0;
         MPI_Ibarrier(MPI_COMM_WORLD, &r);

@@ -1,12 +1,12 @@
 /* tokenpool_shm - Haechi over shared memory: a monitor and clients as processes that read records one-sidedly.
  *
  * Without --name this process starts all of them. With --name and --serve it is a data node that clients of other tools
- * attach to. It supervises: a monitor that died is replaced, and whom it was told to kill gets SIGKILL. The transport is
- * a mapping: operations are CPU atomics, a read is a copy.
+ * attach to. It replaces a monitor that died, and sends SIGKILL to the processes that the options name. The transport
+ * is a mapping: operations are CPU atomics, a read is a copy.
  *
  * Attaching. The memory has no name in a file system. A client connects to an abstract socket, which exists as long as
- * its data node; there it is checked (SO_PEERCRED) and handed two descriptors: the words that clients write, and the
- * control page and table, sealed against writing. A connection that breaks tells each side that the other one died. */
+ * its data node. The data node checks it (SO_PEERCRED) and passes two descriptors: the words that clients write, and
+ * the control page and table, sealed against writing. A broken connection tells each side that the other died. */
 #define _GNU_SOURCE
 #include "examples/tokenpool_common/node.h"
 #include <errno.h>
@@ -65,7 +65,7 @@ static struct shm_link shm = {.link = {.op = shm_op, .read = shm_read, .idle = s
                               .data_node = -1};
 static struct node_log *shm_log;
 
-/* ---- memory: the words that clients write, then what they only read */
+/* ---- memory: first the words that clients write, then the read-only parts */
 
 static bool map_region(const struct node_setup *s, bool client)
 {
@@ -88,7 +88,7 @@ static void create_region(const struct node_setup *s)
     if (shm.words_fd < 0 || shm.table_fd < 0 || ftruncate(shm.words_fd, (off_t)words) != 0 ||
         ftruncate(shm.table_fd, (off_t)(all - words)) != 0 || shm_log == MAP_FAILED || !map_region(s, false))
         tool_die(TOOL_FAILED, "shared memory of %zu bytes: %s", all, strerror(errno));
-    /* Nobody cuts the memory short under the others, and only this mapping writes the table. */
+    /* Sealed: no process can shrink the memory, and only this mapping writes the table. */
     if (fcntl(shm.words_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
         fcntl(shm.table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
         tool_die(TOOL_FAILED, "sealing the memory: %s", strerror(errno));
@@ -98,7 +98,7 @@ static void create_region(const struct node_setup *s)
 /* ---- attaching by name */
 
 struct invitation {
-    char refused[96]; /* why; empty: welcome, with two descriptors */
+    char refused[96]; /* the reason; empty: accepted, with two descriptors */
     uint64_t period_ns, table_bytes;
     uint32_t clients, batch, flags, again;
 };
@@ -107,7 +107,7 @@ static socklen_t socket_name(const char *name, struct sockaddr_un *a)
 {
     int n;
     memset(a, 0, sizeof *a);
-    a->sun_family = AF_UNIX; /* a first byte of 0: an abstract name */
+    a->sun_family = AF_UNIX; /* first byte 0: an abstract name */
     n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "qoskit-tokenpool/%s", name);
     if (*name == 0 || n >= (int)sizeof a->sun_path - 1)
         tool_die(TOOL_USAGE, "--name: 1 to %zu characters", sizeof a->sun_path - 19);
@@ -144,7 +144,7 @@ static bool allowed(int fd, gid_t group)
     return false;
 }
 
-/* Clients that came by name: one connection each, and one that has not said yet which client it is. */
+/* Clients that attached by name: one connection each, and one whose client is not known yet. */
 static struct {
     int listener, fd[NODE_CLIENTS_MAX], asking;
     uint64_t asking_ns;
@@ -192,7 +192,7 @@ static void answer(int fd, const struct node_setup *s, uint32_t id)
     fflush(stdout);
 }
 
-/* Who comes, and who is gone. Never waits: a caller that stays silent is sent away after a second. */
+/* Handles arrivals and departures. Never waits: a silent caller is dropped after a second. */
 static void attend(const struct node_setup *s)
 {
     uint32_t id;
@@ -277,7 +277,7 @@ static pid_t start(bool monitor, uint32_t id, bool resume)
         tool_die(TOOL_FAILED, "fork: %s", strerror(errno));
     if (p > 0)
         return p;
-    /* Whatever kills the supervisor: nobody goes on alone. */
+    /* If the supervisor is killed, by anything, its processes end too. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
         _exit(TOOL_FAILED);
     if (!monitor)
@@ -295,7 +295,7 @@ static uint64_t epoch_now(void)
 
 static uint64_t kill_client = UINT64_MAX, kill_monitor, kill_at = 4;
 
-/* SIGKILL to whom the options name, in the middle of the period that they name. */
+/* Sends SIGKILL to the process that the options name, in the middle of the named period. */
 static uint32_t kill_whom(const pid_t *client, pid_t *monitor)
 {
     static uint64_t half_ns;
@@ -322,7 +322,7 @@ static uint32_t kill_whom(const pid_t *client, pid_t *monitor)
     return killed ? (uint32_t)kill_client : UINT32_MAX;
 }
 
-/* Until all have ended. True: nobody failed but the one that was killed. by_name: clients are not our children. */
+/* Waits until all have ended. True: only the killed one failed. by_name: clients are not our children. */
 static bool supervise(bool by_name, uint32_t *dead)
 {
     struct node_setup *s = &node_options;
@@ -358,7 +358,7 @@ static bool supervise(bool by_name, uint32_t *dead)
     return ok;
 }
 
-/* Clients that came by name write their last results and leave; who does not is not waited for. */
+/* Clients that attached by name write their last results and leave; stragglers are not waited for. */
 static void farewell(const struct node_setup *s)
 {
     uint64_t until_ns = tool_now_ns() + QOS_NS_PER_S;

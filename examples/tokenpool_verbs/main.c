@@ -1,10 +1,10 @@
 /* tokenpool_verbs - Haechi over RDMA verbs: RDMA READ for records, FETCH_AND_ADD for claims, 8-byte RDMA WRITE for reports,
- * SEND to say that a period began. One process is the data node (--serve), each client another (--id), on any hosts. */
+ * SEND to announce a period. One process is the data node (--serve), each client another (--id), on any hosts. */
 // links: -lrdmacm -libverbs
 // flags: -pthread
 
-/* A client reads up to 16 records at a time. Its words to write wait for the next reads and are posted behind them; only
- * the last operation of a chain is signalled. What a client may reach, and by which operation: wire.h.
+/* A client reads up to 16 records at a time. Words to write wait for the next reads and are posted after them. Only the
+ * last operation of a chain is signalled. wire.h lists what a client may reach, and by which operation.
  *
  * The monitor reaches the pool word through the device too, by a connection to itself: most devices promise atomicity
  * among RDMA atomics only (ATOMIC_HCA), and a CPU atomic between them would lose claims. */
@@ -20,10 +20,10 @@
 #include <sys/random.h>
 
 enum { LOOPBACK = NODE_CLIENTS_MAX, RECEIVES = 8, WRITES = 8, CHAIN = NODE_BURST + WRITES + 1 };
-/* No answer for so long: the data node is gone. The device gives up earlier, after 8 times 4.096 us x 2^15. */
+/* After so long without an answer the data node is gone. The device gives up earlier: after 8 times 4.096 us x 2^15. */
 #define PATIENCE_NS UINT64_C(1500000000)
 enum { ACK_TIMEOUT = 15, RETRIES = 7 };
-/* A client's memory that the device reaches: the answer of a word operation, the messages received, the records. */
+/* Client memory that the device accesses: the answer of a word operation, received messages, records. */
 enum { AT_ANSWER = 0, AT_MESSAGES = 64, AT_RECORDS = NODE_RECORD, SCRATCH = AT_RECORDS + NODE_BURST * NODE_RECORD };
 
 struct connection {
@@ -49,7 +49,7 @@ static void broken(const char *what)
 
 /* ---- client's side of a connection (the monitor is a client of itself) */
 
-/* A refusal is the data node's sentence: text of another host. */
+/* A refusal is a sentence from the data node: text of another host. */
 static void say_refusal(const struct rdma_conn_param *param)
 {
     char text[WIRE_REFUSAL_BYTES + 1] = "";
@@ -156,7 +156,7 @@ static bool connect_to(struct connection *c, const char *address, uint64_t port,
         tool_warn("device %s has no atomics", ibv_get_device_name(id->verbs->device));
         return false;
     }
-    (void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout); /* if it can */
+    (void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout); /* best effort */
     if (!make_queues(c, id->verbs) || rdma_connect(id, &param) != 0 ||
         !await_event(c, RDMA_CM_EVENT_ESTABLISHED, until_ns, &c->to, sizeof c->to))
         return false;
@@ -167,7 +167,7 @@ static bool connect_to(struct connection *c, const char *address, uint64_t port,
     return true;
 }
 
-/* The connection manager says that the other side is gone, or the device is. */
+/* The connection manager reports that the other side or the device is gone. */
 static bool verbs_lost(struct node_link *l)
 {
     struct connection *c = (struct connection *)l;
@@ -178,7 +178,7 @@ static bool verbs_lost(struct node_link *l)
     return true;
 }
 
-/* The last operation of a chain has completed, so all have. */
+/* The last operation of a chain is complete, so all are. */
 static bool await_chain(struct connection *c)
 {
     uint64_t now_ns = tool_now_ns(), until_ns = now_ns + PATIENCE_NS, look_ns = now_ns + 10000000;
@@ -221,7 +221,7 @@ static void aim(const struct connection *c, uint64_t offset, uint64_t *address, 
     }
 }
 
-/* Posts n operations and the words that wait to be written behind them, and waits for the end of all. */
+/* Posts n operations, then the words that wait to be written, and waits for all. */
 static bool post_chain(struct connection *c, struct ibv_send_wr *w, unsigned n)
 {
     struct ibv_sge word[WRITES];
@@ -258,7 +258,7 @@ static bool verbs_op(struct node_link *l, const struct tokenpool_op *op, uint64_
     struct ibv_sge s = {(uintptr_t)c->scratch + AT_ANSWER, 8, c->scratch_key->lkey};
     struct ibv_send_wr w[CHAIN] = {{.sg_list = &s, .num_sge = 1}};
     bool swap = op->kind == TOKENPOOL_COMPARE_SWAP;
-    if (op->kind == TOKENPOOL_WRITE) { /* its answer means nothing: it goes out behind the next reads */
+    if (op->kind == TOKENPOOL_WRITE) { /* no answer needed: posted after the next reads */
         c->write[c->writes].offset = op->offset_bytes;
         c->write[c->writes++].value = op->operand;
         return c->writes < WRITES || post_chain(c, w, 0);
@@ -299,7 +299,7 @@ static bool verbs_read(struct node_link *l, const uint64_t *offset, unsigned n, 
     return true;
 }
 
-/* Did a message say that a period began? */
+/* Did a message announce a period? */
 static bool verbs_hint(struct node_link *l)
 {
     struct connection *c = (struct connection *)l;
@@ -380,7 +380,7 @@ static bool make_peer(struct peer *p, struct wire_welcome *in)
         return false;
     for (i = 0; i < regions; i++) {
         struct wire_region r = wire_region(s, who, i);
-        int local = r.access == IBV_ACCESS_REMOTE_READ ? 0 : IBV_ACCESS_LOCAL_WRITE; /* verbs asks for it */
+        int local = r.access == IBV_ACCESS_REMOTE_READ ? 0 : IBV_ACCESS_LOCAL_WRITE; /* required by verbs */
         p->region[i] = ibv_reg_mr(p->pd, node.region + r.offset, (size_t)r.bytes, (unsigned)(r.access | local));
         if (!p->region[i])
             return false;
@@ -390,7 +390,7 @@ static bool make_peer(struct peer *p, struct wire_welcome *in)
     return rdma_create_qp(p->id, p->pd, &qp) == 0;
 }
 
-/* Lets a client in, or says why not. */
+/* Accepts a client, or refuses it with the reason. */
 static bool welcome(struct rdma_cm_event *e)
 {
     const struct node_setup *s = &node_options;
@@ -462,7 +462,7 @@ static bool serve_events(int timeout_ms)
                 if (i < LOOPBACK)
                     printf("client %u is here\n", i);
                 fflush(stdout);
-            } else if (!in) /* it left, died, or could not be let in */
+            } else if (!in) /* it left, died, or could not be accepted */
                 drop(p);
         }
         if (!known && event == RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -487,7 +487,7 @@ static bool node_op(struct node_link *l, const struct tokenpool_op *op, uint64_t
     return verbs_op(&node.loop.link, op, answer);
 }
 
-/* A client that is gone gives its reservation back, one that came again gets it again: from the next period on. */
+/* From the next period on a client that is gone has no reservation, and one that returned has it again. */
 static void admit(struct tokenpool_monitor *m, uint32_t who)
 {
     const struct node_setup *s = &node_options;
@@ -505,7 +505,7 @@ static void admit(struct tokenpool_monitor *m, uint32_t who)
         tool_warn("client %u: %s", who, qos_strerror(status));
 }
 
-/* The message that a period began, and what the connection manager knows of the dead. */
+/* Sends the message that a period began; takes deaths from the connection manager. */
 static void node_started(struct node_link *l, struct tokenpool_monitor *m)
 {
     struct tokenpool_monitor_state info;
@@ -589,7 +589,7 @@ static int serve(uint32_t dead, uint64_t dead_at)
     node.link.idle = serve_idle;
     node.link.started = node_started;
     ok = node_bare(&node.link, s, node.region, &node.log) && node_monitor(&node.link, s, node.region, &node.log, false);
-    node_set_phase(s, node.region, NODE_STOP); /* the clients see it, write their last results, and leave */
+    node_set_phase(s, node.region, NODE_STOP); /* clients then write their last results and leave */
     until_ns = tool_now_ns() + QOS_NS_PER_S;
     while (tool_now_ns() < until_ns)
         serve_idle(&node.link, tool_now_ns() + 5000000);

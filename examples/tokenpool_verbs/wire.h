@@ -1,4 +1,4 @@
-/* wire.h - what a data node and its clients say to each other when they connect, and what a client may reach.
+/* wire.h - the messages of data node and client at connection, and what a client may reach.
  *
  * A key is valid for every queue pair of its protection domain. So each client has a domain of its own, with five regions:
  *
@@ -17,13 +17,13 @@
 
 enum { WIRE_POOL, WIRE_TERMS, WIRE_REPORT, WIRE_ROW, WIRE_TABLE, WIRE_REGIONS };
 
-/* A connection request. The data node's connection to itself has its secret, which nobody else knows. */
+/* A connection request. The data node's connection to itself proves itself by a secret. */
 struct wire_request {
     uint64_t secret;
     uint32_t client, version;
 };
 
-/* The answer to one that is let in; a refusal is a sentence. */
+/* The answer to an accepted client; a refusal is a sentence. */
 struct wire_welcome {
     uint64_t address, period_ns, table_bytes;
     uint32_t key[WIRE_REGIONS], clients, batch, flags, version, again;

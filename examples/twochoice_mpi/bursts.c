@@ -1,11 +1,11 @@
 // Bursts of writes under one scheduler after the other: all processes at once (Figure 14), and applications of three
-// sizes beside each other (Table II, Figure 13).
+// sizes at the same time (Table II, Figure 13).
 #include "twochoice_mpi.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A process of an application on this node: writes its share, one write after the other, and waits for each. */
+/* A process of an application on this node: does its share of the writes, one at a time. */
 struct process {
     struct file_layout layout;
     uint64_t at, end; /* of the file */
@@ -15,7 +15,7 @@ struct process {
     uint8_t *data;
 };
 
-/* What a node says of a run. */
+/* A node's result of a run. */
 struct share {
     struct client_tally tally;
     uint64_t bytes, wrong;
@@ -67,7 +67,7 @@ static uint64_t compare(const struct process *p)
     return p->t.failed ? p->t.len : wrong;
 }
 
-/* Until every process has done its share (or a stop is asked). Returns how many bytes read back were wrong. */
+/* Runs until every process has done its share, or a stop is requested. Returns the number of wrong bytes read back. */
 static uint64_t run_processes(struct process *process, uint32_t count, bool write, const char *what)
 {
     struct progress progress;
@@ -106,7 +106,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Every node's share, added up; every process's time, in order. */
+/* Sums the nodes' results and sorts the processes' times. */
 static void gather_run(struct run *r, const struct process *process, uint32_t count, uint64_t wrong)
 {
     struct share mine = {0}, *all = tool_alloc(nodes.count * sizeof *all);
@@ -154,7 +154,7 @@ static void gather_run(struct run *r, const struct process *process, uint32_t co
     free(every);
 }
 
-/* ---- what was measured ----------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------------------- */
 
 static double quantile(const struct run *r, double p)
 {
@@ -224,7 +224,7 @@ static bool json_runs(const struct run *run, size_t runs)
     return json_close(&j);
 }
 
-/* Figure 14: how many processes were done by when. */
+/* Figure 14: number of finished processes over time. */
 static bool draw_completions(const struct run *run, size_t runs)
 {
     struct plot_curve curve[SCHEDS] = {{NULL, NULL, NULL, 0}};
@@ -257,7 +257,7 @@ static bool draw_completions(const struct run *run, size_t runs)
     return ok;
 }
 
-/* Figure 13: bytes that each server received. */
+/* Figure 13: bytes received by each server. */
 static bool draw_loads(const struct run *run, size_t runs)
 {
     struct plot_curve curve[SCHEDS];
@@ -365,7 +365,7 @@ static int all_runs(make_processes *make, bool (*draw)(const struct run *run, si
     return status;
 }
 
-/* One file; process i of all writes the i-th part of it. */
+/* One file; process i writes its i-th part. */
 static uint32_t burst_processes(struct process **process)
 {
     uint32_t i;
@@ -380,7 +380,7 @@ static uint32_t burst_processes(struct process **process)
 }
 
 /* Table II's mix, as Section VI-B scales it: one application on all nodes and servers, ten on half of both, ten on a
- * quarter; a file each, whose first server is drawn. */
+ * quarter. Each has one file, whose first server is drawn at random. */
 static uint32_t mix_processes(struct process **process)
 {
     static const uint32_t applications[] = {1, 10, 10};

@@ -1,19 +1,19 @@
-// A compute node: its processes' writes are cut at the borders of objects, placed together by one scheduler, written,
-// and recorded at their homes (Figure 8). Reads ask the home where the bytes are, and fetch them there.
+// A compute node. Its processes' writes are cut at the borders of objects, placed by one scheduler, written, and
+// recorded at their homes (Figure 8). A read asks the home where the bytes are and fetches them there.
 #include "twochoice_mpi.h"
 #include <stdlib.h>
 #include <string.h>
 
 #define DECISIONS_MAX 4u
-#define REST_NS UINT64_C(1000000000)    /* so long a server that is down or full is not drawn */
-#define SILENCE_NS UINT64_C(5000000000) /* after it the tool says which server it waits for */
+#define REST_NS UINT64_C(1000000000)    /* a server that is down or full is not drawn for so long */
+#define SILENCE_NS UINT64_C(5000000000) /* after this wait the tool names the server it waits for */
 #define ATTEMPTS 4u
 #define READ_ATTEMPTS 1000u
 
-/* Where a part of a transfer stands. */
+/* State of a part of a transfer. */
 enum part_state { QUEUED, BEGINNING, WRITING_AWAY, RECORDING, WRITING_HOME, CANCELLING, QUERYING, READING };
 
-/* A piece of what is read, and who has it. */
+/* A piece of a read range, and its server. */
 struct place {
     uint64_t offset, end, stamp;
     uint32_t server;
@@ -27,7 +27,7 @@ struct part {
     enum part_state state;
     uint64_t id, request, queued_ns, since_ns, status;
     uint64_t stamp;       /* of a redirected write: the name of the piece */
-    uint64_t why;         /* status of a redirected write that failed */
+    uint64_t why;         /* status of a failed redirected write */
     bool answered, moved; /* moved: MPI is done with the data */
     struct place *piece;
     size_t pieces, piece_at;
@@ -44,7 +44,7 @@ struct decision {
     struct slot *part;
     struct twochoice_write *write;
     struct twochoice_probe *probe;
-    struct twochoice_peer *peer; /* loads that rode along */
+    struct twochoice_peer *peer; /* loads attached to other messages */
     size_t parts, probes, peers;
     uint64_t request, deadline_ns, asked_ns;
     uint32_t round, missing;
@@ -57,14 +57,14 @@ static struct {
     struct twochoice_placement scheduler;
     void *scheduler_memory;
     struct part *queue, **queue_end;
-    struct slot *call; /* parts by the slot in their note's id */
+    struct slot *call; /* parts, indexed by the slot in their note's id */
     size_t queued, calls;
     uint64_t *rest_until_ns;
     struct decision decision;
     uint64_t requests, ids, writes;
     uint32_t under_way, idle;
-    struct note *asked;                /* client_ask waits for the answer; NULL: it is here */
-    uint64_t probing, probing_missing; /* client_probe_all: of this request */
+    struct note *asked;                /* client_ask waits for this answer; NULL: received */
+    uint64_t probing, probing_missing; /* client_probe_all: request id, answers missing */
 } client;
 
 struct client_counts client_counts;
@@ -190,7 +190,7 @@ static uint64_t new_call(struct part *p)
         client.calls++;
     }
     client.call[i].part = p;
-    return ++client.ids << 16 | i; /* the slot, and a number that is used once, as answers may be late */
+    return ++client.ids << 16 | i; /* a number used once, as answers may be late, and the slot */
 }
 
 static void ask_for(struct part *p, enum part_state state, enum op op, uint32_t server)
@@ -297,7 +297,7 @@ static uint64_t largest(const struct decision *d)
     return len;
 }
 
-/* A PROBE to each server that has not answered; a server that two writes probe is asked once. */
+/* Sends a PROBE to each server that has not answered; one PROBE if two writes probe the same server. */
 static void send_probes(struct decision *d, uint64_t now_ns)
 {
     struct twochoice_message m;
@@ -319,7 +319,7 @@ static void send_probes(struct decision *d, uint64_t now_ns)
     }
 }
 
-/* A DECISION to each probed server, chosen or not, with the loads of the others. */
+/* Sends a DECISION to each probed server, chosen or not, with the loads of the others. */
 static void send_decisions(struct decision *d, size_t asked)
 {
     struct twochoice_peer peer[32];
@@ -350,7 +350,7 @@ static void send_decisions(struct decision *d, size_t asked)
 static void decide(struct decision *d, uint64_t now_ns)
 {
     size_t asked = d->probes, i, j;
-    for (i = 0; i < d->peers && d->probes < 4 * settings.k; i++) { /* loads that rode along are candidates too */
+    for (i = 0; i < d->peers && d->probes < 4 * settings.k; i++) { /* servers of attached loads are candidates too */
         struct twochoice_probe *p = &d->probe[d->probes];
         for (j = 0; j < d->probes && d->probe[j].server != d->peer[i].server; j++)
             ;
@@ -380,7 +380,7 @@ static void decide(struct decision *d, uint64_t now_ns)
     }
 }
 
-/* All have answered or timed out: replaces those that cannot take a write, or decides. */
+/* All have answered or timed out: replaces servers that cannot take a write, or decides. */
 static void conclude(struct decision *d, uint64_t now_ns)
 {
     size_t changed = 0, i;
@@ -448,7 +448,7 @@ static void load_heard(struct decision *d, const struct twochoice_message *m, co
         client_counts.tally.said_full += m->state == TWOCHOICE_FULL;
         let_rest(m->server, m->state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
-    for (i = 0; i < m->peer_count; i++) { /* of each server the youngest load */
+    for (i = 0; i < m->peer_count; i++) { /* keeps the newest load of each server */
         for (j = 0; j < d->peers && d->peer[j].server != peers[i].server; j++)
             ;
         if (j < d->peers ? peers[i].age_ns < d->peer[j].age_ns : j < 2 * settings.k) {
@@ -526,7 +526,7 @@ static void write_answered(struct part *p)
 
 /* ---- reading: steps (a), (b) of Figure 8 ----------------------------------------------------------------- */
 
-/* Reads the next piece that the home named, or asks the home again. */
+/* Reads the next piece that the home listed, or asks the home again. */
 static void read_on(struct part *p)
 {
     if (p->piece_at < p->pieces) {
@@ -698,7 +698,7 @@ void client_start(struct transfer *t)
     t->start_ns = tool_now_ns();
     t->failed = t->done = false;
     t->probe_ns = 0;
-    t->parts = 1; /* one for ourselves */
+    t->parts = 1; /* one reference of our own */
     client.under_way++;
     while (at < end) { /* parts end at objects' borders, and fit a buffer */
         const struct file_layout *f = t->layout;
@@ -735,7 +735,7 @@ void client_finish(void)
 
 void client_ask(uint32_t server, struct note *n)
 {
-    n->id = ++client.ids << 16 | 0xffff; /* a slot that no part has */
+    n->id = ++client.ids << 16 | 0xffff; /* no part has this slot */
     n->words = 0;
     client.asked = n;
     link_send_note((int)server, n);

@@ -110,7 +110,7 @@ int workload_probe(void)
 
 /* ---- Table I --------------------------------------------------------------------------------------------- */
 
-/* k writes of `bytes` each at once, `rounds` times, by node 0: which share of their time is spent on deciding. */
+/* Node 0 does k writes of `bytes` each at once, `rounds` times: the share of their time spent on deciding. */
 static double measure_delay(uint64_t k, uint64_t bytes)
 {
     static const uint64_t first_round = 1; /* warms up, not counted */
@@ -254,7 +254,7 @@ static bool report_table(const struct sample *sample, size_t samples, uint64_t f
     return ok;
 }
 
-/* Time of a query of a random range at server 0, table only: no data is fetched. */
+/* Time of a query of a random range in server 0's table; no data is fetched. */
 static double time_query(struct qos_rng *rng, uint64_t object_bytes)
 {
     struct note n;
@@ -284,7 +284,7 @@ static void take_sample(struct sample *s, struct qos_rng *rng, uint64_t object_b
     hist_clear(&client_counts.create);
 }
 
-/* All processes write random ranges of one object of 100 MB, whose home redirects nearly all of them. */
+/* All processes write random ranges of one object of 100 MB; its home redirects nearly all of them. */
 int workload_table(void)
 {
     struct file_layout layout = {1, 0, 1};

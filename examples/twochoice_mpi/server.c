@@ -1,4 +1,4 @@
-// The rank of an object server: answers probes at once, hands all else to the I/O process, and reports its death.
+// The rank of an object server: answers probes at once, passes other requests to the I/O process, reports its death.
 #include "twochoice_mpi.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_NS UINT64_C(200000000) /* between two looks at the free space; timeout of a guess */
+#define LOOK_NS UINT64_C(200000000) /* interval of checks of free space; timeout of a guess */
 
 enum stage { FREE, WAITS_FOR_BUFFER, RECEIVING, AT_IO, SENDING };
 
@@ -16,7 +16,7 @@ struct pending {
     enum stage stage;
     int from;
     uint32_t buffer;
-    bool moved; /* its data has been received, or sent */
+    bool moved; /* data received or sent */
     uint64_t status;
     struct note n; /* head only */
 };
@@ -27,7 +27,7 @@ struct outward {
     uint32_t server;
     uint64_t cookie;
     uint32_t buffer;
-    struct note answer; /* head only: while data is received */
+    struct note answer; /* head only, kept while data is received */
 };
 
 static struct {
@@ -38,10 +38,10 @@ static struct {
     int io;
     pid_t io_pid;
     bool io_alive, stopping;
-    struct pending **pending; /* each of its own: MPI holds pointers into them */
+    struct pending **pending; /* allocated one by one: MPI holds pointers into them */
     size_t pendings;
     struct outward outward[64];
-    struct job **unsent; /* while the socket is full; in order */
+    struct job **unsent; /* waiting for a full socket; in order */
     size_t unsents;
     bool full;
     uint64_t look_ns, probes, given_up;
@@ -85,7 +85,7 @@ static void fail_pending(struct pending *p, uint64_t status)
     end_pending(p);
 }
 
-/* The I/O process died; the rank goes on. The jobs that it had fail, and so do later requests. */
+/* The I/O process died; the rank goes on. Its jobs fail, and so do later requests. */
 static void io_gone(void)
 {
     int status = 0;
@@ -283,7 +283,7 @@ static void start_data(struct pending *p, size_t index)
         hand_over(p, index);
         return;
     }
-    p->stage = RECEIVING; /* also without an I/O process, as the sender waits until its data is taken */
+    p->stage = RECEIVING; /* even without an I/O process: the sender waits until its data is received */
     link_receive_data(p->from, p->n.id, server.buffers + (size_t)p->buffer * settings.part_bytes, (size_t)p->n.len,
                       &p->moved);
 }
@@ -354,7 +354,7 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m, c
         for (i = 0; i < m->peer_count; i++)
             if (heard[i].server != settings.server)
                 twochoice_detector_heard(&server.detector, now_ns, heard[i].server, heard[i].load, heard[i].age_ns);
-        /* Not probed, or given up already: a chosen write counts when it arrives. */
+        /* Not probed, or already given up: a chosen write is counted on arrival. */
         if (twochoice_detector_decided(&server.detector, now_ns, m->client, m->request, m->chosen ? m->len_bytes : 0) !=
             QOS_OK)
             return;
@@ -376,7 +376,7 @@ static void on_message(void *ctx, int from, const struct twochoice_message *m, c
     }
 }
 
-/* Requests whose data was received or sent, and those that wait for a buffer. */
+/* Advances requests whose data was received or sent, and those that wait for a buffer. */
 static bool advance(void)
 {
     bool any = false;
@@ -404,7 +404,7 @@ static bool advance(void)
     return any;
 }
 
-/* Is there room again? At least twice what all buffers hold, or all clients would come at once and be refused. */
+/* Is there room again? Requires twice the size of all buffers: else all clients would come at once and be refused. */
 static void look_at_space(uint64_t now_ns)
 {
     struct statvfs v;

@@ -8,22 +8,22 @@
 #define RING_ENTRIES 256u
 #define BUFFER_ALIGN 4096u
 #define BUFFERS_MAX_BYTES (UINT64_C(1) << 30)
-/* Shortest sleep. Tokens gather meanwhile, far below a burst, so nothing is lost, and several requests go with one
- * wake-up. */
+/* Shortest sleep: one wake-up then serves several requests. The tokens gathered meanwhile are far below a burst, so
+ * none is lost. */
 #define NAP_NS 50000u
-/* Requests go to the device by fours. The kernel holds a batch back until the last of it is prepared (about 2 us each):
- * with all 32 of a depth in one system call the device idles meanwhile, at 0.88 of the requests per second that
- * one by one gives; by fours 0.97 of it, for a quarter less CPU. */
+/* Requests are submitted by fours. The kernel holds a batch back until its last request is prepared (about 2 us each),
+ * and the device idles meanwhile. Against one by one: 32 in one system call give 0.88 of the requests per second; fours
+ * give 0.97, with a quarter less CPU. */
 #define BATCH 4u
 #define END_OF_FILE 0x7fff /* not an errno: a read found less data than there should be */
 
-/* One place of a tenant: makes a request, and the next one when that is done. */
+/* One place of a tenant: has one request at a time, and makes the next when that is done. */
 struct place {
     struct sched_request request; /* first */
     uint64_t rest_until_ns;
     uint32_t done_bytes; /* of this request, by earlier partial completions */
     uint8_t *buffer;
-    struct place *next; /* among those that rest after a failure */
+    struct place *next; /* in the list of places that pause after a failure */
 };
 
 struct source {
@@ -34,7 +34,7 @@ struct source {
     uint64_t blocks, cursor, start_ns, idle_since_ns, waiting;
     struct place *place;
     bool started, fixed_buffers;
-    uint64_t all_bytes, shown_bytes; /* for the progress */
+    uint64_t all_bytes, shown_bytes; /* for the progress display */
 };
 
 struct loop {
@@ -49,7 +49,7 @@ struct loop {
     uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns,
         last_completion_ns, last_round_ns;
     struct progress progress;
-    struct live *live; /* --live, in place of the progress; NULL: none */
+    struct live *live; /* --live, instead of the progress display; NULL: none */
     bool draining, fixed_files;
     uint8_t *memory;
 };
@@ -104,7 +104,7 @@ static void log_event(struct loop *l, const struct sched_request *r, enum event_
     e->error = (uint16_t)error;
 }
 
-/* Walks over the slices that [*at_ns, to_ns) touches: ns of it in slice *index; 0 at the end. */
+/* Iterates over the slices in [*at_ns, to_ns): the ns of it in slice *index; 0 at the end. */
 static uint64_t next_part(const struct loop *l, uint64_t *at_ns, uint64_t to_ns, uint64_t *index)
 {
     uint64_t part_ns;
@@ -153,7 +153,7 @@ static void make_request(struct loop *l, struct source *src, struct place *p)
     l->scheduler->submit(l->sched, r, l->now_ns);
 }
 
-/* Hands what is left of a request to the ring. */
+/* Puts the remainder of a request into the ring. */
 static void hand_over(struct loop *l, struct place *p)
 {
     const struct source *src = &l->source[p->request.tenant];
@@ -178,7 +178,7 @@ static void hand_over(struct loop *l, struct place *p)
         sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data(sqe, p);
     if (io_uring_sq_ready(&l->ring) >= BATCH)
-        io_uring_submit(&l->ring); /* what it does not take goes with the next wait */
+        io_uring_submit(&l->ring); /* entries not taken are submitted with the next wait */
 }
 
 static void dispatch(struct loop *l)
@@ -218,7 +218,7 @@ static void note_error(struct loop *l, struct source *src, const struct sched_re
     }
 }
 
-/* A request is over; its place makes the next one. */
+/* A request has ended; its place makes the next one. */
 static void finish(struct loop *l, struct place *p, int error)
 {
     struct sched_request *r = &p->request;
@@ -260,7 +260,7 @@ static void finish(struct loop *l, struct place *p, int error)
     make_request(l, src, p);
 }
 
-/* What the device did of a request: all of it, a part, or an error. */
+/* Handles a completion: the whole request, a part, or an error. */
 static void complete(struct loop *l, struct place *p, int result)
 {
     struct source *src = &l->source[p->request.tenant];
@@ -271,7 +271,7 @@ static void complete(struct loop *l, struct place *p, int result)
         hand_over(l, p);
     } else if (result < 0) {
         finish(l, p, -result);
-    } else if (got / src->target->align == 0) { /* under O_DIRECT the rest begins at a whole block */
+    } else if (got / src->target->align == 0) { /* under O_DIRECT the remainder begins at a block boundary */
         finish(l, p, p->request.op == QOS_READ ? END_OF_FILE : ENOSPC);
     } else {
         src->result->short_ios++;
@@ -433,7 +433,7 @@ static void show_progress(struct loop *l)
                   (double)l->o->duration_ns / 1e9, line);
 }
 
-/* For the live view: the scheduler's own answer, or what can be seen from here. */
+/* For the live view: the scheduler's own answer, or an estimate made here. */
 static const char *tenant_waits(void *of, uint32_t tenant, uint64_t *since_ns)
 {
     struct loop *l = of;
@@ -454,7 +454,7 @@ static const char *tenant_waits(void *of, uint32_t tenant, uint64_t *since_ns)
     return l->o->dispatch_depth && l->at_device >= l->o->dispatch_depth ? "the device" : "the scheduler";
 }
 
-/* Tenants whose time has come, and places that have rested. */
+/* Starts tenants that are due, and places whose pause is over. */
 static void wake(struct loop *l)
 {
     uint32_t i, k;
@@ -499,7 +499,7 @@ uint64_t run_mean_depth(const struct run *run)
     return qos_max((run->at_device_ns + ns / 2) / ns, 1);
 }
 
-/* Takes what is complete; then, while tenants run, gives the device more. */
+/* Handles completions; then, while tenants run, dispatches more. */
 static void one_round(struct loop *l)
 {
     struct io_uring_cqe *cqe;
@@ -556,11 +556,11 @@ static bool loop_run(struct loop *l)
     }
 }
 
-/* How long this thread has waited for a processor. */
+/* Time that this thread has waited for a processor. */
 static uint64_t cpu_wait_ns(void)
 {
     FILE *f = fopen("/proc/thread-self/schedstat", "r");
-    char line[128] = "", *wait = NULL; /* time on a processor, time that it waited for one, slices */
+    char line[128] = "", *wait = NULL; /* time on a processor, time waiting for one, slices */
     if (f && fgets(line, sizeof line, f))
         wait = strchr(line, ' ');
     if (f)

@@ -31,10 +31,10 @@ static uint64_t total(const struct run *run, bool cost)
 #define RUNS 3
 struct column {
     const struct run *run;
-    const char *heading, *title, *key; /* of the table, the figure, the JSON */
+    const char *heading, *title, *key; /* in the table, the figure, the JSON */
 };
 
-/* The runs that were made, in the order of the table. How many. */
+/* Collects the runs made, in the table's order; returns their number. */
 static int columns_of(const struct runs *runs, struct column *c)
 {
     const struct column all[RUNS] = {{runs->without, "without", "Without QoS", "without"},
@@ -61,7 +61,7 @@ static void total_row(struct table *t, const char *name, const struct column *c,
         table_cell(t, "");
 }
 
-/* In the table of one run its quantiles; beside others only the p99. */
+/* Quantiles in the table of one run; only the p99 in a table of several. */
 static void latency_cells(struct table *t, const struct column *c, int n, uint32_t k)
 {
     static const double p[] = {0.5, 0.99, 0.999};
@@ -89,7 +89,7 @@ static void note_counts(const struct settings *s, const struct run *run)
     }
 }
 
-/* What is worth a sentence below the table. */
+/* The notes below the table. */
 static void table_notes(const struct settings *s, const struct profile *p, const struct runs *runs)
 {
     const struct run *with = runs->with, *any = with ? with : runs->without;
@@ -297,7 +297,7 @@ bool report_json(const struct settings *s, const struct profile *p, const struct
 
 /* ---- plots ------------------------------------------------------------------------------------------------------ */
 
-/* A figure of throughput over time, and what it points to. */
+/* A figure of throughput over time, and the data that it points to. */
 struct throughput {
     struct plot plot;
     struct plot_curve curve[TENANTS_MAX];
@@ -319,7 +319,7 @@ static struct throughput *draw_throughput(const struct settings *s, const struct
     struct throughput *t = tool_alloc(sizeof *t);
     uint32_t n = (uint32_t)(run->elapsed_ns / SLICE_NS), group, points, k, i, m;
     n = n < run->slices ? n : run->slices;
-    group = n / CURVE_POINTS_MAX > 5 ? n / CURVE_POINTS_MAX : 5; /* a point each quarter of a second, or fewer */
+    group = n / CURVE_POINTS_MAX > 5 ? n / CURVE_POINTS_MAX : 5; /* at most four points a second */
     points = n / group;
     t->x = tool_alloc((points + 1) * sizeof *t->x);
     t->y = tool_alloc((points + 1) * run->tenants * sizeof *t->y);
@@ -361,7 +361,7 @@ static void free_throughput(struct throughput *t)
     free(t);
 }
 
-/* Highest slice-averaged rate of any tenant in any run, so that the figures share one scale. */
+/* Highest slice-averaged rate of any tenant in any run: all figures share one scale. */
 static double highest(const struct run *run)
 {
     double most = 0;
@@ -390,8 +390,8 @@ static double lowest(const struct throughput *t, double least)
     return least;
 }
 
-/* Tenants with small and with large blocks differ by powers of ten: on a linear axis, what is reserved for the small
- * ones would lie at the bottom. One scale for all figures, with every mark on it. */
+/* Rates of tenants with small and with large blocks differ by powers of ten: on a linear axis the reservations of the
+ * small ones would lie at the bottom. All figures share one scale that shows every mark. */
 static void share_scale(struct throughput **t, int n, double y_max)
 {
     double least = y_max;

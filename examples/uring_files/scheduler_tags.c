@@ -1,7 +1,7 @@
 // tags.h behind scheduler.h: reward scheduling (tags) and proportional sharing (tags-ps).
 //
-// Reservations and limits count device time (count_cost), so admission's capacity is the profiled rate, whatever mix
-// of sizes the tenants use. Under reward the header measures service times itself (attribution); completions that are
+// Reservations and limits count device time (count_cost), so the profiled rate is admission's capacity for any mix of
+// sizes. Under reward the header measures service times itself (attribution); completions that are
 // reaped together carry one time.
 #include "scheduler.h"
 #include "common.h"
@@ -124,7 +124,7 @@ static uint64_t tags_sched_root_rate(void *s)
     return 0;
 }
 
-/* In ns of device time, as the cost is. */
+/* In ns of device time, like the cost. */
 static void tags_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 {
     struct tags_sched *t = s;

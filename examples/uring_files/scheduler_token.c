@@ -1,12 +1,12 @@
 // pshift.h's token scheduler behind scheduler.h (Algorithm 1, weighted as in Section V), for one server that grants its
-// own tokens: with a single server there is nothing to shift, so no controller is asked.
+// own tokens: with a single server there is nothing to shift, so there is no controller.
 //
 // A token is a request. Tokens are granted for an interval, half of --burst long:
 //   - A limit's tokens end with the interval that earned them. A window w touches at most w / interval + 2 intervals, so
 //     at most limit x w + burst + 1 request are dispatched in it.
-//   - A reservation's tokens last: what the device did not get to is made up for, up to CATCH_UP_INTERVALS of it.
-//     What is served without R-tokens while the reservation is unmet counts towards it (Section III-D).
-//   - A tenant's L-tokens are what its R-tokens leave of the limit; without a limit they do not run out.
+//   - A reservation's tokens last: missed service is made up for, up to CATCH_UP_INTERVALS intervals.
+//     Service without R-tokens counts towards an unmet reservation (Section III-D).
+//   - A tenant's L-tokens are its limit minus its R-tokens; without a limit they are unlimited.
 // A weight is the number of requests in one turn of the round robin, whatever their size.
 #include "scheduler.h"
 #include "common.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CATCH_UP_INTERVALS 10 /* 100 ms with the default burst; after that a tenant that was idle is no burden */
+#define CATCH_UP_INTERVALS 10 /* 100 ms with the default burst: limits what a tenant can claim after idling */
 
 struct token_tenant {
     struct request_list waiting;
@@ -27,7 +27,7 @@ struct token_sched {
     struct pshift_scheduler sched;
     void *mem;
     uint64_t start_ns, interval_ns;
-    uint64_t intervals; /* so many have begun; the tokens are those of the last */
+    uint64_t intervals; /* number begun; the tokens are those of the last */
     uint64_t waiting;   /* requests of all tenants */
     uint32_t tenants, at_device, dispatch_depth;
     struct token_tenant tenant[];
@@ -39,14 +39,14 @@ static void must(enum qos_status status, const char *what)
         tool_die(TOOL_FAILED, "%s: %s: this is a bug", what, qos_strerror(status));
 }
 
-/* Requests that a rate earns in the intervals from..to - 1: differences of one rounded total, so nothing is lost. */
+/* Requests earned in intervals from..to - 1: the difference of two rounded totals, so no fraction is lost. */
 static uint64_t earned(const struct token_sched *t, uint64_t rate_per_s, uint64_t from, uint64_t to)
 {
     return qos_mul_div_floor(rate_per_s, to * t->interval_ns, QOS_NS_PER_S) -
            qos_mul_div_floor(rate_per_s, from * t->interval_ns, QOS_NS_PER_S);
 }
 
-/* New tokens for everybody, if an interval has begun since the last. */
+/* Issues new tokens to all if a new interval has begun. */
 static void grant(struct token_sched *t, uint64_t now_ns)
 {
     uint64_t intervals = qos_elapsed_ns(t->start_ns, now_ns) / t->interval_ns + 1, r, l;
@@ -140,7 +140,7 @@ static void token_complete(void *s, struct sched_request *r, bool ok, uint64_t n
     t->at_device--;
 }
 
-/* Whoever waits after pop gave all it could waits for a place at the device, or for the next interval's tokens. */
+/* Requests still waiting after pop wait for a place at the device or for the next interval's tokens. */
 static uint64_t token_next_ns(void *s, uint64_t now_ns)
 {
     struct token_sched *t = s;

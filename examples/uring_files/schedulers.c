@@ -11,7 +11,7 @@ const struct scheduler *scheduler_find(int choice)
     return all[choice];
 }
 
-/* ---- none: whoever comes first, up to dispatch_depth requests at the device ------------------------------- */
+/* ---- none: first come, first served; up to dispatch_depth requests at the device -------------------------- */
 
 struct none {
     struct request_list waiting;
@@ -82,8 +82,8 @@ const struct scheduler scheduler_none = {"none",         0,          false,     
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
-/* Half of htb.h's default: a device of this speed shows within 50 ms (thousands of requests) what it can do, and a run
- * of a few seconds should not be all ramp: the root's rate doubles in 1.2 s at the fastest. */
+/* Half of htb.h's default. Such devices serve thousands of requests in 50 ms, enough to measure their rate, and a run
+ * of a few seconds must not be all ramp-up: the root's rate doubles in 1.2 s at the fastest. */
 #define MAXIMIZE_INTERVAL_NS UINT64_C(50000000)
 
 struct htb_sched {
@@ -114,8 +114,8 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
     c.device_max = config->dispatch_depth;
     c.maximize_interval_ns = MAXIMIZE_INTERVAL_NS;
     c.bound = config->flight ? HTB_BY_FLIGHT : HTB_BY_RATE;
-    /* Flash gains nothing from order: whatever is dispatched goes to the device, and is charged, at once. A disk gets
-     * as much again to sort. */
+    /* Flash gains nothing from order: a dispatched request goes to the device, and is charged, at once. A disk gets as
+     * many requests again to sort. */
     c.order = config->elevator ? HTB_ELEVATOR : HTB_FIFO;
     c.dispatch_max = config->elevator ? 2 * config->dispatch_depth : config->dispatch_depth;
     refusal->tenant = UINT32_MAX;
@@ -134,7 +134,7 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
         uint64_t fits[HTB_RESOURCES_MAX];
         memset(&class, 0, sizeof class);
         class.weight = t->weight;
-        class.rate_per_s[0] = qos_min(t->reserve_cost_per_s, QOS_RATE_MAX); /* beyond is not admitted either */
+        class.rate_per_s[0] = qos_min(t->reserve_cost_per_s, QOS_RATE_MAX); /* more is not admitted anyway */
         class.limit_per_s[0] = qos_min(t->limit_cost_per_s, QOS_RATE_MAX);
         status = htb_reserve(&h->tree, config->now_ns, i + 1, &class, fits);
         if (status != QOS_OK) {

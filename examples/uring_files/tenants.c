@@ -26,7 +26,7 @@ bool access_random(enum access_kind rw)
     return rw != READ && rw != WRITE;
 }
 
-/* A rate, or a percentage of what the profile finds. */
+/* A rate, or a percentage of the profiled rate. */
 static const char *rate_or_percent(char *value, uint64_t *rate, uint64_t *percent)
 {
     size_t n = strlen(value);
@@ -114,7 +114,7 @@ void tenant_add(struct settings *s, const char *spec)
     free(copy);
 }
 
-/* Fills a new file with data that no device can shrink, so that reads have something to read. */
+/* Fills a new file with incompressible data, so that reads reach the device. */
 static void create_file(struct target *t, uint64_t size, uint64_t seed)
 {
     uint64_t *block = tool_alloc_aligned(FILL_BYTES, ALIGN_DEFAULT), at, i;
@@ -147,7 +147,7 @@ static void create_file(struct target *t, uint64_t size, uint64_t seed)
     free(block);
 }
 
-/* Alignment that O_DIRECT asks for, from the file system where it tells. */
+/* Alignment that O_DIRECT requires; from the file system if it reports one. */
 static uint32_t direct_align(int fd)
 {
 #ifdef STATX_DIOALIGN

@@ -40,7 +40,7 @@
  *   word do not overtake each other); no load runs ahead of program order. A failing compare-and-swap is a load: it
  *   may read any of these values except the expected one.
  *   Reduction: sleep sets (Godefroid 1996). Two steps are independent if they are on different words or both only
- *   read. Of executions that differ only in the order of independent steps one is run to the end. No states are dropped.
+ *   read. Of executions that differ only in the order of independent steps one is completed. No states are dropped.
  */
 #ifndef QOS_TESTS_EXPLORE_H
 #define QOS_TESTS_EXPLORE_H
