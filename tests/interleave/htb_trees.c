@@ -1,9 +1,9 @@
-// proves: over all interleavings of exchanges, stale values included, trees that share classes never hold more than one tree
-// would while demand moves from one to the other, and give it to where the demand is
+// proves: in all interleavings of exchanges, stale values included, trees that share classes never hold more than one
+// tree would, and give it to the tree that has the demand
 #include "interleave/explore.h"
 #include "htb.h"
 
-#define RATE UINT64_C(1048576) /* tokens a second: one for each part */
+#define RATE UINT64_C(1048576) /* tokens/s: one per part */
 
 enum { MOST = 2 };
 static uint64_t storage[256] __attribute__((aligned(64)));
@@ -52,7 +52,7 @@ static void setup_two(void)
     must(htb_take(&tree[0], 900000, 0, 400) == QOS_OK);
 }
 
-/* Half of the parts are in the pool, tree 1 has given them; now both want them. */
+/* Tree 1 has given half of the parts to the pool; now both trees want them. */
 static void setup_pool(void)
 {
     open_trees(2);
@@ -74,7 +74,7 @@ static void actor(unsigned who)
     EXPLORE_CHECK(sum <= RATE);
 }
 
-/* Who wants it has it after two more rounds; at most a fifth is in the pool, as demand still changes. */
+/* After two more rounds the parts are where the demand is; at most a fifth is in the pool, as demand still changes. */
 static void check(void)
 {
     uint64_t sum = 0, i;
@@ -100,7 +100,7 @@ int main(void)
     e.actors = 2;
     e.setup = setup_two;
     explore(&e);
-    e.history = 1; /* with stale values this is too long */
+    e.history = 1; /* stale values would take too long here */
     e.name = "both want what is in the pool";
     e.setup = setup_pool;
     explore(&e);

@@ -10,7 +10,7 @@ static double total(uint32_t from, uint32_t to)
     return aqua_mean(&a, 0, from, to) + aqua_mean(&a, 1, from, to) + aqua_mean(&a, 2, from, to);
 }
 
-/* Without QoS the streams interfere: equal shares of whatever the disk does. */
+/* Without QoS the streams get equal shares of what the disk does. */
 static void figure_8(void)
 {
     uint32_t i;
@@ -39,11 +39,11 @@ static void figure_9(void)
     CHECK_WITHIN(aqua_mean(&a, 0, 61, 90), 4950, 5050);
     CHECK_WITHIN(aqua_mean(&a, 1, 61, 90), 14850, 15150);
     CHECK_WITHIN(aqua_mean(&a, 2, 61, 90), 19800, 20200);
-    for (t = 1; t < 90; t++) /* in no second more than the root's rate and its burst */
+    for (t = 1; t < 90; t++) /* never more in a second than the root's rate and burst */
         CHECK_WITHIN(total(t, t + 1), 38900, 41500);
 }
 
-/* The same with the maximizer: the total rises to what the disk does, every assurance holds. */
+/* With the maximizer the total rises to what the disk does, and every reservation holds. */
 static void figure_10(void)
 {
     uint32_t t;
@@ -62,7 +62,7 @@ static void figure_10(void)
     CHECK_EQ(a.looks[HTB_CAPPED_AND_BROKEN] + a.looks[HTB_BROKEN], 0);
 }
 
-/* Scenario 1: the demand is capped by neither A nor G: nothing is throttled, and G stays. */
+/* Scenario 1: neither A nor G caps the demand. Nothing is throttled, and G stays. */
 static void scenario_1(void)
 {
     uint32_t i, t;
@@ -80,7 +80,7 @@ static void scenario_1(void)
     CHECK_EQ(a.looks[HTB_CAPPED], 0);
 }
 
-/* Scenario 2: capped by A < G: over-committed, but not underutilized; G stays. */
+/* Scenario 2: A < G caps the demand. The disk is over-committed but fully used, and G stays. */
 static void scenario_2(void)
 {
     uint32_t t;
@@ -95,8 +95,7 @@ static void scenario_2(void)
         CHECK_EQ(a.root_kb_s[t], 40000);
 }
 
-/* Scenario 3: capped by G < A: G rises. Then the disk slows below the reservations, an assurance breaks, G gives way.
- */
+/* Scenario 3: G < A caps the demand, and G rises. Then the disk slows below the reservations: one fails, G falls. */
 static void scenario_3(void)
 {
     uint32_t t;

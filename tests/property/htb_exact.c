@@ -1,8 +1,8 @@
 // proves: over 900 s of random polling, at rates from 1 to 10^12 tokens/s, grants are rate x time to the token
 // variants: native san armhf s390x
 //
-// Oracle: floor(rate * t / 10^9) in exact arithmetic, split at 10^9 so that every product fits in 64 bits. A bucket
-// that begins empty, is never full and is drained to the last token at each poll must have granted just that, whether
+// Oracle: floor(rate * t / 10^9) in exact arithmetic, split at 10^9 so that every product fits in 64 bits. The bucket
+// starts empty, is never full, and each poll drains it to the last token. So it must have granted exactly that, whether
 // the tokens are the class's own, borrowed through four levels, or metered by a limit.
 #include "htb.h"
 #include "check.h"
@@ -44,7 +44,7 @@ static void *tree(struct htb *h, struct check_mem *m, enum path path, uint64_t r
     return m->mem;
 }
 
-/* Takes everything there is, in random pieces and then by halves down to single tokens. */
+/* Takes all tokens: random amounts first, then halves down to single tokens. */
 static uint64_t drain(struct htb *h, struct check_rng *rng, uint64_t most, uint64_t now)
 {
     uint64_t got = 0, n = check_between(rng, 1, most);
@@ -60,7 +60,7 @@ static void run(enum path path, uint64_t rate, uint64_t stream)
 {
     /* Long enough for a token, short enough for the largest bucket; polls come within half of it. */
     uint64_t burst_ns = rate < 10 ? 4 * GIGA : rate < 7000000000 ? 500000000 : UINT64_C(3900000000000000000) / rate;
-    uint64_t start = stream << 50; /* any epoch */
+    uint64_t start = stream << 50; /* any time origin */
     uint64_t end = start + (check_state.scale > 1 ? 180 : 900) * GIGA, now = start, granted = 0, most, polls = 0,
              short_by = 0;
     struct check_rng rng;

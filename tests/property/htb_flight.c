@@ -1,5 +1,5 @@
-// proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound at which the reservations are met, on serial and
-// parallel devices, whose channels serve any request or only their own, of any capacity, after steps and through bursts
+// proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on serial and
+// parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts
 // variants: native san
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
@@ -24,14 +24,14 @@ struct world {
     uint32_t owner[REQUESTS];
     uint32_t channels;
     bool hashed;
-    double capacity; /* of the profile: device time per time */
-    double later;    /* and from later_ns on */
+    double capacity; /* device time of the profile per unit of real time */
+    double later;    /* the same, from later_ns on */
     uint64_t later_ns;
-    uint64_t burst_ns; /* not 0: full and half the capacity in turn, each so long */
+    uint64_t burst_ns; /* not 0: full and half capacity in turn, each for this time */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
-    uint64_t free_ns[CHANNELS_MAX]; /* the channel's request is done then */
+    uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
     uint64_t done[3];
-    double busy, reservation[2], limited; /* results: of what the device can do; of the rates; of the backup's limit */
+    double busy, reservation[2], limited; /* results, as parts of: capacity; rates; the backup's limit */
     uint64_t bound_ns;
 };
 
@@ -55,7 +55,7 @@ static void feed(struct world *w, struct check_rng *rng, uint64_t now)
         if (w->hashed)
             ch = (uint32_t)check_between(rng, 0, w->channels - 1);
         else
-            for (i = 1; i < w->channels; i++) /* the shortest queue: as good as one queue for all */
+            for (i = 1; i < w->channels; i++) /* the shortest queue works like one queue for all */
                 if (w->count[i] < w->count[ch])
                     ch = i;
         w->fifo[ch][(w->head[ch] + w->count[ch]) % REQUESTS] = (uint32_t)(r - w->request);
@@ -64,7 +64,7 @@ static void feed(struct world *w, struct check_rng *rng, uint64_t now)
     }
 }
 
-/* Runs for `seconds`; judges from from_ns on. min = max = 0: the controller; else a fixed bound. */
+/* Runs for `seconds` and measures from from_ns on. min = max = 0: the controller; else a fixed bound. */
 static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t seconds)
 {
     static unsigned char memory[65536] __attribute__((aligned(64)));
@@ -82,7 +82,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     memset(w->head, 0, sizeof w->head);
     memset(w->done, 0, sizeof w->done);
     config.classes = 4;
-    config.rate_per_s[0] = 900000000; /* a conservative profile of 10^9 ns a second */
+    config.rate_per_s[0] = 900000000; /* less than 10^9 ns/s: a conservative profile */
     config.burst_ns = 20 * MS;
     config.start_ns = now;
     config.order = HTB_FIFO;
@@ -150,7 +150,8 @@ static double least_of(const struct world *w)
 
 static unsigned devices, feasible;
 
-/* The device as it is at the end; the controller comes to it from the capacity `before`, and has a second for it. */
+/* The best fixed bound is for the device's final capacity. The controller starts at capacity `before`, and has one
+ * second to adapt. */
 static void one_device(struct world *w, uint32_t channels, bool hashed, double before, double capacity,
                        uint64_t burst_ns)
 {
@@ -184,11 +185,11 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
         w->reservation[0], w->reservation[1], w->limited);
     devices++;
     if (best == 0)
-        return; /* no bound meets them: that is physics */
+        return; /* no bound can meet the reservations */
     feasible++;
     CHECK_WITHIN(w->busy, 0.98 * best, 1.01);
     CHECK_WITHIN(least_of(w), 0.98 * wanted, 10);
-    if (mean >= 0.95 && !hashed) /* a third of the surplus is more than its limit */
+    if (mean >= 0.95 && !hashed) /* a third of the surplus exceeds the backup's limit */
         CHECK_WITHIN(w->limited, 0.95, 1.01);
 }
 

@@ -1,6 +1,6 @@
-/* htb_oracle.h - hierarchical token buckets by definition: every bucket is refilled at every step, every question is
- * answered by looking at everything, times are found by bisection. Levels are exact rationals over 10^9; rates and
- * times are small enough for 64 bits. Nothing here comes from the headers but the meaning. */
+/* htb_oracle.h - hierarchical token buckets by definition: each step refills every bucket, each query scans all of
+ * them, bisection finds times. Levels are exact rationals over 10^9; rates and times are small enough for 64 bits.
+ * Shares no code with the headers. */
 #ifndef HTB_ORACLE_H
 #define HTB_ORACLE_H
 
@@ -79,7 +79,7 @@ static bool oracle_rate_ok(const struct oracle *o, int i, const uint64_t *n)
     return true;
 }
 
-/* Who pays for n of class i: itself, its nearest ancestor that can, or nobody. */
+/* The payer for n of class i: itself, its nearest ancestor that can pay, or ORACLE_NONE. */
 static int oracle_payer(const struct oracle *o, int i, const uint64_t *n)
 {
     while (i != ORACLE_NONE) {
@@ -107,8 +107,8 @@ static void oracle_charge(struct oracle *o, int i, int payer, const uint64_t *n)
     }
 }
 
-/* First time from now on at which n of class i can go: the answer is monotone in time, so bisect. UINT64_MAX if not
- * within `horizon` ns. */
+/* First time from now on at which n of class i can go; UINT64_MAX if not within `horizon` ns. Once it can go, it always
+ * can, so bisect. */
 static uint64_t oracle_next(const struct oracle *o, int i, const uint64_t *n, uint64_t horizon)
 {
     uint64_t low = o->now, high = o->now + horizon;
@@ -118,7 +118,7 @@ static uint64_t oracle_next(const struct oracle *o, int i, const uint64_t *n, ui
     oracle_advance(&later, high);
     if (oracle_payer(&later, i, n) == ORACLE_NONE)
         return UINT64_MAX;
-    while (high - low > 1) { /* not at low, but at high */
+    while (high - low > 1) { /* cannot go at low, can go at high */
         uint64_t middle = low + (high - low) / 2;
         later = *o;
         oracle_advance(&later, middle);

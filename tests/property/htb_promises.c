@@ -1,9 +1,9 @@
-// proves: what htb.h promises under pressure: own tokens are cut alike when the device gives less; a class within its rate
-// waits at most n / R + the device time in flight + the largest request, whatever 100,000 others do; shares follow the
-// weights at any scale and over all resources; a waiter at the gate gets the same with one wake-up a grant
+// proves: htb.h's promises under load: a slow device cuts all own tokens to the same part; a class within its rate waits
+// at most n / R + the device time in flight + the largest request, whatever 100,000 others do; shares follow the
+// weights at any scale and over all resources; a waiter at the gate gets the same with one wake-up per grant
 // variants: native san s390x
 //
-// The oracle is arithmetic on what the requests of each class cost: nothing of the header but its calls.
+// Oracle: arithmetic on the cost of each class's requests. It uses only the header's calls.
 #include "htb.h"
 #include "check.h"
 
@@ -48,7 +48,7 @@ static void reserve(uint32_t id, uint64_t rate_per_s, uint32_t weight, uint64_t 
     CHECK_EQ(htb_reserve(&tree, now, id, &c, NULL), QOS_OK);
 }
 
-/* A device that serves one request at a time, `per_s` tokens a second. */
+/* A device that serves one request at a time, at `per_s` tokens/s. */
 struct device {
     struct htb_request *queue[64];
     uint32_t head, count;
@@ -78,7 +78,8 @@ static struct htb_request *device_done(struct device *d, uint64_t now)
     return r;
 }
 
-/* All backlogged, reserved in full, and the device gives `percent` of that: each gets as much of its own, +- 0.02. */
+/* All are backlogged, all is reserved, and the device gives `percent` of that: so each gets that part of its own rate,
+ * +- 0.02. */
 static void device_gives_less(struct check_rng *rng, uint64_t percent, bool newcomer)
 {
     enum { CLASSES = 9, DEPTH = 8 };
@@ -124,7 +125,7 @@ static void device_gives_less(struct check_rng *rng, uint64_t percent, bool newc
     }
 }
 
-/* `others` with full buckets all send at once; gold sends a request each n / R, and never waits for their bursts. */
+/* `others` with full buckets all send at once. Gold sends a request every n / R, and never waits for their bursts. */
 static void full_buckets(uint32_t others, uint64_t size, uint64_t start_ns)
 {
     struct htb_config config = config_of(others + 2, 2000000000);
@@ -136,7 +137,7 @@ static void full_buckets(uint32_t others, uint64_t size, uint64_t start_ns)
     config.request_max_tokens = 131072;
     open_tree(&config);
     memset(gold, 0, sizeof gold);
-    reserve(1, 500000000, 1, 0); /* a quarter: 131,072 each 262 us */
+    reserve(1, 500000000, 1, 0); /* a quarter: 131,072 tokens every 262 us */
     for (i = 0; i < others; i++)
         reserve(i + 2, 1000000000 / others, 1, 0);
     for (i = 0; i < others; i++) {
@@ -171,14 +172,14 @@ static void full_buckets(uint32_t others, uint64_t size, uint64_t start_ns)
             next = d.done_ns;
         now = next_gold < next ? next_gold : next;
     }
-    /* n / R, four requests in flight, the largest request: at 2 tokens a ns. */
+    /* n / R, four requests in flight, and the largest request, at 2 tokens/ns. */
     bound = 131072 * 2 + 4 * 131072 / 2 + 131072 / 2;
     CHECK_LE(worst, bound);
     CHECK_GE(sent, 1900);
     free(bulk);
 }
 
-/* Borrowers only. In every interval, two of them that always wait differ by at most one request each, over the weights. */
+/* Borrowers only. In every interval, two that always wait differ by at most one request each, divided by its weight. */
 static void shares(struct check_rng *rng, uint32_t scale, uint32_t resources)
 {
     enum { CLASSES = 7, DEPTH = 4 };
@@ -227,7 +228,7 @@ static void shares(struct check_rng *rng, uint32_t scale, uint32_t resources)
         now = htb_dispatch_next_ns(&tree, now);
     }
     for (i = 0; i < CLASSES; i++) {
-        /* The longest wait: its own share of a request, and one request of each other one. */
+        /* The longest wait: n * W / w for its own request, and one request of each other borrower. */
         double bound = (double)size[i] * (double)sum / (double)weight[i] + (double)CLASSES * (double)largest;
         CHECK_LE(worst[i], (uint64_t)(bound * 10) + 1000000);
         for (k = 0; k < CLASSES; k++)
@@ -235,7 +236,7 @@ static void shares(struct check_rng *rng, uint32_t scale, uint32_t resources)
     }
 }
 
-/* Tenants at the gate, each with a request of its own size waiting again as soon as one is granted. One timer for all. */
+/* Tenants at the gate. Each always has one request waiting, of its own size. One timer serves all. */
 static void gate(uint32_t tenants)
 {
     struct htb_config config = config_of(tenants + 1, 40000000);
@@ -275,14 +276,14 @@ static void gate(uint32_t tenants)
     CHECK_WITHIN((double)(in_vain + grants) / (double)grants, 1, 1.1);
     CHECK_LE(wakeups, grants + grants / 10);
     CHECK_WITHIN((double)grants, 20 * 40e6 / 8192, 21 * 40e6 / 4096);
-    /* Who does not register cannot overtake those who wait. */
+    /* A caller that is not queued cannot overtake those that are. */
     CHECK_EQ(htb_take(&tree, now + 25000, 0, 1), QOS_EAGAIN); /* 1,000 tokens are there by then */
     free(waiter);
     free(got);
 }
 
-/* With the defaults, a caller at the gate that comes up to 10 ms late each time gets the rate to the last token, less a
- * bucket, whatever the size of its requests; from its own tokens, and through a limit. */
+/* With the defaults, a caller at the gate that is up to 10 ms late each time loses no token of the rate but one bucket,
+ * whatever the size of its requests. So with own tokens and through a limit. */
 static void late_polls_lose_nothing(struct check_rng *rng, bool limited)
 {
     const uint64_t rate = check_between(rng, 1, 100) * 1000000, from = S, to = 61 * S;
@@ -309,8 +310,8 @@ static void late_polls_lose_nothing(struct check_rng *rng, bool limited)
     CHECK_GE(got + rate / 50 + n, 60 * rate);
 }
 
-/* With the defaults, all backlogged and the device just gives what is reserved, seen from a second: nobody loses a token
- * while its request waits for its turn. The requests of one are larger than its burst. */
+/* With the defaults, all are backlogged and the device gives just what is reserved. Nobody loses a token while its
+ * request waits for its turn, though one class sends requests larger than its burst. */
 static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, bool stalls)
 {
     enum { CLASSES = 5, DEPTH = 70 }; /* more than can be dispatched: something is always queued */
@@ -331,7 +332,7 @@ static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, boo
         rate[i] = i + 1 < CLASSES ? check_between(rng, left / 20, left / (CLASSES - i)) : left;
         left -= rate[i];
         size[i] = i == 1 ? 262144 : check_between(rng, 0, 1) ? 4096 : 131072;
-        rate[i] -= stalls ? rate[i] / 10 : 0; /* or it cannot catch up */
+        rate[i] -= stalls ? rate[i] / 10 : 0; /* else it could not catch up */
         reserve(i + 1, rate[i], 1, now);
         for (k = 0; k < DEPTH; k++) {
             request[i][k].r.class_id = i + 1;
@@ -350,13 +351,13 @@ static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, boo
             CHECK_EQ(htb_submit(&tree, now, r), QOS_OK);
         device_feed(&d, now);
         next = htb_dispatch_next_ns(&tree, now);
-        if (d.count != 0 && stalls && now >= stall_ns) { /* for 0.5 s nothing is done */
+        if (d.count != 0 && stalls && now >= stall_ns) { /* the device stops for 0.5 s */
             d.done_ns += S / 2;
             stall_ns += 10 * S;
         }
         now = d.count != 0 && d.done_ns < next ? d.done_ns : next;
     }
-    for (i = 0; i < CLASSES; i++) { /* less one bucket, one request at either end, and what may be dispatched */
+    for (i = 0; i < CLASSES; i++) { /* less one bucket, a request at either end, and the dispatched ones */
         CHECK_EQ(htb_stats(&tree, i + 1, &stats), QOS_OK);
         CHECK_GE(stats.granted - from[i] + 2 * size[i] + rate[i] / 50 + rate[i] * 64 / 40000000 * 262144, rate[i] * 29);
     }
@@ -383,7 +384,7 @@ int main(void)
             shares(&rng, 100000, 2);
         }
     }
-    for (i = 0; i < 2 && check_case("full_buckets"); i++) { /* with empty buckets, and with full ones */
+    for (i = 0; i < 2 && check_case("full_buckets"); i++) { /* buckets start empty, then full */
         full_buckets(10, 131072, i * S);
         full_buckets(1000, 131072, i * S);
         full_buckets((uint32_t)(100000 / check_state.scale), 131072, i * S);

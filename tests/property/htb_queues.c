@@ -1,14 +1,13 @@
-// proves: htb_dispatch sends what may be sent, loses no token while demand waits, and wakes exactly when it should
+// proves: htb_dispatch sends what may go, loses no token while demand waits, and wakes exactly when it should
 // variants: native san armhf
 //
 // Oracle: htb_oracle.h, which rescans every class and bucket. dispatch_max is 1, so that each call makes one choice.
-//   - What is dispatched is the head of its class's queue, and the oracle finds somebody who pays for it.
-//   - If any class can pay for its own next request, one of those is chosen (Section 5.3: its reservation, always).
-//   - Work conservation: nothing is dispatched only if, at equal request sizes, no class may send; at mixed sizes, if
-//     whoever may send must let a larger request go first, whose turn it is.
-//   - htb_dispatch_next_ns: at equal sizes the first time, to the nanosecond, at which the oracle lets any class send;
-//   at
-//     mixed sizes never late, and early at most once for each request.
+//   - A dispatched request is the head of its class's queue, and the oracle finds a payer for it.
+//   - If any class can pay for its own next request, one of those is chosen (Section 5.3: reservations always hold).
+//   - Work conservation: nothing is dispatched only if no class may send or, at mixed request sizes, if a larger
+//     request has the turn before all that may.
+//   - htb_dispatch_next_ns: at equal sizes the first time, to the nanosecond, at which the oracle lets any class send.
+//     At mixed sizes it is never late, and early at most once per request.
 #include "htb_random.h"
 
 #define REQUESTS 120
@@ -94,7 +93,7 @@ static void check_idle(struct run *run)
         if (payer == ORACLE_NONE)
             continue;
         CHECK(!run->equal && payer != q->id);
-        for (k = 0; k < run->t.leaves; k++) { /* who has the turn at that lender, or on the way to it? */
+        for (k = 0; k < run->t.leaves; k++) { /* does a larger request have the turn at that lender or below it? */
             struct request *other = head(run, run->t.leaf[k]);
             if (!other || other == q || !below(&run->t.o, other->id, payer))
                 continue;
@@ -166,7 +165,7 @@ static void one_run(struct run *run, uint64_t stream, uint64_t steps)
             now += check_between(&run->t.rng, 0, 3000000);
         else
             now = next;
-        if (now > run->t.o.now && next > now) /* never late: nothing goes before it is time */
+        if (now > run->t.o.now && next > now) /* never late: nothing could go before */
             CHECK(htb_dispatch(&run->t.h, now) == NULL);
         oracle_advance(&run->t.o, now);
         woken = now == next;
@@ -185,7 +184,7 @@ int main(void)
         own += run.served_own;
         borrowed += run.served_borrowed;
         early += run.early;
-        CHECK_LE(run.early, run.equal ? 0 : run.dispatched); /* at most one early wake for each request */
+        CHECK_LE(run.early, run.equal ? 0 : run.dispatched); /* at most one early wake-up per request */
     }
     printf("dispatched %" PRIu64 " on own tokens, %" PRIu64 " borrowed; woken early %" PRIu64 " times\n", own, borrowed,
            early);

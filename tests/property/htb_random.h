@@ -1,4 +1,4 @@
-/* htb_random.h - random trees, made twice: as a struct htb and as the oracle's. */
+/* htb_random.h - random trees, each built twice: as a struct htb and as an oracle. */
 #ifndef HTB_RANDOM_H
 #define HTB_RANDOM_H
 
@@ -33,7 +33,7 @@ static void twin_set(const struct twin *t, struct oracle_bucket *b, uint64_t rat
         b->level = b->depth;
 }
 
-/* Gives the unused id `id` random rates below a random group; sums stay within what the parents have. */
+/* Reserves the unused id `id` with random rates below a random group, within the rates of its parents. */
 static void twin_reserve(struct twin *t, int id, uint64_t now)
 {
     struct htb_class c;
@@ -52,7 +52,7 @@ static void twin_reserve(struct twin *t, int id, uint64_t now)
     c.group = check_between(&t->rng, 0, 3) == 0;
     c.weight = (uint32_t)check_between(&t->rng, 1, 5);
     for (r = 0; r < t->o.resources; r++)
-        c.rate_per_s[r] = QOS_RATE_MAX; /* far too much, to be told what fits */
+        c.rate_per_s[r] = QOS_RATE_MAX; /* far too much: htb_reserve returns what fits */
     CHECK_EQ(htb_reserve(&t->h, now, (uint32_t)id, &c, fits), QOS_EADMISSION);
     for (r = 0; r < t->o.resources; r++) {
         ask[r] = check_between(&t->rng, 0, 3) ? check_between(&t->rng, 0, fits[r]) : 0;

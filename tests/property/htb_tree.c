@@ -1,7 +1,7 @@
-// proves: htb_take, htb_take_all and htb_next_ns say exactly what token buckets in a random tree say by definition
+// proves: htb_take, htb_take_all and htb_next_ns agree exactly with token buckets by definition, in random trees
 //
-// Oracle: htb_oracle.h. At each step: time passes (or steps back), a random class asks for one or both resources;
-// answer and payer (own or borrowed, by the counters) must agree, and the time of the next success to the nanosecond.
+// Oracle: htb_oracle.h. At each step time passes or steps back, and a random class takes one or both resources. Result
+// and payer (own or borrowed, by the counters) must agree, and so must the time of the next success to the nanosecond.
 #include "htb_random.h"
 
 static void step(struct twin *t, uint64_t *now)
@@ -20,7 +20,7 @@ static void step(struct twin *t, uint64_t *now)
         n[r] = check_between(&t->rng, 0, 5) ? check_between(&t->rng, 0, 2000) : check_between(&t->rng, 0, 60000);
     payer = oracle_payer(&t->o, id, n);
     htb_stats(&t->h, (uint32_t)id, &before);
-    /* Nothing costs nothing; and once the tree has seen `now`, a clock that steps back reads as no time passed. */
+    /* A request of no tokens is free. Once the tree has seen `now`, an earlier time counts as `now`. */
     CHECK_EQ(htb_take(&t->h, *now, (uint32_t)id, 0), QOS_OK);
     if (id == 0 && check_between(&t->rng, 0, 1))
         status = htb_take_all(&t->h, *now, 1000 + (uint32_t)n[0], n); /* an unknown id is best effort */

@@ -1,9 +1,9 @@
-// proves: trees of 1, 2 and 4 threads that share classes: whatever tree the demand is in, limits hold for the sum in every
-// window, reservations for the sum up to the stated error, the root's rate is neither exceeded nor left idle, and borrowers
-// in different trees share by their weights
+// proves: trees of 1, 2 and 4 threads share classes. Wherever the demand is, the sum over all trees keeps the limits in
+// every window and the reservations up to the stated error; the root's rate is neither exceeded nor left idle;
+// borrowers in different trees share by their weights
 // variants: native san
 //
-// The threads are simulated, one step of each after the other; the device takes everything at once. The oracle counts.
+// The threads are simulated, one step of each in turn. The device takes everything at once. The oracle counts tokens.
 #include "htb.h"
 #include "check.h"
 
@@ -70,7 +70,7 @@ static void open_trees(uint32_t trees, enum htb_bound bound)
     }
 }
 
-/* One turn of the loop of thread k. */
+/* One pass through the loop of thread k. */
 static void turn(uint32_t k, uint64_t now)
 {
     struct htb_request *r;
@@ -99,7 +99,7 @@ static bool wanted(uint32_t trees, uint32_t id)
     return false;
 }
 
-/* Demand moves between trees at random, every second. */
+/* Every second demand moves between trees at random. */
 static void moving_demand(uint32_t trees, uint64_t seed)
 {
     double least = 9, idle = 1, over = 0;
@@ -116,7 +116,7 @@ static void moving_demand(uint32_t trees, uint64_t seed)
         for (k = 0; k < trees; k++)
             for (id = 1; id < CLASSES; id++)
                 demand[k][id] = id != 5 && check_between(&rng, 0, trees) == 0;
-        demand[check_between(&rng, 0, trees - 1)][3] = true; /* somebody takes what is left */
+        demand[check_between(&rng, 0, trees - 1)][3] = true; /* class 3 takes the surplus */
         memcpy(before, served, sizeof before);
         for (; now < (phase + 1) * S; now += S / 4000) {
             if (now == phase * S + S / 10)
@@ -174,8 +174,8 @@ static void weights(uint32_t trees)
     CHECK_WITHIN((double)(heavy + light) / (double)ROOT / 5, 0.98, 1.01);
 }
 
-/* One serial device for all trees, its time in flight bounded by each of them: the class with a reservation is in tree 0,
- * and those that fill the device are in the others. They must narrow their bounds for it. */
+/* One serial device serves all trees, and each tree bounds its own time in flight. The reserved class is in tree 0.
+ * Those that fill the device are in the others, which must narrow their bounds for it. */
 static void flight(uint32_t trees)
 {
     static struct {
