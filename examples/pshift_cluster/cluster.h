@@ -1,19 +1,19 @@
 /* cluster.h - what the parts of pshift_cluster share.
  *
  *     main.c        options; rank 0 becomes the controller, every other rank a storage node
- *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, who wants what; the certificate
+ *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, demand; the certificate
  *     mail.c        transport: MPI messages without spinning
  *     zmq.c         transport: ZeroMQ between processes that come and go, with keys
- *     service.c     `pshift_cluster controller`: the controller as a process of its own, active or standing by
+ *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
- *     memcached.c   backend: a daemon of its own, and the worker threads that talk to it
+ *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
  *     judge.c       what must hold, from the logs
  *     report.c      tables, JSON
  *     figures.c     the paper's Figures 8, 9 and 10
  *
- * Time in logs is microseconds since the node began the scene, by the node's own clock: no two hosts' clocks are
+ * Times in logs are microseconds since the node began the scene, by its own clock: clocks of different hosts are never
  * compared.
  */
 #ifndef PSHIFT_CLUSTER_H
@@ -28,7 +28,7 @@
 #define SPECS_MAX 64
 #define OBJECTS_PER_TABLE 1000000
 
-#define TOOL_INCONCLUSIVE 3 /* exit status: the machine did not let the nodes serve at their paced capacity */
+#define TOOL_INCONCLUSIVE 3 /* exit status: the machine was too busy for the nodes to serve at their paced capacity */
 
 /* ---- settings ------------------------------------------------------------------------------------------ */
 
@@ -36,13 +36,13 @@ enum fault_kind { FAULT_KILL, FAULT_STOP };
 struct fault {
     enum fault_kind kind;
     uint32_t node;          /* from 0 */
-    uint64_t at_ns, for_ns; /* since the begin of the first judged period; how long it is stopped */
+    uint64_t at_ns, for_ns; /* since the start of the first judged period; how long it is stopped */
 };
 
 /* A bucket of free form. */
 struct spec {
     double reserve, limit; /* of a node's capacity; limit < 0: none */
-    char on[128];          /* "1,3-5", "" for drawn nodes */
+    char on[128];          /* "1,3-5", "" for random nodes */
 };
 
 enum backend_kind { BACKEND_AUTO, BACKEND_MEMCACHED, BACKEND_FILE };
@@ -73,9 +73,9 @@ extern struct settings settings;
 
 /* ---- scene.c ---------------------------------------------------------------------------------------------- */
 
-/* From at_ns on, bucket sends so many requests per period to each node (open), or keeps so many outstanding. */
+/* From at_ns on, the bucket sends rate[node] requests per period (open) or keeps as many outstanding (closed). */
 struct phase {
-    uint64_t at_ns; /* since the begin of the first judged period */
+    uint64_t at_ns; /* since the start of the first judged period */
     uint32_t bucket;
     uint32_t next;  /* phase of the same bucket, NO_PHASE after the last */
     uint32_t *rate; /* [nodes] */
@@ -101,13 +101,13 @@ uint32_t scene_count(void);
 void scene_make(struct scene *s, uint32_t index, uint64_t seed, uint64_t capacity);
 void scene_free(struct scene *s);
 uint64_t scene_capacity(const struct scene *s); /* requests of one node in one period */
-/* The certificate: can every period's reservations be met by a controller that learns of a change at the next
- * interval's begin? The shortfall in requests, over all periods, proved by a cut. */
+/* The certificate: can a controller meet every period's reservations if it learns of a change at the start of the next
+ * interval? Returns the shortfall over all periods, in requests, proved by a cut. */
 uint64_t scene_shortfall(const struct scene *s);
-/* Which buckets can have their reservation in `period` (from 0) if node `down` serves nothing in it? UINT32_MAX: all
- * nodes serve. sure[bucket]. */
+/* Sets sure[bucket] if its reservation in `period` (from 0) can be met while node `down` serves nothing. UINT32_MAX:
+ * all nodes serve. */
 void scene_sure(const struct scene *s, uint32_t period, uint32_t down, bool *sure);
-/* The seed, from `seed` on, of the first feasible schedule; how many were passed over in *skipped. */
+/* The first seed, from `seed` on, with a feasible schedule; *skipped: how many were not. */
 uint64_t scene_feasible_seed(uint32_t index, uint64_t seed, uint64_t capacity, uint32_t *skipped);
 
 /* ---- mail.c ------------------------------------------------------------------------------------------------- */
@@ -115,8 +115,8 @@ uint64_t scene_feasible_seed(uint32_t index, uint64_t seed, uint64_t capacity, u
 enum mail_tag {
     MAIL_BACKEND = 1, /* to a node: start this backend (words: kind) */
     MAIL_READY,       /* from a node: words: 1 */
-    MAIL_TROUBLE,     /* from a node: bytes: what is wrong */
-    MAIL_NOTE,        /* from a node: bytes: worth telling */
+    MAIL_TROUBLE,     /* from a node: bytes: the error */
+    MAIL_NOTE,        /* from a node: bytes: a remark for the user */
     MAIL_PROFILE,     /* words: ns; answered with MAIL_RATE */
     MAIL_RATE,        /* words: requests per second */
     MAIL_SCENE,       /* words: index, seed, capacity */
@@ -136,11 +136,11 @@ struct mail {
     size_t bytes;
     const void *data; /* until the next mail_take */
 };
-/* A transport moves whole messages; it may lose, delay and repeat them. */
+/* A transport carries whole messages; it may lose, delay and repeat them. */
 struct transport {
-    void (*send)(int rank, int tag, const void *data, size_t bytes); /* copies; returns at once */
+    void (*send)(int rank, int tag, const void *data, size_t bytes); /* copies; does not wait */
     bool (*take)(struct mail *m);                                    /* false: nothing has arrived */
-    void (*flush)(void);                                             /* until everything sent is on its way */
+    void (*flush)(void);                                             /* waits until everything sent has left */
 };
 extern const struct transport *transport;
 void mail_open(int *argc, char ***argv); /* MPI */
@@ -166,11 +166,11 @@ static inline void mail_flush(void)
 
 /* ---- zmq.c -------------------------------------------------------------------------------------------------- */
 
-/* Ranks here: a node sends to controllers 0, 1 ...; a controller sends to nodes 1, 2 ..., and knows the sender of a
- * message by its key. Each direction of a link holds at most LINK_MESSAGES; then the oldest is dropped. */
+/* Ranks here: a node sends to controllers 0, 1 ...; a controller sends to nodes 1, 2 ... and identifies a sender by its
+ * key. Each direction of a link holds at most LINK_MESSAGES; then the oldest is dropped. */
 void zmq_open_node(void);
 void zmq_open_controller(void);
-/* `pshift_cluster keys`: a pair of keys for each controller and each node, into --keys. */
+/* `pshift_cluster keys`: writes a pair of keys for each controller and each node to --keys. */
 int zmq_make_keys(void);
 
 /* ---- backends ----------------------------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ int zmq_make_keys(void);
 struct request {
     struct request *next;
     uint64_t object;
-    uint32_t bucket, pick; /* pick: in the log */
+    uint32_t bucket, pick; /* pick: index in the log */
     bool set;
     bool failed; /* not done; may be sent again */
     bool wrong;  /* done, but the data is not what was stored */
@@ -188,17 +188,17 @@ struct request {
 struct backend {
     const char *name;
     uint64_t capacity; /* default: requests per second */
-    uint32_t depth;    /* most requests at it at a time */
-    /* false: why says what to do. May take seconds. */
+    uint32_t depth;    /* most requests in flight */
+    /* false: `why` tells the user what to do. May take seconds. */
     bool (*start)(uint32_t node, char *why, size_t size);
     void (*submit)(struct request *list);
-    struct request *(*collect)(void); /* those that are done, or NULL */
-    void (*poll)(uint64_t now_ns);    /* a few microseconds of looking after it */
+    struct request *(*collect)(void); /* completed requests, or NULL */
+    void (*poll)(uint64_t now_ns);    /* upkeep, a few microseconds */
     bool (*ready)(void);
     void (*fault)(const struct fault *f, uint64_t now_ns);
-    uint64_t (*cpu_ns)(void); /* of other processes that belong to it */
+    uint64_t (*cpu_ns)(void); /* of the backend's other processes */
     void (*stop)(void);
-    bool keyed; /* --objects of them, drawn by Zipf's law; else the blocks of --size */
+    bool keyed; /* --objects objects, chosen by Zipf's law; else the blocks of --size */
 };
 extern const struct backend backend_memcached, backend_file;
 const struct backend *backend_of(enum backend_kind kind);
@@ -206,7 +206,7 @@ uint64_t backend_objects(const struct backend *b);
 
 /* ---- node.c -------------------------------------------------------------------------------------------------- */
 
-/* The scheduler's log. at: when it was picked; done: when it was completed, 0 for never. */
+/* The scheduler's log. at: time of the pick; done: time of completion, 0 for never. */
 struct log_pick {
     uint64_t at_us, done_us, bucket, period;
     uint64_t reserved; /* 1: an R-token was consumed; 0: an L-token */
@@ -217,7 +217,7 @@ struct log_install {
     uint64_t stale;                                                  /* 1: came too late, was not installed */
 };
 #define LOG_INSTALL_WORDS 8
-/* What became of a node's paced slots in a period, and what it cost. */
+/* How a node's paced slots were used in a period, and the cost. */
 struct log_period {
     uint64_t period, begin_us, slots, served, idle, lost, failed, wrong, faulty, cpu_us, backend_cpu_us, reports,
         waited_us, waited_max_us, bytes_up, bytes_down;
@@ -240,9 +240,9 @@ struct scene_run {
     struct scene scene;
     struct node_log *node;                           /* [nodes] */
     uint64_t plan_ns, plan_max_ns, busy_ns, wall_ns; /* of the controller: planning; CPU; whole scene */
-    uint64_t rounds, asked, missed, bytes, messages; /* missed: reports that did not come in time */
-    uint64_t shortfall; /* what the certificate says cannot be met, in requests of all periods */
-    uint32_t skipped;   /* seeds that the certificate refused */
+    uint64_t rounds, asked, missed, bytes, messages; /* missed: late reports */
+    uint64_t shortfall;                              /* by the certificate, in requests of all periods */
+    uint32_t skipped;                                /* seeds that the certificate refused */
     bool retried, stopped;
 };
 
@@ -252,26 +252,26 @@ int controller_main(void); /* exit status */
 
 void controller_serve(void); /* `pshift_cluster controller` */
 uint64_t wall_ns(void);
-/* A controller's epochs grow with the clock; the last bits keep those of two controllers apart. */
+/* A controller's epochs grow with the clock; the last bits differ between controllers. */
 uint64_t epoch_at(uint64_t ms);
-/* Can a controller have this epoch yet? One from far ahead, once believed, would depose all that start in earnest. */
+/* Can a controller have this epoch yet? A forged epoch from the future would depose every real controller. */
 bool epoch_possible(uint64_t epoch);
 
 /* ---- judge.c --------------------------------------------------------------------------------------------------- */
 
-/* Of (bucket, period) pairs that are judged; without QoS the same numbers, for comparison. */
+/* Figures of the judged (bucket, period) pairs; the same figures without QoS, for comparison. */
 struct verdict {
     uint64_t *got, *picked; /* [periods * buckets] by the period of the pick: completed, picked */
     bool *eligible;         /* [periods] */
-    bool *faulty;           /* [periods] a fault was under way somewhere */
+    bool *faulty;           /* [periods] a fault was active on some node */
     double *share;          /* [periods * nodes] served or idle, of the paced slots */
     uint32_t eligible_periods;
     uint64_t judged, met, nearly; /* pairs; with their reservation; with at least `nearly_share` of it */
     double nearly_share;
-    uint64_t limited, kept;            /* pairs with a limit; not above it */
+    uint64_t limited, kept;            /* pairs with a limit; of these, not above it */
     double worst_reserve, worst_limit; /* least got / reservation; most picked / limit */
     double ratio[4];                   /* Experiment 3: of bucket i, with 48 for the sum */
-    double done_ms;                    /* Experiment 3: when bucket 4 has its reservation, mean of eligible periods */
+    double done_ms;                    /* Experiment 3: when bucket 4's reservation is met, mean of eligible periods */
     double communication, busy;        /* of a period: report to grant; the controller's CPU */
     double bytes;                      /* of reports and grants per period */
     double cores;                      /* CPU seconds per second, of all ranks and daemons */
@@ -280,7 +280,7 @@ struct verdict {
     char text[4096];
 };
 void judge(const struct scene_run *run, struct verdict *v);
-/* When a pick was completed, in microseconds since its period began on its node; UINT64_MAX for never. */
+/* When a pick was completed, in microseconds since its period began on its node; UINT64_MAX: never. */
 uint64_t done_in_period_us(const struct node_log *l, const struct log_pick *p);
 void judge_free(struct verdict *v);
 
@@ -293,7 +293,7 @@ bool report_json_end(int status);
 
 /* ---- figures.c --------------------------------------------------------------------------------------------------- */
 
-/* Of one scene, into --figures. false: said on stderr. */
+/* Writes one scene's figures to --figures. false: the error is on stderr. */
 bool figures(const struct scene_run *run, const struct verdict *v);
 
 #endif

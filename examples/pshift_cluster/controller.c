@@ -1,8 +1,8 @@
-// Rank 0. Begins periods, gathers reports at each interval's begin, plans, sends grants; gathers the logs in the end.
+// Rank 0. Begins periods, gathers reports at the start of each interval, plans, sends grants; gathers the logs last.
 //
-// A round asks twice if it has to: where tokens below a limit must move from one node to another, pshift.h issues them
-// only when the node that held them has confirmed that it does not any more. So the first grants take away, the nodes
-// answer at once, and the second grants hand out. Nothing is issued twice, and nobody waits an interval for it.
+// A round may send grants twice. To move tokens under a limit, pshift.h issues them only after the node that held them
+// has confirmed their return. So the first grants take tokens away, the nodes answer at once, and the second grants
+// hand them out. No token is issued twice, and no node waits an interval for it.
 #include "cluster.h"
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static struct {
     uint64_t *served; /* [nodes * buckets] in this period, as reported; for the live table */
     struct progress progress;
     uint64_t epoch;
-    int lines; /* of the live table that stand on the terminal */
+    int lines; /* of the live table on the terminal */
 } c;
 
 static void must(enum qos_status st, const char *what)
@@ -50,7 +50,7 @@ static uint64_t bucket_served(uint32_t i)
     return sum;
 }
 
-/* The buckets, those in greatest want first, at most SHOWN of them; redrawn in place. */
+/* At most SHOWN buckets, those furthest from their reservation first; redrawn in place. */
 #define SHOWN 12
 static void live_table(uint32_t period, uint32_t round)
 {
@@ -117,7 +117,7 @@ static void merge(const struct mail *m)
         c.served[(size_t)head.server * c.s->buckets + c.entry[k].bucket] = c.entry[k].served;
 }
 
-/* Reports with this tag until all nodes are heard, or the time is over: how many are, with the `heard` before. */
+/* Takes reports with this tag until all nodes have reported or time is up. Returns how many have, `heard` included. */
 static uint32_t gather(int tag, uint32_t heard, uint64_t until_ns)
 {
     while (heard < c.s->nodes && !stop_asked()) {
@@ -147,8 +147,8 @@ static void plan(void)
     c.run->rounds++;
 }
 
-/* Makes and sends all grants. If tokens under a limit are withheld, because another node may still hold them, the nodes
- * are asked, if they may be, to confirm what they gave back. Were they asked? */
+/* Makes and sends all grants. Tokens under a limit are withheld while another node may hold them. Then, if may_ask, the
+ * nodes are asked to confirm what they gave back. Returns whether they were asked. */
 static bool grants(bool may_ask)
 {
     struct pshift_controller_state state;
@@ -180,7 +180,7 @@ static void distribute(int tag, uint64_t late_ns)
     grants(false);
 }
 
-/* Plans without the nodes that are late, and once more when they have been heard, until the next round is due. */
+/* Plans without the late nodes, and again once they have reported, until the next round is due. */
 static void play_round(uint32_t round, uint64_t at_ns, uint64_t interval_ns)
 {
     int tag = MAIL_REPORT + 2 * (int)round;
@@ -222,8 +222,8 @@ static void close_control(void)
     free(c.served);
 }
 
-/* Waits for mail of one kind from every node; each sees all that comes. false: stopped, or a node is in trouble
- * (told). */
+/* Waits for mail of one kind from every node; `each` gets every mail. false: stopped, or a node reported an error
+ * (printed). */
 static bool await(uint32_t nodes, int tag, void (*each)(const struct mail *m))
 {
     uint64_t end_ns = tool_now_ns() + READY_NS;
@@ -274,14 +274,14 @@ static void play_periods(uint64_t *cpu_ns)
     uint32_t k, v;
     if (s->qos)
         grants(false);                        /* the nodes confirm this controller's epoch in their first reports */
-    to_all(s->nodes, MAIL_BEGIN, &period, 1); /* warm-up: the load runs, and gives the estimators something to see */
+    to_all(s->nodes, MAIL_BEGIN, &period, 1); /* warm-up: the load runs and feeds the estimators */
     tool_sleep_until_ns(tool_now_ns() + interval_ns);
     *cpu_ns = tool_cpu_ns();
     begin_ns = tool_now_ns();
     for (k = 0; k < s->periods && !stop_asked(); k++, begin_ns += s->period_ns) {
         period = k + 2;
         tool_sleep_until_ns(begin_ns);
-        begin_ns = tool_now_ns(); /* a late period is not a shorter one: the nodes begin it when they hear of it */
+        begin_ns = tool_now_ns(); /* a late period is not shorter: the nodes begin it when they are told */
         memset(c.served, 0, (size_t)s->nodes * s->buckets * sizeof *c.served);
         must(pshift_controller_begin(&c.controller, period), "period");
         to_all(s->nodes, MAIL_BEGIN, &period, 1);
@@ -332,7 +332,7 @@ static void run_free(struct scene_run *run)
     scene_free(&run->scene);
 }
 
-/* Once more if the machine did not let the nodes serve at their paced capacity. */
+/* Plays it again if the machine was too busy for the nodes to serve at their paced capacity. */
 static bool play_and_judge(uint32_t index, uint64_t capacity, int *status)
 {
     uint32_t try;
@@ -387,7 +387,7 @@ static void take_rate(const struct mail *m)
     slowest = qos_min(slowest, rate);
 }
 
-/* The backend of this kind on all nodes, and what one node is paced at. 0: trouble. */
+/* Starts the backend of this kind on all nodes. Returns the paced capacity of a node; 0: an error. */
 static uint64_t prepare(enum backend_kind kind)
 {
     uint64_t word = kind, ns = settings.profile_ns;

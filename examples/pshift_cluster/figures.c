@@ -63,7 +63,7 @@ static bool figure_8(const struct scene_run *run, const struct verdict *v)
     return ok;
 }
 
-/* What each bucket got in each period; one mark if all have the same contract. */
+/* Requests of each bucket completed in each period; one mark if all contracts are equal. */
 static bool figure_9(const struct scene_run *run, const struct verdict *v, const char *name)
 {
     static const char *const names[CURVES] = {"period 1", "period 2", "period 3", "period 4",
@@ -72,7 +72,7 @@ static bool figure_9(const struct scene_run *run, const struct verdict *v, const
     struct plot_curve curve[CURVES];
     struct plot_mark mark[2] = {{"reservation", (double)s->reservation[0], false, -1},
                                 {"limit", (double)s->limit[0], false, -1}};
-    static double highest; /* one axis for the run without QoS, which comes first, and the one with it */
+    static double highest; /* one axis for both runs; the run without QoS comes first */
     struct plot p = {
         .title = s->title, .x_label = "bucket", .y_label = "requests completed", .curve = curve, .dots = true};
     double *y = tool_alloc((size_t)s->buckets * CURVES * sizeof *y), *x = tool_alloc(s->buckets * sizeof *x);

@@ -1,7 +1,7 @@
 // Backend: random 4 KiB reads of a file through io_uring, O_DIRECT where the file system has it.
 //
-// The file is written once, block by block with its number, and unlinked at once: it goes with the process, however
-// that ends. One submission and one look at the completions for each tick of the node.
+// The file is written once, each block with its number, and unlinked at once: it disappears with the process, however
+// that ends. Each tick of the node submits once and checks completions once.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static struct {
     int fd;
     uint8_t *buffers, *free_buffer[DEPTH];
     uint32_t free_buffers;
-    struct request *waiting, **waiting_end; /* more than DEPTH at a time do not come, but failed ones may queue up */
+    struct request *waiting, **waiting_end; /* at most DEPTH come at a time, but failed ones may queue up */
     bool open;
 } f = {.fd = -1};
 
@@ -139,7 +139,7 @@ static void stop(void)
 {
     if (!f.open)
         return;
-    io_uring_queue_exit(&f.ring); /* waits for, or cancels, what is under way */
+    io_uring_queue_exit(&f.ring); /* waits for requests in flight, or cancels them */
     close(f.fd);
     if (f.free_buffers == DEPTH) /* else the kernel may still write to them; the process ends anyway */
         free(f.buffers);

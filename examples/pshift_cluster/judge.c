@@ -1,15 +1,15 @@
-// What must hold, judged on the logs of the nodes.
+// Judges the logs of the nodes.
 //
-// Hard, whatever the machine does:
-//   - a bucket is picked at most limit times in a period, all nodes together;
-//   - no token is spent twice: between two grants a node picks a bucket at most as often as the earlier one allows,
-//     without what was served before it came; and R-tokens spent by all nodes in a period are at most
-//     the reservation, plus what nodes had spent already when a grant arrived that gave them less;
-//   - every request that was picked came back, with the data that was stored.
-// Reservations, over eligible periods only: every node (but those with a fault under way) served at least ELIGIBLE of
-// its paced slots, or had nobody to serve. A period with a fault counts for the buckets that the certificate says can
-// have their reservation without the faulty nodes. Fewer than 80 % of the periods eligible: nothing is said about
-// reservations.
+// Must hold however busy the machine is:
+//   - all nodes together pick a bucket at most `limit` times in a period;
+//   - no token is spent twice. Between two grants a node picks a bucket at most as often as the earlier grant allows,
+//     less what it had served before that grant came. The R-tokens that all nodes spend in a period are at most the
+//     reservation, plus what nodes had already spent when a smaller grant arrived;
+//   - every picked request came back with the data that was stored.
+// Reservations are judged in eligible periods only: every node without an active fault served at least ELIGIBLE of its
+// paced slots, or had nobody to serve. A period with a fault counts for the buckets whose reservation, by the
+// certificate, can be met without the faulty nodes. If fewer than 80 % of the periods are eligible, reservations are
+// not judged.
 #include "cluster.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static void order_picks(const struct judging *j, const struct node_log *l, size_
     for (k = 0; k < l->picks; k++)
         first[l->pick[k].period * j->s->buckets + l->pick[k].bucket + 1]++;
     for (k = 0; k < pairs; k++)
-        first[k + 1] += first[k] + 1; /* one more: the sum before the first */
+        first[k + 1] += first[k] + 1; /* one more entry: the sum before the first pick */
     for (k = 0; k < l->picks; k++) {
         at = l->pick[k].period * j->s->buckets + l->pick[k].bucket;
         r[first[at] + fill[at] + 1] = r[first[at] + fill[at]] + l->pick[k].reserved;
@@ -92,7 +92,7 @@ static void order_picks(const struct judging *j, const struct node_log *l, size_
     free(fill);
 }
 
-/* Each grant of a node against what was picked until the next one. */
+/* Compares each grant of a node with the picks until the next grant. */
 static void check_grants(struct judging *j, uint32_t node)
 {
     const struct node_log *l = &j->run->node[node];
@@ -100,13 +100,13 @@ static void check_grants(struct judging *j, uint32_t node)
     size_t *first = tool_alloc((pairs + 1) * sizeof *first), *next = tool_alloc(pairs * sizeof *next);
     uint64_t *r = tool_alloc((l->picks + pairs + 1) * sizeof *r);
     order_picks(j, l, first, r);
-    for (at = 0; at < pairs; at++) /* picks until the next grant that was installed, walking backwards */
+    for (at = 0; at < pairs; at++) /* picks until the next installed grant, walking backwards */
         next[at] = first[at + 1] - first[at] - 1;
     for (k = l->installs; k > 0; k--) {
         const struct log_install *g = &l->install[k - 1];
         uint64_t r_left, l_left, r_used, l_used;
         at = g->period * j->s->buckets + g->bucket;
-        if (g->stale) { /* it did not arrive in its period: what is held may have been given to others as well */
+        if (g->stale) { /* it missed its period: the tokens held may have been given to others as well */
             j->overdraft[at] += g->r_held;
             continue;
         }
@@ -273,7 +273,7 @@ static int by_value(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* When the last bucket of Experiment 3 had its reservation. */
+/* When the reservation of Experiment 3's last bucket was met. */
 static void judge_done(struct judging *j)
 {
     uint32_t last = j->s->buckets - 1, node, k, periods = 0;

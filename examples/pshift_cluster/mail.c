@@ -1,4 +1,4 @@
-// Transport: MPI messages without spinning. Sends are copied and finished later, arrivals are asked for.
+// Transport: MPI messages without spinning. Sends are copied and completed later; arrivals are polled.
 #include "cluster.h"
 #include <mpi.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static bool mpi_take(struct mail *m)
         MPI_Recv(inbox, count, MPI_UINT64_T, m->rank, m->tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     else
         MPI_Recv(inbox, count, MPI_BYTE, m->rank, m->tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    ((char *)inbox)[m->bytes] = 0; /* texts end */
+    ((char *)inbox)[m->bytes] = 0; /* ends a text */
     m->data = inbox;
     return true;
 }

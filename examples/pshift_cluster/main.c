@@ -224,7 +224,7 @@ static void check(void)
 static int serve(const char *role, int argc, char **argv)
 {
     uint32_t k;
-    for (k = 1; k < (uint32_t)argc; k++) /* --fault and --bucket name nodes: how many are there? */
+    for (k = 1; k < (uint32_t)argc; k++) /* first: --fault and --bucket name nodes */
         if (strcmp(argv[k], "--node-count") == 0 && k + 1 < (uint32_t)argc)
             opt_check("--node-count", argv[k + 1], NULL, opt_count(argv[k + 1], &settings.node_count));
     settings.nodes = (uint32_t)qos_min(settings.node_count, NODES_MAX + 1);
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             parse(argc, argv); /* without MPI: also outside of mpirun */
     mail_open(&argc, &argv);
-    if (mail_rank() != 0) { /* one rank says what is wrong with the options */
+    if (mail_rank() != 0) { /* only one rank reports errors in the options */
         said_to = dup(STDERR_FILENO);
         null = open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);

@@ -1,12 +1,12 @@
-// Backend: a memcached daemon of this node's own on a loopback port, and a few connections to it.
+// Backend: this node's own memcached daemon on a loopback port, and a few connections to it.
 //
-// A request is a blocking libmemcached call in one of --workers threads, each with a connection of its own: so up to
-// that many requests are at the daemon at once. Threads sleep; a batch (what one tick of the node picked) wakes as
-// many as it can use, and finished requests wait for the node's next tick, which wakes nobody. That keeps the cost of
-// a request near that of its system calls.
+// A request is a blocking libmemcached call in one of --workers threads. Each thread has its own connection, so up to
+// that many requests are in flight. Idle threads sleep. A batch (the picks of one tick of the node) wakes as many as it
+// can use; finished requests wait for the node's next tick and wake no thread. So a request costs little more than its
+// system calls.
 //
-// The daemon dies with this process (PR_SET_PDEATHSIG), is recognised by its process id (another daemon may own the
-// port), and is started again, and loaded again, when it dies. The node sends failed requests again.
+// The daemon dies with this process (PR_SET_PDEATHSIG). It is identified by its process id, as another daemon may own
+// the port. If it dies, it is restarted and reloaded. The node resends failed requests.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +23,9 @@
 #define VALUE_BYTES 4096
 #define WORKERS_MAX 32
 #define PORT_TRIES 32
-#define PER_WAKE 2 /* requests that a thread does one after the other before another is woken */
+#define PER_WAKE 2 /* requests that one thread serves in sequence before another is woken */
 #define START_NS (5 * QOS_NS_PER_S)
-#define TIMEOUT_MS 2000                    /* of a call; a daemon that is stopped for less is waited for */
+#define TIMEOUT_MS 2000                    /* of a call; a daemon may be stopped for less */
 #define AGAIN_NS (100 * UINT64_C(1000000)) /* after a call failed although the daemon lives */
 
 enum state { STOPPED, DEAD, LOADING, READY };
@@ -35,12 +35,12 @@ static struct {
     struct worker {
         pthread_t thread;
         pthread_cond_t wake;
-        struct worker *below; /* in the stack of the idle */
+        struct worker *below; /* in the stack of idle threads */
         bool called;
-    } worker[WORKERS_MAX], *idle; /* the one that slept last is woken first: its caches are warm */
+    } worker[WORKERS_MAX], *idle; /* the last to sleep is woken first: its caches are warm */
     pthread_t loader;
     struct request *first, **last, *done;
-    uint32_t queued, workers, connections; /* connections: generation; workers reconnect when it moves */
+    uint32_t queued, workers, connections; /* connections: generation; workers reconnect when it changes */
     bool quit;
     /* the loader's answer */
     bool loaded, load_failed;
@@ -74,7 +74,7 @@ static size_t key_of(char key[16], uint64_t object)
     return (size_t)snprintf(key, 16, "o%08" PRIu64, object);
 }
 
-/* Each value begins with its object's number, so that a wrong answer is seen. */
+/* Each value begins with its object's number, so that a wrong answer is detected. */
 static void fill_value(char *value, uint64_t object)
 {
     memcpy(value, &object, sizeof object);
@@ -146,7 +146,7 @@ static void *work(void *arg)
 
 /* ---- the daemon --------------------------------------------------------------------------------------------- */
 
-/* In the child: only what is safe between fork and exec. Says errno to the pipe if memcached cannot be run. */
+/* In the child: only calls that are safe between fork and exec. Writes errno to the pipe if memcached cannot be run. */
 static void become_daemon(int tell, uint16_t port, pid_t parent)
 {
     char port_text[8], listen[] = "-l", host[] = HOST, tcp[] = "-p", udp[] = "-U", none[] = "0", threads[] = "-t",
@@ -219,7 +219,7 @@ static bool spawn(uint16_t port, char *why, size_t size)
     return false;
 }
 
-/* Has the daemon ended? It stays to be reaped, by the node's thread. */
+/* Has the daemon ended? The node's thread reaps it later. */
 static bool gone(pid_t pid)
 {
     siginfo_t info;
@@ -227,7 +227,7 @@ static bool gone(pid_t pid)
     return pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
 }
 
-/* A number that the daemon behind c tells about itself; false if it tells nothing. */
+/* Reads a statistic of the daemon behind c; false if there is none. */
 static bool told(memcached_st *c, const char *what, uint64_t *value)
 {
     memcached_return_t rc;
@@ -241,7 +241,7 @@ static bool told(memcached_st *c, const char *what, uint64_t *value)
     return text != NULL;
 }
 
-/* Until the daemon of this port answers with our child's process id. false: it ended, or somebody else answers. */
+/* Waits until the daemon on this port answers with our child's process id. false: it ended, or another one answers. */
 static bool answers(uint16_t port, pid_t pid)
 {
     uint64_t end_ns = tool_now_ns() + START_NS;
@@ -267,7 +267,7 @@ static void reap(void)
     }
 }
 
-/* Starts a daemon on the first port that is free, from `port` on in steps of all nodes. */
+/* Starts a daemon on the first free port, from `port` on; the step is the number of nodes. */
 static bool launch(uint64_t port, char *why, size_t size)
 {
     uint32_t k;
@@ -290,7 +290,7 @@ static bool launch(uint64_t port, char *why, size_t size)
     return false;
 }
 
-/* Waits for the daemon, stores all objects without waiting for each answer, then counts them. A thread of its own. */
+/* A thread: waits for the daemon, stores all objects without waiting for each answer, then counts them. */
 static void *load(void *arg)
 {
     memcached_st *c = connect_to(m.port);
@@ -361,7 +361,7 @@ static bool start(uint32_t node, char *why, size_t size)
     if (!launch(settings.port + node, why, size))
         return false;
     begin_load();
-    end_load(); /* waits */
+    end_load(); /* waits for the loader */
     if (m.state != READY) {
         snprintf(why, size, "memcached on port %u did not take %" PRIu64 " objects", (unsigned)m.port,
                  settings.objects);
@@ -375,7 +375,7 @@ static bool start(uint32_t node, char *why, size_t size)
     return true;
 }
 
-/* Of the thread that slept last. Under the lock. */
+/* Wakes the thread that slept last. Needs the lock. */
 static void wake_one(void)
 {
     struct worker *w = m.idle;
@@ -412,7 +412,7 @@ static struct request *collect(void)
     return list;
 }
 
-/* utime and stime, the 14th and 15th field; the second one ends with the last parenthesis. */
+/* utime and stime are fields 14 and 15; field 2 ends with the last parenthesis. */
 static uint64_t cpu_of(pid_t pid)
 {
     char path[64], text[512], *at;
@@ -462,7 +462,7 @@ static void poll_daemon(uint64_t now_ns)
     }
     if (m.state == LOADING && loaded()) {
         end_load();
-        if (m.state == DEAD) { /* somebody else took the port? */
+        if (m.state == DEAD) { /* perhaps another process took the port */
             m.port = (uint16_t)(m.port + settings.nodes);
             m.start_again_ns = now_ns + settings.restart_ns;
         }
@@ -491,7 +491,7 @@ static void fault(const struct fault *f, uint64_t now_ns)
 static void stop(void)
 {
     uint32_t k;
-    reap(); /* calls under way fail at once */
+    reap(); /* pending calls fail at once */
     pthread_mutex_lock(&m.lock);
     m.quit = true;
     while (m.idle)

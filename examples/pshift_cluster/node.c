@@ -1,13 +1,13 @@
-// A storage node: makes the load of its buckets, paces the backend, picks by the token scheduler, reports and obeys.
+// A storage node: generates its buckets' load, paces the backend, picks by tokens, reports, installs grants.
 //
-// One thread, one tick a millisecond (less for capacities above 2,000 a second). A tick: mail, what the backend
-// finished, what arrived, reports that are due, picks for the slots that are due. So the node sleeps between ticks
-// and a few requests share one wake-up.
+// One thread, one tick a millisecond (shorter for capacities above 2,000 a second). A tick handles mail, completions,
+// arrivals, due reports, and picks for the due slots. The node sleeps between ticks, so a few requests share one
+// wake-up.
 //
-// Pacing. A slot is the right to one request; slots come at --capacity a second, exactly. A slot that nobody can use
-// (no request waits that has a token, and none is at the backend) is idle and void. One that could not be used because
-// this process or the backend was late is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost
-// + kept = slots, and a period counts for the judge if next to nothing was lost.
+// Pacing. A slot is the right to one request; exactly --capacity slots come per second. If nobody can use a slot (no
+// waiting request has a token, and none is at the backend), it is idle and expires. If this process or the backend was
+// late, the slot is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost + kept = slots. The judge
+// counts a period if almost nothing was lost.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,19 +19,19 @@
 #include <unistd.h>
 
 #define TICK_NS 1000000
-#define TICK_SLOTS 2   /* a tick is at most so many slots long */
-#define POLL_NS 200000 /* between looks for a grant that is on its way */
+#define TICK_SLOTS 2   /* longest tick, in slots */
+#define POLL_NS 200000 /* between polls for a grant that is due */
 #define BURST_NS 100000000
-#define STALLED_NS 50000000 /* the backend has requests and finished none for so long */
+#define STALLED_NS 50000000 /* the backend has requests and has finished none for this long */
 #define DRAIN_NS (3 * QOS_NS_PER_S)
 #define KEY_ZIPF 0.99 /* as YCSB's */
 #define NO_PICK UINT32_MAX
-#define LOOK_GRANTS 1024 /* taken before the queues are looked at again */
+#define LOOK_GRANTS 1024 /* taken before the queues are checked again */
 
 struct local {              /* a bucket on this node */
     uint32_t window;        /* closed: outstanding requests */
     uint32_t rate;          /* open: requests per period */
-    uint64_t from_ns, came; /* open: since when at this rate, with a random head start; arrivals since */
+    uint64_t from_ns, came; /* open: start of this rate, moved by a random head start; arrivals since */
     uint32_t at_backend;
     uint64_t base; /* served when the period began */
     uint64_t told; /* demand in the round's report */
@@ -56,7 +56,7 @@ static struct {
     uint32_t round, next_phase;
     bool granted, ended;
     /* pacing */
-    uint64_t used, lost; /* slots since the origin; used: all that are not kept */
+    uint64_t used, lost; /* slots since the origin; used: all but the kept ones */
     uint64_t at_backend, finished_ns;
     uint64_t last_report_ns, report_accrued, report_lost, sent_ns, told_capacity;
     bool waiting; /* for a grant */
@@ -106,7 +106,7 @@ static void zipf_table(uint64_t objects)
     draw_zipf_sums(n.zipf, objects, KEY_ZIPF);
 }
 
-/* A bucket owns every buckets-th object of the node; which of them is drawn by Zipf's law (memcached), or evenly. */
+/* A bucket owns every buckets-th object of the node; one is chosen by Zipf's law (memcached) or uniformly. */
 static uint64_t draw_object(uint32_t bucket)
 {
     uint64_t objects = backend_objects(n.backend);
@@ -115,7 +115,7 @@ static uint64_t draw_object(uint32_t bucket)
     return (draw_zipf(n.zipf, n.zipf_n, qos_rng_u64(&n.rng)) * n.s.buckets + bucket) % objects;
 }
 
-/* Closed: the window is full again. */
+/* Closed: fills the window again. */
 static void refill(uint32_t bucket)
 {
     struct local *b = &n.local[bucket];
@@ -151,7 +151,7 @@ static void enter_phase(const struct phase *p)
     b->window = rate;
     if (rate)
         refill(p->bucket);
-    else /* its clients went elsewhere, and withdraw what still waits here */
+    else /* its clients moved away and withdraw what still waits here */
         must(pshift_scheduler_cancel(&n.scheduler, p->bucket, queue(p->bucket).pending));
 }
 
@@ -213,8 +213,8 @@ static struct request *new_request(const struct pshift_pick *p)
     return r;
 }
 
-/* What is about to be served, before it is: a line for each bucket, with the period and the count. What was written
- * outlives this process. */
+/* Written before the requests are served: a line for each bucket, with the period and the count. It survives this
+ * process. */
 static void write_journal(void)
 {
     static char text[64 * 1024];
@@ -229,7 +229,7 @@ static void write_journal(void)
         tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
 }
 
-/* A line with bucket 0: slots of the period that is over which this machine was too busy to use. */
+/* A line with bucket 0: slots of the period just ended that this machine was too busy to use. */
 static void write_lost(void)
 {
     char text[64];
@@ -266,7 +266,7 @@ static void dispatch(void)
         write_journal();
     if (first)
         n.backend->submit(first);
-    if (st != QOS_OK && n.at_backend == 0 && n.granted) { /* nobody can use them */
+    if (st != QOS_OK && n.at_backend == 0 && n.granted) { /* no request can use them */
         n.current.idle += kept;
         n.used += kept;
     }
@@ -309,9 +309,9 @@ static bool healthy(void)
 
 /* ---- reports and grants ---------------------------------------------------------------------------------------- */
 
-/* What the node expects to serve in the rest of the period: slots of the last interval that were used or could
- * have been, extended; nothing while the backend does not answer. --lead: tokens are planned to be spent that many
- * intervals before the end, as demand that moves in the last interval cannot be followed. */
+/* What the node expects to serve until the end of the period: the last interval's used or usable slots, extrapolated;
+ * nothing while the backend does not answer. With --lead, tokens are planned to be spent that many intervals before the
+ * end, because the plan cannot follow demand that moves in the last interval. */
 static uint64_t expect_capacity(uint64_t interval_ns, uint64_t remaining_ns)
 {
     uint64_t all = accrued(), usable, lead_ns = (uint64_t)(settings.lead * (double)n.interval_ns);
@@ -331,8 +331,8 @@ static uint64_t remaining(void)
     return qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
 }
 
-/* What a restart must not forget (struct pshift_agent_config): this start's number, the largest controller epoch, the
- * period. Written anew, brought to the disk, then put in the place of the old. */
+/* What must survive a restart (struct pshift_agent_config): this start's number, the largest controller epoch, the
+ * period. Written to a new file, synced, then renamed over the old one. */
 static void keep_state(void)
 {
     struct pshift_agent_state state;
@@ -372,8 +372,8 @@ static void read_state(void)
     n.epoch = qos_max(number[0] + 1, wall_ns() / 1000000);
 }
 
-/* A closed bucket whose window is full could use all that the node can serve: its arrivals follow its service, so
- * they say nothing about its demand. An open one: what waits and what arrived, as the agent estimates. */
+/* A closed bucket with a full window could use all that the node can serve: its arrivals follow its service, so they
+ * do not measure its demand. An open bucket: the agent's estimate from waiting and arrived requests. */
 static void report(bool answer)
 {
     uint64_t since = n.now_ns - n.last_report_ns;
@@ -383,7 +383,7 @@ static void report(bool answer)
     if (!answer)
         pshift_agent_measure(&n.agent, since, remaining());
     if (pshift_agent_report(&n.agent, &m, n.entry, n.s.buckets) != QOS_OK)
-        return; /* an answer without news */
+        return; /* nothing new to report */
     if (!answer)
         n.told_capacity = expect_capacity(since, remaining());
     m.capacity = n.told_capacity;
@@ -404,7 +404,7 @@ static void report(bool answer)
     if (n.serves) { /* to every controller, with the time since a grant was obeyed */
         uint8_t *wire = n.wire;
         qos_put_le64(wire, (n.now_ns - n.obeyed_ns) / 1000000);
-        keep_state(); /* before what depends on it is known elsewhere */
+        keep_state(); /* before others see what depends on it */
         must(pshift_report_encode(&m, n.entry, wire + 8, n.wire_bytes, &bytes));
         bytes += 8;
         for (k = 0; k < CONTROLLERS_MAX; k++)
@@ -516,7 +516,7 @@ static void reports_due(void)
     n.round++;
 }
 
-/* Periods by the clock, never back. */
+/* Periods follow the clock and never go back. */
 static void clock_period(void)
 {
     uint64_t wall = wall_ns(), period = wall / n.s.period_ns;
@@ -634,7 +634,7 @@ static bool take_mail(void)
     return true;
 }
 
-/* On time for reports; often while a grant or the next period is about to come, so that nodes keep in step. */
+/* On time for reports; often while a grant or the next period is due, so that nodes keep in step. */
 static uint64_t next_tick(uint64_t tick_ns)
 {
     uint64_t poll_ns = n.now_ns + qos_min(POLL_NS, tick_ns), report_ns;
@@ -696,7 +696,7 @@ static void use_backend(enum backend_kind kind)
     mail_flush();
 }
 
-/* As many requests as the backend takes, half of them sets: the rate. */
+/* Measures the backend's rate: as many requests as it takes, half of them sets. */
 static void profile(uint64_t for_ns)
 {
     uint64_t begin = tool_now_ns(), done = 0, out = 0, now = begin, rate;
@@ -756,7 +756,7 @@ void node_main(void)
         n.backend->stop();
 }
 
-/* Until it is stopped: serves the buckets of the free form, by the controllers' grants. */
+/* Serves the buckets of the free form by the controllers' grants, until stopped. */
 void node_serve(void)
 {
     const uint64_t word[3] = {0, settings.seed, settings.capacity};

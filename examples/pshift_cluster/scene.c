@@ -1,4 +1,4 @@
-// The scenes: the paper's Experiments 3 to 5 and free form. A schedule is drawn from the seed, alike on every rank.
+// The scenes: the paper's Experiments 3 to 5 and free form. The seed gives the same random schedule on every rank.
 #include "cluster.h"
 #include "draw.h"
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const struct kind kinds[] = {
 };
 #define KINDS ((uint32_t)(sizeof kinds / sizeof *kinds))
 
-/* Is this kind asked for? "3,4" names experiments, NULL is free form. */
+/* Is this kind selected? "3,4" names experiments, NULL is free form. */
 static bool wanted(const struct kind *k)
 {
     const char *at = settings.experiment;
@@ -63,7 +63,7 @@ static uint64_t bits(void *rng)
     return qos_rng_u64(rng);
 }
 
-/* Figure 10(a): the sum is `share` of all capacity. */
+/* Figure 10(a): they add up to `share` of all capacity. */
 static void reserve_zipf(struct scene *s, struct qos_rng *rng, double share)
 {
     double *sum = tool_alloc((s->buckets + 1u) * sizeof *sum), *part = tool_alloc(s->buckets * sizeof *part);
@@ -123,7 +123,7 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
     uint32_t low = (uint32_t)settings.active_min, high = (uint32_t)settings.active_max, n, j, at;
     uint32_t order[NODES_MAX] = {0};
     double all = 0;
-    if (s->experiment == 3 || *on) { /* bucket i on nodes 1..i, for good */
+    if (s->experiment == 3 || *on) { /* bucket i on nodes 1..i, always */
         for (j = 0; j < s->nodes; j++)
             if (*on ? named(on, j) : j <= p->bucket)
                 p->rate[j] = (uint32_t)settings.window;
@@ -162,7 +162,7 @@ static int by_time(const void *a, const void *b)
     return x->bucket < y->bucket ? -1 : x->bucket > y->bucket;
 }
 
-/* Experiment 4 changes so many times in the run, the others (as the paper's simulation) in each period. */
+/* `changes` per run in Experiment 4, per period in the others (as in the paper's simulation). */
 static void schedule(struct scene *s, uint32_t changes, struct qos_rng *rng)
 {
     uint32_t rounds = s->experiment == 4 ? 1 : s->periods, i, k, r;
@@ -235,9 +235,9 @@ void scene_free(struct scene *s)
 
 /* ---- the certificate ------------------------------------------------------------------------------------------ */
 
-/* One period as an allocation problem. Its servers are (node, interval) pairs. A closed bucket can be served by a
- * node in an interval from the interval's begin to the bucket's next change, if it was there at the begin: that is
- * what a controller can know when it hands out tokens. An open bucket: whatever arrives in the period. */
+/* One period as an allocation problem. Its servers are (node, interval) pairs. A node can serve a closed bucket from an
+ * interval's start to the bucket's next change, if the bucket was there at the start: a controller knows no more when
+ * it hands out tokens. An open bucket: whatever arrives in the period. */
 struct certificate {
     struct pshift_problem p;
     uint64_t *capacity, *demand;
@@ -247,7 +247,7 @@ struct certificate {
     void *mem;
 };
 
-/* ns of [from, to) in which the phase of `bucket` that holds at `from` lasts; its rates. */
+/* How many ns of [from, to) the phase of `bucket` at time `from` lasts; *rate: its rates. */
 static uint64_t lasts(const struct scene *s, uint32_t bucket, uint64_t from, uint64_t to, const uint32_t **rate)
 {
     uint32_t i = s->first[bucket];
@@ -273,7 +273,7 @@ static void certify_rows(const struct scene *s, uint32_t period, struct certific
             }
             for (at = from; s->open && at < from + interval;) {
                 uint64_t span = lasts(s, i, at, from + interval, &rate);
-                for (j = 0; j < s->nodes; j++) /* counted where it comes; all of the period's slots may serve it */
+                for (j = 0; j < s->nodes; j++) /* counted where it arrives; any slot of the period may serve it */
                     c->demand[e + j] += qos_mul_div_floor(rate[j], span, s->period_ns);
                 at += span;
             }
@@ -305,7 +305,7 @@ static uint64_t certify(const struct scene *s, uint32_t period, uint32_t down, s
         else if (s->open)
             c->capacity[i] *= s->intervals;
     }
-    for (i = 0; s->open && i < entries; i++) /* a queue keeps what came early: one pool of slots for each node */
+    for (i = 0; s->open && i < entries; i++) /* a queue keeps early arrivals: one pool of slots for each node */
         c->server[i] -= c->server[i] % s->intervals;
     c->p.servers = slots;
     c->p.buckets = s->buckets;

@@ -1,14 +1,14 @@
-// `pshift_cluster controller`: the controller as a process of its own. Several may run; one is active, the others stand by.
+// `pshift_cluster controller`: the controller as a separate process. Several may run: one active, the others on standby.
 //
-// Periods are numbered by the clock (seconds since 1970 / period), so no process has to tell another when one begins. The
-// clocks of all hosts agree to a fraction of an interval (NTP); a node whose clock is wrong works in another period, where
+// Periods are numbered by the clock (seconds since 1970 / period), so no process has to announce them. The clocks of
+// all hosts must agree to a fraction of an interval (NTP). A node whose clock is wrong works in another period, where
 // its reports and grants are void.
 //
-// Who is active? Nodes report to every controller, and say how long ago they obeyed a grant. A controller that stands by
-// and hears from more than half of all nodes that this was AFTER_INTERVALS or more ago takes over: with a larger epoch,
-// which the nodes obey from then on. A controller that hears of a larger epoch than its own stands by. So a controller
-// that is cut off from most nodes neither takes over nor does harm; two that take over at the same time have different
-// epochs, and the larger one stays. While nodes obey two controllers, pshift.h issues nothing under limits.
+// Nodes report to every controller how long ago they obeyed a grant. A standby controller takes over when more than
+// half of all nodes report AFTER_INTERVALS or more. It takes a larger epoch, which the nodes obey from then on. A
+// controller that sees a larger epoch than its own stands by. So a controller that is cut off from most nodes does not
+// take over and does no harm. Two that take over at once have different epochs, and the larger one wins. While nodes
+// obey two controllers, pshift.h issues no tokens under limits.
 #include "cluster.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 
 #define LOOK_NS 500000
 #define AGE_BYTES 8
-#define AHEAD_MS 60000    /* what clocks may differ by */
+#define AHEAD_MS 60000    /* largest difference between clocks */
 #define LATE_PART 4       /* reports are waited for up to this part of an interval */
-#define LOOK_REPORTS 4096 /* taken before the clock is looked at again: a node that floods holds nobody up */
-#define AFTER_INTERVALS 5 /* without a grant; fewer, and a busy host changes its controller without need */
+#define LOOK_REPORTS 4096 /* taken before the clock is checked again: a flooding node delays nobody */
+#define AFTER_INTERVALS 5 /* without a grant; with fewer, a busy host changes its controller needlessly */
 
 static struct {
     struct scene s;
@@ -29,12 +29,12 @@ static struct {
     size_t wire_bytes;
     struct pshift_report_entry *entry;
     struct pshift_grant_entry *grant;
-    bool *expected, *heard; /* [nodes] a report of theirs is waited for; came in this round */
+    bool *expected, *heard; /* [nodes] a report is due; came in this round */
     uint32_t waiting, heard_count, deaf;
     uint64_t period, round, deadline_ns;
     bool news, asked;
     uint64_t refused, messages, bytes;
-    uint64_t late_ns; /* by how much this process woke too late in this period, at most */
+    uint64_t late_ns; /* this process's latest wake-up in this period */
 } c;
 
 uint64_t wall_ns(void)
@@ -85,7 +85,7 @@ static void stand_by(const char *why)
     say(why);
 }
 
-/* The next messages to all nodes. ask: they answer at once. False: a newer controller has taken over. */
+/* Sends the next grants to all nodes. ask: they answer at once. False: a newer controller has taken over. */
 static bool send_grants(bool ask)
 {
     struct pshift_message m;
@@ -122,7 +122,7 @@ static void plan(uint64_t now_ns)
     if (ask) {
         c.asked = true;
         wait_for_all(now_ns);
-    } else { /* later reports of this round together */
+    } else { /* handle later reports of this round together */
         c.deadline_ns = now_ns + c.s.period_ns / c.s.intervals / LATE_PART;
         c.waiting = 1;
     }
@@ -143,13 +143,13 @@ static void take_over(void)
     c.active = true;
     c.asked = false;
     say("takes over");
-    (void)send_grants(true); /* the nodes hear of the epoch, and tell all they know */
+    (void)send_grants(true); /* tells the nodes the epoch; they report everything */
 }
 
 /* ---- both --------------------------------------------------------------------------------------------------- */
 
-/* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. A damaged one, one about another
- * node than the key's, and one that names an epoch that no controller can have yet, is counted and forgotten. */
+/* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. It is counted and dropped if it
+ * is damaged, is about another node than the key's, or names an epoch that no controller can have yet. */
 static void take_report(const struct mail *m)
 {
     const uint8_t *data = m->data;
@@ -184,7 +184,7 @@ static void begin_round(uint64_t now_ns)
 {
     struct pshift_controller_state state;
     if (c.active && pshift_controller_info(&c.controller, &state) == QOS_OK && state.newer_epoch != 0)
-        stand_by("stands by: a newer controller has taken over"); /* no report is news to it, so it plans no more */
+        stand_by("stands by: a newer controller has taken over"); /* it ignores further reports, so it plans no more */
     else if (!c.active && c.deaf * 2 > c.s.nodes)
         take_over();
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
@@ -234,7 +234,7 @@ void controller_serve(void)
         uint64_t round = wall % c.s.period_ns / (c.s.period_ns / c.s.intervals);
         struct mail m;
         uint32_t taken;
-        if (period > c.period) { /* never back */
+        if (period > c.period) { /* never go back */
             begin_period(period);
             c.round = UINT64_MAX;
         }

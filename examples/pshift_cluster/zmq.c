@@ -1,14 +1,15 @@
 // Transport: ZeroMQ between processes that start, die and come back in any order.
 //
-// A node has a DEALER to each controller, a controller one ROUTER. They connect again by themselves. CURVE keys on both
-// sides: a node talks only to the controllers whose public keys it has, and a controller admits only the nodes whose keys
-// are in its directory (ZAP); it knows who sent a message by the key, not by what the message says. It answers on the
-// connection from which the newest message of that key came, so no node can have what is another's by taking its name.
+// A node has a DEALER to each controller; a controller has one ROUTER. They reconnect by themselves. Both sides have
+// CURVE keys. A node talks only to controllers whose public keys it has. A controller admits only nodes whose keys are
+// in its directory (ZAP). It identifies a sender by the key, not by the message. It answers on the connection that
+// brought the newest message of that key, so no node gets another's messages by taking its name.
 //
-// Of a peer with a key: a message is at most INBOX_BYTES long, at most LOOK_MESSAGES are taken at a look, whatever they are.
-// (libzmq keeps the parts of a message until the last has come, without a bound: a host with a key is trusted that far.)
+// Limits for a peer with a key: a message has at most INBOX_BYTES, and at most LOOK_MESSAGES are taken per poll.
+// (libzmq keeps the parts of a message until the last one arrives, without a bound: a host with a key is trusted that
+// far.)
 //
-// A link that is down, or slow, holds LINK_MESSAGES messages. Then the oldest is dropped: the newest says more.
+// A link that is down or slow holds LINK_MESSAGES messages. Then the oldest is dropped: the newest is worth more.
 #include "cluster.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ struct parcel {
     size_t bytes;
     uint8_t *data;
 };
-struct link { /* what waits to be sent to one rank */
+struct link { /* messages to be sent to one rank */
     struct parcel parcel[LINK_MESSAGES];
     uint32_t first, count;
     uint8_t name[NAME_BYTES]; /* router: of the connection */
@@ -115,7 +116,7 @@ int zmq_make_keys(void)
     return TOOL_OK;
 }
 
-/* Answers who may come in: a node whose key is known. Its number is its name from then on. */
+/* Decides who may connect: a node whose key is known. From then on its number is its name. */
 static void answer_zap(void)
 {
     char frame[8][256], user[24] = "";
@@ -147,7 +148,7 @@ static void answer_zap(void)
 
 /* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* Hands one message to the library. False: the link is down, full, or not known yet. */
+/* Passes one message to the library. False: the link is down, full, or not known yet. */
 static bool hand_over(uint32_t to, const struct parcel *p)
 {
     const struct link *l = &link_of[to];
@@ -201,7 +202,7 @@ static void zmq_push_all(void)
 
 /* ---- receiving ----------------------------------------------------------------------------------------------- */
 
-/* One message; false: there is none, or it is none of ours. */
+/* One message; false: there is none, or it is not in our format. */
 static bool unpack(struct mail *m, const uint8_t *data, size_t bytes, int rank)
 {
     if (bytes < HEAD_BYTES || bytes - HEAD_BYTES > sizeof inbox)
@@ -224,7 +225,7 @@ static bool receive(void *socket, zmq_msg_t *part, int flags)
     return false;
 }
 
-/* One message of two parts, the connection's name and ours. Whose it is, its key says: user is that node's number. */
+/* One message of two parts, the connection's name and ours. The key identifies the sender: `user` is its number. */
 static bool from_node(struct mail *m, zmq_msg_t *name, zmq_msg_t *body)
 {
     const char *user = zmq_msg_gets(body, "User-Id");
@@ -248,7 +249,7 @@ static bool take_from_router(struct mail *m)
         bool more = zmq_msg_more(&name) && receive(router, &body, 0);
         if (more) {
             got = from_node(m, &name, &body);
-            while (zmq_msg_more(&body)) { /* too many parts: not ours */
+            while (zmq_msg_more(&body)) { /* too many parts: not our format */
                 zmq_msg_close(&body);
                 if (!receive(router, &body, 0))
                     break;

@@ -1,7 +1,7 @@
 // flags: -D_GNU_SOURCE
 /* quickstart/pshift.c - three servers and a controller, each a process, keep the contracts of two buckets by pshift.h.
- * quickstart_pshift 7001 /var/tmp: the controller has UDP port 7001 on loopback, server i 7002 + i. A client sends "7\n"
- * to any server and gets "served\n" once bucket 7 has a token there. SIGTERM to the controller ends all of them. */
+ * quickstart_pshift 7001 /var/tmp: the controller has UDP port 7001 on loopback, server i 7002 + i. A client sends
+ * "7\n" to any server and gets "served\n" once bucket 7 has a token there. SIGTERM to the controller ends all of them. */
 #include "pshift.h"
 #include <arpa/inet.h>
 #include <err.h>
@@ -18,7 +18,7 @@
 #define QUEUES 64
 #define INTERVAL_NS 200000000u
 #define PERIOD_NS QOS_NS_PER_S
-#define CAPACITY 1000u /* requests that a server does in a second */
+#define CAPACITY 1000u /* requests that a server serves per second */
 static uint8_t wire[QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + QUEUES * PSHIFT_REPORT_ENTRY_BYTES];
 static unsigned char mem[2][1 << 20] __attribute__((aligned(64)));
 static struct pshift_report_entry report[QUEUES];
@@ -47,11 +47,10 @@ static int open_port(unsigned port)
 
 static void post(int s, struct sockaddr_in to, const void *bytes, size_t len_bytes)
 {
-    (void)!sendto(s, bytes, len_bytes, 0, (struct sockaddr *)&to,
-                  sizeof to); /* if it is lost, the next round repeats it */
+    (void)!sendto(s, bytes, len_bytes, 0, (struct sockaddr *)&to, sizeof to); /* if lost, the next round repeats it */
 }
 
-/* 1. A server: requests in, tokens decide, answers out; a report each interval, grants as they come. */
+/* 1. A server: takes requests, picks by tokens, answers; reports each interval, installs grants as they come. */
 static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
 {
     struct pshift_scheduler scheduler;
@@ -61,7 +60,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     struct pshift_agent_state kept = {0, 0, 0, 0}, state;
     struct pshift_message m;
     struct pshift_pick pick;
-    struct sockaddr_in client[QUEUES], from; /* of each bucket, the last */
+    struct sockaddr_in client[QUEUES], from; /* last one of each bucket */
     uint64_t now = wall_ns(), slot = now / (PERIOD_NS / CAPACITY), told = 0;
     int s = open_port(port + 1 + j), disk;
     char path[4096], *end;
@@ -69,7 +68,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || /* it ends with the controller */
         (disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
         err(1, "%s", path);
-    config.controller_epoch = kept.controller_epoch, config.period = kept.period; /* these two outlive a restart */
+    config.controller_epoch = kept.controller_epoch, config.period = kept.period; /* these two survive a restart */
     if (pshift_scheduler_init(&scheduler, mem[0], sizeof mem[0], &queues) != QOS_OK ||
         pshift_agent_init(&agent, mem[1], sizeof mem[1], &config) != QOS_OK)
         errx(1, "memory too small");
@@ -127,7 +126,7 @@ int main(int argc, char **argv)
         if (fork() == 0)
             server(port, j, argv[2]);
     if (pshift_controller_init(&c, mem[0], sizeof mem[0], &config) != QOS_OK ||
-        pshift_controller_change(&c, 7, 300, 600) != QOS_OK || /* bucket 7: 300 to 600 requests in a second */
+        pshift_controller_change(&c, 7, 300, 600) != QOS_OK || /* bucket 7: 300 to 600 requests per second */
         pshift_controller_change(&c, 8, 500, 0) != QOS_OK)     /* bucket 8: at least 500, no limit */
         errx(1, "%s", pshift_controller_config_error(&config));
     for (uint64_t planned = 0, now = wall_ns();; now = wall_ns()) {

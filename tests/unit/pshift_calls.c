@@ -288,8 +288,7 @@ static void eights(void)
     CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
     CHECK(s.exact);
     for (i = 0; i < p.buckets; i++)
-        reservation[i] =
-            i ? 0 : MOST; /* one bucket, 2^60 tokens at each server, half of the servers without capacity */
+        reservation[i] = i ? 0 : MOST; /* one bucket, 2^60 tokens at each server; half of them lack capacity */
     for (i = 0; i < ENTRIES; i++)
         demand[i] = MOST;
     CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
