@@ -151,7 +151,7 @@ static double boost_ms(const case_data &c, uint64_t *flow_value)
     return static_cast<double>(bench_ns() - begin) / 1e6;
 }
 
-/* The same as a linear program: maximise the served tokens x_e, rows and columns bounded. */
+/* The same as a linear program: maximise the served tokens x_e; rows and columns are bounded. */
 static double glpk_ms(const case_data &c, uint64_t *flow_value)
 {
     uint64_t begin = bench_ns();
@@ -263,10 +263,10 @@ static void against_peers(bench *b, uint32_t servers, uint32_t buckets, double r
     bench_report(b, name, "excess_left", static_cast<double>(s.solution.excess.lo), "tokens");
 }
 
-/* The stress case grown: 64 servers of 100,000; or, per_bucket, capacity in proportion to the buckets, so that each
- * keeps the stress case's 640 tokens. The first family leaves a million buckets 6 tokens each, a tenth lost in rounding
- * R_i down, and hardly anything to shift. In both, r = 1.0 is a harder problem up to 100,000 entries: so few rows a
- * server leave excess that nobody can place, and all rows are asked again to prove it. */
+/* The stress case, grown: 64 servers of 100,000; with per_bucket, capacity in proportion to the buckets, so that each
+ * keeps the stress case's 640 tokens. In the first family a million buckets get 6 tokens each: a tenth is lost in
+ * rounding R_i down, and almost nothing shifts. In both, r = 1.0 is harder up to 100,000 entries: with so few rows per
+ * server some excess cannot be placed, and all rows are checked again to prove it. */
 static double growth_ns(uint32_t entries, double r, bool per_bucket)
 {
     case_spec spec = spec_of(64, entries / 8, r, 1.1);
@@ -298,7 +298,7 @@ static void growth(bench *b)
         }
 }
 
-/* Processor time of this thread: what others do on the machine is in it only by their use of the caches. */
+/* Processor time of this thread: other programs affect it only through the caches. */
 static double cpu_ms(void)
 {
     struct timespec t;
@@ -306,7 +306,8 @@ static double cpu_ms(void)
     return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
 }
 
-/* One shape beside the peers, minimum of several runs each, graphs built. lemon: it takes minutes on long chains. */
+/* One shape beside the peers: minimum of several runs each, building the graphs included. lemon: it takes minutes on
+ * long chains. */
 static double shape(bench *b, const char *name, const family &f, bool lemon)
 {
     solver s(f);
@@ -394,7 +395,7 @@ static void warm_and_parallel(bench *b)
     std::vector<double> cold, warm, two, one;
     std::vector<uint32_t> changed;
     uint64_t seed = 77;
-    int runs = 11, threads = 2, single = 1; /* the first warm starts touch what no later one does: a median of many */
+    int runs = 11, threads = 2, single = 1; /* median of many: the first warm starts touch memory for the first time */
     pshift_options opt = {};
     opt.parallel_for = omp_for;
     for (int k = 0; k < runs; k++) {
@@ -405,7 +406,7 @@ static void warm_and_parallel(bench *b)
         cold.push_back(s.solve_ms(NULL));
     }
     s.verify();
-    for (int k = 0; k < runs; k++) { /* 1 % of the buckets move elsewhere */
+    for (int k = 0; k < runs; k++) { /* 1 % of the buckets move */
         changed.clear();
         for (uint32_t i = static_cast<uint32_t>(case_rand(&seed) % 100); i < s.data.buckets; i += 100)
             changed.push_back(i);
@@ -433,7 +434,7 @@ static void warm_and_parallel(bench *b)
     bench_report(b, name, "workspace_bytes_per_entry", static_cast<double>(s.mem_bytes) / s.data.entries, "bytes");
 }
 
-/* Picks per queue count: all queues busy, a tenth with R-tokens, tokens and requests renewed as they are used. */
+/* Picks by number of queues: all queues busy, a tenth with R-tokens, used tokens and requests are replaced. */
 static double pick_ns(uint32_t queues)
 {
     pshift_scheduler_config config = {queues, 0};
@@ -469,8 +470,8 @@ static double pick_ns(uint32_t queues)
     return bench_median(t.data(), t.size());
 }
 
-/* Bytes of reports and grants per interval: 8 servers, each bucket on 4 of them; `change` of the buckets get requests in
- * an interval. */
+/* Bytes of reports and grants per interval: 8 servers, each bucket on 4 of them; per interval a share `change` of the
+ * buckets gets requests. */
 struct wire_server {
     pshift_scheduler scheduler;
     pshift_agent agent;
@@ -541,7 +542,7 @@ static void wire(bench *b, uint32_t buckets, double change)
     }
     for (uint32_t i = 0; i < buckets; i++)
         must(pshift_controller_change(&controller, i, 30, 100));
-    for (int k = 0; k < 6; k++) /* all is told, and comes to rest */
+    for (int k = 0; k < 6; k++) /* everything is reported and settles */
         wire_round(&controller, server);
     for (uint32_t k = 0; k < rounds; k++) {
         for (uint32_t n = 0; n < changed; n++) {
@@ -611,8 +612,9 @@ static void figure_5(double r)
     }
 }
 
-/* The paper's approximation (Section III-C2) as a problem of its own: an entry that may not give keeps its tokens, one that
- * may not take has no spare demand. What is fixed is deducted from reservations and capacities. bits: 1 gives, 2 takes. */
+/* The paper's approximation (Section III-C2) as a separate problem: an entry that may not give keeps its tokens, one
+ * that may not take has no spare demand. Fixed tokens are deducted from reservations and capacities. bits: 1 gives, 2
+ * takes. */
 static void reduce(solver &s, const std::vector<uint64_t> &initial, const std::vector<uint8_t> &bits)
 {
     case_data &c = s.data;
@@ -640,7 +642,7 @@ static void mark_top(std::vector<uint8_t> &bits, std::vector<uint32_t> &list, co
         bits[list[k]] |= bit;
 }
 
-/* Percent of the removable weak excess that top-M entries of each server remove; *ms: the whole approximation. */
+/* Percent of the removable weak excess that the top-M entries of each server remove; *ms: the whole approximation. */
 static double top_of_servers(const case_spec &spec, uint32_t m, double start, double best, double *ms)
 {
     solver s(spec);
@@ -662,7 +664,7 @@ static double top_of_servers(const case_spec &spec, uint32_t m, double start, do
     reduce(s, initial, bits);
     s.solve_ms(NULL);
     *ms = static_cast<double>(bench_ns() - begin) / 1e6;
-    double excess = start - best; /* what nobody can remove */
+    double excess = start - best; /* what no allocation can remove */
     double fixed = 0;
     std::vector<uint64_t> load(s.data.servers);
     for (uint32_t e = 0; e < s.data.entries; e++)
@@ -672,8 +674,8 @@ static double top_of_servers(const case_spec &spec, uint32_t m, double start, do
     return 100 * (start - fixed) / (start - excess);
 }
 
-/* Figure 6: weak excess removed by top-M of each server, of what the optimum removes, and time, against M, for s. It is an
- * experiment of the paper: to choose the top M costs more than the exact solution. */
+/* Figure 6, against M, for s: the share of the optimum's weak excess that each server's top M entries remove, and the
+ * time. An experiment of the paper only: choosing the top M costs more than the exact solution. */
 static void figure_6(void)
 {
     static const double exponents[6] = {0, 0.1, 0.25, 0.5, 1, 2};

@@ -1,6 +1,6 @@
 /* pshift_cases.h - the problems of the paper's Section IV-C. Reservations follow Zipf's law; their sum is the fraction
  * r of all capacity. Each bucket is active on some servers; its demand is m times its reservation, divided among them
- * by another Zipf law. Deterministic by seed. */
+ * by another Zipf law. The seed determines everything. */
 #ifndef QOS_BENCH_PSHIFT_CASES_H
 #define QOS_BENCH_PSHIFT_CASES_H
 
@@ -40,7 +40,7 @@ static void *case_array(size_t n, size_t item)
     return p;
 }
 
-/* One row: n different servers, and demand of m times the reservation on them. The first one gets most. */
+/* One row: n different servers share a demand of m times the reservation. The first one gets most. */
 static void case_fill_row(const struct case_spec *spec, struct case_data *c, uint32_t i, uint64_t *seed)
 {
     uint32_t begin = c->row[i], n = c->row[i + 1] - begin, k, q;

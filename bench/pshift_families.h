@@ -1,5 +1,5 @@
-/* pshift_families.h - problems of many shapes for bench/pshift.cc, and their peer, a plain Dinic. Nothing of pshift.h
- * is used here. C++17. */
+/* pshift_families.h - problems of many shapes for bench/pshift.cc, and their peer, a plain Dinic. Uses nothing of
+ * pshift.h. C++17. */
 #ifndef QOS_BENCH_PSHIFT_FAMILIES_H
 #define QOS_BENCH_PSHIFT_FAMILIES_H
 
@@ -26,7 +26,7 @@ struct family {
         row.push_back(static_cast<uint32_t>(server.size()));
         reservation.push_back(r);
     }
-    /* Two servers in balance that can shift w tokens to each other. */
+    /* Two balanced servers that can shift w tokens to each other. */
     void edge(uint32_t u, uint32_t v, uint64_t w)
     {
         bucket(2 * w, {{u, 2 * w}, {v, 2 * w}});
@@ -35,7 +35,7 @@ struct family {
     }
     enum placement { ANYWHERE, RING, RACKS, REPLICAS };
     enum spread { EVEN, POWER, MIXED };
-    /* The k-th server of a row: any; the next one; seven of eight in one rack of 16; one in each part of the servers. */
+    /* The k-th server of a row: any; the next one; 7 of 8 in one rack of 16; one in each part of the servers. */
     uint32_t place(uint32_t servers, uint32_t length, placement how, uint64_t first, uint32_t k)
     {
         const uint64_t part = servers / length, rack = first / 16 * 16 + draw(0, 15), any = draw(0, servers - 1);
@@ -48,7 +48,7 @@ struct family {
             at = k * part + any % part;
         return static_cast<uint32_t>(at % servers);
     }
-    /* The k-th demand of a row: all alike; by a power law; each a 32nd of the one before. */
+    /* The k-th demand of a row: all equal; by a power law; each 1/32 of the one before. */
     static uint64_t share(uint64_t want, uint32_t length, spread how, uint32_t k)
     {
         const uint64_t all = want * 11 / 10;
@@ -61,7 +61,7 @@ struct family {
             sum += pow(i + 1.0, -1.5);
         return static_cast<uint64_t>(static_cast<double>(all) * pow(k + 1.0, -1.5) / sum) + 1;
     }
-    /* `each` entries a server, in rows of `length`. bits: size of a reservation. */
+    /* `each` entries per server, in rows of `length`. bits: size of a reservation. */
     void rows(uint32_t servers, uint32_t each, uint32_t length, double r, unsigned bits, placement where = ANYWHERE,
               spread how = EVEN)
     {
@@ -97,7 +97,7 @@ static family family_make(const std::string &name, uint32_t n)
             f.edge(i, i + 1, 1000);
         f.capacity[0] -= 500;
         f.capacity[n - 1] += 500;
-    } else if (name == "ladder") { /* a chain, then k hubs with k leaves each; every leaf is over by 1 */
+    } else if (name == "ladder") { /* a chain, then k hubs with k leaves each; every leaf is overloaded by 1 */
         f.capacity.assign(n + k + k * k, 0);
         for (i = 0; i + 1 < n + k; i++)
             f.edge(i, i + 1, UINT64_C(10) * k * k);
@@ -149,7 +149,7 @@ static family family_make(const std::string &name, uint32_t n)
     return f;
 }
 
-/* Blocking flows on level graphs, as in a textbook. After a path is filled its first part is used again. */
+/* Textbook blocking flows on level graphs. After a path is filled, its first part is reused. */
 class plain_dinic
 {
     struct arc {

@@ -1,4 +1,4 @@
-// `pshift_cluster controller`: the controller as a separate process. Several may run: one active, the others on standby.
+// `pshift_cluster controller`: the controller as a separate process. Several may run: one active, the others standby.
 //
 // Periods are numbered by the clock (seconds since 1970 / period), so no process has to announce them. The clocks of
 // all hosts must agree to a fraction of an interval (NTP). A node whose clock is wrong works in another period, where

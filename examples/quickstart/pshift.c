@@ -1,7 +1,7 @@
 // flags: -D_GNU_SOURCE
 /* quickstart/pshift.c - three servers and a controller, each a process, keep the contracts of two buckets by pshift.h.
  * quickstart_pshift 7001 /var/tmp: the controller has UDP port 7001 on loopback, server i 7002 + i. A client sends
- * "7\n" to any server and gets "served\n" once bucket 7 has a token there. SIGTERM to the controller ends all of them. */
+ * "7\n" to any server and gets "served\n" once bucket 7 has a token there. SIGTERM to the controller ends all. */
 #include "pshift.h"
 #include <arpa/inet.h>
 #include <err.h>

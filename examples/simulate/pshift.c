@@ -14,7 +14,7 @@ static int larger_first(const void *a, const void *b)
     return -buckets_earlier(a, b);
 }
 
-/* Figure 3: reservations, times of the changes, requests completed in each interval; buckets by reservation. */
+/* Figure 3: reservations, times of changes, requests completed in each interval; buckets sorted by reservation. */
 static bool figure_3(const struct buckets_world *w)
 {
     static const char *name[BUCKETS_INTERVALS] = {"interval 1", "to 2", "to 3", "to 4", "to 5"};
