@@ -100,7 +100,7 @@ static void contracts(struct scene *s, const struct kind *k, struct qos_rng *rng
     }
 }
 
-/* ---- who wants what, where, when ---------------------------------------------------------------------------- */
+/* ---- demand: bucket, node, time ----------------------------------------------------------------------------- */
 
 /* "1,3-5" names nodes from 1. */
 static bool named(const char *list, uint32_t node)

@@ -67,7 +67,7 @@ static struct node node[SERVERS];
 static struct brain brain[CONTROLLERS];
 static uint64_t bucket_id[BUCKETS], reservation[BUCKETS], limit[BUCKETS]; /* limit: UINT64_MAX for none */
 static uint64_t served[PERIODS + 1][BUCKETS], period, epochs;
-static uint32_t threshold, steps, rarity; /* rarity: of faults, drawn for each run */
+static uint32_t threshold, steps, rarity; /* rarity: of faults, random for each run */
 static struct {
     uint8_t bytes[BYTES];
     size_t size;
@@ -481,7 +481,7 @@ static void run(uint64_t stream)
         node_stop(j);
 }
 
-/* Runs for a share of a million pairs; fewer under the sanitizers and on emulated targets. */
+/* All runs together check a million pairs; the sanitizers and the emulated targets do less. */
 static uint64_t part_of(uint64_t runs)
 {
     return check_scaled(check_scaled(4) == 4 ? runs : runs / 3);

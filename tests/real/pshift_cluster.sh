@@ -93,7 +93,7 @@ expect "files: no file left" [ -z "$(find "$work" -mindepth 1 -name 'pshift_clus
 for f in 10a 10b ${long:+10c}; do expect "figure $f is a picture" grep -q '</svg>' "$work/figures/pshift_$f.svg"; done
 took
 
-# ---- faults: node 2's daemon killed in period 2, node 3's stopped for two intervals in period 4. Bucket 5 lives on node 2 alone.
+# ---- faults: node 2's daemon killed in period 2, node 3's stopped for 2 intervals in period 4; bucket 5 on node 2 only
 patient faults 5 --qos with --periods 4 --fault kill:2@1300ms --fault stop:3@3200ms/400ms --bucket reserve=0.4,limit=0.8,on=1+2 \
     --bucket reserve=0.4,limit=0.8,on=2+3 --bucket reserve=0.4,limit=0.8,on=3+4 --bucket reserve=0.4,limit=1,on=1+4 \
     --bucket reserve=0.3,limit=1,on=2 --bucket reserve=0.3,limit=0.6,on=1-4

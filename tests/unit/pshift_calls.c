@@ -68,7 +68,7 @@ static void draw(uint64_t stream)
         capacity[i] = total / SERVERS;
 }
 
-/* A parallel_for: `threads` threads take turns. */
+/* A parallel_for: thread t of `threads` does parts t, t + threads, ... */
 struct team {
     uint32_t threads, count;
     pshift_task task;
