@@ -1,4 +1,4 @@
-// proves: htb.h's promises under load: a slow device cuts all own tokens to the same part; a class within its rate waits
+// proves: htb.h's promises under load: a slow device cuts all own tokens to the same part; a class in its rate waits
 // at most n / R + the device time in flight + the largest request, whatever 100,000 others do; shares follow the
 // weights at any scale and over all resources; a waiter at the gate gets the same with one wake-up per grant
 // variants: native san s390x
@@ -310,8 +310,8 @@ static void late_polls_lose_nothing(struct check_rng *rng, bool limited)
     CHECK_GE(got + rate / 50 + n, 60 * rate);
 }
 
-/* With the defaults, all are backlogged and the device gives just what is reserved. Nobody loses a token while its
- * request waits for its turn, though one class sends requests larger than its burst. */
+/* With the defaults, all are backlogged and the device gives just what is reserved. After the first second, nobody
+ * loses a token while its request waits for its turn. One class sends requests larger than its burst. */
 static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, bool stalls)
 {
     enum { CLASSES = 5, DEPTH = 70 }; /* more than can be dispatched: something is always queued */

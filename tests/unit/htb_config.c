@@ -1,5 +1,5 @@
-// proves: every field of htb_config and htb_class: the value that zero stands for, both ends of the range, and one past each
-// end, where the error names the field and the object stays as it was; a tree stays inside its memory, which may not be a
+// proves: each field of htb_config and htb_class: its default for zero, both ends of its range, and one past each end,
+// where the error names the field and the object stays unchanged; a tree stays inside its memory, which must not be a
 // byte smaller
 #include "htb_world.h"
 #include "config_table.h"
@@ -11,7 +11,7 @@ CONFIG_ERROR(htb_shared)
 CONFIG_MEMSIZE(htb_shared)
 static enum qos_status htb_shared_init_of(void *handle, void *mem, size_t size_bytes, const void *config)
 {
-    (void)handle; /* it lies in the memory itself */
+    (void)handle; /* it is in the memory itself */
     return htb_shared_init((struct htb_shared *)mem, size_bytes, (const struct htb_shared_config *)config);
 }
 
@@ -73,7 +73,7 @@ static void every_field(void)
         {CONFIG_FIELD(htb_config, maximize_rate_max), QOS_RATE_MAX, CONFIG_VALUES(1000000),
          CONFIG_VALUES(999999, QOS_RATE_MAX + 1)},
     };
-    /* Defaults and ends that other fields move. */
+    /* Defaults and ranges that depend on other fields. */
     static const struct config_field above_flight_min[] = {
         {CONFIG_FIELD(htb_config, flight_max_ns), 30 * MS, CONFIG_VALUES(30 * MS), CONFIG_VALUES(30 * MS - 1)},
     };
@@ -91,7 +91,7 @@ static void every_field(void)
     few.dispatch_max = 8;
     for (i = 0; i < sizeof tables / sizeof *tables; i++)
         config_check_table(&tables[i]);
-    /* Each resource that is used needs a rate; the others are not looked at. */
+    /* Each used resource needs a rate; the others are ignored. */
     for (r = 1; r < HTB_RESOURCES_MAX; r++) {
         CHECK_CONTEXT("resource %u", r);
         c = plain;
@@ -174,7 +174,7 @@ static void every_term(void)
     world_close(&w);
 }
 
-/* A limit of nothing: requests that cost something never go; without it, they do. */
+/* Limit QOS_NOTHING: requests with a cost never go. Without the limit they do. */
 static void limit_of_nothing(void)
 {
     struct htb_config config = world_config();
@@ -293,7 +293,7 @@ static void sizes(void)
     fill(7, 4, 3, 5);
     fill(40, 1, 40, 299);
     fill(1000, 2, 8, 65536);
-    /* The largest: on a 32-bit machine it is more than the address space, which memsize and init say. */
+    /* The largest: on a 32-bit machine it exceeds the address space, and memsize and init report that. */
     c.classes = HTB_CLASSES_MAX;
     c.dispatch_max = HTB_DISPATCH_MAX;
     c.depth_max = 4096;
@@ -318,7 +318,7 @@ static void sizes(void)
     CHECK_LE(htb_memsize(&c) - r, UINT64_C(192) * 100000);
 }
 
-/* What htb_get gives, htb_reserve and htb_change take, and nothing changes. */
+/* htb_reserve and htb_change accept the terms from htb_class_info, and nothing changes. */
 static void round_trip(void)
 {
     struct htb_config config = world_config();

@@ -1,5 +1,5 @@
-// proves: Section 5.3: a class always gets its own rate, borrows from the nearest ancestor with surplus up to the limits,
-// through four levels; large requests, several resources, force, the clock and the counters, all to the ns
+// proves: Section 5.3: a class always gets its own rate, and borrows up to the limits from the nearest ancestor with
+// surplus, through four levels; large requests, several resources, force, the clock and the counters, all to the ns
 #include "htb_world.h"
 
 static void take_ok(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, bool borrowed)
@@ -13,7 +13,7 @@ static void take_ok(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, b
     CHECK_EQ(after.refused, before.refused);
 }
 
-/* Refused now and 1 ns before next_ns, granted at next_ns: the rest of the test goes on from there. */
+/* Refused now and 1 ns before next_ns, granted at next_ns. The test goes on from there. */
 static uint64_t take_waits(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, uint64_t until_ns)
 {
     struct qos_stats before = stats_of(w, id);
@@ -27,7 +27,7 @@ static uint64_t take_waits(struct world *w, uint32_t id, uint64_t n, uint64_t no
     return until_ns;
 }
 
-/* Root 1,000,000/s, so 1 token a us and 10,000 in the bucket. */
+/* Root 1,000,000/s: 1 token per us, and 10,000 in the bucket. */
 static void own_and_borrowed(void)
 {
     struct htb_config config = world_config();
@@ -38,15 +38,15 @@ static void own_and_borrowed(void)
     /* Everything starts empty. 100 tokens: the root has them after 100 us, the class after 500. */
     CHECK_EQ(take_waits(&w, 1, 100, 0, 100000), 100000);
     CHECK_EQ(stats_of(&w, 1).borrowed, 100);
-    /* At 1 s both are full (2,000 and 10,000): 2,000 own, and the 8,000 that are left in the root. */
+    /* At 1 s both are full (2,000 and 10,000): 2,000 own, then the 8,000 left in the root. */
     take_ok(&w, 1, 1500, S, false);
     take_ok(&w, 1, 500, S, false);
     take_ok(&w, 1, 1, S, true);
     take_ok(&w, 1, 7999, S, true);
     take_waits(&w, 1, 1, S, S + 1000); /* the root's next */
-    /* The other class still has all that it was promised; the root goes into debt for it. */
+    /* The other class still has all of its own; the root goes into debt for it. */
     take_ok(&w, 2, 8000, S + 1000, false);
-    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 1, 1), S + 5000); /* own: 0.2 a us; 0.2 of it are there */
+    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 1, 1), S + 5000); /* own: 0.2 per us; 0.2 are there */
     take_waits(&w, 1, 1, S + 1000, S + 5000);
     CHECK_EQ(stats_of(&w, 1).granted, 100 + 10001 + 1);
     CHECK_EQ(stats_of(&w, 1).borrowed, 100 + 8001);
@@ -57,7 +57,7 @@ static void own_and_borrowed(void)
 }
 
 /* root 1,000,000 > A 400,000 > B 200,000 > C 100,000 > leaf 50,000: the leaf takes its own, then C's, B's, A's and the
- * root's tokens, in that order, and each lender is charged with all who stand above it. */
+ * root's tokens, in this order. All nodes above a lender are charged too. */
 static void four_levels(void)
 {
     struct htb_config config = world_config();
@@ -77,9 +77,9 @@ static void four_levels(void)
         take_ok(&w, 4, part[i], S, i != 0);
     CHECK_EQ(stats_of(&w, 4).granted, 10000);
     take_waits(&w, 4, 1, S, S + 1000);
-    /* 1 us after: all lenders at the top have 0, so the sibling has only its own 500; that puts all above in debt. */
+    /* 1 us later the lenders have 0, so the sibling has only its own 500. Taking them puts all above it in debt. */
     take_ok(&w, 5, 500, S + 1000, false);
-    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 5, 1), S + 21000); /* own, 0.05 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 5, 1), S + 21000); /* own, 0.05 per us */
     CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 7, 1), S + 1000 + 501000);
     CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 6, 1), S + 1000 + 501000);
     world_close(&w);
@@ -97,7 +97,7 @@ static void four_levels(void)
     take_ok(&w, 4, 1000, S, true); /* A's; A 0, root 6,000 */
     take_ok(&w, 4, 6000, S, true); /* the root's */
     CHECK_EQ(htb_take(&w.tree, S, 4, 1), QOS_EAGAIN);
-    /* B owes 1,000 and earns 0.2 a us; C is at 0 and earns 0.1; A 0 and 0.4; the root 0 and 1. */
+    /* Levels and tokens per us: C 0, 0.1; B -1,000, 0.2; A 0, 0.4; root 0, 1. */
     CHECK_EQ(htb_next_ns(&w.tree, S, 4, 100), S + 100000);     /* the root's */
     CHECK_EQ(htb_next_ns(&w.tree, S, 4, 10000), S + 10000000); /* all fill up in 10 ms; the leaf's depth is 500 */
     world_close(&w);
@@ -114,9 +114,9 @@ static void limits(void)
     take_ok(&w, 1, 1000, S, false);
     take_ok(&w, 1, 2000, S, true);
     CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 3), S + 10000); /* the limit: 0.3 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 3), S + 10000); /* the limit: 0.3 per us */
     CHECK_EQ(htb_next_ns(&w.tree, S, 1, 1), S + 3334);
-    /* In 10 s it gets what the limit gives and no more, although the root has plenty. */
+    /* In 10 s it gets exactly its limit, although the root has plenty. */
     {
         uint64_t now, taken = 0;
         for (now = S; now <= 11 * S; now += 1234567)
@@ -126,22 +126,22 @@ static void limits(void)
     }
     world_close(&w);
 
-    /* A group's limit stops borrowing from above it, not the class's own tokens nor the group's. */
+    /* A group's limit stops borrowing from above it, but not own tokens of the class or the group. */
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 200000, 200000, 0);
     reserve(&w, 2, 1, 100000, 0, 0);
     reserve(&w, 3, 1, 0, 0, 0);
     take_ok(&w, 3, 2000, S, true); /* the group's: its rate and its limit are at 0 */
     CHECK_EQ(htb_take(&w.tree, S, 3, 1), QOS_EAGAIN);
-    take_ok(&w, 2, 1000, S, false); /* own; the group's limit owes 1,000 now, and so does its rate */
+    take_ok(&w, 2, 1000, S, false); /* own; the group's limit and rate owe 1,000 now */
     CHECK_EQ(htb_take(&w.tree, S, 2, 1), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, S, 3, 1), S + 5005000); /* 1,001 at 0.2 a us, though the root holds 7,000 */
-    CHECK_EQ(htb_next_ns(&w.tree, S, 2, 1), S + 10000);   /* own, 0.1 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 3, 1), S + 5005000); /* 1,001 at 0.2 per us, though the root holds 7,000 */
+    CHECK_EQ(htb_next_ns(&w.tree, S, 2, 1), S + 10000);   /* own, 0.1 per us */
     take_ok(&w, 2, 1, S + 10000, false);
     take_waits(&w, 3, 1, S + 10000, S + 5010000); /* 1,002 */
     world_close(&w);
 
-    /* A limit above the group's: the group's binds. And the class's below it. */
+    /* The lower limit binds: that of the group, or that of the class. */
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 0, 100000, 0);
     reserve(&w, 2, 1, 0, 500000, 0);
@@ -161,7 +161,7 @@ static void limits(void)
     world_close(&w);
 }
 
-/* A request larger than the bucket waits for a full one, and pays off before the next, on time. */
+/* A request larger than the bucket waits for a full one. The next waits until the debt is paid, and no longer. */
 static void large_requests(void)
 {
     struct htb_config config = world_config();
@@ -174,13 +174,13 @@ static void large_requests(void)
     CHECK_EQ(force(&w, 7, 900000, 0, 0), QOS_OK);            /* the root lends nothing for a while */
     CHECK_EQ(take_waits(&w, 1, 50000, 0, 10 * MS), 10 * MS); /* full: 10,000 */
     CHECK_EQ(stats_of(&w, 1).debt, 40000);
-    now = take_waits(&w, 1, 50000, 10 * MS, 60 * MS); /* 40,000 and 10,000 more at 1 a us */
+    now = take_waits(&w, 1, 50000, 10 * MS, 60 * MS); /* 40,000 and 10,000 more at 1 per us */
     now = take_waits(&w, 1, 1, now, 100 * MS + 1000);
     CHECK_EQ(stats_of(&w, 1).debt, 0);
     for (i = 0; i < 20; i++)
         CHECK_EQ(htb_take(&w.tree, now + (i + 1) * 4010 * S, 1, QOS_TOKENS_MAX), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).debt, QOS_TOKENS_MAX - 10000);
-    n[0] = 20000; /* the long way, through the limit of 10,000 of the second bucket too */
+    n[0] = 20000; /* the long path, through the limit of 10,000 of the second bucket too */
     c = class_of(0, 1000000, 1000000);
     CHECK_EQ(htb_change(&w.tree, 90000 * S, 1, &c, NULL), QOS_OK);
     CHECK_EQ(force(&w, 7, 9 * 1000000, 0, 90001 * S), QOS_OK);
@@ -192,7 +192,7 @@ static void large_requests(void)
     CHECK_EQ(htb_next_ns(&w.tree, now, 1, QOS_TOKENS_MAX + 1), QOS_NEVER);
     world_close(&w);
 
-    /* With request_max_tokens the depth holds it, and a late poll loses nothing. */
+    /* With request_max_tokens the bucket holds it, and a late poll loses nothing. */
     config.request_max_tokens = 50000;
     world_open(&w, &config);
     reserve(&w, 1, 0, 1000000, 0, 0);
@@ -221,7 +221,7 @@ static void several_resources(void)
         world_open(&w, &config);
         CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
         CHECK_CONTEXT("resource %u lacks", lacks);
-        /* All but one are there, of its own and of the root: nothing at all is taken. */
+        /* One resource is used up, in the class and in the root: nothing at all is taken. */
         memset(n, 0, sizeof n);
         n[lacks] = 1000;
         CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* own */
@@ -233,7 +233,7 @@ static void several_resources(void)
         CHECK_EQ(htb_next_ns_all(&w.tree, S, 1, n), S + 1000);
         for (r = 0; r < 4; r++)
             n[r] = r == lacks ? 0 : 1000;
-        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* the rest was not touched: its own 1,000 are there */
+        CHECK_EQ(htb_take_all(&w.tree, S, 1, n), QOS_OK); /* the others were not touched: its own 1,000 are there */
         CHECK_EQ(stats_of(&w, 1).borrowed, lacks == 0 ? 9000 : 0);
         for (r = 0; r < 4; r++)
             n[r] = r == lacks ? 0 : 9000;
@@ -250,11 +250,11 @@ static void several_resources(void)
         CHECK_EQ(htb_force(&w.tree, S + 1000, 1, n), QOS_ERANGE);
         CHECK_EQ(htb_next_ns_all(&w.tree, S + 1000, 1, n), QOS_NEVER);
         CHECK(world_same(&w));
-        /* htb_take is the first resource alone. */
+        /* htb_take takes the first resource only. */
         CHECK_EQ(htb_take(&w.tree, 2 * S, 1, 1), QOS_OK);
         world_close(&w);
     }
-    /* A limit in the last resource alone; a rate in none but the last. */
+    /* A limit in the last resource only; a rate in the last resource only. */
     c = class_of(0, 0, 0);
     c.rate_per_s[3] = 1000;
     c.limit_per_s[3] = 2000;
@@ -283,7 +283,7 @@ static void forced(void)
     reserve(&w, 3, 2, 0, 0, 0);
     reserve_group(&w, 4, 2, 0, 0, 0);
     reserve(&w, 5, 4, 0, 0, 0);
-    /* Without tokens, over its limit: granted, until more than 1,000 are owed; so the debt stays below 1,000 + n. */
+    /* Granted without tokens and over its limit, until it owes more than 1,000: so at most 1,000 + n. */
     for (i = 0; i < 11; i++)
         CHECK_EQ(force(&w, 1, 100, 0, 0), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).debt, 1100);
@@ -291,19 +291,19 @@ static void forced(void)
     CHECK_EQ(stats_of(&w, 1).borrowed, 0);
     CHECK_EQ(force(&w, 1, 1, 0, 0), QOS_EDEBT);
     CHECK_EQ(stats_of(&w, 1).granted, 1100);
-    CHECK_EQ(htb_force(&w.tree, 0, 1, nothing), QOS_OK); /* what costs nothing is never refused */
+    CHECK_EQ(htb_force(&w.tree, 0, 1, nothing), QOS_OK); /* a request of no tokens is never refused */
     CHECK_EQ(force(&w, 1, 1, 0, 10 * MS - 1), QOS_EDEBT);
-    CHECK_EQ(force(&w, 1, 1, 0, 10 * MS), QOS_OK); /* 100 paid off: it owes 1,000 and not more */
+    CHECK_EQ(force(&w, 1, 1, 0, 10 * MS), QOS_OK); /* 100 paid off: it owes exactly 1,000 */
     CHECK_EQ(htb_take(&w.tree, 10 * MS, 1, 1), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 100200000); /* 1,001 + 1, at 10 a ms */
-    /* Without a rate: the nearest ancestor that has one owes, and bounds. */
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 100200000); /* 1,001 + 1, at 10 per ms */
+    /* Without a rate, the debt and its bound are those of the nearest ancestor with one. */
     CHECK_EQ(force(&w, 5, 10001, 0, 10 * MS), QOS_OK); /* the group had 1,000 */
     CHECK_EQ(force(&w, 5, 1000, 0, 10 * MS), QOS_OK);
     CHECK_EQ(force(&w, 3, 1, 0, 10 * MS), QOS_EDEBT);
     CHECK_EQ(force(&w, 5, 1, 0, 10 * MS), QOS_EDEBT);
     CHECK_EQ(stats_of(&w, 5).borrowed, 11001);
     CHECK_EQ(stats_of(&w, 5).debt, 0);
-    /* Best effort without a minimum: the root. It had 10,000 at 10 ms, and was charged with all of this. */
+    /* Best effort without a minimum: the root's. It had 10,000 at 10 ms, and was charged for all of the above. */
     CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 0, 1), 10 * MS + 1000 * (1101 + 11001 - 10000 - 1100 + 1100 + 1));
     CHECK_EQ(force(&w, 0, 100000, 0, 10 * MS), QOS_OK);
     CHECK_EQ(force(&w, 99, 1, 0, 10 * MS), QOS_EDEBT);
@@ -329,7 +329,7 @@ static void best_effort(void)
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 100000, 0, 0);
     reserve(&w, 2, 0, 850000, 0, 0);
-    /* Ids that nobody has, groups and the root's are best effort. */
+    /* Unknown ids, groups and the root's index are best effort. */
     take_ok(&w, 0, 1, S, false);
     CHECK_EQ(htb_take(&w.tree, S, 3, 1), QOS_OK);
     CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_OK);
@@ -339,7 +339,7 @@ static void best_effort(void)
     CHECK_EQ(stats_of(&w, 1).granted, 0);
     CHECK_EQ(htb_next_ns(&w.tree, S, 1, 500), htb_next_ns(&w.tree, S, 0, 500));
     CHECK_EQ(htb_next_ns(&w.tree, S, QOS_NONE, 500), htb_next_ns(&w.tree, S, 0, 500));
-    /* Never starved: with everybody greedy it has its 50,000/s. */
+    /* Never starved: it gets its 50,000/s though all are greedy. */
     for (now = 2 * S; now < 12 * S; now += 100000) {
         greedy += drain(&w, 2, 50, now);
         poor += drain(&w, 77, 50, now);
@@ -350,7 +350,7 @@ static void best_effort(void)
     world_close(&w);
 }
 
-/* Backwards nothing is minted; after the largest jump each bucket is full, and no more. */
+/* A clock that steps back mints nothing. After the largest jump each bucket is just full. */
 static void clock(void)
 {
     struct htb_config config = world_config();
@@ -361,7 +361,7 @@ static void clock(void)
     reserve(&w, 1, 0, 100000, 200000, S);
     CHECK_EQ(drain(&w, 1, 1, 0), 0);
     CHECK_EQ(drain(&w, 1, 1, S), 0);
-    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, 1), S + 5000); /* the limit's first token, at 0.2 a us */
+    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, 1), S + 5000); /* the limit's first token, at 0.2 per us */
     CHECK_EQ(drain(&w, 1, 1, 2 * S), 2000);
     for (i = 0; i < 1000; i++)
         CHECK_EQ(htb_take(&w.tree, i % 2 ? 2 * S : i * MS, 1, 1), QOS_EAGAIN);
@@ -389,7 +389,7 @@ static void counters(void)
     reserve(&w, 4, 3, 0, 0, 0);
     take_ok(&w, 2, 100, S, false);
     take_ok(&w, 4, 300, S, true);
-    CHECK_EQ(htb_take(&w.tree, 2 * S, 4, 20000), QOS_OK); /* larger than any bucket: of the group's, in debt */
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 4, 20000), QOS_OK); /* larger than any bucket: the group pays, on debt */
     CHECK_EQ(htb_take(&w.tree, 2 * S, 4, 1), QOS_EAGAIN);
     CHECK_EQ(force(&w, 2, 1000, 0, 2 * S), QOS_OK);
     CHECK_EQ(htb_take(&w.tree, 2 * S, 2, 1), QOS_EAGAIN);
@@ -422,9 +422,9 @@ static void counters(void)
     reserve(&w, 2, 1, 40000, 0, 3 * S);
     s = stats_of(&w, 2);
     CHECK_EQ(s.granted + s.borrowed + s.refused + s.waited + s.debt, 0);
-    /* Debt is rounded up, and says zero once it is paid. */
+    /* Debt is rounded up, and is 0 once it is paid. */
     CHECK_EQ(force(&w, 2, 401, 0, 3 * S), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 3 * S + 10024999, 2, 0), QOS_OK); /* 401 at 0.04 a us, less 1 ns */
+    CHECK_EQ(htb_take(&w.tree, 3 * S + 10024999, 2, 0), QOS_OK); /* 401 at 0.04 per us, less 1 ns */
     CHECK_EQ(stats_of(&w, 2).debt, 1);
     CHECK_EQ(htb_take(&w.tree, 4 * S, 2, 0), QOS_OK);
     CHECK_EQ(stats_of(&w, 2).debt, 0);
@@ -443,7 +443,7 @@ static void no_tokens(void)
     CHECK_EQ(htb_take_all(&w.tree, 0, 1, n), QOS_OK);
     CHECK_EQ(htb_next_ns_all(&w.tree, 7, 1, n), 7);
     CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
-    take_ok(&w, 0, 0, 0, false); /* the short way: no limits in the tree */
+    take_ok(&w, 0, 0, 0, false); /* the short path: no limits in the tree */
     world_close(&w);
 }
 

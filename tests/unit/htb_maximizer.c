@@ -1,17 +1,17 @@
-// proves: Section 5.5: the root's rate stays in scenarios 1 and 2, rises in 3, gives way when an assurance breaks; never
-// below the configured rate nor above its bound, one step an interval
+// proves: Section 5.5: the root's rate stays in scenarios 1 and 2, rises in 3, and falls when a class misses its rate;
+// it is never below the configured rate nor above its bound, and moves one step per interval
 #include "htb_world.h"
 
 #define DEPTH 8
 
-/* Closed-loop classes over a device of so many tokens a second, seen every 10 ms by the maximizer. */
+/* Closed-loop classes over a device of a given rate in tokens/s. The maximizer looks every 10 ms. */
 struct device {
     struct world w;
     struct htb_request request[3 * DEPTH];
     uint64_t now_ns, busy_until_ns, device_per_s, served;
     struct htb_request *at_device;
     enum htb_scenario seen;
-    unsigned looks[4]; /* how often each scenario was seen, by 10 ms */
+    unsigned looks[4]; /* of 10 ms each, by scenario */
 };
 
 static void device_open(struct device *d, const struct htb_config *config, uint64_t device_per_s)
@@ -90,7 +90,7 @@ static void uncapped_by_demand(void)
     world_close(&d.w);
 }
 
-/* Scenario 2: the device is slower than the root's rate, and no promise is broken. The rate stays. */
+/* Scenario 2: the device is slower than the root's rate, but no class misses its rate. The root's rate stays. */
 static void uncapped_by_device(void)
 {
     struct htb_config config = device_config();
@@ -108,7 +108,7 @@ static void uncapped_by_device(void)
     world_close(&d.w);
 }
 
-/* Scenario 3: the device could do more. The rate rises to near what the device does, and the promises hold. */
+/* Scenario 3: the device could do more. The root's rate rises to near that of the device, and reservations hold. */
 static void capped(void)
 {
     struct htb_config config = device_config();
@@ -130,7 +130,7 @@ static void capped(void)
     CHECK_GE(stats_of(&d.w, 2).granted, 30 * 600000 - 20000);
     world_close(&d.w);
 
-    /* With a bound: up to it, and no further. */
+    /* With a bound, the rate stops there. */
     config.maximize_rate_max = 1200000;
     device_open(&d, &config, 2000000);
     reserve(&d.w, 1, 0, 300000, 0, 0);
@@ -138,7 +138,7 @@ static void capped(void)
     run_until(&d, 10 * S);
     CHECK_EQ(root_rate(&d.w.tree), 1200000);
     CHECK_EQ(d.seen, HTB_CAPPED);
-    /* The device becomes slow: promises break, and the rate goes back, to the configured one and not below. */
+    /* The device becomes slow: classes miss their rates, and the root's rate falls to the configured one. */
     d.device_per_s = 200000;
     run_until(&d, 20 * S);
     CHECK_EQ(root_rate(&d.w.tree), 1000000);
@@ -146,12 +146,12 @@ static void capped(void)
     world_close(&d.w);
 }
 
-/* A class that has no queue, or no rate, breaks nothing; a group that has less than its rate to lend does. */
+/* A class without queue or rate misses nothing. A group misses its rate if it has less than that to lend. */
 static void idle_classes(void)
 {
     struct htb_config config = device_config();
     struct device d;
-    device_open(&d, &config, 100000); /* far too slow for anybody */
+    device_open(&d, &config, 100000); /* far too slow for all */
     reserve(&d.w, 1, 0, 500000, 0, 0);
     reserve(&d.w, 3, 0, 0, 0, 0);
     add(&d, 0, 3, 500);
@@ -170,8 +170,7 @@ static void idle_classes(void)
     world_close(&d.w);
 }
 
-/* Steps, interval, the caller's own measurement, a new configured rate. Without queues: demand that the gate refuses.
- */
+/* Steps, interval, the caller's own measurement, a new configured rate. The demand is refused takes at the gate. */
 static void steps(void)
 {
     struct htb_config config = world_config();
@@ -189,14 +188,14 @@ static void steps(void)
     for (; now < (until); now += MS)                                                                                   \
     (void)drain(&w, 0, 100, now)
     now = 0;
-    /* Less than an interval: nothing is looked at, the last scenario is told. */
+    /* Within an interval: no look, the last scenario is returned. */
     DEMAND(10 * MS);
     seen = htb_maximize(&w.tree, 10 * MS - 1, true);
     CHECK_EQ(seen, HTB_UNCAPPED);
     CHECK_EQ(root_rate(&w.tree), 1000000);
     DEMAND(20 * MS);
     seen = htb_maximize(&w.tree, now, false);
-    CHECK_EQ(seen, HTB_UNCAPPED); /* capped once is not capped yet: a burst may be all there was */
+    CHECK_EQ(seen, HTB_UNCAPPED); /* one starved look is not enough: it may be just a burst */
     DEMAND(30 * MS);
     seen = htb_maximize(&w.tree, now, false);
     CHECK_EQ(seen, HTB_CAPPED);
@@ -208,7 +207,7 @@ static void steps(void)
     (void)htb_maximize(&w.tree, 40 * MS, false);
     CHECK_EQ(root_rate(&w.tree), 1562500);
     DEMAND(50 * MS);
-    seen = htb_maximize(&w.tree, now, true); /* capped, and the caller saw a promise break */
+    seen = htb_maximize(&w.tree, now, true); /* capped, and the caller saw a class miss its rate */
     CHECK_EQ(seen, HTB_CAPPED_AND_BROKEN);
     CHECK_EQ(root_rate(&w.tree), 1171875);
     seen = htb_maximize(&w.tree, 60 * MS, true); /* no demand */
@@ -220,7 +219,7 @@ static void steps(void)
     CHECK_EQ(seen, HTB_UNCAPPED);
     seen = htb_maximize(&w.tree, 5, true); /* the clock went back */
     CHECK_EQ(seen, HTB_UNCAPPED);
-    /* Up to the bound; the second resource goes along, from 1,000. */
+    /* Up to the bound. The second resource rises with it, from 1,000. */
     for (now = 100 * MS; now < 200 * MS;) {
         uint64_t until = now + 10 * MS;
         DEMAND(until);
@@ -231,7 +230,7 @@ static void steps(void)
     /* Only the configured rate counts in admission. */
     out = class_of(0, 1000001, 0);
     CHECK_EQ(htb_reserve(&w.tree, now, 1, &out, NULL), QOS_EADMISSION);
-    /* A new configured rate: from there on, and the bound is at least that. */
+    /* After a new configured rate, the rate starts there and the bound is at least that. */
     CHECK_EQ(htb_change_root(&w.tree, now, rate), QOS_OK);
     CHECK_EQ(root_rate(&w.tree), 3000000);
     for (; now < 300 * MS;) {
@@ -250,14 +249,14 @@ static void steps(void)
     world_close(&w);
 }
 
-/* Demand that the root cannot meet at the moment: a request of a full bucket when one token is missing. */
+/* Demand that the root cannot meet now: a request of a full bucket when one token is missing. */
 static void starve_root(struct world *w, uint64_t now)
 {
     CHECK_EQ(force(w, 0, 1, 0, now), QOS_OK);
     CHECK_EQ(htb_take(&w->tree, now, 0, 10000), QOS_EAGAIN);
 }
 
-/* A class that ends between two looks keeps what it was granted: the sum is not mistaken for a jump. */
+/* What a class was granted still counts if it ends between two looks: the sum does not jump. */
 static void ended_between_looks(void)
 {
     struct htb_config config = world_config();
@@ -273,7 +272,7 @@ static void ended_between_looks(void)
     for (i = 1; i <= 3; i++)
         CHECK_EQ(htb_take(&w.tree, S, i, 500), QOS_OK);
     seen = htb_maximize(&w.tree, S, false);
-    for (i = 0, now = S; i < 5; i++, now += 10 * MS) { /* one large take finds the root empty; little was granted */
+    for (i = 0, now = S; i < 5; i++, now += 10 * MS) { /* one large take finds the root empty, but little was granted */
         starve_root(&w, now);
         if (i < 3)
             CHECK_EQ(htb_release(&w.tree, now, i + 1), QOS_OK);
