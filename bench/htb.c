@@ -2,17 +2,16 @@
 /* bench/htb.c - what htb.h costs, beside DPDK's rte_meter, a dependent load, and a scan over all classes.
  *
  * Cases
- *   depth=1..8            htb_take, 10 classes in turn, one resource; `now` advances 7 to 70 ns a call; every take is
+ *   depth=1..8            htb_take, 10 classes in turn, one resource; `now` advances 7 to 70 ns per call; every take is
  *                         granted. depth counts the buckets charged: 1 is a lone qos_bucket, 2 is class and root.
- *   classes=10..100000    htb_take in turn, beside a walk over the bytes that it touches (growth_vs_walk: a take at 100,000
- *                         classes, against one at 10 and what the walk adds); and in random order, beside a chain of
- *                         dependent loads over as much memory.
+ *   classes=10..100000    htb_take in turn, beside a walk over the bytes that it touches; and in random order, beside a
+ *                         chain of dependent loads over as much memory. growth_vs_walk: a take at 100,000 classes / (a
+ *                         take at 10 + the growth of the walk).
  *   queues=10..100000     htb_submit + htb_dispatch + htb_complete with every class backlogged, and
- *                         htb_dispatch_next_ns; beside it a literal scheduler that scans all classes for each request.
+ *                         htb_dispatch_next_ns; beside it a naive scheduler that scans all classes for each request.
  *
- * Peer: the trTCM check of rte_meter does two token buckets (committed and peak) with one division each, no hierarchy,
- * no borrowing, no statistics. Its configuration call needs the TSC rate of a started EAL, so the profile is filled in.
- */
+ * Peer: the trTCM check of rte_meter has two token buckets (committed and peak), one division each; no hierarchy, no
+ * borrowing, no statistics. Its configuration call needs the TSC rate of a started EAL, so we fill in the profile. */
 #include "htb.h"
 #include "bench.h"
 #include <rte_meter.h>
@@ -45,7 +44,7 @@ static void *aligned(size_t size)
     return p;
 }
 
-/* A tree of `classes` classes at `depth` buckets each, half of what they use their own, half borrowed. */
+/* A tree of `classes` classes at `depth` buckets each. Half of what they use is their own, half is borrowed. */
 static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t demand_per_s)
 {
     struct htb_config config;
@@ -81,7 +80,7 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
 }
 
 #define TOKENS 1000
-#define DEMAND_PER_S (UINT64_C(1000) * 1000000000 / 39) /* TOKENS each 38.5 ns */
+#define DEMAND_PER_S (UINT64_C(1000) * 1000000000 / 39) /* TOKENS every 38.5 ns */
 
 /* ns per htb_take, classes in turn (order NULL) or in a given order. */
 static double take_ns(struct htb *h, uint32_t first, uint32_t classes, const uint32_t *order, uint64_t *now_ns,
@@ -136,7 +135,7 @@ static double meter_ns(struct rte_meter_trtcm *m, struct rte_meter_trtcm_profile
     return (double)(bench_ns() - begin) / (double)takes;
 }
 
-/* Depths 1 to 8 and rte_meter, slices in turn so that all see the same machine. */
+/* Depths 1 to 8 and rte_meter, in alternating slices, so that all see the same machine state. */
 static void bench_depths(struct bench *b)
 {
     enum { CLASSES = 10, DEPTHS = 8, ROUNDS_MAX = 41 };
@@ -167,7 +166,7 @@ static void bench_depths(struct bench *b)
     for (d = 2; d <= DEPTHS; d++)
         mem[d] = tree_new(&tree[d], CLASSES, (uint32_t)d, DEMAND_PER_S);
     for (d = 0; d <= DEPTHS; d++)
-        now[d] = 20000000; /* the buckets begin empty: 20 ms fill them */
+        now[d] = 20000000; /* the buckets start empty: 20 ms fill them */
 
     for (round = -2; round < rounds; round++) {
         int k = round < 0 ? 0 : round;
@@ -206,7 +205,7 @@ static void bench_depths(struct bench *b)
     }
 }
 
-/* A random cycle through all cache lines of a memory of `lines` lines: each load needs the one before. */
+/* A random cycle through all `lines` cache lines of a memory: each load depends on the one before. */
 static void chain_fill(uint64_t *mem, size_t lines, struct qos_rng *rng)
 {
     uint32_t *perm = (uint32_t *)aligned(lines * sizeof *perm);
@@ -233,7 +232,7 @@ static double chain_ns(const uint64_t *mem, uint64_t loads)
     return (double)(bench_ns() - begin) / (double)loads;
 }
 
-/* What a take in turn touches of its class, without the work: a line of one array, and five counters in another. */
+/* The memory that a take touches of its class, without the work: a line of one array, and five counters in another. */
 #define LINE_WORDS 8
 #define REST_WORDS 11
 static double walk_ns(uint64_t *mem, uint32_t classes, uint64_t steps)
@@ -293,7 +292,7 @@ static void bench_sizes(struct bench *b)
             tried[s] += 2 * takes;
         }
         growth[k] = in_turn[SIZES - 1][k] / in_turn[0][k];
-        /* Beside a take at 10 classes and what the memory of 100,000 adds to the walk. */
+        /* Against a take at 10 classes plus what the memory of 100,000 adds to the walk. */
         vs_walk[k] = in_turn[SIZES - 1][k] / (in_turn[0][k] + walk[SIZES - 1][k] - walk[0][k]);
     }
     for (s = 0; s < SIZES; s++) {
@@ -311,7 +310,7 @@ static void bench_sizes(struct bench *b)
         free(mem[s]), free(chain[s]), free(order[s]), free(walked[s]);
 }
 
-/* A literal scheduler: for each request it looks at every class, first for own tokens, then for the root's. */
+/* A naive scheduler: for each request it scans every class for own tokens, then tries the root's. */
 struct scan {
     struct qos_bucket *own, root;
     uint32_t classes, turn;
@@ -334,7 +333,7 @@ static uint32_t scan_pick(struct scan *s, uint64_t now)
     return s->turn++ % s->classes;
 }
 
-/* Every class backlogged; the clock follows htb_dispatch_next_ns, so each dispatch is one that had to be waited for. */
+/* Every class is backlogged. The clock follows htb_dispatch_next_ns, so each dispatch had to wait. */
 static void bench_queues(struct bench *b)
 {
     static const uint32_t sizes[5] = {10, 100, 1000, 10000, 100000};

@@ -1,9 +1,10 @@
-// proves: whatever one tenant of htb.h does - sizes, bursts, closed loops, cancelled and failed requests, corrected costs,
-// proves: unknown ids, other weights and rates, release and return, times that step back - a victim's reservation, its wait,
-// proves: its share as a borrower and the rival's own limits hold to the bounds that the header states, in every window
+// proves: whatever one tenant of htb.h does - sizes, bursts, closed loops, cancelled and failed requests, corrected
+// proves: costs, unknown ids, other weights and rates, release and return, times that step back - a victim's
+// proves: reservation, its wait, its share as a borrower and the rival's own limits keep the header's bounds, in every
+// proves: window
 //
-// The device is simulated: it serves one request after the other at the rate of the root. All bounds are computed here from
-// what was sent to it.
+// The device is simulated: it serves one request after the other at the root's rate. All bounds are computed here, from
+// the requests sent to it.
 #include "adversary/adversary.h"
 #include "htb.h"
 
@@ -16,21 +17,21 @@ enum { VICTIM = 1, RIVAL, SECOND_ID, IDS, UNKNOWN = 77, POOL = 32, OWN = 8, DEPT
 #define LIMIT UINT64_C(100000)
 #define BURST_NS (20 * MS) /* more than the worst wait of any request */
 #define COST_MAX 2000
-#define LOOK_NS 100000 /* the rival acts so often */
+#define LOOK_NS 100000 /* time between two acts of the rival */
 #define WEIGHT_MAX 1000
 
 enum { SEND, CLOSED, PAUSE, CANCEL, FAIL, LESS, UNKNOWN_ID, BACK, WEIGHT, RETURN, RATES, SECOND, OPS };
 static const struct adversary_op ops[OPS] = {
-    {"send", 1, POOL, 1, COST_MAX},      /* so many requests of this cost */
+    {"send", 1, POOL, 1, COST_MAX},      /* this many requests, of this cost */
     {"closed", 1, POOL, 1, COST_MAX},    /* the same when all others have ended */
     {"pause", 1000, 100 * MS, 0, 0},     /* ns */
-    {"cancel", 1, POOL, 0, 0},           /* so many that the device does not have */
+    {"cancel", 1, POOL, 0, 0},           /* this many that are not at the device */
     {"fail", 0, 1, 0, 0},                /* from now on the device refuses its requests at once (1) */
-    {"less", 0, 100, 0, 0},              /* from now on they cost so many percent less than was said */
-    {"unknown", 1, POOL, 1, COST_MAX},   /* so many under an id that there is not, or under that of its second class */
-    {"back", 0, 50 * MS, 0, 0},          /* from now on its calls give times so far back */
+    {"less", 0, 100, 0, 0},              /* from now on they cost this many percent less than estimated */
+    {"unknown", 1, POOL, 1, COST_MAX},   /* this many, under an unknown id or that of its second class */
+    {"back", 0, 50 * MS, 0, 0},          /* from now on its calls give times this far back */
     {"weight", 1, WEIGHT_MAX, 0, 0},     /* of its class */
-    {"return", 1, WEIGHT_MAX, 0, MS},    /* releases its class, and reserves it again with this weight after so long */
+    {"return", 1, WEIGHT_MAX, 0, MS},    /* releases its class; reserves it again with this weight after this time */
     {"rates", 0, 500000, 0, 0},          /* its reservation */
     {"second", 0, 500000, 1, WEIGHT_MAX} /* a second class with this reservation and weight, or its end */
 };
@@ -128,7 +129,7 @@ static bool step(const struct adversary_step *s)
         w.weight_min = w.terms.weight < w.weight_min ? w.terms.weight : w.weight_min;
         change();
         break;
-    case RETURN: /* what is queued would go to best effort: it takes it back */
+    case RETURN: /* cancels its queued requests, which would go to best effort */
         for (i = 0; i < POOL; i++)
             if (w.pool[i].state == HTB_QUEUED)
                 must(htb_cancel(&w.tree, rival_now(), &w.pool[i]));
@@ -161,7 +162,7 @@ static bool is_own(const struct htb_request *r)
     return r >= w.own && r < w.own + OWN;
 }
 
-/* The device begins with its first request. */
+/* The device starts its first request. */
 static void begin(void)
 {
     const struct htb_request *r = w.fifo[w.first];
@@ -188,7 +189,7 @@ static void hand_out(struct htb_request *r)
         begin();
 }
 
-/* And is done with it. */
+/* The device is done with its first request. */
 static void complete(void)
 {
     struct htb_request *r = w.fifo[w.first];
@@ -203,7 +204,7 @@ static void complete(void)
 static void victim(void)
 {
     uint32_t i;
-    if (w.period_ns != 0) { /* one request at a time, at most one a period: within its rate */
+    if (w.period_ns != 0) { /* one request at a time, at most one per period: within its rate */
         if (w.now >= w.victim_next_ns && w.own[0].state == HTB_IDLE) {
             must(htb_submit(&w.tree, w.now, &w.own[0]));
             w.victim_due_ns = w.now;
@@ -247,7 +248,7 @@ static void world(const struct adversary_program *p, bool reserved)
     w.now = w.victim_next_ns = START;
 }
 
-/* program 0, what stays out of this game: a set of 1 << op. */
+/* out: ops left out of this game, a set of 1 << op. */
 static void run(const struct adversary_program *p, unsigned out)
 {
     uint64_t at = 0;
@@ -288,7 +289,7 @@ static void run(const struct adversary_program *p, unsigned out)
             next = w.victim_next_ns;
         w.now = next > w.now ? next : w.now + 1;
     }
-    CHECK_LE(w.early, w.sent); /* at most once for each request at a limit: only the rival has one */
+    CHECK_LE(w.early, w.sent); /* at most once per request at a limit: only the rival has one */
 }
 
 /* The largest rise of (what the rival got - rate * time) over any window. */
@@ -308,9 +309,9 @@ static double above(double rate)
     return most;
 }
 
-#define DISPATCHED_NS (DEPTH * (double)COST_MAX * 1000) /* what is dispatched */
+#define DISPATCHED_NS (DEPTH * (double)COST_MAX * 1000) /* service time of the dispatched requests */
 
-/* A reserved victim that always has demand: it gets R * t less one bucket and one request, later by what is dispatched. */
+/* A reserved victim with constant demand gets R * t less one bucket and one request, late by DISPATCHED_NS at most. */
 static void reservation(const struct adversary_program *p, struct adversary_score *score)
 {
     double got = 0, highest = 0, most = 0;
@@ -330,7 +331,7 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
                    (double)w.victim_cost;
 }
 
-/* A victim within its rate: its wait until the device has its request. */
+/* The wait of a victim within its rate, until the device has its request. */
 static void waiting(const struct adversary_program *p, struct adversary_score *score)
 {
     world(p, true);
@@ -340,7 +341,7 @@ static void waiting(const struct adversary_program *p, struct adversary_score *s
     score->bound = (double)w.victim_cost * 1e9 / (double)RESERVED + DISPATCHED_NS + COST_MAX * 1000;
 }
 
-/* The rival's own limit and that of unknown ids, which it falls under while its class is released. */
+/* The rival's own limit, plus that of unknown ids, which applies while its class is released. */
 static void limit(const struct adversary_program *p, struct adversary_score *score)
 {
     world(p, true);
@@ -350,8 +351,8 @@ static void limit(const struct adversary_program *p, struct adversary_score *sco
     score->bound = 2 * ((double)LIMIT * (double)BURST_NS / 1e9 + 2 * COST_MAX);
 }
 
-/* Both borrow: what the rival gets more than the victim, by weight, in any time. What was charged too much and is given
- * back, it may catch up: at most what was at the device. */
+/* Both borrow: the rival's lead over the victim, by weight, in any time. It may catch up costs that are given back: at
+ * most those of the requests at the device. */
 static void share(const struct adversary_program *p, struct adversary_score *score)
 {
     double lead = 0, lowest = 0, most = 0;

@@ -1,5 +1,5 @@
-// proves: Section 5.2: submit, dispatch, complete and cancel in every state, elevator order and FIFO, the bounds on what
-// is dispatched, overtaken and handed out, shares of the surplus by weight, and that no class or request is starved
+// proves: Section 5.2: submit, dispatch, complete and cancel in every state; elevator order and FIFO; the bounds on
+// dispatched requests, overtaking and requests at the device; surplus shared by weight; no class or request is starved
 #include "htb_world.h"
 
 #define MANY 512
@@ -68,7 +68,7 @@ static void states(void)
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_OK);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_EINVAL);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, b), QOS_EINVAL);
-    /* Both can go again; a cancelled one in the queue costs nothing, and what follows it moves up. */
+    /* Both can go again. One cancelled in the queue costs nothing, and those behind it move up. */
     CHECK_EQ(force(&w, 1, 1000, 0, S), QOS_OK);
     CHECK_EQ(force(&w, 0, 20000, 0, S), QOS_OK);
     a->tokens[0] = 9000;
@@ -94,7 +94,7 @@ static void states(void)
     world_close(&w);
 }
 
-/* Ascending from where the head is, then back to the lowest; FIFO: as they came. */
+/* Ascending from the head, then from the lowest offset; FIFO: in order of arrival. */
 static void order_of_dispatch(void)
 {
     static const uint64_t offset[10] = {50, 20, 90, 70, 20, 10, 99, 0, 60, 55};
@@ -109,7 +109,7 @@ static void order_of_dispatch(void)
         CHECK_EQ(htb_dispatch(&w.tree, S)->offset, sweep[i]);
     for (i = 0; i < 10; i++)
         CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[i]), QOS_OK);
-    /* The head stands at 99: all of these wait for the next sweep; what comes behind the head waits another. */
+    /* The head is at 99: these wait for the next sweep. Later ones behind the head wait for the sweep after that. */
     submit(&w, 0, 0, 1, 30, 2 * S);
     submit(&w, 1, 0, 1, 80, 2 * S);
     CHECK_EQ(htb_dispatch(&w.tree, 2 * S)->offset, 30);
@@ -138,7 +138,7 @@ static void order_of_dispatch(void)
     world_close(&w);
 }
 
-/* Somebody keeps writing just ahead of the head: nobody is overtaken more than bypass_max + dispatch_max times. */
+/* Requests keep coming just ahead of the head: no other is overtaken more than bypass_max + dispatch_max times. */
 static void bypass(void)
 {
     static const uint32_t bypass_max[] = {1, 2, 7, 64};
@@ -162,20 +162,20 @@ static void bypass(void)
             unsigned at;
             for (at = 15; pool[at].state != HTB_IDLE; at++)
                 ;
-            submit(&w, at, 0, 1, 1000 + i, S + i); /* ahead of the head, ever nearer than the others */
+            submit(&w, at, 0, 1, 1000 + i, S + i); /* ahead of the head, always nearer than the others */
             came[at] = handed_out;
             r = htb_dispatch(&w.tree, S + i);
             CHECK(r != NULL);
             if (!r)
                 break;
             at = (unsigned)(r - pool);
-            /* All that came later and left earlier: at most what was handed out meanwhile. */
+            /* Those that came later and left earlier: at most those handed out meanwhile. */
             worst = qos_max(worst, handed_out - came[at]);
             handed_out++;
             CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
         }
         CHECK_LE(worst, bypass_max[k] + config.dispatch_max);
-        CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound is what stopped it */
+        CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound was reached */
         for (i = 0; i < 15; i++)
             CHECK_EQ(pool[i].state, HTB_IDLE);
         world_close(&w);
@@ -183,7 +183,7 @@ static void bypass(void)
     CHECK_CONTEXT("%s", "");
 }
 
-/* dispatch_max requests leave the queues, device_max of them the dispatch queue; the rest can still be cancelled. */
+/* dispatch_max requests leave the queues, device_max of them the dispatch queue; all others can still be cancelled. */
 static void bounds(void)
 {
     struct htb_config config = world_config();
@@ -202,7 +202,7 @@ static void bounds(void)
     CHECK_EQ(stats_of(&w, 0).granted, 5);
     CHECK_EQ(pool[4].state, HTB_DISPATCHED);
     CHECK_EQ(pool[5].state, HTB_QUEUED);
-    /* An urgent one goes all the same, and counts at the device. */
+    /* An urgent one goes anyway, and counts at the device. */
     request(30, 0, 7, 0)->urgent = true;
     CHECK_EQ(htb_submit(&w.tree, S, &pool[30]), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);
@@ -236,23 +236,23 @@ static void urgent(void)
     CHECK_EQ(htb_submit(&w.tree, 0, &pool[3]), QOS_ERANGE);
     pool[3].tokens[0] = 60;
     CHECK_EQ(stats_of(&w, 1).debt, 120);
-    /* They go first, in their order, and the debt is charged to the queue too: 120 and 10 at 10 a ms. */
+    /* They go first, in their order, and queued requests wait for their debt too: 120 and 10 at 10 per ms. */
     CHECK(htb_dispatch(&w.tree, 0) == &pool[1]);
     CHECK_EQ(htb_cancel(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK_EQ(htb_cancel(&w.tree, 0, &pool[1]), QOS_EINVAL);
-    CHECK_EQ(stats_of(&w, 1).debt, 60);                /* what was cancelled is given back */
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 70000); /* the root owes 60 too, and pays at 1,000 a ms */
+    CHECK_EQ(stats_of(&w, 1).debt, 60);                /* the cancelled one's tokens are given back */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 70000); /* the root owes 60 too, and pays 1,000 per ms */
     CHECK_EQ(htb_submit(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK_EQ(htb_submit(&w.tree, 2 * MS - 1, &pool[3]), QOS_EDEBT);
-    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[3]), QOS_OK); /* 100 owed: not more than it may */
+    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[3]), QOS_OK); /* it owes 100, as much as it may */
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[2]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[3]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[0]);
     world_close(&w);
 }
 
-/* Keeps every class at `depth` requests, runs for some time, and says what each was granted. */
+/* Keeps `depth` requests of every class queued; returns what each class was granted in the time. */
 static void run(struct world *w, const uint64_t *size, unsigned classes, uint64_t from_ns, uint64_t to_ns,
                 uint64_t *got)
 {
@@ -285,7 +285,7 @@ static void weights(void)
         {0, 64, 64, 64}, {0, 4096, 64, 512}, {0, 20, 1000, 4000}, {0, 3000, 70, 20}, {0, 8000, 8000, 100}};
     static const uint32_t weight[4] = {0, 1, 2, 5};
     unsigned k, id, depth;
-    for (depth = 0; depth < 2; depth++) /* at the root, or in a group that lends what it borrows itself */
+    for (depth = 0; depth < 2; depth++) /* at the root, or in a group that lends what it borrows */
         for (k = 0; k < 5; k++) {
             struct htb_config config = world_config();
             struct world w;
@@ -312,7 +312,7 @@ static void weights(void)
     CHECK_CONTEXT("%s", "");
 }
 
-/* Weights between groups; and a weight that is lowered counts from then on, not after a long round. */
+/* Weights between groups. A lowered weight counts at once, not after a long round. */
 static void weights_of_groups(void)
 {
     struct htb_config config = world_config();
@@ -382,12 +382,12 @@ static void large_and_small(void)
             CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
     }
     CHECK(large);
-    CHECK_LE(small, 1001); /* a round of 10,000 for the small ones at most, before it has the turn */
+    CHECK_LE(small, 1001); /* at most one round of 10,000 tokens for the small ones before its turn */
     CHECK_LE(now, S + 20 * MS + 10000);
     world_close(&w);
 }
 
-/* Best effort has its minimum in the queues too, and a class with tokens of its own goes before borrowers. */
+/* Best effort gets its minimum in the queues too, and a class with own tokens goes before borrowers. */
 static void nobody_starves(void)
 {
     struct htb_config config = world_config();
@@ -401,7 +401,7 @@ static void nobody_starves(void)
     run(&w, size, 3, S, 11 * S, got);
     CHECK_WITHIN((double)got[1], 0.995 * 3e6, 1.01 * 3e6);
     CHECK_WITHIN((double)got[2], 0.995 * 7e6, 1.01 * 7e6);
-    CHECK_LE(got[3], 10000); /* what the root held at first: nothing was promised */
+    CHECK_LE(got[3], 10000); /* only the root's first tokens: it has no reservation */
     world_close(&w);
     config.best_effort.rate_per_s[0] = 100000;
     world_open(&w, &config);
@@ -415,7 +415,7 @@ static void nobody_starves(void)
     world_close(&w);
 }
 
-/* Takes and queues on one tree: a take at the gate is charged at once to what waits in the queues. */
+/* Takes and queues on one tree: queued requests see at once what a take at the gate was charged. */
 static void mixed(void)
 {
     struct htb_config config = world_config();
@@ -430,9 +430,9 @@ static void mixed(void)
     submit(&w, 0, 1, 100, 0, S);
     submit(&w, 1, 1, 100, 0, S);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);    /* 100 of its own are left */
-    CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_EAGAIN); /* they were there first */
+    CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_EAGAIN); /* the queued one goes first */
     CHECK_EQ(force(&w, 1, 100, 0, S), QOS_OK);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* not any more */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* they are used up */
     CHECK(htb_dispatch(&w.tree, S) == NULL);
     CHECK(htb_dispatch(&w.tree, S + MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, S + MS) == &pool[0]);
@@ -444,7 +444,7 @@ static void mixed(void)
     submit(&w, 3, 3, 50, 0, S + 10 * MS);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 10 * MS), S + 11 * MS);
     CHECK_EQ(htb_take(&w.tree, S + 10 * MS + MS / 2, 3, 25), QOS_EAGAIN);
-    CHECK_EQ(force(&w, 3, 25, 0, S + 10 * MS + MS / 2), QOS_OK); /* the half that was there */
+    CHECK_EQ(force(&w, 3, 25, 0, S + 10 * MS + MS / 2), QOS_OK); /* the half that it had */
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 11 * MS), S + 11 * MS + MS / 2);
     CHECK(htb_dispatch(&w.tree, S + 11 * MS + MS / 2) == &pool[3]);
     CHECK_EQ(htb_stats(&w.tree, QOS_NONE, &s), QOS_OK);
@@ -453,7 +453,7 @@ static void mixed(void)
     world_close(&w);
 }
 
-/* A take of own tokens is charged to the root at once: who waits to borrow from it waits longer. */
+/* A take of own tokens is charged to the root at once: those that wait to borrow from it wait longer. */
 static void take_beside_a_borrower(void)
 {
     struct htb_config config = world_config();
@@ -471,7 +471,7 @@ static void take_beside_a_borrower(void)
     world_close(&w);
 }
 
-/* Own tokens, of classes and of the groups that lend theirs, in the order of n / R; the root after all of them. */
+/* Own tokens of classes and of lending groups go in the order of n / R. The root lends last. */
 static void own_tokens_first(void)
 {
     struct htb_config config = world_config();
@@ -489,8 +489,8 @@ static void own_tokens_first(void)
     submit(&w, 2, 5, 10, 0, S);
     submit(&w, 1, 4, 10, 0, S);
     submit(&w, 3, 6, 10, 0, S);
-    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn (of equal tags the first that came),
-     * which pays itself; then group 1 at 66. */
+    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn (of equal tags, the first to come),
+     * and pays itself. Then group 1 is due at 66 us. */
     CHECK(htb_dispatch(&w.tree, S) == &pool[2]);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[1]);
@@ -501,7 +501,7 @@ static void own_tokens_first(void)
     world_close(&w);
 }
 
-/* What is due at its limit may find its lenders drained when it is looked at again: the time moves on. */
+/* When a request's limit lets it pass, its lenders may be drained: its time moves on. */
 static void time_moves_on(void)
 {
     struct htb_config config = world_config();
@@ -518,7 +518,7 @@ static void time_moves_on(void)
     world_close(&w);
 }
 
-/* Several resources: a request waits for all; a clock that goes back does no harm. */
+/* A request waits for all of its resources. A clock that goes back does no harm. */
 static void several_resources(void)
 {
     struct htb_config config = world_config();
@@ -532,20 +532,20 @@ static void several_resources(void)
     CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     r->tokens[1] = 1;
     CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_OK);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 10 * MS); /* 100 bytes at 10 a ms, one operation at 0.1 */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 10 * MS); /* 100 bytes at 10 per ms, one operation at 0.1 per ms */
     CHECK(htb_dispatch(&w.tree, 10 * MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
     r->tokens[1] = QOS_TOKENS_MAX + 1;
     CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_ERANGE);
-    r->tokens[0] = r->tokens[1] = 0; /* nothing to pay: at once */
+    r->tokens[0] = r->tokens[1] = 0; /* costs nothing: goes at once */
     CHECK_EQ(htb_submit(&w.tree, 5 * MS, r), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 5 * MS) == r);
     world_close(&w);
 }
 
-/* What a request has really cost: charged, or given back, in all its buckets, for the class and the group above it. */
+/* The real cost of a request: the difference is charged or given back in all buckets of the class and its group. */
 static void real_cost(void)
 {
     static const uint64_t more[HTB_RESOURCES_MAX] = {700, 0, 0, 0}, less[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
@@ -565,7 +565,7 @@ static void real_cost(void)
         CHECK_EQ(htb_class_info(&w.tree, 2, &report), QOS_OK);
         CHECK_EQ(report.outstanding, 1);
         CHECK_EQ(report.queued, 0);
-        if (way == 4) { /* the class that paid is no more: its id belongs to somebody else */
+        if (way == 4) { /* the class that paid has ended: its id has a new holder */
             CHECK_EQ(htb_release(&w.tree, S, 2), QOS_OK);
             reserve(&w, 2, 1, 50000, 100000, S);
         }
@@ -583,7 +583,7 @@ static void real_cost(void)
         if (way < 4) {
             CHECK_EQ(stats_of(&w, 2).granted, cost);
             CHECK_EQ(stats_of(&w, 2).debt, cost > 500 ? cost - 500 : 0);
-            /* The group and the limit had 1,000: after 700 they have 500 again in 2 ms. Its own 500 take longer. */
+            /* The group and the limit had 1,000: 2 ms after 700 they have 500 again. Its own 500 take longer. */
             CHECK_EQ(htb_next_ns(&w.tree, S, 2, 500), S + (way == 1 ? 2 * MS : 0));
         } else {
             CHECK_EQ(stats_of(&w, 2).granted, 0);
@@ -593,7 +593,7 @@ static void real_cost(void)
     CHECK_CONTEXT("%s", "");
 }
 
-/* A clock that goes back and forth gains nothing; after a wrong time htb_reset_clock goes on from the right one. */
+/* A clock that goes back and forth gains nothing. After a wrong time htb_reset_clock continues from the right one. */
 static void one_time(void)
 {
     struct htb_config config = world_config();
@@ -619,7 +619,7 @@ static void one_time(void)
     world_close(&w);
 }
 
-/* The walk over a queue, and a class that leaves: everything it has queued is cancelled on the way. */
+/* A walk over a queue cancels all requests of a class that leaves. */
 static void walk(void)
 {
     struct htb_config config = world_config();
@@ -652,7 +652,7 @@ static void waits_for(const struct world *w, uint32_t id, enum htb_wait waits, u
     CHECK_EQ(state.since_ns, since_ns);
 }
 
-/* Why not now, and since when. */
+/* htb_class_info: why a request waits, and since when. */
 static void reasons(void)
 {
     struct htb_config config = world_config();
@@ -723,7 +723,7 @@ static void ring_clock_is_moved_back(void)
     world_close(&w);
 }
 
-/* A class expires while it waits with tokens of its own: what it queued goes on as best effort. */
+/* A class expires while it has own tokens and waits: its requests continue as best effort. */
 static void expires_while_it_waits(void)
 {
     struct htb_config config = world_config();
@@ -753,8 +753,8 @@ static void expires_while_it_waits(void)
     world_close(&w);
 }
 
-/* Borrowers of many weights wait; some are released and reserved anew, wherever they are in the ring. Whatever was
- * submitted is dispatched once, and of those that stayed, who has the most weight has the most service. */
+/* Borrowers of many weights wait; some are released and reserved again, anywhere in the ring. Each request is
+ * dispatched once. Of the classes that stayed, the one with the most weight gets the most service. */
 static void leave_a_ring(void)
 {
     enum { CLASSES = 40 };

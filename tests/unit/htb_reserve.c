@@ -31,7 +31,7 @@ static void admission(void)
     CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, fits), QOS_OK);
     CHECK_EQ(fits[0], 900000);
     CHECK_EQ(fits[1], 450);
-    /* Below the group: its own rate is what there is. */
+    /* Below the group, its own rate is the bound. */
     c = class_of(1, 600001, 0);
     CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 600000);
@@ -54,7 +54,7 @@ static void admission(void)
     /* A fourth level is deeper than depth_max. */
     c = class_of(3, 0, 0);
     CHECK_EQ(htb_reserve(&w.tree, 0, 4, &c, fits), QOS_EFULL);
-    /* Raised: within the parent. Lowered: not below the children. What it has itself is not counted twice. */
+    /* A rate may rise within its parent's, and fall to the sum of its children's. Its old rate is not counted twice. */
     c = class_of(0, 900001, 0);
     c.group = true;
     c.rate_per_s[1] = 400;
@@ -70,7 +70,7 @@ static void admission(void)
     c = class_of(0, 650000, 0);
     CHECK_EQ(htb_reserve(&w.tree, 0, 5, &c, fits), QOS_OK); /* the room that the change made */
     CHECK_EQ(fits[0], 650000);
-    /* The root: not below the sum, in any resource. */
+    /* The root's rate: not below the sum, in any resource. */
     {
         uint64_t root[2] = {999999, 500};
         CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_EADMISSION);
@@ -89,7 +89,7 @@ static void admission(void)
         CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_OK);
         CHECK_EQ(root_rate(&w.tree), QOS_RATE_MAX);
     }
-    /* Best effort can be changed, but neither end nor become a group. */
+    /* Best effort can be changed, but cannot end or become a group. */
     c = class_of(0, 0, 5000);
     c.weight = 3;
     CHECK_EQ(htb_change(&w.tree, 0, 0, &c, fits), QOS_OK);
@@ -100,7 +100,7 @@ static void admission(void)
     world_close(&w);
 }
 
-/* Every error, and after it handle and memory are byte for byte what they were. */
+/* After every error, handle and memory are unchanged, byte for byte. */
 static void errors(void)
 {
     struct htb_config config = world_config();
@@ -126,7 +126,7 @@ static void errors(void)
     SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
     c.parent = 4;
     SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
-    c.parent = 8; /* the id after the last is nobody's */
+    c.parent = 8; /* one past the last id */
     SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
     c.parent = UINT32_MAX - 1;
     SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_ENOENT);
@@ -168,14 +168,14 @@ static void errors(void)
     SAME(htb_release(&w.tree, 5, 1), QOS_EBUSY);
     SAME(htb_change_root(&w.tree, 5, &root), QOS_EADMISSION);
     SAME(terms_of(&w, QOS_NONE, &c), QOS_ENOENT);
-    /* With the numbers in order, all goes. */
+    /* With valid numbers all succeed. */
     CHECK_EQ(htb_release(&w.tree, 5, 2), QOS_OK);
     CHECK_EQ(htb_release(&w.tree, 5, 1), QOS_OK);
     CHECK_EQ(htb_reserve(&w.tree, 5, 1, &good, NULL), QOS_OK);
     world_close(&w);
 }
 
-/* Expiry by take alone: before it the class, from then on best effort; the id and the rate are free again. */
+/* Expiry seen by takes only: the class before it, best effort from then on. Id and rate are free again. */
 static void expiry_at_the_gate(void)
 {
     struct htb_config config = world_config();
@@ -195,14 +195,14 @@ static void expiry_at_the_gate(void)
     CHECK_EQ(terms_of(&w, 1, &out), QOS_ENOENT);
     c = class_of(0, 1000000, 0);
     CHECK_EQ(htb_reserve(&w.tree, S, 2, &c, NULL), QOS_OK);
-    /* An id that has expired but was not used since can be reserved at once. */
+    /* An expired id can be reserved at once, even if no call has used it since. */
     c = class_of(0, 0, 0);
     c.expires_ns = 3 * S;
     CHECK_EQ(htb_reserve(&w.tree, 2 * S, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_reserve(&w.tree, 3 * S - 1, 1, &c, NULL), QOS_EEXIST);
     c.expires_ns = 4 * S;
     CHECK_EQ(htb_reserve(&w.tree, 3 * S, 1, &c, NULL), QOS_OK);
-    /* Expiry put off, and taken away. */
+    /* Expiry postponed, then removed. */
     c.expires_ns = 5 * S;
     CHECK_EQ(htb_change(&w.tree, 3 * S, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_change(&w.tree, 4 * S, 1, &c, NULL), QOS_OK);
@@ -215,7 +215,7 @@ static void expiry_at_the_gate(void)
     CHECK_EQ(htb_release(&w.tree, 101 * S, 1), QOS_ENOENT);
     world_close(&w);
 
-    /* htb_next_ns of a class that expires while it waits: best effort's time, not before the expiry. */
+    /* A class expires before its own tokens suffice: htb_next_ns is best effort's time, not before the expiry. */
     config.best_effort.rate_per_s[0] = 500000;
     world_open(&w, &config);
     c = class_of(0, 1, 1); /* its own 4 tokens would take 4 s */
@@ -223,7 +223,7 @@ static void expiry_at_the_gate(void)
     CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     four = drain(&w, 0, 1, 2 * S - 1000);
     CHECK_GE(four, 10000);
-    CHECK_EQ(htb_take(&w.tree, 2 * S - 1000, 1, 4), QOS_OK); /* a bucket of 0.01 tokens, and now in debt */
+    CHECK_EQ(htb_take(&w.tree, 2 * S - 1000, 1, 4), QOS_OK); /* its bucket holds 0.01 tokens: now in debt */
     CHECK_EQ(htb_next_ns(&w.tree, 2 * S - 1000, 1, 4),
              2 * S + 7000); /* 8 tokens of 0.5 a us: 4, and 4 that the root is owed */
     CHECK_EQ(htb_take(&w.tree, 2 * S + 6999, 1, 4), QOS_EAGAIN);
@@ -242,7 +242,7 @@ static struct htb_request request_of(uint32_t id, uint64_t tokens, uint64_t offs
     return r;
 }
 
-/* The requests of a class that ends go to best effort, in order, behind what is there; at its expiry or release. */
+/* When a class expires or is released, its requests go to the end of best effort's queue, in order. */
 static void end_with_queue(bool by_release)
 {
     struct htb_config config = world_config();
@@ -283,7 +283,7 @@ static void end_with_queue(bool by_release)
     CHECK_CONTEXT("%s", "");
 }
 
-/* htb_expired names each class that has expired, once; not one that was released, or reserved again since. */
+/* htb_expired returns each expired class once, but none that was released or reserved again. */
 static void expiry_is_told(void)
 {
     struct htb_config config = world_config();
@@ -301,25 +301,25 @@ static void expiry_is_told(void)
     request.class_id = 3;
     request.tokens[0] = 100;
     CHECK_EQ(htb_submit(&w.tree, 0, &request), QOS_OK);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* 3 borrows, then only expiries are ahead */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000); /* 3 borrows; after that only expiries are due */
     CHECK(htb_dispatch(&w.tree, 100000) == &request);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 100000), S);
-    CHECK(htb_dispatch(&w.tree, 5 * S) == NULL); /* 1, 3, 4 and 5 are over */
+    CHECK(htb_dispatch(&w.tree, 5 * S) == NULL); /* 1, 3, 4 and 5 have expired */
     CHECK_EQ(htb_reserve(&w.tree, 5 * S, 4, &c, NULL), QOS_OK);
     CHECK_EQ(htb_expired(&w.tree, 5 * S), 1);
     CHECK_EQ(htb_expired(&w.tree, 5 * S), 3);
-    CHECK_EQ(htb_take(&w.tree, 6 * S, 6, 1), QOS_OK); /* notices that it is best effort */
+    CHECK_EQ(htb_take(&w.tree, 6 * S, 6, 1), QOS_OK); /* finds that 6 has expired */
     CHECK_EQ(htb_expired(&w.tree, 6 * S), 5);
     CHECK_EQ(htb_expired(&w.tree, 6 * S), 6);
     CHECK_EQ(htb_expired(&w.tree, 6 * S), QOS_NONE);
-    CHECK_EQ(htb_expired(&w.tree, 9 * S), 4); /* nobody else had to notice */
+    CHECK_EQ(htb_expired(&w.tree, 9 * S), 4); /* no other call was needed */
     CHECK_EQ(htb_expired(&w.tree, 9 * S), 7);
     CHECK_EQ(htb_expired(&w.tree, 9 * S), QOS_NONE);
     world_close(&w);
 }
 
-/* A class and a group with all below it move: queues, debts and turns go with them, admission holds at the new place,
- * and what cannot be is refused without a change. */
+/* A class moves, and a group with all below it. Queues, debts and turns go along, and admission holds at the new place.
+ * A move that is not allowed changes nothing. */
 static void moved(void)
 {
     struct htb_config config = world_config();
@@ -338,7 +338,7 @@ static void moved(void)
     reserve_group(&w, 3, 1, 200000, 0, 0);
     reserve(&w, 4, 3, 200000, 0, 0);
     reserve(&w, 5, 2, 200000, 0, 0);
-    /* Not below itself or a class, not too deep, not where it does not fit, not class 0, not to nowhere. */
+    /* Refused: below itself or a class, too deep, where it does not fit, class 0, below an unknown id. */
     world_draw(&w);
     c = class_of(3, 500000, 0);
     c.group = true;
@@ -360,7 +360,7 @@ static void moved(void)
     c.group = true;
     CHECK_EQ(htb_change(&w.tree, 0, 2, &c, fits), QOS_EFULL); /* 5 would be at level 4 */
     CHECK(world_same(&w));
-    /* 4 has a debt, one request at the device and two that wait. It moves, and takes all of that along. */
+    /* 4 has a debt, one request at the device and two that wait. It keeps all of that when it moves. */
     now = S;
     for (i = 0; i < 4; i++) {
         request[i].class_id = 4;
@@ -374,10 +374,10 @@ static void moved(void)
     CHECK(state.terms.parent == 2 && state.terms.rate_per_s[0] == 100000 && state.queued >= 2);
     CHECK_EQ(htb_class_info(&w.tree, 3, &state), QOS_OK);
     CHECK(state.queued == 0);
-    CHECK_EQ(htb_complete(&w.tree, now, HTB_NOT_DONE, NULL, &request[0]), QOS_OK); /* of before: not given back */
+    CHECK_EQ(htb_complete(&w.tree, now, HTB_NOT_DONE, NULL, &request[0]), QOS_OK); /* an older one: no refund */
     CHECK_EQ(stats_of(&w, 4).granted, 4000);
     CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK); /* nothing is below it */
-    reserve(&w, 3, 1, 500000, 0, now);              /* and its parent has its rate back */
+    reserve(&w, 3, 1, 500000, 0, now);              /* its old parent has the rate back */
     CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK);
     /* The group 2 moves below 1, with 4 and 5: one level deeper, within what 1 has. */
     c = class_of(1, 300000, 400000);
@@ -393,17 +393,17 @@ static void moved(void)
             CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
     }
     CHECK_EQ(stats_of(&w, 4).granted, 8000);
-    /* A borrower of 2 reaches the root through 1 now: the limit of 400,000 of group 2 is in the way, not that of 1. */
+    /* A borrower in 2 now reaches the root through 1: group 2's limit of 400,000 binds, not that of 1. */
     c = class_of(2, 0, 0);
     CHECK_EQ(htb_change(&w.tree, now, 4, &c, NULL), QOS_OK);
     CHECK_EQ(drain(&w, 4, 100, now + 10 * S), 4000);
     c = class_of(0, 0, 0);
     CHECK_EQ(htb_change(&w.tree, now + 10 * S, 4, &c, NULL), QOS_OK);
-    CHECK_GE(drain(&w, 4, 100, now + 10 * S), 6000); /* what the root has left */
+    CHECK_GE(drain(&w, 4, 100, now + 10 * S), 6000); /* the root's remaining tokens */
     world_close(&w);
 }
 
-/* A class that expired is gone for every call, whatever it had queued: its group can be released, its rate reserved. */
+/* An expired class is gone for every call, even with queued requests: its group can be released, its rate reserved. */
 static void expired_is_gone(void)
 {
     struct htb_config config = world_config();
@@ -418,7 +418,7 @@ static void expired_is_gone(void)
         CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, NULL), QOS_OK);
         q.state = HTB_IDLE;
         if (queued)
-            CHECK_EQ(htb_submit(&w.tree, S, &q), QOS_OK); /* it has tokens, and nobody dispatches */
+            CHECK_EQ(htb_submit(&w.tree, S, &q), QOS_OK); /* it has tokens, but dispatch is not called */
         CHECK_EQ(htb_release(&w.tree, 2 * S - 1, 1), QOS_EBUSY);
         c.expires_ns = 0;
         CHECK_EQ(htb_reserve(&w.tree, 2 * S - 1, 3, &c, NULL), QOS_EADMISSION);
@@ -429,7 +429,7 @@ static void expired_is_gone(void)
     }
 }
 
-/* Debts of ancestors have a floor; what would fall below it is not forced. */
+/* Debts of ancestors have a floor: htb_force refuses to go below it. */
 static void floor_of_debt(void)
 {
     struct htb_config config = world_config();
@@ -444,12 +444,12 @@ static void floor_of_debt(void)
     for (i = 1; i <= 19; i++)
         while (force(&w, i, QOS_TOKENS_MAX, 0, S) == QOS_OK)
             total += QOS_TOKENS_MAX;
-    /* The root lends again when all of it is paid: it had 1,000,000,000, and owes the rest. */
+    /* The root had 1,000,000,000 and owes the remainder. It lends again when that is paid. */
     CHECK_EQ(htb_next_ns(&w.tree, S, 25, 1), S + (total - 1000000000) / 100 + 1);
     world_close(&w);
 }
 
-/* A request that passed to best effort when its class ended can still be cancelled, and the others stay. */
+/* A request that went to best effort when its class ended can still be cancelled. The others stay. */
 static void cancel_after_release(void)
 {
     struct htb_config config = world_config();
@@ -475,7 +475,7 @@ static void cancel_after_release(void)
     world_close(&w);
 }
 
-/* Tokens that a class gets from its own rate only: the root is in debt for good. */
+/* The root stays in debt, so classes get only their own tokens. */
 static void beggar(struct world *w, const struct htb_config *config)
 {
     world_open(w, config);
@@ -484,8 +484,8 @@ static void beggar(struct world *w, const struct htb_config *config)
         ;
 }
 
-/* Whoever changes, releases and reserves again at every step never gets more than rate * time, nor is a debt forgiven;
- * and a class whose own rate is not touched loses nothing. */
+/* A class that is changed, or released and reserved again, at every step never gets more than rate * time, and keeps
+ * its debt. A class whose own rate does not change loses nothing. */
 static void nothing_minted(void)
 {
     struct htb_config config = world_config();
@@ -537,8 +537,8 @@ static void nothing_minted(void)
             taken += drain(&w, 1, n, now);
         }
         CHECK_LE(taken, 100000 * 10 + (n > 1000 ? n : 1000));
-        /* With the bucket left alone nothing is lost, but for polls that come up to 3 ms late (see request_max_tokens:
-         * 5,000 tokens every 50 to 53 ms). */
+        /* If its own rate does not change, nothing is lost, except by polls up to 3 ms late (see request_max_tokens):
+         * 5,000 tokens every 50 to 53 ms. */
         if (way == 3)
             CHECK_GE(taken, 100000 * 10 - 1000);
         if (way == 4 || way == 7)
@@ -548,7 +548,7 @@ static void nothing_minted(void)
     CHECK_CONTEXT("%s", "");
 }
 
-/* A clock that goes back and forth does not pay a new reservation for the same time again. */
+/* A new reservation earns nothing for time that has passed, even if the clock goes back and forth. */
 static void nothing_minted_by_the_clock(void)
 {
     struct htb_config config = world_config();
@@ -567,7 +567,7 @@ static void nothing_minted_by_the_clock(void)
     world_close(&w);
 }
 
-/* Debt survives: rate to none and back, in every resource, for groups and limits too. */
+/* Debt survives a change to no rate and back, in every resource, for groups and limits too. */
 static void debt_is_kept(void)
 {
     struct htb_config config = world_config();
@@ -596,14 +596,14 @@ static void debt_is_kept(void)
     c.rate_per_s[0] = 500;
     CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, one), 100 * S + 2 * MS);
-    /* And over the end of the class: its id owes them still, and pays them off meanwhile. */
+    /* After the class ends, its id still owes them, and pays them off meanwhile. */
     CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
     CHECK_EQ(htb_reserve(&w.tree, 60 * S, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns_all(&w.tree, 60 * S, 1, one), 100 * S + 2 * MS);
     CHECK_EQ(htb_next_ns_all(&w.tree, 60 * S, 1, two), 60 * S + MS); /* paid; the bucket starts empty */
     world_close(&w);
 
-    /* The debt of a group: what its classes took is not forgotten. */
+    /* A group keeps the debt that its classes made. */
     config = world_config();
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 1000, 0, 0);
@@ -634,14 +634,14 @@ static void debt_is_kept(void)
     CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 4990 * MS + MS);
     world_close(&w);
 
-    /* The lowest level of all survives too. */
+    /* The lowest possible level survives too. */
     config.debt_ns = HTB_BURST_MAX_NS;
     config.rate_per_s[0] = QOS_RATE_MAX;
     world_open(&w, &config);
     reserve_group(&w, 1, 0, QOS_RATE_MAX, 0, 0);
     reserve(&w, 2, 1, 0, 0, 0);
     CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK);
-    CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK); /* twice QOS_TOKENS_MAX are owed */
+    CHECK_EQ(force(&w, 2, QOS_TOKENS_MAX, 0, 0), QOS_OK); /* it owes twice QOS_TOKENS_MAX */
     CHECK_EQ(force(&w, 2, 1, 0, 0), QOS_EDEBT);
     none = class_of(0, 0, 0);
     none.group = true;
@@ -653,13 +653,13 @@ static void debt_is_kept(void)
     CHECK_EQ(htb_change(&w.tree, 10 * S, 1, &none, NULL), QOS_OK);
     none.rate_per_s[0] = 1000000;
     CHECK_EQ(htb_change(&w.tree, 10 * S, 1, &none, NULL), QOS_OK);
-    /* 7,990,000,000 are owed, 10 s are paid: it may force again below 1,000 s of its rate. */
+    /* It owes 7,990,000,000; 10 s are paid. It may force again when it owes less than 1,000 s of its rate. */
     CHECK_EQ(force(&w, 2, 1, 0, 7000 * S - 1), QOS_EDEBT);
     CHECK_EQ(force(&w, 2, 1, 0, 7000 * S), QOS_OK);
     world_close(&w);
 }
 
-/* A new rate counts from the change on: next_ns follows, what was earned stays. */
+/* A new rate counts from the change on: next_ns follows, and earned tokens stay. */
 static void live_rate(void)
 {
     struct htb_config config = world_config();
@@ -673,7 +673,7 @@ static void live_rate(void)
     CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 0, 1, 500), 500 * MS);
     c.rate_per_s[0] = 2000;
-    CHECK_EQ(htb_change(&w.tree, 100 * MS, 1, &c, NULL), QOS_OK); /* 100 earned, 400 to go at 2 a ms */
+    CHECK_EQ(htb_change(&w.tree, 100 * MS, 1, &c, NULL), QOS_OK); /* 100 earned, 400 to go at 2 per ms */
     CHECK_EQ(htb_next_ns(&w.tree, 100 * MS, 1, 500), 300 * MS);
     c.rate_per_s[0] = 250;
     CHECK_EQ(htb_change(&w.tree, 200 * MS, 1, &c, NULL), QOS_OK); /* 300 earned; a bucket of 250 is full */
@@ -681,7 +681,7 @@ static void live_rate(void)
     CHECK_EQ(htb_take(&w.tree, 200 * MS, 1, 200), QOS_OK);
     CHECK_EQ(htb_take(&w.tree, 200 * MS, 1, 51), QOS_EAGAIN);
     CHECK_EQ(htb_take(&w.tree, 200 * MS, 1, 50), QOS_OK);
-    /* A smaller burst cuts, a larger one gives nothing. */
+    /* A smaller burst cuts the level; a larger one adds nothing. */
     c.rate_per_s[0] = 1000;
     CHECK_EQ(htb_change(&w.tree, 200 * MS, 1, &c, NULL), QOS_OK);
     c.burst_ns = 100 * MS;
@@ -689,14 +689,14 @@ static void live_rate(void)
     c.burst_ns = S;
     CHECK_EQ(htb_change(&w.tree, 900 * MS, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 900 * MS, 1, 101), 901 * MS);
-    /* The root's new rate: 100,000,250 owed, at 1,000,000/s for 1 s, then at 2,000,000/s. */
+    /* The root owes 100,000,250, paid at 1,000,000/s for 1 s, then at the new 2,000,000/s. */
     CHECK_EQ(htb_next_ns(&w.tree, S, 7, 1), 100 * S + 251000);
     CHECK_EQ(htb_change_root(&w.tree, S, &root), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, S, 7, 1), S + 49500 * MS + 125500);
     world_close(&w);
 }
 
-/* Queued requests wait for a new time at once when a rate, a limit or the root changes. */
+/* When a rate, a limit or the root changes, the times of queued requests change at once. */
 static void live_rate_with_queues(void)
 {
     struct htb_config config = world_config();

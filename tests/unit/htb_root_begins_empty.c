@@ -1,4 +1,4 @@
-// proves: the root's bucket begins empty, not in debt: a borrower's first request goes at ceil(n / rate) after htb_init
+// proves: the root's bucket starts empty, without debt: a borrower's first request goes ceil(n / rate) after htb_init
 #include "htb.h"
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// proves: htb_stats may be read by any thread while the owner takes, queues, reserves and releases: no race, no torn
-// value, and counters that only grow while a class lives
+// proves: any thread may call htb_stats while the owner takes, queues, reserves and releases: no race, no torn value,
+// and counters only grow while a class is reserved
 // variants: native tsan
 // flags: -pthread
 #include "htb_world.h"
@@ -19,7 +19,7 @@ static void *read_stats(void *arg)
     memset(last, 0, sizeof last);
     do {
         uint32_t id;
-        for (id = 0; id < 3; id++) { /* 3 comes and goes; 8 is nobody's */
+        for (id = 0; id < 3; id++) { /* 3 comes and goes; 8 is no id */
             htb_stats(&w.tree, id, &s);
             me->wrong += s.granted < last[id].granted || s.borrowed < last[id].borrowed;
             me->wrong += s.refused < last[id].refused || s.waited < last[id].waited || s.granted % 10 != 0;
@@ -79,7 +79,7 @@ int main(void)
         CHECK_EQ(reader[k].wrong, 0);
         CHECK_GE(reader[k].reads, 1);
     }
-    CHECK_GE(granted, steps / 4); /* a take does not overtake queued requests (htb_take), which get the others */
+    CHECK_GE(granted, steps / 4); /* queued requests get the others: a take does not overtake them */
     world_close(&w);
     return check_end();
 }

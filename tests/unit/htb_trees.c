@@ -1,6 +1,6 @@
-// proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum; what joins and
-// what does not; terms, admission and live changes in a tree that has joined are those of one tree; a tree that is made
-// anew takes over what its slot held
+// proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum; which trees
+// may join; terms, admission and live changes in a tree that has joined are as in a single tree; a new tree takes over
+// what its slot held
 // variants: native tsan san
 // flags: -pthread
 #include "htb_world.h"
@@ -66,7 +66,7 @@ static void joining(void)
     CHECK_EQ(htb_release(&w[0].tree, 0, 2), QOS_OK);
     CHECK_EQ(info_of(&w[0].tree).reserved_per_s[0], 400000);
     CHECK_EQ(htb_maximize(&w[0].tree, S, true), HTB_UNCAPPED);
-    /* Half of the rates is in each tree: of 400,000 and a root of 2,000,000. Then tree 0 has all the demand. */
+    /* Each tree has half of the rates: of 400,000, and of the root's 2,000,000. Then tree 0 has all the demand. */
     CHECK_EQ(drain(&w[0], 1, 100, S), 3000); /* 10 ms of its half of the limit */
     for (now = S; now < 2 * S; now += MS) {
         (void)drain(&w[0], 1, 100, now);
@@ -81,7 +81,7 @@ static void joining(void)
     }
     CHECK_WITHIN((double)(stats_of(&w[0], 1).granted - fits[0]), 590000, 600001); /* the limit, whole */
     CHECK_EQ(htb_next_ns(&w[1].tree, now, 1, 100), QOS_NEVER);                    /* nothing of it is there */
-    /* A tree of the same slot after a crash has what the old one had. */
+    /* After a crash, a new tree in the same slot has what the old one had. */
     world_close(&w[0]);
     config.start_ns = now;
     config.rate_per_s[0] = 2000000;
@@ -100,7 +100,7 @@ static void joining(void)
 static pthread_barrier_t barrier;
 static uint64_t granted[TREES][STEPS];
 
-/* A step is 5 ms; the threads run through it as fast as they can, together. */
+/* A step is 5 ms of simulated time. All threads run through it together, as fast as they can. */
 static void *run(void *arg)
 {
     const uint32_t k = (uint32_t)(uintptr_t)arg;
@@ -109,7 +109,7 @@ static void *run(void *arg)
         pthread_barrier_wait(&barrier);
         for (now = step * 5 * MS; now < (step + 1) * 5 * MS; now += MS / 4) {
             (void)htb_exchange(&w[k].tree, now);
-            if (step / 16 % TREES != k) /* everybody rests for a while */
+            if (step / 16 % TREES != k) /* each tree is idle in turn */
                 sum += drain(&w[k], 1, 50, now);
             (void)drain(&w[k], 2, 50, now);
         }
@@ -146,7 +146,7 @@ static void threads(uint32_t trees)
         lowest = at < lowest ? at : lowest;
         CHECK_WITHIN(at - lowest, 0, (double)(trees * (LIMIT / 100 + 50) + LIMIT / 200));
     }
-    if (trees > 1) /* each 16 steps one begins to rest and another ends to: each move costs at most 3 intervals */
+    if (trees > 1) /* every 16 steps demand moves: one tree becomes idle, one busy; a move costs at most 3 intervals */
         CHECK_GE(most + (uint64_t)LIMIT / 200 * 3 * 2 * (STEPS / 16), (uint64_t)LIMIT / 200 * STEPS);
     for (k = 0; k < trees; k++)
         world_close(&w[k]);

@@ -1,4 +1,4 @@
-/* htb_world.h - what the unit tests of htb.h share: a tree in memory with red zones, and a picture of it. */
+/* htb_world.h - shared by the unit tests of htb.h: a tree in memory with red zones, and a copy of it to compare. */
 #ifndef QOS_TESTS_HTB_WORLD_H
 #define QOS_TESTS_HTB_WORLD_H
 
@@ -16,7 +16,7 @@ struct world {
     unsigned char *picture;
 };
 
-/* 8 ids, 1,000,000 tokens/s, nothing for best effort, buckets of 10 ms and no more, bound by the root's rate. */
+/* 8 ids, 1,000,000 tokens/s, no minimum for best effort, buckets of exactly 10 ms, HTB_BY_RATE. */
 static CHECK_UNUSED struct htb_config world_config(void)
 {
     struct htb_config c;
@@ -52,7 +52,7 @@ static CHECK_UNUSED void world_draw(struct world *w)
     memcpy(w->picture, w->memory.mem, w->size);
 }
 
-/* Handle and memory are what they were, byte for byte. */
+/* Handle and memory are unchanged, byte for byte. */
 static CHECK_UNUSED bool world_same(const struct world *w)
 {
     return memcmp(&w->picture_tree, &w->tree, sizeof w->tree) == 0 && memcmp(w->picture, w->memory.mem, w->size) == 0;
@@ -102,7 +102,7 @@ static CHECK_UNUSED uint64_t root_rate(const struct htb *tree)
     return info_of(tree).rate_per_s[0];
 }
 
-/* What id is reserved with. */
+/* The terms of id. */
 static CHECK_UNUSED enum qos_status terms_of(const struct world *w, uint32_t id, struct htb_class *terms)
 {
     struct htb_class_state r;
