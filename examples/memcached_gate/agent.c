@@ -1,5 +1,5 @@
-// A gate as a node of a pShift cluster: reports to every controller what its buckets could use, installs the tokens that
-// they grant. Periods are numbered by the clock, as `pshift_cluster controller` numbers them.
+// A gate as a node of a pShift cluster: reports its buckets' demand to every controller and installs the granted
+// tokens. Periods are numbered by the clock, as `pshift_cluster controller` numbers them.
 #include "agent.h"
 #include "../pshift_cluster/cluster.h"
 #include <errno.h>
@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS 1000000      /* between looks for mail */
+#define LOOK_NS 1000000      /* between checks for messages */
 #define LOOK_OFTEN_NS 300000 /* while a grant is on its way */
-#define WAIT_NS 100000000    /* it is not on its way any more */
+#define WAIT_NS 100000000    /* after this no grant is expected */
 
 struct agent_config agent_config;
 
@@ -26,7 +26,7 @@ static struct {
     uint64_t *wire; /* the time since a grant was obeyed, then the frame */
     size_t wire_bytes;
     uint64_t epoch, kept_epoch, kept_period;
-    bool kept; /* this start's number is on the disk */
+    bool kept; /* the number of this start is on disk */
     uint64_t period, begin_ns, interval_ns, round;
     uint64_t now_ns, last_report_ns, obeyed_ns, asked_ns, told_capacity;
 } a;
@@ -66,7 +66,7 @@ static void read_state(void)
     a.epoch = qos_max(number[0] + 1, clock_wall_ns() / 1000000);
 }
 
-/* On the disk before what depends on it is known elsewhere. */
+/* Must be on disk before anything that depends on it is sent. */
 static void keep_state(void)
 {
     struct pshift_agent_state state;
@@ -93,7 +93,7 @@ static uint64_t remaining(void)
     return qos_sat_sub(a.begin_ns + agent_config.period_ns, a.now_ns);
 }
 
-/* Tokens are planned to be spent an interval before the end: demand that moves in the last one cannot be followed. */
+/* Plans to spend tokens one interval before the end: a change of demand in the last interval comes too late. */
 static uint64_t expect_capacity(void)
 {
     uint64_t left_ns = remaining();
@@ -101,7 +101,7 @@ static uint64_t expect_capacity(void)
     return gate_backend_up() ? qos_mul_div_floor(agent_config.capacity, left_ns, QOS_NS_PER_S) : 0;
 }
 
-/* Clients that wait could use all that memcached can do: their arrivals follow their service, and say nothing. */
+/* Waiting clients could use all that memcached can do: their arrivals only follow their service. */
 static uint64_t could_use(const struct pshift_report_entry *e)
 {
     if (bucket_waiting((uint32_t)e->bucket) == 0)
@@ -127,7 +127,7 @@ static void report(bool answer)
     }
     pthread_mutex_unlock(&buckets_lock);
     if (st != QOS_OK)
-        return; /* an answer without news */
+        return; /* an answer with nothing new */
     if (!answer)
         a.told_capacity = expect_capacity();
     m.capacity = a.told_capacity;
@@ -172,7 +172,7 @@ static void clock_period(void)
     pthread_mutex_lock(&buckets_lock);
     st = pshift_agent_begin(&a.agent, period);
     pthread_mutex_unlock(&buckets_lock);
-    if (st != QOS_ESTALE) /* started again in the same period */
+    if (st != QOS_ESTALE) /* restarted in the same period */
         must(st);
     workers_wake();
 }

@@ -1,7 +1,7 @@
-// A worker's connection to memcached. Requests of all its clients go out in a pipeline; replies come back in that order.
+// A worker's connection to memcached. Requests of all its clients go out in a pipeline; replies return in that order.
 //
-// Replies are read at once, whoever they are for: a client that does not read stops only itself. What cannot be understood
-// ends the connection, and its requests fail: better than one tenant's data in another one's reply.
+// Replies are always read at once: a client that does not read stops only itself. A reply that cannot be understood
+// ends the connection, and its requests fail: one tenant's data must never appear in another one's reply.
 #include "gate.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define IN_BYTES (256 * 1024)
-#define FULL_BYTES (256 * 1024) /* more is not handed to the connection until it has sent some */
+#define FULL_BYTES (256 * 1024) /* above this nothing is added until some has been sent */
 #define REPLY_LINE_MAX 8192
 #define RETRY_NS 50000000
 #define NOT_THERE "SERVER_ERROR memcached does not answer"
@@ -81,7 +81,7 @@ static void say(struct client *c, const char *text)
     client_append(c, "\r\n", 2);
 }
 
-/* A get's error ends it: what its other keys bring is not shown. */
+/* An error ends a get: the replies to its other keys are not shown. */
 static void first_line(struct request *r)
 {
     if (r->first && !r->seen)
@@ -90,7 +90,7 @@ static void first_line(struct request *r)
     r->mute |= r->of_get && r->client->get_failed;
 }
 
-/* The reply is whole, or will never be. */
+/* The reply is complete, or never will be. */
 static void end_reply(struct worker *w, enum outcome outcome)
 {
     struct backend *b = &w->backend;
@@ -115,7 +115,7 @@ void backend_close(struct worker *w)
         struct request *r = &b->ring[b->first];
         first_line(r);
         if (r->inside)
-            client_gone(r->client); /* half of a value cannot be taken back */
+            client_gone(r->client); /* part of a value was already sent */
         else if (!r->quiet && !(r->of_get && r->client->get_failed))
             say(r->client, NOT_THERE);
         r->client->get_failed |= r->of_get;
@@ -156,7 +156,7 @@ static void put(struct backend *b, const char *data, size_t bytes)
     b->out_end += bytes;
 }
 
-/* The line as the client wrote it, without what asks for silence. */
+/* The line as the client wrote it, without noreply or q. */
 static void put_line(struct backend *b, const char *data, const struct head *h)
 {
     if (h->cut_bytes) {
@@ -183,7 +183,7 @@ void backend_send(struct worker *w, struct client *c)
     r->last = h->last;
     if (of_get)
         r->key_hash = protocol_hash(data + h->key_at, h->key_bytes);
-    if (h->answer) { /* refused: the old value goes */
+    if (h->answer) { /* refused: memcached removes the old value */
         r->instead = h->answer;
         r->reply = REPLY_LINE;
         put(b, "delete ", 7);
@@ -235,7 +235,7 @@ static bool hidden(const struct request *r, const char *line, size_t bytes)
     return r->quiet || (r->hide && begins(line, bytes, r->hide));
 }
 
-/* Makes room for a line and a body. Without room the client gets memcached's own error, and the rest is passed over. */
+/* Makes room for a line and a body. Without room the client gets memcached's own error; the remainder is skipped. */
 static void show(struct request *r, const char *line, size_t bytes, uint64_t body_bytes)
 {
     struct client *c = r->client;
@@ -252,7 +252,7 @@ static void show(struct request *r, const char *line, size_t bytes, uint64_t bod
     r->inside = body_bytes != 0;
 }
 
-/* The length at token `index` of a line; its body is so long, and two more. */
+/* Reads the length at token `index` of a line; the body has two bytes more. */
 static bool body_length(const char *line, size_t bytes, uint32_t index, uint64_t *body)
 {
     const char *end = line + bytes;
@@ -271,7 +271,7 @@ static bool body_length(const char *line, size_t bytes, uint32_t index, uint64_t
     return true;
 }
 
-/* VALUE key flags bytes [cas]: of the key that was asked for? */
+/* VALUE key flags bytes [cas]: is it the requested key? */
 static bool value_line(struct backend *b, struct request *r, const char *line, size_t bytes)
 {
     const char *key = line + 6, *space = memchr(key, ' ', bytes - 6);
@@ -282,7 +282,7 @@ static bool value_line(struct backend *b, struct request *r, const char *line, s
     return true;
 }
 
-/* The line of a reply that ends it, or begins a body after which it ends. */
+/* A line that ends a reply, or begins its last body. */
 static void last_line(struct worker *w, struct request *r, const char *line, size_t bytes)
 {
     struct client *c = r->client;
@@ -300,7 +300,7 @@ static void last_line(struct worker *w, struct request *r, const char *line, siz
     end_reply(w, is_error(line, bytes) ? OUTCOME_FAILED : OUTCOME_DONE);
 }
 
-/* False: memcached says what no reply to this request can be. */
+/* False: this line cannot be a reply to the request. */
 static bool reply_line(struct worker *w, const char *line, size_t bytes)
 {
     struct backend *b = &w->backend;
@@ -327,7 +327,7 @@ static bool reply_line(struct worker *w, const char *line, size_t bytes)
     return true;
 }
 
-/* Bytes of a value; its end is the end of a meta reply. */
+/* Bytes of a value; a meta reply ends with its value. */
 static void reply_body(struct worker *w, const char *data, size_t bytes)
 {
     struct backend *b = &w->backend;
@@ -364,7 +364,7 @@ static bool replies(struct worker *w)
     return true;
 }
 
-/* ends: the connection was closed; what it sent before is still read. */
+/* ends: the connection was closed; data sent before is still read. */
 static void receive(struct worker *w, bool ends)
 {
     struct backend *b = &w->backend;
@@ -391,7 +391,7 @@ static void receive(struct worker *w, bool ends)
             return;
         }
         if ((size_t)n < room && !ends)
-            return; /* an edge comes with more */
+            return; /* edge-triggered: more data wakes us */
     }
 }
 

@@ -1,8 +1,8 @@
-// Buckets: who a request belongs to, whose turn it is, and what became of it.
+// Buckets: classification of requests, scheduling, statistics.
 //
-// One lock for all workers. A worker takes it once in a turn: it hands in what arrived and what is done, and grants as long
-// as memcached has room. A grant may be another worker's: then that one is woken. So shares are exact over all workers, and
-// the lock is paid once for many requests.
+// All workers share one lock. A worker takes it once in a turn: it hands in arrivals and completions, then grants while
+// memcached has room. A grant for another worker's client wakes that worker. So shares are exact over all workers, and
+// one hold of the lock serves many requests.
 #include "gate.h"
 #include "pshift.h"
 #include <arpa/inet.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Grants under one hold of the lock. Few, because a client has one request in the queue: the next one of a pipeline has to
- * be read before its turn is past. */
+/* Grants under one hold of the lock. Few, because a client has one request in the queue: the next one of a pipeline
+ * must be read before its turn has passed. */
 #define GRANTS_AT_ONCE 4
 
 struct bucket_spec bucket_spec[BUCKETS_LIMIT];
@@ -20,10 +20,10 @@ pthread_mutex_t buckets_lock = PTHREAD_MUTEX_INITIALIZER;
 struct pshift_scheduler *buckets_pshift;
 
 struct bucket {
-    struct client *head, *tail; /* of its queue */
+    struct client *head, *tail; /* its queue */
     uint64_t waiting, requests, reserved, failed, refused;
-    uint64_t backlog_ns, since_ns; /* time with somebody waiting; since when */
-    uint64_t chances, since_grant; /* the same in grants, to whomever they went */
+    uint64_t backlog_ns, since_ns; /* time with a request waiting; since when */
+    uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
     uint64_t memory_bytes;         /* atomic */
 };
 
@@ -34,7 +34,7 @@ static struct {
     uint32_t prefixes;
     uint32_t at_memcached;
     uint64_t grants;
-    uint32_t watcher; /* the worker that looks again at watch_ns */
+    uint32_t watcher; /* the worker that checks again at watch_ns */
     uint64_t watch_ns, now_ns;
 } b;
 
@@ -44,7 +44,7 @@ static void must(enum qos_status st)
         tool_die(TOOL_FAILED, "scheduler: %s", qos_strerror(st));
 }
 
-/* ---- whose request ----------------------------------------------------------------------------------------------- */
+/* ---- classification ---------------------------------------------------------------------------------------------- */
 
 static int compare_keys(const char *a, size_t a_bytes, const char *c, size_t c_bytes)
 {
@@ -81,7 +81,7 @@ static void sort_prefixes(void)
     }
 }
 
-/* All prefixes of a key stand in the chain of parents of the last one that is not after it. */
+/* All prefixes of a key are in the chain of parents that begins at the last prefix not after the key. */
 uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection)
 {
     uint32_t low = 0, high = b.prefixes, k;
@@ -107,7 +107,7 @@ static bool address_in(const uint8_t address[16], const struct bucket_spec *s)
     return rest == 0 || ((address[whole] ^ s->from[whole]) & (0xff00 >> rest & 0xff)) == 0;
 }
 
-/* The port's; else the narrowest network that the address is in; else everybody else's. */
+/* The port's bucket; else that of the narrowest network that contains the address; else the bucket of all others. */
 uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storage *from)
 {
     uint8_t address[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -147,7 +147,7 @@ void bucket_refused(uint32_t bucket)
     __atomic_add_fetch(&b.bucket[bucket].refused, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- whose turn -------------------------------------------------------------------------------------------------- */
+/* ---- scheduling -------------------------------------------------------------------------------------------------- */
 
 static void open_tags(void)
 {
@@ -235,7 +235,7 @@ static void unqueue(struct client *c)
 static void leave(struct client *c)
 {
     if (!c->queued)
-        return; /* it was granted meanwhile; its worker gives that back */
+        return; /* granted meanwhile; its worker returns the grant */
     unqueue(c);
     if (buckets_pshift)
         must(pshift_scheduler_cancel(buckets_pshift, c->grant.bucket, 1));
@@ -252,7 +252,7 @@ static void give_back(const struct done *d)
     b.at_memcached--;
     q->failed += d->outcome != OUTCOME_DONE;
     if (buckets_pshift)
-        return; /* its token is spent, whatever happened */
+        return; /* its token is spent in any case */
     if (d->outcome == OUTCOME_NOT_SENT)
         must(tags_cancel(&b.tags, b.now_ns, &d->grant.tags));
     else if (d->outcome == OUTCOME_FAILED)
@@ -261,7 +261,7 @@ static void give_back(const struct done *d)
         must(tags_complete(&b.tags, b.now_ns, &d->grant.tags, 0));
 }
 
-/* The next request to send. False: nobody now. */
+/* The next request to send. False: none now. */
 static bool pick(struct grant *grant)
 {
     struct pshift_pick pick;
@@ -286,7 +286,7 @@ static bool pick(struct grant *grant)
     return true;
 }
 
-/* To the end of its worker's list; a worker that sleeps is woken afterwards. */
+/* Appends to its worker's list; a sleeping worker is woken afterwards. */
 static void hand_over(struct client *c, const struct grant *grant, bool wake[])
 {
     struct worker *w = c->worker;
@@ -300,7 +300,7 @@ static void hand_over(struct client *c, const struct grant *grant, bool wake[])
     wake[w->number] = true;
 }
 
-/* One worker looks again when a limit allows the next request; the others may sleep. */
+/* One worker checks again when a limit allows the next request; the others may sleep. */
 static void watch(struct worker *w)
 {
     uint64_t next_ns = buckets_pshift ? QOS_NEVER : tags_next_ns(&b.tags, b.now_ns);
@@ -352,7 +352,7 @@ bool buckets_turn(struct worker *w)
 
 void workers_wake(void)
 {
-    worker_poke(&workers[0]); /* it grants for all */
+    worker_poke(&workers[0]); /* it grants for all workers */
 }
 
 uint64_t bucket_waiting(uint32_t bucket)

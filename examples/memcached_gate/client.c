@@ -1,5 +1,5 @@
-// A client's connection. It is read one request at a time: nothing is read ahead of a request that waits for its grant,
-// beyond one buffer, so a client that sends faster than its bucket may go is slowed down by TCP.
+// A client's connection. It is read one request at a time. Behind a request that waits for its grant at most one buffer
+// is read, so TCP slows down a client that sends faster than its bucket is served.
 #include "gate.h"
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OUT_HIGH_BYTES 65536 /* no further request of a client that has so much to read */
+#define OUT_HIGH_BYTES 65536 /* no further request while a client has so much unread */
 #define STEPS 64             /* of one client in one turn */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
@@ -35,8 +35,8 @@ static const char *unread(const struct client *c)
     return c->in.data ? c->in.data + c->in.begin : "";
 }
 
-/* So that `bytes` in all fit. What is larger than a block is charged to the bucket that needed it first. force: over its
- * share, too. */
+/* Makes room for `bytes` in all. A buffer larger than a block is charged to the bucket that needed it first. force:
+ * even above its share. */
 static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force)
 {
     char *data;
@@ -96,13 +96,13 @@ void client_open(struct worker *w, int fd, uint32_t bucket)
     c->window = 2;
     __atomic_add_fetch(&w->clients, 1, __ATOMIC_RELAXED);
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) == 0)
-        return; /* its worker's from now on */
+        return; /* from now on its worker owns it */
     __atomic_sub_fetch(&w->clients, 1, __ATOMIC_RELAXED);
     close(fd);
     free(c);
 }
 
-/* Its socket is closed. The record stays as long as a request of it waits or is at memcached. */
+/* Closes its socket. The record stays while one of its requests waits or is at memcached. */
 void client_gone(struct client *c)
 {
     struct worker *w = c->worker;
@@ -172,7 +172,7 @@ void client_flush(struct client *c)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* More bytes, into room that is there. False: none now. */
+/* Reads more bytes into free room. False: none now. */
 static bool more(struct client *c)
 {
     struct buffer *b = &c->in;
@@ -189,7 +189,7 @@ static bool more(struct client *c)
     while (n < 0 && errno == EINTR);
     if (n > 0) {
         b->end += (size_t)n;
-        c->readable = (size_t)n == room || c->closing; /* an edge comes with more */
+        c->readable = (size_t)n == room || c->closing; /* edge-triggered: more data wakes us */
         return true;
     }
     c->readable = false;
@@ -199,7 +199,7 @@ static bool more(struct client *c)
     return false;
 }
 
-/* Bytes are missing. False: they have to come first; or they never will, and the connection ends. */
+/* Bytes are missing: reads them. False: they have not come; if they never will, the connection ends. */
 static bool need(struct client *c)
 {
     if (more(c))
@@ -227,7 +227,7 @@ static void enqueue(struct client *c)
     c->worker->arrived = c;
 }
 
-/* Its value is larger than it may be: memcached's answer, but memcached removes the old value first. */
+/* Its value is too large: gives memcached's answer, after memcached has removed the old value. */
 static void refuse_value(struct client *c, const char *text)
 {
     c->head.answer = text;
@@ -241,7 +241,7 @@ static void refuse_value(struct client *c, const char *text)
     c->state = CLIENT_SAY;
 }
 
-/* The whole request fits into the buffer, or is refused. */
+/* Makes the whole request fit into the buffer, or refuses it. */
 static void want_data(struct client *c)
 {
     uint32_t payer = c->bucket;
@@ -373,7 +373,7 @@ static void say(struct client *c)
                                                      : CLIENT_LINE;
 }
 
-/* False: nothing can be done now. */
+/* One step. False: nothing to do now. */
 static bool step(struct client *c)
 {
     if (c->state == CLIENT_QUEUE || c->gone)

@@ -1,5 +1,5 @@
-// Workers: a thread for each core, each with its own epoll, clients and connection to memcached. A turn: what epoll says;
-// then requests are read and granted until nothing is left to do; then everything is sent, in few system calls.
+// Workers: a thread for each core, each with its own epoll, clients and connection to memcached. A turn: handle
+// epoll's events; read and grant requests until nothing is left to do; send everything, in few system calls.
 #include "gate.h"
 #include <errno.h>
 #include <netdb.h>
@@ -70,10 +70,10 @@ void worker_poke(struct worker *w)
 {
     const uint64_t one = 1;
     ssize_t n = write(w->wake.fd, &one, sizeof one);
-    (void)n; /* full: it is awake anyway */
+    (void)n; /* full: the worker wakes anyway */
 }
 
-struct spare { /* a block that is free */
+struct spare { /* a free block */
     struct spare *next;
 };
 
@@ -99,7 +99,7 @@ static void bury_all(struct worker *w)
     w->dead = NULL;
     for (; c; c = next) {
         next = c->next_dead;
-        if (c->running || c->dirty) { /* still in a list */
+        if (c->running || c->dirty) { /* still on a list */
             c->next_dead = w->dead;
             w->dead = c;
             continue;
@@ -198,7 +198,7 @@ static void on_event(struct worker *w, const struct epoll_event *e)
     }
 }
 
-/* What was granted goes to memcached; while its connection takes nothing, it stays granted. */
+/* Sends granted requests to memcached; while its connection is full, they stay granted. */
 static bool held_up(struct worker *w)
 {
     if (backend_full(w))
@@ -251,11 +251,11 @@ static void turn(struct worker *w)
     bury_all(w);
 }
 
-/* Until the next event; at once if something is left to do. */
+/* Sleeps until the next event; not at all if something is left to do. */
 static int sleep_ms(struct worker *w, uint64_t tick_ns)
 {
     uint64_t now_ns = tool_now_ns(), until_ns = qos_min(tick_ns, w->look_ns);
-    bool stuck = w->mine && held_up(w); /* until memcached takes more */
+    bool stuck = w->mine && held_up(w); /* until memcached accepts more */
     if (w->run || w->dirty || w->done_count || w->arrived || w->left ||
         (!stuck && !__atomic_load_n(&w->sleeping, __ATOMIC_RELAXED)))
         return 0;
@@ -303,7 +303,7 @@ static void open_worker(struct worker *w, uint32_t number)
 
 /* ---- the gate ---------------------------------------------------------------------------------------------------- */
 
-/* Written anew, then put in the place of the old: who reads it sees all of it. */
+/* Writes a new file and renames it over the old: readers see one or the other, whole. */
 static void write_stats(void)
 {
     char path[512];
@@ -359,7 +359,7 @@ void gate_serve(void)
         write_stats();
         tool_sleep_until_ns(tool_now_ns() + QOS_NS_PER_S);
     }
-    for (k = 0; k < listeners; k++) /* nobody new; what is at memcached is answered */
+    for (k = 0; k < listeners; k++) /* no new clients; requests at memcached are still answered */
         close(listener[k].source.fd);
     for (end_ns = tool_now_ns() + DRAIN_NS; !idle() && tool_now_ns() < end_ns;)
         usleep(1000);

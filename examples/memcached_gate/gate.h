@@ -5,13 +5,13 @@
  *     client.c    a client's connection: its requests are read one after the other, its replies are written
  *     protocol.c  the text protocol: one line, or one key of a get, at a time
  *     backend.c   a worker's connection to memcached: requests go out in a pipeline, replies come back in order
- *     buckets.c   who a request belongs to; whose turn it is (tags.h, or pshift.h with a controller); statistics
+ *     buckets.c   classifies requests; schedules them (tags.h, or pshift.h with a controller); statistics
  *     agent.c     with a controller: a node of the cluster
- *     transport.c the cluster's messages: that of pshift_cluster
+ *     transport.c the cluster's messages, by pshift_cluster's transport
  *
  *     client --> its bucket's queue --> granted --> memcached --> reply --> client
  *
- * A client has at most one request in a queue and WINDOW_REQUESTS at memcached, all by the same connection. So its requests
+ * A client has at most one request in a queue and WINDOW_REQUESTS at memcached, all on one connection. So its requests
  * stay in order, and it holds at most one request and WINDOW_REQUESTS replies in memory.
  */
 #ifndef MEMCACHED_GATE_H
@@ -24,10 +24,10 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
-#define LINE_BYTES_MAX 2048 /* as memcached; a get may be longer */
+#define LINE_BYTES_MAX 2048 /* as in memcached; a get may be longer */
 #define KEY_BYTES_MAX 250
 #define WINDOW_REQUESTS 32 /* of one client at memcached */
-#define BLOCK_BYTES 8192   /* a client's buffer that is not charged to its bucket */
+#define BLOCK_BYTES 8192   /* a client's buffer of this size is not charged to its bucket */
 #define BUCKETS_LIMIT 1024
 #define LISTENERS_MAX 64
 #define DEPTH_MAX 4096
@@ -54,15 +54,15 @@ enum reply_kind {
 };
 
 enum head_kind {
-    HEAD_MORE,      /* the line is not whole yet */
-    HEAD_REQUEST,   /* to memcached */
+    HEAD_MORE,      /* the line is incomplete */
+    HEAD_REQUEST,   /* goes to memcached */
     HEAD_KEYS,      /* a get; its keys follow, each a request */
     HEAD_ANSWER,    /* answered here, with `answer` */
     HEAD_STATS_QOS, /* answered here */
-    HEAD_CLOSE      /* the same, and the connection ends; without an answer: quit */
+    HEAD_CLOSE      /* as HEAD_ANSWER, then the connection ends; without an answer: quit */
 };
 
-/* One request, without its data. Offsets are into the bytes that were parsed. */
+/* One request, without its data. Offsets count from the first parsed byte. */
 struct head {
     enum head_kind kind;
     enum reply_kind reply;
@@ -70,25 +70,25 @@ struct head {
     bool server_wide;    /* concerns every bucket of this memcached */
     bool refuse_unlinks; /* memcached removes the old value when it cannot store the new one */
     bool base64;         /* of the key */
-    bool last;           /* of a get's keys: nothing follows */
-    bool swallow_line;   /* what is left of the line says nothing more */
+    bool last;           /* the last key of a get */
+    bool swallow_line;   /* ignore the remainder of the line */
     uint32_t bytes;      /* the line, or the key and the spaces before it */
     uint32_t text_bytes; /* the line without its end */
     uint32_t key_at, key_bytes;
     uint32_t cut_at, cut_bytes; /* noreply or q: memcached always replies, so that replies can be counted */
     uint64_t data_bytes;        /* value and its end; 0: none */
-    const char *hide;           /* a quiet meta command: the code that is not shown: "HD" or "EN" */
+    const char *hide;           /* of a quiet meta command: the reply not shown, "HD" or "EN" */
     const char *answer;         /* without the end of the line */
 };
 
-/* The request at the beginning of data. Reads nothing beyond bytes; keeps nothing. */
+/* Parses the request at the start of data. Reads nothing beyond bytes; keeps no state. */
 void protocol_line(const char *data, size_t bytes, struct head *h);
-/* The next key of a get. first: no key came yet. */
+/* The next key of a get. first: the first key. */
 void protocol_key(const char *data, size_t bytes, bool first, struct head *h);
-/* The key as memcached knows it: base64 is decoded into text. 0: it is not base64. */
+/* The key as memcached knows it: base64 is decoded into text. 0: invalid base64. */
 size_t protocol_key_text(const char *data, const struct head *h, char text[KEY_BYTES_MAX]);
 uint32_t protocol_hash(const char *key, size_t bytes);
-/* A number of digits alone, at most `most`. */
+/* A number, of digits only, up to `most`. */
 bool protocol_number(const char *at, size_t bytes, uint64_t most, uint64_t *value);
 
 /* ---- buckets.c ---------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ struct bucket_spec {
     struct tags_client terms;
 };
 extern struct bucket_spec bucket_spec[BUCKETS_LIMIT];
-extern uint32_t bucket_count, bucket_other; /* other: everybody's who has no bucket */
+extern uint32_t bucket_count, bucket_other; /* other: the bucket of all clients without one */
 
 struct client;
 struct worker;
@@ -117,15 +117,15 @@ struct done {
 };
 
 void buckets_open(void);
-/* By the longest prefix of the key; else that of the connection. */
+/* The bucket of the key's longest prefix; else the connection's. */
 uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection);
 uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storage *from);
 /* Memory above BLOCK_BYTES is charged to a bucket: each has an equal share. */
 bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force);
 void bucket_uncharge(uint32_t bucket, uint64_t bytes);
 void bucket_refused(uint32_t bucket);
-/* Everything that happened in this worker's turn, then grants while there is room at memcached; those of other workers'
- * clients go to them. Sets the time when this worker has to look again. True: it was granted something, or may be. */
+/* Accounts for this worker's turn, then grants while there is room at memcached, to clients of other workers too. Sets
+ * the time of this worker's next check. True: it has grants, or may get some. */
 bool buckets_turn(struct worker *w);
 /* Statistics as the lines of `stats`, or for Prometheus. The caller frees it. */
 char *buckets_stats(bool prometheus, size_t *bytes);
@@ -140,17 +140,17 @@ struct buffer {
 };
 
 enum source_kind { SOURCE_CLIENT, SOURCE_BACKEND, SOURCE_LISTENER, SOURCE_WAKE };
-struct source { /* what epoll names; the first member of each */
+struct source { /* epoll's data pointer; first member of each source */
     enum source_kind kind;
     int fd;
 };
 
 enum client_state {
     CLIENT_LINE,  /* a line is next */
-    CLIENT_KEYS,  /* or the next key of a get */
-    CLIENT_DATA,  /* the head is read, its data not yet */
+    CLIENT_KEYS,  /* the next key of a get is next */
+    CLIENT_DATA,  /* the head has been read, its data not yet */
     CLIENT_QUEUE, /* waits for its grant */
-    CLIENT_SAY,   /* has to be answered here, when memcached has answered what came before */
+    CLIENT_SAY,   /* to be answered here, after memcached's earlier replies */
     CLIENT_SWALLOW,
     CLIENT_CLOSE /* after the last reply */
 };
@@ -158,19 +158,19 @@ enum client_state {
 struct client {
     struct source source;
     struct worker *worker;
-    struct client *next, *prev;                                   /* in its bucket's queue; the lock's */
-    struct client *next_granted;                                  /* the lock's, until the worker takes the list */
+    struct client *next, *prev;                                   /* in its bucket's queue; under the lock */
+    struct client *next_granted;                                  /* under the lock, until the worker takes the list */
     struct client *next_run, *next_dirty, *next_left, *next_dead; /* lists of the worker */
     enum client_state state;
     bool readable, writable, running, dirty, queued, gone, closing, ended, dead;
-    bool get_first, get_failed;   /* no key yet; an error has ended the get's replies */
+    bool get_first, get_failed;   /* no key read yet; an error has ended the get's replies */
     uint32_t bucket;              /* of the connection */
-    uint32_t outstanding, window; /* most at memcached; large replies come one at a time */
+    uint32_t outstanding, window; /* window: most at memcached; 1 for large replies */
     struct head head;
     struct grant grant;
-    char lead[32]; /* of a get: what comes before each key */
+    char lead[32]; /* of a get: the text before each key */
     uint32_t lead_bytes;
-    uint64_t swallow_bytes; /* then, with head.swallow_line, the line */
+    uint64_t swallow_bytes; /* to skip; then, with head.swallow_line, the line */
     struct buffer in, out;
 };
 
@@ -179,11 +179,11 @@ void client_event(struct client *c, uint32_t events);
 void client_run(struct client *c);
 void client_granted(struct client *c);
 void client_flush(struct client *c);
-/* False: there is no room; nothing was appended. */
+/* False: no room; nothing was appended. */
 bool client_room(struct client *c, uint32_t payer, size_t bytes);
 void client_append(struct client *c, const char *data, size_t bytes);
 void client_gone(struct client *c);
-void client_replied(struct client *c); /* one request less at memcached */
+void client_replied(struct client *c); /* one request fewer at memcached */
 
 /* ---- backend.c ---------------------------------------------------------------------------------------- */
 
@@ -191,12 +191,12 @@ struct request { /* at memcached */
     struct client *client;
     struct grant grant;
     uint64_t sent_ns;
-    const char *hide, *instead; /* instead: shown in the reply's place */
+    const char *hide, *instead; /* instead: shown instead of the reply */
     uint32_t key_hash;
     enum reply_kind reply;
     bool quiet, of_get;
     bool first, last; /* of a get's keys; the END of the last one's reply ends all of them */
-    bool seen;        /* its first line has come */
+    bool seen;        /* its first line has arrived */
     bool mute;        /* nothing more of this reply is shown */
     bool inside;      /* part of a value was shown */
 };
@@ -210,7 +210,7 @@ struct backend {
     size_t out_size, out_begin, out_end;
     char *in; /* IN_BYTES */
     size_t in_begin, in_end;
-    uint64_t body_bytes;  /* of a value that are still to come */
+    uint64_t body_bytes;  /* of a value, still to come */
     struct request *ring; /* [ring_size], a power of two */
     uint32_t ring_size, first, count;
 };
@@ -234,9 +234,9 @@ struct worker {
     uint32_t clients; /* atomic */
     uint64_t now_ns;
     bool sleeping;                         /* atomic */
-    uint64_t look_ns;                      /* when to look again at the latest */
-    struct client *granted, *granted_last; /* the lock's */
-    struct client *mine;                   /* granted, taken from there */
+    uint64_t look_ns;                      /* time of the next check, at the latest */
+    struct client *granted, *granted_last; /* under the lock */
+    struct client *mine;                   /* granted, taken from that list */
     struct client *arrived, *left;         /* since the last turn */
     struct client *run, *dirty, *dead;
     struct done *done;
@@ -249,7 +249,7 @@ extern uint32_t worker_count;
 
 void worker_run_later(struct client *c);
 void worker_dirty(struct client *c);
-void worker_bury(struct client *c); /* it is freed at the end of the turn */
+void worker_bury(struct client *c); /* frees it at the end of the turn */
 void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome);
 void worker_poke(struct worker *w);
 char *block_take(struct worker *w);

@@ -1,6 +1,6 @@
 // links: -lzmq -pthread
 // flags: -D_GNU_SOURCE
-// memcached_gate: a proxy beside memcached that gives its buckets reservations, limits and weights.
+// memcached_gate: a proxy for memcached that gives its buckets reservations, limits and weights.
 #include "gate.h"
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
     gate_settings.threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     agent_config.period_ns = QOS_NS_PER_S;
     agent_config.intervals = 5;
-    for (k = 1; k + 1 < argc; k++) /* the command line goes over the file */
+    for (k = 1; k + 1 < argc; k++) /* the command line overrides the file */
         if (strcmp(argv[k], "--settings") == 0)
             read_settings(argv[k + 1], argv[0]);
     k = opt_parse(argc, argv, opts, about, examples);

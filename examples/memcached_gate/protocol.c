@@ -1,9 +1,9 @@
 // The text protocol of memcached 1.6: one line, or one key of a get, at a time.
 //
-// All clients of a worker share one connection to memcached, so memcached must see exactly the requests that were counted
-// here, and reply to each of them once. Therefore a request goes on only if it is understood to its end: numbers are
-// numbers, keys have no control characters, and what asks for silence is cut out. What memcached would refuse for its form
-// is refused here, in memcached's words.
+// All clients of a worker share one connection to memcached. So memcached must see exactly the requests that were
+// counted here, and reply to each of them once. A request is forwarded only if all of it is valid: numbers are numbers,
+// and keys have no control characters. noreply and q are cut out. A request that memcached would reject for its form is
+// rejected here, in memcached's words.
 #include "gate.h"
 #include <string.h>
 
@@ -96,7 +96,7 @@ size_t protocol_key_text(const char *data, const struct head *h, char text[KEY_B
     return bytes;
 }
 
-/* ---- what each command is --------------------------------------------------------------------------------------- */
+/* ---- commands --------------------------------------------------------------------------------------------------- */
 
 static void answer(struct head *h, const char *text)
 {
@@ -127,7 +127,7 @@ static void cut(struct head *h, const struct line *l, const struct token *t)
     h->cut_bytes = t->bytes + 1;
 }
 
-/* noreply as the last token, from token `from` on. It is counted out of the tokens. */
+/* noreply as the last token, from token `from` on. It is removed from the count of tokens. */
 static void noreply(struct head *h, struct line *l, uint32_t from)
 {
     if (l->tokens <= from || !is(&l->token[l->tokens - 1], "noreply"))
@@ -136,7 +136,7 @@ static void noreply(struct head *h, struct line *l, uint32_t from)
     cut(h, l, &l->token[--l->tokens]);
 }
 
-/* The value's length; one that is too large is refused, and its bytes are passed over. */
+/* The value's length; a value that is too large is refused and its bytes are skipped. */
 static bool length(struct head *h, const struct token *t)
 {
     uint64_t value;
@@ -251,7 +251,7 @@ static void meta(struct head *h, struct line *l)
     if (!set || length(h, &l->token[2]))
         flags(h, l, set ? 3 : 2);
     else
-        h->refuse_unlinks = h->data_bytes != 0 && l->tokens == 3; /* with flags it may be no set, or the key base64 */
+        h->refuse_unlinks = h->data_bytes != 0 && l->tokens == 3; /* flags: maybe another mode, or a base64 key */
 }
 
 static void meta_debug(struct head *h, struct line *l)
@@ -365,7 +365,7 @@ static const struct {
 
 /* ---- a line ------------------------------------------------------------------------------------------------------ */
 
-/* Get, with at least one space: its keys are read one by one, so it may be of any length. gat has a time before them. */
+/* Get with at least one space: its keys are read one by one, so it may have any length. gat has a time before them. */
 static bool starts_keys(const char *data, size_t bytes, struct head *h)
 {
     size_t name, at, end;
@@ -482,7 +482,7 @@ void protocol_key(const char *data, size_t bytes, bool first, struct head *h)
     if (data[next] == '\r' && next + 1 == bytes)
         return; /* more */
     h->last = data[next] == '\n' || (data[next] == '\r' && data[next + 1] == '\n');
-    if (end == at) { /* without a last key there is none at all */
+    if (end == at) { /* no key at all */
         end_keys(h, first ? "ERROR" : BAD_LINE);
         return;
     }

@@ -1,4 +1,4 @@
-// The cluster's messages go by the ZeroMQ transport of pshift_cluster: that file, with what it expects beside it.
+// The cluster's messages use the ZeroMQ transport of pshift_cluster: its source file, and what that expects.
 #include "../pshift_cluster/cluster.h"
 
 struct settings settings;

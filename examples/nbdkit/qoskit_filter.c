@@ -1,7 +1,6 @@
 /* qoskit_filter.c - an nbdkit filter: exports of an NBD server as tenants, scheduled by htb.h.
  *
- * Stock clients (nbdcopy, qemu-img, qemu, the kernel's nbd, fio) see the rates; neither they nor the plugin behind
- * the filter know of it:
+ * Stock clients (nbdcopy, qemu-img, qemu, the kernel's nbd, fio) and the plugin behind the filter need no change:
  *
  *     nbdkit --filter=build/examples/nbdkit-qoskit-filter.so file dir=/srv/disks \
  *            qos-rate=400M qos-class=gold.img,reserve=200M,limit=300M qos-class=bulk.img,weight=2
@@ -10,17 +9,17 @@
  *
  *     thread of a request            tree                     the clerk, one thread
  *     admit: htb_submit  ------->  |r r r|  <-- htb_dispatch  sleeps until htb_dispatch_next_ns (a timerfd),
- *       goes at once, or sleeps    |r|                        grants what may go then, reads the control file
- *       until it is granted        |r r|                      when inotify tells of it, writes statistics
+ *       goes at once, or sleeps    |r|                        grants what is due, reads the control file when
+ *       until it is granted        |r r|                      inotify reports a change, writes statistics
  *     plugin                         |
- *     finish: a list of what is done |   whoever has the lock next takes it: htb_complete. If somebody waits, finish
- *                              <-----'   itself does, and grants what may go now
+ *     finish: adds to a done list    |   the next holder of the lock empties it: htb_complete. If a request waits,
+ *                              <-----'   finish takes the lock itself and grants what is due
  *
- * While nobody waits, small requests do not meet at the lock: a class takes tokens for a millisecond ahead, and its
- * requests take theirs from this credit.
+ * While no request waits, small ones need no lock: a class takes tokens for a millisecond ahead, and its requests use
+ * this credit.
  *
- * Who grants a request wakes its thread, after the lock is free: one wake-up for each request that waited. A thread
- * that waits for long looks once a second whether its client is still there. */
+ * The thread that grants a request wakes the request's thread, after releasing the lock: one wake-up for each request
+ * that waited. A thread that waits for long checks once a second whether its client is still there. */
 #define _GNU_SOURCE
 #include "settings.h"
 
@@ -43,9 +42,9 @@
 #include <unistd.h>
 
 #define LOG_EVERY_NS UINT64_C(50000000)
-#define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us come together */
+#define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us are made together */
 #define LOOK_EVERY_S 1
-#define AHEAD_PER_S 1000u /* a class takes tokens for this part of a second ahead */
+#define AHEAD_PER_S 1000u /* a class takes tokens for 1/1000 s ahead */
 
 enum kind { READ, WRITE, ZERO, TRIM, CACHE, FLUSH, EXTENTS };
 
@@ -53,14 +52,14 @@ enum kind { READ, WRITE, ZERO, TRIM, CACHE, FLUSH, EXTENTS };
 struct handle {
     char *export_name;
     uint32_t id;   /* its class */
-    uint32_t gone; /* its client is, or the server ends */
+    uint32_t gone; /* the client is gone, or the server ends */
     struct handle *next, *prev;
 };
 
-/* What a client asks for. */
+/* A client's request. */
 struct op {
     enum kind kind;
-    bool emulated; /* zeroes that nbdkit writes, as the plugin has no other way */
+    bool emulated; /* zeroes written as data by nbdkit: the plugin has no zero call */
     uint32_t flags;
     uint64_t count, offset;
     unsigned char *buf;
@@ -72,21 +71,21 @@ struct op {
 struct waiter {
     struct htb_request r; /* first member */
     uint64_t since_ns;
-    struct waiter *next; /* in one list: granted and to be woken, done, or free */
-    bool handed_out;     /* under the lock: htb_dispatch gave it */
+    struct waiter *next; /* on one list: to be woken, done, or free */
+    bool handed_out;     /* under the lock: htb_dispatch returned it */
     bool failed;
-    uint64_t cost;    /* of the piece; the tree charges also what its class takes ahead */
-    uint32_t granted; /* the futex: written by who grants it, at the very last */
+    uint64_t cost;    /* of the piece; the tree also charges the tokens taken ahead */
+    uint32_t granted; /* the futex: the granter's last write */
 };
 
-/* An export that was ever named as a class; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that goes and
- * comes back finds its debt. */
+/* An export that was ever named as a class; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that is
+ * removed and added again keeps its debt. */
 struct slot {
     char *export_name;
     bool present;
     uint64_t reserve, limit;
     uint32_t weight;
-    uint64_t ahead; /* tokens that it takes ahead; without the lock, as the next three */
+    uint64_t ahead; /* tokens taken ahead; without the lock, as the next three */
     uint64_t credit;
     uint64_t requests, failed;
     uint64_t abandoned, wait_ns, wait_max_ns, returned;
@@ -97,21 +96,21 @@ static struct {
     struct htb tree;
     struct htb_config config;
     void *memory;
-    struct settings *parameters, *now; /* as at the start; in force */
+    struct settings *parameters, *now; /* from the start; in force */
     struct slot slot[CLASSES_MAX];
     uint32_t slots;
     struct handle *handles;
     uint64_t chunk_bytes;
-    struct waiter *done; /* at the plugin no more, not known to the tree yet; without the lock */
+    struct waiter *done; /* completed, not yet known to the tree; without the lock */
     struct waiter *free;
     uint64_t waiting;                                 /* changed under the lock, read without */
     uint64_t submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
     uint64_t on_credit, credit_done, credit_failed;   /* at the plugin, done and failed on credit; without the lock */
     uint64_t request_cost, no_data_cost;              /* of the settings in force; without the lock */
     uint64_t slept, wakeups, looks;                   /* of threads that waited */
-    uint64_t armed_ns;                                /* the timer; QOS_NEVER: not */
+    uint64_t armed_ns;                                /* the timer; QOS_NEVER: not armed */
     uint64_t start_ns, settings_number;
-    char refused[WHY_MAX]; /* what was wrong with the control file; "" */
+    char refused[WHY_MAX]; /* the error in the control file; "": none */
     int timer_fd, watch_fd, stop_fd;
     char *control_path, *stats_path, *log_path;
     uint64_t stats_every_ns;
@@ -134,14 +133,14 @@ static uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* ---- grants; all under the lock, but for wake, sleep_until_granted and what calls them */
+/* ---- grants; all under the lock, except wake, sleep_until_granted and their callers */
 
 static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
     return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-/* A piece that failed costs what a request costs that moves no data: failing is cheap, but not free. */
+/* A failed piece costs as much as a request without data: cheap, but not free. */
 static void take_done(uint64_t now)
 {
     struct waiter *w = __atomic_exchange_n(&qos.done, NULL, __ATOMIC_SEQ_CST), *next;
@@ -162,7 +161,7 @@ static void take_done(uint64_t now)
     }
 }
 
-/* Hands out what may go. Returns whom to wake, once the lock is free; `self` needs none. */
+/* Grants what is due. Returns the waiters to wake after releasing the lock; `self` is not among them. */
 static struct waiter *hand_out(uint64_t now, const struct waiter *self)
 {
     struct waiter *woken = NULL, **end = &woken;
@@ -185,7 +184,7 @@ static struct waiter *hand_out(uint64_t now, const struct waiter *self)
     return woken;
 }
 
-/* Sets the timer for the next grant, if nothing else brings it earlier. */
+/* Sets the timer for the next grant, unless it is set to an earlier time. */
 static void arm(uint64_t now)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
@@ -198,8 +197,8 @@ static void arm(uint64_t now)
     (void)timerfd_settime(qos.timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* As soon as its word is set a waiter may go on, and wait for something else: then the wake-up finds nobody, or one who
- * looks again. */
+/* Once its word is set a waiter may run on, and wait for another request. Then the wake-up
+ * finds no waiter, or one that checks its word again. */
 static void wake(struct waiter *w)
 {
     while (w) {
@@ -210,7 +209,7 @@ static void wake(struct waiter *w)
     }
 }
 
-/* Takes a request back that was not handed out. */
+/* Takes back a request that was not granted. */
 static void take_back(struct waiter *w, uint64_t now)
 {
     if (htb_cancel(&qos.tree, now, &w->r) != QOS_OK)
@@ -220,7 +219,7 @@ static void take_back(struct waiter *w, uint64_t now)
     qos.free = w;
 }
 
-/* Its client is gone, or the server ends: takes the request back. False: it has been granted meanwhile. */
+/* The client is gone, or the server ends: takes the request back. False: granted meanwhile. */
 static bool abandon(struct waiter *w)
 {
     struct waiter *woken = NULL;
@@ -264,7 +263,7 @@ static bool sleep_until_granted(struct handle *h, struct waiter *w)
     return there;
 }
 
-/* The cost of the next piece of a request, and its bytes: at most those that are left. A piece costs at most a chunk. */
+/* Cost and bytes of a request's next piece: at most the remaining bytes, and at most a chunk of cost. */
 static uint64_t cost_of(const struct op *op, bool first, uint64_t *bytes)
 {
     static const struct charge whole = {true, 100, QOS_TOKENS_MAX};
@@ -278,7 +277,7 @@ static uint64_t cost_of(const struct op *op, bool first, uint64_t *bytes)
     return charge_of(c, *bytes) + (first ? qos.now->request_cost : 0);
 }
 
-/* A free waiter, submitted, under the lock; ahead: more tokens, for the credit of the class. NULL: no memory. */
+/* Submits a free waiter, under the lock. ahead: extra tokens for the credit of the class. NULL: no memory. */
 static struct waiter *submit(const struct handle *h, const struct op *op, uint64_t cost, uint64_t ahead, uint64_t now)
 {
     struct waiter *w = qos.free;
@@ -295,7 +294,7 @@ static struct waiter *submit(const struct handle *h, const struct op *op, uint64
     w->r.tokens[0] = cost + ahead;
     w->r.urgent = op->kind == FLUSH || op->kind == EXTENTS;
     status = htb_submit(&qos.tree, now, &w->r);
-    if (status == QOS_EDEBT) { /* too many urgent ones: this one queues */
+    if (status == QOS_EDEBT) { /* too much urgent work: this one queues */
         w->r.urgent = false;
         status = htb_submit(&qos.tree, now, &w->r);
     }
@@ -361,11 +360,11 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     w = submit(h, op, cost, ahead, now);
     if (w) {
         woken = hand_out(now, w);
-        if (!w->handed_out && ahead) { /* it would wait: then for what it needs */
+        if (!w->handed_out && ahead) { /* it must wait: only for what it needs itself */
             take_back(w, now);
             ahead = 0;
             w = submit(h, op, cost, 0, now);
-            woken = w ? hand_out(now, w) : NULL; /* nobody waited before */
+            woken = w ? hand_out(now, w) : NULL; /* no request waited before */
         }
     }
     if (w) {
@@ -382,8 +381,8 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     return !w || at_once || sleep_until_granted(h, w) ? w : NULL;
 }
 
-/* The tree learns of it when it matters: the next one to be submitted, or who waits already, may need its place. Either
- * finish sees who waits, or that one's hand_out sees what is done: both are sequentially consistent. */
+/* The tree is told at the next submission, or now if a request waits: either may need the freed place. All accesses
+ * are sequentially consistent: finish sees the waiting request, or that request's hand_out sees the done list. */
 static void finish(struct waiter *w, bool failed)
 {
     struct waiter *woken;
@@ -418,7 +417,7 @@ static uint32_t class_of(const char *export_name)
     return id < qos.slots && qos.slot[id].present ? id : HTB_BEST_EFFORT;
 }
 
-/* Names keep their slots, so there may be too many over time. */
+/* Names keep their slots, so slots may run out over time. */
 static bool slots_suffice(const struct settings *s)
 {
     uint32_t i, fresh = 0;
@@ -427,7 +426,7 @@ static bool slots_suffice(const struct settings *s)
     return qos.slots + fresh <= CLASSES_MAX;
 }
 
-/* One class becomes what the settings say. The reservation is at most `most`: those that shrink go first. */
+/* Applies the settings to one class, with a reservation of at most `most`: those that shrink are applied first. */
 static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, uint64_t root, uint64_t now)
 {
     struct slot *slot = &qos.slot[id];
@@ -447,7 +446,7 @@ static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uin
     return status;
 }
 
-/* Checked settings, so the sum never exceeds the root's rate: first what shrinks, last what grows. */
+/* The settings are checked. First what shrinks, last what grows: so the sum never exceeds the root's rate. */
 static enum qos_status apply(const struct settings *s, uint64_t now)
 {
     uint64_t root = qos.now ? qos.now->rate_per_s : qos.config.rate_per_s[0];
@@ -488,8 +487,8 @@ static enum qos_status apply(const struct settings *s, uint64_t now)
     return status;
 }
 
-/* Parameters with the control file over them. -1: refused, and what was in force stays. missing: a file that is not
- * there counts as an empty one. */
+/* Applies the parameters, overridden by the control file. -1: refused; the settings in force stay. missing: a missing
+ * file counts as empty. */
 static int reload(bool missing)
 {
     char why[WHY_MAX] = "";
@@ -625,10 +624,10 @@ static void print_log(FILE *f, uint64_t now)
                           id ? export_word(qos.slot[id].export_name, word) : "*", (unsigned long long)stats.granted);
 }
 
-/* A reader finds the whole file, old or new. */
+/* A reader sees the whole file, old or new. */
 static void write_stats(void)
 {
-    static bool told; /* that it cannot be written: once */
+    static bool told; /* the error is logged once */
     char *text = NULL, *path = NULL;
     size_t length = 0;
     FILE *f = open_memstream(&text, &length), *out = NULL;
@@ -666,7 +665,7 @@ static void write_log(void)
 
 /* ---- the clerk */
 
-/* Was the control file written, or another one moved there? */
+/* Was the control file written or replaced? */
 static bool control_changed(void)
 {
     char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -734,7 +733,7 @@ static int set_path(char **path, const char *key, const char *value)
         nbdkit_error("%s=%s: it is given twice; give it once", key, value);
         return -1;
     }
-    *path = nbdkit_absolute_path(value); /* the server may leave its directory */
+    *path = nbdkit_absolute_path(value); /* the server may change its directory */
     return *path ? 0 : -1;
 }
 
@@ -815,7 +814,7 @@ static int make_tree(void)
     return 0;
 }
 
-/* The directory is watched, as an editor may put a new file in the place of the old one. */
+/* Watches the directory, as an editor may replace the file. */
 static int watch_control(void)
 {
     char *directory = strdup(qos.control_path);
@@ -867,7 +866,7 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
     "qos-stats=FILE           statistics as text, replaced every qos-stats-interval=MS (default 1000)\n"               \
     "qos-log=FILE             what was granted so far, every 50 ms"
 
-/* One request at a time in the whole server: a tenant that waits would hold up all others. */
+/* With one request at a time in the whole server, a tenant that waits would block all others. */
 static int qoskit_get_ready(int thread_model)
 {
     if (thread_model > NBDKIT_THREAD_MODEL_SERIALIZE_ALL_REQUESTS)

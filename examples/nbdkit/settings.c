@@ -99,7 +99,7 @@ static int parse_charge(const char *key, const char *text, struct charge *charge
     return 0;
 }
 
-/* One of reserve=20M, limit=60M, weight=2, burst=100. given: the words that were there before, by their bits. */
+/* One of reserve=20M, limit=60M, weight=2, burst=100. given: one bit for each word already seen. */
 static int parse_term(const char *value, const char *part, struct htb_class *c, unsigned *given, char *why)
 {
     static const char *const words[] = {"reserve=", "limit=", "weight=", "burst="};
@@ -127,7 +127,7 @@ static int parse_term(const char *value, const char *part, struct htb_class *c, 
     return 0;
 }
 
-/* Where a class of that name stands: s->classes if nowhere. */
+/* Index of the class of that name; s->classes if there is none. */
 static uint32_t find(const struct settings *s, const char *name)
 {
     uint32_t i;

@@ -1,18 +1,18 @@
-/* settings.h - what the parameters and the control file of the nbdkit filter say.
+/* settings.h - the parameters and the control file of the nbdkit filter.
  *
- * Both use the same words, so a line of the control file is a parameter. The settings in force are the parameters with
- * the lines of the file put over them: what the file does not name is as the parameters say. So they depend on nothing
- * that the file said before. */
+ * Both use the same words, so a line of the control file is a parameter. The lines of the file override the parameters;
+ * what the file does not name keeps its parameter. So the settings in force do not depend on earlier contents of the
+ * file. */
 #ifndef SETTINGS_H
 #define SETTINGS_H
 
 #include "htb.h"
 
-#define CLASSES_MAX 1024u /* that are ever named, and the one of all other exports */
+#define CLASSES_MAX 1024u /* ever named, and the one of all other exports */
 #define REQUEST_COST_MAX (UINT64_C(64) << 20)
 #define WHY_MAX 512
 
-/* What a request that moves no data through the socket costs, as a part of its bytes or at most so many. */
+/* Cost of a request that moves no data through the socket. */
 struct charge {
     bool given;
     uint32_t percent;    /* of its bytes */
@@ -37,15 +37,15 @@ struct settings {
 struct settings *settings_new(void); /* NULL: no memory */
 void settings_free(struct settings *s);
 
-/* 1: the key is one of these, and the value is taken. 0: another key. -1: wrong, `why` says what to give. */
+/* 1: a key of these, its value taken. 0: another key. -1: wrong; `why` says what to give. */
 int settings_set(struct settings *s, const char *key, const char *value, char why[WHY_MAX]);
 /* Adds the lines of a file. -1: wrong; errno is ENOENT if there is no file. */
 int settings_read(struct settings *s, const char *path, char why[WHY_MAX]);
-/* New settings: `over` put over `under`, defaults spelled out, checked as a whole. NULL: wrong. */
+/* New settings: `over` overrides `under`; defaults filled in; checked as a whole. NULL: wrong. */
 struct settings *settings_merged(const struct settings *under, const struct settings *over, char why[WHY_MAX]);
 
 uint64_t charge_of(const struct charge *c, uint64_t bytes);
-/* A name as one word: "" for none, blanks and such as %20. Returns buf, which has room for 3 * NBD's 4096 bytes. */
+/* A name as one word: "" if empty, blanks and the like as %20. Returns buf: at least 3 * NBD's 4096 bytes. */
 #define WORD_MAX 12300
 const char *export_word(const char *name, char buf[WORD_MAX]);
 
