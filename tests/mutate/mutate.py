@@ -39,7 +39,7 @@ os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 OUT = "build/mutate"
 KINDS = ["unit", "property", "paper", "fuzz", "interleave", "adversary"]
 CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
-GONE_MAX = 1  # of a list that is replayed, so many may lose their text to edits of the header
+GONE_MAX = 1  # entries of a replayed list that may lose their text to edits of the header
 JUDGED = "tests/mutate/judged.list"
 HEADERS = sorted(f[:-2] for f in os.listdir(".") if f.endswith(".h"))
 
@@ -170,7 +170,7 @@ class Mutator:
                     options.append(str(value - 1) + suffix)
                 if value > 1:
                     options.append("0" + suffix)
-                if i % 32 == 0 or not (before[1] == after[1] == ","):  # of a table, a few entries
+                if i % 32 == 0 or not (before[1] == after[1] == ","):  # only a few entries of a table
                     self.site(begin, end, options)
             elif kind == "name" and t in WORDS:
                 self.site(begin, end, WORDS[t])
@@ -366,7 +366,7 @@ def command(source, program, headers, level):
 def child(cpu_s, sanitized):
     def limits():
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 2))
-        if not sanitized:  # it reserves terabytes of addresses
+        if not sanitized:  # sanitizers reserve terabytes of addresses
             resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
         resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,5 +1,6 @@
-// proves: Algorithm 1 step by step: growth when all was used (within the tolerance), the mean of the last M totals when
-// not, the floor, the literal rule stuck where the paper's is, under-use alerts, totals clamped to what was issued
+// proves: Algorithm 1 step by step: growth when all was used (within the tolerance), else the mean of the last M
+// totals, the floor, the paper's literal rule stuck as in the paper, under-use alerts, totals clamped to the tokens
+// issued
 #include "unit/tokenpool_rig.h"
 
 static uint64_t period;
@@ -20,7 +21,7 @@ static void base(uint64_t equal_within, uint64_t capacity_min, uint64_t step, ui
     rig_run(&monitor, 0);
 }
 
-/* A period in which everything was claimed and the clients complete these; the capacity of the next. */
+/* Runs a period in which all is claimed and the clients complete these amounts; returns the next capacity. */
 static uint64_t after(uint64_t a, uint64_t b)
 {
     uint64_t epoch = rig_info().epoch;
@@ -77,7 +78,7 @@ int main(void)
     (void)after(200, 300);
     CHECK(!rig_slot(0).alert && rig_slot(0).under_used == 0);
 
-    /* By demand: a client that kept all of its reservation did not reserve too much, even if the node completed less. */
+    /* By demand: a client that kept all of its reservation did not over-reserve, even if the node completed less. */
     base(0, 0, 0, 0, 0);
     config.flags = 0;
     rig_init();
@@ -91,7 +92,7 @@ int main(void)
         rig_run(&monitor, ++period * S);
     }
     CHECK(!rig_slot(0).alert && rig_slot(1).alert);
-    CHECK_EQ(rig_info().capacity, 1000); /* no client lacked tokens: the totals say nothing about the node */
+    CHECK_EQ(rig_info().capacity, 1000); /* no client lacked tokens: the totals do not measure the node */
 
     /* A report above what was issued counts as what was issued. */
     base(0, 0, 0, 0, 0);

@@ -59,9 +59,9 @@ static void test_claims(void)
     CHECK_EQ(rig_pool(), -20);
     CHECK_EQ(tokenpool_client_take(&a, 0, 10), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 10), QOS_EAGAIN);
-    CHECK_EQ(rig_pool(), -20); /* it reads the pool, and does not claim */
+    CHECK_EQ(rig_pool(), -20); /* reads the pool, does not claim */
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 0), QOS_ERANGE);
-    CHECK_EQ(tokenpool_client_take(&a, 500000000, 101), QOS_ERANGE); /* more than any client can do in a period */
+    CHECK_EQ(tokenpool_client_take(&a, 500000000, 101), QOS_ERANGE); /* more than any client gets in a period */
     CHECK_EQ(tokenpool_client_take(&a, 500000000, UINT64_MAX), QOS_ERANGE);
     tokenpool_client_run(&a, 502000000, 0);
     CHECK_EQ(tokenpool_client_stats(&a, QOS_NONE, &s), QOS_OK);
@@ -70,7 +70,7 @@ static void test_claims(void)
     CHECK_EQ(s.refused, 1); /* of ten tokens, tried twice */
     CHECK_EQ(tokenpool_client_stats(&a, 1, &s), QOS_ENOENT);
     CHECK_EQ(tokenpool_client_stats(&a, 0, &s), QOS_OK);
-    /* An operation that the transport lost. */
+    /* The transport lost an operation. */
     base(100, 10, 0, 0, &a, &b);
     CHECK(tokenpool_client_next(&b, 1, 1, &op) && op.kind == TOKENPOOL_FETCH_ADD);
     CHECK(!tokenpool_client_next(&b, 1, 100, &op)); /* one at a time */
@@ -82,7 +82,7 @@ static void test_claims(void)
           op.offset_bytes == TOKENPOOL_OFFSET_POOL);
 }
 
-/* Lost answers do not lower the pool without end: after a lost answer the engine reads the pool first. */
+/* Lost answers lower the pool only once: after a lost answer the engine reads the pool first. */
 static void test_lost_claims(void)
 {
     struct tokenpool_client a;
@@ -111,7 +111,7 @@ static void test_straddle(void)
     CHECK_EQ(tokenpool_client_take(&c, 0, 60), QOS_OK);
     CHECK(tokenpool_client_next(&c, 1, 1, &op) && op.kind == TOKENPOOL_FETCH_ADD);
     answer = tokenpool_storage_run(storage, &op);
-    CHECK_EQ(tokenpool_client_take(&c, S, 1), QOS_EAGAIN); /* the period is over meanwhile */
+    CHECK_EQ(tokenpool_client_take(&c, S, 1), QOS_EAGAIN); /* the period has ended */
     tokenpool_client_done(&c, answer);
     CHECK_EQ(tokenpool_client_held(&c), 0);
     CHECK_EQ(rig_client(&c).voided, 30);
@@ -120,9 +120,9 @@ static void test_straddle(void)
     rig_tick(&c, S);
     CHECK_EQ(tokenpool_client_take(&c, S, 60), QOS_OK);
     CHECK(tokenpool_client_next(&c, S + 1, 1, &op) && op.kind == TOKENPOOL_FETCH_ADD);
-    rig_run(&monitor, 2 * S); /* our claim meets the new pool */
+    rig_run(&monitor, 2 * S); /* the claim reaches the new pool */
     tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
-    CHECK_EQ(tokenpool_client_held(&c), 0); /* not in this period */
+    CHECK_EQ(tokenpool_client_held(&c), 0); /* none in this period */
     rig_tick(&c, 2 * S);
     CHECK_EQ(tokenpool_client_held(&c), 0); /* the age of that period is not known yet */
     rig_run(&monitor, 2 * S + MS);
@@ -132,7 +132,7 @@ static void test_straddle(void)
     CHECK_EQ(tokenpool_client_take(&c, 2 * S + 2 * MS, 90), QOS_OK); /* 60, and the 30 */
     CHECK_EQ(tokenpool_client_held(&c), 0);
     CHECK_EQ(rig_pool(), 10);
-    /* The period ends also for an engine whose reads fail. */
+    /* The period also ends for an engine whose reads fail. */
     CHECK_EQ(tokenpool_client_take(&c, 2 * S + 3 * MS, 1), QOS_OK);
     CHECK_EQ(tokenpool_client_held(&c), 9);
     tokenpool_client_run(&c, 3 * S + 3 * MS, 0);
@@ -148,7 +148,7 @@ static void test_limit_and_debt(void)
     CHECK_EQ(tokenpool_client_take(&c, 0, 50), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&c, 0, 1), QOS_ELIMIT);
     CHECK_EQ(tokenpool_client_take(&c, 0, 51), QOS_ERANGE); /* never */
-    CHECK_EQ(rig_pool(), 50);                               /* no more was claimed than the limit allows */
+    CHECK_EQ(rig_pool(), 50);                               /* claims stayed within the limit */
     CHECK_EQ(tokenpool_client_put_back(&c, 0, 1, 3), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&c, 0, 3), QOS_OK);
     CHECK_EQ(tokenpool_client_put_back(&c, 0, 2, 3), QOS_ESTALE);
@@ -220,13 +220,13 @@ static void test_start_now(void)
     CHECK_EQ(tokenpool_client_held(&b), 0);
     rig_run(&monitor, 301 * MS);
     tokenpool_client_run(&b, 302 * MS, 1);
-    CHECK_EQ(tokenpool_client_held(&b), 0); /* a heartbeat that moved once may have waited for its store */
+    CHECK_EQ(tokenpool_client_held(&b), 0); /* one move of the heartbeat may be a delayed store */
     rig_run(&monitor, 303 * MS);
     tokenpool_client_run(&b, 304 * MS, 1);
     CHECK_EQ(tokenpool_client_held(&b), 50);
     CHECK_WITHIN(rig_client(&b).deadline_ns, 0.996e9, 1e9);
     CHECK_EQ(tokenpool_client_take(&b, 304 * MS, 51), QOS_EAGAIN);
-    CHECK(rig_pool() <= 0 && rig_pool() >= -10); /* it looks before its first claim */
+    CHECK(rig_pool() <= 0 && rig_pool() >= -10); /* it reads the pool before its first claim */
     tokenpool_client_run(&b, S, 0);
     CHECK_EQ(tokenpool_client_held(&b), 0);
 }

@@ -1,5 +1,5 @@
-// proves: every field of the configuration: the value that zero stands for, both ends of the range, and one past each end,
-// where the error names the field; init, resume and attach refuse what is wrong and leave the object as it was
+// proves: every field of the configuration: the value that zero stands for, both ends of the range, and one past each
+// end, where the error names the field; init, resume and attach refuse bad values and leave the object unchanged
 #include "config_table.h"
 #include "unit/tokenpool_rig.h"
 
@@ -27,7 +27,7 @@ static enum qos_status tokenpool_init_of(void *handle, void *mem, size_t size_by
     return tokenpool_monitor_init(m, mem, HALF, half, HALF, c);
 }
 
-/* Tokens that a period may issue at most. */
+/* The most tokens that a period may issue. */
 static uint64_t bound_with(uint64_t overrun)
 {
     rig_config(2, 0, 1000, 0);
@@ -78,7 +78,7 @@ static void test_fields(void)
     good.clients = 2;
     good.capacity = 1000;
     config_check_table(&table);
-    CHECK_EQ(bound_with(0), bound_with(50)); /* 5 % of the estimate, so it follows the estimate */
+    CHECK_EQ(bound_with(0), bound_with(50)); /* the default: 5 % of the estimate */
     CHECK(bound_with(0) != bound_with(51));
     CHECK(tokenpool_config_error(NULL) != NULL);
     CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, NULL), QOS_EINVAL);
@@ -89,7 +89,7 @@ static void test_fields(void)
     CHECK(tokenpool_config_error(&good) != NULL && strstr(tokenpool_config_error(&good), "batch") != NULL);
 }
 
-/* Attach: everything about the memory that can be wrong. */
+/* Attach: every error of the memory. */
 static void test_attach(void)
 {
     struct tokenpool_client c, saved;
@@ -112,10 +112,10 @@ static void test_attach(void)
     memcpy(head, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof head);
     CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, NULL, bytes), QOS_EINVAL);
     CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, head, bytes - 1), QOS_EMEMORY);
-    for (i = 0; i < TOKENPOOL_HEAD_BYTES; i++) { /* any byte of it */
+    for (i = 0; i < TOKENPOOL_HEAD_BYTES; i++) { /* any byte of the head */
         unsigned char *b = (unsigned char *)head + i;
         if (i == TOKENPOOL_HEAD_BYTES - 4)
-            break; /* word 7 has 32 bits, on any byte order one half of it is zero */
+            break; /* word 7 holds 32 bits: in any byte order one half is zero */
         *b ^= 0x10;
         CHECK(tokenpool_client_attach_remote(&c, 0, 0, head, bytes) != QOS_OK);
         *b ^= 0x10;
@@ -133,7 +133,7 @@ static void test_attach(void)
     CHECK_EQ(tokenpool_client_attach(&c, 0, slot.generation, storage, bytes), QOS_OK);
     storage[TOKENPOOL_OFFSET_HEAD / 8] = 0;
     CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, bytes), QOS_ECORRUPT);
-    rig_run(&monitor, 0); /* the monitor mends its head at each period start */
+    rig_run(&monitor, 0); /* the monitor rewrites its head at each period start */
     CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, bytes), QOS_OK);
 }
 

@@ -91,7 +91,7 @@ static void test_admission(void)
     CHECK_EQ(tokenpool_monitor_stats(&monitor, 3, &s), QOS_ENOENT);
 }
 
-/* A smaller reservation is accepted whatever the estimate. */
+/* A smaller reservation is always accepted. */
 static void test_lowering_a_reservation(void)
 {
     uint64_t fits = 0, p;
@@ -136,7 +136,7 @@ static void test_conversion(uint32_t flags)
     CHECK_EQ(rig_pool(), 0);
     rig_run(&monitor, 2 * MS);
     CHECK(rig_info().converting); /* S2 */
-    /* At 0.5 s client 0 has asked for 10 of the 30 that its reservation would be by then: K = 60 - 20. */
+    /* At 0.5 s client 0 has asked for 10 of the 30 tokens that its reservation allows by then: K = 60 - 20. */
     tokenpool_client_set_queued(&a, 10);
     tokenpool_client_run(&a, S / 2, 0);
     tokenpool_client_run(&b, S / 2, 0);
@@ -165,7 +165,7 @@ static void test_conversion(uint32_t flags)
     CHECK_EQ(s.borrowed, 40);
 }
 
-/* The pool is lowered when the time left is too short for it; a claim between look and swap counts. */
+/* The pool is lowered when the time left is too short for it; a claim between read and swap counts. */
 static void test_lowering(void)
 {
     struct tokenpool_client a, b;
@@ -182,7 +182,7 @@ static void test_lowering(void)
     CHECK_EQ(tokenpool_client_take(&b, MS, 1), QOS_OK);
     CHECK_EQ(rig_pool(), 50);
     tokenpool_client_run(&a, S / 2, 0);
-    CHECK(tokenpool_monitor_next(&monitor, S / 2, &op));  /* looks */
+    CHECK(tokenpool_monitor_next(&monitor, S / 2, &op));  /* reads */
     CHECK(!tokenpool_monitor_next(&monitor, S / 2, &op)); /* one at a time */
     tokenpool_monitor_run(&monitor, S / 2);
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
@@ -193,7 +193,7 @@ static void test_lowering(void)
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, S / 2), S / 2);
     rig_run(&monitor, S / 2);
-    CHECK_EQ(rig_pool(), 10); /* the same room: 20 claimed, 40 kept, 100 in all */
+    CHECK_EQ(rig_pool(), 10); /* the same room: 20 claimed, 40 kept, 100 in total */
     CHECK_EQ(rig_info().claimed, 20);
     tokenpool_monitor_done(&monitor, 0); /* an answer without an operation */
     rig_run(&monitor, 3 * S);            /* two missed periods are not repeated */
@@ -208,7 +208,8 @@ static void test_guard(void)
     rig_join(0, 60, 0); /* more than an equal share of 50 */
     rig_join(1, 10, 0);
     rig_run(&monitor, 0);
-    /* With 30 from the pool client 1 has 40: at equal shares that is 0.8 s, and client 0 has 40; it does 20 in the rest. */
+    /* With 30 from the pool client 1 has 40: at equal shares that is 0.8 s, and client 0 has 40; it does 20 in the
+     * rest. */
     CHECK_EQ(rig_pool(), 30);
     base(2, 100, TOKENPOOL_GUARD);
     config.client_capacity = 60; /* it could not do 20 in the rest */
@@ -248,7 +249,7 @@ static void test_ordered(void)
     rig_run(&monitor, 0);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
-    CHECK_EQ(rig_info().put, 20); /* of 40: as far ahead as each can claim once */
+    CHECK_EQ(rig_info().put, 20); /* of 40: enough for one claim of each */
     CHECK_EQ(tokenpool_client_take(&b, MS, 25), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_held(&b), 20);
     rig_run(&monitor, 3 * MS);
@@ -269,7 +270,7 @@ static void test_silent(void)
     rig_run(&monitor, 0);
     rig_tick(&a, 0);
     CHECK_EQ(rig_pool(), 10);
-    tokenpool_client_run(&a, S - 2 * MS, 0); /* a sign of life in the last quarter; client 1 never came */
+    tokenpool_client_run(&a, S - 2 * MS, 0); /* a sign of life in the last quarter; client 1 never appeared */
     tokenpool_client_run(&a, S, 0);
     rig_run(&monitor, S);
     CHECK_EQ(rig_pool(), 40); /* client 1's 30 go to the pool */
@@ -284,7 +285,7 @@ static void test_silent(void)
     rig_run(&monitor, 3 * S);
     rig_tick(&a, 3 * S);
     CHECK_EQ(tokenpool_client_held(&a), 0);
-    tokenpool_client_run(&a, 3 * S + S / 2, 0); /* it reports in this period: so it has its reservation in the next */
+    tokenpool_client_run(&a, 3 * S + S / 2, 0); /* it reports in this period, so it has its reservation in the next */
     tokenpool_client_run(&a, 4 * S - MS / 4, 0);
     rig_run(&monitor, 4 * S);
     rig_tick(&a, 4 * S);
@@ -323,7 +324,7 @@ static void test_epoch_wraps(void)
     uint64_t i;
     base(2, 100, 0);
     rig_join(0, 50, 0);
-    storage[TOKENPOOL_OFFSET_POOL / 8] = UINT64_C(0xffffe) << 12; /* as another monitor left it */
+    storage[TOKENPOOL_OFFSET_POOL / 8] = UINT64_C(0xffffe) << 12; /* as left by another monitor */
     CHECK_EQ(tokenpool_monitor_resume(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
     rig_engine(&c, 0);
     for (i = 1; i < 6; i++) {
@@ -340,7 +341,7 @@ static void test_epoch_wraps(void)
     CHECK_EQ(tokenpool_word_epoch(UINT64_C(0xfffffffbfffff001)), 0xfffff);
 }
 
-/* A report that comes 63 periods late: its client was silent and had nothing, so nothing is issued for it. */
+/* A report 63 periods late: its client was silent and had no tokens, so none are issued for it. */
 static void test_report_late_by_tags(void)
 {
     uint64_t epoch, p;

@@ -71,7 +71,7 @@ static CHECK_UNUSED struct tokenpool_slot_state rig_slot(uint32_t id)
     return slot;
 }
 
-/* An engine reads the period word, as after a message, and performs what is due. */
+/* An engine reads the period word, as after a message, and performs due operations. */
 static CHECK_UNUSED void rig_tick(struct tokenpool_client *c, uint64_t now_ns)
 {
     tokenpool_client_hint(c);
@@ -83,7 +83,7 @@ static CHECK_UNUSED int64_t rig_pool(void)
     return tokenpool_word_count(storage[TOKENPOOL_OFFSET_POOL / 8]);
 }
 
-/* A report as its bytes are documented. */
+/* Writes a report in its documented bytes. */
 static CHECK_UNUSED void rig_report(uint32_t id, uint64_t epoch, uint64_t quarter, uint64_t k, uint64_t n)
 {
     storage[tokenpool_storage_report(config.clients, id) / 8] = (epoch % 63 + 1) << 58 | quarter << 56 | k << 27 | n;

@@ -1,9 +1,9 @@
-// proves: one stray 64-bit store into the storage, into any word, of any of a set of hostile values, at any of several
-// phases of a period: the tokens of a window of T stay within a stated bound, and after a stated number of periods
-// everything is as before, without anybody's help
+// proves: after one stray 64-bit store into any word of the storage, of any of a set of hostile values, at any of
+// several phases of a period, the tokens of a window of T stay within a stated bound, and within a stated number of
+// periods the pool recovers by itself
 #include "unit/tokenpool_rig.h"
 
-enum { CLIENTS = 3, CAPACITY = 2000, RESERVED = 400, PERIODS = 9, STEPS = 40 }; /* calls of everybody in a period */
+enum { CLIENTS = 3, CAPACITY = 2000, RESERVED = 400, PERIODS = 9, STEPS = 40 }; /* STEPS: calls of each in a period */
 
 /* Hostile values for a word that holds `old`. */
 static uint64_t hostile(unsigned k, uint64_t old)
@@ -26,7 +26,7 @@ static uint64_t hostile(unsigned k, uint64_t old)
 
 static struct tokenpool_client client[CLIENTS];
 
-/* Tokens of each period of a run with one stray store; most: of any STEPS steps in a row. */
+/* Tokens of each period of a run with one stray store; most: the maximum of any STEPS steps in a row. */
 static void run(uint64_t word, unsigned value, unsigned phase, uint64_t *sums, uint64_t *most)
 {
     uint64_t now = 0, p, i, recent[STEPS] = {0}, window = 0;

@@ -1,6 +1,6 @@
-// proves: imperfect hands: engines that sleep for any time, clocks that jump, monitors that pause, come twice, restart every
-// 10 ms, lose an answer or die, storages that are started anew, slots that are given away: tokens per epoch stay within the
-// bound, epochs start T apart, everybody is back within a stated number of periods
+// proves: tokens per epoch stay within the bound, epochs start T apart, and everything recovers within a stated number
+// of periods, when engines sleep for any time, clocks jump, monitors pause, run twice, restart every 10 ms, lose an
+// answer or die, storages are initialized again, and slots change hands
 #include "unit/tokenpool_rig.h"
 
 static struct tokenpool_monitor second;
@@ -27,7 +27,7 @@ static void resume(struct tokenpool_monitor *m, uint64_t *mem)
     CHECK_EQ(tokenpool_monitor_resume(m, mem, sizeof second_memory, storage, sizeof storage, &config), QOS_OK);
 }
 
-/* The loop of the header's first page: take and complete, at any times. A takes once, sleeps five periods, and comes back
+/* The loop of the header's first page: take and complete, at any times. A takes once, sleeps five periods, and returns
  * with a burst; B takes all that it can get. */
 static void test_take_is_enough(void)
 {
@@ -50,7 +50,7 @@ static void test_take_is_enough(void)
         CHECK_LE(ga + gb, 2 * 10000); /* a window of T; in fact the engines' epochs are the monitor's to a tick */
         CHECK(p == 0 || ga + gb <= 10000 + 100);
     }
-    /* A client that uses a sixth of its reservation, one I/O each millisecond, is not taken for dead. */
+    /* A client that uses a sixth of its reservation, one I/O each millisecond, is not declared dead. */
     base(0);
     rig_join(0, 6000, 0);
     rig_engine(&a, 0);
@@ -65,12 +65,12 @@ static void test_take_is_enough(void)
     }
 }
 
-/* An engine that did not run for any number of periods is back within one. */
+/* An engine that did not run for any number of periods recovers within one. */
 static void test_sleep(void)
 {
     static const uint64_t gaps[] = {1, 100, 32767, 32768, 40000, 65535, 65536, 1048574, 1048575, 1048576, 3000000};
     unsigned g, n = sizeof gaps / sizeof gaps[0];
-    for (g = 0; g < n - (check_scaled(1000) < 1000 ? 4 : 0); g++) { /* the last four: natively */
+    for (g = 0; g < n - (check_scaled(1000) < 1000 ? 4 : 0); g++) { /* the last four only natively */
         struct tokenpool_client a;
         uint64_t now = 0, i, wait = 0;
         rig_config(1, 100, 10000, 0);
@@ -122,7 +122,7 @@ static void test_wake_up(void)
     }
 }
 
-/* The engine's clock goes back by an hour, or forward by a day: back in order within a period, nothing minted. */
+/* The engine's clock goes back by an hour or forward by a day: it recovers within a period and mints nothing. */
 static void test_engine_clock(void)
 {
     static const uint64_t back[2] = {3600, 0}, forward[2] = {0, 86400};
@@ -145,7 +145,7 @@ static void test_engine_clock(void)
                 got += spend(&a, now - back[k] * S + forward[k] * S, 100);
             }
             CHECK_CONTEXT("jump %u, period %u", k, p);
-            CHECK_LE(got, (p ? 6000 : 5000) + 100); /* the last tick may be of the next period */
+            CHECK_LE(got, (p ? 6000 : 5000) + 100); /* the last tick may belong to the next period */
             CHECK_GE(got, p ? 6000 : 0);
         }
     }
@@ -227,7 +227,7 @@ static void test_monitor_clock(void)
     CHECK_EQ(rig_info().epoch, epoch + 2);
 }
 
-/* A monitor that restarts every so often: in any window of T at most twice the bound, and epochs go on. */
+/* A monitor that restarts again and again: in any window of T at most twice the bound, and epochs go on. */
 static void test_restarts(void)
 {
     static const uint64_t every[] = {1000, 500, 100, 50, 10};
@@ -263,7 +263,7 @@ static void test_restarts(void)
     }
 }
 
-/* A monitor pauses, another takes over, the first comes back: it waits, at whatever step it paused. */
+/* A monitor pauses, another takes over, the first resumes: at whatever step it paused, it waits. */
 static void test_returns(void)
 {
     struct tokenpool_client a;
@@ -307,7 +307,7 @@ static void test_returns(void)
         }
     CHECK(rig_info().active && rig_info().epoch > other.epoch);
     CHECK_GE(g, 9900);
-    /* A swap that the first prepared before it paused comes after the other's. */
+    /* A swap that the first monitor prepared before its pause arrives after the other's. */
     for (;; now += MS / 8) {
         if (tokenpool_monitor_next(&monitor, now, &op) && op.kind == TOKENPOOL_COMPARE_SWAP)
             break;
@@ -322,7 +322,7 @@ static void test_returns(void)
     CHECK(!rig_info().active);
 }
 
-/* An operation of the monitor gets no answer, performed or not: it goes on. */
+/* An operation of the monitor gets no answer, performed or not: the monitor goes on. */
 static void test_lost_answers(void)
 {
     unsigned performed, which;
@@ -357,7 +357,7 @@ static void test_lost_answers(void)
         }
 }
 
-/* Admissions in the storage are checked: a word that no monitor wrote, or that does not fit, is none. */
+/* Admissions in the storage are checked: a word that no monitor wrote, or that does not fit, is ignored. */
 static void test_adoption(void)
 {
     const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 8;
@@ -386,7 +386,7 @@ static void test_adoption(void)
     CHECK_EQ(rig_info().reserved, 6000);
 }
 
-/* init under living engines: they notice and attach again. */
+/* init while engines run: they notice and attach again. */
 static void test_started_anew(void)
 {
     struct tokenpool_client a;
@@ -412,8 +412,8 @@ static void test_started_anew(void)
     CHECK_EQ(spend(&a, now += MS, 5000), 3000);
 }
 
-/* The monitor pauses between its clock and the operation that uses it: the swap that starts a period, or its heartbeat. Tokens of
- * an epoch are spent before the next one starts, by an engine that is in time and by one that comes late. */
+/* The monitor pauses between its clock and the operation that uses it: the swap that starts a period, or its heartbeat.
+ * An engine spends tokens of an epoch only before the next one starts, on time or late. */
 static void test_paused(void)
 {
     static const uint64_t pauses[] = {0, 1, 50, 100, 500, 999, 1000, 2500};
@@ -437,7 +437,7 @@ static void test_paused(void)
                         end += pause;
                         pause = 0;
                     }
-                    while (now < end) { /* the engine goes on, and looks */
+                    while (now < end) { /* the engine goes on and reads */
                         tokenpool_client_hint(&a);
                         if (spend(&a, now += MS, 3))
                             last_spent[tokenpool_client_epoch(&a)] = now;
@@ -462,7 +462,7 @@ static void test_paused(void)
         }
 }
 
-/* A client leaves and another joins in its slot: the old engine has no tokens from the next period on. */
+/* A client leaves and another joins in its slot: from the next period on the old engine has no tokens. */
 static void test_slot_reused(void)
 {
     struct tokenpool_client a, b;
@@ -499,7 +499,7 @@ static void test_slot_reused(void)
     CHECK_EQ(tokenpool_client_take(&a, S, 1), QOS_ESTALE);
 }
 
-/* No monitor is left: engines stop after their period, or with TOKENPOOL_GO_ON renew their reservations, once in T. */
+/* No monitor is left: engines stop after their period or, with TOKENPOOL_GO_ON, renew their reservations once in T. */
 static void test_no_monitor(void)
 {
     unsigned go_on, p;
