@@ -263,7 +263,7 @@ struct htb_class_state {
  * such id. After an error the tree is as it was. The time of a tree is the latest now_ns of any call. An earlier now_ns
  * counts as that time, so a clock that goes back and forth gains nothing. A tree must not be NULL. */
 
-/* NULL, or a sentence that names the wrong field and says what to do. config may be NULL (wrong). */
+/* NULL, or a message that names the wrong field and its remedy. A NULL config is an error too. */
 QOS_API const char *htb_config_error(const struct htb_config *config);
 /* The same for terms; they are also checked against the tree when they are used. */
 QOS_API const char *htb_class_error(const struct htb_class *terms);
@@ -299,8 +299,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t
 
 /* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken. Either tokens
  * are missing: see htb_next_ns. Or queued requests wait for the same tokens and go first: those of its class, and for
- * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids,
- * groups and expired classes are best effort. O(depth). */
+ * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired
+ * classes are best effort. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
@@ -3051,7 +3051,7 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  *     scenario   demand is capped by   what happens
  *     1          neither G nor A       nothing is throttled; the rate stays
  *     2          A < G                 the device is the bound; the rate stays
- *     3          G < A                 the rate of the root rises by 1/maximize_step an interval
+ *     3          G < A                 the rate of the root rises by 1/maximize_step per interval
  *     any        a class misses its rate   the rate falls by 1/maximize_step, but not below G
  *
  * Admission always uses G. With the defaults the rate takes at least 2.3 s to double.

@@ -225,7 +225,7 @@ static void expiry_at_the_gate(void)
     CHECK_GE(four, 10000);
     CHECK_EQ(htb_take(&w.tree, 2 * S - 1000, 1, 4), QOS_OK); /* its bucket holds 0.01 tokens: now in debt */
     CHECK_EQ(htb_next_ns(&w.tree, 2 * S - 1000, 1, 4),
-             2 * S + 7000); /* 8 tokens of 0.5 a us: 4, and 4 that the root is owed */
+             2 * S + 7000); /* 8 tokens at 0.5 per us: 4, and the root's debt of 4 */
     CHECK_EQ(htb_take(&w.tree, 2 * S + 6999, 1, 4), QOS_EAGAIN);
     CHECK_EQ(htb_take(&w.tree, 2 * S + 7000, 1, 4), QOS_OK);
     CHECK_EQ(stats_of(&w, 0).granted, four + 4);
