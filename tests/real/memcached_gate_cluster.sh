@@ -34,6 +34,7 @@ for p in m1 m2 m3 c1 c2 g1 g2 g3; do start $p; done
 settled() { cat "$d"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 unconfirmed'; }
 for ((k = 0; k < 150; k++)); do settled && break; sleep 0.1; done
 settled || { bad "the cluster does not settle"; tail -n 3 "$d"/*.out "$d"/*.err; exit 1; }
+began=$(date +%s)
 
 hosts=() ports=()
 for k in 1 2 3; do hosts+=($((base + 10 + k)):$((base + 20 + k))); ports+=($((base + 20 + k))); done
@@ -70,7 +71,9 @@ done
 expect "nobody had anything to complain of" [ -z "$(cat "$d"/[gc]?.err)" ]
 cat "$d"/[gc]?.err
 expect "a controller took over from another" [ "$(cat "$d"/c?.out | grep -c 'takes over')" -ge 2 ]
-$ask cluster "$d/seen" "$d/faults" "$d/sent" "$d/errors1,$d/errors2" $reserve $limit $capped $rate
+# Takeovers by period: under limits each costs one.
+sed -n 's/.*period \([0-9]*\): takes over$/\1/p' "$d"/c?.out | awk -v began="$began" '$1 > began' >"$d/takeovers"
+$ask cluster "$d/seen" "$d/faults" "$d/takeovers" "$d/sent" "$d/errors1,$d/errors2" $reserve $limit $capped $rate
 verdict=$?
 [ $verdict -ne 1 ] || failed=1
 [ $failed = 0 ] || finish 1
