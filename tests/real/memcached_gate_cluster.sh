@@ -73,7 +73,7 @@ cat "$d"/[gc]?.err
 expect "a controller took over from another" [ "$(cat "$d"/c?.out | grep -c 'takes over')" -ge 2 ]
 # Takeovers by period: under limits each costs one.
 sed -n 's/.*period \([0-9]*\): takes over$/\1/p' "$d"/c?.out | awk -v began="$began" '$1 > began' >"$d/takeovers"
-$ask cluster "$d/seen" "$d/faults" "$d/takeovers" "$d/sent" "$d/errors1,$d/errors2" $reserve $limit $capped $rate
+$ask cluster "$d/seen" "$d/faults" "$d/takeovers" "$d/sent" "$d/errors1,$d/errors2" $reserve $limit $capped $rate $capacity
 verdict=$?
 [ $verdict -ne 1 ] || failed=1
 [ $failed = 0 ] || finish 1
