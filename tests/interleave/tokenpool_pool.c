@@ -729,7 +729,7 @@ int main(void)
          .actor = ordered_actor,
          .check = ordered_check},
         {.name = "first come, 2 clients", .actors = 2, .setup = fifo_setup, .actor = fifo_actor, .check = fifo_check},
-        {.name = "ordered, served ahead, 2 clients + monitor",
+        {.name = "ahead, ordered, 2 clients + monitor",
          .actors = 3,
          .setup = cap_setup,
          .actor = cap_actor,
