@@ -7,7 +7,6 @@
 // Ratios of neighbours, in profiled device time per second, are what each change makes. The control is `without` beside
 // the next `without`: what two equal slices differ by is what this machine can resolve.
 #include "uring_files.h"
-#include <stdlib.h>
 #include <string.h>
 
 #define GROUPS 5u      /* of five values the least and the greatest are the 94 % interval of the median */
@@ -15,20 +14,6 @@
 #define WIDTH_MAX 0.15 /* a control that is known no better than this says nothing */
 
 enum kind { WITHOUT, BOUND, MIX, SCHEDULER, KINDS };
-
-static int ascending(const void *a, const void *b)
-{
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, size_t n)
-{
-    qsort(v, n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
 
 /* Tenants whose numbers of requests stand in the ratio of what they got: first come, first served serves them so. */
 static void same_mix(const struct settings *s, const struct run *with, struct tenant *tenant)

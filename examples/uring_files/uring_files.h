@@ -206,6 +206,8 @@ void explain_print(const struct settings *s, const struct explanation *e);
 
 /* overhead.c: the --overhead mode. The exit status. */
 int overhead_run(struct settings *s);
+/* Sorts v. */
+double median(double *v, size_t n);
 
 /* judge.c */
 void judge_run(const struct settings *s, const struct profile *p, const struct run *run, struct verdict *v);
