@@ -51,8 +51,9 @@ enum kind { READ, WRITE, ZERO, TRIM, CACHE, FLUSH, EXTENTS };
 /* A connection. */
 struct handle {
     char *export_name;
-    uint32_t id;   /* its class */
-    uint32_t gone; /* the client is gone, or the server ends */
+    uint32_t id;      /* its class */
+    uint32_t gone;    /* the client is gone, or the server ends */
+    uint32_t leaving; /* 1: a thread replies to a client that is gone */
     struct handle *next, *prev;
 };
 
@@ -117,6 +118,8 @@ static struct {
     FILE *log;
     pthread_t clerk;
     bool clerk_runs;
+    pthread_key_t leaver; /* of a thread: the handle whose `leaving` it set */
+    bool leaver_made;
 } qos = {.lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
          .slots = 1,
          .chunk_bytes = 262144,
@@ -261,6 +264,39 @@ static bool sleep_until_granted(struct handle *h, struct waiter *w)
     __atomic_fetch_add(&qos.wakeups, wakeups, __ATOMIC_RELAXED);
     __atomic_fetch_add(&qos.looks, looks, __ATOMIC_RELAXED);
     return there;
+}
+
+/* nbdkit 1.32 ends with a failed assertion if two threads reply at the same time to a client that is gone: one closes
+ * the socket that the other is about to write to. So they reply one by one: the next after the one before has ended,
+ * or come back with another request. */
+static void left(void *handle)
+{
+    struct handle *h = handle;
+    __atomic_store_n(&h->leaving, 0, __ATOMIC_RELEASE);
+    (void)futex(&h->leaving, FUTEX_WAKE, 1, NULL);
+}
+
+static void come_back(void)
+{
+    struct handle *h = pthread_getspecific(qos.leaver);
+    if (h) {
+        (void)pthread_setspecific(qos.leaver, NULL);
+        left(h);
+    }
+}
+
+/* A thread that is no worker of nbdkit, as another filter may have, may neither end nor come back: nobody waits for it
+ * longer than a second. */
+static void leave(struct handle *h)
+{
+    static const struct timespec most = {1, 0};
+    if (!__atomic_load_n(&h->gone, __ATOMIC_RELAXED))
+        return;
+    while (__atomic_exchange_n(&h->leaving, 1, __ATOMIC_ACQUIRE))
+        if (futex(&h->leaving, FUTEX_WAIT, 1, &most) == -1 && errno == ETIMEDOUT)
+            return;
+    if (pthread_setspecific(qos.leaver, h) != 0)
+        left(h);
 }
 
 /* Cost and bytes of a request's next piece: at most the remaining bytes, and at most a chunk of cost. */
@@ -879,8 +915,13 @@ static int qoskit_get_ready(int thread_model)
 static int qoskit_after_fork(nbdkit_backend *backend)
 {
     sigset_t all, before;
-    int error;
+    int error = pthread_key_create(&qos.leaver, left);
     (void)backend;
+    if (error) {
+        nbdkit_error("qoskit: thread: %s", strerror(error));
+        return -1;
+    }
+    qos.leaver_made = true;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are nbdkit's */
     error = pthread_create(&qos.clerk, NULL, clerk, NULL);
@@ -917,6 +958,8 @@ static void qoskit_unload(void)
     for (i = 0; i < 3; i++)
         if (fds[i] != -1)
             (void)close(fds[i]);
+    if (qos.leaver_made)
+        (void)pthread_key_delete(qos.leaver);
     for (i = 1; i < qos.slots; i++)
         free(qos.slot[i].export_name);
     while (qos.free) {
@@ -960,6 +1003,7 @@ static void *qoskit_open(nbdkit_next_open *next, nbdkit_context *context, int re
 static void qoskit_close(void *handle)
 {
     struct handle *h = handle;
+    come_back();
     pthread_mutex_lock(&qos.lock);
     if (h->next)
         h->next->prev = h->prev;
@@ -992,11 +1036,14 @@ static int pass_on(nbdkit_next *next, const struct op *op, uint64_t done, uint64
 static int serve(nbdkit_next *next, struct handle *h, const struct op *op, int *err)
 {
     struct slot *s = &qos.slot[__atomic_load_n(&h->id, __ATOMIC_RELAXED)];
-    uint64_t done = 0, cost = take_credit(s, op);
+    uint64_t done = 0, cost;
     int rc;
+    come_back();
+    cost = take_credit(s, op);
     if (cost) {
         rc = pass_on(next, op, 0, op->count, err);
         finish_on_credit(s, cost, rc == -1);
+        leave(h);
         return rc;
     }
     do {
@@ -1004,12 +1051,14 @@ static int serve(nbdkit_next *next, struct handle *h, const struct op *op, int *
         struct waiter *w = admit(h, op, done == 0, &bytes);
         if (!w) {
             *err = ESHUTDOWN;
-            return -1;
+            rc = -1;
+            break;
         }
         rc = pass_on(next, op, done, bytes, err);
         finish(w, rc == -1);
         done += bytes;
     } while (rc != -1 && done < op->count);
+    leave(h);
     return rc;
 }
 
