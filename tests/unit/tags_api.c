@@ -407,6 +407,7 @@ static void rejected(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
     struct qos_stats stats;
+    struct tags_grant g;
     c.at_limit = TAGS_REJECT;
     c.reject_after_ns = 150 * MS;
     c.count_by_client = true;
@@ -446,6 +447,9 @@ static void rejected(void)
     CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 332), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_ELIMIT);
+    CHECK_EQ(tags_pull(&tags, 0, 500, &g), QOS_OK); /* 501 are left: the last of them begins after 1001 ms */
+    CHECK_EQ(tags_arrive(&tags, MS, 0, 1, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, MS, 0, 1, 1), QOS_ELIMIT);
     close_tags();
 }
 
@@ -802,6 +806,43 @@ static void rare_and_huge(void)
     close_tags();
 }
 
+/* What a service lasts beyond the longest that a mean takes is charged in full too: after 2^41 ns of one client, 2048 times
+ * 2^30 ns of another. */
+static void beyond_the_mean(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    uint32_t turns = 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 5000, 1), QOS_OK);
+    CHECK_EQ(serve(0, UINT64_C(1) << 41), 0);
+    while (turns < 4000 && serve(0, UINT64_C(1) << 30) == 1)
+        turns++;
+    CHECK_WITHIN(turns, 2047, 2049);
+    close_tags();
+}
+
+/* The paper's rule for idle clients: a second of idleness erases a lead, also if the last request was cancelled. */
+static void idle_in_real_time(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags_grant first, last;
+    c.real_time_tags = true;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 10, 1), QOS_OK);
+    CHECK_EQ(tags_force(&tags, 0, 0, 1, &first), QOS_OK);
+    CHECK_EQ(tags_force(&tags, 0, 0, 1, &last), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 0, &first, 0), QOS_OK);
+    CHECK_EQ(tags_cancel(&tags, 0, &last), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 1, 1), QOS_OK);
+    CHECK_EQ(serve(SECOND, 0), 0); /* of equal tags the lower id's */
+    close_tags();
+}
+
 /* A lead is cut at 2^63 units of work per weight. The longest service counts as 2^46 ns: with TAGS_LEAD_UNBOUNDED, 140,000 of
  * them by reservation lead by 131,072 only, and as many of an equal client are served until both have turns again. */
 static void longest_lead(void)
@@ -1016,6 +1057,8 @@ int main(void)
     intrusive();
     windows();
     rare_and_huge();
+    beyond_the_mean();
+    idle_in_real_time();
     longest_lead();
     clock_jumps();
     end_of_time();
