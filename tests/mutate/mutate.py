@@ -7,13 +7,18 @@ usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER
        tests/mutate/mutate.py replay FILE [HEADER]    mutants of a list: each must still be caught by the test it names
 
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
-swapped, a memory order. A mutant that does not compile, or whose object code is the header's own (at -O1; plain, with
-the atomics' hook, and without __int128), is dropped and not counted. The object of each of the others is linked with
-the objects of the header's native tests (a test that has the bodies in it is compiled whole), until one fails: exit
-status, signal, or far more processor time than without the change. The order is by past kills for each second of
-processor time. A mutant that no native test catches is tried under the address, undefined and integer sanitizers of
-clang too. Same header, N and seed: same mutants. What was judged is kept in build/mutate/ and not run again as long as
-the header is as it was, so a run can be stopped at any time; a survivor is tried again when a test has changed.
+swapped, a memory order. One that does not compile, or whose object code is the header's own (at -O1; plain, with the
+atomics' hook, and without __int128), is dropped and not counted. Each of the others is run against the header's native
+tests that run its lines, until one fails: exit status, signal, or far more processor time than without the change. A
+test is linked with the object of the changed bodies; one that has the bodies in it is compiled whole. The order is by
+past kills, those in the same function first, for each second of processor time: the quick tests with bodies at -O0
+(most mutants fall there), the other short ones at -O1, then the short ones under the address, undefined and integer
+sanitizers of clang, then the long ones. Same header, N and seed: same mutants. What was judged is kept in
+build/mutate/ and not run again as long as the header is as it was, so a run can be stopped at any time; a survivor is
+tried again when a test has changed.
+
+    QOS_MUTATE_SECONDS=n  ends the run after n seconds of processor time; the next goes on from there
+    QOS_MUTATE_SHORT=1    leaves out sanitizers and long tests; the next run without it takes up what lived
 
 Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outlive edits elsewhere:
     htb.h htb_take                 the header and the function; `#2` behind it: the second such place in it
@@ -41,6 +46,10 @@ KINDS = ["unit", "property", "paper", "fuzz", "interleave", "adversary"]
 CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
 GONE_MAX = 1  # entries of a replayed list that may lose their text to edits of the header
 JUDGED = "tests/mutate/judged.list"
+LONG_S = 6  # of processor time; a test above this is tried last
+ONLY_SHORT = bool(os.environ.get("QOS_MUTATE_SHORT"))  # leaves what the short tests do not catch to the next run without it
+QUICK_S = 0.5  # a test below this is tried before a mutant's object code is compared
+BUDGET_S = float(os.environ.get("QOS_MUTATE_SECONDS", "inf"))  # of processor time for one run
 HEADERS = sorted(f[:-2] for f in os.listdir(".") if f.endswith(".h"))
 
 # ---- the text of a header ------------------------------------------------------------------------------------------
@@ -383,7 +392,7 @@ def run(argv, cpu_s, log=None, scale=None):
         p = subprocess.Popen(argv, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
                              preexec_fn=child(cpu_s, scale), start_new_session=True)
         try:
-            status = p.wait(timeout=cpu_s * 20 + 60)
+            status = p.wait(timeout=cpu_s * 8 + 20)
         except subprocess.TimeoutExpired:
             os.killpg(p.pid, signal.SIGKILL)
             status = p.wait()
@@ -409,18 +418,34 @@ class Bench:
     """A copy of the headers in which one is changed, and the tests that judge it."""
 
     def __init__(self, header, work):
-        self.header, self.work, self.sane = header, work, None
-        shutil.rmtree(work, ignore_errors=True)
-        os.makedirs(work)
+        self.header, self.work = header, work
         self.text = open(f"{header}.h").read()
+        sources = tests_of(header)
+        parts = [f"tests/{d}/{f}" for d in ["."] + KINDS if os.path.isdir(f"tests/{d}") for f in os.listdir(f"tests/{d}")
+                 if f.endswith(".h") or f == "driver.c"]
+        self.key = digest(*sorted(f"{h}.h" for h in HEADERS), "tests/mutate/mutate.py", *sources, *sorted(parts))
+        if not os.path.exists(f"{work}/{self.key}"):  # its objects are of other sources
+            shutil.rmtree(work, ignore_errors=True)
+            os.makedirs(work)
+            open(f"{work}/{self.key}", "w").close()
         for f in os.listdir("."):
             if f.endswith(".h"):
                 self.put(f, open(f).read())
-        self.objects = [self.object(c) for c in CONFIGS]
 
     def put(self, name, text):
         with open(f"{self.work}/{name}", "w") as f:
             f.write(text)
+
+    def kept(self, name, make):
+        """What make() gives, from a file if it was asked before."""
+        path = f"{self.work}/{name}.json"
+        if not os.path.exists(path):
+            value = make()
+            with open(path + ".new", "w") as f:
+                json.dump(value, f)
+            os.rename(path + ".new", path)
+        with open(path) as f:
+            return json.load(f)
 
     def bodies(self, header, out, compiler, config=""):
         """The object of a header's bodies: functions of qos.h are inline in the others'. False: does not compile."""
@@ -432,15 +457,20 @@ class Bench:
     def object(self, config):
         """A hash of the header's object code in one configuration; None: it does not compile."""
         out = "plain" if not config else "other"
-        if not self.bodies(self.header, out, GCC + ["-Werror=int-conversion", "-Werror=incompatible-pointer-types"], config):
+        if not self.bodies(self.header, out, GCC, config):
             return None
         with open(f"{self.work}/{out}.o", "rb") as f:
             return hashlib.sha256(f.read()).hexdigest()
 
+    def unchanged(self):
+        self.put(f"{self.header}.h", self.text)
+        return [self.object(c) for c in CONFIGS]
+
     def differs(self, text):
         """"plain" or "other": the configuration whose object code differs; "": none does; None: it does not compile."""
+        objects = self.kept("objects", self.unchanged)
         self.put(f"{self.header}.h", text)
-        for config, before in zip(CONFIGS, self.objects):
+        for config, before in zip(CONFIGS, objects):
             after = self.object(config)
             if after is None:
                 return None
@@ -451,7 +481,7 @@ class Bench:
     def program(self, source, compiler, plain):
         """Builds a test with the header as it is now. plain: the object of that header's bodies."""
         program, log = f"{self.work}/test", f"{self.work}/build.log"
-        sanitized = compiler is not GCC
+        sanitized = compiler[0] == "clang"
         if has_own_bodies(source):
             return run(command(source, program, self.work, "san" if sanitized else "-O0"), 300, log)[0] == 0
         tag = "san." if sanitized else ""
@@ -462,8 +492,9 @@ class Bench:
                 argv.append(f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"')
                 if run(argv + ["-c", "-o", objects[0] + ".driver", "tests/fuzz/driver.c"], 300, log)[0] != 0:
                     return False
-            if run(argv + ["-c", "-o", objects[0], source], 300, log)[0] != 0:
+            if run(argv + ["-c", "-o", objects[0] + ".new", source], 300, log)[0] != 0:
                 return False
+            os.rename(objects[0] + ".new", objects[0])
         if "/fuzz/" in source:
             objects.append(objects[0] + ".driver")
         for header in bodies_of(source):
@@ -473,73 +504,154 @@ class Bench:
                 return False
             objects.append(f"{self.work}/{out}.o")
         link = [compiler[0]] + [f for f in compiler if f.startswith("-fsanitize=")]
+        link += ["--coverage"] if plain == "covered" else []
         return run(link + says(source, "flags") + ["-o", program] + objects + says(source, "links"), 300, log)[0] == 0
 
-    def baseline(self):
-        """Each test unchanged: at -O0 or -O1, what costs less; what fails or skips here judges nothing."""
-        sources = tests_of(self.header)
-        parts = sorted(f"tests/{d}/{f}" for d in ["."] + KINDS if os.path.isdir(f"tests/{d}")
-                       for f in os.listdir(f"tests/{d}") if f.endswith((".h", ".c")) and
-                       (f.endswith(".h") or f == "driver.c"))
-        key = digest(f"{self.header}.h", "qos.h", "tests/mutate/mutate.py", *sources, *parts)
-        cache = f"{OUT}/{self.header}.baseline.json"
-        if os.path.exists(cache):
-            kept = json.load(open(cache))
-            if kept["key"] == key:
-                return kept
+    def lines_run(self, source):
+        """Status and time of a test with the header unchanged, and the header's lines that it runs (and has at all)."""
+        for f in os.listdir(self.work):
+            if f.endswith((".gcda", ".gcno")) and not f.startswith("covered."):
+                os.remove(f"{self.work}/{f}")
+        program, log = f"{self.work}/test", f"{self.work}/build.log"
+        before = used_s()
+        if has_own_bodies(source):
+            argv = command(source, program, self.work, "-O0")
+            good = run(argv[:1] + ["--coverage"] + argv[1:], 300, log)[0] == 0
+        else:
+            good = self.program(source, GCC, "covered")
+        build_s = used_s() - before
+        for f in os.listdir(self.work):
+            if f.endswith(".gcda"):
+                os.remove(f"{self.work}/{f}")
+        status, run_s = run([program], LONG_S, f"{self.work}/run.log") if good else (1, 0)
+        data = [f for f in os.listdir(self.work) if f.endswith(".gcda")]
+        hit, known = set(), set()
+        out = subprocess.run(["gcov", "--json-format", "--stdout"] + data, cwd=self.work, capture_output=True, check=False)
+        for report in out.stdout.decode().split("\n"):
+            for f in json.loads(report)["files"] if report.strip() else []:
+                if os.path.basename(f["file"]) == f"{self.header}.h":
+                    known.update(line["line_number"] for line in f["lines"])
+                    hit.update(line["line_number"] for line in f["lines"] if line["count"])
+        return status, build_s, run_s, hit, known
+
+    def measure(self):
+        """Each test unchanged: what it costs and reaches. What fails or skips here judges nothing. Long ones, of which
+        the counts are not waited for, reach everything."""
+        tests, unfit, lines = [], [], set()
         self.put(f"{self.header}.h", self.text)
-        program, tests, unfit = f"{self.work}/test", [], []
-        self.object("")
-        for source in sources:
+        self.bodies(self.header, "covered", GCC + ["--coverage"])
+        for source in tests_of(self.header):
             if not has_own_bodies(source):
-                self.program(source, GCC, "plain")  # its object
-            before = used_s()
-            good = self.program(source, GCC, "plain")
-            build_s = used_s() - before
-            status, run_s = run([program], 900, f"{self.work}/run.log") if good else (1, 0)
-            if status == 0:
-                tests.append({"source": source, "build_s": build_s, "run_s": run_s})
+                self.program(source, GCC, "covered")  # its object
+            status, build_s, run_s, hit, known = self.lines_run(source)
+            lines |= known
+            long = status in (-signal.SIGXCPU, -signal.SIGKILL)
+            if long or status == 0:
+                # A child that is killed leaves no counts.
+                reach = None if long or "fork(" in open(source).read() else sorted(hit)
+                tests.append({"source": source, "build_s": build_s, "run_s": run_s, "long": long, "lines": reach})
             else:
                 unfit.append(source)
-        tests.sort(key=lambda t: t["build_s"] + t["run_s"])
-        kept = {"key": key, "tests": tests, "unfit": unfit}
-        with open(cache, "w") as f:
-            json.dump(kept, f, indent=1)
-        return kept
+        return {"tests": tests, "unfit": unfit, "lines": sorted(lines)}
 
-    def caught_by(self, text, tests, plain):
-        """The first test that fails, and how; None if none does. plain: of tests that are linked too."""
+    def baseline(self):
+        self.base = self.kept("baseline", self.measure)
+        self.known = set(self.base["lines"])
+        self.reach = {t["source"]: None if t["lines"] is None else set(t["lines"]) for t in self.base["tests"]}
+        return self.base
+
+    def reaching(self, mutant):
+        """The tests that run the mutant's lines. A line without code of its own: those that run its function."""
+        first = self.text.count("\n", 0, mutant["at"]) + 1
+        span = set(range(first, first + mutant["old"].count("\n") + 1))
+        if not span & self.known:
+            begin, end = body_of(self.text, mutant["function"], mutant["at"])
+            span = set(range(self.text.count("\n", 0, begin), self.text.count("\n", 0, end) + 2))
+        return [t for t in self.base["tests"] if self.reach[t["source"]] is None or span & self.reach[t["source"]]]
+
+    def killed(self, t, limit_s):
+        status, _ = run([f"{self.work}/test"], limit_s, f"{self.work}/run.log")
+        if status in (0, 77):
+            return None
+        return name_of(t["source"]), "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {status}"
+
+    def judge(self, text, tests):
+        """("caught", (test, how)), ("survived", None), ("same", None) or ("invalid", None). The quick tests come first,
+        with bodies at -O0, as most mutants fall there; only what is left is compiled at -O1 and compared."""
         self.put(f"{self.header}.h", text)
-        program = f"{self.work}/test"
+        if not self.bodies(self.header, "quick", ["gcc", "-std=gnu11", "-O0", "-Werror=int-conversion",
+                                                  "-Werror=incompatible-pointer-types"]):
+            return "invalid", None
+        quick = [t for t in tests if t["run_s"] < QUICK_S and not has_own_bodies(t["source"])]
+        rest = [t for t in tests if t not in quick and not t["long"]]
+        for t in quick:
+            if not self.program(t["source"], GCC, "quick"):
+                return "caught", (name_of(t["source"]), "does not compile")
+            how = self.killed(t, int(t["run_s"] * 6) + 2)
+            if how:
+                return "caught", how
+        differs = self.differs(text)
+        if not differs:
+            return "invalid" if differs is None else "same", None
+        how = self.killed_by(text, rest, differs)
+        if how:
+            return "caught", how
+        if ONLY_SHORT:
+            return "pending", None
+        return self.judge_long(text, tests, differs)
+
+    def killed_by(self, text, tests, differs):
+        self.put(f"{self.header}.h", text)
         for t in tests:
-            if not plain and not has_own_bodies(t["source"]):
+            if differs != "plain" and not has_own_bodies(t["source"]):
                 continue
             if not self.program(t["source"], GCC, "plain"):
                 return name_of(t["source"]), "does not compile"
-            status, _ = run([program], int(t["run_s"] * 8) + 4, f"{self.work}/run.log")
-            if status not in (0, 77):
-                return name_of(t["source"]), "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {status}"
-        sane = self.sanitized(tests)
-        self.put(f"{self.header}.h", text)
-        self.bodies(self.header, "san.plain", SANITIZED)
-        for source in sane:
-            self.program(source, SANITIZED, "san.plain")
-            status, _ = run([program], 200, f"{self.work}/run.log", 8)
-            if status not in (0, 77):
-                return "san/" + name_of(source), f"status {status}"
+            how = self.killed(t, int(t["run_s"] * 6) + 2)
+            if how:
+                return how
         return None
 
-    def sanitized(self, tests):
-        """The C tests of unit/, property/ and fuzz/ that pass unchanged, in time, under the sanitizers."""
-        if self.sane is None:
-            self.put(f"{self.header}.h", self.text)
+    def judge_long(self, text, tests, differs):
+        """What no short test has caught: the sanitizers, then the long tests."""
+        sane = [t for t in tests if t["source"] in self.kept("sane", self.sane)]
+        long_s = self.kept("long", self.long)
+        self.put(f"{self.header}.h", text)
+        if sane:
             self.bodies(self.header, "san.plain", SANITIZED)
-            program, self.sane = f"{self.work}/test", []
-            for t in tests:
-                if t["source"].split("/")[1] in ("unit", "property", "fuzz") and t["source"].endswith(".c"):
-                    if self.program(t["source"], SANITIZED, "san.plain") and run([program], 60, f"{self.work}/run.log", 8)[0] == 0:
-                        self.sane.append(t["source"])
-        return self.sane
+        for t in sane:
+            self.program(t["source"], SANITIZED, "san.plain")
+            status, _ = run([f"{self.work}/test"], 60, f"{self.work}/run.log", 8)
+            if status not in (0, 77):
+                return "caught", ("san/" + name_of(t["source"]), f"status {status}")
+        long = [dict(t, run_s=long_s[t["source"]]) for t in tests if t["long"] and t["source"] in long_s]
+        if long:
+            self.differs(text)
+        how = self.killed_by(text, long, differs)
+        return ("caught", how) if how else ("survived", None)
+
+    def long(self):
+        """The long tests that pass unchanged: processor time of each."""
+        self.put(f"{self.header}.h", self.text)
+        self.object("")
+        good = {}
+        for t in self.base["tests"]:
+            if t["long"] and self.program(t["source"], GCC, "plain"):
+                status, run_s = run([f"{self.work}/test"], 900, f"{self.work}/run.log")
+                if status == 0:
+                    good[t["source"]] = run_s
+        return good
+
+    def sane(self):
+        """The C tests of unit/, property/ and fuzz/ that pass unchanged, in time, under the sanitizers."""
+        self.put(f"{self.header}.h", self.text)
+        self.bodies(self.header, "san.plain", SANITIZED)
+        program, good = f"{self.work}/test", []
+        for t in self.base["tests"]:
+            if t["source"].split("/")[1] in ("unit", "property", "fuzz") and t["source"].endswith(".c") and not t["long"]:
+                if self.program(t["source"], SANITIZED, "san.plain") and run([program], 20, f"{self.work}/run.log", 8)[0] == 0:
+                    good.append(t["source"])
+        return good
 
 
 # ---- lists ---------------------------------------------------------------------------------------------------------
@@ -596,62 +708,67 @@ def run_command(header, want, seed):
           f"of processor time for all", flush=True)
     judged = {key_of(e): e for e in read_list(JUDGED) if e["header"] == header}
     state = f"{OUT}/{header}.{seed}.jsonl"
-    head, done = {"header": digest(f"{header}.h"), "tests": base["key"]}, {}
+    head, done = {"header": digest(f"{header}.h"), "tests": bench.key}, {}
     if os.path.exists(state):
         lines = [json.loads(line) for line in open(state)]
         if lines and lines[0]["header"] == head["header"]:
             for r in lines[1:]:
-                if r["result"] != "survived" or lines[0]["tests"] == head["tests"]:
+                if r["result"] not in ("survived", "pending") or lines[0]["tests"] == head["tests"]:
                     done[r["key"]] = r
     with open(state, "w") as f:
         for r in [head] + list(done.values()):
             f.write(json.dumps(r) + "\n")
-    counts, survivors, dropped, begun, tried = {}, [], 0, used_s(), 0
-    kills = collections.Counter(r["by"][0] for r in done.values() if r["result"] == "caught")
+    counts, survivors, dropped, begun, tried = collections.Counter(), [], 0, used_s(), 0
+    kills = collections.Counter()  # by test, and by function and test
+    for r in done.values():
+        if r["result"] == "caught":
+            kills.update([r["by"][0], (r["mutant"]["function"], r["by"][0])])
     for m in mutants(bench.text, seed):
         if sum(counts.values()) >= want:
             break
         key = key_of(m)
         r = done.get(key)
-        if r is None:
+        if r is None or r["result"] == "pending" and not ONLY_SHORT and key not in judged:
             text = apply_by_text(bench.text, m)
             if text is None:
                 continue
-            differs = bench.differs(text)
-            if not differs:
-                r = {"key": key, "result": "invalid" if differs is None else "same"}
-            else:
-                base["tests"].sort(key=lambda t: (t["build_s"] + t["run_s"]) / (1 + kills[name_of(t["source"])]))
-                caught = bench.caught_by(text, base["tests"], differs == "plain")
-                kills.update([caught[0]] if caught else [])
-                tried += 1
-                r = {"key": key, "result": "caught" if caught else "survived", "by": caught}
-            r["mutant"] = m
+            if used_s() - begun > BUDGET_S:
+                print(f"stopped after {BUDGET_S:.0f} s of processor time (QOS_MUTATE_SECONDS); run it again to go on")
+                break
+
+            def order(t):
+                name = name_of(t["source"])
+                return (t["build_s"] + t["run_s"]) / (1 + kills[name] + 10 * kills[m["function"], name])
+
+            result, caught = bench.judge(text, sorted(bench.reaching(m), key=order))
+            if caught:
+                kills.update([caught[0], (m["function"], caught[0])])
+            tried += 1
+            r = {"key": key, "result": result, "by": caught, "mutant": m}
             with open(state, "a") as f:
                 f.write(json.dumps(r) + "\n")
         if r["result"] in ("same", "invalid"):
             dropped += 1
             continue
         verdict = r["result"]
-        if verdict == "survived" and key in judged:
-            verdict = judged[key]["verdict"]
-        counts[verdict] = counts.get(verdict, 0) + 1
+        if verdict in ("survived", "pending"):
+            verdict = judged[key]["verdict"] if key in judged else "survived"
+        counts[verdict] += 1
         if verdict == "survived":
             survivors.append(m)
-            print(f"survived: {m['function']}\n{write_entry(header, m, '')}", flush=True)
+            print(f"{r['result']}: {m['function']}\n{write_entry(header, m, '')}", flush=True)
         done_now = sum(counts.values())
-        if done_now % 25 == 0:
-            print(f"  {done_now} of {want}: {counts.get('caught', 0)} caught, {len(survivors)} survived, "
-                  f"{(used_s() - begun) / max(tried, 1):.1f} s of processor time each", flush=True)
-    total, equivalent = sum(counts.values()), counts.get("equivalent", 0)
-    real = total - equivalent
-    caught = counts.get("caught", 0)
-    print(f"{header}.h, seed {seed}: {total} mutants ({dropped} more dropped), {caught} caught, "
-          f"{equivalent} equivalent, {counts.get('performance', 0)} performance only, {len(survivors)} unjudged; "
-          f"{100 * caught / max(real, 1):.1f} % of {real} caught")
+        if done_now % 25 == 0 and tried:
+            print(f"  {done_now} of {want}: {counts['caught']} caught, {len(survivors)} survived, "
+                  f"{(used_s() - begun) / tried:.1f} s of processor time each", flush=True)
+    total = sum(counts.values())
+    real = total - counts["equivalent"]
+    print(f"{header}.h, seed {seed}: {total} mutants ({dropped} more dropped), {counts['caught']} caught, "
+          f"{counts['equivalent']} equivalent, {counts['performance']} performance only, {len(survivors)} unjudged; "
+          f"{100 * counts['caught'] / max(real, 1):.1f} % of {real} caught")
     with open(f"{OUT}/{header}.survivors", "w") as f:
         f.write("\n".join(write_entry(header, m, "survived: ") for m in survivors))
-    return 0 if caught >= 0.95 * real else 1
+    return 0 if counts["caught"] >= 0.95 * real else 1
 
 
 def pick_command(header, seed):
