@@ -18,7 +18,7 @@ build/mutate/ and not run again as long as the header is as it was, so a run can
 tried again when a test has changed.
 
     QOS_MUTATE_SECONDS=n  ends the run after n seconds of processor time; the next goes on from there
-    QOS_MUTATE_SHORT=1    leaves out sanitizers and long tests; the next run without it takes up what lived
+    QOS_MUTATE_SHORT=n    ends the tests of one mutant after n seconds; the next run without it takes up what lived
 
 Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outlive edits elsewhere:
     htb.h htb_take                 the header and the function; `#2` behind it: the second such place in it
@@ -47,7 +47,7 @@ CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
 GONE_MAX = 1  # entries of a replayed list that may lose their text to edits of the header
 JUDGED = "tests/mutate/judged.list"
 LONG_S = 6  # of processor time; a test above this is tried last
-ONLY_SHORT = bool(os.environ.get("QOS_MUTATE_SHORT"))  # leaves what the short tests do not catch to the next run without it
+SHORT_S = float(os.environ.get("QOS_MUTATE_SHORT", "0"))  # not 0: the tests of one mutant end after this time
 QUICK_S = 0.5  # a test below this is tried before a mutant's object code is compared
 BUDGET_S = float(os.environ.get("QOS_MUTATE_SECONDS", "inf"))  # of processor time for one run
 HEADERS = sorted(f[:-2] for f in os.listdir(".") if f.endswith(".h"))
@@ -584,7 +584,10 @@ class Bench:
             return "invalid", None
         quick = [t for t in tests if t["run_s"] < QUICK_S and not has_own_bodies(t["source"])]
         rest = [t for t in tests if t not in quick and not t["long"]]
+        begun = used_s()
         for t in quick:
+            if SHORT_S and used_s() - begun > SHORT_S:
+                return "pending", None
             if not self.program(t["source"], GCC, "quick"):
                 return "caught", (name_of(t["source"]), "does not compile")
             how = self.killed(t, int(t["run_s"] * 6) + 2)
@@ -593,16 +596,18 @@ class Bench:
         differs = self.differs(text)
         if not differs:
             return "invalid" if differs is None else "same", None
-        how = self.killed_by(text, rest, differs)
+        how = self.killed_by(text, rest, differs, begun + SHORT_S if SHORT_S else None)
         if how:
             return "caught", how
-        if ONLY_SHORT:
+        if SHORT_S:
             return "pending", None
         return self.judge_long(text, tests, differs)
 
-    def killed_by(self, text, tests, differs):
+    def killed_by(self, text, tests, differs, end_s=None):
         self.put(f"{self.header}.h", text)
         for t in tests:
+            if end_s and used_s() + t["build_s"] + t["run_s"] > end_s:
+                continue
             if differs != "plain" and not has_own_bodies(t["source"]):
                 continue
             if not self.program(t["source"], GCC, "plain"):
@@ -728,7 +733,7 @@ def run_command(header, want, seed):
             break
         key = key_of(m)
         r = done.get(key)
-        if r is None or r["result"] == "pending" and not ONLY_SHORT and key not in judged:
+        if r is None or r["result"] == "pending" and not SHORT_S and key not in judged:
             text = apply_by_text(bench.text, m)
             if text is None:
                 continue

@@ -206,6 +206,29 @@ static void test_times(void)
     CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] & TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX);
 }
 
+/* The demand in the last report of a period: 3 waits for tokens, 2 a queue of more than 2 %, 1 anything, 0 idle. */
+static void test_demand(void)
+{
+    static const struct {
+        uint64_t taken, completed, queued, demand;
+    } row[] = {{0, 0, 0, 0},     {100, 100, 0, 0}, {100, 99, 0, 1},  {100, 100, 2, 1},
+               {100, 100, 3, 2}, {0, 0, 1, 2},     {200, 200, 0, 3}, {200, 200, 5, 3}};
+    struct tokenpool_client c;
+    size_t i;
+    for (i = 0; i < sizeof row / sizeof row[0]; i++) {
+        CHECK_CONTEXT("row %u", (unsigned)i);
+        base(200, 200, 0, 0, &c, NULL);
+        if (row[i].taken)
+            CHECK_EQ(tokenpool_client_take(&c, 0, row[i].taken), QOS_OK);
+        if (row[i].demand == 3)
+            CHECK_EQ(tokenpool_client_take(&c, 0, 1), QOS_EAGAIN);
+        tokenpool_client_complete(&c, row[i].completed);
+        tokenpool_client_set_queued(&c, row[i].queued);
+        tokenpool_client_run(&c, S - 2 * MS, 0);
+        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 54 & 3, row[i].demand);
+    }
+}
+
 /* start_now: the engine starts in the running period, once it knows the age of that period. */
 static void test_start_now(void)
 {
@@ -269,6 +292,7 @@ int main(void)
     test_straddle();
     test_limit_and_debt();
     test_times();
+    test_demand();
     test_start_now();
     test_large();
     test_ordered();

@@ -157,6 +157,7 @@ static void test_conversion(uint32_t flags)
     CHECK_EQ(info.last_claimed, flags & TOKENPOOL_BASIC ? 40 : 50);
     CHECK_EQ(info.last_put, info.last_claimed);
     CHECK_EQ(info.last_bound, 100);
+    CHECK(info.claimed == 0 && info.used == 0); /* of the new period */
     CHECK_EQ(tokenpool_monitor_stats(&monitor, QOS_NONE, &s), QOS_OK);
     CHECK_EQ(s.granted, 60 + info.last_claimed);
     CHECK_EQ(s.borrowed, info.last_claimed);
@@ -236,6 +237,29 @@ static void test_guard(void)
     rig_run(&monitor, S / 2 + 2 * MS);
     CHECK(rig_pool() > 0);
     CHECK_EQ(tokenpool_client_take(&b, S / 2 + 300 * MS, 1), QOS_OK);
+}
+
+/* Four busy clients, r = 300 of 1000, each at most 500. At 0.75 T no time is to spare, but two clients may be served at
+ * once: one beside that with the reservation gets what it can use in a check of T/50, 10 tokens of the batch of 30. */
+static void test_guard_few(void)
+{
+    uint32_t i;
+    base(4, 1000, TOKENPOOL_GUARD);
+    config.batch = 30;
+    config.client_capacity = 500;
+    config.check_ns = 20 * MS;
+    rig_init();
+    for (i = 0; i < 4; i++)
+        rig_join(i, i == 0 ? 300 : 0, 0);
+    rig_run(&monitor, 0);
+    CHECK_EQ(rig_pool(), 500);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(30) << 32; /* client 1 claims a batch, and completes it */
+    for (i = 0; i < 4; i++) {
+        rig_report(i, 1, 0, i == 0 ? 300 : 0, i == 1 ? 30 : 0);
+        storage[tokenpool_storage_report(4, i) / 8] |= UINT64_C(2) << 54; /* requests are queued */
+    }
+    rig_run(&monitor, 250 * MS);
+    CHECK_EQ(rig_pool(), 10);
 }
 
 static void test_ordered(void)
@@ -374,6 +398,7 @@ int main(void)
     test_conversion(TOKENPOOL_BASIC);
     test_lowering();
     test_guard();
+    test_guard_few();
     test_ordered();
     test_silent();
     test_tags();
