@@ -39,7 +39,7 @@ filter_dir := $(DESTDIR)$(PREFIX)/lib/nbdkit/filters
 filter := $(B)/examples/nbdkit-qoskit-filter.so
 man_dir := $(DESTDIR)$(PREFIX)/share/man/man1
 filter_man := examples/nbdkit/nbdkit-qoskit-filter.1
-VERSION = $(shell sed -n 's/^.define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
+VERSION := $(shell sed -n 's/^.define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
 
 define pc_file
 prefix=$(PREFIX)
@@ -74,7 +74,9 @@ else()
     set(PACKAGE_VERSION_COMPATIBLE FALSE)
 endif()
 endef
-export pc_file cmake_file cmake_version_file
+install: export pc_file := $(pc_file)
+install: export cmake_file := $(cmake_file)
+install: export cmake_version_file := $(cmake_version_file)
 
 .PHONY: dist
 dist: ## makes build/qoskit-VERSION.tar.gz of the last commit, reproducibly

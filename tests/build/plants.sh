@@ -26,7 +26,7 @@ build() {
     if ! has_own_bodies "$source"; then
         for h in $(bodies_of_test "$source"); do
             if [ "$h" = "$4" ] || [ "$4" = qos ]; then
-                [ -f "$3/$h.o" ] || gcc -std=gnu11 -O0 -w -I"$3" -c -o "$3/$h.o" "build/bodies/$h.c" || return 1
+                [ -f "$3/$h.o" ] || clang -std=gnu11 -O0 -w -I"$3" -c -o "$3/$h.o" "build/bodies/$h.c" || return 1
                 objects="$objects $3/$h.o"
             else objects="$objects build/bodies/native_$h.o"; fi
         done
