@@ -1875,42 +1875,59 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 
 /* -- reports */
 
+#define TOKENPOOL_PRIV_SUM 32u /* reports whose sums fit 32 bits: a field has 27 */
+
+/* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
+ * does not depend on who reported: all fields are below 2^27, so that differences have a sign. */
+QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
+                                         uint32_t n)
+{
+    const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
+    const uint32_t *issued = monitor->issued + first;
+    const uint8_t *demand = monitor->demand + first;
+    struct tokenpool_monitor_state *info = &monitor->info;
+    int32_t largest = (int32_t)info->largest;
+    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, holders = 0, j;
+    for (j = 0; j < n; j++) {
+        int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 58) == tag ? -1 : 0;
+        int32_t above = ((int32_t)(word[j] >> 27) & mask) - most, done = (int32_t)word[j] & mask & fresh;
+        int32_t k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
+        int32_t rest = k > done ? k - done : 0;
+        int32_t busy_mask = (((int32_t)(word[j] >> 54) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
+        kept += (uint32_t)k;
+        used += (uint32_t)done;
+        left += (uint32_t)rest;
+        rest &= busy_mask;
+        busy += busy_mask & 1;
+        busy_left += (uint32_t)rest;
+        holders += rest > 2 * (int32_t)TOKENPOOL_PRIV_REPORT_IOS;
+        largest = rest > largest ? rest : largest;
+    }
+    info->kept += kept;
+    info->left += left;
+    info->used += used;
+    info->largest = (uint64_t)largest;
+    info->busy += busy;
+    monitor->busy_left += busy_left;
+    monitor->holders += holders;
+}
+
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time. */
 QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
 {
-    const uint32_t block = 64;
-    const uint64_t tag = tokenpool_priv_tag(monitor->epoch), mask = TOKENPOOL_TOKENS_MAX;
     const qos_word_t *reports = tokenpool_monitor_priv_report(monitor, 0);
-    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0, busy_left = 0, holders = 0;
-    uint32_t i, j, n;
+    uint64_t word[2 * TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
+    uint32_t i, j, n, half;
+    monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
+    monitor->busy_left = monitor->holders = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
-        uint64_t word[64]; /* a copy: the loop over it has no atomics and vectorises */
-        n = monitor->config.clients - i < block ? monitor->config.clients - i : block;
+        n = (uint32_t)qos_min(monitor->config.clients - i, 2 * TOKENPOOL_PRIV_SUM);
+        half = (uint32_t)qos_min(n, TOKENPOOL_PRIV_SUM);
         for (j = 0; j < n; j++)
             word[j] = qos_atomic_load_relaxed(&reports[i + j]);
-        for (j = 0; j < n; j++) {
-            uint64_t issued = monitor->issued[i + j], k = word[j] >> 27 & mask, done = word[j] & mask, rest;
-            bool fresh = word[j] >> 58 == tag, idle;
-            k = fresh && k < issued ? k : issued; /* no client keeps more than it was issued */
-            done = fresh ? done : 0;
-            rest = k > done ? k - done : 0;
-            idle = fresh ? (word[j] >> 54 & 3) == 0 : monitor->demand[i + j] == 0;
-            kept += k;
-            used += done;
-            left += rest;
-            largest = !idle && rest > largest ? rest : largest;
-            busy += !idle;
-            busy_left += idle ? 0 : rest;
-            holders += !idle && rest > 2 * TOKENPOOL_PRIV_REPORT_IOS;
-        }
+        tokenpool_monitor_priv_add(monitor, word, i, half);
+        tokenpool_monitor_priv_add(monitor, word + half, i + half, n - half);
     }
-    monitor->info.kept = kept;
-    monitor->info.left = left;
-    monitor->info.used = used;
-    monitor->info.largest = largest;
-    monitor->info.busy = (uint32_t)busy;
-    monitor->busy_left = busy_left;
-    monitor->holders = holders;
 }
 
 /* The last report of a slot for the period that ends. Returns its N, at most what the client can have got. */
