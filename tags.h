@@ -2119,16 +2119,17 @@ QOS_PRIV void tags_priv_settle_rates(struct tags *tags, uint32_t id)
         tags_priv_t_put(tags, tags->r, id, tags_priv_rate_key(&tags->reserve[id]));
 }
 
-/* After tags_priv_now. The choice and the amounts are valid. */
-QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, struct tags_choice choice, uint64_t cost, uint32_t rho,
-                                            uint32_t delta, struct tags_grant *grant)
+/* After tags_priv_now. The choice and the amounts are valid. The choice comes by address: as a value of 8 bytes, loaded
+ * right after its halves were stored, it costs 5 ns. */
+QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
+                                            uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
-    uint32_t id = choice.client;
+    uint32_t id = choice->client;
     struct tags_priv_hot *h = &tags->hot[id];
     struct tags_priv_slot *slot = tags_priv_room(tags, id, cost, rho, delta);
     if (!slot)
         return QOS_EFULL;
-    if (!tags_priv_send(tags, slot, choice.phase, grant)) {
+    if (!tags_priv_send(tags, slot, choice->phase, grant)) {
         tags_priv_settle_rates(tags, id);
         return QOS_EAGAIN;
     }
@@ -2161,7 +2162,7 @@ QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const 
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
     (void)tags_priv_now(tags, now_ns);
-    return tags_priv_dispatch(tags, *choice, cost, rho, delta, grant);
+    return tags_priv_dispatch(tags, choice, cost, rho, delta, grant);
 }
 
 QOS_API enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost, struct tags_grant *grant)
@@ -2177,7 +2178,7 @@ QOS_API enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t c
         status = tags_priv_choose(tags, now_ns, &choice);
         if (status != QOS_OK)
             return status == QOS_EBUSY ? QOS_EAGAIN : status;
-        status = tags_priv_dispatch(tags, choice, cost, 0, 0, grant);
+        status = tags_priv_dispatch(tags, &choice, cost, 0, 0, grant);
     } while (QOS_UNLIKELY(status == QOS_EAGAIN));
     return status;
 }
@@ -2418,7 +2419,7 @@ QOS_API enum qos_status tags_pop(struct tags *tags, uint64_t now_ns, struct tags
         head = tags->queue[choice.client].head;
         if (!head) /* it was counted by tags_arrive, not pushed */
             return QOS_EINVAL;
-        status = tags_priv_dispatch(tags, choice, head->cost, head->rho, head->delta, &head->grant);
+        status = tags_priv_dispatch(tags, &choice, head->cost, head->rho, head->delta, &head->grant);
     } while (status == QOS_EAGAIN);
     if (status != QOS_OK)
         return status;
