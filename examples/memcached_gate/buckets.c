@@ -23,6 +23,7 @@ struct bucket {
     struct client *head, *tail; /* its queue */
     uint64_t waiting, requests, reserved, failed, refused;
     uint64_t backlog_ns, since_ns; /* time with a request waiting; since when */
+    uint64_t emptied;              /* how often none waited any more */
     uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
     uint64_t memory_bytes;         /* atomic */
 };
@@ -227,6 +228,7 @@ static void unqueue(struct client *c)
         q->tail = c->prev;
     c->queued = false;
     if (--q->waiting == 0) {
+        q->emptied++;
         q->backlog_ns += qos_sat_sub(b.now_ns, q->since_ns);
         q->chances += b.grants - q->since_grant;
     }
@@ -321,7 +323,7 @@ bool buckets_turn(struct worker *w)
     uint32_t k;
     bool more;
     pthread_mutex_lock(&buckets_lock);
-    b.now_ns = qos_max(b.now_ns, w->now_ns);
+    b.now_ns = qos_max(b.now_ns, tool_now_ns()); /* since the turn began this thread may have lost its processor */
     for (c = w->arrived; c; c = c->next_granted)
         arrive(c);
     for (c = w->left; c; c = c->next_left)
@@ -384,6 +386,7 @@ static void bucket_stats(FILE *f, bool prometheus, uint32_t k, uint64_t now_ns)
     number(f, prometheus, s->name, "refused_total", __atomic_load_n(&q->refused, __ATOMIC_RELAXED));
     number(f, prometheus, s->name, "waiting", q->waiting);
     number(f, prometheus, s->name, "waited_ns_total", backlog_ns);
+    number(f, prometheus, s->name, "emptied_total", q->emptied);
     number(f, prometheus, s->name, "chances_total", q->chances + (q->waiting ? b.grants - q->since_grant : 0));
     number(f, prometheus, s->name, "memory_bytes", __atomic_load_n(&q->memory_bytes, __ATOMIC_RELAXED));
 }
