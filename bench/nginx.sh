@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What examples/nginx costs, and what it holds beside nginx's own limit_rate and limit_req.   usage: bench/nginx.sh [--quick]
-# 4 workers, 200 connections (wrk). Case overhead: nothing binds; slices without, with and without it (the control) in turn, and CPU
-# time for a request.
+# 4 workers, 200 connections (wrk). Case overhead: nothing binds; slices of servers without it, with it and without it (the
+# control) in turn.
 # Case table: the same loads under each. Case long: reservation and limits over 30 s, by the module's own counters.
-# PARTS="overhead long" runs these only. Writes build/bench/nginx.jsonl.
+# PARTS="overhead long" and OBJECTS="small mid mib" (4 KiB, 64 KiB, 1 MiB) run these only. Writes build/bench/nginx.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin
@@ -11,10 +11,10 @@ parts=" ${PARTS:-overhead table long} "
 part() { [[ $parts == *" $1 "* ]]; }
 module=$PWD/build/examples/ngx_http_qos_module.so out=build/bench
 json=$PWD/$out/nginx.jsonl
-slices=10 slice=2 seconds=6 long=30
+rounds=12 slice=1 seconds=6 long=30
 if [ "${1:-}" = --quick ]; then
-    slices=3 slice=1 seconds=1 long=5
-    echo "quick: $slices slices of $slice s, so the control is wider"
+    rounds=2 seconds=1 long=5
+    echo "quick: $rounds rounds, so the control is wider"
 fi
 [ -f "$module" ] || make -s "$module" >/dev/null || exit 1
 mkdir -p "$out"
@@ -23,7 +23,7 @@ chmod 755 "$d"
 stop() {
     local i
     kill $(jobs -p) 2>/dev/null
-    for ((i = 0; i < 50; i++)); do [ -s "$d/nginx.pid" ] || break; sleep 0.1; done
+    for ((i = 0; i < 50; i++)); do compgen -G "$d/*.pid" >/dev/null || break; sleep 0.1; done
     wait 2>/dev/null
     rm -rf "$d"
 }
@@ -34,14 +34,19 @@ head -c 65536 "$d/html/mib" >"$d/html/mid"
 head -c 4096 "$d/html/mib" >"$d/html/small"
 [ "$(id -u)" -ne 0 ] || user="user root;"
 
-# What each is told: 80 MiB/s in all, gold 50 for sure and 60 at most. limit_rate and limit_req know neither a total nor a
-# reservation: gold gets 60, bulk the other 20; of limit_rate each connection the 100th part, of limit_req requests of 64 KiB.
-port=$((10000 + RANDOM % 20000)) url= # below those of clients
-cat >"$d/nginx.conf" <<END
-load_module $module; worker_processes 4; pid $d/nginx.pid; error_log $d/logs/error.log warn; ${user:-}
+# Three servers with the same files: nginx without the module, the control likewise, and nginx with it.
+# What each is told for the table: 80 MiB/s in all, gold 50 for sure and 60 at most. limit_rate and limit_req know neither a
+# total nor a reservation: gold gets 60, bulk the other 20; of limit_rate each connection the 100th part, of limit_req requests
+# of 64 KiB.
+declare -A url master
+config() { # NAME PORT
+    cat <<END
+worker_processes 4; pid $d/$1.pid; error_log $d/logs/$1.log warn; ${user:-}
 events { worker_connections 1024; }
 http { access_log off; sendfile on; keepalive_requests 1000000;
 client_body_temp_path $d/body; proxy_temp_path $d/proxy; fastcgi_temp_path $d/fcgi; uwsgi_temp_path $d/uwsgi; scgi_temp_path $d/scgi;
+END
+    [ "$1" != with ] || cat <<END
 qos_zone name=wide size=10m rate=100g;
 qos_tenant zone=wide key=gold reserve=1g;
 qos_zone name=disks size=10m rate=80m burst=50ms;
@@ -52,68 +57,118 @@ map \$http_x_tenant \$gold { gold gold; }
 map \$http_x_tenant \$bulk { bulk bulk; }
 limit_req_zone \$gold zone=gold:1m rate=960r/s;
 limit_req_zone \$bulk zone=bulk:1m rate=320r/s;
-server { listen 127.0.0.1:$port backlog=1024;
-    location /none/ { alias $d/html/; }
+END
+    echo "server { listen 127.0.0.1:$2 backlog=1024; location /none/ { alias $d/html/; }"
+    [ "$1" != with ] || cat <<END
     location /wide/ { alias $d/html/; qos zone=wide key=\$http_x_tenant; }
     location /qos/ { alias $d/html/; qos zone=disks key=\$http_x_tenant; }
     location /limit_rate/ { alias $d/html/; limit_rate \$each; }
     location /limit_req/ { alias $d/html/; limit_req zone=gold burst=400; limit_req zone=bulk burst=400; }
     location = /status { qos_status; }
-} }
 END
-timeout 1200 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' &
-for _ in $(seq 30); do
-    sleep 0.1
-    [ -s "$d/nginx.pid" ] && curl -fs -o /dev/null "http://127.0.0.1:$port/status" && url=http://127.0.0.1:$port && break
-done
-[ -n "$url" ] || { cat "$d/logs/error.log"; exit 1; }
+    echo "} }"
+}
+begin() { # NAME PORT
+    { [ "$1" != with ] || echo "load_module $module;"; config "$1" "$2"; } >"$d/$1.conf"
+    timeout 1200 nginx -p "$d" -e "$d/logs/$1.log" -c "$d/$1.conf" -g 'daemon off;' &
+    for _ in $(seq 30); do
+        sleep 0.1
+        [ -s "$d/$1.pid" ] && curl -fs -o /dev/null "http://127.0.0.1:$2/none/small" && url[$1]=http://127.0.0.1:$2 && break
+    done
+    [ -n "${url[$1]:-}" ] || { cat "$d/logs/$1.log"; exit 1; }
+    master[$1]=$(cat "$d/$1.pid")
+}
+base=$((10000 + RANDOM % 20000)) # below those of clients
+begin with $base
 : >"$json"
 put() { printf '{"bench":"nginx","case":"%s","metric":"%s","value":%s,"unit":"%s"}\n' "$@" >>"$json"; }
 echo "# bench nginx: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(nginx -v 2>&1), $(wrk -v 2>&1 | head -1 | cut -d' ' -f1,2)"
 
 # ---- overhead
-# On a machine that others use, requests per second say less than the CPU time of the workers for a request.
-ticks() { cat $(sed 's,.*,/proc/&/stat,' <<<"$workers") | awk '{n += $14 + $15} END {print n + 0}'; }
-slice() { # LOCATION OBJECT: requests per second, requests, ticks of the workers
-    local before
-    before=$(ticks)
-    timeout 60 wrk -t2 -c200 -d"$slice"s -H 'X-Tenant: gold' "$url/$1/$2" >"$d/slice"
-    awk -v ticks=$(($(ticks) - before)) '/requests in/ {n = $1} /Requests\/sec/ {print $2, n, ticks}' "$d/slice"
+# A round is the slices: without, with, control, control, with, without; so a machine that gets faster or slower treats all
+# alike. Its ratios are with / without and control / without: of requests per second; of CPU time for a request, of the workers
+# and of wrk together, whose inverse are requests per second where nobody else uses the machine; and of the workers alone. Shown:
+# the median of the rounds, and between which two of them the true one is with 96 %.
+ticks() { # SERVER
+    local pid
+    for pid in $(cat "/proc/${master[$1]}/task/${master[$1]}/children"); do cat "/proc/$pid/stat"; done | awk '{n += $14 + $15} END {print n + 0}'
 }
-workers=$(cat "/proc/$(cat "$d/nginx.pid")/task/$(cat "$d/nginx.pid")/children" | tr ' ' '\n' | grep .)
-part overhead && printf '%-8s %12s %12s %13s %9s %12s %12s %13s %9s\n' object without/s with/s with/without control 'without, us' 'with, us' without/with control
-for object in small mid mib; do
-    part overhead || break
-    slice none $object >/dev/null
-    : >"$d/slices"
-    for ((i = 0; i < slices; i++)); do
-        echo "$(slice none $object) $(slice wide $object) $(slice none $object)" >>"$d/slices"
-    done
-    read -r without with ratio control us_without us_with us_ratio us_control <<<"$(
-        awk -v tick=$((1000000 / $(getconf CLK_TCK))) '
-            function middle(v, n,    i, j, t) {
-                for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
-                return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+slice() { # SERVER LOCATION OBJECT: server, requests, seconds, CPU seconds of the workers and of wrk
+    local before TIMEFORMAT='%U %S'
+    before=$(ticks "$1")
+    { time timeout 60 wrk -t2 -c200 -d"$slice"s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$d/slice" 2>&1; } 2>"$d/slice.cpu"
+    grep -E 'Socket errors|Non-2xx' "$d/slice" && exit 1
+    awk -v who="$1" -v hz="$(getconf CLK_TCK)" -v ticks=$(($(ticks "$1") - before)) -v wrk="$(tr ' ' + <"$d/slice.cpu")" '
+        BEGIN {split(wrk, w, "+")}
+        /requests in/ {n = $1}
+        /Requests\/sec/ {print who, n, n / $2, ticks / hz, w[1] + w[2]}' "$d/slice"
+}
+overhead() { # FILE: without/s, with/s and CPU us without; then median, low, high of with and control, of requests, CPU, CPU of workers
+    awk '
+        function sort(v, n,    i, j, t) {
+            for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
+        }
+        function middle(v, n) {sort(v, n); return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2}
+        # The k-th smallest and largest are an interval for the median: with 96 % k = 1 of 6 and k = 3 of 12.
+        function spread(v, n,    k) {k = n >= 12 ? int(n / 4) : 1; return sprintf(" %.4f %.4f %.4f", middle(v, n), v[k], v[n + 1 - k])}
+        {r = int((NR - 1) / 6) + 1; n[r, $1] += $2; s[r, $1] += $3; c[r, $1] += $4; all[r, $1] += $4 + $5}
+        END {
+            for (i = 1; i <= r; i++) {
+                plain[i] = n[i, "without"] / s[i, "without"]; with[i] = n[i, "with"] / s[i, "with"]
+                us[i] = 1e6 * all[i, "without"] / n[i, "without"]
+                for (t = 1; t <= 2; t++) {
+                    who = t == 1 ? "with" : "control"
+                    m = n[i, who] / n[i, "without"]
+                    x[t, 1, i] = m * s[i, "without"] / s[i, who]
+                    x[t, 2, i] = all[i, who] / all[i, "without"] / m
+                    x[t, 3, i] = c[i, who] / c[i, "without"] / m
+                }
             }
-            {a[NR] = ($1 + $7) / 2; b[NR] = $4; r[NR] = 2 * $4 / ($1 + $7); c[NR] = $7 / $1
-             n1 += $2; t1 += $3; n2 += $5; t2 += $6; n3 += $8; t3 += $9}
-            END {u = tick * (t1 + t3) / (n1 + n3); w = tick * t2 / n2
-                 print middle(a, NR), middle(b, NR), middle(r, NR), middle(c, NR), u, w, u / w, (t1 / n1) / (t3 / n3)}' "$d/slices")"
-    printf '%-8s %12.0f %12.0f %13.3f %9.3f %12.1f %12.1f %13.3f %9.3f\n' $object "$without" "$with" "$ratio" "$control" \
-        "$us_without" "$us_with" "$us_ratio" "$us_control"
-    put overhead_$object requests_ratio "$ratio" with/without
-    put overhead_$object requests_control "$control" without/without
-    put overhead_$object cpu_ratio "$us_ratio" without/with
-    put overhead_$object cpu_control "$us_control" without/without
-done
+            line = sprintf("%.0f %.0f %.2f", middle(plain, r), middle(with, r), middle(us, r))
+            for (k = 1; k <= 3; k++) for (t = 1; t <= 2; t++) {
+                for (i = 1; i <= r; i++) one[i] = x[t, k, i]
+                line = line spread(one, r)
+            }
+            print line
+        }' "$1"
+}
+if part overhead; then
+    begin without $((base + 1))
+    begin control $((base + 2))
+    printf '%-34s %30s %30s\n' object 'with / without' 'control / without'
+    for object in ${OBJECTS:-small mid mib}; do
+        for server in without with control; do slice $server none $object >/dev/null; done
+        : >"$d/slices"
+        for ((i = 0; i < rounds; i++)); do
+            for server in without with control control with without; do
+                where=none
+                [ $server != with ] || where=wide
+                slice $server $where $object >>"$d/slices"
+            done
+        done
+        read -r -a v <<<"$(overhead "$d/slices")"
+        k=3
+        for what in 'requests per second' 'CPU of workers and wrk' 'CPU of workers'; do
+            printf '%-5s %-28s %12.3f (%.3f to %.3f) %12.3f (%.3f to %.3f)\n' $object "$what" "${v[@]:k:6}"
+            name=${what// /_}
+            put overhead_$object "${name}_ratio" "${v[k]}" with/without
+            put overhead_$object "${name}_control" "${v[k + 3]}" without/without
+            k=$((k + 6))
+        done
+        awk -v w="${v[0]}" -v x="${v[1]}" -v us="${v[2]}" -v low="${v[4]}" -v high="${v[5]}" -v cpu_low="${v[10]}" -v cpu_high="${v[11]}" '
+            function says(low, high) {return low >= 0.97 ? "met" : high < 0.97 ? "missed" : "not settled"}
+            BEGIN {printf "      %d and %d requests per second, %.1f us of CPU without. At least 0.97 of the requests: %s; by CPU time: %s\n", w, x, us,
+                   says(low, high), says(1 / cpu_high, 1 / cpu_low)}'
+    done
+fi
 
 # ---- table: MiB/s of gold and bulk
 mib_per_s() { awk '/Transfer\/sec/ {n = $2 + 0; print n * ($2 ~ /GB/ ? 1024 : $2 ~ /MB/ ? 1 : $2 ~ /KB/ ? 1 / 1024 : 1 / 1048576)}' "$1"; }
 run() { # LOCATION OBJECT GOLD-CONNECTIONS BULK-CONNECTIONS SECONDS
     local g= b=
     echo 'Transfer/sec: 0B' | tee "$d/gold" >"$d/bulk"
-    [ "$3" -eq 0 ] || { timeout 120 wrk -t1 -c"$3" -d"$5"s --timeout 30s -H 'X-Tenant: gold' "$url/$1/$2" >"$d/gold" & g=$!; }
-    [ "$4" -eq 0 ] || { timeout 120 wrk -t1 -c"$4" -d"$5"s --timeout 30s -H 'X-Tenant: bulk' "$url/$1/$2" >"$d/bulk" & b=$!; }
+    [ "$3" -eq 0 ] || { timeout 120 wrk -t1 -c"$3" -d"$5"s --timeout 30s -H 'X-Tenant: gold' "${url[with]}/$1/$2" >"$d/gold" & g=$!; }
+    [ "$4" -eq 0 ] || { timeout 120 wrk -t1 -c"$4" -d"$5"s --timeout 30s -H 'X-Tenant: bulk' "${url[with]}/$1/$2" >"$d/bulk" & b=$!; }
     wait $g $b
 }
 part table && printf '\n%-34s %19s %19s %19s %19s\n' 'MiB/s of gold / bulk' none limit_rate limit_req qos
@@ -138,7 +193,7 @@ END
 part table && echo "asked: gold at least 50 and at most 60, bulk at most 70, both at most 80 (wrk counts headers too)"
 
 # ---- long: reservation and limit by the module's own counters
-status() { curl -fs "$url/status" | awk '/^zone/ {z = $2} /^zone disks/ {printf "%.6f ", $4 / 1e9} z == "disks:" && ($1 == "gold" || $1 == "bulk") {printf "%.0f %s ", $7 + $8, $12} END {print ""}'; }
+status() { curl -fs "${url[with]}/status" | awk '/^zone/ {z = $2} /^zone disks/ {printf "%.6f ", $4 / 1e9} z == "disks:" && ($1 == "gold" || $1 == "bulk") {printf "%.0f %s ", $7 + $8, $12} END {print ""}'; }
 echo
 for pair in 'both 100 100' 'alone 200 0'; do
     part long || break

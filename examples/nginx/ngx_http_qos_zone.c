@@ -102,17 +102,21 @@ static void rebuild(struct qos_zone *zone)
     }
 }
 
+/* A worker dies between two instructions, and what it stored before is seen by whoever gets its lock. So `changing` has
+ * to be kept in its place against the compiler only. */
 static void lock(struct qos_zone *zone)
 {
     ngx_shmtx_lock(&zone->pool->mutex);
     if (zone->shared->changing)
         rebuild(zone);
-    __atomic_store_n(&zone->shared->changing, true, __ATOMIC_SEQ_CST);
+    zone->shared->changing = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 static void unlock(struct qos_zone *zone)
 {
-    __atomic_store_n(&zone->shared->changing, false, __ATOMIC_SEQ_CST);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    zone->shared->changing = false;
     ngx_shmtx_unlock(&zone->pool->mutex);
 }
 
@@ -335,10 +339,10 @@ ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size
 {
     struct qos_shared *s = zone->shared;
     struct qos_wait *w;
-    uint64_t next_ns, now_ns;
+    const uint64_t now_ns = clock_ns(); /* before the lock, to hold it for less long */
+    uint64_t next_ns;
     uint32_t i;
     lock(zone);
-    now_ns = clock_ns();
     if (htb_take(&s->tree, now_ns, id, tokens) == QOS_OK) {
         s->tenant[id].bytes[op] += tokens;
         unlock(zone);

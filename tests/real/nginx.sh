@@ -295,6 +295,7 @@ cp "$d/good.conf" "$d/nginx.conf"
 survivors() { # DEAD-PID...: downloads of all other workers are whole
     local i pid lost=0 whole=0
     for i in $(seq 8); do
+        [ -s "$d/head.$i" ] || continue # its worker died before it answered
         pid=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d/head.$i")
         case " $* " in *" ${pid:-none} "*) continue ;; esac
         if cmp -s "$d/body.$i" "$d/html/mib"; then whole=$((whole + 1)); else lost=$((lost + 1)); fi
@@ -305,6 +306,7 @@ survivors() { # DEAD-PID...: downloads of all other workers are whole
 downloads() { # eight, each a MiB, 8 MiB/s in all, over the workers
     local i
     fetch=()
+    rm -f "$d"/head.* "$d"/body.*
     for i in $(seq 8); do
         get -H 'X-Tenant: new' -H 'Connection: close' -D "$d/head.$i" -o "$d/body.$i" "$url/mib" 2>/dev/null &
         fetch+=($!)
@@ -315,14 +317,18 @@ slow='qos_tenant zone=disks key=new limit=8m;'
 stop
 start "$tenants
 $slow"
-downloads
-victim=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d/head.1")
-kill -KILL "$victim"
-wait "${fetch[@]}"
-survivors "$victim"
-for i in $(seq 20); do [ "$(column new 11)" -eq 0 ] && break; sleep 0.1; done
-expect "nobody waits for the dead" [ "$(column new 11)" -eq 0 ]
-expect "what it left was taken away" [ "$(get "$url/qos" | awk '/^zone disks/ {print $14 + 0}')" -gt 0 ]
+left=0
+for ((n = 0; n < 5 && left == 0; n++)); do # until one dies that has somebody waiting
+    downloads
+    victim=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d"/head.* | sort | uniq -c | sort -n | awk 'END {print $2}')
+    [ -n "$victim" ] && kill -KILL "$victim"
+    wait "${fetch[@]}"
+    survivors "$victim"
+    for i in $(seq 20); do [ "$(column new 11)" -eq 0 ] && break; sleep 0.1; done
+    expect "nobody waits for the dead" [ "$(column new 11)" -eq 0 ]
+    left=$(get "$url/qos" | awk '/^zone disks/ {print $14 + 0}')
+done
+expect "what it left was taken away" [ "$left" -gt 0 ]
 stop
 
 # In the middle of a change.
