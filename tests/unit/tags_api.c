@@ -451,6 +451,13 @@ static void rejected(void)
     CHECK_EQ(tags_arrive(&tags, MS, 0, 1, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, MS, 0, 1, 1), QOS_ELIMIT);
     close_tags();
+
+    c.cost_max = QOS_TOKENS_MAX;
+    c.reject_after_ns = UINT64_MAX - 2;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 20, QOS_TOKENS_MAX), QOS_ELIMIT); /* for more than 2^64 ns */
+    close_tags();
 }
 
 /* 100 clients reach their limits together: a call moves 8 of them and says that there is more to do. */
@@ -748,6 +755,16 @@ static void intrusive(void)
     CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK); /* the queue is empty again */
     CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EAGAIN);
     close_tags();
+
+    c.clients = 64; /* each has its own queue */
+    open_tags(&c);
+    for (i = 0; i < 64; i++) {
+        CHECK_EQ(add(0, i, 1, 0, 0), QOS_OK);
+        memset(&r[i % 6], 0, sizeof r[0]);
+        CHECK_EQ(tags_push(&tags, 0, i, &r[i % 6]), QOS_OK);
+        CHECK_EQ(tags_unlink(&tags, 0, &r[i % 6]), QOS_OK);
+    }
+    close_tags();
 }
 
 /* N = 10: of the first 10 the mean of all; then that of ten requests as of the last even one, in whole ns a pair. */
@@ -821,6 +838,47 @@ static void beyond_the_mean(void)
     while (turns < 4000 && serve(0, UINT64_C(1) << 30) == 1)
         turns++;
     CHECK_WITHIN(turns, 2047, 2049);
+    close_tags();
+}
+
+/* A cancelled request gives its tag back to the fraction of a ns: at 3 a second and a burst of a second, the four of
+ * 9 s, 9 1/3 s, 9 2/3 s and 10 s can go at 10 s. */
+static void refunded_exactly(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g[2];
+    unsigned i;
+    c.limit_burst_ns = SECOND;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 3), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 9 * SECOND, 0, 10, 1), QOS_OK);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(tags_pull(&tags, 10 * SECOND, 1, &g[i]), QOS_OK);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(tags_cancel(&tags, 10 * SECOND, &g[i]), QOS_OK);
+    for (i = 0; i < 4; i++)
+        CHECK_EQ(serve(10 * SECOND, 1), 0);
+    CHECK_EQ(serve(10 * SECOND, 1), -1);
+    close_tags();
+}
+
+/* With config.attribute the time of a cancelled request so far is that of the requests at work. */
+static void cancelled_at_work(void)
+{
+    struct tags_config c = plain(1, TAGS_REWARD);
+    struct tags_grant a, b;
+    c.attribute = true;
+    c.channels = 2;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &a), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &b), QOS_OK);
+    CHECK_EQ(tags_cancel(&tags, 1000, &a), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 2000, &b, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 3000, 0, 1, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 3000, 1, &a), QOS_OK); /* completions are settled by the next look at the device */
+    CHECK_EQ(report(QOS_NONE).device_ns, 2000);
     close_tags();
 }
 
@@ -1058,6 +1116,8 @@ int main(void)
     windows();
     rare_and_huge();
     beyond_the_mean();
+    refunded_exactly();
+    cancelled_at_work();
     idle_in_real_time();
     longest_lead();
     clock_jumps();

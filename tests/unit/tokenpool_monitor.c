@@ -89,6 +89,8 @@ static void test_admission(void)
     CHECK_EQ(s.refused, 4);
     CHECK_EQ(s.granted + s.borrowed + s.waited + s.debt, 0);
     CHECK_EQ(tokenpool_monitor_stats(&monitor, 3, &s), QOS_ENOENT);
+    base(2, TOKENPOOL_TOKENS_MAX, 0);
+    CHECK_EQ(tokenpool_monitor_join(&monitor, 0, TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX, &fits), QOS_OK);
 }
 
 /* A smaller reservation is always accepted. */
@@ -200,6 +202,9 @@ static void test_lowering(void)
     rig_run(&monitor, 3 * S);            /* two missed periods are not repeated */
     CHECK_EQ(rig_info().start_ns, 3 * S);
     CHECK_EQ(rig_info().last_claimed, 20);
+    CHECK(tokenpool_monitor_next(&monitor, 4 * S, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+    tokenpool_monitor_fail(&monitor); /* it looks again after a check, not at once */
+    CHECK_EQ(tokenpool_monitor_next_ns(&monitor, 4 * S), 4 * S + MS);
 }
 
 static void test_guard(void)

@@ -412,6 +412,48 @@ static void test_started_anew(void)
     CHECK_EQ(spend(&a, now += MS, 5000), 3000);
 }
 
+/* The same while the engine has tokens of a period that has not ended: they end when it sees the new storage. */
+static void test_started_anew_in_a_period(void)
+{
+    struct tokenpool_client a;
+    uint64_t period;
+    base(0);
+    rig_join(0, 3000, 3000);
+    rig_engine(&a, 0);
+    rig_run(&monitor, 0);
+    CHECK_EQ(tokenpool_client_take(&a, MS, 10), QOS_OK);
+    period = storage[TOKENPOOL_OFFSET_PERIOD / 8];
+    storage[TOKENPOOL_OFFSET_PERIOD / 8] = 1; /* no monitor wrote this */
+    rig_tick(&a, MS);
+    CHECK_EQ(tokenpool_client_take(&a, MS, 1), QOS_OK);
+    storage[TOKENPOOL_OFFSET_PERIOD / 8] = period;
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    rig_join(0, 3000, 3000);
+    rig_run(&monitor, 2 * MS);
+    rig_tick(&a, 2 * MS);
+    CHECK_EQ(tokenpool_client_take(&a, 2 * MS, 1), QOS_ESTALE);
+}
+
+/* A monitor pauses after it took a storage: the epoch that it found may have begun as late as the pause lets it. */
+static void test_pause_after_a_takeover(void)
+{
+    struct tokenpool_monitor_state info;
+    base(0);
+    rig_run(&monitor, 0);
+    rig_run(&monitor, 100 * MS);
+    resume(&second, second_memory);
+    tokenpool_monitor_run(&second, 200 * MS); /* the heartbeat says 100 ms */
+    tokenpool_monitor_run(&second, 500 * MS);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK(info.active && info.epoch == 1 && info.start_ns == 400 * MS);
+    rig_run(&second, 1400 * MS - 1);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK_EQ(info.epoch, 1);
+    rig_run(&second, 1400 * MS);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK_EQ(info.epoch, 2);
+}
+
 /* The monitor pauses between its clock and the operation that uses it: the swap that starts a period, or its heartbeat.
  * An engine spends tokens of an epoch only before the next one starts, on time or late. */
 static void test_paused(void)
@@ -551,6 +593,8 @@ int main(void)
     test_lost_answers();
     test_adoption();
     test_started_anew();
+    test_started_anew_in_a_period();
+    test_pause_after_a_takeover();
     test_paused();
     test_slot_reused();
     test_no_monitor();
