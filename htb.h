@@ -495,6 +495,7 @@ struct htb_priv_lease {
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
     uint32_t parts;          /* this tree's share of the rates, of HTB_PRIV_WHOLE */
     bool refused;            /* a request at the gate, since the last exchange */
+    bool moved;              /* its parts have changed, and it is not placed yet */
 };
 
 struct htb {
@@ -567,9 +568,9 @@ QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t to
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
-QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
-QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
-                                        uint32_t *payer);
+QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
+QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
+                                                 uint32_t *payer);
 
 QOS_PRIV void htb_priv_mark(struct htb *tree, uint32_t id, unsigned flag, bool on)
 {
@@ -804,7 +805,8 @@ QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uin
 }
 
 /* Charges a request of class `id` that `payer` pays for. */
-QOS_PRIV void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub, uint64_t now_ns)
+QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub,
+                                       uint64_t now_ns)
 {
     uint64_t tokens;
     uint32_t at, r;
@@ -1414,12 +1416,18 @@ QOS_PRIV bool htb_priv_is_stale(const struct htb *tree, uint32_t id)
     return (tree->node[id].flags & (HTB_PRIV_BACKLOG | HTB_PRIV_EXPIRES)) == 0;
 }
 
+/* Has the reservation expired? id may be QOS_NONE. */
+QOS_PRIV bool htb_priv_is_over(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    return id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns;
+}
+
 /* Reservations whose time is over end; nodes whose tokens have come move to their heaps. */
 QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
 {
     while (tree->event.count != 0 && htb_priv_heap_min_key(&tree->event) <= now_ns) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
-        if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
+        if (htb_priv_is_over(tree, id, now_ns))
             htb_priv_end(tree, id, true, now_ns);
         else if (htb_priv_is_stale(tree, id))
             htb_priv_heap_remove(&tree->event, id);
@@ -1436,7 +1444,7 @@ QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
     uint32_t id;
     htb_priv_run_events(tree, now_ns);
     for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
-        if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && tree->cls[id].u.leaf.expires_ns <= now_ns)
+        if (htb_priv_is_over(tree, id, now_ns))
             htb_priv_end(tree, id, true, now_ns);
 }
 
@@ -1479,6 +1487,8 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         enum qos_status status = htb_priv_force(tree, now_ns, id, request->tokens, &payer);
         if (status != QOS_OK)
             return status;
+        if (tree->queued)
+            htb_priv_place_up(tree, id, true, now_ns);
         htb_priv_paid(tree, request, id, payer);
         htb_priv_append(&tree->urgent, request);
         request->state = HTB_DISPATCHED;
@@ -1601,19 +1611,13 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
     return r;
 }
 
-QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
+/* Moves requests to the dispatch queue while there is room, up to an expired class. Returns a gate request whose turn it
+ * is, or NULL. */
+QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
-    struct htb_request *r;
-    uint32_t payer, i;
-    now_ns = htb_priv_now(tree, now_ns);
-    if (tree->urgent) {
-        r = tree->urgent->next;
-        htb_priv_unlink(&tree->urgent, r);
-        return htb_priv_hand_out(tree, r);
-    }
-    htb_priv_run_events(tree, now_ns);
     while (tree->queued != 0 && tree->waiting + tree->at_device < tree->dispatch_max) {
-        payer = htb_priv_servable(tree);
+        uint32_t payer = htb_priv_servable(tree);
+        struct htb_request *r;
         if (tree->flight_ns >= tree->flight_bound_ns) {
             tree->flight_full = tree->flight_full || payer != QOS_NONE;
             break;
@@ -1622,10 +1626,8 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
             tree->starved_at_root = tree->starved_at_root || tree->cls[tree->classes].u.group.first != QOS_NONE;
             break;
         }
-        if ((tree->node[payer].flags & HTB_PRIV_EXPIRES) && tree->cls[payer].u.leaf.expires_ns <= now_ns) {
-            htb_priv_end(tree, payer, true, now_ns);
-            continue;
-        }
+        if (htb_priv_is_over(tree, payer, now_ns))
+            break;
         r = htb_priv_serve(tree, payer, now_ns);
         if (r->gate) {
             r->state = HTB_IDLE;
@@ -1637,8 +1639,24 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
         tree->flight_lent = tree->flight_lent || r->payer == tree->classes;
         htb_priv_slot_add(tree, r);
     }
-    if (tree->waiting == 0 || tree->at_device >= tree->device_max)
-        return NULL;
+    return NULL;
+}
+
+QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
+{
+    struct htb_request *r;
+    uint32_t i;
+    now_ns = htb_priv_now(tree, now_ns);
+    if (tree->urgent) {
+        r = tree->urgent->next;
+        htb_priv_unlink(&tree->urgent, r);
+        return htb_priv_hand_out(tree, r);
+    }
+    htb_priv_run_events(tree, now_ns);
+    while (!(r = htb_priv_fill(tree, now_ns)) && htb_priv_is_over(tree, htb_priv_heap_min_id(&tree->own), now_ns))
+        htb_priv_end(tree, htb_priv_heap_min_id(&tree->own), true, now_ns);
+    if (r || tree->waiting == 0 || tree->at_device >= tree->device_max)
+        return r;
     i = htb_priv_next_slot(tree);
     r = tree->slot[i].request;
     htb_priv_slot_unlink(tree, i);
@@ -1646,16 +1664,10 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     return htb_priv_hand_out(tree, r);
 }
 
-QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
+/* Next event of a tree without anything to dispatch; 0: it has found something. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_event_ns(struct htb *tree, uint64_t now_ns)
 {
-    uint64_t given_ns = now_ns;
-    now_ns = htb_priv_now(tree, now_ns);
-    if (tree->urgent)
-        return given_ns;
-    htb_priv_run_events(tree, now_ns);
-    if (tree->at_device >= tree->device_max || (tree->waiting == 0 && tree->flight_ns >= tree->flight_bound_ns))
-        return QOS_NEVER;
-    while (tree->waiting == 0 && htb_priv_servable(tree) == QOS_NONE) {
+    while (htb_priv_servable(tree) == QOS_NONE) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
         uint64_t at_ns = htb_priv_heap_min_key(&tree->event);
         if (tree->root_wake_ns <= at_ns)
@@ -1671,7 +1683,21 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
         if (htb_priv_heap_min_id(&tree->event) == id && htb_priv_heap_min_key(&tree->event) == at_ns)
             return at_ns;
     }
-    return given_ns;
+    return 0;
+}
+
+QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
+{
+    uint64_t event_ns = 0, given_ns = now_ns;
+    now_ns = htb_priv_now(tree, now_ns);
+    if (tree->urgent)
+        return given_ns;
+    htb_priv_run_events(tree, now_ns);
+    if (tree->at_device >= tree->device_max || (tree->waiting == 0 && tree->flight_ns >= tree->flight_bound_ns))
+        return QOS_NEVER;
+    if (tree->waiting == 0)
+        event_ns = htb_priv_event_ns(tree, now_ns);
+    return event_ns ? event_ns : given_ns;
 }
 
 QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_sub)
@@ -1682,8 +1708,9 @@ QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_s
 }
 
 /* The request cost `tokens` instead of what it was charged: the difference is charged, or given back, where it was
- * paid. Not if its class has ended since: its buckets have another holder. */
-QOS_PRIV void htb_priv_correct(struct htb *tree, const struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
+ * paid. Not if its class has ended since: its buckets have another holder. True: its class has to be placed again. */
+QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_request *r, const uint64_t *tokens,
+                                        uint64_t now_ns)
 {
     uint64_t was = htb_priv_ring_cost(tree, r->tokens), is = htb_priv_ring_cost(tree, tokens);
     uint32_t at, k;
@@ -1691,7 +1718,7 @@ QOS_PRIV void htb_priv_correct(struct htb *tree, const struct htb_request *r, co
     for (k = 0; k < tree->resources; k++)
         same = same && tokens[k] == r->tokens[k];
     if (same || r->generation != tree->cls[r->paid_by].generation)
-        return;
+        return false;
     for (at = r->paid_by; at != QOS_NONE; at = tree->node[at].parent) {
         struct htb_priv_class *c = &tree->cls[at];
         pays = pays || at == r->payer;
@@ -1716,8 +1743,7 @@ QOS_PRIV void htb_priv_correct(struct htb *tree, const struct htb_request *r, co
     tree->granted = qos_wrap_add(tree->granted, qos_wrap_sub(tokens[0], r->tokens[0]));
     htb_priv_count(tree, r->paid_by, qos_wrap_sub(tokens[0], r->tokens[0]),
                    r->payer == r->paid_by ? 0 : qos_wrap_sub(tokens[0], r->tokens[0]));
-    if (tree->queued)
-        htb_priv_place_up(tree, r->paid_by, true, now_ns);
+    return tree->queued != 0;
 }
 
 /* A request leaves the tree. tokens: what it cost; NULL: nothing. */
@@ -1728,7 +1754,8 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
         tree->cls[r->paid_by].u.leaf.outstanding--;
     if (r->slot != QOS_NONE) /* urgent ones are not in flight */
         tree->flight_ns -= r->flight_ns;
-    htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns);
+    if (htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
+        htb_priv_place_up(tree, r->paid_by, true, now_ns);
     r->state = HTB_IDLE;
 }
 
@@ -2232,24 +2259,32 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     return QOS_OK;
 }
 
-/* Ends a class or an empty group. Its requests go to the end of best effort's queue. expired: report it in
- * htb_expired. */
-QOS_COLD QOS_PRIV void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
+/* The requests of a class go to the end of best effort's queue. True if there are any. */
+QOS_PRIV_NOINLINE bool htb_priv_orphan(struct htb *tree, uint32_t id)
+{
+    struct htb_request *first;
+    bool moved = tree->cls[id].u.leaf.tail != NULL;
+    while (tree->cls[id].u.leaf.tail) {
+        first = tree->cls[id].u.leaf.tail->next;
+        htb_priv_dequeue(tree, first);
+        first->slot = HTB_BEST_EFFORT;
+        htb_priv_enqueue(tree, first);
+    }
+    return moved;
+}
+
+/* Ends a class or an empty group. expired: report it in htb_expired. */
+QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r, parent = tree->node[id].parent;
     unsigned remains =
         tree->node[id].flags & (HTB_PRIV_FORMER | HTB_PRIV_LIMITED); /* its debts are paid off meanwhile */
     bool moved = false;
-    while (!(tree->node[id].flags & HTB_PRIV_GROUP) && c->u.leaf.tail) {
-        struct htb_request *first = c->u.leaf.tail->next;
-        htb_priv_dequeue(tree, first);
-        first->slot = HTB_BEST_EFFORT;
-        htb_priv_enqueue(tree, first);
-        moved = true;
-    }
-    if (!(tree->node[id].flags & HTB_PRIV_GROUP))
+    if (!(tree->node[id].flags & HTB_PRIV_GROUP)) {
+        moved = htb_priv_orphan(tree, id);
         htb_priv_set_expiry(tree, id, QOS_NEVER);
+    }
     (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves its heaps */
     htb_priv_heap_remove(&tree->event, id);
     if (tree->node[id].flags & HTB_PRIV_LINKED)
@@ -2722,7 +2757,18 @@ QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint64_t now_n
     is = tree->node[id].pair.rate.rate;
     if (*tag > clock && is > was)
         *tag = clock + qos_mul_div_ceil(qos_min(*tag - clock, HTB_BURST_MAX_NS), was, is);
-    htb_priv_place_up(tree, id, true, now_ns);
+    tree->lease[id].moved = true;
+}
+
+/* Places the nodes whose parts have changed. */
+QOS_PRIV void htb_priv_place_moved(struct htb *tree, uint64_t now_ns)
+{
+    uint32_t id;
+    for (id = 0; id <= tree->classes; id++) {
+        if (tree->lease[id].moved)
+            htb_priv_place_up(tree, id, true, now_ns);
+        tree->lease[id].moved = false;
+    }
 }
 
 QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared, uint32_t slot)
@@ -2754,6 +2800,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     for (id = 0; id <= tree->classes; id++)
         if (tree->node[id].flags & HTB_PRIV_USED)
             htb_priv_lease_apply(tree, id, now_ns);
+    htb_priv_place_moved(tree, now_ns);
     return QOS_OK;
 }
 
@@ -2845,19 +2892,14 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
             tree->late_others_ns = qos_max(tree->late_others_ns, qos_atomic_load_relaxed(&member[i].late_ns));
 }
 
-QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
+/* True if parts of this tree have changed. */
+QOS_PRIV_NOINLINE bool htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 {
-    struct htb_priv_shared_map m;
-    size_t trees;
-    uint64_t elapsed_ns;
+    const struct htb_priv_shared_map m = htb_priv_map_of(tree->shared);
+    const size_t trees = (size_t)tree->shared->trees;
+    const uint64_t elapsed_ns = qos_max(now_ns - tree->exchanged_ns, 1);
     uint32_t id;
     bool changed = false;
-    now_ns = htb_priv_now(tree, now_ns);
-    if (!tree->lease || now_ns < tree->exchange_ns)
-        return tree->exchange_ns;
-    m = htb_priv_map_of(tree->shared);
-    trees = (size_t)tree->shared->trees;
-    elapsed_ns = qos_max(now_ns - tree->exchanged_ns, 1);
     tree->exchanged_ns = now_ns;
     tree->exchange_ns = qos_sat_add(now_ns, tree->shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
@@ -2868,8 +2910,16 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
         changed = htb_priv_balance(tree, id, &m.pool[id], &m.offer[id * trees], now_ns) || changed;
         tree->lease[id].turns = 0;
     }
-    if (changed)
+    return changed;
+}
+
+QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
+{
+    now_ns = htb_priv_now(tree, now_ns);
+    if (tree->lease && now_ns >= tree->exchange_ns && htb_priv_exchange(tree, now_ns)) {
+        htb_priv_place_moved(tree, now_ns);
         htb_priv_place_limited(tree, now_ns);
+    }
     return tree->exchange_ns;
 }
 
@@ -2905,20 +2955,29 @@ QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t p
     return waits;
 }
 
-QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
+/* Takes n for a resolved class, or nothing. The caller places the class again. */
+QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     int64_t n_sub[HTB_RESOURCES_MAX];
-    uint32_t payer, r;
+    uint32_t payer;
+    htb_priv_sub_tokens(tree, n, n_sub);
+    payer = htb_priv_payer(tree, id, n_sub, now_ns);
+    if (payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, payer)))
+        return false;
+    htb_priv_charge(tree, id, payer, n_sub, now_ns);
+    return true;
+}
+
+QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
+{
+    uint32_t r;
     for (r = 0; r < tree->resources; r++)
         if (n[r] > QOS_TOKENS_MAX)
             return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
-    htb_priv_sub_tokens(tree, n, n_sub);
-    payer = htb_priv_payer(tree, id, n_sub, now_ns);
-    if (payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, payer)))
+    if (!htb_priv_pay(tree, now_ns, id, n))
         return htb_priv_refuse(tree, id);
-    htb_priv_charge(tree, id, payer, n_sub, now_ns);
     if (tree->queued)
         htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
@@ -2945,9 +3004,10 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
         node = &tree->node[node->parent];
         b = &node->pair.rate;
         htb_priv_refill_one(node, now_ns);
-        paid |= b->level >= htb_priv_gate(tree, b, n_sub);
-        if (QOS_LIKELY(paid))
-            b->level = qos_level_charge(b->level, n_sub);
+        if (QOS_UNLIKELY(!(paid | (b->level >= n_sub))) && b->level < htb_priv_gate(tree, b, n_sub))
+            continue;
+        paid = true;
+        b->level = qos_level_charge(b->level, n_sub);
     } while (node->depth != 0);
     if (QOS_UNLIKELY(!paid)) {
         tree->starved_at_root = true;
@@ -2959,7 +3019,7 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
 }
 
 /* Separate from htb_take, so that the short path does not set up the array. */
-QOS_COLD QOS_PRIV enum qos_status htb_priv_take_first(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
+QOS_PRIV_NOINLINE enum qos_status htb_priv_take_first(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     all[0] = n;
@@ -2974,9 +3034,9 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
-/* htb_force for a resolved class; *payer gets who pays. */
-QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
-                                        uint32_t *payer)
+/* htb_force for a resolved class; *payer gets who pays. The caller places the class again. */
+QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
+                                                 uint32_t *payer)
 {
     int64_t n_sub[HTB_RESOURCES_MAX];
     uint32_t at, r;
@@ -3001,19 +3061,22 @@ QOS_PRIV enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint3
         }
     }
     htb_priv_charge(tree, id, *payer, n_sub, now_ns);
-    if (tree->queued)
-        htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
 }
 
 QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
+    enum qos_status status;
     uint32_t payer, r;
     for (r = 0; r < tree->resources; r++)
         if (n[r] > QOS_TOKENS_MAX)
             return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
-    return htb_priv_force(tree, now_ns, htb_priv_resolve(tree, id, now_ns), n, &payer);
+    id = htb_priv_resolve(tree, id, now_ns);
+    status = htb_priv_force(tree, now_ns, id, n, &payer);
+    if (status == QOS_OK && tree->queued)
+        htb_priv_place_up(tree, id, true, now_ns);
+    return status;
 }
 
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)

@@ -106,6 +106,12 @@
 
 /* Private functions: static in every build, also where QOS_API is empty. */
 #define QOS_PRIV static inline
+/* The same, never inlined: rare work, and work that needs much stack. gcc allows no inline with noinline. */
+#if defined(__clang__)
+#define QOS_PRIV_NOINLINE QOS_PRIV __attribute__((noinline))
+#else
+#define QOS_PRIV_NOINLINE static __attribute__((unused, noinline))
+#endif
 
 #ifndef QOS_ASSERT
 #define QOS_ASSERT(x) ((void)0)

@@ -743,12 +743,6 @@ struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag;
 };
 
-/* Out of line: rebalancing, which is rare, and what need not be on the stack with it. gcc: no inline with noinline. */
-#if defined(__clang__)
-#define TWOCHOICE_PRIV_NOINLINE QOS_PRIV __attribute__((noinline))
-#else
-#define TWOCHOICE_PRIV_NOINLINE static __attribute__((unused, noinline))
-#endif
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
 #define TWOCHOICE_PRIV_ROW 104 /* most fragments that do */
 
@@ -927,7 +921,7 @@ QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t l
     }
 }
 
-TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
+QOS_PRIV_NOINLINE uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
 {
     uint32_t i = table->free_node;
     if (i != QOS_NONE)
@@ -1048,8 +1042,8 @@ QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const str
         twochoice_priv_set(n, i, f[i]);
 }
 
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
-                                                    struct twochoice_priv_node *n, uint32_t level)
+QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
+                                              struct twochoice_priv_node *n, uint32_t level)
 {
     size_t bytes = count * sizeof(uint64_t);
     if (level == 0) {
@@ -1086,9 +1080,8 @@ QOS_PRIV void twochoice_priv_unlink(struct twochoice_table *table, uint32_t i)
 }
 
 /* The entries of `had` neighbouring children of p, from `first` on, in one row. Returns how many. */
-TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table,
-                                                        const struct twochoice_priv_node *p, uint32_t first,
-                                                        uint32_t had, uint32_t level)
+QOS_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table, const struct twochoice_priv_node *p,
+                                                  uint32_t first, uint32_t had, uint32_t level)
 {
     uint32_t total = 0, most = 0, k;
     for (k = 0; k < had; k++) {
@@ -1104,8 +1097,8 @@ TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *
 }
 
 /* A fresh child of p behind child i, next to it in the list of leaves too. */
-TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                          uint32_t i, uint32_t level)
+QOS_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                    uint32_t i, uint32_t level)
 {
     uint32_t fresh = twochoice_priv_new_node(table, level);
     if (level == 0)
@@ -1117,8 +1110,8 @@ TWOCHOICE_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table
 }
 
 /* Child i of p goes, not the first. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                       uint32_t i, uint32_t level)
+QOS_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                 uint32_t i, uint32_t level)
 {
     uint32_t gone = p->u.inner.child[i];
     if (level == 0)
@@ -1131,8 +1124,8 @@ TWOCHOICE_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *t
 /* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
  * more than wide leaves hold, so that the others have 29 and the one that was the largest, a narrow leaf, keeps the
  * remainder, all its own. Nodes come or go in second place. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                   uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
+QOS_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                             uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
 {
     const struct twochoice_priv_row *row = table->row;
     uint32_t total = twochoice_priv_collect(table, p, first, had, level), at, k;
@@ -1155,8 +1148,8 @@ TWOCHOICE_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table
 
 /* Child i of p, an inner node, is full, p is not: shares with a neighbour, and if that has little room too, both
  * become three. Each then has its least number of entries, and room. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                      uint32_t i, uint32_t level)
+QOS_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                uint32_t i, uint32_t level)
 {
     uint32_t left, both;
     if (p->count == 1) {
@@ -1169,8 +1162,7 @@ TWOCHOICE_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *ta
 }
 
 /* A full narrow leaf, child i of p: its second half moves to a fresh one. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                  uint32_t i)
+QOS_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i)
 {
     const uint32_t half = TWOCHOICE_NARROW_SLOTS / 2;
     struct twochoice_priv_node *m = &table->node[twochoice_priv_add_child(table, p, i, 0)];
@@ -1203,8 +1195,8 @@ QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, uint6
 }
 
 /* If the leaf can take the fragment in the other form, or from another base, it takes that form: true. */
-TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
-                                                     uint64_t object, uint64_t offset, uint64_t end)
+QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
+                                               uint64_t object, uint64_t offset, uint64_t end)
 {
     uint64_t low = offset, high = end;
     uint32_t count = leaf->count;
@@ -1227,8 +1219,8 @@ TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *tab
 /* Child i of p, a leaf, can take the fragment in no form, and p has two places. A narrow leaf that is only full is
  * halved. Else the fragment needs a wide one, so that no part may have more than 29: of this leaf alone, if it has
  * enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                           uint32_t i, uint64_t object, uint64_t offset, uint64_t end)
+QOS_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                     uint32_t i, uint64_t object, uint64_t offset, uint64_t end)
 {
     const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
     bool alone = p->count == 1;
@@ -1253,8 +1245,8 @@ TWOCHOICE_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_tabl
 
 /* Child i of p has its least or fewer: shares with two neighbours, or makes two of the three. Only a root has fewer
  * than three children: then the two share, or become one. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                   uint32_t i, uint32_t level)
+QOS_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                             uint32_t level)
 {
     uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
     had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
@@ -1269,8 +1261,8 @@ TWOCHOICE_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table
 }
 
 /* The same of a leaf. A neighbour that can spare some gives; only then are there few enough for the three. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_refill_leaf(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                        uint32_t i)
+QOS_PRIV_NOINLINE void twochoice_priv_refill_leaf(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                  uint32_t i)
 {
     uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
     uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
@@ -1294,8 +1286,8 @@ QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend(const struct twochoi
 }
 
 /* Makes room for the fragment in its leaf, and for two more entries in every node on the way. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                 uint64_t end)
+QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                           uint64_t end)
 {
     struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level;
@@ -1333,7 +1325,7 @@ TWOCHOICE_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, 
 }
 
 /* Removes the fragment that starts exactly there; every node on the way can spare one entry. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset)
+QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
     struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level, slot;
@@ -1458,8 +1450,8 @@ enum twochoice_priv_put { TWOCHOICE_PRIV_DONE, TWOCHOICE_PRIV_CUT, TWOCHOICE_PRI
 
 /* Puts a fragment if all of it is at home (else: CUT) and its leaf has room for it (else: GROW). A part of the same
  * write in front of it is extended; if its leaf cannot hold that, *f grows by this part, which must go (ERASE). */
-TWOCHOICE_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twochoice_table *table,
-                                                                   struct twochoice_priv_fragment *f)
+QOS_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twochoice_table *table,
+                                                             struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_gap g;
     struct twochoice_priv_fragment other;
@@ -1488,8 +1480,8 @@ TWOCHOICE_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twocho
 }
 
 /* The first fragment that overlaps [offset, end); false: there is none. What lies in front stays. */
-TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                      uint64_t end, struct twochoice_priv_fragment *f)
+QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                uint64_t end, struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
     struct twochoice_priv_fragment front;
@@ -1519,8 +1511,8 @@ QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twocho
 }
 
 /* Gives [offset, end) the tag; 0: makes it local. */
-TWOCHOICE_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                  uint64_t end, uint64_t tag)
+QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                            uint64_t end, uint64_t tag)
 {
     struct twochoice_priv_fragment f;
     for (;;) {
@@ -1906,8 +1898,8 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct 
 
 /* Appends the record of one change of the table, which adds `growth` fragments at most. What open writes were promised
  * stays free. Then the tree must be changed, which cannot fail. */
-TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_record_change(struct twochoice_table *table,
-                                                                     struct twochoice_priv_record *r, uint32_t growth)
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_change(struct twochoice_table *table,
+                                                               struct twochoice_priv_record *r, uint32_t growth)
 {
     if (table->max_fragments - (uint64_t)table->fragments < table->reserved_fragments + (uint64_t)growth)
         return QOS_EFULL;
@@ -2469,8 +2461,8 @@ QOS_PRIV void twochoice_priv_write_record(const struct twochoice_priv_write *w, 
 
 /* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not. QOS_EBUSY: their
  * leaf has no room. */
-TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table,
-                                                                const struct twochoice_priv_write *w)
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table,
+                                                          const struct twochoice_priv_write *w)
 {
     struct twochoice_priv_record r;
     struct twochoice_priv_gap g;
@@ -2498,10 +2490,9 @@ TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice
 }
 
 /* Records the next part of a write: as much as replaces at most max pieces. The write goes on behind it. */
-TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
-                                                                    struct twochoice_priv_write *w,
-                                                                    struct twochoice_piece *replaced, size_t max,
-                                                                    size_t *n)
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
+                                                              struct twochoice_priv_write *w,
+                                                              struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_record r;
     enum qos_status status;
@@ -2702,9 +2693,9 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
 }
 
 /* The first bytes of the pull, from `offset` on, whose redirect is unchanged. */
-TWOCHOICE_PRIV_NOINLINE bool twochoice_priv_unchanged(const struct twochoice_table *table,
-                                                      const struct twochoice_priv_pull *p, uint64_t offset,
-                                                      struct twochoice_piece *piece)
+QOS_PRIV_NOINLINE bool twochoice_priv_unchanged(const struct twochoice_table *table,
+                                                const struct twochoice_priv_pull *p, uint64_t offset,
+                                                struct twochoice_piece *piece)
 {
     while (offset < p->end && twochoice_table_next(table, p->object, offset, piece) && piece->object == p->object &&
            piece->offset < p->end) {
@@ -2739,9 +2730,9 @@ QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table
 }
 
 /* Records that the next piece of a pull that is unchanged is local. QOS_ENOENT: there is none. */
-TWOCHOICE_PRIV_NOINLINE enum qos_status twochoice_priv_record_pull(struct twochoice_table *table,
-                                                                   const struct twochoice_priv_pull *p,
-                                                                   struct twochoice_piece *replaced, bool room)
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_pull(struct twochoice_table *table,
+                                                             const struct twochoice_priv_pull *p,
+                                                             struct twochoice_piece *replaced, bool room)
 {
     struct twochoice_priv_record r;
     struct twochoice_piece piece;
