@@ -1754,7 +1754,7 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
         tree->cls[r->paid_by].u.leaf.outstanding--;
     if (r->slot != QOS_NONE) /* urgent ones are not in flight */
         tree->flight_ns -= r->flight_ns;
-    if (htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
+    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
     r->state = HTB_IDLE;
 }
