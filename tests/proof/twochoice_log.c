@@ -19,7 +19,7 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uin
     assigns table->fragments \from *table, object, offset, end, tag;
     ensures table->fragments <= table->max_fragments; */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                  uint64_t end, uint64_t tag);
+                                            uint64_t end, uint64_t tag);
 
 static int any_read(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got)
 {
