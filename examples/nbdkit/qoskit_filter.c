@@ -90,6 +90,8 @@ struct slot {
     uint64_t credit;
     uint64_t requests, failed;
     uint64_t abandoned, wait_ns, wait_max_ns, returned;
+    uint64_t idle_ns, idle_since_ns; /* time without a waiting request; from then on, while `waiting` is 0 */
+    uint32_t waiting;
 };
 
 static struct {
@@ -164,6 +166,13 @@ static void take_done(uint64_t now)
     }
 }
 
+static void waits_no_more(struct slot *s, uint64_t now)
+{
+    __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+    if (--s->waiting == 0)
+        s->idle_since_ns = now;
+}
+
 /* Grants what is due. Returns the waiters to wake after releasing the lock; `self` is not among them. */
 static struct waiter *hand_out(uint64_t now, const struct waiter *self)
 {
@@ -174,7 +183,7 @@ static struct waiter *hand_out(uint64_t now, const struct waiter *self)
         struct waiter *w = (struct waiter *)(void *)r;
         struct slot *s = &qos.slot[r->class_id];
         uint64_t wait_ns = qos_sat_sub(now, w->since_ns);
-        __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+        waits_no_more(s, now);
         s->wait_ns += wait_ns;
         s->wait_max_ns = qos_max(s->wait_max_ns, wait_ns);
         w->handed_out = true;
@@ -217,7 +226,7 @@ static void take_back(struct waiter *w, uint64_t now)
 {
     if (htb_cancel(&qos.tree, now, &w->r) != QOS_OK)
         nbdkit_error("qoskit: a request was taken back that did not wait");
-    __atomic_fetch_sub(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+    waits_no_more(&qos.slot[w->r.class_id], now);
     w->next = qos.free;
     qos.free = w;
 }
@@ -335,7 +344,10 @@ static struct waiter *submit(const struct handle *h, const struct op *op, uint64
         status = htb_submit(&qos.tree, now, &w->r);
     }
     if (status == QOS_OK) {
+        struct slot *s = &qos.slot[h->id];
         __atomic_fetch_add(&qos.waiting, 1, __ATOMIC_SEQ_CST);
+        if (s->waiting++ == 0)
+            s->idle_ns += qos_sat_sub(now, s->idle_since_ns);
         return w;
     }
     w->next = qos.free;
@@ -648,6 +660,11 @@ static void print_stats(FILE *f, uint64_t now)
             print_class(f, id, now);
 }
 
+static uint64_t idle_ns(const struct slot *s, uint64_t now)
+{
+    return s->idle_ns + (s->waiting ? 0 : qos_sat_sub(now, s->idle_since_ns));
+}
+
 static void print_log(FILE *f, uint64_t now)
 {
     char word[WORD_MAX];
@@ -656,8 +673,9 @@ static void print_log(FILE *f, uint64_t now)
     take_done(now);
     for (id = 0; id < qos.slots; id++)
         if (htb_stats(&qos.tree, id, &stats) == QOS_OK)
-            (void)fprintf(f, "%llu %s %llu\n", (unsigned long long)now,
-                          id ? export_word(qos.slot[id].export_name, word) : "*", (unsigned long long)stats.granted);
+            (void)fprintf(f, "%llu %s %llu %llu\n", (unsigned long long)now,
+                          id ? export_word(qos.slot[id].export_name, word) : "*", (unsigned long long)stats.granted,
+                          (unsigned long long)idle_ns(&qos.slot[id], now));
 }
 
 /* A reader sees the whole file, old or new. */

@@ -30,14 +30,14 @@ static void same_mix(const struct settings *s, const struct run *with, struct te
     }
 }
 
-/* Device time per second of one slice; 0: it could not run. */
+/* Device time per second of one slice; -1: it could not run. */
 static double one_slice(const struct settings *s, const struct profile *p, const struct loop_options *options)
 {
     struct loop_options o = *options;
     struct run run;
     uint64_t from, i, cost = 0;
     uint32_t k;
-    double served = 0;
+    double served = -1;
     o.root_cost_per_s = p->root_cost_per_s;
     o.duration_ns = s->slice_ns;
     o.quiet = o.ignore_start = true;
@@ -59,6 +59,7 @@ bool explain_runs(const struct settings *s, const struct profile *p, const struc
     double served[GROUPS + 1][KINDS], ratio[KINDS + 1][GROUPS];
     struct progress progress;
     uint32_t i, k;
+    bool nothing = false;
     memset(e, 0, sizeof *e);
     memset(o, 0, sizeof o);
     e->depth = run_mean_depth(with);
@@ -73,13 +74,19 @@ bool explain_runs(const struct settings *s, const struct profile *p, const struc
     progress_init(&progress, s->progress);
     for (i = 0; i <= GROUPS; i++)
         for (k = 0; k < (i < GROUPS ? KINDS : 1); k++) { /* one more `without` at the end, for the control */
-            if ((served[i][k] = one_slice(s, p, &o[k])) <= 0)
+            if ((served[i][k] = one_slice(s, p, &o[k])) < 0)
                 return false;
+            nothing = nothing || served[i][k] == 0;
             if (progress_due(&progress, tool_now_ns()))
                 progress_show(&progress, "where the difference comes from: slice %u of %u", i * KINDS + k + 1,
                               GROUPS * KINDS + 1);
         }
     progress_end(&progress);
+    e->made = true;
+    if (nothing) { /* a machine so busy that a slice went by without a request tells nothing */
+        e->width = 1;
+        return true;
+    }
     for (i = 0; i < GROUPS; i++) {
         double without = (served[i][WITHOUT] + served[i + 1][WITHOUT]) / 2;
         ratio[WITHOUT][i] = served[i + 1][WITHOUT] / served[i][WITHOUT];
@@ -95,7 +102,6 @@ bool explain_runs(const struct settings *s, const struct profile *p, const struc
     (void)median(ratio[WITHOUT], GROUPS); /* sorts it */
     e->width = (ratio[WITHOUT][GROUPS - 1] - ratio[WITHOUT][0]) / 2;
     e->conclusive = e->width <= WIDTH_MAX;
-    e->made = true;
     return true;
 }
 

@@ -27,7 +27,7 @@ bodies_of() { # LIMITS HEADER -> the object that has them: of all headers, or wi
 header_of() { basename "$1" | sed 's/_.*//'; } # tests/unit/htb_gate.c -> htb
 limits_of() { says "$1" flags | tr ' ' '\n' | grep '^-D' | tr '\n' ' '; }
 one() { # TEST.c
-    local name program object bodies extra=
+    local name program object bodies case extra=
     bodies=$(bodies_of "$(limits_of "$1")" "$(header_of "$1")")
     name=$(basename "$1" .c) program=$out/$(echo "$1" | tr / _ | sed 's/\.c$//') object=${1#tests/}
     object=build/native/${object%.c}.o
@@ -38,7 +38,8 @@ one() { # TEST.c
     # shellcheck disable=SC2046,SC2086
     clang -std=gnu11 -O1 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
         "$object" $extra "$bodies" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
-    LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
+    case=$(says "$1" coverage | sed -n 's/^yes //p')
+    QOS_TEST_CASE=$case LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
 export -f one says bodies_of limits_of header_of has_own_bodies
@@ -47,7 +48,8 @@ export out
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     case $(basename "$t") in "$only"*) ;; *) continue ;; esac
-    # Simulations that run natively alone are long, and reach nothing that others do not, unless they say `coverage: yes`.
+    # Simulations that run natively alone are long, and reach nothing that others do not, unless they say `coverage: yes`
+    # or, for one of their cases, `coverage: yes CASE`.
     case "$t $(says "$t" variants) $(says "$t" coverage)" in tests/paper/*" native ") continue ;; esac
     limits=$(limits_of "$t") header=$(header_of "$t")
     if [ -n "$limits" ]; then

@@ -4,7 +4,7 @@
 // who uses all it reserved gets no alert
 // links: -lm
 // variants: native
-// coverage: yes
+// coverage: yes guard
 #include "examples/simulate/haechi.h"
 #include "check.h"
 

@@ -2,7 +2,7 @@
 // where a faithful model shows otherwise (Zipf above 70 % reserved), that, and that the guard repairs it
 // links: -lm
 // variants: native
-// coverage: yes
+// coverage: yes set_4
 #include "pshift.h"
 #include "examples/simulate/haechi_nodes.h"
 #include "check.h"

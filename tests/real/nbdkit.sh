@@ -60,9 +60,10 @@ column() { # EXPORT COLUMN
 }
 now_ns() { awk '{printf "%.0f\n", $1 * 1e9}' /proc/uptime; }
 
-# The log: ns, export, bytes granted so far. In every window at most limit * (time + burst) + chunk + one request, which is a chunk.
-within() { # LOG EXPORT|all LIMIT BURST-MS [FROM-NS [TO-NS]]: prints the windows and the rate; says where the limit was broken
-    awk -v e="$2" -v limit="$3" -v burst="$4" -v from="${5:-0}" -v to="${6:-1e30}" '
+# The log: ns, export, bytes granted so far. In every window at most limit * time + bucket + chunk + one request, which is a chunk.
+# A bucket holds two bursts of 50 ms.
+within() { # LOG EXPORT|all LIMIT BUCKET-MS [FROM-NS [TO-NS]]: prints the windows and the rate; says where the limit was broken
+    awk -v e="$2" -v limit="$3" -v bucket="$4" -v from="${5:-0}" -v to="${6:-1e30}" '
         $1 == "submitted" || $1 < from || $1 > to {next}
         e == "all" && $1 != ns[n] {ns[++n] = $1; got[n] = 0}
         e == "all" {got[n] += $3}
@@ -71,7 +72,7 @@ within() { # LOG EXPORT|all LIMIT BURST-MS [FROM-NS [TO-NS]]: prints the windows
             for (i = 1; i <= n; i++)
                 for (j = i + 1; j <= n; j++) {
                     s = (ns[j] - ns[i]) / 1e9; windows++
-                    if (got[j] - got[i] > limit * (s + burst / 1000) + 524288) {bad++; worst = (got[j] - got[i]) " in " s " s"}
+                    if (got[j] - got[i] > limit * (s + bucket / 1000) + 524288) {bad++; worst = (got[j] - got[i]) " in " s " s"}
                 }
             printf "    %s: %d windows, %.1f MB/s of at most %.1f\n", e, windows, (n > 1 ? (got[n] - got[1]) / (ns[n] - ns[1]) * 1e3 : 0), limit / 1e6
             if (bad) print "    over the limit in " bad " windows: " worst
@@ -90,20 +91,24 @@ expect "nbdcopy through the filter" with file dir="$d/disks" qos-rate=80M qos-cl
 expect "no byte is changed" cmp "$d/data" "$d/disks/gold.img"
 expect "no byte of the other is changed" cmp "$d/data" "$d/disks/bulk.img"
 expect "what was submitted is completed" balanced "$d/log"
-expect "gold's limit" within "$d/log" gold.img $((60 * mib)) 50
-expect "bulk's limit" within "$d/log" bulk.img $((70 * mib)) 50
-expect "the rate of the root" within "$d/log" all $((80 * mib)) 50
-# Eligible: both had demand, and the root was spent. Then gold has its reservation, less one bucket.
+expect "gold's limit" within "$d/log" gold.img $((60 * mib)) 100
+expect "bulk's limit" within "$d/log" bulk.img $((70 * mib)) 100
+# A class that comes back has its own bucket too, 100 ms of 50 MiB/s, although others have taken what it left.
+expect "the rate of the root" within "$d/log" all $((80 * mib)) 163
+# Eligible: neither was done, and the root was spent. Then gold has its reservation for the time in which a request of it
+# waited (the log says), less one bucket: on a busy machine its client may leave the queue empty.
 reserved() { # LOG RESERVE ROOT LEFT: windows until either export had LEFT bytes
     awk -v reserve="$2" -v root="$3" -v left="$4" '
-        $2 == "gold.img" {ns[++n] = $1; gold[n] = $3; next} $2 == "bulk.img" {bulk[n] = $3}
+        $2 == "gold.img" {ns[++n] = $1; gold[n] = $3; idle[n] = $4; next} $2 == "bulk.img" {bulk[n] = $3}
         END {
             for (i = 1; i <= n; i++)
                 for (j = i + 1; j <= n && gold[j] < left && bulk[j] < left; j++) {
                     s = (ns[j] - ns[i]) / 1e9; g = gold[j] - gold[i]
                     if (s < 0.4 || g + bulk[j] - bulk[i] < 0.97 * root * s) continue
+                    w = s - (idle[j] - idle[i]) / 1e9
+                    if (w < s / 2) continue
                     eligible++
-                    if (g < 0.98 * reserve * s - reserve * 0.05 - 524288) {print "    gold got " g / s " bytes/s"; bad = 1}
+                    if (g < 0.98 * reserve * w - reserve * 0.05 - 524288) {print "    gold got " g " bytes in " s " s, " w " of them with a request waiting"; bad = 1}
                 }
             print "    " eligible + 0 " windows in which both wanted more and the rate of the root was spent"
             exit bad ? 1 : eligible ? 0 : 2
@@ -118,7 +123,7 @@ expect "qemu-img and nbdinfo through the filter" with file dir="$d/disks" 'qos-c
     u=\"nbd+unix:///other.img?socket=\$unixsocket\"
     qemu-img convert -n -f raw -O raw '$d/data' \"\$u\" && qemu-img compare -f raw -F raw '$d/data' \"\$u\" >/dev/null &&
     [ \"\$(nbdinfo --size \"\$u\")\" = $((megabytes * mib)) ] && nbdinfo --map \"\$u\" >/dev/null"
-expect "the limit of exports without a class" within "$d/log" '*' $((100 * mib)) 50
+expect "the limit of exports without a class" within "$d/log" '*' $((100 * mib)) 100
 expect "they are charged" awk '$2 == "*" {last = $3} END {exit !(last >= 48 * 1048576)}' "$d/log"
 
 io() { # COMMAND EXPORT
@@ -136,7 +141,7 @@ cost() { # WHAT LEAST MOST COMMAND EXPORT WORD...: the bytes that it is charged
 begin=$(date +%s%N)
 cost "zeroes cost their bytes" $((12 * mib)) $((12 * mib + 65536)) 'write -z 0 12M' gold.img file dir="$d/disks" qos-class=gold.img,limit=10M
 expect "zeroes take the time that the limit says" [ $((($(date +%s%N) - begin) / 1000000)) -ge 1100 ]
-expect "zeroes keep the limit in every window" within "$d/log3" gold.img $((10 * mib)) 50
+expect "zeroes keep the limit in every window" within "$d/log3" gold.img $((10 * mib)) 100
 wide='qos-class="",limit=900M'
 cost "zeroes at 1 %" $((16 * mib / 100)) $((16 * mib / 100 + 65536)) 'write -z 0 16M' "" memory 64M "$wide" qos-zero=1%
 cost "zeroes at most 8K each" 8192 16384 'write -z 0 16M' "" memory 64M "$wide" qos-zero=8K
@@ -256,9 +261,9 @@ if [ -n "$fio_nbd" ]; then
     expect "one wake-up for each request that waited ($wakeups for $slept; $looks looks)" [ "$slept" -gt 20 ]
     expect "no more wake-ups than one in a hundred" [ $((wakeups * 100)) -le $((slept * 101)) ]
     stop
-    expect "the limit before" within "$d/log" gold.img $((5 * mib)) 50 0 "$t1"
-    expect "the limit after the change, and the same after a bad one" within "$d/log" gold.img $((60 * mib)) 50 "$t2" "$t3"
-    expect "the limit after the way back" within "$d/log" gold.img $((5 * mib)) 50 "$t4"
+    expect "the limit before" within "$d/log" gold.img $((5 * mib)) 100 0 "$t1"
+    expect "the limit after the change, and the same after a bad one" within "$d/log" gold.img $((60 * mib)) 100 "$t2" "$t3"
+    expect "the limit after the way back" within "$d/log" gold.img $((5 * mib)) 100 "$t4"
     raised=$(awk -v from="$t2" -v to="$t3" '$2 == "gold.img" && $1 >= from && $1 <= to {if (!n++) {a = $3; t = $1} b = $3; u = $1}
         END {printf "%.0f\n", (b - a) / (u - t) * 1e3}' "$d/log")
     if [ "$raised" -gt 11 ]; then ok "a raised limit is used: $raised MB/s"
@@ -339,8 +344,8 @@ if [ -n "${QOS_LONG:-}" ] && [ -n "$fio_nbd" ]; then
     echo "MB/s of e1 to e8, qoskit:$(loads "$d/socket" "$long")"
     stop
     expect "every request is completed" balanced "$d/log"
-    expect "the rate of the root for all" within "$d/log" all $((160 * mib)) 50
-    expect "the limit of e5" within "$d/log" e5 $((10 * mib)) 50
+    expect "the rate of the root for all" within "$d/log" all $((160 * mib)) 150
+    expect "the limit of e5" within "$d/log" e5 $((10 * mib)) 100
     # Seconds in which the rate of the root was spent.
     awk -v root=$((160 * mib)) -v reserve=$((20 * mib)) -v asked="$long" '
         $1 == "submitted" {next}
