@@ -7,7 +7,8 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#define QOS_KEY_MAX 63 /* bytes of a tenant's key */
+#define QOS_KEY_MAX 63    /* bytes of a tenant's key */
+#define QOS_WAIT_STEPS 24 /* step 0: did not wait; k: below 2^k us */
 
 extern ngx_module_t ngx_http_qos_module;
 
@@ -21,13 +22,16 @@ struct qos_side {
 
 /* A tenant, in shared memory. Its number is its id in the tree; tenant 0 is everybody who has no line. */
 struct qos_tenant {
+    /* Counted without the lock, too; in one cache line. */
+    uint64_t requests, bytes[2];   /* of bodies, by enum qos_op: QOS_WRITE what clients send */
+    uint64_t wait[QOS_WAIT_STEPS]; /* takes, by how long they waited */
+    /* under the lock */
     struct htb_class terms;
-    uint64_t requests, rejected, bytes[2]; /* of bodies, by enum qos_op: QOS_WRITE what clients send */
-    uint64_t waited_ns, waits_since_ns;    /* in all, until the last begin; that begin */
-    uint32_t waiting;                      /* requests that wait */
-    uint32_t key_len;                      /* 0: a free place, except for tenant 0 */
+    uint64_t rejected, waited_ns, waits_since_ns; /* time with somebody waiting, until the last begin; that begin */
+    uint32_t waiting;                             /* requests that wait */
+    uint32_t key_len;                             /* 0: a free place, except for tenant 0 */
     u_char key[QOS_KEY_MAX];
-};
+} __attribute__((aligned(QOS_CACHE_LINE)));
 
 /* A zone as one process knows it. */
 struct qos_zone {
@@ -47,6 +51,8 @@ struct qos_zone {
     ngx_rbtree_node_t sentinel;
     ngx_event_t timer;
     ngx_uint_t waiting; /* sides of this process that wait */
+    ngx_uint_t workers;
+    uint64_t *ahead; /* of each tenant: tokens that this process has taken and not used */
 };
 
 struct qos_line {

@@ -156,8 +156,10 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
     zone->shm_zone->data = zone;
     zone->shm_zone->init = qos_zone_init;
     memory = ngx_pmemalign(cf->pool, htb_memsize(&zone->config), QOS_CACHE_LINE);
+    zone->ahead = ngx_pcalloc(cf->pool, zone->config.classes * sizeof *zone->ahead);
     place = ngx_array_push(&main->zones);
-    if (!memory || !place || ngx_array_init(&zone->lines, cf->pool, 8, sizeof(struct qos_line)) != NGX_OK ||
+    if (!memory || !zone->ahead || !place ||
+        ngx_array_init(&zone->lines, cf->pool, 8, sizeof(struct qos_line)) != NGX_OK ||
         htb_init(&zone->probe, memory, htb_memsize(&zone->config), &zone->config) != QOS_OK)
         return NGX_CONF_ERROR;
     *place = zone;
@@ -291,7 +293,7 @@ static u_char *print_text(u_char *p, u_char *end, struct qos_zone *zone)
 {
     struct qos_report t;
     struct qos_totals totals;
-    uint32_t id;
+    uint32_t id, i;
     ngx_str_t name;
     qos_zone_totals(zone, &totals);
     p = ngx_slprintf(p, end, "zone %V: at_ns %uL, rate %uL, reserved %uL, waiting %uL, rebuilt %uL, abandoned %uL\n",
@@ -299,14 +301,16 @@ static u_char *print_text(u_char *p, u_char *end, struct qos_zone *zone)
                      totals.state.reserved_per_s[0], totals.state.queued, totals.rebuilt, totals.abandoned);
     p = ngx_slprintf(p, end,
                      "tenant reserve limit weight requests rejected response_bytes request_bytes borrowed waits "
-                     "waiting waited_ms\n");
+                     "waiting waited_ms wait_log2_us\n");
     for (id = 0; id < zone->config.classes; id++) {
         if (!qos_zone_report(zone, id, &t))
             continue;
         name = tenant_name(&t);
-        p = ngx_slprintf(p, end, "%V %uL %uL %uD %uL %uL %uL %uL %uL %uL %uD %uL\n", &name, metric(&t, 7),
-                         metric(&t, 8), t.tenant.terms.weight, metric(&t, 0), metric(&t, 1), metric(&t, 2),
-                         metric(&t, 3), metric(&t, 4), metric(&t, 5), t.tenant.waiting, t.tenant.waited_ns / 1000000);
+        p = ngx_slprintf(p, end, "%V %uL %uL %uD %uL %uL %uL %uL %uL %uL %uD %uL ", &name, metric(&t, 7), metric(&t, 8),
+                         t.tenant.terms.weight, metric(&t, 0), metric(&t, 1), metric(&t, 2), metric(&t, 3),
+                         metric(&t, 4), metric(&t, 5), t.tenant.waiting, t.tenant.waited_ns / 1000000);
+        for (i = 0; i < QOS_WAIT_STEPS; i++)
+            p = ngx_slprintf(p, end, i + 1 < QOS_WAIT_STEPS ? "%uL," : "%uL\n", t.tenant.wait[i]);
     }
     return p;
 }
@@ -347,8 +351,8 @@ static ngx_int_t print_status(ngx_http_request_t *r, bool prometheus)
     if (ngx_http_discard_request_body(r) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     for (z = 0; z < main->zones.nelts; z++)
-        room += 512 + (zone[z]->shm_zone->shm.name.len + QOS_KEY_MAX + 320) * (zone[z]->lines.nelts + 1) *
-                          (prometheus ? sizeof metrics / sizeof *metrics : 1);
+        room += 512 + (zone[z]->shm_zone->shm.name.len + QOS_KEY_MAX + 320 + 21 * QOS_WAIT_STEPS) *
+                          (zone[z]->lines.nelts + 1) * (prometheus ? sizeof metrics / sizeof *metrics : 1);
     b = ngx_create_temp_buf(r->pool, room);
     if (!b)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;

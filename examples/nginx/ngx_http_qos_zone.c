@@ -7,6 +7,10 @@
  * Who has to wait is queued in the tree (htb_submit), so reservations, turns and weights hold over all workers. Each
  * worker that has somebody waiting sets a timer for the time that htb_dispatch_next_ns gives. Whose timer comes first
  * dispatches for all. What is another worker's it puts into that one's list; that one's own timer is for the same time.
+ *
+ * While nobody waits, small takes need no lock: a worker takes tokens ahead for its tenant, at most a chunk, and all
+ * workers together at most what its limit (or, without, the zone's rate) gives in a millisecond. So that much more may
+ * go after a pause.
  */
 #include "ngx_http_qos.h"
 
@@ -16,8 +20,9 @@
 struct qos_wait {
     struct htb_request request; /* first member */
     struct qos_side *side;      /* in the memory of its owner; NULL: it went meanwhile */
-    uint32_t owner;             /* process slot + 1; 0: free */
-    uint32_t next;              /* free places, or what was granted to one owner */
+    uint64_t since_ns;
+    uint32_t owner; /* process slot + 1; 0: free */
+    uint32_t next;  /* free places, or what was granted to one owner */
     bool granted;
     enum qos_op op;
 };
@@ -26,6 +31,7 @@ struct qos_shared {
     struct htb tree;
     bool changing;
     uint64_t rebuilt, abandoned; /* trees made anew; waits that dead workers left */
+    uint64_t waiting;            /* requests of all tenants */
     uint32_t waits, used, free;  /* places; of them ever used; first free one of these */
     pid_t worker[NGX_MAX_PROCESSES];
     uint32_t granted[NGX_MAX_PROCESSES]; /* for each process slot */
@@ -49,8 +55,18 @@ static void count_wait(struct qos_shared *s, uint32_t id, bool more, uint64_t no
     if (t->waiting == 0)
         t->waits_since_ns = now_ns;
     t->waiting = more ? t->waiting + 1 : t->waiting - 1;
+    s->waiting = more ? s->waiting + 1 : s->waiting - 1;
     if (t->waiting == 0)
         t->waited_ns += now_ns - t->waits_since_ns;
+}
+
+/* A take that waited so long may go. */
+static void note_take(struct qos_tenant *t, enum qos_op op, uint64_t tokens, uint64_t waited_ns)
+{
+    const uint64_t us = waited_ns / 1000;
+    const uint64_t step = us ? qos_min(64 - (uint64_t)__builtin_clzll(us), QOS_WAIT_STEPS - 1) : waited_ns != 0;
+    __atomic_fetch_add(&t->bytes[op], tokens, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&t->wait[step], 1, __ATOMIC_RELAXED);
 }
 
 /* ---- the tree, made and changed */
@@ -84,6 +100,7 @@ static void rebuild(struct qos_zone *zone)
     make_tree(zone);
     for (i = 0; i < s->config.classes; i++)
         s->tenant[i].waiting = 0;
+    s->waiting = 0;
     s->rebuilt++;
     s->free = NOBODY;
     for (i = 0; i < NGX_MAX_PROCESSES; i++)
@@ -132,6 +149,7 @@ static uint32_t find(struct qos_shared *s, const u_char *key, size_t len)
 static void set_tenant(struct qos_tenant *t, const struct qos_line *line)
 {
     t->requests = t->rejected = t->bytes[0] = t->bytes[1] = t->waited_ns = 0;
+    ngx_memzero(t->wait, sizeof t->wait);
     t->terms = line->terms;
     ngx_memcpy(t->key, line->node.str.data, line->node.str.len);
     t->key_len = (uint32_t)line->node.str.len;
@@ -319,8 +337,8 @@ static void on_timer(ngx_event_t *event)
         w->granted = true;
         w->next = s->granted[w->owner - 1];
         s->granted[w->owner - 1] = (uint32_t)(w - s->wait);
-        s->tenant[r->class_id].bytes[w->op] += r->tokens[0];
         count_wait(s, r->class_id, false, now_ns);
+        note_take(&s->tenant[r->class_id], w->op, r->tokens[0], qos_sat_sub(now_ns, w->since_ns) + 1);
     }
     next_ns = htb_dispatch_next_ns(&s->tree, now_ns);
     side = next_granted(zone);
@@ -335,40 +353,68 @@ static void on_timer(ngx_event_t *event)
         timer_at(zone, next_ns);
 }
 
+/* Takes, if nobody has to wait for it; while nobody waits at all, some ahead, too. */
+static bool take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size_t tokens)
+{
+    struct qos_shared *s = zone->shared;
+    const uint64_t limit = s->tenant[id].terms.limit_per_s[0];
+    const uint64_t ahead = qos_min((limit ? limit : s->config.rate_per_s[0]) / 1000 / zone->workers, zone->chunk);
+    if (s->waiting == 0 && tokens <= ahead / 4 && htb_take(&s->tree, now_ns, id, ahead) == QOS_OK) {
+        zone->ahead[id] += ahead - tokens;
+        return true;
+    }
+    return htb_take(&s->tree, now_ns, id, tokens) == QOS_OK;
+}
+
+/* A place for a wait, or NULL. */
+static struct qos_wait *new_wait(struct qos_shared *s)
+{
+    struct qos_wait *w = NULL;
+    if (s->free != NOBODY) {
+        w = &s->wait[s->free];
+        s->free = w->next;
+    } else if (s->used < s->waits) {
+        w = &s->wait[s->used];
+        w->owner = 0;
+        s->used++;
+    }
+    return w;
+}
+
 ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side)
 {
     struct qos_shared *s = zone->shared;
     struct qos_wait *w;
-    const uint64_t now_ns = clock_ns(); /* before the lock, to hold it for less long */
-    uint64_t next_ns;
-    uint32_t i;
-    lock(zone);
-    if (htb_take(&s->tree, now_ns, id, tokens) == QOS_OK) {
-        s->tenant[id].bytes[op] += tokens;
-        unlock(zone);
+    uint64_t next_ns, now_ns;
+    bool taken = zone->ahead[id] >= tokens;
+    if (taken) {
+        zone->ahead[id] -= tokens;
+    } else {
+        now_ns = clock_ns(); /* before the lock, to hold it for less long */
+        lock(zone);
+        taken = take_now(zone, now_ns, id, tokens);
+        if (taken)
+            unlock(zone);
+    }
+    if (taken) {
+        note_take(&s->tenant[id], op, tokens, 0);
         side->credit += tokens;
         return NGX_OK;
     }
-    i = s->free;
-    if (i != NOBODY) {
-        s->free = s->wait[i].next;
-    } else if (s->used < s->waits) {
-        i = s->used;
-        s->wait[i].owner = 0;
-        s->used++;
-    } else {
+    w = new_wait(s);
+    if (!w) {
         unlock(zone);
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                       "qos zone \"%V\": more than %uD requests wait: give it a larger size", &zone->shm_zone->shm.name,
                       s->waits);
         return NGX_ERROR;
     }
-    w = &s->wait[i];
     ngx_memzero(w, sizeof *w);
     w->request.class_id = id;
     w->request.gate = true;
     w->request.tokens[0] = tokens;
     w->side = side;
+    w->since_ns = now_ns;
     w->op = op;
     __atomic_store_n(&w->owner, (uint32_t)ngx_process_slot + 1, __ATOMIC_RELEASE); /* what rebuild looks at is there */
     must(zone, htb_submit(&s->tree, now_ns, &w->request));
@@ -434,6 +480,8 @@ void qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
     zone->timer.data = zone;
     zone->timer.log = log;
     zone->waiting = 0;
+    zone->workers = (ngx_uint_t)qos_max(
+        (uint64_t)((ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module))->worker_processes, 1);
 }
 
 /* ---- requests and reports */

@@ -130,7 +130,7 @@ for policy in ps reward; do
     start $((base + 41)) $((base + 1)) --depth 16 --policy $policy --bucket "name=gold,key=gold:,reserve=$reserve" \
         --bucket "name=capped,key=capped:,limit=$limit,weight=20" --bucket name=bulk,key=bulk:,weight=20
     run=$pid
-    $ask load $((seconds + 1)) "$((base + 41)),48,gold:x" >"$d/load1" & l1=$!
+    $ask load $((seconds + 1)) "$((base + 41)),128,gold:x" >"$d/load1" & l1=$!
     $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x" "$((base + 41)),8,capped:x" >"$d/load2" & l2=$!
     sleep 0.5
     $ask judge $((base + 41)) $seconds $reserve $limit

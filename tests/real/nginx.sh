@@ -176,7 +176,7 @@ sampling() { # FILE: a sample every 100 ms, until its time is over
     local end=$(($(date +%s%N) + $2 * 1000000))
     while [ "$(date +%s%N)" -lt $end ]; do
         curl -sf --max-time 2 "$url/qos" | awk '/^zone disks/ {at = sprintf("%.6f", $4 / 1e9); rate = $6 + 0} /^zone other/ {exit}
-            NF == 12 && $1 != "tenant" {printf "%s %s %.0f %s %s %.0f\n", at, $1, $7 + $8, $12, $3, rate}' >>"$1"
+            NF == 13 && $1 != "tenant" {printf "%s %s %.0f %s %s %.0f\n", at, $1, $7 + $8, $12, $3, rate}' >>"$1"
         sleep 0.1
     done
 }
