@@ -9,6 +9,7 @@
  *     json.c      json_*       JSON to a file; write errors are reported
  *     hist.c      hist_*       latency histogram: log-linear, mergeable
  *     progress.c  progress_*   a live line on a terminal, a line now and then elsewhere
+ *     live.c      live_*       what tenants get while they run, with sparklines
  *     plot.c      plot_*       SVG through gnuplot
  *     tidy.c      stop_*, temp_*, tool_*   signals, temporary files, messages, memory, clock
  *     draw.h      draw_*       random draws: even, and by Zipf's law (a header of its own)
@@ -187,6 +188,24 @@ bool progress_due(struct progress *p, uint64_t now_ns);
 void progress_show(struct progress *p, const char *fmt, ...) COMMON_PRINTF(2, 3);
 /* Clears the live line, before other output. */
 void progress_end(struct progress *p);
+
+/* ---- live.c ---------------------------------------------------------------------------------------------------- */
+
+struct live;
+struct live_row {
+    const char *name;
+    double got;              /* per second */
+    uint64_t reserve, limit; /* per second; 0: none */
+    uint64_t p99_ns;         /* 0: not known */
+    const char *waits;       /* what for, in a few words */
+    uint64_t waits_ns;       /* for how long; UINT64_MAX: not known */
+};
+/* amount: how rates are written, human_rate or human_count. */
+struct live *live_new(FILE *out, struct human (*amount)(double per_s));
+uint64_t live_every_ns(const struct live *v); /* how often to show it */
+/* On a terminal a table in place of the last one; else a line for each tenant that begins with the heading. */
+void live_show(struct live *v, const char *heading, const struct live_row *row, uint32_t rows);
+void live_free(struct live *v); /* may be NULL */
 
 /* ---- plot.c ------------------------------------------------------------------------------------------------------ */
 

@@ -14,6 +14,8 @@
  * must be read before its turn has passed. */
 #define GRANTS_AT_ONCE 4
 
+#define LATENCY_STEPS 32 /* step k: below 2^k us */
+
 struct bucket_spec bucket_spec[BUCKETS_LIMIT];
 uint32_t bucket_count, bucket_other;
 pthread_mutex_t buckets_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,9 +25,10 @@ struct bucket {
     struct client *head, *tail; /* its queue */
     uint64_t waiting, requests, reserved, failed, refused;
     uint64_t backlog_ns, since_ns; /* time with a request waiting; since when */
-    uint64_t emptied;              /* how often none waited any more */
     uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
+    uint64_t emptied;              /* how often none waited any more */
     uint64_t memory_bytes;         /* atomic */
+    uint64_t latency[LATENCY_STEPS];
 };
 
 static struct {
@@ -248,11 +251,20 @@ static void leave(struct client *c)
         worker_bury(c);
 }
 
+/* From its queue to its reply. */
+static void note_latency(struct bucket *q, uint64_t ns)
+{
+    const uint64_t us = ns / 1000;
+    q->latency[us ? qos_min(64 - (uint64_t)__builtin_clzll(us), LATENCY_STEPS - 1) : 0]++;
+}
+
 static void give_back(const struct done *d)
 {
     struct bucket *q = &b.bucket[d->grant.bucket];
     b.at_memcached--;
     q->failed += d->outcome != OUTCOME_DONE;
+    if (d->outcome == OUTCOME_DONE)
+        note_latency(q, qos_sat_sub(b.now_ns, d->grant.asked_ns));
     if (buckets_pshift)
         return; /* its token is spent in any case */
     if (d->outcome == OUTCOME_NOT_SENT)
@@ -334,6 +346,7 @@ bool buckets_turn(struct worker *w)
     w->done_count = 0;
     for (k = 0; k < GRANTS_AT_ONCE && pick(&grant); k++) {
         c = b.bucket[grant.bucket].head;
+        grant.asked_ns = c->grant.asked_ns;
         unqueue(c);
         hand_over(c, &grant, wake);
     }
@@ -372,6 +385,38 @@ static void number(FILE *f, bool prometheus, const char *bucket, const char *nam
         fprintf(f, "STAT %s:%s %" PRIu64 "\r\n", bucket, name, value);
 }
 
+/* What the bucket's next request waits for. */
+static const char *waits_for(uint32_t k)
+{
+    struct tags_state state;
+    if (b.bucket[k].waiting == 0)
+        return "nothing";
+    if (!gate_backend_up())
+        return "memcached, which does not answer";
+    if (buckets_pshift)
+        return b.at_memcached >= gate_settings.depth ? "memcached" : "tokens";
+    if (tags_info(&b.tags, k, &state) == QOS_OK && state.waiting_at_limit)
+        return "its limit";
+    return b.at_memcached >= gate_settings.depth ? "memcached" : "its turn";
+}
+
+/* Step k of the text has its own count, le of Prometheus all below it. */
+static void latency_stats(FILE *f, bool prometheus, const struct bucket *q, const char *name)
+{
+    uint64_t below = 0;
+    uint32_t k;
+    for (k = 0; k < LATENCY_STEPS; k++) {
+        below += q->latency[k];
+        if (prometheus && k + 1 < LATENCY_STEPS)
+            fprintf(f, "memcached_gate_latency_seconds_bucket{bucket=\"%s\",le=\"%.6f\"} %" PRIu64 "\n", name,
+                    (double)(UINT64_C(1) << k) / 1e6, below);
+        else if (prometheus)
+            fprintf(f, "memcached_gate_latency_seconds_bucket{bucket=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", name, below);
+        else
+            fprintf(f, "%s%" PRIu64, k ? "," : "", q->latency[k]);
+    }
+}
+
 static void bucket_stats(FILE *f, bool prometheus, uint32_t k, uint64_t now_ns)
 {
     const struct bucket *q = &b.bucket[k];
@@ -389,6 +434,11 @@ static void bucket_stats(FILE *f, bool prometheus, uint32_t k, uint64_t now_ns)
     number(f, prometheus, s->name, "emptied_total", q->emptied);
     number(f, prometheus, s->name, "chances_total", q->chances + (q->waiting ? b.grants - q->since_grant : 0));
     number(f, prometheus, s->name, "memory_bytes", __atomic_load_n(&q->memory_bytes, __ATOMIC_RELAXED));
+    if (!prometheus)
+        fprintf(f, "STAT %s:latency_log2_us ", s->name);
+    latency_stats(f, prometheus, q, s->name);
+    if (!prometheus)
+        fprintf(f, "\r\nSTAT %s:waits_for %s\r\n", s->name, waits_for(k));
 }
 
 char *buckets_stats(bool prometheus, size_t *bytes)

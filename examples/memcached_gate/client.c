@@ -222,6 +222,7 @@ static void enqueue(struct client *c)
     const struct head *h = &c->head;
     size_t bytes = h->key_bytes ? protocol_key_text(c->in.data + c->in.begin, h, text) : 0;
     c->grant.bucket = bytes ? bucket_of_key(text, bytes, c->bucket) : c->bucket;
+    c->grant.asked_ns = c->worker->now_ns;
     c->state = CLIENT_QUEUE;
     c->next_granted = c->worker->arrived;
     c->worker->arrived = c;

@@ -108,6 +108,7 @@ struct client;
 struct worker;
 struct grant { /* the right to send one request */
     uint32_t bucket;
+    uint64_t asked_ns; /* when it was queued */
     struct tags_grant tags;
 };
 enum outcome { OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_NOT_SENT };

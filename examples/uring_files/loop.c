@@ -49,7 +49,7 @@ struct loop {
     uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns,
         last_completion_ns, last_round_ns;
     struct progress progress;
-    struct live *live; /* --live, instead of the progress display; NULL: none */
+    struct live_run *live; /* --live, instead of the progress display; NULL: none */
     bool draining, fixed_files;
     uint8_t *memory;
 };
@@ -243,7 +243,7 @@ static void finish(struct loop *l, struct place *p, int error)
     if (r->arrival_ns >= l->measure_from_ns)
         hist_add(&src->result->latency, qos_elapsed_ns(r->arrival_ns, l->now_ns));
     if (l->live)
-        live_note(l->live, r->tenant, r->len_bytes, qos_elapsed_ns(r->arrival_ns, l->now_ns));
+        live_run_note(l->live, r->tenant, r->len_bytes, qos_elapsed_ns(r->arrival_ns, l->now_ns));
     if (l->draining)
         return;
     src->all_bytes += r->len_bytes;
@@ -487,7 +487,7 @@ static uint64_t next_time(struct loop *l)
     if (l->resting)
         next = qos_min(next, l->resting->rest_until_ns);
     if (l->live)
-        next = qos_min(next, live_next_ns(l->live));
+        next = qos_min(next, live_run_next_ns(l->live));
     else if (!l->o->quiet)
         next = qos_min(next, l->progress.next_ns);
     return qos_min(next, l->scheduler->next_ns(l->sched, l->now_ns));
@@ -549,8 +549,8 @@ static bool loop_run(struct loop *l)
             tool_warn("io_uring: %s", strerror(-rc));
             return false;
         }
-        if (l->live && l->now_ns >= live_next_ns(l->live))
-            live_show(l->live, l->now_ns, tenant_waits, l);
+        if (l->live && l->now_ns >= live_run_next_ns(l->live))
+            live_run_show(l->live, l->now_ns, tenant_waits, l);
         else if (!l->live && !l->o->quiet && progress_due(&l->progress, l->now_ns))
             show_progress(l);
     }
@@ -627,7 +627,7 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
         }
         run->all_run_ns = l->measure_from_ns - run->start_ns;
         if (s->live && !o->quiet && !o->hush)
-            l->live = live_new(s, o, run->start_ns);
+            l->live = live_run_new(o, run->start_ns);
         cpu_ns = tool_cpu_ns();
         run->cpu_wait_ns = cpu_wait_ns();
         ok = loop_run(l);
@@ -638,7 +638,7 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
         io_uring_queue_exit(&l->ring);
     for (i = 0; i < o->tenants; i++)
         free(l->source[i].place);
-    live_free(l->live);
+    live_run_free(l->live);
     free(l->memory);
     free(l);
     run->failed = !ok;

@@ -187,14 +187,14 @@ uint64_t tenant_limit_ops(const struct tenant *t);
 uint64_t run_mean_depth(const struct run *run);
 
 /* live.c: the live view of a run. */
-struct live;
+struct live_run;
 /* What the tenant's next request waits for, in a few words; since when, QOS_NEVER: nothing waits. */
 typedef const char *live_waits(void *of, uint32_t tenant, uint64_t *since_ns);
-struct live *live_new(const struct settings *s, const struct loop_options *o, uint64_t now_ns);
-void live_note(struct live *v, uint32_t tenant, uint64_t bytes, uint64_t latency_ns); /* a request is complete */
-uint64_t live_next_ns(const struct live *v);                                          /* when to show it */
-void live_show(struct live *v, uint64_t now_ns, live_waits *waits, void *of);
-void live_free(struct live *v); /* may be NULL */
+struct live_run *live_run_new(const struct loop_options *o, uint64_t now_ns);
+void live_run_note(struct live_run *v, uint32_t tenant, uint64_t bytes, uint64_t latency_ns); /* one is complete */
+uint64_t live_run_next_ns(const struct live_run *v);                                          /* when to show it */
+void live_run_show(struct live_run *v, uint64_t now_ns, live_waits *waits, void *of);
+void live_run_free(struct live_run *v); /* may be NULL */
 
 /* profile.c. false: stopped by a signal. */
 bool profile_file(struct settings *s, struct profile *p);

@@ -99,7 +99,7 @@ esac
 if [ -s "$work/flight.json" ]; then
     expect "the bound is in the results" json "$work/flight.json" '.with.flight_bound_ns_at_end > 0'
     expect "its log and limits hold" json "$work/flight.json" '.judge.log_holds and .judge.limits_hold'
-    lines=$(grep -cE '^with QoS [0-9]+ s  (db|scan): got .*/s, reserved .*/s, limit -, p99 .*s, waits for (nothing|its (turn|limit)|tokens to borrow)' "$work/err")
+    lines=$(grep -cE '^with QoS [0-9.]+ of 3 s  (db|scan): got .*/s, reserved .*/s, limit -, p99 .*s, waits for (nothing|its (turn|limit)|tokens to borrow)' "$work/err")
     expect "--live, not on a terminal: a line for each tenant each second ($lines)" [ "$lines" -ge 4 ]
     expect "--live, not on a terminal: plain text" [ -z "$(tr -d '\n\t -~' <"$work/err")" ]
     expect "it says who narrowed the bound" grep -q 'of device time were allowed in flight' "$work/out"
