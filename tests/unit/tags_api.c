@@ -465,6 +465,7 @@ static void bounded_moves(void)
 {
     struct tags_config c = plain(101, TAGS_PS);
     struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+    struct tags_grant g;
     uint32_t i, calls = 0;
     c.moves_max = 8;
     open_tags(&c);
@@ -477,6 +478,7 @@ static void bounded_moves(void)
     CHECK_EQ(add(0, 100, 1, 0, 0), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag is V, behind ids that are at their limits */
     CHECK_EQ(serve(0, 1), 100);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_EAGAIN);
     while (tags_choose(&tags, 0, &choice) == QOS_EAGAIN && tags_next_ns(&tags, 0) == 0)
         calls++;
     CHECK_WITHIN(calls, 4, 13);
@@ -676,6 +678,25 @@ static void forced_alone(void)
 }
 
 /* Weights raised or lowered while requests are at the device; cancelled or not, shares are by the new weights at once. */
+/* Who was idle while V rose has saved nothing that it could force. */
+static void forced_after_idling(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags_grant g;
+    unsigned n = 0;
+    c.force_debt_requests = 5;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, 1), QOS_OK);
+    while (n++ < 20)
+        CHECK_EQ(serve(0, 0), 1);
+    for (n = 0; n < 100 && tags_force(&tags, 0, 0, 1, &g) == QOS_OK;)
+        n++;
+    CHECK_WITHIN(n, 6, 7);
+    close_tags();
+}
+
 static void weights(void)
 {
     unsigned way;
@@ -842,23 +863,127 @@ static void beyond_the_mean(void)
 }
 
 /* A cancelled request gives its tag back to the fraction of a ns: at 3 a second and a burst of a second, the four of
- * 9 s, 9 1/3 s, 9 2/3 s and 10 s can go at 10 s. */
+ * 9 s, 9 1/3 s, 9 2/3 s and 10 s can go at 10 s. So it is if the burst has passed since and the tag is where it began. */
 static void refunded_exactly(void)
 {
+    static const struct {
+        uint64_t cancel_ns;
+        unsigned pulls, cancels;
+    } row[] = {{10 * SECOND, 2, 2}, {10 * SECOND, 2, 1}, {10 * SECOND + 333333333, 1, 1}};
     struct tags_config c = plain(1, TAGS_PS);
     struct tags_grant g[2];
-    unsigned i;
+    unsigned i, k;
     c.limit_burst_ns = SECOND;
+    for (k = 0; k < sizeof row / sizeof row[0]; k++) {
+        CHECK_CONTEXT("row %u", k);
+        open_tags(&c);
+        CHECK_EQ(add(0, 0, 1, 0, 3), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 9 * SECOND, 0, 10, 1), QOS_OK);
+        for (i = 0; i < row[k].pulls; i++)
+            CHECK_EQ(tags_pull(&tags, 10 * SECOND, 1, &g[i]), QOS_OK);
+        for (i = 0; i < row[k].cancels; i++)
+            CHECK_EQ(tags_cancel(&tags, row[k].cancel_ns, &g[i]), QOS_OK);
+        for (i = row[k].pulls - row[k].cancels; i < 4; i++)
+            CHECK_EQ(serve(row[k].cancel_ns, 1), 0);
+        CHECK_EQ(serve(row[k].cancel_ns, 1), -1);
+        CHECK_EQ(tags_next_ns(&tags, row[k].cancel_ns), row[k].cancel_ns + 333333334);
+        close_tags();
+    }
+}
+
+/* A rate that does not divide 10^9 is exact over many requests of several units: 2 units at 3 a second. */
+static void exact_costs(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g;
+    uint64_t now = 0;
+    unsigned i;
+    c.count_cost = true;
+    c.cost_max = 2;
+    c.limit_burst_ns = QOS_NOTHING;
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 3), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 9 * SECOND, 0, 10, 1), QOS_OK);
-    for (i = 0; i < 2; i++)
-        CHECK_EQ(tags_pull(&tags, 10 * SECOND, 1, &g[i]), QOS_OK);
-    for (i = 0; i < 2; i++)
-        CHECK_EQ(tags_cancel(&tags, 10 * SECOND, &g[i]), QOS_OK);
-    for (i = 0; i < 4; i++)
-        CHECK_EQ(serve(10 * SECOND, 1), 0);
-    CHECK_EQ(serve(10 * SECOND, 1), -1);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 100, 2), QOS_OK);
+    for (i = 0; i < 9; i++) { /* all at their tags: the burst keeps fractions only of the last */
+        CHECK_EQ(tags_force(&tags, 0, 0, 2, &g), QOS_OK);
+        CHECK_EQ(tags_complete(&tags, 0, &g, 0), QOS_OK);
+    }
+    now = tags_next_ns(&tags, 0);
+    CHECK_EQ(now, 6 * SECOND);
+    close_tags();
+}
+
+/* Under a share for weights, a large request by reservation does not give the small ones by weight a long turn. */
+static void weight_credit(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    unsigned i, turn = 0, longest = 0, reserved = 0;
+    c.weight_share_permille = 500;
+    c.cost_max = 1000;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 1000, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1000000, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1000, 1000), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 1000, 1), QOS_OK);
+    for (i = 0; i < 200; i++) {
+        struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+        struct tags_grant g;
+        CHECK_EQ(tags_choose(&tags, SECOND, &choice), QOS_OK);
+        CHECK_EQ(tags_dispatch(&tags, SECOND, &choice, choice.client == 0 ? 1000 : 1, 0, 0, &g), QOS_OK);
+        CHECK_EQ(tags_complete(&tags, SECOND, &g, 0), QOS_OK);
+        turn = choice.client == 1 ? turn + 1 : 0;
+        longest = turn > longest ? turn : longest;
+        reserved += choice.client == 0;
+    }
+    CHECK_WITHIN(longest, 1, 4);
+    CHECK_GE(reserved, 40);
+    close_tags();
+}
+
+/* service_ns is the charge of what has not been measured yet: 1 s for the request of client 1, so that client 0, whose
+ * requests take 1 ms, has the next turns. A cost of 0 counts as 1. */
+static void first_estimate(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags_grant g[2];
+    uint32_t i;
+    c.service_ns = SECOND;
+    open_tags(&c);
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ(add(0, i, 1, 0, 0), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, i, 10, 1), QOS_OK);
+    }
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ(tags_pull(&tags, 0, 1, &g[i]), QOS_OK);
+        CHECK_EQ(g[i].client, i);
+    }
+    CHECK_EQ(tags_complete(&tags, 0, &g[0], MS), QOS_OK);
+    for (i = 0; i < 5; i++)
+        CHECK_EQ(serve(0, MS), 0);
+    close_tags();
+
+    c = plain(2, TAGS_PS);
+    open_tags(&c);
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ(add(0, i, 1, 0, 0), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, i, 10, 0), QOS_OK);
+    }
+    for (i = 0; i < 10; i++) {
+        CHECK_EQ(tags_pull(&tags, 0, 0, &g[0]), QOS_OK);
+        CHECK_EQ(g[0].client, i % 2);
+        CHECK_EQ(tags_complete(&tags, 0, &g[0], 0), QOS_OK);
+    }
+    close_tags();
+
+    c = plain(1, TAGS_PS);
+    c.at_limit = TAGS_REJECT;
+    c.count_cost = true;
+    c.reject_after_ns = SECOND;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 3, 0), QOS_ELIMIT); /* the third would wait for 2 s */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 0), QOS_ELIMIT);
     close_tags();
 }
 
@@ -866,7 +991,8 @@ static void refunded_exactly(void)
 static void cancelled_at_work(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
-    struct tags_grant a, b;
+    struct tags_grant a, b, g[3];
+    uint32_t i;
     c.attribute = true;
     c.channels = 2;
     open_tags(&c);
@@ -879,6 +1005,25 @@ static void cancelled_at_work(void)
     CHECK_EQ(tags_arrive(&tags, 3000, 0, 1, 1), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 3000, 1, &a), QOS_OK); /* completions are settled by the next look at the device */
     CHECK_EQ(report(QOS_NONE).device_ns, 2000);
+    close_tags();
+
+    /* Two completions of one moment share that time, too: one channel, which the cancelled request had for 1 us. */
+    c.clients = 3;
+    c.channels = 1;
+    c.count_by_client = true;
+    open_tags(&c);
+    for (i = 0; i < 3; i++) {
+        CHECK_EQ(add(0, i, 1, 0, 0), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, 0, i, 1, 1), QOS_OK);
+        CHECK_EQ(tags_pull(&tags, 0, 1, &g[i]), QOS_OK);
+    }
+    CHECK_EQ(tags_cancel(&tags, 1000, &g[0]), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 3000, &g[1], 0), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, 3000, &g[2], 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 4000, 0, 1, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 4000, 1, &a), QOS_OK);
+    CHECK_EQ(report(1).device_ns, 1500);
+    CHECK_EQ(report(2).device_ns, 1500);
     close_tags();
 }
 
@@ -1011,6 +1156,15 @@ static void shared_terms(void)
     CHECK_EQ(add(0, 1, 1, 0, 11), QOS_EINVAL); /* not those of the entry */
     CHECK_EQ(add(0, 1, 1, 0, 10), QOS_OK);
     CHECK_EQ(add(0, 2, 1, 0, 0), QOS_OK);
+    /* Lower terms count from the change on, not what the higher ones would have given since the start. */
+    k.limit_per_s = 1000;
+    CHECK_EQ(tags_shared_change(shared, 10 * SECOND, 0, &k), QOS_OK);
+    k.limit_per_s = 10;
+    CHECK_EQ(tags_shared_change(shared, 10 * SECOND, 0, &k), QOS_OK);
+    CHECK_EQ(add(10 * SECOND, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 10 * SECOND, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(10 * SECOND, 1), 0);
+    CHECK_EQ(serve(10 * SECOND + 100 * MS, 1), 0);
     close_tags();
     CHECK(check_mem_free(&m));
 #endif
@@ -1060,6 +1214,10 @@ static void shared_claims(void)
 #if TAGS_HAS_SHARED
     struct tags_grant g, h;
     unsigned i;
+    open_shared(0, 10, MS);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_pull(&other, MS, 1, &h), QOS_EAGAIN); /* a part of a unit is none */
+    close_shared();
     open_shared(10, 10, MS); /* a burst of less than one request */
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
@@ -1111,12 +1269,16 @@ int main(void)
     forced(0, 4096, TAGS_REWARD);
     forced(10, 1, TAGS_PS);
     forced_alone();
+    forced_after_idling();
     weights();
     intrusive();
     windows();
     rare_and_huge();
     beyond_the_mean();
     refunded_exactly();
+    exact_costs();
+    weight_credit();
+    first_estimate();
     cancelled_at_work();
     idle_in_real_time();
     longest_lead();

@@ -147,6 +147,7 @@ static void test_limit_and_debt(void)
     base(100, 20, 50, 0, &c, NULL);
     CHECK_EQ(tokenpool_client_take(&c, 0, 50), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&c, 0, 1), QOS_ELIMIT);
+    CHECK_EQ(tokenpool_client_take(&c, 0, 50), QOS_ELIMIT);
     CHECK_EQ(tokenpool_client_take(&c, 0, 51), QOS_ERANGE); /* never */
     CHECK_EQ(rig_pool(), 50);                               /* claims stayed within the limit */
     CHECK_EQ(tokenpool_client_put_back(&c, 0, 1, 3), QOS_OK);
@@ -229,6 +230,77 @@ static void test_demand(void)
     }
 }
 
+/* A report goes out as soon as K falls, is sent again if the transport lost it, and every operation is a word's. */
+static void test_report_again(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    unsigned i;
+    base(1000, 1000, 0, 0, &c, NULL);
+    for (i = 0; i < 2; i++) {
+        CHECK(tokenpool_client_next(&c, 2 * MS, 0, &op) && op.kind == TOKENPOOL_WRITE);
+        CHECK_EQ(op.offset_bytes, tokenpool_storage_report(2, 0));
+        tokenpool_client_fail(&c);
+    }
+    tokenpool_client_run(&c, 2 * MS, 0);
+    CHECK(storage[tokenpool_storage_report(2, 0) / 8] != 0);
+    tokenpool_client_hint(&c);
+    CHECK(tokenpool_client_next(&c, 2 * MS, 0, &op) && op.kind == TOKENPOOL_READ);
+    CHECK_EQ(op.offset_bytes, TOKENPOOL_OFFSET_PERIOD);
+}
+
+/* Another period begins while the engine reads its terms: they give it no tokens. */
+static void test_overtaken_terms(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    unsigned i;
+    base(100, 60, 0, 0, &c, NULL);
+    tokenpool_client_run(&c, S - MS, 0);
+    rig_tick(&c, S - 1);
+    rig_run(&monitor, S);
+    tokenpool_client_hint(&c);
+    for (i = 0; i < 3; i++) { /* the period word, the terms, the period word again */
+        CHECK(tokenpool_client_next(&c, S, 0, &op) && op.kind == TOKENPOOL_READ);
+        if (i == 2)
+            rig_run(&monitor, 2 * S);
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    }
+    CHECK_EQ(tokenpool_client_held(&c), 0);
+    tokenpool_client_run(&c, S, 0);
+    CHECK_EQ(tokenpool_client_epoch(&c), 3);
+}
+
+/* A remote engine: a take needs no operation while nothing is due. An engine whose slot is another's now reads the
+ * terms once in a period. */
+static void test_remote(void)
+{
+    struct tokenpool_client a, c;
+    struct tokenpool_op op;
+    uint32_t i, reads = 0;
+    base(100, 60, 0, 0, &a, NULL);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 1, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    tokenpool_client_set_queued(&c, TOKENPOOL_BACKLOGGED);
+    while (tokenpool_client_next(&c, S - MS, 0, &op))
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    rig_run(&monitor, S);
+    tokenpool_client_hint(&c);
+    while (tokenpool_client_next(&c, S, 0, &op))
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK_EQ(tokenpool_client_take(&c, S, 1), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&c, S + 2 * MS, 1), QOS_OK); /* two ticks later: nothing to report */
+    CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+    rig_join(0, 60, 0);
+    rig_run(&monitor, 2 * S);
+    for (i = 0; i < 100; i++)
+        while (tokenpool_client_next(&c, 2 * S + i * MS, 0, &op)) {
+            reads += op.offset_bytes == TOKENPOOL_OFFSET_TERMS;
+            tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+        }
+    CHECK(rig_client(&c).stale);
+    CHECK_EQ(reads, 1);
+}
+
 /* start_now: the engine starts in the running period, once it knows the age of that period. */
 static void test_start_now(void)
 {
@@ -293,6 +365,9 @@ int main(void)
     test_limit_and_debt();
     test_times();
     test_demand();
+    test_report_again();
+    test_overtaken_terms();
+    test_remote();
     test_start_now();
     test_large();
     test_ordered();

@@ -22,6 +22,7 @@ static void test_memory(void)
         need = tokenpool_monitor_memsize(&config);
         room = tokenpool_storage_memsize(&config);
         CHECK(need >= clients * 45u && room >= clients * 24u);
+        CHECK(need <= clients * 45u + 11 * 64 && room <= clients * 24u + 256 + 3 * 64);
         memset(&m, 0x5a, sizeof m);
         saved = m;
         check_mem_new(&a, need, 64, 0);
@@ -89,6 +90,8 @@ static void test_admission(void)
     CHECK_EQ(s.refused, 4);
     CHECK_EQ(s.granted + s.borrowed + s.waited + s.debt, 0);
     CHECK_EQ(tokenpool_monitor_stats(&monitor, 3, &s), QOS_ENOENT);
+    CHECK_EQ(tokenpool_storage_report(8, 0), TOKENPOOL_OFFSET_TERMS + 2 * 64); /* whole lines of eight words */
+    CHECK_EQ(tokenpool_storage_report(9, 0), TOKENPOOL_OFFSET_TERMS + 2 * 128);
     base(2, TOKENPOOL_TOKENS_MAX, 0);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 0, TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX, &fits), QOS_OK);
 }
@@ -267,6 +270,26 @@ static void test_guard_few(void)
     CHECK_EQ(rig_pool(), 10);
 }
 
+/* The same at 0.8 T: 20 to spare at 400 a period give the others 100 tokens. Client 1 still holds the 30 of its claim. */
+static void test_guard_held(void)
+{
+    uint32_t i;
+    base(4, 1000, TOKENPOOL_GUARD);
+    config.batch = 30;
+    config.client_capacity = 500;
+    rig_init();
+    for (i = 0; i < 4; i++)
+        rig_join(i, i == 0 ? 300 : 0, 0);
+    rig_run(&monitor, 0);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(30) << 32;
+    for (i = 0; i < 4; i++) {
+        rig_report(i, 1, 0, i == 0 ? 300 : 0, 0);
+        storage[tokenpool_storage_report(4, i) / 8] |= UINT64_C(2) << 54;
+    }
+    rig_run(&monitor, 200 * MS);
+    CHECK_EQ(rig_pool(), 70);
+}
+
 static void test_ordered(void)
 {
     struct tokenpool_client a, b;
@@ -404,6 +427,7 @@ int main(void)
     test_lowering();
     test_guard();
     test_guard_few();
+    test_guard_held();
     test_ordered();
     test_silent();
     test_tags();

@@ -439,13 +439,16 @@ static void test_pause_after_a_takeover(void)
 {
     struct tokenpool_monitor_state info;
     base(0);
+    rig_join(0, 6000, 0);
     rig_run(&monitor, 0);
     rig_run(&monitor, 100 * MS);
     resume(&second, second_memory);
-    tokenpool_monitor_run(&second, 200 * MS); /* the heartbeat says 100 ms */
+    CHECK_EQ(tokenpool_monitor_join(&second, 1, 1, 0, NULL), QOS_ESTALE); /* not before it has the storage */
+    tokenpool_monitor_run(&second, 200 * MS);                             /* the heartbeat says 100 ms */
     tokenpool_monitor_run(&second, 500 * MS);
     CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
     CHECK(info.active && info.epoch == 1 && info.start_ns == 400 * MS);
+    CHECK_EQ(tokenpool_monitor_join(&second, 1, 4000, 0, NULL), QOS_OK); /* what client 0 leaves, whole */
     rig_run(&second, 1400 * MS - 1);
     CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
     CHECK_EQ(info.epoch, 1);
