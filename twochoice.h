@@ -3674,6 +3674,7 @@ QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement,
                                           size_t n, uint64_t *rivals)
 {
     size_t m = 0, i;
+    uint64_t large = 0;
     *rivals = 0;
     placement->draws++;
     for (i = 0; i < n; i++) {
@@ -3684,10 +3685,13 @@ QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement,
         placement->stamp[p->server] = placement->draws;
         placement->undo[p->server] = (uint32_t)i; /* a home finds its probe without a search */
         placement->heap[m++] = (uint32_t)i;
+        placement->filled[i] = p->load;
+        large |= p->load;
         *rivals += qos_min(p->rivals, TWOCHOICE_RIVALS_MAX);
     }
-    for (i = 0; i < m; i++) /* so that no sum of them overflows */
-        placement->filled[placement->heap[i]] = qos_min(probes[placement->heap[i]].load, INT64_MAX / m);
+    if (QOS_UNLIKELY(large > INT64_MAX / (4 * TWOCHOICE_WRITES_MAX)))
+        for (i = 0; i < m; i++) /* so that no sum of them overflows */
+            placement->filled[placement->heap[i]] = qos_min(placement->filled[placement->heap[i]], INT64_MAX / m);
     return m;
 }
 
@@ -3697,23 +3701,29 @@ QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, cons
                                      size_t m, uint64_t bytes, uint64_t *sum, uint64_t *weight)
 {
     size_t left = m, before, i;
+    bytes = qos_min(bytes, INT64_MAX);
+    *sum = bytes;
+    *weight = 0;
+    for (i = 0; i < m; i++) {
+        *sum += placement->filled[placement->heap[i]];
+        *weight += probes[placement->heap[i]].weight;
+    }
     do {
-        uint64_t level;
+        uint64_t level = *sum / *weight + 1; /* above it for sure */
         QOS_ASSERT(left > 0);
-        *sum = qos_min(bytes, INT64_MAX) + placement->filled[placement->heap[0]];
-        *weight = probes[placement->heap[0]].weight;
-        for (i = 1; i < left; i++) {
-            *sum += placement->filled[placement->heap[i]];
-            *weight += probes[placement->heap[i]].weight;
-        }
-        level = *sum / *weight + 1; /* above it for sure */
         before = left;
+        *sum = bytes;
+        *weight = 0;
         for (i = left = 0; i < before; i++) {
-            uint32_t one = placement->heap[i]; /* without a branch: half of them stay, in no order */
+            uint32_t one = placement->heap[i];
+            uint64_t full = placement->filled[one], wide = probes[one].weight;
+            uint64_t stays = full < qos_sat_mul(level, wide); /* no branch: half of them stay, in no order */
             placement->heap[left] = one;
-            left += placement->filled[one] < qos_sat_mul(level, probes[one].weight);
+            left += stays;
+            *sum += full & qos_wrap_sub(0, stays);
+            *weight += wide & qos_wrap_sub(0, stays);
         }
-    } while (left < before);
+    } while (left < before && left > 1);
     return left;
 }
 
@@ -3746,15 +3756,16 @@ QOS_PRIV uint64_t twochoice_priv_counts_as(uint64_t len_bytes, uint64_t share)
 QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
                                              struct twochoice_probe *probes, size_t n)
 {
-    uint64_t rivals, share, sum, weight, bytes = 0;
+    uint64_t rivals, share, sum = 0, weight = 1, bytes = 0;
     size_t m = twochoice_priv_candidates(placement, probes, n, &rivals), i;
     if (m == 0)
         return;
-    share = 65536 + rivals * 65536 / m;
+    share = 65536 + (rivals ? rivals * 65536 / m : 0);
     for (i = 0; i < k; i++)
         if (!twochoice_priv_small(placement, &w[i]))
             bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
-    m = twochoice_priv_level(placement, probes, m, bytes, &sum, &weight);
+    if (k > 1 || placement->stamp[w->home] == placement->draws) /* else the emptiest: no level says more */
+        m = twochoice_priv_level(placement, probes, m, bytes, &sum, &weight);
     for (i = 0; i < k; i++) { /* home, if the level allows it */
         uint32_t one = placement->undo[w[i].home];
         uint64_t full;
