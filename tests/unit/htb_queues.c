@@ -519,6 +519,39 @@ static void time_moves_on(void)
 }
 
 /* A request waits for all of its resources. A clock that goes back does no harm. */
+/* A class at its limit waits for nothing that another one takes. A submit at an older time counts as at the latest. The
+ * largest request is taken. A clock that is set anew moves what waits. */
+static void waits_alone(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class_state state;
+    struct world w;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 1000, 0);
+    reserve(&w, 2, 0, 0, 0, 0);
+    submit(&w, 0, 1, 10, 0, S);
+    submit(&w, 1, 1, 10, 0, S / 2);
+    CHECK_EQ(htb_class_info(&w.tree, 1, &state), QOS_OK);
+    CHECK_EQ(state.since_ns, S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_class_info(&w.tree, 1, &state), QOS_OK);
+    CHECK_EQ(state.since_ns, S);
+    CHECK_EQ(htb_take(&w.tree, S, 2, 100), QOS_OK);
+    submit(&w, 2, 2, QOS_TOKENS_MAX, 0, S);
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[2]), QOS_OK);
+    world_close(&w);
+
+    world_open(&w, &config);
+    submit(&w, 0, 0, 100, 0, 0);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000);
+    htb_reset_clock(&w.tree, 5 * S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 5 * S), 5 * S + 100000);
+    CHECK(htb_dispatch(&w.tree, 5 * S + 99999) == NULL);
+    CHECK(htb_dispatch(&w.tree, 5 * S + 100000) == &pool[0]);
+    world_close(&w);
+}
+
 static void several_resources(void)
 {
     struct htb_config config = world_config();
@@ -828,6 +861,7 @@ int main(void)
     take_beside_a_borrower();
     own_tokens_first();
     time_moves_on();
+    waits_alone();
     several_resources();
     real_cost();
     one_time();

@@ -1119,6 +1119,7 @@ static void shared_terms(void)
     struct tags_client k;
     struct tags_shared *shared;
     struct check_mem m;
+    unsigned i;
     memset(&s, 0, sizeof s);
     memset(&k, 0, sizeof k);
     CHECK(strstr(tags_shared_config_error(&s), "clients") != NULL);
@@ -1158,13 +1159,18 @@ static void shared_terms(void)
     CHECK_EQ(add(0, 2, 1, 0, 0), QOS_OK);
     /* Lower terms count from the change on, not what the higher ones would have given since the start. */
     k.limit_per_s = 1000;
-    CHECK_EQ(tags_shared_change(shared, 10 * SECOND, 0, &k), QOS_OK);
+    CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_OK);
+    CHECK_EQ(add(0, 0, 1, 0, 1000), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 502, 1), QOS_OK);
+    for (i = 0; i < 500; i++)
+        CHECK_EQ(serve(SECOND, 1), 0);
+    CHECK_EQ(tags_remove(&tags, SECOND, 0, NULL), QOS_OK);
     k.limit_per_s = 10;
-    CHECK_EQ(tags_shared_change(shared, 10 * SECOND, 0, &k), QOS_OK);
-    CHECK_EQ(add(10 * SECOND, 0, 1, 0, 10), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 10 * SECOND, 0, 2, 1), QOS_OK);
-    CHECK_EQ(serve(10 * SECOND, 1), 0);
-    CHECK_EQ(serve(10 * SECOND + 100 * MS, 1), 0);
+    CHECK_EQ(tags_shared_change(shared, SECOND, 0, &k), QOS_OK);
+    CHECK_EQ(add(SECOND, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(SECOND, 1), 0);
+    CHECK_EQ(serve(SECOND + 100 * MS, 1), 0);
     close_tags();
     CHECK(check_mem_free(&m));
 #endif
