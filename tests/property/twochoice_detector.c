@@ -176,6 +176,13 @@ static void peers(void)
     for (i = 0; i < n; i++)
         CHECK(out[i].server >= 5 && out[i].age_ns < 100);
     CHECK_EQ(twochoice_detector_peers(&d, 5000, out, 20), 0);
+    memset(m.mem, 1, m.size); /* what the memory held before is nobody's load */
+    CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
+    twochoice_detector_heard(&d, 0, 1, 7, 50); /* at the very beginning, and not new */
+    CHECK_EQ(twochoice_detector_peers(&d, 40, out, 20), 1);
+    CHECK_EQ(out[0].age_ns, 90);
+    CHECK_EQ(twochoice_detector_peers(&d, 60, out, 20), 0);
+    CHECK_EQ(twochoice_detector_peers(&d, UINT64_C(0x0101010101010101) + 10, out, 20), 0);
     CHECK(check_mem_free(&m));
 }
 

@@ -71,6 +71,7 @@ static void full_log(void)
             st = twochoice_table_compact_start(&t);
             CHECK_EQ(st, QOS_OK);
             st = twochoice_table_compact_step(&t, (uint32_t)check_between(&rng, 1, 9), &todo);
+            CHECK_LE(todo, TWOCHOICE_COMPACT_SWAP);
             CHECK_EQ(st, QOS_OK);
         }
         for (st = QOS_OK; st == QOS_OK; created += st == QOS_OK) /* other writes fill the log */
@@ -78,6 +79,7 @@ static void full_log(void)
         CHECK_EQ(st, QOS_EFULL);
         while (counts_of(&t).compacting) { /* until it ends, or is given up because it cannot follow */
             st = twochoice_table_compact_step(&t, 3, &todo);
+            CHECK_LE(todo, TWOCHOICE_COMPACT_SWAP);
             if (st != QOS_OK)
                 CHECK_EQ(st, QOS_EIO);
             else if (todo == TWOCHOICE_COMPACT_COMMIT)
