@@ -53,6 +53,7 @@ static struct {
     uint64_t now, free_ns, wake_ns, back_ns, less, cost, victim_next_ns, victim_due_ns, worst_wait_ns, period_ns;
     struct htb_class terms;
     bool present, fails, refused, given_back;
+    bool defaults; /* buckets of two bursts; else of one and COST_MAX */
     uint64_t victim_cost;
     uint32_t victim_weight, weight_min;
 } w;
@@ -229,7 +230,8 @@ static void world(const struct adversary_program *p, bool reserved)
     config.classes = IDS;
     config.rate_per_s[0] = RATE;
     config.burst_ns = BURST_NS;
-    config.request_max_tokens = COST_MAX;
+    w.defaults = check_between(&rng, 0, 1);
+    config.request_max_tokens = w.defaults ? 0 : COST_MAX;
     config.best_effort.limit_per_s[0] = LIMIT;
     config.dispatch_max = config.device_max = DEPTH;
     config.order = HTB_FIFO;
@@ -311,6 +313,11 @@ static double above(double rate)
 
 #define DISPATCHED_NS (DEPTH * (double)COST_MAX * 1000) /* service time of the dispatched requests */
 
+static double bucket(double rate)
+{
+    return rate * (double)BURST_NS / 1e9 * (w.defaults ? 2 : 1) + (w.defaults ? 0 : COST_MAX);
+}
+
 /* A reserved victim with constant demand gets R * t less one bucket and one request, late by DISPATCHED_NS at most. */
 static void reservation(const struct adversary_program *p, struct adversary_score *score)
 {
@@ -327,8 +334,8 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
         highest = at - got < highest ? at - got : highest;
     }
     score->harm = most;
-    score->bound = (double)RESERVED * ((double)BURST_NS + DISPATCHED_NS + COST_MAX * 1000) / 1e9 + COST_MAX +
-                   (double)w.victim_cost;
+    score->bound =
+        bucket((double)RESERVED) + (double)RESERVED * (DISPATCHED_NS + COST_MAX * 1000) / 1e9 + (double)w.victim_cost;
 }
 
 /* The wait of a victim within its rate, until the device has its request. */
@@ -348,7 +355,7 @@ static void limit(const struct adversary_program *p, struct adversary_score *sco
     w.terms.limit_per_s[0] = LIMIT;
     run(p, 1u << RATES | 1u << SECOND);
     score->harm = above(2 * (double)LIMIT);
-    score->bound = 2 * ((double)LIMIT * (double)BURST_NS / 1e9 + 2 * COST_MAX);
+    score->bound = 2 * (bucket((double)LIMIT) + COST_MAX);
 }
 
 /* Both borrow: the rival's lead over the victim, by weight, in any time. It may catch up costs that are given back: at
