@@ -290,7 +290,7 @@ behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 1
 # The objects that these scripts use again.
 $(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
 OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
-OBJECTS_freestanding := $(foreach v,aarch64 i386 riscv64,$(HEADERS:%.h=$(B)/bodies/$v_%.o))
+OBJECTS_freestanding := $(foreach v,native $(CROSS),$(HEADERS:%.h=$(B)/bodies/$v_%.o))
 $(foreach s,stack freestanding,$(eval $(call verdict,build/$s): $(OBJECTS_$s)))
 .PHONY: objects-stack objects-freestanding
 objects-stack: $(OBJECTS_stack)
