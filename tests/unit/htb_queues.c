@@ -549,6 +549,11 @@ static void waits_alone(void)
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 5 * S), 5 * S + 100000);
     CHECK(htb_dispatch(&w.tree, 5 * S + 99999) == NULL);
     CHECK(htb_dispatch(&w.tree, 5 * S + 100000) == &pool[0]);
+    CHECK_EQ(force(&w, 0, 10000, 0, 6 * S), QOS_OK); /* and back */
+    submit(&w, 1, 0, 100, 0, 6 * S);
+    htb_reset_clock(&w.tree, 0);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 100000);
+    CHECK(htb_dispatch(&w.tree, 100000) == &pool[1]);
     world_close(&w);
 }
 
@@ -624,6 +629,15 @@ static void real_cost(void)
         world_close(&w);
     }
     CHECK_CONTEXT("%s", "");
+    { /* nothing is given back above a bucket's depth: the root has 9,500 of 10,000 */
+        struct world w;
+        world_open(&w, &config);
+        submit(&w, 0, 0, 3000, 0, S);
+        CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+        CHECK_EQ(htb_complete(&w.tree, S + 2500000, HTB_DONE, less, &pool[0]), QOS_OK);
+        CHECK_EQ(drain(&w, 0, 1, S + 2500000), 10000);
+        world_close(&w);
+    }
 }
 
 /* A clock that goes back and forth gains nothing. After a wrong time htb_reset_clock continues from the right one. */
