@@ -346,7 +346,7 @@ int main(void)
     check_begin("twochoice_maintainer");
     check_rng_init(&rng, 4);
     run(UINT64_C(1000000000), 4000);
-    run(UINT64_C(100000000), 20000);
+    run(UINT64_C(10000000), 20000);
     run(QOS_UNLIMITED, 3000);
     busy_servers(100, 1, 65); /* equal modulo 64, as it happens */
     busy_servers(100, 2, 3);
