@@ -9,6 +9,8 @@ gate=$PWD/build/examples/memcached_gate
 for tool in memcached memccapable memcslap; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
+live=$PWD/build/examples/qos_live
+[ -x "$live" ] || make -s build/examples/qos_live || exit 1
 python=/usr/bin/python3 # Debian's, which has pymemcache
 ask="timeout 100 $python tests/real/memcached_gate.py"
 d=$(mktemp -d "$PWD/build/memcached_gate-XXXXXX") || exit 1
@@ -133,8 +135,16 @@ for policy in ps reward; do
     $ask load $((seconds + 1)) "$((base + 41)),128,gold:x" >"$d/load1" & l1=$!
     $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x" "$((base + 41)),8,capped:x" >"$d/load2" & l2=$!
     sleep 0.5
+    timeout 60 "$live" --gate "127.0.0.1:$((base + 41))" --gate "127.0.0.1:$((base + 10))" --time 2s >"$d/refused" 2>&1
+    [ $? = 1 ] && grep -q 'does not answer' "$d/refused" || bad "qos_live and a gate that is not there: $(cat "$d/refused")"
+    timeout 60 "$live" --gate "127.0.0.1:$((base + 41))" --time 2s >"$d/live" 2>&1 & watcher=$!
     $ask judge $((base + 41)) $seconds $reserve $limit
     verdict=$?
+    wait $watcher
+    expect "qos_live ends with status 0" [ $? = 0 ]
+    lines=$(grep -cE '^[0-9.]+ s  (gold|capped|bulk): got [0-9.]+ ?[kM]?, reserved (-|[0-9].*), limit (-|[0-9].*), p99 (-|.*s), waits for (nothing|memcached|its (turn|limit))$' "$d/live")
+    expect "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
+    expect "and nothing but plain text" [ -z "$(tr -d '\n -~' <"$d/live")" ]
     wait $l1 $l2
     cat "$d/load1" "$d/load2"
     expect "no errors under load" [ -z "$(grep -L 'errors=0' "$d/load1" "$d/load2")" ]

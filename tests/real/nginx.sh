@@ -9,6 +9,7 @@ PATH=$PATH:/usr/sbin
 for tool in nginx wrk curl ab; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
+[ -x build/examples/qos_live ] || make -s build/examples/qos_live || exit 1
 [ -f "$module" ] || make -s "$module" >/dev/null || { echo "$module was not built"; exit 1; }
 d=$(mktemp -d)
 chmod 755 "$d"
@@ -248,7 +249,12 @@ get --limit-rate 300k --max-time 3 -H 'X-Tenant: slow' -o "$d/slow" "$url/large"
 slow=$!
 for i in 1 2 3 4; do get --max-time 1 -H 'X-Tenant: tiny' -o /dev/null "$url/large" 2>/dev/null & aborted[i]=$!; done
 sleep 0.3
+timeout 20 build/examples/qos_live --nginx "$url/qos" --time 3s >"$d/live" 2>&1 & watcher=$!
 sampling "$d/run" 4200
+wait $watcher
+expect "qos_live ends with status 0" [ $? = 0 ]
+lines=$(grep -cE '^[0-9.]+ s  disks/(gold|bulk|up): got [0-9.]+ .*/s, reserved (-|[0-9].*), limit [0-9].*, p99 (-|.*s), waits for (nothing|its (turn|limit))$' "$d/live")
+expect "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
 wait "$gold" "$bulk" "$rest" "$slow" "${ups[@]}" "${aborted[@]}"
 judge "$d/run" gold $((50 * mib))
 verdict=$?
