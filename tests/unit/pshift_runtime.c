@@ -293,6 +293,7 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_change(&controller, 10, UINT64_MAX, 0), QOS_ERANGE);
     CHECK_EQ(pshift_controller_change(&controller, 10, 2, 1), QOS_ERANGE); /* a limit below its reservation */
     CHECK_EQ(pshift_controller_change(&controller, 10, 1, QOS_NOTHING), QOS_ERANGE);
+    CHECK_EQ(pshift_controller_change(&controller, 10, 30, 30), QOS_OK); /* both alike */
     CHECK_EQ(pshift_controller_change(&controller, 10, 20, 30), QOS_OK);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_EAGAIN); /* no period */
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_EAGAIN);
