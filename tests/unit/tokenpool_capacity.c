@@ -94,6 +94,25 @@ int main(void)
     CHECK(!rig_slot(0).alert && rig_slot(1).alert);
     CHECK_EQ(rig_info().capacity, 1000); /* no client lacked tokens: the totals do not measure the node */
 
+    /* All was used and a client waited: the estimate grows, and older records no longer count. */
+    base(0, 0, 0, 0, 0);
+    config.flags = 0;
+    rig_init();
+    rig_join(0, 200, 0);
+    rig_join(1, 300, 0);
+    period = 0;
+    rig_run(&monitor, 0);
+    for (i = 0; i < 2; i++) {
+        uint64_t epoch = rig_info().epoch;
+        storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
+        rig_report(0, epoch, 3, 200, 500);
+        rig_report(1, epoch, 3, 300, i == 0 ? 500 : 470);
+        storage[tokenpool_storage_report(2, 0) / 8] |= (i == 0 ? UINT64_C(3) : UINT64_C(2)) << 54; /* waits; a queue */
+        rig_run(&monitor, period * S + MS);
+        rig_run(&monitor, ++period * S);
+        CHECK_EQ(rig_info().capacity, i == 0 ? 1050 : 970);
+    }
+
     /* A report above what was issued counts as what was issued. */
     base(0, 0, 0, 0, 0);
     rig_report(0, 1, 3, 200, TOKENPOOL_TOKENS_MAX);

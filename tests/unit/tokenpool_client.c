@@ -212,8 +212,8 @@ static void test_demand(void)
 {
     static const struct {
         uint64_t taken, completed, queued, demand;
-    } row[] = {{0, 0, 0, 0},     {100, 100, 0, 0}, {100, 99, 0, 1},  {100, 100, 2, 1},
-               {100, 100, 3, 2}, {0, 0, 1, 2},     {200, 200, 0, 3}, {200, 200, 5, 3}};
+    } row[] = {{0, 0, 0, 0},   {100, 100, 0, 0}, {100, 99, 0, 1},  {100, 100, 2, 1},
+               {98, 98, 2, 2}, {0, 0, 1, 2},     {200, 200, 0, 3}, {200, 200, 5, 3}};
     struct tokenpool_client c;
     size_t i;
     for (i = 0; i < sizeof row / sizeof row[0]; i++) {

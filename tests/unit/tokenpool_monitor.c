@@ -162,7 +162,7 @@ static void test_conversion(uint32_t flags)
     CHECK_EQ(info.last_claimed, flags & TOKENPOOL_BASIC ? 40 : 50);
     CHECK_EQ(info.last_put, info.last_claimed);
     CHECK_EQ(info.last_bound, 100);
-    CHECK(info.claimed == 0 && info.used == 0); /* of the new period */
+    CHECK(info.claimed == 0 && info.used == 0 && !info.converting); /* of the new period */
     CHECK_EQ(tokenpool_monitor_stats(&monitor, QOS_NONE, &s), QOS_OK);
     CHECK_EQ(s.granted, 60 + info.last_claimed);
     CHECK_EQ(s.borrowed, info.last_claimed);
@@ -270,7 +270,8 @@ static void test_guard_few(void)
     CHECK_EQ(rig_pool(), 10);
 }
 
-/* The same at 0.8 T: 20 to spare at 400 a period give the others 100 tokens. Client 1 still holds the 30 of its claim. */
+/* The same at 0.8 T: 20 to spare at 400 a period give the others 100 tokens. Client 1 still holds the 30 of its claim; its
+ * reservation of 100 is completed. */
 static void test_guard_held(void)
 {
     uint32_t i;
@@ -279,11 +280,11 @@ static void test_guard_held(void)
     config.client_capacity = 500;
     rig_init();
     for (i = 0; i < 4; i++)
-        rig_join(i, i == 0 ? 300 : 0, 0);
+        rig_join(i, i == 0 ? 300 : i == 1 ? 100 : 0, 0);
     rig_run(&monitor, 0);
     storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(30) << 32;
     for (i = 0; i < 4; i++) {
-        rig_report(i, 1, 0, i == 0 ? 300 : 0, 0);
+        rig_report(i, 1, 0, i == 0 ? 300 : i == 1 ? 100 : 0, i == 1 ? 100 : 0);
         storage[tokenpool_storage_report(4, i) / 8] |= UINT64_C(2) << 54;
     }
     rig_run(&monitor, 200 * MS);

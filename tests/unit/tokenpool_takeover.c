@@ -457,6 +457,24 @@ static void test_pause_after_a_takeover(void)
     CHECK_EQ(info.epoch, 2);
 }
 
+/* A monitor of a smaller capacity takes over as many clients as fit. */
+static void test_adoption_of_too_much(void)
+{
+    struct tokenpool_monitor_state info;
+    rig_config(2, 100, 10000, 0);
+    config.client_capacity = 5000;
+    rig_init();
+    rig_join(0, 5000, 0);
+    rig_join(1, 5000, 0);
+    rig_run(&monitor, 0);
+    config.capacity = 8000;
+    resume(&second, second_memory);
+    tokenpool_monitor_run(&second, MS);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK(info.active && info.lost == 1);
+    CHECK_EQ(tokenpool_monitor_join(&second, 1, 3000, 0, NULL), QOS_OK);
+}
+
 /* The monitor pauses between its clock and the operation that uses it: the swap that starts a period, or its heartbeat.
  * An engine spends tokens of an epoch only before the next one starts, on time or late. */
 static void test_paused(void)
@@ -598,6 +616,7 @@ int main(void)
     test_started_anew();
     test_started_anew_in_a_period();
     test_pause_after_a_takeover();
+    test_adoption_of_too_much();
     test_paused();
     test_slot_reused();
     test_no_monitor();
