@@ -101,11 +101,21 @@ extern "C" {
 /* ---- configuration and public types ---------------------------------------------------------------------------- */
 
 /* Tunables of the solver; define them before the include. PSHIFT_PLAIN: plain C, without compiler vector types. */
+#ifndef PSHIFT_GROUPS /* 1: start several short rows at once in vectors of 512 bits; slow where there are none */
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__has_builtin) && !defined(PSHIFT_PLAIN)
+#if __has_builtin(__builtin_shufflevector)
+#define PSHIFT_GROUPS 1
+#endif
+#endif
+#endif
+#ifndef PSHIFT_GROUPS
+#define PSHIFT_GROUPS 0
+#endif
 #ifndef PSHIFT_WINDOW_ROWS
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
 #endif
 #ifndef PSHIFT_PULLS
-#define PSHIFT_PULLS 6 /* most turns in which underloaded servers pull tokens; 0: none, the search moves them */
+#define PSHIFT_PULLS 8 /* most turns in which underloaded servers pull tokens; 0: none, the search moves them */
 #endif
 #ifndef PSHIFT_WARM_PARTS
 #define PSHIFT_WARM_PARTS 160 /* a warm start checks its progress every 1/160 of the rows */
@@ -522,8 +532,8 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *   1. Initial allocation (Algorithm 3) in integers: floor(A_i d_i^j / D_i). The tokens that rounding leaves go one by
  *      one to the largest remainders, the earlier entry first. No entry exceeds its demand. Every row sums to A_i.
  *   2. Direct transfers: a sweep over the rows moves tokens, inside each row, from overloaded to underloaded servers.
- *   3. Paths through one broker, also by sweeps: underloaded servers pull tokens from all others. Overloaded servers
- *      fill the holes that this leaves.
+ *   3. Paths through one broker, also by sweeps: underloaded servers pull tokens from all others, first from those that
+ *      were overloaded at first. Overloaded servers fill the holes that this leaves.
  *   4. Progressive shifting (Algorithm 5) of the remaining excess: servers are labelled with the number of shifts to an
  *      underloaded server, until every overloaded one has a label. Then each underloaded server collects tokens, depth
  *      first, one label up per step. A server collects from all servers above it before it passes tokens on, so paths
@@ -620,6 +630,8 @@ struct pshift_solver {
 #define PSHIFT_PRIV_DONOR 2u /* bit of mark: overloaded at first; it gave tokens away, so its holes fill most easily */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
+#define PSHIFT_PRIV_FIRST (INT64_C(1) << 61) /* who offers more than this in a pull gives first */
+#define PSHIFT_PRIV_LAST (INT64_C(1) << 60)  /* offer of those who give last */
 
 QOS_PRIV struct qos_u128 pshift_priv_u128(uint64_t v)
 {
@@ -737,7 +749,8 @@ struct pshift_priv_job {
     struct pshift_solver *solver;
     const struct pshift_problem *p;
     uint64_t *alloc;
-    uint32_t shards;
+    const uint32_t *bucket; /* warm start: the changed rows */
+    uint32_t changed, shards;
     bool warm;
 };
 
@@ -879,14 +892,16 @@ PSHIFT_PRIV_INLINE void pshift_priv_share_large(uint64_t *a, const uint64_t *d, 
         a[k] = q[k] + (rank[k] < (int64_t)left ? 1u : 0u);
 }
 
+/* From position WIDE - n on: masks that keep the n entries of a row and clear its padding. */
+static const uint64_t pshift_priv_kept[2 * PSHIFT_PRIV_WIDE] = {
+    UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+    UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+
 /* Writes the shares of a row of n <= width entries to a[0..width - 1]. d[0..width - 1] must be readable. False: not an
  * ordinary row, as its demands are too large or its reservation covers them all. */
 PSHIFT_PRIV_INLINE bool pshift_priv_share(uint64_t *a, const uint64_t *d, uint32_t n, uint32_t width, uint64_t want)
 {
-    static const uint64_t kept[2 * PSHIFT_PRIV_WIDE] = {
-        UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-        UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-    const uint64_t *mask = kept + PSHIFT_PRIV_WIDE - n;
+    const uint64_t *mask = pshift_priv_kept + PSHIFT_PRIV_WIDE - n;
     uint64_t x[PSHIFT_PRIV_WIDE], bits = 0, total = 0;
     uint32_t k;
     for (k = 0; k < width; k++)
@@ -907,6 +922,153 @@ PSHIFT_PRIV_INLINE bool pshift_priv_share(uint64_t *a, const uint64_t *d, uint32
         pshift_priv_share_small(a, x, width, want, total);
     return true;
 }
+
+#if PSHIFT_GROUPS
+/* A group: rows that are padded to `width` and follow each other, 16 entries in all. One row of 16, two of 8 or four
+ * of 4 are computed at once, each as above. PSHIFT_PRIV_MEET brings each lane together with that whose number differs
+ * in the bits of n: over all n below width, with every lane of its row. */
+typedef uint32_t pshift_priv_group __attribute__((vector_size(64)));
+typedef int32_t pshift_priv_signed_group __attribute__((vector_size(64)));
+#define PSHIFT_PRIV_MEET(v, n)                                                                                         \
+    __builtin_shufflevector(v, v, 0 ^ (n), 1 ^ (n), 2 ^ (n), 3 ^ (n), 4 ^ (n), 5 ^ (n), 6 ^ (n), 7 ^ (n), 8 ^ (n),     \
+                            9 ^ (n), 10 ^ (n), 11 ^ (n), 12 ^ (n), 13 ^ (n), 14 ^ (n), 15 ^ (n))
+
+PSHIFT_PRIV_INLINE void pshift_priv_group_sum(pshift_priv_group *sum, const pshift_priv_group *of, uint32_t width)
+{
+    pshift_priv_group v = *of;
+    v += PSHIFT_PRIV_MEET(v, 1);
+    v += PSHIFT_PRIV_MEET(v, 2);
+    if (width >= 8)
+        v += PSHIFT_PRIV_MEET(v, 4);
+    if (width >= 16)
+        v += PSHIFT_PRIV_MEET(v, 8);
+    *sum = v;
+}
+
+/* Number of larger keys in each lane's row. */
+PSHIFT_PRIV_INLINE void pshift_priv_group_rank(pshift_priv_signed_group *rank, const pshift_priv_group *of,
+                                               uint32_t width)
+{
+    const pshift_priv_signed_group key = (pshift_priv_signed_group)*of;
+    pshift_priv_signed_group r = {0};
+    r -= key < PSHIFT_PRIV_MEET(key, 1);
+    r -= key < PSHIFT_PRIV_MEET(key, 2);
+    r -= key < PSHIFT_PRIV_MEET(key, 3);
+    if (width >= 8) {
+        r -= key < PSHIFT_PRIV_MEET(key, 4);
+        r -= key < PSHIFT_PRIV_MEET(key, 5);
+        r -= key < PSHIFT_PRIV_MEET(key, 6);
+        r -= key < PSHIFT_PRIV_MEET(key, 7);
+    }
+    if (width >= 16) {
+        r -= key < PSHIFT_PRIV_MEET(key, 8);
+        r -= key < PSHIFT_PRIV_MEET(key, 9);
+        r -= key < PSHIFT_PRIV_MEET(key, 10);
+        r -= key < PSHIFT_PRIV_MEET(key, 11);
+        r -= key < PSHIFT_PRIV_MEET(key, 12);
+        r -= key < PSHIFT_PRIV_MEET(key, 13);
+        r -= key < PSHIFT_PRIV_MEET(key, 14);
+        r -= key < PSHIFT_PRIV_MEET(key, 15);
+    }
+    *rank = r;
+}
+
+/* Turns the demands of a group's rows, lanes 0 to 7 in *lower and the rest in *upper, into their shares of w[row]. That
+ * is below the row's total; f[row] = floor(2^32 w / total). */
+PSHIFT_PRIV_INLINE void pshift_priv_group_shares(pshift_priv_lanes64 *lower, pshift_priv_lanes64 *upper, uint32_t width,
+                                                 const uint32_t *w, const uint64_t *f)
+{
+    const uint32_t b = width == 4 ? 1 : 0, c = 8 / width, e = c + b; /* rows of lanes 4, 8 and 12 */
+    const pshift_priv_group position = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+    const pshift_priv_group want = {w[0], w[0], w[0], w[0], w[b], w[b], w[b], w[b],
+                                    w[c], w[c], w[c], w[c], w[e], w[e], w[e], w[e]};
+    pshift_priv_lanes64 x = {f[0], f[0], f[0], f[0], f[b], f[b], f[b], f[b]};
+    pshift_priv_lanes64 y = {f[c], f[c], f[c], f[c], f[e], f[e], f[e], f[e]};
+    pshift_priv_group d, q, r, more, key, total, sum;
+    pshift_priv_signed_group rank;
+    d = __builtin_shufflevector((pshift_priv_group)*lower, (pshift_priv_group)*upper, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
+                                20, 22, 24, 26, 28, 30); /* the low halves */
+    x *= *lower;
+    y *= *upper;
+    q = __builtin_shufflevector((pshift_priv_group)x, (pshift_priv_group)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23,
+                                25, 27, 29, 31); /* the high halves */
+    pshift_priv_group_sum(&total, &d, width);
+    r = d * want - q * total;
+    more = (pshift_priv_group)(r >= total); /* -1 where true */
+    q -= more;
+    r -= more & total;
+    key = r << 4 | position;
+    pshift_priv_group_rank(&rank, &key, width);
+    pshift_priv_group_sum(&sum, &q, width);
+    q -= (pshift_priv_group)(rank < (pshift_priv_signed_group)(want - sum));
+    *lower = __builtin_convertvector(__builtin_shufflevector(q, q, 0, 1, 2, 3, 4, 5, 6, 7), pshift_priv_lanes64);
+    *upper = __builtin_convertvector(__builtin_shufflevector(q, q, 8, 9, 10, 11, 12, 13, 14, 15), pshift_priv_lanes64);
+}
+
+/* The same, if all are ordinary rows of small demands; else false. */
+PSHIFT_PRIV_INLINE bool pshift_priv_share_group(pshift_priv_lanes64 *lower, pshift_priv_lanes64 *upper, uint32_t width,
+                                                const uint64_t *want)
+{
+    const pshift_priv_lanes64 all = *lower | *upper;
+    uint64_t d[16], f[4], bits[8];
+    uint32_t w[4], k, l;
+    __builtin_memcpy(bits, &all, sizeof bits);
+    if ((bits[0] | bits[1] | bits[2] | bits[3] | bits[4] | bits[5] | bits[6] | bits[7]) >> 23 != 0)
+        return false;
+    __builtin_memcpy(d, lower, sizeof *lower);
+    __builtin_memcpy(d + 8, upper, sizeof *upper);
+    for (k = 0; k < 16 / width; k++) {
+        uint64_t total = 0;
+        for (l = 0; l < width; l++)
+            total += d[k * width + l];
+        if (want[k] >= total)
+            return false;
+        w[k] = (uint32_t)want[k];
+        f[k] = (want[k] << 32) / total;
+    }
+    pshift_priv_group_shares(lower, upper, width, w, f);
+    return true;
+}
+
+/* Eight lanes from `from` and from `from` + step on, half of them each; and the same back to memory. */
+typedef uint64_t pshift_priv_half64 __attribute__((vector_size(32)));
+PSHIFT_PRIV_INLINE void pshift_priv_load(pshift_priv_lanes64 *v, const uint64_t *from, uint32_t step)
+{
+    pshift_priv_half64 x, y;
+    __builtin_memcpy(&x, from, sizeof x);
+    __builtin_memcpy(&y, from + step, sizeof y);
+    *v = __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+PSHIFT_PRIV_INLINE void pshift_priv_store(uint64_t *to, uint32_t step, const pshift_priv_lanes64 *v)
+{
+    pshift_priv_half64 x = __builtin_shufflevector(*v, *v, 0, 1, 2, 3), y = __builtin_shufflevector(*v, *v, 4, 5, 6, 7);
+    __builtin_memcpy(to, &x, sizeof x);
+    __builtin_memcpy(to + step, &y, sizeof y);
+}
+
+/* Writes the shares of a group's rows, of n <= width entries each, to a. All 16 lanes must be readable from their row's
+ * first entry on, and writable. */
+PSHIFT_PRIV_INLINE bool pshift_priv_share_rows(uint64_t *a, const uint64_t *d, uint32_t n, uint32_t width,
+                                               const uint64_t *want)
+{
+    const uint64_t *mask = pshift_priv_kept + PSHIFT_PRIV_WIDE - n;
+    const uint32_t step = width == 4 ? n : 4, upper = width == 16 ? 8 : 8 / width * n;
+    pshift_priv_lanes64 x, y, keep;
+    pshift_priv_load(&x, d, step);
+    pshift_priv_load(&y, d + upper, step);
+    if (n != width) {
+        pshift_priv_load(&keep, mask, width == 4 ? 0 : 4);
+        x &= keep;
+        pshift_priv_load(&keep, mask + (width == 16 ? 8 : 0), width == 4 ? 0 : 4);
+        y &= keep;
+    }
+    if (!pshift_priv_share_group(&x, &y, width, want))
+        return false;
+    pshift_priv_store(a, step, &x); /* in this order: padding lies where the next row goes */
+    pshift_priv_store(a + upper, step, &y);
+    return true;
+}
+#endif
 
 /* floor(n / d) and the remainder, for 0 < d < 2^96 and quotients below 2^64. Long division, bit by bit. */
 QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
@@ -991,6 +1153,36 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
 
 #define PSHIFT_PRIV_BATCH 128 /* entries of rows that are started together */
 
+#if PSHIFT_GROUPS
+/* Writes the shares of a group of rows from row r on to `share`, which has room for so many entries and the padding.
+ * Returns the number of rows; 0 if they are not all of one length, or not ordinary ones. */
+QOS_PRIV uint32_t pshift_priv_start_group(const struct pshift_problem *p, uint64_t *share, uint32_t r, uint32_t end,
+                                          uint32_t room, struct qos_u128 *tokens)
+{
+    const uint32_t *row = p->row + r, n = row[1] - row[0];
+    const uint32_t rows = n <= 4 ? 4 : n <= 8 ? 2 : 1, readable = p->row[p->buckets] - row[0];
+    const uint64_t *d = p->demand + row[0], *want = p->reservation + r;
+    bool ordinary;
+    uint32_t k;
+    if (end - r < rows || rows * n > room || readable < rows * n + PSHIFT_PRIV_WIDE)
+        return 0;
+    for (k = 2; k <= rows; k++)
+        if (row[k] - row[0] != k * n)
+            return 0;
+    if (n == 8)
+        ordinary = pshift_priv_share_rows(share, d, 8, 8, want);
+    else if (n <= 4)
+        ordinary = pshift_priv_share_rows(share, d, n, 4, want);
+    else if (n < 8)
+        ordinary = pshift_priv_share_rows(share, d, n, 8, want);
+    else
+        ordinary = pshift_priv_share_rows(share, d, n, 16, want);
+    for (k = 0; k < rows && ordinary; k++)
+        pshift_priv_add(tokens, want[k]);
+    return ordinary ? rows : 0;
+}
+#endif
+
 /* The same for ordinary rows of at most 16 entries, from row i on, as many as fit into a batch. Writes their shares to
  * `share`; the caller sums and copies them. Returns the number of rows. */
 QOS_PRIV uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
@@ -1000,6 +1192,9 @@ QOS_PRIV uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint
     const uint32_t begin = p->row[i], readable = p->row[p->buckets];
     struct qos_u128 tokens = {0, 0};
     uint32_t r, at, n;
+#if PSHIFT_GROUPS
+    uint32_t together = 1; /* 0: the last try found no group */
+#endif
     for (r = i; r < end; r++) {
         const uint64_t *d = p->demand + p->row[r], want = p->reservation[r];
         bool ordinary;
@@ -1007,6 +1202,14 @@ QOS_PRIV uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint
         n = p->row[r + 1] - p->row[r];
         if (n > PSHIFT_PRIV_WIDE || at + n > PSHIFT_PRIV_BATCH || readable - p->row[r] < PSHIFT_PRIV_WIDE)
             break;
+#if PSHIFT_GROUPS
+        if (together != 0)
+            together = pshift_priv_start_group(p, share + at, r, end, PSHIFT_PRIV_BATCH - at, &tokens);
+        if (together != 0) {
+            r += together - 1;
+            continue;
+        }
+#endif
         if (n == 8)
             ordinary = pshift_priv_share(share + at, d, 8, 8, want);
         else if (n < 8)
@@ -1186,16 +1389,17 @@ QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balan
     balance[job->p->server[take]] += (int64_t)m;
 }
 
-/* Direct transfers inside a long row: from the next giver to the next taker, until one side is used up. */
+/* Direct transfers inside a long row: from the next giver to the next taker, until one side is used up. Only servers
+ * with a balance above `floor` give. */
 QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin,
-                                       uint32_t end)
+                                       uint32_t end, int64_t floor)
 {
     const uint32_t *server = job->p->server;
     uint32_t g = begin, t = begin;
     uint64_t moved = 0;
     while (g < end && t < end) {
         int64_t over = balance[server[g]], under = -balance[server[t]];
-        uint64_t can_give = over > 0 ? qos_min((uint64_t)over, job->alloc[g]) : 0;
+        uint64_t can_give = over > floor ? qos_min((uint64_t)over, job->alloc[g]) : 0;
         uint64_t can_take = under > 0 ? qos_min((uint64_t)under, pshift_priv_spare(job, t)) : 0;
         uint64_t m = qos_min(can_give, can_take);
         if (m != 0)
@@ -1213,14 +1417,15 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
 
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
  * is left. Returns the tokens moved. Nearly branchless: it computes what each entry can take and give, then moves. If a
- * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry. */
+ * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry.
+ * donors_first: servers with a balance above PSHIFT_PRIV_FIRST give first. */
 PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_job *job, int64_t *balance,
-                                                     uint32_t begin, uint32_t n)
+                                                     uint32_t begin, uint32_t n, bool donors_first)
 {
     const uint32_t *server = job->p->server + begin;
     const uint64_t *d = job->p->demand + begin;
     uint64_t *a = job->alloc + begin, bits = 0, can_give = 0, can_take = 0, to_give, to_take;
-    uint64_t give[PSHIFT_PRIV_WIDE], take[PSHIFT_PRIV_WIDE];
+    uint64_t give[PSHIFT_PRIV_WIDE], take[PSHIFT_PRIV_WIDE], first[PSHIFT_PRIV_WIDE];
     int64_t moved[PSHIFT_PRIV_WIDE], over = 0;
     uint32_t k;
     for (k = 0; k < n; k++) {
@@ -1233,7 +1438,7 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     if (bits == 0)
         return 0;
     if (bits >> 59 != 0) /* the sum may have wrapped */
-        return pshift_priv_transfer(job, balance, begin, begin + n);
+        return pshift_priv_transfer(job, balance, begin, begin + n, 0);
     for (k = 0; k < n; k++) {
         int64_t tokens = (int64_t)a[k], excess = balance[server[k]];
         PSHIFT_PRIV_ONE_BY_ONE(excess);
@@ -1245,22 +1450,27 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     if (can_give == 0)
         return 0;
     for (k = 0; k < n; k++) {
-        uint64_t x = qos_min(give[k], to_give), y = qos_min(take[k], to_take);
-        moved[k] = (int64_t)y - (int64_t)x;
+        first[k] = donors_first && balance[server[k]] > PSHIFT_PRIV_FIRST ? qos_min(give[k], to_give) : 0;
+        to_give -= first[k];
+    }
+    for (k = 0; k < n; k++) {
+        uint64_t x = qos_min(give[k] - first[k], to_give), y = qos_min(take[k], to_take);
+        int64_t now;
         to_give -= x;
         to_take -= y;
-        a[k] = a[k] - x + y;
-        balance[server[k]] += moved[k];
+        a[k] = a[k] - x - first[k] + y;
+        moved[k] = (int64_t)y - (int64_t)(x + first[k]);
+        now = balance[server[k]] + moved[k];
+        balance[server[k]] = now;
+        over |= (moved[k] & now) | (-moved[k] & -now); /* negative: below 0 by giving, or above 0 by taking */
     }
-    for (k = 0; k < n; k++)
-        over |= (moved[k] & balance[server[k]]) | (-moved[k] & -balance[server[k]]);
     if (over >= 0)
         return can_give;
     for (k = 0; k < n; k++) {
         a[k] = qos_wrap_sub(a[k], (uint64_t)moved[k]);
         balance[server[k]] -= moved[k];
     }
-    return pshift_priv_transfer(job, balance, begin, begin + n);
+    return pshift_priv_transfer(job, balance, begin, begin + n, 0);
 }
 
 /* Are both overloaded and underloaded servers among the n from `server` on? */
@@ -1275,16 +1485,51 @@ PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32
     return (under & over) < 0;
 }
 
-QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
+/* Direct transfers inside a row; an inlined copy for the most common length. */
+PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i,
+                                                     bool donors_first)
 {
     const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
-    const uint32_t *server = job->p->server + begin;
-    if (QOS_LIKELY(n == 8)) /* an inlined copy for the most common length */
-        return pshift_priv_both_in(balance, server, 8) ? pshift_priv_transfer_few(job, balance, begin, 8) : 0;
-    if (!pshift_priv_both_in(balance, server, n))
-        return 0;
-    return n <= PSHIFT_PRIV_WIDE ? pshift_priv_transfer_few(job, balance, begin, n)
-                                 : pshift_priv_transfer(job, balance, begin, begin + n);
+    uint64_t moved = 0;
+    if (QOS_LIKELY(n == 8))
+        return pshift_priv_transfer_few(job, balance, begin, 8, donors_first);
+    if (n <= PSHIFT_PRIV_WIDE)
+        return pshift_priv_transfer_few(job, balance, begin, n, donors_first);
+    if (donors_first)
+        moved = pshift_priv_transfer(job, balance, begin, begin + n, PSHIFT_PRIV_FIRST);
+    return qos_sat_add(moved, pshift_priv_transfer(job, balance, begin, begin + n, 0));
+}
+
+QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
+{
+    return pshift_priv_transfer_row(job, balance, i, false);
+}
+
+QOS_PRIV uint64_t pshift_priv_pull_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
+{
+    return pshift_priv_transfer_row(job, balance, i, true);
+}
+
+/* Writes to list[] which of the `count` rows from row `first` on have both overloaded and underloaded servers. Returns
+ * how many. A sweep only removes rows from the list: no balance changes its sign, and none leaves 0. */
+QOS_PRIV uint32_t pshift_priv_list_rows(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
+                                        uint32_t count, uint32_t *list)
+{
+    const uint32_t *row = job->p->row, *server = job->p->server;
+    uint32_t i, n = 0;
+    for (i = first; i < first + count; i++) {
+        const uint32_t length = row[i + 1] - row[i];
+        list[n] = i;
+        if (QOS_LIKELY(length == 8))
+            n += pshift_priv_both_in(balance, server + row[i], 8) ? 1u : 0u;
+        else
+            n += pshift_priv_both_in(balance, server + row[i], length) ? 1u : 0u;
+    }
+    for (i = 0; i < n; i++) {
+        __builtin_prefetch(job->p->demand + row[list[i]]);
+        __builtin_prefetch(job->alloc + row[list[i]]);
+    }
+    return n;
 }
 
 /* Is any server overloaded and any other underloaded? */
@@ -1299,22 +1544,27 @@ QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
     return (under & over) < 0;
 }
 
-/* Sweeps `count` rows cyclically from row `first` on, until `most` tokens have moved, no server is overloaded or none
- * is underloaded. The balances are checked rarely enough to cost less than the rows in between. */
+/* Sweeps `count` rows cyclically from row `first` on, until about `most` tokens have moved, no server is overloaded or
+ * none is underloaded. The balances are checked rarely enough to cost less than the rows in between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
-                                    uint64_t most)
+                                    uint64_t most, bool donors_first)
 {
     const struct pshift_problem *p = job->p;
-    uint32_t i = first, asked = 0;
+    uint32_t list[64], i = first, blocks = 0, n, k, listed;
     uint64_t moved = 0;
-    for (; count != 0 && moved < most; count--, i = i + 1 == p->buckets ? 0 : i + 1) {
-        if (asked == 0) {
+    for (; count != 0 && moved < most; count -= n, i = i + n == p->buckets ? 0 : i + n) {
+        if (blocks == 0) {
             if (!pshift_priv_both_sides(balance, p->servers))
                 break;
-            asked = p->servers / 2 + 64;
+            blocks = p->servers / 128 + 1;
         }
-        asked--;
-        moved = qos_sat_add(moved, pshift_priv_sweep_row(job, balance, i));
+        blocks--;
+        n = count < 64 ? count : 64;
+        n = n < p->buckets - i ? n : p->buckets - i;
+        listed = pshift_priv_list_rows(job, balance, i, n, list);
+        for (k = 0; k < listed && moved < most; k++)
+            moved = qos_sat_add(moved, donors_first ? pshift_priv_pull_row(job, balance, list[k])
+                                                    : pshift_priv_sweep_row(job, balance, list[k]));
     }
     return moved;
 }
@@ -1325,7 +1575,7 @@ QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
     struct pshift_solver *solver = job->solver;
     uint32_t first = pshift_priv_part_row(job, shard);
     solver->part[shard].moved = pshift_priv_sweep(job, solver->quota + (size_t)shard * job->p->servers, first,
-                                                  pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX);
+                                                  pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX, false);
 }
 
 /* One part: a plain sweep. Several parts: each gets an equal quota of every balance, so that the parts are independent.
@@ -1336,7 +1586,8 @@ QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshi
     const struct pshift_problem *p = job->p;
     uint32_t shard, j;
     if (job->shards == 1) {
-        pshift_priv_add(&solver->info.direct, pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX));
+        pshift_priv_add(&solver->info.direct,
+                        pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX, false));
         for (j = 0; j < p->servers; j++)
             pshift_priv_refill(solver, j);
         return;
@@ -1357,10 +1608,11 @@ QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshi
         pshift_priv_refill(solver, j);
 }
 
-/* The smaller of total excess (*over) and total spare capacity, among the servers in X (cut) or those outside. Sums
- * saturate at 2^64 - 1. */
+/* The smaller of total excess (*over) and total spare capacity, among the servers in X (cut) or those outside. *lend:
+ * -1 if the excess is at most half of the spare capacity, 1 if it is the other way round, else 0. Sums saturate at
+ * 2^64 - 1. */
 QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int64_t *balance, unsigned cut,
-                                   uint64_t *over)
+                                   uint64_t *over, int *lend)
 {
     uint64_t under = 0;
     uint32_t j;
@@ -1370,36 +1622,38 @@ QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int6
             *over = qos_sat_add(*over, (uint64_t)balance[j]);
         else if ((job->solver->mark[j] & PSHIFT_PRIV_CUT) == cut)
             under = qos_sat_add(under, (uint64_t)-balance[j]);
+    *lend = *over <= under / 2 ? -1 : under <= *over / 2 ? 1 : 0;
     return qos_min(*over, under);
 }
 
 /* A warm start sweeps one part of the rows after another, starting where the last sweep ended. It stops when, at the
- * last part's pace, two more parts (or the remaining rows, if fewer) would not be enough. Returns the tokens moved,
- * about `most` at most. */
-QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsigned cut, uint64_t most)
+ * last part's pace, `patience` more parts (or the remaining rows, if fewer) would not be enough. Returns the tokens
+ * moved. */
+QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsigned cut, uint32_t patience)
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t buckets = job->p->buckets, part = buckets / PSHIFT_WARM_PARTS + 64;
     uint32_t i = solver->next_row < buckets ? solver->next_row : 0, rest = buckets, n;
     uint64_t moved = 0, now, left, over;
+    int lend;
     do {
         n = part < rest ? part : rest;
-        now = pshift_priv_sweep(job, solver->quota, i, n, most - moved);
+        now = pshift_priv_sweep(job, solver->quota, i, n, UINT64_MAX, false);
         moved = qos_sat_add(moved, now);
         i = (uint32_t)(((uint64_t)i + n) % buckets);
         rest -= n;
-        left = pshift_priv_left(job, solver->quota, cut, &over);
-    } while (left != 0 && moved < most &&
-             qos_cmp_wide(qos_mul_wide(now, qos_min(rest, UINT64_C(2) * n)), qos_mul_wide(left, n)) >= 0);
+        left = pshift_priv_left(job, solver->quota, cut, &over, &lend);
+    } while (left != 0 &&
+             qos_cmp_wide(qos_mul_wide(now, qos_min(rest, (uint64_t)patience * n)), qos_mul_wide(left, n)) >= 0);
     solver->next_row = i;
     return moved;
 }
 
 enum pshift_priv_turn {
     PSHIFT_PRIV_DIRECT, /* overloaded servers give, underloaded ones take */
-    PSHIFT_PRIV_BORROW, /* donors give all they have, though it leaves them holes */
-    PSHIFT_PRIV_PULL,   /* all servers that are not underloaded give all they have */
-    PSHIFT_PRIV_PUSH,   /* servers in balance take without limit */
+    PSHIFT_PRIV_TAKE,   /* servers in balance take without limit */
+    PSHIFT_PRIV_LEND,   /* servers in balance give without limit */
+    PSHIFT_PRIV_PULL,   /* all servers that are not underloaded give all they have, donors first */
     PSHIFT_PRIV_FILL    /* as direct, but without servers that were underloaded before the pull (label 0) */
 };
 
@@ -1410,17 +1664,17 @@ QOS_PRIV int64_t pshift_priv_offer(const struct pshift_solver *solver, uint32_t 
     const int64_t balance = solver->balance[j];
     if ((solver->mark[j] & PSHIFT_PRIV_CUT) != cut || (turn == PSHIFT_PRIV_FILL && solver->node[j].label == 0))
         return 0;
-    if (balance < 0 || solver->excess_more[j] != 0 || turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL)
+    if (turn == PSHIFT_PRIV_PULL && balance >= 0 && solver->excess_more[j] == 0)
+        return solver->mark[j] & PSHIFT_PRIV_DONOR ? PSHIFT_PRIV_PIECE : PSHIFT_PRIV_LAST;
+    if (balance != 0 || turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL)
         return balance;
-    if (turn == PSHIFT_PRIV_PUSH)
-        return balance == 0 ? -PSHIFT_PRIV_PIECE : balance;
-    return turn == PSHIFT_PRIV_PULL || solver->mark[j] & PSHIFT_PRIV_DONOR ? PSHIFT_PRIV_PIECE : 0;
+    return turn == PSHIFT_PRIV_TAKE ? -PSHIFT_PRIV_PIECE : PSHIFT_PRIV_PIECE;
 }
 
-/* A turn among the servers in X (cut) or among those outside: first in the given rows, then in all. About `most` tokens
- * move at most. */
+/* A turn among the servers in X (cut) or among those outside: first in the given rows, then in all. A cold start moves
+ * about `most` tokens at most; a warm one has this patience. */
 QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned cut, enum pshift_priv_turn turn,
-                                   uint64_t most, const uint32_t *bucket, uint32_t count)
+                                   uint64_t most, uint32_t patience)
 {
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
@@ -1428,72 +1682,75 @@ QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned c
     uint32_t j, t;
     for (j = 0; j < p->servers; j++)
         solver->quota[j] = pshift_priv_offer(solver, j, cut, turn);
-    for (t = 0; t < count; t++)
-        moved = qos_sat_add(moved, pshift_priv_sweep_row(job, solver->quota, bucket[t]));
-    moved = qos_sat_add(moved, job->warm ? pshift_priv_run_down(job, cut, most)
-                                         : pshift_priv_sweep(job, solver->quota, 0, p->buckets, most));
+    if (job->warm) {
+        for (t = 0; turn == PSHIFT_PRIV_DIRECT && t < job->changed; t++)
+            moved = qos_sat_add(moved, pshift_priv_sweep_row(job, solver->quota, job->bucket[t]));
+        moved = qos_sat_add(moved, pshift_priv_run_down(job, cut, patience));
+    } else {
+        moved = pshift_priv_sweep(job, solver->quota, 0, p->buckets, most, turn == PSHIFT_PRIV_PULL);
+    }
     for (j = 0; j < p->servers; j++) {
         solver->balance[j] += solver->quota[j] - pshift_priv_offer(solver, j, cut, turn);
         pshift_priv_refill(solver, j);
     }
+    pshift_priv_add(
+        turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL ? &solver->info.direct : &solver->info.pulled, moved);
     return moved;
 }
 
-/* Warm start. If total excess is at most the total spare capacity, servers in balance take the excess and pass it on.
- * Otherwise all servers that are not underloaded give. */
-QOS_PRIV void pshift_priv_push(const struct pshift_priv_job *job, unsigned cut)
+/* Warm start: balances the servers in X (cut), or those outside, against each other. After direct transfers the smaller
+ * of excess and spare capacity, if it is much smaller, is spread over servers in balance. They find partners elsewhere.
+ */
+QOS_PRIV void pshift_priv_settle_warm(const struct pshift_priv_job *job, unsigned cut)
 {
     struct pshift_solver *solver = job->solver;
-    uint64_t over, before = UINT64_MAX, left;
-    int turn;
+    uint64_t over, left, before = UINT64_MAX;
+    int turn, lend;
     for (turn = 0; turn < 16; turn++) {
-        left = pshift_priv_left(job, solver->balance, cut, &over);
+        left = pshift_priv_left(job, solver->balance, cut, &over, &lend);
         if (left == 0 || left >= before)
             return;
         before = left;
-        pshift_priv_add(
-            &solver->info.pulled,
-            pshift_priv_pass(job, cut, left == over ? PSHIFT_PRIV_PUSH : PSHIFT_PRIV_PULL, UINT64_MAX, NULL, 0));
-        pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, NULL, 0));
+        (void)pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, lend ? 2 : PSHIFT_WARM_PARTS);
+        left = pshift_priv_left(job, solver->balance, cut, &over, &lend);
+        if (left == 0 || lend == 0)
+            return;
+        (void)pshift_priv_pass(job, cut, lend < 0 ? PSHIFT_PRIV_TAKE : PSHIFT_PRIV_LEND, UINT64_MAX, 2);
     }
 }
 
-/* Balances the servers in X (cut), or those outside, against each other. On success no overloaded server is left, or no
- * underloaded one. After direct transfers, underloaded servers pull tokens from those in balance, and overloaded ones
- * fill the holes, as long as they fill any. In every other turn only donors give.
+/* Cold start: balances the servers against each other. On success no overloaded server is left, or no underloaded one.
+ * Direct transfers pay only while there is much more spare capacity than excess. Then underloaded servers pull tokens
+ * from all others, and overloaded ones fill the holes, until two turns have filled none: the last few tokens may come
+ * through the holes of the first.
  *
- * True: no path leads to an underloaded server, so all others are X. This is so if a pull over all rows filled up no
- * underloaded server, and all holes were filled: then each row gave them all it could, and later moves were only
- * between others. */
-QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job, unsigned cut, const uint32_t *bucket,
-                                 uint32_t count)
+ * True: no path leads to an underloaded server, so all others are X. This is so if a pull over all rows was not stopped
+ * early, filled up no underloaded server, and all holes were filled: then each row gave them all it could, and later
+ * moves were only between others. */
+QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
-    uint64_t over, pulled, moved, left = pshift_priv_left(job, solver->balance, cut, &over);
+    uint64_t over, pulled, filled;
     uint32_t j;
-    int turn;
+    int turn, lend, idle = 0;
     bool closed = false;
-    if (left == 0)
-        return false;
-    pshift_priv_add(&solver->info.direct, pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, bucket, count));
-    if (job->warm) {
-        pshift_priv_push(job, cut);
-        return false;
-    }
-    for (turn = 0, moved = 1; turn < PSHIFT_PULLS && (moved != 0 || turn < 2) && !closed; turn++) {
-        const bool all = turn % 2 != 0;
-        if (pshift_priv_left(job, solver->balance, cut, &over) == 0)
+    if (pshift_priv_left(job, solver->balance, 0, &over, &lend) != 0 && lend < 0)
+        (void)pshift_priv_pass(job, 0, PSHIFT_PRIV_DIRECT, UINT64_MAX, 0);
+    for (turn = 0; turn < PSHIFT_PULLS && idle < 2 && !closed; turn++) {
+        if (pshift_priv_left(job, solver->balance, 0, &over, &lend) == 0)
             return false;
-        over = qos_min(over, PSHIFT_PRIV_PIECE);
-        for (j = 0; j < job->p->servers; j++)
+        over = qos_min(over, PSHIFT_PRIV_LAST); /* so no server in balance runs out of its offer */
+        closed = true;
+        for (j = 0; j < job->p->servers; j++) {
             solver->node[j].label = solver->balance[j] < 0 ? 0 : QOS_NONE;
-        pulled = pshift_priv_pass(job, cut, all ? PSHIFT_PRIV_PULL : PSHIFT_PRIV_BORROW, over, NULL, 0);
-        pshift_priv_add(&solver->info.pulled, pulled);
-        moved = pshift_priv_pass(job, cut, PSHIFT_PRIV_FILL, pulled, NULL, 0);
-        pshift_priv_add(&solver->info.direct, moved);
-        closed = all && !job->warm && pulled < over;
+            closed &= solver->excess_more[j] == 0; /* it offers only its balance */
+        }
+        pulled = pshift_priv_pass(job, 0, PSHIFT_PRIV_PULL, over, 0);
+        filled = pshift_priv_pass(job, 0, PSHIFT_PRIV_FILL, pulled, 0);
+        closed &= pulled < over;
+        idle += filled == 0 ? 1 : 0;
         for (j = 0; closed && j < job->p->servers; j++)
-            closed = (solver->node[j].label == 0) == (solver->balance[j] < 0) && solver->excess_more[j] == 0;
+            closed = (solver->node[j].label == 0) == (solver->balance[j] < 0);
     }
     return closed;
 }
@@ -1968,12 +2225,11 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
 /* From loads to the solution: steps 2 to 5. kept: no row leads out of the marked X. Then X is still the cut if
  * shifts inside X and shifts outside X suffice. */
 QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct pshift_options *opt,
-                                    struct pshift_priv_job *job, struct pshift_solution *s, bool kept,
-                                    const uint32_t *bucket, uint32_t count)
+                                    struct pshift_priv_job *job, struct pshift_solution *s, bool kept)
 {
     const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
     const struct pshift_problem *p = job->p;
-    bool initial_only = opt && opt->initial_only, closed;
+    bool initial_only = opt && opt->initial_only;
     uint32_t j;
     enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     solver->info = no_work;
@@ -1981,17 +2237,16 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
         if (!kept)
             pshift_priv_direct(solver, opt, job);
-        closed = pshift_priv_settle(job, 0, bucket, count);
-        (void)pshift_priv_settle(job, PSHIFT_PRIV_CUT, bucket, count);
+        if (job->warm) {
+            pshift_priv_settle_warm(job, 0);
+            pshift_priv_settle_warm(job, PSHIFT_PRIV_CUT);
+        }
         if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
             proof = PSHIFT_PRIV_LABELS;
-            if (job->warm) { /* the old X is no longer a certificate */
-                job->warm = false;
-                for (j = 0; j < p->servers; j++)
-                    solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
-                closed = pshift_priv_settle(job, 0, NULL, 0);
-            }
-            if (!closed)
+            job->warm = false;
+            for (j = 0; j < p->servers; j++) /* an old X is no longer a certificate */
+                solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
+            if (!pshift_priv_settle(job) && pshift_priv_overloaded(solver, p->servers))
                 pshift_priv_progress(job);
         }
     }
@@ -2010,6 +2265,8 @@ QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solv
     job->p = p;
     job->alloc = s->alloc;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
+    job->bucket = NULL;
+    job->changed = 0;
     job->warm = false;
 }
 
@@ -2033,7 +2290,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     solver->next_row = 0;
     for (i = 0; i < p->servers; i++)
         solver->mark[i] = 0;
-    pshift_priv_shift_all(solver, opt, &job, s, false, NULL, 0);
+    pshift_priv_shift_all(solver, opt, &job, s, false);
     return QOS_OK;
 }
 
@@ -2146,6 +2403,8 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART) /* cheaper */
         return pshift_solver_solve(solver, p, opt, s);
     pshift_priv_job_of(&job, solver, p, s);
+    job.bucket = bucket;
+    job.changed = count;
     job.warm = true;
     for (t = 0; t < count; t++) {
         const uint32_t begin = p->row[bucket[t]], n = p->row[bucket[t] + 1] - begin;
@@ -2165,7 +2424,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     solver->retracted = 0;
     solver->tokens = qos_add_wide(solver->tokens, part.tokens);
     solver->unclaimed = qos_add_wide(solver->unclaimed, part.unclaimed);
-    pshift_priv_shift_all(solver, opt, &job, s, kept, bucket, count);
+    pshift_priv_shift_all(solver, opt, &job, s, kept);
     return QOS_OK;
 }
 
