@@ -3,6 +3,7 @@
 #     early     20 planted early returns in sources and scripts of tests are noticed     (EARLY=n: so many)
 #     prove     all proofs
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
+#     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive (RUNS=n: so many)
 #     load      real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header
@@ -76,10 +77,30 @@ fuzz() {
 prove() { make prove; }
 lint() { make lint && tests/build/freestanding.sh all; }
 load() { tests/under_load.sh; }
+real() {
+    local run test verdict tests=0 unsure=0 failures=0
+    make -s examples || return 1
+    for ((run = 1; run <= ${RUNS:-20}; run++)); do
+        for test in tests/real/*.sh tests/vm/*.sh; do
+            test=${test#tests/} test=${test%.sh}
+            tests/run one "$test" "tests/$test.sh" | sed "s/^/run $run: /"
+            read -r verdict _ <"build/verdict/${test//\//_}"
+            tests=$((tests + 1))
+            case $verdict in
+            p) continue ;;
+            i) unsure=$((unsure + 1)) ;;
+            *) failures=$((failures + 1)) ;;
+            esac
+            cp "build/log/${test//\//_}.log" "$out/${test//\//_}.$run.log"
+        done
+    done
+    echo "$tests real tests: $failures failed or skipped, $unsure inconclusive"
+    [ $failures = 0 ] && [ $((unsure * 20)) -le $tests ]
+}
 
 failed=0
-for step in ${*:-early prove lint load adversary mutate fuzz}; do
-    case $step in early | prove | lint | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early prove lint real load adversary mutate fuzz}; do
+    case $step in early | prove | lint | real | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

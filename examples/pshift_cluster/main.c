@@ -97,7 +97,7 @@ static const char examples[] =
     "  mpirun -n 9 --hostfile hosts pshift_cluster --experiment 4 --profile     # one node on each host\n"
     "Free form: three buckets, the second one only on nodes 1 and 2; node 1's memcached is killed:\n"
     "  mpirun -n 5 pshift_cluster --bucket reserve=0.5,limit=1 --bucket reserve=0.3,on=1-2 \\\n"
-    "      --bucket reserve=1 --fault kill:1@1.5s --periods 5\n"
+    "      --bucket reserve=1 --fault kill:1@1.5s --periods 3\n"
     "As root, or with more ranks than cores, mpirun needs: --oversubscribe, and OMPI_ALLOW_RUN_AS_ROOT=1\n"
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 in the environment.\n"
     "Processes over ZeroMQ, which may die and come back. All get the same nodes, controllers and buckets:\n"
