@@ -2,12 +2,6 @@
 // tokens. Periods are numbered by the clock, as `pshift_cluster controller` numbers them.
 #include "agent.h"
 #include "../pshift_cluster/cluster.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define LOOK_NS 1000000      /* between checks for messages */
 #define LOOK_OFTEN_NS 300000 /* while a grant is on its way */
@@ -25,8 +19,7 @@ static struct {
     uint64_t *told; /* [buckets] demand in the round's report */
     uint64_t *wire; /* the time since a grant was obeyed, then the frame */
     size_t wire_bytes;
-    uint64_t epoch, kept_epoch, kept_period;
-    bool kept; /* the number of this start is on disk */
+    struct node_state state;
     uint64_t period, begin_ns, interval_ns, round;
     uint64_t now_ns, last_report_ns, obeyed_ns, asked_ns, told_capacity;
 } a;
@@ -35,55 +28,6 @@ static void must(enum qos_status st)
 {
     if (st != QOS_OK)
         tool_die(TOOL_FAILED, "agent: %s", qos_strerror(st));
-}
-
-static uint64_t clock_wall_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
-/* ---- what a restart must not forget (struct pshift_agent_config) --------------------------------------------------- */
-
-static void read_state(void)
-{
-    FILE *f = fopen(agent_config.state, "r");
-    uint64_t number[3] = {0, 0, 0};
-    char text[96] = "", *at = text;
-    uint32_t k;
-    if (f) {
-        text[fread(text, 1, sizeof text - 1, f)] = 0;
-        fclose(f);
-        for (k = 0; k < 3; k++)
-            number[k] = strtoull(at, &at, 10);
-        if (*at != '\n')
-            tool_die(TOOL_FAILED, "%s: damaged; remove it if no gate of this number served in this period",
-                     agent_config.state);
-    }
-    a.kept_epoch = number[1];
-    a.kept_period = number[2];
-    a.epoch = qos_max(number[0] + 1, clock_wall_ns() / 1000000);
-}
-
-/* Must be on disk before anything that depends on it is sent. */
-static void keep_state(void)
-{
-    struct pshift_agent_state state;
-    char path[512], text[96];
-    int file, length;
-    (void)pshift_agent_info(&a.agent, &state);
-    if (a.kept && state.controller_epoch == a.kept_epoch && state.period == a.kept_period)
-        return;
-    a.kept = true;
-    a.kept_epoch = state.controller_epoch;
-    a.kept_period = state.period;
-    snprintf(path, sizeof path, "%s.new", agent_config.state);
-    length = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", a.epoch, a.kept_epoch, a.kept_period);
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file < 0 || write(file, text, (size_t)length) != length || fdatasync(file) != 0 || close(file) != 0 ||
-        rename(path, agent_config.state) != 0)
-        tool_die(TOOL_FAILED, "%s: cannot be written: %s", agent_config.state, strerror(errno));
 }
 
 /* ---- reports and grants -------------------------------------------------------------------------------------------- */
@@ -131,7 +75,7 @@ static void report(bool answer)
     if (!answer)
         a.told_capacity = expect_capacity();
     m.capacity = a.told_capacity;
-    keep_state();
+    state_keep(&a.state, &a.agent); /* before others see what depends on it */
     *a.wire = (a.now_ns - a.obeyed_ns) / 1000000;
     must(pshift_report_encode(&m, a.entry, a.wire + 1, a.wire_bytes, &bytes));
     for (k = 0; k < CONTROLLERS_MAX; k++)
@@ -162,13 +106,13 @@ static void install(const struct mail *mail)
 /* Never back. */
 static void clock_period(void)
 {
-    uint64_t wall_ns = clock_wall_ns(), period = wall_ns / agent_config.period_ns;
+    uint64_t wall = wall_ns(), period = wall / agent_config.period_ns;
     enum qos_status st;
     if (period <= a.period)
         return;
     a.period = period;
-    a.begin_ns = a.now_ns - wall_ns % agent_config.period_ns;
-    a.round = wall_ns % agent_config.period_ns / a.interval_ns;
+    a.begin_ns = a.now_ns - wall % agent_config.period_ns;
+    a.round = wall % agent_config.period_ns / a.interval_ns;
     pthread_mutex_lock(&buckets_lock);
     st = pshift_agent_begin(&a.agent, period);
     pthread_mutex_unlock(&buckets_lock);
@@ -207,12 +151,12 @@ void agent_open(uint32_t buckets, bool limits)
     settings.number = agent_config.number;
     settings.controllers = agent_config.controllers;
     settings.keys = agent_config.keys;
-    read_state();
+    state_read(&a.state, agent_config.state);
     a.buckets = buckets;
     a.interval_ns = agent_config.period_ns / agent_config.intervals;
-    ac.epoch = a.epoch;
-    ac.controller_epoch = a.kept_epoch;
-    ac.period = a.kept_period;
+    ac.epoch = a.state.epoch;
+    ac.controller_epoch = a.state.controller_epoch;
+    ac.period = a.state.period;
     ac.default_l_tokens = limits ? 0 : QOS_UNLIMITED;
     must(pshift_scheduler_init(&a.scheduler, tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64),
                                pshift_scheduler_memsize(&sc), &sc));

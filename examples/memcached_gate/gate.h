@@ -7,7 +7,7 @@
  *     backend.c   a worker's connection to memcached: requests go out in a pipeline, replies come back in order
  *     buckets.c   classifies requests; schedules them (tags.h, or pshift.h with a controller); statistics
  *     agent.c     with a controller: a node of the cluster
- *     transport.c the cluster's messages, by pshift_cluster's transport
+ *     transport.c the cluster's messages and the state file, by pshift_cluster's sources
  *
  *     client --> its bucket's queue --> granted --> memcached --> reply --> client
  *

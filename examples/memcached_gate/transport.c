@@ -1,4 +1,4 @@
-// The cluster's messages use the ZeroMQ transport of pshift_cluster: its source file, and what that expects.
+// A gate uses the ZeroMQ transport and the state file of pshift_cluster: their sources, and what they expect.
 #include "../pshift_cluster/cluster.h"
 
 struct settings settings;
@@ -6,3 +6,5 @@ const struct transport *transport;
 
 // NOLINTNEXTLINE(bugprone-suspicious-include)
 #include "../pshift_cluster/zmq.c"
+// NOLINTNEXTLINE(bugprone-suspicious-include)
+#include "../pshift_cluster/state.c"

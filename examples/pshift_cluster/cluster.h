@@ -7,6 +7,7 @@
  *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
+ *     state.c       what a restart of a node must not forget
  *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
  *     judge.c       what must hold, from the logs
@@ -204,6 +205,19 @@ extern const struct backend backend_memcached, backend_file;
 const struct backend *backend_of(enum backend_kind kind);
 uint64_t backend_objects(const struct backend *b);
 
+/* ---- state.c ------------------------------------------------------------------------------------------------- */
+
+uint64_t wall_ns(void); /* CLOCK_REALTIME */
+struct node_state {
+    const char *path;                         /* NULL: nothing is kept */
+    uint64_t epoch, controller_epoch, period; /* the number of this start; what the agent obeyed last */
+    bool kept;                                /* the number of this start is on the disk */
+};
+/* The number of this start is above that of the last one. */
+void state_read(struct node_state *s, const char *path);
+/* Must be on the disk before anything that depends on it is sent: a new file, synced, then renamed over the old one. */
+void state_keep(struct node_state *s, const struct pshift_agent *agent);
+
 /* ---- node.c -------------------------------------------------------------------------------------------------- */
 
 /* The scheduler's log. at: time of the pick; done: time of completion, 0 for never. */
@@ -251,7 +265,6 @@ int controller_main(void); /* exit status */
 /* ---- service.c -------------------------------------------------------------------------------------------------- */
 
 void controller_serve(void); /* `pshift_cluster controller` */
-uint64_t wall_ns(void);
 /* A controller's epochs grow with the clock; the last bits differ between controllers. */
 uint64_t epoch_at(uint64_t ms);
 /* Can a controller have this epoch yet? A forged epoch from the future would depose every real controller. */

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TICK_NS 1000000
@@ -69,10 +68,11 @@ static struct {
     bool fault_done[FAULTS_MAX];
     uint64_t faulty_until_ns;
     /* a process without MPI */
-    bool serves, kept; /* kept: this start's number is on the disk */
+    bool serves;
+    struct node_state state;
     int journal;
     uint32_t *picked; /* [buckets] since the journal was written */
-    uint64_t epoch, kept_epoch, kept_period, obeyed_ns;
+    uint64_t obeyed_ns;
 } n;
 
 static uint64_t us(uint64_t at_ns)
@@ -331,47 +331,6 @@ static uint64_t remaining(void)
     return qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
 }
 
-/* What must survive a restart (struct pshift_agent_config): this start's number, the largest controller epoch, the
- * period. Written to a new file, synced, then renamed over the old one. */
-static void keep_state(void)
-{
-    struct pshift_agent_state state;
-    char path[512], text[96];
-    int file, length;
-    (void)pshift_agent_info(&n.agent, &state);
-    if (!settings.state || (n.kept && state.controller_epoch == n.kept_epoch && state.period == n.kept_period))
-        return;
-    n.kept = true;
-    n.kept_epoch = state.controller_epoch;
-    n.kept_period = state.period;
-    snprintf(path, sizeof path, "%s.new", settings.state);
-    length = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", n.epoch, n.kept_epoch, n.kept_period);
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file < 0 || write(file, text, (size_t)length) != length || fdatasync(file) != 0 || close(file) != 0 ||
-        rename(path, settings.state) != 0)
-        tool_die(TOOL_FAILED, "%s: cannot be written: %s", settings.state, strerror(errno));
-}
-
-static void read_state(void)
-{
-    FILE *f = settings.state ? fopen(settings.state, "r") : NULL;
-    uint64_t number[3] = {0, 0, 0};
-    char text[96] = "", *at = text;
-    uint32_t k;
-    if (f) {
-        text[fread(text, 1, sizeof text - 1, f)] = 0;
-        fclose(f);
-        for (k = 0; k < 3; k++)
-            number[k] = strtoull(at, &at, 10);
-        if (*at != '\n')
-            tool_die(TOOL_FAILED, "%s: damaged; remove it if no process of this node served in this period",
-                     settings.state);
-    }
-    n.kept_epoch = number[1];
-    n.kept_period = number[2];
-    n.epoch = qos_max(number[0] + 1, wall_ns() / 1000000);
-}
-
 /* A closed bucket with a full window could use all that the node can serve: its arrivals follow its service, so they
  * do not measure its demand. An open bucket: the agent's estimate from waiting and arrived requests. */
 static void report(bool answer)
@@ -404,7 +363,7 @@ static void report(bool answer)
     if (n.serves) { /* to every controller, with the time since a grant was obeyed */
         uint8_t *wire = n.wire;
         qos_put_le64(wire, (n.now_ns - n.obeyed_ns) / 1000000);
-        keep_state(); /* before others see what depends on it */
+        state_keep(&n.state, &n.agent); /* before others see what depends on it */
         must(pshift_report_encode(&m, n.entry, wire + 8, n.wire_bytes, &bytes));
         bytes += 8;
         for (k = 0; k < CONTROLLERS_MAX; k++)
@@ -550,22 +509,16 @@ static void faults(void)
 
 /* ---- a scene -------------------------------------------------------------------------------------------- */
 
-static uint64_t epoch_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static void open_scene(const uint64_t *word)
 {
     struct pshift_scheduler_config sc = {0, 0};
-    struct pshift_agent_config ac = {&n.scheduler, n.me, epoch_ms(), n.kept_epoch, n.kept_period, 0, 0};
+    struct pshift_agent_config ac = {
+        &n.scheduler, n.me, wall_ns() / 1000000, n.state.controller_epoch, n.state.period, 0, 0};
     uint32_t k, q;
     scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
     sc.queues = n.s.buckets;
     if (n.serves)
-        ac.epoch = n.epoch;
+        ac.epoch = n.state.epoch;
     if (n.s.unlimited)
         ac.default_l_tokens = QOS_UNLIMITED;
     n.scheduler_mem = tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64);
@@ -776,7 +729,7 @@ void node_serve(void)
     n.backend = backend_of(settings.backend == BACKEND_FILE ? BACKEND_FILE : BACKEND_MEMCACHED);
     if (!n.backend->start(n.me, why, sizeof why))
         tool_die(TOOL_FAILED, "node %" PRIu64 ": %s", settings.number, why);
-    read_state();
+    state_read(&n.state, settings.state);
     open_scene(word);
     n.obeyed_ns = n.now_ns;
     tick_ns = qos_max(qos_min(TICK_NS, TICK_SLOTS * QOS_NS_PER_S / n.s.capacity), 50000);

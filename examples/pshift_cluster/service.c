@@ -12,7 +12,6 @@
 #include "cluster.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LOOK_NS 500000
 #define AGE_BYTES 8
@@ -36,13 +35,6 @@ static struct {
     uint64_t refused, messages, bytes;
     uint64_t late_ns; /* this process's latest wake-up in this period */
 } c;
-
-uint64_t wall_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
-}
 
 uint64_t epoch_at(uint64_t ms)
 {

@@ -67,7 +67,9 @@ refused 'bad.conf:1: --colour: no such option' --settings "$d/bad.conf"
 # ---- conformance, beside memcached itself
 daemon $base; direct=$pid
 daemon $((base + 1)); behind=$pid
-start $((base + 10)) $((base + 1)) --allow-flush --timeout 500ms --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
+files=$(ulimit -Hn) # of each process
+many=$((files > 10500 ? 10000 : files - 500))
+start $((base + 10)) $((base + 1)) --clients $((many + 100)) --allow-flush --timeout 500ms --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
 $ask compare $base $((base + 10)) || failed=1
 timeout 60 memccapable -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1
 expect "memccapable -a passes against memcached" [ $? = 0 ]
@@ -101,8 +103,7 @@ expect "memcached hung, and was killed" [ $status = 0 ]
 exec 7>&-
 
 # ---- many connections
-many=$(($(ulimit -Hn) > 21000 ? 10000 : ($(ulimit -Hn) - 500) / 2))
-(ulimit -Sn "$(ulimit -Hn)"; $ask crowd $((base + 10)) $one $((many - 100))) || failed=1
+(ulimit -Sn "$files"; $ask crowd $((base + 10)) $one $many) || failed=1
 stop $one
 
 # ---- buckets, and four gates
