@@ -16,7 +16,7 @@ gcc -std=gnu11 -O2 $C_WARNINGS -D_GNU_SOURCE -I. -pthread -o "$work/trees" tests
 perl -e 'print pack("Q<", $_) x 2048 for 0 .. 8191' >"$work/data" && sync "$work/data" || exit 1
 
 for trees in 1 2 4; do
-    timeout $((seconds + 20)) "$work/trees" "$work/data" "$seconds" "$trees" >"$work/out" 2>&1
+    timeout $((seconds + 60)) "$work/trees" "$work/data" "$seconds" "$trees" >"$work/out" 2>&1
     status=$?
     cat "$work/out"
     case $status in
@@ -26,11 +26,12 @@ for trees in 1 2 4; do
     esac
 done
 # Trees that share nothing must break the limit, or this test would find nothing.
-timeout 20 "$work/trees" "$work/data" 1 2 apart >"$work/out" 2>&1
+timeout 60 "$work/trees" "$work/data" 1 2 apart >"$work/out" 2>&1
 status=$?
 cat "$work/out"
-expect "two trees apart break the limit" [ "$status" = 1 ]
-expect "by the limit" grep -q 'BROKEN: the limit' "$work/out"
+if [ "$status" = 3 ]; then unsure="$unsure 2, apart"; else
+    expect "two trees apart break the limit" grep -q 'BROKEN: the limit' "$work/out"
+fi
 [ $failed = 0 ] || exit 1
-[ -z "$unsure" ] || inconclusive "with$unsure trees the device gave too different rates"
+[ -z "$unsure" ] || inconclusive "with$unsure trees: cannot tell, see above"
 finish
