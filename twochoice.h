@@ -754,12 +754,19 @@ struct twochoice_priv_row {
     uint32_t largest; /* which of the nodes had most */
 };
 
+/* One fragment of the tree: a leaf and a slot in it. */
+struct twochoice_priv_at {
+    struct twochoice_priv_node *leaf; /* NULL: none */
+    uint32_t slot;
+};
+
 struct twochoice_table {
     struct twochoice_priv_node *node;
     struct twochoice_priv_write *write;
     uint32_t *home_write; /* slots of the open writes at home */
     struct twochoice_priv_pull *pull;
     struct twochoice_priv_row *row; /* scratch */
+    struct twochoice_priv_at at;    /* scratch: where the change under way goes on */
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
@@ -808,12 +815,6 @@ struct twochoice_maintainer {
 enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_VOID }; /* pulls */
 enum { TWOCHOICE_PRIV_IDLE, TWOCHOICE_PRIV_COPYING_LOG, TWOCHOICE_PRIV_COPIED, TWOCHOICE_PRIV_SWAPPING };
 enum { TWOCHOICE_PRIV_UNLISTED, TWOCHOICE_PRIV_BUSY_SOURCE, TWOCHOICE_PRIV_IDLE_SOURCE };
-
-/* One fragment of the tree: a leaf and a slot in it. */
-struct twochoice_priv_at {
-    struct twochoice_priv_node *leaf; /* NULL: none */
-    uint32_t slot;
-};
 
 QOS_PRIV uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
 {
@@ -1324,8 +1325,38 @@ QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64
     }
 }
 
-/* Removes the fragment that starts exactly there; every node on the way can spare one entry. */
-QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset)
+QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *table, struct twochoice_priv_at at)
+{
+    if (++at.slot >= at.leaf->count) {
+        at.leaf = at.leaf->next == QOS_NONE ? NULL : &table->node[at.leaf->next];
+        at.slot = 0;
+    }
+    return at;
+}
+
+/* Removes the fragment in this slot, and with it those behind it that end at `end` or before, as many as the leaf can
+ * spare. */
+QOS_PRIV_NOINLINE void twochoice_priv_remove(struct twochoice_table *table, struct twochoice_priv_node *leaf,
+                                             uint32_t slot, uint64_t end)
+{
+    uint32_t spare = table->height == 0 ? leaf->count : (uint32_t)qos_sat_sub(leaf->count, TWOCHOICE_LEAF_LEAST);
+    uint64_t object = twochoice_priv_get(leaf, slot).object;
+    uint32_t n = 1;
+    while (n < spare && slot + n < leaf->count) {
+        const struct twochoice_priv_fragment f = twochoice_priv_get(leaf, slot + n);
+        if (f.object != object || f.end > end)
+            break;
+        n++;
+    }
+    twochoice_priv_leaf_shift(leaf, slot, slot + n);
+    twochoice_priv_set_count(leaf, 0, leaf->count - n);
+    table->fragments -= n;
+}
+
+/* Removes the fragment that starts exactly there; every node on the way can spare one entry. What goes with it: see
+ * twochoice_priv_remove. table->at is the fragment behind. */
+QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                            uint64_t end)
 {
     struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level, slot;
@@ -1344,24 +1375,17 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
     }
     slot = twochoice_priv_rank(p, object, offset) - 1;
     QOS_ASSERT(twochoice_priv_get(p, slot).object == object && twochoice_priv_get(p, slot).offset == offset);
-    twochoice_priv_leaf_shift(p, slot, slot + 1);
-    twochoice_priv_set_count(p, 0, p->count - 1);
-    table->fragments--;
+    twochoice_priv_remove(table, p, slot, end);
+    table->at.leaf = p;
+    table->at.slot = slot;
+    if (slot == p->count)
+        table->at = twochoice_priv_after(table, table->at);
     while (table->height > 0 && table->node[table->root].count == 1) {
         uint32_t gone = table->root;
         table->root = table->node[gone].u.inner.child[0];
         table->height--;
         twochoice_priv_free_node(table, gone);
     }
-}
-
-QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *table, struct twochoice_priv_at at)
-{
-    if (++at.slot >= at.leaf->count) {
-        at.leaf = at.leaf->next == QOS_NONE ? NULL : &table->node[at.leaf->next];
-        at.slot = 0;
-    }
-    return at;
 }
 
 /* The last fragment that starts at or before the key. */
@@ -1479,23 +1503,6 @@ QOS_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twochoice_ta
     return TWOCHOICE_PRIV_DONE;
 }
 
-/* The first fragment that overlaps [offset, end); false: there is none. What lies in front stays. */
-QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                uint64_t end, struct twochoice_priv_fragment *f)
-{
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
-    struct twochoice_priv_fragment front;
-    if (!at.leaf)
-        return false;
-    *f = front = twochoice_priv_get(at.leaf, at.slot);
-    if (f->object != object || f->offset >= end)
-        return false;
-    front.end = offset;
-    if (f->offset < offset)
-        twochoice_priv_set(at.leaf, at.slot, front);
-    return true;
-}
-
 /* Puts a fragment, whatever that takes; false: not all of it is at home. */
 QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twochoice_priv_fragment *f)
 {
@@ -1504,27 +1511,49 @@ QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twocho
         if (next == TWOCHOICE_PRIV_GROW)
             twochoice_priv_grow(table, f->object, f->offset, f->end);
         else if (next == TWOCHOICE_PRIV_ERASE)
-            twochoice_priv_erase(table, f->object, f->offset);
+            twochoice_priv_erase(table, f->object, f->offset, f->offset);
         else
             return next == TWOCHOICE_PRIV_DONE;
     }
 }
 
-/* Gives [offset, end) the tag; 0: makes it local. */
+/* *f is the fragment at table->at if it overlaps [offset, end), else false. What lies in front stays: then `at` moves. */
+QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
+                                                uint64_t end, struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_fragment front;
+    if (!table->at.leaf)
+        return false;
+    *f = front = twochoice_priv_get(table->at.leaf, table->at.slot);
+    if (f->object != object || f->offset >= end)
+        return false;
+    if (f->offset < offset) {
+        front.end = offset;
+        twochoice_priv_set(table->at.leaf, table->at.slot, front);
+        table->at = twochoice_priv_after(table, table->at);
+    }
+    return true;
+}
+
+/* Gives [offset, end) the tag; 0: makes it local. table->at is the first fragment that reaches beyond offset; leaf NULL:
+ * not known, and most likely all of the range is at home. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                             uint64_t end, uint64_t tag)
 {
     struct twochoice_priv_fragment f;
-    for (;;) {
-        f.object = object;
-        f.offset = offset;
-        f.end = end;
-        f.tag = tag;
-        if (tag != 0 && twochoice_priv_insert(table, &f))
-            return;
+    for (;; table->at.leaf = NULL) {
+        if (!table->at.leaf) {
+            f.object = object;
+            f.offset = offset;
+            f.end = end;
+            f.tag = tag;
+            if (tag != 0 && twochoice_priv_insert(table, &f))
+                return;
+            table->at = twochoice_priv_reach(table, object, offset);
+        }
         while (twochoice_priv_cut_front(table, object, offset, end, &f)) {
             if (f.offset >= offset)
-                twochoice_priv_erase(table, object, f.offset);
+                twochoice_priv_erase(table, object, f.offset, end);
             if (f.end > end) {
                 f.offset = end;
                 (void)twochoice_priv_insert(table, &f);
@@ -2165,6 +2194,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         }
         if (d.type == TWOCHOICE_PRIV_END)
             needs_end = false;
+        table->at.leaf = NULL;
         if (d.type == TWOCHOICE_PRIV_REDIRECT)
             twochoice_priv_apply(table, d.object, d.offset, d.end, twochoice_priv_tag(d.version, d.target));
         else if (d.type == TWOCHOICE_PRIV_HOME)
@@ -2414,11 +2444,11 @@ QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, u
     p->target = tag ? twochoice_priv_target(tag) : TWOCHOICE_LOCAL;
 }
 
-/* The redirected pieces of [offset, end), at most max. Returns up to where they were looked for. */
+/* The redirected pieces of [offset, end), from table->at on, at most max. Returns up to where they were looked for. */
 QOS_PRIV uint64_t twochoice_priv_redirected(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                             uint64_t end, struct twochoice_piece *pieces, size_t max, size_t *n)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
+    struct twochoice_priv_at at = table->at;
     for (*n = 0; at.leaf; at = twochoice_priv_after(table, at)) {
         struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
         if (f.object != object || f.offset >= end)
@@ -2459,8 +2489,14 @@ QOS_PRIV void twochoice_priv_write_record(const struct twochoice_priv_write *w, 
     r->version = w->stamp;
 }
 
-/* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not. QOS_EBUSY: their
- * leaf has no room. */
+/* What the fragments of a write carry; 0: it is a write at home. */
+QOS_PRIV uint64_t twochoice_priv_write_tag(const struct twochoice_priv_write *w)
+{
+    return w->target == TWOCHOICE_LOCAL ? 0 : twochoice_priv_tag(w->stamp, w->target);
+}
+
+/* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not; table->at is the
+ * first fragment that reaches beyond their start, if it may overlap. QOS_EBUSY: their leaf has no room. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table,
                                                           const struct twochoice_priv_write *w)
 {
@@ -2470,8 +2506,15 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table
     enum qos_status status;
     twochoice_priv_write_record(w, w->end, &r);
     twochoice_priv_find_gap(table, r.object, r.offset, r.end, &g);
-    if (!twochoice_priv_clear_gap(&g, &r))
+    if (!twochoice_priv_clear_gap(&g, &r)) {
+        table->at = g.right;
+        if (g.left.leaf) {
+            f = twochoice_priv_get(g.left.leaf, g.left.slot);
+            if (f.object == r.object && f.end > r.offset)
+                table->at = g.left;
+        }
         return QOS_EAGAIN;
+    }
     if (!twochoice_priv_takes(g.at.leaf, r.object, r.offset, r.end))
         return QOS_EBUSY;
     table->reserved_fragments -= w->fragments; /* the write uses what it was promised */
@@ -2525,7 +2568,12 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    status = w->target == TWOCHOICE_LOCAL ? QOS_EAGAIN : twochoice_priv_fill_gap(table, w);
+    if (w->target == TWOCHOICE_LOCAL) {
+        table->at = twochoice_priv_reach(table, w->object, w->offset);
+        status = QOS_EAGAIN;
+    } else {
+        status = twochoice_priv_fill_gap(table, w);
+    }
     if (status == QOS_EBUSY) {
         twochoice_priv_grow(table, w->object, w->offset, w->end);
         status = twochoice_priv_fill_gap(table, w);
@@ -2534,10 +2582,8 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
         uint64_t offset = w->offset;
         status = twochoice_priv_record_write(table, w, replaced, max, n);
         if (status == QOS_OK) {
-            if (w->target != TWOCHOICE_LOCAL)
-                twochoice_priv_apply(table, w->object, offset, w->offset, twochoice_priv_tag(w->stamp, w->target));
-            else if (*n > 0)
-                twochoice_priv_apply(table, w->object, offset, w->offset, 0);
+            if (w->target != TWOCHOICE_LOCAL || *n > 0)
+                twochoice_priv_apply(table, w->object, offset, w->offset, twochoice_priv_write_tag(w));
             if (w->offset < w->end)
                 return QOS_EAGAIN;
         }
@@ -2766,6 +2812,7 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
         return QOS_EINVAL;
     while ((status = twochoice_priv_record_pull(table, p, &replaced[*n], *n < max)) == QOS_OK) {
         const struct twochoice_piece *piece = &replaced[(*n)++];
+        table->at.leaf = NULL;
         twochoice_priv_apply(table, piece->object, piece->offset, piece->end, 0);
         p->offset = piece->end;
     }

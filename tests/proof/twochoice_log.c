@@ -16,7 +16,7 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uin
                                         uint64_t end, bool redirect);
 
 /*@ requires \valid(table);
-    assigns table->fragments \from *table, object, offset, end, tag;
+    assigns table->fragments, table->at \from *table, object, offset, end, tag;
     ensures table->fragments <= table->max_fragments; */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                             uint64_t end, uint64_t tag);
