@@ -67,6 +67,9 @@ static void scheduler_calls(void)
     CHECK_EQ(pshift_scheduler_force(&scheduler, 5), QOS_ENOENT);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 5, &info), QOS_ENOENT);
     CHECK_EQ(pshift_scheduler_stats(&scheduler, 5, &stats), QOS_ENOENT);
+    stats.refused = 9;
+    CHECK_EQ(pshift_scheduler_stats(&scheduler, 0, &stats), QOS_OK);
+    CHECK_EQ(stats.refused, 0); /* a queue refuses nothing */
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, UINT64_MAX), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 1), QOS_ERANGE);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
