@@ -28,7 +28,8 @@ static struct {
     size_t wire_bytes;
     struct pshift_report_entry *entry;
     struct pshift_grant_entry *grant;
-    bool *expected, *heard; /* [nodes] a report is due; came in this round */
+    bool *expected, *heard;   /* [nodes] a report is due; came in this round */
+    uint64_t epoch, *claimed; /* this controller's; [nodes] that each node's last report names */
     uint32_t waiting, heard_count, deaf;
     uint64_t period, round, deadline_ns;
     bool news, asked;
@@ -132,6 +133,8 @@ static void take_over(void)
     for (i = 0; i < c.s.buckets; i++)
         must(pshift_controller_change(&c.controller, i, c.s.reservation[i], c.s.limit[i]), "contract");
     must(pshift_controller_begin(&c.controller, c.period), "period");
+    c.epoch = config.epoch;
+    memset(c.claimed, 0, c.s.nodes * sizeof *c.claimed);
     c.active = true;
     c.asked = false;
     say("takes over");
@@ -139,6 +142,17 @@ static void take_over(void)
 }
 
 /* ---- both --------------------------------------------------------------------------------------------------- */
+
+/* Does only node j name an epoch that is newer than this controller's? A controller that took over is obeyed by half of
+ * all nodes, so others will name it soon. Until then the report is dropped: one node alone must not depose anybody. */
+static bool claims_alone(uint32_t j, uint64_t epoch)
+{
+    uint32_t k, claims = 0;
+    c.claimed[j] = epoch;
+    for (k = 0; k < c.s.nodes; k++)
+        claims += c.claimed[k] > c.epoch;
+    return epoch > c.epoch && claims == 1 && c.s.nodes > 1;
+}
 
 /* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. It is counted and dropped if it
  * is damaged, is about another node than the key's, or names an epoch that no controller can have yet. */
@@ -163,7 +177,7 @@ static void take_report(const struct mail *m)
     }
     if (!c.active)
         return;
-    st = pshift_controller_report(&c.controller, &head, c.entry);
+    st = claims_alone(j, head.controller_epoch) ? QOS_ESTALE : pshift_controller_report(&c.controller, &head, c.entry);
     c.refused += st != QOS_OK && st != QOS_ESTALE;
     c.news |= st == QOS_OK;
     if (c.expected[j]) {
@@ -212,6 +226,7 @@ static void open_scene(void)
     c.grant = tool_alloc(c.s.buckets * sizeof *c.grant);
     c.expected = tool_alloc(c.s.nodes * sizeof *c.expected);
     c.heard = tool_alloc(c.s.nodes * sizeof *c.heard);
+    c.claimed = tool_alloc(c.s.nodes * sizeof *c.claimed);
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
 }
 

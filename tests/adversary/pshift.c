@@ -37,8 +37,8 @@ static struct {
     struct brain brain[CONTROLLERS];
     struct message wire[WIRE];
     uint32_t on_wire;
-    uint64_t period, epochs, worst;      /* served: since the server's period began */
-    uint64_t done[PERIODS + 1][BUCKETS]; /* by all servers, each by its own period */
+    uint64_t period, epochs, worst;
+    uint64_t done[PERIODS + 1][BUCKETS]; /* requests served by all servers, each in its own period */
     uint64_t server_period[SERVERS];
     const uint64_t *reservation;
     uint64_t limit, capacity;

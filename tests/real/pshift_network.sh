@@ -151,6 +151,7 @@ ip netns exec "${hub}stranger" "$work/hostile" "$work/keys" 8 "${now_active#c}" 
 echo pass >"$work/mode"
 sleep 0.2
 fault "$began" "$(now)" "a hostile node, $(cat "$work/hostile.out"); links of n6 slow"
+owner=$(awk -v from="$began" -v to="$(now)" '$1 > from && $1 < to && $2 > 0 {served += $3} END {print served + 0}' "$work/n5.journal")
 
 # ---- a stranger that knows the controllers' public keys and makes its own
 "$tool" keys "${common[@]}" --keys "$work/strange" >"$work/keys.out" && cp "$work"/keys/controller-*.public "$work/strange"
@@ -159,6 +160,7 @@ ip netns exec "${hub}stranger" "$tool" node --number 3 "${common[@]}" --keys "$w
 pid[stranger]=$!
 sleep 3
 last=$(($(now) - 1))
+expect "node 5, whose name it took, kept its grants ($owner requests)" [ "$owner" -gt 0 ]
 expect "the hostile node deposed no controller" [ "$(cat "$work"/c?.out | grep -c 'takes over')" = "$deposed" ]
 grep -q serves "$work/stranger.out"
 expect "a node with unknown keys runs" [ $? = 0 ]

@@ -1,8 +1,8 @@
 // A hostile node of pshift_cluster with a valid key: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
 //
-// It takes another node's name, reports for another node, and claims an epoch that no controller can have. It sends
-// numbers at the ends of their ranges, wrong lengths and endless parts, as fast as the library takes them. Prints how
-// many it sent.
+// It takes another node's name, reports for another node, and claims epochs: one that no controller can have, and one
+// that a controller may have in half a minute. It sends numbers at the ends of their ranges, wrong lengths and endless
+// parts, as fast as the library takes them. Prints how many it sent.
 #include "pshift.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 
 #define ENTRIES 64 /* more than the cluster has buckets */
 #define REPORT 64  /* MAIL_REPORT of cluster.h */
+#define PER_MS 8   /* epochs: CONTROLLERS_MAX of cluster.h */
 
 static uint8_t wire[1 << 21];
 
@@ -82,7 +83,7 @@ static int put(void *socket, const void *data, size_t bytes, int flags)
 static int send_kind(void *socket, uint32_t me, unsigned long kind)
 {
     size_t bytes;
-    switch (kind % 9) {
+    switch (kind % 10) {
     case 0: return put(socket, wire, 0, 0);
     case 1: return put(socket, wire, kind % 23, 0);
     case 2: return put(socket, wire, report((me + 4) % 8, 0, 1, 1, 1), 0); /* for another node */
@@ -91,6 +92,7 @@ static int send_kind(void *socket, uint32_t me, unsigned long kind)
     case 5: return put(socket, wire, report(UINT32_MAX, 0, 1, 0, UINT64_MAX), 0);
     case 6: bytes = report(me, 0, 1, 2, 7); return put(socket, wire, bytes - 1 - kind % 40, 0);
     case 7: return put(socket, wire, 40, ZMQ_SNDMORE) && put(socket, wire, 40, ZMQ_SNDMORE) && put(socket, wire, 1, 0);
+    case 8: return put(socket, wire, report(me, 0, ((uint64_t)time(NULL) + 30) * 1000 * PER_MS, 1, 1), 0);
     default: memset(wire, 0xff, 4096); return put(socket, wire, 4096, 0);
     }
 }
