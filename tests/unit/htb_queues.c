@@ -557,6 +557,25 @@ static void waits_alone(void)
     world_close(&w);
 }
 
+/* By flight: a device that keeps a request of a reservation for a second narrows the bound, and htb_info names the class. */
+static void who_is_late(void)
+{
+    struct htb_config config = world_config();
+    struct htb_state before, after;
+    struct world w;
+    config.bound = HTB_BY_FLIGHT;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 500000, 0, 0);
+    submit(&w, 0, 1, 100, 0, S);
+    submit(&w, 1, 1, 100, 0, S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    before = info_of(&w.tree);
+    CHECK_EQ(htb_complete(&w.tree, 2 * S, HTB_DONE, NULL, &pool[0]), QOS_OK);
+    after = info_of(&w.tree);
+    CHECK(before.flight_by == QOS_NONE && after.flight_by == 1);
+    world_close(&w);
+}
+
 static void several_resources(void)
 {
     struct htb_config config = world_config();
@@ -876,6 +895,7 @@ int main(void)
     own_tokens_first();
     time_moves_on();
     waits_alone();
+    who_is_late();
     several_resources();
     real_cost();
     one_time();
