@@ -137,6 +137,11 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
         fputs("*]\n", f);
     fprintf(f, "unset logscale\n%s%s", p->log_x || p->log2_x ? "set logscale x" : "", p->log2_x ? " 2" : "");
     fprintf(f, "\n%s\n", p->log_y ? "set logscale y" : "");
+    if (p->bars && p->curve[0].n) /* whole groups, a number under each */
+        fprintf(f, "set xrange [%.9g:%.9g]\nset xtics 1\n", p->curve[0].x[0] - 0.6,
+                p->curve[0].x[p->curve[0].n - 1] + 0.6);
+    else
+        fputs("set xrange [*:*]\nset xtics autofreq\n", f);
     fputs("unset arrow\nunset label\n", f);
     put_marks(f, p);
     for (i = 0; i < p->curves; i++) {
