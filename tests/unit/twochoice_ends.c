@@ -339,6 +339,32 @@ static void full_pulls(void)
     close_logged(mem);
 }
 
+/* A sync failed: a commit succeeds again only after a compaction has replaced the log. */
+static void broken_log(void)
+{
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    void *mem = open_logged(&config, &storage, 0, 202);
+    enum twochoice_compact_todo todo;
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    CHECK_EQ(redirect(&t, 1, 0, 10, 2), QOS_OK);
+    disk.operations = 0;
+    disk.stop_after = 1;
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO);
+    disk.stopped = false;
+    disk.stop_after = 0;
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 1000, &todo), QOS_OK);
+    CHECK_EQ(todo, TWOCHOICE_COMPACT_COMMIT);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* the next log is durable, but does not count yet */
+    CHECK_EQ(twochoice_table_compact_step(&t, 1000, &todo), QOS_OK);
+    CHECK_EQ(todo, TWOCHOICE_COMPACT_SWAP);
+    CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    close_logged(mem);
+}
+
 /* A compaction is given up if its log is full before the swap. */
 static void outrun(void)
 {
@@ -481,6 +507,7 @@ int main(void)
     failing_storage();
     long_write();
     full_pulls();
+    broken_log();
     outrun();
     broken_trees(true);
     broken_trees(false);
