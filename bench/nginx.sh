@@ -85,33 +85,34 @@ put() { printf '{"bench":"nginx","case":"%s","metric":"%s","value":%s,"unit":"%s
 echo "# bench nginx: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(nginx -v 2>&1), $(wrk -v 2>&1 | head -1 | cut -d' ' -f1,2)"
 
 # ---- overhead
-# A round is the slices: without, with, control, control, with, without; so a machine that gets faster or slower treats all
-# alike. Its ratios are with / without and control / without: of requests per second; of CPU time for a request, of the workers
-# and of wrk together, whose inverse are requests per second where nobody else uses the machine; and of the workers alone. Shown:
-# the median of the rounds, and between which two of them the true one is with 96 %.
+# Requests per second: a round is the slices without, with, control, control, with, without; so a machine that gets faster or
+# slower treats all alike. CPU time for a request, of the workers and of wrk together, whose inverse are requests per second where
+# nobody else uses the machine: a round is a slice of all three servers at once, so what disturbs one disturbs all. The ratios of
+# a round are with / without and control / without. Shown: the median of the rounds, and between which two of them the true one is
+# with 96 %.
 ticks() { # SERVER
     local pid
     for pid in $(cat "/proc/${master[$1]}/task/${master[$1]}/children"); do cat "/proc/$pid/stat"; done | awk '{n += $14 + $15} END {print n + 0}'
 }
-slice() { # SERVER LOCATION OBJECT: server, requests, seconds, CPU seconds of the workers and of wrk
-    local before TIMEFORMAT='%U %S'
+slice() { # SERVER LOCATION OBJECT CONNECTIONS: server, requests, seconds, CPU seconds of the workers and of wrk
+    local before TIMEFORMAT='%U %S' to=$d/slice.$1
     before=$(ticks "$1")
-    { time timeout 60 wrk -t2 -c200 -d"$slice"s --timeout 20s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$d/slice" 2>&1; } 2>"$d/slice.cpu"
-    if grep -E 'Socket errors|Non-2xx' "$d/slice" >&2; then exit 1; fi
-    awk -v who="$1" -v hz="$(getconf CLK_TCK)" -v ticks=$(($(ticks "$1") - before)) -v wrk="$(tr ' ' + <"$d/slice.cpu")" '
+    { time timeout 60 wrk -t2 -c"$4" -d"$slice"s --timeout 20s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$to" 2>&1; } 2>"$to.cpu"
+    if grep -E 'Socket errors|Non-2xx' "$to" >&2; then exit 1; fi
+    awk -v who="$1" -v hz="$(getconf CLK_TCK)" -v ticks=$(($(ticks "$1") - before)) -v wrk="$(tr ' ' + <"$to.cpu")" '
         BEGIN {split(wrk, w, "+")}
         /requests in/ {n = $1}
-        /Requests\/sec/ {print who, n, n / $2, ticks / hz, w[1] + w[2]}' "$d/slice"
+        /Requests\/sec/ {print who, n, n / $2, ticks / hz, w[1] + w[2]}' "$to"
 }
-overhead() { # FILE: without/s, with/s and CPU us without; then median, low, high of with and control, of requests, CPU, CPU of workers
-    awk '
+overhead() { # FILE LINES-OF-A-ROUND: requests per second without and with, CPU us without; then median, low, high of with and control, of requests, CPU, CPU of workers
+    awk -v lines="$2" '
         function sort(v, n,    i, j, t) {
             for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
         }
         function middle(v, n) {sort(v, n); return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2}
         # The k-th smallest and largest are an interval for the median: with 96 % k = 1 of 6 and k = 3 of 12.
         function spread(v, n,    k) {k = n >= 12 ? int(n / 4) : 1; return sprintf(" %.4f %.4f %.4f", middle(v, n), v[k], v[n + 1 - k])}
-        {r = int((NR - 1) / 6) + 1; n[r, $1] += $2; s[r, $1] += $3; c[r, $1] += $4; all[r, $1] += $4 + $5}
+        {r = int((NR - 1) / lines) + 1; n[r, $1] += $2; s[r, $1] += $3; c[r, $1] += $4; all[r, $1] += $4 + $5}
         END {
             for (i = 1; i <= r; i++) {
                 plain[i] = n[i, "without"] / s[i, "without"]; with[i] = n[i, "with"] / s[i, "with"]
@@ -137,16 +138,27 @@ if part overhead; then
     begin control $((base + 2))
     printf '%-34s %30s %30s\n' object 'with / without' 'control / without'
     for object in ${OBJECTS:-small mid mib}; do
-        for server in without with control; do slice $server none $object >/dev/null; done
+        for server in without with control; do slice $server none $object 200 >/dev/null; done
         : >"$d/slices"
+        : >"$d/sides"
         for ((i = 0; i < rounds; i++)); do
             for server in without with control control with without; do
                 where=none
                 [ $server != with ] || where=wide
-                slice $server $where $object >>"$d/slices"
+                slice $server $where $object 200 >>"$d/slices"
             done
+            pids=() order=(without with control without with)
+            for server in "${order[@]:i % 3:3}"; do
+                where=none
+                [ $server != with ] || where=wide
+                slice $server $where $object 66 >"$d/side.$server" & pids+=($!)
+            done
+            wait "${pids[@]}" || exit 1
+            cat "$d"/side.* >>"$d/sides"
         done
-        read -r -a v <<<"$(overhead "$d/slices")"
+        read -r -a v <<<"$(overhead "$d/slices" 6)"
+        read -r -a side <<<"$(overhead "$d/sides" 3)"
+        v=("${v[@]:0:2}" "${side[2]}" "${v[@]:3:6}" "${side[@]:9:12}")
         k=3
         for what in 'requests per second' 'CPU of workers and wrk' 'CPU of workers'; do
             printf '%-5s %-28s %12.3f (%.3f to %.3f) %12.3f (%.3f to %.3f)\n' $object "$what" "${v[@]:k:6}"
