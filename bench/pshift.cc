@@ -434,6 +434,47 @@ static void warm_and_parallel(bench *b)
     bench_report(b, name, "workspace_bytes_per_entry", static_cast<double>(s.mem_bytes) / s.data.entries, "bytes");
 }
 
+/* 10,000 servers and 10,000,000 buckets, with slack (0.9), at 1.0 with what rounding leaves, and tight: 640 tokens a
+ * bucket. Cold starts on one core; then one changed row. */
+static void largest(bench *b)
+{
+    static const struct {
+        const char *name;
+        double r;
+        uint64_t capacity;
+    } loads[3] = {{"10000x10000000 r=0.9", 0.9, 640000},
+                  {"10000x10000000 r=1.0, slack", 1.0, 100000},
+                  {"10000x10000000 r=1.0, tight", 1.0, 640000}};
+    for (const auto &load : loads) {
+        case_spec spec = spec_of(10000, 10000000, load.r, 1.1);
+        spec.capacity = load.capacity;
+        solver s(spec);
+        std::vector<double> cold, warm;
+        uint64_t seed = 5;
+        for (int k = 0; k < 3; k++)
+            cold.push_back(s.solve_ms(NULL));
+        for (int k = 0; k < 5; k++) {
+            uint32_t i = static_cast<uint32_t>(case_rand(&seed) % s.data.buckets);
+            uint64_t begin = bench_ns();
+            if (pshift_solver_retract(&s.ps, &i, 1, &s.problem, &s.solution) != QOS_OK)
+                exit(1);
+            uint64_t took = bench_ns() - begin;
+            case_fill_row(&spec, &s.data, i, &seed);
+            begin = bench_ns();
+            if (pshift_solver_resolve(&s.ps, &i, 1, &s.problem, NULL, &s.solution) != QOS_OK)
+                exit(1);
+            warm.push_back(static_cast<double>(took + bench_ns() - begin) / 1e6);
+        }
+        s.verify();
+        bench_report(b, load.name, "cold_ms", bench_median(cold.data(), cold.size()), "ms");
+        bench_report(b, load.name, "one_row_ms", bench_median(warm.data(), warm.size()), "ms");
+        bench_report(b, load.name, "all_bytes_per_entry",
+                     (static_cast<double>(s.mem_bytes) + 12.0 * s.data.buckets + 20.0 * s.data.entries) /
+                         s.data.entries,
+                     "bytes");
+    }
+}
+
 /* Picks by number of queues: all queues busy, a tenth with R-tokens, used tokens and requests are replaced. */
 static double pick_ns(uint32_t queues)
 {
@@ -745,6 +786,8 @@ int main(int argc, char **argv)
     growth(&b);
     shapes(&b);
     warm_and_parallel(&b);
+    if (!b.quick)
+        largest(&b);
     scheduler(&b);
     wires(&b);
     return bench_close(&b);
