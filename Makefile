@@ -170,7 +170,7 @@ san := clang -std=gnu11 -g $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=addr
 san_FLAGS := -O1
 san_TEST := -O0
 san_LD := clang -fsanitize=address,undefined,integer
-san_RUN := QOS_TEST_SCALE=8
+san_RUN := QOS_TEST_SCALE=20
 tsan := clang -std=gnu11 -g $(C_WARNINGS) -fsanitize=thread
 tsan_FLAGS := -O1
 tsan_TEST := -O1
@@ -190,7 +190,7 @@ $(2) := $(word $(1),$(CROSS_TUPLE))-gcc -std=gnu11 $(C_WARNINGS)
 $(2)_FLAGS := -O1
 $(2)_TEST := -O1
 $(2)_LD := $(word $(1),$(CROSS_TUPLE))-gcc -static
-$(2)_RUN := QOS_TEST_SCALE=20 qemu-$(word $(1),$(CROSS_QEMU))
+$(2)_RUN := QOS_TEST_SCALE=60 qemu-$(word $(1),$(CROSS_QEMU))
 endef
 $(foreach i,1 2 3 4 5,$(eval $(call cross_variant,$(i),$(word $(i),$(CROSS)))))
 aarch64 += -mno-outline-atomics # atomics would be calls of libgcc, and freestanding.sh looks at these objects
