@@ -1517,7 +1517,7 @@ QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twocho
     }
 }
 
-/* *f is the fragment at table->at if it overlaps [offset, end), else false. What lies in front stays: then `at` moves. */
+/* *f is the fragment at table->at. false: it does not overlap [offset, end). What lies in front stays, and at moves. */
 QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                                 uint64_t end, struct twochoice_priv_fragment *f)
 {
@@ -1535,8 +1535,8 @@ QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, u
     return true;
 }
 
-/* Gives [offset, end) the tag; 0: makes it local. table->at is the first fragment that reaches beyond offset; leaf NULL:
- * not known, and most likely all of the range is at home. */
+/* Gives [offset, end) the tag; 0: makes it local. table->at is the first fragment that reaches beyond offset. Its leaf
+ * is NULL if it is not known: then most likely all of the range is at home. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                             uint64_t end, uint64_t tag)
 {
@@ -3766,7 +3766,7 @@ QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, cons
             uint64_t full = placement->filled[one], wide = probes[one].weight;
             uint64_t stays = full < qos_sat_mul(level, wide); /* no branch: half of them stay, in no order */
             placement->heap[left] = one;
-            left += stays;
+            left += (size_t)stays;
             *sum += full & qos_wrap_sub(0, stays);
             *weight += wide & qos_wrap_sub(0, stays);
         }
