@@ -315,8 +315,9 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
 /* Queues. The request waits in the queue of its class; keep it alive until it is completed or cancelled. QOS_EINVAL:
  * NULL. QOS_ERANGE: its tokens. QOS_EBUSY: it is queued already. QOS_EDEBT: it is urgent, see htb_force. */
 QOS_API QOS_NODISCARD enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request);
-/* The next request for the device; NULL: none now, see htb_dispatch_next_ns. Call it until it returns NULL. Limits count
- * a request when it moves to the dispatch queue. With device_max below dispatch_max it may wait there for the device. */
+/* The next request for the device; NULL: none now, see htb_dispatch_next_ns. Call it until it returns NULL. Limits
+ * count a request when it moves to the dispatch queue. With device_max below dispatch_max it may wait there for the
+ * device. */
 QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
  * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late. Early at
@@ -1612,8 +1613,8 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
     return r;
 }
 
-/* Moves requests to the dispatch queue while there is room, up to an expired class. Returns a gate request whose turn it
- * is, or NULL. */
+/* Moves requests to the dispatch queue while there is room, up to an expired class. Returns a gate request whose turn
+ * it is, or NULL. */
 QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
     while (tree->queued != 0 && tree->waiting + tree->at_device < tree->dispatch_max) {
