@@ -3748,27 +3748,24 @@ QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, cons
                                      size_t m, uint64_t bytes, uint64_t *sum, uint64_t *weight)
 {
     size_t left = m, before, i;
-    bytes = qos_min(bytes, INT64_MAX);
-    *sum = bytes;
-    *weight = 0;
-    for (i = 0; i < m; i++) {
+    QOS_ASSERT(m > 0);
+    *sum = qos_min(bytes, INT64_MAX) + placement->filled[placement->heap[0]];
+    *weight = probes[placement->heap[0]].weight;
+    for (i = 1; i < m; i++) {
         *sum += placement->filled[placement->heap[i]];
         *weight += probes[placement->heap[i]].weight;
     }
     do {
         uint64_t level = *sum / *weight + 1; /* above it for sure */
-        QOS_ASSERT(left > 0);
         before = left;
-        *sum = bytes;
-        *weight = 0;
         for (i = left = 0; i < before; i++) {
             uint32_t one = placement->heap[i];
             uint64_t full = placement->filled[one], wide = probes[one].weight;
             uint64_t stays = full < qos_sat_mul(level, wide); /* no branch: half of them stay, in no order */
             placement->heap[left] = one;
             left += (size_t)stays;
-            *sum += full & qos_wrap_sub(0, stays);
-            *weight += wide & qos_wrap_sub(0, stays);
+            *sum -= full & qos_wrap_sub(stays, 1);
+            *weight -= wide & qos_wrap_sub(stays, 1);
         }
     } while (left < before && left > 1);
     return left;
