@@ -226,6 +226,9 @@ else
 fi
 
 # ---- Ctrl-C
+
+# Processes that have not ended so many seconds after Ctrl-C are killed by mpirun; its default is 1, which a disk may need for itself.
+export OMPI_MCA_odls_base_sigkill_timeout=6
 begin 6 burst --servers 3 --dir "$work/stopped" --write 64K --rate 1M
 for _ in $(seq 2000); do [ -n "$(ls "$work/stopped/server0/objects" 2>/dev/null)" ] && break; sleep 0.01; done
 sleep 0.5
