@@ -277,7 +277,7 @@ static bool sleep_until_granted(struct handle *h, struct waiter *w)
 
 /* nbdkit 1.32 ends with a failed assertion if two threads reply at the same time to a client that is gone: one closes
  * the socket that the other is about to write to. So they reply one by one: the next after the one before has ended,
- * or come back with another request. */
+ * or has come back with another request. */
 static void left(void *handle)
 {
     struct handle *h = handle;

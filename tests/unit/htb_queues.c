@@ -518,7 +518,6 @@ static void time_moves_on(void)
     world_close(&w);
 }
 
-/* A request waits for all of its resources. A clock that goes back does no harm. */
 /* A class at its limit waits for nothing that another one takes. A submit at an older time counts as at the latest. The
  * largest request is taken. A clock that is set anew moves what waits. */
 static void waits_alone(void)
@@ -576,6 +575,7 @@ static void who_is_late(void)
     world_close(&w);
 }
 
+/* A request waits for all of its resources. A clock that goes back does no harm. */
 static void several_resources(void)
 {
     struct htb_config config = world_config();

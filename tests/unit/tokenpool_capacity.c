@@ -5,6 +5,16 @@
 
 static uint64_t period;
 
+/* Two clients, by the configuration. */
+static void begin(void)
+{
+    rig_init();
+    rig_join(0, 200, 0);
+    rig_join(1, 300, 0);
+    period = 0;
+    rig_run(&monitor, 0);
+}
+
 static void base(uint64_t equal_within, uint64_t capacity_min, uint64_t step, uint32_t history, uint32_t flags)
 {
     rig_config(2, 5, 1000, 0);
@@ -14,11 +24,7 @@ static void base(uint64_t equal_within, uint64_t capacity_min, uint64_t step, ui
     config.capacity_step = step;
     config.history = history;
     config.alert_periods = 3;
-    rig_init();
-    rig_join(0, 200, 0);
-    rig_join(1, 300, 0);
-    period = 0;
-    rig_run(&monitor, 0);
+    begin();
 }
 
 /* Runs a period in which all is claimed and the clients complete these amounts; returns the next capacity. */
@@ -81,11 +87,7 @@ int main(void)
     /* By demand: a client that kept all of its reservation did not over-reserve, even if the node completed less. */
     base(0, 0, 0, 0, 0);
     config.flags = 0;
-    rig_init();
-    rig_join(0, 200, 0);
-    rig_join(1, 300, 0);
-    period = 0;
-    rig_run(&monitor, 0);
+    begin();
     for (i = 0; i < 5; i++) {
         rig_report(0, rig_info().epoch, 3, 200, 190);
         rig_report(1, rig_info().epoch, 3, 290, 290);
@@ -97,11 +99,7 @@ int main(void)
     /* All was used and a client waited: the estimate grows, and older records no longer count. */
     base(0, 0, 0, 0, 0);
     config.flags = 0;
-    rig_init();
-    rig_join(0, 200, 0);
-    rig_join(1, 300, 0);
-    period = 0;
-    rig_run(&monitor, 0);
+    begin();
     for (i = 0; i < 2; i++) {
         uint64_t epoch = rig_info().epoch;
         storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
