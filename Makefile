@@ -160,25 +160,30 @@ says = $(says.$(2).$(1))
 # freestanding.sh). A test that shrinks a limit (`// flags: -DX=4`,
 # or a #define at its top) has the bodies in it, as a user has; so have the examples, the benchmarks and tests/build/flags.sh.
 
-# compiler for C; flags of bodies; flags of tests; linker; how the program is run
-native := gcc -std=gnu11 -g $(C_WARNINGS)
+# compiler for C; flags of bodies; of tests; of tests that have the bodies in them; linker; how the program is run. Line numbers
+# (-g1) are all that a failure shows. Compiling the sanitizers' checks costs more than running them, unless a test is long.
+native := gcc -std=gnu11 -g1 $(C_WARNINGS)
 native_FLAGS := -O2
 native_TEST := -O1
+native_WHOLE := -O1
 native_LD := gcc
-san := clang -std=gnu11 -g $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
+san := clang -std=gnu11 -g1 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     '-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())'
 san_FLAGS := -O1
 san_TEST := -O0
+san_WHOLE := -O0
 san_LD := clang -fsanitize=address,undefined,integer
 san_RUN := QOS_TEST_SCALE=20
-tsan := clang -std=gnu11 -g $(C_WARNINGS) -fsanitize=thread
+tsan := clang -std=gnu11 -g1 $(C_WARNINGS) -fsanitize=thread
 tsan_FLAGS := -O1
-tsan_TEST := -O1
+tsan_TEST := -O0
+tsan_WHOLE := -O0
 tsan_LD := clang -fsanitize=thread
 tsan_RUN := QOS_TEST_SCALE=8
 cxx := g++ -x c++ -std=c++17 $(WARNINGS)
 cxx_FLAGS := -O2
 cxx_TEST := -O0
+cxx_WHOLE := -O0
 cxx_LD := g++
 cxx_RUN := QOS_TEST_SCALE=20
 
@@ -189,6 +194,8 @@ define cross_variant
 $(2) := $(word $(1),$(CROSS_TUPLE))-gcc -std=gnu11 $(C_WARNINGS)
 $(2)_FLAGS := -O1
 $(2)_TEST := -O1
+$(2)_unit_TEST := -O0
+$(2)_WHOLE := -O1
 $(2)_LD := $(word $(1),$(CROSS_TUPLE))-gcc -static
 $(2)_RUN := QOS_TEST_SCALE=60 qemu-$(word $(1),$(CROSS_QEMU))
 endef
@@ -237,7 +244,7 @@ TESTS += $(2)/$(call name,$(1))
 $(if $(filter native,$(2)),TEST_OBJECTS += $(B)/native/$(call name,$(1)).o)
 $(B)/$(2)/$(call name,$(1)).o: $(1) Makefile $(firstword $(5))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) $(4) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $(1)
+	@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $(or $($(2)_$(call kind,$(1))_TEST),$($(2)_TEST)) $(4) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $(1)
 	$(if $(5),@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
 $(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2))
 	@rm -f $$@
@@ -247,14 +254,20 @@ define test_whole
 TESTS += $(2)/$(call name,$(1))
 $(B)/$(2)/$(call name,$(1)): $(1) Makefile $(firstword $(5))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_FLAGS) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(3)
+	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_WHOLE) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(3)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
-$(B)/native/$(call name,$(1)): $(1) Makefile
+$(B)/native/$(call name,$(1)): $(1) Makefile $(call objects_of,$(2))
 	@mkdir -p $$(@D) && rm -f $$@
-	@g++ -std=c++17 -g -O1 $(WARNINGS) -I. -Itests $(3) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(1) $(2)
+	@g++ -std=c++17 -g1 -O1 $(WARNINGS) -I. -Itests $(3) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(1) $(patsubst tests/%.cc,$(B)/%.o,$(2))
 endef
+# A source that a test links (`// links: tests/lemon_flow.cc`) is compiled once.
+objects_of = $(patsubst tests/%.cc,$(B)/%.o,$(filter tests/%.cc,$(1)))
+$(B)/lemon_flow.o: tests/lemon_flow.cc Makefile
+	@mkdir -p $(@D) && rm -f $@
+	@g++ -std=gnu++17 -g1 -O1 $(WARNINGS) -Itests -MMD -MP -MF $@.d -c -o $@ $<
+TEST_OBJECTS += $(B)/lemon_flow.o
 driver = $(if $(filter fuzz,$(call kind,$(1))),tests/fuzz/driver.c -DFUZZ_NAME='"$(notdir $(call name,$(1)))"')
 $(foreach t,$(C_TESTS),$(foreach v,$(or $(call says,$t,variants),$($(call kind,$t)_VARIANTS)),\
     $(eval $(call $(if $(call has_own,$t),test_whole,test_linked),$t,$v,$(call says,$t,links),$(call says,$t,flags),$(call driver,$t)))))
@@ -344,6 +357,16 @@ mutate: ## changes one header at random; its tests must notice: HEADER=htb N=100
 	@tests/packages.sh mutate
 	@nice tests/mutate/mutate.py run $(HEADER) $(N) $(SEED)
 
+# STEPS: those of tests/trust.sh; CASES: those of tests/under_load.sh, and -- with tests
+.PHONY: trust test-under-load
+trust: ## the long forms of the tests, in hours; continues where it stopped: STEPS="fuzz"
+	@tests/packages.sh test && tests/packages.sh trust
+	@tests/trust.sh $(STEPS)
+test-under-load: ## the real tests on busy cores and slow, stalling, fast disks: CASES="busy"
+	@tests/packages.sh test
+	@$(MAKE) --no-print-directory -j$(JOBS) examples
+	@tests/under_load.sh $(CASES)
+
 coverage: ## shows lines and branches of every header that no test reaches
 	@tests/packages.sh coverage
 	@tests/build/coverage.sh report
@@ -355,14 +378,21 @@ lint: ## runs clang-tidy and cppcheck and checks the formatting
 # ---- examples and benchmarks -----------------------------------------------------------------------------------------
 
 COMMON_SOURCES := $(wildcard examples/common/*.c)
-# Several sources: their headers are listed by a run of the preprocessor.
+COMMON_OBJECTS := $(COMMON_SOURCES:examples/%.c=$(B)/examples/objects/%.o)
+# $(1) objects, $(2) compiler, $(3) flags
+define example_objects
+$(1): $(B)/examples/objects/%.o: examples/%.c Makefile
+	@mkdir -p $$(@D) && rm -f $$@
+	@$(2) -std=gnu11 -O2 -g1 $(C_WARNINGS) -I. -Iexamples/common $(3) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
+endef
 # $(1) tool, $(2) compiler, $(3) links, $(4) flags
 define example_tool
-$(B)/examples/$(1): $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) Makefile
-	@mkdir -p $$(@D) && rm -f $$@
-	@$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. -Iexamples/common $(4) -o $$@ $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) $(3) -lm
-	@$(2) -std=gnu11 -I. -Iexamples/common $(4) -MM -MP $(wildcard examples/$(1)/*.c) $(COMMON_SOURCES) | sed 's,^[a-z_0-9]*\.o:,$$@:,' >$$@.d
+$(call example_objects,$(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)),$(2),$(4))
+$(B)/examples/$(1): $(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)) $(COMMON_OBJECTS)
+	@rm -f $$@
+	@$(2) $(4) -o $$@ $$(filter %.o,$$^) $(3) -lm
 endef
+$(eval $(call example_objects,$(COMMON_OBJECTS),gcc))
 $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/main.c,compiler),gcc),$(call says,examples/$t/main.c,links),$(call says,examples/$t/main.c,flags))))
 
 # A quickstart is one file that someone copies: nothing of examples/common.
@@ -370,11 +400,11 @@ $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/
 define quickstart_program
 $(B)/examples/quickstart_$(basename $(notdir $(1))): $(1) Makefile
 	@mkdir -p $$(@D) && rm -f $$@
-	@$(2) -std=gnu11 -O2 -g $(C_WARNINGS) -I. $(4) -MMD -MP -MF $$@.d -o $$@ $(1) $(3)
+	@$(2) -std=gnu11 -O2 -g1 $(C_WARNINGS) -I. $(4) -MMD -MP -MF $$@.d -o $$@ $(1) $(3)
 endef
 $(foreach q,$(QUICKSTARTS),$(eval $(call quickstart_program,$q,$(or $(call says,$q,compiler),gcc),$(call says,$q,links),$(call says,$q,flags))))
 
--include $(wildcard $(EXAMPLES:%=%.d))
+-include $(wildcard $(B)/examples/quickstart_*.d $(B)/examples/objects/*/*.d)
 # A source that was renamed is still in the old dependency file: this rule lets make rebuild its program.
 examples/%.c: ;
 examples: $(EXAMPLES) ## builds the tools of examples/ into build/examples/

@@ -305,8 +305,9 @@ QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 /* For requests that must not wait (flush, journal, metadata): takes n[resources] at once, on debt. QOS_EDEBT, nothing
- * taken: the class (or, if it has no rate, its nearest ancestor with one) already owes more than rate * debt_ns. So a
- * debt is at most that plus n. O(depth). */
+ * taken: the class (or, if it has no rate, its nearest ancestor with one) already owes more than rate * debt_ns; or a
+ * limit, of the class or on the way to that ancestor, is exceeded by more than limit * debt_ns already. So a debt is at
+ * most that plus n. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 /* Exact first time at which htb_take succeeds if nobody else takes: now_ns if at once, QOS_NEVER if never. O(depth). */
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
@@ -533,6 +534,9 @@ struct htb {
     uint64_t flight_look_ns, late_ns,
         late_last_ns; /* the next look; greatest lateness since the last look, and before that one */
     uint64_t flight_late_ns;
+    uint64_t flight_done_ns, looked_ns; /* device time completed since the last look; its time */
+    uint64_t flight_full_speed,
+        flight_from_ns;    /* the device's speed before it was narrowed, 0: unknown; the bound then */
     uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: nobody waits for it */
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
@@ -1831,21 +1835,44 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * A class that was late catches up with the tokens that it has earned meanwhile. After a step of the device the bound
  * halves in 6 looks and doubles in 23.
  *
+ * A class needs its rate times the device's latency outstanding. One with fewer requests is late at any bound. It must
+ * not cost others their own tokens:
+ *   in vain   narrower by a quarter, the root lent nothing, and the device completes less than 7/8 of what it did:
+ *             what narrowing took away were own tokens. The bound doubles
+ * So it can cost no more than what the root lends.
+ *
  * Limits of the method: on a device that hashes requests to channels, a small class shares its channel with the others,
  * whatever the bound. Only classes with a rate narrow the bound, not those that live on the rate of their group. */
 
 #ifndef QOS_DECLARE_ONLY
 
+/* Does narrowing cost own tokens? speed: device time completed in 2^10 ns. */
+QOS_PRIV bool htb_priv_in_vain(struct htb *tree, uint64_t speed)
+{
+    const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3;
+    if (tree->flight_full_speed != 0 && narrower && !tree->flight_lent && speed < tree->flight_full_speed / 8 * 7)
+        return true;
+    if (tree->flight_full_speed == 0 || narrower || tree->flight_lent) {
+        tree->flight_full_speed = speed;
+        tree->flight_from_ns = tree->flight_bound_ns;
+    }
+    return false;
+}
+
 /* A look: moves the bound. */
 QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
 {
+    const uint64_t speed = qos_mul_div_floor(tree->flight_done_ns, 1024, qos_max(now_ns - tree->looked_ns, 1));
     uint64_t late_ns = qos_max(tree->late_ns, tree->late_others_ns), apart_ns = late_ns,
              bound_ns = tree->flight_bound_ns, burst_ns = tree->burst_ns;
     if (!tree->flight_lent && tree->own.count != 0) /* later than those who wait for room with tokens of their own? */
         apart_ns = qos_sat_sub(late_ns,
                                qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
     if (apart_ns > burst_ns / 8 * 5 && late_ns >= tree->late_last_ns) {
-        bound_ns -= bound_ns / 8;
+        bool in_vain = htb_priv_in_vain(tree, speed);
+        bound_ns = in_vain ? 2 * tree->flight_from_ns : bound_ns - bound_ns / 8;
+        if (in_vain)
+            tree->flight_full_speed = 0;
         tree->flight_by = tree->late_id;
         tree->flight_late_ns = late_ns;
     } else if (apart_ns <= burst_ns / 2 && tree->flight_full) {
@@ -1854,7 +1881,8 @@ QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
     tree->flight_bound_ns = qos_min(qos_max(bound_ns, tree->flight_min_ns), tree->flight_max_ns);
     tree->late_last_ns = late_ns;
     tree->late_shown_ns = tree->late_ns;
-    tree->late_ns = 0;
+    tree->late_ns = tree->flight_done_ns = 0;
+    tree->looked_ns = now_ns;
     tree->flight_full = tree->flight_lent = false;
     tree->flight_look_ns = qos_sat_add(now_ns, qos_max(5000000, 2 * tree->flight_bound_ns));
 }
@@ -1866,6 +1894,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     uint64_t late_ns;
     if (tree->bound != HTB_BY_FLIGHT)
         return;
+    tree->flight_done_ns += r->flight_ns;
     late_ns = qos_sat_sub(htb_priv_tag_clock(tree), c->tag);
     if (r->generation == c->generation && tree->node[r->paid_by].pair.rate.rate != 0 && late_ns > tree->late_ns) {
         tree->late_ns = late_ns;
@@ -2226,7 +2255,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight_min_ns = c.flight_min_ns;
     tree->flight_max_ns = c.flight_max_ns;
     tree->flight_bound_ns = c.bound == HTB_BY_FLIGHT ? qos_max(c.flight_min_ns, c.flight_max_ns / 16) : QOS_UNLIMITED;
-    tree->flight_look_ns = c.start_ns;
+    tree->flight_look_ns = tree->looked_ns = c.start_ns;
+    tree->flight_done_ns = tree->flight_full_speed = tree->flight_from_ns = 0;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
@@ -3036,6 +3066,11 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
+QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, const struct htb_priv_bucket *b)
+{
+    return (int64_t)qos_min(qos_sat_mul(b->rate, tree->debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
+}
+
 /* htb_force for a resolved class; *payer gets who pays. The caller places the class again. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer)
@@ -3050,15 +3085,20 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
             pays = pays && (n[r] == 0 || htb_priv_pair_of(tree, at, r)->rate.rate != 0);
     }
     *payer = at;
-    for (; at != QOS_NONE; at = tree->node[at].parent) {
+    for (at = id, pays = false; at != QOS_NONE; at = tree->node[at].parent) {
+        bool borrows = !pays; /* limits count up to the payer, as for any other request */
+        pays = pays || at == *payer;
         htb_priv_refill(tree, at, now_ns);
         for (r = 0; r < tree->resources; r++) {
-            const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, at, r)->rate;
-            uint64_t most = qos_min(qos_sat_mul(b->rate, tree->debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
-            if (n[r] == 0 || b->rate == 0)
+            const struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
+            if (n[r] == 0)
                 continue;
-            if (at == *payer ? b->level < -(int64_t)most
-                             : b->level < HTB_PRIV_FLOOR + n_sub[r]) /* or the floor would cut off debt */
+            if (borrows && p->limit.rate != QOS_UNLIMITED && p->limit.level < -htb_priv_most_debt(tree, &p->limit))
+                return QOS_EDEBT;
+            if (!pays || p->rate.rate == 0)
+                continue;
+            if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, &p->rate)
+                             : p->rate.level < HTB_PRIV_FLOOR + n_sub[r]) /* or the floor would cut off debt */
                 return QOS_EDEBT;
         }
     }

@@ -114,14 +114,11 @@ extern "C" {
 #ifndef PSHIFT_WINDOW_ROWS
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
 #endif
-#ifndef PSHIFT_PULLS
-#define PSHIFT_PULLS 8 /* most turns in which underloaded servers pull tokens; 0: none, the search moves them */
-#endif
-#ifndef PSHIFT_WARM_PARTS
-#define PSHIFT_WARM_PARTS 160 /* a warm start checks its progress every 1/160 of the rows */
+#ifndef PSHIFT_TURNS
+#define PSHIFT_TURNS 4 /* turns of pulls or pushes that move little, before the search; 0: the search moves all */
 #endif
 #ifndef PSHIFT_WARM_PART
-#define PSHIFT_WARM_PART 16 /* if more than 1/16 of the rows have changed, all are solved from scratch */
+#define PSHIFT_WARM_PART 16 /* if more than 1/16 of the rows have changed, or 1/64 and servers bind, solve all again */
 #endif
 #ifndef PSHIFT_SHARDS
 #define PSHIFT_SHARDS 16 /* parts of the rows for parallel_for; fixed: results must not depend on threads */
@@ -129,8 +126,8 @@ extern "C" {
 #ifndef PSHIFT_SHARD_ENTRIES
 #define PSHIFT_SHARD_ENTRIES 65536 /* fewer entries: one part; fewer than 8 times as many: 4 parts */
 #endif
-#if PSHIFT_PULLS < 0 || PSHIFT_WARM_PARTS < 1 || PSHIFT_WARM_PART < 1 || PSHIFT_WINDOW_ROWS < 1 ||                     \
-    PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || PSHIFT_SHARD_ENTRIES < 1
+#if PSHIFT_TURNS < 0 || PSHIFT_WARM_PART < 1 || PSHIFT_WINDOW_ROWS < 1 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || \
+    PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: tunables must be positive, PSHIFT_SHARDS at most 1024"
 #endif
 
@@ -486,7 +483,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_con
 /* A period begins: no requests served, no tokens held. Records of pairs that were idle in all of the last period
  * expire. QOS_ESTALE: not a later period. O(records). */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period);
-/* Merges what is new in a report. QOS_ESTALE: from an earlier start of the server, for another period, or a duplicate;
+/* Merges what is new in a report. It believes the server: check before that the server may name these buckets and this
+ * controller_epoch. QOS_ESTALE: from an earlier start of the server, for another period, or a duplicate;
  * QOS_ENOENT: no such server; QOS_ECORRUPT: a counter fell without a restart; QOS_EFULL: no room for its new pairs or
  * buckets. On an error nothing is merged. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_report(struct pshift_controller *controller,
@@ -532,16 +530,19 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *   1. Initial allocation (Algorithm 3) in integers: floor(A_i d_i^j / D_i). The tokens that rounding leaves go one by
  *      one to the largest remainders, the earlier entry first. No entry exceeds its demand. Every row sums to A_i.
  *   2. Direct transfers: a sweep over the rows moves tokens, inside each row, from overloaded to underloaded servers.
- *   3. Paths through one broker, also by sweeps: underloaded servers pull tokens from all others, first from those that
- *      were overloaded at first. Overloaded servers fill the holes that this leaves.
+ *   3. Paths through brokers, also by sweeps, in turns: the smaller of all excess and all spare capacity is spread over
+ *      the other servers. If the excess is at most half of the spare capacity, overloaded servers push their tokens to
+ *      any other. If not, underloaded servers pull tokens from any other. Direct transfers then fill what this opens:
+ *      each token now has many more rows in which it can move on. Who can move no more is stuck.
  *   4. Progressive shifting (Algorithm 5) of the remaining excess: servers are labelled with the number of shifts to an
  *      underloaded server, until every overloaded one has a label. Then each underloaded server collects tokens, depth
  *      first, one label up per step. A server collects from all servers above it before it passes tokens on, so paths
  *      that share a step take it once. A server that cannot supply what it was asked for is not tried again. Each round
  *      increases the distance of every overloaded server: at most |S| - 1 rounds.
- *   5. The allocation is optimal when no path leads from an overloaded to an underloaded server. The servers without a
- *      label are the cut X. A pull also proves this if it could bring the underloaded servers no more tokens and all
- *      its holes were filled.
+ *   5. The allocation is optimal when no path leads from an overloaded to an underloaded server. The cut X then proves
+ *      it: no row leads out of X, no server of X has spare capacity, and no other server is overloaded. Stuck servers
+ *      divide the servers in this way: X has those that pushed, or all but those that pulled. Then shifts inside X and
+ *      shifts outside X suffice. If not, X is the set of servers without a label.
  *
  *   Where we differ from the paper (Section III-B). It keeps a token movement map of |S|^2 |B| entries. We never build
  *   the map: a search computes min(a_i^j, d_i^k - a_i^k) from row i when it needs it. The index from servers to rows
@@ -556,7 +557,7 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *   4. Warm start: cut(X) = Phi means that no row leads out of X: a bucket with tokens in X has no spare demand
  *      outside. Shifts inside X, and shifts outside X, preserve this. A changed row therefore first moves what it can
  *      out of X. X is a certificate again if no server of X has spare capacity and no server outside is overloaded.
- *      Checking this is O(servers).
+ *      Checking this is O(servers). Steps 3 and 4 restore it inside X and outside, or change X.
  *
  *   References: Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST
  *   2019. Dinitz: blocking flows on level graphs, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
@@ -615,6 +616,8 @@ struct pshift_solver {
     struct pshift_solver_state info;
     struct pshift_priv_part *part;      /* [shards] */
     uint32_t next_row;                  /* where the next window begins */
+    uint32_t first_row;                 /* of the window that is indexed */
+    uint32_t open_rows;                 /* in key[]: rows where movers want more */
     uint32_t last_label;                /* of the search: label of the overloaded servers that it found */
     bool sinks;                         /* the search found an underloaded server to start from */
     uint32_t retracted;                 /* number of rows that are retracted */
@@ -628,10 +631,13 @@ struct pshift_solver {
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
 #define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
 #define PSHIFT_PRIV_DONOR 2u /* bit of mark: overloaded at first; it gave tokens away, so its holes fill most easily */
+#define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */
+#define PSHIFT_PRIV_STUCK 8u /* bit of mark: no row offers it anything any more */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
-#define PSHIFT_PRIV_FIRST (INT64_C(1) << 61) /* who offers more than this in a pull gives first */
-#define PSHIFT_PRIV_LAST (INT64_C(1) << 60)  /* offer of those who give last */
+#define PSHIFT_PRIV_OFFER_FIRST                                                                                        \
+    (INT64_C(1) << 61)                       /* in a pull or push: how much the likeliest partners move, or more */
+#define PSHIFT_PRIV_OFFER (INT64_C(1) << 60) /* and the others */
 
 QOS_PRIV struct qos_u128 pshift_priv_u128(uint64_t v)
 {
@@ -1389,17 +1395,17 @@ QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balan
     balance[job->p->server[take]] += (int64_t)m;
 }
 
-/* Direct transfers inside a long row: from the next giver to the next taker, until one side is used up. Only servers
- * with a balance above `floor` give. */
+/* Direct transfers inside a long row: from the next giver to the next taker, until one side is used up. Givers
+ * with a balance above `keep` give, or takers with a balance below it take, down or up to that. */
 QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_t *balance, uint32_t begin,
-                                       uint32_t end, int64_t floor)
+                                       uint32_t end, int64_t keep)
 {
     const uint32_t *server = job->p->server;
     uint32_t g = begin, t = begin;
     uint64_t moved = 0;
     while (g < end && t < end) {
-        int64_t over = balance[server[g]], under = -balance[server[t]];
-        uint64_t can_give = over > floor ? qos_min((uint64_t)over, job->alloc[g]) : 0;
+        int64_t over = balance[server[g]] - (keep > 0 ? keep : 0), under = (keep < 0 ? keep : 0) - balance[server[t]];
+        uint64_t can_give = over > 0 ? qos_min((uint64_t)over, job->alloc[g]) : 0;
         uint64_t can_take = under > 0 ? qos_min((uint64_t)under, pshift_priv_spare(job, t)) : 0;
         uint64_t m = qos_min(can_give, can_take);
         if (m != 0)
@@ -1417,19 +1423,18 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
 
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
  * is left. Returns the tokens moved. Nearly branchless: it computes what each entry can take and give, then moves. If a
- * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry.
- * donors_first: servers with a balance above PSHIFT_PRIV_FIRST give first. */
+ * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry. */
 PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_job *job, int64_t *balance,
-                                                     uint32_t begin, uint32_t n, bool donors_first)
+                                                     uint32_t begin, uint32_t n, int64_t keep)
 {
     const uint32_t *server = job->p->server + begin;
     const uint64_t *d = job->p->demand + begin;
     uint64_t *a = job->alloc + begin, bits = 0, can_give = 0, can_take = 0, to_give, to_take;
-    uint64_t give[PSHIFT_PRIV_WIDE], take[PSHIFT_PRIV_WIDE], first[PSHIFT_PRIV_WIDE];
+    uint64_t give[PSHIFT_PRIV_WIDE], take[PSHIFT_PRIV_WIDE];
     int64_t moved[PSHIFT_PRIV_WIDE], over = 0;
     uint32_t k;
     for (k = 0; k < n; k++) {
-        int64_t spare = (int64_t)(d[k] - a[k]), room = -balance[server[k]];
+        int64_t spare = (int64_t)(d[k] - a[k]), room = (keep < 0 ? keep : 0) - balance[server[k]];
         room = room < spare ? room : spare;
         take[k] = room < 0 ? 0 : (uint64_t)room;
         bits |= take[k];
@@ -1438,9 +1443,9 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     if (bits == 0)
         return 0;
     if (bits >> 59 != 0) /* the sum may have wrapped */
-        return pshift_priv_transfer(job, balance, begin, begin + n, 0);
+        return pshift_priv_transfer(job, balance, begin, begin + n, keep);
     for (k = 0; k < n; k++) {
-        int64_t tokens = (int64_t)a[k], excess = balance[server[k]];
+        int64_t tokens = (int64_t)a[k], excess = balance[server[k]] - (keep > 0 ? keep : 0);
         PSHIFT_PRIV_ONE_BY_ONE(excess);
         excess = excess < tokens ? excess : tokens;
         give[k] = excess < 0 ? 0 : (uint64_t)excess;
@@ -1450,16 +1455,12 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     if (can_give == 0)
         return 0;
     for (k = 0; k < n; k++) {
-        first[k] = donors_first && balance[server[k]] > PSHIFT_PRIV_FIRST ? qos_min(give[k], to_give) : 0;
-        to_give -= first[k];
-    }
-    for (k = 0; k < n; k++) {
-        uint64_t x = qos_min(give[k] - first[k], to_give), y = qos_min(take[k], to_take);
+        uint64_t x = qos_min(give[k], to_give), y = qos_min(take[k], to_take);
         int64_t now;
         to_give -= x;
         to_take -= y;
-        a[k] = a[k] - x - first[k] + y;
-        moved[k] = (int64_t)y - (int64_t)(x + first[k]);
+        a[k] = a[k] - x + y;
+        moved[k] = (int64_t)y - (int64_t)x;
         now = balance[server[k]] + moved[k];
         balance[server[k]] = now;
         over |= (moved[k] & now) | (-moved[k] & -now); /* negative: below 0 by giving, or above 0 by taking */
@@ -1470,13 +1471,28 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
         a[k] = qos_wrap_sub(a[k], (uint64_t)moved[k]);
         balance[server[k]] -= moved[k];
     }
-    return pshift_priv_transfer(job, balance, begin, begin + n, 0);
+    return pshift_priv_transfer(job, balance, begin, begin + n, keep);
 }
 
-/* Are both overloaded and underloaded servers among the n from `server` on? */
-PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32_t *server, uint32_t n)
+/* Direct transfers inside a row; inlined copies for the most common length. */
+QOS_PRIV uint64_t pshift_priv_transfer_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i,
+                                           int64_t keep)
 {
-    int64_t over = 0, under = 0;
+    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
+    if (QOS_LIKELY(n == 8 && keep == 0))
+        return pshift_priv_transfer_few(job, balance, begin, 8, 0);
+    if (n == 8)
+        return pshift_priv_transfer_few(job, balance, begin, 8, keep);
+    if (n <= PSHIFT_PRIV_WIDE)
+        return pshift_priv_transfer_few(job, balance, begin, n, keep);
+    return pshift_priv_transfer(job, balance, begin, begin + n, keep);
+}
+
+/* Are both overloaded and underloaded servers among the n from `server` on? In a pull: underloaded ones? In a push
+ * (negative): overloaded ones? */
+PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32_t *server, uint32_t n, int pull)
+{
+    int64_t over = pull > 0 ? -1 : 0, under = pull < 0 ? -1 : 0;
     uint32_t k;
     for (k = 0; k < n; k++) {
         under |= balance[server[k]];
@@ -1485,35 +1501,10 @@ PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32
     return (under & over) < 0;
 }
 
-/* Direct transfers inside a row; an inlined copy for the most common length. */
-PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i,
-                                                     bool donors_first)
-{
-    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
-    uint64_t moved = 0;
-    if (QOS_LIKELY(n == 8))
-        return pshift_priv_transfer_few(job, balance, begin, 8, donors_first);
-    if (n <= PSHIFT_PRIV_WIDE)
-        return pshift_priv_transfer_few(job, balance, begin, n, donors_first);
-    if (donors_first)
-        moved = pshift_priv_transfer(job, balance, begin, begin + n, PSHIFT_PRIV_FIRST);
-    return qos_sat_add(moved, pshift_priv_transfer(job, balance, begin, begin + n, 0));
-}
-
-QOS_PRIV uint64_t pshift_priv_sweep_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
-{
-    return pshift_priv_transfer_row(job, balance, i, false);
-}
-
-QOS_PRIV uint64_t pshift_priv_pull_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i)
-{
-    return pshift_priv_transfer_row(job, balance, i, true);
-}
-
-/* Writes to list[] which of the `count` rows from row `first` on have both overloaded and underloaded servers. Returns
- * how many. A sweep only removes rows from the list: no balance changes its sign, and none leaves 0. */
+/* Writes to list[] which of the `count` rows from row `first` on have such servers. Returns how many. No transfer adds
+ * rows to this list: no balance changes its sign, and none leaves 0. */
 QOS_PRIV uint32_t pshift_priv_list_rows(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
-                                        uint32_t count, uint32_t *list)
+                                        uint32_t count, uint32_t *list, int pull)
 {
     const uint32_t *row = job->p->row, *server = job->p->server;
     uint32_t i, n = 0;
@@ -1521,9 +1512,9 @@ QOS_PRIV uint32_t pshift_priv_list_rows(const struct pshift_priv_job *job, const
         const uint32_t length = row[i + 1] - row[i];
         list[n] = i;
         if (QOS_LIKELY(length == 8))
-            n += pshift_priv_both_in(balance, server + row[i], 8) ? 1u : 0u;
+            n += pshift_priv_both_in(balance, server + row[i], 8, pull) ? 1u : 0u;
         else
-            n += pshift_priv_both_in(balance, server + row[i], length) ? 1u : 0u;
+            n += pshift_priv_both_in(balance, server + row[i], length, pull) ? 1u : 0u;
     }
     for (i = 0; i < n; i++) {
         __builtin_prefetch(job->p->demand + row[list[i]]);
@@ -1544,27 +1535,71 @@ QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
     return (under & over) < 0;
 }
 
-/* Sweeps `count` rows cyclically from row `first` on, until about `most` tokens have moved, no server is overloaded or
- * none is underloaded. The balances are checked rarely enough to cost less than the rows in between. */
-QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
-                                    uint64_t most, bool donors_first)
+/* Does a mover of row i want more? With `pull` the underloaded servers are the movers: they take. Else the overloaded
+ * ones: they give. */
+PSHIFT_PRIV_INLINE bool pshift_priv_wants(const struct pshift_priv_job *job, const int64_t *balance, uint32_t i,
+                                          int pull)
 {
     const struct pshift_problem *p = job->p;
-    uint32_t list[64], i = first, blocks = 0, n, k, listed;
+    int64_t wants = 0;
+    uint32_t e;
+    for (e = p->row[i]; e < p->row[i + 1]; e++)
+        wants |= pull > 0 ? balance[p->server[e]] & -(int64_t)pshift_priv_spare(job, e)
+                          : -balance[p->server[e]] & -(int64_t)job->alloc[e];
+    return wants < 0;
+}
+
+/* The movers of row i pull from the other servers, or push to them: first as far as these have excess or spare
+ * capacity, then with those that had at first, whose holes fill most easily, then with any. *open: a mover wants more,
+ * but the other servers have nothing or are movers themselves. */
+QOS_PRIV uint64_t pshift_priv_spread_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i, int pull,
+                                         bool *open)
+{
+    static const int64_t keep[3] = {PSHIFT_PRIV_OFFER_FIRST, PSHIFT_PRIV_OFFER, 0};
     uint64_t moved = 0;
-    for (; count != 0 && moved < most; count -= n, i = i + n == p->buckets ? 0 : i + n) {
+    uint32_t k;
+    *open = pull > 0 ? pshift_priv_wants(job, balance, i, 1) : pshift_priv_wants(job, balance, i, -1);
+    for (k = 0; k < 3 && *open; k++) {
+        moved = qos_sat_add(moved, pshift_priv_transfer_row(job, balance, i, pull * keep[k]));
+        *open = pull > 0 ? pshift_priv_wants(job, balance, i, 1) : pshift_priv_wants(job, balance, i, -1);
+    }
+    return moved;
+}
+
+/* Sweeps `count` rows from row `first` on, until `most` tokens have moved, no server is overloaded or none is
+ * underloaded: direct transfers; or a pull, or if negative a push, which leaves the rows where movers want more in
+ * key[]. The balances are checked rarely enough to cost less than the rows in between. Where most of the last rows were
+ * worth it, the next ones are not looked at before. */
+QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
+                                    uint64_t most, int pull)
+{
+    struct pshift_solver *solver = job->solver;
+    uint32_t list[64], i, blocks = 0, dense = 0, n, k, listed;
+    uint64_t moved = 0;
+    for (i = first; count != 0 && moved < most; count -= n, i += n) {
         if (blocks == 0) {
-            if (!pshift_priv_both_sides(balance, p->servers))
+            if (!pshift_priv_both_sides(balance, job->p->servers))
                 break;
-            blocks = p->servers / 128 + 1;
+            blocks = job->p->servers / 128 + 1;
         }
         blocks--;
         n = count < 64 ? count : 64;
-        n = n < p->buckets - i ? n : p->buckets - i;
-        listed = pshift_priv_list_rows(job, balance, i, n, list);
-        for (k = 0; k < listed && moved < most; k++)
-            moved = qos_sat_add(moved, donors_first ? pshift_priv_pull_row(job, balance, list[k])
-                                                    : pshift_priv_sweep_row(job, balance, list[k]));
+        if (dense != 0) {
+            for (k = 0; k < n; k++)
+                list[k] = i + k;
+            listed = n;
+            dense--;
+        } else {
+            listed = pshift_priv_list_rows(job, balance, i, n, list, pull);
+            dense = listed > n / 2 ? 7 : 0;
+        }
+        for (k = 0; k < listed && moved < most; k++) {
+            bool open = false;
+            moved = qos_sat_add(moved, pull ? pshift_priv_spread_row(job, balance, list[k], pull, &open)
+                                            : pshift_priv_transfer_row(job, balance, list[k], 0));
+            if (open)
+                solver->key[solver->open_rows++] = list[k];
+        }
     }
     return moved;
 }
@@ -1575,7 +1610,7 @@ QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
     struct pshift_solver *solver = job->solver;
     uint32_t first = pshift_priv_part_row(job, shard);
     solver->part[shard].moved = pshift_priv_sweep(job, solver->quota + (size_t)shard * job->p->servers, first,
-                                                  pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX, false);
+                                                  pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX, 0);
 }
 
 /* One part: a plain sweep. Several parts: each gets an equal quota of every balance, so that the parts are independent.
@@ -1586,8 +1621,7 @@ QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshi
     const struct pshift_problem *p = job->p;
     uint32_t shard, j;
     if (job->shards == 1) {
-        pshift_priv_add(&solver->info.direct,
-                        pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX, false));
+        pshift_priv_add(&solver->info.direct, pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX, 0));
         for (j = 0; j < p->servers; j++)
             pshift_priv_refill(solver, j);
         return;
@@ -1608,151 +1642,196 @@ QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshi
         pshift_priv_refill(solver, j);
 }
 
-/* The smaller of total excess (*over) and total spare capacity, among the servers in X (cut) or those outside. *lend:
- * -1 if the excess is at most half of the spare capacity, 1 if it is the other way round, else 0. Sums saturate at
- * 2^64 - 1. */
-QOS_PRIV uint64_t pshift_priv_left(const struct pshift_priv_job *job, const int64_t *balance, unsigned cut,
-                                   uint64_t *over, int *lend)
+/* Total excess and spare capacity in such balances. Saturate. */
+QOS_PRIV void pshift_priv_totals(const int64_t *balance, uint32_t servers, uint64_t *over, uint64_t *under)
 {
-    uint64_t under = 0;
     uint32_t j;
-    *over = 0;
-    for (j = 0; j < job->p->servers; j++)
-        if ((job->solver->mark[j] & PSHIFT_PRIV_CUT) == cut && balance[j] > 0)
+    *over = *under = 0;
+    for (j = 0; j < servers; j++)
+        if (balance[j] > 0)
             *over = qos_sat_add(*over, (uint64_t)balance[j]);
-        else if ((job->solver->mark[j] & PSHIFT_PRIV_CUT) == cut)
-            under = qos_sat_add(under, (uint64_t)-balance[j]);
-    *lend = *over <= under / 2 ? -1 : under <= *over / 2 ? 1 : 0;
-    return qos_min(*over, under);
+        else
+            *under = qos_sat_add(*under, (uint64_t)-balance[j]);
 }
 
-/* A warm start sweeps one part of the rows after another, starting where the last sweep ended. It stops when, at the
- * last part's pace, `patience` more parts (or the remaining rows, if fewer) would not be enough. Returns the tokens
- * moved. */
-QOS_PRIV uint64_t pshift_priv_run_down(const struct pshift_priv_job *job, unsigned cut, uint32_t patience)
+/* Has server j a part in a turn among the servers of X (PSHIFT_PRIV_CUT) or among those outside (0)? */
+QOS_PRIV bool pshift_priv_takes_part(const struct pshift_solver *solver, uint32_t j, unsigned side)
+{
+    return (solver->mark[j] & (PSHIFT_PRIV_CUT | PSHIFT_PRIV_STUCK)) == side;
+}
+
+/* Direct transfers by quota[], which becomes the balance of those who take part; one part of the rows after another,
+ * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
+ * pace. Returns what is left to move. */
+QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t buckets = job->p->buckets, part = buckets / PSHIFT_WARM_PARTS + 64;
-    uint32_t i = solver->next_row < buckets ? solver->next_row : 0, rest = buckets, n;
-    uint64_t moved = 0, now, left, over;
-    int lend;
+    const uint32_t buckets = job->p->buckets, part = buckets / 64 + 512;
+    uint32_t i = solver->next_row < buckets ? solver->next_row : 0, rest = buckets, n, j;
+    uint64_t moved, over, under;
     do {
-        n = part < rest ? part : rest;
-        now = pshift_priv_sweep(job, solver->quota, i, n, UINT64_MAX, false);
-        moved = qos_sat_add(moved, now);
-        i = (uint32_t)(((uint64_t)i + n) % buckets);
+        n = (uint32_t)qos_min(part, qos_min(rest, buckets - i));
+        moved = pshift_priv_sweep(job, solver->quota, i, n, UINT64_MAX, 0);
+        pshift_priv_add(&solver->info.direct, moved);
+        i = i + n == buckets ? 0 : i + n;
         rest -= n;
-        left = pshift_priv_left(job, solver->quota, cut, &over, &lend);
-    } while (left != 0 &&
-             qos_cmp_wide(qos_mul_wide(now, qos_min(rest, (uint64_t)patience * n)), qos_mul_wide(left, n)) >= 0);
+        pshift_priv_totals(solver->quota, job->p->servers, &over, &under);
+        over = qos_min(over, under);
+    } while (over != 0 && rest != 0 &&
+             qos_cmp_wide(qos_mul_wide(moved, UINT64_C(64) * rest), qos_mul_wide(over, n)) >= 0);
     solver->next_row = i;
-    return moved;
+    for (j = 0; j < job->p->servers; j++)
+        if (pshift_priv_takes_part(solver, j, side))
+            solver->balance[j] = solver->quota[j];
+    return over;
 }
 
-enum pshift_priv_turn {
-    PSHIFT_PRIV_DIRECT, /* overloaded servers give, underloaded ones take */
-    PSHIFT_PRIV_TAKE,   /* servers in balance take without limit */
-    PSHIFT_PRIV_LEND,   /* servers in balance give without limit */
-    PSHIFT_PRIV_PULL,   /* all servers that are not underloaded give all they have, donors first */
-    PSHIFT_PRIV_FILL    /* as direct, but without servers that were underloaded before the pull (label 0) */
-};
-
-/* Tokens that server j may give in such a turn; negative: that it may take. */
-QOS_PRIV int64_t pshift_priv_offer(const struct pshift_solver *solver, uint32_t j, unsigned cut,
-                                   enum pshift_priv_turn turn)
+/* Movers with nothing left to move join the others. True if some did and some movers remain. */
+QOS_PRIV bool pshift_priv_retire(struct pshift_solver *solver, uint32_t servers, int pull)
 {
-    const int64_t balance = solver->balance[j];
-    if ((solver->mark[j] & PSHIFT_PRIV_CUT) != cut || (turn == PSHIFT_PRIV_FILL && solver->node[j].label == 0))
-        return 0;
-    if (turn == PSHIFT_PRIV_PULL && balance >= 0 && solver->excess_more[j] == 0)
-        return solver->mark[j] & PSHIFT_PRIV_DONOR ? PSHIFT_PRIV_PIECE : PSHIFT_PRIV_LAST;
-    if (balance != 0 || turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL)
-        return balance;
-    return turn == PSHIFT_PRIV_TAKE ? -PSHIFT_PRIV_PIECE : PSHIFT_PRIV_PIECE;
-}
-
-/* A turn among the servers in X (cut) or among those outside: first in the given rows, then in all. A cold start moves
- * about `most` tokens at most; a warm one has this patience. */
-QOS_PRIV uint64_t pshift_priv_pass(const struct pshift_priv_job *job, unsigned cut, enum pshift_priv_turn turn,
-                                   uint64_t most, uint32_t patience)
-{
-    struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    uint64_t moved = 0;
-    uint32_t j, t;
-    for (j = 0; j < p->servers; j++)
-        solver->quota[j] = pshift_priv_offer(solver, j, cut, turn);
-    if (job->warm) {
-        for (t = 0; turn == PSHIFT_PRIV_DIRECT && t < job->changed; t++)
-            moved = qos_sat_add(moved, pshift_priv_sweep_row(job, solver->quota, job->bucket[t]));
-        moved = qos_sat_add(moved, pshift_priv_run_down(job, cut, patience));
-    } else {
-        moved = pshift_priv_sweep(job, solver->quota, 0, p->buckets, most, turn == PSHIFT_PRIV_PULL);
-    }
-    for (j = 0; j < p->servers; j++) {
-        solver->balance[j] += solver->quota[j] - pshift_priv_offer(solver, j, cut, turn);
-        pshift_priv_refill(solver, j);
-    }
-    pshift_priv_add(
-        turn == PSHIFT_PRIV_DIRECT || turn == PSHIFT_PRIV_FILL ? &solver->info.direct : &solver->info.pulled, moved);
-    return moved;
-}
-
-/* Warm start: balances the servers in X (cut), or those outside, against each other. After direct transfers the smaller
- * of excess and spare capacity, if it is much smaller, is spread over servers in balance. They find partners elsewhere.
- */
-QOS_PRIV void pshift_priv_settle_warm(const struct pshift_priv_job *job, unsigned cut)
-{
-    struct pshift_solver *solver = job->solver;
-    uint64_t over, left, before = UINT64_MAX;
-    int turn, lend;
-    for (turn = 0; turn < 16; turn++) {
-        left = pshift_priv_left(job, solver->balance, cut, &over, &lend);
-        if (left == 0 || left >= before)
-            return;
-        before = left;
-        (void)pshift_priv_pass(job, cut, PSHIFT_PRIV_DIRECT, UINT64_MAX, lend ? 2 : PSHIFT_WARM_PARTS);
-        left = pshift_priv_left(job, solver->balance, cut, &over, &lend);
-        if (left == 0 || lend == 0)
-            return;
-        (void)pshift_priv_pass(job, cut, lend < 0 ? PSHIFT_PRIV_TAKE : PSHIFT_PRIV_LEND, UINT64_MAX, 2);
-    }
-}
-
-/* Cold start: balances the servers against each other. On success no overloaded server is left, or no underloaded one.
- * Direct transfers pay only while there is much more spare capacity than excess. Then underloaded servers pull tokens
- * from all others, and overloaded ones fill the holes, until two turns have filled none: the last few tokens may come
- * through the holes of the first.
- *
- * True: no path leads to an underloaded server, so all others are X. This is so if a pull over all rows was not stopped
- * early, filled up no underloaded server, and all holes were filled: then each row gave them all it could, and later
- * moves were only between others. */
-QOS_PRIV bool pshift_priv_settle(const struct pshift_priv_job *job)
-{
-    struct pshift_solver *solver = job->solver;
-    uint64_t over, pulled, filled;
     uint32_t j;
-    int turn, lend, idle = 0;
-    bool closed = false;
-    if (pshift_priv_left(job, solver->balance, 0, &over, &lend) != 0 && lend < 0)
-        (void)pshift_priv_pass(job, 0, PSHIFT_PRIV_DIRECT, UINT64_MAX, 0);
-    for (turn = 0; turn < PSHIFT_PULLS && idle < 2 && !closed; turn++) {
-        if (pshift_priv_left(job, solver->balance, 0, &over, &lend) == 0)
-            return false;
-        over = qos_min(over, PSHIFT_PRIV_LAST); /* so no server in balance runs out of its offer */
-        closed = true;
-        for (j = 0; j < job->p->servers; j++) {
-            solver->node[j].label = solver->balance[j] < 0 ? 0 : QOS_NONE;
-            closed &= solver->excess_more[j] == 0; /* it offers only its balance */
+    bool some = false, more = false;
+    for (j = 0; j < servers; j++) {
+        if (!(solver->mark[j] & PSHIFT_PRIV_MOVER))
+            continue;
+        more |= solver->quota[j] != 0;
+        if (solver->quota[j] == 0) {
+            solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_MOVER;
+            solver->quota[j] = pull * PSHIFT_PRIV_OFFER;
+            some = true;
         }
-        pulled = pshift_priv_pass(job, 0, PSHIFT_PRIV_PULL, over, 0);
-        filled = pshift_priv_pass(job, 0, PSHIFT_PRIV_FILL, pulled, 0);
-        closed &= pulled < over;
-        idle += filled == 0 ? 1 : 0;
-        for (j = 0; closed && j < job->p->servers; j++)
-            closed = (solver->node[j].label == 0) == (solver->balance[j] < 0);
     }
-    return closed;
+    return some && more;
+}
+
+/* The movers, underloaded servers (pull) or overloaded ones, move `most` tokens by quota[], or all that they can. True
+ * if the rows offer them no more. A row where a mover wants more may still have movers as partners. It is tried again
+ * when one of them is a mover no more. */
+QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, uint64_t most, uint64_t *sum)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t buckets = job->p->buckets, first = solver->next_row < buckets ? solver->next_row : 0;
+    uint32_t k, n, turn;
+    uint64_t moved;
+    bool more = true;
+    solver->open_rows = 0;
+    moved = pshift_priv_sweep(job, solver->quota, first, buckets - first, most, pull);
+    if (moved < most)
+        moved = qos_sat_add(moved, pshift_priv_sweep(job, solver->quota, 0, first, most - moved, pull));
+    for (turn = 0; turn < 16 && moved < most; turn++) {
+        more = pshift_priv_retire(solver, job->p->servers, pull);
+        if (!more)
+            break;
+        n = solver->open_rows;
+        solver->open_rows = 0;
+        for (k = 0; k < n && moved < most; k++) {
+            const uint32_t i = (uint32_t)solver->key[k];
+            bool open;
+            moved = qos_sat_add(moved, pshift_priv_spread_row(job, solver->quota, i, pull, &open));
+            if (open)
+                solver->key[solver->open_rows++] = i;
+        }
+    }
+    *sum = moved;
+    return moved < most && !more;
+}
+
+/* A turn of step 3. Movers that could not move all are stuck from now on, and have no part in later turns. Returns what
+ * is left to move among the others. */
+QOS_PRIV uint64_t pshift_priv_turn(const struct pshift_priv_job *job, unsigned side, int pull)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t servers = job->p->servers, likely = pull > 0 ? PSHIFT_PRIV_DONOR : 0;
+    uint64_t most = 0, moved, direct;
+    uint32_t j;
+    bool all;
+    for (j = 0; j < servers; j++) {
+        int64_t offer = pshift_priv_takes_part(solver, j, side) ? solver->balance[j] * pull : 0;
+        if (offer < 0) {
+            solver->mark[j] |= PSHIFT_PRIV_MOVER;
+        } else if (pshift_priv_takes_part(solver, j, side)) {
+            most += (uint64_t)offer;
+            offer += (solver->mark[j] & PSHIFT_PRIV_DONOR) == likely ? PSHIFT_PRIV_OFFER_FIRST : PSHIFT_PRIV_OFFER;
+        }
+        solver->quota[j] = offer * pull;
+    }
+    all = pshift_priv_spread(job, pull, most, &moved);
+    direct = most;
+    for (j = 0; j < servers; j++) {
+        int64_t offer = solver->quota[j] * pull;
+        if (solver->mark[j] & PSHIFT_PRIV_MOVER)
+            solver->mark[j] |= offer < 0 && all ? PSHIFT_PRIV_STUCK : 0;
+        else if (pshift_priv_takes_part(solver, j, side))
+            offer -= offer > PSHIFT_PRIV_OFFER_FIRST / 4 * 3 ? PSHIFT_PRIV_OFFER_FIRST : PSHIFT_PRIV_OFFER;
+        else
+            continue;
+        solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_MOVER;
+        solver->balance[j] = offer * pull;
+        direct -= offer > 0 ? (uint64_t)offer : 0;
+        solver->quota[j] = solver->mark[j] & PSHIFT_PRIV_STUCK ? 0 : solver->balance[j];
+    }
+    pshift_priv_add(&solver->info.direct, direct);
+    pshift_priv_add(&solver->info.pulled, moved - direct);
+    return pshift_priv_fill(job, side);
+}
+
+/* Step 3 among the servers of X or among those outside: the smaller of their excess and spare capacity spreads over the
+ * others, turn by turn. If servers are stuck then, X changes: no row leads from the others to those that pulled, or out
+ * of those that pushed. Sums beyond 2^58 are left to the search, since an offer must hold more than any sum. */
+QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned side)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t servers = job->p->servers;
+    uint64_t left, before, over, under, more = 0;
+    uint32_t j;
+    bool stuck = false;
+    int pull, idle;
+    for (j = 0; j < servers; j++) {
+        more |= solver->excess_more[j];
+        solver->quota[j] = pshift_priv_takes_part(solver, j, side) ? solver->balance[j] : 0;
+    }
+    pshift_priv_totals(solver->quota, servers, &over, &under);
+    if (more != 0 || (over | under) >> 58 != 0)
+        return;
+    if (job->warm && qos_min(over, under) != 0) { /* a cold start has done this */
+        (void)pshift_priv_fill(job, side);
+        pshift_priv_totals(solver->quota, servers, &over, &under);
+    }
+    left = qos_min(over, under);
+    pull = over > under / 2 ? 1 : -1;
+    for (idle = 0; idle < PSHIFT_TURNS && left != 0; idle = left < before - before / 8 ? 0 : idle + 1) {
+        before = left;
+        left = pshift_priv_turn(job, side, pull);
+    }
+    for (j = 0; j < servers; j++)
+        stuck |= (solver->mark[j] & PSHIFT_PRIV_STUCK) != 0;
+    for (j = 0; j < servers && stuck; j++) {
+        const bool is_stuck = (solver->mark[j] & PSHIFT_PRIV_STUCK) != 0;
+        if ((solver->mark[j] & PSHIFT_PRIV_CUT) == side)
+            solver->mark[j] =
+                (uint8_t)((solver->mark[j] & PSHIFT_PRIV_DONOR) | (is_stuck == (pull < 0) ? PSHIFT_PRIV_CUT : 0));
+    }
+}
+
+/* Direct transfers in the changed rows, inside X and outside it. */
+QOS_PRIV void pshift_priv_direct_changed(const struct pshift_priv_job *job)
+{
+    struct pshift_solver *solver = job->solver;
+    unsigned cut;
+    uint32_t j, t;
+    for (cut = 0; cut <= PSHIFT_PRIV_CUT; cut++) {
+        uint64_t moved = 0;
+        for (j = 0; j < job->p->servers; j++)
+            solver->quota[j] = (solver->mark[j] & PSHIFT_PRIV_CUT) == cut ? solver->balance[j] : 0;
+        for (t = 0; t < job->changed; t++)
+            moved = qos_sat_add(moved, pshift_priv_transfer_row(job, solver->quota, job->bucket[t], 0));
+        pshift_priv_add(&solver->info.direct, moved);
+        for (j = 0; j < job->p->servers; j++)
+            if ((solver->mark[j] & PSHIFT_PRIV_CUT) == cut) {
+                solver->balance[j] = solver->quota[j];
+                pshift_priv_refill(solver, j);
+            }
+    }
 }
 
 /* Has no server of X spare capacity, and no other server excess? */
@@ -1864,6 +1943,7 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
         }
     }
     solver->info.indexed_rows = count;
+    solver->first_row = first;
 }
 
 /* Marks row i as reached by a taker with this label, unless one with the same or a lower label did so before. The
@@ -1879,9 +1959,9 @@ QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job 
     return row;
 }
 
-/* Labels the servers that can give in row i; returns how many got a label. */
-QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
-                                        uint32_t *wanted)
+/* Labels the servers on this side of the cut that can give in row i; returns how many got a label. */
+QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, unsigned side,
+                                        uint32_t *tail, uint32_t *wanted)
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t end = job->p->row[i + 1], before = *tail;
@@ -1889,7 +1969,7 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
     for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
          e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
         uint32_t j = job->p->server[e];
-        if (solver->node[j].label != QOS_NONE)
+        if (solver->node[j].label != QOS_NONE || ((solver->mark[j] ^ side) & PSHIFT_PRIV_CUT))
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
@@ -1907,17 +1987,23 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t j, head = 0, tail = 0, wanted = 0, all, x;
+    bool wrong[2] = {false, false};
+    for (j = 0; j < p->servers; j++)
+        wrong[solver->mark[j] & PSHIFT_PRIV_CUT] |=
+            solver->mark[j] & PSHIFT_PRIV_CUT ? solver->balance[j] < 0 : solver->balance[j] > 0;
     for (j = 0; j < p->servers; j++) {
         solver->node[j].cursor = solver->column[j];
         solver->node[j].label = QOS_NONE;
+        if (!wrong[solver->mark[j] & PSHIFT_PRIV_CUT])
+            continue;
         wanted += solver->balance[j] > 0 ? 1u : 0u;
         if (solver->balance[j] < 0) {
             solver->node[j].label = 0;
             solver->queue[tail++] = j;
         }
     }
-    for (j = 0; j <= p->buckets / 64; j++)
-        solver->seen[j] = 0;
+    for (j = 0; j < solver->info.indexed_rows / 64 + 3; j++)
+        solver->seen[(solver->first_row / 64 + j) % (p->buckets / 64 + 1)] = 0;
     solver->last_label = 0;
     all = wanted;
     for (; head < tail && wanted != 0; head++) {
@@ -1928,7 +2014,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
             if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
-            open -= pshift_priv_label_row(job, i, label + 1, &tail, &wanted);
+            open -= pshift_priv_label_row(job, i, label + 1, solver->mark[k], &tail, &wanted);
         }
     }
     solver->sinks = tail != 0;
@@ -2051,23 +2137,40 @@ QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_
     return false;
 }
 
-/* Algorithm 5, over windows that grow until they hold all rows. At the end no overloaded server is left, or the labels
- * are those of a search that found none. */
-QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
+/* Algorithm 5, over windows of rows that grow until they hold all. Shifts stay inside X or outside it. If X does not
+ * hold when all are blocked, the search goes on without it. True if X holds; else the labels are those of a search that
+ * found no overloaded server. */
+QOS_PRIV bool pshift_priv_progress(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t all = job->p->buckets, first = solver->next_row < all ? solver->next_row : 0;
-    uint32_t window = all < PSHIFT_WINDOW_ROWS ? all : PSHIFT_WINDOW_ROWS;
-    for (;; window = window > all / 4 ? all : window * 4) {
-        pshift_priv_build_index(job, first, window);
+    uint32_t window = all < PSHIFT_WINDOW_ROWS ? all : PSHIFT_WINDOW_ROWS, j;
+    bool any = false;
+    if (pshift_priv_cut_holds(solver, job->p->servers))
+        return true;
+    for (j = 0; j < job->p->servers; j++)
+        any |= (solver->mark[j] & PSHIFT_PRIV_CUT) != 0;
+    pshift_priv_build_index(job, first, window);
+    for (;;) {
         while (pshift_priv_label(job)) {
             solver->info.rounds++;
             pshift_priv_block(job);
         }
-        if (window == all || !solver->sinks || !pshift_priv_overloaded(solver, job->p->servers))
+        if (pshift_priv_cut_holds(solver, job->p->servers))
             break;
+        if (window != all && solver->sinks) {
+            window = window > all / 4 ? all : window * 4;
+            pshift_priv_build_index(job, first, window);
+        } else if (any) {
+            for (j = 0; j < job->p->servers; j++)
+                solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
+            any = false;
+        } else {
+            return false;
+        }
     }
     solver->next_row = (uint32_t)(((uint64_t)first + window) % all);
+    return true;
 }
 
 /* Certificate. */
@@ -2236,19 +2339,16 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     solver->info.excess_start = pshift_priv_weigh(solver, p);
     if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
         if (!kept)
-            pshift_priv_direct(solver, opt, job);
-        if (job->warm) {
-            pshift_priv_settle_warm(job, 0);
-            pshift_priv_settle_warm(job, PSHIFT_PRIV_CUT);
-        }
-        if (!(kept && pshift_priv_cut_holds(solver, p->servers)) && pshift_priv_overloaded(solver, p->servers)) {
-            proof = PSHIFT_PRIV_LABELS;
-            job->warm = false;
             for (j = 0; j < p->servers; j++) /* an old X is no longer a certificate */
                 solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
-            if (!pshift_priv_settle(job) && pshift_priv_overloaded(solver, p->servers))
-                pshift_priv_progress(job);
-        }
+        if (job->warm)
+            pshift_priv_direct_changed(job);
+        else
+            pshift_priv_direct(solver, opt, job);
+        pshift_priv_settle(job, 0);
+        pshift_priv_settle(job, PSHIFT_PRIV_CUT);
+        if (!pshift_priv_progress(job))
+            proof = PSHIFT_PRIV_LABELS;
     }
     pshift_priv_unweigh(solver, p);
     pshift_priv_conclude(solver, p, s, initial_only ? PSHIFT_PRIV_UNPROVED : proof);
@@ -2357,7 +2457,7 @@ QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
     for (e = p->row[i]; e < p->row[i + 1]; e++)
         solver->quota[p->server[e]] =
             solver->mark[p->server[e]] & PSHIFT_PRIV_CUT ? PSHIFT_PRIV_PIECE : -PSHIFT_PRIV_PIECE;
-    (void)pshift_priv_sweep_row(job, solver->quota, i);
+    (void)pshift_priv_transfer_row(job, solver->quota, i, 0);
     for (e = p->row[i]; e < p->row[i + 1]; e++) {
         bool in = (solver->mark[p->server[e]] & PSHIFT_PRIV_CUT) != 0;
         inside |= in && job->alloc[e] != 0;
@@ -2400,7 +2500,9 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         st = bucket[t] < p->buckets ? pshift_priv_check_row(solver, p, bucket[t]) : QOS_EINVAL;
     if (st != QOS_OK)
         return st;
-    if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART) /* cheaper */
+    for (t = 0; t < p->servers; t++)
+        cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
+    if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART / (cut ? 4 : 1)) /* cheaper */
         return pshift_solver_solve(solver, p, opt, s);
     pshift_priv_job_of(&job, solver, p, s);
     job.bucket = bucket;
@@ -2413,8 +2515,6 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         else
             (void)pshift_priv_start_row(solver, p, s->alloc, bucket[t], &part);
     }
-    for (t = 0; t < p->servers; t++)
-        cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
     for (t = 0; t < count; t++) {
         solver->rows[bucket[t]].label = 0;
         kept &= !cut || pshift_priv_expel(&job, bucket[t]);
@@ -2913,7 +3013,7 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  */
 
 #define PSHIFT_PRIV_OPEN 1u
-#define PSHIFT_CLOSINGS 2u
+#define PSHIFT_PRIV_CLOSING 2u
 #define PSHIFT_PRIV_NEWS 4u /* to be reported */
 #define PSHIFT_PRIV_SENT 8u /* reported, not acknowledged */
 
@@ -3073,7 +3173,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
         QOS_ASSERT(status == QOS_OK);
         (void)status;
     }
-    agent->seen[q].flags &= ~PSHIFT_CLOSINGS;
+    agent->seen[q].flags &= ~PSHIFT_PRIV_CLOSING;
     *queue = q;
     return QOS_OK;
 }
@@ -3085,7 +3185,7 @@ QOS_API enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t 
         return QOS_ENOENT;
     if (agent->scheduler->queue[q].pending != 0)
         return QOS_EBUSY;
-    agent->seen[q].flags |= PSHIFT_CLOSINGS;
+    agent->seen[q].flags |= PSHIFT_PRIV_CLOSING;
     return QOS_OK;
 }
 
@@ -3112,7 +3212,7 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
         struct pshift_priv_seen *s = &agent->seen[q];
         if (!(s->flags & PSHIFT_PRIV_OPEN))
             continue;
-        if ((s->flags & PSHIFT_CLOSINGS) && s->told == 0 && agent->scheduler->queue[q].pending == 0) {
+        if ((s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0) {
             pshift_priv_agent_flag(agent, q, 0);
             s->flags = 0;
             agent->freed[agent->freed_count++] = q;
@@ -3507,7 +3607,6 @@ struct pshift_priv_record {
     uint64_t mark_seq, last_seq;     /* grant numbers: of invariant 2; the last one sent */
     uint64_t acked_seq, seen_seq;    /* last grant that the server named; last report merged */
     uint32_t bucket, server, next;   /* next: next record of the same server */
-    uint32_t entry;                  /* place in the plan's rows; QOS_NONE: not laid out yet */
     bool changed;                    /* the last plan is not sent yet */
 };
 
@@ -3793,7 +3892,6 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
         x.demand = qos_min(qos_sat_add(pshift_priv_used(&x), x.demand), PSHIFT_COUNT_MAX);
         x.served = x.banked = x.old_max = x.new_max = x.target = x.r_total = x.total = 0;
         x.mark_seq = x.last_seq = x.acked_seq = x.seen_seq = 0;
-        x.entry = QOS_NONE;
         x.changed = false;
         c->contract[x.bucket].records++;
         c->record[n++] = x;
@@ -3889,17 +3987,14 @@ QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controll
 {
     const uint32_t b = pshift_priv_contract_of(c, id), i = c->record_slot[pshift_priv_record_slot(c, b, server)];
     struct pshift_priv_contract *contract = &c->contract[b];
-    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0,      0,        0,        0,
-                                             0, 0, 0, 0, b, server, QOS_NONE, QOS_NONE, false};
+    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b, server, QOS_NONE, false};
     if (i != QOS_NONE)
         return &c->record[i];
     c->record[c->info.records] = blank;
-    if (b >= c->laid_buckets || contract->records >= c->row[b + 1] - c->row[b]) {
+    if (b >= c->laid_buckets || contract->records >= c->row[b + 1] - c->row[b])
         c->laid = false;
-    } else if (c->laid) {
-        c->record[c->info.records].entry = c->row[b] + contract->records;
+    else if (c->laid)
         c->holder[c->row[b] + contract->records] = c->info.records;
-    }
     contract->records++;
     contract->changed = true;
     pshift_priv_link(c, c->info.records);
@@ -4016,9 +4111,8 @@ QOS_PRIV void pshift_priv_lay_out(struct pshift_controller *c)
         c->r.demand[e] = c->r.alloc[e] = c->l.demand[e] = c->l.alloc[e] = 0;
     }
     for (i = 0; i < c->info.records; i++) {
-        struct pshift_priv_record *x = &c->record[i];
-        x->entry = c->row[x->bucket] + c->contract[x->bucket].records++;
-        c->holder[x->entry] = i;
+        const uint32_t b = c->record[i].bucket;
+        c->holder[c->row[b] + c->contract[b].records++] = i;
     }
     c->laid = true;
     c->laid_buckets = c->info.buckets;

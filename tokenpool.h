@@ -747,7 +747,8 @@ struct tokenpool_client {
     uint32_t epoch, seen_epoch, early_epoch, id, generation, terms_generation;
     uint32_t waiting;                   /* tokens that the refused request needs; 0: none */
     uint8_t pending, starting, quarter; /* enum tokenpool_priv_pending; of the last report */
-    bool running, known, unused_slot, fresh, stale, foreign;
+    uint8_t fresh; /* so many periods begin with a read of the pool: a claim of ours may have emptied it */
+    bool running, known, unused_slot, stale, foreign;
     bool timeless; /* running, but the deadline is not known: nothing can be spent */
     bool alone;    /* running without a monitor (TOKENPOOL_GO_ON) */
     bool seen, prev_known, beat_known, beat_moved, expected, may_claim, early, report_due, reported, final;
@@ -944,7 +945,8 @@ QOS_API enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *
 
 QOS_API void tokenpool_client_start_now(struct tokenpool_client *client)
 {
-    client->unused_slot = client->fresh = true; /* others may have emptied the pool: read it before a claim */
+    client->unused_slot = true;
+    client->fresh = 1; /* others may have emptied the pool: read it before a claim */
 }
 
 QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client)
@@ -996,10 +998,11 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client, uint6
     client->alone = false;
     client->report_due = client->reported = false;
     client->quarter = 0;
-    client->may_claim = !client->fresh;
-    client->fresh = false;
-    if (early)
-        client->may_claim = tokenpool_word_count(client->pool) > 0;
+    client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
+    if (client->fresh)
+        client->fresh--;
+    if (client->early && !early && !client->fresh) /* that claim was of a later pool */
+        client->fresh = 1;
     client->peek_at_ns = client->peek_wait_ns = 0;
     client->period_at_ns = QOS_NEVER;
     client->reservation = qos_min(tokenpool_priv_reservation(terms), client->head.client_capacity);
@@ -1397,6 +1400,7 @@ QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
     if (what == TOKENPOOL_PRIV_CLAIM || what == TOKENPOOL_PRIV_CLAIM_ALL) { /* invariant 3: read before the next */
         client->may_claim = false;
         client->peek_at_ns = 0;
+        client->fresh = 2; /* it may have been of the pool of a period that is not known yet, or the one after */
     }
     if (what == TOKENPOOL_PRIV_REPORT)
         client->report_due = true;

@@ -625,11 +625,11 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     narrow leaf  60 fragments      | object, base | start - base ... | end - base ... | stamp and target ... |
  *
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
- *   with the base in the middle. A search compares, without a branch, at most 15 keys in two rounds. All 16 lines of
- *   the next node are fetched at once: one miss per level. Nodes get room, or are refilled, on the way down; there are
- *   no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first shares with a neighbour;
- *   two full neighbours become three (B*-tree). A narrow leaf that must become wide and has more than 30 is dealt out,
- *   alone or with a neighbour, in parts of 18 to 29: at most two leaves more, with room kept in inner nodes.
+ *   with the base in the middle. A search compares, without a branch, 9 to 12 keys in two or three rounds. What it
+ *   wants of the next node is fetched at once: one miss per level. Nodes get room, or are refilled, on the way down;
+ *   there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first shares with a
+ *   neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has more than 30 is
+ *   dealt out, alone or with a neighbour, in parts of 18 to 29: at most two leaves more, with room kept in inner nodes.
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 49 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
@@ -744,13 +744,11 @@ struct twochoice_priv_fragment {
 };
 
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
-#define TWOCHOICE_PRIV_ROW 104 /* most fragments that do */
 
-/* Entries of up to three nodes in one row: 3 * 49 children, or at most 95 fragments (30 to 35 and 60 of two leaves). */
+/* Entries of up to three nodes in one row: 3 * 49 children, in `tag`, or at most 95 fragments (30 to 35 and 60 of two
+ * leaves). */
 struct twochoice_priv_row {
-    struct twochoice_priv_fragment fragment[TWOCHOICE_PRIV_ROW];
-    uint64_t object[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
-    uint32_t child[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
+    struct twochoice_priv_fragment entry[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
     uint32_t largest; /* which of the nodes had most */
 };
 
@@ -838,7 +836,7 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* How many fragments of the leaf start at or before the key. First the block, then the place in it: two rounds of
+/* How many fragments of the leaf start at or before the key. First the block, then the place in it: rounds of
  * comparisons that do not wait for each other, with no branch to mispredict. */
 QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
@@ -847,8 +845,10 @@ QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *lea
     for (i = 6; i <= 24; i += 6)
         base += twochoice_priv_le(objects[i - 1], offsets[i - 1], object, offset);
     base *= 6;
+    objects += base;
+    offsets += base;
     for (i = 0; i < 6; i++)
-        rank += twochoice_priv_le(objects[base + i], offsets[base + i], object, offset);
+        rank += twochoice_priv_le(objects[i], offsets[i], object, offset);
     return base + rank;
 }
 
@@ -859,12 +859,18 @@ QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *l
     if (leaf->object != object || offset < leaf->base)
         return leaf->object < object ? leaf->count : 0;
     key = (uint32_t)qos_min(offset - leaf->base, UINT32_MAX - 1); /* no fragment starts above it */
-    for (i = 10; i <= 50; i += 10)
-        base += from[i - 1] <= key;
-    base *= 10;
-    for (i = 0; i < 10; i++)
-        rank += from[base + i] <= key;
-    return base + rank;
+    for (i = 14; i <= 44; i += 15)
+        base += from[i] <= key;
+    base *= 15;
+    from += base;
+    for (i = 3; i <= 11; i += 4)
+        rank += from[i] <= key;
+    rank *= 4;
+    from += rank;
+    rank += base;
+    for (i = 0; i < 3; i++)
+        rank += from[i] <= key;
+    return rank;
 }
 
 QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
@@ -874,33 +880,45 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
 }
 
 /* The child that the key belongs to: the last whose lower bound is not above it. The first child's bound is not
- * above any key that comes here. Where all the other bounds are of the key's object, only offsets are compared. */
+ * above any key that comes here. */
+QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_priv_node *inner, uint64_t object,
+                                                        uint64_t offset)
+{
+    const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
+    uint32_t base = 0, rank = 0, i;
+    for (i = 7; i <= 42; i += 7)
+        base += twochoice_priv_le(objects[i], offsets[i], object, offset);
+    base *= 7;
+    objects += base;
+    offsets += base;
+    for (i = 1; i < 7; i++)
+        rank += twochoice_priv_le(objects[i], offsets[i], object, offset);
+    return base + rank;
+}
+
+/* The same. Where all the other bounds are of the key's object, only offsets are compared. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
     uint32_t base = 0, rank = 0, i;
-    if (objects[1] == object && objects[inner->count - 1] == object) {
-        for (i = 7; i <= 42; i += 7)
-            base += offsets[i] <= offset;
-        base *= 7;
-        for (i = 1; i < 7; i++)
-            rank += offsets[base + i] <= offset;
-    } else {
-        for (i = 7; i <= 42; i += 7)
-            base += twochoice_priv_le(objects[i], offsets[i], object, offset);
-        base *= 7;
-        for (i = 1; i < 7; i++)
-            rank += twochoice_priv_le(objects[base + i], offsets[base + i], object, offset);
-    }
+    if (QOS_UNLIKELY(objects[1] != object || objects[inner->count - 1] != object))
+        return twochoice_priv_child_of_many(inner, object, offset);
+    for (i = 7; i <= 42; i += 7)
+        base += offsets[i] <= offset;
+    base *= 7;
+    offsets += base;
+    for (i = 1; i < 7; i++)
+        rank += offsets[i] <= offset;
     return base + rank;
 }
 
-/* Fetches all cache lines at once: the search and its result then cost one trip to memory. */
-QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
+/* Fetches at once what a search will want: one trip to memory for each node. Of an inner node these are the children,
+ * as its first comparisons read nearly all its bounds together. */
+QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool whole)
 {
     const char *line = (const char *)n;
     size_t i;
-    for (i = 0; i < sizeof *n; i += QOS_CACHE_LINE)
+    for (i = whole ? 0 : sizeof *n - 4 * QOS_CACHE_LINE; i < sizeof *n; i += QOS_CACHE_LINE)
         __builtin_prefetch(line + i);
 }
 
@@ -1017,17 +1035,18 @@ QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot
 QOS_PRIV void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, const struct twochoice_priv_node *n,
                                     uint32_t level)
 {
-    size_t bytes = n->count * sizeof(uint64_t);
+    struct twochoice_priv_fragment *f = row->entry + at;
     uint32_t i;
-    if (level == 0) {
-        QOS_ASSERT(at + n->count <= TWOCHOICE_PRIV_ROW);
-        for (i = 0; i < n->count; i++)
-            row->fragment[at + i] = twochoice_priv_get(n, i);
-        return;
+    QOS_ASSERT(at + n->count <= TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS);
+    for (i = 0; i < n->count; i++, f++) {
+        if (level == 0) {
+            *f = twochoice_priv_get(n, i);
+            continue;
+        }
+        f->object = n->u.inner.object[i];
+        f->offset = n->u.inner.offset[i];
+        f->tag = n->u.inner.child[i];
     }
-    __builtin_memcpy(row->object + at, n->u.inner.object, bytes);
-    __builtin_memcpy(row->offset + at, n->u.inner.offset, bytes);
-    __builtin_memcpy(row->child + at, n->u.inner.child, n->count * sizeof(uint32_t));
 }
 
 /* Writes a leaf: narrow if everything from `low` to `high` of the object fits, with as much room on either side. */
@@ -1043,21 +1062,23 @@ QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const str
         twochoice_priv_set(n, i, f[i]);
 }
 
-QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_row *row, uint32_t at, uint32_t count,
+QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragment *f, uint32_t count,
                                               struct twochoice_priv_node *n, uint32_t level)
 {
-    size_t bytes = count * sizeof(uint64_t);
+    const struct twochoice_priv_fragment *last = f + count - 1;
+    uint32_t i;
     if (level == 0) {
-        const struct twochoice_priv_fragment *f = row->fragment + at, *last = f + count - 1;
         bool narrow = f->object == last->object && last->end - f->offset <= UINT32_MAX;
         QOS_ASSERT(count <= (narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS));
         twochoice_priv_write_leaf(n, f, count, narrow, f->object, f->offset, last->end);
         return;
     }
     twochoice_priv_set_count(n, level, count);
-    __builtin_memcpy(n->u.inner.object, row->object + at, bytes);
-    __builtin_memcpy(n->u.inner.offset, row->offset + at, bytes);
-    __builtin_memcpy(n->u.inner.child, row->child + at, count * sizeof(uint32_t));
+    for (i = 0; i < count; i++, f++) {
+        n->u.inner.object[i] = f->object;
+        n->u.inner.offset[i] = f->offset;
+        n->u.inner.child[i] = (uint32_t)f->tag;
+    }
 }
 
 /* Leaves form a list. Inner nodes have no links (QOS_NONE). */
@@ -1138,10 +1159,10 @@ QOS_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, stru
         uint32_t share = level > 0 || total <= gets * TWOCHOICE_WIDE_SLOTS ? (total - at) / (gets - k)
                          : k == row->largest ? total - (gets - 1) * (TWOCHOICE_WIDE_SLOTS - 1)
                                              : TWOCHOICE_WIDE_SLOTS - 1;
-        twochoice_priv_scatter(row, at, share, &table->node[p->u.inner.child[first + k]], level);
+        twochoice_priv_scatter(row->entry + at, share, &table->node[p->u.inner.child[first + k]], level);
         if (k > 0) {
-            p->u.inner.object[first + k] = level == 0 ? row->fragment[at].object : row->object[at];
-            p->u.inner.offset[first + k] = level == 0 ? row->fragment[at].offset : row->offset[at];
+            p->u.inner.object[first + k] = row->entry[at].object;
+            p->u.inner.offset[first + k] = row->entry[at].offset;
         }
         at += share;
     }
@@ -1213,7 +1234,7 @@ QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, st
     narrow = narrow && high - low <= UINT32_MAX;
     if (!narrow && count >= TWOCHOICE_WIDE_SLOTS)
         return false;
-    twochoice_priv_write_leaf(leaf, table->row->fragment, count, narrow, object, low, high);
+    twochoice_priv_write_leaf(leaf, table->row->entry, count, narrow, object, low, high);
     return true;
 }
 
@@ -1245,13 +1266,20 @@ QOS_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *tab
 }
 
 /* Child i of p has its least or fewer: shares with two neighbours, or makes two of the three. Only a root has fewer
- * than three children: then the two share, or become one. */
+ * than three children: then the two share, or become one. A leaf's neighbour that can spare some gives; only otherwise
+ * are there few enough for the three. */
 QOS_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
                                              uint32_t level)
 {
     uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
+    uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
+    uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
+    QOS_ASSERT(p->count > 1); /* a root with one child does not outlive an erase */
+    if (level == 0 && qos_max(left, right) > TWOCHOICE_LEAF_LEAST + 1) {
+        twochoice_priv_spread(table, p, left > right ? i - 1 : i, 2, 2, 0);
+        return;
+    }
     had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
-    QOS_ASSERT(had > 1); /* a root with one child does not outlive an erase */
     first = i == 0 ? 0 : i - 1;
     if (first + had > p->count)
         first = p->count - had;
@@ -1259,18 +1287,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, stru
         total += table->node[p->u.inner.child[first + k]].count;
     /* One slot stays free, lest the next insert undoes it. If they remain three, each has more than its least. */
     twochoice_priv_spread(table, p, first, had, total < (had - 1) * slots ? had - 1 : had, level);
-}
-
-/* The same of a leaf. A neighbour that can spare some gives; only then are there few enough for the three. */
-QOS_PRIV_NOINLINE void twochoice_priv_refill_leaf(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                  uint32_t i)
-{
-    uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
-    uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
-    if (qos_max(left, right) > TWOCHOICE_LEAF_LEAST + 1)
-        twochoice_priv_spread(table, p, left > right ? i - 1 : i, 2, 2, 0);
-    else
-        twochoice_priv_refill(table, p, i, 0);
 }
 
 /* The leaf where the key belongs. */
@@ -1281,7 +1297,7 @@ QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend(const struct twochoi
     uint32_t level;
     for (level = table->height; level > 0; level--) {
         n = &table->node[n->u.inner.child[twochoice_priv_child(n, object, offset)]];
-        twochoice_priv_prefetch(n);
+        twochoice_priv_prefetch(n, level == 1);
     }
     return n;
 }
@@ -1306,7 +1322,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64
     for (level = table->height; level > 0; level--) {
         uint32_t i = twochoice_priv_child(p, object, offset);
         struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-        twochoice_priv_prefetch(n);
+        twochoice_priv_prefetch(n, level == 1);
         if (level == 1) {
             if (!twochoice_priv_takes(n, object, offset, end) &&
                 !twochoice_priv_reformat(table, n, object, offset, end)) {
@@ -1325,13 +1341,28 @@ QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64
     }
 }
 
-QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *table, struct twochoice_priv_at at)
+/* The slot behind a leaf's last fragment is the first one of the next leaf. */
+QOS_PRIV struct twochoice_priv_at twochoice_priv_settle(const struct twochoice_table *table,
+                                                        struct twochoice_priv_at at)
 {
-    if (++at.slot >= at.leaf->count) {
+    if (at.slot == at.leaf->count) {
         at.leaf = at.leaf->next == QOS_NONE ? NULL : &table->node[at.leaf->next];
         at.slot = 0;
     }
     return at;
+}
+
+QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *table, struct twochoice_priv_at at)
+{
+    at.slot++;
+    return twochoice_priv_settle(table, at);
+}
+
+/* Behind the last one: a fragment that overlaps no range. */
+QOS_PRIV struct twochoice_priv_fragment twochoice_priv_fragment_at(struct twochoice_priv_at at)
+{
+    const struct twochoice_priv_fragment none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
+    return at.leaf ? twochoice_priv_get(at.leaf, at.slot) : none;
 }
 
 /* Removes the fragment in this slot, and with it those behind it that end at `end` or before, as many as the leaf can
@@ -1364,10 +1395,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
         uint32_t i = twochoice_priv_child(p, object, offset);
         struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
         if (n->count <= (level == 1 ? TWOCHOICE_LEAF_LEAST : TWOCHOICE_INNER_LEAST)) {
-            if (level == 1)
-                twochoice_priv_refill_leaf(table, p, i);
-            else
-                twochoice_priv_refill(table, p, i, level - 1);
+            twochoice_priv_refill(table, p, i, level - 1);
             i = twochoice_priv_child(p, object, offset);
             n = &table->node[p->u.inner.child[i]];
         }
@@ -1378,8 +1406,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
     twochoice_priv_remove(table, p, slot, end);
     table->at.leaf = p;
     table->at.slot = slot;
-    if (slot == p->count)
-        table->at = twochoice_priv_after(table, table->at);
+    table->at = twochoice_priv_settle(table, table->at);
     while (table->height > 0 && table->node[table->root].count == 1) {
         uint32_t gone = table->root;
         table->root = table->node[gone].u.inner.child[0];
@@ -1388,38 +1415,38 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
     }
 }
 
-/* The last fragment that starts at or before the key. */
-QOS_PRIV struct twochoice_priv_at twochoice_priv_floor(const struct twochoice_table *table, uint64_t object,
-                                                       uint64_t offset)
+/* The first fragment that reaches beyond the byte: it holds it, or lies behind it, maybe in another object. *f: the
+ * same, or nothing. */
+QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *table, uint64_t object,
+                                                       uint64_t offset, struct twochoice_priv_fragment *f)
 {
-    struct twochoice_priv_at at;
-    uint32_t rank;
-    at.leaf = twochoice_priv_descend(table, object, offset);
-    rank = twochoice_priv_rank(at.leaf, object, offset);
-    if (rank == 0) {
-        at.leaf = at.leaf->prev == QOS_NONE ? NULL : &table->node[at.leaf->prev];
-        rank = at.leaf ? at.leaf->count : 1;
+    uint64_t key = qos_min(offset, UINT64_MAX - 1); /* no fragment starts at UINT64_MAX, and blank slots do */
+    struct twochoice_priv_at at, before;
+    at.leaf = twochoice_priv_descend(table, object, key);
+    at.slot = twochoice_priv_rank(at.leaf, object, key);
+    if (QOS_LIKELY(at.slot > 0)) { /* the last that starts at or before it */
+        at.slot--;
+        *f = twochoice_priv_get(at.leaf, at.slot);
+        if (QOS_LIKELY(f->object == object && f->end > offset))
+            return at;
+        at.slot++;
+    } else if (at.leaf->prev != QOS_NONE) {
+        before.leaf = &table->node[at.leaf->prev];
+        before.slot = before.leaf->count - 1;
+        *f = twochoice_priv_get(before.leaf, before.slot);
+        if (f->object == object && f->end > offset)
+            return before;
     }
-    at.slot = rank - 1;
+    at = twochoice_priv_settle(table, at);
+    *f = twochoice_priv_fragment_at(at);
     return at;
 }
 
-/* The first fragment that reaches beyond the byte: it holds it, or lies behind it, maybe in another object. */
-QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *table, uint64_t object,
-                                                       uint64_t offset)
+/* table->at: the first fragment that reaches beyond the byte. */
+QOS_PRIV_NOINLINE void twochoice_priv_seek(struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
-    /* No fragment starts at UINT64_MAX, and blank slots do. */
-    struct twochoice_priv_at at = twochoice_priv_floor(table, object, qos_min(offset, UINT64_MAX - 1));
     struct twochoice_priv_fragment f;
-    if (!at.leaf) {
-        at.leaf = twochoice_priv_descend(table, object, offset); /* the first leaf */
-        at.slot = 0;
-        if (at.leaf->count == 0)
-            at.leaf = NULL;
-        return at;
-    }
-    f = twochoice_priv_get(at.leaf, at.slot);
-    return f.object == object && f.end > offset ? at : twochoice_priv_after(table, at);
+    table->at = twochoice_priv_reach(table, object, offset, &f);
 }
 
 /* Adds a fragment where nothing is. The leaf can take it. */
@@ -1449,7 +1476,7 @@ QOS_PRIV __attribute__((always_inline)) void twochoice_priv_find_gap(const struc
         uint32_t i = twochoice_priv_child(leaf, object, offset);
         p = leaf;
         leaf = &table->node[p->u.inner.child[i]];
-        twochoice_priv_prefetch(leaf);
+        twochoice_priv_prefetch(leaf, true);
         if (i + 1 < p->count) {
             upper = p;
             behind = i + 1;
@@ -1480,11 +1507,9 @@ QOS_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twochoice_ta
     struct twochoice_priv_gap g;
     struct twochoice_priv_fragment other;
     twochoice_priv_find_gap(table, f->object, f->offset, f->end, &g);
-    if (g.right.leaf) {
-        other = twochoice_priv_get(g.right.leaf, g.right.slot);
-        if (other.object == f->object && other.offset < f->end)
-            return TWOCHOICE_PRIV_CUT;
-    }
+    other = twochoice_priv_fragment_at(g.right);
+    if (other.object == f->object && other.offset < f->end)
+        return TWOCHOICE_PRIV_CUT;
     if (g.left.leaf) {
         other = twochoice_priv_get(g.left.leaf, g.left.slot);
         if (other.object == f->object && other.end > f->offset)
@@ -1521,10 +1546,8 @@ QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twocho
 QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                                 uint64_t end, struct twochoice_priv_fragment *f)
 {
-    struct twochoice_priv_fragment front;
-    if (!table->at.leaf)
-        return false;
-    *f = front = twochoice_priv_get(table->at.leaf, table->at.slot);
+    struct twochoice_priv_fragment front = twochoice_priv_fragment_at(table->at);
+    *f = front;
     if (f->object != object || f->offset >= end)
         return false;
     if (f->offset < offset) {
@@ -1549,7 +1572,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint6
             f.tag = tag;
             if (tag != 0 && twochoice_priv_insert(table, &f))
                 return;
-            table->at = twochoice_priv_reach(table, object, offset);
+            twochoice_priv_seek(table, object, offset);
         }
         while (twochoice_priv_cut_front(table, object, offset, end, &f)) {
             if (f.offset >= offset)
@@ -1711,6 +1734,15 @@ struct twochoice_priv_record {
     uint64_t object, offset, end, version;
 };
 
+QOS_PRIV struct twochoice_priv_record twochoice_priv_record_of(uint8_t type, uint64_t version)
+{
+    struct twochoice_priv_record r;
+    __builtin_memset(&r, 0, sizeof r);
+    r.type = type;
+    r.version = version;
+    return r;
+}
+
 QOS_PRIV uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_record *r, uint32_t crc_before)
 {
     b[4] = r->format;
@@ -1787,15 +1819,12 @@ QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, ui
 QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, uint32_t log, uint64_t generation,
                                                   bool compacted)
 {
-    struct twochoice_priv_record r;
-    __builtin_memset(&r, 0, sizeof r);
+    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, table->ceiling);
     __builtin_memset(&table->tail[log], 0, sizeof table->tail[log]);
     table->tail[log].dirty = true;
-    r.type = TWOCHOICE_PRIV_HEADER;
     r.object = table->home;
     r.offset = generation;
     r.end = compacted;
-    r.version = table->ceiling;
     return twochoice_priv_append(table, log, &r);
 }
 
@@ -1820,14 +1849,11 @@ QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *table
 QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    struct twochoice_priv_record r;
-    __builtin_memset(&r, 0, sizeof r);
+    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, table->ceiling);
     r.format = TWOCHOICE_LOG_VERSION;
-    r.type = TWOCHOICE_PRIV_MARK;
     r.object = table->home;
     r.offset = table->generation;
     r.end = table->tail[table->active].durable;
-    r.version = table->ceiling;
     (void)twochoice_priv_encode(b, &r, 0);
     if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
                              (uint64_t)table->mark_slot * TWOCHOICE_PRIV_MARK_SLOT, b, sizeof b) != 0)
@@ -1885,19 +1911,13 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, 
 QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                         uint64_t end, bool redirect)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
     struct twochoice_priv_fragment f;
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset, &f);
     uint32_t one = redirect ? 1 : 0;
-    if (!at.leaf)
-        return one;
-    f = twochoice_priv_get(at.leaf, at.slot);
     if (f.object == object && f.offset < offset) {
         if (f.end > end)
             return 1 + one;
-        at = twochoice_priv_after(table, at);
-        if (!at.leaf)
-            return one;
-        f = twochoice_priv_get(at.leaf, at.slot);
+        f = twochoice_priv_fragment_at(twochoice_priv_after(table, at));
     }
     return f.object == object && f.end <= end ? 0 : one; /* 0: at least one fragment goes */
 }
@@ -1966,10 +1986,8 @@ QOS_PRIV uint64_t twochoice_priv_stamp(struct twochoice_table *table)
     uint64_t version = table->version;
     if (table->has_storage && version + TWOCHOICE_PRIV_STAMPS / 2 > table->ceiling && !table->log_broken &&
         table->ceiling < TWOCHOICE_VERSION_MAX && twochoice_priv_records_used(table) < table->max_records) {
-        struct twochoice_priv_record r;
-        __builtin_memset(&r, 0, sizeof r);
-        r.type = TWOCHOICE_PRIV_CEILING;
-        r.version = qos_min(version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
+        struct twochoice_priv_record r = twochoice_priv_record_of(
+            TWOCHOICE_PRIV_CEILING, qos_min(version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX));
         if (twochoice_priv_append(table, table->active, &r) == QOS_OK) {
             table->ceiling = r.version;
             table->ceiling_record = table->tail[table->active].records;
@@ -2261,10 +2279,9 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
         table->ceiling = qos_min(table->ceiling + (TWOCHOICE_PRIV_STAMPS << 8), TWOCHOICE_VERSION_MAX);
     table->version = table->ceiling_durable = table->ceiling;
     if (tail->records < table->max_records) { /* otherwise the next compaction writes it */
-        struct twochoice_priv_record record;
-        __builtin_memset(&record, 0, sizeof record);
-        record.type = damaged ? TWOCHOICE_PRIV_END : TWOCHOICE_PRIV_CEILING; /* the log as it is now is complete */
-        record.version = qos_min(table->ceiling + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
+        struct twochoice_priv_record record = twochoice_priv_record_of(
+            damaged ? TWOCHOICE_PRIV_END : TWOCHOICE_PRIV_CEILING, /* the log as it is now is complete */
+            qos_min(table->ceiling + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX));
         if (twochoice_priv_append(table, 0, &record) != QOS_OK)
             return QOS_EIO;
         table->ceiling = record.version;
@@ -2367,10 +2384,22 @@ QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twoch
     return stamp != 0 && w->stamp == stamp ? w : NULL;
 }
 
-QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
+/* Sets aside what a write was promised; and lets it use that. */
+QOS_PRIV void twochoice_priv_hold(struct twochoice_table *table, const struct twochoice_priv_write *w)
+{
+    table->reserved_fragments += w->fragments;
+    table->reserved_records += w->records;
+}
+
+QOS_PRIV void twochoice_priv_unhold(struct twochoice_table *table, const struct twochoice_priv_write *w)
 {
     table->reserved_fragments -= w->fragments;
     table->reserved_records -= w->records;
+}
+
+QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
+{
+    twochoice_priv_unhold(table, w);
     if (w->target == TWOCHOICE_LOCAL) {
         uint32_t last = table->home_write[--table->home_writes];
         table->home_write[w->place] = last;
@@ -2423,8 +2452,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     w->target = target;
     w->fragments = (uint8_t)fragments;
     w->records = records;
-    table->reserved_fragments += w->fragments;
-    table->reserved_records += w->records;
+    twochoice_priv_hold(table, w);
     if (target == TWOCHOICE_LOCAL) {
         w->place = table->home_writes;
         table->home_write[table->home_writes++] = (uint32_t)(version & table->slots);
@@ -2449,8 +2477,8 @@ QOS_PRIV uint64_t twochoice_priv_redirected(const struct twochoice_table *table,
                                             uint64_t end, struct twochoice_piece *pieces, size_t max, size_t *n)
 {
     struct twochoice_priv_at at = table->at;
-    for (*n = 0; at.leaf; at = twochoice_priv_after(table, at)) {
-        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
+    for (*n = 0;; at = twochoice_priv_after(table, at)) {
+        struct twochoice_priv_fragment f = twochoice_priv_fragment_at(at);
         if (f.object != object || f.offset >= end)
             break;
         if (*n == max)
@@ -2458,22 +2486,6 @@ QOS_PRIV uint64_t twochoice_priv_redirected(const struct twochoice_table *table,
         twochoice_priv_piece(&pieces[(*n)++], object, qos_max(f.offset, offset), qos_min(f.end, end), f.tag);
     }
     return end;
-}
-
-/* Is the whole gap at home, and the fragment before it no earlier part of the same write? */
-QOS_PRIV bool twochoice_priv_clear_gap(const struct twochoice_priv_gap *g, const struct twochoice_priv_record *r)
-{
-    struct twochoice_priv_fragment f;
-    if (g->left.leaf) {
-        f = twochoice_priv_get(g->left.leaf, g->left.slot);
-        if (f.object == r->object && (f.end > r->offset || f.tag == twochoice_priv_tag(r->version, r->target)))
-            return false;
-    }
-    if (g->right.leaf) {
-        f = twochoice_priv_get(g->right.leaf, g->right.slot);
-        return f.object != r->object || f.offset >= r->end;
-    }
-    return true;
 }
 
 /* The record of a write, or of its next part: up to `end`. */
@@ -2506,22 +2518,22 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table
     enum qos_status status;
     twochoice_priv_write_record(w, w->end, &r);
     twochoice_priv_find_gap(table, r.object, r.offset, r.end, &g);
-    if (!twochoice_priv_clear_gap(&g, &r)) {
-        table->at = g.right;
-        if (g.left.leaf) {
-            f = twochoice_priv_get(g.left.leaf, g.left.slot);
-            if (f.object == r.object && f.end > r.offset)
-                table->at = g.left;
-        }
-        return QOS_EAGAIN;
+    table->at = g.right;
+    if (g.left.leaf) {
+        f = twochoice_priv_get(g.left.leaf, g.left.slot);
+        if (f.object == r.object && f.end > r.offset)
+            table->at = g.left;
+        if (f.object == r.object && (f.end > r.offset || f.tag >> 16 == r.version)) /* a part of the same write */
+            return QOS_EAGAIN;
     }
+    f = twochoice_priv_fragment_at(g.right);
+    if (f.object == r.object && f.offset < r.end)
+        return QOS_EAGAIN;
     if (!twochoice_priv_takes(g.at.leaf, r.object, r.offset, r.end))
         return QOS_EBUSY;
-    table->reserved_fragments -= w->fragments; /* the write uses what it was promised */
-    table->reserved_records -= w->records;
+    twochoice_priv_unhold(table, w);
     status = twochoice_priv_record_change(table, &r, 1);
-    table->reserved_fragments += w->fragments;
-    table->reserved_records += w->records;
+    twochoice_priv_hold(table, w);
     if (status != QOS_OK)
         return status;
     f.object = r.object;
@@ -2543,15 +2555,11 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_write(struct twochoice_t
     bool last = end == w->end;
     twochoice_priv_write_record(w, end, &r);
     /* The last part uses what the write was promised; the parts before need room of their own. */
-    if (last) {
-        table->reserved_fragments -= w->fragments;
-        table->reserved_records -= w->records;
-    }
+    if (last)
+        twochoice_priv_unhold(table, w);
     status = w->target == TWOCHOICE_LOCAL && *n == 0 ? QOS_OK : twochoice_priv_change(table, &r);
-    if (last) {
-        table->reserved_fragments += w->fragments;
-        table->reserved_records += w->records;
-    }
+    if (last)
+        twochoice_priv_hold(table, w);
     if (status == QOS_OK)
         w->offset = end;
     return status;
@@ -2569,7 +2577,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     if (max == 0)
         return QOS_EINVAL;
     if (w->target == TWOCHOICE_LOCAL) {
-        table->at = twochoice_priv_reach(table, w->object, w->offset);
+        twochoice_priv_seek(table, w->object, w->offset);
         status = QOS_EAGAIN;
     } else {
         status = twochoice_priv_fill_gap(table, w);
@@ -2623,56 +2631,54 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
 
 /* -- where bytes are -- */
 
-/* The piece at `offset`, of which `at` is the first fragment that reaches beyond it; at most up to `end`. */
-QOS_PRIV void twochoice_priv_piece_at(struct twochoice_priv_at at, uint64_t object, uint64_t offset, uint64_t end,
-                                      struct twochoice_piece *p)
+/* The piece at `offset`, at most up to `end`. f: the first fragment that reaches beyond it. */
+QOS_PRIV void twochoice_priv_piece_at(const struct twochoice_priv_fragment *f, uint64_t object, uint64_t offset,
+                                      uint64_t end, struct twochoice_piece *p)
 {
-    uint64_t tag = 0;
-    if (at.leaf) {
-        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
-        bool inside = f.offset <= offset;
-        if (f.object == object) {
-            end = qos_min(end, inside ? f.end : f.offset);
-            tag = inside ? f.tag : 0;
-        }
-    }
-    twochoice_priv_piece(p, object, offset, end, tag);
+    if (f->object != object)
+        twochoice_priv_piece(p, object, offset, end, 0);
+    else if (f->offset > offset)
+        twochoice_priv_piece(p, object, offset, qos_min(f->offset, end), 0);
+    else
+        twochoice_priv_piece(p, object, offset, qos_min(f->end, end), f->tag);
 }
 
 QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece)
 {
-    twochoice_priv_piece_at(twochoice_priv_reach(table, object, offset), object, offset, UINT64_MAX, piece);
+    struct twochoice_priv_fragment f;
+    (void)twochoice_priv_reach(table, object, offset, &f);
+    twochoice_priv_piece_at(&f, object, offset, UINT64_MAX, piece);
 }
 
 QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                      uint64_t len_bytes, struct twochoice_piece *pieces, size_t max)
 {
+    struct twochoice_priv_fragment f;
+    struct twochoice_priv_at at;
     uint64_t end;
     size_t n = 0;
-    struct twochoice_priv_at at;
     if (!twochoice_priv_range(offset, len_bytes, &end) || max == 0)
         return 0;
-    at = twochoice_priv_reach(table, object, offset);
+    at = twochoice_priv_reach(table, object, offset, &f);
     for (;;) {
-        twochoice_priv_piece_at(at, object, offset, end, &pieces[n]);
-        offset = pieces[n].end;
-        if (offset == end || ++n == max)
-            break;
-        if (twochoice_priv_get(at.leaf, at.slot).end <= offset)
-            at = twochoice_priv_after(table, at);
+        twochoice_priv_piece_at(&f, object, offset, end, &pieces[n]);
+        offset = pieces[n++].end;
+        if (offset == end || n == max)
+            return n;
+        if (f.end > offset) /* that was the gap before it */
+            continue;
+        at = twochoice_priv_after(table, at);
+        f = twochoice_priv_fragment_at(at);
     }
-    return n < max ? n + 1 : max;
 }
 
 QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
     struct twochoice_priv_fragment f;
-    if (!at.leaf)
+    if (!twochoice_priv_reach(table, object, offset, &f).leaf)
         return false;
-    f = twochoice_priv_get(at.leaf, at.slot);
     twochoice_priv_piece(piece, f.object, f.object == object ? qos_max(f.offset, offset) : f.offset, f.end, f.tag);
     return true;
 }
@@ -2680,15 +2686,16 @@ QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t 
 QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
                                     uint64_t offset, uint64_t len_bytes)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset);
+    uint64_t end = qos_sat_add(offset, len_bytes);
+    struct twochoice_priv_fragment f;
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset, &f);
     if (stamp > table->version || twochoice_priv_write_of(table, stamp))
         return true;
-    for (; at.leaf; at = twochoice_priv_after(table, at)) {
-        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
-        if (f.object != object || f.offset >= qos_sat_add(offset, len_bytes))
-            break;
+    while (f.object == object && f.offset < end) {
         if (f.tag >> 16 == stamp)
             return true;
+        at = twochoice_priv_after(table, at);
+        f = twochoice_priv_fragment_at(at);
     }
     return false;
 }
@@ -2780,19 +2787,16 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_pull(struct twochoice_ta
                                                              const struct twochoice_priv_pull *p,
                                                              struct twochoice_piece *replaced, bool room)
 {
-    struct twochoice_priv_record r;
+    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_HOME, p->tag >> 16);
     struct twochoice_piece piece;
     enum qos_status status;
     if (p->state != TWOCHOICE_PRIV_WRITING || !twochoice_priv_unchanged(table, p, p->offset, &piece))
         return QOS_ENOENT;
     if (!room)
         return QOS_EAGAIN;
-    __builtin_memset(&r, 0, sizeof r);
-    r.type = TWOCHOICE_PRIV_HOME;
     r.object = piece.object;
     r.offset = piece.offset;
     r.end = piece.end;
-    r.version = piece.version;
     status = twochoice_priv_change(table, &r);
     if (status == QOS_OK)
         *replaced = piece;
@@ -3200,16 +3204,18 @@ QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint
 QOS_PRIV void twochoice_priv_look(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
                                   uint64_t now_ns)
 {
-    struct twochoice_priv_at at = twochoice_priv_reach(table, maintainer->object, maintainer->offset);
+    struct twochoice_priv_fragment f;
+    struct twochoice_priv_at at = twochoice_priv_reach(table, maintainer->object, maintainer->offset, &f);
     uint32_t i;
     if (maintainer->object == 0 && maintainer->offset == 0) {
         maintainer->round_stamp = table->version;
         maintainer->looking = true;
     }
     for (i = 0; at.leaf && i < TWOCHOICE_PRIV_LOOKS; i++, at = twochoice_priv_after(table, at)) {
-        struct twochoice_priv_fragment f = twochoice_priv_get(at.leaf, at.slot);
         struct twochoice_priv_source *s;
-        uint32_t target = twochoice_priv_target(f.tag);
+        uint32_t target;
+        f = twochoice_priv_get(at.leaf, at.slot);
+        target = twochoice_priv_target(f.tag);
         maintainer->object = f.object;
         maintainer->offset = f.end;
         if (target >= maintainer->servers)
@@ -3805,11 +3811,12 @@ QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placeme
     if (m == 0)
         return;
     share = 65536 + (rivals ? rivals * 65536 / m : 0);
-    for (i = 0; i < k; i++)
-        if (!twochoice_priv_small(placement, &w[i]))
-            bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
-    if (k > 1 || placement->stamp[w->home] == placement->draws) /* else the emptiest: no level says more */
+    if (k > 1 || placement->stamp[w->home] == placement->draws) { /* else the emptiest: no level says more */
+        for (i = 0; i < k; i++)
+            if (!twochoice_priv_small(placement, &w[i]))
+                bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
         m = twochoice_priv_level(placement, probes, m, bytes, &sum, &weight);
+    }
     for (i = 0; i < k; i++) { /* home, if the level allows it */
         uint32_t one = placement->undo[w[i].home];
         uint64_t full;
@@ -3834,7 +3841,8 @@ QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placeme
         placement->filled[one] = qos_sat_add(placement->filled[one], twochoice_priv_counts_as(w[i].len_bytes, share));
         probes[one].chosen++;
         w[i].target = probes[one].server;
-        twochoice_priv_sink(placement, probes, m, 0);
+        if (i + 1 < k)
+            twochoice_priv_sink(placement, probes, m, 0);
     }
 }
 

@@ -1,6 +1,9 @@
 // flags: -isystem /usr/include/dpdk -isystem /usr/include/x86_64-linux-gnu/dpdk -include rte_config.h
 /* bench/htb.c - what htb.h costs, beside DPDK's rte_meter, a dependent load, and a scan over all classes.
  *
+ * Short slices, a tenth of a millisecond if possible, in turn: on a busy machine most of them are not interrupted, so their
+ * median is that of an idle one.
+ *
  * Cases
  *   depth=1..8            htb_take, 10 classes in turn, one resource; `now` advances 7 to 70 ns per call; every take is
  *                         granted. depth counts the buckets charged: 1 is a lone qos_bucket, 2 is class and root.
@@ -138,9 +141,9 @@ static double meter_ns(struct rte_meter_trtcm *m, struct rte_meter_trtcm_profile
 /* Depths 1 to 8 and rte_meter, in alternating slices, so that all see the same machine state. */
 static void bench_depths(struct bench *b)
 {
-    enum { CLASSES = 10, DEPTHS = 8, ROUNDS_MAX = 41 };
-    const uint64_t takes = b->quick ? 400000 : 2000000;
-    const int rounds = b->quick ? 15 : ROUNDS_MAX;
+    enum { CLASSES = 10, DEPTHS = 8, ROUNDS_MAX = 2001 };
+    const uint64_t takes = 20000;
+    const int rounds = b->quick ? 301 : ROUNDS_MAX;
     static double ns[DEPTHS + 1][ROUNDS_MAX], ratio[DEPTHS + 1][ROUNDS_MAX];
     static struct rte_meter_trtcm meter[CLASSES];
     static struct qos_bucket bucket[CLASSES];
@@ -254,9 +257,9 @@ static double walk_ns(uint64_t *mem, uint32_t classes, uint64_t steps)
 
 static void bench_sizes(struct bench *b)
 {
-    enum { SIZES = 5, ROUNDS_MAX = 21 };
+    enum { SIZES = 5, ROUNDS_MAX = 501 };
     static const uint32_t sizes[SIZES] = {10, 100, 1000, 10000, 100000};
-    const int rounds = b->quick ? 7 : ROUNDS_MAX;
+    const int rounds = b->quick ? 101 : ROUNDS_MAX;
     static double in_turn[SIZES][ROUNDS_MAX], at_random[SIZES][ROUNDS_MAX], load[SIZES][ROUNDS_MAX];
     static double ratio[SIZES][ROUNDS_MAX], growth[ROUNDS_MAX], walk[SIZES][ROUNDS_MAX], vs_walk[ROUNDS_MAX];
     uint64_t *walked[SIZES];
@@ -283,7 +286,7 @@ static void bench_sizes(struct bench *b)
     for (round = -1; round < rounds; round++) {
         int k = round < 0 ? 0 : round;
         for (s = 0; s < SIZES; s++) {
-            uint64_t takes = b->quick ? 400000 : 1000000;
+            uint64_t takes = sizes[s] > 20000 ? sizes[s] : 20000; /* each class at least once */
             in_turn[s][k] = take_ns(&tree[s], 1, sizes[s], NULL, &now[s], takes, &granted[s]);
             at_random[s][k] = take_ns(&tree[s], 1, sizes[s], order[s], &now[s], takes, &granted[s]);
             walk[s][k] = walk_ns(walked[s], sizes[s], takes);
@@ -337,12 +340,14 @@ static uint32_t scan_pick(struct scan *s, uint64_t now)
 static void bench_queues(struct bench *b)
 {
     static const uint32_t sizes[5] = {10, 100, 1000, 10000, 100000};
+    enum { SLICE = 2000, SLICES_MAX = 1000 };
+    static double slice[SLICES_MAX];
+    const uint64_t slices = b->quick ? 150 : SLICES_MAX, rounds = slices * SLICE;
     double first = 0;
     int s;
     for (s = 0; s < 5; s++) {
         uint32_t n = sizes[s], i;
-        uint64_t rounds = b->quick ? 300000 : 2000000, scans = (b->quick ? 3000000 : 30000000) / n + 10, k, begin,
-                 done = 0;
+        uint64_t scans = (b->quick ? 3000000 : 30000000) / n + 10, k, begin, done = 0;
         uint64_t now = 0, next_calls = 0;
         struct htb h;
         void *mem = tree_new(&h, n, 2, DEMAND_PER_S / 4);
@@ -363,17 +368,19 @@ static void bench_queues(struct bench *b)
                     exit(1);
             now = htb_dispatch_next_ns(&h, now);
         }
-        begin = bench_ns();
-        while (done < rounds) {
-            while ((q = htb_dispatch(&h, now)) != NULL) {
-                if (htb_complete(&h, now, HTB_DONE, NULL, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
-                    exit(1);
-                done++;
+        for (k = 0; k < slices; k++) {
+            begin = bench_ns();
+            for (done = 0; done < SLICE; next_calls++) {
+                while ((q = htb_dispatch(&h, now)) != NULL) {
+                    if (htb_complete(&h, now, HTB_DONE, NULL, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
+                        exit(1);
+                    done++;
+                }
+                now = htb_dispatch_next_ns(&h, now);
             }
-            now = htb_dispatch_next_ns(&h, now);
-            next_calls++;
+            slice[k] = (double)(bench_ns() - begin) / (double)done;
         }
-        ns = (double)(bench_ns() - begin) / (double)done;
+        ns = bench_median(slice, (size_t)slices);
 
         scan.own = (struct qos_bucket *)aligned(n * sizeof *scan.own);
         scan.classes = n;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What examples/nginx costs, and what it holds beside nginx's own limit_rate and limit_req.   usage: bench/nginx.sh [--quick]
-# 4 workers, 200 connections (wrk). Case overhead: nothing binds; slices of servers without it, with it and without it (the
-# control) in turn.
+# 4 workers, 200 connections (wrk). Case overhead: nothing binds; short slices of servers without it, with it and without it
+# (the control) in turn.
 # Case table: the same loads under each. Case long: reservation and limits over 30 s, by the module's own counters.
 # PARTS="overhead long" and OBJECTS="small mid mib" (4 KiB, 64 KiB, 1 MiB) run these only. Writes build/bench/nginx.jsonl.
 set -u
@@ -11,10 +11,10 @@ parts=" ${PARTS:-overhead table long} "
 part() { [[ $parts == *" $1 "* ]]; }
 module=$PWD/build/examples/ngx_http_qos_module.so out=build/bench
 json=$PWD/$out/nginx.jsonl
-rounds=12 slice=1 seconds=6 long=30
+rounds=${ROUNDS:-100} seconds=6 long=30
 if [ "${1:-}" = --quick ]; then
-    rounds=2 seconds=1 long=5
-    echo "quick: $rounds rounds, so the control is wider"
+    rounds=5 seconds=1 long=5
+    echo "quick: $rounds rounds, so nothing is settled"
 fi
 [ -f "$module" ] || make -s "$module" >/dev/null || exit 1
 mkdir -p "$out"
@@ -85,92 +85,74 @@ put() { printf '{"bench":"nginx","case":"%s","metric":"%s","value":%s,"unit":"%s
 echo "# bench nginx: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(nginx -v 2>&1), $(wrk -v 2>&1 | head -1 | cut -d' ' -f1,2)"
 
 # ---- overhead
-# Requests per second: a round is the slices without, with, control, control, with, without; so a machine that gets faster or
-# slower treats all alike. CPU time for a request, of the workers and of wrk together, whose inverse are requests per second where
-# nobody else uses the machine: a round is a slice of all three servers at once, so what disturbs one disturbs all. The ratios of
-# a round are with / without and control / without. Shown: the median of the rounds, and between which two of them the true one is
-# with 96 %.
-ticks() { # SERVER
-    local pid
-    for pid in $(cat "/proc/${master[$1]}/task/${master[$1]}/children"); do cat "/proc/$pid/stat"; done | awk '{n += $14 + $15} END {print n + 0}'
+# The workers share one core, wrk has the others. A round is four slices: without, with, without, control. `with` and `control`
+# are each divided by the mean of the slices without it before and after, so what lasts longer than a second disturbs all
+# alike. Shown: the median of all rounds, and between which two of them the true one is with 95 %.
+cpu_ns() { awk '{n += $1} END {printf "%.0f", n}' $(workers "$1" /schedstat); }
+workers() { printf "/proc/%s${2:-}\n" $(cat "/proc/${master[$1]}/task/${master[$1]}/children"); }
+slice() { # SERVER LOCATION OBJECT: requests per second, requests for a second of the workers' processor time
+    local before to=$d/slice
+    before=$(cpu_ns "$1")
+    timeout -s INT 0.3 taskset -c "$clients" wrk -t"$((cores - 1 ? cores - 1 : 1))" -c200 -d60s --timeout 20s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$to" 2>&1
+    # A connection that was not served yet when the slice ended is one of wrk's timeouts.
+    if grep -E 'Socket errors.*(connect|read|write) [1-9]|Non-2xx' "$to" >&2; then exit 1; fi
+    awk -v ns=$(($(cpu_ns "$1") - before)) '/requests in/ {n = $1} /Requests\/sec/ {print $2, n / ns * 1e9}' "$to"
 }
-slice() { # SERVER LOCATION OBJECT CONNECTIONS: server, requests, seconds, CPU seconds of the workers and of wrk
-    local before TIMEFORMAT='%U %S' to=$d/slice.$1
-    before=$(ticks "$1")
-    { time timeout 60 wrk -t2 -c"$4" -d"$slice"s --timeout 20s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$to" 2>&1; } 2>"$to.cpu"
-    if grep -E 'Socket errors|Non-2xx' "$to" >&2; then exit 1; fi
-    awk -v who="$1" -v hz="$(getconf CLK_TCK)" -v ticks=$(($(ticks "$1") - before)) -v wrk="$(tr ' ' + <"$to.cpu")" '
-        BEGIN {split(wrk, w, "+")}
-        /requests in/ {n = $1}
-        /Requests\/sec/ {print who, n, n / $2, ticks / hz, w[1] + w[2]}' "$to"
-}
-overhead() { # FILE LINES-OF-A-ROUND: requests per second without and with, CPU us without; then median, low, high of with and control, of requests, CPU, CPU of workers
-    awk -v lines="$2" '
+overhead() { # requests per second without and with; then median, low, high of with and control, of requests, of processor time
+    awk '
         function sort(v, n,    i, j, t) {
             for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
         }
         function middle(v, n) {sort(v, n); return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2}
-        # The k-th smallest and largest are an interval for the median: with 96 % k = 1 of 6 and k = 3 of 12.
-        function spread(v, n,    k) {k = n >= 12 ? int(n / 4) : 1; return sprintf(" %.4f %.4f %.4f", middle(v, n), v[k], v[n + 1 - k])}
-        {r = int((NR - 1) / lines) + 1; n[r, $1] += $2; s[r, $1] += $3; c[r, $1] += $4; all[r, $1] += $4 + $5}
+        # The k-th smallest and largest of n: an interval for the median, with 95 %.
+        function spread(v, n,    k) {k = int(n / 2 - 0.98 * sqrt(n)); if (k < 1) k = 1; return sprintf(" %.4f %.4f %.4f", middle(v, n), v[k], v[n + 1 - k])}
+        {rate[1, NR] = $1; rate[2, NR] = $2}
         END {
-            for (i = 1; i <= r; i++) {
-                plain[i] = n[i, "without"] / s[i, "without"]; with[i] = n[i, "with"] / s[i, "with"]
-                us[i] = 1e6 * all[i, "without"] / n[i, "without"]
-                for (t = 1; t <= 2; t++) {
-                    who = t == 1 ? "with" : "control"
-                    m = n[i, who] / n[i, "without"]
-                    x[t, 1, i] = m * s[i, "without"] / s[i, who]
-                    x[t, 2, i] = all[i, who] / all[i, "without"] / m
-                    x[t, 3, i] = c[i, who] / c[i, "without"] / m
-                }
+            for (i = 2; i < NR; i += 2) {
+                t = i % 4 ? 1 : 2
+                m = ++n[t]
+                for (by = 1; by <= 2; by++) x[t, by, m] = 2 * rate[by, i] / (rate[by, i - 1] + rate[by, i + 1])
+                if (t == 1) {with[m] = rate[1, i]; plain[m] = rate[1, i - 1]}
             }
-            line = sprintf("%.0f %.0f %.2f", middle(plain, r), middle(with, r), middle(us, r))
-            for (k = 1; k <= 3; k++) for (t = 1; t <= 2; t++) {
-                for (i = 1; i <= r; i++) one[i] = x[t, k, i]
-                line = line spread(one, r)
+            line = middle(plain, n[1]) " " middle(with, n[1])
+            for (by = 1; by <= 2; by++) for (t = 1; t <= 2; t++) {
+                for (i = 1; i <= n[t]; i++) one[i] = x[t, by, i]
+                line = line spread(one, n[t])
             }
             print line
-        }' "$1"
+        }' "$d/slices"
 }
 if part overhead; then
+    cores=$(nproc) clients=0
+    [ "$cores" -le 2 ] || clients=0-$((cores - 2))
     begin without $((base + 1))
     begin control $((base + 2))
-    printf '%-34s %30s %30s\n' object 'with / without' 'control / without'
+    for server in without with control; do
+        for pid in $(workers $server | cut -d/ -f3); do taskset -pc $((cores - 1)) "$pid" >/dev/null; done
+    done
+    printf '%-42s %26s %26s\n' object 'with / without' 'control / without'
     for object in ${OBJECTS:-small mid mib}; do
-        for server in without with control; do slice $server none $object 200 >/dev/null; done
-        : >"$d/slices"
-        : >"$d/sides"
+        for server in without with control without; do slice $server none "$object"; done | tail -1 >"$d/slices"
         for ((i = 0; i < rounds; i++)); do
-            for server in without with control control with without; do
-                where=none
-                [ $server != with ] || where=wide
-                slice $server $where $object 200 >>"$d/slices"
-            done
-            pids=() order=(without with control without with)
-            for server in "${order[@]:i % 3:3}"; do
-                where=none
-                [ $server != with ] || where=wide
-                slice $server $where $object 66 >"$d/side.$server" & pids+=($!)
-            done
-            wait "${pids[@]}" || exit 1
-            cat "$d"/side.* >>"$d/sides"
-        done
-        read -r -a v <<<"$(overhead "$d/slices" 6)"
-        read -r -a side <<<"$(overhead "$d/sides" 3)"
-        v=("${v[@]:0:2}" "${side[2]}" "${v[@]:3:6}" "${side[@]:9:12}")
-        k=3
-        for what in 'requests per second' 'CPU of workers and wrk' 'CPU of workers'; do
-            printf '%-5s %-28s %12.3f (%.3f to %.3f) %12.3f (%.3f to %.3f)\n' $object "$what" "${v[@]:k:6}"
-            name=${what// /_}
-            put overhead_$object "${name}_ratio" "${v[k]}" with/without
-            put overhead_$object "${name}_control" "${v[k + 3]}" without/without
+            slice with wide "$object"
+            slice without none "$object"
+            slice control none "$object"
+            slice without none "$object"
+        done >>"$d/slices"
+        read -r -a v <<<"$(overhead)"
+        k=2
+        for what in 'requests per second' "requests for the workers' processor time"; do
+            says=$(awk -v rounds="$rounds" -v low="${v[k + 1]}" -v high="${v[k + 2]}" 'BEGIN {
+                print (rounds < 20 ? "too few rounds" : low >= 0.97 ? "0.97 is met" : high < 0.97 ? "0.97 is missed" : "not settled")}')
+            printf '%-5s %-36s %8.3f (%.3f to %.3f) %8.3f (%.3f to %.3f)  %s\n' "$object" "$what" "${v[@]:k:6}" "$says"
+            name=${what//[ \']/_}
+            put "overhead_$object" "${name}_ratio" "${v[k]}" with/without
+            put "overhead_$object" "${name}_low" "${v[k + 1]}" with/without
+            put "overhead_$object" "${name}_high" "${v[k + 2]}" with/without
+            put "overhead_$object" "${name}_control" "${v[k + 3]}" without/without
             k=$((k + 6))
         done
-        awk -v rounds=$rounds -v w="${v[0]}" -v x="${v[1]}" -v us="${v[2]}" -v low="${v[4]}" -v high="${v[5]}" -v cpu_low="${v[10]}" -v cpu_high="${v[11]}" '
-            function says(low, high) {return rounds < 6 ? "too few rounds" : low >= 0.97 ? "met" : high < 0.97 ? "missed" : "not settled"}
-            BEGIN {printf "      %d and %d requests per second, %.1f us of CPU without. At least 0.97 of the requests: %s; by CPU time: %s\n", w, x, us,
-                   says(low, high), says(1 / cpu_high, 1 / cpu_low)}'
+        printf '      %.0f and %.0f requests per second\n' "${v[@]:0:2}"
     done
 fi
 

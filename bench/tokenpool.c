@@ -1,5 +1,6 @@
 // What tokens cost: a take beside a bare atomic add, claims included on one and two cores beside a shared word and a
-// mutex, the share of a loop of 4 KiB reads, and one check of a monitor with 10,000 clients.
+// mutex, how flat a token and a private count are from one core to two, the share of a loop of 4 KiB reads, and one check
+// of a monitor with 10,000 clients.
 // flags: -pthread -isystem /usr/include/dpdk -isystem /usr/include/x86_64-linux-gnu/dpdk -include rte_config.h
 #define _GNU_SOURCE
 #include "tokenpool.h"
@@ -85,13 +86,14 @@ static void pin(int cpu)
 
 /* ---- threads that take n tokens each */
 
-enum peer { TAKE, SHARED_WORD, MUTEX };
+enum peer { TAKE, SHARED_WORD, MUTEX, PRIVATE };
 static struct worker {
     pthread_t thread;
     struct tokenpool_client client;
     enum peer peer;
     uint64_t n, taken, ns;
     int cpu;
+    uint64_t count __attribute__((aligned(128))); /* PRIVATE */
 } worker[2];
 static qos_word_t shared_word __attribute__((aligned(64)));
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -113,6 +115,12 @@ static void *work(void *arg)
     } else if (w->peer == SHARED_WORD) {
         for (i = 0; i < w->n; i++)
             taken += (int64_t)qos_atomic_add_relaxed(&shared_word, UINT64_MAX) > 0;
+    } else if (w->peer == PRIVATE) { /* what two cores can do at best: memory that nobody else touches */
+        for (i = 0; i < w->n; i++) {
+            taken += w->count > 0;
+            w->count--;
+            BENCH_KEEP(&w->count);
+        }
     } else {
         for (i = 0; i < w->n; i++) {
             pthread_mutex_lock(&mutex);
@@ -126,40 +134,72 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ns per token and core, median of rounds. */
+/* ns per token and core of one round: the slowest core's. */
+static double round_ns(int cores, enum peer peer, uint64_t n, uint64_t *taken)
+{
+    double slowest = 0;
+    int i;
+    for (i = 0; i < cores; i++)
+        await_client(&worker[i].client, (uint32_t)i);
+    run_monitor(&monitor, ++periods * QOS_NS_PER_S);
+    qos_atomic_store_relaxed(&shared_word, TOKENPOOL_TOKENS_MAX);
+    mutex_tokens = TOKENPOOL_TOKENS_MAX;
+    pthread_barrier_init(&start_line, NULL, (unsigned)cores);
+    for (i = 0; i < cores; i++) {
+        worker[i].peer = peer;
+        worker[i].n = worker[i].count = n;
+        worker[i].cpu = i;
+        begin_client(&worker[i].client);
+        if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
+            exit(1);
+    }
+    for (i = 0; i < cores; i++) {
+        pthread_join(worker[i].thread, NULL);
+        *taken += worker[i].taken;
+        if ((double)worker[i].ns > slowest)
+            slowest = (double)worker[i].ns;
+    }
+    pthread_barrier_destroy(&start_line);
+    return slowest / (double)n;
+}
+
+/* Median of rounds. */
 static double tokens(int cores, enum peer peer, uint64_t n, double *share)
 {
-    double ns[9];
-    uint64_t taken = 0, wanted = 0;
-    int r, i, rounds = 5;
-    for (r = 0; r < rounds; r++) {
-        double slowest = 0;
-        for (i = 0; i < cores; i++)
-            await_client(&worker[i].client, (uint32_t)i);
-        run_monitor(&monitor, ++periods * QOS_NS_PER_S);
-        qos_atomic_store_relaxed(&shared_word, TOKENPOOL_TOKENS_MAX);
-        mutex_tokens = TOKENPOOL_TOKENS_MAX;
-        pthread_barrier_init(&start_line, NULL, (unsigned)cores);
-        for (i = 0; i < cores; i++) {
-            worker[i].peer = peer;
-            worker[i].n = n;
-            worker[i].cpu = i;
-            begin_client(&worker[i].client);
-            if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
-                exit(1);
-        }
-        for (i = 0; i < cores; i++) {
-            pthread_join(worker[i].thread, NULL);
-            taken += worker[i].taken;
-            wanted += n;
-            if ((double)worker[i].ns > slowest)
-                slowest = (double)worker[i].ns;
-        }
-        pthread_barrier_destroy(&start_line);
-        ns[r] = slowest / (double)n;
-    }
-    *share = (double)taken / (double)wanted;
+    double ns[5];
+    uint64_t taken = 0;
+    int r, rounds = 5;
+    for (r = 0; r < rounds; r++)
+        ns[r] = round_ns(cores, peer, n, &taken);
+    *share = (double)taken / (double)(n * (uint64_t)(cores * rounds));
     return bench_median(ns, (size_t)rounds);
+}
+
+/* How much longer a token takes on each of two cores than on one alone, and beside it a private count: that is the
+ * machine's own part (cores that are threads of one core, a clock that falls). In turn, so that both see the same load. */
+static void bench_flat(struct bench *b)
+{
+    static const enum peer peer[2] = {TAKE, PRIVATE};
+    static const char *name[2] = {"take, batch 1000", "a private count"};
+    static const char *metric[2] = {"ns_per_token_2_vs_1", "reference_2_vs_1"};
+    const uint64_t n = b->quick ? 20000000 : 50000000;
+    double ratio[2][15], against[15], alone[15];
+    uint64_t taken = 0;
+    int r, k, rounds = 15;
+    setup(2, 0);
+    for (r = 0; r < rounds; r++) {
+        for (k = 0; k < 2; k++) {
+            double one = round_ns(1, peer[k], n, &taken);
+            ratio[k][r] = round_ns(2, peer[k], n, &taken) / one;
+            alone[r] = one;
+        }
+        against[r] = ratio[0][r] / ratio[1][r];
+    }
+    for (k = 0; k < 2; k++)
+        bench_report(b, name[k], metric[k], bench_median(ratio[k], (size_t)rounds), "");
+    bench_report(b, name[1], "reference_ns_1", bench_median(alone, (size_t)rounds), "ns");
+    bench_report(b, name[0], "flat_vs_reference", bench_median(against, (size_t)rounds), "");
+    bench_report(b, name[0], "share_granted", (double)taken / (double)(6 * n * (uint64_t)rounds), "");
 }
 
 static void bench_take(struct bench *b)
@@ -411,6 +451,7 @@ int main(int argc, char **argv)
     bench_take(&b);
     bench_loop(&b);
     bench_tokens(&b);
+    bench_flat(&b);
     bench_reads(&b);
     bench_check(&b);
     return bench_close(&b);

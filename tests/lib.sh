@@ -84,10 +84,10 @@ ask() { # PORT LINE: what the server answers, until it closes
 }
 
 # Runs a command that judges itself (examples/tokenpool_*) and prints its output. A missed reservation, or a machine too
-# slow for a verdict (status 3), is retried once; wrong books never are. Ends the script unless all checks
-# held.     judged OUTPUT COMMAND...
+# slow for a verdict (status 3), is retried once; wrong books never are. Ends the script unless all checks held: as failed if
+# two tries missed a reservation, as inconclusive if either was too slow.     judged OUTPUT COMMAND...
 judged() {
-    local out=$1 try status
+    local out=$1 try status slow=
     shift
     for try in 1 2; do
         status=0
@@ -96,7 +96,8 @@ judged() {
         case $status in 0) return 0 ;; 77) exit 77 ;; esac
         grep -q 'unequal in 0 periods, bound exceeded in 0' "$out" || { echo "status $status without good books"; exit 1; }
         echo "-- try $try: status $status"
+        [ "$status" -ne 3 ] || slow=1
     done
-    [ "$status" -ne 3 ] || inconclusive "this machine did less than in the bare run, twice"
+    [ -z "$slow" ] || inconclusive "this machine did less than in the bare run"
     exit 1
 }

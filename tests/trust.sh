@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes hours: make trust. usage: tests/trust.sh [step...]
 #     early     20 planted early returns in sources and scripts of tests are noticed     (EARLY=n: so many)
-#     prove     all proofs
+#     prove     all proofs            compilers every version of gcc and clang that is here
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
 #     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive (RUNS=n: so many)
 #     load      real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
@@ -75,32 +75,32 @@ fuzz() {
     for h in *.h; do HEADER=${h%.h} SECONDS_EACH=${FUZZ_SECONDS:-1800} tests/fuzz/run.sh || return 1; done
 }
 prove() { make prove; }
+compilers() { tests/build/flags.sh all; }
 lint() { make lint && tests/build/freestanding.sh all; }
 load() { tests/under_load.sh; }
-real() {
-    local run test verdict tests=0 unsure=0 failures=0
+real() { # goes on after the last test that was done on this commit
+    local run test verdict took table=$out/real.$commit.table
     make -s examples || return 1
+    touch "$table"
     for ((run = 1; run <= ${RUNS:-20}; run++)); do
         for test in tests/real/*.sh tests/vm/*.sh; do
             test=${test#tests/} test=${test%.sh}
+            ! grep -q "^$run $test " "$table" || continue
             tests/run one "$test" "tests/$test.sh" | sed "s/^/run $run: /"
-            read -r verdict _ <"build/verdict/${test//\//_}"
-            tests=$((tests + 1))
-            case $verdict in
-            p) continue ;;
-            i) unsure=$((unsure + 1)) ;;
-            *) failures=$((failures + 1)) ;;
-            esac
-            cp "build/log/${test//\//_}.log" "$out/${test//\//_}.$run.log"
+            read -r verdict took _ <"build/verdict/${test//\//_}"
+            echo "$run $test $verdict $took" >>"$table"
+            [ "$verdict" = p ] || cp "build/log/${test//\//_}.log" "$out/${test//\//_}.$run.log"
         done
     done
-    echo "$tests real tests: $failures failed or skipped, $unsure inconclusive"
-    [ $failures = 0 ] && [ $((unsure * 20)) -le $tests ]
+    awk '{n++; s += $4; t[$2] += $4; runs[$2]++; if ($3 == "i") unsure[$2]++; else if ($3 != "p") {failed++; bad[$2]++}}
+        END {for (k in t) {u += unsure[k]; printf "%-32s %3d runs, %5.1f s each, %d inconclusive, %d failed or skipped\n", k, runs[k], t[k] / runs[k], unsure[k], bad[k]}
+            printf "%d real tests in %d s: %d failed or skipped, %d inconclusive\n", n, s, failed, u
+            exit failed > 0 || u * 20 > n}' "$table"
 }
 
 failed=0
-for step in ${*:-early prove lint real load adversary mutate fuzz}; do
-    case $step in early | prove | lint | real | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early prove compilers lint real load adversary mutate fuzz}; do
+    case $step in early | prove | compilers | lint | real | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

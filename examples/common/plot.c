@@ -82,6 +82,12 @@ static void put_setting(FILE *f, const char *what, const char *text)
     fputs(" noenhanced\n", f);
 }
 
+static bool in_right_half(const struct plot *p, double x)
+{
+    const struct plot_curve *c = p->curve;
+    return p->curves > 0 && c->n > 0 && x > (c->x[0] + c->x[c->n - 1]) / 2;
+}
+
 static void put_marks(FILE *f, const struct plot *p)
 {
     size_t i, level = 0;
@@ -96,8 +102,9 @@ static void put_marks(FILE *f, const struct plot *p)
                     m->at, colour);
         fputs("set label ", f);
         put_text(f, m->name);
-        if (m->vertical)
-            fprintf(f, " at %.9g, graph 0.97 offset 0.4,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at, colour);
+        if (m->vertical) /* on the side of its line that has more room */
+            fprintf(f, " at %.9g, graph 0.97 %s,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at,
+                    in_right_half(p, m->at) ? "right offset -0.4" : "left offset 0.4", colour);
         else
             fprintf(f, " at graph %.2f, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n",
                     0.99 - 0.2 * (double)(level++ % 4), m->at, colour); /* side by side: marks may be close together */

@@ -16,7 +16,8 @@
  *                              <-----'   finish takes the lock itself and grants what is due
  *
  * While no request waits, small ones need no lock: a class takes tokens for a millisecond ahead, and its requests use
- * this credit.
+ * this credit. It is divided among the processors: a request uses the part of the one that it runs on, so parts are
+ * seldom in two caches at the same time. Whoever finds none takes the lock, and half of what lies elsewhere.
  *
  * The thread that grants a request wakes the request's thread, after releasing the lock: one wake-up for each request
  * that waited. A thread that waits for long checks once a second whether its client is still there. */
@@ -30,6 +31,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +47,8 @@
 #define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us are made together */
 #define LOOK_EVERY_S 1
 #define AHEAD_PER_S 1000u /* a class takes tokens for 1/1000 s ahead */
+#define PARTS_MAX 16u     /* of a class's credit; a power of two */
+#define ONE_REQUEST (UINT64_C(1) << 48)
 
 enum kind { READ, WRITE, ZERO, TRIM, CACHE, FLUSH, EXTENTS };
 
@@ -79,6 +83,15 @@ struct waiter {
     uint32_t granted; /* the futex: the granter's last write */
 };
 
+/* What a class keeps on one processor; without the lock. Two cache lines, as processors fetch them in pairs. */
+struct part {
+    uint64_t credit;                     /* tokens taken ahead, not yet used */
+    uint64_t at_plugin;                  /* on credit: requests * ONE_REQUEST + their cost */
+    uint64_t done, failed;               /* requests on credit */
+    uint64_t most, most_at_plugin;       /* cost of a request on credit, and of those at the plugin */
+    uint64_t request_cost, no_data_cost; /* of the settings in force */
+} __attribute__((aligned(128)));
+
 /* An export that was ever named as a class; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that is
  * removed and added again keeps its debt. */
 struct slot {
@@ -86,10 +99,8 @@ struct slot {
     bool present;
     uint64_t reserve, limit;
     uint32_t weight;
-    uint64_t ahead; /* tokens taken ahead; without the lock, as the next three */
-    uint64_t credit;
-    uint64_t requests, failed;
-    uint64_t abandoned, wait_ns, wait_max_ns, returned;
+    uint64_t ahead; /* most tokens taken ahead and not used */
+    uint64_t requests, failed, abandoned, wait_ns, wait_max_ns, returned;
     uint64_t idle_ns, idle_since_ns; /* time without a waiting request; from then on, while `waiting` is 0 */
     uint32_t waiting;
 };
@@ -102,14 +113,13 @@ static struct {
     struct settings *parameters, *now; /* from the start; in force */
     struct slot slot[CLASSES_MAX];
     uint32_t slots;
+    uint32_t parts; /* of each slot's credit; a power of two */
     struct handle *handles;
     uint64_t chunk_bytes;
     struct waiter *done; /* completed, not yet known to the tree; without the lock */
     struct waiter *free;
     uint64_t waiting;                                 /* changed under the lock, read without */
     uint64_t submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
-    uint64_t on_credit, credit_done, credit_failed;   /* at the plugin, done and failed on credit; without the lock */
-    uint64_t request_cost, no_data_cost;              /* of the settings in force; without the lock */
     uint64_t slept, wakeups, looks;                   /* of threads that waited */
     uint64_t armed_ns;                                /* the timer; QOS_NEVER: not armed */
     uint64_t start_ns, settings_number;
@@ -123,6 +133,7 @@ static struct {
     pthread_key_t leaver; /* of a thread: the handle whose `leaving` it set */
     bool leaver_made;
 } qos = {.lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
+         .config.bound = HTB_BY_RATE,
          .slots = 1,
          .chunk_bytes = 262144,
          .armed_ns = QOS_NEVER,
@@ -130,6 +141,8 @@ static struct {
          .timer_fd = -1,
          .watch_fd = -1,
          .stop_fd = -1};
+
+static struct part all_parts[CLASSES_MAX * PARTS_MAX]; /* qos.parts of each slot */
 
 static uint64_t clock_ns(void)
 {
@@ -159,7 +172,7 @@ static void take_done(uint64_t now)
             nbdkit_error("qoskit: a request completed that was not dispatched");
         qos.completed += !w->failed;
         qos.failed += w->failed;
-        __atomic_fetch_add(&s->failed, w->failed, __ATOMIC_RELAXED);
+        s->failed += w->failed;
         s->returned += w->r.tokens[0] - cost[0];
         w->next = qos.free;
         qos.free = w;
@@ -355,38 +368,95 @@ static struct waiter *submit(const struct handle *h, const struct op *op, uint64
     return NULL;
 }
 
-static bool is_small(const struct op *op, uint64_t cost, uint64_t ahead)
+/* ---- credit. At most slot.ahead tokens of a class are taken ahead and not used; those of failed requests, which come
+ * back, are at most as many again: so many may be at the plugin. */
+
+static struct part *parts_of(uint32_t id)
 {
-    return (op->kind == READ || op->kind == WRITE) && cost <= ahead / 4;
+    return &all_parts[(size_t)id * qos.parts];
 }
 
-/* Takes a whole request from the credit of its class, without the lock. 0: no. */
-static uint64_t take_credit(struct slot *s, const struct op *op)
+static struct part *part_here(uint32_t id)
 {
-    uint64_t cost = op->count + __atomic_load_n(&qos.request_cost, __ATOMIC_RELAXED);
-    uint64_t credit = __atomic_load_n(&s->credit, __ATOMIC_RELAXED);
-    if (cost > credit || cost == 0 || !is_small(op, cost, __atomic_load_n(&s->ahead, __ATOMIC_RELAXED)))
+    return &parts_of(id)[(unsigned)sched_getcpu() & (qos.parts - 1)];
+}
+
+/* The sum over all parts of a class. */
+static struct part credit_of(uint32_t id)
+{
+    struct part sum = {0};
+    uint32_t i;
+    for (i = 0; i < qos.parts; i++) {
+        const struct part *p = &parts_of(id)[i];
+        sum.credit += __atomic_load_n(&p->credit, __ATOMIC_RELAXED);
+        sum.at_plugin += __atomic_load_n(&p->at_plugin, __ATOMIC_RELAXED);
+        sum.done += __atomic_load_n(&p->done, __ATOMIC_RELAXED);
+        sum.failed += __atomic_load_n(&p->failed, __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+/* Most requests that are at the plugin on the credit of one part. */
+static uint64_t part_depth(void)
+{
+    return (qos.config.device_max + 1) / 2 / qos.parts;
+}
+
+static bool fits_credit(const struct op *op, uint64_t cost, const struct part *p)
+{
+    return (op->kind == READ || op->kind == WRITE) && cost != 0 && cost <= __atomic_load_n(&p->most, __ATOMIC_RELAXED);
+}
+
+/* False: the part has not as many. */
+static bool take_tokens(struct part *p, uint64_t n)
+{
+    uint64_t credit = __atomic_load_n(&p->credit, __ATOMIC_RELAXED);
+    while (credit >= n)
+        if (__atomic_compare_exchange_n(&p->credit, &credit, credit - n, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return true;
+    return false;
+}
+
+/* Takes a whole request from the credit. 0: no. */
+static uint64_t take_credit(struct part *p, const struct op *op)
+{
+    uint64_t cost = op->count + __atomic_load_n(&p->request_cost, __ATOMIC_RELAXED), at_plugin;
+    if (!fits_credit(op, cost, p) || __atomic_load_n(&p->credit, __ATOMIC_RELAXED) < cost)
         return 0;
-    if (__atomic_fetch_add(&qos.on_credit, 1, __ATOMIC_RELAXED) < (qos.config.device_max + 1) / 2)
-        while (credit >= cost)
-            if (__atomic_compare_exchange_n(&s->credit, &credit, credit - cost, true, __ATOMIC_RELAXED,
-                                            __ATOMIC_RELAXED)) {
-                __atomic_fetch_add(&s->requests, 1, __ATOMIC_RELAXED);
-                return cost;
-            }
-    __atomic_fetch_sub(&qos.on_credit, 1, __ATOMIC_RELAXED);
+    at_plugin = __atomic_fetch_add(&p->at_plugin, ONE_REQUEST + cost, __ATOMIC_RELAXED);
+    if (at_plugin / ONE_REQUEST < part_depth() &&
+        at_plugin % ONE_REQUEST + cost <= __atomic_load_n(&p->most_at_plugin, __ATOMIC_RELAXED) && take_tokens(p, cost))
+        return cost;
+    __atomic_fetch_sub(&p->at_plugin, ONE_REQUEST + cost, __ATOMIC_RELAXED);
     return 0;
 }
 
-static void finish_on_credit(struct slot *s, uint64_t cost, bool failed)
+static void finish_on_credit(struct part *p, uint64_t cost, bool failed)
 {
     if (failed) {
-        uint64_t back = cost - qos_min(cost, __atomic_load_n(&qos.no_data_cost, __ATOMIC_RELAXED));
-        __atomic_fetch_add(&s->credit, back, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
+        uint64_t back = cost - qos_min(cost, __atomic_load_n(&p->no_data_cost, __ATOMIC_RELAXED));
+        __atomic_fetch_add(&p->credit, back, __ATOMIC_RELAXED);
     }
-    __atomic_fetch_add(failed ? &qos.credit_failed : &qos.credit_done, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_sub(&qos.on_credit, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(failed ? &p->failed : &p->done, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&p->at_plugin, ONE_REQUEST + cost, __ATOMIC_RELAXED);
+}
+
+/* Under the lock, for a request that found no credit: how many tokens to take ahead beside its own. 0: none; or half of
+ * what lies in the other parts has come here. */
+static uint64_t take_ahead(uint32_t id, const struct op *op, uint64_t cost)
+{
+    struct part *here = part_here(id), *p = parts_of(id), *end = p + qos.parts;
+    uint64_t ahead = qos.slot[id].ahead, unused = credit_of(id).credit;
+    if (qos.waiting != 0 || !fits_credit(op, cost, here) || __atomic_load_n(&here->credit, __ATOMIC_RELAXED) >= cost)
+        return 0;
+    if (unused <= ahead / 2)
+        return ahead - unused - cost;
+    for (; p < end; p++) {
+        uint64_t half = __atomic_load_n(&p->credit, __ATOMIC_RELAXED) / 2;
+        if (p != here && take_tokens(p, half))
+            __atomic_fetch_add(&here->credit, half, __ATOMIC_RELAXED);
+    }
+    return 0;
 }
 
 /* Waits until the next piece of a request may go. NULL: it never will. */
@@ -400,11 +470,7 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     pthread_mutex_lock(&qos.lock);
     now = clock_ns();
     cost = cost_of(op, first, bytes);
-    ahead = qos.slot[h->id].ahead;
-    ahead = qos.waiting == 0 && __atomic_load_n(&qos.slot[h->id].credit, __ATOMIC_RELAXED) < cost &&
-                    is_small(op, cost, ahead)
-                ? ahead - cost
-                : 0;
+    ahead = take_ahead(h->id, op, cost);
     w = submit(h, op, cost, ahead, now);
     if (w) {
         woken = hand_out(now, w);
@@ -417,8 +483,8 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     }
     if (w) {
         qos.submitted++;
-        __atomic_fetch_add(&qos.slot[h->id].requests, 1, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&qos.slot[h->id].credit, ahead, __ATOMIC_RELAXED);
+        qos.slot[h->id].requests++;
+        __atomic_fetch_add(&part_here(h->id)->credit, ahead, __ATOMIC_RELAXED);
         at_once = w->handed_out;
     }
     arm(now);
@@ -429,7 +495,8 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     return !w || at_once || sleep_until_granted(h, w) ? w : NULL;
 }
 
-/* The tree is told at the next submission, or now if a request waits: either may need the freed place. All accesses
+/* The tree is told at the next submission, or now if a request waits: either may need the freed place. Always now if the
+ * tree measures how late completions are. All accesses
  * are sequentially consistent: finish sees the waiting request, or that request's hand_out sees the done list. */
 static void finish(struct waiter *w, bool failed)
 {
@@ -439,7 +506,7 @@ static void finish(struct waiter *w, bool failed)
     w->next = __atomic_load_n(&qos.done, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&qos.done, &w->next, w, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
         ;
-    if (__atomic_load_n(&qos.waiting, __ATOMIC_SEQ_CST) == 0)
+    if (qos.config.bound == HTB_BY_RATE && __atomic_load_n(&qos.waiting, __ATOMIC_SEQ_CST) == 0)
         return;
     pthread_mutex_lock(&qos.lock);
     now = clock_ns();
@@ -474,8 +541,27 @@ static bool slots_suffice(const struct settings *s)
     return qos.slots + fresh <= CLASSES_MAX;
 }
 
+/* What was taken ahead is not used any more. */
+static void set_credit(uint32_t id, const struct settings *s)
+{
+    struct slot *slot = &qos.slot[id];
+    struct part *p = parts_of(id), *end = p + qos.parts;
+    slot->ahead = qos_min(qos.chunk_bytes, qos_default(slot->limit, s->rate_per_s) / AHEAD_PER_S);
+    if (qos.config.bound == HTB_BY_FLIGHT) /* the tree has to know what is at the plugin */
+        slot->ahead = 0;
+    for (; p < end; p++) {
+        uint64_t share = slot->ahead / qos.parts;
+        __atomic_store_n(&p->credit, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->most_at_plugin, share, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->most, qos_min(share, slot->ahead / 4), __ATOMIC_RELAXED);
+        __atomic_store_n(&p->request_cost, s->request_cost, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->no_data_cost, s->no_data_cost, __ATOMIC_RELAXED);
+    }
+}
+
 /* Applies the settings to one class, with a reservation of at most `most`: those that shrink are applied first. */
-static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, uint64_t root, uint64_t now)
+static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, const struct settings *s,
+                                 uint64_t now)
 {
     struct slot *slot = &qos.slot[id];
     struct htb_class c = *terms;
@@ -488,9 +574,7 @@ static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uin
     slot->reserve = c.rate_per_s[0];
     slot->limit = c.limit_per_s[0];
     slot->weight = (uint32_t)qos_default(c.weight, 1);
-    __atomic_store_n(&slot->credit, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->ahead, qos_min(qos.chunk_bytes, qos_default(slot->limit, root) / AHEAD_PER_S),
-                     __ATOMIC_RELAXED);
+    set_credit(id, s);
     return status;
 }
 
@@ -510,16 +594,16 @@ static enum qos_status apply(const struct settings *s, uint64_t now)
         qos.slot[id].present = false;
     }
     if (status == QOS_OK)
-        status = set_class(HTB_BEST_EFFORT, &s->others, qos.slot[HTB_BEST_EFFORT].reserve, s->rate_per_s, now);
+        status = set_class(HTB_BEST_EFFORT, &s->others, qos.slot[HTB_BEST_EFFORT].reserve, s, now);
     for (i = 0; status == QOS_OK && i < s->classes; i++) {
         id = find_slot(s->class_of[i].export_name);
         if (id < qos.slots && qos.slot[id].present)
-            status = set_class(id, &s->class_of[i].terms, qos.slot[id].reserve, s->rate_per_s, now);
+            status = set_class(id, &s->class_of[i].terms, qos.slot[id].reserve, s, now);
     }
     if (status == QOS_OK && s->rate_per_s > root)
         status = htb_change_root(&qos.tree, now, &s->rate_per_s);
     if (status == QOS_OK)
-        status = set_class(HTB_BEST_EFFORT, &s->others, QOS_RATE_MAX, s->rate_per_s, now);
+        status = set_class(HTB_BEST_EFFORT, &s->others, QOS_RATE_MAX, s, now);
     for (i = 0; status == QOS_OK && i < s->classes; i++) {
         id = find_slot(s->class_of[i].export_name);
         if (id == qos.slots) {
@@ -528,7 +612,7 @@ static enum qos_status apply(const struct settings *s, uint64_t now)
                 return QOS_EMEMORY;
             qos.slots++;
         }
-        status = set_class(id, &s->class_of[i].terms, QOS_RATE_MAX, s->rate_per_s, now);
+        status = set_class(id, &s->class_of[i].terms, QOS_RATE_MAX, s, now);
     }
     if (status == QOS_OK && s->rate_per_s < root)
         status = htb_change_root(&qos.tree, now, &s->rate_per_s);
@@ -569,8 +653,6 @@ static int reload(bool missing)
         old = qos.now;
         qos.now = fresh;
         qos.settings_number++;
-        __atomic_store_n(&qos.request_cost, fresh->request_cost, __ATOMIC_RELAXED);
-        __atomic_store_n(&qos.no_data_cost, fresh->no_data_cost, __ATOMIC_RELAXED);
         for (h = qos.handles; h; h = h->next)
             __atomic_store_n(&h->id, class_of(h->export_name), __ATOMIC_RELAXED);
         woken = hand_out(now, NULL);
@@ -591,21 +673,29 @@ static int reload(bool missing)
 
 /* ---- statistics: taken under the lock, written without it */
 
-static void print_totals(FILE *f)
+/* Returns how many requests are at the plugin on credit. */
+static uint64_t print_totals(FILE *f)
 {
-    uint64_t done = __atomic_load_n(&qos.credit_done, __ATOMIC_RELAXED);
-    uint64_t failed = __atomic_load_n(&qos.credit_failed, __ATOMIC_RELAXED);
-    uint64_t submitted = qos.submitted + done + failed + __atomic_load_n(&qos.on_credit, __ATOMIC_RELAXED);
-    done += qos.completed;
-    failed += qos.failed;
+    uint64_t submitted = qos.submitted, done = qos.completed, failed = qos.failed, at_plugin = 0;
+    uint32_t id;
+    for (id = 0; id < qos.slots; id++) {
+        const struct part sum = credit_of(id);
+        done += sum.done;
+        failed += sum.failed;
+        at_plugin += sum.at_plugin / ONE_REQUEST;
+        submitted += sum.done + sum.failed + sum.at_plugin / ONE_REQUEST;
+    }
     (void)fprintf(f, "submitted %llu completed %llu failed %llu abandoned %llu", (unsigned long long)submitted,
                   (unsigned long long)done, (unsigned long long)failed, (unsigned long long)qos.abandoned);
+    return at_plugin;
 }
 
 static void print_class(FILE *f, uint32_t id, uint64_t now)
 {
     static const char *const waits[] = {"-", "limit", "group-limit", "turn", "rate"};
     const struct slot *s = &qos.slot[id];
+    const struct part sum = credit_of(id);
+    const uint64_t requests = s->requests + sum.done + sum.failed + sum.at_plugin / ONE_REQUEST;
     struct htb_class_state state = {.since_ns = QOS_NEVER};
     struct qos_stats stats;
     char word[WORD_MAX], limit[24] = "-";
@@ -619,14 +709,24 @@ static void print_class(FILE *f, uint32_t id, uint64_t now)
         (void)snprintf(limit, sizeof limit, "%llu", (unsigned long long)s->limit);
     (void)fprintf(f, "%-20s %12llu %12s %6u %5u %10llu %8llu %8llu %15llu %15llu %12llu %6u %6u %9.3f %9.3f %9.3f %s\n",
                   id ? export_word(s->export_name, word) : "*", (unsigned long long)s->reserve, limit, s->weight,
-                  connections, (unsigned long long)__atomic_load_n(&s->requests, __ATOMIC_RELAXED),
-                  (unsigned long long)__atomic_load_n(&s->failed, __ATOMIC_RELAXED), (unsigned long long)s->abandoned,
-                  (unsigned long long)stats.granted, (unsigned long long)stats.borrowed,
-                  (unsigned long long)s->returned, state.queued, state.outstanding,
-                  (double)s->wait_ns / 1e6 / (double)qos_max(__atomic_load_n(&s->requests, __ATOMIC_RELAXED), 1),
-                  (double)s->wait_max_ns / 1e6,
+                  connections, (unsigned long long)requests, (unsigned long long)s->failed + sum.failed,
+                  (unsigned long long)s->abandoned, (unsigned long long)stats.granted,
+                  (unsigned long long)stats.borrowed, (unsigned long long)s->returned, state.queued, state.outstanding,
+                  (double)s->wait_ns / 1e6 / (double)qos_max(requests, 1), (double)s->wait_max_ns / 1e6,
                   state.since_ns == QOS_NEVER ? 0.0 : (double)qos_sat_sub(now, state.since_ns) / 1e6,
                   waits[state.waits]);
+}
+
+static void print_flight(FILE *f, const struct htb_state *tree)
+{
+    char word[WORD_MAX];
+    uint32_t by = tree->flight_by;
+    (void)fprintf(f, "flight-us %llu bound-us %llu narrowed-by %s late-us %llu\n",
+                  (unsigned long long)tree->flight_ns / 1000, (unsigned long long)tree->flight_bound_ns / 1000,
+                  by == QOS_NONE          ? "-"
+                  : by == HTB_BEST_EFFORT ? "*"
+                                          : export_word(qos.slot[by].export_name, word),
+                  (unsigned long long)tree->flight_late_ns / 1000);
 }
 
 static void print_stats(FILE *f, uint64_t now)
@@ -636,7 +736,6 @@ static void print_stats(FILE *f, uint64_t now)
     uint32_t id;
     take_done(now);
     (void)htb_info(&qos.tree, &tree);
-    at_plugin = tree.at_device + __atomic_load_n(&qos.on_credit, __ATOMIC_RELAXED);
     (void)fprintf(f, "seconds %.3f settings %llu rate ", (double)(now - qos.start_ns) / 1e9,
                   (unsigned long long)qos.settings_number);
     if (tree.rate_per_s[0] == QOS_RATE_MAX)
@@ -644,12 +743,14 @@ static void print_stats(FILE *f, uint64_t now)
     else
         (void)fprintf(f, "%llu", (unsigned long long)tree.rate_per_s[0]);
     (void)fprintf(f, " reserved %llu\n", (unsigned long long)tree.reserved_per_s[0]);
-    print_totals(f);
+    at_plugin = tree.at_device + print_totals(f);
     (void)fprintf(f, " waiting %llu at-plugin %llu\n", (unsigned long long)qos.waiting, (unsigned long long)at_plugin);
     (void)fprintf(f, "slept %llu wakeups %llu looks %llu\n",
                   (unsigned long long)__atomic_load_n(&qos.slept, __ATOMIC_RELAXED),
                   (unsigned long long)__atomic_load_n(&qos.wakeups, __ATOMIC_RELAXED),
                   (unsigned long long)__atomic_load_n(&qos.looks, __ATOMIC_RELAXED));
+    if (qos.config.bound == HTB_BY_FLIGHT)
+        print_flight(f, &tree);
     if (qos.refused[0])
         (void)fprintf(f, "refused %s\n", qos.refused);
     (void)fprintf(f, "%-20s %12s %12s %6s %5s %10s %8s %8s %15s %15s %12s %6s %6s %9s %9s %9s %s\n", "# export",
@@ -829,6 +930,12 @@ static int qoskit_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const
     } else if (strcmp(key, "qos-depth") == 0) {
         if (set_number(key, value, "requests", 1, HTB_DISPATCH_MAX, &qos.config.dispatch_max) == -1)
             return -1;
+    } else if (strcmp(key, "qos-bound") == 0) {
+        if (strcmp(value, "rate") != 0 && strcmp(value, "flight") != 0) {
+            nbdkit_error("qos-bound=%s: give rate or flight", value);
+            return -1;
+        }
+        qos.config.bound = value[0] == 'r' ? HTB_BY_RATE : HTB_BY_FLIGHT;
     } else if (strcmp(key, "qos-chunk") == 0) {
         int64_t chunk = nbdkit_parse_size(value);
         if (chunk < 65536 || chunk > (int64_t)REQUEST_COST_MAX || chunk % 65536 != 0) {
@@ -848,17 +955,19 @@ static int qoskit_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const
 static int make_tree(void)
 {
     size_t size;
+    const uint64_t processors = (uint64_t)qos_max((uint64_t)sysconf(_SC_NPROCESSORS_ONLN), 1);
     qos.start_ns = clock_ns();
     qos.config.classes = CLASSES_MAX;
     qos.config.start_ns = qos.start_ns;
     qos.config.order = HTB_FIFO;
-    qos.config.bound = HTB_BY_RATE;
     qos.config.rate_per_s[0] = QOS_RATE_MAX; /* until the settings are applied */
     qos.config.burst_ns = qos_default(qos.config.burst_ns, 50000000);
     qos.config.debt_ns = qos.config.burst_ns;
     qos.config.request_max_tokens = qos.chunk_bytes;
     qos.config.dispatch_max = (uint32_t)qos_default(qos.config.dispatch_max, 64);
     qos.config.device_max = qos.config.dispatch_max;
+    for (qos.parts = 1; qos.parts * 2 <= qos_min(processors, PARTS_MAX) && qos.parts * 32 <= qos.config.device_max;)
+        qos.parts *= 2; /* on each at least 8 requests */
     size = htb_memsize(&qos.config);
     if (size == 0 || posix_memalign(&qos.memory, QOS_CACHE_LINE, size) != 0 ||
         htb_init(&qos.tree, qos.memory, size, &qos.config) != QOS_OK) {
@@ -890,6 +999,10 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
         nbdkit_error("out of memory");
         return -1;
     }
+    if (qos.config.bound == HTB_BY_FLIGHT && qos.parameters->rate_per_s == 0) {
+        nbdkit_error("qos-bound=flight: give qos-rate too; it says how long a request takes the disk");
+        return -1;
+    }
     if (make_tree() == -1 || (qos.control_path && watch_control() == -1) || reload(true) == -1)
         return -1;
     if (qos.log_path && !(qos.log = fopen(qos.log_path, "we"))) {
@@ -909,6 +1022,8 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
     "qos-rate=RATE            bytes per second that the disk surely does; needed to reserve\n"                         \
     "qos-class=EXPORT[,reserve=RATE][,limit=RATE][,weight=N][,burst=MS]\n"                                             \
     "                         one tenant; may be repeated; \"\" is the default export, * all others\n"                 \
+    "qos-bound=rate|flight    what all get together: at most qos-rate (default), or what the disk does;\n"             \
+    "                         then requests wait while a reservation is not met\n"                                     \
     "qos-burst=MS             burst of every class in milliseconds (default 50)\n"                                     \
     "qos-zero=PERCENT%|SIZE   cost of zeroes: a part of their bytes, or at most SIZE (default 100%)\n"                 \
     "qos-trim=PERCENT%|SIZE   cost of trims (default 64K)\n"                                                           \
@@ -962,7 +1077,7 @@ static void qoskit_cleanup(nbdkit_backend *backend)
         write_stats();
     if (qos.log) {
         write_log();
-        print_totals(qos.log);
+        (void)print_totals(qos.log);
         (void)fputs("\n", qos.log);
     }
 }
@@ -1053,14 +1168,14 @@ static int pass_on(nbdkit_next *next, const struct op *op, uint64_t done, uint64
 /* On credit, or piece by piece. */
 static int serve(nbdkit_next *next, struct handle *h, const struct op *op, int *err)
 {
-    struct slot *s = &qos.slot[__atomic_load_n(&h->id, __ATOMIC_RELAXED)];
+    struct part *part = part_here(__atomic_load_n(&h->id, __ATOMIC_RELAXED));
     uint64_t done = 0, cost;
     int rc;
     come_back();
-    cost = take_credit(s, op);
+    cost = take_credit(part, op);
     if (cost) {
         rc = pass_on(next, op, 0, op->count, err);
-        finish_on_credit(s, cost, rc == -1);
+        finish_on_credit(part, cost, rc == -1);
         leave(h);
         return rc;
     }

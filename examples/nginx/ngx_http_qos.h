@@ -7,8 +7,9 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#define QOS_KEY_MAX 63    /* bytes of a tenant's key */
-#define QOS_WAIT_STEPS 24 /* step 0: did not wait; k: below 2^k us */
+#define QOS_KEY_MAX 63     /* bytes of a tenant's key */
+#define QOS_WAIT_STEPS 24  /* step 0: did not wait; k: below 2^k us */
+#define QOS_STEP_CHUNKS 16 /* most chunks that go at once */
 
 extern ngx_module_t ngx_http_qos_module;
 
@@ -20,18 +21,20 @@ struct qos_side {
     void (*go)(struct qos_side *side);
 };
 
-/* A tenant, in shared memory. Its number is its id in the tree; tenant 0 is everybody who has no line. */
+/* What is counted of a tenant for each request: without the lock, and by workers on other cores in other cache lines. */
+struct qos_count {
+    uint64_t requests, takes, bytes[2]; /* of bodies, by enum qos_op: QOS_WRITE what clients send */
+} __attribute__((aligned(QOS_CACHE_LINE)));
+
+/* A tenant, in shared memory, under the lock. Its number is its id in the tree; tenant 0 is everybody who has no line. */
 struct qos_tenant {
-    /* Counted without the lock, too; in one cache line. */
-    uint64_t requests, bytes[2];   /* of bodies, by enum qos_op: QOS_WRITE what clients send */
-    uint64_t wait[QOS_WAIT_STEPS]; /* takes, by how long they waited */
-    /* under the lock */
+    uint64_t wait[QOS_WAIT_STEPS]; /* takes that waited, by how long */
     struct htb_class terms;
     uint64_t rejected, waited_ns, waits_since_ns; /* time with somebody waiting, until the last begin; that begin */
     uint32_t waiting;                             /* requests that wait */
     uint32_t key_len;                             /* 0: a free place, except for tenant 0 */
     u_char key[QOS_KEY_MAX];
-} __attribute__((aligned(QOS_CACHE_LINE)));
+};
 
 /* A zone as one process knows it. */
 struct qos_zone {
@@ -39,7 +42,7 @@ struct qos_zone {
     ngx_shm_zone_t *shm_zone;
     struct htb_config config;
     struct htb probe;        /* reservations are tried here line by line */
-    size_t chunk;            /* most bytes that move for one take */
+    size_t chunk;            /* most bytes that a request waits for at once */
     size_t request_cost;     /* of each request, beside its bytes */
     ngx_array_t lines;       /* struct qos_line, for tenants 1.. */
     struct htb_class others; /* terms of tenant 0 */
@@ -52,7 +55,7 @@ struct qos_zone {
     ngx_event_t timer;
     ngx_uint_t waiting; /* sides of this process that wait */
     ngx_uint_t workers;
-    uint64_t *ahead; /* of each tenant: tokens that this process has taken and not used */
+    uint64_t *ahead, ahead_all; /* of each tenant, and in all: tokens that this process has taken and not used */
 };
 
 struct qos_line {
@@ -66,14 +69,16 @@ struct qos_main_conf {
 };
 
 struct qos_loc_conf {
-    struct qos_zone *zone; /* NULL: off; NGX_CONF_UNSET_PTR */
-    ngx_http_complex_value_t *key;
+    struct qos_zone *zone;         /* NULL: off; NGX_CONF_UNSET_PTR */
+    ngx_int_t variable;            /* the key, if that is one variable */
+    ngx_http_complex_value_t *key; /* else this */
     ngx_uint_t reject;
 };
 
 /* What the status page shows of a tenant. */
 struct qos_report {
-    struct qos_tenant tenant;
+    struct qos_tenant tenant; /* its wait[0]: takes that did not wait */
+    struct qos_count count;
     struct qos_stats stats;
 };
 
@@ -89,7 +94,8 @@ ngx_int_t qos_zone_init(ngx_shm_zone_t *shm_zone, void *old);
 bool qos_zone_same_structure(const struct qos_zone *a, const struct qos_zone *b);
 void qos_zone_attach(struct qos_zone *zone, ngx_log_t *log); /* a process begins */
 uint32_t qos_zone_id(struct qos_zone *zone, ngx_str_t *key);
-/* NGX_OK: taken. NGX_AGAIN: side->go is called when it is, with side->credit raised. NGX_ERROR: the zone is full. */
+/* NGX_OK: taken, all or a part. NGX_AGAIN: side->go is called when it is. Both raise side->credit. NGX_ERROR: the zone is
+ * full. */
 ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side);
 /* A side that goes: it waits no more. */
 void qos_zone_leave(struct qos_zone *zone, struct qos_side *side);

@@ -227,6 +227,19 @@ static char *set_tenant(ngx_conf_t *cf, ngx_command_t *command, void *conf)
     return NGX_CONF_ERROR;
 }
 
+static bool is_variable(const ngx_str_t *text)
+{
+    size_t i;
+    if (text->len < 2 || text->data[0] != '$')
+        return false;
+    for (i = 1; i < text->len; i++) {
+        const u_char c = text->data[i], small = c | 0x20;
+        if (!(small >= 'a' && small <= 'z') && c != '_' && !(c >= '0' && c <= '9' && i > 1))
+            return false;
+    }
+    return true;
+}
+
 static char *set_qos(ngx_conf_t *cf, ngx_command_t *command, void *conf)
 {
     struct qos_loc_conf *loc = conf;
@@ -250,6 +263,12 @@ static char *set_qos(ngx_conf_t *cf, ngx_command_t *command, void *conf)
     loc->reject = over.len == 3 && ngx_strncmp(over.data, "429", 3) == 0;
     if (!loc->reject && (over.len != 4 || ngx_strncmp(over.data, "wait", 4) != 0))
         return refuse(cf, "over: give wait or 429");
+    if (is_variable(&key)) { /* most keys: its value is there without a copy */
+        key.data++;
+        key.len--;
+        loc->variable = ngx_http_get_variable_index(cf, &key);
+        return loc->variable == NGX_ERROR ? NGX_CONF_ERROR : NGX_CONF_OK;
+    }
     loc->key = ngx_pcalloc(cf->pool, sizeof *loc->key);
     if (!loc->key)
         return NGX_CONF_ERROR;
@@ -277,9 +296,9 @@ static const struct {
 static uint64_t metric(const struct qos_report *t, size_t i)
 {
     const struct htb_class *terms = &t->tenant.terms;
-    const uint64_t values[] = {t->tenant.requests,         t->tenant.rejected,   t->tenant.bytes[QOS_READ],
-                               t->tenant.bytes[QOS_WRITE], t->stats.borrowed,    t->stats.waited,
-                               t->tenant.waiting,          terms->rate_per_s[0], terms->limit_per_s[0]};
+    const uint64_t values[] = {t->count.requests,         t->tenant.rejected,   t->count.bytes[QOS_READ],
+                               t->count.bytes[QOS_WRITE], t->stats.borrowed,    t->stats.waited,
+                               t->tenant.waiting,         terms->rate_per_s[0], terms->limit_per_s[0]};
     return values[i];
 }
 

@@ -12,8 +12,6 @@
 
 #define QOS_BUFFERED 0x08 /* in r->buffered, which keeps four bits for filters */
 
-#define AHEAD_MAX 16 /* chunks */
-
 /* In c->buffered: the client has not taken what was sent. Not the gzip filter's bit: that waits for more from us. */
 #define UNSENT (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED)
 
@@ -122,13 +120,13 @@ static size_t chain_size(const ngx_chain_t *cl, size_t most)
     return (size_t)ngx_min(size, (off_t)most);
 }
 
-/* Takes for `size` bytes, chunk by chunk, until it has to wait. */
+/* Takes for `size` bytes, until it has to wait. */
 static ngx_int_t take_for(struct qos_ctx *ctx, size_t size)
 {
     struct qos_side *side = &ctx->response;
     ngx_int_t rc = NGX_OK;
     while (rc == NGX_OK && side->credit < size)
-        rc = qos_zone_take(ctx->zone, ctx->id, QOS_READ, ngx_min(size - side->credit, ctx->zone->chunk), side);
+        rc = qos_zone_take(ctx->zone, ctx->id, QOS_READ, size - side->credit, side);
     return rc;
 }
 
@@ -155,7 +153,7 @@ static ngx_int_t pass_on(ngx_http_request_t *r, struct qos_ctx *ctx)
         ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t)&ngx_http_qos_module);
         if (rc == NGX_ERROR)
             return rc;
-        ctx->ahead = c->buffered & UNSENT ? 1 : ngx_min(2 * ctx->ahead, AHEAD_MAX);
+        ctx->ahead = c->buffered & UNSENT ? 1 : ngx_min(2 * ctx->ahead, QOS_STEP_CHUNKS);
     }
     r->buffered &= ~QOS_BUFFERED & 0xf;
     return rc;
@@ -282,6 +280,17 @@ static ngx_int_t reject(ngx_http_request_t *r, uint64_t wait_ns)
     return NGX_HTTP_TOO_MANY_REQUESTS;
 }
 
+static bool find_key(ngx_http_request_t *r, const struct qos_loc_conf *conf, ngx_str_t *key)
+{
+    const ngx_http_variable_value_t *value;
+    if (conf->key)
+        return ngx_http_complex_value(r, conf->key, key) == NGX_OK;
+    value = ngx_http_get_flushed_variable(r, (ngx_uint_t)conf->variable);
+    key->data = value ? value->data : NULL;
+    key->len = value && !value->not_found ? value->len : 0;
+    return true;
+}
+
 static ngx_int_t on_preaccess(ngx_http_request_t *r)
 {
     struct qos_loc_conf *conf = ngx_http_get_module_loc_conf(r, ngx_http_qos_module);
@@ -297,7 +306,7 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
         return NGX_DECLINED;
     ctx = ngx_pcalloc(r->pool, sizeof *ctx);
     cleanup = ngx_http_cleanup_add(r, 0);
-    if (!ctx || !cleanup || ngx_http_complex_value(r, conf->key, &key) != NGX_OK)
+    if (!ctx || !cleanup || !find_key(r, conf, &key))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     ctx->zone = conf->zone;
     ctx->id = qos_zone_id(conf->zone, &key);

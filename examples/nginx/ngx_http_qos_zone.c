@@ -8,13 +8,14 @@
  * worker that has somebody waiting sets a timer for the time that htb_dispatch_next_ns gives. Whose timer comes first
  * dispatches for all. What is another worker's it puts into that one's list; that one's own timer is for the same time.
  *
- * While nobody waits, small takes need no lock: a worker takes tokens ahead for its tenant, at most a chunk, and all
- * workers together at most what its limit (or, without, the zone's rate) gives in a millisecond. So that much more may
- * go after a pause.
+ * While nobody waits, small takes need no lock: a worker takes tokens ahead for a tenant. All workers together hold at
+ * most what the tenant's limit gives in a millisecond, for all tenants together what the zone's rate gives in one. So
+ * that much more may go after a pause.
  */
 #include "ngx_http_qos.h"
 
 #define NOBODY QOS_NONE
+#define COUNTS 8 /* of each tenant; a worker's is that of its process slot modulo this */
 
 /* One wait for tokens. What a killed worker left of it can be told from `owner` and `granted`. */
 struct qos_wait {
@@ -37,6 +38,7 @@ struct qos_shared {
     uint32_t granted[NGX_MAX_PROCESSES]; /* for each process slot */
     struct htb_config config;
     struct qos_tenant *tenant; /* config.classes */
+    struct qos_count *count;   /* COUNTS of each tenant */
     void *memory;              /* of the tree */
     struct qos_wait *wait;
 };
@@ -60,13 +62,27 @@ static void count_wait(struct qos_shared *s, uint32_t id, bool more, uint64_t no
         t->waited_ns += now_ns - t->waits_since_ns;
 }
 
-/* A take that waited so long may go. */
-static void note_take(struct qos_tenant *t, enum qos_op op, uint64_t tokens, uint64_t waited_ns)
+static void count(uint64_t *counter, uint64_t n)
+{
+    __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static struct qos_count *count_of(struct qos_zone *zone, uint32_t id)
+{
+    return &zone->shared->count[(size_t)id * COUNTS + (size_t)ngx_process_slot % COUNTS];
+}
+
+static void count_take(struct qos_count *c, enum qos_op op, uint64_t tokens)
+{
+    count(&c->takes, 1);
+    count(&c->bytes[op], tokens);
+}
+
+/* A take waited so long. */
+static void note_wait(struct qos_tenant *t, uint64_t waited_ns)
 {
     const uint64_t us = waited_ns / 1000;
-    const uint64_t step = us ? qos_min(64 - (uint64_t)__builtin_clzll(us), QOS_WAIT_STEPS - 1) : waited_ns != 0;
-    __atomic_fetch_add(&t->bytes[op], tokens, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&t->wait[step], 1, __ATOMIC_RELAXED);
+    t->wait[us ? qos_min(64 - (uint64_t)__builtin_clzll(us), QOS_WAIT_STEPS - 1) : 1]++;
 }
 
 /* ---- the tree, made and changed */
@@ -146,9 +162,11 @@ static uint32_t find(struct qos_shared *s, const u_char *key, size_t len)
     return 0;
 }
 
-static void set_tenant(struct qos_tenant *t, const struct qos_line *line)
+static void set_tenant(struct qos_shared *s, const struct qos_line *line)
 {
-    t->requests = t->rejected = t->bytes[0] = t->bytes[1] = t->waited_ns = 0;
+    struct qos_tenant *t = &s->tenant[line->id];
+    ngx_memzero(&s->count[(size_t)line->id * COUNTS], COUNTS * sizeof *s->count);
+    t->rejected = t->waited_ns = 0;
     ngx_memzero(t->wait, sizeof t->wait);
     t->terms = line->terms;
     ngx_memcpy(t->key, line->node.str.data, line->node.str.len);
@@ -191,8 +209,8 @@ static void change_tree(struct qos_zone *zone)
         for (id = 1; s->tenant[id].key_len != 0; id++) /* there is a place: no more lines than tenants= */
             ;
         must(zone, htb_reserve(&s->tree, now_ns, id, &line[i].terms, NULL));
-        set_tenant(&s->tenant[id], &line[i]);
         line[i].id = id;
+        set_tenant(s, &line[i]);
     }
 }
 
@@ -200,8 +218,9 @@ static void change_tree(struct qos_zone *zone)
 
 static size_t fixed_size(const struct htb_config *config)
 {
-    return sizeof(struct qos_shared) + config->classes * sizeof(struct qos_tenant) + htb_memsize(config) +
-           (size_t)4 * QOS_CACHE_LINE;
+    return sizeof(struct qos_shared) +
+           config->classes * (sizeof(struct qos_tenant) + COUNTS * sizeof(struct qos_count)) + htb_memsize(config) +
+           (size_t)5 * QOS_CACHE_LINE;
 }
 
 size_t qos_zone_least_size(const struct htb_config *config)
@@ -243,6 +262,8 @@ ngx_int_t qos_zone_init(ngx_shm_zone_t *shm_zone, void *old)
         s->config = zone->config;
         s->tenant = part(&at, s->config.classes * sizeof *s->tenant);
         ngx_memzero(s->tenant, s->config.classes * sizeof *s->tenant);
+        s->count = part(&at, s->config.classes * COUNTS * sizeof *s->count);
+        ngx_memzero(s->count, s->config.classes * COUNTS * sizeof *s->count);
         s->memory = part(&at, htb_memsize(&s->config));
         s->wait = part(&at, 0);
         s->waits = (uint32_t)((size_t)(end - at) / sizeof *s->wait);
@@ -252,7 +273,7 @@ ngx_int_t qos_zone_init(ngx_shm_zone_t *shm_zone, void *old)
         s->tenant[0].terms = zone->others;
         for (i = 0; i < zone->lines.nelts; i++) {
             line[i].id = (uint32_t)i + 1;
-            set_tenant(&s->tenant[i + 1], &line[i]);
+            set_tenant(s, &line[i]);
         }
         make_tree(zone);
     }
@@ -338,7 +359,8 @@ static void on_timer(ngx_event_t *event)
         w->next = s->granted[w->owner - 1];
         s->granted[w->owner - 1] = (uint32_t)(w - s->wait);
         count_wait(s, r->class_id, false, now_ns);
-        note_take(&s->tenant[r->class_id], w->op, r->tokens[0], qos_sat_sub(now_ns, w->since_ns) + 1);
+        count_take(count_of(zone, r->class_id), w->op, r->tokens[0]);
+        note_wait(&s->tenant[r->class_id], qos_sat_sub(now_ns, w->since_ns));
     }
     next_ns = htb_dispatch_next_ns(&s->tree, now_ns);
     side = next_granted(zone);
@@ -353,23 +375,32 @@ static void on_timer(ngx_event_t *event)
         timer_at(zone, next_ns);
 }
 
-/* Takes, if nobody has to wait for it; while nobody waits at all, some ahead, too. */
-static bool take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size_t tokens)
+/* Takes as much of this as goes now: in one step, and some ahead, while nobody waits at all; else at most a chunk. 0: it
+ * has to wait. */
+static size_t take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size_t tokens)
 {
     struct qos_shared *s = zone->shared;
-    const uint64_t limit = s->tenant[id].terms.limit_per_s[0];
-    const uint64_t ahead = qos_min((limit ? limit : s->config.rate_per_s[0]) / 1000 / zone->workers, zone->chunk);
-    if (s->waiting == 0 && tokens <= ahead / 4 && htb_take(&s->tree, now_ns, id, ahead) == QOS_OK) {
-        zone->ahead[id] += ahead - tokens;
-        return true;
+    const uint64_t workers_ms = 1000 * zone->workers, limit = s->tenant[id].terms.limit_per_s[0],
+                   all = s->config.rate_per_s[0] / workers_ms, most = limit ? limit / workers_ms : all;
+    uint64_t n = qos_min(most, QOS_STEP_CHUNKS * zone->chunk);
+    if (tokens > n / 4 || zone->ahead_all + n > all)
+        n = tokens;
+    if (s->waiting == 0 && n <= most && htb_take(&s->tree, now_ns, id, n) == QOS_OK) {
+        zone->ahead[id] += n - tokens;
+        zone->ahead_all += n - tokens;
+        return tokens;
     }
-    return htb_take(&s->tree, now_ns, id, tokens) == QOS_OK;
+    tokens = ngx_min(tokens, zone->chunk);
+    return htb_take(&s->tree, now_ns, id, tokens) == QOS_OK ? tokens : 0;
 }
 
-/* A place for a wait, or NULL. */
-static struct qos_wait *new_wait(struct qos_shared *s)
+/* A place for a wait, or NULL. A tenant may have as many as it leaves free: one that floods gets half of them, two get a
+ * third each, and there is always one for a tenant that has none. */
+static struct qos_wait *new_wait(struct qos_shared *s, uint32_t id)
 {
     struct qos_wait *w = NULL;
+    if (s->tenant[id].waiting + s->waiting >= s->waits)
+        return NULL;
     if (s->free != NOBODY) {
         w = &s->wait[s->free];
         s->free = w->next;
@@ -381,38 +412,43 @@ static struct qos_wait *new_wait(struct qos_shared *s)
     return w;
 }
 
+static ngx_int_t credit(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side)
+{
+    count_take(count_of(zone, id), op, tokens);
+    side->credit += tokens;
+    return NGX_OK;
+}
+
 ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side)
 {
     struct qos_shared *s = zone->shared;
     struct qos_wait *w;
     uint64_t next_ns, now_ns;
-    bool taken = zone->ahead[id] >= tokens;
-    if (taken) {
+    size_t taken;
+    if (zone->ahead[id] >= tokens) {
         zone->ahead[id] -= tokens;
-    } else {
-        now_ns = clock_ns(); /* before the lock, to hold it for less long */
-        lock(zone);
-        taken = take_now(zone, now_ns, id, tokens);
-        if (taken)
-            unlock(zone);
+        zone->ahead_all -= tokens;
+        return credit(zone, id, op, tokens, side);
     }
-    if (taken) {
-        note_take(&s->tenant[id], op, tokens, 0);
-        side->credit += tokens;
-        return NGX_OK;
+    now_ns = clock_ns(); /* before the lock, to hold it for less long */
+    lock(zone);
+    taken = take_now(zone, now_ns, id, tokens);
+    if (taken != 0) {
+        unlock(zone);
+        return credit(zone, id, op, taken, side);
     }
-    w = new_wait(s);
+    w = new_wait(s, id);
     if (!w) {
         unlock(zone);
-        ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
-                      "qos zone \"%V\": more than %uD requests wait: give it a larger size", &zone->shm_zone->shm.name,
-                      s->waits);
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "qos zone \"%V\": too many requests of one tenant wait (places: %uD): give it a larger size",
+                      &zone->shm_zone->shm.name, s->waits);
         return NGX_ERROR;
     }
     ngx_memzero(w, sizeof *w);
     w->request.class_id = id;
     w->request.gate = true;
-    w->request.tokens[0] = tokens;
+    w->request.tokens[0] = ngx_min(tokens, zone->chunk);
     w->side = side;
     w->since_ns = now_ns;
     w->op = op;
@@ -490,7 +526,7 @@ uint64_t qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject)
 {
     struct qos_tenant *t = &zone->shared->tenant[id];
     uint64_t now_ns, next_ns;
-    __atomic_fetch_add(&t->requests, 1, __ATOMIC_RELAXED); /* the lock is for those who take */
+    count(&count_of(zone, id)->requests, 1); /* the lock is for those who take */
     if (!reject)
         return 0;
     lock(zone);
@@ -508,7 +544,9 @@ bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *repo
 {
     struct qos_shared *s = zone->shared;
     struct htb_class_state state;
+    const struct qos_count *c;
     uint64_t now_ns;
+    uint32_t i;
     bool is;
     ngx_memzero(report, sizeof *report);
     lock(zone);
@@ -516,6 +554,15 @@ bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *repo
          htb_stats(&s->tree, id, &report->stats) == QOS_OK;
     if (is) {
         report->tenant = s->tenant[id];
+        for (i = 0, c = &s->count[(size_t)id * COUNTS]; i < COUNTS; i++, c++) {
+            report->count.requests += __atomic_load_n(&c->requests, __ATOMIC_RELAXED);
+            report->count.takes += __atomic_load_n(&c->takes, __ATOMIC_RELAXED);
+            report->count.bytes[0] += __atomic_load_n(&c->bytes[0], __ATOMIC_RELAXED);
+            report->count.bytes[1] += __atomic_load_n(&c->bytes[1], __ATOMIC_RELAXED);
+        }
+        report->tenant.wait[0] = report->count.takes;
+        for (i = 1; i < QOS_WAIT_STEPS; i++)
+            report->tenant.wait[0] = qos_sat_sub(report->tenant.wait[0], report->tenant.wait[i]);
         now_ns = clock_ns();
         if (report->tenant.waiting != 0)
             report->tenant.waited_ns += now_ns - report->tenant.waits_since_ns;

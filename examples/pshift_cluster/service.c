@@ -154,8 +154,19 @@ static bool claims_alone(uint32_t j, uint64_t epoch)
     return epoch > c.epoch && claims == 1 && c.s.nodes > 1;
 }
 
+/* Are all buckets of the report on node j? Otherwise a node could report another's bucket as served, and the controller
+ * would take that from the bucket's reservation and limit everywhere. */
+static bool names_its_own(uint32_t j, uint32_t count)
+{
+    uint32_t k = 0;
+    while (k < count && c.entry[k].bucket < c.s.buckets && c.s.phase[c.s.first[c.entry[k].bucket]].rate[j] != 0)
+        k++;
+    return k == count;
+}
+
 /* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. It is counted and dropped if it
- * is damaged, is about another node than the key's, or names an epoch that no controller can have yet. */
+ * is damaged, is about another node than the key's or about a bucket that is not there, or names an epoch that no
+ * controller can have yet. */
 static void take_report(const struct mail *m)
 {
     const uint8_t *data = m->data;
@@ -164,7 +175,7 @@ static void take_report(const struct mail *m)
     enum qos_status st = QOS_ECORRUPT;
     if (m->rank >= 1 && j < c.s.nodes && m->bytes > AGE_BYTES)
         st = pshift_report_decode(data + AGE_BYTES, m->bytes - AGE_BYTES, &head, c.entry, c.s.buckets);
-    if (st != QOS_OK || head.server != j || !epoch_possible(head.controller_epoch)) {
+    if (st != QOS_OK || head.server != j || !epoch_possible(head.controller_epoch) || !names_its_own(j, head.count)) {
         c.refused++;
         return;
     }

@@ -21,7 +21,7 @@ static struct server {
     unsigned char memory[262144] __attribute__((aligned(64)));
 } servers[SERVERS];
 static struct twochoice_placement clients;
-static char data[4096], name[64];
+static char data[4096], name[4096];
 
 static int log_read(void *s, int log, uint64_t offset, void *buf, size_t len, size_t *got) /* 1. the log: two files, */
 {
@@ -54,7 +54,7 @@ static void start(uint32_t id, const char *dir) /* 2. the table from its log; an
     struct twochoice_storage storage = {s, log_read, log_write, log_sync, log_truncate, log_swap};
     struct twochoice_table_config config = {.max_fragments = 1000, .home = id, .storage = &storage};
     enum qos_status status;
-    snprintf(name, sizeof name, "%.50s/%u", dir, id);
+    MUST(snprintf(name, sizeof name, "%s/%u", dir, id) < (int)sizeof name, "DIR is too long");
     MUST((mkdir(name, 0700) == 0 || access(name, W_OK) == 0) && (s->dir = open(name, O_DIRECTORY)) >= 0, name);
     for (int i = 0; i < 3; i++)
         MUST((s->log[i] = openat(s->dir, file[i], O_RDWR | O_CREAT, 0600)) >= 0 && fsync(s->dir) == 0, file[i]);

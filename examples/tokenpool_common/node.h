@@ -277,6 +277,8 @@ static inline void node_client(struct node_link *link, const struct node_setup *
     node_result(&c, NODE_ROW_STATE, NODE_COUNTED);
     while (node_phase(&c) == NODE_COUNT && !stop_asked())
         link->idle(link, tool_now_ns() + 1000000);
+    if (node_phase(&c) == NODE_STOP && !stop_asked())
+        tool_die(TOOL_FAILED, "client %u: the data node stopped before it gave tokens", id);
     node_client_qos(&c);
 }
 
@@ -292,6 +294,13 @@ static inline void node_set_phase(const struct node_setup *s, void *region, enum
     qos_atomic_store_release(node_local(region, node_control(s) + 8 * NODE_WORD_PHASE), phase);
 }
 
+/* A signal, or the phase: who sets it may have got the signal alone. */
+static inline bool node_stopped(const struct node_setup *s, void *region)
+{
+    return stop_asked() ||
+           qos_atomic_load_acquire(node_local(region, node_control(s) + 8 * NODE_WORD_PHASE)) == NODE_STOP;
+}
+
 /* Waits until all clients have reached `state`. */
 static inline bool node_await(struct node_link *link, const struct node_setup *s, void *region, uint64_t state,
                               uint64_t patience_ns)
@@ -300,7 +309,7 @@ static inline bool node_await(struct node_link *link, const struct node_setup *s
     uint32_t i;
     for (i = 0; i < s->clients; i++)
         while (qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8 * NODE_ROW_STATE)) < state) {
-            if (stop_asked())
+            if (node_stopped(s, region))
                 return false;
             if (tool_now_ns() > until_ns) {
                 tool_warn("client %u %s", i, state == NODE_READY ? "did not come" : "does not answer");
@@ -362,7 +371,7 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
         node_set_phase(s, region, NODE_QOS);
     (void)tokenpool_monitor_info(&m, &info);
     log->epoch_now = info.epoch;
-    while (!stop_asked()) {
+    while (!node_stopped(s, region)) {
         struct tokenpool_op op;
         while (tokenpool_monitor_next(&m, tool_now_ns(), &op)) {
             uint64_t answer = 0;
@@ -422,9 +431,9 @@ static inline bool node_inconclusive(const struct node_verdict *v)
 /* Exit status; complete: all periods ran. */
 static inline int node_status(const struct node_verdict *v, bool complete)
 {
-    if (!complete || v->missed || v->unequal || v->over)
+    if (!complete || v->unequal || v->over)
         return TOOL_FAILED;
-    return node_inconclusive(v) ? TOOL_INCONCLUSIVE : TOOL_OK;
+    return node_inconclusive(v) ? TOOL_INCONCLUSIVE : v->missed ? TOOL_FAILED : TOOL_OK;
 }
 
 static inline struct node_verdict node_report(const struct node_setup *s, void *region, const struct node_log *log,

@@ -9,7 +9,8 @@
 //     explains at most half of the 2 % that are allowed); or it got its reservation all the same; and
 //   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
 //     may be on its way at the two ends of the second; or the device never held anything back (its places were all
-//     taken for at most 1 % of the second), so that whatever waited, waited for the scheduler.
+//     taken for at most 1 % of the second), so that whatever waited, waited for the scheduler, which was not itself kept from
+//     running: in a run in which it waited for a processor for more than a twentieth of the time only the device's service counts.
 // Over these seconds it must get at least 98 % of its reservation. No second counts for more than the reservation, so
 // that much in one does not make up for little in another. If fewer than 80 % of the seconds are eligible, there is no
 // verdict on reservations. A limit: at most 101 % over the whole run of the tenant.
@@ -144,9 +145,10 @@ static uint64_t service_slack(const struct settings *s, const struct profile *p,
     return run->dispatch_depth * most + qos_mul_div_ceil(p->root_cost_per_s, s->burst_ns, QOS_NS_PER_S);
 }
 
-static bool service_enough(const struct second *sec, const struct profile *p, uint64_t slack)
+static bool service_enough(const struct run *run, const struct second *sec, const struct profile *p, uint64_t slack)
 {
-    return sec->service + slack >= p->root_cost_per_s || sec->full_ns <= SLACK_NS;
+    const bool ran = run->cpu_wait_ns <= run->elapsed_ns / 20;
+    return sec->service + slack >= p->root_cost_per_s || (ran && sec->full_ns <= SLACK_NS);
 }
 
 static uint32_t first_second(const struct tenant *t)
@@ -164,7 +166,7 @@ static void judge_reservation(const struct settings *s, const struct profile *p,
     n = seconds > first ? seconds - first : 0;
     for (i = first; i < seconds; i++) {
         struct second sec = sum_second(run, k, i);
-        if ((sec.idle_ns <= SLACK_NS || sec.bytes >= t->reserve) && service_enough(&sec, p, slack)) {
+        if ((sec.idle_ns <= SLACK_NS || sec.bytes >= t->reserve) && service_enough(run, &sec, p, slack)) {
             eligible++;
             bytes += qos_min(sec.bytes, t->reserve);
         }
@@ -223,7 +225,7 @@ void judge_print_trace(const struct settings *s, const struct profile *p, const 
         table_cellf(t, "%u", i);
         table_cell(t, human_ns((double)sec.service).text);
         table_cell(t, human_percent((double)sec.full_ns / 1e9).text);
-        table_cell(t, service_enough(&sec, p, slack) ? "yes" : "no");
+        table_cell(t, service_enough(run, &sec, p, slack) ? "yes" : "no");
         for (k = 0; k < run->tenants; k++)
             if (s->tenant[k].reserve) {
                 size_t at = strlen(idle);

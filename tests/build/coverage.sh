@@ -55,14 +55,14 @@ for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     if [ -n "$limits" ]; then
         mkdir -p "$out/$header" # the same file's name: counters of static functions go by it
         printf '#define QOS_API\n#include "qos.h"\n#include "%s.h"\n' "$header" >"$out/$header/bodies.c"
-        echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits" "$header") $out/$header/bodies.c" >&3
+        echo "clang -std=gnu11 -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits" "$header") $out/$header/bodies.c" >&3
     fi
     has_own_bodies "$t" || { object=${t#tests/}; echo "build/native/${object%.c}" >&4; }
     echo "one $t"
 done >"$out/todo" 3>"$out/bodies" 4>"$out/objects"
 # shellcheck disable=SC2046
 ${MAKE:-make} --no-print-directory -s $(cat "$out/objects") || exit 1
-echo "clang -std=gnu11 -g -O1 -I. -fprofile-instr-generate -fcoverage-mapping -c -o $out/bodies.o $out/bodies.c" >>"$out/bodies"
+echo "clang -std=gnu11 -O1 -I. -fprofile-instr-generate -fcoverage-mapping -c -o $out/bodies.o $out/bodies.c" >>"$out/bodies"
 sed 's/  */ /g' "$out/bodies" | sort -u | side_by_side || exit 1
 side_by_side <"$out/todo" || exit 1
 llvm-profdata merge -sparse -o "$out/all.profdata" "$out"/*.profraw || exit 1

@@ -3,6 +3,7 @@
 # that other scripts do not try (freestanding.sh: -O0 -O2 -Os as C11; the Makefile: -O1; headers.sh: C++17), for a kernel's code model, and
 # run right when the linker optimises: one test of each header, -flto, at -Os (gcc) or -O3 (clang). In these tests the bodies
 # are inline, as users have them.
+# usage: tests/build/flags.sh [all]     all: the same by every version of gcc and clang that is here, at every level (make trust)
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/flags
@@ -33,6 +34,20 @@ kernel="-mcmodel=kernel -mno-red-zone -mgeneral-regs-only -ffreestanding -fno-pi
         esac
     done
 } >"$out/todo"
+if [ "${1:-}" = all ]; then
+    others=0
+    for cc in $(ls /usr/bin /usr/local/bin | grep -xE '(gcc|clang)-[0-9]+' | sort -uV); do
+        others=$((others + 1)) cxx=${cc/gcc/g++} cxx=${cxx/clang/clang++}
+        for level in -O0 -O1 -O2 -O3 -Os; do echo "$cc -std=c11 $C_WARNINGS -I. $level -c -o $out/$cc$level.o $out/all.c"; done
+        for std in c11 c17 gnu2x; do echo "$cc -std=$std $C_WARNINGS -I. -fsyntax-only $out/all.c"; done
+        for std in c++17 c++20; do ! command -v "$cxx" >/dev/null || echo "$cxx -std=$std $WARNINGS -I. -fsyntax-only $out/all.cc"; done
+        sed -nE "s,^(gcc|clang) (-std=c17 -w .*) (-Os|-O3) -flto(=1| -fuse-ld=lld) (.* -o )([^ ]*) (.*) && .*,$cc \\2 -O2 \\5\\6-$cc \\7 \\&\\& \\6-$cc,p" "$out/todo" >"$out/todo.$cc"
+        [ -s "$out/todo.$cc" ] || { echo "no tests for $cc"; finish 1; }
+        cat "$out/todo.$cc"
+    done >"$out/todo.all"
+    [ $others -gt 0 ] || { echo "no other compiler is here"; finish 1; }
+    cat "$out/todo.all" >>"$out/todo"
+fi
 side_by_side <"$out/todo" >"$out/log" 2>&1 || { grep -E 'warning|error|failed|no test' "$out/log" | head -20; echo "see $out/log"; finish 1; }
 echo "$(wc -l <"$out/todo") compilations"
 finish

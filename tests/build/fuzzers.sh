@@ -16,13 +16,14 @@ setarch -R true 2>/dev/null && in_place='setarch -R'
 export in_place
 
 smoke() {
-    local name program=$out/$(basename "$1" .c) corpus runs
+    local name program=$out/$(basename "$1" .c) corpus runs level=-O0
     runs=$(says "$1" runs)
+    [ -z "$runs" ] || level=-O1 # in a short run optimising costs more than it saves
     name=$(basename "$1" .c) corpus=tests/fuzz/corpus/$(basename "$1" .c)
     mkdir -p "$program.new"
     [ -d "$corpus" ] || corpus=
     # shellcheck disable=SC2046
-    clang -std=gnu11 -O1 -w -fsanitize=fuzzer,address,undefined,integer -fno-sanitize-recover=all -I. -Itests \
+    clang -std=gnu11 $level -w -fsanitize=fuzzer,address,undefined,integer -fno-sanitize-recover=all -I. -Itests \
         $(says "$1" flags) -o "$program" "$1" $(says "$1" links) || return 1
     # shellcheck disable=SC2086
     if ! $in_place "$program" -seed=1 -runs="${QOS_FUZZ_RUNS:-${runs:-$RUNS}}" -reload=0 -max_len=4096 -timeout=20 -artifact_prefix="$program." \

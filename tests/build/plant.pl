@@ -1,8 +1,8 @@
 #!/usr/bin/env perl
-# Reads the planted bugs of one header (tests/plants/HEADER.txt) and plants one of them.
+# Reads the planted bugs of one header (tests/plants/HEADER.txt) or one source, and plants one of them.
 #
 #     plant.pl list FILE...                 a line for each: header TAB name TAB tests TAB hang|-
-#     plant.pl apply FILE NAME DIRECTORY    plants it into DIRECTORY/HEADER.h, or says why it cannot
+#     plant.pl apply FILE NAME DIRECTORY    plants it into DIRECTORY/HEADER.h (or .c), or says why it cannot
 #
 # A file begins with free text. Then each bug is
 #
@@ -126,14 +126,15 @@ if ($command eq 'list') {
     my ($header) = $file =~ m{([^/]+)\.txt$};
     my @found = grep { $_->{name} eq $name } bugs($file);
     die "$file: there are " . @found . " bugs $name\n" unless @found == 1;
-    my $text = slurp("$directory/$header.h");
+    my $source = "$directory/$header." . (-f "$directory/$header.c" ? 'c' : 'h');
+    my $text = slurp($source);
     for my $pair (@{$found[0]{pairs}}) {
         $text = eval { replaced($text, $pair) } // die "$file: $name: $@";
     }
     die "$file: $name: has no old text\n" unless @{$found[0]{pairs}};
-    open(my $f, '>', "$directory/$header.h") or die "cannot write $directory/$header.h\n";
+    open(my $f, '>', $source) or die "cannot write $source\n";
     print $f $text;
-    close($f) or die "cannot write $directory/$header.h\n";
+    close($f) or die "cannot write $source\n";
 } else {
     die "usage: plant.pl list FILE... | plant.pl apply FILE NAME DIRECTORY\n";
 }

@@ -9,16 +9,21 @@ usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
 swapped, a memory order. One that does not compile, or whose object code is the header's own (at -O1; plain, with the
 atomics' hook, and without __int128), is dropped and not counted. Each of the others is run against the header's native
-tests that run its function, until one fails: exit status, signal, or far more processor time than without the change. A
-test is linked with the object of the changed bodies; one that has the bodies in it is compiled whole. The order is by
-past kills, those in the same function first, for each second of processor time: the quick tests with bodies at -O0
-(most mutants fall there), the other short ones at -O1, then the short ones under the address, undefined and integer
-sanitizers of clang, then the long ones. Same header, N and seed: same mutants. What was judged is kept in
-build/mutate/ and not run again as long as the header is as it was, so a run can be stopped at any time; a survivor is
-tried again when a test has changed.
+tests that run a line of it, until one fails: exit status, signal, or far more processor time than without the change.
 
-    QOS_MUTATE_SECONDS=n  ends the run after n seconds of processor time; the next goes on from there
-    QOS_MUTATE_SHORT=n    ends the tests of one mutant after n seconds; the next run without it takes up what lived
+What makes it cheap: a test is compiled and linked once; a mutant is a shared object of the header's bodies that it loads
+(a test that has the bodies in it is compiled whole). Which lines a test runs is measured once for each text of test and
+headers. Tests that kill often, those that killed in the same function first, and quick ones come first. There are two
+rounds: first the quick tests with bodies at -O0, then all others at 1/20 of their length; when all N mutants have been
+through that, what lives goes through the tests under clang's sanitizers and those of full length.
+
+Same header, N and seed: same mutants. A mutant's place in the order hangs on its own text alone, so a change elsewhere in
+the header leaves the others where they are. Verdicts are kept in build/mutate/HEADER.SEED.jsonl: a run can be stopped at
+any time and goes on where it was, N can grow, a survivor meets only tests that it has not met, and after a change of the
+header what was caught meets the test that caught it first.
+
+    QOS_MUTATE_SECONDS=n  ends the run after n seconds; the next goes on from there (0: only prints what is known)
+    QOS_MUTATE_ROUND=1    leaves out the second round
 
 Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outlive edits elsewhere:
     htb.h htb_take                 the header and the function; `#2` behind it: the second such place in it
@@ -27,6 +32,7 @@ Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outl
     caught by: unit/htb_reserve    or `equivalent: reason`, `performance: reason`
 """
 import collections
+import fcntl
 import functools
 import hashlib
 import json
@@ -39,6 +45,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 OUT = "build/mutate"
@@ -46,10 +53,12 @@ KINDS = ["unit", "property", "paper", "fuzz", "interleave", "adversary"]
 CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
 GONE_MAX = 1  # entries of a replayed list that may lose their text to edits of the header
 JUDGED = "tests/mutate/judged.list"
-LONG_S = 6  # of processor time; a test above this is tried last
-SHORT_S = float(os.environ.get("QOS_MUTATE_SHORT", "0"))  # not 0: the tests of one mutant end after this time
-QUICK_S = 0.5  # a test below this is tried before a mutant's object code is compared
-BUDGET_S = float(os.environ.get("QOS_MUTATE_SECONDS", "inf"))  # of processor time for one run
+QUICK_S = 0.5  # of processor time: a test below this is tried before a mutant's object code is compared
+LATER_S = 1  # a test above this waits for the second round
+LONG_S = 150  # a test above this judges nothing
+SCALE = 20  # the first round runs 1/SCALE of each random test
+END = time.monotonic() + float(os.environ.get("QOS_MUTATE_SECONDS", "inf"))
+ROUNDS = int(os.environ.get("QOS_MUTATE_ROUND", "2"))
 HEADERS = sorted(f[:-2] for f in os.listdir(".") if f.endswith(".h"))
 
 # ---- the text of a header ------------------------------------------------------------------------------------------
@@ -259,21 +268,20 @@ class Mutator:
 
 
 def mutants(text, seed):
-    """All of them, in an order that hangs on the seed alone. A site gives one mutant before any gives two."""
-    rng = random.Random(f"qoskit {seed}")
-    sites = Mutator(text).sites
-    rounds = []
-    for place in sites:
-        options = list(place[3])
-        rng.shuffle(options)
-        for n, option in enumerate(options):
-            rounds.append((n, rng.random(), place[:3] + (option,)))
-    rounds.sort(key=lambda r: r[:2])
-    seen = set()
-    for _, _, (name, begin, end, new) in rounds:
-        if (begin, end, new) not in seen:
-            seen.add((begin, end, new))
-            yield describe(text, name, begin, end, new)
+    """All of them, in an order that hangs on the seed and on each one's own text. A site gives one before any gives two."""
+    found = {}
+    for name, begin, end, options in Mutator(text).sites:
+        site = []
+        for new in options:
+            m = describe(text, name, begin, end, new)
+            if m is None:
+                continue  # behind a comment that ends in the line
+            site.append((hashlib.sha256(f"{seed} {key_of(m)}".encode()).hexdigest(), m))
+        for n, (rank, m) in enumerate(sorted(site, key=lambda r: r[0])):
+            key = key_of(m)
+            if key not in found or found[key][0] > n:
+                found[key] = (n, rank, m)
+    return [m for _, _, m in sorted(found.values(), key=lambda r: r[:2])]
 
 
 def describe(text, name, begin, end, new):
@@ -281,11 +289,10 @@ def describe(text, name, begin, end, new):
     first = text.rfind("\n", 0, begin) + 1
     last = text.find("\n", end)
     old_lines, new_lines = text[first:last], text[first:begin] + new + text[end:last]
-    body = body_of(text, name, first)
-    nth = text[body[0]:first + 1].count(old_lines) if old_lines in text[body[0]:first + 1] else 0
-    places = [m.start() for m in re.finditer(re.escape(old_lines), text[body[0]:body[1]])]
-    nth = places.index(first - body[0]) + 1 if first - body[0] in places else 1
-    return {"function": name, "nth": nth if len(places) > 1 else 1, "old": old_lines, "new": new_lines, "at": first}
+    starts = [m.start() for m in places(text, name, old_lines)]
+    if first not in starts:
+        return None
+    return {"function": name, "nth": starts.index(first) + 1, "old": old_lines, "new": new_lines, "at": first}
 
 
 def body_of(text, name, at=None):
@@ -295,21 +302,30 @@ def body_of(text, name, at=None):
     return None
 
 
+COMMENT = re.compile(r"[ \t]*/\*((?!\*/).)*\*/[ \t]*$")
+
+
 def strip(lines):
-    return "\n".join(line.strip() for line in lines.split("\n"))
+    """Lines without their indentation and without comments at their ends."""
+    return "\n".join(COMMENT.sub("", line.strip()) for line in lines.split("\n"))
+
+
+@functools.lru_cache(maxsize=4096)
+def places(text, function, old):
+    """Where lines stand in the bodies of a function, whatever their indentation and the comments at their ends."""
+    end_of_line = r"[ \t]*(?:/\*(?:(?!\*/)[^\n])*\*/)?[ \t]*$"
+    pattern = re.compile(r"(?m)^[ \t]*(" + (end_of_line + r"\n\s*").join(re.escape(line) for line in strip(old).split("\n")) +
+                         r")" + end_of_line)
+    return [m for name, begin, end in functions(text) if name == function for m in pattern.finditer(text, begin, end)]
 
 
 def apply_by_text(text, mutant):
-    """The header with the mutant, found by function and text; None if its text is gone or not alone."""
-    pattern = r"\s*?\n\s*".join(re.escape(line.strip()) for line in mutant["old"].split("\n"))
-    for name, begin, end in functions(text):
-        if name != mutant["function"]:
-            continue
-        places = [m for m in re.finditer(r"(?m)^[ \t]*(" + pattern + r")[ \t]*$", text[begin:end + 1])]
-        if len(places) >= mutant["nth"]:
-            m = places[mutant["nth"] - 1]
-            return text[:begin + m.start(1)] + mutant["new"].strip() + text[begin + m.end(1):]
-    return None
+    """The header with the mutant, found by function and text; None if its text is gone."""
+    found = places(text, mutant["function"], mutant["old"])
+    if len(found) < mutant["nth"]:
+        return None
+    m = found[mutant["nth"] - 1]
+    return text[:m.start(1)] + strip(mutant["new"]) + text[m.end(1):]
 
 
 # ---- building and running ------------------------------------------------------------------------------------------
@@ -353,23 +369,22 @@ def bodies_of(source):
     return ["qos"] + [h for h in HEADERS if h != "qos" and (h in included or os.path.basename(source).split("_")[0].split(".")[0] == h)]
 
 
+GCC = ["gcc", "-std=gnu11", "-O1"]
+CLANG = ["clang", "-std=gnu11", "-O0"]
+COVERED = ["clang", "-std=gnu11", "-O1", "-fprofile-instr-generate", "-fcoverage-mapping"]
 SANITIZED = ["clang", "-std=gnu11", "-O1", "-fsanitize=address,undefined,integer", "-fno-sanitize-recover=all",
              "-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())"]
 
 
-GCC = ["gcc", "-std=gnu11", "-O1"]
+def driver(source):
+    return ["tests/fuzz/driver.c", f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"'] if "/fuzz/" in source else []
 
 
-def command(source, program, headers, level):
-    if level == "san":
-        extra = ["tests/fuzz/driver.c", f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"'] \
-            if "/fuzz/" in source else []
-        return SANITIZED + ["-w", f"-I{headers}", "-I.", "-Itests"] + says(source, "flags") + \
-            ["-o", program, source] + extra + says(source, "links")
-    cc = ["g++", "-std=c++17"] if source.endswith(".cc") else ["gcc", "-std=gnu11"]
-    extra = ["tests/fuzz/driver.c", f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"'] if "/fuzz/" in source else []
-    return cc + [level, "-w", f"-I{headers}", "-I.", "-Itests"] + says(source, "flags") + \
-        ["-o", program, source] + extra + says(source, "links")
+def whole(compiler, source, program, headers):
+    """The command that compiles a test with the bodies in it."""
+    standard = "-std=c++17" if source.endswith(".cc") else "-std=gnu11"
+    return compiler + [standard, "-O0", "-w", f"-I{headers}", "-I.", "-Itests"] + says(source, "flags") + \
+        ["-o", program, source] + driver(source) + says(source, "links")
 
 
 def child(cpu_s, sanitized):
@@ -382,15 +397,14 @@ def child(cpu_s, sanitized):
     return limits
 
 
-def run(argv, cpu_s, log=None, scale=None):
+def run(argv, cpu_s, log=None, scale=1, libraries="", sanitized=False, profile="/dev/null"):
     """Status and processor time. Processor time, as the machine may be busy; the wall limit is far above it."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    env = dict(os.environ, QOS_TEST_FAILURES="1", LC_ALL="C")
-    if scale:
-        env["QOS_TEST_SCALE"] = str(scale)
+    env = dict(os.environ, QOS_TEST_FAILURES="1", LC_ALL="C", QOS_TEST_SCALE=str(scale), LD_LIBRARY_PATH=libraries,
+               LLVM_PROFILE_FILE=profile)
     with open(log or os.devnull, "w") as sink:
         p = subprocess.Popen(argv, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
-                             preexec_fn=child(cpu_s, scale), start_new_session=True)
+                             preexec_fn=child(cpu_s, sanitized), start_new_session=True)
         try:
             status = p.wait(timeout=cpu_s * 8 + 20)
         except subprocess.TimeoutExpired:
@@ -406,39 +420,81 @@ def used_s():
     return used.ru_utime + used.ru_stime
 
 
-def digest(*files):
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def digest(*parts):
     h = hashlib.sha256()
-    for f in files:
-        with open(f, "rb") as handle:
-            h.update(handle.read())
+    for part in parts:
+        h.update(part if isinstance(part, bytes) else str(part).encode())
+        h.update(b"\0")
     return h.hexdigest()[:16]
+
+
+def files_of(source):
+    """A test and all that it includes, the headers among it; a fuzz target's driver and corpus."""
+    found, todo = set(), [source] + driver(source)[:1]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            for name in re.findall(r'(?m)^#include "([^"]+)"', read(path).decode()):
+                todo += [p for p in (f"{os.path.dirname(path)}/{name}", f"tests/{name}", name) if os.path.exists(p)][:1]
+    corpus = f"tests/fuzz/corpus/{os.path.basename(name_of(source))}"
+    if "/fuzz/" in source and os.path.isdir(corpus):
+        found.update(f"{corpus}/{f}" for f in os.listdir(corpus))
+    return sorted(found | {f"{h}.h" for h in bodies_of(source)})
+
+
+class Test:
+    """One way to run a source: at which scale, and with or without the sanitizers."""
+
+    def __init__(self, source, scale, sanitized):
+        self.source, self.scale, self.sanitized, self.own = source, scale, sanitized, bool(has_own_bodies(source))
+        self.text = digest(*[part for f in files_of(source) for part in (f, read(f))])
+        self.key = digest(self.text, scale, sanitized)
+        self.name = ("san/" if sanitized else "") + name_of(source)
+        self.scaled = any(re.search("check_scaled|check_state.scale", read(f).decode(errors="replace"))
+                          for f in files_of(source) if f != "tests/check.h" and f.endswith((".c", ".cc", ".h")))
 
 
 class Bench:
     """A copy of the headers in which one is changed, and the tests that judge it."""
 
-    def __init__(self, header, work):
-        self.header, self.work = header, work
-        self.text = open(f"{header}.h").read()
+    def __init__(self, header):
+        self.header, self.work = header, f"{OUT}/{header}.work"
+        self.text = read(f"{header}.h").decode()
+        self.digest = digest(self.text, read("qos.h"))
+        every = digest(*[read(f"{h}.h") for h in HEADERS])
+        os.makedirs(f"{OUT}/measured", exist_ok=True)
+        self.lock = open(f"{self.work}.lock", "w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"another run changes {header}.h already")
+        if not os.path.exists(f"{self.work}/{every}"):  # its objects are of other headers
+            shutil.rmtree(self.work, ignore_errors=True)
+            os.makedirs(f"{self.work}/as_is")
+            open(f"{self.work}/{every}", "w").close()
+        for h in HEADERS:
+            shutil.copy(f"{h}.h", f"{self.work}/{h}.h")
+            shutil.copy(f"{h}.h", f"{self.work}/as_is/{h}.h")
+        self.built = set()  # libraries and objects of the header as it is in `work`
         sources = tests_of(header)
-        parts = [f"tests/{d}/{f}" for d in ["."] + KINDS if os.path.isdir(f"tests/{d}") for f in os.listdir(f"tests/{d}")
-                 if f.endswith(".h") or f == "driver.c"]
-        self.key = digest(*sorted(f"{h}.h" for h in HEADERS), "tests/mutate/mutate.py", *sources, *sorted(parts))
-        if not os.path.exists(f"{work}/{self.key}"):  # its objects are of other sources
-            shutil.rmtree(work, ignore_errors=True)
-            os.makedirs(work)
-            open(f"{work}/{self.key}", "w").close()
-        for f in os.listdir("."):
-            if f.endswith(".h"):
-                self.put(f, open(f).read())
+        fit = self.fit([Test(s, SCALE, False) for s in sources])
+        self.short = [t for t in fit if t.run_s <= LATER_S]
+        self.slow = [t for t in fit if t.run_s > LATER_S]
+        self.later = None
 
-    def put(self, name, text):
-        with open(f"{self.work}/{name}", "w") as f:
+    def put(self, text):
+        with open(f"{self.work}/{self.header}.h", "w") as f:
             f.write(text)
+        self.built.clear()
 
-    def kept(self, name, make):
+    def kept(self, path, make):
         """What make() gives, from a file if it was asked before."""
-        path = f"{self.work}/{name}.json"
         if not os.path.exists(path):
             value = make()
             with open(path + ".new", "w") as f:
@@ -447,29 +503,42 @@ class Bench:
         with open(path) as f:
             return json.load(f)
 
-    def bodies(self, header, out, compiler, config=""):
-        """The object of a header's bodies: functions of qos.h are inline in the others'. False: does not compile."""
-        self.put(f"{out}.c", ("" if header == "qos" else '#include "qos.h"\n#undef QOS_API\n') +
-                 f'#define QOS_API\n#include "{header}.h"\n')
-        argv = compiler + ["-Werror=int-conversion", "-Werror=incompatible-pointer-types", f"-I{self.work}", "-c", "-o", f"{self.work}/{out}.o", f"{self.work}/{out}.c"]
-        return run(argv + ([config] if config else []), 120, f"{self.work}/build.log")[0] == 0
+    def bodies(self, header, out, argv, headers):
+        """Compiles a header's bodies: functions of qos.h are inline in the others'. False: they do not compile."""
+        with open(f"{self.work}/bodies.c", "w") as f:
+            f.write(("" if header == "qos" else '#include "qos.h"\n#undef QOS_API\n') +
+                    f'#define QOS_API\n#include "{header}.h"\n')
+        return run(argv + ["-Werror=int-conversion", "-Werror=incompatible-pointer-types", f"-I{headers}", "-o", out,
+                           f"{self.work}/bodies.c"], 120, f"{self.work}/build.log")[0] == 0
+
+    def shared(self, header, out, compiler, headers):
+        """A directory with the header's bodies as a shared object."""
+        os.makedirs(f"{self.work}/{out}", exist_ok=True)
+        return self.bodies(header, f"{self.work}/{out}/libqoskit_{header}.so",
+                           compiler + ["-fPIC", "-shared", "-Wl,-Bsymbolic"], headers)
+
+    def changed(self, out, compiler):
+        """The library of the header as it is in `work`, made once for each change."""
+        if out not in self.built and not self.shared(self.header, out, compiler, self.work):
+            return False
+        self.built.add(out)
+        return True
 
     def object(self, config):
         """A hash of the header's object code in one configuration; None: it does not compile."""
-        out = "plain" if not config else "other"
-        if not self.bodies(self.header, out, GCC, config):
+        out = f"{self.work}/object.o"
+        if not self.bodies(self.header, out, GCC + ["-c"] + ([config] if config else []), self.work):
             return None
-        with open(f"{self.work}/{out}.o", "rb") as f:
-            return hashlib.sha256(f.read()).hexdigest()
+        return digest(read(out))
 
     def unchanged(self):
-        self.put(f"{self.header}.h", self.text)
+        self.put(self.text)
         return [self.object(c) for c in CONFIGS]
 
     def differs(self, text):
         """"plain" or "other": the configuration whose object code differs; "": none does; None: it does not compile."""
-        objects = self.kept("objects", self.unchanged)
-        self.put(f"{self.header}.h", text)
+        objects = self.kept(f"{self.work}/objects.json", self.unchanged)
+        self.put(text)
         for config, before in zip(CONFIGS, objects):
             after = self.object(config)
             if after is None:
@@ -478,182 +547,157 @@ class Bench:
                 return "other" if config else "plain"
         return ""
 
-    def program(self, source, compiler, plain):
-        """Builds a test with the header as it is now. plain: the object of that header's bodies."""
-        program, log = f"{self.work}/test", f"{self.work}/build.log"
-        sanitized = compiler[0] == "clang"
-        if has_own_bodies(source):
-            return run(command(source, program, self.work, "san" if sanitized else "-O0"), 300, log)[0] == 0
-        tag = "san." if sanitized else ""
-        objects = [f"{self.work}/{tag}{name_of(source).replace('/', '.')}.o"]
-        if not os.path.exists(objects[0]):
-            argv = compiler + ["-w", "-I.", "-Itests", "-DQOS_DECLARE_ONLY"] + says(source, "flags")
-            if "/fuzz/" in source:
-                argv.append(f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"')
-                if run(argv + ["-c", "-o", objects[0] + ".driver", "tests/fuzz/driver.c"], 300, log)[0] != 0:
-                    return False
-            if run(argv + ["-c", "-o", objects[0] + ".new", source], 300, log)[0] != 0:
-                return False
-            os.rename(objects[0] + ".new", objects[0])
-        if "/fuzz/" in source:
-            objects.append(objects[0] + ".driver")
-        for header in bodies_of(source):
-            out = plain if header == self.header else tag + header
-            if header != self.header and not os.path.exists(f"{self.work}/{out}.o") and \
-                    not self.bodies(header, out, compiler):
-                return False
-            objects.append(f"{self.work}/{out}.o")
-        link = [compiler[0]] + [f for f in compiler if f.startswith("-fsanitize=")]
-        link += ["--coverage"] if plain == "covered" else []
-        return run(link + says(source, "flags") + ["-o", program] + objects + says(source, "links"), 300, log)[0] == 0
-
-    def lines_run(self, source):
-        """Status and time of a test with the header unchanged, and the header's lines that it runs (and has at all)."""
-        for f in os.listdir(self.work):
-            if f.endswith((".gcda", ".gcno")) and not f.startswith("covered."):
-                os.remove(f"{self.work}/{f}")
-        program, log = f"{self.work}/test", f"{self.work}/build.log"
-        before = used_s()
-        if has_own_bodies(source):
-            argv = command(source, program, self.work, "-O0")
-            good = run(argv[:1] + ["--coverage"] + argv[1:], 300, log)[0] == 0
-        else:
-            good = self.program(source, GCC, "covered")
-        build_s = used_s() - before
-        for f in os.listdir(self.work):
-            if f.endswith(".gcda"):
-                os.remove(f"{self.work}/{f}")
-        status, run_s = run([program], LONG_S, f"{self.work}/run.log") if good else (1, 0)
-        data = [f for f in os.listdir(self.work) if f.endswith(".gcda")]
-        hit, known = set(), set()
-        out = subprocess.run(["gcov", "--json-format", "--stdout"] + data, cwd=self.work, capture_output=True, check=False)
-        for report in out.stdout.decode().split("\n"):
-            for f in json.loads(report)["files"] if report.strip() else []:
-                if os.path.basename(f["file"]) == f"{self.header}.h":
-                    known.update(line["line_number"] for line in f["lines"])
-                    hit.update(line["line_number"] for line in f["lines"] if line["count"])
-        return status, build_s, run_s, hit, known
-
-    def measure(self):
-        """Each test unchanged: what it costs and reaches. What fails or skips here judges nothing. Long ones, of which
-        the counts are not waited for, reach everything."""
-        tests, unfit, lines = [], [], set()
-        self.put(f"{self.header}.h", self.text)
-        self.bodies(self.header, "covered", GCC + ["--coverage"])
-        for source in tests_of(self.header):
-            if not has_own_bodies(source):
-                self.program(source, GCC, "covered")  # its object
-            status, build_s, run_s, hit, known = self.lines_run(source)
-            lines |= known
-            long = status in (-signal.SIGXCPU, -signal.SIGKILL)
-            if long or status == 0:
-                # A child that is killed leaves no counts.
-                reach = None if long or "fork(" in open(source).read() else sorted(hit)
-                tests.append({"source": source, "build_s": build_s, "run_s": run_s, "long": long, "lines": reach})
-            else:
-                unfit.append(source)
-        return {"tests": tests, "unfit": unfit, "lines": sorted(lines)}
-
-    def baseline(self):
-        self.base = self.kept("baseline", self.measure)
-        self.known = set(self.base["lines"])
-        self.reach = {t["source"]: None if t["lines"] is None else set(t["lines"]) for t in self.base["tests"]}
-        return self.base
-
-    def reaching(self, mutant):
-        """The tests that run the mutant's function (lines alone would not do: at -O1 some lose their counts)."""
-        begin, end = body_of(self.text, mutant["function"], mutant["at"])
-        span = self.known & set(range(self.text.count("\n", 0, begin), self.text.count("\n", 0, end) + 2))
-        return [t for t in self.base["tests"]
-                if not span or self.reach[t["source"]] is None or span & self.reach[t["source"]]]
-
-    def killed(self, t, limit_s):
-        status, _ = run([f"{self.work}/test"], limit_s, f"{self.work}/run.log")
-        if status in (0, 77):
+    def program(self, t):
+        """A test linked with the headers' bodies as they are; which ones it loads is said when it runs."""
+        tag = "san" if t.sanitized else "run"
+        compiler = SANITIZED if t.sanitized else GCC
+        path = f"{self.work}/{t.text}.{tag}"
+        if os.path.exists(path):
+            return path
+        place = f"{self.work}/{tag}.as_is"
+        for h in bodies_of(t.source):
+            if not os.path.exists(f"{place}/libqoskit_{h}.so") and \
+                    not self.shared(h, f"{tag}.as_is", compiler, f"{self.work}/as_is"):
+                return None
+        argv = compiler + ["-w", "-DQOS_DECLARE_ONLY", f"-I{self.work}/as_is", "-I.", "-Itests"] + says(t.source, "flags") + \
+            ["-o", path + ".new", t.source] + driver(t.source) + [f"-L{place}"] + \
+            [f"-lqoskit_{h}" for h in bodies_of(t.source)] + says(t.source, "links")
+        if run(argv, 300, f"{self.work}/build.log")[0] != 0:
             return None
-        return name_of(t["source"]), "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {status}"
+        os.rename(path + ".new", path)
+        return path
 
-    def judge(self, text, tests):
-        """("caught", (test, how)), ("survived", None), ("same", None) or ("invalid", None). The quick tests come first,
-        with bodies at -O0, as most mutants fall there; only what is left is compiled at -O1 and compared."""
-        self.put(f"{self.header}.h", text)
-        if not self.bodies(self.header, "quick", ["gcc", "-std=gnu11", "-O0"]):
-            return "invalid", None
-        quick = [t for t in tests if t["run_s"] < QUICK_S and not has_own_bodies(t["source"])]
-        rest = [t for t in tests if t not in quick and not t["long"]]
-        begun = used_s()
-        for t in quick:
-            if SHORT_S and used_s() - begun > SHORT_S:
-                return "pending", None
-            if not self.program(t["source"], GCC, "quick"):
-                return "caught", (name_of(t["source"]), "does not compile")
-            how = self.killed(t, int(t["run_s"] * 6) + 2)
-            if how:
-                return "caught", how
-        differs = self.differs(text)
-        if not differs:
-            return "invalid" if differs is None else "same", None
-        how = self.killed_by(text, rest, differs, begun + SHORT_S if SHORT_S else None)
-        if how:
-            return "caught", how
-        if SHORT_S:
-            return "pending", None
-        return self.judge_long(text, tests, differs)
+    def measure(self, t):
+        """A test unchanged: whether it passes, what it takes, which of the header's lines it runs (and has at all)."""
+        self.put(self.text)
+        profile, program, build_s = f"{self.work}/profile", f"{self.work}/test", 0.0
+        if t.own:
+            begun = used_s()
+            compiler = ["clang++" if t.source.endswith(".cc") else "clang"] + \
+                (SANITIZED[3:] if t.sanitized else ["-fprofile-instr-generate", "-fcoverage-mapping"])
+            if run(whole(compiler, t.source, program, self.work), 300, f"{self.work}/build.log")[0] != 0:
+                return {"fit": False}
+            build_s, measured, libraries = used_s() - begun, program, ""
+        else:
+            program = self.program(t)
+            if not program or not (t.sanitized or self.changed("cover", COVERED)):
+                return {"fit": False}
+            measured = f"{self.work}/cover/libqoskit_{self.header}.so"
+            libraries = f"{self.work}/san.as_is" if t.sanitized else f"{self.work}/cover:{self.work}/run.as_is"
+        if os.path.exists(profile):
+            os.remove(profile)
+        status, run_s = run([program], LONG_S, f"{self.work}/run.log", t.scale, libraries, t.sanitized, profile)
+        result = {"fit": status == 0, "build_s": build_s, "run_s": run_s, "hit": None, "known": []}
+        # A child that is killed leaves no counts.
+        if status == 0 and not t.sanitized and os.path.exists(profile) and "fork(" not in read(t.source).decode():
+            subprocess.run(["llvm-profdata", "merge", "-o", profile + ".data", profile], capture_output=True, check=True)
+            lines = subprocess.run(["llvm-cov", "export", "-format=lcov", measured, "-instr-profile", profile + ".data",
+                                    f"{self.work}/{self.header}.h"], capture_output=True, check=True).stdout.decode()
+            counts = [tuple(map(int, line[3:].split(","))) for line in lines.split("\n") if line.startswith("DA:")]
+            result["known"] = sorted({n for n, _ in counts})
+            result["hit"] = sorted({n for n, count in counts if count})
+        return result
 
-    def killed_by(self, text, tests, differs, end_s=None):
-        self.put(f"{self.header}.h", text)
+    def fit(self, tests):
+        """Those of the tests that pass unchanged, each with what was measured."""
+        good = []
         for t in tests:
-            if end_s and used_s() + t["build_s"] + t["run_s"] > end_s:
-                continue
-            if differs != "plain" and not has_own_bodies(t["source"]):
-                continue
-            if not self.program(t["source"], GCC, "plain"):
-                return name_of(t["source"]), "does not compile"
-            how = self.killed(t, int(t["run_s"] * 6) + 2)
-            if how:
-                return how
-        return None
-
-    def judge_long(self, text, tests, differs):
-        """What no short test has caught: the sanitizers, then the long tests."""
-        sane = [t for t in tests if t["source"] in self.kept("sane", self.sane)]
-        long_s = self.kept("long", self.long)
-        self.put(f"{self.header}.h", text)
-        if sane:
-            self.bodies(self.header, "san.plain", SANITIZED)
-        for t in sane:
-            self.program(t["source"], SANITIZED, "san.plain")
-            status, _ = run([f"{self.work}/test"], 60, f"{self.work}/run.log", 8)
-            if status not in (0, 77):
-                return "caught", ("san/" + name_of(t["source"]), f"status {status}")
-        long = [dict(t, run_s=long_s[t["source"]]) for t in tests if t["long"] and t["source"] in long_s]
-        if long:
-            self.differs(text)
-        how = self.killed_by(text, long, differs)
-        return ("caught", how) if how else ("survived", None)
+            r = self.kept(f"{OUT}/measured/{self.header}.{t.key}.json", functools.partial(self.measure, t))
+            if r["fit"]:
+                t.build_s, t.run_s = r["build_s"], r["run_s"]
+                t.hit, t.known = None if r["hit"] is None else set(r["hit"]), set(r["known"])
+                good.append(t)
+            else:
+                print(f"judges nothing, as it does not pass unchanged: {t.name} at scale 1/{t.scale}", flush=True)
+        return good
 
     def long(self):
-        """The long tests that pass unchanged: processor time of each."""
-        self.put(f"{self.header}.h", self.text)
-        self.object("")
-        good = {}
-        for t in self.base["tests"]:
-            if t["long"] and self.program(t["source"], GCC, "plain"):
-                status, run_s = run([f"{self.work}/test"], 900, f"{self.work}/run.log")
-                if status == 0:
-                    good[t["source"]] = run_s
-        return good
+        """The tests of the second round: under the sanitizers, then those of full length."""
+        if self.later is None:
+            sane = [t.source for t in self.short
+                    if t.source.split("/")[1] in ("unit", "property", "fuzz") and t.source.endswith(".c")]
+            self.later = self.fit([Test(s, SCALE, True) for s in sane])
+            lines = {t.source: t for t in self.short}
+            for t in self.later:
+                t.hit, t.known = lines[t.source].hit, lines[t.source].known
+            self.later += self.fit([Test(t.source, 1, False) for t in self.short + self.slow if t.scaled])
+            self.later += [t for t in self.slow if not t.scaled]
+        return self.later
 
-    def sane(self):
-        """The C tests of unit/, property/ and fuzz/ that pass unchanged, in time, under the sanitizers."""
-        self.put(f"{self.header}.h", self.text)
-        self.bodies(self.header, "san.plain", SANITIZED)
-        program, good = f"{self.work}/test", []
-        for t in self.base["tests"]:
-            if t["source"].split("/")[1] in ("unit", "property", "fuzz") and t["source"].endswith(".c") and not t["long"]:
-                if self.program(t["source"], SANITIZED, "san.plain") and run([program], 20, f"{self.work}/run.log", 8)[0] == 0:
-                    good.append(t["source"])
-        return good
+    def reaching(self, mutant, tests):
+        """The tests that run a line of the mutant; of its function, if no count says which of its lines run."""
+        first = self.text.count("\n", 0, mutant["at"]) + 1
+        begin, end = body_of(self.text, mutant["function"], mutant["at"])
+        body = range(self.text.count("\n", 0, begin), self.text.count("\n", 0, end) + 2)
+        found = []
+        for t in tests:
+            span = t.known & set(range(first, first + mutant["old"].count("\n") + 1)) or t.known & set(body)
+            if t.hit is None or not span or span & t.hit:
+                found.append(t)
+        return found
+
+    def killed(self, t):
+        """How the header as it is in `work` fails a test; None: it does not."""
+        limit_s = int(t.run_s * 6) + (8 if t.sanitized else 1)
+        if t.own:
+            program, libraries = f"{self.work}/test", ""
+            compiler = ["clang"] + SANITIZED[3:] if t.sanitized else ["g++" if t.source.endswith(".cc") else "gcc"]
+            if run(whole(compiler, t.source, program, self.work), 300, f"{self.work}/build.log")[0] != 0:
+                return "does not compile"
+        else:
+            program = self.program(t)
+            out, compiler = ("san", SANITIZED) if t.sanitized else ("O0", CLANG) if t.run_s < QUICK_S else ("O1", GCC)
+            if not self.changed(out, compiler):
+                return "does not compile"
+            libraries = f"{self.work}/{out}:{self.work}/{'san' if t.sanitized else 'run'}.as_is"
+        status, _ = run([program], limit_s, f"{self.work}/run.log", t.scale, libraries, t.sanitized)
+        if status in (0, 77):
+            return None
+        return "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {status}"
+
+    def judge(self, r, round_of, kills):
+        """Takes a mutant's record on: `result` becomes caught, same, invalid, or stays open; `met` are the keys of the
+        tests that it has lived through, `rounds` the rounds that it has behind it. False: the time is over."""
+        m = r["mutant"]
+        text = apply_by_text(self.text, m)
+        self.put(text)
+
+        def order(t):
+            return t.name != r["hint"], (t.build_s + t.run_s + 0.02) / (1 + kills[t.name] + 10 * kills[m["function"], t.name])
+
+        def meet(tests):
+            for t in sorted(self.reaching(m, tests), key=order):
+                if time.monotonic() > END:
+                    return False
+                if t.key in r["met"] or r["differs"] == "other" and not t.own:
+                    continue
+                how = self.killed(t)
+                if how:
+                    kills.update([t.name, (m["function"], t.name)])
+                    r.update(result="caught", by=[t.name, how])
+                    return True
+                r["met"].append(t.key)
+            return True
+
+        if r["differs"] is None:
+            if not self.changed("O0", CLANG):
+                r["result"] = "invalid"
+                return True
+            if not meet([t for t in self.short if not t.own and t.run_s < QUICK_S]):
+                return False
+            if r["result"] == "caught":
+                return True
+            r["differs"] = self.differs(text)
+            if not r["differs"]:
+                r["result"] = "invalid" if r["differs"] is None else "same"
+                return True
+        if not meet(self.short):
+            return False
+        if r["result"] == "open" and round_of == 2 and not meet(self.long()):
+            return False
+        if r["result"] == "open":
+            r["rounds"] = round_of
+        return True
 
 
 # ---- lists ---------------------------------------------------------------------------------------------------------
@@ -700,77 +744,82 @@ def key_of(m):
 
 
 def run_command(header, want, seed):
-    bench = Bench(header, f"{OUT}/{header}.work")
-    base = bench.baseline()
-    for source in base["unfit"]:
-        print(f"judges nothing, as it does not pass unchanged: {source}")
-    if not base["tests"]:
+    bench = Bench(header)
+    if not bench.short:
         sys.exit(f"no test of {header}.h passes")
-    print(f"{header}.h: {len(base['tests'])} tests, {sum(t['build_s'] + t['run_s'] for t in base['tests']):.0f} s "
-          f"of processor time for all", flush=True)
+    print(f"{header}.h: {len(bench.short)} tests, {sum(t.build_s + t.run_s for t in bench.short):.0f} s of processor time "
+          f"for all in the first round", flush=True)
     judged = {key_of(e): e for e in read_list(JUDGED) if e["header"] == header}
     state = f"{OUT}/{header}.{seed}.jsonl"
-    head, done = {"header": digest(f"{header}.h"), "tests": bench.key}, {}
-    if os.path.exists(state):
-        lines = [json.loads(line) for line in open(state)]
-        if lines and lines[0]["header"] == head["header"]:
-            for r in lines[1:]:
-                if r["result"] not in ("survived", "pending") or lines[0]["tests"] == head["tests"]:
-                    done[r["key"]] = r
-    with open(state, "w") as f:
-        for r in [head] + list(done.values()):
-            f.write(json.dumps(r) + "\n")
-    counts, survivors, dropped, begun, tried = collections.Counter(), [], 0, used_s(), 0
-    kills = collections.Counter()  # by test, and by function and test
-    for r in done.values():
+    known, kills, counts, dropped, tried, begun = {}, collections.Counter(), collections.Counter(), 0, 0, used_s()
+    for line in open(state) if os.path.exists(state) else []:
+        r = json.loads(line)
+        known[r["key"]] = r
+    for r in known.values():
         if r["result"] == "caught":
             kills.update([r["by"][0], (r["mutant"]["function"], r["by"][0])])
-    for m in mutants(bench.text, seed):
-        if sum(counts.values()) >= want:
+    every, chosen, over = mutants(bench.text, seed), [], False
+
+    def record(m):
+        r = known.get(key_of(m))
+        if r is None or r["header"] != bench.digest:
+            hint = r["by"][0] if r and r["by"] else None
+            r = {"key": key_of(m), "header": bench.digest, "result": "open", "by": None, "hint": hint, "differs": None,
+                 "met": [], "rounds": 0}
+        r["mutant"] = m
+        return r
+
+    def unmet(r, round_of):
+        """Whether a mutant that lives has tests before it: it is new, or a test is."""
+        if r["result"] != "open" or round_of == 2 and r["key"] in judged:
+            return False
+        tests = bench.reaching(r["mutant"], bench.short + (bench.long() if round_of == 2 else []))
+        return r["rounds"] < round_of or any(t.key not in r["met"] for t in tests)
+
+    def take(r, round_of):
+        nonlocal tried, over
+        if not over and unmet(r, round_of):
+            over = time.monotonic() > END or not bench.judge(r, round_of, kills)
+            if r["result"] != "open" or r["met"]:
+                tried += 1
+                known[r["key"]] = r
+                with open(state, "a") as f:
+                    f.write(json.dumps(r) + "\n")
+
+    for m in every:
+        r = record(m)
+        if len(chosen) >= want or over and key_of(m) not in known:
             break
-        key = key_of(m)
-        r = done.get(key)
-        if r is None or r["result"] == "pending" and not SHORT_S and key not in judged:
-            text = apply_by_text(bench.text, m)
-            if text is None:
-                continue
-            if used_s() - begun > BUDGET_S:
-                print(f"stopped after {BUDGET_S:.0f} s of processor time (QOS_MUTATE_SECONDS); run it again to go on")
-                break
-
-            def order(t):
-                name = name_of(t["source"])
-                return (t["build_s"] + t["run_s"]) / (1 + kills[name] + 10 * kills[m["function"], name])
-
-            result, caught = bench.judge(text, sorted(bench.reaching(m), key=order))
-            if caught:
-                kills.update([caught[0], (m["function"], caught[0])])
-            tried += 1
-            r = {"key": key, "result": result, "by": caught, "mutant": m}
-            with open(state, "a") as f:
-                f.write(json.dumps(r) + "\n")
+        take(r, 1)
         if r["result"] in ("same", "invalid"):
             dropped += 1
-            continue
-        verdict = r["result"]
-        if verdict in ("survived", "pending"):
-            verdict = judged[key]["verdict"] if key in judged else "survived"
+        elif r["result"] == "caught" or r["rounds"] >= 1:
+            chosen.append(r)
+            if len(chosen) % 25 == 0 and tried:
+                print(f"  {len(chosen)} of {want}: {sum(r['result'] == 'caught' for r in chosen)} caught, "
+                      f"{(used_s() - begun) / tried:.1f} s of processor time each", flush=True)
+    for r in chosen if ROUNDS > 1 and not over else []:
+        take(r, 2)
+    if over:
+        print("the time is over (QOS_MUTATE_SECONDS); run it again to go on")
+    with open(state + ".new", "w") as f:  # without what was overtaken
+        f.writelines(json.dumps(r) + "\n" for r in known.values())
+    os.rename(state + ".new", state)
+    survivors = []
+    for r in chosen:
+        verdict = r["result"] if r["result"] != "open" else judged[r["key"]]["verdict"] if r["key"] in judged else "open"
         counts[verdict] += 1
-        if verdict == "survived":
-            survivors.append(m)
-            print(f"{r['result']}: {m['function']}\n{write_entry(header, m, '')}", flush=True)
-        done_now = sum(counts.values())
-        if done_now % 25 == 0 and tried:
-            print(f"  {done_now} of {want}: {counts['caught']} caught, {len(survivors)} survived, "
-                  f"{(used_s() - begun) / tried:.1f} s of processor time each", flush=True)
-    total = sum(counts.values())
+        if verdict == "open":
+            survivors.append(write_entry(header, r["mutant"], "lives" if r["rounds"] == 2 else "lives after the first round"))
+    with open(f"{OUT}/{header}.survivors", "w") as f:
+        f.write("\n".join(survivors))
+    print("\n".join(survivors))
+    total = len(chosen)
     real = total - counts["equivalent"]
     print(f"{header}.h, seed {seed}: {total} mutants ({dropped} more dropped), {counts['caught']} caught, "
           f"{counts['equivalent']} equivalent, {counts['performance']} performance only, {len(survivors)} unjudged; "
           f"{100 * counts['caught'] / max(real, 1):.1f} % of {real} caught")
-    with open(f"{OUT}/{header}.survivors", "w") as f:
-        f.write("\n".join(write_entry(header, m, "survived: ") for m in survivors))
-    return 0 if counts["caught"] >= 0.95 * real else 1
+    return 0 if total >= want and counts["caught"] >= 0.95 * real else 1
 
 
 def pick_command(header, seed):
@@ -816,7 +865,7 @@ def replay_command(path, only):
         with open(f"{work}/{e['header']}.h", "w") as f:
             f.write(text)
         program = f"{work}/test"
-        status, _ = run(command(source, program, work, "-O0"), 300, f"{work}/build.log")
+        status, _ = run(whole(["g++"] if source.endswith(".cc") else ["gcc"], source, program, work), 300, f"{work}/build.log")
         how = "does not compile"
         if status == 0:
             status, _ = run([program], 120, f"{work}/run.log")
@@ -839,9 +888,7 @@ def main():
         return run_command(a[1], int(a[2]) if len(a) > 2 else 100, a[3] if len(a) > 3 else "1")
     if len(a) >= 2 and a[0] == "list":
         text = open(f"{a[1]}.h").read()
-        for n, m in enumerate(mutants(text, a[3] if len(a) > 3 else "1")):
-            if n >= int(a[2] if len(a) > 2 else 100):
-                break
+        for m in mutants(text, a[3] if len(a) > 3 else "1")[:int(a[2]) if len(a) > 2 else 100]:
             print(write_entry(a[1], m, "#" if apply_by_text(text, m) else "# CANNOT BE APPLIED"))
         return 0
     if len(a) >= 2 and a[0] == "pick":

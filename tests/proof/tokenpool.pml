@@ -1,227 +1,346 @@
-/* tokenpool.pml - the words of tokenpool.h as a model for spin: 3 clients, 2 monitors, one clock.
+/* tokenpool.pml - the words of tokenpool.h as a model for spin: clients, 2 monitors, one clock.
  *
- * Each access to a shared word is one step; between two steps anybody may run, time may pass, a monitor may die. A monitor
- * may believe at any time that the other is dead, twice wrongly. tests/build/model.sh compares the labels of the steps with those in the
- * header, runs spin, and plants bugs into the model.
+ * Each access to a shared word is one step; between two steps anybody may run and time may pass. A pause without end is a
+ * death. A monitor may believe at any time, and as often as it likes, that the other is dead. tests/build/model.sh compares the labels of
+ * the steps with those in the header, runs spin, and plants bugs into the model.
  *
- *   safety     tokens of an epoch <= C; a token is spent before the next epoch starts; epochs start T apart; the count
- *              stays above -(clients x batch); of two monitors one at most changes a word of (epoch, seq)
- *   progress   nobody waits for ever (no invalid end state; with fair scheduling no run without an end): monitors end
- *              when time has brought another epoch, whichever of them died
+ *   safety     S1 tokens of an epoch <= C: claimed ones and the reservation that client 0 has not returned
+ *              S2 when an epoch is announced, no client has tokens of another one that it may still spend
+ *              S3 epochs are announced T apart
+ *              S4 a client makes at most one failed claim between two fills: the count stays above -(clients x batch)
+ *              S5 of two monitors one at most changes a word of (epoch, seq), or a period word
+ *   progress   (-DPROGRESS) when time has passed, a new epoch is announced: whichever monitor died, at any step, and
+ *              with two wrong beliefs that the other is dead
+ *
+ * The whole of it, for any number of clients, by two searches that come to their end. A client reads and writes its own
+ * variables and shared words; of these it changes only the pool word (a claim) and, if it has a reservation, its report.
+ * So a client sees of the others no more than claims and a report, and the monitors see no more of them either.
+ *   OTHERS=1   client 0, whose report counts, in every detail, and beside it claims by others: at any time, as many as
+ *              they like. This has every run in which client 0 meets any number of clients.
+ *   OTHERS=2   client 1, without a reservation, in every detail, and beside it others that claim and return client 0's
+ *              reservation at any time.
+ * What others do are the same inlines that the clients use, but without their conditions: each step of a client is one
+ * of theirs, so none is missing. S1, S3 and S5 speak of words; S2 and S4 of one client at a time: S4 for the sum follows.
+ * A failed claim only lowers the count, which is 0 here for all below, and the failures are counted for each client.
+ *
+ * Each step may do more than the header does, never less: a swap sees the words at its time (in the header an earlier
+ * look must have seen the same), a fill puts any number up to the budget (the header's is one of these; reports only
+ * lower what is kept), a heartbeat shows any age up to the true one, an answer may be lost. Sequence numbers do not come round.
  *
  * Small numbers: T = 1 tick, END = 2 ticks in all, C = 2 tokens, client 0 has a reservation of 1, batch 1. Left out: limits,
- * debt, forced tokens, late starters (heartbeats), the guard, memory orders (tests/interleave/ has these). */
-#define CLIENTS 3
-#ifndef END
-#define END 2
-#endif
+ * debt, forced tokens, late starters (heartbeats of engines), stray stores, memory orders (tests/interleave/ has these). */
 #ifndef T
 #define T 1
 #endif
+#ifndef END
+#define END 2
+#endif
 #define C 2
-#define MAX_EPOCH 4
+#define NONE 255
 
 byte now = 0;
-short count = 0;                        /* the pool word */
-byte pool_epoch = 0, pool_seq = 0;
-byte period_epoch = 0, version = 0;     /* the period word; each write of it makes another version */
+byte count = 0;                         /* the pool word: its count, 0 for all below */
+byte pool_epoch = 0;
+bit pool_writer = 0;                    /* whose (epoch, seq) it has */
+byte period_epoch = 0;                  /* the period word */
 bool period_open = false;
-byte terms[CLIENTS];                    /* the epoch whose terms they are */
-byte report_epoch = 0;                  /* client 0's report: it returned its reservation of this epoch */
-byte beat_epoch = 0, beat_age = 0;
+bit period_writer = 0;                  /* whose swap it was: another's fails */
+byte terms = 0;                         /* the epoch whose terms they are */
+bool reported = false;                  /* client 0's report: it returned its reservation of pool_epoch */
+byte oldest = NONE;                     /* the heartbeat says that pool_epoch is at most now - oldest old; NONE: nothing */
 /* what the properties look at */
-byte spent[MAX_EPOCH + 1];
-byte started_at = 0, dead = 0, mistakes = 0;
+byte claimed = 0;                       /* of pool_epoch */
+bool kept = true;                       /* client 0 has its reservation of pool_epoch */
+byte until[3];                          /* a client may spend tokens before that time; 0: it may not */
+bool failed[3];                         /* a claim failed since the last fill */
+byte announced_at = 0;
+#ifdef PROGRESS
+bool aged[2];                           /* T has passed since the start that a monitor counts from; now stands still */
+bool dirty[2];                          /* the pool word changed since a monitor's look */
+byte claims = 0, mistakes = 0;
+bool acts[2];                           /* has the storage, or is about to */
+bool dead = false, reached = false;     /* one died; an epoch after the first was announced */
+#define DUE(me) aged[me]
+#else
+#define DUE(me) (now - start >= T)
+#endif
+
+inline claim(more) /* C1: more: the answer leaves tokens in the pool */
+{
+    if
+    :: count > 0 -> count--; claimed++; assert(claimed + kept <= C); more = (count > 0)
+    :: else -> more = false
+    fi
+}
+
+inline give_back() { kept = false }
+
+inline report(returned)
+{
+    assert(!(returned && kept));
+    reported = returned
+}
+
+inline filled() { failed[0] = false; failed[1] = false; failed[2] = false }
+
+#define EXPIRE(i) until[i] = (until[i] <= now -> 0 : until[i])
 
 active proctype time()
 {
+#ifdef PROGRESS
     do
-    :: now < END -> progress_time: now++
-    :: now == END -> break
+    :: d_step { !reached && (!aged[0] || !aged[1]) -> aged[0] = true; aged[1] = true }
+    :: reached -> break
     od
+#else
+end:do
+    :: d_step { now < END -> now++; EXPIRE(0); EXPIRE(1); EXPIRE(2) }
+    od
+#endif
 }
 
 /* Variables that a step leaves behind are set to 0 at its end: fewer states. */
 proctype client(byte me)
 {
-    byte epoch = 0, held = 0, seen = 0, p = 0, prev = 0, deadline = 0, got = 0, e = 0;
-    bool running = false, may_claim = false, may_return = false, open = false;
+    byte epoch = 0, seen = 0, seen_at = 0, prev_at = 0; /* own; last read; when; when last another */
+    byte early = 0, fresh = 0, e = 0;                   /* pool of a claim ahead; periods that begin with a read of the pool */
+    bool known = false, may_claim = false, may_return = false, early_more = false, good = false, none = false;
     do
-    :: now == END -> break
-    :: atomic {
-           (!running || now >= deadline) && now < END -> running = false; held = 0; may_claim = false; may_return = false; p = now
-       } /* its clock, then the read */
-       atomic {
-           e = period_epoch; open = period_open;
+    :: atomic {                         /* reads the period word; its clock was any time before */
+           until[me] == 0 -> may_claim = false; may_return = false; e = period_epoch;
            if
-           :: prev == 0 -> seen = e; epoch = e; prev = p + 1 /* found running: not this one. prev: 0 is not known */
-           :: prev > 0 && e == epoch -> prev = p + 1
+           :: !known -> known = true; epoch = e; seen = e /* found running: not this one */
+           :: known && e != seen -> prev_at = seen_at; seen = e
            :: else -> skip
-           fi
+           fi;
+#ifdef ANY_CLOCK
+           seen_at = 0;
+           do :: seen_at < now -> seen_at++ :: break od;
+#else
+           seen_at = now;               /* an earlier one makes its tokens end earlier: as the step that drops them */
+#endif
+           e = (e != epoch && period_open -> e : 0)
        }
        if
-       :: e != epoch && open ->
-          got = terms[me];                                              /* P1 */
+       :: e > 0 ->
+          good = (terms == e);                                          /* P1 */
           atomic {                                                      /* P2 */
               if
               :: period_epoch == e && period_open ->
-                 assert(got == e);
-                 epoch = e; deadline = prev - 1 + T; running = (deadline > now);
-                 held = (running && me == 0 -> 1 : 0); may_return = (held > 0); may_claim = running;
-                 prev = p + 1
+                 assert(good);
+                 epoch = e;
+                 if
+                 :: prev_at + T > now ->
+                    until[me] = prev_at + T; may_return = (me == 0);
+                    may_claim = (early == e -> early_more : fresh == 0)
+                 :: else -> skip        /* too late */
+                 fi;
+                 fresh = (fresh > 0 -> fresh - 1 : 0);
+                 fresh = (early > 0 && early != e && fresh == 0 -> 1 : fresh);
+                 early = 0; early_more = false; prev_at = 0
               :: else -> skip
-              fi
+              fi;
+              e = 0; good = false
           }
        :: else -> skip
-       fi;
-       p = 0; e = 0; got = 0; open = false
-    :: atomic {
-           running && held > 0 && now < deadline ->
-           spent[epoch] = spent[epoch] + held; held = 0; may_return = false;
-           assert(spent[epoch] <= C);
-           assert(period_epoch == epoch) /* the next one has not started */
+       fi
+    :: atomic { until[me] > 0 -> until[me] = 0; may_claim = false; may_return = false } /* drops its tokens, or dies */
+    :: atomic { until[me] > 0 && may_claim -> skip }                    /* decides on a claim */
+       atomic {                                                         /* C1 */
+           none = (count == 0);
+           claim(may_claim);
+           assert(!(none && failed[me]));                               /* S4 */
+           failed[me] = failed[me] || none; none = false;
+           if                           /* its answer, whenever it comes: nothing else happens to this client before */
+           :: pool_epoch == epoch -> may_claim = may_claim && until[me] > 0
+           :: pool_epoch != epoch -> early = pool_epoch; early_more = may_claim; may_claim = false
+           :: may_claim = false; fresh = 2 /* it is lost */
+           fi
        }
-    :: atomic {                                                         /* C1 */
-           running && may_claim && now < deadline ->
-           got = (count > 0 -> 1 : 0); e = pool_epoch; may_claim = (count > 1); count--;
-           assert(count >= -CLIENTS)
+    :: atomic { until[me] > 0 && !may_claim && pool_epoch == epoch && count > 0 -> may_claim = true } /* reads the pool */
+    :: atomic {                         /* no demand: returns its reservation */
+           until[me] > 0 && may_return -> may_return = false;
+           if :: epoch == pool_epoch -> give_back() :: else -> skip fi
        }
-       atomic { /* its answer, whenever it comes */
-           if
-           :: e == epoch && now < deadline -> held = held + got
-           :: else -> may_claim = false /* void, or of a period that it does not know */
-           fi;
-           got = 0; e = 0
-       }
-    :: atomic { running && may_return && now < deadline -> held--; may_return = false } /* no demand: returns it */
-       atomic { report_epoch = epoch }                                  /* R1 */
+       atomic { report(epoch == pool_epoch) }                           /* R1 */
     od
 }
 
-proctype monitor(byte me)
+/* Any number of other clients, without their conditions. */
+#ifdef OTHERS
+proctype others()
 {
-    byte c = 0, start = 0, epoch = 0, seq = 0, put = 0, look = 0, age = 0, e = 0, s = 0, mine = 0;
-    short n = 0, room = 0;
-    bool has = (me == 0), holding = false, unconfirmed = false, ok = false, announced = false;
+    bool more;
     do
-    :: now == END && period_epoch >= 2 && period_open -> break /* it goes on until it has brought an epoch */
-    :: dead == 0 && me == 0 -> dead = 1; break
-    :: now < END || period_epoch < 2 || !period_open ->
-       atomic { /* its clock; everything after it may come late */
-           c = now;
-           if
-           :: unconfirmed && has -> start = (c > start -> c : start)
-           :: unconfirmed && !has ->
-              look = c; if :: holding -> start = (c > age -> c - age : 0) :: else -> skip fi
-           :: else -> skip
-           fi;
-           unconfirmed = false
+    :: atomic { count > 0 -> claim(more); more = false }
+#if OTHERS > 1
+    :: atomic { pool_epoch > 0 && kept -> give_back() }
+    :: atomic { !kept && !reported -> report(true) }
+    :: atomic { reported -> report(false) } /* a late one hides it */
+#endif
+    od
+}
+#endif
+
+#ifdef PROGRESS
+proctype others()
+{
+    do /* claims make swaps fail; there are finitely many between two fills */
+    :: atomic { pool_epoch > 0 && claims < 2 -> claims++; dirty[0] = true; dirty[1] = true }
+    :: reached -> break
+    od
+}
+proctype reaper() { do :: dead = true; break :: break od }
+#define SWAP(me) (pool_writer == me && !dirty[me])
+#define SWAPPED claims = 0; dirty[0] = true; dirty[1] = true
+#define STOPS acts[me] = false
+#define WRONG (acts[1 - me] && !(dead && me == 1))
+#define BELIEVE (!WRONG || mistakes < 2)
+#define MISTAKE mistakes = (WRONG -> mistakes + 1 : mistakes); acts[me] = true;
+#else
+#define SWAP(me) (pool_writer == me)
+#define SWAPPED skip
+#define STOPS skip
+#define BELIEVE true
+#define MISTAKE
+#endif
+
+inline fenced()
+{
+    has = false; holding = false; unconfirmed = false; start = 0; put = 0; age = 0; epoch = NONE; /* has not looked */
+    STOPS
+}
+
+/* A beat: the age that it shows is at most that from here on. */
+inline beats() { if :: epoch == pool_epoch && start < oldest -> oldest = start :: else -> skip fi }
+
+inline put_into_pool(most)
+{
+#ifdef PROGRESS
+    count = 0 /* tokens do not matter here */
+#else
+    count = 0;
+    do :: count < most -> count++ :: break od /* the guard, the conversion */
+#endif
+}
+
+proctype monitor(bit me)
+{
+    byte start = 0, put = 0, age = 0, epoch = (me == 0 -> 0 : NONE), budget = 0;
+    bool has = (me == 0), holding = false, unconfirmed = false, announced = false, ok = false;
+    {
+    do
+    :: d_step {                         /* the first clock after it brought or saw an epoch */
+           unconfirmed -> unconfirmed = false; start = now - age; age = 0;
+#ifdef PROGRESS
+           aged[me] = false;
+#endif
+           if :: has || holding -> beats() :: else -> skip fi
        }
-       atomic { n = count; e = pool_epoch; s = pool_seq }
+    :: d_step { (has || holding) && pool_writer != me -> fenced() }
+    :: atomic {
+           (has || holding) && pool_writer == me && !unconfirmed && (DUE(me) || epoch == 0) ->
+#ifdef PROGRESS
+           dirty[me] = false
+       }
+       atomic {
+#endif
+           if                                                           /* M1 */
+           :: SWAP(me) ->
+              assert(pool_epoch == epoch);                              /* S5 */
+              ok = true; has = true; holding = false; start = 0;
+              epoch++; pool_epoch = epoch; claimed = 0; kept = true; reported = false; oldest = NONE;
+              put_into_pool(C - 1); put = count; filled(); SWAPPED
+           :: else -> skip              /* a claim came between, or a monitor: again */
+           fi
+       }
        if
-       :: (has || holding) && (e != epoch || s != seq) -> atomic { has = false; holding = false }
-       :: (has || holding) && e == epoch && s == seq && (c - start >= T || epoch == 0) ->
-          atomic {                                                      /* M1 */
-              ok = (count == n && pool_epoch == e && pool_seq == s);
+       :: ok ->
+          atomic {                                                      /* M2 */
               if
-              :: ok ->
-                 epoch++; seq = (s + 1) % 8; pool_epoch = epoch; pool_seq = seq; count = C - 1; put = C - 1;
-                 start = c; unconfirmed = true; has = true; holding = false
-              :: else -> skip /* a claim came between: again */
+              :: period_writer == me ->
+                 assert(pool_epoch == epoch);                           /* S5 */
+                 assert(epoch == 1 || now - announced_at >= T);         /* S3 */
+                 assert(until[0] == 0 && until[1] == 0 && until[2] == 0); /* S2 */
+                 period_epoch = epoch; period_open = false; announced_at = now
+              :: else -> ok = false; fenced()
               fi
           }
           if
           :: ok ->
-             atomic {                                                   /* M2 */
-                 ok = (version == mine);
+             atomic { if :: period_writer == me -> terms = epoch :: else -> skip fi }
+             atomic {                                                   /* M3 */
                  if
-                 :: ok ->
-                    version = (version + 1) % 16; mine = version;
-                    assert(epoch == 1 || now - started_at >= T);
-                    period_epoch = epoch; period_open = false; started_at = now
-                 :: else -> has = false
-                 fi
+                 :: period_writer == me ->
+                    period_open = true; unconfirmed = true
+#ifdef PROGRESS
+                    ; reached = reached || epoch >= 2
+#endif
+                 :: else -> fenced()
+                 fi;
+                 ok = false
              }
-             if
-             :: ok ->
-                atomic { if :: version == mine -> terms[0] = epoch; terms[1] = epoch; terms[2] = epoch :: else -> ok = false fi }
-                atomic {                                                /* M3 */
-                    if
-                    :: ok && version == mine -> period_open = true; version = (version + 1) % 16; mine = version
-                    :: else -> has = false
-                    fi
-                }
-             :: else -> skip
-             fi
           :: else -> skip
-          fi
-       :: (has || holding) && e == epoch && s == seq && c - start < T && epoch > 0 ->
-          atomic { beat_epoch = epoch; beat_age = c - start }
-          if
-          :: has ->
-             atomic { /* what client 0 returned goes to the pool: C - kept - claimed */
-                 room = (report_epoch == epoch -> C : C - 1) - (n > 0 -> put - n : put)
-             }
-             if
-             :: room > 0 && room > n ->
-                atomic {                                                /* M4 */
-                    if
-                    :: count == n && pool_epoch == e && pool_seq == s ->
-                       put = (n > 0 -> put - n : put) + room; count = room; pool_seq = (s + 1) % 8; seq = pool_seq
-                    :: else -> skip
-                    fi
-                }
-             :: else -> skip
-             fi
-          :: else -> skip
-          fi
-       :: !has && !holding && e > 0 ->
-          atomic {
-              if
-              :: e != epoch || look == 0 ->
-                 age = (beat_epoch == e -> beat_age : 0); look = c; unconfirmed = true;
-                 announced = (period_epoch == e)
-              :: else -> skip
-              fi;
-              epoch = e; seq = s; ok = false
-          }
-          if
-          :: dead == 0 -> skip /* the other lives */
-          :: dead == 1 || mistakes < 2 -> /* its lease is over, it seems */
-             mistakes = (dead == 1 -> mistakes : mistakes + 1);
-             atomic {                                                   /* M5 */
-                 if
-                 :: count == n && pool_epoch == e && pool_seq == s ->
-                    pool_seq = (s + 4) % 8; seq = pool_seq; ok = true
-                 :: else -> skip
-                 fi
-             }
-             atomic {                                                   /* M6, P3 */
-                 if
-                 :: ok ->
-                    version = (version + 1) % 16; mine = version; holding = true;
-                    if
-                    :: period_epoch == epoch && !announced -> look = c; age = 0; unconfirmed = true
-                    :: else -> skip
-                    fi;
-                    start = (look > age -> look - age : 0)
-                 :: else -> skip
-                 fi
-             }
           fi
        :: else -> skip
-       fi;
-       c = 0; n = 0; e = 0; s = 0; room = 0; ok = false
+       fi
+#ifndef PROGRESS
+    :: atomic {                                                         /* M4 */
+           has && pool_writer == me && epoch > 0 ->
+           assert(put - count == claimed);
+           budget = put - count + (reported -> 0 : 1);                  /* claimed and kept */
+           budget = (budget < C -> C - budget : 0);
+           put_into_pool(budget); put = claimed + count; budget = 0; filled()
+       }
+#endif
+    :: atomic {                         /* sees an epoch of the other */
+           !has && !holding && epoch != pool_epoch ->
+           epoch = pool_epoch; start = 0; age = 0; unconfirmed = true; announced = (period_epoch == epoch);
+           do :: oldest <= now && age < now - oldest -> age++ :: break od
+       }
+    :: atomic {                         /* its lease is over, it seems */
+           !has && !holding && epoch == pool_epoch && BELIEVE -> MISTAKE
+           pool_writer = me; SWAPPED                                    /* M5 */
+       }
+       atomic {                                                         /* M6, P3 */
+           period_writer = me; holding = true;
+           if
+           :: period_epoch == epoch && !announced -> age = 0; start = 0; unconfirmed = true
+           :: else -> if :: !unconfirmed -> beats() :: else -> skip fi
+           fi;
+           announced = false
+       }
+#ifdef PROGRESS
+    :: reached -> break
+#endif
     od
+    }
+#ifdef PROGRESS
+    unless { dead && me == 0 }
+#endif
 }
 
 init
 {
-#if defined(ALONE)
-    atomic { run monitor(0); run monitor(1) }
-#elif defined(FEW)
-    atomic { run client(0); run monitor(0); run monitor(1) }
-#else
-    atomic { run client(0); run client(1); run client(2); run monitor(0); run monitor(1) }
+    atomic {
+#ifdef CLIENT
+        run client(CLIENT);
 #endif
+#ifdef CLIENTS                          /* all of them in detail: a bounded search */
+        run client(0); run client(1);
+#if CLIENTS > 2
+        run client(2);
+#endif
+#endif
+#if defined(OTHERS) || defined(PROGRESS)
+        run others();
+#endif
+#ifdef PROGRESS
+        run reaper(); acts[0] = true;
+#endif
+        run monitor(0);
+#ifndef ONE_MONITOR
+        run monitor(1)
+#endif
+    }
 }

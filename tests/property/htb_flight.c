@@ -1,5 +1,6 @@
 // proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on serial and
-// parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts
+// parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts;
+// a class with too few requests to use its reservation costs no other class its own
 // variants: native san
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
@@ -12,11 +13,14 @@
 #define REQUESTS 112
 #define PER_S (S / 10) /* results in tenths of a second */
 
-/* The demo's tenants: a database, a scan, a backup with a limit. Closed loops; costs in ns of device time. */
-static const struct {
+/* Closed loops; costs in ns of device time. */
+struct tenant {
     uint32_t requests;
     uint64_t cost, rate, limit;
-} tenant[3] = {{32, 7700, 200000000, 0}, {64, 72900, 200000000, 0}, {16, 72900, 0, 100000000}};
+};
+/* The demo's tenants: a database, a scan, a backup with a limit. */
+static const struct tenant demo[3] = {{32, 7700, 200000000, 0}, {64, 72900, 200000000, 0}, {16, 72900, 0, 100000000}};
+static const struct tenant *tenant = demo;
 
 struct world {
     struct htb tree;
@@ -134,8 +138,10 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     for (i = 0; i < 2; i++)
         w->reservation[i] =
             (double)(w->done[i] - before[i]) / ((double)tenant[i].rate * (double)(end - from_ns) / (double)S);
-    w->limited = (double)(w->done[2] - before[2]) / ((double)tenant[2].limit * (double)(end - from_ns) / (double)S);
-    CHECK_LE(w->done[2], (uint64_t)((double)tenant[2].limit * ((double)seconds + 0.02)) + tenant[2].cost);
+    if (tenant[2].limit) {
+        w->limited = (double)(w->done[2] - before[2]) / ((double)tenant[2].limit * (double)(end - from_ns) / (double)S);
+        CHECK_LE(w->done[2], (uint64_t)((double)tenant[2].limit * ((double)seconds + 0.02)) + tenant[2].cost);
+    }
     {
         struct htb_state report;
         CHECK_EQ(htb_info(&w->tree, &report), QOS_OK);
@@ -193,6 +199,31 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
         CHECK_WITHIN(w->limited, 0.95, 1.01);
 }
 
+/* A request takes 1 ms of one of 8 or 64 channels. The first tenant reserves half of the device and has `requests`
+ * outstanding, so that it gets requests / channels at most. The second reserves 0.35 and has enough of them. The third
+ * borrows. If the header does not look whether narrowing is in vain, the second gets as little of its own as the first. */
+static void few_requests(struct world *w, uint32_t channels, uint32_t requests)
+{
+    struct tenant few[3] = {{0, 0, 500000000, 0}, {0, 0, 350000000, 0}, {0, 0, 0, 0}};
+    const double most = (double)requests / channels / 0.5;
+    few[0].requests = requests;
+    few[1].requests = channels;
+    few[2].requests = REQUESTS - requests - channels;
+    few[0].cost = few[1].cost = few[2].cost = MS / channels;
+    CHECK_CONTEXT("%u channels, %u requests", channels, requests);
+    memset(w, 0, sizeof *w);
+    tenant = few;
+    w->channels = channels;
+    w->capacity = w->later = 1;
+    run(w, 0, S, 5);
+    printf("%2u channels, %2u requests for half of the device: %.3f of that (at most %.3f), the other %.3f of its own; "
+           "busy %.3f\n",
+           channels, requests, w->reservation[0], most, w->reservation[1], w->busy);
+    CHECK_WITHIN(w->reservation[1], 0.98, 10);
+    CHECK_WITHIN(w->reservation[0], 0.75 * most, 1.01 * most);
+    tenant = demo;
+}
+
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
@@ -201,6 +232,12 @@ int main(void)
     size_t i, k;
     int hashed;
     check_begin("property/htb_flight");
+    few_requests(&w, 8, 2);
+    few_requests(&w, 8, 3);
+    few_requests(&w, 64, 2);
+    few_requests(&w, 64, 10);
+    few_requests(&w, 64, 20);
+    few_requests(&w, 64, 30);
     for (hashed = 0; hashed < 2; hashed++)
         for (k = 0; k < 3; k++) {
             if ((channels[k] == 1 && hashed) || (channels[k] != 8 && check_state.scale > 1))

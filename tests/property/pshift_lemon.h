@@ -2,8 +2,7 @@
  * tunables. */
 #include "pshift.h"
 #include "pshift_instances.h"
-#include <lemon/preflow.h>
-#include <lemon/smart_graph.h>
+#include "lemon_flow.h"
 #include <vector>
 
 __extension__ typedef __int128 wide;
@@ -13,27 +12,6 @@ static struct pshift_solver_state info_of(const struct pshift_solver *solver)
     struct pshift_solver_state info;
     (void)pshift_solver_info(solver, &info);
     return info;
-}
-
-static wide lemon_flow(const instance &p)
-{
-    lemon::SmartDigraph g;
-    lemon::SmartDigraph::ArcMap<wide> cap(g);
-    lemon::SmartDigraph::Node source = g.addNode(), sink = g.addNode();
-    std::vector<lemon::SmartDigraph::Node> server(p.servers);
-    for (uint32_t j = 0; j < p.servers; j++) {
-        server[j] = g.addNode();
-        cap[g.addArc(server[j], sink)] = static_cast<wide>(p.capacity[j]);
-    }
-    for (uint32_t i = 0; i < p.buckets; i++) {
-        lemon::SmartDigraph::Node bucket = g.addNode();
-        cap[g.addArc(source, bucket)] = static_cast<wide>(p.reservation[i]);
-        for (uint32_t e = p.row[i]; e < p.row[i + 1]; e++)
-            cap[g.addArc(bucket, server[p.server[e]])] = static_cast<wide>(p.demand[e]);
-    }
-    lemon::Preflow<lemon::SmartDigraph, lemon::SmartDigraph::ArcMap<wide>> flow(g, cap, source, sink);
-    flow.runMinCut();
-    return flow.flowValue();
 }
 
 /* The initial allocation by its definition (Section III-A, Algorithm 3, in integers): the floor of the proportional
@@ -90,7 +68,7 @@ int main()
         }
         CHECK_EQ(pshift_solver_solve(&ps, &q, nullptr, &s), QOS_OK);
         wide phi = static_cast<wide>(s.effective.hi) << 64 | static_cast<wide>(s.effective.lo);
-        CHECK(phi == lemon_flow(p));
+        CHECK(phi == lemon_flow(p.servers, p.buckets, p.capacity, p.reservation, p.row, p.server, p.demand));
         CHECK_EQ(pshift_solver_verify(&ps, &q, &s), QOS_OK);
         pshift_solver_state work = info_of(&ps);
         infeasible += s.excess.hi != 0 || s.excess.lo != 0;

@@ -121,7 +121,7 @@ for k in 0 1 2 3; do stop "${four[k]}"; done
 # ---- reservation and limit. Control: what the same clients get in all without any.
 seconds=3
 [ -z "${QOS_LONG:-}" ] || seconds=60
-verdict=3
+$ask judge_itself >"$d/judge" || { cat "$d/judge"; failed=1; }
 for policy in ps reward; do
     start $((base + 40)) $((base + 1)) --depth 16
     control=$pid

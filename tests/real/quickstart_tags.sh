@@ -39,12 +39,15 @@ exec 6>&-
 expect "a line in two pieces: the bytes of the file" cmp -s "$d/piece" <(tail -c +101 "$d/file" | head -c 1000)
 
 # Two connections for each tenant, closed loops.
-client() { # TENANT FILE: bytes that it got
-    local got=0 n at=0 end=$((SECONDS + seconds))
+client() { # TENANT FILE: bytes that it got; FILE.waited: longest time for an answer, in microseconds
+    local got=0 n at=0 longest=0 since end=$((SECONDS + seconds))
     exec 7<>"/dev/tcp/127.0.0.1/$port" || exit 1
     while [ $SECONDS -lt $end ]; do
+        since=${EPOCHREALTIME/./}
         echo "$1 $((at * size)) $size" >&7
         timeout 20 head -c "$size" <&7 >"$2.data"
+        since=$((${EPOCHREALTIME/./} - since))
+        longest=$((since > longest ? since : longest))
         n=$(stat -c %s "$2.data")
         got=$((got + n))
         [ "$n" -eq "$size" ] || { echo "short: $n" >>"$2.short"; break; }
@@ -53,6 +56,7 @@ client() { # TENANT FILE: bytes that it got
         fi
         at=$(((at + 1) % (mib * 1048576 / size)))
     done
+    echo "$longest" >"$2.waited"
     echo "$got" >"$2"
 }
 begin=$(date +%s%N)
@@ -88,6 +92,15 @@ expect "tenant 1 within its limit of 4 MB/s" [ "${sum[1]}" -le $((4 * ns / 1000 
 # All tenants have the same clients: what those without a limit got is what clients can ask for here.
 asked=$((sum[0] > sum[2] ? sum[0] : sum[2]))
 [ "$asked" -ge $((4 * ns / 1000)) ] || inconclusive "no tenant's clients could ask for 4 MB/s here"
+# What a limit did not give while the disk stood still, it does not give later. Tenant 2 has no limit, so it shows such a stop.
+stopped=$(($(sort -n "$d"/got.2?.waited | tail -1) * 1000))
+if [ "${sum[1]}" -lt $((4 * ns / 1000 * 7 / 10)) ] && [ $stopped -ge $((ns / 10)) ]; then
+    inconclusive "the disk stood still for $((stopped / 1000000)) ms"
+fi
+# Closed loops whose every turn waits for the limit reach it only if they could ask for more.
+if [ "${sum[1]}" -lt $((4 * ns / 1000 * 7 / 10)) ] && [ "$asked" -lt $((6 * ns / 1000)) ]; then
+    inconclusive "no tenant's clients could ask for 6 MB/s here"
+fi
 expect "tenant 0 has its 2 MB/s" [ "${sum[0]}" -ge $((2 * ns / 1000 * 9 / 10)) ]
 expect "tenant 1 is held at its limit, not far below" [ "${sum[1]}" -ge $((4 * ns / 1000 * 7 / 10)) ]
 finish $failed

@@ -7,7 +7,9 @@ set -u
 program=$PWD/build/examples/quickstart_twochoice
 [ -x "$program" ] || make -s build/examples/quickstart_twochoice >/dev/null || { echo "quickstart_twochoice was not built"; exit 1; }
 d=$(mktemp -d)
-trap 'rm -rf "$d"' EXIT
+trap 'rm -rf "${d%/long*}"' EXIT
+d=$d/$(printf 'long%.0s' {1..30})
+mkdir "$d" || exit 1
 failed=0
 trap '' PIPE # the program that we kill reads what we write
 
@@ -15,6 +17,8 @@ trap '' PIPE # the program that we kill reads what we write
 expect "without a directory: status 2 and a sentence" grep -q 'usage: quickstart_twochoice DIR' "$d/usage"
 "$program" /dev/null/none </dev/null >"$d/none" 2>&1
 expect "a directory that cannot be made is named" grep -q '/dev/null/none' "$d/none"
+"$program" "/$(printf '%05000d' 0)" </dev/null >"$d/none" 2>&1
+expect "so is one whose name is too long" grep -q 'DIR is too long' "$d/none"
 
 # Server 1 is busy: no write goes there, not even of the objects whose home it is.
 mkdir "$d/busy"

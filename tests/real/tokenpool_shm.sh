@@ -13,6 +13,13 @@ segments() { # memory of this test's processes and names of its data nodes; othe
     for p in $mine; do grep -ho 'memfd:qoskit.*' "/proc/$p/maps" 2>/dev/null || true; done
 }
 name=test$$ mine=
+ended() { ! kill -0 "$1" 2>/dev/null; }
+soon() { # COMMAND...: true within 30 s
+    local n
+    for n in $(seq 600); do ! "$@" || return 0; sleep 0.05; done
+    echo "in vain: $*" >&2
+    exit 1
+}
 
 run() { # NAME OPTION...
     local name=$1
@@ -67,7 +74,7 @@ done
 node() { # NAME OPTION...
     "$tool" --serve --name "$name-$1" --clients 2 --reserve 40,20 --derate 0.4 --period 300ms --table 64M "${@:2}" >"$out/$1.txt" 2>&1 &
     mine="$mine $!"
-    until grep -q "@qoskit-tokenpool/$name-$1\$" /proc/net/unix; do sleep 0.05; done
+    soon grep -q "@qoskit-tokenpool/$name-$1\$" /proc/net/unix
 }
 client() { "$tool" --name "$name-$1" --id "$2" >"$out/$1.$2.txt" 2>&1 & mine="$mine $!"; }
 until_period() { for _ in $(seq 200); do ! grep -q "^period $2 begins" "$out/$1.txt" || return 0; sleep 0.05; done; return 1; }
@@ -82,23 +89,28 @@ refused "--serve or --id" --name "$name-one"
 if [ "$(id -u)" = 0 ]; then # another user, and one of the group that is let in
     said=$(timeout 5 setpriv --reuid=65534 --clear-groups "$tool" --name "$name-one" --id 0 2>&1) && { echo "a stranger was let in"; exit 1; }
     case $said in *"may not attach"*) ;; *) echo "unclear: $said"; exit 1 ;; esac
-    "$tool" --serve --name "$name-group" --group daemon --clients 2 >/dev/null 2>&1 & grouped=$!
-    until grep -q "@qoskit-tokenpool/$name-group\$" /proc/net/unix; do sleep 0.05; done
+    "$tool" --serve --name "$name-group" --group daemon --clients 2 --table 64M >"$out/grouped.txt" 2>&1 & grouped=$!
+    soon grep -q "@qoskit-tokenpool/$name-group\$" /proc/net/unix
     setpriv --reuid=65534 --regid=65534 --groups="$(getent group daemon | cut -d: -f3)" "$tool" --name "$name-group" --id 0 >"$out/group.txt" 2>&1 & member=$!
-    sleep 0.3
+    soon grep -q "client 0 is here" "$out/grouped.txt"
+    soon pgrep -P $grouped >/dev/null # its monitor, which waits for client 1
     kill -0 $member || { cat "$out/group.txt"; exit 1; }
-    kill $grouped
-    wait $grouped || true
+    kill $grouped # this process alone: its monitor must not wait for client 1 any longer
+    mine="$mine $grouped"
+    soon ended $grouped
+    status=0
+    wait $grouped || status=$?
+    [ $status = 130 ] || { echo "a data node that is told to stop: status $status"; exit 1; }
     ! wait $member || { echo "a client without a data node succeeded"; exit 1; }
 fi
 client one 0
 first=$!
 client two 0
 client two 1
-until grep -q "client 0 is here" "$out/one.txt"; do sleep 0.05; done
+soon grep -q "client 0 is here" "$out/one.txt"
 refused "is here already" --name "$name-one" --id 0
 # What a client may not write it has not mapped for writing, and it cannot map it anew.
-until grep -q memfd:qoskit-table "/proc/$first/maps"; do sleep 0.05; done
+soon grep -q memfd:qoskit-table "/proc/$first/maps"
 [ "$(grep -c 'rw-s.*memfd:qoskit-words' "/proc/$first/maps") $(grep -c 'r--s.*memfd:qoskit-table' "/proc/$first/maps")" = "1 1" ] || { grep memfd "/proc/$first/maps"; exit 1; }
 client one 1
 until_period one 3

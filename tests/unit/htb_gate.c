@@ -310,6 +310,23 @@ static void forced(void)
     CHECK_EQ(force(&w, 99, QOS_TOKENS_MAX + 1, 0, 10 * MS), QOS_ERANGE);
     world_close(&w);
 
+    /* A limit holds, too: whoever has no rate may exceed it by 100 ms of it and one request, and so may its group. */
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 10000, 0);
+    reserve_group(&w, 2, 0, 0, 20000, 0);
+    reserve(&w, 3, 2, 0, 0, 0);
+    reserve(&w, 5, 0, 0, QOS_NOTHING, 0);
+    for (i = 0; i < 11; i++)
+        CHECK_EQ(force(&w, 1, 100, 0, 0), QOS_OK);
+    CHECK_EQ(force(&w, 1, 1, 0, 0), QOS_EDEBT);
+    CHECK_EQ(force(&w, 1, 1, 0, 10 * MS - 1), QOS_EDEBT);
+    CHECK_EQ(force(&w, 1, 1, 0, 10 * MS), QOS_OK);
+    CHECK_EQ(force(&w, 3, 2201, 0, 10 * MS), QOS_OK); /* the group's limit had 200 */
+    CHECK_EQ(force(&w, 3, 1, 0, 10 * MS), QOS_EDEBT);
+    CHECK_EQ(force(&w, 5, 1, 0, 10 * MS), QOS_EDEBT);
+    CHECK_EQ(htb_force(&w.tree, 10 * MS, 5, nothing), QOS_OK);
+    world_close(&w);
+
     /* Debt has a floor of 2 * QOS_TOKENS_MAX, whatever is forced. */
     config.debt_ns = HTB_BURST_MAX_NS;
     config.rate_per_s[0] = QOS_RATE_MAX;

@@ -245,6 +245,65 @@ static void errors(void)
     CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_OK);
 }
 
+/* A warm start looks at the rows that it is told of; after an error it can be called again. */
+static void warm_errors(void)
+{
+    const struct pshift_problem p = problem();
+    struct pshift_solution s = solution();
+    const uint32_t some = 5;
+    draw(7);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_retract(&ps, &some, 1, &p, &s), QOS_OK);
+    row[some + 1] = ENTRIES + 1;
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_EINVAL);
+    row[some + 1] = row[some] - 1;
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_EINVAL);
+    row[some + 1] = row[some] + length;
+    server[row[some]] = SERVERS;
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_EINVAL);
+    server[row[some]] = 0;
+    demand[row[some]] = MOST + 1;
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_ERANGE);
+    demand[row[some]] = 5;
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_EINVAL); /* it was not retracted again */
+}
+
+/* A bucket whose demand outside the cut is just its reservation does not depend on the cut; with one token less it does.
+ * Nor does one without any demand in the cut. */
+static void binding(void)
+{
+    static const uint64_t can[2] = {10, 1000}, want[4] = {100, 50, 50, 9};
+    static const uint32_t from[5] = {0, 1, 3, 5, 6}, at[6] = {0, 0, 1, 0, 1, 1};
+    static const uint64_t need[6] = {100, 50, 50, 50, 49, 5};
+    const struct pshift_problem p = {2, 4, can, want, from, at, need};
+    struct pshift_solution s = solution();
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK(s.cut[0] && !s.cut[1]);
+    CHECK(pshift_solution_binds(&s, 0, &p));
+    CHECK(!pshift_solution_binds(&s, 1, &p));
+    CHECK(pshift_solution_binds(&s, 2, &p));
+    CHECK(!pshift_solution_binds(&s, 3, &p));
+}
+
+/* A row's sum is right, but one of its entries has more tokens than demand. */
+static void strong_excess(void)
+{
+    static const uint64_t can[2] = {9, 9}, want[1] = {6}, need[2] = {5, 5};
+    static const uint32_t from[2] = {0, 2}, at[2] = {0, 1};
+    const struct pshift_problem p = {2, 1, can, want, from, at, need};
+    struct pshift_solution s = solution();
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+    alloc[0] = 5;
+    alloc[1] = 1;
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+    alloc[0] = 6;
+    alloc[1] = 0;
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_ECORRUPT);
+}
+
 /* Every count at the end of its range, M = 2^63 - 1: 400 buckets reserve M each and have 5 demands of M each; 12
  * servers have capacity M each. So Phi = 12 M and the excess is 388 M. */
 static void ends(void)
@@ -310,6 +369,9 @@ int main(void)
     CHECK_EQ(pshift_solver_init(&ps, m.mem, m.size, &config), QOS_OK);
     threads();
     errors();
+    warm_errors();
+    binding();
+    strong_excess();
     ends();
     eights();
     CHECK(check_mem_free(&m));

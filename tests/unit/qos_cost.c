@@ -49,6 +49,7 @@ static void check_fit(void)
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, 20, 0), QOS_ERANGE);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, QOS_TOKENS_MAX + 1, 20, 1), QOS_ERANGE);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, 20, QOS_TOKENS_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, UINT64_C(1) << 40, QOS_TOKENS_MAX + 1), QOS_ERANGE); /* not too steep */
 #ifndef __cplusplus /* there the enum cannot have such a value */
     CHECK_EQ(qos_cost_fit(&m, (enum qos_op)2, 10, 1, 20, 2), QOS_EINVAL);
 #endif

@@ -458,6 +458,11 @@ static void rejected(void)
     CHECK_EQ(add(0, 0, 1, 0, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 20, QOS_TOKENS_MAX), QOS_ELIMIT); /* for more than 2^64 ns */
     close_tags();
+    c.reject_after_ns = UINT64_MAX - 1; /* the last moment that is waited for: nothing is refused */
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 20, QOS_TOKENS_MAX), QOS_OK);
+    close_tags();
 }
 
 /* 100 clients reach their limits together: a call moves 8 of them and says that there is more to do. */
@@ -940,6 +945,42 @@ static void weight_credit(void)
     close_tags();
 }
 
+/* The credit of the weight phase is at most one request, either way: after any number of turns by weight, three
+ * reservations of its size go before the next one, as half a request each is to be made up for and half goes to it. */
+static void weight_credit_owed(void)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    unsigned i;
+    c.weight_share_permille = 500;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 1000, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1000000, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, 1), QOS_OK);
+    for (i = 0; i < 10; i++)
+        CHECK_EQ(serve(0, 0), 1);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 100, 1), QOS_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(serve(SECOND, 0), 0);
+    CHECK_EQ(serve(SECOND, 0), 1);
+    close_tags();
+    /* Less than a request of 1000 by one of 1 is not rounded up to it: 0.5 - 500 - 500 + 500 + 500 > 0. */
+    c.cost_max = 1000;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 1000, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1000000, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 100, 1000), QOS_OK);
+    for (i = 0; i < 6; i++) {
+        static const uint32_t client[] = {0, 1, 1, 0, 0, 1};
+        struct tags_grant g;
+        if (i == 0 || i == 3)
+            CHECK_EQ(tags_arrive(&tags, 0, 0, i ? 100 : 1, 1), QOS_OK);
+        CHECK_EQ(tags_pull(&tags, i < 3 ? 0 : SECOND, i == 0 ? 1 : 1000, &g), QOS_OK);
+        CHECK_EQ(g.client, client[i]);
+        CHECK_EQ(tags_complete(&tags, 0, &g, 0), QOS_OK);
+    }
+    close_tags();
+}
+
 /* service_ns is the charge of what has not been measured yet: 1 s for the request of client 1, so that client 0, whose
  * requests take 1 ms, has the next turns. A cost of 0 counts as 1. */
 static void first_estimate(void)
@@ -1023,6 +1064,8 @@ static void cancelled_at_work(void)
     CHECK_EQ(tags_arrive(&tags, 4000, 0, 1, 1), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 4000, 1, &a), QOS_OK);
     CHECK_EQ(report(1).device_ns, 1500);
+    CHECK_EQ(report(0).cancelled, 1);
+    CHECK_EQ(report(QOS_NONE).cancelled, 1);
     CHECK_EQ(report(2).device_ns, 1500);
     close_tags();
 }
@@ -1043,6 +1086,116 @@ static void idle_in_real_time(void)
     CHECK_EQ(tags_cancel(&tags, 0, &last), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, SECOND, 0, 1, 1), QOS_OK);
     CHECK_EQ(serve(SECOND, 0), 0); /* of equal tags the lower id's */
+    close_tags();
+}
+
+/* A unit of work of weight 1 is a ns of that rule: a lead of 3, d ns later, is one of 3 - d. So it is for a client that is
+ * idle when its requests are complete, for one whose queue is withdrawn, and for one that waits at its limit. */
+static void idle_for_some_ns(unsigned kind)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    struct tags_grant g[4];
+    uint64_t now = 1;
+    unsigned i, d, turns;
+    c.real_time_tags = true;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, 1, 100, 1), QOS_OK);
+    CHECK_EQ(serve(now, 0), 1);
+    for (d = 0; d <= 6; d++) {
+        CHECK_CONTEXT("kind %u, %u ns", kind, d);
+        now += 10000; /* no lead is left: it begins one unit behind the other's next request */
+        if (kind == 2)
+            CHECK_EQ(change(now, 0, 1, 1000000, 1000000), QOS_OK);
+        for (i = 0; i < 4; i++)
+            CHECK_EQ(tags_force(&tags, now, 0, 1, &g[i]), QOS_OK);
+        if (kind > 0)
+            CHECK_EQ(tags_arrive(&tags, now, 0, 1, 1), QOS_OK);
+        for (i = 0; i < 4; i++)
+            CHECK_EQ(tags_complete(&tags, now, &g[i], 0), QOS_OK);
+        if (kind == 1)
+            CHECK_EQ(tags_withdraw(&tags, now, 0, 1), QOS_OK);
+        if (kind == 2) {
+            now += 2000; /* the reservation is due, the limit only 2 us later */
+            CHECK_EQ(tags_next_ns(&tags, now), now);
+            CHECK(report(0).waiting_at_limit);
+        }
+        now += d;
+        if (kind == 2)
+            CHECK_EQ(change(now, 0, 1, 0, 0), QOS_OK);
+        else
+            CHECK_EQ(tags_arrive(&tags, now, 0, 1, 1), QOS_OK);
+        for (turns = 0; serve(now, 0) == 1; turns++)
+            continue;
+        CHECK_EQ(turns, d < 3 ? 3 - d : 0); /* of equal tags the lower id's */
+        CHECK_EQ(serve(now, 0), 1);
+    }
+    close_tags();
+}
+
+/* A limit that is changed while its tag is behind: the client may go at once, then at the new rate. */
+static void changed_when_behind(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    c.limit_burst_ns = QOS_NOTHING;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 10, 10), QOS_OK);
+    CHECK_EQ(change(10 * SECOND, 0, 1, 20, 20), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 10 * SECOND, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(10 * SECOND, 0), 0);
+    CHECK_EQ(tags_next_ns(&tags, 10 * SECOND), 10 * SECOND + 50 * MS);
+    CHECK_EQ(report(QOS_NONE).served[TAGS_PHASE_RESERVATION], 1);
+    close_tags();
+
+    open_tags(&c); /* ahead: 100 ms at 10 a second are 333333333 1/3 ns at 3, and it is never early */
+    CHECK_EQ(add(0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(0, 0), 0);
+    CHECK_EQ(change(0, 0, 1, 0, 3), QOS_OK);
+    CHECK_EQ(tags_next_ns(&tags, 0), 333333334);
+    close_tags();
+}
+
+/* The first id that is none, whatever lies behind the last client: tags of 2^55 - 1 ns. */
+static void behind_the_last(void)
+{
+    struct tags_config c = plain(4, TAGS_PS);
+    struct tags_state r;
+    uint32_t id;
+    open_tags(&c);
+    for (id = 0; id < 4; id++)
+        CHECK_EQ(add((UINT64_C(1) << 55) - 1, id, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_info(&tags, 4, &r), QOS_ENOENT);
+    CHECK_EQ(tags_remove(&tags, 0, 4, NULL), QOS_ENOENT);
+    close_tags();
+}
+
+/* One channel: a request that a reservation led too far for its share tag waits behind the one at work like any other,
+ * and one that leaves from there has used no time. */
+static void waiting_without_share(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags_grant g[3];
+    unsigned i;
+    c.attribute = true;
+    c.channels = 1;
+    c.lead_requests = 1;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 1000000, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 10, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 1, 10, 1), QOS_OK);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(tags_pull(&tags, SECOND + i * 1000, 1, &g[i]), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, SECOND + 2000, &g[1], 0), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, SECOND + 3000, 1, &g[2]), QOS_OK);
+    CHECK_EQ(report(QOS_NONE).served[TAGS_PHASE_RESERVATION], 3);
+    CHECK_EQ(report(QOS_NONE).device_ns, 0);
+    CHECK_EQ(tags_complete(&tags, SECOND + 4000, &g[0], 0), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, SECOND + 5000, &g[2], 0), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, SECOND + 6000, 1, &g[0]), QOS_OK);
+    CHECK_EQ(report(QOS_NONE).device_ns, 5000);
     close_tags();
 }
 
@@ -1224,6 +1377,39 @@ static void shared_claims(void)
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(tags_pull(&other, MS, 1, &h), QOS_EAGAIN); /* a part of a unit is none */
     close_shared();
+    /* A burst of less than one request: at 1050 ms the word keeps nothing of the past but the fraction of a unit. */
+    open_shared(0, 10, MS);
+    CHECK_EQ(tags_pull(&tags, 1050 * MS, 1, &g), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 1050 * MS, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(tags_next_ns(&tags, 1050 * MS), 1100 * MS);
+    CHECK_EQ(tags_pull(&other, 1100 * MS, 1, &h), QOS_OK);
+    CHECK_EQ(tags_next_ns(&other, 1100 * MS), 1200 * MS);
+    close_shared();
+    open_shared(0, 1, MS); /* 1 ns short of a unit that is kept: the word keeps none */
+    CHECK_EQ(tags_pull(&tags, 1001 * MS - 1, 1, &g), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 1001 * MS - 1, 1, &g), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 1001 * MS - 1, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(tags_next_ns(&tags, 1001 * MS), 2000 * MS);
+    close_shared();
+    for (i = 0; i < 2; i++) { /* a burst 1 ns short of a unit, and one of a unit, at 2.5 s */
+        open_shared(0, 1, SECOND - 1 + i);
+        CHECK_EQ(tags_pull(&tags, 2500 * MS, 1, &g), QOS_OK);
+        CHECK_EQ(tags_pull(&tags, 2500 * MS, 1, &g), i ? QOS_EAGAIN : QOS_OK);
+        CHECK_EQ(tags_pull(&tags, 2500 * MS, 1, &g), QOS_EAGAIN);
+        close_shared();
+    }
+    /* Of 1 s at most that is kept: 9 units since, and the one that it always may be ahead. */
+    open_shared(0, 10, SECOND);
+    for (i = 0; i < 10; i++)
+        CHECK_EQ(tags_pull(&tags, 10050 * MS, 1, &g), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 10050 * MS, 1, &g), QOS_EAGAIN);
+    close_shared();
+    /* What the limit gives back when the reservation's word refuses is due at once, by weight. */
+    open_shared(10, 20, MS);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_pull(&other, 50 * MS, 1, &h), QOS_OK);
+    CHECK_EQ(h.phase, TAGS_PHASE_WEIGHT);
+    close_shared();
     open_shared(10, 10, MS); /* a burst of less than one request */
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
@@ -1284,9 +1470,15 @@ int main(void)
     refunded_exactly();
     exact_costs();
     weight_credit();
+    weight_credit_owed();
     first_estimate();
     cancelled_at_work();
     idle_in_real_time();
+    for (kind = 0; kind < 3; kind++)
+        idle_for_some_ns(kind);
+    changed_when_behind();
+    behind_the_last();
+    waiting_without_share();
     longest_lead();
     clock_jumps();
     end_of_time();

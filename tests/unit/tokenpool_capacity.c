@@ -96,6 +96,18 @@ int main(void)
     CHECK(!rig_slot(0).alert && rig_slot(1).alert);
     CHECK_EQ(rig_info().capacity, 1000); /* no client lacked tokens: the totals do not measure the node */
 
+    /* One part in 64 of a reservation may be returned: 100 of 6400. */
+    rig_config(2, 5, 10000, 0);
+    rig_init();
+    rig_join(0, 6400, 0);
+    period = 0;
+    rig_run(&monitor, 0);
+    for (i = 0; i < 2; i++) {
+        rig_report(0, rig_info().epoch, 3, 6300 - i, 0);
+        rig_run(&monitor, ++period * S);
+        CHECK_EQ(rig_slot(0).under_used, i);
+    }
+
     /* All was used and a client waited: the estimate grows, and older records no longer count. */
     base(0, 0, 0, 0, 0);
     config.flags = 0;
@@ -109,6 +121,23 @@ int main(void)
         rig_run(&monitor, period * S + MS);
         rig_run(&monitor, ++period * S);
         CHECK_EQ(rig_info().capacity, i == 0 ? 1050 : 970);
+    }
+
+    /* By demand, too, the mean of records of a node that was the limit; after a fall of a tenth the older ones do not count. */
+    base(0, 0, 0, 3, 0);
+    config.flags = 0;
+    begin();
+    for (i = 0; i < 4; i++) {
+        static const uint64_t first[] = {500, 500, 200, 200}, second[] = {470, 430, 300, 280};
+        static const uint64_t next[] = {970, 950, 500, 490};
+        uint64_t epoch = rig_info().epoch;
+        rig_report(0, epoch, 3, 200, first[i]);
+        rig_report(1, epoch, 3, 300, second[i]);
+        storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
+        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 54; /* a queue */
+        rig_run(&monitor, period * S + MS);
+        rig_run(&monitor, ++period * S);
+        CHECK_EQ(rig_info().capacity, next[i]);
     }
 
     /* A report above what was issued counts as what was issued. */

@@ -186,7 +186,8 @@ static void test_times(void)
     CHECK_EQ(tokenpool_client_next_ns(&c, now, 1), now);
     tokenpool_client_run(&c, now, 1); /* finds a period that another engine may have used */
     CHECK_EQ(tokenpool_client_held(&c), 0);
-    CHECK(tokenpool_client_next_ns(&c, now, 1) > S - 2 * MS); /* by the heartbeat it began at 0 */
+    /* By the heartbeat it is 0 ns old: the next one is looked for T / 4096 before its time. */
+    CHECK_EQ(tokenpool_client_next_ns(&c, now, 1), now + S - S / 4096);
     rig_tick(&c, S - MS / 8);
     rig_run(&monitor, S);
     now = S;
@@ -271,6 +272,245 @@ static void test_overtaken_terms(void)
     CHECK_EQ(tokenpool_client_epoch(&c), 3);
 }
 
+/* The period word, the terms, the period word again, and then nothing before the next tick. Nobody waited. */
+static void test_begin(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    struct qos_stats s;
+    unsigned i;
+    base(100, 60, 0, 0, &c, NULL);
+    tokenpool_client_run(&c, S - MS, 0);
+    rig_tick(&c, S - 1);
+    rig_run(&monitor, S);
+    tokenpool_client_hint(&c);
+    for (i = 0; tokenpool_client_next(&c, S, 0, &op); i++)
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK_EQ(i, 3);
+    CHECK_EQ(tokenpool_client_held(&c), 60);
+    CHECK_EQ(tokenpool_client_take(&c, S, 61), QOS_OK);
+    tokenpool_client_run(&c, S + MS, 0);
+    CHECK_EQ(tokenpool_client_stats(&c, QOS_NONE, &s), QOS_OK);
+    CHECK_EQ(s.waited, 0);
+}
+
+/* An engine that goes on alone sees a monitor that is back within a sixteenth of a period. */
+static void test_back_from_alone(void)
+{
+    struct tokenpool_client c;
+    uint64_t now;
+    base(100, 60, 0, TOKENPOOL_GO_ON, &c, NULL);
+    for (now = MS; (now <= S || !rig_client(&c).running) && now < 3 * S; now += MS)
+        tokenpool_client_run(&c, now, 0);
+    CHECK_WITHIN(now, S + S / 8, S + S / 8 + 6 * MS);
+    CHECK_EQ(tokenpool_client_held(&c), 60);
+    rig_run(&monitor, now);
+    for (; tokenpool_client_epoch(&c) == 1 && now < 3 * S; now += MS)
+        tokenpool_client_run(&c, now, 0);
+    CHECK_EQ(tokenpool_client_epoch(&c), 2);
+    CHECK_WITHIN(now, S + S / 8 + S / 16, S + S / 8 + S / 16 + 9 * MS);
+}
+
+/* The same at the begin of the engine's clock: the period word is read again at once. */
+static void test_overtaken_at_0(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    unsigned i;
+    rig_config(2, 30, 100, 0);
+    rig_init();
+    rig_join(0, 60, 0);
+    rig_engine(&c, 0);
+    rig_run(&monitor, 0);
+    tokenpool_client_hint(&c);
+    for (i = 0; i < 3; i++) {
+        CHECK(tokenpool_client_next(&c, 0, 0, &op) && op.kind == TOKENPOOL_READ);
+        if (i == 2)
+            rig_run(&monitor, S);
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    }
+    CHECK(tokenpool_client_next(&c, 0, 0, &op) && op.offset_bytes == TOKENPOOL_OFFSET_PERIOD);
+}
+
+/* Reads of an empty pool: each waits longer than the one before, but not for more than a quarter of the time left. */
+static void test_back_off(void)
+{
+    struct tokenpool_client a, b;
+    struct tokenpool_op op;
+    uint64_t now, last = 0;
+    unsigned reads = 0;
+    base(100, 60, 0, 0, &a, &b);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 40), QOS_OK);
+    for (now = 0; now < S - 20 * MS; now += MS / 4) {
+        while (tokenpool_client_next(&b, now, 41, &op)) {
+            if (op.offset_bytes == TOKENPOOL_OFFSET_POOL) {
+                CHECK(op.kind == TOKENPOOL_READ || reads == 0);
+                if (reads > 0)
+                    CHECK_LE(now - last, (S - last) / 4 + MS);
+                last = now;
+                reads++;
+            }
+            tokenpool_client_done(&b, tokenpool_storage_run(storage, &op));
+        }
+    }
+    CHECK_WITHIN(reads, 8, 40);
+}
+
+/* The back-off of one period is forgotten in the next: its first wait is a poll again. */
+static void test_back_off_again(void)
+{
+    struct tokenpool_client a, b;
+    struct tokenpool_op op;
+    uint64_t now, first = 0, second = 0;
+    base(100, 60, 0, 0, &a, &b);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 40), QOS_OK);
+    for (now = MS; now < S / 4; now += MS)
+        tokenpool_client_run(&b, now, 41);
+    rig_tick(&b, S / 4 - MS / 2);
+    rig_run(&monitor, S);                             /* its clock is ahead */
+    storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* others were faster */
+    tokenpool_client_hint(&b);
+    for (now = S / 4; now < S / 2 && second == 0; now += MS / 8)
+        while (tokenpool_client_next(&b, now, 1, &op)) {
+            if (op.offset_bytes == TOKENPOOL_OFFSET_POOL && op.kind == TOKENPOOL_READ)
+                second = now;
+            if (op.kind == TOKENPOOL_FETCH_ADD)
+                first = now;
+            tokenpool_client_done(&b, tokenpool_storage_run(storage, &op));
+        }
+    CHECK_WITHIN(first, S / 4, S / 4 + MS);
+    CHECK_WITHIN(second, first + 1, first + 3 * MS);
+}
+
+/* As much as any client gets in a period; and what its limit allows, but nobody has now. */
+static void test_most(void)
+{
+    struct tokenpool_client a, b;
+    base(100, 60, 0, 0, &a, NULL);
+    CHECK_EQ(tokenpool_client_take(&a, 0, 100), QOS_OK);
+    base(100, 20, 50, 0, &a, &b);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 80), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&a, 0, 50), QOS_EAGAIN);
+    CHECK_EQ(tokenpool_client_take(&a, 0, 51), QOS_ERANGE);
+}
+
+/* A client at a steady rate reports each 128 I/Os, each half of what is left down to R / 64, and at the end. */
+static void test_steady_reports(void)
+{
+    struct tokenpool_client c;
+    const uint64_t *word = &storage[tokenpool_storage_report(2, 0) / 8];
+    uint64_t now, last = 0;
+    uint32_t reports = 0;
+    base(1000, 1000, 0, 0, &c, NULL);
+    tokenpool_client_set_queued(&c, TOKENPOOL_BACKLOGGED);
+    for (now = MS; now < S - MS; now += MS) {
+        CHECK_EQ(tokenpool_client_take(&c, now, 1), QOS_OK);
+        tokenpool_client_complete(&c, 1);
+        tokenpool_client_run(&c, now, 0);
+        reports += *word != last;
+        last = *word;
+    }
+    CHECK_EQ(rig_client(&c).epoch, 1);
+    CHECK_WITHIN(reports, 8, 20);
+}
+
+/* A period that four does not divide: its first report is of the first quarter. */
+static void test_odd_period(void)
+{
+    struct tokenpool_client c;
+    uint64_t word;
+    rig_config(2, 5, 100, 0);
+    config.period_ns = 11;
+    config.check_ns = config.poll_ns = 1;
+    rig_init();
+    rig_join(0, 60, 0);
+    rig_engine(&c, 0);
+    rig_run(&monitor, 0);
+    rig_tick(&c, 0);
+    CHECK_EQ(tokenpool_client_held(&c), 60);
+    tokenpool_client_complete(&c, 1);
+    tokenpool_client_run(&c, 1, 0);
+    word = storage[tokenpool_storage_report(2, 0) / 8];
+    CHECK_EQ(word & TOKENPOOL_TOKENS_MAX, 1);
+    CHECK_EQ(word >> 56 & 3, 0);
+    CHECK_EQ(word >> 58, 2); /* the tag of the first period */
+}
+
+/* One ticket that is served is one token. */
+static void test_one_ticket(void)
+{
+    struct tokenpool_client a, b;
+    base(100, 60, 0, TOKENPOOL_ORDERED, &a, &b);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 30), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 15), QOS_EAGAIN); /* tickets 30..59: ten of them are served */
+    CHECK_EQ(tokenpool_client_held(&b), 10);
+    storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(1) << 32;
+    tokenpool_client_run(&b, 10 * MS, 15);
+    CHECK_EQ(tokenpool_client_held(&b), 11);
+}
+
+/* A storage that is too small for its slots is not read, whatever generation is asked for. */
+static void test_small_storage(void)
+{
+    struct tokenpool_client c;
+    base(100, 60, 0, 0, &c, NULL);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 7, storage, sizeof storage), QOS_ESTALE);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 7, storage, TOKENPOOL_OFFSET_TERMS), QOS_EMEMORY);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 7, storage, tokenpool_storage_memsize(&config) - 64), QOS_EMEMORY);
+    memset(storage, 0, sizeof storage);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, TOKENPOOL_OFFSET_TERMS), QOS_ECORRUPT); /* none at all */
+}
+
+/* A hint counts at once: the next take, at the same moment, reads the period word. */
+static void test_hint(void)
+{
+    struct tokenpool_client c;
+    base(100, 60, 0, 0, &c, NULL);
+    tokenpool_client_set_queued(&c, TOKENPOOL_BACKLOGGED);
+    tokenpool_client_run(&c, S - 10 * MS, 0);
+    CHECK_EQ(tokenpool_client_held(&c), 60);
+    rig_run(&monitor, S); /* its clock is ahead */
+    tokenpool_client_hint(&c);
+    CHECK_EQ(tokenpool_client_take(&c, S - 10 * MS, 1), QOS_EAGAIN); /* that period's age is not known */
+    CHECK_EQ(tokenpool_client_epoch(&c), 2);
+}
+
+/* Without terms there is nothing to go on with. */
+static void test_alone_without_terms(void)
+{
+    struct tokenpool_client a, c;
+    uint64_t now;
+    base(100, 60, 0, TOKENPOOL_GO_ON, &a, NULL);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, sizeof storage), QOS_OK);
+    for (now = 5 * MS; now < 3 * S; now += MS) {
+        tokenpool_client_run(&c, now, 0);
+        CHECK(!rig_client(&c).running);
+    }
+}
+
+/* Of a reservation of 1000 that an idle client returns, each report tells a third of the rest: some ten of them down to
+ * R / 64, one at first, two in the last quarter. A lost report costs no other operation. */
+static void test_few_reports(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    uint64_t now;
+    uint32_t reports = 0, reads = 0;
+    base(1000, 1000, 0, 0, &c, NULL);
+    CHECK_EQ(rig_client(&c).report_bytes, tokenpool_storage_report(2, 0));
+    for (now = MS; now < S - MS; now += MS)
+        while (tokenpool_client_next(&c, now, 0, &op)) {
+            if (op.kind == TOKENPOOL_WRITE && ++reports == 1) {
+                tokenpool_client_fail(&c);
+                continue;
+            }
+            reads += op.kind == TOKENPOOL_READ;
+            tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+        }
+    CHECK_WITHIN(reports, 5, 17);
+    CHECK_EQ(reads, 0);
+}
+
 /* A remote engine: a take needs no operation while nothing is due. An engine whose slot is another's now reads the
  * terms once in a period. */
 static void test_remote(void)
@@ -326,6 +566,34 @@ static void test_start_now(void)
     CHECK_EQ(tokenpool_client_held(&b), 0);
 }
 
+/* The clock goes back by 10 s while the third read of the heartbeat is under way: its answer tells no age. */
+static void test_beat_across_a_step(void)
+{
+    struct tokenpool_client b;
+    struct tokenpool_op op;
+    uint64_t now = 10 * S + 300 * MS;
+    bool beat = false;
+    base(100, 50, 0, 0, &b, NULL);
+    CHECK_EQ(tokenpool_client_attach(&b, 0, 0, storage, sizeof storage), QOS_OK);
+    tokenpool_client_start_now(&b);
+    tokenpool_client_run(&b, now, 1);
+    rig_run(&monitor, 301 * MS);
+    tokenpool_client_run(&b, now + 2 * MS, 1);
+    rig_run(&monitor, 303 * MS);
+    while (!beat && tokenpool_client_next(&b, now + 4 * MS, 1, &op)) {
+        beat = op.offset_bytes == TOKENPOOL_OFFSET_BEAT;
+        if (!beat)
+            tokenpool_client_done(&b, tokenpool_storage_run(storage, &op));
+    }
+    CHECK(beat);
+    CHECK(!tokenpool_client_next(&b, 304 * MS, 1, &op));
+    op.offset_bytes = TOKENPOOL_OFFSET_BEAT;
+    op.kind = TOKENPOOL_READ;
+    tokenpool_client_done(&b, tokenpool_storage_run(storage, &op));
+    CHECK_EQ(tokenpool_client_held(&b), 0);
+    CHECK_EQ(rig_client(&b).deadline_ns, 0);
+}
+
 /* A request above the batch takes what it needs in one piece, or nothing. */
 static void test_large(void)
 {
@@ -338,6 +606,49 @@ static void test_large(void)
     CHECK_EQ(rig_pool(), 500); /* others lose nothing */
     CHECK_EQ(tokenpool_client_take(&b, 100 * MS, 500), QOS_OK);
     CHECK_EQ(rig_pool(), 0);
+}
+
+/* A claim is performed late, on the pool of a later period, which is empty: whether its answer comes or not, and whether
+ * the engine sees the period before or not, it does not claim from that pool again. */
+static void test_fails_once(void)
+{
+    struct tokenpool_client a, b;
+    struct tokenpool_op op, start;
+    uint64_t answer;
+    unsigned how;
+    for (how = 0; how < 4; how++) {
+        bool lost = how & 1, between = how & 2;
+        uint64_t at = S;
+        CHECK_CONTEXT("%s, %s", lost ? "lost" : "answered", between ? "a period between" : "the next period");
+        base(100, 100, 0, 0, &a, &b); /* all is reserved */
+        CHECK(tokenpool_client_next(&b, 1, 1, &op) && op.kind == TOKENPOOL_FETCH_ADD);
+        if (between) {
+            rig_run(&monitor, S);
+            at = 2 * S;
+        }
+        CHECK(tokenpool_monitor_next(&monitor, at, &start) && start.kind == TOKENPOOL_COMPARE_SWAP);
+        answer = tokenpool_storage_run(storage, &start); /* the pool is new, the period word is not */
+        CHECK_EQ(answer, start.compare);
+        answer = tokenpool_storage_run(storage, &op);
+        CHECK_EQ(rig_pool(), -30);
+        if (lost)
+            tokenpool_client_fail(&b);
+        else
+            tokenpool_client_done(&b, answer);
+        rig_tick(&b, at);
+        CHECK_EQ(rig_client(&b).epoch, between ? 2 : 1);
+        tokenpool_monitor_done(&monitor, start.compare);
+        rig_run(&monitor, at);
+        rig_tick(&b, at);
+        CHECK_EQ(rig_client(&b).epoch, between ? 3 : 2);
+        CHECK(rig_client(&b).running);
+        CHECK_EQ(tokenpool_client_take(&b, at, 1), QOS_EAGAIN);
+        CHECK_EQ(rig_pool(), -30);
+        /* It reads the pool, and claims once tokens are there. */
+        storage[TOKENPOOL_OFFSET_POOL / 8] = (UINT64_C(5) << 32) | (uint32_t)storage[TOKENPOOL_OFFSET_POOL / 8];
+        CHECK_EQ(tokenpool_client_take(&b, tokenpool_client_next_ns(&b, at, 1), 1), QOS_OK);
+        CHECK_EQ(rig_pool(), -25);
+    }
 }
 
 static void test_ordered(void)
@@ -367,9 +678,24 @@ int main(void)
     test_demand();
     test_report_again();
     test_overtaken_terms();
+    test_begin();
+    test_back_from_alone();
+    test_overtaken_at_0();
+    test_back_off();
+    test_back_off_again();
+    test_most();
+    test_steady_reports();
+    test_odd_period();
+    test_one_ticket();
+    test_small_storage();
+    test_hint();
+    test_alone_without_terms();
+    test_few_reports();
     test_remote();
     test_start_now();
+    test_beat_across_a_step();
     test_large();
+    test_fails_once();
     test_ordered();
     return check_end();
 }

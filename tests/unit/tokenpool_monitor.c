@@ -210,6 +210,121 @@ static void test_lowering(void)
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, 4 * S), 4 * S + MS);
 }
 
+/* Each of the 20 check bits of the period word depends on the epoch. */
+static void test_check_bits(void)
+{
+    uint64_t k, some = 0, all = UINT64_MAX;
+    base(2, 100, 0);
+    for (k = 0; k < 64; k++) {
+        rig_run(&monitor, k * S);
+        some |= storage[TOKENPOOL_OFFSET_PERIOD / 8];
+        all &= storage[TOKENPOOL_OFFSET_PERIOD / 8];
+    }
+    CHECK_EQ(some >> 8 & 0xfffff, 0xfffff);
+    CHECK_EQ(all >> 8 & 0xfffff, 0);
+}
+
+/* A swap whose answer was lost: the next look finds that it was performed, and the monitor goes on. */
+static void test_lost_answer(void)
+{
+    struct tokenpool_op op;
+    base(2, 100, 0);
+    rig_join(0, 60, 0);
+    rig_run(&monitor, 0);
+    CHECK_EQ(rig_pool(), 40);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(10) << 32; /* a claim */
+    rig_report(0, 1, 1, 10, 0);                               /* 50 are returned */
+    rig_run(&monitor, 100 * MS);
+    CHECK_EQ(rig_pool(), 80);
+    CHECK(tokenpool_monitor_next(&monitor, 800 * MS, &op) && op.kind == TOKENPOOL_READ);
+    tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
+    CHECK(tokenpool_monitor_next(&monitor, 800 * MS, &op) && op.kind == TOKENPOOL_COMPARE_SWAP); /* 20 - 10 */
+    (void)tokenpool_storage_run(storage, &op);
+    tokenpool_monitor_fail(&monitor);
+    CHECK_EQ(rig_pool(), 10);
+    tokenpool_monitor_run(&monitor, 801 * MS);
+    CHECK(rig_info().active);
+    CHECK_EQ(rig_info().put, 19); /* 100 x 0.199, of which 10 are kept: 9 are left in the pool */
+    CHECK_EQ(rig_info().claimed, 10);
+    CHECK_EQ(rig_pool(), 9);
+}
+
+/* A start that was lost is tried again at the next check. */
+static void test_lost_start(void)
+{
+    struct tokenpool_op op;
+    base(2, 100, 0);
+    rig_join(0, 60, 0);
+    rig_run(&monitor, 0);
+    CHECK(tokenpool_monitor_next(&monitor, S, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+    tokenpool_monitor_fail(&monitor);
+    CHECK_EQ(rig_info().epoch, 1);
+    CHECK(tokenpool_monitor_next(&monitor, S + MS, &op) && op.kind == TOKENPOOL_READ);
+    tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
+    CHECK(tokenpool_monitor_next(&monitor, S + MS, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+    CHECK_EQ(tokenpool_word_epoch(op.operand), 2);
+    tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
+    rig_run(&monitor, S + MS);
+    CHECK_EQ(rig_info().epoch, 2);
+}
+
+/* 64 slots: all reports are summed, those of another period are not, and slots without a client add nothing. */
+static void test_sums(void)
+{
+    uint32_t i;
+    base(64, 1000, 0);
+    for (i = 0; i < 60; i++)
+        rig_join(i, 10, 0);
+    rig_run(&monitor, 0);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(10) << 32; /* a claim: from now on reports count */
+    for (i = 0; i < 60; i++)
+        rig_report(i, i % 3 == 0 ? 7 : 1, 3, 9, 5);
+    rig_run(&monitor, S / 2);
+    CHECK_EQ(rig_info().used, 40 * 5);
+    CHECK_EQ(rig_info().kept, 40 * 9 + 20 * 10);
+    CHECK_EQ(rig_info().left, 40 * 4 + 20 * 10);
+    rig_run(&monitor, S);
+    CHECK_EQ(rig_info().last_used, 40 * 5);
+}
+
+/* The generations of a slot are 1..1023, one after the other. */
+static void test_generations(void)
+{
+    uint32_t i;
+    base(2, 100, 0);
+    for (i = 0; i < 2500; i++) {
+        CHECK_EQ(tokenpool_monitor_join(&monitor, 0, 10, 0, NULL), QOS_OK);
+        CHECK_EQ(rig_slot(0).generation, i % 1023 + 1);
+        CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+    }
+}
+
+/* One claimed ticket is enough for unused reservations to go to the pool. */
+static void test_first_ticket(void)
+{
+    base(2, 100, TOKENPOOL_ORDERED);
+    rig_join(0, 60, 0);
+    rig_run(&monitor, 0);
+    rig_run(&monitor, MS);
+    CHECK(!rig_info().converting);
+    storage[TOKENPOOL_OFFSET_POOL / 8] += UINT64_C(1) << 32;
+    rig_run(&monitor, 2 * MS);
+    CHECK(rig_info().converting);
+}
+
+/* A stray store raises the pool above what was put: all that the period may give counts as claimed. */
+static void test_stray_pool(void)
+{
+    base(2, 100, 0);
+    rig_join(0, 60, 0);
+    rig_run(&monitor, 0);
+    rig_report(0, 1, 1, 0, 0); /* the client returned its reservation */
+    storage[TOKENPOOL_OFFSET_POOL / 8] += UINT64_C(1000) << 32;
+    rig_run(&monitor, S / 2);
+    CHECK(rig_pool() <= 0);
+    CHECK_EQ(rig_info().claimed, 100);
+}
+
 static void test_guard(void)
 {
     struct tokenpool_client a, b;
@@ -249,7 +364,7 @@ static void test_guard(void)
 
 /* Four busy clients, r = 300 of 1000, each at most 500. At 0.75 T no time is to spare, but two clients may be served at
  * once: one beside that with the reservation gets what it can use in a check of T/50, 10 tokens of the batch of 30. */
-static void test_guard_few(void)
+static void test_guard_few(uint64_t now, int64_t pool)
 {
     uint32_t i;
     base(4, 1000, TOKENPOOL_GUARD);
@@ -266,8 +381,22 @@ static void test_guard_few(void)
         rig_report(i, 1, 0, i == 0 ? 300 : 0, i == 1 ? 30 : 0);
         storage[tokenpool_storage_report(4, i) / 8] |= UINT64_C(2) << 54; /* requests are queued */
     }
-    rig_run(&monitor, 250 * MS);
-    CHECK_EQ(rig_pool(), 10);
+    rig_run(&monitor, now);
+    CHECK_EQ(rig_pool(), pool);
+}
+
+/* Slots that nobody uses change nothing: 100 to spare at 400 a period give the others 500. */
+static void test_guard_free_slots(void)
+{
+    uint32_t i;
+    base(8, 1000, TOKENPOOL_GUARD);
+    config.batch = 30;
+    config.client_capacity = 500;
+    rig_init();
+    for (i = 0; i < 4; i++)
+        rig_join(i, i == 0 ? 300 : 0, 0);
+    rig_run(&monitor, 0);
+    CHECK_EQ(rig_pool(), 500);
 }
 
 /* The same at 0.8 T: 20 to spare at 400 a period give the others 100 tokens. Client 1 still holds the 30 of its claim; its
@@ -310,6 +439,22 @@ static void test_ordered(void)
     CHECK_EQ(tokenpool_client_take(&b, 4 * MS, 25), QOS_OK);
     rig_run(&monitor, S);
     CHECK_EQ(rig_info().last_claimed, 30); /* tickets of three claims of ten */
+}
+
+/* Two periods without a sign are not three. */
+static void test_silent_periods(void)
+{
+    uint64_t k;
+    base(2, 100, 0);
+    config.silent_periods = 3;
+    rig_init();
+    rig_join(0, 60, 0);
+    rig_join(1, 30, 0);
+    for (k = 0; k <= 3; k++) {
+        rig_run(&monitor, k * S);
+        CHECK_EQ(rig_slot(1).silent, k == 3);
+        CHECK_EQ(rig_pool(), k == 3 ? 100 : 10);
+    }
 }
 
 /* Nobody reports: the reservation is withheld; one report brings it back. */
@@ -426,11 +571,22 @@ int main(void)
     test_conversion(0);
     test_conversion(TOKENPOOL_BASIC);
     test_lowering();
+    test_check_bits();
+    test_lost_answer();
+    test_lost_start();
+    test_sums();
+    test_generations();
+    test_first_ticket();
+    test_stray_pool();
     test_guard();
-    test_guard_few();
+    test_guard_few(250 * MS, 10);
+    test_guard_few(350 * MS, 10);
+    test_guard_few(360 * MS, 0); /* of 0.64 T two checks are kept back: 0.6 T is the least for 300 at 500 a period */
+    test_guard_free_slots();
     test_guard_held();
     test_ordered();
     test_silent();
+    test_silent_periods();
     test_tags();
     test_epoch_wraps();
     test_report_late_by_tags();

@@ -65,6 +65,28 @@ static void test_take_is_enough(void)
     }
 }
 
+/* A monitor that took the storage over leaves the running period's pool alone, and starts the next one in time. */
+static void test_holding(void)
+{
+    struct tokenpool_monitor_state info;
+    uint64_t now;
+    base(0);
+    rig_join(0, 6000, 0);
+    rig_run(&monitor, 0);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(100) << 32;
+    resume(&second, second_memory);
+    for (now = MS; now < 5 * S; now += MS) {
+        rig_run(&second, now);
+        if (tokenpool_word_epoch(storage[TOKENPOOL_OFFSET_POOL / 8]) != 1)
+            break;
+        CHECK_EQ(rig_pool(), 3900);
+    }
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK(info.active);
+    CHECK_EQ(info.epoch, 2);
+    CHECK_WITHIN(now, S, 3 * S);
+}
+
 /* An engine that did not run for any number of periods recovers within one. */
 static void test_sleep(void)
 {
@@ -599,10 +621,59 @@ static void test_no_monitor(void)
     }
 }
 
+/* Each takeover adds 1024 to the 12 bits of seq: after four in one epoch the first monitor finds its own word again. It goes
+ * on with its counts, which are right as nobody filled the pool meanwhile: the bound and the distance of epochs hold. */
+static void test_seq_comes_round(void)
+{
+    static uint64_t memories[5][512] __attribute__((aligned(64)));
+    static struct tokenpool_monitor other[5];
+    struct tokenpool_client a;
+    uint64_t t, epoch, shown, shown_at, taken;
+    unsigned n, i;
+    for (n = 3; n <= 5; n++) {
+        CHECK_CONTEXT("%u takeovers", n);
+        epoch = taken = shown_at = 0;
+        rig_config(2, 30, 1000, 0);
+        rig_init();
+        rig_join(0, 300, 0);
+        rig_engine(&a, 0);
+        rig_run(&monitor, 0);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        shown = storage[TOKENPOOL_OFFSET_PERIOD / 8] >> 28 & 0xfffff;
+        for (t = MS; t < 5 * S; t += MS) {
+            if (t < 100 * MS || t > 500 * MS)
+                rig_run(&monitor, t);
+            for (i = 0; i < n; i++) {
+                if (t == (100 + 20 * i) * MS)
+                    CHECK_EQ(tokenpool_monitor_resume(&other[i], memories[i], sizeof memories[i], storage,
+                                                      sizeof storage, &config),
+                             QOS_OK);
+                if (t >= (100 + 20 * i) * MS && t < 3 * S)
+                    rig_run(&other[i], t);
+            }
+            if (t == 501 * MS)
+                CHECK_EQ(rig_info().active, n == 4);
+            if ((storage[TOKENPOOL_OFFSET_PERIOD / 8] >> 28 & 0xfffff) != shown) {
+                shown = storage[TOKENPOOL_OFFSET_PERIOD / 8] >> 28 & 0xfffff;
+                CHECK(t - shown_at >= S - S / 4096);
+                shown_at = t;
+            }
+            while (tokenpool_client_take(&a, t, 1) == QOS_OK) {
+                taken = tokenpool_client_epoch(&a) == epoch ? taken + 1 : 1;
+                epoch = tokenpool_client_epoch(&a);
+                tokenpool_client_complete(&a, 1);
+                CHECK(taken <= 1000);
+            }
+        }
+        CHECK(epoch >= 4);
+    }
+}
+
 int main(void)
 {
     check_begin("unit/tokenpool_takeover");
     test_take_is_enough();
+    test_holding();
     test_sleep();
     test_wake_up();
     test_engine_clock();
@@ -620,5 +691,6 @@ int main(void)
     test_paused();
     test_slot_reused();
     test_no_monitor();
+    test_seq_comes_round();
     return check_end();
 }

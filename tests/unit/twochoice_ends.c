@@ -143,6 +143,30 @@ static void stamps(void)
     close_logged(mem);
 }
 
+/* Damage at the log's begin loses the records that raised the bound on stamps: those behind it are still not given again. */
+static void stamps_after_damage(void)
+{
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    void *mem = open_logged(&config, &storage, 0, 200);
+    uint64_t stamp = 0, highest = 0, i;
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    for (i = 0; i < 3000000; i++) {
+        CHECK_EQ(twochoice_table_write_begin(&t, 1, 3, 0, 10, &highest), QOS_OK);
+        CHECK_EQ(twochoice_table_write_cancel(&t, highest), QOS_OK);
+        if (i % 100000 == 0)
+            CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    }
+    disk.log[0].data[48 + 10] ^= 1;
+    disk_restart(&disk);
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+    CHECK_EQ(twochoice_table_recover(&t, 0, NULL), QOS_ECORRUPT);
+    CHECK_EQ(twochoice_table_recover(&t, TWOCHOICE_ACCEPT_PREFIX, NULL), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 1, 3, 0, 10, &stamp), QOS_OK);
+    CHECK(stamp > highest);
+    close_logged(mem);
+}
+
 static void reopen(const struct twochoice_table_config *config, void *mem, enum qos_status want)
 {
     disk_restart(&disk);
@@ -498,12 +522,43 @@ static void odd_settings(void)
     close_logged(mem);
 }
 
+/* The same seed draws the same servers, another one others. */
+static void seeds(void)
+{
+    static const uint64_t seed[3] = {5, 5, 6};
+    struct twochoice_placement_config config;
+    struct twochoice_placement placement;
+    struct twochoice_probe probe[2];
+    struct twochoice_write w;
+    uint32_t drawn[3][20], i, k;
+    size_t n = 0;
+    memset(&config, 0, sizeof config);
+    memset(&w, 0, sizeof w);
+    config.servers = 1000;
+    w.len_bytes = 64 << 20;
+    for (k = 0; k < 3; k++) {
+        size_t size = twochoice_placement_memsize(&config);
+        void *mem = aligned_alloc(64, size);
+        config.seed = seed[k];
+        CHECK_EQ(twochoice_placement_init(&placement, mem, size, &config), QOS_OK);
+        for (i = 0; i < 20; i++) {
+            CHECK_EQ(twochoice_placement_ask(&placement, &w, 1, probe, &n), QOS_OK);
+            CHECK_EQ(n, 2);
+            drawn[k][i] = probe[0].server;
+        }
+        free(mem);
+    }
+    CHECK(memcmp(drawn[0], drawn[1], sizeof drawn[0]) == 0);
+    CHECK(memcmp(drawn[0], drawn[2], sizeof drawn[0]) != 0);
+}
+
 int main(void)
 {
     check_begin("twochoice_ends");
     check_rng_init(&rng, 1);
     full_log();
     stamps();
+    stamps_after_damage();
     failing_storage();
     long_write();
     full_pulls();
@@ -512,5 +567,6 @@ int main(void)
     broken_trees(true);
     broken_trees(false);
     odd_settings();
+    seeds();
     return check_end();
 }

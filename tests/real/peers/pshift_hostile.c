@@ -1,8 +1,9 @@
 // A hostile node of pshift_cluster with a valid key: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
 //
 // It takes another node's name, reports for another node, and claims epochs: one that no controller can have, and one
-// that a controller may have in half a minute. It sends numbers at the ends of their ranges, wrong lengths and endless
-// parts, as fast as the library takes them. Prints how many it sent.
+// that a controller may have in half a minute. As its own node, just started, it reports that buckets have been
+// served without end. It sends numbers at the ends of their ranges, wrong lengths and endless parts, as fast as the
+// library takes them. Prints how many it sent.
 #include "pshift.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,37 @@ static size_t report(uint32_t server, uint64_t age_ms, uint64_t controller_epoch
     return 16 + bytes;
 }
 
+/* A valid report of this node, started now, in this period of a second: all 8 buckets, or only those that are on node 8,
+ * were served `number` times. */
+static size_t lie(uint32_t server, bool all, uint64_t number)
+{
+    static const uint8_t here[8] = {0, 0, 1, 1, 0, 1, 1, 1};
+    static uint64_t epoch, seq;
+    const uint64_t ms = (uint64_t)time(NULL) * 1000;
+    struct pshift_report_entry entry[8];
+    struct pshift_message m = {0};
+    size_t bytes = 0;
+    uint32_t k;
+    for (k = 0; k < 8; k++) {
+        if (!all && !here[k])
+            continue;
+        entry[m.count].bucket = k;
+        entry[m.count].served = entry[m.count].demand = entry[m.count].held = number;
+        entry[m.count++].grant_seq = 0;
+    }
+    epoch = epoch ? epoch : ms;
+    m.server = server;
+    m.server_epoch = epoch;
+    m.seq = ++seq;
+    m.period = ms / 1000;
+    m.capacity = number;
+    memset(wire, 0, 16);
+    wire[0] = REPORT;
+    if (pshift_report_encode(&m, entry, wire + 16, sizeof wire - 16, &bytes) != QOS_OK)
+        exit(2);
+    return 16 + bytes;
+}
+
 static int put(void *socket, const void *data, size_t bytes, int flags)
 {
     return zmq_send(socket, data, bytes, flags | ZMQ_DONTWAIT) >= 0;
@@ -83,7 +115,7 @@ static int put(void *socket, const void *data, size_t bytes, int flags)
 static int send_kind(void *socket, uint32_t me, unsigned long kind)
 {
     size_t bytes;
-    switch (kind % 10) {
+    switch (kind % 12) {
     case 0: return put(socket, wire, 0, 0);
     case 1: return put(socket, wire, kind % 23, 0);
     case 2: return put(socket, wire, report((me + 4) % 8, 0, 1, 1, 1), 0); /* for another node */
@@ -93,6 +125,8 @@ static int send_kind(void *socket, uint32_t me, unsigned long kind)
     case 6: bytes = report(me, 0, 1, 2, 7); return put(socket, wire, bytes - 1 - kind % 40, 0);
     case 7: return put(socket, wire, 40, ZMQ_SNDMORE) && put(socket, wire, 40, ZMQ_SNDMORE) && put(socket, wire, 1, 0);
     case 8: return put(socket, wire, report(me, 0, ((uint64_t)time(NULL) + 30) * 1000 * PER_MS, 1, 1), 0);
+    case 9:
+    case 10: return put(socket, wire, lie(me, kind % 12 == 9, UINT64_C(1) << 40), 0);
     default: memset(wire, 0xff, 4096); return put(socket, wire, 4096, 0);
     }
 }

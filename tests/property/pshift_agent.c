@@ -1,0 +1,486 @@
+// proves: an agent reports exactly what a plain model of its chapter's rules says, entry by entry: what is news, what is
+// proves: sent again, what an acknowledgement ends, every estimate, every token after a grant, when a closed queue is
+// proves: free; for random programs of arrivals, service, grants of any kind, acknowledgements, periods and controllers
+// variants: native san i386 s390x
+#include "pshift.h"
+#include "check.h"
+
+#define QUEUES 70
+#define BUCKETS 90 /* more than there are queues */
+#define NEWS 1u
+#define SENT 2u
+
+/* What the model knows of a bucket. */
+static struct tenant {
+    uint64_t id, pending, served, ever, before, demand, told, r, l, grant_seq, sent_seq;
+    uint32_t queue;
+    unsigned state; /* NEWS, SENT: not acknowledged */
+    bool open, closing;
+} tenant[BUCKETS];
+static struct {
+    uint64_t seq, first_seq, period, epoch, controller_epoch, granted, measured, capacity;
+    uint32_t permille, used, freed[QUEUES], freed_count;
+    uint64_t default_l;
+    bool due, partial;
+} model;
+static struct pshift_scheduler scheduler;
+static struct pshift_agent agent;
+static struct check_rng rng;
+static uint64_t repeats, acked, reused, installs, rests;
+
+static uint64_t draw(uint64_t low, uint64_t high)
+{
+    return check_between(&rng, low, high);
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* n requests of an interval, extended; all numbers are small here. */
+static uint64_t extended(uint64_t n, uint64_t interval_ns, uint64_t remaining_ns)
+{
+    return interval_ns == 0 ? 0 : (n * remaining_ns + interval_ns - 1) / interval_ns;
+}
+
+static uint32_t unacknowledged(void)
+{
+    uint32_t i, n = 0;
+    for (i = 0; i < BUCKETS; i++)
+        n += tenant[i].open && tenant[i].state != 0;
+    return n;
+}
+
+static struct tenant *any_open(void)
+{
+    struct tenant *t = &tenant[draw(0, BUCKETS - 1)];
+    uint32_t k;
+    for (k = 0; k < BUCKETS && !t->open; k++)
+        t = t == &tenant[BUCKETS - 1] ? tenant : t + 1;
+    return t->open ? t : NULL;
+}
+
+static void open_one(struct tenant *t)
+{
+    uint32_t queue = QOS_NONE;
+    enum qos_status status = pshift_agent_open(&agent, t->id, &queue);
+    if (t->open) {
+        CHECK_EQ(status, QOS_OK);
+        CHECK_EQ(queue, t->queue);
+        t->closing = false;
+        return;
+    }
+    if (model.used == QUEUES && model.freed_count == 0) {
+        CHECK_EQ(status, QOS_EFULL);
+        return;
+    }
+    CHECK_EQ(status, QOS_OK);
+    reused += model.used == QUEUES;
+    CHECK_EQ(queue, model.used < QUEUES ? model.used : model.freed[model.freed_count - 1]);
+    model.used < QUEUES ? model.used++ : model.freed_count--;
+    t->queue = queue;
+    t->open = true;
+    t->closing = false;
+    t->served = t->ever = t->before = t->demand = t->told = t->grant_seq = t->sent_seq = t->r = 0;
+    t->l = model.period ? model.default_l : 0;
+    t->state = 0;
+}
+
+static void close_one(struct tenant *t)
+{
+    CHECK_EQ(pshift_agent_close(&agent, t->id), t->open ? (t->pending ? QOS_EBUSY : QOS_OK) : QOS_ENOENT);
+    t->closing |= t->open && t->pending == 0;
+}
+
+static void serve(uint64_t most)
+{
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    uint32_t i;
+    for (; most > 0 && pshift_scheduler_pick(&scheduler, &pick) == QOS_OK; most--) {
+        for (i = 0; i < BUCKETS && !(tenant[i].open && tenant[i].queue == pick.queue); i++)
+            ;
+        CHECK(i < BUCKETS && tenant[i].pending > 0);
+        tenant[i].pending--;
+        tenant[i].served++;
+        tenant[i].ever++;
+        model.granted++;
+        if (pick.backing == PSHIFT_RESERVATION)
+            tenant[i].r -= tenant[i].r != QOS_UNLIMITED;
+        else
+            tenant[i].l -= tenant[i].l != QOS_UNLIMITED;
+    }
+}
+
+static void begin(void)
+{
+    uint64_t period = model.period + draw(0, 2);
+    uint32_t i;
+    CHECK_EQ(pshift_agent_begin(&agent, period), period > model.period ? QOS_OK : QOS_ESTALE);
+    if (period <= model.period)
+        return;
+    model.partial = false;
+    model.period = period;
+    for (i = 0; i < QUEUES; i++) { /* queues are freed in their order */
+        struct tenant *t = NULL;
+        uint32_t k;
+        for (k = 0; k < BUCKETS; k++)
+            if (tenant[k].open && tenant[k].queue == i)
+                t = &tenant[k];
+        if (t && t->closing && t->told == 0 && t->pending == 0) {
+            t->open = false;
+            model.freed[model.freed_count++] = i;
+        }
+    }
+    for (i = 0; i < BUCKETS; i++) {
+        struct tenant *t = &tenant[i];
+        t->served = t->r = t->grant_seq = 0;
+        t->l = model.default_l;
+        t->state = t->told != 0 || t->pending != 0 ? NEWS : 0;
+    }
+}
+
+static void measure(void)
+{
+    const uint64_t interval_ns = draw(0, 9) ? draw(1, 50) : 0, remaining_ns = draw(0, 300);
+    uint32_t i;
+    pshift_agent_measure(&agent, interval_ns, remaining_ns);
+    for (i = 0; i < BUCKETS; i++) {
+        struct tenant *t = &tenant[i];
+        uint64_t total, change;
+        if (!t->open)
+            continue;
+        t->demand = t->pending + extended(minus(t->ever + t->pending, t->before), interval_ns, remaining_ns);
+        t->before = t->ever + t->pending;
+        total = t->served + t->demand;
+        change = total > t->told ? total - t->told : t->told - total;
+        if (change * 1000 > t->told * model.permille && change > t->told * model.permille / 1000)
+            t->state = NEWS;
+    }
+    model.capacity = extended(model.granted - model.measured, interval_ns, remaining_ns);
+    model.measured = model.granted;
+    model.first_seq = model.seq + 1;
+    model.due = true;
+}
+
+static void check_entry(const struct pshift_report_entry *entry)
+{
+    struct tenant *t = tenant;
+    while (t < tenant + BUCKETS && !(t->open && t->id == entry->bucket))
+        t++;
+    CHECK(t < tenant + BUCKETS);
+    if (t == tenant + BUCKETS)
+        return;
+    CHECK((t->state & NEWS) ||
+          (t->state && t->sent_seq < model.first_seq)); /* once in an interval, unless it is news */
+    repeats += !(t->state & NEWS);
+    CHECK_EQ(entry->served, t->served);
+    CHECK_EQ(entry->demand, t->demand > t->pending ? t->demand : t->pending);
+    CHECK_EQ(entry->held, plus(t->r, t->l));
+    CHECK_EQ(entry->grant_seq, t->grant_seq);
+    t->told = entry->served + entry->demand;
+    t->sent_seq = model.seq;
+    t->state = SENT;
+}
+
+/* All messages until there is no more, or only some of them. */
+static void report(void)
+{
+    struct pshift_report_entry entry[QUEUES];
+    struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    uint64_t calls = draw(0, 2) ? UINT64_MAX : draw(1, 3);
+    uint32_t i, k, most = (uint32_t)draw(1, QUEUES), owed;
+    for (; calls > 0; calls--) {
+        const uint32_t dirty = unacknowledged();
+        enum qos_status status = pshift_agent_report(&agent, &m, entry, most);
+        for (i = 0, owed = 0; i < BUCKETS; i++)
+            owed += tenant[i].open &&
+                    ((tenant[i].state & NEWS) || (tenant[i].state && tenant[i].sent_seq < model.first_seq));
+        CHECK_EQ(status, owed || model.due ? QOS_OK : QOS_EAGAIN);
+        if (status != QOS_OK)
+            break;
+        model.due = false;
+        CHECK_EQ(m.count, owed < most ? owed : most);
+        CHECK_EQ(m.seq, ++model.seq);
+        CHECK(m.server == 5 && m.server_epoch == model.epoch && m.controller_epoch == model.controller_epoch);
+        CHECK(m.ack_seq == 0 && m.ack_mask == 0);
+        CHECK_EQ(m.period, model.period);
+        CHECK_EQ(m.capacity, model.capacity);
+        CHECK_EQ(m.untold, dirty - m.count);
+        CHECK_EQ(m.partial, model.partial);
+        for (k = 0; k < m.count; k++)
+            check_entry(&entry[k]);
+    }
+}
+
+static bool acknowledges(const struct pshift_message *m, uint64_t seq)
+{
+    uint64_t k;
+    if (m->ack_seq == seq)
+        return true;
+    for (k = 0; k < 64; k++)
+        if ((m->ack_mask >> k & 1) && m->ack_seq > k && m->ack_seq - 1 - k == seq)
+            return true;
+    return false;
+}
+
+static void obey(uint64_t controller_epoch)
+{
+    uint32_t i;
+    model.controller_epoch = controller_epoch;
+    for (i = 0; i < BUCKETS; i++) {
+        struct tenant *t = &tenant[i];
+        t->grant_seq = 0;
+        t->state = t->pending || t->demand || t->told || t->r || t->l || t->served ? NEWS : 0;
+    }
+}
+
+static void pay(struct tenant *t, const struct pshift_grant_entry *g)
+{
+    const uint64_t r_total = g->r_total < g->total ? g->r_total : g->total;
+    t->r = minus(r_total, t->served);
+    t->l = g->total == QOS_UNLIMITED ? g->total : minus(g->total, t->served > r_total ? t->served : r_total);
+}
+
+/* A grant of any kind: from this controller, an older or a newer one; for this start, this period or another. */
+static void install(void)
+{
+    struct pshift_grant_entry grant[8];
+    struct pshift_message m = {5, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    enum qos_status want = QOS_ESTALE, status;
+    bool newer, used = false;
+    uint32_t k, i;
+    m.server = draw(0, 30) ? 5 : 4;
+    m.count = (uint32_t)draw(0, 8);
+    m.server_epoch = draw(0, 15) ? model.epoch : draw(0, 20);
+    m.controller_epoch = draw(0, 25) ? model.controller_epoch : minus(model.controller_epoch + draw(0, 4), 2);
+    m.period = draw(0, 15) ? model.period : minus(model.period + draw(0, 2), 1);
+    m.seq = draw(1, 200);
+    m.ack_seq = draw(0, 3) ? minus(model.seq, draw(0, 3)) : draw(0, model.seq + 70);
+    m.ack_mask = draw(0, 3) ? check_rand(&rng) & check_rand(&rng) : 0;
+    for (k = 0; k < m.count; k++) {
+        grant[k].bucket = tenant[draw(0, BUCKETS - 1)].id;
+        grant[k].r_total = draw(0, 60);
+        grant[k].total = draw(0, 9) ? grant[k].r_total + draw(0, 40) : draw(0, 1) ? QOS_UNLIMITED : draw(0, 60);
+    }
+    status = pshift_agent_install(&agent, &m, grant);
+    newer = m.controller_epoch > model.controller_epoch;
+    if (m.server != 5) {
+        CHECK_EQ(status, QOS_ENOENT);
+        return;
+    }
+    if (m.controller_epoch < model.controller_epoch) {
+        CHECK_EQ(status, QOS_ESTALE);
+        return;
+    }
+    if (newer)
+        obey(m.controller_epoch);
+    for (i = 0; !newer && m.server_epoch == model.epoch && i < BUCKETS; i++)
+        if (tenant[i].open && (tenant[i].state & SENT) && acknowledges(&m, tenant[i].sent_seq)) {
+            tenant[i].state &= NEWS;
+            acked++;
+        }
+    for (k = 0; m.server_epoch == model.epoch && m.period == model.period && k < m.count; k++)
+        for (i = 0; i < BUCKETS; i++) {
+            struct tenant *t = &tenant[i];
+            if (!t->open || t->id != grant[k].bucket || m.seq <= t->grant_seq)
+                continue;
+            pay(t, &grant[k]);
+            t->grant_seq = m.seq;
+            t->state |= NEWS;
+            used = true;
+        }
+    if (newer || used || (m.count == 0 && m.server_epoch == model.epoch && m.period == model.period))
+        want = QOS_OK;
+    installs += used;
+    CHECK_EQ(status, want);
+}
+
+static void check_all(void)
+{
+    struct pshift_agent_state state = {0, 0, 0, 0};
+    uint32_t i, open = 0;
+    for (i = 0; i < BUCKETS; i++) {
+        struct pshift_scheduler_state queue = {0, 0, 0, 0, 0, 0};
+        if (!tenant[i].open)
+            continue;
+        open++;
+        CHECK_EQ(pshift_scheduler_info(&scheduler, tenant[i].queue, &queue), QOS_OK);
+        CHECK_EQ(queue.pending, tenant[i].pending);
+        CHECK_EQ(queue.r_tokens, tenant[i].r);
+        CHECK_EQ(queue.l_tokens, tenant[i].l);
+    }
+    CHECK_EQ(pshift_agent_info(&agent, &state), QOS_OK);
+    CHECK_EQ(state.open, open);
+    CHECK_EQ(state.unacknowledged, unacknowledged());
+    CHECK_EQ(state.period, model.period);
+    CHECK_EQ(state.controller_epoch, model.controller_epoch);
+}
+
+/* Starts the agent on a scheduler that has served before it. The disk may know the controller, the period, both. */
+static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, bool mixed)
+{
+    const struct pshift_scheduler_config queues = {QUEUES, 0};
+    struct pshift_agent_config config = {NULL, 5, 0, 0, 0, 0, 0};
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    uint32_t queue = (uint32_t)draw(0, QUEUES - 1);
+    uint64_t n;
+    memset(tenant, 0, sizeof tenant);
+    memset(&model, 0, sizeof model);
+    (void)check_mem_new(queues_mem, pshift_scheduler_memsize(&queues), 64, 0);
+    memset(queues_mem->mem, (int)draw(0, 255), queues_mem->size); /* init writes all that is read */
+    CHECK_EQ(pshift_scheduler_init(&scheduler, queues_mem->mem, queues_mem->size, &queues), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, queue, 3), QOS_OK);
+    CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, queue, 3, 0), QOS_OK);
+    while (pshift_scheduler_pick(&scheduler, &pick) == QOS_OK)
+        ;
+    config.scheduler = &scheduler;
+    config.epoch = model.epoch = draw(1, 20);
+    config.controller_epoch = model.controller_epoch = draw(0, 2);
+    config.period = draw(0, 2);
+    config.default_l_tokens = model.default_l = draw(0, 2) ? 0 : draw(1, 30);
+    config.unchanged_permille = model.permille = (uint32_t)(draw(0, 2) ? draw(0, 300) : draw(0, 1) * 1000);
+    (void)check_mem_new(agent_mem, pshift_agent_memsize(&config), 64, 0);
+    memset(agent_mem->mem, (int)draw(0, 255), agent_mem->size);
+    CHECK_EQ(pshift_agent_init(&agent, agent_mem->mem, agent_mem->size, &config), QOS_OK);
+    model.first_seq = 1;
+    for (queue = 0; queue < BUCKETS; queue++)
+        tenant[queue].id = mixed ? check_rand(&rng) : queue;
+    for (n = draw(0, 3); n > 0; n--) /* before the first period */
+        open_one(&tenant[draw(0, BUCKETS - 1)]);
+    model.period = draw(1, 4);
+    CHECK_EQ(pshift_agent_begin(&agent, model.period), QOS_OK);
+    for (queue = 0; queue < BUCKETS; queue++)
+        tenant[queue].l = model.default_l;
+    /* It obeyed a controller before, and its disk does not say that this period began after that start. */
+    model.partial = config.controller_epoch != 0 && !(config.period != 0 && config.period < model.period);
+}
+
+/* All that waits is withdrawn, most buckets are closed; a period later, their queues are free. */
+static void rest(void)
+{
+    uint32_t i;
+    for (i = 0; i < BUCKETS; i++)
+        if (tenant[i].open) {
+            CHECK_EQ(pshift_scheduler_cancel(&scheduler, tenant[i].queue, tenant[i].pending), QOS_OK);
+            tenant[i].pending = 0;
+            if (draw(0, 3))
+                close_one(&tenant[i]);
+        }
+    for (i = 0; i < 3; i++) {
+        begin();
+        if (draw(0, 3))
+            measure();
+        if (draw(0, 3))
+            report();
+    }
+    rests++;
+}
+
+static void run(uint64_t stream)
+{
+    struct check_mem queues_mem, agent_mem;
+    struct tenant *t;
+    uint64_t n;
+    uint32_t i, step;
+    check_rng_init(&rng, stream);
+    start(&queues_mem, &agent_mem, stream % 2 != 0);
+    for (i = 0; i < BUCKETS && stream % 4 < 2; i++)
+        open_one(&tenant[i]);
+    for (step = 0; step < 150; step++) {
+        CHECK_CONTEXT("stream %" PRIu64 ", step %u", stream, step);
+        switch (draw(0, 15)) {
+        case 0:
+        case 1: open_one(&tenant[draw(0, BUCKETS - 1)]); break;
+        case 2: close_one(&tenant[draw(0, BUCKETS - 1)]); break;
+        case 3:
+        case 4:
+        case 5:
+            if ((t = any_open()) != NULL) {
+                n = draw(0, 12);
+                CHECK_EQ(pshift_scheduler_arrive(&scheduler, t->queue, n), QOS_OK);
+                t->pending += n;
+            }
+            break;
+        case 6:
+            if ((t = any_open()) != NULL) {
+                n = draw(0, t->pending);
+                CHECK_EQ(pshift_scheduler_cancel(&scheduler, t->queue, n), QOS_OK);
+                t->pending -= n;
+            }
+            break;
+        case 7:
+        case 8: serve(draw(0, 40)); break;
+        case 9: measure(); break;
+        case 10:
+            measure();
+            report();
+            break;
+        case 11: report(); break;
+        case 12:
+            if (draw(0, 3) == 0)
+                begin();
+            break;
+        case 13:
+            if (draw(0, 2) == 0)
+                rest();
+            break;
+        default: install(); break;
+        }
+        check_all();
+    }
+    CHECK(check_mem_free(&queues_mem));
+    CHECK(check_mem_free(&agent_mem));
+}
+
+/* One message an interval, none acknowledged: the buckets take turns. */
+static void turns(void)
+{
+    struct check_mem queues_mem, agent_mem;
+    uint32_t named[QUEUES] = {0}, most = (uint32_t)draw(1, 9), opened = (uint32_t)draw(10, QUEUES), i, k, least,
+             largest;
+    start(&queues_mem, &agent_mem, false);
+    for (i = 0; i < opened; i++) {
+        open_one(&tenant[i]);
+        CHECK_EQ(pshift_scheduler_arrive(&scheduler, tenant[i].queue, 1), QOS_OK);
+    }
+    for (i = 0; i < 50; i++) {
+        struct pshift_report_entry entry[QUEUES];
+        struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+        pshift_agent_measure(&agent, 1, 1);
+        CHECK_EQ(pshift_agent_report(&agent, &m, entry, most), QOS_OK);
+        CHECK_EQ(m.count, most);
+        for (k = 0; k < m.count; k++)
+            named[entry[k].bucket]++;
+        for (k = 0, least = UINT32_MAX, largest = 0; k < opened; k++) {
+            least = named[k] < least ? named[k] : least;
+            largest = named[k] > largest ? named[k] : largest;
+        }
+        CHECK_LE(largest - least, 1);
+    }
+    CHECK(check_mem_free(&queues_mem));
+    CHECK(check_mem_free(&agent_mem));
+}
+
+int main(void)
+{
+    uint64_t stream, runs;
+    check_begin("property/pshift_agent");
+    runs = check_scaled(3000);
+    for (stream = 0; stream < runs; stream++)
+        run(stream);
+    for (stream = 0; stream < check_scaled(100); stream++) {
+        check_rng_init(&rng, stream);
+        turns();
+    }
+    printf("%" PRIu64 " grants installed, %" PRIu64 " entries repeated, %" PRIu64 " acknowledged, %" PRIu64
+           " queues opened again\n",
+           installs, repeats, acked, reused);
+    CHECK(installs > runs && repeats > runs && acked > runs && rests > runs && reused > runs);
+    return check_end();
+}

@@ -1,0 +1,307 @@
+// proves: how much work a solve takes, counted: tokens moved directly, pulled through a broker, and along searched paths;
+// proves: paths, rounds and rows of the search. Every token of weak excess that goes is moved exactly once to its end. On
+// proves: each family of problems, cold and after changes, no count is above the one written here
+// variants: native san i386
+//
+// The counts depend on nothing but the problem. Who makes the solver better lowers them: QOS_TEST_PRINT=1 prints the table.
+#include "pshift.h"
+#include "check.h"
+
+#define SERVERS 400
+#define ENTRIES 6000
+
+static uint64_t capacity[SERVERS], reservation[ENTRIES], demand[ENTRIES], alloc[ENTRIES];
+static uint32_t row[ENTRIES + 1], server[ENTRIES], servers, buckets;
+static uint8_t cut[SERVERS];
+static struct check_rng rng;
+
+static uint64_t draw(uint64_t low, uint64_t high)
+{
+    return check_between(&rng, low, high);
+}
+
+static void clear(uint32_t n)
+{
+    servers = n;
+    buckets = 0;
+    memset(capacity, 0, sizeof capacity);
+}
+
+static void entry(uint32_t j, uint64_t d)
+{
+    server[row[buckets + 1]] = j;
+    demand[row[buckets + 1]++] = d;
+}
+
+static void bucket(uint64_t r)
+{
+    reservation[buckets++] = r;
+    row[buckets + 1] = row[buckets];
+}
+
+/* A bucket that can move w tokens between two servers in balance. */
+static void edge(uint32_t u, uint32_t v, uint64_t w)
+{
+    entry(u, 2 * w);
+    entry(v, 2 * w);
+    bucket(2 * w);
+    capacity[u] += w;
+    capacity[v] += w;
+}
+
+/* Rows of `length`, consecutive servers or any; r: per mille of the capacity that is reserved. */
+static void rows(uint32_t n, uint32_t length, bool ring, uint64_t r, uint64_t most)
+{
+    uint64_t all = 0;
+    uint32_t i, k;
+    clear(n);
+    for (i = 0; i < ENTRIES / length; i++) {
+        const uint64_t want = draw(length, most), first = draw(0, n - 1);
+        for (k = 0; k < length; k++) { /* one draw after the other, whatever the compiler */
+            const uint64_t d = want * draw(80, 140) / 100 / length + 1;
+            entry((uint32_t)((ring ? first + k : draw(0, n - 1)) % n), d);
+        }
+        bucket(want);
+        all += want;
+    }
+    for (i = 0; i < n; i++)
+        capacity[i] = all * 1000 / r / n + 1;
+}
+
+static void family(int which)
+{
+    uint32_t i, k;
+    check_rng_init(&rng, 5);
+    row[0] = row[1] = 0;
+    switch (which) {
+    case 0: rows(60, 8, false, 900, 5000); break;
+    case 1: rows(60, 8, false, 1000, 5000); break;
+    case 2: rows(60, 8, false, 1050, 5000); break;
+    case 3: rows(200, 3, false, 990, 100); break;
+    case 4: rows(200, 8, true, 1000, 5000); break;
+    case 5: rows(300, 60, true, 1000, UINT64_C(1) << 45); break;
+    case 6: /* a chain: one end overloaded, the other not */
+        clear(300);
+        for (i = 0; i + 1 < 300; i++)
+            edge(i, i + 1, 1000);
+        capacity[0] -= 500;
+        capacity[299] += 500;
+        break;
+    case 7: /* a chain, hubs, leaves that are overloaded by one token */
+        clear(100 + 10 + 100);
+        for (i = 0; i + 1 < 110; i++)
+            edge(i, i + 1, 1000);
+        for (i = 0; i < 100; i++) {
+            edge(100 + i / 10, 110 + i, 2);
+            capacity[110 + i]--;
+        }
+        capacity[0] += 100;
+        break;
+    case 8: /* a grid with random capacities */
+        clear(400);
+        for (i = 0; i < 20; i++)
+            for (k = 0; k < 20; k++) {
+                if (k < 19)
+                    edge(i * 20 + k, i * 20 + k + 1, draw(1, 1000));
+                if (i < 19)
+                    edge(i * 20 + k, i * 20 + k + 20, draw(1, 1000));
+            }
+        for (i = 0; i < 400; i++)
+            capacity[i] = capacity[i] * draw(667, 1333) / 1000;
+        break;
+    case 9: /* cuckoo: three places for one token each */
+        clear(400);
+        for (i = 0; i < 362; i++) {
+            for (k = 0; k < 3; k++)
+                entry((uint32_t)draw(0, 399), 1);
+            bucket(1);
+        }
+        for (i = 0; i < 400; i++)
+            capacity[i] = 1;
+        break;
+    case 10: /* one bucket on all servers */
+        clear(400);
+        for (i = 0; i < 400; i++) {
+            entry(i, 1000);
+            capacity[i] = i < 200 ? 400 : 600;
+        }
+        bucket(400 * 500);
+        break;
+    default: /* one bucket on each server */
+        clear(400);
+        for (i = 0; i < 400; i++) {
+            entry(i, draw(0, 100));
+            bucket(draw(0, 100));
+            capacity[i] = 50;
+        }
+    }
+}
+#define FAMILIES 12
+
+static struct pshift_problem problem(void)
+{
+    const struct pshift_problem p = {servers, buckets, capacity, reservation, row, server, demand};
+    return p;
+}
+
+static uint64_t weak_excess(void)
+{
+    uint64_t load[SERVERS] = {0}, sum = 0;
+    uint32_t e;
+    for (e = 0; e < row[buckets]; e++)
+        load[server[e]] += alloc[e];
+    for (e = 0; e < servers; e++)
+        sum += load[e] > capacity[e] ? load[e] - capacity[e] : 0;
+    return sum;
+}
+
+/* What a solve may cost at most. */
+struct work {
+    uint64_t direct, pulled, searched, paths;
+    uint32_t rounds, indexed_rows;
+};
+
+static const struct {
+    const char *name;
+    struct work cold, warm; /* warm: of all changes together */
+} known[FAMILIES] = {
+#ifdef WORK_SHARDS
+    {"random rows of 8, r = 0.9", {18863, 5, 0, 0, 0, 0}, {4629, 0, 0, 0, 0, 0}},
+    {"random rows of 8, r = 1.0", {59215, 2863, 0, 0, 0, 0}, {246490, 16435, 0, 0, 0, 0}},
+    {"random rows of 8, r = 1.05", {34198, 0, 0, 0, 0, 0}, {142639, 19, 0, 0, 0, 0}},
+    {"rows of 3, r = 0.99", {4546, 1499, 2, 7, 1, 2000}, {18578, 6994, 9, 34, 6, 8000}},
+    {"ring of 200, rows of 8", {34958, 164277, 0, 0, 0, 750}, {140409, 585902, 0, 0, 0, 3750}},
+    {"ring of 300, rows of 60, large demands",
+     {50140402649338, 5647852972544, 0, 0, 0, 0},
+     {302844180215488, 36482099164766, 0, 0, 0, 0}},
+    {"chain", {0, 2000, 500, 295, 1, 299}, {12867, 37200, 8780, 1266, 19, 1794}},
+    {"ladder", {0, 400, 100, 314, 2, 209}, {988, 7486, 1500, 727, 9, 707}},
+    {"grid", {49704, 109930, 10778, 762, 16, 760}, {201590, 437482, 44352, 4022, 84, 4960}},
+    {"cuckoo", {108, 166, 17, 80, 4, 362}, {22, 46, 11, 50, 8, 2172}},
+    {"one bucket", {20000, 0, 0, 0, 0, 0}, {104934, 0, 0, 0, 0, 1}},
+    {"singles", {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}},
+#else
+    {"random rows of 8, r = 0.9", {18863, 0, 0, 0, 0, 0}, {3142, 0, 0, 0, 0, 0}},
+    {"random rows of 8, r = 1.0", {59215, 3194, 0, 0, 0, 0}, {17692, 187, 0, 0, 0, 0}},
+    {"random rows of 8, r = 1.05", {34198, 0, 0, 0, 0, 0}, {10206, 191, 0, 0, 0, 0}},
+    {"rows of 3, r = 0.99", {4546, 1555, 2, 8, 1, 2000}, {1099, 690, 7, 14, 2, 3024}},
+    {"ring of 200, rows of 8", {34958, 148372, 0, 0, 0, 750}, {9223, 825, 0, 0, 0, 750}},
+    {"ring of 300, rows of 60, large demands",
+     {50140402649338, 5756440492611, 0, 0, 0, 0},
+     {10601479992946, 8548884296, 0, 0, 0, 0}},
+    {"chain", {0, 2000, 500, 295, 1, 299}, {16747, 41920, 11960, 1002, 14, 1794}},
+    {"ladder", {0, 400, 100, 209, 1, 209}, {1866, 11887, 2602, 383, 9, 1045}},
+    {"grid", {49021, 74932, 11461, 862, 7, 760}, {19309, 32916, 3746, 832, 14, 5320}},
+    {"cuckoo", {107, 145, 18, 76, 4, 362}, {19, 48, 10, 48, 8, 2172}},
+    {"one bucket", {20000, 0, 0, 0, 0, 0}, {104934, 0, 0, 0, 0, 1}},
+    {"singles", {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}},
+#endif
+};
+
+static bool print;
+
+static void compare(const char *name, const char *how, const struct work *got, const struct work *most)
+{
+    if (print) {
+        printf("%s {%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %u, %u}", how, got->direct, got->pulled,
+               got->searched, got->paths, got->rounds, got->indexed_rows);
+        return;
+    }
+    CHECK_CONTEXT("%s:%s", name, how);
+    CHECK_LE(got->direct, most->direct);
+    CHECK_LE(got->pulled, most->pulled);
+    CHECK_LE(got->searched, most->searched);
+    CHECK_LE(got->paths, most->paths);
+    CHECK_LE(got->rounds, most->rounds);
+    CHECK_LE(got->indexed_rows, most->indexed_rows);
+}
+
+/* Adds the work of the last solve. */
+static void add(const struct pshift_solver *solver, struct work *sum)
+{
+    struct pshift_solver_state info;
+    CHECK_EQ(pshift_solver_info(solver, &info), QOS_OK);
+    sum->direct += info.direct.lo;
+    sum->pulled += info.pulled.lo;
+    sum->searched += info.searched.lo;
+    sum->paths += info.paths;
+    sum->rounds += info.rounds;
+    sum->indexed_rows += info.indexed_rows;
+}
+
+/* One row, 1 %, 5 % of the rows: more or less demand, other reservations, then the first ones again. */
+static void changes(struct pshift_solver *solver, struct pshift_solution *s, struct work *sum)
+{
+    static uint64_t old_demand[ENTRIES], old_reservation[ENTRIES];
+    static uint32_t list[ENTRIES];
+    const struct pshift_problem p = problem();
+    uint32_t n, i, k, e;
+    memcpy(old_demand, demand, sizeof demand);
+    memcpy(old_reservation, reservation, sizeof reservation);
+    for (k = 0; k < 8; k++) {
+        n = k / 2 == 0 ? 1 : k / 2 == 1 ? buckets / 100 + 1 : buckets / 20 + 1;
+        for (i = 0; i < n; i++)
+            list[i] = (uint32_t)(((uint64_t)i * buckets + (uint64_t)(k / 2) * 7) / n) % buckets;
+        CHECK_EQ(pshift_solver_retract(solver, list, n, &p, s), QOS_OK);
+        for (i = 0; i < n; i++) {
+            const uint32_t b = list[i];
+            reservation[b] = k % 2 ? old_reservation[b] : old_reservation[b] * draw(60, 140) / 100;
+            for (e = row[b]; e < row[b + 1]; e++)
+                demand[e] = k % 2 ? old_demand[e] : old_demand[e] * draw(60, 140) / 100;
+        }
+        CHECK_EQ(pshift_solver_resolve(solver, list, n, &p, NULL, s), QOS_OK);
+        CHECK(s->exact);
+        add(solver, sum);
+    }
+}
+
+int main(void)
+{
+    static struct pshift_solver solver;
+    const struct pshift_options first = {NULL, NULL, true};
+    struct check_mem mem;
+    int which;
+    check_begin("property/pshift_work");
+    print = check_env("QOS_TEST_PRINT", 0) != 0;
+    for (which = 0; which < FAMILIES; which++) {
+        struct work cold = {0, 0, 0, 0, 0, 0}, warm = {0, 0, 0, 0, 0, 0};
+        struct pshift_solver_config config;
+        struct pshift_solver_state info;
+        struct pshift_solution s;
+        struct pshift_problem p;
+        uint64_t excess;
+        memset(&s, 0, sizeof s);
+        s.alloc = alloc;
+        s.cut = cut;
+        family(which);
+        p = problem();
+        CHECK_CONTEXT("%s", known[which].name);
+        config.servers = servers; /* and no more: paths may be as long as there are servers */
+        config.buckets = buckets;
+        config.entries = row[buckets];
+        (void)check_mem_new(&mem, pshift_solver_memsize(&config), 64, 0);
+        memset(mem.mem, 1, mem.size); /* init writes all that is read */
+        CHECK_EQ(pshift_solver_init(&solver, mem.mem, mem.size, &config), QOS_OK);
+        CHECK_EQ(pshift_solver_info(&solver, &info), QOS_OK);
+        CHECK(info.paths == 0 && info.rounds == 0 && info.indexed_rows == 0);
+        CHECK((info.excess_start.lo | info.direct.lo | info.pulled.lo | info.searched.lo) == 0);
+        CHECK_EQ(pshift_solver_solve(&solver, &p, &first, &s), QOS_OK);
+        excess = weak_excess();
+        CHECK_EQ(pshift_solver_solve(&solver, &p, NULL, &s), QOS_OK);
+        CHECK_EQ(pshift_solver_info(&solver, &info), QOS_OK);
+        CHECK_EQ(info.excess_start.lo, excess);
+        CHECK((info.excess_start.hi | info.direct.hi | info.pulled.hi | info.searched.hi) == 0);
+        CHECK_LE(excess, info.direct.lo + info.pulled.lo + info.searched.lo + weak_excess());
+        CHECK_EQ(excess, info.direct.lo + info.searched.lo + weak_excess()); /* a pull or push only moves it */
+        add(&solver, &cold);
+        changes(&solver, &s, &warm);
+        if (print)
+            printf("    {\"%s\"", known[which].name);
+        compare(known[which].name, ",", &cold, &known[which].cold);
+        compare(known[which].name, ",", &warm, &known[which].warm);
+        if (print)
+            printf("},\n");
+        CHECK(check_mem_free(&mem));
+    }
+    return check_end();
+}

@@ -1,0 +1,424 @@
+// proves: the controller's books: which reports are acknowledged, by a plain list; what a new period keeps and drops; when
+// proves: a plan is warm; what silence, a restart, an old grant and a removal do to a bucket's tokens and ceiling
+// variants: native san i386 s390x
+#include "pshift.h"
+#include "check.h"
+
+#define SERVERS 8
+#define EPOCH 9
+
+static struct check_mem memory;
+static struct pshift_controller controller;
+static uint64_t period, seq[SERVERS];
+static const struct pshift_message blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+
+static void open_controller(uint32_t servers, uint32_t buckets, uint32_t records)
+{
+    const struct pshift_controller_config config = {servers, buckets, records, EPOCH, 0};
+    (void)check_mem_new(&memory, pshift_controller_memsize(&config), 64, 0);
+    memset(memory.mem, 1, memory.size); /* init writes all that is read */
+    CHECK_EQ(pshift_controller_init(&controller, memory.mem, memory.size, &config), QOS_OK);
+    memset(seq, 0, sizeof seq);
+    period = 1;
+    CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
+}
+
+static void close_controller(void)
+{
+    CHECK(check_mem_free(&memory));
+}
+
+/* A report of a server that obeys this controller. */
+static struct pshift_message head(uint32_t server, uint64_t capacity)
+{
+    struct pshift_message m = blank;
+    m.server = server;
+    m.count = 1;
+    m.server_epoch = 1;
+    m.controller_epoch = EPOCH;
+    m.seq = ++seq[server];
+    m.period = period;
+    m.capacity = capacity;
+    return m;
+}
+
+static void say(uint32_t server, uint64_t capacity, struct pshift_report_entry entry)
+{
+    const struct pshift_message m = head(server, capacity);
+    CHECK_EQ(pshift_controller_report(&controller, &m, &entry), QOS_OK);
+}
+
+static struct pshift_report_entry needs(uint64_t bucket, uint64_t served, uint64_t demand)
+{
+    const struct pshift_report_entry entry = {bucket, served, demand, 0, 0};
+    return entry;
+}
+
+static struct pshift_controller_state state(void)
+{
+    struct pshift_controller_state info;
+    memset(&info, 0, sizeof info);
+    CHECK_EQ(pshift_controller_info(&controller, &info), QOS_OK);
+    return info;
+}
+
+static struct pshift_bucket_state bucket(uint64_t id)
+{
+    struct pshift_bucket_state info = {0, 0, 0, 0, 0};
+    CHECK_EQ(pshift_controller_bucket_info(&controller, id, &info), QOS_OK);
+    return info;
+}
+
+static void plan(void)
+{
+    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
+}
+
+/* All grants to a server. Returns the entry for the bucket; count: how many entries there are. */
+static struct pshift_grant_entry granted(uint32_t server, uint64_t id, uint32_t *count, struct pshift_message *last)
+{
+    struct pshift_grant_entry entry, found = {0, 0, 0};
+    struct pshift_message m = blank;
+    *count = 0;
+    while (pshift_controller_grant(&controller, server, &m, &entry, 1) == QOS_OK) {
+        *count += m.count;
+        *last = m;
+        if (m.count && entry.bucket == id)
+            found = entry;
+    }
+    return found;
+}
+
+/* Reports come in any order, twice, with gaps. A grant acknowledges those that were merged: the newest, and a mask of
+ * the 64 before it. Older ones cannot be told from repeated ones. */
+static void acknowledgements(uint64_t stream)
+{
+    static bool merged[1000];
+    struct pshift_report_entry none = {0, 0, 0, 0, 0};
+    struct check_rng rng;
+    uint64_t newest = 0, epoch = 1, k, n;
+    check_rng_init(&rng, stream);
+    open_controller(1, 1, 1);
+    memset(merged, 0, sizeof merged);
+    for (n = 0; n < 200; n++) {
+        struct pshift_message m = head(0, 1), got = blank;
+        struct pshift_grant_entry grant;
+        uint64_t ahead = check_between(&rng, 0, 9) ? check_between(&rng, 0, 4) : check_between(&rng, 0, 80);
+        bool again;
+        m.count = 0;
+        m.seq = newest + ahead;
+        if (check_between(&rng, 0, 1))
+            m.seq = newest > 70 ? newest - check_between(&rng, 0, 70) : newest - check_between(&rng, 0, newest);
+        if (check_between(&rng, 0, 40) == 0 || newest > 900) { /* the server starts again, and counts from 1 */
+            epoch++;
+            newest = 0;
+            memset(merged, 0, sizeof merged);
+            m.seq = check_between(&rng, 1, 70);
+        }
+        m.seq = m.seq ? m.seq : 1;
+        m.server_epoch = epoch;
+        again = merged[m.seq] || (newest > m.seq && newest - m.seq > 64);
+        CHECK_CONTEXT("stream %" PRIu64 ", report %" PRIu64 " after %" PRIu64, stream, m.seq, newest);
+        CHECK_EQ(pshift_controller_report(&controller, &m, &none), again ? QOS_ESTALE : QOS_OK);
+        merged[m.seq] |= !again;
+        newest = m.seq > newest ? m.seq : newest;
+        plan();
+        CHECK_EQ(pshift_controller_grant(&controller, 0, &got, &grant, 1), QOS_OK);
+        CHECK_EQ(got.server_epoch, epoch);
+        CHECK_EQ(got.ack_seq, newest);
+        for (k = 0; k < 64; k++)
+            CHECK_EQ(got.ack_mask >> k & 1, newest > k + 1 && merged[newest - 1 - k]);
+    }
+    close_controller();
+}
+
+static void next_period(void)
+{
+    period++;
+    CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
+}
+
+/* Before the first report of a period, the plan expects the last one again: its demand, and its capacity. */
+static void expects_the_same(void)
+{
+    struct pshift_message m;
+    struct pshift_grant_entry g;
+    uint32_t n;
+    open_controller(1, 2, 2);
+    CHECK_EQ(pshift_controller_change(&controller, 7, 1000, 0), QOS_OK);
+    say(0, 100, needs(7, 0, 300));
+    plan();
+    g = granted(0, 7, &n, &m);
+    CHECK(n == 1 && g.r_total == 100 + 200 && g.total == QOS_UNLIMITED); /* A = D: excess tokens are planned, too */
+    say(0, 40, needs(7, 60, 250));                                       /* the last report: 40 of 100 are left */
+    plan();
+    next_period();
+    g = granted(0, 7, &n, &m);
+    CHECK_EQ(n, 0); /* what was planned and not sent is void */
+    CHECK_EQ(m.period, 2);
+    plan();
+    g = granted(0, 7, &n, &m);
+    CHECK_EQ(n, 1);
+    CHECK_EQ(g.r_total, 310);
+    {
+        struct pshift_problem p;
+        struct pshift_solution s;
+        memset(&p, 0, sizeof p);
+        memset(&s, 0, sizeof s);
+        CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
+        CHECK_EQ(p.capacity[0], 100);
+    }
+    next_period();
+    CHECK_EQ(pshift_controller_bucket_info(&controller, 8, &(struct pshift_bucket_state){0, 0, 0, 0, 0}), QOS_ENOENT);
+    close_controller();
+}
+
+/* New pairs of a bucket use the spare entries of its row: the plan stays warm four times. */
+static void stays_warm(void)
+{
+    struct pshift_message m;
+    uint32_t j, k, n;
+    open_controller(SERVERS, 4, 64);
+    CHECK_EQ(pshift_controller_change(&controller, 3, 90, 0), QOS_OK);
+    CHECK_EQ(pshift_controller_change(&controller, 4, 10, 0), QOS_OK);
+    for (j = 0; j < 4; j++) /* rows enough: one changed one is few */
+        say(0, 1000, needs(3 + j, 0, 10));
+    for (j = 0; j < SERVERS; j++) {
+        for (k = 0; k < j; k++) /* nothing new, but not silent */
+            say(k, 1000, needs(3, 0, 10));
+        if (j != 0)
+            say(j, 1000, needs(3, 0, 10));
+        plan();
+        CHECK_EQ(state().cold, j == 0 || j == 5);
+        CHECK_EQ(state().planned_buckets, j == 0 || j == 5 ? 4 : 1);
+        CHECK_EQ(granted(j, 3, &n, &m).r_total, 10);
+    }
+    plan();
+    CHECK(!state().cold && state().planned_buckets == 0);
+    for (j = 0; j < 2; j++) /* two of four rows: more than a quarter */
+        say(0, 1000, needs(3 + j, 1, 10));
+    plan();
+    CHECK(state().cold && state().planned_buckets == 4);
+    close_controller();
+}
+
+/* A pair that asks for nothing is planned too: without a limit it may serve, whichever other servers are silent. */
+static void asks_for_nothing(void)
+{
+    struct pshift_message m;
+    struct pshift_grant_entry g;
+    uint32_t n;
+    open_controller(2, 5, 9);
+    for (n = 6; n <= 9; n++) /* rows enough: one changed one is few */
+        CHECK_EQ(pshift_controller_change(&controller, n, 0, 0), QOS_OK);
+    say(1, 100, needs(5, 0, 1));
+    plan();
+    (void)granted(1, 5, &n, &m);
+    say(1, 100, needs(6, 0, 0));
+    plan();
+    CHECK(!state().cold);
+    g = granted(1, 6, &n, &m);
+    CHECK(n >= 1 && g.bucket == 6 && g.r_total == 0 && g.total == QOS_UNLIMITED);
+    close_controller();
+}
+
+/* After silent_after (2) rounds without a report, the reservation moves to the other server, and back with a report. */
+static void silence(void)
+{
+    struct pshift_message m;
+    uint32_t n, k;
+    open_controller(2, 1, 2);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 100, 0), QOS_OK);
+    plan();
+    CHECK_EQ(state().silent, 2); /* nothing was heard of them yet */
+    say(0, 60, needs(1, 0, 100));
+    say(1, 100, needs(1, 0, 100));
+    plan();
+    CHECK_EQ(state().silent, 0);
+    CHECK_EQ(granted(0, 1, &n, &m).r_total, 50);
+    CHECK_EQ(granted(1, 1, &n, &m).r_total, 50);
+    for (k = 0; k < 2; k++) {
+        CHECK_EQ(state().silent, 0);
+        say(1, 100, needs(1, 0, 100));
+        plan();
+    }
+    CHECK_EQ(state().silent, 1);
+    CHECK_EQ(granted(1, 1, &n, &m).r_total, 100);
+    (void)granted(0, 1, &n, &m);
+    say(0, 60, needs(1, 0, 100));
+    plan();
+    CHECK_EQ(state().silent, 0);
+    CHECK_EQ(granted(1, 1, &n, &m).r_total, 50);
+    close_controller();
+}
+
+/* One server, limit 100: what it may hold under lost, confirmed and old grants, before and after a restart. */
+static void ceilings(void)
+{
+    struct pshift_message m = blank, old;
+    struct pshift_grant_entry g;
+    struct pshift_report_entry e = needs(1, 0, 500);
+    uint32_t n;
+    open_controller(1, 1, 1);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 30, 100), QOS_OK);
+    CHECK_EQ(bucket(1).ceiling, 0);
+    old = head(0, 1000); /* tokens of an earlier controller count, too */
+    old.controller_epoch = EPOCH - 1;
+    e.served = 5;
+    e.held = 20;
+    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
+    CHECK(bucket(1).served == 5 && bucket(1).ceiling == 25);
+    e.served = 6;
+    e.held = 40;
+    old.seq = ++seq[0];
+    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
+    CHECK(bucket(1).served == 6 && bucket(1).ceiling == 46);
+    e.held = 0;
+    old = head(0, 1000); /* this server started in this period: nobody knows what it served before */
+    old.partial = true;
+    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
+    plan();
+    CHECK_EQ(state().unconfirmed, 1);
+    CHECK_EQ(state().withheld, 100 - 6);
+    next_period();
+    CHECK_EQ(state().unconfirmed, 0); /* it obeyed from the begin of this one on */
+    old = head(0, 1000);
+    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
+    plan();
+    CHECK_EQ(state().withheld, 0);
+    g = granted(0, 1, &n, &m);
+    CHECK(g.r_total == 30 && g.total == 100);
+    CHECK_EQ(bucket(1).ceiling, 100);
+    e = needs(1, 20, 5); /* it has not had the grant: it may still come */
+    say(0, 1000, e);
+    CHECK_EQ(bucket(1).ceiling, 100);
+    CHECK_EQ(bucket(1).served, 20);
+    plan();
+    g = granted(0, 1, &n, &m); /* 5 more are wanted, and the rest is taken back */
+    CHECK(g.total == 25 && bucket(1).ceiling == 100);
+    say(0, 1000, e); /* neither has come: the first one may still come first */
+    CHECK_EQ(bucket(1).ceiling, 100);
+    plan();
+    (void)granted(0, 1, &n, &m);
+    e.grant_seq = m.seq;
+    e.held = 5;
+    say(0, 1000, e);
+    CHECK_EQ(bucket(1).ceiling, 25);
+    /* A start later: 20 were reported, 5 more may have been served. */
+    m = head(0, 1000);
+    m.server_epoch = 2;
+    m.seq = 1;
+    e = needs(1, 3, 500);
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(bucket(1).served, 23);
+    CHECK_EQ(bucket(1).ceiling, 28);
+    m.server_epoch = 1; /* of the old start: too late */
+    m.seq = 99;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
+    plan();
+    g = granted(0, 1, &n, &m);
+    CHECK_EQ(m.server_epoch, 2);
+    CHECK_EQ(g.total, 3 + 72); /* 100 - 23 served - 5 lost, on top of the 3 since its start */
+    CHECK_EQ(g.r_total, 3 + 7);
+    CHECK_EQ(bucket(1).ceiling, 100);
+    next_period(); /* forgotten with the period */
+    CHECK_EQ(bucket(1).ceiling, 0);
+    CHECK_EQ(bucket(1).served, 0);
+    close_controller();
+}
+
+/* A contract that changes in a period holds from the next plan on, without any report. */
+static void new_contract(void)
+{
+    struct pshift_message m;
+    uint32_t n;
+    open_controller(1, 5, 5);
+    for (n = 1; n <= 5; n++) /* rows enough: one changed one is few */
+        CHECK_EQ(pshift_controller_change(&controller, n, 10, 0), QOS_OK);
+    say(0, 1000, needs(1, 0, 100));
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).r_total, 10);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 60, 80), QOS_OK);
+    plan();
+    CHECK(!state().cold);
+    CHECK_EQ(granted(0, 1, &n, &m).r_total, 60);
+    close_controller();
+}
+
+/* L-tokens go where the R-tokens leave capacity. */
+static void what_is_left(void)
+{
+    struct pshift_message m;
+    struct pshift_report_entry both[2] = {{1, 0, 100, 0, 0}, {2, 0, 100, 0, 0}};
+    uint32_t n;
+    open_controller(2, 2, 4);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 80, 0), QOS_OK);
+    CHECK_EQ(pshift_controller_change(&controller, 2, 0, 100), QOS_OK);
+    m = head(0, 100);
+    m.count = 2; /* bucket 1 is here alone */
+    CHECK_EQ(pshift_controller_report(&controller, &m, both), QOS_OK);
+    say(1, 100, needs(2, 0, 100));
+    plan();
+    CHECK_EQ(granted(0, 2, &n, &m).total, 20);
+    CHECK_EQ(granted(1, 2, &n, &m).total, 80);
+    close_controller();
+}
+
+/* A server that is gone for good holds nobody up. A report brings it back. */
+static void removal(void)
+{
+    struct pshift_message m;
+    uint32_t n;
+    open_controller(3, 1, 3);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 10, 50), QOS_OK);
+    CHECK_EQ(state().unconfirmed, 3);
+    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
+    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
+    CHECK_EQ(state().unconfirmed, 2);
+    m = head(0, 100);
+    {
+        const struct pshift_report_entry e = needs(1, 0, 100);
+        m.untold = 1; /* it has not told all that it holds */
+        CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+        CHECK_EQ(state().unconfirmed, 2);
+        say(0, 100, e);
+        CHECK_EQ(state().unconfirmed, 1);
+        say(1, 100, e);
+        CHECK_EQ(state().unconfirmed, 0);
+    }
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).total, 25);
+    CHECK_EQ(granted(1, 1, &n, &m).total, 25);
+    m = head(2, 100);
+    m.count = 0;
+    m.untold = 1;
+    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
+    CHECK_EQ(state().unconfirmed, 1);
+    plan();
+    CHECK_EQ(state().withheld, 50);
+    next_period();
+    CHECK_EQ(state().unconfirmed, 0);
+    m = head(2, 100);
+    m.controller_epoch = EPOCH - 1; /* it obeys an older one still: nothing new of it */
+    m.count = 0;
+    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
+    CHECK_EQ(state().unconfirmed, 0);
+    close_controller();
+}
+
+int main(void)
+{
+    uint64_t stream;
+    check_begin("unit/pshift_controller");
+    for (stream = 0; stream < check_scaled(100); stream++)
+        acknowledgements(stream);
+    expects_the_same();
+    stays_warm();
+    asks_for_nothing();
+    silence();
+    ceilings();
+    what_is_left();
+    new_contract();
+    removal();
+    return check_end();
+}
