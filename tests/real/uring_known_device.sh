@@ -10,9 +10,15 @@ set -u
 work=$(mktemp -d "$PWD/build/uring_known_device-XXXXXX") || exit 1
 trap 'close_device; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
-failed=0
+failed=0 unsure=
 json=$work/run.json
 holds() { awk "BEGIN {exit !($1)}"; }
+# The tool refused a reservation (which it does with status 1 and without a result), and rightly so: what it found to be sure
+# is less than half of the device's time, of which the reservations need 0.41 at the speed that the device has. A profile
+# finds that little where the machine stood still while it was measured.
+refused_rightly() {
+    grep -q 'is not admitted' "$work/err" && grep -qE 'At most (0 ns|[0-9.]+ us|[1-4]?[0-9]?[0-9](\.[0-9]+)? ms) a second is promised' <(tr '\n' ' ' <"$work/out")
+}
 
 # One attempt on one kind of device. 0: judged (and perhaps failed); 2: the device is not as it should be.
 attempt() { # KIND
@@ -22,7 +28,11 @@ attempt() { # KIND
     status=$?
     cat "$work/out"
     case $status in 0 | 1 | 3) ;; *) bad "$1: status $status: $(cat "$work/err")"; return 0 ;; esac
-    [ -s "$json" ] || { bad "$1: no result: $(cat "$work/err")"; return 0; }
+    if [ ! -s "$json" ]; then
+        if refused_rightly; then echo "$1: the profile leaves no room for the reservations"; return 2; fi
+        bad "$1: no result: $(cat "$work/err")"
+        return 0
+    fi
     if ! device_is_known "$json"; then
         echo "$1: the control fails: without QoS requests take longer than three times depth / rate"
         return 2
@@ -43,8 +53,12 @@ attempt() { # KIND
 
 if attempt throttle; then
     # The same, bound by the profiled rate: what this test is there to notice.
-    demo_on_device "$json" 2 >"$work/out" 2>&1
-    expect "by rate the device has idle time: $(busy "$json" with)" holds "$(busy "$json" with) < 0.97"
+    demo_on_device "$json" 2 >"$work/out" 2>"$work/err"
+    if [ -s "$json" ]; then
+        used=$(busy "$json" with)
+        expect "by rate the device has idle time: $used" holds "$used < 0.97"
+    elif refused_rightly; then unsure="by rate: the profile leaves no room for the reservations"
+    else bad "by rate: no result: $(cat "$work/err")"; fi
 else
     case $device_why in *blk-throttle*) echo "SKIP $device_why"; exit 77 ;; esac
     echo "a simulated device takes its place (bench/kernel/device.c)"
@@ -55,4 +69,5 @@ fi
 close_device
 expect "no loop device left" [ -z "$(losetup -n -O BACK-FILE 2>/dev/null | grep -F "$work")" ]
 expect "no cgroup left" [ -z "$(find /sys/fs/cgroup -maxdepth 3 -name "qoskit-$$")" ]
+[ -z "$unsure" ] || [ "$failed" != 0 ] || inconclusive "$unsure"
 finish "$failed"
