@@ -189,7 +189,7 @@ struct htb_request {
 
     enum htb_request_state state; /* yours to read; private from the next field on */
     uint32_t slot, payer, paid_by, generation;
-    uint64_t submitted_ns, flight_ns;
+    uint64_t since_ns, flight_ns;
     struct htb_request *next, *prev;
 };
 
@@ -519,14 +519,15 @@ struct htb {
     uint64_t detours;                             /* invariant 5 */
     enum htb_order order;
     enum htb_scenario scenario;
-    bool starved_at_root; /* since the last look: requests waited for root tokens */
-    bool was_starved;     /* starved at the look before */
-    bool was_behind;      /* at that look a node with own tokens waited for its turn */
-    bool flight_full;     /* since the last look: a request had to wait for room */
-    bool flight_lent;     /* since the last look: the root lent tokens */
-    bool root_ready;      /* the root's tokens pass the next request of its ring */
-    uint32_t expiring;    /* classes that expire */
-    uint32_t notices;     /* expired classes that htb_expired has not returned yet */
+    bool starved_at_root;  /* since the last look: requests waited for root tokens */
+    bool was_starved;      /* starved at the look before */
+    bool was_behind;       /* at that look a node with own tokens waited for its turn */
+    bool flight_full;      /* since the last look: a request had to wait for room */
+    bool flight_lent;      /* since the last look: the root lent tokens */
+    bool flight_from_lent; /* the same when the bound was flight_from_ns */
+    bool root_ready;       /* the root's tokens pass the next request of its ring */
+    uint32_t expiring;     /* classes that expire */
+    uint32_t notices;      /* expired classes that htb_expired has not returned yet */
     enum htb_bound bound;
     uint32_t flight_by, late_id;           /* class that narrowed the bound; most late one since the last look */
     uint64_t flight_ns, flight_bound_ns;   /* device time in flight, and its bound */
@@ -534,7 +535,9 @@ struct htb {
     uint64_t flight_look_ns, late_ns,
         late_last_ns; /* the next look; greatest lateness since the last look, and before that one */
     uint64_t flight_late_ns;
-    uint64_t flight_done_ns, looked_ns; /* device time completed since the last look; its time */
+    uint64_t flight_done_ns, looked_ns;         /* device time completed since the last look; its time */
+    uint64_t waited_ns, waits, waited_least_ns; /* at the device, requests of flight_by: sum and number since the last
+                                                 * look; the least since it is flight_by, a 64th more with each look */
     uint64_t flight_full_speed,
         flight_from_ns;    /* the device's speed before it was narrowed, 0: unknown; the bound then */
     uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: nobody waits for it */
@@ -1499,11 +1502,11 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         htb_priv_append(&tree->urgent, request);
         request->state = HTB_DISPATCHED;
         request->slot = QOS_NONE;
-        request->submitted_ns = now_ns;
+        request->since_ns = now_ns;
         return QOS_OK;
     }
     request->slot = htb_priv_resolve(tree, request->class_id, now_ns);
-    request->submitted_ns = now_ns;
+    request->since_ns = now_ns;
     htb_priv_enqueue(tree, request);
     if (request->next == request)
         htb_priv_place_up(tree, request->slot, false, now_ns);
@@ -1566,7 +1569,7 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     htb_priv_charge(tree, id, payer, n_sub, now_ns);
     htb_priv_dequeue(tree, r);
     htb_priv_paid(tree, r, id, payer);
-    if (r->submitted_ns < now_ns)
+    if (r->since_ns < now_ns)
         qos_counter_add(&tree->cls[id].counters.waited, 1);
     for (at = payer; at != tree->classes; at = tree->node[at].parent)
         tree->cls[at].tag = qos_sat_add(tree->cls[at].tag, htb_priv_own_ns(tree, at, r->tokens));
@@ -1613,6 +1616,7 @@ QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
 QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_request *r)
 {
     r->state = HTB_AT_DEVICE;
+    r->since_ns = tree->now_ns;
     tree->at_device++;
     return r;
 }
@@ -1836,25 +1840,30 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * halves in 6 looks and doubles in 23.
  *
  * A class needs its rate times the device's latency outstanding. One with fewer requests is late at any bound. It must
- * not cost others their own tokens:
- *   in vain   narrower by a quarter, the root lent nothing, and the device completes less than 7/8 of what it did:
- *             what narrowing took away were own tokens. The bound doubles
- * So it can cost no more than what the root lends.
+ * not cost others what they would get:
+ *   in vain   narrower by a quarter, the device completes less than 7/8 of what it did, and that helps nobody: the root
+ *             lent nothing, so it took away own tokens; or the late class waits at the device for no one (its requests
+ *             take at most 5/4 of the shortest of them). The bound goes back, and half as far again
+ * If the device's times vary by more than that, such a class can still cost what the root lends, and no more.
  *
  * Limits of the method: on a device that hashes requests to channels, a small class shares its channel with the others,
  * whatever the bound. Only classes with a rate narrow the bound, not those that live on the rate of their group. */
 
 #ifndef QOS_DECLARE_ONLY
 
-/* Does narrowing cost own tokens? speed: device time completed in 2^10 ns. */
+/* Did narrowing by a quarter slow the device down, and help nobody? speed: device time completed in 2^10 ns. */
 QOS_PRIV bool htb_priv_in_vain(struct htb *tree, uint64_t speed)
 {
-    const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3;
-    if (tree->flight_full_speed != 0 && narrower && !tree->flight_lent && speed < tree->flight_full_speed / 8 * 7)
+    const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3, lent = tree->flight_lent,
+               same = tree->flight_full_speed != 0 && lent == tree->flight_from_lent,
+               alone = tree->late_id == tree->flight_by && tree->waits != 0 &&
+                       tree->waited_ns / tree->waits <= tree->waited_least_ns / 4 * 5;
+    if (same && narrower && (alone || !lent) && speed < tree->flight_full_speed / 8 * 7)
         return true;
-    if (tree->flight_full_speed == 0 || narrower || tree->flight_lent) {
+    if (!same || narrower) {
         tree->flight_full_speed = speed;
         tree->flight_from_ns = tree->flight_bound_ns;
+        tree->flight_from_lent = lent;
     }
     return false;
 }
@@ -1870,18 +1879,22 @@ QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
                                qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
     if (apart_ns > burst_ns / 8 * 5 && late_ns >= tree->late_last_ns) {
         bool in_vain = htb_priv_in_vain(tree, speed);
-        bound_ns = in_vain ? 2 * tree->flight_from_ns : bound_ns - bound_ns / 8;
+        bound_ns = in_vain ? tree->flight_from_ns / 2 * 3 : bound_ns - bound_ns / 8;
         if (in_vain)
             tree->flight_full_speed = 0;
+        if (tree->flight_by != tree->late_id)
+            tree->waited_least_ns = QOS_NEVER;
         tree->flight_by = tree->late_id;
         tree->flight_late_ns = late_ns;
     } else if (apart_ns <= burst_ns / 2 && tree->flight_full) {
         bound_ns += qos_max(bound_ns / 32, 1);
+        tree->flight_full_speed = 0;
     }
     tree->flight_bound_ns = qos_min(qos_max(bound_ns, tree->flight_min_ns), tree->flight_max_ns);
+    tree->waited_least_ns = qos_sat_add(tree->waited_least_ns, tree->waited_least_ns / 64); /* it may be old */
     tree->late_last_ns = late_ns;
     tree->late_shown_ns = tree->late_ns;
-    tree->late_ns = tree->flight_done_ns = 0;
+    tree->late_ns = tree->flight_done_ns = tree->waited_ns = tree->waits = 0;
     tree->looked_ns = now_ns;
     tree->flight_full = tree->flight_lent = false;
     tree->flight_look_ns = qos_sat_add(now_ns, qos_max(5000000, 2 * tree->flight_bound_ns));
@@ -1895,6 +1908,12 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     if (tree->bound != HTB_BY_FLIGHT)
         return;
     tree->flight_done_ns += r->flight_ns;
+    if (r->paid_by == tree->flight_by) {
+        uint64_t waited_ns = qos_elapsed_ns(r->since_ns, now_ns);
+        tree->waited_ns += waited_ns;
+        tree->waits++;
+        tree->waited_least_ns = qos_min(tree->waited_least_ns, waited_ns);
+    }
     late_ns = qos_sat_sub(htb_priv_tag_clock(tree), c->tag);
     if (r->generation == c->generation && tree->node[r->paid_by].pair.rate.rate != 0 && late_ns > tree->late_ns) {
         tree->late_ns = late_ns;
@@ -2250,12 +2269,14 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->share_slot = 0;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
-    tree->flight_full = tree->flight_lent = false;
+    tree->flight_full = tree->flight_lent = tree->flight_from_lent = false;
     tree->flight_ns = tree->late_ns = tree->late_last_ns = tree->flight_late_ns = 0;
     tree->flight_min_ns = c.flight_min_ns;
     tree->flight_max_ns = c.flight_max_ns;
     tree->flight_bound_ns = c.bound == HTB_BY_FLIGHT ? qos_max(c.flight_min_ns, c.flight_max_ns / 16) : QOS_UNLIMITED;
     tree->flight_look_ns = tree->looked_ns = c.start_ns;
+    tree->waited_ns = tree->waits = 0;
+    tree->waited_least_ns = QOS_NEVER;
     tree->flight_done_ns = tree->flight_full_speed = tree->flight_from_ns = 0;
     tree->detours = c.resources - 1u;
 
@@ -2560,7 +2581,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
     out->queued = terms->group ? c->u.group.children : c->u.leaf.queued;
     out->outstanding = terms->group ? 0 : c->u.leaf.outstanding;
     out->waits = terms->group ? HTB_WAITS_NOT : htb_priv_waits(tree, id);
-    out->since_ns = out->waits == HTB_WAITS_NOT ? QOS_NEVER : c->u.leaf.tail->next->submitted_ns;
+    out->since_ns = out->waits == HTB_WAITS_NOT ? QOS_NEVER : c->u.leaf.tail->next->since_ns;
     return QOS_OK;
 }
 

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # What examples/nbdkit costs, and what it holds, beside nbdkit without a filter and its own rate filter.   usage: bench/nbdkit.sh [--quick]
-# fio's nbd engine on the null plugin, so that nothing but nbdkit and the filter is measured. Three servers run; slices of each take
-# turns, those without a filter twice (the control).
-# Case overhead: nothing binds; requests per second, CPU time and context switches of the server for a request.
+# fio's nbd engine on the null plugin, so that nothing but nbdkit and the filter is measured.
+# Case overhead: nothing binds. Short slices of four servers in turn: none, with the filter, none, another without (the control),
+# none, rate; each divided by the mean of the slices without a filter before and after it. Requests per second, CPU time and
+# context switches of the server for a request, the share of requests that the filter metered.
 # Case limit: 20 MiB/s; what is delivered, how evenly (over 100 ms), context switches for a request.
+# PARTS="overhead limit", LOADS="4k_16x1 ..." (block, outstanding, connections) and ROUNDS=60 run less or more.
 # Writes build/bench/nbdkit.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 filter=$PWD/build/examples/nbdkit-qoskit-filter.so out=build/bench
 json=$PWD/$out/nbdkit.jsonl
-slices=7 slice=1 seconds=6 loads=$'4k 16 1\n4k 16 4\n256k 4 2' limits=$'4k 16\n64k 4\n256k 16'
+rounds=${ROUNDS:-60} slice=200 batch=5 seconds=6 loads=${LOADS:-4k_16x1 4k_16x4 256k_4x2} limits=$'4k 16\n64k 4\n256k 16'
+parts=" ${PARTS:-overhead limit} "
 if [ "${1:-}" = --quick ]; then
-    slices=2 slice=0.4 seconds=1 loads=$'4k 16 1\n4k 16 4' limits='64k 4'
-    echo "quick: $slices slices of $slice s, so the control is wider"
+    rounds=5 seconds=1 loads=4k_16x4 limits='64k 4'
+    echo "quick: $rounds rounds, so nothing is settled"
 fi
 [ -f "$filter" ] || make -s "$filter" >/dev/null || exit 1
 fio --enghelp | grep -qw nbd || { echo "this fio has no nbd engine: nothing is measured"; exit 1; }
@@ -36,7 +39,8 @@ serve() { # NAME FILTER... : on socket $d/NAME
 }
 # Nothing binds: 900 GiB/s, a class with a reservation and a limit as in earnest.
 serve none % 1G
-serve qos --filter="$filter" % 1G qos-rate=900G 'qos-class="",reserve=100G,limit=800G'
+serve control % 1G
+serve qos --filter="$filter" % 1G qos-rate=900G 'qos-class="",reserve=100G,limit=800G' qos-stats="$d/stats" qos-stats-interval=500
 serve rate --filter=rate % 1G rate=7000G
 serve limit_qos --filter="$filter" % 1G 'qos-class="",limit=20M'
 serve limit_rate --filter=rate % 1G rate=160M # bits
@@ -71,36 +75,76 @@ middle='function middle(v, n,    i, j, t) {
 }'
 
 # ---- overhead
-printf '%-18s %10s %8s %8s %8s | %9s %8s %8s %8s | %9s %7s %7s\n' overhead 'none/s' qos/none rate/none control \
-    'none, us' qos/none rate/none control 'none, sw' qos rate
-while read -r block depth connections; do
-    : >"$d/slices"
-    run none "$block" "$depth" "$connections" 0.5 >/dev/null
-    for ((i = 0; i < slices; i++)); do
-        echo "$(run none "$block" "$depth" "$connections" $slice) $(run qos "$block" "$depth" "$connections" $slice)" \
-            "$(run rate "$block" "$depth" "$connections" $slice) $(run none "$block" "$depth" "$connections" $slice)" >>"$d/slices"
+# A batch is one run of fio, whose jobs are the slices one after another.
+turn=(none qos none control none rate)
+batch() { # BLOCK DEPTH CONNECTIONS ROUNDS: adds to $d/slices and $d/cpu, a line for each batch
+    local i name before=()
+    {
+        printf '[global]\nioengine=nbd\nthread\nrw=randread\nbs=%s\niodepth=%s\nnumjobs=%s\ngroup_reporting\nsize=1G\n' "$1" "$2" "$3"
+        printf 'time_based\nruntime=%sms\n' $slice
+        for ((i = 0; i <= ${#turn[@]} * $4; i++)); do
+            printf '[%s]\nstonewall\nuri=nbd+unix:///?socket=%s\n' "${turn[i % ${#turn[@]}]}" "$d/${turn[i % ${#turn[@]}]}"
+        done
+    } >"$d/jobs"
+    for name in none qos control rate; do before+=("$(ticks "${pid[$name]}")"); done
+    timeout 120 fio --output-format=json --output="$d/fio.json" "$d/jobs" >"$d/fio.err" 2>&1 || { cat "$d/fio.err"; return 1; }
+    sed -n '/^{/,$p' "$d/fio.json" >"$d/clean.json"
+    [ "$(jq '[.jobs[].error] | add' "$d/clean.json")" = 0 ] || { echo "fio saw errors"; return 1; }
+    jq -r '[.jobs[].read.iops] | map(tostring) | join(" ")' "$d/clean.json" >>"$d/slices"
+    for name in none qos control rate; do
+        printf '%s %s ' $(($(ticks "${pid[$name]}") - before[0])) "$(jq --arg n $name '[.jobs[] | select(.jobname == $n) | .read.total_ios] | add' "$d/clean.json")"
+        before=("${before[@]:1}")
+    done >>"$d/cpu"
+    echo >>"$d/cpu"
+}
+metered() { sleep 0.8; awk '/^submitted/ {print $4}' "$d/stats"; } # requests that the filter has completed
+# Median, and between which two of n values the true one is with 95 %.
+sorted=$middle'function spread(v, n,    k) {k = int(n / 2 - 0.98 * sqrt(n)); if (k < 1) k = 1; return sprintf("%.4f", middle(v, n)) sprintf(" %.4f %.4f ", v[k], v[n + 1 - k])}'
+if [[ $parts == *" overhead "* ]]; then
+    printf '%-16s %-24s %28s %28s %28s\n' overhead "" 'filter / none' 'rate / none' 'control / none'
+    for load in $loads; do
+        IFS=_x read -r block depth connections <<<"$load"
+        case=overhead_$load
+        : >"$d/slices" >"$d/cpu"
+        batch "$block" "$depth" "$connections" 1 || exit 1
+        : >"$d/slices" >"$d/cpu"
+        before=$(metered)
+        for ((i = 0; i < rounds; i += batch)); do batch "$block" "$depth" "$connections" $((rounds - i < batch ? rounds - i : batch)) || exit 1; done
+        sent=$(awk '{n += $4} END {printf "%.0f", n}' "$d/cpu")
+        real=$(awk "BEGIN {print ($(metered) - $before) / $sent}")
+        # Requests per second: slices of the filter, the control and rate are every second one. CPU: of batches.
+        read -r -a v <<<"$(awk "$sorted"'
+            FILENAME ~ /slices/ {for (i = 2; i < NF; i += 2) {t = i / 2 % 3; x[t, ++n[t]] = 2 * $i / ($(i - 1) + $(i + 1))}; a[NR] = $1; m = NR; next}
+            {k++; for (t = 1; t <= 3; t++) y[t % 3, k] = $(2 * t + 1) / $(2 * t + 2) / ($1 / $2); us[k] = $1 / $2}
+            function all(z, t, n,    i, one) {for (i = 1; i <= n; i++) one[i] = z[t, i]; return spread(one, n)}
+            END {print middle(a, m), all(x, 1, n[1]) all(x, 0, n[0]) all(x, 2, n[2]), middle(us, k) * 1e6 / tick, all(y, 1, k) all(y, 0, k) all(y, 2, k)}' \
+            tick="$(getconf CLK_TCK)" "$d/slices" "$d/cpu")"
+        for what in throughput cpu; do
+            says=$(awk -v n="$rounds" -v w=$what -v low="${v[2]}" -v high="${v[3]}" 'BEGIN {
+                if (w == "throughput") print (n < 20 ? "too few rounds" : low >= 0.97 ? "0.97 is met" : high < 0.97 ? "0.97 is missed" : "not settled")}')
+            printf '%-16s %-24s %12.3f (%.3f to %.3f) %12.3f (%.3f to %.3f) %12.3f (%.3f to %.3f)  %s\n' "$load" \
+                "$([ $what = cpu ] && printf '%.2f us of CPU each' "${v[0]}" || printf '%.0f requests/s' "${v[0]}")" "${v[@]:1:9}" "$says"
+            put "$case" ${what}_ratio "${v[1]}" with/without
+            put "$case" ${what}_low "${v[2]}" with/without
+            put "$case" ${what}_high "${v[3]}" with/without
+            put "$case" ${what}_ratio_rate "${v[4]}" with/without
+            put "$case" ${what}_control "${v[7]}" without/without
+            v=("${v[@]:10}")
+        done
+        read -r _ _ sw <<<"$(run none "$block" "$depth" "$connections" 1)"
+        read -r _ _ sw_qos <<<"$(run qos "$block" "$depth" "$connections" 1)"
+        read -r _ _ sw_rate <<<"$(run rate "$block" "$depth" "$connections" 1)"
+        put "$case" switches "$sw_qos" per-request
+        put "$case" switches_rate "$sw_rate" per-request
+        put "$case" switches_none "$sw" per-request
+        put "$case" real_work "$real" of-requests
+        printf '%-16s context switches a request: filter %.2f, rate %.2f, none %.2f; the filter metered %.4f of fio'"'"'s %d requests\n' "$load" \
+            "$sw_qos" "$sw_rate" "$sw" "$real" "$sent"
     done
-    read -r none qos rate control us us_qos us_rate us_control sw sw_qos sw_rate <<<"$(awk "$middle"'
-        {n = ($1 + $10) / 2; a[NR] = n; q[NR] = $4 / n; r[NR] = $7 / n; c[NR] = $10 / $1
-         n = ($2 + $11) / 2; ua[NR] = n; uq[NR] = $5 / n; ur[NR] = $8 / n; uc[NR] = $11 / $2
-         sa[NR] = ($3 + $12) / 2; sq[NR] = $6; sr[NR] = $9}
-        END {print middle(a, NR), middle(q, NR), middle(r, NR), middle(c, NR), middle(ua, NR), middle(uq, NR), middle(ur, NR), middle(uc, NR),
-             middle(sa, NR), middle(sq, NR), middle(sr, NR)}' "$d/slices")"
-    printf '%-18s %10.0f %8.3f %8.3f %8.3f | %9.1f %8.3f %8.3f %8.3f | %9.2f %7.2f %7.2f\n' "$block x $depth x $connections" \
-        "$none" "$qos" "$rate" "$control" "$us" "$us_qos" "$us_rate" "$us_control" "$sw" "$sw_qos" "$sw_rate"
-    case=overhead_${block}_${depth}x$connections
-    put "$case" throughput_ratio "$qos" with/without
-    put "$case" throughput_ratio_rate "$rate" with/without
-    put "$case" throughput_control "$control" without/without
-    put "$case" cpu_ratio "$us_qos" with/without
-    put "$case" cpu_ratio_rate "$us_rate" with/without
-    put "$case" cpu_control "$us_control" without/without
-    put "$case" switches "$sw_qos" per-request
-    put "$case" switches_rate "$sw_rate" per-request
-    put "$case" switches_none "$sw" per-request
-done <<<"$loads"
+fi
 
 # ---- limit
+[[ $parts == *" limit "* ]] || exit 0
 # What fio saw in each 100 ms: mean and deviation. Not the first 3 s: the rate filter begins with 2 s of credit.
 echo
 printf '%-18s %21s %21s %21s\n' 'limit of 20 MiB/s' 'delivered, qos rate' 'uneven, qos rate' 'switches, qos rate'

@@ -4,14 +4,15 @@
 #                 it again (the A/A control) take turns.
 #   none          uring_files without a scheduler beside fio with the same requests, in turn
 #   known_device  the demo's tenants on a device of known speed: the part of it that they use, with htb.h and without
-# Writes build/bench/uring_files.jsonl.
+# PARTS="overhead none known_device" runs these only. Writes build/bench/uring_files.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . bench/kernel/device.bash
 tool=build/examples/uring_files
 out=build/bench
 json=$out/uring_files.jsonl
-slices=60 slice=1s fio_seconds=2 pairs=9 known_seconds=10 size=2G
+parts=" ${PARTS:-overhead none known_device} "
+slices=60 slice=1s fio_seconds=1 pairs=25 known_seconds=10 size=2G
 if [ "${1:-}" = --quick ]; then
     slices=42 slice=200ms fio_seconds=1 pairs=3 known_seconds=4 size=1G
     echo "quick: $slices slices of $slice instead of 60 of 1 s, so the noise is larger"
@@ -25,28 +26,38 @@ file=$dir/file
 
 echo "# bench uring_files: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), kernel $(uname -r), file system" \
     "$(df --output=fstype "$out" | tail -1)"
+[[ $parts == *" overhead "* ]] || slices=2 slice=100ms
 "$tool" --file "$file" --size "$size" --keep --overhead "$slices" --slice "$slice" --json "$json" \
     --tenant a:rw=randread,bs=4k,depth=32,reserve=20M,limit=100G || exit 1
 
-# The peer of `none`: fio with the same requests, in pairs, as the disk drifts. Processor time counts the processes' own.
-if command -v fio >/dev/null; then
-    : >"$dir/pairs"
-    for ((i = 0; i < pairs; i++)); do
-        "$tool" --file "$file" --scheduler none --runtime "${fio_seconds}s" --profile-time 300ms --json "$dir/one.json" \
-            --tenant a:rw=randread,bs=4k,depth=32 >/dev/null 2>&1 || exit 1
-        fio --name=peer --filename="$file" --rw=randread --bs=4k --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs \
-            --registerfiles --time_based --runtime="$fio_seconds" --output-format=json >"$dir/fio.json" 2>/dev/null || exit 1
-        jq -rn --slurpfile a "$dir/one.json" --slurpfile b "$dir/fio.json" '($a[0].without | [.requests / .seconds, .cpu_ns / .requests]) as $we |
-            ($b[0].jobs[0] | [.read.iops, (.usr_cpu + .sys_cpu) * 1e7 / .read.iops]) as $fio |
-            "\($we[0] / $fio[0]) \($we[1] / $fio[1])"' >>"$dir/pairs"
+# The peer of `none`: fio with the same requests, in turn, as the disk drifts. Each run of ours is divided by the mean of fio's runs
+# before and after it. Shown: the median, and between which two runs the true one is with 95 %. Processor time counts the processes' own.
+ours() { # requests per second, ns of processor time for a request
+    "$tool" --file "$file" --scheduler none --runtime "${fio_seconds}s" --profile-time 300ms --json "$dir/one.json" \
+        --tenant a:rw=randread,bs=4k,depth=32 >/dev/null 2>&1 || return 1
+    jq -r '.without | "\(.requests / .seconds) \(.cpu_ns / .requests)"' "$dir/one.json"
+}
+fios() {
+    fio --name=peer --filename="$file" --rw=randread --bs=4k --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs \
+        --registerfiles --time_based --runtime="$fio_seconds" --output-format=json >"$dir/fio.json" 2>/dev/null || return 1
+    jq -r '.jobs[0] | "\(.read.iops) \((.usr_cpu + .sys_cpu) * 1e7 / .read.iops)"' "$dir/fio.json"
+}
+if [[ $parts == *" none "* ]] && command -v fio >/dev/null; then
+    fios >"$dir/turns" || exit 1
+    for ((i = 0; i < pairs; i++)); do { ours && fios; } >>"$dir/turns" || exit 1; done
+    ratios() { awk -v c="$1" '{x[NR] = $c} END {for (i = 2; i < NR; i += 2) print 2 * x[i] / (x[i - 1] + x[i + 1])}' "$dir/turns" | sort -g; }
+    spread() { ratios "$1" | awk '{x[NR] = $1} END {k = int(NR / 2 - 0.98 * sqrt(NR)); if (k < 1) k = 1
+        print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2, x[k], x[NR + 1 - k]}'; }
+    for what in iops cpu; do
+        read -r middle low high <<<"$(spread $([ $what = iops ] && echo 1 || echo 2))"
+        printf '%-18s %10.4f none/fio (%s, median of %d runs of %s s; 95 %%: %.3f to %.3f)\n' "none_vs_fio_$what" "$middle" \
+            "$([ $what = iops ] && echo 'requests per second' || echo 'processor time per request')" "$pairs" "$fio_seconds" "$low" "$high"
+        for value in ratio:$middle low:$low high:$high; do
+            printf '{"bench":"uring_files","case":"none","metric":"%s_%s_vs_fio","value":%.6g,"unit":"none/fio"}\n' $what "${value%%:*}" "${value#*:}"
+        done >>"$json"
     done
-    middle() { cut -d' ' -f"$1" "$dir/pairs" | sort -g | sed -n "$(((pairs + 1) / 2))p"; }
-    printf '%-18s %10.4f none/fio (requests per second, median of %d pairs of %s s; least %.3f, most %.3f)\n' none_vs_fio \
-        "$(middle 1)" "$pairs" "$fio_seconds" "$(cut -d' ' -f1 "$dir/pairs" | sort -g | head -1)" "$(cut -d' ' -f1 "$dir/pairs" | sort -g | tail -1)"
-    printf '%-18s %10.4f none/fio (processor time per request, the same pairs)\n' none_cpu_vs_fio "$(middle 2)"
-    printf '{"bench":"uring_files","case":"none","metric":"%s","value":%.6g,"unit":"none/fio"}\n' iops_ratio_vs_fio "$(middle 1)" \
-        cpu_ratio_vs_fio "$(middle 2)" >>"$json"
 fi
+[[ $parts == *" known_device "* ]] || exit 0
 
 # A device of known speed. Where the first kind is not as it should be, the simulated one takes its place.
 metric() { # METRIC VALUE UNIT
