@@ -37,12 +37,12 @@ printf 'a:\n  listen: 127.0.0.1:%d\n  hash: fnv1a_64\n  distribution: ketama\n  
 begin twemproxy $((base + 4)) nutcracker -c "$d/twemproxy.yml" -s $((base + 5)) -v 0
 echo "# bench memcached_gate: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(memcached -V), $(nutcracker -V 2>&1 | head -1)"
 
-ticks() { awk '{print $14 + $15}' "/proc/${pid[$1]}/stat"; }
-slice() { # TARGET LOAD-OPTION...: a line: target requests per_s p99_us ticks
+cpu_ns() { cat "/proc/${pid[$1]}/task/"*/schedstat | awk '{n += $1} END {printf "%.0f", n}'; }
+slice() { # TARGET LOAD-OPTION...: a line: target requests per_s p99_us, ns of the target's processor time
     local before line
-    before=$(ticks "$1")
+    before=$(cpu_ns "$1")
     line=$("$out/memcached_load" --port "${port[$1]}" --time $time "${@:2}") || { echo "errors under load: $line"; exit 1; }
-    jq -r --arg t "$1" --arg c $(($(ticks "$1") - before)) '[$t, .requests, .per_s, .p99_us, $c] | join(" ")' <<<"$line"
+    jq -r --arg t "$1" --arg c $(($(cpu_ns "$1") - before)) '[$t, .requests, .per_s, .p99_us, $c] | join(" ")' <<<"$line"
 }
 : >"$json"
 put() { printf '{"bench":"memcached_gate","case":"%s","metric":"%s","value":%s,"unit":"%s"}\n' "$@" >>"$json"; }
@@ -63,14 +63,14 @@ while read -r name options; do
         for target in none gate1 twemproxy gate2; do slice $target $options >>"$d/slices" || exit 1; done
         slice none $options | sed 's/^none/control/' >>"$d/slices"
     done
-    awk -v tick="$(getconf CLK_TCK)" '
+    awk '
         function middle(list,    v, n, i, j, t) {
             n = split(list, v, " ")
             for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
             return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
         }
         {rate[$1] = rate[$1] " " $3; p99[$1] = p99[$1] " " $4; n[$1] += $2; used[$1] += $5}
-        END {for (t in rate) print t, middle(rate[t]), middle(p99[t]), used[t] ? n[t] * tick / used[t] : 0}' "$d/slices" >"$d/medians"
+        END {for (t in rate) print t, middle(rate[t]), middle(p99[t]), used[t] ? n[t] * 1e9 / used[t] : 0}' "$d/slices" >"$d/medians"
     twemproxy=$(awk '$1 == "twemproxy" {print $4}' "$d/medians")
     for target in none control twemproxy gate1 gate2; do
         read -r _ rate p99 core <<<"$(grep "^$target " "$d/medians")"

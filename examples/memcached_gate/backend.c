@@ -241,7 +241,8 @@ static void show(struct request *r, const char *line, size_t bytes, uint64_t bod
     struct client *c = r->client;
     if (r->mute)
         return;
-    if (body_bytes && !client_room(c, r->grant.bucket, bytes + body_bytes + sizeof NO_ROOM)) {
+    if ((body_bytes || r->reply == REPLY_STATS) &&
+        !client_room(c, r->grant.bucket, bytes + body_bytes + sizeof NO_ROOM)) {
         bucket_refused(r->grant.bucket);
         r->mute = true;
         c->get_failed |= r->of_get;

@@ -28,6 +28,7 @@ struct bucket {
     uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
     uint64_t emptied;              /* how often none waited any more */
     uint64_t memory_bytes;         /* atomic */
+    uint32_t clients;              /* atomic: connections */
     uint64_t latency[LATENCY_STEPS];
 };
 
@@ -36,6 +37,7 @@ static struct {
     struct tags tags;
     uint32_t *by_prefix, *parent; /* [prefixes] sorted; the longest other prefix of this one, or QOS_NONE */
     uint32_t prefixes;
+    bool several; /* connections are of several buckets */
     uint32_t at_memcached;
     uint64_t grants;
     uint32_t watcher; /* the worker that checks again at watch_ns */
@@ -85,6 +87,11 @@ static void sort_prefixes(void)
     }
 }
 
+static bool has_connections(uint32_t bucket)
+{
+    return bucket_spec[bucket].port || bucket_spec[bucket].has_from;
+}
+
 /* All prefixes of a key are in the chain of parents that begins at the last prefix not after the key. */
 uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection)
 {
@@ -97,9 +104,11 @@ uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection)
         else
             high = mid;
     }
-    for (k = low ? low - 1 : QOS_NONE; k != QOS_NONE; k = b.parent[k])
-        if (begins_with(key, bytes, b.by_prefix[k]))
-            return b.by_prefix[k];
+    for (k = low ? low - 1 : QOS_NONE; k != QOS_NONE; k = b.parent[k]) {
+        uint32_t bucket = b.by_prefix[k];
+        if (begins_with(key, bytes, bucket) && (bucket == of_connection || !has_connections(bucket)))
+            return bucket;
+    }
     return of_connection;
 }
 
@@ -139,6 +148,26 @@ bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force)
         return true;
     bucket_uncharge(bucket, bytes);
     return false;
+}
+
+bool bucket_over(uint32_t bucket)
+{
+    return __atomic_load_n(&b.bucket[bucket].memory_bytes, __ATOMIC_RELAXED) >
+           gate_settings.memory_bytes / bucket_count;
+}
+
+bool bucket_enter(uint32_t bucket)
+{
+    uint32_t own = __atomic_add_fetch(&b.bucket[bucket].clients, 1, __ATOMIC_RELAXED);
+    if (gate_clients() + (b.several ? own : 1) <= gate_settings.clients_max)
+        return true;
+    bucket_exit(bucket);
+    return false;
+}
+
+void bucket_exit(uint32_t bucket)
+{
+    __atomic_sub_fetch(&b.bucket[bucket].clients, 1, __ATOMIC_RELAXED);
 }
 
 void bucket_uncharge(uint32_t bucket, uint64_t bytes)
@@ -189,8 +218,10 @@ void buckets_open(void)
     b.bucket = tool_alloc(bucket_count * sizeof *b.bucket);
     b.watch_ns = QOS_NEVER;
     sort_prefixes();
-    for (k = 0; k < bucket_count; k++)
+    for (k = 0; k < bucket_count; k++) {
         limits |= bucket_spec[k].terms.limit_per_s != 0;
+        b.several |= has_connections(k);
+    }
     if (agent_config.controllers)
         agent_open(bucket_count, limits);
     else
@@ -262,7 +293,7 @@ static void give_back(const struct done *d)
 {
     struct bucket *q = &b.bucket[d->grant.bucket];
     b.at_memcached--;
-    q->failed += d->outcome != OUTCOME_DONE;
+    q->failed += d->outcome == OUTCOME_FAILED || d->outcome == OUTCOME_NOT_SENT;
     if (d->outcome == OUTCOME_DONE)
         note_latency(q, qos_sat_sub(b.now_ns, d->grant.asked_ns));
     if (buckets_pshift)
@@ -417,9 +448,9 @@ static void latency_stats(FILE *f, bool prometheus, const struct bucket *q, cons
     }
 }
 
-static void bucket_stats(FILE *f, bool prometheus, uint32_t k, uint64_t now_ns)
+static void bucket_stats(FILE *f, bool prometheus, uint32_t k, const struct bucket *q, const char *waits,
+                         uint64_t now_ns)
 {
-    const struct bucket *q = &b.bucket[k];
     const struct bucket_spec *s = &bucket_spec[k];
     uint64_t backlog_ns = q->backlog_ns + (q->waiting ? qos_sat_sub(now_ns, q->since_ns) : 0);
     number(f, prometheus, s->name, "reserve", s->terms.reservation_per_s);
@@ -428,42 +459,53 @@ static void bucket_stats(FILE *f, bool prometheus, uint32_t k, uint64_t now_ns)
     number(f, prometheus, s->name, "requests_total", q->requests);
     number(f, prometheus, s->name, "by_reservation_total", q->reserved);
     number(f, prometheus, s->name, "failed_total", q->failed);
-    number(f, prometheus, s->name, "refused_total", __atomic_load_n(&q->refused, __ATOMIC_RELAXED));
+    number(f, prometheus, s->name, "refused_total", q->refused);
     number(f, prometheus, s->name, "waiting", q->waiting);
     number(f, prometheus, s->name, "waited_ns_total", backlog_ns);
     number(f, prometheus, s->name, "emptied_total", q->emptied);
-    number(f, prometheus, s->name, "chances_total", q->chances + (q->waiting ? b.grants - q->since_grant : 0));
-    number(f, prometheus, s->name, "memory_bytes", __atomic_load_n(&q->memory_bytes, __ATOMIC_RELAXED));
+    number(f, prometheus, s->name, "chances_total", q->chances);
+    number(f, prometheus, s->name, "memory_bytes", q->memory_bytes);
     if (!prometheus)
         fprintf(f, "STAT %s:latency_log2_us ", s->name);
     latency_stats(f, prometheus, q, s->name);
     if (!prometheus)
-        fprintf(f, "\r\nSTAT %s:waits_for %s\r\n", s->name, waits_for(k));
+        fprintf(f, "\r\nSTAT %s:waits_for %s\r\n", s->name, waits);
 }
 
 char *buckets_stats(bool prometheus, size_t *bytes)
 {
     char *text = NULL;
     FILE *f = open_memstream(&text, bytes);
+    struct bucket *q = tool_alloc(bucket_count * sizeof *q); /* copies: printing takes long, and the lock is for all */
+    const char **waits = tool_alloc(bucket_count * sizeof *waits);
     uint64_t now_ns;
-    uint32_t k;
+    uint32_t k, at_memcached;
     if (!f)
         tool_die(TOOL_FAILED, "out of memory");
     pthread_mutex_lock(&buckets_lock);
     now_ns = tool_now_ns();
-    for (k = 0; k < bucket_count; k++)
-        bucket_stats(f, prometheus, k, now_ns);
-    k = b.at_memcached;
+    for (k = 0; k < bucket_count; k++) {
+        q[k] = b.bucket[k];
+        q[k].refused = __atomic_load_n(&b.bucket[k].refused, __ATOMIC_RELAXED);
+        q[k].memory_bytes = __atomic_load_n(&b.bucket[k].memory_bytes, __ATOMIC_RELAXED);
+        q[k].chances += q[k].waiting ? b.grants - q[k].since_grant : 0;
+        waits[k] = waits_for(k);
+    }
+    at_memcached = b.at_memcached;
     pthread_mutex_unlock(&buckets_lock);
+    for (k = 0; k < bucket_count; k++)
+        bucket_stats(f, prometheus, k, &q[k], waits[k], now_ns);
+    free(q);
+    free(waits);
     if (prometheus) {
         fprintf(f, "memcached_gate_clients %u\nmemcached_gate_at_memcached %u\nmemcached_gate_memcached_up %d\n",
-                gate_clients(), k, gate_backend_up());
+                gate_clients(), at_memcached, gate_backend_up());
     } else {
         fprintf(f,
                 "STAT clients %u\r\nSTAT at_memcached %u\r\nSTAT memcached_up %d\r\nSTAT now_ns %" PRIu64
                 "\r\nSTAT pid %d\r\n"
                 "END\r\n",
-                gate_clients(), k, gate_backend_up(), now_ns, (int)getpid());
+                gate_clients(), at_memcached, gate_backend_up(), now_ns, (int)getpid());
     }
     fclose(f);
     return text;

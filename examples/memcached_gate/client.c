@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define OUT_HIGH_BYTES 65536 /* no further request while a client has so much unread */
-#define STEPS 64             /* of one client in one turn */
+#define SEND_BYTES 131072    /* of the kernel, for what a client has not read; without a bound it keeps megabytes */
+#define TURN_BYTES 16384     /* one client's in one turn */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
@@ -87,17 +88,19 @@ void client_open(struct worker *w, int fd, uint32_t bucket)
 {
     struct client *c = tool_alloc(sizeof *c);
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
-    int one = 1;
+    int one = 1, send_bytes = SEND_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     c->source = (struct source){SOURCE_CLIENT, fd};
     c->worker = w;
-    c->bucket = bucket;
+    c->bucket = c->grant.bucket = bucket;
     c->writable = true;
     c->window = 2;
     __atomic_add_fetch(&w->clients, 1, __ATOMIC_RELAXED);
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) == 0)
         return; /* from now on its worker owns it */
     __atomic_sub_fetch(&w->clients, 1, __ATOMIC_RELAXED);
+    bucket_exit(bucket);
     close(fd);
     free(c);
 }
@@ -147,9 +150,14 @@ void client_event(struct client *c, uint32_t events)
     worker_run_later(c);
 }
 
+/* Too much that it has not read: more than this, or a large buffer while its bucket holds more than its share. */
+static bool high(const struct client *c)
+{
+    return held(&c->out) > OUT_HIGH_BYTES || (c->out.charged && bucket_over(c->out.payer));
+}
+
 void client_flush(struct client *c)
 {
-    bool was_high = held(&c->out) > OUT_HIGH_BYTES;
     while (!c->gone && c->writable && held(&c->out)) {
         ssize_t n = send(c->source.fd, c->out.data + c->out.begin, held(&c->out), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -166,7 +174,7 @@ void client_flush(struct client *c)
         return;
     if (held(&c->out) == 0)
         release(c->worker, &c->out);
-    if (c->state == CLIENT_CLOSE || (was_high && held(&c->out) <= OUT_HIGH_BYTES))
+    if (c->state == CLIENT_CLOSE || (c->held_back && !high(c)))
         worker_run_later(c);
 }
 
@@ -182,13 +190,22 @@ static bool more(struct client *c)
         return false;
     if (b->size == b->end && b->begin == 0 && b->data)
         return false;
+    if (c->turn != c->worker->turns) {
+        c->turn = c->worker->turns;
+        c->read_bytes = 0;
+    }
+    if (c->read_bytes >= TURN_BYTES) {
+        worker_run_next_turn(c);
+        return false;
+    }
     (void)grow(c->worker, b, c->bucket, b->size ? b->size : BLOCK_BYTES, true);
-    room = b->size - b->end;
+    room = qos_min(b->size - b->end, TURN_BYTES);
     do
         n = recv(c->source.fd, b->data + b->end, room, 0);
     while (n < 0 && errno == EINTR);
     if (n > 0) {
         b->end += (size_t)n;
+        c->read_bytes += (size_t)n;
         c->readable = (size_t)n == room || c->closing; /* edge-triggered: more data wakes us */
         return true;
     }
@@ -210,10 +227,12 @@ static bool need(struct client *c)
     return true;
 }
 
-static void say_then(struct client *c, const char *text)
+static void wait_for_grant(struct client *c)
 {
-    c->head.answer = text;
-    c->state = CLIENT_SAY;
+    c->grant.asked_ns = c->worker->now_ns;
+    c->state = CLIENT_QUEUE;
+    c->next_granted = c->worker->arrived;
+    c->worker->arrived = c;
 }
 
 static void enqueue(struct client *c)
@@ -222,10 +241,20 @@ static void enqueue(struct client *c)
     const struct head *h = &c->head;
     size_t bytes = h->key_bytes ? protocol_key_text(c->in.data + c->in.begin, h, text) : 0;
     c->grant.bucket = bytes ? bucket_of_key(text, bytes, c->bucket) : c->bucket;
-    c->grant.asked_ns = c->worker->now_ns;
-    c->state = CLIENT_QUEUE;
-    c->next_granted = c->worker->arrived;
-    c->worker->arrived = c;
+    wait_for_grant(c);
+}
+
+/* What the gate answers itself takes its time, too: it costs a request of the bucket that the last one was of. */
+static void answer(struct client *c)
+{
+    c->answers = true;
+    wait_for_grant(c);
+}
+
+static void say_then(struct client *c, const char *text)
+{
+    c->head.answer = text;
+    answer(c);
 }
 
 /* Its value is too large: gives memcached's answer, after memcached has removed the old value. */
@@ -239,7 +268,7 @@ static void refuse_value(struct client *c, const char *text)
     }
     c->in.begin += c->head.bytes;
     c->swallow_bytes = c->head.data_bytes;
-    c->state = CLIENT_SAY;
+    answer(c);
 }
 
 /* Makes the whole request fit into the buffer, or refuses it. */
@@ -293,9 +322,15 @@ static bool read_line(struct client *c)
             break;
         }
         c->in.begin += h->bytes;
-        c->state = CLIENT_SAY;
+        answer(c);
         break;
     case HEAD_STATS_QOS:
+        c->in.begin += h->bytes;
+        if (qos_bucket_take(&c->worker->free_stats, c->worker->now_ns, 1) == QOS_OK)
+            c->state = CLIENT_SAY;
+        else
+            answer(c);
+        break;
     case HEAD_CLOSE:
         c->in.begin += h->bytes;
         c->state = CLIENT_SAY;
@@ -315,7 +350,7 @@ static bool read_key(struct client *c)
     c->in.begin += h->bytes;
     if (h->kind == HEAD_MORE)
         return need(c);
-    c->state = CLIENT_SAY;
+    answer(c);
     return true;
 }
 
@@ -358,12 +393,16 @@ static bool swallow(struct client *c)
 
 static void say(struct client *c)
 {
+    static const char no_room[] = "SERVER_ERROR out of memory\r\n";
     const struct head *h = &c->head;
     bool shown = !h->quiet && !(h->reply == REPLY_VALUES && c->get_failed && !c->get_first);
     if (h->kind == HEAD_STATS_QOS) {
         size_t bytes = 0;
         char *text = buckets_stats(false, &bytes);
-        client_append(c, text, bytes);
+        if (client_room(c, c->bucket, bytes))
+            client_append(c, text, bytes);
+        else
+            client_append(c, no_room, sizeof no_room - 1);
         free(text);
     } else if (h->answer && shown) {
         client_append(c, h->answer, strlen(h->answer));
@@ -390,7 +429,8 @@ static bool step(struct client *c)
             client_gone(c);
         return false;
     }
-    if (c->outstanding >= c->window || held(&c->out) > OUT_HIGH_BYTES)
+    c->held_back = high(c);
+    if (c->outstanding >= c->window || c->held_back)
         return false;
     switch (c->state) {
     case CLIENT_LINE: return read_line(c);
@@ -403,12 +443,8 @@ static bool step(struct client *c)
 
 void client_run(struct client *c)
 {
-    uint32_t steps;
-    for (steps = 0; steps < STEPS; steps++)
-        if (!step(c))
-            break;
-    if (steps == STEPS)
-        worker_run_later(c);
+    while (step(c))
+        ;
     if (!c->gone && held(&c->in) == 0 && c->in.data)
         release(c->worker, &c->in);
 }
@@ -437,7 +473,11 @@ void client_granted(struct client *c)
             worker_bury(c);
         return;
     }
-    if (w->backend.state == BACKEND_UP) {
+    if (c->answers) {
+        c->answers = false;
+        worker_done(w, &c->grant, OUTCOME_ANSWERED);
+        c->state = CLIENT_SAY;
+    } else if (w->backend.state == BACKEND_UP) {
         backend_send(w, c);
         c->outstanding++;
         c->get_first = false;
@@ -447,7 +487,8 @@ void client_granted(struct client *c)
         bucket_refused(c->grant.bucket);
         consume(c);
         c->head.swallow_line = c->state == CLIENT_KEYS;
-        say_then(c, "SERVER_ERROR memcached does not answer");
+        c->head.answer = "SERVER_ERROR memcached does not answer";
+        c->state = CLIENT_SAY;
     }
     worker_run_later(c);
 }

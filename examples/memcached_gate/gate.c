@@ -15,6 +15,9 @@
 #define TICK_NS 50000000 /* between looks at the clock */
 #define ROUNDS 64        /* of reading and granting in one turn */
 #define DRAIN_NS (2 * QOS_NS_PER_S)
+#define ACCEPTS 64 /* of a port in one turn */
+#define LATER 64   /* clients in one turn that read more than their part in the last */
+#define FREE_STATS_PER_S 100
 
 struct worker *workers;
 uint32_t worker_count;
@@ -36,6 +39,20 @@ void worker_run_later(struct client *c)
     c->running = true;
     c->next_run = c->worker->run;
     c->worker->run = c;
+}
+
+void worker_run_next_turn(struct client *c)
+{
+    struct worker *w = c->worker;
+    if (c->running || c->dead)
+        return;
+    c->running = true;
+    c->next_run = NULL;
+    if (w->later)
+        w->later_last->next_run = c;
+    else
+        w->later = c;
+    w->later_last = c;
 }
 
 void worker_dirty(struct client *c)
@@ -105,6 +122,7 @@ static void bury_all(struct worker *w)
             continue;
         }
         __atomic_sub_fetch(&w->clients, 1, __ATOMIC_RELAXED);
+        bucket_exit(c->bucket);
         free(c);
     }
 }
@@ -163,20 +181,22 @@ static void accept_all(const struct listener *l)
 {
     static const char full[] = "ERROR Too many open connections\r\n";
     struct sockaddr_storage from;
-    for (;;) {
+    uint32_t k, bucket;
+    for (k = 0; k < ACCEPTS; k++) {
         socklen_t bytes = sizeof from;
         int fd = accept4(l->source.fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0)
             return;
-        if (gate_clients() >= gate_settings.clients_max) {
+        bucket = bucket_of_connection(l->bucket, &from);
+        if (!bucket_enter(bucket)) {
             ssize_t n = send(fd, full, sizeof full - 1, MSG_NOSIGNAL);
             (void)n;
             close(fd);
             continue;
         }
-        client_open(idlest(), fd, bucket_of_connection(l->bucket, &from));
+        client_open(idlest(), fd, bucket);
     }
 }
 
@@ -208,7 +228,7 @@ static bool held_up(struct worker *w)
 
 static void send_granted(struct worker *w)
 {
-    while (w->mine && !held_up(w)) {
+    while (w->mine && (w->mine->answers || !held_up(w))) {
         struct client *c = w->mine;
         w->mine = c->next_granted;
         client_granted(c);
@@ -221,6 +241,18 @@ static void run_all(struct worker *w)
     w->run = NULL;
     for (; c; c = next) {
         next = c->next_run;
+        c->running = false;
+        client_run(c);
+    }
+}
+
+static void run_later(struct worker *w)
+{
+    uint32_t k;
+    w->turns++;
+    for (k = 0; k < LATER && w->later; k++) {
+        struct client *c = w->later;
+        w->later = c->next_run;
         c->running = false;
         client_run(c);
     }
@@ -242,6 +274,7 @@ static void turn(struct worker *w)
 {
     uint32_t round = 0;
     bool granted;
+    run_later(w);
     do {
         run_all(w);
         granted = buckets_turn(w);
@@ -256,7 +289,7 @@ static int sleep_ms(struct worker *w, uint64_t tick_ns)
 {
     uint64_t now_ns = tool_now_ns(), until_ns = qos_min(tick_ns, w->look_ns);
     bool stuck = w->mine && held_up(w); /* until memcached accepts more */
-    if (w->run || w->dirty || w->done_count || w->arrived || w->left ||
+    if (w->run || w->later || w->dirty || w->done_count || w->arrived || w->left ||
         (!stuck && !__atomic_load_n(&w->sleeping, __ATOMIC_RELAXED)))
         return 0;
     return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns + 999999) / 1000000);
@@ -291,7 +324,8 @@ static void open_worker(struct worker *w, uint32_t number)
     w->look_ns = QOS_NEVER;
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->wake = (struct source){SOURCE_WAKE, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    if (w->epoll < 0 || w->wake.fd < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake.fd, &e) != 0)
+    if (w->epoll < 0 || w->wake.fd < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake.fd, &e) != 0 ||
+        qos_bucket_init(&w->free_stats, w->now_ns, FREE_STATS_PER_S, FREE_STATS_PER_S) != QOS_OK)
         tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
     for (k = 0; k < listeners; k++) {
         struct epoll_event l = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = &listener[k]};

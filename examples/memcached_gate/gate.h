@@ -111,20 +111,25 @@ struct grant { /* the right to send one request */
     uint64_t asked_ns; /* when it was queued */
     struct tags_grant tags;
 };
-enum outcome { OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_NOT_SENT };
+enum outcome { OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_NOT_SENT, OUTCOME_ANSWERED }; /* answered: here, and charged */
 struct done {
     struct grant grant;
     enum outcome outcome;
 };
 
 void buckets_open(void);
-/* The bucket of the key's longest prefix; else the connection's. */
+/* The bucket of the key's longest prefix; else the connection's. A bucket with a port or an address has its prefix for
+ * its own connections only. */
 uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection);
 uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storage *from);
 /* Memory above BLOCK_BYTES is charged to a bucket: each has an equal share. */
 bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force);
+bool bucket_over(uint32_t bucket); /* holds more than its share */
 void bucket_uncharge(uint32_t bucket, uint64_t bytes);
 void bucket_refused(uint32_t bucket);
+/* A place for one more connection. Where buckets have ports or addresses, one may have as many as it leaves free. */
+bool bucket_enter(uint32_t bucket);
+void bucket_exit(uint32_t bucket);
 /* Accounts for this worker's turn, then grants while there is room at memcached, to clients of other workers too. Sets
  * the time of this worker's next check. True: it has grants, or may get some. */
 bool buckets_turn(struct worker *w);
@@ -165,13 +170,16 @@ struct client {
     enum client_state state;
     bool readable, writable, running, dirty, queued, gone, closing, ended, dead;
     bool get_first, get_failed;   /* no key read yet; an error has ended the get's replies */
+    bool answers;                 /* what waits for its grant is answered here */
+    bool held_back;               /* it must read its replies first */
     uint32_t bucket;              /* of the connection */
     uint32_t outstanding, window; /* window: most at memcached; 1 for large replies */
     struct head head;
     struct grant grant;
     char lead[32]; /* of a get: the text before each key */
     uint32_t lead_bytes;
-    uint64_t swallow_bytes; /* to skip; then, with head.swallow_line, the line */
+    uint64_t swallow_bytes;    /* to skip; then, with head.swallow_line, the line */
+    uint64_t turn, read_bytes; /* read in that turn */
     struct buffer in, out;
 };
 
@@ -234,12 +242,15 @@ struct worker {
     int epoll;
     uint32_t clients; /* atomic */
     uint64_t now_ns;
-    bool sleeping;                         /* atomic */
-    uint64_t look_ns;                      /* time of the next check, at the latest */
+    bool sleeping;    /* atomic */
+    uint64_t look_ns; /* time of the next check, at the latest */
+    uint64_t turns;
+    struct qos_bucket free_stats;          /* `stats qos` that cost nothing */
     struct client *granted, *granted_last; /* under the lock */
     struct client *mine;                   /* granted, taken from that list */
     struct client *arrived, *left;         /* since the last turn */
     struct client *run, *dirty, *dead;
+    struct client *later, *later_last; /* have read enough in this turn */
     struct done *done;
     uint32_t done_count, done_size;
     struct spare *spare; /* blocks that are free */
@@ -249,6 +260,7 @@ extern struct worker *workers;
 extern uint32_t worker_count;
 
 void worker_run_later(struct client *c);
+void worker_run_next_turn(struct client *c);
 void worker_dirty(struct client *c);
 void worker_bury(struct client *c); /* frees it at the end of the turn */
 void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome);

@@ -113,8 +113,8 @@ static const struct opt opts[] = {
     {"memcached", OPT_TEXT, &gate_settings.memcached, "ADDRESS:PORT", "default 127.0.0.1:11211", NULL},
     {"bucket", OPT_EACH, NULL, "SPEC",
      "name=NAME, then key=PREFIX, port=PORT or from=ADDRESS[/BITS], and reserve=N, limit=N (requests per second), "
-     "weight=N. The longest key prefix decides, else the port, else the narrowest network. One with a name alone is "
-     "everybody else's",
+     "weight=N. The longest key prefix decides, else the port, else the narrowest network. With a port or an address "
+     "too, a prefix is for these connections only. One with a name alone is everybody else's",
      on_bucket},
     {"settings", OPT_TEXT, &settings_file, "FILE",
      "options, one in a line without the dashes: bucket name=a,key=a:", NULL},
@@ -123,7 +123,8 @@ static const struct opt opts[] = {
     {"depth", OPT_COUNT, &gate_settings.depth, "N", "requests at memcached at a time; default 128", NULL},
     {"burst", OPT_TIME, &gate_settings.burst_ns, "TIME", "unused limit that is kept; default 20ms", NULL},
     {"threads", OPT_COUNT, &gate_settings.threads, "N", "default: one for each core", NULL},
-    {"clients", OPT_COUNT, &gate_settings.clients_max, "N", "most connections; default 10000", NULL},
+    {"clients", OPT_COUNT, &gate_settings.clients_max, "N",
+     "most connections; with ports or addresses, a bucket has at most as many as are free; default 10000", NULL},
     {"memory", OPT_SIZE, &gate_settings.memory_bytes, "SIZE",
      "for requests and replies above 8 KiB, in equal parts for the buckets; default 1G", NULL},
     {"value", OPT_SIZE, &gate_settings.value_bytes_max, "SIZE", "largest value; default 1M, as memcached's -I", NULL},

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define TOKENS_MAX 24
+#define META_TOKENS_MAX                                                                                                \
+    19 /* with more, memcached refuses an ms before it knows the length, and runs its data as commands */
 #define BAD_LINE "CLIENT_ERROR bad command line format"
 
 struct token {
@@ -215,6 +217,11 @@ static void flags(struct head *h, const struct line *l, uint32_t from)
 {
     bool seen[128] = {false};
     uint32_t k;
+    if (l->tokens > META_TOKENS_MAX) {
+        answer(h, "CLIENT_ERROR options flags too long");
+        h->hide = NULL;
+        return;
+    }
     for (k = from; k < l->tokens; k++) {
         const struct token *t = &l->token[k];
         unsigned char letter = (unsigned char)t->at[0];
@@ -276,6 +283,7 @@ static void version(struct head *h, struct line *l)
 static void verbosity(struct head *h, struct line *l)
 {
     bool wrong = l->tokens < 2 || l->tokens > 3;
+    h->server_wide = true;
     noreply(h, l, 1);
     if (wrong || l->tokens < 2 || is(&l->token[l->tokens - 1], "noreply"))
         answer(h, "ERROR");

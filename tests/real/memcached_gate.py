@@ -231,7 +231,8 @@ def buckets(gate, gold_port):
     went(b"get x\r\n", {"ported": 1}, port=gold_port)
     went(b"get gold:1\r\n", {"gold": 1}, port=gold_port)
     went(b"get x\r\n", {"near": 1}, source="127.0.0.2")
-    went(b"mn\r\nfoo\r\nset a 0 0 x\r\n", {})
+    went(b"mn\r\nfoo\r\nset a 0 0 x\r\n", {"other": 3}) # what the gate answers itself is a request, too
+    went(b"get gold:1\r\nmn\r\n", {"gold": 2})
     r = talk(gate, b"flush_all\r\nflush_all noreply\r\nstats reset\r\ncache_memlimit 8\r\nstats settings\r\nshutdown\r\nwatch\r\nmn\r\n")
     check("flush_all is refused where there are several buckets",
           r.count(b"CLIENT_ERROR refused") == 3 and r.count(b"CLIENT_ERROR not passed on") == 2 and r.endswith(b"MN\r\n"), r)
@@ -419,6 +420,202 @@ def outage(gate, pid, port):
         time.sleep(0.02)
     check("back on the same connection", r == b"STORED\r\n", r)
     print(f"back after {5 - (end - time.time()):.2f} s")
+
+
+# ---- attacks
+
+FLOODS = { # what a hostile client sends again and again
+    "answers of the gate": (b"mn\r\nfoo\r\nset a 0 0 x\r\n" * 500, 200),
+    "stats": (b"stats qos\r\n" * 100, 200),
+    "spaces": (b"get a" + b" " * 100000000, 200),
+    "churn": (b"", 50),
+    "large values": ((b"set a 0 0 500000\r\n" + b"x" * 500000 + b"\r\n") * 4, 20),
+    "too large values": (b"set a 0 0 1000000000\r\n" + b"x" * 1000000000, 200),
+    "noreply": ((b"set a 0 0 2000 noreply\r\n" + b"x" * 2000 + b"\r\n") * 50, 200),
+    "half lines": (b"get " + b"x" * 200, 200),
+}
+
+
+def hostile(gate, kind, seconds):
+    end, poll, conn = time.time() + seconds, select.epoll(), {}
+    text, count = FLOODS[kind]
+    text, piece = memoryview(text), 1 if kind == "half lines" else 1 << 18
+    while kind == "churn" and time.time() < end:
+        for s in [connect(gate) for _ in range(count)]:
+            s.send(b"get a")
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0") # closed by a reset
+            s.close()
+    for _ in range(count):
+        s = connect(gate)
+        s.setblocking(False)
+        conn[s.fileno()] = [s, 0]
+        poll.register(s.fileno(), select.EPOLLIN | select.EPOLLOUT)
+    while time.time() < end:
+        for fd, events in poll.poll(0.05):
+            c = conn[fd]
+            try:
+                if events & select.EPOLLIN and not c[0].recv(1 << 20):
+                    poll.unregister(fd)
+                if events & select.EPOLLOUT:
+                    c[1] = (c[1] + c[0].send(text[c[1]:c[1] + piece])) % len(text)
+            except BlockingIOError:
+                pass
+            except OSError:
+                poll.unregister(fd)
+        if kind == "half lines":
+            time.sleep(0.001)
+
+
+def child(work, *args):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(*args)
+        except Exception as e:
+            print("child:", e)
+        os._exit(0)
+    return pid
+
+
+def attacks(gate, reserve, *kinds):
+    """gold's clients ask for much more than is reserved for it, and get that whatever the others do. A miss counts only if a second
+    try in which this program itself was never late shows one, too."""
+    def attack(kind, seconds=0.5):
+        sys.stdout.flush()
+        others = [child(hostile, gate, kind, seconds + 0.5), child(load, seconds + 0.5, f"{gate},40,gold:x")]
+        time.sleep(0.3)
+        a, began = stats(gate), time.time()
+        time.sleep(seconds)
+        late, b = time.time() - began - seconds, stats(gate)
+        for p in others:
+            os.waitpid(p, 0)
+        t = (b["now_ns"] - a["now_ns"]) / 1e9
+        got = (b["gold:requests_total"] - a["gold:requests_total"]) / t / float(reserve)
+        print(f"{kind}: gold got {got:.2f} of its reservation")
+        return got, late
+
+    late = 0
+    for kind in kinds or FLOODS:
+        for _ in range(4):
+            got, slept = attack(kind)
+            if got >= 1 or (slept < 0.1 and _):
+                break
+        late += got < 1 and slept >= 0.1
+        check(f"the reservation holds against {kind}", got >= 1 or slept >= 0.1, got)
+    if late and not WRONG:
+        sys.exit(3)
+
+
+def greedy(gate, pid, places, share):
+    """evil (127.0.0.2) against gold (127.0.0.1, keys gold:): memory, places, and who pays. Of `places` connections it may have as
+    many as it leaves free; of memory `share` bytes and, for each connection, two blocks of 8 KiB and the last reply."""
+    places, share, evil = int(places), int(share), []
+    gold = connect(gate)
+
+    def ask(data, end):
+        gold.sendall(data)
+        r = b""
+        while not r.endswith(end) and b"ERROR" not in r[:20]:
+            part = gold.recv(1 << 20)
+            if not part:
+                break
+            r += part
+        return r
+
+    had = lambda name: stats(gate)["evil:" + name]
+    for _ in range(places):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.bind(("127.0.0.2", 0))
+        s.connect(("127.0.0.1", int(gate)))
+        s.settimeout(0.05 if len(evil) >= places // 2 - 1 else None)
+        try:
+            if s.gettimeout() and s.recv(100).startswith(b"ERROR Too many"):
+                s.close()
+                break
+        except OSError:
+            pass
+        evil.append(s)
+    check("it may have as many connections as it leaves free", places // 2 - 2 <= len(evil) <= places // 2, len(evil))
+    check("so there is one for others", talk(gate, b"mn\r\n") == b"MN\r\n")
+    # replies that are never read
+    before, many = rss(pid), [b"mg " + b"e" * 250 + b" k\r\n"] * 3 + [b"stats settings\r\n", b"stats qos\r\n"]
+    talk(gate, b"set " + b"e" * 250 + b" 0 0 1\r\nx\r\n")
+    for k, s in enumerate(evil):
+        s.setblocking(False)
+        try:
+            s.send(many[k % len(many)] * 2000)
+        except OSError:
+            pass
+    filled = -1
+    while had("memory_bytes") > filled:
+        filled = had("memory_bytes")
+        time.sleep(0.5)
+    bound = share + len(evil) * (2 * 8192 + 8192)
+    print(f"{len(evil)} connections that read nothing: {had('memory_bytes')} bytes charged, {rss(pid) - before} more in all; bound {bound}")
+    check("what nobody reads is bounded", had("memory_bytes") <= bound, had("memory_bytes"))
+    check("in all", rss(pid) - before <= bound + (4 << 20), rss(pid) - before)
+    big = b"x" * 400000
+    r = ask(b"set gold:big 0 0 %d\r\n" % len(big) + big + b"\r\n", b"\r\n")
+    check("gold stores a large value", r == b"STORED\r\n", r)
+    r = ask(b"get gold:big\r\n", b"END\r\n")
+    check("and reads it", r == b"VALUE gold:big 0 %d\r\n" % len(big) + big + b"\r\nEND\r\n", r[:50])
+    for s in evil:
+        s.close()
+    # values that are announced in gold's name and never sent
+    evil = [connect(gate, source="127.0.0.2") for _ in range(20)]
+    for s in evil:
+        s.sendall(b"set gold:x 0 0 400000\r\nx")
+    time.sleep(0.2)
+    check("evil pays for what it announces", 0 < had("memory_bytes") <= share, had("memory_bytes"))
+    check("and gold does not", stats(gate)["gold:memory_bytes"] == 0)
+    a = stats(gate)
+    for text in (b"get gold:x\r\n", b"mg " + base64.b64encode(b"gold:x") + b" b v\r\n", b"touch gold:x 0\r\n", b"mn\r\n", b"get " + b"gold:x " * 9 + b"\r\n"):
+        talk(gate, text, "127.0.0.2")
+    b = stats(gate)
+    check("evil pays for requests with gold's prefix", [b[k] - a[k] for k in ("gold:requests_total", "evil:requests_total")] == [0, 13], b)
+    for s in evil:
+        s.close()
+    r = talk(gate, b"verbosity 9\r\nverbosity 9 noreply\r\nmn\r\n", "127.0.0.2")
+    check("nobody makes memcached write a log", r.count(b"CLIENT_ERROR refused") == 1 and r.endswith(b"MN\r\n"), r)
+    gold.close()
+
+
+def flags(direct, gate):
+    """Every letter as a flag of every meta command, with arguments that mean something to none: the same answer as memcached's, and
+    then the next request has its own."""
+    cases = []
+    for letter in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ":
+        for argument in ("", "0", "1", "100", "-1", "99999999999999999999", "x" * 40):
+            f = (letter + argument).encode()
+            cases += [b"mg f " + f, b"mg f v " + f, b"ms f 2 " + f + b"\r\nhi", b"ma f " + f, b"md f " + f, b"me f " + f]
+    clock = re.compile(rb"(?<= )[cthl]-?\d+|(?<= )(exp|la|cas)=-?\d+")
+    same = 0
+    def answers(port):
+        out = []
+        for at in range(0, len(cases), 100):
+            text = b"".join(b"delete f noreply\r\nset f 0 0 1 noreply\r\n7\r\n" + c + b"\r\nmn\r\nget f\r\nget end%d\r\nmn\r\n" % k for k, c in enumerate(cases[at:at + 100]))
+            out += talk(port, text).split(b"END\r\nMN\r\n")
+        return out
+    a, b = answers(direct), answers(gate)
+    for case, x, y in zip(cases, a, b):
+        good = clock.sub(b"", x) == clock.sub(b"", y)
+        same += good
+        check(f"flags: memcached and the gate answer alike to {case!r}", good, (x, y))
+    check("as many answers", len(a) == len(b), (len(a), len(b)))
+    # memcached takes the data of an ms with 17 flags or more for commands. Through a gate of several buckets nobody may flush all.
+    kept = connect(gate)
+    kept.sendall(b"set kept 0 0 1\r\nx\r\n")
+    kept.recv(100)
+    for n in range(14, 40):
+        f = b" ".join(b"%c%d" % (b"TFIvktfscOLhlNRWXZMCDEJU"[k % 24], k) for k in range(n))
+        for command, size in ((b"ms f 11 " + f + b"\r\nflush_all 0", 11), (b"mg f " + f, 0), (b"ma f " + f, 0), (b"md f " + f, 0)):
+            r = talk(gate, command + b"\r\nmn\r\n")
+            check(f"{n} flags: {command[:2]}", r.endswith(b"MN\r\n") and (not size or r.count(b"\r\n") == (3 if n > 21 else 2)), r)
+            kept.sendall(b"get kept\r\n")
+            r = kept.recv(100)
+            check(f"{n} flags: {command[:2]}: data is no command, replies are their own", r == b"VALUE kept 0 1\r\nx\r\nEND\r\n", r)
+    print(f"{same} of {len(cases)} meta commands with hostile flags: equal answers")
 
 
 # ---- several hosts, with controllers
@@ -627,6 +824,6 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
 if __name__ == "__main__":
     command, args = sys.argv[1], sys.argv[2:]
     {"compare": compare, "bad": bad, "slow": slow, "buckets": buckets, "clients": clients, "load": load, "judge": judge, "judge_itself": judge_itself,
-     "outage": outage, "flood": flood, "wander": wander, "watch": watch, "stalls": stalls, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
+     "outage": outage, "attacks": attacks, "greedy": greedy, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "stalls": stalls, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
      "stats": lambda p: print(talk(p, b"stats qos\r\nquit\r\n").decode())}[command](*args)
     sys.exit(bool(WRONG))
