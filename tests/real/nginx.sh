@@ -28,6 +28,8 @@ head -c $mib /dev/urandom >"$d/html/mib"
 for _ in $(seq 16); do cat "$d/html/mib"; done >"$d/html/large"
 head -c $chunk "$d/html/mib" >"$d/html/mid"
 echo '<!--#include virtual="/mid" -->' >"$d/html/page.shtml"
+for _ in $(seq 16); do echo '<!--#include virtual="/mid" -->'; done >"$d/html/pages.shtml"
+for _ in $(seq 16); do cat "$d/html/mid"; echo; done >"$d/html/pages"
 [ "$(id -u)" -ne 0 ] || user="user root;"
 
 # For later: a copy of the module whose worker kills itself in the middle of a change.
@@ -99,6 +101,8 @@ server { listen 127.0.0.1:$port sndbuf=128k; listen 127.0.0.1:$((port + 1)) http
     location /put/ { access_log $d/logs/put.log; qos zone=disks key=\$http_x_tenant; dav_methods PUT; client_body_buffer_size 16k; }
     location /copy/ { alias $d/html/; sendfile off; qos zone=disks key=\$http_x_tenant; }
     location /gzip/ { alias $d/html/; gzip on; gzip_types text/plain; qos zone=disks key=\$http_x_tenant; }
+    location /mix/ { alias $d/html/; limit_rate 6m; limit_rate_after 100k; gzip on; gzip_types text/plain; qos zone=disks key=\$http_x_tenant; }
+    location /pages.shtml { ssi on; ssi_types text/plain; limit_rate 10m; qos zone=disks key=\$http_x_tenant; }
     location = /page.shtml { ssi on; ssi_types text/plain; qos zone=disks key=\$http_x_tenant; }
     location /refuse/ { alias $d/html/; qos zone=disks key=\$http_x_tenant over=429; }
     location /few/ { alias $d/html/; qos zone=few key=\$http_x_tenant; }
@@ -148,6 +152,27 @@ expect "from a proxied server" cmp <(get -H 'X-Tenant: gold' "$url/proxy/large")
 expect "over HTTP/2" cmp <(get --http2-prior-knowledge -H 'X-Tenant: gold' "http://127.0.0.1:$((port + 1))/large") "$d/html/large"
 expect "a page made of another one" cmp <(get "$url/page.shtml") <(cat "$d/html/mid"; echo)
 expect "a header alone" grep -q '^Content-Length: 16777216' <(get -I "$url/large" | tr -d '\r')
+expect "HTTP/1.0" cmp <(get -0 -H 'X-Tenant: gold' "$url/mid") "$d/html/mid"
+charged=$(column gold 7)
+get -I -H 'X-Tenant: gold' "$url/large" "$url/mid" >/dev/null
+expect "a header alone costs no bytes" [ "$(column gold 7)" -eq "$charged" ]
+charged=$(column '*' 7)
+exec 8<>"/dev/tcp/127.0.0.1/$port"
+for i in $(seq 19); do printf 'GET /mid HTTP/1.1\r\nHost: a\r\n\r\n'; done >&8
+printf 'GET /mid HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n' >&8
+expect "twenty at once on one connection" [ "$(timeout 20 cat <&8 | grep -ao 'HTTP/1.1 200 OK' | wc -l)" -eq 20 ]
+exec 8>&-
+expect "each is charged" [ $(($(column '*' 7) - charged)) -eq $((20 * 65536)) ]
+long=$(head -c 4000 /dev/zero | tr '\0' k)
+expect "a key of 4,000 bytes is everybody else's" cmp <(get -H "X-Tenant: $long" "$url/mid") "$d/html/mid"
+expect "it is charged there" [ $(($(column '*' 7) - charged)) -eq $((21 * 65536)) ]
+charged=$(column '*' 7)
+moved=$(get -r "$(for i in $(seq 2 2 600); do printf "%d-%d," "$i" "$i"; done)0-0" "$url/large" | wc -c)
+expect "300 ranges: what moves is charged" [ $(($(column '*' 7) - charged)) -eq "$moved" ]
+for how in '' --compressed; do
+    expect "limits of nginx and ours, sendfile, gzip ($how)" cmp <(get $how -H 'X-Tenant: bulk' "$url/mix/mib") "$d/html/mib"
+done
+expect "a page made of sixteen parts" cmp <(get -H 'X-Tenant: bulk' "$url/pages.shtml") "$d/html/pages"
 expect "what is not there" [ "$(get -o /dev/null -w '%{http_code}' "$url/none")" = 404 ]
 expect "three on one connection" [ "$(get -w '%{num_connects}' -o /dev/null "$url/mid" -o /dev/null "$url/mid" -o /dev/null "$url/mid")" = 100 ]
 expect "an upload" [ "$(get -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null -w '%{http_code}' "$url/put/a")" = 201 ]
@@ -309,6 +334,22 @@ kill -HUP "$(cat "$d/nginx.pid")"
 sleep 0.3
 expect "a bad reload leaves all as it was" [ "$(column bulk 3)" -eq $((6 * mib)) ]
 cp "$d/good.conf" "$d/nginx.conf"
+
+# ---- a storm of reloads: each takes a tenant away while it has somebody waiting, and gives its place to another
+
+roll() { server_of "$tenants
+qos_tenant zone=disks key=roll$1 limit=1m;" >"$d/nginx.conf"; kill -HUP "$(cat "$d/nginx.pid")"; }
+fetch=()
+for i in $(seq 8); do
+    roll "$i"
+    for k in 1 2; do get -H "X-Tenant: roll$i" -o "$d/roll.$i.$k" "$url/mib" & fetch+=($!); done
+    sleep 0.15
+done
+wait "${fetch[@]}"
+lost=0
+for i in "$d"/roll.*; do cmp -s "$i" "$d/html/mib" || lost=$((lost + 1)); done
+expect "$(ls "$d"/roll.* | wc -l) downloads are whole" [ $lost -eq 0 ]
+expect "nobody waits any more" [ "$(get "$url/qos" | awk '/^zone disks/ {z = 1} /^zone other/ {z = 0} z && NF == 13 && $1 != "tenant" {n += $11} END {print n + 0}')" -eq 0 ]
 
 # ---- workers that are killed
 
