@@ -5,16 +5,18 @@
 # none, rate; each divided by the mean of the slices without a filter before and after it. Requests per second, CPU time and
 # context switches of the server for a request, the share of requests that the filter metered.
 # Case limit: 20 MiB/s; what is delivered, how evenly (over 100 ms), context switches for a request.
-# PARTS="overhead limit", LOADS="4k_16x1 ..." (block, outstanding, connections) and ROUNDS=60 run less or more.
+# Case exports: 8 exports, 4 connections each, all asking for more: 80 and 40 MiB/s reserved, five limited to 8, one without either,
+# of 200 in all; for a minute. The rate filter knows the total only.
+# PARTS="overhead limit exports", LOADS="4k_16x1 ..." (block, outstanding, connections) and ROUNDS=60 run less or more.
 # Writes build/bench/nbdkit.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 filter=$PWD/build/examples/nbdkit-qoskit-filter.so out=build/bench
 json=$PWD/$out/nbdkit.jsonl
 rounds=${ROUNDS:-60} slice=200 batch=5 seconds=6 loads=${LOADS:-4k_16x1 4k_16x4 256k_4x2} limits=$'4k 16\n64k 4\n256k 16'
-parts=" ${PARTS:-overhead limit} "
+parts=" ${PARTS:-overhead limit exports} " minute=60
 if [ "${1:-}" = --quick ]; then
-    rounds=5 seconds=1 loads=4k_16x4 limits='64k 4'
+    rounds=5 seconds=1 minute=2 loads=4k_16x4 limits='64k 4'
     echo "quick: $rounds rounds, so nothing is settled"
 fi
 [ -f "$filter" ] || make -s "$filter" >/dev/null || exit 1
@@ -44,6 +46,9 @@ serve qos --filter="$filter" % 1G qos-rate=900G 'qos-class="",reserve=100G,limit
 serve rate --filter=rate % 1G rate=7000G
 serve limit_qos --filter="$filter" % 1G 'qos-class="",limit=20M'
 serve limit_rate --filter=rate % 1G rate=160M # bits
+classes=(qos-class=e1,reserve=80M qos-class=e2,reserve=40M qos-class=e{3..7},limit=8M qos-class=e8,weight=1)
+serve exports_qos --filter="$filter" % 1G qos-rate=200M qos-bound=rate "${classes[@]}"
+serve exports_rate --filter=rate % 1G rate=1600M # bits
 : >"$json"
 put() { printf '{"bench":"nbdkit","case":"%s","metric":"%s","value":%s,"unit":"%s"}\n' "$@" >>"$json"; }
 echo "# bench nbdkit: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(nbdkit --version), $(fio --version)"
@@ -144,11 +149,10 @@ if [[ $parts == *" overhead "* ]]; then
 fi
 
 # ---- limit
-[[ $parts == *" limit "* ]] || exit 0
 # What fio saw in each 100 ms: mean and deviation. Not the first 3 s: the rate filter begins with 2 s of credit.
-echo
-printf '%-18s %21s %21s %21s\n' 'limit of 20 MiB/s' 'delivered, qos rate' 'uneven, qos rate' 'switches, qos rate'
+[[ $parts != *" limit "* ]] || printf '\n%-18s %21s %21s %21s\n' 'limit of 20 MiB/s' 'delivered, qos rate' 'uneven, qos rate' 'switches, qos rate'
 while read -r block depth; do
+    [[ $parts == *" limit "* ]] || break
     for who in qos rate; do
         rm -f "$d"/bw*
         read -r _ _ sw <<<"$(run limit_$who "$block" "$depth" 1 $((seconds + 3)) --write_bw_log="$d/bw" --log_avg_msec=100)"
@@ -162,3 +166,22 @@ while read -r block depth; do
     printf '%-18s %10.4f %10.4f %10.3f %10.3f %10.2f %10.2f\n' "$block x $depth" "$of_qos" "$of_rate" "$uneven_qos" "$uneven_rate" \
         "$sw_qos" "$sw_rate"
 done <<<"$limits"
+
+# ---- exports
+[[ $parts == *" exports "* ]] || exit 0
+for who in qos rate; do
+    {
+        printf '[global]\nioengine=nbd\nthread\nrw=randread\nbs=64k\niodepth=8\nnumjobs=4\ngroup_reporting\nsize=1G\ntime_based\nramp_time=3\nruntime=%s\n' $minute
+        for k in 1 2 3 4 5 6 7 8; do printf '[e%s]\nnew_group\nuri=nbd+unix:///e%s?socket=%s\n' $k $k "$d/exports_$who"; done
+    } >"$d/jobs"
+    timeout $((minute + 60)) fio --output-format=json --output="$d/fio.json" "$d/jobs" >"$d/fio.err" 2>&1 || { cat "$d/fio.err"; exit 1; }
+    sed -n '/^{/,$p' "$d/fio.json" | jq -r '.jobs[] | "\(.jobname) \(.read.bw_bytes / 1048576) \(.read.clat_ns.percentile["99.000000"] / 1e6) \(.error)"' >"$d/exports.$who"
+done
+printf '\n%-28s %10s %10s %10s %10s\n' '8 exports x 4, MiB/s' qos rate 'p99, ms' 'p99, ms'
+paste -d' ' "$d/exports.qos" "$d/exports.rate" | while read -r name qos p99 error _ other other_p99 other_error; do
+    [ "$error$other_error" = 00 ] || { echo "fio saw errors"; exit 1; }
+    case $name in e1) what='80 reserved' ;; e2) what='40 reserved' ;; e8) what='neither' ;; *) what='at most 8' ;; esac
+    printf '%-28s %10.2f %10.2f %10.1f %10.1f\n' "$name: $what" "$qos" "$other" "$p99" "$other_p99"
+    put exports "${name}_qos" "$qos" MiB/s
+    put exports "${name}_rate" "$other" MiB/s
+done

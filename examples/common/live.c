@@ -12,6 +12,8 @@
 #define SPARK_LEVELS 8
 #define TABLE_COLUMNS 86 /* without the sparkline */
 #define COLUMNS_DEFAULT 110
+#define LINES_DEFAULT 24
+#define SPARK_LEAST 8 /* else none */
 
 struct live {
     FILE *out;
@@ -71,14 +73,29 @@ static void put_spark(const struct live *v, const struct live_row *row, const do
     }
 }
 
-static uint32_t spark_width(const struct live *v)
+static uint32_t terminal_size(const struct live *v, bool lines)
 {
     struct winsize size;
-    uint32_t columns = COLUMNS_DEFAULT, room;
-    if (ioctl(fileno(v->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        columns = size.ws_col;
-    room = columns > TABLE_COLUMNS + 8 ? columns - TABLE_COLUMNS : 8;
-    return room < HISTORY ? room : HISTORY;
+    if (ioctl(fileno(v->out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+        return lines ? LINES_DEFAULT : COLUMNS_DEFAULT;
+    return lines ? size.ws_row : size.ws_col;
+}
+
+static uint32_t spark_width(const struct live *v)
+{
+    uint32_t columns = terminal_size(v, false), room;
+    room = columns > TABLE_COLUMNS ? columns - TABLE_COLUMNS : 0;
+    return room < SPARK_LEAST ? 0 : room < HISTORY ? room : HISTORY;
+}
+
+/* The columns behind the sparkline; what is too wide for the terminal is cut off. */
+static void put_columns(const struct live *v, const char *got, const char *reserve, const char *limit, const char *p99,
+                        const char *waits)
+{
+    const uint32_t used = spark_width(v) + 13, all = terminal_size(v, false);
+    char text[160];
+    snprintf(text, sizeof text, " %11s %11s %11s %9s  %s", got, reserve, limit, p99, waits);
+    fprintf(v->out, "%.*s\n", (int)(all > used ? all - used : 0), text);
 }
 
 static void draw(struct live *v, const char *heading, const struct live_row *row, const double *got)
@@ -87,7 +104,7 @@ static void draw(struct live *v, const char *heading, const struct live_row *row
     const struct human now = v->amount(row->got), reserve = row->reserve ? v->amount((double)row->reserve) : none,
                        limit = row->limit ? v->amount((double)row->limit) : none,
                        p99 = row->p99_ns ? human_ns((double)row->p99_ns) : none;
-    char waiting[64] = "";
+    char waiting[64] = "", why[64];
     if (row->waits_ns != UINT64_MAX)
         snprintf(waiting, sizeof waiting, ", %s", human_ns((double)row->waits_ns).text);
     if (!v->terminal) {
@@ -97,14 +114,14 @@ static void draw(struct live *v, const char *heading, const struct live_row *row
     }
     fprintf(v->out, "\033[2K%-12.12s ", row->name);
     put_spark(v, row, got, spark_width(v));
-    fprintf(v->out, " %11s %11s %11s %9s  %.20s%.18s\n", now.text, reserve.text, limit.text, p99.text, row->waits,
-            waiting);
+    snprintf(why, sizeof why, "%.20s%.18s", row->waits, waiting);
+    put_columns(v, now.text, reserve.text, limit.text, p99.text, why);
     v->lines++;
 }
 
 void live_show(struct live *v, const char *heading, const struct live_row *row, uint32_t rows)
 {
-    uint32_t i;
+    uint32_t i, most = terminal_size(v, true);
     if (v->lines)
         fprintf(v->out, "\033[%" PRIu32 "A\033[J", v->lines);
     v->lines = 0;
@@ -116,14 +133,19 @@ void live_show(struct live *v, const char *heading, const struct live_row *row, 
     }
     v->values = v->values < HISTORY ? v->values + 1 : HISTORY;
     if (v->terminal) {
-        fprintf(v->out, "\033[2K%-*.*s %11s %11s %11s %9s  %s\n", (int)spark_width(v) + 13, (int)spark_width(v) + 13,
-                heading, "got", "reserved", "limit", "p99", "waits for");
+        fprintf(v->out, "\033[2K%-*.*s", (int)spark_width(v) + 13, (int)spark_width(v) + 13, heading);
+        put_columns(v, "got", "reserved", "limit", "p99", "waits for");
         v->lines = 1;
     }
     for (i = 0; i < rows; i++) {
         memmove(v->got[i], v->got[i] + 1, sizeof v->got[i] - sizeof v->got[i][0]);
         v->got[i][HISTORY - 1] = row[i].got;
-        draw(v, heading, &row[i], v->got[i]);
+        if (!v->terminal || rows + 2 <= most || v->lines + 2 < most)
+            draw(v, heading, &row[i], v->got[i]);
+    }
+    if (v->terminal && v->lines < rows + 1) {
+        fprintf(v->out, "\033[2Kand %" PRIu32 " more: this terminal has too few lines\n", rows + 1 - v->lines);
+        v->lines++;
     }
     fflush(v->out);
 }
