@@ -81,10 +81,10 @@
  *   - Limit: in any period all servers together serve at most L requests of a bucket.
  *     This holds if messages are lost, late, repeated, damaged or reordered, if servers
  *     and controllers restart, and if an old controller keeps sending. Conditions:
- *     epochs grow with each start; an agent keeps two numbers on disk (struct
- *     pshift_agent_config); default_l_tokens is 0. Forced requests may exceed the limit,
- *     by the debt at most. A new controller issues nothing under a limit until every
- *     server has confirmed its epoch, nor in the period of that confirmation.
+ *     epochs grow with each start; an agent keeps one number on disk (struct
+ *     pshift_agent_state); default_l_tokens is 0. Forced requests may exceed the limit,
+ *     by the debt at most. A new controller issues nothing under a limit until all servers
+ *     but absent_max have confirmed its epoch, nor in the period of that confirmation.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met. A lost message costs one interval.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
@@ -263,12 +263,12 @@ struct pshift_agent_config {
     uint32_t server;                    /* this server's number */
     uint64_t epoch;              /* from 1, larger than at any earlier start: a boot counter, or seconds since 1970 */
     uint64_t controller_epoch;   /* from pshift_agent_info before the last stop; 0: never started before */
-    uint64_t period;             /* from pshift_agent_info before the last stop; 0: not known */
     uint64_t default_l_tokens;   /* of a bucket without a grant in this period. Above 0, limits may be exceeded. */
     uint32_t unchanged_permille; /* smaller or equal changes of the expected total are not reported; 0: report all */
 };
 
-/* Keep controller_epoch and period on stable storage. When one changes, store it before sending the next report. */
+/* Keep controller_epoch on stable storage. When it changes, store it before sending the next report. Or store the epoch
+ * of a grant before installing it: then a slow disk is a late grant, and reports need not wait. */
 struct pshift_agent_state {
     uint64_t controller_epoch; /* the largest received */
     uint64_t period;           /* of the last pshift_agent_begin */
@@ -282,6 +282,11 @@ struct pshift_controller_config {
     uint32_t records;      /* 1..PSHIFT_RECORDS_MAX; maximum of (bucket, server) pairs in two periods */
     uint64_t epoch;        /* from 1, larger than any earlier controller's */
     uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
+    /* 0..(servers - 1) / 2, the same for all controllers of a cluster: a new controller need not wait for this many
+     * servers. In return, a controller issues tokens under limits only in periods in which more than absent_max servers
+     * report that they obey it, and a server's periods must never go back, not even at a restart. 0: a server that is
+     * gone for good stops all limited buckets at the next start of a controller, until it is removed. */
+    uint32_t absent_max;
 };
 
 struct pshift_controller_state {
@@ -291,7 +296,7 @@ struct pshift_controller_state {
     uint32_t records;         /* in use */
     uint32_t buckets;         /* in use */
     uint32_t silent;          /* servers */
-    uint32_t unconfirmed;     /* servers that must confirm the epoch before tokens are issued under limits */
+    uint32_t unconfirmed;     /* servers that must still confirm the epoch before tokens are issued under limits */
     uint32_t planned_buckets; /* rows that the last plan solved again; all rows if cold */
     bool cold;                /* the last plan was solved from scratch */
 };
@@ -501,8 +506,10 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_plan(struct pshift_contr
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
                                                               struct pshift_message *message,
                                                               struct pshift_grant_entry *entry, uint32_t entries_max);
-/* The caller knows that this server no longer serves requests. It need not confirm the epoch. From the next period on,
- * its tokens do not count. A report from it brings it back. QOS_ENOENT: no such server. */
+/* An operator's word that this server serves nothing after the end of this period. From the next period on, it need not
+ * confirm the epoch. A report from it, also a late one, brings it back. Needed only if more than absent_max servers are gone. If the word
+ * is wrong, an older controller that hears more than absent_max removed servers may issue each limit once more to them;
+ * otherwise limits hold. QOS_ENOENT: no such server; QOS_EAGAIN: no period has begun. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server);
 /* Problem and solution of the R-tokens of the last plan, verified and with shortfalls. They show which buckets are
  * short, and because of which servers (the intrinsic error of Section IV-B). The arrays are the controller's, valid
@@ -3004,8 +3011,8 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   4. Fence. The agent obeys only the largest controller epoch that it ever received. When this epoch grows, every
  *      queue with requests, service or tokens is news. The caller stores the epoch, so it survives restarts.
  *   5. All tokens expire at the end of the period. Grants of another period are refused.
- *   6. A restarted server has a larger epoch. It refuses grants made for an older one. Its reports say whether the
- *      period may have begun before the restart (partial).
+ *   6. A restarted server has a larger epoch. It refuses grants made for an older one. Its reports say that it may have
+ *      served in this period before the restart (partial), unless it never obeyed a controller before.
  *
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
@@ -3225,11 +3232,10 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
 
 QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t period)
 {
-    const bool first = agent->period == 0, known = agent->config.period != 0 && agent->config.period < period;
     uint32_t q;
     if (period <= agent->period)
         return QOS_ESTALE;
-    agent->partial = first && agent->config.controller_epoch != 0 && !known;
+    agent->partial = agent->period == 0 && agent->config.controller_epoch != 0;
     agent->period = period;
     pshift_priv_agent_free(agent);
     for (q = 0; q < agent->used; q++) {
@@ -3573,9 +3579,12 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
  *   2. A record has two maxima: old_max of the grants up to mark_seq, new_max of later grants. A report that names
  *      grant mark_seq or a later one replaces old_max by what the server may still serve. So a ceiling can fall even if
  *      new grants are sent before reports on the older ones come.
- *   3. Fence: a report with this controller's epoch proves that its server obeys no older controller. Nothing is issued
- *      under limits until every server has sent such a report. In the period of its first such report, a server must
- *      also have reported all that it holds.
+ *   3. Fence: a report with this controller's epoch proves that its server obeys no older controller from its period on.
+ *      Tokens under limits are issued in a period only if every server sent such a report in an earlier period, or in
+ *      this one and has reported all that it holds; or if all servers but absent_max did so in earlier periods; or all but
+ *      those that were removed in earlier periods. With absent_max > 0, absent_max + 1 servers must also have sent one in
+ *      this period. An older controller cannot have that many, if all but absent_max obeyed this one before: it issues
+ *      nothing, so the missing servers hold nothing.
  *   4. Restart: what the server may have served after its last report counts against the limit, but not towards the
  *      reservation.
  *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. What it may
@@ -3614,9 +3623,11 @@ struct pshift_priv_peer {
     uint64_t epoch, ack_seq, ack_mask, grant_seq, heard;
     uint64_t capacity;
     uint64_t fence_period; /* first period in which it obeyed this controller; QOS_NEVER: not yet */
+    uint64_t lease_period; /* last period in which it obeyed this controller; QOS_NEVER: none */
+    uint64_t removed;      /* period of its removal; QOS_NEVER: not removed */
     uint64_t told;         /* tick of the last message sent to it */
     uint32_t first, at;    /* first record; record at which the next message begins */
-    bool known, removed;
+    bool known;
     bool whole;  /* all that it served and holds in this period is known */
     bool silent; /* at the last plan */
 };
@@ -3711,6 +3722,8 @@ QOS_API const char *pshift_controller_config_error(const struct pshift_controlle
         return "records: give 1..PSHIFT_RECORDS_MAX, the (bucket, server) pairs that are in use in two periods";
     if (config->epoch == 0)
         return "epoch: give 1 or more, larger at each start of a controller";
+    if (config->absent_max > (config->servers - 1) / 2)
+        return "absent_max: give at most (servers - 1) / 2, the same for all controllers";
     return NULL;
 }
 
@@ -3739,8 +3752,8 @@ QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, vo
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
                                                const struct pshift_controller_config *config)
 {
-    const struct pshift_priv_peer unknown = {0,         0,        0,        0,     0,     0,     QOS_NEVER,
-                                             QOS_NEVER, QOS_NONE, QOS_NONE, false, false, false, false};
+    const struct pshift_priv_peer unknown = {
+        0, 0, 0, 0, 0, 0, QOS_NEVER, QOS_NEVER, QOS_NEVER, QOS_NEVER, QOS_NONE, QOS_NONE, false, false, false};
     const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_controller scratch;
     struct pshift_solver_config sizes;
@@ -3768,7 +3781,6 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     controller->record_slots = pshift_priv_slots(config->records);
     controller->entries = sizes.entries;
     controller->info = no_info;
-    controller->info.unconfirmed = config->servers;
     controller->tick = controller->planned_period = 0;
     controller->laid_buckets = 0;
     controller->laid = false;
@@ -3838,11 +3850,27 @@ QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
     return qos_max(pshift_priv_used(x), qos_max(x->old_max, x->new_max));
 }
 
-/* Does this server meet invariant 3? */
-QOS_PRIV bool pshift_priv_confirmed(const struct pshift_controller *c, const struct pshift_priv_peer *peer)
+/* How many servers must still confirm the epoch before tokens are issued under limits (invariant 3)? */
+QOS_PRIV uint32_t pshift_priv_unconfirmed(const struct pshift_controller *c)
 {
-    return peer->removed || peer->fence_period < c->info.period ||
-           (peer->fence_period == c->info.period && peer->whole);
+    const uint32_t n = c->config.servers;
+    uint32_t j, before = 0, now = 0, gone = 0, spare = 0, lease = 0, fence;
+    for (j = 0; j < n; j++) {
+        const struct pshift_priv_peer *peer = &c->peer[j];
+        const bool settled = peer->fence_period < c->info.period, removed = peer->removed < c->info.period;
+        before += settled ? 1u : 0u;
+        now += peer->fence_period == c->info.period && peer->whole ? 1u : 0u;
+        lease += peer->lease_period == c->info.period ? 1u : 0u;
+        gone += removed ? 1u : 0u;
+        spare += removed && !settled ? 1u : 0u;
+    }
+    spare = (uint32_t)qos_max(spare, c->config.absent_max);
+    fence = (uint32_t)qos_min(n - before - now, qos_sat_sub(n - before, spare));
+    if (c->config.absent_max != 0)
+        lease = (uint32_t)qos_sat_sub(qos_min(c->config.absent_max + 1, n - gone), lease);
+    else
+        lease = 0;
+    return (uint32_t)qos_max(fence, lease);
 }
 
 /* Puts a record into its server's list and into the hash. */
@@ -3905,11 +3933,8 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
         pshift_priv_link(c, i);
     }
     c->info.period = period;
-    for (i = 0, n = 0; i < c->config.servers; i++) {
+    for (i = 0; i < c->config.servers; i++)
         c->peer[i].whole = false;
-        n += pshift_priv_confirmed(c, &c->peer[i]) ? 0u : 1u;
-    }
-    c->info.unconfirmed = n;
     c->laid = false;
     c->tick++;
     return QOS_OK;
@@ -4026,7 +4051,6 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
     const bool ours = message->controller_epoch == c->config.epoch;
     struct pshift_priv_peer *peer;
     enum qos_status status;
-    bool was;
     uint32_t k;
     if (message->server >= c->config.servers)
         return QOS_ENOENT;
@@ -4035,9 +4059,10 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
         c->info.newer_epoch = qos_max(c->info.newer_epoch, message->controller_epoch);
     if (message->controller_epoch > c->config.epoch || message->server_epoch < peer->epoch)
         return QOS_ESTALE;
-    was = pshift_priv_confirmed(c, peer);
     if (ours)
         peer->fence_period = qos_min(peer->fence_period, message->period);
+    if (ours && message->period == c->info.period)
+        peer->lease_period = message->period;
     status = pshift_priv_report_check(c, message, entry);
     if (status == QOS_OK) {
         if (message->server_epoch != peer->epoch)
@@ -4047,7 +4072,7 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
             peer->capacity = qos_min(message->capacity, PSHIFT_COUNT_MAX);
         pshift_priv_peer_note(peer, message->seq);
         peer->known = true;
-        peer->removed = false;
+        peer->removed = QOS_NEVER;
         peer->heard = c->info.round;
         peer->whole |= ours && message->untold == 0 && !message->partial;
         for (k = 0; k < message->count; k++) {
@@ -4061,18 +4086,16 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
             pshift_priv_merge(x, &entry[k], ours);
         }
     }
-    c->info.unconfirmed = c->info.unconfirmed + (was ? 1u : 0u) - (pshift_priv_confirmed(c, peer) ? 1u : 0u);
     return status;
 }
 
 QOS_API enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server)
 {
-    struct pshift_priv_peer *peer;
     if (server >= controller->config.servers)
         return QOS_ENOENT;
-    peer = &controller->peer[server];
-    controller->info.unconfirmed -= pshift_priv_confirmed(controller, peer) ? 0u : 1u;
-    peer->removed = true;
+    if (controller->info.period == 0)
+        return QOS_EAGAIN;
+    controller->peer[server].removed = qos_min(controller->peer[server].removed, controller->info.period);
     return QOS_OK;
 }
 
@@ -4293,6 +4316,7 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     if (options && options->initial_only)
         return QOS_EINVAL;
     c->info.round++;
+    c->info.unconfirmed = pshift_priv_unconfirmed(c);
     pshift_priv_listen(c);
     pshift_priv_plan_rows(c, options);
     c->info.withheld = 0;
@@ -4371,6 +4395,7 @@ QOS_API enum qos_status pshift_controller_info(const struct pshift_controller *c
                                                struct pshift_controller_state *out)
 {
     *out = controller->info;
+    out->unconfirmed = pshift_priv_unconfirmed(controller);
     return QOS_OK;
 }
 

@@ -554,7 +554,7 @@ static double wire_round(pshift_controller *controller, std::vector<wire_server>
 static void wire(bench *b, uint32_t buckets, double change)
 {
     const uint32_t servers = 8, copies = 4, rounds = 10;
-    pshift_controller_config cc = {servers, buckets, buckets * copies, 1, 0};
+    pshift_controller_config cc = {servers, buckets, buckets * copies, 1, 0, 0};
     pshift_scheduler_config queues = {buckets / 2 + 1, 0};
     std::vector<wire_server> server(servers);
     pshift_controller controller;
@@ -567,7 +567,7 @@ static void wire(bench *b, uint32_t buckets, double change)
     must(pshift_controller_begin(&controller, 1));
     for (uint32_t j = 0; j < servers; j++) {
         wire_server &s = server[j];
-        pshift_agent_config ac = {&s.scheduler, j, 1, 0, 0, 0, 0};
+        pshift_agent_config ac = {&s.scheduler, j, 1, 0, 0, 0};
         size = pshift_scheduler_memsize(&queues);
         s.mem[0] = aligned_alloc(64, (size + 63) / 64 * 64);
         must(pshift_scheduler_init(&s.scheduler, s.mem[0], size, &queues));

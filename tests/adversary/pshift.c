@@ -63,13 +63,12 @@ static void server_start(uint32_t j)
 {
     struct server *s = &w.server[j];
     const struct pshift_scheduler_config queues = {BUCKETS, 0};
-    struct pshift_agent_config config = {NULL, 0, 0, 0, 0, 0, 0};
+    struct pshift_agent_config config = {NULL, 0, 0, 0, 0, 0};
     uint32_t i, queue = 0;
     config.scheduler = &s->scheduler;
     config.server = j;
     config.epoch = ++s->epoch;
     config.controller_epoch = s->disk.controller_epoch;
-    config.period = s->disk.period;
     must(pshift_scheduler_init(&s->scheduler, s->scheduler_mem, sizeof s->scheduler_mem, &queues));
     must(pshift_agent_init(&s->agent, s->agent_mem, sizeof s->agent_mem, &config));
     for (i = 0; i < BUCKETS; i++)
@@ -88,7 +87,7 @@ static void brain_begin(struct brain *b)
 
 static void brain_start(struct brain *b)
 {
-    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0};
+    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0, 0};
     uint32_t i;
     config.epoch = ++w.epochs;
     must(pshift_controller_init(&b->controller, b->mem, sizeof b->mem, &config));

@@ -18,8 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct pshift_controller controller;
     static void *mem[3];
     struct pshift_scheduler_config sc = {MOST, 0};
-    struct pshift_agent_config ac = {NULL, 1, 3, 0, 0, 0, 0};
-    struct pshift_controller_config cc = {4, MOST, 16, 2, 0};
+    struct pshift_agent_config ac = {NULL, 1, 3, 0, 0, 0};
+    struct pshift_controller_config cc = {4, MOST, 16, 2, 0, 0};
     struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_report_entry re[MOST];
     struct pshift_grant_entry ge[MOST];

@@ -326,7 +326,7 @@ static void check_all(void)
 static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, bool mixed)
 {
     const struct pshift_scheduler_config queues = {QUEUES, 0};
-    struct pshift_agent_config config = {NULL, 5, 0, 0, 0, 0, 0};
+    struct pshift_agent_config config = {NULL, 5, 0, 0, 0, 0};
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
     uint32_t queue = (uint32_t)draw(0, QUEUES - 1);
     uint64_t n;
@@ -342,7 +342,6 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
     config.scheduler = &scheduler;
     config.epoch = model.epoch = draw(1, 20);
     config.controller_epoch = model.controller_epoch = draw(0, 2);
-    config.period = draw(0, 2);
     config.default_l_tokens = model.default_l = draw(0, 2) ? 0 : draw(1, 30);
     config.unchanged_permille = model.permille = (uint32_t)(draw(0, 2) ? draw(0, 300) : draw(0, 1) * 1000);
     (void)check_mem_new(agent_mem, pshift_agent_memsize(&config), 64, 0);
@@ -358,7 +357,7 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
     for (queue = 0; queue < BUCKETS; queue++)
         tenant[queue].l = model.default_l;
     /* It obeyed a controller before, and its disk does not say that this period began after that start. */
-    model.partial = config.controller_epoch != 0 && !(config.period != 0 && config.period < model.period);
+    model.partial = config.controller_epoch != 0;
 }
 
 /* All that waits is withdrawn, most buckets are closed; a period later, their queues are free. */

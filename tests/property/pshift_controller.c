@@ -164,7 +164,7 @@ static void serve_some(uint32_t i, uint32_t j, bool changed[SERVERS][BUCKETS])
 
 static void run(uint64_t stream)
 {
-    struct pshift_controller_config cc = {SERVERS, BUCKETS, RECORDS, 7, 0};
+    struct pshift_controller_config cc = {SERVERS, BUCKETS, RECORDS, 7, 0, 0};
     bool changed[SERVERS][BUCKETS], acks[SERVERS][BUCKETS];
     struct pshift_controller_state info;
     uint32_t i, j, k, round, pairs_in_use = 0;

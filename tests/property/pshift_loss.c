@@ -23,7 +23,7 @@ static struct check_rng rng;
 
 static void open_all(uint32_t permille, bool limited)
 {
-    struct pshift_controller_config cc = {SERVERS, BUCKETS, SERVERS * BUCKETS, 1, 0};
+    struct pshift_controller_config cc = {SERVERS, BUCKETS, SERVERS * BUCKETS, 1, 0, 0};
     struct pshift_scheduler_config sc = {BUCKETS, 0};
     uint64_t left = SERVERS * SLOTS * INTERVALS * 6 / 10;
     uint32_t i, j, queue;
@@ -40,7 +40,7 @@ static void open_all(uint32_t permille, bool limited)
             share[i][check_between(&rng, 0, SERVERS - 1)] += reservation[i];
     }
     for (j = 0; j < SERVERS; j++) {
-        struct pshift_agent_config ac = {NULL, 0, 1, 0, 0, 0, 0};
+        struct pshift_agent_config ac = {NULL, 0, 1, 0, 0, 0};
         ac.scheduler = &node[j].scheduler;
         ac.server = j;
         ac.unchanged_permille = permille;

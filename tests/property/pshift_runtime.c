@@ -1,11 +1,12 @@
 // proves: no limit is ever exceeded when messages are lost, repeated, late by any number of periods, damaged or
 // proves: reordered, servers silent or restarted, controllers restarted while old ones still send; with the threshold
-// proves: on and off. After the faults every reservation is met again in the second period. Messages stay on the wire.
+// proves: on and off; servers dead for good, or removed by an operator's word that may be wrong. After the faults every
+// proves: reservation is met again in the second period, without the dead servers. Messages stay on the wire.
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
 
-#define SERVERS 4
+#define SERVERS 5
 #define BUCKETS 24
 #define CONTROLLERS 2
 #define PERIODS 6 /* the last two without faults */
@@ -19,9 +20,9 @@ struct node {
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     uint64_t epoch, period;
-    uint64_t kept_epoch, kept_period; /* on its disk */
-    bool quiet;
-    bool forgets_period; /* its disk keeps the epoch only */
+    uint64_t kept_epoch; /* on its disk */
+    bool late_disk;      /* the epoch is stored before the next report, not before a grant is installed */
+    bool quiet, dead;
 };
 
 struct brain {
@@ -42,7 +43,9 @@ enum {
     TWINS = 128,
     LATE = 256,
     SKEW = 512,
-    ALL = 1023
+    DEAD = 1024,
+    WRONG = 2048,
+    ALL = 4095
 };
 static const struct {
     const char *name;
@@ -59,6 +62,9 @@ static const struct {
     {"restarted controllers", CONTROLLER},
     {"old controllers that go on", CONTROLLER | TWINS | REORDERED},
     {"periods that begin at different times", SKEW | REORDERED},
+    {"dead servers", DEAD | CONTROLLER},
+    {"dead servers, old controllers", DEAD | CONTROLLER | TWINS | SKEW | LATE | REORDERED},
+    {"removed servers that live", WRONG | CONTROLLER | TWINS | RESTARTED | SKEW | REORDERED},
     {"all but lost", ALL - LOST},
 };
 static unsigned kinds; /* of this run */
@@ -68,6 +74,8 @@ static struct brain brain[CONTROLLERS];
 static uint64_t bucket_id[BUCKETS], reservation[BUCKETS], limit[BUCKETS]; /* limit: UINT64_MAX for none */
 static uint64_t served[PERIODS + 1][BUCKETS], period, epochs;
 static uint32_t threshold, steps, rarity; /* rarity: of faults, random for each run */
+static uint32_t absent;                   /* absent_max */
+static bool word;                         /* controllers are told which servers are dead */
 static struct {
     uint8_t bytes[BYTES];
     size_t size;
@@ -76,7 +84,7 @@ static struct {
 } wire[WIRE];
 static uint32_t on_wire;
 static bool cut[CONTROLLERS][SERVERS]; /* no message passes between these two, either way */
-static uint64_t stale, damaged, installed, restarts, lost, doubled, overtaken, controllers, pairs, twins;
+static uint64_t stale, damaged, installed, restarts, lost, doubled, overtaken, controllers, pairs, twins, deaths, words;
 static struct check_rng rng;
 
 static bool chance(uint64_t one_in)
@@ -88,13 +96,12 @@ static void node_start(uint32_t j)
 {
     struct node *n = &node[j];
     struct pshift_scheduler_config sc = {QUEUES, 0};
-    struct pshift_agent_config ac = {NULL, 0, 0, 0, 0, 0, 0};
+    struct pshift_agent_config ac = {NULL, 0, 0, 0, 0, 0};
     uint32_t i, queue = 0;
     ac.scheduler = &n->scheduler;
     ac.server = j;
     ac.epoch = ++n->epoch;
     ac.controller_epoch = n->kept_epoch;
-    ac.period = n->forgets_period ? 0 : n->kept_period;
     ac.unchanged_permille = threshold;
     (void)check_mem_new(&n->scheduler_mem, pshift_scheduler_memsize(&sc), 64, 0);
     CHECK_EQ(pshift_scheduler_init(&n->scheduler, n->scheduler_mem.mem, n->scheduler_mem.size, &sc), QOS_OK);
@@ -106,7 +113,6 @@ static void node_start(uint32_t j)
     }
     n->period = period;
     CHECK_EQ(pshift_agent_begin(&n->agent, period), QOS_OK);
-    n->kept_period = period;
 }
 
 static void node_stop(uint32_t j)
@@ -120,6 +126,21 @@ static uint32_t queue_of(uint32_t j, uint32_t i)
     return (i + BUCKETS - j % BUCKETS) % BUCKETS;
 }
 
+static void remove_from(struct brain *b, uint32_t j)
+{
+    words++;
+    CHECK_EQ(pshift_controller_remove(&b->controller, j), QOS_OK);
+}
+
+/* Again in each period: a report of a dead server that comes late brings it back. */
+static void remove_dead(struct brain *b)
+{
+    uint32_t j;
+    for (j = 0; word && j < SERVERS; j++)
+        if (node[j].dead)
+            remove_from(b, j);
+}
+
 static void brain_stop(struct brain *b)
 {
     if (b->alive)
@@ -129,7 +150,7 @@ static void brain_stop(struct brain *b)
 
 static void brain_start(struct brain *b)
 {
-    struct pshift_controller_config cc = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0};
+    struct pshift_controller_config cc = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0, absent};
     uint32_t i;
     brain_stop(b);
     b->epoch = cc.epoch = ++epochs;
@@ -142,6 +163,7 @@ static void brain_start(struct brain *b)
                                           limit[i] == 0 ? QOS_NOTHING : limit[i]),
                  QOS_OK);
     CHECK_EQ(pshift_controller_begin(&b->controller, period), QOS_OK);
+    remove_dead(b);
 }
 
 /* Delivers one message. */
@@ -160,12 +182,14 @@ static void deliver(uint32_t k)
     } else {
         struct node *n = &node[wire[k].to];
         struct pshift_agent_state info;
+        if (n->dead)
+            return;
         st = pshift_grant_decode(wire[k].bytes, wire[k].size, &m, ge, PART);
         if (st == QOS_OK)
             st = pshift_agent_install(&n->agent, &m, ge);
         installed += st == QOS_OK;
         CHECK_EQ(pshift_agent_info(&n->agent, &info), QOS_OK);
-        n->kept_epoch = info.controller_epoch;
+        n->kept_epoch = n->late_disk ? n->kept_epoch : info.controller_epoch;
     }
     stale += st == QOS_ESTALE;
     damaged += st == QOS_ECORRUPT || st == QOS_ETRUNCATED;
@@ -205,6 +229,11 @@ static void send_reports(uint32_t j, bool now)
     uint8_t bytes[BYTES];
     size_t size = 0;
     uint32_t c;
+    struct pshift_agent_state info;
+    if (node[j].dead || node[j].quiet)
+        return;
+    CHECK_EQ(pshift_agent_info(&node[j].agent, &info), QOS_OK);
+    node[j].kept_epoch = info.controller_epoch;
     pshift_agent_measure(&node[j].agent, 1000, 1000);
     while (pshift_agent_report(&node[j].agent, &m, entry, (uint32_t)check_between(&rng, 1, PART)) == QOS_OK) {
         m.capacity = 1000000; /* ample: this test is not about capacity */
@@ -248,7 +277,7 @@ static void plan(struct brain *b)
 static void serve(uint32_t j, uint64_t most)
 {
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
-    for (; most > 0 && pshift_scheduler_pick(&node[j].scheduler, &pick) == QOS_OK; most--) {
+    for (; !node[j].dead && most > 0 && pshift_scheduler_pick(&node[j].scheduler, &pick) == QOS_OK; most--) {
         uint32_t i = (pick.queue + j) % BUCKETS;
         CHECK_LE(++served[node[j].period][i], limit[i]);
     }
@@ -256,12 +285,11 @@ static void serve(uint32_t j, uint64_t most)
 
 static void begin_node(uint32_t j)
 {
-    if (node[j].period == period)
+    if (node[j].dead || node[j].period == period)
         return;
     node[j].period = period;
     CHECK_EQ(pshift_agent_begin(&node[j].agent, period), QOS_OK);
     CHECK_EQ(pshift_agent_begin(&node[j].agent, period), QOS_ESTALE);
-    node[j].kept_period = period;
 }
 
 static void begin_brain(struct brain *b)
@@ -273,6 +301,7 @@ static void begin_brain(struct brain *b)
     if (info.period < period)
         CHECK_EQ(pshift_controller_begin(&b->controller, period), QOS_OK);
     CHECK_EQ(pshift_controller_begin(&b->controller, period), QOS_ESTALE);
+    remove_dead(b);
 }
 
 static void faulty_delivery(void)
@@ -303,20 +332,38 @@ static void faulty_delivery(void)
         drop_first();
 }
 
+/* Each server reaches one of the two controllers. */
+static void part_network(void)
+{
+    uint32_t j;
+    for (j = 0; j < SERVERS; j++) {
+        cut[0][j] = chance(2);
+        cut[1][j] = !cut[0][j];
+    }
+}
+
+static void replace_controllers(struct brain *b)
+{
+    controllers++;
+    brain_stop(&brain[0]);
+    brain_stop(&brain[1]);
+    brain_start(b);
+}
+
 static void controller_fault(void)
 {
     struct brain *b = &brain[check_between(&rng, 0, CONTROLLERS - 1)];
     if (!chance(3 * rarity))
         return;
-    controllers++;
     if (kinds & TWINS) {
         twins++;
+        controllers++;
         brain_start(b); /* the other one keeps running */
+        if (chance(3))
+            part_network();
         return;
     }
-    brain_stop(&brain[0]);
-    brain_stop(&brain[1]);
-    brain_start(b);
+    replace_controllers(b);
 }
 
 /* A round in which most messages arrive at once; the others stay on the wire. */
@@ -327,8 +374,7 @@ static void busy_round(struct brain *b)
         i = (uint32_t)check_between(&rng, 0, BUCKETS - 1);
         CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, queue_of(j, i), check_between(&rng, 0, 90)), QOS_OK);
         from = on_wire;
-        if (!node[j].quiet)
-            send_reports(j, false);
+        send_reports(j, false);
         for (; on_wire > from && on_wire < WIRE && !chance(4 * rarity); drop(on_wire - 1))
             deliver(on_wire - 1);
     }
@@ -340,6 +386,23 @@ static void busy_round(struct brain *b)
             deliver(on_wire - 1);
         serve(j, check_between(&rng, 0, 60));
     }
+}
+
+/* Gone for good. If nobody is told, at most absent_max may be. A word that may be wrong leaves room for none. */
+static void die(uint32_t j)
+{
+    uint32_t k, dead = 0, c;
+    for (k = 0; k < SERVERS; k++)
+        dead += node[k].dead;
+    if (node[j].dead || dead >= (word ? SERVERS - 1 : kinds & WRONG ? 0 : absent))
+        return;
+    node[j].dead = true;
+    deaths++;
+    if ((kinds & CONTROLLER) && chance(2)) /* and the controller with it, perhaps on the same host */
+        replace_controllers(&brain[chance(2)]);
+    for (c = 0; word && c < CONTROLLERS; c++)
+        if (brain[c].alive)
+            remove_from(&brain[c], j);
 }
 
 static void faulty_step(void)
@@ -355,10 +418,7 @@ static void faulty_step(void)
     case 2:
     case 3: serve(j, check_between(&rng, 0, 40)); break;
     case 4:
-    case 5:
-        if (!node[j].quiet)
-            send_reports(j, false);
-        break;
+    case 5: send_reports(j, false); break;
     case 6: plan(b); break;
     case 7: send_grants(b, j, false); break;
     case 8:
@@ -366,7 +426,7 @@ static void faulty_step(void)
             node[j].quiet = !node[j].quiet;
         break;
     case 9:
-        if ((kinds & RESTARTED) && chance(2 * rarity)) {
+        if ((kinds & RESTARTED) && !node[j].dead && chance(2 * rarity)) {
             node_stop(j);
             node_start(j);
             restarts++;
@@ -377,10 +437,17 @@ static void faulty_step(void)
             controller_fault();
         if ((kinds & TWINS) && chance(rarity))
             cut[b - brain][j] = !cut[b - brain][j];
+        if ((kinds & TWINS) && chance(8 * rarity))
+            memset(cut, 0, sizeof cut);
         break;
     case 11:
         begin_node(j);
         begin_brain(b);
+        if ((kinds & DEAD) && chance(2 * rarity))
+            die(j);
+        if ((kinds & WRONG) && j < absent &&
+            chance(2)) /* always the same ones, at most absent_max: no more dead ones */
+            remove_from(b, j);
         break;
     case 12:
     case 13:
@@ -419,7 +486,7 @@ static void healthy_period(bool judged)
     begin_brain(&brain[1]);
     for (i = 0; i < BUCKETS; i++)
         for (j = 0; j < SERVERS; j++)
-            CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, queue_of(j, i), 120), QOS_OK);
+            CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, queue_of(j, i), 260), QOS_OK);
     for (round = 0; round < 5; round++) {
         healthy_round();
         for (j = 0; j < SERVERS; j++)
@@ -453,9 +520,11 @@ static void run(uint64_t stream)
     memset(cut, 0, sizeof cut);
     for (j = 0; j < SERVERS; j++) {
         memset(&node[j], 0, sizeof node[j]);
-        node[j].forgets_period = chance(2);
+        node[j].late_disk = chance(2);
         node_start(j);
     }
+    absent = (uint32_t)check_between(&rng, 0, (SERVERS - 1) / 2);
+    word = !(kinds & WRONG) && chance(2);
     brain_start(&brain[0]);
     for (; period <= PERIODS; period++) {
         for (j = 0; j < SERVERS && period > 1; j++)
@@ -493,20 +562,22 @@ int main(void)
     size_t k;
     check_begin("property/pshift_runtime");
     runs = part_of(check_env("PAIRS_STREAMS", 4000));
-    kinds = ALL;
-    for (stream = 0; stream < runs; stream++)
+    for (stream = 0; stream < runs; stream++) {
+        kinds = stream / 2 % 2 ? ALL : ALL - WRONG;
         run(stream);
+    }
     printf("%" PRIu64 " (bucket, period) pairs; %" PRIu64 " grants installed, %" PRIu64 " messages stale, %" PRIu64
            " damaged, %" PRIu64 " lost, %" PRIu64 " repeated, %" PRIu64 " overtaken, %" PRIu64 " restarts, %" PRIu64
-           " new controllers, %" PRIu64 " beside an old one\n",
-           pairs, installed, stale, damaged, lost, doubled, overtaken, restarts, controllers, twins);
+           " new controllers, %" PRIu64 " beside an old one, %" PRIu64 " words that may be wrong\n",
+           pairs, installed, stale, damaged, lost, doubled, overtaken, restarts, controllers, twins, words);
     CHECK(installed > runs && stale > runs && damaged > runs && restarts > runs && lost > runs && doubled > runs);
-    CHECK(overtaken > runs && controllers > runs / 4 && twins > runs / 4);
+    CHECK(overtaken > runs && controllers > runs / 4 && twins > runs / 4 && words > runs / 4);
     for (k = 0; k < sizeof faults / sizeof *faults; k++) {
         kinds = faults[k].kinds;
-        for (stream = 0; stream < part_of(300); stream++)
+        for (stream = 0; stream < part_of(250); stream++)
             run(stream);
     }
-    printf("%" PRIu64 " (bucket, period) pairs in all\n", pairs);
+    printf("%" PRIu64 " (bucket, period) pairs in all, %" PRIu64 " servers dead for good\n", pairs, deaths);
+    CHECK(deaths > runs / 8);
     return check_end();
 }

@@ -31,7 +31,6 @@ int main(void)
         {CONFIG_FIELD(pshift_agent_config, server), 0, CONFIG_VALUES(0, UINT32_MAX), CONFIG_NO_VALUES},
         {CONFIG_FIELD(pshift_agent_config, epoch), 0, CONFIG_VALUES(1, UINT64_MAX), CONFIG_VALUES(0)},
         {CONFIG_FIELD(pshift_agent_config, controller_epoch), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
-        {CONFIG_FIELD(pshift_agent_config, period), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
         {CONFIG_FIELD(pshift_agent_config, default_l_tokens), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
         {CONFIG_FIELD(pshift_agent_config, unchanged_permille), 0, CONFIG_VALUES(0, 1000),
          CONFIG_VALUES(1001, UINT32_MAX)},
@@ -45,6 +44,7 @@ int main(void)
          CONFIG_VALUES(0, PSHIFT_RECORDS_MAX + 1)},
         {CONFIG_FIELD(pshift_controller_config, epoch), 0, CONFIG_VALUES(1, UINT64_MAX), CONFIG_VALUES(0)},
         {CONFIG_FIELD(pshift_controller_config, silent_after), 2, CONFIG_VALUES(1, UINT32_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(pshift_controller_config, absent_max), 0, CONFIG_VALUES(1), CONFIG_VALUES(2, UINT32_MAX)},
     };
     struct pshift_solver_config solver;
     struct pshift_scheduler_config scheduler;

@@ -12,15 +12,20 @@ static struct pshift_controller controller;
 static uint64_t period, seq[SERVERS];
 static const struct pshift_message blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
 
-static void open_controller(uint32_t servers, uint32_t buckets, uint32_t records)
+static void open_with(uint32_t servers, uint32_t buckets, uint32_t records, uint32_t absent)
 {
-    const struct pshift_controller_config config = {servers, buckets, records, EPOCH, 0};
+    const struct pshift_controller_config config = {servers, buckets, records, EPOCH, 0, absent};
     (void)check_mem_new(&memory, pshift_controller_memsize(&config), 64, 0);
     memset(memory.mem, 1, memory.size); /* init writes all that is read */
     CHECK_EQ(pshift_controller_init(&controller, memory.mem, memory.size, &config), QOS_OK);
     memset(seq, 0, sizeof seq);
     period = 1;
     CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
+}
+
+static void open_controller(uint32_t servers, uint32_t buckets, uint32_t records)
+{
+    open_with(servers, buckets, records, 0);
 }
 
 static void close_controller(void)
@@ -364,7 +369,7 @@ static void what_is_left(void)
     close_controller();
 }
 
-/* A server that is gone for good holds nobody up. A report brings it back. */
+/* A server that is gone for good holds nobody up, from the next period on. A report brings it back. */
 static void removal(void)
 {
     struct pshift_message m;
@@ -374,17 +379,24 @@ static void removal(void)
     CHECK_EQ(state().unconfirmed, 3);
     CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
     CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
-    CHECK_EQ(state().unconfirmed, 2);
+    CHECK_EQ(state().unconfirmed, 3); /* it may have served in this period */
     m = head(0, 100);
     {
         const struct pshift_report_entry e = needs(1, 0, 100);
         m.untold = 1; /* it has not told all that it holds */
         CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
-        CHECK_EQ(state().unconfirmed, 2);
+        CHECK_EQ(state().unconfirmed, 3);
         say(0, 100, e);
-        CHECK_EQ(state().unconfirmed, 1);
+        CHECK_EQ(state().unconfirmed, 2);
         say(1, 100, e);
+        CHECK_EQ(state().unconfirmed, 1);
+        plan();
+        CHECK_EQ(state().withheld, 50);
+        next_period();
+        CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK); /* the first word counts */
         CHECK_EQ(state().unconfirmed, 0);
+        say(0, 100, e);
+        say(1, 100, e);
     }
     plan();
     CHECK_EQ(granted(0, 1, &n, &m).total, 25);
@@ -404,6 +416,81 @@ static void removal(void)
     CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
     CHECK_EQ(state().unconfirmed, 0);
     close_controller();
+    /* The others obey this controller only from this period on: an older one may have given tokens to server 2 before. */
+    open_controller(3, 1, 3);
+    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
+    next_period();
+    say(0, 100, needs(1, 0, 100));
+    CHECK_EQ(state().unconfirmed, 2);
+    say(1, 100, needs(1, 0, 100));
+    CHECK_EQ(state().unconfirmed, 1);
+    next_period();
+    CHECK_EQ(state().unconfirmed, 0);
+    close_controller();
+}
+
+/* With absent_max = 2 of 5, a controller takes over without two servers, in the period after three confirmed; and it
+ * issues only in periods in which three obey it. */
+static void absence(void)
+{
+    const struct pshift_report_entry e = needs(1, 0, 100);
+    struct pshift_message m;
+    uint32_t n, j;
+    open_with(5, 1, 5, 2);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 10, 60), QOS_OK);
+    for (j = 0; j < 3; j++)
+        say(j, 100, e);
+    CHECK_EQ(state().unconfirmed, 2); /* in this period, all must confirm */
+    plan();
+    CHECK_EQ(state().withheld, 60);
+    next_period();
+    CHECK_EQ(state().unconfirmed, 3);
+    m = head(0, 100);
+    m.period = 1; /* of the last period: it says nothing about this one */
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
+    m = head(4, 100);
+    m.controller_epoch = EPOCH - 1; /* another controller's */
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(state().unconfirmed, 3);
+    for (j = 0; j < 3; j++) {
+        plan();
+        CHECK_EQ(state().withheld, 60);
+        say(j, 100, e);
+        CHECK_EQ(state().unconfirmed, 2 - j);
+    }
+    plan();
+    CHECK_EQ(state().withheld, 0);
+    CHECK_EQ(granted(0, 1, &n, &m).total + granted(1, 1, &n, &m).total + granted(2, 1, &n, &m).total +
+                 granted(4, 1, &n, &m).total,
+             60);
+    next_period();
+    say(0, 100, e);
+    say(1, 100, e);
+    CHECK_EQ(state().unconfirmed, 1);
+    say(3, 100, e); /* late, but it obeys: it counts here, though it did not before */
+    CHECK_EQ(state().unconfirmed, 0);
+    /* Three are removed: the other two are enough, from the next period on. */
+    for (j = 2; j < 5; j++)
+        CHECK_EQ(pshift_controller_remove(&controller, j), QOS_OK);
+    next_period();
+    CHECK_EQ(state().unconfirmed, 2);
+    say(0, 100, e);
+    say(1, 100, e);
+    CHECK_EQ(state().unconfirmed, 0);
+    close_controller();
+    open_with(5, 1, 5, 2);
+    for (j = 2; j < 5; j++)
+        CHECK_EQ(pshift_controller_remove(&controller, j), QOS_OK);
+    say(0, 100, e);
+    CHECK_EQ(state().unconfirmed, 3);
+    say(1, 100, e);
+    CHECK_EQ(state().unconfirmed, 3);
+    next_period();
+    CHECK_EQ(state().unconfirmed, 2);
+    say(0, 100, e);
+    say(1, 100, e);
+    CHECK_EQ(state().unconfirmed, 0);
+    close_controller();
 }
 
 int main(void)
@@ -420,5 +507,6 @@ int main(void)
     what_is_left();
     new_contract();
     removal();
+    absence();
     return check_end();
 }

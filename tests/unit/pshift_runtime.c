@@ -19,8 +19,8 @@ static void configs(void)
     static struct pshift_scheduler scheduler;
     struct pshift_solver_config solver = {0, 0, 0};
     struct pshift_scheduler_config queues = {1, 0};
-    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0, 0};
-    struct pshift_controller_config controller = {1, 1, 1, 1, 0};
+    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0};
+    struct pshift_controller_config controller = {1, 1, 1, 1, 0, 0};
     CHECK(pshift_solver_config_error(NULL) && pshift_scheduler_config_error(NULL));
     CHECK(pshift_agent_config_error(NULL) && pshift_controller_config_error(NULL));
     CHECK_EQ(pshift_solver_memsize(NULL) + pshift_scheduler_memsize(NULL), 0);
@@ -136,7 +136,7 @@ static const struct pshift_message blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false}
 static void agent_calls(void)
 {
     struct pshift_scheduler_config queues = {3, 0};
-    struct pshift_agent_config config = {NULL, 2, 7, 0, 0, 0, 0}, bad;
+    struct pshift_agent_config config = {NULL, 2, 7, 0, 0, 0}, bad;
     struct check_mem m, n;
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
@@ -251,7 +251,7 @@ static void a_million_buckets(void)
 {
     const uint32_t width = check_scaled(10000) > 100 ? 10000 : 500;
     struct pshift_scheduler_config queues = {0, 0};
-    struct pshift_agent_config config = {NULL, 0, 1, 0, 0, 0, 0};
+    struct pshift_agent_config config = {NULL, 0, 1, 0, 0, 0};
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     struct check_mem m, n;
@@ -277,7 +277,7 @@ static void a_million_buckets(void)
 
 static void controller_calls(void)
 {
-    struct pshift_controller_config config = {2, 3, 3, 4, 0}, bad = {0, 1, 1, 1, 0};
+    struct pshift_controller_config config = {2, 3, 3, 4, 0, 0}, bad = {0, 1, 1, 1, 0, 0};
     struct check_mem m;
     struct pshift_controller controller;
     struct pshift_controller_state info;
@@ -299,6 +299,7 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_change(&controller, 10, 30, 30), QOS_OK); /* both alike */
     CHECK_EQ(pshift_controller_change(&controller, 10, 20, 30), QOS_OK);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_EAGAIN); /* no period */
+    CHECK_EQ(pshift_controller_remove(&controller, 0), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_OK);
     CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_ESTALE);
@@ -335,13 +336,20 @@ static void controller_calls(void)
     CHECK_EQ(info.unconfirmed, 1); /* server 1 may obey another controller: no tokens are issued under limits */
     CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
     CHECK_EQ(got.count, 0);
-    CHECK_EQ(pshift_controller_remove(&controller, 1), QOS_OK);
+    CHECK_EQ(pshift_controller_remove(&controller, 1), QOS_OK); /* it may have served in this period */
+    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
+    CHECK_EQ(got.count, 0);
+    CHECK(got.ack_seq == 2 && (got.ack_mask & 1) == 1);
+    CHECK_EQ(pshift_controller_begin(&controller, 2), QOS_OK);
+    message.period = 2;
+    message.seq = 3;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
     CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
     CHECK_EQ(got.count, 1);
-    CHECK(got.ack_seq == 2 && (got.ack_mask & 1) == 1);
-    CHECK(grant[0].bucket == 10 && grant[0].r_total == 20 && grant[0].total == 30);
-    message.seq = 3;
+    CHECK(grant[0].bucket == 10 && grant[0].r_total == 20 && grant[0].total == 30); /* 5 are served */
+    message.seq = 4;
     message.controller_epoch = 5; /* the server obeys a newer one */
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_ESTALE);
@@ -385,8 +393,8 @@ static struct pshift_scheduler_state queue_of(const struct pair *p, uint32_t q)
 static void pair_open(struct pair *p, uint64_t default_l_tokens)
 {
     struct pshift_scheduler_config queues = {2, 0};
-    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0, 0};
-    struct pshift_controller_config controller = {1, 2, 2, 1, 0};
+    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0};
+    struct pshift_controller_config controller = {1, 2, 2, 1, 0, 0};
     uint32_t queue = 0;
     agent.scheduler = &p->scheduler;
     agent.default_l_tokens = default_l_tokens;
