@@ -83,8 +83,8 @@
  *     and controllers restart, and if an old controller keeps sending. Conditions:
  *     epochs grow with each start; an agent keeps one number on disk (struct
  *     pshift_agent_state); default_l_tokens is 0. Forced requests may exceed the limit,
- *     by the debt at most. A new controller issues nothing under a limit until all servers
- *     but absent_max have confirmed its epoch, nor in the period of that confirmation.
+ *     by the debt at most. A new controller issues nothing under a limit until all but
+ *     absent_max servers have confirmed its epoch, nor in the period of the confirmation.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met. A lost message costs one interval.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
@@ -507,9 +507,9 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_cont
                                                               struct pshift_message *message,
                                                               struct pshift_grant_entry *entry, uint32_t entries_max);
 /* An operator's word that this server serves nothing after the end of this period. From the next period on, it need not
- * confirm the epoch. A report from it, also a late one, brings it back. Needed only if more than absent_max servers are gone. If the word
- * is wrong, an older controller that hears more than absent_max removed servers may issue each limit once more to them;
- * otherwise limits hold. QOS_ENOENT: no such server; QOS_EAGAIN: no period has begun. */
+ * confirm the epoch. A report from it, also a late one, brings it back. Needed only if more than absent_max servers are
+ * gone. If the word is wrong, an older controller that hears more than absent_max removed servers may issue each limit
+ * once more to them; otherwise limits hold. QOS_ENOENT: no such server; QOS_EAGAIN: no period has begun. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server);
 /* Problem and solution of the R-tokens of the last plan, verified and with shortfalls. They show which buckets are
  * short, and because of which servers (the intrinsic error of Section IV-B). The arrays are the controller's, valid
@@ -3579,12 +3579,12 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
  *   2. A record has two maxima: old_max of the grants up to mark_seq, new_max of later grants. A report that names
  *      grant mark_seq or a later one replaces old_max by what the server may still serve. So a ceiling can fall even if
  *      new grants are sent before reports on the older ones come.
- *   3. Fence: a report with this controller's epoch proves that its server obeys no older controller from its period on.
+ *   3. Fence: a report with this controller's epoch proves that from its period on its server obeys no older one.
  *      Tokens under limits are issued in a period only if every server sent such a report in an earlier period, or in
- *      this one and has reported all that it holds; or if all servers but absent_max did so in earlier periods; or all but
- *      those that were removed in earlier periods. With absent_max > 0, absent_max + 1 servers must also have sent one in
- *      this period. An older controller cannot have that many, if all but absent_max obeyed this one before: it issues
- *      nothing, so the missing servers hold nothing.
+ *      this one and has reported all that it holds; or if all servers but absent_max did so in earlier periods; or all
+ *      but those that were removed in earlier periods. With absent_max > 0, absent_max + 1 servers must also have sent
+ *      one in this period. An older controller cannot have that many, if all but absent_max obeyed this one before: it
+ *      issues nothing, so the missing servers hold nothing.
  *   4. Restart: what the server may have served after its last report counts against the limit, but not towards the
  *      reservation.
  *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. What it may

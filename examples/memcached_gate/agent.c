@@ -75,7 +75,6 @@ static void report(bool answer)
     if (!answer)
         a.told_capacity = expect_capacity();
     m.capacity = a.told_capacity;
-    state_keep(&a.state, &a.agent); /* before others see what depends on it */
     *a.wire = (a.now_ns - a.obeyed_ns) / 1000000;
     must(pshift_report_encode(&m, a.entry, a.wire + 1, a.wire_bytes, &bytes));
     for (k = 0; k < CONTROLLERS_MAX; k++)
@@ -89,6 +88,8 @@ static void install(const struct mail *mail)
     enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, a.grant, a.buckets);
     if (st != QOS_OK)
         return; /* damaged */
+    if (!state_obeys(&a.state, m.controller_epoch, mail))
+        return; /* it comes again when the epoch is on the disk */
     pthread_mutex_lock(&buckets_lock);
     st = pshift_agent_install(&a.agent, &m, a.grant);
     pthread_mutex_unlock(&buckets_lock);
@@ -129,7 +130,7 @@ static void *serve(void *arg)
         bool waits;
         a.now_ns = tool_now_ns();
         clock_period();
-        while (mail_take(&m))
+        while (state_take(&m) || mail_take(&m))
             if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
                 install(&m);
         if (a.round < agent_config.intervals && a.now_ns >= a.begin_ns + a.round * a.interval_ns) {
@@ -156,7 +157,6 @@ void agent_open(uint32_t buckets, bool limits)
     a.interval_ns = agent_config.period_ns / agent_config.intervals;
     ac.epoch = a.state.epoch;
     ac.controller_epoch = a.state.controller_epoch;
-    ac.period = a.state.period;
     ac.default_l_tokens = limits ? 0 : QOS_UNLIMITED;
     must(pshift_scheduler_init(&a.scheduler, tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64),
                                pshift_scheduler_memsize(&sc), &sc));

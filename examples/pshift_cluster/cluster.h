@@ -66,7 +66,7 @@ struct settings {
     uint32_t specs;
     /* processes without MPI */
     uint64_t node_count, number;
-    const char *controllers, *keys, *state, *journal;
+    const char *controllers, *keys, *state, *journal, *without;
 };
 extern struct settings settings;
 
@@ -101,7 +101,8 @@ uint32_t scene_count(void);
 /* Everything about scene `index`; the same on every rank for the same arguments. capacity 0: the backend's default. */
 void scene_make(struct scene *s, uint32_t index, uint64_t seed, uint64_t capacity);
 void scene_free(struct scene *s);
-uint64_t scene_capacity(const struct scene *s); /* requests of one node in one period */
+bool scene_names(const char *list, uint32_t node); /* "1,3-5": node 0, 2, 3 or 4? */
+uint64_t scene_capacity(const struct scene *s);    /* requests of one node in one period */
 /* The certificate: can a controller meet every period's reservations if it learns of a change at the start of the next
  * interval? Returns the shortfall over all periods, in requests, proved by a cut. */
 uint64_t scene_shortfall(const struct scene *s);
@@ -209,14 +210,16 @@ uint64_t backend_objects(const struct backend *b);
 
 uint64_t wall_ns(void); /* CLOCK_REALTIME */
 struct node_state {
-    const char *path;                         /* NULL: nothing is kept */
-    uint64_t epoch, controller_epoch, period; /* the number of this start; what the agent obeyed last */
-    bool kept;                                /* the number of this start is on the disk */
+    const char *path;          /* NULL: nothing is kept */
+    uint64_t epoch;            /* the number of this start: above that of the last one, and on the disk */
+    uint64_t controller_epoch; /* obeyed before this start */
 };
-/* The number of this start is above that of the last one. */
+/* Once in a process. Starts the thread that writes. */
 void state_read(struct node_state *s, const char *path);
-/* Must be on the disk before anything that depends on it is sent: a new file, synced, then renamed over the old one. */
-void state_keep(struct node_state *s, const struct pshift_agent *agent);
+/* Is this epoch on the disk? If not, a thread writes it, and the grant waits: state_take returns the newest of those that
+ * wait once the epoch is there. */
+bool state_obeys(const struct node_state *s, uint64_t controller_epoch, const struct mail *grant);
+bool state_take(struct mail *m); /* m->data: until the next call */
 
 /* ---- node.c -------------------------------------------------------------------------------------------------- */
 

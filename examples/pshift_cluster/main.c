@@ -161,6 +161,7 @@ static void parse(int argc, char **argv)
         {"node-count", OPT_COUNT, &settings.node_count, "N", "keys, node, controller: nodes of the cluster", NULL},
         {"number", OPT_COUNT, &settings.number, "N", "node, controller: which one this is, from 1", NULL},
         {"controllers", OPT_TEXT, &settings.controllers, "LIST", "ADDRESS:PORT of each controller", NULL},
+        {"without", OPT_TEXT, &settings.without, "LIST", "controller: nodes that are gone for good, e.g. 3+5-6", NULL},
         {"keys", OPT_TEXT, &settings.keys, "DIR", "of the keys; default .", NULL},
         {"state", OPT_TEXT, &settings.state, "FILE", "node: what a restart must not forget", NULL},
         {"journal", OPT_TEXT, &settings.journal, "FILE",
@@ -242,6 +243,8 @@ static int serve(const char *role, int argc, char **argv)
     check();
     if (settings.number < 1 || settings.number > (strcmp(role, "node") == 0 ? settings.nodes : CONTROLLERS_MAX))
         tool_die(TOOL_USAGE, "--number: which %s this is, from 1", role);
+    if (settings.without && strcmp(role, "controller") != 0)
+        tool_die(TOOL_USAGE, "--without: only for a controller");
     stop_on_signals();
     if (strcmp(role, "node") == 0)
         node_serve();

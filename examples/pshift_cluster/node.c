@@ -363,7 +363,6 @@ static void report(bool answer)
     if (n.serves) { /* to every controller, with the time since a grant was obeyed */
         uint8_t *wire = n.wire;
         qos_put_le64(wire, (n.now_ns - n.obeyed_ns) / 1000000);
-        state_keep(&n.state, &n.agent); /* before others see what depends on it */
         must(pshift_report_encode(&m, n.entry, wire + 8, n.wire_bytes, &bytes));
         bytes += 8;
         for (k = 0; k < CONTROLLERS_MAX; k++)
@@ -408,6 +407,8 @@ static void install(const struct mail *mail)
     uint64_t waited = (n.now_ns - n.sent_ns) / 1000;
     if (n.serves && (st != QOS_OK || !epoch_possible(m.controller_epoch)))
         return; /* damaged, or not a controller's */
+    if (n.serves && !state_obeys(&n.state, m.controller_epoch, mail))
+        return; /* it comes again when the epoch is on the disk */
     must(st);
     if (!n.serves)
         log_install(&m, false);
@@ -512,8 +513,7 @@ static void faults(void)
 static void open_scene(const uint64_t *word)
 {
     struct pshift_scheduler_config sc = {0, 0};
-    struct pshift_agent_config ac = {
-        &n.scheduler, n.me, wall_ns() / 1000000, n.state.controller_epoch, n.state.period, 0, 0};
+    struct pshift_agent_config ac = {&n.scheduler, n.me, wall_ns() / 1000000, n.state.controller_epoch, 0, 0};
     uint32_t k, q;
     scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
     sc.queues = n.s.buckets;
@@ -740,7 +740,7 @@ void node_serve(void)
         n.backend->poll(n.now_ns);
         finish();
         clock_period();
-        for (taken = 0; taken < LOOK_GRANTS && mail_take(&m); taken++)
+        for (taken = 0; taken < LOOK_GRANTS && (state_take(&m) || mail_take(&m)); taken++)
             if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
                 install(&m);
         arrivals();

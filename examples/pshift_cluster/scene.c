@@ -102,8 +102,7 @@ static void contracts(struct scene *s, const struct kind *k, struct qos_rng *rng
 
 /* ---- demand: bucket, node, time ----------------------------------------------------------------------------- */
 
-/* "1,3-5" names nodes from 1. */
-static bool named(const char *list, uint32_t node)
+bool scene_names(const char *list, uint32_t node)
 {
     while (*list) {
         char *end;
@@ -125,7 +124,7 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
     double all = 0;
     if (s->experiment == 3 || *on) { /* bucket i on nodes 1..i, always */
         for (j = 0; j < s->nodes; j++)
-            if (*on ? named(on, j) : j <= p->bucket)
+            if (*on ? scene_names(on, j) : j <= p->bucket)
                 p->rate[j] = (uint32_t)settings.window;
         return;
     }

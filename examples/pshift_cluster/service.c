@@ -9,6 +9,9 @@
 // controller that sees a larger epoch than its own stands by. So a controller that is cut off from most nodes does not
 // take over and does no harm. Two that take over at once have different epochs, and the larger one wins. While nodes
 // obey two controllers, pshift.h issues no tokens under limits.
+//
+// A new controller does not wait for nodes that are gone, as long as they are less than half (absent_max). If more are
+// gone for good, the operator says so: --without.
 #include "cluster.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +37,7 @@ static struct {
     uint64_t period, round, deadline_ns;
     bool news, asked;
     uint64_t refused, messages, bytes;
+    uint32_t without; /* nodes of --without */
     uint64_t late_ns; /* this process's latest wake-up in this period */
 } c;
 
@@ -66,6 +70,15 @@ static void wait_for_all(uint64_t now_ns)
         c.expected[j] = true;
     c.waiting = c.s.nodes;
     c.deadline_ns = now_ns + c.s.period_ns / c.s.intervals / LATE_PART;
+}
+
+/* An operator's word, said again in each period: a node that reports is back, also if the report was only late. */
+static void remove_without(void)
+{
+    uint32_t j;
+    for (j = 0; j < c.s.nodes; j++)
+        if (settings.without && scene_names(settings.without, j))
+            must(pshift_controller_remove(&c.controller, j), "--without");
 }
 
 /* ---- active ------------------------------------------------------------------------------------------------- */
@@ -123,16 +136,18 @@ static void plan(uint64_t now_ns)
 
 static void take_over(void)
 {
-    struct pshift_controller_config config = {c.s.nodes, c.s.buckets, c.s.nodes * c.s.buckets, 0, 4};
+    struct pshift_controller_config config = {c.s.nodes, c.s.buckets, c.s.nodes * c.s.buckets, 0, 4, 0};
     size_t size;
     uint32_t i;
     config.epoch = epoch_at(wall_ns() / 1000000) + settings.number - 1;
+    config.absent_max = (c.s.nodes - 1) / 2;
     size = pshift_controller_memsize(&config);
     c.mem = tool_alloc_aligned(size, 64);
     must(pshift_controller_init(&c.controller, c.mem, size, &config), "memory");
     for (i = 0; i < c.s.buckets; i++)
         must(pshift_controller_change(&c.controller, i, c.s.reservation[i], c.s.limit[i]), "contract");
     must(pshift_controller_begin(&c.controller, c.period), "period");
+    remove_without();
     c.epoch = config.epoch;
     memset(c.claimed, 0, c.s.nodes * sizeof *c.claimed);
     c.active = true;
@@ -202,7 +217,7 @@ static void begin_round(uint64_t now_ns)
     struct pshift_controller_state state;
     if (c.active && pshift_controller_info(&c.controller, &state) == QOS_OK && state.newer_epoch != 0)
         stand_by("stands by: a newer controller has taken over"); /* it ignores further reports, so it plans no more */
-    else if (!c.active && c.deaf * 2 > c.s.nodes)
+    else if (!c.active && c.deaf * 2 > c.s.nodes - c.without)
         take_over();
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
     c.heard_count = c.deaf = 0;
@@ -224,12 +239,15 @@ static void begin_period(uint64_t period)
     }
     c.messages = c.bytes = c.late_ns = 0;
     c.period = period;
-    if (c.active)
+    if (c.active) {
         must(pshift_controller_begin(&c.controller, period), "period");
+        remove_without();
+    }
 }
 
 static void open_scene(void)
 {
+    uint32_t j;
     scene_make(&c.s, 0, settings.seed, settings.capacity);
     c.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)c.s.buckets * PSHIFT_REPORT_ENTRY_BYTES;
     c.wire = tool_alloc(c.wire_bytes);
@@ -239,6 +257,11 @@ static void open_scene(void)
     c.heard = tool_alloc(c.s.nodes * sizeof *c.heard);
     c.claimed = tool_alloc(c.s.nodes * sizeof *c.claimed);
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
+    for (j = 0; j < c.s.nodes && settings.without; j++)
+        c.without += scene_names(settings.without, j);
+    if (settings.without &&
+        (settings.without[strspn(settings.without, "0123456789+,-")] || c.without == 0 || c.without == c.s.nodes))
+        tool_die(TOOL_USAGE, "--without %s: name some of the nodes, e.g. 3+5-6", settings.without);
 }
 
 void controller_serve(void)

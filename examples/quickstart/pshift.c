@@ -56,7 +56,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     struct pshift_scheduler_config queues = {QUEUES, 0};
-    struct pshift_agent_config config = {&scheduler, j, wall_ns(), 0, 0, 0, 0};
+    struct pshift_agent_config config = {&scheduler, j, wall_ns(), 0, 0, 0};
     struct pshift_agent_state kept = {0, 0, 0, 0}, state;
     struct pshift_message m;
     struct pshift_pick pick;
@@ -68,7 +68,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || /* it ends with the controller */
         (disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
         err(1, "%s", path);
-    config.controller_epoch = kept.controller_epoch, config.period = kept.period; /* these two survive a restart */
+    config.controller_epoch = kept.controller_epoch; /* it survives a restart */
     if (pshift_scheduler_init(&scheduler, mem[0], sizeof mem[0], &queues) != QOS_OK ||
         pshift_agent_init(&agent, mem[1], sizeof mem[1], &config) != QOS_OK)
         errx(1, "memory too small");
@@ -79,7 +79,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
         if (pshift_agent_begin(&agent, now / PERIOD_NS) == QOS_OK)
             told = 0;
         (void)pshift_agent_info(&agent, &state);
-        if ((state.controller_epoch != kept.controller_epoch || state.period != kept.period) &&
+        if (state.controller_epoch != kept.controller_epoch && /* before the next report */
             (pwrite(disk, &state, sizeof state, 0) != sizeof state || fdatasync(disk) != 0))
             err(1, "%s", path);
         kept = state;
@@ -115,7 +115,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
 /* 2. The controller: contracts, a plan each interval, grants. */
 int main(int argc, char **argv)
 {
-    const struct pshift_controller_config config = {SERVERS, QUEUES, QUEUES * SERVERS, wall_ns(), 0};
+    const struct pshift_controller_config config = {SERVERS, QUEUES, QUEUES * SERVERS, wall_ns(), 0, 1};
     struct pshift_controller c;
     struct pshift_message m;
     unsigned port = argc == 3 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in its own network
 # namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
-# is met from the second period after a fault on. A node with unknown keys gets and reports nothing; a hostile node with
-# keys deposes nobody and takes nothing.
+# is met from the second period after a fault on. A node that is gone for good stops nobody at the next takeover; if half
+# of all are gone, an operator's word goes on. A disk that stands still costs its node no period. A node with unknown
+# keys gets and reports nothing; a hostile node with keys deposes nobody and takes nothing.
 #
-# By default one node and the active controller are killed, and one node's links, through a relay, are half open, then
-# slow. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the
+# By default one node and the active controller are killed, another node with the latter, for good, and one node's links,
+# through a relay, are half open, then slow. Each sync of node 4's disk takes 0.8 s. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the
 # journals: each node writes what it is about to serve before it serves it. A missed reservation does not count if the
 # machine was too busy: in that period or the one before, a node of the bucket lost more than 4 % of its slots, or the
 # controller woke 50 ms late. Any other miss is a failure, and so is an exceeded limit. A node that stood still for more
@@ -43,6 +44,7 @@ for ((k = 1; k <= nodes; k++)); do host "n$k" "10.77.0.$k" || exit 1; done
 host stranger 10.77.0.50 || exit 1
 host relay 10.77.0.60 || exit 1
 gcc -std=gnu11 -O1 -I. -o "$work/hostile" tests/real/peers/pshift_hostile.c -lzmq || exit 1
+gcc -std=gnu11 -O1 -shared -fPIC -o "$work/slow_sync.so" tests/real/peers/slow_sync.c || exit 1
 
 # ---- the cluster: two buckets on all nodes, six on four nodes each; half of the capacity is reserved
 common=(--node-count "$nodes" --controllers "10.77.0.101:7000,10.77.0.102:7000" --capacity 300 --period 1s --intervals 5
@@ -55,12 +57,13 @@ echo pass >"$work/mode"
 ip netns exec "${hub}relay" python3 tests/real/pshift_relay.py "$work/mode" 7001=10.77.0.101:7000 7002=10.77.0.102:7000 \
     2>"$work/relay.err" </dev/null &
 pid[relay]=$!
-start() { # c1, n3; n6 goes through the relay
-    local role=node number=${1#?} more=(--state "$work/$1.state" --journal "$work/$1.journal")
+start() { # c1, n3, options; n6 goes through the relay, the disk of n4 is slow
+    local role=node number=${1#?} more=(--state "$work/$1.state" --journal "$work/$1.journal") slow=()
     local common=("${common[@]}")
     [ "$1" != n6 ] || common=("${common[@]/10.77.0.101:7000,10.77.0.102:7000/10.77.0.60:7001,10.77.0.60:7002}")
-    [ "${1%%[0-9]*}" = n ] || { role=controller; more=(); }
-    ip netns exec "$hub$1" "$tool" $role --number "$number" "${common[@]}" --keys "$work/keys" "${more[@]}" \
+    [ "${1%%[0-9]*}" = n ] || { role=controller; more=("${@:2}"); }
+    [ "$1" != n4 ] || slow=(env "LD_PRELOAD=$work/slow_sync.so" SLOW_SYNC_MS=800 "SLOW_SYNC_LOG=$work/syncs")
+    ip netns exec "$hub$1" "${slow[@]}" "$tool" $role --number "$number" "${common[@]}" --keys "$work/keys" "${more[@]}" \
         >>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
     pid[$1]=$!
 }
@@ -88,16 +91,16 @@ first=$(($(now) + 2))
 sleep 3
 
 serves_again() { [ "$(says "$1" serves)" -gt "$2" ]; }
-kill_process() { # NAME: SIGKILL, back after half a second
-    local began served
+kill_process() { # NAME: SIGKILL, back after half a second. n4 obeys a new controller 0.8 s late: a period more
+    local began served more=0
     began=$(now)
     served=$(says "$1" serves)
     kill -9 "${pid[$1]}"
     wait "${pid[$1]}" 2>/dev/null
     sleep 0.5
     start "$1"
-    case $1 in n*) wait_for 10 serves_again "$1" "$served" ;; esac
-    fault "$began" "$(now)" "SIGKILL $1"
+    case $1 in n*) wait_for 10 serves_again "$1" "$served" ;; *) more=1 ;; esac
+    fault "$began" "$(($(now) + more))" "SIGKILL $1"
 }
 cut_off() { # NAME SECONDS
     local began
@@ -119,8 +122,15 @@ link_of_n6() { # MODE SECONDS
 if [ -z "$long" ]; then
     kill_process n3
     sleep 3
+    kill -9 "${pid[n7]}" # for good
+    wait "${pid[n7]}" 2>/dev/null
+    unset 'pid[n7]'
     kill_process "$(active)"
-    sleep 3
+    sleep 4.5
+    served=$(says n7 serves)
+    start n7
+    wait_for 10 serves_again n7 "$served"
+    fault "$(now)" "$(now)" "n7 is back after all"
     link_of_n6 hold 1.5
     sleep 3
 else
@@ -169,6 +179,26 @@ expect "the hostile node deposed no controller" [ "$(cat "$work"/c?.out | grep -
 grep -q serves "$work/stranger.out"
 expect "a node with unknown keys runs" [ $? = 0 ]
 expect "and serves nothing" [ -z "$(awk '$2 > 0' "$work/stranger")" ]
+
+# ---- half of the nodes and the controllers are gone; the operator says so to one of two new controllers
+for k in n5 n6 n7 n8 c1 c2; do
+    kill -9 "${pid[$k]}"
+    wait "${pid[$k]}" 2>/dev/null
+    unset "pid[$k]"
+done
+gone=$(now)
+start c1
+start c2 --without 5-8
+served_again() { [ "$(awk -v from="$gone" '$1 > from && $2 > 0 {n += $3} END {print n + 0}' "$work"/n[1-4].journal)" -gt 300 ]; }
+expect "four of eight nodes serve by the controller that was told so" wait_for 12 served_again
+expect "the other one stood by" [ "$(tail -n 1 "$work/c1.out" | grep -c 'stands by')" = 1 ]
+takeovers=$(cat "$work"/c?.out | grep -c 'takes over')
+expect "the slow disk was written at starts and takeovers only" [ "$(wc -l <"$work/syncs")" -le $(($(says n4 serves) + takeovers)) ]
+# A sync of 0.8 s in the way of the node is 240 lost slots, which no other node has then.
+expect "and the node did not stand still for it" awk -v from="$first" '
+    FNR == 1 { node = FILENAME; gsub(/.*\/n|\.journal/, "", node) }
+    $2 == 0 && $1 > from { if (node == 4) slow[$1] = $3; else if ($3 > most[$1]) most[$1] = $3 }
+    END { for (p in slow) if (slow[p] > 200 && most[p] < 50) exit 1 }' "$work"/n[1-8].journal
 
 kill -9 "${pid[relay]}" && wait "${pid[relay]}" 2>/dev/null
 unset 'pid[relay]'
