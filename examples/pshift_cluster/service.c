@@ -5,10 +5,11 @@
 // its reports and grants are void.
 //
 // Nodes report to every controller how long ago they obeyed a grant. A standby controller takes over when more than
-// half of all nodes report AFTER_INTERVALS or more. It takes a larger epoch, which the nodes obey from then on. A
-// controller that sees a larger epoch than its own stands by. So a controller that is cut off from most nodes does not
-// take over and does no harm. Two that take over at once have different epochs, and the larger one wins. While nodes
-// obey two controllers, pshift.h issues no tokens under limits.
+// half of all nodes report AFTER_INTERVALS or more. It takes a larger epoch, which the nodes obey from then on: larger
+// than those that most nodes name, whatever its clock says. A controller stands by when more than half of all nodes name
+// a larger epoch than its own; fewer may lie, so what they report then is dropped. So a controller that is cut off from
+// most nodes does not take over and does no harm. Two that take over at once have different epochs, and the larger one
+// wins. pshift.h issues tokens under limits for one controller at a time.
 //
 // A new controller does not wait for nodes that are gone, as long as they are less than half (absent_max). If more are
 // gone for good, the operator says so: --without.
@@ -81,6 +82,20 @@ static void remove_without(void)
             must(pshift_controller_remove(&c.controller, j), "--without");
 }
 
+/* How many nodes name an epoch above this one in their last report? */
+static uint32_t claims_above(uint64_t epoch)
+{
+    uint32_t k, claims = 0;
+    for (k = 0; k < c.s.nodes; k++)
+        claims += c.claimed[k] > epoch;
+    return claims;
+}
+
+static bool most(uint32_t nodes)
+{
+    return nodes * 2 > c.s.nodes - c.without;
+}
+
 /* ---- active ------------------------------------------------------------------------------------------------- */
 
 static void stand_by(const char *why)
@@ -140,6 +155,9 @@ static void take_over(void)
     size_t size;
     uint32_t i;
     config.epoch = epoch_at(wall_ns() / 1000000) + settings.number - 1;
+    for (i = 0; i < c.s.nodes; i++) /* the clock of an earlier controller may have been ahead */
+        if (c.claimed[i] >= config.epoch && most(claims_above(c.claimed[i] - 1)))
+            config.epoch = (c.claimed[i] / CONTROLLERS_MAX + 1) * CONTROLLERS_MAX + settings.number - 1;
     config.absent_max = (c.s.nodes - 1) / 2;
     size = pshift_controller_memsize(&config);
     c.mem = tool_alloc_aligned(size, 64);
@@ -149,7 +167,6 @@ static void take_over(void)
     must(pshift_controller_begin(&c.controller, c.period), "period");
     remove_without();
     c.epoch = config.epoch;
-    memset(c.claimed, 0, c.s.nodes * sizeof *c.claimed);
     c.active = true;
     c.asked = false;
     say("takes over");
@@ -157,17 +174,6 @@ static void take_over(void)
 }
 
 /* ---- both --------------------------------------------------------------------------------------------------- */
-
-/* Does only node j name an epoch that is newer than this controller's? A controller that took over is obeyed by half of
- * all nodes, so others will name it soon. Until then the report is dropped: one node alone must not depose anybody. */
-static bool claims_alone(uint32_t j, uint64_t epoch)
-{
-    uint32_t k, claims = 0;
-    c.claimed[j] = epoch;
-    for (k = 0; k < c.s.nodes; k++)
-        claims += c.claimed[k] > c.epoch;
-    return epoch > c.epoch && claims == 1 && c.s.nodes > 1;
-}
 
 /* Are all buckets of the report on node j? Otherwise a node could report another's bucket as served, and the controller
  * would take that from the bucket's reservation and limit everywhere. */
@@ -201,9 +207,12 @@ static void take_report(const struct mail *m)
         c.heard_count++;
         c.deaf += qos_get_le64(data) >= AFTER_INTERVALS * (c.s.period_ns / c.s.intervals) / 1000000;
     }
+    c.claimed[j] = head.controller_epoch;
     if (!c.active)
         return;
-    st = claims_alone(j, head.controller_epoch) ? QOS_ESTALE : pshift_controller_report(&c.controller, &head, c.entry);
+    st = head.controller_epoch > c.epoch && !most(claims_above(c.epoch))
+             ? QOS_ESTALE
+             : pshift_controller_report(&c.controller, &head, c.entry);
     c.refused += st != QOS_OK && st != QOS_ESTALE;
     c.news |= st == QOS_OK;
     if (c.expected[j]) {
@@ -217,7 +226,7 @@ static void begin_round(uint64_t now_ns)
     struct pshift_controller_state state;
     if (c.active && pshift_controller_info(&c.controller, &state) == QOS_OK && state.newer_epoch != 0)
         stand_by("stands by: a newer controller has taken over"); /* it ignores further reports, so it plans no more */
-    else if (!c.active && c.deaf * 2 > c.s.nodes - c.without)
+    else if (!c.active && most(c.deaf))
         take_over();
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
     c.heard_count = c.deaf = 0;
@@ -257,6 +266,7 @@ static void open_scene(void)
     c.heard = tool_alloc(c.s.nodes * sizeof *c.heard);
     c.claimed = tool_alloc(c.s.nodes * sizeof *c.claimed);
     memset(c.heard, 0, c.s.nodes * sizeof *c.heard);
+    memset(c.claimed, 0, c.s.nodes * sizeof *c.claimed);
     for (j = 0; j < c.s.nodes && settings.without; j++)
         c.without += scene_names(settings.without, j);
     if (settings.without &&

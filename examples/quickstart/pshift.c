@@ -103,7 +103,8 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
                 continue;
             }
             uint64_t bucket = strtoull((char *)wire, &end, 10);
-            if (wire[0] < '0' || wire[0] > '9' || *end != '\n')
+            if (wire[0] < '0' || wire[0] > '9' || *end != '\n' || bucket < 7 ||
+                bucket > 8) /* strangers open no queue */
                 post(s, from, "error: send the number of a bucket\n", 35);
             else if (pshift_agent_open(&agent, bucket, &queue) == QOS_OK &&
                      pshift_scheduler_arrive(&scheduler, queue, 1) == QOS_OK)

@@ -1,7 +1,7 @@
 // proves: no bucket is served above its limit, and a reservation is met if every certificate of the period says that it
 // proves: can be, less one interval for a lost message. This holds whatever the network, other buckets, servers and
 // proves: controllers do: messages lost, late, repeated, reordered; restarts; a second controller; arrivals anywhere at
-// proves: any time
+// proves: any time; a hostile server that lies in its reports; an operator who removes a server that lives
 #include "adversary/adversary.h"
 #include "pshift.h"
 
@@ -42,6 +42,7 @@ static struct {
     uint64_t server_period[SERVERS];
     const uint64_t *reservation;
     uint64_t limit, capacity;
+    uint32_t absent, removed[CONTROLLERS];
 } w;
 
 static void must(enum qos_status status)
@@ -87,22 +88,24 @@ static void brain_begin(struct brain *b)
 
 static void brain_start(struct brain *b)
 {
-    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0, 0};
+    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0, w.absent};
     uint32_t i;
     config.epoch = ++w.epochs;
     must(pshift_controller_init(&b->controller, b->mem, sizeof b->mem, &config));
     for (i = 0; i < BUCKETS; i++)
         must(pshift_controller_change(&b->controller, i, w.reservation[i], w.limit));
     b->alive = true;
+    w.removed[b - w.brain] = QOS_NONE;
     must(pshift_controller_begin(&b->controller, w.period));
 }
 
-static void world(const uint64_t *reservation, uint64_t limit)
+static void world(const uint64_t *reservation, uint64_t limit, uint32_t absent)
 {
     uint32_t j;
     memset(&w, 0, sizeof w);
     w.reservation = reservation;
     w.limit = limit;
+    w.absent = absent;
     w.period = 1;
     for (j = 0; j < SERVERS; j++)
         server_start(j);
@@ -117,7 +120,8 @@ static void next_period(void)
 
 static void arrive(uint32_t j, uint32_t i, uint64_t n)
 {
-    must(pshift_scheduler_arrive(&w.server[j].scheduler, i, n));
+    if (pshift_scheduler_arrive(&w.server[j].scheduler, i, n) != QOS_OK)
+        must(pshift_scheduler_arrive(&w.server[j].scheduler, i, 0)); /* more than 2^64 - 1 would wait */
 }
 
 static struct pshift_scheduler_state state_of(uint32_t j, uint32_t i)
@@ -204,7 +208,23 @@ static void grants(struct brain *b, uint32_t j, bool at_once)
 
 /* ---- against a limit: the adversary controls everything ---------------------------------------------------- */
 
-enum { ROUND, ARRIVE, SERVE, REPORT, PLAN, GRANT, DELIVER, REPEAT, LOSE, RESTART, TAKE_OVER, STOP, PERIOD, LIMIT_OPS };
+enum {
+    ROUND,
+    ARRIVE,
+    SERVE,
+    REPORT,
+    PLAN,
+    GRANT,
+    DELIVER,
+    REPEAT,
+    LOSE,
+    RESTART,
+    TAKE_OVER,
+    STOP,
+    PERIOD,
+    REMOVE,
+    LIMIT_OPS
+};
 static const struct adversary_op limit_ops[LIMIT_OPS] = {
     {"round", 0, 63, 0, 1}, /* reports, plan, grants; bits: the messages that stay on the wire; the controller */
     {"arrive", 0, 8, 1, 2 * LIMIT}, /* bucket and server, requests */
@@ -219,6 +239,7 @@ static const struct adversary_op limit_ops[LIMIT_OPS] = {
     {"take_over", 0, 1, 0, 0},      /* a new controller, in the place of this one; the other one keeps running */
     {"stop", 0, 1, 0, 0},           /* of a controller */
     {"period", 0, 3, 0, 1},         /* the next one, for a server or (3) all; 1: for the controllers, too */
+    {"remove", 0, 1, 0, 2},         /* from a controller, a server that may live; absent_max one at most */
 };
 
 static void round_of(struct brain *b, uint64_t stay)
@@ -259,6 +280,12 @@ static void limit_step(const struct adversary_step *s)
     case RESTART: server_start(a); break;
     case TAKE_OVER: brain_start(&w.brain[a]); break;
     case STOP: w.brain[a].alive = false; break;
+    case REMOVE:
+        if (!w.brain[a].alive || w.absent == 0 || (w.removed[a] != QOS_NONE && w.removed[a] != s->b))
+            break;
+        w.removed[a] = (uint32_t)s->b;
+        must(pshift_controller_remove(&w.brain[a].controller, w.removed[a]));
+        break;
     default:
         next_period();
         for (j = 0; j < SERVERS; j++)
@@ -290,7 +317,7 @@ static void play_limit(const struct adversary_program *program, struct adversary
 {
     static const uint64_t reservation[BUCKETS] = {RESERVATION, 30, 0};
     uint32_t step;
-    world(reservation, LIMIT);
+    world(reservation, LIMIT, program->seed % 2);
     w.capacity = 1000;
     for (step = 0; step < SERVERS * BUCKETS; step++)
         arrive(step % SERVERS, step / SERVERS, LIMIT);
@@ -306,13 +333,14 @@ static void play_limit(const struct adversary_program *program, struct adversary
 
 /* ---- against a reservation: the adversary controls the other buckets and which messages are lost ----------- */
 
-enum { COME, LEAVE, LOSE_REPORT, LOSE_GRANT, WAIT, RESERVATION_OPS };
+enum { COME, LEAVE, LOSE_REPORT, LOSE_GRANT, WAIT, FLOOD, RESERVATION_OPS };
 static const struct adversary_op reservation_ops[RESERVATION_OPS] = {
-    {"come", 0, 5, 1, 400},       /* requests of another bucket at a server */
-    {"leave", 0, 5, 1, 400},      /* withdrawn */
-    {"lose_report", 0, 2, 0, 0},  /* of this interval, of a server */
-    {"lose_grant", 0, 2, 0, 0},   /* */
-    {"wait", 1, INTERVALS, 0, 0}, /* intervals */
+    {"come", 0, 5, 1, 400},               /* requests of another bucket at a server */
+    {"leave", 0, 5, 1, 400},              /* withdrawn */
+    {"lose_report", 0, 2, 0, 0},          /* of this interval, of a server */
+    {"lose_grant", 0, 2, 0, 0},           /* */
+    {"wait", 1, INTERVALS, 0, 0},         /* intervals */
+    {"flood", 0, 5, 1, PSHIFT_COUNT_MAX}, /* as come */
 };
 
 /* One interval. lost: bits 0..2 reports, 3..5 grants. False: by a certificate, the reservations cannot be met. */
@@ -342,7 +370,7 @@ static void play_reservation(const struct adversary_program *program, struct adv
 {
     static const uint64_t reservation[BUCKETS] = {300, 120, 90}; /* of 600 */
     uint32_t step = 0, k, j, wait = 0;
-    world(reservation, 0);
+    world(reservation, 0, 0);
     w.capacity = SPEED;
     score->bound = 1;
     for (; w.period < PERIODS; w.period++) {
@@ -355,7 +383,7 @@ static void play_reservation(const struct adversary_program *program, struct adv
             for (lost = 0; wait == 0; step++) {
                 const struct adversary_step *s = adversary_at(program, step);
                 uint32_t server = (uint32_t)s->a % SERVERS, other = (uint32_t)s->a / SERVERS + 1;
-                if (s->op == COME)
+                if (s->op == COME || s->op == FLOOD)
                     arrive(server, other, s->b);
                 else if (s->op == LEAVE)
                     must(pshift_scheduler_cancel(&w.server[server].scheduler, other,
@@ -384,11 +412,118 @@ static void play_reservation(const struct adversary_program *program, struct adv
     }
 }
 
+/* ---- against a bucket that is not on it: a hostile server lies about itself and its buckets ------------------ */
+
+/* Server 2 lies. The victim is on servers 0 and 1 only, bucket 2 on 1 and 2, bucket 1 everywhere. The honest servers can
+ * meet all reservations alone. One server may be absent, so nobody waits for the liar's word either. */
+enum { LIAR = 2 };
+enum { HUSH, SEND, CAPACITY, DEMAND, SERVED, HELD, NAMED, UNTOLD, START, OBEYS, LIAR_OPS };
+static const struct adversary_op liar_ops[LIAR_OPS] = {
+    {"hush", 1, INTERVALS, 0, 0}, /* intervals pass */
+    {"send", 0, 1, 0, 0},         /* a report of what it says now; 1: with a later sequence number than the next */
+    {"capacity", 0, UINT64_MAX, 0, 0},
+    {"demand", 0, 1, 0, UINT64_MAX}, /* bucket 1 or 2 */
+    {"served", 0, 1, 0, UINT64_MAX},
+    {"held", 0, 1, 0, UINT64_MAX},
+    {"named", 0, 1, 0, UINT64_MAX}, /* the grant */
+    {"untold", 0, 1, 0, 1},         /* buckets; partial */
+    {"start", 1, 1000, 0, 0},       /* again: its epoch grows */
+    {"obeys", 0, 1, 0, 0},          /* no controller; this one */
+};
+
+struct lies {
+    struct pshift_message head;
+    struct pshift_report_entry entry[2];
+};
+
+static void lie(struct lies *lies, const struct adversary_step *s)
+{
+    struct pshift_report_entry *e = &lies->entry[s->a & 1];
+    switch (s->op) {
+    case SEND:
+        lies->head.seq += 1 + s->a * 100;
+        lies->head.period = w.period;
+        (void)!pshift_controller_report(&w.brain[0].controller, &lies->head, lies->entry);
+        break;
+    case CAPACITY: lies->head.capacity = s->a; break;
+    case DEMAND: e->demand = s->b; break;
+    case SERVED: e->served = s->b; break;
+    case HELD: e->held = s->b; break;
+    case NAMED: e->grant_seq = s->b; break;
+    case UNTOLD:
+        lies->head.untold = (uint32_t)s->a;
+        lies->head.partial = s->b != 0;
+        break;
+    case START:
+        lies->head.server_epoch += s->a;
+        lies->head.seq = 0;
+        break;
+    default: lies->head.controller_epoch = s->a ? w.epochs : 0;
+    }
+}
+
+/* The largest part of `is` above `most`. */
+static void note(struct adversary_score *score, uint64_t is, uint64_t most)
+{
+    if (is > most && (double)(is - most) > score->harm)
+        score->harm = (double)(is - most);
+}
+
+static void play_liar(const struct adversary_program *program, struct adversary_score *score)
+{
+    static const uint64_t reservation[BUCKETS] = {150, 60, 60}; /* of 400 */
+    struct lies lies;
+    uint32_t step = 0, hush = 0, k, i, j;
+    world(reservation, 200, 1);
+    w.capacity = SPEED;
+    memset(&lies, 0, sizeof lies);
+    lies.head.server = LIAR;
+    lies.head.count = 2;
+    lies.head.server_epoch = 1;
+    lies.entry[0].bucket = 1;
+    lies.entry[1].bucket = 2;
+    score->bound = 0.5;
+    for (; w.period < PERIODS; w.period++) {
+        for (j = 0; j < LIAR; j++)
+            server_begin(j);
+        brain_begin(&w.brain[0]);
+        for (k = 0; k < INTERVALS; k++) {
+            for (; hush == 0; step++) {
+                const struct adversary_step *s = adversary_at(program, step);
+                if (s->op == HUSH)
+                    hush = (uint32_t)s->a;
+                else
+                    lie(&lies, s);
+                if (step % program->steps == program->steps - 1 && hush == 0)
+                    hush = 1;
+            }
+            hush--;
+            for (j = 0; j < LIAR; j++) {
+                for (i = 0; i < BUCKETS; i++)
+                    if ((i != 2 || j == 1) && state_of(j, i).pending < 1000)
+                        arrive(j, i, 1000);
+                report(j, INTERVALS - k, true);
+            }
+            must(pshift_controller_plan(&w.brain[0].controller, NULL));
+            for (j = 0; j < LIAR; j++) {
+                grants(&w.brain[0], j, true);
+                (void)serve(j, SPEED);
+            }
+            w.on_wire = 0;
+        }
+        for (i = 0; i < BUCKETS; i++)
+            note(score, w.done[w.period][i], w.limit);
+        if (w.period > 2) /* the first two: the epoch is confirmed without the liar */
+            note(score, reservation[VICTIM], w.done[w.period][VICTIM]);
+    }
+}
+
 int main(void)
 {
     static const struct adversary_game games[] = {
         {"limit", limit_ops, LIMIT_OPS, play_limit, "requests", 20000},
         {"reservation", reservation_ops, RESERVATION_OPS, play_reservation, "requests", 10000},
+        {"liar", liar_ops, LIAR_OPS, play_liar, "requests", 10000},
     };
     return adversary_main("adversary/pshift", games, sizeof games / sizeof *games);
 }

@@ -38,7 +38,7 @@ client() {
             if (select($r, undef, undef, 0.01)) { print int(time), " $buf" if defined $s->recv($buf, 100) && length $buf }
         }' "$((port + 1 + $1))" "$2" "$3" 2>/dev/null
 }
-for line in abc -1 '7 8'; do
+for line in abc -1 '7 8' 9; do
     client 0 "$line" 0.15 >"$d/bad"
     expect "\"$line\" is refused" grep -q "error: send the number of a bucket" "$d/bad"
 done
