@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # What examples/memcached_gate costs beside no proxy and beside twemproxy.   usage: bench/memcached_gate.sh [--quick]
 # The same load on each in turn, a tenth of it sets: requests per second, p99, and requests for a second of the proxy's processor
-# time (per core): on a machine that others use, that says most. Control: the load without a proxy, before and after each round.
+# time (per core): on a machine that others use, that says most. All are medians of the rounds, the ratio is that within a round. Control: the load without a proxy, before and after each round.
 # Writes build/bench/memcached_gate.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin
-out=build/bench json=build/bench/memcached_gate.jsonl rounds=5 time=1s
-[ "${1:-}" != --quick ] || { rounds=3 time=0.5s; echo "quick: $rounds rounds of $time"; }
+out=build/bench json=build/bench/memcached_gate.jsonl rounds=15 time=0.3s
+[ "${1:-}" != --quick ] || { rounds=5 time=0.2s; echo "quick: $rounds rounds of $time"; }
 gate=build/examples/memcached_gate
 [ -x "$gate" ] || make -s "$gate" >/dev/null || exit 1
 mkdir -p "$out"
@@ -69,12 +69,18 @@ while read -r name options; do
             for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {t = v[j]; v[j] = v[j - 1]; v[j - 1] = t}
             return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
         }
-        {rate[$1] = rate[$1] " " $3; p99[$1] = p99[$1] " " $4; n[$1] += $2; used[$1] += $5}
-        END {for (t in rate) print t, middle(rate[t]), middle(p99[t]), used[t] ? n[t] * 1e9 / used[t] : 0}' "$d/slices" >"$d/medians"
-    twemproxy=$(awk '$1 == "twemproxy" {print $4}' "$d/medians")
+        {
+            rate[$1] = rate[$1] " " $3; p99[$1] = p99[$1] " " $4
+            core = $5 ? $2 * 1e9 / $5 : 0
+            cores[$1] = cores[$1] " " core
+            now[$1] = core
+        }
+        # Rounds are none, gate1, twemproxy, gate2, control.
+        $1 == "gate2" && now["twemproxy"] {for (t in now) ratio[t] = ratio[t] " " now[t] / now["twemproxy"]}
+        END {for (t in rate) print t, middle(rate[t]), middle(p99[t]), middle(cores[t]), middle(ratio[t])}' "$d/slices" >"$d/medians"
     for target in none control twemproxy gate1 gate2; do
-        read -r _ rate p99 core <<<"$(grep "^$target " "$d/medians")"
-        ratio=$(awk "BEGIN {printf \"%.2f\", $twemproxy ? $core / $twemproxy : 0}")
+        read -r _ rate p99 core ratio <<<"$(grep "^$target " "$d/medians")"
+        ratio=$(printf %.2f "$ratio")
         case $target in none | control) core=- ratio=- ;; esac
         printf '%-34s %-12s %10.0f %10.0f %14.14s %12s\n' "$name" "$target" "$rate" "$p99" "$core" "$ratio"
         put "$name" "${target}_per_s" "$rate" requests/s
