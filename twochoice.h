@@ -701,7 +701,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 struct twochoice_priv_node {
     uint32_t count, next, prev; /* leaves are linked in both directions; free nodes by next */
     uint32_t narrow;
-    uint64_t object, base; /* of a narrow leaf */
+    uint64_t object, base; /* of a narrow leaf; an inner node is narrow if all its bounds but the first are of object */
     union {
         struct {
             uint64_t object[TWOCHOICE_WIDE_SLOTS], offset[TWOCHOICE_WIDE_SLOTS], end[TWOCHOICE_WIDE_SLOTS];
@@ -768,7 +768,7 @@ struct twochoice_table {
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
-    uint32_t fresh_node; /* nodes from here on were never used */
+    uint32_t fresh_node, fresh_inner; /* nodes from the one up to before the other were never used */
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
     uint32_t writes_open, max_writes, slots, home_writes, pulls_open, max_pulls; /* slots: a power of two, less 1 */
     uint64_t version;                                                            /* latest stamp given out */
@@ -896,30 +896,30 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_p
     return base + rank;
 }
 
+/* How many of six bounds, each `step` behind the one before, are not above the offset. Sums in pairs: a short chain. */
+QOS_PRIV uint32_t twochoice_priv_six(const uint64_t *bound, size_t step, uint64_t offset)
+{
+    return ((uint32_t)(bound[step] <= offset) + (bound[2 * step] <= offset)) +
+           ((uint32_t)(bound[3 * step] <= offset) + (bound[4 * step] <= offset)) +
+           ((uint32_t)(bound[5 * step] <= offset) + (bound[6 * step] <= offset));
+}
+
 /* The same. Where all the other bounds are of the key's object, only offsets are compared. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
-    const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
-    uint32_t base = 0, rank = 0, i;
-    if (QOS_UNLIKELY(objects[1] != object || objects[inner->count - 1] != object))
+    uint32_t base;
+    if (QOS_UNLIKELY(!inner->narrow || inner->object != object))
         return twochoice_priv_child_of_many(inner, object, offset);
-    for (i = 7; i <= 42; i += 7)
-        base += offsets[i] <= offset;
-    base *= 7;
-    offsets += base;
-    for (i = 1; i < 7; i++)
-        rank += offsets[i] <= offset;
-    return base + rank;
+    base = 7 * twochoice_priv_six(inner->u.inner.offset, 7, offset);
+    return base + twochoice_priv_six(inner->u.inner.offset + base, 1, offset);
 }
 
-/* Fetches at once what a search will want: one trip to memory for each node. Of an inner node these are the children,
- * as its first comparisons read nearly all its bounds together. */
+/* Fetches at once what a search will want: one trip to memory for each node. Of an inner node: offsets and children. */
 QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool whole)
 {
-    const char *line = (const char *)n;
-    size_t i;
-    for (i = whole ? 0 : sizeof *n - 4 * QOS_CACHE_LINE; i < sizeof *n; i += QOS_CACHE_LINE)
-        __builtin_prefetch(line + i);
+    const char *line = whole ? (const char *)n : (const char *)n->u.inner.offset;
+    for (; line < (const char *)(n + 1); line += QOS_CACHE_LINE)
+        __builtin_prefetch(line);
 }
 
 /* Sets the number of entries; unused slots hold the largest key, which no caller uses, so that a search
@@ -946,8 +946,8 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_new_node(struct twochoice_table *table
     if (i != QOS_NONE)
         table->free_node = table->node[i].next;
     else
-        i = table->fresh_node++;
-    QOS_ASSERT(i < table->node_count);
+        i = level > 0 ? --table->fresh_inner : table->fresh_node++; /* inner nodes together: on few pages */
+    QOS_ASSERT(table->fresh_node <= table->fresh_inner);
     table->nodes_used++;
     table->node[i].narrow = 0;
     twochoice_priv_set_count(&table->node[i], level, 0);
@@ -1062,6 +1062,13 @@ QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const str
         twochoice_priv_set(n, i, f[i]);
 }
 
+/* After a change of an inner node's bounds. */
+QOS_PRIV void twochoice_priv_note_object(struct twochoice_priv_node *inner)
+{
+    inner->object = inner->u.inner.object[1];
+    inner->narrow = inner->u.inner.object[inner->count - 1] == inner->object;
+}
+
 QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragment *f, uint32_t count,
                                               struct twochoice_priv_node *n, uint32_t level)
 {
@@ -1079,6 +1086,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragme
         n->u.inner.offset[i] = f->offset;
         n->u.inner.child[i] = (uint32_t)f->tag;
     }
+    twochoice_priv_note_object(n);
 }
 
 /* Leaves form a list. Inner nodes have no links (QOS_NONE). */
@@ -1166,6 +1174,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, stru
         }
         at += share;
     }
+    twochoice_priv_note_object(p);
 }
 
 /* Child i of p, an inner node, is full, p is not: shares with a neighbour, and if that has little room too, both
@@ -1199,6 +1208,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struc
     twochoice_priv_set_count(n, 0, half);
     p->u.inner.object[i + 1] = m->object;
     p->u.inner.offset[i + 1] = m->base + m->u.narrow.from[0];
+    twochoice_priv_note_object(p);
 }
 
 /* Does the fragment fit this narrow leaf's base? */
@@ -1605,6 +1615,7 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
 {
     table->free_node = QOS_NONE;
     table->fresh_node = 0;
+    table->fresh_inner = table->node_count;
     table->nodes_used = 0;
     table->height = 0;
     table->fragments = 0;
@@ -3038,7 +3049,8 @@ QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *tab
         if (level > 0 && child[level] < n->count) {
             uint32_t i = child[level]++, c = n->u.inner.child[i];
             uint64_t object = n->u.inner.object[i], offset = n->u.inner.offset[i];
-            if (c >= table->fresh_node || n->count > TWOCHOICE_INNER_SLOTS ||
+            if (c >= table->node_count || n->count > TWOCHOICE_INNER_SLOTS || n->object != n->u.inner.object[1] ||
+                n->narrow != (n->u.inner.object[n->count - 1] == n->object) ||
                 !twochoice_priv_child_sound(&table->node[c], level - 1, level == table->height && n->count < 3, object,
                                             offset))
                 return QOS_ECORRUPT;
