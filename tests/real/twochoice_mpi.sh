@@ -225,6 +225,23 @@ else
     full --schedulers fixed --per-process 1M --json "$work/full.json"
     expect "full server, fixed scheduler: fails cleanly" json "$work/full.json" '.runs[0] | .failed > 0'
     expect "full server, fixed scheduler: said" says 'failed: no space left \(home server 1\)'
+    # All nodes write the same bytes; the small disk holds objects of its own, pieces of others and a log.
+    cat >"$work/overlapping" <<'SH'
+set -u
+work=$1 tool=$2
+shift 2
+mkdir -p "$work/small/server1" && mount -t tmpfs -o size=800K tmpfs "$work/small/server1" || exit 1
+ranks() { timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n 6 "$tool" "$@"; }
+ranks stress "$@" --run 1s --json "$work/written.json" && ranks verify "$@" --json "$work/read.json"
+SH
+    unshare -m bash "$work/overlapping" "$work" "$tool" "${stress[@]}" --dir "$work/small" \
+        --journal "$work/small_journal" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    cat "$work/out"
+    expect "full server, overlapping writers: every acknowledged byte reads back" [ "$status" = 0 ]
+    expect "full server, overlapping writers: nothing is wrong or lost" json "$work/read.json" \
+        '.wrong_bytes == 0 and .unread_bytes == 0 and .acknowledged > 0'
+    json "$work/written.json" '.said_full + .redone + .failed > 0' || other="overlapping writers did not fill a server"
 fi
 
 # ---- Ctrl-C
