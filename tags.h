@@ -276,10 +276,11 @@ struct tags_shared;
 
 /* ---- the API --------------------------------------------------------------------------------------
  *
- * Single owner. now_ns: monotonic; one that is up to a second behind counts as the latest seen, and one that is
- * further behind as a clock that was set back: time goes on from the latest seen. An id is below config.clients; one
- * that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients at their limits take O(log n) for
- * each of them, which is amortised over their dispatches, or bounded by config.moves_max. */
+ * Single owner. now_ns: monotonic. One that is behind counts as the latest time seen. If it is more than a second
+ * behind, time goes on from there, until a later one follows the latest again. So a time that was read long ago gives
+ * nobody anything, and neither does one that is more than a year ahead. An id is below config.clients; one that was not
+ * added gives QOS_ENOENT. Calls take O(log n); those that meet clients at their limits take O(log n) for each of them,
+ * which is amortised over their dispatches, or bounded by config.moves_max. */
 
 /* NULL, or a sentence that names the field and says what to do. */
 QOS_API const char *tags_config_error(const struct tags_config *config);
@@ -453,6 +454,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << 61)
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
+#define TAGS_PRIV_LEAP_NS (UINT64_C(1) << 55)    /* a year; a time further ahead counts as no time */
 #define TAGS_PRIV_LONGEST_NS (UINT64_C(1) << 62) /* of a burst or a lag */
 #define TAGS_PRIV_S_LEVELS 11                    /* 4^11 = TAGS_CLIENTS_MAX */
 #define TAGS_PRIV_T_LEVELS 8                     /* 8^8 > TAGS_CLIENTS_MAX */
@@ -506,7 +508,7 @@ struct tags_priv_slot {
     uint32_t client, next, prev; /* in order of dispatch; next also links what is free */
     uint32_t batch;              /* next of the completions of one moment */
     uint32_t cost, rho, delta, flags;
-    uint64_t amount; /* charged to the share tag, times the weight; reward: in 1/256 ns */
+    uint64_t amount; /* its work, what the share tag is charged times the weight; reward: in 1/256 ns */
     uint64_t entered, dispatch_ns;
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_slot) == 64, "a slot is a cache line");
@@ -520,7 +522,7 @@ QOS_STATIC_ASSERT(sizeof(struct tags_priv_counters) == 104, "as the manual says"
 struct tags {
     struct qos_u128 v;     /* V */
     uint64_t now_ns;       /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
-    uint64_t shift_ns;     /* grows when the caller's clock is set back */
+    uint64_t shift_ns;     /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
     uint64_t behind_ns;    /* the reservation clock is now_ns - behind_ns */
     uint64_t at_device;    /* requests, all clients */
     uint64_t queued;       /* the same */
@@ -761,14 +763,33 @@ QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint64_t keep
 
 /* -- share tags */
 
-QOS_PRIV uint64_t tags_priv_now(struct tags *tags, uint64_t now_ns)
+/* A time that does not follow the latest one. Times of the caller's clock that do follow it end a shift: so one that was
+ * read long ago, by a thread that stood still, moves no tag, and neither does one that is garbage. */
+QOS_PRIV void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
-    uint64_t now = qos_sat_add(now_ns, tags->shift_ns);
-    if (QOS_LIKELY(now >= tags->now_ns))
-        tags->now_ns = now - (now == UINT64_MAX);
-    else if (tags->now_ns - now > TAGS_PRIV_SETBACK_NS && !tags->config.shared)
-        tags->shift_ns += tags->now_ns - now;
-    return tags->now_ns;
+    uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
+    if (ahead < TAGS_PRIV_LEAP_NS || (tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS)) {
+        tags->shift_ns = 0;
+        tags->now_ns = now_ns;
+        return;
+    }
+    if (qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS || tags->config.shared) {
+        tags->shift_ns = 0;
+        return;
+    }
+    ahead = qos_wrap_add(ahead, tags->shift_ns);
+    if (ahead < TAGS_PRIV_LEAP_NS)
+        tags->now_ns = qos_min(qos_sat_add(tags->now_ns, ahead), TAGS_PRIV_ABSENT - 2);
+    else if (qos_wrap_sub(0, ahead) > TAGS_PRIV_SETBACK_NS)
+        tags->shift_ns = qos_wrap_sub(tags->shift_ns, ahead);
+}
+
+QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)
+{
+    if (QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_LEAP_NS && tags->shift_ns == 0))
+        tags->now_ns = now_ns;
+    else
+        tags_priv_jump(tags, now_ns);
 }
 
 QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
@@ -1244,6 +1265,8 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
 #define TAGS_PRIV_BY_RESERVE 2u /* its own cost was charged to the reservation tag, not only rho */
 #define TAGS_PRIV_BY_LIMIT 4u   /* charged to the limit tag */
 #define TAGS_PRIV_NO_SHARE 8u   /* not charged to the share tag, as a reservation had led it too far */
+#define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
+#define TAGS_PRIV_SPENT 32u     /* taken from it */
 
 #ifndef QOS_DECLARE_ONLY
 
@@ -1294,6 +1317,12 @@ QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t s
     m->open = 0;
 }
 
+/* What the share tag was charged for it, times the weight. */
+QOS_PRIV uint64_t tags_priv_charged(const struct tags_priv_slot *slot)
+{
+    return slot->flags & TAGS_PRIV_NO_SHARE ? 0 : slot->amount;
+}
+
 /* The estimate that the request was charged is replaced by the new mean. */
 QOS_PRIV void tags_priv_correct(struct tags *tags, const struct tags_priv_slot *slot, uint64_t service_ns)
 {
@@ -1310,10 +1339,10 @@ QOS_PRIV void tags_priv_correct(struct tags *tags, const struct tags_priv_slot *
     amount = slot->flags & TAGS_PRIV_NO_SHARE ? 0 : tags_priv_mean_amount(tags->estimate, slot->delta);
     if (QOS_UNLIKELY(excess))
         amount = qos_min(qos_sat_add(amount, qos_sat_mul(excess, 256)), TAGS_PRIV_AMOUNT_MAX);
-    if (slot->amount == amount)
+    if (tags_priv_charged(slot) == amount)
         return;
     tags_priv_move(tags, h, tags_priv_per_weight(tags, slot->client, amount),
-                   tags_priv_per_weight(tags, slot->client, slot->amount));
+                   tags_priv_per_weight(tags, slot->client, tags_priv_charged(slot)));
     if (h->queued)
         tags_priv_s_set(tags, slot->client);
 }
@@ -1434,7 +1463,8 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *      next one is looked at. (Algorithm 2 does not look at limits here; Section V does.)
  *   3. Weight phase: the least share tag, in the same way; its reservation tag is not charged. With
  *      config.weight_share_permille the weight phase comes first while work is due to it: dispatches by reservation
- *      add permille of their cost to a credit, those by weight take (1000 - permille) of theirs.
+ *      add permille of their work to a credit, and while that is above 0, those by weight take (1000 - permille) of
+ *      theirs. A cancelled request takes back what it added or took.
  *   4. TAGS_ALLOW, all at their limits: the least share tag of all. It is charged to the share tag only, so surplus
  *      goes by weight.
  *
@@ -1717,7 +1747,7 @@ QOS_API enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id
     status = tags_priv_terms(tags, id, terms, 0);
     if (status != QOS_OK)
         return status;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     tags_priv_apply(tags, id, terms);
     return QOS_OK;
 }
@@ -1733,7 +1763,7 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     status = tags_priv_terms(tags, id, terms, held);
     if (status != QOS_OK)
         return status;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (h->queued) {
         tags_priv_leave_trees(tags, id);
         tags_priv_off_limit(tags, h);
@@ -1763,7 +1793,7 @@ QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t
     struct tags_priv_hot *h = tags_priv_client(tags, id);
     if (!h)
         return QOS_ENOENT;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (dropped)
         *dropped = h->queued;
     if (h->queued)
@@ -1824,7 +1854,7 @@ QOS_API enum qos_status tags_arrive(struct tags *tags, uint64_t now_ns, uint32_t
     if (count > TAGS_BACKLOG_MAX - h->queued)
         return QOS_EFULL;
     cost = qos_max(cost, 1);
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (tags_priv_rejects(tags, id, count, cost)) {
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
         return QOS_ELIMIT;
@@ -1854,7 +1884,7 @@ QOS_PRIV enum qos_status tags_priv_withdraw(struct tags *tags, uint64_t now_ns, 
         return QOS_ENOENT;
     if (count == 0 || count > h->queued)
         return QOS_ERANGE;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (count == h->queued) {
         tags_priv_empty(tags, id);
         return QOS_OK;
@@ -1926,7 +1956,7 @@ QOS_PRIV enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, st
 {
     uint32_t moves = tags->config.moves_max;
     enum qos_status status = QOS_EAGAIN;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (tags->l[0] <= tags->now_ns && !tags_priv_release(tags, &moves))
         return QOS_EBUSY;
     if (QOS_UNLIKELY(tags->weight_credit > 0)) {
@@ -1962,7 +1992,9 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     if (tags_priv_choose(tags, now_ns, &choice) != QOS_EAGAIN)
         return now_ns;
     next = tags->l[0]; /* all that wait now wait at their limits: below it, a weight is enough */
-    return next == TAGS_PRIV_ABSENT ? QOS_NEVER : qos_max(qos_sat_sub(next, tags->shift_ns), now_ns);
+    if (next == TAGS_PRIV_ABSENT)
+        return QOS_NEVER;
+    return qos_max(qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), next - tags->now_ns), now_ns);
 }
 
 /* -- dispatch */
@@ -2017,19 +2049,19 @@ QOS_PRIV bool tags_priv_within(const struct tags *tags, struct qos_u128 tag, str
     return !tags_priv_less(most, tags_priv_lead(tag, tags->v));
 }
 
-/* Work that is due to the weight phase: bounded by one request, either way. */
-QOS_PRIV void tags_priv_credit_weight(struct tags *tags, uint64_t amount, enum tags_phase phase)
+/* Work that is due to the weight phase, times 1000: what the request earned or spent, sign 1; -1 when it is cancelled. */
+QOS_PRIV void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, int64_t sign)
 {
-    int64_t work = (int64_t)qos_min(amount, UINT64_C(1) << 52);
+    const int64_t most = INT64_C(1) << 62, work = (int64_t)qos_min(slot->amount, UINT64_C(1) << 52);
     int64_t permille = (int64_t)tags->config.weight_share_permille;
-    if (phase == TAGS_PHASE_RESERVATION)
-        tags->weight_credit += permille * work;
-    else
-        tags->weight_credit -= (1000 - permille) * work;
-    if (tags->weight_credit > 1000 * work)
-        tags->weight_credit = 1000 * work;
-    if (tags->weight_credit < -1000 * work)
-        tags->weight_credit = -1000 * work;
+    if (slot->flags & TAGS_PRIV_EARNED)
+        tags->weight_credit += sign * permille * work;
+    else if (slot->flags & TAGS_PRIV_SPENT)
+        tags->weight_credit -= sign * (1000 - permille) * work;
+    if (tags->weight_credit > most)
+        tags->weight_credit = most;
+    if (tags->weight_credit < -most)
+        tags->weight_credit = -most;
 }
 
 /* Charges the share tag. */
@@ -2040,13 +2072,17 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, struct tags_priv_slot *s
     struct qos_u128 charge;
     slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, slot->client), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
-    if (QOS_UNLIKELY(tags->config.weight_share_permille != 0))
-        tags_priv_credit_weight(tags, slot->amount, phase);
+    if (QOS_UNLIKELY(tags->config.weight_share_permille != 0)) {
+        if (phase == TAGS_PHASE_RESERVATION)
+            slot->flags |= TAGS_PRIV_EARNED;
+        else if (tags->weight_credit > 0)
+            slot->flags |= TAGS_PRIV_SPENT;
+        tags_priv_credit_weight(tags, slot, 1);
+    }
     charge = tags_priv_per_weight(tags, slot->client, slot->amount);
     if (phase == TAGS_PHASE_RESERVATION && lead != TAGS_LEAD_UNBOUNDED &&
         !tags_priv_within(tags, qos_add_wide(h->tag, charge), charge, lead)) {
         slot->flags |= TAGS_PRIV_NO_SHARE;
-        slot->amount = 0;
         return;
     }
     tags_priv_move(tags, h, charge, tags_priv_wide(0, 0));
@@ -2161,7 +2197,7 @@ QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const 
         return QOS_EINVAL;
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     return tags_priv_dispatch(tags, choice, cost, rho, delta, grant);
 }
 
@@ -2220,7 +2256,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
         return QOS_EINVAL;
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     slot = tags_priv_room(tags, id, cost, 0, 0);
     if (!slot)
         return QOS_EFULL;
@@ -2254,7 +2290,7 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     slot = &tags->slot[grant->slot];
     if (grant->serial == 0 || slot->serial != grant->serial)
         return QOS_ESTALE;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (tags->config.attribute && tags->batch != QOS_NONE && tags->batch_ns != tags->now_ns)
         tags_priv_settle_batch(tags);
     slot->serial = 0;
@@ -2323,7 +2359,8 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
         tags_priv_rate_refund(&tags->reserve[id], tags_priv_reserve_floor(tags, tags->config.limit_burst_ns), reserved);
     if (limited)
         tags_priv_rate_refund(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
-    tags_priv_move(tags, h, tags_priv_wide(0, 0), tags_priv_per_weight(tags, id, slot->amount));
+    tags_priv_move(tags, h, tags_priv_wide(0, 0), tags_priv_per_weight(tags, id, tags_priv_charged(slot)));
+    tags_priv_credit_weight(tags, slot, -1);
     tags_priv_settle_rates(tags, id);
     if (h->queued)
         tags_priv_s_set(tags, id);
@@ -2348,7 +2385,7 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     QOS_ASSERT(tags);
     if (!grant || !tags->slot)
         return QOS_EINVAL;
-    (void)tags_priv_now(tags, now_ns);
+    tags_priv_now(tags, now_ns);
     if (tags->config.attribute)
         tags_priv_catch_up(tags);
     if (tags->oldest == QOS_NONE)

@@ -115,22 +115,23 @@ struct tokenpool_client;
 
 /* The paper's names: T = period_ns, delta = check_ns, Omega_prof = capacity, B = batch. 0 = the default. */
 struct tokenpool_config {
-    uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
-    uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_KNOCK_MAX;
+    uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
+    uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_KNOCK_MAX;
                                * default capacity / (8 x clients), within 1..1000 (the paper's) */
-    uint32_t flags;          /* TOKENPOOL_GUARD | ... */
-    uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
-    uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
-    uint64_t silent_periods; /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
+    uint32_t flags;           /* TOKENPOOL_GUARD | ... */
+    uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
+    uint32_t alert_periods;   /* periods in a row with an unused reservation until alert is set; default 10 */
+    uint64_t silent_periods;  /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
                                * QOS_UNLIMITED: never; default 1 */
-    uint64_t period_ns;      /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
-    uint64_t check_ns;       /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8 */
-    uint64_t poll_ns;        /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
-    uint64_t lease_ns;       /* another monitor takes over after so long without a heartbeat,
+    uint64_t period_ns;       /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
+    uint64_t check_ns;        /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8 */
+    uint64_t poll_ns;         /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
+    uint64_t lease_ns;        /* another monitor takes over after so long without a heartbeat,
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
-    uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default */
-    uint64_t capacity_min;  /* smaller totals are not recorded, 1..capacity; default 0.7 of it; QOS_NOTHING: no floor */
-    uint64_t capacity_step; /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
+    uint64_t capacity;        /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default */
+    uint64_t capacity_min;    /* TOKENPOOL_PAPER: smaller totals are not recorded, 1..capacity; default 0.7 of it;
+                               * QOS_NOTHING: no floor */
+    uint64_t capacity_step;   /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
                                * QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
@@ -751,6 +752,7 @@ struct tokenpool_client {
     bool running, known, unused_slot, stale, foreign;
     bool timeless; /* running, but the deadline is not known: nothing can be spent */
     bool alone;    /* running without a monitor (TOKENPOOL_GO_ON) */
+    bool asked;    /* for the tokens of `waiting`, in this period: who stops asking does not wait */
     bool seen, prev_known, beat_known, beat_moved, expected, may_claim, early, report_due, reported, final;
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
@@ -802,7 +804,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     qos_counter_add(&client->voided, client->held);
     client->held = 0;
     client->allowance = spent - client->debt;
-    client->running = client->timeless = false;
+    client->running = client->timeless = client->asked = false;
     client->period_at_ns = 0;
     client->span_ns = 0;
 }
@@ -1316,7 +1318,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client)
     client->reported_kept = client->kept;
     client->reported_done = done;
     /* A queue below 2 % of the completed I/Os is no backlog: the client's next requests are on their way. */
-    demand = client->waiting ? 3 : client->queued > done / 50 ? 2 : client->queued || spent > done ? 1 : 0;
+    demand = client->waiting && client->asked ? 3
+             : client->queued > done / 50     ? 2
+             : client->queued || spent > done ? 1
+                                              : 0;
     return tokenpool_priv_tag(client->epoch) << 58 | (uint64_t)client->quarter << 56 | demand << 54 |
            client->kept << 27 | done;
 }
@@ -1445,6 +1450,7 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     if (!client->waiting) /* counted once for each request, not for each try */
         qos_counter_add(&client->counters.refused, 1);
     client->waiting = (uint32_t)n;
+    client->asked = true;
     return client->running && tokenpool_client_priv_lack(client, n) > tokenpool_client_priv_room(client) ? QOS_ELIMIT
                                                                                                          : QOS_EAGAIN;
 }
@@ -1616,7 +1622,7 @@ struct tokenpool_monitor {
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
-    uint32_t window_used, window_at, clients, incarnation, epoch, seq, tries, waiting, backlogged;
+    uint32_t window_used, window_at, grown, clients, incarnation, epoch, seq, tries, waiting, backlogged;
     uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
     bool started, looked, unconfirmed;     /* unconfirmed: the epoch began after now_ns, at an unknown time */
     struct tokenpool_monitor_state info;
@@ -1977,7 +1983,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *
  *   That is TOKENPOOL_PAPER. By default the demand of the final reports decides, too:
  *
- *       somebody waited for tokens, and U is close to Omega or above      Omega grows
+ *       somebody waited for tokens, and U is close to Omega or above      Omega grows; below the profile's capacity
+ *                                                                         by twice as much in each period of a row
  *       requests were queued although tokens were held                    U joins W: the node was the limit
  *       else                                                              Omega stays: the demand was the limit
  *
@@ -2014,12 +2021,17 @@ QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor
     uint64_t step = config->capacity_step;
     if (monitor->waiting && qos_sat_add(used, within) >= omega) { /* all used, and clients waited */
         monitor->window_used = monitor->window_at = 0;
-        if (step != QOS_NOTHING)
-            monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
+        if (step == QOS_NOTHING)
+            return;
+        if (omega + step < config->capacity) /* after a fall, by twice as much as in the period before */
+            step = qos_min(step << monitor->grown, config->capacity - omega);
+        monitor->grown += monitor->grown < 20;
+        monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
     } else if (monitor->backlogged && !monitor->waiting && used && used < omega + within) {
         /* tokens and requests were left: the node was slower than the estimate */
         if (used < monitor->capacity_next / 10 * 9) /* a fall: older records do not apply */
             monitor->window_used = monitor->window_at = 0;
+        monitor->grown = 0;
         tokenpool_monitor_priv_record(monitor, used);
     } /* else the demand was the limit: no information about the node */
 }

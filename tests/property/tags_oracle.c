@@ -27,6 +27,7 @@ struct task {
 struct flight {
     unsigned id;
     uint64_t amount; /* reward: 1/256 ns */
+    int64_t credit;  /* of the weight phase: what it added */
     bool by_reservation, limited;
     struct tags_grant grant;
 };
@@ -283,13 +284,12 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     } else {
         c->stag += charge;
     }
-    if (o.permille) {
-        o.credit += f->by_reservation ? (int64_t)(o.permille * work) : -(int64_t)((1000 - o.permille) * work);
-        if (o.credit > (int64_t)(1000 * work))
-            o.credit = (int64_t)(1000 * work);
-        if (o.credit < -(int64_t)(1000 * work))
-            o.credit = -(int64_t)(1000 * work);
-    }
+    f->credit = 0;
+    if (o.permille)
+        f->credit = f->by_reservation ? (int64_t)(o.permille * work)
+                    : o.credit > 0    ? -(int64_t)((1000 - o.permille) * work)
+                                      : 0;
+    o.credit += f->credit;
     c->device++;
     c->queue--;
     if (c->queue == 0)
@@ -325,6 +325,7 @@ static void cancellation(struct flight *f, int64_t now)
     if (f->limited)
         give_back(&c->lbase, &c->lcount, c->L, now - o.burst_ns);
     refund(c, per_weight(c, f->amount));
+    o.credit -= f->credit;
     *f = o.flight[--o.flights];
 }
 

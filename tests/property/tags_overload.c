@@ -196,6 +196,66 @@ static void least_share(uint32_t permille, enum tags_mode mode)
     CHECK(check_mem_free(&memory));
 }
 
+/* The same part of the work if reserved requests and others differ in size: with small ones nobody takes more, nobody less. */
+static void least_share_of_sizes(uint32_t permille, enum tags_mode mode, uint64_t reserved_size, uint64_t size)
+{
+    struct tags_config c;
+    uint64_t begin;
+    double share;
+    memset(&c, 0, sizeof c);
+    c.weight_share_permille = permille;
+    c.count_cost = true;
+    CHECK_CONTEXT("weights keep %u of 1000, mode %u, reserved requests of %u, others of %u", permille, (unsigned)mode,
+                  (unsigned)reserved_size, (unsigned)size);
+    open_tags(&c, mode);
+    add(0, 1, 2000, 0, reserved_size);
+    add(1, 1000, 0, 0, size);
+    for (begin = now; now < begin + 100 * SECOND;)
+        (void)serve(MS);
+    share = (double)work[1] / (double)(work[0] + work[1]);
+    CHECK_WITHIN(share, permille / 1000.0 * 0.97, permille / 1000.0 * 1.03);
+    CHECK(check_mem_free(&memory));
+}
+
+/* A client whose requests are all cancelled before the next one is sent: by weight, or by its reservation. What was not executed
+ * takes nothing from the part of the weights and adds nothing to it. */
+static void cancelled_share(bool by_weight)
+{
+    struct tags_config c;
+    struct tags_grant pending = {0, TAGS_PHASE_WEIGHT, 0, 0};
+    uint64_t begin, cancelled = 0;
+    double share;
+    memset(&c, 0, sizeof c);
+    c.weight_share_permille = 100;
+    c.count_cost = true;
+    CHECK_CONTEXT("cancelled by %s", by_weight ? "weight" : "reservation");
+    open_tags(&c, TAGS_PS);
+    add(0, 1, 2000, 0, 1);
+    add(1, 1000, 0, 0, 1);
+    add(2, by_weight ? 1000 : 1, by_weight ? 0 : 1000, 0, 64);
+    for (begin = now; now < begin + 100 * SECOND;) {
+        struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+        struct tags_grant g;
+        CHECK_EQ(tags_choose(&tags, now, &choice), QOS_OK);
+        if (choice.client == 2 && pending.serial)
+            CHECK_EQ(tags_cancel(&tags, now, &pending), QOS_OK);
+        CHECK_EQ(tags_dispatch(&tags, now, &choice, size_of[choice.client], 0, 0, &g), QOS_OK);
+        if (choice.client == 2) {
+            pending = g;
+            now += MS; /* a server needs time for it, too */
+            cancelled++;
+            continue;
+        }
+        now += MS;
+        CHECK_EQ(tags_complete(&tags, now, &g, 0), QOS_OK);
+        work[choice.client]++;
+    }
+    CHECK_GE(cancelled, 50);
+    share = (double)work[1] / (double)(work[0] + work[1]);
+    CHECK_WITHIN(share, 0.095, 0.105);
+    CHECK(check_mem_free(&memory));
+}
+
 int main(void)
 {
     unsigned mode;
@@ -215,6 +275,12 @@ int main(void)
         least_share(0, (enum tags_mode)mode);
         least_share(100, (enum tags_mode)mode);
         least_share(500, (enum tags_mode)mode);
+        least_share_of_sizes(100, (enum tags_mode)mode, 1, 64);
+        least_share_of_sizes(100, (enum tags_mode)mode, 64, 1);
+        least_share_of_sizes(500, (enum tags_mode)mode, 3, 50);
+        least_share_of_sizes(900, (enum tags_mode)mode, 50, 3);
     }
+    cancelled_share(true);
+    cancelled_share(false);
     return check_end();
 }

@@ -146,5 +146,23 @@ int main(void)
     rig_run(&monitor, S);
     CHECK_EQ(rig_slot(0).used, 200);
     CHECK_EQ(rig_info().last_used, 200); /* the pool was not touched */
+    /* A client with a queue that sends slowly, while the others pause, looks like a slow node: 10 of 1000. When the others are back,
+     * the estimate is that of the profile again within 6 periods, not 20; above the profile it grows by steps. */
+    base(0, 0, 0, 3, 0);
+    config.flags = 0;
+    begin();
+    for (i = 0; i < 10; i++) {
+        static const uint64_t next[] = {10, 60, 160, 360, 760, 1000, 1050, 1100, 900, 950};
+        uint64_t epoch = rig_info().epoch, all = rig_info().capacity, queue = i == 0 || i == 8 ? 2 : 3;
+        uint64_t second = i == 0 ? 0 : i == 8 ? 400 : qos_min(all, 300);
+        rig_report(0, epoch, 3, 200, i == 0 ? 10 : i == 8 ? 500 : all - second);
+        rig_report(1, epoch, 3, 300, second);
+        storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
+        storage[tokenpool_storage_report(2, 0) / 8] |= queue << 54;
+        rig_run(&monitor, period * S + MS);
+        rig_run(&monitor, ++period * S);
+        CHECK_CONTEXT("after a slow client, period %u", i);
+        CHECK_EQ(rig_info().capacity, next[i]);
+    }
     return check_end();
 }

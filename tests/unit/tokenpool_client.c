@@ -231,6 +231,36 @@ static void test_demand(void)
     }
 }
 
+/* A refused request that is never asked for again: from the next period on its client is idle, and does not wait. So it does
+ * not keep the monitor from seeing that the node is slow. One that is asked for again waits on; both count as refused once. */
+static void test_gone(void)
+{
+    struct tokenpool_client c;
+    struct qos_stats stats;
+    unsigned again;
+    for (again = 0; again < 2; again++) {
+        CHECK_CONTEXT("asked for %s", again ? "again" : "once");
+        base(100, 90, 0, 0, &c, NULL);
+        CHECK_EQ(tokenpool_client_take(&c, 0, 90), QOS_OK);
+        tokenpool_client_complete(&c, 90);
+        CHECK_EQ(tokenpool_client_take(&c, 0, 100), QOS_EAGAIN);
+        tokenpool_client_run(&c, S - 2 * MS, 0);
+        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 54 & 3, 3);
+        CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 0, 0, NULL), QOS_OK);
+        rig_join(1, 10, 0); /* so that the pool never holds 100 */
+        rig_tick(&c, S - 1);
+        rig_run(&monitor, S);
+        rig_tick(&c, S);
+        if (again)
+            CHECK_EQ(tokenpool_client_take(&c, S, 100), QOS_EAGAIN);
+        tokenpool_client_complete(&c, 1); /* of the period before */
+        tokenpool_client_run(&c, 2 * S - 2 * MS, 0);
+        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 54 & 3, again ? 3 : 0);
+        CHECK_EQ(tokenpool_client_stats(&c, QOS_NONE, &stats), QOS_OK);
+        CHECK_EQ(stats.refused, 1);
+    }
+}
+
 /* A report goes out as soon as K falls, is sent again if the transport lost it, and every operation is a word's. */
 static void test_report_again(void)
 {
@@ -676,6 +706,7 @@ int main(void)
     test_limit_and_debt();
     test_times();
     test_demand();
+    test_gone();
     test_report_again();
     test_overtaken_terms();
     test_begin();
