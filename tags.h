@@ -2049,7 +2049,7 @@ QOS_PRIV bool tags_priv_within(const struct tags *tags, struct qos_u128 tag, str
     return !tags_priv_less(most, tags_priv_lead(tag, tags->v));
 }
 
-/* Work that is due to the weight phase, times 1000: what the request earned or spent, sign 1; -1 when it is cancelled. */
+/* Work that is due to the weight phase, times 1000. sign: 1 at dispatch, -1 when the request is cancelled. */
 QOS_PRIV void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, int64_t sign)
 {
     const int64_t most = INT64_C(1) << 62, work = (int64_t)qos_min(slot->amount, UINT64_C(1) << 52);
