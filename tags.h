@@ -763,8 +763,8 @@ QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint64_t keep
 
 /* -- share tags */
 
-/* A time that does not follow the latest one. One of the caller's clock that does follow it ends a shift: so a time that
- * was read long ago, by a thread that stood still, moves no tag, and neither does garbage. */
+/* A time that does not follow the latest one. One of the caller's clock that does follow it ends a shift. So a time
+ * that was read long ago, by a thread that stood still, moves no tag, and neither does garbage. */
 QOS_PRIV void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
