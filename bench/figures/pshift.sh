@@ -42,7 +42,7 @@ set xtics auto
 set logscale y
 set yrange [*:*]
 unset key
-set key outside bottom center horizontal noenhanced textcolor variable
+set key outside bottom center horizontal noenhanced textcolor variable title ""
 plot "$out/pshift_7.data" using 1:4 title "GLPK simplex", "" using 1:3 title "LEMON Preflow", "" using 1:2 title "pshift.h"
 set output "$out/pshift_growth.svg"
 set title "Time by size (64 servers, 8 entries a bucket, m = 1.1)"

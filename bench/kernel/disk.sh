@@ -71,7 +71,7 @@ weigh() { # TENANT: BFQ's weight
 device_waited_ns() { awk '{print $2}' "/proc/$device_pid/schedstat"; }
 row() { # SCENE MECHANISM db_bytes scan_bytes backup_bytes p99_ns cpu_us
     awk -v scene="$1" -v name="$2" -v db="$3" -v scan="$4" -v backup="$5" -v p99="$6" -v cpu="$7" -v ops="$device_ops" -v bytes="$device_bytes" \
-        -v waited="$((($(device_waited_ns) - waited) / (10000000 * (seconds + 1))))" 'BEGIN {
+        -v waited="$((100 * ($(device_waited_ns) - waited) / ($(date +%s%N) - began)))" 'BEGIN {
         part = scene == "half" ? 0.5 : 1
         least = scan / 62914560
         if (scene != "idle" && db / 9830400 < least) least = db / 9830400
@@ -136,7 +136,7 @@ scenes() { # COMMAND NAME OPTION...: all, idle, half
     local scene
     [[ " ${MECHANISMS:-$2} " == *" $2 "* ]] || return 0
     for scene in all idle half; do
-        waited=$(device_waited_ns)
+        waited=$(device_waited_ns) began=$(date +%s%N)
         [ "$scene" = half ] && [ "$1" = with_fio ] && device_half
         "$1" "$scene" "${@:2}"
         device_whole
@@ -190,8 +190,9 @@ echo "(reservation: the lesser of what db and scan got of theirs; limit: what ba
 awk '{split("reservation_least limit busy p99_ms cpu_us_per_io device_waited", m); for (i = 1; i <= 6; i++)
     printf "{\"bench\":\"kernel_disk\",\"case\":\"%s %s\",\"metric\":\"%s\",\"value\":%s,\"unit\":\"%s\"}\n", $2, $1, m[i], $(i + 2), i < 4 ? "ratio" : i == 4 ? "ms" : i == 5 ? "us" : "%"}' "$dir/rows" >"$out/kernel_disk.jsonl"
 command -v gnuplot >/dev/null || { echo "no figure: gnuplot is missing"; exit 0; }
-awk '{if (!($2 in seen)) {seen[$2] = ++n; name[n] = $2} for (i = 3; i <= 7; i++) v[$2, $1, i] = $i}
-    END {for (i = 1; i <= n; i++) {printf "%s", name[i] == "fio_rate" ? "\"fio rates\"" : name[i]; for (k = 3; k <= 7; k++) printf " %s %s %s", v[name[i], "all", k], v[name[i], "idle", k], v[name[i], "half", k]; print ""}}' "$dir/rows" >"$dir/figure.dat"
+awk 'function row(i, scene, k) {printf " %s", (name[i], scene, k) in v ? v[name[i], scene, k] : "nan"}
+    {if (!($2 in seen)) {seen[$2] = ++n; name[n] = $2} for (i = 3; i <= 7; i++) v[$2, $1, i] = $i}
+    END {for (i = 1; i <= n; i++) {printf "%s", name[i] == "fio_rate" ? "\"fio rates\"" : name[i]; for (k = 3; k <= 7; k++) {row(i, "all", k); row(i, "idle", k); row(i, "half", k)}; print ""}}' "$dir/rows" >"$dir/figure.dat"
 gnuplot <<GP || exit 1
 set terminal svg size 1000,760 font 'sans,12' background 'white'
 set output '$out/kernel_disk.svg'

@@ -90,7 +90,7 @@ static bool in_right_half(const struct plot *p, double x)
 
 static void put_marks(FILE *f, const struct plot *p)
 {
-    size_t i, level = 0;
+    size_t i, beside = 0;
     for (i = 0; i < p->marks; i++) {
         const struct plot_mark *m = &p->mark[i];
         const char *colour = m->colour_of < 0 ? "#999999" : colours[(size_t)m->colour_of % COLOURS];
@@ -106,9 +106,14 @@ static void put_marks(FILE *f, const struct plot *p)
             fprintf(f, " at %.9g, graph 0.97 %s,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at,
                     in_right_half(p, m->at) ? "right offset -0.4" : "left offset 0.4", colour);
         else
-            fprintf(f, " at graph %.2f, first %.9g right offset 0,0.5 noenhanced font \",10\" tc rgb \"%s\"\n",
-                    0.99 - 0.2 * (double)(level++ % 4), m->at, colour); /* side by side: marks may be close together */
+            fprintf(f, " at graph 1, first %.9g left offset 0.5,0 noenhanced font \",10\" tc rgb \"%s\"\n", m->at,
+                    colour); /* outside, where no curve is */
+        beside = !m->vertical && strlen(m->name) > beside ? strlen(m->name) : beside;
     }
+    if (beside)
+        fprintf(f, "set rmargin %zu\n", beside + 1);
+    else
+        fputs("unset rmargin\n", f);
 }
 
 /* How curve i of the plot is drawn. A bar needs the place of its group's middle, and its own place in the group. */
