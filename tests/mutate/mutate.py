@@ -24,6 +24,7 @@ header what was caught meets the test that caught it first.
 
     QOS_MUTATE_SECONDS=n  ends the run after n seconds; the next goes on from there (0: only prints what is known)
     QOS_MUTATE_ROUND=1    leaves out the second round
+    QOS_MUTATE_CHAPTERS="agent controller"  only functions of these chapters of the header
 
 Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outlive edits elsewhere:
     htb.h htb_take                 the header and the function; `#2` behind it: the second such place in it
@@ -59,6 +60,7 @@ LONG_S = 150  # a test above this judges nothing
 SCALE = 20  # the first round runs 1/SCALE of each random test
 END = time.monotonic() + float(os.environ.get("QOS_MUTATE_SECONDS", "inf"))
 ROUNDS = int(os.environ.get("QOS_MUTATE_ROUND", "2"))
+CHAPTERS = os.environ.get("QOS_MUTATE_CHAPTERS", "").split()
 HEADERS = sorted(f[:-2] for f in os.listdir(".") if f.endswith(".h"))
 
 # ---- the text of a header ------------------------------------------------------------------------------------------
@@ -272,6 +274,8 @@ def mutants(text, seed):
     found = {}
     for name, begin, end, options in Mutator(text).sites:
         site = []
+        if CHAPTERS and (re.findall(r"==== chapter: ([\w ]+\w)", text[:begin]) or [""])[-1] not in CHAPTERS:
+            continue
         for new in options:
             m = describe(text, name, begin, end, new)
             if m is None:
