@@ -330,7 +330,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds somebody if nothing arrives or completes: now_ns if now, QOS_NEVER if nobody
- * waits. Exact; with shared tags it may be early. */
+ * waits. Exact for up to a year; with shared tags it may be early. */
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
 /* The device is done with it. service_ns: the time that the device spent on it. With one request at a time, that is
@@ -763,17 +763,21 @@ QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint64_t keep
 
 /* -- share tags */
 
+/* Is this a time of the caller's own clock, at most a year after the latest or a second before it? */
+QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns)
+{
+    uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
+    return ahead < TAGS_PRIV_LEAP_NS || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
+}
+
 /* A time that does not follow the latest one. One of the caller's clock that does follow it ends a shift. So a time
  * that was read long ago, by a thread that stood still, moves no tag, and neither does garbage. */
 QOS_PRIV void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
-    if (ahead < TAGS_PRIV_LEAP_NS || (tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS)) {
-        tags->shift_ns = 0;
+    if (ahead < TAGS_PRIV_LEAP_NS || (tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS))
         tags->now_ns = now_ns;
-        return;
-    }
-    if (qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS || tags->config.shared) {
+    if (tags_priv_follows(tags, now_ns) || tags->config.shared) {
         tags->shift_ns = 0;
         return;
     }
@@ -1987,14 +1991,15 @@ QOS_API enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct t
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
 {
     struct tags_choice choice;
-    uint64_t next;
+    uint64_t next, at;
     QOS_ASSERT(tags);
     if (tags_priv_choose(tags, now_ns, &choice) != QOS_EAGAIN)
         return now_ns;
     next = tags->l[0]; /* all that wait now wait at their limits: below it, a weight is enough */
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
-    return qos_max(qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), next - tags->now_ns), now_ns);
+    at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), next - tags->now_ns);
+    return qos_max(tags_priv_follows(tags, at) ? next : at, now_ns); /* a call at that time ends the shift */
 }
 
 /* -- dispatch */

@@ -128,7 +128,8 @@ struct tokenpool_config {
     uint64_t poll_ns;         /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
     uint64_t lease_ns;        /* another monitor takes over after so long without a heartbeat,
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
-    uint64_t capacity;        /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default */
+    uint64_t capacity;        /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default. The
+                               * estimate begins with it and follows what is used; TOKENPOOL_FIXED: it stays */
     uint64_t capacity_min;    /* TOKENPOOL_PAPER: smaller totals are not recorded, 1..capacity; default 0.7 of it;
                                * QOS_NOTHING: no floor */
     uint64_t capacity_step;   /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);

@@ -147,7 +147,8 @@ static void dispatch_op(struct fuzz_input *in)
             return;
         for (i = 0; i < CLIENTS; i++) /* every client without a limit is served */
             FUZZ_CHECK(queued[i] == 0 || limit[i]);
-        if (next != QOS_NEVER && next > now && fuzz_between(in, 0, 1)) {
+        /* A time more than a year (2^55 ns) ahead is garbage to tags.h. */
+        if (next != QOS_NEVER && next > now && next - now < UINT64_C(1) << 55 && fuzz_between(in, 0, 1)) {
             FUZZ_CHECK(tags_choose(&tags, next - 1, &choice) == QOS_EAGAIN || next - 1 == now);
             now = next;
             FUZZ_CHECK(tags_choose(&tags, now, &choice) == QOS_OK);
