@@ -836,41 +836,47 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* How many fragments of the leaf start at or before the key. First the block, then the place in it: rounds of
- * comparisons that do not wait for each other, with no branch to mispredict. */
+/* How many of n keys, each `step` behind the one before, are not above the key. A search counts the blocks, then the keys
+ * in the block: comparisons that do not wait for each other, with no branch to mispredict. */
+QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
+                                       uint64_t object, uint64_t offset)
+{
+    uint32_t count = 0, i;
+    for (i = 0; i < n; i++)
+        count += twochoice_priv_le(objects[i * step], offsets[i * step], object, offset);
+    return count;
+}
+
+QOS_PRIV uint32_t twochoice_priv_count3(const uint32_t *from, uint32_t step, uint32_t key)
+{
+    return (uint32_t)(from[0] <= key) + (from[step] <= key) + (from[2 * step] <= key);
+}
+
+QOS_PRIV uint32_t twochoice_priv_count6(const uint64_t *offsets, uint32_t step, uint64_t offset)
+{
+    return ((uint32_t)(offsets[0] <= offset) + (offsets[step] <= offset)) + /* in pairs: a short chain */
+           ((uint32_t)(offsets[2 * step] <= offset) + (offsets[3 * step] <= offset)) +
+           ((uint32_t)(offsets[4 * step] <= offset) + (offsets[5 * step] <= offset));
+}
+
+/* How many fragments of the leaf start at or before the key. */
 QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
     const uint64_t *objects = leaf->u.wide.object, *offsets = leaf->u.wide.offset;
-    uint32_t base = 0, rank = 0, i;
-    for (i = 6; i <= 24; i += 6)
-        base += twochoice_priv_le(objects[i - 1], offsets[i - 1], object, offset);
-    base *= 6;
-    objects += base;
-    offsets += base;
-    for (i = 0; i < 6; i++)
-        rank += twochoice_priv_le(objects[i], offsets[i], object, offset);
-    return base + rank;
+    uint32_t base = 6 * twochoice_priv_count(objects + 5, offsets + 5, 6, 4, object, offset);
+    return base + twochoice_priv_count(objects + base, offsets + base, 1, 6, object, offset);
 }
 
 QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
     const uint32_t *from = leaf->u.narrow.from;
-    uint32_t key, base = 0, rank = 0, i;
+    uint32_t key, rank;
     if (leaf->object != object || offset < leaf->base)
         return leaf->object < object ? leaf->count : 0;
     key = (uint32_t)qos_min(offset - leaf->base, UINT32_MAX - 1); /* no fragment starts above it */
-    for (i = 14; i <= 44; i += 15)
-        base += from[i] <= key;
-    base *= 15;
-    from += base;
-    for (i = 3; i <= 11; i += 4)
-        rank += from[i] <= key;
-    rank *= 4;
-    from += rank;
-    rank += base;
-    for (i = 0; i < 3; i++)
-        rank += from[i] <= key;
-    return rank;
+    rank = 15 * twochoice_priv_count3(from + 14, 15, key);
+    rank += 4 * twochoice_priv_count3(from + rank + 3, 4, key);
+    return rank + twochoice_priv_count3(from + rank, 1, key);
 }
 
 QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
@@ -885,23 +891,8 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_p
                                                         uint64_t offset)
 {
     const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
-    uint32_t base = 0, rank = 0, i;
-    for (i = 7; i <= 42; i += 7)
-        base += twochoice_priv_le(objects[i], offsets[i], object, offset);
-    base *= 7;
-    objects += base;
-    offsets += base;
-    for (i = 1; i < 7; i++)
-        rank += twochoice_priv_le(objects[i], offsets[i], object, offset);
-    return base + rank;
-}
-
-/* How many of six bounds, each `step` behind the one before, are not above the offset. Sums in pairs: a short chain. */
-QOS_PRIV uint32_t twochoice_priv_six(const uint64_t *bound, size_t step, uint64_t offset)
-{
-    return ((uint32_t)(bound[step] <= offset) + (bound[2 * step] <= offset)) +
-           ((uint32_t)(bound[3 * step] <= offset) + (bound[4 * step] <= offset)) +
-           ((uint32_t)(bound[5 * step] <= offset) + (bound[6 * step] <= offset));
+    uint32_t base = 7 * twochoice_priv_count(objects + 7, offsets + 7, 7, 6, object, offset);
+    return base + twochoice_priv_count(objects + base + 1, offsets + base + 1, 1, 6, object, offset);
 }
 
 /* The same. Where all the other bounds are of the key's object, only offsets are compared. */
@@ -910,8 +901,8 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
     uint32_t base;
     if (QOS_UNLIKELY(!inner->narrow || inner->object != object))
         return twochoice_priv_child_of_many(inner, object, offset);
-    base = 7 * twochoice_priv_six(inner->u.inner.offset, 7, offset);
-    return base + twochoice_priv_six(inner->u.inner.offset + base, 1, offset);
+    base = 7 * twochoice_priv_count6(inner->u.inner.offset + 7, 7, offset);
+    return base + twochoice_priv_count6(inner->u.inner.offset + base + 1, 1, offset);
 }
 
 /* Fetches at once what a search will want: one trip to memory for each node. Of an inner node: offsets and children. */

@@ -746,29 +746,29 @@ static void placement_ends(void)
 {
     struct twochoice_placement_config config;
     struct twochoice_placement s;
-    struct twochoice_probe probe[16];
-    struct twochoice_write w[4];
+    struct twochoice_probe probe[32];
+    struct twochoice_write w[8];
     size_t size, n = 0, i;
     void *mem;
     memset(&config, 0, sizeof config);
     memset(probe, 0, sizeof probe);
     memset(w, 0, sizeof w);
-    config.servers = 16;
-    config.max_writes = 4;
+    config.servers = 32;
+    config.max_writes = 8;
     size = twochoice_placement_memsize(&config);
     mem = aligned_alloc(64, size);
     CHECK_EQ(twochoice_placement_init(&s, mem, size, &config), QOS_OK);
-    for (i = 0; i < 16; i++) {
+    for (i = 0; i < 32; i++) {
         probe[i].server = (uint32_t)i;
         probe[i].weight = 1;
         probe[i].load = UINT64_C(0x0101010101010101);
     }
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < 8; i++)
         w[i].len_bytes = 1 << 20;
-    CHECK_EQ(twochoice_placement_decide(&s, w, 4, probe, 16), QOS_OK);
-    for (i = 0; i < 16; i++)
+    CHECK_EQ(twochoice_placement_decide(&s, w, 8, probe, 32), QOS_OK);
+    for (i = 0; i < 32; i++)
         CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, w, 4, probe, &n), QOS_OK);
+    CHECK_EQ(twochoice_placement_ask(&s, w, 8, probe, &n), QOS_OK);
     CHECK_EQ(n, 0); /* nobody is up: what decide wrote down was in its own memory */
     for (i = 0; i < 4; i++) {
         probe[i].server = (uint32_t)i;
@@ -778,10 +778,14 @@ static void placement_ends(void)
     }
     CHECK_EQ(twochoice_placement_decide(&s, w, 1, probe, 4), QOS_OK);
     CHECK_EQ(w[0].target, 2); /* the two that claim 2^63 do not wrap the sum */
-    probe[0].load = 0;
-    probe[1].load = w[0].len_bytes;
-    CHECK_EQ(twochoice_placement_decide(&s, w, 1, probe, 2), QOS_OK);
-    CHECK_EQ(w[0].target, 0); /* exactly as full as the other: it stays at home */
+    w[1].home = w[2].home =
+        5; /* three writes; the level is twice their length, and half of a byte in the second round */
+    for (i = 0; i < 2; i++) {
+        probe[0].load = w[0].len_bytes + i;
+        probe[1].load = 0;
+        CHECK_EQ(twochoice_placement_decide(&s, w, 3, probe, 2), QOS_OK);
+        CHECK_EQ(w[0].target, i); /* it stays at home up to the level, and not one byte above it */
+    }
     for (i = 0; i < 3; i++) {
         CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_UP, 0), QOS_OK);
         probe[i].state = i == 0 ? TWOCHOICE_DOWN : TWOCHOICE_UP;
