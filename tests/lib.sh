@@ -47,6 +47,7 @@ side_by_side() {
 # Last line of every script, with its status. A script that ends without it has failed.
 finish() {
     [ "${1:-0}" = 0 ] || exit 1
+    [ -z "${unsure:-}" ] || inconclusive "$unsure"
     echo "finished $script"
     exit 0
 }
@@ -63,32 +64,73 @@ expect() { # WHAT TEST-COMMAND...
 inconclusive() { echo "INCONCLUSIVE $*"; exit 78; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
+# Verdicts of two kinds. What must hold whatever the machine does (counters, data, logs, statuses, messages): bad, expect. What
+# needs time or processors: expect_time. If it does not hold, and the machine was disturbed since the last watch_mark, the test is
+# inconclusive, as far as nothing else failed; if the machine was not disturbed, it has failed. tests/watch.pl is the witness.
+watch() {
+    watched=$PWD/build/log/watch.$$
+    mkdir -p build/log
+    : >"$watched"
+    (env -u QOS_TEST_RUN nice -n -15 perl tests/watch.pl notes "$watched" $$ </dev/null >/dev/null 2>&1 &)
+    watch_mark
+}
+watch_mark() { watch_from=$(perl tests/watch.pl now $$); }
+disturbed() { # prints by what
+    sleep 0.1
+    perl tests/watch.pl since "$watched" $$ "$watch_from"
+}
+expect_time() { # WHAT TEST-COMMAND...
+    local what=$1 why
+    shift
+    if "$@"; then ok "$what"
+    elif why=$(disturbed); then late "$what: $why"
+    else bad "$what ($*)"; fi
+}
+late() { # WHAT: the machine gave no verdict on it
+    echo "LATE: $*"
+    unsure=${unsure:-"$*"}
+}
+# True as soon as the command is, at most so many seconds later. Tries are counted, so time that stands still is none.
+within_s() { # SECONDS COMMAND...
+    local tries_left # the command may be a function: it sees this name, so no short one
+    for ((tries_left = $1 * 20; tries_left > 0; tries_left--)); do
+        "${@:2}" && return
+        sleep 0.05
+    done
+    return 1
+}
+case $script in tests/real/* | tests/vm/*) watch ;; esac
+
 # The quickstart servers, on the loopback address.
 # serve PROGRAM ARGUMENT...: runs PROGRAM PORT ARGUMENT... with a free port; sets port and pid; output in $d/out and $d/err.
 serve() {
     for _ in 1 2 3 4 5; do
         port=$((20000 + RANDOM % 30000))
-        timeout 60 "$1" "$port" "${@:2}" >"$d/out" 2>"$d/err" &
+        timeout 300 "$1" "$port" "${@:2}" >"$d/out" 2>"$d/err" &
         pid=$!
-        sleep 0.3
+        within_s 30 up_or_ended
+        sleep 0.1 # another one's port: ours is about to end
         kill -0 "$pid" 2>/dev/null && return 0
     done
     cat "$d/err"
     exit 1
 }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+up_or_ended() { listens "$port" || ! kill -0 "$pid" 2>/dev/null; }
 ask() { # PORT LINE: what the server answers, until it closes
     exec 5<>"/dev/tcp/127.0.0.1/$1" || return 1
     printf '%s\n' "$2" >&5
-    timeout 5 cat <&5
+    timeout 60 cat <&5
     exec 5>&-
 }
 
 # Runs a command that judges itself (examples/tokenpool_*) and prints its output. A missed reservation, or a machine too
 # slow for a verdict (status 3), is retried once; wrong books never are. Ends the script unless all checks held: as failed if
-# two tries missed a reservation, as inconclusive if either was too slow.     judged OUTPUT COMMAND...
+# two tries missed a reservation, as inconclusive if either was too slow or the machine was disturbed.     judged OUTPUT COMMAND...
 judged() {
     local out=$1 try status slow=
     shift
+    watch_mark
     for try in 1 2; do
         status=0
         "$@" >"$out" 2>&1 </dev/null || status=$?
@@ -99,5 +141,6 @@ judged() {
         [ "$status" -ne 3 ] || slow=1
     done
     [ -z "$slow" ] || inconclusive "this machine did less than in the bare run"
+    slow=$(disturbed) && inconclusive "status $status: $slow"
     exit 1
 }

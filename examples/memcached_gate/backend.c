@@ -124,10 +124,17 @@ void backend_close(struct worker *w)
     }
 }
 
-void backend_tick(struct worker *w)
+void backend_tick(struct worker *w, uint64_t late_ns)
 {
     struct backend *b = &w->backend;
-    bool late = b->count && w->now_ns > b->ring[b->first].sent_ns + gate_settings.timeout_ns;
+    bool late;
+    /* When the whole machine stood still, memcached could not answer either: all its time begins anew. */
+    if (late_ns > gate_settings.timeout_ns / 4) {
+        b->awake_ns = w->now_ns;
+        if (b->state == BACKEND_CONNECTING)
+            b->retry_ns = w->now_ns + gate_settings.timeout_ns;
+    }
+    late = b->count && w->now_ns > qos_max(b->ring[b->first].sent_ns, b->awake_ns) + gate_settings.timeout_ns;
     if (late || (b->state == BACKEND_CONNECTING && w->now_ns > b->retry_ns))
         backend_close(w);
     if (b->state == BACKEND_DOWN && w->now_ns >= b->retry_ns)

@@ -299,7 +299,7 @@ static void *serve(void *arg)
 {
     struct worker *w = arg;
     struct epoll_event event[EVENTS];
-    uint64_t tick_ns = 0;
+    uint64_t tick_ns = tool_now_ns();
     while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) {
         int n = epoll_wait(w->epoll, event, EVENTS, sleep_ms(w, tick_ns)), k;
         w->now_ns = tool_now_ns();
@@ -307,8 +307,8 @@ static void *serve(void *arg)
         for (k = 0; k < n; k++)
             on_event(w, &event[k]);
         if (w->now_ns >= tick_ns) {
+            backend_tick(w, w->now_ns - tick_ns);
             tick_ns = w->now_ns + TICK_NS;
-            backend_tick(w);
         }
         turn(w);
     }

@@ -214,7 +214,7 @@ enum backend_state { BACKEND_DOWN, BACKEND_CONNECTING, BACKEND_UP };
 struct backend {
     struct source source;
     enum backend_state state;
-    uint64_t retry_ns;
+    uint64_t retry_ns, awake_ns; /* awake: this worker has looked at the clock without a long pause since then */
     char *out;
     size_t out_size, out_begin, out_end;
     char *in; /* IN_BYTES */
@@ -230,7 +230,8 @@ bool backend_full(const struct worker *w);
 /* Takes the client's head and data. */
 void backend_send(struct worker *w, struct client *c);
 void backend_flush(struct worker *w);
-void backend_tick(struct worker *w); /* reconnects; gives up what took too long */
+/* Reconnects; gives up what took too long. late_ns: since this call was due. */
+void backend_tick(struct worker *w, uint64_t late_ns);
 void backend_close(struct worker *w);
 
 /* ---- gate.c ------------------------------------------------------------------------------------------- */

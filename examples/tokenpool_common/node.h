@@ -333,7 +333,7 @@ static inline bool node_bare(struct node_link *link, const struct node_setup *s,
         link->idle(link, begin + s->bare_ns);
     took = tool_now_ns() - begin;
     node_set_phase(s, region, NODE_COUNT);
-    if (!node_await(link, s, region, NODE_COUNTED, 5 * QOS_NS_PER_S))
+    if (!node_await(link, s, region, NODE_COUNTED, 20 * QOS_NS_PER_S))
         return false;
     for (i = 0, log->bare = 0; i < s->clients; i++)
         log->bare += qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8 * NODE_ROW_BARE));

@@ -236,7 +236,7 @@ static int attach_by_name(const char *name, uint32_t id)
         char bytes[CMSG_SPACE(2 * sizeof(int))];
     } control;
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct timeval patience = {.tv_sec = 2};
+    struct timeval patience = {.tv_sec = 10};
     int fds[2];
     shm.data_node = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (shm.data_node < 0 || connect(shm.data_node, (struct sockaddr *)&a, size) != 0)

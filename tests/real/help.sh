@@ -37,11 +37,12 @@ run_one() { # COMMAND
     local status=0 start=$SECONDS
     if reason "$1" >"$work/why"; then echo "not run: $1 ($(cat "$work/why"))"; return; fi
     mkdir -p "$work/dir/figures" "$work/dir/build"
-    (cd "$work/dir" && timeout -k 5 240 bash -c "$1") >"$work/out" 2>"$work/err" </dev/null || status=$?
+    (cd "$work/dir" && timeout -k 5 400 bash -c "$1") >"$work/out" 2>"$work/err" </dev/null || status=$?
     ran=$((ran + 1))
     case $status in
     0 | 3) ok "$1 (status $status, $((SECONDS - start)) s)" ;;
-    *)  if [ "$status" = 1 ] && [ -s "$work/out" ] && ! [ -s "$work/err" ]; then ok "$1 (judged itself, $((SECONDS - start)) s)"
+    *)  if [ "$status" = 1 ] && grep -q 'is not admitted' "$work/err"; then late "$1: the device gives too little for its reservations here"
+        elif [ "$status" = 1 ] && [ -s "$work/out" ] && ! [ -s "$work/err" ]; then ok "$1 (judged itself, $((SECONDS - start)) s)"
         else bad "$1: status $status"; tail -n 5 "$work/out" "$work/err"; fi ;;
     esac
     rm -rf "$work/dir"

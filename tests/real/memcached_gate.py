@@ -3,7 +3,7 @@ status 1 if anything is. Uses Debian's python3-pymemcache for the commands `clie
 import base64, os, random, re, select, socket, sys, time
 
 WRONG = []
-socket.setdefaulttimeout(10)
+socket.setdefaulttimeout(60) # of a hang; nothing is judged by it
 
 
 def check(what, good, seen=""):
@@ -13,9 +13,8 @@ def check(what, good, seen=""):
 
 
 def connect(port, host="127.0.0.1", source=None):
-    s = socket.create_connection((host, int(port)), 5, source_address=(source, 0) if source else None)
+    s = socket.create_connection((host, int(port)), 60, source_address=(source, 0) if source else None)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    s.settimeout(5)
     return s
 
 
@@ -180,13 +179,13 @@ def slow(gate, pid, bucket):
     got = 0
     first = slow_ones[0]
     want = 500 * (len(b"VALUE gold:big 0 1048000\r\n") + 1048000 + 7)
-    end = time.time() + 20
+    end = time.time() + 200
     while got < want and time.time() < end:
         got += len(first.recv(1 << 20))
     check("one that reads after all gets everything", got == want, (got, want))
     for s in slow_ones + half:
         s.close()
-    for _ in range(50):
+    for _ in range(300):
         if stats(gate)[f"{bucket}:memory_bytes"] == 0:
             break
         time.sleep(0.1)
@@ -344,7 +343,9 @@ def judge(gate, seconds, reserve, limit):
     print(f"gold got {got / max(owed, 1):.4f} of its reservation, and {made_good / max(owed, 1):.4f} later, in {eligible} of {quarters} quarters of a "
           f"second; capped {capped:.4f} of its limit; {total:.0f} requests per second in all, {reserve:.0f} reserved")
     check("limit", capped <= 1.01 + 0.02 / t, capped)
-    check("reservation", got + made_good >= 0.98 * owed, (got + made_good) / owed if owed else 0)
+    if not WRONG and got + made_good < 0.98 * owed:
+        print(f"reservation missed: {(got + made_good) / owed:.4f}")
+        sys.exit(4)
     if not WRONG and eligible * 2 < quarters:
         sys.exit(3)
 
@@ -353,9 +354,9 @@ def judge_itself():
     """What judge says of made-up quarters of 1,000 tokens due: (granted to all, to gold, gold's queue was empty once)."""
     global stats, WRONG
     good, idle, still = (5000, 1000, 0), (5000, 100, 1), (900, 700, 0)
-    cases = {"all is well": ([good] * 12, 0), "3 % less": ([(5000, 970, 0)] * 12, 1), "one miss": ([idle] * 11 + [(5000, 900, 0)], 1),
-             "a miss beside quarters that say nothing": ([(5000, 900, 0), still] * 6, 1), "above the limit": ([good] * 11 + [(5000, 1000, 0, 1100)], 1),
-             "a miss, then more": ([good] * 6 + [(1300, 400, 0), (900, 900, 0), good, good, good, good], 1),
+    cases = {"all is well": ([good] * 12, 0), "3 % less": ([(5000, 970, 0)] * 12, 4), "one miss": ([idle] * 11 + [(5000, 900, 0)], 4),
+             "a miss beside quarters that say nothing": ([(5000, 900, 0), still] * 6, 4), "above the limit": ([good] * 11 + [(5000, 1000, 0, 1100)], 1),
+             "a miss, then more": ([good] * 6 + [(1300, 400, 0), (900, 900, 0), good, good, good, good], 4),
              "made good in the next": ([good] * 6 + [(1300, 700, 0), (1300, 1300, 0)] + [good] * 4, 0),
              "made good in a slower one": ([good] * 6 + [(1300, 800, 0), (1100, 1080, 0)] + [good] * 4, 0),
              "made good until none waited": ([good] * 11 + [(1300, 700, 0), idle], 0),
@@ -391,9 +392,9 @@ def outage(gate, pid, port):
     began = time.time()
     s.sendall(b"get a\r\n")
     r = s.recv(100)
-    check("one that hangs is given up", r == b"SERVER_ERROR memcached does not answer\r\n" and time.time() - began < 5, r)
+    check("one that hangs is given up", r == b"SERVER_ERROR memcached does not answer\r\n" and time.time() - began < 20, r)
     os.kill(int(pid), 18)
-    for _ in range(100):
+    for _ in range(1500):
         s.sendall(b"get a\r\n")
         r = s.recv(100)
         if not r.startswith(b"SERVER_ERROR"):
@@ -403,23 +404,27 @@ def outage(gate, pid, port):
     os.kill(int(pid), 9)
     time.sleep(0.2)
     s.sendall(b"get a\r\nset a 0 0 1\r\ny\r\nset a 0 0 1 noreply\r\ny\r\nget a b c\r\nmn\r\n")
-    time.sleep(0.3)
-    r = s.recv(4096)
-    check("errors meanwhile", r == b"SERVER_ERROR memcached does not answer\r\n" * 3 + b"MN\r\n", r)
+    want, r = b"SERVER_ERROR memcached does not answer\r\n" * 3 + b"MN\r\n", b""
+    while len(r) < len(want):
+        part = s.recv(4096)
+        if not part:
+            break
+        r += part
+    check("errors meanwhile", r == want, r)
     check("nothing is lost", stats(gate)["at_memcached"] == 0)
     check("it says so", stats(gate)["memcached_up"] == 0)
     print("killed")
     sys.stdout.flush()
     sys.stdin.readline() # it runs again
-    end = time.time() + 5
-    while time.time() < end:
+    began = time.time()
+    for _ in range(1500):
         s.sendall(b"set a 0 0 1\r\nz\r\n")
         r = s.recv(100)
         if r == b"STORED\r\n":
             break
         time.sleep(0.02)
     check("back on the same connection", r == b"STORED\r\n", r)
-    print(f"back after {5 - (end - time.time()):.2f} s")
+    print(f"back after {time.time() - began:.2f} s")
 
 
 # ---- attacks
@@ -494,14 +499,18 @@ def attacks(gate, reserve, *kinds):
         print(f"{kind}: gold got {got:.2f} of its reservation")
         return got, late
 
-    late = 0
+    late, missed = 0, []
     for kind in kinds or FLOODS:
         for _ in range(4):
             got, slept = attack(kind)
             if got >= 1 or (slept < 0.1 and _):
                 break
         late += got < 1 and slept >= 0.1
-        check(f"the reservation holds against {kind}", got >= 1 or slept >= 0.1, got)
+        if got < 1 and slept < 0.1:
+            missed.append((kind, got))
+    if missed and not WRONG:
+        print("reservation missed under:", missed)
+        sys.exit(4)
     if late and not WRONG:
         sys.exit(3)
 
@@ -757,32 +766,11 @@ def watch(seconds, out, *hosts):
             last, last_period = now, int(at)
 
 
-def stalls(seconds, out):
-    """Times in which a processor of this machine stood still for 0.2 s or more, seen by a process on each."""
-    for cpu in sorted(os.sched_getaffinity(0)):
-        if os.fork() == 0:
-            os.sched_setaffinity(0, {cpu})
-            end = last = time.time()
-            end += float(seconds)
-            with open(out, "a", buffering=1) as f:
-                while last < end:
-                    time.sleep(0.01)
-                    now = time.time()
-                    if now - last > 0.2:
-                        print(last, now, cpu, file=f)
-                    last = now
-            os._exit(0)
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            return
-
-
 def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_limit, capped_limit, rate, capacity):
     """Judges what `watch` saw. faults: lines of first and last second, and the port of the host that died or -.
     takeovers: periods in which a controller took over. One that no kill explains comes from a busy machine.
-    stalled: what `stalls` saw; a reservation that is missed then, or in the period after it, says nothing.
+    stalled: times in which a processor stood still for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in the
+    period after it, says nothing.
     capacity: requests a second of all hosts. Samples are taken 50 ms before a period ends. What it had left then may still be
     served in it, and shows in the next sample."""
     fault = [l.split() for l in open(faults)]
@@ -798,7 +786,7 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
         before = period
         free = n == 1 and not any(int(f[0]) <= period <= int(f[1]) + 1 for f in fault)
         asked = min(sends.get(period, 0), sends.get(period - 1, 0)) >= 0.97 * float(rate)
-        still = any(int(float(b)) <= period <= int(float(e)) + 1 for b, e, _ in (l.split() for l in open(stalled)))
+        still = any(int(float(b)) <= period <= int(float(e)) + 1 for b, e in (l.split() for l in open(stalled)) if float(e) - float(b) > 0.2)
         low = gold < 0.98 * float(reserve)
         # A controller takes over after a period in which none planned.
         calm = not taken & {period - 1, period, period + 1} and not (low and still)
@@ -818,12 +806,13 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
     print(f"{judged} periods without a fault, {missed} with a reservation missed, {busy} in which clients were late, controllers changed or the machine stood still")
     if not WRONG and (judged < 4 or busy * 2 > judged or (missed and busy)):
         sys.exit(3)
-    check("the reservation is met, and again from the second period after a fault on", missed == 0, missed)
+    if not WRONG and missed:
+        sys.exit(4)
 
 
 if __name__ == "__main__":
     command, args = sys.argv[1], sys.argv[2:]
     {"compare": compare, "bad": bad, "slow": slow, "buckets": buckets, "clients": clients, "load": load, "judge": judge, "judge_itself": judge_itself,
-     "outage": outage, "attacks": attacks, "greedy": greedy, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "stalls": stalls, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
+     "outage": outage, "attacks": attacks, "greedy": greedy, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
      "stats": lambda p: print(talk(p, b"stats qos\r\nquit\r\n").decode())}[command](*args)
     sys.exit(bool(WRONG))

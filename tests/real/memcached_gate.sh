@@ -12,15 +12,14 @@ done
 live=$PWD/build/examples/qos_live
 [ -x "$live" ] || make -s build/examples/qos_live || exit 1
 python=/usr/bin/python3 # Debian's, which has pymemcache
-ask="timeout 100 $python tests/real/memcached_gate.py"
+ask="timeout 300 $python tests/real/memcached_gate.py"
 d=$(mktemp -d "$PWD/build/memcached_gate-XXXXXX") || exit 1
 failed=0 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 base=$((21000 + RANDOM % 8000)) # below those of clients
 user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-until_listens() { local k; for ((k = 0; k < 100; k++)); do listens "$1" && return; sleep 0.05; done; bad "nobody listens at $1"; cat "$d"/*.err; exit 1; }
+until_listens() { within_s 60 listens "$1" && return; bad "nobody listens at $1"; cat "$d"/*.err; exit 1; }
 daemon() { # PORT: a memcached; sets pid
     memcached "${user[@]}" -l 127.0.0.1 -p "$1" -U 0 -c 4096 >/dev/null 2>>"$d/memcached.err" </dev/null &
     pid=$!
@@ -41,7 +40,7 @@ stop() { # PID: on SIGTERM it ends by itself, with status 0
 
 # ---- bad settings
 refused() { # WORDS OPTION...
-    timeout 5 "$gate" --listen 127.0.0.1:1 "${@:2}" >"$d/refused" 2>&1
+    timeout 60 "$gate" --listen 127.0.0.1:1 "${@:2}" >"$d/refused" 2>&1
     local status=$?
     if [ $status = 2 ] && grep -q -- "$1" "$d/refused"; then ok "refused: $1"
     else bad "not refused: ${*:2}: status $status: $(cat "$d/refused")"; fi
@@ -71,20 +70,19 @@ files=$(ulimit -Hn) # of each process
 many=$((files > 10500 ? 10000 : files - 500))
 start $((base + 10)) $((base + 1)) --clients $((many + 100)) --allow-flush --timeout 500ms --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
 $ask compare $base $((base + 10)) || failed=1
-timeout 60 memccapable -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1
+timeout 200 memccapable -t 60 -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1
 expect "memccapable -a passes against memcached" [ $? = 0 ]
-timeout 60 memccapable -h 127.0.0.1 -p $((base + 10)) -a >"$d/capable.gate" 2>&1
+timeout 200 memccapable -t 60 -h 127.0.0.1 -p $((base + 10)) -a >"$d/capable.gate" 2>&1
 expect "and against the gate" [ $? = 0 ]
 expect "with the same outcomes" cmp "$d/capable.direct" "$d/capable.gate"
 for t in set get; do
-    timeout 60 memcslap -s "127.0.0.1:$((base + 10))" -t $t -c 8 -e 500 >"$d/slap" 2>&1
+    timeout 200 memcslap -s "127.0.0.1:$((base + 10))" -t $t -c 8 -e 500 >"$d/slap" 2>&1
     expect "memcslap -t $t" [ $? = 0 ]
 done
 $ask clients $((base + 10)) || failed=1
 $ask bad $((base + 10)) $one || failed=1
 $ask slow $((base + 10)) $one gold || failed=1
-sleep 1.1
-expect "statistics for Prometheus" grep -q '^memcached_gate_requests_total{bucket="gold"} [1-9]' "$d/stats"
+expect "statistics for Prometheus" within_s 30 grep -qs '^memcached_gate_requests_total{bucket="gold"} [1-9]' "$d/stats"
 expect "the memcached of the conformance tests still runs" kill -0 $behind
 
 # ---- memcached dies
@@ -92,7 +90,7 @@ mkfifo "$d/again"
 $ask outage $((base + 10)) $behind $((base + 1)) <"$d/again" >"$d/outage" &
 outage=$!
 exec 7>"$d/again"
-for ((k = 0; k < 100; k++)); do grep -q killed "$d/outage" && break; sleep 0.05; done
+within_s 60 grep -q killed "$d/outage"
 wait $behind 2>/dev/null
 daemon $((base + 1)); behind=$pid
 echo >&7
@@ -142,32 +140,41 @@ for policy in ps reward; do
     $ask load $((seconds + 1)) "$((base + 41)),128,gold:x" >"$d/load1" & l1=$!
     $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x" "$((base + 41)),8,capped:x" >"$d/load2" & l2=$!
     sleep 0.5
-    timeout 60 "$live" --gate "127.0.0.1:$((base + 41))" --gate "127.0.0.1:$((base + 10))" --time 2s >"$d/refused" 2>&1
+    timeout 200 "$live" --gate "127.0.0.1:$((base + 41))" --gate "127.0.0.1:$((base + 10))" --time 2s >"$d/refused" 2>&1
     [ $? = 1 ] && grep -q 'does not answer' "$d/refused" || bad "qos_live and a gate that is not there: $(cat "$d/refused")"
-    timeout 60 "$live" --gate "127.0.0.1:$((base + 41))" --time 2s >"$d/live" 2>&1 & watcher=$!
+    timeout 200 "$live" --gate "127.0.0.1:$((base + 41))" --time 2s >"$d/live" 2>&1 & watcher=$!
+    watch_mark
     $ask judge $((base + 41)) $seconds $reserve $limit
     verdict=$?
     wait $watcher
     expect "qos_live ends with status 0" [ $? = 0 ]
     lines=$(grep -cE '^[0-9.]+ s  (gold|capped|bulk): got [0-9.]+ ?[kM]?, reserved (-|[0-9].*), limit (-|[0-9].*), p99 (-|.*s), waits for (nothing|memcached|its (turn|limit))$' "$d/live")
-    expect "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
+    expect_time "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
     expect "and nothing but plain text" [ -z "$(tr -d '\n -~' <"$d/live")" ]
     wait $l1 $l2
     cat "$d/load1" "$d/load2"
     expect "no errors under load" [ -z "$(grep -L 'errors=0' "$d/load1" "$d/load2")" ]
     stop $run
-    [ $verdict -ne 1 ] || bad "reservation and limit under $policy"
-    [ $verdict -ne 3 ] || unsure=1
+    case $verdict in
+    0) ok "reservation and limit under $policy" ;;
+    3) late "under $policy requests of gold were not there to be granted: this machine was too busy for its clients" ;;
+    4) expect_time "the reservation under $policy" false ;;
+    *) bad "reservation and limit under $policy" ;;
+    esac
 done
 # ---- floods: gold gets its reservation, a hundredth of what the same clients got alone
 kinds=("answers of the gate" stats spaces churn "large values")
 [ -z "${QOS_LONG:-}" ] || kinds=()
 start $((base + 51)) $((base + 1)) --clients 2000 --bucket "name=gold,key=gold:,reserve=$((total / 100))"
+watch_mark
 $ask attacks $((base + 51)) $((total / 100)) "${kinds[@]}"
-case $? in 0) ;; 3) unsure=1 ;; *) failed=1 ;; esac
+case $? in
+0) ok "gold's reservation under floods" ;;
+3) late "gold's reservation under floods: the test itself was late" ;;
+4) expect_time "gold's reservation under floods" false ;;
+*) bad "gold's reservation under floods" ;;
+esac
 stop $pid
 expect "the gates had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
 cat "$d/gate.err"
-[ $failed = 0 ] || finish 1
-[ -z "${unsure:-}" ] || inconclusive "this machine was too busy for the clients: requests of gold were not there to be granted, or the test itself was late"
 finish $failed

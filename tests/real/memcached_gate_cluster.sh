@@ -35,8 +35,7 @@ start() { # m1 (memcached), g1 (gate), c1 (controller)
 "$controller" keys "${cluster[@]}" >"$d/keys.out" || exit 1
 for p in m1 m2 m3 c1 c2 g1 g2 g3; do start $p; done
 settled() { cat "$d"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 unconfirmed'; }
-for ((k = 0; k < 150; k++)); do settled && break; sleep 0.1; done
-settled || { bad "the cluster does not settle"; tail -n 3 "$d"/*.out "$d"/*.err; exit 1; }
+within_s 60 settled || { bad "the cluster does not settle"; tail -n 3 "$d"/*.out "$d"/*.err; exit 1; }
 began=$(date +%s)
 
 hosts=() ports=()
@@ -46,8 +45,6 @@ turns=1 gap=3.4
 seconds=$((turns * 13 + 3))
 $ask flood $seconds "$d/errors1" "${ports[@]}" & load=($!)
 $ask wander $seconds "$d/errors2" "$d/sent" $rate "${ports[@]}" & load+=($!)
-: >"$d/stalled"
-$ask stalls $seconds "$d/stalled" & load+=($!)
 sleep 1
 $ask watch $((seconds - 2)) "$d/seen" "${hosts[@]}" & load+=($!)
 sleep 2
@@ -78,11 +75,15 @@ cat "$d"/[gc]?.err
 expect "a controller took over from another" [ "$(cat "$d"/c?.out | grep -c 'takes over')" -ge 2 ]
 # Takeovers by period: under limits each costs one.
 sed -n 's/.*period \([0-9]*\): takes over$/\1/p' "$d"/c?.out | awk -v began="$began" '$1 > began' >"$d/takeovers"
-$ask cluster "$d/seen" "$d/faults" "$d/takeovers" "$d/sent" "$d/stalled" "$d/errors1,$d/errors2" $reserve $limit $capped $rate $capacity
+$ask cluster "$d/seen" "$d/faults" "$d/takeovers" "$d/sent" "$watched" "$d/errors1,$d/errors2" $reserve $limit $capped $rate $capacity
 verdict=$?
 seen() { awk -v of="$(cut -d' ' -f"$1" "$d/faults" | sort -n | sed -n "$2")" -v sign="$3" 'sign * $1 >= sign * of {n = 1} END {exit !n}' "$d/seen"; }
 [ $verdict != 0 ] || { seen 1 1p -1 && seen 2 '$p' 1; } || { echo "on this busy machine the faults were not in the periods that were seen"; verdict=3; }
-[ $verdict -ne 1 ] || failed=1
+case $verdict in
+0 | 3) ;;
+4) expect_time "the reservation is met, and again from the second period after a fault on" false ;;
+*) bad "the verdict on the periods" ;;
+esac
 [ $verdict = 0 ] || tail -n 12 "$d"/c?.out
 [ $failed = 0 ] || finish 1
 [ $verdict -ne 3 ] || inconclusive "this machine was too busy for the clients"

@@ -18,7 +18,7 @@ stop() { # the master ends its workers; the jobs of this script end with it
     local i
     kill $(jobs -p) 2>/dev/null
     running && kill -TERM "$(cat "$d/nginx.pid")" 2>/dev/null
-    for ((i = 0; i < 50; i++)); do running || break; sleep 0.1; done
+    for ((i = 0; i < 300; i++)); do running || break; sleep 0.1; done
     wait 2>/dev/null
 }
 trap 'stop; rm -rf "$d"' EXIT
@@ -120,21 +120,22 @@ qos_tenant zone=disks key=slow limit=20m;
 qos_tenant zone=disks key=tiny limit=200k;
 qos_tenant zone=disks key=crash limit=100k;
 qos_tenant zone=disks key=* limit=40m weight=20;'
+serves() { running && curl -fs "$url/qos" >/dev/null; }
+serves_or_ended() { serves || ! kill -0 "$master" 2>/dev/null; }
 start() { # TENANTS [MODULE]: on a port that is free, and the one after it
-    local try i
+    local try
     for try in 1 2 3 4 5; do
         port=$((10000 + RANDOM % 20000)) # below those of clients
         server_of "$@" >"$d/nginx.conf"
-        timeout 100 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' >"$d/start.out" 2>&1 &
-        for i in 1 2 3 4 5 6 7 8 9 10; do
-            sleep 0.1
-            running && curl -fs "127.0.0.1:$port/qos" >/dev/null && url=http://127.0.0.1:$port && return
-        done
+        timeout 600 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' >"$d/start.out" 2>&1 &
+        master=$! url=http://127.0.0.1:$port
+        within_s 60 serves_or_ended
+        serves && return
     done
     cat "$d/start.out" "$d/logs/error.log"
     exit 1
 }
-get() { curl -sS --max-time 20 "$@"; }
+get() { curl -sS --max-time 100 "$@"; }
 column() { # TENANT NUMBER
     get "$url/qos" | awk -v t="$1" -v n="$2" '/^zone other/ {exit} $1 == t {print $n}'
 }
@@ -186,14 +187,13 @@ expect "an upload over HTTP/2" cmp "$d/html/mib" "$d/html/put/c"
 expect "it is charged" [ $(($(column up 8) - charged)) -eq $mib ]
 # curl may see the end of the stream before the answer.
 get --http2-prior-knowledge -H 'X-Tenant: up' -T - -o /dev/null "$h2/put/d" <<<a 2>/dev/null
-for ((i = 0; i < 20; i++)); do grep -q '/put/d' "$d/logs/put.log" && break; sleep 0.1; done
-expect "it must say its length" grep -q '"PUT /put/d HTTP/2.0" 411' "$d/logs/put.log"
+expect "it must say its length" within_s 30 grep -q '"PUT /put/d HTTP/2.0" 411' "$d/logs/put.log"
 get "$url/cost/none" >/dev/null
 expect "a request has its fixed cost" [ "$(get "$url/qos" | awk '/^zone/ {z = $2} $1 == "*" && z == "other:" {print $8}')" -eq 4096 ]
 expect "metrics" grep -q '^qos_response_bytes_total{zone="disks",tenant="gold"} [1-9]' <(get "$url/metrics")
 
 # At the limit: 429 with Retry-After.
-timeout 20 ab -q -n 60 -c 10 -H 'X-Tenant: tiny' "$url/refuse/mid" >"$d/ab" 2>&1
+timeout 100 ab -q -n 60 -c 10 -H 'X-Tenant: tiny' "$url/refuse/mid" >"$d/ab" 2>&1
 expect "over=429 refuses" grep -q 'Non-2xx responses: *[1-9]' "$d/ab"
 get -H 'X-Tenant: tiny' -D "$d/head" -o /dev/null "$url/refuse/mid" -o /dev/null "$url/refuse/mid" -o /dev/null "$url/refuse/mid"
 expect "and says when" grep -qi '^retry-after: [1-9]' "$d/head"
@@ -201,9 +201,8 @@ expect "they are counted" [ "$(column tiny 6)" -gt 0 ]
 
 # One tenant asks for more than the zone has places to wait in: others find theirs.
 flood=()
-for i in 1 2 3; do timeout 10 wrk -t1 -c500 -d3s --timeout 10s -H 'X-Tenant: flood' "$url/few/mid" >"$d/wrk.flood" 2>&1 & flood+=($!); done
-for ((i = 0; i < 40; i++)); do grep -q 'zone "few": too many' "$d/logs/error.log" && break; sleep 0.1; done
-expect "a tenant that floods is told so" grep -q 'zone "few": too many requests of one tenant wait' "$d/logs/error.log"
+for i in 1 2 3; do timeout 60 wrk -t1 -c500 -d30s --timeout 30s -H 'X-Tenant: flood' "$url/few/mid" >"$d/wrk.flood" 2>&1 & flood+=($!); done
+expect "a tenant that floods is told so" within_s 30 grep -q 'zone "few": too many requests of one tenant wait' "$d/logs/error.log"
 for i in 1 2 3; do expect "and nobody else" cmp <(get -H 'X-Tenant: gold' "$url/few/large") "$d/html/large"; done
 kill "${flood[@]}" 2>/dev/null
 wait "${flood[@]}"
@@ -215,12 +214,13 @@ wait "$crash_build" || bad "the module that kills itself was not built"
 sampling() { # FILE: a sample every 100 ms, until its time is over
     local end=$(($(date +%s%N) + $2 * 1000000))
     while [ "$(date +%s%N)" -lt $end ]; do
-        curl -sf --max-time 2 "$url/qos" | awk '/^zone disks/ {at = sprintf("%.6f", $4 / 1e9); rate = $6 + 0} /^zone other/ {exit}
+        curl -sf --max-time 20 "$url/qos" | awk '/^zone disks/ {at = sprintf("%.6f", $4 / 1e9); rate = $6 + 0} /^zone other/ {exit}
             NF == 13 && $1 != "tenant" {printf "%s %s %.0f %s %s %.0f\n", at, $1, $7 + $8, $12, $3, rate}' >>"$1"
         sleep 0.1
     done
 }
 # In every window: granted <= limit x (window + burst) + two chunks (the largest request, twice: contract of htb.h).
+# That is never excused: status 1. 4: a reservation was missed, or too few windows. 3: no window can tell.
 # Reservation: windows of half a second and more in which the tenant waited for 98 % of the time and 98 % of the root's
 # rate was spent; what the machine was too late for, all lose alike.
 judge() { # FILE [RESERVED-TENANT RATE]
@@ -256,20 +256,21 @@ judge() { # FILE [RESERVED-TENANT RATE]
                 g = got[who, j] - got[who, i]
                 due = reserve * (spent < s ? spent : s)
                 if (!least || g / due < least) least = g / due
-                if (g < 0.98 * due - chunk) bad = bad " " who " got " g " in " s " s of its reservation;"
+                if (g < 0.98 * due - chunk) missed = missed " " who " got " g " in " s " s of its reservation;"
             }
             print windows + 0 " windows, " eligible + 0 " of them eligible for the reservation, least " least + 0
-            if (windows < 20) bad = bad " too few windows;"
             if (bad != "") { print substr(bad, 1, 400); exit 1 }
+            if (windows < 20) missed = missed " too few windows;"
+            if (missed != "") { print substr(missed, 1, 400); exit 4 }
             exit who != "" && eligible < 1 ? 3 : 0
         }' "$1"
 }
 load() { # SECONDS: 200 connections; the others take what is left, so gold has little more than its reservation
-    timeout 20 wrk -t1 -c70 -d"$1"s --timeout 10s -H 'X-Tenant: gold' "$url/mid" >"$d/wrk.gold" 2>&1 &
+    timeout 100 wrk -t1 -c70 -d"$1"s --timeout 30s -H 'X-Tenant: gold' "$url/mid" >"$d/wrk.gold" 2>&1 &
     gold=$!
-    timeout 20 wrk -t1 -c60 -d"$1"s --timeout 10s -H 'X-Tenant: bulk' "$url/copy/mid" >"$d/wrk.bulk" 2>&1 &
+    timeout 100 wrk -t1 -c60 -d"$1"s --timeout 30s -H 'X-Tenant: bulk' "$url/copy/mid" >"$d/wrk.bulk" 2>&1 &
     bulk=$!
-    timeout 20 wrk -t1 -c70 -d"$1"s --timeout 10s "$url/mid" >"$d/wrk.rest" 2>&1 &
+    timeout 100 wrk -t1 -c70 -d"$1"s --timeout 30s "$url/mid" >"$d/wrk.rest" 2>&1 &
     rest=$!
 }
 uploads() { # seconds
@@ -278,26 +279,28 @@ uploads() { # seconds
 }
 
 # Control: the same clients without the module. If they do not ask for twice the root's rate, nothing can be said.
-timeout 10 wrk -t1 -c200 -d1s "$url/free/mid" >"$d/wrk.free" 2>&1
+timeout 60 wrk -t1 -c200 -d1s "$url/free/mid" >"$d/wrk.free" 2>&1
 control=$(awk '/Transfer\/sec/ {n = $2; print int(n * ($2 ~ /GB/ ? 1024 : $2 ~ /MB/ ? 1 : 0.001))}' "$d/wrk.free")
 echo "control: $control MiB/s without the module, 80 with it"
 
+watch_mark
 load 5
 for i in 1 2 3; do uploads 5 up$i & ups[i]=$!; done
 get --limit-rate 300k --max-time 3 -H 'X-Tenant: slow' -o "$d/slow" "$url/large" 2>/dev/null &
 slow=$!
 for i in 1 2 3 4; do get --max-time 1 -H 'X-Tenant: tiny' -o /dev/null "$url/large" 2>/dev/null & aborted[i]=$!; done
 sleep 0.3
-timeout 20 build/examples/qos_live --nginx "$url/qos" --time 3s >"$d/live" 2>&1 & watcher=$!
+timeout 200 build/examples/qos_live --nginx "$url/qos" --time 3s >"$d/live" 2>&1 & watcher=$!
 sampling "$d/run" 4200
 wait $watcher
 expect "qos_live ends with status 0" [ $? = 0 ]
 lines=$(grep -cE '^[0-9.]+ s  disks/(gold|bulk|up): got [0-9.]+ .*/s, reserved (-|[0-9].*), limit [0-9].*, p99 (-|.*s), waits for (nothing|its (turn|limit))$' "$d/live")
-expect "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
+expect_time "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
 wait "$gold" "$bulk" "$rest" "$slow" "${ups[@]}" "${aborted[@]}"
 judge "$d/run" gold $((50 * mib))
 verdict=$?
-expect "limits hold, the reservation is met" [ $verdict -ne 1 ]
+expect "limits hold" [ $verdict -ne 1 ]
+expect_time "the reservation is met" [ $verdict -ne 4 ]
 clients=$(awk '/Transfer\/sec/ {print int($2 * 1000)}' "$d/wrk.gold")
 expect "gold's clients saw no more than 1.02 of its limit, headers included" [ "$clients" -le $((60 * 1020)) ]
 expect "nobody saw an error" [ -z "$(grep -hE 'Socket errors|Non-2xx' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")" ]
@@ -305,7 +308,8 @@ expect "uploads are whole" cmp "$d/html/mib" "$d/html/put/up1"
 charged=$(column slow 7) got=$(wc -c <"$d/slow")
 echo "slow client: got $got, charged $charged of $((16 * mib))"
 expect "a slow client is charged what moved, not the whole file" [ "$charged" -le $((got + 6 * mib)) ]
-expect "nobody waits for those who left" [ "$(column tiny 11)" -eq 0 ]
+nobody_waits() { [ "$(column "$1" 11)" = 0 ]; }
+expect "nobody waits for those who left" within_s 30 nobody_waits tiny
 
 # ---- reload under load
 
@@ -318,12 +322,15 @@ server_of "${tenants/limit=7m/limit=6m}
 qos_tenant zone=disks key=new limit=1m;" >"$d/nginx.conf"
 before=$(column gold 7)
 kill -HUP "$(cat "$d/nginx.pid")"
-for i in $(seq 30); do [ "$(column bulk 3)" -eq $((6 * mib)) ] && break; sleep 0.1; done
-expect "a reload changes limits" [ "$(column bulk 3)" -eq $((6 * mib)) ]
+limit_of_bulk() { [ "$(column bulk 3)" = "$1" ]; }
+expect "a reload changes limits" within_s 30 limit_of_bulk $((6 * mib))
 expect "and adds tenants" [ -n "$(column new 3)" ]
 expect "counters go on" [ "$(column gold 7)" -ge "$before" ]
 wait "$gold" "$bulk" "$rest" "$sampler"
-expect "limits hold over reloads: no bucket is filled anew" judge "$d/reload"
+judge "$d/reload"
+verdict2=$?
+expect "limits hold over reloads: no bucket is filled anew" [ $verdict2 -ne 1 ]
+expect_time "in many windows" [ $verdict2 -ne 4 ]
 # An old worker ends each connection after its response, which wrk counts as a read error: once a reload, and once more if
 # the new connection came to another old worker, which had not been told yet.
 errors=$(awk '/Socket errors/ {gsub(/,/, ""); other += $4 + $8 + $10; reads += $6} /Non-2xx/ {other++} END {print reads + 0, other + 0}' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")
@@ -361,15 +368,16 @@ survivors() { # DEAD-PID...: downloads of all other workers are whole
         case " $* " in *" ${pid:-none} "*) continue ;; esac
         if cmp -s "$d/body.$i" "$d/html/mib"; then whole=$((whole + 1)); else lost=$((lost + 1)); fi
     done
+    expect "no download hangs" [ -z "$(grep -lx 28 "$d"/exit.* 2>/dev/null)" ] # 28: curl's time was over
     expect "$whole downloads of other workers are whole" [ "$lost" -eq 0 ]
     survived=$((survived + whole))
 }
 downloads() { # eight, each a MiB, 8 MiB/s in all, over the workers
     local i
     fetch=()
-    rm -f "$d"/head.* "$d"/body.*
+    rm -f "$d"/head.* "$d"/body.* "$d"/exit.*
     for i in $(seq 8); do
-        get -H 'X-Tenant: new' -H 'Connection: close' -D "$d/head.$i" -o "$d/body.$i" "$url/mib" 2>/dev/null &
+        get -H 'X-Tenant: new' -H 'Connection: close' -D "$d/head.$i" -o "$d/body.$i" "$url/mib" 2>/dev/null || echo $? >"$d/exit.$i" &
         fetch+=($!)
     done
     sleep 0.3
@@ -379,17 +387,17 @@ stop
 start "$tenants
 $slow"
 left=0
+watch_mark
 for ((n = 0; n < 5 && left == 0; n++)); do # until one dies that has somebody waiting
     downloads
     victim=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d"/head.* | sort | uniq -c | sort -n | awk 'END {print $2}')
     [ -n "$victim" ] && kill -KILL "$victim"
     wait "${fetch[@]}"
     survivors "$victim"
-    for i in $(seq 20); do [ "$(column new 11)" -eq 0 ] && break; sleep 0.1; done
-    expect "nobody waits for the dead" [ "$(column new 11)" -eq 0 ]
+    expect "nobody waits for the dead" within_s 30 nobody_waits new
     left=$(get "$url/qos" | awk '/^zone disks/ {print $14 + 0}')
 done
-expect "what it left was taken away" [ "$left" -gt 0 ]
+expect_time "what it left was taken away" [ "$left" -gt 0 ]
 stop
 
 # In the middle of a change.
@@ -401,14 +409,14 @@ for n in 1 2 3; do
     wait "${fetch[@]}"
     dead=$(sed -n 's/.*worker process \([0-9]*\) exited on signal 9.*/\1/p' "$d/logs/error.log" | tr '\n' ' ')
     survivors $dead
-    expect "the tree was made anew" [ "$(get "$url/qos" | awk '/^zone disks/ {print $12 + 0}')" -ge $n ]
+    anew() { [ "$(get "$url/qos" | awk '/^zone disks/ {print $12 + 0}')" -ge $n ]; }
+    expect "the tree was made anew" within_s 30 anew
 done
 expect "and it works" cmp <(get -H 'X-Tenant: gold' "$url/large") "$d/html/large"
 stop
-expect "there were downloads of other workers" [ "$survived" -gt 0 ]
+expect_time "there were downloads of other workers" [ "$survived" -gt 0 ]
 expect "they died in the middle of a change" [ "$(grep -c 'zone "disks" was locked by' "$d/logs/error.log")" -ge 3 ]
 complaints=$(grep -E '\[(alert|crit)\]' "$d/logs/error.log" | grep -vE 'exited on signal 9|was locked by')
 expect "no other complaint in the log" [ -z "$complaints" ]
-[ $failed -eq 0 ] || exit 1
-[ "$verdict" -eq 0 ] && [ "${control:-0}" -ge 160 ] || inconclusive "the rate of the root was not spent while gold waited"
+[ "$verdict" -eq 0 ] && [ "${control:-0}" -ge 160 ] || late "the rate of the root was not spent while gold waited"
 finish $failed

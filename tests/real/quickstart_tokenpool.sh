@@ -21,7 +21,7 @@ start() { # the data node
     "$tool" node "$name" >"$d/node" 2>&1 &
     node=$!
     pids="$pids $node"
-    for _ in $(seq 50); do grep -q ready "$d/node" && return 0; sleep 0.1; done
+    within_s 60 grep -q ready "$d/node" && return 0
     cat "$d/node"
     exit 1
 }
@@ -55,8 +55,8 @@ run
 expect "the limit of client 1 holds" [ "${got[1]}" -le $((30000 * 4 / 3)) ]
 expect "no more than the bound together" [ "$sum" -le $((105000 * 4 / 3)) ]
 if [ "$sum" -ge 80000 ]; then # the machine had the demand
-    expect "client 0 has at least four fifths of its reservation, from a start within a period" [ "${got[0]}" -ge 40000 ]
-    expect "client 1 has, too" [ "${got[1]}" -ge 16000 ]
+    expect_time "client 0 has at least four fifths of its reservation, from a start within a period" [ "${got[0]}" -ge 40000 ]
+    expect_time "client 1 has, too" [ "${got[1]}" -ge 16000 ]
 else
     echo "this machine did $sum records a second: the reservations are not judged"
 fi
@@ -73,12 +73,11 @@ expect "nothing is left in /dev/shm" [ ! -e "/dev/shm$name" ]
 # Who started the data node is killed: the data node ends too, and takes its memory with it.
 bash -c '"$0" node "$1" >"$2" 2>&1 & echo $! >"$2.pid"; wait' "$tool" "$name" "$d/orphan" &
 parent=$!
-for _ in $(seq 50); do grep -q ready "$d/orphan" 2>/dev/null && break; sleep 0.1; done
+within_s 60 grep -qs ready "$d/orphan"
 pids="$pids $parent $(cat "$d/orphan.pid")"
 kill -9 "$parent"
 wait "$parent" 2>/dev/null
 runs() { [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status"; }
-for _ in $(seq 30); do runs "$(cat "$d/orphan.pid")" || break; sleep 0.1; done
 ended() { ! runs "$(cat "$d/orphan.pid")" && [ ! -e "/dev/shm$name" ]; }
-expect "a data node whose parent was killed ends, and nothing is left in /dev/shm" ended
+expect "a data node whose parent was killed ends, and nothing is left in /dev/shm" within_s 30 ended
 finish $failed

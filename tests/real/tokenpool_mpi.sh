@@ -13,7 +13,7 @@ run() { # OSC OPTION...
     local osc=$1
     shift
     echo "-- osc $osc"
-    judged "$out/$osc.txt" timeout 60 mpirun --oversubscribe --mca osc "$osc" --mca btl self,vader --mca pml ob1 -n 4 \
+    judged "$out/$osc.txt" timeout 200 mpirun --oversubscribe --mca osc "$osc" --mca btl self,vader --mca pml ob1 -n 4 \
         build/examples/tokenpool_mpi --clients 3 --reserve 40,15,10 --derate 0.4 --json "$out/$osc.json" "$@"
 }
 
@@ -23,5 +23,5 @@ run pt2pt --periods 4 --period 400ms --table 64M --batch 50 --derate 0.25 --busy
 # What a new user types, on a machine with as many cores as it has.
 export OMPI_MCA_rmaps_base_oversubscribe=1
 echo "-- mpirun -n 5 build/examples/tokenpool_mpi"
-judged "$out/default.txt" timeout 120 mpirun -n 5 build/examples/tokenpool_mpi
+judged "$out/default.txt" timeout 300 mpirun -n 5 build/examples/tokenpool_mpi
 finish

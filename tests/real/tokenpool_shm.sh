@@ -24,7 +24,7 @@ soon() { # COMMAND...: true within 30 s
 run() { # NAME OPTION...
     local name=$1
     shift
-    judged "$out/$name.txt" timeout 60 "$tool" --derate 0.4 --json "$out/$name.json" "$@"
+    judged "$out/$name.txt" timeout 200 "$tool" --derate 0.4 --json "$out/$name.json" "$@"
 }
 
 run all --periods 6 --period 300ms
@@ -41,9 +41,14 @@ sed -i 's/client->held = qos_sat_sub(client->allowance, spent);/client->held = q
 gcc -std=gnu11 -O1 $(says examples/tokenpool_shm/main.c flags) -I"$out/planted" -I. -Iexamples/common \
     -o "$out/broken" examples/tokenpool_shm/*.c examples/common/*.c $(says examples/tokenpool_shm/main.c links) -lm
 rc=0
-timeout 60 "$out/broken" --derate 0.9 --periods 4 --period 300ms --table 64M --reserve 60,20,10,9 >"$out/broken.txt" 2>&1 || rc=$?
+watch_mark
+timeout 200 "$out/broken" --derate 0.9 --periods 4 --period 300ms --table 64M --reserve 60,20,10,9 >"$out/broken.txt" 2>&1 || rc=$?
 cat "$out/broken.txt"
-[ $rc = 1 ] && ! grep -q 'reservations missed 0 times' "$out/broken.txt" || { echo "lost tokens were not noticed"; exit 1; }
+case $rc in
+1) ! grep -q 'reservations missed 0 times' "$out/broken.txt" || { echo "lost tokens were not noticed"; exit 1; } ;;
+3) late "whether lost tokens are noticed" ;; # the tool says that the machine was too slow for a verdict
+*) echo "lost tokens were not noticed"; exit 1 ;;
+esac
 if "$tool" --clients 17 >/dev/null 2>&1 || "$tool" --reserve x >/dev/null 2>&1; then
     echo "wrong options were accepted"
     exit 1
@@ -51,7 +56,7 @@ fi
 refused() { # WORD OPTION...: an error that says so, at once
     local word=$1 said
     shift
-    said=$(timeout 5 "$tool" "$@" 2>&1) && { echo "$*: accepted"; exit 1; }
+    said=$(timeout 60 "$tool" "$@" 2>&1) && { echo "$*: accepted"; exit 1; }
     case $said in *"$word"*) ;; *) echo "$*: unclear: $said"; exit 1 ;; esac
 }
 refused "/proc/nope" --json /proc/nope
@@ -60,14 +65,15 @@ refused "periods are 1 to 10" --kill-client 1 --kill-at 11
 # The supervisor is killed: its monitor and its clients end with it, and nothing is left.
 "$tool" --periods 60 --period 300ms --table 64M >/dev/null 2>&1 &
 supervisor=$!
-sleep 1.5
+five() { [ "$(pgrep -cP "$supervisor")" -eq 5 ]; }
+within_s 30 five || true
 children=$(pgrep -P "$supervisor" | xargs)
 [ "$(echo "$children" | wc -w)" -eq 5 ] || { echo "not five children: $children"; kill "$supervisor"; exit 1; }
 kill -9 "$supervisor"
 wait "$supervisor" 2>/dev/null || true
-sleep 0.5
+gone() { [ ! -d "/proc/$1" ] || grep -qs '^State:.Z' "/proc/$1/status"; }
 for p in $children; do
-    [ ! -d "/proc/$p" ] || grep -q '^State:.Z' "/proc/$p/status" || { echo "process $p outlives its supervisor"; kill -9 "$p"; exit 1; }
+    within_s 30 gone "$p" || { echo "process $p outlives its supervisor"; kill -9 "$p"; exit 1; }
 done
 
 # By name. Two data nodes at once; of the first one dies its monitor, of the second everything.
@@ -77,7 +83,7 @@ node() { # NAME OPTION...
     soon grep -q "@qoskit-tokenpool/$name-$1\$" /proc/net/unix
 }
 client() { "$tool" --name "$name-$1" --id "$2" >"$out/$1.$2.txt" 2>&1 & mine="$mine $!"; }
-until_period() { for _ in $(seq 200); do ! grep -q "^period $2 begins" "$out/$1.txt" || return 0; sleep 0.05; done; return 1; }
+until_period() { for _ in $(seq 1200); do ! grep -q "^period $2 begins" "$out/$1.txt" || return 0; sleep 0.05; done; return 1; }
 node one --periods 8 --announce 3
 one=$!
 node two --periods 60 --announce 2
@@ -87,7 +93,7 @@ refused "no data node has it" --name "$name-three" --id 0
 refused "clients are 0 to 1" --name "$name-one" --id 2
 refused "--serve or --id" --name "$name-one"
 if [ "$(id -u)" = 0 ]; then # another user, and one of the group that is let in
-    said=$(timeout 5 setpriv --reuid=65534 --clear-groups "$tool" --name "$name-one" --id 0 2>&1) && { echo "a stranger was let in"; exit 1; }
+    said=$(timeout 60 setpriv --reuid=65534 --clear-groups "$tool" --name "$name-one" --id 0 2>&1) && { echo "a stranger was let in"; exit 1; }
     case $said in *"may not attach"*) ;; *) echo "unclear: $said"; exit 1 ;; esac
     "$tool" --serve --name "$name-group" --group daemon --clients 2 --table 64M >"$out/grouped.txt" 2>&1 & grouped=$!
     soon grep -q "@qoskit-tokenpool/$name-group\$" /proc/net/unix
@@ -117,6 +123,7 @@ until_period one 3
 kill -9 "$(pgrep -P $one)" # the monitor
 kill -9 $!                 # client 1
 until_period two 2
+watch_mark
 begin=$(date +%s%N)
 kill -9 $two
 for p in $mine; do # of the second, all end, with a message
@@ -124,7 +131,9 @@ for p in $mine; do # of the second, all end, with a message
 done
 took=$((($(date +%s%N) - begin) / 1000000))
 echo "the clients of a dead data node ended after $took ms"
-[ $took -le 2000 ] || exit 1
+failed=0
+expect_time "within 2 s" [ $took -le 2000 ]
+[ $failed = 0 ] || exit 1
 grep -q "data node is gone" "$out/two.0.txt" && grep -q "data node is gone" "$out/two.1.txt" || { cat "$out"/two.?.txt; exit 1; }
 status=0
 wait $one || status=$?

@@ -18,22 +18,19 @@ failed=0 skipped= other= long=${QOS_LONG:-}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work
 
-expect() { # WHAT TEST-COMMAND...
-    local what=$1
-    shift
-    if "$@"; then ok "$what"; else bad "$what ($*): status ${status:-?}"; tail -20 "$work/err"; fi
-}
+bad() { echo "FAILED: $*: status ${status:-?}"; tail -20 "$work/err"; failed=1; }
 says() { grep -qE "$1" "$work/out" "$work/err"; }
 launch() { # RANKS COMMAND OPTION...; replaces the shell
     local n=$1
     shift
-    exec timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n "$n" "$tool" "$@"
+    exec timeout -k 5 300 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n "$n" "$tool" "$@"
 }
 run() { (launch "$@") >"$work/out" 2>"$work/err" </dev/null; status=$?; }
 begin() { rm -f "$work"/pids/*; : >"$work/out"; (launch "$@") >"$work/out" 2>"$work/err" </dev/null & job=$!; }
 await_job() { wait "$job"; status=$?; }
 until_writing() {
-    for _ in $(seq 1000); do grep -q '^writing' "$work/out" && return; sleep 0.01; done
+    watch_mark
+    within_s 60 grep -q '^writing' "$work/out" && return
     bad "does not begin to write"
 }
 stop_for() { # SECONDS PID...
@@ -55,6 +52,7 @@ run 1 burst --slow 0
 expect "--slow without --rate: said, once" [ "$(grep -c 'twochoice_mpi: --slow needs --rate' "$work/err")" = 1 ]
 
 # ---- Figure 14: one of eight servers is five times slower; the same with native two-choice
+watch_mark
 for try in 1 2; do
     run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0 --no-pull --per-process 2M \
         --json "$work/burst.json" --figures "$work"
@@ -63,8 +61,9 @@ for try in 1 2; do
     echo "try $try: not twice as early"
 done
 expect "burst: ends" [ "$status" = 0 ]
-expect "the last process ends at least twice as early as with the fixed scheduler" json "$work/burst.json" \
-    '.runs | map(.scheduler) == ["fixed", "native", "dynamic"] and (.[0].last_process_ns >= 2 * .[2].last_process_ns)'
+expect "three schedulers" json "$work/burst.json" '.runs | map(.scheduler) == ["fixed", "native", "dynamic"]'
+expect_time "the last process ends at least twice as early as with the fixed scheduler" json "$work/burst.json" \
+    '.runs | .[0].last_process_ns >= 2 * .[2].last_process_ns'
 expect "each process of each run has a time, each byte a server" json "$work/burst.json" \
     '[.runs[] | (.process_ns | length) == 32 and (.server_bytes | add) == 67108864 and .failed == 0] | all'
 expect "Figure 14 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure14.svg"
@@ -123,10 +122,11 @@ until_writing
 for _ in 1 2 3; do stop_for 0.2 "$(pid_of rank-1)"; sleep 0.1; done
 await_job
 cat "$work/out"
-expect "late server: nobody fails, its silence is noticed" json "$work/stress.json" \
-    '.failed == 0 and .no_answer > 0 and .late_answers > 0 and .acknowledged == .writes'
+expect "late server: nobody fails" json "$work/stress.json" \
+    '.failed == 0 and .acknowledged == .writes'
+expect_time "late server: its silence is noticed" json "$work/stress.json" '.no_answer > 0 and .late_answers > 0'
 # 2,000 decisions fill a log to its half several times over; a slow disk does not get so far in 1 s.
-expect "late server: logs were compacted under way" json "$work/stress.json" '.compactions > 0 or .decisions < 2000'
+expect_time "late server: logs were compacted under way" json "$work/stress.json" '.compactions > 0 or .decisions < 2000'
 
 # ---- clients that are stopped: decisions and announced writes that do not come
 begin 6 stress "${stress[@]}" --run 1s --probe-timeout 10ms
@@ -148,14 +148,15 @@ kill -KILL "$(pid_of io-1)"
 sleep 0.2
 kill -KILL "$(pid_of io-2)"
 await_job
-expect "second killed I/O process: said" says 'server 2: its I/O process was killed by signal 9'
-expect "killed I/O process: said" \
+# The run lasts a second: on a machine that stands still meanwhile both may die when it is over.
+expect_time "second killed I/O process: said" says 'server 2: its I/O process was killed by signal 9'
+expect_time "killed I/O process: said" \
     says 'server 1: its I/O process was killed by signal 9; its objects cannot be reached until a restart'
-expect "killed I/O process: writes to its objects fail cleanly, others go on" json "$work/stress.json" \
-    '.failed > 0 and .wrong_bytes == 0 and .acknowledged > 0'
+expect "killed I/O process: no byte is wrong, others go on" json "$work/stress.json" '.wrong_bytes == 0 and .acknowledged > 0'
+expect_time "killed I/O process: writes to its objects fail cleanly" json "$work/stress.json" '.failed > 0'
 # Failures take no disk: they are more than the rest if the disk stands still for a part of the second.
 json "$work/stress.json" '.acknowledged > .failed' || other="two killed servers of three: fewer writes were acknowledged than failed"
-expect "killed I/O process: said, with the reason" \
+expect_time "killed I/O process: said, with the reason" \
     says 'write of [0-9]+ bytes at [0-9]+ failed: server is gone \(home server 1\)'
 
 # ---- a server is gone at start
@@ -195,7 +196,7 @@ expect "20 bytes of an object are overwritten behind our back: the journal knows
 
 # ---- no memory in common: TCP between all, ranks from a host file
 echo "localhost slots=6" >"$work/hosts"
-timeout -k 5 60 mpirun --hostfile "$work/hosts" --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1 -n 6 \
+timeout -k 5 300 mpirun --hostfile "$work/hosts" --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1 -n 6 \
     "$tool" burst --servers 3 --dir "$work/tcp" --schedulers dynamic --per-process 1M --verify --json "$work/tcp.json" \
     >"$work/out" 2>"$work/err" </dev/null
 status=$?
@@ -209,7 +210,7 @@ shift
 exec "$@"
 SH
 full() { # OPTION...
-    unshare -m bash "$work/mounted" "$work" timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 \
+    unshare -m bash "$work/mounted" "$work" timeout -k 5 300 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 \
         -n 6 "$tool" burst --servers 3 --dir "$work/full" --fragments 2000 --verify "$@" \
         >"$work/out" 2>"$work/err" </dev/null
     status=$?
@@ -247,9 +248,10 @@ fi
 # ---- Ctrl-C
 
 # Processes that have not ended so many seconds after Ctrl-C are killed by mpirun; its default is 1, which a disk may need for itself.
-export OMPI_MCA_odls_base_sigkill_timeout=6
+export OMPI_MCA_odls_base_sigkill_timeout=20
 begin 6 burst --servers 3 --dir "$work/stopped" --write 64K --rate 1M
-for _ in $(seq 2000); do [ -n "$(ls "$work/stopped/server0/objects" 2>/dev/null)" ] && break; sleep 0.01; done
+objects() { [ -n "$(ls "$work/stopped/server0/objects" 2>/dev/null)" ]; }
+within_s 60 objects
 sleep 0.5
 mpirun=$(cat "/proc/$job/task/$job/children")
 kill -INT ${mpirun:-$job}
@@ -259,6 +261,6 @@ expect "Ctrl-C: nothing is left" [ -z "$(ls "$work/stopped" 2>/dev/null)" ]
 
 expect "no shared segment is left" [ -z "$(ls "$shm")" ]
 [ "$failed" = 0 ] || exit 1
-[ -z "$other" ] || inconclusive "$other"
+[ -z "$other" ] || late "$other"
 [ -z "$skipped" ] || { echo "$skipped"; exit 77; }
 finish

@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 adds_up() { json "$1" '[.without, .same_depth, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
 # Runs the tool in $work with a time limit; status, stdout and stderr in $status, $work/out, $work/err.
 run() {
-    timeout -k 5 60 "$tool" "$@" >"$work/out" 2>"$work/err"
+    timeout -k 5 300 "$tool" "$@" >"$work/out" 2>"$work/err"
     status=$?
 }
 # The same, but a run that could not be judged is made once more: statuses of run, or 3.
@@ -36,6 +36,17 @@ run_judged() {
         cat "$work/out" "$work/err"
     done
 }
+# A judged run: 3 and a reservation that was missed, on a machine that was disturbed, are no verdict. Limits and logs are one.
+verdict_of() { # WHAT
+    case $status in
+    0) ok "$1" ;;
+    3) late "$1: the device gave too little (the trace is above)" ;;
+    1)  if grep -q 'reservation: .*BROKEN' "$work/out" && ! grep -E 'BROKEN|log: full' "$work/out" | grep -vq ': reservation: '; then
+            expect_time "$1" false
+        else bad "$1: status 1: $(cat "$work/err")"; fi ;;
+    *) bad "$1: status $status: $(cat "$work/err")" ;;
+    esac
+}
 # Waits for the live line of a run that began (--progress), at most 30 s: no guess how long profiling takes here.
 await() { # LABEL
     local i
@@ -48,15 +59,12 @@ good="good:rw=randread,bs=4k,depth=8,file=$file"
 
 # ---- the main job, short
 start=$SECONDS
+watch_mark
 run_judged --file "$file" --size 1G --keep --compare --explain --slice 300ms --judge --maximizer --headroom 0.6 --runtime 2s --profile-time 400ms --json "$work/demo.json" \
     --plot "$work/plots" --log "$work/log.csv" --tenant db:bs=4k,depth=32,reserve=15% \
     --tenant scan:bs=128k,depth=64,reserve=15% --tenant backup:bs=128k,depth=16,limit=10%
 cat "$work/out"
-case $status in
-0) ok "reservations, limits and the log hold" ;;
-3) unsure="the device gave too little for the reservations (the trace is above)" ;;
-*) bad "judged run: status $status: $(cat "$work/err")" ;;
-esac
+verdict_of "reservations, limits and the log hold"
 if [ ! -s "$work/demo.json" ]; then
     [ "$failed" = 0 ] || exit 1
     inconclusive "the profile left no room for the reservations, twice"
@@ -77,7 +85,7 @@ if [ "$status" = 0 ]; then
         .tenants[0].reserve_bytes_per_s / 4096 * $cost["4096"] / 1e9'; then
         ok "without a scheduler db would not get its reservation"
     else
-        unsure=${unsure:-"first come, first served would give db its reservation here"}
+        late "first come, first served would give db its reservation here"
     fi
 fi
 # Our own count over the CSV log against the tool's: two ways to the same numbers.
@@ -88,19 +96,16 @@ for f in without same_depth with compare latency; do expect "$f.svg is a picture
 echo "($((SECONDS - start)) s)"
 
 # ---- the device time in flight bounded instead of the rate: the bound and who narrowed it are told, limits and log hold
+watch_mark
 run_judged --file "$file" --live --judge --flight --dispatch-depth 112 --headroom 0.6 --runtime 3s --profile-time 400ms \
     --json "$work/flight.json" --log "$work/flight.csv" --tenant db:bs=4k,depth=32,reserve=15% --tenant scan:bs=128k,depth=64,reserve=15% \
     --tenant backup:bs=128k,depth=16,limit=10%
-case $status in
-0) ok "with the device time in flight bounded, reservations, limits and the log hold" ;;
-3) unsure=${unsure:-"the device gave too little for the reservations with --flight"} ;;
-*) bad "--flight: status $status: $(cat "$work/err")" ;;
-esac
+verdict_of "with the device time in flight bounded, reservations, limits and the log hold"
 if [ -s "$work/flight.json" ]; then
     expect "the bound is in the results" json "$work/flight.json" '.with.flight_bound_ns_at_end > 0'
     expect "its log and limits hold" json "$work/flight.json" '.judge.log_holds and .judge.limits_hold'
     lines=$(grep -cE '^with QoS [0-9.]+ of 3 s  (db|scan): got .*/s, reserved .*/s, limit -, p99 .*s, waits for (nothing|its (turn|limit)|tokens to borrow)' "$work/err")
-    expect "--live, not on a terminal: a line for each tenant each second ($lines)" [ "$lines" -ge 4 ]
+    expect_time "--live, not on a terminal: a line for each tenant each second ($lines)" [ "$lines" -ge 4 ]
     expect "--live, not on a terminal: plain text" [ -z "$(tr -d '\n\t -~' <"$work/err")" ]
     expect "it says who narrowed the bound" grep -q 'of device time were allowed in flight' "$work/out"
     # db and scan always have requests outstanding: time with none at the device is time that the scheduler wasted.
@@ -109,26 +114,33 @@ if [ -s "$work/flight.json" ]; then
         if (!seen++) first = $2
         last = $2; n += $3 == "dispatch" ? 1 : -1
     } END {printf "%.4f", (last > first ? empty / (last - first) : 1)}' "$work/flight.csv")
-    expect "the device was empty for $empty of the time, asked: at most 0.02" awk "BEGIN {exit !($empty <= 0.02)}"
+    expect_time "the device was empty for $empty of the time, asked: at most 0.02" awk "BEGIN {exit !($empty <= 0.02)}"
 fi
 
 # ---- the live view on a terminal: drawn in place, a line for each tenant, with a sparkline
-LC_ALL=C.UTF-8 timeout -k 5 60 script -qec "stty cols 120; $tool --file $file --live --runtime 1600ms --profile-time 300ms --tenant db:bs=4k,depth=8,reserve=5% \
+watch_mark
+LC_ALL=C.UTF-8 timeout -k 5 300 script -qec "stty cols 120; $tool --file $file --live --runtime 1600ms --profile-time 300ms --tenant db:bs=4k,depth=8,reserve=5% \
     --tenant backup:bs=128k,depth=4,limit=10%" "$work/terminal" </dev/null >/dev/null 2>&1
 drawn=$(grep -cE $'\033\\[2Kbackup .*[▁▂▃▄▅▆▇█] .*/s .*(nothing|its (limit|turn)|tokens to borrow)' "$work/terminal")
-expect "--live on a terminal: drawn $drawn times, of 3" [ "$drawn" -ge 2 ]
-expect "--live on a terminal: in place" grep -q $'\033\\[3A' "$work/terminal"
+expect_time "--live on a terminal: drawn $drawn times, of 3" [ "$drawn" -ge 2 ]
+expect_time "--live on a terminal: in place" grep -q $'\033\\[3A' "$work/terminal"
 
-# ---- end of file and partial reads: cut off while tenants read
+# ---- end of file and partial reads: cut off while tenants read, if this shell got a processor in that second and a half
+watch_mark
+for _ in 1 2 3; do
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
 rm -f "$work/err"
 ( await "with QoS"; truncate -s 33333333 "$work/short" ) &
 run --progress --runtime 1500ms --profile-time 300ms --json "$work/eof.json" --tenant "$good" --tenant "bad:bs=64k,depth=4,file=$work/short"
 wait
-expect "cut-off file: status 1" [ "$status" = 1 ]
-expect "cut-off file: told once" [ "$(grep -c 'tenant bad: read .* end of file' "$work/err")" = 1 ]
-expect "cut-off file: one tenant fails, the other goes on" json "$work/eof.json" \
-    '.with.tenants[1].failed > 0 and .with.tenants[0].failed == 0 and .with.tenants[0].completed > 0'
+[ "$status" = 0 ] || break
+done
+if [ "$status" = 0 ]; then expect_time "a file is cut off while tenants read" false; else
+    expect "cut-off file: status 1" [ "$status" = 1 ]
+    expect "cut-off file: told once" [ "$(grep -c 'tenant bad: read .* end of file' "$work/err")" = 1 ]
+    expect "cut-off file: one tenant fails, the other goes on" json "$work/eof.json" \
+        '.with.tenants[1].failed > 0 and .with.tenants[0].failed == 0 and .with.tenants[0].completed > 0'
+fi
 expect "cut-off file: counters add up" adds_up "$work/eof.json"
 
 run --size 128M --tenant "bad:file=$work/short"
@@ -141,14 +153,14 @@ set -u
 tool=$1 work=$2 good=$3
 mkdir -p "$work/mnt" && mount -t tmpfs -o size=24M tmpfs "$work/mnt" || exit 77
 truncate -s 64M "$work/mnt/sparse"
-timeout 30 "$tool" --overwrite --runtime 1s --profile-time 300ms --json "$work/enospc.json" --tenant "$good" \
+timeout 200 "$tool" --overwrite --runtime 1s --profile-time 300ms --json "$work/enospc.json" --tenant "$good" \
     --tenant "bad:rw=randwrite,bs=100k,depth=4,file=$work/mnt/sparse" >"$work/enospc.out" 2>"$work/enospc.err"
 echo "$?" >"$work/enospc.status"
 rm -f "$work/mnt/sparse"
 truncate -s 16M "$work/mnt/back"
 loop=$(losetup --show -f "$work/mnt/back") || exit 77
 truncate -s 6M "$work/mnt/back"
-timeout 30 "$tool" --runtime 1s --profile-time 300ms --json "$work/eio.json" --tenant "$good" \
+timeout 200 "$tool" --runtime 1s --profile-time 300ms --json "$work/eio.json" --tenant "$good" \
     --tenant "bad:rw=randread,bs=64k,depth=4,file=$loop" >"$work/eio.out" 2>"$work/eio.err"
 echo "$?" >"$work/eio.status"
 losetup -d "$loop"
@@ -180,9 +192,11 @@ expect "--direct yes where there is none: status 1" [ "$status" = 1 ]
 # ---- the other schedulers behind the same interface: their log must hold, whatever the device does
 for scheduler in tags tags-ps token; do
     rm -f "$work/other.json"
+    watch_mark
     run --file "$file" --scheduler "$scheduler" --judge --headroom 0.6 --runtime 1s --profile-time 300ms --json "$work/other.json" \
         --tenant db:bs=4k,depth=32,reserve=10% --tenant scan:bs=128k,depth=64 --tenant backup:bs=128k,depth=16,limit=10%
-    case $status in 0 | 3) ok "$scheduler: status $status" ;; *) bad "$scheduler: $(cat "$work/out" "$work/err")" ;; esac
+    if grep -q 'is not admitted' "$work/err"; then status=3; fi
+    [ "$status" = 3 ] && ok "$scheduler: no verdict on the reservation" || verdict_of "$scheduler"
     if [ -s "$work/other.json" ]; then
         expect "$scheduler: limit and counters" json "$work/other.json" '.judge.log_holds and .judge.limits_hold'
         expect "$scheduler: counters add up" adds_up "$work/other.json"
@@ -213,6 +227,7 @@ expect "admission: status 1" [ "$status" = 1 ]
 
 # ---- SIGINT with requests in flight; the file that the tool made is gone afterwards
 rm -f "$work/err"
+watch_mark
 "$tool" --file "$work/own" --size 64M --progress --compare --runtime 20s --profile-time 300ms --json "$work/int.json" \
     --tenant a:bs=128k,depth=64 --tenant b:bs=4k,depth=8,reserve=5% >"$work/out" 2>"$work/err" &
 pid=$!
@@ -224,7 +239,8 @@ status=$?
 expect "SIGINT: status 130" [ "$status" = 130 ]
 expect "SIGINT: the table so far" grep -q '^a (randread' "$work/out"
 expect "SIGINT: no completion lost" json "$work/int.json" \
-    '.without.stopped and (.without.tenants | map(.completed > 0 and .submitted == .completed + .failed) | all)'
+    '.without.stopped and (.without.tenants | map(.submitted == .completed + .failed) | all)'
+expect_time "SIGINT: each had some" json "$work/int.json" '.without.tenants | map(.completed > 0) | all'
 expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
 
 # ---- the same paths under AddressSanitizer: memory, partial requests, errors
@@ -233,7 +249,7 @@ if clang -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=al
     -o "$work/asan" examples/uring_files/*.c examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
     rm -f "$work/err"
     ( await "without QoS"; truncate -s 7777777 "$work/short" ) &
-    timeout 30 "$work/asan" --progress --compare --judge --maximizer --runtime 600ms --profile-time 300ms --json "$work/asan.json" \
+    timeout 300 "$work/asan" --progress --compare --judge --maximizer --runtime 600ms --profile-time 300ms --json "$work/asan.json" \
         --plot "$work/plots" --log "$work/log.csv" --tenant "$good" --tenant "bad:rw=read,bs=64k,depth=4,file=$work/short,limit=20%" \
         >"$work/out" 2>"$work/err"
     status=$?
@@ -254,11 +270,12 @@ if tests/build/plant.pl apply tests/plants/htb.txt limit_not_charged_on_borrow "
     gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
         examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
     for scheduler in htb token; do
-        timeout 30 "$work/broken" --file "$file" --scheduler "$scheduler" --judge --runtime 1s --profile-time 300ms \
+        watch_mark
+        timeout 300 "$work/broken" --file "$file" --scheduler "$scheduler" --judge --runtime 1s --profile-time 300ms \
             --tenant a:bs=4k,depth=16,limit=10% >"$work/out" 2>"$work/err"
         status=$?
-        expect "$scheduler: a limit that does not bind: judged broken, status 1" [ "$status" = 1 ]
-        expect "$scheduler: on the log: said" grep -q 'in every window .* BROKEN' "$work/out"
+        expect_time "$scheduler: a limit that does not bind: judged broken, status 1" [ "$status" = 1 ]
+        expect_time "$scheduler: on the log: said" grep -q 'in every window .* BROKEN' "$work/out"
     done
 else
     bad "cannot plant a bug"
@@ -269,5 +286,4 @@ expect "no process left" [ -z "$(jobs -rp)" ]
 expect "no loop device left" [ -z "$(losetup -n -O BACK-FILE 2>/dev/null | grep -F "$work")" ]
 [ "$failed" = 0 ] || exit 1
 [ -z "$skipped" ] || { echo "SKIP uring_files: $skipped"; exit 77; }
-[ -z "$unsure" ] || inconclusive "$unsure"
 finish

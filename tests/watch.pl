@@ -1,0 +1,72 @@
+# When did this machine keep a test from running? Used by tests/lib.sh.
+#     watch.pl notes FILE PID          until the process PID ends, notes in FILE each time in which a processor was not to be had
+#                                      for 50 ms and more, not even with this priority: from, to
+#     watch.pl now PID                 prints a mark: the time, and what all and what PID and its descendants used
+#     watch.pl since FILE PID MARK     what kept PID from running since that mark, if that explains a late result: status 0
+# It explains one if the processors stood still for 0.1 s and 1 % of the time, or others had a quarter of them or more (processes with a low
+# priority, as those beside the real tests in `make test`, do not count).
+use strict;
+use Time::HiRes qw(time sleep);
+my $command = shift;
+sub mark {
+    my $root = shift;
+    my (%parent, %used);
+    for my $dir (glob "/proc/[0-9]*") {
+        open my $f, "<", "$dir/stat" or next;
+        my $line = <$f> // next;
+        my ($pid, $rest) = $line =~ /^(\d+) .*\) (.*)/ or next;
+        my @field = split / /, $rest;
+        $parent{$pid} = $field[1];
+        $used{$pid} = $field[11] + $field[12] + $field[13] + $field[14]; # its own, and of children that have ended
+    }
+    my $ours = 0;
+    for my $pid (keys %used) {
+        my $p = $pid;
+        $p = $parent{$p} while $p && $p != $root;
+        $ours += $used{$pid} if $p;
+    }
+    open my $f, "<", "/proc/stat";
+    my (undef, $user, $nice, $system, $idle, $io, @rest) = split " ", <$f>;
+    my $busy = $user + $system;
+    $busy += $_ for @rest[0 .. 2]; # interrupts, and what the host had
+    return (time, $busy, $ours, $busy + $nice + $idle + $io);
+}
+if ($command eq "notes") {
+    my ($file, $pid) = @ARGV;
+    my ($list) = do {open my $f, "<", "/proc/self/status"; map {/^Cpus_allowed_list:\s*(\S+)/} <$f>};
+    my ($last_cpu, @others) = reverse map {my ($a, $b) = split /-/; $a .. $b // $a} split /,/, $list;
+    my $cpu = $last_cpu;
+    for (@others) { if (!fork) {$cpu = $_; last} }
+    system "taskset -cp $cpu $$ >/dev/null 2>&1";
+    open my $f, ">>", $file or die;
+    my $last = time;
+    while (kill 0, $pid) {
+        sleep 0.01;
+        my $now = time;
+        syswrite $f, sprintf("%.3f %.3f\n", $last, $now) if $now - $last > 0.05;
+        $last = $now;
+    }
+    unlink $file;
+} elsif ($command eq "now") {
+    print join(" ", mark(@ARGV)), "\n";
+} else {
+    my ($file, $pid, @old) = (@ARGV[0, 1], split " ", $ARGV[2]);
+    my @now = mark($pid);
+    my ($all, $still, $end) = ($now[3] - $old[3], 0, 0);
+    my $others = $now[1] - $old[1] - ($now[2] - $old[2]);
+    # Times that two processors noted count once.
+    open my $f, "<", $file;
+    for (sort {$a->[0] <=> $b->[0]} map {[split]} <$f>) {
+        my ($from, $to) = @$_;
+        $from = $old[0] if $from < $old[0];
+        $from = $end if $from < $end;
+        next if $to <= $from;
+        $still += $to - $from;
+        $end = $to;
+    }
+    my @why;
+    push @why, sprintf("the machine stood still for %.2f s", $still) if $still >= 0.1 && $still >= 0.01 * ($now[0] - $old[0]);
+    push @why, sprintf("others had %.0f %% of its processors", 100 * $others / $all) if $all > 0 && $others >= 0.25 * $all;
+    print join(", ", @why), "\n" if @why;
+    exit !@why;
+}
