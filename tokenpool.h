@@ -4,7 +4,7 @@
  *
  *   Clients read a data node's memory without its CPU: RDMA READ, shared memory, MPI_Get.
  *   Nobody sees the requests, so no scheduler can order them. The device shares its rate
- *   equally among whoever is greedy; a client that was promised 236 K I/Os a second gets
+ *   equally among greedy clients; one that was promised 236 K I/Os a second gets
  *   157 K. Haechi moves the decision to the clients: an I/O costs a token. A client gets
  *   its reservation in tokens each period and takes more from a shared pool, one 64-bit
  *   word, by a fetch-and-add. A client without a token waits.
@@ -96,7 +96,7 @@ extern "C" {
 #define TOKENPOOL_CLIENTS_MAX (1u << 20)
 #define TOKENPOOL_BATCH_MAX (1u << 20)
 #define TOKENPOOL_TOKENS_MAX ((UINT64_C(1) << 27) - 1) /* in one period: what a report can carry */
-#define TOKENPOOL_KNOCK_MAX (UINT64_C(1) << 30)        /* clients x batch: a quarter of the count's range */
+#define TOKENPOOL_CLAIMS_MAX (UINT64_C(1) << 30)       /* clients x batch: a quarter of the count's range */
 #define TOKENPOOL_PERIOD_NS_MAX UINT64_C(1000000000000)
 #define TOKENPOOL_HISTORY_MAX 64u
 #define TOKENPOOL_BACKLOGGED UINT64_MAX /* set_queued: demand without end */
@@ -116,7 +116,7 @@ struct tokenpool_client;
 /* The paper's names: T = period_ns, delta = check_ns, Omega_prof = capacity, B = batch. 0 = the default. */
 struct tokenpool_config {
     uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
-    uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_KNOCK_MAX;
+    uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX;
                                * default capacity / (8 x clients), within 1..1000 (the paper's) */
     uint32_t flags;           /* TOKENPOOL_GUARD | ... */
     uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
@@ -557,8 +557,8 @@ QOS_PRIV const char *tokenpool_priv_range_error(const struct tokenpool_config *f
         const char *why;
     } rule[] = {
         {f->clients && f->clients <= TOKENPOOL_CLIENTS_MAX, "clients: set it to 1..TOKENPOOL_CLIENTS_MAX"},
-        {f->batch <= TOKENPOOL_BATCH_MAX && (uint64_t)f->clients * f->batch <= TOKENPOOL_KNOCK_MAX,
-         "batch: at most TOKENPOOL_BATCH_MAX, and clients x batch at most TOKENPOOL_KNOCK_MAX"},
+        {f->batch <= TOKENPOOL_BATCH_MAX && (uint64_t)f->clients * f->batch <= TOKENPOOL_CLAIMS_MAX,
+         "batch: at most TOKENPOOL_BATCH_MAX, and clients x batch at most TOKENPOOL_CLAIMS_MAX"},
         {f->history <= TOKENPOOL_HISTORY_MAX, "history: at most TOKENPOOL_HISTORY_MAX"},
         {tokenpool_priv_within(f->silent_periods, UINT32_MAX, QOS_UNLIMITED),
          "silent_periods: at most 2^32 - 1, or QOS_UNLIMITED for never"},
