@@ -267,7 +267,7 @@ static void against_peers(bench *b, uint32_t servers, uint32_t buckets, double r
  * keeps the stress case's 640 tokens. In the first family a million buckets get 6 tokens each: a tenth is lost in
  * rounding R_i down, and almost nothing shifts. In both, r = 1.0 is harder up to 100,000 entries: with so few rows per
  * server some excess cannot be placed, and all rows are checked again to prove it. */
-static double growth_ns(uint32_t entries, double r, bool per_bucket)
+static double growth_ns(uint32_t entries, double r, bool per_bucket, bool least = false)
 {
     case_spec spec = spec_of(64, entries / 8, r, 1.1);
     if (per_bucket)
@@ -277,7 +277,7 @@ static double growth_ns(uint32_t entries, double r, bool per_bucket)
     int runs = entries > 2000000 ? 5 : entries > 200000 ? 15 : 60;
     for (int k = 0; k < runs; k++)
         t.push_back(s.solve_ms(NULL));
-    return bench_median(t.data(), t.size()) * 1e6 / s.data.entries;
+    return (least ? *std::min_element(t.begin(), t.end()) : bench_median(t.data(), t.size())) * 1e6 / s.data.entries;
 }
 
 static void growth(bench *b)
@@ -764,8 +764,9 @@ static void figure_growth(void)
     printf("# entries  r=0.9  r=1.0  r=0.9 C~buckets  r=1.0 C~buckets  [ns per entry], 64 servers\n");
     for (uint32_t n = 10000; n <= 10000000; n *= 10)
         for (uint32_t k = 1; k <= 3 && n * k <= 10000000; k += 2)
-            printf("%u %.3f %.3f %.3f %.3f\n", n * k, growth_ns(n * k, 0.9, false), growth_ns(n * k, 1.0, false),
-                   growth_ns(n * k, 0.9, true), growth_ns(n * k, 1.0, true));
+            printf("%u %.3f %.3f %.3f %.3f\n", n * k, growth_ns(n * k, 0.9, false, true),
+                   growth_ns(n * k, 1.0, false, true), growth_ns(n * k, 0.9, true, true),
+                   growth_ns(n * k, 1.0, true, true));
 }
 
 int main(int argc, char **argv)

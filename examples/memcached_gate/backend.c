@@ -56,7 +56,7 @@ static void connect_now(struct worker *w)
         close(b->source.fd);
         return;
     }
-    b->state = BACKEND_CONNECTING;
+    __atomic_store_n(&b->state, BACKEND_CONNECTING, __ATOMIC_RELAXED);
     b->retry_ns = w->now_ns + gate_settings.timeout_ns;
 }
 
@@ -96,7 +96,7 @@ static void end_reply(struct worker *w, enum outcome outcome)
     struct backend *b = &w->backend;
     const struct request *r = &b->ring[b->first];
     b->first = (b->first + 1) & (b->ring_size - 1);
-    b->count--;
+    __atomic_store_n(&b->count, b->count - 1, __ATOMIC_RELAXED); /* the main thread reads it */
     worker_done(w, &r->grant, outcome);
     client_replied(r->client);
 }
@@ -107,7 +107,7 @@ void backend_close(struct worker *w)
     if (b->state == BACKEND_DOWN)
         return;
     close(b->source.fd);
-    b->state = BACKEND_DOWN;
+    __atomic_store_n(&b->state, BACKEND_DOWN, __ATOMIC_RELAXED);
     b->retry_ns = w->now_ns + RETRY_NS;
     b->out_begin = b->out_end = b->in_begin = b->in_end = 0;
     b->body_bytes = 0;
@@ -181,7 +181,8 @@ void backend_send(struct worker *w, struct client *c)
     const struct head *h = &c->head;
     const char *data = c->in.data + c->in.begin;
     bool of_get = h->reply == REPLY_VALUES;
-    struct request *r = &b->ring[(b->first + b->count++) & (b->ring_size - 1)];
+    struct request *r = &b->ring[(b->first + b->count) & (b->ring_size - 1)];
+    __atomic_store_n(&b->count, b->count + 1, __ATOMIC_RELAXED);
     *r = (struct request){.client = c, .grant = c->grant, .sent_ns = w->now_ns, .reply = h->reply};
     r->quiet = h->quiet;
     r->hide = h->hide;
@@ -411,7 +412,7 @@ void backend_event(struct worker *w, uint32_t events)
         return;
     }
     if (b->state == BACKEND_CONNECTING && events & EPOLLOUT)
-        b->state = BACKEND_UP;
+        __atomic_store_n(&b->state, BACKEND_UP, __ATOMIC_RELAXED);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         receive(w, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }

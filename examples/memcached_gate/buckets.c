@@ -23,17 +23,20 @@ struct pshift_scheduler *buckets_pshift;
 
 struct bucket {
     struct client *head, *tail; /* its queue */
-    uint64_t waiting, requests, reserved, failed, refused;
+    uint64_t waiting, requests, reserved, failed;
     uint64_t backlog_ns, since_ns; /* time with a request waiting; since when */
     uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
     uint64_t emptied;              /* how often none waited any more */
-    uint64_t memory_bytes;         /* atomic */
-    uint32_t clients;              /* atomic: connections */
     uint64_t latency[LATENCY_STEPS];
+};
+
+struct bucket_counts { /* atomic, without the lock */
+    uint64_t refused, memory_bytes, clients;
 };
 
 static struct {
     struct bucket *bucket;
+    struct bucket_counts *counts;
     struct tags tags;
     uint32_t *by_prefix, *parent; /* [prefixes] sorted; the longest other prefix of this one, or QOS_NONE */
     uint32_t prefixes;
@@ -143,7 +146,7 @@ uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storag
 
 bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force)
 {
-    uint64_t *held = &b.bucket[bucket].memory_bytes;
+    uint64_t *held = &b.counts[bucket].memory_bytes;
     if (__atomic_add_fetch(held, bytes, __ATOMIC_RELAXED) <= gate_settings.memory_bytes / bucket_count || force)
         return true;
     bucket_uncharge(bucket, bytes);
@@ -152,13 +155,13 @@ bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force)
 
 bool bucket_over(uint32_t bucket)
 {
-    return __atomic_load_n(&b.bucket[bucket].memory_bytes, __ATOMIC_RELAXED) >
+    return __atomic_load_n(&b.counts[bucket].memory_bytes, __ATOMIC_RELAXED) >
            gate_settings.memory_bytes / bucket_count;
 }
 
 bool bucket_enter(uint32_t bucket)
 {
-    uint32_t own = __atomic_add_fetch(&b.bucket[bucket].clients, 1, __ATOMIC_RELAXED);
+    uint64_t own = __atomic_add_fetch(&b.counts[bucket].clients, 1, __ATOMIC_RELAXED);
     if (gate_clients() + (b.several ? own : 1) <= gate_settings.clients_max)
         return true;
     bucket_exit(bucket);
@@ -167,17 +170,17 @@ bool bucket_enter(uint32_t bucket)
 
 void bucket_exit(uint32_t bucket)
 {
-    __atomic_sub_fetch(&b.bucket[bucket].clients, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&b.counts[bucket].clients, 1, __ATOMIC_RELAXED);
 }
 
 void bucket_uncharge(uint32_t bucket, uint64_t bytes)
 {
-    __atomic_sub_fetch(&b.bucket[bucket].memory_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&b.counts[bucket].memory_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void bucket_refused(uint32_t bucket)
 {
-    __atomic_add_fetch(&b.bucket[bucket].refused, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&b.counts[bucket].refused, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- scheduling -------------------------------------------------------------------------------------------------- */
@@ -216,6 +219,7 @@ void buckets_open(void)
     bool limits = false;
     uint32_t k;
     b.bucket = tool_alloc(bucket_count * sizeof *b.bucket);
+    b.counts = tool_alloc(bucket_count * sizeof *b.counts);
     b.watch_ns = QOS_NEVER;
     sort_prefixes();
     for (k = 0; k < bucket_count; k++) {
@@ -459,12 +463,12 @@ static void bucket_stats(FILE *f, bool prometheus, uint32_t k, const struct buck
     number(f, prometheus, s->name, "requests_total", q->requests);
     number(f, prometheus, s->name, "by_reservation_total", q->reserved);
     number(f, prometheus, s->name, "failed_total", q->failed);
-    number(f, prometheus, s->name, "refused_total", q->refused);
+    number(f, prometheus, s->name, "refused_total", __atomic_load_n(&b.counts[k].refused, __ATOMIC_RELAXED));
     number(f, prometheus, s->name, "waiting", q->waiting);
     number(f, prometheus, s->name, "waited_ns_total", backlog_ns);
     number(f, prometheus, s->name, "emptied_total", q->emptied);
     number(f, prometheus, s->name, "chances_total", q->chances);
-    number(f, prometheus, s->name, "memory_bytes", q->memory_bytes);
+    number(f, prometheus, s->name, "memory_bytes", __atomic_load_n(&b.counts[k].memory_bytes, __ATOMIC_RELAXED));
     if (!prometheus)
         fprintf(f, "STAT %s:latency_log2_us ", s->name);
     latency_stats(f, prometheus, q, s->name);
@@ -486,8 +490,6 @@ char *buckets_stats(bool prometheus, size_t *bytes)
     now_ns = tool_now_ns();
     for (k = 0; k < bucket_count; k++) {
         q[k] = b.bucket[k];
-        q[k].refused = __atomic_load_n(&b.bucket[k].refused, __ATOMIC_RELAXED);
-        q[k].memory_bytes = __atomic_load_n(&b.bucket[k].memory_bytes, __ATOMIC_RELAXED);
         q[k].chances += q[k].waiting ? b.grants - q[k].since_grant : 0;
         waits[k] = waits_for(k);
     }

@@ -402,7 +402,10 @@ def outage(gate, pid, port):
         time.sleep(0.02)
     check("and used again when it goes on", r == b"VALUE a 0 1\r\nx\r\nEND\r\n", r)
     os.kill(int(pid), 9)
-    time.sleep(0.2)
+    for _ in range(500): # a busy machine takes its time to end it
+        if stats(gate)["memcached_up"] == 0:
+            break
+        time.sleep(0.02)
     s.sendall(b"get a\r\nset a 0 0 1\r\ny\r\nset a 0 0 1 noreply\r\ny\r\nget a b c\r\nmn\r\n")
     want, r = b"SERVER_ERROR memcached does not answer\r\n" * 3 + b"MN\r\n", b""
     while len(r) < len(want):
@@ -556,8 +559,8 @@ def greedy(gate, pid, places, share):
             s.send(many[k % len(many)] * 2000)
         except OSError:
             pass
-    filled = -1
-    while had("memory_bytes") > filled:
+    filled, end = 0, time.time() + 8
+    while time.time() < end and (filled == 0 or had("memory_bytes") > filled): # until nothing more fits
         filled = had("memory_bytes")
         time.sleep(0.5)
     bound = share + len(evil) * (2 * 8192 + 8192)
