@@ -1257,6 +1257,36 @@ static void late_readers(void)
     close_tags();
 }
 
+/* A time a year (2^55 ns) ahead counts as none, one that is 1 ns less counts; after an old time that was followed by one of the
+ * present, the next event is on the caller's own time line, to the ns. */
+static void clock_borders(void)
+{
+    const uint64_t year = UINT64_C(1) << 55;
+    struct tags_config c = plain(2, TAGS_PS);
+    uint64_t now = 10 * SECOND, due;
+    c.limit_burst_ns = QOS_NOTHING;
+    open_tags(&c);
+    CHECK_EQ(add(now, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, 0, 100, 1), QOS_OK);
+    CHECK_EQ(serve(now, MS), 0);
+    CHECK_EQ(serve(now + year, MS), -1);
+    CHECK_EQ(serve(now, MS), -1);
+    CHECK_EQ(tags_next_ns(&tags, now), now + SECOND);
+    CHECK_EQ(serve(now + year - 1, MS), 0);
+    now += year;
+    CHECK_EQ(serve(now + SECOND, MS), 0);
+    due = now + 2 * SECOND;
+    CHECK_EQ(tags_next_ns(&tags, now + SECOND), due);
+    CHECK_EQ(serve(now - SECOND, MS), -1); /* 2 s old */
+    CHECK_EQ(serve(now + SECOND, MS), -1);
+    CHECK_EQ(tags_next_ns(&tags, now + SECOND), due);
+    CHECK_EQ(serve(due - 1, MS), -1);
+    CHECK_EQ(serve(due, MS), 0);
+    CHECK_EQ(serve(due - 2 * SECOND, MS), -1);
+    CHECK_EQ(serve(due + year - 1, MS), 0);
+    close_tags();
+}
+
 /* The ends of time: tags stay there, nothing wraps. */
 static void end_of_time(void)
 {
@@ -1495,6 +1525,7 @@ int main(void)
     longest_lead();
     clock_jumps();
     late_readers();
+    clock_borders();
     end_of_time();
     shared_terms();
     shared_claims();
