@@ -110,13 +110,15 @@ if [[ $parts == *" overhead "* ]]; then
     for load in $loads; do
         IFS=_x read -r block depth connections <<<"$load"
         case=overhead_$load
-        : >"$d/slices" >"$d/cpu"
+        : >"$d/slices"
+        : >"$d/cpu"
         batch "$block" "$depth" "$connections" 1 || exit 1
-        : >"$d/slices" >"$d/cpu"
-        before=$(metered)
+        : >"$d/slices"
+        : >"$d/cpu"
+        first=$(metered)
         for ((i = 0; i < rounds; i += batch)); do batch "$block" "$depth" "$connections" $((rounds - i < batch ? rounds - i : batch)) || exit 1; done
         sent=$(awk '{n += $4} END {printf "%.0f", n}' "$d/cpu")
-        real=$(awk "BEGIN {print ($(metered) - $before) / $sent}")
+        real=$(awk "BEGIN {print ($(metered) - $first) / $sent}")
         # Requests per second: slices of the filter, the control and rate are every second one. CPU: of batches.
         read -r -a v <<<"$(awk "$sorted"'
             FILENAME ~ /slices/ {for (i = 2; i < NF; i += 2) {t = i / 2 % 3; x[t, ++n[t]] = 2 * $i / ($(i - 1) + $(i + 1))}; a[NR] = $1; m = NR; next}

@@ -47,6 +47,7 @@
 #define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us are made together */
 #define LOOK_EVERY_S 1
 #define AHEAD_PER_S 1000u /* a class takes tokens for 1/1000 s ahead */
+#define AHEAD_CHUNKS 16u  /* and at most as many chunks */
 #define PARTS_MAX 16u     /* of a class's credit; a power of two */
 #define ONE_REQUEST (UINT64_C(1) << 48)
 
@@ -546,7 +547,9 @@ static void set_credit(uint32_t id, const struct settings *s)
 {
     struct slot *slot = &qos.slot[id];
     struct part *p = parts_of(id), *end = p + qos.parts;
-    slot->ahead = qos_min(qos.chunk_bytes, qos_default(slot->limit, s->rate_per_s) / AHEAD_PER_S);
+    slot->ahead =
+        qos_min(qos_default(slot->limit, QOS_RATE_MAX), qos_default(s->rate_per_s, QOS_RATE_MAX)) / AHEAD_PER_S;
+    slot->ahead = qos_min(slot->ahead, AHEAD_CHUNKS * qos.chunk_bytes);
     if (qos.config.bound == HTB_BY_FLIGHT) /* the tree has to know what is at the plugin */
         slot->ahead = 0;
     for (; p < end; p++) {

@@ -249,6 +249,24 @@ static void steps(void)
     world_close(&w);
 }
 
+/* One resource, no limits, no queues: the short path of htb_take counts what it grants. */
+static void takes_count(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t now = 0;
+    enum htb_scenario seen = HTB_BROKEN;
+    config.maximize_interval_ns = 10 * MS;
+    world_open(&w, &config);
+    while (now < 30 * MS) {
+        uint64_t until = now + 10 * MS;
+        DEMAND(until);
+        seen = htb_maximize(&w.tree, now, false);
+    }
+    CHECK_EQ(seen, HTB_CAPPED);
+    world_close(&w);
+}
+
 /* Demand that the root cannot meet now: a request of a full bucket when one token is missing. */
 static void starve_root(struct world *w, uint64_t now)
 {
@@ -295,6 +313,7 @@ int main(void)
     capped();
     idle_classes();
     steps();
+    takes_count();
     ended_between_looks();
     return check_end();
 }

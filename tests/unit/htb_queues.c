@@ -659,6 +659,80 @@ static void real_cost(void)
     }
 }
 
+/* A refund goes to the holder of the id that paid: not to one after it, not even to one 2,048 later. */
+static void holders(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class_state state;
+    struct world w;
+    unsigned k;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 100000, 0, 0);
+    CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
+    reserve(&w, 1, 0, 100000, 0, 0);
+    submit(&w, 0, 1, 300, 0, S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    CHECK_EQ(htb_complete(&w.tree, S, HTB_NOT_DONE, NULL, &pool[0]), QOS_OK);
+    CHECK_EQ(stats_of(&w, 1).granted, 0);
+    CHECK_EQ(htb_class_info(&w.tree, 1, &state), QOS_OK);
+    CHECK_EQ(state.outstanding, 0);
+    submit(&w, 0, 1, 300, 0, S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    for (k = 0; k < 2048; k++) {
+        CHECK_EQ(htb_release(&w.tree, S, 1), QOS_OK);
+        reserve(&w, 1, 0, 100000, 0, S);
+    }
+    CHECK_EQ(htb_complete(&w.tree, S, HTB_NOT_DONE, NULL, &pool[0]), QOS_OK);
+    CHECK_EQ(stats_of(&w, 1).granted, 0);
+    world_close(&w);
+}
+
+/* Borrowers of a device that takes less than 1 ns for a request share its tokens, not its requests. */
+static void shares_of_a_fast_device(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request *r;
+    struct world w;
+    unsigned i, small = 0;
+    config.rate_per_s[0] = UINT64_C(1000000000000);
+    config.bound = HTB_BY_FLIGHT;
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 0, 0);
+    reserve(&w, 2, 0, 0, 0, 0);
+    submit(&w, 0, 1, 100, 0, S);
+    submit(&w, 1, 2, 300, 0, S);
+    for (i = 0; i < 400; i++) {
+        r = htb_dispatch(&w.tree, S);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        small += r == &pool[0];
+        CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, NULL, r), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, S, r), QOS_OK);
+    }
+    CHECK_WITHIN(small, 298, 302);
+    world_close(&w);
+}
+
+/* Best effort is at its limit, and waits for the root's debt. When the root's rate rises, it need not wait as long. */
+static void root_rises_for_one_at_its_limit(void)
+{
+    static const uint64_t faster[HTB_RESOURCES_MAX] = {10000000, 0, 0, 0};
+    struct htb_config config = world_config();
+    struct world w;
+    config.best_effort.limit_per_s[0] = 1000;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 0, 0);
+    CHECK_EQ(drain(&w, 0, 1, S), 10);
+    CHECK_EQ(force(&w, 1, 399990, 0, S), QOS_OK); /* the root: 390,000 below nothing */
+    submit(&w, 0, 0, 10, 0, S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 390010000);
+    CHECK_EQ(htb_change_root(&w.tree, S, faster), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 39001000);
+    world_close(&w);
+}
+
 /* A clock that goes back and forth gains nothing. After a wrong time htb_reset_clock continues from the right one. */
 static void one_time(void)
 {
@@ -672,6 +746,10 @@ static void one_time(void)
     got = drain(&w, 1, 1, 98 * S);
     got += drain(&w, 1, 1, 100 * S);
     CHECK_EQ(got, 10);
+    submit(&w, 0, 1, 10, 0, 90 * S);
+    CHECK_EQ(htb_cancel(&w.tree, 100 * S + 10 * MS, &pool[0]), QOS_OK); /* a time like any other */
+    CHECK_EQ(drain(&w, 1, 1, 99 * S), 10);
+    htb_reset_clock(&w.tree, 100 * S);
     submit(&w, 0, 1, 10, 0, 90 * S);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 90 * S), 100 * S + 10 * MS);
     CHECK_EQ(htb_take(&w.tree, 100000000 * S, 2, 1), QOS_OK); /* years ahead */
@@ -696,6 +774,8 @@ static void walk(void)
     reserve(&w, 1, 0, 1000, 0, 0);
     CHECK(htb_queue_next(&w.tree, 1, NULL) == NULL);
     CHECK(htb_queue_next(&w.tree, 8, NULL) == NULL);
+    reserve_group(&w, 2, 0, 0, 0, 0);
+    CHECK(htb_queue_next(&w.tree, 2, NULL) == NULL);
     for (i = 0; i < 5; i++)
         submit(&w, i, 1, 10, 0, 0);
     for (i = 0, r = htb_queue_next(&w.tree, 1, NULL); r; r = htb_queue_next(&w.tree, 1, r))
@@ -898,6 +978,9 @@ int main(void)
     who_is_late();
     several_resources();
     real_cost();
+    holders();
+    shares_of_a_fast_device();
+    root_rises_for_one_at_its_limit();
     one_time();
     walk();
     reasons();

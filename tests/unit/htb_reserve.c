@@ -407,6 +407,54 @@ static void moved(void)
     world_close(&w);
 }
 
+/* A group that moves below another one is charged to it and to the root. A borrower that moves to another ring takes its
+ * turns there, whatever the clocks of the two rings say. */
+static void moved_between_rings(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(1, 0, 0);
+    static struct htb_request request[2];
+    struct htb_request *r;
+    struct world w;
+    unsigned i, turns = 0;
+    memset(request, 0, sizeof request);
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    reserve_group(&w, 1, 0, 0, 0, 0);
+    reserve_group(&w, 2, 0, 0, 0, 0);
+    reserve(&w, 3, 2, 0, 0, 0);
+    c.group = true;
+    CHECK_EQ(htb_change(&w.tree, 0, 2, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 3, 4000), QOS_OK);
+    CHECK_EQ(drain(&w, 0, 100, S), 6000);
+    c.parent = 0;
+    CHECK_EQ(htb_change(&w.tree, S, 2, &c, NULL), QOS_OK);
+    reserve(&w, 4, 1, 0, 0, S);
+    request[0].class_id = 3;
+    request[1].class_id = 4;
+    request[0].tokens[0] = request[1].tokens[0] = 1000;
+    for (i = 0; i < 100; i++) { /* 3 alone, in the ring of group 2 */
+        CHECK_EQ(htb_submit(&w.tree, (2 + i) * S, &request[0]), QOS_OK);
+        CHECK(htb_dispatch(&w.tree, (2 + i) * S) == &request[0]);
+        CHECK_EQ(htb_complete(&w.tree, (2 + i) * S, HTB_DONE, NULL, &request[0]), QOS_OK);
+    }
+    c = class_of(1, 0, 0);
+    CHECK_EQ(htb_change(&w.tree, 200 * S, 3, &c, NULL), QOS_OK);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(htb_submit(&w.tree, 200 * S, &request[i]), QOS_OK);
+    for (i = 0; i < 20; i++) {
+        r = htb_dispatch(&w.tree, (201 + i) * S);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        turns += r == &request[0];
+        CHECK_EQ(htb_complete(&w.tree, (201 + i) * S, HTB_DONE, NULL, r), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, (201 + i) * S, r), QOS_OK);
+    }
+    CHECK_WITHIN(turns, 9, 11);
+    world_close(&w);
+}
+
 /* An expired class is gone for every call, even with queued requests: its group can be released, its rate reserved. */
 static void expired_is_gone(void)
 {
@@ -766,6 +814,7 @@ int main(void)
     expired_is_gone();
     expiry_is_told();
     moved();
+    moved_between_rings();
     floor_of_debt();
     end_with_queue(false);
     nothing_minted();
