@@ -519,15 +519,14 @@ struct htb {
     uint64_t detours;                             /* invariant 5 */
     enum htb_order order;
     enum htb_scenario scenario;
-    bool starved_at_root;  /* since the last look: requests waited for root tokens */
-    bool was_starved;      /* starved at the look before */
-    bool was_behind;       /* at that look a node with own tokens waited for its turn */
-    bool flight_full;      /* since the last look: a request had to wait for room */
-    bool flight_lent;      /* since the last look: the root lent tokens */
-    bool flight_from_lent; /* the same when the bound was flight_from_ns */
-    bool root_ready;       /* the root's tokens pass the next request of its ring */
-    uint32_t expiring;     /* classes that expire */
-    uint32_t notices;      /* expired classes that htb_expired has not returned yet */
+    bool starved_at_root; /* since the last look: requests waited for root tokens */
+    bool was_starved;     /* starved at the look before */
+    bool was_behind;      /* at that look a node with own tokens waited for its turn */
+    bool flight_full;     /* since the last look: a request had to wait for room */
+    bool flight_lent;     /* since the last look: the root lent tokens */
+    bool root_ready;      /* the root's tokens pass the next request of its ring */
+    uint32_t expiring;    /* classes that expire */
+    uint32_t notices;     /* expired classes that htb_expired has not returned yet */
     enum htb_bound bound;
     uint32_t flight_by, late_id;           /* class that narrowed the bound; most late one since the last look */
     uint64_t flight_ns, flight_bound_ns;   /* device time in flight, and its bound */
@@ -1854,16 +1853,15 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
 /* Did narrowing by a quarter slow the device down, and help nobody? speed: device time completed in 2^10 ns. */
 QOS_PRIV bool htb_priv_in_vain(struct htb *tree, uint64_t speed)
 {
-    const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3, lent = tree->flight_lent,
-               same = tree->flight_full_speed != 0 && lent == tree->flight_from_lent,
+    const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3,
                alone = tree->late_id == tree->flight_by && tree->waits != 0 &&
-                       tree->waited_ns / tree->waits <= tree->waited_least_ns / 4 * 5;
-    if (same && narrower && (alone || !lent) && speed < tree->flight_full_speed / 8 * 7)
+                       tree->waited_ns / tree->waits <= tree->waited_least_ns / 4 * 5,
+               helps = tree->flight_lent && !alone;
+    if (narrower && speed < tree->flight_full_speed / 8 * 7)
         return true;
-    if (!same || narrower) {
+    if (tree->flight_full_speed == 0 || narrower || helps) {
         tree->flight_full_speed = speed;
         tree->flight_from_ns = tree->flight_bound_ns;
-        tree->flight_from_lent = lent;
     }
     return false;
 }
@@ -2269,7 +2267,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->share_slot = 0;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
-    tree->flight_full = tree->flight_lent = tree->flight_from_lent = false;
+    tree->flight_full = tree->flight_lent = false;
     tree->flight_ns = tree->late_ns = tree->late_last_ns = tree->flight_late_ns = 0;
     tree->flight_min_ns = c.flight_min_ns;
     tree->flight_max_ns = c.flight_max_ns;
