@@ -1024,7 +1024,7 @@ QOS_PRIV void htb_priv_lean(struct htb_priv_ring_entry *turn, uint32_t id, const
     turn[id].rank = (htb_priv_rank(tree, turn[id].right) + 1) & 31u;
 }
 
-/* One heap of two; QOS_NONE is an empty one. O(log n). */
+/* One heap of two; QOS_NONE is an empty one. If neither is, the root's `up` is set. O(log n). */
 QOS_PRIV uint32_t htb_priv_join(struct htb *tree, uint32_t a, uint32_t b)
 {
     struct htb_priv_ring_entry *turn = tree->turn;
@@ -1057,17 +1057,12 @@ QOS_PRIV void htb_priv_heap_in(struct htb *tree, uint32_t *root, uint32_t id)
     t->left = t->right = t->up = QOS_NONE;
     t->rank = 1;
     *root = htb_priv_join(tree, *root, id);
-    tree->turn[*root].up = QOS_NONE;
 }
 
 QOS_PRIV void htb_priv_heap_out(struct htb *tree, uint32_t *root, uint32_t id)
 {
     struct htb_priv_ring_entry *turn = tree->turn;
     uint32_t below, up = turn[id].up;
-    if (turn[id].left != QOS_NONE)
-        turn[turn[id].left].up = QOS_NONE;
-    if (turn[id].right != QOS_NONE)
-        turn[turn[id].right].up = QOS_NONE;
     below = htb_priv_join(tree, turn[id].left, turn[id].right);
     if (below != QOS_NONE)
         turn[below].up = up;
@@ -1310,7 +1305,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
     uint32_t parent = tree->node[id].parent;
-    uint32_t turn_before = parent == QOS_NONE ? QOS_NONE : tree->cls[parent].u.group.first;
+    uint32_t turn_before;
     bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
     uint64_t wake_ns = QOS_NEVER;
 
@@ -1333,6 +1328,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         tree->root_wake_ns = tree->root_ready ? QOS_NEVER : wake_ns;
         return false;
     }
+    turn_before = tree->cls[parent].u.group.first;
     htb_priv_set_ring(tree, id, limit_passes);
     if (own_passes != ((tree->node[id].flags & HTB_PRIV_OWN) != 0)) {
         htb_priv_heap_remove(own_passes ? &tree->event : &tree->own, id);
@@ -1740,9 +1736,7 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
             if (p->limit.rate != 0 && p->limit.rate != QOS_UNLIMITED)
                 p->limit.level = htb_priv_corrected(p->limit.level, p->limit.depth, more_sub);
         }
-        if (at == tree->classes)
-            continue;
-        if (pays)
+        if (pays) /* the root's tag is not used */
             c->tag = qos_sat_sub(qos_sat_add(c->tag, htb_priv_own_ns(tree, at, tokens)),
                                  htb_priv_own_ns(tree, at, r->tokens));
         else
@@ -2097,7 +2091,6 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         c->tag = tree->turn[id].tag = c->ring_rest = c->generation = 0;
     else if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
         tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
-    tree->turn[id].weight = 1;
     c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
         struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
@@ -2257,14 +2250,11 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->now_ns = c.start_ns;
     tree->tag_offset = c.start_ns;
     tree->lag_ns = c.lag_ns;
-    tree->root_ready = false;
-    tree->root_wake_ns = QOS_NEVER;
     tree->expiring = tree->notices = 0;
     tree->lease = NULL;
     tree->shared = NULL;
     tree->exchange_ns = QOS_NEVER;
     tree->exchanged_ns = tree->late_others_ns = tree->late_shown_ns = 0;
-    tree->share_slot = 0;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
     tree->flight_full = tree->flight_lent = false;

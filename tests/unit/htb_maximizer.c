@@ -265,6 +265,19 @@ static void takes_count(void)
     }
     CHECK_EQ(seen, HTB_CAPPED);
     world_close(&w);
+    /* A root of 10 tokens a second rises by 1 in each look, not by 10 / 32. */
+    config.rate_per_s[0] = 10;
+    config.maximize_interval_ns = 10 * S;
+    config.burst_ns = S;
+    world_open(&w, &config);
+    for (now = 0; now < 30 * S; now += S / 10) {
+        (void)drain(&w, 0, 1, now);
+        seen = htb_maximize(&w.tree, now, false);
+    }
+    seen = htb_maximize(&w.tree, now, false);
+    CHECK_EQ(seen, HTB_CAPPED);
+    CHECK_EQ(root_rate(&w.tree), 12); /* two looks */
+    world_close(&w);
 }
 
 /* Demand that the root cannot meet now: a request of a full bucket when one token is missing. */

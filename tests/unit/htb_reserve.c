@@ -474,6 +474,7 @@ static void expired_is_gone(void)
         CHECK_EQ(htb_release(&w.tree, 2 * S - 1, 1), QOS_EBUSY);
         c.expires_ns = 0;
         CHECK_EQ(htb_reserve(&w.tree, 2 * S - 1, 3, &c, NULL), QOS_EADMISSION);
+        CHECK_EQ(htb_release(&w.tree, 2 * S, 2), QOS_ENOENT);
         CHECK_EQ(htb_reserve(&w.tree, 2 * S, 3, &c, NULL), QOS_OK);
         CHECK_EQ(htb_release(&w.tree, 2 * S, 3), QOS_OK);
         CHECK_EQ(htb_release(&w.tree, 2 * S, 1), QOS_OK);

@@ -19,8 +19,12 @@ static void open_shared(uint32_t trees, uint32_t classes)
     config.trees = trees;
     config.classes = classes;
     free(shared_memory);
-    CHECK(posix_memalign(&shared_memory, 64, htb_shared_memsize(&config)) == 0);
+    CHECK(posix_memalign(&shared_memory, 64, htb_shared_memsize(&config) + 64) == 0);
+    memset(shared_memory, 0xff, htb_shared_memsize(&config) + 64);
     shared = (struct htb_shared *)shared_memory;
+    CHECK_EQ(htb_shared_init(shared, htb_shared_memsize(&config) - 1, &config), QOS_EMEMORY);
+    CHECK_EQ(htb_shared_init((struct htb_shared *)((char *)shared_memory + 8), htb_shared_memsize(&config), &config),
+             QOS_EALIGN);
     CHECK_EQ(htb_shared_init(shared, htb_shared_memsize(&config), &config), QOS_OK);
 }
 
@@ -100,6 +104,30 @@ static void joining(void)
 static pthread_barrier_t barrier;
 static uint64_t granted[TREES][STEPS];
 
+/* A tree that is the first to join sees no lateness of others, whatever was in the memory. */
+static void nobody_else_is_late(void)
+{
+    struct htb_config config = world_config();
+    static struct htb_request request;
+    uint64_t now, bound_ns;
+    config.bound = HTB_BY_FLIGHT;
+    open_shared(2, 8);
+    world_open(&w[0], &config);
+    reserve(&w[0], 1, 0, 400000, 0, 0);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_OK);
+    bound_ns = info_of(&w[0].tree).flight_bound_ns;
+    request.class_id = 1;
+    request.tokens[0] = 10;
+    for (now = 1; now < 500 * MS; now += MS) {
+        (void)htb_exchange(&w[0].tree, now);
+        CHECK_EQ(htb_submit(&w[0].tree, now, &request), QOS_OK);
+        CHECK(htb_dispatch(&w[0].tree, now) == &request);
+        CHECK_EQ(htb_complete(&w[0].tree, now, HTB_DONE, NULL, &request), QOS_OK);
+    }
+    CHECK_EQ(info_of(&w[0].tree).flight_bound_ns, bound_ns);
+    world_close(&w[0]);
+}
+
 /* A step is 5 ms of simulated time. All threads run through it together, as fast as they can. */
 static void *run(void *arg)
 {
@@ -157,6 +185,7 @@ int main(void)
 {
     check_begin("unit/htb_trees");
     joining();
+    nobody_else_is_late();
     threads(1);
     threads(2);
     threads(4);
