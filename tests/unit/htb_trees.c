@@ -23,8 +23,9 @@ static void open_shared(uint32_t trees, uint32_t classes)
     memset(shared_memory, 0xff, htb_shared_memsize(&config) + 64);
     shared = (struct htb_shared *)shared_memory;
     CHECK_EQ(htb_shared_init(shared, htb_shared_memsize(&config) - 1, &config), QOS_EMEMORY);
-    CHECK_EQ(htb_shared_init((struct htb_shared *)((char *)shared_memory + 8), htb_shared_memsize(&config), &config),
-             QOS_EALIGN);
+    CHECK_EQ(
+        htb_shared_init((struct htb_shared *)(void *)((char *)shared_memory + 8), htb_shared_memsize(&config), &config),
+        QOS_EALIGN);
     CHECK_EQ(htb_shared_init(shared, htb_shared_memsize(&config), &config), QOS_OK);
 }
 
