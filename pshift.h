@@ -101,15 +101,14 @@ extern "C" {
 /* ---- configuration and public types ---------------------------------------------------------------------------- */
 
 /* Tunables of the solver; define them before the include. PSHIFT_PLAIN: plain C, without compiler vector types. */
-#ifndef PSHIFT_GROUPS /* 1: start several short rows at once in vectors of 512 bits; slow where there are none */
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__has_builtin) && !defined(PSHIFT_PLAIN)
-#if __has_builtin(__builtin_shufflevector)
-#define PSHIFT_GROUPS 1
+#ifndef PSHIFT_LANES /* rows that are started together, as vectors of so many 32-bit lanes: 4, 8 or 16 */
+#if defined(__AVX512F__)
+#define PSHIFT_LANES 16
+#elif defined(__AVX2__)
+#define PSHIFT_LANES 8
+#else
+#define PSHIFT_LANES 4
 #endif
-#endif
-#endif
-#ifndef PSHIFT_GROUPS
-#define PSHIFT_GROUPS 0
 #endif
 #ifndef PSHIFT_WINDOW_ROWS
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
@@ -129,6 +128,9 @@ extern "C" {
 #if PSHIFT_TURNS < 0 || PSHIFT_WARM_PART < 1 || PSHIFT_WINDOW_ROWS < 1 || PSHIFT_SHARDS < 1 || PSHIFT_SHARDS > 1024 || \
     PSHIFT_SHARD_ENTRIES < 1
 #error "pshift.h: tunables must be positive, PSHIFT_SHARDS at most 1024"
+#endif
+#if PSHIFT_LANES != 4 && PSHIFT_LANES != 8 && PSHIFT_LANES != 16
+#error "pshift.h: PSHIFT_LANES must be 4, 8 or 16"
 #endif
 
 #define PSHIFT_COUNT_MAX (UINT64_MAX >> 1)  /* largest reservation, demand or capacity */
@@ -596,6 +598,7 @@ struct pshift_priv_part {
     struct qos_u128 tokens, unclaimed;
     uint64_t moved;
     enum qos_status status;
+    bool leads; /* a row leads out of X */
 };
 
 /* Solver state: its memory is the caller's; the fields are private. */
@@ -763,8 +766,8 @@ struct pshift_priv_job {
     const struct pshift_problem *p;
     uint64_t *alloc;
     const uint32_t *bucket; /* warm start: the changed rows */
-    uint32_t changed, shards;
-    bool warm;
+    uint32_t rows, shards;
+    bool warm, expel; /* expel: the changed rows must not lead out of X */
 };
 
 /* The initial allocation. */
@@ -797,291 +800,33 @@ QOS_PRIV uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_
     return floor_key;
 }
 
-/* Gives one more token to each of the `left` largest keys; ties: the earlier first. A key of 0 never gets one. */
+#define PSHIFT_PRIV_WIDE 16u /* entries of a short row, at most */
+#define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
+
+/* Gives one more token to each of the `left` largest keys; ties: the earlier first. More than `left` keys are not 0, as
+ * the remainders add up to left * total. */
 QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
 {
     uint64_t mask, floor_key;
-    uint32_t ties, i;
+    uint32_t rank[PSHIFT_PRIV_WIDE], ties, i, k; /* rank: number of larger or earlier equal keys */
+    for (i = 0; i < n && n <= PSHIFT_PRIV_WIDE; i++)
+        for (k = 0, rank[i] = i; k < i; k++) {
+            const uint32_t later = key[k] < key[i] ? 1u : 0u;
+            rank[k] += later;
+            rank[i] -= later;
+        }
+    for (i = 0; i < n && n <= PSHIFT_PRIV_WIDE; i++)
+        a[i] += rank[i] < left ? 1u : 0u;
+    if (n <= PSHIFT_PRIV_WIDE)
+        return;
     floor_key = pshift_priv_threshold(key, n, left, &mask, &ties);
     for (i = 0; i < n; i++) {
         uint64_t digits = key[i] & mask;
-        bool tie = digits == floor_key && ties > 0 && key[i] != 0;
+        bool tie = digits == floor_key && ties > 0;
         ties -= tie ? 1u : 0u;
         a[i] += tie || digits > floor_key ? 1u : 0u;
     }
 }
-
-/* Rows of up to PSHIFT_PRIV_WIDE entries are padded to 8 or 16 with demands of 0. `width` is a constant in each inlined
- * copy of the functions below, so that compilers vectorise their loops.
- *
- * q = d * floor(want 2^k / total) / 2^k is at most one below floor(want d / total); the remainder r < 2 total shows
- * which. A key holds remainder and position, so all keys are distinct. The `left` remaining tokens go to the `left`
- * largest keys. These have no remainder of 0, since the remainders add up to left * total. */
-#define PSHIFT_PRIV_WIDE 16
-#define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
-
-/* Demands below 2^23; want < total < 2^27. All values fit in 32 bits, except one product. */
-PSHIFT_PRIV_INLINE void pshift_priv_share_small(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
-                                                uint64_t total)
-{
-    const uint32_t f = (uint32_t)((want << 32) / total), w = (uint32_t)want, t = (uint32_t)total;
-    uint32_t q[PSHIFT_PRIV_WIDE], sum = 0, k, l;
-    int32_t key[PSHIFT_PRIV_WIDE], rank[PSHIFT_PRIV_WIDE], left;
-    for (k = 0; k < width; k++) {
-        uint32_t x = (uint32_t)((uint64_t)(uint32_t)d[k] * f >> 32), r = (uint32_t)(d[k] * want - (uint64_t)x * t);
-        uint32_t more = r >= t ? 1u : 0u;
-        q[k] = x + more;
-        key[k] = (int32_t)((r - (more ? t : 0u)) << 4 | (15u - k));
-        rank[k] = 0;
-    }
-    for (k = 0; k < width; k++)
-        sum += q[k];
-    left = (int32_t)(w - sum);
-    for (l = 0; l < width; l++)
-        for (k = 0; k < width; k++)
-            rank[k] += key[k] < key[l] ? 1 : 0;
-    for (k = 0; k < width; k++)
-        a[k] = q[k] + (rank[k] < left ? 1u : 0u);
-}
-
-#ifndef PSHIFT_PLAIN
-/* The same for 8 entries, with compiler vector types. It works on any target, with or without vector registers. gcc
- * does not vectorise the loops above as well: they take twice as long. */
-typedef uint64_t pshift_priv_lanes64 __attribute__((vector_size(64)));
-typedef uint32_t pshift_priv_lanes __attribute__((vector_size(32)));
-typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(32)));
-
-QOS_PRIV void pshift_priv_share_lanes(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
-{
-    const pshift_priv_signed_lanes position = {7, 6, 5, 4, 3, 2, 1, 0};
-    const uint64_t f = (want << 32) / total;
-    pshift_priv_signed_lanes key, rank = {0, 0, 0, 0, 0, 0, 0, 0};
-    pshift_priv_lanes64 wide;
-    pshift_priv_lanes q, r, more, d32;
-    int32_t each[8];
-    uint32_t share[8];
-    int k;
-    __builtin_memcpy(&wide, d, sizeof wide);
-    d32 = __builtin_convertvector(wide, pshift_priv_lanes);
-    wide = wide * f >> 32;
-    q = __builtin_convertvector(wide, pshift_priv_lanes);
-    r = d32 * (uint32_t)want - q * (uint32_t)total;
-    more = (pshift_priv_lanes)(r >= (uint32_t)total); /* -1 where true */
-    q -= more;
-    r -= more & (uint32_t)total;
-    key = (pshift_priv_signed_lanes)(r << 3) | position;
-    __builtin_memcpy(each, &key, sizeof each);
-    __builtin_memcpy(share, &q, sizeof share);
-    for (k = 0; k < 8; k++)
-        rank -= key < each[k];
-    q -= (pshift_priv_lanes)(rank < (int32_t)((uint32_t)want - (share[0] + share[1] + share[2] + share[3] + share[4] +
-                                                                share[5] + share[6] + share[7])));
-    wide = __builtin_convertvector(q, pshift_priv_lanes64);
-    __builtin_memcpy(a, &wide, sizeof wide);
-}
-#endif
-
-/* want < total < 2^59. */
-PSHIFT_PRIV_INLINE void pshift_priv_share_large(uint64_t *a, const uint64_t *d, uint32_t width, uint64_t want,
-                                                uint64_t total)
-{
-    const struct qos_u128 w = {want, 0};
-    const uint64_t f = qos_div_wide(w, total, NULL);
-    uint64_t q[PSHIFT_PRIV_WIDE], left = want;
-    int64_t key[PSHIFT_PRIV_WIDE], rank[PSHIFT_PRIV_WIDE];
-    uint32_t k, l;
-    for (k = 0; k < width; k++) {
-        uint64_t x = qos_mul_wide(d[k], f).hi, r = qos_wrap_sub(qos_wrap_mul(d[k], want), qos_wrap_mul(x, total));
-        uint64_t more = r >= total ? 1u : 0u;
-        q[k] = x + more;
-        key[k] = (int64_t)((r - (more ? total : 0u)) << 4 | (15u - k));
-        left -= q[k];
-        rank[k] = 0;
-    }
-    for (l = 0; l < width; l++)
-        for (k = 0; k < width; k++)
-            rank[k] += key[k] < key[l] ? 1 : 0;
-    for (k = 0; k < width; k++)
-        a[k] = q[k] + (rank[k] < (int64_t)left ? 1u : 0u);
-}
-
-/* From position WIDE - n on: masks that keep the n entries of a row and clear its padding. */
-static const uint64_t pshift_priv_kept[2 * PSHIFT_PRIV_WIDE] = {
-    UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-    UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-
-/* Writes the shares of a row of n <= width entries to a[0..width - 1]. d[0..width - 1] must be readable. False: not an
- * ordinary row, as its demands are too large or its reservation covers them all. */
-PSHIFT_PRIV_INLINE bool pshift_priv_share(uint64_t *a, const uint64_t *d, uint32_t n, uint32_t width, uint64_t want)
-{
-    const uint64_t *mask = pshift_priv_kept + PSHIFT_PRIV_WIDE - n;
-    uint64_t x[PSHIFT_PRIV_WIDE], bits = 0, total = 0;
-    uint32_t k;
-    for (k = 0; k < width; k++)
-        x[k] = n == width ? d[k] : d[k] & mask[k];
-    for (k = 0; k < width; k++) {
-        bits |= x[k];
-        total = qos_wrap_add(total, x[k]); /* exact if bits < 2^60 */
-    }
-    if (bits >> 54 != 0 || want >= total)
-        return false;
-    if (bits >> 23 != 0)
-        pshift_priv_share_large(a, x, width, want, total);
-#ifndef PSHIFT_PLAIN
-    else if (width == 8)
-        pshift_priv_share_lanes(a, x, want, total);
-#endif
-    else
-        pshift_priv_share_small(a, x, width, want, total);
-    return true;
-}
-
-#if PSHIFT_GROUPS
-/* A group: rows that are padded to `width` and follow each other, 16 entries in all. One row of 16, two of 8 or four
- * of 4 are computed at once, each as above. PSHIFT_PRIV_MEET brings each lane together with that whose number differs
- * in the bits of n: over all n below width, with every lane of its row. */
-typedef uint32_t pshift_priv_group __attribute__((vector_size(64)));
-typedef int32_t pshift_priv_signed_group __attribute__((vector_size(64)));
-#define PSHIFT_PRIV_MEET(v, n)                                                                                         \
-    __builtin_shufflevector(v, v, 0 ^ (n), 1 ^ (n), 2 ^ (n), 3 ^ (n), 4 ^ (n), 5 ^ (n), 6 ^ (n), 7 ^ (n), 8 ^ (n),     \
-                            9 ^ (n), 10 ^ (n), 11 ^ (n), 12 ^ (n), 13 ^ (n), 14 ^ (n), 15 ^ (n))
-
-PSHIFT_PRIV_INLINE void pshift_priv_group_sum(pshift_priv_group *sum, const pshift_priv_group *of, uint32_t width)
-{
-    pshift_priv_group v = *of;
-    v += PSHIFT_PRIV_MEET(v, 1);
-    v += PSHIFT_PRIV_MEET(v, 2);
-    if (width >= 8)
-        v += PSHIFT_PRIV_MEET(v, 4);
-    if (width >= 16)
-        v += PSHIFT_PRIV_MEET(v, 8);
-    *sum = v;
-}
-
-/* Number of larger keys in each lane's row. */
-PSHIFT_PRIV_INLINE void pshift_priv_group_rank(pshift_priv_signed_group *rank, const pshift_priv_group *of,
-                                               uint32_t width)
-{
-    const pshift_priv_signed_group key = (pshift_priv_signed_group)*of;
-    pshift_priv_signed_group r = {0};
-    r -= key < PSHIFT_PRIV_MEET(key, 1);
-    r -= key < PSHIFT_PRIV_MEET(key, 2);
-    r -= key < PSHIFT_PRIV_MEET(key, 3);
-    if (width >= 8) {
-        r -= key < PSHIFT_PRIV_MEET(key, 4);
-        r -= key < PSHIFT_PRIV_MEET(key, 5);
-        r -= key < PSHIFT_PRIV_MEET(key, 6);
-        r -= key < PSHIFT_PRIV_MEET(key, 7);
-    }
-    if (width >= 16) {
-        r -= key < PSHIFT_PRIV_MEET(key, 8);
-        r -= key < PSHIFT_PRIV_MEET(key, 9);
-        r -= key < PSHIFT_PRIV_MEET(key, 10);
-        r -= key < PSHIFT_PRIV_MEET(key, 11);
-        r -= key < PSHIFT_PRIV_MEET(key, 12);
-        r -= key < PSHIFT_PRIV_MEET(key, 13);
-        r -= key < PSHIFT_PRIV_MEET(key, 14);
-        r -= key < PSHIFT_PRIV_MEET(key, 15);
-    }
-    *rank = r;
-}
-
-/* Turns the demands of a group's rows, lanes 0 to 7 in *lower and the rest in *upper, into their shares of w[row]. That
- * is below the row's total; f[row] = floor(2^32 w / total). */
-PSHIFT_PRIV_INLINE void pshift_priv_group_shares(pshift_priv_lanes64 *lower, pshift_priv_lanes64 *upper, uint32_t width,
-                                                 const uint32_t *w, const uint64_t *f)
-{
-    const uint32_t b = width == 4 ? 1 : 0, c = 8 / width, e = c + b; /* rows of lanes 4, 8 and 12 */
-    const pshift_priv_group position = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
-    const pshift_priv_group want = {w[0], w[0], w[0], w[0], w[b], w[b], w[b], w[b],
-                                    w[c], w[c], w[c], w[c], w[e], w[e], w[e], w[e]};
-    pshift_priv_lanes64 x = {f[0], f[0], f[0], f[0], f[b], f[b], f[b], f[b]};
-    pshift_priv_lanes64 y = {f[c], f[c], f[c], f[c], f[e], f[e], f[e], f[e]};
-    pshift_priv_group d, q, r, more, key, total, sum;
-    pshift_priv_signed_group rank;
-    d = __builtin_shufflevector((pshift_priv_group)*lower, (pshift_priv_group)*upper, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
-                                20, 22, 24, 26, 28, 30); /* the low halves */
-    x *= *lower;
-    y *= *upper;
-    q = __builtin_shufflevector((pshift_priv_group)x, (pshift_priv_group)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23,
-                                25, 27, 29, 31); /* the high halves */
-    pshift_priv_group_sum(&total, &d, width);
-    r = d * want - q * total;
-    more = (pshift_priv_group)(r >= total); /* -1 where true */
-    q -= more;
-    r -= more & total;
-    key = r << 4 | position;
-    pshift_priv_group_rank(&rank, &key, width);
-    pshift_priv_group_sum(&sum, &q, width);
-    q -= (pshift_priv_group)(rank < (pshift_priv_signed_group)(want - sum));
-    *lower = __builtin_convertvector(__builtin_shufflevector(q, q, 0, 1, 2, 3, 4, 5, 6, 7), pshift_priv_lanes64);
-    *upper = __builtin_convertvector(__builtin_shufflevector(q, q, 8, 9, 10, 11, 12, 13, 14, 15), pshift_priv_lanes64);
-}
-
-/* The same, if all are ordinary rows of small demands; else false. */
-PSHIFT_PRIV_INLINE bool pshift_priv_share_group(pshift_priv_lanes64 *lower, pshift_priv_lanes64 *upper, uint32_t width,
-                                                const uint64_t *want)
-{
-    const pshift_priv_lanes64 all = *lower | *upper;
-    uint64_t d[16], f[4], bits[8];
-    uint32_t w[4], k, l;
-    __builtin_memcpy(bits, &all, sizeof bits);
-    if ((bits[0] | bits[1] | bits[2] | bits[3] | bits[4] | bits[5] | bits[6] | bits[7]) >> 23 != 0)
-        return false;
-    __builtin_memcpy(d, lower, sizeof *lower);
-    __builtin_memcpy(d + 8, upper, sizeof *upper);
-    for (k = 0; k < 16 / width; k++) {
-        uint64_t total = 0;
-        for (l = 0; l < width; l++)
-            total += d[k * width + l];
-        if (want[k] >= total)
-            return false;
-        w[k] = (uint32_t)want[k];
-        f[k] = (want[k] << 32) / total;
-    }
-    pshift_priv_group_shares(lower, upper, width, w, f);
-    return true;
-}
-
-/* Eight lanes from `from` and from `from` + step on, half of them each; and the same back to memory. */
-typedef uint64_t pshift_priv_half64 __attribute__((vector_size(32)));
-PSHIFT_PRIV_INLINE void pshift_priv_load(pshift_priv_lanes64 *v, const uint64_t *from, uint32_t step)
-{
-    pshift_priv_half64 x, y;
-    __builtin_memcpy(&x, from, sizeof x);
-    __builtin_memcpy(&y, from + step, sizeof y);
-    *v = __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7);
-}
-PSHIFT_PRIV_INLINE void pshift_priv_store(uint64_t *to, uint32_t step, const pshift_priv_lanes64 *v)
-{
-    pshift_priv_half64 x = __builtin_shufflevector(*v, *v, 0, 1, 2, 3), y = __builtin_shufflevector(*v, *v, 4, 5, 6, 7);
-    __builtin_memcpy(to, &x, sizeof x);
-    __builtin_memcpy(to + step, &y, sizeof y);
-}
-
-/* Writes the shares of a group's rows, of n <= width entries each, to a. All 16 lanes must be readable from their row's
- * first entry on, and writable. */
-PSHIFT_PRIV_INLINE bool pshift_priv_share_rows(uint64_t *a, const uint64_t *d, uint32_t n, uint32_t width,
-                                               const uint64_t *want)
-{
-    const uint64_t *mask = pshift_priv_kept + PSHIFT_PRIV_WIDE - n;
-    const uint32_t step = width == 4 ? n : 4, upper = width == 16 ? 8 : 8 / width * n;
-    pshift_priv_lanes64 x, y, keep;
-    pshift_priv_load(&x, d, step);
-    pshift_priv_load(&y, d + upper, step);
-    if (n != width) {
-        pshift_priv_load(&keep, mask, width == 4 ? 0 : 4);
-        x &= keep;
-        pshift_priv_load(&keep, mask + (width == 16 ? 8 : 0), width == 4 ? 0 : 4);
-        y &= keep;
-    }
-    if (!pshift_priv_share_group(&x, &y, width, want))
-        return false;
-    pshift_priv_store(a, step, &x); /* in this order: padding lies where the next row goes */
-    pshift_priv_store(a + upper, step, &y);
-    return true;
-}
-#endif
 
 /* floor(n / d) and the remainder, for 0 < d < 2^96 and quotients below 2^64. Long division, bit by bit. */
 QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
@@ -1138,9 +883,10 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
 }
 
 /* Spreads row i's A_i = min(R_i, D_i) tokens in proportion to its demands. Any length, any demands. */
-QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, const struct pshift_problem *p,
-                                               uint64_t *alloc, uint32_t i, struct pshift_priv_part *part)
+QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job, uint32_t i,
+                                               struct pshift_priv_part *part)
 {
+    const struct pshift_problem *p = job->p;
     const uint32_t begin = p->row[i], n = p->row[i + 1] - begin;
     const uint64_t *d = p->demand + begin;
     uint64_t bits = 0, want = p->reservation[i];
@@ -1156,111 +902,155 @@ QOS_PRIV enum qos_status pshift_priv_start_row(struct pshift_solver *solver, con
         pshift_priv_add(&part->unclaimed, want - total.lo);
         want = total.lo;
         for (k = 0; k < n; k++)
-            alloc[begin + k] = d[k];
+            job->alloc[begin + k] = d[k];
     } else {
-        pshift_priv_row_any(alloc + begin, solver->key + begin, d, n, want, total);
+        pshift_priv_row_any(job->alloc + begin, job->solver->key + begin, d, n, want, total);
     }
     pshift_priv_add(&part->tokens, want);
     return QOS_OK;
 }
 
-#define PSHIFT_PRIV_BATCH 128 /* entries of rows that are started together */
-
-#if PSHIFT_GROUPS
-/* Writes the shares of a group of rows from row r on to `share`, which has room for so many entries and the padding.
- * Returns the number of rows; 0 if they are not all of one length, or not ordinary ones. */
-QOS_PRIV uint32_t pshift_priv_start_group(const struct pshift_problem *p, uint64_t *share, uint32_t r, uint32_t end,
-                                          uint32_t room, struct qos_u128 *tokens)
+/* The t-th row of the job. */
+QOS_PRIV uint32_t pshift_priv_job_row(const struct pshift_priv_job *job, uint32_t t)
 {
-    const uint32_t *row = p->row + r, n = row[1] - row[0];
-    const uint32_t rows = n <= 4 ? 4 : n <= 8 ? 2 : 1, readable = p->row[p->buckets] - row[0];
-    const uint64_t *d = p->demand + row[0], *want = p->reservation + r;
-    bool ordinary;
-    uint32_t k;
-    if (end - r < rows || rows * n > room || readable < rows * n + PSHIFT_PRIV_WIDE)
-        return 0;
-    for (k = 2; k <= rows; k++)
-        if (row[k] - row[0] != k * n)
-            return 0;
-    if (n == 8)
-        ordinary = pshift_priv_share_rows(share, d, 8, 8, want);
-    else if (n <= 4)
-        ordinary = pshift_priv_share_rows(share, d, n, 4, want);
-    else if (n < 8)
-        ordinary = pshift_priv_share_rows(share, d, n, 8, want);
-    else
-        ordinary = pshift_priv_share_rows(share, d, n, 16, want);
-    for (k = 0; k < rows && ordinary; k++)
-        pshift_priv_add(tokens, want[k]);
-    return ordinary ? rows : 0;
+    return job->warm ? job->bucket[t] : t;
 }
-#endif
 
-/* The same for ordinary rows of at most 16 entries, from row i on, as many as fit into a batch. Writes their shares to
- * `share`; the caller sums and copies them. Returns the number of rows. */
-QOS_PRIV uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint64_t *share, uint32_t i, uint32_t end,
-                                         struct pshift_priv_part *part)
+#ifndef PSHIFT_PLAIN
+/* A batch: rows of up to PSHIFT_PRIV_WIDE entries, side by side. Lane r of share[k] belongs to entry k of row r. The
+ * types work on any target, with or without vector registers. */
+typedef uint32_t pshift_priv_lanes __attribute__((vector_size(4 * PSHIFT_LANES)));
+typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(4 * PSHIFT_LANES)));
+struct pshift_priv_batch {
+    pshift_priv_lanes share[PSHIFT_PRIV_WIDE]; /* first the demands, all below 2^23; 0 beyond a row's end */
+    uint32_t want[PSHIFT_LANES], total[PSHIFT_LANES], factor[PSHIFT_LANES];
+};
+
+/* As pshift_priv_row_any. want <= total < 2^27, factor = floor(want 2^32 / total), at most 2^32 - 1. A key holds
+ * remainder and position, so the keys of a row are distinct. */
+PSHIFT_PRIV_INLINE void pshift_priv_share(struct pshift_priv_batch *b, uint32_t width)
 {
-    const struct pshift_problem *p = job->p;
-    const uint32_t begin = p->row[i], readable = p->row[p->buckets];
-    struct qos_u128 tokens = {0, 0};
-    uint32_t r, at, n;
-#if PSHIFT_GROUPS
-    uint32_t together = 1; /* 0: the last try found no group */
-#endif
-    for (r = i; r < end; r++) {
-        const uint64_t *d = p->demand + p->row[r], want = p->reservation[r];
-        bool ordinary;
-        at = p->row[r] - begin;
-        n = p->row[r + 1] - p->row[r];
-        if (n > PSHIFT_PRIV_WIDE || at + n > PSHIFT_PRIV_BATCH || readable - p->row[r] < PSHIFT_PRIV_WIDE)
-            break;
-#if PSHIFT_GROUPS
-        if (together != 0)
-            together = pshift_priv_start_group(p, share + at, r, end, PSHIFT_PRIV_BATCH - at, &tokens);
-        if (together != 0) {
-            r += together - 1;
-            continue;
-        }
-#endif
-        if (n == 8)
-            ordinary = pshift_priv_share(share + at, d, 8, 8, want);
-        else if (n < 8)
-            ordinary = pshift_priv_share(share + at, d, n, 8, want);
-        else
-            ordinary = pshift_priv_share(share + at, d, n, 16, want);
-        if (!ordinary)
-            break;
-        pshift_priv_add(&tokens, want);
+    pshift_priv_signed_lanes key[PSHIFT_PRIV_WIDE], rank, left;
+    pshift_priv_lanes want, total, q, rest, more;
+    uint32_t product[PSHIFT_LANES], k, l, r;
+    __builtin_memcpy(&want, b->want, sizeof want);
+    __builtin_memcpy(&total, b->total, sizeof total);
+    left = (pshift_priv_signed_lanes)want;
+    for (k = 0; k < width; k++) {
+        for (r = 0; r < PSHIFT_LANES; r++)
+            product[r] = (uint32_t)((uint64_t)b->share[k][r] * b->factor[r] >> 32);
+        __builtin_memcpy(&q, product, sizeof q);
+        rest = b->share[k] * want - q * total;
+        more = (pshift_priv_lanes)(rest >= total); /* -1 where true */
+        q -= more;
+        b->share[k] = q;
+        left -= (pshift_priv_signed_lanes)q;
+        key[k] = (pshift_priv_signed_lanes)((rest - (more & total)) << 4 | (PSHIFT_PRIV_WIDE - 1 - k));
     }
-    part->tokens = qos_add_wide(part->tokens, tokens);
-    return r - i;
+    for (k = 0; k < width; k++) {
+        rank = key[k] < key[0]; /* minus the number of larger keys */
+        for (l = 1; l < width; l++)
+            rank += key[k] < key[l];
+        b->share[k] -= (pshift_priv_lanes)(-rank < left);
+    }
 }
 
-/* First row of a part. */
+/* Puts the demands of a row into lane r. False: they are too large. */
+PSHIFT_PRIV_INLINE bool pshift_priv_load(struct pshift_priv_batch *b, uint32_t r, const uint64_t *d, uint32_t n,
+                                         uint64_t *total)
+{
+    uint64_t bits = 0, sum = 0;
+    uint32_t k;
+    for (k = 0; k < n; k++) {
+        bits |= d[k];
+        sum += d[k];
+        b->share[k][r] = (uint32_t)d[k];
+    }
+    *total = sum;
+    return bits >> 23 == 0;
+}
+
+/* Writes the shares of the job's next rows, from its t-th on, as many as a batch holds. Returns their number; 0: the
+ * first row is long, or its numbers are large. */
+QOS_PRIV uint32_t pshift_priv_start_batch(const struct pshift_priv_job *job, uint32_t t, uint32_t end,
+                                          struct pshift_priv_part *part)
+{
+    struct pshift_priv_batch b;
+    const struct pshift_problem *p = job->p;
+    uint32_t width = 0, rows, r, i, k, n;
+    for (rows = 0; rows < PSHIFT_LANES && rows < end - t; rows++) {
+        i = pshift_priv_job_row(job, t + rows);
+        n = p->row[i + 1] - p->row[i];
+        if (n > PSHIFT_PRIV_WIDE)
+            break;
+        width = width < n ? n : width;
+    }
+    for (r = 0; r < PSHIFT_LANES; r++) {
+        uint64_t total = 0, want = 0;
+        n = 0;
+        if (r < rows) {
+            const uint64_t *d;
+            bool fits;
+            i = pshift_priv_job_row(job, t + r);
+            n = p->row[i + 1] - p->row[i];
+            d = p->demand + p->row[i];
+            fits = n == 8 ? pshift_priv_load(&b, r, d, 8, &total) : pshift_priv_load(&b, r, d, n, &total);
+            if (fits && p->reservation[i] <= PSHIFT_COUNT_MAX) {
+                want = qos_min(p->reservation[i], total);
+                pshift_priv_add(&part->tokens, want);
+                pshift_priv_add(&part->unclaimed, p->reservation[i] - want);
+            } else {
+                rows = r;
+                n = 0;
+                total = 0;
+            }
+        }
+        for (k = n; k < width; k++)
+            b.share[k][r] = 0;
+        total += total == 0 ? 1u : 0u;
+        b.want[r] = (uint32_t)want;
+        b.total[r] = (uint32_t)total;
+        b.factor[r] = want == total ? UINT32_MAX : (uint32_t)((want << 32) / total);
+    }
+    if (width == 8)
+        pshift_priv_share(&b, 8);
+    else
+        pshift_priv_share(&b, width);
+    for (r = 0; r < rows; r++) {
+        i = pshift_priv_job_row(job, t + r);
+        n = p->row[i + 1] - p->row[i];
+        for (k = 0; k < n; k++)
+            job->alloc[p->row[i] + k] = b.share[k][r];
+    }
+    return rows;
+}
+#endif
+
+/* First of a part's rows. */
 QOS_PRIV uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32_t part)
 {
-    return (uint32_t)((uint64_t)job->p->buckets * part / job->shards);
+    return (uint32_t)((uint64_t)job->rows * part / job->shards);
 }
 
-/* Adds the shares of entries [begin, end) to the servers' sums. False: a server number is too large. */
-QOS_PRIV bool pshift_priv_sum(const struct pshift_problem *p, uint64_t *sums, const uint64_t *share, uint32_t begin,
-                              uint32_t end)
+QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i);
+
+/* Adds the tokens of row i, or of rows [i, end), to the servers' sums. False: a server number is too large. */
+QOS_PRIV bool pshift_priv_sum(const struct pshift_priv_job *job, uint64_t *sums, uint32_t i, uint32_t end)
 {
-    const uint32_t *server = p->server + begin, servers = p->servers;
-    uint32_t n = end - begin, e = 0, k, worst;
-    for (; n - e >= 8; e += 8) { /* one check for eight entries saves branches */
+    const uint32_t *server = job->p->server, servers = job->p->servers;
+    uint32_t e = job->p->row[i], k, worst;
+    for (end = job->p->row[end]; end - e >= 8; e += 8) { /* one check for eight entries saves branches */
         for (k = 0, worst = 0; k < 8; k++)
             worst = worst < server[e + k] ? server[e + k] : worst;
         if (worst >= servers)
             return false;
         for (k = 0; k < 8; k++)
-            sums[server[e + k]] = qos_wrap_add(sums[server[e + k]], share[e + k]);
+            sums[server[e + k]] = qos_wrap_add(sums[server[e + k]], job->alloc[e + k]);
     }
-    for (; e < n; e++) {
+    for (; e < end; e++) {
         if (server[e] >= servers)
             return false;
-        sums[server[e]] = qos_wrap_add(sums[server[e]], share[e]);
+        sums[server[e]] = qos_wrap_add(sums[server[e]], job->alloc[e]);
     }
     return true;
 }
@@ -1269,25 +1059,30 @@ QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
 {
     const struct pshift_priv_job *job = (const struct pshift_priv_job *)arg;
     const struct pshift_problem *p = job->p;
-    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
-    uint64_t share[PSHIFT_PRIV_BATCH + PSHIFT_PRIV_WIDE] __attribute__((aligned(64)));
+    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK, false};
     uint64_t *sums = job->solver->sums + (size_t)shard * p->servers;
-    uint32_t i = pshift_priv_part_row(job, shard), end = pshift_priv_part_row(job, shard + 1), j, n;
+    uint32_t t = pshift_priv_part_row(job, shard), end = pshift_priv_part_row(job, shard + 1), j, k, n;
     for (j = 0; j < p->servers; j++)
         sums[j] = 0;
-    for (; i < end && part.status == QOS_OK; i += n) {
-        const uint64_t *from = share;
-        uint32_t begin = p->row[i];
-        n = pshift_priv_start_rows(job, share, i, end, &part);
-        if (n != 0) {
-            __builtin_memcpy(job->alloc + begin, share, (p->row[i + n] - begin) * sizeof *share);
-        } else {
-            n = 1;
-            from = job->alloc + begin;
-            part.status = pshift_priv_start_row(job->solver, p, job->alloc, i, &part);
+    for (; t < end && part.status == QOS_OK; t += n) {
+        bool known = true;
+        n = 0;
+#ifndef PSHIFT_PLAIN
+        n = pshift_priv_start_batch(job, t, end, &part);
+#endif
+        if (n == 0)
+            for (; n < PSHIFT_PRIV_WIDE && n < end - t && part.status == QOS_OK; n++)
+                part.status = pshift_priv_start_row(job, pshift_priv_job_row(job, t + n), &part);
+        if (part.status != QOS_OK)
+            break;
+        if (!job->warm)
+            known = pshift_priv_sum(job, sums, t, t + n);
+        for (k = 0; job->warm && k < n; k++) {
+            const uint32_t i = job->bucket[t + k];
+            part.leads |= job->expel && pshift_priv_expel(job, i);
+            (void)pshift_priv_sum(job, sums, i, i + 1);
         }
-        if (part.status == QOS_OK && !pshift_priv_sum(p, sums, from, begin, p->row[i + n]))
-            part.status = QOS_EINVAL;
+        part.status = known ? QOS_OK : QOS_EINVAL;
     }
     job->solver->part[shard] = part;
 }
@@ -1309,25 +1104,26 @@ QOS_PRIV enum qos_status pshift_priv_start(struct pshift_solver *solver, const s
                                            struct pshift_priv_job *job)
 {
     const struct pshift_problem *p = job->p;
-    uint32_t shard, j, e, end;
+    uint32_t shard, j, t, e;
     pshift_priv_run(opt, job, pshift_priv_start_task);
     for (shard = 0; shard < job->shards; shard++)
         if (solver->part[shard].status != QOS_OK)
             return solver->part[shard].status;
-    solver->tokens = solver->unclaimed = pshift_priv_u128(0);
-    for (j = 0; j < p->servers; j++)
-        solver->load[j] = pshift_priv_u128(0);
+    if (!job->warm) {
+        solver->tokens = solver->unclaimed = pshift_priv_u128(0);
+        for (j = 0; j < p->servers; j++)
+            solver->load[j] = pshift_priv_u128(0);
+    }
     for (shard = 0; shard < job->shards; shard++) {
         solver->tokens = qos_add_wide(solver->tokens, solver->part[shard].tokens);
         solver->unclaimed = qos_add_wide(solver->unclaimed, solver->part[shard].unclaimed);
-        if (solver->part[shard].tokens.hi == 0) {
-            for (j = 0; j < p->servers; j++)
-                pshift_priv_add(&solver->load[j], solver->sums[(size_t)shard * p->servers + j]);
-        } else {
-            end = p->row[pshift_priv_part_row(job, shard + 1)];
-            for (e = p->row[pshift_priv_part_row(job, shard)]; e < end; e++)
+        for (j = 0; j < p->servers && solver->part[shard].tokens.hi == 0; j++)
+            pshift_priv_add(&solver->load[j], solver->sums[(size_t)shard * p->servers + j]);
+        if (solver->part[shard].tokens.hi == 0)
+            continue;
+        for (t = pshift_priv_part_row(job, shard); t < pshift_priv_part_row(job, shard + 1); t++)
+            for (e = p->row[pshift_priv_job_row(job, t)]; e < p->row[pshift_priv_job_row(job, t) + 1]; e++)
                 pshift_priv_add(&solver->load[p->server[e]], job->alloc[e]);
-        }
     }
     return QOS_OK;
 }
@@ -1424,10 +1220,6 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
     return moved;
 }
 
-/* Stops the compiler from using gathers in a loop over servers: they take twice as long, as each row must wait for the
- * stores of the last one. Emits no instruction. */
-#define PSHIFT_PRIV_ONE_BY_ONE(x) __asm__("" : "+r"(x))
-
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
  * is left. Returns the tokens moved. Nearly branchless: it computes what each entry can take and give, then moves. If a
  * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry. */
@@ -1453,7 +1245,6 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
         return pshift_priv_transfer(job, balance, begin, begin + n, keep);
     for (k = 0; k < n; k++) {
         int64_t tokens = (int64_t)a[k], excess = balance[server[k]] - (keep > 0 ? keep : 0);
-        PSHIFT_PRIV_ONE_BY_ONE(excess);
         excess = excess < tokens ? excess : tokens;
         give[k] = excess < 0 ? 0 : (uint64_t)excess;
         can_give += give[k]; /* at most A_i */
@@ -1493,6 +1284,25 @@ QOS_PRIV uint64_t pshift_priv_transfer_row(const struct pshift_priv_job *job, in
     if (n <= PSHIFT_PRIV_WIDE)
         return pshift_priv_transfer_few(job, balance, begin, n, keep);
     return pshift_priv_transfer(job, balance, begin, begin + n, keep);
+}
+
+/* Moves tokens of row i out of X, as far as the row has spare demand outside. True: the row still leads out of X. */
+QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
+{
+    struct pshift_solver *solver = job->solver;
+    const struct pshift_problem *p = job->p;
+    uint32_t e;
+    bool inside = false, outside = false;
+    for (e = p->row[i]; e < p->row[i + 1]; e++)
+        solver->quota[p->server[e]] =
+            solver->mark[p->server[e]] & PSHIFT_PRIV_CUT ? PSHIFT_PRIV_PIECE : -PSHIFT_PRIV_PIECE;
+    (void)pshift_priv_transfer_row(job, solver->quota, i, 0);
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        bool in = (solver->mark[p->server[e]] & PSHIFT_PRIV_CUT) != 0;
+        inside |= in && job->alloc[e] != 0;
+        outside |= !in && job->alloc[e] != p->demand[e];
+    }
+    return inside && outside;
 }
 
 /* Are both overloaded and underloaded servers among the n from `server` on? In a pull: underloaded ones? In a push
@@ -1575,13 +1385,12 @@ QOS_PRIV uint64_t pshift_priv_spread_row(const struct pshift_priv_job *job, int6
 
 /* Sweeps `count` rows from row `first` on, until `most` tokens have moved, no server is overloaded or none is
  * underloaded: direct transfers; or a pull, or if negative a push, which leaves the rows where movers want more in
- * key[]. The balances are checked rarely enough to cost less than the rows in between. Where most of the last rows were
- * worth it, the next ones are not looked at before. */
+ * key[]. The balances are checked rarely enough to cost less than the rows in between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                     uint64_t most, int pull)
 {
     struct pshift_solver *solver = job->solver;
-    uint32_t list[64], i, blocks = 0, dense = 0, n, k, listed;
+    uint32_t list[64], i, blocks = 0, n, k, listed;
     uint64_t moved = 0;
     for (i = first; count != 0 && moved < most; count -= n, i += n) {
         if (blocks == 0) {
@@ -1591,15 +1400,7 @@ QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *
         }
         blocks--;
         n = count < 64 ? count : 64;
-        if (dense != 0) {
-            for (k = 0; k < n; k++)
-                list[k] = i + k;
-            listed = n;
-            dense--;
-        } else {
-            listed = pshift_priv_list_rows(job, balance, i, n, list, pull);
-            dense = listed > n / 2 ? 7 : 0;
-        }
+        listed = pshift_priv_list_rows(job, balance, i, n, list, pull);
         for (k = 0; k < listed && moved < most; k++) {
             bool open = false;
             moved = qos_sat_add(moved, pull ? pshift_priv_spread_row(job, balance, list[k], pull, &open)
@@ -1830,7 +1631,7 @@ QOS_PRIV void pshift_priv_direct_changed(const struct pshift_priv_job *job)
         uint64_t moved = 0;
         for (j = 0; j < job->p->servers; j++)
             solver->quota[j] = (solver->mark[j] & PSHIFT_PRIV_CUT) == cut ? solver->balance[j] : 0;
-        for (t = 0; t < job->changed; t++)
+        for (t = 0; t < job->rows; t++)
             moved = qos_sat_add(moved, pshift_priv_transfer_row(job, solver->quota, job->bucket[t], 0));
         pshift_priv_add(&solver->info.direct, moved);
         for (j = 0; j < job->p->servers; j++)
@@ -2373,8 +2174,8 @@ QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solv
     job->alloc = s->alloc;
     job->shards = pshift_priv_shards(p->row[p->buckets]);
     job->bucket = NULL;
-    job->changed = 0;
-    job->warm = false;
+    job->rows = p->buckets;
+    job->warm = job->expel = false;
 }
 
 QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
@@ -2454,25 +2255,6 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     return QOS_OK;
 }
 
-/* Moves tokens of row i out of X, as far as the row has spare demand outside. False: the row still leads out of X. */
-QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i)
-{
-    struct pshift_solver *solver = job->solver;
-    const struct pshift_problem *p = job->p;
-    uint32_t e;
-    bool inside = false, outside = false;
-    for (e = p->row[i]; e < p->row[i + 1]; e++)
-        solver->quota[p->server[e]] =
-            solver->mark[p->server[e]] & PSHIFT_PRIV_CUT ? PSHIFT_PRIV_PIECE : -PSHIFT_PRIV_PIECE;
-    (void)pshift_priv_transfer_row(job, solver->quota, i, 0);
-    for (e = p->row[i]; e < p->row[i + 1]; e++) {
-        bool in = (solver->mark[p->server[e]] & PSHIFT_PRIV_CUT) != 0;
-        inside |= in && job->alloc[e] != 0;
-        outside |= !in && job->alloc[e] != p->demand[e];
-    }
-    return !(inside && outside);
-}
-
 /* Is row i retracted, and is its new content valid? */
 QOS_PRIV enum qos_status pshift_priv_check_row(const struct pshift_solver *solver, const struct pshift_problem *p,
                                                uint32_t i)
@@ -2493,12 +2275,10 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
                                               const struct pshift_problem *p, const struct pshift_options *opt,
                                               struct pshift_solution *s)
 {
-    uint64_t share[PSHIFT_PRIV_BATCH + PSHIFT_PRIV_WIDE];
-    struct pshift_priv_part part = {{0, 0}, {0, 0}, 0, QOS_OK};
     struct pshift_priv_job job;
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
-    uint32_t t, e;
-    bool kept = true, cut = false;
+    uint32_t t;
+    bool cut = false;
     if (st != QOS_OK)
         return st;
     if (!pshift_priv_same_size(solver, p) || count != solver->retracted || (count && !bucket))
@@ -2513,25 +2293,15 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         return pshift_solver_solve(solver, p, opt, s);
     pshift_priv_job_of(&job, solver, p, s);
     job.bucket = bucket;
-    job.changed = count;
+    job.rows = count;
+    job.shards = 1;
     job.warm = true;
-    for (t = 0; t < count; t++) {
-        const uint32_t begin = p->row[bucket[t]], n = p->row[bucket[t] + 1] - begin;
-        if (pshift_priv_start_rows(&job, share, bucket[t], bucket[t] + 1, &part) == 1)
-            __builtin_memcpy(s->alloc + begin, share, n * sizeof *share);
-        else
-            (void)pshift_priv_start_row(solver, p, s->alloc, bucket[t], &part);
-    }
-    for (t = 0; t < count; t++) {
+    job.expel = cut;
+    for (t = 0; t < count; t++)
         solver->rows[bucket[t]].label = 0;
-        kept &= !cut || pshift_priv_expel(&job, bucket[t]);
-        for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++)
-            pshift_priv_add(&solver->load[p->server[e]], s->alloc[e]);
-    }
     solver->retracted = 0;
-    solver->tokens = qos_add_wide(solver->tokens, part.tokens);
-    solver->unclaimed = qos_add_wide(solver->unclaimed, part.unclaimed);
-    pshift_priv_shift_all(solver, opt, &job, s, kept);
+    (void)pshift_priv_start(solver, NULL, &job); /* all rows are checked */
+    pshift_priv_shift_all(solver, opt, &job, s, !solver->part[0].leads);
     return QOS_OK;
 }
 
