@@ -14,6 +14,8 @@
 #include <lemon/smart_graph.h>
 #include <algorithm>
 #include <omp.h>
+#include <array>
+#include <memory>
 #include <vector>
 
 static struct pshift_solver_state info_of(const struct pshift_solver *solver)
@@ -636,22 +638,28 @@ static double timed(solver &s, const pshift_options *opt, int runs)
     return least;
 }
 
-/* Figure 5: time against m, for r, by threads. */
+/* Figure 5: time against m, for r, by threads; parallel_for at the paper's size. All points in turn, so that what other
+ * programs do meets all of them; the least of each. */
 static void figure_5(double r)
 {
+    const int points = 11, rounds = 150;
+    const uint64_t end = bench_ns() + UINT64_C(20000000000);
+    std::vector<std::unique_ptr<solver>> at;
+    std::vector<std::array<double, 2>> least(points, {1e9, 1e9});
+    for (int k = 0; k < points; k++)
+        at.push_back(std::make_unique<solver>(spec_of(64, 10000, r, 1 + 0.1 * k)));
+    for (int n = 0; n < rounds && bench_ns() < end; n++)
+        for (int k = 0; k < points; k++)
+            for (int threads = 1; threads <= 2; threads++) {
+                pshift_options opt = {};
+                opt.parallel_for = omp_for;
+                opt.parallel_ctx = &threads;
+                double &best = least[k][threads - 1];
+                best = std::min(best, at[k]->solve_ms(&opt));
+            }
     printf("# m  1 thread  2 threads  [ms], r = %.1f\n", r);
-    for (double m = 1.0; m < 2.01; m += 0.1) {
-        solver s(spec_of(64, 10000, r, m));
-        pshift_options opt = {};
-        int threads[2] = {1, 2};
-        printf("%.1f", m);
-        for (int k = 0; k < 2; k++) {
-            opt.parallel_for = omp_for;
-            opt.parallel_ctx = &threads[k];
-            printf(" %.4f", timed(s, &opt, 41));
-        }
-        printf("\n");
-    }
+    for (int k = 0; k < points; k++)
+        printf("%.1f %.4f %.4f\n", 1 + 0.1 * k, least[k][0], least[k][1]);
 }
 
 /* The paper's approximation (Section III-C2) as a separate problem: an entry that may not give keeps its tokens, one

@@ -323,12 +323,63 @@ static void ceilings(void)
     plan();
     g = granted(0, 1, &n, &m);
     CHECK_EQ(m.server_epoch, 2);
-    CHECK_EQ(g.total, 3 + 72); /* 100 - 23 served - 5 lost, on top of the 3 since its start */
+    CHECK_EQ(state().withheld, 0); /* the plan knows of the 5 */
+    CHECK_EQ(g.total, 3 + 72);     /* 100 - 23 served - 5 lost, on top of the 3 since its start */
     CHECK_EQ(g.r_total, 3 + 7);
     CHECK_EQ(bucket(1).ceiling, 100);
     next_period(); /* forgotten with the period */
     CHECK_EQ(bucket(1).ceiling, 0);
     CHECK_EQ(bucket(1).served, 0);
+    close_controller();
+}
+
+/* A pair that was idle is dropped, those after it stay. A bucket without a contract has no limit. A first report may have
+ * the number 0. */
+static void keeps_the_busy(void)
+{
+    struct pshift_message m;
+    uint32_t n;
+    open_controller(1, 3, 3);
+    say(0, 100, needs(5, 0, 0));
+    CHECK_EQ(bucket(5).limit, QOS_UNLIMITED);
+    CHECK_EQ(pshift_controller_change(&controller, 6, 40, 0), QOS_OK);
+    say(0, 100, needs(6, 0, 90));
+    next_period();
+    CHECK_EQ(state().records, 1);
+    plan();
+    CHECK_EQ(granted(0, 6, &n, &m).r_total, 40);
+    m = head(0, 100);
+    m.server_epoch = 2;
+    m.seq = 0;
+    m.count = 0;
+    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
+    plan();
+    (void)granted(0, 6, &n, &m);
+    CHECK(m.ack_seq == 0 && m.ack_mask == 0);
+    close_controller();
+}
+
+/* A server that restarts and says nothing more has no demand: the next plan moves its tokens. */
+static void restarted_idle(void)
+{
+    struct pshift_message m;
+    uint32_t n;
+    open_controller(2, 8, 16);
+    for (n = 2; n <= 8; n++) /* rows enough: one changed one is few */
+        CHECK_EQ(pshift_controller_change(&controller, n, 0, 0), QOS_OK);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 100, 0), QOS_OK);
+    say(0, 60, needs(1, 0, 100));
+    say(1, 100, needs(1, 0, 100));
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).r_total, 50);
+    CHECK_EQ(granted(1, 1, &n, &m).r_total, 50);
+    m = head(0, 60);
+    m.server_epoch = 2;
+    m.count = 0;
+    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
+    plan();
+    CHECK(!state().cold);
+    CHECK_EQ(granted(1, 1, &n, &m).r_total, 100);
     close_controller();
 }
 
@@ -504,6 +555,8 @@ int main(void)
     asks_for_nothing();
     silence();
     ceilings();
+    keeps_the_busy();
+    restarted_idle();
     what_is_left();
     new_contract();
     removal();

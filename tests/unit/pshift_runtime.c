@@ -179,7 +179,9 @@ static void agent_calls(void)
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 0), QOS_EINVAL);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN); /* nothing was measured */
     pshift_agent_measure(&agent, 10, 25);
+    message.ack_seq = message.ack_mask = 7;
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
+    CHECK(message.ack_seq == 0 && message.ack_mask == 0);
     CHECK_EQ(message.count, 1);
     CHECK_EQ(message.seq, 1);
     CHECK_EQ(message.untold, 0);
@@ -470,7 +472,9 @@ static void messages(void)
     struct pshift_report_entry re = {9, 10, 11, 12, 13};
     struct pshift_grant_entry ge = {9, 10, 11}, wrong = {9, 11, 10};
     size_t len = 0;
+    memset(bytes, 0x5a, sizeof bytes);
     CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes - 1, &len), QOS_EMEMORY);
+    CHECK_EQ(bytes[sizeof bytes - 1], 0x5a); /* it is not the caller's to give */
     CHECK_EQ(pshift_grant_encode(&m, &ge, NULL, sizeof bytes, &len), QOS_EINVAL);
     CHECK_EQ(len, 0);
     CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes, &len), QOS_OK);
