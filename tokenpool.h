@@ -2025,8 +2025,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor
         if (step == QOS_NOTHING)
             return;
         if (omega + step < config->capacity) /* after a fall, by twice as much as in the period before */
-            step = qos_min(step << monitor->grown, config->capacity - omega);
-        monitor->grown += monitor->grown < 20;
+            step = qos_min(qos_sat_mul(step, UINT64_C(1) << qos_min(monitor->grown, 20)), config->capacity - omega);
+        monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
         monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
     } else if (monitor->backlogged && !monitor->waiting && used && used < omega + within) {
         /* tokens and requests were left: the node was slower than the estimate */
