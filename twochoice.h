@@ -836,8 +836,8 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* How many of n keys, each `step` behind the one before, are not above the key. A search counts the blocks, then the keys
- * in the block: comparisons that do not wait for each other, with no branch to mispredict. */
+/* How many of n keys, each `step` behind the one before, are not above the key. A search counts the blocks, then the
+ * keys in the block: comparisons that do not wait for each other, with no branch to mispredict. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
