@@ -26,7 +26,7 @@ file=$dir/file
 
 echo "# bench uring_files: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), kernel $(uname -r), file system" \
     "$(df --output=fstype "$out" | tail -1)"
-[[ $parts == *" overhead "* ]] || slices=2 slice=100ms
+[[ $parts == *" overhead "* ]] || slices=6 slice=50ms
 "$tool" --file "$file" --size "$size" --keep --overhead "$slices" --slice "$slice" --json "$json" \
     --tenant a:rw=randread,bs=4k,depth=32,reserve=20M,limit=100G || exit 1
 

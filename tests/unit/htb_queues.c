@@ -737,9 +737,13 @@ static void root_rises_for_one_at_its_limit(void)
     world_open(&w, &config);
     reserve(&w, 1, 0, 0, 0, 0);
     CHECK_EQ(drain(&w, 0, 1, S), 10);
-    CHECK_EQ(force(&w, 1, 399990, 0, S), QOS_OK); /* the root: 390,000 below nothing */
+    reserve(&w, 2, 0, 1000, 1000, 0);
+    CHECK_EQ(force(&w, 2, 100, 0, S), QOS_OK);
+    CHECK_EQ(force(&w, 1, 399890, 0, S), QOS_OK); /* the root: 390,000 below nothing */
     submit(&w, 0, 0, 10, 0, S);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 390010000);
+    submit(&w, 1, 2, 10, 0, S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 110 * MS);
     CHECK_EQ(htb_change_root(&w.tree, S, faster), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 39001000);
     world_close(&w);
@@ -761,6 +765,7 @@ static void one_time(void)
     submit(&w, 0, 1, 10, 0, 90 * S);
     CHECK_EQ(htb_cancel(&w.tree, 100 * S + 10 * MS, &pool[0]), QOS_OK); /* a time like any other */
     CHECK_EQ(drain(&w, 1, 1, 99 * S), 10);
+    CHECK_EQ(drain(&w, 2, 1, 99 * S), 10);
     CHECK_EQ(htb_change_root(&w.tree, 100 * S + 20 * MS, config.rate_per_s), QOS_OK);
     CHECK_EQ(drain(&w, 1, 1, 99 * S), 10);
     htb_reset_clock(&w.tree, 100 * S);
