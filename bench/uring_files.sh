@@ -4,7 +4,7 @@
 #                 it again (the A/A control) take turns.
 #   none          uring_files without a scheduler beside fio with the same requests, in turn
 #   known_device  the demo's tenants on a device of known speed: the part of it that they use, with htb.h and without
-# PARTS="overhead none known_device" runs these only. Writes build/bench/uring_files.jsonl.
+# PARTS="overhead none known_device" runs these only; PAIRS=25 of the peer. Writes build/bench/uring_files.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . bench/kernel/device.bash
@@ -12,7 +12,7 @@ tool=build/examples/uring_files
 out=build/bench
 json=$out/uring_files.jsonl
 parts=" ${PARTS:-overhead none known_device} "
-slices=60 slice=1s fio_seconds=1 pairs=25 known_seconds=10 size=2G
+slices=60 slice=1s fio_seconds=1 pairs=${PAIRS:-25} known_seconds=10 size=2G
 if [ "${1:-}" = --quick ]; then
     slices=42 slice=200ms fio_seconds=1 pairs=3 known_seconds=4 size=1G
     echo "quick: $slices slices of $slice instead of 60 of 1 s, so the noise is larger"
