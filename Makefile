@@ -299,7 +299,7 @@ $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # Two lanes. Tests on real I/O run one after the other. All else gets the processor time that they leave over, by the
 # scheduling policy `behind`; so no core idles while a test waits for a disk or a clock. A real test that is inconclusive
 # nevertheless runs once more at the end, alone.
-behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0 || echo nice -n 19)
+behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
 # The objects that these scripts use again.
 $(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
 OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
