@@ -809,16 +809,17 @@ QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_
 {
     uint64_t mask, floor_key;
     uint32_t rank[PSHIFT_PRIV_WIDE], ties, i, k; /* rank: number of larger or earlier equal keys */
-    for (i = 0; i < n && n <= PSHIFT_PRIV_WIDE; i++)
-        for (k = 0, rank[i] = i; k < i; k++) {
-            const uint32_t later = key[k] < key[i] ? 1u : 0u;
-            rank[k] += later;
-            rank[i] -= later;
-        }
-    for (i = 0; i < n && n <= PSHIFT_PRIV_WIDE; i++)
-        a[i] += rank[i] < left ? 1u : 0u;
-    if (n <= PSHIFT_PRIV_WIDE)
+    if (n <= PSHIFT_PRIV_WIDE) {
+        for (i = 0; i < n; i++)
+            for (k = 0, rank[i] = i; k < i; k++) {
+                const uint32_t later = key[k] < key[i] ? 1u : 0u;
+                rank[k] += later;
+                rank[i] -= later;
+            }
+        for (i = 0; i < n; i++)
+            a[i] += rank[i] < left ? 1u : 0u;
         return;
+    }
     floor_key = pshift_priv_threshold(key, n, left, &mask, &ties);
     for (i = 0; i < n; i++) {
         uint64_t digits = key[i] & mask;
@@ -963,7 +964,7 @@ PSHIFT_PRIV_INLINE bool pshift_priv_load(struct pshift_priv_batch *b, uint32_t r
     uint32_t k;
     for (k = 0; k < n; k++) {
         bits |= d[k];
-        sum += d[k];
+        sum = qos_wrap_add(sum, d[k]);
         b->share[k][r] = (uint32_t)d[k];
     }
     *total = sum;
@@ -1066,8 +1067,9 @@ QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
         sums[j] = 0;
     for (; t < end && part.status == QOS_OK; t += n) {
         bool known = true;
+#ifdef PSHIFT_PLAIN
         n = 0;
-#ifndef PSHIFT_PLAIN
+#else
         n = pshift_priv_start_batch(job, t, end, &part);
 #endif
         if (n == 0)

@@ -73,6 +73,7 @@ static struct {
     int journal;
     uint32_t *picked; /* [buckets] since the journal was written */
     uint64_t obeyed_ns;
+    uint64_t stood_ns; /* the longest time between two looks in this period */
 } n;
 
 static uint64_t us(uint64_t at_ns)
@@ -229,11 +230,14 @@ static void write_journal(void)
         tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
 }
 
-/* A line with bucket 0: slots of the period just ended that this machine was too busy to use. */
+/* A line with bucket 0: slots of the period just ended that went unused although requests waited, as this machine was too busy or no
+ * grant had come; and the longest time in us in which the node did not look at anything. */
 static void write_lost(void)
 {
-    char text[64];
-    int used = snprintf(text, sizeof text, "%" PRIu64 " 0 %" PRIu64 "\n", n.period, n.current.lost);
+    char text[96];
+    int used = snprintf(text, sizeof text, "%" PRIu64 " 0 %" PRIu64 " %" PRIu64 "\n", n.period, n.current.lost,
+                        n.stood_ns / 1000);
+    n.stood_ns = 0;
     if (n.journal >= 0 && n.period && write(n.journal, text, (size_t)used) != used)
         tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
 }
@@ -714,7 +718,7 @@ void node_serve(void)
 {
     const uint64_t word[3] = {0, settings.seed, settings.capacity};
     char why[512] = "stopped";
-    uint64_t tick_ns;
+    uint64_t tick_ns, looked_ns;
     uint32_t taken;
     struct mail m;
     prctl(PR_SET_TIMERSLACK, 20000UL, 0UL, 0UL, 0UL);
@@ -736,7 +740,9 @@ void node_serve(void)
     printf("node %" PRIu64 ": serves\n", settings.number);
     fflush(stdout);
     while (!stop_asked()) {
+        looked_ns = n.now_ns;
         n.now_ns = tool_now_ns();
+        n.stood_ns = qos_max(n.stood_ns, n.now_ns - looked_ns);
         n.backend->poll(n.now_ns);
         finish();
         clock_period();

@@ -192,11 +192,11 @@ served_again() { [ "$(awk -v from="$gone" '$1 > from && $2 > 0 {n += $3} END {pr
 expect "and half of the nodes serve without the others" within_s 60 served_again
 takeovers=$(cat "$work"/c?.out | grep -c 'takes over')
 expect "the slow disk was written at starts and takeovers only" [ "$(wc -l <"$work/syncs")" -le $(($(says n4 serves) + takeovers)) ]
-# A sync of 0.8 s in the way of the node is 240 lost slots, which no other node has then.
+# The other nodes show how long this machine stood still.
 expect_time "and the node did not stand still for it" awk -v from="$first" '
     FNR == 1 { node = FILENAME; gsub(/.*\/n|\.journal/, "", node) }
-    $2 == 0 && $1 > from { if (node == 4) slow[$1] = $3; else if ($3 > most[$1]) most[$1] = $3 }
-    END { for (p in slow) if (slow[p] > 200 && most[p] < 50) exit 1 }' "$work"/n[1-8].journal
+    $2 == 0 && $1 > from { if (node == 4) slow[$1] = $4; else if ($4 > most[$1]) most[$1] = $4 }
+    END { for (p in slow) if (slow[p] > 700000 && most[p] < 200000) exit 1 }' "$work"/n[1-8].journal
 
 kill -9 "${pid[relay]}" && wait "${pid[relay]}" 2>/dev/null
 unset 'pid[relay]'
