@@ -230,8 +230,8 @@ static void write_journal(void)
         tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
 }
 
-/* A line with bucket 0: slots of the period just ended that went unused although requests waited, as this machine was too busy or no
- * grant had come; and the longest time in us in which the node did not look at anything. */
+/* A line with bucket 0: slots of the period just ended that went unused although requests waited, as this machine was too
+ * busy or no grant had come; and the longest time in us in which the node did not look at anything. */
 static void write_lost(void)
 {
     char text[96];
