@@ -12,6 +12,7 @@
  *                         take at 10 + the growth of the walk).
  *   queues=10..100000     htb_submit + htb_dispatch + htb_complete with every class backlogged, and
  *                         htb_dispatch_next_ns; beside it a naive scheduler that scans all classes for each request.
+ *                         look_ns: a call of htb_maximize then.
  *
  * Peer: the trTCM check of rte_meter has two token buckets (committed and peak), one division each; no hierarchy, no
  * borrowing, no statistics. Its configuration call needs the TSC rate of a started EAL, so we fill in the profile. */
@@ -59,6 +60,7 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
     config.classes = classes + groups + 1;
     config.rate_per_s[0] = demand_per_s * 4 < QOS_RATE_MAX ? demand_per_s * 4 : QOS_RATE_MAX;
     config.bound = HTB_BY_RATE;
+    config.maximize_interval_ns = 1000; /* every call of htb_maximize looks */
     mem = aligned(htb_memsize(&config));
     if (htb_init(h, mem, htb_memsize(&config), &config) != QOS_OK) {
         fprintf(stderr, "htb_init: %s\n", htb_config_error(&config));
@@ -340,7 +342,7 @@ static uint32_t scan_pick(struct scan *s, uint64_t now)
 static void bench_queues(struct bench *b)
 {
     static const uint32_t sizes[5] = {10, 100, 1000, 10000, 100000};
-    enum { SLICE = 2000, SLICES_MAX = 1000 };
+    enum { SLICE = 2000, SLICES_MAX = 1000, LOOKS = 31 };
     static double slice[SLICES_MAX];
     const uint64_t slices = b->quick ? 150 : SLICES_MAX, rounds = slices * SLICE;
     double first = 0;
@@ -348,13 +350,13 @@ static void bench_queues(struct bench *b)
     for (s = 0; s < 5; s++) {
         uint32_t n = sizes[s], i;
         uint64_t scans = (b->quick ? 3000000 : 30000000) / n + 10, k, begin, done = 0;
-        uint64_t now = 0, next_calls = 0;
+        uint64_t now = 0, look_at, next_calls = 0;
         struct htb h;
         void *mem = tree_new(&h, n, 2, DEMAND_PER_S / 4);
         struct htb_request *r = (struct htb_request *)aligned((size_t)n * sizeof *r), *q;
         struct scan scan;
         char name[64];
-        double ns, scan_ns;
+        double ns, scan_ns, look_ns;
         for (i = 0; i < n; i++) {
             r[i].class_id = i + 1;
             r[i].tokens[0] = TOKENS;
@@ -381,6 +383,7 @@ static void bench_queues(struct bench *b)
             slice[k] = (double)(bench_ns() - begin) / (double)done;
         }
         ns = bench_median(slice, (size_t)slices);
+        look_at = now;
 
         scan.own = (struct qos_bucket *)aligned(n * sizeof *scan.own);
         scan.classes = n;
@@ -398,12 +401,27 @@ static void bench_queues(struct bench *b)
         }
         scan_ns = (double)(bench_ns() - begin) / (double)done;
 
+        now = look_at;
+        for (k = 0; k < LOOKS; k++) { /* every class is backlogged, and a slice of requests passes between two looks */
+            for (done = 0; done < SLICE; now = htb_dispatch_next_ns(&h, now))
+                while ((q = htb_dispatch(&h, now)) != NULL) {
+                    if (htb_complete(&h, now, HTB_DONE, NULL, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)
+                        exit(1);
+                    done++;
+                }
+            begin = bench_ns();
+            sink += (uint64_t)htb_maximize(&h, now, false);
+            slice[k] = (double)(bench_ns() - begin);
+        }
+        look_ns = bench_median(slice, LOOKS);
+
         if (s == 0)
             first = ns;
         snprintf(name, sizeof name, "queues=%u", n);
         bench_report(b, name, "ns_per_request", ns, "ns");
         bench_report(b, name, "next_ns_per_request", (double)next_calls / (double)rounds, "1");
         bench_report(b, name, "scan_ns_per_request", scan_ns, "ns");
+        bench_report(b, name, "look_ns", look_ns, "ns");
         bench_report(b, name, "speedup_vs_scan", scan_ns / ns, "1");
         bench_report(b, name, "growth_from_10", ns / first, "1");
         free(mem), free(r), free(scan.own);

@@ -379,9 +379,9 @@ int main(void)
         if (check_case("shares")) {
             shares(&rng, 1, 1);
             shares(&rng, 100, 1);
-            shares(&rng, 100000, 1);
+            shares(&rng, HTB_WEIGHT_MAX / 9, 1);
             shares(&rng, 1, 2);
-            shares(&rng, 100000, 2);
+            shares(&rng, HTB_WEIGHT_MAX / 9, 2);
         }
     }
     for (i = 0; i < 2 && check_case("full_buckets"); i++) { /* buckets start empty, then full */
