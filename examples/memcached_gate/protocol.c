@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define TOKENS_MAX 24
-#define META_TOKENS_MAX                                                                                                \
-    19 /* with more, memcached refuses an ms before it knows the length, and runs its data as commands */
+/* With more, memcached refuses an ms before it knows the length, and runs its data as commands. */
+#define META_TOKENS_MAX 19
 #define BAD_LINE "CLIENT_ERROR bad command line format"
 
 struct token {
