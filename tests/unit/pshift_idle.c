@@ -6,12 +6,12 @@
 #include "check.h"
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* All memory of the scheduler and the agent is made inaccessible before a call. Each first access to a page ends here,
  * which counts it and opens the page. */
-#define PAGE 4096
 static uint8_t *memory;
-static size_t bytes, pages;
+static size_t page, bytes, pages; /* page: the machine's, in bytes */
 
 static void on_access(int number, siginfo_t *info, void *context)
 {
@@ -21,7 +21,7 @@ static void on_access(int number, siginfo_t *info, void *context)
     if (at < (uintptr_t)memory || at >= (uintptr_t)memory + bytes)
         abort();
     pages++;
-    if (mprotect((void *)(at - at % PAGE), PAGE, PROT_READ | PROT_WRITE) != 0)
+    if (mprotect((void *)(at - at % page), page, PROT_READ | PROT_WRITE) != 0)
         abort();
 }
 
@@ -52,14 +52,14 @@ static void count(uint32_t queues, size_t at[CALLS])
     struct pshift_report_entry report[BUSY];
     struct pshift_grant_entry grant[BUSY];
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
-    const size_t first = (pshift_scheduler_memsize(&sc) + PAGE - 1) / PAGE * PAGE;
+    const size_t first = (pshift_scheduler_memsize(&sc) + page - 1) / page * page;
     uint32_t k, queue = 0, busy[BUSY];
     ac.scheduler = &scheduler;
     bytes = first;
     memory = mmap(NULL, 2 * first + ((size_t)queues << 8), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK_EQ(pshift_scheduler_init(&scheduler, memory, first, &sc), QOS_OK);
-    bytes = first + (pshift_agent_memsize(&ac) + PAGE - 1) / PAGE * PAGE;
+    bytes = first + (pshift_agent_memsize(&ac) + page - 1) / page * page;
     CHECK_EQ(pshift_agent_init(&agent, memory + first, bytes - first, &ac), QOS_OK);
     for (k = 0; k < queues; k++)
         CHECK_EQ(pshift_agent_open(&agent, k, &queue), QOS_OK);
@@ -115,6 +115,7 @@ int main(void)
     size_t few[CALLS], many[CALLS];
     uint32_t k;
     check_begin("unit/pshift_idle");
+    page = (size_t)sysconf(_SC_PAGESIZE);
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_access;
     action.sa_flags = SA_SIGINFO;
@@ -126,7 +127,7 @@ int main(void)
         CHECK_CONTEXT("%s", call[k]);
         CHECK_LE(few[k], 8 * BUSY);
         CHECK_LE(many[k],
-                 8 * BUSY); /* a queue, its word in each bitmap, its hash slot; all 200,000 have over 4,000 pages */
+                 8 * BUSY); /* a queue, its word in each bitmap, its hash slot; of 4 KiB, all have over 4,000 */
     }
     return check_end();
 }
