@@ -2488,10 +2488,18 @@ QOS_PRIV uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32
     return QOS_NONE;
 }
 
+QOS_PRIV bool pshift_priv_set_empty(const struct pshift_priv_set *set)
+{
+    return set->word[2][0] == 0;
+}
+
 /* The same, but after the last queue the search goes on at queue 0. */
 QOS_PRIV uint32_t pshift_priv_set_around(const struct pshift_priv_set *set, uint32_t q, uint32_t queues)
 {
-    uint32_t found = pshift_priv_set_from(set, q, queues);
+    uint32_t found;
+    if (pshift_priv_set_empty(set))
+        return QOS_NONE;
+    found = pshift_priv_set_from(set, q, queues);
     return found != QOS_NONE ? found : pshift_priv_set_from(set, 0, queues);
 }
 
@@ -2718,8 +2726,8 @@ QOS_API enum qos_status pshift_scheduler_force(struct pshift_scheduler *schedule
 
 QOS_API uint64_t pshift_scheduler_next_ns(const struct pshift_scheduler *scheduler, uint64_t now_ns)
 {
-    bool some = scheduler->reserved.word[2][0] != 0 || scheduler->normal.word[2][0] != 0;
-    return some ? now_ns : QOS_NEVER;
+    return pshift_priv_set_empty(&scheduler->reserved) && pshift_priv_set_empty(&scheduler->normal) ? QOS_NEVER
+                                                                                                    : now_ns;
 }
 
 QOS_API enum qos_status pshift_scheduler_stats(const struct pshift_scheduler *scheduler, uint32_t queue,
