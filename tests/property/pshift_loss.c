@@ -1,15 +1,28 @@
 // proves: what lost messages cost. 6 servers, 12 buckets, 5 intervals, 0.6 of the capacity reserved, demand 3 x. At
 // proves: least this share of (bucket, period) pairs gets 0.99 of its reservation: 99.9 % at 1 % loss, 99.7 % at 5 %,
-// proves: 99.5 % at 10 %, 96 % at 20 %. One lost report or grant costs at most one interval, with the threshold on and
-// proves: off
+// proves: 99.5 % at 10 %, 96 % at 20 %. In 15 other settings, of the pairs that are met without loss with the same seed:
+// proves: the same shares where there is as much room; elsewhere no larger share of pairs is missed than of exchanges.
+// proves: One lost report or grant costs at most one interval. With the threshold on and off
 // variants: native san
 #include "pshift.h"
 #include "check.h"
 
-#define SERVERS 6
-#define BUCKETS 12
-#define INTERVALS 5
-#define SLOTS 120 /* requests that a server can serve in an interval */
+#define SERVERS 24 /* at most, of a setting */
+#define BUCKETS 60
+#define INTERVALS 20
+#define PERIODS 20
+#define WARM 2 /* the first periods make the demand known: they do not count, and nothing is lost in them */
+
+/* reserved: of all capacity; demand: of each reservation, on up to three servers; slots: requests that a server can
+ * serve in an interval; room: at least as much as in the stated setting for tokens that come late; moves: in each period
+ * the demand is on other servers. */
+struct setting {
+    const char *name;
+    uint32_t servers, buckets, intervals, slots, reserved_permille, demand_permille;
+    bool room, moves;
+};
+static const struct setting stated = {"as stated", 6, 12, 5, 120, 600, 3000, true, false};
+static struct setting at;
 
 static struct node {
     struct check_mem scheduler_mem, agent_mem;
@@ -19,27 +32,37 @@ static struct node {
 static struct check_mem controller_mem;
 static struct pshift_controller controller;
 static uint64_t reservation[BUCKETS], share[BUCKETS][SERVERS], served[BUCKETS];
-static struct check_rng rng;
+static bool met[PERIODS][BUCKETS]; /* 0.99 of the reservation was served */
+static struct check_rng rng, luck; /* luck: which messages are lost, so that the demand is the same without loss */
 
-static void open_all(uint32_t permille, bool limited)
+static void draw_demand(void)
 {
-    struct pshift_controller_config cc = {SERVERS, BUCKETS, SERVERS * BUCKETS, 1, 0, 0};
-    struct pshift_scheduler_config sc = {BUCKETS, 0};
-    uint64_t left = SERVERS * SLOTS * INTERVALS * 6 / 10;
+    uint32_t i, k;
+    memset(share, 0, sizeof share);
+    for (i = 0; i < at.buckets; i++)
+        for (k = 0; k < 3; k++)
+            share[i][check_between(&rng, 0, at.servers - 1)] += reservation[i] * at.demand_permille / 3000;
+}
+
+static void open_all(uint64_t stream, uint32_t permille, bool limited)
+{
+    struct pshift_controller_config cc = {at.servers, at.buckets, at.servers * at.buckets, 1, 0, 0};
+    struct pshift_scheduler_config sc = {at.buckets, 0};
+    uint64_t left = (uint64_t)at.servers * at.slots * at.intervals * at.reserved_permille / 1000;
     uint32_t i, j, queue;
+    check_rng_init(&rng, stream);
+    check_rng_init(&luck, stream + 1000000);
     (void)check_mem_new(&controller_mem, pshift_controller_memsize(&cc), 64, 0);
     CHECK_EQ(pshift_controller_init(&controller, controller_mem.mem, controller_mem.size, &cc), QOS_OK);
-    for (i = 0; i < BUCKETS; i++) {
-        reservation[i] = left / (BUCKETS - i) * check_between(&rng, 50, 150) / 100;
-        if (i == BUCKETS - 1)
+    for (i = 0; i < at.buckets; i++) {
+        reservation[i] = left / (at.buckets - i) * check_between(&rng, 50, 150) / 100;
+        if (i == at.buckets - 1)
             reservation[i] = left;
         left -= reservation[i];
         CHECK_EQ(pshift_controller_change(&controller, i, reservation[i], limited ? 2 * reservation[i] : 0), QOS_OK);
-        memset(share[i], 0, sizeof share[i]);
-        for (j = 0; j < 3; j++) /* demand 3 x, on up to three servers, and a little everywhere */
-            share[i][check_between(&rng, 0, SERVERS - 1)] += reservation[i];
     }
-    for (j = 0; j < SERVERS; j++) {
+    draw_demand();
+    for (j = 0; j < at.servers; j++) {
         struct pshift_agent_config ac = {NULL, 0, 1, 0, 0, 0};
         ac.scheduler = &node[j].scheduler;
         ac.server = j;
@@ -49,7 +72,7 @@ static void open_all(uint32_t permille, bool limited)
                  QOS_OK);
         (void)check_mem_new(&node[j].agent_mem, pshift_agent_memsize(&ac), 64, 0);
         CHECK_EQ(pshift_agent_init(&node[j].agent, node[j].agent_mem.mem, node[j].agent_mem.size, &ac), QOS_OK);
-        for (i = 0; i < BUCKETS; i++)
+        for (i = 0; i < at.buckets; i++)
             CHECK_EQ(pshift_agent_open(&node[j].agent, i, &queue), QOS_OK);
     }
 }
@@ -58,7 +81,7 @@ static void close_all(void)
 {
     uint32_t j;
     CHECK(check_mem_free(&controller_mem));
-    for (j = 0; j < SERVERS; j++) {
+    for (j = 0; j < at.servers; j++) {
         CHECK(check_mem_free(&node[j].scheduler_mem));
         CHECK(check_mem_free(&node[j].agent_mem));
     }
@@ -66,7 +89,7 @@ static void close_all(void)
 
 static bool passes(uint32_t loss_permille)
 {
-    return check_between(&rng, 1, 1000) > loss_permille;
+    return check_between(&luck, 1, 1000) > loss_permille;
 }
 
 static void round_of_messages(uint32_t interval, uint32_t loss_permille)
@@ -75,16 +98,16 @@ static void round_of_messages(uint32_t interval, uint32_t loss_permille)
     struct pshift_report_entry report[BUCKETS];
     struct pshift_grant_entry grant[BUCKETS];
     uint32_t j;
-    for (j = 0; j < SERVERS; j++) {
-        pshift_agent_measure(&node[j].agent, 1000, (uint64_t)(INTERVALS - interval) * 1000);
+    for (j = 0; j < at.servers; j++) {
+        pshift_agent_measure(&node[j].agent, 1000, (uint64_t)(at.intervals - interval) * 1000);
         while (pshift_agent_report(&node[j].agent, &m, report, BUCKETS) == QOS_OK) {
-            m.capacity = (INTERVALS - interval) * SLOTS;
+            m.capacity = (uint64_t)(at.intervals - interval) * at.slots;
             if (passes(loss_permille))
                 CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_OK);
         }
     }
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
-    for (j = 0; j < SERVERS; j++)
+    for (j = 0; j < at.servers; j++)
         while (pshift_controller_grant(&controller, j, &m, grant, BUCKETS) == QOS_OK)
             if (passes(loss_permille))
                 (void)!pshift_agent_install(&node[j].agent, &m, grant);
@@ -94,72 +117,89 @@ static void serve(uint32_t j)
 {
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
     uint32_t n;
-    for (n = 0; n < SLOTS && pshift_scheduler_pick(&node[j].scheduler, &pick) == QOS_OK; n++)
+    for (n = 0; n < at.slots && pshift_scheduler_pick(&node[j].scheduler, &pick) == QOS_OK; n++)
         served[pick.queue]++;
 }
 
-/* Returns how many pairs got 0.99 R under loss. The first two periods do not count: they make the demand known. */
-static uint64_t run(uint32_t periods, uint32_t loss_permille, uint64_t *all)
+static void begin_period(uint64_t period)
 {
-    uint64_t met = 0, period;
-    uint32_t i, j, k;
-    for (period = 1; period <= periods + 2; period++) {
-        const bool counts = period > 2;
-        CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
-        for (j = 0; j < SERVERS; j++) {
-            CHECK_EQ(pshift_agent_begin(&node[j].agent, period), QOS_OK);
-            for (i = 0; i < BUCKETS; i++) /* what was not served is withdrawn */
-            {
-                struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
-                CHECK_EQ(pshift_scheduler_info(&node[j].scheduler, i, &info), QOS_OK);
-                CHECK_EQ(pshift_scheduler_cancel(&node[j].scheduler, i, info.pending), QOS_OK);
-            }
+    uint32_t i, j;
+    CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
+    for (j = 0; j < at.servers; j++) {
+        CHECK_EQ(pshift_agent_begin(&node[j].agent, period), QOS_OK);
+        for (i = 0; i < at.buckets; i++) { /* what was not served is withdrawn */
+            struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+            CHECK_EQ(pshift_scheduler_info(&node[j].scheduler, i, &info), QOS_OK);
+            CHECK_EQ(pshift_scheduler_cancel(&node[j].scheduler, i, info.pending), QOS_OK);
         }
-        memset(served, 0, sizeof served);
-        for (k = 0; k < INTERVALS; k++) {
-            for (j = 0; j < SERVERS; j++)
-                for (i = 0; i < BUCKETS; i++)
-                    CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, i, share[i][j] / INTERVALS), QOS_OK);
-            round_of_messages(k, counts ? loss_permille : 0);
-            for (j = 0; j < SERVERS; j++)
+    }
+    memset(served, 0, sizeof served);
+    if (at.moves)
+        draw_demand();
+}
+
+/* Sets met[][]. */
+static void run(uint32_t loss_permille)
+{
+    uint32_t i, j, k, period;
+    for (period = 1; period <= PERIODS + WARM; period++) {
+        begin_period(period);
+        for (k = 0; k < at.intervals; k++) {
+            for (j = 0; j < at.servers; j++)
+                for (i = 0; i < at.buckets; i++)
+                    if (share[i][j] != 0)
+                        CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, i, share[i][j] / at.intervals), QOS_OK);
+            round_of_messages(k, period > WARM ? loss_permille : 0);
+            for (j = 0; j < at.servers; j++)
                 serve(j);
         }
-        for (i = 0; counts && i < BUCKETS; i++) {
-            met += served[i] * 100 >= reservation[i] * 99;
-            ++*all;
-        }
+        for (i = 0; period > WARM && i < at.buckets; i++)
+            met[period - WARM - 1][i] = served[i] * 100 >= reservation[i] * 99;
     }
-    return met;
 }
 
-/* Can the reservations be met at all without loss? Demand is random and may exceed one server's capacity. */
-static bool feasible(void)
-{
-    uint64_t all = 0;
-    return run(2, 0, &all) == all;
-}
+static const uint32_t losses[4] = {10, 50, 100, 200}; /* permille */
+static const double shares[4] = {0.999, 0.997, 0.995, 0.96};
 
-static void share_at(uint32_t loss_permille, double least, uint32_t permille, bool limited)
+/* Of at least `want` pairs that get their reservation without loss, how many get it with the same demand and loss? `all`:
+ * runs in which some pair does not get it without loss do not count. Few pairs (the sanitizers): two may have bad luck. */
+static void share_at(const struct setting *setting, uint32_t permille, bool limited, uint64_t want, bool all)
 {
-    uint64_t met = 0, all = 0, seed, used = 0;
-    for (seed = 1; used < check_scaled(60); seed++) {
-        check_rng_init(&rng, seed);
-        open_all(permille, limited);
-        if (!feasible()) {
-            close_all();
+    static bool before[PERIODS][BUCKETS];
+    const double unlucky = check_scaled(want) == want ? 0 : 2;
+    uint64_t pairs = 0, kept[4] = {0, 0, 0, 0}, stream;
+    uint32_t k, p, i;
+    at = *setting;
+    for (stream = 1; pairs < check_scaled(want); stream++) {
+        uint64_t here = 0;
+        open_all(stream, permille, limited);
+        run(0);
+        close_all();
+        memcpy(before, met, sizeof met);
+        for (p = 0; p < PERIODS; p++)
+            for (i = 0; i < at.buckets; i++)
+                here += before[p][i];
+        if (all && here != PERIODS * at.buckets)
             continue;
+        pairs += here;
+        for (k = 0; k < 4; k++) {
+            open_all(stream, permille, limited);
+            run(losses[k]);
+            close_all();
+            for (p = 0; p < PERIODS; p++)
+                for (i = 0; i < at.buckets; i++)
+                    kept[k] += before[p][i] && met[p][i];
         }
-        close_all();
-        check_rng_init(&rng, seed);
-        open_all(permille, limited);
-        met += run(20, loss_permille, &all);
-        close_all();
-        used++;
     }
-    printf("loss %u permille, threshold %u%s: %.3f %% of %" PRIu64 " pairs\n", loss_permille, permille,
-           limited ? ", limits" : "", 100.0 * (double)met / (double)all, all);
-    CHECK_CONTEXT("loss of %u permille, threshold %u", loss_permille, permille);
-    CHECK_WITHIN((double)met / (double)all, least, 1);
+    printf("%-24s threshold %3u%s %6" PRIu64 " pairs:", at.name, permille, limited ? ", limits" : "        ", pairs);
+    for (k = 0; k < 4; k++) {
+        const double passes_both = (1 - losses[k] / 1000.0) * (1 - losses[k] / 1000.0); /* a report and its grant */
+        const double least = at.room ? shares[k] : passes_both;
+        printf(" %7.3f", 100.0 * (double)kept[k] / (double)pairs);
+        CHECK_CONTEXT("%s, threshold %u, loss of %u permille", at.name, permille, losses[k]);
+        CHECK_WITHIN((double)kept[k] + unlucky, least * (double)pairs, (double)pairs + unlucky);
+    }
+    printf(" %%\n");
 }
 
 /* Loses one report or one grant, under steady demand on one server. Counts the intervals without any service. */
@@ -169,8 +209,7 @@ static void one_lost(uint32_t permille, bool grant_lost)
     struct pshift_report_entry report[BUCKETS];
     struct pshift_grant_entry grant[BUCKETS];
     uint32_t k, idle = 0;
-    check_rng_init(&rng, 1);
-    open_all(permille, false);
+    open_all(1, permille, false);
     CHECK_EQ(pshift_controller_change(&controller, 0, 500, 0), QOS_OK);
     CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_OK);
     CHECK_EQ(pshift_agent_begin(&node[0].agent, 1), QOS_OK);
@@ -198,16 +237,31 @@ static void one_lost(uint32_t permille, bool grant_lost)
 
 int main(void)
 {
+    static const struct setting others[] = {
+        {"2 servers, 4 buckets", 2, 4, 5, 120, 600, 3000, false, false},
+        {"24 servers, 60 buckets", 24, 60, 5, 120, 600, 3000, true, false},
+        {"6 servers, 60 buckets", 6, 60, 5, 120, 600, 3000, true, true},
+        {"6 servers, 2 buckets", 6, 2, 5, 120, 600, 3000, false, false},
+        {"2 intervals", 6, 12, 2, 300, 600, 3000, false, false},
+        {"3 intervals", 6, 12, 3, 200, 600, 3000, false, true},
+        {"10 intervals", 6, 12, 10, 60, 600, 3000, true, false},
+        {"20 intervals", 6, 12, 20, 30, 600, 3000, true, true},
+        {"0.3 reserved", 6, 12, 5, 120, 300, 3000, true, false},
+        {"0.8 reserved", 6, 12, 5, 120, 800, 3000, false, true},
+        {"0.9 reserved", 6, 12, 5, 120, 900, 3000, false, false},
+        {"demand 1.2 x", 6, 12, 5, 120, 600, 1200, false, true},
+        {"demand 2 x", 6, 12, 5, 120, 600, 2000, false, false},
+        {"demand 10 x", 6, 12, 5, 120, 600, 10000, true, false},
+        {"demand moves", 6, 12, 5, 120, 600, 3000, true, true},
+    };
     uint32_t n;
     check_begin("property/pshift_loss");
-    for (n = 0; n < 4; n++)
+    at = stated;
+    for (n = 0; n < 4 && check_case("one lost"); n++)
         one_lost(n % 2 ? 100 : 0, n / 2 != 0);
-    for (n = 0; n < 3; n++) {
-        share_at(0, 1, n == 1 ? 100 : 0, n == 2);
-        share_at(10, 0.999, n == 1 ? 100 : 0, n == 2);
-        share_at(50, 0.997, n == 1 ? 100 : 0, n == 2);
-        share_at(100, 0.995, n == 1 ? 100 : 0, n == 2);
-        share_at(200, 0.96, n == 1 ? 100 : 0, n == 2);
-    }
+    for (n = 0; n < 3 && check_case("stated"); n++)
+        share_at(&stated, n == 1 ? 100 : 0, n == 2, 14400, true);
+    for (n = 0; n < sizeof others / sizeof *others && check_case("others"); n++)
+        share_at(&others[n], n % 3 == 1 ? 100 : 0, n % 3 == 2, 1200, false);
     return check_end();
 }
