@@ -173,7 +173,7 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
     w->hashed = hashed;
     w->capacity = w->later = capacity;
     w->burst_ns = burst_ns;
-    for (i = 0; i < sizeof bounds / sizeof *bounds && best < 0.995; i++) {
+    for (i = 0; i < sizeof bounds / sizeof *bounds && best<0.995; i += check_state.scale> 1 ? 3 : 1) {
         run(w, bounds[i], S, 2);
         if (least_of(w) >= 0.98 * wanted && w->busy > best) {
             best = w->busy;
@@ -247,19 +247,15 @@ static void few_beside_a_victim(struct world *w, uint32_t channels, bool hashed,
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
-    static const uint32_t channels[] = {1, 8, 64};
+    static const uint32_t channels[] = {1, 8, 64}, few[][2] = {{8, 2}, {8, 3}, {64, 2}, {64, 10}, {64, 20}, {64, 30}};
     static struct world w;
     size_t i, k;
     int hashed;
     check_begin("property/htb_flight");
-    few_requests(&w, 8, 2);
-    few_requests(&w, 8, 3);
-    few_requests(&w, 64, 2);
-    few_requests(&w, 64, 10);
-    few_requests(&w, 64, 20);
-    few_requests(&w, 64, 30);
+    for (i = 0; i<sizeof few / sizeof *few; i += check_state.scale> 1 ? 3 : 1)
+        few_requests(&w, few[i][0], few[i][1]);
     for (hashed = 0; hashed < 2; hashed++)
-        for (k = 1; k < 3; k++) {
+        for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
             few_beside_a_victim(&w, channels[k], hashed != 0, 1);
             few_beside_a_victim(&w, channels[k], hashed != 0, 2);
         }

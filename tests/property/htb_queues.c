@@ -1,5 +1,5 @@
 // proves: htb_dispatch sends what may go, loses no token while demand waits, and wakes exactly when it should
-// variants: native san armhf
+// variants: native san i386
 //
 // Oracle: htb_oracle.h, which rescans every class and bucket. dispatch_max is 1, so that each call makes one choice.
 //   - A dispatched request is the head of its class's queue, and the oracle finds a payer for it.

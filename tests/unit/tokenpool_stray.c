@@ -67,15 +67,15 @@ static void run(uint64_t word, unsigned value, unsigned phase, uint64_t *sums, u
 int main(void)
 {
     static const unsigned phases[] = {0, 1, 13, 27, 38, 39};
-    uint64_t sums[PERIODS], most, words, w, worst_sum = 0, worst_heal = 0, scale;
-    unsigned v, f, p;
+    uint64_t sums[PERIODS], most, words, w, worst_sum = 0, worst_heal = 0;
+    unsigned v, f, p, step;
     check_begin("unit/tokenpool_stray");
     rig_config(CLIENTS, 20, CAPACITY, 0);
     words = tokenpool_storage_memsize(&config) / 8;
-    scale = check_state.scale > 1 ? 2 : 1;
+    step = check_state.scale > 20 ? 3 : check_state.scale > 1 ? 2 : 1;
     for (w = 0; w < words; w++)
-        for (v = 0; v < 12; v++)
-            for (f = 0; f < sizeof phases / sizeof phases[0]; f += (unsigned)scale) {
+        for (v = (unsigned)(step > 2 ? w % 2 : 0); v<12; v += step> 2 ? 2 : 1)
+            for (f = 0; f < sizeof phases / sizeof phases[0]; f += step) {
                 uint64_t heal = 0;
                 run(w, v, phases[f], sums, &most);
                 CHECK_CONTEXT("word %" PRIu64 ", value %u, phase %u", w, v, phases[f]);
