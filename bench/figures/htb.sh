@@ -22,7 +22,7 @@ load 'bench/figures/style.gp'
 set output '$out/htb_depth.svg'
 set title 'htb_take by depth, beside one rte_meter check of the same run' noenhanced
 set xlabel 'buckets charged (1: a lone bucket)'; set ylabel 'ratio'
-set label 'asked at depth 2: at most 1.6' at 2,1.6 point pt 9 ps 1.2 lc rgb '#555555' tc rgb '#555555' right offset -1.5,0.6
+set label 'asked at depth 2: at most 1.6' at 2,1.6 point pt 9 ps 1.2 lc rgb '#555555' tc rgb '#555555' left offset 1.5,-1.3
 plot '$d/depth' notitle
 unset label
 set output '$out/htb_classes.svg'

@@ -10,9 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Grants under one hold of the lock. Few, because a client has one request in the queue: the next one of a pipeline
- * must be read before its turn has passed. */
-#define GRANTS_AT_ONCE 4
+/* Grants under one hold of the lock. A client has one request in the queue, and the next one of a pipeline must be there
+ * before its turn has passed. This worker's clients are asked for theirs at once; another worker's only later. */
+#define GRANTS_AT_ONCE 32
+#define GRANTS_TO_OTHERS 4
+#define IN_A_ROW                                                                                                       \
+    8 /* requests of a client; then its bucket's others have theirs. So replies are sent several at a time */
 
 #define LATENCY_STEPS 32 /* step k: below 2^k us */
 
@@ -232,17 +235,22 @@ void buckets_open(void)
         open_tags();
 }
 
-static void arrive(struct client *c)
+static void put_between(struct bucket *q, struct client *before, struct client *c, struct client *after)
+{
+    c->prev = before;
+    c->next = after;
+    *(before ? &before->next : &q->head) = c;
+    *(after ? &after->prev : &q->tail) = c;
+}
+
+static void arrive(struct client *c, bool first)
 {
     struct bucket *q = &b.bucket[c->grant.bucket];
     c->queued = true;
-    c->next = NULL;
-    c->prev = q->tail;
-    if (q->tail)
-        q->tail->next = c;
+    if (first)
+        put_between(q, NULL, c, q->head);
     else
-        q->head = c;
-    q->tail = c;
+        put_between(q, q->tail, c, NULL);
     if (q->waiting++ == 0) {
         q->since_ns = b.now_ns;
         q->since_grant = b.grants;
@@ -362,30 +370,59 @@ static void watch(struct worker *w)
     }
 }
 
+/* Sends the request of this worker's client; its next one arrives. */
+static void send_now(struct client *c, const struct grant *grant)
+{
+    struct worker *w = c->worker;
+    c->grant = *grant;
+    c->in_a_row++;
+    if (!client_granted_small(c)) {
+        c->in_a_row = 0;
+        return;
+    }
+    w->arrived = c->next_granted; /* it is the first there */
+    c->in_a_row *= c->grant.bucket == grant->bucket && c->in_a_row < IN_A_ROW;
+    arrive(c, c->in_a_row != 0);
+}
+
+/* True: there may be more to grant. */
+static bool grant_all(struct worker *w, bool wake[])
+{
+    struct grant grant = {0};
+    uint32_t k, others = 0;
+    bool found = true;
+    w->granting = true;
+    for (k = 0; k < (others ? GRANTS_TO_OTHERS : GRANTS_AT_ONCE) && (found = pick(&grant)); k++) {
+        struct client *c = b.bucket[grant.bucket].head;
+        grant.asked_ns = c->grant.asked_ns;
+        unqueue(c);
+        if (c->worker == w && client_is_small(c)) {
+            send_now(c, &grant);
+            continue;
+        }
+        others++;
+        hand_over(c, &grant, wake);
+    }
+    w->granting = false;
+    return found;
+}
+
 bool buckets_turn(struct worker *w)
 {
-    bool wake[256] = {false};
+    bool wake[256] = {false}, more;
     struct client *c;
-    struct grant grant = {0};
     uint32_t k;
-    bool more;
     pthread_mutex_lock(&buckets_lock);
     b.now_ns = qos_max(b.now_ns, tool_now_ns()); /* since the turn began this thread may have lost its processor */
     for (c = w->arrived; c; c = c->next_granted)
-        arrive(c);
+        arrive(c, false);
     for (c = w->left; c; c = c->next_left)
         leave(c);
     for (k = 0; k < w->done_count; k++)
         give_back(&w->done[k]);
     w->arrived = w->left = NULL;
     w->done_count = 0;
-    for (k = 0; k < GRANTS_AT_ONCE && pick(&grant); k++) {
-        c = b.bucket[grant.bucket].head;
-        grant.asked_ns = c->grant.asked_ns;
-        unqueue(c);
-        hand_over(c, &grant, wake);
-    }
-    more = k == GRANTS_AT_ONCE;
+    more = grant_all(w, wake);
     watch(w);
     if (!w->mine) {
         w->mine = w->granted;

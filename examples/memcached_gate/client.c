@@ -198,6 +198,10 @@ static bool more(struct client *c)
         worker_run_next_turn(c);
         return false;
     }
+    if (c->worker->granting) { /* no system call under the lock */
+        worker_run_later(c);
+        return false;
+    }
     (void)grow(c->worker, b, c->bucket, b->size ? b->size : BLOCK_BYTES, true);
     room = qos_min(b->size - b->end, TURN_BYTES);
     do
@@ -451,6 +455,14 @@ void client_run(struct client *c)
 
 /* ---- granted ----------------------------------------------------------------------------------------------------- */
 
+/* Can it be sent at once: by copying a few bytes, without a system call? */
+bool client_is_small(const struct client *c)
+{
+    const struct worker *w = c->worker;
+    return !c->gone && !c->answers && c->head.bytes + c->head.data_bytes <= BLOCK_BYTES &&
+           w->backend.state == BACKEND_UP && !backend_full(w);
+}
+
 static void consume(struct client *c)
 {
     const struct head *h = &c->head;
@@ -461,6 +473,21 @@ static void consume(struct client *c)
     else
         c->in.begin += h->data_bytes;
     c->state = c->swallow_bytes ? CLIENT_SWALLOW : of_get && !h->last ? CLIENT_KEYS : CLIENT_LINE;
+}
+
+static void send_request(struct client *c)
+{
+    backend_send(c->worker, c);
+    c->outstanding++;
+    c->get_first = false;
+    consume(c);
+}
+
+bool client_granted_small(struct client *c)
+{
+    send_request(c);
+    client_run(c); /* it is at memcached with a request, so this answers nothing and closes nothing */
+    return c->state == CLIENT_QUEUE;
 }
 
 void client_granted(struct client *c)
@@ -478,10 +505,7 @@ void client_granted(struct client *c)
         worker_done(w, &c->grant, OUTCOME_ANSWERED);
         c->state = CLIENT_SAY;
     } else if (w->backend.state == BACKEND_UP) {
-        backend_send(w, c);
-        c->outstanding++;
-        c->get_first = false;
-        consume(c);
+        send_request(c);
     } else {
         worker_done(w, &c->grant, OUTCOME_NOT_SENT);
         bucket_refused(c->grant.bucket);

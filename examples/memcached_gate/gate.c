@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define EVENTS 256
@@ -212,6 +213,7 @@ static void on_event(struct worker *w, const struct epoll_event *e)
     case SOURCE_BACKEND: backend_event(w, e->events); break;
     case SOURCE_LISTENER: accept_all((const struct listener *)(const void *)s); break;
     case SOURCE_WAKE:
+    case SOURCE_TICK: /* read, it goes on */
         n = read(s->fd, &count, sizeof count);
         (void)n;
         break;
@@ -284,15 +286,19 @@ static void turn(struct worker *w)
     bury_all(w);
 }
 
-/* Sleeps until the next event; not at all if something is left to do. */
-static int sleep_ms(struct worker *w, uint64_t tick_ns)
+/* Sleeps until the next event; not at all if something is left to do. A time to wait for costs a timer of the kernel's
+ * each time, so the tick has one of its own. */
+static int sleep_ms(struct worker *w)
 {
-    uint64_t now_ns = tool_now_ns(), until_ns = qos_min(tick_ns, w->look_ns);
+    uint64_t now_ns;
     bool stuck = w->mine && held_up(w); /* until memcached accepts more */
     if (w->run || w->later || w->dirty || w->done_count || w->arrived || w->left ||
         (!stuck && !__atomic_load_n(&w->sleeping, __ATOMIC_RELAXED)))
         return 0;
-    return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns + 999999) / 1000000);
+    if (w->look_ns == QOS_NEVER)
+        return -1;
+    now_ns = tool_now_ns();
+    return w->look_ns <= now_ns ? 0 : (int)qos_min((w->look_ns - now_ns + 999999) / 1000000, TICK_NS / 1000000);
 }
 
 static void *serve(void *arg)
@@ -301,7 +307,7 @@ static void *serve(void *arg)
     struct epoll_event event[EVENTS];
     uint64_t tick_ns = tool_now_ns();
     while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) {
-        int n = epoll_wait(w->epoll, event, EVENTS, sleep_ms(w, tick_ns)), k;
+        int n = epoll_wait(w->epoll, event, EVENTS, sleep_ms(w)), k;
         w->now_ns = tool_now_ns();
         __atomic_store_n(&w->sleeping, false, __ATOMIC_RELAXED);
         for (k = 0; k < n; k++)
@@ -317,14 +323,17 @@ static void *serve(void *arg)
 
 static void open_worker(struct worker *w, uint32_t number)
 {
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->wake};
+    const struct itimerspec every = {{0, TICK_NS}, {0, TICK_NS}};
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->wake}, t = {.events = EPOLLIN, .data.ptr = &w->tick};
     uint32_t k;
     w->number = number;
     w->now_ns = tool_now_ns();
     w->look_ns = QOS_NEVER;
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->wake = (struct source){SOURCE_WAKE, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    if (w->epoll < 0 || w->wake.fd < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake.fd, &e) != 0 ||
+    w->tick = (struct source){SOURCE_TICK, timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)};
+    if (w->epoll < 0 || w->wake.fd < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake.fd, &e) != 0 || w->tick.fd < 0 ||
+        timerfd_settime(w->tick.fd, 0, &every, NULL) != 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->tick.fd, &t) != 0 ||
         qos_bucket_init(&w->free_stats, w->now_ns, FREE_STATS_PER_S, FREE_STATS_PER_S) != QOS_OK)
         tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
     for (k = 0; k < listeners; k++) {

@@ -145,7 +145,7 @@ struct buffer {
     uint32_t payer;
 };
 
-enum source_kind { SOURCE_CLIENT, SOURCE_BACKEND, SOURCE_LISTENER, SOURCE_WAKE };
+enum source_kind { SOURCE_CLIENT, SOURCE_BACKEND, SOURCE_LISTENER, SOURCE_WAKE, SOURCE_TICK };
 struct source { /* epoll's data pointer; first member of each source */
     enum source_kind kind;
     int fd;
@@ -173,6 +173,7 @@ struct client {
     bool answers;                 /* what waits for its grant is answered here */
     bool held_back;               /* it must read its replies first */
     uint32_t bucket;              /* of the connection */
+    uint32_t in_a_row;            /* requests granted since another client's */
     uint32_t outstanding, window; /* window: most at memcached; 1 for large replies */
     struct head head;
     struct grant grant;
@@ -187,6 +188,9 @@ void client_open(struct worker *w, int fd, uint32_t bucket);
 void client_event(struct client *c, uint32_t events);
 void client_run(struct client *c);
 void client_granted(struct client *c);
+/* The same for a small request of this worker's client, under the lock. True: its next one waits for its grant. */
+bool client_is_small(const struct client *c);
+bool client_granted_small(struct client *c);
 void client_flush(struct client *c);
 /* False: no room; nothing was appended. */
 bool client_room(struct client *c, uint32_t payer, size_t bytes);
@@ -237,7 +241,7 @@ void backend_close(struct worker *w);
 /* ---- gate.c ------------------------------------------------------------------------------------------- */
 
 struct worker {
-    struct source wake;
+    struct source wake, tick;
     pthread_t thread;
     uint32_t number;
     int epoll;
@@ -246,6 +250,7 @@ struct worker {
     bool sleeping;    /* atomic */
     uint64_t look_ns; /* time of the next check, at the latest */
     uint64_t turns;
+    bool granting;                         /* holds the lock */
     struct qos_bucket free_stats;          /* `stats qos` that cost nothing */
     struct client *granted, *granted_last; /* under the lock */
     struct client *mine;                   /* granted, taken from that list */

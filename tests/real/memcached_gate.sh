@@ -63,17 +63,40 @@ refused 'bad.conf:4: --depth=many: ' --settings "$d/bad.conf"
 printf 'colour red\n' >"$d/bad.conf"
 refused 'bad.conf:1: --colour: no such option' --settings "$d/bad.conf"
 
-# ---- conformance, beside memcached itself
+# ---- conformance, beside memcached itself. Two threads of work: neither is judged by time, and they share no daemon.
+
 daemon $base; direct=$pid
 daemon $((base + 1)); behind=$pid
+daemon $((base + 2))
 files=$(ulimit -Hn) # of each process
 many=$((files > 10500 ? 10000 : files - 500))
 start $((base + 10)) $((base + 1)) --clients $((many + 100)) --allow-flush --timeout 500ms --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
+ports=()
+for k in 0 1 2 3; do
+    start $((base + 20 + k)) $((base + 2)) --bucket name=gold,key=gold: --bucket name=vip,key=gold:vip: \
+        --bucket name=bulk,key=bulk: --bucket "name=ported,port=$((base + 30 + k))" --bucket name=near,from=127.0.0.2
+    ports+=($((base + 20 + k)))
+    four[k]=$pid
+done
+start $((base + 50)) $((base + 2)) --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
+evil=$pid
+
+buckets() { # of four gates; and a hostile neighbour: what it may hold, and who pays
+    local failed=0
+    $ask buckets $((base + 20)) $((base + 30)) || failed=1
+    $ask hashing "${ports[@]}" || failed=1
+    $ask flags $((base + 2)) $((base + 20)) || failed=1
+    $ask greedy $((base + 50)) $evil 200 $((1 << 20)) || failed=1
+    return $failed
+}
+buckets >"$d/buckets" 2>&1 & other=$!
+
 $ask compare $base $((base + 10)) || failed=1
-timeout 200 memccapable -t 60 -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1
-expect "memccapable -a passes against memcached" [ $? = 0 ]
+timeout 200 memccapable -t 60 -h 127.0.0.1 -p $base -a >"$d/capable.direct" 2>&1 & capable=$!
 timeout 200 memccapable -t 60 -h 127.0.0.1 -p $((base + 10)) -a >"$d/capable.gate" 2>&1
-expect "and against the gate" [ $? = 0 ]
+expect "memccapable -a passes against the gate" [ $? = 0 ]
+wait $capable
+expect "as against memcached" [ $? = 0 ]
 expect "with the same outcomes" cmp "$d/capable.direct" "$d/capable.gate"
 for t in set get; do
     timeout 200 memcslap -s "127.0.0.1:$((base + 10))" -t $t -c 8 -e 500 >"$d/slap" 2>&1
@@ -104,36 +127,24 @@ exec 7>&-
 (ulimit -Sn "$files"; $ask crowd $((base + 10)) $one $many) || failed=1
 stop $one
 
-# ---- buckets, and four gates
-ports=()
-for k in 0 1 2 3; do
-    start $((base + 20 + k)) $((k % 2 ? base : base + 1)) --bucket name=gold,key=gold: --bucket name=vip,key=gold:vip: \
-        --bucket name=bulk,key=bulk: --bucket "name=ported,port=$((base + 30 + k))" --bucket name=near,from=127.0.0.2
-    ports+=($((base + 20 + k)))
-    four[k]=$pid
-done
-$ask buckets $((base + 20)) $((base + 30)) || failed=1
-$ask hashing "${ports[@]}" || failed=1
-$ask flags $base $((base + 20)) || failed=1
-for k in 0 1 2 3; do stop "${four[k]}"; done
-
-# ---- a hostile neighbour: what it may hold, and who pays
-start $((base + 50)) $base --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
-$ask greedy $((base + 50)) $pid 200 $((1 << 20)) || failed=1
-stop $pid
+# ---- the other thread
+wait $other
+status=$?
+cat "$d/buckets"
+expect "buckets, and a hostile neighbour" [ $status = 0 ]
+for p in "${four[@]}" $evil; do stop "$p"; done
 
 # ---- reservation and limit. Control: what the same clients get in all without any.
-seconds=3
+seconds=2
 [ -z "${QOS_LONG:-}" ] || seconds=60
 $ask judge_itself >"$d/judge" || { cat "$d/judge"; failed=1; }
+start $((base + 40)) $((base + 1)) --depth 16
+$ask load 1 "$((base + 40)),8,bulk:x" >"$d/load"
+total=$(sed -n 's/.*bulk:x=\([0-9]*\).*/\1/p' "$d/load")
+stop $pid
+reserve=$((total / 6)) limit=$((total / 25))
+echo "control: $total requests per second in all; $reserve reserved, limit $limit"
 for policy in ps reward; do
-    start $((base + 40)) $((base + 1)) --depth 16
-    control=$pid
-    $ask load 1 "$((base + 40)),8,bulk:x" >"$d/load"
-    total=$(sed -n 's/.*bulk:x=\([0-9]*\).*/\1/p' "$d/load")
-    stop $control
-    reserve=$((total / 6)) limit=$((total / 25))
-    echo "policy $policy, control: $total requests per second in all; $reserve reserved, limit $limit"
     start $((base + 41)) $((base + 1)) --depth 16 --policy $policy --bucket "name=gold,key=gold:,reserve=$reserve" \
         --bucket "name=capped,key=capped:,limit=$limit,weight=20" --bucket name=bulk,key=bulk:,weight=20
     run=$pid
