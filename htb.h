@@ -244,16 +244,16 @@ struct htb_class_state {
  *   htb_config_error    why a configuration is wrong         htb_class_error     why terms are wrong
  *   htb_memsize         bytes of memory for htb_init         htb_init            makes a tree
  *   htb_reserve         admits a class or a group            htb_change          changes its terms
- *   htb_release         ends it                              htb_expired         who has expired?
+ *   htb_release         ends it                              htb_expired         the next that expired
  *   htb_change_root     changes the device's rate            htb_reset_clock     after a wrong now_ns
  *   htb_take            gate: may n tokens go now?           htb_take_all        the same over all resources
  *   htb_force           takes at once, on bounded debt       htb_next_ns, _all   when would htb_take succeed?
  *   htb_submit          queues a request                     htb_dispatch        the next request for the device
  *   htb_complete        the device is done with it           htb_cancel          takes a queued request back
  *   htb_dispatch_next_ns  when htb_dispatch has the next     htb_queue_next      walks the queue of a class
- *   htb_stats           counters of a class or of all        htb_group_stats     counters of a group
- *   htb_info            the tree as a whole                  htb_class_info      terms and queue of a class
- *   htb_maximize        lets the root's rate rise            htb_shared_config_error, _memsize, _init
+ *   htb_stats           counters of a class or of all        htb_info            the tree as a whole
+ *   htb_class_info      terms and queue of a class           htb_maximize        lets the root's rate rise
+ *   htb_shared_config_error, _memsize, _init                 memory that several trees share
  *   htb_join            a tree shares its classes            htb_exchange        moves rates to where the demand is
  */
 
@@ -362,11 +362,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns);
 #endif
 
 /* Counters of the first resource. Those of a class run from its reservation, and stay after its end until the id is
- * reserved again; debt is that after its last take. QOS_NONE: sum over all ids, O(classes). A group: zeros, see
- * htb_group_stats. QOS_ENOENT (zeros): id >= classes. Any thread at any time, wait-free. */
+ * reserved again; debt is that after its last take. QOS_NONE: sum over all ids, O(classes). A group: zeros; add up its
+ * classes. QOS_ENOENT (zeros): id >= classes. Any thread at any time, wait-free. */
 QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
-/* Sums over the classes below a group. QOS_ENOENT (zeros): no group. Owner only; O(classes * depth). */
-QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
 /* QOS_ENOENT: the id is not reserved. An expired class remains until htb_dispatch, htb_expired or a change of classes
@@ -837,14 +835,22 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
         htb_priv_lease_use(tree, id, payer, n_sub);
 }
 
+/* Is each of the n[resources] numbers of tokens in its range? */
+QOS_PRIV bool htb_priv_in_range(const struct htb *tree, const uint64_t *n)
+{
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++)
+        if (n[r] > QOS_TOKENS_MAX)
+            return false;
+    return true;
+}
+
 QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens, int64_t *n_sub)
 {
     uint32_t r;
     for (r = 0; r < HTB_RESOURCES_MAX; r++)
         n_sub[r] = r < tree->resources ? (int64_t)tokens[r] * QOS_SUBTOKENS : 0;
 }
-
-#endif /* QOS_DECLARE_ONLY */
 
 /* ==== chapter: queues ==============================================================================================
  *
@@ -893,8 +899,6 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *   P. Goyal, H. M. Vin, H. Cheng: Start-time fair queueing, SIGCOMM 1996.
  *   L. Zhang: VirtualClock: a new traffic control algorithm for packet switching networks, SIGCOMM 1990.
  *   C. A. Crane: Linear lists and priority queues as balanced binary trees, Stanford 1972 (leftist heaps). */
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i)
 {
@@ -1264,7 +1268,7 @@ QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
         htb_priv_heap_set(&tree->event, id, at_ns);
 }
 
-/* May a node borrow from its parent's ring? Some who may not stay in it: mostly they are back before their turn. */
+/* May a node borrow from its parent's ring? Some that may not stay in it: most may again before their turn. */
 QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 {
     uint32_t group = tree->node[id].parent;
@@ -1477,14 +1481,12 @@ QOS_PRIV void htb_priv_paid(struct htb *tree, struct htb_request *r, uint32_t id
 
 QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request)
 {
-    uint32_t i;
     if (!request)
         return QOS_EINVAL;
     if (request->state != HTB_IDLE)
         return QOS_EBUSY;
-    for (i = 0; i < tree->resources; i++)
-        if (request->tokens[i] > QOS_TOKENS_MAX)
-            return QOS_ERANGE;
+    if (!htb_priv_in_range(tree, request->tokens))
+        return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     if (request->urgent) {
         uint32_t payer, id = htb_priv_resolve(tree, request->class_id, now_ns);
@@ -1551,7 +1553,7 @@ QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
 }
 
 /* Takes the request whose turn it is below `payer` out of its queue, and charges it: the buckets, the own tags from the
- * payer upwards, the rings below the payer. If somebody on the way has tokens of its own, it pays. */
+ * payer upwards, the rings below the payer. If a node on the way has own tokens, that node pays. */
 QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, uint64_t now_ns)
 {
     uint32_t id = htb_priv_turn(tree, payer), at;
@@ -1767,12 +1769,10 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
 QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
                                      const uint64_t *tokens, struct htb_request *request)
 {
-    uint32_t r;
     if (!request || request->state != HTB_AT_DEVICE || tree->at_device == 0)
         return QOS_EINVAL;
-    for (r = 0; tokens && r < tree->resources; r++)
-        if (tokens[r] > QOS_TOKENS_MAX)
-            return QOS_ERANGE;
+    if (tokens && !htb_priv_in_range(tree, tokens))
+        return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     tree->at_device--;
     htb_priv_watch(tree, request, now_ns);
@@ -1808,14 +1808,11 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
     return !tail || after == tail ? NULL : after ? after->next : tail->next;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: flight ==============================================================================================
  *
- * HTB_BY_FLIGHT: the whole device in use. The configured rate of the root decides what is admitted, and no more. A
- * request goes if the device time in flight (the cost of what is dispatched and not completed, at the root's rates) is
- * below a bound; whoever has the turn, with or without tokens of the root. Own tokens still go first, limits still
- * hold.
+ * HTB_BY_FLIGHT: the whole device in use. The configured rate of the root counts in admission only. The next request
+ * goes, with or without tokens of the root, while the device time in flight is below a bound. That time is the cost, at
+ * the root's rates, of what is dispatched and not completed. Own tokens still go first, and limits still hold.
  *
  *     in flight   |=========|=====|== bound              too little: the device has gaps
  *                                                        too much: a request waits long inside the device, and a class
@@ -1832,19 +1829,18 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * A class that was late catches up with the tokens that it has earned meanwhile. After a step of the device the bound
  * halves in 6 looks and doubles in 23.
  *
- * A class needs its rate times the device's latency outstanding. One with fewer requests is late at any bound. It must
- * not cost others what they would get:
- *   in vain   narrower by a quarter, the device completes less than 7/8 of what it did, and that helps nobody: the root
- *             lent nothing, so it took away own tokens; or the late class waits at the device for no one (its requests
- *             take at most 5/4 of the shortest of them). The bound goes back, and half as far again
- * If the device's times vary by more than that, such a class can still cost what the root lends, and no more.
+ * To use its rate, a class needs its rate times the device's latency outstanding. A class with fewer requests is late
+ * at any bound, and must not cost others their service. So narrowing is undone, to 3/2 of the bound at which it began,
+ * if both are true:
+ *   slower    the bound is a quarter narrower, and the device completes less than 7/8 of what it did
+ *   in vain   the root lent nothing, so only own tokens were cut; or the late class does not wait for others at the
+ *             device: its requests take at most 5/4 of the time of the shortest of them
+ * If the device's times vary by more than that, such a class can still cost others what the root lends, and no more.
  *
  * Limits of the method: on a device that hashes requests to channels, a small class shares its channel with the others,
- * whatever the bound. Only classes with a rate narrow the bound, not those that live on the rate of their group. */
+ * whatever the bound. Only classes with a rate narrow the bound, not those that only borrow. */
 
-#ifndef QOS_DECLARE_ONLY
-
-/* Did narrowing by a quarter slow the device down, and help nobody? speed: device time completed in 2^10 ns. */
+/* Did narrowing by a quarter slow the device down and help no class? speed: device time completed in 2^10 ns. */
 QOS_PRIV bool htb_priv_in_vain(struct htb *tree, uint64_t speed)
 {
     const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3,
@@ -1866,7 +1862,7 @@ QOS_COLD QOS_PRIV void htb_priv_steer(struct htb *tree, uint64_t now_ns)
     const uint64_t speed = qos_mul_div_floor(tree->flight_done_ns, 1024, qos_max(now_ns - tree->looked_ns, 1));
     uint64_t late_ns = qos_max(tree->late_ns, tree->late_others_ns), apart_ns = late_ns,
              bound_ns = tree->flight_bound_ns, burst_ns = tree->burst_ns;
-    if (!tree->flight_lent && tree->own.count != 0) /* later than those who wait for room with tokens of their own? */
+    if (!tree->flight_lent && tree->own.count != 0) /* later than those that wait for room with own tokens? */
         apart_ns = qos_sat_sub(late_ns,
                                qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
     if (apart_ns > burst_ns / 8 * 5 && late_ns >= tree->late_last_ns) {
@@ -1915,8 +1911,6 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
         htb_priv_steer(tree, now_ns);
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: classes =============================================================================================
  *
  * Configuration, memory, and the life of classes: reserved with admission control (5.1), changed, released, expired.
@@ -1928,8 +1922,6 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
  *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt of its last holder. It also
  *      keeps that holder's lead over the clock of its ring.
  *   2. A class that ends passes its queue to best effort; its counters stay until the id is reserved again. */
-
-#ifndef QOS_DECLARE_ONLY
 
 /* The configuration with its defaults filled in. */
 QOS_PRIV struct htb_config htb_priv_defaults(const struct htb_config *config)
@@ -1975,56 +1967,60 @@ QOS_API const char *htb_class_error(const struct htb_class *terms)
     return NULL;
 }
 
+/* What is wrong with the rates of the root and of best effort. */
+QOS_PRIV const char *htb_priv_rates_error(const struct htb_config *c)
+{
+    uint32_t r;
+    for (r = 0; r < c->resources && r < HTB_RESOURCES_MAX; r++) {
+        if (c->rate_per_s[r] == 0 || c->rate_per_s[r] > QOS_RATE_MAX)
+            return "rate_per_s: give what the device surely does, 1..QOS_RATE_MAX, for each resource";
+        if (c->best_effort.rate_per_s[r] > c->rate_per_s[r])
+            return "best_effort: reserve at most rate_per_s for it, in each resource";
+    }
+    return NULL;
+}
+
+/* c: with its defaults filled in. */
+QOS_PRIV const char *htb_priv_config_error(const struct htb_config *c)
+{
+    const struct htb_class *best_effort = &c->best_effort;
+    const char *rates = htb_priv_rates_error(c);
+    const struct qos_rule rules[] = {
+        {c->classes <= HTB_CLASSES_MAX, "classes: give 1..HTB_CLASSES_MAX, or 0 for 16"},
+        {c->resources <= HTB_RESOURCES_MAX, "resources: give 1..HTB_RESOURCES_MAX, or 0 for 1"},
+        {!htb_class_error(best_effort), "best_effort: htb_class_error(&config->best_effort) says what is wrong"},
+        {best_effort->parent == 0 && !best_effort->group && best_effort->expires_ns == 0,
+         "best_effort: leave parent, group and expires_ns 0; class 0 is below the root and stays"},
+        {!rates, rates},
+        {c->burst_ns <= HTB_BURST_MAX_NS, "burst_ns: give 1..HTB_BURST_MAX_NS, or 0 for 10 ms"},
+        {c->request_max_tokens <= QOS_TOKENS_MAX / 4 || c->request_max_tokens == QOS_NOTHING,
+         "request_max_tokens: give 1..QOS_TOKENS_MAX / 4, QOS_NOTHING, or 0 for buckets of two bursts"},
+        {c->debt_ns <= HTB_BURST_MAX_NS, "debt_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s"},
+        {c->lag_ns <= HTB_BURST_MAX_NS, "lag_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s"},
+        {c->depth_max <= 4096, "depth_max: give 1..4096, or 0 for 8"},
+        {c->bound == HTB_BY_FLIGHT || c->bound == HTB_BY_RATE, "bound: give HTB_BY_FLIGHT or HTB_BY_RATE"},
+        {c->flight_min_ns <= HTB_BURST_MAX_NS, "flight_min_ns: give at most HTB_BURST_MAX_NS, or 0 for one request"},
+        {c->flight_min_ns <= c->flight_max_ns && c->flight_max_ns <= HTB_BURST_MAX_NS,
+         "flight_max_ns: give flight_min_ns..HTB_BURST_MAX_NS, or 0 for 20 ms"},
+        {c->order == HTB_ELEVATOR || c->order == HTB_FIFO, "order: give HTB_ELEVATOR or HTB_FIFO"},
+        {c->dispatch_max <= HTB_DISPATCH_MAX, "dispatch_max: give 1..HTB_DISPATCH_MAX, or 0 for 64"},
+        {c->device_max <= c->dispatch_max,
+         "device_max: give 1..dispatch_max, or 0 for the lesser of 32 and dispatch_max"},
+        {2 <= c->maximize_step && c->maximize_step <= 1024, "maximize_step: give 2..1024, or 0 for 32"},
+        {c->maximize_interval_ns >= 1000, "maximize_interval_ns: give at least 1000, or 0 for 100 ms"},
+        {c->rate_per_s[0] <= c->maximize_rate_max && c->maximize_rate_max <= QOS_RATE_MAX,
+         "maximize_rate_max: give rate_per_s[0]..QOS_RATE_MAX, or 0 for QOS_RATE_MAX"},
+    };
+    return qos_first_broken(rules, sizeof rules / sizeof *rules);
+}
+
 QOS_API const char *htb_config_error(const struct htb_config *config)
 {
     struct htb_config c;
-    uint32_t r;
     if (!config)
         return "config: is NULL; give a struct htb_config";
     c = htb_priv_defaults(config);
-    if (c.classes > HTB_CLASSES_MAX)
-        return "classes: give 1..HTB_CLASSES_MAX, or 0 for 16";
-    if (c.resources > HTB_RESOURCES_MAX)
-        return "resources: give 1..HTB_RESOURCES_MAX, or 0 for 1";
-    if (htb_class_error(&c.best_effort))
-        return "best_effort: htb_class_error(&config->best_effort) says what is wrong";
-    if (c.best_effort.parent != 0 || c.best_effort.group || c.best_effort.expires_ns != 0)
-        return "best_effort: leave parent, group and expires_ns 0; class 0 is below the root and stays";
-    for (r = 0; r < c.resources; r++) {
-        if (c.rate_per_s[r] == 0 || c.rate_per_s[r] > QOS_RATE_MAX)
-            return "rate_per_s: give what the device surely does, 1..QOS_RATE_MAX, for each resource";
-        if (c.best_effort.rate_per_s[r] > c.rate_per_s[r])
-            return "best_effort: reserve at most rate_per_s for it, in each resource";
-    }
-    if (c.burst_ns > HTB_BURST_MAX_NS)
-        return "burst_ns: give 1..HTB_BURST_MAX_NS, or 0 for 10 ms";
-    if (c.request_max_tokens > QOS_TOKENS_MAX / 4 && c.request_max_tokens != QOS_NOTHING)
-        return "request_max_tokens: give 1..QOS_TOKENS_MAX / 4, QOS_NOTHING, or 0 for buckets of two bursts";
-    if (c.debt_ns > HTB_BURST_MAX_NS)
-        return "debt_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
-    if (c.lag_ns > HTB_BURST_MAX_NS)
-        return "lag_ns: give 1..HTB_BURST_MAX_NS, or 0 for 1 s";
-    if (c.depth_max > 4096)
-        return "depth_max: give 1..4096, or 0 for 8";
-    if (c.bound != HTB_BY_FLIGHT && c.bound != HTB_BY_RATE)
-        return "bound: give HTB_BY_FLIGHT or HTB_BY_RATE";
-    if (c.flight_min_ns > HTB_BURST_MAX_NS)
-        return "flight_min_ns: give at most HTB_BURST_MAX_NS, or 0 for one request";
-    if (c.flight_max_ns < c.flight_min_ns || c.flight_max_ns > HTB_BURST_MAX_NS)
-        return "flight_max_ns: give flight_min_ns..HTB_BURST_MAX_NS, or 0 for 20 ms";
-    if (c.order != HTB_ELEVATOR && c.order != HTB_FIFO)
-        return "order: give HTB_ELEVATOR or HTB_FIFO";
-    if (c.dispatch_max > HTB_DISPATCH_MAX)
-        return "dispatch_max: give 1..HTB_DISPATCH_MAX, or 0 for 64";
-    if (c.device_max > c.dispatch_max)
-        return "device_max: give 1..dispatch_max, or 0 for the lesser of 32 and dispatch_max";
-    if (c.maximize_step < 2 || c.maximize_step > 1024)
-        return "maximize_step: give 2..1024, or 0 for 32";
-    if (c.maximize_interval_ns < 1000)
-        return "maximize_interval_ns: give at least 1000, or 0 for 100 ms";
-    if (c.maximize_rate_max < c.rate_per_s[0] || c.maximize_rate_max > QOS_RATE_MAX)
-        return "maximize_rate_max: give rate_per_s[0]..QOS_RATE_MAX, or 0 for QOS_RATE_MAX";
-    return NULL;
+    return htb_priv_config_error(&c);
 }
 
 /* Where everything is in the caller's memory. */
@@ -2108,15 +2104,10 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
 /* A new class counts from zero. The stores are atomic because another thread may be reading. */
 QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
 {
-    struct htb_priv_class *c = &tree->cls[id];
-    qos_counter_t *counter[5];
-    int i;
-    counter[0] = &c->counters.granted;
-    counter[1] = &c->counters.borrowed;
-    counter[2] = &c->counters.refused;
-    counter[3] = &c->counters.waited;
-    counter[4] = &c->debt;
-    for (i = 0; i < 5; i++)
+    struct qos_counters *c = &tree->cls[id].counters;
+    qos_counter_t *const counter[] = {&c->granted, &c->borrowed, &c->refused, &c->waited, &tree->cls[id].debt};
+    size_t i;
+    for (i = 0; i < sizeof counter / sizeof *counter; i++)
         qos_counter_add(counter[i], qos_wrap_sub(0, *counter[i]));
 }
 
@@ -2225,6 +2216,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
+    __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
+    __builtin_memset(tree, 0, sizeof *tree);
     qos_layout_begin(&layout, mem);
     htb_priv_layout(&layout, tree, &c);
 
@@ -2242,30 +2235,15 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->maximize_step = c.maximize_step;
     tree->maximize_interval_ns = c.maximize_interval_ns;
     tree->maximize_rate_max = c.maximize_rate_max;
-    tree->maximize_last_ns = c.start_ns;
-    tree->maximize_granted = tree->granted = 0;
-    tree->maximize_behind_ns = 0;
-    tree->scenario = HTB_UNCAPPED;
-    tree->starved_at_root = tree->was_starved = tree->was_behind = false;
-    tree->now_ns = c.start_ns;
-    tree->tag_offset = c.start_ns;
     tree->lag_ns = c.lag_ns;
-    tree->expiring = tree->notices = 0;
-    tree->lease = NULL;
-    tree->shared = NULL;
-    tree->exchange_ns = QOS_NEVER;
-    tree->exchanged_ns = tree->late_others_ns = tree->late_shown_ns = 0;
+    tree->now_ns = tree->tag_offset = tree->maximize_last_ns = c.start_ns;
+    tree->flight_look_ns = tree->looked_ns = c.start_ns;
     tree->bound = c.bound;
     tree->flight_by = tree->late_id = QOS_NONE;
-    tree->flight_full = tree->flight_lent = false;
-    tree->flight_ns = tree->late_ns = tree->late_last_ns = tree->flight_late_ns = 0;
     tree->flight_min_ns = c.flight_min_ns;
     tree->flight_max_ns = c.flight_max_ns;
     tree->flight_bound_ns = c.bound == HTB_BY_FLIGHT ? qos_max(c.flight_min_ns, c.flight_max_ns / 16) : QOS_UNLIMITED;
-    tree->flight_look_ns = tree->looked_ns = c.start_ns;
-    tree->waited_ns = tree->waits = 0;
-    tree->waited_least_ns = QOS_NEVER;
-    tree->flight_done_ns = tree->flight_full_speed = tree->flight_from_ns = 0;
+    tree->waited_least_ns = tree->exchange_ns = QOS_NEVER;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
@@ -2276,19 +2254,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     htb_priv_heap_clear(&tree->sweep[1], c.dispatch_max);
     for (i = 0; i < c.dispatch_max; i++)
         tree->slot[i].link.next = i + 1 < c.dispatch_max ? i + 1 : QOS_NONE;
-    tree->free_slot = 0;
     tree->oldest_slot = tree->newest_slot = QOS_NONE;
-    tree->waiting = tree->at_device = tree->this_sweep = 0;
-    tree->head_offset = tree->handed_out = 0;
-    tree->urgent = NULL;
-    tree->queued = 0;
 
-    for (i = 0; i <= c.classes; i++) {
-        static const struct qos_counters zero = {0, 0, 0, 0};
-        tree->node[i].flags = 0;
-        tree->cls[i].counters = zero;
-        tree->cls[i].debt = 0;
-    }
     for (i = 0; i < c.resources; i++)
         tree->base_per_s[i] = c.rate_per_s[i];
     htb_priv_new_node(tree, c.classes, QOS_NONE, true, c.start_ns);
@@ -2591,38 +2558,21 @@ QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out)
     return QOS_OK;
 }
 
-QOS_PRIV void htb_priv_add_stats(const struct htb_priv_class *c, struct qos_stats *out)
-{
-    struct qos_stats one;
-    qos_counters_read(&c->counters, &one);
-    out->granted = qos_wrap_add(out->granted, one.granted);
-    out->borrowed = qos_wrap_add(out->borrowed, one.borrowed);
-    out->refused = qos_wrap_add(out->refused, one.refused);
-    out->waited = qos_wrap_add(out->waited, one.waited);
-    out->debt = qos_wrap_add(out->debt, qos_counter_read(&c->debt));
-}
-
 QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qos_stats *out)
 {
-    uint32_t i, first = id == QOS_NONE ? 0 : id, last = id == QOS_NONE ? tree->classes : id + 1;
+    uint32_t i = id == QOS_NONE ? 0 : id, last = id == QOS_NONE ? tree->classes : id + 1;
+    struct qos_stats one;
     out->granted = out->borrowed = out->refused = out->waited = out->debt = 0;
     if (last > tree->classes)
         return QOS_ENOENT;
-    for (i = first; i < last; i++)
-        htb_priv_add_stats(&tree->cls[i], out);
-    return QOS_OK;
-}
-
-QOS_API enum qos_status htb_group_stats(const struct htb *tree, uint32_t id, struct qos_stats *out)
-{
-    const unsigned group = HTB_PRIV_USED | HTB_PRIV_GROUP;
-    uint32_t i;
-    out->granted = out->borrowed = out->refused = out->waited = out->debt = 0;
-    if (id >= tree->classes || (tree->node[id].flags & group) != group)
-        return QOS_ENOENT;
-    for (i = 0; i < tree->classes; i++)
-        if (htb_priv_is_below(tree, i, id))
-            htb_priv_add_stats(&tree->cls[i], out);
+    for (; i < last; i++) {
+        qos_counters_read(&tree->cls[i].counters, &one);
+        out->granted = qos_wrap_add(out->granted, one.granted);
+        out->borrowed = qos_wrap_add(out->borrowed, one.borrowed);
+        out->refused = qos_wrap_add(out->refused, one.refused);
+        out->waited = qos_wrap_add(out->waited, one.waited);
+        out->debt = qos_wrap_add(out->debt, qos_counter_read(&tree->cls[i].debt));
+    }
     return QOS_OK;
 }
 
@@ -2966,8 +2916,6 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
 
 #endif /* HTB_HAS_SHARED */
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: gate ================================================================================================
  *
  * htb_take checks the buckets from the class up to the root, and charges them (see the chapter on the tree). It has two
@@ -2976,8 +2924,6 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *           is charged below the payer, so a pass that finds no payer has charged nothing.
  *   long    everything else: find the payer, then charge.
  * If requests are queued, the nodes up to the root are placed again, because they hold fewer tokens. */
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
 {
@@ -3011,10 +2957,8 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
 
 QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++)
-        if (n[r] > QOS_TOKENS_MAX)
-            return QOS_ERANGE;
+    if (!htb_priv_in_range(tree, n))
+        return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
     if (!htb_priv_pay(tree, now_ns, id, n))
@@ -3118,10 +3062,9 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
 QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     enum qos_status status;
-    uint32_t payer, r;
-    for (r = 0; r < tree->resources; r++)
-        if (n[r] > QOS_TOKENS_MAX)
-            return QOS_ERANGE;
+    uint32_t payer;
+    if (!htb_priv_in_range(tree, n))
+        return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
     status = htb_priv_force(tree, now_ns, id, n, &payer);
@@ -3135,10 +3078,8 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
     const uint64_t at_ns = qos_max(now_ns, tree->now_ns);
     int64_t n_sub[HTB_RESOURCES_MAX];
     uint64_t send_ns;
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++)
-        if (n[r] > QOS_TOKENS_MAX)
-            return QOS_NEVER;
+    if (!htb_priv_in_range(tree, n))
+        return QOS_NEVER;
     htb_priv_sub_tokens(tree, n, n_sub);
     if (id >= tree->classes || (tree->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED)
         id = HTB_BEST_EFFORT;
@@ -3155,8 +3096,6 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
     all[0] = n;
     return htb_next_ns_all(tree, now_ns, id, all);
 }
-
-#endif /* QOS_DECLARE_ONLY */
 
 /* ==== chapter: maximizer ===========================================================================================
  *
@@ -3181,8 +3120,6 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
  *   Storage Device, MSST 2006. */
-
-#ifndef QOS_DECLARE_ONLY
 
 /* Has a class with own tokens that waits for its turn fallen behind its rate since the last look, by more than 1/16 of
  * the time? All such classes are as far behind as the first in the heap. A class at its own limit is owed nothing. */

@@ -221,6 +221,12 @@ struct qos_rng {
     uint64_t state;
 };
 
+/* What must hold for a configuration, and what to say if it does not. */
+struct qos_rule {
+    bool holds;
+    const char *why;
+};
+
 /* Layout of the caller's memory: one function adds the parts in order. Begun on NULL it only measures; begun on
  * the memory it gives the pointers. So size and pointers come from the same calls. */
 struct qos_layout {
@@ -260,7 +266,7 @@ struct qos_frame {
  *               qos_level_*                              the same arithmetic for buckets of other shapes
  *   cost        qos_cost, qos_cost_fit                   of a request; a model from two measurements
  *   integers    qos_sat_*, qos_checked_*, qos_wrap_*     saturate, report or wrap at the ends
- *               qos_min, qos_max, qos_default            smaller, larger, default if zero
+ *               qos_min, qos_max                         smaller, larger
  *               qos_clz64, qos_ctz64                     zero bits above and below
  *               qos_*_wide, qos_mul_div_floor, _ceil     128 bits: products, sums, division
  *               qos_elapsed_ns                           time that passed, never negative
@@ -268,6 +274,7 @@ struct qos_frame {
  *               qos_writer_*, qos_write_*                bounded writer
  *               qos_reader_*, qos_read_*                 bounded reader
  *               qos_frame_seal, qos_frame_open           checked frame of a message or record
+ *   settings    qos_default, qos_first_broken            default if zero; the first rule that does not hold
  *   memory      qos_layout_begin, part                   parts of the caller's memory
  *               qos_layout_size_bytes, check             bytes to allocate; is the memory right?
  *   random      qos_rng_seed, u64, below                 reproducible numbers
@@ -295,8 +302,6 @@ QOS_API uint64_t qos_sat_sub(uint64_t a, uint64_t b);
 QOS_API uint64_t qos_sat_mul(uint64_t a, uint64_t b);
 QOS_API uint64_t qos_min(uint64_t a, uint64_t b);
 QOS_API uint64_t qos_max(uint64_t a, uint64_t b);
-/* `value`, or `if_zero` where value is 0: a setting and its default. */
-QOS_API uint64_t qos_default(uint64_t value, uint64_t if_zero);
 
 /* 128-bit: exact product; sum and difference (wrap at 2^128); comparison (<0, 0, >0). */
 QOS_API struct qos_u128 qos_mul_wide(uint64_t a, uint64_t b);
@@ -393,12 +398,17 @@ QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(const struct qos_frame *fra
 QOS_API QOS_NODISCARD enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic,
                                                      uint16_t version_max, struct qos_frame *frame);
 
+/* `value`, or `if_zero` where value is 0: a setting and its default. */
+QOS_API uint64_t qos_default(uint64_t value, uint64_t if_zero);
+/* The sentence of the first of `count` rules that does not hold; NULL: all hold. */
+QOS_API const char *qos_first_broken(const struct qos_rule *rule, size_t count);
+
 /* Layout: begins on the memory, or on NULL to measure only. */
 QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem);
 /* Adds `count` items of `item_bytes` at `align` (a power of two). Returns where they lie; NULL while measuring, or if
  * the layout overflowed. */
 QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
-/* Bytes to ask for: the size, padded to its alignment; 0 if it does not fit in size_t. */
+/* Bytes to allocate: the size, padded to its alignment; 0 if it does not fit in size_t. */
 QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout);
 /* Is the memory right for what was measured? QOS_EINVAL: it is NULL. QOS_EALIGN, QOS_EMEMORY. QOS_ERANGE: the layout
  * overflowed. */
@@ -528,11 +538,6 @@ QOS_API uint64_t qos_min(uint64_t a, uint64_t b)
 QOS_API uint64_t qos_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-QOS_API uint64_t qos_default(uint64_t value, uint64_t if_zero)
-{
-    return value ? value : if_zero;
 }
 
 QOS_API struct qos_u128 qos_mul_wide(uint64_t a, uint64_t b)
@@ -669,8 +674,6 @@ QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: buckets and cost ==================================================================
  *
  *   A level is a signed number of sub-tokens.
@@ -684,8 +687,6 @@ QOS_API uint64_t qos_elapsed_ns(uint64_t from_ns, uint64_t to_ns)
  *     2. Each ns since init is credited once: a refill moves last_ns forward, never back.
  *     3. A full bucket loses what does not fit: over w seconds at most rate * w + max(depth, n) is granted.
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns)
 {
@@ -845,14 +846,10 @@ QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op o
     return QOS_OK;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: random numbers ====================================================================
  *
  *   splitmix64 (Steele, Lea, Flood, OOPSLA 2014); unbiased bounded numbers after Lemire (ACM TOMACS 29(1), 2019).
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_API void qos_rng_seed(struct qos_rng *rng, uint64_t seed)
 {
@@ -878,8 +875,6 @@ QOS_API uint64_t qos_rng_below(struct qos_rng *rng, uint64_t bound)
     return p.hi;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: bytes =============================================================================
  *
  *   Numbers are little-endian at any alignment. CRC32C is that of RFC 3720, appendix B.4. A frame:
@@ -891,8 +886,6 @@ QOS_API uint64_t qos_rng_below(struct qos_rng *rng, uint64_t bound)
  *   CRC32C over bytes 0..11 and the payload matches; 4. the version is known. They are checked in this order, but
  *   the length before the checksum.
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_API uint32_t qos_crc32c(uint32_t crc, const void *data, size_t len_bytes)
 {
@@ -1111,15 +1104,26 @@ QOS_API enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint3
     return QOS_OK;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
-/* ==== chapter: layout of memory ==================================================================
+/* ==== chapter: settings and memory ===============================================================
+ *
+ *   A header states the rules of a configuration in one array, so that X_config_error and X_init check the same.
  *
  *   A header describes its memory once, in one function that calls qos_layout_part for every part. X_memsize runs it on
  *   NULL, X_init runs it twice: on NULL to check the size, then on the memory to set the pointers.
  */
 
-#ifndef QOS_DECLARE_ONLY
+QOS_API uint64_t qos_default(uint64_t value, uint64_t if_zero)
+{
+    return value ? value : if_zero;
+}
+
+QOS_API const char *qos_first_broken(const struct qos_rule *rule, size_t count)
+{
+    for (; count > 0; count--, rule++)
+        if (!rule->holds)
+            return rule->why;
+    return NULL;
+}
 
 QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem)
 {
@@ -1166,14 +1170,10 @@ QOS_API enum qos_status qos_layout_check(const struct qos_layout *layout, const 
     return size_bytes < need ? QOS_EMEMORY : QOS_OK;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: shared words ======================================================================
  *
  *   Counters do not use the hook: no protocol depends on them, and they would multiply the interleavings.
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 #if defined(QOS_ATOMIC_HOOK)
 #define QOS_PRIV_LOAD(w, order) qos_hook_load(w, order)

@@ -74,28 +74,28 @@
  *   - Limit. In any window of t ns m is sent at most  L * (t + limit_burst_ns) / 10^9 + 1
  *     requests, after a pause or a return too. Forced ones add force_debt_requests + 1.
  *   - Weight (PS). While f keeps requests queued and is below its limit, m gets by weight
- *     and by force
+ *     and by force, in any window in which f gets W_f in all, at most
  *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m
- *     in any window, W_f being all that f gets. k = 1; force_debt_requests + 1 of who
- *     forced requests; k_f = lead_requests if f has a reservation. TAGS_ALLOW, both at
- *     their limits: k_f = 2 + L_f * limit_burst. Under reward the same holds for charged
- *     time; charged and used time differ by at most 1.2 window + D of the longest service
- *     times, for D requests at the device.
+ *     k is 1, or force_debt_requests + 1 for a client that forced requests. k_f is
+ *     lead_requests if f has a reservation; under TAGS_ALLOW, with both at their limits,
+ *     2 + L_f * limit_burst. Under reward the same holds for charged time. Charged and
+ *     used time differ by at most 1.2 window + D of the longest service times, with D
+ *     requests at the device.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
  *     most  w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + c_m. If
- *     all reservations fit, f misses at most 2 requests and what it reserved for the time
- *     of D requests and of limit_burst_ns of the other reservations; less what a limit of
- *     its own forbids, and what forced requests take. If they do not fit, or after a
- *     stall, all are served in proportion: reserve_lag_ns is made up, what is older is
- *     forgotten for all alike. Where a part p of the device is reserved, that keeps the
- *     weights waiting for  p / (1 - p) * reserve_lag_ns.
- *   - Wait. The head of f's queue waits at most 1 / R_f and one request of each other
- *     reservation, or by weight  sum over all j of (w_j / w_f * c_f + c_j)  of device
- *     time.
- *   - A forced request passes everybody, reservations too: force for the server's own
- *     sake only. Weight, above, bounds what m can force, with a limit or without.
- *   - A client can lie about its cost up to cost_max, and under reward about nothing.
+ *     all reservations fit, f misses at most 2 requests, and what it reserved for the
+ *     time of D requests and of limit_burst_ns of the other reservations. It also misses
+ *     what its own limit forbids and what forced requests take. If they do not fit, or
+ *     after a stall, all are served in proportion: up to reserve_lag_ns is made up, and
+ *     what is older is dropped, the same time for all. Where a part p of the device is
+ *     reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
+ *   - Wait. The head of f's queue waits at most 1 / R_f plus one request of each other
+ *     reservation; by weight at most  sum over all j of (w_j / w_f * c_f + c_j)  of
+ *     device time.
+ *   - A forced request passes everybody, reservations too: use it for the server's own
+ *     work only. The bound "Weight" includes what m forces.
+ *   - A client can lie about its cost up to cost_max. Under reward a lie has no effect.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
@@ -232,7 +232,7 @@ struct tags_state {
     uint64_t limit_ahead_ns;  /* of one client: how far its limit tag is ahead of the latest time seen */
     uint64_t reserved_per_s;
     uint64_t admissible_per_s; /* the largest reservation that would be admitted: of a new client, or of this one */
-    uint64_t clock_behind_ns;  /* of all: reserved service that was forgotten for all alike */
+    uint64_t clock_behind_ns;  /* of all: time of reserved service that was dropped, the same for all */
     bool waiting_at_limit;     /* of one client */
 };
 
@@ -276,11 +276,11 @@ struct tags_shared;
 
 /* ---- the API --------------------------------------------------------------------------------------
  *
- * Single owner. now_ns: monotonic. One that is behind counts as the latest time seen. If it is more than a second
- * behind, time goes on from there, until a later one follows the latest again. So a time that was read long ago gives
- * nobody anything, and neither does one that is more than a year ahead. An id is below config.clients; one that was not
- * added gives QOS_ENOENT. Calls take O(log n); those that meet clients at their limits take O(log n) for each of them,
- * which is amortised over their dispatches, or bounded by config.moves_max. */
+ * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
+ * second before, the clock was set back: time continues from the latest, until a now_ns reaches the latest again. A
+ * now_ns more than a year ahead counts as no time. So a stale or wrong now_ns gives nobody anything. An id is below
+ * config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients at their limits
+ * take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
 
 /* NULL, or a sentence that names the field and says what to do. */
 QOS_API const char *tags_config_error(const struct tags_config *config);
@@ -301,7 +301,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_n
  * time than before. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
-/* Removes the client. Its queued requests are forgotten (*dropped, which may be NULL: how many); an intrusive list
+/* Removes the client. Its queued requests are dropped (*dropped, which may be NULL: how many); an intrusive list
  * stays intact: take tags_head first to walk it. Its reservation is free at once. Its grants are still given back. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 
@@ -329,7 +329,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_
  * the client owes force_debt_requests already. Debts of a device that has nothing to do are forgiven. */
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
-/* First time at which tags_choose finds somebody if nothing arrives or completes: now_ns if now, QOS_NEVER if nobody
+/* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
  * waits. Exact for up to a year; with shared tags it may be early. */
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
@@ -417,7 +417,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   lead V by more than lead_requests of the client's requests. Nothing has to be detected, and the client has its
  *   share back at once (Figure 6(b)). lead_requests = TAGS_LEAD_UNBOUNDED is Figure 6(a).
  *
- *   The reservation clock is real time minus what had to be forgotten. A tag is due when the clock has reached it.
+ *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it.
  *   When the client with the least tag is served and that tag is more than reserve_lag_ns behind, the clock is moved
  *   back for all: so after a stall, and under reservations that do not fit, all are cut in proportion. (A tag moved
  *   forward by itself would lose more the smaller its client's reservation is.) A client that returns continues at
@@ -532,7 +532,7 @@ struct tags {
     int64_t weight_credit; /* work that is due to the weight phase, times 1000 */
     struct qos_u128 s_top; /* the least key of s */
     struct tags_priv_group *s;
-    uint64_t *r, *l; /* the least key stands first */
+    uint64_t *r, *l; /* the least key is first */
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct tags_priv_mean *mean;          /* TAGS_REWARD, else NULL */
@@ -763,15 +763,15 @@ QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint64_t keep
 
 /* -- share tags */
 
-/* Is this a time of the caller's own clock, at most a year after the latest or a second before it? */
+/* Is now_ns, without a shift, at most a year after the latest time or a second before it? */
 QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
     return ahead < TAGS_PRIV_LEAP_NS || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
-/* A time that does not follow the latest one. One of the caller's clock that does follow it ends a shift. So a time
- * that was read long ago, by a thread that stood still, moves no tag, and neither does garbage. */
+/* A now_ns that does not follow the latest time. The shift ends when the caller's own time follows it again. So a time
+ * that a paused thread read long ago moves no tag, and neither does garbage. */
 QOS_PRIV void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
@@ -1022,18 +1022,10 @@ QOS_PRIV uint64_t tags_priv_default(uint64_t value, uint64_t if_zero)
     return value == QOS_NOTHING ? 0 : qos_default(value, if_zero);
 }
 
-/* A value, the most that it may be, and what to say if it is more. */
-struct tags_priv_range {
-    uint64_t value, most;
-    const char *why;
-};
-
-QOS_PRIV const char *tags_priv_range_error(const struct tags_priv_range *range, size_t n)
+/* May a setting that knows QOS_NOTHING be this? */
+QOS_PRIV bool tags_priv_at_most(uint64_t value, uint64_t most)
 {
-    for (; n > 0; n--, range++)
-        if (range->value > range->most)
-            return range->why;
-    return NULL;
+    return value <= most || value == QOS_NOTHING;
 }
 
 /* The entries follow the head; both are 8-byte aligned. */
@@ -1055,14 +1047,14 @@ QOS_API const char *tags_shared_config_error(const struct tags_shared_config *co
     if (!config)
         return "config: is NULL; give a struct tags_shared_config";
     {
-        const struct tags_priv_range range[] = {
-            {config->clients ? config->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
-            {tags_priv_default(config->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
+        const struct qos_rule rules[] = {
+            {config->clients && config->clients <= TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+            {tags_priv_at_most(config->reserve_lag_ns, TAGS_PRIV_LONGEST_NS),
              "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
-            {tags_priv_default(config->limit_burst_ns, 0), TAGS_PRIV_LONGEST_NS,
+            {tags_priv_at_most(config->limit_burst_ns, TAGS_PRIV_LONGEST_NS),
              "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
         };
-        return tags_priv_range_error(range, sizeof range / sizeof *range);
+        return qos_first_broken(rules, sizeof rules / sizeof *rules);
     }
 }
 
@@ -1265,14 +1257,14 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
 
+#ifndef QOS_DECLARE_ONLY
+
 #define TAGS_PRIV_AT_WORK 1u    /* flags of a slot: among the M oldest */
 #define TAGS_PRIV_BY_RESERVE 2u /* its own cost was charged to the reservation tag, not only rho */
 #define TAGS_PRIV_BY_LIMIT 4u   /* charged to the limit tag */
 #define TAGS_PRIV_NO_SHARE 8u   /* not charged to the share tag, as a reservation had led it too far */
 #define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
 #define TAGS_PRIV_SPENT 32u     /* taken from it */
-
-#ifndef QOS_DECLARE_ONLY
 
 /* The last N service times: their sum and number; below 2^45 and 2^13. After the first N requests of a client, the
  * number is that of the blocks, as a block holds its mean. */
@@ -1453,8 +1445,6 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
     tags->passed = qos_wrap_add(tags->passed, tags_priv_pass(tags, tags->now_ns, tags->worked));
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: requests ============================================================================
  *
  *   A client's life: tags_add; requests arrive, are chosen, dispatched and given back; tags_remove. Its tags, its
@@ -1492,8 +1482,6 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   3. Tags that were charged when the terms were others are refunded in units of requests.
  */
 
-#ifndef QOS_DECLARE_ONLY
-
 /* -- configuration and memory */
 
 QOS_PRIV bool tags_priv_knows_cost(const struct tags_config *config)
@@ -1504,50 +1492,44 @@ QOS_PRIV bool tags_priv_knows_cost(const struct tags_config *config)
 /* NULL, or what is wrong; *status to match. */
 QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_status *status)
 {
-    const struct tags_priv_range range[] = {
-        {c->clients ? c->clients : UINT64_MAX, TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
-        {c->at_device_max, TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 1024"},
-        {c->channels, TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
-        {c->window, TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
-        {c->lead_requests == TAGS_LEAD_UNBOUNDED ? 0 : c->lead_requests, 65536,
+    const struct qos_rule ranges[] = {
+        {c->clients && c->clients <= TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+        {c->at_device_max <= TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 1024"},
+        {c->channels <= TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
+        {c->window <= TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
+        {c->lead_requests <= 65536 || c->lead_requests == TAGS_LEAD_UNBOUNDED,
          "lead_requests: give at most 65536, 0 for 16, or TAGS_LEAD_UNBOUNDED"},
-        {c->weight_share_permille, 999, "weight_share_permille: give at most 999, or 0 for none"},
-        {c->cost_max, QOS_TOKENS_MAX, "cost_max: give at most QOS_TOKENS_MAX in a larger unit, or 0 for 1"},
-        {tags_priv_default(c->limit_burst_ns, 0), TAGS_PRIV_LONGEST_NS,
+        {c->weight_share_permille <= 999, "weight_share_permille: give at most 999, or 0 for none"},
+        {c->cost_max <= QOS_TOKENS_MAX, "cost_max: give at most QOS_TOKENS_MAX in a larger unit, or 0 for 1"},
+        {tags_priv_at_most(c->limit_burst_ns, TAGS_PRIV_LONGEST_NS),
          "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
-        {tags_priv_default(c->reserve_lag_ns, 0), TAGS_PRIV_LONGEST_NS,
+        {tags_priv_at_most(c->reserve_lag_ns, TAGS_PRIV_LONGEST_NS),
          "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
-        {tags_priv_default(c->force_debt_requests, 0), 65536,
+        {tags_priv_at_most(c->force_debt_requests, 65536),
          "force_debt_requests: give at most 65536, 0 for 64, or QOS_NOTHING"},
-        {c->service_ns, QOS_TOKENS_MAX, "service_ns: give at most QOS_TOKENS_MAX, or 0 for 1 ms"},
-        {tags_priv_default(c->service_floor_ns, 0), QOS_NS_PER_S,
+        {c->service_ns <= QOS_TOKENS_MAX, "service_ns: give at most QOS_TOKENS_MAX, or 0 for 1 ms"},
+        {tags_priv_at_most(c->service_floor_ns, QOS_NS_PER_S),
          "service_floor_ns: give at most 1 s, 0 for 100 ns, or QOS_NOTHING"},
     };
-    const char *why = tags_priv_range_error(range, sizeof range / sizeof *range);
-    *status = why ? QOS_ERANGE : QOS_EINVAL;
-    if (why)
-        return why;
-    if ((unsigned)c->mode > TAGS_PS)
-        return "mode: give TAGS_REWARD or TAGS_PS";
-    if ((unsigned)c->at_limit > TAGS_REJECT)
-        return "at_limit: give TAGS_WAIT, TAGS_ALLOW or TAGS_REJECT";
-    if (c->no_completions && c->mode != TAGS_PS)
-        return "no_completions: give false with TAGS_REWARD, which learns from completions";
-    if (c->attribute && c->mode != TAGS_REWARD)
-        return "attribute: give false with TAGS_PS, which uses no service times";
-    if (c->channels && !c->attribute)
-        return "channels: give 0, or set attribute too";
-    if (c->real_time_tags && c->at_limit == TAGS_ALLOW)
-        return "real_time_tags: give false with TAGS_ALLOW";
+    const struct qos_rule rules[] = {
+        {(unsigned)c->mode <= TAGS_PS, "mode: give TAGS_REWARD or TAGS_PS"},
+        {(unsigned)c->at_limit <= TAGS_REJECT, "at_limit: give TAGS_WAIT, TAGS_ALLOW or TAGS_REJECT"},
+        {!c->no_completions || c->mode == TAGS_PS,
+         "no_completions: give false with TAGS_REWARD, which learns from completions"},
+        {!c->attribute || c->mode == TAGS_REWARD, "attribute: give false with TAGS_PS, which uses no service times"},
+        {!c->channels || c->attribute, "channels: give 0, or set attribute too"},
+        {!c->real_time_tags || c->at_limit != TAGS_ALLOW, "real_time_tags: give false with TAGS_ALLOW"},
 #if TAGS_HAS_SHARED
-    if (c->shared && c->clients > c->shared->clients)
-        return "clients: give at most those of the shared tags";
+        {!c->shared || c->clients <= c->shared->clients, "clients: give at most those of the shared tags"},
 #else
-    if (c->shared)
-        return "shared: give NULL, as this target has no lock-free 64-bit word";
+        {!c->shared, "shared: give NULL, as this target has no lock-free 64-bit word"},
 #endif
-    *status = QOS_OK;
-    return NULL;
+    };
+    const char *why = qos_first_broken(ranges, sizeof ranges / sizeof *ranges);
+    *status = why ? QOS_ERANGE : QOS_EINVAL;
+    why = why ? why : qos_first_broken(rules, sizeof rules / sizeof *rules);
+    *status = why ? *status : QOS_OK;
+    return why;
 }
 
 QOS_API const char *tags_config_error(const struct tags_config *config)
@@ -1559,13 +1541,13 @@ QOS_API const char *tags_config_error(const struct tags_config *config)
 QOS_API const char *tags_client_error(const struct tags_client *terms)
 {
     const uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
-    const struct tags_priv_range range[] = {
-        {terms->weight, TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
-        {terms->reservation_per_s, QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {limit, QOS_RATE_MAX, "limit_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {limit ? terms->reservation_per_s : 0, limit, "limit_per_s: give at least reservation_per_s, or 0 for none"},
+    const struct qos_rule rules[] = {
+        {terms->weight <= TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
+        {terms->reservation_per_s <= QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
+        {limit <= QOS_RATE_MAX, "limit_per_s: give at most QOS_RATE_MAX, or 0 for none"},
+        {!limit || terms->reservation_per_s <= limit, "limit_per_s: give at least reservation_per_s, or 0 for none"},
     };
-    return tags_priv_range_error(range, sizeof range / sizeof *range);
+    return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
 
 QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *in)
@@ -2305,8 +2287,8 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
-/* Nothing is queued and nothing at the device? */
-QOS_PRIV void tags_priv_rest(const struct tags *tags, uint32_t id)
+/* Its tag is left, if nothing of it is queued or at the device. */
+QOS_PRIV void tags_priv_idle(const struct tags *tags, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
     if (h->queued == 0 && h->at_device == 0)
@@ -2331,7 +2313,7 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
             tags_priv_correct(tags, &tags->slot[i], service_ns);
         tags_priv_slot_free(tags, i);
     }
-    tags_priv_rest(tags, id);
+    tags_priv_idle(tags, id);
     return QOS_OK;
 }
 
@@ -2378,7 +2360,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
         tags_priv_slot_free(tags, i);
     }
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, cancelled), 1);
-    tags_priv_rest(tags, id);
+    tags_priv_idle(tags, id);
     return QOS_OK;
 }
 
@@ -2549,8 +2531,6 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
     return QOS_OK;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: many servers ========================================================================
  *
  *   dmClock: a client with requests at several servers tells each one, with a request, what it was served elsewhere
@@ -2570,8 +2550,6 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *   P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing, 1996; W. Jin, J. Chase, J. Kaur: SFQ(D), 2004 (V).
  *   D. Knuth: TAOCP vol. 3, 5.4.1 (tournament trees).
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_PRIV uint32_t tags_priv_tell(uint64_t elsewhere, uint64_t *told)
 {

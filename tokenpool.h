@@ -57,7 +57,7 @@
  *   - An engine belongs to one thread, a monitor to one thread. The storage is words that
  *     both reach; it holds no pointers. All its hosts have one byte order.
  *   - An engine needs take and complete only, at any time: a take compares now_ns with
- *     one deadline. An engine may sleep for ever; its tokens end with their period.
+ *     one deadline. An engine may sleep for any time; its tokens end with it.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
@@ -333,7 +333,7 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_leave(struct tokenpool_m
 QOS_API QOS_NODISCARD bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t now_ns,
                                                   struct tokenpool_op *op);
 QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t answer);
-/* The operation failed. It may have been performed or not: the next look tells. */
+/* The operation failed, whether it was performed or not: the next look finds out. */
 QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor);
 /* All operations that are due, on local memory. */
 QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t now_ns);
@@ -480,29 +480,21 @@ QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
     return epoch % 63u + 1u;
 }
 
-QOS_PRIV uint64_t tokenpool_priv_lines(uint64_t bytes)
+/* Offset of the terms (k = 0), admissions (1), reports (2), each a word a client in whole cache lines; end (3). */
+QOS_PRIV uint64_t tokenpool_priv_offset(uint32_t clients, unsigned k)
 {
-    return (bytes + QOS_CACHE_LINE - 1) / QOS_CACHE_LINE * QOS_CACHE_LINE;
-}
-
-QOS_PRIV uint64_t tokenpool_priv_offset_admitted(uint32_t clients)
-{
-    return TOKENPOOL_OFFSET_TERMS + tokenpool_priv_lines(UINT64_C(8) * clients);
-}
-
-QOS_PRIV uint64_t tokenpool_priv_offset_reports(uint32_t clients)
-{
-    return TOKENPOOL_OFFSET_TERMS + 2 * tokenpool_priv_lines(UINT64_C(8) * clients);
+    return TOKENPOOL_OFFSET_TERMS +
+           k * ((UINT64_C(8) * clients + QOS_CACHE_LINE - 1) / QOS_CACHE_LINE * QOS_CACHE_LINE);
 }
 
 QOS_PRIV uint64_t tokenpool_priv_storage_bytes(uint32_t clients)
 {
-    return TOKENPOOL_OFFSET_TERMS + 3 * tokenpool_priv_lines(UINT64_C(8) * clients);
+    return tokenpool_priv_offset(clients, 3);
 }
 
 QOS_API uint64_t tokenpool_storage_report(uint32_t clients, uint32_t id)
 {
-    return tokenpool_priv_offset_reports(clients) + UINT64_C(8) * id;
+    return tokenpool_priv_offset(clients, 2) + UINT64_C(8) * id;
 }
 
 QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op *op)
@@ -552,10 +544,7 @@ QOS_PRIV bool tokenpool_priv_within(uint64_t v, uint64_t high, uint64_t named)
 QOS_PRIV const char *tokenpool_priv_range_error(const struct tokenpool_config *f)
 {
     const uint64_t tokens = TOKENPOOL_TOKENS_MAX, period = TOKENPOOL_PERIOD_NS_MAX;
-    const struct {
-        bool good;
-        const char *why;
-    } rule[] = {
+    const struct qos_rule rules[] = {
         {f->clients && f->clients <= TOKENPOOL_CLIENTS_MAX, "clients: set it to 1..TOKENPOOL_CLIENTS_MAX"},
         {f->batch <= TOKENPOOL_BATCH_MAX && (uint64_t)f->clients * f->batch <= TOKENPOOL_CLAIMS_MAX,
          "batch: at most TOKENPOOL_BATCH_MAX, and clients x batch at most TOKENPOOL_CLAIMS_MAX"},
@@ -579,10 +568,7 @@ QOS_PRIV const char *tokenpool_priv_range_error(const struct tokenpool_config *f
         {tokenpool_priv_within(f->debt_max, tokens, QOS_NOTHING),
          "debt_max: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no debt"},
     };
-    size_t i = 0;
-    while (i < sizeof rule / sizeof rule[0] && rule[i].good)
-        i++;
-    return i < sizeof rule / sizeof rule[0] ? rule[i].why : NULL;
+    return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
 
 /* The defaults filled in, or what is wrong. */
@@ -749,11 +735,11 @@ struct tokenpool_client {
     uint32_t epoch, seen_epoch, early_epoch, id, generation, terms_generation;
     uint32_t waiting;                   /* tokens that the refused request needs; 0: none */
     uint8_t pending, starting, quarter; /* enum tokenpool_priv_pending; of the last report */
-    uint8_t fresh; /* so many periods begin with a read of the pool: a claim of ours may have emptied it */
+    uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
     bool running, known, unused_slot, stale, foreign;
     bool timeless; /* running, but the deadline is not known: nothing can be spent */
     bool alone;    /* running without a monitor (TOKENPOOL_GO_ON) */
-    bool asked;    /* for the tokens of `waiting`, in this period: who stops asking does not wait */
+    bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
     bool seen, prev_known, beat_known, beat_moved, expected, may_claim, early, report_due, reported, final;
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
@@ -1173,15 +1159,12 @@ QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 /* A read or an answer of the pool word decides about the next claim. */
 QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, uint64_t pool, uint64_t taken)
 {
+    bool known = tokenpool_word_epoch(pool) == client->epoch;
     client->pool = pool;
-    if (tokenpool_word_epoch(pool) != client->epoch) {
+    client->may_claim = known && tokenpool_word_count(pool) > (int64_t)taken;
+    if (!known)
         tokenpool_client_hint(client);
-        client->may_claim = false;
-        tokenpool_client_priv_wait(client);
-    } else {
-        client->may_claim = tokenpool_word_count(pool) > (int64_t)taken;
-        tokenpool_client_priv_wait(client);
-    }
+    tokenpool_client_priv_wait(client);
 }
 
 /* The answer of a claim. Its own epoch decides whose tokens they are. */
@@ -1672,7 +1655,7 @@ QOS_PRIV qos_word_t *tokenpool_monitor_priv_terms(const struct tokenpool_monitor
 
 QOS_PRIV uint64_t tokenpool_monitor_priv_admitted_at(const struct tokenpool_monitor *monitor, uint32_t id)
 {
-    return tokenpool_priv_offset_admitted(monitor->config.clients) + UINT64_C(8) * id;
+    return tokenpool_priv_offset(monitor->config.clients, 1) + UINT64_C(8) * id;
 }
 
 QOS_PRIV qos_word_t *tokenpool_monitor_priv_report(const struct tokenpool_monitor *monitor, uint32_t id)
@@ -1972,8 +1955,6 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     return done;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: capacity ===============================================================================
  *
  *   Algorithm 1 of the paper, at the end of each period, U the sum of all N:
@@ -1984,8 +1965,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *
  *   That is TOKENPOOL_PAPER. By default the demand of the final reports decides, too:
  *
- *       somebody waited for tokens, and U is close to Omega or above      Omega grows; below the profile's capacity
- *                                                                         by twice as much in each period of a row
+ *       a client waited for tokens, and U is close to Omega or above      Omega grows; below the profile's capacity
+ *                                                                         each step in a row is twice the last
  *       requests were queued although tokens were held                    U joins W: the node was the limit
  *       else                                                              Omega stays: the demand was the limit
  *
@@ -1998,8 +1979,6 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *     Liu, Varman: Haechi: A Token-based QoS Mechanism for One-sided I/Os in RDMA based Storage System. IPDPS 2021.
  *     Reed, Kanodia: Synchronization with eventcounts and sequencers. CACM 22(2), 1979 (the ordered mode).
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 /* U joins W, the last M records; the estimate is their mean. */
 QOS_PRIV void tokenpool_monitor_priv_record(struct tokenpool_monitor *monitor, uint64_t used)
@@ -2024,7 +2003,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor
         monitor->window_used = monitor->window_at = 0;
         if (step == QOS_NOTHING)
             return;
-        if (omega + step < config->capacity) /* after a fall, by twice as much as in the period before */
+        if (omega + step < config->capacity) /* after a fall: twice the last step */
             step = qos_min(qos_sat_mul(step, UINT64_C(1) << qos_min(monitor->grown, 20)), config->capacity - omega);
         monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
         monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
@@ -2073,16 +2052,12 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     tokenpool_monitor_priv_estimate(monitor, monitor->info.last_used);
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: periods and fills ======================================================================
  *
  *   The monitor's operations, one at a time: LOOK at each check, START at the end of a period, SET to raise or lower
  *   the pool, TAKE to take a storage over. After a swap without an answer the next look decides: the
  *   word's (epoch, seq) shows whether it was performed, because only this swap can have written that pair.
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 /* Tokens that a few clients may hold while the one with the largest residual reservation r keeps pace. It needs the
  * rate r / left, so that at most C left / r clients may be served at once. Those beyond the holders of reservations get
@@ -2135,7 +2110,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *
     return qos_elapsed_ns(monitor->info.start_ns, monitor->now_ns);
 }
 
-/* The heartbeat: a monitor lives, and the epoch's age. */
+/* Writes the heartbeat: a monitor runs, and the age of the epoch. */
 QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
 {
     uint64_t age_ns = qos_min(tokenpool_monitor_priv_age_ns(monitor), (UINT64_C(1) << 44) - 1);

@@ -504,24 +504,9 @@ static void step_release(struct fuzz_input *in)
 
 static void step_stats(struct fuzz_input *in)
 {
-    uint32_t id = any_id(in), i, at;
-    struct qos_stats all, group, s, sum = {0, 0, 0, 0, 0};
-    struct htb_class terms, up;
-    bool is_group = terms_of(id, &terms) && terms.group;
-    FUZZ_CHECK(htb_group_stats(&tree, id, &group) == (is_group ? QOS_OK : QOS_ENOENT));
+    uint32_t id = any_id(in), i;
+    struct qos_stats all, s, sum = {0, 0, 0, 0, 0};
     FUZZ_CHECK(htb_stats(&tree, id, &s) == (id < config.classes || id == QOS_NONE ? QOS_OK : QOS_ENOENT));
-    for (i = 0; i < config.classes && is_group; i++) { /* the classes below the group */
-        if (!terms_of(i, &up))
-            continue;
-        for (at = i; at != 0 && at != id; at = terms_of(at, &up) ? up.parent : 0)
-            ;
-        FUZZ_CHECK(htb_stats(&tree, i, &s) == QOS_OK);
-        sum.granted += at == id ? s.granted : 0;
-        sum.refused += at == id ? s.refused : 0;
-    }
-    if (is_group)
-        FUZZ_CHECK(sum.granted == group.granted && sum.refused == group.refused);
-    sum.granted = sum.debt = 0;
     for (i = 0; i < config.classes; i++) {
         FUZZ_CHECK(htb_stats(&tree, i, &s) == QOS_OK);
         sum.granted += s.granted;
