@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # proves: every public function of every header follows one grammar: handle, now_ns, ids, amounts, outputs, in this order;
 # one shape each for init, memsize, config_error, stats, info, next_ns, encode and decode; no banned word; every public name
-# (functions, macros, types, constants) begins with its header's prefix. And each planted prototype that breaks it is found.
+# (functions, macros, types, constants) begins with its header's prefix; every public function is used by an example, a bench
+# or another header, or docs/ says who needs it. And each planted prototype that breaks it is found.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/grammar
@@ -33,13 +34,29 @@ untested() { # HEADER FILE TEST...
             grep -qE "$row" "${@:3}" || echo "struct $struct: no table test has a row for $field (tests/unit/$1_config.c)"
         done
 }
+# Public functions that only tests use: no example, no bench, no other header and no document names them. Every
+# configuration has an X_config_error; the documents say so once.
+for_tests_only() { # HEADER FILE
+    prototypes "$2" | perl -e '
+        my $header = shift @ARGV;
+        my $prototypes = do { local $/; <STDIN> };
+        my %only = map { $_ => 1 } grep { !/_error$/ } $prototypes =~ /\bPUBLIC\b[^;{]*?\b(${header}_\w+) ?\(/g;
+        for my $file (@ARGV) {
+            open(my $f, "<", $file) or next;
+            my $text = do { local $/; <$f> };
+            $text =~ s{/\*.*?\*/}{}gs if $file =~ /^\w+\.h$/; # not what a comment of a header says
+            delete $only{$_} for $text =~ /\b(${header}_\w+)/g;
+        }
+        print "$_: only tests use it; delete it, or say in docs/embedding.md who needs it\n" for sort keys %only' \
+        "$1" README.md docs/*.md bench/*.c* bench/*.h examples/*/*.[ch]* $(ls ./*.h | sed 's,^\./,,' | grep -vx "$1.h")
+}
 check() { # HEADER FILE
     prototypes "$2" | tests/build/grammar.pl "$1"
     names "$2" | sort -u | grep -viE "^$1(_|\$)|^qos_$1_h\$" | sed "s/^/$1: this name does not begin with the header's prefix: /"
 }
 
 for h in *.h; do
-    { check "${h%.h}" "$h"; untested "${h%.h}" "$h" /dev/null tests/unit/"${h%.h}"_*config*.c; } >"$out/$h.txt"
+    { check "${h%.h}" "$h"; untested "${h%.h}" "$h" /dev/null tests/unit/"${h%.h}"_*config*.c; for_tests_only "${h%.h}" "$h"; } >"$out/$h.txt"
     if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; failed=1; fi
     prototypes "$h" | grep -o "PUBLIC [^;]*\b${h%.h}_" | wc -l
 done >"$out/log"
@@ -95,6 +112,8 @@ planted "header's prefix: pot_t" 'typedef uint32_t pot_t;'
 printf 'struct plant_config { uint32_t clients; uint32_t never_tested; };\n' >"$out/plant.h"
 echo '{CONFIG_FIELD(plant_config, clients), ...}, and never_tested of another struct' >"$out/plant_config.c"
 [ "$(untested plant "$out/plant.h" "$out/plant_config.c" | grep -c never_tested)" = 1 ] || bad "a field that no test names was not found"
+echo 'QOS_API void qos_sat_add(uint64_t a); QOS_API void qos_needed_by_nobody(uint64_t a);' >"$out/plant.h"
+[ "$(for_tests_only qos "$out/plant.h" | cut -d: -f1)" = qos_needed_by_nobody ] || bad "a function that only tests use was not found"
 echo "$n planted mistakes found; all prototypes in order"
 grep -qv '^[0-9]*$' "$out/log" && failed=1
 finish $failed
