@@ -114,7 +114,7 @@ static const struct opt opts[] = {
     {"bucket", OPT_EACH, NULL, "SPEC",
      "name=NAME, then key=PREFIX, port=PORT or from=ADDRESS[/BITS], and reserve=N, limit=N (requests per second), "
      "weight=N. The longest key prefix decides, else the port, else the narrowest network. With a port or an address "
-     "too, a prefix is for these connections only. One with a name alone is everybody else's",
+     "too, a prefix is for these connections only. A bucket with only a name gets all other requests",
      on_bucket},
     {"settings", OPT_TEXT, &settings_file, "FILE",
      "options, one in a line without the dashes: bucket name=a,key=a:", NULL},
@@ -128,13 +128,13 @@ static const struct opt opts[] = {
     {"memory", OPT_SIZE, &gate_settings.memory_bytes, "SIZE",
      "for requests and replies above 8 KiB, in equal parts for the buckets; default 1G", NULL},
     {"value", OPT_SIZE, &gate_settings.value_bytes_max, "SIZE", "largest value; default 1M, as memcached's -I", NULL},
-    {"timeout", OPT_TIME, &gate_settings.timeout_ns, "TIME", "a memcached that answers nothing for so long; default 2s",
-     NULL},
+    {"timeout", OPT_TIME, &gate_settings.timeout_ns, "TIME",
+     "memcached counts as dead after so long without an answer; default 2s", NULL},
     {"allow-flush", OPT_FLAG, &gate_settings.allow_flush, NULL,
      "clients may flush_all, and change settings of memcached, though there are several buckets", NULL},
     {"stats", OPT_TEXT, &gate_settings.stats_file, "FILE", "written every second, for Prometheus", NULL},
     {"capacity", OPT_COUNT, &agent_config.capacity, "N",
-     "requests per second that memcached surely does; reservations must fit; default: not known", NULL},
+     "requests per second that memcached sustains; reservations must fit; default: not known", NULL},
     {"controllers", OPT_TEXT, &agent_config.controllers, "LIST",
      "ADDRESS:PORT of each `pshift_cluster controller`: this gate is a node; its buckets are theirs, in their "
      "order",
@@ -142,7 +142,7 @@ static const struct opt opts[] = {
     {"node-count", OPT_COUNT, &agent_config.nodes, "N", "gates of the cluster", NULL},
     {"number", OPT_COUNT, &agent_config.number, "N", "which one this is, from 1", NULL},
     {"keys", OPT_TEXT, &agent_config.keys, "DIR", "made by `pshift_cluster keys`", NULL},
-    {"state", OPT_TEXT, &agent_config.state, "FILE", "what a restart of this gate must not forget", NULL},
+    {"state", OPT_TEXT, &agent_config.state, "FILE", "keeps what a restart of this gate needs", NULL},
     {"period", OPT_TIME, &agent_config.period_ns, "TIME", "as the controllers'; default 1s", NULL},
     {"intervals", OPT_COUNT, &agent_config.intervals, "N", "as the controllers'; default 5", NULL},
     {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
@@ -151,7 +151,7 @@ static const char about[] = "a proxy beside memcached that gives its buckets (ke
                             "reservations, limits and "
                             "weights. Clients speak the text protocol to it; `stats qos` shows what each bucket got";
 static const char examples[] =
-    "Of the memcached beside it 20,000 requests per second are for keys that begin with gold:\n"
+    "Reserve 20,000 requests per second for keys that begin with gold:\n"
     "  memcached_gate --bucket name=gold,key=gold:,reserve=20k --bucket name=bulk,key=bulk:,limit=50k\n"
     "With a controller, reservations and limits hold over all hosts: see examples/README.md.\n"
     "Exit status: 0 stopped, 1 failed, 2 wrong usage.\n";
@@ -217,7 +217,7 @@ static void check(void)
     for (k = 0; k < bucket_count; k++)
         if (!bucket_spec[k].prefix[0] && !bucket_spec[k].port && !bucket_spec[k].has_from) {
             if (bucket_other != QOS_NONE)
-                tool_die(TOOL_USAGE, "--bucket: %s and %s have neither key, port nor from; one may be everybody else's",
+                tool_die(TOOL_USAGE, "--bucket: %s and %s have neither key, port nor from; only one bucket may",
                          bucket_spec[bucket_other].name, bucket_spec[k].name);
             bucket_other = k;
         }

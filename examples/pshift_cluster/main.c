@@ -163,7 +163,7 @@ static void parse(int argc, char **argv)
         {"controllers", OPT_TEXT, &settings.controllers, "LIST", "ADDRESS:PORT of each controller", NULL},
         {"without", OPT_TEXT, &settings.without, "LIST", "controller: nodes that are gone for good, e.g. 3+5-6", NULL},
         {"keys", OPT_TEXT, &settings.keys, "DIR", "of the keys; default .", NULL},
-        {"state", OPT_TEXT, &settings.state, "FILE", "node: what a restart must not forget", NULL},
+        {"state", OPT_TEXT, &settings.state, "FILE", "node: keeps what a restart needs", NULL},
         {"journal", OPT_TEXT, &settings.journal, "FILE",
          "node: appends period, bucket and requests, before they are served", NULL},
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},

@@ -598,7 +598,7 @@ static bool node_guard, node_ordered, node_basic;
         {"guard", OPT_FLAG, &node_guard, NULL, "no pool tokens while a reservation is out of reach", NULL},            \
         {"ordered", OPT_FLAG, &node_ordered, NULL, "claims are served in their order", NULL},                          \
         {"basic", OPT_FLAG, &node_basic, NULL, "Basic Haechi: unused reservations are wasted", NULL},                  \
-        {"announce", OPT_COUNT, &node_options.announce, "PERIOD", "says when this period begins", NULL},               \
+        {"announce", OPT_COUNT, &node_options.announce, "PERIOD", "prints a line when this period begins", NULL},      \
         {"json", OPT_TEXT, &node_json, "FILE", "writes the results as JSON", NULL},                                    \
     {                                                                                                                  \
         "figures", OPT_TEXT, &node_figures, "DIR", "draws figures there as SVG", NULL                                  \

@@ -18,7 +18,7 @@ static const char examples[] =
     "A tenant is name:key=value,...   (sizes and rates in bytes; k, M, G are powers of 1024)\n"
     "  rw=" ACCESS_CHOICES "   what it does (default randread)\n"
     "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
-    "  reserve=20M         bytes per second that it gets for sure; refused if that does not fit\n"
+    "  reserve=20M         guaranteed bytes per second; refused if they do not fit\n"
     "  limit=60M           bytes per second that it never exceeds\n"
     "  weight=2            share of what is left over (default 1); --scheduler token: requests in a turn\n"
     "  reserve=25% limit=5%  the same, as a share of what it would get alone by the profile\n"
@@ -27,7 +27,7 @@ static const char examples[] =
     "  area=64M            uses only the first so many bytes of the file\n"
     "  file=PATH           its own file instead of --file\n"
     "\n"
-    "A scan squeezes a database; then the same with a reservation:\n"
+    "A database beside a scan, without and with a reservation:\n"
     "  uring_files --file /tmp/test --size 1G --compare --runtime 2s \\\n"
     "      --tenant db:rw=randread,bs=4k,depth=32,reserve=60M \\\n"
     "      --tenant scan:rw=randread,bs=128k,depth=64\n"
@@ -66,13 +66,16 @@ static void parse(int argc, char **argv)
         {"file", OPT_TEXT, &s->file, "PATH",
          "file or block device; created with --size and removed at the end if it does not exist", NULL},
         {"size", OPT_SIZE, &s->size, "SIZE", "bytes of it to use (default: all there are)", NULL},
-        {"tenant", OPT_EACH, NULL, "SPEC", "who does what; once for each tenant, see below", on_tenant},
+        {"tenant", OPT_EACH, NULL, "SPEC", "a tenant and its requests, see below; once for each tenant", on_tenant},
         {"scheduler", OPT_CHOICE, &s->scheduler, SCHEDULER_CHOICES,
-         "who decides (default htb); none: first come, first served; token: pshift.h's token scheduler", NULL},
+         "what decides who is next (default htb); none: first come, first served; token: pshift.h's token scheduler",
+         NULL},
         {"compare", OPT_FLAG, &s->compare, NULL,
-         "three runs: without the scheduler, with it, and without it at the depth that it had", NULL},
+         "three runs: without the scheduler, with it, and without it at the scheduler's depth", NULL},
         {"explain", OPT_FLAG, &s->explain, NULL,
-         "with --compare: why the totals differ, from 21 slices (--slice): bound, mix of requests, or scheduler", NULL},
+         "with --compare: why the totals differ, from 21 slices (--slice): fewer requests at the device, another mix, "
+         "or waits",
+         NULL},
         {"runtime", OPT_TIME, &s->runtime_ns, "TIME", "of each run (default 10s)", NULL},
         {"maximizer", OPT_FLAG, &s->maximizer, NULL, "raise the root's rate while all promises hold (the paper's 5.5)",
          NULL},
@@ -84,7 +87,8 @@ static void parse(int argc, char **argv)
          "of the dispatch queue: fifo for flash (default), elevator for disks", NULL},
         {"live", OPT_FLAG, &s->live, NULL,
          "a view of each tenant while it runs: got, reserved, limit, p99, what it waits for", NULL},
-        {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print how fast it surely is, and stop", NULL},
+        {"profile", OPT_FLAG, &s->profile_only, NULL, "measure the file, print the rates that it sustains, and stop",
+         NULL},
         {"profile-time", OPT_TIME, &s->profile_ns, "TIME", "for each measurement of the profile (default 1s)", NULL},
         {"headroom", OPT_REAL, &s->headroom, "RATIO", "share of the profiled rate that is promised (default 0.9)",
          NULL},

@@ -1,4 +1,4 @@
-// The paper's profiling program (Section 5.5): how fast the file surely is for the tenants' requests.
+// The paper's profiling program (Section 5.5): the rates that the file sustains for the tenants' requests.
 //
 // Device time. A file that completes c requests of one kind per second, at the depth of the later run, spends 1/c of a
 // second on each. So requests of all kinds can be added up, and there are 10^9 ns of device time in a second.

@@ -1,6 +1,6 @@
 // proves: whatever order messages come in, whenever the home crashes or its disk fails, and whatever a target, a client
-// proves: or a damaged log says: no acknowledged byte of a victim is lost; no log that lost durable records recovers as
-// proves: good; a liar sends no honest server more than the level; its lies are forgotten after timeout_ns
+// proves: or a damaged log claims: no acknowledged byte of a victim is lost; no log that lost durable records recovers as
+// proves: good; a server that lies sends no honest server more than the level; its lies expire after timeout_ns
 #include "adversary/adversary.h"
 #include "property/twochoice_disk.h"
 

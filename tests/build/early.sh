@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: no test returns before its end. A return that somebody left in a function of a test, or in a script, has
+# proves: no test returns before its end. A return left by mistake in a function of a test, or in a script, has
 # statements behind it in its block: in C (as clang-format lays it out: lint.sh) the next line is indented no less than the
 # return, and in a script shellcheck sees commands that nothing reaches. (tests/run sees that the last line was reached;
 # make trust plants such returns at random.) usage: tests/build/early.sh [FILE...]

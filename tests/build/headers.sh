@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: every header compiles alone, first, twice, and before and after every other one (all of them, forward and reverse):
 # C11 and C++17, gcc and clang, 32 and 64 bits, little and big endian, without __int128 - and without a warning. clang's
-# -Weverything has nothing but -Wpadded to say; a C++ file that includes them by -isystem hears nothing at all; an older
+# -Weverything gives -Wpadded only; a C++ file that includes them by -isystem gets no warning at all; an older
 # standard than C11 or C++17 gets an #error that says so.
 set -u
 . "$(dirname "$0")/../lib.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: every tool of examples/ explains itself: --help ends with status 0, has at most 100 columns and says how it is used;
-# an unknown option, and a command that there is not, end with status 2 and a message that begins with the tool's name
+# an unknown option and an unknown command end with status 2 and a message that begins with the tool's name
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: clang-format, cppcheck and clang-tidy have nothing to say about the headers and the examples.
+# proves: clang-format, cppcheck and clang-tidy find nothing in the headers and the examples.
 # usage: tests/build/lint.sh [all]     all: about tests and benchmarks and the headers as C++ too, and with the analyser's full
 #                                      depth (make lint)
 #

@@ -1,6 +1,6 @@
 // proves: in every interleaving of a pull, a redirected write, a write at home and a delete of the same bytes, each with its
-// proves: device's steps, a reader finds at every moment bytes that may be the latest (Figure 10, Section V-C), nobody waits
-// proves: for ever, and a pull that is left alone converts all that it may.
+// proves: device's steps, a reader finds at every moment bytes that may be the latest (Figure 10, Section V-C), nothing waits
+// proves: without end, and a pull that is left alone converts all that it may.
 #include "check.h"
 #include "twochoice.h"
 #include "twochoice_calls.h"

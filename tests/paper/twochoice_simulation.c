@@ -1,5 +1,5 @@
-// proves: Figures 3 and 4 (Section III): where each placement rule stands among the others as stragglers grow in
-// proves: number; medians over seeds in the model of examples/simulate/bursts.h. The rule of twochoice.h stands beside
+// proves: Figures 3 and 4 (Section III): how each placement rule compares with the others as stragglers grow in
+// proves: number; medians over seeds in the model of examples/simulate/bursts.h. The rule of twochoice.h is compared with
 // proves: the paper's: never far from the best of them, and far better where good candidates are few.
 // flags: -Iexamples/simulate
 // variants: native

@@ -1,4 +1,4 @@
-// proves: arithmetic, 128-bit numbers, token buckets and cost do for every argument what their contracts say, and nothing
+// proves: arithmetic, 128-bit numbers, token buckets and cost keep their contracts for every argument, and nothing
 // wraps but qos_wrap_* (deductive: WP, z3). The lists below are what the script proves and what it does not.
 // wp: plain_add_overflow plain_sub_overflow qos_wrap_add qos_wrap_sub qos_wrap_mul qos_checked_add qos_checked_mul
 // wp: qos_sat_add qos_sat_sub qos_sat_mul qos_min qos_max qos_default qos_elapsed_ns qos_add_wide qos_sub_wide

@@ -1,4 +1,4 @@
-// proves: an agent reports exactly what a plain model of its chapter's rules says, entry by entry: what is news, what is
+// proves: an agent reports exactly what a plain model of its chapter's rules does, entry by entry: what is new, what is
 // proves: sent again, what an acknowledgement ends, every estimate, every token after a grant, when a closed queue is
 // proves: free; for random programs of arrivals, service, grants of any kind, acknowledgements, periods and controllers
 // variants: native san i386 s390x

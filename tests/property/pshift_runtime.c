@@ -1,6 +1,6 @@
 // proves: no limit is ever exceeded when messages are lost, repeated, late by any number of periods, damaged or
 // proves: reordered, servers silent or restarted, controllers restarted while old ones still send; with the threshold
-// proves: on and off; servers dead for good, or removed by an operator's word that may be wrong. After the faults every
+// proves: on and off; servers dead for good, or removed by an operator, who may be wrong. After the faults every
 // proves: reservation is met again in the second period, without the dead servers. Messages stay on the wire.
 // variants: native san i386 s390x
 #include "pshift.h"

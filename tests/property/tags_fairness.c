@@ -1,4 +1,4 @@
-// proves: no monopoly and no starvation, whoever comes back from idleness or from his limit: over every interval in which two
+// proves: no monopoly and no starvation, whichever client comes back from idleness or from its limit: over every interval in which two
 // proves: clients keep demand, requests per weight differ by at most 1/w + 1/w' (weights 1..2^40); all weights times a factor
 // proves: change nothing; a client lags the fluid schedule by at most w / (sum of w) times one request of each other client;
 // proves: and the tracker's rho and delta make eight servers keep one client's limit and reservation as one

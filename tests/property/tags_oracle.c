@@ -1,4 +1,4 @@
-// proves: tags.h chooses, step by step, whom a literal O(n) transcription of its algorithm chooses, and names the same next
+// proves: tags.h chooses, step by step, the client that a literal O(n) transcription of its algorithm chooses, and has the same next
 // proves: event: both modes, 1 to 16 requests at the device that end in any order, weights of 1 to 2^40, limits (waiting and
 // proves: allowed), reservations that fit or not, cancelled requests, new weights, removal and return, an axis that is moved back
 // variants: native san aarch64 s390x riscv64

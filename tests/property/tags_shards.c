@@ -1,6 +1,6 @@
 // proves: four shards that share a client's tags serve its reservation and keep its limit as one, wherever its requests
 // proves: are, while each shard's device is busy with aggressors of its own; where reservations do not fit, each client gets
-// proves: one request per 1 / R and one request of each other client of that shard, and nobody starves
+// proves: one request per 1 / R and one request of each other client of that shard, and no client starves
 // variants: native san i386 s390x
 #include "check.h"
 #include "tags.h"

@@ -1,4 +1,4 @@
-// proves: the tree of the redirect table says for every byte what a byte map says, and keeps its own rules, while its
+// proves: the tree of the redirect table gives for every byte what a byte map gives, and keeps its own rules, while its
 // proves: leaves change between their two forms: dense objects, sparse ones, and many small ones between them, each
 // proves: growing and emptying in turn; and no pattern needs more memory than was promised.
 #include "check.h"

@@ -1,4 +1,4 @@
-// proves: the redirect table says for every byte what a byte map says, over long random runs of create, local write,
+// proves: the redirect table gives for every byte what a byte map gives, over long random runs of create, local write,
 // proves: query, pull, compaction and recovery (paper, Sections V-B and V-C); its tree keeps its own rules meanwhile.
 #include "property/twochoice_disk.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in its own network
 # namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
-# is met from the second period after a fault on. A node that is gone for good stops nobody at the next takeover; if half
+# is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if half
 # of all are gone, an operator's word goes on. A disk that stands still costs its node no period. A node with unknown
 # keys gets and reports nothing; a hostile node with keys deposes nobody and takes nothing.
 #

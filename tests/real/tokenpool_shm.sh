@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: tokenpool_shm with real processes: reservations are met beside a bare run, the monitor's books are the clients'
-# to the token, a client and a monitor killed with SIGKILL stop nobody else, the dead client's share is handed out again,
+# to the token, a client and a monitor killed with SIGKILL stop no other, the dead client's share is handed out again,
 # nothing is left in memory. Clients that attach by name: two data nodes at once, who may attach, who may not, what they
 # may write, and the death of a client, of the monitor and of the data node
 set -eu

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: uring_files on real files: promises kept (judged), the device never left empty while requests wait, every fault
-# told, counted and survived, nothing left behind.
+# reported, counted and survived, nothing left behind.
 #
 # A promise is judged by what the run that made it measured. A device that gave too little for a verdict, or whose short
 # profile left no room for the reservations, is tried once more; then the test is inconclusive. Counters, logs, limits,

@@ -1,5 +1,5 @@
-// proves: the words of a storage hold what they ever held (tests/golden/tokenpool_words.hex), and a client reads a storage that
-// was written then; a peer of the other byte order, whose checksum of the head differs, is refused. Numbers are recorded
+// proves: the words of a storage hold the same values as in every earlier version (tests/golden/tokenpool_words.hex), and a client
+// reads a storage of then; a peer of the other byte order, whose checksum of the head differs, is refused. Numbers are recorded
 #include "golden.h"
 #include "tokenpool.h"
 

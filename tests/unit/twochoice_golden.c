@@ -1,4 +1,4 @@
-// proves: messages and logs are written byte for byte as ever, and what was written then is read, on either byte order
+// proves: messages and logs are written byte for byte as in every earlier version, and the old bytes are read, on either byte order
 #include "golden.h"
 #include "twochoice.h"
 #include "../property/twochoice_disk.h"
