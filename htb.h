@@ -744,27 +744,15 @@ QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, const struct 
     return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
 }
 
-QOS_PRIV uint64_t htb_priv_rate_ready_ns(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
+/* The same for the node's rate buckets, or its limit buckets, over all resources. */
+QOS_PRIV uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
+                                    uint64_t now_ns)
 {
     uint64_t ready_ns = now_ns;
     uint32_t r;
     for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->rate;
-        if (n_sub[r] != 0)
-            ready_ns =
-                b->rate == 0
-                    ? QOS_NEVER
-                    : qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, b, tree->node[id].last_ns, n_sub[r], now_ns));
-    }
-    return ready_ns;
-}
-
-QOS_PRIV uint64_t htb_priv_limit_ready_ns(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
-{
-    uint64_t ready_ns = now_ns;
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->limit;
+        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
         if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
             ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, b, tree->node[id].last_ns, n_sub[r], now_ns));
     }
@@ -777,8 +765,8 @@ QOS_PRIV uint64_t htb_priv_send_ns(const struct htb *tree, uint32_t id, const in
 {
     uint64_t limits_ns = now_ns, first_ns = QOS_NEVER;
     for (; id != QOS_NONE; id = tree->node[id].parent) {
-        limits_ns = qos_max(limits_ns, htb_priv_limit_ready_ns(tree, id, n_sub, now_ns));
-        first_ns = qos_min(first_ns, qos_max(limits_ns, htb_priv_rate_ready_ns(tree, id, n_sub, now_ns)));
+        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
+        first_ns = qos_min(first_ns, qos_max(limits_ns, htb_priv_ready_ns(tree, id, false, n_sub, now_ns)));
     }
     return first_ns;
 }
@@ -1321,10 +1309,10 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
         if (!limit_passes)
             wake_ns = tree->bound == HTB_BY_FLIGHT /* what the root has lent then delays nobody */
-                          ? htb_priv_limit_ready_ns(tree, id, n_sub, now_ns)
+                          ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
                           : htb_priv_send_ns(tree, id, n_sub, now_ns);
         else if (!own_passes)
-            wake_ns = htb_priv_rate_ready_ns(tree, id, n_sub, now_ns);
+            wake_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
     }
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
@@ -2507,9 +2495,9 @@ QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
         return HTB_WAITS_NOT;
     htb_priv_sub_tokens(tree, request->tokens, n_sub);
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
-        if (htb_priv_limit_ready_ns(tree, at, n_sub, tree->now_ns) > tree->now_ns)
+        if (htb_priv_ready_ns(tree, at, true, n_sub, tree->now_ns) > tree->now_ns)
             return at == id ? HTB_OWN_LIMIT : HTB_PARENT_LIMIT;
-        if (htb_priv_rate_ready_ns(tree, at, n_sub, tree->now_ns) <= tree->now_ns)
+        if (htb_priv_ready_ns(tree, at, false, n_sub, tree->now_ns) <= tree->now_ns)
             return HTB_TURN;
     }
     return tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
@@ -2576,8 +2564,6 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
     return QOS_OK;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: several threads =====================================================================================
  *
  * A server with N threads gives each of them a tree, all with the same classes. The rate and limit of each class and
@@ -2626,8 +2612,6 @@ struct htb_priv_member {
 struct htb_shared {
     uint64_t trees, classes, interval_ns, unused;
 };
-
-#ifndef QOS_DECLARE_ONLY
 
 /* A tree's part of a rate or limit, rounded down. */
 QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total)

@@ -980,8 +980,6 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
     return &tags->hot[id];
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: shared tags =========================================================================
  *
  *   Several schedulers of one server (one per core) that serve the same clients put a struct tags_shared behind them:
@@ -1014,8 +1012,6 @@ struct tags_shared {
     uint64_t base_ns, reserve_lag_ns, limit_burst_ns, clients;
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_shared) == 32 && sizeof(struct tags_priv_shared_client) == 32, "shared layout");
-
-#ifndef QOS_DECLARE_ONLY
 
 QOS_PRIV uint64_t tags_priv_default(uint64_t value, uint64_t if_zero)
 {
@@ -1224,8 +1220,6 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
     return c->reservation_per_s == terms->reservation_per_s && c->limit_per_s == limit;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
 /* ==== chapter: parallel devices ====================================================================
  *
  *   Reward charges device time. The share tag advances at dispatch by the estimate F, the mean of the client's last N
@@ -1256,8 +1250,6 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *      divisions leave is carried on. What config.service_floor_ns adds is counted apart (floor_ns).
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
-
-#ifndef QOS_DECLARE_ONLY
 
 #define TAGS_PRIV_AT_WORK 1u    /* flags of a slot: among the M oldest */
 #define TAGS_PRIV_BY_RESERVE 2u /* its own cost was charged to the reservation tag, not only rho */

@@ -1200,20 +1200,6 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     }
 }
 
-QOS_PRIV void tokenpool_client_priv_claimed_all(struct tokenpool_client *client, uint64_t pool)
-{
-    if (pool != client->pool) { /* another claim came first: the answer is a read */
-        tokenpool_client_priv_saw_pool(client, pool, 0);
-    } else if (!client->running || client->alone) {
-        qos_counter_add(&client->voided, client->claim);
-    } else {
-        client->gained += client->claim;
-        client->peek_wait_ns = 0;
-        tokenpool_client_priv_saw_pool(client, pool, client->claim);
-        tokenpool_client_priv_allow(client);
-    }
-}
-
 QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
 {
     int64_t ready = (int64_t)qos_wrap_sub((uint64_t)tokenpool_word_count(served), client->ticket);
@@ -1376,7 +1362,12 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
     case TOKENPOOL_PRIV_SERVED: tokenpool_client_priv_saw_served(client, answer); break;
     case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer, 0); break;
     case TOKENPOOL_PRIV_CLAIM: tokenpool_client_priv_claimed(client, answer); break;
-    case TOKENPOOL_PRIV_CLAIM_ALL: tokenpool_client_priv_claimed_all(client, answer); break;
+    case TOKENPOOL_PRIV_CLAIM_ALL:
+        if (answer == client->pool)
+            tokenpool_client_priv_claimed(client, answer);
+        else /* another claim came first: the answer is a read */
+            tokenpool_client_priv_saw_pool(client, answer, 0);
+        break;
     default: break;
     }
     tokenpool_client_priv_arm(client);
