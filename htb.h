@@ -553,6 +553,11 @@ struct htb {
     uint64_t maximize_behind_ns; /* how far the own tags were behind at the last look */
 };
 
+/* See "several threads". */
+struct htb_shared {
+    uint64_t trees, classes, interval_ns, unused;
+};
+
 #ifndef QOS_DECLARE_ONLY
 
 #define HTB_PRIV_FLOOR (-2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS) /* lowest level, see qos_level_charge */
@@ -2609,10 +2614,6 @@ struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
     qos_word_t late_ns; /* lateness of its most late class */
 };
-struct htb_shared {
-    uint64_t trees, classes, interval_ns, unused;
-};
-
 /* A tree's part of a rate or limit, rounded down. */
 QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total)
 {

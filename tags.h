@@ -555,6 +555,11 @@ struct tags {
     qos_counter_t floor_ns;
 };
 
+/* See "shared tags". */
+struct tags_shared {
+    uint64_t base_ns, reserve_lag_ns, limit_burst_ns, clients;
+};
+
 #ifndef QOS_DECLARE_ONLY
 
 /* -- trees */
@@ -1007,9 +1012,6 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
 struct tags_priv_shared_client {
     qos_word_t reserved, limited; /* units granted since base_ns, idle time counted in */
     uint64_t reservation_per_s, limit_per_s;
-};
-struct tags_shared {
-    uint64_t base_ns, reserve_lag_ns, limit_burst_ns, clients;
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_shared) == 32 && sizeof(struct tags_priv_shared_client) == 32, "shared layout");
 

@@ -629,7 +629,7 @@ static void scheduler(bench *b)
 
 /* ---- data for the figures ------------------------------------------------------------------------------ */
 
-/* The least of the runs: what is above it, other programs took. */
+/* The least of the runs: the others were slowed down by other programs. */
 static double timed(solver &s, const pshift_options *opt, int runs)
 {
     double least = s.solve_ms(opt);
@@ -638,8 +638,8 @@ static double timed(solver &s, const pshift_options *opt, int runs)
     return least;
 }
 
-/* Figure 5: time against m, for r, by threads; parallel_for at the paper's size. All points in turn, so that what other
- * programs do meets all of them; the least of each. */
+/* Figure 5: time against m, for r, by threads; parallel_for at the paper's size. All points in turn, so that other
+ * programs disturb all alike; the least of each. */
 static void figure_5(double r)
 {
     const int points = 11, rounds = 150;

@@ -175,8 +175,8 @@ static double tokens(int cores, enum peer peer, uint64_t n, double *share)
     return bench_median(ns, (size_t)rounds);
 }
 
-/* How much longer a token takes on each of two cores than on one alone, and beside it a private count: that is the
- * machine's own part (cores that are threads of one core, a clock that falls). In turn, so that both see the same load. */
+/* How much longer a token takes on each of two cores than on one alone, and the same for a private count, which
+ * shows the machine's own part (cores that are threads of one core, a clock that falls). In turn, under the same load. */
 static void bench_flat(struct bench *b)
 {
     static const enum peer peer[2] = {TAKE, PRIVATE};

@@ -66,7 +66,7 @@ json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
 # Verdicts of two kinds. What must hold whatever the machine does (counters, data, logs, statuses, messages): bad, expect. What
 # needs time or processors: expect_time. If it does not hold, and the machine was disturbed since the last watch_mark, the test is
-# inconclusive, as far as nothing else failed; if the machine was not disturbed, it has failed. tests/watch.pl is the witness.
+# inconclusive, unless something else failed; if the machine was not disturbed, it has failed. tests/watch.pl is the witness.
 watch() {
     watched=$PWD/build/log/watch.$$
     mkdir -p build/log
@@ -90,7 +90,7 @@ late() { # WHAT: the machine gave no verdict on it
     echo "LATE: $*"
     unsure=${unsure:-"$*"}
 }
-# True as soon as the command is, at most so many seconds later. Tries are counted, so time that stands still is none.
+# True as soon as the command is, at most so many seconds later. Tries are counted, so a machine that stands still costs none.
 within_s() { # SECONDS COMMAND...
     local tries_left # the command may be a function: it sees this name, so no short one
     for ((tries_left = $1 * 20; tries_left > 0; tries_left--)); do
@@ -125,7 +125,7 @@ ask() { # PORT LINE: what the server answers, until it closes
 }
 
 # Runs a command that judges itself (examples/tokenpool_*) and prints its output. A missed reservation, or a machine too
-# slow for a verdict (status 3), is retried once; wrong books never are. Ends the script unless all checks held: as failed if
+# slow for a verdict (status 3), is retried once; wrong counts never are. Ends the script unless all checks held: as failed if
 # two tries missed a reservation, as inconclusive if either was too slow or the machine was disturbed.     judged OUTPUT COMMAND...
 judged() {
     local out=$1 try status slow=

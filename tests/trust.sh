@@ -7,7 +7,7 @@
 #     load      real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header
-# Without a step: all of them. Steps that went well on this commit are not done again. build/trust/log has what was done, dated.
+# Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 out=build/trust

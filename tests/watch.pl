@@ -1,6 +1,6 @@
 # When did this machine keep a test from running? Used by tests/lib.sh.
-#     watch.pl notes FILE PID          until the process PID ends, notes in FILE each time in which a processor was not to be had
-#                                      for 50 ms and more, not even with this priority: from, to
+#     watch.pl notes FILE PID          until the process PID ends, notes in FILE each time in which this process, with its priority, got no
+#                                      processor for 50 ms or more: from, to
 #     watch.pl now PID                 prints a mark: the time, and what all and what PID and its descendants used
 #     watch.pl since FILE PID MARK     what kept PID from running since that mark, if that explains a late result: status 0
 # It explains one if the processors stood still for 0.1 s and 1 % of the time, or others had a quarter of them or more (processes with a low

@@ -1,5 +1,4 @@
-// What tenants get while they run. On a terminal a table that is drawn again and again; else a line for each tenant now
-// and then.
+// What tenants get while they run. On a terminal: a table that is redrawn. Elsewhere: a line for each tenant every second.
 #include "common.h"
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ uint64_t live_every_ns(const struct live *v)
     return v->terminal ? DRAW_EVERY_NS : LINES_EVERY_NS;
 }
 
-/* The last values as a line of blocks; the tallest is the most that the tenant got, or what it was promised. */
+/* The last values as a line of blocks; the tallest stands for the largest value, or for the promise if that is larger. */
 static void put_spark(const struct live *v, const struct live_row *row, const double *got, uint32_t width)
 {
     static const char *const block[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, plain[] = "_.-~=+*#";

@@ -89,7 +89,7 @@ static void install(const struct mail *mail)
     if (st != QOS_OK)
         return; /* damaged */
     if (!state_obeys(&a.state, m.controller_epoch, mail))
-        return; /* it comes again when the epoch is on the disk */
+        return; /* it is delivered again when the epoch is on the disk */
     pthread_mutex_lock(&buckets_lock);
     st = pshift_agent_install(&a.agent, &m, a.grant);
     pthread_mutex_unlock(&buckets_lock);

@@ -128,7 +128,7 @@ void backend_tick(struct worker *w, uint64_t late_ns)
 {
     struct backend *b = &w->backend;
     bool late;
-    /* When the whole machine stood still, memcached could not answer either: all its time begins anew. */
+    /* If the whole machine stood still, memcached could not answer either: all its timeouts start again. */
     if (late_ns > gate_settings.timeout_ns / 4) {
         b->awake_ns = w->now_ns;
         if (b->state == BACKEND_CONNECTING)

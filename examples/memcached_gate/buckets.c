@@ -29,7 +29,7 @@ struct bucket {
     uint64_t waiting, requests, reserved, failed;
     uint64_t backlog_ns, since_ns; /* time with a request waiting; since when */
     uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
-    uint64_t emptied;              /* how often none waited any more */
+    uint64_t emptied;              /* how often the last waiting request was sent */
     uint64_t latency[LATENCY_STEPS];
 };
 
@@ -517,7 +517,8 @@ char *buckets_stats(bool prometheus, size_t *bytes)
 {
     char *text = NULL;
     FILE *f = open_memstream(&text, bytes);
-    struct bucket *q = tool_alloc(bucket_count * sizeof *q); /* copies: printing takes long, and the lock is for all */
+    struct bucket *q =
+        tool_alloc(bucket_count * sizeof *q); /* copies: printing takes long, and the lock must not be held for it */
     const char **waits = tool_alloc(bucket_count * sizeof *waits);
     uint64_t now_ns;
     uint32_t k, at_memcached;

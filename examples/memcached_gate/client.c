@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define OUT_HIGH_BYTES 65536 /* no further request while a client has so much unread */
-#define SEND_BYTES 131072    /* of the kernel, for what a client has not read; without a bound it keeps megabytes */
+#define SEND_BYTES 131072    /* kernel buffer of what a client has not read; by default it grows to megabytes */
 #define TURN_BYTES 16384     /* one client's in one turn */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ void client_event(struct client *c, uint32_t events)
     worker_run_later(c);
 }
 
-/* Too much that it has not read: more than this, or a large buffer while its bucket holds more than its share. */
+/* Has the client too much unread: more than this, or a large buffer while its bucket holds more than its share? */
 static bool high(const struct client *c)
 {
     return held(&c->out) > OUT_HIGH_BYTES || (c->out.charged && bucket_over(c->out.payer));
@@ -248,7 +248,7 @@ static void enqueue(struct client *c)
     wait_for_grant(c);
 }
 
-/* What the gate answers itself takes its time, too: it costs a request of the bucket that the last one was of. */
+/* Requests that the gate answers itself take its time: each is charged to the bucket of the request before it. */
 static void answer(struct client *c)
 {
     c->answers = true;

@@ -127,7 +127,7 @@ bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force);
 bool bucket_over(uint32_t bucket); /* holds more than its share */
 void bucket_uncharge(uint32_t bucket, uint64_t bytes);
 void bucket_refused(uint32_t bucket);
-/* A place for one more connection. Where buckets have ports or addresses, one may have as many as it leaves free. */
+/* A place for one more connection. If buckets have ports or addresses, each may hold at most as many as it leaves free. */
 bool bucket_enter(uint32_t bucket);
 void bucket_exit(uint32_t bucket);
 /* Accounts for this worker's turn, then grants while there is room at memcached, to clients of other workers too. Sets
@@ -234,7 +234,7 @@ bool backend_full(const struct worker *w);
 /* Takes the client's head and data. */
 void backend_send(struct worker *w, struct client *c);
 void backend_flush(struct worker *w);
-/* Reconnects; gives up what took too long. late_ns: since this call was due. */
+/* Reconnects; drops requests that took too long. late_ns: since this call was due. */
 void backend_tick(struct worker *w, uint64_t late_ns);
 void backend_close(struct worker *w);
 
@@ -256,7 +256,7 @@ struct worker {
     struct client *mine;                   /* granted, taken from that list */
     struct client *arrived, *left;         /* since the last turn */
     struct client *run, *dirty, *dead;
-    struct client *later, *later_last; /* have read enough in this turn */
+    struct client *later, *later_last; /* they have read enough in this turn */
     struct done *done;
     uint32_t done_count, done_size;
     struct spare *spare; /* blocks that are free */

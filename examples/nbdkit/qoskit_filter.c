@@ -17,7 +17,7 @@
  *
  * While no request waits, small ones need no lock: a class takes tokens for a millisecond ahead, and its requests use
  * this credit. It is divided among the processors: a request uses the part of the one that it runs on, so parts are
- * seldom in two caches at the same time. Whoever finds none takes the lock, and half of what lies elsewhere.
+ * seldom in two caches at the same time. A request that finds none takes the lock, and half of the other parts' credit.
  *
  * The thread that grants a request wakes the request's thread, after releasing the lock: one wake-up for each request
  * that waited. A thread that waits for long checks once a second whether its client is still there. */
@@ -308,8 +308,8 @@ static void come_back(void)
     }
 }
 
-/* A thread that is no worker of nbdkit, as another filter may have, may neither end nor come back: nobody waits for it
- * longer than a second. */
+/* A thread that is no worker of nbdkit, as another filter may have, may neither end nor come back: others wait for it
+ * at most a second. */
 static void leave(struct handle *h)
 {
     static const struct timespec most = {1, 0};
@@ -542,7 +542,7 @@ static bool slots_suffice(const struct settings *s)
     return qos.slots + fresh <= CLASSES_MAX;
 }
 
-/* What was taken ahead is not used any more. */
+/* Tokens that were taken ahead are not used any more. */
 static void set_credit(uint32_t id, const struct settings *s)
 {
     struct slot *slot = &qos.slot[id];

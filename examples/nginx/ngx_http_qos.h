@@ -26,11 +26,11 @@ struct qos_count {
     uint64_t requests, takes, bytes[2]; /* of bodies, by enum qos_op: QOS_WRITE what clients send */
 } __attribute__((aligned(QOS_CACHE_LINE)));
 
-/* A tenant, in shared memory, under the lock. Its number is its id in the tree; tenant 0 is everybody who has no line. */
+/* A tenant, in shared memory, under the lock. Its number is its id in the tree; tenant 0 stands for all without a line. */
 struct qos_tenant {
     uint64_t wait[QOS_WAIT_STEPS]; /* takes that waited, by how long */
     struct htb_class terms;
-    uint64_t rejected, waited_ns, waits_since_ns; /* time with somebody waiting, until the last begin; that begin */
+    uint64_t rejected, waited_ns, waits_since_ns; /* time with requests waiting, up to the last begin; that begin */
     uint32_t waiting;                             /* requests that wait */
     uint32_t key_len;                             /* 0: a free place, except for tenant 0 */
     u_char key[QOS_KEY_MAX];

@@ -176,7 +176,7 @@ static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
     if (in && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK)
         return NGX_ERROR;
-    if (!ctx->in) /* woken for what has gone already? The write filter wants no empty call. */
+    if (!ctx->in) /* woken, but everything has gone: the write filter must not be called with nothing */
         return r->out || c->buffered || r->postponed ? next_body_filter(r, NULL) : NGX_OK;
     if (ctx->response.wait)
         return hold(r, ctx);

@@ -78,7 +78,7 @@ static void count_take(struct qos_count *c, enum qos_op op, uint64_t tokens)
     count(&c->bytes[op], tokens);
 }
 
-/* A take waited so long. */
+/* Records how long a take waited. */
 static void note_wait(struct qos_tenant *t, uint64_t waited_ns)
 {
     const uint64_t us = waited_ns / 1000;
@@ -135,8 +135,8 @@ static void rebuild(struct qos_zone *zone)
     }
 }
 
-/* A worker dies between two instructions, and what it stored before is seen by whoever gets its lock. So `changing` has
- * to be kept in its place against the compiler only. */
+/* A worker dies between two instructions, and the next holder of its lock sees what it stored before. So only the
+ * compiler must be kept from moving `changing`. */
 static void lock(struct qos_zone *zone)
 {
     ngx_shmtx_lock(&zone->pool->mutex);
@@ -526,7 +526,7 @@ uint64_t qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject)
 {
     struct qos_tenant *t = &zone->shared->tenant[id];
     uint64_t now_ns, next_ns;
-    count(&count_of(zone, id)->requests, 1); /* the lock is for those who take */
+    count(&count_of(zone, id)->requests, 1); /* no lock: only takes need it */
     if (!reject)
         return 0;
     lock(zone);

@@ -7,7 +7,7 @@
  *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
- *     state.c       what a restart of a node must not forget
+ *     state.c       what a restart of a node needs
  *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
  *     judge.c       what must hold, from the logs

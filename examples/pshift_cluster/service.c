@@ -7,12 +7,12 @@
 // Nodes report to every controller how long ago they obeyed a grant. A standby controller takes over when more than
 // half of all nodes report AFTER_INTERVALS or more. It takes a larger epoch, which the nodes obey from then on: larger
 // than those that most nodes name, whatever its clock says. A controller stands by when more than half of all nodes name
-// a larger epoch than its own; fewer may lie, so what they report then is dropped. So a controller that is cut off from
+// a larger epoch than its own; fewer may lie, so their reports are dropped then. So a controller that is cut off from
 // most nodes does not take over and does no harm. Two that take over at once have different epochs, and the larger one
 // wins. pshift.h issues tokens under limits for one controller at a time.
 //
 // A new controller does not wait for nodes that are gone, as long as they are less than half (absent_max). If more are
-// gone for good, the operator says so: --without.
+// gone for good, the operator names them: --without.
 #include "cluster.h"
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void wait_for_all(uint64_t now_ns)
     c.deadline_ns = now_ns + c.s.period_ns / c.s.intervals / LATE_PART;
 }
 
-/* An operator's word, said again in each period: a node that reports is back, also if the report was only late. */
+/* The operator's --without, applied in each period again: a node that reports is back, also if the report was late. */
 static void remove_without(void)
 {
     uint32_t j;

@@ -1,9 +1,9 @@
-// What a restart of a node must not forget (struct pshift_agent_config): the number of this start, and the largest epoch
+// What a restart of a node needs (struct pshift_agent_config): the number of this start, and the largest epoch
 // of a controller that was obeyed. memcached_gate has it, too.
 //
 // A report must not name an epoch that a restart would forget. So a grant with a new epoch waits until a thread has
 // written the epoch to the disk. For pshift.h it is a grant that the network delivers late. Reports do not wait: until
-// then they name the old epoch, and the agent obeys the old controller. A disk that stands still costs no period.
+// then they name the old epoch, and the agent obeys the old controller. A disk that stalls costs no period.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -38,7 +38,7 @@ static struct tenant {
 } tenant[TENANTS_MAX];
 static uint32_t tenants;
 
-/* ---- asking a server */
+/* ---- query of a server */
 
 static void on_server(enum kind kind, const char *text)
 {
@@ -227,7 +227,7 @@ static void read_nginx(const struct server *at, char *line, char zone[NAME_BYTES
     add_steps(s, cell[STEPS_AT]);
 }
 
-/* false: it does not answer; what it showed last stays. */
+/* false: it does not answer; its last values stay. */
 static bool look_at(const struct server *s)
 {
     char *text = ask(s), *rest = text, *line, zone[NAME_BYTES] = "";
@@ -277,7 +277,7 @@ static const char *waits_for(const struct sample *sum, double got)
     return sum->limit && got >= 0.95 * (double)sum->limit ? "its limit" : "its turn";
 }
 
-/* Since the last look, at one server. One that was started anew counts from 0. */
+/* Since the last look, at one server. After a restart of the server the counts start at 0. */
 static void add(struct sample *sum, const struct tenant *t)
 {
     const bool anew = t->now.got < t->last.got;
