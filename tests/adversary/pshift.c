@@ -1,7 +1,7 @@
 // proves: no bucket is served above its limit, and a reservation is met if every certificate of the period says that it
 // proves: can be, less one interval for a lost message. This holds whatever the network, other buckets, servers and
 // proves: controllers do: messages lost, late, repeated, reordered; restarts; a second controller; arrivals anywhere at
-// proves: any time; a hostile server that lies in its reports; an operator who removes a server that lives
+// proves: any time; a hostile server that lies in its reports; an operator who removes a server that is not dead
 #include "adversary/adversary.h"
 #include "pshift.h"
 
@@ -415,12 +415,12 @@ static void play_reservation(const struct adversary_program *program, struct adv
 /* ---- against a bucket that is not on it: a hostile server lies about itself and its buckets ------------------ */
 
 /* Server 2 lies. The victim is on servers 0 and 1 only, bucket 2 on 1 and 2, bucket 1 everywhere. The honest servers can
- * meet all reservations alone. One server may be absent, so nobody waits for the liar's word either. */
+ * meet all reservations alone. One server may be absent, so no server waits for the lying one either. */
 enum { LIAR = 2 };
 enum { HUSH, SEND, CAPACITY, DEMAND, SERVED, HELD, NAMED, UNTOLD, START, OBEYS, LIAR_OPS };
 static const struct adversary_op liar_ops[LIAR_OPS] = {
     {"hush", 1, INTERVALS, 0, 0}, /* intervals pass */
-    {"send", 0, 1, 0, 0},         /* a report of what it says now; 1: with a later sequence number than the next */
+    {"send", 0, 1, 0, 0},         /* a report of its current numbers; 1: with a later sequence number than the next */
     {"capacity", 0, UINT64_MAX, 0, 0},
     {"demand", 0, 1, 0, UINT64_MAX}, /* bucket 1 or 2 */
     {"served", 0, 1, 0, UINT64_MAX},

@@ -356,7 +356,7 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
     CHECK_EQ(pshift_agent_begin(&agent, model.period), QOS_OK);
     for (queue = 0; queue < BUCKETS; queue++)
         tenant[queue].l = model.default_l;
-    /* It obeyed a controller before, and its disk does not say that this period began after that start. */
+    /* It obeyed a controller before, and its disk does not show that this period began after that start. */
     model.partial = config.controller_epoch != 0;
 }
 

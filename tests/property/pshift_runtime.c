@@ -388,7 +388,7 @@ static void busy_round(struct brain *b)
     }
 }
 
-/* Gone for good. If nobody is told, at most absent_max may be. A word that may be wrong leaves room for none. */
+/* Gone for good. If no controller is told, at most absent_max may be; if the message may be wrong, none. */
 static void die(uint32_t j)
 {
     uint32_t k, dead = 0, c;

@@ -196,7 +196,7 @@ static void least_share(uint32_t permille, enum tags_mode mode)
     CHECK(check_mem_free(&memory));
 }
 
-/* The same part of the work if reserved requests and others differ in size: with small ones nobody takes more, nobody less. */
+/* The same part of the work if reserved requests and others differ in size: with small ones no client gets more, none less. */
 static void least_share_of_sizes(uint32_t permille, enum tags_mode mode, uint64_t reserved_size, uint64_t size)
 {
     struct tags_config c;

@@ -176,7 +176,7 @@ static void peers(void)
     for (i = 0; i < n; i++)
         CHECK(out[i].server >= 5 && out[i].age_ns < 100);
     CHECK_EQ(twochoice_detector_peers(&d, 5000, out, 20), 0);
-    memset(m.mem, 1, m.size); /* what the memory held before is nobody's load */
+    memset(m.mem, 1, m.size); /* old contents of the memory are no server's load */
     CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
     twochoice_detector_heard(&d, 0, 1, 7, 50); /* at the very beginning, and not new */
     CHECK_EQ(twochoice_detector_peers(&d, 40, out, 20), 1);

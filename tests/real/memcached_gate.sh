@@ -19,7 +19,7 @@ trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 base=$((21000 + RANDOM % 8000)) # below those of clients
 user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
-until_listens() { within_s 60 listens "$1" && return; bad "nobody listens at $1"; cat "$d"/*.err; exit 1; }
+until_listens() { within_s 60 listens "$1" && return; bad "nothing listens at $1"; cat "$d"/*.err; exit 1; }
 daemon() { # PORT: a memcached; sets pid
     memcached "${user[@]}" -l 127.0.0.1 -p "$1" -U 0 -c 4096 >/dev/null 2>>"$d/memcached.err" </dev/null &
     pid=$!

@@ -374,7 +374,7 @@ section_deaths() {
 
 # ---- bound by flight: qos-rate is a quarter of what the device does, and does not bound what all get together
 
-# The device: memory behind nbdkit's rate filter, 64 MiB/s. As a control, what it does without ours.
+# The device: memory behind nbdkit's rate filter, 64 MiB/s. The control: what it does without our filter.
 section_flight() {
     [ -n "$fio_nbd" ] || return 0
     watch_mark

@@ -199,7 +199,7 @@ get -H 'X-Tenant: tiny' -D "$d/head" -o /dev/null "$url/refuse/mid" -o /dev/null
 expect "and says when" grep -qi '^retry-after: [1-9]' "$d/head"
 expect "they are counted" [ "$(column tiny 6)" -gt 0 ]
 
-# One tenant asks for more than the zone has places to wait in: others find theirs.
+# One tenant sends more requests than the zone has places for waiting ones: others still find a place.
 flood=()
 for i in 1 2 3; do timeout 60 wrk -t1 -c500 -d30s --timeout 30s -H 'X-Tenant: flood' "$url/few/mid" >"$d/wrk.flood" 2>&1 & flood+=($!); done
 expect "a tenant that floods is told so" within_s 30 grep -q 'zone "few": too many requests of one tenant wait' "$d/logs/error.log"
@@ -342,7 +342,7 @@ sleep 0.3
 expect "a bad reload leaves all as it was" [ "$(column bulk 3)" -eq $((6 * mib)) ]
 cp "$d/good.conf" "$d/nginx.conf"
 
-# ---- a storm of reloads: each takes a tenant away while it has somebody waiting, and gives its place to another
+# ---- a storm of reloads: each takes a tenant away while its requests wait, and gives its place to another
 
 roll() { server_of "$tenants
 qos_tenant zone=disks key=roll$1 limit=1m;" >"$d/nginx.conf"; kill -HUP "$(cat "$d/nginx.pid")"; }

@@ -2,8 +2,8 @@
 # proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in its own network
 # namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
 # is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if half
-# of all are gone, an operator's word goes on. A disk that stands still costs its node no period. A node with unknown
-# keys gets and reports nothing; a hostile node with keys deposes nobody and takes nothing.
+# of all are gone, an operator's word goes on. A disk that stalls costs its node no period. A node with unknown
+# keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
 #
 # By default one node and the active controller are killed, another node with the latter, for good, and one node's links,
 # through a relay, are half open, then slow. Each sync of node 4's disk takes 0.8 s. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the

@@ -89,15 +89,15 @@ expect "tenant 2 too, and the line in two pieces" [ "$((sum[2] + 1000))" -eq "${
 expect "tenant 1 within its limit of 4 MB/s" [ "${sum[1]}" -le $((4 * ns / 1000 + 400000 + 2 * size)) ]
 [ $failed -eq 0 ] || exit 1
 [ "$total" -ge $((7 * ns / 1000)) ] || inconclusive "the clients of this machine asked for too little"
-# All tenants have the same clients: what those without a limit got is what clients can ask for here.
+# All tenants have the same clients: those without a limit show how many requests clients can send here.
 asked=$((sum[0] > sum[2] ? sum[0] : sum[2]))
 [ "$asked" -ge $((4 * ns / 1000)) ] || inconclusive "no tenant's clients could ask for 4 MB/s here"
-# What a limit did not give while the disk stood still, it does not give later. Tenant 2 has no limit, so it shows such a stop.
+# A limit does not make up for the time in which the disk stood still. Tenant 2 has no limit, so it shows such a time.
 stopped=$(($(sort -n "$d"/got.2?.waited | tail -1) * 1000))
 if [ "${sum[1]}" -lt $((4 * ns / 1000 * 7 / 10)) ] && [ $stopped -ge $((ns / 10)) ]; then
     inconclusive "the disk stood still for $((stopped / 1000000)) ms"
 fi
-# Closed loops whose every turn waits for the limit reach it only if they could ask for more.
+# Closed loops in which every request waits for the limit reach it only if they can send more.
 if [ "${sum[1]}" -lt $((4 * ns / 1000 * 7 / 10)) ] && [ "$asked" -lt $((6 * ns / 1000)) ]; then
     inconclusive "no tenant's clients could ask for 6 MB/s here"
 fi

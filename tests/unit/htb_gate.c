@@ -310,7 +310,7 @@ static void forced(void)
     CHECK_EQ(force(&w, 99, QOS_TOKENS_MAX + 1, 0, 10 * MS), QOS_ERANGE);
     world_close(&w);
 
-    /* A limit holds, too: whoever has no rate may exceed it by 100 ms of it and one request, and so may its group. */
+    /* A limit holds, too: a class without a rate may exceed it by 100 ms of it and one request; so may its group. */
     world_open(&w, &config);
     reserve(&w, 1, 0, 0, 10000, 0);
     reserve_group(&w, 2, 0, 0, 20000, 0);

@@ -574,7 +574,7 @@ static void who_is_late(void)
     after = info_of(&w.tree);
     CHECK(before.flight_by == QOS_NONE && after.flight_by == 1);
     world_close(&w);
-    /* A bound that nobody waits for does not widen. */
+    /* A bound that no request waits for does not widen. */
     world_open(&w, &config);
     before = info_of(&w.tree);
     for (now = 1; now < S; now += MS) {

@@ -315,7 +315,7 @@ static void expiry_is_told(void)
     CHECK_EQ(htb_expired(&w.tree, 9 * S), 4); /* no other call was needed */
     CHECK_EQ(htb_expired(&w.tree, 9 * S), 7);
     CHECK_EQ(htb_expired(&w.tree, 9 * S), QOS_NONE);
-    c.expires_ns = 10 * S; /* one that was there before, and was told or released */
+    c.expires_ns = 10 * S; /* one that existed before, and was returned by htb_expired or released */
     CHECK_EQ(htb_reserve(&w.tree, 9 * S, 2, &c, NULL), QOS_OK);
     CHECK_EQ(htb_expired(&w.tree, 10 * S), 2);
     CHECK_EQ(htb_expired(&w.tree, 10 * S), QOS_NONE);

@@ -245,7 +245,7 @@ static void errors(void)
     CHECK_EQ(pshift_solver_shortfall(&ps, &p, &s), QOS_OK);
 }
 
-/* A warm start looks at the rows that it is told of; after an error it can be called again. */
+/* A warm start reads the rows that it is given; after an error it can be called again. */
 static void warm_errors(void)
 {
     const struct pshift_problem p = problem();

@@ -207,7 +207,7 @@ static void stays_warm(void)
     close_controller();
 }
 
-/* A pair that asks for nothing is planned too: without a limit it may serve, whichever other servers are silent. */
+/* A pair without demand is planned too: without a limit it may serve, whichever other servers are silent. */
 static void asks_for_nothing(void)
 {
     struct pshift_message m;
@@ -359,7 +359,7 @@ static void keeps_the_busy(void)
     close_controller();
 }
 
-/* A server that restarts and says nothing more has no demand: the next plan moves its tokens. */
+/* A server that restarts and does not report has no demand: the next plan moves its tokens. */
 static void restarted_idle(void)
 {
     struct pshift_message m;
@@ -420,7 +420,7 @@ static void what_is_left(void)
     close_controller();
 }
 
-/* A server that is gone for good holds nobody up, from the next period on. A report brings it back. */
+/* A server that is gone for good delays no other, from the next period on. A report brings it back. */
 static void removal(void)
 {
     struct pshift_message m;
@@ -434,7 +434,7 @@ static void removal(void)
     m = head(0, 100);
     {
         const struct pshift_report_entry e = needs(1, 0, 100);
-        m.untold = 1; /* it has not told all that it holds */
+        m.untold = 1; /* it has not reported all that it holds */
         CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
         CHECK_EQ(state().unconfirmed, 3);
         say(0, 100, e);
@@ -497,7 +497,7 @@ static void absence(void)
     next_period();
     CHECK_EQ(state().unconfirmed, 3);
     m = head(0, 100);
-    m.period = 1; /* of the last period: it says nothing about this one */
+    m.period = 1; /* of the last period: no information about this one */
     CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
     m = head(4, 100);
     m.controller_epoch = EPOCH - 1; /* another controller's */

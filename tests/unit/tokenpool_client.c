@@ -231,8 +231,8 @@ static void test_demand(void)
     }
 }
 
-/* A refused request that is never asked for again: from the next period on its client is idle, and does not wait. So it does
- * not keep the monitor from seeing that the node is slow. One that is asked for again waits on; both count as refused once. */
+/* A refused request that is never tried again: from the next period on its client is idle, and does not wait. So it does
+ * not keep the monitor from seeing that the node is slow. One that is tried again still waits; both count as refused once. */
 static void test_gone(void)
 {
     struct tokenpool_client c;

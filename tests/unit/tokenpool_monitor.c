@@ -385,7 +385,7 @@ static void test_guard_few(uint64_t now, int64_t pool)
     CHECK_EQ(rig_pool(), pool);
 }
 
-/* Slots that nobody uses change nothing: 100 to spare at 400 a period give the others 500. */
+/* Unused slots change nothing: 100 to spare at 400 a period give the others 500. */
 static void test_guard_free_slots(void)
 {
     uint32_t i;

@@ -466,7 +466,7 @@ static void test_pause_after_a_takeover(void)
     rig_run(&monitor, 100 * MS);
     resume(&second, second_memory);
     CHECK_EQ(tokenpool_monitor_join(&second, 1, 1, 0, NULL), QOS_ESTALE); /* not before it has the storage */
-    tokenpool_monitor_run(&second, 200 * MS);                             /* the heartbeat says 100 ms */
+    tokenpool_monitor_run(&second, 200 * MS);                             /* the heartbeat shows 100 ms */
     tokenpool_monitor_run(&second, 500 * MS);
     CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
     CHECK(info.active && info.epoch == 1 && info.start_ns == 400 * MS);

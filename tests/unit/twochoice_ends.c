@@ -676,11 +676,11 @@ static void keep_report(void *ctx, enum twochoice_disagreement what, const struc
 static int in_table(void *ctx, const struct twochoice_piece *piece)
 {
     (void)ctx;
-    CHECK_EQ(piece->target, 3); /* data are looked for where the table says */
+    CHECK_EQ(piece->target, 3); /* data are read where the table has them */
     return 1;
 }
 
-/* The checker tells what the table says from what the log says. */
+/* The checker distinguishes the table from the log. */
 static void checker_sides(void)
 {
     struct twochoice_table_config config;
@@ -707,7 +707,7 @@ static void checker_sides(void)
     close_logged(mem);
 }
 
-/* A piece that somebody else is pulling costs the maintainer's rate nothing. */
+/* A piece that another caller is pulling costs the maintainer's rate nothing. */
 static void pulled_by_another(void)
 {
     struct twochoice_table_config config;
@@ -769,7 +769,7 @@ static void placement_ends(void)
     for (i = 0; i < 32; i++)
         CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
     CHECK_EQ(twochoice_placement_ask(&s, w, 8, probe, &n), QOS_OK);
-    CHECK_EQ(n, 0); /* nobody is up: what decide wrote down was in its own memory */
+    CHECK_EQ(n, 0); /* no server is up: decide only wrote to its own memory */
     for (i = 0; i < 4; i++) {
         probe[i].server = (uint32_t)i;
         probe[i].weight = 1;

@@ -120,7 +120,7 @@ static void reap(struct reactor *r)
     }
 }
 
-/* Takes back what is queued, and waits for what is at the device. */
+/* Cancels queued requests, and waits for those at the device. */
 static void drain(struct reactor *r)
 {
     for (uint32_t i = 0; i < r->ios; i++) {
