@@ -1838,7 +1838,7 @@ QOS_PRIV bool htb_priv_in_vain(struct htb *tree, uint64_t speed)
 {
     const bool narrower = tree->flight_bound_ns <= tree->flight_from_ns / 4 * 3,
                alone = tree->late_id == tree->flight_by && tree->waits != 0 &&
-                       tree->waited_ns / tree->waits <= tree->waited_least_ns / 4 * 5,
+                       tree->waited_ns / tree->waits <= qos_sat_mul(tree->waited_least_ns / 4, 5),
                helps = tree->flight_lent && !alone;
     if (narrower && speed < tree->flight_full_speed / 8 * 7)
         return true;
@@ -1891,7 +1891,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     tree->flight_done_ns += r->flight_ns;
     if (r->paid_by == tree->flight_by) {
         uint64_t waited_ns = qos_elapsed_ns(r->since_ns, now_ns);
-        tree->waited_ns += waited_ns;
+        tree->waited_ns = qos_sat_add(tree->waited_ns, waited_ns);
         tree->waits++;
         tree->waited_least_ns = qos_min(tree->waited_least_ns, waited_ns);
     }
