@@ -200,13 +200,13 @@ static CHECK_UNUSED double adversary_play(const struct adversary_game *g, const 
     return score->harm / score->bound;
 }
 
-static CHECK_UNUSED void adversary_print(const struct adversary_game *g, const struct adversary_program *p)
+static CHECK_UNUSED void adversary_print(FILE *to, const struct adversary_game *g, const struct adversary_program *p)
 {
     uint32_t i;
-    printf("    QOS_TEST_SEED=%" PRIu64 " QOS_ADVERSARY_REPLAY='%s %" PRIu64, check_seed(), g->name, p->seed);
+    fprintf(to, "    QOS_TEST_SEED=%" PRIu64 " QOS_ADVERSARY_REPLAY='%s %" PRIu64, check_seed(), g->name, p->seed);
     for (i = 0; i < p->steps; i++)
-        printf(" %s,%" PRIu64 ",%" PRIu64, g->op[p->step[i].op].name, p->step[i].a, p->step[i].b);
-    printf("' %s\n", check_state.name);
+        fprintf(to, " %s,%" PRIu64 ",%" PRIu64, g->op[p->step[i].op].name, p->step[i].a, p->step[i].b);
+    fprintf(to, "' %s\n", check_state.name);
 }
 
 /* false: not a program of this game. */
@@ -331,7 +331,7 @@ static CHECK_UNUSED void adversary_report(void)
             printf("%-18s %10s %14s %14s %8s  %s\n", "game", "programs", "worst found", "bound", "ratio", "unit");
         printf("%-18s %10" PRIu64 " %14.6g %14.6g %8.3f  %s\n", w->game->name, w->programs, w->score.harm,
                w->score.bound, w->ratio, w->game->unit ? w->game->unit : "");
-        adversary_print(w->game, &w->program);
+        adversary_print(stdout, w->game, &w->program);
     }
     fflush(stdout);
 }

@@ -150,8 +150,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(r.valid_bytes <= before && r.records <= before / 48);
     st = redirect(&t, 3, 1000, 10, 2);
     FUZZ_CHECK(st == QOS_OK || st == QOS_EFULL);
+    FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK);
     FUZZ_CHECK(twochoice_table_commit(&t) == QOS_OK);
     FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
+    FUZZ_CHECK(twochoice_table_verify(&again) == QOS_OK);
     FUZZ_CHECK(r.dropped_bytes == 0 && counts_of(&again).stamp >= counts_of(&t).stamp);
     same(&t, &again);
     FUZZ_CHECK(r.writes_open <= UINT16_MAX);
@@ -159,6 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(counts_of(&t).log_bytes ==
                    48 * ((uint64_t)counts_of(&t).fragments + 2)); /* header, fragments, end */
         FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
+        FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK && twochoice_table_verify(&again) == QOS_OK);
         FUZZ_CHECK(counts_of(&again).stamp >= counts_of(&t).stamp);
         same(&t, &again);
     }

@@ -5,6 +5,7 @@ usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER
        tests/mutate/mutate.py list HEADER [N] [SEED]  only prints them
        tests/mutate/mutate.py pick HEADER [SEED]      5 caught mutants, spread over the header, as a list to replay
        tests/mutate/mutate.py replay FILE [HEADER]    mutants of a list: each must still be caught by the test it names
+       tests/mutate/mutate.py work HEADER             counts the work of those that are judged `performance`
 
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
 swapped, a memory order. One that does not compile, or whose object code is the header's own (at -O1; plain, with the
@@ -31,6 +32,10 @@ Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outl
     - old text of the line(s)
     + new text
     caught by: unit/htb_reserve    or `equivalent: reason`, `performance: reason`
+
+The work of a mutant that is slow but right is a count, not a time: how often the branches of the header's bodies are taken
+(clang's counters, at -O1) and its prefetches run, in the test named, at 1/20 of its length. `work` writes it behind the
+reason: `[unit/htb_queues: 1200 -> 1300]`, without the change and with it.
 """
 import collections
 import fcntl
@@ -376,6 +381,7 @@ def bodies_of(source):
 GCC = ["gcc", "-std=gnu11", "-O1"]
 CLANG = ["clang", "-std=gnu11", "-O0"]
 COVERED = ["clang", "-std=gnu11", "-O1", "-fprofile-instr-generate", "-fcoverage-mapping"]
+COUNTED = COVERED + ["-D__builtin_prefetch(...)=((void)((__VA_ARGS__) ? 0 : 0))"]  # a branch, so that it is counted
 SANITIZED = ["clang", "-std=gnu11", "-O1", "-fsanitize=address,undefined,integer", "-fno-sanitize-recover=all",
              "-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())"]
 
@@ -721,8 +727,10 @@ def read_list(path):
             entry["old" if line[0] == "-" else "new"].append(line[2:])
         elif entry and re.match(r"^(caught by|equivalent|performance): ", line):
             entry["verdict"], entry["reason"] = line.split(": ", 1)
+            entry["last"] = number
         elif entry and line.startswith("  "):
             entry["reason"] += " " + line.strip()
+            entry["last"] = number
         else:
             sys.exit(f"{path}:{number}: not a line of a list: {line}")
     for e in entries:
@@ -885,6 +893,54 @@ def replay_command(path, only):
     return 1 if failed or gone > GONE_MAX or not count else 0
 
 
+def work_of(bench, t):
+    """How often the branches of the header as it is in `work` are taken in a test; None: the test does not pass."""
+    profile = f"{bench.work}/profile"
+    if os.path.exists(profile):
+        os.remove(profile)
+    if not bench.changed("count", COUNTED) or run([bench.program(t)], LONG_S, f"{bench.work}/run.log", t.scale,
+                                                  f"{bench.work}/count:{bench.work}/run.as_is", False, profile)[0] != 0:
+        return None
+    subprocess.run(["llvm-profdata", "merge", "-o", profile + ".data", profile], capture_output=True, check=True)
+    shown = subprocess.run(["llvm-profdata", "show", "--counts", "--all-functions", profile + ".data"],
+                           capture_output=True, check=True).stdout.decode()
+    counts = re.findall(r"Block counts: \[([\d, ]*)\]|Function count: (\d+)", shown)
+    return sum(int(n) for blocks, calls in counts for n in (blocks.split(", ") if blocks else [calls or 0]))
+
+
+def work_command(header):
+    bench, usual, missing, lines = Bench(header), {}, 0, open(JUDGED).read().split("\n")
+    for e in sorted(read_list(JUDGED), key=lambda e: -e["line"]):
+        if e["header"] != header:
+            continue
+        found = places(bench.text, e["function"], e["old"])
+        if len(found) < e["nth"]:
+            print(f"GONE      {JUDGED}:{e['line']}: {e['function']}: the old text is not there any more")
+            missing += 1
+            continue
+        if e["verdict"] != "performance":
+            continue
+        best, change, at = None, 1, {**e, "at": found[e["nth"] - 1].start()}
+        text = apply_by_text(bench.text, e)
+        tests = [t for t in bench.reaching(at, bench.short) if not t.own and t.hit is not None and t.run_s < QUICK_S]
+        for t in tests:
+            if t.key not in usual:
+                bench.put(bench.text)
+                usual[t.key] = work_of(bench, t)
+        bench.put(text)
+        for t in tests:
+            n = work_of(bench, t)
+            if n and usual[t.key] and max(n / usual[t.key], usual[t.key] / n) > change:
+                best, change = f" [{t.name}: {usual[t.key]} -> {n}]", max(n / usual[t.key], usual[t.key] / n)
+        if best:
+            lines[e["last"] - 1] = re.sub(r" \[[^]]*: \d+ -> \d+\]$", "", lines[e["last"] - 1]) + best
+        missing += not best
+        print(f"{'counted ' if best else 'NO COUNT'}  {e['function']}: {strip(e['new'])[:70]!r}{best or ''}", flush=True)
+    with open(JUDGED, "w") as f:
+        f.write("\n".join(lines))
+    return 1 if missing else 0
+
+
 def main():
     a = sys.argv[1:]
     os.makedirs(OUT, exist_ok=True)
@@ -899,6 +955,8 @@ def main():
         return pick_command(a[1], a[2] if len(a) > 2 else "1")
     if len(a) >= 2 and a[0] == "replay":
         return replay_command(a[1], a[2] if len(a) > 2 else None)
+    if len(a) >= 2 and a[0] == "work":
+        return work_command(a[1])
     print(__doc__)
     return 2
 

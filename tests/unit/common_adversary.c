@@ -52,6 +52,27 @@ int main(void)
         struct adversary_score score;
         CHECK_WITHIN(adversary_play(&game, &p, &score), first, first);
     }
+    { /* the line of the table, as it is printed */
+        char line[4096], *text, *end;
+        FILE *file = tmpfile();
+        CHECK(file != NULL);
+        if (!file)
+            return 1;
+        adversary_print(file, &game, &p);
+        rewind(file);
+        CHECK(fgets(line, sizeof line, file) != NULL);
+        CHECK(fclose(file) == 0);
+        text = strchr(line, '\'') + 1;
+        end = strchr(text, '\'');
+        *end = 0;
+        CHECK(strncmp(end + 1, " unit/common_adversary", 22) == 0);
+        CHECK(adversary_parse(&game, text, &again));
+        CHECK(again.seed == p.seed && again.steps == p.steps);
+        CHECK(setenv("QOS_ADVERSARY_REPLAY", text, 1) == 0);
+        CHECK_WITHIN(adversary_hunt(&game, 20000, 0), first, first);
+        CHECK_EQ(adversary_state.game[3].programs, 1);
+        CHECK(unsetenv("QOS_ADVERSARY_REPLAY") == 0);
+    }
     CHECK(adversary_parse(&game, "toy 7 pause,512,0 send,100,0", &again));
     CHECK_EQ(again.seed, 7);
     CHECK_EQ(again.steps, 2);
