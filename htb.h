@@ -495,7 +495,7 @@ struct htb_priv_lease {
     uint64_t want, want_own; /* used and own, smoothed */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
     uint32_t parts;          /* this tree's share of the rates, of HTB_PRIV_WHOLE */
-    bool refused;            /* a request at the gate, since the last exchange */
+    bool refused;            /* since the last exchange a request at the gate had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
 };
 
@@ -1098,7 +1098,7 @@ QOS_PRIV uint32_t htb_priv_ring_least(const struct htb *tree, uint32_t group)
     return heap == QOS_NONE || tree->turn[head].tag < tree->turn[heap].tag ? head : heap;
 }
 
-/* Takes a node out of its parent's ring. */
+/* Takes a node out of its parent's ring; HTB_PRIV_RING stays as it is. */
 QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
 {
     if (tree->turn[id].rank == 0)
@@ -1107,7 +1107,7 @@ QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
         htb_priv_heap_out(tree, &tree->cls[group].u.group.heap, id);
     if (!(tree->node[id].flags & HTB_PRIV_RING))
         tree->turn[group].idle = (tree->turn[group].idle - 1u) & 127u;
-    tree->node[id].flags = (uint16_t)(tree->node[id].flags & ~(HTB_PRIV_RING | HTB_PRIV_LINKED));
+    htb_priv_mark(tree, id, HTB_PRIV_LINKED, false);
 }
 
 /* The turn goes to the first that may borrow. Those before it leave the ring. */
@@ -1284,15 +1284,12 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
     uint32_t group = tree->node[id].parent;
-    bool may = (tree->node[id].flags & HTB_PRIV_RING) != 0;
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
     t->tag = qos_max(qos_sat_sub(t->tag, (back << 16) / t->weight), tree->cls[group].u.group.clock);
-    if (may) {
-        htb_priv_mark(tree, id, HTB_PRIV_RING, true);
+    if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
-    }
     htb_priv_ring_settle(tree, group);
 }
 
@@ -2357,9 +2354,9 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     const uint32_t old = tree->node[id].parent;
     const int32_t deeper = (int32_t)tree->node[parent].depth + 1 - (int32_t)tree->node[id].depth;
     uint32_t i, r;
+    htb_priv_set_ring(tree, id, false);
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, old, id);
-    htb_priv_ring_settle(tree, old);
     tree->turn[id].tag =
         qos_sat_add(qos_sat_sub(tree->turn[id].tag, tree->cls[old].u.group.clock), tree->cls[parent].u.group.clock);
     tree->cls[old].u.group.children--;
@@ -2787,7 +2784,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     const unsigned mask = HTB_PRIV_RING | HTB_PRIV_BACKLOG | HTB_PRIV_OWN, flags = tree->node[id].flags;
     struct htb_priv_lease *lease = &tree->lease[id];
     const uint64_t interval_ns = tree->shared->interval_ns;
-    bool waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || lease->refused;
+    const bool refused = lease->refused, waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || refused;
     uint64_t want, all = 0;
     uint32_t i;
     lease->want = (lease->want + qos_mul_div_ceil(lease->used, interval_ns, elapsed_ns)) / 2;
@@ -2795,8 +2792,10 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     lease->used = lease->own = 0;
     lease->refused = false;
     want = lease->want + lease->want_own + lease->queued;
-    if ((flags & HTB_PRIV_GROUP) && htb_priv_turn(tree, id) != QOS_NONE)
+    if ((flags & HTB_PRIV_GROUP) && (refused || htb_priv_turn(tree, id) != QOS_NONE))
         want -= lease->want / 8;
+    if (waits)
+        want = qos_max(want, 1);
     if (!(flags & HTB_PRIV_USED))
         want = lease->want = 0;
     qos_atomic_store_relaxed(&offer[tree->share_slot].want, want);
@@ -2804,8 +2803,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         return;
     for (i = 0; i < tree->shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
-    tree->lease[tree->node[id].parent].turns +=
-        1 + qos_mul_div_floor((uint64_t)tree->turn[id].weight << 10, qos_min(want, all), qos_max(all, 1));
+    tree->lease[tree->node[id].parent].turns += 1 + qos_mul_div_floor((uint64_t)tree->turn[id].weight << 10, want, all);
 }
 
 /* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */
@@ -2913,8 +2911,6 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
 QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
 {
     qos_counter_add(&tree->cls[id].counters.refused, 1);
-    for (; tree->lease && id != QOS_NONE; id = tree->node[id].parent)
-        tree->lease[id].refused = true;
     return QOS_EAGAIN;
 }
 
@@ -2934,8 +2930,12 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
     uint32_t payer;
     htb_priv_sub_tokens(tree, n, n_sub);
     payer = htb_priv_payer(tree, id, n_sub, now_ns);
-    if (payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, payer)))
+    if (payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, payer))) {
+        /* It waits to borrow, up to the first node at its limit. */
+        for (; tree->lease && id != QOS_NONE && htb_priv_limit_passes(tree, id, n_sub); id = tree->node[id].parent)
+            tree->lease[id].refused = true;
         return false;
+    }
     htb_priv_charge(tree, id, payer, n_sub, now_ns);
     return true;
 }

@@ -458,6 +458,8 @@ static void no_tokens(void)
     CHECK_EQ(htb_next_ns_all(&w.tree, 7, 1, n), 7);
     CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
     take_ok(&w, 0, 0, 0, false); /* the short path: no limits in the tree */
+    reserve(&w, 1, 0, 0, QOS_NOTHING, 0);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 1), QOS_NEVER);
     world_close(&w);
 }
 

@@ -138,6 +138,40 @@ static void order_of_dispatch(void)
     world_close(&w);
 }
 
+/* Those that are left after some were cancelled go in the order of offsets, too. */
+static void order_after_cancels(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request *r;
+    struct check_rng rng;
+    struct world w;
+    unsigned round, i, left;
+    uint64_t last;
+    check_rng_init(&rng, 3);
+    config.dispatch_max = 64;
+    config.bypass_max = 1000;
+    for (round = 0; round < 100; round++) {
+        world_open(&w, &config);
+        for (i = 0; i < 64; i++)
+            submit(&w, i, 0, 1, check_between(&rng, 1, 1000), S);
+        r = htb_dispatch(&w.tree, S);
+        CHECK(r != NULL);
+        for (i = 0, left = 0; i < 64; i++)
+            if (pool[i].state == HTB_DISPATCHED && check_between(&rng, 0, 2) == 0)
+                CHECK_EQ(htb_cancel(&w.tree, S, &pool[i]), QOS_OK);
+            else
+                left += pool[i].state == HTB_DISPATCHED;
+        for (last = 0; r && left > 0; left--, last = r->offset) {
+            CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, NULL, r), QOS_OK);
+            r = htb_dispatch(&w.tree, S);
+            CHECK(r != NULL && r->offset >= last);
+            if (!r)
+                break;
+        }
+        world_close(&w);
+    }
+}
+
 /* Requests keep coming just ahead of the head: no other is overtaken more than bypass_max + dispatch_max times. */
 static void bypass(void)
 {
@@ -586,6 +620,95 @@ static void who_is_late(void)
     world_close(&w);
 }
 
+/* By flight, from a bound of first_ns. Class 1 is late, and its requests take 2 ms whatever the bound is. The others
+ * complete 1,100 tokens in each ms, and `after` once the bound is narrower: the bound after each of four looks, which are
+ * 5 ms or two bounds apart. */
+static void narrow(uint64_t first_ns, uint64_t after, uint64_t bound_ns[4])
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t now = 0, begun_ns[2], changed_ns = 0, done, last_ns = first_ns, look_ns;
+    unsigned i, looks = 0;
+    config.bound = HTB_BY_FLIGHT;
+    config.flight_max_ns = 16 * first_ns; /* the bound begins at a sixteenth */
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 500000, 0, 0);
+    CHECK_EQ(info_of(&w.tree).flight_bound_ns, first_ns);
+    for (i = 0; i < 2; i++) {
+        submit(&w, i, 1, 100, 0, 0);
+        CHECK(htb_dispatch(&w.tree, 0) == &pool[i]);
+        begun_ns[i] = i * MS;
+    }
+    submit(&w, 2, 2, 100, 0, 0);
+    while (looks < 4 && now < S) {
+        now += MS;
+        for (i = 0; i < 2; i++)
+            if (now - begun_ns[i] >= 2 * MS) {
+                CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &pool[i]), QOS_OK);
+                submit(&w, i, 1, 100, 0, now);
+                begun_ns[i] = now;
+            }
+        for (done = 0; done < (looks ? after : 1100);) {
+            struct htb_request *r = htb_dispatch(&w.tree, now);
+            CHECK(r != NULL);
+            if (!r)
+                break;
+            if (r->class_id == 1)
+                continue;
+            done += 100;
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+            CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
+        }
+        if (info_of(&w.tree).flight_bound_ns != last_ns) {
+            look_ns = changed_ns + qos_max(5 * MS, 2 * last_ns);
+            CHECK(looks == 0 || (now >= look_ns && now < look_ns + MS));
+            changed_ns = now;
+            last_ns = bound_ns[looks++] = info_of(&w.tree).flight_bound_ns;
+        }
+    }
+    CHECK_EQ(looks, 4);
+    world_close(&w);
+}
+
+/* A quarter narrower, a device slower than 7/8, and a late class that waits for nobody: the bound goes back to where it
+ * came from, and half as far again. */
+static void narrowed_in_vain(void)
+{
+    uint64_t bound_ns[4] = {0, 0, 0, 0};
+    narrow(MS, 900, bound_ns); /* 1,000 of 1,200 */
+    CHECK(bound_ns[0] == 875000 && bound_ns[1] == 765625 && bound_ns[2] == 669922 && bound_ns[3] == 1500000);
+    narrow(MS, 1000, bound_ns);
+    CHECK(bound_ns[0] == 875000 && bound_ns[1] == 765625 && bound_ns[2] == 669922 && bound_ns[3] == 586182);
+    narrow(10 * MS, 900, bound_ns);
+    CHECK(bound_ns[0] == 8750000 && bound_ns[1] == 7656250 && bound_ns[2] == 6699219 && bound_ns[3] == 15 * MS);
+}
+
+/* A device that stands still for 100 s: a class catches up with at most QOS_TOKENS_MAX tokens, not one more. */
+static void stood_still(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    unsigned i;
+    config.rate_per_s[0] = QOS_RATE_MAX;
+    config.lag_ns = HTB_BURST_MAX_NS;
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, QOS_RATE_MAX, 0, 0);
+    submit(&w, 0, 1, 100, 0, S);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    submit(&w, 1, 1, 1, 0, S);
+    submit(&w, 2, 1, QOS_TOKENS_MAX - 1, 0, S);
+    submit(&w, 3, 1, 1, 0, S);
+    for (i = 0; i < 3; i++) {
+        CHECK_EQ(htb_complete(&w.tree, 101 * S, HTB_DONE, NULL, &pool[i]), QOS_OK);
+        CHECK(htb_dispatch(&w.tree, 101 * S) == (i < 2 ? &pool[i + 1] : NULL));
+    }
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 101 * S), 101 * S + 1);
+    CHECK(htb_dispatch(&w.tree, 101 * S + 1) == &pool[3]);
+    world_close(&w);
+}
+
 /* A request waits for all of its resources. A clock that goes back does no harm. */
 static void several_resources(void)
 {
@@ -593,6 +716,7 @@ static void several_resources(void)
     struct world w;
     struct htb_class c = class_of(0, 10000, 0);
     struct htb_request *r = request(0, 1, 100, 0);
+    static const uint64_t two[HTB_RESOURCES_MAX] = {100, 2, 0, 0};
     config.resources = 2;
     config.rate_per_s[1] = 100;
     c.rate_per_s[1] = 100;
@@ -605,11 +729,15 @@ static void several_resources(void)
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 20 * MS, r), QOS_OK); /* another operation more than was thought, at 0.1 per ms */
+    CHECK(htb_dispatch(&w.tree, 20 * MS) == r);
+    CHECK_EQ(htb_complete(&w.tree, 20 * MS, HTB_DONE, two, r), QOS_OK);
+    CHECK_EQ(htb_next_ns_all(&w.tree, 20 * MS, 1, r->tokens), 40 * MS);
     r->tokens[1] = QOS_TOKENS_MAX + 1;
     CHECK_EQ(htb_submit(&w.tree, 0, r), QOS_ERANGE);
     r->tokens[0] = r->tokens[1] = 0; /* costs nothing: goes at once */
-    CHECK_EQ(htb_submit(&w.tree, 5 * MS, r), QOS_OK);
-    CHECK(htb_dispatch(&w.tree, 5 * MS) == r);
+    CHECK_EQ(htb_submit(&w.tree, 20 * MS, r), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, 20 * MS) == r);
     world_close(&w);
 }
 
@@ -727,6 +855,61 @@ static void shares_of_a_fast_device(void)
     world_close(&w);
 }
 
+/* Two resources: a borrower's request that takes the root less than 1 ns counts as 1 ns, beside one of 2 ns. */
+static void less_than_a_ns(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request *r;
+    struct world w;
+    unsigned i, other = 0;
+    config.bound = HTB_BY_FLIGHT;
+    config.resources = 2;
+    config.rate_per_s[0] = config.rate_per_s[1] = QOS_RATE_MAX;
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 0, 0);
+    reserve(&w, 2, 0, 0, 0, 0);
+    submit(&w, 0, 1, 100, 0, S);
+    submit(&w, 1, 2, 2300, 0, S);
+    for (i = 0; i < 300; i++) {
+        r = htb_dispatch(&w.tree, S);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        other += r == &pool[1];
+        CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, NULL, r), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, S, r), QOS_OK);
+    }
+    CHECK_WITHIN(other, 99, 101);
+    world_close(&w);
+}
+
+/* A class is at its limit, and waits for the debt of its group, which pays it off sooner at a higher rate. */
+static void group_rises_for_one_at_its_limit(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 10000, 0);
+    struct world w;
+    world_open(&w, &config);
+    reserve_group(&w, 1, 0, 1000, 0, 0);
+    reserve(&w, 2, 1, 0, 1000, 0);
+    reserve(&w, 3, 1, 0, 0, 0);
+    reserve(&w, 4, 0, 0, 0, 0);
+    reserve(&w, 5, 0, 1000, 1000, 0);
+    CHECK_EQ(force(&w, 2, 100, 0, S), QOS_OK); /* its limit: 90 below nothing, and 10 in 100 ms */
+    CHECK_EQ(force(&w, 3, 400, 0, S), QOS_OK);
+    CHECK_EQ(force(&w, 4, 600000, 0, S), QOS_OK);
+    submit(&w, 0, 2, 10, 0, S);
+    CHECK_GE(htb_dispatch_next_ns(&w.tree, S), S + 300 * MS);
+    CHECK_EQ(force(&w, 5, 200, 0, S), QOS_OK);
+    submit(&w, 1, 5, 10, 0, S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 200 * MS);
+    c.group = true;
+    CHECK_EQ(htb_change(&w.tree, S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 100 * MS);
+    world_close(&w);
+}
+
 /* Best effort is at its limit, and waits for the root's debt. When the root's rate rises, it need not wait as long. */
 static void root_rises_for_one_at_its_limit(void)
 {
@@ -779,6 +962,18 @@ static void one_time(void)
     CHECK_EQ(htb_next_ns(&w.tree, 200 * S, 2, 1), 200 * S + MS);
     CHECK(htb_dispatch(&w.tree, 200 * S) == &pool[0]);
     CHECK_EQ(drain(&w, 2, 1, 201 * S), 10);
+    world_close(&w);
+    config.best_effort.rate_per_s[0] = 1000; /* best effort's own tokens as well */
+    world_open(&w, &config);
+    CHECK_EQ(drain(&w, 0, 1, S), 10000);
+    htb_reset_clock(&w.tree, 100 * S);
+    CHECK_EQ(drain(&w, 0, 1, 100 * S), 0);
+    reserve(&w, 1, 0, 0, 0, 100 * S);
+    CHECK_EQ(force(&w, 1, 500000, 0, 100 * S), QOS_OK); /* nothing to lend for half a second */
+    submit(&w, 0, 0, 10, 0, 100 * S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, 100 * S), 100 * S + 10 * MS);
+    htb_reset_clock(&w.tree, S);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 10 * MS);
     world_close(&w);
 }
 
@@ -998,6 +1193,7 @@ int main(void)
     check_begin("unit/htb_queues");
     states();
     order_of_dispatch();
+    order_after_cancels();
     bypass();
     bounds();
     urgent();
@@ -1011,10 +1207,14 @@ int main(void)
     time_moves_on();
     waits_alone();
     who_is_late();
+    narrowed_in_vain();
+    stood_still();
     several_resources();
     real_cost();
     holders();
     shares_of_a_fast_device();
+    less_than_a_ns();
+    group_rises_for_one_at_its_limit();
     root_rises_for_one_at_its_limit();
     one_time();
     walk();

@@ -112,12 +112,13 @@ static void nobody_else_is_late(void)
     static struct htb_request request;
     uint64_t now, bound_ns;
     config.bound = HTB_BY_FLIGHT;
-    open_shared(2, 8);
+    config.burst_ns = 1; /* one ns late is late */
+    open_shared(3, 8);
     world_open(&w[0], &config);
     reserve(&w[0], 1, 0, 400000, 0, 0);
     CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_OK);
     bound_ns = info_of(&w[0].tree).flight_bound_ns;
-    request.class_id = 1;
+    request.class_id = 2; /* best effort */
     request.tokens[0] = 10;
     for (now = 1; now < 500 * MS; now += MS) {
         (void)htb_exchange(&w[0].tree, now);
@@ -127,6 +128,57 @@ static void nobody_else_is_late(void)
     }
     CHECK_EQ(info_of(&w[0].tree).flight_bound_ns, bound_ns);
     world_close(&w[0]);
+}
+
+/* Three borrowers in tree 0, one in tree 1, from S on: each gets a quarter. Before, tree 1 had all of the root: the others
+ * come to their shares though no take of theirs has passed yet. */
+static void borrowers(void)
+{
+    struct htb_config config = world_config();
+    uint64_t now, before[2] = {0, 0}, turn = 0;
+    uint32_t id, i;
+    open_shared(2, 8);
+    for (i = 0; i < 2; i++) {
+        world_open(&w[i], &config);
+        for (id = 1; id <= 4; id++)
+            reserve(&w[i], id, 0, 0, 0, 0);
+        CHECK_EQ(htb_join(&w[i].tree, 0, shared, i), QOS_OK);
+    }
+    for (now = MS; now < 4 * S; now += MS) {
+        if (now == 3 * S)
+            for (i = 0; i < 2; i++)
+                before[i] = stats_of(&w[i], QOS_NONE).granted;
+        for (i = 0; i < 3 && now >= S; i++)
+            (void)drain(&w[0], 1 + (uint32_t)(turn + i) % 3, 50, now);
+        turn++;
+        (void)drain(&w[1], 4, 50, now);
+        (void)htb_exchange(&w[0].tree, now);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    for (i = 0; i < 2; i++)
+        CHECK_WITHIN((double)(stats_of(&w[i], QOS_NONE).granted - before[i]), i ? 240000 : 720000, i ? 265000 : 760000);
+    for (i = 0; i < 2; i++)
+        world_close(&w[i]);
+
+    /* Nobody keeps tokens of the root for one that is refused at its own limit. */
+    open_shared(2, 8);
+    for (i = 0; i < 2; i++) {
+        world_open(&w[i], &config);
+        reserve(&w[i], 1, 0, 0, 10000, 0);
+        reserve(&w[i], 2, 0, 0, 0, 0);
+        CHECK_EQ(htb_join(&w[i].tree, 0, shared, i), QOS_OK);
+    }
+    for (now = MS; now < 3 * S; now += MS) {
+        if (now == 2 * S)
+            before[1] = stats_of(&w[1], 2).granted;
+        (void)drain(&w[0], 1, 5, now);
+        (void)drain(&w[1], 2, 50, now);
+        (void)htb_exchange(&w[0].tree, now);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    CHECK_WITHIN((double)(stats_of(&w[1], 2).granted - before[1]), 970000, 990000);
+    for (i = 0; i < 2; i++)
+        world_close(&w[i]);
 }
 
 /* A step is 5 ms of simulated time. All threads run through it together, as fast as they can. */
@@ -187,6 +239,7 @@ int main(void)
     check_begin("unit/htb_trees");
     joining();
     nobody_else_is_late();
+    borrowers();
     threads(1);
     threads(2);
     threads(4);

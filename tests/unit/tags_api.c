@@ -606,6 +606,16 @@ static void given_up(void)
     CHECK_EQ(report(QOS_NONE).given_up, 1);
     CHECK_EQ(report(QOS_NONE).at_device, 0);
     close_tags();
+
+    c.attribute = true; /* the phase is the one in which it was dispatched */
+    c.channels = 1;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g[0]), QOS_OK);
+    CHECK_EQ(tags_give_up(&tags, 0, 0, &lost), QOS_OK);
+    CHECK(g[0].phase == TAGS_PHASE_WEIGHT && lost.phase == TAGS_PHASE_WEIGHT);
+    close_tags();
 }
 
 /* Grants that are final. */
@@ -1127,6 +1137,8 @@ static void idle_for_some_ns(unsigned kind)
 static void changed_when_behind(void)
 {
     struct tags_config c = plain(1, TAGS_PS);
+    uint64_t start, now;
+    unsigned i;
     c.limit_burst_ns = QOS_NOTHING;
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 10, 10), QOS_OK);
@@ -1143,6 +1155,20 @@ static void changed_when_behind(void)
     CHECK_EQ(serve(0, 0), 0);
     CHECK_EQ(change(0, 0, 1, 0, 3), QOS_OK);
     CHECK_EQ(tags_next_ns(&tags, 0), 333333334);
+    close_tags();
+
+    c.limit_burst_ns = MS; /* at 3 a second it is a third of a ns behind the ns; at 7 that is over */
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 3), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 9, 1), QOS_OK);
+    CHECK_EQ(serve(SECOND, 0), 0);
+    CHECK_EQ(change(SECOND, 0, 1, 0, 7), QOS_OK);
+    for (i = 0, now = start = tags_next_ns(&tags, SECOND); i < 7; i++) {
+        CHECK_EQ(serve(now, 0), 0);
+        now = tags_next_ns(&tags, now);
+    }
+    CHECK_EQ(start, SECOND + 142857144); /* 333333334 * 3 / 7, and never early */
+    CHECK_EQ(now, start + SECOND);
     close_tags();
 }
 
@@ -1284,6 +1310,26 @@ static void clock_borders(void)
     CHECK_EQ(serve(due, MS), 0);
     CHECK_EQ(serve(due - 2 * SECOND, MS), -1);
     CHECK_EQ(serve(due + year - 1, MS), 0);
+    close_tags();
+
+    open_tags(&c); /* 5 s back; from there half a second back is late, and a time of the present is one again */
+    CHECK_EQ(add(10 * SECOND, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 10 * SECOND, 0, 100, 1), QOS_OK);
+    CHECK_EQ(serve(10 * SECOND, MS), 0);
+    CHECK_EQ(serve(5 * SECOND, MS), -1);
+    CHECK_EQ(serve(5 * SECOND - 500 * MS, MS), -1);
+    CHECK_EQ(serve(5 * SECOND + 700 * MS, MS), -1);
+    CHECK_EQ(serve(5 * SECOND + 999 * MS, MS), -1);
+    CHECK_EQ(serve(10 * SECOND + 200 * MS, MS), -1);
+    CHECK_EQ(serve(10 * SECOND + 999 * MS, MS), -1);
+    CHECK_EQ(serve(11 * SECOND, MS), 0);
+    close_tags();
+
+    open_tags(&c); /* a first time of 2^62 counts as none */
+    CHECK_EQ(add(UINT64_C(1) << 62, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 100, 1), QOS_OK);
+    CHECK_EQ(serve(SECOND, MS), 0);
+    CHECK_EQ(serve((UINT64_C(1) << 62) + 5 * SECOND, MS), -1);
     close_tags();
 }
 
