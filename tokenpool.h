@@ -2322,11 +2322,11 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint64_t seen = qos_atomic_load_relaxed(at), to;
     bool announced = tokenpool_priv_period_epoch(monitor->period) == monitor->epoch;
-    do {
-        to = seen; /* a stray store, not a monitor's */
-        if (tokenpool_priv_period_valid(seen))
-            to = tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen), (seen + 2) & 0xffu);
-    } while (!qos_atomic_cas_release(at, &seen, to)); /* M6, P3 */
+    do
+        to = tokenpool_priv_period_valid(seen)
+                 ? tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen), (seen + 2) & 0xffu)
+                 : seen;                            /* a stray store, not a monitor's */
+    while (!qos_atomic_cas_release(at, &seen, to)); /* M6, P3 */
     monitor->period = to;
     if (tokenpool_priv_period_epoch(to) == monitor->epoch && !announced) {
         monitor->look_ns = monitor->now_ns;
