@@ -124,6 +124,14 @@ ask() { # PORT LINE: what the server answers, until it closes
     exec 5>&-
 }
 
+# The examples of a help text: lines that begin with the tool or with mpirun, and what their backslashes carry on.
+examples_of() { # TOOL HELP
+    awk -v tool="$1" 'more {line = line $0} !more && $0 ~ "^ *(mpirun [^|]*)?" tool " " && !/usage:|lists (its|the) options|^[a-z_]+( [a-z]+)? - / {line = $0; more = 1}
+        more && /\\$/ {sub(/\\$/, "", line); next} more {sub(/^ +/, "", line); gsub(/  +/, " ", line); print line; more = 0}' "$2"
+}
+# Those that need no clock and no disk.
+alone_example() { case $1 in "simulate pshift"*) false ;; "simulate "* | "pshift_cluster keys"*) true ;; *) false ;; esac; }
+
 # Runs a command that judges itself (examples/tokenpool_*) and prints its output. A missed reservation, or a machine too
 # slow for a verdict (status 3), is retried once; wrong counts never are. Ends the script unless all checks held: as failed if
 # two tries missed a reservation, as inconclusive if either was too slow or the machine was disturbed.     judged OUTPUT COMMAND...

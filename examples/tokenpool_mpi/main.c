@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     node_clients = (uint64_t)(ranks > 1 ? ranks - 1 : 1);
     i = opt_parse(argc, argv, opts,
                   "Rank 0 is the data node; the other ranks read its records, and tokens decide how many.",
-                  "mpirun -n 5 tokenpool_mpi --periods 5\n");
+                  "mpirun -n 5 tokenpool_mpi --periods 3 --table 256M\n");
     if (i < argc)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
     if (ranks < 2 || node_clients != (uint64_t)ranks - 1)

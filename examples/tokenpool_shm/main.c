@@ -411,10 +411,10 @@ int main(int argc, char **argv)
     };
     struct node_setup *s = &node_options;
     const struct group *entry = NULL;
-    uint32_t i = (uint32_t)opt_parse(argc, argv, opts,
-                                     "Clients read 4 KiB records of a table in shared memory; tokens decide how many.",
-                                     "tokenpool_shm --periods 8\ntokenpool_shm --kill-client 1 --kill-at 4 --json "
-                                     "out.json\ntokenpool_shm --name db --serve\ntokenpool_shm --name db --id 0\n");
+    uint32_t i = (uint32_t)opt_parse(
+        argc, argv, opts, "Clients read 4 KiB records of a table in shared memory; tokens decide how many.",
+        "tokenpool_shm --periods 4 --table 256M\ntokenpool_shm --periods 4 --kill-client 1 --kill-at 2 --json "
+        "out.json\ntokenpool_shm --name db --serve\ntokenpool_shm --name db --id 0\n");
     if ((int)i < argc)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[i]);
     if ((name && is_server == (id != UINT64_MAX)) || (!name && (is_server || id != UINT64_MAX || group)))

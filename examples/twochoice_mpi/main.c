@@ -213,7 +213,7 @@ static void read_options(int argc, char **argv)
     snprintf(name, sizeof name, "twochoice_mpi %s", command->name);
     argv[1] = name;
     at = opt_parse(argc - 1, argv + 1, options, command->what,
-                   "mpirun -n 8 twochoice_mpi burst --servers 4 --rate 20M --slow 0\n");
+                   "mpirun -n 8 twochoice_mpi burst --servers 4 --rate 50M --slow 0\n");
     tool_set_name("twochoice_mpi");
     if (at < argc - 1)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[at + 1]);

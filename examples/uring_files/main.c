@@ -28,7 +28,7 @@ static const char examples[] =
     "  file=PATH           its own file instead of --file\n"
     "\n"
     "A database beside a scan, without and with a reservation:\n"
-    "  uring_files --file /tmp/test --size 1G --compare --runtime 2s \\\n"
+    "  uring_files --file /tmp/test --size 256M --compare --runtime 2s \\\n"
     "      --tenant db:rw=randread,bs=4k,depth=32,reserve=60M \\\n"
     "      --tenant scan:rw=randread,bs=128k,depth=64\n"
     "\n"

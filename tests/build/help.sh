@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: every tool of examples/ explains itself: --help ends with status 0, has at most 100 columns and says how it is used;
-# an unknown option and an unknown command end with status 2 and a message that begins with the tool's name
+# an unknown option and an unknown command end with status 2 and a message that begins with the tool's name; examples
+# that need nothing but a processor work exactly as printed (the others: real/help)
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0
@@ -41,5 +42,18 @@ for main in examples/*/main.c; do
     n=$((n + 1))
 done
 [ "$n" -ge 5 ] || bad "only $n help texts were found"
+mkdir -p "$out/dir/build/figures"
+ran=0
+for tool in simulate pshift_cluster; do
+    cat "$out/$tool"*.txt >"$out/help"
+    examples_of "$tool" "$out/help" | sort -u >"$out/list"
+    while read -r line <&4; do
+        alone_example "$line" || continue
+        ran=$((ran + 1))
+        (cd "$out/dir" && timeout -k 5 400 bash -c "$line") >"$out/run.out" 2>"$out/run.err" </dev/null && ok "$line" ||
+            { bad "$line: status $?"; tail -n 5 "$out/run.out" "$out/run.err"; }
+    done 4<"$out/list"
+done
+[ "$ran" -ge 5 ] || bad "only $ran examples were run"
 echo "$n help texts"
 finish $failed
