@@ -15,8 +15,9 @@ done
 [ -f "$filter" ] || { echo "$filter was not built"; exit 1; }
 fio --enghelp | grep -qw nbd && fio_nbd=1 || { fio_nbd=; echo "this fio has no nbd engine: qemu-io takes its place where it can"; }
 failed=0 unsure=
+[ "${QOS_TEST_FAILURES:-}" != 1 ] || bad() { echo "FAILED: $*"; exit 1; } # a planted bug: one failure is enough
 d=$(mktemp -d)
-server=
+server= socket=
 end() {
     [ -z "$server" ] || kill "$server" 2>/dev/null
     [ -z "$(jobs -p)" ] || kill $(jobs -p) 2>/dev/null
@@ -58,10 +59,10 @@ stop() { # the server ends within 5 s, whoever waits
     wait "$server" 2>/dev/null
     server=
 }
-uri() { echo "nbd+unix:///$1?socket=${2:-$d/socket}"; }
+uri() { echo "nbd+unix:///$1?socket=${2:-${socket:-$d/socket}}"; }
 flood() { # EXPORT TIME [BLOCK] [DEPTH] [CONNECTIONS]
     timeout 300 fio --name=t --thread --ioengine=nbd --uri="$(uri "$1")" --rw=randread --bs="${3:-64k}" --iodepth="${4:-16}" \
-        --numjobs="${5:-1}" --size=48M --time_based --runtime="$2" >"$d/fio.$1" 2>&1
+        --numjobs="${5:-1}" --size=48M --time_based --runtime="$2" >"$d/fio.$1${socket:+.other}" 2>&1
 }
 number() { awk -v key="$2" '{for (i = 1; i < NF; i++) if ($i == key) {print $(i + 1); exit}}' "$1"; }
 column() { # EXPORT COLUMN
@@ -374,32 +375,36 @@ section_deaths() {
 
 # ---- bound by flight: qos-rate is a quarter of what the device does, and does not bound what all get together
 
-# The device: memory behind nbdkit's rate filter, 64 MiB/s. The control: what it does without our filter.
+# The device: memory behind nbdkit's rate filter, 64 MiB/s. The control: the same device and the same clients, at the same time,
+# without a bound. What both did in the same seconds is compared, so whatever else the machine does meets both.
 section_flight() {
     [ -n "$fio_nbd" ] || return 0
     watch_mark
-    local device=(--filter=rate memory 48M rate=512M burstiness=0.01) alone all gold bound
-    total() { # FROM-S: bytes per second of all, from then on
-        awk -v from="$1" '$1 == "submitted" {next} !t0 {t0 = $1} $1 != ns {ns = $1; sum = 0} {sum += $3}
-            ns - t0 >= from * 1e9 {if (!a) {a = ns; first = sum} b = ns; last = sum}
-            END {if (b > a) printf "%.0f\n", (last - first) / (b - a) * 1e9}' "$d/log"
-    }
-    both() { flood gold.img 4s 16k 2 & flood bulk.img 4s 64k 16 2; wait $!; }
-    start "${device[@]}" qos-log="$d/log"
-    both
-    stop
-    alone=$(total 1)
-    start "${device[@]}" qos-rate=16M qos-class=gold.img,reserve=6M qos-class=bulk.img,limit=900M qos-bound=flight qos-log="$d/log"
-    both
+    local device=(--filter=rate memory 48M rate=512M burstiness=0.01) alone all gold bound control from to
+    both() { flood gold.img "$1" 16k 2 & flood bulk.img "$1" 64k 16 2; wait $!; } # TIME
+    rm -f "$d/socket2"
+    timeout 600 nbdkit -f -U "$d/socket2" --filter="$filter" "${device[@]}" qos-log="$d/log2" 2>>"$d/err" & control=$!
+    listens() { [ -S "$d/socket2" ]; }
+    within_s 60 listens || bad "the control's server does not listen"
+    start "${device[@]}" qos-log="$d/log" qos-rate=16M qos-class=gold.img,reserve=6M qos-class=bulk.img,limit=900M qos-bound=flight
+    (socket=$d/socket2; both 4s) & others=$!
+    both 4s
+    wait $others
     bound=$(number "$d/stats" bound-us)
+    kill $control
+    wait $control
     stop
-    all=$(total 1)
-    gold=$(awk '$2 == "gold.img" {if (!a) {a = $1; first = $3} b = $1; last = $3; idle = $4 - i0} $2 == "gold.img" && !i0 {i0 = $4}
-        END {printf "%.0f\n", (last - first) / (b - a) * 1e9}' "$d/log")
-    echo "    without qoskit $((alone / mib)) MiB/s; bound by flight $((all / mib)), gold $((gold / mib)), bound $bound us; qos-rate 16"
+    ends() { awk '$1 != "submitted" {if (!n++) a = $1; b = $1} END {printf "%.0f %.0f\n", a, b}' "$1"; } # LOG: its first and last ns
+    read -r from to < <({ ends "$d/log"; ends "$d/log2"; } | awk '!a || $1 > a {a = $1} !b || $2 < b {b = $2} END {printf "%.0f %.0f\n", a + 1e9, b}')
+    rate() { # LOG [EXPORT]: bytes per second from $from to $to
+        awk -v e="${2:-}" -v from="$from" -v to="$to" '$1 == "submitted" {next} $1 != ns {if (ns >= from && ns <= to) {if (!a) {a = ns; first = sum} b = ns; last = sum}; ns = $1; if (!e) sum = 0}
+            e == "" {sum += $3} e != "" && $2 == e {sum = $3} END {printf "%.0f\n", (b > a ? (last - first) / (b - a) * 1e9 : 0)}' "$1"
+    }
+    alone=$(rate "$d/log2") all=$(rate "$d/log") gold=$(rate "$d/log" gold.img)
+    echo "    beside: without a bound $((alone / mib)) MiB/s; bound by flight $((all / mib)), gold $((gold / mib)), bound $bound us; qos-rate 16"
     expect "the flight is bounded" [ "$bound" -gt 0 ]
     start "${device[@]}" qos-rate=16M qos-class=gold.img,reserve=6M qos-class=bulk.img,limit=900M qos-log="$d/log"
-    both
+    both 2s
     stop
     expect "by rate, all get qos-rate" within "$d/log" all $((16 * mib)) $((6 * mib))
     if [ "$alone" -lt $((48 * mib)) ]; then late "the device did $((alone / mib)) MiB/s of its 64"; return; fi
