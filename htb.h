@@ -1963,7 +1963,7 @@ QOS_PRIV const char *htb_priv_rates_error(const struct htb_config *c)
     uint32_t r;
     for (r = 0; r < c->resources && r < HTB_RESOURCES_MAX; r++) {
         if (c->rate_per_s[r] == 0 || c->rate_per_s[r] > QOS_RATE_MAX)
-            return "rate_per_s: give what the device surely does, 1..QOS_RATE_MAX, for each resource";
+            return "rate_per_s: give what the device always sustains, 1..QOS_RATE_MAX, for each resource";
         if (c->best_effort.rate_per_s[r] > c->rate_per_s[r])
             return "best_effort: reserve at most rate_per_s for it, in each resource";
     }

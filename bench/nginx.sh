@@ -35,7 +35,7 @@ head -c 4096 "$d/html/mib" >"$d/html/small"
 [ "$(id -u)" -ne 0 ] || user="user root;"
 
 # Three servers with the same files: nginx without the module, the control likewise, and nginx with it.
-# What each is told for the table: 80 MiB/s in all, gold 50 for sure and 60 at most. limit_rate and limit_req know neither a
+# What each is told for the table: 80 MiB/s in all, gold at least 50 and at most 60. limit_rate and limit_req know neither a
 # total nor a reservation: gold gets 60, bulk the other 20; of limit_rate each connection the 100th part, of limit_req requests
 # of 64 KiB.
 declare -A url master

@@ -1022,7 +1022,7 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
 }
 
 #define QOSKIT_HELP                                                                                                    \
-    "qos-rate=RATE            bytes per second that the disk surely does; needed to reserve\n"                         \
+    "qos-rate=RATE            bytes per second that the disk sustains; needed to reserve\n"                            \
     "qos-class=EXPORT[,reserve=RATE][,limit=RATE][,weight=N][,burst=MS]\n"                                             \
     "                         one tenant; may be repeated; \"\" is the default export, * all others\n"                 \
     "qos-bound=rate|flight    what all get together: at most qos-rate (default), or what the disk does;\n"             \

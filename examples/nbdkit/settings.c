@@ -278,7 +278,8 @@ static int check(const struct settings *s, char *why)
     for (i = 0; i < s->classes; i++)
         total = qos_sat_add(total, s->class_of[i].terms.rate_per_s[0]);
     if (total != 0 && s->rate_per_s == 0)
-        return wrong(why, "qos-rate: give it to reserve anything; what the device surely does, in bytes per second");
+        return wrong(why,
+                     "qos-rate: give it to reserve anything; what the device always sustains, in bytes per second");
     if (s->rate_per_s == 0)
         return 0;
     if (s->others.rate_per_s[0] > left)

@@ -11,10 +11,10 @@
  *         }
  *     }
  *
- * qos_zone (http)      name=; size= of the shared memory; rate= bytes per second that the disks surely give. burst= of each
+ * qos_zone (http)      name=; size= of the shared memory; rate= bytes per second that the disks sustain. burst= of each
  *                      tenant as time (20ms); chunk= most bytes that move at once (64k); request= bytes that a request costs
  *                      beside its own (0); tenants= most qos_tenant lines, also after reloads (63).
- * qos_tenant (http)    zone=, key=; reserve= bytes per second for sure (0); limit= never more (none); weight= its share of
+ * qos_tenant (http)    zone=, key=; reserve= guaranteed bytes per second (0); limit= never more (none); weight= its share of
  *                      what is left over (1). key=* is everybody without a line, together.
  * qos (http, server, location)   zone=, key= any text with variables; over=429: a request whose tenant would have to wait
  *                      is refused with Retry-After, instead of over=wait. `qos off` undoes an outer one.

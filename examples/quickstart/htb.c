@@ -17,8 +17,8 @@
 #define TENANTS 3
 #define FILES_MAX 1024
 static const struct htb_class terms[TENANTS] = {
-    {.rate_per_s = {10000000}},                          /* 10 MB/s for sure, and half of what is left over */
-    {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s for sure, never more than 8 */
+    {.rate_per_s = {10000000}},                          /* 10 MB/s reserved, and half of what is left over */
+    {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s reserved, never more than 8 */
     {.weight = 1 /* of the surplus, as the first; no rate */}};
 
 static struct source {          /* 1. what epoll points to: a listener, or a connection with its request */

@@ -17,7 +17,7 @@
 
 enum { TENANTS = 3, DEPTH = 16, LENGTH_MAX = 131072 };
 static const struct tags_client terms[TENANTS] = {
-    {.weight = 2, .reservation_per_s = 2000000}, /* 2 MB/s for sure, and half of the device's time */
+    {.weight = 2, .reservation_per_s = 2000000}, /* 2 MB/s reserved, and half of the device's time */
     {.weight = 1, .limit_per_s = 4000000},       /* never more than 4 MB/s */
     {.weight = 1}};
 enum event { ACCEPTED, HUNG_UP, LINE, READ, SENT }; /* in the low bits of user_data */

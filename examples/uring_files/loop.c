@@ -373,8 +373,7 @@ static void explain_refusal(const struct loop *l, const struct sched_refusal *re
         qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0, tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
     for (i = 0; i < refusal->tenant; i++)
         others += tenant_reserve_cost(&l->o->tenant[i]);
-    tool_warn("tenant %s: reserve=%" PRIu64
-              " (%s) is not admitted: %s would fit, as the file surely gives %s of device "
+    tool_warn("tenant %s: reserve=%" PRIu64 " (%s) is not admitted: %s would fit, as the file sustains %s of device "
               "time a second, and the tenants before reserve %s of it",
               t->name, t->reserve, human_rate((double)t->reserve).text,
               human_rate((double)qos_mul_div_floor(refusal->fits_cost_per_s, t->bs, cost)).text,
