@@ -2,6 +2,8 @@
 # What examples/memcached_gate costs beside no proxy and beside twemproxy.   usage: bench/memcached_gate.sh [--quick]
 # The same load on each in turn, a tenth of it sets: requests per second, p99, and requests for a second of the proxy's processor
 # time (per core): on a machine that others use, that says most. All are medians of the rounds, the ratio is that within a round. Control: the load without a proxy, before and after each round.
+# One connection: each request wakes four processes in turn. Between two cores a wake-up costs ten times what the proxies do, and where the
+# kernel places them is luck; so this load also runs with all on one core, and with the proxy on a core of its own.
 # Writes build/bench/memcached_gate.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -38,10 +40,22 @@ begin twemproxy $((base + 4)) nutcracker -c "$d/twemproxy.yml" -s $((base + 5)) 
 echo "# bench memcached_gate: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(memcached -V), $(nutcracker -V 2>&1 | head -1)"
 
 cpu_ns() { cat "/proc/${pid[$1]}/task/"*/schedstat | awk '{n += $1} END {printf "%.0f", n}'; }
+every=0-$(($(nproc) - 1))
+place() { # CASE: on which cores the proxies run, and everything else
+    local t proxies=$every
+    others=$every
+    case $1 in
+    *_one_core) proxies=0 others=0 ;;
+    *_two_cores) proxies=1 others=0 ;;
+    esac
+    for t in "${!pid[@]}"; do
+        if [ "$t" = none ]; then taskset -apc $others "${pid[$t]}"; else taskset -apc $proxies "${pid[$t]}"; fi >/dev/null || exit 1
+    done
+}
 slice() { # TARGET LOAD-OPTION...: a line: target requests per_s p99_us, ns of the target's processor time
     local before line
     before=$(cpu_ns "$1")
-    line=$("$out/memcached_load" --port "${port[$1]}" --time $time "${@:2}") || { echo "errors under load: $line"; exit 1; }
+    line=$(taskset -c $others "$out/memcached_load" --port "${port[$1]}" --time $time "${@:2}") || { echo "errors under load: $line"; exit 1; }
     jq -r --arg t "$1" --arg c $(($(cpu_ns "$1") - before)) '[$t, .requests, .per_s, .p99_us, $c] | join(" ")' <<<"$line"
 }
 : >"$json"
@@ -52,11 +66,14 @@ cases() { # name and options
 50x1x100 --connections 50
 200x1x100 --connections 200
 1x1x100 --connections 1
+1x1x100_one_core --connections 1
 50x16x100 --connections 50 --pipeline 16
 50x1x4k --connections 50 --value 4k
 END
+    [ "$(nproc)" -lt 2 ] || echo 1x1x100_two_cores --connections 1
 }
 while read -r name options; do
+    place "$name"
     slice none --connections 4 --pipeline 64 --value 100 >/dev/null # keys
     : >"$d/slices"
     for ((i = 0; i < rounds; i++)); do

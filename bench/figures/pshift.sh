@@ -24,6 +24,7 @@ set xlabel "M, buckets kept for each server (of 10,000)"
 set ylabel "percent"
 set logscale x
 set xtics (100, 200, 500, 1000, 2000, 5000)
+set xrange [95:5300]
 set yrange [0:105]
 set key title "Zipf exponent"
 plot for [i=0:5] "$out/pshift_6.data" index i using 2:3 title word("0 0.1 0.25 0.5 1 2", i + 1)
@@ -39,10 +40,11 @@ set xlabel "buckets"
 set ylabel "ms"
 unset logscale
 set xtics auto
+set xrange [*:*]
 set logscale y
 set yrange [*:*]
 unset key
-set key outside bottom center horizontal noenhanced textcolor variable title ""
+set key outside bottom center horizontal noenhanced textcolor variable font ',13' title ""
 plot "$out/pshift_7.data" using 1:4 title "GLPK simplex", "" using 1:3 title "LEMON Preflow", "" using 1:2 title "pshift.h"
 set output "$out/pshift_growth.svg"
 set title "Time by size (64 servers, 8 entries a bucket, m = 1.1)"

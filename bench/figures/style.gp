@@ -4,7 +4,8 @@ set grid lc rgb '#dddddd'
 set border 3
 set tics nomirror
 set title font ',14'
-set key outside bottom center horizontal noenhanced textcolor variable
+set key outside bottom center horizontal noenhanced textcolor variable font ',13'
+set xlabel offset 0,0.4
 set linetype 1 lw 2 pt 7 ps 0.5 lc rgb '#0072b2'
 set linetype 2 lw 2 pt 7 ps 0.5 lc rgb '#d55e00'
 set linetype 3 lw 2 pt 7 ps 0.5 lc rgb '#009e73'

@@ -138,6 +138,7 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
     size_t i, k;
     put_setting(f, "title", p->title);
     put_setting(f, "xlabel", p->x_label);
+    fprintf(f, "set xlabel offset 0,0.4\nset offsets graph %s, 0, 0\n", p->dots ? "0.02, graph 0.02" : "0, graph 0");
     put_setting(f, "ylabel", p->y_label);
     if (p->log_y && p->y_min > 0)
         fprintf(f, "set yrange [%.9g:", p->y_min);
@@ -183,14 +184,14 @@ bool plot_panels(const struct plot *p, size_t count, const char *path)
         tool_warn("cannot write the gnuplot script: %s", strerror(errno));
         return false;
     }
-    fprintf(f, "set terminal svg size %zu,440 font \"sans-serif,15\" background rgb \"white\"\nset output ",
-            count > 1 ? 560 * count : 640);
+    fprintf(f, "set terminal svg size 640,%zu font \"sans-serif,15\" background rgb \"white\"\nset output ",
+            440 * count);
     put_text(f, path);
     fputs("\nset grid lc rgb \"#dddddd\"\nset border 3\nset tics nomirror\nset title font \",14\"\n"
-          "set key outside bottom center horizontal noenhanced textcolor variable\n",
+          "set key outside bottom center horizontal noenhanced textcolor variable font \",13\"\n",
           f);
     if (count > 1)
-        fprintf(f, "set multiplot layout 1,%zu\n", count);
+        fprintf(f, "set multiplot layout %zu,1\n", count);
     for (i = 0; i < count; i++)
         put_plot(f, &p[i], i);
     if (count > 1)

@@ -42,7 +42,7 @@ hosts=() ports=()
 for k in 1 2 3; do hosts+=($((base + 10 + k)):$((base + 20 + k))); ports+=($((base + 20 + k))); done
 turns=1 gap=3.4
 [ -z "${QOS_LONG:-}" ] || turns=5
-seconds=$((turns * 13 + 5))
+seconds=$((turns * 13 + 3))
 $ask flood $seconds "$d/errors1" "${ports[@]}" & load=($!)
 $ask wander $seconds "$d/errors2" "$d/sent" $rate "${ports[@]}" & load+=($!)
 nice -n -15 $ask watch $seconds "$d/seen" "${hosts[@]}" 2>"$d/watch.err" & load+=($!)
