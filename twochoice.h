@@ -388,10 +388,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            write or a pull is writing there; otherwise 2^19 stamps were given out since the last commit.
  *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
  *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
- *            QOS_EAGAIN: the first part is recorded, which replaced max pieces: call again for the remainder.
- *            QOS_ENOENT: no such write is open. QOS_EFULL: for a write at home that was promised nothing, or a part
- *            before the last one, there is no room: pull or compact, and call again. QOS_EIO: call again, or cancel.
- *            O(log n) a piece replaced.
+ *            QOS_EAGAIN: they are more than max; `replaced` has the first of them, and nothing has changed. Call again
+ *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: no such write is open.
+ *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
+ *            again. QOS_EIO: call again, or cancel. O(log n) a piece replaced.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
  *            older than a stamp that was noted long ago. O(max_writes). */
@@ -435,10 +435,11 @@ QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_
  *   start   hands out the piece at (object, offset), at most max_bytes long. QOS_ENOENT: that byte is at home.
  *           QOS_EBUSY: another pull has it. QOS_EFULL: max_pulls are open. Then read it from piece->target, by its
  *           stamp piece->version.
- *   ready   the data is here: which bytes of it may be written at home now. At most max (1 or more) pieces; if there
- *           were more, the pull shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is open there.
+ *   ready   the data is here: which bytes of it may be written at home now. At most max (1 or more) pieces; the pull
+ *           shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is open there.
  *   finish  the writes at home have ended, durably: every byte whose redirect is unchanged since start is at home from
- *           now on. replaced, QOS_EAGAIN: as in write_end. Ends the pull on QOS_OK; on QOS_EIO, QOS_EFULL call again.
+ *           now on. replaced, QOS_EAGAIN: as in write_end. QOS_OK ends the pull. On QOS_EIO and QOS_EFULL call again:
+ *           the pieces in `replaced` are at home already.
  *   cancel  nothing more is converted. Before ready it ends the pull; after it (QOS_EBUSY) the bytes stay reserved
  *           until finish says that the writes at home have ended.
  * QOS_ENOENT from ready, finish and cancel: no such pull, or not in this order. */
@@ -612,26 +613,27 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   6. Pieces that a crash leaves behind are found by their names: from time to time a target lists what it holds, and
  *      the home answers for each with refers(), once all its changes so far are durable.
  *   7. Delete or truncate: a write at home of the range, whose data is none. begin; remove the bytes at home, durably;
- *      end until QOS_OK; commit.
+ *      end; commit. In bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
  *   8. Answers may be lost: QOS_ENOENT from write_end may mean that it was recorded before. The client begins again
  *      with a new stamp.
  *
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. A query
- * costs what it misses in the caches, hence small leaves and keys in columns:
+ * costs what it misses in the caches, so a node is 16 cache lines, and its first one says which of the others to read:
  *
- *     inner node   49 children       | object ... | offset ... | child ... |
+ *     inner node   48 children    | every 8th offset       | object ... | offset ... | child ... |
  *                     |
- *     wide leaf    30 fragments      | object ... | offset ... | end ... | stamp and target ... |
- *     narrow leaf  60 fragments      | object, base | start - base ... | end - base ... | stamp and target ... |
+ *     wide leaf    30 fragments   |                        | object, offset, end, stamp and target | ...
+ *     narrow leaf  60 fragments   | base, every 8th start  | start - base, end - base, stamp and target | ...
  *
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
- *   with the base in the middle. A search compares, without a branch, 9 to 12 keys in two or three rounds. What it
- *   wants of the next node is fetched at once: one miss per level. Nodes get room, or are refilled, on the way down;
- *   there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first shares with a
- *   neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has more than 30 is
- *   dealt out, alone or with a neighbour, in parts of 18 to 29: at most two leaves more, with room kept in inner nodes.
+ *   with the base in the middle. A search compares, without a branch, first the leaders, which are every 8th key, then
+ *   the keys of one group. The next node is fetched at once: one miss per level. Nodes get room, or are refilled, on
+ *   the way down; there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first
+ *   shares with a neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has
+ *   more than 30 is dealt out, alone or with a neighbour, in parts of 18 to 29: at most two leaves more, with room kept
+ *   in inner nodes.
  *
- *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 49 children, except under a tiny root. So
+ *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
  *   take 46, narrow ones 25.
  *
@@ -676,8 +678,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * INVARIANTS
  *
  *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
- *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 49 children, except under a root with fewer than three.
- *   3. Unused slots hold the largest key, so that a search need not know how many are in use.
+ *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 48 children, except under a root with fewer than three.
+ *   3. Unused slots hold the largest key, so that a search need not know how many are in use. Leaders are copies.
  *   4. The active log says what the table says. While a compaction copies, the next log says what the table says before
  *      the cursor, and no more; afterwards, the same.
  *   5. What open writes were promised (2 fragments and a record; at home 1 and 1) is free, in the active log and, from
@@ -692,44 +694,57 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_NODE_BYTES 1024
 #define TWOCHOICE_WIDE_SLOTS 30   /* fragments in a wide leaf */
 #define TWOCHOICE_NARROW_SLOTS 60 /* fragments in a narrow leaf */
-#define TWOCHOICE_INNER_SLOTS 49  /* children of an inner node */
+#define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest */
 #define TWOCHOICE_INNER_LEAST 29
 #define TWOCHOICE_PRIV_LOOKS 1024u /* fragments that one step of a maintainer looks at */
 #define TWOCHOICE_PRIV_QUEUE 4u    /* pieces that it notes of one server */
 
+struct twochoice_priv_fragment {
+    uint64_t object, offset, end, tag; /* tag: version << 16 | target */
+};
+
+/* The same in a narrow leaf, less its object and its base. */
+struct twochoice_priv_short {
+    uint32_t from, to;
+    uint64_t tag;
+};
+
 struct twochoice_priv_node {
-    uint32_t count, next, prev; /* leaves are linked in both directions; free nodes by next */
-    uint32_t narrow;
-    uint64_t object, base; /* of a narrow leaf; an inner node is narrow if all its bounds but the first are of object */
+    uint32_t next, prev; /* leaves are linked in both directions; free nodes by next */
+    uint32_t count, narrow;
+    uint64_t object; /* of a narrow leaf; an inner node is narrow if all its bounds but the first are of object */
     union {
         struct {
-            uint64_t object[TWOCHOICE_WIDE_SLOTS], offset[TWOCHOICE_WIDE_SLOTS], end[TWOCHOICE_WIDE_SLOTS];
-            uint64_t tag[TWOCHOICE_WIDE_SLOTS]; /* version << 16 | target */
-        } wide;
-        struct {
-            uint32_t from[TWOCHOICE_NARROW_SLOTS], to[TWOCHOICE_NARROW_SLOTS]; /* less the base */
-            uint64_t tag[TWOCHOICE_NARROW_SLOTS];
+            uint64_t base;
+            uint32_t lead[8]; /* entry[4, 12, ..., 52].from; the last one is blank */
+            struct twochoice_priv_short entry[TWOCHOICE_NARROW_SLOTS];
         } narrow;
         struct {
+            uint64_t unused[5];
+            struct twochoice_priv_fragment entry[TWOCHOICE_WIDE_SLOTS];
+        } wide;
+        struct {
+            uint64_t lead[5]; /* offset[8, 16, ..., 40] */
             uint64_t object[TWOCHOICE_INNER_SLOTS], offset[TWOCHOICE_INNER_SLOTS];
             uint32_t child[TWOCHOICE_INNER_SLOTS];
         } inner;
-        uint8_t bytes[TWOCHOICE_NODE_BYTES - 32];
     } u;
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == TWOCHOICE_NODE_BYTES, "a node is 16 cache lines");
 
-/* A write that has begun: its range, its target and what it was promised. Its slot is stamp & slots. */
+/* A write that has begun: what it will put, and what it was promised. Its slot is stamp & slots. */
 struct twochoice_priv_write {
-    uint64_t object, offset, end, stamp; /* stamp 0: the slot is free */
-    uint32_t target, place;              /* place: of a write at home, in home_write */
+    struct twochoice_priv_fragment f; /* tag 0: at home */
+    uint64_t stamp;                   /* 0: the slot is free */
+    uint32_t place;                   /* of a write at home, in home_write */
     uint8_t fragments, records;
 };
 
 struct twochoice_priv_pull {
-    uint64_t object, offset, end, tag;
-    uint32_t state; /* TWOCHOICE_PRIV_FREE, ... */
+    struct twochoice_priv_fragment f; /* tag 0: as they will be */
+    uint64_t tag;                     /* what they carried at the start */
+    uint32_t state;                   /* TWOCHOICE_PRIV_FREE, ... */
 };
 
 /* The end of a log. */
@@ -739,13 +754,9 @@ struct twochoice_priv_tail {
     bool dirty;                /* there may be something behind the end */
 };
 
-struct twochoice_priv_fragment {
-    uint64_t object, offset, end, tag;
-};
-
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
 
-/* Entries of up to three nodes in one row: 3 * 49 children, in `tag`, or at most 95 fragments (30 to 35 and 60 of two
+/* Entries of up to three nodes in one row: 3 * 48 children, in `tag`, or at most 95 fragments (30 to 35 and 60 of two
  * leaves). */
 struct twochoice_priv_row {
     struct twochoice_priv_fragment entry[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
@@ -836,8 +847,8 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* How many of n keys, each `step` behind the one before, are not above the key. A search counts the blocks, then the
- * keys in the block: comparisons that do not wait for each other, with no branch to mispredict. */
+/* How many of n keys, each `step` words behind the one before, are not above the key: comparisons that do not wait for
+ * each other, with no branch to mispredict. A search counts the leaders of groups, then the keys of one group. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -847,36 +858,29 @@ QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *
     return count;
 }
 
-QOS_PRIV uint32_t twochoice_priv_count3(const uint32_t *from, uint32_t step, uint32_t key)
-{
-    return (uint32_t)(from[0] <= key) + (from[step] <= key) + (from[2 * step] <= key);
-}
-
-QOS_PRIV uint32_t twochoice_priv_count6(const uint64_t *offsets, uint32_t step, uint64_t offset)
-{
-    return ((uint32_t)(offsets[0] <= offset) + (offsets[step] <= offset)) + /* in pairs: a short chain */
-           ((uint32_t)(offsets[2 * step] <= offset) + (offsets[3 * step] <= offset)) +
-           ((uint32_t)(offsets[4 * step] <= offset) + (offsets[5 * step] <= offset));
-}
-
-/* How many fragments of the leaf start at or before the key. */
+/* How many of the leaf's fragments start at or before the key. */
 QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
-    const uint64_t *objects = leaf->u.wide.object, *offsets = leaf->u.wide.offset;
-    uint32_t base = 6 * twochoice_priv_count(objects + 5, offsets + 5, 6, 4, object, offset);
-    return base + twochoice_priv_count(objects + base, offsets + base, 1, 6, object, offset);
+    const struct twochoice_priv_fragment *e = leaf->u.wide.entry;
+    uint32_t base = 6 * twochoice_priv_count(&e[5].object, &e[5].offset, 24, 4, object, offset);
+    return base + twochoice_priv_count(&e[base].object, &e[base].offset, 4, 6, object, offset);
 }
 
 QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
-    const uint32_t *from = leaf->u.narrow.from;
+    const uint32_t *lead = leaf->u.narrow.lead;
+    const struct twochoice_priv_short *e = leaf->u.narrow.entry;
     uint32_t key, rank;
-    if (leaf->object != object || offset < leaf->base)
+    if (leaf->object != object || offset < leaf->u.narrow.base)
         return leaf->object < object ? leaf->count : 0;
-    key = (uint32_t)qos_min(offset - leaf->base, UINT32_MAX - 1); /* no fragment starts above it */
-    rank = 15 * twochoice_priv_count3(from + 14, 15, key);
-    rank += 4 * twochoice_priv_count3(from + rank + 3, 4, key);
-    return rank + twochoice_priv_count3(from + rank, 1, key);
+    key = (uint32_t)qos_min(offset - leaf->u.narrow.base, UINT32_MAX - 1); /* no fragment starts above it */
+    rank = ((uint32_t)(lead[0] <= key) + (lead[1] <= key)) + ((uint32_t)(lead[2] <= key) + (lead[3] <= key)) +
+           ((uint32_t)(lead[4] <= key) + (lead[5] <= key)) + (lead[6] <= key);
+    rank = rank != 0 ? 8 * rank - 4 : 0;
+    e += rank;
+    return rank + ((uint32_t)(e[0].from <= key) + (e[1].from <= key)) +
+           ((uint32_t)(e[2].from <= key) + (e[3].from <= key)) + ((uint32_t)(e[4].from <= key) + (e[5].from <= key)) +
+           ((uint32_t)(e[6].from <= key) + (e[7].from <= key));
 }
 
 QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
@@ -891,30 +895,41 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_p
                                                         uint64_t offset)
 {
     const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
-    uint32_t base = 7 * twochoice_priv_count(objects + 7, offsets + 7, 7, 6, object, offset);
-    return base + twochoice_priv_count(objects + base + 1, offsets + base + 1, 1, 6, object, offset);
+    uint32_t base = 8 * twochoice_priv_count(objects + 8, offsets + 8, 8, 5, object, offset);
+    return base + twochoice_priv_count(objects + base + 1, offsets + base + 1, 1, 7, object, offset);
 }
 
 /* The same. Where all the other bounds are of the key's object, only offsets are compared. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
+    const uint64_t *lead = inner->u.inner.lead;
     uint32_t base;
     if (QOS_UNLIKELY(!inner->narrow || inner->object != object))
         return twochoice_priv_child_of_many(inner, object, offset);
-    base = 7 * twochoice_priv_count6(inner->u.inner.offset + 7, 7, offset);
-    return base + twochoice_priv_count6(inner->u.inner.offset + base + 1, 1, offset);
+    base = 8 * (((uint32_t)(lead[0] <= offset) + (lead[1] <= offset)) +
+                ((uint32_t)(lead[2] <= offset) + (lead[3] <= offset)) + (lead[4] <= offset));
+    lead = inner->u.inner.offset + base;
+    return base + ((uint32_t)(lead[1] <= offset) + (lead[2] <= offset)) +
+           ((uint32_t)(lead[3] <= offset) + (lead[4] <= offset)) +
+           ((uint32_t)(lead[5] <= offset) + (lead[6] <= offset)) + (lead[7] <= offset);
 }
 
-/* Fetches at once what a search will want: one trip to memory for each node. Of an inner node: offsets and children. */
-QOS_PRIV void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool whole)
+/* Fetches a node at once: one trip to memory for each level. Without a loop, which gcc -O2 would keep; inline, as gcc
+ * drops calls of a function that only prefetches. */
+QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
 {
-    const char *line = whole ? (const char *)n : (const char *)n->u.inner.offset;
-    for (; line < (const char *)(n + 1); line += QOS_CACHE_LINE)
+    const char *line = (const char *)n;
+    uint32_t i;
+    for (i = 0; i < 4; i++, line += TWOCHOICE_NODE_BYTES / 4) {
         __builtin_prefetch(line);
+        __builtin_prefetch(line + 64);
+        __builtin_prefetch(line + 128);
+        __builtin_prefetch(line + 192);
+    }
 }
 
-/* Sets the number of entries; unused slots hold the largest key, which no caller uses, so that a search
- * need not know how many slots are in use. */
+/* Sets the number of entries. Unused slots hold the largest key, which no caller uses, so that a search need not know
+ * how many slots are in use. */
 QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
 {
     n->count = count;
@@ -923,11 +938,25 @@ QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t l
         __builtin_memset(n->u.inner.object + count, 0xff, bytes);
         __builtin_memset(n->u.inner.offset + count, 0xff, bytes);
     } else if (n->narrow) {
-        __builtin_memset(n->u.narrow.from + count, 0xff, (TWOCHOICE_NARROW_SLOTS - count) * sizeof(uint32_t));
+        __builtin_memset(n->u.narrow.entry + count, 0xff,
+                         (TWOCHOICE_NARROW_SLOTS - count) * sizeof n->u.narrow.entry[0]);
     } else {
-        size_t bytes = (TWOCHOICE_WIDE_SLOTS - count) * sizeof(uint64_t);
-        __builtin_memset(n->u.wide.object + count, 0xff, bytes);
-        __builtin_memset(n->u.wide.offset + count, 0xff, bytes);
+        __builtin_memset(n->u.wide.entry + count, 0xff, (TWOCHOICE_WIDE_SLOTS - count) * sizeof n->u.wide.entry[0]);
+    }
+}
+
+/* After a change of keys: copies the leaders, which a search reads first, to the node's first line. */
+QOS_PRIV void twochoice_priv_lead(struct twochoice_priv_node *n, uint32_t level)
+{
+    uint32_t i;
+    if (level > 0) {
+        n->object = n->u.inner.object[1];
+        n->narrow = n->u.inner.object[n->count - 1] == n->object;
+        for (i = 0; i < 5; i++)
+            n->u.inner.lead[i] = n->u.inner.offset[8 * i + 8];
+    } else if (n->narrow) {
+        for (i = 0; i < 7; i++)
+            n->u.narrow.lead[i] = n->u.narrow.entry[8 * i + 4].from;
     }
 }
 
@@ -958,20 +987,14 @@ QOS_PRIV void twochoice_priv_move(uint64_t *column, uint32_t to, uint32_t from, 
     __builtin_memmove(column + to, column + from, n * sizeof *column);
 }
 
-/* Makes room for, or closes, one slot. */
+/* Makes room for, or closes, slots. */
 QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
     uint32_t n = leaf->count - from;
-    if (leaf->narrow) {
-        __builtin_memmove(leaf->u.narrow.from + to, leaf->u.narrow.from + from, n * sizeof(uint32_t));
-        __builtin_memmove(leaf->u.narrow.to + to, leaf->u.narrow.to + from, n * sizeof(uint32_t));
-        twochoice_priv_move(leaf->u.narrow.tag, to, from, n);
-        return;
-    }
-    twochoice_priv_move(leaf->u.wide.object, to, from, n);
-    twochoice_priv_move(leaf->u.wide.offset, to, from, n);
-    twochoice_priv_move(leaf->u.wide.end, to, from, n);
-    twochoice_priv_move(leaf->u.wide.tag, to, from, n);
+    if (leaf->narrow)
+        __builtin_memmove(leaf->u.narrow.entry + to, leaf->u.narrow.entry + from, n * sizeof leaf->u.narrow.entry[0]);
+    else
+        __builtin_memmove(leaf->u.wide.entry + to, leaf->u.wide.entry + from, n * sizeof leaf->u.wide.entry[0]);
 }
 
 QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
@@ -982,45 +1005,28 @@ QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t
     __builtin_memmove(p->u.inner.child + to, p->u.inner.child + from, n * sizeof p->u.inner.child[0]);
 }
 
-/* Through pointers: gcc 12 otherwise reads the shorter array (15) for both forms, and warns of a loop to 30. */
 QOS_PRIV struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
 {
-    struct twochoice_priv_fragment f;
     if (leaf->narrow) {
-        const uint32_t *from = leaf->u.narrow.from, *to = leaf->u.narrow.to;
-        const uint64_t *tag = leaf->u.narrow.tag;
-        f.object = leaf->object;
-        f.offset = leaf->base + from[slot];
-        f.end = leaf->base + to[slot];
-        f.tag = tag[slot];
-    } else {
-        const uint64_t *object = leaf->u.wide.object, *offset = leaf->u.wide.offset, *end = leaf->u.wide.end;
-        const uint64_t *tag = leaf->u.wide.tag;
-        f.object = object[slot];
-        f.offset = offset[slot];
-        f.end = end[slot];
-        f.tag = tag[slot];
+        const struct twochoice_priv_short *e = leaf->u.narrow.entry + slot;
+        const uint64_t base = leaf->u.narrow.base;
+        const struct twochoice_priv_fragment f = {leaf->object, base + e->from, base + e->to, e->tag};
+        return f;
     }
-    return f;
+    return leaf->u.wide.entry[slot];
 }
 
 /* The fragment fits the leaf's form. */
 QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_fragment f)
 {
-    if (leaf->narrow) {
-        uint32_t *from = leaf->u.narrow.from, *to = leaf->u.narrow.to;
-        uint64_t *tag = leaf->u.narrow.tag;
-        from[slot] = (uint32_t)(f.offset - leaf->base);
-        to[slot] = (uint32_t)(f.end - leaf->base);
-        tag[slot] = f.tag;
-    } else {
-        uint64_t *object = leaf->u.wide.object, *offset = leaf->u.wide.offset, *end = leaf->u.wide.end;
-        uint64_t *tag = leaf->u.wide.tag;
-        object[slot] = f.object;
-        offset[slot] = f.offset;
-        end[slot] = f.end;
-        tag[slot] = f.tag;
+    struct twochoice_priv_short *e = leaf->u.narrow.entry + slot;
+    if (!leaf->narrow) {
+        leaf->u.wide.entry[slot] = f;
+        return;
     }
+    e->from = (uint32_t)(f.offset - leaf->u.narrow.base);
+    e->to = (uint32_t)(f.end - leaf->u.narrow.base);
+    e->tag = f.tag;
 }
 
 QOS_PRIV void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, const struct twochoice_priv_node *n,
@@ -1047,17 +1053,14 @@ QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const str
     uint32_t i;
     n->narrow = narrow;
     n->object = object;
-    n->base = narrow ? low - qos_min(low, (UINT32_MAX - (high - low)) / 2) : 0;
+    if (narrow) {
+        n->u.narrow.base = low - qos_min(low, (UINT32_MAX - (high - low)) / 2);
+        n->u.narrow.lead[7] = UINT32_MAX;
+    }
     twochoice_priv_set_count(n, 0, count);
     for (i = 0; i < count; i++)
         twochoice_priv_set(n, i, f[i]);
-}
-
-/* After a change of an inner node's bounds. */
-QOS_PRIV void twochoice_priv_note_object(struct twochoice_priv_node *inner)
-{
-    inner->object = inner->u.inner.object[1];
-    inner->narrow = inner->u.inner.object[inner->count - 1] == inner->object;
+    twochoice_priv_lead(n, 0);
 }
 
 QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragment *f, uint32_t count,
@@ -1077,7 +1080,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragme
         n->u.inner.offset[i] = f->offset;
         n->u.inner.child[i] = (uint32_t)f->tag;
     }
-    twochoice_priv_note_object(n);
+    twochoice_priv_lead(n, level);
 }
 
 /* Leaves form a list. Inner nodes have no links (QOS_NONE). */
@@ -1165,7 +1168,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, stru
         }
         at += share;
     }
-    twochoice_priv_note_object(p);
+    twochoice_priv_lead(p, level + 1);
 }
 
 /* Child i of p, an inner node, is full, p is not: shares with a neighbour, and if that has little room too, both
@@ -1191,51 +1194,52 @@ QOS_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struc
     struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
     m->narrow = 1;
     m->object = n->object;
-    m->base = n->base;
-    __builtin_memcpy(m->u.narrow.from, n->u.narrow.from + half, half * sizeof(uint32_t));
-    __builtin_memcpy(m->u.narrow.to, n->u.narrow.to + half, half * sizeof(uint32_t));
-    __builtin_memcpy(m->u.narrow.tag, n->u.narrow.tag + half, half * sizeof(uint64_t));
+    m->u.narrow.base = n->u.narrow.base;
+    m->u.narrow.lead[7] = UINT32_MAX;
+    __builtin_memcpy(m->u.narrow.entry, n->u.narrow.entry + half, half * sizeof n->u.narrow.entry[0]);
     twochoice_priv_set_count(m, 0, half);
     twochoice_priv_set_count(n, 0, half);
+    twochoice_priv_lead(m, 0);
+    twochoice_priv_lead(n, 0);
     p->u.inner.object[i + 1] = m->object;
-    p->u.inner.offset[i + 1] = m->base + m->u.narrow.from[0];
-    twochoice_priv_note_object(p);
+    p->u.inner.offset[i + 1] = m->u.narrow.base + m->u.narrow.entry[0].from;
+    twochoice_priv_lead(p, 1);
 }
 
 /* Does the fragment fit this narrow leaf's base? */
-QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset,
-                                  uint64_t end)
+QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
 {
-    return leaf->object == object && offset >= leaf->base && end - leaf->base <= UINT32_MAX;
+    const uint64_t base = leaf->u.narrow.base;
+    return leaf->object == f->object && f->offset >= base && f->end - base <= UINT32_MAX;
 }
 
 /* Can the leaf take one more fragment as it is? */
-QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset,
-                                   uint64_t end)
+QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
 {
-    return leaf->narrow ? leaf->count < TWOCHOICE_NARROW_SLOTS && twochoice_priv_fits(leaf, object, offset, end)
+    return leaf->narrow ? leaf->count < TWOCHOICE_NARROW_SLOTS && twochoice_priv_fits(leaf, f)
                         : leaf->count < TWOCHOICE_WIDE_SLOTS;
 }
 
-/* If the leaf can take the fragment in the other form, or from another base, it takes that form: true. */
+/* Can the leaf take one more fragment, as it is or in the other form, or from another base? Then it has that form. */
 QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
-                                               uint64_t object, uint64_t offset, uint64_t end)
+                                               const struct twochoice_priv_fragment *f)
 {
-    uint64_t low = offset, high = end;
-    uint32_t count = leaf->count;
-    bool narrow = count < TWOCHOICE_NARROW_SLOTS;
-    twochoice_priv_gather(table->row, 0, leaf, 0);
-    if (count > 0) {
+    uint64_t low = f->offset, high = f->end;
+    bool narrow = leaf->count < TWOCHOICE_NARROW_SLOTS;
+    if (twochoice_priv_takes(leaf, f))
+        return true;
+    if (leaf->count > 0) {
         const struct twochoice_priv_fragment first = twochoice_priv_get(leaf, 0);
-        const struct twochoice_priv_fragment last = twochoice_priv_get(leaf, count - 1);
+        const struct twochoice_priv_fragment last = twochoice_priv_get(leaf, leaf->count - 1);
         low = qos_min(low, first.offset);
         high = qos_max(high, last.end);
-        narrow = narrow && first.object == object && last.object == object;
+        narrow = narrow && first.object == f->object && last.object == f->object;
     }
     narrow = narrow && high - low <= UINT32_MAX;
-    if (!narrow && count >= TWOCHOICE_WIDE_SLOTS)
+    if (!narrow && leaf->count >= TWOCHOICE_WIDE_SLOTS)
         return false;
-    twochoice_priv_write_leaf(leaf, table->row->entry, count, narrow, object, low, high);
+    twochoice_priv_gather(table->row, 0, leaf, 0);
+    twochoice_priv_write_leaf(leaf, table->row->entry, leaf->count, narrow, f->object, low, high);
     return true;
 }
 
@@ -1243,14 +1247,14 @@ QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, st
  * halved. Else the fragment needs a wide one, so that no part may have more than 29: of this leaf alone, if it has
  * enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
 QOS_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                     uint32_t i, uint64_t object, uint64_t offset, uint64_t end)
+                                                     uint32_t i, const struct twochoice_priv_fragment *f)
 {
     const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
     bool alone = p->count == 1;
     uint32_t other = alone ? i : i + 1 < p->count ? i + 1 : i - 1, total = n->count, had = 1;
     if (!alone && total >= 2 * TWOCHOICE_LEAF_LEAST) /* the root's only two children may have less than the least */
         alone = p->count > 2 || table->node[p->u.inner.child[other]].count >= TWOCHOICE_LEAF_LEAST;
-    if (alone && n->narrow && twochoice_priv_fits(n, object, offset, end)) {
+    if (alone && n->narrow && twochoice_priv_fits(n, f)) {
         twochoice_priv_halve(table, p, i);
         return;
     }
@@ -1298,45 +1302,37 @@ QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend(const struct twochoi
     uint32_t level;
     for (level = table->height; level > 0; level--) {
         n = &table->node[n->u.inner.child[twochoice_priv_child(n, object, offset)]];
-        twochoice_priv_prefetch(n, level == 1);
+        twochoice_priv_prefetch(n);
     }
     return n;
 }
 
 /* Makes room for the fragment in its leaf, and for two more entries in every node on the way. */
-QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                           uint64_t end)
+QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_node *p = &table->node[table->root];
     uint32_t level;
-    if (table->height == 0
-            ? !twochoice_priv_takes(p, object, offset, end) && !twochoice_priv_reformat(table, p, object, offset, end)
-            : p->count >= TWOCHOICE_INNER_SLOTS - 1) {
+    if (table->height == 0 ? !twochoice_priv_reformat(table, p, f) : p->count >= TWOCHOICE_INNER_SLOTS - 1) {
         uint32_t up = twochoice_priv_new_node(table, table->height + 1);
-        table->node[up].u.inner.object[0] = table->node[up].u.inner.offset[0] = 0;
-        table->node[up].u.inner.child[0] = table->root;
-        table->node[up].count = 1;
+        p = &table->node[up];
+        p->u.inner.object[0] = p->u.inner.offset[0] = 0;
+        p->u.inner.child[0] = table->root;
+        p->count = 1;
         table->root = up;
         table->height++;
-        p = &table->node[up];
     }
     for (level = table->height; level > 0; level--) {
-        uint32_t i = twochoice_priv_child(p, object, offset);
+        uint32_t i = twochoice_priv_child(p, f->object, f->offset);
         struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-        twochoice_priv_prefetch(n, level == 1);
-        if (level == 1) {
-            if (!twochoice_priv_takes(n, object, offset, end) &&
-                !twochoice_priv_reformat(table, n, object, offset, end)) {
-                twochoice_priv_make_leaf_room(table, p, i, object, offset, end);
-                i = twochoice_priv_child(p, object, offset);
-                n = &table->node[p->u.inner.child[i]];
-                if (!twochoice_priv_takes(n, object, offset, end))
-                    (void)twochoice_priv_reformat(table, n, object, offset, end);
-            }
-        } else if (n->count >= TWOCHOICE_INNER_SLOTS - 1) {
-            twochoice_priv_make_room(table, p, i, level - 1);
-            i = twochoice_priv_child(p, object, offset);
-            n = &table->node[p->u.inner.child[i]];
+        bool room = level == 1 ? twochoice_priv_reformat(table, n, f) : n->count < TWOCHOICE_INNER_SLOTS - 1;
+        if (!room) {
+            if (level == 1)
+                twochoice_priv_make_leaf_room(table, p, i, f);
+            else
+                twochoice_priv_make_room(table, p, i, level - 1);
+            n = &table->node[p->u.inner.child[twochoice_priv_child(p, f->object, f->offset)]];
+            if (level == 1)
+                (void)twochoice_priv_reformat(table, n, f);
         }
         p = n;
     }
@@ -1382,6 +1378,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_remove(struct twochoice_table *table, stru
     }
     twochoice_priv_leaf_shift(leaf, slot, slot + n);
     twochoice_priv_set_count(leaf, 0, leaf->count - n);
+    twochoice_priv_lead(leaf, 0);
     table->fragments -= n;
 }
 
@@ -1450,143 +1447,111 @@ QOS_PRIV_NOINLINE void twochoice_priv_seek(struct twochoice_table *table, uint64
     table->at = twochoice_priv_reach(table, object, offset, &f);
 }
 
-/* Adds a fragment where nothing is. The leaf can take it. */
-QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, struct twochoice_priv_at at,
-                                 struct twochoice_priv_fragment f)
+/* Adds a fragment at table->at, where nothing is. The leaf can take it. */
+QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
-    twochoice_priv_leaf_shift(at.leaf, at.slot + 1, at.slot);
-    twochoice_priv_set(at.leaf, at.slot, f);
-    at.leaf->count++;
+    struct twochoice_priv_node *leaf = table->at.leaf;
+    twochoice_priv_leaf_shift(leaf, table->at.slot + 1, table->at.slot);
+    twochoice_priv_set(leaf, table->at.slot, *f);
+    leaf->count++;
+    twochoice_priv_lead(leaf, 0);
     table->fragments++;
 }
 
-/* Where a new fragment goes (its leaf, and its rank there), and its neighbours (leaf NULL: none that could overlap). */
-struct twochoice_priv_gap {
-    struct twochoice_priv_at at, left, right;
-};
-
-/* Inline in both, so that *g stays in registers. */
-QOS_PRIV __attribute__((always_inline)) void twochoice_priv_find_gap(const struct twochoice_table *table,
-                                                                     uint64_t object, uint64_t offset, uint64_t end,
-                                                                     struct twochoice_priv_gap *g)
+/* table->at: where the fragment goes. QOS_EAGAIN: not all of it is at home; table->at is the first fragment that
+ * reaches beyond its offset. QOS_EBUSY: its leaf has no room. One descent: the usual case of a write. */
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_find_gap(struct twochoice_table *table,
+                                                          const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_node *leaf = &table->node[table->root];
     const struct twochoice_priv_node *p, *upper = NULL;
+    struct twochoice_priv_fragment other;
     uint32_t level, rank, behind = 0; /* entry `behind` of `upper`: a lower bound of the leaf behind */
     for (level = table->height; level > 0; level--) {
-        uint32_t i = twochoice_priv_child(leaf, object, offset);
+        uint32_t i = twochoice_priv_child(leaf, f->object, f->offset);
         p = leaf;
         leaf = &table->node[p->u.inner.child[i]];
-        twochoice_priv_prefetch(leaf, true);
+        twochoice_priv_prefetch(leaf);
         if (i + 1 < p->count) {
             upper = p;
             behind = i + 1;
         }
     }
-    rank = twochoice_priv_rank(leaf, object, offset);
-    g->at.leaf = leaf;
-    g->at.slot = rank;
-    g->left.leaf = rank > 0 ? leaf : leaf->prev == QOS_NONE ? NULL : &table->node[leaf->prev];
-    g->left.slot = rank > 0 ? rank - 1 : g->left.leaf ? g->left.leaf->count - 1 : 0;
-    g->right.leaf = leaf;
-    g->right.slot = rank;
-    if (rank == leaf->count) { /* read the leaf behind only if it may overlap, by its lower bound */
-        bool near = upper && upper->u.inner.object[behind] == object && upper->u.inner.offset[behind] < end;
-        g->right.leaf = near ? &table->node[leaf->next] : NULL;
-        g->right.slot = 0;
-    }
-}
-
-/* What must be done before a fragment can be put. */
-enum twochoice_priv_put { TWOCHOICE_PRIV_DONE, TWOCHOICE_PRIV_CUT, TWOCHOICE_PRIV_ERASE, TWOCHOICE_PRIV_GROW };
-
-/* Puts a fragment if all of it is at home (else: CUT) and its leaf has room for it (else: GROW). A part of the same
- * write in front of it is extended; if its leaf cannot hold that, *f grows by this part, which must go (ERASE). */
-QOS_PRIV_NOINLINE enum twochoice_priv_put twochoice_priv_put(struct twochoice_table *table,
-                                                             struct twochoice_priv_fragment *f)
-{
-    struct twochoice_priv_gap g;
-    struct twochoice_priv_fragment other;
-    twochoice_priv_find_gap(table, f->object, f->offset, f->end, &g);
-    other = twochoice_priv_fragment_at(g.right);
-    if (other.object == f->object && other.offset < f->end)
-        return TWOCHOICE_PRIV_CUT;
-    if (g.left.leaf) {
-        other = twochoice_priv_get(g.left.leaf, g.left.slot);
+    rank = twochoice_priv_rank(leaf, f->object, f->offset);
+    if (rank > 0 || leaf->prev != QOS_NONE) { /* the one in front may reach into it */
+        table->at.leaf = rank > 0 ? leaf : &table->node[leaf->prev];
+        table->at.slot = (rank > 0 ? rank : table->at.leaf->count) - 1;
+        other = twochoice_priv_get(table->at.leaf, table->at.slot);
         if (other.object == f->object && other.end > f->offset)
-            return TWOCHOICE_PRIV_CUT;
-        if (other.object == f->object && other.end == f->offset && other.tag == f->tag) {
-            f->offset = other.offset;
-            if (g.left.leaf->narrow && f->end - g.left.leaf->base > UINT32_MAX)
-                return TWOCHOICE_PRIV_ERASE;
-            twochoice_priv_set(g.left.leaf, g.left.slot, *f);
-            return TWOCHOICE_PRIV_DONE;
+            return QOS_EAGAIN;
+    }
+    table->at.leaf = leaf;
+    table->at.slot = rank;
+    if (rank < leaf->count) {
+        other = twochoice_priv_get(leaf, rank);
+        if (other.object == f->object && other.offset < f->end)
+            return QOS_EAGAIN;
+    } else if (upper && upper->u.inner.object[behind] == f->object && upper->u.inner.offset[behind] < f->end) {
+        const struct twochoice_priv_node *next = &table->node[leaf->next]; /* read only if it may overlap */
+        other = twochoice_priv_get(next, 0);
+        if (other.object == f->object && other.offset < f->end) {
+            table->at.leaf = &table->node[leaf->next];
+            table->at.slot = 0;
+            return QOS_EAGAIN;
         }
     }
-    if (!twochoice_priv_takes(g.at.leaf, f->object, f->offset, f->end))
-        return TWOCHOICE_PRIV_GROW;
-    twochoice_priv_add(table, g.at, *f);
-    return TWOCHOICE_PRIV_DONE;
+    return twochoice_priv_takes(leaf, f) ? QOS_OK : QOS_EBUSY;
 }
 
-/* Puts a fragment, whatever that takes; false: not all of it is at home. */
-QOS_PRIV bool twochoice_priv_insert(struct twochoice_table *table, struct twochoice_priv_fragment *f)
+/* The same, and makes room. */
+QOS_PRIV bool twochoice_priv_make_gap(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
+    enum qos_status status = twochoice_priv_find_gap(table, f);
+    if (status == QOS_EBUSY) {
+        twochoice_priv_grow(table, f);
+        status = twochoice_priv_find_gap(table, f);
+    }
+    return status == QOS_OK;
+}
+
+/* Gives bytes the tag of f; 0: they are at home. table->at is the first fragment that reaches beyond f->offset. */
+QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_fragment old;
     for (;;) {
-        enum twochoice_priv_put next = twochoice_priv_put(table, f);
-        if (next == TWOCHOICE_PRIV_GROW)
-            twochoice_priv_grow(table, f->object, f->offset, f->end);
-        else if (next == TWOCHOICE_PRIV_ERASE)
-            twochoice_priv_erase(table, f->object, f->offset, f->offset);
-        else
-            return next == TWOCHOICE_PRIV_DONE;
+        old = twochoice_priv_fragment_at(table->at);
+        if (old.object != f->object || old.offset >= f->end)
+            break;
+        if (old.offset < f->offset) { /* its front stays */
+            const uint64_t end = old.end;
+            old.end = f->offset;
+            twochoice_priv_set(table->at.leaf, table->at.slot, old);
+            old.end = end;
+            table->at = twochoice_priv_after(table, table->at);
+        } else {
+            twochoice_priv_erase(table, f->object, old.offset, f->end);
+        }
+        if (old.end > f->end) { /* its rest stays */
+            old.offset = f->end;
+            if (twochoice_priv_make_gap(table, &old))
+                twochoice_priv_add(table, &old);
+            break;
+        }
     }
+    if (f->tag != 0 && twochoice_priv_make_gap(table, f))
+        twochoice_priv_add(table, f);
 }
 
-/* *f is the fragment at table->at. false: it does not overlap [offset, end). What lies in front stays, and at moves. */
-QOS_PRIV_NOINLINE bool twochoice_priv_cut_front(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                                uint64_t end, struct twochoice_priv_fragment *f)
+/* The same, wherever it is. */
+QOS_PRIV void twochoice_priv_replace(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
-    struct twochoice_priv_fragment front = twochoice_priv_fragment_at(table->at);
-    *f = front;
-    if (f->object != object || f->offset >= end)
-        return false;
-    if (f->offset < offset) {
-        front.end = offset;
-        twochoice_priv_set(table->at.leaf, table->at.slot, front);
-        table->at = twochoice_priv_after(table, table->at);
+    if (f->tag == 0)
+        twochoice_priv_seek(table, f->object, f->offset);
+    else if (twochoice_priv_make_gap(table, f)) {
+        twochoice_priv_add(table, f);
+        return;
     }
-    return true;
-}
-
-/* Gives [offset, end) the tag; 0: makes it local. table->at is the first fragment that reaches beyond offset. Its leaf
- * is NULL if it is not known: then most likely all of the range is at home. */
-QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                            uint64_t end, uint64_t tag)
-{
-    struct twochoice_priv_fragment f;
-    for (;; table->at.leaf = NULL) {
-        if (!table->at.leaf) {
-            f.object = object;
-            f.offset = offset;
-            f.end = end;
-            f.tag = tag;
-            if (tag != 0 && twochoice_priv_insert(table, &f))
-                return;
-            twochoice_priv_seek(table, object, offset);
-        }
-        while (twochoice_priv_cut_front(table, object, offset, end, &f)) {
-            if (f.offset >= offset)
-                twochoice_priv_erase(table, object, f.offset, end);
-            if (f.end > end) {
-                f.offset = end;
-                (void)twochoice_priv_insert(table, &f);
-                break;
-            }
-        }
-        if (tag == 0)
-            return;
-    }
+    twochoice_priv_apply(table, f);
 }
 
 /* Enough nodes for max_fragments: if each leaf and each inner node holds as few entries as it may. */
@@ -1648,9 +1613,10 @@ QOS_API const char *twochoice_table_config_error(const struct twochoice_table_co
     return twochoice_priv_table_wrong(config, &status);
 }
 
-QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, struct twochoice_table *table,
+QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, struct twochoice_table *table,
                                           const struct twochoice_table_config *config)
 {
+    qos_layout_begin(layout, mem);
     table->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
     table->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
     table->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
@@ -1675,8 +1641,7 @@ QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *conf
     struct twochoice_table scratch;
     if (twochoice_table_config_error(config))
         return 0;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_table_layout(&layout, &scratch, config);
+    twochoice_priv_table_layout(&layout, NULL, &scratch, config);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -1690,14 +1655,12 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
     QOS_ASSERT(table);
     if (twochoice_priv_table_wrong(config, &status))
         return status;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_table_layout(&layout, &scratch, config);
+    twochoice_priv_table_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(table, 0, sizeof *table);
-    qos_layout_begin(&layout, mem);
-    twochoice_priv_table_layout(&layout, table, config);
+    twochoice_priv_table_layout(&layout, mem, table, config);
     table->has_storage = config->storage != NULL;
     if (config->storage)
         table->storage = *config->storage;
@@ -1909,37 +1872,36 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, 
     return status;
 }
 
-/* Fragments that making [offset, end) redirected, or local, may add: at most 2, or 1. */
-QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                        uint64_t end, bool redirect)
+/* Fragments that giving bytes this tag may add: at most 2; for tag 0 at most 1. */
+QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
-    struct twochoice_priv_fragment f;
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset, &f);
-    uint32_t one = redirect ? 1 : 0;
-    if (f.object == object && f.offset < offset) {
-        if (f.end > end)
+    struct twochoice_priv_fragment old;
+    struct twochoice_priv_at at = twochoice_priv_reach(table, f->object, f->offset, &old);
+    uint32_t one = f->tag != 0;
+    if (old.object == f->object && old.offset < f->offset) {
+        if (old.end > f->end)
             return 1 + one;
-        f = twochoice_priv_fragment_at(twochoice_priv_after(table, at));
+        old = twochoice_priv_fragment_at(twochoice_priv_after(table, at));
     }
-    return f.object == object && f.end <= end ? 0 : one; /* 0: at least one fragment goes */
+    return old.object == f->object && old.end <= f->end ? 0 : one; /* 0: at least one fragment goes */
 }
 
-/* A change while a compaction is under way: the next log gets the part before the cursor, as the remainder is
- * copied later. A compaction that cannot follow is given up. If its swap has begun, either log may be the one that
- * counts: then nothing more can be recorded. */
-QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct twochoice_priv_record *change)
+/* A change while a compaction is under way. What lies behind the cursor is copied later; a change that reaches over the
+ * cursor moves it to its end. A compaction that cannot follow is given up. If its swap has begun, either log may be the
+ * one that counts: then nothing more can be recorded. */
+QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twochoice_priv_record *r)
 {
-    struct twochoice_priv_record r = *change;
     if (table->compaction == TWOCHOICE_PRIV_IDLE)
         return;
     if (table->compaction == TWOCHOICE_PRIV_COPYING_LOG) {
-        if (r.object > table->cursor_object || (r.object == table->cursor_object && r.offset >= table->cursor_offset))
+        if (r->object > table->cursor_object ||
+            (r->object == table->cursor_object && r->offset >= table->cursor_offset))
             return;
-        if (r.object == table->cursor_object)
-            r.end = qos_min(r.end, table->cursor_offset);
+        if (r->object == table->cursor_object)
+            table->cursor_offset = qos_max(table->cursor_offset, r->end);
     }
     if (table->tail[twochoice_priv_next_log(table)].records < table->max_records &&
-        twochoice_priv_append(table, twochoice_priv_next_log(table), &r) == QOS_OK)
+        twochoice_priv_append(table, twochoice_priv_next_log(table), r) == QOS_OK)
         return;
     if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
         table->log_broken = table->swap_lost = true;
@@ -1947,12 +1909,14 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, const struct 
         table->compaction = TWOCHOICE_PRIV_IDLE;
 }
 
-/* Appends the record of one change of the table, which adds `growth` fragments at most. What open writes were promised
- * stays free. Then the tree must be changed, which cannot fail. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_change(struct twochoice_table *table,
-                                                               struct twochoice_priv_record *r, uint32_t growth)
+/* One change of the table: room and record. What open writes were promised stays free. Then the caller applies it to
+ * the tree, which cannot fail, from a frame near the public call's: rebalancing needs much of the stack. */
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *table,
+                                                        const struct twochoice_priv_fragment *f, uint64_t version)
 {
-    if (table->max_fragments - (uint64_t)table->fragments < table->reserved_fragments + (uint64_t)growth)
+    const uint64_t spare = table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments;
+    struct twochoice_priv_record r;
+    if (spare < 2 && spare < twochoice_priv_growth(table, f))
         return QOS_EFULL;
     if (!table->has_storage) {
         table->durable_changes = ++table->changes;
@@ -1962,23 +1926,16 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_change(struct twochoice_
         return QOS_EIO;
     if (twochoice_priv_record_room(table) == 0)
         return QOS_EFULL;
-    if (twochoice_priv_append(table, table->active, r) != QOS_OK)
+    r = twochoice_priv_record_of(f->tag ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_HOME, version);
+    r.target = (uint16_t)twochoice_priv_target(f->tag);
+    r.object = f->object;
+    r.offset = f->offset;
+    r.end = f->end;
+    if (twochoice_priv_append(table, table->active, &r) != QOS_OK)
         return QOS_EIO;
-    twochoice_priv_follow(table, r);
+    twochoice_priv_follow(table, &r);
     table->changes++;
     return QOS_OK;
-}
-
-/* One change: room and record. Then the caller applies it to the tree, from a frame as near to the public call's as it
- * can: rebalancing needs much of the stack that a call may take. */
-QOS_PRIV enum qos_status twochoice_priv_change(struct twochoice_table *table, struct twochoice_priv_record *r)
-{
-    uint64_t spare = table->max_fragments - (uint64_t)table->fragments;
-    bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
-    uint32_t growth = redirect ? 2 : 1;
-    if (spare < table->reserved_fragments + (uint64_t)growth) /* a closer look */
-        growth = twochoice_priv_growth(table, r->object, r->offset, r->end, redirect);
-    return twochoice_priv_record_change(table, r, growth);
 }
 
 /* The next stamp; 0: all up to the last durable ceiling were given out. Stamps whose slot
@@ -2154,7 +2111,8 @@ QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, str
 }
 
 QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_table *table,
-                                                     const struct twochoice_priv_record *r, bool first)
+                                                     const struct twochoice_priv_record *r, bool first,
+                                                     struct twochoice_priv_fragment *f)
 {
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
     if (r->format != TWOCHOICE_LOG_VERSION)
@@ -2169,7 +2127,11 @@ QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_tabl
         (redirect && (r->version == 0 || r->version > table->ceiling || r->target >= TWOCHOICE_SERVERS_MAX ||
                       r->target == table->home)))
         return QOS_ECORRUPT;
-    if (table->max_fragments - table->fragments < twochoice_priv_growth(table, r->object, r->offset, r->end, redirect))
+    f->object = r->object;
+    f->offset = r->offset;
+    f->end = r->end;
+    f->tag = redirect ? twochoice_priv_tag(r->version, r->target) : 0;
+    if (table->max_fragments - table->fragments < twochoice_priv_growth(table, f))
         return QOS_EFULL;
     return QOS_OK;
 }
@@ -2189,6 +2151,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
     reader.have = 0;
     for (;; r->valid_bytes += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record d;
+        struct twochoice_priv_fragment f;
         status = twochoice_priv_fetch(table, &reader, r->valid_bytes, &record, &have);
         *log_end = r->valid_bytes + have;
         if (status != QOS_OK)
@@ -2203,7 +2166,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         }
         crc = qos_get_le32(record);
         twochoice_priv_decode(record, &d);
-        status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0);
+        status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0, &f);
         if (status != QOS_OK)
             return status;
         if (r->valid_bytes == 0) {
@@ -2214,11 +2177,8 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         }
         if (d.type == TWOCHOICE_PRIV_END)
             needs_end = false;
-        table->at.leaf = NULL;
-        if (d.type == TWOCHOICE_PRIV_REDIRECT)
-            twochoice_priv_apply(table, d.object, d.offset, d.end, twochoice_priv_tag(d.version, d.target));
-        else if (d.type == TWOCHOICE_PRIV_HOME)
-            twochoice_priv_apply(table, d.object, d.offset, d.end, 0);
+        if (d.type == TWOCHOICE_PRIV_REDIRECT || d.type == TWOCHOICE_PRIV_HOME)
+            twochoice_priv_replace(table, &f);
         else
             table->ceiling = qos_max(table->ceiling, d.version);
         r->writes_open = d.writes_open;
@@ -2345,37 +2305,29 @@ QOS_PRIV bool twochoice_priv_range(uint64_t offset, uint64_t len_bytes, uint64_t
     return len_bytes != 0 && qos_checked_add(offset, len_bytes, end);
 }
 
-QOS_PRIV bool twochoice_priv_overlap(uint64_t object_a, uint64_t offset_a, uint64_t end_a, uint64_t object_b,
-                                     uint64_t offset_b, uint64_t end_b)
+QOS_PRIV bool twochoice_priv_overlap(const struct twochoice_priv_fragment *a, const struct twochoice_priv_fragment *b)
 {
-    return object_a == object_b && offset_a < end_b && offset_b < end_a;
+    return a->object == b->object && a->offset < b->end && b->offset < a->end;
 }
 
 /* Is a write at home open there? */
-QOS_PRIV bool twochoice_priv_home_write(const struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                        uint64_t end)
+QOS_PRIV bool twochoice_priv_home_write(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     uint32_t i;
-    for (i = 0; i < table->home_writes; i++) {
-        const struct twochoice_priv_write *w = &table->write[table->home_write[i]];
-        if (twochoice_priv_overlap(object, offset, end, w->object, w->offset, w->end))
+    for (i = 0; i < table->home_writes; i++)
+        if (twochoice_priv_overlap(f, &table->write[table->home_write[i]].f))
             return true;
-    }
     return false;
 }
 
-/* The first pull in use, from state `least` on, that touches the range; NULL: none. */
-QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pulled(const struct twochoice_table *table, uint64_t object,
-                                                           uint64_t offset, uint64_t end, uint32_t least)
+/* The first pull in use, from state `least` on, that touches the bytes; NULL: none. */
+QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pulled(const struct twochoice_table *table,
+                                                           const struct twochoice_priv_fragment *f, uint32_t least)
 {
-    struct twochoice_priv_pull *first = NULL;
-    uint32_t i;
-    for (i = 0; table->pulls_open != 0 && i < table->max_pulls; i++) {
-        struct twochoice_priv_pull *p = &table->pull[i];
-        if (p->state >= least && twochoice_priv_overlap(object, offset, end, p->object, p->offset, p->end) &&
-            (!first || p->offset < first->offset))
+    struct twochoice_priv_pull *first = NULL, *p;
+    for (p = table->pull; table->pulls_open != 0 && p < table->pull + table->max_pulls; p++)
+        if (p->state >= least && twochoice_priv_overlap(f, &p->f) && (!first || p->f.offset < first->f.offset))
             first = p;
-    }
     return first;
 }
 
@@ -2386,7 +2338,7 @@ QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twoch
     return stamp != 0 && w->stamp == stamp ? w : NULL;
 }
 
-/* Sets aside what a write was promised; and lets it use that. */
+/* Sets aside what a write was promised; unhold: lets it use that. */
 QOS_PRIV void twochoice_priv_hold(struct twochoice_table *table, const struct twochoice_priv_write *w)
 {
     table->reserved_fragments += w->fragments;
@@ -2399,10 +2351,10 @@ QOS_PRIV void twochoice_priv_unhold(struct twochoice_table *table, const struct 
     table->reserved_records -= w->records;
 }
 
+/* Frees the slot of a write that holds nothing any more. */
 QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
 {
-    twochoice_priv_unhold(table, w);
-    if (w->target == TWOCHOICE_LOCAL) {
+    if (w->f.tag == 0) {
         uint32_t last = table->home_write[--table->home_writes];
         table->home_write[w->place] = last;
         table->write[last].place = w->place;
@@ -2411,51 +2363,55 @@ QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct t
     table->writes_open--;
 }
 
+/* Room for a write at home that was promised none: it splits nothing, or replaces nothing. */
+QOS_PRIV bool twochoice_priv_needs_no_room(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_fragment old;
+    (void)twochoice_priv_reach(table, f->object, f->offset, &old);
+    return !twochoice_priv_overlap(f, &old) ||
+           (twochoice_priv_record_room(table) != 0 && twochoice_priv_growth(table, f) == 0);
+}
+
 QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object, uint32_t target,
                                                     uint64_t offset, uint64_t len_bytes, uint64_t *stamp)
 {
+    const bool local = target == TWOCHOICE_LOCAL;
     struct twochoice_priv_write *w;
-    uint64_t end, version, spare;
-    uint32_t fragments = target == TWOCHOICE_LOCAL ? 1 : 2;
-    bool room, records;
+    uint64_t end, version;
+    bool records, room;
     QOS_ASSERT(table && stamp);
     if (target == table->home)
         return QOS_EINVAL;
-    if ((target >= TWOCHOICE_SERVERS_MAX && target != TWOCHOICE_LOCAL) ||
-        !twochoice_priv_range(offset, len_bytes, &end))
+    if ((target >= TWOCHOICE_SERVERS_MAX && !local) || !twochoice_priv_range(offset, len_bytes, &end))
         return QOS_ERANGE;
     if (table->has_storage && (!table->log_open || table->log_broken))
         return table->log_open ? QOS_EIO : QOS_EINVAL;
     if (table->writes_open == table->max_writes)
         return QOS_EFULL;
-    if (target == TWOCHOICE_LOCAL && (twochoice_priv_home_write(table, object, offset, end) ||
-                                      twochoice_priv_pulled(table, object, offset, end, TWOCHOICE_PRIV_WRITING)))
-        return QOS_EAGAIN;
-    spare = table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments;
-    records = twochoice_priv_record_room(table) >= 1;
-    room = spare >= fragments && records;
-    if (!room && target == TWOCHOICE_LOCAL) { /* enough if it splits nothing, or replaces nothing */
-        struct twochoice_piece piece;
-        fragments = 0;
-        twochoice_table_find(table, object, offset, &piece);
-        room = (piece.target == TWOCHOICE_LOCAL && piece.end >= end) ||
-               (records && twochoice_priv_growth(table, object, offset, end, false) == 0);
-    }
-    if (!room)
+    records = twochoice_priv_record_room(table) != 0;
+    room = records && table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments >= 2u - local;
+    if (local) {
+        const struct twochoice_priv_fragment f = {object, offset, end, 0};
+        if (twochoice_priv_home_write(table, &f) || twochoice_priv_pulled(table, &f, TWOCHOICE_PRIV_WRITING))
+            return QOS_EAGAIN;
+        if (!room && !twochoice_priv_needs_no_room(table, &f))
+            return QOS_EFULL;
+    } else if (!room) {
         return QOS_EFULL;
+    }
     version = twochoice_priv_stamp(table);
     if (version == 0)
         return table->version == TWOCHOICE_VERSION_MAX ? QOS_EFULL : QOS_EAGAIN;
     w = &table->write[version & table->slots];
-    w->object = object;
-    w->offset = offset;
-    w->end = end;
+    w->f.object = object;
+    w->f.offset = offset;
+    w->f.end = end;
+    w->f.tag = local ? 0 : twochoice_priv_tag(version, target);
     w->stamp = version;
-    w->target = target;
-    w->fragments = (uint8_t)fragments;
+    w->fragments = (uint8_t)(room ? 2 - local : 0);
     w->records = records;
     twochoice_priv_hold(table, w);
-    if (target == TWOCHOICE_LOCAL) {
+    if (local) {
         w->place = table->home_writes;
         table->home_write[table->home_writes++] = (uint32_t)(version & table->slots);
     }
@@ -2467,142 +2423,61 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
 QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, uint64_t offset, uint64_t end,
                                    uint64_t tag)
 {
-    p->object = object;
-    p->offset = offset;
-    p->end = end;
-    p->version = tag >> 16;
-    p->target = tag ? twochoice_priv_target(tag) : TWOCHOICE_LOCAL;
+    const uint32_t target = tag ? twochoice_priv_target(tag) : TWOCHOICE_LOCAL;
+    const struct twochoice_piece piece = {object, offset, end, tag >> 16, target};
+    *p = piece;
 }
 
-/* The redirected pieces of [offset, end), from table->at on, at most max. Returns up to where they were looked for. */
-QOS_PRIV uint64_t twochoice_priv_redirected(const struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                            uint64_t end, struct twochoice_piece *pieces, size_t max, size_t *n)
+/* The redirected pieces in the bytes of f, from table->at on. false: they are more than max. */
+QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, const struct twochoice_priv_fragment *f,
+                                        struct twochoice_piece *pieces, size_t max, size_t *n)
 {
     struct twochoice_priv_at at = table->at;
     for (*n = 0;; at = twochoice_priv_after(table, at)) {
-        struct twochoice_priv_fragment f = twochoice_priv_fragment_at(at);
-        if (f.object != object || f.offset >= end)
-            break;
+        struct twochoice_priv_fragment old = twochoice_priv_fragment_at(at);
+        if (old.object != f->object || old.offset >= f->end)
+            return true;
         if (*n == max)
-            return pieces[max - 1].end;
-        twochoice_priv_piece(&pieces[(*n)++], object, qos_max(f.offset, offset), qos_min(f.end, end), f.tag);
+            return false;
+        twochoice_priv_piece(&pieces[(*n)++], old.object, qos_max(old.offset, f->offset), qos_min(old.end, f->end),
+                             old.tag);
     }
-    return end;
-}
-
-/* The record of a write, or of its next part: up to `end`. */
-QOS_PRIV void twochoice_priv_write_record(const struct twochoice_priv_write *w, uint64_t end,
-                                          struct twochoice_priv_record *r)
-{
-    __builtin_memset(r, 0, sizeof *r);
-    r->type = w->target == TWOCHOICE_LOCAL ? TWOCHOICE_PRIV_HOME : TWOCHOICE_PRIV_REDIRECT;
-    r->target = w->target == TWOCHOICE_LOCAL ? 0 : (uint16_t)w->target;
-    r->object = w->object;
-    r->offset = w->offset;
-    r->end = end;
-    r->version = w->stamp;
-}
-
-/* What the fragments of a write carry; 0: it is a write at home. */
-QOS_PRIV uint64_t twochoice_priv_write_tag(const struct twochoice_priv_write *w)
-{
-    return w->target == TWOCHOICE_LOCAL ? 0 : twochoice_priv_tag(w->stamp, w->target);
-}
-
-/* A redirect of bytes that are all at home, the usual one, in one descent. QOS_EAGAIN: they are not; table->at is the
- * first fragment that reaches beyond their start, if it may overlap. QOS_EBUSY: their leaf has no room. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_fill_gap(struct twochoice_table *table,
-                                                          const struct twochoice_priv_write *w)
-{
-    struct twochoice_priv_record r;
-    struct twochoice_priv_gap g;
-    struct twochoice_priv_fragment f;
-    enum qos_status status;
-    twochoice_priv_write_record(w, w->end, &r);
-    twochoice_priv_find_gap(table, r.object, r.offset, r.end, &g);
-    table->at = g.right;
-    if (g.left.leaf) {
-        f = twochoice_priv_get(g.left.leaf, g.left.slot);
-        if (f.object == r.object && f.end > r.offset)
-            table->at = g.left;
-        if (f.object == r.object && (f.end > r.offset || f.tag >> 16 == r.version)) /* a part of the same write */
-            return QOS_EAGAIN;
-    }
-    f = twochoice_priv_fragment_at(g.right);
-    if (f.object == r.object && f.offset < r.end)
-        return QOS_EAGAIN;
-    if (!twochoice_priv_takes(g.at.leaf, r.object, r.offset, r.end))
-        return QOS_EBUSY;
-    twochoice_priv_unhold(table, w);
-    status = twochoice_priv_record_change(table, &r, 1);
-    twochoice_priv_hold(table, w);
-    if (status != QOS_OK)
-        return status;
-    f.object = r.object;
-    f.offset = r.offset;
-    f.end = r.end;
-    f.tag = twochoice_priv_tag(r.version, r.target);
-    twochoice_priv_add(table, g.at, f);
-    return QOS_OK;
-}
-
-/* Records the next part of a write: as much as replaces at most max pieces. The write goes on behind it. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_write(struct twochoice_table *table,
-                                                              struct twochoice_priv_write *w,
-                                                              struct twochoice_piece *replaced, size_t max, size_t *n)
-{
-    struct twochoice_priv_record r;
-    enum qos_status status;
-    uint64_t end = twochoice_priv_redirected(table, w->object, w->offset, w->end, replaced, max, n);
-    bool last = end == w->end;
-    twochoice_priv_write_record(w, end, &r);
-    /* The last part uses what the write was promised; the parts before need room of their own. */
-    if (last)
-        twochoice_priv_unhold(table, w);
-    status = w->target == TWOCHOICE_LOCAL && *n == 0 ? QOS_OK : twochoice_priv_change(table, &r);
-    if (last)
-        twochoice_priv_hold(table, w);
-    if (status == QOS_OK)
-        w->offset = end;
-    return status;
 }
 
 QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
                                                   struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
-    enum qos_status status;
+    const struct twochoice_priv_fragment *f;
+    enum qos_status status = QOS_OK;
+    bool gap = false;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
     if (!w)
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    if (w->target == TWOCHOICE_LOCAL) {
-        twochoice_priv_seek(table, w->object, w->offset);
-        status = QOS_EAGAIN;
-    } else {
-        status = twochoice_priv_fill_gap(table, w);
-    }
-    if (status == QOS_EBUSY) {
-        twochoice_priv_grow(table, w->object, w->offset, w->end);
-        status = twochoice_priv_fill_gap(table, w);
-    }
-    if (status == QOS_EAGAIN) {
-        uint64_t offset = w->offset;
-        status = twochoice_priv_record_write(table, w, replaced, max, n);
-        if (status == QOS_OK) {
-            if (w->target != TWOCHOICE_LOCAL || *n > 0)
-                twochoice_priv_apply(table, w->object, offset, w->offset, twochoice_priv_write_tag(w));
-            if (w->offset < w->end)
-                return QOS_EAGAIN;
-        }
-    }
-    if (status == QOS_OK)
-        twochoice_priv_close_write(table, w);
+    f = &w->f;
+    if (f->tag == 0)
+        twochoice_priv_seek(table, f->object, f->offset);
     else
+        gap = twochoice_priv_make_gap(table, f);
+    if (!gap && !twochoice_priv_redirected(table, f, replaced, max, n))
+        return QOS_EAGAIN;
+    twochoice_priv_unhold(table, w);
+    if (f->tag != 0 || *n != 0)
+        status = twochoice_priv_change(table, f, stamp);
+    if (status != QOS_OK) {
+        twochoice_priv_hold(table, w);
         *n = 0;
-    return status;
+        return status;
+    }
+    if (gap)
+        twochoice_priv_add(table, f);
+    else
+        twochoice_priv_apply(table, f);
+    twochoice_priv_close_write(table, w);
+    return QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *table, uint64_t stamp)
@@ -2610,6 +2485,7 @@ QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *tab
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     if (!w)
         return QOS_ENOENT;
+    twochoice_priv_unhold(table, w);
     twochoice_priv_close_write(table, w);
     return QOS_OK;
 }
@@ -2626,8 +2502,8 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
     }
     if (!found)
         return false;
-    twochoice_priv_piece(piece, found->object, found->offset, found->end, found->stamp << 16);
-    piece->target = found->target;
+    twochoice_priv_piece(piece, found->f.object, found->f.offset, found->f.end, found->f.tag);
+    piece->version = found->stamp;
     return true;
 }
 
@@ -2719,6 +2595,7 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
                                                    uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
 {
     struct twochoice_priv_pull *p, *other;
+    struct twochoice_priv_fragment f;
     uint32_t id;
     QOS_ASSERT(table && pull && piece);
     if (max_bytes == 0)
@@ -2726,104 +2603,97 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
     twochoice_table_find(table, object, offset, piece);
     if (piece->target == TWOCHOICE_LOCAL)
         return QOS_ENOENT;
-    piece->end = qos_min(piece->end, qos_sat_add(offset, max_bytes));
-    other = twochoice_priv_pulled(table, object, offset, piece->end, TWOCHOICE_PRIV_COPYING);
-    if (other && other->offset <= offset)
+    f.object = object;
+    f.offset = offset;
+    f.end = qos_min(piece->end, qos_sat_add(offset, max_bytes));
+    f.tag = 0;
+    other = twochoice_priv_pulled(table, &f, TWOCHOICE_PRIV_COPYING);
+    if (other && other->f.offset <= offset)
         return QOS_EBUSY;
     if (other)
-        piece->end = other->offset;
+        f.end = other->f.offset;
     for (id = 0; id < table->max_pulls && table->pull[id].state != TWOCHOICE_PRIV_FREE; id++)
         continue;
     if (id == table->max_pulls)
         return QOS_EFULL;
     p = &table->pull[id];
-    p->object = object;
-    p->offset = offset;
-    p->end = piece->end;
+    p->f = f;
     p->tag = twochoice_priv_tag(piece->version, piece->target);
     p->state = TWOCHOICE_PRIV_COPYING;
     table->pulls_open++;
+    piece->end = f.end;
     *pull = id;
     return QOS_OK;
 }
 
-/* The first bytes of the pull, from `offset` on, whose redirect is unchanged. */
+/* The pieces of a pull whose redirect is unchanged, at most max. false: there are more. */
 QOS_PRIV_NOINLINE bool twochoice_priv_unchanged(const struct twochoice_table *table,
-                                                const struct twochoice_priv_pull *p, uint64_t offset,
-                                                struct twochoice_piece *piece)
+                                                const struct twochoice_priv_pull *p, struct twochoice_piece *pieces,
+                                                size_t max, size_t *n)
 {
-    while (offset < p->end && twochoice_table_next(table, p->object, offset, piece) && piece->object == p->object &&
-           piece->offset < p->end) {
-        piece->end = qos_min(piece->end, p->end);
-        if (twochoice_priv_tag(piece->version, piece->target) == p->tag)
-            return true;
-        offset = piece->end;
+    const uint64_t end = p->f.end;
+    struct twochoice_piece piece;
+    uint64_t offset = p->f.offset;
+    for (*n = 0; offset < end && twochoice_table_next(table, p->f.object, offset, &piece); offset = piece.end) {
+        if (piece.object != p->f.object || piece.offset >= end)
+            break;
+        if (twochoice_priv_tag(piece.version, piece.target) != p->tag)
+            continue;
+        if (*n == max)
+            return false;
+        pieces[*n] = piece;
+        pieces[(*n)++].end = qos_min(piece.end, end);
     }
-    return false;
+    return true;
 }
 
 QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table, uint32_t pull,
                                                    struct twochoice_piece *pieces, size_t max, size_t *n)
 {
     struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
-    uint64_t offset;
     QOS_ASSERT(table && pieces && n);
     *n = 0;
     if (!p || p->state != TWOCHOICE_PRIV_COPYING)
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    if (twochoice_priv_home_write(table, p->object, p->offset, p->end))
+    if (twochoice_priv_home_write(table, &p->f))
         return QOS_EAGAIN;
-    offset = p->offset;
-    for (*n = 0; *n < max && twochoice_priv_unchanged(table, p, offset, &pieces[*n]); ++*n)
-        offset = pieces[*n].end;
-    if (*n == max)
-        p->end = offset;
+    (void)twochoice_priv_unchanged(table, p, pieces, max, n);
+    if (*n != 0)
+        p->f.end = pieces[*n - 1].end;
     p->state = TWOCHOICE_PRIV_WRITING;
     return QOS_OK;
-}
-
-/* Records that the next piece of a pull that is unchanged is local. QOS_ENOENT: there is none. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_record_pull(struct twochoice_table *table,
-                                                             const struct twochoice_priv_pull *p,
-                                                             struct twochoice_piece *replaced, bool room)
-{
-    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_HOME, p->tag >> 16);
-    struct twochoice_piece piece;
-    enum qos_status status;
-    if (p->state != TWOCHOICE_PRIV_WRITING || !twochoice_priv_unchanged(table, p, p->offset, &piece))
-        return QOS_ENOENT;
-    if (!room)
-        return QOS_EAGAIN;
-    r.object = piece.object;
-    r.offset = piece.offset;
-    r.end = piece.end;
-    status = twochoice_priv_change(table, &r);
-    if (status == QOS_OK)
-        *replaced = piece;
-    return status;
 }
 
 QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *table, uint32_t pull,
                                                     struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
-    enum qos_status status;
+    uint64_t end;
+    size_t i;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
     if (!p || p->state == TWOCHOICE_PRIV_COPYING)
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    while ((status = twochoice_priv_record_pull(table, p, &replaced[*n], *n < max)) == QOS_OK) {
-        const struct twochoice_piece *piece = &replaced[(*n)++];
-        table->at.leaf = NULL;
-        twochoice_priv_apply(table, piece->object, piece->offset, piece->end, 0);
-        p->offset = piece->end;
+    if (p->state == TWOCHOICE_PRIV_WRITING && !twochoice_priv_unchanged(table, p, replaced, max, n))
+        return QOS_EAGAIN;
+    end = p->f.end;
+    for (i = 0; i < *n; i++) {
+        enum qos_status status;
+        p->f.offset = replaced[i].offset;
+        p->f.end = replaced[i].end;
+        status = twochoice_priv_change(table, &p->f, p->tag >> 16);
+        if (status != QOS_OK) {
+            p->f.end = end;
+            *n = i;
+            return status;
+        }
+        twochoice_priv_seek(table, p->f.object, p->f.offset);
+        twochoice_priv_apply(table, &p->f);
     }
-    if (status != QOS_ENOENT)
-        return status;
     twochoice_priv_close_pull(table, p);
     return QOS_OK;
 }
@@ -2999,27 +2869,39 @@ QOS_PRIV bool twochoice_priv_leaf_sound(const struct twochoice_table *table, con
         last->end = f.end;
     }
     for (; n->narrow && i < TWOCHOICE_NARROW_SLOTS; i++)
-        if (n->u.narrow.from[i] != UINT32_MAX)
+        if ((n->u.narrow.entry[i].from & n->u.narrow.entry[i].to) != UINT32_MAX ||
+            n->u.narrow.entry[i].tag != UINT64_MAX)
             return false;
     for (; !n->narrow && i < TWOCHOICE_WIDE_SLOTS; i++)
-        if ((n->u.wide.object[i] & n->u.wide.offset[i]) != UINT64_MAX)
+        if ((n->u.wide.entry[i].object & n->u.wide.entry[i].offset & n->u.wide.entry[i].end & n->u.wide.entry[i].tag) !=
+            UINT64_MAX)
+            return false;
+    for (i = 0; n->narrow && i < 8; i++)
+        if (n->u.narrow.lead[i] != (i < 7 ? n->u.narrow.entry[8 * i + 4].from : UINT32_MAX))
             return false;
     return true;
 }
 
-/* Rules of child m, on `level`, of an inner node that says where it begins. */
-QOS_PRIV bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, uint32_t level, bool may_be_small,
-                                         uint64_t object, uint64_t offset)
+/* Rules of a node that holds keys from (object, offset) on. */
+QOS_PRIV bool twochoice_priv_node_sound(const struct twochoice_priv_node *n, uint32_t level, uint32_t least,
+                                        uint64_t object, uint64_t offset)
 {
-    uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : m->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS;
-    uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST : TWOCHOICE_LEAF_LEAST;
-    struct twochoice_priv_fragment f;
-    if (m->count > most || m->count < (may_be_small ? 1 : least))
+    const uint64_t *objects = n->u.inner.object, *offsets = n->u.inner.offset;
+    uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : n->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS, i;
+    if (n->count > most || n->count < least)
         return false;
-    if (level > 0)
-        return object == m->u.inner.object[0] && offset == m->u.inner.offset[0];
-    f = twochoice_priv_get(m, 0);
-    return twochoice_priv_le(object, offset, f.object, f.offset);
+    if (level == 0) {
+        const struct twochoice_priv_fragment first = twochoice_priv_get(n, 0);
+        return twochoice_priv_le(object, offset, first.object, first.offset);
+    }
+    for (i = 0; i < 5; i++)
+        if (n->u.inner.lead[i] != offsets[8 * i + 8])
+            return false;
+    for (i = n->count; i < TWOCHOICE_INNER_SLOTS; i++)
+        if ((objects[i] & offsets[i]) != UINT64_MAX)
+            return false;
+    return objects[0] == object && offsets[0] == offset && n->object == objects[1] &&
+           n->narrow == (objects[n->count - 1] == n->object);
 }
 
 #define TWOCHOICE_PRIV_HEIGHT_MAX 8 /* 18 * 29^7 fragments are more than there can be */
@@ -3027,25 +2909,25 @@ QOS_PRIV bool twochoice_priv_child_sound(const struct twochoice_priv_node *m, ui
 QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *table)
 {
     uint32_t node[TWOCHOICE_PRIV_HEIGHT_MAX + 1], child[TWOCHOICE_PRIV_HEIGHT_MAX + 1];
-    uint32_t level, fragments = 0, nodes = 1, before = QOS_NONE;
+    uint32_t level = table->height, fragments = 0, nodes = 1, before = QOS_NONE;
     struct twochoice_piece last;
-    QOS_ASSERT(table);
     QOS_ASSERT(table->height <= TWOCHOICE_PRIV_HEIGHT_MAX);
     last.object = last.offset = last.end = 0;
-    level = table->height;
     node[level] = table->root;
     child[level] = 0;
+    if (!twochoice_priv_node_sound(&table->node[table->root], level, level > 0, 0, 0))
+        return QOS_ECORRUPT;
     for (;;) {
         const struct twochoice_priv_node *n = &table->node[node[level]];
         if (level > 0 && child[level] < n->count) {
             uint32_t i = child[level]++, c = n->u.inner.child[i];
             uint64_t object = n->u.inner.object[i], offset = n->u.inner.offset[i];
-            if (c >= table->node_count || n->count > TWOCHOICE_INNER_SLOTS || n->object != n->u.inner.object[1] ||
-                n->narrow != (n->u.inner.object[n->count - 1] == n->object) ||
-                !twochoice_priv_child_sound(&table->node[c], level - 1, level == table->height && n->count < 3, object,
-                                            offset))
-                return QOS_ECORRUPT;
-            if (i > 0 && twochoice_priv_le(object, offset, last.object, last.offset))
+            uint32_t least = level == table->height && n->count < 3 ? 1
+                             : level > 1                            ? TWOCHOICE_INNER_LEAST
+                                                                    : TWOCHOICE_LEAF_LEAST;
+            if (c >= table->node_count ||
+                !twochoice_priv_node_sound(&table->node[c], level - 1, least, object, offset) ||
+                (i > 0 && twochoice_priv_le(object, offset, last.object, last.offset)))
                 return QOS_ECORRUPT;
             nodes++;
             level--;
@@ -3085,9 +2967,11 @@ QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_mai
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_maintainer_layout(struct qos_layout *layout, struct twochoice_maintainer *maintainer,
+QOS_PRIV void twochoice_priv_maintainer_layout(struct qos_layout *layout, void *mem,
+                                               struct twochoice_maintainer *maintainer,
                                                const struct twochoice_maintainer_config *config)
 {
+    qos_layout_begin(layout, mem);
     maintainer->source = (struct twochoice_priv_source *)qos_layout_part(layout, config->servers,
                                                                          sizeof *maintainer->source, QOS_CACHE_LINE);
 }
@@ -3098,8 +2982,7 @@ QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_co
     struct twochoice_maintainer scratch;
     if (twochoice_maintainer_config_error(config))
         return 0;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_maintainer_layout(&layout, &scratch, config);
+    twochoice_priv_maintainer_layout(&layout, NULL, &scratch, config);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -3115,14 +2998,12 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
     if (twochoice_maintainer_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
     rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_maintainer_layout(&layout, &scratch, config);
+    twochoice_priv_maintainer_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(maintainer, 0, sizeof *maintainer);
-    qos_layout_begin(&layout, mem);
-    twochoice_priv_maintainer_layout(&layout, maintainer, config);
+    twochoice_priv_maintainer_layout(&layout, mem, maintainer, config);
     __builtin_memset(maintainer->source, 0, config->servers * sizeof *maintainer->source);
     for (i = 0; i < 2; i++)
         maintainer->list[i].first = maintainer->list[i].last = QOS_NONE;
@@ -3490,10 +3371,12 @@ QOS_API const char *twochoice_placement_config_error(const struct twochoice_plac
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, struct twochoice_placement *placement,
+QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, void *mem,
+                                              struct twochoice_placement *placement,
                                               const struct twochoice_placement_config *config)
 {
     size_t n = config->servers;
+    qos_layout_begin(layout, mem);
     placement->servers = config->servers;
     placement->max_writes = (uint32_t)qos_default(config->max_writes, 128);
     placement->order = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
@@ -3514,8 +3397,7 @@ QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_conf
     struct twochoice_placement scratch;
     if (twochoice_placement_config_error(config))
         return 0;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_placement_layout(&layout, &scratch, config);
+    twochoice_priv_placement_layout(&layout, NULL, &scratch, config);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -3529,14 +3411,12 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     QOS_ASSERT(placement);
     if (twochoice_placement_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_placement_layout(&layout, &scratch, config);
+    twochoice_priv_placement_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(placement, 0, sizeof *placement);
-    qos_layout_begin(&layout, mem);
-    twochoice_priv_placement_layout(&layout, placement, config);
+    twochoice_priv_placement_layout(&layout, mem, placement, config);
     placement->up = config->servers;
     placement->policy = config->policy;
     placement->tries = config->tries == TWOCHOICE_NO_TRIES ? 0 : (uint32_t)qos_default(config->tries, TWOCHOICE_TRIES);
@@ -3608,12 +3488,8 @@ QOS_PRIV bool twochoice_priv_small(const struct twochoice_placement *placement, 
 QOS_PRIV void twochoice_priv_ask(const struct twochoice_placement *placement, struct twochoice_probe *p,
                                  uint32_t server)
 {
-    p->server = server;
-    p->weight = placement->weight[server];
-    p->state = TWOCHOICE_DOWN; /* until it answers */
-    p->chosen = 0;
-    p->load = 0;
-    p->rivals = 0;
+    const struct twochoice_probe probe = {server, placement->weight[server], TWOCHOICE_DOWN, 0, 0, 0};
+    *p = probe; /* down until it answers */
 }
 
 QOS_PRIV enum qos_status twochoice_priv_check_writes(const struct twochoice_placement *placement,
@@ -3971,9 +3847,10 @@ QOS_API const char *twochoice_detector_config_error(const struct twochoice_detec
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_detector_layout(struct qos_layout *layout, struct twochoice_detector *detector,
+QOS_PRIV void twochoice_priv_detector_layout(struct qos_layout *layout, void *mem, struct twochoice_detector *detector,
                                              const struct twochoice_detector_config *config)
 {
+    qos_layout_begin(layout, mem);
     detector->max_probes = (uint32_t)qos_default(config->max_probes, 1024);
     detector->max_peers = (uint32_t)qos_default(config->max_peers, 256);
     for (detector->chains = 4; detector->chains < detector->max_probes; detector->chains *= 2)
@@ -3991,8 +3868,7 @@ QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config
     struct twochoice_detector scratch;
     if (twochoice_detector_config_error(config))
         return 0;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_detector_layout(&layout, &scratch, config);
+    twochoice_priv_detector_layout(&layout, NULL, &scratch, config);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -4006,14 +3882,12 @@ QOS_API enum qos_status twochoice_detector_init(struct twochoice_detector *detec
     QOS_ASSERT(detector);
     if (twochoice_detector_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    qos_layout_begin(&layout, NULL);
-    twochoice_priv_detector_layout(&layout, &scratch, config);
+    twochoice_priv_detector_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(detector, 0, sizeof *detector);
-    qos_layout_begin(&layout, mem);
-    twochoice_priv_detector_layout(&layout, detector, config);
+    twochoice_priv_detector_layout(&layout, mem, detector, config);
     detector->op_cost_bytes = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
     detector->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
     detector->lifetime_ns = qos_default(config->lifetime_ns, UINT64_C(200000000));

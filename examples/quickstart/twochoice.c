@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define SERVERS 3u
+#define FRAGMENTS 1000u /* in a table */
 #define MUST(good, what) ((good) ? (void)0 : err(2, "%s", what))
 static struct server {
     struct twochoice_table table; /* of the objects whose home this is */
@@ -52,7 +53,7 @@ static void start(uint32_t id, const char *dir) /* 2. the table from its log; an
     static const char *const file[] = {"log", "new", "mark"};
     struct server *s = &servers[id];
     struct twochoice_storage storage = {s, log_read, log_write, log_sync, log_truncate, log_swap};
-    struct twochoice_table_config config = {.max_fragments = 1000, .home = id, .storage = &storage};
+    struct twochoice_table_config config = {.max_fragments = FRAGMENTS, .home = id, .storage = &storage};
     enum qos_status status;
     MUST(snprintf(name, sizeof name, "%s/%u", dir, id) < (int)sizeof name, "DIR is too long");
     MUST((mkdir(name, 0700) == 0 || access(name, W_OK) == 0) && (s->dir = open(name, O_DIRECTORY)) >= 0, name);
@@ -77,7 +78,7 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *byt
     struct server *home = &servers[object % SERVERS], *there;
     struct twochoice_write w = {.home = (uint32_t)(object % SERVERS), .len_bytes = len};
     struct twochoice_probe probe[2];
-    struct twochoice_piece old[64];
+    static struct twochoice_piece old[FRAGMENTS]; /* room for all that it may replace */
     enum qos_status status;
     uint64_t stamp;
     size_t n;
@@ -95,13 +96,11 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *byt
     const int fd = open_bytes(there, object, there == home ? 0 : stamp, O_WRONLY | O_CREAT);
     MUST(pwrite(fd, bytes, len, (off_t)at) == (ssize_t)len && fsync(fd) == 0 && fsync(there->dir) == 0, name);
     close(fd);
-    do {
-        status = twochoice_table_write_end(&home->table, stamp, old, 64, &n);
-        MUST((status == QOS_OK || status == QOS_EAGAIN) && twochoice_table_commit(&home->table) == QOS_OK, "commit");
-        while (n-- > 0) /* a piece that no byte refers to any more is dropped */
-            if (!twochoice_table_refers(&home->table, object, old[n].version, 0, UINT64_MAX))
-                (void)!open_bytes(&servers[old[n].target], object, old[n].version, -1);
-    } while (status == QOS_EAGAIN);
+    MUST(twochoice_table_write_end(&home->table, stamp, old, FRAGMENTS, &n) == QOS_OK, "end");
+    MUST(twochoice_table_commit(&home->table) == QOS_OK, "commit");
+    while (n-- > 0) /* a piece that no byte refers to any more is dropped */
+        if (!twochoice_table_refers(&home->table, object, old[n].version, 0, UINT64_MAX))
+            (void)!open_bytes(&servers[old[n].target], object, old[n].version, -1);
     printf("ok %u\n", w.target);
     return QOS_OK;
 }

@@ -43,6 +43,8 @@ void moves_init(struct store *s, bool all)
         tool_die(TOOL_FAILED, "server %u: --pull-rate or --part is out of range", s->s->server);
     s->maintain_at_ns = 0;
     s->paused = !all && !s->s->pull;
+    if (!s->old)
+        moves_more_room(s);
 }
 
 bool moves_quiet(const struct store *s)
@@ -56,8 +58,15 @@ bool moves_quiet(const struct store *s)
 
 /* ---- drops ----------------------------------------------------------------------------------------------- */
 
-void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n)
+void moves_more_room(struct store *s)
 {
+    s->olds = s->olds ? 2 * s->olds : 16;
+    s->old = tool_grow(s->old, s->olds * sizeof *s->old);
+}
+
+void moves_stale(struct store *s, size_t n)
+{
+    const struct twochoice_piece *p = s->old;
     struct twochoice_table_state c;
     size_t i;
     (void)twochoice_table_info(&s->table, &c);
@@ -130,16 +139,13 @@ static void cancel_pull(struct store *s, struct pull *p)
 
 static void finish_pull(struct store *s, struct pull *p)
 {
-    struct twochoice_piece replaced[PULL_PIECES];
     struct task *t;
     enum qos_status st = QOS_EIO;
-    size_t n;
-    do {
-        if (p->status != ST_OK)
-            break;
-        st = twochoice_table_pull_finish(&s->table, p->id, replaced, PULL_PIECES, &n);
-        moves_stale(s, replaced, n);
-    } while (st == QOS_EAGAIN);
+    size_t n = 0;
+    if (p->status == ST_OK)
+        while ((st = twochoice_table_pull_finish(&s->table, p->id, s->old, s->olds, &n)) == QOS_EAGAIN)
+            moves_more_room(s);
+    moves_stale(s, n);
     if (st == QOS_EFULL)
         store_compact(s);
     if (st != QOS_OK) {

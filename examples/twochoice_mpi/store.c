@@ -199,13 +199,11 @@ static void go_on_paced(struct store *s, uint64_t now_ns)
 /* Records a write whose data is durable. The pieces that it replaced are dropped when the record is durable. */
 static uint64_t record(struct store *s, uint64_t stamp)
 {
-    struct twochoice_piece replaced[OLD_PIECES];
     enum qos_status st;
     size_t n;
-    do {
-        st = twochoice_table_write_end(&s->table, stamp, replaced, OLD_PIECES, &n);
-        moves_stale(s, replaced, n);
-    } while (st == QOS_EAGAIN);
+    while ((st = twochoice_table_write_end(&s->table, stamp, s->old, s->olds, &n)) == QOS_EAGAIN)
+        moves_more_room(s);
+    moves_stale(s, n);
     if (st == QOS_EFULL)
         store_compact(s);
     return st == QOS_OK ? ST_OK : st == QOS_EFULL ? ST_FULL : st == QOS_ENOENT ? ST_NO : ST_IO;

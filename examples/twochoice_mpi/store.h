@@ -5,7 +5,6 @@
 #include "twochoice_mpi.h"
 #include <liburing.h>
 
-#define OLD_PIECES 16u  /* pieces that one step of a change replaces */
 #define PULL_PIECES 16u /* that one pull writes */
 #define DROPS_MAX 1024u
 #define DROPS_FLYING 4u
@@ -71,7 +70,9 @@ struct store {
         uint64_t changes; /* may be dropped when so many are durable */
     } drop[DROPS_MAX];    /* a ring */
     size_t drop_first, drops;
-    uint32_t flying; /* told, not answered */
+    struct twochoice_piece *old; /* what a change replaced */
+    size_t olds;                 /* room in it */
+    uint32_t flying;             /* told, not answered */
     struct sweep {
         struct task *task;
         uint64_t *name; /* object and stamp in turn */
@@ -100,8 +101,10 @@ void moves_step(struct store *s, uint64_t now_ns);
 void moves_answered(struct store *s, const struct job *j);
 void moves_pull_committed(struct store *s, struct task *t, bool durable);
 bool moves_quiet(const struct store *s); /* nothing of this is under way */
-/* Pieces that a change replaced: those that no byte needs are dropped when the change is durable. */
-void moves_stale(struct store *s, const struct twochoice_piece *p, size_t n);
+/* For QOS_EAGAIN, which says that a change replaces more pieces than s->old has room for: more room. */
+void moves_more_room(struct store *s);
+/* A change replaced the first n of s->old: pieces that no byte needs are dropped when the change is durable. */
+void moves_stale(struct store *s, size_t n);
 void moves_drop_here(struct store *s, struct task *t);
 void moves_has(struct store *s, struct task *t);
 void moves_sweep(struct store *s, struct task *t);

@@ -226,14 +226,14 @@ static void arrive(struct writer *a)
 
 static void end_write(struct writer *a, size_t max)
 {
-    struct twochoice_piece replaced[2] = {{0, 0, 0, 0, 0}};
+    struct twochoice_piece replaced[BYTES] = {{0, 0, 0, 0, 0}};
     enum qos_status status;
     size_t n;
     if (a->state != STORED)
         return;
     status = twochoice_table_write_end(&w.table, a->stamp, replaced, max, &n);
-    note_replaced(replaced, n);
     if (status == QOS_OK) {
+        note_replaced(replaced, n);
         a->state = RECORDED;
         a->changes = counts_of(&w.table).changes;
         if (w.mistake == ACKNOWLEDGES_EARLY)
@@ -265,7 +265,7 @@ static void commit(uint64_t how)
 static void step_pull(uint32_t at, bool cancel)
 {
     uint32_t i, k = at % PULLS;
-    struct twochoice_piece replaced[2] = {{0, 0, 0, 0, 0}};
+    struct twochoice_piece replaced[BYTES] = {{0, 0, 0, 0, 0}};
     struct piece *source;
     enum qos_status status;
     size_t n;
@@ -297,7 +297,7 @@ static void step_pull(uint32_t at, bool cancel)
         for (n = 0; n < w.pull[k].parts; n++)
             for (i = (uint32_t)w.pull[k].part[n].offset; i < w.pull[k].part[n].end; i++)
                 w.home[i] = w.pull[k].data[i];
-        status = twochoice_table_pull_finish(&w.table, w.pull[k].id, replaced, 2, &n);
+        status = twochoice_table_pull_finish(&w.table, w.pull[k].id, replaced, BYTES, &n);
         note_replaced(replaced, n);
         w.pulled += n != 0;
         if (status == QOS_OK)
@@ -386,7 +386,7 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
             struct writer *a = begin_write((uint32_t)s->a, (uint32_t)s->b);
             if (a) {
                 arrive(a);
-                end_write(a, 2);
+                end_write(a, BYTES);
             }
             break;
         }
@@ -396,7 +396,7 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
             if (w.sent[s->a].stamp)
                 store(w.sent[s->a].target, w.sent[s->a].stamp, w.sent[s->a].write, w.sent[s->a].from, w.sent[s->a].to);
             break;
-        case END: end_write(&w.writer[s->a], (size_t)s->b + 1); break;
+        case END: end_write(&w.writer[s->a], s->b ? BYTES : 1); break;
         case COMMIT: commit(s->a); break;
         case PULL: step_pull((uint32_t)s->a, s->b == 4); break;
         case DROP: drop_arrives((uint32_t)s->a, s->b != 0); break;

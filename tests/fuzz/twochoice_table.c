@@ -74,13 +74,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      : redirect(&t, o * UINT64_MAX, from * scale, (to - from) * scale, target);
             FUZZ_CHECK(st == QOS_OK || (st == QOS_EAGAIN && what == 4) ||
                        (st == QOS_EFULL && counts_of(&t).fragments + 2 > config.max_fragments));
-            for (c = from; st == QOS_EFULL && c < to; c++) { /* its first part may be recorded */
-                struct twochoice_piece p;
-                twochoice_table_find(&t, o * UINT64_MAX, c * scale, &p);
-                FUZZ_CHECK(p.target == target || p.target == map[o][c].target);
-                map[o][c].op = p.target == target && p.target != map[o][c].target ? op : map[o][c].op;
-                map[o][c].target = p.target;
-            }
             for (c = from; st == QOS_OK && c < to; c++) {
                 map[o][c].target = target;
                 map[o][c].op = op;

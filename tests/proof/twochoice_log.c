@@ -1,6 +1,6 @@
 // proves: the scan of a log in twochoice.h (read, checksum, decode, torn or damaged, check) does nothing undefined,
 // whatever storage gives back (value analysis: Eva)
-// eva: -eva-precision 2 -eva-use-spec twochoice_priv_growth,twochoice_priv_apply -eva-split-return auto -no-warn-unsigned-overflow
+// eva: -eva-precision 2 -eva-use-spec twochoice_priv_growth,twochoice_priv_replace -eva-split-return auto -no-warn-unsigned-overflow
 // slow plants
 // plant: twochoice.h|pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES|pos - r->base <= sizeof r->buf
 //
@@ -10,16 +10,14 @@
 #include "plain.h"
 #include "twochoice.h"
 
-/*@ assigns \result \from *table, object, offset, end, redirect;
+/*@ assigns \result \from *table, *f;
     ensures 0 <= \result <= 2; */
-QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                        uint64_t end, bool redirect);
+QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, const struct twochoice_priv_fragment *f);
 
 /*@ requires \valid(table);
-    assigns table->fragments, table->at \from *table, object, offset, end, tag;
+    assigns table->fragments, table->at \from *table, *f;
     ensures table->fragments <= table->max_fragments; */
-QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                            uint64_t end, uint64_t tag);
+QOS_PRIV void twochoice_priv_replace(struct twochoice_table *table, const struct twochoice_priv_fragment *f);
 
 static int any_read(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got)
 {

@@ -13,7 +13,6 @@
 #define PIECES 4096u
 #define PULLS 3u
 #define MESSAGES 64u
-#define REPLACED 3u
 
 static struct check_rng rng;
 static struct twochoice_table t;
@@ -200,7 +199,7 @@ static void send_data(struct client *c)
 
 static void step_client(struct client *c)
 {
-    struct twochoice_piece replaced[REPLACED] = {0};
+    struct twochoice_piece replaced[BYTES] = {0};
     enum qos_status st;
     uint32_t i;
     size_t n;
@@ -233,9 +232,9 @@ static void step_client(struct client *c)
         break;
     case STORED:
     case WRITTEN:
-        st = twochoice_table_write_end(&t, c->stamp, replaced, REPLACED, &n);
-        note_stale(replaced, n);
+        st = twochoice_table_write_end(&t, c->stamp, replaced, check_between(&rng, 0, 1) ? 2 : BYTES, &n);
         if (st == QOS_OK) {
+            note_stale(replaced, n);
             c->changes = counts_of(&t).changes;
             c->state = RECORDED;
         } else if (st == QOS_ENOENT) { /* cancelled meanwhile: the client begins again */
@@ -311,7 +310,7 @@ static void sweep(void)
 
 static void step_pull(struct pull *p)
 {
-    struct twochoice_piece replaced[REPLACED] = {0};
+    struct twochoice_piece replaced[BYTES] = {0};
     struct piece *source;
     enum qos_status st;
     uint32_t i;
@@ -364,7 +363,9 @@ static void step_pull(struct pull *p)
         p->state = COPIED;
         break;
     default:
-        st = twochoice_table_pull_finish(&t, p->id, replaced, REPLACED, &n);
+        st = twochoice_table_pull_finish(&t, p->id, replaced, check_between(&rng, 0, 1) ? 1 : BYTES, &n);
+        if (st == QOS_EAGAIN) /* nothing has changed */
+            break;
         note_stale(replaced, n);
         pulled += n;
         if (st == QOS_OK)

@@ -129,34 +129,6 @@ static void two_children(bool from_front)
     CHECK(check_mem_free(&m));
 }
 
-/* A write that is recorded in parts grows a fragment at the end of a leaf until the leaf's 4 GiB do not reach. */
-static void outgrown_windows(void)
-{
-    const uint64_t len = UINT64_C(1) << 27, all = 120;
-    struct twochoice_piece replaced[20], p;
-    uint64_t first, i, stamp;
-    size_t max, n;
-    for (first = 1; first < 60; first++)
-        for (max = 1; max <= 20; max += 5) {
-            struct check_mem m;
-            enum qos_status st;
-            CHECK_CONTEXT("a write from %u on, %u pieces at a time", (unsigned)first, (unsigned)max);
-            open_table(&m);
-            for (i = 0; i < all; i++)
-                CHECK_EQ(redirect(&t, 1, i * len, len, 2), QOS_OK);
-            CHECK_EQ(twochoice_table_write_begin(&t, 1, 3, first * len, 50 * len, &stamp), QOS_OK);
-            do {
-                st = twochoice_table_write_end(&t, stamp, replaced, max, &n);
-                CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
-            } while (st == QOS_EAGAIN);
-            CHECK_EQ(st, QOS_OK);
-            twochoice_table_find(&t, 1, first * len, &p);
-            CHECK(p.target == 3 && p.end == (first + 50) * len);
-            CHECK_EQ(counts_of(&t).fragments, all - 49);
-            CHECK(check_mem_free(&m));
-        }
-}
-
 int main(void)
 {
     static const uint64_t shares[6][3] = {{100, 0, 0}, {0, 100, 0}, {30, 30, 30}, {0, 0, 100}, {0, 0, 0}, {10, 10, 60}};
@@ -168,7 +140,6 @@ int main(void)
     small_tables();
     two_children(true);
     two_children(false);
-    outgrown_windows();
     steps = check_scaled(300000);
     open_table(&m);
     for (step = 0; step < steps; step++) {

@@ -115,34 +115,25 @@ static void end_write(unsigned i)
     unsigned object = begun[i].object, c = begun[i].from;
     enum qos_status st;
     op++;
-    do {
-        st = twochoice_table_write_end(&t, begun[i].stamp, replaced, max, &n);
-        CHECK(st == QOS_OK || st == QOS_EAGAIN || (st == QOS_EFULL && n == 0));
-        for (k = 0; k < n; k++) { /* the replaced pieces, in order, with target and stamp */
-            for (; c < begun[i].to && offset_of(c) < replaced[k].offset; c++)
-                CHECK_EQ(map[object][c].target, TWOCHOICE_LOCAL);
-            CHECK_EQ(offset_of(c), replaced[k].offset);
-            for (; c < begun[i].to && offset_of(c) < replaced[k].end; c++) {
-                CHECK_EQ(map[object][c].target, replaced[k].target);
-                map[object][c].target = begun[i].target;
-                map[object][c].op = op;
-            }
-        }
-    } while (st == QOS_EAGAIN);
+    while ((st = twochoice_table_write_end(&t, begun[i].stamp, replaced, max, &n)) == QOS_EAGAIN) {
+        CHECK(n == max && max < CELLS);
+        max = check_between(&rng, 0, 1) ? max + 1 : CELLS; /* nothing has changed: the next call sees the same pieces */
+    }
+    CHECK(st == QOS_OK || (st == QOS_EFULL && n == 0 && begun[i].target == TWOCHOICE_LOCAL));
+    for (k = 0; k < n; k++) { /* the replaced pieces, in order, with target and stamp */
+        for (; c < begun[i].to && offset_of(c) < replaced[k].offset; c++)
+            CHECK_EQ(map[object][c].target, TWOCHOICE_LOCAL);
+        CHECK_EQ(offset_of(c), replaced[k].offset);
+        for (; c < begun[i].to && offset_of(c) < replaced[k].end; c++)
+            CHECK_EQ(map[object][c].target, replaced[k].target);
+    }
     if (st == QOS_OK)
-        for (c = begun[i].from; c < begun[i].to; c++) {
-            map[object][c].target = begun[i].target;
-            map[object][c].op = op;
-        }
-    else /* a part may be recorded, and was not acknowledged */
-        for (c = begun[i].from; c < begun[i].to; c++) {
-            struct twochoice_piece p;
-            twochoice_table_find(&t, object_id[object], offset_of(c), &p);
-            if (p.version == begun[i].stamp || (begun[i].target == TWOCHOICE_LOCAL && p.target == TWOCHOICE_LOCAL)) {
-                map[object][c].target = p.target;
-                map[object][c].op = op;
-            }
-        }
+        for (; c < begun[i].to; c++)
+            CHECK_EQ(map[object][c].target, TWOCHOICE_LOCAL);
+    for (c = begun[i].from; st == QOS_OK && c < begun[i].to; c++) {
+        map[object][c].target = begun[i].target;
+        map[object][c].op = op;
+    }
     if (st == QOS_EFULL)
         CHECK_EQ(twochoice_table_write_cancel(&t, begun[i].stamp), QOS_OK);
     begun[i].stamp = 0;
