@@ -4,10 +4,10 @@
  *
  *   A parallel program ends its write phase when its slowest write ends. One storage
  *   server that is slow for a second (a straggler) holds up thousands of processes. The
- *   remedy is to write to another server, now. That takes a choice: nobody knows all
- *   loads, and if all clients choose the idle servers, these are the new stragglers.
- *   And it takes a memory: clients keep asking the object's own ("home") server, so it
- *   must know where the bytes are, even after a crash. In idle times the bytes come home.
+ *   remedy is to write to another server, now. That needs a choice: no client knows all
+ *   loads, and if all clients choose the idle servers, these are the new stragglers. It
+ *   also needs a record: readers ask the object's own ("home") server, so it must know
+ *   where the bytes are, even after a crash. In idle times the bytes come home.
  *
  * THE MODEL
  *
@@ -76,7 +76,8 @@
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: a decision over k writes probes at most 2k servers and fills them to one
  *     level; a server above it gets nothing. A server that lies about its load gains or
- *     loses only its own writes. Who is down, full or silent is replaced, `tries` times.
+ *     loses only its own writes. Servers that are down, full or silent are replaced, up
+ *     to `tries` times.
  *   - Memory is fixed: at most 64 bytes a fragment + 12 KiB, whatever the pattern of
  *     writes. A full table is an error (QOS_EFULL) before data is written elsewhere.
  *   - A write: begin; data durable at the target; end; commit; acknowledge. Any thread
@@ -116,7 +117,7 @@ extern "C" {
 #define TWOCHOICE_MIN_WRITE_BYTES 1024 /* Section VI-A1: a probe costs more than such a write */
 #endif
 #ifndef TWOCHOICE_TRIES
-#define TWOCHOICE_TRIES 2 /* with a tenth of the servers dead, 1 in 1000 probes finds nobody */
+#define TWOCHOICE_TRIES 2 /* if a tenth of the servers is dead, 1 in 1000 probes gets no answer */
 #endif
 #if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_WRITES < 1 || TWOCHOICE_MAX_PULLS < 1 || TWOCHOICE_MARK_COMMITS < 1
 #error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS, _MAX_WRITES, _MAX_PULLS and _MARK_COMMITS are at least 1"
@@ -155,7 +156,7 @@ struct twochoice_piece {
 };
 
 /* The caller's storage: three byte arrays, the logs 0 and 1 and the mark (TWOCHOICE_MARK_LOG). When a program starts,
- * log 0 is the one that counts. Each callback returns 0 for success. */
+ * log 0 is the active one. Each callback returns 0 for success. */
 struct twochoice_storage {
     void *ctx;
     /* Reads up to len_bytes at offset; *got < len_bytes only at the end. */
@@ -166,9 +167,9 @@ struct twochoice_storage {
     int (*sync)(void *ctx, int log);
     /* Cuts the log to len_bytes; creates it if need be. */
     int (*truncate)(void *ctx, int log, uint64_t len_bytes);
-    /* Makes `log` the one that counts, which will be log 0 at the next start, atomically and durably. In this run both
-     * keep their numbers; the other one is truncated to 0 before it is used again. Failure means: nothing changed. May
-     * run in any thread, while either log is written and synced. */
+    /* Makes `log` the active one, atomically and durably: it will be log 0 at the next start. In this run both keep
+     * their numbers; the other one is truncated to 0 before it is used again. Failure means: nothing changed. May run
+     * in any thread, while either log is written and synced. */
     int (*swap)(void *ctx, int log);
 };
 
@@ -218,12 +219,12 @@ struct twochoice_maintainer_config {
     uint64_t rate_bytes_per_s; /* of all pulls, 1..QOS_RATE_MAX; 0: 64 MiB/s; QOS_UNLIMITED: no limit */
     uint64_t piece_bytes;      /* most that one pull takes, 1..QOS_TOKENS_MAX; 0: 1 MiB */
     uint64_t idle_load;        /* a server is idle up to this load; any */
-    uint64_t idle_ns;          /* the home must have been idle for so long; a target's load is believed for so long;
+    uint64_t idle_ns;          /* the home must have been idle for this long; a target's load is used for this long;
                                 * 0: 100 ms */
 };
 
 enum twochoice_todo {
-    TWOCHOICE_WAIT = 0,     /* nothing before next_ns; if that is now, call again when there is time */
+    TWOCHOICE_WAIT = 0,     /* nothing to do before next_ns; if that is now: call again when there is time */
     TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load, and pass it to twochoice_maintainer_remote_load */
     TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel */
 };
@@ -277,21 +278,21 @@ struct twochoice_write {
     uint64_t len_bytes;
 };
 
-/* A server that is asked for its load, and what became of it. */
+/* A probe of one server, and its result. */
 struct twochoice_probe {
     uint32_t server, weight; /* from the placement */
     uint32_t state;          /* the caller: TWOCHOICE_UP with a load; DOWN: no answer in time; FULL: takes no more */
-    uint32_t chosen;         /* the answer: how many of the writes go there; tell the server (DECISION) */
-    uint64_t load;           /* the caller, from the reply: bytes, as the detector says; 0..2^63 / candidates */
-    uint32_t rivals;         /* the caller, from the reply: other decisions that the server waits for; more than
-                              * TWOCHOICE_RIVALS_MAX count as so many */
+    uint32_t chosen;         /* the result: how many of the writes go there; send it (DECISION) */
+    uint64_t load;           /* the caller, from the reply: twochoice_detector_load; 0..2^63 / candidates */
+    uint32_t rivals;         /* the caller, from the reply: other decisions that are undecided at the server;
+                              * more than TWOCHOICE_RIVALS_MAX count as TWOCHOICE_RIVALS_MAX */
 };
 
 struct twochoice_detector_config {
     uint64_t op_cost_bytes; /* load of an operation beside its bytes, 1..2^40; 0: 64 KiB; QOS_NOTHING: none */
-    uint64_t timeout_ns;    /* a decision, or a promised write, that has not come by then never comes; 0: 200 ms */
+    uint64_t timeout_ns;    /* after this time a decision or a promised write counts as lost; 0: 200 ms */
     uint64_t lifetime_ns;   /* of a peer's load; 0: 200 ms */
-    uint32_t max_probes;    /* undecided at once, 1..TWOCHOICE_PROBES_MAX; 0: 1024. Full: the oldest is given up */
+    uint32_t max_probes;    /* undecided at once, 1..TWOCHOICE_PROBES_MAX; 0: 1024. Full: the oldest is dropped */
     uint32_t max_peers;     /* cached loads, 1..TWOCHOICE_PROBES_MAX; 0: 256 */
     bool no_preassign;      /* nothing is expected before it arrives (Section III-B) */
 };
@@ -299,8 +300,8 @@ struct twochoice_detector_config {
 struct twochoice_detector_state {
     uint64_t ops, bytes; /* in flight */
     uint64_t expected;   /* bytes: guessed or promised */
-    uint32_t undecided;  /* probes whose decision it waits for */
-    uint32_t promised;   /* decisions whose writes it waits for */
+    uint32_t undecided;  /* probes without a decision so far */
+    uint32_t promised;   /* decisions whose writes have not arrived */
 };
 
 /* A server's load as another one knows it. */
@@ -317,8 +318,8 @@ struct twochoice_message {
     uint32_t server;     /* PROBE, DECISION: the receiver; LOAD: the sender */
     uint32_t state;      /* LOAD: enum twochoice_server_state */
     uint32_t chosen;     /* DECISION: how many writes come; 0: none */
-    uint32_t rivals;     /* LOAD: other decisions that the server waits for */
-    uint64_t client;     /* who decides */
+    uint32_t rivals;     /* LOAD: other decisions that are undecided at the server */
+    uint64_t client;     /* that decides */
     uint64_t request;    /* the client's number of this decision, unique among its undecided ones */
     uint64_t len_bytes;  /* PROBE: of a write that may come; DECISION: of all that come */
     uint64_t load;       /* LOAD */
@@ -330,10 +331,10 @@ struct twochoice_message {
  *   table        twochoice_table_config_error, memsize, init    a table in the caller's memory
  *                twochoice_table_format, recover                an empty log; the table from its log
  *                twochoice_table_write_begin, write_end         room and stamp; the data is durable there
- *                twochoice_table_write_cancel, write_next       it will not be; all open writes
+ *                twochoice_table_write_cancel, write_next       gives it up; walks the open writes
  *                twochoice_table_commit, commit_begin,          all changes so far are durable
  *                                     commit_end
- *                twochoice_table_find, query, next              where bytes are; all redirects
+ *                twochoice_table_find, query, next              places of bytes; all redirects
  *                twochoice_table_refers                         may a piece be dropped?
  *                twochoice_table_pull_start, ready,             bring bytes home
  *                                     finish, cancel
@@ -341,16 +342,16 @@ struct twochoice_message {
  *                                     compact_step, compact_end
  *                twochoice_table_info, verify                   sizes; is the tree sound?
  *   maintainer   twochoice_maintainer_config_error, memsize, init
- *                twochoice_maintainer_step, remote_load         what to pull, and when
+ *                twochoice_maintainer_step, remote_load         the next pull; a target's load
  *   checker      twochoice_checker_run                          do table, log and data agree?
  *   placement    twochoice_placement_config_error, memsize, init
  *                twochoice_placement_set_server                 up, down, full; weight
- *                twochoice_placement_ask, redraw, decide        whom to probe; who gets which write
- *                twochoice_placement_stats
+ *                twochoice_placement_ask, redraw, decide        servers to probe; target of each write
+ *                twochoice_placement_stats                      counters
  *   detector     twochoice_detector_config_error, memsize, init
  *                twochoice_detector_begin, end, load            operations in flight; the load
- *                twochoice_detector_probed, decided, arrived    what to expect
- *                twochoice_detector_expire, next_ns             what does not come
+ *                twochoice_detector_probed, decided, arrived    expected writes
+ *                twochoice_detector_expire, next_ns             drops overdue ones
  *                twochoice_detector_heard, peers                loads of others
  *                twochoice_detector_info
  *   message      twochoice_message_encode, decode               probe, load, decision
@@ -364,7 +365,7 @@ struct twochoice_message {
  * QOS_EMEMORY. */
 
 /* At most 64 bytes for each fragment, 12 KiB, and less than 128 bytes for each open write and pull. Without a storage
- * the table is ready after init, and everything is at home; with one, format or recover must come next. */
+ * the table is ready after init, and everything is at home; with one, call format or recover next. */
 QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config);
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
@@ -374,8 +375,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_tabl
  * for this home. QOS_EBUSY: the table is not empty. QOS_EINVAL: no storage. QOS_EIO. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
 /* Rebuilds the table, which must be empty (QOS_EBUSY), from log 0. flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: the
- * log was never formatted. QOS_ECORRUPT: something that was acknowledged, or may have been, is damaged or missing;
- * recovery->valid_bytes says where. QOS_EVERSION: written by another version. QOS_EINVAL: another server's log, or no
+ * log was never formatted. QOS_ECORRUPT: a record that may have been acknowledged is damaged or missing;
+ * recovery->valid_bytes is its place. QOS_EVERSION: written by another version. QOS_EINVAL: another server's log, or no
  * storage. QOS_EFULL: more fragments than max_fragments. QOS_EIO. After an error the table is empty and the log
  * unchanged. recovery may be NULL. Writes that were open are gone. O(records). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
@@ -383,7 +384,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
 
 /* A write of [offset, offset + len_bytes) of the object to server `target` (0..65534, not the home) or, with
  * TWOCHOICE_LOCAL, at home. The stamp names the write, and at its target the piece.
- *   begin    promises room: what write_end needs. len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE).
+ *   begin    reserves the room that write_end needs. len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE).
  *            QOS_EFULL: no room, or max_writes are open: write at home, pull or compact. QOS_EAGAIN: at home, another
  *            write or a pull is writing there; otherwise 2^19 stamps were given out since the last commit.
  *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
@@ -394,7 +395,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            again. QOS_EIO: call again, or cancel. O(log n) a piece replaced.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
- *            older than a stamp that was noted long ago. O(max_writes). */
+ *            older than a stamp that you noted long ago. O(max_writes). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
                                                                   uint32_t target, uint64_t offset, uint64_t len_bytes,
                                                                   uint64_t *stamp);
@@ -405,8 +406,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_cancel(struct twocho
 QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uint64_t stamp,
                                         struct twochoice_piece *piece);
 
-/* A commit makes all changes so far durable. begin: notes them; then storage.sync for each bit of commit->logs, in any
- * thread, while the owner goes on; end: tells whether all succeeded. Several may be under way. QOS_EIO: nothing more
+/* A commit makes all changes so far durable. begin: remembers them; then storage.sync for each bit of commit->logs, in
+ * any thread, while the owner continues; end: synced: all succeeded. Several may be under way. QOS_EIO: nothing more
  * can be acknowledged until a compaction or a recovery. QOS_EAGAIN (end): a compaction ended meanwhile, begin again.
  * twochoice_table_commit does all three. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
@@ -415,19 +416,19 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_begin(struct twocho
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_end(struct twochoice_table *table,
                                                                  const struct twochoice_commit *commit, bool synced);
 
-/* Where the byte at `offset` is, and up to which end the answer holds. offset < UINT64_MAX. O(log n). */
+/* Where the byte at `offset` is, and the end of the range for which that holds. offset < UINT64_MAX. O(log n). */
 QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
 /* The pieces of [offset, offset + len_bytes), in order and without gaps, those at home included; neighbours of equal
- * target may be separate pieces. Returns how many, at most max; the answer may end early only if that is max. */
+ * target may be separate pieces. Returns how many, at most max; only if that is max, pieces may be missing. */
 QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                      uint64_t len_bytes, struct twochoice_piece *pieces, size_t max);
 /* The first redirected bytes at or behind (object, offset), in the order of objects and offsets; false: none. */
 QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
-/* Does any byte of [offset, offset + len_bytes) refer to the piece (object, stamp), or may it yet? false: the piece
- * may be dropped once all changes so far are durable. O(log n), and one for each fragment in the range: give no larger
- * a range than the piece may have. */
+/* Does any byte of [offset, offset + len_bytes) refer to the piece (object, stamp), or can it later? false: the
+ * piece may be dropped once all changes so far are durable. O(log n + fragments in the range): give no larger range
+ * than the piece can have. */
 QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
                                     uint64_t offset, uint64_t len_bytes);
 
@@ -441,7 +442,7 @@ QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_
  *           now on. replaced, QOS_EAGAIN: as in write_end. QOS_OK ends the pull. On QOS_EIO and QOS_EFULL call again:
  *           the pieces in `replaced` are at home already.
  *   cancel  nothing more is converted. Before ready it ends the pull; after it (QOS_EBUSY) the bytes stay reserved
- *           until finish says that the writes at home have ended.
+ *           until finish is called, when the writes at home have ended.
  * QOS_ENOENT from ready, finish and cancel: no such pull, or not in this order. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object,
                                                                  uint64_t offset, uint64_t max_bytes, uint32_t *pull,
@@ -454,9 +455,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_finish(struct twochoi
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull);
 
 /* Compaction copies the live fragments into the other log while everything else goes on, then swaps the logs. start:
- * QOS_EBUSY if one is under way. step: copies up to max_records, and says what to do next. end: swapped: what
- * storage.swap said. QOS_EIO from any of them ends the compaction, and the active log is as it was; it fails so when
- * the storage does, or when changes outrun it. twochoice_table_compact does all of it in one call, with syncs and
+ * QOS_EBUSY if one is under way. step: copies up to max_records; *todo is what to do next. end: swapped:
+ * storage.swap succeeded. QOS_EIO from any of them ends the compaction, and the active log is as it was: the storage
+ * has failed, or changes came faster than it copies. twochoice_table_compact does all of it in one call, with syncs and
  * swap. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_start(struct twochoice_table *table);
@@ -468,8 +469,8 @@ QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table
 /* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). For tests and checkers. O(n). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *table);
 
-/* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It works by
- * the table's owner. */
+/* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It runs in
+ * the thread of the table's owner. */
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config);
 QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem,
@@ -493,24 +494,24 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_checker_run(const struct twochoi
                                                             struct twochoice_table *scratch, uint64_t *found);
 
 /* Placement (Section III), in a client. One decision: ask, send a PROBE to each, fill in state and load from the
- * replies, redraw while it changes some, decide, send the writes, send a DECISION to each probed server. */
+ * replies, redraw as long as it changes some, decide, send the writes, send a DECISION to each probed server. */
 QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config);
 QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem,
                                                                size_t size_bytes,
                                                                const struct twochoice_placement_config *config);
-/* What is known about a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
+/* State and weight of a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
  * exactly; 0: as it was (1 at first). QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement,
                                                                      uint32_t server, enum twochoice_server_state state,
                                                                      uint32_t weight);
-/* Whom to ask about k writes: up to 2k probes, in which every set of servers that are up is equally likely. *n = 0:
- * nobody, decide at once. NATIVE: two for each write that is large enough, in the order of the writes. QOS_ERANGE: k
+/* The servers to probe for k writes, up to 2k: every set of servers that are up is equally likely. *n = 0:
+ * none, decide at once. NATIVE: two for each write that is large enough, in the order of the writes. QOS_ERANGE: k
  * is 0 or above max_writes. QOS_ENOENT: a home is no server. O(k). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ask(struct twochoice_placement *placement,
                                                               const struct twochoice_write *writes, size_t k,
                                                               struct twochoice_probe *probes, size_t *n);
-/* Replaces probes that came back DOWN or FULL by servers not yet asked; *changed: how many, to be asked now.
+/* Replaces probes that came back DOWN or FULL by servers not yet probed; *changed: how many probes to send now.
  * COLLABORATIVE only. `round`: 0, 1, ...: *changed is 0 from `tries` on. n: at most 4 * max_writes (QOS_ERANGE).
  * QOS_ENOENT: a probe names no server. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_redraw(struct twochoice_placement *placement, uint32_t round,
@@ -518,13 +519,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_redraw(struct twochoic
                                                                  size_t *changed);
 /* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; cached loads of
  * peers may be appended as probes (4 * max_writes in all; one that names no server is no candidate). COLLABORATIVE
- * fills them to one level of load / weight, as far as it goes; of what all rivals fill it takes its share. No
+ * fills them to one level of load / weight; with rivals it takes its share of what all of them fill. No
  * candidate: home. O(n + k log n). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
                                                                  struct twochoice_write *writes, size_t k,
                                                                  struct twochoice_probe *probes, size_t n);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: bytes placed; borrowed: bytes of them away from home; refused: probes
- * that were replaced; waited: writes that were probed for. */
+ * that were replaced; waited: writes that probes were sent for. */
 QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placement *placement, uint32_t id,
                                                   struct qos_stats *out);
 
@@ -543,22 +544,22 @@ QOS_API uint64_t twochoice_detector_load(struct twochoice_detector *detector, ui
  * len_bytes, as k of 2k are chosen (Section III-C). */
 QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
                                            uint64_t request, uint64_t len_bytes, uint32_t *rivals);
-/* A DECISION: the guess is corrected to len_bytes (0: not chosen). QOS_ENOENT: not probed, or given up already; a
+/* A DECISION: the guess is corrected to len_bytes (0: not chosen). QOS_ENOENT: not probed, or dropped before; a
  * chosen write counts when it arrives. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_detector_decided(struct twochoice_detector *detector, uint64_t now_ns,
                                                                  uint64_t client, uint64_t request, uint64_t len_bytes);
-/* The write of a decision arrives: begins, and is expected no longer. Also right for a write that nobody expected, and
- * for several writes of one request. A write that overtakes its decision on the way is expected until timeout_ns. */
+/* The write of a decision has arrived: it begins, and is no longer expected. Also for writes that were not expected,
+ * and for several writes of one request. One that overtakes its decision is expected until timeout_ns. */
 QOS_API void twochoice_detector_arrived(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
                                         uint64_t request, uint64_t len_bytes);
-/* Gives up what is overdue: guesses and promises are taken back. Every call above with a time does this first. */
+/* Drops overdue guesses and promises. Every call above with a time does this first. */
 QOS_API void twochoice_detector_expire(struct twochoice_detector *detector, uint64_t now_ns);
 /* When the next guess or promise is overdue; QOS_NEVER: none. */
 QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *detector, uint64_t now_ns);
 /* A peer's load became known, age_ns ago. */
 QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint64_t now_ns, uint32_t server,
                                       uint64_t load, uint64_t age_ns);
-/* Up to max loads of peers that are younger than the lifetime, for a reply; each call goes on where the last ended. */
+/* Up to max loads of peers that are younger than the lifetime, for a reply; each call goes on from the last one. */
 QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
                                         struct twochoice_peer *peers, size_t max);
 QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
