@@ -490,7 +490,7 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_con
 /* A period begins: no requests served, no tokens held. Records of pairs that were idle in all of the last period
  * expire. QOS_ESTALE: not a later period. O(records). */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period);
-/* Merges what is new in a report. It believes the server: check before that the server may name these buckets and this
+/* Merges what is new in a report. It trusts the server: check first that the server may name these buckets and this
  * controller_epoch. QOS_ESTALE: from an earlier start of the server, for another period, or a duplicate;
  * QOS_ENOENT: no such server; QOS_ECORRUPT: a counter fell without a restart; QOS_EFULL: no room for its new pairs or
  * buckets. On an error nothing is merged. */
@@ -508,9 +508,9 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_plan(struct pshift_contr
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
                                                               struct pshift_message *message,
                                                               struct pshift_grant_entry *entry, uint32_t entries_max);
-/* An operator's word that this server serves nothing after the end of this period. From the next period on, it need not
+/* The operator guarantees that this server serves nothing after this period. From the next period on, it need not
  * confirm the epoch. A report from it, also a late one, brings it back. Needed only if more than absent_max servers are
- * gone. If the word is wrong, an older controller that hears more than absent_max removed servers may issue each limit
+ * gone. If that is wrong, an older controller that more than absent_max removed servers report to may issue each limit
  * once more to them; otherwise limits hold. QOS_ENOENT: no such server; QOS_EAGAIN: no period has begun. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server);
 /* Problem and solution of the R-tokens of the last plan, verified and with shortfalls. They show which buckets are
@@ -542,11 +542,11 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *   3. Paths through brokers, also by sweeps, in turns: the smaller of all excess and all spare capacity is spread over
  *      the other servers. If the excess is at most half of the spare capacity, overloaded servers push their tokens to
  *      any other. If not, underloaded servers pull tokens from any other. Direct transfers then fill what this opens:
- *      each token now has many more rows in which it can move on. Who can move no more is stuck.
+ *      each token now has many more rows in which it can move on. A server that can move no more is stuck.
  *   4. Progressive shifting (Algorithm 5) of the remaining excess: servers are labelled with the number of shifts to an
  *      underloaded server, until every overloaded one has a label. Then each underloaded server collects tokens, depth
  *      first, one label up per step. A server collects from all servers above it before it passes tokens on, so paths
- *      that share a step take it once. A server that cannot supply what it was asked for is not tried again. Each round
+ *      that share a step take it once. A server that cannot supply all that is requested is not tried again. Each round
  *      increases the distance of every overloaded server: at most |S| - 1 rounds.
  *   5. The allocation is optimal when no path leads from an overloaded to an underloaded server. The cut X then proves
  *      it: no row leads out of X, no server of X has spare capacity, and no other server is overloaded. Stuck servers
@@ -639,8 +639,9 @@ struct pshift_solver {
 
 #define PSHIFT_PRIV_NEAR 16u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
-#define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
-#define PSHIFT_PRIV_DONOR 2u /* bit of mark: overloaded at first; it gave tokens away, so its holes fill most easily */
+#define PSHIFT_PRIV_CUT 1u /* bit of mark: in X of the last solution */
+#define PSHIFT_PRIV_DONOR                                                                                              \
+    2u /* bit of mark: overloaded at first; it gave tokens away, so its spare capacity fills most easily */
 #define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */
 #define PSHIFT_PRIV_STUCK 8u /* bit of mark: no row offers it anything any more */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
@@ -1369,7 +1370,7 @@ PSHIFT_PRIV_INLINE bool pshift_priv_wants(const struct pshift_priv_job *job, con
 }
 
 /* The movers of row i pull from the other servers, or push to them: first as far as these have excess or spare
- * capacity, then with those that had at first, whose holes fill most easily, then with any. *open: a mover wants more,
+ * capacity, then with those that had at first, which fill most easily, then with any. *open: a mover wants more,
  * but the other servers have nothing or are movers themselves. */
 QOS_PRIV uint64_t pshift_priv_spread_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i, int pull,
                                          bool *open)
@@ -1470,7 +1471,7 @@ QOS_PRIV bool pshift_priv_takes_part(const struct pshift_solver *solver, uint32_
     return (solver->mark[j] & (PSHIFT_PRIV_CUT | PSHIFT_PRIV_STUCK)) == side;
 }
 
-/* Direct transfers by quota[], which becomes the balance of those who take part; one part of the rows after another,
+/* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
  * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
  * pace. Returns what is left to move. */
 QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side)
@@ -2381,7 +2382,7 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *s, uint32_t i, 
  *   weight w keeps its turn for w requests, as long as it stays eligible. Step 3, the delay, is the caller's (next_ns).
  *
  *   Where we differ: the paper has one position for both steps. If the requests of a bucket with R-tokens come one by
- *   one, each moves the position of step 2 too, and the queues behind it wait for ever. Here each step has its own
+ *   one, each moves the position of step 2 too, and the queues behind it wait without end. Here each step has its own
  *   position, so every wait is bounded (THE CONTRACT).
  *
  *   A set of queues is a bitmap with two summary levels. A summary bit is set if its word one level below is not zero.
@@ -3860,7 +3861,7 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
             if (message->seq <= x->seen_seq)
                 continue;
             x->seen_seq = message->seq;
-            /* A report that only confirms a grant must not change the plan, or tokens would never settle. */
+            /* A report that only confirms a grant must not change the plan, or the plan would never become stable. */
             c->contract[x->bucket].changed |=
                 x->served != entry[k].served || x->demand != qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
             pshift_priv_merge(x, &entry[k], ours);
