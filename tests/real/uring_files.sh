@@ -16,7 +16,27 @@ tool=$PWD/build/examples/uring_files
 work=$(mktemp -d "$PWD/build/uring_files-XXXXXX") || exit 1
 file=$work/file
 failed=0 skipped= unsure=
-trap 'rm -rf "$work"' EXIT
+trap 'wait; rm -rf "$work"' EXIT
+
+# Two more builds of the tool, made while the tests below wait for their devices: one under AddressSanitizer; one with planted
+# bugs in two schedulers, of which one counts device time and the other requests.
+flags=$(says examples/uring_files/main.c flags) links=$(says examples/uring_files/main.c links)
+build_asan() {
+    nice clang -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I. -Iexamples/common \
+        -o "$work/asan" examples/uring_files/*.c examples/common/*.c $links -lm
+}
+build_broken() {
+    mkdir "$work/planted" && cp ./*.h "$work/planted" &&
+        tests/build/plant.pl apply tests/plants/htb.txt limit_not_charged_on_borrow "$work/planted" &&
+        sed -i 's/^        \*tokens -= m;$/        *tokens -= 0;/' "$work/planted/pshift.h" &&
+        ! cmp -s pshift.h "$work/planted/pshift.h" &&
+        nice gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
+            examples/common/*.c $links -lm
+}
+build_asan >"$work/asan.log" 2>&1 &
+asan=$!
+build_broken >"$work/broken.log" 2>&1 &
+broken=$!
 
 # In every run of a JSON file: submitted = completed + failed, none lost before the device either.
 adds_up() { json "$1" '[.without, .same_depth, .with | values | .tenants[] | .submitted == .completed + .failed and .arrived >= .submitted] | length > 0 and all'; }
@@ -131,8 +151,9 @@ for _ in 1 2 3; do
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
 rm -f "$work/err"
 ( await "with QoS"; truncate -s 33333333 "$work/short" ) &
+cut=$!
 run --progress --runtime 1500ms --profile-time 300ms --json "$work/eof.json" --tenant "$good" --tenant "bad:bs=64k,depth=4,file=$work/short"
-wait
+wait "$cut"
 [ "$status" = 0 ] || break
 done
 if [ "$status" = 0 ]; then expect_time "a file is cut off while tenants read" false; else
@@ -244,31 +265,25 @@ expect_time "SIGINT: each had some" json "$work/int.json" '.without.tenants | ma
 expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
 
 # ---- the same paths under AddressSanitizer: memory, partial requests, errors
-flags=$(says examples/uring_files/main.c flags)
-if clang -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I. -Iexamples/common \
-    -o "$work/asan" examples/uring_files/*.c examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
+if wait "$asan"; then
     rm -f "$work/err"
     ( await "without QoS"; truncate -s 7777777 "$work/short" ) &
+    cut=$!
     timeout 300 "$work/asan" --progress --compare --judge --maximizer --runtime 600ms --profile-time 300ms --json "$work/asan.json" \
         --plot "$work/plots" --log "$work/log.csv" --tenant "$good" --tenant "bad:rw=read,bs=64k,depth=4,file=$work/short,limit=20%" \
         >"$work/out" 2>"$work/err"
     status=$?
-    wait
+    wait "$cut"
     tail -5 "$work/err"
     expect "AddressSanitizer has nothing to say" [ -z "$(grep -E 'ERROR|runtime error' "$work/err")" ]
     expect "under AddressSanitizer: counters add up" adds_up "$work/asan.json"
     case $status in 0 | 1 | 3) ok "status $status" ;; *) bad "status $status: $(tail -5 "$work/err")" ;; esac
 else
-    bad "does not build under AddressSanitizer"
+    bad "does not build under AddressSanitizer: $(cat "$work/asan.log")"
 fi
 
-# ---- the judge itself: schedulers with planted bugs must not pass; one counts device time, the other requests
-mkdir "$work/planted" && cp ./*.h "$work/planted"
-if tests/build/plant.pl apply tests/plants/htb.txt limit_not_charged_on_borrow "$work/planted" &&
-    sed -i 's/^        \*tokens -= m;$/        *tokens -= 0;/' "$work/planted/pshift.h" &&
-    ! cmp -s pshift.h "$work/planted/pshift.h" &&
-    gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
-        examples/common/*.c $(says examples/uring_files/main.c links) -lm; then
+# ---- the judge itself: schedulers with planted bugs must not pass
+if wait "$broken"; then
     for scheduler in htb token; do
         watch_mark
         timeout 300 "$work/broken" --file "$file" --scheduler "$scheduler" --judge --runtime 1s --profile-time 300ms \
@@ -278,7 +293,7 @@ if tests/build/plant.pl apply tests/plants/htb.txt limit_not_charged_on_borrow "
         expect_time "$scheduler: on the log: said" grep -q 'in every window .* BROKEN' "$work/out"
     done
 else
-    bad "cannot plant a bug"
+    bad "cannot plant a bug: $(cat "$work/broken.log")"
 fi
 
 # ---- nothing left
