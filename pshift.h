@@ -639,9 +639,8 @@ struct pshift_solver {
 
 #define PSHIFT_PRIV_NEAR 16u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
-#define PSHIFT_PRIV_CUT 1u /* bit of mark: in X of the last solution */
-#define PSHIFT_PRIV_DONOR                                                                                              \
-    2u /* bit of mark: overloaded at first; it gave tokens away, so its spare capacity fills most easily */
+#define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
+#define PSHIFT_PRIV_DONOR 2u /* bit of mark: overloaded at first; it gave tokens away, so it takes others most easily */
 #define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */
 #define PSHIFT_PRIV_STUCK 8u /* bit of mark: no row offers it anything any more */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
@@ -3861,7 +3860,7 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
             if (message->seq <= x->seen_seq)
                 continue;
             x->seen_seq = message->seq;
-            /* A report that only confirms a grant must not change the plan, or the plan would never become stable. */
+            /* A report that only confirms a grant must not change the plan, or it would never become stable. */
             c->contract[x->bucket].changed |=
                 x->served != entry[k].served || x->demand != qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
             pshift_priv_merge(x, &entry[k], ours);
