@@ -181,7 +181,7 @@ tsan_WHOLE := -O0
 tsan_LD := clang -fsanitize=thread
 tsan_RUN := QOS_TEST_SCALE=8
 cxx := g++ -x c++ -std=c++17 $(WARNINGS)
-cxx_FLAGS := -O2
+cxx_FLAGS := -O1
 cxx_TEST := -O0
 cxx_WHOLE := -O0
 cxx_LD := g++

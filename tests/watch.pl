@@ -3,6 +3,7 @@
 #                                      processor for 50 ms or more: from, to
 #     watch.pl now PID                 prints a mark: the time, and what all and what PID and its descendants used
 #     watch.pl since FILE PID MARK     what kept PID from running since that mark, if that explains a late result: status 0
+#     watch.pl calm SECONDS            waits for a second in which none of that happened, at most so many
 # It explains one if the processors stood still for 0.1 s and 1 % of the time, or others had a quarter of them or more (processes with a low
 # priority, as those beside the real tests in `make test`, do not count).
 use strict;
@@ -49,6 +50,18 @@ if ($command eq "notes") {
     unlink $file;
 } elsif ($command eq "now") {
     print join(" ", mark(@ARGV)), "\n";
+} elsif ($command eq "calm") {
+    for (my $end = time + $ARGV[0]; time < $end;) {
+        my ($last, $longest, @old) = (time, 0, mark(0));
+        for (1 .. 100) {
+            sleep 0.01;
+            my $now = time;
+            $longest = $now - $last if $now - $last > $longest;
+            $last = $now;
+        }
+        my @now = mark(0);
+        exit 0 if $longest < 0.05 && $now[1] - $old[1] < 0.25 * ($now[3] - $old[3]);
+    }
 } else {
     my ($file, $pid, @old) = (@ARGV[0, 1], split " ", $ARGV[2]);
     my @now = mark($pid);

@@ -25,7 +25,7 @@ bodies_of() { # LIMITS HEADER -> the object that has them: of all headers, or wi
     if [ -z "$1" ]; then echo "$out/bodies.o"; else echo "$out/bodies_$2_$(echo "$1" | tr -c 'A-Za-z0-9_\n' .).o"; fi
 }
 header_of() { basename "$1" | sed 's/_.*//'; } # tests/unit/htb_gate.c -> htb
-limits_of() { says "$1" flags | tr ' ' '\n' | grep '^-D' | tr '\n' ' '; }
+limits_of() { says "$1" flags | tr ' ' '\n' | grep -E '^-D(QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_' | tr '\n' ' '; }
 one() { # TEST.c
     local name program object bodies case extra=
     bodies=$(bodies_of "$(limits_of "$1")" "$(header_of "$1")")
@@ -36,7 +36,7 @@ one() { # TEST.c
         case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$name\"" ;; esac
     fi
     # shellcheck disable=SC2046,SC2086
-    clang -std=gnu11 -O1 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
+    clang -std=gnu11 -O0 -w -DQOS_DECLARE_ONLY -I. -Itests $(says "$1" flags) -fprofile-instr-generate -o "$program" \
         "$object" $extra "$bodies" $(says "$1" links) || { echo "$1 does not build for coverage"; return 1; }
     case=$(says "$1" coverage | sed -n 's/^yes //p')
     QOS_TEST_CASE=$case LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
@@ -55,7 +55,7 @@ for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     if [ -n "$limits" ]; then
         mkdir -p "$out/$header" # the same file's name: counters of static functions go by it
         printf '#define QOS_API\n#include "qos.h"\n#include "%s.h"\n' "$header" >"$out/$header/bodies.c"
-        echo "clang -std=gnu11 -O1 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits" "$header") $out/$header/bodies.c" >&3
+        echo "clang -std=gnu11 -O0 -I. -fprofile-instr-generate -fcoverage-mapping $limits -c -o $(bodies_of "$limits" "$header") $out/$header/bodies.c" >&3
     fi
     has_own_bodies "$t" || { object=${t#tests/}; echo "build/native/${object%.c}" >&4; }
     echo "one $t"

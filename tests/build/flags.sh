@@ -17,7 +17,7 @@ kernel="-mcmodel=kernel -mno-red-zone -mgeneral-regs-only -ffreestanding -fno-pi
 {
     for cc in gcc clang; do
         # With the kernel's flags where there are some.
-        case $(uname -m) in x86_64) echo "$cc -std=gnu11 $C_WARNINGS -I. $([ $cc = gcc ] && echo -O3 || echo -O1) $kernel -S -o /dev/null $out/all.c" ;; # clang at -O3: below
+        case $(uname -m) in x86_64) echo "$cc -std=gnu11 $C_WARNINGS -I. $([ $cc = gcc ] && echo -O3 || echo -O0) $kernel -S -o /dev/null $out/all.c" ;; # clang at -O1: the sanitized bodies; at -O3: below
         *) echo "$cc -std=gnu11 $C_WARNINGS -I. -O3 -S -o /dev/null $out/all.c" ;; esac
         # Standards change what is said about the text, not what is made of it.
         for std in c11 c17 gnu2x; do echo "$cc -std=$std $C_WARNINGS -I. -fsyntax-only $out/all.c"; done
