@@ -718,7 +718,7 @@ struct twochoice_priv_node {
     union {
         struct {
             uint64_t base;
-            uint32_t lead[8]; /* entry[4, 12, ..., 52].from; the last one is blank */
+            uint32_t lead[8]; /* entry[4, 12, ..., 52].from; the last one is not used */
             struct twochoice_priv_short entry[TWOCHOICE_NARROW_SLOTS];
         } narrow;
         struct {
@@ -1054,10 +1054,8 @@ QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const str
     uint32_t i;
     n->narrow = narrow;
     n->object = object;
-    if (narrow) {
+    if (narrow)
         n->u.narrow.base = low - qos_min(low, (UINT32_MAX - (high - low)) / 2);
-        n->u.narrow.lead[7] = UINT32_MAX;
-    }
     twochoice_priv_set_count(n, 0, count);
     for (i = 0; i < count; i++)
         twochoice_priv_set(n, i, f[i]);
@@ -1196,7 +1194,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struc
     m->narrow = 1;
     m->object = n->object;
     m->u.narrow.base = n->u.narrow.base;
-    m->u.narrow.lead[7] = UINT32_MAX;
     __builtin_memcpy(m->u.narrow.entry, n->u.narrow.entry + half, half * sizeof n->u.narrow.entry[0]);
     twochoice_priv_set_count(m, 0, half);
     twochoice_priv_set_count(n, 0, half);
@@ -2877,8 +2874,8 @@ QOS_PRIV bool twochoice_priv_leaf_sound(const struct twochoice_table *table, con
         if ((n->u.wide.entry[i].object & n->u.wide.entry[i].offset & n->u.wide.entry[i].end & n->u.wide.entry[i].tag) !=
             UINT64_MAX)
             return false;
-    for (i = 0; n->narrow && i < 8; i++)
-        if (n->u.narrow.lead[i] != (i < 7 ? n->u.narrow.entry[8 * i + 4].from : UINT32_MAX))
+    for (i = 0; n->narrow && i < 7; i++)
+        if (n->u.narrow.lead[i] != n->u.narrow.entry[8 * i + 4].from)
             return false;
     return true;
 }
