@@ -2803,7 +2803,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         return;
     for (i = 0; i < tree->shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
-    tree->lease[tree->node[id].parent].turns += 1 + qos_mul_div_floor((uint64_t)tree->turn[id].weight << 10, want, all);
+    tree->lease[tree->node[id].parent].turns += qos_mul_div_ceil((uint64_t)tree->turn[id].weight << 10, want, all);
 }
 
 /* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */

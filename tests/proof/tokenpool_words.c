@@ -1,7 +1,7 @@
 // proves: every word that tokenpool.h reads from shared or remote memory may hold anything: a client that takes, runs
 // and completes in any order, at any times, and whose operations answer anything, does nothing undefined (value
 // analysis: Eva)
-// eva: -eva-precision 2 -eva-split-return auto -eva-slevel 60 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
+// eva: -eva-precision 1 -eva-split-return auto -eva-slevel 20 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // slow plants
 // plant: tokenpool.h|(int64_t)qos_wrap_sub((uint64_t)tokenpool_word_count(served), client->ticket)|tokenpool_word_count(served) - (int64_t)client->ticket
 #include "__fc_builtin.h"

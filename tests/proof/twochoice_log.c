@@ -1,6 +1,6 @@
 // proves: the scan of a log in twochoice.h (read, checksum, decode, torn or damaged, check) does nothing undefined,
 // whatever storage gives back (value analysis: Eva)
-// eva: -eva-precision 2 -eva-use-spec twochoice_priv_growth,twochoice_priv_replace -eva-split-return auto -no-warn-unsigned-overflow
+// eva: -eva-precision 1 -eva-use-spec twochoice_priv_growth,twochoice_priv_replace -eva-split-return auto -no-warn-unsigned-overflow
 // slow plants
 // plant: twochoice.h|pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES|pos - r->base <= sizeof r->buf
 //
