@@ -135,7 +135,7 @@ extern "C" {
 
 #define PSHIFT_COUNT_MAX (UINT64_MAX >> 1)  /* largest reservation, demand or capacity */
 #define PSHIFT_ENTRIES_MAX (UINT32_MAX - 1) /* entries, buckets and servers of a problem */
-#define PSHIFT_BYTES_PER_ENTRY 17           /* workspace of the solver; the rest is O(servers + buckets) */
+#define PSHIFT_BYTES_PER_ENTRY 16           /* workspace of the solver; the rest is O(servers + buckets) */
 #define PSHIFT_QUEUES_MAX 262144            /* queues of a scheduler, servers of a controller */
 #define PSHIFT_RECORDS_MAX (UINT32_C(1) << 30)
 #define PSHIFT_WIRE_MAGIC UINT32_C(0x66485350) /* "PSHf" */
@@ -583,7 +583,7 @@ struct pshift_priv_index {
 };
 
 struct pshift_priv_row {
-    uint32_t label;  /* lowest label of a server that can take tokens in this row */
+    uint32_t label;  /* lowest label of a server that can take tokens in this row, or QOS_NONE */
     uint32_t cursor; /* position of the depth-first pass */
 };
 
@@ -620,8 +620,6 @@ struct pshift_solver {
     struct pshift_priv_row *rows;      /* [buckets] */
     struct pshift_priv_index *index;   /* [entries] */
     uint64_t *key;                     /* [entries] remainders; scratch */
-    uint64_t *givers, *takers;         /* [entries] bit sets: the window's entries that can give; that can take */
-    uint64_t *seen;                    /* [buckets] bit set of the rows that the search has reached */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
     struct pshift_solver_state info;
     struct pshift_priv_part *part;      /* [shards] */
@@ -696,9 +694,6 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->rows = (struct pshift_priv_row *)qos_layout_part(layout, buckets, sizeof(struct pshift_priv_row), 8);
     solver->index = (struct pshift_priv_index *)qos_layout_part(layout, entries, sizeof(struct pshift_priv_index), 8);
     solver->key = (uint64_t *)qos_layout_part(layout, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
-    solver->givers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
-    solver->takers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
-    solver->seen = (uint64_t *)qos_layout_part(layout, buckets / 64 + 1, sizeof(uint64_t), 8);
 }
 
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
@@ -756,7 +751,7 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
     solver->solved = false;
     for (i = 0; i < config->buckets; i++)
-        solver->rows[i].label = 0;
+        solver->rows[i].cursor = 0;
     return QOS_OK;
 }
 
@@ -772,60 +767,32 @@ struct pshift_priv_job {
 
 /* The initial allocation. */
 
-/* Selects the `want` largest of n keys: those with key & mask above the result, and *ties of those equal to it.
- * Radix selection: at most 8 passes; keys do not move. 1 <= want <= n. */
-QOS_PRIV uint64_t pshift_priv_threshold(const uint64_t *key, uint32_t n, uint32_t want, uint64_t *mask, uint32_t *ties)
-{
-    uint64_t floor_key = 0, all = 0;
-    uint32_t count[256], i, b;
-    int shift;
-    for (i = 0; i < n; i++)
-        all |= key[i];
-    shift = all ? (63 - (int)qos_clz64(all)) / 8 * 8 : 0;
-    *mask = shift == 56 ? 0 : UINT64_MAX - ((UINT64_C(1) << (shift + 8)) - 1);
-    for (; shift >= 0; shift -= 8) {
-        for (b = 0; b < 256; b++)
-            count[b] = 0;
-        for (i = 0; i < n; i++)
-            if ((key[i] & *mask) == floor_key)
-                count[key[i] >> shift & 0xffu]++;
-        for (b = 255; b > 0 && count[b] < want; b--)
-            want -= count[b];
-        floor_key |= (uint64_t)b << shift;
-        *mask |= UINT64_C(0xff) << shift;
-        if (count[b] == want) /* all keys with the digits found so far are selected */
-            break;
-    }
-    *ties = want;
-    return floor_key;
-}
-
 #define PSHIFT_PRIV_WIDE 16u /* entries of a short row, at most */
 #define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
 
 /* Gives one more token to each of the `left` largest keys; ties: the earlier first. More than `left` keys are not 0, as
- * the remainders add up to left * total. */
-QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint32_t left)
+ * the remainders add up to left * total. Finds the smallest of these keys bit by bit. */
+QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_t n, uint64_t left)
 {
-    uint64_t mask, floor_key;
-    uint32_t rank[PSHIFT_PRIV_WIDE], ties, i, k; /* rank: number of larger or earlier equal keys */
-    if (n <= PSHIFT_PRIV_WIDE) {
-        for (i = 0; i < n; i++)
-            for (k = 0, rank[i] = i; k < i; k++) {
-                const uint32_t later = key[k] < key[i] ? 1u : 0u;
-                rank[k] += later;
-                rank[i] -= later;
-            }
-        for (i = 0; i < n; i++)
-            a[i] += rank[i] < left ? 1u : 0u;
-        return;
+    uint64_t differ = 0, least, bit, count, i;
+    for (i = 1; i < n; i++)
+        differ |= key[i] ^ key[0];
+    least = key[0] & ~differ;
+    for (bit = PSHIFT_PRIV_HALF; bit != 0; bit >>= 1) {
+        if ((differ & bit) == 0)
+            continue;
+        for (i = 0, count = 0; i < n; i++)
+            count += key[i] >= (least | bit) ? 1u : 0u;
+        least |= count >= left ? bit : 0;
+        if (count == left)
+            break;
     }
-    floor_key = pshift_priv_threshold(key, n, left, &mask, &ties);
+    for (i = 0; i < n; i++)
+        left -= key[i] > least ? 1u : 0u;
     for (i = 0; i < n; i++) {
-        uint64_t digits = key[i] & mask;
-        bool tie = digits == floor_key && ties > 0;
-        ties -= tie ? 1u : 0u;
-        a[i] += tie || digits > floor_key ? 1u : 0u;
+        const bool tie = key[i] == least && left > 0;
+        left -= tie ? 1u : 0u;
+        a[i] += tie || key[i] > least ? 1u : 0u;
     }
 }
 
@@ -880,7 +847,46 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
         }
     }
     if (left)
-        pshift_priv_give_largest(a, key, n, (uint32_t)left);
+        pshift_priv_give_largest(a, key, n, left);
+}
+
+/* floor(want 2^64 / total), or up to 50 less. want < total < 2^59. */
+QOS_PRIV uint64_t pshift_priv_factor(uint64_t want, uint64_t total)
+{
+    const unsigned shift = qos_clz64(total);
+    const uint64_t v = total << shift, w = want << shift, x = UINT64_MAX / ((v >> 32) + 1); /* 2^96 / v, up to 6 less */
+    const uint64_t f = (w >> 32) * x;                                                       /* up to 2^35 too small */
+    struct qos_u128 rest = pshift_priv_u128(0);
+    rest.hi = w;
+    rest = qos_sub_wide(rest, qos_mul_wide(f, v));
+    rest = qos_mul_wide(rest.hi << 29 | rest.lo >> 35, x);
+    return f + (rest.hi << 3 | rest.lo >> 61);
+}
+
+/* The same for 8 demands below 2^55, want < total. A key holds remainder and position, so the keys are distinct. A
+ * quotient may be one short, by a part below 50 2^55 / 2^64 < 1/8. Its remainder is then total or more, so it gets its
+ * token first, and no other one: of n remainders that add up to k total, the k-th largest is more than total / n. */
+PSHIFT_PRIV_INLINE void pshift_priv_row_8(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
+{
+    typedef int64_t signed_lanes __attribute__((vector_size(64)));
+    typedef uint64_t lanes __attribute__((vector_size(64)));
+    const lanes places = {7, 6, 5, 4, 3, 2, 1, 0};
+    const uint64_t f = pshift_priv_factor(want, total);
+    lanes q = {qos_mul_wide(d[0], f).hi, qos_mul_wide(d[1], f).hi, qos_mul_wide(d[2], f).hi, qos_mul_wide(d[3], f).hi,
+               qos_mul_wide(d[4], f).hi, qos_mul_wide(d[5], f).hi, qos_mul_wide(d[6], f).hi, qos_mul_wide(d[7], f).hi};
+    lanes rest;
+    signed_lanes key, rank;
+    int64_t left = (int64_t)want;
+    uint32_t k;
+    __builtin_memcpy(&rest, d, sizeof rest);
+    rest = rest * want - q * total;
+    key = (signed_lanes)(rest << 3 | places);
+    for (k = 0, rank = key - key; k < 8; k++) { /* rank: number of larger keys */
+        left -= (int64_t)q[k];
+        rank -= key < key[k];
+    }
+    q -= (lanes)(rank < left);
+    __builtin_memcpy(a, &q, sizeof q);
 }
 
 /* Spreads row i's A_i = min(R_i, D_i) tokens in proportion to its demands. Any length, any demands. */
@@ -888,24 +894,38 @@ QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job
                                                struct pshift_priv_part *part)
 {
     const struct pshift_problem *p = job->p;
-    const uint32_t begin = p->row[i], n = p->row[i + 1] - begin;
-    const uint64_t *d = p->demand + begin;
-    uint64_t bits = 0, want = p->reservation[i];
+    const uint32_t n = p->row[i + 1] - p->row[i];
+    const uint64_t *d = p->demand + p->row[i];
+    uint64_t bits = 0, sum = 0, want = p->reservation[i], *a = job->alloc + p->row[i];
     struct qos_u128 total = {0, 0};
     uint32_t k;
     for (k = 0; k < n; k++) {
         bits |= d[k];
-        pshift_priv_add(&total, d[k]);
+        sum = qos_wrap_add(sum, d[k]);
     }
     if ((bits | want) > PSHIFT_COUNT_MAX)
         return QOS_ERANGE;
+    if (n <= 8 && bits >> 55 == 0)
+        total.lo = sum;
+    else
+        for (k = 0; k < n; k++)
+            pshift_priv_add(&total, d[k]);
     if (total.hi == 0 && total.lo <= want) {
         pshift_priv_add(&part->unclaimed, want - total.lo);
         want = total.lo;
         for (k = 0; k < n; k++)
-            job->alloc[begin + k] = d[k];
+            a[k] = d[k];
+#ifndef PSHIFT_PLAIN
+    } else if (n == 8 && bits >> 55 == 0) {
+        pshift_priv_row_8(a, d, want, sum);
+    } else if (n < 8 && bits >> 55 == 0) {
+        uint64_t padded[8] = {0}, share[8];
+        __builtin_memcpy(padded, d, n * sizeof *d);
+        pshift_priv_row_8(share, padded, want, sum);
+        __builtin_memcpy(a, share, n * sizeof *d);
+#endif
     } else {
-        pshift_priv_row_any(job->alloc + begin, job->solver->key + begin, d, n, want, total);
+        pshift_priv_row_any(a, job->solver->key + p->row[i], d, n, want, total);
     }
     pshift_priv_add(&part->tokens, want);
     return QOS_OK;
@@ -923,30 +943,29 @@ QOS_PRIV uint32_t pshift_priv_job_row(const struct pshift_priv_job *job, uint32_
 typedef uint32_t pshift_priv_lanes __attribute__((vector_size(4 * PSHIFT_LANES)));
 typedef int32_t pshift_priv_signed_lanes __attribute__((vector_size(4 * PSHIFT_LANES)));
 struct pshift_priv_batch {
-    pshift_priv_lanes share[PSHIFT_PRIV_WIDE]; /* first the demands, all below 2^23; 0 beyond a row's end */
+    pshift_priv_lanes share[PSHIFT_PRIV_WIDE]; /* first the demands, all below 2^22; 0 beyond a row's end */
     uint32_t want[PSHIFT_LANES], total[PSHIFT_LANES], factor[PSHIFT_LANES];
 };
 
-/* As pshift_priv_row_any. want <= total < 2^27, factor = floor(want 2^32 / total), at most 2^32 - 1. A key holds
- * remainder and position, so the keys of a row are distinct. */
+/* As pshift_priv_row_any. want <= total < 2^26, factor = floor(want 2^32 / total), at most 2^32 - 1. A key holds
+ * remainder and position, so the keys of a row are distinct. A quotient may be one short, as in pshift_priv_row_8. */
 PSHIFT_PRIV_INLINE void pshift_priv_share(struct pshift_priv_batch *b, uint32_t width)
 {
     pshift_priv_signed_lanes key[PSHIFT_PRIV_WIDE], rank, left;
-    pshift_priv_lanes want, total, q, rest, more;
-    uint32_t product[PSHIFT_LANES], k, l, r;
+    pshift_priv_lanes want, total, q, rest;
+    uint32_t demand[PSHIFT_LANES], product[PSHIFT_LANES], k, l, r;
     __builtin_memcpy(&want, b->want, sizeof want);
     __builtin_memcpy(&total, b->total, sizeof total);
     left = (pshift_priv_signed_lanes)want;
     for (k = 0; k < width; k++) {
+        __builtin_memcpy(demand, &b->share[k], sizeof demand);
         for (r = 0; r < PSHIFT_LANES; r++)
-            product[r] = (uint32_t)((uint64_t)b->share[k][r] * b->factor[r] >> 32);
+            product[r] = (uint32_t)((uint64_t)demand[r] * b->factor[r] >> 32);
         __builtin_memcpy(&q, product, sizeof q);
         rest = b->share[k] * want - q * total;
-        more = (pshift_priv_lanes)(rest >= total); /* -1 where true */
-        q -= more;
         b->share[k] = q;
         left -= (pshift_priv_signed_lanes)q;
-        key[k] = (pshift_priv_signed_lanes)((rest - (more & total)) << 4 | (PSHIFT_PRIV_WIDE - 1 - k));
+        key[k] = (pshift_priv_signed_lanes)(rest << 4 | (PSHIFT_PRIV_WIDE - 1 - k));
     }
     for (k = 0; k < width; k++) {
         rank = key[k] < key[0]; /* minus the number of larger keys */
@@ -968,62 +987,75 @@ PSHIFT_PRIV_INLINE bool pshift_priv_load(struct pshift_priv_batch *b, uint32_t r
         b->share[k][r] = (uint32_t)d[k];
     }
     *total = sum;
-    return bits >> 23 == 0;
+    return bits >> 22 == 0;
 }
 
-/* Writes the shares of the job's next rows, from its t-th on, as many as a batch holds. Returns their number; 0: the
- * first row is long, or its numbers are large. */
-QOS_PRIV uint32_t pshift_priv_start_batch(const struct pshift_priv_job *job, uint32_t t, uint32_t end,
-                                          struct pshift_priv_part *part)
+/* Writes the shares of `rows` rows of up to `width` entries, the job's t-th and the next. Returns how many it did: the
+ * numbers of the others are too large. length: of all rows; 0: not all have the same. */
+PSHIFT_PRIV_INLINE uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint32_t t, uint32_t rows,
+                                                   uint32_t width, uint32_t length, struct pshift_priv_part *part)
 {
     struct pshift_priv_batch b;
     const struct pshift_problem *p = job->p;
-    uint32_t width = 0, rows, r, i, k, n;
-    for (rows = 0; rows < PSHIFT_LANES && rows < end - t; rows++) {
-        i = pshift_priv_job_row(job, t + rows);
-        n = p->row[i + 1] - p->row[i];
-        if (n > PSHIFT_PRIV_WIDE)
+    uint64_t tokens = 0, unclaimed = 0, total; /* below 16 2^59 */
+    uint32_t r, k;
+    for (r = 0; r < rows; r++) {
+        const uint32_t i = pshift_priv_job_row(job, t + r), n = length ? length : p->row[i + 1] - p->row[i];
+        const uint64_t most = p->reservation[i];
+        uint64_t want;
+        if (!pshift_priv_load(&b, r, p->demand + p->row[i], n, &total) || most >> 59 != 0)
             break;
-        width = width < n ? n : width;
-    }
-    for (r = 0; r < PSHIFT_LANES; r++) {
-        uint64_t total = 0, want = 0;
-        n = 0;
-        if (r < rows) {
-            const uint64_t *d;
-            bool fits;
-            i = pshift_priv_job_row(job, t + r);
-            n = p->row[i + 1] - p->row[i];
-            d = p->demand + p->row[i];
-            fits = n == 8 ? pshift_priv_load(&b, r, d, 8, &total) : pshift_priv_load(&b, r, d, n, &total);
-            if (fits && p->reservation[i] <= PSHIFT_COUNT_MAX) {
-                want = qos_min(p->reservation[i], total);
-                pshift_priv_add(&part->tokens, want);
-                pshift_priv_add(&part->unclaimed, p->reservation[i] - want);
-            } else {
-                rows = r;
-                n = 0;
-                total = 0;
-            }
-        }
         for (k = n; k < width; k++)
             b.share[k][r] = 0;
+        want = qos_min(most, total);
+        tokens += want;
+        unclaimed += most - want;
         total += total == 0 ? 1u : 0u;
         b.want[r] = (uint32_t)want;
         b.total[r] = (uint32_t)total;
         b.factor[r] = want == total ? UINT32_MAX : (uint32_t)((want << 32) / total);
     }
-    if (width == 8)
-        pshift_priv_share(&b, 8);
-    else
-        pshift_priv_share(&b, width);
+    if (r == 0)
+        return 0;
+    for (rows = r; r < PSHIFT_LANES; r++) {
+        b.want[r] = b.factor[r] = 0;
+        b.total[r] = 1;
+        for (k = 0; k < width; k++)
+            b.share[k][r] = 0;
+    }
+    pshift_priv_share(&b, width);
+    pshift_priv_add(&part->tokens, tokens);
+    pshift_priv_add(&part->unclaimed, unclaimed);
     for (r = 0; r < rows; r++) {
-        i = pshift_priv_job_row(job, t + r);
-        n = p->row[i + 1] - p->row[i];
+        const uint32_t i = pshift_priv_job_row(job, t + r), n = length ? length : p->row[i + 1] - p->row[i];
         for (k = 0; k < n; k++)
             job->alloc[p->row[i] + k] = b.share[k][r];
     }
     return rows;
+}
+
+/* The job's next rows, from its t-th on, as many as a batch holds. Returns their number; 0: the first row is long, or
+ * its numbers are large. */
+QOS_PRIV uint32_t pshift_priv_start_batch(const struct pshift_priv_job *job, uint32_t t, uint32_t end,
+                                          struct pshift_priv_part *part)
+{
+    const uint32_t *row = job->p->row;
+    uint32_t width = 0, rows = end - t < PSHIFT_LANES ? end - t : PSHIFT_LANES, r, i, n, other = 0;
+    if (!job->warm && rows == PSHIFT_LANES) {
+        for (r = 0; r < PSHIFT_LANES; r++)
+            other |= (row[t + r + 1] - row[t + r]) ^ 8;
+        if (other == 0)
+            return pshift_priv_start_rows(job, t, PSHIFT_LANES, 8, 8, part);
+    }
+    for (r = 0; r < rows; r++) {
+        i = pshift_priv_job_row(job, t + r);
+        n = row[i + 1] - row[i];
+        if (n > PSHIFT_PRIV_WIDE)
+            rows = r;
+        else
+            width = width < n ? n : width;
+    }
+    return pshift_priv_start_rows(job, t, rows, width, 0, part);
 }
 #endif
 
@@ -1222,6 +1254,7 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
     return moved;
 }
 
+#define PSHIFT_PRIV_IN_MEMORY(x) __asm__("" : "+m"(x))
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
  * is left. Returns the tokens moved. Nearly branchless: it computes what each entry can take and give, then moves. If a
  * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry. */
@@ -1254,8 +1287,10 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     to_give = to_take = can_give = qos_min(can_give, can_take);
     if (can_give == 0)
         return 0;
+    PSHIFT_PRIV_IN_MEMORY(give);
+    PSHIFT_PRIV_IN_MEMORY(take);
     for (k = 0; k < n; k++) {
-        uint64_t x = qos_min(give[k], to_give), y = qos_min(take[k], to_take);
+        const uint64_t x = qos_min(give[k], to_give), y = qos_min(take[k], to_take);
         int64_t now;
         to_give -= x;
         to_take -= y;
@@ -1342,16 +1377,15 @@ QOS_PRIV uint32_t pshift_priv_list_rows(const struct pshift_priv_job *job, const
     return n;
 }
 
-/* Is any server overloaded and any other underloaded? */
-QOS_PRIV bool pshift_priv_both_sides(const int64_t *balance, uint32_t servers)
+/* Number of overloaded servers, or of underloaded ones if these are fewer. */
+QOS_PRIV uint32_t pshift_priv_rarer(const int64_t *balance, uint32_t servers)
 {
-    int64_t over = 0, under = 0;
-    uint32_t j;
+    uint32_t j, over = 0, under = 0;
     for (j = 0; j < servers; j++) {
-        under |= balance[j];
-        over |= -balance[j];
+        over += balance[j] > 0 ? 1u : 0u;
+        under += balance[j] < 0 ? 1u : 0u;
     }
-    return (under & over) < 0;
+    return over < under ? over : under;
 }
 
 /* Does a mover of row i want more? With `pull` the underloaded servers are the movers: they take. Else the overloaded
@@ -1387,22 +1421,28 @@ QOS_PRIV uint64_t pshift_priv_spread_row(const struct pshift_priv_job *job, int6
 
 /* Sweeps `count` rows from row `first` on, until `most` tokens have moved, no server is overloaded or none is
  * underloaded: direct transfers; or a pull, or if negative a push, which leaves the rows where movers want more in
- * key[]. The balances are checked rarely enough to cost less than the rows in between. */
+ * key[]. Looks ahead for rows with both sides if one is so rare that most rows lack it. The balances are checked rarely
+ * enough to cost less than the rows in between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                     uint64_t most, int pull)
 {
     struct pshift_solver *solver = job->solver;
-    uint32_t list[64], i, blocks = 0, n, k, listed;
+    uint32_t list[64], i, blocks = 0, rare = 0, n, k, listed;
     uint64_t moved = 0;
     for (i = first; count != 0 && moved < most; count -= n, i += n) {
         if (blocks == 0) {
-            if (!pshift_priv_both_sides(balance, job->p->servers))
+            rare = pshift_priv_rarer(balance, job->p->servers);
+            if (rare == 0)
                 break;
             blocks = job->p->servers / 128 + 1;
         }
         blocks--;
         n = count < 64 ? count : 64;
-        listed = pshift_priv_list_rows(job, balance, i, n, list, pull);
+        for (k = 0; k < n; k++)
+            list[k] = i + k;
+        listed = n;
+        if (rare * (uint64_t)job->p->row[job->p->buckets] <= job->p->servers * (uint64_t)job->p->buckets)
+            listed = pshift_priv_list_rows(job, balance, i, n, list, pull);
         for (k = 0; k < listed && moved < most; k++) {
             bool open = false;
             moved = qos_sat_add(moved, pull ? pshift_priv_spread_row(job, balance, list[k], pull, &open)
@@ -1423,19 +1463,13 @@ QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
                                                   pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX, 0);
 }
 
-/* One part: a plain sweep. Several parts: each gets an equal quota of every balance, so that the parts are independent.
- * Later steps handle the unused quotas and the division remainder. */
+/* Each part gets an equal quota of every balance, so that the parts are independent. Later steps handle the unused
+ * quotas and the division remainder. */
 QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshift_options *opt,
                                  struct pshift_priv_job *job)
 {
     const struct pshift_problem *p = job->p;
     uint32_t shard, j;
-    if (job->shards == 1) {
-        pshift_priv_add(&solver->info.direct, pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX, 0));
-        for (j = 0; j < p->servers; j++)
-            pshift_priv_refill(solver, j);
-        return;
-    }
     for (j = 0; j < p->servers; j++) {
         int64_t q = solver->balance[j] / (int64_t)job->shards;
         for (shard = 0; shard < job->shards; shard++)
@@ -1603,7 +1637,9 @@ QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned sid
     pshift_priv_totals(solver->quota, servers, &over, &under);
     if (more != 0 || (over | under) >> 58 != 0)
         return;
-    if (job->warm && qos_min(over, under) != 0) { /* a cold start has done this */
+    if (job->warm && qos_min(over, under) != 0) { /* a cold start has done this; first the changed rows */
+        for (j = 0; j < job->rows; j++)
+            pshift_priv_add(&solver->info.direct, pshift_priv_transfer_row(job, solver->quota, job->bucket[j], 0));
         (void)pshift_priv_fill(job, side);
         pshift_priv_totals(solver->quota, servers, &over, &under);
     }
@@ -1623,27 +1659,6 @@ QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned sid
     }
 }
 
-/* Direct transfers in the changed rows, inside X and outside it. */
-QOS_PRIV void pshift_priv_direct_changed(const struct pshift_priv_job *job)
-{
-    struct pshift_solver *solver = job->solver;
-    unsigned cut;
-    uint32_t j, t;
-    for (cut = 0; cut <= PSHIFT_PRIV_CUT; cut++) {
-        uint64_t moved = 0;
-        for (j = 0; j < job->p->servers; j++)
-            solver->quota[j] = (solver->mark[j] & PSHIFT_PRIV_CUT) == cut ? solver->balance[j] : 0;
-        for (t = 0; t < job->rows; t++)
-            moved = qos_sat_add(moved, pshift_priv_transfer_row(job, solver->quota, job->bucket[t], 0));
-        pshift_priv_add(&solver->info.direct, moved);
-        for (j = 0; j < job->p->servers; j++)
-            if ((solver->mark[j] & PSHIFT_PRIV_CUT) == cut) {
-                solver->balance[j] = solver->quota[j];
-                pshift_priv_refill(solver, j);
-            }
-    }
-}
-
 /* Has no server of X spare capacity, and no other server excess? */
 QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t servers)
 {
@@ -1654,32 +1669,6 @@ QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t
 }
 
 /* Shift paths. */
-
-QOS_PRIV bool pshift_priv_bit(const uint64_t *set, uint32_t e)
-{
-    return (set[e / 64] >> e % 64 & 1) != 0;
-}
-
-QOS_PRIV void pshift_priv_bit_write(uint64_t *set, uint32_t e, bool in)
-{
-    uint64_t bit = UINT64_C(1) << e % 64;
-    set[e / 64] = in ? set[e / 64] | bit : set[e / 64] & ~bit;
-}
-
-/* First member of the set from entry e on; end or more if there is none before end. */
-QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t end)
-{
-    uint64_t word;
-    if (e >= end)
-        return end;
-    word = set[e / 64] >> e % 64;
-    if (word != 0)
-        return e + qos_ctz64(word);
-    for (e = (e / 64 + 1) * 64; e < end; e += 64)
-        if (set[e / 64] != 0)
-            return e + qos_ctz64(set[e / 64]);
-    return end;
-}
 
 /* Records that server k shares a row with server j. */
 QOS_PRIV void pshift_priv_note_near(struct pshift_solver *solver, uint32_t j, uint32_t k)
@@ -1748,8 +1737,6 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
             struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
-            pshift_priv_bit_write(solver->givers, e, job->alloc[e] != 0);
-            pshift_priv_bit_write(solver->takers, e, pshift_priv_spare(job, e) != 0);
         }
     }
     solver->info.indexed_rows = count;
@@ -1761,8 +1748,7 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
 QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
     struct pshift_priv_row *row = &job->solver->rows[i];
-    if (!pshift_priv_bit(job->solver->seen, i) || row->label > label) {
-        pshift_priv_bit_write(job->solver->seen, i, true);
+    if (row->label > label) {
         row->label = label;
         row->cursor = job->p->row[i];
     }
@@ -1776,10 +1762,9 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
     struct pshift_solver *solver = job->solver;
     const uint32_t end = job->p->row[i + 1], before = *tail;
     uint32_t e;
-    for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
-         e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
+    for (e = job->p->row[i]; e < end; e++) {
         uint32_t j = job->p->server[e];
-        if (solver->node[j].label != QOS_NONE || ((solver->mark[j] ^ side) & PSHIFT_PRIV_CUT))
+        if (job->alloc[e] == 0 || solver->node[j].label != QOS_NONE || ((solver->mark[j] ^ side) & PSHIFT_PRIV_CUT))
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
@@ -1812,8 +1797,8 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
             solver->queue[tail++] = j;
         }
     }
-    for (j = 0; j < solver->info.indexed_rows / 64 + 3; j++)
-        solver->seen[(solver->first_row / 64 + j) % (p->buckets / 64 + 1)] = 0;
+    for (j = 0, x = solver->first_row; j < solver->info.indexed_rows; j++, x = x + 1 == p->buckets ? 0 : x + 1)
+        solver->rows[x].label = QOS_NONE;
     solver->last_label = 0;
     all = wanted;
     for (; head < tail && wanted != 0; head++) {
@@ -1821,7 +1806,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
         uint32_t open = pshift_priv_near_with(solver, k, QOS_NONE, p->servers); /* servers that k may label, at most */
         for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0 && open != 0; x++) {
             uint32_t i = solver->index[x].bucket;
-            if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
+            if (solver->rows[i].label != QOS_NONE || pshift_priv_spare(job, solver->index[x].entry) == 0)
                 continue;
             (void)pshift_priv_reach(job, i, label);
             open -= pshift_priv_label_row(job, i, label + 1, solver->mark[k], &tail, &wanted);
@@ -1844,15 +1829,14 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
         const struct pshift_priv_index *x = &solver->index[node->cursor];
         struct pshift_priv_row *row;
         uint32_t end;
-        if (!pshift_priv_bit(solver->takers, x->entry))
+        if (pshift_priv_spare(job, x->entry) == 0)
             continue;
         row = pshift_priv_reach(job, x->bucket, node->label);
         if (row->label != node->label)
             continue;
         end = job->p->row[x->bucket + 1];
-        for (row->cursor = pshift_priv_bit_from(solver->givers, row->cursor, end); row->cursor < end;
-             row->cursor = pshift_priv_bit_from(solver->givers, row->cursor + 1, end)) {
-            if (solver->node[job->p->server[row->cursor]].label != node->label + 1)
+        for (; row->cursor < end; row->cursor++) {
+            if (solver->node[job->p->server[row->cursor]].label != node->label + 1 || job->alloc[row->cursor] == 0)
                 continue;
             step->take = x->entry;
             step->give = row->cursor;
@@ -1860,20 +1844,6 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
         }
     }
     return false;
-}
-
-/* Moves m tokens along the step and updates the sets of entries that can give and take. */
-QOS_PRIV void pshift_priv_step_done(const struct pshift_priv_job *job, const struct pshift_priv_step *step, uint64_t m)
-{
-    struct pshift_solver *solver = job->solver;
-    if (m == 0)
-        return;
-    job->alloc[step->give] -= m;
-    job->alloc[step->take] += m;
-    pshift_priv_bit_write(solver->givers, step->give, job->alloc[step->give] != 0);
-    pshift_priv_bit_write(solver->givers, step->take, true);
-    pshift_priv_bit_write(solver->takers, step->take, pshift_priv_spare(job, step->take) != 0);
-    pshift_priv_bit_write(solver->takers, step->give, true);
 }
 
 /* Takes server v's own excess, as far as frame->want needs it. */
@@ -1921,7 +1891,8 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
         m = frame->got;
         frame--;
         depth--;
-        pshift_priv_step_done(job, frame, m);
+        job->alloc[frame->give] -= m;
+        job->alloc[frame->take] += m;
         frame->got += m;
         solver->info.paths += m != 0;
     }
@@ -1936,15 +1907,6 @@ QOS_PRIV void pshift_priv_block(const struct pshift_priv_job *job)
     for (j = 0; j < job->p->servers; j++)
         if (solver->node[j].label == 0 && solver->balance[j] < 0)
             pshift_priv_collect(job, j);
-}
-
-QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_t servers)
-{
-    uint32_t j;
-    for (j = 0; j < servers; j++)
-        if (solver->balance[j] > 0)
-            return true;
-    return false;
 }
 
 /* Algorithm 5, over windows of rows that grow until they hold all. Shifts stay inside X or outside it. If X does not
@@ -2109,8 +2071,11 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
                                    struct pshift_solution *s, enum pshift_priv_proof proof)
 {
     struct qos_u128 over = {0, 0}, capacity = {0, 0};
-    bool exact = proof != PSHIFT_PRIV_UNPROVED, any = exact && pshift_priv_overloaded(solver, p->servers);
+    bool exact = proof != PSHIFT_PRIV_UNPROVED, any;
+    uint64_t more, less;
     uint32_t j, servers = 0;
+    pshift_priv_totals(solver->balance, p->servers, &more, &less);
+    any = exact && more != 0;
     for (j = 0; j < p->servers; j++) {
         bool in = any;
         if (proof == PSHIFT_PRIV_KEPT)
@@ -2151,9 +2116,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         if (!kept)
             for (j = 0; j < p->servers; j++) /* an old X is no longer a certificate */
                 solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
-        if (job->warm)
-            pshift_priv_direct_changed(job);
-        else
+        if (!job->warm)
             pshift_priv_direct(solver, opt, job);
         pshift_priv_settle(job, 0);
         pshift_priv_settle(job, PSHIFT_PRIV_CUT);
@@ -2195,7 +2158,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
         return st;
     }
     for (i = 0; i < solver->buckets && solver->retracted; i++)
-        solver->rows[i].label = 0;
+        solver->rows[i].cursor = 0;
     solver->retracted = 0;
     solver->next_row = 0;
     for (i = 0; i < p->servers; i++)
@@ -2204,7 +2167,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     return QOS_OK;
 }
 
-#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's label, between retract and resolve */
+#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's cursor, between retract and resolve */
 
 QOS_PRIV bool pshift_priv_same_size(const struct pshift_solver *solver, const struct pshift_problem *p)
 {
@@ -2224,10 +2187,10 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     for (t = 0; t < count && st == QOS_OK; t++) {
         if (bucket[t] >= p->buckets)
             st = QOS_ENOENT;
-        else if (solver->rows[bucket[t]].label == PSHIFT_PRIV_RETRACTED)
+        else if (solver->rows[bucket[t]].cursor == PSHIFT_PRIV_RETRACTED)
             st = QOS_EEXIST;
         else
-            solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
+            solver->rows[bucket[t]].cursor = PSHIFT_PRIV_RETRACTED;
         if (st == QOS_OK) { /* rows may lie anywhere in memory: prefetch */
             __builtin_prefetch(p->row + bucket[t]);
             __builtin_prefetch(p->reservation + bucket[t]);
@@ -2235,7 +2198,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     }
     if (st != QOS_OK) { /* the last one was not marked */
         for (u = 0; u + 1 < t; u++)
-            solver->rows[bucket[u]].label = 0;
+            solver->rows[bucket[u]].cursor = 0;
         return st;
     }
     for (t = 0; t < count; t++) {
@@ -2263,7 +2226,7 @@ QOS_PRIV enum qos_status pshift_priv_check_row(const struct pshift_solver *solve
 {
     uint64_t bits = p->reservation[i];
     uint32_t e;
-    if (solver->rows[i].label != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] || p->row[i + 1] > solver->entries)
+    if (solver->rows[i].cursor != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] || p->row[i + 1] > solver->entries)
         return QOS_EINVAL;
     for (e = p->row[i]; e < p->row[i + 1]; e++) {
         if (p->server[e] >= p->servers)
@@ -2300,7 +2263,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     job.warm = true;
     job.expel = cut;
     for (t = 0; t < count; t++)
-        solver->rows[bucket[t]].label = 0;
+        solver->rows[bucket[t]].cursor = 0;
     solver->retracted = 0;
     (void)pshift_priv_start(solver, NULL, &job); /* all rows are checked */
     pshift_priv_shift_all(solver, opt, &job, s, !solver->part[0].leads);

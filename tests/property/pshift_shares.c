@@ -57,6 +57,11 @@ static void draw(struct check_rng *r, uint32_t lengths_from, uint32_t lengths_to
             total += demand[k];
         }
         reservation[i] = check_between(r, 0, 7) == 0 ? (uint64_t)total : check_between(r, 0, (uint64_t)total);
+        if (n > 0 && check_between(r, 0, 7) == 0) { /* equal demands and exact shares: quotients without a remainder */
+            for (k = row[i]; k < row[i + 1]; k++)
+                demand[k] = demand[row[i]];
+            reservation[i] = check_between(r, 0, demand[row[i]]) * n;
+        }
     }
 }
 
