@@ -14,12 +14,18 @@ done
 d=$(mktemp -d)
 chmod 755 "$d"
 running() { [ -s "$d/nginx.pid" ] && kill -0 "$(cat "$d/nginx.pid")"; } 2>/dev/null
+# A worker that ends by itself has no request left. One that is told to end at once may: a client that left before its request was
+# read is not noticed while the request waits, so one of the flood holds a worker that is to end by itself for minutes.
+open_sockets() { grep -c ' open socket #[0-9]* left in connection' "$d/logs/error.log" 2>/dev/null; }
+leaks=0 known=0
 stop() { # the master ends its workers; the jobs of this script end with it
     local i
+    leaks=$((leaks + $(open_sockets) - known))
     kill $(jobs -p) 2>/dev/null
     running && kill -TERM "$(cat "$d/nginx.pid")" 2>/dev/null
     for ((i = 0; i < 300; i++)); do running || break; sleep 0.1; done
     wait 2>/dev/null
+    known=$(open_sockets)
 }
 trap 'stop; rm -rf "$d"' EXIT
 failed=0 survived=0 mib=1048576 burst_ms=30 chunk=65536
@@ -416,7 +422,8 @@ expect "and it works" cmp <(get -H 'X-Tenant: gold' "$url/large") "$d/html/large
 stop
 expect_time "there were downloads of other workers" [ "$survived" -gt 0 ]
 expect "they died in the middle of a change" [ "$(grep -c 'zone "disks" was locked by' "$d/logs/error.log")" -ge 3 ]
-complaints=$(grep -E '\[(alert|crit)\]' "$d/logs/error.log" | grep -vE 'exited on signal 9|was locked by')
+complaints=$(grep -E '\[(alert|crit)\]' "$d/logs/error.log" | grep -vE 'exited on signal 9|was locked by| open socket #')
+expect "no worker ended before its requests" [ "$leaks" -eq 0 ]
 expect "no other complaint in the log" [ -z "$complaints" ]
 [ "$verdict" -eq 0 ] && [ "${control:-0}" -ge 160 ] || late "the rate of the root was not spent while gold waited"
 finish $failed
