@@ -135,7 +135,7 @@ extern "C" {
 
 #define PSHIFT_COUNT_MAX (UINT64_MAX >> 1)  /* largest reservation, demand or capacity */
 #define PSHIFT_ENTRIES_MAX (UINT32_MAX - 1) /* entries, buckets and servers of a problem */
-#define PSHIFT_BYTES_PER_ENTRY 16           /* workspace of the solver; the rest is O(servers + buckets) */
+#define PSHIFT_BYTES_PER_ENTRY 17           /* workspace of the solver; the rest is O(servers + buckets) */
 #define PSHIFT_QUEUES_MAX 262144            /* queues of a scheduler, servers of a controller */
 #define PSHIFT_RECORDS_MAX (UINT32_C(1) << 30)
 #define PSHIFT_WIRE_MAGIC UINT32_C(0x66485350) /* "PSHf" */
@@ -583,7 +583,7 @@ struct pshift_priv_index {
 };
 
 struct pshift_priv_row {
-    uint32_t label;  /* lowest label of a server that can take tokens in this row, or QOS_NONE */
+    uint32_t label;  /* lowest label of a server that can take tokens in this row */
     uint32_t cursor; /* position of the depth-first pass */
 };
 
@@ -620,6 +620,8 @@ struct pshift_solver {
     struct pshift_priv_row *rows;      /* [buckets] */
     struct pshift_priv_index *index;   /* [entries] */
     uint64_t *key;                     /* [entries] remainders; scratch */
+    uint64_t *givers, *takers;         /* [entries] bit sets: the window's entries that can give; that can take */
+    uint64_t *seen;                    /* [buckets] bit set of the rows that the search has reached */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
     struct pshift_solver_state info;
     struct pshift_priv_part *part;      /* [shards] */
@@ -694,6 +696,9 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->rows = (struct pshift_priv_row *)qos_layout_part(layout, buckets, sizeof(struct pshift_priv_row), 8);
     solver->index = (struct pshift_priv_index *)qos_layout_part(layout, entries, sizeof(struct pshift_priv_index), 8);
     solver->key = (uint64_t *)qos_layout_part(layout, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
+    solver->givers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
+    solver->takers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
+    solver->seen = (uint64_t *)qos_layout_part(layout, buckets / 64 + 1, sizeof(uint64_t), 8);
 }
 
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
@@ -751,7 +756,7 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
     solver->solved = false;
     for (i = 0; i < config->buckets; i++)
-        solver->rows[i].cursor = 0;
+        solver->rows[i].label = 0;
     return QOS_OK;
 }
 
@@ -1463,13 +1468,19 @@ QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
                                                   pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX, 0);
 }
 
-/* Each part gets an equal quota of every balance, so that the parts are independent. Later steps handle the unused
- * quotas and the division remainder. */
+/* One part: a plain sweep. Several parts: each gets an equal quota of every balance, so that the parts are independent.
+ * Later steps handle the unused quotas and the division remainder. */
 QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshift_options *opt,
                                  struct pshift_priv_job *job)
 {
     const struct pshift_problem *p = job->p;
     uint32_t shard, j;
+    if (job->shards == 1) {
+        pshift_priv_add(&solver->info.direct, pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX, 0));
+        for (j = 0; j < p->servers; j++)
+            pshift_priv_refill(solver, j);
+        return;
+    }
     for (j = 0; j < p->servers; j++) {
         int64_t q = solver->balance[j] / (int64_t)job->shards;
         for (shard = 0; shard < job->shards; shard++)
@@ -1670,6 +1681,32 @@ QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t
 
 /* Shift paths. */
 
+QOS_PRIV bool pshift_priv_bit(const uint64_t *set, uint32_t e)
+{
+    return (set[e / 64] >> e % 64 & 1) != 0;
+}
+
+QOS_PRIV void pshift_priv_bit_write(uint64_t *set, uint32_t e, bool in)
+{
+    uint64_t bit = UINT64_C(1) << e % 64;
+    set[e / 64] = in ? set[e / 64] | bit : set[e / 64] & ~bit;
+}
+
+/* First member of the set from entry e on; end or more if there is none before end. */
+QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t end)
+{
+    uint64_t word;
+    if (e >= end)
+        return end;
+    word = set[e / 64] >> e % 64;
+    if (word != 0)
+        return e + qos_ctz64(word);
+    for (e = (e / 64 + 1) * 64; e < end; e += 64)
+        if (set[e / 64] != 0)
+            return e + qos_ctz64(set[e / 64]);
+    return end;
+}
+
 /* Records that server k shares a row with server j. */
 QOS_PRIV void pshift_priv_note_near(struct pshift_solver *solver, uint32_t j, uint32_t k)
 {
@@ -1737,6 +1774,8 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
             struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
+            pshift_priv_bit_write(solver->givers, e, job->alloc[e] != 0);
+            pshift_priv_bit_write(solver->takers, e, pshift_priv_spare(job, e) != 0);
         }
     }
     solver->info.indexed_rows = count;
@@ -1748,7 +1787,8 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
 QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job *job, uint32_t i, uint32_t label)
 {
     struct pshift_priv_row *row = &job->solver->rows[i];
-    if (row->label > label) {
+    if (!pshift_priv_bit(job->solver->seen, i) || row->label > label) {
+        pshift_priv_bit_write(job->solver->seen, i, true);
         row->label = label;
         row->cursor = job->p->row[i];
     }
@@ -1762,9 +1802,10 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
     struct pshift_solver *solver = job->solver;
     const uint32_t end = job->p->row[i + 1], before = *tail;
     uint32_t e;
-    for (e = job->p->row[i]; e < end; e++) {
+    for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
+         e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
         uint32_t j = job->p->server[e];
-        if (job->alloc[e] == 0 || solver->node[j].label != QOS_NONE || ((solver->mark[j] ^ side) & PSHIFT_PRIV_CUT))
+        if (solver->node[j].label != QOS_NONE || ((solver->mark[j] ^ side) & PSHIFT_PRIV_CUT))
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
@@ -1797,8 +1838,8 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
             solver->queue[tail++] = j;
         }
     }
-    for (j = 0, x = solver->first_row; j < solver->info.indexed_rows; j++, x = x + 1 == p->buckets ? 0 : x + 1)
-        solver->rows[x].label = QOS_NONE;
+    for (j = 0; j < solver->info.indexed_rows / 64 + 3; j++)
+        solver->seen[(solver->first_row / 64 + j) % (p->buckets / 64 + 1)] = 0;
     solver->last_label = 0;
     all = wanted;
     for (; head < tail && wanted != 0; head++) {
@@ -1806,7 +1847,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
         uint32_t open = pshift_priv_near_with(solver, k, QOS_NONE, p->servers); /* servers that k may label, at most */
         for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0 && open != 0; x++) {
             uint32_t i = solver->index[x].bucket;
-            if (solver->rows[i].label != QOS_NONE || pshift_priv_spare(job, solver->index[x].entry) == 0)
+            if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
             open -= pshift_priv_label_row(job, i, label + 1, solver->mark[k], &tail, &wanted);
@@ -1829,14 +1870,15 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
         const struct pshift_priv_index *x = &solver->index[node->cursor];
         struct pshift_priv_row *row;
         uint32_t end;
-        if (pshift_priv_spare(job, x->entry) == 0)
+        if (!pshift_priv_bit(solver->takers, x->entry))
             continue;
         row = pshift_priv_reach(job, x->bucket, node->label);
         if (row->label != node->label)
             continue;
         end = job->p->row[x->bucket + 1];
-        for (; row->cursor < end; row->cursor++) {
-            if (solver->node[job->p->server[row->cursor]].label != node->label + 1 || job->alloc[row->cursor] == 0)
+        for (row->cursor = pshift_priv_bit_from(solver->givers, row->cursor, end); row->cursor < end;
+             row->cursor = pshift_priv_bit_from(solver->givers, row->cursor + 1, end)) {
+            if (solver->node[job->p->server[row->cursor]].label != node->label + 1)
                 continue;
             step->take = x->entry;
             step->give = row->cursor;
@@ -1844,6 +1886,20 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
         }
     }
     return false;
+}
+
+/* Moves m tokens along the step and updates the sets of entries that can give and take. */
+QOS_PRIV void pshift_priv_step_done(const struct pshift_priv_job *job, const struct pshift_priv_step *step, uint64_t m)
+{
+    struct pshift_solver *solver = job->solver;
+    if (m == 0)
+        return;
+    job->alloc[step->give] -= m;
+    job->alloc[step->take] += m;
+    pshift_priv_bit_write(solver->givers, step->give, job->alloc[step->give] != 0);
+    pshift_priv_bit_write(solver->givers, step->take, true);
+    pshift_priv_bit_write(solver->takers, step->take, pshift_priv_spare(job, step->take) != 0);
+    pshift_priv_bit_write(solver->takers, step->give, true);
 }
 
 /* Takes server v's own excess, as far as frame->want needs it. */
@@ -1891,8 +1947,7 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
         m = frame->got;
         frame--;
         depth--;
-        job->alloc[frame->give] -= m;
-        job->alloc[frame->take] += m;
+        pshift_priv_step_done(job, frame, m);
         frame->got += m;
         solver->info.paths += m != 0;
     }
@@ -1907,6 +1962,15 @@ QOS_PRIV void pshift_priv_block(const struct pshift_priv_job *job)
     for (j = 0; j < job->p->servers; j++)
         if (solver->node[j].label == 0 && solver->balance[j] < 0)
             pshift_priv_collect(job, j);
+}
+
+QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_t servers)
+{
+    uint32_t j;
+    for (j = 0; j < servers; j++)
+        if (solver->balance[j] > 0)
+            return true;
+    return false;
 }
 
 /* Algorithm 5, over windows of rows that grow until they hold all. Shifts stay inside X or outside it. If X does not
@@ -2071,11 +2135,8 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
                                    struct pshift_solution *s, enum pshift_priv_proof proof)
 {
     struct qos_u128 over = {0, 0}, capacity = {0, 0};
-    bool exact = proof != PSHIFT_PRIV_UNPROVED, any;
-    uint64_t more, less;
+    bool exact = proof != PSHIFT_PRIV_UNPROVED, any = exact && pshift_priv_overloaded(solver, p->servers);
     uint32_t j, servers = 0;
-    pshift_priv_totals(solver->balance, p->servers, &more, &less);
-    any = exact && more != 0;
     for (j = 0; j < p->servers; j++) {
         bool in = any;
         if (proof == PSHIFT_PRIV_KEPT)
@@ -2158,7 +2219,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
         return st;
     }
     for (i = 0; i < solver->buckets && solver->retracted; i++)
-        solver->rows[i].cursor = 0;
+        solver->rows[i].label = 0;
     solver->retracted = 0;
     solver->next_row = 0;
     for (i = 0; i < p->servers; i++)
@@ -2167,7 +2228,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     return QOS_OK;
 }
 
-#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's cursor, between retract and resolve */
+#define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's label, between retract and resolve */
 
 QOS_PRIV bool pshift_priv_same_size(const struct pshift_solver *solver, const struct pshift_problem *p)
 {
@@ -2187,10 +2248,10 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     for (t = 0; t < count && st == QOS_OK; t++) {
         if (bucket[t] >= p->buckets)
             st = QOS_ENOENT;
-        else if (solver->rows[bucket[t]].cursor == PSHIFT_PRIV_RETRACTED)
+        else if (solver->rows[bucket[t]].label == PSHIFT_PRIV_RETRACTED)
             st = QOS_EEXIST;
         else
-            solver->rows[bucket[t]].cursor = PSHIFT_PRIV_RETRACTED;
+            solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
         if (st == QOS_OK) { /* rows may lie anywhere in memory: prefetch */
             __builtin_prefetch(p->row + bucket[t]);
             __builtin_prefetch(p->reservation + bucket[t]);
@@ -2198,7 +2259,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     }
     if (st != QOS_OK) { /* the last one was not marked */
         for (u = 0; u + 1 < t; u++)
-            solver->rows[bucket[u]].cursor = 0;
+            solver->rows[bucket[u]].label = 0;
         return st;
     }
     for (t = 0; t < count; t++) {
@@ -2226,7 +2287,7 @@ QOS_PRIV enum qos_status pshift_priv_check_row(const struct pshift_solver *solve
 {
     uint64_t bits = p->reservation[i];
     uint32_t e;
-    if (solver->rows[i].cursor != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] || p->row[i + 1] > solver->entries)
+    if (solver->rows[i].label != PSHIFT_PRIV_RETRACTED || p->row[i] > p->row[i + 1] || p->row[i + 1] > solver->entries)
         return QOS_EINVAL;
     for (e = p->row[i]; e < p->row[i + 1]; e++) {
         if (p->server[e] >= p->servers)
@@ -2263,7 +2324,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     job.warm = true;
     job.expel = cut;
     for (t = 0; t < count; t++)
-        solver->rows[bucket[t]].cursor = 0;
+        solver->rows[bucket[t]].label = 0;
     solver->retracted = 0;
     (void)pshift_priv_start(solver, NULL, &job); /* all rows are checked */
     pshift_priv_shift_all(solver, opt, &job, s, !solver->part[0].leads);
