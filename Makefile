@@ -7,6 +7,7 @@
 #     // flags: -pthread                   (compiler flags)
 #     // variants: native san              (tests: instead of those of its directory)
 #     // compiler: mpicc                   (examples: instead of gcc; in the tool's main.c)
+#     # alone: no                          (tests on real I/O: needs hardly a processor or disk, so it runs beside the others)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,7 +28,7 @@ C_WARNINGS := $(WARNINGS) -Wstrict-prototypes
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-.PHONY: help test test-side test-real test-examples side-lane real-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
+.PHONY: help test test-side test-real test-beside test-examples side-lane real-lane beside-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
     figures install uninstall format lint clean
 
 # ---- installation: needs no part of what follows --------------------------------------------------------------------
@@ -142,7 +143,7 @@ EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
 	@mkdir -p $(B)
-	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler): */) { \
+	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|alone): */) { \
 	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
 	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
 	    FNR <= 8 && /^\#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_/ {print "says.bodies." FILENAME " := own"} \
@@ -301,9 +302,9 @@ $(call verdict,$(1)): $(B)/$(1)
 	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
-# Two lanes. Tests on real I/O run one after the other. All else gets the processor time that they leave over, by the
-# scheduling policy `behind`; so no core idles while a test waits for a disk or a clock. A real test that is inconclusive
-# nevertheless runs once more at the end, alone.
+# Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a tenth of a processor.
+# All else gets the processor time that they leave over, by the scheduling policy `behind`; so no core idles while a test waits
+# for a disk or a clock. A real test that is inconclusive nevertheless runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
 # The objects that these scripts use again.
 $(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
@@ -316,12 +317,16 @@ objects-freestanding: $(OBJECTS_freestanding)
 LONG := $(foreach s,lint proofs freestanding fuzzers flags coverage plants mutants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
 SIDE := $(LONG) $(filter-out $(LONG),$(SCRIPTS))
 test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS),$(call verdict,$t))
-test-real: $(foreach t,$(REAL:tests/%.sh=%),$(call verdict,$t))
+BESIDE := $(foreach s,$(REAL),$(if $(filter no,$(call says,$s,alone)),$s))
+test-real: $(foreach t,$(filter-out $(BESIDE),$(REAL)),$(call verdict,$(t:tests/%.sh=%)))
+test-beside: $(foreach t,$(BESIDE),$(call verdict,$(t:tests/%.sh=%)))
 test-examples: $(foreach t,$(EXAMPLES:$(B)/%=%),$(call verdict,$t))
 side-lane:
 	@$(behind) $(MAKE) --no-print-directory -k -j$(JOBS) test-side
 real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
+beside-lane:
+	@$(MAKE) --no-print-directory -k -j1 test-beside
 $(B)/tests.list: FORCE
 	@mkdir -p $(B)
 	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(REAL:tests/%.sh=%) >$@
@@ -332,7 +337,7 @@ test: ## runs all tests; ends with N passed, N failed, N skipped
 	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
 	@$(MAKE) --no-print-directory $(B)/tests.list
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-examples 2>$(B)/compile.log || true
-	@$(MAKE) --no-print-directory -k -j2 real-lane side-lane 3>&1 2>>$(B)/compile.log >&3 || true
+	@$(MAKE) --no-print-directory -k -j3 real-lane beside-lane side-lane 3>&1 2>>$(B)/compile.log >&3 || true
 	@tests/run again
 	@tests/run sum $(B)/tests.list
 

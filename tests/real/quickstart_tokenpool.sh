@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: examples/quickstart/tokenpool.c: clients of a data node over shared memory get what their tokens allow, also after a
 # client and the data node were killed; bad input is refused with a message; nothing is left in /dev/shm
+# alone: no
 set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/quickstart_tokenpool
