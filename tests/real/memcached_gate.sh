@@ -51,7 +51,7 @@ refused 'key needs a value' --bucket name=a,key
 refused 'colour=red: not a setting' --bucket name=a,colour=red
 refused 'limit_per_s' --bucket name=a,reserve=20k,limit=10k
 refused 'bucket a has this name' --bucket name=a,key=a: --bucket name=a,key=b:
-refused 'may be everybody else' --bucket name=a --bucket name=b
+refused 'only one bucket may' --bucket name=a --bucket name=b
 refused 'not an address or a network' --bucket name=a,from=10.0.0.0/33
 refused '1 to 65535' --bucket name=a,port=70000
 refused 'reserve=20000 does not fit: 10000 of --capacity' --capacity 10k --bucket name=a,key=a:,reserve=20k --listen 127.0.0.1:0
