@@ -384,8 +384,7 @@ section_flight() {
     both() { flood gold.img "$1" 16k 2 & flood bulk.img "$1" 64k 16 2; wait $!; } # TIME
     rm -f "$d/socket2"
     timeout 600 nbdkit -f -U "$d/socket2" --filter="$filter" "${device[@]}" qos-log="$d/log2" 2>>"$d/err" & control=$!
-    listens() { [ -S "$d/socket2" ]; }
-    within_s 60 listens || bad "the control's server does not listen"
+    within_s 60 test -S "$d/socket2" || bad "the control's server does not listen"
     start "${device[@]}" qos-log="$d/log" qos-rate=16M qos-class=gold.img,reserve=6M qos-class=bulk.img,limit=900M qos-bound=flight
     (socket=$d/socket2; both 4s) & others=$!
     both 4s
