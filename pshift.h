@@ -880,13 +880,13 @@ PSHIFT_PRIV_INLINE void pshift_priv_row_8(uint64_t *a, const uint64_t *d, uint64
     lanes q = {qos_mul_wide(d[0], f).hi, qos_mul_wide(d[1], f).hi, qos_mul_wide(d[2], f).hi, qos_mul_wide(d[3], f).hi,
                qos_mul_wide(d[4], f).hi, qos_mul_wide(d[5], f).hi, qos_mul_wide(d[6], f).hi, qos_mul_wide(d[7], f).hi};
     lanes rest;
-    signed_lanes key, rank;
+    signed_lanes key, rank = {0};
     int64_t left = (int64_t)want;
     uint32_t k;
     __builtin_memcpy(&rest, d, sizeof rest);
     rest = rest * want - q * total;
     key = (signed_lanes)(rest << 3 | places);
-    for (k = 0, rank = key - key; k < 8; k++) { /* rank: number of larger keys */
+    for (k = 0; k < 8; k++) { /* rank: number of larger keys */
         left -= (int64_t)q[k];
         rank -= key < key[k];
     }
@@ -1033,6 +1033,7 @@ PSHIFT_PRIV_INLINE uint32_t pshift_priv_start_rows(const struct pshift_priv_job 
     pshift_priv_add(&part->unclaimed, unclaimed);
     for (r = 0; r < rows; r++) {
         const uint32_t i = pshift_priv_job_row(job, t + r), n = length ? length : p->row[i + 1] - p->row[i];
+        QOS_ASSERT(n <= width); /* of all rows of a batch */
         for (k = 0; k < n; k++)
             job->alloc[p->row[i] + k] = b.share[k][r];
     }
