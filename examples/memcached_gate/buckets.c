@@ -14,8 +14,8 @@
  * before its turn has passed. This worker's clients are asked for theirs at once; another worker's only later. */
 #define GRANTS_AT_ONCE 32
 #define GRANTS_TO_OTHERS 4
-#define IN_A_ROW                                                                                                       \
-    8 /* requests of a client; then its bucket's others have theirs. So replies are sent several at a time */
+/* Requests of a client before the others of its bucket have theirs: so replies are sent several at a time. */
+#define IN_A_ROW 8
 
 #define LATENCY_STEPS 32 /* step k: below 2^k us */
 
