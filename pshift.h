@@ -855,6 +855,7 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
         pshift_priv_give_largest(a, key, n, left);
 }
 
+#ifndef PSHIFT_PLAIN
 /* floor(want 2^64 / total), or up to 50 less. want < total < 2^59. */
 QOS_PRIV uint64_t pshift_priv_factor(uint64_t want, uint64_t total)
 {
@@ -873,26 +874,28 @@ QOS_PRIV uint64_t pshift_priv_factor(uint64_t want, uint64_t total)
  * token first, and no other one: of n remainders that add up to k total, the k-th largest is more than total / n. */
 PSHIFT_PRIV_INLINE void pshift_priv_row_8(uint64_t *a, const uint64_t *d, uint64_t want, uint64_t total)
 {
-    typedef int64_t signed_lanes __attribute__((vector_size(64)));
-    typedef uint64_t lanes __attribute__((vector_size(64)));
-    const lanes places = {7, 6, 5, 4, 3, 2, 1, 0};
+    typedef int64_t pshift_priv_row_signed __attribute__((vector_size(64)));
+    typedef uint64_t pshift_priv_row_lanes __attribute__((vector_size(64)));
+    const pshift_priv_row_lanes places = {7, 6, 5, 4, 3, 2, 1, 0};
     const uint64_t f = pshift_priv_factor(want, total);
-    lanes q = {qos_mul_wide(d[0], f).hi, qos_mul_wide(d[1], f).hi, qos_mul_wide(d[2], f).hi, qos_mul_wide(d[3], f).hi,
-               qos_mul_wide(d[4], f).hi, qos_mul_wide(d[5], f).hi, qos_mul_wide(d[6], f).hi, qos_mul_wide(d[7], f).hi};
-    lanes rest;
-    signed_lanes key, rank = {0};
+    pshift_priv_row_lanes q = {qos_mul_wide(d[0], f).hi, qos_mul_wide(d[1], f).hi, qos_mul_wide(d[2], f).hi,
+                               qos_mul_wide(d[3], f).hi, qos_mul_wide(d[4], f).hi, qos_mul_wide(d[5], f).hi,
+                               qos_mul_wide(d[6], f).hi, qos_mul_wide(d[7], f).hi};
+    pshift_priv_row_lanes rest;
+    pshift_priv_row_signed key, rank = {0};
     int64_t left = (int64_t)want;
     uint32_t k;
     __builtin_memcpy(&rest, d, sizeof rest);
     rest = rest * want - q * total;
-    key = (signed_lanes)(rest << 3 | places);
+    key = (pshift_priv_row_signed)(rest << 3 | places);
     for (k = 0; k < 8; k++) { /* rank: number of larger keys */
         left -= (int64_t)q[k];
         rank -= key < key[k];
     }
-    q -= (lanes)(rank < left);
+    q -= (pshift_priv_row_lanes)(rank < left);
     __builtin_memcpy(a, &q, sizeof q);
 }
+#endif
 
 /* Spreads row i's A_i = min(R_i, D_i) tokens in proportion to its demands. Any length, any demands. */
 QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job, uint32_t i,
