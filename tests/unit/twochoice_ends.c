@@ -301,7 +301,7 @@ static void long_write(void)
             twochoice_table_find(&t, 1, from * step + 5, &p);
             CHECK(p.target == 2 && p.end == from * step + (1 << 20));
         }
-        CHECK_EQ(twochoice_table_write_end(&t, stamp, old, parts - from, &n), QOS_OK);
+        CHECK_EQ(twochoice_table_write_end(&t, stamp, old, (uint32_t)(parts - from), &n), QOS_OK);
         CHECK_EQ(n, parts - from);
         for (i = 0; i < n; i++)
             CHECK(old[i].offset == (from + i) * step && old[i].end == old[i].offset + (1 << 20) && old[i].target == 2);
