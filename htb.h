@@ -314,7 +314,8 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 
 /* Queues. The request waits in the queue of its class; keep it alive until it is completed or cancelled. QOS_EINVAL:
- * NULL. QOS_ERANGE: its tokens. QOS_EBUSY: it is queued already. QOS_EDEBT: it is urgent, see htb_force. */
+ * NULL. QOS_ERANGE: its tokens. QOS_EBUSY: it is queued already. QOS_EDEBT: it is urgent, see htb_force. A request
+ * without tokens is free and goes first: charge at least one for all that uses the device, as qos_cost does. */
 QOS_API QOS_NODISCARD enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request);
 /* The next request for the device; NULL: none now, see htb_dispatch_next_ns. Call it until it returns NULL. Limits
  * count a request when it moves to the dispatch queue. With device_max below dispatch_max it may wait there for the
