@@ -1263,7 +1263,9 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
     return moved;
 }
 
+/* Keeps an array in memory: gcc otherwise gathers it from vector registers, entry by entry, a tenth slower at r = 1. */
 #define PSHIFT_PRIV_IN_MEMORY(x) __asm__("" : "+m"(x))
+
 /* Direct transfers inside the row of n entries from `begin` on, from overloaded to underloaded servers, until no pair
  * is left. Returns the tokens moved. Nearly branchless: it computes what each entry can take and give, then moves. If a
  * row names a server twice, this may overshoot the server's balance. Then all is undone and done entry by entry. */
