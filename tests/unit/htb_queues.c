@@ -827,13 +827,27 @@ static void holders(void)
     world_close(&w);
 }
 
+/* The device serves n requests one by one, each submitted again at once. How often was it this one? */
+static unsigned times_served(struct world *w, unsigned n, const struct htb_request *which)
+{
+    unsigned i, times = 0;
+    for (i = 0; i < n; i++) {
+        struct htb_request *r = htb_dispatch(&w->tree, S);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        times += r == which;
+        CHECK_EQ(htb_complete(&w->tree, S, HTB_DONE, NULL, r), QOS_OK);
+        CHECK_EQ(htb_submit(&w->tree, S, r), QOS_OK);
+    }
+    return times;
+}
+
 /* Borrowers of a device that takes less than 1 ns for a request share its tokens, not its requests. */
 static void shares_of_a_fast_device(void)
 {
     struct htb_config config = world_config();
-    struct htb_request *r;
     struct world w;
-    unsigned i, small = 0;
     config.rate_per_s[0] = UINT64_C(1000000000000);
     config.bound = HTB_BY_FLIGHT;
     config.dispatch_max = 1;
@@ -842,16 +856,7 @@ static void shares_of_a_fast_device(void)
     reserve(&w, 2, 0, 0, 0, 0);
     submit(&w, 0, 1, 100, 0, S);
     submit(&w, 1, 2, 300, 0, S);
-    for (i = 0; i < 400; i++) {
-        r = htb_dispatch(&w.tree, S);
-        CHECK(r != NULL);
-        if (!r)
-            break;
-        small += r == &pool[0];
-        CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, NULL, r), QOS_OK);
-        CHECK_EQ(htb_submit(&w.tree, S, r), QOS_OK);
-    }
-    CHECK_WITHIN(small, 298, 302);
+    CHECK_WITHIN(times_served(&w, 400, &pool[0]), 298, 302);
     world_close(&w);
 }
 
@@ -859,9 +864,7 @@ static void shares_of_a_fast_device(void)
 static void less_than_a_ns(void)
 {
     struct htb_config config = world_config();
-    struct htb_request *r;
     struct world w;
-    unsigned i, other = 0;
     config.bound = HTB_BY_FLIGHT;
     config.resources = 2;
     config.rate_per_s[0] = config.rate_per_s[1] = QOS_RATE_MAX;
@@ -871,16 +874,7 @@ static void less_than_a_ns(void)
     reserve(&w, 2, 0, 0, 0, 0);
     submit(&w, 0, 1, 100, 0, S);
     submit(&w, 1, 2, 2300, 0, S);
-    for (i = 0; i < 300; i++) {
-        r = htb_dispatch(&w.tree, S);
-        CHECK(r != NULL);
-        if (!r)
-            break;
-        other += r == &pool[1];
-        CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, NULL, r), QOS_OK);
-        CHECK_EQ(htb_submit(&w.tree, S, r), QOS_OK);
-    }
-    CHECK_WITHIN(other, 99, 101);
+    CHECK_WITHIN(times_served(&w, 300, &pool[1]), 99, 101);
     world_close(&w);
 }
 
