@@ -517,8 +517,8 @@ char *buckets_stats(bool prometheus, size_t *bytes)
 {
     char *text = NULL;
     FILE *f = open_memstream(&text, bytes);
-    struct bucket *q =
-        tool_alloc(bucket_count * sizeof *q); /* copies: printing takes long, and the lock must not be held for it */
+    /* Copies: printing takes long, and the lock must not be held for it. */
+    struct bucket *q = tool_alloc(bucket_count * sizeof *q);
     const char **waits = tool_alloc(bucket_count * sizeof *waits);
     uint64_t now_ns;
     uint32_t k, at_memcached;
