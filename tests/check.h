@@ -1,6 +1,6 @@
 /* check.h - the whole test framework: checks, scale, seeds, red zones.
  *
- * A test is one program. Its first two lines say `// proves: ...` and, if it needs libraries, `// links: ...`.
+ * A test is one program. Its first lines are `// proves: ...` and, if it needs libraries, `// links: ...`.
  * It calls check_begin() first and returns check_end(): 0 passed, 1 failed, 77 skipped (check_skip). A failed
  * check prints file, line, both values, and the command that repeats the run. C11 and C++17. It needs libc only,
  * so it also runs on cross targets.
@@ -57,7 +57,7 @@ static CHECK_UNUSED uint64_t check_seed(void)
     return check_state.seed;
 }
 
-/* n random cases on a native run, n / scale on an emulated one, never fewer than one. */
+/* Number of random cases: n in a native run, n / scale in an emulated one, never fewer than one. */
 static CHECK_UNUSED uint64_t check_scaled(uint64_t n)
 {
     uint64_t m = n / check_state.scale;
@@ -136,7 +136,7 @@ static CHECK_UNUSED void check_compare(uint64_t a, uint64_t b, char op, const ch
     check_fail(file, line, text);
 }
 
-/* Statement: the measured value (a double) lies in [low, high]. For simulations, not for clocks. */
+/* Checks that a measured value (a double) lies in [low, high]. For simulations, not for clocks. */
 #define CHECK_WITHIN(value, low, high)                                                                                 \
     do {                                                                                                               \
         double check_v = (double)(value), check_lo = (double)(low), check_hi = (double)(high);                         \

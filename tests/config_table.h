@@ -1,5 +1,5 @@
 /* config_table.h - the table test of a configuration. For each field it tries zero (the default), both ends of the
- * range, and one past each end. There the error must name the field and the object must not change. Also: NULL.
+ * range, and one past each end. There the error must name the field and the object must not change. It tries NULL, too.
  * Used by tests/unit/HEADER_config.c. */
 #ifndef QOS_TESTS_CONFIG_TABLE_H
 #define QOS_TESTS_CONFIG_TABLE_H
@@ -8,9 +8,9 @@
 #include "qos.h"
 #include <stddef.h>
 
-/* One field. zero_means: its default; 0: zero is an ordinary value. */
+/* One field. zero_means: the default that zero stands for; 0: zero is an ordinary value. */
 struct config_field {
-    const char *name; /* the error begins with it */
+    const char *name; /* the error's text begins with this */
     size_t at, width;
     uint64_t zero_means;
     struct {
@@ -85,7 +85,7 @@ static void config_set(unsigned char *config, const struct config_field *f, uint
         memcpy(config + f->at, &byte, 1);
 }
 
-/* Makes the object in memory with the same contents each time. */
+/* Makes the object in memory that has the same contents each time. */
 static enum qos_status config_make(const struct config_table *t, const void *config)
 {
     memset(config_mem[0], 0x3c, sizeof config_mem[0]);
@@ -116,7 +116,7 @@ static void config_good(const struct config_table *t, const unsigned char *confi
         CHECK_EQ(config_make(t, config), QOS_OK);
 }
 
-/* A failed init leaves an object in use unchanged. */
+/* A failed init leaves an existing object unchanged. */
 static void config_bad(const struct config_table *t, const char *name, const void *config)
 {
     const char *said = t->error(config);
@@ -131,7 +131,8 @@ static void config_bad(const struct config_table *t, const char *name, const voi
     CHECK(config_same());
 }
 
-/* Without a configuration: QOS_EINVAL and a sentence that begins with "config:"; an object in use stays unchanged. */
+/* Without a configuration: QOS_EINVAL, and a sentence that begins with "config:". An existing object stays unchanged.
+   */
 static void config_null(const struct config_table *t)
 {
     const char *said = t->error(NULL);

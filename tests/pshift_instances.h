@@ -62,17 +62,20 @@ static CHECK_UNUSED void instance_make(struct instance *p, struct check_rng *r, 
             p->server[e] = kind == 6 ? 0 : (uint32_t)check_between(r, 0, p->servers - 1);
             if (kind == 5)
                 p->server[e] = (i + k) % p->servers;
-            if (kind == 7) /* few servers wanted by many */
+            if (kind == 7) /* few servers that many buckets use */
                 p->server[e] = (uint32_t)check_between(r, 0, check_between(r, 0, p->servers - 1));
             p->demand[e] = kind == 8 ? 0 : instance_count(r, scale);
             sum = sum > UINT64_MAX - p->demand[e] ? UINT64_MAX : sum + p->demand[e];
         }
         want = sum > huge ? huge : sum;
         switch (check_between(r, 0, 3)) {
-        case 0: p->reservation[i] = want; break;                      /* all of the demand */
-        case 1: p->reservation[i] = want - want / 11; break;          /* m = 1.1: little spare */
-        case 2: p->reservation[i] = check_between(r, 0, want); break; /* anything below */
-        default: p->reservation[i] = instance_count(r, scale < huge / 8 ? scale * 8 : huge); break; /* or above */
+        case 0: p->reservation[i] = want; break;             /* all of the demand */
+        case 1: p->reservation[i] = want - want / 11; break; /* m = 1.1: little spare */
+        case 2:
+            p->reservation[i] = check_between(r, 0, want);
+            break; /* any amount below */
+        /* or an amount above */
+        default: p->reservation[i] = instance_count(r, scale < huge / 8 ? scale * 8 : huge); break;
         }
         want = want < p->reservation[i] ? want : p->reservation[i];
         total = total > huge - (want < huge ? want : huge) ? huge : total + want;

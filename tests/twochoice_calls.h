@@ -1,5 +1,5 @@
-/* twochoice_calls.h - a write to the redirect table in one call, as a server does that has the data at once; and what
- * the table's counts say. Shared by the tests of twochoice.h. */
+/* twochoice_calls.h - a write to the redirect table in one call, for a server that has the data at once; and the
+ * table's counts. Shared by the tests of twochoice.h. */
 #ifndef QOS_TESTS_TWOCHOICE_CALLS_H
 #define QOS_TESTS_TWOCHOICE_CALLS_H
 
@@ -26,7 +26,7 @@ static __attribute__((unused)) enum qos_status end_whole(struct twochoice_table 
     }
 }
 
-/* Records a write of which the data is there. A write at home: target TWOCHOICE_LOCAL. */
+/* Records a write whose data is already there. A write at home: target TWOCHOICE_LOCAL. */
 static __attribute__((unused)) enum qos_status redirect(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                                         uint64_t len, uint32_t target)
 {
@@ -44,7 +44,7 @@ static __attribute__((unused)) enum qos_status redirect(struct twochoice_table *
     return st;
 }
 
-/* A pull of the first redirected bytes at or behind (object, offset). */
+/* Begins a pull of the first redirected bytes at or behind (object, offset). */
 static __attribute__((unused)) enum qos_status start_pull_behind(struct twochoice_table *table, uint64_t object,
                                                                  uint64_t offset, uint64_t max_bytes, uint32_t *pull,
                                                                  struct twochoice_piece *piece)
@@ -54,7 +54,7 @@ static __attribute__((unused)) enum qos_status start_pull_behind(struct twochoic
     return twochoice_table_pull_start(table, piece->object, piece->offset, max_bytes, pull, piece);
 }
 
-/* Ends a pull whose data is at home. */
+/* Ends a pull whose data has arrived at home. */
 static __attribute__((unused)) enum qos_status finish_pull(struct twochoice_table *table, uint32_t pull)
 {
     return end_whole(table, true, pull);

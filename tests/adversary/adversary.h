@@ -6,9 +6,9 @@
  *     #include "adversary/adversary.h"
  *     #include "htb.h"
  *
- *     // What the adversary can do. Each step has two numbers from these ranges, small ones as often as large ones.
+ *     // What the adversary can do. Each step has two numbers, a and b, from these ranges; small ones are as likely.
  *     static const struct adversary_op ops[] = {
- *         {"send", 1, 64, 1, 1000000},       // number of requests, cost of each
+ *         {"send", 1, 64, 1, 1000000},       // a requests, each of cost b
  *         {"pause", 1, 1000000000, 0, 0},    // ns
  *     };
  *
@@ -18,7 +18,7 @@
  *         struct check_rng rng;
  *         adversary_rng(program, &rng);              // for other random choices in the game
  *         for (step = 0; step < ...; step++) {
- *             const struct adversary_step *s = adversary_at(program, step);    // the program is repeated for ever
+ *             const struct adversary_step *s = adversary_at(program, step);    // the program repeats without end
  *             ...
  *         }
  *         score->harm = ...;
@@ -28,12 +28,12 @@
  *     int main(void)
  *     {
  *         static const struct adversary_game games[] = {
- *             {"weight", ops, 2, play, "tokens", 2000},  // tries 2000 programs
+ *             {"weight", ops, 2, play, "tokens", 2000},  // 2,000 programs are tried
  *         };
- *         return adversary_main("adversary/htb", games, 1);  // the harm of none may exceed its bound
+ *         return adversary_main("adversary/htb", games, 1);  // no program's harm may exceed its bound
  *     }
  *
- *   The bound is the header's formula, computed by the test from what the oracle saw, without the header's functions.
+ *   The bound is the header's formula. The test computes it from what the oracle saw, without that header.
  *   A game may have several victims: report the one with the largest ratio.
  *
  * HOW IT SEARCHES
@@ -46,7 +46,7 @@
  *   QOS_TEST_SEED=n            another search
  *   QOS_ADVERSARY_PROGRAMS=n   programs for each game, instead of the number in the source
  *   QOS_TEST_CASE=name         only this game
- *   QOS_TEST_FAILURES=1        a search ends at the first program that breaks its bound
+ *   QOS_TEST_FAILURES=1        the search ends at the first program that breaks its bound
  *   QOS_ADVERSARY_REPLAY=text  plays one program, as the table prints it: "game seed step,a,b step,a,b ..."
  */
 #ifndef QOS_TESTS_ADVERSARY_H
@@ -84,8 +84,8 @@ struct adversary_game {
     const struct adversary_op *op;
     uint32_t ops;
     void (*play)(const struct adversary_program *program, struct adversary_score *score);
-    const char *unit;  /* of harm and bound, for the table; may be NULL */
-    uint64_t programs; /* to try; divided by QOS_TEST_SCALE */
+    const char *unit;  /* unit of harm and bound, for the table; may be NULL */
+    uint64_t programs; /* programs to try; divided by QOS_TEST_SCALE */
 };
 
 struct adversary_worst {
@@ -142,7 +142,7 @@ static CHECK_UNUSED void adversary_draw_program(struct check_rng *rng, const str
         adversary_draw_step(rng, g, &p->step[i]);
 }
 
-/* A number nearby, an end of the range, or any in it. */
+/* A number nearby, an end of the range, or any number in it. */
 static CHECK_UNUSED uint64_t adversary_nudge(struct check_rng *rng, uint64_t v, uint64_t low, uint64_t high)
 {
     uint64_t d = (v - low) / 8 + 1;
@@ -167,12 +167,12 @@ static CHECK_UNUSED void adversary_mutate(struct check_rng *rng, const struct ad
     case 2:
     case 3: s->b = adversary_nudge(rng, s->b, op->b_min, op->b_max); break;
     case 4: adversary_draw_step(rng, g, s); break;
-    case 5: /* swaps two */
+    case 5: /* swaps two steps */
         other = *s;
         *s = p->step[j];
         p->step[j] = other;
         break;
-    case 6: /* adds one: new, or a copy */
+    case 6: /* adds a step: a new one or a copy */
         if (p->steps == ADVERSARY_STEPS_MAX)
             break;
         memmove(s + 1, s, (p->steps - i) * sizeof *s);
@@ -180,7 +180,7 @@ static CHECK_UNUSED void adversary_mutate(struct check_rng *rng, const struct ad
         if (check_between(rng, 0, 1))
             adversary_draw_step(rng, g, s);
         break;
-    case 7: /* removes one */
+    case 7: /* removes a step */
         if (p->steps == 1)
             break;
         p->steps--;
@@ -209,7 +209,7 @@ static CHECK_UNUSED void adversary_print(FILE *to, const struct adversary_game *
     fprintf(to, "' %s\n", check_state.name);
 }
 
-/* false: not a program of this game. */
+/* False: the text is not a program of this game. */
 static CHECK_UNUSED bool adversary_parse(const struct adversary_game *g, const char *text, struct adversary_program *p)
 {
     size_t name = strlen(g->name);
@@ -260,8 +260,8 @@ static CHECK_UNUSED double adversary_try(struct adversary_worst *w, const struct
     return ratio;
 }
 
-/* Tries `programs` programs and returns the largest ratio of harm to bound. Ends early when that
- * reaches stop_at (0: never). Checks nothing: for a search that must find something. */
+/* Tries `programs` programs and returns the largest ratio of harm to bound. It ends early when the ratio reaches
+ * stop_at (0: never). It checks nothing: use it for a search that must find something. */
 static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64_t programs, double stop_at)
 {
     struct adversary_worst *w = &adversary_state.game[adversary_state.games];
@@ -322,7 +322,7 @@ static CHECK_UNUSED double adversary_hunt(const struct adversary_game *g, uint64
     return w->ratio;
 }
 
-/* Prints the rows not printed yet. At once: a long run that is killed has then shown what it found. */
+/* Prints the rows that are not printed yet, at once: so a long run that is killed has shown what it found. */
 static CHECK_UNUSED void adversary_report(void)
 {
     for (; adversary_state.reported < adversary_state.games; adversary_state.reported++) {
@@ -338,7 +338,7 @@ static CHECK_UNUSED void adversary_report(void)
 
 #define ADVERSARY_MOST (1 + 1e-9) /* of harm / bound: both are sums of doubles */
 
-/* Tries the game's programs: none may do more harm than its bound allows. Returns the largest ratio. */
+/* Tries the game's programs. None may do more harm than its bound allows. Returns the largest ratio. */
 static CHECK_UNUSED double adversary_search(const struct adversary_game *g)
 {
     double stop_at = check_state.most_failures == 1 ? ADVERSARY_MOST + 1e-9 : 0;

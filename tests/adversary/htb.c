@@ -1,7 +1,7 @@
-// proves: whatever one tenant of htb.h does - sizes, bursts, closed loops, cancelled and failed requests, corrected
-// proves: costs, unknown ids, other weights and rates, release and return, times that step back - a victim's
+// proves: whatever one tenant of htb.h does (sizes, bursts, closed loops, cancelled and failed requests, corrected
+// proves: costs, unknown ids, other weights and rates, release and return, times that step back), a victim's
 // proves: reservation, its wait, its share as a borrower and the rival's own limits keep the header's bounds, in every
-// proves: window
+// proves: window.
 //
 // The device is simulated: it serves one request after the other at the root's rate. All bounds are computed here, from
 // the requests sent to it.
@@ -12,7 +12,7 @@ enum { VICTIM = 1, RIVAL, SECOND_ID, IDS, UNKNOWN = 77, POOL = 32, OWN = 8, DEPT
 #define MS UINT64_C(1000000)
 #define START (100 * MS) /* all buckets are full */
 #define END (START + 400 * MS)
-#define RATE UINT64_C(1000000) /* tokens/s: one takes the device 1 us */
+#define RATE UINT64_C(1000000) /* tokens/s: a token takes the device 1 us */
 #define RESERVED UINT64_C(300000)
 #define LIMIT UINT64_C(100000)
 #define BURST_NS (20 * MS) /* more than the worst wait of any request */
@@ -22,18 +22,18 @@ enum { VICTIM = 1, RIVAL, SECOND_ID, IDS, UNKNOWN = 77, POOL = 32, OWN = 8, DEPT
 
 enum { SEND, CLOSED, PAUSE, CANCEL, FAIL, LESS, UNKNOWN_ID, BACK, WEIGHT, RETURN, RATES, SECOND, OPS };
 static const struct adversary_op ops[OPS] = {
-    {"send", 1, POOL, 1, COST_MAX},      /* this many requests, of this cost */
-    {"closed", 1, POOL, 1, COST_MAX},    /* the same when all others have ended */
-    {"pause", 1000, 100 * MS, 0, 0},     /* ns */
-    {"cancel", 1, POOL, 0, 0},           /* this many that are not at the device */
-    {"fail", 0, 1, 0, 0},                /* from now on the device refuses its requests at once (1) */
-    {"less", 0, 100, 0, 0},              /* from now on they cost this many percent less than estimated */
-    {"unknown", 1, POOL, 1, COST_MAX},   /* this many, under an unknown id or that of its second class */
-    {"back", 0, 50 * MS, 0, 0},          /* from now on its calls give times this far back */
-    {"weight", 1, WEIGHT_MAX, 0, 0},     /* of its class */
-    {"return", 1, WEIGHT_MAX, 0, MS},    /* releases its class; reserves it again with this weight after this time */
-    {"rates", 0, 500000, 0, 0},          /* its reservation */
-    {"second", 0, 500000, 1, WEIGHT_MAX} /* a second class with this reservation and weight, or its end */
+    {"send", 1, POOL, 1, COST_MAX},      /* a requests, each of cost b */
+    {"closed", 1, POOL, 1, COST_MAX},    /* the same, when all earlier ones have ended */
+    {"pause", 1000, 100 * MS, 0, 0},     /* a ns */
+    {"cancel", 1, POOL, 0, 0},           /* a requests that are not at the device */
+    {"fail", 0, 1, 0, 0},                /* a = 1: from now on the device refuses its requests at once */
+    {"less", 0, 100, 0, 0},              /* from now on its requests cost a percent less than estimated */
+    {"unknown", 1, POOL, 1, COST_MAX},   /* a requests of cost b, under an unknown id or that of its second class */
+    {"back", 0, 50 * MS, 0, 0},          /* from now on its calls give times that are a ns old */
+    {"weight", 1, WEIGHT_MAX, 0, 0},     /* of its class: a */
+    {"return", 1, WEIGHT_MAX, 0, MS},    /* releases its class, and reserves it again b ns later with weight a */
+    {"rates", 0, 500000, 0, 0},          /* its reservation: a */
+    {"second", 0, 500000, 1, WEIGHT_MAX} /* a second class with reservation a and weight b; if there is one, it ends */
 };
 
 struct event {
@@ -53,7 +53,7 @@ static struct {
     uint64_t now, free_ns, wake_ns, back_ns, less, cost, victim_next_ns, victim_due_ns, worst_wait_ns, period_ns;
     struct htb_class terms;
     bool present, fails, refused, given_back;
-    bool defaults; /* buckets of two bursts; else of one and COST_MAX */
+    bool defaults; /* buckets of two bursts; otherwise of one burst and COST_MAX */
     uint64_t victim_cost;
     uint32_t victim_weight, weight_min;
 } w;
@@ -98,7 +98,7 @@ static void change(void)
         (void)!htb_change(&w.tree, rival_now(), RIVAL, &w.terms, NULL);
 }
 
-/* One step of the program. False: not yet. */
+/* One step of the program. False: it has to wait. */
 static bool step(const struct adversary_step *s)
 {
     struct htb_class second;
@@ -130,7 +130,7 @@ static bool step(const struct adversary_step *s)
         w.weight_min = w.terms.weight < w.weight_min ? w.terms.weight : w.weight_min;
         change();
         break;
-    case RETURN: /* cancels its queued requests, which would go to best effort */
+    case RETURN: /* cancels its queued requests, which otherwise go to best effort */
         for (i = 0; i < POOL; i++)
             if (w.pool[i].state == HTB_QUEUED)
                 must(htb_cancel(&w.tree, rival_now(), &w.pool[i]));
@@ -190,7 +190,7 @@ static void hand_out(struct htb_request *r)
         begin();
 }
 
-/* The device is done with its first request. */
+/* The device has finished its first request. */
 static void complete(void)
 {
     struct htb_request *r = w.fifo[w.first];
@@ -266,7 +266,7 @@ static void run(const struct adversary_program *p, unsigned out)
         if (w.now >= w.wake_ns) {
             if (!w.present) {
                 if (htb_reserve(&w.tree, rival_now(), RIVAL, &w.terms, NULL) != QOS_OK) {
-                    w.terms.rate_per_s[0] = 0; /* it does not fit any more */
+                    w.terms.rate_per_s[0] = 0; /* it no longer fits */
                     must(htb_reserve(&w.tree, rival_now(), RIVAL, &w.terms, NULL));
                 }
                 w.present = true;
@@ -294,7 +294,7 @@ static void run(const struct adversary_program *p, unsigned out)
     CHECK_LE(w.early, w.sent); /* at most once per request at a limit: only the rival has one */
 }
 
-/* The largest rise of (what the rival got - rate * time) over any window. */
+/* The largest rise, over any window, of the rival's tokens minus rate * time. */
 static double above(double rate)
 {
     double sum = 0, lowest = 0, most = 0;
@@ -318,14 +318,14 @@ static double bucket(double rate)
     return rate * (double)BURST_NS / 1e9 * (w.defaults ? 2 : 1) + (w.defaults ? 0 : COST_MAX);
 }
 
-/* A reserved victim with constant demand gets R * t less one bucket and one request, late by DISPATCHED_NS at most. */
+/* A reserved victim with constant demand gets R * t minus one bucket and one request, at most DISPATCHED_NS late. */
 static void reservation(const struct adversary_program *p, struct adversary_score *score)
 {
     double got = 0, highest = 0, most = 0;
     uint32_t i;
     world(p, true);
     run(p, 0);
-    for (i = 0; i <= w.events; i++) { /* what is owed before each of its requests, and at the end */
+    for (i = 0; i <= w.events; i++) { /* tokens owed before each of its requests, and at the end */
         double at = (double)((i < w.events ? w.event[i].at_ns : w.now) - START) * (double)RESERVED / 1e9;
         if (i < w.events && w.event[i].id != VICTIM)
             continue;
@@ -348,7 +348,7 @@ static void waiting(const struct adversary_program *p, struct adversary_score *s
     score->bound = (double)w.victim_cost * 1e9 / (double)RESERVED + DISPATCHED_NS + COST_MAX * 1000;
 }
 
-/* The rival's own limit, plus that of unknown ids, which applies while its class is released. */
+/* The rival's own limit, plus the limit of unknown ids: that one applies while its class is released. */
 static void limit(const struct adversary_program *p, struct adversary_score *score)
 {
     world(p, true);
@@ -358,8 +358,8 @@ static void limit(const struct adversary_program *p, struct adversary_score *sco
     score->bound = 2 * (bucket((double)LIMIT) + COST_MAX);
 }
 
-/* Both borrow: the rival's lead over the victim, by weight, in any time. It may catch up costs that are given back: at
- * most those of the requests at the device. */
+/* Both borrow. Measured: the rival's lead over the victim, by weight, in any window. The rival may use costs that were
+ * given back: at most those of the requests at the device. */
 static void share(const struct adversary_program *p, struct adversary_score *score)
 {
     double lead = 0, lowest = 0, most = 0;

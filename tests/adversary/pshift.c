@@ -38,7 +38,7 @@ static struct {
     struct message wire[WIRE];
     uint32_t on_wire;
     uint64_t period, epochs, worst;
-    uint64_t done[PERIODS + 1][BUCKETS]; /* requests served by all servers, each in its own period */
+    uint64_t done[PERIODS + 1][BUCKETS]; /* requests that all servers served, each in its own period */
     uint64_t server_period[SERVERS];
     const uint64_t *reservation;
     uint64_t limit, capacity;
@@ -121,7 +121,7 @@ static void next_period(void)
 static void arrive(uint32_t j, uint32_t i, uint64_t n)
 {
     if (pshift_scheduler_arrive(&w.server[j].scheduler, i, n) != QOS_OK)
-        must(pshift_scheduler_arrive(&w.server[j].scheduler, i, 0)); /* more than 2^64 - 1 would wait */
+        must(pshift_scheduler_arrive(&w.server[j].scheduler, i, 0)); /* otherwise more than 2^64 - 1 would wait */
 }
 
 static struct pshift_scheduler_state state_of(uint32_t j, uint32_t i)
@@ -226,20 +226,20 @@ enum {
     LIMIT_OPS
 };
 static const struct adversary_op limit_ops[LIMIT_OPS] = {
-    {"round", 0, 63, 0, 1}, /* reports, plan, grants; bits: the messages that stay on the wire; the controller */
-    {"arrive", 0, 8, 1, 2 * LIMIT}, /* bucket and server, requests */
-    {"serve", 0, 2, 1, 2 * LIMIT},  /* server, most */
-    {"report", 0, 2, 0, 0},         /* of a server, to the wire */
-    {"plan", 0, 1, 0, 0},           /* of a controller */
-    {"grant", 0, 1, 0, 2},          /* of a controller to a server, to the wire */
-    {"deliver", 0, WIRE - 1, 0, 0}, /* a message of the wire */
+    {"round", 0, 63, 0, 1},         /* reports, plan, grants; a: which messages stay on the wire; b: the controller */
+    {"arrive", 0, 8, 1, 2 * LIMIT}, /* b requests arrive; a: bucket and server */
+    {"serve", 0, 2, 1, 2 * LIMIT},  /* server a serves at most b requests */
+    {"report", 0, 2, 0, 0},         /* server a sends its report */
+    {"plan", 0, 1, 0, 0},           /* controller a plans */
+    {"grant", 0, 1, 0, 2},          /* controller a sends its grant to server b */
+    {"deliver", 0, WIRE - 1, 0, 0}, /* message a of the wire arrives */
     {"repeat", 0, WIRE - 1, 0, 0},  /* as deliver, but it stays on the wire */
-    {"lose", 0, WIRE - 1, 0, 0},    /* */
-    {"restart", 0, 2, 0, 0},        /* of a server */
-    {"take_over", 0, 1, 0, 0},      /* a new controller, in the place of this one; the other one keeps running */
-    {"stop", 0, 1, 0, 0},           /* of a controller */
-    {"period", 0, 3, 0, 1},         /* the next one, for a server or (3) all; 1: for the controllers, too */
-    {"remove", 0, 1, 0, 2},         /* from a controller, a server that may live; absent_max one at most */
+    {"lose", 0, WIRE - 1, 0, 0},    /* message a of the wire is lost */
+    {"restart", 0, 2, 0, 0},        /* server a restarts */
+    {"take_over", 0, 1, 0, 0},      /* a new controller takes the place of controller a, which keeps running */
+    {"stop", 0, 1, 0, 0},           /* controller a stops */
+    {"period", 0, 3, 0, 1},         /* the next period for server a, or (3) for all; b = 1: for the controllers, too */
+    {"remove", 0, 1, 0, 2},         /* controller a removes server b, which may live; at most absent_max servers */
 };
 
 static void round_of(struct brain *b, uint64_t stay)
@@ -335,15 +335,15 @@ static void play_limit(const struct adversary_program *program, struct adversary
 
 enum { COME, LEAVE, LOSE_REPORT, LOSE_GRANT, WAIT, FLOOD, RESERVATION_OPS };
 static const struct adversary_op reservation_ops[RESERVATION_OPS] = {
-    {"come", 0, 5, 1, 400},               /* requests of another bucket at a server */
-    {"leave", 0, 5, 1, 400},              /* withdrawn */
-    {"lose_report", 0, 2, 0, 0},          /* of this interval, of a server */
-    {"lose_grant", 0, 2, 0, 0},           /* */
-    {"wait", 1, INTERVALS, 0, 0},         /* intervals */
-    {"flood", 0, 5, 1, PSHIFT_COUNT_MAX}, /* as come */
+    {"come", 0, 5, 1, 400},               /* b requests arrive; a: another bucket, at some server */
+    {"leave", 0, 5, 1, 400},              /* as come, but they are withdrawn */
+    {"lose_report", 0, 2, 0, 0},          /* server a loses its report in this interval */
+    {"lose_grant", 0, 2, 0, 0},           /* server a loses its grant in this interval */
+    {"wait", 1, INTERVALS, 0, 0},         /* a intervals pass */
+    {"flood", 0, 5, 1, PSHIFT_COUNT_MAX}, /* as come, but more */
 };
 
-/* One interval. lost: bits 0..2 reports, 3..5 grants. False: by a certificate, the reservations cannot be met. */
+/* One interval. lost: bits 0..2 reports, 3..5 grants. False: a certificate says that the reservations cannot be met. */
 static bool interval(uint32_t remaining, uint64_t lost)
 {
     struct pshift_problem problem;
@@ -368,7 +368,7 @@ static bool interval(uint32_t remaining, uint64_t lost)
 
 static void play_reservation(const struct adversary_program *program, struct adversary_score *score)
 {
-    static const uint64_t reservation[BUCKETS] = {300, 120, 90}; /* of 600 */
+    static const uint64_t reservation[BUCKETS] = {300, 120, 90}; /* of 600 requests */
     uint32_t step = 0, k, j, wait = 0;
     world(reservation, 0, 0);
     w.capacity = SPEED;
@@ -412,23 +412,23 @@ static void play_reservation(const struct adversary_program *program, struct adv
     }
 }
 
-/* ---- against a bucket that is not on it: a hostile server lies about itself and its buckets ------------------ */
+/* ---- a hostile server lies about itself and its buckets, against a bucket on other servers ------------------ */
 
 /* Server 2 lies. The victim is on servers 0 and 1 only, bucket 2 on 1 and 2, bucket 1 everywhere. The honest servers can
  * meet all reservations alone. One server may be absent, so no server waits for the lying one either. */
 enum { LIAR = 2 };
 enum { HUSH, SEND, CAPACITY, DEMAND, SERVED, HELD, NAMED, UNTOLD, START, OBEYS, LIAR_OPS };
 static const struct adversary_op liar_ops[LIAR_OPS] = {
-    {"hush", 1, INTERVALS, 0, 0}, /* intervals pass */
-    {"send", 0, 1, 0, 0},         /* a report of its current numbers; 1: with a later sequence number than the next */
+    {"hush", 1, INTERVALS, 0, 0}, /* a intervals pass */
+    {"send", 0, 1, 0, 0},         /* sends a report of its current numbers; a = 1: one that skips a sequence number */
     {"capacity", 0, UINT64_MAX, 0, 0},
     {"demand", 0, 1, 0, UINT64_MAX}, /* bucket 1 or 2 */
     {"served", 0, 1, 0, UINT64_MAX},
     {"held", 0, 1, 0, UINT64_MAX},
-    {"named", 0, 1, 0, UINT64_MAX}, /* the grant */
+    {"named", 0, 1, 0, UINT64_MAX}, /* the grant that it names */
     {"untold", 0, 1, 0, 1},         /* buckets; partial */
-    {"start", 1, 1000, 0, 0},       /* again: its epoch grows */
-    {"obeys", 0, 1, 0, 0},          /* no controller; this one */
+    {"start", 1, 1000, 0, 0},       /* restarts: its epoch grows */
+    {"obeys", 0, 1, 0, 0},          /* 0: obeys no controller; 1: obeys this one */
 };
 
 struct lies {
@@ -462,7 +462,7 @@ static void lie(struct lies *lies, const struct adversary_step *s)
     }
 }
 
-/* The largest part of `is` above `most`. */
+/* Keeps the largest ratio of `is` to `most`. */
 static void note(struct adversary_score *score, uint64_t is, uint64_t most)
 {
     if (is > most && (double)(is - most) > score->harm)
@@ -513,7 +513,7 @@ static void play_liar(const struct adversary_program *program, struct adversary_
         }
         for (i = 0; i < BUCKETS; i++)
             note(score, w.done[w.period][i], w.limit);
-        if (w.period > 2) /* the first two: the epoch is confirmed without the liar */
+        if (w.period > 2) /* in the first two periods the epoch is confirmed without the liar */
             note(score, reservation[VICTIM], w.done[w.period][VICTIM]);
     }
 }

@@ -1,6 +1,6 @@
-// proves: whatever one client of tags.h does - think times, bursts, costs, service times, failures, cancelled and forced
-// proves: requests, removal and return, other weights and reservations - a limit, a victim's share by weight, its reservation
-// proves: and the surplus above the limits hold to the bounds that the header states, in every window
+// proves: whatever one client of tags.h does (think times, bursts, costs, service times, failures, cancelled and forced
+// proves: requests, removal and return, other weights and reservations), a limit, a victim's share by weight, its
+// proves: reservation and the surplus above the limits keep the bounds that the header states, in every window.
 #include "adversary/adversary.h"
 #include "tags.h"
 
@@ -18,17 +18,18 @@ enum { VICTIM, RIVAL, CLIENTS, DEPTH = 64, EVENTS = 800, WAITING = 256 };
 
 enum { SEND, CLOSED, PAUSE, CANCEL, FAIL, SERVICE, REMOVE, WEIGHT, RESERVE, WITHDRAW, FORCE, OPS };
 static const struct adversary_op ops[OPS] = {
-    {"send", 1, 100, 1, COST_MAX},      /* so many requests of this cost */
-    {"closed", 1, DEPTH, 0, 10 * MS},   /* waits for its requests to end, thinks b ns, sends a; again and again */
-    {"pause", 1000, 10 * SECOND, 0, 0}, /* ns */
-    {"cancel", 1, DEPTH, 0, 0},         /* so many of those that have not reached the device's hands */
-    {"fail", 0, 1, 0, SERVICE_MAX},     /* from now on requests fail (1), after b ns of the device */
-    {"service", 1, SERVICE_MAX, 0, 0},  /* of its requests from now on, in ns */
-    {"remove", 1000, 100 * MS, 0, 0},   /* and return after so many ns */
-    {"weight", 1, WEIGHT_MAX, 0, 0},    /* */
-    {"reserve", 0, 200, 0, 0},          /* per second */
-    {"withdraw", 1, 100, 0, 0},         /* of its queue */
-    {"force", 1, 20, 1, COST_MAX},      /* so many forced requests */
+    {"send", 1, 100, 1, COST_MAX}, /* a requests of cost b */
+    /* waits until its requests have ended, thinks b ns, sends a requests; again and again */
+    {"closed", 1, DEPTH, 0, 10 * MS},
+    {"pause", 1000, 10 * SECOND, 0, 0}, /* a ns */
+    {"cancel", 1, DEPTH, 0, 0},         /* a requests that the device has not begun */
+    {"fail", 0, 1, 0, SERVICE_MAX},     /* a = 1: from now on requests fail, after b ns of the device */
+    {"service", 1, SERVICE_MAX, 0, 0},  /* from now on its requests take the device a ns */
+    {"remove", 1000, 100 * MS, 0, 0},   /* and returns after a ns */
+    {"weight", 1, WEIGHT_MAX, 0, 0},    /* its weight: a */
+    {"reserve", 0, 200, 0, 0},          /* its reservation: a requests per second */
+    {"withdraw", 1, 100, 0, 0},         /* withdraws its queue */
+    {"force", 1, 20, 1, COST_MAX},      /* a forced requests of cost b */
 };
 
 struct event {
@@ -40,7 +41,7 @@ struct event {
 
 struct flight {
     struct tags_grant grant;
-    uint64_t end_ns; /* 0: the device has not begun */
+    uint64_t end_ns; /* 0: the device has not begun it */
     uint32_t event;
     bool fails;
 };
@@ -56,7 +57,7 @@ static struct {
     uint32_t flights, depth, channels;
     uint64_t now, wake_ns, step, poll_ns;
     uint64_t cost[WAITING], victim_cost, victim_service;
-    uint32_t first_cost, costs; /* of the rival's queue */
+    uint32_t first_cost, costs; /* of the requests in the rival's queue */
     uint64_t service_ns, fail_service, closed_think;
     uint32_t closed_send, own_at_device;
     uint64_t victim_busy_ns;
@@ -124,7 +125,7 @@ static void force(uint64_t count, uint64_t cost)
         record(&g, cost, rival_service());
 }
 
-/* One step of the program; false: it waits now. */
+/* One step of the program; false: it has to wait. */
 static bool act(const struct adversary_step *s)
 {
     uint32_t dropped;
@@ -261,7 +262,7 @@ static void run(const struct adversary_program *p)
         play_rival(p);
         fill_device();
         next = w.flights < w.depth ? tags_next_ns(&w.tags, w.now) : UINT64_MAX;
-        if (next == w.now) /* full of events */
+        if (next == w.now) /* the table of events is full */
             break;
         if (!w.waits_for_end || (!w.own_at_device && !w.costs))
             next = w.wake_ns > w.now && w.wake_ns < next ? w.wake_ns : next;
@@ -311,7 +312,8 @@ static double most_weight(const struct adversary_program *p)
     return (double)most;
 }
 
-/* The largest rise, over all windows, of what the rival got by weight over what the victim got, each over its weight. */
+/* The largest rise, over all windows, of the rival's service divided by its weight, minus the victim's service divided
+ * by its own. */
 static double rise(double rival_weight, bool device_time, unsigned phases)
 {
     double now = 0, lowest = 0, most = 0;
@@ -331,7 +333,7 @@ static double rise(double rival_weight, bool device_time, unsigned phases)
     return most;
 }
 
-/* The same for a rate: requests of a client in these phases, less rate x time. */
+/* The same for a rate: the requests of a client in these phases, minus rate x time. */
 static double above_rate(uint32_t client, double rate, unsigned phases)
 {
     double before = 0, lowest = 0, most = 0, n = 0;
@@ -353,7 +355,7 @@ static double above_rate(uint32_t client, double rate, unsigned phases)
 #define ABOVE_LIMIT (1u << TAGS_PHASE_ABOVE_LIMIT)
 #define BY_FORCE (1u << TAGS_PHASE_FORCED)
 
-/* The victim has a weight. */
+/* The victim has a weight only. */
 static void weight(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
@@ -367,7 +369,7 @@ static void weight(const struct adversary_program *p, struct adversary_score *sc
     score->bound = COST_MAX / most + (double)w.victim_cost / (double)w.terms[VICTIM].weight;
 }
 
-/* The victim has a weight and a reservation, which lets its share tag lead. */
+/* The victim has a weight, and a reservation by which it gets service ahead of its share tag. */
 static void weight_lead(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
@@ -405,7 +407,7 @@ static void limit_forced(const struct adversary_program *p, struct adversary_sco
     score->bound = (double)w.terms[RIVAL].limit_per_s * (double)BURST_NS / 1e9 + 1 + DEBT + 1;
 }
 
-/* The rival forces requests, without a limit: what it gets by weight and by force. */
+/* The rival forces requests and has no limit: what it gets by weight and by force. */
 static void forced(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
@@ -435,15 +437,16 @@ static void reserved(const struct adversary_program *p, struct adversary_score *
     score->bound = most * (double)LAG_NS / 1e9 + 1;
 }
 
-/* The victim has a reservation that fits. It misses at most what the device does meanwhile: what is at it, what the rival may
- * be sent ahead by its own reservation (limit_burst_ns of it, and one), and one of its own. Nothing is forced. */
+/* The victim has a reservation that fits. It lacks at most what the device serves meanwhile: the requests at the
+ * device, those that the rival may be ahead by its own reservation (limit_burst_ns of it, and one), and one of its
+ * own. Nothing is forced. */
 static void reservation(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
     double served = 0, lowest, most = 0, at, wait, rival;
     uint32_t i;
     world(p, TAGS_PS, &rng);
-    w.channels = 1; /* SERVICE_MAX each: at worst 500 per second */
+    w.channels = 1; /* a request takes at most SERVICE_MAX: at worst 500 per second */
     w.terms[VICTIM].reservation_per_s = check_between(&rng, 1, 250);
     w.terms[RIVAL].reservation_per_s = check_between(&rng, 0, 200);
     rival = 200;
@@ -453,7 +456,7 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
         if (e->client != VICTIM)
             continue;
         at = (double)w.terms[VICTIM].reservation_per_s * (double)(e->at_ns - SECOND) / 1e9;
-        most = at - served - lowest > most ? at - served - lowest : most; /* owed before this one */
+        most = at - served - lowest > most ? at - served - lowest : most; /* owed before this request */
         served++;
         lowest = at - served < lowest ? at - served : lowest;
     }
@@ -462,7 +465,8 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
     score->bound = 1 + 1 + (double)w.terms[VICTIM].reservation_per_s * wait * (double)SERVICE_MAX / 1e9;
 }
 
-/* The surplus above the limits: both have one, of next to nothing, by which the victim may be one request ahead. */
+/* The surplus above the limits. Both clients have a limit of next to nothing; by it the victim may be one request
+ * ahead. */
 static void surplus(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
@@ -477,8 +481,8 @@ static void surplus(const struct adversary_program *p, struct adversary_score *s
     score->bound = COST_MAX / most + 2 * (double)w.victim_cost / (double)w.terms[VICTIM].weight;
 }
 
-/* Under reward: device time, of a serial device, measured by the header. What a client was charged differs from what it used by
- * its last 1.2 N requests and those at the device, for both clients. */
+/* Under reward: time of a serial device, as the header measures it. A client's charge differs from its use by at most
+ * its last 1.2 N requests and those at the device. This holds for both clients. */
 static void reward(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;

@@ -1,6 +1,7 @@
-// proves: whatever one client of tokenpool.h does - takes, claims, returns, force, ticks and clocks as it likes, lies in its
-// proves: report, death and return - or whatever its monitors do - pauses at any step, restarts, two at once - tokens of an
-// proves: epoch and of any window of T stay within the stated bounds, and a victim keeps its reservation and its pool
+// proves: whatever one client of tokenpool.h does (takes, claims, returns, force, ticks and clocks at will, lies in
+// proves: its report, death and return) or its monitors do (pauses at any step, restarts, two at once), the tokens of
+// proves: an epoch and of any window of T stay within the stated bounds, and a victim keeps its reservation and its
+// proves: pool.
 #include "adversary/adversary.h"
 #include "tokenpool.h"
 
@@ -18,22 +19,22 @@ enum { VICTIM, RIVAL, CLIENTS, MONITORS = 2, EPOCHS = 64, PERIODS = 8, STEPS = 2
 
 enum { TAKE, SLEEP, WORK, REPORT, GARBAGE, PUT_BACK, FORCE, COMPLETE, QUEUE, HINT, DIE, CLOCK, CLIENT_OPS };
 static const struct adversary_op client_ops[CLIENT_OPS] = {
-    {"take", 1, CAPACITY, 1, 64},              /* a tokens, b times */
-    {"sleep", 1, 3 * STEPS, 0, 0},             /* a steps */
-    {"work", 1, STEPS, 0, CAPACITY},           /* a steps: runs, wants b tokens */
-    {"report", 0, 1 << 27, 0, 1 << 27},        /* K and N as it likes, of the epoch that runs */
-    {"garbage", 0, UINT64_MAX, 0, 0},          /* any word as its report */
-    {"put_back", 1, CAPACITY, 0, 0},           /* a tokens */
-    {"force", 1, FORCE_MAX, 0, 0},             /* a tokens */
-    {"complete", 1, UINT64_MAX / 2, 0, 0},     /* more than it did */
-    {"queue", 0, UINT64_MAX, 0, 0},            /* less or more than waits */
-    {"hint", 0, 0, 0, 0},                      /* a period may have begun */
-    {"die", 0, 2 * STEPS, 0, 0},               /* attaches anew after a steps */
-    {"clock", 0, PERIOD_NS * 3, 0, PERIOD_NS}, /* its clock is a ahead, b behind, from now on */
+    {"take", 1, CAPACITY, 1, 64},              /* b times a tokens */
+    {"sleep", 1, 3 * STEPS, 0, 0},             /* sleeps for a steps */
+    {"work", 1, STEPS, 0, CAPACITY},           /* works for a steps; wants b tokens */
+    {"report", 0, 1 << 27, 0, 1 << 27},        /* K = a and N = b in its report of the current epoch */
+    {"garbage", 0, UINT64_MAX, 0, 0},          /* the word a as its report */
+    {"put_back", 1, CAPACITY, 0, 0},           /* returns a tokens */
+    {"force", 1, FORCE_MAX, 0, 0},             /* forces a tokens */
+    {"complete", 1, UINT64_MAX / 2, 0, 0},     /* reports a completed requests, more than there were */
+    {"queue", 0, UINT64_MAX, 0, 0},            /* reports a queued requests, too few or too many */
+    {"hint", 0, 0, 0, 0},                      /* says that a period may have begun */
+    {"die", 0, 2 * STEPS, 0, 0},               /* dies; attaches anew after a steps */
+    {"clock", 0, PERIOD_NS * 3, 0, PERIOD_NS}, /* from now on its clock is a - b ns fast */
 };
 enum { RUN, PAUSE, RESTART, MONITOR_OPS };
 static const struct adversary_op monitor_ops[MONITOR_OPS] = {
-    {"run", 1, 2 * STEPS, 0, MONITORS - 1},   /* a steps, monitor b runs as documented */
+    {"run", 1, 2 * STEPS, 0, MONITORS - 1},   /* monitor b runs for a steps as documented */
     {"pause", 1, 3 * STEPS, 0, MONITORS - 1}, /* monitor b begins its next operation, and ends it after a steps */
     {"restart", 0, 1, 0, MONITORS - 1},       /* monitor b is replaced by a new one */
 };
@@ -107,7 +108,7 @@ static void spend(unsigned who, uint64_t n)
     w.window[w.at_step] += n;
 }
 
-/* The victim could do twice what the data node can, with the loop of the header's first page. */
+/* The victim could use twice the data node's capacity. Its loop is that of the header's first page. */
 static void victim_works(void)
 {
     uint64_t most = 2 * CAPACITY / STEPS + 1;
@@ -127,7 +128,7 @@ static void write_report(uint64_t word)
     w.lied = true;
 }
 
-/* One step of the rival's program; false: it waits now. */
+/* One step of the rival's program; false: it has to wait. */
 static bool act(const struct adversary_step *s)
 {
     struct tokenpool_client *c = &w.client[RIVAL];
@@ -177,7 +178,7 @@ static bool act(const struct adversary_step *s)
 
 static void rival_works(const struct adversary_program *program, uint64_t *at)
 {
-    unsigned budget = 4; /* actions in a step */
+    unsigned budget = 4; /* actions that remain in this step */
     if (w.at_step < w.wake_step)
         return;
     if (w.dead) {
@@ -232,7 +233,7 @@ static void monitors_play(const struct adversary_program *program, uint64_t *at)
             w.holds[s->b] = true;
             w.held_until[s->b] = w.at_step + s->a;
         } else {
-            w.wake_step = w.at_step + 1; /* no operation to pause in: again */
+            w.wake_step = w.at_step + 1; /* no operation to pause in: tries again */
             (*at)--;
         }
     }
@@ -262,8 +263,8 @@ static void run(const struct adversary_program *program, bool passive, bool moni
     }
 }
 
-/* Tokens of an epoch: at most C + overrun + what was forced. A rival whose report says less than it holds has its
- * reservation issued once more. */
+/* Tokens of an epoch: at most C + overrun + forced tokens. If the rival reports less than it holds, its reservation is
+ * issued once more. */
 static void play_tokens(const struct adversary_program *program, struct adversary_score *score)
 {
     unsigned e;
@@ -285,7 +286,8 @@ static void play_reservation(const struct adversary_program *program, struct adv
     run(program, false, false);
     score->bound = VICTIM_R;
     for (e = 1; e < EPOCHS && w.started[e] + PERIOD_NS < w.now; e++)
-        if (w.started[e] && w.spent[e][VICTIM] < VICTIM_R) /* below it: more than all of the bound */
+        /* below its reservation: counts as more than the whole bound */
+        if (w.started[e] && w.spent[e][VICTIM] < VICTIM_R)
             score->harm = 2 * VICTIM_R - (double)w.spent[e][VICTIM];
 }
 
@@ -297,7 +299,7 @@ static void play_wait(const struct adversary_program *program, struct adversary_
     score->harm = (double)w.longest_ns;
 }
 
-/* The victim's pool, beside a rival that lies but takes nothing: C - R of the rival, less a batch and two checks. */
+/* The victim's pool, if the rival lies but takes nothing: C minus the rival's R, minus a batch and two checks. */
 static void play_pool(const struct adversary_program *program, struct adversary_score *score)
 {
     unsigned e;
@@ -310,7 +312,8 @@ static void play_pool(const struct adversary_program *program, struct adversary_
     }
 }
 
-/* Monitors that pause and restart: tokens in any window of T, and of an epoch (doubled, to share a scale). */
+/* Monitors that pause and restart: tokens in any window of T, and tokens of an epoch (doubled, so that both have one
+ * scale). */
 static void play_monitors(const struct adversary_program *program, struct adversary_score *score)
 {
     uint64_t sum = 0, i, e, worst = 0;

@@ -1,6 +1,6 @@
-// proves: whatever order messages come in, whenever the home crashes or its disk fails, and whatever a target, a client
-// proves: or a damaged log claims: no acknowledged byte of a victim is lost; no log that lost durable records recovers as
-// proves: good; a server that lies sends no honest server more than the level; its lies expire after timeout_ns
+// proves: whatever the order of messages, whenever the home crashes or its disk fails, and whatever a target, a client
+// proves: or a damaged log claims: no acknowledged byte of a victim is lost. No log that lost durable records recovers
+// proves: as good. A server that lies sends no honest server more than the level. Its lies expire after timeout_ns.
 #include "adversary/adversary.h"
 #include "property/twochoice_disk.h"
 
@@ -9,18 +9,19 @@
 enum { BYTES = 16, TARGETS = 3, WRITERS = 4, PULLS = 2, DROPS = 8, SENT = 4, PIECES = 128, EVENTS = 512, STEPS = 160 };
 enum { PUT, WRITE, ARRIVE, AGAIN, END, COMMIT, PULL, DROP, SWEEP, CRASH, STOP, COMPACT, ASK, READ, OPS };
 static const struct adversary_op byte_ops[OPS] = {
-    {"put", 0, BYTES - 1, 0, 63},     /* from byte a; b: target (0: home), length: begins, arrives and is recorded */
-    {"write", 0, BYTES - 1, 0, 63},   /* only begins */
-    {"arrive", 0, WRITERS - 1, 0, 0}, /* the data of a writer */
+    /* a write from byte a on; b: target (0: home) and length. It begins, its data arrives, it is recorded */
+    {"put", 0, BYTES - 1, 0, 63},
+    {"write", 0, BYTES - 1, 0, 63},   /* as put, but it only begins */
+    {"arrive", 0, WRITERS - 1, 0, 0}, /* the data of writer a arrives */
     {"again", 0, SENT - 1, 0, 0},     /* the data of an earlier write arrives again */
-    {"end", 0, WRITERS - 1, 0, 1},    /* at the home; b: room for one or two replaced pieces */
-    {"commit", 0, 2, 0, 0},           /* whole, begin, end */
-    {"pull", 0, BYTES - 1, 0, 4},     /* start at byte a, or one more step of pull a; b = 4: cancel */
+    {"end", 0, WRITERS - 1, 0, 1},    /* writer a ends at the home; b: room for one or two replaced pieces */
+    {"commit", 0, 2, 0, 0},           /* 0: all of a commit; 1: its begin; 2: its end */
+    {"pull", 0, BYTES - 1, 0, 4},     /* a pull begins at byte a, or pull a makes a step; b = 4: it is cancelled */
     {"drop", 0, DROPS - 1, 0, 1},     /* a drop arrives; b = 1: it arrives again later */
     {"sweep", 0, 0, 0, 0},            /* targets list what they hold */
-    {"crash", 0, 0, 0, 0},            /* of the home */
-    {"stop", 1, 8, 0, 0},             /* its disk fails at its a-th operation from now on */
-    {"compact", 1, 12, 0, 0},         /* a records, or the next step */
+    {"crash", 0, 0, 0, 0},            /* the home crashes */
+    {"stop", 1, 8, 0, 0},             /* the home's disk fails at its a-th operation from now on */
+    {"compact", 1, 12, 0, 0},         /* compacts a records, or makes the next step */
     {"ask", 0, BYTES - 1, 0, 0},      /* a reader asks the home */
     {"read", 0, 0, 0, 0},             /* the reader reads at that place */
 };
@@ -188,7 +189,7 @@ static struct writer *begin_write(uint32_t from, uint32_t how)
     a->to = a->to < BYTES ? a->to : BYTES;
     a->target = how % 4 ? how % 4 : TWOCHOICE_LOCAL;
     status = twochoice_table_write_begin(&w.table, 1, a->target, a->from, a->to - a->from, &a->stamp);
-    if (status == QOS_EAGAIN && w.mistake == OVERWRITES) { /* takes that for QOS_OK */
+    if (status == QOS_EAGAIN && w.mistake == OVERWRITES) { /* takes it for QOS_OK */
         uint32_t i;
         a->write = w.events++;
         w.begun[a->write] = ++w.now;
@@ -275,7 +276,7 @@ static void step_pull(uint32_t at, bool cancel)
             return;
         source = piece_of(w.pull[k].from.target, w.pull[k].from.version);
         if (!source) {
-            w.lost++; /* the table names it */
+            w.lost++; /* and the table names it */
             (void)!twochoice_table_pull_cancel(&w.table, w.pull[k].id);
             return;
         }
@@ -377,7 +378,7 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
     w.config.storage = &w.storage;
     must(twochoice_table_init(&w.table, byte_memory, sizeof byte_memory, &w.config), QOS_OK);
     must(twochoice_table_format(&w.table), QOS_OK);
-    w.events = 1; /* the zeros at the beginning */
+    w.events = 1; /* number 0: the zeros at the beginning */
     w.begun[0] = w.ended[0] = ++w.now;
     for (step = 0; step < STEPS && w.lost == 0; step++) {
         const struct adversary_step *s = adversary_at(p, step);
@@ -429,7 +430,7 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
         w.lost++;
     if (w.lost) {
         score->harm = 1 + w.lost;
-    } else { /* for the climb: more kinds of trouble, and more of each, score higher */
+    } else { /* for the climb: more kinds of events, and more of each, score higher */
         const uint32_t kinds[] = {w.dropped, w.pulled, w.crashes, w.requeries, w.acknowledgements};
         for (score->harm = 0, step = 0; step < sizeof kinds / sizeof *kinds; step++)
             score->harm += 0.19 * kinds[step] / (kinds[step] + 3.0);
@@ -442,20 +443,20 @@ static void play_bytes(const struct adversary_program *p, struct adversary_score
 enum { LOG_RECORDS = 52, LOG_BYTES = 32, SECTOR = 512 };
 enum { FLIP, ZERO, CUT, SWAP, COPY, OLDER, MARK_FLIP, DAMAGES };
 static const struct adversary_op log_ops[DAMAGES] = {
-    {"flip", 0, 4095, 0, 7},   /* a bit */
-    {"zero", 0, 7, 1, SECTOR}, /* bytes of a sector */
-    {"cut", 0, 4095, 0, 0},    /* all behind byte a */
-    {"swap", 0, 79, 0, 79},    /* two records */
-    {"copy", 0, 79, 0, 79},    /* a record over another one */
-    {"older", 0, 79, 1, 8},    /* b records of the log before the compaction, from the a-th on */
-    {"mark", 0, 1023, 0, 7},   /* a bit of the mark */
+    {"flip", 0, 4095, 0, 7},   /* flips a bit */
+    {"zero", 0, 7, 1, SECTOR}, /* zeroes bytes of a sector */
+    {"cut", 0, 4095, 0, 0},    /* cuts off everything after byte a */
+    {"swap", 0, 79, 0, 79},    /* exchanges two records */
+    {"copy", 0, 79, 0, 79},    /* copies a record over another one */
+    {"older", 0, 79, 1, 8},    /* b records, from the a-th on, are those of the log before the compaction */
+    {"mark", 0, 1023, 0, 7},   /* flips a bit of the mark */
 };
 
 static struct {
     uint8_t log[4096], older[4096], mark[1024];
     size_t len, older_len;
-    uint32_t state[2 * LOG_RECORDS][LOG_BYTES]; /* where each byte is after so many records; + 1 */
-    uint32_t records, durable;                  /* in the log; what the mark promised */
+    uint32_t state[2 * LOG_RECORDS][LOG_BYTES]; /* the place of each byte after this many records; + 1 */
+    uint32_t records, durable;                  /* records in the log; records that the mark promised */
     bool built, compacted;
 } v;
 
@@ -469,7 +470,7 @@ static void places(uint32_t *out)
     }
 }
 
-/* A log of changes with commits, and marks, in between; the first half of them compacted, or not. */
+/* A log of changes, with commits and marks between them. The first half of the changes may be compacted. */
 static void build_log(bool compacted)
 {
     uint32_t i, before = 0, head;
@@ -502,7 +503,7 @@ static void build_log(bool compacted)
             v.older_len = w.disk.log[0].len;
             memcpy(v.older, w.disk.log[0].data, v.older_len);
             must(twochoice_table_compact(&w.table), QOS_OK);
-            disk_restart(&w.disk); /* swaps the logs' bytes only: the table goes on in its log 1 */
+            disk_restart(&w.disk); /* only exchanges the logs' bytes: the table goes on in its log 1 */
             before = 0;
             memset(v.state, 0, sizeof v.state);
             v.records = 0;
@@ -517,7 +518,7 @@ static void build_log(bool compacted)
     v.records = (uint32_t)(v.len / 48);
     memcpy(v.log, w.disk.log[0].data, v.len);
     memcpy(v.mark, w.disk.log[TWOCHOICE_MARK_LOG].data, sizeof v.mark);
-    for (i = 0; i < 2; i++) { /* the format as the header states it: records that are durable */
+    for (i = 0; i < 2; i++) { /* by the format as the header documents it: the number of durable records */
         uint32_t said = qos_get_le32(v.mark + (size_t)i * SECTOR + 24);
         if (said > v.durable && said <= v.records)
             v.durable = said;
@@ -606,8 +607,8 @@ static void play_compacted_log(const struct adversary_program *p, struct adversa
 enum { HONEST, LIAR, WRITE_COUNT, LIES };
 static const struct adversary_op lie_ops[LIES] = {
     {"honest", 0, 1 << 30, 0, 64},          /* load in KiB, rivals */
-    {"liar", 0, UINT64_MAX, 0, UINT32_MAX}, /* any */
-    {"writes", 1, 64, 1, 1 << 14},          /* so many, of so many KiB */
+    {"liar", 0, UINT64_MAX, 0, UINT32_MAX}, /* any load and any number of rivals */
+    {"writes", 1, 64, 1, 1 << 14},          /* a writes of b KiB each */
 };
 
 /* An honest server gets at most what it would get without the liars, decided alone or beside the most rivals. */
@@ -656,7 +657,7 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
         double most = 0, got = (double)probe[i].chosen;
         if (kind[i] == LIAR)
             continue;
-        for (pass = 0; pass < 2; pass++) { /* the level among the honest: from the emptiest on */
+        for (pass = 0; pass < 2; pass++) { /* the level of the honest servers, from the emptiest on */
             double level = 0, sum, weight = 0;
             bool in[ADVERSARY_STEPS_MAX] = {false};
             factor = pass ? 1 + rivals / (double)n : 1;
@@ -688,13 +689,14 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
 enum { PROBE_IT, DECIDE_IT, ARRIVE_IT, HEAR_IT, WAIT_IT, TELLS };
 static const struct adversary_op tell_ops[TELLS] = {
     {"probe", 0, 40, 0, UINT64_MAX},         /* request, bytes */
-    {"decide", 0, 40, 0, UINT64_MAX},        /* */
-    {"arrive", 0, 40, 0, 1 << 30},           /* a real write of so many bytes, and it ends */
-    {"heard", 0, UINT32_MAX, 0, UINT64_MAX}, /* a load of any server */
-    {"wait", 0, 1000, 0, 0},                 /* ns */
+    {"decide", 0, 40, 0, UINT64_MAX},        /* the same */
+    {"arrive", 0, 40, 0, 1 << 30},           /* a real write of b bytes arrives, and ends */
+    {"heard", 0, UINT32_MAX, 0, UINT64_MAX}, /* the load of any server */
+    {"wait", 0, 1000, 0, 0},                 /* a ns */
 };
 
-/* timeout_ns after the last message the load is what is in flight: the victim's, as the liar sent no data. */
+/* timeout_ns after the last message the load is the data in flight. All of it is the victim's, as the liar sent no
+   data. */
 static void play_tells(const struct adversary_program *p, struct adversary_score *score)
 {
     static unsigned char memory[8192] __attribute__((aligned(64)));

@@ -25,7 +25,7 @@ static void run_file(const char *path)
     LLVMFuzzerTestOneInput(input, n);
 }
 
-/* Built by afl-clang-fast: thousands of inputs in one process. */
+/* Built by afl-clang-fast: runs thousands of inputs in one process. */
 #ifdef __AFL_HAVE_MANUAL_CONTROL
 __AFL_FUZZ_INIT();
 static int run_afl(void)

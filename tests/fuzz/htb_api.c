@@ -1,5 +1,5 @@
-// proves: under any program of calls htb.h keeps admission's sums and all counts consistent and mints nothing;
-// a refused take passes at htb_next_ns and not before; nothing is dispatched before htb_dispatch_next_ns
+// proves: under any program of calls htb.h keeps the sums of admission and all counts consistent, and mints no tokens.
+// proves: A refused take passes at htb_next_ns and not before. Nothing is dispatched before htb_dispatch_next_ns.
 // runs: 15000
 #include "htb.h"
 #include "fuzz/fuzz.h"
@@ -22,7 +22,7 @@ static struct {
 
 static size_t arena_used;
 static uint64_t now, latest, started;
-/* Upper bound of what was granted. */
+/* Upper bound of the granted tokens. */
 static struct {
     uint64_t max_rate, most_depth, forced, granted_before, largest;
     uint64_t last_granted;
@@ -62,7 +62,7 @@ static struct htb_state info(void)
     return r;
 }
 
-/* The terms of class id; false: it has none. */
+/* The terms of class id; false: it does not exist. */
 static bool terms_of(uint32_t id, struct htb_class *terms)
 {
     struct htb_class_state r;
@@ -73,7 +73,7 @@ static bool terms_of(uint32_t id, struct htb_class *terms)
     return status == QOS_OK;
 }
 
-/* Admission's sums and the depths of the tree; the queues' lengths. */
+/* The sums of admission, the depths of the tree, and the queues' lengths. */
 static void check_tree(void)
 {
     uint64_t sum[IDS + 1][HTB_RESOURCES_MAX] = {{0}}, queued = 0;
@@ -268,7 +268,7 @@ static void step_class(struct fuzz_input *in, bool change)
     settle();
     memset(&c, 0, sizeof c);
     if (change && terms_of(id, &c) && fuzz_between(in, 0, 3) == 0) {
-        status = htb_change(&tree, now, id, &c, fits); /* its present terms fit */
+        status = htb_change(&tree, now, id, &c, fits); /* the present terms fit */
         FUZZ_CHECK(status == QOS_OK || (c.expires_ns != 0 && c.expires_ns <= now));
         return;
     }

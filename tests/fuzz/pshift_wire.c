@@ -1,4 +1,5 @@
-// proves: the decoders of reports and grants accept any bytes; what they accept encodes to the same bytes, harmlessly
+// proves: any bytes do the decoders of reports and grants no harm. Messages that they accept encode to the same bytes
+// proves: again
 #include "pshift.h"
 #include "fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// proves: of any bytes only a whole and undamaged frame opens; readers and writers stay inside their buffers
+// proves: only a whole and undamaged frame opens, whatever the bytes; readers and writers stay inside their buffers
 #include "fuzz/fuzz.h"
 #include "qos.h"
 

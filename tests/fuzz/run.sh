@@ -23,7 +23,7 @@ if [ "$mode" = minimise ]; then
         [ -x "$out/$t/libfuzzer" ] || libfuzzer "$t" "$out/$t/libfuzzer" || exit 1
         rm -rf "$out/$t/small"
         mkdir -p "$out/$t/small" "tests/fuzz/corpus/$t"
-        # Inputs of up to 512 bytes: the corpus is replayed in every make test and read in every review.
+        # Inputs have at most 512 bytes: make test replays the corpus every time, and people review it.
         "$out/$t/libfuzzer" -merge=1 -max_len=512 "$out/$t/small" "tests/fuzz/corpus/$t" "$out/$t/corpus" 2>"$out/$t/merge.log" ||
             { tail -20 "$out/$t/merge.log"; exit 1; }
         # Keeps sixteen of the inputs that reach new code, spread over their sizes.
@@ -36,7 +36,7 @@ fi
 
 for t in $targets; do
     mkdir -p "$out/$t/corpus" "$out/$t/crashes"
-    # Leftovers of an earlier run would be reported as new.
+    # Otherwise the files of an earlier run would be reported as new.
     rm -rf "$out/$t/afl" "$out/$t/crashes"/*
     seeds=
     [ -d "tests/fuzz/corpus/$t" ] && seeds=tests/fuzz/corpus/$t

@@ -1,5 +1,5 @@
-// proves: no sequence of calls, with terms and times at the ends of their ranges, overflows, stalls, loses a request, takes a
-// proves: grant twice, makes next_ns wrong or breaks a limit; the axis is rebased many times
+// proves: no sequence of calls, with terms and times at the ends of their ranges, overflows, stalls, loses a request,
+// proves: accepts a grant twice, makes next_ns wrong or breaks a limit. The axis is rebased many times.
 // flags: -DTAGS_AXIS_BITS=12
 #include "tags.h"
 #include "fuzz/fuzz.h"
@@ -28,7 +28,7 @@ static uint64_t any_or_nothing(struct fuzz_input *in, uint64_t most)
     return fuzz_between(in, 0, 7) == 0 ? QOS_NOTHING : any(in, most);
 }
 
-/* The counters equal what was done. */
+/* The counters equal the test's own counts. */
 static void check_report(void)
 {
     struct tags_state r;
@@ -147,7 +147,7 @@ static void dispatch_op(struct fuzz_input *in)
             return;
         for (i = 0; i < CLIENTS; i++) /* every client without a limit is served */
             FUZZ_CHECK(queued[i] == 0 || limit[i]);
-        /* A time more than a year (2^55 ns) ahead is garbage to tags.h. */
+        /* A time more than a year (2^55 ns) ahead counts as an error of the clock. */
         if (next != QOS_NEVER && next > now && next - now < UINT64_C(1) << 55 && fuzz_between(in, 0, 1)) {
             FUZZ_CHECK(tags_choose(&tags, next - 1, &choice) == QOS_EAGAIN || next - 1 == now);
             now = next;

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (now > UINT64_MAX / 2)
             now = UINT64_MAX / 2;
         switch (fuzz_between(&in, 0, 11)) {
-        case 0: /* the fit that admission reports is admitted */
+        case 0: /* the fit that admission reports can be admitted */
             if (tokenpool_monitor_join(&m, 0, n, 0, &fits) == QOS_EADMISSION) {
                 FUZZ_CHECK(fits < n);
                 FUZZ_CHECK(tokenpool_monitor_join(&m, 0, fits, 0, NULL) == QOS_OK);
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         case 1: tokenpool_monitor_run(&m, now); break;
         case 2: tokenpool_client_run(&c, now, fuzz_between(&in, 0, 1) * n); break;
         case 3:
-            n %= UINT64_C(64) * config.batch + 2; /* a claim per batch: more would only take longer */
+            n %= UINT64_C(64) * config.batch + 2; /* with one claim per batch; more would only take longer */
             if (tokenpool_client_take(&c, now, n) == QOS_OK)
                 FUZZ_CHECK(n > 0 && n <= config.capacity);
             break;

@@ -1,5 +1,5 @@
-// proves: the decoder of probe, load and decision messages accepts any bytes, reads none past the end, and what it
-// accepts encodes to the same bytes again.
+// proves: the decoder of probe, load and decision messages takes any bytes without harm and reads none past the end.
+// proves: Messages that it accepts encode to the same bytes again.
 #include "twochoice.h"
 #include "fuzz/fuzz.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(twochoice_message_encode(&m, peers, again, sizeof again, &len) == QOS_OK);
         FUZZ_CHECK(len <= size && memcmp(again, data, len) == 0);
     }
-    /* The same bytes in a valid frame: past the checksum. */
+    /* The same bytes in a valid frame: they get past the checksum. */
     if (size >= 2) {
         struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, (uint16_t)(data[0] % 3), (uint16_t)(data[1] % 5),
                               (uint32_t)(size - 2)};

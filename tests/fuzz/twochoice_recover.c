@@ -1,5 +1,5 @@
-// proves: recovery accepts any bytes as a log: it gives an error or a sound table. The table can be used, and
-// recovers the same from the log that it then writes.
+// proves: recovery takes any bytes as a log: it returns an error or a sound table. That table can be used, and
+// proves: recovery from the log that it writes gives the same table.
 #include "twochoice.h"
 #include "twochoice_calls.h"
 #include "fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// proves: any program of creates, local writes, pulls and compactions leaves the redirect table sound and in agreement
-// with a byte map.
+// proves: any program of creates, local writes, pulls and compactions leaves the redirect table sound and equal to a
+// proves: byte map.
 #include "twochoice.h"
 #include "twochoice_calls.h"
 #include "fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-/* explore.h - every interleaving of a few actors, stale values included. Include it INSTEAD of a header's first
- * include of qos.h: it defines QOS_ATOMIC_HOOK, so all qos_atomic_* calls of the headers behind it come here.
+/* explore.h - runs every interleaving of a few actors, stale values included. Include it before the headers, INSTEAD
+ * of qos.h: it defines QOS_ATOMIC_HOOK, so all qos_atomic_* calls of the headers included after it come here.
  *
  * HOW TO USE IT
  *
@@ -24,8 +24,8 @@
  *                                Replaces polling loops, which would have endless executions. If all remaining
  *                                actors wait, a wake-up was lost: a failure.
  *     explore_choose(n)          0..n-1, each of them explored
- *     explore_dead(who)          (in check) whether the actor was killed. An actor in the mask .mortal is killed before
- *                                each of its atomic steps in turn, and in some executions never
+ *     explore_dead(who)          (in check) whether the actor was killed. An actor in the mask .mortal is killed
+ * before each of its atomic steps in turn; in some executions it is never killed
  *
  *   State that only one actor touches is plain C. State that several touch goes through qos_atomic_*. All state of a
  *   scenario is reset by setup. Variables of an actor on its stack die with it.
@@ -53,8 +53,8 @@
 
 #define EXPLORE_ACTORS 4
 #define EXPLORE_WORDS 32
-#define EXPLORE_STORES 96 /* of one word in one execution */
-#define EXPLORE_STEPS 400 /* of one execution; more is a failure: no progress */
+#define EXPLORE_STORES 96 /* stores to one word in one execution */
+#define EXPLORE_STEPS 400 /* steps of one execution; more is a failure: no progress */
 #define EXPLORE_DEPTH (4 * EXPLORE_STEPS)
 #define EXPLORE_STACK (64 * 1024)
 
@@ -64,7 +64,8 @@ struct explore {
     void (*setup)(void);
     void (*actor)(unsigned who);
     void (*check)(void);
-    uint64_t executions, redundant, longest; /* results: run to the end; cut short by sleep sets; steps */
+    /* results: executions run to the end; those cut short by sleep sets; steps */
+    uint64_t executions, redundant, longest;
 };
 
 enum explore_kind { EXPLORE_LOAD, EXPLORE_STORE, EXPLORE_RMW };

@@ -1,5 +1,5 @@
-// proves: in all interleavings of exchanges, stale values included, trees that share classes never hold more than one
-// tree would, and give it to the tree that has the demand
+// proves: in all interleavings of exchanges, stale values included: trees that share classes never hold more tokens
+// proves: than one tree would, and they give them to the tree that has the demand.
 #include "interleave/explore.h"
 #include "htb.h"
 

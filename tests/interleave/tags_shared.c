@@ -1,5 +1,6 @@
-// proves: over all interleavings, stale values included, schedulers that share a client's tags grant exactly what is due, a
-// proves: cancelled request comes back once, forgotten credit is forgotten once, and forced requests are charged
+// proves: over all interleavings, stale values included: schedulers that share a client's tags grant exactly what is
+// proves: due. A cancelled request is given back once, credit beyond the burst is dropped once, and forced requests
+// proves: are charged.
 #include "interleave/explore.h"
 #include "tags.h"
 
@@ -45,7 +46,7 @@ static void set_up(uint64_t limit_per_s, uint64_t reservation_per_s, uint64_t bu
     }
 }
 
-/* One request, if it is due. */
+/* Sends one request, if one is due. */
 static bool take(unsigned who, uint64_t now_ns, struct tags_grant *grant)
 {
     if (tags_pull(&scheduler[who], now_ns, 1, grant) == QOS_OK) {
@@ -53,7 +54,7 @@ static bool take(unsigned who, uint64_t now_ns, struct tags_grant *grant)
         return true;
     }
     refused[who]++;
-    EXPLORE_CHECK(tags_next_ns(&scheduler[who], now_ns) > now_ns); /* what is not due is known not to be */
+    EXPLORE_CHECK(tags_next_ns(&scheduler[who], now_ns) > now_ns); /* the scheduler knows what is not due */
     return false;
 }
 
@@ -90,7 +91,8 @@ static void check_once(void)
     EXPLORE_CHECK(granted[0] + granted[1] + granted[2] == 2);
 }
 
-/* Idle for 10 ms: of the credit of ten units three ms are kept, so 7, 8, 9 and 10 are due, whoever asks for them. */
+/* Idle for 10 ms: of the credit of ten units three ms are kept. So the units of 7, 8, 9 and 10 ms are due, at any
+ * scheduler. */
 static void actor_idle(unsigned who)
 {
     struct tags_grant grant;
@@ -105,7 +107,8 @@ static void check_idle(void)
     EXPLORE_CHECK(granted[0] + granted[1] == 4);
 }
 
-/* The first one forces a request and cancels another: what is granted and kept is what is due, and what was forced. */
+/* The first one forces a request and cancels another: what is granted and kept equals what is due plus what was
+ * forced. */
 static void actor_back(unsigned who)
 {
     struct tags_grant grant;
@@ -123,7 +126,7 @@ static void actor_back(unsigned who)
 static void check_back(void)
 {
     unsigned kept = granted[0] + granted[1];
-    EXPLORE_CHECK(kept >= 1 && kept <= 2); /* while it was forced, one less was due */
+    EXPLORE_CHECK(kept >= 1 && kept <= 2); /* while the request was forced, one less was due */
 }
 
 /* A reservation and a limit of 1000 per second: at 1 ms the units of 0 and 1 ms are the reservation's; a third may be sent by

@@ -1,6 +1,7 @@
 // proves: over all interleavings (stale values included) of clients, monitors, period starts, deaths and takeovers: no
-// token is issued twice or beyond the bound, none is lost by a refill, no wake-up is lost, the pool does not drift, terms
-// are whole, a monitor that was replaced changes nothing, an engine whose slot was given away spends nothing
+// proves: token is issued twice or beyond the bound, none is lost by a refill, no wake-up is lost, and the pool does
+// proves: not drift. Terms are never torn. A monitor that was replaced changes nothing, and an engine whose slot was
+// proves: given away spends nothing.
 #include "interleave/explore.h"
 #include "tokenpool.h"
 
@@ -80,7 +81,7 @@ static void take_all(unsigned who, uint64_t n)
             n--;
         } else {
             last = explore_await(word(TOKENPOOL_OFFSET_POOL), last);
-            now_of[who] += POLL_NS; /* time to look again */
+            now_of[who] += POLL_NS; /* it is time to read again */
         }
     }
 }
@@ -156,10 +157,10 @@ static void claims_actor(unsigned who)
 
 static void claims_check(void)
 {
-    EXPLORE_CHECK(spent_in(1) == 5); /* of 12 requested: all tokens, and no more */
+    EXPLORE_CHECK(spent_in(1) == 5); /* 12 were requested: all tokens are claimed, and no more */
 }
 
-/* ---- a raise while others claim; no client may miss it */
+/* ---- the monitor raises the pool while others claim; no client may miss it */
 
 static uint32_t raise_batch;
 
@@ -202,7 +203,7 @@ static void raise_actor(unsigned who)
     else if (who == 0)
         take_all(0, 3);
     else
-        (void)take(1, 1); /* may hold one more: 5 - 2 are left for 0 */
+        (void)take(1, 1); /* it may hold one more: 5 - 2 are left for client 0 */
 }
 
 static void raise_check(void)
@@ -224,7 +225,8 @@ static void lower_setup(void)
     base_setup(3, 10, reserved, 0);
     if (!take(0, 1))
         abort();
-    tokenpool_client_set_queued(&client[2], 4); /* backlogged, nothing completed: all of its 4 are still to come */
+    /* client 0 is backlogged and has completed nothing: all of its 4 are still to come */
+    tokenpool_client_set_queued(&client[2], 4);
     tokenpool_client_run(&client[2], 401, 0);
     monitor_now = 450; /* room for 5: 4 for the reservation, 1 for the pool, which holds 4 */
 }
@@ -247,7 +249,7 @@ static void lower_check(void)
     int64_t count = tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL));
     EXPLORE_CHECK(spent_in(1) <= 6);
     EXPLORE_CHECK(got >= 2 && got <= 6);
-    /* The monitor's account is the clients', to the token. */
+    /* The monitor's counts equal the clients', to the token. */
     EXPLORE_CHECK(state_of_monitor(&monitor).put == got + (uint64_t)(count > 0 ? count : 0));
 }
 
@@ -281,7 +283,7 @@ static void drift_check(void)
     EXPLORE_CHECK(spent_in(1) <= 3 - 1);
 }
 
-/* ---- period starts: terms are whole, tokens stay in their period, deaths lose nothing for the next */
+/* ---- period starts: terms are never torn, tokens stay in their period, deaths lose nothing for the next period */
 
 static const uint64_t epoch_reservation[EPOCHS] = {0, 1, 3, 2, 2, 2}, epoch_limit[EPOCHS] = {0, 4, 5, 2, 2, 2};
 
@@ -350,7 +352,7 @@ static void straddle_check(void)
     unsigned i;
     for (i = 0; i < 2; i++) {
         dead += explore_dead(i);
-        if (!explore_dead(i)) { /* what it claimed of the new pool shows once it knows of the new period */
+        if (!explore_dead(i)) { /* its claims from the new pool are visible once it knows of the new period */
             tokenpool_client_hint(&client[i]);
             tokenpool_client_run(&client[i], now_of[i] + 1, 0);
         }
@@ -359,14 +361,14 @@ static void straddle_check(void)
     left = (uint64_t)(count > 0 ? count : 0);
     EXPLORE_CHECK(spent_in(1) <= 4 && spent_in(2) <= 4);
     EXPLORE_CHECK(m.epoch == 2 && m.put == 3);
-    /* Claimed of the new pool: what the clients hold of it; a dead one may have lost one batch on the way. */
+    /* Claimed from the new pool: what the clients hold of it. A dead client may have lost one batch on the way. */
     EXPLORE_CHECK(held[2] <= 3 - left);
     EXPLORE_CHECK(held[2] + dead * config.batch >= 3 - left);
     EXPLORE_CHECK(m.last_put == 3 && m.last_claimed <= 3);
 }
 
-/* A claim that straddles meets the new pool when it is empty: it looks before it claims again, so that the pool does not
- * sink below one claim for each. */
+/* A claim that straddles the boundary finds the new pool empty. Then the client reads the pool before it claims again,
+ * so that the pool never falls below minus one claim for each client. */
 static void early_setup(void)
 {
     static const uint64_t reserved[CLIENTS] = {0, 0, 0};
@@ -434,7 +436,7 @@ static void takeover_check(void)
     EXPLORE_CHECK(epoch >= 2 && epoch < EPOCHS);
     EXPLORE_CHECK(tokenpool_word_epoch(*word(TOKENPOOL_OFFSET_POOL)) == epoch);
     EXPLORE_CHECK(tokenpool_word_count(*word(TOKENPOOL_OFFSET_POOL)) == 3);
-    /* The client goes on: it gets the whole of the new period, and no token of an old one counts there. */
+    /* The client goes on: it gets all tokens of the new period. Tokens of an old one do not count there. */
     now_of[0] += 10;
     while (take_hinted(0, 1))
         now_of[0]++;
@@ -460,7 +462,7 @@ static void fence_actor(unsigned who)
     }
 }
 
-/* The word is of one epoch, one monitor has it, and a client gets the tokens of one period in it. */
+/* The word names one epoch and belongs to one monitor, and a client gets the tokens of one period in that epoch. */
 static void fence_check(void)
 {
     struct tokenpool_monitor_state a, b;
@@ -483,7 +485,7 @@ static void fence_check(void)
     EXPLORE_CHECK(state_of(0).epoch == (a.active ? a.epoch : b.epoch));
 }
 
-/* ---- a client leaves, another joins in its slot: both engines together spend the tokens of one */
+/* ---- a client leaves, another joins in its slot: together the two engines spend the tokens of one client */
 
 static void reuse_setup(void)
 {
@@ -556,7 +558,7 @@ static void four_check(void)
     EXPLORE_CHECK(spent_in(1) <= 5);
     EXPLORE_CHECK(got <= put);
     EXPLORE_CHECK(got + (uint64_t)(count > 0 ? count : 0) + (uint64_t)dead * config.batch >= put);
-    EXPLORE_CHECK(put <= 4); /* 3 to begin with, one returned */
+    EXPLORE_CHECK(put <= 4); /* 3 at the beginning, one returned */
 }
 
 /* ---- ordered: in the order of the claims, token by token */
@@ -564,8 +566,8 @@ static void four_check(void)
 static void ordered_setup(void)
 {
     static const uint64_t reserved[CLIENTS] = {0, 0, 5};
-    base_setup(3, 6, reserved, TOKENPOOL_ORDERED); /* 1 token to begin with */
-    tokenpool_client_run(&client[2], 601, 0);      /* returns 3: 4 in all for two who want 4 */
+    base_setup(3, 6, reserved, TOKENPOOL_ORDERED); /* 1 token at the beginning */
+    tokenpool_client_run(&client[2], 601, 0);      /* returns 3: 4 in all; the two clients want 4 */
     if (state_of(2).kept != 2)
         abort();
 }
@@ -573,7 +575,7 @@ static void ordered_setup(void)
 static void ordered_actor(unsigned who)
 {
     uint64_t last = *word(TOKENPOOL_OFFSET_SERVED), n = 0;
-    if (who == 2) { /* one look whenever, one when both have claimed */
+    if (who == 2) { /* reads once at any time, and once when both have claimed */
         uint64_t pool = *word(TOKENPOOL_OFFSET_POOL);
         run_monitor(&monitor, 10);
         while (tokenpool_word_count(pool) < 4)
@@ -602,7 +604,8 @@ static void ordered_check(void)
         EXPLORE_CHECK(state_of(i).gained == 2);
 }
 
-/* First come, first served: client 0's claim is before client 1's or after it; with two tokens, one of them has both.
+/* First come, first served: client 0's claim comes before client 1's or after it. There are two tokens, and one client
+ * gets both.
  */
 static void fifo_setup(void)
 {
@@ -625,7 +628,7 @@ static void fifo_check(void)
     EXPLORE_CHECK(a + b <= 3 && (a == 2 || b == 2));
 }
 
-/* Served tickets are never taken back. So the monitor serves at most one batch for each client ahead of the claims,
+/* Served tickets are never taken back. So the monitor serves at most one batch for each client ahead of its claims,
  * however large the pool is. */
 static void cap_setup(void)
 {
@@ -654,7 +657,7 @@ static void cap_actor(unsigned who)
 static void cap_check(void)
 {
     cap_watch();
-    EXPLORE_CHECK(spent_in(1) <= 8 && spent_in(1) >= 6); /* all 8, but for one request that waits */
+    EXPLORE_CHECK(spent_in(1) <= 8 && spent_in(1) >= 6); /* all 8, minus one request that waits */
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-// proves: in every interleaving of a pull, a redirected write, a write at home and a delete of the same bytes, each with its
-// proves: device's steps, a reader finds at every moment bytes that may be the latest (Figure 10, Section V-C), nothing waits
-// proves: without end, and a pull that is left alone converts all that it may.
+// proves: in every interleaving of a pull, a redirected write, a write at home and a delete of the same bytes, each
+// proves: with its device's steps: a reader finds at every moment bytes that may be the latest (Figure 10, Section
+// proves: V-C), nothing waits without end, and an undisturbed pull converts all that it may.
 #include "check.h"
 #include "twochoice.h"
 #include "twochoice_calls.h"
@@ -26,7 +26,7 @@ static struct twochoice_piece piece, part[BYTES];
 static size_t parts;
 static uint64_t schedules, moments;
 
-/* A redirected write of [r0, r1), a write at home of [h0, h1) (from h1 on it deletes what is behind), a pull of all. */
+/* A redirected write of [r0, r1), a write at home of [h0, h1) (it deletes the bytes behind h1), a pull of all. */
 static const struct scenario {
     unsigned h0, h1, r0, r1, target;
     bool cancel; /* the pull is cancelled while it writes */
@@ -42,7 +42,8 @@ static void end_write(unsigned write, unsigned from, unsigned to)
         acknowledged[from] = write;
 }
 
-/* With room for one piece at first; if there were more, nothing has changed, and it is done later with room for all. */
+/* First with room for one piece. If there are more, nothing changes, and the call is repeated later with room for all.
+   */
 static bool end_at_home_or_away(unsigned actor)
 {
     struct twochoice_piece replaced[BYTES];
@@ -74,7 +75,7 @@ static bool step(unsigned actor, const struct scenario *s)
                 CHECK_EQ(st, QOS_OK);
             }
             break;
-        case 3: /* its writes at home come in two steps: even bytes, odd bytes */
+        case 3: /* a write at home has two steps: even bytes, then odd bytes */
         case 4:
             if (at == 4 && s->cancel && !no_pull)
                 CHECK_EQ(twochoice_table_pull_cancel(&t, pull), QOS_EBUSY);
@@ -91,12 +92,12 @@ static bool step(unsigned actor, const struct scenario *s)
                 CHECK(st == QOS_OK || (st == QOS_EAGAIN && n == room[0]));
                 room[0] = BYTES;
                 if (st == QOS_EAGAIN)
-                    return true; /* again, with other actors in between */
+                    return true; /* tries again, after steps of other actors */
                 conversions += (unsigned)n;
             }
             break;
         }
-    } else if (actor == 1) { /* a client that writes to another server, into a piece of its own */
+    } else if (actor == 1) { /* a client whose write goes to another server, into a piece of its own */
         if (at == 0) {
             begun_at[2] = ++now;
             CHECK_EQ(twochoice_table_write_begin(&t, 1, s->target, s->r0, s->r1 - s->r0, &stamp[1]), QOS_OK);
@@ -170,7 +171,7 @@ static void begin(void)
     end_write(1, 0, BYTES);
 }
 
-/* Every schedule: the choices so far are played again and one is added, so no state is copied. */
+/* Runs every schedule. It repeats the choices so far and adds one, so no state is copied. */
 static void explore(unsigned *choice, unsigned depth, const struct scenario *s, unsigned *best)
 {
     unsigned a, k;
@@ -189,7 +190,7 @@ static void explore(unsigned *choice, unsigned depth, const struct scenario *s, 
     }
     if (moved)
         return;
-    for (a = 0; a < ACTORS; a++) /* all actors have ended: none waits for ever */
+    for (a = 0; a < ACTORS; a++) /* all actors have ended: none waits without end */
         CHECK_EQ(at_step[a], steps_of[a]);
     CHECK_EQ(counts_of(&t).pulls_open, 0);
     CHECK_EQ(counts_of(&t).writes_open, 0);
@@ -211,7 +212,7 @@ int main(void)
         CHECK_CONTEXT("scenario %u", i);
         explore(choice, 0, &scenarios[i], &best);
         if (!scenarios[i].cancel)
-            CHECK_GE(best, 1); /* a pull that is left alone brings bytes home */
+            CHECK_GE(best, 1); /* an undisturbed pull brings bytes home */
         else
             CHECK_EQ(best, 0);
     }

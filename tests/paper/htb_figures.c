@@ -10,7 +10,7 @@ static double total(uint32_t from, uint32_t to)
     return aqua_mean(&a, 0, from, to) + aqua_mean(&a, 1, from, to) + aqua_mean(&a, 2, from, to);
 }
 
-/* Without QoS the streams get equal shares of what the disk does. */
+/* Without QoS the streams get equal shares of the disk's throughput. */
 static void figure_8(void)
 {
     uint32_t i;
@@ -34,7 +34,7 @@ static void figure_9(void)
     a.qos = true;
     CHECK(aqua_run(&a));
     CHECK_WITHIN(aqua_mean(&a, 0, 1, 30), 39800, 40100);
-    CHECK_WITHIN(aqua_mean(&a, 0, 31, 60), 14800, 15200); /* 5 of its own and half of the root's other 20 */
+    CHECK_WITHIN(aqua_mean(&a, 0, 31, 60), 14800, 15200); /* 5 of its own, and half of the root's remaining 20 */
     CHECK_WITHIN(aqua_mean(&a, 1, 31, 60), 24800, 25200);
     CHECK_WITHIN(aqua_mean(&a, 0, 61, 90), 4950, 5050);
     CHECK_WITHIN(aqua_mean(&a, 1, 61, 90), 14850, 15150);
@@ -43,7 +43,7 @@ static void figure_9(void)
         CHECK_WITHIN(total(t, t + 1), 38900, 41500);
 }
 
-/* With the maximizer the total rises to what the disk does, and every reservation holds. */
+/* With the maximizer the total rises to the disk's throughput, and every reservation holds. */
 static void figure_10(void)
 {
     uint32_t t;

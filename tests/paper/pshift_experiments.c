@@ -40,7 +40,7 @@ static void experiment_2(void)
     double intrinsic, two[2], five, ten, four, eight;
     CHECK_CONTEXT("Experiment 2");
     CHECK_WITHIN(error_of(2, 0, false, 1, &intrinsic), 0, 0.0005);
-    CHECK_WITHIN(intrinsic, 0, 0); /* without changes, only what no allocation can meet is missed */
+    CHECK_WITHIN(intrinsic, 0, 0); /* without changes, only the part that no allocation can meet is missed */
     two[0] = error_of(2, 1, false, 1, &intrinsic);
     two[1] = error_of(2, 2, false, 1, &intrinsic);
     five = error_of(2, 5, false, 1, &intrinsic);

@@ -1,6 +1,6 @@
 // proves: the reward paper's experiments in simulated time, with its numbers: Section II's example, Table I, Figures 2 to 6,
-// proves: Section IV-A's 100 and 25 against 40 and 40, B reserving 150 in region 4; medians over seeds; and where its rule for
-// proves: idle clients, which real_time_tags selects, lets two light clients starve a heavy one
+// proves: Section IV-A's 100 and 25 against 40 and 40, B with a reservation of 150 in region 4; medians over seeds.
+// proves: Also: the paper's rule for idle clients (real_time_tags) lets two light clients starve a heavy one
 #include "check.h"
 #include "examples/simulate/reward.h"
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static void test_section2(void)
     about(rate(2, 10, 400), 44.4, 0.02, "II, C, PS");
 }
 
-/* ---- Table I on random client sets, with the mean service times that came out: within 1 % */
+/* ---- Table I on random sets of clients, with the mean service times of the run: within 1 % */
 
 static void test_table1(void)
 {
@@ -192,7 +192,8 @@ static void test_figures2_and_3(void)
     for (r = 0; r < 4; r++)
         for (c = 0; c < 2; c++)
             about(rate(c, r * 50.0 + 3, r * 50.0 + 50), 1 / (phi[0][r] + phi[1][r]), 0.03, "Figure 3(a)");
-    /* Section V: B reserves 150. Region 4: 150, more than its entitlement of 100; before, more than the 150. */
+    /* Section V: B reserves 150. In region 4 it gets 150, more than its entitlement of 100; before, it gets more than
+     * 150. */
     mode = TAGS_REWARD;
     reserve_b = 150;
     run_seeds(figure3);
@@ -296,8 +297,9 @@ static void test_figures4_to_6(void)
     about(rate(1, 26, 40), 60, 0.02, "Figure 6(a), B starves at its reservation");
 }
 
-/* ---- the paper's rule for idle clients (tags in real time), and ours: two clients of weight 1 think for 10 us between
- * requests of 100 us each; a client of weight 1000 always has requests. The part of the device that it gets in 10 s. */
+/* ---- the paper's rule for idle clients (tags in real time), and ours. Two clients of weight 1 think for 10 us
+ * between requests of 100 us each; a client of weight 1000 always has requests. Returns the part of the device that
+ * the third client gets in 10 s. */
 
 static double heavy(bool real_time)
 {

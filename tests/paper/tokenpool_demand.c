@@ -1,7 +1,7 @@
-// proves: with demand in the reports (Sections II-B, II-E in simulated time): reservations that equal sharing of the reserved
-// I/O alone can meet (water filling under C_L as oracle) are met under the guard; large clients that stay idle cost nothing;
-// the estimate stays while demand is the limit, follows a fall within 5 periods and a rise by r within ceil(ln r / ln 1.05) + 2;
-// who uses all it reserved gets no alert
+// proves: with demand in the reports (Sections II-B, II-E in simulated time): the guard meets every reservation that
+// proves: equal sharing of the reserved I/O alone can meet (oracle: water filling under C_L). Large clients that stay
+// proves: idle cost nothing. The estimate stays while demand is the limit, follows a fall within 5 periods and a rise
+// proves: by r within ceil(ln r / ln 1.05) + 2. A client that uses all its reservation gets no alert.
 // links: -lm
 // variants: native
 // coverage: yes guard
@@ -17,7 +17,7 @@ static void run(const char *name)
     CHECK(haechi_run(&h, memory));
 }
 
-/* Oracle: the reserved I/Os of a burst, served in equal shares of C_G, at most C_L each; is all done within T? */
+/* Oracle: the reserved I/Os of a burst are served in equal shares of C_G, at most C_L each. Are all done within T? */
 static bool possible(const struct haechi *s)
 {
     double left[HAECHI_CLIENTS], t = 0;
@@ -37,7 +37,7 @@ static bool possible(const struct haechi *s)
             open += left[i] > 0;
         }
     }
-    return t <= 0.995; /* what is asked for, less a tick and the reports */
+    return t <= 0.995; /* the demand, minus a tick and the reports */
 }
 
 static void test_guard(void)
@@ -69,7 +69,7 @@ static void test_guard(void)
     CHECK(judged > 10);
 }
 
-/* Any reservations of ten clients, some of them idle. */
+/* Random reservations of ten clients, some of them idle. */
 static void test_any_reservations(void)
 {
     static const uint64_t batch[] = {100, 300, 1000, 3000};

@@ -1,5 +1,5 @@
 // proves: the Haechi paper's Examples 1 and 2, Definitions 1 and 2, and Sets 1 to 4 in simulated time, with its numbers;
-// where a faithful model shows otherwise (Zipf above 70 % reserved), that, and that the guard repairs it
+// where a faithful model differs (Zipf above 70 % reserved), the difference, and that the guard repairs it
 // links: -lm
 // variants: native
 // coverage: yes set_4
@@ -169,7 +169,7 @@ static void test_set_3(void)
         CHECK(latency[1][i] < latency[0][i]); /* Figure 15 */
 }
 
-/* Set 4: a background job takes a tenth of the server from period 10 on, or until then; 80 % are reserved. */
+/* Set 4: a background job takes a tenth of the server, from period 10 on or until period 10. 80 % are reserved. */
 static void set_4(bool zipf, bool down, bool literal)
 {
     haechi_base(&h, 34);
@@ -191,12 +191,14 @@ static void test_set_4(void)
             set_4(zipf, down, false);
             reached = haechi_mean(&h, 24);
             CHECK_EQ(haechi_missed(&h, 20), 0); /* met again within 10 periods */
-            for (p = 20; p < h.periods; p++) /* the estimate follows what is done, within one step and the tolerance */
+            /* the estimate follows the completed I/Os, within one step and the tolerance */
+            for (p = 20; p < h.periods; p++)
                 CHECK_WITHIN(h.capacity_of[p], reached - 10000, reached + 0.02 * HAECHI_C_G + 10000);
             if (!zipf)
                 CHECK_WITHIN(reached, 0.998 * h.changed, 1.002 * h.changed);
         }
-    set_4(false, true, true); /* to the letter: 1,413 K is below Omega_min, and the estimate never learns of it */
+    /* the paper's literal rule: 1,413 K is below Omega_min, and the estimate never learns of it */
+    set_4(false, true, true);
     CHECK_WITHIN(h.capacity_of[33], 0.99 * HAECHI_C_G, HAECHI_C_G);
     CHECK_WITHIN(haechi_mean(&h, 24), 0.899 * HAECHI_C_G, 0.901 * HAECHI_C_G);
 }

@@ -1,5 +1,6 @@
 /* twochoice_paper_log.h - the paper's own redirect table (Section V-B): a list of entries in the order of their times,
- * searched backwards; with the Min/Max pair, if wanted. Shares nothing with twochoice.h; used to show what it answers.
+ * searched backwards; optionally with the Min/Max pair. It shares nothing with twochoice.h. Tests use it to show what
+ * the paper's table answers.
  */
 #ifndef QOS_TESTS_TWOCHOICE_PAPER_LOG_H
 #define QOS_TESTS_TWOCHOICE_PAPER_LOG_H
@@ -15,7 +16,7 @@ struct paper_entry {
 };
 
 struct paper_log {
-    struct paper_entry entry[PAPER_MOST]; /* oldest first; entry 0 says that all is local */
+    struct paper_entry entry[PAPER_MOST]; /* oldest first; entry 0: all bytes are local */
     size_t n;
     uint64_t now, min, max;
     bool use_min_max;
@@ -31,7 +32,7 @@ static CHECK_UNUSED void paper_init(struct paper_log *l, bool use_min_max)
     l->use_min_max = use_min_max;
 }
 
-/* Inserts by time; older entries inside its range go. */
+/* Inserts by time; drops older entries inside its range. */
 static CHECK_UNUSED void paper_insert(struct paper_log *l, uint64_t from, uint64_t to, uint32_t target, uint64_t time)
 {
     struct paper_entry e = {from, to, time, target};

@@ -1,6 +1,5 @@
-// proves: Figure 9 step by step, with the mended answer, and the paper's answer stale (Section V-B); the race of
-// proves: Figure 10 (Section V-C); the data loss of the Min/Max pair. Data are simulated: a byte says which write it
-// is.
+// proves: Figure 9 step by step, with the corrected answer and the paper's stale one (Section V-B); the race of Figure
+// proves: 10 (Section V-C); the data loss of the Min/Max pair. Data are simulated: a byte is the number of its write.
 #include "paper/twochoice_paper_log.h"
 #include "twochoice.h"
 #include "twochoice_calls.h"
@@ -73,7 +72,7 @@ static void finish(uint32_t pull)
     CHECK_EQ(finish_pull(&t, pull), QOS_OK);
 }
 
-/* The first five entries; the text leaves the ranges of entries 2 and 3 open but that both lie in 300-900. */
+/* The first five entries; of entries 2 and 3 the text only says that both lie in 300-900. */
 static void figure_9_entries(uint32_t *early_pull)
 {
     struct twochoice_piece p;
@@ -105,7 +104,7 @@ static void figure_9(struct twochoice_table_config *config, void *mem, size_t si
     struct twochoice_piece p;
     uint32_t pull;
     unsigned i;
-    /* The maintainer goes through the entries after the fifth: it is handed what entry 4 still holds. */
+    /* The maintainer starts after the fifth entry: it gets what entry 4 still holds. */
     begin(config, mem, size, false);
     figure_9_entries(NULL);
     CHECK_EQ(start_pull_behind(&t, 1, 0, 1000, &pull, &p), QOS_OK);
@@ -113,7 +112,7 @@ static void figure_9(struct twochoice_table_config *config, void *mem, size_t si
     finish(pull);
     check_pieces(200, 600, mended, 2);
     check_reads();
-    /* It had begun before the fifth: it copied all of 200-500, and only 200-300 of that is converted. */
+    /* It started before the fifth entry: it copied all of 200-500, and only 200-300 of that is converted. */
     begin(config, mem, size, false);
     figure_9_entries(&pull);
     finish(pull);
@@ -196,7 +195,7 @@ static void min_max(struct twochoice_table_config *config, void *mem, size_t siz
     check_reads();
 }
 
-/* Without pulls, the paper's log and the table mean the same. */
+/* Without pulls, the paper's log and the table give the same answers. */
 static void same_meaning(struct twochoice_table_config *config, void *mem, size_t size)
 {
     struct check_rng rng;

@@ -86,7 +86,7 @@ static void all_at_once(void)
     CHECK_WITHIN(response[BURST_FIXED] / response[BURST_NATIVE], 0, 1);
 }
 
-/* The most writes on any server of ordinary load, and on a straggler (1 %, "less than 10"). */
+/* The most writes on any server of ordinary load, and the most on a straggler (1 %, "less than 10"). */
 static void figure_4(void)
 {
     uint32_t most[BURST_RULES], straggler[BURST_RULES];
