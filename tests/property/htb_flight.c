@@ -1,6 +1,6 @@
 // proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on serial and
 // parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts;
-// a class with too few requests to use its reservation costs no other class its own, nor borrowers the surplus
+// a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus
 // variants: native san
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
@@ -59,7 +59,7 @@ static void feed(struct world *w, struct check_rng *rng, uint64_t now)
         if (w->hashed)
             ch = (uint32_t)check_between(rng, 0, w->channels - 1);
         else
-            for (i = 1; i < w->channels; i++) /* the shortest queue works like one queue for all */
+            for (i = 1; i < w->channels; i++) /* the shortest queue behaves like one queue for all channels */
                 if (w->count[i] < w->count[ch])
                     ch = i;
         w->fifo[ch][(w->head[ch] + w->count[ch]) % REQUESTS] = (uint32_t)(r - w->request);
@@ -86,7 +86,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     memset(w->head, 0, sizeof w->head);
     memset(w->done, 0, sizeof w->done);
     config.classes = 4;
-    config.rate_per_s[0] = 900000000; /* less than 10^9 ns/s: a conservative profile */
+    config.rate_per_s[0] = 900000000; /* below 10^9 ns/s: a conservative profile */
     config.burst_ns = 20 * MS;
     config.start_ns = now;
     config.order = HTB_FIFO;
@@ -200,9 +200,9 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
 }
 
 /* A request takes 1 ms of one of 8 or 64 channels. The first tenant reserves half of the device and has `requests`
- * outstanding, so that it gets requests / channels at most. The second reserves 0.35 and has enough of them. The third
- * borrows. If the header does not look whether narrowing is in vain, the second gets as little of its own as the first. If
- * it does so only while nobody borrows, the third gets nothing. */
+ * outstanding, so it gets requests / channels at most. The second reserves 0.35 and has enough requests. The third
+ * borrows. The header must check whether a narrower bound helps. Without the check the second tenant gets as small a
+ * part of its reservation as the first; with a check only while nobody borrows, the third gets nothing. */
 static void few_requests(struct world *w, uint32_t channels, uint32_t requests)
 {
     struct tenant few[3] = {{0, 0, 500000000, 0}, {0, 0, 350000000, 0}, {0, 0, 0, 0}};
@@ -227,7 +227,8 @@ static void few_requests(struct world *w, uint32_t channels, uint32_t requests)
 }
 
 /* The demo's database beside a tenant with two requests for 0.3 of the device, and one that borrows: whatever that
- * tenant does to the bound, the database gets its own. Some fixed bound gives it that (8 channels and 64, hashed). */
+ * tenant does to the bound, the database gets its reservation. Some fixed bound gives it that (8 channels and 64,
+ * hashed). */
 static void few_beside_a_victim(struct world *w, uint32_t channels, bool hashed, double capacity)
 {
     static const struct tenant mix[3] = {{32, 7700, 200000000, 0}, {2, 72900, 300000000, 0}, {78, 72900, 0, 0}};

@@ -79,7 +79,7 @@ static bool oracle_rate_ok(const struct oracle *o, int i, const uint64_t *n)
     return true;
 }
 
-/* The payer for n of class i: itself, its nearest ancestor that can pay, or ORACLE_NONE. */
+/* The payer for n tokens of class i: itself, its nearest ancestor that can pay, or ORACLE_NONE. */
 static int oracle_payer(const struct oracle *o, int i, const uint64_t *n)
 {
     while (i != ORACLE_NONE) {
@@ -107,8 +107,8 @@ static void oracle_charge(struct oracle *o, int i, int payer, const uint64_t *n)
     }
 }
 
-/* First time from now on at which n of class i can go; UINT64_MAX if not within `horizon` ns. Once it can go, it always
- * can, so bisect. */
+/* First time from now on at which n tokens of class i can go; UINT64_MAX if not within `horizon` ns. A request that
+ * can go can also go later, so bisection works. */
 static uint64_t oracle_next(const struct oracle *o, int i, const uint64_t *n, uint64_t horizon)
 {
     uint64_t low = o->now, high = o->now + horizon;
@@ -118,7 +118,7 @@ static uint64_t oracle_next(const struct oracle *o, int i, const uint64_t *n, ui
     oracle_advance(&later, high);
     if (oracle_payer(&later, i, n) == ORACLE_NONE)
         return UINT64_MAX;
-    while (high - low > 1) { /* cannot go at low, can go at high */
+    while (high - low > 1) { /* cannot go at low; can go at high */
         uint64_t middle = low + (high - low) / 2;
         later = *o;
         oracle_advance(&later, middle);

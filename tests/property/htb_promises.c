@@ -1,6 +1,7 @@
-// proves: htb.h's promises under load: a slow device cuts all own tokens to the same part; a class in its rate waits
-// at most n / R + the device time in flight + the largest request, whatever 100,000 others do; shares follow the
-// weights at any scale and over all resources; a waiter at the gate gets the same with one wake-up per grant
+// proves: htb.h's promises under load: a slow device cuts all own tokens to the same part. A class within its rate
+// proves: waits at most n / R + the device time in flight + the largest request, whatever 100,000 others do. Shares
+// proves: follow the weights at any scale and over all resources. A waiter at the gate gets the same, with one wake-up
+// proves: per grant.
 // variants: native san s390x
 //
 // Oracle: arithmetic on the cost of each class's requests. It uses only the header's calls.
@@ -78,8 +79,8 @@ static struct htb_request *device_done(struct device *d, uint64_t now)
     return r;
 }
 
-/* All are backlogged, all is reserved, and the device gives `percent` of that: so each gets that part of its own rate,
- * +- 0.02. */
+/* All classes are backlogged, the whole rate is reserved, and the device gives `percent` of it. So each gets that part
+ * of its own rate, +- 0.02. */
 static void device_gives_less(struct check_rng *rng, uint64_t percent, bool newcomer)
 {
     enum { CLASSES = 9, DEPTH = 8 };
@@ -137,7 +138,7 @@ static void full_buckets(uint32_t others, uint64_t size, uint64_t start_ns)
     config.request_max_tokens = 131072;
     open_tree(&config);
     memset(gold, 0, sizeof gold);
-    reserve(1, 500000000, 1, 0); /* a quarter: 131,072 tokens every 262 us */
+    reserve(1, 500000000, 1, 0); /* a quarter of the time: 131,072 tokens every 262 us */
     for (i = 0; i < others; i++)
         reserve(i + 2, 1000000000 / others, 1, 0);
     for (i = 0; i < others; i++) {
@@ -179,7 +180,8 @@ static void full_buckets(uint32_t others, uint64_t size, uint64_t start_ns)
     free(bulk);
 }
 
-/* Borrowers only. In every interval, two that always wait differ by at most one request each, divided by its weight. */
+/* Borrowers only. In every interval the service per weight of two that always wait differs by at most one request of
+ * each, divided by its weight. */
 static void shares(struct check_rng *rng, uint32_t scale, uint32_t resources)
 {
     enum { CLASSES = 7, DEPTH = 4 };
@@ -276,14 +278,14 @@ static void gate(uint32_t tenants)
     CHECK_WITHIN((double)(in_vain + grants) / (double)grants, 1, 1.1);
     CHECK_LE(wakeups, grants + grants / 10);
     CHECK_WITHIN((double)grants, 20 * 40e6 / 8192, 21 * 40e6 / 4096);
-    /* A caller that is not queued cannot overtake those that are. */
-    CHECK_EQ(htb_take(&tree, now + 25000, 0, 1), QOS_EAGAIN); /* 1,000 tokens are there by then */
+    /* A caller that is not queued cannot overtake the queued ones. */
+    CHECK_EQ(htb_take(&tree, now + 25000, 0, 1), QOS_EAGAIN); /* by then there are 1,000 tokens */
     free(waiter);
     free(got);
 }
 
-/* With the defaults, a caller at the gate that is up to 10 ms late each time loses no token of the rate but one bucket,
- * whatever the size of its requests. So with own tokens and through a limit. */
+/* With the defaults, a caller at the gate that is up to 10 ms late each time loses at most one bucket of tokens,
+ * whatever the size of its requests. This holds for own tokens and for a limit. */
 static void late_polls_lose_nothing(struct check_rng *rng, bool limited)
 {
     const uint64_t rate = check_between(rng, 1, 100) * 1000000, from = S, to = 61 * S;
@@ -310,11 +312,11 @@ static void late_polls_lose_nothing(struct check_rng *rng, bool limited)
     CHECK_GE(got + rate / 50 + n, 60 * rate);
 }
 
-/* With the defaults, all are backlogged and the device gives just what is reserved. After the first second, nobody
- * loses a token while its request waits for its turn. One class sends requests larger than its burst. */
+/* With the defaults, all are backlogged and the device gives exactly the reserved rates. After the first second, no
+ * class loses a token while its request waits for its turn. One class sends requests larger than its burst. */
 static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, bool stalls)
 {
-    enum { CLASSES = 5, DEPTH = 70 }; /* more than can be dispatched: something is always queued */
+    enum { CLASSES = 5, DEPTH = 70 }; /* more than can be dispatched, so that a request is always queued */
     static struct request request[CLASSES][DEPTH];
     struct device d = {{NULL}, 0, 0, 40000000, 0};
     uint64_t now = S, from[CLASSES] = {0}, rate[CLASSES], size[CLASSES], left = 40000000, stall_ns = 5 * S;
@@ -332,7 +334,7 @@ static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, boo
         rate[i] = i + 1 < CLASSES ? check_between(rng, left / 20, left / (CLASSES - i)) : left;
         left -= rate[i];
         size[i] = i == 1 ? 262144 : check_between(rng, 0, 1) ? 4096 : 131072;
-        rate[i] -= stalls ? rate[i] / 10 : 0; /* else it could not catch up */
+        rate[i] -= stalls ? rate[i] / 10 : 0; /* otherwise it could not catch up */
         reserve(i + 1, rate[i], 1, now);
         for (k = 0; k < DEPTH; k++) {
             request[i][k].r.class_id = i + 1;
@@ -357,7 +359,7 @@ static void queues_lose_nothing(struct check_rng *rng, enum htb_bound bound, boo
         }
         now = d.count != 0 && d.done_ns < next ? d.done_ns : next;
     }
-    for (i = 0; i < CLASSES; i++) { /* less one bucket, a request at either end, and the dispatched ones */
+    for (i = 0; i < CLASSES; i++) { /* minus one bucket, a request at either end, and the dispatched ones */
         CHECK_EQ(htb_stats(&tree, i + 1, &stats), QOS_OK);
         CHECK_GE(stats.granted - from[i] + 2 * size[i] + rate[i] / 50 + rate[i] * 64 / 40000000 * 262144, rate[i] * 29);
     }

@@ -1,4 +1,5 @@
-// proves: htb_dispatch sends what may go, loses no token while demand waits, and wakes exactly when it should
+// proves: htb_dispatch sends every request that may go, loses no token while demand waits, and wakes up at the right
+// proves: time
 // variants: native san i386
 //
 // Oracle: htb_oracle.h, which rescans every class and bucket. dispatch_max is 1, so that each call makes one choice.
@@ -93,7 +94,7 @@ static void check_idle(struct run *run)
         if (payer == ORACLE_NONE)
             continue;
         CHECK(!run->equal && payer != q->id);
-        for (k = 0; k < run->t.leaves; k++) { /* does a larger request have the turn at that lender or below it? */
+        for (k = 0; k < run->t.leaves; k++) { /* is a larger request due first at that lender or below it? */
             struct request *other = head(run, run->t.leaf[k]);
             if (!other || other == q || !below(&run->t.o, other->id, payer))
                 continue;
@@ -130,7 +131,7 @@ static void dispatch_all(struct run *run)
         if (!r)
             break;
         CHECK(expect[((struct request *)(void *)r)->id] == (struct request *)(void *)r); /* in order within a class */
-        r->state = HTB_QUEUED; /* as it was when the choice was made */
+        r->state = HTB_QUEUED; /* the oracle, before this choice */
         check_choice(run, (struct request *)(void *)r);
         r->state = HTB_AT_DEVICE;
         CHECK_EQ(htb_complete(&run->t.h, 0, HTB_DONE, NULL, r), QOS_OK);

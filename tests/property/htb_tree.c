@@ -1,7 +1,7 @@
 // proves: htb_take, htb_take_all and htb_next_ns agree exactly with token buckets by definition, in random trees
 //
 // Oracle: htb_oracle.h. At each step time passes or steps back, and a random class takes one or both resources. Result
-// and payer (own or borrowed, by the counters) must agree, and so must the time of the next success to the nanosecond.
+// and payer (own or borrowed, by the counters) must agree, and so must the time of the next success, to the nanosecond.
 #include "htb_random.h"
 
 static void step(struct twin *t, uint64_t *now)

@@ -1,6 +1,6 @@
-// proves: trees of 1, 2 and 4 threads share classes. Wherever the demand is, the sum over all trees keeps the limits in
-// every window and the reservations up to the stated error; the root's rate is neither exceeded nor left idle;
-// borrowers in different trees share by their weights
+// proves: trees of 1, 2 and 4 threads share classes. Wherever the demand is, the sum over all trees keeps the limits
+// proves: in every window, and the reservations within the stated error. The root's rate is neither exceeded nor left
+// proves: idle. Borrowers in different trees share by their weights
 // variants: native san
 //
 // The threads are simulated, one step of each in turn. The device takes everything at once. The oracle counts tokens.
@@ -99,7 +99,7 @@ static bool wanted(uint32_t trees, uint32_t id)
     return false;
 }
 
-/* Every second demand moves between trees at random. */
+/* Once a second the demand moves between the trees at random. */
 static void moving_demand(uint32_t trees, uint64_t seed)
 {
     double least = 9, idle = 1, over = 0;
@@ -145,7 +145,7 @@ static void moving_demand(uint32_t trees, uint64_t seed)
         }
         at = (total - (double)total_before) / (double)ROOT / 0.9;
         idle = at < idle ? at : idle;
-        CHECK_WITHIN(at, 0.97, 1.06); /* what moved from the root's buckets counts too */
+        CHECK_WITHIN(at, 0.97, 1.06); /* tokens that moved away from the root's buckets count, too */
     }
     printf("%u trees: reservation at least %.3f, limit + buckets %.3f, busy at least %.3f\n", trees, least, over, idle);
     CHECK_WITHIN(least, 1 - 0.015 - (double)trees / 256 - 0.02, 9);
@@ -175,7 +175,7 @@ static void weights(uint32_t trees)
 }
 
 /* One serial device serves all trees, and each tree bounds its own time in flight. The reserved class is in tree 0.
- * Those that fill the device are in the others, which must narrow their bounds for it. */
+ * The classes that fill the device are in the other trees, which must narrow their bounds for it. */
 static void flight(uint32_t trees)
 {
     static struct {

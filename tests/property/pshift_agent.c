@@ -1,6 +1,7 @@
-// proves: an agent reports exactly what a plain model of its chapter's rules does, entry by entry: what is new, what is
-// proves: sent again, what an acknowledgement ends, every estimate, every token after a grant, when a closed queue is
-// proves: free; for random programs of arrivals, service, grants of any kind, acknowledgements, periods and controllers
+// proves: an agent reports exactly what a plain model of its chapter's rules reports, entry by entry: what is new,
+// proves: what is sent again, what an acknowledgement ends, every estimate, every token after a grant, and when a
+// proves: closed queue is free. Programs of arrivals, service, grants of any kind, acknowledgements, periods and
+// proves: controllers are random
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
@@ -14,7 +15,7 @@
 static struct tenant {
     uint64_t id, pending, served, ever, before, demand, told, r, l, grant_seq, sent_seq;
     uint32_t queue;
-    unsigned state; /* NEWS, SENT: not acknowledged */
+    unsigned state; /* NEWS: not reported yet; SENT: not acknowledged */
     bool open, closing;
 } tenant[BUCKETS];
 static struct {
@@ -43,7 +44,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* n requests of an interval, extended; all numbers are small here. */
+/* n requests of an interval, extrapolated to the remaining time; all numbers are small here. */
 static uint64_t extended(uint64_t n, uint64_t interval_ns, uint64_t remaining_ns)
 {
     return interval_ns == 0 ? 0 : (n * remaining_ns + interval_ns - 1) / interval_ns;
@@ -177,7 +178,7 @@ static void check_entry(const struct pshift_report_entry *entry)
     if (t == tenant + BUCKETS)
         return;
     CHECK((t->state & NEWS) ||
-          (t->state && t->sent_seq < model.first_seq)); /* once in an interval, unless it is news */
+          (t->state && t->sent_seq < model.first_seq)); /* once in an interval, unless it is not reported yet */
     repeats += !(t->state & NEWS);
     CHECK_EQ(entry->served, t->served);
     CHECK_EQ(entry->demand, t->demand > t->pending ? t->demand : t->pending);
@@ -188,7 +189,7 @@ static void check_entry(const struct pshift_report_entry *entry)
     t->state = SENT;
 }
 
-/* All messages until there is no more, or only some of them. */
+/* Takes all messages, or only some of them. */
 static void report(void)
 {
     struct pshift_report_entry entry[QUEUES];
@@ -333,7 +334,7 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
     memset(tenant, 0, sizeof tenant);
     memset(&model, 0, sizeof model);
     (void)check_mem_new(queues_mem, pshift_scheduler_memsize(&queues), 64, 0);
-    memset(queues_mem->mem, (int)draw(0, 255), queues_mem->size); /* init writes all that is read */
+    memset(queues_mem->mem, (int)draw(0, 255), queues_mem->size); /* init writes everything that is read */
     CHECK_EQ(pshift_scheduler_init(&scheduler, queues_mem->mem, queues_mem->size, &queues), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, queue, 3), QOS_OK);
     CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, queue, 3, 0), QOS_OK);
@@ -356,11 +357,11 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
     CHECK_EQ(pshift_agent_begin(&agent, model.period), QOS_OK);
     for (queue = 0; queue < BUCKETS; queue++)
         tenant[queue].l = model.default_l;
-    /* It obeyed a controller before, and its disk does not show that this period began after that start. */
+    /* Its disk names a controller, but does not show that this period began after that start. */
     model.partial = config.controller_epoch != 0;
 }
 
-/* All that waits is withdrawn, most buckets are closed; a period later, their queues are free. */
+/* All waiting requests are withdrawn, and most buckets are closed. A period later their queues are free. */
 static void rest(void)
 {
     uint32_t i;
@@ -437,7 +438,7 @@ static void run(uint64_t stream)
     CHECK(check_mem_free(&agent_mem));
 }
 
-/* One message an interval, none acknowledged: the buckets take turns. */
+/* One message in an interval, none acknowledged: the buckets take turns. */
 static void turns(void)
 {
     struct check_mem queues_mem, agent_mem;

@@ -1,6 +1,7 @@
 // proves: warm plans are as good as fresh ones. For random reports, round after round, the certificate's problem
-// proves: matches the reports and contracts, and its cut proves the allocation by this test's own sums. R- and L-tokens
-// proves: together use what limit and demand allow. Records expire; ids have 64 bits; quiet rounds send next to nothing
+// proves: matches the reports and contracts, and its cut proves the allocation by this test's own sums. R- and
+// proves: L-tokens together use all that limit and demand allow. Records expire, ids have 64 bits, and quiet rounds
+// proves: send almost nothing
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
@@ -216,7 +217,7 @@ static void run(uint64_t stream)
             check_certificate();
             k = install_grants(acks);
             memcpy(changed, acks, sizeof changed);
-            if (round % 3 == 2) { /* nothing new: confirmations, tokens that move, then silence */
+            if (round % 3 == 2) { /* nothing new is reported: confirmations, tokens that move, then silence */
                 uint32_t turn;
                 for (turn = 0; turn < 12 && (turn == 0 || k != 0); turn++) {
                     for (j = 0; j < SERVERS; j++)

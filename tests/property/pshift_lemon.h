@@ -30,7 +30,7 @@ static void check_shares(const instance &p, const uint64_t *alloc)
             for (uint32_t f = p.row[i]; f < e && total > 0 && total < static_cast<wide>(INSTANCE_HUGE); f++) {
                 wide other = want * static_cast<wide>(p.demand[f]), rest = share % total, earlier = other % total;
                 wide its = static_cast<wide>(alloc[f]) - other / total;
-                CHECK(its >= more || rest > earlier); /* overtaking an earlier entry takes a larger remainder */
+                CHECK(its >= more || rest > earlier); /* to go before an earlier entry takes a larger remainder */
                 CHECK(more >= its || earlier >= rest);
             }
         }

@@ -1,21 +1,22 @@
-// proves: what lost messages cost. 6 servers, 12 buckets, 5 intervals, 0.6 of the capacity reserved, demand 3 x. At
-// proves: least this share of (bucket, period) pairs gets 0.99 of its reservation: 99.9 % at 1 % loss, 99.7 % at 5 %,
-// proves: 99.5 % at 10 %, 96 % at 20 %. In 15 other settings, of the pairs that are met without loss with the same seed:
-// proves: the same shares where there is as much room; elsewhere no larger share of pairs is missed than of exchanges.
-// proves: One lost report or grant costs at most one interval. With the threshold on and off
+// proves: the cost of lost messages, with the threshold on and off. The setting: 6 servers, 12 buckets, 5 intervals,
+// proves: 0.6 of the capacity reserved, demand 3 x. At least this share of (bucket, period) pairs gets 0.99 of its
+// proves: reservation: 99.9 % at 1 % loss, 99.7 % at 5 %, 99.5 % at 10 %, 96 % at 20 %. In 15 other settings only
+// proves: pairs count that are met without loss with the same seed: the same shares where there is as much room;
+// proves: elsewhere the share of missed pairs is at most that of lost exchanges. One lost report or grant costs at
+// proves: most one interval
 // variants: native san
 #include "pshift.h"
 #include "check.h"
 
-#define SERVERS 24 /* at most, of a setting */
+#define SERVERS 24 /* intervals of a setting, at most */
 #define BUCKETS 60
 #define INTERVALS 20
 #define PERIODS 20
-#define WARM 2 /* the first periods make the demand known: they do not count, and nothing is lost in them */
+#define WARM 2 /* the first periods make the demand known: they do not count, and no message is lost in them */
 
-/* reserved: of all capacity; demand: of each reservation, on up to three servers; slots: requests that a server can
- * serve in an interval; room: at least as much as in the stated setting for tokens that come late; moves: in each period
- * the demand is on other servers. */
+/* reserved_permille: of all capacity. demand_permille: of each reservation, on up to three servers. slots: requests
+ * that a server can serve in an interval. room: tokens that come late can still be used, as in the stated setting.
+ * moves: in each period the demand is on other servers. */
 struct setting {
     const char *name;
     uint32_t servers, buckets, intervals, slots, reserved_permille, demand_permille;
@@ -33,7 +34,7 @@ static struct check_mem controller_mem;
 static struct pshift_controller controller;
 static uint64_t reservation[BUCKETS], share[BUCKETS][SERVERS], served[BUCKETS];
 static bool met[PERIODS][BUCKETS]; /* 0.99 of the reservation was served */
-static struct check_rng rng, luck; /* luck: which messages are lost, so that the demand is the same without loss */
+static struct check_rng rng, luck; /* luck: draws the lost messages, so that the demand is the same without loss */
 
 static void draw_demand(void)
 {
@@ -127,7 +128,7 @@ static void begin_period(uint64_t period)
     CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
     for (j = 0; j < at.servers; j++) {
         CHECK_EQ(pshift_agent_begin(&node[j].agent, period), QOS_OK);
-        for (i = 0; i < at.buckets; i++) { /* what was not served is withdrawn */
+        for (i = 0; i < at.buckets; i++) { /* requests that were not served are withdrawn */
             struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
             CHECK_EQ(pshift_scheduler_info(&node[j].scheduler, i, &info), QOS_OK);
             CHECK_EQ(pshift_scheduler_cancel(&node[j].scheduler, i, info.pending), QOS_OK);
@@ -161,8 +162,8 @@ static void run(uint32_t loss_permille)
 static const uint32_t losses[4] = {10, 50, 100, 200}; /* permille */
 static const double shares[4] = {0.999, 0.997, 0.995, 0.96};
 
-/* Of at least `want` pairs that get their reservation without loss, how many get it with the same demand and loss? `all`:
- * demands that do not let every pair get it do not count. Few pairs (the sanitizers): two may have bad luck. */
+/* Takes at least `want` pairs that get their reservation without loss. How many get it with the same demand and loss?
+ * `all`: only demands count with which every pair gets it. With few pairs (sanitizers) two may fail by chance. */
 static void share_at(const struct setting *setting, uint32_t permille, bool limited, uint64_t want, bool all)
 {
     static bool before[PERIODS][BUCKETS];
@@ -171,7 +172,7 @@ static void share_at(const struct setting *setting, uint32_t permille, bool limi
     uint32_t k, p, i;
     at = *setting;
     for (stream = 1; pairs < check_scaled(want) && stream < 1000; stream++) {
-        uint64_t here = 0, early = 0; /* early: in the first two periods, which tell if all can be met */
+        uint64_t here = 0, early = 0; /* early: pairs in the first two periods, which show whether all can be met */
         open_all(stream, permille, limited);
         run(0);
         close_all();
@@ -198,7 +199,8 @@ static void share_at(const struct setting *setting, uint32_t permille, bool limi
     CHECK_GE(pairs, check_scaled(want));
     printf("%-24s threshold %3u%s %6" PRIu64 " pairs:", at.name, permille, limited ? ", limits" : "        ", pairs);
     for (k = 0; k < 4; k++) {
-        const double passes_both = (1 - losses[k] / 1000.0) * (1 - losses[k] / 1000.0); /* a report and its grant */
+        /* a report and its grant both arrive */
+        const double passes_both = (1 - losses[k] / 1000.0) * (1 - losses[k] / 1000.0);
         const double least = at.room ? shares[k] : passes_both;
         printf(" %7.3f", 100.0 * (double)kept[k] / (double)pairs);
         CHECK_CONTEXT("%s, threshold %u, loss of %u permille", at.name, permille, losses[k]);

@@ -89,7 +89,7 @@ static void errors(void)
     CHECK_EQ(pshift_solver_retract(&warm, none, 2, &q, &s), QOS_ENOENT);
     CHECK_EQ(pshift_solver_retract(&warm, NULL, 1, &q, &s), QOS_EINVAL);
     CHECK_EQ(pshift_solver_retract(&warm, none, 1, NULL, &s), QOS_EINVAL);
-    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_OK); /* the failed calls left no mark */
+    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_OK); /* the failed calls changed nothing */
     CHECK_EQ(pshift_solver_resolve(&warm, none, 1, NULL, NULL, &s), QOS_EINVAL);
     CHECK_EQ(pshift_solver_resolve(&warm, NULL, 1, &q, NULL, &s), QOS_EINVAL);
     CHECK_EQ(pshift_solver_resolve(&warm, none + 1, 1, &q, NULL, &s), QOS_EINVAL);

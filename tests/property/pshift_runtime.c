@@ -1,6 +1,6 @@
-// proves: no limit is ever exceeded when messages are lost, repeated, late by any number of periods, damaged or
-// proves: reordered, servers silent or restarted, controllers restarted while old ones still send; with the threshold
-// proves: on and off; servers dead for good, or removed by an operator, who may be wrong. After the faults every
+// proves: no limit is ever exceeded, with the threshold on and off, when messages are lost, repeated, late by any
+// proves: number of periods, damaged or reordered; when servers are silent, restart, die for good or are removed by an
+// proves: operator, who may be wrong; when controllers restart while old ones still send. After the faults every
 // proves: reservation is met again in the second period, without the dead servers. Messages stay on the wire.
 // variants: native san i386 s390x
 #include "pshift.h"
@@ -11,7 +11,7 @@
 #define CONTROLLERS 2
 #define PERIODS 6 /* the last two without faults */
 #define WIRE 160
-#define PART 9 /* entries of a message: rounds take several */
+#define PART 9 /* entries of a message: a round takes several messages */
 #define BYTES (QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + PART * PSHIFT_REPORT_ENTRY_BYTES)
 #define QUEUES (BUCKETS + 1)
 
@@ -73,9 +73,9 @@ static struct node node[SERVERS];
 static struct brain brain[CONTROLLERS];
 static uint64_t bucket_id[BUCKETS], reservation[BUCKETS], limit[BUCKETS]; /* limit: UINT64_MAX for none */
 static uint64_t served[PERIODS + 1][BUCKETS], period, epochs;
-static uint32_t threshold, steps, rarity; /* rarity: of faults, random for each run */
+static uint32_t threshold, steps, rarity; /* rarity of faults, random for each run */
 static uint32_t absent;                   /* absent_max */
-static bool word;                         /* controllers are told which servers are dead */
+static bool word;                         /* the operator tells the controllers which servers are dead */
 static struct {
     uint8_t bytes[BYTES];
     size_t size;
@@ -83,7 +83,7 @@ static struct {
     uint32_t to; /* server or controller */
 } wire[WIRE];
 static uint32_t on_wire;
-static bool cut[CONTROLLERS][SERVERS]; /* no message passes between these two, either way */
+static bool cut[CONTROLLERS][SERVERS]; /* no message passes between these two, in either direction */
 static uint64_t stale, damaged, installed, restarts, lost, doubled, overtaken, controllers, pairs, twins, deaths, words;
 static struct check_rng rng;
 
@@ -332,7 +332,7 @@ static void faulty_delivery(void)
         drop_first();
 }
 
-/* Each server reaches one of the two controllers. */
+/* Each server can reach one of the two controllers only. */
 static void part_network(void)
 {
     uint32_t j;
@@ -388,7 +388,8 @@ static void busy_round(struct brain *b)
     }
 }
 
-/* Gone for good. If no controller is told, at most absent_max may be; if the message may be wrong, none. */
+/* A server is gone for good. If no controller is told, at most absent_max servers may be; if the message may be wrong,
+   none. */
 static void die(uint32_t j)
 {
     uint32_t k, dead = 0, c;
@@ -446,7 +447,7 @@ static void faulty_step(void)
         if ((kinds & DEAD) && chance(2 * rarity))
             die(j);
         if ((kinds & WRONG) && j < absent &&
-            chance(2)) /* always the same ones, at most absent_max: no more dead ones */
+            chance(2)) /* always the same servers, at most absent_max: no more dead ones */
             remove_from(b, j);
         break;
     case 12:
@@ -550,7 +551,7 @@ static void run(uint64_t stream)
         node_stop(j);
 }
 
-/* All runs together check a million pairs; the sanitizers and the emulated targets do less. */
+/* All runs together check a million pairs; with sanitizers and on emulated targets they check fewer. */
 static uint64_t part_of(uint64_t runs)
 {
     return check_scaled(check_scaled(4) == 4 ? runs : runs / 3);
@@ -568,7 +569,7 @@ int main(void)
     }
     printf("%" PRIu64 " (bucket, period) pairs; %" PRIu64 " grants installed, %" PRIu64 " messages stale, %" PRIu64
            " damaged, %" PRIu64 " lost, %" PRIu64 " repeated, %" PRIu64 " overtaken, %" PRIu64 " restarts, %" PRIu64
-           " new controllers, %" PRIu64 " beside an old one, %" PRIu64 " words that may be wrong\n",
+           " new controllers, %" PRIu64 " beside an old one, %" PRIu64 "  removals that may be wrong\n",
            pairs, installed, stale, damaged, lost, doubled, overtaken, restarts, controllers, twins, words);
     CHECK(installed > runs && stale > runs && damaged > runs && restarts > runs && lost > runs && doubled > runs);
     CHECK(overtaken > runs && controllers > runs / 4 && twins > runs / 4 && words > runs / 4);

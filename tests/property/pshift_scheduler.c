@@ -1,5 +1,5 @@
-// proves: the token scheduler picks what a literal transcription of Algorithm 1 picks, also with weights, where each of
-// proves: the two steps has its own position; and no request waits longer than the header's formulas allow
+// proves: the token scheduler picks what a literal transcription of Algorithm 1 picks, also with weights; each of the
+// proves: two steps has its own position. No request waits longer than the header's formulas allow
 // variants: native san i386 s390x aarch64 riscv64
 #include "pshift.h"
 #include "check.h"
@@ -185,7 +185,7 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
     CHECK_EQ(stats.waited, arrived);
     CHECK_EQ(stats.debt, debt);
     CHECK(picks > 0);
-    for (i = 0; i < queues; i++) { /* the queues' counters add up to the whole */
+    for (i = 0; i < queues; i++) { /* the sum of the queues' counters is the scheduler's */
         CHECK_EQ(pshift_scheduler_stats(&sc, i, &each), QOS_OK);
         stats.granted -= each.granted;
         stats.borrowed -= each.borrowed;
@@ -233,7 +233,7 @@ static void waits(uint64_t stream, bool reserved)
     bound = (k / weight[victim] + 1) * others + k;
     for (n = 0; !served && own_picks <= bound; n++) {
         struct pshift_pick pick = {0, PSHIFT_NORMAL};
-        for (i = 0; i < QUEUES; i++) { /* neighbours arrive one by one, lose and get tokens */
+        for (i = 0; i < QUEUES; i++) { /* neighbours arrive one by one; they lose and get tokens */
             if (i == victim)
                 continue;
             if (check_between(&r, 0, 2) != 0)

@@ -1,5 +1,5 @@
-// proves: the same for blocks of 16 rows, as with vectors of 512 bits; for processors that have none the compiler makes
-// proves: other code of them
+// proves: the same for blocks of 16 rows, as with vectors of 512 bits; where the processor lacks them, the compiler
+// proves: splits them
 // variants: native
 // flags: -DPSHIFT_LANES=16
 #include "pshift_shares.c"

@@ -1,9 +1,9 @@
-// proves: how much work a solve takes, counted: tokens moved directly, pulled through a broker, and along searched paths;
-// proves: paths, rounds and rows of the search. Every token of weak excess that goes is moved exactly once to its end. On
-// proves: each family of problems, cold and after changes, no count is above the one written here
+// proves: a solve's work, counted: tokens moved directly, through a broker, and along searched paths; paths, rounds
+// proves: and rows of the search. Every token of weak excess that moves reaches its destination exactly once. On each
+// proves: family of problems, cold and after changes, no count is above the one written here
 // variants: native san i386
-//
-// The counts depend on nothing but the problem. Who makes the solver better lowers them: QOS_TEST_PRINT=1 prints the table.
+// The counts depend on the problem only. If a change makes the solver better, lower them: QOS_TEST_PRINT=1 prints the
+// table.
 #include "pshift.h"
 #include "check.h"
 
@@ -57,7 +57,7 @@ static void rows(uint32_t n, uint32_t length, bool ring, uint64_t r, uint64_t mo
     clear(n);
     for (i = 0; i < ENTRIES / length; i++) {
         const uint64_t want = draw(length, most), first = draw(0, n - 1);
-        for (k = 0; k < length; k++) { /* one draw after the other, whatever the compiler */
+        for (k = 0; k < length; k++) { /* draws happen in this order, whatever the compiler */
             const uint64_t d = want * draw(80, 140) / 100 / length + 1;
             entry((uint32_t)((ring ? first + k : draw(0, n - 1)) % n), d);
         }
@@ -155,7 +155,7 @@ static uint64_t weak_excess(void)
     return sum;
 }
 
-/* What a solve may cost at most. */
+/* The most work that a solve may take. */
 struct work {
     uint64_t direct, pulled, searched, paths;
     uint32_t rounds, indexed_rows;
@@ -163,7 +163,7 @@ struct work {
 
 static const struct {
     const char *name;
-    struct work cold, warm; /* warm: of all changes together */
+    struct work cold, warm; /* warm: the sum over all changes */
 } known[FAMILIES] = {
 #ifdef WORK_SHARDS
     {"random rows of 8, r = 0.9", {18863, 5, 0, 0, 0, 0}, {4585, 0, 0, 0, 0, 0}},
@@ -229,7 +229,7 @@ static void add(const struct pshift_solver *solver, struct work *sum)
     sum->indexed_rows += info.indexed_rows;
 }
 
-/* One row, 1 %, 5 % of the rows: more or less demand, other reservations, then the first ones again. */
+/* Changes one row, 1 % and 5 % of the rows: more or less demand, other reservations, then the first ones again. */
 static void changes(struct pshift_solver *solver, struct pshift_solution *s, struct work *sum)
 {
     static uint64_t old_demand[ENTRIES], old_reservation[ENTRIES];
@@ -276,11 +276,11 @@ int main(void)
         family(which);
         p = problem();
         CHECK_CONTEXT("%s", known[which].name);
-        config.servers = servers; /* and no more: paths may be as long as there are servers */
+        config.servers = servers; /* not more: a path may be as long as there are servers */
         config.buckets = buckets;
         config.entries = row[buckets];
         (void)check_mem_new(&mem, pshift_solver_memsize(&config), 64, 0);
-        memset(mem.mem, 1, mem.size); /* init writes all that is read */
+        memset(mem.mem, 1, mem.size); /* init writes everything that is read */
         CHECK_EQ(pshift_solver_init(&solver, mem.mem, mem.size, &config), QOS_OK);
         CHECK_EQ(pshift_solver_info(&solver, &info), QOS_OK);
         CHECK(info.paths == 0 && info.rounds == 0 && info.indexed_rows == 0);
@@ -292,7 +292,7 @@ int main(void)
         CHECK_EQ(info.excess_start.lo, excess);
         CHECK((info.excess_start.hi | info.direct.hi | info.pulled.hi | info.searched.hi) == 0);
         CHECK_LE(excess, info.direct.lo + info.pulled.lo + info.searched.lo + weak_excess());
-        CHECK_EQ(excess, info.direct.lo + info.searched.lo + weak_excess()); /* a pull or push only moves it */
+        CHECK_EQ(excess, info.direct.lo + info.searched.lo + weak_excess()); /* a pull or push only moves it on */
         add(&solver, &cold);
         changes(&solver, &s, &warm);
         if (print)

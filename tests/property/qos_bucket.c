@@ -1,10 +1,10 @@
-// proves: a bucket grants, refuses, owes and predicts exactly as unbounded arithmetic does, at any rate, polling
-// pattern and clock; over an hour it grants rate x time, to within one burst
+// proves: a bucket's grants, refusals, debts and predicted times equal those of unbounded arithmetic, at any rate,
+// proves: polling pattern and clock. Over an hour it grants rate x time, within one burst
 #include "qos.h"
 #include "check.h"
 #include "digits.h"
 
-/* The oracle: a level in sub-tokens, above an offset so that debts need no sign; nothing in it can overflow. */
+/* The oracle: a level in sub-tokens. An offset is added, so that debts need no sign. Nothing can overflow. */
 struct oracle {
     struct digits level, depth; /* both above the offset */
     uint64_t rate, burst, last;
@@ -77,7 +77,7 @@ static void check_next(const struct qos_bucket *b, const struct oracle *o, uint6
 {
     uint64_t next = qos_bucket_next_ns(b, now, n);
     CHECK(next >= now);
-    if (next == UINT64_MAX) { /* never: not even at the last nanosecond, or the one before */
+    if (next == UINT64_MAX) { /* never: not at the last nanosecond, nor one before it */
         CHECK(!grants(o, UINT64_MAX - 1, n));
         return;
     }

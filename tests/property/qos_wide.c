@@ -3,7 +3,8 @@
 #include "check.h"
 #include "digits.h"
 
-/* Numbers at which carries, digit guesses and borrows go wrong: runs of ones and zeros, plus or minus a little. */
+/* Numbers at which errors of carries, digit guesses and borrows show: runs of ones and zeros, plus or minus a little.
+   */
 static uint64_t pick(struct check_rng *rng)
 {
     uint64_t ones = UINT64_MAX >> check_between(rng, 0, 63), v;

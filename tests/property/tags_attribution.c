@@ -1,6 +1,7 @@
-// proves: device time that the header attributes itself: charges add up to the busy time to the ns; equal clients get equal
-// proves: shares within 2 % on a serial device and on ones of 8 and 64 channels, at depths 1 to 128, polled rarely or often and
-// proves: reaped client by client; under reward a client that needs half the time gets twice the requests within 5 %
+// proves: device time that the header attributes itself. Charges add up to the busy time, to the ns. Equal clients get
+// proves: equal shares within 2 %, on devices of 1, 8 and 64 channels, at depths 1 to 128, polled rarely or often, and
+// proves: with completions taken client by client. Under reward a client that needs half the time gets twice the
+// proves: requests, within 5 %
 // variants: native san i386 s390x
 #include "check.h"
 #include "tags.h"
@@ -44,8 +45,8 @@ static void finish(uint32_t i)
     sim.flights--;
 }
 
-/* Ends of requests are seen at multiples of poll_ns; those of client 0 are reaped first. The device begins the next one at
- * once, whether the end was seen or not. */
+/* Ends of requests are seen at multiples of poll_ns; those of client 0 are reaped first. The device begins the next
+ * request at once, whether the end was seen or not. */
 static void step(struct check_rng *rng, uint64_t until)
 {
     while (sim.now < until) {
@@ -76,7 +77,7 @@ static void reap(void)
                 i++;
 }
 
-/* channels: those of the device. told: those of the configuration. */
+/* channels: of the device. told: of the configuration. */
 static void run(uint32_t channels, uint32_t told, uint32_t depth, uint64_t poll_ns, uint64_t requests)
 {
     struct check_rng rng;
@@ -127,7 +128,7 @@ static void run(uint32_t channels, uint32_t told, uint32_t depth, uint64_t poll_
         for (done = 0, c = 0; c < clients; c++)
             done += sim.done[c];
     }
-    while (sim.flights) { /* to the end: the device runs empty */
+    while (sim.flights) { /* until the device is idle */
         step(&rng, sim.now + (poll_ns ? poll_ns : 1000));
         reap();
     }
@@ -151,7 +152,7 @@ int main(void)
     unsigned c, d, p;
     uint64_t requests;
     check_begin("property/tags_attribution");
-    requests = check_scaled(20000) < 10000 ? 10000 : check_scaled(20000); /* fewer, and chance is more than 2 % */
+    requests = check_scaled(20000) < 10000 ? 10000 : check_scaled(20000); /* with fewer, chance alone exceeds 2 % */
     printf("twice the time, half the requests? ratio of requests (2.00 is reward)\n%-9s %6s %9s %9s %9s %9s\n",
            "channels", "depth", "polls 0", "5 us", "50 us", "1 ms");
     for (c = 0; c < 3; c++)
@@ -169,9 +170,9 @@ int main(void)
                 sim.service_ns[2] = 0;
                 run(channels[c], channels[c], depths[d], polls[p], requests);
                 ratio = (double)sim.done[0] / (double)sim.done[1];
-                if (polls[p] <= 5000) /* at least 20 looks in the shortest service */
+                if (polls[p] <= 5000) /* at least 20 polls in the shortest service */
                     CHECK_WITHIN(ratio, 1.9, 2.1);
-                CHECK_WITHIN(ratio, 0.95, 2.1); /* never against the faster one */
+                CHECK_WITHIN(ratio, 0.95, 2.1); /* the faster one never gets less */
                 printf(" %9.3f", ratio);
             }
             printf("\n");

@@ -1,7 +1,8 @@
-// proves: no monopoly and no starvation, whichever client comes back from idleness or from its limit: over every interval in which two
-// proves: clients keep demand, requests per weight differ by at most 1/w + 1/w' (weights 1..2^40); all weights times a factor
-// proves: change nothing; a client lags the fluid schedule by at most w / (sum of w) times one request of each other client;
-// proves: and the tracker's rho and delta make eight servers keep one client's limit and reservation as one
+// proves: no monopoly and no starvation, whichever client comes back from idleness or from its limit. Over every
+// proves: interval in which two clients keep demand, requests per weight differ by at most 1/w + 1/w' (weights
+// proves: 1..2^40). A factor on all weights changes nothing. A client lags the fluid schedule by at most w / (sum of
+// proves: w) times one request of each other client. With the tracker's rho and delta, eight servers keep one client's
+// proves: limit and reservation like one server
 #include "check.h"
 #include "tags.h"
 
@@ -10,7 +11,8 @@
 
 static uint64_t comebacks, steps_aside;
 
-/* For a pair that keeps demand: difference of requests, each times the other's weight, and its range so far. */
+/* For a pair that keeps demand: the difference of their requests, each times the other's weight, and the range of that
+ * difference so far. */
 struct pair {
     int64_t now, low, high;
 };
@@ -86,7 +88,7 @@ static double larger(double a, double b)
 }
 
 /* Behind the fluid schedule: while all are backlogged, a client lags by at most w / (sum of all w) times a request of each
- * other client. The worst found over the bound; a client of half of all weight comes close to it. */
+ * other client. Returns the worst lag as a part of the bound; a client with half of all weight comes close to 1. */
 static double lag(uint64_t stream, uint64_t steps)
 {
     struct check_rng rng;
@@ -135,7 +137,7 @@ static double lag(uint64_t stream, uint64_t steps)
     return worst;
 }
 
-/* dmClock: the client tells each server what it was served elsewhere. Its requests are placed unevenly: most at server 0. */
+/* dmClock: the client tells each server how much others served it. Most of its requests go to server 0. */
 #define SERVERS 8
 static void servers(bool tell, uint64_t reservation, uint64_t limit, bool slow)
 {
@@ -164,7 +166,7 @@ static void servers(bool tell, uint64_t reservation, uint64_t limit, bool slow)
         terms.reservation_per_s = reservation;
         terms.limit_per_s = limit;
         CHECK_EQ(tags_add(&server[k], 0, 0, &terms), QOS_OK);
-        terms.weight = slow ? 1000 : 1; /* client 1 takes what is left */
+        terms.weight = slow ? 1000 : 1; /* client 1 gets what is left */
         terms.reservation_per_s = terms.limit_per_s = 0;
         CHECK_EQ(tags_add(&server[k], 0, 1, &terms), QOS_OK);
         CHECK_EQ(tags_arrive(&server[k], 0, 1, 1000000, 1), QOS_OK);
@@ -184,8 +186,8 @@ static void servers(bool tell, uint64_t reservation, uint64_t limit, bool slow)
             if (choice.client == 0) {
                 served++;
                 tags_tracker_done(&tracker, g.phase, 1, &at[k]);
-                tags_tracker_send(&tracker, &at[k], &rho[k], &delta[k]); /* the next one */
-                if (check_between(&rng, 0, 3) == 0) {                    /* it was lost, and is sent again */
+                tags_tracker_send(&tracker, &at[k], &rho[k], &delta[k]); /* the next request */
+                if (check_between(&rng, 0, 3) == 0) {                    /* the first was lost, and is sent again */
                     tags_tracker_server_lost(&at[k], rho[k], delta[k]);
                     tags_tracker_send(&tracker, &at[k], &rho[k], &delta[k]);
                 }
@@ -200,12 +202,14 @@ static void servers(bool tell, uint64_t reservation, uint64_t limit, bool slow)
         CHECK_WITHIN((double)served / 20, 0.95 * (double)(slow ? reservation : limit),
                      1.05 * (double)(slow ? reservation : limit));
     else
-        CHECK_GE(served, 20 * 2 * (slow ? reservation : limit)); /* each by itself gives it all: the test can fail */
+        /* each server alone would give all of it: so the test can fail */
+        CHECK_GE(served, 20 * 2 * (slow ? reservation : limit));
     for (k = 0; k < SERVERS; k++)
         CHECK(check_mem_free(&mem[k]));
 }
 
-/* The same arrivals and services with all weights times a factor: at any time the same counts, to one request. */
+/* The same arrivals and services with all weights multiplied by a factor: at any time the same counts, within one
+ * request. */
 static void scale(uint64_t stream)
 {
     static struct tags tags[2];
@@ -272,7 +276,7 @@ int main(void)
         worst = larger(worst, lag(run, 2000));
     printf("behind the fluid schedule: %.3f of the bound\n", worst);
     CHECK_CONTEXT("%s", "");
-    CHECK_GE(worst, 0.5); /* the bound is near what happens */
+    CHECK_GE(worst, 0.5); /* the bound is tight */
     printf("%" PRIu64 " came back, %" PRIu64 " stepped aside\n", comebacks, steps_aside);
     CHECK_GE(comebacks, 100);
     CHECK_GE(steps_aside, 100);

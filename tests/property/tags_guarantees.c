@@ -1,6 +1,7 @@
-// proves: over 60 simulated seconds no client that keeps demand misses its reservation by more than one request and 0.1 %
-// proves: (sum of reservations at the worst-case capacity; at 95 % of the mean one), and no limit is exceeded by more than
-// proves: its burst: 2 to 10,000 clients, 1, 8 and 128 requests in the device, bursts, idleness, clients that come and go
+// proves: over 60 simulated seconds no client that keeps demand misses its reservation by more than one request and
+// proves: 0.1 %; the reservations add up to the worst-case capacity, or to 95 % of the mean one. No limit is exceeded
+// proves: by more than its burst. With 2 to 10,000 clients, 1, 8 and 128 requests in the device, bursts, idleness, and
+// proves: clients that come and go
 #include "check.h"
 #include "tags.h"
 
@@ -34,7 +35,8 @@ static void check_limit(struct client *c)
     if (x < c->lowest)
         c->lowest = x;
     c->sent++;
-    /* Dispatches in any window that ends now: (x - lowest) / 10^9 + 1 beyond limit * window; one is in one of 0 ns. */
+    /* Dispatches in any window that ends now exceed limit * window by at most (x - lowest) / 10^9 + 1: a window of 0
+       ns has one. */
     if (c->terms.limit_per_s)
         CHECK(x - c->lowest + (int64_t)SECOND <= (int64_t)(c->terms.limit_per_s * sim.burst_ns + SECOND));
 }
@@ -54,10 +56,10 @@ static void something_happens(struct check_rng *rng)
         sim.bursts++;
     } else if (c->habit == VISITOR && !c->present) {
         CHECK_EQ(tags_add(&sim.t, sim.now, id, &c->terms), QOS_OK);
-        c->present = true; /* what it was sent before counts still */
+        c->present = true; /* earlier dispatches still count */
         arrive(id, (uint32_t)check_between(rng, 1, 50));
         sim.visits++;
-    } else if (c->habit == VISITOR && check_between(rng, 0, 1)) { /* whatever it has at the device */
+    } else if (c->habit == VISITOR && check_between(rng, 0, 1)) { /* however many requests it has at the device */
         uint32_t dropped = 0;
         CHECK_EQ(tags_remove(&sim.t, sim.now, id, &dropped), QOS_OK);
         CHECK_EQ(dropped, c->queued);
@@ -126,7 +128,7 @@ static void run(uint32_t n, uint32_t depth, bool worst_case, enum tags_mode mode
             c->terms.reservation_per_s = qos_min(check_between(&rng, 1, most + 1), left);
             reserved--;
             if (reserved == 0)
-                c->terms.reservation_per_s = left; /* to the last request */
+                c->terms.reservation_per_s = left; /* until the last request */
             left -= c->terms.reservation_per_s;
         }
         if (check_between(&rng, 0, 3) == 0)
@@ -179,7 +181,7 @@ int main(void)
     for (n = 0; n < 5; n++)
         for (d = 0; d < 3; d++)
             for (kind = 0; kind < 2; kind++, which++) {
-                /* Fewer of them when scaled down, and 10,000 clients need their 60 s. */
+                /* Fewer runs when scaled down; 10,000 clients always get their 60 s. */
                 if (check_scaled(30) < 30 && which % 8 != 1)
                     continue;
                 run(sizes[n], depths[d], kind == 0, which % 4 < 2 ? TAGS_REWARD : TAGS_PS,

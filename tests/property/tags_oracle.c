@@ -1,6 +1,7 @@
-// proves: tags.h chooses, step by step, the client that a literal O(n) transcription of its algorithm chooses, and has the same next
-// proves: event: both modes, 1 to 16 requests at the device that end in any order, weights of 1 to 2^40, limits (waiting and
-// proves: allowed), reservations that fit or not, cancelled requests, new weights, removal and return, an axis that is moved back
+// proves: tags.h chooses, step by step, the client that a literal O(n) transcription of its algorithm chooses, and has
+// proves: the same next event. With both modes, 1 to 16 requests at the device that end in any order, weights of 1 to
+// proves: 2^40, limits (waiting and allowed), reservations that fit or not, cancelled requests, new weights, removal
+// proves: and return, and an axis that is rebased
 // variants: native san aarch64 s390x riscv64
 // flags: -DTAGS_AXIS_BITS=24
 #include "check.h"
@@ -18,7 +19,7 @@ struct task {
     wide stag;
     uint64_t weight, R, L;
     int64_t rbase, rcount, lbase, lcount;
-    uint64_t *total; /* [i]: of the first i service times */
+    uint64_t *total; /* [i]: sum of the first i service times */
     uint64_t requests;
     bool present, waiting;
     unsigned queue, device;
@@ -27,7 +28,7 @@ struct task {
 struct flight {
     unsigned id;
     uint64_t amount; /* reward: 1/256 ns */
-    int64_t credit;  /* of the weight phase: what it added */
+    int64_t credit;  /* what it added to the credit of the weight phase */
     bool by_reservation, limited;
     struct tags_grant grant;
 };
@@ -47,7 +48,7 @@ static wide floor_div(wide a, wide b)
     return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
-/* Whole ns, and the first whole ns at which it is due. */
+/* Whole ns, rounded down; and the first whole ns at which the tag is due. */
 static int64_t tag_floor(int64_t base, int64_t count, uint64_t rate)
 {
     return base + (int64_t)floor_div((wide)count * 1000000000, (wide)rate);
@@ -128,7 +129,7 @@ static void arrival(unsigned id, int64_t now, unsigned count)
     c->queue += count;
 }
 
-/* The next in order of share tags: those below their limit first (waiting: those at it). -1: none. */
+/* The next client in order of share tags: those below their limit first (waiting: those at it). -1: none. */
 static int by_share(bool waiting)
 {
     int best = -1;
@@ -176,7 +177,7 @@ static int by_weight(int64_t now)
 static int schedule(int64_t now, enum tags_phase *phase)
 {
     int best;
-    for (;;) { /* those whose limit tags are due, in their order */
+    for (;;) { /* clients whose limit tags are due, in the order of these tags */
         unsigned j;
         best = -1;
         for (j = 0; j < o.n; j++)
@@ -204,8 +205,8 @@ static int schedule(int64_t now, enum tags_phase *phase)
     return o.allow ? by_share(true) : -1;
 }
 
-/* The average of the last N requests, N rounded up to a multiple of 5: after the first N, of the N up to the last whole
- * block of N / 5; a block counts in whole ns, and its remainder in the next one. In 1/256 ns. */
+/* The average of the last N requests in 1/256 ns; N is rounded up to a multiple of 5. After the first N requests it is
+ * that of the N up to the last whole block of N / 5. A block counts in whole ns, its remainder in the next one. */
 static uint64_t mean_of(const struct task *c)
 {
     uint64_t n = o.N, block = 1, last = c->requests, sum = c->total[last], count = last;
@@ -391,7 +392,7 @@ static void change(struct check_rng *rng, unsigned id)
         at_least(&c->lbase, &c->lcount, c->L, (int64_t)run.now);
     }
     at_least(&c->rbase, &c->rcount, c->R, (int64_t)run.now - o.behind_ns - o.lag_ns);
-    if (c->stag > o.V && old != c->weight) { /* the lead, times old / new, to the 62nd bit */
+    if (c->stag > o.V && old != c->weight) { /* the lead, times old / new, with 62 fraction bits */
         wide lead = c->stag - o.V, whole = lead / (wide)c->weight, rest = lead % (wide)c->weight;
         wide most = (wide)1 << 61 << 64;
         if (whole > most / (wide)old)
@@ -440,7 +441,7 @@ static void open_run(struct check_rng *rng, struct check_mem *mem)
     for (j = 0; j < o.n; j++) {
         struct task *c = &o.task[j];
         struct tags_client terms;
-        uint64_t fair = 1000000000 / run.mean_ns / o.n + 1; /* requests per second of an equal share */
+        uint64_t fair = 1000000000 / run.mean_ns / o.n + 1; /* requests per second at an equal share */
         c->weight = pick_weight(rng, run.weights);
         c->present = true;
         if (check_between(rng, 0, 2) == 0)
@@ -451,7 +452,7 @@ static void open_run(struct check_rng *rng, struct check_mem *mem)
             c->R = c->L = c->R ? check_between(rng, UINT64_C(1) << 30, UINT64_C(1) << 40) : 0;
         terms_of(j, &terms);
         CHECK_EQ(tags_add(&run.t, run.now, j, &terms), QOS_OK);
-        c->rbase = (int64_t)run.now; /* a new rate begins now */
+        c->rbase = (int64_t)run.now; /* a new rate starts now */
         c->lbase = (int64_t)run.now;
     }
 }

@@ -1,7 +1,8 @@
-// proves: reservations that do not fit are cut in proportion (0.5 of each at half the capacity, within 0.02), with requests of
-// proves: one size or of many; a newcomer waits as long as one request of each; after a stall of any length weights
-// proves: are served again within a stated time; the weight phase keeps its configured part; a limit holds after a stall, too;
-// proves: and a client that changes its reservation all the time holds back no other
+// proves: reservations that do not fit are cut in proportion (0.5 of each at half the capacity, within 0.02), with
+// proves: requests of one size or of many. A newcomer waits at most for one request of each other client. After a
+// proves: stall of any length, service by weight starts again within a stated time. The weight phase keeps its
+// proves: configured part. A limit holds after a stall, too. A client that changes its reservation all the time delays
+// proves: no other
 #include "check.h"
 #include "tags.h"
 
@@ -35,7 +36,7 @@ static void add(uint32_t id, uint64_t w, uint64_t r, uint64_t l, uint64_t size)
     CHECK_EQ(tags_arrive(&tags, now, id, TAGS_BACKLOG_MAX, size), QOS_OK);
 }
 
-/* One request, of ns_per_unit a unit; who it was. */
+/* Serves one request, at ns_per_unit for each unit; returns its client. */
 static uint32_t serve(uint64_t ns_per_unit)
 {
     struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
@@ -48,7 +49,8 @@ static uint32_t serve(uint64_t ns_per_unit)
     return choice.client;
 }
 
-/* Ten clients reserve 1000 and 9 x 100 of a device of half as much. mixed: requests of 1 to 64 units, which count. */
+/* Ten clients reserve 1000 and 9 x 100 per second of a device of half as much. mixed: requests have 1 to 64 units, and
+ * units count. */
 static void infeasible(enum tags_mode mode, bool mixed)
 {
     struct tags_config c;
@@ -73,7 +75,7 @@ static void infeasible(enum tags_mode mode, bool mixed)
             CHECK_WITHIN(share, 0.48, 0.52);
         }
     }
-    /* A newcomer: before it one request of each may go. */
+    /* A newcomer: at most one request of each other client goes before it. */
     add(10, 1, 100 * unit, 0, 1);
     for (begin = now; serve(2 * SECOND / (1900 * unit)) != 10;)
         continue;
@@ -101,7 +103,7 @@ static void stalls(uint64_t stall_ns, uint64_t lag_ns)
     CHECK_EQ(tags_complete(&tags, now, &g, stall_ns), QOS_OK);
     for (back = now; serve(MS) != 1;)
         CHECK_LE(now - back, 10 * SECOND);
-    /* 600 of 1000 per second are reserved: what was kept takes 0.6 lag / 0.4. */
+    /* 600 of 1000 per second are reserved: the kept credit takes 0.6 lag / 0.4. */
     CHECK_LE(now - back, lag * 6 / 4 + 10 * MS);
     memset(work, 0, sizeof work);
     for (back = now; now < back + 20 * SECOND;)
@@ -113,8 +115,8 @@ static void stalls(uint64_t stall_ns, uint64_t lag_ns)
     CHECK(check_mem_free(&memory));
 }
 
-/* A client changes its reservation all the time while a request is served: up, and down when it is due. It delays no other client
- * else's: 250 of 500 per second are met. */
+/* A client changes its reservation all the time while a request is served: up, and down when it is due. It delays no
+ * other client: reservations of 250 of 500 per second are met. */
 static void toggling(void)
 {
     struct tags_config c;
@@ -150,8 +152,8 @@ static void toggling(void)
     CHECK(check_mem_free(&memory));
 }
 
-/* Reservation = limit, and a stall of 1 s in every 10: the limit forbids to make up more than its burst, and all it allows is
- * served: 10 s - 1 s, and 100 ms of burst. */
+/* Reservation = limit, and a stall of 1 s in every 10. The limit allows to make up its burst only, and all that it
+ * allows is served: 10 s - 1 s, plus 100 ms of burst. */
 static void limited(void)
 {
     struct tags_config c;
@@ -173,7 +175,7 @@ static void limited(void)
     CHECK(check_mem_free(&memory));
 }
 
-/* Reservations take all; weights keep 10 % and 50 % of the work. */
+/* Reservations take the whole device; the weight phase keeps 10 % and 50 % of the work. */
 static void least_share(uint32_t permille, enum tags_mode mode)
 {
     struct tags_config c;
@@ -196,7 +198,7 @@ static void least_share(uint32_t permille, enum tags_mode mode)
     CHECK(check_mem_free(&memory));
 }
 
-/* The same part of the work if reserved requests and others differ in size: with small ones no client gets more, none less. */
+/* The weight phase keeps the same part of the work if reserved requests and others differ in size. */
 static void least_share_of_sizes(uint32_t permille, enum tags_mode mode, uint64_t reserved_size, uint64_t size)
 {
     struct tags_config c;
@@ -242,7 +244,7 @@ static void cancelled_share(bool by_weight)
         CHECK_EQ(tags_dispatch(&tags, now, &choice, size_of[choice.client], 0, 0, &g), QOS_OK);
         if (choice.client == 2) {
             pending = g;
-            now += MS; /* a server needs time for it, too */
+            now += MS; /* the server needs time for it, too */
             cancelled++;
             continue;
         }

@@ -1,6 +1,7 @@
-// proves: four shards that share a client's tags serve its reservation and keep its limit as one, wherever its requests
-// proves: are, while each shard's device is busy with aggressors of its own; where reservations do not fit, each client gets
-// proves: one request per 1 / R and one request of each other client of that shard, and no client starves
+// proves: four shards that share a client's tags serve its reservation and keep its limit like one scheduler, wherever
+// proves: its requests are, while each shard's device is busy with aggressors of its own. Where reservations do not
+// proves: fit, no client starves: each gets one request in 1 / R plus the time of one request of each other client of
+// proves: that shard
 // variants: native san i386 s390x
 #include "check.h"
 #include "tags.h"
@@ -45,7 +46,7 @@ static void run(uint64_t stream, bool share)
         memset(c, 0, sizeof *c);
         c->lowest = INT64_MAX;
         c->terms.weight = i < CLIENTS / 2 ? check_between(&rng, 1, 3) : check_between(&rng, 100, 10000);
-        if (i < CLIENTS / 2) /* all together below a third of what the shards do in the worst case */
+        if (i < CLIENTS / 2) /* the sum is below a third of what the shards do in the worst case */
             c->terms.reservation_per_s = check_between(&rng, 1, 900);
         if (i % 2)
             c->terms.limit_per_s = c->terms.reservation_per_s + check_between(&rng, 1, 500);
@@ -89,7 +90,7 @@ static void run(uint64_t stream, bool share)
                 next = qos_min(next, tags_next_ns(&shard[k], now));
         }
         now = next > now ? next : now + 1;
-        if (now >= next_move) { /* a client's requests turn up at another shard, or at one more */
+        if (now >= next_move) { /* a client's requests move to another shard, or to one more */
             i = (unsigned)check_between(&rng, 0, CLIENTS / 2 - 1);
             k = (unsigned)check_between(&rng, 0, SHARDS - 1);
             if (k != client[i].home) {
@@ -109,16 +110,16 @@ static void run(uint64_t stream, bool share)
     if (share)
         CHECK_EQ(over, 0);
     else
-        CHECK_GE(over, 100); /* each shard by itself gives the whole limit: the test can fail */
+        CHECK_GE(over, 100); /* each shard alone would give the whole limit: so the test can fail */
     CHECK_GE(moves, 100);
     for (k = 0; k < SHARDS; k++)
         CHECK(check_mem_free(&memory[k]));
     CHECK(check_mem_free(&shared_memory));
 }
 
-/* Reservations that do not fit: two schedulers of half the capacity, five clients each, 1000 and 9 x 100 per second. Each is
- * served at least once per 1 / R and one request of each other client there, after the lag; and nobody makes up more than the
- * lag once there is room. */
+/* Reservations that do not fit: two schedulers of half the capacity, five clients each, 1000 and 9 x 100 per second.
+ * After the lag each is served at least once in 1 / R plus the time of one request of each other client there. Once
+ * there is room, no client makes up more than the lag. */
 static void overload(void)
 {
     struct tags_config config;

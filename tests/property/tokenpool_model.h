@@ -1,8 +1,9 @@
 /* A one-word sequential pool as oracle, and a transport that delays everything: every operation of every engine and of
  * two monitors is prepared, performed and answered at different times, in any order, or lost; clients and monitors die,
- * and monitors that were replaced go on. The oracle performs the operations itself, counts who got what from which
- * period in plain integers, and shares no arithmetic with tokenpool.h but the position of the fields in the words.
- * The includer defines MODEL_CHECK(cond) and `uint64_t model_choose(uint64_t low, uint64_t high)`. */
+ * and monitors that were replaced go on. The oracle performs the operations itself. It counts in plain integers which
+ * client got how many tokens of which period. It shares no arithmetic with tokenpool.h, only the position of the
+ * fields in the words. The includer defines MODEL_CHECK(cond) and `uint64_t model_choose(uint64_t low, uint64_t
+ * high)`. */
 #ifndef QOS_TESTS_TOKENPOOL_MODEL_H
 #define QOS_TESTS_TOKENPOOL_MODEL_H
 
@@ -19,7 +20,7 @@ struct model {
     struct tokenpool_config config;
     struct tokenpool_monitor monitor[MODEL_MONITORS];
     struct tokenpool_client client[MODEL_CLIENTS];
-    struct model_flight flight[MODEL_ALL]; /* the last are the monitors' */
+    struct model_flight flight[MODEL_ALL]; /* the last ones are the monitors' */
     uint64_t time, clock[MODEL_ALL];       /* each has its own, which drifts, and rarely jumps */
     bool backlogged[MODEL_CLIENTS], born[MODEL_MONITORS];
     uint64_t storage[128] __attribute__((aligned(64)));
@@ -32,7 +33,7 @@ struct model {
     uint64_t takes, claims, deaths, resumes, periods, losses;
 };
 
-/* Any status is right that exists. */
+/* Any existing status is right. */
 static void model_any(enum qos_status s)
 {
     MODEL_CHECK(s <= QOS_OK && s >= QOS_STATUS_LAST);
@@ -75,7 +76,7 @@ static void model_note_period(struct model *m, const struct tokenpool_monitor *m
         MODEL_CHECK((int64_t)info.last_claimed == m->claimed[epoch - 1]);
 }
 
-/* Performs an operation, as a device would; keeps the books of claims. */
+/* Performs an operation, as a device would; counts claims. */
 static void model_land(struct model *m, unsigned who)
 {
     struct model_flight *f = &m->flight[who];
@@ -226,7 +227,7 @@ static void model_rare(struct model *m)
         m->flight[who].flying = m->flight[who].landed = false;
         model_attach(m, who);
         break;
-    case 1: /* a monitor dies or is started beside the other, which goes on; it finds the storage as it is */
+    case 1: /* a monitor dies, or one is started beside the other, which goes on; it uses the storage as it is */
         if (m->storage[TOKENPOOL_OFFSET_PERIOD / 8] && model_choose(0, 3) == 0) {
             unsigned slot = MODEL_CLIENTS + which;
             m->resumes++;

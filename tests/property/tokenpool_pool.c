@@ -1,6 +1,7 @@
-// proves: against a one-word sequential pool, with every operation delayed at random or lost, clocks that drift, deaths,
-// new monitors and old ones that go on: tokens of a period never exceed its bound, limits hold, claims are counted to the
-// token, the pool never drifts below clients x batch, a backlogged client loses no reservation (Sections II-D, II-E)
+// proves: compared with a one-word sequential pool, with every operation delayed at random or lost, clocks that drift,
+// proves: deaths, new monitors and old ones that go on: the tokens of a period never exceed its bound, limits hold,
+// proves: claims are counted to the token, the pool never drifts below -(clients x batch), a backlogged client loses
+// proves: no reservation (Sections II-D, II-E)
 #include "check.h"
 #include <stdint.h>
 static struct check_rng random_state;

@@ -1,6 +1,6 @@
-// proves: real threads on one storage: a monitor, clients that take and wait, one that restarts; no token is spent beyond
-// the bound of its period or beyond what the client was given; what a period start publishes is whole; under the thread
-// sanitizer no access races (the payload is plain memory)
+// proves: real threads on one storage: a monitor, clients that take and wait, one that restarts. No token is spent
+// proves: beyond the bound of its period or beyond the client's own tokens. Terms that a period start publishes are
+// proves: never torn. Under the thread sanitizer no access races (the payload is plain memory)
 // flags: -pthread
 // variants: native tsan aarch64
 #include "tokenpool.h"

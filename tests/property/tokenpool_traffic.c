@@ -1,5 +1,6 @@
-// proves: what the engines put on the data node besides I/Os, all clients backlogged: at most 5 % of the I/Os with 10 to 1,000
-// clients and 20 % with 10,000, at 1,570,000 tokens a period; and no period issues more than 105 % of its capacity
+// proves: the engines' own operations on the data node, all clients backlogged: at most 5 % of the I/Os with 10 to
+// proves: 1,000 clients and 20 % with 10,000, at 1,570,000 tokens a period. No period issues more than 105 % of its
+// proves: capacity
 // variants: native
 #include "tokenpool.h"
 #include "check.h"

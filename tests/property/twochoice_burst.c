@@ -5,7 +5,7 @@
 //
 // The simulation is the test's own. Each server has a background of 30 writes (deviation 3), a straggler five times as
 // many. Nodes place 10 writes for each server, k at a time; between a node's probes and its writes the u - 1 nodes before
-// it place theirs. The result is the longest queue that a write was put behind, over the level of water-filling.
+// it place theirs. The result is the longest queue in front of a write, divided by the level of water-filling.
 // QOS_TEST_LONG=1: all shares of stragglers for 10,000 servers, too.
 #include "check.h"
 #include "twochoice.h"
@@ -16,7 +16,7 @@ enum { TWO_CHOICE, LEAST_LOADED, OURS, RULES };
 #define WRITES_MAX TWOCHOICE_WRITES_MAX
 
 struct node {
-    uint32_t *server; /* probed */
+    uint32_t *server; /* the server was probed */
     uint32_t *load, *rivals;
     size_t probes;
 };
@@ -194,7 +194,7 @@ static void point(uint32_t n, uint32_t k, double ratio, uint32_t at_once)
     for (rule = 0; rule < RULES; rule++) {
         half_good = true;
         over[rule] = median(rule, n, k, ratio, at_once);
-        good = half_good; /* of the last rule: ours */
+        good = half_good; /* of the rule that ran last: ours */
     }
     better = over[TWO_CHOICE] < over[LEAST_LOADED] ? over[TWO_CHOICE] : over[LEAST_LOADED];
     printf("%6u %6u %5.0f %% %4u %11.2f %13.2f %6.2f%s\n", n, k, 100 * ratio, at_once, over[TWO_CHOICE],
@@ -223,7 +223,7 @@ int main(void)
         node[i].load = (uint32_t *)malloc(2 * WRITES_MAX * sizeof(uint32_t));
         node[i].rivals = (uint32_t *)malloc(2 * WRITES_MAX * sizeof(uint32_t));
     }
-    printf("longest queue over water-filling; median of 3\nservers writes stragglers nodes  two-choice  least loaded  "
+    printf("longest queue / water-filling; median of 3\nservers writes stragglers nodes  two-choice  least loaded  "
            "ours\n");
     for (u = 1; u <= AT_ONCE_MAX; u += AT_ONCE_MAX - 1)
         for (i = 0; i < (check_scaled(100) < 100 ? 4 : sizeof sizes / sizeof *sizes); i++)

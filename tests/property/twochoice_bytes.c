@@ -1,10 +1,10 @@
 // proves: an object server that follows the manual's page "the life of a byte", and nothing else, loses no acknowledged
-// proves: byte: byte arrays for the home and its targets, clients, pulls, deletes and sweeps in any order, messages lost,
-// proves: repeated and late, crashes of home and targets at any moment; every read is checked, to the byte.
+// proves: byte. Byte arrays for the home and its targets; clients, pulls, deletes and sweeps in any order; messages
+// proves: lost, repeated and late, crashes of home and targets at any moment. Every read is checked, to the byte.
 //
-// The model knows nothing of tables. It keeps, for each byte, which write may be read there: the latest acknowledged one,
-// and every write that was not ended when that one was acknowledged. Once a write has been read, or acknowledged, none
-// that ended before it may appear any more.
+// The model knows nothing of tables. For each byte it keeps the writes that may be read there: the latest acknowledged
+// one, and every write that had not ended when that one was acknowledged. Once a write was read or acknowledged, no
+// write that ended before it may appear again.
 #include "property/twochoice_disk.h"
 
 #define BYTES 64u
@@ -25,7 +25,7 @@ static void *mem;
 
 static uint32_t home_bytes[BYTES]; /* at home, in place; durable at once, as the order of steps is tested here */
 
-/* A target's pieces: apart from each other, by stamp. */
+/* The pieces of a target, each kept apart by its stamp. */
 struct piece {
     bool used, durable;
     uint32_t target;
@@ -67,7 +67,8 @@ static void store(uint32_t target, uint64_t stamp, uint32_t from, uint32_t to, c
 
 static uint64_t now;
 struct event {
-    uint64_t begun, ended; /* ended: acknowledged, or given up for good; 0: it may still take effect */
+    /* ended: the time when it was acknowledged or given up for good; 0: it may still take effect */
+    uint64_t begun, ended;
 };
 static struct event *event; /* of write number i */
 static uint32_t events, event_room;
@@ -115,7 +116,7 @@ struct client {
     enum { NOTHING, BEGUN, SENT, STORED, WRITING, WRITTEN, RECORDED } state;
     uint32_t write, from, to, target;
     uint64_t stamp, changes;
-    bool gave_up; /* the client is dead; the home does not know yet */
+    bool gave_up; /* the client is dead, but the home does not know it yet */
 };
 static struct client client[CLIENTS];
 
@@ -126,7 +127,7 @@ struct message { /* data on its way to a target, or a drop */
 };
 static struct message message[MESSAGES];
 
-/* Pieces that are stale once `changes` is durable. */
+/* Pieces that are stale as soon as `changes` is durable. */
 struct stale {
     uint64_t stamp, changes;
     uint32_t target;
@@ -208,7 +209,7 @@ static void step_client(struct client *c)
     if (c->state != NOTHING && c->gave_up && c->state != RECORDED) {
         if (check_between(&rng, 0, 5) == 0) {
             (void)!twochoice_table_write_cancel(&t, c->stamp);
-            event[c->write].ended = ++now; /* whatever arrives later */
+            event[c->write].ended = ++now; /* even if its data arrives later */
             c->state = NOTHING;
         }
         return;
@@ -329,7 +330,7 @@ static void step_pull(struct pull *p)
             struct twochoice_piece again;
             for (i = (uint32_t)p->piece.offset; i < p->piece.end; i++) {
                 twochoice_table_find(&t, 1, i, &again);
-                CHECK(again.version != p->piece.version); /* a piece that counts must not be gone */
+                CHECK(again.version != p->piece.version); /* a piece that is in use must not be gone */
             }
             CHECK_EQ(twochoice_table_pull_cancel(&t, p->id), QOS_OK);
             p->state = FREE;
@@ -376,7 +377,7 @@ static void step_pull(struct pull *p)
     }
 }
 
-/* Up to two commits and a compaction are under way, synced in any order; none waits for another. */
+/* Up to two commits and a compaction run at once, synced in any order; none waits for another. */
 static void step_log(void)
 {
     uint32_t k = (uint32_t)check_between(&rng, 0, 1);

@@ -1,4 +1,4 @@
-// proves: the detector's load, its preassigned half and its rivals are those of a naive model, over random probes,
+// proves: the detector's load, its preassigned half and its rivals equal those of a naive model, over random probes,
 // proves: decisions, arrivals and timeouts (paper, Sections III-C and V-D); messages survive the wire.
 #include "check.h"
 #include "twochoice.h"
@@ -164,11 +164,11 @@ static void peers(void)
     CHECK_EQ(n, 4);
     for (i = 0; i < n; i++)
         CHECK(out[i].server == i && out[i].load == 50 + i && out[i].age_ns == 50 - i);
-    n = twochoice_detector_peers(&d, 1050, out, 20); /* goes on where the last call ended, once around */
+    n = twochoice_detector_peers(&d, 1050, out, 20); /* continues where the last call ended, once around */
     CHECK_EQ(n, 10);
     CHECK_EQ(out[0].server, 4);
     CHECK_EQ(out[9].server, 3);
-    twochoice_detector_heard(&d, 1050, 3, 7, 100); /* older than the load that is known */
+    twochoice_detector_heard(&d, 1050, 3, 7, 100); /* older than the known load */
     twochoice_detector_heard(&d, 1050, 4, 7, 10);
     twochoice_detector_heard(&d, 1050, 20, 8, 0); /* takes the place of server 4 */
     n = twochoice_detector_peers(&d, 1104, out, 20);
@@ -176,9 +176,9 @@ static void peers(void)
     for (i = 0; i < n; i++)
         CHECK(out[i].server >= 5 && out[i].age_ns < 100);
     CHECK_EQ(twochoice_detector_peers(&d, 5000, out, 20), 0);
-    memset(m.mem, 1, m.size); /* old contents of the memory are no server's load */
+    memset(m.mem, 1, m.size); /* old contents of the memory do not count as a server's load */
     CHECK_EQ(twochoice_detector_init(&d, m.mem, m.size, &config), QOS_OK);
-    twochoice_detector_heard(&d, 0, 1, 7, 50); /* at the very beginning, and not new */
+    twochoice_detector_heard(&d, 0, 1, 7, 50); /* at time 0, and not new */
     CHECK_EQ(twochoice_detector_peers(&d, 40, out, 20), 1);
     CHECK_EQ(out[0].age_ns, 90);
     CHECK_EQ(twochoice_detector_peers(&d, 60, out, 20), 0);

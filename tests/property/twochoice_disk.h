@@ -1,5 +1,5 @@
-/* twochoice_disk.h - a storage for the log that can fail and crash: what was written since the last sync may be cut at
- * any byte, or lose any of its sectors. Shared by the tests of twochoice.h. */
+/* twochoice_disk.h - a storage for the log that can fail and crash: writes since the last sync may be cut at any byte,
+ * or lose any of their sectors. Shared by the tests of twochoice.h. */
 #ifndef QOS_TESTS_TWOCHOICE_DISK_H
 #define QOS_TESTS_TWOCHOICE_DISK_H
 
@@ -14,8 +14,8 @@ struct disk_file {
 
 struct disk {
     struct disk_file log[3];         /* two logs and the mark */
-    int active;                      /* the log that counts */
-    uint64_t operations, stop_after; /* the operation of this number fails half done, and all behind it do not happen */
+    int active;                      /* index of the active log */
+    uint64_t operations, stop_after; /* the operation of this number fails half done; all later ones do not happen */
     struct check_rng *rng;
     bool stopped;
     uint8_t mark[1024]; /* the mark as it was synced: it is overwritten in place */
@@ -39,7 +39,7 @@ static CHECK_UNUSED void disk_resize(struct disk_file *f, size_t len)
         f->durable = len;
 }
 
-/* True if this operation is the one that stops the machine, or comes after it. */
+/* True if this operation is the one that stops the machine, or a later one. */
 static CHECK_UNUSED bool disk_stops(struct disk *d, bool *half)
 {
     *half = false;
@@ -101,7 +101,7 @@ static CHECK_UNUSED int disk_truncate(void *ctx, int log, uint64_t len)
     return stops ? -1 : 0;
 }
 
-/* Atomic: a stop leaves it done or not done, and the caller does not learn which. */
+/* Atomic: after a stop it is done or not done, and the caller does not learn which. */
 static CHECK_UNUSED int disk_swap(void *ctx, int log)
 {
     struct disk *d = (struct disk *)ctx;
@@ -112,7 +112,7 @@ static CHECK_UNUSED int disk_swap(void *ctx, int log)
     return stops ? -1 : 0;
 }
 
-/* A new start: the log that counts is log 0, the other one is gone. */
+/* A new start: the active log becomes log 0, the other one is gone. */
 static CHECK_UNUSED void disk_restart(struct disk *d)
 {
     struct disk_file old = d->log[0];
@@ -124,7 +124,7 @@ static CHECK_UNUSED void disk_restart(struct disk *d)
     disk_resize(&d->log[1], 0);
 }
 
-/* Each sector of the mark is what was synced, or what was written since, or torn between the two. */
+/* Each sector of the mark is as at the last sync, or as written since, or torn between the two. */
 static CHECK_UNUSED void disk_crash_mark(struct disk *d)
 {
     struct disk_file *f = &d->log[TWOCHOICE_MARK_LOG];
@@ -148,7 +148,7 @@ static CHECK_UNUSED void disk_crash_mark(struct disk *d)
     f->durable = f->len;
 }
 
-/* The power comes back: what was not durable is cut at any byte, or has lost any of its sectors. */
+/* The power comes back: bytes that were not durable are cut at any byte, or have lost any of their sectors. */
 static CHECK_UNUSED void disk_crash(struct disk *d)
 {
     int i;

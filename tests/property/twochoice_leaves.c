@@ -1,6 +1,6 @@
 // proves: the tree of the redirect table gives for every byte what a byte map gives, and keeps its own rules, while its
-// proves: leaves change between their two forms: dense objects, sparse ones, and many small ones between them, each
-// proves: growing and emptying in turn; and no pattern needs more memory than was promised.
+// proves: leaves change between their two forms. Objects are dense, sparse, or many and small, and grow and empty in
+// proves: turn. No pattern needs more memory than the header states.
 #include "check.h"
 #include "twochoice.h"
 #include "twochoice_calls.h"
@@ -8,7 +8,8 @@
 #define OBJECTS 60
 #define CELLS 2048
 
-/* Cells of `scale` bytes: of one object all lie within 4 GiB, of the next 64 neighbours, of the third only 2. */
+/* Cells of `scale` bytes: in the first object all lie within 4 GiB, in the second 64 neighbours do, in the third only
+ * 2. */
 static struct object {
     uint64_t id, scale, base;
     uint32_t cells;
@@ -79,7 +80,7 @@ static void open_table(struct check_mem *m)
     set_up();
 }
 
-/* Tables of a few leaves, of which one grows: the root's only two children may be small ones. */
+/* Tables of a few leaves, one of which grows: the root's only two children may be small. */
 static void small_tables(void)
 {
     uint64_t round, rounds = check_scaled(300);
@@ -101,8 +102,8 @@ static void small_tables(void)
     }
 }
 
-/* Fifteen fragments far apart and, behind them, ever more that lie close: the root's first child keeps its fifteen
- * until the second has 60, and then both become three. Emptied from the front, and from the back. */
+/* Fifteen fragments far apart and, behind them, a growing number that lie close. The root's first child keeps its
+ * fifteen until the second has 60; then both become three. The table is emptied from the front, and from the back. */
 static void two_children(bool from_front)
 {
     const uint64_t far = 15, all = far + 61;
@@ -123,7 +124,7 @@ static void two_children(bool from_front)
         CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     }
     CHECK_EQ(counts_of(&t).fragments, 0);
-    /* An empty leaf that was narrow takes any. */
+    /* An empty leaf that was narrow takes any fragment. */
     CHECK_EQ(redirect(&t, 2, 0, UINT64_MAX - 1, 3), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK(check_mem_free(&m));
@@ -161,7 +162,7 @@ int main(void)
             compare(o);
             CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
         }
-        /* 64 bytes a fragment, and what even an empty tree has. */
+        /* 64 bytes a fragment, plus the size of an empty tree. */
         if (counts_of(&t).fragments > 1000) {
             uint64_t bytes = counts_of(&t).nodes_used * UINT64_C(1024) / counts_of(&t).fragments;
             dense = bytes < dense ? bytes : dense;
@@ -177,7 +178,7 @@ int main(void)
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     if (steps >= 100000)
         CHECK_GE(most, 2000);
-    CHECK(dense < 40 && sparse > 35); /* bytes a fragment: leaves of either form were the rule at times */
+    CHECK(dense < 40 && sparse > 35); /* bytes a fragment: each form of leaf was the rule at times */
     for (o = 0; o < OBJECTS; o++)
         change(o, 0, object[o].cells, 0);
     CHECK_EQ(counts_of(&t).fragments, 0);

@@ -1,7 +1,8 @@
-// proves: recovery returns exactly the acknowledged changes, and possibly some that came later in order, or an error:
-// proves: torn at every byte, every bit flipped, sectors zeroed, records swapped, doubled and cut out, before and after a
-// proves: compaction; never less than the last durable mark; and a machine that stops after every possible write, in a
-// proves: compaction too (paper, Section V-B: "can be easily rebuilt from log file").
+// proves: recovery returns exactly the acknowledged changes, possibly followed by later ones in their order, or an
+// proves: error, and never less than the last durable mark. The log is torn at every byte, every bit is flipped,
+// proves: sectors are zeroed, records are swapped, doubled and cut out, before and after a compaction; and a machine
+// proves: stops after every possible write, in a compaction too (paper, Section V-B: "can be easily rebuilt from log
+// proves: file").
 #include "property/twochoice_disk.h"
 
 #define CELLS 200
@@ -10,7 +11,7 @@
 
 static struct check_rng rng;
 
-/* What a table says, as a byte map of one object. */
+/* The contents of a table, as a byte map of one object. */
 struct map {
     uint32_t target[CELLS];
 };
@@ -100,7 +101,7 @@ static void bench_free(struct bench *b)
     free(b->mem);
 }
 
-/* What was built, to be damaged again and again. */
+/* A log that is damaged again and again. */
 static struct built {
     struct map after[CHANGES + 1]; /* by the changes in the log, behind the end record if it is compacted */
     uint8_t log[8192], mark[1024], old_mark[1024];
@@ -117,7 +118,7 @@ static void restore(struct bench *b, size_t len)
     memcpy(b->disk.log[TWOCHOICE_MARK_LOG].data, built.mark, built.mark_len);
 }
 
-/* A log of changes, each committed, and the map after each record; with a compaction in the middle, if wanted. */
+/* A log of changes, each committed, and the map after each record; optionally with a compaction in the middle. */
 static void build(struct bench *b, bool compacted)
 {
     struct map m;
@@ -141,7 +142,7 @@ static void build(struct bench *b, bool compacted)
             disk_restart(&b->disk);
             CHECK_EQ(recover(b, 0, NULL), QOS_OK); /* log 0 again */
             built.after[0] = m;
-            built.base = (size_t)counts_of(&b->t).log_bytes / 48 - 1; /* with the ceiling of this recovery */
+            built.base = (size_t)counts_of(&b->t).log_bytes / 48 - 1; /* with this recovery's bound on stamps */
             wanted = 20;
             n = 0;
         }
@@ -161,7 +162,7 @@ static void build(struct bench *b, bool compacted)
     CHECK(built.marked > 0 && built.marked < built.records);
 }
 
-/* The rule: an error, or what remains is a prefix that is no shorter than the mark and the end of a compaction. */
+/* The rule: recovery returns an error, or a prefix that is no shorter than the mark and the end of a compaction. */
 static enum qos_status rule(struct bench *b)
 {
     struct twochoice_recovery r;
@@ -194,8 +195,9 @@ static void torn_and_damaged(bool compacted)
     bench_init(&b);
     build(&b, compacted);
     len = built.len;
-    ends_at = built.base ? built.base : 0; /* the end record, or the ceiling behind it, may go only with an error */
-    for (cut = 0; cut <= len; cut++) {     /* the file ends at any byte */
+    /* if the end record, or the bound on stamps behind it, is lost, there must be an error */
+    ends_at = built.base ? built.base : 0;
+    for (cut = 0; cut <= len; cut++) { /* the file ends at any byte */
         enum qos_status st;
         CHECK_CONTEXT("%d: cut at %zu", compacted, cut);
         restore(&b, cut);
@@ -222,7 +224,7 @@ static void torn_and_damaged(bool compacted)
         if (bit % 64 == 0) {
             st = recover(&b, TWOCHOICE_ACCEPT_PREFIX, &r);
             CHECK_EQ(st, bit / 8 < 48 ? QOS_ECORRUPT : QOS_OK);
-            if (st == QOS_OK) { /* accepted: the next start finds no damage */
+            if (st == QOS_OK) { /* it was accepted: the next start finds no damage */
                 CHECK_EQ(redirect(&b.t, 3, 5, 10, 2), QOS_OK);
                 CHECK_EQ(twochoice_table_commit(&b.t), QOS_OK);
                 CHECK_EQ(recover(&b, 0, NULL), QOS_OK);
@@ -268,7 +270,7 @@ static void torn_and_damaged(bool compacted)
         CHECK_EQ(recover(&b, 0, &r), QOS_OK);
         CHECK_EQ(r.records, built.records);
     }
-    for (cut = 48; built.base && cut < built.base * 48; cut += 48) { /* the swap is durable, and its mark is not */
+    for (cut = 48; built.base && cut < built.base * 48; cut += 48) { /* the swap is durable, but its mark is not */
         restore(&b, cut);
         memcpy(b.disk.log[TWOCHOICE_MARK_LOG].data, built.old_mark, sizeof built.old_mark);
         CHECK_EQ(recover(&b, 0, &r), QOS_ECORRUPT);
@@ -287,7 +289,7 @@ static void torn_and_damaged(bool compacted)
     bench_free(&b);
 }
 
-/* Seals record i of a log again after its bytes were changed, and all behind it. */
+/* Seals record i of a log again after its bytes were changed, and all records behind it. */
 static void reseal(uint8_t *log, size_t i, size_t records)
 {
     for (; i <= records; i++) {
@@ -320,12 +322,14 @@ static void well_formed_but_wrong(void)
             restore(&b, built.len);
             b.disk.log[0].data[at * 48 + wrong[i].byte] = wrong[i].value;
             reseal(b.disk.log[0].data, at, built.records);
-            if (at == 0 && wrong[i].byte == 23) /* a later generation than the mark's: its log was complete */
+            if (at == 0 && wrong[i].byte == 23) /* a generation later than the mark's: its log was complete */
                 want = QOS_OK;
             CHECK_EQ(recover(&b, 0, NULL), want);
         }
     }
-    restore(&b, built.len); /* a redirect to the home server itself, or to no server, or of a stamp nobody was given */
+    /* a redirect to the home server itself, to a server that does not exist, or with a stamp that was never given out
+       */
+    restore(&b, built.len);
     b.disk.log[0].data[48 + 5] = 2;
     qos_put_le16(b.disk.log[0].data + 48 + 6, NOBODY);
     reseal(b.disk.log[0].data, 1, built.records);
@@ -392,7 +396,7 @@ static bool live(uint64_t stop_after, unsigned lives, bool batches)
         b.disk.stop_after = stop_after;
         for (i = 0; i < CHANGES; i++) {
             struct change c = pick();
-            pending[n++] = c; /* if it fails, a crash may still have left its record */
+            pending[n++] = c; /* if it fails, its record may still be there after a crash */
             if (make(&b.t, &c) != QOS_OK)
                 break;
             if (!batches || check_between(&rng, 0, 4) == 0) {
@@ -428,7 +432,7 @@ static bool live(uint64_t stop_after, unsigned lives, bool batches)
     return stopped;
 }
 
-/* The storage fails, but the machine goes on: nothing that failed is visible, and a compaction heals a failed sync. */
+/* The storage fails, but the machine goes on: no failed change is visible, and a compaction repairs a failed sync. */
 static void errors_without_a_crash(void)
 {
     struct bench b;

@@ -1,5 +1,5 @@
-// proves: the maintainer pulls everything home, only while the home and the target are idle, within its rate, whatever
-// proves: is cancelled on the way; the checker names each disagreement of table, log and data, and changes nothing
+// proves: the maintainer pulls everything home, only while the home and the target are idle, within its rate, even if
+// proves: pulls are cancelled. The checker reports each difference between table, log and data, and changes nothing
 // proves: (paper, Section V-C).
 #include "property/twochoice_disk.h"
 
@@ -75,7 +75,7 @@ static void run(uint64_t rate, uint64_t piece)
             CHECK(now - quiet_ns >= 1000);
         }
         if (o.todo == TWOCHOICE_WAIT) {
-            CHECK_GE(o.next_ns, now); /* and until then nothing is to be done, if nothing changes */
+            CHECK_GE(o.next_ns, now); /* until then nothing is to be done, unless something changes */
             steps_at_once = o.next_ns == now ? steps_at_once + 1 : 0;
             CHECK_LE(steps_at_once, 20);
             now = o.next_ns == QOS_NEVER ? now + 1000 : check_between(&rng, 0, 3) ? o.next_ns : now + 10;
@@ -108,7 +108,7 @@ static void run(uint64_t rate, uint64_t piece)
     CHECK_EQ(counts_of(&t).fragments, 0);
     CHECK_GE(asked, 6);
     CHECK_GE(cancelled, copies / 20);
-    { /* nothing is left: rest for ever, but for a busy home */
+    { /* nothing is left: no more events, except for a busy home */
         struct twochoice_order o;
         while (next_todo(now + 9000, 0, &o) != TWOCHOICE_WAIT || o.next_ns == now + 10000)
             now += 1000;
@@ -119,8 +119,8 @@ static void run(uint64_t rate, uint64_t piece)
     free(mem);
 }
 
-/* Whatever the load of others: no pull from a server that said that it is busy; a busy or silent one is asked once per
- * idle_ns, however many fragments it has, and does not keep the others waiting. */
+/* Whatever the loads: no pull from a server that reported to be busy. A busy or silent server is probed once per
+ * idle_ns, however many fragments it has, and does not delay the others. */
 static void busy_servers(uint32_t servers, uint32_t busy, uint32_t silent)
 {
     struct twochoice_maintainer_config mc;
@@ -159,13 +159,13 @@ static void busy_servers(uint32_t servers, uint32_t busy, uint32_t silent)
         }
     }
     CHECK_EQ(copies, 10000 - first_left);
-    CHECK_LE(asks, 2 * 101 + 8 * 101); /* the idle ones were asked while they had something */
+    CHECK_LE(asks, 2 * 101 + 8 * 101); /* the idle servers were probed while they had fragments */
     CHECK_LE(rests, 6000);
     CHECK_EQ(counts_of(&t).fragments, first_left);
     free(mem);
 }
 
-/* An open pull whose server is idle does not let the next, busy one be pulled from in its place. */
+/* While a pull from an idle server is open, the next server, which is busy, is not pulled from in its place. */
 static void open_pull(void)
 {
     struct twochoice_maintainer_config mc;
@@ -184,9 +184,9 @@ static void open_pull(void)
         if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
             twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, o.piece.target == 3 ? 1u << 30 : 0);
         else if (o.todo == TWOCHOICE_COPY)
-            CHECK_EQ(o.piece.target, 2); /* stays open */
+            CHECK_EQ(o.piece.target, 2); /* this pull stays open */
     }
-    /* A clock an hour ahead, once, and what nobody was asked: no more than a delay. */
+    /* A clock that is once an hour ahead, and loads that no probe asked for, cause a delay only. */
     CHECK_EQ(next_todo(now + UINT64_C(3600000000000), 0, &o) == TWOCHOICE_COPY, 0);
     for (i = 0; i < 5000 && o.todo != TWOCHOICE_COPY; i++, now += 1000)
         if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
@@ -198,7 +198,8 @@ static void open_pull(void)
     free(mem);
 }
 
-/* With max_pulls open nothing more is pulled; a noted piece that is gone, or that somebody else pulls, is passed over. */
+/* With max_pulls pulls open no further one starts. A noted piece that is gone, or that another caller pulls, is
+ * skipped. */
 static void pulls_of_others(void)
 {
     struct twochoice_maintainer_config mc;
@@ -219,7 +220,7 @@ static void pulls_of_others(void)
         if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)
             twochoice_maintainer_remote_load(&maintainer, now, 2, 0);
     while (o.todo != TWOCHOICE_COPY);
-    /* Of the other three, all noted, one is written at home and one is pulled by somebody else. */
+    /* The other three are noted. One of them is written at home, and one is pulled by another caller. */
     CHECK_EQ(o.piece.offset, 1500);
     pull = o.pull;
     CHECK_EQ(redirect(&t, 7, 1000, 100, TWOCHOICE_LOCAL), QOS_OK);
@@ -228,7 +229,7 @@ static void pulls_of_others(void)
     CHECK_EQ(o.piece.offset, 0);
     CHECK_EQ(twochoice_table_pull_cancel(&t, pull), QOS_OK);
     CHECK_EQ(twochoice_table_pull_cancel(&t, o.pull), QOS_OK);
-    /* Small pulls by somebody else, until no more can be open. */
+    /* Small pulls by another caller, until no more can be open. */
     CHECK_EQ(redirect(&t, 8, 0, 1000, 3), QOS_OK);
     for (i = 0; counts_of(&t).pulls_open < TWOCHOICE_MAX_PULLS; i++)
         CHECK_EQ(twochoice_table_pull_start(&t, 8, i, 1, &others, &piece), QOS_OK);
@@ -245,7 +246,7 @@ static void pulls_of_others(void)
     free(mem);
 }
 
-/* What the checker said: kinds counted, and the bytes of the differences. */
+/* The checker's reports: counts by kind, and the bytes of the differences. */
 struct said {
     unsigned times[6];
     uint64_t differing_bytes, missing_bytes;
@@ -285,7 +286,7 @@ static struct said check_it(const struct twochoice_table_config *config, void *m
     for (i = 0; i < 6; i++)
         sum += s.times[i];
     CHECK_EQ(found, sum);
-    CHECK(disk.log[0].len == len && disk.operations == operations); /* it only read */
+    CHECK(disk.log[0].len == len && disk.operations == operations); /* it did not write */
     if (found == 0)
         CHECK_EQ(counts_of(&scratch).fragments, counts_of(&t).fragments);
     return s;
@@ -348,7 +349,7 @@ int main(void)
     run(UINT64_C(1000000000), 4000);
     run(UINT64_C(10000000), 20000);
     run(QOS_UNLIMITED, 3000);
-    busy_servers(100, 1, 65); /* equal modulo 64, as it happens */
+    busy_servers(100, 1, 65); /* equal modulo 64 */
     busy_servers(100, 2, 3);
     busy_servers(65535, 65534, 64);
     open_pull();

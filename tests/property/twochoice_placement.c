@@ -1,5 +1,5 @@
 // proves: draws are distinct, uniform, and never a server that is down (Section III-B); decide fills the candidates to
-// proves: one level, of which it takes its share among rivals, and sends writes home where that allows it.
+// proves: one level, takes its share of that fill among rivals, and sends writes home where the level allows it.
 #include "check.h"
 #include "twochoice.h"
 
@@ -107,7 +107,8 @@ static void draws(void)
     CHECK(check_mem_free(&m));
 }
 
-/* The level per weight to which `bytes` fill the candidates: from the emptiest on, while the next one is below it. */
+/* The level per weight to which `bytes` fill the candidates: from the emptiest on, as long as the next one is below
+ * the level. */
 static double water_level(const struct twochoice_probe *p, const size_t *one, size_t m, double bytes)
 {
     bool in[4 * WRITES] = {false};
@@ -129,7 +130,7 @@ static double water_level(const struct twochoice_probe *p, const size_t *one, si
 }
 
 /* Each write went where the rule sends it: to the emptiest candidate, where it counts as 1 + rivals writes. The header
- * rounds rivals to 1/65536, so a thousandth of a write is accepted. */
+ * rounds rivals to 1/65536, so errors of a thousandth of a write are accepted. */
 static void check_filled(const struct twochoice_write *w, size_t k, const struct twochoice_probe *p, size_t n,
                          const size_t *one, size_t m)
 {
@@ -152,7 +153,7 @@ static void check_filled(const struct twochoice_write *w, size_t k, const struct
                 double len = factor * (double)w[i].len_bytes, limit = level * p[one[j]].weight;
                 bool fits = full[one[j]] + len <= limit * (1 + 1e-9) + len / 100;
                 bool surely = full[one[j]] + len <= limit * (1 - 1e-9) - len / 100;
-                /* A home without room may still get it, as the emptiest candidate. */
+                /* A home without room for it may still get it, as the emptiest candidate. */
                 CHECK(!surely || w[i].target == w[i].home);
                 if (surely || (fits && w[i].target == w[i].home))
                     full[one[j]] += len;
@@ -212,7 +213,7 @@ static void decisions(bool include_home)
             p[i].weight = round % 2 ? 1 : (uint32_t)check_between(&rng, 1, 1 << 20);
             p[i].rivals = round % 3 ? 0 : (uint32_t)check_between(&rng, 0, check_between(&rng, 0, 100));
         }
-        if (n > 2 && round % 5 == 0) { /* a cached load of a server that answered itself must not count */
+        if (n > 2 && round % 5 == 0) { /* a cached load of a server that answered itself does not count */
             p[n] = p[0];
             p[n].state = TWOCHOICE_UP;
             p[n++].load = 0;
@@ -248,7 +249,7 @@ static void decisions(bool include_home)
     CHECK(check_mem_free(&m));
 }
 
-/* Servers that lie: absurd loads and rivals leave the others with all writes, and nothing overflows. */
+/* Servers that lie: with absurd loads and rivals they get no writes, and nothing overflows. */
 static void lies(void)
 {
     struct check_mem m;
@@ -470,7 +471,7 @@ static void errors(void)
     p[1].server = 4;
     CHECK_EQ(twochoice_placement_redraw(&s, 0, p, 2, &n), QOS_ENOENT);
     p[0].state = p[1].state = TWOCHOICE_UP;
-    p[0].load = 1; /* the other one is better, but names no server */
+    p[0].load = 1; /* the other server is better, but it does not exist */
     p[1].load = 0;
     CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 2), QOS_OK);
     CHECK_EQ(w.target, p[0].server);

@@ -6,7 +6,7 @@
 #define CELLS 4096
 #define PULLS 4
 
-/* A cell is `scale` bytes of an object. The map knows where it is and which operation put it there. */
+/* A cell is `scale` bytes of an object. The map keeps where the cell is and which operation put it there. */
 struct cell {
     uint32_t target; /* TWOCHOICE_LOCAL or a server */
     uint64_t op;
@@ -88,7 +88,8 @@ static void check_all(void)
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
 }
 
-static unsigned long_ones; /* one range in long_ones + 1 may be long; many long ranges keep the tree small */
+/* in one of long_ones + 1 cases the range may be long; many long ranges keep the tree small */
+static unsigned long_ones;
 
 static void pick_range(unsigned *object, unsigned *from, unsigned *to)
 {
@@ -250,7 +251,7 @@ static void go_on_pull(struct pull *p)
             CHECK_EQ(finish_pull(&t, p->id), QOS_OK);
             p->open = false;
             CHECK(cancelled || counts_of(&t).fragments + 2 * OPEN + 1 >= counts_of(&t).max_fragments);
-            /* Some bytes may be at home already. The table says which; only unchanged cells may be. */
+            /* Some bytes may be at home already. The table reports which; only unchanged cells may be. */
             for (c = p->from; c < p->to && !cancelled; c++) {
                 struct twochoice_piece now;
                 twochoice_table_find(&t, object_id[p->object], offset_of(c), &now);
@@ -365,7 +366,7 @@ int main(void)
     uint64_t i;
     check_begin("twochoice_table");
     for (i = 0; i < 8; i++) {
-        /* Cells of an object within 4 GiB: all, less than one, 64 or 4. So leaves are narrow and wide. */
+        /* Cells of an object within 4 GiB: all, less than one, 64 or 4. So some leaves are narrow and some are wide. */
         scale = i == 6 ? 1 << 26 : i == 7 ? 1 << 30 : i % 3 == 0 ? 1 : i % 3 == 1 ? 1 << 20 : UINT64_C(1) << 51;
         base_offset = i < 3 ? 0 : UINT64_MAX - CELLS * scale; /* up to the last possible byte of an object */
         with_pulls = i != 0 && i != 3;
