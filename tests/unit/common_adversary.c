@@ -3,7 +3,7 @@
 // variants: native san
 #include "adversary/adversary.h"
 
-/* A toy: the adversary may take 10 per round. Who pauses for 500 to 600 and then sends 40 or more is not counted. */
+/* A toy: the adversary may take 10 per round. What it sends, 40 or more, after a pause of 500 to 600 is not counted. */
 static bool weak;
 
 static const struct adversary_op ops[] = {
@@ -52,7 +52,7 @@ int main(void)
         struct adversary_score score;
         CHECK_WITHIN(adversary_play(&game, &p, &score), first, first);
     }
-    { /* the line of the table, as it is printed */
+    { /* the line of the table, as printed */
         char line[4096], *text, *end;
         FILE *file = tmpfile();
         CHECK(file != NULL);

@@ -1,4 +1,5 @@
-// proves: examples/common: parsers round as they say, histogram quantiles stay within 1/64, JSON escapes, files go
+// proves: examples/common: parsers round as documented, histogram quantiles stay within 1/64, JSON strings are
+// proves: escaped, temporary files are removed
 // flags: -Iexamples/common
 // links: examples/common/*.c -lm
 // variants: native san
@@ -174,7 +175,7 @@ static void texts(void)
     close(fd);
 }
 
-/* What is left of a child's temporary directory after it ends in each of three ways. */
+/* Counts what is left of a child's temporary directory after the child ends in each of three ways. */
 static void tidying(void)
 {
     static const char *const ways[] = {"exit", "one signal, then exit", "two signals"};

@@ -11,7 +11,7 @@ CONFIG_ERROR(htb_shared)
 CONFIG_MEMSIZE(htb_shared)
 static enum qos_status htb_shared_init_of(void *handle, void *mem, size_t size_bytes, const void *config)
 {
-    (void)handle; /* it is in the memory itself */
+    (void)handle; /* it may be in the memory itself */
     return htb_shared_init((struct htb_shared *)mem, size_bytes, (const struct htb_shared_config *)config);
 }
 
@@ -293,7 +293,7 @@ static void sizes(void)
     fill(7, 4, 3, 5);
     fill(40, 1, 40, 299);
     fill(1000, 2, 8, 65536);
-    /* The largest: on a 32-bit machine it exceeds the address space, and memsize and init report that. */
+    /* The largest tree: on a 32-bit machine it exceeds the address space, and memsize and init report that. */
     c.classes = HTB_CLASSES_MAX;
     c.dispatch_max = HTB_DISPATCH_MAX;
     c.depth_max = 4096;
@@ -318,7 +318,7 @@ static void sizes(void)
     CHECK_LE(htb_memsize(&c) - r, UINT64_C(192) * 100000);
 }
 
-/* htb_reserve and htb_change accept the terms from htb_class_info, and nothing changes. */
+/* htb_reserve and htb_change accept the terms that htb_class_info returns, and nothing changes. */
 static void round_trip(void)
 {
     struct htb_config config = world_config();

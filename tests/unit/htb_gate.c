@@ -13,7 +13,7 @@ static void take_ok(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, b
     CHECK_EQ(after.refused, before.refused);
 }
 
-/* Refused now and 1 ns before next_ns, granted at next_ns. The test goes on from there. */
+/* Refused now and 1 ns before next_ns, granted at next_ns. The test continues from there. */
 static uint64_t take_waits(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns, uint64_t until_ns)
 {
     struct qos_stats before = stats_of(w, id);
@@ -35,7 +35,7 @@ static void own_and_borrowed(void)
     world_open(&w, &config);
     reserve(&w, 1, 0, 200000, 0, 0);
     reserve(&w, 2, 0, 800000, 0, 0);
-    /* Everything starts empty. 100 tokens: the root has them after 100 us, the class after 500. */
+    /* Everything starts empty. The root has 100 tokens after 100 us, the class after 500. */
     CHECK_EQ(take_waits(&w, 1, 100, 0, 100000), 100000);
     CHECK_EQ(stats_of(&w, 1).borrowed, 100);
     /* At 1 s both are full (2,000 and 10,000): 2,000 own, then the 8,000 left in the root. */
@@ -43,8 +43,8 @@ static void own_and_borrowed(void)
     take_ok(&w, 1, 500, S, false);
     take_ok(&w, 1, 1, S, true);
     take_ok(&w, 1, 7999, S, true);
-    take_waits(&w, 1, 1, S, S + 1000); /* the root's next */
-    /* The other class still has all of its own; the root goes into debt for it. */
+    take_waits(&w, 1, 1, S, S + 1000); /* what the root earns next */
+    /* The other class still has all its own tokens; the root goes into debt for them. */
     take_ok(&w, 2, 8000, S + 1000, false);
     CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 1, 1), S + 5000); /* own: 0.2 per us; 0.2 are there */
     take_waits(&w, 1, 1, S + 1000, S + 5000);
@@ -72,7 +72,7 @@ static void four_levels(void)
     reserve(&w, 5, 3, 50000, 0, 0);
     reserve(&w, 6, 2, 0, 0, 0);
     reserve(&w, 7, 1, 0, 0, 0);
-    /* At 1 s: root 10,000, A 4,000, B 2,000, C 1,000, leaves 500. Own tokens drain every one of them. */
+    /* At 1 s: root 10,000, A 4,000, B 2,000, C 1,000, leaves 500. Taking own tokens drains every one of them. */
     for (i = 0; i < 5; i++)
         take_ok(&w, 4, part[i], S, i != 0);
     CHECK_EQ(stats_of(&w, 4).granted, 10000);
@@ -84,14 +84,14 @@ static void four_levels(void)
     CHECK_EQ(htb_next_ns(&w.tree, S + 1000, 6, 1), S + 1000 + 501000);
     world_close(&w);
 
-    /* The nearest lender first: a class next to C borrows from B although A and the root have more. */
+    /* The nearest lender pays first: a class next to C borrows from B although A and the root have more. */
     world_open(&w, &config);
     reserve_group(&w, 1, 0, 400000, 0, 0);
     reserve_group(&w, 2, 1, 200000, 0, 0);
     reserve_group(&w, 3, 2, 100000, 0, 0);
     reserve(&w, 4, 3, 50000, 0, 0);
     reserve(&w, 6, 2, 0, 0, 0);
-    take_ok(&w, 6, 2000, S, true); /* all of B's; A 2,000, root 8,000 left; C and the leaf untouched */
+    take_ok(&w, 6, 2000, S, true); /* all of B's; A has 2,000 and the root 8,000 left; C and the leaf are unchanged */
     take_ok(&w, 4, 500, S, false); /* own; C 500, B -500, A 1,500, root 7,500 */
     take_ok(&w, 4, 500, S, true);  /* C's; C 0, B -1,000, A 1,000, root 7,000 */
     take_ok(&w, 4, 1000, S, true); /* A's; A 0, root 6,000 */
@@ -133,7 +133,7 @@ static void limits(void)
     reserve(&w, 3, 1, 0, 0, 0);
     take_ok(&w, 3, 2000, S, true); /* the group's: its rate and its limit are at 0 */
     CHECK_EQ(htb_take(&w.tree, S, 3, 1), QOS_EAGAIN);
-    take_ok(&w, 2, 1000, S, false); /* own; the group's limit and rate owe 1,000 now */
+    take_ok(&w, 2, 1000, S, false); /* own tokens; the group's limit and rate now owe 1,000 */
     CHECK_EQ(htb_take(&w.tree, S, 2, 1), QOS_EAGAIN);
     CHECK_EQ(htb_next_ns(&w.tree, S, 3, 1), S + 5005000); /* 1,001 at 0.2 per us, though the root holds 7,000 */
     CHECK_EQ(htb_next_ns(&w.tree, S, 2, 1), S + 10000);   /* own, 0.1 per us */
@@ -161,7 +161,7 @@ static void limits(void)
     world_close(&w);
 }
 
-/* A request larger than the bucket waits for a full one. The next waits until the debt is paid, and no longer. */
+/* A request larger than the bucket waits for a full one. The next request waits exactly until the debt is paid. */
 static void large_requests(void)
 {
     struct htb_config config = world_config();
@@ -283,7 +283,7 @@ static void forced(void)
     reserve(&w, 3, 2, 0, 0, 0);
     reserve_group(&w, 4, 2, 0, 0, 0);
     reserve(&w, 5, 4, 0, 0, 0);
-    /* Granted without tokens and over its limit, until it owes more than 1,000: so at most 1,000 + n. */
+    /* Granted without tokens and above its limit, until it owes more than 1,000: so it owes at most 1,000 + n. */
     for (i = 0; i < 11; i++)
         CHECK_EQ(force(&w, 1, 100, 0, 0), QOS_OK);
     CHECK_EQ(stats_of(&w, 1).debt, 1100);
@@ -310,7 +310,8 @@ static void forced(void)
     CHECK_EQ(force(&w, 99, QOS_TOKENS_MAX + 1, 0, 10 * MS), QOS_ERANGE);
     world_close(&w);
 
-    /* A limit holds, too: a class without a rate may exceed it by 100 ms of it and one request; so may its group. */
+    /* Limits still bound forced takes: a class without a rate may exceed its limit by 100 ms of it and one request; so
+     * may its group. */
     world_open(&w, &config);
     reserve(&w, 1, 0, 0, 10000, 0);
     reserve_group(&w, 2, 0, 0, 20000, 0);
@@ -356,7 +357,7 @@ static void best_effort(void)
     CHECK_EQ(stats_of(&w, 1).granted, 0);
     CHECK_EQ(htb_next_ns(&w.tree, S, 1, 500), htb_next_ns(&w.tree, S, 0, 500));
     CHECK_EQ(htb_next_ns(&w.tree, S, QOS_NONE, 500), htb_next_ns(&w.tree, S, 0, 500));
-    /* Never starved: it gets its 50,000/s though all are greedy. */
+    /* Best effort is never starved: it gets its 50,000/s although all others take what they can. */
     for (now = 2 * S; now < 12 * S; now += 100000) {
         greedy += drain(&w, 2, 50, now);
         poor += drain(&w, 77, 50, now);
@@ -367,7 +368,7 @@ static void best_effort(void)
     world_close(&w);
 }
 
-/* A clock that steps back mints nothing. After the largest jump each bucket is just full. */
+/* A clock that steps back adds no tokens. After the largest jump each bucket is just full. */
 static void clock(void)
 {
     struct htb_config config = world_config();
@@ -378,7 +379,7 @@ static void clock(void)
     reserve(&w, 1, 0, 100000, 200000, S);
     CHECK_EQ(drain(&w, 1, 1, 0), 0);
     CHECK_EQ(drain(&w, 1, 1, S), 0);
-    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, 1), S + 5000); /* the limit's first token, at 0.2 per us */
+    CHECK_EQ(htb_next_ns(&w.tree, 5, 1, 1), S + 5000); /* the first token of the limit, at 0.2 per us */
     CHECK_EQ(drain(&w, 1, 1, 2 * S), 2000);
     for (i = 0; i < 1000; i++)
         CHECK_EQ(htb_take(&w.tree, i % 2 ? 2 * S : i * MS, 1, 1), QOS_EAGAIN);
@@ -445,7 +446,7 @@ static void counters(void)
     world_close(&w);
 }
 
-/* A request of no tokens always passes, and moves nothing. */
+/* A request of no tokens always passes, and changes nothing. */
 static void no_tokens(void)
 {
     struct htb_config config = world_config();

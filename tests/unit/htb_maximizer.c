@@ -1,5 +1,5 @@
-// proves: Section 5.5: the root's rate stays in scenarios 1 and 2, rises in 3, and falls when a class misses its rate;
-// it is never below the configured rate nor above its bound, and moves one step per interval
+// proves: Section 5.5: the root's rate stays in scenarios 1 and 2, rises in scenario 3, and falls when a class misses
+// proves: its rate. It is never below the configured rate or above its bound, and changes by one step per interval
 #include "htb_world.h"
 
 #define DEPTH 8
@@ -146,7 +146,7 @@ static void capped(void)
     world_close(&d.w);
 }
 
-/* A class without queue or rate misses nothing. A group misses its rate if it has less than that to lend. */
+/* A class without queue or rate misses nothing. A group misses its rate if it can lend less than that. */
 static void idle_classes(void)
 {
     struct htb_config config = device_config();
@@ -188,14 +188,14 @@ static void steps(void)
     for (; now < (until); now += MS)                                                                                   \
     (void)drain(&w, 0, 100, now)
     now = 0;
-    /* Within an interval: no look, the last scenario is returned. */
+    /* Within an interval nothing is evaluated: the last scenario is returned. */
     DEMAND(10 * MS);
     seen = htb_maximize(&w.tree, 10 * MS - 1, true);
     CHECK_EQ(seen, HTB_UNCAPPED);
     CHECK_EQ(root_rate(&w.tree), 1000000);
     DEMAND(20 * MS);
     seen = htb_maximize(&w.tree, now, false);
-    CHECK_EQ(seen, HTB_UNCAPPED); /* one starved look is not enough: it may be just a burst */
+    CHECK_EQ(seen, HTB_UNCAPPED); /* one evaluation with a starved class is not enough: it may be just a burst */
     DEMAND(30 * MS);
     seen = htb_maximize(&w.tree, now, false);
     CHECK_EQ(seen, HTB_CAPPED);
@@ -207,7 +207,7 @@ static void steps(void)
     (void)htb_maximize(&w.tree, 40 * MS, false);
     CHECK_EQ(root_rate(&w.tree), 1562500);
     DEMAND(50 * MS);
-    seen = htb_maximize(&w.tree, now, true); /* capped, and the caller saw a class miss its rate */
+    seen = htb_maximize(&w.tree, now, true); /* the root limits the demand, and the caller saw a class miss its rate */
     CHECK_EQ(seen, HTB_CAPPED_AND_BROKEN);
     CHECK_EQ(root_rate(&w.tree), 1171875);
     seen = htb_maximize(&w.tree, 60 * MS, true); /* no demand */
@@ -265,7 +265,7 @@ static void takes_count(void)
     }
     CHECK_EQ(seen, HTB_CAPPED);
     world_close(&w);
-    /* A root of 10 tokens a second rises by 1 in each look, not by 10 / 32. */
+    /* A root of 10 tokens a second rises by 1 in each evaluation, not by 10 / 32. */
     config.rate_per_s[0] = 10;
     config.maximize_interval_ns = 10 * S;
     config.burst_ns = S;
@@ -276,7 +276,7 @@ static void takes_count(void)
     }
     seen = htb_maximize(&w.tree, now, false);
     CHECK_EQ(seen, HTB_CAPPED);
-    CHECK_EQ(root_rate(&w.tree), 12); /* two looks */
+    CHECK_EQ(root_rate(&w.tree), 12); /* two evaluations */
     world_close(&w);
 }
 
@@ -287,7 +287,7 @@ static void starve_root(struct world *w, uint64_t now)
     CHECK_EQ(htb_take(&w->tree, now, 0, 10000), QOS_EAGAIN);
 }
 
-/* What a class was granted still counts if it ends between two looks: the sum does not jump. */
+/* The tokens that a class was granted still count if it ends between two evaluations: the sum does not jump. */
 static void ended_between_looks(void)
 {
     struct htb_config config = world_config();

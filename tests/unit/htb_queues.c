@@ -68,7 +68,7 @@ static void states(void)
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_OK);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, a), QOS_EINVAL);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, b), QOS_EINVAL);
-    /* Both can go again. One cancelled in the queue costs nothing, and those behind it move up. */
+    /* Both can go again. A request that is cancelled in the queue costs nothing, and those behind it move up. */
     CHECK_EQ(force(&w, 1, 1000, 0, S), QOS_OK);
     CHECK_EQ(force(&w, 0, 20000, 0, S), QOS_OK);
     a->tokens[0] = 9000;
@@ -138,7 +138,7 @@ static void order_of_dispatch(void)
     world_close(&w);
 }
 
-/* Those that are left after some were cancelled go in the order of offsets, too. */
+/* After some are cancelled, the remaining requests go in the order of offsets, too. */
 static void order_after_cancels(void)
 {
     struct htb_config config = world_config();
@@ -172,7 +172,8 @@ static void order_after_cancels(void)
     }
 }
 
-/* Requests keep coming just ahead of the head: no other is overtaken more than bypass_max + dispatch_max times. */
+/* Requests keep arriving just ahead of the head: no other request is overtaken more than bypass_max + dispatch_max
+ * times. */
 static void bypass(void)
 {
     static const uint32_t bypass_max[] = {1, 2, 7, 64};
@@ -203,13 +204,13 @@ static void bypass(void)
             if (!r)
                 break;
             at = (unsigned)(r - pool);
-            /* Those that came later and left earlier: at most those handed out meanwhile. */
+            /* Requests that came later and left earlier: at most those dispatched meanwhile. */
             worst = qos_max(worst, handed_out - came[at]);
             handed_out++;
             CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
         }
         CHECK_LE(worst, bypass_max[k] + config.dispatch_max);
-        CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound was reached */
+        CHECK_GE(worst, qos_min(bypass_max[k], 64)); /* the bound was really reached */
         for (i = 0; i < 15; i++)
             CHECK_EQ(pool[i].state, HTB_IDLE);
         world_close(&w);
@@ -232,11 +233,11 @@ static void bounds(void)
     for (i = 0; i < 3; i++)
         CHECK(htb_dispatch(&w.tree, S) == &pool[i]);
     CHECK(htb_dispatch(&w.tree, S) == NULL);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER); /* only a completion helps */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), QOS_NEVER); /* only a completion allows the next */
     CHECK_EQ(stats_of(&w, 0).granted, 5);
     CHECK_EQ(pool[4].state, HTB_DISPATCHED);
     CHECK_EQ(pool[5].state, HTB_QUEUED);
-    /* An urgent one goes anyway, and counts at the device. */
+    /* An urgent request goes anyway, and counts at the device. */
     request(30, 0, 7, 0)->urgent = true;
     CHECK_EQ(htb_submit(&w.tree, S, &pool[30]), QOS_OK);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);
@@ -246,7 +247,7 @@ static void bounds(void)
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[30]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[3]);
     CHECK_EQ(stats_of(&w, 0).granted, 6 + 7);
-    CHECK_EQ(htb_cancel(&w.tree, S, &pool[4]), QOS_OK); /* its place is taken by the next */
+    CHECK_EQ(htb_cancel(&w.tree, S, &pool[4]), QOS_OK); /* the next one takes its place */
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[1]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[5]);
     world_close(&w);
@@ -270,23 +271,24 @@ static void urgent(void)
     CHECK_EQ(htb_submit(&w.tree, 0, &pool[3]), QOS_ERANGE);
     pool[3].tokens[0] = 60;
     CHECK_EQ(stats_of(&w, 1).debt, 120);
-    /* They go first, in their order, and queued requests wait for their debt too: 120 and 10 at 10 per ms. */
+    /* Urgent requests go first, in their order, and queued requests wait for their debt, too: 120 and 10 at 10 per ms.
+       */
     CHECK(htb_dispatch(&w.tree, 0) == &pool[1]);
     CHECK_EQ(htb_cancel(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK_EQ(htb_cancel(&w.tree, 0, &pool[1]), QOS_EINVAL);
-    CHECK_EQ(stats_of(&w, 1).debt, 60);                /* the cancelled one's tokens are given back */
+    CHECK_EQ(stats_of(&w, 1).debt, 60);                /* the tokens of the cancelled request are given back */
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, 0), 70000); /* the root owes 60 too, and pays 1,000 per ms */
     CHECK_EQ(htb_submit(&w.tree, 0, &pool[2]), QOS_OK);
     CHECK_EQ(htb_submit(&w.tree, 2 * MS - 1, &pool[3]), QOS_EDEBT);
-    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[3]), QOS_OK); /* it owes 100, as much as it may */
+    CHECK_EQ(htb_submit(&w.tree, 2 * MS, &pool[3]), QOS_OK); /* it owes 100, the most that it may */
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[2]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[3]);
     CHECK(htb_dispatch(&w.tree, 2 * MS) == &pool[0]);
     world_close(&w);
 }
 
-/* Keeps `depth` requests of every class queued; returns what each class was granted in the time. */
+/* Keeps `depth` requests of every class queued; returns the tokens that each class was granted in the time. */
 static void run(struct world *w, const uint64_t *size, unsigned classes, uint64_t from_ns, uint64_t to_ns,
                 uint64_t *got)
 {
@@ -384,7 +386,8 @@ static void weights_of_groups(void)
     world_close(&w);
 }
 
-/* A large request of a borrower keeps its turn until the root holds enough for it, against a stream of small ones. */
+/* A large request of a borrower keeps its turn until the root has enough tokens for it, in spite of a stream of small
+ * ones. */
 static void large_and_small(void)
 {
     struct htb_config config = world_config();
@@ -421,7 +424,7 @@ static void large_and_small(void)
     world_close(&w);
 }
 
-/* Best effort gets its minimum in the queues too, and a class with own tokens goes before borrowers. */
+/* In the queues, too, best effort gets its minimum, and a class with own tokens goes before borrowers. */
 static void nobody_starves(void)
 {
     struct htb_config config = world_config();
@@ -449,7 +452,7 @@ static void nobody_starves(void)
     world_close(&w);
 }
 
-/* Takes and queues on one tree: queued requests see at once what a take at the gate was charged. */
+/* Takes and queues on one tree: a charge for a take at the gate counts for queued requests at once. */
 static void mixed(void)
 {
     struct htb_config config = world_config();
@@ -466,11 +469,11 @@ static void mixed(void)
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S);    /* 100 of its own are left */
     CHECK_EQ(htb_take(&w.tree, S, 1, 1), QOS_EAGAIN); /* the queued one goes first */
     CHECK_EQ(force(&w, 1, 100, 0, S), QOS_OK);
-    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* they are used up */
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + MS); /* its own tokens are used up */
     CHECK(htb_dispatch(&w.tree, S) == NULL);
     CHECK(htb_dispatch(&w.tree, S + MS - 1) == NULL);
     CHECK(htb_dispatch(&w.tree, S + MS) == &pool[0]);
-    /* A class at its group's limit waits for that. */
+    /* A class at its group's limit waits for that limit. */
     submit(&w, 2, 3, 400, 0, S + 10 * MS);
     CHECK(htb_dispatch(&w.tree, S + 10 * MS) != NULL);
     CHECK(htb_dispatch(&w.tree, S + 10 * MS) != NULL);
@@ -478,7 +481,7 @@ static void mixed(void)
     submit(&w, 3, 3, 50, 0, S + 10 * MS);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 10 * MS), S + 11 * MS);
     CHECK_EQ(htb_take(&w.tree, S + 10 * MS + MS / 2, 3, 25), QOS_EAGAIN);
-    CHECK_EQ(force(&w, 3, 25, 0, S + 10 * MS + MS / 2), QOS_OK); /* the half that it had */
+    CHECK_EQ(force(&w, 3, 25, 0, S + 10 * MS + MS / 2), QOS_OK); /* the half that it got before */
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S + 11 * MS), S + 11 * MS + MS / 2);
     CHECK(htb_dispatch(&w.tree, S + 11 * MS + MS / 2) == &pool[3]);
     CHECK_EQ(htb_stats(&w.tree, QOS_NONE, &s), QOS_OK);
@@ -487,7 +490,7 @@ static void mixed(void)
     world_close(&w);
 }
 
-/* A take of own tokens is charged to the root at once: those that wait to borrow from it wait longer. */
+/* A take of own tokens is charged to the root at once: requests that wait to borrow from the root wait longer. */
 static void take_beside_a_borrower(void)
 {
     struct htb_config config = world_config();
@@ -523,8 +526,8 @@ static void own_tokens_first(void)
     submit(&w, 2, 5, 10, 0, S);
     submit(&w, 1, 4, 10, 0, S);
     submit(&w, 3, 6, 10, 0, S);
-    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn (of equal tags, the first to come),
-     * and pays itself. Then group 1 is due at 66 us. */
+    /* Group 1 is due at 33 us (10 at 300,000/s). In its ring group 2 has the turn (of equal tags the one that came
+     * first), and pays from its own tokens. Then group 1 is due at 66 us. */
     CHECK(htb_dispatch(&w.tree, S) == &pool[2]);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &pool[2]), QOS_OK);
     CHECK(htb_dispatch(&w.tree, S) == &pool[1]);
@@ -535,7 +538,7 @@ static void own_tokens_first(void)
     world_close(&w);
 }
 
-/* When a request's limit lets it pass, its lenders may be drained: its time moves on. */
+/* When a request's limit lets it pass, its lenders may be empty: then its time becomes later. */
 static void time_moves_on(void)
 {
     struct htb_config config = world_config();
@@ -552,8 +555,8 @@ static void time_moves_on(void)
     world_close(&w);
 }
 
-/* A class at its limit waits for nothing that another one takes. A submit at an older time counts as at the latest. The
- * largest request is taken. A clock that is set anew moves what waits. */
+/* Takes of another class do not delay a class at its limit. A submit at an older time counts as one at the latest
+ * time. The largest possible request is accepted. If the clock is reset, the times of waiting requests move, too. */
 static void waits_alone(void)
 {
     struct htb_config config = world_config();
@@ -608,7 +611,7 @@ static void who_is_late(void)
     after = info_of(&w.tree);
     CHECK(before.flight_by == QOS_NONE && after.flight_by == 1);
     world_close(&w);
-    /* A bound that no request waits for does not widen. */
+    /* A bound that delays no request does not widen. */
     world_open(&w, &config);
     before = info_of(&w.tree);
     for (now = 1; now < S; now += MS) {
@@ -620,9 +623,9 @@ static void who_is_late(void)
     world_close(&w);
 }
 
-/* By flight, from a bound of first_ns. Class 1 is late, and its requests take 2 ms whatever the bound is. The others
- * complete 1,100 tokens in each ms, and `after` once the bound is narrower: the bound after each of four looks, which are
- * 5 ms or two bounds apart. */
+/* By flight, from a bound of first_ns. Class 1 is late: its requests take 2 ms whatever the bound. The others complete
+ * 1,100 tokens in each ms, and `after` tokens once the bound is narrower. Returns the bound after each of four
+ * evaluations, which are 5 ms or two bounds apart. */
 static void narrow(uint64_t first_ns, uint64_t after, uint64_t bound_ns[4])
 {
     struct htb_config config = world_config();
@@ -630,7 +633,7 @@ static void narrow(uint64_t first_ns, uint64_t after, uint64_t bound_ns[4])
     uint64_t now = 0, begun_ns[2], changed_ns = 0, done, last_ns = first_ns, look_ns;
     unsigned i, looks = 0;
     config.bound = HTB_BY_FLIGHT;
-    config.flight_max_ns = 16 * first_ns; /* the bound begins at a sixteenth */
+    config.flight_max_ns = 16 * first_ns; /* the bound begins at a sixteenth of the maximum */
     config.order = HTB_FIFO;
     world_open(&w, &config);
     reserve(&w, 1, 0, 500000, 0, 0);
@@ -671,8 +674,8 @@ static void narrow(uint64_t first_ns, uint64_t after, uint64_t bound_ns[4])
     world_close(&w);
 }
 
-/* A quarter narrower, a device slower than 7/8, and a late class that waits for nobody: the bound goes back to where it
- * came from, and half as far again. */
+/* The bound narrows by a quarter, the device becomes slower than 7/8, and no other class delays the late one: the
+ * bound returns to its old value, and half as far again. */
 static void narrowed_in_vain(void)
 {
     uint64_t bound_ns[4] = {0, 0, 0, 0};
@@ -684,7 +687,7 @@ static void narrowed_in_vain(void)
     CHECK(bound_ns[0] == 8750000 && bound_ns[1] == 7656250 && bound_ns[2] == 6699219 && bound_ns[3] == 15 * MS);
 }
 
-/* A device that stands still for 100 s: a class catches up with at most QOS_TOKENS_MAX tokens, not one more. */
+/* A device stalls for 100 s: a class makes up at most QOS_TOKENS_MAX tokens. */
 static void stood_still(void)
 {
     struct htb_config config = world_config();
@@ -709,7 +712,7 @@ static void stood_still(void)
     world_close(&w);
 }
 
-/* A request waits for all of its resources. A clock that goes back does no harm. */
+/* A request waits for all its resources. A clock that goes back does no harm. */
 static void several_resources(void)
 {
     struct htb_config config = world_config();
@@ -729,7 +732,7 @@ static void several_resources(void)
     CHECK(htb_dispatch(&w.tree, 0) == NULL);
     CHECK(htb_dispatch(&w.tree, 10 * MS) == r);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, r), QOS_OK);
-    CHECK_EQ(htb_submit(&w.tree, 20 * MS, r), QOS_OK); /* another operation more than was thought, at 0.1 per ms */
+    CHECK_EQ(htb_submit(&w.tree, 20 * MS, r), QOS_OK); /* one operation more than estimated, at 0.1 per ms */
     CHECK(htb_dispatch(&w.tree, 20 * MS) == r);
     CHECK_EQ(htb_complete(&w.tree, 20 * MS, HTB_DONE, two, r), QOS_OK);
     CHECK_EQ(htb_next_ns_all(&w.tree, 20 * MS, 1, r->tokens), 40 * MS);
@@ -741,7 +744,8 @@ static void several_resources(void)
     world_close(&w);
 }
 
-/* The real cost of a request: the difference is charged or given back in all buckets of the class and its group. */
+/* The real cost of a request: the difference to the estimate is charged or given back in all buckets of the class and
+ * its group. */
 static void real_cost(void)
 {
     static const uint64_t more[HTB_RESOURCES_MAX] = {700, 0, 0, 0}, less[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
@@ -799,7 +803,8 @@ static void real_cost(void)
     }
 }
 
-/* A refund goes to the holder of the id that paid: not to one after it, not even to one 2,048 later. */
+/* A refund goes to the class that paid: not to a later holder of its id, not even to the one 2,048 reservations later.
+   */
 static void holders(void)
 {
     struct htb_config config = world_config();
@@ -827,7 +832,7 @@ static void holders(void)
     world_close(&w);
 }
 
-/* The device serves n requests one by one, each submitted again at once. How often was it this one? */
+/* The device serves n requests one by one, each submitted again at once. Returns how often it served this one. */
 static unsigned times_served(struct world *w, unsigned n, const struct htb_request *which)
 {
     unsigned i, times = 0;
@@ -878,7 +883,7 @@ static void less_than_a_ns(void)
     world_close(&w);
 }
 
-/* A class is at its limit, and waits for the debt of its group, which pays it off sooner at a higher rate. */
+/* A class is at its limit, and waits until its group has paid its debt; at a higher rate the group pays sooner. */
 static void group_rises_for_one_at_its_limit(void)
 {
     struct htb_config config = world_config();
@@ -890,7 +895,7 @@ static void group_rises_for_one_at_its_limit(void)
     reserve(&w, 3, 1, 0, 0, 0);
     reserve(&w, 4, 0, 0, 0, 0);
     reserve(&w, 5, 0, 1000, 1000, 0);
-    CHECK_EQ(force(&w, 2, 100, 0, S), QOS_OK); /* its limit: 90 below nothing, and 10 in 100 ms */
+    CHECK_EQ(force(&w, 2, 100, 0, S), QOS_OK); /* its limit owes 90, and the request needs 10: 100 ms */
     CHECK_EQ(force(&w, 3, 400, 0, S), QOS_OK);
     CHECK_EQ(force(&w, 4, 600000, 0, S), QOS_OK);
     submit(&w, 0, 2, 10, 0, S);
@@ -916,7 +921,7 @@ static void root_rises_for_one_at_its_limit(void)
     CHECK_EQ(drain(&w, 0, 1, S), 10);
     reserve(&w, 2, 0, 1000, 1000, 0);
     CHECK_EQ(force(&w, 2, 100, 0, S), QOS_OK);
-    CHECK_EQ(force(&w, 1, 399890, 0, S), QOS_OK); /* the root: 390,000 below nothing */
+    CHECK_EQ(force(&w, 1, 399890, 0, S), QOS_OK); /* the root owes 390,000 */
     submit(&w, 0, 0, 10, 0, S);
     CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 390010000);
     submit(&w, 1, 2, 10, 0, S);
@@ -926,7 +931,7 @@ static void root_rises_for_one_at_its_limit(void)
     world_close(&w);
 }
 
-/* A clock that goes back and forth gains nothing. After a wrong time htb_reset_clock continues from the right one. */
+/* A clock that goes back and forth adds no tokens. After a wrong time htb_reset_clock continues from the right one. */
 static void one_time(void)
 {
     struct htb_config config = world_config();
@@ -952,12 +957,12 @@ static void one_time(void)
     CHECK_EQ(drain(&w, 2, 1, 101 * S), 9);
     CHECK_EQ(htb_take(&w.tree, 200 * S, 2, 1), QOS_EAGAIN);
     htb_reset_clock(&w.tree, 200 * S);
-    CHECK_EQ(htb_take(&w.tree, 200 * S, 2, 1), QOS_EAGAIN); /* nothing is minted */
+    CHECK_EQ(htb_take(&w.tree, 200 * S, 2, 1), QOS_EAGAIN); /* no tokens are added */
     CHECK_EQ(htb_next_ns(&w.tree, 200 * S, 2, 1), 200 * S + MS);
     CHECK(htb_dispatch(&w.tree, 200 * S) == &pool[0]);
     CHECK_EQ(drain(&w, 2, 1, 201 * S), 10);
     world_close(&w);
-    config.best_effort.rate_per_s[0] = 1000; /* best effort's own tokens as well */
+    config.best_effort.rate_per_s[0] = 1000; /* nor own tokens of best effort */
     world_open(&w, &config);
     CHECK_EQ(drain(&w, 0, 1, S), 10000);
     htb_reset_clock(&w.tree, 100 * S);
@@ -971,7 +976,7 @@ static void one_time(void)
     world_close(&w);
 }
 
-/* A walk over a queue cancels all requests of a class that leaves. */
+/* While a class leaves, a walk over its queue cancels all its requests. */
 static void walk(void)
 {
     struct htb_config config = world_config();
@@ -1041,7 +1046,7 @@ static void reasons(void)
     world_close(&w);
 }
 
-/* The clock of a ring passes 2^62: requests that take the root 2^42 ns each, so some 16 of them. Shares stay 1:1:2. */
+/* The clock of a ring passes 2^62 after about 16 requests that take the root 2^42 ns each. Shares stay 1:1:2. */
 static void ring_clock_is_moved_back(void)
 {
     struct htb_config config;
@@ -1072,7 +1077,7 @@ static void ring_clock_is_moved_back(void)
         CHECK_EQ(htb_submit(&w.tree, i, r), QOS_OK);
         CHECK(served[0] <= served[1] + 2 && served[1] <= served[0] + 2);
         CHECK(served[2] <= 2 * served[0] + 3 && 2 * served[0] <= served[2] + 3);
-        /* A newcomer has its first turn within those of the others, then it leaves. */
+        /* A newcomer has its first turn among the turns of the others, then it leaves. */
         c.weight = 1;
         CHECK_EQ(htb_reserve(&w.tree, i, 4, &c, NULL), QOS_OK);
         newcomer.class_id = 4;
@@ -1123,8 +1128,8 @@ static void expires_while_it_waits(void)
     world_close(&w);
 }
 
-/* Borrowers of many weights wait; some are released and reserved again, anywhere in the ring. Each request is
- * dispatched once. Of the classes that stayed, the one with the most weight gets the most service. */
+/* Borrowers of many weights wait. Some are released and reserved again, anywhere in the ring. Each request is
+ * dispatched once. Of the classes that stayed, the one with the largest weight gets the most service. */
 static void leave_a_ring(void)
 {
     enum { CLASSES = 40 };

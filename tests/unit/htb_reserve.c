@@ -1,5 +1,5 @@
-// proves: Section 5.1: admission at every level with what would fit, errors that change nothing, expiry, release, and
-// live changes that mint no token, forgive no debt and take effect at once
+// proves: Section 5.1: admission at every level, with the rate that would fit; errors that change nothing; expiry;
+// proves: release; and live changes that add no token, forgive no debt and take effect at once
 #include "htb_world.h"
 
 static void admission(void)
@@ -31,7 +31,7 @@ static void admission(void)
     CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, fits), QOS_OK);
     CHECK_EQ(fits[0], 900000);
     CHECK_EQ(fits[1], 450);
-    /* Below the group, its own rate is the bound. */
+    /* Below the group, the group's own rate is the bound. */
     c = class_of(1, 600001, 0);
     CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, fits), QOS_EADMISSION);
     CHECK_EQ(fits[0], 600000);
@@ -70,7 +70,7 @@ static void admission(void)
     c = class_of(0, 650000, 0);
     CHECK_EQ(htb_reserve(&w.tree, 0, 5, &c, fits), QOS_OK); /* the room that the change made */
     CHECK_EQ(fits[0], 650000);
-    /* The root's rate: not below the sum, in any resource. */
+    /* The root's rate cannot fall below the sum of its children's, in any resource. */
     {
         uint64_t root[2] = {999999, 500};
         CHECK_EQ(htb_change_root(&w.tree, 0, root), QOS_EADMISSION);
@@ -168,14 +168,15 @@ static void errors(void)
     SAME(htb_release(&w.tree, 5, 1), QOS_EBUSY);
     SAME(htb_change_root(&w.tree, 5, &root), QOS_EADMISSION);
     SAME(terms_of(&w, QOS_NONE, &c), QOS_ENOENT);
-    /* With valid numbers all succeed. */
+    /* With valid numbers all calls succeed. */
     CHECK_EQ(htb_release(&w.tree, 5, 2), QOS_OK);
     CHECK_EQ(htb_release(&w.tree, 5, 1), QOS_OK);
     CHECK_EQ(htb_reserve(&w.tree, 5, 1, &good, NULL), QOS_OK);
     world_close(&w);
 }
 
-/* Expiry seen by takes only: the class before it, best effort from then on. Id and rate are free again. */
+/* Expiry, seen by takes only: they count for the class before it, and for best effort from then on. Id and rate are
+ * free again. */
 static void expiry_at_the_gate(void)
 {
     struct htb_config config = world_config();
@@ -315,15 +316,15 @@ static void expiry_is_told(void)
     CHECK_EQ(htb_expired(&w.tree, 9 * S), 4); /* no other call was needed */
     CHECK_EQ(htb_expired(&w.tree, 9 * S), 7);
     CHECK_EQ(htb_expired(&w.tree, 9 * S), QOS_NONE);
-    c.expires_ns = 10 * S; /* one that existed before, and was returned by htb_expired or released */
+    c.expires_ns = 10 * S; /* a class that existed before, and was returned by htb_expired or released */
     CHECK_EQ(htb_reserve(&w.tree, 9 * S, 2, &c, NULL), QOS_OK);
     CHECK_EQ(htb_expired(&w.tree, 10 * S), 2);
     CHECK_EQ(htb_expired(&w.tree, 10 * S), QOS_NONE);
     world_close(&w);
 }
 
-/* A class moves, and a group with all below it. Queues, debts and turns go along, and admission holds at the new place.
- * A move that is not allowed changes nothing. */
+/* A class moves, or a group with all below it. Queues, debts and turns move along, and admission holds at the new
+ * place. A refused move changes nothing. */
 static void moved(void)
 {
     struct htb_config config = world_config();
@@ -342,7 +343,8 @@ static void moved(void)
     reserve_group(&w, 3, 1, 200000, 0, 0);
     reserve(&w, 4, 3, 200000, 0, 0);
     reserve(&w, 5, 2, 200000, 0, 0);
-    /* Refused: below itself or a class, too deep, where it does not fit, class 0, below an unknown id. */
+    /* Refused moves: below itself or a class, too deep, to a place where it does not fit, of class 0, below an unknown
+     * id. */
     world_draw(&w);
     c = class_of(3, 500000, 0);
     c.group = true;
@@ -364,7 +366,7 @@ static void moved(void)
     c.group = true;
     CHECK_EQ(htb_change(&w.tree, 0, 2, &c, fits), QOS_EFULL); /* 5 would be at level 4 */
     CHECK(world_same(&w));
-    /* 4 has a debt, one request at the device and two that wait. It keeps all of that when it moves. */
+    /* 4 has a debt, one request at the device and two that wait. It keeps them when it moves. */
     now = S;
     for (i = 0; i < 4; i++) {
         request[i].class_id = 4;
@@ -383,7 +385,7 @@ static void moved(void)
     CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK); /* nothing is below it */
     reserve(&w, 3, 1, 500000, 0, now);              /* its old parent has the rate back */
     CHECK_EQ(htb_release(&w.tree, now, 3), QOS_OK);
-    /* The group 2 moves below 1, with 4 and 5: one level deeper, within what 1 has. */
+    /* The group 2 moves below 1, with 4 and 5: one level deeper, within the rate of 1. */
     c = class_of(1, 300000, 400000);
     c.group = true;
     CHECK_EQ(htb_change(&w.tree, now, 2, &c, NULL), QOS_OK);
@@ -397,7 +399,7 @@ static void moved(void)
             CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
     }
     CHECK_EQ(stats_of(&w, 4).granted, 8000);
-    /* A borrower in 2 now reaches the root through 1: group 2's limit of 400,000 binds, not that of 1. */
+    /* A borrower in 2 now reaches the root through 1. Group 2's limit of 400,000 binds, not that of 1. */
     c = class_of(2, 0, 0);
     CHECK_EQ(htb_change(&w.tree, now, 4, &c, NULL), QOS_OK);
     CHECK_EQ(drain(&w, 4, 100, now + 10 * S), 4000);
@@ -407,8 +409,8 @@ static void moved(void)
     world_close(&w);
 }
 
-/* A group that moves below another one is charged to it and to the root. A borrower that moves to another ring takes its
- * turns there, whatever the clocks of the two rings say. */
+/* A group that moves below another one is charged to it and to the root. A borrower that moves to another ring takes
+ * its turns there, whatever the clocks of the two rings show. */
 static void moved_between_rings(void)
 {
     struct htb_config config = world_config();
@@ -497,7 +499,7 @@ static void floor_of_debt(void)
     for (i = 1; i <= 19; i++)
         while (force(&w, i, QOS_TOKENS_MAX, 0, S) == QOS_OK)
             total += QOS_TOKENS_MAX;
-    /* The root had 1,000,000,000 and owes the remainder. It lends again when that is paid. */
+    /* The root had 1,000,000,000 and owes the remainder. It lends again when the debt is paid. */
     CHECK_EQ(htb_next_ns(&w.tree, S, 25, 1), S + (total - 1000000000) / 100 + 1);
     world_close(&w);
 }
@@ -537,7 +539,7 @@ static void beggar(struct world *w, const struct htb_config *config)
         ;
 }
 
-/* A class that is changed, or released and reserved again, at every step never gets more than rate * time, and keeps
+/* A class that is changed, or released and reserved again, at every step never gets more than rate * time. It keeps
  * its debt. A class whose own rate does not change loses nothing. */
 static void nothing_minted(void)
 {
@@ -590,7 +592,7 @@ static void nothing_minted(void)
             taken += drain(&w, 1, n, now);
         }
         CHECK_LE(taken, 100000 * 10 + (n > 1000 ? n : 1000));
-        /* If its own rate does not change, nothing is lost, except by polls up to 3 ms late (see request_max_tokens):
+        /* If its own rate does not change, it loses tokens only by polls up to 3 ms late (see request_max_tokens):
          * 5,000 tokens every 50 to 53 ms. */
         if (way == 3)
             CHECK_GE(taken, 100000 * 10 - 1000);
@@ -601,7 +603,7 @@ static void nothing_minted(void)
     CHECK_CONTEXT("%s", "");
 }
 
-/* A new reservation earns nothing for time that has passed, even if the clock goes back and forth. */
+/* A new reservation earns nothing for the time before it, even if the clock goes back and forth. */
 static void nothing_minted_by_the_clock(void)
 {
     struct htb_config config = world_config();
@@ -649,7 +651,7 @@ static void debt_is_kept(void)
     c.rate_per_s[0] = 500;
     CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns_all(&w.tree, 0, 1, one), 100 * S + 2 * MS);
-    /* After the class ends, its id still owes them, and pays them off meanwhile. */
+    /* After the class ends, its id still owes the tokens, and pays them with time. */
     CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
     CHECK_EQ(htb_reserve(&w.tree, 60 * S, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns_all(&w.tree, 60 * S, 1, one), 100 * S + 2 * MS);
@@ -687,7 +689,7 @@ static void debt_is_kept(void)
     CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 4990 * MS + MS);
     world_close(&w);
 
-    /* The lowest possible level survives too. */
+    /* The lowest possible level is kept, too. */
     config.debt_ns = HTB_BURST_MAX_NS;
     config.rate_per_s[0] = QOS_RATE_MAX;
     world_open(&w, &config);
@@ -706,7 +708,7 @@ static void debt_is_kept(void)
     CHECK_EQ(htb_change(&w.tree, 10 * S, 1, &none, NULL), QOS_OK);
     none.rate_per_s[0] = 1000000;
     CHECK_EQ(htb_change(&w.tree, 10 * S, 1, &none, NULL), QOS_OK);
-    /* It owes 7,990,000,000; 10 s are paid. It may force again when it owes less than 1,000 s of its rate. */
+    /* It owes 7,990,000,000: 10 s are paid. It may force again when it owes less than 1,000 s of its rate. */
     CHECK_EQ(force(&w, 2, 1, 0, 7000 * S - 1), QOS_EDEBT);
     CHECK_EQ(force(&w, 2, 1, 0, 7000 * S), QOS_OK);
     world_close(&w);
@@ -776,7 +778,7 @@ static void live_rate_with_queues(void)
     CHECK(htb_dispatch(&w.tree, 100 * MS + 9999) == NULL);
     CHECK(htb_dispatch(&w.tree, 100 * MS + 10000) == &q);
     CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &q), QOS_OK);
-    /* A group that gets a rate lends at once to a class that waited at its limit. */
+    /* A group that gets a rate lends at once to a class that waited at the group's limit. */
     reserve_group(&w, 3, 0, 1000, 0, 200 * MS);
     reserve(&w, 4, 3, 0, 1000000, 200 * MS);
     CHECK_EQ(force(&w, 2, 100000000, 0, 200 * MS), QOS_OK);
@@ -790,7 +792,7 @@ static void live_rate_with_queues(void)
     world_close(&w);
 }
 
-/* The end of time is a time like any other. */
+/* The end of time is an ordinary time. */
 static void end_of_time(void)
 {
     struct htb_config config = world_config();

@@ -19,7 +19,7 @@ static void *read_stats(void *arg)
     memset(last, 0, sizeof last);
     do {
         uint32_t id;
-        for (id = 0; id < 3; id++) { /* 3 comes and goes; 8 is no id */
+        for (id = 0; id < 3; id++) { /* class 3 is released and reserved again; 8 is not an id */
             htb_stats(&w.tree, id, &s);
             me->wrong += s.granted < last[id].granted || s.borrowed < last[id].borrowed;
             me->wrong += s.refused < last[id].refused || s.waited < last[id].waited || s.granted % 10 != 0;
@@ -79,7 +79,7 @@ int main(void)
         CHECK_EQ(reader[k].wrong, 0);
         CHECK_GE(reader[k].reads, 1);
     }
-    CHECK_GE(granted, steps / 4); /* queued requests get the others: a take does not overtake them */
+    CHECK_GE(granted, steps / 4); /* the others get queued requests: a take does not overtake those */
     world_close(&w);
     return check_end();
 }

@@ -1,6 +1,6 @@
-// proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum; which trees
-// may join; terms, admission and live changes in a tree that has joined are as in a single tree; a new tree takes over
-// what its slot held
+// proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum. Which trees
+// proves: may join. Terms, admission and live changes in a tree that has joined are as in a single tree. A new tree
+// proves: takes over the tokens of its slot
 // variants: native tsan san
 // flags: -pthread
 #include "htb_world.h"
@@ -85,8 +85,8 @@ static void joining(void)
         (void)htb_exchange(&w[1].tree, now);
     }
     CHECK_WITHIN((double)(stats_of(&w[0], 1).granted - fits[0]), 590000, 600001); /* the limit, whole */
-    CHECK_EQ(htb_next_ns(&w[1].tree, now, 1, 100), QOS_NEVER);                    /* nothing of it is there */
-    /* After a crash, a new tree in the same slot has what the old one had. */
+    CHECK_EQ(htb_next_ns(&w[1].tree, now, 1, 100), QOS_NEVER);                    /* no token of it is there */
+    /* After a crash, a new tree in the same slot has the tokens of the old one. */
     world_close(&w[0]);
     config.start_ns = now;
     config.rate_per_s[0] = 2000000;
@@ -105,7 +105,7 @@ static void joining(void)
 static pthread_barrier_t barrier;
 static uint64_t granted[TREES][STEPS];
 
-/* A tree that is the first to join sees no lateness of others, whatever was in the memory. */
+/* The first tree that joins sees no lateness of others, whatever was in the memory. */
 static void nobody_else_is_late(void)
 {
     struct htb_config config = world_config();
@@ -130,8 +130,8 @@ static void nobody_else_is_late(void)
     world_close(&w[0]);
 }
 
-/* Three borrowers in tree 0, one in tree 1, from S on: each gets a quarter. Before, tree 1 had all of the root: the others
- * come to their shares though no take of theirs has passed yet. */
+/* Three borrowers in tree 0, one in tree 1, from S on: each gets a quarter. Before S tree 1 had all of the root's
+ * tokens: the others get their shares although none of their takes has passed yet. */
 static void borrowers(void)
 {
     struct htb_config config = world_config();
@@ -160,7 +160,7 @@ static void borrowers(void)
     for (i = 0; i < 2; i++)
         world_close(&w[i]);
 
-    /* Nobody keeps tokens of the root for one that is refused at its own limit. */
+    /* A tree keeps no tokens of the root for a class that is refused at its own limit. */
     open_shared(2, 8);
     for (i = 0; i < 2; i++) {
         world_open(&w[i], &config);

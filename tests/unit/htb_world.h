@@ -120,7 +120,7 @@ static CHECK_UNUSED enum qos_status force(struct world *w, uint32_t id, uint64_t
     return htb_force(&w->tree, now_ns, id, all);
 }
 
-/* Takes n tokens again and again at now; returns the tokens taken. */
+/* Takes n tokens repeatedly at `now`; returns the sum. */
 static CHECK_UNUSED uint64_t drain(struct world *w, uint32_t id, uint64_t n, uint64_t now_ns)
 {
     uint64_t taken = 0;

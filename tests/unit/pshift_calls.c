@@ -1,4 +1,4 @@
-// proves: the calls of pshift.h: memory, every error, ends of ranges, one answer for any number of threads
+// proves: the calls of pshift.h: memory, every error, ends of ranges, and the same result for any number of threads
 // flags: -pthread -DPSHIFT_SHARD_ENTRIES=64
 // variants: native san tsan cxx i386 s390x aarch64 armhf riscv64
 #include "pshift.h"
@@ -14,7 +14,7 @@ static uint64_t capacity[SERVERS], reservation[BUCKETS], demand[ENTRIES], alloc[
 static uint32_t row[BUCKETS + 1], server[ENTRIES];
 static uint8_t cut[SERVERS];
 static struct pshift_solver ps;
-static uint32_t length = 5; /* of every row: 5, or the usual 8 */
+static uint32_t length = 5; /* entries of every row: 5, or the usual 8 */
 
 static struct pshift_solver_state info_of(const struct pshift_solver *solver)
 {
@@ -270,8 +270,8 @@ static void warm_errors(void)
     CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_EINVAL); /* it was not retracted again */
 }
 
-/* A bucket whose demand outside the cut is just its reservation does not depend on the cut; with one token less it does.
- * Nor does one without any demand in the cut. */
+/* A bucket whose demand outside the cut equals its reservation does not depend on the cut; with one token less it
+ * does. A bucket without any demand in the cut does not depend on it either. */
 static void binding(void)
 {
     static const uint64_t can[2] = {10, 1000}, want[4] = {100, 50, 50, 9};

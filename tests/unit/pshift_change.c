@@ -1,6 +1,6 @@
-// proves: messages follow change: the entries of all reports and grants of an interval are none if nothing changes, and
-// proves: at most six for each (bucket, server) pair whose demand changed, whatever the number of buckets; every
-// proves: interval has a report and a grant of each server all the same
+// proves: messages follow changes. If nothing changes, the reports and grants of an interval have no entries.
+// proves: Otherwise they have at most six for each (bucket, server) pair whose demand changed, whatever the number of
+// proves: buckets. Each server still gets a report and a grant in every interval
 // variants: native san
 #include "pshift.h"
 #include "check.h"
@@ -75,7 +75,7 @@ static void interval(void)
         }
 }
 
-/* `changed` buckets get a request more at each of their servers, other ones in each interval. */
+/* `changed` buckets get one more request at each of their servers; other buckets in each interval. */
 static void run(uint32_t buckets, uint32_t changed)
 {
     uint32_t k, n, j, queue = 0;
@@ -94,7 +94,7 @@ static void run(uint32_t buckets, uint32_t changed)
     printf("%6u buckets, %5u changed: %8.1f entries, %8.0f bytes an interval\n", buckets, changed,
            (double)entries / INTERVALS, (double)bytes / INTERVALS);
     CHECK_CONTEXT("%u buckets, %u changed", buckets, changed);
-    /* A burst is two changes: it comes and it goes. Each is reported, granted, and the grant is confirmed. */
+    /* A burst is two changes: it begins and it ends. Each is reported and granted, and the grant is confirmed. */
     CHECK_LE(entries, 6 * COPIES * INTERVALS * (uint64_t)changed);
     CHECK_GE(entries, 2 * COPIES * (INTERVALS - 1) * (uint64_t)changed); /* the change is reported and granted */
     CHECK_GE(messages, 2 * SERVERS * INTERVALS);

@@ -1,5 +1,6 @@
-// proves: the controller's books: which reports are acknowledged, by a plain list; what a new period keeps and drops; when
-// proves: a plan is warm; what silence, a restart, an old grant and a removal do to a bucket's tokens and ceiling
+// proves: the controller's records: which reports are acknowledged, compared with a plain list; what a new period
+// proves: keeps and drops; when a plan is warm; how silence, a restart, an old grant and a removal change a bucket's
+// proves: tokens and ceiling
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
@@ -94,8 +95,8 @@ static struct pshift_grant_entry granted(uint32_t server, uint64_t id, uint32_t 
     return found;
 }
 
-/* Reports come in any order, twice, with gaps. A grant acknowledges those that were merged: the newest, and a mask of
- * the 64 before it. Older ones cannot be told from repeated ones. */
+/* Reports come in any order, twice, with gaps. A grant acknowledges the merged reports: the newest, and a mask of the
+ * 64 before it. Older reports cannot be distinguished from repeated ones. */
 static void acknowledgements(uint64_t stream)
 {
     static bool merged[1000];
@@ -143,7 +144,7 @@ static void next_period(void)
     CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
 }
 
-/* Before the first report of a period, the plan expects the last one again: its demand, and its capacity. */
+/* Before the first report of a period the plan uses the last one: its demand, and its capacity. */
 static void expects_the_same(void)
 {
     struct pshift_message m;
@@ -159,7 +160,7 @@ static void expects_the_same(void)
     plan();
     next_period();
     g = granted(0, 7, &n, &m);
-    CHECK_EQ(n, 0); /* what was planned and not sent is void */
+    CHECK_EQ(n, 0); /* tokens that were planned and not sent are void */
     CHECK_EQ(m.period, 2);
     plan();
     g = granted(0, 7, &n, &m);
@@ -186,10 +187,10 @@ static void stays_warm(void)
     open_controller(SERVERS, 4, 64);
     CHECK_EQ(pshift_controller_change(&controller, 3, 90, 0), QOS_OK);
     CHECK_EQ(pshift_controller_change(&controller, 4, 10, 0), QOS_OK);
-    for (j = 0; j < 4; j++) /* rows enough: one changed one is few */
+    for (j = 0; j < 4; j++) /* there are enough rows: one changed row is a small part */
         say(0, 1000, needs(3 + j, 0, 10));
     for (j = 0; j < SERVERS; j++) {
-        for (k = 0; k < j; k++) /* nothing new, but not silent */
+        for (k = 0; k < j; k++) /* nothing new, but the server is not silent */
             say(k, 1000, needs(3, 0, 10));
         if (j != 0)
             say(j, 1000, needs(3, 0, 10));
@@ -207,14 +208,14 @@ static void stays_warm(void)
     close_controller();
 }
 
-/* A pair without demand is planned too: without a limit it may serve, whichever other servers are silent. */
+/* A pair without demand is planned, too: without a limit it may be served, whichever other servers are silent. */
 static void asks_for_nothing(void)
 {
     struct pshift_message m;
     struct pshift_grant_entry g;
     uint32_t n;
     open_controller(2, 5, 9);
-    for (n = 6; n <= 9; n++) /* rows enough: one changed one is few */
+    for (n = 6; n <= 9; n++) /* there are enough rows: one changed row is a small part */
         CHECK_EQ(pshift_controller_change(&controller, n, 0, 0), QOS_OK);
     say(1, 100, needs(5, 0, 1));
     plan();
@@ -235,7 +236,7 @@ static void silence(void)
     open_controller(2, 1, 2);
     CHECK_EQ(pshift_controller_change(&controller, 1, 100, 0), QOS_OK);
     plan();
-    CHECK_EQ(state().silent, 2); /* nothing was heard of them yet */
+    CHECK_EQ(state().silent, 2); /* no report of them has come yet */
     say(0, 60, needs(1, 0, 100));
     say(1, 100, needs(1, 0, 100));
     plan();
@@ -257,7 +258,8 @@ static void silence(void)
     close_controller();
 }
 
-/* One server, limit 100: what it may hold under lost, confirmed and old grants, before and after a restart. */
+/* One server, limit 100: the tokens that it may hold with lost, confirmed and old grants, before and after a restart.
+   */
 static void ceilings(void)
 {
     struct pshift_message m = blank, old;
@@ -286,7 +288,7 @@ static void ceilings(void)
     CHECK_EQ(state().unconfirmed, 1);
     CHECK_EQ(state().withheld, 100 - 6);
     next_period();
-    CHECK_EQ(state().unconfirmed, 0); /* it obeyed from the begin of this one on */
+    CHECK_EQ(state().unconfirmed, 0); /* it obeyed from the beginning of this one on */
     old = head(0, 1000);
     CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
     plan();
@@ -294,12 +296,12 @@ static void ceilings(void)
     g = granted(0, 1, &n, &m);
     CHECK(g.r_total == 30 && g.total == 100);
     CHECK_EQ(bucket(1).ceiling, 100);
-    e = needs(1, 20, 5); /* it has not had the grant: it may still come */
+    e = needs(1, 20, 5); /* the server has not got the grant: it may still come */
     say(0, 1000, e);
     CHECK_EQ(bucket(1).ceiling, 100);
     CHECK_EQ(bucket(1).served, 20);
     plan();
-    g = granted(0, 1, &n, &m); /* 5 more are wanted, and the rest is taken back */
+    g = granted(0, 1, &n, &m); /* 5 more are wanted, and the remainder is taken back */
     CHECK(g.total == 25 && bucket(1).ceiling == 100);
     say(0, 1000, e); /* neither has come: the first one may still come first */
     CHECK_EQ(bucket(1).ceiling, 100);
@@ -309,7 +311,7 @@ static void ceilings(void)
     e.held = 5;
     say(0, 1000, e);
     CHECK_EQ(bucket(1).ceiling, 25);
-    /* A start later: 20 were reported, 5 more may have been served. */
+    /* After the server's restart: 20 were reported, 5 more may have been served. */
     m = head(0, 1000);
     m.server_epoch = 2;
     m.seq = 1;
@@ -317,7 +319,7 @@ static void ceilings(void)
     CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
     CHECK_EQ(bucket(1).served, 23);
     CHECK_EQ(bucket(1).ceiling, 28);
-    m.server_epoch = 1; /* of the old start: too late */
+    m.server_epoch = 1; /* of the start before: too late */
     m.seq = 99;
     CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
     plan();
@@ -327,13 +329,13 @@ static void ceilings(void)
     CHECK_EQ(g.total, 3 + 72);     /* 100 - 23 served - 5 lost, on top of the 3 since its start */
     CHECK_EQ(g.r_total, 3 + 7);
     CHECK_EQ(bucket(1).ceiling, 100);
-    next_period(); /* forgotten with the period */
+    next_period(); /* dropped with the period */
     CHECK_EQ(bucket(1).ceiling, 0);
     CHECK_EQ(bucket(1).served, 0);
     close_controller();
 }
 
-/* A pair that was idle is dropped, those after it stay. A bucket without a contract has no limit. A first report may have
+/* An idle pair is dropped, those after it stay. A bucket without a contract has no limit. A first report may have
  * the number 0. */
 static void keeps_the_busy(void)
 {
@@ -365,7 +367,7 @@ static void restarted_idle(void)
     struct pshift_message m;
     uint32_t n;
     open_controller(2, 8, 16);
-    for (n = 2; n <= 8; n++) /* rows enough: one changed one is few */
+    for (n = 2; n <= 8; n++) /* there are enough rows: one changed row is a small part */
         CHECK_EQ(pshift_controller_change(&controller, n, 0, 0), QOS_OK);
     CHECK_EQ(pshift_controller_change(&controller, 1, 100, 0), QOS_OK);
     say(0, 60, needs(1, 0, 100));
@@ -389,7 +391,7 @@ static void new_contract(void)
     struct pshift_message m;
     uint32_t n;
     open_controller(1, 5, 5);
-    for (n = 1; n <= 5; n++) /* rows enough: one changed one is few */
+    for (n = 1; n <= 5; n++) /* there are enough rows: one changed row is a small part */
         CHECK_EQ(pshift_controller_change(&controller, n, 10, 0), QOS_OK);
     say(0, 1000, needs(1, 0, 100));
     plan();
@@ -411,7 +413,7 @@ static void what_is_left(void)
     CHECK_EQ(pshift_controller_change(&controller, 1, 80, 0), QOS_OK);
     CHECK_EQ(pshift_controller_change(&controller, 2, 0, 100), QOS_OK);
     m = head(0, 100);
-    m.count = 2; /* bucket 1 is here alone */
+    m.count = 2; /* only bucket 1 is on this server */
     CHECK_EQ(pshift_controller_report(&controller, &m, both), QOS_OK);
     say(1, 100, needs(2, 0, 100));
     plan();
@@ -420,7 +422,7 @@ static void what_is_left(void)
     close_controller();
 }
 
-/* A server that is gone for good delays no other, from the next period on. A report brings it back. */
+/* A server that is gone for good delays no other from the next period on. A report brings it back. */
 static void removal(void)
 {
     struct pshift_message m;
@@ -434,7 +436,7 @@ static void removal(void)
     m = head(0, 100);
     {
         const struct pshift_report_entry e = needs(1, 0, 100);
-        m.untold = 1; /* it has not reported all that it holds */
+        m.untold = 1; /* it has not reported all its tokens */
         CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
         CHECK_EQ(state().unconfirmed, 3);
         say(0, 100, e);
@@ -444,7 +446,7 @@ static void removal(void)
         plan();
         CHECK_EQ(state().withheld, 50);
         next_period();
-        CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK); /* the first word counts */
+        CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK); /* the first removal counts */
         CHECK_EQ(state().unconfirmed, 0);
         say(0, 100, e);
         say(1, 100, e);
@@ -462,12 +464,13 @@ static void removal(void)
     next_period();
     CHECK_EQ(state().unconfirmed, 0);
     m = head(2, 100);
-    m.controller_epoch = EPOCH - 1; /* it obeys an older one still: nothing new of it */
+    m.controller_epoch = EPOCH - 1; /* it still obeys an older controller: none of its news counts */
     m.count = 0;
     CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
     CHECK_EQ(state().unconfirmed, 0);
     close_controller();
-    /* The others obey this controller only from this period on: an older one may have given tokens to server 2 before. */
+    /* The others obey this controller only from this period on: before, an older one may have given tokens to server
+     * 2. */
     open_controller(3, 1, 3);
     CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
     next_period();
@@ -491,7 +494,7 @@ static void absence(void)
     CHECK_EQ(pshift_controller_change(&controller, 1, 10, 60), QOS_OK);
     for (j = 0; j < 3; j++)
         say(j, 100, e);
-    CHECK_EQ(state().unconfirmed, 2); /* in this period, all must confirm */
+    CHECK_EQ(state().unconfirmed, 2); /* in this period all servers must confirm */
     plan();
     CHECK_EQ(state().withheld, 60);
     next_period();
@@ -518,7 +521,7 @@ static void absence(void)
     say(0, 100, e);
     say(1, 100, e);
     CHECK_EQ(state().unconfirmed, 1);
-    say(3, 100, e); /* late, but it obeys: it counts here, though it did not before */
+    say(3, 100, e); /* late, but it obeys: it counts in this period, though it did not before */
     CHECK_EQ(state().unconfirmed, 0);
     /* Three are removed: the other two are enough, from the next period on. */
     for (j = 2; j < 5; j++)

@@ -1,5 +1,5 @@
-// proves: no scan of idle queues: arrivals, picks, the measure, the report, an acknowledgement and a grant of five busy
-// proves: buckets touch as many pages of memory with 200,000 open queues as with 2,000
+// proves: idle queues are not scanned: arrivals, picks, the measurement, the report, an acknowledgement and a grant of
+// proves: five busy buckets touch as many pages of memory with 200,000 open queues as with 2,000
 // flags: -D_GNU_SOURCE
 // variants: native
 #include "pshift.h"
@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* All memory of the scheduler and the agent is made inaccessible before a call. Each first access to a page ends here,
- * which counts it and opens the page. */
+/* All memory of the scheduler and the agent is made inaccessible before a call. The first access to each page comes
+ * here: the page is counted and opened. */
 static uint8_t *memory;
 static size_t page, bytes, pages; /* page: the machine's, in bytes */
 
@@ -100,7 +100,7 @@ static void count(uint32_t queues, size_t at[CALLS])
     CHECK_EQ(pshift_agent_report(&agent, &m, report, BUSY), QOS_OK);
     m.ack_seq = m.seq;
     m.count = 0;
-    CHECK_EQ(pshift_agent_install(&agent, &m, grant), QOS_OK); /* all is acknowledged and idle now */
+    CHECK_EQ(pshift_agent_install(&agent, &m, grant), QOS_OK); /* everything is acknowledged and idle now */
     shut();
     pshift_agent_measure(&agent, 10, 10);
     CHECK_EQ(pshift_agent_report(&agent, &m, report, BUSY), QOS_OK);
@@ -127,7 +127,8 @@ int main(void)
         CHECK_CONTEXT("%s", call[k]);
         CHECK_LE(few[k], 8 * BUSY);
         CHECK_LE(many[k],
-                 8 * BUSY); /* a queue, its word in each bitmap, its hash slot; of 4 KiB, all have over 4,000 */
+                 /* a queue, its word in each bitmap, its hash slot; with pages of 4 KiB there are over 4,000 */
+                 8 * BUSY);
     }
     return check_end();
 }

@@ -4,7 +4,7 @@
 
 #define MEM(m, size) check_mem_new(&(m), (size), 64, 0)
 
-/* A configuration's field at the end of its range and one past it, with the error text that names it. */
+/* A field of a configuration at the end of its range and one past it, with the error text that names it. */
 #define FIELD(error, config, field, good, bad)                                                                         \
     do {                                                                                                               \
         (config).field = (good);                                                                                       \
@@ -69,7 +69,7 @@ static void scheduler_calls(void)
     CHECK_EQ(pshift_scheduler_stats(&scheduler, 5, &stats), QOS_ENOENT);
     stats.refused = 9;
     CHECK_EQ(pshift_scheduler_stats(&scheduler, 0, &stats), QOS_OK);
-    CHECK_EQ(stats.refused, 0); /* a queue refuses nothing */
+    CHECK_EQ(stats.refused, 0); /* a queue has no limit */
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, UINT64_MAX), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 1), QOS_ERANGE);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
@@ -80,7 +80,7 @@ static void scheduler_calls(void)
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK_EQ(info.weight, 1);
     CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 3), QOS_NEVER);
-    for (k = 0; k < 1000; k++) /* an idle poll is not a refusal */
+    for (k = 0; k < 1000; k++) /* a poll without requests does not count as refused */
         CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
     CHECK_EQ(pshift_scheduler_stats(&scheduler, QOS_NONE, &stats), QOS_OK);
     CHECK_EQ(stats.refused, 0);
@@ -206,7 +206,7 @@ static void agent_calls(void)
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 10 && info.l_tokens == 4);
     CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
-    message.seq = 2; /* the same totals: they include what was served */
+    message.seq = 2; /* the same totals: they include the served requests */
     CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 9 && info.l_tokens == 4);
@@ -248,7 +248,7 @@ static void agent_calls(void)
     CHECK(check_mem_free(&n));
 }
 
-/* A million buckets use one server of 10,000 queues, ten thousand at a time. */
+/* A million buckets use one server of 10,000 queues, at most 10,000 of them at a time. */
 static void a_million_buckets(void)
 {
     const uint32_t width = check_scaled(10000) > 100 ? 10000 : 500;
@@ -298,7 +298,7 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_change(&controller, 10, UINT64_MAX, 0), QOS_ERANGE);
     CHECK_EQ(pshift_controller_change(&controller, 10, 2, 1), QOS_ERANGE); /* a limit below its reservation */
     CHECK_EQ(pshift_controller_change(&controller, 10, 1, QOS_NOTHING), QOS_ERANGE);
-    CHECK_EQ(pshift_controller_change(&controller, 10, 30, 30), QOS_OK); /* both alike */
+    CHECK_EQ(pshift_controller_change(&controller, 10, 30, 30), QOS_OK); /* the same for both */
     CHECK_EQ(pshift_controller_change(&controller, 10, 20, 30), QOS_OK);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_EAGAIN); /* no period */
     CHECK_EQ(pshift_controller_remove(&controller, 0), QOS_EAGAIN);
@@ -319,7 +319,7 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE); /* twice */
     message.seq = 2;
     report[0].served = 4;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ECORRUPT); /* fell without a restart */
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ECORRUPT); /* it fell without a restart */
     report[0].served = 5;
     message.server = 2;
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ENOENT);
@@ -423,7 +423,7 @@ static void pair_close(struct pair *p)
     CHECK(check_mem_free(&p->controller_mem));
 }
 
-/* A failed plan is not a round: it makes no server silent. */
+/* A failed plan is not a round: it does not make a server silent. */
 static void failing_plans(void)
 {
     struct pshift_controller_state info;
@@ -474,7 +474,7 @@ static void messages(void)
     size_t len = 0;
     memset(bytes, 0x5a, sizeof bytes);
     CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes - 1, &len), QOS_EMEMORY);
-    CHECK_EQ(bytes[sizeof bytes - 1], 0x5a); /* it is not the caller's to give */
+    CHECK_EQ(bytes[sizeof bytes - 1], 0x5a); /* the caller cannot give this */
     CHECK_EQ(pshift_grant_encode(&m, &ge, NULL, sizeof bytes, &len), QOS_EINVAL);
     CHECK_EQ(len, 0);
     CHECK_EQ(pshift_report_encode(&m, &re, bytes, sizeof bytes, &len), QOS_OK);

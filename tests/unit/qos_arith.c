@@ -103,14 +103,14 @@ static void check_128_bit(void)
     check_quotient(wide(0, 5), 0, MAX, 0);
     check_quotient(wide(5, 0), 5, MAX, 0);
     check_quotient(wide(MAX, MAX), MAX, MAX, 0);
-    /* One word; the largest quotient there is; divisors of one and two digits, normalised and not. */
+    /* One word; the largest possible quotient; divisors of one and two digits, normalised and not. */
     check_quotient(wide(0, 100), 7, 14, 2);
     check_quotient(wide(0, MAX), 1, MAX, 0);
     check_quotient(wide(MAX - 1, MAX), MAX, MAX, MAX - 1);
     check_quotient(wide(1, 0), 2, HALF, 0);
     check_quotient(wide(1, 0), 3, UINT64_C(0x5555555555555555), 1);
     check_quotient(wide(HALF - 1, MAX), HALF, MAX, HALF - 1);
-    /* Algorithm D's digit guess is one and two too large: the correction steps. */
+    /* Algorithm D's digit guess is too large by one and by two: the correction steps. */
     check_quotient(wide(UINT64_C(0x7fffffffffffffff), 0), UINT64_C(0x80000000ffffffff), UINT64_C(0xfffffffe00000003),
                    UINT64_C(0x7ffffffb00000003));
     check_quotient(wide(UINT64_C(0x8000000078e51060), UINT64_C(0xffffffff00000000)), UINT64_C(0x8000000078e51061), MAX,

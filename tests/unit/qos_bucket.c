@@ -1,5 +1,5 @@
-// proves: the worked example of qos.h: a bucket of 3 tokens/s grants its first token at ceil(10^9 / 3) ns, however
-// polled
+// proves: the worked example of qos.h: a bucket of 3 tokens/s grants its first token at ceil(10^9 / 3) ns, however it
+// proves: is polled
 #include "qos.h"
 #include "check.h"
 

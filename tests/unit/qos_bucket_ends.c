@@ -37,7 +37,7 @@ static void check_ranges(void)
     CHECK_EQ(b.level, 0);
     CHECK_EQ(qos_bucket_take(&b, 0, 0), QOS_OK);
     CHECK_EQ(qos_bucket_take(&b, 0, 1), QOS_EAGAIN);
-    /* 2^40 tokens/s give the first token in the first nanosecond, and 4 * 10^9 tokens in 3,637,979 of them. */
+    /* 2^40 tokens/s give the first token in the first nanosecond, and 4 * 10^9 tokens in 3,637,979 ns. */
     CHECK_EQ(qos_bucket_next_ns(&b, 0, 1), 1);
     CHECK_EQ(qos_bucket_next_ns(&b, 0, QOS_TOKENS_MAX), 3637979);
     CHECK_EQ(qos_bucket_take(&b, 3637978, QOS_TOKENS_MAX), QOS_EAGAIN);
@@ -76,7 +76,7 @@ static void check_time(void)
 
 static void check_debt(void)
 {
-    /* Ten times the burst: granted by a full bucket, then nothing for nine bursts and the next token. */
+    /* A request of ten bursts: a full bucket grants it, then nothing for nine bursts and the next token. */
     struct qos_bucket b = full(10, 10, 0);
     CHECK_EQ(qos_bucket_take(&b, 0, 100), QOS_OK);
     CHECK_EQ(qos_level_debt(b.level), 90);
@@ -122,7 +122,7 @@ static void check_debt(void)
 static void check_change(void)
 {
     struct qos_bucket b = full(10, 10, 0);
-    /* What does not fit is lost. */
+    /* Tokens that do not fit are lost. */
     CHECK_EQ(qos_bucket_put(&b, 0, QOS_TOKENS_MAX), QOS_OK);
     CHECK_EQ(b.level, 10 * QOS_SUBTOKENS);
     CHECK_EQ(qos_bucket_take(&b, 0, 10), QOS_OK);

@@ -49,7 +49,8 @@ static void check_fit(void)
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, 20, 0), QOS_ERANGE);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, QOS_TOKENS_MAX + 1, 20, 1), QOS_ERANGE);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, 20, QOS_TOKENS_MAX + 1), QOS_ERANGE);
-    CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, UINT64_C(1) << 40, QOS_TOKENS_MAX + 1), QOS_ERANGE); /* not too steep */
+    /* not too many tokens per MiB */
+    CHECK_EQ(qos_cost_fit(&m, QOS_READ, 10, 1, UINT64_C(1) << 40, QOS_TOKENS_MAX + 1), QOS_ERANGE);
 #ifndef __cplusplus /* there the enum cannot have such a value */
     CHECK_EQ(qos_cost_fit(&m, (enum qos_op)2, 10, 1, 20, 2), QOS_EINVAL);
 #endif
@@ -68,7 +69,7 @@ static void check_fit(void)
     CHECK_EQ(m.per_mib_cost[QOS_READ], 0);
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 1, 1, (UINT64_C(1) << 40) - 1, QOS_TOKENS_MAX), QOS_OK);
     CHECK_EQ(qos_cost(&m, QOS_READ, (UINT64_C(1) << 40) - 1), QOS_TOKENS_MAX);
-    /* A cost that falls is flat. */
+    /* A cost that falls with the size becomes constant. */
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 4096, 100, 8192, 90), QOS_OK);
     CHECK_EQ(m.fixed_cost[QOS_READ], 100);
     CHECK_EQ(m.per_mib_cost[QOS_READ], 0);

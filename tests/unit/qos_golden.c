@@ -1,5 +1,5 @@
-// proves: frames and numbers are written byte for byte as in every earlier version, and the old bytes are read, on
-// either byte order
+// proves: frames and numbers are written byte for byte as in every earlier version, and the old bytes can be read, in
+// proves: either byte order
 #include "golden.h"
 #include "qos.h"
 

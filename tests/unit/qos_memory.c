@@ -1,5 +1,5 @@
 // proves: one layout serves memsize and init: parts are aligned and do not overlap; overflow is an error; memory
-// that is NULL, a byte short or misaligned is refused; counters and atomics do what their comments say
+// that is NULL, a byte short or misaligned is refused; counters and atomics work as documented
 #include "qos.h"
 #include "check.h"
 
@@ -27,7 +27,7 @@ static void check_layout(void)
     CHECK_EQ(qos_layout_check(&l, at + 32, 128), QOS_EALIGN);
     CHECK_EQ(qos_layout_check(&l, NULL, 128), QOS_EINVAL);
 
-    /* The same calls on the memory give the pointers. */
+    /* The same calls with the memory give the pointers. */
     qos_layout_begin(&l, at);
     CHECK(qos_layout_part(&l, 3, 1, 1) == at);
     CHECK(qos_layout_part(&l, 2, 8, 8) == at + 8);
@@ -43,7 +43,7 @@ static void check_layout(void)
     CHECK_EQ(qos_layout_size_bytes(&l), 128);
     CHECK_EQ(qos_layout_check(&l, at + 32, 128), QOS_EALIGN);
 
-    /* Three ways to overflow: the product, the sum, the padding. Later parts do not fit either. */
+    /* Three ways to overflow: the product, the sum, the padding. Later parts fail, too. */
     qos_layout_begin(&l, at);
     CHECK(qos_layout_part(&l, 1, 16, 1) == at);
     CHECK(qos_layout_part(&l, SIZE_MAX / 2, 3, 1) == NULL);

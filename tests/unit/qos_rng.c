@@ -28,7 +28,7 @@ int main(void)
     for (i = 0; i < 6; i++)
         CHECK_WITHIN(count[i], (double)n / 6 * 0.9, (double)n / 6 * 1.1);
     /* A bound of three quarters of the range: without rejection every third value would come twice as often as the
-     * others, half of the time instead of a third. */
+     * others: in half of the draws instead of a third. */
     for (i = 0; i < n; i++) {
         uint64_t bound = UINT64_C(3) << 62, v = qos_rng_below(&r, bound);
         CHECK(v < bound);

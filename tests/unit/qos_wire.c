@@ -40,7 +40,7 @@ static void check_crc(void)
     CHECK_EQ(qos_crc32c(0, data, 0), 0);
     for (i = 0; i <= 48; i++)
         CHECK_EQ(qos_crc32c(qos_crc32c(0, read_command, i), read_command + i, 48 - i), 0xd9963a56u);
-    /* Any length at any alignment. 2,000 times each value of each half byte comes about 600 times. */
+    /* Any length at any alignment. In 2,000 tests each value of each half byte occurs about 600 times. */
     qos_rng_seed(&rng, 7);
     for (i = 0; i < 2000; i++) {
         size_t from = (size_t)qos_rng_below(&rng, 9), len = (size_t)qos_rng_below(&rng, sizeof random - from + 1), j;
@@ -145,7 +145,7 @@ static void check_frames(void)
         buf[bit / 8] = (uint8_t)(buf[bit / 8] ^ 1u << bit % 8);
         got = qos_frame_open(buf, size, f.magic, 3, &g);
         CHECK_CONTEXT("bit %u", bit);
-        /* A larger length asks for more bytes; any other change is damage. */
+        /* With a larger length more bytes are needed; any other change is damage. */
         CHECK(got == QOS_ECORRUPT || (got == QOS_ETRUNCATED && bit / 8 >= 8 && bit / 8 < 12));
         buf[bit / 8] = (uint8_t)(buf[bit / 8] ^ 1u << bit % 8);
     }

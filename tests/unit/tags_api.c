@@ -1,6 +1,6 @@
-// proves: every call of tags.h: each field of each configuration with its default, its ends and one past them, errors that
-// proves: change nothing, limits (wait, allow, reject), forced requests and their debt, grants that are given back once or
-// proves: given up, removal and return, intrusive queues, clocks that jump, shared terms, the ends of time
+// proves: every call of tags.h: each field of each configuration with its default, its ends and one past them; errors
+// proves: that change nothing; limits (wait, allow, reject); forced requests and their debt; grants that are given
+// proves: back once or given up; removal and return; intrusive queues; clocks that jump; shared terms; the ends of time
 #include "tags.h"
 #include "check.h"
 
@@ -56,7 +56,7 @@ static struct tags_state report(uint32_t id)
     return r;
 }
 
-/* The client that is dispatched at `now` and completes at the same instant, after service ns; -1: none. */
+/* Returns the client that is dispatched at `now` and completes at the same instant, after service ns; -1: none. */
 static int serve(uint64_t now, uint64_t service)
 {
     struct tags_grant g;
@@ -72,7 +72,7 @@ struct field {
     const char *name;
     size_t offset;
     unsigned bytes;
-    uint64_t value; /* with which the configuration is tried */
+    uint64_t value; /* the other settings with which the configuration is tried */
     enum qos_status status;
     enum tags_mode mode;
 };
@@ -161,7 +161,7 @@ static void configurations(void)
         if (!why)
             continue;
         CHECK(strstr(why, f->name) == why);
-        CHECK(strchr(why, ':') != NULL); /* and what to do */
+        CHECK(strchr(why, ':') != NULL); /* and what to do after that */
         memset(&t, 0x5a, sizeof t);
         memset(before, 0x5a, sizeof before);
         CHECK_EQ(tags_init(&t, m.mem, m.size, &c), f->status);
@@ -342,8 +342,8 @@ static void at_the_limit(void)
     CHECK_EQ(tags_next_ns(&tags, 50 * MS), 100 * MS);
     CHECK_EQ(serve(100 * MS - 1, 1), -1);
     CHECK_EQ(serve(100 * MS, 1), 0);
-    CHECK_EQ(serve(50 * MS, 1), -1);                      /* backwards: the latest time seen counts */
-    for (now = 101 * MS; now < 10100 * MS; now += 7 * MS) /* late polls lose nothing but the burst... */
+    CHECK_EQ(serve(50 * MS, 1), -1);                      /* backwards: the latest time that was seen counts */
+    for (now = 101 * MS; now < 10100 * MS; now += 7 * MS) /* late polls lose no more than the burst allows... */
         sent += serve(now, 1) == 0;
     CHECK_WITHIN(sent, 95, 99);                  /* ...which is 0 here: 7 ms polling costs up to 7 % */
     CHECK_EQ(change(now, 0, 1, 0, 100), QOS_OK); /* ten times the limit, then none */
@@ -387,7 +387,7 @@ static void allowed_above(void)
     CHECK_GE(report(QOS_NONE).served[TAGS_PHASE_ABOVE_LIMIT], 7000);
     CHECK_LE(report(0).limit_ahead_ns, 10 * MS); /* what was above the limit is not charged to it */
     close_tags();
-    /* Nobody at a limit waits behind one who is not; nothing is above the limit then. */
+    /* A client at its limit does not delay one below its limit; nothing is sent above a limit then. */
     open_tags(&c);
     CHECK_EQ(add(0, 0, 100, 0, 10), QOS_OK);
     CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
@@ -458,14 +458,14 @@ static void rejected(void)
     CHECK_EQ(add(0, 0, 1, 0, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 20, QOS_TOKENS_MAX), QOS_ELIMIT); /* for more than 2^64 ns */
     close_tags();
-    c.reject_after_ns = UINT64_MAX - 1; /* the last moment that is waited for: nothing is refused */
+    c.reject_after_ns = UINT64_MAX - 1; /* the last moment that a client can wait for: nothing is refused */
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 20, QOS_TOKENS_MAX), QOS_OK);
     close_tags();
 }
 
-/* 100 clients reach their limits together: a call moves 8 of them and says that there is more to do. */
+/* 100 clients reach their limits together: a call moves 8 of them, and reports that more are left. */
 static void bounded_moves(void)
 {
     struct tags_config c = plain(101, TAGS_PS);
@@ -481,7 +481,7 @@ static void bounded_moves(void)
     for (i = 0; i < 100; i++)
         CHECK(serve(0, 1) >= 0);
     CHECK_EQ(add(0, 100, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag is V, behind ids that are at their limits */
+    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag is V; before it come ids that are at their limits */
     CHECK_EQ(serve(0, 1), 100);
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_EAGAIN);
     while (tags_choose(&tags, 0, &choice) == QOS_EAGAIN && tags_next_ns(&tags, 0) == 0)
@@ -499,8 +499,8 @@ static void bounded_moves(void)
     CHECK_GE(calls, 5);
     close_tags();
 
-    /* The same in the order of reservations. R = 1, L = 2: sent at 0 by reservation and at 0.9 s by weight, all are due by
-     * reservation at 1 s and at their limits until 1.4 s. */
+    /* The same in the order of reservations. R = 1, L = 2: each is sent at 0 by reservation and at 0.9 s by weight.
+     * Then all are due by reservation at 1 s and at their limits until 1.4 s. */
     c = plain(20, TAGS_PS);
     c.moves_max = 8;
     c.limit_burst_ns = QOS_NOTHING;
@@ -522,7 +522,7 @@ static void bounded_moves(void)
 
 /* ---- grants */
 
-/* A limit of 20 and a reservation of 10 hold whatever comes of the requests: 1 ms each, 10 s. */
+/* A limit of 20 and a reservation of 10 hold whatever happens to the requests: 1 ms each, for 10 s. */
 static void failures(unsigned kind)
 {
     struct tags_config c = plain(2, kind % 2 ? TAGS_PS : TAGS_REWARD);
@@ -554,7 +554,7 @@ static void failures(unsigned kind)
     close_tags();
 }
 
-/* A client that comes back for each request owes what it owed: limit 10, 10 s. */
+/* A client that is removed and added for each request still owes what it owed: limit 10, for 10 s. */
 static void reconnecting(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -583,7 +583,7 @@ static void reconnecting(void)
     close_tags();
 }
 
-/* A completion that never comes is given up by age, the oldest first; it is stale when it comes after all. */
+/* A request whose completion does not come is given up by age, the oldest first. A completion after that is stale. */
 static void given_up(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
@@ -670,7 +670,7 @@ static void forced(uint64_t limit, uint64_t cost_max, enum tags_mode mode)
     close_tags();
 }
 
-/* An idle device forgives the debt: no request waited. */
+/* On an idle device the debt is forgotten: no request waited. */
 static void forced_alone(void)
 {
     struct tags_config c = plain(1, TAGS_PS);
@@ -692,8 +692,9 @@ static void forced_alone(void)
     close_tags();
 }
 
-/* Weights raised or lowered while requests are at the device; cancelled or not, shares are by the new weights at once. */
-/* Who was idle while V rose has saved nothing that it could force. */
+/* Weights are raised or lowered while requests are at the device. Whether they are cancelled or not, the shares follow
+ * the new weights at once. */
+/* A client that was idle while V rose has saved nothing that it could use by force. */
 static void forced_after_idling(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -803,7 +804,8 @@ static void intrusive(void)
     close_tags();
 }
 
-/* N = 10: of the first 10 the mean of all; then that of ten requests as of the last even one, in whole ns a pair. */
+/* N = 10. For the first 10 requests: the mean of all. Then the mean of the ten requests up to the last even one, in
+ * whole ns for each pair. */
 static void windows(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
@@ -835,8 +837,8 @@ static void windows(void)
     close_tags();
 }
 
-/* Every hundredth request of a client takes the device 6 s, beyond what a mean holds: it is charged in full, and its rival of
- * equal weight has half of the time. */
+/* Every hundredth request of a client takes the device 6 s, more than a mean can hold. It is charged in full, and the
+ * rival of equal weight gets half of the time. */
 static void rare_and_huge(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -859,8 +861,8 @@ static void rare_and_huge(void)
     close_tags();
 }
 
-/* What a service lasts beyond the longest that a mean takes is charged in full too: after 2^41 ns of one client, 2048 times
- * 2^30 ns of another. */
+/* The part of a service time above the longest that a mean can hold is charged in full, too: after 2^41 ns of one
+ * client come 2048 times 2^30 ns of another. */
 static void beyond_the_mean(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -877,8 +879,9 @@ static void beyond_the_mean(void)
     close_tags();
 }
 
-/* A cancelled request gives its tag back to the fraction of a ns: at 3 a second and a burst of a second, the four of
- * 9 s, 9 1/3 s, 9 2/3 s and 10 s can go at 10 s. So it is if the burst has passed since and the tag is where it began. */
+/* A cancelled request gives its tag back, to the fraction of a ns. At 3 a second and a burst of a second the four
+ * requests of 9 s, 9 1/3 s, 9 2/3 s and 10 s can go at 10 s. The same holds if the burst has passed since and the tag
+ * is where it began. */
 static void refunded_exactly(void)
 {
     static const struct {
@@ -919,7 +922,7 @@ static void exact_costs(void)
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 3), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 100, 2), QOS_OK);
-    for (i = 0; i < 9; i++) { /* all at their tags: the burst keeps fractions only of the last */
+    for (i = 0; i < 9; i++) { /* all are at their tags: the burst keeps fractions of the last only */
         CHECK_EQ(tags_force(&tags, 0, 0, 2, &g), QOS_OK);
         CHECK_EQ(tags_complete(&tags, 0, &g, 0), QOS_OK);
     }
@@ -928,8 +931,8 @@ static void exact_costs(void)
     close_tags();
 }
 
-/* Half of the work is for weights: a reserved request of 1000 is followed by 1000 of 1, and one of 1000 by weight needs 1000 reserved
- * ones of 1 before the next. */
+/* Half of the work is for weights: a reserved request of 1000 units is followed by 1000 of 1 unit by weight; one of
+ * 1000 by weight needs 1000 reserved ones of 1 before the next. */
 static void weight_credit(void)
 {
     static const uint64_t cost[2][2] = {{1000, 1}, {1, 1000}};
@@ -960,8 +963,8 @@ static void weight_credit(void)
     check_state.context[0] = 0;
 }
 
-/* Turns by weight while no reservation is due take nothing from the credit: after any number of them, a reservation earns half a
- * request, and the next turn by weight takes it. */
+/* Turns by weight while no reservation is due use no credit. After any number of them, a reserved request earns half a
+ * request, and the next turn by weight uses it. */
 static void weight_credit_owed(void)
 {
     static const uint32_t client[] = {0, 1, 0, 1, 0, 1};
@@ -980,7 +983,7 @@ static void weight_credit_owed(void)
     close_tags();
 }
 
-/* service_ns is the charge of what has not been measured yet: 1 s for the request of client 1, so that client 0, whose
+/* service_ns is charged until a request was measured: 1 s for the request of client 1, so that client 0, whose
  * requests take 1 ms, has the next turns. A cost of 0 counts as 1. */
 static void first_estimate(void)
 {
@@ -1027,7 +1030,8 @@ static void first_estimate(void)
     close_tags();
 }
 
-/* With config.attribute the time of a cancelled request so far is that of the requests at work. */
+/* With config.attribute, the time that a cancelled request has used is charged to the requests that the device works
+ * on. */
 static void cancelled_at_work(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
@@ -1043,11 +1047,12 @@ static void cancelled_at_work(void)
     CHECK_EQ(tags_cancel(&tags, 1000, &a), QOS_OK);
     CHECK_EQ(tags_complete(&tags, 2000, &b, 0), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 3000, 0, 1, 1), QOS_OK);
-    CHECK_EQ(tags_pull(&tags, 3000, 1, &a), QOS_OK); /* completions are settled by the next look at the device */
+    CHECK_EQ(tags_pull(&tags, 3000, 1, &a), QOS_OK); /* the next call that reads the device settles completions */
     CHECK_EQ(report(QOS_NONE).device_ns, 2000);
     close_tags();
 
-    /* Two completions of one moment share that time, too: one channel, which the cancelled request had for 1 us. */
+    /* Two completions at one time share that time, too: there is one channel, which the cancelled request used for 1
+     * us. */
     c.clients = 3;
     c.channels = 1;
     c.count_by_client = true;
@@ -1069,7 +1074,7 @@ static void cancelled_at_work(void)
     close_tags();
 }
 
-/* The paper's rule for idle clients: a second of idleness erases a lead, also if the last request was cancelled. */
+/* The paper's rule for idle clients: a second of idleness removes a lead, even if the last request was cancelled. */
 static void idle_in_real_time(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -1088,8 +1093,9 @@ static void idle_in_real_time(void)
     close_tags();
 }
 
-/* A unit of work of weight 1 is a ns of that rule: a lead of 3, d ns later, is one of 3 - d. So it is for a client that is
- * idle when its requests are complete, for one whose queue is withdrawn, and for one that waits at its limit. */
+/* In that rule a unit of work of weight 1 is a ns: a lead of 3 is, d ns later, a lead of 3 - d. This holds for a
+ * client that becomes idle when its requests complete, for one whose queue is withdrawn, and for one that waits at its
+ * limit. */
 static void idle_for_some_ns(unsigned kind)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -1104,7 +1110,7 @@ static void idle_for_some_ns(unsigned kind)
     CHECK_EQ(serve(now, 0), 1);
     for (d = 0; d <= 6; d++) {
         CHECK_CONTEXT("kind %u, %u ns", kind, d);
-        now += 10000; /* no lead is left: it begins one unit behind the other's next request */
+        now += 10000; /* no lead is left: its tag is one unit after the other's next request */
         if (kind == 2)
             CHECK_EQ(change(now, 0, 1, 1000000, 1000000), QOS_OK);
         for (i = 0; i < 4; i++)
@@ -1133,7 +1139,7 @@ static void idle_for_some_ns(unsigned kind)
     close_tags();
 }
 
-/* A limit that is changed while its tag is behind: the client may go at once, then at the new rate. */
+/* A limit changes while its tag is behind: the client may go at once, then at the new rate. */
 static void changed_when_behind(void)
 {
     struct tags_config c = plain(1, TAGS_PS);
@@ -1157,7 +1163,7 @@ static void changed_when_behind(void)
     CHECK_EQ(tags_next_ns(&tags, 0), 333333334);
     close_tags();
 
-    c.limit_burst_ns = MS; /* at 3 a second it is a third of a ns behind the ns; at 7 that is over */
+    c.limit_burst_ns = MS; /* at 3 a second it is a third of a ns after the whole ns; at 7 that third has passed */
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 3), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, SECOND, 0, 9, 1), QOS_OK);
@@ -1172,7 +1178,7 @@ static void changed_when_behind(void)
     close_tags();
 }
 
-/* The first id that is none, whatever lies behind the last client: tags of 2^55 - 1 ns. */
+/* The first id that does not exist, whatever follows the last client in memory: tags of 2^55 - 1 ns. */
 static void behind_the_last(void)
 {
     struct tags_config c = plain(4, TAGS_PS);
@@ -1186,8 +1192,8 @@ static void behind_the_last(void)
     close_tags();
 }
 
-/* One channel: a request that a reservation led too far for its share tag waits behind the one at work like any other,
- * and one that leaves from there has used no time. */
+/* One channel: a request that went early by its reservation waits behind the one at work, like any other. If it leaves
+ * from there, it has used no time. */
 static void waiting_without_share(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -1214,8 +1220,9 @@ static void waiting_without_share(void)
     close_tags();
 }
 
-/* A lead is cut at 2^63 units of work per weight. The longest service counts as 2^46 ns: with TAGS_LEAD_UNBOUNDED, 140,000 of
- * them by reservation lead by 131,072 only, and as many of an equal client are served until both have turns again. */
+/* A lead is cut at 2^63 units of work per weight. The longest service counts as 2^46 ns. With TAGS_LEAD_UNBOUNDED,
+ * 140,000 of them by reservation give a lead of 131,072 only; as many requests of an equal client are served until
+ * both have turns again. */
 static void longest_lead(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -1238,7 +1245,7 @@ static void longest_lead(void)
     close_tags();
 }
 
-/* One time stamp an hour ahead, then right ones: every client goes on, and no limit is exceeded by more than its burst. */
+/* One time an hour ahead, then correct ones: every client goes on, and no limit is exceeded by more than its burst. */
 static void clock_jumps(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -1255,13 +1262,13 @@ static void clock_jumps(void)
     CHECK_EQ(tags_withdraw(&tags, now, 1, (uint32_t)report(1).queued), QOS_OK);
     while (serve(now, MS) == 0)
         continue;
-    CHECK_WITHIN(tags_next_ns(&tags, now), now + 1, now + 10 * MS); /* on the caller's time line */
+    CHECK_WITHIN(tags_next_ns(&tags, now), now + 1, now + 10 * MS); /* in the caller's own time */
     close_tags();
 }
 
-/* Two threads under one lock read the clock before they take it, and one of them stands still for 1 to 3 s in between, again and
- * again: its times are old. Nobody's limit grows by that: 100 s at 100 per second, and the burst. Then one time stamp that is
- * garbage: the limit holds after it, too. */
+/* Two threads share one lock and read the clock before they take it. One of them often stalls for 1 to 3 s in between,
+ * so its times are old. No limit grows by that: 100 s at 100 per second, and the burst. Then one time is garbage: the
+ * limit holds after it, too. */
 static void late_readers(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -1283,8 +1290,8 @@ static void late_readers(void)
     close_tags();
 }
 
-/* A time a year (2^55 ns) ahead counts as none, one that is 1 ns less counts; after an old time that was followed by one of the
- * present, the next event is on the caller's own time line, to the ns. */
+/* A time a year (2^55 ns) ahead does not count; a time 1 ns less does. After an old time and then a present one, the
+ * next event is in the caller's own time, to the ns. */
 static void clock_borders(void)
 {
     const uint64_t year = UINT64_C(1) << 55;
@@ -1312,7 +1319,7 @@ static void clock_borders(void)
     CHECK_EQ(serve(due + year - 1, MS), 0);
     close_tags();
 
-    open_tags(&c); /* 5 s back; from there half a second back is late, and a time of the present is one again */
+    open_tags(&c); /* 5 s back; from there half a second back is late, and a present time is ordinary again */
     CHECK_EQ(add(10 * SECOND, 0, 1, 0, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 10 * SECOND, 0, 100, 1), QOS_OK);
     CHECK_EQ(serve(10 * SECOND, MS), 0);
@@ -1325,7 +1332,7 @@ static void clock_borders(void)
     CHECK_EQ(serve(11 * SECOND, MS), 0);
     close_tags();
 
-    open_tags(&c); /* a first time of 2^62 counts as none */
+    open_tags(&c); /* a first time of 2^62 does not count */
     CHECK_EQ(add(UINT64_C(1) << 62, 0, 1, 0, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, SECOND, 0, 100, 1), QOS_OK);
     CHECK_EQ(serve(SECOND, MS), 0);
@@ -1333,7 +1340,7 @@ static void clock_borders(void)
     close_tags();
 }
 
-/* The ends of time: tags stay there, nothing wraps. */
+/* The ends of time: tags stay at the end, nothing wraps. */
 static void end_of_time(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -1352,7 +1359,7 @@ static void end_of_time(void)
     close_tags();
 }
 
-/* Words that schedulers share: ranges, terms that must agree. */
+/* Words that schedulers share: their ranges, and terms that must agree. */
 static void shared_terms(void)
 {
 #if TAGS_HAS_SHARED
@@ -1390,16 +1397,17 @@ static void shared_terms(void)
     k.weight = 0;
     CHECK_EQ(tags_shared_change(shared, 0, 3, &k), QOS_ENOENT);
     CHECK_EQ(tags_shared_change(shared, 0, 1, &k), QOS_OK);
-    k.limit_per_s = QOS_UNLIMITED; /* as 0 */
+    k.limit_per_s = QOS_UNLIMITED; /* counts as 0 */
     CHECK_EQ(tags_shared_change(shared, 0, 2, &k), QOS_OK);
     c.shared = shared;
     CHECK(strstr(tags_config_error(&c), "clients") != NULL);
     c.clients = 3;
     open_tags(&c);
-    CHECK_EQ(add(0, 1, 1, 0, 11), QOS_EINVAL); /* not those of the entry */
+    CHECK_EQ(add(0, 1, 1, 0, 11), QOS_EINVAL); /* not the terms of the entry */
     CHECK_EQ(add(0, 1, 1, 0, 10), QOS_OK);
     CHECK_EQ(add(0, 2, 1, 0, 0), QOS_OK);
-    /* Lower terms count from the change on, not what the higher ones would have given since the start. */
+    /* Lower terms count from the change on: the client no longer gets what the higher terms would have given since the
+     * start. */
     k.limit_per_s = 1000;
     CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_OK);
     CHECK_EQ(add(0, 0, 1, 0, 1000), QOS_OK);
@@ -1464,9 +1472,9 @@ static void shared_claims(void)
     unsigned i;
     open_shared(0, 10, MS);
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
-    CHECK_EQ(tags_pull(&other, MS, 1, &h), QOS_EAGAIN); /* a part of a unit is none */
+    CHECK_EQ(tags_pull(&other, MS, 1, &h), QOS_EAGAIN); /* a part of a unit does not count */
     close_shared();
-    /* A burst of less than one request: at 1050 ms the word keeps nothing of the past but the fraction of a unit. */
+    /* A burst of less than one request: at 1050 ms the word keeps only the fraction of a unit of the past. */
     open_shared(0, 10, MS);
     CHECK_EQ(tags_pull(&tags, 1050 * MS, 1, &g), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 1050 * MS, 1, &g), QOS_EAGAIN);
@@ -1474,26 +1482,26 @@ static void shared_claims(void)
     CHECK_EQ(tags_pull(&other, 1100 * MS, 1, &h), QOS_OK);
     CHECK_EQ(tags_next_ns(&other, 1100 * MS), 1200 * MS);
     close_shared();
-    open_shared(0, 1, MS); /* 1 ns short of a unit that is kept: the word keeps none */
+    open_shared(0, 1, MS); /* 1 ns less than a kept unit: the word keeps none */
     CHECK_EQ(tags_pull(&tags, 1001 * MS - 1, 1, &g), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 1001 * MS - 1, 1, &g), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 1001 * MS - 1, 1, &g), QOS_EAGAIN);
     CHECK_EQ(tags_next_ns(&tags, 1001 * MS), 2000 * MS);
     close_shared();
-    for (i = 0; i < 2; i++) { /* a burst 1 ns short of a unit, and one of a unit, at 2.5 s */
+    for (i = 0; i < 2; i++) { /* a burst 1 ns shorter than a unit, and one of a unit, at 2.5 s */
         open_shared(0, 1, SECOND - 1 + i);
         CHECK_EQ(tags_pull(&tags, 2500 * MS, 1, &g), QOS_OK);
         CHECK_EQ(tags_pull(&tags, 2500 * MS, 1, &g), i ? QOS_EAGAIN : QOS_OK);
         CHECK_EQ(tags_pull(&tags, 2500 * MS, 1, &g), QOS_EAGAIN);
         close_shared();
     }
-    /* Of 1 s at most that is kept: 9 units since, and the one that it always may be ahead. */
+    /* At most 1 s is kept: 9 units since then, and the one by which the client may always be ahead. */
     open_shared(0, 10, SECOND);
     for (i = 0; i < 10; i++)
         CHECK_EQ(tags_pull(&tags, 10050 * MS, 1, &g), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 10050 * MS, 1, &g), QOS_EAGAIN);
     close_shared();
-    /* What the limit gives back when the reservation's word refuses is due at once, by weight. */
+    /* If the reservation's word refuses, the limit gets its unit back, and that is due at once, by weight. */
     open_shared(10, 20, MS);
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(tags_pull(&other, 50 * MS, 1, &h), QOS_OK);
@@ -1502,18 +1510,19 @@ static void shared_claims(void)
     open_shared(10, 10, MS); /* a burst of less than one request */
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
-    CHECK_EQ(tags_pull(&other, 0, 1, &h), QOS_EAGAIN); /* its copy of the limit said due; the word says no */
+    CHECK_EQ(tags_pull(&other, 0, 1, &h), QOS_EAGAIN); /* by its copy the limit is due, by its word it is not */
     CHECK_EQ(tags_next_ns(&other, 0), 100 * MS);
-    CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_OK); /* both words get it back */
+    CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_OK); /* both words get their unit back */
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(g.phase, TAGS_PHASE_RESERVATION);
     CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_EAGAIN);
-    CHECK_EQ(tags_force(&other, 0, 0, 1, &h), QOS_OK); /* forced: the next is due later by one */
+    CHECK_EQ(tags_force(&other, 0, 0, 1, &h), QOS_OK); /* forced: the next is due one unit later */
     CHECK_EQ(tags_pull(&tags, 100 * MS, 1, &g), QOS_EAGAIN);
     CHECK_EQ(tags_pull(&tags, 200 * MS, 1, &g), QOS_OK);
     close_shared();
-    /* The copy of the reservation said due, its word says no: the limit gets back what it was charged, and it goes by weight. */
+    /* By its copy the reservation is due, by its word it is not: the limit gets back its charge, and the request goes
+     * by weight. */
     open_shared(10, 100, SECOND);
     for (i = 0; i < 11; i++) {
         CHECK_EQ(tags_pull(&tags, SECOND, 1, &g), QOS_OK);

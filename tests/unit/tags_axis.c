@@ -1,5 +1,5 @@
-// proves: when V comes to the end of a short axis (TAGS_AXIS_BITS) and all tags move back, a client that returns then loses
-// proves: and gains nothing: it and the one that was busy all the time have turns by turns
+// proves: when V reaches the end of a short axis (TAGS_AXIS_BITS) and all tags are rebased, a client that returns then
+// proves: loses and gains nothing: it and the one that was busy all the time take turns
 // variants: native san
 // flags: -DTAGS_AXIS_BITS=8
 #include "tags.h"

@@ -1,5 +1,6 @@
-// proves: real threads: four shards that share tags keep one client's limit and another's reservation as one, while a
-// further thread reads every counter without stopping them; under the thread sanitizer no access races
+// proves: real threads: four shards that share tags keep one client's limit and another's reservation like one
+// proves: scheduler, while a further thread reads every counter without stopping them. Under the thread sanitizer no
+// proves: access races
 // flags: -pthread
 // variants: native tsan aarch64
 #include "tags.h"
@@ -12,7 +13,8 @@ static struct tags_shared *sh;
 static uint64_t sent[SHARDS][CLIENTS], steps;
 static qos_word_t clock_ns, stop;
 
-/* There is always a request: client 0 has a limit, client 1 a reservation and hardly any weight, client 2 gets what is left. */
+/* There is always a request. Client 0 has a limit, client 1 a reservation and almost no weight, and client 2 gets the
+   remainder. */
 static void *serve(void *arg)
 {
     uint32_t k = (uint32_t)(uintptr_t)arg;
@@ -36,7 +38,7 @@ static void *serve(void *arg)
     return (void *)(uintptr_t)bad;
 }
 
-/* Counters only grow, whoever reads them when. */
+/* Counters only grow, whichever thread reads them, and when. */
 static void *watch(void *arg)
 {
     uint64_t before[SHARDS][4], bad = 0, rounds = 0;

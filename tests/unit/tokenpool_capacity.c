@@ -1,11 +1,11 @@
-// proves: Algorithm 1 step by step: growth when all was used (within the tolerance), else the mean of the last M
-// totals, the floor, the paper's literal rule stuck as in the paper, under-use alerts, totals clamped to the tokens
-// issued
+// proves: Algorithm 1 step by step: growth when all tokens were used (within the tolerance), otherwise the mean of the
+// proves: last M totals; the floor; the paper's literal rule, stuck as in the paper; under-use alerts; totals clamped
+// proves: to the tokens issued
 #include "unit/tokenpool_rig.h"
 
 static uint64_t period;
 
-/* Two clients, by the configuration. */
+/* Two clients; other fields are set in the configuration. */
 static void begin(void)
 {
     rig_init();
@@ -56,7 +56,8 @@ int main(void)
     CHECK_EQ(after(0, 0), 739);
     CHECK_EQ(after(400, 339), 759);
 
-    /* The literal rule: exact equality never comes once a remainder of a batch is left; more than all is no growth. */
+    /* The literal rule: exact equality is impossible once a part of a batch is left; a total above all tokens is no
+     * growth. */
     base(QOS_NOTHING, 0, 0, 0, 0);
     CHECK_EQ(after(500, 499), 999);
     CHECK_EQ(after(500, 499), 1019);
@@ -84,7 +85,7 @@ int main(void)
     (void)after(200, 300);
     CHECK(!rig_slot(0).alert && rig_slot(0).under_used == 0);
 
-    /* By demand: a client that kept all of its reservation did not over-reserve, even if the node completed less. */
+    /* By demand: a client that kept its whole reservation did not reserve too much, even if the node completed less. */
     base(0, 0, 0, 0, 0);
     config.flags = 0;
     begin();
@@ -117,13 +118,15 @@ int main(void)
         storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
         rig_report(0, epoch, 3, 200, 500);
         rig_report(1, epoch, 3, 300, i == 0 ? 500 : 470);
-        storage[tokenpool_storage_report(2, 0) / 8] |= (i == 0 ? UINT64_C(3) : UINT64_C(2)) << 54; /* waits; a queue */
+        /* a request waits; the client has a queue */
+        storage[tokenpool_storage_report(2, 0) / 8] |= (i == 0 ? UINT64_C(3) : UINT64_C(2)) << 54;
         rig_run(&monitor, period * S + MS);
         rig_run(&monitor, ++period * S);
         CHECK_EQ(rig_info().capacity, i == 0 ? 1050 : 970);
     }
 
-    /* By demand, too, the mean of records of a node that was the limit; after a fall of a tenth the older ones do not count. */
+    /* By demand, too, the estimate is the mean over periods in which the node was the limit. After a fall by a tenth
+     * the older records do not count. */
     base(0, 0, 0, 3, 0);
     config.flags = 0;
     begin();
@@ -134,7 +137,7 @@ int main(void)
         rig_report(0, epoch, 3, 200, first[i]);
         rig_report(1, epoch, 3, 300, second[i]);
         storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
-        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 54; /* a queue */
+        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 54; /* the client has a queue */
         rig_run(&monitor, period * S + MS);
         rig_run(&monitor, ++period * S);
         CHECK_EQ(rig_info().capacity, next[i]);
@@ -146,8 +149,9 @@ int main(void)
     rig_run(&monitor, S);
     CHECK_EQ(rig_slot(0).used, 200);
     CHECK_EQ(rig_info().last_used, 200); /* the pool was not touched */
-    /* A client with a queue that sends slowly, while the others pause, looks like a slow node: 10 of 1000. When the others are back,
-     * the estimate is that of the profile again within 6 periods, not 20; above the profile it grows by steps. */
+    /* A client with a queue that sends slowly while the others pause looks like a slow node: 10 of 1000. When the
+     * others are back, the estimate reaches the profile within 6 periods, not 20. Above the profile it grows by steps.
+       */
     base(0, 0, 0, 3, 0);
     config.flags = 0;
     begin();

@@ -59,15 +59,15 @@ static void test_claims(void)
     CHECK_EQ(rig_pool(), -20);
     CHECK_EQ(tokenpool_client_take(&a, 0, 10), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 10), QOS_EAGAIN);
-    CHECK_EQ(rig_pool(), -20); /* reads the pool, does not claim */
+    CHECK_EQ(rig_pool(), -20); /* reads the pool; does not claim */
     CHECK_EQ(tokenpool_client_take(&a, 500000000, 0), QOS_ERANGE);
-    CHECK_EQ(tokenpool_client_take(&a, 500000000, 101), QOS_ERANGE); /* more than any client gets in a period */
+    CHECK_EQ(tokenpool_client_take(&a, 500000000, 101), QOS_ERANGE); /* more than any client can get in a period */
     CHECK_EQ(tokenpool_client_take(&a, 500000000, UINT64_MAX), QOS_ERANGE);
     tokenpool_client_run(&a, 502000000, 0);
     CHECK_EQ(tokenpool_client_stats(&a, QOS_NONE, &s), QOS_OK);
     CHECK_EQ(s.granted, 61);
     CHECK_EQ(s.borrowed, 1);
-    CHECK_EQ(s.refused, 1); /* of ten tokens, tried twice */
+    CHECK_EQ(s.refused, 1); /* of ten tokens, after two tries */
     CHECK_EQ(tokenpool_client_stats(&a, 1, &s), QOS_ENOENT);
     CHECK_EQ(tokenpool_client_stats(&a, 0, &s), QOS_OK);
     /* The transport lost an operation. */
@@ -186,7 +186,7 @@ static void test_times(void)
     CHECK_EQ(tokenpool_client_next_ns(&c, now, 1), now);
     tokenpool_client_run(&c, now, 1); /* finds a period that another engine may have used */
     CHECK_EQ(tokenpool_client_held(&c), 0);
-    /* By the heartbeat it is 0 ns old: the next one is looked for T / 4096 before its time. */
+    /* By the heartbeat it is 0 ns old: the engine looks for the next one T / 4096 before its time. */
     CHECK_EQ(tokenpool_client_next_ns(&c, now, 1), now + S - S / 4096);
     rig_tick(&c, S - MS / 8);
     rig_run(&monitor, S);
@@ -208,7 +208,8 @@ static void test_times(void)
     CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] & TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX);
 }
 
-/* The demand in the last report of a period: 3 waits for tokens, 2 a queue of more than 2 %, 1 anything, 0 idle. */
+/* The demand in the last report of a period: 3: it waits for tokens; 2: a queue of more than 2 %; 1: any demand; 0:
+ * idle. */
 static void test_demand(void)
 {
     static const struct {
@@ -231,8 +232,8 @@ static void test_demand(void)
     }
 }
 
-/* A refused request that is never tried again: from the next period on its client is idle, and does not wait. So it does
- * not keep the monitor from seeing that the node is slow. One that is tried again still waits; both count as refused once. */
+/* A refused request is never tried again: from the next period on its client is idle and does not wait, so the monitor
+ * can still see that the node is slow. A request that is tried again still waits. Both count as refused once. */
 static void test_gone(void)
 {
     struct tokenpool_client c;
@@ -261,7 +262,7 @@ static void test_gone(void)
     }
 }
 
-/* A report goes out as soon as K falls, is sent again if the transport lost it, and every operation is a word's. */
+/* A report is sent as soon as K falls, and again if the transport lost it. Every operation is on one word. */
 static void test_report_again(void)
 {
     struct tokenpool_client c;
@@ -302,7 +303,7 @@ static void test_overtaken_terms(void)
     CHECK_EQ(tokenpool_client_epoch(&c), 3);
 }
 
-/* The period word, the terms, the period word again, and then nothing before the next tick. Nobody waited. */
+/* The period word, the terms, the period word again, and then nothing before the next tick. No request waited. */
 static void test_begin(void)
 {
     struct tokenpool_client c;
@@ -324,7 +325,7 @@ static void test_begin(void)
     CHECK_EQ(s.waited, 0);
 }
 
-/* An engine that goes on alone sees a monitor that is back within a sixteenth of a period. */
+/* An engine that goes on alone notices within a sixteenth of a period that the monitor is back. */
 static void test_back_from_alone(void)
 {
     struct tokenpool_client c;
@@ -341,7 +342,7 @@ static void test_back_from_alone(void)
     CHECK_WITHIN(now, S + S / 8 + S / 16, S + S / 8 + S / 16 + 9 * MS);
 }
 
-/* The same at the begin of the engine's clock: the period word is read again at once. */
+/* The same at the beginning of the engine's clock: the period word is read again at once. */
 static void test_overtaken_at_0(void)
 {
     struct tokenpool_client c;
@@ -386,7 +387,7 @@ static void test_back_off(void)
     CHECK_WITHIN(reads, 8, 40);
 }
 
-/* The back-off of one period is forgotten in the next: its first wait is a poll again. */
+/* The back-off of one period does not last into the next: its first wait is a poll again. */
 static void test_back_off_again(void)
 {
     struct tokenpool_client a, b;
@@ -398,7 +399,7 @@ static void test_back_off_again(void)
         tokenpool_client_run(&b, now, 41);
     rig_tick(&b, S / 4 - MS / 2);
     rig_run(&monitor, S);                             /* its clock is ahead */
-    storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* others were faster */
+    storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* other clients were faster */
     tokenpool_client_hint(&b);
     for (now = S / 4; now < S / 2 && second == 0; now += MS / 8)
         while (tokenpool_client_next(&b, now, 1, &op)) {
@@ -412,7 +413,8 @@ static void test_back_off_again(void)
     CHECK_WITHIN(second, first + 1, first + 3 * MS);
 }
 
-/* As much as any client gets in a period; and what its limit allows, but nobody has now. */
+/* A request of the most that any client gets in a period; and one that its limit allows, but for which there are no
+ * tokens now. */
 static void test_most(void)
 {
     struct tokenpool_client a, b;
@@ -424,7 +426,8 @@ static void test_most(void)
     CHECK_EQ(tokenpool_client_take(&a, 0, 51), QOS_ERANGE);
 }
 
-/* A client at a steady rate reports each 128 I/Os, each half of what is left down to R / 64, and at the end. */
+/* A client at a steady rate reports every 128 I/Os, whenever the remainder has halved, down to R / 64, and at the end.
+   */
 static void test_steady_reports(void)
 {
     struct tokenpool_client c;
@@ -444,7 +447,7 @@ static void test_steady_reports(void)
     CHECK_WITHIN(reports, 8, 20);
 }
 
-/* A period that four does not divide: its first report is of the first quarter. */
+/* A period whose length is not divisible by four: its first report is of the first quarter. */
 static void test_odd_period(void)
 {
     struct tokenpool_client c;
@@ -466,7 +469,7 @@ static void test_odd_period(void)
     CHECK_EQ(word >> 58, 2); /* the tag of the first period */
 }
 
-/* One ticket that is served is one token. */
+/* One served ticket is one token. */
 static void test_one_ticket(void)
 {
     struct tokenpool_client a, b;
@@ -479,7 +482,7 @@ static void test_one_ticket(void)
     CHECK_EQ(tokenpool_client_held(&b), 11);
 }
 
-/* A storage that is too small for its slots is not read, whatever generation is asked for. */
+/* A storage that is too small for its slots is not read, whatever the generation. */
 static void test_small_storage(void)
 {
     struct tokenpool_client c;
@@ -505,7 +508,7 @@ static void test_hint(void)
     CHECK_EQ(tokenpool_client_epoch(&c), 2);
 }
 
-/* Without terms there is nothing to go on with. */
+/* Without terms the engine cannot go on. */
 static void test_alone_without_terms(void)
 {
     struct tokenpool_client a, c;
@@ -518,8 +521,8 @@ static void test_alone_without_terms(void)
     }
 }
 
-/* Of a reservation of 1000 that an idle client returns, each report tells a third of the rest: some ten of them down to
- * R / 64, one at first, two in the last quarter. A lost report costs no other operation. */
+/* An idle client returns its reservation of 1000. Each report covers a third of the remainder: about ten reports down
+ * to R / 64, one at first, two in the last quarter. A lost report costs no other operation. */
 static void test_few_reports(void)
 {
     struct tokenpool_client c;
@@ -541,8 +544,8 @@ static void test_few_reports(void)
     CHECK_EQ(reads, 0);
 }
 
-/* A remote engine: a take needs no operation while nothing is due. An engine whose slot is another's now reads the
- * terms once in a period. */
+/* A remote engine: a take needs no operation while nothing is due. An engine whose slot was given to another client
+ * reads the terms once in a period. */
 static void test_remote(void)
 {
     struct tokenpool_client a, c;
@@ -596,7 +599,7 @@ static void test_start_now(void)
     CHECK_EQ(tokenpool_client_held(&b), 0);
 }
 
-/* The clock goes back by 10 s while the third read of the heartbeat is under way: its answer tells no age. */
+/* The clock goes back by 10 s while the third read of the heartbeat is under way: its answer gives no age. */
 static void test_beat_across_a_step(void)
 {
     struct tokenpool_client b;
@@ -624,7 +627,7 @@ static void test_beat_across_a_step(void)
     CHECK_EQ(rig_client(&b).deadline_ns, 0);
 }
 
-/* A request above the batch takes what it needs in one piece, or nothing. */
+/* A request above the batch gets all its tokens at once, or none. */
 static void test_large(void)
 {
     struct tokenpool_client a, b;
@@ -638,8 +641,8 @@ static void test_large(void)
     CHECK_EQ(rig_pool(), 0);
 }
 
-/* A claim is performed late, on the pool of a later period, which is empty: whether its answer comes or not, and whether
- * the engine sees the period before or not, it does not claim from that pool again. */
+/* A claim is performed late, on the pool of a later period, which is empty. Whether its answer comes or not, and
+ * whether the engine has seen that period or not, it does not claim from that pool again. */
 static void test_fails_once(void)
 {
     struct tokenpool_client a, b;
@@ -650,7 +653,7 @@ static void test_fails_once(void)
         bool lost = how & 1, between = how & 2;
         uint64_t at = S;
         CHECK_CONTEXT("%s, %s", lost ? "lost" : "answered", between ? "a period between" : "the next period");
-        base(100, 100, 0, 0, &a, &b); /* all is reserved */
+        base(100, 100, 0, 0, &a, &b); /* all tokens are reserved */
         CHECK(tokenpool_client_next(&b, 1, 1, &op) && op.kind == TOKENPOOL_FETCH_ADD);
         if (between) {
             rig_run(&monitor, S);

@@ -3,7 +3,7 @@
 #include "config_table.h"
 #include "unit/tokenpool_rig.h"
 
-/* The memory of the monitor is the first half, the storage the second, so that both are compared. */
+/* The first half is the memory of the monitor, the second half the storage, so that both are compared. */
 #define HALF (CONFIG_MEM_BYTES / 2)
 
 CONFIG_ERROR(tokenpool)

@@ -1,5 +1,6 @@
-// proves: the words of a storage hold the same values as in every earlier version (tests/golden/tokenpool_words.hex), and a client
-// reads a storage of then; a peer of the other byte order, whose checksum of the head differs, is refused. Numbers are recorded
+// proves: the words of a storage hold the same values as in every earlier version (tests/golden/tokenpool_words.hex),
+// proves: and a client can read an old storage. A peer of the other byte order is refused: its checksum of the head
+// proves: differs. Numbers are recorded
 #include "golden.h"
 #include "tokenpool.h"
 
@@ -55,7 +56,7 @@ static void write_words(size_t len, const struct tokenpool_config *config)
     golden_same("tokenpool_words", bytes, len);
 }
 
-/* Another monitor takes the recorded storage over, with whom it has admitted, and a client gets what it had reserved. */
+/* Another monitor takes the recorded storage over, with its admissions, and a client gets its reservation. */
 static void read_words(size_t len, const struct tokenpool_config *config)
 {
     static struct tokenpool_monitor m;

@@ -90,7 +90,8 @@ static void test_admission(void)
     CHECK_EQ(s.refused, 4);
     CHECK_EQ(s.granted + s.borrowed + s.waited + s.debt, 0);
     CHECK_EQ(tokenpool_monitor_stats(&monitor, 3, &s), QOS_ENOENT);
-    CHECK_EQ(tokenpool_storage_report(8, 0), TOKENPOOL_OFFSET_TERMS + 2 * 64); /* whole lines of eight words */
+    /* the size is a multiple of eight words */
+    CHECK_EQ(tokenpool_storage_report(8, 0), TOKENPOOL_OFFSET_TERMS + 2 * 64);
     CHECK_EQ(tokenpool_storage_report(9, 0), TOKENPOOL_OFFSET_TERMS + 2 * 128);
     base(2, TOKENPOOL_TOKENS_MAX, 0);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 0, TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX, &fits), QOS_OK);
@@ -117,7 +118,7 @@ static void test_lowering_a_reservation(void)
     CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 0, 0, &fits), QOS_OK);
 }
 
-/* Step T2 by hand: C = 100, reservations 60 and 0; client 1 uses the pool, client 0 does little. */
+/* Step T2 by hand: C = 100, reservations 60 and 0; client 1 uses the pool, client 0 completes little. */
 static void test_conversion(uint32_t flags)
 {
     struct tokenpool_client a, b;
@@ -188,7 +189,7 @@ static void test_lowering(void)
     CHECK_EQ(tokenpool_client_take(&b, MS, 1), QOS_OK);
     CHECK_EQ(rig_pool(), 50);
     tokenpool_client_run(&a, S / 2, 0);
-    CHECK(tokenpool_monitor_next(&monitor, S / 2, &op));  /* reads */
+    CHECK(tokenpool_monitor_next(&monitor, S / 2, &op));  /* reads the report */
     CHECK(!tokenpool_monitor_next(&monitor, S / 2, &op)); /* one at a time */
     tokenpool_monitor_run(&monitor, S / 2);
     tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &op));
@@ -206,7 +207,7 @@ static void test_lowering(void)
     CHECK_EQ(rig_info().start_ns, 3 * S);
     CHECK_EQ(rig_info().last_claimed, 20);
     CHECK(tokenpool_monitor_next(&monitor, 4 * S, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
-    tokenpool_monitor_fail(&monitor); /* it looks again after a check, not at once */
+    tokenpool_monitor_fail(&monitor); /* it looks again after one check, not at once */
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, 4 * S), 4 * S + MS);
 }
 
@@ -249,7 +250,7 @@ static void test_lost_answer(void)
     CHECK_EQ(rig_pool(), 9);
 }
 
-/* A start that was lost is tried again at the next check. */
+/* A period start whose operation was lost is tried again at the next check. */
 static void test_lost_start(void)
 {
     struct tokenpool_op op;
@@ -268,7 +269,7 @@ static void test_lost_start(void)
     CHECK_EQ(rig_info().epoch, 2);
 }
 
-/* 64 slots: all reports are summed, those of another period are not, and slots without a client add nothing. */
+/* 64 slots: all reports of this period are summed; slots without a client add nothing. */
 static void test_sums(void)
 {
     uint32_t i;
@@ -299,7 +300,7 @@ static void test_generations(void)
     }
 }
 
-/* One claimed ticket is enough for unused reservations to go to the pool. */
+/* After one claimed ticket unused reservations go to the pool. */
 static void test_first_ticket(void)
 {
     base(2, 100, TOKENPOOL_ORDERED);
@@ -312,7 +313,8 @@ static void test_first_ticket(void)
     CHECK(rig_info().converting);
 }
 
-/* A stray store raises the pool above what was put: all that the period may give counts as claimed. */
+/* A stray store raises the pool above what the monitor put there: then all tokens of the period's bound count as
+ * claimed. */
 static void test_stray_pool(void)
 {
     base(2, 100, 0);
@@ -332,11 +334,11 @@ static void test_guard(void)
     rig_join(0, 60, 0); /* more than an equal share of 50 */
     rig_join(1, 10, 0);
     rig_run(&monitor, 0);
-    /* With 30 from the pool client 1 has 40: at equal shares that is 0.8 s, and client 0 has 40; it does 20 in the
-     * rest. */
+    /* With 30 from the pool client 1 has 40: at equal shares that takes 0.8 s, and client 0 has 40; it completes 20 in
+     * the remaining time. */
     CHECK_EQ(rig_pool(), 30);
     base(2, 100, TOKENPOOL_GUARD);
-    config.client_capacity = 60; /* it could not do 20 in the rest */
+    config.client_capacity = 60; /* it could not complete 20 in the remaining time */
     rig_init();
     rig_join(0, 60, 0);
     rig_join(1, 10, 0);
@@ -350,7 +352,7 @@ static void test_guard(void)
     CHECK_EQ(tokenpool_client_take(&b, MS, 10), QOS_OK);
     CHECK_EQ(tokenpool_client_take(&b, MS, 1), QOS_EAGAIN); /* one failed claim: the pool is used */
     rig_run(&monitor, MS);
-    /* At 0.5 s client 0 has completed 30 of 60; 30 exceeds 100 x 0.5 / 2. With 36 it does not. */
+    /* At 0.5 s client 0 has completed 30 of 60; 30 exceeds 100 x 0.5 / 2. With 36 completed it does not. */
     tokenpool_client_complete(&a, 30);
     tokenpool_client_run(&a, S / 2, 0);
     rig_run(&monitor, S / 2);
@@ -362,8 +364,9 @@ static void test_guard(void)
     CHECK_EQ(tokenpool_client_take(&b, S / 2 + 300 * MS, 1), QOS_OK);
 }
 
-/* Four busy clients, r = 300 of 1000, each at most 500. At 0.75 T no time is to spare, but two clients may be served at
- * once: one beside that with the reservation gets what it can use in a check of T/50, 10 tokens of the batch of 30. */
+/* Four busy clients, r = 300 of 1000, each at most 500. At 0.75 T no time is to spare, but two clients can be served
+ * at once. So another client than the one with the reservation gets the tokens that it can use in a check of T/50: 10
+ * of the batch of 30. */
 static void test_guard_few(uint64_t now, int64_t pool)
 {
     uint32_t i;
@@ -385,7 +388,7 @@ static void test_guard_few(uint64_t now, int64_t pool)
     CHECK_EQ(rig_pool(), pool);
 }
 
-/* Unused slots change nothing: 100 to spare at 400 a period give the others 500. */
+/* Unused slots change nothing: with 100 to spare at 400 a period the others get 500. */
 static void test_guard_free_slots(void)
 {
     uint32_t i;
@@ -399,7 +402,8 @@ static void test_guard_free_slots(void)
     CHECK_EQ(rig_pool(), 500);
 }
 
-/* The same at 0.8 T: 20 to spare at 400 a period give the others 100 tokens. Client 1 still holds the 30 of its claim; its
+/* The same at 0.8 T: with 20 to spare at 400 a period the others get 100 tokens. Client 1 still holds the 30 of its
+ * claim; its
  * reservation of 100 is completed. */
 static void test_guard_held(void)
 {
@@ -431,7 +435,7 @@ static void test_ordered(void)
     rig_run(&monitor, 0);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
-    CHECK_EQ(rig_info().put, 20); /* of 40: enough for one claim of each */
+    CHECK_EQ(rig_info().put, 20); /* of 40: enough for one claim of each client */
     CHECK_EQ(tokenpool_client_take(&b, MS, 25), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_held(&b), 20);
     rig_run(&monitor, 3 * MS);
@@ -441,7 +445,7 @@ static void test_ordered(void)
     CHECK_EQ(rig_info().last_claimed, 30); /* tickets of three claims of ten */
 }
 
-/* Two periods without a sign are not three. */
+/* Two periods without a sign of life are too few. */
 static void test_silent_periods(void)
 {
     uint64_t k;
@@ -457,7 +461,7 @@ static void test_silent_periods(void)
     }
 }
 
-/* Nobody reports: the reservation is withheld; one report brings it back. */
+/* Without reports the reservation is withheld; one report brings it back. */
 static void test_silent(void)
 {
     struct tokenpool_client a;
@@ -490,8 +494,8 @@ static void test_silent(void)
     CHECK_EQ(tokenpool_client_held(&a), 60);
 }
 
-/* N of the period before counts as nothing in this one; reports older than a period are cleared, since 63 periods later
- * their tag would be current again. */
+/* N of the last period does not count in this one. Reports older than a period are cleared: 63 periods later their tag
+ * would be current again. */
 static void test_tags(void)
 {
     struct tokenpool_monitor_state info;
@@ -539,7 +543,7 @@ static void test_epoch_wraps(void)
     CHECK_EQ(tokenpool_word_epoch(UINT64_C(0xfffffffbfffff001)), 0xfffff);
 }
 
-/* A report 63 periods late: its client was silent and had no tokens, so none are issued for it. */
+/* A report comes 63 periods late: its client was silent and had no tokens, so none are issued for it. */
 static void test_report_late_by_tags(void)
 {
     uint64_t epoch, p;
@@ -555,7 +559,7 @@ static void test_report_late_by_tags(void)
     CHECK(rig_slot(0).silent && rig_info().reserved == 0);
     rig_report(0, epoch, 3, 100, 500); /* it kept 100 of 600 then */
     rig_run(&monitor, 63 * S + 2 * MS);
-    CHECK_LE(rig_info().put, 1000); /* not 500 more */
+    CHECK_LE(rig_info().put, 1000); /* no 500 more */
     CHECK_EQ(rig_info().reserved + rig_info().kept, 0);
     rig_run(&monitor, 64 * S);
     CHECK_EQ(rig_info().last_used, 0);  /* clamped: nothing was issued or claimed */
@@ -581,7 +585,7 @@ int main(void)
     test_guard();
     test_guard_few(250 * MS, 10);
     test_guard_few(350 * MS, 10);
-    test_guard_few(360 * MS, 0); /* of 0.64 T two checks are kept back: 0.6 T is the least for 300 at 500 a period */
+    test_guard_few(360 * MS, 0); /* two checks of 0.64 T are kept back: 0.6 T is the least for 300 at 500 a period */
     test_guard_free_slots();
     test_guard_held();
     test_ordered();

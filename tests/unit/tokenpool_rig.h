@@ -35,7 +35,7 @@ static CHECK_UNUSED void rig_join(uint32_t id, uint64_t reservation, uint64_t li
     CHECK_EQ(tokenpool_monitor_join(&monitor, id, reservation, limit, NULL), QOS_OK);
 }
 
-/* An engine that reads the storage before the first period, so that it knows its start. */
+/* An engine that reads the storage before the first period, so that it knows the start of that period. */
 static CHECK_UNUSED void rig_engine(struct tokenpool_client *c, uint32_t id)
 {
     CHECK_EQ(tokenpool_client_attach(c, id, 0, storage, sizeof storage), QOS_OK);

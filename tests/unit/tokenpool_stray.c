@@ -5,7 +5,7 @@
 
 enum { CLIENTS = 3, CAPACITY = 2000, RESERVED = 400, PERIODS = 9, STEPS = 40 }; /* STEPS: calls of each in a period */
 
-/* Hostile values for a word that holds `old`. */
+/* Hostile values in place of `old`. */
 static uint64_t hostile(unsigned k, uint64_t old)
 {
     switch (k) {

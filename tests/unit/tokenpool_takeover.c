@@ -1,6 +1,6 @@
-// proves: tokens per epoch stay within the bound, epochs start T apart, and everything recovers within a stated number
-// of periods, when engines sleep for any time, clocks jump, monitors pause, run twice, restart every 10 ms, lose an
-// answer or die, storages are initialized again, and slots change hands
+// proves: tokens per epoch stay within the bound, epochs start T apart, and the pool recovers within a stated number
+// proves: of periods: when engines sleep for any time, clocks jump, monitors pause, run twice, restart every 10 ms,
+// proves: lose an answer or die, storages are initialized again, or slots get new clients
 #include "unit/tokenpool_rig.h"
 
 static struct tokenpool_monitor second;
@@ -27,8 +27,8 @@ static void resume(struct tokenpool_monitor *m, uint64_t *mem)
     CHECK_EQ(tokenpool_monitor_resume(m, mem, sizeof second_memory, storage, sizeof storage, &config), QOS_OK);
 }
 
-/* The loop of the header's first page: take and complete, at any times. A takes once, sleeps five periods, and returns
- * with a burst; B takes all that it can get. */
+/* The loop of the header's first page: take and complete, at any times. Client A takes once, sleeps five periods, and
+ * returns with a burst. Client B takes all that it can get. */
 static void test_take_is_enough(void)
 {
     struct tokenpool_client a, b;
@@ -47,7 +47,7 @@ static void test_take_is_enough(void)
                 ga += spend(&a, now, p ? 40 : 1);
         }
         CHECK_CONTEXT("period %" PRIu64, p);
-        CHECK_LE(ga + gb, 2 * 10000); /* a window of T; in fact the engines' epochs are the monitor's to a tick */
+        CHECK_LE(ga + gb, 2 * 10000); /* a window of T; the engines' epochs differ from the monitor's by a tick */
         CHECK(p == 0 || ga + gb <= 10000 + 100);
     }
     /* A client that uses a sixth of its reservation, one I/O each millisecond, is not declared dead. */
@@ -65,7 +65,8 @@ static void test_take_is_enough(void)
     }
 }
 
-/* A monitor that took the storage over leaves the running period's pool alone, and starts the next one in time. */
+/* A monitor that took the storage over does not change the pool of the running period, and starts the next one in
+ * time. */
 static void test_holding(void)
 {
     struct tokenpool_monitor_state info;
@@ -113,7 +114,8 @@ static void test_sleep(void)
     }
 }
 
-/* A client finds the pool empty and stalls while the monitor fills it thousands of times: it sees the tokens at once. */
+/* A client finds the pool empty and stalls while the monitor fills it thousands of times: then it sees the tokens at
+ * once. */
 static void test_wake_up(void)
 {
     static const uint64_t fills[] = {1, 2047, 2048, 4095, 4096, 8192};
@@ -144,7 +146,7 @@ static void test_wake_up(void)
     }
 }
 
-/* The engine's clock goes back by an hour or forward by a day: it recovers within a period and mints nothing. */
+/* The engine's clock goes back by an hour or forward by a day: it recovers within a period and no tokens are added. */
 static void test_engine_clock(void)
 {
     static const uint64_t back[2] = {3600, 0}, forward[2] = {0, 86400};
@@ -173,7 +175,7 @@ static void test_engine_clock(void)
     }
 }
 
-/* Each has its own clock, 1e-4 fast or slow: epochs keep to the bound, and reservations are met. */
+/* Each has its own clock, 1e-4 fast or slow: epochs stay within the bound, and reservations are met. */
 static void test_drift(void)
 {
     struct tokenpool_client a, b;
@@ -321,7 +323,7 @@ static void test_returns(void)
             CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_ESTALE);
         }
     }
-    /* The second dies; the first waits, and takes over by itself. */
+    /* The second monitor dies; the first waits, and takes over by itself. */
     for (p = 0; p < 3; p++)
         for (i = g = 0; i < 1000; i++, now += MS) {
             rig_run(&monitor, now);
@@ -379,7 +381,7 @@ static void test_lost_answers(void)
         }
 }
 
-/* Admissions in the storage are checked: a word that no monitor wrote, or that does not fit, is ignored. */
+/* The admissions in the storage are checked: words that no monitor wrote, or that do not fit, are ignored. */
 static void test_adoption(void)
 {
     const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 8;
@@ -434,7 +436,8 @@ static void test_started_anew(void)
     CHECK_EQ(spend(&a, now += MS, 5000), 3000);
 }
 
-/* The same while the engine has tokens of a period that has not ended: they end when it sees the new storage. */
+/* The same while the engine has tokens of a period that has not ended: they become void when it sees the new storage.
+   */
 static void test_started_anew_in_a_period(void)
 {
     struct tokenpool_client a;
@@ -456,7 +459,7 @@ static void test_started_anew_in_a_period(void)
     CHECK_EQ(tokenpool_client_take(&a, 2 * MS, 1), QOS_ESTALE);
 }
 
-/* A monitor pauses after it took a storage: the epoch that it found may have begun as late as the pause lets it. */
+/* A monitor pauses after it took a storage: the epoch that it found may have begun during the pause. */
 static void test_pause_after_a_takeover(void)
 {
     struct tokenpool_monitor_state info;
@@ -470,7 +473,7 @@ static void test_pause_after_a_takeover(void)
     tokenpool_monitor_run(&second, 500 * MS);
     CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
     CHECK(info.active && info.epoch == 1 && info.start_ns == 400 * MS);
-    CHECK_EQ(tokenpool_monitor_join(&second, 1, 4000, 0, NULL), QOS_OK); /* what client 0 leaves, whole */
+    CHECK_EQ(tokenpool_monitor_join(&second, 1, 4000, 0, NULL), QOS_OK); /* all that client 0 leaves */
     rig_run(&second, 1400 * MS - 1);
     CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
     CHECK_EQ(info.epoch, 1);
@@ -498,7 +501,7 @@ static void test_adoption_of_too_much(void)
 }
 
 /* The monitor pauses between its clock and the operation that uses it: the swap that starts a period, or its heartbeat.
- * An engine spends tokens of an epoch only before the next one starts, on time or late. */
+ * An engine spends the tokens of an epoch only before the next one starts, whether that is on time or late. */
 static void test_paused(void)
 {
     static const uint64_t pauses[] = {0, 1, 50, 100, 500, 999, 1000, 2500};
@@ -584,7 +587,7 @@ static void test_slot_reused(void)
     CHECK_EQ(tokenpool_client_take(&a, S, 1), QOS_ESTALE);
 }
 
-/* No monitor is left: engines stop after their period or, with TOKENPOOL_GO_ON, renew their reservations once in T. */
+/* No monitor is left: engines stop after their period. With TOKENPOOL_GO_ON they renew their reservations once in T. */
 static void test_no_monitor(void)
 {
     unsigned go_on, p;
@@ -621,8 +624,9 @@ static void test_no_monitor(void)
     }
 }
 
-/* Each takeover adds 1024 to the 12 bits of seq: after four in one epoch the first monitor finds its own word again. It goes
- * on with its counts, which are right as nobody filled the pool meanwhile: the bound and the distance of epochs hold. */
+/* Each takeover adds 1024 to the 12 bits of seq: after four in one epoch the first monitor finds its own word again.
+ * It goes on with its counts. They are right, as nobody filled the pool meanwhile: the bound and the distance of
+ * epochs hold. */
 static void test_seq_comes_round(void)
 {
     static uint64_t memories[5][512] __attribute__((aligned(64)));

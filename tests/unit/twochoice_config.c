@@ -8,7 +8,7 @@ CONFIG_CALLS(twochoice_maintainer)
 CONFIG_CALLS(twochoice_placement)
 CONFIG_CALLS(twochoice_detector)
 
-/* A detector of zeros counts with the defaults that are written beside the fields. */
+/* A detector of zeros uses the documented defaults. */
 static void zeros(void)
 {
     static unsigned char mem[1 << 18] __attribute__((aligned(64)));

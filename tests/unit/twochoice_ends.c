@@ -1,5 +1,5 @@
-// proves: twochoice.h refuses what it must at the ends of its ranges: a log that is full or unreadable, NULL pointers, a
-// proves: tree that breaks any one of its rules; and nothing changes.
+// proves: at the ends of its ranges twochoice.h refuses calls and nothing changes: a log that is full or unreadable,
+// proves: NULL pointers, a tree that breaks any of its rules.
 #include "property/twochoice_disk.h"
 
 #define HOME 1
@@ -44,8 +44,8 @@ static void close_logged(void *mem)
     disk_free(&disk);
 }
 
-/* The least log: it is never longer than it may be, in any history, and always has room for a compaction and for what
- * open writes were promised. */
+/* The smallest log: in any history it is never longer than its maximum, and it always has room for a compaction and
+ * for the reservations of open writes. */
 static void full_log(void)
 {
     struct twochoice_table_config config;
@@ -76,7 +76,7 @@ static void full_log(void)
         for (st = QOS_OK; st == QOS_OK; created += st == QOS_OK) /* other writes fill the log */
             st = redirect(&t, 1, check_between(&rng, 0, 9) * 10, 10, 2 + (uint32_t)(created % 2));
         CHECK_EQ(st, QOS_EFULL);
-        while (counts_of(&t).compacting) { /* until it ends, or is given up because it cannot follow */
+        while (counts_of(&t).compacting) { /* until it ends, or is given up because it cannot keep up */
             st = twochoice_table_compact_step(&t, 3, &todo);
             if (st != QOS_OK)
                 CHECK_EQ(st, QOS_EIO);
@@ -86,7 +86,7 @@ static void full_log(void)
                 CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0),
                          QOS_OK);
         }
-        for (k = 0; k < open; k++) /* room that was promised is there, before and after a compaction */
+        for (k = 0; k < open; k++) /* reserved room is there, before and after a compaction */
             CHECK_EQ(twochoice_table_write_end(&t, stamp[k], &p, 1, &n), QOS_OK);
         CHECK_LE(counts_of(&t).log_bytes, config.max_log_bytes);
         CHECK_LE(disk.log[0].len, config.max_log_bytes);
@@ -100,7 +100,7 @@ static void full_log(void)
             disk_restart(&disk);
             CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
-            CHECK_EQ(r.writes_open, 2); /* one write was never ended; its piece may be left behind */
+            CHECK_EQ(r.writes_open, 2); /* a write that never ended; its piece may be left behind */
             CHECK_EQ(counts_of(&t).writes_open, 0);
             CHECK_EQ(twochoice_table_write_end(&t, stamp[0], &p, 1, &n), QOS_ENOENT);
         }
@@ -143,7 +143,8 @@ static void stamps(void)
     close_logged(mem);
 }
 
-/* Damage at the log's begin loses the records that raised the bound on stamps: those behind it are still not given again. */
+/* Damage at the log's beginning loses the records that raised the bound on stamps: later stamps are still not given
+ * again. */
 static void stamps_after_damage(void)
 {
     struct twochoice_table_config config;
@@ -255,7 +256,7 @@ static void failing_storage(void)
     CHECK_EQ(twochoice_table_compact_step(&t, 1000, &todo), QOS_OK);
     CHECK_EQ(todo, TWOCHOICE_COMPACT_SWAP);
     CHECK_EQ(redirect(&t, 0, 0, 10, 3), QOS_OK);               /* writes go on during the swap */
-    CHECK_EQ(twochoice_table_compact_end(&t, false), QOS_EIO); /* the swap failed: the old log still counts */
+    CHECK_EQ(twochoice_table_compact_end(&t, false), QOS_EIO); /* the swap failed: the old log stays active */
     CHECK_EQ(redirect(&t, 0, 0, 10, 4), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     reopen(&config, mem, QOS_OK);
@@ -309,14 +310,14 @@ static void long_write(void)
         twochoice_table_find(&t, 1, from * step, &p);
         CHECK(p.version == stamp && p.end == parts * step);
         CHECK_EQ(counts_of(&t).fragments, from + 1);
-        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* bytes behind the range do not count */
+        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* bytes after the range do not count */
         CHECK_EQ(redirect(&t, 1, 0, parts * step, TWOCHOICE_LOCAL), QOS_OK);
     }
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     close_logged(mem);
 }
 
-/* Pulls without room: for another pull, for the record, for the answer. */
+/* Pulls without room: for another pull, for the record, or for the answer. */
 static void full_pulls(void)
 {
     struct twochoice_table_config config;
@@ -385,7 +386,7 @@ static void broken_log(void)
     CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
     CHECK_EQ(twochoice_table_compact_step(&t, 1000, &todo), QOS_OK);
     CHECK_EQ(todo, TWOCHOICE_COMPACT_COMMIT);
-    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* the next log is durable, but does not count yet */
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* the next log is durable, but not active yet */
     CHECK_EQ(twochoice_table_compact_step(&t, 1000, &todo), QOS_OK);
     CHECK_EQ(todo, TWOCHOICE_COMPACT_SWAP);
     CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0), QOS_OK);
@@ -426,7 +427,7 @@ static void outrun(void)
     close_logged(mem);
 }
 
-/* Each word of the tree's memory is damaged in turn: verify finds most of that, and never reads outside. */
+/* Each word of the tree's memory is damaged in turn: verify finds most damage, and never reads outside. */
 static void broken_trees(bool narrow)
 {
     struct twochoice_table_config config;
@@ -442,7 +443,8 @@ static void broken_trees(bool narrow)
     for (i = 0; i < fragments; i++)
         CHECK_EQ(redirect(&t, i % 3, i / 3 * apart, 5, 2), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
-    leaves = (size_t)(counts_of(&t).nodes_used - 4) * 1024; /* at the pool's begin; four inner nodes at its end */
+    /* at the pool's beginning; four inner nodes are at its end */
+    leaves = (size_t)(counts_of(&t).nodes_used - 4) * 1024;
     inner = (size_t)(counts_of(&t).nodes - 4) * 1024;
     for (at = 0; at < inner + 4 * 1024; at += 8 * (size_t)check_between(&rng, 1, 5)) {
         uint64_t saved, value;
@@ -497,7 +499,7 @@ static void odd_settings(void)
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&t, 8, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
-    CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EIO); /* none is under way */
+    CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EIO); /* no compaction is under way */
     memset(&checker, 0, sizeof checker);
     CHECK_EQ(twochoice_checker_run(&checker, &t, NULL, &found), QOS_EINVAL);
     memset(&sc, 0, sizeof sc);
@@ -509,13 +511,13 @@ static void odd_settings(void)
     CHECK_EQ(twochoice_placement_init(&s, mem2, size, &sc), QOS_OK);
     w.home = w.target = 1;
     w.len_bytes = 1 << 20;
-    CHECK_EQ(twochoice_placement_set_server(&s, 1, TWOCHOICE_DOWN, 0), QOS_OK); /* a home that is down is not asked */
+    CHECK_EQ(twochoice_placement_set_server(&s, 1, TWOCHOICE_DOWN, 0), QOS_OK); /* a home that is down is not probed */
     CHECK_EQ(twochoice_placement_ask(&s, &w, 1, probe, &n), QOS_OK);
     CHECK(n == 2 && probe[0].server != 1 && probe[1].server != 1);
     s.policy = TWOCHOICE_NATIVE;
     CHECK_EQ(twochoice_placement_redraw(&s, 0, probe, n, &n), QOS_OK);
     CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* no server was asked */
+    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* no server was probed */
     CHECK_EQ(w.target, 1);
     CHECK_EQ(twochoice_placement_decide(&s, &w, 0, probe, 0), QOS_ERANGE);
     w.home = 4;
@@ -529,7 +531,7 @@ static void odd_settings(void)
     close_logged(mem);
 }
 
-static int torn_write_left; /* so many writes from now on: one is stored whole, and fails */
+static int torn_write_left; /* this many writes from now on: the last of them is stored whole, but fails */
 
 static int torn_write(void *ctx, int log, uint64_t offset, const void *buf, size_t len)
 {
@@ -537,7 +539,7 @@ static int torn_write(void *ctx, int log, uint64_t offset, const void *buf, size
     return --torn_write_left == 0 ? -1 : stored;
 }
 
-/* A record whose write failed, though all of it reached the device, counts neither before a crash nor after it. */
+/* The write of a record failed, but all its bytes reached the device: it counts neither before a crash nor after it. */
 static void refused_record(void)
 {
     struct twochoice_table_config config;
@@ -562,7 +564,7 @@ static void refused_record(void)
     close_logged(mem);
 }
 
-/* A mark that a later commit did not sync is synced by the one after it. And recovery goes by the latest mark, in
+/* A mark that a later commit did not sync is synced by the commit after it. Recovery uses the latest mark, in
  * whichever slot it is. */
 static void marks(void)
 {
@@ -601,8 +603,8 @@ static void marks(void)
     close_logged(mem);
 }
 
-/* A sync that fails ends a compaction that copies, not one whose swap is under way; and nothing is recorded before a
- * compaction or a recovery. A format that fails leaves no log that could be used. */
+/* A failed sync ends a compaction that copies, but not one whose swap is under way. Nothing is recorded before a
+ * compaction or a recovery. A format that fails leaves no usable log. */
 static void failed_syncs(void)
 {
     struct twochoice_table_config config;
@@ -646,7 +648,7 @@ static void failed_syncs(void)
     close_logged(mem);
 }
 
-/* Only whole sectors, or all from some byte on, can be what power cut short: other zeros are damage. */
+/* A power failure leaves zeros in whole sectors, or from some byte on to the end: other zeros are damage. */
 static void zeros_in_a_record(void)
 {
     struct twochoice_table_config config;
@@ -680,7 +682,7 @@ static void keep_report(void *ctx, enum twochoice_disagreement what, const struc
 static int in_table(void *ctx, const struct twochoice_piece *piece)
 {
     (void)ctx;
-    CHECK_EQ(piece->target, 3); /* data are read where the table has them */
+    CHECK_EQ(piece->target, 3); /* data are read at the place where the table has them */
     return 1;
 }
 
@@ -702,7 +704,7 @@ static void checker_sides(void)
     CHECK_EQ(redirect(&t, 1, 0, 10, 2), QOS_OK);
     memcpy(before, disk.log[0].data, sizeof before);
     CHECK_EQ(redirect(&t, 1, 0, 10, 3), QOS_OK);
-    disk_resize(&disk.log[0], sizeof before); /* a record is lost behind the table's back */
+    disk_resize(&disk.log[0], sizeof before); /* a record is lost, and the table does not know it */
     CHECK_EQ(twochoice_checker_run(&checker, &t, &scratch, &found), QOS_OK);
     CHECK_EQ(found, 1);
     CHECK_EQ(reported[0].target, 3);
@@ -744,8 +746,8 @@ static void pulled_by_another(void)
     close_logged(mem);
 }
 
-/* Placement at its ends: as many candidates as there may be, loads that no server can have, a tie, a redraw that looks
- * at no more probes than it is given. */
+/* Placement at its ends: the most candidates, loads that no server can have, a tie, and a redraw that reads only the
+ * given probes. */
 static void placement_ends(void)
 {
     struct twochoice_placement_config config;
@@ -781,9 +783,8 @@ static void placement_ends(void)
         probe[i].load = i < 2 ? UINT64_C(1) << 63 : i == 2 ? 3 << 20 : 5 << 20;
     }
     CHECK_EQ(twochoice_placement_decide(&s, w, 1, probe, 4), QOS_OK);
-    CHECK_EQ(w[0].target, 2); /* the two that claim 2^63 do not wrap the sum */
-    w[1].home = w[2].home =
-        5; /* three writes; the level is twice their length, and half of a byte in the second round */
+    CHECK_EQ(w[0].target, 2);  /* the two that claim 2^63 do not wrap the sum */
+    w[1].home = w[2].home = 5; /* three writes; the level is twice their length, plus half a byte in the second round */
     for (i = 0; i < 2; i++) {
         probe[0].load = w[0].len_bytes + i;
         probe[1].load = 0;
@@ -799,7 +800,7 @@ static void placement_ends(void)
     free(mem);
 }
 
-/* The same seed draws the same servers, another one others. */
+/* The same seed draws the same servers; another seed draws others. */
 static void seeds(void)
 {
     static const uint64_t seed[3] = {5, 5, 6};

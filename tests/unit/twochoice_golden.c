@@ -1,4 +1,5 @@
-// proves: messages and logs are written byte for byte as in every earlier version, and the old bytes are read, on either byte order
+// proves: messages and logs are written byte for byte as in every earlier version, and the old bytes can be read, in
+// proves: either byte order
 #include "golden.h"
 #include "twochoice.h"
 #include "../property/twochoice_disk.h"
@@ -39,7 +40,7 @@ static void check_message(void)
     CHECK_EQ(peers_got[1].server, 5);
 }
 
-/* What the log says: 100..199 on server 7, of it 120..139 at home again; another object on server 300. */
+/* Contents of the log: 100..199 on server 7, of it 120..139 at home again; another object on server 300. */
 static void check_table(const struct twochoice_table *table)
 {
     struct twochoice_piece p[4];

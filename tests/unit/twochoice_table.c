@@ -1,4 +1,4 @@
-// proves: the redirect table's configuration, memory, errors, reservations, holds and bounds on size are as written.
+// proves: the redirect table's configuration, memory, errors, reservations, holds and bounds on size are as documented.
 #include "check.h"
 #include "twochoice.h"
 #include "twochoice_calls.h"
@@ -108,7 +108,7 @@ static void promises(void)
     CHECK_EQ(twochoice_table_write_begin(&t, 2, 3, 0, 10, &stamp[4]), QOS_EFULL);         /* 1 + 8 + 2 > 10 */
     CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 500, 10, &one), QOS_OK); /* one: 1 + 8 + 1 */
     CHECK_EQ(twochoice_table_write_begin(&t, 1, TWOCHOICE_LOCAL, 600, 10, &one), QOS_EFULL);
-    CHECK_EQ(redirect(&t, 9, 0, 10, TWOCHOICE_LOCAL), QOS_OK); /* nothing is redirected there: needs no room */
+    CHECK_EQ(redirect(&t, 9, 0, 10, TWOCHOICE_LOCAL), QOS_OK); /* nothing is redirected there: this needs no room */
     CHECK_EQ(twochoice_table_write_end(&t, one, p, 4, &n), QOS_OK);
     CHECK(n == 1 && p[0].offset == 500 && p[0].end == 510 && p[0].target == 2);
     for (i = 0; i < 4; i++) {
@@ -126,7 +126,8 @@ static void promises(void)
     CHECK(check_mem_free(&m));
 }
 
-/* A range over more pieces than the caller has room for changes nothing: the caller splits it where it is told. */
+/* A range over more pieces than the caller has room for changes nothing: the caller splits it at the reported offset.
+   */
 static void bounded_steps(void)
 {
     struct check_mem m;
@@ -193,7 +194,8 @@ static void exclusion(void)
     CHECK_EQ(twochoice_table_pull_start(&t, 7, 100, 1000, &a, &p), QOS_OK); /* up to the start of the other pull */
     CHECK(p.offset == 100 && p.end == 150);
     CHECK_EQ(twochoice_table_pull_start(&t, 7, 299, 1, &c, &q), QOS_EBUSY);
-    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 10, &w), QOS_OK); /* the pull only reads so far */
+    /* the pull reads only this far */
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 299, 10, &w), QOS_OK);
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 308, 10, &v),
              QOS_EAGAIN); /* one writer at a time at home */
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 309, 10, &v), QOS_OK);
@@ -224,7 +226,7 @@ static void exclusion(void)
     twochoice_table_find(&t, 7, 205, &p);
     CHECK(p.target == 3 && p.end == 210);
     CHECK_EQ(counts_of(&t).pulls_open, 1);
-    /* A pull that is cancelled while it writes keeps its bytes until pull_finish. */
+    /* A pull that is cancelled while it writes keeps its bytes locked until pull_finish. */
     CHECK_EQ(twochoice_table_pull_ready(&t, a, &q, 1, &n), QOS_OK);
     CHECK_EQ(twochoice_table_pull_cancel(&t, a), QOS_EBUSY);
     CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 100, 1, &v), QOS_EAGAIN);
@@ -236,7 +238,7 @@ static void exclusion(void)
     CHECK(check_mem_free(&m));
 }
 
-/* A piece is needed while a byte refers to it, while its write is open, or if this table never gave out its stamp. */
+/* A piece is needed while a byte refers to it, while its write is open, or if this table did not give out its stamp. */
 static void references(void)
 {
     struct check_mem m;
@@ -262,7 +264,7 @@ static void references(void)
     CHECK(check_mem_free(&m));
 }
 
-/* max_writes open at once: stamps rise, and each finds its write. */
+/* max_writes writes are open at once: stamps rise, and each stamp finds its write. */
 static void many_open(void)
 {
     struct check_mem m;
@@ -312,17 +314,17 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     config.max_fragments = fragments;
     config.max_writes = config.max_pulls = 1;
     CHECK_LE(twochoice_table_memsize(&config), UINT64_C(64) * fragments + 12288);
-    open_table(&m, fragments + 1, 0); /* a write is promised two */
+    open_table(&m, fragments + 1, 0); /* two fragments are reserved for a write */
     for (i = 0; i < fragments; i++) {
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
         CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, 2), QOS_OK);
-        if (hollow && i % 2 == 1) { /* remove every other fragment */
+        if (hollow && i % 2 == 1) { /* removes every other fragment */
             k = order == 1 ? fragments - i : (i - 1) * stride % fragments;
             CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, TWOCHOICE_LOCAL), QOS_OK);
         }
     }
     CHECK_EQ(counts_of(&t).fragments, hollow ? fragments - fragments / 2 : fragments);
-    for (i = 0; hollow && i + 1 < fragments; i += 2) { /* and fill up to max_fragments again */
+    for (i = 0; hollow && i + 1 < fragments; i += 2) { /* fills up to max_fragments again */
         uint64_t k = order == 1 ? fragments - 1 - i : i * stride % fragments;
         CHECK_EQ(redirect(&t, k % objects, k / objects * apart, 4, 2), QOS_OK);
     }
