@@ -287,6 +287,27 @@ static void starve_root(struct world *w, uint64_t now)
     CHECK_EQ(htb_take(&w->tree, now, 0, 10000), QOS_EAGAIN);
 }
 
+/* The root's rate is a bound if 7/8 of it were granted since the last evaluation: 8,750 tokens of 10,000 in 10 ms. */
+static void seven_eighths(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    enum htb_scenario seen = HTB_BROKEN;
+    uint64_t more, now;
+    config.maximize_interval_ns = 10 * MS;
+    for (more = 8748; more <= 8749; more++) {
+        world_open(&w, &config);
+        seen = htb_maximize(&w.tree, S, false);
+        for (now = S; now < S + 20 * MS; now += 10 * MS) {
+            starve_root(&w, now); /* forces 1 */
+            CHECK_EQ(htb_take(&w.tree, now, 0, more), QOS_OK);
+            seen = htb_maximize(&w.tree, now + 10 * MS, false);
+        }
+        CHECK_EQ(seen, more == 8749 ? HTB_CAPPED : HTB_UNCAPPED);
+        world_close(&w);
+    }
+}
+
 /* The tokens that a class was granted still count if it ends between two evaluations: the sum does not jump. */
 static void ended_between_looks(void)
 {
@@ -327,6 +348,7 @@ int main(void)
     idle_classes();
     steps();
     takes_count();
+    seven_eighths();
     ended_between_looks();
     return check_end();
 }

@@ -1046,20 +1046,29 @@ static void reasons(void)
     world_close(&w);
 }
 
-/* The clock of a ring passes 2^62 after about 16 requests that take the root 2^42 ns each. Shares stay 1:1:2. */
+/* The clock of a ring passes 2^62 after about 16 requests that take the root 2^42 ns each. Shares stay 1:1:2. A class
+ * that ends with a lead keeps it: when it is reserved again, each of the others has a turn before it. */
 static void ring_clock_is_moved_back(void)
 {
     struct htb_config config;
-    static struct htb_request request[3], newcomer;
+    static struct htb_request request[3], newcomer, former;
     struct htb_class c = class_of(0, 0, 0);
     struct world w;
     uint64_t served[3] = {0, 0, 0}, i;
+    struct htb_request *r;
     uint32_t k;
     memset(&config, 0, sizeof config);
     memset(request, 0, sizeof request);
     config.resources = 2;
     config.rate_per_s[0] = config.rate_per_s[1] = 1;
     world_open(&w, &config);
+    former.class_id = 5;
+    former.tokens[0] = 4399;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 5, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, 0, &former), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, 0) == &former);
+    CHECK_EQ(htb_complete(&w.tree, 0, HTB_DONE, NULL, &former), QOS_OK);
+    CHECK_EQ(htb_release(&w.tree, 0, 5), QOS_OK);
     for (k = 0; k < 3; k++) {
         c.weight = k == 2 ? 2 : 1;
         CHECK_EQ(htb_reserve(&w.tree, 0, k + 1, &c, NULL), QOS_OK);
@@ -1068,7 +1077,7 @@ static void ring_clock_is_moved_back(void)
         CHECK_EQ(htb_submit(&w.tree, 0, &request[k]), QOS_OK);
     }
     for (i = 1; i <= 400; i++) {
-        struct htb_request *r = htb_dispatch(&w.tree, i);
+        r = htb_dispatch(&w.tree, i);
         CHECK(r != NULL);
         if (!r)
             break;
@@ -1095,6 +1104,14 @@ static void ring_clock_is_moved_back(void)
         CHECK_EQ(htb_release(&w.tree, i, 4), QOS_OK);
     }
     CHECK_GE(served[0] + served[1] + served[2], 400);
+    CHECK_EQ(htb_reserve(&w.tree, i, 5, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_submit(&w.tree, i, &former), QOS_OK);
+    for (k = 0; k < 9 && former.state != HTB_AT_DEVICE; k++)
+        if ((r = htb_dispatch(&w.tree, i)) != NULL && r != &former) {
+            CHECK_EQ(htb_complete(&w.tree, i, HTB_DONE, NULL, r), QOS_OK);
+            CHECK_EQ(htb_submit(&w.tree, i, r), QOS_OK);
+        }
+    CHECK_WITHIN(k, 4, 8);
     world_close(&w);
 }
 

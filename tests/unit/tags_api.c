@@ -1220,26 +1220,27 @@ static void waiting_without_share(void)
     close_tags();
 }
 
-/* A lead is cut at 2^63 units of work per weight. The longest service counts as 2^46 ns. With TAGS_LEAD_UNBOUNDED,
- * 140,000 of them by reservation give a lead of 131,072 only; as many requests of an equal client are served until
- * both have turns again. */
-static void longest_lead(void)
+/* A lead of 2^63 + 4 units of work per weight or more is cut to 2^63. The longest service counts as 2^46 ns, so 131,072
+ * of them by reservation, with TAGS_LEAD_UNBOUNDED, give a lead of 2^63. A service of `first_ns` before them adds that
+ * much, unless the lead is cut. Then an equal client has one turn more until both have turns again. */
+static void longest_lead(uint64_t first_ns, uint32_t expected)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
     uint32_t i, turns = 0;
     c.lead_requests = TAGS_LEAD_UNBOUNDED;
     c.at_device_max = 1;
+    c.service_floor_ns = QOS_NOTHING;
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, QOS_RATE_MAX, 0), QOS_OK);
     CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, SECOND, 0, 150000, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, SECOND, 1, 150000, 1), QOS_OK);
-    for (i = 0; i < 140000; i++)
-        CHECK_EQ(serve(SECOND + i, UINT64_MAX), 0);
+    for (i = 0; i <= 131072; i++)
+        CHECK_EQ(serve(SECOND + i, i ? UINT64_MAX : first_ns), 0);
     CHECK_EQ(change(2 * SECOND, 0, 1, 0, 0), QOS_OK);
     while (turns < 150000 && serve(2 * SECOND, UINT64_MAX) == 1)
         turns++;
-    CHECK_WITHIN(turns, 131071, 131074);
+    CHECK_EQ(turns, expected);
     CHECK_EQ(serve(2 * SECOND, UINT64_MAX), 1);
     CHECK_EQ(serve(2 * SECOND, UINT64_MAX), 0);
     close_tags();
@@ -1577,7 +1578,8 @@ int main(void)
     changed_when_behind();
     behind_the_last();
     waiting_without_share();
-    longest_lead();
+    longest_lead(3, 131073);
+    longest_lead(4, 131072);
     clock_jumps();
     late_readers();
     clock_borders();

@@ -482,6 +482,34 @@ static void test_pause_after_a_takeover(void)
     CHECK_EQ(info.epoch, 2);
 }
 
+/* A monitor pauses between the swap that starts a period and its announcement. Another monitor reads the pool word before
+ * the announcement and takes the storage after it. So it does not know when engines saw the epoch first: the age of the
+ * epoch counts from the first time given after the take. */
+static void test_announced_late(void)
+{
+    struct tokenpool_monitor_state info;
+    struct tokenpool_op start, take;
+    uint64_t answer;
+    base(0);
+    rig_join(0, 6000, 0);
+    rig_run(&monitor, 0);
+    while (tokenpool_monitor_next(&monitor, S, &start) && start.kind != TOKENPOOL_COMPARE_SWAP)
+        tokenpool_monitor_done(&monitor, tokenpool_storage_run(storage, &start));
+    CHECK_EQ(start.kind, TOKENPOOL_COMPARE_SWAP);
+    answer = tokenpool_storage_run(storage, &start);
+    resume(&second, second_memory);
+    CHECK(tokenpool_monitor_next(&second, 1100 * MS, &take) && take.kind == TOKENPOOL_READ);
+    tokenpool_monitor_done(&second, tokenpool_storage_run(storage, &take));
+    CHECK(tokenpool_monitor_next(&second, 1200 * MS, &take) && take.kind == TOKENPOOL_COMPARE_SWAP);
+    tokenpool_monitor_done(&monitor, answer);
+    CHECK_EQ(rig_info().epoch, 2);
+    tokenpool_monitor_done(&second, tokenpool_storage_run(storage, &take));
+    rig_run(&second, 1500 * MS);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK(info.active && info.epoch == 2);
+    CHECK_EQ(info.start_ns, 1500 * MS);
+}
+
 /* A monitor of a smaller capacity takes over as many clients as fit. */
 static void test_adoption_of_too_much(void)
 {
@@ -691,6 +719,7 @@ int main(void)
     test_started_anew();
     test_started_anew_in_a_period();
     test_pause_after_a_takeover();
+    test_announced_late();
     test_adoption_of_too_much();
     test_paused();
     test_slot_reused();
