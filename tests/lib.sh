@@ -7,7 +7,8 @@ export LC_ALL=C
 # Prints a key (proves, links, flags...) from a source's first lines: says FILE links
 says() { sed -n "1,8s,^// $2: *,,p" "$1"; }
 
-# How the Makefile builds a test: with the headers' bodies in it, or linked with the objects of the headers that it tests.
+# How the Makefile builds a test: with the headers' bodies inside, or linked with the objects of the headers that it
+# tests.
 has_own_bodies() { # SOURCE
     case $1 in tests/interleave/* | *.cc) return 0 ;; esac
     sed -n 1,8p "$1" | grep -qE '^// flags:.* -D|^#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_'
@@ -52,7 +53,7 @@ finish() {
     exit 0
 }
 
-# Scripts of many checks go on after a failed one; `failed` is their final status.
+# Scripts with many checks go on after a failed one; `failed` is their final status.
 ok() { echo "ok: $*"; }
 bad() { echo "FAILED: $*"; failed=1; }
 expect() { # WHAT TEST-COMMAND...
@@ -64,9 +65,10 @@ expect() { # WHAT TEST-COMMAND...
 inconclusive() { echo "INCONCLUSIVE $*"; exit 78; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
-# Verdicts of two kinds. What must hold whatever the machine does (counters, data, logs, statuses, messages): bad, expect. What
-# needs time or processors: expect_time. If it does not hold, and the machine was disturbed since the last watch_mark, the test is
-# inconclusive, unless something else failed; if the machine was not disturbed, it has failed. tests/watch.pl is the witness.
+# There are two kinds of verdicts. What must hold on any machine (counters, data, logs, statuses, messages): bad,
+# expect. What needs time or processors: expect_time. If that does not hold, and the machine was disturbed since the
+# last watch_mark, the test is inconclusive, unless something else failed; if the machine was not disturbed, the test
+# has failed. tests/watch.pl measures disturbances.
 watch() {
     watched=$PWD/build/log/watch.$$
     mkdir -p build/log
@@ -75,7 +77,7 @@ watch() {
     watch_mark
 }
 watch_mark() { watch_from=$(perl tests/watch.pl now $$); }
-disturbed() { # prints by what
+disturbed() { # prints the cause
     sleep 0.1
     perl tests/watch.pl since "$watched" $$ "$watch_from"
 }
@@ -90,7 +92,8 @@ late() { # WHAT: the machine gave no verdict on it
     echo "LATE: $*"
     unsure=${unsure:-"$*"}
 }
-# True as soon as the command is, at most so many seconds later. Tries are counted, so a machine that stands still costs none.
+# True as soon as the command succeeds; false after this many seconds. Tries are counted, so a stall of the machine
+# does not shorten the wait.
 within_s() { # SECONDS COMMAND...
     local tries_left # the command may be a function: it sees this name, so no short one
     for ((tries_left = $1 * 20; tries_left > 0; tries_left--)); do
@@ -109,7 +112,7 @@ serve() {
         timeout 300 "$1" "$port" "${@:2}" >"$d/out" 2>"$d/err" &
         pid=$!
         within_s 30 up_or_ended
-        sleep 0.1 # another one's port: ours is about to end
+        sleep 0.1 # the port is in use by another program: ours is about to end
         kill -0 "$pid" 2>/dev/null && return 0
     done
     cat "$d/err"
@@ -117,19 +120,20 @@ serve() {
 }
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 up_or_ended() { listens "$port" || ! kill -0 "$pid" 2>/dev/null; }
-ask() { # PORT LINE: what the server answers, until it closes
+ask() { # PORT LINE: prints the server's answer, until it closes
     exec 5<>"/dev/tcp/127.0.0.1/$1" || return 1
     printf '%s\n' "$2" >&5
     timeout 60 cat <&5
     exec 5>&-
 }
 
-# The examples of a help text: lines that begin with the tool or with mpirun, and what their backslashes carry on.
+# The examples of a help text: lines that begin with the tool or with mpirun, and the lines that continue them after a
+# backslash.
 examples_of() { # TOOL HELP
     awk -v tool="$1" 'more {line = line $0} !more && $0 ~ "^ *(mpirun [^|]*)?" tool " " && !/usage:|lists (its|the) options|^[a-z_]+( [a-z]+)? - / {line = $0; more = 1}
         more && /\\$/ {sub(/\\$/, "", line); next} more {sub(/^ +/, "", line); gsub(/  +/, " ", line); print line; more = 0}' "$2"
 }
-# Those that need no clock and no disk.
+# The examples that need no clock and no disk.
 alone_example() { case $1 in "simulate pshift"*) false ;; "simulate "* | "pshift_cluster keys"*) true ;; *) false ;; esac; }
 
 # Runs a command that judges itself (examples/tokenpool_*) and prints its output. A missed reservation, or a machine too
@@ -144,7 +148,7 @@ judged() {
         "$@" >"$out" 2>&1 </dev/null || status=$?
         cat "$out"
         case $status in 0) return 0 ;; 77) exit 77 ;; esac
-        grep -q 'unequal in 0 periods, bound exceeded in 0' "$out" || { echo "status $status without good books"; exit 1; }
+        grep -q 'unequal in 0 periods, bound exceeded in 0' "$out" || { echo "status $status, but the counts are not right"; exit 1; }
         echo "-- try $try: status $status"
         [ "$status" -ne 3 ] || slow=1
     done

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Sees to what a make target needs (packages.txt).
+# Checks for the packages that a make target needs (packages.txt), and installs them on Debian.
 #     tests/packages.sh [--quiet] TARGET     TARGET: one that packages.txt names
-# All there: status 0, whatever the system. On Debian as root, or with sudo without a password, installs what is missing.
-# Else says what is missing, by its upstream name and its package, and stops with status 1. --quiet: only the status.
+# If nothing is missing: status 0, on any system. On Debian as root, or with sudo without a password, installs what is
+# missing. Otherwise prints what is missing, by its upstream name and its package, and ends with status 1. --quiet:
+# only the status.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 quiet=
@@ -16,7 +17,7 @@ case ${1:-} in
 --libc) # can this compiler link a program statically?
     case $("$2" -print-file-name=libc.a 2>/dev/null) in /*) exit 0 ;; esac
     exit 1 ;;
---pymemcache) # Debian's Python has it, whatever python3 is
+--pymemcache) # Debian's Python has it, whichever program python3 is
     /usr/bin/python3 -c 'import pymemcache'
     exit ;;
 esac
@@ -42,7 +43,7 @@ there() { # found by
         hxx:*)
             [ -n "$cxx_dirs" ] || cxx_dirs=$(directories "${CXX:-c++}" -x c++)
             header_in "${f#hxx:}" "$cxx_dirs" || return 1 ;;
-        *) echo "packages.txt: $f: found by what?" >&2; return 1 ;;
+        *) echo "packages.txt: $f: this is not a way to find a package" >&2; return 1 ;;
         esac
     done
 }
@@ -77,7 +78,7 @@ else
 fi
 echo "installing$missing"
 log=$(mktemp)
-# Without a fresh list the known one may do, so only the installation decides.
+# If the list cannot be updated, the old one may be enough; only the installation decides.
 $sudo apt-get $patience update >"$log" 2>&1 || echo "apt-get update failed" >>"$log"
 # env: sudo drops the variables that it is called with.
 if $sudo env DEBIAN_FRONTEND=noninteractive $line $patience >>"$log" 2>&1 </dev/null; then

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What takes hours: make trust. usage: tests/trust.sh [step...]
-#     early     20 planted early returns in sources and scripts of tests are noticed     (EARLY=n: so many)
+# Checks that take hours: make trust. usage: tests/trust.sh [step...]
+#     early     20 planted early returns in sources and scripts of tests are found     (EARLY=n: n of them)
 #     prove     all proofs            compilers every version of gcc and clang that is here
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
-#     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive (RUNS=n: so many)
-#     load      real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
+#     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive
+# (RUNS=n: n runs)
+#     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
@@ -24,7 +25,7 @@ early() { # early returns before random statements of functions and scripts, in 
     while [ $n -lt "$plants" ] && [ $tries -lt $((plants * 20)) ]; do
         tries=$((tries + 1)) random=$((RANDOM * 32768 + RANDOM))
         source=${sources[random % ${#sources[@]}]} name=${source#tests/} name=${name%.*}
-        # Lines of whole statements, behind another one.
+        # Lines that are a whole statement and follow another one.
         case $source in
         *.c) mapfile -t lines < <(awk '/^[ \t]+[a-z].*;$/ && before ~ /[;{}]$/ && !/^ *(case|default|break|return|continue)/ {print FNR} {before = $0}' "$source") ;;
         *) mapfile -t lines < <(awk 'FNR > 6 && /^[ \t]*[a-z_]+ / && before !~ /[\\|&({'"'"']$/ && !/^ *(do|done|fi|else|elif|esac|then|exit|return|break|local)/ {print FNR} {before = $0}' "$source") ;;
@@ -32,7 +33,7 @@ early() { # early returns before random statements of functions and scripts, in 
         [ ${#lines[@]} -gt 0 ] || continue
         line=${lines[random / 1000 % ${#lines[@]}]}
         cp -p "$source" saved
-        # The first of these that compiles; a place where none does is not counted.
+        # The first of these that compiles; a place where none compiles is not counted.
         for word in 'return;' 'return 0;' 'exit 0'; do
             awk -v line="$line" -v word="$word" 'FNR == line {match($0, /^[ \t]*/); print substr($0, 1, RLENGTH) word} {print}' saved >"$source"
             case $source:$word in
@@ -45,7 +46,7 @@ early() { # early returns before random statements of functions and scripts, in 
             n=$((n + 1))
             if ! tests/build/early.sh "$source" >early.log 2>&1; then echo "noticed     $source, line $line: $word"
             elif [ "${source##*.}" = sh ] && TEST_TIMEOUT=120 tests/run one "$name" "$source" >early.log 2>&1; grep -q '^FAIL' early.log; then
-                echo "noticed     $source, line $line: $word, by its run"
+                echo "found       $source, line $line: $word, by its run"
             else echo "UNNOTICED   $source, line $line: $word"; sed -n "$((line - 2)),$((line + 2))p" "$source"; unnoticed=1; fi
         fi
         cp -p saved "$source"
@@ -78,7 +79,7 @@ prove() { make prove; }
 compilers() { tests/build/flags.sh all; }
 lint() { make lint && tests/build/freestanding.sh all; }
 load() { tests/under_load.sh; }
-real() { # goes on after the last test that was done on this commit
+real() { # continues after the last test that was done on this commit
     local run test verdict took table=$out/real.$commit.table
     make -s examples || return 1
     touch "$table"

@@ -2,7 +2,7 @@
 # Runs the real I/O tests on a loaded machine: they may be inconclusive, but none may fail. As root.
 # usage: tests/under_load.sh [busy|still|stall|slow|fast]... [-- TEST...]      TEST: real/uring_files ...; without one: all
 #     busy     as many endless loops as there are cores
-#     still    the same, and every few seconds nothing of the test runs for 0.2 to 3 s: the freezer of cgroup v1
+#     still    the same, and every few seconds all processes of the test stop for 0.2 to 3 s: the freezer of cgroup v1
 #     stall    a disk (a loop device) that almost stops for 3 s every 10 s: blk-throttle of cgroup v1
 #     slow     a disk of 20 MB/s
 #     fast     a file system on zram

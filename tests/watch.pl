@@ -1,11 +1,14 @@
-# When did this machine keep a test from running? Used by tests/lib.sh.
-#     watch.pl notes FILE PID          until the process PID ends, notes in FILE each time in which this process, with its priority, got no
+# Finds out when this machine kept a test from running. Used by tests/lib.sh.
+#     watch.pl notes FILE PID          until the process PID ends, writes to FILE each time in which this process, with
+# its priority, got no
 #                                      processor for 50 ms or more: from, to
-#     watch.pl now PID                 prints a mark: the time, and what all and what PID and its descendants used
-#     watch.pl since FILE PID MARK     what kept PID from running since that mark, if that explains a late result: status 0
-#     watch.pl calm SECONDS            waits for a second in which none of that happened, at most so many
-# It explains one if the processors stood still for 0.1 s and 1 % of the time, or others had a quarter of them or more (processes with a low
-# priority, as those beside the real tests in `make test`, do not count).
+#     watch.pl now PID                 prints a mark: the time, and the processor time used by all and by PID and its
+# descendants
+#     watch.pl since FILE PID MARK     prints what kept PID from running since that mark; status 0: that explains a
+# late result
+#     watch.pl calm SECONDS            waits for an undisturbed second, at most SECONDS
+# It explains a late result if the processors stood still for 0.1 s and 1 % of the time, or others used a quarter of
+# them or more (processes with a low priority, as those beside the real tests in `make test`, do not count).
 use strict;
 use Time::HiRes qw(time sleep);
 my $command = shift;
@@ -18,7 +21,7 @@ sub mark {
         my ($pid, $rest) = $line =~ /^(\d+) .*\) (.*)/ or next;
         my @field = split / /, $rest;
         $parent{$pid} = $field[1];
-        $used{$pid} = $field[11] + $field[12] + $field[13] + $field[14]; # its own, and of children that have ended
+        $used{$pid} = $field[11] + $field[12] + $field[13] + $field[14]; # its own time, and that of children that have ended
     }
     my $ours = 0;
     for my $pid (keys %used) {
@@ -29,7 +32,7 @@ sub mark {
     open my $f, "<", "/proc/stat";
     my (undef, $user, $nice, $system, $idle, $io, @rest) = split " ", <$f>;
     my $busy = $user + $system;
-    $busy += $_ for @rest[0 .. 2]; # interrupts, and what the host had
+    $busy += $_ for @rest[0 .. 2]; # interrupts, and the host's part
     return (time, $busy, $ours, $busy + $nice + $idle + $io);
 }
 if ($command eq "notes") {
@@ -67,7 +70,7 @@ if ($command eq "notes") {
     my @now = mark($pid);
     my ($all, $still, $end) = ($now[3] - $old[3], 0, 0);
     my $others = $now[1] - $old[1] - ($now[2] - $old[2]);
-    # Times that two processors noted count once.
+    # Times that two processors reported count once.
     open my $f, "<", $file;
     for (sort {$a->[0] <=> $b->[0]} map {[split]} <$f>) {
         my ($from, $to) = @$_;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # proves: the tests reach 98 % of the lines (the aim is every line) and at least 95 % of the branches of every header.
-# usage: tests/build/coverage.sh            asserts that
+# usage: tests/build/coverage.sh            checks that
 #        tests/build/coverage.sh report [header]   prints the figures and what is not reached
 #
 # All bodies are compiled once, with clang's counters, and every C test of unit/, property/, paper/ and fuzz/ links
-# them through the prototypes alone: so a function that nobody calls counts as missed, which inline copies would hide.
+# them through the prototypes alone: so a function that is never called counts as missed; inline copies would hide it.
 # The tests are the objects of make test's native variant.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
@@ -16,7 +16,7 @@ out=build/coverage
 rm -rf "$out"
 mkdir -p "$out"
 headers=$(ls ./*.h | sed 's,^\./,,')
-# Long random runs add nothing here: the numbers are about which states are reached, not how often.
+# Long random runs add nothing here: what counts is which states are reached, not how often.
 export QOS_TEST_SCALE=${QOS_TEST_SCALE:-20}
 
 printf '#define QOS_API\n' >"$out/bodies.c"
@@ -48,7 +48,7 @@ export out
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     case $(basename "$t") in "$only"*) ;; *) continue ;; esac
-    # Simulations that run natively alone are long, and reach nothing that others do not, unless they say `coverage: yes`
+    # Simulations that run natively only are long, and reach nothing new, unless they say `coverage: yes`
     # or, for one of their cases, `coverage: yes CASE`.
     case "$t $(says "$t" variants) $(says "$t" coverage)" in tests/paper/*" native ") continue ;; esac
     limits=$(limits_of "$t") header=$(header_of "$t")
@@ -82,11 +82,11 @@ awk -v headers="$headers" '
     END {exit failed || !seen}' "$out/report.txt"
 rc=$?
 if [ "$mode" = report ]; then
-    # With each line that was never reached, and each branch of which one way was never taken.
+    # Lists each line that was never reached, and each branch of which one way was never taken.
     llvm-cov show "$out/bodies.o" -instr-profile="$out/all.profdata" -show-branches=count $headers |
         awk '/^\// || /\.h:$/ {print} /^ +[0-9]+\| +0\|/ {print} /^ *[0-9]+\|/ {line = $0}
              /Branch \(.*: 0[,\]]/ {if (line != shown) print "branch" line; shown = line; print}'
     exit 0
 fi
-[ $rc -eq 0 ] || echo "asked: 98 % of the lines (aim: every line), 95 % of the branches; what is missing: tests/build/coverage.sh report [header]"
+[ $rc -eq 0 ] || echo "required: 98 % of the lines (aim: every line), 95 % of the branches; to see what is missing: tests/build/coverage.sh report [header]"
 finish $rc

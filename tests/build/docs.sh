@@ -3,7 +3,7 @@
 # or says why no test runs it (<!-- not run: reason -->).
 set -u
 . "$(dirname "$0")/../lib.sh"
-unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # the makes of the blocks are nobody's children
+unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # the makes of the blocks have no parent make
 out=build/docs
 rm -rf "$out"
 mkdir -p "$out"

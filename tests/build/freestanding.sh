@@ -10,8 +10,8 @@ rm -rf "$out"
 mkdir -p "$out"
 headers=$(ls ./*.h | sed 's,^\./,,')
 
-# Floating point shows where there are no registers for it: as a refused program (-mgeneral-regs-only), or, on targets
-# without that flag, as a call of a soft-float helper. i686 moves its 64-bit atomics through the FPU and must keep it.
+# Floating point is found where there are no registers for it: the compiler refuses it (-mgeneral-regs-only) or, on
+# targets without that flag, calls a soft-float helper. i686 moves its 64-bit atomics through the FPU and must keep it.
 # aarch64 calls libgcc for atomics unless told not to (a kernel tells it too).
 targets="gcc -mgeneral-regs-only
 clang -mgeneral-regs-only
@@ -21,7 +21,8 @@ i686-linux-gnu-gcc -march=i686
 s390x-linux-gnu-gcc -msoft-float
 riscv64-linux-gnu-gcc -march=rv64imac -mabi=lp64"
 
-# What nm -u may show. The compiler itself may call the first four; _GLOBAL_OFFSET_TABLE_ is position-independent code.
+# Undefined symbols that nm -u may show. The compiler itself may call the first four; _GLOBAL_OFFSET_TABLE_ is
+# position-independent code.
 memory='mem(cpy|move|set|cmp)|_GLOBAL_OFFSET_TABLE_'
 allowed() {
     case $1 in
@@ -38,7 +39,7 @@ calls() { # OBJECT WHAT: WHAT begins with the compiler
     [ -z "$bad" ] || { echo "$2 calls" $bad; return 1; }
 }
 
-# check FILE LEVEL COMPILER FLAG...: one object, all its questions
+# check FILE LEVEL COMPILER FLAG...: one object, all checks
 check() {
     local source=$1 level=$2 cc=$3 object bad
     shift 3
@@ -70,8 +71,8 @@ grep -Hn '^ *# *include' $headers | grep -vE ':# *include (<(stddef|stdint|stdbo
     { echo "only <stddef.h>, <stdint.h>, <stdbool.h> and \"qos.h\" may be included"; exit 1; }
 
 printf '#include "%s"\n' $headers >"$out/all.c"
-# -O0 for every target, which shows floating point, static data and includes; gcc at -Os, clang at -O2. What the optimiser
-# makes a call of shows in make test's objects too: gcc at -O2 (native), the other targets at -O1.
+# -O0 for every target, which shows floating point, static data and includes; gcc at -Os, clang at -O2. Calls that the
+# optimiser inserts show in make test's objects, too: gcc at -O2 (native), the other targets at -O1.
 todo "$out/all.c" -O0 -O2 -Os >"$out/todo"
 if [ "${1:-}" != all ]; then
     sed -i -e '/ -O[2s] \(aarch64\|arm\|i686\|riscv64\|s390x\)/d' -e '/ -O2 gcc/d' -e '/ -Os clang/d' "$out/todo"
@@ -83,7 +84,7 @@ if [ "${1:-}" != all ]; then
 fi
 side_by_side <"$out/todo" || exit 1
 
-# The check itself: each plant must fail everywhere.
+# The check itself is checked: each plant must fail everywhere.
 cat >"$out/plant_malloc.h" <<'END'
 #include <stddef.h>
 #include "qos.h"
@@ -101,7 +102,7 @@ for plant in malloc double; do
     todo "$out/plant_$plant.c" -O2 | while read -r line; do
         case "$plant $line" in double*i686*) continue ;; esac
         if said=$(bash -c "$line"); then
-            echo "the planted header that uses $plant was not noticed: $line"
+            echo "the planted header that uses $plant was not found: $line"
             exit 1
         fi
         case "$plant $said" in

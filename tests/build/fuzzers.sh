@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # proves: every fuzz target builds with libFuzzer and passes a short run that starts from the committed corpus.
 #
-# The run is the same every time: one seed, a number of inputs (`// runs: N` in the target, else RUNS: a second or two) and
-# no clock; addresses in one place, as libFuzzer learns from what a target compares, pointers included (where a
-# sandbox forbids that, the inputs vary). QOS_FUZZ_RUNS overrides all; make fuzz is the long one.
+# The run is the same every time: one seed, a number of inputs (`// runs: N` in the target, else RUNS: a second or two)
+# and no clock. Addresses are fixed, as libFuzzer learns from the values that a target compares, pointers included
+# (where a sandbox forbids that, the inputs vary). QOS_FUZZ_RUNS overrides all; make fuzz is the long one.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/fuzzers
@@ -18,7 +18,7 @@ export in_place
 smoke() {
     local name program=$out/$(basename "$1" .c) corpus runs level=-O0
     runs=$(says "$1" runs)
-    [ -z "$runs" ] || level=-O1 # in a short run optimising costs more than it saves
+    [ -z "$runs" ] || level=-O1 # in a short run, optimising costs more than it saves
     name=$(basename "$1" .c) corpus=tests/fuzz/corpus/$(basename "$1" .c)
     mkdir -p "$program.new"
     [ -d "$corpus" ] || corpus=

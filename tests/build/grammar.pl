@@ -2,7 +2,7 @@
 # Reads the prototypes of one header and prints a line for each that breaks the grammar.
 # usage: gcc -E -P -DQOS_DECLARE_ONLY -DQOS_API=PUBLIC ... | grammar.pl HEADER     (HEADER without .h)
 #
-# An operation takes its handle, now_ns, ids, amounts and inputs, outputs, in this order. What is not an operation:
+# An operation takes its handle, now_ns, ids, amounts and inputs, outputs, in this order. Not operations are:
 my %exempt = (
     'arithmetic' => 'no argument is a pointer to a struct, as in qos_mul_div_floor(a, b, c): no handle, no order',
     'init'       => 'X_init(x, mem, size_bytes, [storage, storage_bytes,] config), also X_resume and the like',
@@ -15,12 +15,12 @@ my %exempt = (
 use strict;
 use warnings;
 
-# The name of a handle is the last part of its type's name; where a header has one main object, this.
+# The name of a handle is the last part of its type's name; in a header with one main object, it is this.
 my %noun = (htb => 'tree', tags => 'tags', qos_word => 'word', qos_counter => 'counter');
-# Objects that an operation takes beside its handle stand where ids stand.
+# Objects that an operation takes besides its handle come where ids come.
 my %object = map { $_ => 1 } qw(storage word tree tags shared client monitor table maintainer checker placement detector solver scheduler
     agent controller layout bucket writer reader);
-# Numbers that name something.
+# Numbers that are names: ids.
 my %id = map { $_ => 1 } qw(id parent server queue bucket object target source client tenant request peer pull hold slot class
     resource epoch generation magic home);
 my %banned = (cfg => 'config', conf => 'config', size => 'size_bytes', sz => 'size_bytes', len => 'len_bytes',

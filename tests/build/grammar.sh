@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # proves: every public function of every header follows one grammar: handle, now_ns, ids, amounts, outputs, in this order;
 # one shape each for init, memsize, config_error, stats, info, next_ns, encode and decode; no banned word; every public name
-# (functions, macros, types, constants) begins with its header's prefix; every public function is used by an example, a bench
-# or another header, or docs/ says who needs it. And each planted prototype that breaks it is found.
+# (functions, macros, types, constants) begins with its header's prefix; every public function is used by an example, a
+# bench or another header, or docs/ says who needs it. Each planted prototype that breaks the grammar is found.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/grammar
@@ -18,7 +18,7 @@ names() { # FILE
     [ "$(basename "$1")" = qos.h ] || echo '#include "qos.h"' >>"$out/before.h"
     gcc -std=c11 -E -dM -I. "$out/before.h" | awk '{sub(/\(.*/, "", $2); print $2}' | sort -u >"$out/before"
     gcc -std=c11 -E -dM -I. "$1" | awk '{sub(/\(.*/, "", $2); print $2}' | sort -u | comm -13 "$out/before" -
-    # By their lines: what stands in the header itself.
+    # By line numbers: only the header's own definitions.
     gcc -std=c11 -E -I. "$1" | awk -v file="$(basename "$1")" '/^# [0-9]+ "/ {ours = index($3, "/" file "\"") || $3 == "\"" file "\""; next} ours' |
         perl -0777 -ne 's/"[^"]*"//g; print "$1\n" while /\b(?:struct|union|enum) (\w+)\s*\{/g; print "$1\n" while /\btypedef\b[^;{}]*?\b(\w+)(?: __attribute__ ?\(.*?\)\))?;/g;
             while (/\benum(?: \w+)?\s*\{([^}]*)\}/g) { print "$_\n" for map { /^\s*(\w+)/ ? $1 : () } split /,/, $1 }'
@@ -44,7 +44,7 @@ for_tests_only() { # HEADER FILE
         for my $file (@ARGV) {
             open(my $f, "<", $file) or next;
             my $text = do { local $/; <$f> };
-            $text =~ s{/\*.*?\*/}{}gs if $file =~ /^\w+\.h$/; # not what a comment of a header says
+            $text =~ s{/\*.*?\*/}{}gs if $file =~ /^\w+\.h$/; # comments of a header do not count
             delete $only{$_} for $text =~ /\b(${header}_\w+)/g;
         }
         print "$_: only tests use it; delete it, or say in docs/embedding.md who needs it\n" for sort keys %only' \
@@ -71,11 +71,11 @@ planted() { # COMPLAINT PROTOTYPE
     check plant "$out/plant.h" >"$out/plant.txt"
     grep -q -e "$1" "$out/plant.txt" || { bad "not found ($1): $2"; cat "$out/plant.txt"; }
 }
-held() { # PROTOTYPE: one that is right
+held() { # PROTOTYPE: a correct one
     printf '#include "qos.h"\nstruct plant;\nstruct plant_config { uint32_t clients; };\nstruct plant_info { uint32_t x; };\n%s\n%s\n' \
         'QOS_API const char *plant_config_error(const struct plant_config *config);' "$1" >"$out/plant.h"
     check plant "$out/plant.h" >"$out/plant.txt"
-    [ ! -s "$out/plant.txt" ] || { bad "found in a prototype that is right: $1"; cat "$out/plant.txt"; }
+    [ ! -s "$out/plant.txt" ] || { bad "found in a correct prototype: $1"; cat "$out/plant.txt"; }
 }
 s='QOS_API QOS_NODISCARD enum qos_status'
 held "$s plant_take(struct plant *plant, uint64_t now_ns, uint32_t id, uint64_t n);"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # proves: every header compiles alone, first, twice, and before and after every other one (all of them, forward and reverse):
 # C11 and C++17, gcc and clang, 32 and 64 bits, little and big endian, without __int128 - and without a warning. clang's
-# -Weverything gives -Wpadded only; a C++ file that includes them by -isystem gets no warning at all; an older
-# standard than C11 or C++17 gets an #error that says so.
+# -Weverything gives -Wpadded only; a C++ file that includes them by -isystem gets no warning at all; a standard older
+# than C11 or C++17 gives an #error that names the needed one.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/headers
@@ -29,9 +29,9 @@ source_of forward $(for a in $headers; do echo "$a $a"; done)
 # shellcheck disable=SC2046,SC2086
 source_of reverse $(printf '%s\n' $headers | sort -r)
 
-# What one include can do to another shows in the syntax. Warnings that need the optimiser and emitted bodies show
+# One include can change another in syntax only. Warnings that need the optimiser and emitted bodies show
 # elsewhere: freestanding.sh emits all headers as C11 with the same warnings for every compiler, the Makefile as C++17 (variant
-# cxx) and without __int128 (32-bit targets). clang says all that it has to say without the optimiser.
+# cxx) and without __int128 (32-bit targets). clang gives all its warnings without the optimiser.
 native="gcc -std=c11 $C_WARNINGS
 clang -std=c11 $C_WARNINGS
 g++ -x c++ -std=c++17 $WARNINGS
@@ -42,8 +42,8 @@ g++ -x c++ -std=c++17 -DQOS_NO_INT128 $WARNINGS"
 for tuple in $CROSS; do all="$all
 $tuple-gcc -std=c11 $C_WARNINGS"; done
 
-# Everything that clang can warn of, bodies emitted and not.
-# With an older standard there is one error, and it says what to do.
+# All warnings of clang, with bodies emitted and not.
+# With an older standard there is one error, which says what to do.
 too_old() { # COMPILER FLAG...
     local said
     if said=$("$@" 2>&1); then echo "$*: compiles"; return 1; fi
@@ -72,6 +72,6 @@ export -f too_old
     done
     echo "$native" | while read -r cc; do echo "$cc -I. -fsyntax-only $out/forward.c"; done
 } >"$out/todo"
-side_by_side <"$out/todo" || { echo "a header does not compile, or warns: see above"; exit 1; }
+side_by_side <"$out/todo" || { echo "a header does not compile, or there is a warning: see above"; exit 1; }
 echo "$(wc -l <"$out/todo") compilations as they should be"
 finish

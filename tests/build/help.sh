@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# proves: every tool of examples/ explains itself: --help ends with status 0, has at most 100 columns and says how it is used;
+# proves: every tool of examples/ explains itself: --help ends with status 0, has at most 100 columns and shows the
+# proves: usage;
 # an unknown option and an unknown command end with status 2 and a message that begins with the tool's name; examples
 # that need nothing but a processor work exactly as printed (the others: real/help)
 set -u
@@ -11,13 +12,13 @@ out=build/help
 rm -rf "$out"
 mkdir -p "$out"
 
-# Commands of a tool that has some: `  name   what it does` in its help.
+# The commands of a tool: `  name   what it does` in its help.
 commands() { case $1 in simulate | twochoice_mpi) awk '/^  [a-z]+  / {print $1}' "$out/$1.txt" ;; esac; }
 help_of() { # NAME COMMAND...
     local name=$1 long
     shift
     timeout 20 "$@" --help >"$out/$name.txt" 2>"$out/$name.err" </dev/null || bad "$* --help: status $?"
-    [ -s "$out/$name.txt" ] || bad "$* --help says nothing on stdout"
+    [ -s "$out/$name.txt" ] || bad "$* --help prints nothing to stdout"
     long=$(awk 'length > 100 {print "    " $0}' "$out/$name.txt")
     [ -z "$long" ] || { bad "$* --help is wider than 100 columns:"; echo "$long"; }
     grep -q "$1" "$out/$name.txt" || bad "$* --help does not name the tool"

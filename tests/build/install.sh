@@ -3,7 +3,7 @@
 # a C and a C++ program build from the installed files alone by pkg-config and by CMake; make uninstall leaves nothing
 set -u
 . "$(dirname "$0")/../lib.sh"
-unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # this make is nobody's child
+unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # this make has no parent make
 out=$PWD/build/install
 rm -rf "$out"
 mkdir -p "$out"
@@ -14,7 +14,7 @@ if tests/packages.sh --quiet filter; then
     [ -f "$filter" ] || { echo "the nbdkit filter is not installed"; exit 1; }
     # nbdkit itself takes the installed one.
     nbdkit --dump-plugin --filter="$filter" null >/dev/null || { echo "nbdkit does not load the installed filter"; exit 1; }
-    # Its manual has every parameter that its help has, and no other; in the synopsis too.
+    # Its manual has exactly the parameters of its help, in the synopsis, too.
     man=$out/usr/share/man/man1/nbdkit-qoskit-filter.1
     [ -f "$man" ] || { echo "the manual of the nbdkit filter is not installed"; exit 1; }
     nbdkit --help --filter="$filter" null | grep -oE '\bqos-[a-z-]+=' | sort -u >"$out/help"
@@ -26,9 +26,9 @@ fi
 
 version=$(sed -n 's/^#define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
 export PKG_CONFIG_PATH=$out/usr/lib/pkgconfig
-[ -n "$version" ] && [ "$(pkg-config --modversion qoskit)" = "$version" ] || { echo "pkg-config does not say $version"; exit 1; }
+[ -n "$version" ] && [ "$(pkg-config --modversion qoskit)" = "$version" ] || { echo "pkg-config does not print $version"; exit 1; }
 
-# From elsewhere, so that nothing but the installed files is found.
+# Builds in another directory, so that only the installed files are found.
 user=$out/user
 mkdir -p "$user"
 {
@@ -65,13 +65,13 @@ make -s uninstall PREFIX="$out/usr" >>"$out/log" 2>&1 || { cat "$out/log"; exit 
 left=$(find "$out/usr" ! -type d -o -path '*qoskit*')
 [ -z "$left" ] || { echo "make uninstall leaves $left"; exit 1; }
 
-# For packagers: everything below DESTDIR, while the file says where it will be.
+# For packagers: all files are below DESTDIR, while the file names the final place.
 make -s install DESTDIR="$out/stage" PREFIX=/usr >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
 grep -qx 'prefix=/usr' "$out/stage/usr/lib/pkgconfig/qoskit.pc" || { echo "DESTDIR leaked into qoskit.pc"; exit 1; }
 ! grep -rq "$out" "$out/stage/usr/lib/cmake" || { echo "DESTDIR leaked into the CMake package"; exit 1; }
 
-# make help lists the targets, at once: it must not read the sources.
-make -s help | grep -q 'make test ' || { echo "make help says nothing"; exit 1; }
+# make help lists the targets quickly: it must not read the sources.
+make -s help | grep -q 'make test ' || { echo "make help prints nothing"; exit 1; }
 make -s help | awk 'length > 100 {print; wide = 1} END {exit wide}' || { echo "make help is wider than 100 columns"; exit 1; }
 touch "$out/stamp"
 make -s help >/dev/null

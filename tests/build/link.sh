@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # proves: QOS_API emptied in one .c file gives linkable symbols and QOS_DECLARE_ONLY the prototypes, for C and C++:
 # every function of every API section is defined, every public definition is declared there, every name has its
-# header's prefix, and no header has a raw `static` function. nm on the linkable build shows these symbols and no other:
-# private functions (QOS_PRIV) are static; that this is noticed is shown with a planted one.
+# header's prefix, and no header has a raw `static` function. nm on the linkable build shows these symbols only:
+# private functions (QOS_PRIV) are static. A planted exported one is found.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/link
@@ -53,7 +53,8 @@ gcc -std=c11 -I. -O0 -c -o "$out/plant.o" "$out/plant.c" && [ "$(exported_beyond
 {
     printf '#define QOS_DECLARE_ONLY\n#include "includes.h"\ntypedef void (*function)(void);\n'
     printf 'extern const function table[];\nconst function table[] = {\n'
-    # A prototype that needs QOS_ATOMIC_HOOK or a wider word is not in the list on this target, so each of these exists.
+    # A prototype that needs QOS_ATOMIC_HOOK or a wider word is not in the list on this target, so each listed function
+    # exists.
     sed 's/.*/    (function)\&&,/' "$out/declared"
     printf '};\nint main(void)\n{\n    unsigned i;\n    for (i = 0; i < sizeof table / sizeof *table; i++)\n'
     printf '        if (!table[i])\n            return 1;\n    return 0;\n}\n'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# proves: a link from one document to another, or to a file of the repository, leads somewhere: the file exists, and so does
-# the heading behind a '#'. Every file that a document names in `backticks` by its path exists too, and so does every function,
+# proves: every link from one document to another, or to a file of the repository, is valid: the file exists, and so
+# proves: does the heading after a '#'. Every file that a document names in `backticks` by its path exists too, and so
+# proves: does every function,
 # type and constant of a header.
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -26,7 +27,7 @@ for m in README.md SECURITY.md CHANGELOG.md examples/README.md docs/*.md; do
         names=$((names + 1))
         [ -e "$name" ] || bad "$m: \`$name\`: no such file"
     done < <(prose "$m" | grep -oE '`(examples|tests|bench|docs)/[A-Za-z0-9_./-]+`' | tr -d '`' | sort -u)
-    [ "$m" = CHANGELOG.md ] && continue # it names what is no more
+    [ "$m" = CHANGELOG.md ] && continue # it names things that no longer exist
     while read -r word; do # htb_take is a name of a header, pshift_cluster that of a tool
         words=$((words + 1))
         [ -e "examples/$word" ] || grep -qw -- "$word" ./*.h examples/nginx/*.c || bad "$m: \`$word\`: no header and no directive has this name"

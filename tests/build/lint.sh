@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # proves: clang-format, cppcheck and clang-tidy find nothing in the headers and the examples.
-# usage: tests/build/lint.sh [all]     all: about tests and benchmarks and the headers as C++ too, and with the analyser's full
-#                                      depth (make lint)
+# usage: tests/build/lint.sh [all]     all: also tests, benchmarks and the headers as C++, and with the analyser's full
+# depth (make lint)
 #
-# The analyser takes QOS_ASSERT for granted, so an invariant that it cannot see is written down as one, not suppressed.
-# In make test it explores 10,000 states of a function instead of 225,000: a tenth of the time. What was found clean is
-# remembered by a hash of the command, the checks and all that is compiled (build/lint/clean/), and not looked at again.
+# The analyser assumes that QOS_ASSERT holds. So an invariant that it cannot find is written as an assertion, not
+# suppressed. In make test it explores 10,000 states of a function instead of 225,000: a tenth of the time. A clean
+# result is remembered by a hash of the command, the checks and all compiled text (build/lint/clean/), and that run is
+# not repeated.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/lint
@@ -14,11 +15,11 @@ assume='-DQOS_ASSERT(x)=do{if(!(x))__builtin_unreachable();}while(0)'
 depth="-Xclang -analyzer-config -Xclang max-nodes=10000"
 [ "${1:-}" != all ] || depth=
 tools=$(clang-tidy --version; cppcheck --version; clang-format --version)
-# The compiler's macros, which cppcheck does not have (without atomics tokenpool.h would be an #error, which it passes over).
+# The compiler's macros, which cppcheck does not have (without atomics tokenpool.h is an #error, which it ignores).
 target="-D__GNUC__=12 -D__GCC_ATOMIC_LLONG_LOCK_FREE=2 -D__SIZEOF_INT128__=16 -D__ORDER_LITTLE_ENDIAN__=1234 -D__BYTE_ORDER__=1234"
 export assume depth tools target
 
-# Runs a command unless it has found the same clean before: once COMMAND... -- what it reads
+# Runs a command unless the same was clean before: once COMMAND... -- FILES THAT IT READS
 once() {
     local command=() hash
     while [ "$1" != -- ]; do command+=("$1"); shift; done
@@ -45,15 +46,16 @@ tidy_now() { # EXTRA FILE FLAG...
     return 1
 }
 tidy_c() { local tidy_extra=(); tidy "$1" -x c -std=gnu11 "$assume" "${@:2}"; }
-# Users of the headers: through the prototypes, or the analyser would walk through the same bodies again for each.
+# Users of the headers include the prototypes only; otherwise the analyser would go through the same bodies again for
+# each.
 tidy_user() { tidy_c "$1" -DQOS_DECLARE_ONLY "${@:2}"; }
-# The analyser has seen the same bodies as C; as C++ the quick checks are enough.
+# The analyser has checked the same bodies as C; as C++ the quick checks are enough.
 tidy_cxx() { local tidy_extra=('--checks=-clang-analyzer-*'); tidy "$1" -x c++ -std=c++17 "$assume" "${@:2}"; }
 format_now() { clang-format --dry-run -Werror "$@" 2>&1 | grep error; [ "${PIPESTATUS[0]}" -eq 0 ]; }
 format() { once format_now "$@" -- "$@"; }
 # shellcheck disable=SC2086
 check_now() { cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 $target -I. "$@"; }
-# What cppcheck reads of an option or a source; with the headers that a user's sources see.
+# What cppcheck reads for an option or a source, with the headers that a user's source includes.
 check() { # FLAG... FILE...
     local arg files=()
     for arg in "$@"; do case $arg in -*) ;; *.h) files+=("$arg" qos.h) ;; *) files+=("$arg" ./*.h examples/common/*.h "${arg%/*}"/*.h) ;; esac; done
@@ -85,14 +87,14 @@ export out
     fi
     for h in *.h; do
         echo "check $h"
-        ! grep -q '^#.*INT128' "$h" || echo "check -DQOS_NO_INT128 -U__SIZEOF_INT128__ $h" # of the others the text is the same
+        ! grep -q '^#.*INT128' "$h" || echo "check -DQOS_NO_INT128 -U__SIZEOF_INT128__ $h" # the others have the same text
     done
     for tool in examples/*/; do
         set -- "$tool"*.c
-        [ ! -f "$1" ] || echo "check -DQOS_DECLARE_ONLY $*" # the bodies were looked at above
+        [ ! -f "$1" ] || echo "check -DQOS_DECLARE_ONLY $*" # the bodies were checked above
     done
     find . -path ./build -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) -print | xargs -n 40 echo format
 } >"$out/todo"
 side_by_side <"$out/todo" || { echo "not clean: see above"; exit 1; }
-echo "$(wc -l <"$out/todo") runs of clang-tidy, cppcheck and clang-format, nothing to say"
+echo "$(wc -l <"$out/todo") runs of clang-tidy, cppcheck and clang-format, no findings"
 finish

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # proves: tests/proof/tokenpool.pml, the words of tokenpool.h as a model for spin with two monitors and any number of
-# clients, has the steps that the header has (by their labels), and no state of it breaks an assertion; whichever monitor dies, a new
-# epoch comes; and bugs planted into the model are found. usage: tests/build/model.sh [all]
+# clients, has the header's steps (by their labels), and no state of it breaks an assertion. Whichever monitor dies, a
+# new epoch comes. Bugs planted into the model are found. usage: tests/build/model.sh [all]
 #
-# Every search comes to its end (the model says why one client in detail stands for all): client 0 beside others; progress
-# without an end that waits. all (make prove): also client 1 beside others, clocks that are read at any time before, no cycle
-# without progress under fair scheduling, two clients with one monitor in detail, and some million states of three clients
-# with two monitors in detail (too many for an end).
+# Every search is complete (the model explains why one client in detail represents all): client 0 beside others;
+# progress: no state in which all wait. all (make prove): also client 1 beside others, clocks that are read at any time
+# before, no cycle without progress under fair scheduling, two clients with one monitor in detail, and some million
+# states of three clients with two monitors in detail (too many for an end).
 set -u
 . "$(dirname "$0")/../lib.sh"
 command -v spin >/dev/null || { echo "SKIP spin is not installed"; exit 77; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: mutants of each header that its tests caught before are caught today (tests/mutate/caught.list; random ones:
+# proves: mutants of each header that its tests caught before are still caught (tests/mutate/caught.list; random ones:
 # make mutate). A mutant is found by function and text; one whose text is gone must be replaced by another.
 set -u
 . "$(dirname "$0")/../lib.sh"

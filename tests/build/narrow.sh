@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# proves: the 128-bit product and division of qos.h, whose proof does not end, are right for every operand when their
-# digits have 4 or 8 bits instead of 32: the code is the header's own, with other widths put in for the types and
-# constants. With 4 bits all operands; with 8 bits all operands of the product, and of the division each step of algorithm
-# D, by all dividends and divisors whose digits decide it. usage: narrow.sh [all]: of those with 8 bits, every 29th factor
+# proves: the 128-bit product and division of qos.h are right for every operand when their digits have 4 or 8 bits
+# proves: instead of 32 (a prover does not finish them). The code is the header's own, with other widths of the types
+# proves: and constants. With 4 bits: all operands. With 8 bits: all operands of the product, and each step of
+# proves: algorithm D of the division, by all dividends and divisors whose digits decide it. usage: narrow.sh [all]: of
+# proves: those with 8 bits, every 29th factor
 # and every 151st divisor, or all (make prove)
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -25,24 +26,24 @@ for digit in 4 8; do
                 -e 's,/\*.*\*/,,'
         echo '#include "../../tests/proof/narrow_main.h"'
     } >"$file"
-    # A number that stayed wide would make the test worthless.
+    # If one number kept its width, the test would show nothing.
     if grep -nE '32|64|31|uint|0xff' <(sed '1,2d; /#include/d; /#if QOS_HAS_INT128/,/#else/d' "$file"); then
-        echo "what to put in for this? ($file)"
+        echo "no narrow form for this line ($file)"
         exit 1
     fi
     gcc -std=gnu11 -O2 -Wall -Wextra -Wno-unused-function -o "$out/narrow_$digit" "$file" || exit 1
     "$out/narrow_$digit" "${1:-some}" || exit 1
 done
 
-# The test itself: one correction less, a lost carry.
+# The test is tested: a missing correction, and a lost carry.
 sed 's/while (q >> DIGIT ||/if (q >> DIGIT ||/' "$out/narrow_8.c" >"$out/plant_1.c"
 sed 's/ + (mid >> DIGIT)//' "$out/narrow_8.c" >"$out/plant_2.c"
 for n in 1 2; do
     cmp -s "$out/narrow_8.c" "$out/plant_$n.c" && { echo "planted bug $n changes nothing"; exit 1; }
-    # `break` has no loop any more in the first: its condition is what is left.
+    # In the first plant `break` has no loop any more: only its condition remains.
     sed -i 's/^ *break;$/;/' "$out/plant_$n.c"
     gcc -std=gnu11 -O2 -w -o "$out/plant_$n" "$out/plant_$n.c" || exit 1
-    if "$out/plant_$n" some >"$out/plant_$n.log"; then echo "planted bug $n was not noticed"; exit 1; fi
+    if "$out/plant_$n" some >"$out/plant_$n.log"; then echo "planted bug $n was not found"; exit 1; fi
     echo "noticed: $(tail -1 "$out/plant_$n.log")"
 done
 finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env perl
-# Reads the planted bugs of one header (tests/plants/HEADER.txt) or one source, and plants one of them.
+# Reads the list of bugs for one header (tests/plants/HEADER.txt) or one source, and plants one of them.
 #
 #     plant.pl list FILE...                 a line for each: header TAB name TAB tests TAB hang|-
 #     plant.pl apply FILE NAME DIRECTORY    plants it into DIRECTORY/HEADER.h (or .c), or says why it cannot
@@ -10,13 +10,13 @@
 #     free text: why somebody might write it so
 #     caught by property/htb_tree           a test; several lines: each of them must catch it
 #     caught by adversary/htb share         the case `share` of a test whose cases have names (QOS_TEST_CASE)
-#     a hang counts                         (if need be) the bug makes a loop endless
-#     in htb_priv_take                      (if need be) the old text is looked for in this function only
+#     a hang counts                         (optional) the bug makes a loop endless
+#     in htb_priv_take                      (optional) the old text is searched in this function only
 #     - old text, one line or several
 #     + new text, none, one line or several
 #
-# with as many pairs of old and new as it takes. Old text is compared token by token: white space, line breaks and comments
-# do not matter. It must occur exactly once. New text takes its place.
+# with as many pairs of old and new text as needed. Old text is compared token by token: white space, line breaks and
+# comments do not matter. It must occur exactly once. New text takes its place.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ sub slurp {
     return $text;
 }
 
-# [token, begin, end] of C source, comments left out.
+# [token, begin, end] of C source, without comments.
 sub tokens {
     my ($text) = @_;
     my @list;
@@ -91,7 +91,7 @@ sub function {
     return;
 }
 
-# The text with one pair replaced; dies with the reason if that cannot be.
+# The text with one pair replaced; dies with the reason if that is impossible.
 sub replaced {
     my ($text, $pair) = @_;
     my @t = tokens($text);

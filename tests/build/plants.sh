@@ -2,10 +2,10 @@
 # proves: every bug of tests/plants/*.txt, planted into a copy of the headers, is caught by the tests that it names
 # usage: tests/build/plants.sh [header [bug]]      BASELINE=1: also that these tests pass without the bug
 #
-# tests/build/plant.pl says how the lists are written and plants. Caught means: built against the planted copy, the test
-# ends with status 1 or dies of a signal (a fuzz target aborts). Old text that is not there exactly once, a test that
-# does not compile, that skips or passes: the bug survives. Every test of property/, paper/, adversary/ and interleave/
-# must be named by a plant, so that none of them is a test that cannot fail.
+# tests/build/plant.pl documents the lists and plants the bugs. Caught means: built against the planted copy, the test
+# ends with status 1 or dies of a signal (a fuzz target aborts). The bug survives if its old text is not there exactly
+# once, or if the test does not compile, skips or passes. Every test of property/, paper/, adversary/ and interleave/
+# must be named by a plant, so that each of them can fail.
 set -u
 . "$(dirname "$0")/../lib.sh"
 only=${1:-} bug=${2:-}
@@ -19,7 +19,7 @@ source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
     return 1
 }
 
-# build TEST PROGRAM HEADER_DIR HEADER: the header that has the bug is compiled again, the rest is there already
+# build TEST PROGRAM HEADER_DIR HEADER: only the header with the bug is compiled again
 build() {
     local source compiler extra= h objects=
     source=$(source_of "$1") || { echo "no such test"; return 1; }
@@ -41,13 +41,13 @@ build() {
     # shellcheck disable=SC2046,SC2086
     $compiler -O0 $extra -w -I"$3" -I. -Itests $(says "$source" flags) -o "$2" "$source" $(objects_in "$source")
 }
-# What a test links: of sources the objects that make has compiled.
+# What a test links: for sources, the objects that make has compiled.
 objects_in() { says "$1" links | tr ' ' '\n' | sed 's,^tests/\(.*\)\.cc$,build/\1.o,'; }
 
 # One bug, one test (or one of its cases), and whether a hang counts -> a line: verdict bug test remark
 try() { # HEADER NAME TEST[:CASE] HANG
     local header=$1 name=$1-$2 test=${3%:*} case=${3#"${3%:*}"} hang=$4 dir=$out/$1-$2 program rc=0 verdict=SURVIVED remark=
-    local limit_s=300 # a slow machine is no verdict
+    local limit_s=300 # a slow machine gives no verdict
     local begin=$SECONDS
     if [ "$hang" = hang ]; then limit_s=60; fi
     program=$dir/$(printf '%s' "$test" | tr / _)
@@ -113,12 +113,12 @@ if [ -z "$bug" ]; then
     for t in tests/{property,paper,adversary,interleave}/"$only"*.{c,cc}; do
         [ -f "$t" ] || continue
         test=${t#tests/} test=${test%.*}
-        grep -qx "$test" "$out/tests" || { echo "no plant names $test: a test that nothing has shown to fail"; failed=1; }
+        grep -qx "$test" "$out/tests" || { echo "no plant names $test: no bug shows that this test can fail"; failed=1; }
     done
 fi
 caught=$(grep -c '^caught ' "$out/table")
 printf '%d bugs planted; %d times a test had to catch one, %d times it did\n' "$(grep -c '^bug ' "$out/todo")" "$tried" "$caught"
 [ "$caught" -eq "$tried" ] || failed=1
-# Again at the end, for those who see only the log's last lines.
+# Again at the end, for readers of the log's last lines only.
 if grep -v '^caught ' "$out/table"; then failed=1; fi
 finish $failed

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# proves: what tests/proof/ states, with Frama-C: contracts hold for every argument (deductive: WP and z3), and no input
-# makes a decoder's behaviour undefined (value analysis: Eva). And that this can fail: bugs planted into a copy of the
-# header are noticed. usage: tests/build/proofs.sh [all]     all: also the sources that say `// slow` (make prove)
+# proves: the statements of tests/proof/, with Frama-C: contracts hold for every argument (deductive: WP and z3), and
+# proves: no input makes a decoder's behaviour undefined (value analysis: Eva). Bugs planted into a copy of the header
+# proves: are found. usage: tests/build/proofs.sh [all]     all: also the sources that say `// slow` (make prove)
 #
 # A source of tests/proof/ says in its first lines
 #     // wp: f g           every goal of these functions must be proved, unsigned overflow included
-#     // open: h           not proved (the text says why); not tried
-#     // eva: FLAG...      value analysis from main on, with these flags: no alarm, and no check but a valid one
-#     // without: header.h chapter      (if need be) leaves out the bodies of a chapter that Frama-C cannot read (vectors)
+#     // open: h           not proved (the text explains why); not tried
+#     // eva: FLAG...      value analysis from main on, with these flags: no alarm, and every check is valid
+#     // without: header.h chapter      (optional) leaves out the bodies of a chapter that Frama-C cannot read (vectors)
 #     // slow              only with `all`; `// slow plants`: the plants of this source
-#     // plant: header.h|old|new|f     new in the place of old, which stands there once, must make the proof of this
-#                                      source fail; of the deductive proofs only that of f is tried
+#     // plant: header.h|old|new|f     replaces old, which occurs once, by new: the proof of this source must fail; of
+# the deductive proofs only that of f is tried
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/proof
 rm -rf "$out"
 mkdir -p "$out"
 command -v frama-c >/dev/null && command -v z3 >/dev/null || { echo "SKIP Frama-C and z3 are not installed"; exit 77; }
-# The provers' list is ours: nothing is written into the home directory.
+# The list of provers is kept here: nothing is written into the home directory.
 export WHY3CONFIG=$PWD/$out/why3.conf
 why3 config detect >"$out/why3.log" 2>&1
 grep -q Z3 "$WHY3CONFIG" || { cat "$out/why3.log"; echo "why3 does not find z3"; exit 1; }
@@ -33,7 +33,7 @@ deductive() { # SOURCE HEADERS-DIRECTORY LOG [FUNCTION]
     local functions=${4:-} f
     [ -n "$functions" ] || functions=$(tells "$1" wp | tr '\n' ' ' | xargs | tr ' ' ',')
     frama "$2" "$1" -wp -wp-rte -wp-prover z3 -wp-timeout "$patience_s" -wp-par 2 -wp-fct "$functions" >"$3" 2>&1 || return 1
-    # A function without a goal is one that is not there any more, or has lost its contract.
+    # A function without a goal no longer exists, or has lost its contract.
     for f in ${functions//,/ }; do
         grep -q "Goal typed_${f}_ensures.* : Valid" "$3" || { echo "$1: nothing is proved of $f" >>"$3"; return 1; }
     done
@@ -60,7 +60,7 @@ prove() { # SOURCE HEADERS-DIRECTORY LOG [FUNCTION]: everything that the source 
     if [ -n "$(tells "$1" eva)" ]; then values "$1" "$2" "$3.eva" || return 1; fi
 }
 
-# A copy of the headers, as the source wants to have them.
+# A copy of the headers, without the chapters that the source leaves out.
 copy() { # SOURCE DIRECTORY
     local header chapter
     mkdir -p "$2"
@@ -98,7 +98,7 @@ plant() { # SOURCE NUMBER
 }
 export -f one plant copy prove deductive values all_proved tells frama
 root=$PWD
-# A goal takes well below a second of an idle machine: a busy one must not decide. A bug's goal is never proved.
+# A goal takes well below a second on an idle machine; a busy machine must not decide. A bug's goal is never proved.
 patience_s=240
 export out root patience_s
 
@@ -110,5 +110,5 @@ for source in tests/proof/*.c; do
 done >"$out/todo"
 JOBS=$(( (JOBS + 1) / 2 )) side_by_side <"$out/todo" || { echo "not proved: see above and $out"; exit 1; }
 grep -h '^// open:' tests/proof/*.c | sed 's|^// open:|not proved, but tested:|'
-echo "$(grep -c '^one' "$out/todo") sources proved, $(grep -c '^plant' "$out/todo") planted bugs noticed"
+echo "$(grep -c '^one' "$out/todo") sources proved, $(grep -c '^plant' "$out/todo") planted bugs found"
 finish

@@ -8,7 +8,7 @@ out=build/skeleton
 rm -rf "$out"
 mkdir -p "$out"
 
-# Complaints about one header, one line each; none: it has the shape.
+# Prints one line for each fault of a header's shape.
 shape_of() { # FILE NAME
     awk -v name="$2" '
         function complain(what) { print name ": " what }
@@ -20,7 +20,7 @@ shape_of() { # FILE NAME
         !page && /^ \* THE [A-Z]+/ { sections = sections $3 " " }
         !page && /^ \*\/$/ { page = NR; if (NR > 100) complain("the first page has " NR " lines; at most 100") }
         /^\/\* ---- / { title = $0; sub(/^\/\* -+ /, "", title); sub(/ -+.*$/, "", title); parts = parts title "|" }
-        # In front of the first chapter nothing private and no body.
+        # Before the first chapter there is nothing private and no body.
         page && !chapters && !/define QOS_PRIV_NOINLINE/ && /_priv_|_PRIV_/ { complain("line " NR " has a private name before the first chapter") }
         page && !chapters && /^{/ { complain("line " NR " has a function body before the first chapter") }
         /^\/\* ==== chapter: [a-z]/ { chapters++ }
@@ -55,7 +55,7 @@ planted "no glance" 's/---- the API at a glance ----/---- overview ----/'
 planted "a private name in the API" 's/^(QOS_API const char \*qos_)(strerror\(int status\);)/\1priv_\2/'
 planted "no chapters" 's/==== chapter: /---- /'
 planted "a body for declarations only" 's/^#ifndef QOS_DECLARE_ONLY$//'
-# A chapter and what is before all chapters: no function of another chapter is needed.
+# Compiles one chapter and the part before all chapters: it must not need a function of another chapter.
 alone() { # CHAPTER HEADER
     awk -v wanted="$1" '/^\/\* ==== chapter: / {here = $4 == wanted; cut = 1} /^#ifdef __cplusplus/ && cut {cut = 0} !cut || here' "$2" >"$out/alone.h"
     printf '#define QOS_API\n#include "alone.h"\n' >"$out/alone.c"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# proves: how much stack each public call needs at -O2 on x86-64, all calls below it and their return addresses
-# included: at most 512 bytes on the path of I/O, and what tests/build/stack.txt says for the others. The callers'
+# proves: the stack that each public call needs at -O2 on x86-64, with all calls below it and their return addresses:
+# proves: at most 512 bytes on the path of I/O, and the sizes of tests/build/stack.txt for the others. The callers'
 # callbacks are not counted. No call recurses without a bound.
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -25,7 +25,7 @@ cat build/bodies/native_*.ci | perl -e '
         my $most = 0;
         local $path->{$f} = 1;
         for my $callee (sort keys %{$calls{$f} || {}}) { my $d = deep($callee, $path); $most = $d if $d > $most }
-        return $deep{$f} = ($size{$f} // 8) + $most; # gcc counts the return address in a frame
+        return $deep{$f} = ($size{$f} // 8) + $most; # gcc counts the return address as part of a frame
     }
     my @public = grep { !/:/ && !/_priv_/ } sort keys %size;
     deep($_, {}) for @public;
@@ -37,7 +37,7 @@ cat build/bodies/native_*.ci | perl -e '
         printf "%6d of %5d  %-36s %s\n", $deep{$_}, $most, $_, $why if $deep{$_} > 512 || $deep{$_} > $most;
         $bad = 1 if $deep{$_} > $most;
     }
-    for (@table) { print("$_->[0] in the table is no function of a header\n"), $bad = 1 unless $_->[3] }
+    for (@table) { print("$_->[0] in the table is not a function of a header\n"), $bad = 1 unless $_->[3] }
     printf "%d public functions; %d of them need more than 512 bytes\n", scalar @public, scalar grep { $deep{$_} > 512 } @public;
     exit($bad ? 1 : 0);' || { echo "more stack than is allowed: see above"; finish 1; }
 finish

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# proves: the code that people copy first compiles without a warning and runs: the program in each header's first page and
-# each ```c block of README.md and docs/*.md, as C11 and C++17. A program with a main is run, must end with status 0, and
-# prints what the ```text block behind it shows, if <!-- prints --> is before that block.
+# proves: the code that people copy first compiles without a warning and runs: the program in each header's first page
+# proves: and each ```c block of README.md and docs/*.md, as C11 and C++17. A program with a main must end with status
+# proves: 0. It must print the ```text block after it, if <!-- prints --> is before that block.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/synopsis
@@ -22,7 +22,7 @@ for m in README.md docs/*.md; do
         /^```/ {file = ""} file {print >file}' "$m"
 done
 
-# `= {0}` clears a struct in both languages; as C++ alone g++ takes it for a forgotten member.
+# `= {0}` clears a struct in both languages; in C++ g++ warns of a missing member.
 cxx="g++ -x c++ -std=c++17 $WARNINGS -Wno-missing-field-initializers"
 for s in "$out"/*.c; do
     for cc in "gcc -O1 -std=c11 $C_WARNINGS" "$cxx" "clang -std=c11 $C_WARNINGS"; do # gcc's warnings need the optimiser

@@ -57,11 +57,11 @@ os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 OUT = "build/mutate"
 KINDS = ["unit", "property", "paper", "fuzz", "interleave", "adversary"]
 CONFIGS = ["", "-DQOS_ATOMIC_HOOK", "-DQOS_NO_INT128"]
-GONE_MAX = 1  # entries of a replayed list that may lose their text to edits of the header
+GONE_MAX = 1  # entries of a replayed list whose text may be gone after edits of the header
 JUDGED = "tests/mutate/judged.list"
 QUICK_S = 0.5  # of processor time: a test below this is tried before a mutant's object code is compared
 LATER_S = 1  # a test above this waits for the second round
-LONG_S = 150  # a test above this judges nothing
+LONG_S = 150  # a test above this is not used
 SCALE = 20  # the first round runs 1/SCALE of each random test
 END = time.monotonic() + float(os.environ.get("QOS_MUTATE_SECONDS", "inf"))
 ROUNDS = int(os.environ.get("QOS_MUTATE_ROUND", "2"))
@@ -168,7 +168,7 @@ class Mutator:
     def body(self):
         toks = self.tokens
         asserted = set()
-        for i, (kind, t, _, _) in enumerate(toks):  # assertions are compiled away
+        for i, (kind, t, _, _) in enumerate(toks):  # assertions are compiled out
             if t in ("QOS_ASSERT", "QOS_STATIC_ASSERT") and toks[i + 1][1] == "(":
                 asserted.update(range(i, (self.close(i + 1) or i) + 2))
         start = True  # of a statement
@@ -381,7 +381,7 @@ def bodies_of(source):
 GCC = ["gcc", "-std=gnu11", "-O1"]
 CLANG = ["clang", "-std=gnu11", "-O0"]
 COVERED = ["clang", "-std=gnu11", "-O1", "-fprofile-instr-generate", "-fcoverage-mapping"]
-COUNTED = COVERED + ["-D__builtin_prefetch(...)=((void)((__VA_ARGS__) ? 0 : 0))"]  # a branch, so that it is counted
+COUNTED = COVERED + ["-D__builtin_prefetch(...)=((void)((__VA_ARGS__) ? 0 : 0))"]  # a branch, so that it counts
 SANITIZED = ["clang", "-std=gnu11", "-O1", "-fsanitize=address,undefined,integer", "-fno-sanitize-recover=all",
              "-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())"]
 
@@ -484,7 +484,7 @@ class Bench:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.exit(f"another run changes {header}.h already")
-        if not os.path.exists(f"{self.work}/{every}"):  # its objects are of other headers
+        if not os.path.exists(f"{self.work}/{every}"):  # its objects belong to other headers
             shutil.rmtree(self.work, ignore_errors=True)
             os.makedirs(f"{self.work}/as_is")
             open(f"{self.work}/{every}", "w").close()
@@ -598,7 +598,7 @@ class Bench:
             os.remove(profile)
         status, run_s = run([program], LONG_S, f"{self.work}/run.log", t.scale, libraries, t.sanitized, profile)
         result = {"fit": status == 0, "build_s": build_s, "run_s": run_s, "hit": None, "known": []}
-        # A child that is killed leaves no counts.
+        # A killed child leaves no counts.
         if status == 0 and not t.sanitized and os.path.exists(profile) and "fork(" not in read(t.source).decode():
             subprocess.run(["llvm-profdata", "merge", "-o", profile + ".data", profile], capture_output=True, check=True)
             lines = subprocess.run(["llvm-cov", "export", "-format=lcov", measured, "-instr-profile", profile + ".data",
@@ -813,8 +813,8 @@ def run_command(header, want, seed):
     for r in chosen if ROUNDS > 1 and not over else []:
         take(r, 2)
     if over:
-        print("the time is over (QOS_MUTATE_SECONDS); run it again to go on")
-    with open(state + ".new", "w") as f:  # without what was overtaken
+        print("the time is over (QOS_MUTATE_SECONDS); run it again to continue")
+    with open(state + ".new", "w") as f:  # without results that newer ones replace
         f.writelines(json.dumps(r) + "\n" for r in known.values())
     os.rename(state + ".new", state)
     survivors = []

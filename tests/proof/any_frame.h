@@ -1,6 +1,7 @@
-/* any_frame.h - stands for qos_frame_open in the value analysis of decoders: a frame whose header and checksum are right,
- * of any type and any version that is known, or any error. qos_bytes.c shows that the real one accepts a frame only if
- * its payload lies within the bytes given; a main here goes through the lengths of payloads, one analysis for each. */
+/* any_frame.h - replaces qos_frame_open in the value analysis of decoders: it returns a frame whose header and
+ * checksum are right, of any type and any known version, or any error. qos_bytes.c shows that the real one accepts a
+ * frame only if its payload lies within the given bytes. The main of each source goes through the lengths of payloads,
+ * one analysis for each. */
 static uint32_t any_frame_payload_bytes;
 
 QOS_API enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic, uint16_t version_max,

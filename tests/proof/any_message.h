@@ -1,5 +1,5 @@
-/* any_message.h - the main of the value analysis of a decoder: decode_any(), which the source defines behind this, is called
- * with any bytes, of every length up to LONGEST, each at the end of its array. */
+/* any_message.h - the main of the value analysis of a decoder. It calls decode_any(), which the source defines after
+ * the include, with any bytes, of every length up to LONGEST, each at the end of its array. */
 static uint8_t bytes[LONGEST];
 static void decode_any(const uint8_t *at, size_t size_bytes);
 

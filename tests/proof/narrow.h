@@ -11,7 +11,7 @@
 
 static unsigned long failures;
 
-/* Arithmetic is done in 32 bits; a variable holds 2 * DIGIT bits and notes what does not fit. */
+/* Arithmetic is done in 32 bits; a variable holds 2 * DIGIT bits and records what does not fit. */
 #if DIGIT == 8
 typedef uint16_t word;
 #else

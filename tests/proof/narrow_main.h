@@ -31,8 +31,8 @@ static void check_division(void)
         }
 }
 #else
-/* One step divides u21 * 2^DIGIT + u0 by v. The digit u0 takes part in one comparison and in the remainder, so of its
- * values those count at which the quotient changes: the first, the last, and both sides of the change. */
+/* One step divides u21 * 2^DIGIT + u0 by v. The digit u0 is used in one comparison and in the remainder. So only those
+ * of its values matter at which the quotient changes: the first, the last, and both sides of the change. */
 static void check_step(unsigned u21, unsigned u0, unsigned v)
 {
     unsigned n = u21 << DIGIT | u0;

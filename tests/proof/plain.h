@@ -1,8 +1,8 @@
-/* plain.h - what gcc's builtins mean, in plain C with contracts, for Frama-C, which does not know them.
+/* plain.h - gcc's builtins in plain C with contracts, for Frama-C, which does not know them.
  *
  * Included before a header of ours. One thread: an atomic is an ordinary access. The contracts are gcc's manual
- * (6.56 Built-in functions to perform arithmetic with overflow checking); sum and difference are proved to keep
- * theirs, the product's is taken from the manual. All our uses have 64-bit unsigned operands. */
+ * (6.56 Built-in functions to perform arithmetic with overflow checking); those of sum and difference are proved, that
+ * of the product is taken from the manual. All our uses have 64-bit unsigned operands. */
 #ifndef QOS_TESTS_PLAIN_H
 #define QOS_TESTS_PLAIN_H
 
@@ -13,7 +13,7 @@
 
 #define QOS_NO_INT128
 
-#ifdef PLAIN_PROVE /* qos.c proves that these two keep their contracts; the value analysis takes the bodies */
+#ifdef PLAIN_PROVE /* qos.c proves that these two keep their contracts; the value analysis uses the bodies */
 /*@ requires \valid(r);
     assigns *r \from a, b;
     assigns \result \from a, b;
@@ -30,7 +30,7 @@ static inline int plain_add_overflow(uint64_t a, uint64_t b, uint64_t *r)
     return 0;
 }
 
-#ifdef PLAIN_PROVE /* qos.c proves that these two keep their contracts; the value analysis takes the bodies */
+#ifdef PLAIN_PROVE /* qos.c proves that these two keep their contracts; the value analysis uses the bodies */
 /*@ requires \valid(r);
     assigns *r \from a, b;
     assigns \result \from a, b;

@@ -1,5 +1,5 @@
-/* proved.h - arithmetic of qos.h for the value analysis, as functions that give any number: qos.c proves that they wrap
- * nowhere, and the analysis could not see it again.
+/* proved.h - arithmetic of qos.h for the value analysis, as functions that return any number: qos.c proves that they
+ * never wrap, which the analysis could not find out.
  * The products and quotients among them are those that tests/build/narrow.sh tests. */
 #include "qos.h"
 

@@ -1,4 +1,4 @@
-// proves: the decoders of pshift.h read and write nothing outside what they are given, whatever the bytes are (value
+// proves: the decoders of pshift.h read and write nothing outside their arguments, whatever the bytes are (value
 // analysis: Eva). Every length up to that of 2 entries, each at the end of its array, with room for one entry.
 // eva: -eva-precision 2 -eva-split-return auto
 // without: pshift.h solver

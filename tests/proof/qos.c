@@ -1,5 +1,5 @@
-// proves: arithmetic, 128-bit numbers, token buckets and cost keep their contracts for every argument, and nothing
-// wraps but qos_wrap_* (deductive: WP, z3). The lists below are what the script proves and what it does not.
+// proves: arithmetic, 128-bit numbers, token buckets and cost keep their contracts for every argument, and only
+// proves: qos_wrap_* wrap (deductive: WP, z3). The lists below are what the script proves and what it does not.
 // wp: plain_add_overflow plain_sub_overflow qos_wrap_add qos_wrap_sub qos_wrap_mul qos_checked_add qos_checked_mul
 // wp: qos_sat_add qos_sat_sub qos_sat_mul qos_min qos_max qos_default qos_elapsed_ns qos_add_wide qos_sub_wide
 // wp: qos_cmp_wide qos_level_refill qos_level_gate qos_level_wait_ns qos_level_charge qos_level_debt qos_bucket_init
@@ -9,10 +9,11 @@
 // slow plants
 // open: qos_mul_wide qos_div_wide qos_bucket_next_ns
 //
-// Open are: the product without __int128 and the division (products of unknown digits: the prover does not end; they
-// are tested exhaustively with digits of 4 and 8 bits instead of 32, tests/build/narrow.sh), and that qos_bucket_next_ns names the exact
-// time (two nested products; property/qos_bucket tests it). A contract of these is assumed where they are called, as
-// are gcc's manual for the overflow of a product and C11 for conversions to a signed type and back.
+// Open are: the product without __int128 and the division (products of unknown digits: the prover does not finish;
+// they are tested exhaustively with digits of 4 and 8 bits instead of 32, tests/build/narrow.sh), and that
+// qos_bucket_next_ns names the exact time (two nested products; property/qos_bucket tests it). A contract of these is
+// assumed where they are called, as are gcc's manual for the overflow of a product and C11 for conversions to a signed
+// type and back.
 #define PLAIN_PROVE
 #include "plain.h"
 #include "qos.h"

@@ -1,4 +1,4 @@
-// proves: qos_frame_open and the reader read nothing outside the bytes that they are given, whatever these bytes are
+// proves: qos_frame_open and the reader read nothing outside the given bytes, whatever these bytes are
 // (value analysis: Eva). Every length up to LONGEST is analysed by itself, at the end of its array.
 // eva: -eva-precision 3 -eva-split-return auto
 // slow plants

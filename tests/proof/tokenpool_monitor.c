@@ -1,5 +1,5 @@
-// proves: every word of a storage may hold anything, at every call: a monitor of it that begins, takes over, admits, runs,
-// watches, reads reports and estimates, at any times, and whose operations answer anything or fail, does nothing undefined
+// proves: whatever the words of a storage hold at each call, a monitor does nothing undefined. It begins, takes over,
+// proves: admits, runs, watches, reads reports and estimates, at any times, and its operations give any answer or fail
 // (value analysis: Eva)
 // eva: -eva-precision 1 -eva-split-return auto -eva-slevel 8 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // slow plants

@@ -1,5 +1,5 @@
-// proves: every word that tokenpool.h reads from shared or remote memory may hold anything: a client that takes, runs
-// and completes in any order, at any times, and whose operations answer anything, does nothing undefined (value
+// proves: whatever the words that tokenpool.h reads from shared or remote memory hold, a client does nothing
+// proves: undefined. It takes, runs and completes in any order, at any times, and its operations give any answer (value
 // analysis: Eva)
 // eva: -eva-precision 1 -eva-split-return auto -eva-slevel 20 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // slow plants

@@ -1,11 +1,11 @@
 // proves: the scan of a log in twochoice.h (read, checksum, decode, torn or damaged, check) does nothing undefined,
-// whatever storage gives back (value analysis: Eva)
+// proves: whatever the storage returns (value analysis: Eva)
 // eva: -eva-precision 1 -eva-use-spec twochoice_priv_growth,twochoice_priv_replace -eva-split-return auto -no-warn-unsigned-overflow
 // slow plants
 // plant: twochoice.h|pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES|pos - r->base <= sizeof r->buf
 //
-// The tree is apart: its two functions stand as contracts here. (fuzz/twochoice_recover goes through both.) A log has no
-// end here, so that the count of its bytes may wrap.
+// The tree is left out: contracts replace its two functions. (fuzz/twochoice_recover goes through both.) The log has
+// no end here, so the count of its bytes may wrap.
 #include "__fc_builtin.h"
 #include "plain.h"
 #include "twochoice.h"
@@ -24,7 +24,7 @@ static int any_read(void *ctx, int log, uint64_t offset, void *buf, size_t len_b
     (void)ctx, (void)log;
     Frama_C_make_unknown((char *)buf, len_bytes);
     (void)offset;
-    *got = (size_t)Frama_C_unsigned_long_interval(0, UINT64_MAX); /* even more than was asked for */
+    *got = (size_t)Frama_C_unsigned_long_interval(0, UINT64_MAX); /* even more than requested */
     return Frama_C_interval(-1, 1);
 }
 

@@ -1,4 +1,4 @@
-// proves: twochoice_message_decode reads and writes nothing outside what it is given, whatever the bytes are (value
+// proves: twochoice_message_decode reads and writes nothing outside its arguments, whatever the bytes are (value
 // analysis: Eva). Every length up to that of 2 peers, each at the end of its array, with room for one peer.
 // eva: -eva-precision 2 -eva-split-return auto
 // slow plants
