@@ -1,6 +1,6 @@
-/* common.h - what the example tools share: options, tables, JSON, histograms, progress, plots, temporary files.
+/* common.h - shared by the example tools: options, tables, JSON, histograms, progress, plots, temporary files.
  *
- * Each part is one small .c file; its functions say what state they keep. Nothing here depends on a scheduler.
+ * Each part is one small .c file. Nothing here depends on a scheduler.
  * Include "qos.h" beside it for the seeded generator (struct qos_rng) and exact arithmetic. Needs libc only.
  *
  *     options.c   opt_*        one table of options gives parsing, --help and error messages
@@ -8,7 +8,7 @@
  *     table.c     table_*      aligned text tables
  *     json.c      json_*       JSON to a file; write errors are reported
  *     hist.c      hist_*       latency histogram: log-linear, mergeable
- *     progress.c  progress_*   a live line on a terminal, a line now and then elsewhere
+ *     progress.c  progress_*   a live line on a terminal, a line every 5 s elsewhere
  *     live.c      live_*       what tenants get while they run, with sparklines
  *     plot.c      plot_*       SVG through gnuplot
  *     tidy.c      stop_*, temp_*, tool_*   signals, temporary files, messages, memory, clock
@@ -38,7 +38,7 @@ void tool_set_name(const char *name);
 /* "name: message\n" to stderr. die exits with `status`; temporary files are removed first. */
 void tool_warn(const char *fmt, ...) COMMON_PRINTF(1, 2);
 _Noreturn void tool_die(int status, const char *fmt, ...) COMMON_PRINTF(2, 3);
-/* malloc, realloc and strdup; if there is no memory they end the tool with a message. tool_alloc gives zeroed memory.
+/* malloc, realloc and strdup; without memory they end the tool with a message. tool_alloc gives zeroed memory.
  * align: a power of two. */
 void *tool_alloc(size_t bytes);
 void *tool_alloc_aligned(size_t bytes, size_t align);
@@ -62,13 +62,14 @@ void temp_forget(const char *path);
 void temp_remove(const char *path);
 void temp_remove_all(void);
 /* Creates dir/prefixXXXXXX, registers it, and writes its name to path. temp_file returns an open descriptor, or -1;
- * temp_dir returns false on an error. errno says why. */
+ * temp_dir returns false on an error. errno has the reason. */
 int temp_file(char *path, size_t size, const char *dir, const char *prefix);
 bool temp_dir(char *path, size_t size, const char *dir, const char *prefix);
 
 /* ---- options.c ----------------------------------------------------------------------------------------- */
 
-/* Parsers. NULL: the value is set. Otherwise what is wrong ("not a size; write e.g. 20M"), and the value is untouched.
+/* Parsers. NULL: the value is set. Otherwise they return the fault ("not a size; write e.g. 20M"), and the value does
+ * not change.
  * Fractions are allowed, exact to nine digits and rounded down: "1.5k" is 1536. */
 const char *opt_size(const char *text, uint64_t *bytes);  /* k, M, G, T are powers of 1024; 20M, 4k, 512, 2GiB */
 const char *opt_rate(const char *text, uint64_t *per_s);  /* the same per second: 20M or 20M/s */
@@ -97,13 +98,14 @@ struct opt {
     const char *help;                /* one sentence; names the default */
     void (*each)(const char *value); /* OPT_EACH only */
 };
-/* Parses argv. --help prints `about`, the options and `examples` (may be NULL), and exits with 0. A wrong option prints
- * why and exits with 2. Returns the index of the first argument that is not an option; argc if there is none. */
+/* Parses argv. --help prints `about`, the options and `examples` (may be NULL), and exits with 0. A wrong option
+ * prints the reason and exits with 2. Returns the index of the first argument that is not an option; argc if there is
+ * none. */
 int opt_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *examples);
 /* Splits "key=value,key=value" in place: the next pair, or false at the end. value is NULL if there is no '='. */
 bool opt_next_pair(char **rest, char **key, char **value);
-/* Prints "name: tenant 2: reserve=2X: not a size; write e.g. 20M" and exits with 2; `where` is "tenant 2". Returns if
- * why is NULL. */
+/* Prints "name: tenant 2: reserve=2X: not a size; write e.g. 20M" and exits with 2; `where` is "tenant 2". It returns
+ * if why is NULL. */
 void opt_check(const char *where, const char *key, const char *value, const char *why);
 
 /* ---- human.c: use as printf("%s", human_bytes(n).text) --------------------------------------------------- */
@@ -136,10 +138,10 @@ struct json {
     FILE *f;
     char *path;
     int depth;
-    bool filled[JSON_DEPTH_MAX]; /* this level has a value already */
+    bool filled[JSON_DEPTH_MAX]; /* this level already has a value */
     bool array[JSON_DEPTH_MAX];
 };
-/* Opens path ("-": stdout; NULL: /dev/null) and begins the top object. false: errno says why. */
+/* Opens path ("-": stdout; NULL: /dev/null) and begins the top object. false: errno has the reason. */
 bool json_open(struct json *j, const char *path);
 /* Inside an array key is NULL. Texts are escaped. A real that is not finite becomes null. */
 void json_object(struct json *j, const char *key);
@@ -177,7 +179,7 @@ double hist_mean(const struct hist *h);
 
 struct progress {
     FILE *out; /* stderr */
-    bool live; /* one line is drawn again and again; else a new line now and then */
+    bool live; /* one line is drawn again and again; otherwise a new line now and then */
     uint64_t next_ns;
     int drawn; /* columns of the line on the screen */
 };
@@ -197,13 +199,13 @@ struct live_row {
     double got;              /* per second */
     uint64_t reserve, limit; /* per second; 0: none */
     uint64_t p99_ns;         /* 0: not known */
-    const char *waits;       /* what for, in a few words */
-    uint64_t waits_ns;       /* for how long; UINT64_MAX: not known */
+    const char *waits;       /* what it waits for, in a few words */
+    uint64_t waits_ns;       /* how long it has waited; UINT64_MAX: not known */
 };
 /* amount: how rates are written, human_rate or human_count. */
 struct live *live_new(FILE *out, struct human (*amount)(double per_s));
 uint64_t live_every_ns(const struct live *v); /* how often to show it */
-/* On a terminal a table in place of the last one; else a line for each tenant that begins with the heading. */
+/* On a terminal: a table in place of the last one. Otherwise: a line for each tenant, which begins with the heading. */
 void live_show(struct live *v, const char *heading, const struct live_row *row, uint32_t rows);
 void live_free(struct live *v); /* may be NULL */
 
@@ -232,11 +234,11 @@ struct plot {
     double y_min; /* with log_y; 0: chosen by gnuplot. Without log_y the axis begins at 0 */
     bool log_x, log_y;
     bool log2_x; /* numbers of 1, 2, 4, ... */
-    bool steps;  /* of time: the value holds until the next one */
-    bool points; /* measured at these places only; lines lead the eye */
+    bool steps;  /* a function of time: the value holds until the next one */
+    bool points; /* measured at these places only; the lines are a guide for the eye */
     bool dots;   /* points without lines: x is a category, or the points have no order */
     bool bars;   /* a group of bars for each x: categories, 1 apart */
-    bool nested; /* curves that may lie on each other: each is narrower than the one before */
+    bool nested; /* curves that may overlap: each is narrower than the one before */
 };
 /* Draws to an SVG file. false: a message was printed (only once if gnuplot is missing). */
 bool plot_svg(const struct plot *p, const char *path);
@@ -244,7 +246,7 @@ bool plot_svg(const struct plot *p, const char *path);
 bool plot_panels(const struct plot *p, size_t count, const char *path);
 /* Runs gnuplot with a script of your own on its stdin. The script sets output and terminal. */
 bool plot_script(const char *script);
-/* mkdir -p for output directories. false: errno says why. */
+/* mkdir -p for output directories. false: errno has the reason. */
 bool plot_mkdir(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* draw.h - random draws for workloads: even, and by Zipf's law. The caller brings the random bits, 64 for a draw, so
- * that the same seed gives the same workload with any generator. C and C++; needs libm only. */
+/* draw.h - random draws for workloads: even, and by Zipf's law. The caller passes the random bits, 64 for a draw. C
+ * and C++; needs libm only. */
 #ifndef EXAMPLES_COMMON_DRAW_H
 #define EXAMPLES_COMMON_DRAW_H
 
@@ -42,8 +42,8 @@ static inline uint64_t draw_zipf(const double *sum, uint64_t n, uint64_t bits)
     return low;
 }
 
-/* Parts of a whole, as in Figures 3(a) and 10(a) of the pShift paper: each of n parts is the weight of an item that is
- * drawn, over the sum of all. sum: n + 1 places to work in. */
+/* Parts of a whole, as in Figures 3(a) and 10(a) of the pShift paper: draws n items; each part is an item's weight
+ * divided by the sum of all n weights. sum: n + 1 places of scratch memory. */
 static inline void draw_zipf_parts(double *part, double *sum, uint32_t n, double s, uint64_t (*bits)(void *),
                                    void *from)
 {

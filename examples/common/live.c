@@ -53,7 +53,7 @@ uint64_t live_every_ns(const struct live *v)
     return v->terminal ? DRAW_EVERY_NS : LINES_EVERY_NS;
 }
 
-/* The last values as a line of blocks; the tallest stands for the largest value, or for the promise if that is larger. */
+/* The last values as a line of blocks. The tallest block is the largest value, or the promise if that is larger. */
 static void put_spark(const struct live *v, const struct live_row *row, const double *got, uint32_t width)
 {
     static const char *const block[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, plain[] = "_.-~=+*#";
@@ -87,7 +87,7 @@ static uint32_t spark_width(const struct live *v)
     return room < SPARK_LEAST ? 0 : room < HISTORY ? room : HISTORY;
 }
 
-/* The columns behind the sparkline; what is too wide for the terminal is cut off. */
+/* The columns after the sparkline, cut off at the width of the terminal. */
 static void put_columns(const struct live *v, const char *got, const char *reserve, const char *limit, const char *p99,
                         const char *waits)
 {

@@ -1,4 +1,4 @@
-// One table of options gives parsing (by getopt_long), --help, and error messages that say what to write instead.
+// One table of options gives parsing (by getopt_long), --help, and error messages with a correct example.
 #include "common.h"
 #include "qos.h"
 #include <errno.h>
@@ -45,7 +45,7 @@ static const struct unit time_units[] = {
     {NULL, 0},
 };
 
-/* Reads digits[.digits]unit: the value times the unit's factor, rounded down. false: another form, or 2^64 or more. */
+/* Reads digits[.digits]unit: the value times the unit's factor, rounded down. false: another form, or at least 2^64. */
 static bool parse_number(const char *text, const struct unit *units, bool ignore_case, uint64_t *out)
 {
     uint64_t whole = 0, fraction = 0, scale = 1, value;
@@ -196,7 +196,7 @@ static void print_help(const char *program, const struct opt *o, const char *abo
         printf("\n%s", examples);
 }
 
-/* What is wrong with the value, or NULL. */
+/* Returns the fault of the value, or NULL. */
 static const char *store(const struct opt *o, const char *value, char *why, size_t size)
 {
     switch (o->kind) {

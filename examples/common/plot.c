@@ -116,7 +116,7 @@ static void put_marks(FILE *f, const struct plot *p)
         fputs("unset rmargin\n", f);
 }
 
-/* How curve i of the plot is drawn. A bar needs the place of its group's middle, and its own place in the group. */
+/* How curve i of the plot is drawn. A bar needs the middle of its group, and its own place in the group. */
 static void put_style(FILE *f, const struct plot *p, size_t i)
 {
     double width = 0.8 / (double)p->curves;
@@ -170,7 +170,7 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
         fprintf(f, "%s$p%zuc%zu ", i ? ", " : "plot ", index, i);
         put_style(f, p, i);
         fprintf(f, " lc rgb \"%s\" title ", colours[i % COLOURS]);
-        put_text(f, p->curves > 1 ? p->curve[i].name : NULL); /* one curve: the label of its axis says what it is */
+        put_text(f, p->curves > 1 ? p->curve[i].name : NULL); /* one curve: the label of its axis is enough */
     }
     fputs("\n", f);
 }

@@ -1,4 +1,4 @@
-// A live line on a terminal, a line now and then elsewhere.
+// A live line on a terminal, a line every 5 s elsewhere.
 #include "common.h"
 #include <stdarg.h>
 #include <unistd.h>

@@ -17,9 +17,9 @@
 #define TENANTS 3
 #define FILES_MAX 1024
 static const struct htb_class terms[TENANTS] = {
-    {.rate_per_s = {10000000}},                          /* 10 MB/s reserved, and half of what is left over */
+    {.rate_per_s = {10000000}},                          /* 10 MB/s reserved, and half of the surplus */
     {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s reserved, never more than 8 */
-    {.weight = 1 /* of the surplus, as the first; no rate */}};
+    {.weight = 1 /* a share of the surplus, as the first; no rate */}};
 
 static struct source {          /* 1. what epoll points to: a listener, or a connection with its request */
     struct htb_request request; /* first, so that the pointers convert; class_id is the tenant */
@@ -56,9 +56,9 @@ static void watch(struct source *s, uint32_t events, int how)
     must(epoll_ctl(epoll_fd, how, s->fd, &e) == 0, "epoll_ctl failed");
 }
 
-static void hang_up(struct source *s) /* 5. a client that goes takes its request along, wherever that is */
+static void hang_up(struct source *s) /* 5. a client that goes takes its request with it, wherever it is */
 {
-    const uint64_t sent = s->request.tokens[0] - s->left; /* it pays for what it got */
+    const uint64_t sent = s->request.tokens[0] - s->left; /* it pays for the bytes that it got */
     if (htb_complete(&tree, clock_ns(), HTB_DONE, &sent, &s->request) != QOS_OK)
         (void)!htb_cancel(&tree, clock_ns(), &s->request);
     close(s->fd);
@@ -81,7 +81,7 @@ static void send_more(struct source *s)
         hang_up(s);
         return;
     }
-    if (s->left == 0) /* 4. done with it: the client may ask again */
+    if (s->left == 0) /* 4. the request is done: the client may send another */
         must(htb_complete(&tree, clock_ns(), HTB_DONE, NULL, &s->request) == QOS_OK, "it was not sent");
     watch(s, s->left > 0 ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
 }
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
         wait_ns = qos_min(htb_dispatch_next_ns(&tree, now_ns) - now_ns, QOS_NS_PER_S - 1); /* then sleep */
         if (epoll_pwait2(epoll_fd, &e, 1, &(struct timespec){.tv_nsec = (long)wait_ns}, NULL) != 1)
             continue;
-        s = e.data.ptr; /* one event at a time: what it hangs up must not come again */
+        s = e.data.ptr; /* one event at a time: a later one may be of a connection that this one closed */
         if (s->listens)
             on_listener(s);
         else if (s->request.state == HTB_IDLE)

@@ -50,7 +50,7 @@ static void post(int s, struct sockaddr_in to, const void *bytes, size_t len_byt
     (void)!sendto(s, bytes, len_bytes, 0, (struct sockaddr *)&to, sizeof to); /* if lost, the next round repeats it */
 }
 
-/* 1. A server: takes requests, picks by tokens, answers; reports each interval, installs grants as they come. */
+/* 1. A server takes requests, picks by tokens and answers. It reports in each interval, and installs grants. */
 static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
 {
     struct pshift_scheduler scheduler;
@@ -60,15 +60,15 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     struct pshift_agent_state kept = {0, 0, 0, 0}, state;
     struct pshift_message m;
     struct pshift_pick pick;
-    struct sockaddr_in client[QUEUES], from; /* last one of each bucket */
+    struct sockaddr_in client[QUEUES], from; /* the last client of each bucket */
     uint64_t now = wall_ns(), slot = now / (PERIOD_NS / CAPACITY), told = 0;
     int s = open_port(port + 1 + j), disk;
     char path[4096], *end;
     (void)snprintf(path, sizeof path, "%s/quickstart_pshift.%u.%u", dir, port, j);
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || /* it ends with the controller */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || /* the server ends with the controller */
         (disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
         err(1, "%s", path);
-    config.controller_epoch = kept.controller_epoch; /* it survives a restart */
+    config.controller_epoch = kept.controller_epoch; /* the state survives a restart */
     if (pshift_scheduler_init(&scheduler, mem[0], sizeof mem[0], &queues) != QOS_OK ||
         pshift_agent_init(&agent, mem[1], sizeof mem[1], &config) != QOS_OK)
         errx(1, "memory too small");
@@ -104,7 +104,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
             }
             uint64_t bucket = strtoull((char *)wire, &end, 10);
             if (wire[0] < '0' || wire[0] > '9' || *end != '\n' || bucket < 7 ||
-                bucket > 8) /* strangers open no queue */
+                bucket > 8) /* unknown buckets open no queue */
                 post(s, from, "error: send the number of a bucket\n", 35);
             else if (pshift_agent_open(&agent, bucket, &queue) == QOS_OK &&
                      pshift_scheduler_arrive(&scheduler, queue, 1) == QOS_OK)
@@ -137,7 +137,7 @@ int main(int argc, char **argv)
             planned = now - INTERVAL_NS + 10000000; /* the servers report first */
         while ((n = recv(s, wire, sizeof wire, 0)) > 0)
             if (pshift_report_decode(wire, (size_t)n, &m, report, QUEUES) == QOS_OK)
-                (void)!pshift_controller_report(&c, &m, report); /* late or repeated ones are refused */
+                (void)!pshift_controller_report(&c, &m, report); /* late or repeated reports are refused */
         if (now - planned >= INTERVAL_NS && pshift_controller_plan(&c, NULL) == QOS_OK) {
             planned = now;
             for (uint32_t j = 0; j < SERVERS; j++)

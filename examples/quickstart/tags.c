@@ -1,6 +1,6 @@
 // flags: -D_GNU_SOURCE
 // links: -luring
-/* quickstart/tags.c - an io_uring server on loopback that gives out parts of a file; tags.h says whose turn it is.
+/* quickstart/tags.c - an io_uring server on loopback that sends parts of a file; tags.h decides whose turn it is.
  * quickstart_tags 7001 FILE: "TENANT OFFSET LENGTH\n" gets LENGTH bytes. SIGTERM ends it. Copy steps 1 to 6. */
 #include "tags.h"
 #include <arpa/inet.h>
@@ -92,7 +92,7 @@ static void on_event(struct client *c, enum event event, int result, uint64_t no
         must((result < 0 ? tags_fail : tags_complete)(&tags, now_ns, &c->request.grant, 0) == QOS_OK, "twice");
     if (event == HUNG_UP) {
         c->gone = true;
-        if (c->waits) /* 5. a client that goes takes its request along */
+        if (c->waits) /* 5. a client that goes takes its request with it */
             must(tags_unlink(&tags, now_ns, &c->request) == QOS_OK, "a request that waits is not queued");
     } else if (result <= 0 || c->gone) {
         shutdown(c->fd, SHUT_RDWR); /* the end of the file, an error, the client's end: HUNG_UP comes */
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         struct io_uring_cqe *cqe;
         struct tags_request *r;
         uint64_t now_ns = clock_ns(), wait_ns;
-        while (tags_pop(&tags, now_ns, &r) == QOS_OK) { /* 3. whose turn it is, up to DEPTH at once */
+        while (tags_pop(&tags, now_ns, &r) == QOS_OK) { /* 3. whose turn it is, with up to DEPTH at the device */
             struct client *c = (struct client *)(void *)r;
             c->waits = false;
             io_uring_prep_read(entry(c, READ), file, c->data, (unsigned)c->length, c->offset);

@@ -4,7 +4,7 @@
  * 4 KiB each client reads. Copy steps 1 to 5.
  *   quickstart_tokenpool node /name             the data node: 100,000 records a second, until SIGTERM, or until the
  *                                               process that started it is gone
- *   quickstart_tokenpool client /name ID SECS   client ID reads for SECS seconds, and says how many records it got
+ *   quickstart_tokenpool client /name ID SECS   client ID reads for SECS seconds, and prints how many records it got
  * Client 0 reserves 50,000 records a second, client 1 20,000 with a limit of 30,000, client 2 nothing. */
 #include "tokenpool.h"
 #include <err.h>
@@ -41,7 +41,7 @@ static void sleep_until(uint64_t at_ns) /* a signal ends it early */
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
-static struct tokenpool_config settings(void) /* 1. what the data node can do, from a profile */
+static struct tokenpool_config settings(void) /* 1. the data node's capacity, from a profile */
 {
     struct tokenpool_config config;
     memset(&config, 0, sizeof config);
@@ -120,7 +120,7 @@ static int client(const char *name, const char *which, const char *how_long)
     status = tokenpool_client_attach(&engine, (uint32_t)id, 0, shared, bytes - TABLE_BYTES);
     if (status != QOS_OK)
         errx(2, "attaching to %s: %s", name, qos_strerror(status));
-    tokenpool_client_start_now(&engine); /* nobody else is this client */
+    tokenpool_client_start_now(&engine); /* no other process is this client */
     for (now_ns = clock_ns(), until_ns = now_ns + seconds * QOS_NS_PER_S; !stop && now_ns < until_ns;) {
         status = tokenpool_client_take(&engine, now_ns, 1); /* 5. the client's loop */
         if (status == QOS_OK) {

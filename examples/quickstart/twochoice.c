@@ -1,6 +1,6 @@
 // flags: -D_GNU_SOURCE
-/* quickstart/twochoice.c - three directories as object servers: a write goes past a busy one, and a log at its home
- * remembers where, through kill -9. Copy steps 1 to 5. quickstart_twochoice DIR [BUSY-SERVER] < lines:
+/* quickstart/twochoice.c - three directories as object servers: a write avoids a busy server, and a log at its home
+ * remembers the place, even after kill -9. Copy steps 1 to 5. quickstart_twochoice DIR [BUSY-SERVER] < lines:
  *     write OBJECT OFFSET TEXT      "ok SERVER" when it is durable; OBJECT's home is server OBJECT modulo 3
  *     read OBJECT OFFSET LENGTH     its bytes; zeros where nothing was written */
 #include "twochoice.h"
@@ -66,7 +66,7 @@ static void start(uint32_t id, const char *dir) /* 2. the table from its log; an
         errx(2, "the log of server %u: %s", id, qos_strerror(status));
 }
 
-/* Opens (or drops) bytes: an object's own, at its home (stamp 0), or a piece, which its stamp tells from all others. */
+/* Opens (or drops) bytes: an object's own, at its home (stamp 0), or a piece, which its stamp identifies. */
 static int open_bytes(const struct server *s, uint64_t object, uint64_t stamp, int flags)
 {
     snprintf(name, sizeof name, "%ju.%ju", (uintmax_t)object, (uintmax_t)stamp);
@@ -78,7 +78,7 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *byt
     struct server *home = &servers[object % SERVERS], *there;
     struct twochoice_write w = {.home = (uint32_t)(object % SERVERS), .len_bytes = len};
     struct twochoice_probe probe[2];
-    static struct twochoice_piece old[FRAGMENTS]; /* room for all that it may replace */
+    static struct twochoice_piece old[FRAGMENTS]; /* room for all pieces that it may replace */
     enum qos_status status;
     uint64_t stamp;
     size_t n;
@@ -105,7 +105,7 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *byt
     return QOS_OK;
 }
 
-static enum qos_status read_bytes(uint64_t object, uint64_t at, size_t len) /* 5. each piece, from where it is */
+static enum qos_status read_bytes(uint64_t object, uint64_t at, size_t len) /* 5. reads each piece from its place */
 {
     struct server *home = &servers[object % SERVERS];
     struct twochoice_piece p;

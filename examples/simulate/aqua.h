@@ -1,8 +1,9 @@
 /* aqua.h - the testbed of AQuA's Section 6 in simulated time, for `simulate htb` and the paper tests.
  *
- * Streams write requests of 512 KB to one disk. Each keeps `outstanding` requests there if it may. Stream i starts at
- * 30 * (i - 1) s. The disk serves one request at a time; its rate may change once, as a disk's does with its workload.
- * Without QoS it serves first come, first served; with QoS the queues of htb.h decide. 1 token = 1 KB, as in the paper.
+ * Streams write requests of 512 KB to one disk. Each keeps `outstanding` requests there, if QoS lets it. Stream i
+ * starts at 30 * (i - 1) s. The disk serves one request at a time; its rate may change once, like a disk's when the
+ * workload changes. Without QoS it serves first come, first served; with QoS the queues of htb.h decide. 1 token = 1
+ * KB, as in the paper.
  */
 #ifndef EXAMPLES_AQUA_H
 #define EXAMPLES_AQUA_H
@@ -19,16 +20,16 @@ struct aqua {
     bool qos, maximizer;
     uint64_t root_kb_per_s;                      /* the paper's global token rate */
     uint64_t reserved_kb_per_s[AQUA_STREAMS];    /* 5, 15, 20 MB/s */
-    uint64_t demand_kb_per_s[AQUA_STREAMS];      /* 0: as much as it may */
+    uint64_t demand_kb_per_s[AQUA_STREAMS];      /* 0: as many as it may have */
     uint64_t disk_kb_per_s, disk_later_kb_per_s; /* until `later_s`, and from then on */
     uint32_t stream_start_s, later_s, seconds;
     /* results */
     double kb[AQUA_STREAMS][AQUA_SECONDS]; /* served in each second */
     double root_kb_s[AQUA_SECONDS];        /* the root's rate at the end of each second */
-    uint32_t looks[4];                     /* the maximizer's looks, by enum htb_scenario */
+    uint32_t looks[4];                     /* evaluations of the maximizer, by enum htb_scenario */
 };
 
-/* The paper's set-up: 5, 15 and 20 of 40 MB/s are reserved, the disk does a little more, 3 x 30 s. */
+/* The paper's set-up: 5, 15 and 20 of 40 MB/s are reserved, the disk serves a little more, 3 x 30 s. */
 static inline void aqua_paper(struct aqua *a)
 {
     static const struct aqua zero;

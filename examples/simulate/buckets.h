@@ -2,11 +2,12 @@
  *
  * Servers of equal capacity run the token scheduler of pshift.h. A bucket's requests arrive at its active servers, at
  * an even rate in proportion to its demand there. A demand change moves a bucket to other random servers at a random
- * time. At the start of each interval every server reports what it expects: the waiting requests, and recent arrivals
- * extended to the end of the period. The controller subtracts what was served from the reservations and solves. Recent
- * arrivals are those of the last interval, as in the paper's Section III-D, or those of its second half (recent_half):
- * then demand that left in the first half is no longer expected, and demand that came in it counts in full. Service
- * times are uniform within 20 % of the mean. Time goes in ticks of 1 ms; arrivals are exact to the tick.
+ * time. At the start of each interval every server reports its expected demand: the waiting requests, and recent
+ * arrivals extrapolated to the end of the period. The controller subtracts the served requests from the reservations
+ * and solves. Recent arrivals are those of the last interval, as in the paper's Section III-D, or those of its second
+ * half (recent_half). With the second half, demand that left in the first half is no longer expected, and demand that
+ * came in it counts in full. Service times are uniform within 20 % of the mean. Time advances in ticks of 1 ms;
+ * arrivals are exact to the tick.
  */
 #ifndef EXAMPLES_BUCKETS_H
 #define EXAMPLES_BUCKETS_H
@@ -23,14 +24,14 @@
 struct buckets_setup {
     uint32_t servers, buckets, active, changes; /* N_A; N_D */
     bool recent_half;
-    bool up_to; /* each bucket has 0..changes of them, at random; else exactly `changes` */
+    bool up_to; /* each bucket has 0..changes of them, at random; otherwise exactly `changes` */
     uint64_t iops, period_ns, seed;
     double demand_ratio, zipf;
 };
 
 struct buckets_flow {
     uint32_t bucket, server, next; /* next flow of the same tick */
-    uint32_t generation;           /* of the bucket's demand; an older flow has ended */
+    uint32_t generation;           /* requests per second; an older flow of the bucket has ended */
     double at_ns, gap_ns;
 };
 

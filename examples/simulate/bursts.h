@@ -2,13 +2,14 @@
  *
  * A server serves writes of 1 MB one after the other, first come, first served. Before the burst it holds a background
  * of writes: normal, mean 30, deviation 3; a straggler holds five times as many. The k processes of a node issue one
- * write each at the same moment. A node starts every round trip / `undecided`, so `undecided` nodes wait for their
- * probes at any time. Meanwhile servers go on. The response time of the burst is when its last write ends.
+ * write each at the same moment. A node starts in every (round trip / `undecided`), so `undecided` nodes wait for
+ * their probes at any time. Meanwhile servers go on serving. The response time of the burst is the end of its last
+ * write.
  *
- * twochoice.h draws, asks and counts: one placement, and one detector on every server. Under "filled", it also decides.
- * The paper's own rules stand here: "collaborative" sends one write to each of the k least loaded of 2k servers (Section
- * III-B), and "preassign" lets servers expect P(load) of a write until they hear the decision (Section III-C). P(load) is
- * learned in earlier bursts, each with its own background and stragglers. */
+ * twochoice.h draws, probes and counts: one placement, and one detector on every server. Under "filled", it also
+ * decides. The paper's own rules are here: "collaborative" sends one write to each of the k least loaded of 2k servers
+ * (Section III-B), and "preassign" lets servers expect P(load) of a write until they hear the decision (Section
+ * III-C). P(load) is learned in earlier bursts, each with its own background and stragglers. */
 #ifndef EXAMPLES_SIMULATE_BURSTS_H
 #define EXAMPLES_SIMULATE_BURSTS_H
 
@@ -33,7 +34,7 @@ enum burst_rule {
 };
 static const char *const burst_rule_names[BURST_RULES] = {"fixed",     "random", "two-choice",   "collaborative",
                                                           "preassign", "filled", "reused probes"};
-#define BURST_LOADS 64 /* ranges of load that P(load) tells apart, of one write each */
+#define BURST_LOADS 64 /* ranges of load that P(load) distinguishes, of one write each */
 
 struct burst_config {
     uint32_t servers, processes, k, undecided, warm_ups;
@@ -44,16 +45,16 @@ struct burst_config {
 
 struct burst_result {
     double response_ms;     /* the last write ends */
-    double ideal_ms;        /* by filling the shortest queues first: no rule ends earlier */
+    double ideal_ms;        /* with the shortest queues filled first: no rule ends earlier */
     uint64_t on_stragglers; /* writes placed there */
     uint64_t probes, peers_chosen;
 };
 
 struct burst_server {
     uint64_t free_at_ns;  /* when its queue is empty */
-    uint32_t outstanding; /* writes that the detector was told of */
+    uint32_t outstanding; /* writes that the detector knows */
     uint32_t background, placed;
-    float accept[BURST_LOADS], expected; /* P(load); writes that undecided probes let it expect */
+    float accept[BURST_LOADS], expected; /* P(load); writes that undecided probes add to the expected load */
     bool seen[BURST_LOADS];
     bool straggler;
 };
@@ -74,7 +75,7 @@ struct burst {
     struct twochoice_placement placement;
     struct qos_rng rng;
     void *placement_mem, **detector_mem;
-    struct burst_node *node; /* a ring of those undecided */
+    struct burst_node *node; /* a ring of the undecided nodes */
     uint64_t last_end_ns;
     struct burst_result result;
 };
@@ -90,7 +91,7 @@ static inline uint32_t burst_background(struct qos_rng *r)
     return sum < 0 ? 0 : (uint32_t)(sum + 0.5);
 }
 
-/* Tells the detector of the writes that have ended by now. */
+/* Reports to the detector the writes that have ended by now. */
 static inline void burst_work(struct burst *b, uint32_t s, uint64_t now_ns)
 {
     struct burst_server *v = &b->server[s];
@@ -167,7 +168,8 @@ static inline void burst_new_background(struct burst *b)
     free(order);
 }
 
-/* P(load): the last decisions count most; a load never seen is like the nearest one, at first k of 2k are chosen. */
+/* P(load): the last decisions count most. A load that was never seen counts like the nearest one. At first k of 2k are
+ * chosen. */
 static inline uint32_t burst_range(uint64_t load)
 {
     return (uint32_t)(load / BURST_WRITE < BURST_LOADS ? load / BURST_WRITE : BURST_LOADS - 1);
@@ -216,7 +218,7 @@ static inline void burst_keep(struct burst *b, struct burst_node *n)
     free(order);
 }
 
-/* A node sends its probes: every server answers with its load, and with those of other servers if wanted. */
+/* A node sends its probes: every server answers with its load and, optionally, with loads of other servers. */
 static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t i, j;
@@ -285,9 +287,10 @@ static inline void burst_decide(struct burst *b, struct burst_node *n, uint64_t 
         burst_place(b, n->write[i].target, now_ns, n->request);
 }
 
-/* A rule that is newer than the paper, after Prequal (NSDI 2024): probes are sent ahead and reused, so no write waits
- * for one. Of the pool the busiest sixth by requests in flight is left out; of the others the shortest expected latency
- * is taken. The pool was probed one round trip before it is used, and the node adds its own writes to it. */
+/* A newer rule than the paper's, after Prequal (NSDI 2024): probes are sent ahead and reused, so no write waits for
+ * one. The rule leaves out the busiest sixth of the pool by requests in flight, and takes the server with the shortest
+ * expected latency of the others. The pool was probed one round trip before its use, and the node adds its own writes
+ * to it. */
 static inline void burst_reused(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
     size_t pool = (size_t)2 * b->c.k, i, p, best;
@@ -314,7 +317,7 @@ static inline void burst_reused(struct burst *b, struct burst_node *n, uint64_t 
     free(hot);
 }
 
-/* One burst from now on. */
+/* Simulates one burst that begins now. */
 static inline void burst_run(struct burst *b, uint64_t start_ns)
 {
     uint32_t nodes = b->c.processes / b->c.k, j, i;
@@ -345,7 +348,7 @@ static inline void burst_run(struct burst *b, uint64_t start_ns)
         }
         burst_probe(b, n, now_ns);
     }
-    /* Fixed and random placement send no probes; a pool was probed before. So they wait for none. */
+    /* Fixed and random placement send no probes, and a pool was probed before. So these rules do not wait. */
     b->result.response_ms = (double)(b->last_end_ns - start_ns) / 1e6;
     if (b->rule == BURST_FIXED || b->rule == BURST_RANDOM || b->rule == BURST_REUSED)
         b->result.response_ms -= (double)b->c.round_trip_ns / 1e6;
@@ -361,7 +364,7 @@ static inline void *burst_alloc(size_t size)
     return p;
 }
 
-/* Sets up one rule, runs its warm-ups and then the burst that counts. The servers stay in b->server, to be examined. */
+/* Sets up one rule, runs its warm-ups and then the burst that counts. The servers' results stay in b->server. */
 static inline void burst_begin(struct burst *b, const struct burst_config *c, enum burst_rule rule)
 {
     static const uint32_t policy[BURST_RULES] = {

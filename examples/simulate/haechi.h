@@ -1,9 +1,9 @@
 /* haechi.h - the Haechi paper's data node in simulated time, for `simulate tokenpool` and the paper tests.
  *
  * The server completes C_G I/Os a second. Clients with I/Os outstanding share them equally; none gets more than C_L. A
- * client keeps up to 64 outstanding, each with a token (in the bare system without). Its demand of a period comes all
- * at once (burst) or at equal intervals (constant rate); what is left at the end is dropped. Steps of 0.1 ms. The
- * engines and the monitor are those of tokenpool.h, with checks and reports every 1 ms.
+ * client keeps up to 64 outstanding, each with a token (without tokens in the bare system). Its demand of a period
+ * comes all at once (burst) or at equal intervals (constant rate); the remainder at the end is dropped. Steps of 0.1
+ * ms. The engines and the monitor are those of tokenpool.h, with checks and reports every 1 ms.
  */
 #ifndef EXAMPLES_HAECHI_H
 #define EXAMPLES_HAECHI_H
@@ -23,12 +23,12 @@
 struct haechi {
     uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: clients with demand */
     bool bare, constant_rate;
-    bool literal;   /* Algorithm 1 to the letter */
-    bool by_demand; /* estimate by totals and demand, in place of the paper's Algorithm 1 */
+    bool literal;   /* Algorithm 1, literally */
+    bool by_demand; /* estimates by totals and demand, instead of the paper's Algorithm 1 */
     uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
     uint32_t change_at;              /* period from which the server's rate is `changed` */
     double rate, changed;            /* I/Os per second */
-    uint32_t late_period, late_step; /* client 0 has no demand before */
+    uint32_t late_period, late_step; /* client 0 has no demand before this period */
     uint64_t capacity;               /* the profile; 0: C_G */
     uint64_t batch;
     /* results */
@@ -75,7 +75,7 @@ struct haechi_client {
     double credit;
 };
 
-/* Equal shares of `rate` for one step, at most C_L each, at most what is outstanding. */
+/* Equal shares of `rate` for one step, at most C_L and its outstanding I/Os for each client. */
 static inline void haechi_serve(struct haechi_client *c, uint32_t n, double rate, double *share)
 {
     double left = rate * 1e-9 * (double)HAECHI_STEP_NS, most = HAECHI_C_L * 1e-9 * (double)HAECHI_STEP_NS;
@@ -133,7 +133,7 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
         tokenpool_client_complete(&c->engine, done);
     for (k = 0; k < done; k++) {
         double arrived, ms;
-        if (c->carried) { /* begun in the last period: its latency is not counted */
+        if (c->carried) { /* it began in the last period: its latency is not counted */
             c->carried--;
             continue;
         }
@@ -166,7 +166,7 @@ static inline bool haechi_run(struct haechi *h, void *mem)
     if (h->literal) {
         config.equal_within = QOS_NOTHING;
         config.capacity_min =
-            config.capacity / 100 * 95; /* Omega_prof - 3 sigma; a profile spreads by a percent or two */
+            config.capacity / 100 * 95; /* Omega_prof - 3 sigma; a profile varies by a percent or two */
     }
     config.overrun = h->clients * h->batch; /* one batch for each client */
     if (tokenpool_monitor_init(&monitor, mem, 4096, storage, 4096, &config) != QOS_OK)
@@ -245,7 +245,7 @@ static inline double haechi_mean_of(const struct haechi *h, uint32_t client, uin
     return sum / (h->periods - from);
 }
 
-/* Periods from..end in which some client with the demand for it did not get its reservation. */
+/* Periods from..end in which a client that had the demand did not get its reservation. */
 static inline uint32_t haechi_missed(const struct haechi *h, uint32_t from)
 {
     uint32_t p, i, missed = 0;

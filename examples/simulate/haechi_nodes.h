@@ -14,7 +14,7 @@ enum { HAECHI_NODES = 3, HAECHI_NODES_CLIENTS = 10 };
 
 struct haechi_nodes {
     uint64_t reservation[HAECHI_NODES_CLIENTS], part[HAECHI_NODES_CLIENTS][HAECHI_NODES];
-    double got[HAECHI_NODES_CLIENTS]; /* in a period, all nodes */
+    double got[HAECHI_NODES_CLIENTS]; /* I/Os in a period, at all nodes */
     uint32_t missed;                  /* clients */
 };
 

@@ -6,7 +6,7 @@
 
 #include "common.h"
 
-/* What a subcommand writes besides its tables: see its options --json and --figures. */
+/* What a subcommand writes in addition to its tables: see its options --json and --figures. */
 struct simulate_output {
     const char *json_path, *figure_dir; /* NULL: not wanted */
     struct json json;                   /* may always be written to */
@@ -21,7 +21,7 @@ struct simulate_output {
 
 /* Parses argv; everything in it must be an option. */
 void simulate_parse(int argc, char **argv, const struct opt *opts, const char *about, const char *example);
-/* Opens what the options ask for; ends the program if that fails. */
+/* Opens the files of the options; ends the program if that fails. */
 void simulate_open(struct simulate_output *out);
 /* Draws a figure, if figures are wanted. false: it could not be drawn, and a message was printed. */
 bool simulate_draw(const struct simulate_output *out, const struct plot *plot, const char *file);

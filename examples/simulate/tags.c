@@ -124,7 +124,7 @@ static bool figures2_and_3(void)
     bool ok = true;
     uint32_t c;
     memset(&both, 0, sizeof both);
-    for (c = 0; c < 2; c++) { /* each alone: two runs in one picture */
+    for (c = 0; c < 2; c++) { /* each client alone: two runs in one picture */
         reward_figure3(&s);
         s.client[0] = s.client[c];
         s.clients = 1;

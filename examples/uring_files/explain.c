@@ -1,21 +1,23 @@
 // Where the difference in total comes from. A scheduler changes three things at once: how many requests are at the
-// device, which ones, and when they go. Slices of these take turns, first come first served but for the last:
+// device, which ones, and when they go. Slices of four kinds take turns; all but the last kind are first come, first
+// served:
 //     without      all requests at the device
 //     bound        as many at the device as the scheduler had there
-//     mix          so many, and each tenant in proportion to what it got with the scheduler
+//     mix          the same number, and each tenant in proportion to its service with the scheduler
 //     scheduler    the scheduler itself
-// Ratios of neighbours, in profiled device time per second, are what each change makes. The control is `without` beside
-// the next `without`: what two equal slices differ by is what this machine can resolve.
+// Ratios of neighbours, in profiled device time per second, are the effect of each change. The control compares
+// `without` with the next `without`: a difference between two equal slices is the resolution of this machine.
 #include "uring_files.h"
 #include <string.h>
 
-#define GROUPS 5u      /* of five values the least and the greatest are the 94 % interval of the median */
-#define RAMP_PART 3u   /* of each slice the first third is left out: the scheduler finds its bound */
-#define WIDTH_MAX 0.15 /* a control that is known no better than this says nothing */
+#define GROUPS 5u      /* of five values the smallest and the largest are the 94 % interval of the median */
+#define RAMP_PART 3u   /* the first third of each slice is left out: the scheduler looks for its bound */
+#define WIDTH_MAX 0.15 /* with a control less exact than this there is no verdict */
 
 enum kind { WITHOUT, BOUND, MIX, SCHEDULER, KINDS };
 
-/* Tenants whose numbers of requests stand in the ratio of what they got: first come, first served serves them so. */
+/* Tenants whose numbers of outstanding requests are in the ratio of their service: first come, first served keeps that
+   ratio. */
 static void same_mix(const struct settings *s, const struct run *with, struct tenant *tenant)
 {
     uint64_t all = 0, depth = 0;
@@ -83,7 +85,7 @@ bool explain_runs(const struct settings *s, const struct profile *p, const struc
         }
     progress_end(&progress);
     e->made = true;
-    if (nothing) { /* a machine so busy that a slice went by without a request tells nothing */
+    if (nothing) { /* a slice without a request, on a very busy machine, gives no verdict */
         e->width = 1;
         return true;
     }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Two tenants of equal weight read through the page cache: "hot" a file that stays in memory, "cold" one that is kept out
-# of it, from the disk: the paper's SSD and disk. Proportional sharing gives both as many requests, so hot pays for cold;
-# reward gives both as much time, so hot keeps what its hits earn; a reservation for cold still holds, and a limit for hot.
-# The reservation is judged over four times SECONDS, second by second, where cold kept demand and the device gave what
-# admission counted on; with too few such seconds, or broken, once more with a new profile.
+# Two tenants of equal weight read through the page cache: "hot" a file that stays in memory, "cold" one that is kept
+# out of it, so from the disk: like the paper's SSD and disk. Proportional sharing gives both the same number of
+# requests, so hot pays for cold. Reward gives both the same time, so hot keeps the gain of its hits. A reservation for
+# cold still holds, and so does a limit for hot. The reservation is judged over four times SECONDS, second by second,
+# where cold kept demand and the device gave what admission counted on. If these seconds are too few, or the
+# reservation is broken, it runs once more with a new profile.
 # usage: examples/uring_files/hotcold.sh OUTDIR [SECONDS]     (from the repository root; 800 MiB on OUTDIR's file system)
 set -eu
 out=$1 seconds=${2:-2}
@@ -15,7 +16,7 @@ trap '[ -z "$cooler" ] || kill "$cooler" 2>/dev/null || true; rm -f "$file" "$ho
 dd if=/dev/zero of="$file" bs=1M count=768 conv=fsync status=none
 dd if=/dev/zero of="$hot" bs=1M count=32 conv=fsync status=none
 
-# Cold's file out of the page cache. Once would not do: what the profile and the run read would be hot next time.
+# Drops cold's file from the page cache. Once is not enough: what the profile and the run read would be hot next time.
 cool() { dd of="$file" oflag=nocache conv=notrunc,fdatasync count=0 status=none; }
 run() { # NAME SCHEDULER SECONDS HOT'S-TERMS COLD'S-TERMS [OPTIONS]
     local name=$1 scheduler=$2 runtime=$3 hot_terms=$4 cold_terms=$5 status=0

@@ -9,11 +9,11 @@
 //     explains at most half of the 2 % that are allowed); or it got its reservation all the same; and
 //   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
 //     may be on its way at the two ends of the second; or the device never held anything back (its places were all
-//     taken for at most 1 % of the second), so that whatever waited, waited for the scheduler, which was not itself kept from
-//     running: in a run in which it waited for a processor for more than a twentieth of the time only the device's service counts.
-// Over these seconds it must get at least 98 % of its reservation. No second counts for more than the reservation, so
-// that much in one does not make up for little in another. If fewer than 80 % of the seconds are eligible, there is no
-// verdict on reservations. A limit: at most 101 % over the whole run of the tenant.
+//     taken for at most 1 % of the second), so the scheduler made the requests wait. If the scheduler waited for a
+// processor for more than a twentieth of the run, only the device's service counts. Over these seconds it must get at
+// least 98 % of its reservation. No second counts for more than the reservation, so a good second does not make up for
+// a bad one. If fewer than 80 % of the seconds are eligible, there is no verdict on reservations. A limit: at most 101
+// % over the whole run of the tenant.
 #include "uring_files.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -35,8 +35,9 @@ static void say(struct verdict *v, const char *fmt, ...)
     va_end(args);
 }
 
-/* The most that any window of the log exceeds limit x window by, in tokens rounded up: a leak at the limit's rate,
- * filled by every dispatch, never below empty; its peak is that. Shares no code with the scheduler's buckets.
+/* The largest excess of any window of the log over limit x window, in tokens rounded up: the peak of a bucket that
+ * leaks at the limit's rate, is filled by every dispatch, and is never below empty. Shares no code with the
+ * scheduler's buckets.
  * fixed_cost: of every request; 0: as the log says. */
 static uint64_t worst_excess(const struct event_log *log, uint32_t tenant, uint64_t limit, uint32_t fixed_cost)
 {
@@ -176,7 +177,7 @@ static void judge_reservation(const struct settings *s, const struct profile *p,
         v->conclusive = false;
     } else {
         share = (double)bytes / eligible / (double)t->reserve;
-        say(v, "tenant %s: reservation: %s of %s over %u eligible seconds of %u (asked: 98 %%): %s\n", t->name,
+        say(v, "tenant %s: reservation: %s of %s over %u eligible seconds of %u (required: 98 %%): %s\n", t->name,
             human_percent(share).text, human_rate((double)t->reserve).text, eligible, n,
             share >= RESERVE_SHARE ? "holds" : "BROKEN");
         v->reserve_ok &= share >= RESERVE_SHARE;

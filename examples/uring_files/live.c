@@ -1,4 +1,4 @@
-// The live view (--live) of a run: what each tenant gets, was promised, and waits for.
+// The live view (--live) of a run: what each tenant gets, what was promised to it, and what it waits for.
 #include "uring_files.h"
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@ struct live_run {
     uint64_t start_ns, shown_ns, next_ns;
     struct live_row *row;
     struct live_tenant {
-        uint64_t bytes; /* since the last look, as is the latency */
+        uint64_t bytes; /* since the last display, as is the latency */
         struct hist latency;
     } tenant[];
 };

@@ -11,17 +11,18 @@
 /* Shortest sleep: one wake-up then serves several requests. The tokens gathered meanwhile are far below a burst, so
  * none is lost. */
 #define NAP_NS 50000u
-/* Requests are submitted by fours. The kernel holds a batch back until its last request is prepared (about 2 us each),
- * and the device idles meanwhile. Against one by one: 32 in one system call give 0.88 of the requests per second; fours
- * give 0.97, with a quarter less CPU. */
+/* Requests are submitted in batches of four. The kernel holds a batch back until its last request is prepared (about 2
+ * us each),
+ * and the device idles meanwhile. Compared with single submission, batches of 32 give 0.88 of the requests per second;
+ * batches of four give 0.97, with a quarter less CPU. */
 #define BATCH 4u
-#define END_OF_FILE 0x7fff /* not an errno: a read found less data than there should be */
+#define END_OF_FILE 0x7fff /* not an errno: a read found less data than expected */
 
-/* One place of a tenant: has one request at a time, and makes the next when that is done. */
+/* One place of a tenant: it has one request at a time, and makes the next one when that is done. */
 struct place {
     struct sched_request request; /* first */
     uint64_t rest_until_ns;
-    uint32_t done_bytes; /* of this request, by earlier partial completions */
+    uint32_t done_bytes; /* bytes of this request that earlier partial completions did */
     uint8_t *buffer;
     struct place *next; /* in the list of places that pause after a failure */
 };
@@ -432,7 +433,7 @@ static void show_progress(struct loop *l)
                   (double)l->o->duration_ns / 1e9, line);
 }
 
-/* For the live view: the scheduler's own answer, or an estimate made here. */
+/* For the live view: the scheduler's own answer, or an estimate. */
 static const char *tenant_waits(void *of, uint32_t tenant, uint64_t *since_ns)
 {
     struct loop *l = of;
@@ -555,7 +556,7 @@ static bool loop_run(struct loop *l)
     }
 }
 
-/* Time that this thread has waited for a processor. */
+/* The time in which this thread has waited for a processor. */
 static uint64_t cpu_wait_ns(void)
 {
     FILE *f = fopen("/proc/thread-self/schedstat", "r");

@@ -151,8 +151,8 @@ static bool any_failed(const struct run *run)
     return false;
 }
 
-/* A second run with a new profile, as the device may have changed. If that cannot be (the reservations no longer fit,
- * or a stop), the first one stands. */
+/* A second run with a new profile, as the device may have changed. If that is impossible (the reservations no longer
+ * fit, or a stop), the first one counts. */
 static void try_again(struct profile *profile, const struct scheduler *scheduler, struct run *run,
                       struct verdict *verdict)
 {
@@ -175,7 +175,7 @@ static void try_again(struct profile *profile, const struct scheduler *scheduler
     memcpy(settings.tenant, old_tenant, sizeof old_tenant);
 }
 
-/* The files that were asked for. false: one could not be written. */
+/* Writes the requested files. false: one could not be written. */
 static bool write_files(const struct profile *profile, const struct runs *runs, const struct verdict *verdict,
                         const struct explanation *explanation)
 {
@@ -191,7 +191,7 @@ static bool write_files(const struct profile *profile, const struct runs *runs, 
     return ok;
 }
 
-/* What the verdict says, and the exit status for it. */
+/* Prints the verdict; returns its exit status. */
 static int print_verdict(const struct verdict *verdict, const struct profile *profile, const struct run *with)
 {
     if (!verdict->judged)
@@ -204,7 +204,7 @@ static int print_verdict(const struct verdict *verdict, const struct profile *pr
     return verdict->conclusive ? TOOL_OK : TOOL_INCONCLUSIVE;
 }
 
-/* Profile, then the runs. The exit status. */
+/* Profile, then the runs. Returns the exit status. */
 static int compare(void)
 {
     static struct run without, same_depth, with;
@@ -256,7 +256,7 @@ int main(int argc, char **argv)
     int status;
     parse(argc, argv);
     stop_on_signals();
-    prctl(PR_SET_TIMERSLACK, 1UL); /* the default adds up to 50 us to every wait for a token */
+    prctl(PR_SET_TIMERSLACK, 1UL); /* by default a wait for a token is up to 50 us longer */
     targets_open(&settings);
     status = stop_asked() ? TOOL_STOPPED : settings.overhead_slices ? overhead_run(&settings) : compare();
     targets_close(&settings);

@@ -1,8 +1,8 @@
-// What the scheduler costs when no limit is reached. Slices without, with and without it take turns, so that a drift of
-// the device affects all alike. The second slice without it is the A/A control: the difference between two equal slices
-// shows how well this machine can tell one. With --maximizer the root's rate does bind: it is profiled, conservative, and
-// raised by the maximizer. It begins anew in every slice, and raises the rate by 1/32 each 50 ms. So the first second of
-// every slice is left out, with and without it.
+// What the scheduler costs when no limit is reached. Slices without, with and without it take turns, so that a drift
+// of the device affects all kinds alike. The second slice without it is the A/A control: the difference between two
+// equal slices shows how small a difference this machine can measure. With --maximizer the root's rate does bind: it
+// is profiled, conservative, and raised by the maximizer. The maximizer begins anew in every slice, and raises the
+// rate by 1/32 each 50 ms. So the first second of every slice is left out, with and without it.
 #include "uring_files.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define GROUPS_MAX 1000u
 #define RAMP_SLICES SLICES_PER_S
 #define CONTROL_SHARE 1.96 /* 95 % of a normal distribution */
-#define WIDTH_MAX 0.15     /* a control that is known no better than this says nothing */
+#define WIDTH_MAX 0.15     /* with a control less exact than this there is no verdict */
 
 struct sample {
     double iops, cpu_ns;
@@ -39,7 +39,7 @@ static double half_width(double *v, size_t n)
     return (v[high] - v[low]) / 2;
 }
 
-/* root_cost_per_s 0: nothing binds. */
+/* root_cost_per_s 0: no rate limits. */
 static bool one_slice(const struct settings *s, const struct scheduler *scheduler, uint64_t root_cost_per_s,
                       struct sample *out)
 {
@@ -122,7 +122,7 @@ int overhead_run(struct settings *s)
     }
     progress_init(&progress, s->progress);
     for (i = 0; i < groups; i++) {
-        /* The order turns from group to group: each kind is first, second and third equally often. */
+        /* The order rotates from group to group: each kind is first, second and third equally often. */
         for (k = 0; k < 3; k++) {
             uint64_t which = (i + k) % 3;
             if (!one_slice(s, which == 1 ? scheduler_find(s->scheduler) : &scheduler_none, root_cost_per_s,
@@ -143,11 +143,11 @@ int overhead_run(struct settings *s)
            scheduler_find(s->scheduler)->name, s->maximizer ? "the maximizer at work" : "nothing binds");
     asked = s->maximizer ? 0.98 : 0.99;
     width = half_width(control, groups);
-    /* median() has sorted the ratios: broken if even the best group is below. */
+    /* median() has sorted the ratios: it is broken if even the best group is below. */
     holds = median(ratio, groups) >= asked - width && width <= WIDTH_MAX;
     broken = ratio[groups - 1] < asked - width && width <= WIDTH_MAX;
     printf("with QoS: %s of the requests without; control: without against without %s, known to +- %s\n"
-           "(asked: at least %s less the control's half-width: %s)\n\n",
+           "(required: at least %s minus the control's half-width: %s)\n\n",
            human_percent(median(ratio, groups)).text, human_percent(median(control, groups)).text,
            human_percent(width).text, human_percent(asked).text,
            holds    ? "holds"

@@ -4,10 +4,10 @@
 // second on each. So requests of all kinds can be added up, and there are 10^9 ns of device time in a second.
 // Conservative in three ways, each stated in the profile's table:
 //   1. a request's cost is taken from the slow slices: four in five slices of 50 ms were faster. Where these are slower
-//      than the median by a quarter and more, the device was disturbed, and the median and a quarter are taken;
+//      than the median by a quarter or more, the device was disturbed, and 1.25 times the median is taken;
 //   2. the tenants' own mix is run as well; if it gets less than 10^9 ns a second, as requests of different kinds
-//      disturb each other, that less is taken (again what four in five slices exceed);
-//   3. the root's rate is that times --headroom.
+//      disturb each other, the smaller number is taken (again the one that four in five slices exceed);
+//   3. the root's rate is that number times --headroom.
 // A disk may stall for longer than a measurement. So each is made of two passes. If they agree within a quarter, the
 // slower one counts; if not, three more are run and the median of the five counts.
 #include "uring_files.h"
@@ -30,7 +30,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What the slow ones of the slices after the warm-up completed. which: 0 requests, 1 cost. */
+/* Returns what the slow slices after the warm-up completed. which: 0: requests; 1: cost. */
 static uint64_t slow_slice(const struct run *run, int which)
 {
     uint64_t n = run->elapsed_ns / SLICE_NS, i, k, *v, at, least, middle;
@@ -51,8 +51,8 @@ static uint64_t slow_slice(const struct run *run, int which)
     return qos_max(at, least);
 }
 
-/* Runs passes until they agree. each() makes one value of one run; 0: this run shows nothing. *mean: the run's requests
- * per second, of the pass that counts. false: stopped, or it cannot run. *value 0: no pass showed anything. */
+/* Runs passes until they agree. each() gives the value of one run; 0: the run gives none. *mean: requests per second
+ * of the pass that counts. false: stopped, or it cannot run. *value 0: no pass showed anything. */
 static bool passes(const struct settings *s, struct loop_options *o, uint64_t (*each)(const struct run *run),
                    uint64_t *value, uint64_t *ios_per_s)
 {
@@ -88,7 +88,8 @@ static uint64_t depth_in_play(const struct settings *s)
     return qos_min(sum, s->dispatch_depth);
 }
 
-/* Requests in 10^9 seconds of slow slices. Fewer than 20 in a slice: too coarse for quantiles; the mean less a tenth. */
+/* Requests in 10^9 seconds of slow slices. With fewer than 20 in a slice, quantiles are too coarse: then the mean
+ * minus a tenth. */
 static uint64_t requests_alone(const struct run *run)
 {
     uint64_t slow = slow_slice(run, 0);
@@ -176,7 +177,7 @@ static bool fit(struct profile *p, enum qos_op op)
     return true;
 }
 
-/* As above, in cost: where the slow slices were empty, the mean less a tenth. */
+/* As above, in cost. If the slow slices were empty: the mean minus a tenth. */
 static uint64_t cost_together(const struct run *run)
 {
     uint64_t slow = slow_slice(run, 1) * SLICES_PER_S, cost = 0;
@@ -200,7 +201,7 @@ static bool measure_mix(const struct settings *s, struct profile *p)
     return passes(s, &o, cost_together, &p->mix_cost_per_s, &ios_per_s);
 }
 
-/* Shares of what the tenant would get alone. Once: a second profile does not change what was promised. */
+/* Converts shares of what the tenant would get alone, once: a second profile does not change the promises. */
 static void resolve_percents(struct tenant *t)
 {
     uint64_t cost =

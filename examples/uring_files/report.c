@@ -61,7 +61,7 @@ static void total_row(struct table *t, const char *name, const struct column *c,
         table_cell(t, "");
 }
 
-/* Quantiles in the table of one run; only the p99 in a table of several. */
+/* All quantiles in the table of one run; only the p99 in a table of several runs. */
 static void latency_cells(struct table *t, const struct column *c, int n, uint32_t k)
 {
     static const double p[] = {0.5, 0.99, 0.999};

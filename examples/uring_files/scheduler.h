@@ -1,4 +1,4 @@
-/* scheduler.h - what uring_files asks of a scheduler: five questions, whatever algorithm answers them.
+/* scheduler.h - the interface between uring_files and a scheduler: five calls, for any algorithm.
  *
  * A scheduler joins by one file that fills in a struct scheduler, and by one line in scheduler_find (schedulers.c).
  * All times are CLOCK_MONOTONIC nanoseconds of the loop's current round; costs are nanoseconds of device time.
@@ -22,7 +22,7 @@ struct sched_request {
     union {               /* the scheduler's own */
         struct htb_request htb;
         struct sched_request *next;
-        uint64_t other[16]; /* for whoever asserts that its struct fits */
+        uint64_t other[16]; /* for the assertion that a scheduler's struct fits */
     } link;
 };
 
@@ -47,7 +47,8 @@ struct sched_config {
     bool elevator;  /* dispatch in order of offsets */
 };
 
-/* Why open refused: a tenant whose reservation does not fit and what would, or (tenant == UINT32_MAX) a sentence. */
+/* Why open refused: a tenant whose reservation does not fit, and the amount that would fit; or (tenant == UINT32_MAX)
+ * a sentence. */
 struct sched_refusal {
     uint32_t tenant;
     uint64_t fits_cost_per_s;
@@ -56,9 +57,9 @@ struct sched_refusal {
 
 struct scheduler {
     const char *name;
-    /* A limit holds as: in every window at most limit x window + burst + so many requests. */
+    /* The form of a limit: in every window at most limit x window + burst + this many requests. */
     uint32_t limit_requests;
-    bool counts_requests; /* limits in requests per second; else in cost per second */
+    bool counts_requests; /* limits in requests per second; otherwise in cost per second */
     /* NULL: *refusal says why. */
     void *(*open)(const struct sched_config *config, struct sched_refusal *refusal);
     /* The request waits; it stays alive until complete, or until close. */
@@ -67,13 +68,13 @@ struct scheduler {
     struct sched_request *(*pop)(void *s, uint64_t now_ns);
     /* The device is done with a request that pop gave, well or not. */
     void (*complete)(void *s, struct sched_request *r, bool ok, uint64_t now_ns);
-    /* When pop may have one without a submit or a complete; QOS_NEVER if only these can bring one. */
+    /* When pop may return a request without a submit or a complete before it; QOS_NEVER if it needs one of these. */
     uint64_t (*next_ns)(void *s, uint64_t now_ns);
     /* The root's rate at the moment, in cost per second; 0: there is none. */
     uint64_t (*root_rate)(void *s);
     void (*stats)(void *s, uint32_t tenant, struct qos_stats *out);
     void (*close)(void *s);
-    /* What the tenant's next request waits for, in a few words. NULL: the scheduler does not say. */
+    /* What the tenant's next request waits for, in a few words. NULL: the scheduler does not know. */
     const char *(*waits)(void *s, uint32_t tenant);
 };
 
@@ -95,7 +96,7 @@ static inline void request_list_add(struct request_list *l, struct sched_request
     l->end = &r->link.next;
 }
 
-/* The first; there is one. */
+/* Takes the first request; there must be one. */
 static inline struct sched_request *request_list_take(struct request_list *l)
 {
     struct sched_request *r = l->first;
@@ -105,7 +106,8 @@ static inline struct sched_request *request_list_take(struct request_list *l)
     return r;
 }
 
-/* htb with `flight`: the bound now, and the tenant that narrowed it last (UINT32_MAX: none). false: not so. */
+/* htb with `flight`: the present bound, and the tenant that narrowed it last (UINT32_MAX: none). false: not htb, or
+ * without `flight`. */
 bool scheduler_htb_flight(const struct scheduler *scheduler, void *s, uint64_t *bound_ns, uint32_t *tenant);
 
 extern const struct scheduler scheduler_none, scheduler_htb, scheduler_tags, scheduler_tags_ps, scheduler_token;

@@ -4,7 +4,7 @@
 // A token is a request. Tokens are granted for an interval, half of --burst long:
 //   - A limit's tokens end with the interval that earned them. A window w touches at most w / interval + 2 intervals, so
 //     at most limit x w + burst + 1 request are dispatched in it.
-//   - A reservation's tokens last: missed service is made up for, up to CATCH_UP_INTERVALS intervals.
+//   - A reservation's tokens stay valid: missed service is made up for, up to CATCH_UP_INTERVALS intervals.
 //     Service without R-tokens counts towards an unmet reservation (Section III-D).
 //   - A tenant's L-tokens are its limit minus its R-tokens; without a limit they are unlimited.
 // A weight is the number of requests in one turn of the round robin, whatever their size.
@@ -19,7 +19,7 @@
 struct token_tenant {
     struct request_list waiting;
     uint64_t reserve_per_s, limit_per_s; /* requests; 0: none */
-    uint64_t owed;                       /* requests earned by the reservation and not served yet */
+    uint64_t owed;                       /* requests that the reservation earned and that are not served yet */
     uint64_t granted, borrowed;
 };
 
@@ -27,7 +27,7 @@ struct token_sched {
     struct pshift_scheduler sched;
     void *mem;
     uint64_t start_ns, interval_ns;
-    uint64_t intervals; /* number begun; the tokens are those of the last */
+    uint64_t intervals; /* number of intervals begun; the tokens are those of the last */
     uint64_t waiting;   /* requests of all tenants */
     uint32_t tenants, at_device, dispatch_depth;
     struct token_tenant tenant[];

@@ -82,8 +82,8 @@ const struct scheduler scheduler_none = {"none",         0,          false,     
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
-/* Half of htb.h's default. Such devices serve thousands of requests in 50 ms, enough to measure their rate, and a run
- * of a few seconds must not be all ramp-up: the root's rate doubles in 1.2 s at the fastest. */
+/* Half of htb.h's default. Such devices serve thousands of requests in 50 ms, enough to measure their rate, and the
+ * ramp-up must be a small part of a run of a few seconds: the root's rate doubles in 1.2 s at the fastest. */
 #define MAXIMIZE_INTERVAL_NS UINT64_C(50000000)
 
 struct htb_sched {
@@ -114,8 +114,8 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
     c.device_max = config->dispatch_depth;
     c.maximize_interval_ns = MAXIMIZE_INTERVAL_NS;
     c.bound = config->flight ? HTB_BY_FLIGHT : HTB_BY_RATE;
-    /* Flash gains nothing from order: a dispatched request goes to the device, and is charged, at once. A disk gets as
-     * many requests again to sort. */
+    /* On flash the order does not matter: a dispatched request goes to the device, and is charged, at once. For a disk
+     * as many requests again are kept for sorting. */
     c.order = config->elevator ? HTB_ELEVATOR : HTB_FIFO;
     c.dispatch_max = config->elevator ? 2 * config->dispatch_depth : config->dispatch_depth;
     refusal->tenant = UINT32_MAX;

@@ -160,7 +160,7 @@ static uint32_t direct_align(int fd)
     return 512;
 }
 
-/* Why O_DIRECT cannot be used although it opened, or NULL. */
+/* The reason why O_DIRECT cannot be used although the file was opened with it, or NULL. */
 static const char *direct_obstacle(const struct settings *s, uint32_t index, char *why, size_t size)
 {
     uint32_t i;

@@ -5,7 +5,7 @@
  *     loop.c        one run: io_uring, the scheduler, counters, the log
  *     profile.c     device time per request, and from it the cost model and the root's rate
  *     live.c        the live view: what each tenant gets, and what it waits for
- *     judge.c       what must hold, checked on the log and the seconds of a run
+ *     judge.c       checks the promises on the log and the seconds of a run
  *     explain.c     where the difference in total comes from: bound, mix or scheduler
  *     overhead.c    what the scheduler itself costs
  *     report.c      tables, JSON, plots, the log as CSV
@@ -22,7 +22,8 @@
 #define BLOCK_MAX_BYTES (UINT64_C(1) << 24)
 #define SLICE_NS UINT64_C(50000000) /* granularity of the series: plots, profile; divides a second */
 #define SLICES_PER_S (QOS_NS_PER_S / SLICE_NS)
-#define FAILED_REST_NS UINT64_C(10000000)  /* a failed request's place is used again after 10 ms: nobody hammers */
+/* a failed request's place is used again after 10 ms, so errors do not cause a busy loop */
+#define FAILED_REST_NS UINT64_C(10000000)
 #define LOG_EVENTS_MAX (UINT64_C(1) << 26) /* 1 GiB */
 
 /* A file or device that tenants use. */
@@ -43,9 +44,8 @@ struct tenant {
     uint32_t target; /* index */
     char *file;      /* file=PATH; NULL: --file */
     uint64_t bs, depth;
-    uint64_t reserve, limit; /* bytes per second; 0: none, or not known yet */
-    uint64_t reserve_percent,
-        limit_percent; /* of what the profile says that the tenant would get alone; 0: not so given */
+    uint64_t reserve, limit;                 /* bytes per second; 0: none, or not known yet */
+    uint64_t reserve_percent, limit_percent; /* of the profiled rate of the tenant alone; 0: not given so */
     uint64_t weight, start_ns, write_percent;
     uint64_t area;    /* bytes at the beginning of its file that it uses; 0: all */
     uint64_t cost[2]; /* of one request, by enum qos_op; 0 until there is a model */
@@ -53,7 +53,7 @@ struct tenant {
 
 enum event_kind { EVENT_DISPATCH, EVENT_DONE, EVENT_FAILED };
 struct event {
-    uint64_t at_ns; /* the `now` that the scheduler was given */
+    uint64_t at_ns; /* the `now` that the scheduler got */
     uint32_t cost;
     uint8_t tenant, kind;
     uint16_t error; /* errno of EVENT_FAILED */
@@ -67,15 +67,15 @@ struct event_log {
 /* One slice of time of one tenant. */
 struct slice {
     uint64_t bytes, cost, ios; /* completed */
-    uint64_t idle_ns;          /* nothing of it waited in the scheduler's queue */
+    uint64_t idle_ns;          /* none of its requests waited in the scheduler's queue */
 };
 
 #define ERRORS_SHOWN 8
 struct tenant_result {
     uint64_t arrived;   /* requests made */
-    uint64_t submitted; /* handed to the device: arrived less those that never left the queue */
+    uint64_t submitted; /* handed to the device: arrived, minus those that never left the queue */
     uint64_t completed, failed;
-    uint64_t short_ios;   /* partial reads or writes whose rest was sent again */
+    uint64_t short_ios;   /* partial reads or writes whose remainder was sent again */
     uint64_t bytes, cost; /* completed while all tenants ran: from the last start to the end */
     /* Its part of the time in which requests were at the device: of each request, the time since its dispatch or since
      * the completion before it, whichever is later. Sum and longest. */
@@ -93,7 +93,7 @@ struct run {
     uint64_t start_ns, elapsed_ns; /* elapsed: until the last moment at which tenants could submit */
     uint64_t all_run_ns;           /* when the last tenant started, after start_ns */
     uint64_t cpu_ns, ios;
-    uint64_t cpu_wait_ns; /* ready to run, but others had the processor; 0 where the kernel does not say */
+    uint64_t cpu_wait_ns; /* ready to run, but others had the processor; 0 where the kernel does not report it */
     uint32_t tenants, slices;
     uint64_t dispatch_depth, at_device_max, root_end;
     uint64_t at_device_ns;    /* requests at the device, summed over the time in which all tenants ran */
@@ -145,7 +145,7 @@ struct runs {
 };
 
 /* Why the totals with and without the scheduler differ (explain.c): each is a ratio of device time per second, the
- * median over groups of slices. total = bound x mix x scheduler, but for the noise. */
+ * median over groups of slices. total = bound x mix x scheduler, apart from noise. */
 struct explanation {
     bool made, conclusive;
     double total;     /* with / without */
@@ -164,8 +164,8 @@ bool tenant_uses(const struct tenant *t, enum qos_op op);
 bool access_random(enum access_kind rw);
 extern const char *const access_name[];
 
-/* loop.c. Runs the tenants for duration_ns (or until a stop is asked). with_log: keep the events. false: the run could
- * not begin; said. */
+/* loop.c. Runs the tenants for duration_ns, or until a stop is requested. with_log: keep the events. false: the run
+ * could not begin; a message was printed. */
 struct loop_options {
     const struct scheduler *scheduler;
     const struct tenant *tenant;
@@ -173,7 +173,7 @@ struct loop_options {
     uint64_t duration_ns, dispatch_depth, root_cost_per_s;
     const char *label;
     bool with_log, quiet, ignore_start;
-    bool hush; /* no message about failed requests: the profile, whose results say so */
+    bool hush; /* no message about failed requests: for the profile, whose results show them */
 };
 bool run_tenants(const struct settings *s, const struct loop_options *o, struct run *run);
 void run_free(struct run *run);
@@ -188,7 +188,7 @@ uint64_t run_mean_depth(const struct run *run);
 
 /* live.c: the live view of a run. */
 struct live_run;
-/* What the tenant's next request waits for, in a few words; since when, QOS_NEVER: nothing waits. */
+/* Returns what the tenant's next request waits for, in a few words. *since_ns: since when; QOS_NEVER: nothing waits. */
 typedef const char *live_waits(void *of, uint32_t tenant, uint64_t *since_ns);
 struct live_run *live_run_new(const struct loop_options *o, uint64_t now_ns);
 void live_run_note(struct live_run *v, uint32_t tenant, uint64_t bytes, uint64_t latency_ns); /* one is complete */
