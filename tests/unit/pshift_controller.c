@@ -361,6 +361,39 @@ static void keeps_the_busy(void)
     close_controller();
 }
 
+/* A pair that was dropped is unknown, whatever server it is of: its next report adds it again. */
+static void forgets_the_idle(void)
+{
+    uint32_t j;
+    open_controller(SERVERS, 1, 1);
+    for (j = 0; j < SERVERS; j++) {
+        say(j, 100, needs(5, 0, 0));
+        CHECK_EQ(state().records, 1);
+        next_period();
+        CHECK_EQ(state().records, 0);
+        say(j, 100, needs(5, 0, 0));
+        CHECK_EQ(state().records, 1);
+        next_period();
+    }
+    close_controller();
+}
+
+/* A report with more new buckets than there is room for is refused whole. */
+static void room_for_buckets(void)
+{
+    const struct pshift_report_entry entry[3] = {{1, 0, 5, 0, 0}, {2, 0, 5, 0, 0}, {3, 0, 5, 0, 0}};
+    struct pshift_message m;
+    open_controller(1, 2, 8);
+    m = head(0, 100);
+    m.count = 3;
+    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_EFULL);
+    CHECK_EQ(state().records, 0);
+    m.count = 2;
+    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
+    CHECK_EQ(state().records, 2);
+    close_controller();
+}
+
 /* A server that restarts and does not report has no demand: the next plan moves its tokens. */
 static void restarted_idle(void)
 {
@@ -559,6 +592,8 @@ int main(void)
     silence();
     ceilings();
     keeps_the_busy();
+    forgets_the_idle();
+    room_for_buckets();
     restarted_idle();
     what_is_left();
     new_contract();

@@ -295,7 +295,8 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size, &bad), QOS_ERANGE);
     CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size - 1, &config), QOS_EMEMORY);
     CHECK_EQ(pshift_controller_init(&controller, m.mem, m.size, &config), QOS_OK);
-    CHECK_EQ(pshift_controller_change(&controller, 10, UINT64_MAX, 0), QOS_ERANGE);
+    CHECK_EQ(pshift_controller_change(&controller, 10, PSHIFT_COUNT_MAX + 1, 0), QOS_ERANGE);
+    CHECK_EQ(pshift_controller_change(&controller, 10, PSHIFT_COUNT_MAX, 0), QOS_OK);
     CHECK_EQ(pshift_controller_change(&controller, 10, 2, 1), QOS_ERANGE); /* a limit below its reservation */
     CHECK_EQ(pshift_controller_change(&controller, 10, 1, QOS_NOTHING), QOS_ERANGE);
     CHECK_EQ(pshift_controller_change(&controller, 10, 30, 30), QOS_OK); /* the same for both */
