@@ -335,6 +335,31 @@ static void ceilings(void)
     close_controller();
 }
 
+/* A new pair's server reports before the first grant of 100 comes, so the second one of 25 counts apart: when the server
+ * names the first one and holds nothing of it, only the second is still to come. */
+static void ceiling_of_a_new_pair(void)
+{
+    struct pshift_message m = blank;
+    struct pshift_report_entry e = needs(1, 0, 500);
+    uint32_t n;
+    open_controller(1, 2, 2);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 30, 100), QOS_OK);
+    say(0, 1000, needs(2, 0, 1));
+    next_period();
+    say(0, 1000, e);
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).total, 100);
+    e = needs(1, 20, 5);
+    say(0, 1000, e);
+    CHECK_EQ(bucket(1).ceiling, 100);
+    e.grant_seq = m.seq;
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).total, 25);
+    say(0, 1000, e);
+    CHECK_EQ(bucket(1).ceiling, 25);
+    close_controller();
+}
+
 /* An idle pair is dropped, those after it stay. A bucket without a contract has no limit. A first report may have
  * the number 0. */
 static void keeps_the_busy(void)
@@ -591,6 +616,7 @@ int main(void)
     asks_for_nothing();
     silence();
     ceilings();
+    ceiling_of_a_new_pair();
     keeps_the_busy();
     forgets_the_idle();
     room_for_buckets();

@@ -161,6 +161,9 @@ static void agent_calls(void)
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size - 1, &config), QOS_EMEMORY);
     CHECK_EQ(pshift_agent_init(&agent, n.mem + 8, n.size, &config), QOS_EALIGN);
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, queue, &info), QOS_OK);
+    CHECK(info.r_tokens == 0 && info.l_tokens == 0); /* no period has begun */
     CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_OK);
     CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_ESTALE);
     CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);

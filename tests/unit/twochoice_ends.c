@@ -427,7 +427,8 @@ static void outrun(void)
     close_logged(mem);
 }
 
-/* Each word of the tree's memory is damaged in turn: verify finds most damage, and never reads outside. */
+/* Each word of the tree's memory is damaged in turn: verify finds most damage, and never reads outside. In an inner node
+ * it finds all damage behind the last of the bounds: objects are from word 8 on, offsets from word 56 on. */
 static void broken_trees(bool narrow)
 {
     struct twochoice_table_config config;
@@ -457,6 +458,15 @@ static void broken_trees(bool narrow)
         tried++;
         found += twochoice_table_verify(&t) == QOS_ECORRUPT;
         memcpy(mem + at, &saved, sizeof saved);
+    }
+    for (at = inner + 1024; at < inner + 4 * 1024; at += 1024) { /* at least the last three are inner nodes */
+        uint32_t count;
+        memcpy(&count, mem + at + 8, sizeof count);
+        for (i = 8; i < 104; i++) {
+            mem[at + 8 * i] ^= 1;
+            CHECK((i - 8) % 48 < count || twochoice_table_verify(&t) == QOS_ECORRUPT);
+            mem[at + 8 * i] ^= 1;
+        }
     }
     printf("%u of %u broken words were found\n", found, tried);
     CHECK_GE(found * 10, tried * 9);
