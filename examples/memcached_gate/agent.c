@@ -45,7 +45,7 @@ static uint64_t expect_capacity(void)
     return gate_backend_up() ? qos_mul_div_floor(agent_config.capacity, left_ns, QOS_NS_PER_S) : 0;
 }
 
-/* Waiting clients could use all that memcached can do: their arrivals only follow their service. */
+/* Waiting clients could use all of memcached's capacity: their arrivals only follow their service. */
 static uint64_t could_use(const struct pshift_report_entry *e)
 {
     if (bucket_waiting((uint32_t)e->bucket) == 0)
@@ -104,7 +104,7 @@ static void install(const struct mail *mail)
 
 /* ---- periods ------------------------------------------------------------------------------------------------------- */
 
-/* Never back. */
+/* Never goes back. */
 static void clock_period(void)
 {
     uint64_t wall = wall_ns(), period = wall / agent_config.period_ns;

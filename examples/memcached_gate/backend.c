@@ -1,7 +1,7 @@
 // A worker's connection to memcached. Requests of all its clients go out in a pipeline; replies return in that order.
 //
-// Replies are always read at once: a client that does not read stops only itself. A reply that cannot be understood
-// ends the connection, and its requests fail: one tenant's data must never appear in another one's reply.
+// Replies are always read at once: a client that does not read stops only itself. A reply that cannot be parsed ends
+// the connection, and its requests fail: one tenant's data must never appear in another one's reply.
 #include "gate.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -81,7 +81,7 @@ static void say(struct client *c, const char *text)
     client_append(c, "\r\n", 2);
 }
 
-/* An error ends a get: the replies to its other keys are not shown. */
+/* An error ends a get: the client does not get the replies to its other keys. */
 static void first_line(struct request *r)
 {
     if (r->first && !r->seen)

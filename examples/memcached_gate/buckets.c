@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 /* Grants under one hold of the lock. A client has one request in the queue, and the next one of a pipeline must be there
- * before its turn has passed. This worker's clients are asked for theirs at once; another worker's only later. */
+ * before its turn has passed. This worker reads its own clients' next requests at once; another worker does so later.
+ * */
 #define GRANTS_AT_ONCE 32
 #define GRANTS_TO_OTHERS 4
-/* Requests of a client before the others of its bucket have theirs: so replies are sent several at a time. */
+/* Requests that a client gets in a row before the other clients of its bucket: so several replies are sent at a time.
+   */
 #define IN_A_ROW 8
 
 #define LATENCY_STEPS 32 /* step k: below 2^k us */
@@ -98,7 +100,7 @@ static bool has_connections(uint32_t bucket)
     return bucket_spec[bucket].port || bucket_spec[bucket].has_from;
 }
 
-/* All prefixes of a key are in the chain of parents that begins at the last prefix not after the key. */
+/* All prefixes of a key are in one chain of parents: it begins at the last prefix that does not come after the key. */
 uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection)
 {
     uint32_t low = 0, high = b.prefixes, k;
@@ -126,7 +128,8 @@ static bool address_in(const uint8_t address[16], const struct bucket_spec *s)
     return rest == 0 || ((address[whole] ^ s->from[whole]) & (0xff00 >> rest & 0xff)) == 0;
 }
 
-/* The port's bucket; else that of the narrowest network that contains the address; else the bucket of all others. */
+/* The port's bucket; otherwise that of the narrowest network that contains the address; otherwise the bucket of all
+ * others. */
 uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storage *from)
 {
     uint8_t address[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -380,7 +383,7 @@ static void send_now(struct client *c, const struct grant *grant)
         c->in_a_row = 0;
         return;
     }
-    w->arrived = c->next_granted; /* it is the first there */
+    w->arrived = c->next_granted; /* the client is the first in that list */
     c->in_a_row *= c->grant.bucket == grant->bucket && c->in_a_row < IN_A_ROW;
     arrive(c, c->in_a_row != 0);
 }
@@ -413,7 +416,8 @@ bool buckets_turn(struct worker *w)
     struct client *c;
     uint32_t k;
     pthread_mutex_lock(&buckets_lock);
-    b.now_ns = qos_max(b.now_ns, tool_now_ns()); /* since the turn began this thread may have lost its processor */
+    /* since the turn began this thread may have been without a processor */
+    b.now_ns = qos_max(b.now_ns, tool_now_ns());
     for (c = w->arrived; c; c = c->next_granted)
         arrive(c, false);
     for (c = w->left; c; c = c->next_left)
@@ -472,7 +476,7 @@ static const char *waits_for(uint32_t k)
     return b.at_memcached >= gate_settings.depth ? "memcached" : "its turn";
 }
 
-/* Step k of the text has its own count, le of Prometheus all below it. */
+/* In the text, step k has its own count; in Prometheus, `le` counts all below it. */
 static void latency_stats(FILE *f, bool prometheus, const struct bucket *q, const char *name)
 {
     uint64_t below = 0;

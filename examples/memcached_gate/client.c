@@ -1,5 +1,5 @@
-// A client's connection. It is read one request at a time. Behind a request that waits for its grant at most one buffer
-// is read, so TCP slows down a client that sends faster than its bucket is served.
+// A client's connection. It is read one request at a time. While a request waits for its grant, at most one buffer is
+// read, so TCP slows down a client that sends faster than its bucket is served.
 #include "gate.h"
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -11,7 +11,7 @@
 
 #define OUT_HIGH_BYTES 65536 /* no further request while a client has so much unread */
 #define SEND_BYTES 131072    /* kernel buffer of what a client has not read; by default it grows to megabytes */
-#define TURN_BYTES 16384     /* one client's in one turn */
+#define TURN_BYTES 16384     /* requests of one client in one turn */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static const char *unread(const struct client *c)
 }
 
 /* Makes room for `bytes` in all. A buffer larger than a block is charged to the bucket that needed it first. force:
- * even above its share. */
+ * even above the bucket's share. */
 static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force)
 {
     char *data;
@@ -150,7 +150,8 @@ void client_event(struct client *c, uint32_t events)
     worker_run_later(c);
 }
 
-/* Has the client too much unread: more than this, or a large buffer while its bucket holds more than its share? */
+/* Does the client leave too much unread: more than this, or a large buffer while its bucket holds more than its share?
+   */
 static bool high(const struct client *c)
 {
     return held(&c->out) > OUT_HIGH_BYTES || (c->out.charged && bucket_over(c->out.payer));
@@ -486,7 +487,7 @@ static void send_request(struct client *c)
 bool client_granted_small(struct client *c)
 {
     send_request(c);
-    client_run(c); /* it is at memcached with a request, so this answers nothing and closes nothing */
+    client_run(c); /* it has a request at memcached, so this call answers nothing and closes nothing */
     return c->state == CLIENT_QUEUE;
 }
 

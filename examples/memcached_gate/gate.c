@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #define EVENTS 256
-#define TICK_NS 50000000 /* between looks at the clock */
-#define ROUNDS 64        /* of reading and granting in one turn */
+#define TICK_NS 50000000 /* between reads of the clock */
+#define ROUNDS 64        /* rounds of reading and granting in one turn */
 #define DRAIN_NS (2 * QOS_NS_PER_S)
-#define ACCEPTS 64 /* of a port in one turn */
-#define LATER 64   /* clients in one turn that read more than their part in the last */
+#define ACCEPTS 64 /* new clients of a port in one turn */
+#define LATER 64   /* clients in one turn that exceeded their part in the last turn */
 #define FREE_STATS_PER_S 100
 
 struct worker *workers;
@@ -286,8 +286,8 @@ static void turn(struct worker *w)
     bury_all(w);
 }
 
-/* Sleeps until the next event; not at all if something is left to do. A time to wait for costs a timer of the kernel's
- * each time, so the tick has one of its own. */
+/* Sleeps until the next event; not at all if something is left to do. A timeout of epoll costs a kernel timer each
+ * time, so the tick has a timer of its own. */
 static int sleep_ms(struct worker *w)
 {
     uint64_t now_ns;

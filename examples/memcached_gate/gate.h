@@ -1,4 +1,4 @@
-/* gate.h - what the parts of memcached_gate share.
+/* gate.h - shared by the parts of memcached_gate.
  *
  *     main.c      options and the settings file
  *     gate.c      workers: one thread for each core, epoll, listeners, the order of a turn
@@ -75,7 +75,7 @@ struct head {
     uint32_t bytes;      /* the line, or the key and the spaces before it */
     uint32_t text_bytes; /* the line without its end */
     uint32_t key_at, key_bytes;
-    uint32_t cut_at, cut_bytes; /* noreply or q: memcached always replies, so that replies can be counted */
+    uint32_t cut_at, cut_bytes; /* noreply or q is removed: memcached always replies, so that replies can be counted */
     uint64_t data_bytes;        /* value and its end; 0: none */
     const char *hide;           /* of a quiet meta command: the reply not shown, "HD" or "EN" */
     const char *answer;         /* without the end of the line */
@@ -102,7 +102,7 @@ struct bucket_spec {
     struct tags_client terms;
 };
 extern struct bucket_spec bucket_spec[BUCKETS_LIMIT];
-extern uint32_t bucket_count, bucket_other; /* other: the bucket of all clients without one */
+extern uint32_t bucket_count, bucket_other; /* other: the bucket of all clients without a bucket */
 
 struct client;
 struct worker;
@@ -127,7 +127,8 @@ bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force);
 bool bucket_over(uint32_t bucket); /* holds more than its share */
 void bucket_uncharge(uint32_t bucket, uint64_t bytes);
 void bucket_refused(uint32_t bucket);
-/* A place for one more connection. If buckets have ports or addresses, each may hold at most as many as it leaves free. */
+/* A place for one more connection. If buckets have ports or addresses, a bucket may hold at most as many places as it
+ * leaves free. */
 bool bucket_enter(uint32_t bucket);
 void bucket_exit(uint32_t bucket);
 /* Accounts for this worker's turn, then grants while there is room at memcached, to clients of other workers too. Sets
@@ -170,10 +171,10 @@ struct client {
     enum client_state state;
     bool readable, writable, running, dirty, queued, gone, closing, ended, dead;
     bool get_first, get_failed;   /* no key read yet; an error has ended the get's replies */
-    bool answers;                 /* what waits for its grant is answered here */
+    bool answers;                 /* the request that waits for its grant is answered here */
     bool held_back;               /* it must read its replies first */
     uint32_t bucket;              /* of the connection */
-    uint32_t in_a_row;            /* requests granted since another client's */
+    uint32_t in_a_row;            /* requests granted since one of another client was granted */
     uint32_t outstanding, window; /* window: most at memcached; 1 for large replies */
     struct head head;
     struct grant grant;
@@ -208,7 +209,7 @@ struct request { /* at memcached */
     uint32_t key_hash;
     enum reply_kind reply;
     bool quiet, of_get;
-    bool first, last; /* of a get's keys; the END of the last one's reply ends all of them */
+    bool first, last; /* the first or last key of a get; the END of the last one's reply ends all of them */
     bool seen;        /* its first line has arrived */
     bool mute;        /* nothing more of this reply is shown */
     bool inside;      /* part of a value was shown */
@@ -251,12 +252,12 @@ struct worker {
     uint64_t look_ns; /* time of the next check, at the latest */
     uint64_t turns;
     bool granting;                         /* holds the lock */
-    struct qos_bucket free_stats;          /* `stats qos` that cost nothing */
+    struct qos_bucket free_stats;          /* `stats qos` requests that are not charged */
     struct client *granted, *granted_last; /* under the lock */
     struct client *mine;                   /* granted, taken from that list */
     struct client *arrived, *left;         /* since the last turn */
     struct client *run, *dirty, *dead;
-    struct client *later, *later_last; /* they have read enough in this turn */
+    struct client *later, *later_last; /* clients that have read enough in this turn */
     struct done *done;
     uint32_t done_count, done_size;
     struct spare *spare; /* blocks that are free */
@@ -268,13 +269,13 @@ extern uint32_t worker_count;
 void worker_run_later(struct client *c);
 void worker_run_next_turn(struct client *c);
 void worker_dirty(struct client *c);
-void worker_bury(struct client *c); /* frees it at the end of the turn */
+void worker_bury(struct client *c); /* frees the client at the end of the turn */
 void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome);
 void worker_poke(struct worker *w);
 char *block_take(struct worker *w);
 void block_give(struct worker *w, char *block);
 
-void gate_listen(const char *address, uint32_t bucket); /* BUCKETS_LIMIT: none of its own */
+void gate_listen(const char *address, uint32_t bucket); /* BUCKETS_LIMIT: the bucket has none of its own */
 void gate_serve(void);
 uint32_t gate_clients(void);
 

@@ -1,14 +1,14 @@
 // The text protocol of memcached 1.6: one line, or one key of a get, at a time.
 //
 // All clients of a worker share one connection to memcached. So memcached must see exactly the requests that were
-// counted here, and reply to each of them once. A request is forwarded only if all of it is valid: numbers are numbers,
-// and keys have no control characters. noreply and q are cut out. A request that memcached would reject for its form is
-// rejected here, in memcached's words.
+// counted here, and reply to each of them once. A request is forwarded only if it is valid as a whole: numbers are
+// numbers, and keys have no control characters. noreply and q are cut out. A request that memcached would reject for
+// its form is rejected here, in memcached's words.
 #include "gate.h"
 #include <string.h>
 
 #define TOKENS_MAX 24
-/* With more, memcached refuses an ms before it knows the length, and runs its data as commands. */
+/* With more flags, memcached refuses an ms before it knows the length, and runs its data as commands. */
 #define META_TOKENS_MAX 19
 #define BAD_LINE "CLIENT_ERROR bad command line format"
 
@@ -129,7 +129,7 @@ static void cut(struct head *h, const struct line *l, const struct token *t)
     h->cut_bytes = t->bytes + 1;
 }
 
-/* noreply as the last token, from token `from` on. It is removed from the count of tokens. */
+/* Checks for noreply as the last token, from token `from` on, and removes it from the count of tokens. */
 static void noreply(struct head *h, struct line *l, uint32_t from)
 {
     if (l->tokens <= from || !is(&l->token[l->tokens - 1], "noreply"))

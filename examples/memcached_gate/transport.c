@@ -1,4 +1,5 @@
-// A gate uses the ZeroMQ transport and the state file of pshift_cluster: their sources, and what they expect.
+// A gate uses the ZeroMQ transport and the state file of pshift_cluster: this includes their sources and the
+// definitions that they need.
 #include "../pshift_cluster/cluster.h"
 
 struct settings settings;

@@ -44,10 +44,10 @@
 #include <unistd.h>
 
 #define LOG_EVERY_NS UINT64_C(50000000)
-#define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk: grants of 50 us are made together */
+#define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk's grants: grants within 50 us are made together */
 #define LOOK_EVERY_S 1
 #define AHEAD_PER_S 1000u /* a class takes tokens for 1/1000 s ahead */
-#define AHEAD_CHUNKS 16u  /* and at most as many chunks */
+#define AHEAD_CHUNKS 16u  /* and at most this many chunks */
 #define PARTS_MAX 16u     /* of a class's credit; a power of two */
 #define ONE_REQUEST (UINT64_C(1) << 48)
 
@@ -80,11 +80,11 @@ struct waiter {
     struct waiter *next; /* on one list: to be woken, done, or free */
     bool handed_out;     /* under the lock: htb_dispatch returned it */
     bool failed;
-    uint64_t cost;    /* of the piece; the tree also charges the tokens taken ahead */
+    uint64_t cost;    /* cost of the piece; the tree also charges the tokens taken ahead */
     uint32_t granted; /* the futex: the granter's last write */
 };
 
-/* What a class keeps on one processor; without the lock. Two cache lines, as processors fetch them in pairs. */
+/* A class's data on one processor; used without the lock. Two cache lines, as processors fetch them in pairs. */
 struct part {
     uint64_t credit;                     /* tokens taken ahead, not yet used */
     uint64_t at_plugin;                  /* on credit: requests * ONE_REQUEST + their cost */
@@ -93,7 +93,8 @@ struct part {
     uint64_t request_cost, no_data_cost; /* of the settings in force */
 } __attribute__((aligned(128)));
 
-/* An export that was ever named as a class; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that is
+/* An export that was named as a class at any time; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that
+ * is
  * removed and added again keeps its debt. */
 struct slot {
     char *export_name;
@@ -102,7 +103,7 @@ struct slot {
     uint32_t weight;
     uint64_t ahead; /* most tokens taken ahead and not used */
     uint64_t requests, failed, abandoned, wait_ns, wait_max_ns, returned;
-    uint64_t idle_ns, idle_since_ns; /* time without a waiting request; from then on, while `waiting` is 0 */
+    uint64_t idle_ns, idle_since_ns; /* time without a waiting request; since when, while `waiting` is 0 */
     uint32_t waiting;
 };
 
@@ -119,7 +120,7 @@ static struct {
     uint64_t chunk_bytes;
     struct waiter *done; /* completed, not yet known to the tree; without the lock */
     struct waiter *free;
-    uint64_t waiting;                                 /* changed under the lock, read without */
+    uint64_t waiting;                                 /* changed under the lock, read without it */
     uint64_t submitted, completed, failed, abandoned; /* requests; pieces of large ones count */
     uint64_t slept, wakeups, looks;                   /* of threads that waited */
     uint64_t armed_ns;                                /* the timer; QOS_NEVER: not armed */
@@ -223,7 +224,7 @@ static void arm(uint64_t now)
     (void)timerfd_settime(qos.timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Once its word is set a waiter may run on, and wait for another request. Then the wake-up
+/* Once its word is set, a waiter may continue and wait for another request. Then the wake-up
  * finds no waiter, or one that checks its word again. */
 static void wake(struct waiter *w)
 {
@@ -290,8 +291,8 @@ static bool sleep_until_granted(struct handle *h, struct waiter *w)
 }
 
 /* nbdkit 1.32 ends with a failed assertion if two threads reply at the same time to a client that is gone: one closes
- * the socket that the other is about to write to. So they reply one by one: the next after the one before has ended,
- * or has come back with another request. */
+ * the socket that the other is about to write to. So they reply one by one: each waits until the thread before it has
+ * ended, or has come back with another request. */
 static void left(void *handle)
 {
     struct handle *h = handle;
@@ -308,8 +309,8 @@ static void come_back(void)
     }
 }
 
-/* A thread that is no worker of nbdkit, as another filter may have, may neither end nor come back: others wait for it
- * at most a second. */
+/* A thread of another filter is not a worker of nbdkit. It may neither end nor come back, so others wait for it at
+ * most a second. */
 static void leave(struct handle *h)
 {
     static const struct timespec most = {1, 0};
@@ -369,8 +370,8 @@ static struct waiter *submit(const struct handle *h, const struct op *op, uint64
     return NULL;
 }
 
-/* ---- credit. At most slot.ahead tokens of a class are taken ahead and not used; those of failed requests, which come
- * back, are at most as many again: so many may be at the plugin. */
+/* ---- credit. At most slot.ahead tokens of a class are taken ahead and not used. Tokens of failed requests come back;
+ * they are at most as many again, as no more can be at the plugin. */
 
 static struct part *parts_of(uint32_t id)
 {
@@ -408,7 +409,7 @@ static bool fits_credit(const struct op *op, uint64_t cost, const struct part *p
     return (op->kind == READ || op->kind == WRITE) && cost != 0 && cost <= __atomic_load_n(&p->most, __ATOMIC_RELAXED);
 }
 
-/* False: the part has not as many. */
+/* False: the part does not have as many. */
 static bool take_tokens(struct part *p, uint64_t n)
 {
     uint64_t credit = __atomic_load_n(&p->credit, __ATOMIC_RELAXED);
@@ -442,8 +443,8 @@ static void finish_on_credit(struct part *p, uint64_t cost, bool failed)
     __atomic_fetch_sub(&p->at_plugin, ONE_REQUEST + cost, __ATOMIC_RELAXED);
 }
 
-/* Under the lock, for a request that found no credit: how many tokens to take ahead beside its own. 0: none; or half of
- * what lies in the other parts has come here. */
+/* Under the lock, for a request that found no credit: how many tokens to take ahead besides its own. 0: none, or half
+ * of the other parts' credit was moved here. */
 static uint64_t take_ahead(uint32_t id, const struct op *op, uint64_t cost)
 {
     struct part *here = part_here(id), *p = parts_of(id), *end = p + qos.parts;
@@ -460,7 +461,7 @@ static uint64_t take_ahead(uint32_t id, const struct op *op, uint64_t cost)
     return 0;
 }
 
-/* Waits until the next piece of a request may go. NULL: it never will. */
+/* Waits until the next piece of a request may go. NULL: it never may. */
 static struct waiter *admit(struct handle *h, const struct op *op, bool first, uint64_t *bytes)
 {
     struct waiter *w, *woken = NULL;
@@ -475,7 +476,7 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     w = submit(h, op, cost, ahead, now);
     if (w) {
         woken = hand_out(now, w);
-        if (!w->handed_out && ahead) { /* it must wait: only for what it needs itself */
+        if (!w->handed_out && ahead) { /* it must wait: takes only the tokens for itself */
             take_back(w, now);
             ahead = 0;
             w = submit(h, op, cost, 0, now);
@@ -496,8 +497,8 @@ static struct waiter *admit(struct handle *h, const struct op *op, bool first, u
     return !w || at_once || sleep_until_granted(h, w) ? w : NULL;
 }
 
-/* The tree is told at the next submission, or now if a request waits: either may need the freed place. Always now if the
- * tree measures how late completions are. All accesses
+/* The tree learns of the completion at the next submission, or now if a request waits: either may need the freed
+ * place. It learns of it now, too, if the tree measures how late completions are. All accesses
  * are sequentially consistent: finish sees the waiting request, or that request's hand_out sees the done list. */
 static void finish(struct waiter *w, bool failed)
 {
@@ -550,7 +551,7 @@ static void set_credit(uint32_t id, const struct settings *s)
     slot->ahead =
         qos_min(qos_default(slot->limit, QOS_RATE_MAX), qos_default(s->rate_per_s, QOS_RATE_MAX)) / AHEAD_PER_S;
     slot->ahead = qos_min(slot->ahead, AHEAD_CHUNKS * qos.chunk_bytes);
-    if (qos.config.bound == HTB_BY_FLIGHT) /* the tree has to know what is at the plugin */
+    if (qos.config.bound == HTB_BY_FLIGHT) /* the tree has to know which requests are at the plugin */
         slot->ahead = 0;
     for (; p < end; p++) {
         uint64_t share = slot->ahead / qos.parts;
@@ -562,7 +563,7 @@ static void set_credit(uint32_t id, const struct settings *s)
     }
 }
 
-/* Applies the settings to one class, with a reservation of at most `most`: those that shrink are applied first. */
+/* Applies the settings to one class, with a reservation of at most `most`: shrinking reservations are applied first. */
 static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uint64_t most, const struct settings *s,
                                  uint64_t now)
 {
@@ -581,7 +582,8 @@ static enum qos_status set_class(uint32_t id, const struct htb_class *terms, uin
     return status;
 }
 
-/* The settings are checked. First what shrinks, last what grows: so the sum never exceeds the root's rate. */
+/* The settings are checked. Reservations that shrink come first, those that grow last: so the sum never exceeds the
+ * root's rate. */
 static enum qos_status apply(const struct settings *s, uint64_t now)
 {
     uint64_t root = qos.now ? qos.now->rate_per_s : qos.config.rate_per_s[0];
@@ -823,7 +825,7 @@ static void write_log(void)
 
 /* ---- the clerk */
 
-/* Was the control file written or replaced? */
+/* Returns whether the control file was written or replaced. */
 static bool control_changed(void)
 {
     char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -1038,7 +1040,7 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
     "qos-stats=FILE           statistics as text, replaced every qos-stats-interval=MS (default 1000)\n"               \
     "qos-log=FILE             what was granted so far, every 50 ms"
 
-/* With one request at a time in the whole server, a tenant that waits would block all others. */
+/* If the whole server takes one request at a time, a tenant that waits blocks all others. */
 static int qoskit_get_ready(int thread_model)
 {
     if (thread_model > NBDKIT_THREAD_MODEL_SERIALIZE_ALL_REQUESTS)

@@ -1,14 +1,14 @@
 /* settings.h - the parameters and the control file of the nbdkit filter.
  *
  * Both use the same words, so a line of the control file is a parameter. The lines of the file override the parameters;
- * what the file does not name keeps its parameter. So the settings in force do not depend on earlier contents of the
- * file. */
+ * a key that the file does not name keeps its parameter. So the settings in force do not depend on earlier contents of
+ * the file. */
 #ifndef SETTINGS_H
 #define SETTINGS_H
 
 #include "htb.h"
 
-#define CLASSES_MAX 1024u /* ever named, and the one of all other exports */
+#define CLASSES_MAX 1024u /* classes that were ever named, and the one of all other exports */
 #define REQUEST_COST_MAX (UINT64_C(64) << 20)
 #define WHY_MAX 512
 
@@ -37,7 +37,7 @@ struct settings {
 struct settings *settings_new(void); /* NULL: no memory */
 void settings_free(struct settings *s);
 
-/* 1: a key of these, its value taken. 0: another key. -1: wrong; `why` says what to give. */
+/* 1: one of these keys; its value was taken. 0: another key. -1: wrong; `why` says what to give. */
 int settings_set(struct settings *s, const char *key, const char *value, char why[WHY_MAX]);
 /* Adds the lines of a file. -1: wrong; errno is ENOENT if there is no file. */
 int settings_read(struct settings *s, const char *path, char why[WHY_MAX]);

@@ -2,9 +2,9 @@
 # Builds the module for stock nginx from Debian's nginx-dev, or from the sources of nginx in NGINX_SOURCE (configured there
 # with the flags that `nginx -V` shows: NGX_CONF_FLAGS in a file conf_flags).
 #     examples/nginx/build.sh OUT.so              builds it
-#     examples/nginx/build.sh --flags OUT.so      says the compiler's flags for it
-#     examples/nginx/build.sh --there             are the sources there? only the status
-# nginx's configure looks at the machine once, into nginx-objs beside OUT; a module must have nginx's own settings.
+#     examples/nginx/build.sh --flags OUT.so      prints the compiler's flags for it
+#     examples/nginx/build.sh --there             checks whether the sources are there: only the status
+# nginx's configure examines the machine once and writes nginx-objs beside OUT; a module must have nginx's own settings.
 set -eu
 cd "$(dirname "$0")/../.."
 only=
@@ -15,7 +15,7 @@ work=$(dirname "$out")/nginx-objs
 [ -x "$source/configure" ] || { echo "nginx's sources are not in $source: install nginx-dev, or set NGINX_SOURCE"; exit 1; }
 mkdir -p "$work"
 exec 9>"$work.lock"
-flock 9 # two builds at once: one looks, the other waits
+flock 9 # two builds at once: one runs configure, the other waits
 if [ ! -f "$work/objs/done" ] || [ "$source/configure" -nt "$work/objs/done" ] || [ "$here/config" -nt "$work/objs/done" ]; then
     rm -rf "$work"
     mkdir -p "$work"
@@ -31,7 +31,7 @@ exec 9>&-
 flags=(-fPIC -isystem "$work/objs")
 for d in core event event/modules os/unix http http/modules http/v2; do flags+=(-isystem "$work/src/$d"); done
 [ -z "$only" ] || { echo "${flags[*]}"; exit; }
-# What `make -f objs/Makefile modules` does there, with more warnings.
+# The same as `make -f objs/Makefile modules` there, with more warnings.
 rm -f "$out"
 # shellcheck disable=SC2086
 ${CC:-gcc} -std=gnu11 ${OPTIMIZE:--O2 -g} ${C_WARNINGS:-} -shared -I. "${flags[@]}" -o "$out" ${SOURCES:-examples/nginx/*.c} \

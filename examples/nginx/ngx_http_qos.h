@@ -1,4 +1,4 @@
-/* ngx_http_qos.h - what the three parts of the module share. ngx_http_qos_config.c has the manual. */
+/* ngx_http_qos.h - shared by the three parts of the module. The manual is in ngx_http_qos_config.c. */
 #ifndef NGX_HTTP_QOS_H
 #define NGX_HTTP_QOS_H
 
@@ -21,12 +21,14 @@ struct qos_side {
     void (*go)(struct qos_side *side);
 };
 
-/* What is counted of a tenant for each request: without the lock, and by workers on other cores in other cache lines. */
+/* Counters of a tenant, changed by each request: without the lock, and by workers on other cores in other cache lines.
+   */
 struct qos_count {
     uint64_t requests, takes, bytes[2]; /* of bodies, by enum qos_op: QOS_WRITE what clients send */
 } __attribute__((aligned(QOS_CACHE_LINE)));
 
-/* A tenant, in shared memory, under the lock. Its number is its id in the tree; tenant 0 stands for all without a line. */
+/* A tenant, in shared memory, under the lock. Its number is its id in the tree; tenant 0 is all tenants without a
+ * line. */
 struct qos_tenant {
     uint64_t wait[QOS_WAIT_STEPS]; /* takes that waited, by how long */
     struct htb_class terms;
@@ -41,9 +43,9 @@ struct qos_zone {
     /* settings */
     ngx_shm_zone_t *shm_zone;
     struct htb_config config;
-    struct htb probe;        /* reservations are tried here line by line */
+    struct htb probe;        /* reservations are tried here, line by line */
     size_t chunk;            /* most bytes that a request waits for at once */
-    size_t request_cost;     /* of each request, beside its bytes */
+    size_t request_cost;     /* cost of each request, besides its bytes */
     ngx_array_t lines;       /* struct qos_line, for tenants 1.. */
     struct htb_class others; /* terms of tenant 0 */
     bool others_set;
@@ -55,7 +57,7 @@ struct qos_zone {
     ngx_event_t timer;
     ngx_uint_t waiting; /* sides of this process that wait */
     ngx_uint_t workers;
-    uint64_t *ahead, ahead_all; /* of each tenant, and in all: tokens that this process has taken and not used */
+    uint64_t *ahead, ahead_all; /* of each tenant, and of all: tokens that this process has taken and not used */
 };
 
 struct qos_line {
@@ -69,9 +71,9 @@ struct qos_main_conf {
 };
 
 struct qos_loc_conf {
-    struct qos_zone *zone;         /* NULL: off; NGX_CONF_UNSET_PTR */
+    struct qos_zone *zone;         /* NULL: off; NGX_CONF_UNSET_PTR: not set */
     ngx_int_t variable;            /* the key, if that is one variable */
-    ngx_http_complex_value_t *key; /* else this */
+    ngx_http_complex_value_t *key; /* otherwise this */
     ngx_uint_t reject;
 };
 
@@ -82,7 +84,7 @@ struct qos_report {
     struct qos_stats stats;
 };
 
-/* And of the zone. */
+/* The same for the zone. */
 struct qos_totals {
     struct htb_state state;
     uint64_t at_ns, rebuilt, abandoned;
@@ -97,9 +99,9 @@ uint32_t qos_zone_id(struct qos_zone *zone, ngx_str_t *key);
 /* NGX_OK: taken, all or a part. NGX_AGAIN: side->go is called when it is. Both raise side->credit. NGX_ERROR: the zone is
  * full. */
 ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side);
-/* A side that goes: it waits no more. */
+/* A side that goes away: it waits no more. */
 void qos_zone_leave(struct qos_zone *zone, struct qos_side *side);
-/* A request begins: 0, or, if it may be rejected, the ns until its tenant can send a chunk again. */
+/* A request begins. Returns 0, or, if it may be rejected, the ns until its tenant can send a chunk again. */
 uint64_t qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject);
 /* Tenant number id; false: there is none. */
 bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *report);

@@ -12,10 +12,10 @@
  *     }
  *
  * qos_zone (http)      name=; size= of the shared memory; rate= bytes per second that the disks sustain. burst= of each
- *                      tenant as time (20ms); chunk= most bytes that move at once (64k); request= bytes that a request costs
- *                      beside its own (0); tenants= most qos_tenant lines, also after reloads (63).
- * qos_tenant (http)    zone=, key=; reserve= guaranteed bytes per second (0); limit= never more (none); weight= its share of
- *                      what is left over (1). key=* is everybody without a line, together.
+ *                      tenant as time (20ms); chunk= most bytes that move at once (64k); request= bytes that a request
+ * costs besides its own (0); tenants= most qos_tenant lines, also after reloads (63). qos_tenant (http)    zone=,
+ * key=; reserve= guaranteed bytes per second (0); limit= never more (none); weight= its share of
+ *                      the surplus (1). key=* is all tenants without a line, together.
  * qos (http, server, location)   zone=, key= any text with variables; over=429: a request whose tenant would have to wait
  *                      is refused with Retry-After, instead of over=wait. `qos off` undoes an outer one.
  * qos_status (location)   text, or prometheus.
@@ -29,7 +29,7 @@ static char *set_tenant(ngx_conf_t *cf, ngx_command_t *command, void *conf);
 static char *set_qos(ngx_conf_t *cf, ngx_command_t *command, void *conf);
 static char *set_status(ngx_conf_t *cf, ngx_command_t *command, void *conf);
 
-/* ---- what a line says: name=value, name=value, ... */
+/* ---- settings in a line: name=value, name=value, ... */
 
 struct setting {
     const char *name;
@@ -263,7 +263,7 @@ static char *set_qos(ngx_conf_t *cf, ngx_command_t *command, void *conf)
     loc->reject = over.len == 3 && ngx_strncmp(over.data, "429", 3) == 0;
     if (!loc->reject && (over.len != 4 || ngx_strncmp(over.data, "wait", 4) != 0))
         return refuse(cf, "over: give wait or 429");
-    if (is_variable(&key)) { /* most keys: its value is there without a copy */
+    if (is_variable(&key)) { /* most keys: the value is there without a copy */
         key.data++;
         key.len--;
         loc->variable = ngx_http_get_variable_index(cf, &key);
@@ -444,7 +444,8 @@ static char *merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     return NGX_CONF_OK;
 }
 
-/* The running zone of the same name serves on if the new one has its shape; else the new one gets memory of its own. */
+/* The running zone of the same name stays in use if the new one has its shape; otherwise the new one gets its own
+ * memory. */
 static void look_at_old_zone(ngx_conf_t *cf, struct qos_zone *zone)
 {
     ngx_list_part_t *part = &cf->cycle->old_cycle->shared_memory.part;

@@ -1,25 +1,28 @@
 /* ngx_http_qos_filter.c - where a request takes tokens, and how it waits.
  *
- *     start      preaccess phase: the fixed cost, and what of the body came with the header. Or 429.
- *     body       c->recv is ours while the request lives: it reads no more than was taken for, so a client that sends too
- *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take for all of their
- *                body before it is asked for, and must say its length.
- *     response   a body filter passes on what was taken for and keeps the rest of the chain: buffers that stand for parts
- *                of files, or what nginx's own output buffers hold. It takes for a chunk when the client has taken the
- *                last one, for more at once from a client that takes fast: each call costs it and nginx the same.
+ *     start      preaccess phase: the fixed cost, and the part of the body that came with the header. Or 429.
+ *     body       c->recv is ours during the request: it reads no more than the tokens taken, so a client that sends too
+ *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take tokens for all
+ * of their
+ *                body before they read it, and must declare its length.
+ *     response   a body filter passes on what has tokens and keeps the remainder of the chain: buffers that refer to
+ * parts
+ *                of files, or nginx's own output buffers. It takes tokens for a chunk when the client has taken the
+ *                last one, and for several chunks at once if the client is fast: each call has a fixed cost.
  */
 #include "ngx_http_qos.h"
 
 #define QOS_BUFFERED 0x08 /* in r->buffered, which keeps four bits for filters */
 
-/* In c->buffered: the client has not taken what was sent. Not the gzip filter's bit: that waits for more from us. */
+/* In c->buffered: the client has not taken what was sent. It is not the gzip filter's bit, which waits for more data
+ * from us. */
 #define UNSENT (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED)
 
 struct qos_ctx {
     struct qos_zone *zone;
     uint32_t id;
     struct qos_side request, response;
-    off_t start;              /* bytes to take for before it goes on */
+    off_t start;              /* bytes that need tokens before it goes on */
     ngx_recv_pt recv;         /* that of the connection; NULL: not replaced */
     ngx_chain_t *in;          /* not passed on yet */
     ngx_chain_t *free, *busy; /* our own buffers */
@@ -45,7 +48,7 @@ static void on_cleanup(void *data)
     ctx->recv = NULL;
 }
 
-/* An internal redirect forgets the contexts of modules, but not the cleanups. */
+/* An internal redirect drops the contexts of modules, but keeps the cleanups. */
 static struct qos_ctx *context_of(ngx_http_request_t *r)
 {
     struct qos_ctx *ctx = ngx_http_get_module_ctx(r, ngx_http_qos_module);
@@ -62,7 +65,7 @@ static struct qos_ctx *context_of(ngx_http_request_t *r)
 
 /* ---- response */
 
-/* Takes `size` bytes off the front of ctx->in, and what follows them without bytes (the last buffer). */
+/* Takes `size` bytes off the front of ctx->in, and the buffers without bytes after them (the last buffer). */
 static ngx_chain_t *cut(ngx_http_request_t *r, struct qos_ctx *ctx, off_t size)
 {
     ngx_chain_t *out = NULL, **last = &out, *cl;
@@ -102,7 +105,7 @@ static ngx_int_t hold(ngx_http_request_t *r, struct qos_ctx *ctx)
 {
     ngx_event_t *write = r->connection->write;
     r->buffered |= QOS_BUFFERED;
-    if (ctx->response.wait && !write->delayed) { /* as limit_rate does it: the client is not late, we are */
+    if (ctx->response.wait && !write->delayed) { /* as limit_rate does it: the delay is ours, not the client's */
         write->delayed = 1;
         ctx->delayed = true;
         if (write->timer_set)
@@ -120,7 +123,7 @@ static size_t chain_size(const ngx_chain_t *cl, size_t most)
     return (size_t)ngx_min(size, (off_t)most);
 }
 
-/* Takes for `size` bytes, until it has to wait. */
+/* Takes tokens for `size` bytes, until it has to wait. */
 static ngx_int_t take_for(struct qos_ctx *ctx, size_t size)
 {
     struct qos_side *side = &ctx->response;
@@ -130,7 +133,7 @@ static ngx_int_t take_for(struct qos_ctx *ctx, size_t size)
     return rc;
 }
 
-/* Passes on what is held, as far as tokens and the client's buffer go. */
+/* Passes on the held data, as far as tokens and the client's buffer allow. */
 static ngx_int_t pass_on(ngx_http_request_t *r, struct qos_ctx *ctx)
 {
     ngx_connection_t *c = r->connection;
@@ -176,7 +179,7 @@ static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
     if (in && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK)
         return NGX_ERROR;
-    if (!ctx->in) /* woken, but everything has gone: the write filter must not be called with nothing */
+    if (!ctx->in) /* woken, but everything was sent: the write filter must not be called with nothing */
         return r->out || c->buffered || r->postponed ? next_body_filter(r, NULL) : NGX_OK;
     if (ctx->response.wait)
         return hold(r, ctx);
@@ -214,7 +217,7 @@ static ssize_t recv_some(ngx_connection_t *c, u_char *buf, size_t size)
         rc = qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, ngx_min(size, ctx->zone->chunk), &ctx->request);
     if (rc != NGX_OK) {
         c->read->ready = 0;
-        c->read->delayed = 1; /* its timeout is none: the client is not late, we are */
+        c->read->delayed = 1; /* without a timeout: the delay is ours, not the client's */
         return rc;
     }
     n = ctx->recv(c, buf, ngx_min(size, ctx->request.credit));
@@ -233,7 +236,7 @@ static void go_body(struct qos_side *side)
 
 /* ---- start */
 
-/* Takes what is to be paid before the request goes on, chunk by chunk. */
+/* Takes the tokens that are due before the request goes on, chunk by chunk. */
 static ngx_int_t take_start(struct qos_ctx *ctx)
 {
     ngx_int_t rc = NGX_OK;

@@ -1,29 +1,30 @@
 /* ngx_http_qos_zone.c - one tree of htb.h in a shared memory zone, used by all workers.
  *
  * The master maps the zone before it forks, so its pointers mean the same in every worker. The slab pool's mutex guards
- * all of it; the master unlocks it when its holder dies. `changing` says that a change was cut short like this: the next
- * holder makes the tree anew (its buckets are empty, so nobody gains) and queues again all who wait.
+ * all of it; the master unlocks it when its holder dies. `changing` shows that a change was cut short like this: the
+ * next holder makes the tree anew (with empty buckets, so no tenant gains) and queues all waiting requests again.
  *
- * Who has to wait is queued in the tree (htb_submit), so reservations, turns and weights hold over all workers. Each
- * worker that has somebody waiting sets a timer for the time that htb_dispatch_next_ns gives. Whose timer comes first
- * dispatches for all. What is another worker's it puts into that one's list; that one's own timer is for the same time.
+ * A request that has to wait is queued in the tree (htb_submit), so reservations, turns and weights hold over all
+ * workers. Each worker with waiting requests sets a timer for the time that htb_dispatch_next_ns gives. The worker
+ * whose timer comes first dispatches for all. It puts another worker's requests into that worker's list; that worker's
+ * own timer is for the same time.
  *
- * While nobody waits, small takes need no lock: a worker takes tokens ahead for a tenant. All workers together hold at
- * most what the tenant's limit gives in a millisecond, for all tenants together what the zone's rate gives in one. So
- * that much more may go after a pause.
+ * While no request waits, small takes need no lock: a worker takes tokens ahead for a tenant. All workers together
+ * hold at most the tokens of a millisecond at the tenant's limit; for all tenants together, of a millisecond at the
+ * zone's rate. So that much more may go after a pause.
  */
 #include "ngx_http_qos.h"
 
 #define NOBODY QOS_NONE
-#define COUNTS 8 /* of each tenant; a worker's is that of its process slot modulo this */
+#define COUNTS 8 /* counters of each tenant; a worker uses those of its process slot modulo this */
 
-/* One wait for tokens. What a killed worker left of it can be told from `owner` and `granted`. */
+/* One wait for tokens. `owner` and `granted` show what a killed worker left of it. */
 struct qos_wait {
     struct htb_request request; /* first member */
-    struct qos_side *side;      /* in the memory of its owner; NULL: it went meanwhile */
+    struct qos_side *side;      /* in the memory of its owner; NULL: the request has ended meanwhile */
     uint64_t since_ns;
     uint32_t owner; /* process slot + 1; 0: free */
-    uint32_t next;  /* free places, or what was granted to one owner */
+    uint32_t next;  /* next free place, or next one granted to the same owner */
     bool granted;
     enum qos_op op;
 };
@@ -31,9 +32,9 @@ struct qos_wait {
 struct qos_shared {
     struct htb tree;
     bool changing;
-    uint64_t rebuilt, abandoned; /* trees made anew; waits that dead workers left */
+    uint64_t rebuilt, abandoned; /* trees made anew; waits left by dead workers */
     uint64_t waiting;            /* requests of all tenants */
-    uint32_t waits, used, free;  /* places; of them ever used; first free one of these */
+    uint32_t waits, used, free;  /* number of places; number of them ever used; first free one of these */
     pid_t worker[NGX_MAX_PROCESSES];
     uint32_t granted[NGX_MAX_PROCESSES]; /* for each process slot */
     struct htb_config config;
@@ -50,7 +51,7 @@ static uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* One request more, or less, waits. */
+/* Counts one waiting request more, or less. */
 static void count_wait(struct qos_shared *s, uint32_t id, bool more, uint64_t now_ns)
 {
     struct qos_tenant *t = &s->tenant[id];
@@ -135,8 +136,8 @@ static void rebuild(struct qos_zone *zone)
     }
 }
 
-/* A worker dies between two instructions, and the next holder of its lock sees what it stored before. So only the
- * compiler must be kept from moving `changing`. */
+/* A worker dies between two instructions, and the next holder of its lock sees all its earlier stores. So only the
+ * compiler must not move `changing`. */
 static void lock(struct qos_zone *zone)
 {
     ngx_shmtx_lock(&zone->pool->mutex);
@@ -173,7 +174,8 @@ static void set_tenant(struct qos_shared *s, const struct qos_line *line)
     t->key_len = (uint32_t)line->node.str.len;
 }
 
-/* A reload: first what gives room, then what needs it. Buckets and debts of those who stay, stay. */
+/* A reload: first the changes that free rate, then those that need it. Tenants that stay keep their buckets and debts.
+   */
 static void change_tree(struct qos_zone *zone)
 {
     struct qos_shared *s = zone->shared;
@@ -195,7 +197,7 @@ static void change_tree(struct qos_zone *zone)
             s->tenant[id].terms = *to;
         } else if (s->tenant[id].key_len != 0) {
             must(zone, htb_release(&s->tree, now_ns, id));
-            s->tenant[id].key_len = 0; /* who waits for it is best effort now, and still counted here */
+            s->tenant[id].key_len = 0; /* its waiting requests are best effort now, and are still counted here */
         }
     }
     must(zone, htb_change_root(&s->tree, now_ns, zone->config.rate_per_s));
@@ -291,7 +293,7 @@ uint32_t qos_zone_id(struct qos_zone *zone, ngx_str_t *key)
     return node ? ((struct qos_line *)(void *)node)->id : HTB_BEST_EFFORT;
 }
 
-/* ---- waiting; what takes a shared wait is under the lock */
+/* ---- waiting; shared waits are changed under the lock */
 
 static void cancel(struct qos_zone *zone, struct qos_wait *w)
 {
@@ -375,8 +377,8 @@ static void on_timer(ngx_event_t *event)
         timer_at(zone, next_ns);
 }
 
-/* Takes as much of this as goes now: in one step, and some ahead, while nobody waits at all; else at most a chunk. 0: it
- * has to wait. */
+/* Takes as much of this as possible now. While no request waits: in one step, and some tokens ahead; otherwise at most
+ * a chunk. 0: it has to wait. */
 static size_t take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size_t tokens)
 {
     struct qos_shared *s = zone->shared;
@@ -394,8 +396,8 @@ static size_t take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size
     return htb_take(&s->tree, now_ns, id, tokens) == QOS_OK ? tokens : 0;
 }
 
-/* A place for a wait, or NULL. A tenant may have as many as it leaves free: one that floods gets half of them, two get a
- * third each, and there is always one for a tenant that has none. */
+/* A place for a wait, or NULL. A tenant may have as many places as it leaves free: a tenant that floods gets half of
+ * them, two get a third each, and there is always one for a tenant that has none. */
 static struct qos_wait *new_wait(struct qos_shared *s, uint32_t id)
 {
     struct qos_wait *w = NULL;
@@ -430,7 +432,7 @@ ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size
         zone->ahead_all -= tokens;
         return credit(zone, id, op, tokens, side);
     }
-    now_ns = clock_ns(); /* before the lock, to hold it for less long */
+    now_ns = clock_ns(); /* before the lock, to hold the lock for less time */
     lock(zone);
     taken = take_now(zone, now_ns, id, tokens);
     if (taken != 0) {
@@ -452,7 +454,8 @@ ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size
     w->side = side;
     w->since_ns = now_ns;
     w->op = op;
-    __atomic_store_n(&w->owner, (uint32_t)ngx_process_slot + 1, __ATOMIC_RELEASE); /* what rebuild looks at is there */
+    /* everything that rebuild reads is there */
+    __atomic_store_n(&w->owner, (uint32_t)ngx_process_slot + 1, __ATOMIC_RELEASE);
     must(zone, htb_submit(&s->tree, now_ns, &w->request));
     count_wait(s, id, true, now_ns);
     next_ns = htb_dispatch_next_ns(&s->tree, now_ns);
@@ -480,7 +483,7 @@ void qos_zone_leave(struct qos_zone *zone, struct qos_side *side)
     zone->waiting--;
 }
 
-/* The waits of a worker that was killed: nobody will take what they are granted. */
+/* Drops the waits of a worker that was killed: no process would use their grants. */
 static void reap(struct qos_zone *zone, uint32_t slot)
 {
     struct qos_shared *s = zone->shared;
@@ -497,7 +500,7 @@ static void reap(struct qos_zone *zone, uint32_t slot)
     }
 }
 
-/* The master starts a worker when one has died. Its process slot may be the dead one's. */
+/* The master starts a new worker when one has died. It may have the dead worker's process slot. */
 void qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
 {
     struct qos_shared *s = zone->shared;
@@ -533,7 +536,7 @@ uint64_t qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject)
     now_ns = clock_ns();
     next_ns = htb_next_ns(&zone->shared->tree, now_ns, id, zone->chunk);
     if (next_ns <= now_ns && t->waiting != 0)
-        next_ns = now_ns + 1; /* others of it wait already */
+        next_ns = now_ns + 1; /* other requests of the tenant wait already */
     next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
     t->rejected += next_ns != 0;
     unlock(zone);

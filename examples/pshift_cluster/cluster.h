@@ -1,4 +1,4 @@
-/* cluster.h - what the parts of pshift_cluster share.
+/* cluster.h - shared by the parts of pshift_cluster.
  *
  *     main.c        options; rank 0 becomes the controller, every other rank a storage node
  *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, demand; the certificate
@@ -7,10 +7,10 @@
  *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
- *     state.c       what a restart of a node needs
+ *     state.c       the state that a restart of a node needs
  *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
- *     judge.c       what must hold, from the logs
+ *     judge.c       checks the promises on the logs
  *     report.c      tables, JSON
  *     figures.c     the paper's Figures 8, 9 and 10
  *
@@ -183,7 +183,7 @@ struct request {
     uint32_t bucket, pick; /* pick: index in the log */
     bool set;
     bool failed; /* not done; may be sent again */
-    bool wrong;  /* done, but the data is not what was stored */
+    bool wrong;  /* done, but the data is not the stored data */
     void *buffer;
 };
 
@@ -234,7 +234,7 @@ struct log_install {
     uint64_t stale;                                                  /* 1: came too late, was not installed */
 };
 #define LOG_INSTALL_WORDS 8
-/* How a node's paced slots were used in a period, and the cost. */
+/* How a node used its paced slots in a period, and the cost. */
 struct log_period {
     uint64_t period, begin_us, slots, served, idle, lost, failed, wrong, faulty, cpu_us, backend_cpu_us, reports,
         waited_us, waited_max_us, bytes_up, bytes_down;
@@ -270,7 +270,7 @@ int controller_main(void); /* exit status */
 void controller_serve(void); /* `pshift_cluster controller` */
 /* A controller's epochs grow with the clock; the last bits differ between controllers. */
 uint64_t epoch_at(uint64_t ms);
-/* Can a controller have this epoch yet? A forged epoch from the future would depose every real controller. */
+/* Can a controller already have this epoch? A forged epoch from the future would depose every real controller. */
 bool epoch_possible(uint64_t epoch);
 
 /* ---- judge.c --------------------------------------------------------------------------------------------------- */

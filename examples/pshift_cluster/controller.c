@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LOOK_NS 200000                /* between looks for mail */
+#define LOOK_NS 200000                /* between polls for mail */
 #define LATE_PART 4                   /* reports are waited for up to this part of an interval */
 #define READY_NS (120 * QOS_NS_PER_S) /* for a backend to start: 1 GiB may have to be written */
 
@@ -147,8 +147,8 @@ static void plan(void)
     c.run->rounds++;
 }
 
-/* Makes and sends all grants. Tokens under a limit are withheld while another node may hold them. Then, if may_ask, the
- * nodes are asked to confirm what they gave back. Returns whether they were asked. */
+/* Makes and sends all grants. Tokens under a limit are withheld while another node may hold them. Then, if may_ask, it
+ * asks the nodes to confirm the returned tokens. Returns whether it asked. */
 static bool grants(bool may_ask)
 {
     struct pshift_controller_state state;
@@ -281,7 +281,8 @@ static void play_periods(uint64_t *cpu_ns)
     for (k = 0; k < s->periods && !stop_asked(); k++, begin_ns += s->period_ns) {
         period = k + 2;
         tool_sleep_until_ns(begin_ns);
-        begin_ns = tool_now_ns(); /* a late period is not shorter: the nodes begin it when they are told */
+        /* a late start does not shorten the period: the nodes begin it when the message comes */
+        begin_ns = tool_now_ns();
         memset(c.served, 0, (size_t)s->nodes * s->buckets * sizeof *c.served);
         must(pshift_controller_begin(&c.controller, period), "period");
         to_all(s->nodes, MAIL_BEGIN, &period, 1);

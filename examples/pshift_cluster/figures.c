@@ -109,7 +109,7 @@ static int larger_first(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Reservations, and what was completed up to each interval's end; buckets by reservation. */
+/* Reservations, and requests completed up to each interval's end; buckets by reservation. */
 static bool figure_10(const struct scene_run *run)
 {
     static const char *const names[CURVES] = {"interval 1", "to 2", "to 3", "to 4", "to 5", "to 6", "to 7", "to 8"};

@@ -19,7 +19,7 @@ static struct {
     int fd;
     uint8_t *buffers, *free_buffer[DEPTH];
     uint32_t free_buffers;
-    struct request *waiting, **waiting_end; /* at most DEPTH come at a time, but failed ones may queue up */
+    struct request *waiting, **waiting_end; /* at most DEPTH requests come at a time, but failed ones may queue up */
     bool open;
 } f = {.fd = -1};
 
@@ -141,7 +141,7 @@ static void stop(void)
         return;
     io_uring_queue_exit(&f.ring); /* waits for requests in flight, or cancels them */
     close(f.fd);
-    if (f.free_buffers == DEPTH) /* else the kernel may still write to them; the process ends anyway */
+    if (f.free_buffers == DEPTH) /* otherwise the kernel may still write to them; the process ends anyway */
         free(f.buffers);
     f.open = false;
 }

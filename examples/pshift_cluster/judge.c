@@ -1,13 +1,12 @@
 // Judges the logs of the nodes.
-//
-// Must hold however busy the machine is:
+// Must hold, however busy the machine is:
 //   - all nodes together pick a bucket at most `limit` times in a period;
 //   - no token is spent twice. Between two grants a node picks a bucket at most as often as the earlier grant allows,
-//     less what it had served before that grant came. The R-tokens that all nodes spend in a period are at most the
+//     minus what it had served before that grant came. The R-tokens that all nodes spend in a period are at most the
 //     reservation, plus what nodes had already spent when a smaller grant arrived;
 //   - every picked request came back with the data that was stored.
 // Reservations are judged in eligible periods only: every node without an active fault served at least ELIGIBLE of its
-// paced slots, or had nobody to serve. A period with a fault counts for the buckets whose reservation, by the
+// paced slots, or had no requests to serve. A period with a fault counts for the buckets whose reservation, by the
 // certificate, can be met without the faulty nodes. If fewer than 80 % of the periods are eligible, reservations are
 // not judged.
 #include "cluster.h"

@@ -23,9 +23,9 @@
 #define VALUE_BYTES 4096
 #define WORKERS_MAX 32
 #define PORT_TRIES 32
-#define PER_WAKE 2 /* requests that one thread serves in sequence before another is woken */
+#define PER_WAKE 2 /* requests that one thread serves in sequence before another one is woken */
 #define START_NS (5 * QOS_NS_PER_S)
-#define TIMEOUT_MS 2000                    /* of a call; a daemon may be stopped for less */
+#define TIMEOUT_MS 2000                    /* timeout of a call; a daemon may be stopped for less */
 #define AGAIN_NS (100 * UINT64_C(1000000)) /* after a call failed although the daemon lives */
 
 enum state { STOPPED, DEAD, LOADING, READY };
@@ -290,7 +290,7 @@ static bool launch(uint64_t port, char *why, size_t size)
     return false;
 }
 
-/* A thread: waits for the daemon, stores all objects without waiting for each answer, then counts them. */
+/* A thread that waits for the daemon, stores all objects without waiting for each answer, then counts them. */
 static void *load(void *arg)
 {
     memcached_st *c = connect_to(m.port);
@@ -375,7 +375,7 @@ static bool start(uint32_t node, char *why, size_t size)
     return true;
 }
 
-/* Wakes the thread that slept last. Needs the lock. */
+/* Wakes the thread that began to sleep last. Needs the lock. */
 static void wake_one(void)
 {
     struct worker *w = m.idle;

@@ -73,7 +73,7 @@ static struct {
     int journal;
     uint32_t *picked; /* [buckets] since the journal was written */
     uint64_t obeyed_ns;
-    uint64_t stood_ns; /* the longest time between two looks in this period */
+    uint64_t stood_ns; /* the longest time between two polls in this period */
 } n;
 
 static uint64_t us(uint64_t at_ns)
@@ -230,8 +230,8 @@ static void write_journal(void)
         tool_die(TOOL_FAILED, "%s: cannot be written", settings.journal);
 }
 
-/* A line with bucket 0: slots of the period just ended that went unused although requests waited, as this machine was too
- * busy or no grant had come; and the longest time in us in which the node did not look at anything. */
+/* A line with bucket 0: slots of the last period that were not used although requests waited, as this machine was too
+ * busy or no grant had come; and the longest time in us between two polls of the node. */
 static void write_lost(void)
 {
     char text[96];
@@ -313,8 +313,9 @@ static bool healthy(void)
 
 /* ---- reports and grants ---------------------------------------------------------------------------------------- */
 
-/* What the node expects to serve until the end of the period: the last interval's used or usable slots, extrapolated;
- * nothing while the backend does not answer. With --lead, tokens are planned to be spent that many intervals before the
+/* The number of requests that the node expects to serve until the end of the period: the last interval's used or
+ * usable slots, extrapolated; 0 while the backend does not answer. With --lead, tokens are planned to be spent that
+ * many intervals before the
  * end, because the plan cannot follow demand that moves in the last interval. */
 static uint64_t expect_capacity(uint64_t interval_ns, uint64_t remaining_ns)
 {
@@ -412,7 +413,7 @@ static void install(const struct mail *mail)
     if (n.serves && (st != QOS_OK || !epoch_possible(m.controller_epoch)))
         return; /* damaged, or not a controller's */
     if (n.serves && !state_obeys(&n.state, m.controller_epoch, mail))
-        return; /* it comes again when the epoch is on the disk */
+        return; /* it is delivered again when the epoch is on the disk */
     must(st);
     if (!n.serves)
         log_install(&m, false);

@@ -234,9 +234,9 @@ void scene_free(struct scene *s)
 
 /* ---- the certificate ------------------------------------------------------------------------------------------ */
 
-/* One period as an allocation problem. Its servers are (node, interval) pairs. A node can serve a closed bucket from an
- * interval's start to the bucket's next change, if the bucket was there at the start: a controller knows no more when
- * it hands out tokens. An open bucket: whatever arrives in the period. */
+/* One period as an allocation problem. Its servers are (node, interval) pairs. A node can serve a closed bucket from
+ * an interval's start to the bucket's next change, if the bucket was there at the start: a controller knows no more
+ * when it issues tokens. For an open bucket: all requests that arrive in the period. */
 struct certificate {
     struct pshift_problem p;
     uint64_t *capacity, *demand;

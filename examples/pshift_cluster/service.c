@@ -19,10 +19,10 @@
 
 #define LOOK_NS 500000
 #define AGE_BYTES 8
-#define AHEAD_MS 60000    /* largest difference between clocks */
+#define AHEAD_MS 60000    /* largest accepted difference between clocks */
 #define LATE_PART 4       /* reports are waited for up to this part of an interval */
-#define LOOK_REPORTS 4096 /* taken before the clock is checked again: a flooding node delays nobody */
-#define AFTER_INTERVALS 5 /* without a grant; with fewer, a busy host changes its controller needlessly */
+#define LOOK_REPORTS 4096 /* messages taken before the clock is checked again: a flooding node delays no other */
+#define AFTER_INTERVALS 5 /* intervals without a grant; with fewer, a busy host changes its controller needlessly */
 
 static struct {
     struct scene s;
@@ -73,7 +73,7 @@ static void wait_for_all(uint64_t now_ns)
     c.deadline_ns = now_ns + c.s.period_ns / c.s.intervals / LATE_PART;
 }
 
-/* The operator's --without, applied in each period again: a node that reports is back, also if the report was late. */
+/* The operator's --without, applied again in each period: a node that reports is back, even if the report was late. */
 static void remove_without(void)
 {
     uint32_t j;
@@ -185,9 +185,9 @@ static bool names_its_own(uint32_t j, uint32_t count)
     return k == count;
 }
 
-/* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. It is counted and dropped if it
- * is damaged, is about another node than the key's or about a bucket that is not there, or names an epoch that no
- * controller can have yet. */
+/* A report: how long ago its node obeyed a grant, in ms, little-endian, then the frame. It is counted and dropped if
+ * it is damaged, if it is about another node than the key's or about a bucket that is not on that node, or if it names
+ * an epoch that no controller can have yet. */
 static void take_report(const struct mail *m)
 {
     const uint8_t *data = m->data;

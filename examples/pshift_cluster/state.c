@@ -1,9 +1,9 @@
-// What a restart of a node needs (struct pshift_agent_config): the number of this start, and the largest epoch
-// of a controller that was obeyed. memcached_gate has it, too.
+// The state that a restart of a node needs (struct pshift_agent_config): the number of this start, and the largest
+// epoch of a controller that was obeyed. memcached_gate uses it, too.
 //
 // A report must not name an epoch that a restart would forget. So a grant with a new epoch waits until a thread has
-// written the epoch to the disk. For pshift.h it is a grant that the network delivers late. Reports do not wait: until
-// then they name the old epoch, and the agent obeys the old controller. A disk that stalls costs no period.
+// written the epoch to the disk. For pshift.h that is a grant that the network delivers late. Reports do not wait:
+// until then they name the old epoch, and the agent obeys the old controller. A disk that stalls costs no period.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t news;
     uint64_t wanted, stored; /* epochs; covered by the lock */
-    uint64_t *grant;         /* that waits for `wanted`; NULL: none */
+    uint64_t *grant;         /* a grant that waits for `wanted`; NULL: none */
     size_t bytes;
     int rank, tag;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};

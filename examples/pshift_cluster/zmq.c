@@ -6,10 +6,10 @@
 // brought the newest message of that key, so no node gets another's messages by taking its name.
 //
 // Limits for a peer with a key: a message has at most INBOX_BYTES, and at most LOOK_MESSAGES are taken per poll.
-// (libzmq keeps the parts of a message until the last one arrives, without a bound: a host with a key is trusted that
-// far.)
+// (libzmq keeps the parts of a message until the last one arrives, without a bound: so a host with a key is trusted
+// not to send endless parts.)
 //
-// A link that is down or slow holds LINK_MESSAGES messages. Then the oldest is dropped: the newest is worth more.
+// A link that is down or slow holds LINK_MESSAGES messages. Then the oldest is dropped: the newest is more useful.
 #include "cluster.h"
 #include <errno.h>
 #include <stdlib.h>

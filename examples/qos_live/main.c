@@ -1,4 +1,5 @@
-// qos_live: what the tenants of running servers get: of nginx with the module of examples/nginx, and of memcached_gates.
+// qos_live: shows what the tenants of running servers get, for nginx with the module of examples/nginx and for
+// memcached_gate.
 #include "common.h"
 #include "qos.h"
 #include <errno.h>
@@ -33,7 +34,7 @@ struct sample {
 static struct tenant {
     char name[NAME_BYTES];
     const struct server *at;
-    bool seen; /* in this look */
+    bool seen; /* in this query */
     struct sample now, last;
 } tenant[TENANTS_MAX];
 static uint32_t tenants;
@@ -277,7 +278,7 @@ static const char *waits_for(const struct sample *sum, double got)
     return sum->limit && got >= 0.95 * (double)sum->limit ? "its limit" : "its turn";
 }
 
-/* Since the last look, at one server. After a restart of the server the counts start at 0. */
+/* The change since the last query, at one server. After a restart of the server the counts start at 0. */
 static void add(struct sample *sum, const struct tenant *t)
 {
     const bool anew = t->now.got < t->last.got;

@@ -1,11 +1,11 @@
-/* node.h - the data node and its clients, whatever the transport: one region of memory, two loops, one table.
+/* node.h - the data node and its clients, for any transport: one region of memory, two loops, one table.
  *
  * The region of the data node, addressed by offsets only:
  *
  *     storage of tokenpool.h | results, a row of words for each client | a page of control words | table of records
  *
- * A client writes its report and its own row, changes the pool word atomically, and only reads all else. Each part
- * begins at a page, so that a transport can give it its own rights.
+ * A client writes its report and its own row, changes the pool word atomically, and only reads everything else. Each
+ * part begins at a page, so that a transport can give it its own rights.
  *
  * A transport has `op` (an 8-byte word operation) and `read` (one-sided reads of several records). Clients first read
  * without tokens for a while (the bare run, also the profile), then with them.
@@ -51,13 +51,13 @@ struct node_setup {
 /* The monitor's figures of each finished period. */
 struct node_log {
     uint64_t capacity_prof, periods, bare, epoch_now;
-    uint64_t gone[NODE_CLIENTS_MAX]; /* epoch in which a client died; 0: alive */
+    uint64_t gone[NODE_CLIENTS_MAX]; /* epoch in which a client died; 0: it is alive */
     struct {
         uint64_t capacity, reserved, put, claimed, used, bound;
     } of[NODE_PERIODS_MAX + 4]; /* by epoch */
 };
 
-/* A client died or left: its service from then on is not judged. */
+/* A client died or left: from then on its service is not judged. */
 static inline void node_gone(const struct node_setup *s, struct node_log *log, uint32_t client)
 {
     if (log->epoch_now && log->epoch_now <= s->periods && !log->gone[client])
@@ -147,7 +147,7 @@ static inline uint64_t node_word(struct node_client *c, enum tokenpool_kind kind
     struct tokenpool_op op = {kind, offset, operand, 0};
     uint64_t answer = 0;
     if (!c->link->op(c->link, &op, &answer))
-        exit(TOOL_FAILED); /* the transport said why */
+        exit(TOOL_FAILED); /* the transport has printed why */
     return answer;
 }
 
@@ -294,7 +294,7 @@ static inline void node_set_phase(const struct node_setup *s, void *region, enum
     qos_atomic_store_release(node_local(region, node_control(s) + 8 * NODE_WORD_PHASE), phase);
 }
 
-/* A signal, or the phase: who sets it may have got the signal alone. */
+/* A signal, or the phase: its writer may be the only process that got the signal. */
 static inline bool node_stopped(const struct node_setup *s, void *region)
 {
     return stop_asked() ||
@@ -416,13 +416,13 @@ static inline bool node_monitor(struct node_link *link, const struct node_setup 
 
 struct node_verdict {
     uint32_t missed;  /* reservations missed by living clients, from the second period on, for lack of tokens */
-    uint32_t slow;    /* missed although tokens were there: the machine was slower than admission assumed */
+    uint32_t slow;    /* missed although there were tokens: the machine was slower than admission assumed */
     uint32_t asked;   /* number of reservations to be judged */
     uint32_t unequal; /* periods in which monitor's and clients' counts differ by more than dead clients explain */
     uint32_t over;    /* periods with more completions than the bound plus the I/O outstanding */
 };
 
-/* As with disks: at least 80 % of what should be judged must be. */
+/* As with disks: at least 80 % of the reservations must be judged. */
 static inline bool node_inconclusive(const struct node_verdict *v)
 {
     return (uint64_t)v->slow * 5 > v->asked;
@@ -571,7 +571,7 @@ static inline struct node_verdict node_report(const struct node_setup *s, void *
     return v;
 }
 
-/* ---- options that every tool has */
+/* ---- options of every tool */
 
 static struct node_setup node_options = {.clients = 4,
                                          .periods = 10,

@@ -1,5 +1,5 @@
 /* tokenpool_mpi - Haechi over MPI one-sided operations: MPI_Get for records, MPI_Fetch_and_op for claims, MPI_Put for
- * reports. Rank 0 is the data node, every other rank a client. It runs on any fabric that the MPI library uses.
+ * reports. Rank 0 is the data node, every other rank a client. It runs on any fabric that the MPI library supports.
  *
  * With Open MPI 4.1: osc=sm (all ranks on one host) and osc=ucx progress by themselves; osc=pt2pt and osc=rdma need the
  * data node to call into MPI, which its monitor does every 0.1 ms (MPI_Iprobe), or with --busy all the time. osc=rdma
@@ -58,7 +58,7 @@ static bool mpi_read(struct node_link *l, const uint64_t *offset, unsigned n, vo
     return said(rc, "reading records");
 }
 
-static bool busy; /* the data node never sleeps: for components that need the target to progress */
+static bool busy; /* the data node never sleeps: for components in which the target must make progress */
 
 static void mpi_idle(struct node_link *l, uint64_t until_ns)
 {
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     } else {
         node_client(&mpi.link, s, (uint32_t)rank - 1, false);
     }
-    { /* the data node stays within MPI until all are done; this barrier does not spin on a core */
+    { /* the data node stays within MPI until all clients are done; this barrier does not spin on a core */
         MPI_Request r;
         int done = 0;
         MPI_Ibarrier(MPI_COMM_WORLD, &r);

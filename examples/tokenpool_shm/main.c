@@ -107,7 +107,7 @@ static socklen_t socket_name(const char *name, struct sockaddr_un *a)
 {
     int n;
     memset(a, 0, sizeof *a);
-    a->sun_family = AF_UNIX; /* first byte 0: an abstract name */
+    a->sun_family = AF_UNIX; /* first byte 0: an abstract socket name */
     n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "qoskit-tokenpool/%s", name);
     if (*name == 0 || n >= (int)sizeof a->sun_path - 1)
         tool_die(TOOL_USAGE, "--name: 1 to %zu characters", sizeof a->sun_path - 19);

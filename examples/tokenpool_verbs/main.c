@@ -20,7 +20,8 @@
 #include <sys/random.h>
 
 enum { LOOPBACK = NODE_CLIENTS_MAX, RECEIVES = 8, WRITES = 8, CHAIN = NODE_BURST + WRITES + 1 };
-/* After so long without an answer the data node is gone. The device gives up earlier: after 8 times 4.096 us x 2^15. */
+/* After this time without an answer the data node counts as gone. The device gives up earlier: after 8 times 4.096 us
+ * x 2^15. */
 #define PATIENCE_NS UINT64_C(1500000000)
 enum { ACK_TIMEOUT = 15, RETRIES = 7 };
 /* Client memory that the device accesses: the answer of a word operation, received messages, records. */
@@ -487,7 +488,8 @@ static bool node_op(struct node_link *l, const struct tokenpool_op *op, uint64_t
     return verbs_op(&node.loop.link, op, answer);
 }
 
-/* From the next period on a client that is gone has no reservation, and one that returned has it again. */
+/* From the next period on a client that is gone has no reservation, and a client that returned has its reservation
+ * again. */
 static void admit(struct tokenpool_monitor *m, uint32_t who)
 {
     const struct node_setup *s = &node_options;

@@ -1,10 +1,10 @@
-/* wire.h - the messages of data node and client at connection, and what a client may reach.
+/* wire.h - the messages of data node and client at connection, and the memory that a client may access.
  *
  * A key is valid for every queue pair of its protection domain. So each client has a domain of its own, with five regions:
  *
  *     region   what                               the client may
  *     pool     the pool word                      change it by RDMA atomics
- *     terms    the storage but pool and reports   read
+ *     terms    storage without pool and reports    read
  *     report   its own report                     write
  *     row      its own row of results             write
  *     table    control page and records           read
@@ -17,7 +17,7 @@
 
 enum { WIRE_POOL, WIRE_TERMS, WIRE_REPORT, WIRE_ROW, WIRE_TABLE, WIRE_REGIONS };
 
-/* A connection request. The data node's connection to itself proves itself by a secret. */
+/* A connection request. The data node's connection to itself carries a secret as proof. */
 struct wire_request {
     uint64_t secret;
     uint32_t client, version;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define DECISIONS_MAX 4u
-#define REST_NS UINT64_C(1000000000)    /* a server that is down or full is not drawn for so long */
+#define REST_NS UINT64_C(1000000000)    /* for this time a server that is down or full is not drawn */
 #define SILENCE_NS UINT64_C(5000000000) /* after this wait the tool names the server it waits for */
 #define ATTEMPTS 4u
 #define READ_ATTEMPTS 1000u
@@ -155,7 +155,7 @@ uint32_t client_under_way(void)
     return client.under_way;
 }
 
-/* ---- servers that are not to be drawn for a while -------------------------------------------------------- */
+/* ---- servers that are not drawn for a while -------------------------------------------------------- */
 
 static void let_rest(uint32_t server, enum twochoice_server_state state)
 {
@@ -448,7 +448,7 @@ static void load_heard(struct decision *d, const struct twochoice_message *m, co
         client_counts.tally.said_full += m->state == TWOCHOICE_FULL;
         let_rest(m->server, m->state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
-    for (i = 0; i < m->peer_count; i++) { /* keeps the newest load of each server */
+    for (i = 0; i < m->peer_count; i++) { /* keeps the latest load of each server */
         for (j = 0; j < d->peers && d->peer[j].server != peers[i].server; j++)
             ;
         if (j < d->peers ? peers[i].age_ns < d->peer[j].age_ns : j < 2 * settings.k) {
@@ -698,7 +698,7 @@ void client_start(struct transfer *t)
     t->start_ns = tool_now_ns();
     t->failed = t->done = false;
     t->probe_ns = 0;
-    t->parts = 1; /* one reference of our own */
+    t->parts = 1; /* one reference for the caller */
     client.under_way++;
     while (at < end) { /* parts end at objects' borders, and fit a buffer */
         const struct file_layout *f = t->layout;

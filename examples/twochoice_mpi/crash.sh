@@ -3,11 +3,11 @@
 # usage: examples/twochoice_mpi/crash.sh [--rounds N] [--dir DIR] [--servers N] [--nodes N] [--seed N] [--longest MS]
 #                                        [--power-cut 1] [--in-compaction 1]
 #
-# In every round a job recovers, reads back every byte that the journals know of, and writes at random until it is
+# In every round a job recovers, reads back every byte that the journals list, and writes at random until it is
 # killed: mpirun, its ranks and their I/O processes, by recorded pid and start time. At the end everything is verified,
-# checked, pulled home, verified and checked again. SIGKILL tests all that is above the kernel, but leaves the page
-# cache, so a missing sync would not show. With --power-cut 1 (as root) the objects are on a file system of their own,
-# in a file behind a loop device; after each kill the next job gets a copy of that file as it was at that moment,
+# checked, pulled home, verified and checked again. SIGKILL tests everything above the kernel, but leaves the page
+# cache, so a missing sync would not be found. With --power-cut 1 (as root) the objects are on a file system of their
+# own, in a file behind a loop device; after each kill the next job gets a copy of that file as it was at that moment,
 # without what only the page cache had. With --in-compaction 1 a job is killed when a server compacts its log.
 set -u
 arguments=("$@")
@@ -39,7 +39,7 @@ shm=$(mktemp -d /dev/shm/twochoice_crash-XXXXXX) || exit 1
 RANDOM=$seed
 
 start_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
-# Of all recorded processes those that are still there: a pid with another start time is somebody else.
+# The recorded processes that are still there: a pid with another start time is another process.
 left_alive() {
     cat "$work"/pids/*.pid "$work/children" 2>/dev/null | while read -r pid start; do
         [ "$(start_of "$pid")" = "$start" ] && echo "$pid"
@@ -55,14 +55,14 @@ kill_job() {
     wait "$mpirun" 2>/dev/null
     for tries in $(seq 500); do
         left=$(left_alive)
-        [ -z "$left" ] && [ "$tries" -gt 2 ] && break # who was just being started has recorded itself by now
+        [ -z "$left" ] && [ "$tries" -gt 2 ] && break # processes that were just being started have recorded themselves by now
         [ -n "$left" ] && kill -KILL $left 2>/dev/null
         sleep 0.01
     done
     rm -rf "${shm:?}"/* "$work"/pids "$work"/tmp
     [ -z "$left" ]
 }
-# A file system whose dirty pages the kernel leaves alone for as long as a round takes.
+# A file system whose dirty pages the kernel does not write back during a round.
 mount_disk() { mkdir -p "$work/objects" && mount -o loop,commit=300 "$work/disk" "$work/objects"; }
 cut_power() {
     cp "$work/disk" "$work/disk.now" && umount "$work/objects" && mv "$work/disk.now" "$work/disk" && mount_disk
@@ -101,10 +101,10 @@ echo "$rounds rounds, $servers servers, $nodes nodes, seed $seed"
 writing=0 compacting=0
 for round in $(seq "$rounds"); do
     found=
-    # Every fourth dies early: while it starts, recovers or verifies.
+    # Every fourth job dies early: while it starts, recovers or verifies.
     early=$((round % 4 == 0))
     pull=$([ $((round % 2)) = 0 ] && echo "--idle 2ms --idle-load 1G" || echo --no-pull)
-    : >"$work/out" # or its last round's lines would be read
+    : >"$work/out" # otherwise the lines of the last round would be read
     # shellcheck disable=SC2086
     job stress --seed "$((seed + round))" $pull >"$work/out" 2>&1 </dev/null &
     mpirun=$!
@@ -125,8 +125,8 @@ for round in $(seq "$rounds"); do
         writing=$((writing + 1))
         at=$((RANDOM % longest))
         sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
-        # A compaction writes into redirect.next, and its swap takes that name away: what is there and newer than now is
-        # a compaction under way.
+        # A compaction writes into redirect.next, and its swap takes that name away: a newer file of that name is a
+        # compaction under way.
         touch "$work/now"
         until=$((SECONDS + 4)) io=$(cat "$work"/pids/io-*.pid 2>/dev/null | cut -d' ' -f1)
         while [ "$in_compaction" = 1 ] && [ -z "$found" ] && [ $SECONDS -lt $until ]; do
@@ -144,7 +144,7 @@ for round in $(seq "$rounds"); do
     mpirun=
     [ -z "$found" ] || [ ! -s "$found" ] || compacting=$((compacting + 1))
     [ "$power_cut" = 0 ] || cut_power || { echo "round $round: the copy cannot be mounted"; exit 1; }
-    if grep -q '^verified' "$work/out"; then # this round's job read back what the ones before had left
+    if grep -q '^verified' "$work/out"; then # this round's job read back what the earlier rounds had left
         echo "round $round: $(grep '^verified' "$work/out"), killed"
         grep -q ' 0 bytes wrong, 0 could not be read' "$work/out" || exit 1
     else

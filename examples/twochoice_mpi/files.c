@@ -43,7 +43,7 @@ static bool sub_dir(const struct files *f, const char *name)
     return plot_mkdir(path) && sync_dir(f->dir);
 }
 
-/* Reserves room for all records: a full disk then stops data, but not the table. */
+/* Reserves room for all records: then a full disk stops data, but not the table. */
 static void keep_room(struct files *f, int log)
 {
     uint64_t bytes = log == TWOCHOICE_MARK_LOG ? 1024 : f->log_bytes;
@@ -125,7 +125,7 @@ static int log_sync(void *ctx, int log)
     return fdatasync(f->log_fd[log]);
 }
 
-/* The swap gave the old log's name to the new one. The old one begins again under the free name. */
+/* The swap gave the old log's name to the new log. The old log begins again under the free name. */
 static int log_truncate(void *ctx, int log, uint64_t len)
 {
     struct files *f = ctx;
@@ -167,7 +167,7 @@ void files_storage(struct files *f, struct twochoice_storage *storage)
 
 /* ---- objects --------------------------------------------------------------------------------------------- */
 
-/* A place for one more file: if all are taken, that of the least recently used. */
+/* A place for one more file. If all are taken: the place of the least recently used file. */
 static bool make_place(struct files *f)
 {
     struct object_file *oldest = NULL;

@@ -1,7 +1,7 @@
-// What was acknowledged: a file for each compute node, or one for all. It uses none of the headers that are tested
-// here. A write is recorded before it is sent, and again when it was acknowledged or has failed. So the order in the
-// file is the order of writes, without a clock. The bytes of a write follow from its number, which node and count
-// make unique.
+// A journal of acknowledged writes: a file for each compute node, or one for all. It uses none of the headers that are
+// tested here. A write is recorded before it is sent, and again when it was acknowledged or has failed. So the order
+// in the file is the order of writes, without a clock. The bytes of a write follow from its number, which node and
+// count make unique.
 #include "journal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -21,14 +21,14 @@ struct record {
 
 struct entry {
     uint64_t number, offset, end;
-    uint64_t begun, over; /* places in the file; over: it can change nothing behind that */
+    uint64_t begun, over; /* places in the file; after `over` the write can change nothing */
     int acknowledged;
 };
 
 struct journal {
     int fd;
     struct entry *entry;                        /* in the order of the file */
-    uint64_t entries, room, records, open_from; /* open_from: entries before are over */
+    uint64_t entries, room, records, open_from; /* open_from: all entries before it are over */
     uint64_t next;                              /* this node's next number */
 };
 
@@ -72,7 +72,7 @@ static int apply(struct journal *j, const struct record *r)
     return 1;
 }
 
-/* One write call: after SIGKILL the page cache has all of it or nothing. */
+/* One write call: after SIGKILL the page cache has the whole record or nothing. */
 static void append(struct journal *j, uint32_t kind, uint64_t number, uint64_t offset, uint64_t len)
 {
     struct record r = {MAGIC, kind, number, offset, len};
@@ -166,7 +166,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many bytes of [from, to) are wrong; the same writes cover all of it. *first: the first wrong one. */
+/* Returns how many bytes of [from, to) are wrong; the same writes cover all of it. *first: the first wrong one. */
 static uint64_t judge(const struct journal *j, const uint64_t *cover, size_t covers, uint64_t from, uint64_t to,
                       const uint8_t *data, uint64_t *first)
 {

@@ -1,4 +1,4 @@
-/* journal.h - what was acknowledged, kept without the headers that are tested. */
+/* journal.h - a journal of acknowledged writes, without the headers that are tested. */
 #ifndef TWOCHOICE_MPI_JOURNAL_H
 #define TWOCHOICE_MPI_JOURNAL_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct journal;
-/* Opens or creates the file and reads it; writes that were open then stay open for ever. NULL: an error was printed.
+/* Opens or creates the file and reads it; writes that were open then stay open. NULL: an error was printed.
  * Several nodes may write to one file, once all have opened it. */
 struct journal *journal_open(const char *path, uint32_t node);
 void journal_close(struct journal *j);
@@ -15,9 +15,9 @@ uint64_t journal_intent(struct journal *j, uint64_t offset, uint64_t len);
 void journal_fill(uint64_t number, uint64_t offset, uint8_t *data, uint64_t len);
 /* After the write was acknowledged, or has failed. */
 void journal_over(struct journal *j, uint64_t number, bool acknowledged);
-/* How many of the bytes read at offset are wrong. A right byte is of an acknowledged write that no later acknowledged
- * one hides, or of a write that was under way beside it, or of one that was never acknowledged; zero if nothing was
- * written. *first: the place of the first wrong byte. */
+/* Returns how many of the bytes read at offset are wrong. A right byte is of an acknowledged write that no later
+ * acknowledged one hides, of a write that was under way at the same time, or of one that was never acknowledged. It is
+ * zero if nothing was written. *first: the place of the first wrong byte. */
 uint64_t journal_wrong(const struct journal *j, uint64_t offset, const uint8_t *data, uint64_t len, uint64_t *first);
 void journal_totals(const struct journal *j, uint64_t *writes, uint64_t *acknowledged, uint64_t *bytes);
 

@@ -43,7 +43,7 @@ void link_open(int *argc, char ***argv, int *rank, int *ranks)
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 }
 
-/* At the end: all ranks meet here, and none spins for the others. */
+/* At the end: waits for all ranks without spinning. */
 void link_close(void)
 {
     static const struct link_handler nobody;
@@ -198,8 +198,8 @@ static void take_message(const struct link_handler *h, MPI_Message *message, con
         h->message(h->ctx, probed->MPI_SOURCE, &m, peers);
 }
 
-/* Notes and messages of one sender in the order in which they were sent: a decision must not be overtaken by the write
- * that it announces, or that write would be expected once more. */
+/* Notes and messages of one sender in the order in which they were sent: the write that a decision announces must not
+ * overtake it, or that write would be expected once more. */
 static bool poll_control(const struct link_handler *h)
 {
     MPI_Message message;
@@ -224,7 +224,7 @@ bool link_poll(const struct link_handler *h)
     return any;
 }
 
-/* After an event another one is likely: polls twice, then sleeps 50 us, at last 2 ms. */
+/* After an event another one is likely: polls twice, then sleeps 50 us, in the end 2 ms. */
 void link_nap(uint32_t idle_rounds, int fd)
 {
     struct timespec t = {0, 50000};

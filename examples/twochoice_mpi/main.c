@@ -31,7 +31,7 @@ struct settings settings = {
 static const struct command {
     const char *name;
     int (*run)(void);
-    bool lasting; /* its objects stay */
+    bool lasting; /* a command that keeps its objects */
     uint64_t write_bytes, per_process, rounds;
     const char *what;
 } commands[] = {
@@ -289,7 +289,7 @@ static int compute(int rank, int ranks)
     if (settings.recover)
         nodes_tell(OP_SWEEP, 0, NULL);
     if (command->run != workload_stress &&
-        command->run != workload_verify) /* they read first, while maintainers wait */
+        command->run != workload_verify) /* they read first, while the maintainers wait */
         nodes_tell(OP_GO, 0, NULL);
     nodes_barrier();
     status = command->run();
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
     io = fork(); /* before MPI starts */
     if (io < 0)
         tool_die(TOOL_FAILED, "fork: %s", strerror(errno));
-    /* At once, as the job may be killed while MPI starts. A rank that MPI did not tell its number uses its pid. */
+    /* Written at once, as the job may be killed while MPI starts. A rank that has no number from MPI uses its pid. */
     pids_write(io ? "rank" : "io", of_mpi ? (uint32_t)strtoul(of_mpi, NULL, 10) : (uint32_t)getpid());
     if (io == 0) {
         close(pair[0]);

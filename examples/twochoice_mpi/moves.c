@@ -1,4 +1,4 @@
-// What a server does by itself: pulls redirected bytes home when both sides are idle (Section V-C), tells other servers
+// A server's background work: pulls redirected bytes home when both sides are idle (Section V-C), tells other servers
 // to drop pieces that no byte refers to, finds pieces that a crash left behind, checks.
 //
 // None of these excludes another: the table's stamps make that safe. A piece is dropped by its stamp, and no stamp is
@@ -70,7 +70,7 @@ void moves_stale(struct store *s, size_t n)
     struct twochoice_table_state c;
     size_t i;
     (void)twochoice_table_info(&s->table, &c);
-    for (i = 0; i < n && s->drops < DROPS_MAX; i++) { /* a sweep finds those that find no place here */
+    for (i = 0; i < n && s->drops < DROPS_MAX; i++) { /* a sweep finds the pieces for which there is no room here */
         struct stale *d = &s->drop[(s->drop_first + s->drops) % DROPS_MAX];
         uint64_t from = qos_sat_sub(p[i].offset, s->s->part_bytes), to = p[i].end + s->s->part_bytes;
         if (twochoice_table_refers(&s->table, p[i].object, p[i].version, from, to - from))
@@ -99,7 +99,7 @@ static void forget_here(struct store *s, uint64_t object, uint64_t stamp)
     struct object_file *file = stamp ? files_get(&s->files, object, stamp, false) : NULL;
     struct stat st;
     if (!file || file->users != 0)
-        return; /* not here, or busy: a later sweep removes it */
+        return; /* not here, or in use: a later sweep removes it */
     if (fstat(file->fd, &st) == 0)
         s->word[COUNT_DROPPED_BYTES] += (uint64_t)st.st_blocks * 512;
     files_unlink(&s->files, file);
@@ -124,7 +124,7 @@ void moves_has(struct store *s, struct task *t)
 static void end_pull(struct store *s, struct pull *p)
 {
     p->used = p->here = false;
-    s->changed = true; /* a write at home may have waited for it */
+    s->changed = true; /* a write at home may have waited for the pull */
     s->maintain_at_ns = 0;
 }
 
@@ -183,7 +183,7 @@ static void write_pull(struct store *s, struct pull *p)
         return;
     }
     p->status = ST_OK;
-    p->writes = (uint32_t)n + 1; /* one more until all are submitted, as a write may end at once */
+    p->writes = (uint32_t)n + 1; /* counts one more until all are submitted, as a write may end at once */
     for (i = 0; i < n; i++) {
         struct task *t = tool_alloc(sizeof *t);
         t->pull = p;
@@ -263,7 +263,7 @@ static void pull_arrived(struct store *s, struct pull *p, uint64_t status)
         return;
     }
     twochoice_table_find(&s->table, p->piece.object, p->piece.offset, &now);
-    /* A piece that was written anew meanwhile is no error. */
+    /* A piece that was written again meanwhile is not an error. */
     if (status == ST_GONE && now.version == p->piece.version && now.end >= p->piece.end && told++ < 8)
         tool_warn("server %u: server %u does not have bytes %" PRIu64 "-%" PRIu64 " of object %016" PRIx64
                   ", which it should keep for us",
@@ -272,7 +272,7 @@ static void pull_arrived(struct store *s, struct pull *p, uint64_t status)
     s->maintain_at_ns = tool_now_ns() + s->s->idle_ns;
 }
 
-/* ---- the sweep: after a start, a server asks the homes about what it holds, and forgets what is not needed -- */
+/* ---- the sweep: after a start, a server asks the homes about its pieces, and drops those that are not needed -- */
 
 static void end_sweep(struct store *s)
 {
@@ -342,7 +342,7 @@ static void report(void *ctx, enum twochoice_disagreement what, const struct two
                                        "the log is damaged",
                                        "table and log name different places",
                                        "the bytes are not there",
-                                       "nobody could say whether the bytes are there"};
+                                       "no server could tell whether the bytes are there"};
     const struct store *s = ctx;
     if (told++ >= 50)
         return;
@@ -402,7 +402,7 @@ void moves_check(struct store *s, struct task *t)
     check_on(s);
 }
 
-/* ---- what others answered -------------------------------------------------------------------------------- */
+/* ---- answers of other servers -------------------------------------------------------------------------------- */
 
 void moves_answered(struct store *s, const struct job *j)
 {

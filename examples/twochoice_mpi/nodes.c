@@ -1,4 +1,4 @@
-// What all compute nodes do together; node 0 speaks for all.
+// What all compute nodes do together; node 0 sends the requests.
 #include "twochoice_mpi.h"
 #include <stdlib.h>
 #include <string.h>

@@ -404,7 +404,8 @@ static bool advance(void)
     return any;
 }
 
-/* Is there room again? Requires twice the size of all buffers: else all clients would come at once and be refused. */
+/* Is there room again? Requires twice the size of all buffers: otherwise all clients would come at once and be
+   refused. */
 static void look_at_space(uint64_t now_ns)
 {
     struct statvfs v;

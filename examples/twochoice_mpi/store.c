@@ -1,6 +1,6 @@
 // The I/O process of a server: one thread, one io_uring for data and for the socket to its rank.
 //
-// Order of what is acknowledged. Data: written with RWF_DSYNC, so that a completion means durable. Record: appended
+// Order before an acknowledgement. Data: written with RWF_DSYNC, so that a completion means durable. Record: appended
 // when the data is durable, and one commit of the log then serves every record that waits. Answer: after the commit.
 #include "store.h"
 #include <errno.h>
@@ -84,7 +84,7 @@ struct task *task_take(struct task_list *l)
 
 void store_answer(struct store *s, struct task *t, uint64_t status)
 {
-    if (t->stamp) { /* it was not recorded */
+    if (t->stamp) { /* the write was not recorded */
         (void)!twochoice_table_write_cancel(&s->table, t->stamp);
         s->changed = true;
     }
@@ -171,7 +171,7 @@ static void data_completed(struct store *s, struct task *t, int result)
         return;
     }
     t->done += (uint64_t)result;
-    if (result == 0) { /* behind the end of the file: zeros */
+    if (result == 0) { /* after the end of the file: zeros */
         memset(t->data + t->done, 0, t->len - t->done);
         t->done = t->len;
     }
@@ -316,7 +316,8 @@ static void end_job(struct store *s, struct task *t)
     store_answer(s, t, status);
 }
 
-/* A target asks about a piece that it holds. "Not needed" is true when all changes so far are durable, and stays so. */
+/* A target asks about a piece that it holds. "Not needed" is true when all changes so far are durable, and stays true.
+   */
 static void refers_job(struct store *s, struct task *t)
 {
     const struct note *n = &t->job.n;
@@ -526,7 +527,7 @@ static void commit(struct store *s)
 
 /* ---- the loop -------------------------------------------------------------------------------------------- */
 
-/* Everything the rank has sent. False: the rank is gone. */
+/* Takes everything that the rank has sent. False: the rank is gone. */
 static bool receive_jobs(struct store *s)
 {
     struct job j;
@@ -624,7 +625,7 @@ static bool open_table(struct store *s)
     if (st != QOS_OK) {
         tool_warn("server %u: %s/redirect.log: %s, at byte %" PRIu64 "%s", s->s->server, s->s->dir,
                   qos_strerror((int)st), r.valid_bytes,
-                  st == QOS_ECORRUPT ? "; --accept-prefix keeps what stands before, and loses what stands behind" : "");
+                  st == QOS_ECORRUPT ? "; --accept-prefix keeps the records before it, and loses those after it" : "");
         return false;
     }
     s->word[COUNT_RECOVERED] = r.records;
@@ -657,7 +658,7 @@ _Noreturn void store_main(int fd, struct shared *shared, uint8_t *buffers)
 {
     struct store *s = tool_alloc(sizeof *s);
     int rc;
-    /* Ctrl-C reaches the whole job: the rank decides, and closes the socket. */
+    /* Ctrl-C reaches the whole job. The rank decides when to end, and closes the socket. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     s->s = &settings;

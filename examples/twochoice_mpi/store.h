@@ -18,8 +18,8 @@ struct task {
     struct object_file *file;
     uint8_t *data;
     uint64_t offset, len, done; /* of the data */
-    uint64_t due_ns;            /* the paced device is not ready before */
-    uint64_t stamp;             /* of a write at home that is open; 0: none */
+    uint64_t due_ns;            /* the time when the paced device is ready */
+    uint64_t stamp;             /* stamp of an open write at home; 0: none */
     bool writing;
     struct pull *pull;
     struct task *next;
@@ -52,8 +52,8 @@ struct store {
     /* The commit under way: the kernel syncs, this thread goes on. */
     struct flight {
         struct twochoice_commit commit;
-        struct task_list tasks; /* that it acknowledges */
-        unsigned syncs;         /* that have not come back */
+        struct task_list tasks; /* records that it acknowledges */
+        unsigned syncs;         /* syncs that have not come back */
         enum qos_status begun;
         bool under_way, good;
     } flight;
@@ -70,8 +70,8 @@ struct store {
         uint64_t changes; /* may be dropped when so many are durable */
     } drop[DROPS_MAX];    /* a ring */
     size_t drop_first, drops;
-    struct twochoice_piece *old; /* what a change replaced */
-    size_t olds;                 /* room in it */
+    struct twochoice_piece *old; /* pieces that a change replaced */
+    size_t olds;                 /* number of pieces that fit in it */
     uint32_t flying;             /* told, not answered */
     struct sweep {
         struct task *task;
@@ -101,7 +101,7 @@ void moves_step(struct store *s, uint64_t now_ns);
 void moves_answered(struct store *s, const struct job *j);
 void moves_pull_committed(struct store *s, struct task *t, bool durable);
 bool moves_quiet(const struct store *s); /* nothing of this is under way */
-/* For QOS_EAGAIN, which says that a change replaces more pieces than s->old has room for: more room. */
+/* After QOS_EAGAIN (a change replaces more pieces than s->old has room for): makes more room. */
 void moves_more_room(struct store *s);
 /* A change replaced the first n of s->old: pieces that no byte needs are dropped when the change is durable. */
 void moves_stale(struct store *s, size_t n);

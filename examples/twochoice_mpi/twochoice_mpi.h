@@ -1,16 +1,16 @@
-/* twochoice_mpi.h - how the parts of the tool hang together.
+/* twochoice_mpi.h - how the parts of the tool work together.
  *
  * Ranks 0..servers-1 are object servers, the others compute nodes. A server is two processes:
  *
  *     the rank itself (server.c)     uses MPI, detects load, never blocks: a slow disk does not delay a probe's answer
  *     its I/O process (store.c)      owns the directory: object files through io_uring, the redirect table and its log,
  *                                    the maintainer. Forked before MPI starts. If it dies, the rank goes on and tells
- *                                    all others: the death of a rank would end the whole job
+ * all others. The death of a rank would end the whole job
  *
  * Both share memory for data and a socket for small messages. A compute rank (client.c) is the node of `procs`
  * processes: one scheduler places all their writes. link.c is MPI; journal.c records what the crash test expects.
  *
- * Objects are named home << 48 | file << 32 | index, so that everybody knows an object's home.
+ * Objects are named home << 48 | file << 32 | index, so that every rank knows an object's home.
  */
 #ifndef TWOCHOICE_MPI_H
 #define TWOCHOICE_MPI_H
@@ -107,7 +107,7 @@ bool link_sending(void);
 void link_split(bool node);
 void link_gather(const void *mine, size_t bytes, void *all);
 bool link_gathered(void);
-/* Sleeps, the longer the more rounds were idle; wakes when fd (-1: none) is readable. */
+/* Sleeps, longer after more idle rounds; wakes when fd (-1: none) is readable. */
 void link_nap(uint32_t idle_rounds, int fd);
 
 /* ---- store.c: the I/O process ---------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ struct transfer { /* one read or write of a process */
     uint32_t process, parts;
     const struct file_layout *layout;
     uint64_t offset, len, start_ns, end_ns, status; /* status: reason of a failure */
-    uint64_t probe_ns;                              /* longest wait for a decision among its parts */
+    uint64_t probe_ns;                              /* longest wait for a decision, over its parts */
     uint8_t *data;
     uint64_t tag; /* the caller's */
 };
@@ -183,9 +183,9 @@ extern struct client_counts client_counts;
 /* Starts a transfer; client_poll advances it and sets `done`. Until then it and its data must stay valid. */
 void client_start(struct transfer *t);
 bool client_poll(void); /* true: something happened */
-void client_wait(void); /* one nap */
+void client_wait(void); /* sleeps once */
 uint32_t client_under_way(void);
-void client_finish(void); /* until nothing is in flight */
+void client_finish(void); /* waits until nothing is in flight */
 /* Sends one request and waits for its answer; transfers go on meanwhile. */
 void client_ask(uint32_t server, struct note *n);
 /* Probes servers 0..n-1 once; returns the ns until the slowest answer. */
