@@ -1,8 +1,8 @@
-/* bench.h - what all benchmarks share: options, clock, medians, the table and the JSON lines.
+/* bench.h - shared by all benchmarks: options, clock, medians, the table and the JSON lines.
  *
  * Each header has one benchmark: build/bench/<header> [--quick] [--json FILE]. It prints a table. With --json it also
- * writes one object a line: {"bench":..., "case":..., "metric":..., "value":..., "unit":...}. Compare only ratios
- * between things that ran side by side in one process; absolute times depend on the machine.
+ * writes one object a line: {"bench":..., "case":..., "metric":..., "value":..., "unit":...}. Compare only ratios of
+ * cases that ran side by side in one process; absolute times depend on the machine.
  */
 #ifndef QOS_BENCH_H
 #define QOS_BENCH_H

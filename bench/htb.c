@@ -1,8 +1,8 @@
 // flags: -isystem /usr/include/dpdk -isystem /usr/include/x86_64-linux-gnu/dpdk -include rte_config.h
-/* bench/htb.c - what htb.h costs, beside DPDK's rte_meter, a dependent load, and a scan over all classes.
+/* bench/htb.c - the cost of htb.h, beside DPDK's rte_meter, a dependent load, and a scan over all classes.
  *
- * Short slices, a tenth of a millisecond if possible, in turn: on a busy machine most of them are not interrupted, so their
- * median is that of an idle one.
+ * Short slices, a tenth of a millisecond if possible, run in turn. On a busy machine most of them are not interrupted,
+ * so their median is that of an idle machine.
  *
  * Cases
  *   depth=1..8            htb_take, 10 classes in turn, one resource; `now` advances 7 to 70 ns per call; every take is
@@ -48,7 +48,8 @@ static void *aligned(size_t size)
     return p;
 }
 
-/* A tree of `classes` classes at `depth` buckets each. Half of what they use is their own, half is borrowed. */
+/* A tree of `classes` classes at `depth` buckets each. Half of the tokens that they use are their own, half are
+ * borrowed. */
 static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t demand_per_s)
 {
     struct htb_config config;
@@ -60,7 +61,7 @@ static void *tree_new(struct htb *h, uint32_t classes, uint32_t depth, uint64_t 
     config.classes = classes + groups + 1;
     config.rate_per_s[0] = demand_per_s * 4 < QOS_RATE_MAX ? demand_per_s * 4 : QOS_RATE_MAX;
     config.bound = HTB_BY_RATE;
-    config.maximize_interval_ns = 1000; /* every call of htb_maximize looks */
+    config.maximize_interval_ns = 1000; /* every call of htb_maximize evaluates */
     mem = aligned(htb_memsize(&config));
     if (htb_init(h, mem, htb_memsize(&config), &config) != QOS_OK) {
         fprintf(stderr, "htb_init: %s\n", htb_config_error(&config));
@@ -210,7 +211,7 @@ static void bench_depths(struct bench *b)
     }
 }
 
-/* A random cycle through all `lines` cache lines of a memory: each load depends on the one before. */
+/* A random cycle through all `lines` cache lines of a memory: each load depends on the one before it. */
 static void chain_fill(uint64_t *mem, size_t lines, struct qos_rng *rng)
 {
     uint32_t *perm = (uint32_t *)aligned(lines * sizeof *perm);
@@ -237,7 +238,7 @@ static double chain_ns(const uint64_t *mem, uint64_t loads)
     return (double)(bench_ns() - begin) / (double)loads;
 }
 
-/* The memory that a take touches of its class, without the work: a line of one array, and five counters in another. */
+/* The memory of a class that a take touches, without the work: a line of one array, and five counters in another. */
 #define LINE_WORDS 8
 #define REST_WORDS 11
 static double walk_ns(uint64_t *mem, uint32_t classes, uint64_t steps)
@@ -297,7 +298,7 @@ static void bench_sizes(struct bench *b)
             tried[s] += 2 * takes;
         }
         growth[k] = in_turn[SIZES - 1][k] / in_turn[0][k];
-        /* Against a take at 10 classes plus what the memory of 100,000 adds to the walk. */
+        /* Compared with a take at 10 classes plus the growth of the walk at 100,000 classes. */
         vs_walk[k] = in_turn[SIZES - 1][k] / (in_turn[0][k] + walk[SIZES - 1][k] - walk[0][k]);
     }
     for (s = 0; s < SIZES; s++) {
@@ -402,7 +403,8 @@ static void bench_queues(struct bench *b)
         scan_ns = (double)(bench_ns() - begin) / (double)done;
 
         now = look_at;
-        for (k = 0; k < LOOKS; k++) { /* every class is backlogged, and a slice of requests passes between two looks */
+        /* every class is backlogged, and a slice of requests passes between two evaluations */
+        for (k = 0; k < LOOKS; k++) {
             for (done = 0; done < SLICE; now = htb_dispatch_next_ns(&h, now))
                 while ((q = htb_dispatch(&h, now)) != NULL) {
                     if (htb_complete(&h, now, HTB_DONE, NULL, q) != QOS_OK || htb_submit(&h, now, q) != QOS_OK)

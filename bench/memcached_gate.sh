@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What examples/memcached_gate costs beside no proxy and beside twemproxy.   usage: bench/memcached_gate.sh [--quick]
+# The cost of examples/memcached_gate, beside no proxy and beside twemproxy.   usage: bench/memcached_gate.sh [--quick]
 # The same load on each in turn, a tenth of it sets: requests per second, p99, and requests for a second of the proxy's processor
-# time (per core): on a machine that others use, that says most. All are medians of the rounds, the ratio is that within a round. Control: the load without a proxy, before and after each round.
-# One connection: each request wakes four processes in turn. Between two cores a wake-up costs ten times what the proxies do, and where the
-# kernel places them is luck; so this load also runs with all on one core, and with the proxy on a core of its own.
-# Writes build/bench/memcached_gate.jsonl.
+# time (per core): on a shared machine that is the most reliable figure. All are medians of the rounds; a ratio is of
+# two slices of one round. Control: the load without a proxy, before and after each round. One connection: each request
+# wakes four processes in turn. Between two cores a wake-up costs ten times the work of the proxies, and the kernel's
+# placement varies. So this load also runs with all processes on one core, and with the proxy on its own core. Writes
+# build/bench/memcached_gate.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin
@@ -41,7 +42,7 @@ echo "# bench memcached_gate: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuin
 
 cpu_ns() { cat "/proc/${pid[$1]}/task/"*/schedstat | awk '{n += $1} END {printf "%.0f", n}'; }
 every=0-$(($(nproc) - 1))
-place() { # CASE: on which cores the proxies run, and everything else
+place() { # CASE: the cores of the proxies, and those of all else
     local t proxies=$every
     others=$every
     case $1 in

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What examples/nbdkit costs, and what it holds, beside nbdkit without a filter and its own rate filter.   usage: bench/nbdkit.sh [--quick]
-# fio's nbd engine on the null plugin, so that nothing but nbdkit and the filter is measured.
-# Case overhead: nothing binds. Short slices of four servers in turn: none, with the filter, none, another without (the control),
-# none, rate; each divided by the mean of the slices without a filter before and after it. Requests per second, CPU time and
-# context switches of the server for a request, the share of requests that the filter metered.
-# Case limit: 20 MiB/s; what is delivered, how evenly (over 100 ms), context switches for a request.
-# Case exports: 8 exports, 4 connections each, all asking for more: 80 and 40 MiB/s reserved, five limited to 8, one without either,
-# of 200 in all; for a minute. The rate filter knows the total only.
-# PARTS="overhead limit exports", LOADS="4k_16x1 ..." (block, outstanding, connections) and ROUNDS=60 run less or more.
+# The cost of examples/nbdkit, and how it keeps promises, beside nbdkit without a filter and with its own rate filter.
+#  usage: bench/nbdkit.sh [--quick] fio's nbd engine on the null plugin, so that only nbdkit and the filter are
+# measured. Case overhead: no limit is reached. Short slices of four servers in turn: none, with the filter, none,
+# another without (the control), none, rate; each divided by the mean of the slices without a filter before and after
+# it. Requests per second, CPU time and context switches of the server for a request, the share of requests that the
+# filter metered. Case limit: 20 MiB/s; the rate delivered, its evenness (over 100 ms), context switches for a request.
+# Case exports: 8 exports, 4 connections each, all with more demand: 80 and 40 MiB/s reserved, five limited to 8, one
+# without either, of 200 in all; for a minute. The rate filter knows the total only.
+# PARTS="overhead limit exports", LOADS="4k_16x1 ..." (block, outstanding, connections) and ROUNDS=60 select parts.
 # Writes build/bench/nbdkit.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -17,7 +17,7 @@ rounds=${ROUNDS:-60} slice=200 batch=5 seconds=6 loads=${LOADS:-4k_16x1 4k_16x4 
 parts=" ${PARTS:-overhead limit exports} " minute=60
 if [ "${1:-}" = --quick ]; then
     rounds=5 seconds=1 minute=2 loads=4k_16x4 limits='64k 4'
-    echo "quick: $rounds rounds, so nothing is settled"
+    echo "quick: $rounds rounds, so the result is not reliable"
 fi
 [ -f "$filter" ] || make -s "$filter" >/dev/null || exit 1
 fio --enghelp | grep -qw nbd || { echo "this fio has no nbd engine: nothing is measured"; exit 1; }
@@ -39,7 +39,7 @@ serve() { # NAME FILTER... : on socket $d/NAME
     cat "$d/$name.err"
     exit 1
 }
-# Nothing binds: 900 GiB/s, a class with a reservation and a limit as in earnest.
+# No limit is reached: 900 GiB/s, a class with a reservation and a limit as in practice.
 serve none % 1G
 serve control % 1G
 serve qos --filter="$filter" % 1G qos-rate=900G 'qos-class="",reserve=100G,limit=800G' qos-stats="$d/stats" qos-stats-interval=500
@@ -53,8 +53,8 @@ serve exports_rate --filter=rate % 1G rate=1600M # bits
 put() { printf '{"bench":"nbdkit","case":"%s","metric":"%s","value":%s,"unit":"%s"}\n' "$@" >>"$json"; }
 echo "# bench nbdkit: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(nbdkit --version), $(fio --version)"
 
-ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; } # dead threads are in it
-switches() { cat "/proc/$1"/task/*/status 2>/dev/null | awk '/ctxt_switches/ {n += $2} END {print n + 0}'; } # of the living
+ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; } # includes dead threads
+switches() { cat "/proc/$1"/task/*/status 2>/dev/null | awk '/ctxt_switches/ {n += $2} END {print n + 0}'; } # of living threads
 # A slice; switches are counted in the middle of it, while all threads of the connections live.
 # run SERVER BLOCK DEPTH CONNECTIONS SECONDS [OPTION...]: requests/s, CPU us and switches for a request
 run() {
@@ -103,7 +103,7 @@ batch() { # BLOCK DEPTH CONNECTIONS ROUNDS: adds to $d/slices and $d/cpu, a line
     echo >>"$d/cpu"
 }
 metered() { sleep 0.8; awk '/^submitted/ {print $4}' "$d/stats"; } # requests that the filter has completed
-# Median, and between which two of n values the true one is with 95 %.
+# The median, and the two of n values between which the true median is with 95 %.
 sorted=$middle'function spread(v, n,    k) {k = int(n / 2 - 0.98 * sqrt(n)); if (k < 1) k = 1; return sprintf("%.4f", middle(v, n)) sprintf(" %.4f %.4f ", v[k], v[n + 1 - k])}'
 if [[ $parts == *" overhead "* ]]; then
     printf '%-16s %-24s %28s %28s %28s\n' overhead "" 'filter / none' 'rate / none' 'control / none'
@@ -119,7 +119,7 @@ if [[ $parts == *" overhead "* ]]; then
         for ((i = 0; i < rounds; i += batch)); do batch "$block" "$depth" "$connections" $((rounds - i < batch ? rounds - i : batch)) || exit 1; done
         sent=$(awk '{n += $4} END {printf "%.0f", n}' "$d/cpu")
         real=$(awk "BEGIN {print ($(metered) - $first) / $sent}")
-        # Requests per second: slices of the filter, the control and rate are every second one. CPU: of batches.
+        # Requests per second: every second slice is one of the filter, the control or rate. CPU: of batches.
         read -r -a v <<<"$(awk "$sorted"'
             FILENAME ~ /slices/ {for (i = 2; i < NF; i += 2) {t = i / 2 % 3; x[t, ++n[t]] = 2 * $i / ($(i - 1) + $(i + 1))}; a[NR] = $1; m = NR; next}
             {k++; for (t = 1; t <= 3; t++) y[t % 3, k] = $(2 * t + 1) / $(2 * t + 2) / ($1 / $2); us[k] = $1 / $2}
@@ -151,7 +151,7 @@ if [[ $parts == *" overhead "* ]]; then
 fi
 
 # ---- limit
-# What fio saw in each 100 ms: mean and deviation. Not the first 3 s: the rate filter begins with 2 s of credit.
+# fio's rate in each 100 ms: mean and deviation, without the first 3 s: the rate filter begins with 2 s of credit.
 [[ $parts != *" limit "* ]] || printf '\n%-18s %21s %21s %21s\n' 'limit of 20 MiB/s' 'delivered, qos rate' 'uneven, qos rate' 'switches, qos rate'
 while read -r block depth; do
     [[ $parts == *" limit "* ]] || break

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What examples/nginx costs, and what it holds beside nginx's own limit_rate and limit_req.   usage: bench/nginx.sh [--quick]
-# 4 workers, 200 connections (wrk). Case overhead: nothing binds; short slices of servers without it, with it and without it
-# (the control) in turn.
+# The cost of examples/nginx, and how it keeps promises, beside nginx's own limit_rate and limit_req.   usage:
+# bench/nginx.sh [--quick] 4 workers, 200 connections (wrk). Case overhead: no limit is reached; short slices of
+# servers without it, with it and without it (the control) in turn.
 # Case table: the same loads under each. Case long: reservation and limits over 30 s, by the module's own counters.
 # PARTS="overhead long" and OBJECTS="small mid mib" (4 KiB, 64 KiB, 1 MiB) run these only. Writes build/bench/nginx.jsonl.
 set -u
@@ -14,7 +14,7 @@ json=$PWD/$out/nginx.jsonl
 rounds=${ROUNDS:-100} seconds=6 long=30
 if [ "${1:-}" = --quick ]; then
     rounds=5 seconds=1 long=5
-    echo "quick: $rounds rounds, so nothing is settled"
+    echo "quick: $rounds rounds, so the result is not reliable"
 fi
 [ -f "$module" ] || make -s "$module" >/dev/null || exit 1
 mkdir -p "$out"
@@ -35,7 +35,7 @@ head -c 4096 "$d/html/mib" >"$d/html/small"
 [ "$(id -u)" -ne 0 ] || user="user root;"
 
 # Three servers with the same files: nginx without the module, the control likewise, and nginx with it.
-# What each is told for the table: 80 MiB/s in all, gold at least 50 and at most 60. limit_rate and limit_req know neither a
+# The settings for the table: 80 MiB/s in all, gold at least 50 and at most 60. limit_rate and limit_req know neither a
 # total nor a reservation: gold gets 60, bulk the other 20; of limit_rate each connection the 100th part, of limit_req requests
 # of 64 KiB.
 declare -A url master
@@ -86,15 +86,15 @@ echo "# bench nginx: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head
 
 # ---- overhead
 # The workers share one core, wrk has the others. A round is four slices: without, with, without, control. `with` and `control`
-# are each divided by the mean of the slices without it before and after, so what lasts longer than a second disturbs all
-# alike. Shown: the median of all rounds, and between which two of them the true one is with 95 %.
+# are each divided by the mean of the slices without it before and after, so a disturbance of more than a second
+# affects all alike. Shown: the median of all rounds, and the two rounds between which the true median is with 95 %.
 cpu_ns() { awk '{n += $1} END {printf "%.0f", n}' $(workers "$1" /schedstat); }
 workers() { printf "/proc/%s${2:-}\n" $(cat "/proc/${master[$1]}/task/${master[$1]}/children"); }
 slice() { # SERVER LOCATION OBJECT: requests per second, requests for a second of the workers' processor time
     local before to=$d/slice
     before=$(cpu_ns "$1")
     timeout -s INT 0.3 taskset -c "$clients" wrk -t"$((cores - 1 ? cores - 1 : 1))" -c200 -d60s --timeout 20s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$to" 2>&1
-    # A connection that was not served yet when the slice ended is one of wrk's timeouts.
+    # wrk counts a connection that was not yet served at the end of a slice as a timeout.
     if grep -E 'Socket errors.*(connect|read|write) [1-9]|Non-2xx' "$to" >&2; then exit 1; fi
     awk -v ns=$(($(cpu_ns "$1") - before)) '/requests in/ {n = $1} /Requests\/sec/ {print $2, n / ns * 1e9}' "$to"
 }
@@ -184,7 +184,7 @@ mid 0 200 gold idle, bulk 200, 64 KiB
 mib 100 100 100 + 100 connections, 1 MiB
 small 100 100 100 + 100 connections, 4 KiB
 END
-part table && echo "asked: gold at least 50 and at most 60, bulk at most 70, both at most 80 (wrk counts headers too)"
+part table && echo "required: gold at least 50 and at most 60, bulk at most 70, both at most 80 (wrk counts headers too)"
 
 # ---- long: reservation and limit by the module's own counters
 status() { curl -fs "${url[with]}/status" | awk '/^zone/ {z = $2} /^zone disks/ {printf "%.6f ", $4 / 1e9} z == "disks:" && ($1 == "gold" || $1 == "bulk") {printf "%.0f %s ", $7 + $8, $12} END {print ""}'; }
@@ -203,7 +203,7 @@ for pair in 'both 100 100' 'alone 200 0'; do
         s = $6 - $1; g = $7 - $2; b = $9 - $4
         print g / s / 52428800, g / s / 62914560, (g + b) / s / 83886080, ($8 - $3) / s / 10}')"
     echo "long, gold $gold and bulk $bulk connections: gold got $of_reserve of its reservation, $of_limit of its limit; $of_root of the root's rate was spent; gold waited $waited % of the time"
-    awk "BEGIN {exit !($waited < 98)}" && echo "    inconclusive for the reservation: the clients of this machine asked for too little"
+    awk "BEGIN {exit !($waited < 98)}" && echo "    inconclusive for the reservation: the clients of this machine had too little demand"
     put "long_$name" of_reservation "$of_reserve" ratio
     put "long_$name" of_limit "$of_limit" ratio
     put "long_$name" of_root "$of_root" ratio

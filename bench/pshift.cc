@@ -267,7 +267,7 @@ static void against_peers(bench *b, uint32_t servers, uint32_t buckets, double r
 
 /* The stress case, grown: 64 servers of 100,000; with per_bucket, capacity in proportion to the buckets, so that each
  * keeps the stress case's 640 tokens. In the first family a million buckets get 6 tokens each: a tenth is lost in
- * rounding R_i down, and almost nothing shifts. In both, r = 1.0 is harder up to 100,000 entries: with so few rows per
+ * rounding R_i down, and almost nothing shifts. In both, r = 1.0 is harder up to 100,000 entries: with few rows per
  * server some excess cannot be placed, and all rows are checked again to prove it. */
 static double growth_ns(uint32_t entries, double r, bool per_bucket, bool least = false)
 {
@@ -390,7 +390,7 @@ static void omp_for(void *ctx, uint32_t count, pshift_task task, void *arg)
         task(arg, i);
 }
 
-/* The paper's size: one thread and two in turn, the least of each, as in Figure 5. */
+/* The paper's size: one thread and two in turn, the minimum of each, as in Figure 5. */
 static void parallel_at_paper_size(bench *b, double r)
 {
     solver s(spec_of(64, 10000, r, 1.1));
@@ -417,7 +417,7 @@ static void warm_and_parallel(bench *b)
     std::vector<double> cold, warm, two, one;
     std::vector<uint32_t> changed;
     uint64_t seed = 77;
-    int runs = 11, threads = 2, single = 1; /* median of many: the first warm starts touch memory for the first time */
+    int runs = 11, threads = 2, single = 1; /* median of many: the first warm starts access memory for the first time */
     pshift_options opt = {};
     opt.parallel_for = omp_for;
     for (int k = 0; k < runs; k++) {
@@ -463,9 +463,10 @@ static void parallel(bench *b)
     warm_and_parallel(b);
 }
 
-/* 10,000 servers and 10,000,000 buckets: with slack (0.9), at 1.0 with what rounding leaves, tight (640 tokens a bucket),
- * and above (1.01). Cold starts on one core; then one row changed at a time: milliseconds where the old cut still proves
- * the result (the median), at most a tenth of a cold start elsewhere (the most). */
+/* 10,000 servers and 10,000,000 buckets: with slack (0.9), at 1.0 with the slack that rounding leaves, tight (640
+ * tokens a bucket), and above (1.01). Cold starts on one core; then one row changed at a time: it takes milliseconds
+ * where the old cut still proves the result (the median), and at most a tenth of a cold start elsewhere (the maximum).
+   */
 static void largest(bench *b)
 {
     static const struct {
@@ -661,7 +662,7 @@ static void scheduler(bench *b)
 
 /* ---- data for the figures ------------------------------------------------------------------------------ */
 
-/* The least of the runs: the others were slowed down by other programs. */
+/* The minimum of the runs: the others were slowed down by other programs. */
 static double timed(solver &s, const pshift_options *opt, int runs)
 {
     double least = s.solve_ms(opt);
@@ -670,8 +671,8 @@ static double timed(solver &s, const pshift_options *opt, int runs)
     return least;
 }
 
-/* Figure 5: time against m, for r, by threads; parallel_for at the paper's size. All points in turn, so that other
- * programs disturb all alike; the least of each. */
+/* Figure 5: time against m, for r, by threads; parallel_for at the paper's size. All points run in turn, so that other
+ * programs disturb all alike; the minimum of each counts. */
 static void figure_5(double r)
 {
     const int points = 11, rounds = 150;
@@ -694,8 +695,9 @@ static void figure_5(double r)
         printf("%.1f %.4f %.4f\n", 1 + 0.1 * k, least[k][0], least[k][1]);
 }
 
-/* The paper's approximation (Section III-C2) as a separate problem: an entry that may not give keeps its tokens, one
- * that may not take has no spare demand. Fixed tokens are deducted from reservations and capacities. bits: 1 gives, 2
+/* The paper's approximation (Section III-C2) as a separate problem: an entry that may not give keeps its tokens; an
+ * entry that may not take has no spare demand. Fixed tokens are deducted from reservations and capacities. bits: 1
+ * gives, 2
  * takes. */
 static void reduce(solver &s, const std::vector<uint64_t> &initial, const std::vector<uint8_t> &bits)
 {

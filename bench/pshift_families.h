@@ -35,7 +35,7 @@ struct family {
     }
     enum placement { ANYWHERE, RING, RACKS, REPLICAS };
     enum spread { EVEN, POWER, MIXED };
-    /* The k-th server of a row: any; the next one; 7 of 8 in one rack of 16; one in each part of the servers. */
+    /* The k-th server of a row: any server; the next one; 7 of 8 in one rack of 16; one in each part of the servers. */
     uint32_t place(uint32_t servers, uint32_t length, placement how, uint64_t first, uint32_t k)
     {
         const uint64_t part = servers / length, rack = first / 16 * 16 + draw(0, 15), any = draw(0, servers - 1);
@@ -48,7 +48,7 @@ struct family {
             at = k * part + any % part;
         return static_cast<uint32_t>(at % servers);
     }
-    /* The k-th demand of a row: all equal; by a power law; each 1/32 of the one before. */
+    /* The k-th demand of a row: all equal; by a power law; each is 1/32 of the one before it. */
     static uint64_t share(uint64_t want, uint32_t length, spread how, uint32_t k)
     {
         const uint64_t all = want * 11 / 10;

@@ -1,5 +1,5 @@
-// What tokens cost: a take beside a bare atomic add, claims included on one and two cores beside a shared word and a
-// mutex, how flat a token and a private count are from one core to two, the share of a loop of 4 KiB reads, and one check
+// The cost of tokens: a take beside a bare atomic add; takes with claims, on one and two cores, beside a shared word
+// and a mutex; a token and a private count on one core and on two; their share of a loop of 4 KiB reads; and one check
 // of a monitor with 10,000 clients.
 // flags: -pthread -isystem /usr/include/dpdk -isystem /usr/include/x86_64-linux-gnu/dpdk -include rte_config.h
 #define _GNU_SOURCE
@@ -115,7 +115,7 @@ static void *work(void *arg)
     } else if (w->peer == SHARED_WORD) {
         for (i = 0; i < w->n; i++)
             taken += (int64_t)qos_atomic_add_relaxed(&shared_word, UINT64_MAX) > 0;
-    } else if (w->peer == PRIVATE) { /* what two cores can do at best: memory that nobody else touches */
+    } else if (w->peer == PRIVATE) { /* the best that two cores can do: memory that no other core touches */
         for (i = 0; i < w->n; i++) {
             taken += w->count > 0;
             w->count--;
@@ -175,8 +175,8 @@ static double tokens(int cores, enum peer peer, uint64_t n, double *share)
     return bench_median(ns, (size_t)rounds);
 }
 
-/* How much longer a token takes on each of two cores than on one alone, and the same for a private count, which
- * shows the machine's own part (cores that are threads of one core, a clock that falls). In turn, under the same load. */
+/* How much longer a token takes on each of two cores than on one alone. The same for a private count shows the
+ * machine's own part (cores that are threads of one core, a lower clock rate). In turn, under the same load. */
 static void bench_flat(struct bench *b)
 {
     static const enum peer peer[2] = {TAKE, PRIVATE};
@@ -280,7 +280,7 @@ static void bench_loop(struct bench *b)
     int r, which, rounds = 41;
     setup(2, TOKENPOOL_TOKENS_MAX / 2);
     pin(0);
-    /* What its own configuration call computes, but for a clock in nanoseconds instead of DPDK's clock. */
+    /* The values of its own configuration call, for a clock in nanoseconds instead of DPDK's clock. */
     meter_profile.cbs = meter_profile.ebs = UINT64_C(1) << 62;
     meter_profile.cir_period = meter_profile.cir_bytes_per_period = 1;
     meter.tc = meter_profile.cbs;

@@ -1,5 +1,5 @@
 // bench of twochoice.h: the redirect table beside absl::btree_map, Boost.ICL's interval_map and the paper's own log, in
-// one run; queries while a slow disk syncs; what a placement decision costs.
+// one run; queries while a slow disk syncs; the cost of a placement decision.
 // links: -pthread
 #include "bench.h"
 #include "twochoice.h"
@@ -252,7 +252,7 @@ void against_absl(bench *b)
     }
 }
 
-// One operation at ten times the size: cache misses grow, comparisons hardly.
+// One operation at ten times the size: cache misses grow, comparisons hardly do.
 void growth(bench *b)
 {
     double create_of[2], find_of[2];
@@ -436,7 +436,7 @@ int log_truncate(void *ctx, int log, uint64_t len)
     return 0;
 }
 
-// The log that counts becomes log 0, where recovery reads it. Nothing is written after that.
+// The active log becomes log 0, where recovery reads it. Nothing is written after that.
 int log_swap(void *ctx, int log)
 {
     auto *m = static_cast<memory_log *>(ctx);
@@ -452,8 +452,8 @@ int slow_sync(void *, int)
     return 0;
 }
 
-// The owner's lock, in the order of arrival, as an event loop would serve: a std::mutex lets a thread that takes many
-// steps in a row have it again and again. And how long it was held at most, in processor time.
+// The owner's lock, granted in the order of arrival, as in an event loop: with a std::mutex a thread that makes many
+// steps would get it again and again. Also measures how long it was held at most, in processor time.
 struct owner_lock {
     std::atomic<uint64_t> next{0}, served{0};
     uint64_t longest = 0;

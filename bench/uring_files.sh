@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What htb.h costs in front of a real device, and how much of a device it uses.   usage: bench/uring_files.sh [--quick]
+# The cost of htb.h in front of a real device, and the part of a device that it uses.   usage: bench/uring_files.sh
+# [--quick]
 #   overhead      random 4 KiB reads at depth 32; no limit is reached. Slices without the scheduler, with it, and without
 #                 it again (the A/A control) take turns.
 #   none          uring_files without a scheduler beside fio with the same requests, in turn
@@ -31,7 +32,8 @@ echo "# bench uring_files: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 
     --tenant a:rw=randread,bs=4k,depth=32,reserve=20M,limit=100G || exit 1
 
 # The peer of `none`: fio with the same requests, in turn, as the disk drifts. Each run of ours is divided by the mean of fio's runs
-# before and after it. Shown: the median, and between which two runs the true one is with 95 %. Processor time counts the processes' own.
+# before and after it. Shown: the median, and the two runs between which the true median is with 95 %. Processor time
+# is that of the processes.
 ours() { # requests per second, ns of processor time for a request
     "$tool" --file "$file" --scheduler none --runtime "${fio_seconds}s" --profile-time 300ms --json "$dir/one.json" \
         --tenant a:rw=randread,bs=4k,depth=32 >/dev/null 2>&1 || return 1
@@ -59,7 +61,7 @@ if [[ $parts == *" none "* ]] && command -v fio >/dev/null; then
 fi
 [[ $parts == *" known_device "* ]] || exit 0
 
-# A device of known speed. Where the first kind is not as it should be, the simulated one takes its place.
+# A device of known speed. If the first kind does not have the known speed, the simulated one takes its place.
 metric() { # METRIC VALUE UNIT
     printf '%-18s %10.4f %s\n' "$1" "$2" "$3"
     printf '{"bench":"uring_files","case":"known_device","metric":"%s","value":%.6g,"unit":"%s"}\n' "$1" "$2" "$3" >>"$json"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whole commands side by side, timed by hyperfine.   usage: bench/whole.sh [--quick]
-# For each comparison: a table on the terminal; hyperfine's own JSON in build/bench/hyperfine-<name>.json; and in
-# build/bench/whole.jsonl the time of each command over that of the first one, the reference.
+# For each comparison: a table on the terminal; hyperfine's own JSON in build/bench/hyperfine-<name>.json; and, in
+# build/bench/whole.jsonl, the time of each command divided by that of the first one, the reference.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -41,7 +41,7 @@ compare() {
     }' "$out/whole/$name.csv" >>"$out/whole.jsonl"
 }
 
-# What it costs to include a header: compiling a file that includes it, beside one that includes <stdio.h> only.
+# The cost of including a header: compiling a file that includes it, beside one that includes <stdio.h> only.
 compile=()
 for header in '<stdio.h>' *.h; do
     base=$(basename "$header" .h | tr -d '<>.')
@@ -51,9 +51,9 @@ for header in '<stdio.h>' *.h; do
 done
 compare compile "${compile[@]}"
 
-# The papers' experiments in simulated time. Those that take milliseconds are compared with the start of the process, the
-# others with a smaller run, which shows how they grow. simulate pshift takes too long to be repeated here; bench/pshift.cc
-# compares its solver.
+# The papers' experiments in simulated time. Those that take milliseconds are compared with the start of a process, the
+# others with a smaller run, which shows their growth. simulate pshift takes too long to be repeated here;
+# bench/pshift.cc compares its solver.
 simulate=build/examples/simulate
 compare simulate-htb "$simulate --help" "$simulate htb"
 compare simulate-tags "$simulate --help" "$simulate tags"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Opens OUTDIR/index.html in headless Chromium, 1200 and 400 pixels wide: no error, each figure loaded, nothing wider than
-# the page. Leaves OUTDIR/index_1200.png and index_400.png to look at.
+# Opens OUTDIR/index.html in headless Chromium, 1200 and 400 pixels wide: checks that there is no error, that each
+# figure is loaded, and that nothing is wider than the page. Leaves OUTDIR/index_1200.png and index_400.png for
+# inspection.
 # usage: bench/figures/check.sh OUTDIR
 set -eu
 out=$(cd "$1" && pwd)
@@ -8,7 +9,7 @@ command -v chromium >/dev/null || { echo "check.sh: needs Chromium (Debian: chro
 d=$(mktemp -d)
 trap 'rm -rf "$d"' EXIT
 browser() { timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$d/profile" "$@" 2>"$d/err"; }
-# The page, with a last line that says what a reader would notice.
+# The page, with a last line that counts the faults that a reader would notice.
 cat "$out/index.html" - >"$d/page.html" <<'HTML'
 <script>
 addEventListener("load", () => {

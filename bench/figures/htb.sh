@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# AQuA's Figures 8 to 10 from the simulation, and what a take costs by depth and by number of classes.
+# AQuA's Figures 8 to 10 from the simulation, and the cost of a take by depth and by number of classes.
 # usage: bench/figures/htb.sh OUTDIR      (run from the repository root)
 set -eu
 out=$1 b=build/bench/htb.jsonl

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes OUTDIR/index.html: each figure beside what its paper shows. One file without links to others, light and dark.
-# A figure that was not drawn is named with the reason: OUTDIR/FIGURE.why, if its script left one.
+# Writes OUTDIR/index.html: each figure beside what its paper shows. One file without links to others, for light and
+# dark screens. A figure that was not drawn is listed with the reason in OUTDIR/FIGURE.why, if its script left one.
 # usage: bench/figures/index.sh OUTDIR      (run from the repository root)
 set -eu
 out=$1 list=bench/figures/gallery.txt

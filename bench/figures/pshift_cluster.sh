@@ -5,7 +5,8 @@ set -eu
 out=${1:?usage: bench/figures/pshift_cluster.sh OUTDIR}
 log=build/figures_pshift_cluster.txt
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-# cluster FIGURES OPTION...: a run that was too busy to judge is repeated once. If that is no better, its figures are left out.
+# cluster FIGURES OPTION...: a run that was too busy to judge is repeated once. If the second run is too busy, too, its
+# figures are left out.
 cluster() {
     local figures=$1 status try f
     shift

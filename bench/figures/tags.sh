@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The reward paper's Figures 2 to 6 from the simulation, and what a request costs by number of clients.
+# The reward paper's Figures 2 to 6 from the simulation, and the cost of a request by number of clients.
 # usage: bench/figures/tags.sh OUTDIR      (run from the repository root)
 set -eu
 out=$1 b=build/bench/tags.jsonl
@@ -22,7 +22,8 @@ plot '$d/ns_per_op_scan' title 'scan of all clients', \
      '$d/ns_per_op' title 'tags.h, proportional sharing', \
      '$d/ns_per_op_heap' lc rgb '#999999' dt 2 title 'replace-top on a binary heap'
 GP
-# On a real file. A disk whose speed changed meanwhile can refuse what its profile promised: once more, then without.
+# On a real file. If the disk's speed changed, the run can refuse the reservation of its profile: it is repeated once,
+# then the figure is left out.
 rm -f "$out"/tags_hotcold.{svg,why}
 for try in 1 2; do
     if examples/uring_files/hotcold.sh build/hotcold; then

@@ -1,9 +1,9 @@
-// A file of known speed, for a loop device to stand on.     usage: device FILE SIZE_MIB OPS_PER_S BYTES_PER_S
+// A file of known speed, to be the backing file of a loop device.     usage: device FILE SIZE_MIB OPS_PER_S BYTES_PER_S
 //
-// Mounts itself over FILE (FUSE, spoken directly: its one node is the file) and answers reads with zeros, at the time at
-// which a device of that speed would. Requests are served first in, first out; one is done when its share of the
-// operations and its share of the bytes have both passed. So the speed is known without the bursts of 100 ms that
-// blk-throttle makes. Writes take as long and are thrown away.
+// Mounts itself over FILE (FUSE, without a library: its one node is the file) and answers reads with zeros, when a
+// device of that speed would. Requests are served first in, first out. A request is done when both its share of the
+// operations and its share of the bytes have passed. So the speed is known, without the bursts of 100 ms of
+// blk-throttle. Writes take as long; their data is dropped.
 //
 // SIGUSR1 halves both rates, SIGUSR2 restores them. SIGTERM, SIGINT or umount end it, and so does the end of its parent.
 #define _GNU_SOURCE
@@ -39,7 +39,8 @@ struct waiting {
 static struct waiting waiting[WAITING_MAX]; /* a ring, first in first out */
 static uint32_t first, count;
 static uint64_t size_bytes;
-static double ops_per_s, bytes_per_s, ops_free_ns, bytes_free_ns; /* free: when what came before has passed */
+/* the device is free when all earlier requests have passed */
+static double ops_per_s, bytes_per_s, ops_free_ns, bytes_free_ns;
 static uint8_t zeros[LENGTH_MAX], message[MESSAGE_MAX];
 static volatile sig_atomic_t halved, ended;
 
@@ -67,7 +68,7 @@ static void reply(int fd, uint64_t unique, int error, const void *body, size_t l
     head.unique = unique;
     part[0] = (struct iovec){&head, sizeof head};
     part[1] = (struct iovec){(void *)(uintptr_t)body, length};
-    if (writev(fd, part, 2) < 0 && errno != ENOENT) /* ENOENT: nobody waits for it any more */
+    if (writev(fd, part, 2) < 0 && errno != ENOENT) /* ENOENT: no process waits for it any more */
         perror("device: reply");
 }
 
@@ -162,7 +163,7 @@ static void serve_due(int fd)
     }
 }
 
-/* Until the kernel says that the mount is gone (ENODEV), or a signal ends it. */
+/* Runs until the kernel reports that the mount is gone (ENODEV), or a signal ends it. */
 static int serve(int fd)
 {
     while (!ended) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo's tenants on one device, under what the kernel has, under fio's own rates, and under uring_files.
+# The demo's tenants on one device, under the kernel's mechanisms, under fio's own rates, and under uring_files.
 # usage: bench/kernel/disk.sh [--quick]
 # As root. The device: 12,000 requests/s and 300 MiB/s (device.bash, fuse). The tenants:
 #   db      4 KiB random reads, 32 at a time, 9.4 MiB/s reserved (a fifth of the requests)
@@ -7,13 +7,12 @@
 #   backup  128 KiB random reads, 16 at a time, at most 30 MiB/s (a tenth)
 # Three scenes: all run; db is idle; the device gives half.
 #
-# The kernel has no reservations, so each mechanism is set as its manual suggests for these promises, by hand, for the
-# whole device: limits on scan and backup that leave db its part (blk-throttle, fio), or weights 2 : 7 : 1 (BFQ with
+# The kernel has no reservations. So each mechanism is set by hand for the whole device, as its manual suggests for
+# these promises: limits on scan and backup that leave db its part (blk-throttle, fio), or weights 2 : 7 : 1 (BFQ with
 # low_latency off, io.cost), with blk-throttle for backup's limit. htb bounds the device time in flight; tags and token
-# have 32 requests at the device.
-# A row is marked if the device's own process waited for a processor for more than a twentieth of the time: the device was slower than
-# it should be then. MECHANISMS="htb bfq" runs these only.
-# Writes build/bench/kernel_disk.jsonl, and build/bench/kernel_disk.svg where gnuplot is there.
+# have 32 requests at the device. A row is marked if the device's own process waited for a processor for more than a
+# twentieth of the time: then the device was slower than it should be. MECHANISMS="htb bfq" runs these only. Writes
+# build/bench/kernel_disk.jsonl, and, with gnuplot, build/bench/kernel_disk.svg.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . bench/kernel/device.bash
@@ -41,7 +40,7 @@ queue=/sys/block/${device#/dev/}/queue
 
 tenants="db scan backup"
 declare -A bs=([db]=4k [scan]=128k [backup]=128k) depth=([db]=32 [scan]=64 [backup]=16) weight=([db]=200 [scan]=700 [backup]=100)
-declare -A cap=([db]=0 [scan]=272629760 [backup]=31457280) # bytes/s: scan has what db and backup leave of 300 MiB/s
+declare -A cap=([db]=0 [scan]=272629760 [backup]=31457280) # bytes/s: scan has the part of 300 MiB/s that db and backup leave
 
 # ---- cgroups of the tenants
 make_cgroups() { # status 1: no I/O controller
@@ -67,7 +66,7 @@ weigh() { # TENANT: BFQ's weight
 }
 
 # ---- runs: each leaves a line in $dir/rows: SCENE MECHANISM RESERVATION LIMIT BUSY P99_MS CPU_US DEVICE_WAITED
-# of the device: as much as it gives in the scene
+# of the device: its capacity in the scene
 device_waited_ns() { awk '{print $2}' "/proc/$device_pid/schedstat"; }
 row() { # SCENE MECHANISM db_bytes scan_bytes backup_bytes p99_ns cpu_us
     awk -v scene="$1" -v name="$2" -v db="$3" -v scan="$4" -v backup="$5" -v p99="$6" -v cpu="$7" -v ops="$device_ops" -v bytes="$device_bytes" \
@@ -103,14 +102,14 @@ with_fio() { # SCENE MECHANISM: one process for each tenant, in its cgroup where
         (map((.usr_cpu + .sys_cpu) * 1e4) | add) / (map(.read.iops) | add)] | map(tostring) | join(" ")' "$dir/db.json" "$dir/scan.json" "$dir/backup.json")
 }
 
-# A machine that stands still while the device is measured makes the tool refuse the reservations: measured once more.
+# If the machine stalls while the device is measured, the tool refuses the reservations: then it is measured once more.
 with_tool() { # SCENE SCHEDULER OPTION...
     run_tool "$@" || run_tool "$@" || { echo "$2, $1: no result"; tail -5 "$dir/log"; }
 }
 run_tool() { # status 1: no result
     local scene=$1 name=$2 start= pid i
     shift 2
-    [ "$scene" != idle ] || start=,start=$((seconds + 1))s # it is there, with its reservation, and idle
+    [ "$scene" != idle ] || start=,start=$((seconds + 1))s # the tenant is there, with its reservation, and idle
     rm -f "$dir/tool.json" "$dir/err"
     device_whole # the profile is of the whole device
     nice -n -10 timeout -k 5 60 "$tool" --file "$device" --direct yes --scheduler "$name" "$@" --profile-time 1s \
@@ -186,7 +185,7 @@ awk 'BEGIN {split("all idle half", scene); title["all"] = "all run"; title["idle
         for (i = 1; i <= n; i++) if (split(row[scene[s], name[i]], f, " "))
             printf "%-22s %10.1f %% %10.1f %% %10.1f %% %9s ms %9.2f us%s\n", name[i], 100 * f[3], 100 * f[4], 100 * f[5], scene[s] == "idle" ? "-" : sprintf("%.1f", f[6]), f[7], (f[8] > 5 ? sprintf("  (the device waited %d %%)", f[8]) : "")
     }}' "$dir/rows"
-echo "(reservation: the lesser of what db and scan got of theirs; limit: what backup got of its; CPU: of the processes)"
+echo "(reservation: the smaller part that db and scan got of theirs; limit: the part that backup got of its own; CPU: of the processes)"
 awk '{split("reservation_least limit busy p99_ms cpu_us_per_io device_waited", m); for (i = 1; i <= 6; i++)
     printf "{\"bench\":\"kernel_disk\",\"case\":\"%s %s\",\"metric\":\"%s\",\"value\":%s,\"unit\":\"%s\"}\n", $2, $1, m[i], $(i + 2), i < 4 ? "ratio" : i == 4 ? "ms" : i == 5 ? "us" : "%"}' "$dir/rows" >"$out/kernel_disk.jsonl"
 command -v gnuplot >/dev/null || { echo "no figure: gnuplot is missing"; exit 0; }

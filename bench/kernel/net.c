@@ -1,12 +1,12 @@
 // Packets of several classes over one link: shaped by Linux's htb, or by htb.h in this process.
 //     net tc TREE                 prints the tc commands for the device $DEV
-//     net send tc|htb TREE IP S   sends for S seconds, as much as may go; prints the processor time per packet
+//     net send tc|htb TREE IP S   sends for S seconds, as much as allowed; prints the processor time per packet
 //     net receive TREE S          prints a line for each leaf: name, reserved, limit, exact share, received (Mbit/s)
 // TREE: nodes "id:parent:rate:limit:name" with commas between them, rates in Mbit/s; the first is the root, parents come
 // before their children, a node without children is a leaf and always has packets.
 //
-// The exact share: each node gives its children their rates, and what is left of its own to all of them alike, up to
-// their limits, level by level. It is worked out here, without htb.h.
+// The exact share: each node gives its children their rates, and the remainder of its own share to all of them alike,
+// up to their limits, level by level. It is computed here, without htb.h.
 #define _GNU_SOURCE
 #include "htb.h"
 #include <arpa/inet.h>
@@ -26,8 +26,8 @@
 #define PACKET_BYTES (PAYLOAD_BYTES + 42u) /* with UDP, IP and Ethernet headers, as the kernel counts */
 #define PORT 5000u
 #define MBIT_BYTES 125000u
-#define BURST_MIN_BYTES 6000u       /* of the kernel's buckets, or 2 ms of the rate; its timers are punctual */
-#define BURST_NS UINT64_C(20000000) /* as late as this process may wake up without loss */
+#define BURST_MIN_BYTES 6000u       /* of the kernel's buckets, at least 2 ms of the rate; its timers are punctual */
+#define BURST_NS UINT64_C(20000000) /* this process may wake up this late without loss */
 #define WAITING 8u                  /* packets of each leaf in our queues */
 
 struct node {
@@ -46,7 +46,7 @@ static uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* What is left of a node's share goes to all its children alike; who is at its limit drops out. */
+/* The remainder of a node's share goes to all its children alike; a child at its limit drops out. */
 static void share_out(uint32_t group)
 {
     double left = node[group].share, each;
@@ -136,7 +136,8 @@ static int open_socket(uint32_t leaf, const char *ip)
     if (!ip)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size);
     else if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority) == 0) /* the class of Linux's htb */
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size); /* its queue lasts while this process is late */
+        /* its queue is long enough while this process is late */
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size);
     if (fd < 0 || (ip ? connect : bind)(fd, (struct sockaddr *)&to, sizeof to) != 0) {
         perror("net: socket");
         exit(1);
@@ -254,7 +255,7 @@ static int receive(double seconds)
         ready[i] = (struct pollfd){node[i].leaf ? open_socket(i, NULL) : -1, POLLIN, 0};
     while ((now_ns = clock_ns()) < end_ns) {
         if (poll(ready, nodes, end_ns == QOS_NEVER ? 10000 : 100) == 0 && end_ns == QOS_NEVER)
-            return 1; /* nobody sends */
+            return 1; /* no packets are sent */
         if (end_ns == QOS_NEVER) {
             from_ns = now_ns + QOS_NS_PER_S / 2;
             end_ns = from_ns + (uint64_t)(seconds * 1e9);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Linux's htb (tc) beside htb.h: the same trees on the same link, a veth pair between two network namespaces.
 # usage: bench/kernel/net.sh [--quick]
-# As root. Every leaf always has packets to send. Asked of both: each leaf's exact share (bench/kernel/net.c works it out).
-# Linux's quantum is one packet for all, htb.h's weights are 1. Writes build/bench/kernel_net.jsonl.
+# As root. Every leaf always has packets to send. The measure for both: each leaf's exact share (bench/kernel/net.c
+# computes it). Linux's quantum is one packet for all, htb.h's weights are 1. Writes build/bench/kernel_net.jsonl.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C
@@ -44,7 +44,7 @@ run() { # tc|htb TREE -> $dir/$1
     ip netns exec $a nice -n -10 timeout 60 "$net" send "$1" "$2" 10.77.0.2 "$(awk "BEGIN {print $seconds + 1}")" >"$dir/$1.cpu"
     wait "$receiver"
 }
-# The worst leaf, and all together; of what the tree says.
+# The worst leaf, and all together, as parts of the shares in the tree.
 compare() { # NAME TREE
     run tc "$2" && run htb "$2" || { echo "$1: could not run"; return; }
     printf '\n%-26s %9s %9s %9s %9s %9s\n' "$1 (Mbit/s)" reserved limit exact "tc htb" htb.h
@@ -68,4 +68,4 @@ compare "2 levels, 80 Mbit/s" 0:0:80:80:root,1:0:10:80:a,2:0:20:80:b,3:0:10:15:c
 compare "3 levels, 80 Mbit/s" 0:0:80:80:root,1:0:40:80:group,2:1:10:80:group/a,3:1:20:80:group/b,4:0:20:80:c,5:0:10:80:d
 compare "4 levels, 80 Mbit/s" 0:0:80:80:root,1:0:40:60:group,2:1:20:80:group/g,3:2:5:80:group/g/a,4:2:10:80:group/g/b,5:1:10:80:group/c,6:0:20:80:d
 compare "3 levels, 240 Mbit/s" 0:0:240:240:root,1:0:120:240:group,2:1:30:240:group/a,3:1:60:240:group/b,4:0:60:240:c,5:0:30:240:d
-echo "(CPU: of the sender; what Linux does for it in interrupts is not in it)"
+echo "(CPU: of the sender; Linux's work in interrupts is not included)"

@@ -18,7 +18,7 @@ static uint64_t port, connections = 50, pipeline = 1, value_bytes = 100, for_ns 
 
 struct connection {
     int fd;
-    uint64_t sent_ns, missing, lines; /* of the batch: replies, lines of them that are still to come */
+    uint64_t sent_ns, missing, lines; /* replies of the batch, and lines of them, that are still to come */
     uint64_t body;                    /* bytes of a value that are still to come */
     size_t partial;
     char line[128];
