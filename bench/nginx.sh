@@ -36,8 +36,8 @@ head -c 4096 "$d/html/mib" >"$d/html/small"
 
 # Three servers with the same files: nginx without the module, the control likewise, and nginx with it.
 # The settings for the table: 80 MiB/s in all, gold at least 50 and at most 60. limit_rate and limit_req know neither a
-# total nor a reservation: gold gets 60, bulk the other 20; of limit_rate each connection the 100th part, of limit_req requests
-# of 64 KiB.
+# total nor a reservation: gold gets 60, bulk the other 20; with limit_rate each connection gets a hundredth, with
+# limit_req the rate counts requests of 64 KiB.
 declare -A url master
 config() { # NAME PORT
     cat <<END

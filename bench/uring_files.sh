@@ -5,7 +5,8 @@
 #                 it again (the A/A control) take turns.
 #   none          uring_files without a scheduler beside fio with the same requests, in turn
 #   known_device  the demo's tenants on a device of known speed: the part of it that they use, with htb.h and without
-# PARTS="overhead none known_device" runs these only; PAIRS=25 of the peer. Writes build/bench/uring_files.jsonl.
+# PARTS="overhead none known_device" runs these only; PAIRS=25: pairs of runs with the peer. Writes
+# build/bench/uring_files.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . bench/kernel/device.bash

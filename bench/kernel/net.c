@@ -26,7 +26,8 @@
 #define PACKET_BYTES (PAYLOAD_BYTES + 42u) /* with UDP, IP and Ethernet headers, as the kernel counts */
 #define PORT 5000u
 #define MBIT_BYTES 125000u
-#define BURST_MIN_BYTES 6000u       /* of the kernel's buckets, at least 2 ms of the rate; its timers are punctual */
+/* the smallest burst of the kernel's buckets; else 2 ms of the rate: its timers are punctual */
+#define BURST_MIN_BYTES 6000u
 #define BURST_NS UINT64_C(20000000) /* this process may wake up this late without loss */
 #define WAITING 8u                  /* packets of each leaf in our queues */
 

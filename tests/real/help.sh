@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# proves: the examples in the tools' help texts work exactly as printed (status 0, or 3 where the tool judges the machine);
-# those that need nothing but a processor: build/help
+# proves: the examples in the tools' help texts work exactly as printed (status 0, or 3 where the tool judges the
+# proves: machine); those that need only a processor are in build/help
 #
-# They are run in a directory of their own, with the tools in the PATH and the environment that the help text asks for. What
-# a promise is worth is judged by each tool's own test, so a tool that finds a reservation missed (status 1, with its
-# verdict on stdout and nothing on stderr) has worked here.
+# They are run in a directory of their own, with the tools in the PATH and the environment that the help text asks for.
+# Each tool's own test judges promises. So a tool that finds a reservation missed (status 1, with its verdict on stdout
+# and nothing on stderr) has worked here.
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0
@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 export PATH=$root/build/examples:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
-# What is not run, and why.
+# Prints why an example is not run, if it is not.
 reason() {
     case $1 in
     *--hostfile*) echo "needs other hosts" ;;

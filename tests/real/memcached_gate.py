@@ -88,7 +88,8 @@ def compare(direct, gate):
         a, b = talk(direct, data), talk(gate, data)
         check(f"memcached and the gate answer alike to {data[:60]!r}: {a[:100]!r}", a == b, b)
         same += a == b
-    # the same again in one stream, with requests cut at random places; without what depends on the second of the clock
+    # the same again in one stream, with requests cut at random places; without answers that depend on the second of
+    # the clock
     text = b"".join(b"delete %s noreply\r\n" % k for k in (b"a", b"b", b"n", b"zz", b"foo", b"new", b"big", b"noreply")) + b"\r\n".join(c for c in CASES if c and len(c) < 5000 and not re.match(b"flush|g?at|touch|mg n v t|ms b 2 T", c))
     text += b"\r\nmn\r\n"
     without_cas = lambda r: re.sub(rb"VALUE n 0 1 \d+", b"VALUE n 0 1", r)
@@ -105,7 +106,7 @@ def compare(direct, gate):
     print(f"{same} of {len(CASES)} requests: memcached's answer and the gate's are equal")
 
 
-# ---- what no client should send
+# ---- requests that no client should send
 
 def bad(gate, pid):
     before = rss(pid)
@@ -230,7 +231,7 @@ def buckets(gate, gold_port):
     went(b"get x\r\n", {"ported": 1}, port=gold_port)
     went(b"get gold:1\r\n", {"gold": 1}, port=gold_port)
     went(b"get x\r\n", {"near": 1}, source="127.0.0.2")
-    went(b"mn\r\nfoo\r\nset a 0 0 x\r\n", {"other": 3}) # what the gate answers itself is a request, too
+    went(b"mn\r\nfoo\r\nset a 0 0 x\r\n", {"other": 3}) # a request that the gate answers itself counts, too
     went(b"get gold:1\r\nmn\r\n", {"gold": 2})
     r = talk(gate, b"flush_all\r\nflush_all noreply\r\nstats reset\r\ncache_memlimit 8\r\nstats settings\r\nshutdown\r\nwatch\r\nmn\r\n")
     check("flush_all is refused where there are several buckets",
@@ -317,10 +318,10 @@ def judge(gate, seconds, reserve, limit):
     reserve, limit = float(reserve), float(limit)
     first = a = last = stats(gate)
     count = eligible = 0
-    got = owed = short = made_good = 0.0 # short: of the quarter before
+    got = owed = short = made_good = 0.0 # short: what the quarter before missed
     moved = lambda a, b, name: b[name] - a[name]
     quarters = int(float(seconds) * 4)
-    while count < quarters or (short > 0 and count == quarters): # one more only to make good
+    while count < quarters or (short > 0 and count == quarters): # one more, only to make up for it
         time.sleep(0.25)
         b = stats(gate)
         t = moved(a, b, "now_ns") / 1e9
@@ -402,7 +403,7 @@ def outage(gate, pid, port):
         time.sleep(0.02)
     check("and used again when it goes on", r == b"VALUE a 0 1\r\nx\r\nEND\r\n", r)
     os.kill(int(pid), 9)
-    for _ in range(500): # a busy machine takes its time to end it
+    for _ in range(500): # a busy machine needs time to end it
         if stats(gate)["memcached_up"] == 0:
             break
         time.sleep(0.02)
@@ -432,7 +433,7 @@ def outage(gate, pid, port):
 
 # ---- attacks
 
-FLOODS = { # what a hostile client sends again and again, and of how many connections
+FLOODS = { # what a hostile client sends repeatedly, and on how many connections
     "answers of the gate": (lambda: b"mn\r\nfoo\r\nset a 0 0 x\r\n" * 500, 200),
     "stats": (lambda: b"stats qos\r\n" * 100, 200),
     "spaces": (lambda: b"get a" + b" " * 100000000, 200),
@@ -574,7 +575,7 @@ def greedy(gate, pid, places, share):
     check("and reads it", r == b"VALUE gold:big 0 %d\r\n" % len(big) + big + b"\r\nEND\r\n", r[:50])
     for s in evil:
         s.close()
-    # values that are announced in gold's name and never sent
+    # values that are announced under gold's name and never sent
     evil = [connect(gate, source="127.0.0.2") for _ in range(20)]
     for s in evil:
         s.sendall(b"set gold:x 0 0 400000\r\nx")
@@ -615,7 +616,8 @@ def flags(direct, gate):
         same += good
         check(f"flags: memcached and the gate answer alike to {case!r}", good, (x, y))
     check("as many answers", len(a) == len(b), (len(a), len(b)))
-    # memcached takes the data of an ms with 17 flags or more for commands. Through a gate of several buckets nobody may flush all.
+    # memcached runs the data of an ms with 17 flags or more as commands. Through a gate of several buckets no client
+    # may flush all.
     kept = connect(gate)
     kept.sendall(b"set kept 0 0 1\r\nx\r\n")
     kept.recv(100)
@@ -762,7 +764,7 @@ def watch(seconds, out, *hosts):
             if time.time() > int(at) + 1.0 or (last and any(moved(a, b, "gold") is None for a, b in zip(last, now))):
                 if any(own is None and theirs is None for own, theirs in now) or time.time() > int(at) + 1.0:
                     continue
-                last, last_period = now, int(at) # both were started anew: begin again
+                last, last_period = now, int(at) # both were started again: begin again
                 continue
             if last:
                 print(int(at), int(at) - last_period, *(sum(moved(a, b, n) for a, b in zip(last, now)) for n in ("gold", "capped")), file=f)
@@ -784,7 +786,7 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
     unknown, left, before = 0.05 * float(capacity), {}, None # before: the period of the last sample
     for line in open(seen):
         period, n, gold, capped = map(int, line.split())
-        if period - n != before: # what that one had left was not seen
+        if period - n != before: # the state that it had left was not seen
             left = {"gold": unknown, "capped": unknown}
         before = period
         free = n == 1 and not any(int(f[0]) <= period <= int(f[1]) + 1 for f in fault)

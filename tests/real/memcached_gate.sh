@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# proves: examples/memcached_gate in front of stock memcached answers as memcached does (memccapable, pymemcache, hashing over 4
-# gates, every command beside memcached itself), keeps reservations and limits, and survives bad input, slow clients, 10,000
+# proves: examples/memcached_gate in front of stock memcached answers as memcached does (memccapable, pymemcache,
+# proves: hashing over 4 gates, every command compared with memcached itself), keeps reservations and limits, and
+# proves: survives bad input, slow clients, 10,000
 # connections and memcached's death; a hostile neighbour takes neither another's reservation nor its memory, places or data
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -63,7 +64,8 @@ refused 'bad.conf:4: --depth=many: ' --settings "$d/bad.conf"
 printf 'colour red\n' >"$d/bad.conf"
 refused 'bad.conf:1: --colour: no such option' --settings "$d/bad.conf"
 
-# ---- conformance, beside memcached itself. Two threads of work: neither is judged by time, and they share no daemon.
+# ---- conformance, compared with memcached itself. Two tasks run at once: neither is judged by time, and they share no
+# daemon.
 
 daemon $base; direct=$pid
 daemon $((base + 1)); behind=$pid
@@ -81,7 +83,7 @@ done
 start $((base + 50)) $((base + 2)) --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
 evil=$pid
 
-buckets() { # of four gates; and a hostile neighbour: what it may hold, and who pays
+buckets() { # of four gates; and a hostile neighbour: what it may hold, and which bucket is charged
     local failed=0
     $ask buckets $((base + 20)) $((base + 30)) || failed=1
     $ask hashing "${ports[@]}" || failed=1
@@ -127,14 +129,14 @@ exec 7>&-
 (ulimit -Sn "$files"; $ask crowd $((base + 10)) $one $many) || failed=1
 stop $one
 
-# ---- the other thread
+# ---- the other task
 wait $other
 status=$?
 cat "$d/buckets"
 expect "buckets, and a hostile neighbour" [ $status = 0 ]
 for p in "${four[@]}" $evil; do stop "$p"; done
 
-# ---- reservation and limit. Control: what the same clients get in all without any.
+# ---- reservation and limit. Control: the total of the same clients without both.
 seconds=2
 [ -z "${QOS_LONG:-}" ] || seconds=60
 $ask judge_itself >"$d/judge" || { cat "$d/judge"; failed=1; }
@@ -173,7 +175,7 @@ for policy in ps reward; do
     *) bad "reservation and limit under $policy" ;;
     esac
 done
-# ---- floods: gold gets its reservation, a hundredth of what the same clients got alone
+# ---- floods: gold gets its reservation, a hundredth of the total of the same clients alone
 kinds=("answers of the gate" stats spaces churn "large values")
 [ -z "${QOS_LONG:-}" ] || kinds=()
 start $((base + 51)) $((base + 1)) --clients 2000 --bucket "name=gold,key=gold:,reserve=$((total / 100))"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: examples/memcached_gate with a controller: demand moves between three hosts, the reservation over all of them is met and
 # no limit is exceeded, by memcached's own counters, while a gate, a memcached and the active controller (of two) are killed in
-# turn under load; clients see errors of what died only
+# turn under load; clients see errors only from processes that died
 #
 # QOS_LONG=1: each is killed five times.
 set -u
@@ -10,8 +10,9 @@ gate=$PWD/build/examples/memcached_gate controller=$PWD/build/examples/pshift_cl
 for t in "$gate" "$controller"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
 ask="timeout 300 /usr/bin/python3 tests/real/memcached_gate.py"
 d=$(mktemp -d "$PWD/build/memcached_cluster-XXXXXX") || exit 1
-# A gate writes its state to its disk before it obeys a new controller. Here all gates share one, which other tests keep busy,
-# and a second in which it stands still is one in which nobody obeys it. Memory outlives SIGKILL as well.
+# A gate writes its state to its disk before it obeys a new controller. Here all gates share one disk, which other
+# tests keep busy. While it stalls for a second, no gate obeys the new controller. So the state is in memory, which
+# also survives SIGKILL.
 states=$(mktemp -d /dev/shm/memcached_cluster-XXXXXX 2>/dev/null) || states=$d
 failed=0 base=$((21000 + RANDOM % 8000)) # ports below those of clients
 declare -A pid
@@ -77,7 +78,7 @@ expect "a controller took over from another" [ "$(cat "$d"/c?.out | grep -c 'tak
 sed -n 's/.*period \([0-9]*\): takes over$/\1/p' "$d"/c?.out | awk -v began="$began" '$1 > began' >"$d/takeovers"
 $ask cluster "$d/seen" "$d/faults" "$d/takeovers" "$d/sent" "$watched" "$d/errors1,$d/errors2" $reserve $limit $capped $rate $capacity
 verdict=$?
-# A line of seen: a period, and how many were counted with it.
+# A line of seen: a period, and the number counted with it.
 seen() { awk -v of="$(cut -d' ' -f"$1" "$d/faults" | sort -n | sed -n "$2")" -v sign="$3" '{p = sign < 0 ? $1 - $2 + 1 : $1} sign * p >= sign * of {n = 1} END {exit !n}' "$d/seen"; }
 [ $verdict != 0 ] || { seen 1 1p -1 && seen 2 '$p' 1; } || { echo "on this busy machine the faults were not in the periods that were seen"; verdict=3; }
 case $verdict in

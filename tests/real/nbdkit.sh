@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # proves: stock nbdkit with htb.h in the path of its exports: nbdcopy, qemu-img, qemu-io, fio and nbdinfo read and write through
 # the filter, no byte is changed; limits hold in every window of the scheduler's own log, for zeroes too, and after each change of
-# the control file; a reservation holds beside a flood; a bad setting is refused with a message, a bad control file changes
-# nothing; what the plugin fails is given back; a killed client leaves nothing behind and the server outlives it; who waits is
-# woken once; bound by flight, all exports together get what the device does, and the reservation holds.
+# the control file; a reservation holds beside a flood; a bad setting is refused with a message, a bad control file
+# changes nothing; tokens of requests that the plugin fails are given back; a killed client leaves nothing behind and
+# the server outlives it; a waiting request is woken once; bound by flight, all exports together use the whole device,
+# and the reservation holds.
 # usage: tests/real/nbdkit.sh [SECTION...]      FILTER=FILE: another filter, see real/nbdkit_plants.sh
 # QOS_LONG=1: 8 exports, 4 connections to each, 60 s (QOS_LONG=n: n seconds), beside nbdkit's own rate filter.
 set -u
@@ -49,7 +50,7 @@ start() { # FILTER-AND-PLUGIN...: in the background; sets server
     cat "$d/err"
     exit 1
 }
-stop() { # the server ends within 5 s, whoever waits
+stop() { # the server ends within 5 s, whatever waits
     local i
     kill "$server"
     watch_mark
@@ -72,8 +73,9 @@ now_ns() { awk '{printf "%.0f\n", $1 * 1e9}' /proc/uptime; }
 
 # The log: ns, export, bytes granted so far. In every window at most limit * time + bucket + one request (the contract of htb.h).
 # As the filter sets request_max_tokens to a chunk, a bucket holds one burst, which is 50 ms, and a chunk; a request is at most a
-# chunk. All exports together: also what the buckets of the reserved ones hold, who may spend it although the root is empty.
-within() { # LOG EXPORT|all LIMIT RESERVED[:CLASSES]|0 [FROM-NS [TO-NS]]: prints the windows and the rate; says where the limit was broken
+# chunk. All exports together: also the buckets of the reserved ones, which may spend their tokens although the root is
+# empty.
+within() { # LOG EXPORT|all LIMIT RESERVED[:CLASSES]|0 [FROM-NS [TO-NS]]: prints the windows and the rate, and where the limit was broken
     awk -v e="$2" -v limit="$3" -v reserved="$4" -v from="${5:-0}" -v to="${6:-1e30}" '
         BEGIN {burst = 0.05; chunk = 262144; buckets = limit * burst + chunk; split(reserved, r, ":")
             if (r[1]) buckets += r[1] * burst + (r[2] ? r[2] : 1) * chunk}
@@ -92,7 +94,7 @@ within() { # LOG EXPORT|all LIMIT RESERVED[:CLASSES]|0 [FROM-NS [TO-NS]]: prints
             exit bad ? 1 : windows < 20 ? 2 : 0
         }' "$1"
 }
-limited() { # WHAT, then as within, for a run of some time: with fewer than 20 windows the disk stood still
+limited() { # WHAT, then as within, for a run of some time: with fewer than 20 windows the disk stalled
     local what=$1 rc=0
     shift
     within "$@" || rc=$?
@@ -115,8 +117,9 @@ section_tenants() {
     expect "gold's limit" within "$d/log" gold.img $((60 * mib)) 0
     expect "bulk's limit" within "$d/log" bulk.img $((70 * mib)) 0
     expect "the rate of the root" within "$d/log" all $((80 * mib)) $((50 * mib))
-    # Eligible: neither was done, and the root was spent. Then gold has its reservation for the time in which a request of it
-    # waited (the log says), less one bucket: on a busy machine its client may leave the queue empty.
+    # Eligible windows: neither export was done, and the root's rate was spent. There gold must have its reservation
+    # for the time in which a request of it waited (by the log), minus one bucket: on a busy machine its client may
+    # leave the queue empty.
     reserved() { # LOG RESERVE ROOT LEFT: windows until either export had LEFT bytes
         awk -v reserve="$2" -v root="$3" -v left="$4" '
             $2 == "gold.img" {ns[++n] = $1; gold[n] = $3; idle[n] = $4; next} $2 == "bulk.img" {bulk[n] = $3}
@@ -152,19 +155,19 @@ section_costs() {
         echo "qemu-io -f raw -c '$1' \"nbd+unix:///$2?socket=\$unixsocket\" >/dev/null"
     }
     granted() { awk -v e="$2" '$2 == e {last = $3} END {print last + 0}' "$1"; }
-    cost() { # WHAT LEAST MOST COMMAND EXPORT WORD...: the bytes that it is charged
+    cost() { # WHAT LEAST MOST COMMAND EXPORT WORD...: the bytes that it is charged for
         local what=$1 least=$2 most=$3 command=$4 export=$5 got
         shift 5
         with "$@" qos-log="$d/log3" -- "$(io "$command" "$export")" || { bad "$what: failed"; return; }
         got=$(granted "$d/log3" "${export:-\"\"}")
         expect "$what: $got bytes" [ "$got" -ge "$least" ] && [ "$got" -le "$most" ] || bad "$what: $got, not $least to $most"
     }
-    # Findings: 256 MiB of zeroes took 0.3 s at a limit of 10 MiB/s. 12 MiB of them may not be over before 1.1 s.
+    # Once 256 MiB of zeroes took 0.3 s at a limit of 10 MiB/s. 12 MiB of them must take at least 1.1 s.
     begin=$(date +%s%N)
     cost "zeroes cost their bytes" $((12 * mib)) $((12 * mib + 65536)) 'write -z 0 12M' gold.img file dir="$d/disks" qos-class=gold.img,limit=10M
     expect "zeroes take the time that the limit says" [ $((($(date +%s%N) - begin) / 1000000)) -ge 1100 ]
     expect "zeroes keep the limit in every window" within "$d/log3" gold.img $((10 * mib)) 0
-    # Flushes go ahead of the limit by one burst, not without end: 120 of 4 KiB at 200 KiB/s.
+    # Flushes exceed the limit by one burst, not without bound: 120 of 4 KiB at 200 KiB/s.
     begin=$(date +%s%N)
     with memory 1M 'qos-class="",limit=200K' qos-rate=100M -- \
         "qemu-io -f raw $(for _ in $(seq 120); do printf " -c flush"; done) \"\$uri\" >/dev/null" || bad "120 flushes"
@@ -198,7 +201,7 @@ END
     expect "caching costs its bytes" [ "$(granted "$d/log3" '""')" = $((8 * mib)) ]
 }
 
-# ---- what the plugin fails is given back, but for the cost of a request without data
+# ---- tokens of requests that the plugin fails are given back, except the cost of a request without data
 
 section_errors() {
     with --filter=error memory 64M error=EIO error-rate=100% error-file="$d/errors" 'qos-class="",limit=8M' qos-stats="$d/stats" -- "
@@ -210,7 +213,8 @@ section_errors() {
     expect "a failed request costs 4 KiB" [ "$done" -le $((65536 + 4096 * (f + 8))) ]
     expect "the rest is returned" [ "$back" -ge $((2 * 131072 + 262144 - 3 * 4096)) ]
 
-    # Small requests on credit: half of them fail, and what is charged is known to the credit that is left, at most 1 ms of the limit.
+    # Small requests on credit: half of them fail. The charge is exact up to the remaining credit, at most 1 ms of the
+    # limit.
     if [ -n "$fio_nbd" ]; then
         with --filter=error memory 48M error=EIO error-pread-rate=50% 'qos-class="",limit=900M' qos-no-data=1K qos-stats="$d/stats" -- "
             timeout 200 fio --name=t --thread --ioengine=nbd --uri=\"\$uri\" --rw=randread --bs=8k --iodepth=8 --numjobs=2 --size=32M \
@@ -222,7 +226,7 @@ section_errors() {
         expect "not too little is charged" [ "$more" -ge 0 ]
         expect "each is counted for its class" [ "$(column '""' failed),$(column '""' requests)" = "$f,$((c + f))" ]
         expect "at most 1 ms ahead" [ "$more" -le $((900 * 1048576 / 1000)) ]
-        # As fast as it goes, so that credit moves from processor to processor.
+        # As fast as possible, so that credit moves between processors.
         with null 1G 'qos-class="",limit=900G' qos-stats="$d/stats" -- "
             timeout 200 fio --name=t --thread --ioengine=nbd --uri=\"\$uri\" --rw=randread --bs=4k --iodepth=16 --numjobs=4 --size=64M \
                 >/dev/null 2>&1" || bad "small requests at full speed"
@@ -274,7 +278,7 @@ section_settings() {
     ok "bad settings are refused"
 }
 
-# ---- changes while the server runs; who waits is woken once
+# ---- changes while the server runs; a waiting request is woken once
 
 section_changes() {
     if [ -n "$fio_nbd" ]; then
@@ -282,7 +286,7 @@ section_changes() {
         start file dir="$d/disks" qos-class=gold.img,limit=5M qos-control="$d/control" qos-log="$d/log"
         watch_mark
         flood gold.img 3400ms & client=$!
-        await() { # PATTERN: until the statistics have it; prints the time
+        await() { # PATTERN: waits until the statistics have it; prints the time
             within_s 30 grep -qs "$1" "$d/stats" && now_ns
         }
         sleep 0.8
@@ -306,7 +310,7 @@ section_changes() {
         expect "one wake-up for each request that waited ($wakeups for $slept; $looks looks)" [ "$slept" -gt 0 ]
         expect_time "many waited" [ "$slept" -gt 20 ]
         expect "no more wake-ups than one in a hundred" [ $((wakeups * 100)) -le $((slept * 101)) ]
-        # Who was woken has counted that, however long the disk let all wait.
+        # Each woken request has counted its wake-up, however long the disk made all wait.
         expect "nobody found by itself, a second later, that it may go" [ $((wakeups * 10)) -ge $((slept * 9)) ]
         stop
         limited "the limit before" "$d/log" gold.img $((5 * mib)) 0 0 "$t1"
@@ -340,7 +344,7 @@ section_deaths() {
         within_s 60 none_waits
         sleep 0.1
         expect "nothing of the killed client waits" [ "$(number "$d/stats" waiting),$(column gold.img conns)" = 0,0 ]
-        # With 20 KiB/s no more than two of its requests could go, of 128 KiB each; what is abandoned costs nothing.
+        # At 20 KiB/s at most two of its requests could go, of 128 KiB each; abandoned requests cost nothing.
         a=$(column gold.img abandon)
         seconds=$(($(date +%s) - begin + 1)) could=$((2 + seconds * 20480 / 131072)) # that could go until now
         expect "its requests were abandoned: $a" [ "$a" -ge $((16 - could)) ]
@@ -348,7 +352,7 @@ section_deaths() {
         kill -0 "$nbdkit_pid" || bad "the server died: $(tail -n 2 "$d/err")"
         expect "its threads are gone" within_s 30 few task "$threads"
         expect "its files are closed" within_s 30 few fd "$files"
-        # Many replies to clients that are gone: nbdkit 1.32 dies of two at the same time.
+        # Many replies to clients that are gone: two at the same time crash nbdkit 1.32.
         clients=()
         for _ in 1 2 3 4 5 6 7 8; do
             fio --name=t --thread --ioengine=nbd --uri="$(uri gold.img)" --rw=randread --bs=128k --iodepth=16 --size=48M --time_based \
@@ -363,7 +367,7 @@ section_deaths() {
         expect "others are served after it" timeout 100 nbdcopy "$(uri other.img)" null:
         fio --name=t --thread --ioengine=nbd --uri="$(uri gold.img)" --rw=randread --bs=128k --iodepth=16 --size=48M --time_based \
             --runtime=60 >/dev/null 2>&1 & client=$!
-        # Of gold: the statistics may be from the time when others waited.
+        # For gold: the statistics may be from the time when others waited.
         within_s 60 queued
         seconds=$(($(date +%s) - begin + 1))
         stop
@@ -373,10 +377,10 @@ section_deaths() {
     fi
 }
 
-# ---- bound by flight: qos-rate is a quarter of what the device does, and does not bound what all get together
+# ---- bound by flight: qos-rate is a quarter of the device's rate, and does not limit the total
 
 # The device: memory behind nbdkit's rate filter, 64 MiB/s. The control: the same device and the same clients, at the same time,
-# without a bound. What both did in the same seconds is compared, so whatever else the machine does meets both.
+# without a bound. Both are compared in the same seconds, so other load on the machine affects both.
 section_flight() {
     [ -n "$fio_nbd" ] || return 0
     watch_mark
@@ -458,7 +462,7 @@ section_long() {
                 exit eligible < 0.8 * asked ? 2 : least < 0.98
             }' "$d/log"
         case $? in 0) ok "the reservations of e1 to e4" ;; 2) late "the rate of the root was not spent" ;; *) expect_time "the reservations of e1 to e4" false ;; esac
-        # Beside it, and no part of the verdict: nbdkit's own filter knows the total only.
+        # For comparison, not judged: nbdkit's own filter knows the total only.
         timeout 200 nbdkit -f -U "$d/rate" --filter=rate file dir="$d/eight" rate=1280M 2>/dev/null &
         for _ in $(seq 50); do [ -S "$d/rate" ] && break; sleep 0.1; done
         echo "MB/s of e1 to e8, rate:  $(loads "$d/rate" "$long")"

@@ -18,7 +18,7 @@ while IFS=$'\t' read -r source name test _; do
     elif ! gcc -std=gnu11 -O0 -w -fPIC -shared -pthread -I. -o "$here/filter.so" "$here"/*.c >"$here/log" 2>&1; then
         bad "$name does not compile: $(grep -m1 error "$here/log")"
     else
-        for try in 1 2; do # this machine may give no verdict
+        for try in 1 2; do # the machine gave no verdict
             rc=0
             QOS_TEST_FAILURES=1 FILTER=$here/filter.so timeout --kill-after=5 400 tests/real/nbdkit.sh "${test#*:}" >"$here/log" 2>&1 || rc=$?
             [ $rc = 78 ] || break

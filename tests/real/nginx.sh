@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # proves: examples/nginx in stock nginx, 4 workers, stock clients (wrk, curl, ab): no byte is changed, limits hold in every
 # window over all workers, the reservation is met while its tenant has demand, also with uploads, slow clients, aborted
-# downloads, reloads and workers killed (in the middle of a change too); bad settings are refused with their line
+# downloads, reloads and workers killed (in the middle of a change too); bad settings are refused with the number of
+# their line
 set -u
 . "$(dirname "$0")/../lib.sh"
 module=$PWD/build/examples/ngx_http_qos_module.so
@@ -14,9 +15,9 @@ done
 d=$(mktemp -d)
 chmod 755 "$d"
 running() { [ -s "$d/nginx.pid" ] && kill -0 "$(cat "$d/nginx.pid")"; } 2>/dev/null
-# A worker that ends by itself has no request left. One that is told to end at once may: a client that left before its request was
-# read is not noticed while the request waits, so one of the flood holds a worker that is to end by itself for minutes. nginx then
-# writes "open socket" and "aborting".
+# A worker that ends by itself has no request left. A worker that has to end at once may have some. nginx does not
+# notice that a client left before its request was read while the request waits: so a client of the flood can keep a
+# worker that should end by itself for minutes. nginx then writes "open socket" and "aborting".
 open_sockets() { grep -c ' open socket #[0-9]* left in connection' "$d/logs/error.log" 2>/dev/null; }
 leaks=0 known=0
 stop() { # the master ends its workers; the jobs of this script end with it
@@ -39,7 +40,7 @@ for _ in $(seq 16); do echo '<!--#include virtual="/mid" -->'; done >"$d/html/pa
 for _ in $(seq 16); do cat "$d/html/mid"; echo; done >"$d/html/pages"
 [ "$(id -u)" -ne 0 ] || user="user root;"
 
-# For later: a copy of the module whose worker kills itself in the middle of a change.
+# Built for later: a copy of the module whose worker kills itself in the middle of a change.
 mkdir "$d/src"
 cp examples/nginx/*.[ch] "$d/src/"
 sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->tenant[id].key_len == 5 \&\& requests_of(s, id) == (n)) raise(SIGKILL)/
@@ -206,7 +207,7 @@ get -H 'X-Tenant: tiny' -D "$d/head" -o /dev/null "$url/refuse/mid" -o /dev/null
 expect "and says when" grep -qi '^retry-after: [1-9]' "$d/head"
 expect "they are counted" [ "$(column tiny 6)" -gt 0 ]
 
-# One tenant sends more requests than the zone has places for waiting ones: others still find a place.
+# One tenant sends more requests than the zone has places for waiting requests: others still find a place.
 flood=()
 for i in 1 2 3; do timeout 60 wrk -t1 -c500 -d30s --timeout 30s -H 'X-Tenant: flood' "$url/few/mid" >"$d/wrk.flood" 2>&1 & flood+=($!); done
 expect "a tenant that floods is told so" within_s 30 grep -q 'zone "few": too many requests of one tenant wait' "$d/logs/error.log"
@@ -218,7 +219,7 @@ wait "$crash_build" || bad "the module that kills itself was not built"
 
 # ---- load: reservation and limits by the module's own counters, every 100 ms
 
-sampling() { # FILE: a sample every 100 ms, until its time is over
+sampling() { # FILE: writes a sample every 100 ms until its time is over
     local end=$(($(date +%s%N) + $2 * 1000000))
     while [ "$(date +%s%N)" -lt $end ]; do
         curl -sf --max-time 20 "$url/qos" | awk '/^zone disks/ {at = sprintf("%.6f", $4 / 1e9); rate = $6 + 0} /^zone other/ {exit}
@@ -227,9 +228,9 @@ sampling() { # FILE: a sample every 100 ms, until its time is over
     done
 }
 # In every window: granted <= limit x (window + burst) + two chunks (the largest request, twice: contract of htb.h).
-# That is never excused: status 1. 4: a reservation was missed, or too few windows. 3: no window can tell.
+# A higher total is never excused: status 1. 4: a reservation was missed, or too few windows. 3: no window can tell.
 # Reservation: windows of half a second and more in which the tenant waited for 98 % of the time and 98 % of the root's
-# rate was spent; what the machine was too late for, all lose alike.
+# rate was spent; time that the machine lost is lost for all alike.
 judge() { # FILE [RESERVED-TENANT RATE]
     awk -v burst="$burst_ms" -v chunk=$chunk -v who="${2:-}" -v reserve="${3:-0}" '
         {k = ++n[$2]; at[$2, k] = $1 + 0; key[$2, k] = $1 ""; got[$2, k] = $3; waits[$2, k] = $4; limit[$2, k] = $5
@@ -272,7 +273,7 @@ judge() { # FILE [RESERVED-TENANT RATE]
             exit who != "" && eligible < 1 ? 3 : 0
         }' "$1"
 }
-load() { # SECONDS: 200 connections; the others take what is left, so gold has little more than its reservation
+load() { # SECONDS: 200 connections; the others take the remainder, so gold gets little more than its reservation
     timeout 100 wrk -t1 -c70 -d"$1"s --timeout 30s -H 'X-Tenant: gold' "$url/mid" >"$d/wrk.gold" 2>&1 &
     gold=$!
     timeout 100 wrk -t1 -c60 -d"$1"s --timeout 30s -H 'X-Tenant: bulk' "$url/copy/mid" >"$d/wrk.bulk" 2>&1 &
@@ -285,7 +286,7 @@ uploads() { # seconds
     while [ "$(date +%s)" -lt $end ]; do get -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null "$url/put/$2"; done
 }
 
-# Control: the same clients without the module. If they do not ask for twice the root's rate, nothing can be said.
+# Control: the same clients without the module. If their demand is below twice the root's rate, there is no verdict.
 timeout 60 wrk -t1 -c200 -d1s "$url/free/mid" >"$d/wrk.free" 2>&1
 control=$(awk '/Transfer\/sec/ {n = $2; print int(n * ($2 ~ /GB/ ? 1024 : $2 ~ /MB/ ? 1 : 0.001))}' "$d/wrk.free")
 echo "control: $control MiB/s without the module, 80 with it"
@@ -338,8 +339,8 @@ judge "$d/reload"
 verdict2=$?
 expect "limits hold over reloads: no bucket is filled anew" [ $verdict2 -ne 1 ]
 expect_time "in many windows" [ $verdict2 -ne 4 ]
-# An old worker ends each connection after its response, which wrk counts as a read error: once a reload, and once more if
-# the new connection came to another old worker, which had not been told yet.
+# An old worker ends each connection after its response, which wrk counts as a read error: once for each reload, and
+# once more if the new connection came to another old worker that did not know of the reload yet.
 errors=$(awk '/Socket errors/ {gsub(/,/, ""); other += $4 + $8 + $10; reads += $6} /Non-2xx/ {other++} END {print reads + 0, other + 0}' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")
 expect "no request failed (connections ended, errors: $errors)" [ "${errors% *}" -le $((2 * 5 * 200)) -a "${errors#* }" -eq 0 ]
 cp "$d/nginx.conf" "$d/good.conf"
@@ -349,7 +350,7 @@ sleep 0.3
 expect "a bad reload leaves all as it was" [ "$(column bulk 3)" -eq $((6 * mib)) ]
 cp "$d/good.conf" "$d/nginx.conf"
 
-# ---- a storm of reloads: each takes a tenant away while its requests wait, and gives its place to another
+# ---- a storm of reloads: each removes a tenant while its requests wait, and gives its place to another
 
 roll() { server_of "$tenants
 qos_tenant zone=disks key=roll$1 limit=1m;" >"$d/nginx.conf"; kill -HUP "$(cat "$d/nginx.pid")"; }
@@ -395,7 +396,7 @@ start "$tenants
 $slow"
 left=0
 watch_mark
-for ((n = 0; n < 5 && left == 0; n++)); do # until one dies that has somebody waiting
+for ((n = 0; n < 5 && left == 0; n++)); do # until a worker dies that has waiting requests
     downloads
     victim=$(awk 'tolower($1) == "x-worker:" {print $2 + 0}' "$d"/head.* | sort | uniq -c | sort -n | awk 'END {print $2}')
     [ -n "$victim" ] && kill -KILL "$victim"

@@ -55,7 +55,7 @@ judged() { # NAME WHAT
     case $status in
     0) ok "$2: all promises kept" ;;
     3) late "$2: this machine did too little for a verdict" ;;
-    1) expect_time "$2: all promises kept" false ;; # the log and the limits hold, or that was said above
+    1) expect_time "$2: all promises kept" false ;; # the log and the limits hold, or a fault was printed above
     *) bad "$2: status $status: $(grep -v '^Exp' "$work/$1.err" | head -5)" ;;
     esac
 }
@@ -111,7 +111,7 @@ expect_time "faults: what the dead daemon did not do was sent again" json faults
         | .value >= 0.98 * ($r | [.[0, 1, 2, 3, 5]])[.key]] | all'
 took
 
-# ---- a foreign daemon on node 1's port; a judge that sees a bug; no memcached
+# ---- a foreign daemon on node 1's port; a judge that finds a bug; no memcached
 memcached -l 127.0.0.1 -p "$port" -U 0 $([ "$(id -u)" = 0 ] && echo -u nobody) 2>/dev/null &
 other=$!
 echo "localhost slots=4" >"$work/hosts" # as on real hosts: host file, TCP only
@@ -151,7 +151,7 @@ elif OMPI_CC=clang mpicc -std=gnu11 -O1 -g -fsanitize=address,undefined,integer 
     expect "sanitizers: the log holds" json asan '.scenes | length == 2 and (map(.log_holds) | all)'
     binary=$work/asan run asan_file 4 --backend file --size 4M --load open --qos with --buckets 20 --reserve 0.05 --limit 1.5 --periods 1
     expect "sanitizers: the log of files holds" json asan_file '.scenes[0].log_holds'
-    expect "sanitizers: nothing to say" [ -z "$(grep -hE 'ERROR: Addr|runtime error' "$work"/asan*.err)" ]
+    expect "sanitizers: no findings" [ -z "$(grep -hE 'ERROR: Addr|runtime error' "$work"/asan*.err)" ]
 else
     bad "does not build under the sanitizers"
 fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in its own network
 # namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
-# is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if half
-# of all are gone, an operator's word goes on. A disk that stalls costs its node no period. A node with unknown
-# keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
+# is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if
+# half of all are gone, an operator's command lets the others go on. A disk that stalls costs its node no period. A
+# node with unknown keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
 #
 # By default one node and the active controller are killed, another node with the latter, for good, and one node's links,
 # through a relay, are half open, then slow. Each sync of node 4's disk takes 0.8 s. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the
@@ -156,10 +156,10 @@ ip netns exec "${hub}stranger" "$work/hostile" "$work/keys" 8 "${now_active#c}" 
 echo pass >"$work/mode"
 sleep 0.2
 fault "$began" "$(now)" "a hostile node, $(cat "$work/hostile.out"); links of n6 slow"
-lies="$began $(now)" # costs no bucket anything that is neither on node 8 nor on node 6
+lies="$began $(now)" # does not affect buckets that are neither on node 8 nor on node 6
 owner=$(awk -v from="$began" -v to="$(now)" '$1 > from && $1 < to && $2 > 0 {served += $3} END {print served + 0}' "$work/n5.journal")
 
-kill_process n8 # it is node 8 again
+kill_process n8 # it acts as node 8 again
 
 # ---- a stranger that knows the controllers' public keys and makes its own
 "$tool" keys "${common[@]}" --keys "$work/strange" >"$work/keys.out" && cp "$work"/keys/controller-*.public "$work/strange"
@@ -174,8 +174,8 @@ expect_time "node 5, whose name it took, kept its grants ($owner requests)" [ "$
 expect_time "the hostile node deposed no controller" [ "$(cat "$work"/c?.out | grep -c 'takes over')" = "$deposed" ]
 expect "and serves nothing" [ -z "$(awk '$2 > 0' "$work/stranger")" ]
 
-# ---- half of the nodes and the controllers are gone; the operator says so to two new ones. The clock of the first is
-# half a minute ahead: it takes over and can plan nothing. The other one takes over from it.
+# ---- half of the nodes and the controllers are gone; the operator names them to two new controllers. The clock of the
+# first is half a minute ahead: it takes over and cannot plan. The other one takes over from it.
 for k in n5 n6 n7 n8 c1 c2; do
     kill -9 "${pid[$k]}"
     wait "${pid[$k]}" 2>/dev/null
@@ -192,7 +192,7 @@ served_again() { [ "$(awk -v from="$gone" '$1 > from && $2 > 0 {n += $3} END {pr
 expect "and half of the nodes serve without the others" within_s 60 served_again
 takeovers=$(cat "$work"/c?.out | grep -c 'takes over')
 expect "the slow disk was written at starts and takeovers only" [ "$(wc -l <"$work/syncs")" -le $(($(says n4 serves) + takeovers)) ]
-# The other nodes show how long this machine stood still.
+# The other nodes show how long this machine stalled.
 expect_time "and the node did not stand still for it" awk -v from="$first" '
     FNR == 1 { node = FILENAME; gsub(/.*\/n|\.journal/, "", node) }
     $2 == 0 && $1 > from { if (node == 4) slow[$1] = $4; else if ($4 > most[$1]) most[$1] = $4 }

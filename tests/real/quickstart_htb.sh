@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# proves: examples/quickstart/htb.c serves real clients: their bytes are whole, limits hold, reservations are met if the run
+# proves: examples/quickstart/htb.c serves real clients: their bytes are complete, limits hold, reservations are met if
+# proves: the run
 # had the demand, bad input is refused with a message, clients that go leave nothing behind, and it ends on SIGTERM
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -78,7 +79,8 @@ expect "all together within 40 MB/s" [ "$total" -le $((40 * ns / 1000 + 400000 +
 expect "the second within its limit of 8 MB/s" [ "${sum[1]}" -le $((8 * ns / 1000 + 80000 + 2 * size)) ]
 [ $failed -eq 0 ] || exit 1
 [ "$total" -ge $((40 * ns / 1000 * 8 / 10)) ] || inconclusive "the clients of this machine asked for too little"
-# All tenants have the same clients: the third, which has no promise, shows how many requests clients can send here.
+# All tenants have the same clients: the third, which has no promise, shows how many requests clients can send on this
+# machine.
 [ "${sum[2]}" -ge $((10 * ns / 1000)) ] || [ "${sum[0]}" -ge $((10 * ns / 1000)) ] || inconclusive "no tenant's clients could ask for 10 MB/s here"
 expect_time "the first has its 10 MB/s" [ "${sum[0]}" -ge $((10 * ns / 1000 * 9 / 10)) ]
 expect_time "the second has its 5 MB/s" [ "${sum[1]}" -ge $((5 * ns / 1000 * 9 / 10)) ]

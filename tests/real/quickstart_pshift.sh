@@ -30,7 +30,7 @@ start() {
     "$tool" "$port" "$d" 2>"$d/err" &
     pid=$!
     within_s 30 answers_or_ended
-    sleep 0.1 # another one's port: ours is about to end
+    sleep 0.1 # the port is in use by another program: ours is about to end
     kill -0 "$pid" 2>/dev/null
 }
 for _ in 1 2 3 4 5; do
@@ -52,7 +52,7 @@ for j in 0 1 2; do
     client $j 8 8 >"$d/eight.$j" &
 done
 sleep 2.5
-kill -9 "$pid"; wait "$pid" 2>/dev/null # its servers end with it; all start again, with what they kept
+kill -9 "$pid"; wait "$pid" 2>/dev/null # its servers end with it; all start again, with their saved state
 sleep 0.3
 again() { start || { wait "$pid"; false; }; }
 expect "it starts again" within_s 10 again
@@ -62,8 +62,9 @@ cat "$d"/eight.* | grep served | awk '{n[$1]++} END {for (s in n) print n[s]}' >
 echo "served per second: bucket 7 (limit 600): $(sort -n "$d/seven" | tr '\n' ' '); bucket 8: $(sort -n "$d/eight" | tr '\n' ' ')"
 expect "bucket 7 was served" [ -s "$d/seven" ]
 expect "bucket 8 was served" [ -s "$d/eight" ]
-# An answer may be read a little after the second in which it was served: two seconds together serve at most twice the limit.
-# (A client that got no processor reads them later still; over all seconds, what it read was served in them or in the one before.)
+# An answer may be read a little after the second in which it was served: two seconds together show at most twice the
+# limit. (A client that got no processor reads them even later; over all seconds, its answers were served in these
+# seconds or in the one before.)
 expect_time "no second has more than the limit of bucket 7, but for answers read late" awk '$1 > 660 {bad = 1} END {exit bad}' "$d/seven"
 expect "all seconds together have no more" [ "$(cat "$d"/seven.* | awk '/served/ {n++; if (!from || $1 < from) from = $1; if ($1 > to) to = $1} END {print n <= 600 * (to - from + 2)}')" = 1 ]
 kill -TERM "$pid"

@@ -51,7 +51,7 @@ client() { # TENANT FILE: bytes that it got; FILE.waited: longest time for an an
         n=$(stat -c %s "$2.data")
         got=$((got + n))
         [ "$n" -eq "$size" ] || { echo "short: $n" >>"$2.short"; break; }
-        if [ $((at % 16)) -eq 0 ]; then # the bytes, now and then
+        if [ $((at % 16)) -eq 0 ]; then # checks the bytes of some answers
             cmp -s "$2.data" <(tail -c +$((at * size + 1)) "$d/file" | head -c "$size") || echo "other bytes" >>"$2.short"
         fi
         at=$(((at + 1) % (mib * 1048576 / size)))
@@ -92,7 +92,7 @@ expect "tenant 1 within its limit of 4 MB/s" [ "${sum[1]}" -le $((4 * ns / 1000 
 # All tenants have the same clients: those without a limit show how many requests clients can send here.
 asked=$((sum[0] > sum[2] ? sum[0] : sum[2]))
 [ "$asked" -ge $((4 * ns / 1000)) ] || inconclusive "no tenant's clients could ask for 4 MB/s here"
-# A limit does not make up for the time in which the disk stood still. Tenant 2 has no limit, so it shows such a time.
+# A limit does not make up for a stall of the disk. Tenant 2 has no limit, so it shows a stall.
 stopped=$(($(sort -n "$d"/got.2?.waited | tail -1) * 1000))
 if [ "${sum[1]}" -lt $((4 * ns / 1000 * 7 / 10)) ] && [ $stopped -ge $((ns / 10)) ]; then
     inconclusive "the disk stood still for $((stopped / 1000000)) ms"

@@ -9,7 +9,7 @@ tool=$PWD/build/examples/quickstart_tokenpool
 d=$(mktemp -d)
 name=/qoskit-quickstart-$$
 pids='' p=''
-# The programs themselves, not a timeout before them: killed by their ids, and nothing outlives this script.
+# Starts the programs themselves, without timeout: they are killed by their ids, and nothing outlives this script.
 trap 'for p in $pids; do kill -9 "$p" 2>/dev/null; done; rm -rf "$d" "/dev/shm$name"' EXIT
 failed=0
 
@@ -52,7 +52,7 @@ run() { # a client that is killed, then all three for 3 s; sets got[0..2] and th
 }
 declare -a got running
 run
-# What tokens promise whatever the machine does: the limit, the bound (105 %; epochs begin within the 3 s: one more of 4).
+# What tokens promise on any machine: the limit, and the bound (105 %; epochs begin within the 3 s, so there may be 4).
 expect "the limit of client 1 holds" [ "${got[1]}" -le $((30000 * 4 / 3)) ]
 expect "no more than the bound together" [ "$sum" -le $((105000 * 4 / 3)) ]
 if [ "$sum" -ge 80000 ]; then # the machine had the demand
@@ -63,7 +63,7 @@ else
 fi
 kill -9 "$node"
 wait "$node" 2>/dev/null
-start # takes the storage over
+start # takes over the storage
 run
 expect "no more than the bound after a takeover" [ "$sum" -le $((105000 * 4 / 3)) ]
 expect "clients are served after a takeover" [ "$sum" -gt 0 ]
@@ -71,7 +71,7 @@ kill "$node"
 wait "$node"
 expect "the data node ends on SIGTERM with status 0" [ $? -eq 0 ]
 expect "nothing is left in /dev/shm" [ ! -e "/dev/shm$name" ]
-# Who started the data node is killed: the data node ends too, and takes its memory with it.
+# The process that started the data node is killed: the data node ends, too, and removes its memory.
 bash -c '"$0" node "$1" >"$2" 2>&1 & echo $! >"$2.pid"; wait' "$tool" "$name" "$d/orphan" &
 parent=$!
 within_s 60 grep -qs ready "$d/orphan"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# proves: examples/quickstart/twochoice.c sends writes past a busy server, reads every acknowledged byte back after kill -9
-# under way, drops what was replaced, refuses bad input with a message, and a damaged log with the server's name
+# proves: examples/quickstart/twochoice.c sends writes past a busy server, reads every acknowledged byte back after
+# proves: kill -9 during writes, drops replaced pieces, refuses bad input with a message, and a damaged log with the
+# proves: server's name
 # alone: no
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -11,7 +12,7 @@ trap 'rm -rf "${d%/long*}"' EXIT
 d=$d/$(printf 'long%.0s' {1..30})
 mkdir "$d" || exit 1
 failed=0
-trap '' PIPE # the program that we kill reads what we write
+trap '' PIPE # the program that we kill reads our commands
 
 "$program" >"$d/usage" 2>&1
 expect "without a directory: status 2 and a sentence" grep -q 'usage: quickstart_twochoice DIR' "$d/usage"
@@ -34,13 +35,13 @@ printf '%s\n' bad 'write 1 2' 'write x 2 abc' 'read 1 2 0' 'read 1 2 4097' 'read
     "$program" "$d/busy" >"$d/out" 2>&1
 expect "eight bad lines: an error for each, and it goes on" [ "$(grep -c '^error: ' "$d/out")" = 8 ]
 
-# Killed under way, three times. Objects 0 to 2, 8 places of 8 bytes in each, written again and again: what was acknowledged last
-# stands there, or the write that was under way.
+# Killed during writes, three times. Objects 0 to 2 have 8 places of 8 bytes each, written repeatedly. Afterwards each
+# place holds the last acknowledged write, or the one that was under way.
 mkdir "$d/store"
 declare -A last next
 number=0
 for round in 1 2 3; do
-    # Two descriptors of our own: bash closes those of a coprocess when it ends.
+    # Uses two descriptors of its own: bash closes those of a coprocess when it ends.
     coproc server { exec "$program" "$d/store" $((round - 1)) 2>"$d/err"; }
     pid=$server_PID
     exec 8<&"${server[0]}" 9>&"${server[1]}"

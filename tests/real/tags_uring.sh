@@ -3,9 +3,9 @@
 # device's time under reward and half of the requests under proportional share; a reservation that needs more than half of
 # the time is met, judged over the eligible seconds (at least 80 % of eight); a limit holds in every window of the log.
 #
-# Each run is judged by what it measured itself: who had how much of the device's time. What another run got decides
-# nothing. Inconclusive: reads from the disk cost this machine no more than reads from memory; one stall took much of
-# a run; or the device gave so little that nobody could have kept the reservation.
+# Each run is judged by what it measured itself: each tenant's part of the device's time. No other run is compared.
+# Inconclusive: reads from the disk cost this machine no more than reads from memory; one stall took much of a run; or
+# the device gave too little for the reservation.
 set -u
 . "$(dirname "$0")/../lib.sh"
 work=$(mktemp -d "$PWD/build/tags_uring-XXXXXX") || exit 1
@@ -37,8 +37,8 @@ for run in ps reward reserved limited; do
     check "$run: submitted = completed + failed, nothing failed" "$run" \
         '[$hot, $cold | .submitted == .completed + .failed and .failed == 0 and .completed > 0] | all'
 done
-# Always one request at the device, and the next one goes when it is done: nothing is wasted. (No promise bounds what a
-# tenant gains from that, so there is nothing to compare.)
+# There is always one request at the device, and the next one goes when it is done, so nothing is wasted. (No promise
+# limits a tenant's gain from that, so nothing is compared.)
 for run in ps reward reserved limited; do
     check_time "$run: the device is busy while somebody waits (90 % of the run)" "$run" '$time > 0.9e9 * .with.seconds'
 done
@@ -49,7 +49,7 @@ check_if "reward: so hot gets as many more requests as its hits are cheaper" rew
     '$cold.served_ns / $cold.completed > 3 * $hot.served_ns / $hot.completed and $cold.served_max_ns < 0.05 * $time' \
     '$hot.completed > 2.4 * $cold.completed'
 
-# ---- the limit: in every window of the log; and not less than it, while hot could have it
+# ---- the limit: kept in every window of the log, and used in full while hot could use it
 case $(cat "$work/limited.status") in
 0) ok "hot's limit holds in every window of the log, to its burst and one request" ;;
 3) ok "hot's limit holds (what the seconds were like does not matter to it)" ;;
@@ -69,7 +69,7 @@ check_if "hot is held at its limit, not below" limited "$paused < 0.5e9 * .with.
 case $(cat "$work/reserved.status") in
 0) ok "cold's reservation holds, judged on the log"
    check "over eight seconds, of which 80 % were eligible" reserved '.judge | .seconds >= 7 and .eligible_seconds >= 0.8 * .seconds'
-   # The control: by its weight it has half of the time.
+   # The control: by its weight cold has half of the time.
    check_if "and it took more than the half of the time that its weight gives: it is the reservation that did it" reserved \
        '.tenants[1].reserve_bytes_per_s / 4096 * $cold.served_ns / $cold.completed > 0.52e9' '$cold.served_ns > 0.5 * $time' ;;
 3) tail -15 "$work/reserved.log"; unsure="the device gave too little for the reservation" ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# proves: tokenpool_mpi with four ranks: reservations are met beside a bare run, the pool's books are the clients' to the
-# token, over shared-memory windows and over point-to-point messages; and the command of the documentation runs as it is
-# written, with the components that the MPI library chooses by itself
+# proves: tokenpool_mpi with four ranks: reservations are met, compared with a bare run; the pool's counts equal the
+# proves: clients' to the token, over shared-memory windows and over point-to-point messages; and the documented
+# proves: command runs as written, with the components that the MPI library chooses by itself
 set -eu
 . "$(dirname "$0")/../lib.sh"
 out=build/real_tokenpool_mpi
@@ -20,7 +20,7 @@ run() { # OSC OPTION...
 run sm --periods 6 --period 400ms --table 64M
 run pt2pt --periods 4 --period 400ms --table 64M --batch 50 --derate 0.25 --busy
 
-# What a new user types, on a machine with as many cores as it has.
+# The command of a new user, with the cores of this machine.
 export OMPI_MCA_rmaps_base_oversubscribe=1
 echo "-- mpirun -n 5 build/examples/tokenpool_mpi"
 judged "$out/default.txt" timeout 300 mpirun -n 5 build/examples/tokenpool_mpi

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# proves: twochoice_mpi on real files over MPI: placement beside the fixed scheduler, order of data, record and answer,
-# kills of the whole job, servers that are late, full, gone at start or killed; nothing that was acknowledged is lost.
+# proves: twochoice_mpi on real files over MPI: placement compared with the fixed scheduler; the order of data, record
+# proves: and answer; kills of the whole job; servers that are late, full, gone at the start or killed. No acknowledged
+# proves: write is lost.
 #
-# What is injected, all of it real: SIGKILL of jobs and of I/O processes, SIGSTOP of servers and of clients, a file
+# All faults are real: SIGKILL of jobs and of I/O processes, SIGSTOP of servers and of clients, a file
 # where a server's directory should be, a tmpfs that fills up, SIGINT. SIGKILL leaves the page cache; therefore the
 # order of syncs is judged on the job's own trace, and some kills go on with a disk that has only what was synced.
 # QOS_LONG=1: also Figures 11 to 13, Table I and more kills.
@@ -14,7 +15,8 @@ work=$(mktemp -d "$PWD/build/twochoice_mpi-XXXXXX") || exit 1
 shm=$(mktemp -d /dev/shm/twochoice_mpi-XXXXXX) || exit 1
 trap 'rm -rf "$work" "$shm"' EXIT
 failed=0 skipped= other= long=${QOS_LONG:-}
-# As root and with more ranks than cores: allowed, and yielding when idle. What a job leaves in shared memory is found.
+# As root and with more ranks than cores: allowed, and yielding when idle. Shared memory that a job leaves behind is
+# found.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_backing_directory=$shm OMPI_MCA_orte_tmpdir_base=$work
 
@@ -80,7 +82,7 @@ expect "bytes per server: largest / mean at most 1.1 with the dynamic scheduler"
 expect "Figure 13 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure13.svg"
 fi
 
-# ---- everything read back, and the order of things in the trace: data durable, record durable, answer
+# ---- everything is read back; the order in the trace is: data durable, record durable, answer
 run 6 burst --servers 3 --dir "$work/order" --schedulers dynamic --verify --trace "$work/trace" \
     --json "$work/order.json"
 expect "what was written reads back, through the homes' tables" json "$work/order.json" \
@@ -116,7 +118,7 @@ cat "$work/out"
 expect "$what: acknowledged bytes, redirects, checker" [ "$status" = 0 ]
 [ ${#cut[@]} = 0 ] || ! says ', 0 while a log was compacted' || other="no kill met a compaction"
 
-# ---- a server that is stopped: probes are not answered in time, writes go elsewhere
+# ---- a stopped server does not answer probes in time: writes go elsewhere
 begin 6 stress "${stress[@]}" --run 1s --probe-timeout 20ms
 until_writing
 for _ in 1 2 3; do stop_for 0.2 "$(pid_of rank-1)"; sleep 0.1; done
@@ -125,7 +127,7 @@ cat "$work/out"
 expect "late server: nobody fails" json "$work/stress.json" \
     '.failed == 0 and .acknowledged == .writes'
 expect_time "late server: its silence is noticed" json "$work/stress.json" '.no_answer > 0 and .late_answers > 0'
-# 2,000 decisions fill a log to its half several times over; a slow disk does not get so far in 1 s.
+# 2,000 decisions fill a log to its half several times over; a slow disk does not get that far in 1 s.
 expect_time "late server: logs were compacted under way" json "$work/stress.json" '.compactions > 0 or .decisions < 2000'
 
 # ---- clients that are stopped: decisions and announced writes that do not come
@@ -148,13 +150,13 @@ kill -KILL "$(pid_of io-1)"
 sleep 0.2
 kill -KILL "$(pid_of io-2)"
 await_job
-# The run lasts a second: on a machine that stands still meanwhile both may die when it is over.
+# The run lasts a second: on a machine that stalls meanwhile both may die when it is over.
 expect_time "second killed I/O process: said" says 'server 2: its I/O process was killed by signal 9'
 expect_time "killed I/O process: said" \
     says 'server 1: its I/O process was killed by signal 9; its objects cannot be reached until a restart'
 expect "killed I/O process: no byte is wrong, others go on" json "$work/stress.json" '.wrong_bytes == 0 and .acknowledged > 0'
 expect_time "killed I/O process: writes to its objects fail cleanly" json "$work/stress.json" '.failed > 0'
-# Failures take no disk: they are more than the rest if the disk stands still for a part of the second.
+# Failures need no disk: they are the majority if the disk stalls for a part of the second.
 json "$work/stress.json" '.acknowledged > .failed' || other="two killed servers of three: fewer writes were acknowledged than failed"
 expect_time "killed I/O process: said, with the reason" \
     says 'write of [0-9]+ bytes at [0-9]+ failed: server is gone \(home server 1\)'
@@ -247,7 +249,8 @@ fi
 
 # ---- Ctrl-C
 
-# Processes that have not ended so many seconds after Ctrl-C are killed by mpirun; its default is 1, which a disk may need for itself.
+# mpirun kills processes that have not ended this many seconds after Ctrl-C. Its default is 1; a disk alone may need
+# that.
 export OMPI_MCA_odls_base_sigkill_timeout=20
 begin 6 burst --servers 3 --dir "$work/stopped" --write 64K --rate 1M
 objects() { [ -n "$(ls "$work/stopped/server0/objects" 2>/dev/null)" ]; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# proves: uring_files on real files: promises kept (judged), the device never left empty while requests wait, every fault
-# reported, counted and survived, nothing left behind.
+# proves: uring_files on real files: promises are kept (judged), the device is never left empty while requests wait,
+# proves: every fault is reported, counted and survived, and nothing is left behind.
 #
-# A promise is judged by what the run that made it measured. A device that gave too little for a verdict, or whose short
+# A promise is judged by the measurements of its own run. A device that gave too little for a verdict, or whose short
 # profile left no room for the reservations, is tried once more; then the test is inconclusive. Counters, logs, limits,
 # messages and statuses never are.
 #
-# What is injected, all of it by real parts: ENOSPC and partial writes by a tmpfs that is full; EIO by a loop device whose
+# All faults are real: ENOSPC and partial writes by a tmpfs that is full; EIO by a loop device whose
 # backing file was cut off; end of file and partial reads by truncating a file under way; ENOSPC at every write by
 # /dev/full; EACCES by another user; SIGINT by kill.
 set -u
@@ -18,8 +18,8 @@ file=$work/file
 failed=0 skipped= unsure=
 trap 'wait; rm -rf "$work"' EXIT
 
-# Two more builds of the tool, made while the tests below wait for their devices: one under AddressSanitizer; one with planted
-# bugs in two schedulers, of which one counts device time and the other requests.
+# Two more builds of the tool, made while the tests below wait for their devices: one under AddressSanitizer; one with
+# planted bugs in two schedulers; one of these counts device time and the other requests.
 flags=$(says examples/uring_files/main.c flags) links=$(says examples/uring_files/main.c links)
 build_asan() {
     nice clang -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I. -Iexamples/common \
@@ -56,7 +56,8 @@ run_judged() {
         cat "$work/out" "$work/err"
     done
 }
-# A judged run: 3 and a reservation that was missed, on a machine that was disturbed, are no verdict. Limits and logs are one.
+# A judged run: status 3, or a missed reservation on a disturbed machine, gives no verdict. Limits and logs always give
+# one.
 verdict_of() { # WHAT
     case $status in
     0) ok "$1" ;;
@@ -67,7 +68,8 @@ verdict_of() { # WHAT
     *) bad "$1: status $status: $(cat "$work/err")" ;;
     esac
 }
-# Waits for the live line of a run that began (--progress), at most 30 s: no guess how long profiling takes here.
+# Waits for the live line of a run that began (--progress), at most 30 s: so the test need not know how long profiling
+# takes.
 await() { # LABEL
     local i
     for ((i = 0; i < 300; i++)); do
@@ -97,8 +99,9 @@ expect "the third run had as many requests at the device as the second" json "$w
 expect "where the difference in total comes from: said" grep -q '^where the difference in total comes from: ' "$work/out"
 expect "the log held whatever the device did" json "$work/demo.json" '.judge.log_holds and .judge.limits_hold'
 expect "counters add up" adds_up "$work/demo.json"
-# The control of the same run: first come, first served gives each as many requests as it has outstanding (32, 64, 16).
-# Where db's share of the device's time by that would be its reservation, the run above shows nothing of the scheduler.
+# The control of the same run: first come, first served serves each tenant in proportion to its outstanding requests
+# (32, 64, 16). If db's share of the device's time were its reservation that way, the run above would show nothing
+# about the scheduler.
 if [ "$status" = 0 ]; then
     if json "$work/demo.json" '(.profile.points | map({key: "\(.bs_bytes)", value: .device_ns}) | from_entries) as $cost |
         32 * $cost["4096"] / (32 * $cost["4096"] + 80 * $cost["131072"]) <
@@ -115,7 +118,8 @@ expect "the log has every request ($counts)" [ "$counts" = "$told" ]
 for f in without same_depth with compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
 echo "($((SECONDS - start)) s)"
 
-# ---- the device time in flight bounded instead of the rate: the bound and who narrowed it are told, limits and log hold
+# ---- the device time in flight is bounded instead of the rate: the bound and the tenant that narrowed it are shown,
+# limits and log hold
 watch_mark
 run_judged --file "$file" --live --judge --flight --dispatch-depth 112 --headroom 0.6 --runtime 3s --profile-time 400ms \
     --json "$work/flight.json" --log "$work/flight.csv" --tenant db:bs=4k,depth=32,reserve=15% --tenant scan:bs=128k,depth=64,reserve=15% \
@@ -128,7 +132,7 @@ if [ -s "$work/flight.json" ]; then
     expect_time "--live, not on a terminal: a line for each tenant each second ($lines)" [ "$lines" -ge 4 ]
     expect "--live, not on a terminal: plain text" [ -z "$(tr -d '\n\t -~' <"$work/err")" ]
     expect "it says who narrowed the bound" grep -q 'of device time were allowed in flight' "$work/out"
-    # db and scan always have requests outstanding: time with none at the device is time that the scheduler wasted.
+    # db and scan always have requests outstanding: time without a request at the device was wasted by the scheduler.
     empty=$(awk -F, '$1 == "with QoS" && ($3 == "dispatch" || $3 == "done") {
         if (n == 0 && seen) empty += $2 - last
         if (!seen++) first = $2
@@ -145,7 +149,8 @@ drawn=$(grep -cE $'\033\\[2Kbackup .*[▁▂▃▄▅▆▇█] .*/s .*(nothing|
 expect_time "--live on a terminal: drawn $drawn times, of 3" [ "$drawn" -ge 2 ]
 expect_time "--live on a terminal: in place" grep -q $'\033\\[3A' "$work/terminal"
 
-# ---- end of file and partial reads: cut off while tenants read, if this shell got a processor in that second and a half
+# ---- end of file and partial reads: the file is cut off while tenants read, if this shell gets a processor in that
+# second and a half
 watch_mark
 for _ in 1 2 3; do
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
@@ -210,7 +215,7 @@ if grep -q 'no O_DIRECT: buffered I/O instead' "$work/err"; then ok "no O_DIRECT
 run --size 16M --direct yes --overwrite --tenant "a:rw=write,file=/dev/full"
 expect "--direct yes where there is none: status 1" [ "$status" = 1 ]
 
-# ---- the other schedulers behind the same interface: their log must hold, whatever the device does
+# ---- the other schedulers with the same interface: their log must hold on any device
 for scheduler in tags tags-ps token; do
     rm -f "$work/other.json"
     watch_mark
@@ -275,7 +280,7 @@ if wait "$asan"; then
     status=$?
     wait "$cut"
     tail -5 "$work/err"
-    expect "AddressSanitizer has nothing to say" [ -z "$(grep -E 'ERROR|runtime error' "$work/err")" ]
+    expect "no findings of AddressSanitizer" [ -z "$(grep -E 'ERROR|runtime error' "$work/err")" ]
     expect "under AddressSanitizer: counters add up" adds_up "$work/asan.json"
     case $status in 0 | 1 | 3) ok "status $status" ;; *) bad "status $status: $(tail -5 "$work/err")" ;; esac
 else

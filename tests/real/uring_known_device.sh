@@ -13,14 +13,14 @@ trap 'exit 1' INT TERM
 failed=0 unsure=
 json=$work/run.json
 holds() { awk "BEGIN {exit !($1)}"; }
-# The tool refused a reservation (which it does with status 1 and without a result), and rightly so: what it found to be sure
-# is less than half of the device's time, of which the reservations need 0.41 at the speed that the device has. A profile
-# finds that little where the machine stood still while it was measured.
+# Did the tool rightly refuse a reservation (with status 1 and without a result)? It was right if its profile promises
+# less than half of the device's time: the reservations need 0.41 of it at the device's speed. A profile is that low if
+# the machine stalled during the measurement.
 refused_rightly() {
     grep -q 'is not admitted' "$work/err" && grep -qE 'At most (0 ns|[0-9.]+ us|[1-4]?[0-9]?[0-9](\.[0-9]+)? ms) a second is promised' <(tr '\n' ' ' <"$work/out")
 }
 
-# One attempt on one kind of device. 0: judged (and perhaps failed); 2: the device is not as it should be.
+# One attempt on one kind of device. 0: judged (and perhaps failed); 2: the device does not have the known speed.
 attempt() { # KIND
     local status used none wait
     close_device
@@ -41,8 +41,8 @@ attempt() { # KIND
     fi
     none=$(busy "$json" without) used=$(busy "$json" with)
     expect "$1: the log and the limits hold" json "$json" '.judge.log_holds and .judge.limits_hold'
-    # Where requests without QoS hardly fill the device either, the tool had to wait for a processor, or the judge had too
-    # few seconds, this machine is too busy for a verdict, unless all is well.
+    # This machine is too busy for a verdict, unless all promises hold, if requests without QoS hardly fill the device
+    # either, if the tool had to wait for a processor, or if the judge had too few seconds.
     wait=$(processor_wait "$json" with)
     if ! json "$json" '.judge.conclusive' ||
         { ! { holds "$used >= 0.97" && json "$json" '.judge.reservations_hold'; } && ! holds "$none >= 0.985 && $wait <= 0.02"; }; then
@@ -50,11 +50,11 @@ attempt() { # KIND
         return 2
     fi
     expect_time "$1: both reservations hold ($(reservation_least "$json") of the smaller)" json "$json" '.judge.reservations_hold'
-    expect_time "$1: busy $used with QoS, $none without; asked: 0.97" holds "$used >= 0.97"
+    expect_time "$1: busy $used with QoS, $none without; required: 0.97" holds "$used >= 0.97"
 }
 
 if attempt throttle; then
-    # The same, bound by the profiled rate: what this test is there to notice.
+    # The same, bound by the profiled rate: this test must find that.
     demo_on_device "$json" 2 >"$work/out" 2>"$work/err"
     if [ -s "$json" ]; then
         used=$(busy "$json" with)

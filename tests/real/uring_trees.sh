@@ -31,7 +31,7 @@ for trees in 1 2 4; do
     *) bad "$trees trees: status $status" ;;
     esac
 done
-# Trees that share nothing must break the limit, or this test would find nothing.
+# Trees that share nothing must break the limit; otherwise this test could find nothing.
 timeout 200 "$work/trees" "$work/data" 1 2 apart >"$work/out" 2>&1
 status=$?
 cat "$work/out"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# proves: tokenpool_verbs over a real RDMA stack (soft-RoCE in a guest): a data node and four clients, every reservation met, the
-# pool's books equal to the clients' to the token, one client killed in the middle of a period; a hostile client with all keys that
-# it has seen and some that it guesses reaches nothing but what a client needs, and finds a data node with one protection domain;
-# a data node that is killed while its clients wait, run bare or use tokens: they say so and end within 2 s
+# proves: tokenpool_verbs over a real RDMA stack (soft-RoCE in a guest): a data node and four clients, every
+# proves: reservation is met, the pool's counts equal the clients' to the token, one client is killed in the middle of
+# proves: a period. A hostile client with all keys that it has seen, and some guessed ones, reaches only what a client
+# proves: needs, and finds a data node with one protection domain. If a data node is killed while its clients wait, run
+# proves: bare or use tokens, they report it and end within 2 s
 set -eu
 . "$(dirname "$0")/../lib.sh"
 [ -x build/examples/tokenpool_verbs ] || { echo "build/examples/tokenpool_verbs was not built"; exit 1; }
-# Loopback is no RDMA device's address, on any machine: a clear message and a clean end, on both sides.
+# Loopback is not the address of an RDMA device, on any machine: a clear message and a clean end, on both sides.
 for side in --serve "--id 0"; do
     # shellcheck disable=SC2086  # an option and its value
     said=$(timeout 10 build/examples/tokenpool_verbs $side --address 127.0.0.1 --table 64k 2>&1) && { echo "no error"; exit 1; }
@@ -52,14 +53,14 @@ sleep 0.3
 kill -9 $victim && echo "killed client 2 in the middle of period 4"
 wait $node; status=$?
 cat node.log
-[ $status = 3 ] && exit 3 # the machine did too little for a verdict
+[ $status = 3 ] && exit 3 # the machine was too slow for a verdict
 [ $status = 0 ] || exit 5
 for p in $pids; do
     [ $p = $victim ] && continue
     wait $p || { echo "a client failed"; exit 6; }
 done
 
-# While client 2 waits for the others, a hostile one tries to be clients 0 and 1 and more.
+# While client 2 waits for the others, a hostile client acts as clients 0 and 1, and tries more.
 node node2.log 7472 ./tokenpool_verbs --clients 3 --reserve 30,20
 client 7472 2 >gone2.log 2>&1 & waiting=$!
 until grep -q 'client 2 is here' node2.log; do sleep 0.05; kill -0 $waiting || { cat gone2.log; exit 1; }; done
@@ -76,10 +77,10 @@ begin=$(now)
 echo "and one that comes too late after $(since $begin) s: $(cat gone.log)"
 awk -v t=$(since $begin) 'BEGIN {exit t > 2}' || exit 10
 node planted.log 7473 ./one_domain --clients 3
-./hostile 10.9.0.1 7473 0 && { echo "one protection domain was not noticed"; exit 11; }
+./hostile 10.9.0.1 7473 0 && { echo "one protection domain was not found"; exit 11; }
 kill -9 $node
 
-killed() { # LOG PORT: kills the data node $node of clients 0 and 1, which must say so and end within 2 s
+killed() { # LOG PORT: kills the data node $node of clients 0 and 1, which must report it and end within 2 s
     kill -9 $node
     begin=$(now)
     wait $first && exit 9

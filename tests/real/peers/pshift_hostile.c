@@ -1,9 +1,9 @@
 // A hostile node of pshift_cluster with a valid key: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
 //
-// It takes another node's name, reports for another node, and claims epochs: one that no controller can have, and one
-// that a controller may have in half a minute. As its own node, just started, it reports that buckets have been
-// served without end. It sends numbers at the ends of their ranges, wrong lengths and endless parts, as fast as the
-// library takes them. Prints how many it sent.
+// It uses another node's name, reports for another node, and claims epochs: one that no controller can have, and one
+// that a controller may have in half a minute. As its own node, just started, it reports unlimited service of buckets.
+// It sends numbers at the ends of their ranges, wrong lengths and endless parts, as fast as the library takes them.
+// Prints how many it sent.
 #include "pshift.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static size_t report(uint32_t server, uint64_t age_ms, uint64_t controller_epoch
     }
     m.server = server;
     m.count = count;
-    m.server_epoch = 1; /* long past: what it reports about itself is out of date */
+    m.server_epoch = 1; /* long past: its report about itself is out of date */
     m.controller_epoch = controller_epoch;
     m.seq = m.period = number;
     m.capacity = number;

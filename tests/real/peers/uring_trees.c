@@ -1,10 +1,11 @@
-// N threads read one file through io_uring, each by a tree of its own, and the trees share their classes:
+// N threads read one file through io_uring, each with its own tree, and the trees share their classes:
 //     uring_trees FILE SECONDS TREES [apart]
 //
-// Tenants: db (a reservation, 8 requests at once, first all in thread 0, from half time on all in the last thread), scan (a
-// reservation) and backup (a limit), in all threads. Before and after, the same requests go without QoS: what the device
-// gives then is the control, and the first of them sets the rates. `apart`: the trees do not join; the limit must break.
-// Judges by what it logged at each dispatch. Ends with 0: held, 1: broken, 3: the device or the host gave no verdict.
+// Tenants: db (a reservation, 8 requests at once, all in thread 0 in the first half, all in the last thread in the
+// second), scan (a reservation) and backup (a limit), in all threads. Before and after, the same requests run without
+// QoS: the device's rate then is the control, and the first of these runs sets the rates. `apart`: the trees do not
+// join; the limit must break. Judges by its log of all dispatches. Ends with 0: held, 1: broken, 3: the device or the
+// host gave no verdict.
 #include "htb.h"
 #include <err.h>
 #include <fcntl.h>
@@ -36,7 +37,7 @@ static struct reactor {
     struct io_uring ring;
     struct io io[IOS_MAX];
     uint32_t number, ios;
-    uint64_t random, late_ns; /* late_ns: time by which its loop came back later than it had to */
+    uint64_t random, late_ns; /* late_ns: total time by which its loop came back late */
     struct event *log;
     size_t events, room;
     pthread_t thread;
@@ -88,7 +89,7 @@ static void send_io(struct reactor *r, struct io *io, uint64_t now_ns)
     r->log[r->events++] = (struct event){now_ns, io->request.class_id};
 }
 
-/* New requests for all that are idle and wanted here. */
+/* New requests for all idle places that are wanted here. */
 static void ask(struct reactor *r, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < r->ios; i++) {
@@ -162,7 +163,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* A tree with all classes; every thread gives its own the same, whole, rates. */
+/* A tree with all classes; every thread gives its own tree the same full rates. */
 static void plant(struct reactor *r, uint64_t now_ns)
 {
     struct htb_config config = {.classes = TENANTS + 1, .start_ns = now_ns, .order = HTB_FIFO, .burst_ns = BURST_NS};
@@ -170,7 +171,7 @@ static void plant(struct reactor *r, uint64_t now_ns)
         {0}, {.rate_per_s = {reserved_per_s}}, {.rate_per_s = {reserved_per_s}}, {.limit_per_s = {limit_per_s}}};
     size_t size;
     config.rate_per_s[0] = rate_per_s;
-    config.dispatch_max = config.device_max = IOS_MAX; /* what is charged goes at once: the log sees it */
+    config.dispatch_max = config.device_max = IOS_MAX; /* the charge takes effect at once: the log sees it */
     size = htb_memsize(&config);
     must(htb_init(&r->tree, memory(size), size, &config) == QOS_OK, "htb_init failed");
     for (uint32_t id = 1; id <= TENANTS; id++)
@@ -199,7 +200,7 @@ static void phase(bool with, uint64_t ns)
         must(pthread_join(reactor[i].thread, NULL) == 0, "a thread is lost");
 }
 
-/* Bytes/s of a tenant (0: of all) by the log, from and to these times after the start. */
+/* Bytes/s of a tenant (0: of all) by the log, between these times after the start. */
 static double logged(uint32_t tenant, uint64_t from_ns, uint64_t to_ns)
 {
     double bytes = 0;
@@ -269,8 +270,8 @@ static void set_up(const char *file)
     }
 }
 
-/* What the tenants got while db was in one thread: at least 0.98 of a reservation is held. Less than 0.9 is broken if the
- * device gave 0.9 of the control meanwhile; all else tells nothing. Returns the exit status. */
+/* Judges what the tenants got while db was in one thread. At least 0.98 of a reservation: held. Less than 0.9, while
+ * the device gave 0.9 of the control: broken. Otherwise there is no verdict. Returns the exit status. */
 static int judge(const char *name, uint64_t from_ns, uint64_t to_ns, double control)
 {
     const double total = logged(0, from_ns, to_ns);

@@ -2,7 +2,8 @@
  *
  * It connects as two clients. Over the connection of client 0 it tries READ, WRITE and FETCH_AND_ADD with its own keys
  * beyond their regions and rights, with the keys of client 1, and with guessed ones. A device ends a connection at the
- * first wrong key, so each try has its own. Exit 0: what a client needs was done, and all else was refused. */
+ * first wrong key, so each try has its own. Exit 0: a client's needed operations were done, and all others were
+ * refused. */
 #define _GNU_SOURCE
 #include "examples/tokenpool_verbs/wire.h"
 #include <arpa/inet.h>
@@ -83,7 +84,7 @@ static bool join(struct session *s, uint32_t who, uint32_t version, uint8_t byte
 static void join_again(struct session *s, uint32_t who)
 {
     unsigned i;
-    for (i = 0; i < 100; i++) { /* the data node may not have seen yet that the last one is gone */
+    for (i = 0; i < 100; i++) { /* the data node may not have noticed yet that the last client is gone */
         if (join(s, who, WIRE_VERSION, sizeof(struct wire_request)))
             return;
         leave(s);
@@ -119,7 +120,7 @@ static bool perform(struct session *s, enum ibv_wr_opcode opcode, uint64_t at, u
     return n > 0 && done.status == IBV_WC_SUCCESS;
 }
 
-/* One operation as client 0. expected: a client needs it. */
+/* One operation as client 0. expected: a client needs this operation. */
 static void attempt(struct session *s, enum ibv_wr_opcode opcode, uint64_t at, uint32_t key, bool expected,
                     const char *what)
 {
@@ -176,7 +177,8 @@ static void with_keys_of(struct session *s, const struct node_setup *setup, cons
                     "the key of another client");
 }
 
-/* A key is a number of the region and a byte that changes: the numbers around those seen, every kind of operation. */
+/* A key is the region's number and a byte that changes. Tries the numbers around the known ones, with every kind of
+ * operation. */
 static void with_guesses(struct session *s, const struct node_setup *setup, const struct session *victim, unsigned n)
 {
     struct qos_rng rng;
