@@ -403,6 +403,24 @@ static void forgets_the_idle(void)
     close_controller();
 }
 
+/* The capacity is that of the newest report, whatever order they come in. */
+static void late_capacity(void)
+{
+    const struct pshift_report_entry e = needs(1, 0, 50);
+    struct pshift_problem p;
+    struct pshift_solution s;
+    struct pshift_message late, m;
+    open_controller(1, 1, 1);
+    late = head(0, 5);
+    m = head(0, 100);
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, &late, &e), QOS_OK);
+    plan();
+    CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
+    CHECK_EQ(p.capacity[0], 100);
+    close_controller();
+}
+
 /* A report with more new buckets than there is room for is refused whole. */
 static void room_for_buckets(void)
 {
@@ -619,6 +637,7 @@ int main(void)
     ceiling_of_a_new_pair();
     keeps_the_busy();
     forgets_the_idle();
+    late_capacity();
     room_for_buckets();
     restarted_idle();
     what_is_left();

@@ -95,6 +95,30 @@ static void arguments(void)
     CHECK(check_mem_free(&m));
 }
 
+/* Behind 4 GiB from the first byte of a leaf nothing of it is found. A table for one open write lists it. */
+static void far_and_single(void)
+{
+    struct twochoice_table_config config;
+    struct check_mem m;
+    struct twochoice_piece p;
+    uint64_t stamp = 0, far, i;
+    open_table(&m, 100, 0);
+    for (i = 0; i < 40; i++) /* a narrow leaf that is not full */
+        CHECK_EQ(redirect(&t, 7, 20 * i, 10, 2), QOS_OK);
+    for (far = UINT32_MAX - 1; far <= UINT64_C(1) << 32; far++) {
+        twochoice_table_find(&t, 7, far, &p);
+        CHECK(p.target == TWOCHOICE_LOCAL && p.offset == far && p.end == UINT64_MAX);
+    }
+    CHECK(check_mem_free(&m));
+    memset(&config, 0, sizeof config);
+    config.max_writes = 1;
+    check_mem_new(&m, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &config), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 0, 10, &stamp), QOS_OK);
+    CHECK(twochoice_table_write_next(&t, 0, &p) && p.version == stamp && p.end == 10);
+    CHECK(check_mem_free(&m));
+}
+
 static void promises(void)
 {
     struct check_mem m;
@@ -346,6 +370,7 @@ int main(void)
     check_begin("twochoice_table");
     configuration();
     arguments();
+    far_and_single();
     promises();
     bounded_steps();
     exclusion();
