@@ -1,7 +1,7 @@
 # qoskit is header-only: nothing has to be built to use it. This file tests, measures, shows and installs it.
 #
 # Files are found by their place: tests/<kind>/<header>_<subject>.c, bench/<header>.c, examples/<tool>/*.c,
-# examples/quickstart/<header>.c. A source says in its first eight lines what it needs:
+# examples/quickstart/<header>.c. The first eight lines of a source name what it needs:
 #     // proves: one sentence              (tests)
 #     // links: -lfoo                      (linker flags)
 #     // flags: -pthread                   (compiler flags)
@@ -31,7 +31,7 @@ help: ## this list
 .PHONY: help test test-side test-real test-beside test-examples side-lane real-lane beside-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
     figures install uninstall format lint clean
 
-# ---- installation: needs no part of what follows --------------------------------------------------------------------
+# ---- installation: needs nothing of what follows ---------------------------------------------------------------------
 
 include_dir := $(DESTDIR)$(PREFIX)/include/qoskit
 pc_dir := $(DESTDIR)$(PREFIX)/lib/pkgconfig
@@ -122,10 +122,10 @@ $(nginx_module): $(wildcard examples/nginx/*) htb.h qos.h Makefile
 	@mkdir -p $(@D)
 	@C_WARNINGS='$(C_WARNINGS)' examples/nginx/build.sh $@
 
-# What follows reads every source's first lines: not for these.
+# The next part reads every source's first lines; these targets do without it.
 ifneq ($(filter-out help install uninstall clean format $(filter) $(nginx_module),$(or $(MAKECMDGOALS),help)),)
 
-# ---- what the sources say of themselves -------------------------------------------------------------------------------
+# ---- the first lines of the sources -----------------------------------------------------------------------------------
 
 # In the order in which they begin: the long ones first.
 KINDS := adversary interleave paper property fuzz unit
@@ -157,9 +157,10 @@ says = $(says.$(2).$(1))
 #
 # The bodies of each header are compiled once for a variant (QOS_API empty), optimised as below. A test sees the
 # prototypes alone (QOS_DECLARE_ONLY), so compiling it is cheap, and is linked with them. tests/build/ uses the objects of
-# the native tests again, for planted bugs, mutants and coverage, and looks at the bodies' objects (stack.sh,
+# the native tests again, for planted bugs, mutants and coverage, and examines the bodies' objects (stack.sh,
 # freestanding.sh). A test that shrinks a limit (`// flags: -DX=4`,
-# or a #define at its top) has the bodies in it, as a user has; so have the examples, the benchmarks and tests/build/flags.sh.
+# or a #define at its top) has the bodies in it, like a user's program; so have the examples, the benchmarks and
+# tests/build/flags.sh.
 
 # compiler for C; flags of bodies; of tests; of tests that have the bodies in them; linker; how the program is run. Line numbers
 # (-g1) are all that a failure shows. Compiling the sanitizers' checks costs more than running them, unless a test is long.
@@ -208,7 +209,7 @@ $(B)/runs_i386:
 aarch64 += -mno-outline-atomics # atomics would be calls of libgcc, and freestanding.sh looks at these objects
 VARIANTS := native san tsan cxx $(CROSS)
 
-# One target stands for two where they differ in nothing that a test can see: aarch64 and riscv64 are both 64-bit,
+# One target represents two if no test can see a difference: aarch64 and riscv64 are both 64-bit,
 # little-endian and weakly ordered; i386 and armhf both 32-bit and little-endian (i386 aligns 64-bit words to 4 in
 # structs). So unit tests run on aarch64 and armhf, property tests on riscv64 and i386, and s390x, the only big-endian one, has both. All
 # headers are compiled for all of them (tests/build/headers.sh, freestanding.sh).
@@ -239,7 +240,7 @@ about = $(sort qos $(filter $(firstword $(subst _, ,$(basename $(notdir $(1)))))
 bodies = $(foreach h,$(call about,$(1)),$(B)/bodies/$(2)_$h.o)
 has_own = $(or $(filter -D%,$(call says,$(1),flags)),$(filter own,$(call says,$(1),bodies)),$(filter interleave,$(call kind,$(1))))
 
-# The old program goes first: one that no longer compiles must not be run. -MF: of several sources the last one's
+# The old program is removed first: one that no longer compiles must not be run. -MF: of several sources the last one's
 # headers count, so the test comes after the driver.
 TESTS :=
 TEST_OBJECTS :=
@@ -296,17 +297,17 @@ $(foreach t,$(filter i386/%,$(TESTS)),$(eval $(call verdict,$t): $(B)/runs_i386)
 # A script waits for the tools that it names; those of all tools for all.
 uses = $(if $(filter %/help.sh,$(1)),$(EXAMPLES),$(filter $(EXAMPLES),$(addprefix $(B)/,$(sort $(call says,$(1),uses)))))
 $(foreach s,$(SCRIPTS) $(REAL),$(eval $(call test_run,$(s:tests/%.sh=%),$s,$(call uses,$s))))
-# That a tool compiles is a test too.
+# A tool that compiles counts as a test, too.
 define example_verdict
 $(call verdict,$(1)): $(B)/$(1)
 	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a tenth of a processor.
-# All else gets the processor time that they leave over, by the scheduling policy `behind`; so no core idles while a test waits
-# for a disk or a clock. A real test that is inconclusive nevertheless runs once more at the end, alone.
+# All other tests get the remaining processor time, by the scheduling policy `behind`; so no core idles while a test
+# waits for a disk or a clock. A real test that is still inconclusive runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
-# The objects that these scripts use again.
+# The objects that these scripts use, too.
 $(foreach s,coverage plants mutants,$(call verdict,build/$s)): $(TEST_OBJECTS)
 OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
 OBJECTS_freestanding := $(foreach v,native $(CROSS),$(HEADERS:%.h=$(B)/bodies/$v_%.o))
@@ -363,7 +364,7 @@ prove: ## runs all proofs by Frama-C (the short ones are part of make test)
 
 N ?= 100
 SEED ?= 1
-mutate: ## changes one header at random; its tests must notice: HEADER=htb N=100 SEED=1
+mutate: ## changes one header at random; its tests must find it: HEADER=htb N=100 SEED=1
 	@tests/packages.sh mutate
 	@nice tests/mutate/mutate.py run $(HEADER) $(N) $(SEED)
 
@@ -405,7 +406,7 @@ endef
 $(eval $(call example_objects,$(COMMON_OBJECTS),gcc))
 $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/main.c,compiler),gcc),$(call says,examples/$t/main.c,links),$(call says,examples/$t/main.c,flags))))
 
-# A quickstart is one file that someone copies: nothing of examples/common.
+# A quickstart is one file to copy: it uses nothing of examples/common.
 # $(1) source, $(2) compiler, $(3) links, $(4) flags
 define quickstart_program
 $(B)/examples/quickstart_$(basename $(notdir $(1))): $(1) Makefile
@@ -415,7 +416,7 @@ endef
 $(foreach q,$(QUICKSTARTS),$(eval $(call quickstart_program,$q,$(or $(call says,$q,compiler),gcc),$(call says,$q,links),$(call says,$q,flags))))
 
 -include $(wildcard $(B)/examples/quickstart_*.d $(B)/examples/objects/*/*.d)
-# A source that was renamed is still in the old dependency file: this rule lets make rebuild its program.
+# A renamed source is still in the old dependency file: this rule lets make rebuild its program.
 examples/%.c: ;
 examples: $(EXAMPLES) ## builds the tools of examples/ into build/examples/
 

@@ -1,40 +1,40 @@
 #!/usr/bin/env python3
-"""Changes a header at random and shows that its tests notice.
+"""Changes a header at random and shows that its tests find the change.
 
 usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER.h (default 100, seed 1)
        tests/mutate/mutate.py list HEADER [N] [SEED]  only prints them
        tests/mutate/mutate.py pick HEADER [SEED]      5 caught mutants, spread over the header, as a list to replay
        tests/mutate/mutate.py replay FILE [HEADER]    mutants of a list: each must still be caught by the test it names
-       tests/mutate/mutate.py work HEADER             counts the work of those that are judged `performance`
+       tests/mutate/mutate.py work HEADER             counts the work of the mutants judged `performance`
 
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
 swapped, a memory order. One that does not compile, or whose object code is the header's own (at -O1; plain, with the
 atomics' hook, and without __int128), is dropped and not counted. Each of the others is run against the header's native
 tests that run a line of it, until one fails: exit status, signal, or far more processor time than without the change.
 
-What makes it cheap: a test is compiled and linked once; a mutant is a shared object of the header's bodies that it loads
+To save time, a test is compiled and linked once; a mutant is a shared object of the header's bodies that the test loads
 (a test that has the bodies in it is compiled whole). Which lines a test runs is measured once for each text of test and
 headers. Tests that kill often, those that killed in the same function first, and quick ones come first. There are two
-rounds: first the quick tests with bodies at -O0, then all others at 1/20 of their length; when all N mutants have been
-through that, what lives goes through the tests under clang's sanitizers and those of full length.
+rounds: first the quick tests with bodies at -O0, then all others at 1/20 of their length; after both rounds of all N
+mutants, the survivors go through the tests under clang's sanitizers and those of full length.
 
-Same header, N and seed: same mutants. A mutant's place in the order hangs on its own text alone, so a change elsewhere in
-the header leaves the others where they are. Verdicts are kept in build/mutate/HEADER.SEED.jsonl: a run can be stopped at
-any time and goes on where it was, N can grow, a survivor meets only tests that it has not met, and after a change of the
-header what was caught meets the test that caught it first.
+Same header, N and seed: same mutants. A mutant's place in the order depends on its own text only, so a change elsewhere in
+the header does not move it. Verdicts are kept in build/mutate/HEADER.SEED.jsonl: a run can be stopped at any time and
+continues there. N can grow. A survivor is tried only with tests that it has not met. After a change of the header, a caught
+mutant is tried first with the test that caught it.
 
-    QOS_MUTATE_SECONDS=n  ends the run after n seconds; the next goes on from there (0: only prints what is known)
+    QOS_MUTATE_SECONDS=n  ends the run after n seconds; the next run continues there (0: only prints known verdicts)
     QOS_MUTATE_ROUND=1    leaves out the second round
     QOS_MUTATE_CHAPTERS="agent controller"  only functions of these chapters of the header
 
 Lists (tests/mutate/*.list) name mutants by text, not by line, so that they outlive edits elsewhere:
-    htb.h htb_take                 the header and the function; `#2` behind it: the second such place in it
+    htb.h htb_take                 the header and the function; `#2` after it: the second such place in the function
     - old text of the line(s)
     + new text
     caught by: unit/htb_reserve    or `equivalent: reason`, `performance: reason`
 
 The work of a mutant that is slow but right is a count, not a time: how often the branches of the header's bodies are taken
-(clang's counters, at -O1) and its prefetches run, in the test named, at 1/20 of its length. `work` writes it behind the
+(clang's counters, at -O1) and its prefetches run, in the test named, at 1/20 of its length. `work` writes it after the
 reason: `[unit/htb_queues: 1200 -> 1300]`, without the change and with it.
 """
 import collections
@@ -275,7 +275,8 @@ class Mutator:
 
 
 def mutants(text, seed):
-    """All of them, in an order that hangs on the seed and on each one's own text. A site gives one before any gives two."""
+    """All mutants, in an order that depends on the seed and on each one's own text. Each site gives one before any gives
+    two."""
     found = {}
     for name, begin, end, options in Mutator(text).sites:
         site = []
@@ -321,7 +322,7 @@ def strip(lines):
 
 @functools.lru_cache(maxsize=4096)
 def places(text, function, old):
-    """Where lines stand in the bodies of a function, whatever their indentation and the comments at their ends."""
+    """The places of lines in the bodies of a function, whatever their indentation and the comments at their ends."""
     end_of_line = r"[ \t]*(?:/\*(?:(?!\*/)[^\n])*\*/)?[ \t]*$"
     pattern = re.compile(r"(?m)^[ \t]*(" + (end_of_line + r"\n\s*").join(re.escape(line) for line in strip(old).split("\n")) +
                          r")" + end_of_line)
@@ -471,7 +472,7 @@ class Test:
 
 
 class Bench:
-    """A copy of the headers in which one is changed, and the tests that judge it."""
+    """A copy of the headers, one of them changed, and the tests that judge it."""
 
     def __init__(self, header):
         self.header, self.work = header, f"{OUT}/{header}.work"
@@ -504,7 +505,7 @@ class Bench:
         self.built.clear()
 
     def kept(self, path, make):
-        """What make() gives, from a file if it was asked before."""
+        """The result of make(), from a file if it was computed before."""
         if not os.path.exists(path):
             value = make()
             with open(path + ".new", "w") as f:
@@ -666,8 +667,8 @@ class Bench:
         return "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {status}"
 
     def judge(self, r, round_of, kills):
-        """Takes a mutant's record on: `result` becomes caught, same, invalid, or stays open; `met` are the keys of the
-        tests that it has lived through, `rounds` the rounds that it has behind it. False: the time is over."""
+        """Continues a mutant's record: `result` becomes caught, same, invalid, or stays open; `met` are the keys of the
+        tests that it has survived, `rounds` its finished rounds. False: the time is over."""
         m = r["mutant"]
         text = apply_by_text(self.text, m)
         self.put(text)

@@ -44,21 +44,21 @@ byte pool_epoch = 0;
 bit pool_writer = 0;                    /* whose (epoch, seq) it has */
 byte period_epoch = 0;                  /* the period word */
 bool period_open = false;
-bit period_writer = 0;                  /* whose swap it was: another's fails */
+bit period_writer = 0;                  /* the monitor that swapped last: another's swap fails */
 byte terms = 0;                         /* the epoch whose terms they are */
 bool reported = false;                  /* client 0's report: it returned its reservation of pool_epoch */
 byte oldest = NONE;                     /* the heartbeat says that pool_epoch is at most now - oldest old; NONE: nothing */
 /* what the properties look at */
 byte claimed = 0;                       /* of pool_epoch */
 bool kept = true;                       /* client 0 has its reservation of pool_epoch */
-byte until[3];                          /* a client may spend tokens before that time; 0: it may not */
+byte until[3];                          /* a client may spend tokens before this time; 0: it has none */
 bool failed[3];                         /* a claim failed since the last fill */
 byte announced_at = 0;
 #ifdef PROGRESS
 bool aged[2];                           /* T has passed since the start that a monitor counts from; now stands still */
 bool dirty[2];                          /* the pool word changed since a monitor's look */
 byte claims = 0, mistakes = 0;
-bool acts[2];                           /* has the storage, or is about to */
+bool acts[2];                           /* has the storage, or will take it */
 bool dead = false, reached = false;     /* one died; an epoch after the first was announced */
 #define DUE(me) aged[me]
 #else
@@ -99,7 +99,7 @@ end:do
 #endif
 }
 
-/* Variables that a step leaves behind are set to 0 at its end: fewer states. */
+/* Variables are set to 0 at the end of a step: fewer states. */
 proctype client(byte me)
 {
     byte epoch = 0, seen = 0, seen_at = 0, prev_at = 0; /* own; last read; when; when last another */

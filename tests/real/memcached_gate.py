@@ -1,9 +1,9 @@
-"""What tests/real/memcached_gate.sh asks of a gate with sockets of its own. Each command prints what is wrong, and ends with
+"""The checks of tests/real/memcached_gate.sh that need sockets of their own. Each command prints what is wrong, and ends with
 status 1 if anything is. Uses Debian's python3-pymemcache for the commands `clients` and `hashing`."""
 import base64, os, random, re, select, socket, sys, time
 
 WRONG = []
-socket.setdefaulttimeout(60) # of a hang; nothing is judged by it
+socket.setdefaulttimeout(60) # against a hang; nothing is judged by it
 
 
 def check(what, good, seen=""):
@@ -31,7 +31,7 @@ def read_all(s):
 
 
 def talk(port, data, source=None):
-    """Sends all, says that this was all, reads to the end."""
+    """Sends all data, closes that direction, reads to the end."""
     s = connect(port, source=source)
     try:
         s.sendall(data)
@@ -160,7 +160,7 @@ def rss(pid):
 
 
 def slow(gate, pid, bucket):
-    """Clients that ask for 1 MiB values and do not read: they stop alone, and hold bounded memory."""
+    """Clients that ask for 1 MiB values and do not read: only they stop, and their memory is bounded."""
     talk(gate, b"set gold:big 0 0 1048000\r\n" + BIG + b"\r\nset a 0 0 1\r\nx\r\n")
     before, slow_ones = rss(pid), [connect(gate) for _ in range(20)]
     for s in slow_ones:
@@ -310,11 +310,11 @@ def load(seconds, *tenants):
 
 
 def judge(gate, seconds, reserve, limit):
-    """capped against its limit, over all the seconds from now on; gold against its reservation, over those quarters of a second in
-    which its queue was never empty and the gate granted at least 1.25 times the reservation. A machine that stands still may end a
-    quarter before gold is served what came due in it. The next quarter makes that good, by what gold gets above its due there, or
-    by serving it until nothing of it waits. Nothing else excuses a miss; without one, a run in which fewer than half of the
-    quarters say something gives no verdict."""
+    """Judges capped by its limit, over all the seconds from now on, and gold by its reservation, over those quarters of a
+    second in which its queue was never empty and the gate granted at least 1.25 times the reservation. If the machine
+    stalls, a quarter may end before gold got what was due in it. The next quarter makes up for that, if gold gets more than
+    its due there, or if nothing of it waits any more. Nothing else excuses a miss. A run without a miss in which fewer than half of
+    the quarters are eligible gives no verdict."""
     reserve, limit = float(reserve), float(limit)
     first = a = last = stats(gate)
     count = eligible = 0
@@ -352,11 +352,12 @@ def judge(gate, seconds, reserve, limit):
 
 
 def judge_itself():
-    """What judge says of made-up quarters of 1,000 tokens due: (granted to all, to gold, gold's queue was empty once)."""
+    """Checks judge's verdicts on invented quarters with 1,000 tokens due: (granted to all, to gold, gold's queue was empty
+    once)."""
     global stats, WRONG
     good, idle, still = (5000, 1000, 0), (5000, 100, 1), (900, 700, 0)
     cases = {"all is well": ([good] * 12, 0), "3 % less": ([(5000, 970, 0)] * 12, 4), "one miss": ([idle] * 11 + [(5000, 900, 0)], 4),
-             "a miss beside quarters that say nothing": ([(5000, 900, 0), still] * 6, 4), "above the limit": ([good] * 11 + [(5000, 1000, 0, 1100)], 1),
+             "a miss beside quarters that are not eligible": ([(5000, 900, 0), still] * 6, 4), "above the limit": ([good] * 11 + [(5000, 1000, 0, 1100)], 1),
              "a miss, then more": ([good] * 6 + [(1300, 400, 0), (900, 900, 0), good, good, good, good], 4),
              "made good in the next": ([good] * 6 + [(1300, 700, 0), (1300, 1300, 0)] + [good] * 4, 0),
              "made good in a slower one": ([good] * 6 + [(1300, 800, 0), (1100, 1080, 0)] + [good] * 4, 0),
@@ -487,8 +488,8 @@ def child(work, *args):
 
 
 def attacks(gate, reserve, *kinds):
-    """gold's clients ask for much more than is reserved for it, and get that whatever the others do. A miss counts only if a second
-    try in which this program itself was never late shows one, too."""
+    """gold's clients ask for much more than is reserved for it, and get their reservation whatever the others do. A miss
+    counts only if a second try in which this program itself was never late shows one, too."""
     def attack(kind, seconds=0.5):
         sys.stdout.flush()
         others = [child(hostile, gate, kind, seconds + 0.5), child(load, seconds + 0.5, f"{gate},40,gold:x")]
@@ -520,8 +521,8 @@ def attacks(gate, reserve, *kinds):
 
 
 def greedy(gate, pid, places, share):
-    """evil (127.0.0.2) against gold (127.0.0.1, keys gold:): memory, places, and who pays. Of `places` connections it may have as
-    many as it leaves free; of memory `share` bytes and, for each connection, two blocks of 8 KiB and the last reply."""
+    """evil (127.0.0.2) against gold (127.0.0.1, keys gold:): memory, places, and which bucket is charged. Of `places`
+    connections it may have as many as it leaves free; of memory `share` bytes and, for each connection, two blocks of 8 KiB and the last reply."""
     places, share, evil = int(places), int(share), []
     gold = connect(gate)
 
@@ -595,8 +596,8 @@ def greedy(gate, pid, places, share):
 
 
 def flags(direct, gate):
-    """Every letter as a flag of every meta command, with arguments that mean something to none: the same answer as memcached's, and
-    then the next request has its own."""
+    """Every letter as a flag of every meta command, with arguments that no flag uses: the same answer as memcached's, and
+    the next request has its own answer."""
     cases = []
     for letter in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ":
         for argument in ("", "0", "1", "100", "-1", "99999999999999999999", "x" * 40):
@@ -635,7 +636,7 @@ def flags(direct, gate):
 # ---- several hosts, with controllers
 
 class Again:
-    """A connection that is made again when it ends. on_reply(lines) is called with the number of lines that came."""
+    """A connection that is opened again when it ends. on_reply(lines) is called with the number of lines that came."""
 
     def __init__(self, port, errors):
         self.port, self.errors, self.socket, self.since = port, errors, None, 0
@@ -665,7 +666,7 @@ class Again:
         self.socket, self.waiting = None, 0
 
     def read(self):
-        """Lines that came now."""
+        """Returns the number of lines that arrived now."""
         if self.socket is None:
             return 0
         try:
@@ -686,7 +687,7 @@ class Again:
 
 
 def flood(seconds, errors_file, *ports):
-    """capped (touch) as fast as it may, and bulk (delete), at every host."""
+    """Sends requests of capped (touch), as fast as it may, and of bulk (delete), at every host."""
     errors, end = [], time.time() + float(seconds)
     every = [(Again(p, errors), kind) for p in ports for kind in (b"touch capped:x 0\r\n", b"delete bulk\r\n", b"delete bulk\r\n")]
     while time.time() < end:
@@ -702,7 +703,8 @@ def flood(seconds, errors_file, *ports):
 
 
 def wander(seconds, errors_file, sent_file, rate, *ports):
-    """gold (get): `rate` a second, from one host, then from the next: moves 0.3 s after every second period began."""
+    """Sends requests of gold (get), `rate` a second, to one host, then to the next: moves 0.3 s after the start of every
+    second period."""
     errors, sent, end, last = [], {}, time.time() + float(seconds), time.time()
     every = [[Again(p, errors) for _ in range(4)] for p in ports]
     owed, turn = 0.0, 0
@@ -745,7 +747,7 @@ def sample(host):
 
 
 def moved(before, now, name):
-    """What a host served between two samples: by memcached's counters, or if it was started anew by the gate's."""
+    """What a host served between two samples: by memcached's counters or, if memcached was started again, by the gate's."""
     for a, b in zip(before, now):
         if a and b and a["pid"] == b["pid"]:
             return b[name] - a[name]
@@ -772,12 +774,12 @@ def watch(seconds, out, *hosts):
 
 
 def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_limit, capped_limit, rate, capacity):
-    """Judges what `watch` saw. faults: lines of first and last second, and the port of the host that died or -.
-    takeovers: periods in which a controller took over. One that no kill explains comes from a busy machine.
-    stalled: times in which a processor stood still for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in the
-    period after it, says nothing.
-    capacity: requests a second of all hosts. Samples are taken 50 ms before a period ends. What it had left then may still be
-    served in it, and shows in the next sample."""
+    """Judges the samples of `watch`. faults: lines of first and last second, and the port of the host that died or -.
+    takeovers: periods in which a controller took over. A takeover that no kill explains comes from a busy machine.
+    stalled: times in which a processor stalled for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in
+    the period after, does not count.
+    capacity: requests a second of all hosts. Samples are taken 50 ms before a period ends. Tokens left then may still be
+    used in it; that shows in the next sample."""
     fault = [l.split() for l in open(faults)]
     killed = [range(int(f[0]), int(f[1]) + 3) for f in fault if f[2] == "-"] # another controller has to take over
     taken = {t for t in map(int, open(takeovers)) if not any(t in k for k in killed)}

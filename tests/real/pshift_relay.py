@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A relay between a node and the controllers: pshift_relay.py MODE_FILE LISTEN=HOST:PORT...
 
-The mode is read from the file every 20 ms: pass; delay SECONDS (each piece, one after the other); hold (half open: the
-connections stay, nothing passes); cut (connections are reset, new ones too)."""
+The mode is read from the file every 20 ms: pass; delay SECONDS (for each piece, one after the other); hold (half open: the
+connections stay, nothing passes); cut (connections are reset, also new ones)."""
 import asyncio
 import sys
 
