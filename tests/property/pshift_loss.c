@@ -8,7 +8,7 @@
 #include "pshift.h"
 #include "check.h"
 
-#define SERVERS 24 /* intervals of a setting, at most */
+#define SERVERS 24 /* at most, in any setting */
 #define BUCKETS 60
 #define INTERVALS 20
 #define PERIODS 20

@@ -161,7 +161,7 @@ static void configurations(void)
         if (!why)
             continue;
         CHECK(strstr(why, f->name) == why);
-        CHECK(strchr(why, ':') != NULL); /* and what to do after that */
+        CHECK(strchr(why, ':') != NULL); /* the advice follows the colon */
         memset(&t, 0x5a, sizeof t);
         memset(before, 0x5a, sizeof before);
         CHECK_EQ(tags_init(&t, m.mem, m.size, &c), f->status);
