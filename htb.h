@@ -67,7 +67,8 @@
  *                          to lag_ns are made up. A caller at the gate may be B late.
  *                          A slower device cuts all classes to the same part of R;
  *         a limit          at most L * t + one bucket + n in any time t.
- *     A bucket is 2 * R * B (its limit's 2 * L * B), unless request_max_tokens is set.
+ *     B is burst_ns, 10 ms by default. A bucket is 2 * R * B (its limit's 2 * L * B),
+ *     unless request_max_tokens is set.
  *     The tokens of a class are never lent while the class wants them.
  *   - Worst wait of a request of a class that stays within its rate R:
  *         gate             B + n / R

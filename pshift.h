@@ -34,9 +34,10 @@
  *         static const uint64_t capacity[2] = {100, 100}, reservation[2] = {100, 100};
  *         static const uint32_t row[3] = {0, 2, 4}, server[4] = {0, 1, 0, 1};
  *         static const uint64_t demand[4] = {150, 50, 50, 50};
+ *         // bucket i has the entries row[i]..row[i + 1] - 1: server and demand there
  *         const struct pshift_problem problem = {2,   2,      capacity, reservation,
  *                                                row, server, demand};
- *         const struct pshift_solver_config config = {2, 2, 4};
+ *         const struct pshift_solver_config config = {2, 2, 4}; // sizes: as in problem
  *         const struct pshift_scheduler_config queues = {2, 0};
  *         static struct pshift_solution solution; // zero, then its arrays
  *         static struct pshift_solver solver;

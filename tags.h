@@ -51,8 +51,8 @@
  *         if (tags_add(&tags, 0, 0, &fast) || tags_add(&tags, 0, 1, &slow))
  *             return 1;
  *         if (tags_arrive(&tags, 0, 0, 3, 1) || tags_arrive(&tags, 0, 1, 2, 1))
- *             return 1;
- *         while (tags_pull(&tags, 1000, 1, &grant) == QOS_OK) {
+ *             return 1; // 3 requests of client 0, 2 of client 1; each costs 1
+ *         while (tags_pull(&tags, 1000, 1, &grant) == QOS_OK) { // 1: its cost
  *             // send the oldest request of grant.client; it took the device 1000 ns
  *             if (tags_complete(&tags, 2000, &grant, 1000) != QOS_OK)
  *                 return 1;
@@ -76,11 +76,11 @@
  *   - Weight (PS). While f keeps requests queued and is below its limit, m gets by weight
  *     and by force, in any window in which f gets W_f in all, at most
  *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m
- *     k is 1, or force_debt_requests + 1 for a client that forced requests. k_f is
- *     lead_requests if f has a reservation; under TAGS_ALLOW, with both at their limits,
- *     2 + L_f * limit_burst. Under reward the same holds for charged time. Charged and
- *     used time differ by at most 1.2 window + D of the longest service times, with D
- *     requests at the device.
+ *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them), or
+ *     force_debt_requests + 1 for a client that forced requests. k_f is lead_requests if
+ *     f has a reservation; under TAGS_ALLOW, with both at their limits, 2 + L_f *
+ *     limit_burst. Under reward the same holds for charged time. With D requests at the
+ *     device it differs from used time by at most 1.2 window + D longest service times.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
  *     most  w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + c_m. If

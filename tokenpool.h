@@ -27,7 +27,7 @@
  *
  *     int main(void)
  *     {
- *         static uint64_t storage[256] __attribute__((aligned(64)));  // shared
+ *         static uint64_t storage[256] __attribute__((aligned(64)));  // mmap it
  *         static uint64_t memory[256] __attribute__((aligned(64)));   // the monitor's
  *         static struct tokenpool_monitor monitor;
  *         static struct tokenpool_client client;
@@ -37,7 +37,7 @@
  *         config.capacity = 10000; // I/Os in a period of 1 s, from a profile
  *         if (tokenpool_monitor_init(&monitor, memory, sizeof memory, storage,
  *                                    sizeof storage, &config) != QOS_OK ||
- *             tokenpool_monitor_join(&monitor, 0, 6000, 0, &fits) != QOS_OK ||
+ *             tokenpool_monitor_join(&monitor, 0, 6000, 0, &fits) != QOS_OK || // R: 6000
  *             tokenpool_client_attach(&client, 0, 0, storage, sizeof storage) != QOS_OK)
  *             return 1;
  *         while (done < 100) {
