@@ -382,9 +382,9 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  * or a full bucket if request_max_tokens is set. A request larger than the threshold leaves a debt, which is paid off
  * before anything else passes. The room above the threshold is for callers that come late.
  *
- * A class that has tokens waits for its turn in the queues. Meanwhile its rate bucket earns above its depth, for up to
- * lag_ns, so a slow device costs nobody its rate. A limit bucket does not: to catch up, a class needs a limit above its
- * rate.
+ * A class that has tokens waits for its turn in the queues. Meanwhile its rate bucket earns above its depth, for up
+ * to lag_ns, so a slow device costs no class its rate. A limit bucket does not: to catch up, a class needs a limit
+ * above its rate.
  *
  *     take(class, n):  its limit passes, and its rate bucket passes    own tokens: "every class is always able to
  *                                                                      freely request up to its reservation" (5.3)
@@ -539,7 +539,7 @@ struct htb {
                                                  * look; the least since it is flight_by, a 64th more with each look */
     uint64_t flight_full_speed,
         flight_from_ns;    /* the device's speed before it was narrowed, 0: unknown; the bound then */
-    uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: nobody waits for it */
+    uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: no request waits for it */
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
@@ -859,7 +859,7 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *                                          '--> dispatch queue (dispatch_max) --> device (device_max)
  *
  * Own tokens are served first, in the order of finish tags: a request of n tokens of a class of rate R is due n / R
- * after its start, and the next one starts then (earliest deadline first). If the reservations fit the device, nobody
+ * after its start, and the next one starts then (earliest deadline first). If the reservations fit the device, no class
  * waits longer than n / R and what is being served. All tags are on one clock. If the device gives less, all tags fall
  * behind the clock, and every class gets the same part of its rate. If they are more than lag_ns behind, the clock is
  * set back: so all classes lose the same time of an old shortage. A class that has demand again starts at the clock or
@@ -1158,7 +1158,7 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
 
-/* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if nobody borrows here. */
+/* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if none borrows here. */
 QOS_PRIV uint32_t htb_priv_turn(const struct htb *tree, uint32_t id)
 {
     while (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_GROUP))
@@ -1312,7 +1312,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         limit_passes = htb_priv_limit_passes(tree, id, n_sub);
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
         if (!limit_passes)
-            wake_ns = tree->bound == HTB_BY_FLIGHT /* what the root has lent then delays nobody */
+            wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
                           ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
                           : htb_priv_send_ns(tree, id, n_sub, now_ns);
         else if (!own_passes)
@@ -2575,7 +2575,7 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  * chapters are true of each tree, and the trees together pass at most what one tree would. Only htb_exchange touches
  * words of other threads.
  *
- *     tree 0          pool          tree 1        shared, for each node:  pool      parts that nobody holds
+ *     tree 0          pool          tree 1        shared, for each node:  pool      parts that no tree holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
  *     want  7 MB/s    (want is published)    3 MB/s                       want, turn  what each tree published last
  *

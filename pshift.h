@@ -17,7 +17,7 @@
  *                 grants | | reports               report: served, demand, tokens held
  *                        | v                       grant:  most requests per bucket
  *                     controller -> solver         each interval: R-tokens by max flow,
- *                        ^ |                       then L-tokens on what is left
+ *                        ^ |                       then L-tokens on the remainder
  *                 reports | | grants
  *                  agent | v                       a period is several intervals;
  *      server 1: queues -> scheduler -> device     contracts are per period
@@ -102,7 +102,7 @@ extern "C" {
 /* ---- configuration and public types ---------------------------------------------------------------------------- */
 
 /* Tunables of the solver; define them before the include. PSHIFT_PLAIN: plain C, without compiler vector types. */
-#ifndef PSHIFT_LANES /* rows that are started together, as vectors of so many 32-bit lanes: 4, 8 or 16 */
+#ifndef PSHIFT_LANES /* rows that are started together, as vectors of this many 32-bit lanes: 4, 8 or 16 */
 #if defined(__AVX512F__)
 #define PSHIFT_LANES 16
 #elif defined(__AVX2__)
@@ -1524,7 +1524,7 @@ QOS_PRIV bool pshift_priv_takes_part(const struct pshift_solver *solver, uint32_
 
 /* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
  * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
- * pace. Returns what is left to move. */
+ * pace. Returns the amount left to move. */
 QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side)
 {
     struct pshift_solver *solver = job->solver;
@@ -1921,9 +1921,10 @@ QOS_PRIV void pshift_priv_tap(struct pshift_solver *solver, uint32_t v, struct p
     pshift_priv_refill(solver, v);
 }
 
-/* Blocking flow into underloaded server `root`: depth first, one label up per step. Each server is asked for as much as
- * its step can carry. It collects that from all servers above it before it passes tokens on, so paths that share a step
- * take it once. A server that cannot supply the full amount loses its label and is not tried again in this round. */
+/* Blocking flow into underloaded server `root`: depth first, one label up per step. The amount requested of each
+ * server is as much as its step can carry. A server collects that from all servers above before it passes tokens on, so
+ * paths that share a step take it once. A server that cannot supply the full amount loses its label and is not tried
+ * again in this round. */
 QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t root)
 {
     struct pshift_solver *solver = job->solver;

@@ -2,14 +2,14 @@
  *
  * THE PROBLEM
  *
- *   Clients share one storage server. Each was sold a weight, perhaps a reservation (at
- *   least so many requests per second) and a limit (at most so many). Which request goes
+ *   Clients share one storage server. Each was sold a weight, perhaps a reservation (a
+ *   minimum of requests per second) and a limit (a maximum). Which request goes
  *   to the device next? This header answers in O(log n), for up to 4 million clients, by
  *   one of two policies:
  *
  *   TAGS_PS       proportional sharing (mClock): work is shared by weight.
  *   TAGS_REWARD   device time is shared by weight. A client that needs half the time per
- *                 request gets twice the requests, and nobody else gets fewer.
+ *                 request gets twice the requests, and no other gets fewer.
  *
  * THE MODEL
  *
@@ -21,7 +21,7 @@
  *                                                                   +---------+
  *     choose:  1. the smallest reservation tag that is due           complete, fail
  *              2. else the smallest share tag                        or cancel: once
- *              nobody whose limit tag is ahead of now
+ *              no client whose limit tag is ahead of now
  *
  *   Share tags lie on a virtual axis. V is the point that service has reached. A client
  *   that comes back continues at max(V, its own tag): idle time earns nothing and erases
@@ -57,7 +57,7 @@
  *             if (tags_complete(&tags, 2000, &grant, 1000) != QOS_OK)
  *                 return 1;
  *         }
- *         // nobody now: sleep until tags_next_ns(&tags, now_ns) or an arrival
+ *         // none now: sleep until tags_next_ns(&tags, now_ns) or an arrival
  *         free(mem);
  *         return 0;
  *     }
@@ -93,7 +93,7 @@
  *   - Wait. The head of f's queue waits at most 1 / R_f plus one request of each other
  *     reservation; by weight at most  sum over all j of (w_j / w_f * c_f + c_j)  of
  *     device time.
- *   - A forced request passes everybody, reservations too: use it for the server's own
+ *   - A forced request passes all others, also reservations: use it for the server's own
  *     work only. The bound "Weight" includes what m forces.
  *   - A client can lie about its cost up to cost_max. Under reward a lie has no effect.
  */
@@ -198,7 +198,7 @@ struct tags_client {
     uint64_t limit_per_s;       /* reservation_per_s..QOS_RATE_MAX; 0 or QOS_UNLIMITED: none */
 };
 
-/* Who is next, and why. */
+/* The next client, and why. */
 struct tags_choice {
     uint32_t client;
     enum tags_phase phase;
@@ -278,7 +278,7 @@ struct tags_shared;
  *
  * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
  * second before, the clock was set back: time continues from the latest, until a now_ns reaches the latest again. A
- * now_ns more than a year ahead counts as no time. So a stale or wrong now_ns gives nobody anything. An id is below
+ * now_ns more than a year ahead counts as no time. So a stale or wrong now_ns gives no client anything. An id is below
  * config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients at their limits
  * take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
 
@@ -312,8 +312,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_arrive(struct tags *tags, uint64_t no
 /* count queued requests leave unserved, at no cost. QOS_ERANGE: 0, or more than are queued. */
 QOS_API QOS_NODISCARD enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count);
 
-/* Who is next? QOS_EAGAIN: nobody now; tags_next_ns says when. With config.moves_max also: there is more to do, and
- * tags_next_ns is now. Charges nothing. */
+/* Chooses the next client. QOS_EAGAIN: none now; tags_next_ns gives the time. With config.moves_max also: there is
+ * more to do, and tags_next_ns is now. Charges nothing. */
 QOS_API QOS_NODISCARD enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice);
 /* Sends the oldest request of the chosen client. cost: 1..config.cost_max, 0 counts as 1; QOS_ERANGE above. It is
  * used by TAGS_PS and with count_cost. rho <= delta: what the client was served elsewhere since its last request
@@ -367,7 +367,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_stats(const struct tags *tags, uint32
 QOS_API QOS_NODISCARD enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_state *out);
 
 /* The client of several servers. send: rho and delta for the next request to this server. done: a server's answer
- * arrived, served in this phase, of so many units (1, or the cost with count_cost). lost: the request that carried
+ * arrived, served in this phase, with this many units (1, or the cost with count_cost). lost: the request that carried
  * rho and delta never reached the server. */
 QOS_API void tags_tracker_send(const struct tags_tracker *tracker, struct tags_tracker_server *server, uint32_t *rho,
                                uint32_t *delta);
@@ -549,7 +549,7 @@ struct tags {
     uint32_t given_rest;                /* 1/256 ns of measured time not yet given out */
     size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS], s_groups, t_groups; /* counted in groups */
     uint32_t s_levels, t_levels;
-    uint32_t blocks, block_requests; /* the window: so many blocks of so many requests */
+    uint32_t blocks, block_requests; /* the window: number of blocks, and requests in each */
     struct tags_config config;       /* defaults filled in */
     struct tags_priv_counters counters;
     qos_counter_t floor_ns;
@@ -681,7 +681,7 @@ QOS_PRIV void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
     p->rest = 0;
 }
 
-/* Due when so many more units have been charged, from floor_ns on if it is behind. */
+/* Due when this many more units have been charged, from floor_ns on if it is behind. */
 QOS_PRIV uint64_t tags_priv_rate_after(const struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
 {
     struct tags_priv_rate d = *p;
@@ -1232,7 +1232,7 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *   QOS_TOKENS_MAX ns enters the mean as that; the excess is charged at once.
  *
  *   Attribution. With one request at the device, its service time is the time since its dispatch. With n, latencies
- *   overlap; charging each 1/n of the time that passes rewards nobody on a serial device, as all of them then look
+ *   overlap; charging each 1/n of the time that passes rewards no client on a serial device, as all of them then look
  *   alike. The device works on M of them (config.channels), in order of arrival. So the M oldest are charged for 1 /
  *   min(n, M) each of the time that passes, and the others for nothing yet:
  *
@@ -1468,7 +1468,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *
  *   Forced requests are charged to all three tags. They may lead V by force_debt_requests of the client's requests,
  *   and the limit tag may be ahead by as many. While nothing waits and nothing is at the device, V is raised to the
- *   client's tag: nobody was harmed.
+ *   client's tag: no client is harmed.
  *
  *   Invariants
  *   1. queued and at_device of the whole are the sums over the clients.
@@ -1890,7 +1890,7 @@ QOS_PRIV bool tags_priv_may(const struct tags *tags, uint32_t id)
     return !(tags->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&tags->limit[id]) <= tags->now_ns;
 }
 
-/* QOS_EAGAIN: nobody is due. QOS_EBUSY: moves are used up. */
+/* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
 QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
     uint64_t clock = tags_priv_clock(tags), least;

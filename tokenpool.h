@@ -217,7 +217,7 @@ struct tokenpool_monitor_state {
  *                  tokenpool_client_set_queued           demand that waits outside
  *                  tokenpool_client_force, put_back      tokens on credit; tokens of an I/O that did not happen
  *                  tokenpool_client_next, done, fail     operations for a transport
- *                  tokenpool_client_hint, start_now      a period may have begun; the slot is nobody else's
+ *                  tokenpool_client_hint, start_now      a period may have begun; no other engine has the slot
  *                  tokenpool_client_epoch, held          whose tokens; how many
  *                  tokenpool_client_info, stats          all of it
  *   monitor        tokenpool_monitor_memsize, init       a fresh storage
@@ -357,7 +357,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     writer   all    monitor  monitor monitor  monitor monitor  monitor    each client its own
  *
  *     pool      [ count 32, signed | epoch 20 | seq 12 ]       count is on top: a fetch-and-add of -batch x 2^32 cannot
- *                                                              touch the others, a count below zero borrows from nobody
+ *                                                              touch the others, a count below zero borrows from none
  *     period    [ incarnation 16 | epoch 20 | check 20 | flags 8 ]     check: a hash of the rest
  *     beat      [ epoch 20 | ns since its start 44 ]
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode

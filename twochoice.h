@@ -136,7 +136,7 @@ extern "C" {
 #define TWOCHOICE_PROBES_MAX (1u << 20)     /* of a detector: undecided at once; also peers */
 #define TWOCHOICE_WRITES_MAX 16384          /* writes in one decision */
 #define TWOCHOICE_WEIGHT_MAX (1u << 20)     /* of a server */
-#define TWOCHOICE_RIVALS_MAX 64u            /* of one probe: with so many, shares are even */
+#define TWOCHOICE_RIVALS_MAX 64u            /* of one probe: with this many, shares are even */
 #define TWOCHOICE_MESSAGE_PEERS 65535u      /* in one message, at most */
 #define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u /* "2CHO" */
 #define TWOCHOICE_MESSAGE_VERSION 1
@@ -180,7 +180,7 @@ struct twochoice_table_config {
     uint32_t home;          /* this server's id, 0..65534; written into the log */
     uint64_t max_log_bytes; /* of each log, at least 96 * (max_fragments + 2), so that a compacted log always fits;
                              * 0, QOS_UNLIMITED: only the device is the limit. Compact when it is half full. */
-    uint32_t mark_commits;  /* a mark is written every so many commits; 0: TWOCHOICE_MARK_COMMITS */
+    uint32_t mark_commits;  /* commits from one mark to the next; 0: TWOCHOICE_MARK_COMMITS */
     const struct twochoice_storage *storage; /* copied; NULL: no log, the table is lost with the process */
 };
 
@@ -199,7 +199,7 @@ struct twochoice_recovery {
     uint64_t valid_bytes;   /* of the log */
     uint64_t dropped_bytes; /* behind them: a torn tail, which was never acknowledged */
     uint32_t
-        writes_open; /* when the last record was written, its own counted: at most so many pieces are left behind */
+        writes_open; /* when the last record was written, itself included: at most this many pieces are left behind */
 };
 
 /* A commit under way. */
@@ -241,7 +241,7 @@ enum twochoice_disagreement {
     TWOCHOICE_LOG_UNREADABLE = 2, /* damaged; what comes before is compared */
     TWOCHOICE_LOG_DIFFERS = 3,    /* table and log name different places */
     TWOCHOICE_DATA_MISSING = 4,   /* the target does not have the bytes */
-    TWOCHOICE_DATA_UNKNOWN = 5    /* nobody could tell whether it has */
+    TWOCHOICE_DATA_UNKNOWN = 5    /* no server could tell whether it has */
 };
 struct twochoice_checker {
     void *ctx;
@@ -665,7 +665,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   log may be the one that counts, and both hold everything that was acknowledged.
  *
  * MAINTAINER (Section V-C). It looks around the table, TWOCHOICE_PRIV_LOOKS fragments a step, and notes a few pieces of
- * each server. A server whose pieces are noted is asked for its load, once per idle_ns; an idle one is pulled from, the
+ * each server. A server with noted pieces is probed, once per idle_ns; an idle one is pulled from, the
  * others in turn, within a token bucket. A busy or silent server keeps its few notes and costs nothing else.
  *
  * WHERE WE DIFFER from the paper (docs/papers.md has examples)
@@ -797,7 +797,7 @@ struct twochoice_table {
 
 /* A server that holds some of the table's bytes, and where a few of them are. */
 struct twochoice_priv_source {
-    uint64_t since_ns; /* when it was asked, or answered */
+    uint64_t since_ns; /* time of the last probe or answer */
     uint64_t object[TWOCHOICE_PRIV_QUEUE], offset[TWOCHOICE_PRIV_QUEUE];
     uint32_t before, behind;
     uint8_t queued, state;
@@ -1686,7 +1686,7 @@ enum {
 };
 #define TWOCHOICE_PRIV_MARKER 0x4332u /* "2C" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)64 * TWOCHOICE_RECORD_BYTES)
-#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* at most so many are given out above the last durable ceiling */
+#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* at most this many are given out above the last durable ceiling */
 #define TWOCHOICE_PRIV_MARK_SLOT 512u
 #define TWOCHOICE_PRIV_MARK_BYTES 1024u
 
@@ -1808,7 +1808,7 @@ QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *table
     return qos_sat_sub(table->max_records, twochoice_priv_records_used(table) + table->reserved_records + 1);
 }
 
-/* Writes the mark "so many records of this generation are durable" into the slot that does not hold the latest. */
+/* Writes the mark (how many records of this generation are durable) into the slot that does not hold the latest. */
 QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
@@ -1827,7 +1827,7 @@ QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
     return QOS_OK;
 }
 
-/* Writes both slots anew, durable on return: an older mark no longer counts. */
+/* Writes both slots again, durable on return: an older mark no longer counts. */
 QOS_PRIV enum qos_status twochoice_priv_new_mark(struct twochoice_table *table)
 {
     uint8_t zeros[TWOCHOICE_PRIV_MARK_BYTES];
@@ -1997,7 +1997,7 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
     QOS_ASSERT(table && commit);
     if (!table->has_storage)
         return QOS_OK;
-    if (!synced) { /* nobody knows what reached the device, and a second sync may report success wrongly */
+    if (!synced) { /* it is not known what reached the device, and a second sync may report success wrongly */
         table->log_broken = true;
         if (table->compaction != TWOCHOICE_PRIV_SWAPPING)
             table->compaction = TWOCHOICE_PRIV_IDLE;

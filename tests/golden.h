@@ -1,7 +1,7 @@
 /* golden.h - recorded bytes of a wire or disk format: tests/golden/NAME.hex, the same on every target.
  *
  * golden_same() compares the bytes written now with the recorded ones; golden_read() reads the recorded ones.
- * QOS_GOLDEN_WRITE=1 records anew: only for a new format or a new version of one. The tests also run under emulation,
+ * QOS_GOLDEN_WRITE=1 records again: only for a new format or a new version of one. The tests also run under emulation,
  * like all unit tests, so each byte order reads what the other wrote. */
 #ifndef QOS_TESTS_GOLDEN_H
 #define QOS_TESTS_GOLDEN_H

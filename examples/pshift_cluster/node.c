@@ -4,10 +4,10 @@
 // arrivals, due reports, and picks for the due slots. The node sleeps between ticks, so a few requests share one
 // wake-up.
 //
-// Pacing. A slot is the right to one request; exactly --capacity slots come per second. If nobody can use a slot (no
-// waiting request has a token, and none is at the backend), it is idle and expires. If this process or the backend was
-// late, the slot is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost + kept = slots. The judge
-// counts a period if almost nothing was lost.
+// Pacing. A slot is the right to one request; exactly --capacity slots come per second. If no request can use a slot
+// (none has a token, and none is at the backend), it is idle and expires. If this process or the backend was late, the
+// slot is kept, up to BURST_NS worth; beyond that it is lost. served + idle + lost + kept = slots. The judge counts a
+// period if almost nothing was lost.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -67,12 +67,12 @@ struct store {
     struct pull pull[STORE_BUFFERS];
     struct stale {
         struct twochoice_piece piece;
-        uint64_t changes; /* may be dropped when so many are durable */
+        uint64_t changes; /* may be dropped when this many changes are durable */
     } drop[DROPS_MAX];    /* a ring */
     size_t drop_first, drops;
     struct twochoice_piece *old; /* pieces that a change replaced */
     size_t olds;                 /* number of pieces that fit in it */
-    uint32_t flying;             /* told, not answered */
+    uint32_t flying;             /* drops sent and not yet answered */
     struct sweep {
         struct task *task;
         uint64_t *name; /* object and stamp in turn */

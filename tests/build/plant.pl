@@ -7,7 +7,7 @@
 # A file begins with free text. Then each bug is
 #
 #     == name_of_the_bug
-#     free text: why somebody might write it so
+#     free text: why a programmer might make it
 #     caught by property/htb_tree           a test; several lines: each of them must catch it
 #     caught by adversary/htb share         the case `share` of a test whose cases have names (QOS_TEST_CASE)
 #     a hang counts                         (optional) the bug makes a loop endless

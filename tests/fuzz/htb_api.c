@@ -145,7 +145,7 @@ static void check_account(void)
         if (!terms_of(id, &terms) || terms.group)
             continue;
         FUZZ_CHECK(htb_stats(&tree, id, &s) == QOS_OK && s.borrowed <= s.granted);
-        if (s.granted < account[id].last_granted) /* reserved anew */
+        if (s.granted < account[id].last_granted) /* reserved again */
             account[id].granted_before += account[id].last_granted;
         account[id].last_granted = s.granted;
         account[id].max_rate = qos_max(account[id].max_rate, terms.rate_per_s[0]);

@@ -388,7 +388,7 @@ static void busy_round(struct brain *b)
     }
 }
 
-/* A server is gone for good. If no controller is told, at most absent_max servers may be; if the message may be wrong,
+/* A server is gone for good. If no controller knows it, at most absent_max servers may be; if the message may be wrong,
    none. */
 static void die(uint32_t j)
 {

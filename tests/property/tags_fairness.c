@@ -166,7 +166,7 @@ static void servers(bool tell, uint64_t reservation, uint64_t limit, bool slow)
         terms.reservation_per_s = reservation;
         terms.limit_per_s = limit;
         CHECK_EQ(tags_add(&server[k], 0, 0, &terms), QOS_OK);
-        terms.weight = slow ? 1000 : 1; /* client 1 gets what is left */
+        terms.weight = slow ? 1000 : 1; /* client 1 gets the remainder */
         terms.reservation_per_s = terms.limit_per_s = 0;
         CHECK_EQ(tags_add(&server[k], 0, 1, &terms), QOS_OK);
         CHECK_EQ(tags_arrive(&server[k], 0, 1, 1000000, 1), QOS_OK);

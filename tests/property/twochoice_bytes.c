@@ -415,7 +415,7 @@ static void step_log(void)
     }
 }
 
-/* A reader asks the home and then, some time later, the target; told that the piece is gone, it asks the home again. */
+/* A reader asks the home and then, some time later, the target. If the piece is gone, it asks the home again. */
 static struct reader {
     bool asked;
     uint32_t i;

@@ -38,7 +38,7 @@ run() {
     status=$?
     cat "$work/$name.out"
 }
-# The same, retried once if a promise was missed: a busy machine can cause that. Wrong books or an exceeded limit: no
+# The same, retried once if a promise was missed: a busy machine can cause that. Wrong counts or an exceeded limit: no
 # retry.
 patient() {
     watch_mark

@@ -281,7 +281,7 @@ static void ceilings(void)
     CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
     CHECK(bucket(1).served == 6 && bucket(1).ceiling == 46);
     e.held = 0;
-    old = head(0, 1000); /* this server started in this period: nobody knows what it served before */
+    old = head(0, 1000); /* this server started in this period: its service before is not known */
     old.partial = true;
     CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
     plan();
