@@ -482,13 +482,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);
-/* What a target answered to TWOCHOICE_ASK_LOAD. */
+/* The answer of a target to TWOCHOICE_ASK_LOAD. */
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load);
 
 /* Compares table, log and data, reports each disagreement, changes nothing. scratch: an empty table of the same
- * configuration in memory of its own, for a replay of the log (QOS_EBUSY if it is not empty; afterwards it holds what
- * the log says); NULL: the log is not compared. *found: how many were reported. */
+ * configuration in memory of its own, for a replay of the log (QOS_EBUSY if it is not empty; afterwards it holds the
+ * log's contents); NULL: the log is not compared. *found: number of reports. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_checker_run(const struct twochoice_checker *checker,
                                                             const struct twochoice_table *table,
                                                             struct twochoice_table *scratch, uint64_t *found);
@@ -501,25 +501,25 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_init(struct twochoice_
                                                                size_t size_bytes,
                                                                const struct twochoice_placement_config *config);
 /* State and weight of a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
- * exactly; 0: as it was (1 at first). QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
+ * exactly; 0: unchanged (1 at first). QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement,
                                                                      uint32_t server, enum twochoice_server_state state,
                                                                      uint32_t weight);
 /* The servers to probe for k writes, up to 2k: every set of servers that are up is equally likely. *n = 0:
  * none, decide at once. NATIVE: two for each write that is large enough, in the order of the writes. QOS_ERANGE: k
- * is 0 or above max_writes. QOS_ENOENT: a home is no server. O(k). */
+ * is 0 or above max_writes. QOS_ENOENT: a home does not exist. O(k). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ask(struct twochoice_placement *placement,
                                                               const struct twochoice_write *writes, size_t k,
                                                               struct twochoice_probe *probes, size_t *n);
 /* Replaces probes that came back DOWN or FULL by servers not yet probed; *changed: how many probes to send now.
  * COLLABORATIVE only. `round`: 0, 1, ...: *changed is 0 from `tries` on. n: at most 4 * max_writes (QOS_ERANGE).
- * QOS_ENOENT: a probe names no server. */
+ * QOS_ENOENT: the server of a probe does not exist. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_redraw(struct twochoice_placement *placement, uint32_t round,
                                                                  struct twochoice_probe *probes, size_t n,
                                                                  size_t *changed);
 /* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; cached loads of
- * peers may be appended as probes (4 * max_writes in all; one that names no server is no candidate). COLLABORATIVE
- * fills them to one level of load / weight; with rivals it takes its share of what all of them fill. No
+ * peers may be appended as probes (4 * max_writes in all; one whose server does not exist is no candidate).
+ * COLLABORATIVE fills them to one level of load / weight; with rivals it takes its share of what all of them fill. No
  * candidate: home. O(n + k log n). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
                                                                  struct twochoice_write *writes, size_t k,
@@ -559,7 +559,8 @@ QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *det
 /* A peer's load became known, age_ns ago. */
 QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint64_t now_ns, uint32_t server,
                                       uint64_t load, uint64_t age_ns);
-/* Up to max loads of peers that are younger than the lifetime, for a reply; each call goes on from the last one. */
+/* Up to max loads of peers that are younger than the lifetime, for a reply; each call continues where the last one
+ * ended. */
 QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
                                         struct twochoice_peer *peers, size_t max);
 QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
@@ -571,7 +572,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_encode(const struct twoc
                                                                const struct twochoice_peer *peers, void *buf,
                                                                size_t size_bytes, size_t *len_bytes);
 /* Any bytes are safe. At most peers_max peers (QOS_EMEMORY: more; peers may be NULL if it is 0). QOS_ETRUNCATED,
- * QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Server ids are as they came: check them. */
+ * QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Server ids are not checked: check them. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes,
                                                                struct twochoice_message *message,
                                                                struct twochoice_peer *peers, size_t peers_max);
@@ -588,7 +589,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *        v                                                          |
  *     +------+  write_begin(T)  +-----------------+  write_end   +--------------+  pull_start   +--------------+
  *     | home |----------------->| piece s at T,   |------------->| redirected   |-------------->| being pulled |
- *     +------+   stamp s        | nobody asks it  |  commit      | to s at T    |<--------------| to home      |
+ *     +------+   stamp s        | not visible yet |  commit      | to s at T    |<--------------| to home      |
  *        ^                      +-----------------+              +--------------+  cancel       +--------------+
  *        |                          | cancel, or the client dies        | replaced by a newer write   | ready,
  *        |                          v                                   v                             | finish,
@@ -599,13 +600,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *        '--------------------------------------------------------------------------------------------'
  *
  *   1. A write has a stamp from its beginning, and no stamp is ever given twice, not even after a crash. The stamp
- *      names the piece: a target stores (object, stamp) apart from all others and overwrites nothing. Asked to read or
- *      to drop a piece that it does not have, it says so; the reader then asks the home again.
+ *      names the piece: a target stores (object, stamp) apart from all others and overwrites nothing. If a target does
+ *      not have a piece that it should read or drop, it reports that; the reader then asks the home again.
  *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
  *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
  *      is under way (QOS_EAGAIN for the others), from write_begin or pull_ready until write_end, write_cancel or
- *      pull_finish: these are called when the device is done with the data. What is at home when write_end records it
- *      is so the data of this very write.
+ *      pull_finish: these are called when the device is done with the data. So when write_end records the write, the
+ *      home has the data of this write.
  *   4. A pull converts only bytes that still carry the stamp that it copied.
  *   5. A piece may be dropped when refers() says that no byte needs it, and the change that made it so is durable.
  *      write_end and pull_finish return the pieces that they replaced: ask refers() for each at once, note
@@ -613,13 +614,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      late does no harm: stamps do not come back.
  *   6. Pieces that a crash leaves behind are found by their names: from time to time a target lists what it holds, and
  *      the home answers for each with refers(), once all its changes so far are durable.
- *   7. Delete or truncate: a write at home of the range, whose data is none. begin; remove the bytes at home, durably;
+ *   7. Delete or truncate: a write at home of the range, without data. begin; remove the bytes at home, durably;
  *      end; commit. In bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
  *   8. Answers may be lost: QOS_ENOENT from write_end may mean that it was recorded before. The client begins again
  *      with a new stamp.
  *
- * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. A query
- * costs what it misses in the caches, so a node is 16 cache lines, and its first one says which of the others to read:
+ * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. The cost
+ * of a query is its cache misses. So a node is 16 cache lines, and its first line shows which of the others to read:
  *
  *     inner node   48 children    | every 8th offset       | object ... | offset ... | child ... |
  *                     |
@@ -631,7 +632,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   the keys of one group. The next node is fetched at once: one miss per level. Nodes get room, or are refilled, on
  *   the way down; there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first
  *   shares with a neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has
- *   more than 30 is dealt out, alone or with a neighbour, in parts of 18 to 29: at most two leaves more, with room kept
+ *   more than 30 is split, alone or with a neighbour, into parts of 18 to 29: at most two leaves more, with room kept
  *   in inner nodes.
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
@@ -655,18 +656,18 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   from a damaged record that was acknowledged (QOS_ECORRUPT). A log is valid if and only if
  *     1. its header and all records up to its end fit the chain, except a tail that was never acknowledged;
  *     2. a compacted log has its end record: a compaction that lost anything has none;
- *     3. it has at least as many records as the mark of its generation says, and no mark is of a later generation. The
- *        mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart.
+ *     3. it has at least as many records as the mark of its generation states, and no mark is of a later generation.
+ *        The mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart.
  *   Stamps: a ceiling record raises the bound on stamps by 2^20, and stamps above the last durable bound are not given
  *   out. Recovery goes on above the bound. The header's layout is that of every future version.
  *
  *   Compaction writes the live fragments to the other log, in steps, while changes go to both. When all is copied and
  *   ended, commits sync both, and after one of them the caller swaps the logs, in any thread. Until compact_end either
- *   log may be the one that counts, and both hold everything that was acknowledged.
+ *   log may be the active one, and both hold everything that was acknowledged.
  *
- * MAINTAINER (Section V-C). It looks around the table, TWOCHOICE_PRIV_LOOKS fragments a step, and notes a few pieces of
- * each server. A server with noted pieces is probed, once per idle_ns; an idle one is pulled from, the
- * others in turn, within a token bucket. A busy or silent server keeps its few notes and costs nothing else.
+ * MAINTAINER (Section V-C). It reads the table, TWOCHOICE_PRIV_LOOKS fragments a step, and notes a few pieces of each
+ * server. A server with noted pieces is probed, once per idle_ns. It pulls from the idle ones in turn, within a token
+ * bucket. A busy or silent server keeps its few notes and costs nothing else.
  *
  * WHERE WE DIFFER from the paper (docs/papers.md has examples)
  *
@@ -681,10 +682,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
  *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 48 children, except under a root with fewer than three.
  *   3. Unused slots hold the largest key, so that a search need not know how many are in use. Leaders are copies.
- *   4. The active log says what the table says. While a compaction copies, the next log says what the table says before
- *      the cursor, and no more; afterwards, the same.
- *   5. What open writes were promised (2 fragments and a record; at home 1 and 1) is free, in the active log and, from
- *      the swap on, in both. No log is ever longer than max_log_bytes.
+ *   4. The active log has the contents of the table. While a compaction copies, the next log has the contents before
+ *      the cursor, and no more; afterwards all of them.
+ *   5. The reservations of open writes (2 fragments and a record; at home 1 and 1) are free, in the active log and,
+ *      from the swap on, in both. No log is ever longer than max_log_bytes.
  *   6. For any byte, one write at home or one pull that writes is open.
  *
  * REFERENCES
@@ -696,16 +697,16 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_WIDE_SLOTS 30   /* fragments in a wide leaf */
 #define TWOCHOICE_NARROW_SLOTS 60 /* fragments in a narrow leaf */
 #define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
-#define TWOCHOICE_LEAF_LEAST 18   /* fewest */
+#define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
-#define TWOCHOICE_PRIV_LOOKS 1024u /* fragments that one step of a maintainer looks at */
-#define TWOCHOICE_PRIV_QUEUE 4u    /* pieces that it notes of one server */
+#define TWOCHOICE_PRIV_LOOKS 1024u /* fragments that one step of a maintainer reads */
+#define TWOCHOICE_PRIV_QUEUE 4u    /* pieces of one server that it notes */
 
 struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag; /* tag: version << 16 | target */
 };
 
-/* The same in a narrow leaf, less its object and its base. */
+/* The same in a narrow leaf, without its object and its base. */
 struct twochoice_priv_short {
     uint32_t from, to;
     uint64_t tag;
@@ -734,7 +735,7 @@ struct twochoice_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == TWOCHOICE_NODE_BYTES, "a node is 16 cache lines");
 
-/* A write that has begun: what it will put, and what it was promised. Its slot is stamp & slots. */
+/* A write that has begun: its fragment, and its reservation. Its slot is stamp & slots. */
 struct twochoice_priv_write {
     struct twochoice_priv_fragment f; /* tag 0: at home */
     uint64_t stamp;                   /* 0: the slot is free */
@@ -743,8 +744,8 @@ struct twochoice_priv_write {
 };
 
 struct twochoice_priv_pull {
-    struct twochoice_priv_fragment f; /* tag 0: as they will be */
-    uint64_t tag;                     /* what they carried at the start */
+    struct twochoice_priv_fragment f; /* tag 0: as the bytes will be */
+    uint64_t tag;                     /* the tag of the bytes at the start */
     uint32_t state;                   /* TWOCHOICE_PRIV_FREE, ... */
 };
 
@@ -752,10 +753,10 @@ struct twochoice_priv_pull {
 struct twochoice_priv_tail {
     uint64_t records, durable; /* appended, and known to be durable; the header counts */
     uint32_t crc;              /* of the last record */
-    bool dirty;                /* there may be something behind the end */
+    bool dirty;                /* there may be bytes after the end */
 };
 
-#define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at once */
+#define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at one time */
 
 /* Entries of up to three nodes in one row: 3 * 48 children, in `tag`, or at most 95 fragments (30 to 35 and 60 of two
  * leaves). */
@@ -776,7 +777,7 @@ struct twochoice_table {
     uint32_t *home_write; /* slots of the open writes at home */
     struct twochoice_priv_pull *pull;
     struct twochoice_priv_row *row; /* scratch */
-    struct twochoice_priv_at at;    /* scratch: where the change under way goes on */
+    struct twochoice_priv_at at;    /* scratch: where the current change continues */
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
@@ -790,7 +791,8 @@ struct twochoice_table {
     uint32_t active, compaction, mark_slot, mark_every, mark_commits;
     struct twochoice_priv_tail tail[2];
     uint64_t max_records, generation;
-    uint64_t ceiling, ceiling_durable, ceiling_record; /* no stamp above is given out; the record that raised it */
+    /* the highest stamp that may be given out; the record that raised it */
+    uint64_t ceiling, ceiling_durable, ceiling_record;
     /* the compaction: everything before the cursor is copied */
     uint64_t cursor_object, cursor_offset, next_changes, end_record, end_ceiling;
 };
@@ -810,11 +812,12 @@ struct twochoice_priv_source_list {
 
 struct twochoice_maintainer {
     struct twochoice_priv_source *source;
-    struct twochoice_priv_source_list list[2]; /* busy or not known, the longest so first; idle, the next one first */
+    /* busy or unknown ones, the one of longest standing first; idle ones, the next one first */
+    struct twochoice_priv_source_list list[2];
     struct qos_bucket bucket;
     uint64_t piece_bytes, idle_load, idle_ns;
     uint64_t quiet_since_ns;         /* QOS_NEVER: the home is busy */
-    uint64_t object, offset;         /* the cursor of the look-around */
+    uint64_t object, offset;         /* the cursor of the search */
     uint64_t round_stamp, looked_ns; /* newest stamp when it began; when it ended */
     uint32_t servers;
     bool limited, looking, drained;
@@ -836,7 +839,7 @@ QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
     return (uint32_t)(tag & 0xffffu);
 }
 
-/* (ao, af) <= (bo, bf)? Without a branch: the answer feeds an index. As one wide number it is a compare and a
+/* (ao, af) <= (bo, bf)? Without a branch: the answer feeds an index. As one wide number it takes a compare and a
  * subtract with borrow. */
 QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint64_t bf)
 {
@@ -848,8 +851,8 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* How many of n keys, each `step` words behind the one before, are not above the key: comparisons that do not wait for
- * each other, with no branch to mispredict. A search counts the leaders of groups, then the keys of one group. */
+/* Counts the keys, of n keys that are `step` words apart, that are not above the key: the comparisons are independent,
+ * and have no branch to mispredict. A search counts the leaders of groups, then the keys of one group. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -890,8 +893,8 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
                         : twochoice_priv_rank_wide(leaf, object, offset);
 }
 
-/* The child that the key belongs to: the last whose lower bound is not above it. The first child's bound is not
- * above any key that comes here. */
+/* The child that the key belongs to: the last whose lower bound is not above it. The first child's bound is never
+ * above the key. */
 QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_priv_node *inner, uint64_t object,
                                                         uint64_t offset)
 {
@@ -900,7 +903,7 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_p
     return base + twochoice_priv_count(objects + base + 1, offsets + base + 1, 1, 7, object, offset);
 }
 
-/* The same. Where all the other bounds are of the key's object, only offsets are compared. */
+/* The same, for a node whose other bounds all have the key's object: compares offsets only. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *lead = inner->u.inner.lead;
@@ -915,7 +918,7 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
            ((uint32_t)(lead[5] <= offset) + (lead[6] <= offset)) + (lead[7] <= offset);
 }
 
-/* Fetches a node at once: one trip to memory for each level. Without a loop, which gcc -O2 would keep; inline, as gcc
+/* Prefetches a whole node: one trip to memory for each level. Without a loop, which gcc -O2 would keep; inline, as gcc
  * drops calls of a function that only prefetches. */
 QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
 {
@@ -1119,7 +1122,7 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table,
     return total;
 }
 
-/* A fresh child of p behind child i, next to it in the list of leaves too. */
+/* A new child of p after child i, also in the list of leaves. */
 QOS_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                     uint32_t i, uint32_t level)
 {
@@ -1132,7 +1135,7 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table *tabl
     return fresh;
 }
 
-/* Child i of p goes, not the first. */
+/* Removes child i of p; not the first. */
 QOS_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                  uint32_t i, uint32_t level)
 {
@@ -1185,7 +1188,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *table, s
     twochoice_priv_spread(table, p, left, 2, both < 3 * TWOCHOICE_INNER_LEAST ? 2 : 3, level);
 }
 
-/* A full narrow leaf, child i of p: its second half moves to a fresh one. */
+/* A full narrow leaf, child i of p: its second half moves to a new leaf. */
 QOS_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i)
 {
     const uint32_t half = TWOCHOICE_NARROW_SLOTS / 2;
@@ -1218,7 +1221,8 @@ QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, const
                         : leaf->count < TWOCHOICE_WIDE_SLOTS;
 }
 
-/* Can the leaf take one more fragment, as it is or in the other form, or from another base? Then it has that form. */
+/* Can the leaf take one more fragment, as it is or in the other form, or from another base? Then the leaf is changed
+ * to that form. */
 QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
                                                const struct twochoice_priv_fragment *f)
 {
@@ -1241,9 +1245,9 @@ QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, st
     return true;
 }
 
-/* Child i of p, a leaf, can take the fragment in no form, and p has two places. A narrow leaf that is only full is
- * halved. Else the fragment needs a wide one, so that no part may have more than 29: of this leaf alone, if it has
- * enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
+/* The leaf that is child i of p cannot take the fragment in any form, and p has two places. A narrow leaf that is
+ * only full is halved. Otherwise the fragment needs a wide leaf, so that no part may have more than 29: of this leaf
+ * alone, if it has enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
 QOS_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                      uint32_t i, const struct twochoice_priv_fragment *f)
 {
@@ -1277,7 +1281,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, stru
     uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
     uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
     uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
-    QOS_ASSERT(p->count > 1); /* a root with one child does not outlive an erase */
+    QOS_ASSERT(p->count > 1); /* an erase never leaves a root with one child */
     if (level == 0 && qos_max(left, right) > TWOCHOICE_LEAF_LEAST + 1) {
         twochoice_priv_spread(table, p, left > right ? i - 1 : i, 2, 2, 0);
         return;
@@ -1353,7 +1357,7 @@ QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_ta
     return twochoice_priv_settle(table, at);
 }
 
-/* Behind the last one: a fragment that overlaps no range. */
+/* After the last one: a fragment that overlaps no range. */
 QOS_PRIV struct twochoice_priv_fragment twochoice_priv_fragment_at(struct twochoice_priv_at at)
 {
     const struct twochoice_priv_fragment none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
@@ -1411,8 +1415,8 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
     }
 }
 
-/* The first fragment that reaches beyond the byte: it holds it, or lies behind it, maybe in another object. *f: the
- * same, or nothing. */
+/* The first fragment that ends after the byte: it holds the byte or comes after it, maybe in another object. *f: that
+ * fragment, or nothing. */
 QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *table, uint64_t object,
                                                        uint64_t offset, struct twochoice_priv_fragment *f)
 {
@@ -1438,14 +1442,14 @@ QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_ta
     return at;
 }
 
-/* table->at: the first fragment that reaches beyond the byte. */
+/* table->at: the first fragment that ends after the byte. */
 QOS_PRIV_NOINLINE void twochoice_priv_seek(struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
     struct twochoice_priv_fragment f;
     table->at = twochoice_priv_reach(table, object, offset, &f);
 }
 
-/* Adds a fragment at table->at, where nothing is. The leaf can take it. */
+/* Adds a fragment at table->at, where there is none. The leaf can take it. */
 QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_node *leaf = table->at.leaf;
@@ -1456,8 +1460,8 @@ QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct two
     table->fragments++;
 }
 
-/* table->at: where the fragment goes. QOS_EAGAIN: not all of it is at home; table->at is the first fragment that
- * reaches beyond its offset. QOS_EBUSY: its leaf has no room. One descent: the usual case of a write. */
+/* table->at: where the fragment goes. QOS_EAGAIN: not all of it is at home; table->at is the first fragment that ends
+ * after its offset. QOS_EBUSY: its leaf has no room. One descent: the usual case of a write. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_find_gap(struct twochoice_table *table,
                                                           const struct twochoice_priv_fragment *f)
 {
@@ -1476,7 +1480,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_find_gap(struct twochoice_table
         }
     }
     rank = twochoice_priv_rank(leaf, f->object, f->offset);
-    if (rank > 0 || leaf->prev != QOS_NONE) { /* the one in front may reach into it */
+    if (rank > 0 || leaf->prev != QOS_NONE) { /* the fragment before may reach into it */
         table->at.leaf = rank > 0 ? leaf : &table->node[leaf->prev];
         table->at.slot = (rank > 0 ? rank : table->at.leaf->count) - 1;
         other = twochoice_priv_get(table->at.leaf, table->at.slot);
@@ -1512,7 +1516,7 @@ QOS_PRIV bool twochoice_priv_make_gap(struct twochoice_table *table, const struc
     return status == QOS_OK;
 }
 
-/* Gives bytes the tag of f; 0: they are at home. table->at is the first fragment that reaches beyond f->offset. */
+/* Gives bytes the tag of f; 0: they are at home. table->at is the first fragment that ends after f->offset. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_fragment old;
@@ -1529,7 +1533,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
         } else {
             twochoice_priv_erase(table, f->object, old.offset, f->end);
         }
-        if (old.end > f->end) { /* its rest stays */
+        if (old.end > f->end) { /* its end stays */
             old.offset = f->end;
             if (twochoice_priv_make_gap(table, &old))
                 twochoice_priv_add(table, &old);
@@ -1577,7 +1581,7 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
     table->root = twochoice_priv_new_node(table, 0);
 }
 
-/* NULL, or what is wrong; *status: what init returns for it. */
+/* NULL, or the sentence for an error; *status: the result of init. */
 QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_config *config, enum qos_status *status)
 {
     const struct twochoice_storage *s;
@@ -1745,7 +1749,7 @@ QOS_PRIV uint32_t twochoice_priv_next_log(const struct twochoice_table *table)
     return 1 - table->active;
 }
 
-/* Cuts off what a failed append may have left behind the end of a log. */
+/* Cuts off bytes that a failed append may have left after the end of a log. */
 QOS_PRIV enum qos_status twochoice_priv_clean(struct twochoice_table *table, uint32_t log)
 {
     struct twochoice_priv_tail *tail = &table->tail[log];
@@ -1791,7 +1795,7 @@ QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table,
     return twochoice_priv_append(table, log, &r);
 }
 
-/* How many more records fit beside those that are promised: one for each open write, one for a ceiling. While a swap is
+/* How many more records fit besides the reserved ones: one for each open write, one for a ceiling. While a swap is
  * under way both logs must take them. */
 QOS_PRIV uint64_t twochoice_priv_records_used(const struct twochoice_table *table)
 {
@@ -1884,9 +1888,9 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, con
     return old.object == f->object && old.end <= f->end ? 0 : one; /* 0: at least one fragment goes */
 }
 
-/* A change while a compaction is under way. What lies behind the cursor is copied later; a change that reaches over the
- * cursor moves it to its end. A compaction that cannot follow is given up. If its swap has begun, either log may be the
- * one that counts: then nothing more can be recorded. */
+/* A change while a compaction is under way. Fragments after the cursor are copied later; a change that reaches over
+ * the cursor moves it to its end. A compaction that cannot keep up is given up. If its swap has begun, either log may
+ * be the active one: then nothing more can be recorded. */
 QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twochoice_priv_record *r)
 {
     if (table->compaction == TWOCHOICE_PRIV_IDLE)
@@ -1907,7 +1911,7 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twocho
         table->compaction = TWOCHOICE_PRIV_IDLE;
 }
 
-/* One change of the table: room and record. What open writes were promised stays free. Then the caller applies it to
+/* One change of the table: room and record. The reservations of open writes stay free. Then the caller applies it to
  * the tree, which cannot fail, from a frame near the public call's: rebalancing needs much of the stack. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *table,
                                                         const struct twochoice_priv_fragment *f, uint64_t version)
@@ -2011,7 +2015,7 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
         next->durable = qos_max(next->durable, commit->records[1]);
         table->next_changes = qos_max(table->next_changes, commit->changes);
     }
-    if (table->log_broken) /* only the next log was made durable: the swap acknowledges */
+    if (table->log_broken) /* only the next log was made durable: the swap will acknowledge */
         return QOS_EIO;
     active->durable = qos_max(active->durable, records);
     table->durable_changes = qos_max(table->durable_changes, commit->changes);
@@ -2044,7 +2048,7 @@ struct twochoice_priv_reader {
     uint8_t buf[TWOCHOICE_PRIV_CHUNK];
 };
 
-/* The record at `pos`; *have: how many of its bytes exist. Goes forward through the log. */
+/* The record at `pos`; *have: how many of its bytes exist. `pos` never falls. */
 QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, struct twochoice_priv_reader *r,
                                               uint64_t pos, const uint8_t **record, size_t *have)
 {
@@ -2081,9 +2085,9 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
     return true;
 }
 
-/* The record at `bad` does not fit. Did a crash cut it short before it was acknowledged (QOS_OK), or is it damaged? It
- * was durable if a whole record behind it counts it as durable. (That one does not fit either: its CRC depends on the
- * damaged record's.) *end: where the log ends. */
+/* The record at `bad` does not fit. Returns QOS_OK if a crash cut it short before it was acknowledged, otherwise it
+ * is damaged. It was durable if a whole record after it counts it as durable. (That record does not fit either: its
+ * CRC depends on the damaged record's.) *end: where the log ends. */
 QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, struct twochoice_priv_reader *r,
                                               uint64_t bad, uint64_t *end)
 {
@@ -2185,7 +2189,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
     return needs_end ? QOS_ECORRUPT : QOS_OK;
 }
 
-/* Compares what was replayed with the mark. */
+/* Compares the replayed records with the mark. */
 QOS_PRIV enum qos_status twochoice_priv_compare_mark(struct twochoice_table *table, const struct twochoice_recovery *r)
 {
     uint64_t generation, records, there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
@@ -2336,7 +2340,7 @@ QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twoch
     return stamp != 0 && w->stamp == stamp ? w : NULL;
 }
 
-/* Sets aside what a write was promised; unhold: lets it use that. */
+/* Sets aside the reservation of a write; unhold: lets the write use it. */
 QOS_PRIV void twochoice_priv_hold(struct twochoice_table *table, const struct twochoice_priv_write *w)
 {
     table->reserved_fragments += w->fragments;
@@ -2349,7 +2353,7 @@ QOS_PRIV void twochoice_priv_unhold(struct twochoice_table *table, const struct 
     table->reserved_records -= w->records;
 }
 
-/* Frees the slot of a write that holds nothing any more. */
+/* Frees the slot of a write that holds nothing. */
 QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
 {
     if (w->f.tag == 0) {
@@ -2361,7 +2365,7 @@ QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct t
     table->writes_open--;
 }
 
-/* Room for a write at home that was promised none: it splits nothing, or replaces nothing. */
+/* Checks for room for a write at home without a reservation: it splits nothing, or replaces nothing. */
 QOS_PRIV bool twochoice_priv_needs_no_room(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_fragment old;
@@ -2426,7 +2430,7 @@ QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, u
     *p = piece;
 }
 
-/* The redirected pieces in the bytes of f, from table->at on. false: they are more than max. */
+/* The redirected pieces in the bytes of f, from table->at on. false: there are more than max. */
 QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, const struct twochoice_priv_fragment *f,
                                         struct twochoice_piece *pieces, size_t max, size_t *n)
 {
@@ -2507,7 +2511,7 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
 
 /* -- where bytes are -- */
 
-/* The piece at `offset`, at most up to `end`. f: the first fragment that reaches beyond it. */
+/* The piece at `offset`, at most up to `end`. f: the first fragment that ends after it. */
 QOS_PRIV void twochoice_priv_piece_at(const struct twochoice_priv_fragment *f, uint64_t object, uint64_t offset,
                                       uint64_t end, struct twochoice_piece *p)
 {
@@ -2542,7 +2546,7 @@ QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64
         offset = pieces[n++].end;
         if (offset == end || n == max)
             return n;
-        if (f.end > offset) /* that was the gap before it */
+        if (f.end > offset) /* f was the gap before it */
             continue;
         at = twochoice_priv_after(table, at);
         f = twochoice_priv_fragment_at(at);
@@ -2745,7 +2749,7 @@ QOS_PRIV enum qos_status twochoice_priv_copy_one(struct twochoice_table *table)
         r.end = p.end;
         r.version = p.version;
     }
-    /* Behind it there must be room for the end, one record for each open write, and one for a ceiling. */
+    /* After it there must be room for the end, one record for each open write, and one for a ceiling. */
     if (table->tail[next].records + more + 2 + table->reserved_records > table->max_records ||
         twochoice_priv_append(table, next, &r) != QOS_OK)
         return QOS_EIO;
@@ -2801,7 +2805,7 @@ QOS_API enum qos_status twochoice_table_compact_end(struct twochoice_table *tabl
     table->active = twochoice_priv_next_log(table);
     table->generation = qos_wrap_add(table->generation, 1);
     table->durable_changes = qos_max(table->durable_changes, table->next_changes);
-    table->ceiling_record = table->tail[table->active].records; /* a ceiling may have been raised behind the end */
+    table->ceiling_record = table->tail[table->active].records; /* a ceiling may have been raised after the end */
     if (table->ceiling <= table->end_ceiling) {
         table->ceiling = table->end_ceiling;
         table->ceiling_record = 0;
@@ -3014,7 +3018,7 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
     return qos_bucket_init(&maintainer->bucket, 0, maintainer->limited ? rate : 0, maintainer->piece_bytes);
 }
 
-/* Has span_ns passed? A time in the future comes from a clock that jumped, and counts as long ago. */
+/* Has span_ns passed? A time in the future comes from a clock that jumped; it counts as long past. */
 QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t span_ns)
 {
     return since_ns > now_ns || now_ns - since_ns >= span_ns;
@@ -3082,7 +3086,7 @@ QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint
     return now_ns - maintainer->quiet_since_ns >= maintainer->idle_ns;
 }
 
-/* Looks at up to TWOCHOICE_PRIV_LOOKS fragments from the cursor on, and notes some of each server. */
+/* Reads up to TWOCHOICE_PRIV_LOOKS fragments from the cursor on, and notes some of each server. */
 QOS_PRIV void twochoice_priv_look(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
                                   uint64_t now_ns)
 {
@@ -3123,8 +3127,8 @@ QOS_PRIV void twochoice_priv_look(struct twochoice_maintainer *maintainer, const
     }
 }
 
-/* The next noted piece of an idle server that is still there: QOS_OK, and its pull has started. QOS_ENOENT: it was
- * gone, or is pulled already. QOS_EAGAIN: the rate says wait, until order->next_ns. */
+/* Takes the next noted piece of an idle server. QOS_OK: its pull has started. QOS_ENOENT: it was gone, or is pulled
+ * already. QOS_EAGAIN: the rate allows it from order->next_ns on. */
 QOS_PRIV enum qos_status twochoice_priv_pull_next(struct twochoice_maintainer *maintainer,
                                                   struct twochoice_table *table, uint64_t now_ns, uint32_t id,
                                                   struct twochoice_order *order)
@@ -3229,7 +3233,7 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
     if ((maintainer->looking || again) && table->fragments != 0) {
         maintainer->drained = maintainer->drained && maintainer->looking;
         twochoice_priv_look(maintainer, table, now_ns);
-        order->next_ns = now_ns; /* there is more to look at, or to ask */
+        order->next_ns = now_ns; /* there is more to read, or to probe */
     }
     return QOS_OK;
 }
@@ -3270,7 +3274,7 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
     if (twochoice_table_verify(table) != QOS_OK) {
         checker->report(checker->ctx, TWOCHOICE_TREE_BROKEN, &in_table, &in_log);
         ++*found;
-        return QOS_OK; /* it cannot be walked */
+        return QOS_OK; /* the tree cannot be walked */
     }
     if (scratch && table->has_storage) {
         struct twochoice_recovery r;
@@ -3343,7 +3347,7 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
 struct twochoice_placement {
     uint32_t *order, *place; /* all servers, those that are up first; and the index of each in it */
     uint32_t *weight;
-    uint64_t *stamp, draws; /* the number of the last draw that had it; of draws and decisions so far */
+    uint64_t *stamp, draws; /* per server: number of the last draw that had it; number of draws and decisions so far */
     uint32_t *undo, *heap;  /* scratch */
     uint64_t *filled;       /* by probe: its load, and what is placed there */
     uint8_t *state;
@@ -3458,7 +3462,7 @@ QOS_API enum qos_status twochoice_placement_set_server(struct twochoice_placemen
     return QOS_OK;
 }
 
-/* Draws one after the other until `count` are found that do not carry the stamp of this draw. */
+/* Draws servers until it has `count` without the stamp of this draw. */
 QOS_PRIV size_t twochoice_priv_draw(struct twochoice_placement *placement, size_t count, uint32_t *out)
 {
     uint32_t i;
@@ -3588,7 +3592,7 @@ QOS_PRIV bool twochoice_priv_less(uint64_t a, uint32_t a_weight, uint64_t b, uin
     return a_weight == b_weight ? a < b : qos_cmp_wide(qos_mul_wide(a, b_weight), qos_mul_wide(b, a_weight)) < 0;
 }
 
-/* Is candidate a, the probe of this number, emptier than b? Of equal ones the earlier probe. */
+/* Is candidate a (a probe's number) emptier than b? If they are equal, the earlier probe counts as emptier. */
 QOS_PRIV bool twochoice_priv_emptier(const struct twochoice_placement *placement, const struct twochoice_probe *probes,
                                      uint32_t a, uint32_t b)
 {
@@ -3625,8 +3629,8 @@ QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement,
     return m;
 }
 
-/* The level to which `bytes` fill the candidates: *sum / *weight. Those above it leave the heap: returns how many stay,
- * at least one. Each pass drops those above the mean of the others: there are few passes. */
+/* The level to which `bytes` fill the candidates: *sum / *weight. Candidates above it leave the heap. Returns how many
+ * stay, at least one. Each pass drops those above the mean of the others, so there are few passes. */
 QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, const struct twochoice_probe *probes,
                                      size_t m, uint64_t bytes, uint64_t *sum, uint64_t *weight)
 {
@@ -3679,7 +3683,7 @@ QOS_PRIV uint64_t twochoice_priv_counts_as(uint64_t len_bytes, uint64_t share)
     return qos_sat_add(qos_sat_mul(len_bytes >> 16, share), (len_bytes & 65535) * share >> 16);
 }
 
-/* Fills the candidates. share: a write counts so much more, in 1/65536, as rivals place as many beside it. */
+/* Fills the candidates. share: a write counts this many times, in 1/65536, as rivals place as many at the same time. */
 QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
                                              struct twochoice_probe *probes, size_t n)
 {
@@ -3688,7 +3692,8 @@ QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placeme
     if (m == 0)
         return;
     share = 65536 + (rivals ? rivals * 65536 / m : 0);
-    if (k > 1 || placement->stamp[w->home] == placement->draws) { /* else the emptiest: no level says more */
+    /* otherwise the emptiest: the level does not matter */
+    if (k > 1 || placement->stamp[w->home] == placement->draws) {
         for (i = 0; i < k; i++)
             if (!twochoice_priv_small(placement, &w[i]))
                 bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
@@ -3735,7 +3740,7 @@ QOS_API enum qos_status twochoice_placement_decide(struct twochoice_placement *p
         return QOS_EINVAL;
     if (n > (size_t)4 * placement->max_writes)
         return QOS_ERANGE;
-    for (i = 0; i < n; i++) /* a peer that rode along may be anything */
+    for (i = 0; i < n; i++) /* an attached load of a peer may be anything */
         if (probes[i].server >= placement->servers || probes[i].weight == 0)
             probes[i].state = TWOCHOICE_DOWN;
     for (i = 0; i < k; i++) {
@@ -3954,7 +3959,7 @@ QOS_PRIV void twochoice_priv_enqueue(struct twochoice_detector *detector, uint32
     detector->newest = i;
 }
 
-/* Sets what an entry lets us expect. */
+/* Sets the bytes that an entry adds to the expected load. */
 QOS_PRIV void twochoice_priv_expect(struct twochoice_detector *detector, struct twochoice_priv_asked *a, uint64_t bytes)
 {
     detector->expected -= a->bytes;
@@ -3976,8 +3981,8 @@ QOS_PRIV void twochoice_priv_forget(struct twochoice_detector *detector, uint32_
     *(a->promised ? &detector->promised : &detector->undecided) -= 1;
 }
 
-/* Moves the detector's own clock. After so long nothing that is known now counts any more, so no step is longer; a time
- * that lies further back is a new beginning, one that lies less far back moves nothing. */
+/* Moves the detector's own clock. No step is longer than the time after which nothing known now counts any more. A
+ * time further back than that starts anew; a time less far back moves nothing. */
 QOS_PRIV void twochoice_priv_tick(struct twochoice_detector *detector, uint64_t now_ns)
 {
     uint64_t longest = qos_max(detector->timeout_ns, detector->lifetime_ns);
@@ -4088,7 +4093,7 @@ QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint6
     twochoice_priv_tick(detector, now_ns);
     at_ns = qos_sat_sub(detector->clock_ns, age_ns);
     if (age_ns >= detector->lifetime_ns || (h->used && h->server == server && h->at_ns > at_ns))
-        return; /* too old, or something newer is known */
+        return; /* too old, or a newer load is known */
     h->server = server;
     h->load = load;
     h->at_ns = at_ns;
