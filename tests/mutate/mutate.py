@@ -909,8 +909,18 @@ def work_of(bench, t):
     return sum(int(n) for blocks, calls in counts for n in (blocks.split(", ") if blocks else [calls or 0]))
 
 
+def note_work(entry, count):
+    """Writes a count behind the reason of an entry of the list, which may have changed meanwhile."""
+    lines = open(JUDGED).read().split("\n")
+    for e in read_list(JUDGED):
+        if e["header"] == entry["header"] and key_of(e) == key_of(entry):
+            lines[e["last"] - 1] = re.sub(r" \[[^]]*: \d+ -> \d+\]$", "", lines[e["last"] - 1]) + count
+    with open(JUDGED, "w") as f:
+        f.write("\n".join(lines))
+
+
 def work_command(header):
-    bench, usual, missing, lines = Bench(header), {}, 0, open(JUDGED).read().split("\n")
+    bench, usual, missing = Bench(header), {}, 0
     for e in sorted(read_list(JUDGED), key=lambda e: -e["line"]):
         if e["header"] != header:
             continue
@@ -937,11 +947,9 @@ def work_command(header):
             if n and usual[t.key] and max(n / usual[t.key], usual[t.key] / n) > change:
                 best, change = f" [{t.name}: {usual[t.key]} -> {n}]", max(n / usual[t.key], usual[t.key] / n)
         if best:
-            lines[e["last"] - 1] = re.sub(r" \[[^]]*: \d+ -> \d+\]$", "", lines[e["last"] - 1]) + best
+            note_work(e, best)
         missing += not best
         print(f"{'counted ' if best else 'NO COUNT'}  {e['function']}: {strip(e['new'])[:70]!r}{best or ''}", flush=True)
-    with open(JUDGED, "w") as f:
-        f.write("\n".join(lines))
     return 1 if missing else 0
 
 

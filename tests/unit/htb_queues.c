@@ -1145,6 +1145,38 @@ static void expires_while_it_waits(void)
     world_close(&w);
 }
 
+/* 90 classes have one request each in every second. That is more than stay in a ring without requests (64). Each second
+ * they are served in the same order. */
+static void more_than_stay_in_a_ring(void)
+{
+    enum { CLASSES = 91 };
+    struct htb_config config = world_config();
+    struct world w;
+    uint32_t id, first[CLASSES], n;
+    uint64_t now;
+    config.classes = CLASSES;
+    config.order = HTB_FIFO;
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    for (id = 1; id < CLASSES; id++)
+        reserve(&w, id, 0, 0, 0, 0);
+    for (now = S; now <= 10 * S; now += S) {
+        for (id = 1; id < CLASSES; id++)
+            submit(&w, id, id, 10, 0, now);
+        for (n = 0; n < CLASSES - 1; n++) {
+            struct htb_request *r = htb_dispatch(&w.tree, now);
+            CHECK(r != NULL);
+            if (!r)
+                break;
+            if (now == S)
+                first[n] = r->class_id;
+            CHECK_EQ(r->class_id, first[n]);
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+        }
+    }
+    world_close(&w);
+}
+
 /* Borrowers of many weights wait. Some are released and reserved again, anywhere in the ring. Each request is
  * dispatched once. Of the classes that stayed, the one with the largest weight gets the most service. */
 static void leave_a_ring(void)
@@ -1237,6 +1269,7 @@ int main(void)
     reasons();
     ring_clock_is_moved_back();
     expires_while_it_waits();
+    more_than_stay_in_a_ring();
     leave_a_ring();
     return check_end();
 }
