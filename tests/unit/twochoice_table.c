@@ -95,7 +95,8 @@ static void arguments(void)
     CHECK(check_mem_free(&m));
 }
 
-/* Behind 4 GiB from the first byte of a leaf nothing of it is found. A table for one open write lists it. */
+/* A narrow leaf reaches 2^32 - 1 bytes: a fragment that ends there needs no other leaf, and nothing of it is found behind
+ * that byte. A table for one open write lists it. */
 static void far_and_single(void)
 {
     struct twochoice_table_config config;
@@ -109,6 +110,10 @@ static void far_and_single(void)
         twochoice_table_find(&t, 7, far, &p);
         CHECK(p.target == TWOCHOICE_LOCAL && p.offset == far && p.end == UINT64_MAX);
     }
+    CHECK_EQ(redirect(&t, 7, UINT32_MAX - 10, 10, 2), QOS_OK);
+    CHECK_EQ(counts_of(&t).nodes_used, 1);
+    CHECK_EQ(redirect(&t, 7, UINT32_MAX, 1, 2), QOS_OK);
+    CHECK_EQ(counts_of(&t).nodes_used, 3);
     CHECK(check_mem_free(&m));
     memset(&config, 0, sizeof config);
     config.max_writes = 1;
