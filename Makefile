@@ -167,6 +167,7 @@ says = $(says.$(2).$(1))
 native := gcc -std=gnu11 -g1 $(C_WARNINGS)
 native_FLAGS := -O2
 native_TEST := -O1
+native_unit_TEST := -O0
 native_WHOLE := -O1
 native_LD := gcc
 san := clang -std=gnu11 -g1 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
@@ -174,7 +175,7 @@ san := clang -std=gnu11 -g1 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=add
 san_FLAGS := -O1
 san_TEST := -O0
 san_WHOLE := -O0
-san_LD := clang -fsanitize=address,undefined,integer
+san_LD := clang -fsanitize=address,undefined,integer -fuse-ld=lld
 san_RUN := QOS_TEST_SCALE=20
 tsan := clang -std=gnu11 -g1 $(C_WARNINGS) -fsanitize=thread
 tsan_FLAGS := -O1
@@ -183,7 +184,7 @@ tsan_WHOLE := -O0
 tsan_LD := clang -fsanitize=thread
 tsan_RUN := QOS_TEST_SCALE=8
 cxx := g++ -x c++ -std=c++17 $(WARNINGS)
-cxx_FLAGS := -O1
+cxx_FLAGS := -O0
 cxx_TEST := -O0
 cxx_WHOLE := -O0
 cxx_LD := g++

@@ -25,6 +25,9 @@ bodies_of_test() { # SOURCE -> qos htb: the header in its name and those that it
 # The flags of the headers' contract; Wstrict-prototypes is for C alone.
 WARNINGS="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wundef -Werror"
 C_WARNINGS="$WARNINGS -Wstrict-prototypes"
+# Code for a kernel, where such a code model is known.
+KERNEL_CODE=
+case $(uname -m) in x86_64) KERNEL_CODE="-mcmodel=kernel -mno-red-zone -mgeneral-regs-only -fno-pic -fno-stack-protector" ;; esac
 CROSS="aarch64-linux-gnu arm-linux-gnueabihf i686-linux-gnu s390x-linux-gnu riscv64-linux-gnu"
 
 # Runs each line of standard input as a command, several at a time; status 0 if all succeed. Under a make with a jobserver

@@ -128,7 +128,7 @@ for round in $(seq "$rounds"); do
         # A compaction writes into redirect.next, and its swap takes that name away: a newer file of that name is a
         # compaction under way.
         touch "$work/now"
-        until=$((SECONDS + 4)) io=$(cat "$work"/pids/io-*.pid 2>/dev/null | cut -d' ' -f1)
+        until=$((SECONDS + 8)) io=$(cat "$work"/pids/io-*.pid 2>/dev/null | cut -d' ' -f1)
         while [ "$in_compaction" = 1 ] && [ -z "$found" ] && [ $SECONDS -lt $until ]; do
             for next in "$work"/objects/*/redirect.next; do
                 if [ -s "$next" ] && [ "$next" -nt "$work/now" ]; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # proves: the headers compile without a warning, every body emitted, at the optimisation levels and language standards
-# proves: that other scripts do not use (freestanding.sh: -O0 -O2 -Os as C11; the Makefile: -O1; headers.sh: C++17),
-# proves: for a kernel's code model, and give right results when the linker optimises: one test of each header, -flto,
-# proves: at -Os (gcc) or -O3 (clang). In these tests the bodies
+# proves: that other scripts do not use (freestanding.sh: -O0 -O2 -Os as C11, -Os for a kernel's code model; the
+# proves: Makefile: -O1 and -O2; headers.sh: C++17), and give right results when the linker optimises: one test of
+# proves: each header, -flto, at -Os (gcc) or -O3 (clang). In these tests the bodies
 # are inline, as users have them.
 # usage: tests/build/flags.sh [all]     all: the same by every version of gcc and clang that is here, at every level (make trust)
 set -u
@@ -14,12 +14,10 @@ printf '#define QOS_API\n' >"$out/all.c"
 printf '#include "%s"\n' *.h >>"$out/all.c"
 cp "$out/all.c" "$out/all.cc"
 
-kernel="-mcmodel=kernel -mno-red-zone -mgeneral-regs-only -ffreestanding -fno-pic -fno-stack-protector"
 {
+    # clang at -O1: the sanitized bodies; at -O3: below; gcc: freestanding.sh
+    [ -z "$KERNEL_CODE" ] || echo "clang -std=gnu11 $C_WARNINGS -I. -O0 $KERNEL_CODE -ffreestanding -S -o /dev/null $out/all.c"
     for cc in gcc clang; do
-        # With the kernel's flags where there are some.
-        case $(uname -m) in x86_64) echo "$cc -std=gnu11 $C_WARNINGS -I. $([ $cc = gcc ] && echo -O3 || echo -O0) $kernel -S -o /dev/null $out/all.c" ;; # clang at -O1: the sanitized bodies; at -O3: below
-        *) echo "$cc -std=gnu11 $C_WARNINGS -I. -O3 -S -o /dev/null $out/all.c" ;; esac
         # The standard changes the warnings, not the code.
         for std in c11 c17 gnu2x; do echo "$cc -std=$std $C_WARNINGS -I. -fsyntax-only $out/all.c"; done
     done

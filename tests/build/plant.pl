@@ -3,6 +3,8 @@
 #
 #     plant.pl list FILE...                 a line for each: header TAB name TAB tests TAB hang|-
 #     plant.pl apply FILE NAME DIRECTORY    plants it into DIRECTORY/HEADER.h (or .c), or says why it cannot
+#     plant.pl apply_all FILE DIRECTORY     plants each bug into DIRECTORY/HEADER-NAME/, a copy of all headers of DIRECTORY; for one
+#                                           that cannot be, the reason is in DIRECTORY/HEADER-NAME/plant.log
 #
 # A file begins with free text. Then each bug is
 #
@@ -27,13 +29,16 @@ sub slurp {
     return $text;
 }
 
-# [token, begin, end] of C source, without comments.
+# [token, begin, end] of C source, without comments. Those of the first long text are kept: all bugs of a header begin with it.
+my ($kept_text, @kept) = ('');
 sub tokens {
     my ($text) = @_;
+    return @kept if $text eq $kept_text;
     my @list;
     while ($text =~ m{\G(?:\s+|\\\n|/\*.*?\*/|//[^\n]*|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\w+|[^\s\w]))}gsc) {
         push @list, [$1, $-[1], $+[1]] if defined $1;
     }
+    ($kept_text, @kept) = ($text, @list) if $kept_text eq '' && length $text > 10000;
     return @list;
 }
 
@@ -115,6 +120,23 @@ sub replaced {
     return substr($text, 0, $begin) . $new . substr($text, $end);
 }
 
+# The text with all pairs of a bug replaced; dies with the reason if that cannot be.
+sub planted {
+    my ($file, $bug, $text) = @_;
+    die "$file: $bug->{name}: has no old text\n" unless @{$bug->{pairs}};
+    for my $pair (@{$bug->{pairs}}) {
+        $text = eval { replaced($text, $pair) } // die "$file: $bug->{name}: $@";
+    }
+    return $text;
+}
+
+sub spew {
+    my ($name, $text) = @_;
+    open(my $f, '>', $name) or die "cannot write $name\n";
+    print $f $text;
+    close($f) or die "cannot write $name\n";
+}
+
 my $command = shift @ARGV || '';
 if ($command eq 'list') {
     for my $file (@ARGV) {
@@ -127,14 +149,19 @@ if ($command eq 'list') {
     my @found = grep { $_->{name} eq $name } bugs($file);
     die "$file: there are " . @found . " bugs $name\n" unless @found == 1;
     my $source = "$directory/$header." . (-f "$directory/$header.c" ? 'c' : 'h');
-    my $text = slurp($source);
-    for my $pair (@{$found[0]{pairs}}) {
-        $text = eval { replaced($text, $pair) } // die "$file: $name: $@";
+    spew($source, planted($file, $found[0], slurp($source)));
+} elsif ($command eq 'apply_all' && @ARGV == 2) {
+    my ($file, $directory) = @ARGV;
+    my ($header) = $file =~ m{([^/]+)\.txt$};
+    my %text = map { m{([^/]+)$} => slurp($_) } glob "$directory/*.h";
+    for my $bug (bugs($file)) {
+        my $to = "$directory/$header-$bug->{name}";
+        mkdir $to or die "cannot make $to: two bugs of one name?\n";
+        my $new = eval { planted($file, $bug, $text{"$header.h"}) };
+        spew("$to/plant.log", $@) unless defined $new;
+        spew("$to/$_", $text{$_}) for keys %text;
+        spew("$to/$header.h", $new) if defined $new;
     }
-    die "$file: $name: has no old text\n" unless @{$found[0]{pairs}};
-    open(my $f, '>', $source) or die "cannot write $source\n";
-    print $f $text;
-    close($f) or die "cannot write $source\n";
 } else {
-    die "usage: plant.pl list FILE... | plant.pl apply FILE NAME DIRECTORY\n";
+    die "usage: plant.pl list FILE... | plant.pl apply FILE NAME DIRECTORY | plant.pl apply_all FILE DIRECTORY\n";
 }

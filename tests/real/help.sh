@@ -28,14 +28,12 @@ reason() {
     *) ! alone_example "$1" || echo "needs nothing but a processor: tests/build/help.sh" ;;
     esac
 }
-ran=0
 run_one() { # COMMAND
     local status=0 start=$SECONDS
     reason "$1" >"$work/why"
     if [ -s "$work/why" ]; then echo "not run: $1 ($(cat "$work/why"))"; return; fi
     mkdir -p "$work/dir/figures" "$work/dir/build"
     (cd "$work/dir" && timeout -k 5 400 bash -c "$1") >"$work/out" 2>"$work/err" </dev/null || status=$?
-    ran=$((ran + 1))
     case $status in
     0 | 3) ok "$1 (status $status, $((SECONDS - start)) s)" ;;
     *)  if [ "$status" = 1 ] && grep -q 'is not admitted' "$work/err"; then late "$1: the device gives too little for its reservations here"
@@ -44,15 +42,30 @@ run_one() { # COMMAND
     esac
     rm -rf "$work/dir"
 }
-for main in examples/*/main.c; do
-    tool=$(basename "$(dirname "$main")")
-    "$tool" --help >"$work/help" 2>/dev/null </dev/null || { bad "$tool --help"; continue; }
-    commands=
-    case $tool in simulate | twochoice_mpi) commands=$(awk '/^  [a-z]+  / {print $1}' "$work/help") ;; esac
-    for command in $commands; do "$tool" "$command" --help </dev/null; done >>"$work/help" 2>/dev/null
-    examples_of "$tool" "$work/help" | sort -u >"$work/list"
-    [ -s "$work/list" ] || bad "$tool --help shows no example"
+examples() { # TOOL: those of its help, one after the other
+    local commands= command line work=$work/$1
+    mkdir "$work"
+    "$1" --help >"$work/help" 2>/dev/null </dev/null || { bad "$1 --help"; return; }
+    case $1 in simulate | twochoice_mpi) commands=$(awk '/^  [a-z]+  / {print $1}' "$work/help") ;; esac
+    for command in $commands; do "$1" "$command" --help </dev/null; done >>"$work/help" 2>/dev/null
+    examples_of "$1" "$work/help" | sort -u >"$work/list"
+    [ -s "$work/list" ] || bad "$1 --help shows no example"
     while read -r line <&4; do run_one "$line"; done 4<"$work/list"
+}
+# No verdict here depends on how fast a tool is, so the tools run side by side; but uring_files asks what the disk gives.
+tools=$(for main in examples/*/main.c; do basename "$(dirname "$main")"; done)
+beside=()
+for tool in $tools; do
+    [ "$tool" != uring_files ] || continue
+    examples "$tool" >"$work/$tool.log" 2>&1 </dev/null & beside+=($!)
 done
+wait "${beside[@]}"
+examples uring_files >"$work/uring_files.log" 2>&1
+for tool in $tools; do
+    cat "$work/$tool.log"
+    ! grep -q '^FAILED' "$work/$tool.log" || failed=1
+    unsure=${unsure:-$(sed -n 's/^LATE: //p' "$work/$tool.log" | head -n 1)}
+done
+ran=$(cat "$work"/*.log | grep -cE '^(ok|LATE|FAILED): ')
 [ "$ran" -ge 6 ] || bad "only $ran examples were run"
 finish $failed

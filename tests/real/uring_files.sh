@@ -70,10 +70,10 @@ verdict_of() { # WHAT
 }
 # Waits for the live line of a run that began (--progress), at most 30 s: so the test need not know how long profiling
 # takes.
-await() { # LABEL
+await() { # LABEL [FILE]
     local i
     for ((i = 0; i < 300; i++)); do
-        grep -q "$1 *[0-9.]*/[0-9]* s" "$work/err" 2>/dev/null && return
+        grep -q "$1 *[0-9.]*/[0-9]* s" "${2:-$work/err}" 2>/dev/null && return
         sleep 0.1
     done
 }
@@ -82,7 +82,7 @@ good="good:rw=randread,bs=4k,depth=8,file=$file"
 # ---- the main job, short
 start=$SECONDS
 watch_mark
-run_judged --file "$file" --size 1G --keep --compare --explain --slice 300ms --judge --maximizer --headroom 0.6 --runtime 2s --profile-time 400ms --json "$work/demo.json" \
+run_judged --file "$file" --size 512M --keep --compare --explain --slice 300ms --judge --maximizer --headroom 0.6 --runtime 2s --profile-time 400ms --json "$work/demo.json" \
     --plot "$work/plots" --log "$work/log.csv" --tenant db:bs=4k,depth=32,reserve=15% \
     --tenant scan:bs=128k,depth=64,reserve=15% --tenant backup:bs=128k,depth=16,limit=10%
 cat "$work/out"
@@ -149,8 +149,55 @@ drawn=$(grep -cE $'\033\\[2Kbackup .*[▁▂▃▄▅▆▇█] .*/s .*(nothing|
 expect_time "--live on a terminal: drawn $drawn times, of 3" [ "$drawn" -ge 2 ]
 expect_time "--live on a terminal: in place" grep -q $'\033\\[3A' "$work/terminal"
 
-# ---- end of file and partial reads: the file is cut off while tenants read, if this shell gets a processor in that
-# second and a half
+# ---- what no clock judges, three at a time: faults of devices and the sanitized tool beside the faults of files
+# ENOSPC on a full tmpfs, EIO on a loop device whose file was cut off: in a mount namespace of their own
+cat >"$work/faults" <<'END'
+set -u
+tool=$1 work=$2 good=$3
+mkdir -p "$work/mnt" && mount -t tmpfs -o size=24M tmpfs "$work/mnt" || exit 77
+truncate -s 64M "$work/mnt/sparse"
+timeout 200 "$tool" --overwrite --runtime 1s --profile-time 300ms --json "$work/enospc.json" --tenant "$good" \
+    --tenant "bad:rw=randwrite,bs=100k,depth=4,file=$work/mnt/sparse" >"$work/enospc.out" 2>"$work/enospc.err"
+echo "$?" >"$work/enospc.status"
+rm -f "$work/mnt/sparse"
+truncate -s 16M "$work/mnt/back"
+loop=$(losetup --show -f "$work/mnt/back") || exit 77
+truncate -s 6M "$work/mnt/back"
+timeout 200 "$tool" --runtime 1s --profile-time 300ms --json "$work/eio.json" --tenant "$good" \
+    --tenant "bad:rw=randread,bs=64k,depth=4,file=$loop" >"$work/eio.out" 2>"$work/eio.err"
+echo "$?" >"$work/eio.status"
+losetup -d "$loop"
+END
+unshare -m bash "$work/faults" "$tool" "$work" "$good" &
+faults_run=$!
+# A reservation that nobody could keep: refused, with what would fit; and the same paths under AddressSanitizer: memory, partial
+# requests, errors.
+(
+    for scheduler in htb tags tags-ps token; do
+        timeout -k 5 300 "$tool" --file "$file" --scheduler "$scheduler" --runtime 500ms --profile-time 300ms --tenant a:reserve=1000G \
+            >"$work/$scheduler.refused" 2>&1 </dev/null
+        echo "status $?" >>"$work/$scheduler.refused"
+    done
+) &
+refused_run=$!
+if wait "$asan"; then
+    head -c 64M /dev/urandom >"$work/cut"
+    (
+        ( await "without QoS" "$work/asan.err"; truncate -s 7777777 "$work/cut" ) &
+        timeout 300 "$work/asan" --progress --compare --judge --maximizer --runtime 600ms --profile-time 300ms --json "$work/asan.json" \
+            --plot "$work/asan.plots" --log "$work/asan.csv" --tenant "$good" --tenant "bad:rw=read,bs=64k,depth=4,file=$work/cut,limit=20%" \
+            >"$work/asan.out" 2>"$work/asan.err"
+        echo "$?" >"$work/asan.status"
+        wait
+    ) &
+    asan_run=$!
+else
+    asan_run=
+    bad "does not build under AddressSanitizer: $(cat "$work/asan.log")"
+fi
+
+# End of file and partial reads: the file is cut off while tenants read, if this shell gets a processor in that second and
+# a half
 watch_mark
 for _ in 1 2 3; do
 dd if=/dev/urandom of="$work/short" bs=1M count=64 status=none
@@ -173,38 +220,6 @@ run --size 128M --tenant "bad:file=$work/short"
 expect "file shorter than asked: said, status 1" grep -q 'has .* --size asks for' "$work/err"
 expect "file shorter than asked: status" [ "$status" = 1 ]
 
-# ---- ENOSPC on a full tmpfs, EIO on a loop device whose file was cut off: in a mount namespace of their own
-cat >"$work/faults" <<'END'
-set -u
-tool=$1 work=$2 good=$3
-mkdir -p "$work/mnt" && mount -t tmpfs -o size=24M tmpfs "$work/mnt" || exit 77
-truncate -s 64M "$work/mnt/sparse"
-timeout 200 "$tool" --overwrite --runtime 1s --profile-time 300ms --json "$work/enospc.json" --tenant "$good" \
-    --tenant "bad:rw=randwrite,bs=100k,depth=4,file=$work/mnt/sparse" >"$work/enospc.out" 2>"$work/enospc.err"
-echo "$?" >"$work/enospc.status"
-rm -f "$work/mnt/sparse"
-truncate -s 16M "$work/mnt/back"
-loop=$(losetup --show -f "$work/mnt/back") || exit 77
-truncate -s 6M "$work/mnt/back"
-timeout 200 "$tool" --runtime 1s --profile-time 300ms --json "$work/eio.json" --tenant "$good" \
-    --tenant "bad:rw=randread,bs=64k,depth=4,file=$loop" >"$work/eio.out" 2>"$work/eio.err"
-echo "$?" >"$work/eio.status"
-losetup -d "$loop"
-END
-unshare -m bash "$work/faults" "$tool" "$work" "$good"
-if [ $? = 77 ]; then
-    skipped=${skipped:-"mount and loop devices need root: no EIO, no full file system"}
-else
-    for f in "enospc:No space left on device" "eio:Input/output error"; do
-        name=${f%%:*} message=${f#*:}
-        expect "$name: status 1" [ "$(cat "$work/$name.status")" = 1 ]
-        expect "$name: told once" [ "$(grep -c "tenant bad: .*$message" "$work/$name.err")" = 1 ]
-        expect "$name: one tenant fails, the other goes on" json "$work/$name.json" \
-            ".with.tenants[1].failed > 0 and .with.tenants[1].errors[0].error == \"$message\"
-            and .with.tenants[0].failed == 0 and .with.tenants[0].completed > 0"
-        expect "$name: counters add up" adds_up "$work/$name.json"
-    done
-fi
 run --size 16M --overwrite --runtime 500ms --profile-time 300ms --json "$work/full.json" --tenant "$good,depth=4" \
     --tenant "bad:rw=write,bs=4k,depth=2,file=/dev/full"
 expect "/dev/full: every write fails, counters add up" json "$work/full.json" \
@@ -215,23 +230,7 @@ if grep -q 'no O_DIRECT: buffered I/O instead' "$work/err"; then ok "no O_DIRECT
 run --size 16M --direct yes --overwrite --tenant "a:rw=write,file=/dev/full"
 expect "--direct yes where there is none: status 1" [ "$status" = 1 ]
 
-# ---- the other schedulers with the same interface: their log must hold on any device
-for scheduler in tags tags-ps token; do
-    rm -f "$work/other.json"
-    watch_mark
-    run --file "$file" --scheduler "$scheduler" --judge --headroom 0.6 --runtime 1s --profile-time 300ms --json "$work/other.json" \
-        --tenant db:bs=4k,depth=32,reserve=10% --tenant scan:bs=128k,depth=64 --tenant backup:bs=128k,depth=16,limit=10%
-    if grep -q 'is not admitted' "$work/err"; then status=3; fi
-    [ "$status" = 3 ] && ok "$scheduler: no verdict on the reservation" || verdict_of "$scheduler"
-    if [ -s "$work/other.json" ]; then
-        expect "$scheduler: limit and counters" json "$work/other.json" '.judge.log_holds and .judge.limits_hold'
-        expect "$scheduler: counters add up" adds_up "$work/other.json"
-    fi
-    run --file "$file" --scheduler "$scheduler" --runtime 500ms --profile-time 300ms --tenant a:reserve=1000G
-    expect "$scheduler: admission: what would fit" grep -Eq 'is not admitted: [0-9.]+ [KMG]iB/s would fit' "$work/err"
-done
-
-# ---- no permission, wrong usage, files that must not be touched
+# No permission, wrong usage, files that must not be touched
 install -m 755 "$tool" "$work/tool"
 touch "$work/secret" && chmod 000 "$work/secret" && chmod 755 "$work"
 as=(); [ "$(id -u)" -ne 0 ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
@@ -247,9 +246,47 @@ run --file "$file" --tenant a:rw=randwrite
 expect "an existing file is not written to unasked" [ "$status" = 2 ]
 run --file "$file" --tenant a:reserve=2X
 expect "wrong number: what and how" grep -q 'reserve=2X: not a rate; write e.g. 20M' "$work/err"
-run --file "$file" --runtime 500ms --profile-time 300ms --tenant a:reserve=1000G
-expect "admission: what would fit" grep -Eq 'is not admitted: [0-9.]+ [KMG]iB/s would fit' "$work/err"
-expect "admission: status 1" [ "$status" = 1 ]
+faults=0
+wait $faults_run || faults=$?
+if [ "$faults" = 77 ]; then
+    skipped=${skipped:-"mount and loop devices need root: no EIO, no full file system"}
+else
+    for f in "enospc:No space left on device" "eio:Input/output error"; do
+        name=${f%%:*} message=${f#*:}
+        expect "$name: status 1" [ "$(cat "$work/$name.status")" = 1 ]
+        expect "$name: told once" [ "$(grep -c "tenant bad: .*$message" "$work/$name.err")" = 1 ]
+        expect "$name: one tenant fails, the other goes on" json "$work/$name.json" \
+            ".with.tenants[1].failed > 0 and .with.tenants[1].errors[0].error == \"$message\"
+            and .with.tenants[0].failed == 0 and .with.tenants[0].completed > 0"
+        expect "$name: counters add up" adds_up "$work/$name.json"
+    done
+fi
+wait $refused_run
+for scheduler in htb tags tags-ps token; do
+    expect "$scheduler: admission: what would fit" grep -Eq 'is not admitted: [0-9.]+ ([KMG]i)?B/s would fit' "$work/$scheduler.refused"
+    expect "$scheduler: admission: status 1" grep -qx 'status 1' "$work/$scheduler.refused"
+done
+if [ -n "$asan_run" ]; then
+    wait $asan_run
+    tail -n 5 "$work/asan.err"
+    expect "no findings of AddressSanitizer" [ -z "$(grep -E 'ERROR|runtime error' "$work/asan.err")" ]
+    expect "under AddressSanitizer: counters add up" adds_up "$work/asan.json"
+    case $(cat "$work/asan.status") in 0 | 1 | 3) ok "status $(cat "$work/asan.status")" ;; *) bad "status $(cat "$work/asan.status"): $(tail -5 "$work/asan.err")" ;; esac
+fi
+
+# ---- the other schedulers behind the same interface: their log must hold, whatever the device does
+for scheduler in tags tags-ps token; do
+    rm -f "$work/other.json"
+    watch_mark
+    run --file "$file" --scheduler "$scheduler" --judge --headroom 0.6 --runtime 1s --profile-time 300ms --json "$work/other.json" \
+        --tenant db:bs=4k,depth=32,reserve=10% --tenant scan:bs=128k,depth=64 --tenant backup:bs=128k,depth=16,limit=10%
+    if grep -q 'is not admitted' "$work/err"; then status=3; fi
+    [ "$status" = 3 ] && ok "$scheduler: no verdict on the reservation" || verdict_of "$scheduler"
+    if [ -s "$work/other.json" ]; then
+        expect "$scheduler: limit and counters" json "$work/other.json" '.judge.log_holds and .judge.limits_hold'
+        expect "$scheduler: counters add up" adds_up "$work/other.json"
+    fi
+done
 
 # ---- SIGINT with requests in flight; the file that the tool made is gone afterwards
 rm -f "$work/err"
@@ -268,24 +305,6 @@ expect "SIGINT: no completion lost" json "$work/int.json" \
     '.without.stopped and (.without.tenants | map(.submitted == .completed + .failed) | all)'
 expect_time "SIGINT: each had some" json "$work/int.json" '.without.tenants | map(.completed > 0) | all'
 expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
-
-# ---- the same paths under AddressSanitizer: memory, partial requests, errors
-if wait "$asan"; then
-    rm -f "$work/err"
-    ( await "without QoS"; truncate -s 7777777 "$work/short" ) &
-    cut=$!
-    timeout 300 "$work/asan" --progress --compare --judge --maximizer --runtime 600ms --profile-time 300ms --json "$work/asan.json" \
-        --plot "$work/plots" --log "$work/log.csv" --tenant "$good" --tenant "bad:rw=read,bs=64k,depth=4,file=$work/short,limit=20%" \
-        >"$work/out" 2>"$work/err"
-    status=$?
-    wait "$cut"
-    tail -5 "$work/err"
-    expect "no findings of AddressSanitizer" [ -z "$(grep -E 'ERROR|runtime error' "$work/err")" ]
-    expect "under AddressSanitizer: counters add up" adds_up "$work/asan.json"
-    case $status in 0 | 1 | 3) ok "status $status" ;; *) bad "status $status: $(tail -5 "$work/err")" ;; esac
-else
-    bad "does not build under AddressSanitizer: $(cat "$work/asan.log")"
-fi
 
 # ---- the judge itself: schedulers with planted bugs must not pass
 if wait "$broken"; then
