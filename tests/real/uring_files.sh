@@ -274,7 +274,7 @@ if [ -n "$asan_run" ]; then
     case $(cat "$work/asan.status") in 0 | 1 | 3) ok "status $(cat "$work/asan.status")" ;; *) bad "status $(cat "$work/asan.status"): $(tail -5 "$work/asan.err")" ;; esac
 fi
 
-# ---- the other schedulers behind the same interface: their log must hold, whatever the device does
+# ---- the other schedulers with the same interface: their log must hold on any device
 for scheduler in tags tags-ps token; do
     rm -f "$work/other.json"
     watch_mark
