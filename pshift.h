@@ -115,7 +115,7 @@ extern "C" {
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
 #endif
 #ifndef PSHIFT_TURNS
-#define PSHIFT_TURNS 4 /* turns of pulls or pushes that move little, before the search; 0: the search moves all */
+#define PSHIFT_TURNS 6 /* turns of pulls or pushes that move little, before the search; 0: the search moves all */
 #endif
 #ifndef PSHIFT_WARM_PART
 #define PSHIFT_WARM_PART 16 /* if more than 1/16 of the rows have changed, or 1/64 and servers bind, solve all again */
@@ -544,6 +544,8 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *      the other servers. If the excess is at most half of the spare capacity, overloaded servers push their tokens to
  *      any other. If not, underloaded servers pull tokens from any other. Direct transfers then fill what this opens:
  *      each token now has many more rows in which it can move on. A server that can move no more is stuck.
+ *      After a turn that moves little the larger side spreads in the same way, over some of the rows and without a
+ *      limit: then more servers have excess, or spare capacity, for the last tokens to meet.
  *   4. Progressive shifting (Algorithm 5) of the remaining excess: servers are labelled with the number of shifts to an
  *      underloaded server, until every overloaded one has a label. Then each underloaded server collects tokens, depth
  *      first, one label up per step. A server collects from all servers above it before it passes tokens on, so paths
@@ -614,7 +616,7 @@ struct pshift_solver {
     uint32_t *column;                  /* [servers + 1] first index entry of each server */
     uint32_t *queue;                   /* [servers] */
     uint32_t *near;                    /* [servers * PSHIFT_PRIV_NEAR] the servers that share a row with each */
-    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_CUT, PSHIFT_PRIV_DONOR */
+    uint8_t *mark;                     /* [servers] PSHIFT_PRIV_CUT, _MOVER, _STUCK */
     struct pshift_priv_step *path;     /* [servers] */
     uint64_t *sums;                    /* [shards * servers] */
     int64_t *quota;                    /* [shards * servers] each part's share of the balances */
@@ -626,7 +628,7 @@ struct pshift_solver {
     struct qos_u128 tokens, unclaimed; /* of the last solution */
     struct pshift_solver_state info;
     struct pshift_priv_part *part;      /* [shards] */
-    uint32_t next_row;                  /* where the next window begins */
+    uint32_t next_row;                  /* where the next sweep or window begins; below the number of rows, or 0 */
     uint32_t first_row;                 /* of the window that is indexed */
     uint32_t open_rows;                 /* in key[]: rows where movers want more */
     uint32_t last_label;                /* of the search: label of the overloaded servers that it found */
@@ -641,14 +643,11 @@ struct pshift_solver {
 #define PSHIFT_PRIV_NEAR 16u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
 #define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
-#define PSHIFT_PRIV_DONOR 2u /* bit of mark: overloaded at first; it gave tokens away, so it takes others most easily */
 #define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */
 #define PSHIFT_PRIV_STUCK 8u /* bit of mark: no row offers it anything any more */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
-#define PSHIFT_PRIV_OFFER_FIRST                                                                                        \
-    (INT64_C(1) << 61)                       /* in a pull or push: how much the likeliest partners move, or more */
-#define PSHIFT_PRIV_OFFER (INT64_C(1) << 60) /* and the others */
+#define PSHIFT_PRIV_OFFER (INT64_C(1) << 60) /* in a pull or push: how much the partners move, or more */
 
 QOS_PRIV struct qos_u128 pshift_priv_u128(uint64_t v)
 {
@@ -984,21 +983,6 @@ PSHIFT_PRIV_INLINE void pshift_priv_share(struct pshift_priv_batch *b, uint32_t 
     }
 }
 
-/* Puts the demands of a row into lane r. False: they are too large. */
-PSHIFT_PRIV_INLINE bool pshift_priv_load(struct pshift_priv_batch *b, uint32_t r, const uint64_t *d, uint32_t n,
-                                         uint64_t *total)
-{
-    uint64_t bits = 0, sum = 0;
-    uint32_t k;
-    for (k = 0; k < n; k++) {
-        bits |= d[k];
-        sum = qos_wrap_add(sum, d[k]);
-        b->share[k][r] = (uint32_t)d[k];
-    }
-    *total = sum;
-    return bits >> 22 == 0;
-}
-
 /* Writes the shares of `rows` rows of up to `width` entries, the job's t-th and the next. Returns how many it did: the
  * numbers of the others are too large. length: of all rows; 0: not all have the same. */
 PSHIFT_PRIV_INLINE uint32_t pshift_priv_start_rows(const struct pshift_priv_job *job, uint32_t t, uint32_t rows,
@@ -1006,13 +990,18 @@ PSHIFT_PRIV_INLINE uint32_t pshift_priv_start_rows(const struct pshift_priv_job 
 {
     struct pshift_priv_batch b;
     const struct pshift_problem *p = job->p;
-    uint64_t tokens = 0, unclaimed = 0, total; /* below 16 2^59 */
+    uint64_t tokens = 0, unclaimed = 0; /* below 16 2^59 */
     uint32_t r, k;
     for (r = 0; r < rows; r++) {
         const uint32_t i = pshift_priv_job_row(job, t + r), n = length ? length : p->row[i + 1] - p->row[i];
-        const uint64_t most = p->reservation[i];
-        uint64_t want;
-        if (!pshift_priv_load(&b, r, p->demand + p->row[i], n, &total) || most >> 59 != 0)
+        const uint64_t *d = p->demand + p->row[i], most = p->reservation[i];
+        uint64_t bits = 0, total = 0, want;
+        for (k = 0; k < n; k++) {
+            bits |= d[k];
+            total = qos_wrap_add(total, d[k]);
+            b.share[k][r] = (uint32_t)d[k];
+        }
+        if (bits >> 22 != 0 || most >> 59 != 0)
             break;
         for (k = n; k < width; k++)
             b.share[k][r] = 0;
@@ -1077,25 +1066,16 @@ QOS_PRIV uint32_t pshift_priv_part_row(const struct pshift_priv_job *job, uint32
 
 QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i);
 
-/* Adds the tokens of row i, or of rows [i, end), to the servers' sums. False: a server number is too large. */
+/* Adds the tokens of rows [i, end) to the servers' sums. False: a server number is too large. */
 QOS_PRIV bool pshift_priv_sum(const struct pshift_priv_job *job, uint64_t *sums, uint32_t i, uint32_t end)
 {
-    const uint32_t *server = job->p->server, servers = job->p->servers;
-    uint32_t e = job->p->row[i], k, worst;
-    for (end = job->p->row[end]; end - e >= 8; e += 8) { /* one check for eight entries saves branches */
-        for (k = 0, worst = 0; k < 8; k++)
-            worst = worst < server[e + k] ? server[e + k] : worst;
-        if (worst >= servers)
-            return false;
-        for (k = 0; k < 8; k++)
-            sums[server[e + k]] = qos_wrap_add(sums[server[e + k]], job->alloc[e + k]);
-    }
-    for (; e < end; e++) {
-        if (server[e] >= servers)
-            return false;
+    const uint32_t *server = job->p->server, first = job->p->row[i], last = job->p->row[end];
+    uint32_t e, unknown = 0;
+    for (e = first; e < last; e++)
+        unknown |= server[e] >= job->p->servers ? 1u : 0u;
+    for (e = first; e < last && !unknown; e++)
         sums[server[e]] = qos_wrap_add(sums[server[e]], job->alloc[e]);
-    }
-    return true;
+    return !unknown;
 }
 
 QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
@@ -1200,46 +1180,16 @@ QOS_PRIV struct qos_u128 pshift_priv_weigh(struct pshift_solver *solver, const s
         } else {
             solver->balance[j] = -(int64_t)(c.lo - solver->load[j].lo);
         }
-        solver->mark[j] =
-            (uint8_t)((solver->mark[j] & PSHIFT_PRIV_CUT) | (solver->balance[j] > 0 ? PSHIFT_PRIV_DONOR : 0));
+        solver->mark[j] &= PSHIFT_PRIV_CUT;
         excess = qos_add_wide(excess, over);
     }
     return excess;
-}
-
-/* Weak excess of server j. */
-QOS_PRIV struct qos_u128 pshift_priv_excess(const struct pshift_solver *solver, uint32_t j)
-{
-    struct qos_u128 over = {solver->excess_more[j] >> 2, (solver->excess_more[j] & 3u) << 62};
-    if (solver->balance[j] > 0)
-        pshift_priv_add(&over, (uint64_t)solver->balance[j]);
-    return over;
-}
-
-/* Recomputes the loads after the balances changed. */
-QOS_PRIV void pshift_priv_unweigh(struct pshift_solver *solver, const struct pshift_problem *p)
-{
-    uint32_t j;
-    for (j = 0; j < p->servers; j++) {
-        solver->load[j] = pshift_priv_excess(solver, j);
-        pshift_priv_add(&solver->load[j],
-                        p->capacity[j] - (solver->balance[j] < 0 ? (uint64_t)-solver->balance[j] : 0));
-    }
 }
 
 /* Spare demand of an entry: tokens that it may take. */
 QOS_PRIV uint64_t pshift_priv_spare(const struct pshift_priv_job *job, uint32_t e)
 {
     return job->p->demand[e] - job->alloc[e];
-}
-
-QOS_PRIV void pshift_priv_move(const struct pshift_priv_job *job, int64_t *balance, uint32_t give, uint32_t take,
-                               uint64_t m)
-{
-    job->alloc[give] -= m;
-    job->alloc[take] += m;
-    balance[job->p->server[give]] -= (int64_t)m;
-    balance[job->p->server[take]] += (int64_t)m;
 }
 
 /* Direct transfers inside a long row: from the next giver to the next taker, until one side is used up. Givers
@@ -1255,8 +1205,10 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
         uint64_t can_give = over > 0 ? qos_min((uint64_t)over, job->alloc[g]) : 0;
         uint64_t can_take = under > 0 ? qos_min((uint64_t)under, pshift_priv_spare(job, t)) : 0;
         uint64_t m = qos_min(can_give, can_take);
-        if (m != 0)
-            pshift_priv_move(job, balance, g, t, m);
+        job->alloc[g] -= m;
+        job->alloc[t] += m;
+        balance[server[g]] -= (int64_t)m;
+        balance[server[t]] += (int64_t)m;
         moved = qos_sat_add(moved, m);
         g += m == can_give ? 1u : 0u;
         t += m == can_take ? 1u : 0u;
@@ -1415,16 +1367,16 @@ PSHIFT_PRIV_INLINE bool pshift_priv_wants(const struct pshift_priv_job *job, con
 }
 
 /* The movers of row i pull from the other servers, or push to them: first as far as these have excess or spare
- * capacity, then with those that had at first, which fill most easily, then with any. *open: a mover wants more,
- * but the other servers have nothing or are movers themselves. */
+ * capacity, then as far as the rows allow. *open: a mover wants more, but the other servers have nothing or are movers
+ * themselves. */
 QOS_PRIV uint64_t pshift_priv_spread_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i, int pull,
                                          bool *open)
 {
-    static const int64_t keep[3] = {PSHIFT_PRIV_OFFER_FIRST, PSHIFT_PRIV_OFFER, 0};
+    static const int64_t keep[2] = {PSHIFT_PRIV_OFFER, 0};
     uint64_t moved = 0;
     uint32_t k;
     *open = pull > 0 ? pshift_priv_wants(job, balance, i, 1) : pshift_priv_wants(job, balance, i, -1);
-    for (k = 0; k < 3 && *open; k++) {
+    for (k = 0; k < 2 && *open; k++) {
         moved = qos_sat_add(moved, pshift_priv_transfer_row(job, balance, i, pull * keep[k]));
         *open = pull > 0 ? pshift_priv_wants(job, balance, i, 1) : pshift_priv_wants(job, balance, i, -1);
     }
@@ -1475,33 +1427,27 @@ QOS_PRIV void pshift_priv_sweep_task(void *arg, uint32_t shard)
                                                   pshift_priv_part_row(job, shard + 1) - first, UINT64_MAX, 0);
 }
 
-/* One part: a plain sweep. Several parts: each gets an equal quota of every balance, so that the parts are independent.
- * Later steps handle the unused quotas and the division remainder. */
+/* Each part gets an equal quota of every balance, so that the parts are independent. Later steps handle the unused
+ * quotas and the division remainder. */
 QOS_PRIV void pshift_priv_direct(struct pshift_solver *solver, const struct pshift_options *opt,
                                  struct pshift_priv_job *job)
 {
-    const struct pshift_problem *p = job->p;
+    const uint32_t servers = job->p->servers;
     uint32_t shard, j;
-    if (job->shards == 1) {
-        pshift_priv_add(&solver->info.direct, pshift_priv_sweep(job, solver->balance, 0, p->buckets, UINT64_MAX, 0));
-        for (j = 0; j < p->servers; j++)
-            pshift_priv_refill(solver, j);
-        return;
-    }
-    for (j = 0; j < p->servers; j++) {
-        int64_t q = solver->balance[j] / (int64_t)job->shards;
+    for (j = 0; j < servers; j++) {
+        const int64_t q = job->shards == 1 ? solver->balance[j] : solver->balance[j] / (int64_t)job->shards;
         for (shard = 0; shard < job->shards; shard++)
-            solver->quota[(size_t)shard * p->servers + j] = q;
+            solver->quota[(size_t)shard * servers + j] = q;
         solver->balance[j] -= q * (int64_t)job->shards;
     }
     pshift_priv_run(opt, job, pshift_priv_sweep_task);
-    for (shard = 0; shard < job->shards; shard++) {
-        for (j = 0; j < p->servers; j++)
-            solver->balance[j] += solver->quota[(size_t)shard * p->servers + j];
+    for (shard = 0; shard < job->shards; shard++)
         pshift_priv_add(&solver->info.direct, solver->part[shard].moved);
-    }
-    for (j = 0; j < p->servers; j++)
+    for (j = 0; j < servers; j++) {
+        for (shard = 0; shard < job->shards; shard++)
+            solver->balance[j] += solver->quota[(size_t)shard * servers + j];
         pshift_priv_refill(solver, j);
+    }
 }
 
 /* Total excess and spare capacity in such balances. Saturate. */
@@ -1522,14 +1468,20 @@ QOS_PRIV bool pshift_priv_takes_part(const struct pshift_solver *solver, uint32_
     return (solver->mark[j] & (PSHIFT_PRIV_CUT | PSHIFT_PRIV_STUCK)) == side;
 }
 
+/* Rows of a part, of which fill and widen take one after another. */
+QOS_PRIV uint32_t pshift_priv_rows_at_once(uint32_t buckets)
+{
+    return buckets / 64 + 512;
+}
+
 /* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
  * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
- * pace. Returns the amount left to move. */
-QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side)
+ * pace, unless it is to try all. Returns the amount left to move. */
+QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side, bool all)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t buckets = job->p->buckets, part = buckets / 64 + 512;
-    uint32_t i = solver->next_row < buckets ? solver->next_row : 0, rest = buckets, n, j;
+    const uint32_t buckets = job->p->buckets, part = pshift_priv_rows_at_once(buckets);
+    uint32_t i = solver->next_row, rest = buckets, n, j;
     uint64_t moved, over, under;
     do {
         n = (uint32_t)qos_min(part, qos_min(rest, buckets - i));
@@ -1540,7 +1492,7 @@ QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned s
         pshift_priv_totals(solver->quota, job->p->servers, &over, &under);
         over = qos_min(over, under);
     } while (over != 0 && rest != 0 &&
-             qos_cmp_wide(qos_mul_wide(moved, UINT64_C(64) * rest), qos_mul_wide(over, n)) >= 0);
+             (all || qos_cmp_wide(qos_mul_wide(moved, UINT64_C(64) * rest), qos_mul_wide(over, n)) >= 0));
     solver->next_row = i;
     for (j = 0; j < job->p->servers; j++)
         if (pshift_priv_takes_part(solver, j, side))
@@ -1572,7 +1524,7 @@ QOS_PRIV bool pshift_priv_retire(struct pshift_solver *solver, uint32_t servers,
 QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, uint64_t most, uint64_t *sum)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t buckets = job->p->buckets, first = solver->next_row < buckets ? solver->next_row : 0;
+    const uint32_t buckets = job->p->buckets, first = solver->next_row;
     uint32_t k, n, turn;
     uint64_t moved;
     bool more = true;
@@ -1598,33 +1550,48 @@ QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, ui
     return moved < most && !more;
 }
 
-/* A turn of step 3. Movers that could not move all are stuck from now on, and have no part in later turns. Returns what
- * is left to move among the others. */
-QOS_PRIV uint64_t pshift_priv_turn(const struct pshift_priv_job *job, unsigned side, int pull)
+/* The movers, here the side that has more, move all that they can in one part of the rows: then more servers have some.
+ * Nobody is stuck: a stuck server's rows offer it nothing, whatever the others do among themselves. */
+QOS_PRIV uint64_t pshift_priv_widen(const struct pshift_priv_job *job, int pull)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t servers = job->p->servers, likely = pull > 0 ? PSHIFT_PRIV_DONOR : 0;
+    const uint32_t first = solver->next_row, left = job->p->buckets - first;
+    const uint32_t n = (uint32_t)qos_min(left, pshift_priv_rows_at_once(job->p->buckets));
+    solver->open_rows = 0;
+    solver->next_row = n == left ? 0 : first + n;
+    return pshift_priv_sweep(job, solver->quota, first, n, UINT64_MAX, pull);
+}
+
+/* A turn of step 3. Movers that could not move all are stuck from now on, and have no part in later turns. Returns what
+ * is left to move among the others. */
+QOS_PRIV uint64_t pshift_priv_turn(const struct pshift_priv_job *job, unsigned side, int pull, bool widen)
+{
+    struct pshift_solver *solver = job->solver;
+    const uint32_t servers = job->p->servers;
     uint64_t most = 0, moved, direct;
     uint32_t j;
-    bool all;
+    bool all = false;
     for (j = 0; j < servers; j++) {
         int64_t offer = pshift_priv_takes_part(solver, j, side) ? solver->balance[j] * pull : 0;
         if (offer < 0) {
             solver->mark[j] |= PSHIFT_PRIV_MOVER;
         } else if (pshift_priv_takes_part(solver, j, side)) {
             most += (uint64_t)offer;
-            offer += (solver->mark[j] & PSHIFT_PRIV_DONOR) == likely ? PSHIFT_PRIV_OFFER_FIRST : PSHIFT_PRIV_OFFER;
+            offer += PSHIFT_PRIV_OFFER;
         }
         solver->quota[j] = offer * pull;
     }
-    all = pshift_priv_spread(job, pull, most, &moved);
+    if (widen)
+        moved = pshift_priv_widen(job, pull);
+    else
+        all = pshift_priv_spread(job, pull, most, &moved);
     direct = most;
     for (j = 0; j < servers; j++) {
         int64_t offer = solver->quota[j] * pull;
         if (solver->mark[j] & PSHIFT_PRIV_MOVER)
             solver->mark[j] |= offer < 0 && all ? PSHIFT_PRIV_STUCK : 0;
         else if (pshift_priv_takes_part(solver, j, side))
-            offer -= offer > PSHIFT_PRIV_OFFER_FIRST / 4 * 3 ? PSHIFT_PRIV_OFFER_FIRST : PSHIFT_PRIV_OFFER;
+            offer -= PSHIFT_PRIV_OFFER;
         else
             continue;
         solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_MOVER;
@@ -1634,7 +1601,7 @@ QOS_PRIV uint64_t pshift_priv_turn(const struct pshift_priv_job *job, unsigned s
     }
     pshift_priv_add(&solver->info.direct, direct);
     pshift_priv_add(&solver->info.pulled, moved - direct);
-    return pshift_priv_fill(job, side);
+    return pshift_priv_fill(job, side, widen);
 }
 
 /* Step 3 among the servers of X or among those outside: the smaller of their excess and spare capacity spreads over the
@@ -1648,6 +1615,8 @@ QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned sid
     uint32_t j;
     bool stuck = false;
     int pull, idle;
+    /* With few rows a server paths are long, and only the search finds them. */
+    const int turns = job->p->buckets / 8 < servers ? PSHIFT_TURNS / 6 : PSHIFT_TURNS;
     for (j = 0; j < servers; j++) {
         more |= solver->excess_more[j];
         solver->quota[j] = pshift_priv_takes_part(solver, j, side) ? solver->balance[j] : 0;
@@ -1658,32 +1627,34 @@ QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned sid
     if (job->warm && qos_min(over, under) != 0) { /* a cold start has done this; first the changed rows */
         for (j = 0; j < job->rows; j++)
             pshift_priv_add(&solver->info.direct, pshift_priv_transfer_row(job, solver->quota, job->bucket[j], 0));
-        (void)pshift_priv_fill(job, side);
+        (void)pshift_priv_fill(job, side, false);
         pshift_priv_totals(solver->quota, servers, &over, &under);
     }
     left = qos_min(over, under);
     pull = over > under / 2 ? 1 : -1;
-    for (idle = 0; idle < PSHIFT_TURNS && left != 0; idle = left < before - before / 8 ? 0 : idle + 1) {
+    for (idle = 0; idle < turns && left != 0; idle = left < before - before / 8 ? 0 : idle + 1) {
         before = left;
-        left = pshift_priv_turn(job, side, pull);
+        left = pshift_priv_turn(job, side, idle % 2 ? -pull : pull, idle % 2 != 0);
     }
     for (j = 0; j < servers; j++)
         stuck |= (solver->mark[j] & PSHIFT_PRIV_STUCK) != 0;
     for (j = 0; j < servers && stuck; j++) {
         const bool is_stuck = (solver->mark[j] & PSHIFT_PRIV_STUCK) != 0;
         if ((solver->mark[j] & PSHIFT_PRIV_CUT) == side)
-            solver->mark[j] =
-                (uint8_t)((solver->mark[j] & PSHIFT_PRIV_DONOR) | (is_stuck == (pull < 0) ? PSHIFT_PRIV_CUT : 0));
+            solver->mark[j] = is_stuck == (pull < 0) ? PSHIFT_PRIV_CUT : 0;
     }
 }
 
-/* Has no server of X spare capacity, and no other server excess? */
-QOS_PRIV bool pshift_priv_cut_holds(const struct pshift_solver *solver, uint32_t servers)
+/* 0: X is a certificate. Bit 1: a server of X has spare capacity. Bit 0: another server is overloaded. */
+QOS_PRIV unsigned pshift_priv_wrong(const struct pshift_solver *solver, uint32_t servers)
 {
-    uint32_t j, wrong = 0;
-    for (j = 0; j < servers; j++)
-        wrong |= (solver->mark[j] & PSHIFT_PRIV_CUT ? solver->balance[j] < 0 : solver->balance[j] > 0) ? 1u : 0u;
-    return wrong == 0;
+    uint32_t j;
+    unsigned wrong = 0;
+    for (j = 0; j < servers; j++) {
+        const unsigned side = solver->mark[j] & PSHIFT_PRIV_CUT;
+        wrong |= (side ? solver->balance[j] < 0 : solver->balance[j] > 0) ? 1u << side : 0;
+    }
+    return wrong;
 }
 
 /* Shift paths. */
@@ -1714,33 +1685,27 @@ QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t
     return end;
 }
 
-/* Records that server k shares a row with server j. */
-QOS_PRIV void pshift_priv_note_near(struct pshift_solver *solver, uint32_t j, uint32_t k)
-{
-    uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, n = solver->node[j].nears, i;
-    for (i = 0; i < n && near[i] != k; i++) {
-    }
-    if (i < n)
-        return;
-    if (n < PSHIFT_PRIV_NEAR)
-        near[n] = k;
-    solver->node[j].nears = n + 1;
-}
-
 /* Records which servers share row i. If a server has few such neighbours (rings, racks, chains), a search can see that
  * it offers nothing new without reading its rows. */
 QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t i)
 {
-    struct pshift_solver *solver = job->solver;
-    const uint32_t begin = job->p->row[i], n = job->p->row[i + 1] - begin;
-    const uint32_t *server = job->p->server + begin;
-    uint32_t a, b;
+    const uint32_t *server = job->p->server + job->p->row[i], n = job->p->row[i + 1] - job->p->row[i];
+    uint32_t a, b, k;
     for (a = 0; a < n; a++) {
-        for (b = 0; b < n && n <= PSHIFT_PRIV_NEAR && solver->node[server[a]].nears != PSHIFT_PRIV_MANY; b++)
-            if (server[b] != server[a])
-                pshift_priv_note_near(solver, server[a], server[b]);
+        const uint32_t j = server[a];
+        uint32_t *near = job->solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = job->solver->node[j].nears;
         if (n > PSHIFT_PRIV_NEAR)
-            solver->node[server[a]].nears = PSHIFT_PRIV_MANY;
+            nears = PSHIFT_PRIV_MANY;
+        for (b = 0; b < n && nears != PSHIFT_PRIV_MANY; b++) {
+            for (k = 0; k < nears && near[k] != server[b]; k++) {
+            }
+            if (k < nears || server[b] == j)
+                continue;
+            if (nears < PSHIFT_PRIV_NEAR)
+                near[nears] = server[b];
+            nears++;
+        }
+        job->solver->node[j].nears = nears;
     }
 }
 
@@ -1830,14 +1795,11 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t j, head = 0, tail = 0, wanted = 0, all, x;
-    bool wrong[2] = {false, false};
-    for (j = 0; j < p->servers; j++)
-        wrong[solver->mark[j] & PSHIFT_PRIV_CUT] |=
-            solver->mark[j] & PSHIFT_PRIV_CUT ? solver->balance[j] < 0 : solver->balance[j] > 0;
+    const unsigned wrong = pshift_priv_wrong(solver, p->servers);
     for (j = 0; j < p->servers; j++) {
         solver->node[j].cursor = solver->column[j];
         solver->node[j].label = QOS_NONE;
-        if (!wrong[solver->mark[j] & PSHIFT_PRIV_CUT])
+        if (!(wrong >> (solver->mark[j] & PSHIFT_PRIV_CUT) & 1u))
             continue;
         wanted += solver->balance[j] > 0 ? 1u : 0u;
         if (solver->balance[j] < 0) {
@@ -1895,32 +1857,6 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
     return false;
 }
 
-/* Moves m tokens along the step and updates the sets of entries that can give and take. */
-QOS_PRIV void pshift_priv_step_done(const struct pshift_priv_job *job, const struct pshift_priv_step *step, uint64_t m)
-{
-    struct pshift_solver *solver = job->solver;
-    if (m == 0)
-        return;
-    job->alloc[step->give] -= m;
-    job->alloc[step->take] += m;
-    pshift_priv_bit_write(solver->givers, step->give, job->alloc[step->give] != 0);
-    pshift_priv_bit_write(solver->givers, step->take, true);
-    pshift_priv_bit_write(solver->takers, step->take, pshift_priv_spare(job, step->take) != 0);
-    pshift_priv_bit_write(solver->takers, step->give, true);
-}
-
-/* Takes server v's own excess, as far as frame->want needs it. */
-QOS_PRIV void pshift_priv_tap(struct pshift_solver *solver, uint32_t v, struct pshift_priv_step *frame)
-{
-    uint64_t m;
-    if (solver->balance[v] <= 0)
-        return;
-    m = qos_min((uint64_t)solver->balance[v], frame->want - frame->got);
-    solver->balance[v] -= (int64_t)m;
-    frame->got += m;
-    pshift_priv_refill(solver, v);
-}
-
 /* Blocking flow into underloaded server `root`: depth first, one label up per step. The amount requested of each
  * server is as much as its step can carry. A server collects that from all servers above before it passes tokens on, so
  * paths that share a step take it once. A server that cannot supply the full amount loses its label and is not tried
@@ -1929,92 +1865,81 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
 {
     struct pshift_solver *solver = job->solver;
     struct pshift_priv_step *frame = solver->path;
-    uint32_t depth = 0;
+    int64_t *balance = solver->balance;
     frame->server = root;
-    frame->want = (uint64_t)-solver->balance[root];
+    frame->want = (uint64_t)-balance[root];
     frame->got = 0;
     for (;;) {
         const uint32_t v = frame->server;
-        struct pshift_priv_step *above;
         uint64_t m;
         if (frame->got < frame->want && pshift_priv_ascend(job, v, frame)) {
-            above = frame + 1;
-            above->server = job->p->server[frame->give];
+            struct pshift_priv_step *above = frame + 1;
+            const uint32_t u = job->p->server[frame->give];
+            above->server = u;
             m = qos_min(frame->want - frame->got, job->alloc[frame->give]);
             above->want = qos_min(m, job->p->demand[frame->take] - job->alloc[frame->take]);
-            above->got = 0;
-            pshift_priv_tap(solver, above->server, above);
+            above->got = balance[u] > 0 ? qos_min((uint64_t)balance[u], above->want) : 0; /* first its own excess */
+            balance[u] -= (int64_t)above->got;
+            pshift_priv_refill(solver, u);
             frame = above;
-            depth++;
             continue;
         }
         if (frame->got < frame->want)
             solver->node[v].label = QOS_NONE;
-        if (depth == 0)
+        if (frame == solver->path)
             break;
         m = frame->got;
         frame--;
-        depth--;
-        pshift_priv_step_done(job, frame, m);
+        if (m == 0)
+            continue;
         frame->got += m;
-        solver->info.paths += m != 0;
+        job->alloc[frame->give] -= m;
+        job->alloc[frame->take] += m;
+        pshift_priv_bit_write(solver->givers, frame->give, job->alloc[frame->give] != 0);
+        pshift_priv_bit_write(solver->givers, frame->take, true);
+        pshift_priv_bit_write(solver->takers, frame->take, pshift_priv_spare(job, frame->take) != 0);
+        pshift_priv_bit_write(solver->takers, frame->give, true);
+        solver->info.paths++;
     }
-    solver->balance[root] += (int64_t)frame->got;
+    balance[root] += (int64_t)frame->got;
     pshift_priv_add(&solver->info.searched, frame->got);
 }
 
-QOS_PRIV void pshift_priv_block(const struct pshift_priv_job *job)
-{
-    struct pshift_solver *solver = job->solver;
-    uint32_t j;
-    for (j = 0; j < job->p->servers; j++)
-        if (solver->node[j].label == 0 && solver->balance[j] < 0)
-            pshift_priv_collect(job, j);
-}
-
-QOS_PRIV bool pshift_priv_overloaded(const struct pshift_solver *solver, uint32_t servers)
-{
-    uint32_t j;
-    for (j = 0; j < servers; j++)
-        if (solver->balance[j] > 0)
-            return true;
-    return false;
-}
-
 /* Algorithm 5, over windows of rows that grow until they hold all. Shifts stay inside X or outside it. If X does not
- * hold when all are blocked, the search goes on without it. True if X holds; else the labels are those of a search that
- * found no overloaded server. */
-QOS_PRIV bool pshift_priv_progress(const struct pshift_priv_job *job)
+ * hold when all are blocked, the search goes on without it. If it ends without a path, the servers that it did not
+ * reach are X. */
+QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t all = job->p->buckets, first = solver->next_row < all ? solver->next_row : 0;
+    const uint32_t servers = job->p->servers, all = job->p->buckets, first = solver->next_row;
     uint32_t window = all < PSHIFT_WINDOW_ROWS ? all : PSHIFT_WINDOW_ROWS, j;
     bool any = false;
-    if (pshift_priv_cut_holds(solver, job->p->servers))
-        return true;
-    for (j = 0; j < job->p->servers; j++)
+    if (pshift_priv_wrong(solver, servers) == 0)
+        return;
+    for (j = 0; j < servers; j++)
         any |= (solver->mark[j] & PSHIFT_PRIV_CUT) != 0;
     pshift_priv_build_index(job, first, window);
     for (;;) {
         while (pshift_priv_label(job)) {
             solver->info.rounds++;
-            pshift_priv_block(job);
+            for (j = 0; j < servers; j++)
+                if (solver->node[j].label == 0 && solver->balance[j] < 0)
+                    pshift_priv_collect(job, j);
         }
-        if (pshift_priv_cut_holds(solver, job->p->servers))
+        if (pshift_priv_wrong(solver, servers) == 0)
             break;
         if (window != all && solver->sinks) {
             window = window > all / 4 ? all : window * 4;
             pshift_priv_build_index(job, first, window);
-        } else if (any) {
-            for (j = 0; j < job->p->servers; j++)
-                solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
-            any = false;
-        } else {
-            return false;
+            continue;
         }
+        for (j = 0; j < servers; j++) /* a search without X: whoever it does not reach */
+            solver->mark[j] = !any && solver->node[j].label == QOS_NONE ? PSHIFT_PRIV_CUT : 0;
+        if (!any)
+            return;
+        any = false;
     }
     solver->next_row = (uint32_t)(((uint64_t)first + window) % all);
-    return true;
 }
 
 /* Certificate. */
@@ -2071,30 +1996,32 @@ QOS_PRIV enum qos_status pshift_priv_account(struct pshift_solver *solver, const
     return QOS_OK;
 }
 
-/* Bucket i's part of the weak excess, if every overloaded server serves its tokens evenly. Of `a` tokens it serves
- * (a C + remainder) / load and keeps the new remainder, so the services add up to C. Loads are in solver->scratch,
- * remainders in solver->rest (0 before the first row). A remainder is below the load, so a C + remainder < 2^127. */
-QOS_PRIV uint64_t pshift_priv_short_row(struct pshift_solver *solver, const struct pshift_problem *p,
-                                        const uint64_t *alloc, uint32_t i)
+/* Computes each bucket's part of the weak excess, if every overloaded server serves its tokens evenly. Of `a` tokens it
+ * serves (a C + remainder) / load and keeps the new remainder, so the services add up to C. Loads are in
+ * solver->scratch. A remainder is below the load, so a C + remainder < 2^127. With `write` the parts go to
+ * s->shortfall; else false says that one is not there. */
+QOS_PRIV bool pshift_priv_shortfalls(struct pshift_solver *solver, const struct pshift_problem *p,
+                                     const struct pshift_solution *s, bool write)
 {
-    uint64_t unserved = 0;
-    uint32_t e;
-    for (e = p->row[i]; e < p->row[i + 1]; e++) {
-        uint32_t j = p->server[e];
-        struct qos_u128 c = {0, p->capacity[j]}, sum;
-        if (qos_cmp_wide(solver->scratch[j], c) <= 0)
-            continue;
-        sum = qos_add_wide(qos_mul_wide(alloc[e], c.lo), solver->rest[j]);
-        unserved += alloc[e] - pshift_priv_divide(sum, solver->scratch[j], &solver->rest[j]);
-    }
-    return unserved;
-}
-
-QOS_PRIV void pshift_priv_no_rests(struct pshift_solver *solver, uint32_t servers)
-{
-    uint32_t j;
-    for (j = 0; j < servers; j++)
+    uint32_t i, j, e;
+    bool same = true;
+    for (j = 0; j < p->servers; j++)
         solver->rest[j] = pshift_priv_u128(0);
+    for (i = 0; i < p->buckets; i++) {
+        uint64_t unserved = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            struct qos_u128 c = {0, p->capacity[p->server[e]]}, sum;
+            j = p->server[e];
+            if (qos_cmp_wide(solver->scratch[j], c) <= 0)
+                continue;
+            sum = qos_add_wide(qos_mul_wide(s->alloc[e], c.lo), solver->rest[j]);
+            unserved += s->alloc[e] - pshift_priv_divide(sum, solver->scratch[j], &solver->rest[j]);
+        }
+        if (write)
+            s->shortfall[i] = unserved;
+        same &= s->shortfall[i] == unserved;
+    }
+    return same;
 }
 
 /* The calls. */
@@ -2131,40 +2058,33 @@ QOS_PRIV enum qos_status pshift_priv_check(const struct pshift_solver *solver, c
     return sorted ? st : QOS_EINVAL;
 }
 
-/* The proof that the allocation is optimal. */
-enum pshift_priv_proof {
-    PSHIFT_PRIV_UNPROVED, /* none */
-    PSHIFT_PRIV_KEPT,     /* the X in the servers' marks */
-    PSHIFT_PRIV_LABELS    /* a search found no path: the servers that it did not reach are X */
-};
-
-/* Fills in *s and marks X, which is empty if no server is overloaded. */
+/* Computes the loads from the balances and fills in *s. Without a proof, or if no server is overloaded, X is empty. */
 QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct pshift_problem *p,
-                                   struct pshift_solution *s, enum pshift_priv_proof proof)
+                                   struct pshift_solution *s, bool exact)
 {
-    struct qos_u128 over = {0, 0}, capacity = {0, 0};
-    bool exact = proof != PSHIFT_PRIV_UNPROVED, any = exact && pshift_priv_overloaded(solver, p->servers);
-    uint32_t j, servers = 0;
+    struct qos_u128 excess = {0, 0};
+    uint32_t j;
+    s->cut_capacity = pshift_priv_u128(0);
+    s->cut_servers = 0;
     for (j = 0; j < p->servers; j++) {
-        bool in = any;
-        if (proof == PSHIFT_PRIV_KEPT)
-            in &= (solver->mark[j] & PSHIFT_PRIV_CUT) != 0;
-        else
-            in &= solver->node[j].label == QOS_NONE;
-        over = qos_add_wide(over, pshift_priv_excess(solver, j));
-        solver->mark[j] = in ? PSHIFT_PRIV_CUT : 0;
-        s->cut[j] = in ? 1 : 0;
-        servers += in ? 1u : 0u;
-        if (in)
-            pshift_priv_add(&capacity, p->capacity[j]);
+        const int64_t balance = solver->balance[j];
+        struct qos_u128 over = {solver->excess_more[j] >> 2, (solver->excess_more[j] & 3u) << 62};
+        pshift_priv_add(&over, balance > 0 ? (uint64_t)balance : 0);
+        excess = qos_add_wide(excess, over);
+        solver->load[j] = over;
+        pshift_priv_add(&solver->load[j], p->capacity[j] - (balance < 0 ? (uint64_t)-balance : 0));
+    }
+    for (j = 0; j < p->servers; j++) {
+        s->cut[j] = exact && (excess.hi | excess.lo) != 0 ? solver->mark[j] & PSHIFT_PRIV_CUT : 0;
+        solver->mark[j] = s->cut[j];
+        s->cut_servers += s->cut[j];
+        pshift_priv_add(&s->cut_capacity, s->cut[j] ? p->capacity[j] : 0);
     }
     s->tokens = solver->tokens;
     s->unclaimed = solver->unclaimed;
-    s->excess = over;
-    s->effective = qos_sub_wide(solver->tokens, over);
-    s->cut_capacity = capacity;
-    s->cut_demand = qos_sub_wide(exact ? s->effective : s->tokens, capacity);
-    s->cut_servers = servers;
+    s->excess = excess;
+    s->effective = qos_sub_wide(solver->tokens, excess);
+    s->cut_demand = qos_sub_wide(exact ? s->effective : s->tokens, s->cut_capacity);
     s->exact = exact;
     s->shortfall_set = false;
 }
@@ -2178,10 +2098,9 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     const struct pshift_problem *p = job->p;
     bool initial_only = opt && opt->initial_only;
     uint32_t j;
-    enum pshift_priv_proof proof = PSHIFT_PRIV_KEPT;
     solver->info = no_work;
     solver->info.excess_start = pshift_priv_weigh(solver, p);
-    if (!initial_only && !(kept && pshift_priv_cut_holds(solver, p->servers))) {
+    if (!initial_only && !(kept && pshift_priv_wrong(solver, p->servers) == 0)) {
         if (!kept)
             for (j = 0; j < p->servers; j++) /* an old X is no longer a certificate */
                 solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
@@ -2189,38 +2108,26 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
             pshift_priv_direct(solver, opt, job);
         pshift_priv_settle(job, 0);
         pshift_priv_settle(job, PSHIFT_PRIV_CUT);
-        if (!pshift_priv_progress(job))
-            proof = PSHIFT_PRIV_LABELS;
+        pshift_priv_progress(job);
     }
-    pshift_priv_unweigh(solver, p);
-    pshift_priv_conclude(solver, p, s, initial_only ? PSHIFT_PRIV_UNPROVED : proof);
+    pshift_priv_conclude(solver, p, s, !initial_only);
     solver->servers = p->servers;
     solver->buckets = p->buckets;
     solver->entries = p->row[p->buckets];
     solver->solved = true;
 }
 
-QOS_PRIV void pshift_priv_job_of(struct pshift_priv_job *job, struct pshift_solver *solver,
-                                 const struct pshift_problem *p, struct pshift_solution *s)
-{
-    job->solver = solver;
-    job->p = p;
-    job->alloc = s->alloc;
-    job->shards = pshift_priv_shards(p->row[p->buckets]);
-    job->bucket = NULL;
-    job->rows = p->buckets;
-    job->warm = job->expel = false;
-}
-
 QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
                                             const struct pshift_options *opt, struct pshift_solution *s)
 {
-    struct pshift_priv_job job;
+    struct pshift_priv_job job = {solver, p, NULL, NULL, 0, 0, false, false};
     enum qos_status st = pshift_priv_check(solver, p, s);
     uint32_t i;
     if (st != QOS_OK)
         return st;
-    pshift_priv_job_of(&job, solver, p, s);
+    job.alloc = s->alloc;
+    job.rows = p->buckets;
+    job.shards = pshift_priv_shards(p->row[p->buckets]);
     st = pshift_priv_start(solver, opt, &job);
     if (st != QOS_OK) {
         solver->solved = false; /* s->alloc is no longer a solution */
@@ -2253,22 +2160,19 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
         return st;
     if (!pshift_priv_same_size(solver, p) || (count && !bucket))
         return QOS_EINVAL;
-    for (t = 0; t < count && st == QOS_OK; t++) {
+    for (t = 0; t < count; t++)
         if (bucket[t] >= p->buckets)
-            st = QOS_ENOENT;
-        else if (solver->rows[bucket[t]].label == PSHIFT_PRIV_RETRACTED)
-            st = QOS_EEXIST;
-        else
-            solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
-        if (st == QOS_OK) { /* rows may lie anywhere in memory: prefetch */
-            __builtin_prefetch(p->row + bucket[t]);
-            __builtin_prefetch(p->reservation + bucket[t]);
+            return QOS_ENOENT;
+    for (t = 0; t < count; t++) { /* rows may lie anywhere in memory: prefetch */
+        __builtin_prefetch(solver->rows + bucket[count - t > 16 ? t + 16 : t], 1);
+        __builtin_prefetch(p->row + bucket[t]);
+        __builtin_prefetch(p->reservation + bucket[t]);
+        if (solver->rows[bucket[t]].label == PSHIFT_PRIV_RETRACTED) {
+            for (u = 0; u < t; u++)
+                solver->rows[bucket[u]].label = 0;
+            return QOS_EEXIST;
         }
-    }
-    if (st != QOS_OK) { /* the last one was not marked */
-        for (u = 0; u + 1 < t; u++)
-            solver->rows[bucket[u]].label = 0;
-        return st;
+        solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
     }
     for (t = 0; t < count; t++) {
         struct qos_u128 tokens = {0, 0};
@@ -2309,7 +2213,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
                                               const struct pshift_problem *p, const struct pshift_options *opt,
                                               struct pshift_solution *s)
 {
-    struct pshift_priv_job job;
+    struct pshift_priv_job job = {solver, p, NULL, bucket, count, 1, true, false};
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
     uint32_t t;
     bool cut = false;
@@ -2325,11 +2229,7 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
     if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART / (cut ? 4 : 1)) /* cheaper */
         return pshift_solver_solve(solver, p, opt, s);
-    pshift_priv_job_of(&job, solver, p, s);
-    job.bucket = bucket;
-    job.rows = count;
-    job.shards = 1;
-    job.warm = true;
+    job.alloc = s->alloc;
     job.expel = cut;
     for (t = 0; t < count; t++)
         solver->rows[bucket[t]].label = 0;
@@ -2357,7 +2257,6 @@ QOS_API enum qos_status pshift_solver_verify(struct pshift_solver *solver, const
 {
     struct pshift_solution real;
     enum qos_status st = pshift_priv_check(solver, p, s);
-    uint32_t i;
     bool same;
     if (st != QOS_OK)
         return st;
@@ -2370,9 +2269,8 @@ QOS_API enum qos_status pshift_solver_verify(struct pshift_solver *solver, const
            real.cut_servers == s->cut_servers;
     if (same && s->exact) /* max-flow min-cut */
         same = pshift_priv_same(qos_add_wide(real.cut_capacity, real.cut_demand), real.effective);
-    pshift_priv_no_rests(solver, p->servers);
-    for (i = 0; same && s->shortfall_set && i < p->buckets; i++)
-        same = s->shortfall && s->shortfall[i] == pshift_priv_short_row(solver, p, s->alloc, i);
+    if (same && s->shortfall_set && p->buckets)
+        same = s->shortfall && pshift_priv_shortfalls(solver, p, s, false);
     return same ? QOS_OK : QOS_ECORRUPT;
 }
 
@@ -2380,15 +2278,11 @@ QOS_API enum qos_status pshift_solver_shortfall(struct pshift_solver *solver, co
                                                 struct pshift_solution *s)
 {
     enum qos_status st = pshift_solver_verify(solver, p, s); /* leaves the loads */
-    uint32_t i;
     if (st != QOS_OK)
         return st;
     if (!s->shortfall && p->buckets)
         return QOS_EINVAL;
-    pshift_priv_no_rests(solver, p->servers);
-    for (i = 0; i < p->buckets; i++)
-        s->shortfall[i] = pshift_priv_short_row(solver, p, s->alloc, i);
-    s->shortfall_set = true;
+    s->shortfall_set = pshift_priv_shortfalls(solver, p, s, true);
     return QOS_OK;
 }
 
