@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The cost of examples/memcached_gate, beside no proxy and beside twemproxy.   usage: bench/memcached_gate.sh [--quick]
-# The same load on each in turn, a tenth of it sets: requests per second, p99, and requests for a second of the proxy's processor
-# time (per core): on a shared machine that is the most reliable figure. All are medians of the rounds; a ratio is of
-# two slices of one round. Control: the load without a proxy, before and after each round. One connection: each request
-# wakes four processes in turn. Between two cores a wake-up costs ten times the work of the proxies, and the kernel's
-# placement varies. So this load also runs with all processes on one core, and with the proxy on its own core. Writes
-# build/bench/memcached_gate.jsonl.
+# The cost of examples/memcached_gate, beside no proxy and beside twemproxy.
+# usage: bench/memcached_gate.sh [--quick]
+# The same load on each in turn, a tenth of it sets: requests per second, p99, and requests for a second of the proxy's
+# processor time (per core): on a shared machine that is the most reliable figure. All are medians of the rounds; a
+# ratio is of two slices of one round. Control: the load without a proxy, before and after each round.
+# One connection: each request wakes four processes in turn. Between two cores a wake-up costs ten times the work of the
+# proxies, and the kernel's placement varies. So this load also runs with all processes on one core, and with the proxy
+# on its own core.
+# Writes build/bench/memcached_gate.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin

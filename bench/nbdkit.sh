@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The cost of examples/nbdkit, and how it keeps promises, beside nbdkit without a filter and with its own rate filter.
-#  usage: bench/nbdkit.sh [--quick] fio's nbd engine on the null plugin, so that only nbdkit and the filter are
-# measured. Case overhead: no limit is reached. Short slices of four servers in turn: none, with the filter, none,
-# another without (the control), none, rate; each divided by the mean of the slices without a filter before and after
-# it. Requests per second, CPU time and context switches of the server for a request, the share of requests that the
-# filter metered. Case limit: 20 MiB/s; the rate delivered, its evenness (over 100 ms), context switches for a request.
+# usage: bench/nbdkit.sh [--quick]
+# fio's nbd engine on the null plugin, so that only nbdkit and the filter are measured.
+# Case overhead: no limit is reached. Short slices of four servers in turn: none, with the filter, none, another without
+# (the control), none, rate; each divided by the mean of the slices without a filter before and after it. Requests per
+# second, CPU time and context switches of the server for a request, the share of requests that the filter metered.
+# Case limit: 20 MiB/s; the rate delivered, its evenness (over 100 ms), context switches for a request.
 # Case exports: 8 exports, 4 connections each, all with more demand: 80 and 40 MiB/s reserved, five limited to 8, one
 # without either, of 200 in all; for a minute. The rate filter knows the total only.
 # PARTS="overhead limit exports", LOADS="4k_16x1 ..." (block, outstanding, connections) and ROUNDS=60 select parts.

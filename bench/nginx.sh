@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The cost of examples/nginx, and how it keeps promises, beside nginx's own limit_rate and limit_req.   usage:
-# bench/nginx.sh [--quick] 4 workers, 200 connections (wrk). Case overhead: no limit is reached; short slices of
-# servers without it, with it and without it (the control) in turn.
+# The cost of examples/nginx, and how it keeps promises, beside nginx's own limit_rate and limit_req.
+# usage: bench/nginx.sh [--quick]
+# 4 workers, 200 connections (wrk).
+# Case overhead: no limit is reached; short slices of servers without it, with it and without it (the control) in turn.
 # Case table: the same loads under each. Case long: reservation and limits over 30 s, by the module's own counters.
 # PARTS="overhead long" and OBJECTS="small mid mib" (4 KiB, 64 KiB, 1 MiB) run these only. Writes build/bench/nginx.jsonl.
 set -u

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The cost of htb.h in front of a real device, and the part of a device that it uses.   usage: bench/uring_files.sh
-# [--quick]
+# The cost of htb.h in front of a real device, and the part of a device that it uses.
+# usage: bench/uring_files.sh [--quick]
 #   overhead      random 4 KiB reads at depth 32; no limit is reached. Slices without the scheduler, with it, and without
 #                 it again (the A/A control) take turns.
 #   none          uring_files without a scheduler beside fio with the same requests, in turn
 #   known_device  the demo's tenants on a device of known speed: the part of it that they use, with htb.h and without
-# PARTS="overhead none known_device" runs these only; PAIRS=25: pairs of runs with the peer. Writes
-# build/bench/uring_files.jsonl.
+# PARTS="overhead none known_device" runs these only; PAIRS=25: pairs of runs with the peer.
+# Writes build/bench/uring_files.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . bench/kernel/device.bash

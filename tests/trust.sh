@@ -4,7 +4,7 @@
 #     prove     all proofs            compilers every version of gcc and clang that is here
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
 #     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive
-# (RUNS=n: n runs)
+#               (RUNS=n: n runs)
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header

@@ -1,11 +1,10 @@
 # Finds out when this machine kept a test from running. Used by tests/lib.sh.
 #     watch.pl notes FILE PID          until the process PID ends, writes to FILE each time in which this process, with
-# its priority, got no
-#                                      processor for 50 ms or more: from, to
-#     watch.pl now PID                 prints a mark: the time, and the processor time used by all and by PID and its
-# descendants
+#                                      its priority, got no processor for 50 ms or more: from, to
+#     watch.pl now PID                 prints a mark: the time, and the processor time of all and of PID with its
+#                                      descendants
 #     watch.pl since FILE PID MARK     prints what kept PID from running since that mark; status 0: that explains a
-# late result
+#                                      late result
 #     watch.pl calm SECONDS            waits for an undisturbed second, at most SECONDS
 # It explains a late result if the processors stood still for 0.1 s and 1 % of the time, or others used a quarter of
 # them or more (processes with a low priority, as those beside the real tests in `make test`, do not count).

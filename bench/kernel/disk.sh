@@ -10,9 +10,10 @@
 # The kernel has no reservations. So each mechanism is set by hand for the whole device, as its manual suggests for
 # these promises: limits on scan and backup that leave db its part (blk-throttle, fio), or weights 2 : 7 : 1 (BFQ with
 # low_latency off, io.cost), with blk-throttle for backup's limit. htb bounds the device time in flight; tags and token
-# have 32 requests at the device. A row is marked if the device's own process waited for a processor for more than a
-# twentieth of the time: then the device was slower than it should be. MECHANISMS="htb bfq" runs these only. Writes
-# build/bench/kernel_disk.jsonl, and, with gnuplot, build/bench/kernel_disk.svg.
+# have 32 requests at the device.
+# A row is marked if the device's own process waited for a processor for more than a twentieth of the time: then the
+# device was slower than it should be. MECHANISMS="htb bfq" runs these only.
+# Writes build/bench/kernel_disk.jsonl, and, with gnuplot, build/bench/kernel_disk.svg.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . bench/kernel/device.bash

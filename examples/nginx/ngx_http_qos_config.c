@@ -13,9 +13,9 @@
  *
  * qos_zone (http)      name=; size= of the shared memory; rate= bytes per second that the disks sustain. burst= of each
  *                      tenant as time (20ms); chunk= most bytes that move at once (64k); request= bytes that a request
- * costs besides its own (0); tenants= most qos_tenant lines, also after reloads (63). qos_tenant (http)    zone=,
- * key=; reserve= guaranteed bytes per second (0); limit= never more (none); weight= its share of
- *                      the surplus (1). key=* is all tenants without a line, together.
+ *                      costs besides its own (0); tenants= most qos_tenant lines, also after reloads (63).
+ * qos_tenant (http)    zone=, key=; reserve= guaranteed bytes per second (0); limit= never more (none); weight= its
+ *                      share of the surplus (1). key=* is all tenants without a line, together.
  * qos (http, server, location)   zone=, key= any text with variables; over=429: a request whose tenant would have to wait
  *                      is refused with Retry-After, instead of over=wait. `qos off` undoes an outer one.
  * qos_status (location)   text, or prometheus.

@@ -2,13 +2,11 @@
  *
  *     start      preaccess phase: the fixed cost, and the part of the body that came with the header. Or 429.
  *     body       c->recv is ours during the request: it reads no more than the tokens taken, so a client that sends too
- *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take tokens for all
- * of their
- *                body before they read it, and must declare its length.
+ *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take tokens for their
+ *                whole body before they read it, and must declare its length.
  *     response   a body filter passes on what has tokens and keeps the remainder of the chain: buffers that refer to
- * parts
- *                of files, or nginx's own output buffers. It takes tokens for a chunk when the client has taken the
- *                last one, and for several chunks at once if the client is fast: each call has a fixed cost.
+ *                parts of files, or nginx's own output buffers. It takes tokens for a chunk when the client has taken
+ *                the last one, and for several chunks at once if the client is fast: each call has a fixed cost.
  */
 #include "ngx_http_qos.h"
 

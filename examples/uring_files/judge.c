@@ -10,10 +10,10 @@
 //   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
 //     may be on its way at the two ends of the second; or the device never held anything back (its places were all
 //     taken for at most 1 % of the second), so the scheduler made the requests wait. If the scheduler waited for a
-// processor for more than a twentieth of the run, only the device's service counts. Over these seconds it must get at
-// least 98 % of its reservation. No second counts for more than the reservation, so a good second does not make up for
-// a bad one. If fewer than 80 % of the seconds are eligible, there is no verdict on reservations. A limit: at most 101
-// % over the whole run of the tenant.
+//     processor for more than a twentieth of the run, only the device's service counts.
+// Over these seconds it must get at least 98 % of its reservation. No second counts for more than the reservation, so a
+// good second does not make up for a bad one. If fewer than 80 % of the seconds are eligible, there is no verdict on
+// reservations. A limit: at most 101 % over the whole run of the tenant.
 #include "uring_files.h"
 #include <stdarg.h>
 #include <stdlib.h>

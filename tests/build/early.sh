@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # proves: no test returns before its end. A return left by mistake in a function of a test, or in a script, has
-# proves: statements after it in its block: in C (as clang-format lays it out: lint.sh) the next line is indented no
-# proves: less than the
-# return, and in a script shellcheck finds commands that cannot be reached. (tests/run sees that the last line was
-# reached; make trust plants such returns at random.) usage: tests/build/early.sh [FILE...]
+# statements after it in its block: in C (as clang-format lays it out: lint.sh) the next line is indented no less than
+# the return, and in a script shellcheck finds commands that cannot be reached. (tests/run sees that the last line was
+# reached; make trust plants such returns at random.)
+# usage: tests/build/early.sh [FILE...]
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # proves: the headers compile without a warning, every body emitted, at the optimisation levels and language standards
-# proves: that other scripts do not use (freestanding.sh: -O0 -O2 -Os as C11, -Os for a kernel's code model; the
-# proves: Makefile: -O1 and -O2; headers.sh: C++17), and give right results when the linker optimises: one test of
-# proves: each header, -flto, at -Os (gcc) or -O3 (clang). In these tests the bodies
-# are inline, as users have them.
+# that other scripts do not use (freestanding.sh: -O0 -O2 -Os as C11, -Os for a kernel's code model; the Makefile: -O1
+# and -O2; headers.sh: C++17), and give right results when the linker optimises: one test of each header, -flto, at -Os
+# (gcc) or -O3 (clang). In these tests the bodies are inline, as users have them.
 # usage: tests/build/flags.sh [all]     all: the same by every version of gcc and clang that is here, at every level (make trust)
 set -u
 . "$(dirname "$0")/../lib.sh"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # proves: every tool of examples/ explains itself: --help ends with status 0, has at most 100 columns and shows the
-# proves: usage;
-# an unknown option and an unknown command end with status 2 and a message that begins with the tool's name; examples
-# that need nothing but a processor work exactly as printed (the others: real/help)
+# usage; an unknown option and an unknown command end with status 2 and a message that begins with the tool's name;
+# examples that need nothing but a processor work exactly as printed (the others: real/help)
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0

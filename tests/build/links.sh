@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # proves: every link from one document to another, or to a file of the repository, is valid: the file exists, and so
-# proves: does the heading after a '#'. Every file that a document names in `backticks` by its path exists too, and so
-# proves: does every function,
-# type and constant of a header.
+# does the heading after a '#'. Every file that a document names in `backticks` by its path exists too, and so does
+# every function, type and constant of a header.
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0 links=0 names=0 words=0

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # proves: the 128-bit product and division of qos.h are right for every operand when their digits have 4 or 8 bits
-# proves: instead of 32 (a prover does not finish them). The code is the header's own, with other widths of the types
-# proves: and constants. With 4 bits: all operands. With 8 bits: all operands of the product, and each step of
-# proves: algorithm D of the division, by all dividends and divisors whose digits decide it. usage: narrow.sh [all]: of
-# proves: those with 8 bits, every 29th factor
-# and every 151st divisor, or all (make prove)
+# instead of 32 (a prover does not finish them). The code is the header's own, with other widths of the types and
+# constants. With 4 bits: all operands. With 8 bits: all operands of the product, and each step of algorithm D of the
+# division, by all dividends and divisors whose digits decide it.
+# usage: narrow.sh [all]: of those with 8 bits, every 29th factor and every 151st divisor, or all (make prove)
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/narrow

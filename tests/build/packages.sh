@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # proves: packages are found by what they provide, and a target checks only for what it needs: on a system without apt
-# proves: and
-# dpkg a target that has everything passes, and one that lacks something names it by upstream name and package; every
-# row of packages.txt names how the package is found, and its targets exist
+# and dpkg a target that has everything passes, and one that lacks something names it by upstream name and package;
+# every row of packages.txt names how the package is found, and its targets exist
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=$PWD/build/packages

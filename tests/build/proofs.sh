@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# proves: the statements of tests/proof/, with Frama-C: contracts hold for every argument (deductive: WP and z3), and
-# proves: no input makes a decoder's behaviour undefined (value analysis: Eva). Bugs planted into a copy of the header
-# proves: are found. usage: tests/build/proofs.sh [all]     all: also the sources that say `// slow` (make prove)
+# proves: the statements of tests/proof/, with Frama-C: contracts hold for every argument (deductive: WP and z3), and no
+# input makes a decoder's behaviour undefined (value analysis: Eva). Bugs planted into a copy of the header are found.
+# usage: tests/build/proofs.sh [all]     all: also the sources that say `// slow` (make prove)
 #
 # A source of tests/proof/ says in its first lines
 #     // wp: f g           every goal of these functions must be proved, unsigned overflow included
@@ -9,8 +9,8 @@
 #     // eva: FLAG...      value analysis from main on, with these flags: no alarm, and every check is valid
 #     // without: header.h chapter      (optional) leaves out the bodies of a chapter that Frama-C cannot read (vectors)
 #     // slow              only with `all`; `// slow plants`: the plants of this source
-#     // plant: header.h|old|new|f     replaces old, which occurs once, by new: the proof of this source must fail; of
-# the deductive proofs only that of f is tried
+#     // plant: header.h|old|new|f     replaces old, which occurs once, by new: the proof of this source must fail;
+#                                      of the deductive proofs only that of f is tried
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/proof

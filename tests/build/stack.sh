@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# proves: the stack that each public call needs at -O2 on x86-64, with all calls below it and their return addresses:
-# proves: at most 512 bytes on the path of I/O, and the sizes of tests/build/stack.txt for the others. The callers'
-# callbacks are not counted. No call recurses without a bound.
+# proves: the stack that each public call needs at -O2 on x86-64, with all calls below it and their return addresses: at
+# most 512 bytes on the path of I/O, and the sizes of tests/build/stack.txt for the others. The callers' callbacks are
+# not counted. No call recurses without a bound.
 set -u
 . "$(dirname "$0")/../lib.sh"
 # gcc's graph of calls, with the frame of each function, beside the objects of make test's native variant (-O2).

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: the code that people copy first compiles without a warning and runs: the program in each header's first page
-# proves: and each ```c block of README.md and docs/*.md, as C11 and C++17. A program with a main must end with status
-# proves: 0. It must print the ```text block after it, if <!-- prints --> is before that block.
+# and each ```c block of README.md and docs/*.md, as C11 and C++17. A program with a main must end with status 0. It
+# must print the ```text block after it, if <!-- prints --> is before that block.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/synopsis

@@ -24,8 +24,8 @@
  *                                Replaces polling loops, which would have endless executions. If all remaining
  *                                actors wait, a wake-up was lost: a failure.
  *     explore_choose(n)          0..n-1, each of them explored
- *     explore_dead(who)          (in check) whether the actor was killed. An actor in the mask .mortal is killed
- * before each of its atomic steps in turn; in some executions it is never killed
+ *     explore_dead(who)          (in check) whether the actor was killed. An actor in the mask .mortal is killed before
+ *                                each of its atomic steps in turn; in some executions it is never killed
  *
  *   State that only one actor touches is plain C. State that several touch goes through qos_atomic_*. All state of a
  *   scenario is reset by setup. Variables of an actor on its stack die with it.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # proves: examples/memcached_gate in front of stock memcached answers as memcached does (memccapable, pymemcache,
-# proves: hashing over 4 gates, every command compared with memcached itself), keeps reservations and limits, and
-# proves: survives bad input, slow clients, 10,000
-# connections and memcached's death; a hostile neighbour takes neither another's reservation nor its memory, places or data
+# hashing over 4 gates, every command compared with memcached itself), keeps reservations and limits, and survives bad
+# input, slow clients, 10,000 connections and memcached's death; a hostile neighbour takes neither another's reservation
+# nor its memory, places or data
 set -u
 . "$(dirname "$0")/../lib.sh"
 gate=$PWD/build/examples/memcached_gate

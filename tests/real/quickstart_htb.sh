@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: examples/quickstart/htb.c serves real clients: their bytes are complete, limits hold, reservations are met if
-# proves: the run
-# had the demand, bad input is refused with a message, clients that go leave nothing behind, and it ends on SIGTERM
+# the run had the demand, bad input is refused with a message, clients that go leave nothing behind, and it ends on
+# SIGTERM
 set -u
 . "$(dirname "$0")/../lib.sh"
 server=$PWD/build/examples/quickstart_htb

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# proves: examples/quickstart/twochoice.c sends writes past a busy server, reads every acknowledged byte back after
-# proves: kill -9 during writes, drops replaced pieces, refuses bad input with a message, and a damaged log with the
-# proves: server's name
+# proves: examples/quickstart/twochoice.c sends writes past a busy server, reads every acknowledged byte back after kill
+# -9 during writes, drops replaced pieces, refuses bad input with a message, and a damaged log with the server's name
 # alone: no
 set -u
 . "$(dirname "$0")/../lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # proves: tokenpool_shm with real processes: reservations are met, compared with a bare run; the monitor's counts equal
-# proves: the clients' to the token; a client and a monitor killed with SIGKILL stop no other; the dead client's share
-# proves: is issued again; nothing is left in memory. Clients that attach by name: two data nodes at once, who may
-# proves: attach, what clients may write, and the death of a client, of the monitor and of the data node
+# the clients' to the token; a client and a monitor killed with SIGKILL stop no other; the dead client's share is issued
+# again; nothing is left in memory. Clients that attach by name: two data nodes at once, who may attach, what clients
+# may write, and the death of a client, of the monitor and of the data node
 set -eu
 . "$(dirname "$0")/../lib.sh"
 tool=build/examples/tokenpool_shm

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: uring_files on real files: promises are kept (judged), the device is never left empty while requests wait,
-# proves: every fault is reported, counted and survived, and nothing is left behind.
+# every fault is reported, counted and survived, and nothing is left behind.
 #
 # A promise is judged by the measurements of its own run. A device that gave too little for a verdict, or whose short
 # profile left no room for the reservations, is tried once more; then the test is inconclusive. Counters, logs, limits,

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# proves: tokenpool_verbs over a real RDMA stack (soft-RoCE in a guest): a data node and four clients, every
-# proves: reservation is met, the pool's counts equal the clients' to the token, one client is killed in the middle of
-# proves: a period. A hostile client with all keys that it has seen, and some guessed ones, reaches only what a client
-# proves: needs, and finds a data node with one protection domain. If a data node is killed while its clients wait, run
-# proves: bare or use tokens, they report it and end within 2 s
+# proves: tokenpool_verbs over a real RDMA stack (soft-RoCE in a guest): a data node and four clients, every reservation
+# is met, the pool's counts equal the clients' to the token, one client is killed in the middle of a period. A hostile
+# client with all keys that it has seen, and some guessed ones, reaches only what a client needs, and finds a data node
+# with one protection domain. If a data node is killed while its clients wait, run bare or use tokens, they report it
+# and end within 2 s
 set -eu
 . "$(dirname "$0")/../lib.sh"
 [ -x build/examples/tokenpool_verbs ] || { echo "build/examples/tokenpool_verbs was not built"; exit 1; }
