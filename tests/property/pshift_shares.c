@@ -1,6 +1,6 @@
 // proves: the initial allocation (Algorithm 3 in integers) is the floor of each share, plus one for the largest
 // proves: remainders; ties go to the earlier entry. Rows of every length up to 40, demands of every size, mixed sizes
-// proves: in a row
+// proves: in a row. Where a row's demands sum to 2^63 or more, remainders count to within 2^-60 of the sum
 // variants: native san
 #include "pshift.h"
 #include "check.h"
@@ -65,6 +65,44 @@ static void draw(struct check_rng *r, uint32_t lengths_from, uint32_t lengths_to
     }
 }
 
+/* Demands of 58 to 63 bits: sums up to 2^68. */
+static void draw_huge(struct check_rng *r)
+{
+    uint32_t i, k;
+    for (i = 0; i < ROWS; i++) {
+        row[i + 1] = row[i] + (uint32_t)check_between(r, 1, LONGEST);
+        for (k = row[i]; k < row[i + 1]; k++) {
+            demand[k] = check_between(r, 0, UINT64_MAX >> check_between(r, 1, 6));
+            server[k] = k - row[i];
+        }
+        reservation[i] = check_between(r, 0, PSHIFT_COUNT_MAX);
+    }
+}
+
+/* The floor of each share or one more, in sum what is wanted. Whoever has one more has a remainder as large as those
+ * that have not, or smaller by at most 2^-60 of the sum of all demands. */
+static void check_huge(const uint64_t *d, uint32_t n, uint64_t want, const uint64_t *share)
+{
+    wide total = 0, given = 0, least = 0, most = 0;
+    uint32_t k;
+    for (k = 0; k < n; k++)
+        total += d[k];
+    if (want > total)
+        want = (uint64_t)total;
+    least = total;
+    for (k = 0; k < n && total; k++) {
+        const wide rest = (wide)want * d[k] % total, more = share[k] - (wide)want * d[k] / total;
+        CHECK(more <= 1);
+        given += share[k];
+        if (more && rest < least)
+            least = rest;
+        if (!more && rest > most)
+            most = rest;
+    }
+    CHECK(given == want);
+    CHECK(least + (total >> 60) >= most);
+}
+
 int main(void)
 {
     struct pshift_solver_config config = {LONGEST, ROWS, ENTRIES};
@@ -94,6 +132,15 @@ int main(void)
             expected(demand + row[i], row[i + 1] - row[i], reservation[i], share);
             for (k = row[i]; k < row[i + 1]; k++)
                 CHECK_EQ(alloc[k], share[k - row[i]]);
+        }
+    }
+    for (stream = 0; stream < check_scaled(200); stream++) {
+        check_rng_init(&r, stream);
+        draw_huge(&r);
+        CHECK_EQ(pshift_solver_solve(&solver, &p, &options, &s), QOS_OK);
+        for (i = 0; i < ROWS; i++) {
+            CHECK_CONTEXT("large stream %" PRIu64 ", row %u of %u entries", stream, i, row[i + 1] - row[i]);
+            check_huge(demand + row[i], row[i + 1] - row[i], reservation[i], alloc + row[i]);
         }
     }
     CHECK(check_mem_free(&mem));
