@@ -135,7 +135,7 @@ extern "C" {
 #define TAGS_SHARED_RATE_MAX (UINT64_C(1) << 32) /* shared words count for 136 years at this rate */
 #define TAGS_BACKLOG_MAX (UINT32_MAX >> 1)       /* queued requests of one client */
 #define TAGS_LEAD_UNBOUNDED UINT32_MAX           /* lead_requests: the paper's Figure 6(a) */
-#define TAGS_DEFAULT_AT_DEVICE 1024
+#define TAGS_DEFAULT_AT_DEVICE 64
 #define TAGS_DEFAULT_WINDOW 50
 #define TAGS_DEFAULT_LEAD_REQUESTS 16
 #define TAGS_DEFAULT_FORCE_DEBT_REQUESTS 64
@@ -165,7 +165,7 @@ enum tags_phase {
 
 struct tags_config {
     uint32_t clients;               /* ids are 0..clients-1; 1..TAGS_CLIENTS_MAX */
-    uint32_t at_device_max;         /* requests at the device, 1..TAGS_AT_DEVICE_MAX; 0: 1024. 64 bytes each */
+    uint32_t at_device_max;         /* requests at the device, 1..TAGS_AT_DEVICE_MAX; 0: 64. 64 bytes each */
     enum tags_mode mode;            /* 0: TAGS_REWARD */
     enum tags_at_limit at_limit;    /* 0: TAGS_WAIT */
     bool count_cost;                /* reservations and limits count cost, not requests */
@@ -1488,7 +1488,7 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
 {
     const struct qos_rule ranges[] = {
         {c->clients && c->clients <= TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
-        {c->at_device_max <= TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 1024"},
+        {c->at_device_max <= TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 64"},
         {c->channels <= TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
         {c->window <= TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
         {c->lead_requests <= 65536 || c->lead_requests == TAGS_LEAD_UNBOUNDED,
@@ -1820,6 +1820,9 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, uint32_t id)
 
 QOS_PRIV void tags_priv_join(struct tags *tags, uint32_t id)
 {
+    __builtin_prefetch(&tags->s[tags->s_base[0] + (id >> 2)]); /* of many clients, all these lines are far away */
+    __builtin_prefetch(&tags->r[8 * (tags->t_base[0] + (id >> 3))]);
+    __builtin_prefetch(&tags->limit[id]);
     tags_priv_wake(tags, id);
     tags_priv_enter_trees(tags, id);
 }
@@ -1998,9 +2001,8 @@ QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct 
 }
 
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
-QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
+QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    uint32_t id = slot->client;
     uint64_t packed = tags->hot[id].packed, clock = tags_priv_clock(tags), reserved, limited;
     if (packed & TAGS_PRIV_RESERVED) {
         if (phase == TAGS_PHASE_RESERVATION ||
@@ -2046,12 +2048,12 @@ QOS_PRIV void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_
 }
 
 /* Charges the share tag. */
-QOS_PRIV void tags_priv_charge_share(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
+QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    struct tags_priv_hot *h = &tags->hot[slot->client];
+    struct tags_priv_hot *h = &tags->hot[id];
     uint32_t lead = tags->config.lead_requests;
     struct qos_u128 charge;
-    slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, slot->client), slot->delta)
+    slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, id), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
     if (QOS_UNLIKELY(tags->config.weight_share_permille != 0)) {
         if (phase == TAGS_PHASE_RESERVATION)
@@ -2060,7 +2062,7 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, struct tags_priv_slot *s
             slot->flags |= TAGS_PRIV_SPENT;
         tags_priv_credit_weight(tags, slot, 1);
     }
-    charge = tags_priv_per_weight(tags, slot->client, slot->amount);
+    charge = tags_priv_per_weight(tags, id, slot->amount);
     if (phase == TAGS_PHASE_RESERVATION && lead != TAGS_LEAD_UNBOUNDED &&
         !tags_priv_within(tags, qos_add_wide(h->tag, charge), charge, lead)) {
         slot->flags |= TAGS_PRIV_NO_SHARE;
@@ -2078,20 +2080,20 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
 }
 
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
-QOS_PRIV bool tags_priv_send(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase,
+QOS_PRIV bool tags_priv_send(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase,
                              struct tags_grant *grant)
 {
     uint64_t units = tags_priv_units(tags, slot->cost, 0);
-    if (!tags_priv_charge_rates(tags, slot, phase))
+    if (!tags_priv_charge_rates(tags, id, slot, phase))
         return false;
     tags_priv_raise_v(tags);
     if (QOS_UNLIKELY(tags->v.hi >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags);
-    tags_priv_charge_share(tags, slot, phase);
+    tags_priv_charge_share(tags, id, slot, phase);
     tags_priv_count_in(&tags->counters, phase, units);
     if (tags->by_client)
-        tags_priv_count_in(&tags->by_client[slot->client], phase, units);
-    grant->client = slot->client;
+        tags_priv_count_in(&tags->by_client[id], phase, units);
+    grant->client = id;
     grant->phase = phase;
     grant->slot = QOS_NONE;
     grant->serial = 0;
@@ -2100,7 +2102,7 @@ QOS_PRIV bool tags_priv_send(struct tags *tags, struct tags_priv_slot *slot, enu
         grant->serial = slot->serial;
         if (tags->config.attribute && tags->worked < tags->config.channels)
             tags_priv_begin_work(tags, grant->slot);
-        tags->hot[slot->client].at_device++;
+        tags->hot[id].at_device++;
         tags->at_device++;
     }
     return true;
@@ -2146,7 +2148,7 @@ QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags
     struct tags_priv_slot *slot = tags_priv_room(tags, id, cost, rho, delta);
     if (!slot)
         return QOS_EFULL;
-    if (!tags_priv_send(tags, slot, choice->phase, grant)) {
+    if (!tags_priv_send(tags, id, slot, choice->phase, grant)) {
         tags_priv_settle_rates(tags, id);
         return QOS_EAGAIN;
     }
@@ -2249,7 +2251,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
         return QOS_EDEBT;
     }
-    (void)tags_priv_send(tags, slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
+    (void)tags_priv_send(tags, id, slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
     if (tags->by_client)
         tags_priv_note_debt(&tags->by_client[id], tags_priv_debt_units(tags, id));

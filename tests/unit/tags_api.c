@@ -1449,6 +1449,7 @@ static void open_shared(uint64_t reservation_per_s, uint64_t limit_per_s, uint64
     k.limit_per_s = limit_per_s;
     CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_OK);
     c.shared = shared;
+    c.at_device_max = 90;
     open_tags(&c);
     check_mem_new(&other_memory, tags_memsize(&c), 64, 0);
     CHECK_EQ(tags_init(&other, other_memory.mem, other_memory.size, &c), QOS_OK);

@@ -63,7 +63,7 @@ int main(void)
     static const struct config_field fields[] = {
         {CONFIG_FIELD(tags_config, clients), 0, CONFIG_VALUES(1, TAGS_CLIENTS_MAX),
          CONFIG_VALUES(0, TAGS_CLIENTS_MAX + 1, UINT32_MAX)},
-        {CONFIG_FIELD(tags_config, at_device_max), 1024, CONFIG_VALUES(1, TAGS_AT_DEVICE_MAX),
+        {CONFIG_FIELD(tags_config, at_device_max), 64, CONFIG_VALUES(1, TAGS_AT_DEVICE_MAX),
          CONFIG_VALUES(TAGS_AT_DEVICE_MAX + 1)},
         {CONFIG_FIELD(tags_config, mode), 0, CONFIG_VALUES(TAGS_REWARD, TAGS_PS),
          CONFIG_VALUES(TAGS_PS + 1, UINT32_MAX)},
