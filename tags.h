@@ -777,7 +777,7 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns)
 
 /* A now_ns that does not follow the latest time. The shift ends when the caller's own time follows it again. So a time
  * that a paused thread read long ago moves no tag, and neither does garbage. */
-QOS_PRIV void tags_priv_jump(struct tags *tags, uint64_t now_ns)
+QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
     if (ahead < TAGS_PRIV_LEAP_NS || (tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS))
@@ -893,7 +893,7 @@ QOS_PRIV void tags_priv_s_set(struct tags *tags, uint32_t id)
 }
 
 /* All tags on the axis move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
-QOS_PRIV void tags_priv_rebase(struct tags *tags)
+QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags)
 {
     uint32_t id;
     for (id = 0; id < tags->config.clients; id++) {
@@ -960,7 +960,7 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
 }
 
 /* Clients whose limit tag is due come back. false: moves are used up. */
-QOS_PRIV bool tags_priv_release(struct tags *tags, uint32_t *moves)
+QOS_PRIV_NOINLINE bool tags_priv_release(struct tags *tags, uint32_t *moves)
 {
     while (tags->l[0] <= tags->now_ns) {
         uint32_t id = tags_priv_t_top(tags, tags->l);
@@ -1177,8 +1177,8 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
 
 /* Takes the units from the shared words. false: another scheduler was faster; the tag that refused is known now, and
  * the client is not due before it. */
-QOS_PRIV bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
-                              uint64_t limited_units)
+QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
+                                       uint64_t limited_units)
 {
     const struct tags_shared *shared = tags->config.shared;
     struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
@@ -1756,7 +1756,7 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
 }
 
 /* Its queue becomes empty. */
-QOS_PRIV void tags_priv_empty(struct tags *tags, uint32_t id)
+QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
     tags_priv_leave_trees(tags, id);
@@ -2033,7 +2033,7 @@ QOS_PRIV bool tags_priv_within(const struct tags *tags, struct qos_u128 tag, str
 }
 
 /* Work that is due to the weight phase, times 1000. sign: 1 at dispatch, -1 when the request is cancelled. */
-QOS_PRIV void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, int64_t sign)
+QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, int64_t sign)
 {
     const int64_t most = INT64_C(1) << 62, work = (int64_t)qos_min(slot->amount, UINT64_C(1) << 52);
     int64_t permille = (int64_t)tags->config.weight_share_permille;
