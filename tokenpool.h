@@ -1897,8 +1897,8 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     monitor->holders += holders;
 }
 
-/* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time. */
-QOS_PRIV void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
+/* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
+QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
 {
     const qos_word_t *reports = tokenpool_monitor_priv_report(monitor, 0);
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
