@@ -697,8 +697,7 @@ static void figure_5(double r)
 
 /* The paper's approximation (Section III-C2) as a separate problem: an entry that may not give keeps its tokens; an
  * entry that may not take has no spare demand. Fixed tokens are deducted from reservations and capacities. bits: 1
- * gives, 2
- * takes. */
+ * gives, 2 takes. */
 static void reduce(solver &s, const std::vector<uint64_t> &initial, const std::vector<uint8_t> &bits)
 {
     case_data &c = s.data;

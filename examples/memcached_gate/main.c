@@ -129,7 +129,7 @@ static const struct opt opts[] = {
      "for requests and replies above 8 KiB, in equal parts for the buckets; default 1G", NULL},
     {"value", OPT_SIZE, &gate_settings.value_bytes_max, "SIZE", "largest value; default 1M, as memcached's -I", NULL},
     {"timeout", OPT_TIME, &gate_settings.timeout_ns, "TIME",
-     "memcached counts as dead after so long without an answer; default 2s", NULL},
+     "memcached counts as dead after this time without an answer; default 2s", NULL},
     {"allow-flush", OPT_FLAG, &gate_settings.allow_flush, NULL,
      "clients may flush_all, and change settings of memcached, though there are several buckets", NULL},
     {"stats", OPT_TEXT, &gate_settings.stats_file, "FILE", "written every second, for Prometheus", NULL},

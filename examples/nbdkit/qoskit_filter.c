@@ -94,8 +94,7 @@ struct part {
 } __attribute__((aligned(128)));
 
 /* An export that was named as a class at any time; [HTB_BEST_EFFORT]: all others. A name keeps its id, so a class that
- * is
- * removed and added again keeps its debt. */
+ * is removed and added again keeps its debt. */
 struct slot {
     char *export_name;
     bool present;
@@ -1027,13 +1026,13 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
     "qos-rate=RATE            bytes per second that the disk sustains; needed to reserve\n"                            \
     "qos-class=EXPORT[,reserve=RATE][,limit=RATE][,weight=N][,burst=MS]\n"                                             \
     "                         one tenant; may be repeated; \"\" is the default export, * all others\n"                 \
-    "qos-bound=rate|flight    what all get together: at most qos-rate (default), or what the disk does;\n"             \
-    "                         then requests wait while a reservation is not met\n"                                     \
+    "qos-bound=rate|flight    limit of the total: qos-rate (default), or the disk itself; with flight,\n"              \
+    "                         requests wait while a reservation is not met\n"                                          \
     "qos-burst=MS             burst of every class in milliseconds (default 50)\n"                                     \
     "qos-zero=PERCENT%|SIZE   cost of zeroes: a part of their bytes, or at most SIZE (default 100%)\n"                 \
     "qos-trim=PERCENT%|SIZE   cost of trims (default 64K)\n"                                                           \
     "qos-no-data=SIZE         cost of a flush, a query of extents, a failed request (default 4K)\n"                    \
-    "qos-request=SIZE         what a request costs beside its bytes (default 0)\n"                                     \
+    "qos-request=SIZE         what a request costs besides its bytes (default 0)\n"                                    \
     "qos-chunk=SIZE           requests go to the plugin in pieces of this size (default 256K)\n"                       \
     "qos-depth=N              most requests at the plugin (default 64)\n"                                              \
     "qos-control=FILE         lines as these that change while the server runs\n"                                      \

@@ -315,8 +315,7 @@ static bool healthy(void)
 
 /* The number of requests that the node expects to serve until the end of the period: the last interval's used or
  * usable slots, extrapolated; 0 while the backend does not answer. With --lead, tokens are planned to be spent that
- * many intervals before the
- * end, because the plan cannot follow demand that moves in the last interval. */
+ * many intervals before the end, because the plan cannot follow demand that moves in the last interval. */
 static uint64_t expect_capacity(uint64_t interval_ns, uint64_t remaining_ns)
 {
     uint64_t all = accrued(), usable, lead_ns = (uint64_t)(settings.lead * (double)n.interval_ns);

@@ -358,7 +358,8 @@ int main(int argc, char **argv)
          on_nginx},
         {"gate", OPT_EACH, NULL, "ADDRESS:PORT", "a memcached_gate; of several, buckets of the same name are summed",
          on_gate},
-        {"every", OPT_TIME, &every_ns, "TIME", "between looks; default 500ms on a terminal, else 1s", NULL},
+        {"every", OPT_TIME, &every_ns, "TIME", "time between two updates; default 500ms on a terminal, otherwise 1s",
+         NULL},
         {"time", OPT_TIME, &run_ns, "TIME", "for how long; default: until it is stopped", NULL},
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };

@@ -12,9 +12,8 @@
  * none is lost. */
 #define NAP_NS 50000u
 /* Requests are submitted in batches of four. The kernel holds a batch back until its last request is prepared (about 2
- * us each),
- * and the device idles meanwhile. Compared with single submission, batches of 32 give 0.88 of the requests per second;
- * batches of four give 0.97, with a quarter less CPU. */
+ * us each), and the device idles meanwhile. Compared with single submission, batches of 32 give 0.88 of the requests
+ * per second; batches of four give 0.97, with a quarter less CPU. */
 #define BATCH 4u
 #define END_OF_FILE 0x7fff /* not an errno: a read found less data than expected */
 

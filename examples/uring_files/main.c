@@ -24,7 +24,7 @@ static const char examples[] =
     "  reserve=25% limit=5%  the same, as a share of what it would get alone by the profile\n"
     "  start=10s           begins later\n"
     "  write=30            percent of writes in randrw (default 50)\n"
-    "  area=64M            uses only the first so many bytes of the file\n"
+    "  area=64M            uses only this many bytes at the beginning of the file\n"
     "  file=PATH           its own file instead of --file\n"
     "\n"
     "A database beside a scan, without and with a reservation:\n"

@@ -1,6 +1,5 @@
 // proves: memcached_gate's parser never reads past its input and waits for the remainder of a cut line; each request
-// proves: that it
-// forwards gets exactly one reply: no noreply, no q, and as many bytes of data as its line announces
+// proves: that it forwards gets exactly one reply: no noreply, no q, and as many bytes of data as its line announces
 // flags: -D_GNU_SOURCE -Iexamples/common
 // coverage: no
 #include "fuzz/fuzz.h"

@@ -403,8 +403,7 @@ static void test_guard_free_slots(void)
 }
 
 /* The same at 0.8 T: with 20 to spare at 400 a period the others get 100 tokens. Client 1 still holds the 30 of its
- * claim; its
- * reservation of 100 is completed. */
+ * claim; its reservation of 100 is completed. */
 static void test_guard_held(void)
 {
     uint32_t i;
