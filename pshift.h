@@ -1550,7 +1550,7 @@ QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, ui
     return moved < most && !more;
 }
 
-/* The movers, here the side that has more, move all that they can in one part of the rows: then more servers have some.
+/* The movers, here the larger side, move all that they can in one part of the rows: then more servers have some.
  * Nobody is stuck: a stuck server's rows offer it nothing, whatever the others do among themselves. */
 QOS_PRIV uint64_t pshift_priv_widen(const struct pshift_priv_job *job, int pull)
 {
@@ -1933,7 +1933,7 @@ QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
             pshift_priv_build_index(job, first, window);
             continue;
         }
-        for (j = 0; j < servers; j++) /* a search without X: whoever it does not reach */
+        for (j = 0; j < servers; j++) /* a search without X: the servers that it does not reach */
             solver->mark[j] = !any && solver->node[j].label == QOS_NONE ? PSHIFT_PRIV_CUT : 0;
         if (!any)
             return;

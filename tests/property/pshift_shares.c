@@ -79,7 +79,7 @@ static void draw_huge(struct check_rng *r)
     }
 }
 
-/* The floor of each share or one more, in sum what is wanted. Whoever has one more has a remainder as large as those
+/* The floor of each share or one more, in sum what is wanted. An entry with one more has a remainder as large as those
  * that have not, or smaller by at most 2^-60 of the sum of all demands. */
 static void check_huge(const uint64_t *d, uint32_t n, uint64_t want, const uint64_t *share)
 {

@@ -82,7 +82,7 @@ expect "bytes per server: largest / mean at most 1.1 with the dynamic scheduler"
 expect "Figure 13 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure13.svg"
 fi
 
-# ---- the whole job killed, and recovered; beside it, until its result is asked for, what is judged by bytes alone
+# ---- the whole job is killed, and recovered; at the same time run the tests that are judged by bytes alone
 # As root also the page cache is lost each time, and servers are compacting their logs when they die.
 cut=() what="killed jobs"
 if [ "$(id -u)" = 0 ]; then cut=(--power-cut 1 --in-compaction 1) what="killed jobs, page cache lost, logs being compacted"; fi
