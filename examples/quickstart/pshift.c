@@ -68,7 +68,7 @@ static _Noreturn void server(unsigned port, uint32_t j, const char *dir)
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || /* the server ends with the controller */
         (disk = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 || pread(disk, &kept, sizeof kept, 0) < 0)
         err(1, "%s", path);
-    config.controller_epoch = kept.controller_epoch; /* the state survives a restart */
+    config.controller_epoch = kept.controller_epoch; /* the epoch survives a restart */
     if (pshift_scheduler_init(&scheduler, mem[0], sizeof mem[0], &queues) != QOS_OK ||
         pshift_agent_init(&agent, mem[1], sizeof mem[1], &config) != QOS_OK)
         errx(1, "memory too small");

@@ -20,7 +20,7 @@ struct aqua {
     bool qos, maximizer;
     uint64_t root_kb_per_s;                      /* the paper's global token rate */
     uint64_t reserved_kb_per_s[AQUA_STREAMS];    /* 5, 15, 20 MB/s */
-    uint64_t demand_kb_per_s[AQUA_STREAMS];      /* 0: as many as it may have */
+    uint64_t demand_kb_per_s[AQUA_STREAMS];      /* 0: as much as it may send */
     uint64_t disk_kb_per_s, disk_later_kb_per_s; /* until `later_s`, and from then on */
     uint32_t stream_start_s, later_s, seconds;
     /* results */

@@ -31,7 +31,7 @@ struct buckets_setup {
 
 struct buckets_flow {
     uint32_t bucket, server, next; /* next flow of the same tick */
-    uint32_t generation;           /* requests per second; an older flow of the bucket has ended */
+    uint32_t generation;           /* of the bucket's demand; a flow of an older one has ended */
     double at_ns, gap_ns;
 };
 

@@ -28,7 +28,7 @@ struct haechi {
     uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
     uint32_t change_at;              /* period from which the server's rate is `changed` */
     double rate, changed;            /* I/Os per second */
-    uint32_t late_period, late_step; /* client 0 has no demand before this period */
+    uint32_t late_period, late_step; /* client 0 has no demand before this step */
     uint64_t capacity;               /* the profile; 0: C_G */
     uint64_t batch;
     /* results */

@@ -698,7 +698,7 @@ void client_start(struct transfer *t)
     t->start_ns = tool_now_ns();
     t->failed = t->done = false;
     t->probe_ns = 0;
-    t->parts = 1; /* one reference for the caller */
+    t->parts = 1; /* one reference of its own, until all parts have begun */
     client.under_way++;
     while (at < end) { /* parts end at objects' borders, and fit a buffer */
         const struct file_layout *f = t->layout;
