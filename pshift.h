@@ -904,20 +904,15 @@ QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job
     const struct pshift_problem *p = job->p;
     const uint32_t n = p->row[i + 1] - p->row[i];
     const uint64_t *d = p->demand + p->row[i];
-    uint64_t bits = 0, sum = 0, want = p->reservation[i], *a = job->alloc + p->row[i];
+    uint64_t bits = 0, want = p->reservation[i], *a = job->alloc + p->row[i];
     struct qos_u128 total = {0, 0};
     uint32_t k;
     for (k = 0; k < n; k++) {
         bits |= d[k];
-        sum = qos_wrap_add(sum, d[k]);
+        pshift_priv_add(&total, d[k]);
     }
     if ((bits | want) > PSHIFT_COUNT_MAX)
         return QOS_ERANGE;
-    if (n <= 8 && bits >> 55 == 0)
-        total.lo = sum;
-    else
-        for (k = 0; k < n; k++)
-            pshift_priv_add(&total, d[k]);
     if (total.hi == 0 && total.lo <= want) {
         pshift_priv_add(&part->unclaimed, want - total.lo);
         want = total.lo;
@@ -925,11 +920,11 @@ QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job
             a[k] = d[k];
 #ifndef PSHIFT_PLAIN
     } else if (n == 8 && bits >> 55 == 0) {
-        pshift_priv_row_8(a, d, want, sum);
+        pshift_priv_row_8(a, d, want, total.lo);
     } else if (n < 8 && bits >> 55 == 0) {
         uint64_t padded[8] = {0}, share[8];
         __builtin_memcpy(padded, d, n * sizeof *d);
-        pshift_priv_row_8(share, padded, want, sum);
+        pshift_priv_row_8(share, padded, want, total.lo);
         __builtin_memcpy(a, share, n * sizeof *d);
 #endif
     } else {

@@ -382,6 +382,14 @@ static void shapes(bench *b)
     bench_report(b, "all shapes", "least_speedup", least, "x");
 }
 
+static void must(enum qos_status status)
+{
+    if (status != QOS_OK) {
+        fprintf(stderr, "%s\n", qos_strerror(status));
+        exit(1);
+    }
+}
+
 static void omp_for(void *ctx, uint32_t count, pshift_task task, void *arg)
 {
     int threads = *static_cast<int *>(ctx);
@@ -454,6 +462,58 @@ static void warm_and_parallel(bench *b)
     bench_report(b, name, "parallel_speedup_2", t1 / t2, "x");
     bench_report(b, name, "serial_share", 2 * t2 / t1 - 1, "of the time"); /* t2 = t1 (s + (1 - s) / 2) */
     bench_report(b, name, "workspace_bytes_per_entry", static_cast<double>(s.mem_bytes) / s.data.entries, "bytes");
+}
+
+/* Processor time of one warm start after `changed` rows move. */
+static double warm_cpu_ms(solver &s, const case_spec &spec, const std::vector<uint32_t> &changed, uint64_t *seed)
+{
+    uint32_t n = static_cast<uint32_t>(changed.size());
+    double begin = cpu_ms(), took;
+    must(pshift_solver_retract(&s.ps, changed.data(), n, &s.problem, &s.solution));
+    took = cpu_ms() - begin;
+    for (uint32_t i : changed)
+        case_fill_row(&spec, &s.data, i, seed);
+    begin = cpu_ms();
+    must(pshift_solver_resolve(&s.ps, changed.data(), n, &s.problem, NULL, &s.solution));
+    return took + cpu_ms() - begin;
+}
+
+/* The dearest warm start beside cold ones of the same problems, over loads, shares of the rows that change, and tokens a bucket. The goal is
+ * 1.2 at most. */
+static void warm_most(bench *b)
+{
+    const uint32_t servers = b->quick ? 64 : 1000, buckets = b->quick ? 10000 : 100000;
+    double most = 0, most_median = 0;
+    uint64_t seed = 77;
+    char name[64];
+    for (uint64_t tokens : {640, 100})
+        for (double r : {0.9, 0.95, 0.99, 1.0, 1.01, 1.05}) {
+            case_spec spec = spec_of(servers, buckets, r, 1.1);
+            spec.capacity = tokens * buckets / servers;
+            solver s(spec), fresh(spec);
+            fresh.problem = s.problem; /* the same arrays: both solve what has changed */
+            s.solve_ms(NULL);
+            for (double share : {0.0, 0.001, 0.004, 0.008, 0.015, 0.03}) {
+                uint32_t n = std::max(1u, static_cast<uint32_t>(share * buckets)), step = buckets / n;
+                std::vector<double> warm, cold;
+                for (int k = 0; k < (b->quick ? 9 : 25); k++) {
+                    std::vector<uint32_t> changed;
+                    for (uint32_t i = static_cast<uint32_t>(case_rand(&seed) % step); i < buckets; i += step)
+                        changed.push_back(i);
+                    warm.push_back(warm_cpu_ms(s, spec, changed, &seed));
+                    double begin = cpu_ms();
+                    fresh.solve_ms(NULL);
+                    cold.push_back(cpu_ms() - begin);
+                }
+                s.verify();
+                double c = bench_median(cold.data(), cold.size());
+                most = std::max(most, *std::max_element(warm.begin(), warm.end()) / c);
+                most_median = std::max(most_median, bench_median(warm.data(), warm.size()) / c);
+            }
+        }
+    snprintf(name, sizeof name, "%ux%u, 6 loads, 1 row to 3 %% changed", servers, buckets);
+    bench_report(b, name, "warm_most_vs_cold", most, "x");
+    bench_report(b, name, "warm_median_most_vs_cold", most_median, "x");
 }
 
 static void parallel(bench *b)
@@ -553,14 +613,6 @@ struct wire_server {
     pshift_agent agent;
     void *mem[2];
 };
-
-static void must(enum qos_status status)
-{
-    if (status != QOS_OK) {
-        fprintf(stderr, "%s\n", qos_strerror(status));
-        exit(1);
-    }
-}
 
 static double wire_round(pshift_controller *controller, std::vector<wire_server> &server)
 {
@@ -834,6 +886,8 @@ int main(int argc, char **argv)
             largest(&b);
         else if (strcmp(argv[2], "parallel") == 0)
             parallel(&b);
+        else if (strcmp(argv[2], "warm") == 0)
+            warm_most(&b);
         else
             return 2;
         return bench_close(&b);
@@ -845,6 +899,7 @@ int main(int argc, char **argv)
     growth(&b);
     shapes(&b);
     parallel(&b);
+    warm_most(&b);
     if (!b.quick)
         largest(&b);
     scheduler(&b);
