@@ -859,7 +859,7 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
 /* floor(want 2^64 / total), or up to 50 less. want < total < 2^59. */
 QOS_PRIV uint64_t pshift_priv_factor(uint64_t want, uint64_t total)
 {
-    const unsigned shift = qos_clz64(total);
+    const unsigned shift = qos_clz64(total | 1);                                            /* total is not 0 */
     const uint64_t v = total << shift, w = want << shift, x = UINT64_MAX / ((v >> 32) + 1); /* 2^96 / v, up to 6 less */
     const uint64_t f = (w >> 32) * x;                                                       /* up to 2^35 too small */
     struct qos_u128 rest = pshift_priv_u128(0);
