@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that take hours: make trust. usage: tests/trust.sh [step...]
 #     early     20 planted early returns in sources and scripts of tests are found     (EARLY=n: n of them)
-#     prove     all proofs            compilers every version of gcc and clang that is here
+#     prove     all proofs            compilers every version of gcc and clang that is here            plant     all planted bugs
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
 #     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive
 #               (RUNS=n: n runs)
@@ -76,6 +76,7 @@ fuzz() {
     for h in *.h; do HEADER=${h%.h} SECONDS_EACH=${FUZZ_SECONDS:-1800} tests/fuzz/run.sh || return 1; done
 }
 prove() { make prove; }
+plant() { make plant; }
 compilers() { tests/build/flags.sh all; }
 lint() { make lint && tests/build/freestanding.sh all; }
 load() { tests/under_load.sh; }
@@ -100,8 +101,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early prove compilers lint real load adversary mutate fuzz}; do
-    case $step in early | prove | compilers | lint | real | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary mutate fuzz}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

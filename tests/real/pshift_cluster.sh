@@ -80,7 +80,7 @@ if [ "$status" = 0 ]; then
         '.scenes[1].bucket_4_done_ms > 200 and .scenes[1].bucket_4_done_ms < 450'
 fi
 took
-patient four 9 --experiment 4 --periods "$([ -n "$long" ] && echo 4 || echo 2)" --qos "$([ -n "$long" ] && echo both || echo with)" --figures "$work/figures"
+patient four 9 --experiment 4 --periods 4 --qos "$([ -n "$long" ] && echo both || echo with)" --figures "$work/figures"
 judged four "Experiment 4"
 if [ "$status" = 0 ]; then
     expect "10 buckets: all meet their reservation in all periods" json four \
