@@ -897,6 +897,18 @@ PSHIFT_PRIV_INLINE void pshift_priv_row_8(uint64_t *a, const uint64_t *d, uint64
 }
 #endif
 
+/* Sum of n demands, and their bits. */
+PSHIFT_PRIV_INLINE struct qos_u128 pshift_priv_total(const uint64_t *d, uint32_t n, uint64_t *bits)
+{
+    struct qos_u128 total = {0, 0};
+    uint32_t k;
+    for (k = 0; k < n; k++) {
+        *bits |= d[k];
+        pshift_priv_add(&total, d[k]);
+    }
+    return total;
+}
+
 /* Spreads row i's A_i = min(R_i, D_i) tokens in proportion to its demands. Any length, any demands. */
 QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job, uint32_t i,
                                                struct pshift_priv_part *part)
@@ -905,12 +917,8 @@ QOS_PRIV enum qos_status pshift_priv_start_row(const struct pshift_priv_job *job
     const uint32_t n = p->row[i + 1] - p->row[i];
     const uint64_t *d = p->demand + p->row[i];
     uint64_t bits = 0, want = p->reservation[i], *a = job->alloc + p->row[i];
-    struct qos_u128 total = {0, 0};
+    struct qos_u128 total = n == 8 ? pshift_priv_total(d, 8, &bits) : pshift_priv_total(d, n, &bits);
     uint32_t k;
-    for (k = 0; k < n; k++) {
-        bits |= d[k];
-        pshift_priv_add(&total, d[k]);
-    }
     if ((bits | want) > PSHIFT_COUNT_MAX)
         return QOS_ERANGE;
     if (total.hi == 0 && total.lo <= want) {
@@ -1471,11 +1479,11 @@ QOS_PRIV uint32_t pshift_priv_rows_at_once(uint32_t buckets)
 
 /* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
  * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
- * pace, unless it is to try all. Returns the amount left to move. */
+ * pace (warm: twice; there a pass is most of the cost), unless it is to try all. Returns the amount left to move. */
 QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side, bool all)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t buckets = job->p->buckets, part = pshift_priv_rows_at_once(buckets);
+    const uint32_t buckets = job->p->buckets, part = pshift_priv_rows_at_once(buckets), times = job->warm ? 2 : 64;
     uint32_t i = solver->next_row, rest = buckets, n, j;
     uint64_t moved, over, under;
     do {
@@ -1487,7 +1495,7 @@ QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned s
         pshift_priv_totals(solver->quota, job->p->servers, &over, &under);
         over = qos_min(over, under);
     } while (over != 0 && rest != 0 &&
-             (all || qos_cmp_wide(qos_mul_wide(moved, UINT64_C(64) * rest), qos_mul_wide(over, n)) >= 0));
+             (all || qos_cmp_wide(qos_mul_wide(moved, (uint64_t)times * rest), qos_mul_wide(over, n)) >= 0));
     solver->next_row = i;
     for (j = 0; j < job->p->servers; j++)
         if (pshift_priv_takes_part(solver, j, side))

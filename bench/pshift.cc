@@ -478,8 +478,8 @@ static double warm_cpu_ms(solver &s, const case_spec &spec, const std::vector<ui
     return took + cpu_ms() - begin;
 }
 
-/* The dearest warm start beside cold ones of the same problems, over loads, shares of the rows that change, and tokens a bucket. The goal is
- * 1.2 at most. */
+/* The dearest warm start beside cold ones of the same problems, over loads, shares of the rows that change, and tokens a
+ * bucket. The goal is 1.2 at most. */
 static void warm_most(bench *b)
 {
     const uint32_t servers = b->quick ? 64 : 1000, buckets = b->quick ? 10000 : 100000;
