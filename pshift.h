@@ -1479,11 +1479,11 @@ QOS_PRIV uint32_t pshift_priv_rows_at_once(uint32_t buckets)
 
 /* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
  * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
- * pace (warm: twice; there a pass is most of the cost), unless it is to try all. Returns the amount left to move. */
+ * pace (warm, and servers bind: twice, as a pass is most of the cost there), unless it is to try all. Returns the amount left to move. */
 QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side, bool all)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t buckets = job->p->buckets, part = pshift_priv_rows_at_once(buckets), times = job->warm ? 2 : 64;
+    const uint32_t buckets = job->p->buckets, part = pshift_priv_rows_at_once(buckets), times = job->expel ? 2 : 64;
     uint32_t i = solver->next_row, rest = buckets, n, j;
     uint64_t moved, over, under;
     do {
