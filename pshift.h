@@ -1479,7 +1479,8 @@ QOS_PRIV uint32_t pshift_priv_rows_at_once(uint32_t buckets)
 
 /* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
  * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
- * pace (warm, and servers bind: twice, as a pass is most of the cost there), unless it is to try all. Returns the amount left to move. */
+ * pace, unless it is to try all; if warm and servers bind at twice, as a pass is most of the cost there. Returns the
+ * amount left to move. */
 QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side, bool all)
 {
     struct pshift_solver *solver = job->solver;
