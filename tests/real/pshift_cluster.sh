@@ -63,8 +63,8 @@ judged() { # NAME WHAT
 build_broken() {
     mkdir "$work/planted" && cp ./*.h "$work/planted" &&
         tests/build/plant.pl apply tests/plants/pshift.txt grant_adds "$work/planted" &&
-        nice mpicc -std=gnu11 -O0 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" -Iexamples/common \
-            -o "$work/broken" examples/pshift_cluster/*.c examples/common/*.c $(says examples/pshift_cluster/main.c links) -lm
+        OMPI_CC=clang nice mpicc -std=gnu11 -O0 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" -Iexamples/common \
+            -o "$work/broken" examples/pshift_cluster/*.c build/examples/objects/common/*.o $(says examples/pshift_cluster/main.c links) -lm
 }
 build_broken >"$work/broken.log" 2>&1 &
 broken=$!

@@ -27,7 +27,7 @@ run() { # NAME OPTION...
     judged "$out/$name.txt" timeout 200 "$tool" --derate 0.4 --json "$out/$name.json" "$@"
 }
 
-run all --periods 6 --period 300ms
+run all --periods 6 --period 300ms --table 64M
 json "$out/all.json" '.operations_percent <= 5 or .operations_of_a_client <= 16' || { echo "the engines' own traffic is too large"; exit 1; }
 run killed --periods 6 --period 300ms --table 64M --kill-client 1 --kill-at 2
 grep -q 'killed client 1' "$out/killed.txt"
@@ -38,8 +38,8 @@ run ordered --periods 4 --period 300ms --table 64M --ordered
 mkdir -p "$out/planted" && cp ./*.h "$out/planted"
 sed -i 's/client->held = qos_sat_sub(client->allowance, spent);/client->held = qos_sat_sub(client->allowance \/ 2, spent);/' "$out/planted/tokenpool.h"
 # shellcheck disable=SC2046
-gcc -std=gnu11 -O1 $(says examples/tokenpool_shm/main.c flags) -I"$out/planted" -I. -Iexamples/common \
-    -o "$out/broken" examples/tokenpool_shm/*.c examples/common/*.c $(says examples/tokenpool_shm/main.c links) -lm
+clang -std=gnu11 -O1 $(says examples/tokenpool_shm/main.c flags) -I"$out/planted" -I. -Iexamples/common \
+    -o "$out/broken" examples/tokenpool_shm/*.c build/examples/objects/common/*.o $(says examples/tokenpool_shm/main.c links) -lm
 rc=0
 watch_mark
 timeout 200 "$out/broken" --derate 0.9 --periods 4 --period 300ms --table 64M --reserve 60,20,10,9 >"$out/broken.txt" 2>&1 || rc=$?

@@ -22,7 +22,7 @@ trap 'wait; rm -rf "$work"' EXIT
 # planted bugs in two schedulers; one of these counts device time and the other requests.
 flags=$(says examples/uring_files/main.c flags) links=$(says examples/uring_files/main.c links)
 build_asan() {
-    nice clang -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I. -Iexamples/common \
+    nice clang -std=gnu11 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all $flags -I. -Iexamples/common \
         -o "$work/asan" examples/uring_files/*.c examples/common/*.c $links -lm
 }
 build_broken() {
@@ -30,8 +30,8 @@ build_broken() {
         tests/build/plant.pl apply tests/plants/htb.txt limit_not_charged_on_borrow "$work/planted" &&
         sed -i 's/^        \*tokens -= m;$/        *tokens -= 0;/' "$work/planted/pshift.h" &&
         ! cmp -s pshift.h "$work/planted/pshift.h" &&
-        nice gcc -std=gnu11 -O1 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
-            examples/common/*.c $links -lm
+        nice clang -std=gnu11 -O0 $flags -I"$work/planted" -Iexamples/common -o "$work/broken" examples/uring_files/*.c \
+            build/examples/objects/common/*.o $links -lm
 }
 build_asan >"$work/asan.log" 2>&1 &
 asan=$!

@@ -53,7 +53,8 @@ attempt() { # KIND
     expect_time "$1: busy $used with QoS, $none without; required: 0.97" holds "$used >= 0.97"
 }
 
-# The simulated device (bench/kernel/device.c) first: blk-throttle serves in bursts of 100 ms, and on a quick machine its requests then fail the control.
+# The simulated device (bench/kernel/device.c) first: blk-throttle serves in bursts of 100 ms, and on a quick machine its
+# requests then fail the control.
 kind=fuse
 if ! attempt fuse; then
     echo "${device_why:-no verdict}: blk-throttle takes its place"
