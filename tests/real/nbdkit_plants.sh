@@ -13,7 +13,7 @@ try() { # SOURCE BUG TEST
     cp examples/nbdkit/*.[ch] "$here/"
     if ! tests/build/plant.pl apply "tests/plants/nbdkit/$1.txt" "$2" "$here" 2>"$here/log"; then
         bad "$2: $(cat "$here/log")"
-    elif ! gcc -std=gnu11 -O0 -w -fPIC -shared -pthread -I. -o "$here/filter.so" "$here"/*.c >"$here/log" 2>&1; then
+    elif ! clang -std=gnu11 -O0 -w -fPIC -shared -pthread -I. -o "$here/filter.so" "$here"/*.c >"$here/log" 2>&1; then
         bad "$2 does not compile: $(grep -m1 error "$here/log")"
     else
         for _ in 1 2; do # the machine gave no verdict

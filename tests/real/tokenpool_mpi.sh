@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: tokenpool_mpi with four ranks: reservations are met, compared with a bare run; the pool's counts equal the
-# clients' to the token, over shared-memory windows and over point-to-point messages; and the documented command runs as
-# written, with the components that the MPI library chooses by itself
+# clients' to the token, over shared-memory windows and over point-to-point messages; and the examples of the
+# help text run as written, with the components that the MPI library chooses by itself
 set -eu
 . "$(dirname "$0")/../lib.sh"
 out=build/real_tokenpool_mpi
@@ -20,8 +20,12 @@ run() { # OSC OPTION...
 run sm --periods 6 --period 400ms --table 64M
 run pt2pt --periods 4 --period 400ms --table 64M --batch 50 --derate 0.25 --busy
 
-# The command of a new user, with the cores of this machine.
-export OMPI_MCA_rmaps_base_oversubscribe=1
-echo "-- mpirun -n 5 build/examples/tokenpool_mpi"
-judged "$out/default.txt" timeout 300 mpirun -n 5 build/examples/tokenpool_mpi
+# The examples of its help text, with the cores of this machine.
+export OMPI_MCA_rmaps_base_oversubscribe=1 PATH=$PWD/build/examples:$PATH
+examples_of tokenpool_mpi <(tokenpool_mpi --help) >"$out/examples"
+[ -s "$out/examples" ] || { echo "tokenpool_mpi --help shows no example"; exit 1; }
+while read -r command <&4; do
+    echo "-- $command"
+    judged "$out/example.txt" timeout 300 bash -c "$command"
+done 4<"$out/examples"
 finish

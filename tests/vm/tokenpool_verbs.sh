@@ -41,16 +41,16 @@ client() { exec ./tokenpool_verbs --address 10.9.0.1 --port $1 --id $2; }
 since() { awk -v b=$1 '{printf "%.2f", $1 - b}' /proc/uptime; }
 now() { cut -d' ' -f1 /proc/uptime; }
 
-node node.log 7471 ./tokenpool_verbs --periods 7 --period 700ms --bare 1s --kill-client 2 --announce 4
+node node.log 7471 ./tokenpool_verbs --periods 5 --period 700ms --bare 1s --kill-client 2 --kill-at 3 --announce 3
 pids=
 for i in 0 1 2 3; do
     client 7471 $i &
     pids="$pids $!"
     [ $i = 2 ] && victim=$!
 done
-until grep -q 'period 4 begins' node.log; do sleep 0.05; kill -0 $node || { cat node.log; exit 4; }; done
+until grep -q 'period 3 begins' node.log; do sleep 0.05; kill -0 $node || { cat node.log; exit 4; }; done
 sleep 0.3
-kill -9 $victim && echo "killed client 2 in the middle of period 4"
+kill -9 $victim && echo "killed client 2 in the middle of period 3"
 wait $node; status=$?
 cat node.log
 [ $status = 3 ] && exit 3 # the machine was too slow for a verdict
