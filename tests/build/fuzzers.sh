@@ -10,7 +10,7 @@ out=build/fuzzers
 rm -rf "$out"
 mkdir -p "$out"
 
-export RUNS=4000
+export RUNS=2000
 in_place=
 setarch -R true 2>/dev/null && in_place='setarch -R'
 export in_place

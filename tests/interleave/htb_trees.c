@@ -95,14 +95,14 @@ int main(void)
     memset(&e, 0, sizeof e);
     e.actor = actor;
     e.check = check;
-    e.history = 2; /* stale values too */
-    e.name = "demand in one of two trees";
     e.actors = 2;
-    e.setup = setup_two;
-    explore(&e);
     e.history = 1; /* stale values would take too long here */
     e.name = "both want what is in the pool";
     e.setup = setup_pool;
+    explore(&e);
+    e.history = 2; /* stale values too */
+    e.name = "demand in one of two trees";
+    e.setup = setup_two;
     explore(&e);
     return check_end();
 }
