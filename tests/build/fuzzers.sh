@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # proves: every fuzz target builds with libFuzzer and passes a short run that starts from the committed corpus.
 #
-# The run is the same every time: one seed, a number of inputs (`// runs: N` in the target, else RUNS: a second or two)
-# and no clock. Addresses are fixed, as libFuzzer learns from the values that a target compares, pointers included
-# (where a sandbox forbids that, the inputs vary). QOS_FUZZ_RUNS overrides all; make fuzz is the long one.
+# The run is the same every time: one seed, a number of inputs (RUNS: a second or two) and no clock. Addresses are fixed,
+# as libFuzzer learns from the values that a target compares, pointers included (where a sandbox forbids that, the inputs
+# vary). QOS_FUZZ_RUNS overrides the number; make fuzz is the long one.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/fuzzers
@@ -16,17 +16,16 @@ setarch -R true 2>/dev/null && in_place='setarch -R'
 export in_place
 
 smoke() {
-    local name program=$out/$(basename "$1" .c) corpus runs level=-O0
-    runs=$(says "$1" runs)
-    [ -z "$runs" ] || level=-O1 # in a short run, optimising costs more than it saves
+    local name program=$out/$(basename "$1" .c) corpus
     name=$(basename "$1" .c) corpus=tests/fuzz/corpus/$(basename "$1" .c)
     mkdir -p "$program.new"
     [ -d "$corpus" ] || corpus=
+    # In a short run, optimising costs more than it saves.
     # shellcheck disable=SC2046
-    clang -std=gnu11 $level -w -fsanitize=fuzzer,address,undefined,integer -fno-sanitize-recover=all -I. -Itests \
+    clang -std=gnu11 -O0 -w -fsanitize=fuzzer,address,undefined,integer -fno-sanitize-recover=all -I. -Itests \
         $(says "$1" flags) -o "$program" "$1" $(says "$1" links) || return 1
     # shellcheck disable=SC2086
-    if ! $in_place "$program" -seed=1 -runs="${QOS_FUZZ_RUNS:-${runs:-$RUNS}}" -reload=0 -max_len=4096 -timeout=20 -artifact_prefix="$program." \
+    if ! $in_place "$program" -seed=1 -runs="${QOS_FUZZ_RUNS:-$RUNS}" -reload=0 -max_len=4096 -timeout=20 -artifact_prefix="$program." \
         "$program.new" $corpus >"$program.log" 2>&1; then
         tail -30 "$program.log"
         echo "replay: $program $(ls "$program".crash-* "$program".timeout-* "$program".leak-* 2>/dev/null | head -1)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# proves: clang-format, cppcheck and clang-tidy find nothing in the headers and the examples.
-# usage: tests/build/lint.sh [all]     all: also tests, benchmarks and the headers as C++, and with the analyser's full
-# depth, for the examples too (make lint)
+# proves: clang-format and clang-tidy find nothing in the headers and the examples, cppcheck nothing in the headers.
+# usage: tests/build/lint.sh [all]     all (make lint): clang-tidy also for tests, benchmarks and the headers as C++, cppcheck
+# also for the examples, and the analyser at its full depth and also for the examples
 #
 # The analyser assumes that QOS_ASSERT holds. So an invariant that it cannot find is written as an assertion, not
 # suppressed. In make test it looks at the headers only, and explores 10,000 states of a function instead of 225,000: a
@@ -9,12 +9,13 @@
 # (build/lint/clean/), and that run is not repeated.
 set -u
 . "$(dirname "$0")/../lib.sh"
+all=${1:-}
 out=build/lint
 mkdir -p "$out/clean"
 assume='-DQOS_ASSERT(x)=do{if(!(x))__builtin_unreachable();}while(0)'
 depth="-Xclang -analyzer-config -Xclang max-nodes=10000"
 users=--checks=-clang-analyzer-*
-[ "${1:-}" != all ] || depth= users=
+[ "$all" != all ] || depth= users=
 tools=$(clang-tidy --version; cppcheck --version; clang-format --version)
 # The compiler's macros, which cppcheck does not have (without atomics tokenpool.h is an #error, which it ignores).
 target="-D__GNUC__=12 -D__GCC_ATOMIC_LLONG_LOCK_FREE=2 -D__SIZEOF_INT128__=16 -D__ORDER_LITTLE_ENDIAN__=1234 -D__BYTE_ORDER__=1234"
@@ -75,7 +76,7 @@ export out
 # The longest first, so that no core waits for the last one.
 {
     wc -c ./*.h | sort -rn | awk '$2 ~ /\.h$/ {sub(/^\.\//, "", $2); print "tidy_c " $2}'
-    if [ "${1:-}" = all ]; then for h in *.h; do echo "tidy_cxx $h"; done; fi
+    if [ "$all" = all ]; then for h in *.h; do echo "tidy_cxx $h"; done; fi
     for tool in examples/*/; do
         flags=
         [ "$tool" != examples/quickstart/ ] || continue
@@ -87,7 +88,7 @@ export out
         for s in "$tool"*.c; do [ -f "$s" ] && echo "tidy_user $s $flags"; done
     done
     for s in examples/quickstart/*.c; do [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags)"; done
-    if [ "${1:-}" = all ]; then
+    if [ "$all" = all ]; then
         for s in tests/*/*.c bench/*.c; do
             case $s in tests/plants/* | tests/proof/*) continue ;; esac # contracts: Frama-C reads them
             [ -f "$s" ] && echo "tidy_test $s $(says "$s" flags) -DFUZZ_NAME=\\\"x\\\""
@@ -98,6 +99,7 @@ export out
         ! grep -q '^#.*INT128' "$h" || echo "check -DQOS_NO_INT128 -U__SIZEOF_INT128__ $h" # the others have the same text
     done
     for tool in examples/*/; do
+        [ -n "$all" ] || break
         set -- "$tool"*.c
         [ ! -f "$1" ] || echo "check -DQOS_DECLARE_ONLY $*" # the bodies were checked above
     done

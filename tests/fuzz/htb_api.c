@@ -1,6 +1,5 @@
 // proves: under any program of calls htb.h keeps the sums of admission and all counts consistent, and mints no tokens.
 // proves: A refused take passes at htb_next_ns and not before. Nothing is dispatched before htb_dispatch_next_ns.
-// runs: 6000
 #include "htb.h"
 #include "fuzz/fuzz.h"
 

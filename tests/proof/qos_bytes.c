@@ -1,6 +1,6 @@
 // proves: qos_frame_open and the reader read nothing outside the given bytes, whatever these bytes are
 // (value analysis: Eva). Every length up to LONGEST is analysed by itself, at the end of its array.
-// eva: -eva-precision 3 -eva-split-return auto
+// eva: -eva-precision 2 -eva-split-return auto
 // slow plants
 // plant: qos.h|reader->size_bytes - reader->pos < n|reader->size_bytes - reader->pos + 1 < n
 // plant: qos.h|if (size_bytes - QOS_FRAME_HEADER_BYTES < payload_bytes)|if (size_bytes < payload_bytes)
