@@ -63,16 +63,17 @@ judged() { # NAME WHAT
 build_broken() {
     mkdir "$work/planted" && cp ./*.h "$work/planted" &&
         tests/build/plant.pl apply tests/plants/pshift.txt grant_adds "$work/planted" &&
-        OMPI_CC=clang nice mpicc -std=gnu11 -O0 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" -Iexamples/common \
-            -o "$work/broken" examples/pshift_cluster/*.c build/examples/objects/common/*.o $(says examples/pshift_cluster/main.c links) -lm
+        OMPI_CC=clang nice mpicc -std=gnu11 -O0 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" \
+            -Iexamples/common -o "$work/broken" examples/pshift_cluster/*.c build/examples/objects/common/*.o \
+            $(says examples/pshift_cluster/main.c links) -lm
 }
 build_broken >"$work/broken.log" 2>&1 &
 broken=$!
 took() { echo "($((SECONDS - start)) s)"; start=$SECONDS; }
 start=$SECONDS
 
-# ---- Experiments 3 and 4 on memcached; without QOS_LONG, Experiment 4 with pShift alone and half as many requests: then two
-# cores are enough for eight nodes
+# ---- Experiments 3 and 4 on memcached; without QOS_LONG, Experiment 4 with pShift alone and half as many requests:
+# two cores are enough for eight nodes then
 patient three 9 --experiment 3 --periods "$([ -n "$long" ] && echo 4 || echo 2)" --figures "$work/figures"
 judged three "Experiment 3"
 if [ "$status" = 0 ]; then

@@ -39,7 +39,8 @@ mkdir -p "$out/planted" && cp ./*.h "$out/planted"
 sed -i 's/client->held = qos_sat_sub(client->allowance, spent);/client->held = qos_sat_sub(client->allowance \/ 2, spent);/' "$out/planted/tokenpool.h"
 # shellcheck disable=SC2046
 clang -std=gnu11 -O1 $(says examples/tokenpool_shm/main.c flags) -I"$out/planted" -I. -Iexamples/common \
-    -o "$out/broken" examples/tokenpool_shm/*.c build/examples/objects/common/*.o $(says examples/tokenpool_shm/main.c links) -lm
+    -o "$out/broken" examples/tokenpool_shm/*.c build/examples/objects/common/*.o \
+    $(says examples/tokenpool_shm/main.c links) -lm
 rc=0
 watch_mark
 timeout 200 "$out/broken" --derate 0.9 --periods 4 --period 300ms --table 64M --reserve 60,20,10,9 >"$out/broken.txt" 2>&1 || rc=$?

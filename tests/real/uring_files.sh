@@ -325,7 +325,8 @@ expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
 if [ ${#planted[@]} -gt 0 ]; then
     wait "${planted[@]}"
     for scheduler in htb token; do
-        expect_time "$scheduler: a limit that does not bind: judged broken, status 1" grep -qx 'status 1' "$work/planted.$scheduler"
+        expect_time "$scheduler: a limit that does not bind: judged broken, status 1" \
+            grep -qx 'status 1' "$work/planted.$scheduler"
         expect_time "$scheduler: on the log: said" grep -q 'in every window .* BROKEN' "$work/planted.$scheduler"
     done
 fi
