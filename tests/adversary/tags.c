@@ -501,15 +501,15 @@ static void reward(const struct adversary_program *p, struct adversary_score *sc
 int main(void)
 {
     static const struct adversary_game games[] = {
-        {"limit", ops, OPS, limit, "requests", 12000},
-        {"reward", ops, OPS, reward, "ns per weight", 12000},
-        {"surplus", ops, OPS, surplus, "work per weight", 12000},
-        {"weight", ops, OPS, weight, "work per weight", 12000},
-        {"weight_lead", ops, OPS, weight_lead, "work per weight", 12000},
-        {"limit_forced", ops, OPS, limit_forced, "requests", 12000},
-        {"forced", ops, OPS, forced, "work per weight", 12000},
-        {"reserved", ops, OPS, reserved, "requests", 12000},
-        {"reservation", ops, FORCE, reservation, "requests missed", 12000},
+        {"limit", ops, OPS, limit, "requests", 8000},
+        {"reward", ops, OPS, reward, "ns per weight", 8000},
+        {"surplus", ops, OPS, surplus, "work per weight", 8000},
+        {"weight", ops, OPS, weight, "work per weight", 8000},
+        {"weight_lead", ops, OPS, weight_lead, "work per weight", 8000},
+        {"limit_forced", ops, OPS, limit_forced, "requests", 8000},
+        {"forced", ops, OPS, forced, "work per weight", 8000},
+        {"reserved", ops, OPS, reserved, "requests", 8000},
+        {"reservation", ops, FORCE, reservation, "requests missed", 8000},
     };
     return adversary_main("adversary/tags", games, sizeof games / sizeof *games);
 }

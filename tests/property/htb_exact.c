@@ -1,5 +1,5 @@
 // proves: over 900 s of random polling, at rates from 1 to 10^12 tokens/s, grants are rate x time to the token
-// variants: native san i386 s390x
+// variants: native san i386
 //
 // Oracle: floor(rate * t / 10^9) in exact arithmetic, split at 10^9 so that every product fits in 64 bits. The bucket
 // starts empty, is never full, and each poll drains it to the last token. So it must have granted exactly that, whether

@@ -2,7 +2,7 @@
 // proves: waits at most n / R + the device time in flight + the largest request, whatever 100,000 others do. Shares
 // proves: follow the weights at any scale and over all resources. A waiter at the gate gets the same, with one wake-up
 // proves: per grant.
-// variants: native san s390x
+// variants: native san i386
 //
 // Oracle: arithmetic on the cost of each class's requests. It uses only the header's calls.
 #include "htb.h"

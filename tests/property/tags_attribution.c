@@ -2,7 +2,7 @@
 // proves: equal shares within 2 %, on devices of 1, 8 and 64 channels, at depths 1 to 128, polled rarely or often, and
 // proves: with completions taken client by client. Under reward a client that needs half the time gets twice the
 // proves: requests, within 5 %
-// variants: native san i386 s390x
+// variants: native san i386
 #include "check.h"
 #include "tags.h"
 

@@ -2,7 +2,7 @@
 // proves: the same next event. With both modes, 1 to 16 requests at the device that end in any order, weights of 1 to
 // proves: 2^40, limits (waiting and allowed), reservations that fit or not, cancelled requests, new weights, removal
 // proves: and return, and an axis that is rebased
-// variants: native san aarch64 s390x riscv64
+// variants: native san aarch64
 // flags: -DTAGS_AXIS_BITS=24
 #include "check.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // proves: its requests are, while each shard's device is busy with aggressors of its own. Where reservations do not
 // proves: fit, no client starves: each gets one request in 1 / R plus the time of one request of each other client of
 // proves: that shard
-// variants: native san i386 s390x
+// variants: native san i386
 #include "check.h"
 #include "tags.h"
 
