@@ -270,6 +270,36 @@ static void warm_errors(void)
     CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_EINVAL); /* it was not retracted again */
 }
 
+/* A changed row names server 0, which is X, twice: there it has more tokens than one balance holds. What a sweep leaves
+ * of them has spare demand outside, so X proves nothing any more. */
+static void warm_row_of_most(void)
+{
+    const struct pshift_problem p = problem();
+    struct pshift_solution s = solution();
+    const uint32_t some = 1;
+    uint32_t k;
+    draw(8);
+    memset(demand, 0, sizeof demand);
+    memset(reservation, 0, sizeof reservation);
+    memset(capacity, 0, sizeof capacity);
+    capacity[0] = 100;
+    capacity[1] = MOST;
+    server[0] = 0;
+    demand[0] = reservation[0] = 200;
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK(s.cut[0] == 1 && s.cut[1] == 0);
+    CHECK_EQ(pshift_solver_retract(&ps, &some, 1, &p, &s), QOS_OK);
+    for (k = 0; k < 3; k++) {
+        server[row[some] + k] = k == 2;
+        demand[row[some] + k] = MOST;
+    }
+    reservation[some] = MOST;
+    CHECK_EQ(pshift_solver_resolve(&ps, &some, 1, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(alloc[row[some] + 2], MOST);
+    CHECK_EQ(s.excess.lo, 100);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+}
+
 /* A bucket whose demand outside the cut equals its reservation does not depend on the cut; with one token less it
  * does. A bucket without any demand in the cut does not depend on it either. */
 static void binding(void)
@@ -370,6 +400,7 @@ int main(void)
     threads();
     errors();
     warm_errors();
+    warm_row_of_most();
     binding();
     strong_excess();
     ends();
