@@ -779,7 +779,7 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
     stalled: times in which a processor stalled for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in
     the period after, does not count.
     capacity: requests a second of all hosts. Samples are taken 50 ms before a period ends. Tokens left then may still be
-    used in it; that shows in the next sample."""
+    used in it; that shows in the next sample. With a fault or a new controller requests have waited: then all of them."""
     fault = [l.split() for l in open(faults)]
     killed = [range(int(f[0]), int(f[1]) + 3) for f in fault if f[2] == "-"] # another controller has to take over
     taken = {t for t in map(int, open(takeovers)) if not any(t in k for k in killed)}
@@ -802,7 +802,7 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
               ("  MISSED" if low and free and asked and calm else ""))
         for name, got, limit in (("gold", gold, float(gold_limit)), ("capped", capped, float(capped_limit))):
             check("limit of " + name, got <= n * limit * 1.01 + left[name], (period, n, got, left[name]))
-            left[name] = min(unknown, max(0, n * limit - got + left[name]))
+            left[name] = min(unknown if free and calm else limit, max(0, n * limit - got + left[name]))
         if free:
             judged, busy, missed = judged + 1, busy + (not (asked and calm)), missed + (asked and calm and low)
     for name in errors_files.split(","):
