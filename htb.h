@@ -2955,11 +2955,13 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-QOS_PRIV void htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
+/* The level as of now, which the caller stores once: charged or not. */
+QOS_PRIV int64_t htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
 {
-    struct htb_priv_bucket *b = &node->pair.rate;
-    b->level = qos_level_refill(b->level, b->depth, b->rate, now_ns - node->last_ns);
+    const struct htb_priv_bucket *b = &node->pair.rate;
+    uint64_t elapsed_ns = now_ns - node->last_ns;
     node->last_ns = now_ns;
+    return qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
 }
 
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
@@ -2968,18 +2970,19 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_bucket *b = &node->pair.rate;
     uint64_t tokens = (uint64_t)(n_sub / QOS_SUBTOKENS);
+    int64_t level = htb_priv_refill_one(node, now_ns);
     bool own, paid;
-    htb_priv_refill_one(node, now_ns);
-    own = paid = (n_sub == 0) | (b->level >= htb_priv_gate(tree, b, n_sub));
-    b->level -= n_sub & -(int64_t)own;
+    own = paid = (n_sub == 0) | (level >= htb_priv_gate(tree, b, n_sub));
+    b->level = level - (n_sub & -(int64_t)own);
     do {
         node = &tree->node[node->parent];
         b = &node->pair.rate;
-        htb_priv_refill_one(node, now_ns);
-        if (QOS_UNLIKELY(!(paid | (b->level >= n_sub))) && b->level < htb_priv_gate(tree, b, n_sub))
-            continue;
-        paid = true;
-        b->level = qos_level_charge(b->level, n_sub);
+        level = htb_priv_refill_one(node, now_ns);
+        if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, n_sub)) {
+            paid = true;
+            level = qos_level_charge(level, n_sub);
+        }
+        b->level = level;
     } while (node->depth != 0);
     if (QOS_UNLIKELY(!paid)) {
         tree->starved_at_root = true;
