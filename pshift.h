@@ -1072,22 +1072,13 @@ QOS_PRIV bool pshift_priv_expel(const struct pshift_priv_job *job, uint32_t i);
 /* Adds the tokens of rows [i, end) to the servers' sums. False: a server number is too large. */
 QOS_PRIV bool pshift_priv_sum(const struct pshift_priv_job *job, uint64_t *sums, uint32_t i, uint32_t end)
 {
-    const uint32_t *server = job->p->server, servers = job->p->servers;
-    uint32_t e = job->p->row[i], k, worst;
-    for (end = job->p->row[end]; end - e >= 8; e += 8) { /* one check for eight entries saves branches */
-        for (k = 0, worst = 0; k < 8; k++)
-            worst = worst < server[e + k] ? server[e + k] : worst;
-        if (worst >= servers)
-            return false;
-        for (k = 0; k < 8; k++)
-            sums[server[e + k]] = qos_wrap_add(sums[server[e + k]], job->alloc[e + k]);
-    }
-    for (; e < end; e++) {
-        if (server[e] >= servers)
-            return false;
+    const uint32_t *server = job->p->server, first = job->p->row[i], last = job->p->row[end];
+    uint32_t e, unknown = 0;
+    for (e = first; e < last; e++)
+        unknown |= server[e] >= job->p->servers ? 1u : 0u;
+    for (e = first; e < last && !unknown; e++)
         sums[server[e]] = qos_wrap_add(sums[server[e]], job->alloc[e]);
-    }
-    return true;
+    return !unknown;
 }
 
 QOS_PRIV void pshift_priv_start_task(void *arg, uint32_t shard)
