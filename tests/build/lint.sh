@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# proves: clang-format and clang-tidy find nothing in the headers and the examples, cppcheck nothing in the headers.
-# usage: tests/build/lint.sh [all]     all (make lint): clang-tidy also for tests, benchmarks and the headers as C++, cppcheck
-# also for the examples, and the analyser at its full depth and also for the examples
+# proves: clang-format finds nothing in any source, clang-tidy and cppcheck nothing in the headers.
+# usage: tests/build/lint.sh [all]     all (make lint): clang-tidy also for examples, tests, benchmarks and the headers as
+# C++, cppcheck also for the examples, and the analyser at its full depth
 #
 # The analyser assumes that QOS_ASSERT holds. So an invariant that it cannot find is written as an assertion, not
-# suppressed. In make test it looks at the headers only, and explores 10,000 states of a function instead of 225,000: a
+# suppressed. In make test it explores 10,000 states of a function instead of 225,000: a
 # tenth of the time. A clean result is remembered by a hash of the command, the depth, the checks and all compiled text
 # (build/lint/clean/), and that run is not repeated.
 set -u
@@ -14,12 +14,11 @@ out=build/lint
 mkdir -p "$out/clean"
 assume='-DQOS_ASSERT(x)=do{if(!(x))__builtin_unreachable();}while(0)'
 depth="-Xclang -analyzer-config -Xclang max-nodes=10000"
-users=--checks=-clang-analyzer-*
-[ "$all" != all ] || depth= users=
+[ "$all" != all ] || depth=
 tools=$(clang-tidy --version; cppcheck --version; clang-format --version)
 # The compiler's macros, which cppcheck does not have (without atomics tokenpool.h is an #error, which it ignores).
 target="-D__GNUC__=12 -D__GCC_ATOMIC_LLONG_LOCK_FREE=2 -D__SIZEOF_INT128__=16 -D__ORDER_LITTLE_ENDIAN__=1234 -D__BYTE_ORDER__=1234"
-export assume depth users tools target
+export assume depth tools target
 
 # Runs a command unless the same was clean before: once COMMAND... -- FILES THAT IT READS
 once() {
@@ -50,7 +49,7 @@ tidy_now() { # EXTRA FILE FLAG...
 tidy_c() { local tidy_extra=(); tidy "$1" -x c -std=gnu11 "$assume" "${@:2}"; }
 # Users of the headers include the prototypes only; otherwise the analyser would go through the same bodies again for
 # each.
-tidy_user() { local tidy_extra=("$users"); tidy "$1" -x c -std=gnu11 "$assume" -DQOS_DECLARE_ONLY "${@:2}"; }
+tidy_user() { local tidy_extra=(); tidy "$1" -x c -std=gnu11 "$assume" -DQOS_DECLARE_ONLY "${@:2}"; }
 # The analyser has checked the same bodies as C; as C++ the quick checks are enough.
 tidy_cxx() { local tidy_extra=('--checks=-clang-analyzer-*'); tidy "$1" -x c++ -std=c++17 "$assume" "${@:2}"; }
 # Tests and benchmarks divide whole numbers for a report, include each other with other limits, compare bytes that must not have
@@ -79,6 +78,7 @@ export out
     if [ "$all" = all ]; then for h in *.h; do echo "tidy_cxx $h"; done; fi
     for tool in examples/*/; do
         flags=
+        [ -n "$all" ] || break
         [ "$tool" != examples/quickstart/ ] || continue
         if [ -f "$tool/main.c" ]; then
             flags=$(says "$tool/main.c" flags)
@@ -87,8 +87,8 @@ export out
         [ "$tool" != examples/nginx/ ] || flags=$(examples/nginx/build.sh --flags build/examples/ngx_http_qos_module.so) || continue
         for s in "$tool"*.c; do [ -f "$s" ] && echo "tidy_user $s $flags"; done
     done
-    for s in examples/quickstart/*.c; do [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags)"; done
     if [ "$all" = all ]; then
+        for s in examples/quickstart/*.c; do [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags)"; done
         for s in tests/*/*.c bench/*.c; do
             case $s in tests/plants/* | tests/proof/*) continue ;; esac # contracts: Frama-C reads them
             [ -f "$s" ] && echo "tidy_test $s $(says "$s" flags) -DFUZZ_NAME=\\\"x\\\""

@@ -1,6 +1,6 @@
 // proves: the decoders of pshift.h read and write nothing outside their arguments, whatever the bytes are (value
 // analysis: Eva). Every length up to that of 2 entries, each at the end of its array, with room for one entry.
-// eva: -eva-precision 2 -eva-split-return auto
+// eva: -eva-precision 1 -eva-split-return auto
 // without: pshift.h solver
 // slow plants
 // plant: pshift.h|return m->count > entries_max ? QOS_EFULL : QOS_OK;|return m->count > entries_max + 1 ? QOS_EFULL : QOS_OK;

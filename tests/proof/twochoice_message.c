@@ -1,6 +1,6 @@
 // proves: twochoice_message_decode reads and writes nothing outside its arguments, whatever the bytes are (value
 // analysis: Eva). Every length up to that of 2 peers, each at the end of its array, with room for one peer.
-// eva: -eva-precision 2 -eva-split-return auto
+// eva: -eva-precision 1 -eva-split-return auto
 // slow plants
 // plant: twochoice.h|if (got.peer_count > peers_max)|if (got.peer_count > peers_max + 1)
 #include "__fc_builtin.h"
