@@ -2141,8 +2141,6 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
         solver->rows[i].label = 0;
     solver->retracted = 0;
     solver->next_row = 0;
-    for (i = 0; i < p->servers; i++)
-        solver->mark[i] = 0;
     pshift_priv_shift_all(solver, opt, &job, s, false);
     return QOS_OK;
 }
