@@ -363,7 +363,7 @@ check: ## runs the native tests of one header: make check HEADER=htb
 	@$(MAKE) --no-print-directory -j$(JOBS) $(OF_HEADER:%=$(B)/%)
 	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
 
-plant: ## plants every bug of tests/plants/; a test must catch each (make test: some 50)
+plant: ## plants every bug of tests/plants/; a test must catch each (make test: some 40)
 	@tests/packages.sh plant
 	@BASELINE=1 tests/build/plants.sh
 

@@ -381,10 +381,10 @@ static void share(const struct adversary_program *p, struct adversary_score *sco
 int main(void)
 {
     static const struct adversary_game games[] = {
-        {"share", ops, OPS, share, "tokens per weight", 5000},
-        {"limit", ops, OPS, limit, "tokens", 5000},
-        {"reservation", ops, OPS, reservation, "tokens missed", 5000},
-        {"wait", ops, OPS, waiting, "ns", 5000},
+        {"share", ops, OPS, share, "tokens per weight", 3000},
+        {"limit", ops, OPS, limit, "tokens", 3000},
+        {"reservation", ops, OPS, reservation, "tokens missed", 3000},
+        {"wait", ops, OPS, waiting, "ns", 3000},
     };
     return adversary_main("adversary/htb", games, sizeof games / sizeof *games);
 }

@@ -501,15 +501,15 @@ static void reward(const struct adversary_program *p, struct adversary_score *sc
 int main(void)
 {
     static const struct adversary_game games[] = {
-        {"limit", ops, OPS, limit, "requests", 8000},
-        {"reward", ops, OPS, reward, "ns per weight", 8000},
-        {"surplus", ops, OPS, surplus, "work per weight", 8000},
-        {"weight", ops, OPS, weight, "work per weight", 8000},
-        {"weight_lead", ops, OPS, weight_lead, "work per weight", 8000},
-        {"limit_forced", ops, OPS, limit_forced, "requests", 8000},
-        {"forced", ops, OPS, forced, "work per weight", 8000},
-        {"reserved", ops, OPS, reserved, "requests", 8000},
-        {"reservation", ops, FORCE, reservation, "requests missed", 8000},
+        {"limit", ops, OPS, limit, "requests", 4000},
+        {"reward", ops, OPS, reward, "ns per weight", 4000},
+        {"surplus", ops, OPS, surplus, "work per weight", 4000},
+        {"weight", ops, OPS, weight, "work per weight", 4000},
+        {"weight_lead", ops, OPS, weight_lead, "work per weight", 4000},
+        {"limit_forced", ops, OPS, limit_forced, "requests", 4000},
+        {"forced", ops, OPS, forced, "work per weight", 4000},
+        {"reserved", ops, OPS, reserved, "requests", 4000},
+        {"reservation", ops, FORCE, reservation, "requests missed", 4000},
     };
     return adversary_main("adversary/tags", games, sizeof games / sizeof *games);
 }

@@ -333,11 +333,11 @@ static void play_monitors(const struct adversary_program *program, struct advers
 int main(void)
 {
     static const struct adversary_game games[] = {
-        {"tokens", client_ops, CLIENT_OPS, play_tokens, "tokens of an epoch", 6000},
-        {"reservation", client_ops, CLIENT_OPS, play_reservation, "tokens", 6000},
-        {"wait", client_ops, CLIENT_OPS, play_wait, "ns", 6000},
-        {"pool", client_ops, CLIENT_OPS, play_pool, "tokens lost of C", 6000},
-        {"monitors", monitor_ops, MONITOR_OPS, play_monitors, "tokens", 6000},
+        {"tokens", client_ops, CLIENT_OPS, play_tokens, "tokens of an epoch", 3000},
+        {"reservation", client_ops, CLIENT_OPS, play_reservation, "tokens", 3000},
+        {"wait", client_ops, CLIENT_OPS, play_wait, "ns", 3000},
+        {"pool", client_ops, CLIENT_OPS, play_pool, "tokens lost of C", 3000},
+        {"monitors", monitor_ops, MONITOR_OPS, play_monitors, "tokens", 3000},
     };
     return adversary_main("adversary/tokenpool", games, sizeof games / sizeof *games);
 }
