@@ -2,6 +2,7 @@
 // proves: token is issued twice or beyond the bound, none is lost by a refill, no wake-up is lost, and the pool does
 // proves: not drift. Terms are never torn. A monitor that was replaced changes nothing, and an engine whose slot was
 // proves: given away spends nothing.
+// flags: -O2
 #include "interleave/explore.h"
 #include "tokenpool.h"
 

@@ -132,7 +132,7 @@ static void show_late_starter(void)
 static void estimate(double demand, double rate, double changed, bool constant, double reserved)
 {
     unsigned i;
-    haechi_base(&h, 26);
+    haechi_base(&h, 40);
     h.by_demand = true;
     h.constant_rate = constant;
     h.rate = rate;

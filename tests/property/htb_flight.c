@@ -1,6 +1,7 @@
 // proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on serial and
 // parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts;
 // a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus
+// flags: -O2
 // variants: native san
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.

@@ -191,6 +191,7 @@ static void torn_and_damaged(bool compacted)
     struct bench b;
     struct twochoice_recovery r;
     size_t cut, bit, len, at, ends_at;
+    const size_t step = check_scaled(8) == 8 ? 1 : 9; /* in an emulated run every ninth bit: each of a byte in turn */
     uint64_t healthy = 0;
     bench_init(&b);
     build(&b, compacted);
@@ -212,7 +213,7 @@ static void torn_and_damaged(bool compacted)
         memset(b.disk.log[0].data + len - cut, 0, cut);
         CHECK_EQ(rule(&b), built.records + 1 - (cut + 47) / 48 >= built.marked ? QOS_OK : QOS_ECORRUPT);
     }
-    for (bit = 0; bit < len * 8; bit++) { /* any bit, also in the last record and in the header */
+    for (bit = 0; bit < len * 8; bit += step) { /* any bit, also in the last record and in the header */
         enum qos_status st;
         CHECK_CONTEXT("%d: bit %zu", compacted, bit);
         restore(&b, len);
@@ -221,7 +222,7 @@ static void torn_and_damaged(bool compacted)
         CHECK_EQ(st, QOS_ECORRUPT);
         CHECK_EQ(r.valid_bytes, bit / 8 / 48 * 48); /* recovery says where */
         CHECK_EQ(counts_of(&b.t).fragments, 0);
-        if (bit % 64 == 0) {
+        if (bit / step % 64 == 0) {
             st = recover(&b, TWOCHOICE_ACCEPT_PREFIX, &r);
             CHECK_EQ(st, bit / 8 < 48 ? QOS_ECORRUPT : QOS_OK);
             if (st == QOS_OK) { /* it was accepted: the next start finds no damage */
