@@ -210,10 +210,11 @@ $(foreach i,1 2 3 4 5,$(eval $(call cross_variant,$(i),$(word $(i),$(CROSS)))))
 i386_RUN := QOS_TEST_SCALE=60 $$$$($(B)/runs_i386 || echo qemu-i386)
 $(B)/runs_i386:
 	@mkdir -p $(@D) && echo 'int main(void) {return 0;}' | i686-linux-gnu-gcc -static -x c -o $@ -
-# freestanding.sh looks at the bodies' objects: atomics must not be calls of libgcc, and floating point must show.
+# freestanding.sh looks at the bodies' objects: atomics must not be calls of libgcc, and floating point must show. Where few
+# tests run, optimising costs more than it saves.
 aarch64 += -mno-outline-atomics
-aarch64_FLAGS += -mgeneral-regs-only
-armhf_FLAGS += -mgeneral-regs-only
+aarch64_FLAGS := -O0 -mgeneral-regs-only
+armhf_FLAGS := -O0 -mgeneral-regs-only
 s390x_FLAGS += -msoft-float
 VARIANTS := native san tsan cxx $(CROSS)
 

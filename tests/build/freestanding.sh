@@ -78,7 +78,7 @@ grep -Hn '^ *# *include' $headers | grep -vE ':# *include (<(stddef|stdint|stdbo
 
 printf '#include "%s"\n' $headers >"$out/all.c"
 # gcc at -Os, for a kernel's code model; clang at -O2; riscv64 at -O0. For the other targets the objects of make test are
-# examined: gcc at -O2 (native) or -O1, with the flags above, which show floating point (the Makefile).
+# examined: gcc at -O2 (native), -O1 or -O0, with the flags above, which show floating point (the Makefile).
 todo "$out/all.c" -O0 -O2 -Os >"$out/todo"
 if [ "${1:-}" != all ]; then
     sed -i -n -e "s| -Os gcc .*|& $KERNEL_CODE|p" -e '/ -O2 clang/p' -e '/ -O0 riscv64/p' "$out/todo"

@@ -1,5 +1,5 @@
 // proves: Phi is the maximum flow of plain augmenting paths; the verifier rejects any altered number
-// variants: native san i386 s390x aarch64 riscv64 armhf
+// variants: native san i386 s390x riscv64
 #include "pshift.h"
 #include "pshift_instances.h"
 
