@@ -345,10 +345,10 @@ real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
 beside-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-beside
-$(B)/tests.list: FORCE
+.PHONY: $(B)/tests.list
+$(B)/tests.list:
 	@mkdir -p $(B)
 	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(REAL:tests/%.sh=%) >$@
-FORCE:
 
 test: ## runs all tests; ends with N passed, N failed, N skipped
 	@tests/packages.sh test
