@@ -413,10 +413,13 @@ $(1): $(B)/examples/objects/%.o: examples/%.c Makefile
 	@mkdir -p $$(@D) && rm -f $$@
 	@$(2) -std=gnu11 -O2 -g1 $(C_WARNINGS) -I. -Iexamples/common $(3) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
 endef
+# A tool of several sources is linked with one copy of the bodies, as docs/embedding.md describes; one of a single source has
+# them inline.
+several = $(word 2,$(wildcard examples/$(1)/*.c))
 # $(1) tool, $(2) compiler, $(3) links, $(4) flags
 define example_tool
-$(call example_objects,$(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)),$(2),$(4))
-$(B)/examples/$(1): $(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)) $(COMMON_OBJECTS)
+$(call example_objects,$(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)),$(2),$(4) $(if $(several),-DQOS_DECLARE_ONLY))
+$(B)/examples/$(1): $(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)) $(COMMON_OBJECTS) $(if $(several),$(HEADERS:%.h=$(B)/bodies/native_%.o))
 	@rm -f $$@
 	@$(2) $(4) -o $$@ $$(filter %.o,$$^) $(3) -lm
 endef
