@@ -173,9 +173,8 @@ native_LD := gcc
 # A false assertion divides by zero, which the sanitizer finds: a condition would count as a branch that is not reached.
 san := clang -std=gnu11 -g1 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     '-DQOS_ASSERT(x)=((void)(1/(int)!!(x)))'
-# The bodies count what is run, for tests/build/coverage.sh.
-counters := -fprofile-instr-generate -fcoverage-mapping
-san_FLAGS := -O1 $(counters)
+# The bodies count what is run, for tests/build/coverage.sh; $t is the test.
+san_FLAGS := -O1 -fprofile-instr-generate -fcoverage-mapping
 san_TEST := -O0
 san_WHOLE := -O0
 san_LD := clang -fsanitize=address,undefined,integer -fprofile-instr-generate -fuse-ld=lld

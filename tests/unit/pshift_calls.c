@@ -389,6 +389,65 @@ static void eights(void)
     length = 5;
 }
 
+static void count_for(void *ctx, uint32_t count, pshift_task task, void *arg)
+{
+    uint32_t i;
+    *(uint32_t *)ctx = count;
+    for (i = 0; i < count; i++)
+        task(arg, i);
+}
+
+/* Rows of two entries, the last one shorter if `entries` is odd; capacity enough for all. */
+static struct pshift_problem pairs(uint32_t entries)
+{
+    struct pshift_problem p = problem();
+    uint32_t i;
+    p.buckets = (entries + 1) / 2;
+    for (i = 0; i < p.buckets; i++) {
+        row[i + 1] = i + 1 == p.buckets ? entries : 2 * i + 2;
+        reservation[i] = 10;
+    }
+    for (i = 0; i < entries; i++) {
+        server[i] = i % SERVERS;
+        demand[i] = 10;
+    }
+    for (i = 0; i < SERVERS; i++)
+        capacity[i] = MOST;
+    return p;
+}
+
+/* The number of parts by the number of entries, as the tunables say; and which warm starts solve all rows again, which
+ * alone is done in parts. */
+static void parts(void)
+{
+    static const uint32_t few = PSHIFT_SHARD_ENTRIES, many = 8 * PSHIFT_SHARD_ENTRIES;
+    const struct {
+        uint32_t entries, parts;
+    } size[] = {{few - 1, 0}, {few, 4}, {few + 1, 4}, {many - 1, 4}, {many, PSHIFT_SHARDS}};
+    static const uint32_t changed[] = {0, 1, 2, 3, 4, 5};
+    uint32_t i, n, called;
+    struct pshift_options opt;
+    memset(&opt, 0, sizeof opt);
+    opt.parallel_for = count_for;
+    opt.parallel_ctx = &called;
+    for (i = 0; i < sizeof size / sizeof *size; i++) {
+        const struct pshift_problem p = pairs(size[i].entries);
+        struct pshift_solution s = solution();
+        CHECK_CONTEXT("%u entries", size[i].entries);
+        called = 0; /* one part is done without a call */
+        CHECK_EQ(pshift_solver_solve(&ps, &p, &opt, &s), QOS_OK);
+        CHECK_EQ(called, size[i].parts);
+        CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+        for (n = 1; n <= 5; n++) {
+            CHECK_CONTEXT("%u entries, %u changed rows", size[i].entries, n);
+            called = 0;
+            CHECK_EQ(pshift_solver_retract(&ps, changed, n, &p, &s), QOS_OK);
+            CHECK_EQ(pshift_solver_resolve(&ps, changed, n, &p, &opt, &s), QOS_OK);
+            CHECK_EQ(called, n * PSHIFT_WARM_PART > p.buckets ? size[i].parts : 0);
+        }
+    }
+}
+
 int main(void)
 {
     struct pshift_solver_config config = {SERVERS, BUCKETS, ENTRIES};
@@ -405,6 +464,7 @@ int main(void)
     strong_excess();
     ends();
     eights();
+    parts();
     CHECK(check_mem_free(&m));
     return check_end();
 }
