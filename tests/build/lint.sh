@@ -4,9 +4,9 @@
 # C++, cppcheck also for the examples, and the analyser at its full depth
 #
 # The analyser assumes that QOS_ASSERT holds. So an invariant that it cannot find is written as an assertion, not
-# suppressed. In make test it explores 10,000 states of a function instead of 225,000: a
-# tenth of the time. A clean result is remembered by a hash of the command, the depth, the checks and all compiled text
-# (build/lint/clean/), and that run is not repeated.
+# suppressed. In make test it explores 10,000 states of a function instead of 225,000: a tenth of the time. A clean
+# result is remembered by a hash of the command, the depth, the checks and all compiled text (build/lint/clean/), and
+# that run is not repeated.
 set -u
 . "$(dirname "$0")/../lib.sh"
 all=${1:-}
@@ -75,34 +75,30 @@ export out
 # The longest first, so that no core waits for the last one.
 {
     wc -c ./*.h | sort -rn | awk '$2 ~ /\.h$/ {sub(/^\.\//, "", $2); print "tidy_c " $2}'
-    if [ "$all" = all ]; then for h in *.h; do echo "tidy_cxx $h"; done; fi
-    for tool in examples/*/; do
-        flags=
-        [ -n "$all" ] || break
-        [ "$tool" != examples/quickstart/ ] || continue
-        if [ -f "$tool/main.c" ]; then
-            flags=$(says "$tool/main.c" flags)
-            case $(says "$tool/main.c" compiler) in mpicc) flags="$flags $(mpicc --showme:compile 2>/dev/null)" ;; esac
-        fi
-        [ "$tool" != examples/nginx/ ] || flags=$(examples/nginx/build.sh --flags build/examples/ngx_http_qos_module.so) || continue
-        for s in "$tool"*.c; do [ -f "$s" ] && echo "tidy_user $s $flags"; done
+    for h in *.h; do
+        echo "check $h"
+        ! grep -q '^#.*INT128' "$h" || echo "check -DQOS_NO_INT128 -U__SIZEOF_INT128__ $h" # the others have the same text
     done
     if [ "$all" = all ]; then
-        for s in examples/quickstart/*.c; do [ -f "$s" ] && echo "tidy_user $s $(says "$s" flags)"; done
+        for h in *.h; do echo "tidy_cxx $h"; done
+        for tool in examples/*/; do
+            flags=
+            set -- "$tool"*.c
+            [ ! -f "$1" ] || echo "check -DQOS_DECLARE_ONLY $*" # the bodies were checked above
+            [ "$tool" != examples/quickstart/ ] || continue
+            if [ -f "$tool/main.c" ]; then
+                flags=$(says "$tool/main.c" flags)
+                case $(says "$tool/main.c" compiler) in mpicc) flags="$flags $(mpicc --showme:compile 2>/dev/null)" ;; esac
+            fi
+            [ "$tool" != examples/nginx/ ] || flags=$(examples/nginx/build.sh --flags build/examples/ngx_http_qos_module.so) || continue
+            for s in "$tool"*.c; do [ -f "$s" ] && echo "tidy_user $s $flags"; done
+        done
+        for s in examples/quickstart/*.c; do echo "tidy_user $s $(says "$s" flags)"; done
         for s in tests/*/*.c bench/*.c; do
             case $s in tests/plants/* | tests/proof/*) continue ;; esac # contracts: Frama-C reads them
             [ -f "$s" ] && echo "tidy_test $s $(says "$s" flags) -DFUZZ_NAME=\\\"x\\\""
         done
     fi
-    for h in *.h; do
-        echo "check $h"
-        ! grep -q '^#.*INT128' "$h" || echo "check -DQOS_NO_INT128 -U__SIZEOF_INT128__ $h" # the others have the same text
-    done
-    for tool in examples/*/; do
-        [ -n "$all" ] || break
-        set -- "$tool"*.c
-        [ ! -f "$1" ] || echo "check -DQOS_DECLARE_ONLY $*" # the bodies were checked above
-    done
     find . -path ./build -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) -print | xargs -n 40 echo format
 } >"$out/todo"
 side_by_side <"$out/todo" || { echo "not clean: see above"; exit 1; }
