@@ -647,6 +647,7 @@ struct pshift_solver {
 #define PSHIFT_PRIV_STUCK 8u /* bit of mark: no row offers it anything any more */
 #define PSHIFT_PRIV_HALF (UINT64_C(1) << 63)
 #define PSHIFT_PRIV_PIECE (INT64_C(1) << 62) /* of an excess that does not fit in a balance */
+#define PSHIFT_PRIV_BLOCK 1024u              /* rows of a sweep that are looked at together; at most 65536 */
 #define PSHIFT_PRIV_OFFER (INT64_C(1) << 60) /* in a pull or push: how much the partners move, or more */
 
 QOS_PRIV struct qos_u128 pshift_priv_u128(uint64_t v)
@@ -1322,24 +1323,28 @@ PSHIFT_PRIV_INLINE bool pshift_priv_both_in(const int64_t *balance, const uint32
     return (under & over) < 0;
 }
 
-/* Writes to list[] which of the `count` rows from row `first` on have such servers. Returns how many. No transfer adds
- * rows to this list: no balance changes its sign, and none leaves 0. */
+/* Writes to list[] which of the `count` rows from row `first` on have such servers, as distances from `first`. Returns
+ * how many. No transfer adds rows to this list: no balance changes its sign, and none leaves 0. */
 QOS_PRIV uint32_t pshift_priv_list_rows(const struct pshift_priv_job *job, const int64_t *balance, uint32_t first,
-                                        uint32_t count, uint32_t *list, int pull)
+                                        uint32_t count, uint16_t *list, int pull)
 {
-    const uint32_t *row = job->p->row, *server = job->p->server;
+    const uint32_t *row = job->p->row + first, *server = job->p->server, end = job->p->row[job->p->buckets];
     uint32_t i, n = 0;
-    for (i = first; i < first + count; i++) {
+    for (i = 0; i < count; i++) {
         const uint32_t length = row[i + 1] - row[i];
-        list[n] = i;
+        list[n] = (uint16_t)i;
+        __builtin_prefetch(server + row[i] + qos_min(end - row[i], 1024)); /* hardware stops at the page's end */
         if (QOS_LIKELY(length == 8))
             n += pshift_priv_both_in(balance, server + row[i], 8, pull) ? 1u : 0u;
         else
             n += pshift_priv_both_in(balance, server + row[i], length, pull) ? 1u : 0u;
     }
-    for (i = 0; i < n; i++) {
-        __builtin_prefetch(job->p->demand + row[list[i]]);
-        __builtin_prefetch(job->alloc + row[list[i]]);
+    for (i = 0; i < n; i++) { /* rows of up to 8 entries lie on at most two cache lines */
+        const uint32_t begin = row[list[i]], last = row[list[i] + 1] - 1;
+        __builtin_prefetch(job->p->demand + begin);
+        __builtin_prefetch(job->p->demand + last);
+        __builtin_prefetch(job->alloc + begin, 1);
+        __builtin_prefetch(job->alloc + last, 1);
     }
     return n;
 }
@@ -1388,34 +1393,37 @@ QOS_PRIV uint64_t pshift_priv_spread_row(const struct pshift_priv_job *job, int6
 
 /* Sweeps `count` rows from row `first` on, until `most` tokens have moved, no server is overloaded or none is
  * underloaded: direct transfers; or a pull, or if negative a push, which leaves the rows where movers want more in
- * key[]. Looks ahead for rows with both sides if one is so rare that most rows lack it. The balances are checked rarely
- * enough to cost less than the rows in between. */
+ * key[]. If one side is so rare that most rows lack it, looks ahead for rows with both sides: in as many rows as have
+ * 64 servers of that side. The balances are checked rarely enough to cost less than the rows in between. */
 QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *balance, uint32_t first, uint32_t count,
                                     uint64_t most, int pull)
 {
     struct pshift_solver *solver = job->solver;
-    uint32_t list[64], i, blocks = 0, rare = 0, n, k, listed;
+    const uint64_t all = job->p->servers * (uint64_t)job->p->buckets;
+    uint16_t list[PSHIFT_PRIV_BLOCK];
+    uint32_t i, unchecked = 0, many = 0, n, k, listed;
     uint64_t moved = 0;
     for (i = first; count != 0 && moved < most; count -= n, i += n) {
-        if (blocks == 0) {
-            rare = pshift_priv_rarer(balance, job->p->servers);
+        if (unchecked == 0) {
+            const uint32_t rare = pshift_priv_rarer(balance, job->p->servers);
             if (rare == 0)
                 break;
-            blocks = job->p->servers / 128 + 1;
+            /* A server on either side has entries. */
+            many = (uint32_t)qos_min(all / (rare * (uint64_t)job->p->row[job->p->buckets]), PSHIFT_PRIV_BLOCK / 64);
+            unchecked = job->p->servers / 2;
         }
-        blocks--;
-        n = count < 64 ? count : 64;
-        for (k = 0; k < n; k++)
-            list[k] = i + k;
+        n = (uint32_t)qos_min(count, many ? many * 64 : 64);
+        unchecked -= (uint32_t)qos_min(unchecked, n);
         listed = n;
-        if (rare * (uint64_t)job->p->row[job->p->buckets] <= job->p->servers * (uint64_t)job->p->buckets)
+        if (many)
             listed = pshift_priv_list_rows(job, balance, i, n, list, pull);
         for (k = 0; k < listed && moved < most; k++) {
+            const uint32_t row = many ? i + list[k] : i + k;
             bool open = false;
-            moved = qos_sat_add(moved, pull ? pshift_priv_spread_row(job, balance, list[k], pull, &open)
-                                            : pshift_priv_transfer_row(job, balance, list[k], 0));
+            moved = qos_sat_add(moved, pull ? pshift_priv_spread_row(job, balance, row, pull, &open)
+                                            : pshift_priv_transfer_row(job, balance, row, 0));
             if (open)
-                solver->key[solver->open_rows++] = list[k];
+                solver->key[solver->open_rows++] = row;
         }
     }
     return moved;
