@@ -803,6 +803,69 @@ static void real_cost(void)
     }
 }
 
+/* A burst is rounded up to whole us: the root's bucket, too. */
+static void burst_of_the_root(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    config.burst_ns = 1001; /* 2 us at 1 token a us */
+    world_open(&w, &config);
+    CHECK_EQ(drain(&w, 0, 1, S), 2);
+    world_close(&w);
+}
+
+/* A limit that was taken away and comes back starts empty: what its bucket held before is gone. */
+static void limit_comes_back(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 0, 0);
+    struct world w;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 100000, 0);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 1000), S); /* 10 ms of it are there */
+    CHECK_EQ(htb_change(&w.tree, S, 1, &c, NULL), QOS_OK);
+    c.limit_per_s[0] = 100000;
+    CHECK_EQ(htb_change(&w.tree, S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(drain(&w, 1, 1, S), 0);
+    CHECK_EQ(drain(&w, 1, 1, S + MS), 100);
+    world_close(&w);
+}
+
+/* The real cost of a borrowed request, more or less than estimated, leaves its class's own turn alone: two classes that
+ * used the same amount of their own tokens are served in turns. */
+static void real_cost_of_a_loan(void)
+{
+    static const uint64_t cost[2][HTB_RESOURCES_MAX] = {{7000, 0, 0, 0}, {1, 0, 0, 0}};
+    struct htb_config config = world_config();
+    struct world w;
+    unsigned way, i, first;
+    for (way = 0; way < 2; way++) {
+        CHECK_CONTEXT("way %u", way);
+        world_open(&w, &config);
+        reserve(&w, 1, 0, 100000, 0, 0);
+        reserve(&w, 2, 0, 100000, 0, 0);
+        for (i = 1; i <= 2; i++) { /* all of its own */
+            submit(&w, i, i, 1000, 0, S);
+            CHECK(htb_dispatch(&w.tree, S) == &pool[i]);
+        }
+        CHECK_EQ(stats_of(&w, 1).borrowed, 0);
+        submit(&w, 0, 1, 800, 0, S);
+        CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+        CHECK_EQ(stats_of(&w, 1).borrowed, 800);
+        CHECK_EQ(htb_complete(&w.tree, S, HTB_DONE, cost[way], &pool[0]), QOS_OK);
+        for (i = 0; i < 16; i++)
+            submit(&w, i, 1 + i % 2, 100, 0, S + 10 * MS);
+        for (i = first = 0; i < 8; i++) {
+            const struct htb_request *r = htb_dispatch(&w.tree, S + 10 * MS);
+            CHECK(r != NULL);
+            first += r && r->class_id == 1;
+        }
+        CHECK_EQ(first, 4);
+        world_close(&w);
+    }
+    CHECK_CONTEXT("%s", "");
+}
+
 /* A refund goes to the class that paid: not to a later holder of its id, not even to the one 2,048 reservations later.
    */
 static void holders(void)
@@ -1258,7 +1321,10 @@ int main(void)
     narrowed_in_vain();
     stood_still();
     several_resources();
+    burst_of_the_root();
+    limit_comes_back();
     real_cost();
+    real_cost_of_a_loan();
     holders();
     shares_of_a_fast_device();
     less_than_a_ns();

@@ -105,12 +105,25 @@ static void joining(void)
 static pthread_barrier_t barrier;
 static uint64_t granted[TREES][STEPS];
 
-/* The first tree that joins sees no lateness of others, whatever was in the memory. */
-static void nobody_else_is_late(void)
+/* Exchanges; then a request of this class is at the device for device_ns. */
+static void serve(struct world *one, uint64_t now_ns, uint32_t id, uint64_t device_ns)
+{
+    static struct htb_request request;
+    (void)htb_exchange(&one->tree, now_ns);
+    memset(&request, 0, sizeof request);
+    request.class_id = id;
+    request.tokens[0] = 10;
+    CHECK_EQ(htb_submit(&one->tree, now_ns, &request), QOS_OK);
+    CHECK(htb_dispatch(&one->tree, now_ns) == &request);
+    CHECK_EQ(htb_complete(&one->tree, now_ns + device_ns, HTB_DONE, NULL, &request), QOS_OK);
+}
+
+/* The first tree that joins sees no lateness of others, whatever was in the memory. It sees that of a tree that
+ * exchanges, and forgets it 40 ms after that tree's last exchange. */
+static void others_are_late(void)
 {
     struct htb_config config = world_config();
-    static struct htb_request request;
-    uint64_t now, bound_ns;
+    uint64_t now, until, bound_ns;
     config.bound = HTB_BY_FLIGHT;
     config.burst_ns = 1; /* one ns late is late */
     open_shared(3, 8);
@@ -118,16 +131,59 @@ static void nobody_else_is_late(void)
     reserve(&w[0], 1, 0, 400000, 0, 0);
     CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_OK);
     bound_ns = info_of(&w[0].tree).flight_bound_ns;
-    request.class_id = 2; /* best effort */
-    request.tokens[0] = 10;
-    for (now = 1; now < 500 * MS; now += MS) {
-        (void)htb_exchange(&w[0].tree, now);
-        CHECK_EQ(htb_submit(&w[0].tree, now, &request), QOS_OK);
-        CHECK(htb_dispatch(&w[0].tree, now) == &request);
-        CHECK_EQ(htb_complete(&w[0].tree, now, HTB_DONE, NULL, &request), QOS_OK);
-    }
+    for (now = 1; now < 500 * MS; now += MS)
+        serve(&w[0], now, 0, 0);
     CHECK_EQ(info_of(&w[0].tree).flight_bound_ns, bound_ns);
+    world_open(&w[1], &config);
+    CHECK_EQ(htb_join(&w[1].tree, now, shared, 1), QOS_OK);
+    reserve(&w[1], 1, 0, 400000, 0, now);
+    for (until = now + 100 * MS; now < until; now += MS) {
+        serve(&w[1], now, 1, MS / 2);
+        serve(&w[0], now, 0, 0);
+    }
+    CHECK_GE(bound_ns - 1, info_of(&w[0].tree).flight_bound_ns);
+    for (until = now + 60 * MS; now < until; now += MS)
+        serve(&w[0], now, 0, 0);
+    bound_ns = info_of(&w[0].tree).flight_bound_ns;
+    for (until = now + 500 * MS; now < until; now += MS)
+        serve(&w[0], now, 0, 0);
+    CHECK_EQ(info_of(&w[0].tree).flight_bound_ns, bound_ns);
+    world_close(&w[1]);
     world_close(&w[0]);
+}
+
+/* A part that grows shortens the lead of its class's turn, to the ns: the same tokens take less time. */
+static void lead_of_a_part_that_grows(void)
+{
+    struct htb_config config = world_config();
+    static struct htb_request request[3];
+    uint64_t now, lead = 2003;
+    unsigned i;
+    config.rate_per_s[0] = 4 * S;
+    open_shared(2, 8);
+    for (i = 0; i < 2; i++) {
+        world_open(&w[i], &config);
+        reserve(&w[i], 1, 0, S, 0, 0); /* in each tree half of it: 2 ns a token */
+        reserve(&w[i], 2, 0, S, 0, 0);
+        CHECK_EQ(htb_join(&w[i].tree, 0, shared, i), QOS_OK);
+    }
+    memset(request, 0, sizeof request);
+    for (i = 0; i < 3; i++) {
+        request[i].class_id = 1 + i % 2;
+        request[i].tokens[0] = i == 0 ? 4000000 : i == 1 ? 501 : 1; /* 8 ms; 1,002 ns; 1 ns */
+    }
+    CHECK_EQ(htb_submit(&w[0].tree, S, &request[0]), QOS_OK);
+    CHECK(htb_dispatch(&w[0].tree, S) == &request[0]);
+    (void)htb_exchange(&w[0].tree, S);
+    (void)htb_exchange(&w[1].tree, S); /* it wants nothing: gives its parts away */
+    now = S + 8 * MS - lead;
+    (void)htb_exchange(&w[0].tree, now); /* takes them: 1 ns a token, so a lead of 2,003 ns becomes one of 1,002 */
+    CHECK_EQ(htb_submit(&w[0].tree, now, &request[1]), QOS_OK);
+    CHECK_EQ(htb_submit(&w[0].tree, now, &request[2]), QOS_OK);
+    CHECK(htb_dispatch(&w[0].tree, now) == &request[1]);
+    CHECK(htb_dispatch(&w[0].tree, now) == &request[2]);
+    world_close(&w[0]);
+    world_close(&w[1]);
 }
 
 /* Three borrowers in tree 0, one in tree 1, from S on: each gets a quarter. Before S tree 1 had all of the root's
@@ -238,7 +294,8 @@ int main(void)
 {
     check_begin("unit/htb_trees");
     joining();
-    nobody_else_is_late();
+    others_are_late();
+    lead_of_a_part_that_grows();
     borrowers();
     threads(1);
     threads(2);
