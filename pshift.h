@@ -1401,7 +1401,7 @@ QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *
     struct pshift_solver *solver = job->solver;
     const uint64_t all = job->p->servers * (uint64_t)job->p->buckets;
     uint16_t list[PSHIFT_PRIV_BLOCK];
-    uint32_t i, unchecked = 0, many = 0, n, k, listed;
+    uint32_t i, unchecked = 0, many = 0, n = 32, k, listed;
     uint64_t moved = 0;
     for (i = first; count != 0 && moved < most; count -= n, i += n) {
         if (unchecked == 0) {
@@ -1412,7 +1412,7 @@ QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *
             many = (uint32_t)qos_min(all / (rare * (uint64_t)job->p->row[job->p->buckets]), PSHIFT_PRIV_BLOCK / 64);
             unchecked = job->p->servers / 2;
         }
-        n = (uint32_t)qos_min(count, many ? many * 64 : 64);
+        n = (uint32_t)qos_min(count, qos_min(2 * n, many ? many * 64 : 64)); /* from few rows on: few may be enough */
         unchecked -= (uint32_t)qos_min(unchecked, n);
         listed = n;
         if (many)
