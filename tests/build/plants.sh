@@ -139,9 +139,6 @@ objects=$(while read -r t; do [ ! -f "tests/$t.cc" ] || objects_in "tests/$t.cc"
 ${MAKE:-make} --no-print-directory -s $objects || finish 1
 cp ./*.h "$out/"
 for h in $(awk '{print $2}' "$out/todo.all" | sort -u); do tests/build/plant.pl apply_all "tests/plants/$h.txt" "$out" || finish 1; done
-for log in "$out"/*/plant.log; do
-    [ ! -s "$log" ] || { echo "BROKEN    $(cat "$log")"; failed=1; }
-done
 tried=$(awk '{n += NF - 4} END {print n + 0}' "$out/todo")
 if [ -n "${BASELINE:-}" ]; then sed 's/^/baseline /' "$out/tests" >>"$out/todo"; fi
 side_by_side <"$out/todo" | tee "$out/table"
@@ -156,6 +153,9 @@ fi
 caught=$(grep -c '^caught ' "$out/table")
 printf '%d bugs tried; %d times a test had to catch one, %d times it did\n' "$(grep -c '^bug ' "$out/todo")" "$tried" "$caught"
 [ "$caught" -eq "$tried" ] || failed=1
+for log in "$out"/*/plant.log; do
+    [ ! -s "$log" ] || { echo "BROKEN    $(cat "$log")"; failed=1; }
+done
 # Again at the end, for readers of the log's last lines only.
 if grep -v '^caught ' "$out/table"; then failed=1; fi
 finish $failed
