@@ -369,6 +369,42 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     CHECK(check_mem_free(&m));
 }
 
+/* Nodes for `near` fragments whose first and last byte are `span` apart, then some that are far away, then more between
+ * the first. */
+static uint32_t nodes_for(uint64_t span, uint32_t near, uint32_t far, bool last_first)
+{
+    struct check_mem m;
+    uint32_t i, nodes;
+    (void)open_table(&m, 1000, 1);
+    CHECK_EQ(redirect(&t, 7, last_first ? span - 8 : 0, 8, 2), QOS_OK);
+    for (i = 1; i + 1 < near; i++)
+        CHECK_EQ(redirect(&t, 7, i * UINT64_C(1000), 8, 2), QOS_OK);
+    CHECK_EQ(redirect(&t, 7, last_first ? 0 : span - 8, 8, 2), QOS_OK);
+    for (i = 0; i < far; i++)
+        CHECK_EQ(redirect(&t, 7, (UINT64_C(1) << 40) + i * UINT64_C(1000), 8, 2), QOS_OK);
+    for (i = 1; i < 40; i++)
+        CHECK_EQ(redirect(&t, 7, 500 + i * UINT64_C(1000), 8, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    nodes = counts_of(&t).nodes_used;
+    CHECK(check_mem_free(&m));
+    return nodes;
+}
+
+/* Fragments within 2^32 - 1 bytes share a small leaf, to the last byte. */
+static void span_of_a_leaf(void)
+{
+    uint32_t near, far, more = 0;
+    for (near = 2; near <= 60; near++)
+        for (far = 0; far <= 60; far += 5) {
+            const uint32_t nodes = nodes_for(UINT32_MAX - 1, near, far, far % 2 != 0);
+            CHECK_CONTEXT("%u near, %u far", near, far);
+            CHECK_EQ(nodes_for(UINT32_MAX, near, far, far % 2 != 0), nodes);
+            more += nodes_for(UINT64_C(1) << 32, near, far, far % 2 != 0) > nodes;
+        }
+    CHECK_CONTEXT("%s", "");
+    CHECK_GE(more, 1);
+}
+
 int main(void)
 {
     unsigned order;
@@ -381,6 +417,7 @@ int main(void)
     exclusion();
     references();
     many_open();
+    span_of_a_leaf();
     for (order = 0; order < 3; order++) {
         CHECK_CONTEXT("order %u", order);
         memory(1, order, false, 8); /* narrow leaves */
