@@ -127,6 +127,18 @@ static void family(int which)
         }
         bucket(400 * 500);
         break;
+    case 11: /* four groups of 17 servers, rows of 16 of a group, fewer than servers */
+        clear(68);
+        for (i = 0; i < 60; i++) {
+            const uint64_t group = i % 4, left_out = draw(0, 16);
+            for (k = 0; k < 17; k++)
+                if (k != left_out)
+                    entry((uint32_t)(group * 17 + k), draw(1, 100));
+            bucket(draw(300, 900));
+        }
+        for (i = 0; i < 68; i++)
+            capacity[i] = draw(300, 700);
+        break;
     default: /* one bucket on each server */
         clear(400);
         for (i = 0; i < 400; i++) {
@@ -136,7 +148,7 @@ static void family(int which)
         }
     }
 }
-#define FAMILIES 12
+#define FAMILIES 13
 
 static struct pshift_problem problem(void)
 {
@@ -179,6 +191,7 @@ static const struct {
     {"grid", {48326, 75215, 12156, 751, 15, 760}, {193451, 288681, 51909, 3668, 68, 3840}},
     {"cuckoo", {108, 115, 17, 82, 4, 362}, {24, 14, 9, 40, 7, 2172}},
     {"one bucket", {20000, 0, 0, 0, 0, 0}, {104934, 0, 0, 0, 0, 1}},
+    {"groups of 17, rows of 16", {2755, 3127, 0, 0, 0, 60}, {21982, 23191, 34, 11, 2, 480}},
     {"singles", {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}},
 #else
     {"random rows of 8, r = 0.9", {18863, 0, 0, 0, 0, 0}, {3142, 0, 0, 0, 0, 0}},
@@ -194,6 +207,7 @@ static const struct {
     {"grid", {46171, 35971, 14311, 1012, 7, 760}, {14287, 10901, 7716, 762, 18, 5320}},
     {"cuckoo", {107, 91, 18, 84, 4, 362}, {21, 12, 12, 57, 9, 2172}},
     {"one bucket", {20000, 0, 0, 0, 0, 0}, {104934, 0, 0, 0, 0, 1}},
+    {"groups of 17, rows of 16", {2755, 3143, 0, 0, 0, 60}, {910, 9, 0, 0, 0, 0}},
     {"singles", {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}},
 #endif
 };
