@@ -2250,12 +2250,6 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
     return QOS_OK;
 }
 
-/* Largest number of tokens under a limit. 0: no limit; QOS_NOTHING: no tokens. */
-QOS_PRIV uint64_t pshift_priv_limit(uint64_t limit)
-{
-    return limit == 0 ? QOS_UNLIMITED : limit == QOS_NOTHING ? 0 : limit;
-}
-
 QOS_API enum qos_status pshift_solver_info(const struct pshift_solver *solver, struct pshift_solver_state *out)
 {
     QOS_ASSERT(solver && out);
@@ -3543,7 +3537,7 @@ QOS_PRIV uint32_t pshift_priv_contract_of(struct pshift_controller *c, uint64_t 
 QOS_API enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
                                                  uint64_t reservation, uint64_t limit)
 {
-    const uint64_t most = pshift_priv_limit(limit);
+    const uint64_t most = limit == 0 ? QOS_UNLIMITED : limit == QOS_NOTHING ? 0 : limit;
     struct pshift_priv_contract *contract;
     if (reservation > PSHIFT_COUNT_MAX || reservation > most)
         return QOS_ERANGE;
