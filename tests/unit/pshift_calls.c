@@ -448,6 +448,41 @@ static void parts(void)
     }
 }
 
+/* Thousands of rows on the one overloaded server, which has no token in any of them: a sweep looks at many at once. */
+static void many_rows_in_vain(void)
+{
+    enum { ON = 200, ROWS = 4000, LENGTH = 8, ALL = ROWS * LENGTH + 1 };
+    static uint64_t room[ON], want[ROWS + 1], need[ALL], got[ALL];
+    static uint32_t begin[ROWS + 2], on[ALL];
+    static uint8_t binds[ON];
+    const struct pshift_problem p = {ON, ROWS + 1, room, want, begin, on, need};
+    const struct pshift_solver_config config = {ON, ROWS + 1, ALL};
+    struct pshift_solution s;
+    struct check_mem m;
+    uint32_t i, k;
+    memset(&s, 0, sizeof s);
+    s.alloc = got;
+    s.cut = binds;
+    for (i = 0; i < ON; i++)
+        room[i] = i == 0 ? 50 : 1000000;
+    for (i = 0; i < ROWS; i++) {
+        want[i] = 30;
+        for (k = 0; k < LENGTH; k++) {
+            on[i * LENGTH + k] = k == 0 ? 0 : 1 + (i * 7 + k) % (ON - 1);
+            need[i * LENGTH + k] = k == 0 ? 0 : 10;
+        }
+        begin[i + 1] = (i + 1) * LENGTH;
+    }
+    begin[ROWS + 1] = ALL; /* and one row on it alone */
+    want[ROWS] = need[ALL - 1] = 100;
+    (void)check_mem_new(&m, pshift_solver_memsize(&config), 64, 0);
+    CHECK_EQ(pshift_solver_init(&ps, m.mem, m.size, &config), QOS_OK);
+    CHECK_EQ(pshift_solver_solve(&ps, &p, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&ps, &p, &s), QOS_OK);
+    CHECK(s.exact && s.excess.lo == 50 && s.cut_servers == 1 && binds[0] == 1);
+    CHECK(check_mem_free(&m));
+}
+
 int main(void)
 {
     struct pshift_solver_config config = {SERVERS, BUCKETS, ENTRIES};
@@ -466,5 +501,6 @@ int main(void)
     eights();
     parts();
     CHECK(check_mem_free(&m));
+    many_rows_in_vain();
     return check_end();
 }
