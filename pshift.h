@@ -1409,7 +1409,7 @@ QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *
             const uint32_t rare = pshift_priv_rarer(balance, job->p->servers);
             if (rare == 0)
                 break;
-            /* A server on either side has entries. */
+            /* rows for each server of the rarer side; there are entries, as a server on either side has some */
             many = (uint32_t)qos_min(all / (rare * (uint64_t)job->p->row[job->p->buckets]), PSHIFT_PRIV_BLOCK / 64);
             unchecked = job->p->servers / 2;
         }
@@ -3537,7 +3537,7 @@ QOS_PRIV uint32_t pshift_priv_contract_of(struct pshift_controller *c, uint64_t 
 QOS_API enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
                                                  uint64_t reservation, uint64_t limit)
 {
-    const uint64_t most = limit == 0 ? QOS_UNLIMITED : limit == QOS_NOTHING ? 0 : limit;
+    const uint64_t most = limit == QOS_NOTHING ? 0 : qos_default(limit, QOS_UNLIMITED);
     struct pshift_priv_contract *contract;
     if (reservation > PSHIFT_COUNT_MAX || reservation > most)
         return QOS_ERANGE;

@@ -101,7 +101,7 @@ expect "the log held whatever the device did" json "$work/demo.json" '.judge.log
 expect "counters add up" adds_up "$work/demo.json"
 # The control of the same run: first come, first served serves each tenant in proportion to its outstanding requests
 # (32, 192, 16). If db's share of the device's time were its reservation that way, the run above would show nothing
-# about the scheduler. It would be on a device where 128 KiB take less time than 4 KiB.
+# about the scheduler. That is so only on a device where 128 KiB take less time than 4 KiB.
 if [ "$status" = 0 ]; then
     if json "$work/demo.json" '(.profile.points | map({key: "\(.bs_bytes)", value: .device_ns}) | from_entries) as $cost |
         32 * $cost["4096"] / (32 * $cost["4096"] + 208 * $cost["131072"]) <

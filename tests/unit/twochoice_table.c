@@ -369,8 +369,8 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     CHECK(check_mem_free(&m));
 }
 
-/* Nodes for `near` fragments whose first and last byte are `span` apart, then some that are far away, then more between
- * the first. */
+/* Nodes for `near` fragments that lie within `span` bytes and touch both of its ends, then some that are far away, then
+ * more between the first. */
 static uint32_t nodes_for(uint64_t span, uint32_t near, uint32_t far, bool last_first)
 {
     struct check_mem m;
