@@ -54,16 +54,17 @@
  *     from any epoch. A now_ns that goes backwards adds no tokens and breaks nothing.
  *   - Arguments come in one order: handle, now_ns, ids, amounts, outputs. A handle is
  *     never NULL (asserted); a pointer that may be NULL says so.
- *   - Errors are values (enum qos_status, negative). After an error the object is as it
- *     was.
+ *   - Errors are values (enum qos_status, negative). After an error, "not yet" included,
+ *     the object is as it was.
  *   - Ranges are written beside each argument and checked where the value enters.
  *   - In 64-bit settings QOS_UNLIMITED means no limit, QOS_NOTHING means nothing at all.
  *     A reservation or limit of 0 is none; any other 0 means the documented default.
  *   - Every function here is reentrant, works on its arguments only and is wait-free.
  *
  *   A bucket of rate r and burst d, asked for at most n tokens at a time, grants in any
- *   window of w seconds, whatever the pattern of calls:  granted <= r * w + max(d, n). A
- *   request larger than the bucket waits for a full one and leaves a debt, which the
+ *   window of w seconds, whatever the pattern of takes:  granted <= r * w + max(d, n).
+ *   Forced requests with a debt of at most m add to it:  granted <= r * w + d + m + n.
+ *   A request larger than the bucket waits for a full one and leaves a debt, which the
  *   refill pays off before anything else passes. So a lone request of n tokens waits at
  *   most (d + n) / r seconds.
  */
@@ -84,9 +85,9 @@
 #endif
 
 #define QOS_VERSION_MAJOR 0
-#define QOS_VERSION_MINOR 2
+#define QOS_VERSION_MINOR 3
 #define QOS_VERSION_PATCH 0
-#define QOS_VERSION_STRING "0.2.0"
+#define QOS_VERSION_STRING "0.3.0"
 
 /* Macros that may be defined before the first include:
  *
@@ -248,8 +249,8 @@ struct qos_reader {
     bool bad;
 };
 
-/* Frame of every wire message and disk record: magic, version, type, payload length, CRC32C, payload. */
-#define QOS_FRAME_HEADER_BYTES 16
+/* Frame of every wire message: magic, version, type, payload length, CRC32C of these, CRC32C of all, payload. */
+#define QOS_FRAME_HEADER_BYTES 20
 struct qos_frame {
     uint32_t magic;         /* which header's format */
     uint16_t version;       /* of that format */
@@ -391,8 +392,9 @@ QOS_API uint64_t qos_read_u64(struct qos_reader *reader);
 
 /* Frames. seal: the payload already lies at buf + QOS_FRAME_HEADER_BYTES; writes the header before it; *len_bytes is
  * the length of the whole frame. QOS_EMEMORY: size_bytes is too small. open: checks everything; *frame is set only on
- * QOS_OK. QOS_ETRUNCATED: more bytes are needed (a torn tail); QOS_ECORRUPT: not a frame of this magic, or damaged;
- * QOS_EVERSION: newer than version_max. QOS_EINVAL: a pointer is NULL. */
+ * QOS_OK. QOS_ECORRUPT: not a frame of this magic, or damaged; QOS_EVERSION: newer than version_max; QOS_ETRUNCATED: more
+ * bytes are needed (a torn tail, or a stream that goes on). A damaged length never asks for more bytes: the header has a
+ * checksum of its own. QOS_EINVAL: a pointer is NULL. */
 QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(const struct qos_frame *frame, void *buf, size_t size_bytes,
                                                      size_t *len_bytes);
 QOS_API QOS_NODISCARD enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic,
@@ -742,66 +744,84 @@ QOS_API enum qos_status qos_bucket_init(struct qos_bucket *bucket, uint64_t now_
     return QOS_OK;
 }
 
+/* The level at now_ns. A refused call stores nothing: a now_ns that was wrong once credits nothing by asking. */
+QOS_PRIV int64_t qos_priv_bucket_level(const struct qos_bucket *bucket, uint64_t now_ns)
+{
+    return now_ns <= bucket->last_ns
+               ? bucket->level
+               : qos_level_refill(bucket->level, bucket->depth, bucket->rate_per_s, now_ns - bucket->last_ns);
+}
+
+QOS_PRIV void qos_priv_bucket_set(struct qos_bucket *bucket, uint64_t now_ns, int64_t level)
+{
+    bucket->level = level;
+    bucket->last_ns = qos_max(bucket->last_ns, now_ns);
+}
+
 QOS_API void qos_bucket_refill(struct qos_bucket *bucket, uint64_t now_ns)
 {
-    if (now_ns <= bucket->last_ns)
-        return;
-    bucket->level = qos_level_refill(bucket->level, bucket->depth, bucket->rate_per_s, now_ns - bucket->last_ns);
-    bucket->last_ns = now_ns;
+    QOS_ASSERT(bucket != NULL);
+    qos_priv_bucket_set(bucket, now_ns, qos_priv_bucket_level(bucket, now_ns));
 }
 
 QOS_API enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n)
 {
-    int64_t n_sub;
+    int64_t n_sub, level;
+    QOS_ASSERT(bucket != NULL);
     if (n > QOS_TOKENS_MAX)
         return QOS_ERANGE;
     n_sub = (int64_t)n * QOS_SUBTOKENS;
-    qos_bucket_refill(bucket, now_ns);
-    if (n != 0 && bucket->level < qos_level_gate(bucket->depth, n_sub))
+    level = qos_priv_bucket_level(bucket, now_ns);
+    if (n != 0 && level < qos_level_gate(bucket->depth, n_sub))
         return QOS_EAGAIN;
-    bucket->level -= n_sub;
+    qos_priv_bucket_set(bucket, now_ns, level - n_sub);
     return QOS_OK;
 }
 
 QOS_API enum qos_status qos_bucket_force(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n,
                                          uint64_t debt_max_tokens)
 {
+    int64_t level;
+    QOS_ASSERT(bucket != NULL);
     if (n > QOS_TOKENS_MAX || debt_max_tokens > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    qos_bucket_refill(bucket, now_ns);
-    if (bucket->level < -(int64_t)debt_max_tokens * QOS_SUBTOKENS)
+    level = qos_priv_bucket_level(bucket, now_ns);
+    if (level < -(int64_t)debt_max_tokens * QOS_SUBTOKENS)
         return QOS_EDEBT;
-    bucket->level = qos_level_charge(bucket->level, (int64_t)n * QOS_SUBTOKENS);
+    qos_priv_bucket_set(bucket, now_ns, qos_level_charge(level, (int64_t)n * QOS_SUBTOKENS));
     return QOS_OK;
 }
 
 QOS_API enum qos_status qos_bucket_put(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n)
 {
-    int64_t n_sub;
+    int64_t n_sub, level;
+    QOS_ASSERT(bucket != NULL);
     if (n > QOS_TOKENS_MAX)
         return QOS_ERANGE;
-    qos_bucket_refill(bucket, now_ns);
     n_sub = (int64_t)n * QOS_SUBTOKENS;
-    bucket->level = bucket->level > bucket->depth - n_sub ? bucket->depth : bucket->level + n_sub;
+    level = qos_priv_bucket_level(bucket, now_ns);
+    qos_priv_bucket_set(bucket, now_ns, level > bucket->depth - n_sub ? bucket->depth : level + n_sub);
     return QOS_OK;
 }
 
 QOS_API uint64_t qos_bucket_next_ns(const struct qos_bucket *bucket, uint64_t now_ns, uint64_t n)
 {
-    uint64_t wait, from = qos_max(now_ns, bucket->last_ns);
+    uint64_t wait;
     int64_t level;
+    QOS_ASSERT(bucket != NULL);
     if (n > QOS_TOKENS_MAX)
         return QOS_NEVER;
-    level = qos_level_refill(bucket->level, bucket->depth, bucket->rate_per_s, from - bucket->last_ns);
+    level = qos_priv_bucket_level(bucket, now_ns);
     wait = n == 0 ? 0
                   : qos_level_wait_ns(level, qos_level_gate(bucket->depth, (int64_t)n * QOS_SUBTOKENS),
                                       bucket->rate_per_s);
-    return wait == 0 ? now_ns : qos_sat_add(from, wait);
+    return wait == 0 ? now_ns : qos_sat_add(qos_max(now_ns, bucket->last_ns), wait);
 }
 
 QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t now_ns, uint64_t rate_per_s,
                                             uint64_t burst_tokens)
 {
+    QOS_ASSERT(bucket != NULL);
     if (rate_per_s > QOS_RATE_MAX || burst_tokens == 0 || burst_tokens > QOS_TOKENS_MAX)
         return QOS_ERANGE;
     qos_bucket_refill(bucket, now_ns);
@@ -817,8 +837,10 @@ QOS_API enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t 
 QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes)
 {
     unsigned way = op == QOS_READ ? 0 : 1; /* a value outside the enum reads nothing beyond the arrays */
-    struct qos_u128 p = qos_mul_wide(len_bytes, model->per_mib_cost[way]);
+    struct qos_u128 p;
     uint64_t bytes_part, cost;
+    QOS_ASSERT(model != NULL);
+    p = qos_mul_wide(len_bytes, model->per_mib_cost[way]);
     if (p.hi != 0) /* 2^64 and more: far above the cap */
         return QOS_TOKENS_MAX;
     bytes_part = p.lo / QOS_PRIV_MIB + (p.lo % QOS_PRIV_MIB != 0);
@@ -831,6 +853,7 @@ QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op o
 {
     const uint64_t most = UINT64_C(1) << 40;
     uint64_t per_mib, slope_part;
+    QOS_ASSERT(model != NULL);
     if (op != QOS_READ && op != QOS_WRITE)
         return QOS_EINVAL;
     if (small_bytes == 0 || small_bytes >= large_bytes || large_bytes > most)
@@ -853,12 +876,15 @@ QOS_API enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op o
 
 QOS_API void qos_rng_seed(struct qos_rng *rng, uint64_t seed)
 {
+    QOS_ASSERT(rng != NULL);
     rng->state = seed;
 }
 
 QOS_API uint64_t qos_rng_u64(struct qos_rng *rng)
 {
-    uint64_t z = rng->state = qos_wrap_add(rng->state, UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t z;
+    QOS_ASSERT(rng != NULL);
+    z = rng->state = qos_wrap_add(rng->state, UINT64_C(0x9e3779b97f4a7c15));
     z = qos_wrap_mul(z ^ z >> 30, UINT64_C(0xbf58476d1ce4e5b9));
     z = qos_wrap_mul(z ^ z >> 27, UINT64_C(0x94d049bb133111eb));
     return z ^ z >> 31;
@@ -879,12 +905,12 @@ QOS_API uint64_t qos_rng_below(struct qos_rng *rng, uint64_t bound)
  *
  *   Numbers are little-endian at any alignment. CRC32C is that of RFC 3720, appendix B.4. A frame:
  *
- *     offset   0        4        6        8              12       16
- *              magic    version  type     payload bytes  CRC32C   payload ...
+ *     offset   0        4        6        8              12                16              20
+ *              magic    version  type     payload bytes  CRC32C of 0..11   CRC32C of all   payload ...
  *
- *   A frame is valid if and only if: 1. there are 16 bytes and the payload; 2. the magic is the expected one; 3. the
- *   CRC32C over bytes 0..11 and the payload matches; 4. the version is known. They are checked in this order, but
- *   the length before the checksum.
+ *   A frame is valid if and only if: 1. there are 20 bytes; 2. the magic is the expected one; 3. the CRC32C of bytes
+ *   0..11 matches; 4. the version is known; 5. the payload is there; 6. the CRC32C of bytes 0..15 and the payload
+ *   matches. They are checked in this order, so a length is believed only after 3.
  */
 
 QOS_API uint32_t qos_crc32c(uint32_t crc, const void *data, size_t len_bytes)
@@ -981,6 +1007,7 @@ QOS_API void qos_put_le64(void *p, uint64_t v)
 QOS_PRIV uint8_t *qos_priv_writer_room(struct qos_writer *writer, size_t n)
 {
     uint8_t *at;
+    QOS_ASSERT(writer != NULL);
     if (writer->bad || writer->size_bytes - writer->pos < n) {
         writer->bad = true;
         return NULL;
@@ -993,6 +1020,7 @@ QOS_PRIV uint8_t *qos_priv_writer_room(struct qos_writer *writer, size_t n)
 QOS_PRIV const uint8_t *qos_priv_reader_room(struct qos_reader *reader, size_t n)
 {
     const uint8_t *at;
+    QOS_ASSERT(reader != NULL);
     if (reader->bad || reader->size_bytes - reader->pos < n) {
         reader->bad = true;
         return NULL;
@@ -1004,6 +1032,7 @@ QOS_PRIV const uint8_t *qos_priv_reader_room(struct qos_reader *reader, size_t n
 
 QOS_API void qos_writer_init(struct qos_writer *writer, void *buf, size_t size_bytes)
 {
+    QOS_ASSERT(writer != NULL);
     writer->buf = (uint8_t *)buf;
     writer->size_bytes = size_bytes;
     writer->pos = 0;
@@ -1040,6 +1069,7 @@ QOS_API void qos_write_u64(struct qos_writer *writer, uint64_t v)
 
 QOS_API void qos_reader_init(struct qos_reader *reader, const void *buf, size_t size_bytes)
 {
+    QOS_ASSERT(reader != NULL);
     reader->buf = (const uint8_t *)buf;
     reader->size_bytes = size_bytes;
     reader->pos = 0;
@@ -1070,7 +1100,6 @@ QOS_API uint64_t qos_read_u64(struct qos_reader *reader)
     return p ? qos_get_le64(p) : 0;
 }
 
-/* Header: magic 4, version 2, type 2, payload length 4, CRC32C 4 (over the first 12 bytes and the payload). */
 QOS_API enum qos_status qos_frame_seal(const struct qos_frame *frame, void *buf, size_t size_bytes, size_t *len_bytes)
 {
     uint8_t *b = (uint8_t *)buf;
@@ -1083,8 +1112,9 @@ QOS_API enum qos_status qos_frame_seal(const struct qos_frame *frame, void *buf,
     qos_put_le16(b + 4, frame->version);
     qos_put_le16(b + 6, frame->type);
     qos_put_le32(b + 8, frame->payload_bytes);
-    crc = qos_crc32c(0, b, 12);
-    qos_put_le32(b + 12, qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, frame->payload_bytes));
+    qos_put_le32(b + 12, qos_crc32c(0, b, 12));
+    crc = qos_crc32c(0, b, 16);
+    qos_put_le32(b + 16, qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, frame->payload_bytes));
     *len_bytes = (size_t)frame->payload_bytes + QOS_FRAME_HEADER_BYTES;
     return QOS_OK;
 }
@@ -1098,16 +1128,16 @@ QOS_API enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint3
         return QOS_EINVAL;
     if (size_bytes < QOS_FRAME_HEADER_BYTES)
         return QOS_ETRUNCATED;
-    if (qos_get_le32(b) != magic)
-        return QOS_ECORRUPT;
-    payload_bytes = qos_get_le32(b + 8);
-    if (size_bytes - QOS_FRAME_HEADER_BYTES < payload_bytes)
-        return QOS_ETRUNCATED;
-    crc = qos_crc32c(0, b, 12);
-    if (qos_get_le32(b + 12) != qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, payload_bytes))
+    if (qos_get_le32(b) != magic || qos_get_le32(b + 12) != qos_crc32c(0, b, 12))
         return QOS_ECORRUPT;
     if (qos_get_le16(b + 4) > version_max)
         return QOS_EVERSION;
+    payload_bytes = qos_get_le32(b + 8);
+    if (size_bytes - QOS_FRAME_HEADER_BYTES < payload_bytes)
+        return QOS_ETRUNCATED;
+    crc = qos_crc32c(0, b, 16);
+    if (qos_get_le32(b + 16) != qos_crc32c(crc, b + QOS_FRAME_HEADER_BYTES, payload_bytes))
+        return QOS_ECORRUPT;
     frame->magic = magic;
     frame->version = qos_get_le16(b + 4);
     frame->type = qos_get_le16(b + 6);
@@ -1138,6 +1168,7 @@ QOS_API const char *qos_first_broken(const struct qos_rule *rule, size_t count)
 
 QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem)
 {
+    QOS_ASSERT(layout != NULL);
     layout->mem = (unsigned char *)mem;
     layout->size_bytes = 0;
     layout->align = 1;
@@ -1147,6 +1178,7 @@ QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem)
 QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align)
 {
     size_t offset = 0, bytes = 0;
+    QOS_ASSERT(layout != NULL);
     QOS_ASSERT(align != 0 && (align & (align - 1)) == 0);
     if (align > layout->align)
         layout->align = align;
@@ -1164,6 +1196,7 @@ QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t it
 QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout)
 {
     size_t padded;
+    QOS_ASSERT(layout != NULL);
     if (layout->overflow || __builtin_add_overflow(layout->size_bytes, layout->align - 1, &padded))
         return 0;
     return padded & ~(layout->align - 1);
@@ -1200,6 +1233,7 @@ QOS_API enum qos_status qos_layout_check(const struct qos_layout *layout, const 
 
 QOS_API void qos_counter_add(qos_counter_t *counter, uint64_t n)
 {
+    QOS_ASSERT(counter != NULL);
 #if QOS_HAS_ATOMIC64
     __atomic_store_n(counter, qos_wrap_add(*counter, n), __ATOMIC_RELAXED); /* nobody else writes it */
 #else
@@ -1209,6 +1243,7 @@ QOS_API void qos_counter_add(qos_counter_t *counter, uint64_t n)
 
 QOS_API uint64_t qos_counter_read(const qos_counter_t *counter)
 {
+    QOS_ASSERT(counter != NULL);
 #if QOS_HAS_ATOMIC64
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 #else
@@ -1218,6 +1253,7 @@ QOS_API uint64_t qos_counter_read(const qos_counter_t *counter)
 
 QOS_API void qos_counters_read(const struct qos_counters *counters, struct qos_stats *out)
 {
+    QOS_ASSERT(counters != NULL);
     out->granted = qos_counter_read(&counters->granted);
     out->borrowed = qos_counter_read(&counters->borrowed);
     out->refused = qos_counter_read(&counters->refused);

@@ -56,8 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             qos_put_le32(bytes + QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES - 4, data[0] >> 7);
         }
         qos_put_le32(bytes + 8, (uint32_t)(n - QOS_FRAME_HEADER_BYTES));
-        crc = qos_crc32c(0, bytes, 12);
-        qos_put_le32(bytes + 12, qos_crc32c(crc, bytes + QOS_FRAME_HEADER_BYTES, n - QOS_FRAME_HEADER_BYTES));
+        qos_put_le32(bytes + 12, qos_crc32c(0, bytes, 12));
+        crc = qos_crc32c(0, bytes, 16);
+        qos_put_le32(bytes + 16, qos_crc32c(crc, bytes + QOS_FRAME_HEADER_BYTES, n - QOS_FRAME_HEADER_BYTES));
     }
     if (pshift_report_decode(bytes, n, &m, re, MOST) == QOS_OK) {
         FUZZ_CHECK(m.count <= MOST);

@@ -53,10 +53,10 @@ static void step(struct fuzz_input *in, struct qos_bucket *b, struct oracle *o, 
     case 0:
         st = qos_bucket_take(b, now, n);
         FUZZ_CHECK(st == (!fits ? QOS_ERANGE : granted(o, now, n) ? QOS_OK : QOS_EAGAIN));
-        if (st != QOS_ERANGE)
+        if (st == QOS_OK) { /* a refused one changes nothing */
             settle(o, now);
-        if (st == QOS_OK)
             o->level -= (wide)n * SUB;
+        }
         break;
     case 1:
         most = tokens(in);
@@ -65,10 +65,11 @@ static void step(struct fuzz_input *in, struct qos_bucket *b, struct oracle *o, 
             FUZZ_CHECK(st == QOS_ERANGE);
             break;
         }
-        settle(o, now);
-        FUZZ_CHECK(st == (o->level < -(wide)most * SUB ? QOS_EDEBT : QOS_OK));
-        if (st == QOS_OK)
+        FUZZ_CHECK(st == (level_at(o, now) < -(wide)most * SUB ? QOS_EDEBT : QOS_OK));
+        if (st == QOS_OK) {
+            settle(o, now);
             o->level -= (wide)n * SUB;
+        }
         break;
     case 2:
         FUZZ_CHECK(qos_bucket_put(b, now, n) == (fits ? QOS_OK : QOS_ERANGE));

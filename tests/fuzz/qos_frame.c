@@ -16,6 +16,11 @@ static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t n)
     return ~crc;
 }
 
+static uint32_t le32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
 /* Any bytes: a frame opens if and only if the format says so. */
 static void any_bytes(const uint8_t *data, size_t size)
 {
@@ -26,9 +31,9 @@ static void any_bytes(const uint8_t *data, size_t size)
     if (size)
         memcpy(copy, data, size);
     if (qos_frame_open(copy, size, 0x51534f51u, 7, &f) == QOS_OK) {
-        FUZZ_CHECK(size >= 16);
-        payload = (uint32_t)data[8] | (uint32_t)data[9] << 8 | (uint32_t)data[10] << 16 | (uint32_t)data[11] << 24;
-        FUZZ_CHECK(payload <= size - 16 && f.payload_bytes == payload);
+        FUZZ_CHECK(size >= 20);
+        payload = le32(data + 8);
+        FUZZ_CHECK(payload <= size - 20 && f.payload_bytes == payload);
         FUZZ_CHECK((data[4] | data[5] << 8) <= 7);
     }
     free(copy);
@@ -39,24 +44,24 @@ static void sealed(struct fuzz_input *in)
 {
     uint16_t version = (uint16_t)fuzz_between(in, 0, 3);
     size_t n = in->left, flip, len;
-    uint8_t *buf = malloc(n + 16);
+    uint8_t *buf = malloc(n + 20);
     struct qos_frame f = {0x51534f51u, 0, 9, 0}, g;
-    uint32_t crc;
     f.version = version;
     f.payload_bytes = (uint32_t)n;
     if (n)
-        memcpy(buf + 16, in->data, n);
-    FUZZ_CHECK(qos_frame_seal(&f, buf, n + 16, &len) == QOS_OK && len == n + 16);
-    crc = crc_bitwise(crc_bitwise(0, buf, 12), buf + 16, n);
-    FUZZ_CHECK(crc == ((uint32_t)buf[12] | (uint32_t)buf[13] << 8 | (uint32_t)buf[14] << 16 | (uint32_t)buf[15] << 24));
-    FUZZ_CHECK(qos_frame_open(buf, n + 16, f.magic, 3, &g) == QOS_OK);
+        memcpy(buf + 20, in->data, n);
+    FUZZ_CHECK(qos_frame_seal(&f, buf, n + 20, &len) == QOS_OK && len == n + 20);
+    FUZZ_CHECK(crc_bitwise(0, buf, 12) == le32(buf + 12));
+    FUZZ_CHECK(crc_bitwise(crc_bitwise(0, buf, 16), buf + 20, n) == le32(buf + 16));
+    FUZZ_CHECK(qos_frame_open(buf, n + 20, f.magic, 3, &g) == QOS_OK);
     FUZZ_CHECK(g.payload_bytes == n && g.type == 9 && g.version == version && g.magic == f.magic);
-    FUZZ_CHECK(qos_frame_open(buf, n + 15, f.magic, 3, &g) == QOS_ETRUNCATED);
+    FUZZ_CHECK(qos_frame_open(buf, n + 19, f.magic, 3, &g) == QOS_ETRUNCATED);
     if (version > 0)
-        FUZZ_CHECK(qos_frame_open(buf, n + 16, f.magic, (uint16_t)(version - 1), &g) == QOS_EVERSION);
-    flip = n ? in->data[n - 1] % (n + 16) : 0;
+        FUZZ_CHECK(qos_frame_open(buf, n + 20, f.magic, (uint16_t)(version - 1), &g) == QOS_EVERSION);
+    flip = n ? in->data[n - 1] % (n + 20) : 0;
     buf[flip] = (uint8_t)(buf[flip] ^ 1 << (n & 7));
-    FUZZ_CHECK(qos_frame_open(buf, n + 16, f.magic, 3, &g) < 0);
+    FUZZ_CHECK(qos_frame_open(buf, n + 20, f.magic, 3, &g) == QOS_ECORRUPT);
+    FUZZ_CHECK(flip >= 16 || qos_frame_open(buf, 20, f.magic, 3, &g) == QOS_ECORRUPT);
     free(buf);
 }
 

@@ -283,25 +283,25 @@ static void messages(void)
         struct qos_frame f = {TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, TWOCHOICE_LOAD, 44};
         memset(buf, 0, sizeof buf);
         CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
-        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_OK);
+        CHECK_EQ(twochoice_message_decode(buf, sealed, &out, peers_out, 300), QOS_OK);
         f.type = 9;
         CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
-        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_ECORRUPT);
+        CHECK_EQ(twochoice_message_decode(buf, sealed, &out, peers_out, 300), QOS_ECORRUPT);
         f.type = TWOCHOICE_LOAD;
         f.payload_bytes = 43;
         CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
-        CHECK_EQ(twochoice_message_decode(buf, 59, &out, peers_out, 300), QOS_ECORRUPT);
+        CHECK_EQ(twochoice_message_decode(buf, sealed, &out, peers_out, 300), QOS_ECORRUPT);
         f.payload_bytes = 45;
         CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
-        CHECK_EQ(twochoice_message_decode(buf, 61, &out, peers_out, 300), QOS_ECORRUPT);
+        CHECK_EQ(twochoice_message_decode(buf, sealed, &out, peers_out, 300), QOS_ECORRUPT);
         f.payload_bytes = 44;
         f.version = TWOCHOICE_MESSAGE_VERSION + 1;
         CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
-        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_EVERSION);
+        CHECK_EQ(twochoice_message_decode(buf, sealed, &out, peers_out, 300), QOS_EVERSION);
         f.version = TWOCHOICE_MESSAGE_VERSION;
         buf[QOS_FRAME_HEADER_BYTES + 4] = 3; /* a state that does not exist */
         CHECK_EQ(qos_frame_seal(&f, buf, sizeof buf, &sealed), QOS_OK);
-        CHECK_EQ(twochoice_message_decode(buf, 60, &out, peers_out, 300), QOS_ECORRUPT);
+        CHECK_EQ(twochoice_message_decode(buf, sealed, &out, peers_out, 300), QOS_ECORRUPT);
     }
 }
 

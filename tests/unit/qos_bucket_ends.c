@@ -74,6 +74,28 @@ static void check_time(void)
     CHECK_EQ(qos_bucket_take(&b, MAX, 1), QOS_EAGAIN);
 }
 
+/* A call that is refused changes nothing: one wrong clock, an hour ahead, credits no hour. */
+static void check_refused(void)
+{
+    struct qos_bucket b = full(1, 100, 0), before;
+    CHECK_EQ(qos_bucket_take(&b, 0, 100), QOS_OK);
+    CHECK_EQ(qos_bucket_force(&b, 0, 100, 0), QOS_OK);
+    before = b;
+    CHECK_EQ(qos_bucket_take(&b, 150 * S, 100), QOS_EAGAIN);
+    CHECK_EQ(qos_bucket_force(&b, 50 * S, 1, 49), QOS_EDEBT);
+    CHECK(memcmp(&b, &before, sizeof b) == 0);
+    CHECK_EQ(qos_bucket_take(&b, S, 1), QOS_EAGAIN);
+    CHECK_EQ(qos_bucket_next_ns(&b, S, 1), 101 * S);
+    /* The contract's bound with forced requests of at most n = 100 and a debt of m = 10,000: d + m + n at one instant. */
+    {
+        uint64_t granted = 0;
+        b = full(0, 100, 0);
+        while (qos_bucket_force(&b, 0, 100, 10000) == QOS_OK)
+            granted += 100;
+        CHECK(granted > 10000 && granted <= 100 + 10000 + 100);
+    }
+}
+
 static void check_debt(void)
 {
     /* A request of ten bursts: a full bucket grants it, then nothing for nine bursts and the next token. */
@@ -154,6 +176,7 @@ int main(void)
     check_begin("unit/qos_bucket_ends");
     check_ranges();
     check_time();
+    check_refused();
     check_debt();
     check_change();
     return check_end();
