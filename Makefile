@@ -128,7 +128,7 @@ ifneq ($(filter-out help install uninstall clean format $(filter) $(nginx_module
 # ---- the first lines of the sources -----------------------------------------------------------------------------------
 
 # In the order in which they begin: the long ones first.
-KINDS := adversary interleave paper property fuzz unit
+KINDS := adversary world interleave paper property fuzz unit
 C_TESTS := $(filter-out tests/fuzz/driver.c,$(wildcard $(KINDS:%=tests/%/*.c)))
 CC_TESTS := $(wildcard $(KINDS:%=tests/%/*.cc)) # C++ oracles: native only
 BENCH_SOURCES := $(wildcard bench/*.c bench/*.cc)
@@ -229,6 +229,9 @@ paper_VARIANTS := native san
 adversary_VARIANTS := native
 fuzz_VARIANTS := native san
 interleave_VARIANTS := native
+world_VARIANTS := native
+# The world's numbers are the same on every machine: no fused products, no longer registers.
+$(foreach v,$(VARIANTS),$(eval $v_world_TEST := $(if $(filter native,$v),-O2,$($v_TEST)) -ffp-contract=off $(if $(filter i386,$v),-msse2 -mfpmath=sse)))
 
 variants = $(or $(call says,$(1),variants),$(if $(filter tests/property/htb_% tests/property/tags_%,$(1)),$(patsubst s390x,riscv64,$(property_VARIANTS)),$($(call kind,$(1))_VARIANTS)))
 
@@ -252,6 +255,17 @@ about = $(sort qos $(filter $(firstword $(subst _, ,$(basename $(notdir $(1)))))
 bodies = $(foreach h,$(call about,$(1)),$(B)/bodies/$(2)_$h.o)
 has_own = $(or $(filter -D%,$(call says,$(1),flags)),$(filter own,$(call says,$(1),bodies)),$(filter interleave,$(call kind,$(1))))
 
+# The parts of the world are linked with the tests of tests/world/.
+WORLD := $(wildcard examples/world/*.c)
+world_parts = $(if $(filter world,$(call kind,$(1))),$(WORLD:%.c=$(B)/$(2)/%.o))
+define world_object
+$(B)/$(1)/examples/world/%.o: examples/world/%.c Makefile
+	@mkdir -p $$(@D) && rm -f $$@
+	@$($(1)) $($(1)_world_TEST) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
+endef
+$(foreach v,$(VARIANTS),$(eval $(call world_object,$v)))
+-include $(wildcard $(B)/*/examples/world/*.d)
+
 # The old program is removed first: one that no longer compiles must not be run. -MF: of several sources the last one's
 # headers count, so the test comes after the driver.
 TESTS :=
@@ -264,9 +278,9 @@ $(B)/$(2)/$(call name,$(1)).o: $(1) Makefile $(firstword $(5))
 	@mkdir -p $$(@D) && rm -f $$@
 	@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $(or $($(2)_$(call kind,$(1))_TEST),$($(2)_TEST)) $(4) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $(1)
 	$(if $(5),@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
-$(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2))
+$(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2)) $(call world_parts,$(1),$(2))
 	@rm -f $$@
-	@$($(2)_LD) -I. $(4) -o $$@ $$^ $(3)
+	@$($(2)_LD) -I. $(4) -o $$@ $$^ $(3) $(if $(filter world,$(call kind,$(1))),-lm)
 endef
 define test_whole
 TESTS += $(2)/$(call name,$(1))

@@ -20,7 +20,7 @@ early() { # early returns before random statements of functions and scripts, in 
     local tree=$out/tree plants=${EARLY:-20} n=0 tries=0 source line name unnoticed=0 random lines word
     rm -rf "$tree" && mkdir -p "$tree" && git archive HEAD | tar -x -C "$tree" || return 1
     cd "$tree" || return 1
-    mapfile -t sources < <(ls tests/{unit,property,paper,adversary,interleave,fuzz}/*.c tests/{build,real}/*.sh | grep -v -e fuzz/driver.c -e build/early.sh)
+    mapfile -t sources < <(ls tests/{unit,property,paper,adversary,world,interleave,fuzz}/*.c tests/{build,real}/*.sh | grep -v -e fuzz/driver.c -e build/early.sh)
     RANDOM=${SEED:-1}
     while [ $n -lt "$plants" ] && [ $tries -lt $((plants * 20)) ]; do
         tries=$((tries + 1)) random=$((RANDOM * 32768 + RANDOM))

@@ -7,7 +7,7 @@
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0
-[ $# -gt 0 ] || set -- tests/{unit,property,paper,adversary,interleave,fuzz}/*.{c,h} tests/property/*.cc tests/*.h tests/{build,real,vm}/*.sh
+[ $# -gt 0 ] || set -- tests/{unit,property,paper,adversary,world,interleave,fuzz}/*.{c,h} tests/property/*.cc tests/*.h tests/{build,real,vm}/*.sh
 sources=() scripts=()
 for s in "$@"; do
     case $s in

@@ -1,0 +1,103 @@
+/* devices.h - simulated devices                                                        SPDX-License-Identifier: MIT
+ *
+ * A device works on its requests by itself in virtual time. Give it requests (world_device_submit), ask when the next
+ * one is done (world_device_next_ns), and take that one at that time (world_device_take).
+ *
+ *     submit --> queue (one, or one per channel) --> channel 0 [====  ]--\
+ *                        ^ the order decides     --> channel 1 [==    ]---+--> take
+ *                                                --> ...                 /
+ *
+ * A request has a cost: the ns that it would take if the whole device, at nominal capacity, worked on nothing else. One
+ * of M channels needs M times as long. Service times vary around that by `spread`. Zero is the simplest value in every
+ * field of the configuration: one channel, in order, fixed times, no pauses. */
+#ifndef QOS_WORLD_DEVICES_H
+#define QOS_WORLD_DEVICES_H
+
+#include "world.h"
+
+#define WORLD_CHANNELS_MAX 256u
+
+/* Which waiting request is next. */
+enum world_order {
+    WORLD_IN_ORDER = 0, /* of arrival */
+    WORLD_ELEVATOR = 1, /* ascending offsets, then back to the lowest */
+    WORLD_SHORTEST = 2, /* the least cost */
+    WORLD_ANY = 3,      /* by chance */
+    WORLD_NEAREST = 4   /* the least time to reach it, as a disk with command queueing chooses; it may starve one */
+};
+#define WORLD_ORDERS 5
+
+/* How service times vary. Each has mean 1 times the cost, except WORLD_READ_WRITE. */
+enum world_spread {
+    WORLD_FIXED = 0,
+    WORLD_TEN = 1,         /* uniform, +-10 % */
+    WORLD_THIRTY = 2,      /* uniform, +-30 % */
+    WORLD_EXPONENTIAL = 3, /* */
+    WORLD_LOGNORMAL = 4,   /* sigma 0.7: one of 100 takes four times the mean */
+    WORLD_TWO_SIZES = 5,   /* nine of ten take half, one takes 5.5 times */
+    WORLD_READ_WRITE = 6   /* a write takes four times as long as a read of the same cost */
+};
+#define WORLD_SPREADS 7
+
+struct world_device_config {
+    uint32_t channels;         /* 1..WORLD_CHANNELS_MAX; 0: 1 */
+    bool hashed;               /* a queue for each channel, chosen by the request's offset; else one for all */
+    enum world_order order;    /* */
+    enum world_spread spread;  /* */
+    uint32_t capacity;         /* permille of the nominal one; 0: 1000 */
+    uint64_t step_ns;          /* from this time on ... */
+    uint32_t step_capacity;    /* ... the capacity is this; 0: no step */
+    uint64_t pause_every_ns;   /* it pauses once in each such time, counted from 0; 0: never */
+    uint64_t pause_ns;         /* for so long, at the end of that time */
+    bool pause_channel;        /* one channel pauses at a time, each in its turn; else all */
+    uint64_t seek_ns, turn_ns; /* a disk: seek over all its offsets and time of a rotation; 0: no disk */
+    uint32_t provisioned;      /* permille of the nominal capacity, 2 ms of it in advance; what is above is held
+                                * until it fits, rounded up to 3 ms; 0: not provisioned */
+};
+
+#define WORLD_OFFSETS (UINT64_C(1) << 32) /* offsets of a device */
+
+struct world_io {
+    uint64_t cost_ns; /* see above */
+    uint64_t offset;  /* 0..WORLD_OFFSETS - 1 */
+    uint32_t id;      /* the user's */
+    bool write;
+    uint64_t submit_ns, begin_ns, end_ns; /* the device's: submitted, begun, done */
+};
+
+struct world_lane { /* requests that wait, in order of arrival: list[first..count) */
+    struct world_io *list;
+    size_t first, count, room;
+};
+
+struct world_device {
+    struct world_device_config config;
+    struct world_rng rng;
+    struct world_lane *lane;                       /* one, or one per channel */
+    struct world_io busy[WORLD_CHANNELS_MAX];      /* what each channel works on */
+    uint64_t idle[WORLD_CHANNELS_MAX / 64];        /* bits: channels without work */
+    struct world_queue ends;                       /* of what the channels work on */
+    uint64_t head[WORLD_CHANNELS_MAX];             /* offset where each channel's last request ended */
+    double credit_ns;                              /* provisioned: work in advance */
+    uint64_t credit_at_ns;                         /* ... as of then */
+    uint64_t waiting, working, done, done_cost_ns; /* requests; cost of those done */
+};
+
+void world_device_init(struct world_device *d, const struct world_device_config *config, uint64_t seed);
+void world_device_free(struct world_device *d);
+void world_device_submit(struct world_device *d, uint64_t now_ns, const struct world_io *io);
+/* When the next request is done; WORLD_NEVER if the device has none. */
+static inline uint64_t world_device_next_ns(const struct world_device *d)
+{
+    return world_queue_next_ns(&d->ends);
+}
+/* A request that is done by now_ns; the channel begins the next one at the time when this one was done. */
+bool world_device_take(struct world_device *d, uint64_t now_ns, struct world_io *out);
+
+/* Nominal work (cost) that the device can do in from_ns..to_ns, capacity step and pauses counted, with mean times and
+ * always enough requests. Not for disks. */
+double world_device_could_ns(const struct world_device_config *config, uint64_t from_ns, uint64_t to_ns);
+/* True if a pause overlaps from_ns..to_ns. */
+bool world_device_pauses(const struct world_device_config *config, uint64_t from_ns, uint64_t to_ns);
+
+#endif
