@@ -74,7 +74,8 @@
  *   - Counts are 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may
  *     name a server twice and may be empty. Memory: PSHIFT_BYTES_PER_ENTRY per entry,
  *     plus O(servers + buckets). After an error the object is unchanged; outputs are
- *     undefined.
+ *     undefined. A solution's arrays are outputs: if a refused solve was given those of
+ *     the last solution, no warm start from it is possible.
  *   - Longest wait: let k requests be ahead in the same queue, w be the queue's weight,
  *     and W the sum of the other queues' weights. A request that gets an R-token waits
  *     at most (k / w + 1) * W + k picks. With an L-token it waits at most that long, plus
@@ -206,6 +207,7 @@ struct pshift_solver_state {
     uint64_t paths;               /* paths that a search found */
     uint32_t rounds;              /* searches by level */
     uint32_t indexed_rows;        /* rows of the last window; 0: no search was needed */
+    bool repeated;                /* a warm start's cut was no proof, so all was solved from scratch */
 };
 
 struct pshift_scheduler_config {
@@ -361,12 +363,13 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *
  * 1. Retract the rows that will change, while *problem and the solution still hold the old rows.
  * 2. Change them: reservations, demands and servers, but not the number of entries. Capacities may change, too.
  * 3. Resolve the same rows. All other rows and solution->alloc must be as the last call left them (not checked).
- * The result is as good as that of pshift_solver_solve, but may differ from it. Cost: O(servers), the changed rows, and
+ * The result is as good as that of pshift_solver_solve, but may differ from it. The cut is checked against Phi; if it
+ * proves nothing, all is solved from scratch. Cost: O(servers), the changed rows, and
  * the rows that are needed to place their tokens. All rows are read if the set of binding servers changes. All are
  * solved from scratch if more than one row in PSHIFT_WARM_PART has changed.
  * retract: QOS_EINVAL: nothing was solved, or the problem has another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it
  * is already retracted. On an error nothing changes. Until the rows are resolved, only pshift_solver_solve may be
- * called instead. resolve: QOS_EINVAL: not exactly the retracted buckets; other errors as pshift_solver_solve. The rows
+ * called instead. resolve: QOS_EINVAL: not exactly the retracted buckets, or one of them twice; other errors as pshift_solver_solve. The rows
  * stay retracted on an error. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_retract(struct pshift_solver *solver, const uint32_t *bucket,
                                                             uint32_t count, const struct pshift_problem *problem,
@@ -570,7 +573,9 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *   4. Warm start: cut(X) = Phi means that no row leads out of X: a bucket with tokens in X has no spare demand
  *      outside. Shifts inside X, and shifts outside X, preserve this. A changed row therefore first moves what it can
  *      out of X. X is a certificate again if no server of X has spare capacity and no server outside is overloaded.
- *      Checking this is O(servers). Steps 3 and 4 restore it inside X and outside, or change X.
+ *      Checking this is O(servers). Steps 3 and 4 restore it inside X, then outside, or change X.
+ *      At the end cut(X) is compared with Phi: the solver keeps the sum of min(A_i, demand outside X), so this is
+ *      O(servers + changed rows), or one pass over the rows if X has changed.
  *
  *   References: Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST
  *   2019. Dinitz: blocking flows on level graphs, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
@@ -627,6 +632,7 @@ struct pshift_solver {
     uint64_t *givers, *takers;         /* [entries] bit sets: the window's entries that can give; that can take */
     uint64_t *seen;                    /* [buckets] bit set of the rows that the search has reached */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
+    struct qos_u128 cut_demand;        /* of the last solution's X, without the rows that are retracted */
     struct pshift_solver_state info;
     struct pshift_priv_part *part;      /* [shards] */
     uint32_t next_row;                  /* where the next sweep or window begins; below the number of rows, or 0 */
@@ -634,9 +640,10 @@ struct pshift_solver {
     uint32_t open_rows;                 /* in key[]: rows where movers want more */
     uint32_t last_label;                /* of the search: label of the overloaded servers that it found */
     bool sinks;                         /* the search found an underloaded server to start from */
+    bool moved;                         /* X is no longer that of the last solution */
     uint32_t retracted;                 /* number of rows that are retracted */
     uint32_t servers, buckets, entries; /* of the last solution */
-    bool solved;                        /* load, tokens and unclaimed describe the last solution */
+    const uint64_t *alloc;              /* of the last solution; NULL: there is none, or a refused solve overwrote it */
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -736,7 +743,7 @@ QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config)
 QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
                                            const struct pshift_solver_config *config)
 {
-    const struct pshift_solver_state no_info = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
+    const struct pshift_solver_state no_info = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, false};
     struct pshift_solver scratch;
     struct qos_layout layout;
     enum qos_status status = pshift_priv_config_status(config, pshift_solver_config_error(config));
@@ -756,7 +763,7 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->info = no_info;
     solver->next_row = 0;
     solver->retracted = solver->servers = solver->buckets = solver->entries = 0;
-    solver->solved = false;
+    solver->alloc = NULL;
     for (i = 0; i < config->buckets; i++)
         solver->rows[i].label = 0;
     return QOS_OK;
@@ -1651,6 +1658,7 @@ QOS_PRIV void pshift_priv_settle(const struct pshift_priv_job *job, unsigned sid
     }
     for (j = 0; j < servers; j++)
         stuck |= (solver->mark[j] & PSHIFT_PRIV_STUCK) != 0;
+    solver->moved |= stuck;
     for (j = 0; j < servers && stuck; j++) {
         const bool is_stuck = (solver->mark[j] & PSHIFT_PRIV_STUCK) != 0;
         if ((solver->mark[j] & PSHIFT_PRIV_CUT) == side)
@@ -1790,7 +1798,7 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
     for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
          e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
         uint32_t j = job->p->server[e];
-        if (solver->node[j].label != QOS_NONE || ((solver->mark[j] ^ side) & PSHIFT_PRIV_CUT))
+        if (solver->node[j].label != QOS_NONE || (solver->mark[j] & PSHIFT_PRIV_CUT) != side)
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
@@ -1800,19 +1808,19 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
     return *tail - before;
 }
 
-/* Labels servers with their distance to an underloaded one, over the indexed rows, until all overloaded servers have a
- * label. True if any has. The search may stop before it reaches a row. Such a row has no taker of a label below the
- * last but one, so the taker that reaches it first later has the lowest label. */
-QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
+/* Labels servers on one side of the cut with their distance to an underloaded one there, over the indexed rows, until
+ * all overloaded servers of that side have a label. True if any has. Servers of the other side have no label, so no step
+ * crosses the cut. The search may stop before it reaches a row. Such a row has no taker of a label below the last but
+ * one, so the taker that reaches it first later has the lowest label. */
+QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side)
 {
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
     uint32_t j, head = 0, tail = 0, wanted = 0, all, x;
-    const unsigned wrong = pshift_priv_wrong(solver, p->servers);
     for (j = 0; j < p->servers; j++) {
         solver->node[j].cursor = solver->column[j];
         solver->node[j].label = QOS_NONE;
-        if (!(wrong >> (solver->mark[j] & PSHIFT_PRIV_CUT) & 1u))
+        if ((solver->mark[j] & PSHIFT_PRIV_CUT) != side)
             continue;
         wanted += solver->balance[j] > 0 ? 1u : 0u;
         if (solver->balance[j] < 0) {
@@ -1832,10 +1840,10 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job)
             if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
-            open -= pshift_priv_label_row(job, i, label + 1, solver->mark[k], &tail, &wanted);
+            open -= pshift_priv_label_row(job, i, label + 1, side, &tail, &wanted);
         }
     }
-    solver->sinks = tail != 0;
+    solver->sinks |= tail != 0;
     return wanted != all;
 }
 
@@ -1918,14 +1926,15 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
     pshift_priv_add(&solver->info.searched, frame->got);
 }
 
-/* Algorithm 5, over windows of rows that grow until they hold all. Shifts stay inside X or outside it. If X does not
- * hold when all are blocked, the search goes on without it. If it ends without a path, the servers that it did not
- * reach are X. */
+/* Algorithm 5, over windows of rows that grow until they hold all. Shifts stay inside X or outside it: one side after
+ * the other is searched, as far as it is wrong. If X does not hold when all are blocked, the search goes on without it.
+ * If it ends without a path, the servers that it did not reach are X. */
 QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t servers = job->p->servers, all = job->p->buckets, first = solver->next_row;
     uint32_t window = all < PSHIFT_WINDOW_ROWS ? all : PSHIFT_WINDOW_ROWS, j;
+    unsigned side;
     bool any = false;
     if (pshift_priv_wrong(solver, servers) == 0)
         return;
@@ -1933,12 +1942,14 @@ QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
         any |= (solver->mark[j] & PSHIFT_PRIV_CUT) != 0;
     pshift_priv_build_index(job, first, window);
     for (;;) {
-        while (pshift_priv_label(job)) {
-            solver->info.rounds++;
-            for (j = 0; j < servers; j++)
-                if (solver->node[j].label == 0 && solver->balance[j] < 0)
-                    pshift_priv_collect(job, j);
-        }
+        solver->sinks = false;
+        for (side = 0; side <= PSHIFT_PRIV_CUT; side++)
+            while ((pshift_priv_wrong(solver, servers) >> side & 1u) != 0 && pshift_priv_label(job, side)) {
+                solver->info.rounds++;
+                for (j = 0; j < servers; j++)
+                    if (solver->node[j].label == 0 && solver->balance[j] < 0)
+                        pshift_priv_collect(job, j);
+            }
         if (pshift_priv_wrong(solver, servers) == 0)
             break;
         if (window != all && solver->sinks) {
@@ -1948,6 +1959,7 @@ QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
         }
         for (j = 0; j < servers; j++) /* a search without X: the servers that it does not reach */
             solver->mark[j] = !any && solver->node[j].label == QOS_NONE ? PSHIFT_PRIV_CUT : 0;
+        solver->moved = true;
         if (!any)
             return;
         any = false;
@@ -2102,18 +2114,50 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
     s->shortfall_set = false;
 }
 
+/* Row i's part of cut_demand: min(A_i, its demand outside X). */
+QOS_PRIV struct qos_u128 pshift_priv_outside(const struct pshift_solver *solver, const struct pshift_problem *p,
+                                             const struct pshift_solution *s, uint32_t i)
+{
+    uint64_t tokens = 0, outside = 0; /* tokens: at most R_i */
+    uint32_t e;
+    for (e = p->row[i]; e < p->row[i + 1]; e++) {
+        tokens += s->alloc[e];
+        if (!(solver->mark[p->server[e]] & PSHIFT_PRIV_CUT))
+            outside = qos_sat_add(outside, p->demand[e]);
+    }
+    return pshift_priv_u128(qos_min(tokens, outside));
+}
+
+/* Is cut(X) = Phi after a warm start? If X is the last solution's, its cut_demand changed by the changed rows only. If
+ * not, all rows are added up. */
+QOS_PRIV bool pshift_priv_proved(struct pshift_solver *solver, const struct pshift_problem *p,
+                                 const struct pshift_solution *s)
+{
+    uint32_t i;
+    if (s->cut_servers == 0)
+        return (s->excess.hi | s->excess.lo) == 0;
+    if (solver->moved) {
+        solver->cut_demand = pshift_priv_u128(0);
+        for (i = 0; i < p->buckets; i++)
+            solver->cut_demand = qos_add_wide(solver->cut_demand, pshift_priv_outside(solver, p, s, i));
+    }
+    return pshift_priv_same(solver->cut_demand, s->cut_demand);
+}
+
 /* From loads to the solution: steps 2 to 5. kept: no row leads out of the marked X. Then X is still the cut if
  * shifts inside X and shifts outside X suffice. */
 QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct pshift_options *opt,
                                     struct pshift_priv_job *job, struct pshift_solution *s, bool kept)
 {
-    const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0};
+    const struct pshift_solver_state no_work = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, false};
     const struct pshift_problem *p = job->p;
     bool initial_only = opt && opt->initial_only;
     uint32_t j;
     solver->info = no_work;
+    solver->moved = false;
     solver->info.excess_start = pshift_priv_weigh(solver, p);
     if (!initial_only && !(kept && pshift_priv_wrong(solver, p->servers) == 0)) {
+        solver->moved = !kept;
         if (!kept)
             for (j = 0; j < p->servers; j++) /* an old X is no longer a certificate */
                 solver->mark[j] &= (uint8_t)~PSHIFT_PRIV_CUT;
@@ -2127,7 +2171,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     solver->servers = p->servers;
     solver->buckets = p->buckets;
     solver->entries = p->row[p->buckets];
-    solver->solved = true;
+    solver->alloc = s->alloc;
 }
 
 QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
@@ -2143,7 +2187,7 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     job.shards = pshift_priv_shards(p->row[p->buckets]);
     st = pshift_priv_start(solver, opt, &job);
     if (st != QOS_OK) {
-        solver->solved = false; /* s->alloc is no longer a solution */
+        solver->alloc = solver->alloc == s->alloc ? NULL : solver->alloc;
         return st;
     }
     for (i = 0; i < solver->buckets && solver->retracted; i++)
@@ -2151,14 +2195,24 @@ QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const 
     solver->retracted = 0;
     solver->next_row = 0;
     pshift_priv_shift_all(solver, opt, &job, s, false);
+    solver->cut_demand = s->cut_demand;
     return QOS_OK;
 }
 
 #define PSHIFT_PRIV_RETRACTED UINT32_MAX /* a row's label, between retract and resolve */
 
+QOS_PRIV bool pshift_priv_has_cut(const struct pshift_solver *solver)
+{
+    uint32_t j;
+    unsigned any = 0;
+    for (j = 0; j < solver->servers; j++)
+        any |= solver->mark[j];
+    return (any & PSHIFT_PRIV_CUT) != 0;
+}
+
 QOS_PRIV bool pshift_priv_same_size(const struct pshift_solver *solver, const struct pshift_problem *p)
 {
-    return solver->solved && p->servers == solver->servers && p->buckets == solver->buckets &&
+    return solver->alloc && p->servers == solver->servers && p->buckets == solver->buckets &&
            p->row[p->buckets] == solver->entries;
 }
 
@@ -2166,6 +2220,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
                                               const struct pshift_problem *p, const struct pshift_solution *s)
 {
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
+    const bool cut = pshift_priv_has_cut(solver);
     uint32_t t, u, e;
     if (st != QOS_OK)
         return st;
@@ -2198,6 +2253,8 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
             solver->load[p->server[e]] = qos_sub_wide(solver->load[p->server[e]], pshift_priv_u128(s->alloc[e]));
         }
         solver->tokens = qos_sub_wide(solver->tokens, tokens);
+        if (cut)
+            solver->cut_demand = qos_sub_wide(solver->cut_demand, pshift_priv_outside(solver, p, s, bucket[t]));
         solver->unclaimed = qos_sub_wide(solver->unclaimed, pshift_priv_u128(p->reservation[bucket[t]] - tokens.lo));
     }
     solver->retracted += count;
@@ -2226,28 +2283,35 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
 {
     struct pshift_priv_job job = {solver, p, NULL, bucket, count, 1, true, false};
     enum qos_status st = pshift_priv_check_frame(solver, p, s);
-    uint32_t t;
-    bool cut = false;
+    const bool cut = pshift_priv_has_cut(solver);
+    uint32_t t, good;
     if (st != QOS_OK)
         return st;
     if (!pshift_priv_same_size(solver, p) || count != solver->retracted || (count && !bucket))
         return QOS_EINVAL;
-    for (t = 0; t < count && st == QOS_OK; t++)
-        st = bucket[t] < p->buckets ? pshift_priv_check_row(solver, p, bucket[t]) : QOS_EINVAL;
+    for (good = 0; good < count && st == QOS_OK; good += st == QOS_OK ? 1u : 0u) {
+        st = bucket[good] < p->buckets ? pshift_priv_check_row(solver, p, bucket[good]) : QOS_EINVAL;
+        if (st == QOS_OK)
+            solver->rows[bucket[good]].label = 0; /* not twice */
+    }
+    for (t = 0; t < good && st != QOS_OK; t++)
+        solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
     if (st != QOS_OK)
         return st;
-    for (t = 0; t < p->servers; t++)
-        cut |= (solver->mark[t] & PSHIFT_PRIV_CUT) != 0;
     if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART / (cut ? 4 : 1)) /* cheaper */
         return pshift_solver_solve(solver, p, opt, s);
     job.alloc = s->alloc;
     job.expel = cut;
-    for (t = 0; t < count; t++)
-        solver->rows[bucket[t]].label = 0;
     solver->retracted = 0;
     (void)pshift_priv_start(solver, NULL, &job); /* all rows are checked */
+    for (t = 0; t < count && cut; t++)
+        solver->cut_demand = qos_add_wide(solver->cut_demand, pshift_priv_outside(solver, p, s, bucket[t]));
     pshift_priv_shift_all(solver, opt, &job, s, !solver->part[0].leads);
-    return QOS_OK;
+    if (!s->exact || pshift_priv_proved(solver, p, s))
+        return QOS_OK;
+    st = pshift_solver_solve(solver, p, opt, s);
+    solver->info.repeated = true;
+    return st;
 }
 
 QOS_API enum qos_status pshift_solver_info(const struct pshift_solver *solver, struct pshift_solver_state *out)

@@ -8,6 +8,7 @@
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header
+#     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -75,6 +76,11 @@ fuzz() {
     local h
     for h in *.h; do HEADER=${h%.h} SECONDS_EACH=${FUZZ_SECONDS:-1800} tests/fuzz/run.sh || return 1; done
 }
+warm() {
+    local seed
+    make -s build/native/property/pshift_warm || return 1
+    for seed in {1..100}; do QOS_TEST_SEED=$seed build/native/property/pshift_warm || return 1; done
+}
 prove() { make prove; }
 plant() { make plant; }
 compilers() { tests/build/flags.sh all; }
@@ -101,8 +107,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary mutate fuzz}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary mutate fuzz warm}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

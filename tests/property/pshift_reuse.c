@@ -72,10 +72,43 @@ static void warm_starts(struct check_rng *r, uint64_t huge)
     }
 }
 
+/* The caller breaks the rule and changes a row that is not retracted. The cut then proves nothing, and this shows. */
+static void cut_is_checked(void)
+{
+    struct pshift_problem q;
+    struct pshift_solution s = solution(alloc, cut);
+    struct pshift_solver_state info;
+    uint32_t e;
+    memset(&p, 0, sizeof p);
+    p.servers = 4;
+    p.buckets = 4;
+    for (e = 0; e < 8; e++) {
+        p.server[e] = e == 0 ? 0 : e == 1 ? 1 : e == 2 ? 1 : e == 3 ? 2 : e == 4 ? 2 : e == 5 ? 3 : e == 6 ? 3 : 2;
+        p.demand[e] = 10;
+    }
+    for (e = 0; e < 4; e++) {
+        p.row[e] = 2 * e;
+        p.reservation[e] = 20;
+        p.capacity[e] = e < 2 ? 5 : 40;
+    }
+    p.row[4] = p.entries = 8;
+    q = problem();
+    CHECK_EQ(pshift_solver_solve(&warm, &q, NULL, &s), QOS_OK);
+    CHECK(s.cut_servers == 2 && cut[0] && cut[1]);
+    list[0] = 3;
+    p.demand[3] = 40; /* row 1 now leads out of X; not retracted */
+    CHECK_EQ(pshift_solver_retract(&warm, list, 1, &q, &s), QOS_OK);
+    p.capacity[3] = 5; /* server 3 is overloaded: X changes, and all rows are added up */
+    CHECK_EQ(pshift_solver_resolve(&warm, list, 1, &q, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&warm, &q, &s), QOS_OK);
+    (void)pshift_solver_info(&warm, &info);
+    CHECK(info.repeated);
+}
+
 static void errors(void)
 {
     struct pshift_problem q = problem();
-    struct pshift_solution s = solution(alloc, cut);
+    struct pshift_solution s = solution(alloc, cut), t = solution(other, other_cut);
     uint32_t none[2] = {0, 5}, i;
     struct check_rng r;
     check_rng_init(&r, 5);
@@ -84,6 +117,14 @@ static void errors(void)
     while (p.buckets < 3 || p.servers < 2);
     q = problem();
     CHECK_EQ(pshift_solver_solve(&warm, &q, NULL, &s), QOS_OK);
+    list[0] = 0;
+    list[1] = 1;
+    CHECK_EQ(pshift_solver_retract(&warm, list, 2, &q, &s), QOS_OK);
+    list[1] = 0; /* the same bucket twice is not the two buckets */
+    CHECK_EQ(pshift_solver_resolve(&warm, list, 2, &q, NULL, &s), QOS_EINVAL);
+    list[1] = 1;
+    CHECK_EQ(pshift_solver_resolve(&warm, list, 2, &q, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&warm, &q, &s), QOS_OK);
     none[0] = 0;
     none[1] = p.buckets;
     CHECK_EQ(pshift_solver_retract(&warm, none, 2, &q, &s), QOS_ENOENT);
@@ -115,6 +156,12 @@ static void errors(void)
     CHECK_EQ(pshift_solver_verify(&warm, &q, &s), QOS_OK);
     i = p.server[p.entries - 1];
     p.server[p.entries - 1] = p.servers;
+    CHECK_EQ(pshift_solver_solve(&warm, &q, NULL, &t), QOS_EINVAL); /* refused, into other arrays */
+    p.server[p.entries - 1] = i;
+    CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_OK); /* the last solution is still known */
+    CHECK_EQ(pshift_solver_resolve(&warm, none, 1, &q, NULL, &s), QOS_OK);
+    CHECK_EQ(pshift_solver_verify(&warm, &q, &s), QOS_OK);
+    p.server[p.entries - 1] = p.servers;
     CHECK_EQ(pshift_solver_solve(&warm, &q, NULL, &s), QOS_EINVAL);
     CHECK_EQ(pshift_solver_retract(&warm, none, 1, &q, &s), QOS_EINVAL); /* no solution is left */
     p.server[p.entries - 1] = i;
@@ -143,6 +190,7 @@ int main(void)
         warm_starts(&r, huge);
     }
     errors();
+    cut_is_checked();
     CHECK(check_mem_free(&mem));
     CHECK(check_mem_free(&mem2));
     return check_end();
