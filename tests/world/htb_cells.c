@@ -1,0 +1,534 @@
+// proves: beside tenants as they come, on devices as they are, htb.h keeps rates, latencies and throughput of the best
+// proves: fixed bound on what is at the device: a few of 1,080 cells, the others by hand (htb_cells --help)
+#include "check.h"
+#include "htb.h"
+#include "examples/world/clients.h"
+#include "examples/world/devices.h"
+#include "htb_reference.h"
+#include <fnmatch.h>
+
+/* Set to 1 when struct htb_class has latency_ns. */
+#ifndef HTB_CELLS_LATENCY
+#define HTB_CELLS_LATENCY 0
+#endif
+
+#define MS UINT64_C(1000000)
+#define SECOND WORLD_NS_PER_S
+
+/* ---- the cells: devices x clients x reservations x latencies ---------------------------------------------------------
+ *
+ * Tokens are ns of device time; admission uses 0.9 of a second each second, the device gives 1.31. A tenant `db` has the
+ * reservation R and comes as the cell says, with requests of 7.7 us; `scan` reserves 0.2 and always has 96 requests of
+ * 72.9 us outstanding. */
+
+#define DB_COST 7700
+#define SCAN_COST 72900
+#define SCAN_RATE 0.2
+#define SCAN_OUT 96
+#define ROOT 0.9
+
+static const struct {
+    const char *name;
+    struct world_device_config device;
+} devices[] = {
+    {"1ch30", {.channels = 1, .spread = WORLD_THIRTY}},
+    {"8ch10", {.channels = 8, .spread = WORLD_TEN}},
+    {"8hash30", {.channels = 8, .hashed = true, .spread = WORLD_THIRTY}},
+    {"32ch2size", {.channels = 32, .spread = WORLD_TWO_SIZES}},
+    {"64ch10", {.channels = 64, .spread = WORLD_TEN}},
+    {"64ch30", {.channels = 64, .spread = WORLD_THIRTY}},
+    {"64exp", {.channels = 64, .spread = WORLD_EXPONENTIAL}},
+    {"64hashlog", {.channels = 64, .hashed = true, .spread = WORLD_LOGNORMAL}},
+    {"16any", {.channels = 16, .spread = WORLD_THIRTY, .order = WORLD_ANY}},
+    {"64prov", {.channels = 64, .spread = WORLD_TEN, .provisioned = 1000}},
+    {"64pause20", {.channels = 64, .spread = WORLD_THIRTY, .pause_every_ns = 300 * MS, .pause_ns = 20 * MS}},
+    {"64pause200", {.channels = 64, .spread = WORLD_THIRTY, .pause_every_ns = 1000 * MS, .pause_ns = 200 * MS}},
+    {"16gc200",
+     {.channels = 16, .spread = WORLD_THIRTY, .pause_every_ns = 300 * MS, .pause_ns = 200 * MS, .pause_channel = true}},
+    {"64step", {.channels = 64, .spread = WORLD_THIRTY, .step_ns = 500 * MS, .step_capacity = 1000}},
+};
+#define DEVICES (sizeof devices / sizeof *devices)
+
+static const struct {
+    const char *name;
+    enum world_arrivals arrivals;
+    uint32_t outstanding, load; /* load: permille of the reservation */
+} clients[] = {
+    {"one", WORLD_CLOSED, 1, 0},       {"two", WORLD_CLOSED, 2, 0},       {"four", WORLD_CLOSED, 4, 0},
+    {"thirty2", WORLD_CLOSED, 32, 0},  {"open10", WORLD_POISSON, 1, 100}, {"open50", WORLD_POISSON, 1, 500},
+    {"open90", WORLD_POISSON, 1, 900}, {"onoff50", WORLD_ON_OFF, 1, 500}, {"burst50", WORLD_BURSTS, 1000, 500},
+};
+#define CLIENTS (sizeof clients / sizeof *clients)
+static const uint32_t rates[] = {20, 100, 200, 600}; /* permille */
+#define RATES (sizeof rates / sizeof *rates)
+static const uint32_t latencies[] = {10000, 1000}; /* us */
+#define LATENCIES (sizeof latencies / sizeof *latencies)
+
+struct cell {
+    char name[64];
+    uint32_t device, client;
+    double rate, latency_ns;
+};
+
+static void cell_name(struct cell *c, uint32_t device, uint32_t client, uint32_t rate, uint32_t latency)
+{
+    (void)snprintf(c->name, sizeof c->name, "%s/%s/R%u/T%u", devices[device].name, clients[client].name, rates[rate],
+                   latencies[latency]);
+    c->device = device;
+    c->client = client;
+    c->rate = rates[rate] / 1000.0;
+    c->latency_ns = latencies[latency] * 1000.0;
+}
+
+/* ---- one run ------------------------------------------------------------------------------------------------------------- */
+
+#define TENANTS 2
+#define REQUESTS 16384
+
+struct outcome {
+    double total;            /* tokens per ns, both tenants */
+    double rate[TENANTS];    /* of what was promised: min(R, offered, N n / T) */
+    double on_time[TENANTS]; /* part of the requests that were done by S + T */
+    double p50_ns, p99_ns;   /* of db */
+    double bound_ns;         /* the header's, at the end */
+};
+
+static struct htb tree;
+static unsigned char memory[1 << 17] __attribute__((aligned(64)));
+static struct htb_request request[REQUESTS];
+static struct reference reference;
+static uint64_t cost[REQUESTS];
+static uint64_t arrived_ns[REQUESTS];
+static bool open[REQUESTS];
+static double due_ns[REQUESTS];
+static uint32_t tenant_of[REQUESTS], unused[REQUESTS], unused_count;
+static double latency[4 << 20];
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void header_begin(const struct cell *c, double bound_ns)
+{
+    struct htb_config config;
+    struct htb_class terms;
+    memset(&config, 0, sizeof config);
+    config.classes = 4;
+    config.rate_per_s[0] = (uint64_t)(ROOT * 1e9);
+    config.start_ns = 1;
+    config.order = HTB_FIFO;
+    config.dispatch_max = config.device_max = 2048;
+    if (bound_ns > 0)
+        config.flight_min_ns = config.flight_max_ns = (uint64_t)bound_ns;
+    memset(&terms, 0, sizeof terms);
+    terms.rate_per_s[0] = (uint64_t)(c->rate * 1e9);
+#if HTB_CELLS_LATENCY
+    terms.latency_ns = (uint64_t)c->latency_ns;
+#endif
+    memset(request, 0, sizeof request);
+    if (htb_init(&tree, memory, sizeof memory, &config) != QOS_OK || htb_reserve(&tree, 1, 1, &terms, NULL) != QOS_OK) {
+        printf("cell %s: the header refuses it\n", c->name);
+        exit(1);
+    }
+    memset(&terms, 0, sizeof terms);
+    terms.rate_per_s[0] = (uint64_t)(SCAN_RATE * 1e9);
+    if (htb_reserve(&tree, 1, 2, &terms, NULL) != QOS_OK)
+        exit(1);
+}
+
+/* bound_ns > 0: the reference with this bound, else the header (fixed_ns > 0: with this fixed bound). */
+static struct outcome run(const struct cell *c, double bound_ns, double fixed_ns, uint64_t seed, double seconds,
+                          double warm_seconds)
+{
+    static struct world_device device;
+    static struct world_client tenant[TENANTS];
+    struct world_client_config k;
+    struct world_device_config d = devices[c->device].device;
+    uint64_t now = 1, end = (uint64_t)(seconds * 1e9), warm = (uint64_t)(warm_seconds * 1e9),
+             due_count[TENANTS] = {0, 0};
+    uint64_t in_time[TENANTS] = {0, 0}, offered = 0;
+    double work[TENANTS] = {0, 0}, s_ns[TENANTS] = {0, 0}, at, promised;
+    double rate_of[TENANTS] = {c->rate, SCAN_RATE}, t_of[TENANTS] = {c->latency_ns, 1e7};
+    bool header = bound_ns <= 0;
+    struct outcome o;
+    uint32_t i, latencies_seen = 0;
+    memset(&o, 0, sizeof o);
+    memset(open, 0, sizeof open);
+    d.capacity = 1310;
+    world_device_init(&device, &d, seed);
+    memset(&k, 0, sizeof k);
+    k.arrivals = clients[c->client].arrivals;
+    k.outstanding = clients[c->client].outstanding;
+    k.cost_min = DB_COST;
+    k.backlog_max = 12000;
+    k.interval_ns = (uint64_t)(DB_COST / c->rate * 1000 / (clients[c->client].load ? clients[c->client].load : 1));
+    if (k.arrivals == WORLD_BURSTS)
+        k.interval_ns *= k.outstanding;
+    if (k.arrivals == WORLD_ON_OFF) {
+        k.interval_ns /= 2;
+        k.on_ns = k.off_ns = 20 * MS;
+    }
+    world_client_init(&tenant[0], &k, seed, 0);
+    memset(&k, 0, sizeof k);
+    k.outstanding = SCAN_OUT;
+    k.cost_min = SCAN_COST;
+    world_client_init(&tenant[1], &k, seed, 1);
+    for (unused_count = 0; unused_count < REQUESTS; unused_count++)
+        unused[unused_count] = REQUESTS - 1 - unused_count;
+    if (header) {
+        header_begin(c, fixed_ns);
+    } else {
+        reference_init(&reference, 3, bound_ns, 1e9, cost);
+        reference_class(&reference, 1, 1, 0, false, c->rate, 0, 1, 1e7, c->latency_ns);
+        reference_class(&reference, 1, 2, 0, false, SCAN_RATE, 0, 1, 1e7, 1e7);
+    }
+    while (now < end) {
+        struct world_io io;
+        struct world_request q;
+        uint64_t next = world_device_next_ns(&device), t;
+        for (i = 0; i < TENANTS; i++) {
+            t = world_client_next_ns(&tenant[i]);
+            next = t < next ? t : next;
+        }
+        memset(&io, 0, sizeof io);
+        while (true) { /* what may go now */
+            uint32_t id;
+            at = -1;
+            if (header) {
+                struct htb_request *r = htb_dispatch(&tree, now);
+                id = r ? (uint32_t)(r - request) : UINT32_MAX;
+            } else {
+                id = reference_dispatch(&reference, now, &at);
+            }
+            if (id == UINT32_MAX)
+                break;
+            io.id = id;
+            io.cost_ns = cost[id];
+            io.offset = request[id].offset;
+            world_device_submit(&device, now, &io);
+        }
+        t = world_device_next_ns(&device);
+        next = t < next ? t : next;
+        if (header) {
+            t = htb_dispatch_next_ns(&tree, now);
+            next = t < next ? t : next;
+        } else if (at >= 0 && (uint64_t)at + 1 < next) {
+            next = (uint64_t)at + 1;
+        }
+        now = next > now ? next : now + 1;
+        while (world_device_take(&device, now, &io)) {
+            uint32_t who = tenant_of[io.id];
+            if (header) {
+                if (htb_complete(&tree, now, HTB_DONE, NULL, &request[io.id]) != QOS_OK)
+                    exit(1);
+            } else {
+                reference_complete(&reference, io.id);
+            }
+            if (now > warm)
+                work[who] += (double)cost[io.id];
+            if (arrived_ns[io.id] > warm && !world_device_pauses(&d, arrived_ns[io.id], now)) {
+                due_count[who]++;
+                in_time[who] += (double)now <= due_ns[io.id];
+                if (who == 0 && latencies_seen < sizeof latency / sizeof *latency)
+                    latency[latencies_seen++] = (double)(now - arrived_ns[io.id]);
+            }
+            world_client_done(&tenant[who], now);
+            open[io.id] = false;
+            unused[unused_count++] = io.id;
+        }
+        for (i = 0; i < TENANTS; i++)
+            while (unused_count && world_client_next(&tenant[i], now, &q)) {
+                uint32_t id = unused[--unused_count];
+                open[id] = true;
+                tenant_of[id] = i;
+                cost[id] = q.cost;
+                arrived_ns[id] = now;
+                due_ns[id] = (s_ns[i] > (double)now ? s_ns[i] : (double)now);
+                s_ns[i] = due_ns[id] + (double)q.cost / rate_of[i];
+                due_ns[id] += t_of[i];
+                offered += i == 0 && now > warm ? q.cost : 0;
+                request[id].offset = q.offset;
+                if (header) {
+                    request[id].class_id = i + 1;
+                    request[id].tokens[0] = q.cost;
+                    if (htb_submit(&tree, now, &request[id]) != QOS_OK)
+                        exit(1);
+                } else {
+                    reference_submit(&reference, now, i + 1, id);
+                }
+            }
+    }
+    for (i = 0; i < REQUESTS; i++) /* late and still not done */
+        if (open[i] && due_ns[i] < (double)end && arrived_ns[i] > warm && !world_device_pauses(&d, arrived_ns[i], end))
+            due_count[tenant_of[i]]++;
+    for (i = 0; i < TENANTS; i++) {
+        double time = (double)(end - warm);
+        promised = rate_of[i];
+        if (i == 0 && clients[c->client].arrivals != WORLD_CLOSED && (double)offered / time < promised)
+            promised = (double)offered / time;
+        if (i == 0 && clients[c->client].arrivals == WORLD_CLOSED &&
+            clients[c->client].outstanding * DB_COST / c->latency_ns < promised)
+            promised = clients[c->client].outstanding * DB_COST / c->latency_ns;
+        o.rate[i] = work[i] / time / promised;
+        o.on_time[i] = due_count[i] ? (double)in_time[i] / (double)due_count[i] : 1;
+        o.total += work[i] / time;
+    }
+    if (latencies_seen) {
+        qsort(latency, latencies_seen, sizeof *latency, by_size);
+        o.p50_ns = latency[latencies_seen / 2];
+        o.p99_ns = latency[(uint32_t)(latencies_seen * 0.99)];
+    }
+    if (header) {
+        struct htb_state s;
+        if (htb_info(&tree, &s) == QOS_OK)
+            o.bound_ns = (double)s.flight_bound_ns;
+    } else {
+        o.bound_ns = bound_ns;
+        reference_free(&reference);
+    }
+    world_device_free(&device);
+    for (i = 0; i < TENANTS; i++)
+        world_client_free(&tenant[i]);
+    return o;
+}
+
+/* ---- the reference: the best fixed bound ---------------------------------------------------------------------------------- */
+
+#define SEEDS_MAX 5
+static double seconds = 3.5, warm_seconds = 1.5;
+static uint32_t seeds = 2;
+
+/* Which promises an outcome keeps: bits 0, 1: rates; 2, 3: deadlines. */
+static uint32_t kept(const struct outcome *o)
+{
+    uint32_t i, bits = 0;
+    for (i = 0; i < TENANTS; i++)
+        bits |= (o->rate[i] >= 0.98 ? 1u << i : 0) | (o->on_time[i] >= 0.99 ? 4u << i : 0);
+    return bits;
+}
+
+struct best {
+    double bound_ns, total, p50_ns, p99_ns;
+    uint32_t keeps;
+};
+
+/* Mean of `count` seeds from `first` on; *keeps: the promises that each of them keeps. */
+static struct outcome mean_of(const struct cell *c, double bound_ns, double fixed_ns, uint64_t first, uint32_t count,
+                              uint32_t *keeps)
+{
+    struct outcome sum, o;
+    uint32_t i, j;
+    memset(&sum, 0, sizeof sum);
+    *keeps = 15;
+    for (i = 0; i < count; i++) {
+        o = run(c, bound_ns, fixed_ns, first + i, seconds, warm_seconds);
+        *keeps &= kept(&o);
+        sum.total += o.total / count;
+        sum.p50_ns += o.p50_ns / count;
+        sum.p99_ns += o.p99_ns / count;
+        sum.bound_ns += o.bound_ns / count;
+        for (j = 0; j < TENANTS; j++) {
+            sum.rate[j] += o.rate[j] / count;
+            sum.on_time[j] += o.on_time[j] / count;
+        }
+    }
+    return sum;
+}
+
+#define BOUNDS_MAX 64
+
+/* Of all bounds: those that keep most promises; of these the highest total; of those within 0.5 % of it, as that is what
+ * seeds differ by, the one with the least median latency. */
+static struct best choose(const struct best *b, uint32_t count)
+{
+    struct best best;
+    uint32_t i, most = 0;
+    double total = 0;
+    memset(&best, 0, sizeof best);
+    for (i = 0; i < count; i++)
+        if ((uint32_t)__builtin_popcount(b[i].keeps) > most)
+            most = (uint32_t)__builtin_popcount(b[i].keeps);
+    for (i = 0; i < count; i++)
+        if ((uint32_t)__builtin_popcount(b[i].keeps) == most && b[i].total > total)
+            total = b[i].total;
+    for (i = 0; i < count; i++)
+        if ((uint32_t)__builtin_popcount(b[i].keeps) == most && b[i].total >= 0.995 * total &&
+            (best.bound_ns <= 0 || b[i].p50_ns < best.p50_ns))
+            best = b[i];
+    return best;
+}
+
+static struct best find_best(const struct cell *c)
+{
+    struct best b[BOUNDS_MAX], best;
+    uint32_t count = 0, pass, keeps;
+    memset(&best, 0, sizeof best);
+    for (pass = 0; pass < 2; pass++) { /* steps of 1.4 over all, of 1.1 around the best of them */
+        double bound = pass ? best.bound_ns / 1.5 : 8e3, high = pass ? best.bound_ns * 1.5 : 8e7;
+        for (; bound <= high && count < BOUNDS_MAX; bound *= pass ? 1.1 : 1.4, count++) {
+            struct outcome o = mean_of(c, bound, 0, 1000, seeds, &b[count].keeps);
+            b[count].bound_ns = bound;
+            b[count].total = o.total;
+            b[count].p50_ns = o.p50_ns;
+            b[count].p99_ns = o.p99_ns;
+        }
+        best = choose(b, count);
+    }
+    (void)mean_of(c, best.bound_ns, 0, 2000, SEEDS_MAX,
+                  &keeps); /* a promise counts if it is kept on five other seeds */
+    best.keeps &= keeps;
+    return best;
+}
+
+/* Bests that were found before: lines `cell bound_ns keeps total p50_ns p99_ns`. */
+static bool known_best(const char *file, const struct cell *c, struct best *b)
+{
+    FILE *f = fopen(file, "r");
+    char line[256], name[64];
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        double number[5];
+        char *rest = strchr(line, ' ');
+        size_t len = rest ? (size_t)(rest - line) : 0, i;
+        if (len == 0 || len >= sizeof name)
+            continue;
+        memcpy(name, line, len);
+        name[len] = 0;
+        if (strcmp(name, c->name) != 0)
+            continue;
+        for (i = 0; i < 5; i++)
+            number[i] = strtod(rest, &rest);
+        b->bound_ns = number[0];
+        b->keeps = (uint32_t)number[1];
+        b->total = number[2];
+        b->p50_ns = number[3];
+        b->p99_ns = number[4];
+        found = true;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* ---- the verdict ---------------------------------------------------------------------------------------------------------- */
+
+static const char *bests = "tests/world/htb_cells.txt";
+
+/* Runs the header in a cell and prints a line. True if it keeps what the best bound keeps. */
+static bool judge(const struct cell *c, double fixed_ns)
+{
+    struct best b;
+    uint32_t keeps, misses;
+    struct outcome o;
+    bool ok;
+    if (!known_best(bests, c, &b))
+        b = find_best(c);
+    o = mean_of(c, 0, fixed_ns, 1, seeds, &keeps);
+    /* The mean of the seeds decides, as single runs scatter. */
+    keeps = kept(&o);
+    misses = b.keeps & ~keeps;
+    ok = misses == 0 && o.total >= 0.97 * b.total;
+    printf("%-30s %s total %.3f of %.3f  rate %5.2f %5.2f  on time %.3f %.3f  p50 %7.3f of %7.3f ms  p99 %7.3f of "
+           "%7.3f  bound "
+           "%8.3f, best %8.3f ms%s%s%s%s%s\n",
+           c->name, ok ? "ok  " : "FAIL", o.total, b.total, o.rate[0], o.rate[1], o.on_time[0], o.on_time[1],
+           o.p50_ns / 1e6, b.p50_ns / 1e6, o.p99_ns / 1e6, b.p99_ns / 1e6, o.bound_ns / 1e6, b.bound_ns / 1e6,
+           misses & 1 ? " db-rate" : "", misses & 2 ? " scan-rate" : "", misses & 4 ? " db-late" : "",
+           misses & 8 ? " scan-late" : "", o.total < 0.97 * b.total ? " total" : "");
+    fflush(stdout);
+    return ok;
+}
+
+/* Cells that are judged in make test. */
+static const char *fixed_cells[] = {"1ch30/two/R600/T1000",          "8ch10/four/R200/T1000",
+                                    "32ch2size/thirty2/R600/T10000", "64ch10/open10/R200/T10000",
+                                    "16gc200/thirty2/R20/T10000",    "1ch30/open90/R200/T10000",
+                                    "64exp/open90/R20/T10000",       NULL};
+
+static void usage(void)
+{
+    printf("usage: htb_cells [options] PATTERN...   judges the header in the cells of these names (shell patterns)\n"
+           "    --list         prints the names\n"
+           "    --best         finds the best fixed bound of each (a line of tests/world/htb_cells.txt)\n"
+           "    --sweep        prints what each fixed bound of the reference reaches in a cell\n"
+           "    --fixed NS     the header with this fixed bound\n"
+           "    --seeds N      runs of each (2)     --seconds S    length of a run (3.5), of which --warm S (1.5) not "
+           "counted\n"
+           "A cell is DEVICE/CLIENT/R<permille>/T<us>, as 64ch30/open50/R200/T10000; 'coarse' is one of 18.\n");
+}
+
+int main(int argc, char **argv)
+{
+    enum { JUDGE, LIST, BEST, SWEEP } what = JUDGE;
+    double fixed_ns = 0;
+    uint32_t cells = 0, failed = 0, d, k, r, t, number = 0;
+    int i, first = argc;
+    check_begin("world/htb_cells");
+    for (i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--list") == 0)
+            what = LIST;
+        else if (strcmp(argv[i], "--best") == 0)
+            what = BEST;
+        else if (strcmp(argv[i], "--sweep") == 0)
+            what = SWEEP;
+        else if (i + 1 < argc && strcmp(argv[i], "--fixed") == 0)
+            fixed_ns = atof(argv[++i]);
+        else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0)
+            seeds = (uint32_t)atoi(argv[++i]);
+        else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0)
+            seconds = atof(argv[++i]);
+        else if (i + 1 < argc && strcmp(argv[i], "--warm") == 0)
+            warm_seconds = atof(argv[++i]);
+        else if (argv[i][0] == '-') {
+            usage();
+            return 2;
+        } else {
+            first = i;
+            break;
+        }
+    }
+    for (d = 0; d < DEVICES; d++)
+        for (k = 0; k < CLIENTS; k++)
+            for (r = 0; r < RATES; r++)
+                for (t = 0; t < LATENCIES; t++, number++) {
+                    struct cell c;
+                    bool match = false;
+                    cell_name(&c, d, k, r, t);
+                    for (i = first; i < argc; i++)
+                        match |= fnmatch(argv[i], c.name, 0) == 0 ||
+                                 (strcmp(argv[i], "coarse") == 0 && (d + 2 * k + 3 * r + 7 * t) % 18 == 0);
+                    for (i = 0; first == argc && fixed_cells[i]; i++)
+                        match |= strcmp(fixed_cells[i], c.name) == 0;
+                    if (what == LIST)
+                        puts(c.name);
+                    if (!match || what == LIST)
+                        continue;
+                    cells++;
+                    if (what == BEST) {
+                        struct best b = find_best(&c);
+                        printf("%s %.0f %u %.4f %.0f %.0f\n", c.name, b.bound_ns, b.keeps, b.total, b.p50_ns, b.p99_ns);
+                        fflush(stdout);
+                    } else if (what == SWEEP) {
+                        double bound;
+                        for (bound = 8e3; bound < 8e7; bound *= 1.4) {
+                            uint32_t keeps;
+                            struct outcome o = mean_of(&c, bound, 0, 1000, seeds, &keeps);
+                            printf("bound %9.3f ms  total %.3f  rate %5.2f %5.2f  on time %.3f %.3f  p50 %7.3f p99 "
+                                   "%7.3f  keeps %u\n",
+                                   bound / 1e6, o.total, o.rate[0], o.rate[1], o.on_time[0], o.on_time[1],
+                                   o.p50_ns / 1e6, o.p99_ns / 1e6, keeps);
+                        }
+                    } else if (!judge(&c, fixed_ns)) {
+                        failed++;
+                    }
+                }
+    if (first == argc) {
+        CHECK_EQ(failed, 0);
+        return check_end();
+    }
+    if (what == JUDGE)
+        printf("%u cells, %u failed\n", cells, failed);
+    return failed != 0;
+}
