@@ -12,10 +12,7 @@
 
 #define QOS_BUFFERED 0x08 /* in r->buffered, which keeps four bits for filters */
 
-/* In c->buffered: the client has not taken what was sent. It is not the gzip filter's bit, which waits for more data
- * from us. */
-#define UNSENT (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED)
-
+/* Of a request, and of each subrequest: a page of parts, a file in slices. All charge the account of the main request. */
 struct qos_ctx {
     struct qos_zone *zone;
     uint32_t id;
@@ -29,6 +26,9 @@ struct qos_ctx {
 };
 
 static ngx_http_output_body_filter_pt next_body_filter;
+
+static void go_start(struct qos_side *side);
+static void go_response(struct qos_side *side);
 
 static void on_cleanup(void *data)
 {
@@ -46,8 +46,26 @@ static void on_cleanup(void *data)
     ctx->recv = NULL;
 }
 
+static struct qos_ctx *new_context(ngx_http_request_t *r, struct qos_zone *zone, uint32_t id)
+{
+    struct qos_ctx *ctx = ngx_pcalloc(r->pool, sizeof *ctx);
+    ngx_http_cleanup_t *cleanup = ngx_http_cleanup_add(r, 0);
+    if (!ctx || !cleanup)
+        return NULL;
+    ctx->zone = zone;
+    ctx->id = id;
+    ctx->request.r = ctx->response.r = r;
+    ctx->request.go = go_start;
+    ctx->response.go = go_response;
+    ctx->ahead = 1;
+    cleanup->handler = on_cleanup;
+    cleanup->data = ctx;
+    ngx_http_set_ctx(r, ctx, ngx_http_qos_module);
+    return ctx;
+}
+
 /* An internal redirect drops the contexts of modules, but keeps the cleanups. */
-static struct qos_ctx *context_of(ngx_http_request_t *r)
+static struct qos_ctx *find_context(ngx_http_request_t *r)
 {
     struct qos_ctx *ctx = ngx_http_get_module_ctx(r, ngx_http_qos_module);
     ngx_http_cleanup_t *cleanup;
@@ -61,7 +79,28 @@ static struct qos_ctx *context_of(ngx_http_request_t *r)
     return ctx;
 }
 
+/* NGX_OK with *ctx NULL: nobody is charged. A subrequest may skip the preaccess phase (a slice does), so it gets its
+ * context when its first bytes come. */
+static ngx_int_t context_of(ngx_http_request_t *r, struct qos_ctx **ctx)
+{
+    const struct qos_ctx *main;
+    *ctx = find_context(r);
+    if (*ctx || r == r->main || (main = find_context(r->main)) == NULL)
+        return NGX_OK;
+    *ctx = new_context(r, main->zone, main->id);
+    return *ctx ? NGX_OK : NGX_ERROR;
+}
+
 /* ---- response */
+
+/* The client has not taken what was passed on, and an event will tell when it has. `ready` says so for all: sockets, TLS
+ * (whose buffer may hold a part of a record that waits for more bytes from us), streams of HTTP/2 (flow control).
+ * limit_rate delays with a timer. The gzip filter holds bytes, too, and no event ends that: it waits for us. */
+static bool client_is_behind(const struct qos_ctx *ctx, const ngx_connection_t *c)
+{
+    return (!c->write->ready || (c->write->delayed && !ctx->delayed)) &&
+           (c->buffered & (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED)) != 0;
+}
 
 /* Takes `size` bytes off the front of ctx->in, and the buffers without bytes after them (the last buffer). */
 static ngx_chain_t *cut(ngx_http_request_t *r, struct qos_ctx *ctx, off_t size)
@@ -99,11 +138,20 @@ static ngx_chain_t *cut(ngx_http_request_t *r, struct qos_ctx *ctx, off_t size)
     return out;
 }
 
+/* Keeps the remainder until the client is ready or the tokens are there. */
 static ngx_int_t hold(ngx_http_request_t *r, struct qos_ctx *ctx)
 {
-    ngx_event_t *write = r->connection->write;
+    ngx_connection_t *c = r->connection;
+    ngx_event_t *write = c->write;
     r->buffered |= QOS_BUFFERED;
-    if (ctx->response.wait && !write->delayed) { /* as limit_rate does it: the delay is ours, not the client's */
+    /* As limit_rate does it: the delay is ours, not the client's. Only for the request whose bytes go to the client now:
+     * parts that wait behind it must not delay it. */
+    if (ctx->response.wait && !write->delayed && r == c->data) {
+        /* what TLS has of the last chunk goes before the pause */
+        if (write->ready && (c->buffered & NGX_LOWLEVEL_BUFFERED) && next_body_filter(r, NULL) == NGX_ERROR)
+            return NGX_ERROR;
+        if (write->delayed || !ctx->response.wait)
+            return NGX_AGAIN;
         write->delayed = 1;
         ctx->delayed = true;
         if (write->timer_set)
@@ -139,7 +187,7 @@ static ngx_int_t pass_on(ngx_http_request_t *r, struct qos_ctx *ctx)
     ngx_int_t rc = NGX_OK;
     while (ctx->in) {
         size_t size = chain_size(ctx->in, ctx->ahead * ctx->zone->chunk);
-        if (c->buffered & UNSENT)
+        if (client_is_behind(ctx, c))
             return hold(r, ctx);
         if (!ctx->response.wait && take_for(ctx, size) == NGX_ERROR)
             return NGX_ERROR;
@@ -154,7 +202,7 @@ static ngx_int_t pass_on(ngx_http_request_t *r, struct qos_ctx *ctx)
         ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &out, (ngx_buf_tag_t)&ngx_http_qos_module);
         if (rc == NGX_ERROR)
             return rc;
-        ctx->ahead = c->buffered & UNSENT ? 1 : ngx_min(2 * ctx->ahead, QOS_STEP_CHUNKS);
+        ctx->ahead = client_is_behind(ctx, c) ? 1 : ngx_min(2 * ctx->ahead, QOS_STEP_CHUNKS);
     }
     r->buffered &= ~QOS_BUFFERED & 0xf;
     return rc;
@@ -162,13 +210,15 @@ static ngx_int_t pass_on(ngx_http_request_t *r, struct qos_ctx *ctx)
 
 static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    struct qos_ctx *ctx = context_of(r);
+    struct qos_ctx *ctx;
     ngx_connection_t *c = r->connection;
     ngx_int_t rc;
     size_t size;
-    if (!ctx)
+    if (context_of(r, &ctx) != NGX_OK)
+        return NGX_ERROR;
+    if (!ctx || r->subrequest_in_memory) /* what stays in memory is not sent */
         return next_body_filter(r, in);
-    if (in && !ctx->in && !ctx->response.wait && ctx->response.credit == 0 && !(c->buffered & UNSENT) &&
+    if (in && !ctx->in && !ctx->response.wait && ctx->response.credit == 0 && !client_is_behind(ctx, c) &&
         (size = chain_size(in, ctx->zone->chunk + 1)) <= ctx->zone->chunk) { /* most responses: whole, without copies */
         rc = take_for(ctx, size);
         ctx->response.credit = 0;
@@ -181,8 +231,9 @@ static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return r->out || c->buffered || r->postponed ? next_body_filter(r, NULL) : NGX_OK;
     if (ctx->response.wait)
         return hold(r, ctx);
-    if ((c->buffered & UNSENT) && next_body_filter(r, NULL) == NGX_ERROR)
-        return NGX_ERROR;
+    if (c->buffered & (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED))
+        if (next_body_filter(r, NULL) == NGX_ERROR)
+            return NGX_ERROR;
     return pass_on(r, ctx);
 }
 
@@ -190,7 +241,7 @@ static void go_response(struct qos_side *side)
 {
     ngx_http_request_t *r = side->r;
     ngx_connection_t *c = r->connection;
-    struct qos_ctx *ctx = context_of(r);
+    struct qos_ctx *ctx = find_context(r);
     ngx_http_set_log_request(c->log, r);
     if (ctx->delayed) {
         c->write->delayed = 0;
@@ -208,7 +259,7 @@ static void go_response(struct qos_side *side)
 static ssize_t recv_some(ngx_connection_t *c, u_char *buf, size_t size)
 {
     ngx_http_request_t *r = ((ngx_http_request_t *)c->data)->main;
-    struct qos_ctx *ctx = context_of(r);
+    struct qos_ctx *ctx = find_context(r);
     ngx_int_t rc = ctx->request.wait ? NGX_AGAIN : NGX_OK;
     ssize_t n;
     if (rc == NGX_OK && ctx->request.credit == 0)
@@ -254,7 +305,7 @@ static void go_start(struct qos_side *side)
 {
     ngx_http_request_t *r = side->r;
     ngx_connection_t *c = r->connection;
-    ngx_int_t rc = take_start(context_of(r));
+    ngx_int_t rc = take_start(find_context(r));
     if (rc == NGX_AGAIN)
         return;
     ngx_http_set_log_request(c->log, r);
@@ -295,30 +346,18 @@ static bool find_key(ngx_http_request_t *r, const struct qos_loc_conf *conf, ngx
 static ngx_int_t on_preaccess(ngx_http_request_t *r)
 {
     struct qos_loc_conf *conf = ngx_http_get_module_loc_conf(r, ngx_http_qos_module);
-    struct qos_ctx *ctx = context_of(r);
-    ngx_http_cleanup_t *cleanup;
+    struct qos_ctx *ctx = find_context(r);
     ngx_connection_t *c = r->connection;
     ngx_str_t key;
     uint64_t wait_ns;
     ngx_int_t rc;
     if (ctx)
         return ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
-    if (!conf->zone)
+    if (!conf->zone || (r != r->main && find_context(r->main)))
         return NGX_DECLINED;
-    ctx = ngx_pcalloc(r->pool, sizeof *ctx);
-    cleanup = ngx_http_cleanup_add(r, 0);
-    if (!ctx || !cleanup || !find_key(r, conf, &key))
+    if (!find_key(r, conf, &key) || !(ctx = new_context(r, conf->zone, qos_zone_id(conf->zone, &key))))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    ctx->zone = conf->zone;
-    ctx->id = qos_zone_id(conf->zone, &key);
-    ctx->request.r = ctx->response.r = r;
-    ctx->request.go = go_start;
-    ctx->response.go = go_response;
-    ctx->ahead = 1;
-    cleanup->handler = on_cleanup;
-    cleanup->data = ctx;
-    ngx_http_set_ctx(r, ctx, ngx_http_qos_module);
-    if (r != r->main) /* a part of a request that has begun */
+    if (r != r->main) /* a part of a request that nobody is charged for */
         return NGX_DECLINED;
 
     wait_ns = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0);
