@@ -542,7 +542,7 @@ struct htb {
     uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: no request waits for it */
     uint64_t now_ns;       /* the latest time seen */
     uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
-    uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued;
+    uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued, gates;
     struct htb_priv_lease *lease; /* NULL: has not joined other trees */
     struct htb_shared *shared;
     uint32_t share_slot;
@@ -1158,6 +1158,13 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
 
+/* By flight, a queued request takes no root tokens when it borrows: room at the device is what the root lends. So the
+ * root has no debt, and its tokens are for the gate and for urgent requests. */
+QOS_PRIV bool htb_priv_lends_freely(const struct htb *tree, const struct htb_request *r)
+{
+    return tree->bound == HTB_BY_FLIGHT && !r->gate;
+}
+
 /* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if none borrows here. */
 QOS_PRIV uint32_t htb_priv_turn(const struct htb *tree, uint32_t id)
 {
@@ -1295,6 +1302,13 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
     htb_priv_ring_settle(tree, group);
 }
 
+/* By flight: a class whose next request is at the gate is in its ring only while a lender has tokens for it, as the
+ * requests behind it need none. */
+QOS_PRIV bool htb_priv_needs_lender(const struct htb *tree, uint32_t id, const struct htb_request *next)
+{
+    return tree->bound == HTB_BY_FLIGHT && next->gate && !(tree->node[id].flags & HTB_PRIV_GROUP);
+}
+
 /* Puts a node into the heap and the ring that its next request and its buckets say. True if the request that its
  * parent would send next may have changed. */
 QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
@@ -1311,16 +1325,22 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         htb_priv_sub_tokens(tree, request->tokens, n_sub);
         limit_passes = htb_priv_limit_passes(tree, id, n_sub);
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
-        if (!limit_passes)
+        if (limit_passes && htb_priv_needs_lender(tree, id, request)) {
+            wake_ns = htb_priv_send_ns(tree, id, n_sub, now_ns);
+            limit_passes = wake_ns <= now_ns;
+        }
+        if (own_passes)
+            wake_ns = QOS_NEVER;
+        else if (limit_passes)
+            wake_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
+        else if (wake_ns == QOS_NEVER)
             wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
                           ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
                           : htb_priv_send_ns(tree, id, n_sub, now_ns);
-        else if (!own_passes)
-            wake_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
     }
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
-        tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT && !request->gate);
+        tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT);
         tree->root_wake_ns = tree->root_ready ? QOS_NEVER : wake_ns;
         return false;
     }
@@ -1393,6 +1413,7 @@ QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
 {
     tree->queued++;
     tree->detours++;
+    tree->gates += r->gate;
     tree->cls[r->slot].u.leaf.queued++;
     if (QOS_UNLIKELY(tree->lease != NULL))
         tree->lease[r->slot].queued += htb_priv_ring_cost(tree, r->tokens);
@@ -1404,6 +1425,7 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
 {
     tree->queued--;
     tree->detours--;
+    tree->gates -= r->gate;
     tree->cls[r->slot].u.leaf.queued--;
     if (QOS_UNLIKELY(tree->lease != NULL))
         tree->lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
@@ -1555,9 +1577,10 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
         if (tree->node[at].flags & HTB_PRIV_OWN)
             payer = at;
     htb_priv_sub_tokens(tree, r->tokens, n_sub);
-    htb_priv_charge(tree, id, payer, n_sub, now_ns);
+    r->payer = payer == tree->classes && htb_priv_lends_freely(tree, r) ? QOS_NONE : payer;
+    htb_priv_charge(tree, id, r->payer, n_sub, now_ns);
     htb_priv_dequeue(tree, r);
-    htb_priv_paid(tree, r, id, payer);
+    htb_priv_paid(tree, r, id, r->payer);
     if (r->since_ns < now_ns)
         qos_counter_add(&tree->cls[id].counters.waited, 1);
     for (at = payer; at != tree->classes; at = tree->node[at].parent)
@@ -1587,7 +1610,18 @@ QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
             tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
         return first;
     }
-    return tree->root_ready ? tree->classes : QOS_NONE;
+    while (tree->root_ready) {
+        const struct htb_request *next = htb_priv_next_request(tree, tree->classes);
+        int64_t n_sub[HTB_RESOURCES_MAX];
+        if (tree->bound == HTB_BY_RATE || !next->gate)
+            return tree->classes;
+        htb_priv_sub_tokens(tree, next->tokens, n_sub);
+        htb_priv_refill(tree, tree->classes, tree->now_ns);
+        if (htb_priv_rate_passes(tree, tree->classes, n_sub))
+            return tree->classes;
+        htb_priv_place_up(tree, next->slot, true, tree->now_ns); /* others took them: it waits again */
+    }
+    return QOS_NONE;
 }
 
 QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
@@ -1635,7 +1669,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
         }
         r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
         tree->flight_ns += r->flight_ns;
-        tree->flight_lent = tree->flight_lent || r->payer == tree->classes;
+        tree->flight_lent = tree->flight_lent || r->payer == QOS_NONE;
         htb_priv_slot_add(tree, r);
     }
     return NULL;
@@ -1733,7 +1767,7 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
         if (pays) /* the root's tag is not used */
             c->tag = qos_sat_sub(qos_sat_add(c->tag, htb_priv_own_ns(tree, at, tokens)),
                                  htb_priv_own_ns(tree, at, r->tokens));
-        else
+        else if (at != tree->classes)
             htb_priv_move_ring(tree, at, qos_sat_sub(is, was),
                                qos_sat_sub(was, is)); /* the ring that it borrowed from */
     }
@@ -1751,8 +1785,11 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
         tree->cls[r->paid_by].u.leaf.outstanding--;
     if (r->slot != QOS_NONE) /* urgent ones are not in flight */
         tree->flight_ns -= r->flight_ns;
-    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
+    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns)) {
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
+        if (tree->bound == HTB_BY_FLIGHT && tree->gates != 0) /* they may wait for what was given back */
+            htb_priv_place_limited(tree, now_ns);
+    }
     r->state = HTB_IDLE;
 }
 
@@ -2166,11 +2203,22 @@ QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
     htb_priv_mark(tree, id, HTB_PRIV_LIMITED, limited);
 }
 
+/* The rate of the first resource was was_per_s. If it has risen, the lead of the tag shrinks: the same tokens take less
+ * time. */
+QOS_PRIV void htb_priv_scale_lead(struct htb *tree, uint32_t id, uint64_t was_per_s)
+{
+    const uint64_t clock = htb_priv_tag_clock(tree), is = tree->node[id].pair.rate.rate;
+    uint64_t *tag = &tree->cls[id].tag;
+    if (*tag > clock && is > was_per_s)
+        *tag = clock + qos_mul_div_ceil(qos_min(*tag - clock, HTB_BURST_MAX_NS), was_per_s, is);
+}
+
 /* Gives the node these terms; defaults are filled in already. */
 QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_class *c, uint64_t now_ns)
 {
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
+    const uint64_t was_per_s = tree->node[id].pair.rate.rate;
     htb_priv_refill(tree, id, now_ns);
     tree->turn[id].weight = c->weight & 0xfffffu;
     tree->cls[id].ring_rest = 0;
@@ -2184,6 +2232,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
         limited = limited || c->limit_per_s[r] != QOS_UNLIMITED;
     }
     htb_priv_count_limit(tree, id, limited);
+    htb_priv_scale_lead(tree, id, was_per_s);
     htb_priv_place_up(tree, id, true, now_ns);
     if (tree->node[id].flags & HTB_PRIV_GROUP)
         htb_priv_place_limited(tree, now_ns);
@@ -2504,7 +2553,7 @@ QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
         if (htb_priv_ready_ns(tree, at, false, n_sub, tree->now_ns) <= tree->now_ns)
             return HTB_TURN;
     }
-    return tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
+    return htb_priv_lends_freely(tree, request) ? HTB_TURN : HTB_LENDERS_TOKENS;
 }
 
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out)
@@ -2719,19 +2768,16 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     return QOS_OK;
 }
 
-/* Sets the buckets of a node to its parts. If the rate rises, the lead of its tag shrinks: the same tokens take less
- * time. */
+/* Sets the buckets of a node to its parts. */
 QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_priv_lease *lease = &tree->lease[id];
-    uint64_t clock = htb_priv_tag_clock(tree), was = tree->node[id].pair.rate.rate, is, *tag = &tree->cls[id].tag;
+    const uint64_t was_per_s = tree->node[id].pair.rate.rate;
     uint32_t r;
     htb_priv_refill(tree, id, now_ns);
     for (r = 0; r < tree->resources; r++)
         htb_priv_set_pair(tree, id, r, lease->rate[r], lease->limit[r]);
-    is = tree->node[id].pair.rate.rate;
-    if (*tag > clock && is > was)
-        *tag = clock + qos_mul_div_ceil(qos_min(*tag - clock, HTB_BURST_MAX_NS), was, is);
+    htb_priv_scale_lead(tree, id, was_per_s);
     tree->lease[id].moved = true;
 }
 
@@ -2921,7 +2967,9 @@ QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t p
 {
     bool waits = tree->cls[id].u.leaf.tail != NULL;
     for (; id != payer && !waits; id = tree->node[id].parent)
-        waits = tree->cls[tree->node[id].parent].u.group.first != QOS_NONE;
+        waits = tree->node[id].parent == tree->classes && tree->bound == HTB_BY_FLIGHT
+                    ? tree->gates != 0
+                    : tree->cls[tree->node[id].parent].u.group.first != QOS_NONE;
     return waits;
 }
 

@@ -1299,6 +1299,84 @@ static void leave_a_ring(void)
     world_close(&w);
 }
 
+/* By flight, a queued borrower has used a device of twice the root's rate for 10 s. It owes the root nothing: a gate
+ * request and an urgent one of a class without a rate go at once, and the next gate request waits for its tokens alone,
+ * while the borrower goes on. */
+static void the_root_owes_nothing(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request *r;
+    struct world w;
+    uint64_t now = 0, got = 0;
+    unsigned i, granted = 0;
+    config.bound = HTB_BY_FLIGHT;
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    for (i = 1; i < 4; i++)
+        reserve(&w, i, 0, 0, 0, 0);
+    submit(&w, 0, 1, 2000, 0, 0);
+    for (now = MS; now <= 10 * S; now += MS) {
+        CHECK(htb_dispatch(&w.tree, now) == &pool[0]);
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &pool[0]), QOS_OK);
+        submit(&w, 0, 1, 2000, 0, now);
+    }
+    CHECK_EQ(force(&w, 3, 1000, 0, now), QOS_OK);
+    for (i = 0; i < 20; i++) { /* a root burst of 10,000 tokens, of which 1,000 are gone; then 1,000 in each ms */
+        request(1, 2, 1000, 0)->gate = true;
+        CHECK_EQ(htb_submit(&w.tree, now, &pool[1]), QOS_OK);
+        while (pool[1].state == HTB_QUEUED) {
+            r = htb_dispatch(&w.tree, now);
+            granted += r == &pool[1];
+            if (r == &pool[0]) {
+                got += 2000;
+                CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+                submit(&w, 0, 1, 2000, 0, now);
+                now += MS;
+            }
+            if (!r && pool[1].state == HTB_QUEUED && (now += MS) > 30 * S)
+                break;
+        }
+        CHECK_EQ(granted, i + 1);
+    }
+    CHECK_WITHIN(now, 10 * S + 11 * MS, 10 * S + 14 * MS);
+    CHECK(got >= 18000);
+    world_close(&w);
+}
+
+/* The lead of a tag is of the rate at which it was earned: once the rate rises, a class that sent a large request has
+ * the same turns as its equal. */
+static void a_raised_rate(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class terms = class_of(0, 500000, 0);
+    struct world w;
+    uint64_t now = S;
+    unsigned i, turns[3] = {0, 0, 0};
+    config.dispatch_max = 1;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 1000, 0, 0);
+    reserve(&w, 2, 0, 499000, 0, 0);
+    submit(&w, 0, 1, 10000, 0, now); /* 10 s of its rate */
+    CHECK(htb_dispatch(&w.tree, now) == &pool[0]);
+    CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &pool[0]), QOS_OK);
+    CHECK_EQ(htb_change(&w.tree, now, 1, &terms, NULL), QOS_OK);
+    now += S;
+    for (i = 0; i < 2; i++)
+        submit(&w, i, i + 1, 1000, 0, now);
+    for (i = 0; i < 200; i++) { /* half of what both are promised */
+        struct htb_request *r = htb_dispatch(&w.tree, now);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        turns[r->class_id]++;
+        now += 2 * MS;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+        submit(&w, (unsigned)(r - pool), r->class_id, 1000, 0, now);
+    }
+    CHECK_WITHIN(turns[1], 90, 110);
+    world_close(&w);
+}
+
 int main(void)
 {
     check_begin("unit/htb_queues");
@@ -1337,5 +1415,7 @@ int main(void)
     expires_while_it_waits();
     more_than_stay_in_a_ring();
     leave_a_ring();
+    the_root_owes_nothing();
+    a_raised_rate();
     return check_end();
 }
