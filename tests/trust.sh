@@ -9,6 +9,7 @@
 #     adversary ten minutes for each           mutate    300 mutants of each header
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
+#     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -81,6 +82,7 @@ warm() {
     make -s build/native/property/pshift_warm || return 1
     for seed in {1..100}; do QOS_TEST_SEED=$seed build/native/property/pshift_warm || return 1; done
 }
+tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh; }
 prove() { make prove; }
 plant() { make plant; }
 compilers() { tests/build/flags.sh all; }
@@ -107,8 +109,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary mutate fuzz warm}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary mutate fuzz warm tenants}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm | tenants) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

@@ -15,7 +15,7 @@
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-static void release(struct worker *w, struct buffer *b)
+void buffer_release(struct worker *w, struct buffer *b)
 {
     if (b->charged) {
         bucket_uncharge(b->payer, b->charged);
@@ -26,7 +26,7 @@ static void release(struct worker *w, struct buffer *b)
     *b = (struct buffer){0};
 }
 
-static size_t held(const struct buffer *b)
+size_t buffer_held(const struct buffer *b)
 {
     return b->end - b->begin;
 }
@@ -36,9 +36,7 @@ static const char *unread(const struct client *c)
     return c->in.data ? c->in.data + c->in.begin : "";
 }
 
-/* Makes room for `bytes` in all. A buffer larger than a block is charged to the bucket that needed it first. force:
- * even above the bucket's share. */
-static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force)
+bool buffer_grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force)
 {
     char *data;
     size_t size = BLOCK_BYTES;
@@ -49,16 +47,16 @@ static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t byte
         if (!bucket_charge(payer, size, force))
             return false;
     } else if (b->size >= bytes) {
-        memmove(b->data, b->data + b->begin, held(b));
+        memmove(b->data, b->data + b->begin, buffer_held(b));
         b->end -= b->begin;
         b->begin = 0;
         return true;
     }
     data = bytes > BLOCK_BYTES ? tool_alloc(size) : block_take(w);
     if (b->data)
-        memcpy(data, b->data + b->begin, held(b));
-    bytes = held(b);
-    release(w, b);
+        memcpy(data, b->data + b->begin, buffer_held(b));
+    bytes = buffer_held(b);
+    buffer_release(w, b);
     *b = (struct buffer){.data = data, .size = size, .end = bytes};
     if (size > BLOCK_BYTES) {
         b->payer = payer;
@@ -69,14 +67,14 @@ static bool grow(struct worker *w, struct buffer *b, uint32_t payer, size_t byte
 
 bool client_room(struct client *c, uint32_t payer, size_t bytes)
 {
-    return c->gone || grow(c->worker, &c->out, payer, held(&c->out) + bytes, false);
+    return c->gone || buffer_grow(c->worker, &c->out, payer, buffer_held(&c->out) + bytes, false);
 }
 
 void client_append(struct client *c, const char *data, size_t bytes)
 {
     if (c->gone)
         return;
-    (void)grow(c->worker, &c->out, c->bucket, held(&c->out) + bytes, true);
+    (void)buffer_grow(c->worker, &c->out, c->bucket, buffer_held(&c->out) + bytes, true);
     memcpy(c->out.data + c->out.end, data, bytes);
     c->out.end += bytes;
     worker_dirty(c);
@@ -113,8 +111,8 @@ void client_gone(struct client *c)
         return;
     c->gone = true;
     close(c->source.fd);
-    release(w, &c->in);
-    release(w, &c->out);
+    buffer_release(w, &c->in);
+    buffer_release(w, &c->out);
     if (c->state == CLIENT_QUEUE) {
         c->next_left = w->left;
         w->left = c;
@@ -126,7 +124,7 @@ void client_gone(struct client *c)
 void client_replied(struct client *c)
 {
     c->outstanding--;
-    c->window = held(&c->out) > OUT_HIGH_BYTES ? 1 : (uint32_t)qos_min(2 * c->window, WINDOW_REQUESTS);
+    c->window = buffer_held(&c->out) > OUT_HIGH_BYTES ? 1 : (uint32_t)qos_min(2 * c->window, WINDOW_REQUESTS);
     if (!c->gone)
         worker_run_later(c);
     else if (c->outstanding == 0 && c->state != CLIENT_QUEUE)
@@ -154,13 +152,13 @@ void client_event(struct client *c, uint32_t events)
    */
 static bool high(const struct client *c)
 {
-    return held(&c->out) > OUT_HIGH_BYTES || (c->out.charged && bucket_over(c->out.payer));
+    return buffer_held(&c->out) > OUT_HIGH_BYTES || (c->out.charged && bucket_over(c->out.payer));
 }
 
 void client_flush(struct client *c)
 {
-    while (!c->gone && c->writable && held(&c->out)) {
-        ssize_t n = send(c->source.fd, c->out.data + c->out.begin, held(&c->out), MSG_NOSIGNAL);
+    while (!c->gone && c->writable && buffer_held(&c->out)) {
+        ssize_t n = send(c->source.fd, c->out.data + c->out.begin, buffer_held(&c->out), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -173,8 +171,8 @@ void client_flush(struct client *c)
     }
     if (c->gone)
         return;
-    if (held(&c->out) == 0)
-        release(c->worker, &c->out);
+    if (buffer_held(&c->out) == 0)
+        buffer_release(c->worker, &c->out);
     if (c->state == CLIENT_CLOSE || (c->held_back && !high(c)))
         worker_run_later(c);
 }
@@ -203,7 +201,7 @@ static bool more(struct client *c)
         worker_run_later(c);
         return false;
     }
-    (void)grow(c->worker, b, c->bucket, b->size ? b->size : BLOCK_BYTES, true);
+    (void)buffer_grow(c->worker, b, c->bucket, b->size ? b->size : BLOCK_BYTES, true);
     room = qos_min(b->size - b->end, TURN_BYTES);
     do
         n = recv(c->source.fd, b->data + b->end, room, 0);
@@ -246,7 +244,10 @@ static void enqueue(struct client *c)
     const struct head *h = &c->head;
     size_t bytes = h->key_bytes ? protocol_key_text(c->in.data + c->in.begin, h, text) : 0;
     c->grant.bucket = bytes ? bucket_of_key(text, bytes, c->bucket) : c->bucket;
-    wait_for_grant(c);
+    if (c->outstanding && c->at_bucket != c->grant.bucket)
+        c->state = CLIENT_ORDER;
+    else
+        wait_for_grant(c);
 }
 
 /* Requests that the gate answers itself take its time: each is charged to the bucket of the request before it. */
@@ -285,7 +286,7 @@ static void want_data(struct client *c)
     if (bytes)
         payer = bucket_of_key(text, bytes, c->bucket);
     c->state = CLIENT_DATA;
-    if (grow(c->worker, &c->in, payer, c->head.bytes + c->head.data_bytes, false))
+    if (buffer_grow(c->worker, &c->in, payer, c->head.bytes + c->head.data_bytes, false))
         return;
     bucket_refused(payer);
     refuse_value(c, "SERVER_ERROR out of memory storing object");
@@ -308,11 +309,12 @@ static void read_request(struct client *c)
 static bool read_line(struct client *c)
 {
     struct head *h = &c->head;
-    protocol_line(unread(c), held(&c->in), h);
+    protocol_line(unread(c), buffer_held(&c->in), h);
     switch (h->kind) {
     case HEAD_MORE: return need(c);
     case HEAD_REQUEST: read_request(c); break;
     case HEAD_KEYS:
+        c->get_shape = h->shape;
         c->lead_bytes = h->bytes;
         memcpy(c->lead, c->in.data + c->in.begin, h->bytes);
         if (c->lead[h->bytes - 1] != ' ')
@@ -347,7 +349,7 @@ static bool read_line(struct client *c)
 static bool read_key(struct client *c)
 {
     struct head *h = &c->head;
-    protocol_key(unread(c), held(&c->in), c->get_first, h);
+    protocol_key(unread(c), buffer_held(&c->in), c->get_first, h);
     if (h->kind == HEAD_REQUEST) {
         enqueue(c);
         return true;
@@ -364,7 +366,7 @@ static bool read_data(struct client *c)
     const struct head *h = &c->head;
     size_t bytes = h->bytes + h->data_bytes;
     const char *end;
-    if (held(&c->in) < bytes)
+    if (buffer_held(&c->in) < bytes)
         return need(c);
     end = c->in.data + c->in.begin + bytes;
     if (end[-2] == '\r' && end[-1] == '\n') {
@@ -378,14 +380,14 @@ static bool read_data(struct client *c)
 
 static bool swallow(struct client *c)
 {
-    size_t bytes = qos_min(c->swallow_bytes, held(&c->in));
+    size_t bytes = qos_min(c->swallow_bytes, buffer_held(&c->in));
     const char *end;
     c->in.begin += bytes;
     c->swallow_bytes -= bytes;
     if (c->swallow_bytes)
         return need(c);
     if (c->head.swallow_line) {
-        end = held(&c->in) ? memchr(c->in.data + c->in.begin, '\n', held(&c->in)) : NULL;
+        end = buffer_held(&c->in) ? memchr(c->in.data + c->in.begin, '\n', buffer_held(&c->in)) : NULL;
         c->in.begin = end ? (size_t)(end - c->in.data) + 1 : c->in.end;
         if (!end)
             return need(c);
@@ -400,7 +402,7 @@ static void say(struct client *c)
 {
     static const char no_room[] = "SERVER_ERROR out of memory\r\n";
     const struct head *h = &c->head;
-    bool shown = !h->quiet && !(h->reply == REPLY_VALUES && c->get_failed && !c->get_first);
+    bool shown = !h->quiet && !(h->of_get && c->get_failed && !c->get_first);
     if (h->kind == HEAD_STATS_QOS) {
         size_t bytes = 0;
         char *text = buckets_stats(false, &bytes);
@@ -423,14 +425,18 @@ static bool step(struct client *c)
 {
     if (c->state == CLIENT_QUEUE || c->gone)
         return false;
-    if (c->state == CLIENT_SAY || c->state == CLIENT_CLOSE) {
+    if (c->state == CLIENT_SAY || c->state == CLIENT_CLOSE || c->state == CLIENT_ORDER) {
         if (c->outstanding)
             return false;
+        if (c->state == CLIENT_ORDER) {
+            wait_for_grant(c);
+            return true;
+        }
         if (c->state == CLIENT_SAY) {
             say(c);
             return true;
         }
-        if (held(&c->out) == 0)
+        if (buffer_held(&c->out) == 0)
             client_gone(c);
         return false;
     }
@@ -450,8 +456,8 @@ void client_run(struct client *c)
 {
     while (step(c))
         ;
-    if (!c->gone && held(&c->in) == 0 && c->in.data)
-        release(c->worker, &c->in);
+    if (!c->gone && buffer_held(&c->in) == 0 && c->in.data)
+        buffer_release(c->worker, &c->in);
 }
 
 /* ---- granted ----------------------------------------------------------------------------------------------------- */
@@ -459,26 +465,25 @@ void client_run(struct client *c)
 /* Can it be sent at once: by copying a few bytes, without a system call? */
 bool client_is_small(const struct client *c)
 {
-    const struct worker *w = c->worker;
     return !c->gone && !c->answers && c->head.bytes + c->head.data_bytes <= BLOCK_BYTES &&
-           w->backend.state == BACKEND_UP && !backend_full(w);
+           backend_ready(c->worker, c->grant.bucket);
 }
 
 static void consume(struct client *c)
 {
     const struct head *h = &c->head;
-    bool of_get = h->reply == REPLY_VALUES;
     c->in.begin += h->bytes;
     if (h->answer)
         c->swallow_bytes = h->data_bytes;
     else
         c->in.begin += h->data_bytes;
-    c->state = c->swallow_bytes ? CLIENT_SWALLOW : of_get && !h->last ? CLIENT_KEYS : CLIENT_LINE;
+    c->state = c->swallow_bytes ? CLIENT_SWALLOW : h->of_get && !h->last ? CLIENT_KEYS : CLIENT_LINE;
 }
 
 static void send_request(struct client *c)
 {
     backend_send(c->worker, c);
+    c->at_bucket = c->grant.bucket;
     c->outstanding++;
     c->get_first = false;
     consume(c);
@@ -505,7 +510,7 @@ void client_granted(struct client *c)
         c->answers = false;
         worker_done(w, &c->grant, OUTCOME_ANSWERED);
         c->state = CLIENT_SAY;
-    } else if (w->backend.state == BACKEND_UP) {
+    } else if (w->backend[c->grant.bucket]->state == BACKEND_UP) {
         send_request(c);
     } else {
         worker_done(w, &c->grant, OUTCOME_NOT_SENT);

@@ -164,7 +164,7 @@ bool gate_backend_up(void)
 {
     uint32_t k, up = 0;
     for (k = 0; k < worker_count; k++)
-        up += __atomic_load_n(&workers[k].backend.state, __ATOMIC_RELAXED) == BACKEND_UP;
+        up += __atomic_load_n(&workers[k].backends_up, __ATOMIC_RELAXED);
     return up != 0;
 }
 
@@ -203,14 +203,14 @@ static void accept_all(const struct listener *l)
 
 /* ---- a worker ---------------------------------------------------------------------------------------------------- */
 
-static void on_event(struct worker *w, const struct epoll_event *e)
+static void on_event(const struct epoll_event *e)
 {
     struct source *s = e->data.ptr;
     uint64_t count;
     ssize_t n;
     switch (s->kind) {
     case SOURCE_CLIENT: client_event((struct client *)(void *)s, e->events); break;
-    case SOURCE_BACKEND: backend_event(w, e->events); break;
+    case SOURCE_BACKEND: backend_event((struct backend *)(void *)s, e->events); break;
     case SOURCE_LISTENER: accept_all((const struct listener *)(const void *)s); break;
     case SOURCE_WAKE:
     case SOURCE_TICK: /* read, it goes on */
@@ -220,20 +220,12 @@ static void on_event(struct worker *w, const struct epoll_event *e)
     }
 }
 
-/* Sends granted requests to memcached; while its connection is full, they stay granted. */
-static bool held_up(struct worker *w)
-{
-    if (backend_full(w))
-        backend_flush(w);
-    return w->backend.state == BACKEND_CONNECTING || (w->backend.state == BACKEND_UP && backend_full(w));
-}
-
 static void send_granted(struct worker *w)
 {
-    while (w->mine && (w->mine->answers || !held_up(w))) {
+    while (w->mine) {
         struct client *c = w->mine;
         w->mine = c->next_granted;
-        client_granted(c);
+        backend_grant(w, c);
     }
 }
 
@@ -276,12 +268,13 @@ static void turn(struct worker *w)
 {
     uint32_t round = 0;
     bool granted;
+    backend_read(w);
     run_later(w);
     do {
         run_all(w);
         granted = buckets_turn(w);
         send_granted(w);
-    } while ((w->run || granted) && !w->mine && ++round < ROUNDS);
+    } while ((w->run || granted) && ++round < ROUNDS);
     flush_all(w);
     bury_all(w);
 }
@@ -291,9 +284,8 @@ static void turn(struct worker *w)
 static int sleep_ms(struct worker *w)
 {
     uint64_t now_ns;
-    bool stuck = w->mine && held_up(w); /* until memcached accepts more */
-    if (w->run || w->later || w->dirty || w->done_count || w->arrived || w->left ||
-        (!stuck && !__atomic_load_n(&w->sleeping, __ATOMIC_RELAXED)))
+    if (w->run || w->later || w->dirty || w->backend_dirty || w->backend_readable || w->done_count || w->arrived ||
+        w->left || !__atomic_load_n(&w->sleeping, __ATOMIC_RELAXED))
         return 0;
     if (w->look_ns == QOS_NEVER)
         return -1;
@@ -311,7 +303,7 @@ static void *serve(void *arg)
         w->now_ns = tool_now_ns();
         __atomic_store_n(&w->sleeping, false, __ATOMIC_RELAXED);
         for (k = 0; k < n; k++)
-            on_event(w, &event[k]);
+            on_event(&event[k]);
         if (w->now_ns >= tick_ns) {
             backend_tick(w, w->now_ns - tick_ns);
             tick_ns = w->now_ns + TICK_NS;
@@ -365,7 +357,8 @@ static void write_stats(void)
 
 static void raise_files(void)
 {
-    const rlim_t want = gate_settings.clients_max + 64 + 8 * gate_settings.threads;
+    const rlim_t want =
+        gate_settings.clients_max + 64 + 8 * gate_settings.threads + gate_settings.threads * bucket_count;
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur >= want)
         return;
@@ -380,7 +373,7 @@ static bool idle(void)
     uint64_t waiting = 0;
     uint32_t k;
     for (k = 0; k < worker_count; k++)
-        waiting += __atomic_load_n(&workers[k].backend.count, __ATOMIC_RELAXED);
+        waiting += __atomic_load_n(&workers[k].at_memcached, __ATOMIC_RELAXED);
     return waiting == 0;
 }
 

@@ -4,15 +4,20 @@
  *     gate.c      workers: one thread for each core, epoll, listeners, the order of a turn
  *     client.c    a client's connection: its requests are read one after the other, its replies are written
  *     protocol.c  the text protocol: one line, or one key of a get, at a time
- *     backend.c   a worker's connection to memcached: requests go out in a pipeline, replies come back in order
+ *     backend.c   a worker's connections to memcached, one for each bucket: requests go out in a pipeline, replies come
+ *                 back in order and are checked
  *     buckets.c   classifies requests; schedules them (tags.h, or pshift.h with a controller); statistics
  *     agent.c     with a controller: a node of the cluster
  *     transport.c the cluster's messages and the state file, by pshift_cluster's sources
  *
  *     client --> its bucket's queue --> granted --> memcached --> reply --> client
  *
- * A client has at most one request in a queue and WINDOW_REQUESTS at memcached, all on one connection. So its requests
- * stay in order, and it holds at most one request and WINDOW_REQUESTS replies in memory.
+ * A client has at most one request in a queue and WINDOW_REQUESTS at memcached, all on one connection: a request of
+ * another bucket waits until they have come back. So its requests stay in order, and it holds at most one request and
+ * WINDOW_REQUESTS replies in memory.
+ *
+ * A connection to memcached never changes its bucket. So if memcached and the gate ever disagree about where a reply
+ * ends, only clients of that bucket see it, and only until the next reply that does not fit ends the connection.
  */
 #ifndef MEMCACHED_GATE_H
 #define MEMCACHED_GATE_H
@@ -26,8 +31,9 @@
 
 #define LINE_BYTES_MAX 2048 /* as in memcached; a get may be longer */
 #define KEY_BYTES_MAX 250
-#define WINDOW_REQUESTS 32 /* of one client at memcached */
-#define BLOCK_BYTES 8192   /* a client's buffer of this size is not charged to its bucket */
+#define OPAQUE_BYTES_MAX 32 /* with its letter O */
+#define WINDOW_REQUESTS 32  /* of one client at memcached */
+#define BLOCK_BYTES 8192    /* a client's buffer of this size is not charged to its bucket */
 #define BUCKETS_LIMIT 1024
 #define LISTENERS_MAX 64
 #define DEPTH_MAX 4096
@@ -38,7 +44,7 @@ enum policy { POLICY_PS, POLICY_REWARD };
 
 struct gate_settings {
     const char *memcached, *stats_file;
-    uint64_t threads, clients_max, depth, memory_bytes, value_bytes_max, burst_ns, timeout_ns;
+    uint64_t threads, clients_max, connections_max, depth, memory_bytes, value_bytes_max, burst_ns, timeout_ns;
     int policy;
     bool allow_flush;
 };
@@ -47,11 +53,21 @@ extern struct gate_settings gate_settings;
 /* ---- protocol.c --------------------------------------------------------------------------------------- */
 
 enum reply_kind {
-    REPLY_LINE,
-    REPLY_VALUES, /* VALUE lines with their data, then END */
-    REPLY_META,   /* a line; data follows if it begins with VA */
-    REPLY_STATS   /* STAT lines, then END */
+    REPLY_WORD,       /* a line of one word */
+    REPLY_LINE,       /* a line that begins with one of the words */
+    REPLY_NUMBER,     /* a word, or a number */
+    REPLY_VALUES,     /* a VALUE line with its data, or none; then END */
+    REPLY_VALUES_CAS, /* the same, with a number more in the line */
+    REPLY_META,       /* a line with flags; data follows if it begins with VA */
+    REPLY_DEBUG,      /* a line with the key */
+    REPLY_STATS       /* STAT lines, then a word */
 };
+struct shape { /* of a command's reply */
+    const char *name;
+    enum reply_kind kind;
+    const char *words, *errors; /* errors: whole lines */
+};
+extern const struct shape protocol_unlink;
 
 enum head_kind {
     HEAD_MORE,      /* the line is incomplete */
@@ -65,7 +81,8 @@ enum head_kind {
 /* One request, without its data. Offsets count from the first parsed byte. */
 struct head {
     enum head_kind kind;
-    enum reply_kind reply;
+    const struct shape *shape;
+    bool of_get;
     bool quiet;          /* noreply: nothing of the reply is shown */
     bool server_wide;    /* concerns every bucket of this memcached */
     bool refuse_unlinks; /* memcached removes the old value when it cannot store the new one */
@@ -75,9 +92,11 @@ struct head {
     uint32_t bytes;      /* the line, or the key and the spaces before it */
     uint32_t text_bytes; /* the line without its end */
     uint32_t key_at, key_bytes;
+    uint32_t opaque_at, opaque_bytes;
+    uint64_t letters;           /* of a meta command's flags; see protocol_letter */
     uint32_t cut_at, cut_bytes; /* noreply or q is removed: memcached always replies, so that replies can be counted */
     uint64_t data_bytes;        /* value and its end; 0: none */
-    const char *hide;           /* of a quiet meta command: the reply not shown, "HD" or "EN" */
+    const char *hide;           /* of a quiet meta command: the replies not shown, "HD VA" or "EN" */
     const char *answer;         /* without the end of the line */
 };
 
@@ -87,7 +106,24 @@ void protocol_line(const char *data, size_t bytes, struct head *h);
 void protocol_key(const char *data, size_t bytes, bool first, struct head *h);
 /* The key as memcached knows it: base64 is decoded into text. 0: invalid base64. */
 size_t protocol_key_text(const char *data, const struct head *h, char text[KEY_BYTES_MAX]);
-uint32_t protocol_hash(const char *key, size_t bytes);
+uint64_t protocol_letter(char c); /* a bit for each; 0: no letter */
+
+/* What a reply must have in common with its request. */
+struct tie {
+    const struct shape *shape;
+    uint64_t letters;
+    uint32_t key_bytes, opaque_bytes;
+    bool own_opaque; /* the gate's */
+    char opaque[OPAQUE_BYTES_MAX], key[KEY_BYTES_MAX];
+};
+struct reply {
+    bool error; /* one that the command may have */
+    bool more;  /* another line follows, after the body */
+    uint64_t body_bytes;
+    uint32_t strip_at, strip_bytes; /* the gate's opaque, with the space before it */
+};
+/* Reads a line, with its end. False: it is no reply to this request. */
+bool protocol_reply(const struct tie *tie, const char *line, size_t bytes, struct reply *r);
 /* A number, of digits only, up to `most`. */
 bool protocol_number(const char *at, size_t bytes, uint64_t most, uint64_t *value);
 
@@ -156,6 +192,7 @@ enum client_state {
     CLIENT_LINE,  /* a line is next */
     CLIENT_KEYS,  /* the next key of a get is next */
     CLIENT_DATA,  /* the head has been read, its data not yet */
+    CLIENT_ORDER, /* its earlier requests are at another bucket's connection: waits for their replies */
     CLIENT_QUEUE, /* waits for its grant */
     CLIENT_SAY,   /* to be answered here, after memcached's earlier replies */
     CLIENT_SWALLOW,
@@ -175,9 +212,11 @@ struct client {
     bool held_back;               /* it must read its replies first */
     uint32_t bucket;              /* of the connection */
     uint32_t in_a_row;            /* requests granted since one of another client was granted */
+    uint32_t at_bucket;           /* of the connection to memcached that its outstanding requests are on */
     uint32_t outstanding, window; /* window: most at memcached; 1 for large replies */
     struct head head;
     struct grant grant;
+    const struct shape *get_shape;
     char lead[32]; /* of a get: the text before each key */
     uint32_t lead_bytes;
     uint64_t swallow_bytes;    /* to skip; then, with head.swallow_line, the line */
@@ -193,6 +232,12 @@ void client_granted(struct client *c);
 bool client_is_small(const struct client *c);
 bool client_granted_small(struct client *c);
 void client_flush(struct client *c);
+/* Makes room for `bytes` in all. A buffer larger than a block is charged to the bucket that needed it first. force:
+ * even above the bucket's share. */
+bool buffer_grow(struct worker *w, struct buffer *b, uint32_t payer, size_t bytes, bool force);
+void buffer_release(struct worker *w, struct buffer *b);
+size_t buffer_held(const struct buffer *b);
+
 /* False: no room; nothing was appended. */
 bool client_room(struct client *c, uint32_t payer, size_t bytes);
 void client_append(struct client *c, const char *data, size_t bytes);
@@ -206,38 +251,49 @@ struct request { /* at memcached */
     struct grant grant;
     uint64_t sent_ns;
     const char *hide, *instead; /* instead: shown instead of the reply */
-    uint32_t key_hash;
-    enum reply_kind reply;
     bool quiet, of_get;
     bool first, last; /* the first or last key of a get; the END of the last one's reply ends all of them */
     bool seen;        /* its first line has arrived */
-    bool mute;        /* nothing more of this reply is shown */
-    bool inside;      /* part of a value was shown */
+    bool value_seen;
+    bool mute;   /* nothing more of this reply is shown */
+    bool inside; /* part of a value was shown */
+    struct tie tie;
 };
 
+/*     DOWN --[a request, or the probe, after RETRY_NS]--> CONNECTING --[connected]--> UP
+ *     any state --[error, late, a reply that does not fit]--> DOWN; what was on it fails */
 enum backend_state { BACKEND_DOWN, BACKEND_CONNECTING, BACKEND_UP };
-struct backend {
+struct backend { /* a connection of one worker to memcached, for the requests of one bucket */
     struct source source;
+    struct worker *worker;
+    uint32_t bucket;
     enum backend_state state;
-    uint64_t retry_ns, awake_ns; /* awake: this worker has looked at the clock without a long pause since then */
-    char *out;
-    size_t out_size, out_begin, out_end;
-    char *in; /* IN_BYTES */
-    size_t in_begin, in_end;
+    uint64_t retry_ns;
+    struct buffer out;
+    char *partial; /* the start of a line, in a block */
+    size_t partial_bytes;
     uint64_t body_bytes;  /* of a value, still to come */
     struct request *ring; /* [ring_size], a power of two */
     uint32_t ring_size, first, count;
+    uint32_t opaque;                 /* of the last meta command */
+    struct client *held, *held_last; /* granted; waits for the connection, or for room in `out` */
+    bool dirty, readable;
+    bool ending; /* memcached has closed it; what it sent before is still read */
+    struct backend *next_dirty, *next_readable;
 };
 
-void backend_open(struct worker *w);
-void backend_event(struct worker *w, uint32_t events);
-bool backend_full(const struct worker *w);
-/* Takes the client's head and data. */
+void backend_open(struct worker *w); /* the worker's first one, which tells whether memcached is there */
+void backend_event(struct backend *b, uint32_t events);
+/* Can a small request be sent at once? */
+bool backend_ready(const struct worker *w, uint32_t bucket);
+/* Sends the client's granted request now, or when its connection takes it; if that is down, the client gets an error. */
+void backend_grant(struct worker *w, struct client *c);
+/* Takes the client's head and data. The connection is up. */
 void backend_send(struct worker *w, struct client *c);
 void backend_flush(struct worker *w);
+void backend_read(struct worker *w); /* what the last turn left unread */
 /* Reconnects; drops requests that took too long. late_ns: since this call was due. */
 void backend_tick(struct worker *w, uint64_t late_ns);
-void backend_close(struct worker *w);
 
 /* ---- gate.c ------------------------------------------------------------------------------------------- */
 
@@ -260,8 +316,12 @@ struct worker {
     struct client *later, *later_last; /* clients that have read enough in this turn */
     struct done *done;
     uint32_t done_count, done_size;
-    struct spare *spare; /* blocks that are free */
-    struct backend backend;
+    struct spare *spare;                    /* blocks that are free */
+    struct backend *backend[BUCKETS_LIMIT]; /* by bucket; NULL: never used */
+    struct backend *backend_dirty, *backend_readable;
+    char *in;                           /* for all of them */
+    uint64_t awake_ns;                  /* this worker has looked at the clock without a long pause since then */
+    uint32_t backends_up, at_memcached; /* atomic */
 };
 extern struct worker *workers;
 extern uint32_t worker_count;

@@ -12,6 +12,7 @@
 struct gate_settings gate_settings = {
     .memcached = "127.0.0.1:11211",
     .clients_max = 10000,
+    .connections_max = 1000,
     .depth = 128,
     .memory_bytes = UINT64_C(1) << 30,
     .value_bytes_max = UINT64_C(1) << 20,
@@ -110,7 +111,8 @@ static void on_bucket(const char *text)
 
 static const struct opt opts[] = {
     {"listen", OPT_EACH, NULL, "ADDRESS:PORT", "for clients; may be repeated; default 127.0.0.1:11311", on_listen},
-    {"memcached", OPT_TEXT, &gate_settings.memcached, "ADDRESS:PORT", "default 127.0.0.1:11211", NULL},
+    {"memcached", OPT_TEXT, &gate_settings.memcached, "ADDRESS",
+     "ADDRESS:PORT, or the path of a socket; default 127.0.0.1:11211", NULL},
     {"bucket", OPT_EACH, NULL, "SPEC",
      "name=NAME, then key=PREFIX, port=PORT or from=ADDRESS[/BITS], and reserve=N, limit=N (requests per second), "
      "weight=N. The longest key prefix decides, else the port, else the narrowest network. With a port or an address "
@@ -122,9 +124,13 @@ static const struct opt opts[] = {
      "what weights share: requests, or memcached's time; default ps", NULL},
     {"depth", OPT_COUNT, &gate_settings.depth, "N", "requests at memcached at a time; default 128", NULL},
     {"burst", OPT_TIME, &gate_settings.burst_ns, "TIME", "unused limit that is kept; default 20ms", NULL},
-    {"threads", OPT_COUNT, &gate_settings.threads, "N", "default: one for each core", NULL},
+    {"threads", OPT_COUNT, &gate_settings.threads, "N", "default: one for each core, if --connections allows it", NULL},
     {"clients", OPT_COUNT, &gate_settings.clients_max, "N",
      "most connections; with ports or addresses, a bucket has at most as many as are free; default 10000", NULL},
+    {"connections", OPT_COUNT, &gate_settings.connections_max, "N",
+     "most connections to memcached: one for each thread and bucket; keep it below memcached's own -c, which is 1024; "
+     "default 1000",
+     NULL},
     {"memory", OPT_SIZE, &gate_settings.memory_bytes, "SIZE",
      "for requests and replies above 8 KiB, in equal parts for the buckets; default 1G", NULL},
     {"value", OPT_SIZE, &gate_settings.value_bytes_max, "SIZE", "largest value; default 1M, as memcached's -I", NULL},
@@ -225,7 +231,19 @@ static void check(void)
         bucket_other = bucket_count;
         on_bucket("name=other");
     }
+    range("connections", gate_settings.connections_max, 1, 1000000);
+    if (gate_settings.threads == 0) {
+        gate_settings.threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+        gate_settings.threads =
+            qos_min(gate_settings.threads, qos_max(gate_settings.connections_max / bucket_count, 1));
+        gate_settings.threads = qos_min(gate_settings.threads, 256);
+    }
     range("threads", gate_settings.threads, 1, 256);
+    if (gate_settings.threads * bucket_count > gate_settings.connections_max)
+        tool_die(TOOL_USAGE,
+                 "--connections: %" PRIu64 " threads and %u buckets need %" PRIu64
+                 " connections to memcached: raise this limit and memcached's -c, or give fewer threads or buckets",
+                 gate_settings.threads, bucket_count, gate_settings.threads * bucket_count);
     range("clients", gate_settings.clients_max, 1, 1000000);
     range("depth", gate_settings.depth, 1, DEPTH_MAX);
     range("burst", gate_settings.burst_ns / 1000000, 1, 10000);
@@ -256,7 +274,6 @@ static void listen_all(void)
 int main(int argc, char **argv)
 {
     int k;
-    gate_settings.threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     agent_config.period_ns = QOS_NS_PER_S;
     agent_config.intervals = 5;
     for (k = 1; k + 1 < argc; k++) /* the command line overrides the file */

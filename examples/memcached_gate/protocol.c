@@ -1,9 +1,15 @@
-// The text protocol of memcached 1.6: one line, or one key of a get, at a time.
+// The text protocol of memcached 1.6: one line, or one key of a get, at a time; and what memcached may reply to it.
 //
-// All clients of a worker share one connection to memcached. So memcached must see exactly the requests that were
-// counted here, and reply to each of them once. A request is forwarded only if it is valid as a whole: numbers are
-// numbers, and keys have no control characters. noreply and q are cut out. A request that memcached would reject for
-// its form is rejected here, in memcached's words.
+// All clients of a worker whose requests are of one bucket share a connection to memcached. So memcached must see exactly
+// the requests that were counted here, and reply to each of them once. A request is forwarded only if it is valid as a
+// whole: numbers are numbers, and keys have no control characters. noreply and q are cut out. A request that memcached
+// would reject for its form is rejected here, in memcached's words.
+//
+// A key in base64 may have any bytes. memcached 1.6.18 prints such a key as it is if the item was not made by ms, so a
+// key with the end of a line in it makes one reply look like several. Such a key is never printed: k and me are refused.
+//
+// A reply fits if it is one that its command can have, has the key where memcached repeats it, and has the opaque. Each
+// meta command has one: the client's or, if it has none, the gate's, which the client does not see.
 #include "gate.h"
 #include <string.h>
 
@@ -46,6 +52,13 @@ bool protocol_number(const char *at, size_t bytes, uint64_t most, uint64_t *valu
     return n <= most;
 }
 
+uint64_t protocol_letter(char c)
+{
+    if (c >= 'a' && c <= 'z')
+        return UINT64_C(1) << (c - 'a');
+    return c >= 'A' && c <= 'Z' ? UINT64_C(1) << (c - 'A' + 26) : 0;
+}
+
 static bool number(const struct token *t, uint64_t most, uint64_t *value)
 {
     return protocol_number(t->at, t->bytes, most, value);
@@ -59,15 +72,6 @@ static bool is_exptime(const char *at, size_t bytes)
     return protocol_number(at + sign, bytes - sign, INT32_MAX, &value);
 }
 
-uint32_t protocol_hash(const char *key, size_t bytes)
-{
-    uint32_t h = 2166136261u;
-    size_t k;
-    for (k = 0; k < bytes; k++)
-        h = (uint32_t)qos_wrap_mul(h ^ (unsigned char)key[k], 16777619u);
-    return h;
-}
-
 static int base64_digit(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -75,27 +79,42 @@ static int base64_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-size_t protocol_key_text(const char *data, const struct head *h, char text[KEY_BYTES_MAX])
+/* Whole groups of four digits, the last one with at most two '='. memcached also takes, and skips, characters that are
+ * no digits: with them it would know another key than the gate. 0: refused. */
+static size_t base64_decode(const char *text, size_t bytes, char out[KEY_BYTES_MAX])
 {
-    const char *key = data + h->key_at;
-    uint32_t k, bits = 0, held = 0;
-    size_t bytes = 0;
-    if (!h->base64) {
-        memcpy(text, key, h->key_bytes);
-        return h->key_bytes;
-    }
-    for (k = 0; k < h->key_bytes && key[k] != '='; k++) {
-        int digit = base64_digit(key[k]);
+    uint32_t group = 0;
+    size_t k, made = 0, digits = bytes;
+    while (digits > 0 && bytes - digits < 2 && text[digits - 1] == '=')
+        digits--;
+    if (bytes == 0 || bytes % 4 || bytes > KEY_BYTES_MAX)
+        return 0;
+    for (k = 0; k < digits; k++) {
+        int digit = base64_digit(text[k]);
         if (digit < 0)
             return 0;
-        held = (held << 6 | (uint32_t)digit) & 0xffffff;
-        bits += 6;
-        if (bits >= 8) {
-            bits -= 8;
-            text[bytes++] = (char)(held >> bits & 0xff);
-        }
+        group = (group << 6 | (uint32_t)digit) & 0xffffff;
+        if (k % 4)
+            out[made++] = (char)(group >> (6 - 2 * (k % 4)) & 0xff);
     }
-    return bytes;
+    return made;
+}
+
+size_t protocol_key_text(const char *data, const struct head *h, char text[KEY_BYTES_MAX])
+{
+    if (h->base64)
+        return base64_decode(data + h->key_at, h->key_bytes, text);
+    memcpy(text, data + h->key_at, h->key_bytes);
+    return h->key_bytes;
+}
+
+static bool printable(const char *key, size_t bytes)
+{
+    size_t k;
+    for (k = 0; k < bytes; k++)
+        if ((unsigned char)key[k] <= ' ' || key[k] == 127)
+            return false;
+    return true;
 }
 
 /* ---- commands --------------------------------------------------------------------------------------------------- */
@@ -212,41 +231,59 @@ static void touch(struct head *h, struct line *l)
         answer(h, "CLIENT_ERROR invalid exptime argument");
 }
 
+/* A key in base64 must be one. One that cannot be printed is not asked back. wrong: memcached's words. */
+static void check_base64(struct head *h, const struct line *l, bool printed, const char *wrong)
+{
+    char text[KEY_BYTES_MAX];
+    size_t bytes = protocol_key_text(l->data, h, text);
+    if (bytes == 0)
+        answer(h, wrong);
+    else if (printed && !printable(text, bytes))
+        answer(h, "CLIENT_ERROR this key has control characters or spaces: the gate does not ask for it by k or me");
+}
+
 /* Flags of a meta command from token `from` on: letters, some with an argument, each once. */
 static void flags(struct head *h, const struct line *l, uint32_t from)
 {
-    bool seen[128] = {false};
     uint32_t k;
-    if (l->tokens > META_TOKENS_MAX) {
-        answer(h, "CLIENT_ERROR options flags too long");
-        h->hide = NULL;
-        return;
-    }
     for (k = from; k < l->tokens; k++) {
         const struct token *t = &l->token[k];
-        unsigned char letter = (unsigned char)t->at[0];
-        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'))) {
+        uint64_t letter = protocol_letter(t->at[0]);
+        if (!letter) {
             answer(h, "CLIENT_ERROR invalid flag");
             return;
         }
-        if (seen[letter]) {
+        if (h->letters & letter) {
             answer(h, "CLIENT_ERROR duplicate flag");
             return;
         }
-        seen[letter] = true;
-        if (letter == 'q')
+        h->letters |= letter;
+        if (t->at[0] == 'q')
             cut(h, l, t);
-        h->base64 |= letter == 'b';
+        if (t->at[0] == 'O') {
+            h->opaque_at = (uint32_t)(t->at - l->data);
+            h->opaque_bytes = t->bytes;
+        }
     }
-    if (!seen['q'])
+    h->base64 = h->letters & protocol_letter('b');
+    if (!h->cut_bytes)
         h->hide = NULL;
+    if (l->tokens - (h->cut_bytes != 0) + (h->opaque_bytes == 0) > META_TOKENS_MAX) {
+        answer(h, "CLIENT_ERROR options flags too long");
+        h->hide = NULL;
+    } else if (h->opaque_bytes > OPAQUE_BYTES_MAX) {
+        answer(h, "CLIENT_ERROR opaque token too long");
+    } else if (h->base64) {
+        bool other = is(&l->token[0], "md") || is(&l->token[0], "ma");
+        check_base64(h, l, h->letters & protocol_letter('k'),
+                     other ? "CLIENT_ERROR invalid or duplicate flag" : "CLIENT_ERROR error decoding key");
+    }
 }
 
 static void meta(struct head *h, struct line *l)
 {
     bool set = is(&l->token[0], "ms");
-    h->reply = REPLY_META;
-    h->hide = is(&l->token[0], "mg") ? "EN" : "HD";
+    h->hide = is(&l->token[0], "mg") ? "EN" : is(&l->token[0], "ma") ? "HD VA" : "HD";
     if (!key(h, l)) {
         h->hide = NULL;
         return;
@@ -261,12 +298,17 @@ static void meta(struct head *h, struct line *l)
         h->refuse_unlinks = h->data_bytes != 0 && l->tokens == 3; /* flags: maybe another mode, or a base64 key */
 }
 
+/* Its only flag is b, in the first place; memcached ignores all else. */
 static void meta_debug(struct head *h, struct line *l)
 {
-    if (l->tokens < 2)
+    if (l->tokens < 2) {
         answer(h, BAD_LINE);
-    else if (key(h, l))
-        flags(h, l, 2);
+    } else if (key(h, l)) {
+        h->base64 = l->tokens > 2 && is(&l->token[2], "b");
+        h->text_bytes = (uint32_t)(l->token[h->base64 ? 2 : 1].at - l->data) + l->token[h->base64 ? 2 : 1].bytes;
+        if (h->base64)
+            check_base64(h, l, true, BAD_LINE);
+    }
 }
 
 static void meta_noop(struct head *h, struct line *l)
@@ -289,15 +331,22 @@ static void verbosity(struct head *h, struct line *l)
         answer(h, "ERROR");
 }
 
+static void never(struct head *h, struct line *l)
+{
+    (void)l;
+    answer(h, "CLIENT_ERROR not passed on by this gate: ask memcached itself");
+}
+
 static void stats(struct head *h, struct line *l)
 {
     static const char *const harmless[] = {"settings", "items", "slabs", "sizes", "conns", "threads", "extstore"};
     size_t k;
-    h->reply = REPLY_STATS;
     h->server_wide = l->tokens > 1;
     for (k = 0; l->tokens == 2 && k < sizeof harmless / sizeof *harmless; k++)
         h->server_wide &= !is(&l->token[1], harmless[k]);
-    if (l->tokens == 2 && is(&l->token[1], "qos")) {
+    if (l->tokens > 1 && (is(&l->token[1], "cachedump") || is(&l->token[1], "detail"))) {
+        never(h, l); /* they print keys as they are */
+    } else if (l->tokens == 2 && is(&l->token[1], "qos")) {
         h->kind = HEAD_STATS_QOS;
         h->server_wide = false;
     }
@@ -324,52 +373,76 @@ static void server_wide(struct head *h, struct line *l)
         answer(h, "CLIENT_ERROR not passed on by this gate: ask memcached itself");
 }
 
-static void never(struct head *h, struct line *l)
-{
-    (void)l;
-    answer(h, "CLIENT_ERROR not passed on by this gate: ask memcached itself");
-}
+/* Errors that memcached gives to requests which are valid in form. To any other error the connection ends. */
+#define NO_ROOM "SERVER_ERROR out of memory storing object|SERVER_ERROR object too large for cache"
+#define META_ERRORS                                                                                                    \
+    NO_ROOM "|SERVER_ERROR out of memory|SERVER_ERROR Out of memory allocating new item"                               \
+            "|SERVER_ERROR refcount overflow during fetch|CLIENT_ERROR bad token in command line format"               \
+            "|CLIENT_ERROR bad command line format|CLIENT_ERROR incorrect length for M token"                          \
+            "|CLIENT_ERROR invalid numeric initial value|CLIENT_ERROR invalid numeric delta value"                     \
+            "|CLIENT_ERROR invalid flag|CLIENT_ERROR invalid or duplicate flag"                                        \
+            "|CLIENT_ERROR invalid mode for ms M token|CLIENT_ERROR invalid mode for ma M token"                       \
+            "|CLIENT_ERROR cannot increment or decrement non-numeric value"
+#define COUNT_ERRORS                                                                                                   \
+    "CLIENT_ERROR cannot increment or decrement non-numeric value|SERVER_ERROR out of memory|"                         \
+    "SERVER_ERROR out of memory in incr"
+#define GET_ERRORS "SERVER_ERROR out of memory writing get response"
+#define ADMIN_WORDS                                                                                                    \
+    "OK BUSY BADCLASS NOSPARE SAME NOTSTARTED MEMLIMIT_TOO_SMALL MEMLIMIT_ADJUST_FAILED ERROR CLIENT_ERROR"
 
-static const struct {
-    const char *name;
+static const struct command {
+    struct shape shape; /* first: a shape is found from its command, and the other way round */
     void (*parse)(struct head *h, struct line *l);
 } command[] = {
-    {"set", store},
-    {"get", keys},
-    {"mg", meta},
-    {"ms", meta},
-    {"add", store},
-    {"replace", store},
-    {"append", store},
-    {"prepend", store},
-    {"cas", store},
-    {"gets", keys},
-    {"gat", keys},
-    {"gats", keys},
-    {"delete", delete},
-    {"incr", arithmetic},
-    {"decr", arithmetic},
-    {"touch", touch},
-    {"md", meta},
-    {"ma", meta},
-    {"me", meta_debug},
-    {"mn", meta_noop},
-    {"version", version},
-    {"verbosity", verbosity},
-    {"stats", stats},
-    {"quit", quit},
-    {"flush_all", server_wide},
-    {"cache_memlimit", server_wide},
-    {"slabs", server_wide},
-    {"lru", server_wide},
-    {"lru_crawler", server_wide},
-    {"watch", never},
-    {"shutdown", never},
-    {"debugtime", never},
-    {"extstore", never},
-    {"refresh_certs", never},
-    {"misbehave", never},
+    {{"set", REPLY_WORD, "STORED", NO_ROOM}, store},
+    {{"get", REPLY_VALUES, "END", GET_ERRORS}, keys},
+    {{"mg", REPLY_META, "HD EN VA", META_ERRORS}, meta},
+    {{"ms", REPLY_META, "HD NS EX NF", META_ERRORS}, meta},
+    {{"add", REPLY_WORD, "STORED NOT_STORED", NO_ROOM}, store},
+    {{"replace", REPLY_WORD, "STORED NOT_STORED", NO_ROOM}, store},
+    {{"append", REPLY_WORD, "STORED NOT_STORED", NO_ROOM}, store},
+    {{"prepend", REPLY_WORD, "STORED NOT_STORED", NO_ROOM}, store},
+    {{"cas", REPLY_WORD, "STORED EXISTS NOT_FOUND", NO_ROOM}, store},
+    {{"gets", REPLY_VALUES_CAS, "END", GET_ERRORS}, keys},
+    {{"gat", REPLY_VALUES, "END", GET_ERRORS}, keys},
+    {{"gats", REPLY_VALUES_CAS, "END", GET_ERRORS}, keys},
+    {{"delete", REPLY_WORD, "DELETED NOT_FOUND", ""}, delete},
+    {{"incr", REPLY_NUMBER, "NOT_FOUND", COUNT_ERRORS}, arithmetic},
+    {{"decr", REPLY_NUMBER, "NOT_FOUND", COUNT_ERRORS}, arithmetic},
+    {{"touch", REPLY_WORD, "TOUCHED NOT_FOUND", ""}, touch},
+    {{"md", REPLY_META, "HD EX NF", META_ERRORS}, meta},
+    {{"ma", REPLY_META, "HD VA NS EX NF", META_ERRORS}, meta},
+    {{"me", REPLY_DEBUG, "ME EN", ""}, meta_debug},
+    {{"mn", REPLY_WORD, "MN", ""}, meta_noop},
+    {{"version", REPLY_LINE, "VERSION", ""}, version},
+    {{"verbosity", REPLY_LINE, "OK CLIENT_ERROR ERROR", ""}, verbosity},
+    {{"stats", REPLY_STATS, "END RESET ERROR", "SERVER_ERROR out of memory writing stats"}, stats},
+    {{"quit", REPLY_WORD, "", ""}, quit},
+    {{"flush_all", REPLY_LINE, "OK CLIENT_ERROR", ""}, server_wide},
+    {{"cache_memlimit", REPLY_LINE, ADMIN_WORDS, ""}, server_wide},
+    {{"slabs", REPLY_LINE, ADMIN_WORDS, ""}, server_wide},
+    {{"lru", REPLY_LINE, ADMIN_WORDS, ""}, server_wide},
+    {{"lru_crawler", REPLY_LINE, ADMIN_WORDS, ""}, server_wide},
+    {{"watch", REPLY_WORD, "", ""}, never},
+    {{"shutdown", REPLY_WORD, "", ""}, never},
+    {{"debugtime", REPLY_WORD, "", ""}, never},
+    {{"extstore", REPLY_WORD, "", ""}, never},
+    {{"refresh_certs", REPLY_WORD, "", ""}, never},
+    {{"misbehave", REPLY_WORD, "", ""}, never},
 };
+
+/* The value's removal, in place of a set that is refused. */
+const struct shape protocol_unlink = {"delete", REPLY_WORD, "DELETED NOT_FOUND", ""};
+
+static const struct command *find(const char *at, size_t bytes)
+{
+    const struct token t = {at, (uint32_t)bytes};
+    size_t k;
+    for (k = 0; k < sizeof command / sizeof *command; k++)
+        if (is(&t, command[k].shape.name))
+            return &command[k];
+    return NULL;
+}
 
 /* ---- a line ------------------------------------------------------------------------------------------------------ */
 
@@ -397,6 +470,7 @@ static bool starts_keys(const char *data, size_t bytes, struct head *h)
         at = end;
     }
     h->kind = HEAD_KEYS;
+    h->shape = &find(data, name)->shape;
     h->bytes = (uint32_t)at;
     return true;
 }
@@ -432,8 +506,8 @@ static void close_with(struct head *h, const char *text)
 void protocol_line(const char *data, size_t bytes, struct head *h)
 {
     const char *end = bytes ? memchr(data, '\n', qos_min(bytes, LINE_BYTES_MAX)) : NULL;
+    const struct command *found;
     struct line l;
-    size_t k;
     memset(h, 0, sizeof *h);
     if (bytes && (unsigned char)data[0] == 0x80) {
         close_with(h, "CLIENT_ERROR this gate speaks the text protocol, not the binary one");
@@ -452,13 +526,14 @@ void protocol_line(const char *data, size_t bytes, struct head *h)
         answer(h, BAD_LINE);
         return;
     }
-    for (k = 0; l.tokens && k < sizeof command / sizeof *command; k++)
-        if (is(&l.token[0], command[k].name)) {
-            h->kind = HEAD_REQUEST;
-            command[k].parse(h, &l);
-            return;
-        }
-    answer(h, "ERROR");
+    found = l.tokens ? find(l.token[0].at, l.token[0].bytes) : NULL;
+    if (!found) {
+        answer(h, "ERROR");
+        return;
+    }
+    h->kind = HEAD_REQUEST;
+    h->shape = &found->shape;
+    found->parse(h, &l);
 }
 
 /* ---- a key ------------------------------------------------------------------------------------------------------- */
@@ -473,7 +548,7 @@ void protocol_key(const char *data, size_t bytes, bool first, struct head *h)
 {
     size_t at = 0, end, next;
     memset(h, 0, sizeof *h);
-    h->reply = REPLY_VALUES;
+    h->of_get = true;
     while (at < bytes && data[at] == ' ')
         at++;
     h->bytes = (uint32_t)at;
@@ -502,4 +577,128 @@ void protocol_key(const char *data, size_t bytes, bool first, struct head *h)
     h->key_at = (uint32_t)at;
     h->key_bytes = (uint32_t)(end - at);
     h->bytes = (uint32_t)(h->last ? next + 1 + (data[next] == '\r') : end);
+}
+
+/* ---- a reply ----------------------------------------------------------------------------------------------------- */
+
+/* Is text one of a list? */
+static bool among(const char *list, char between, const char *text, size_t bytes)
+{
+    while (*list) {
+        const char *end = strchr(list, between);
+        size_t n = end ? (size_t)(end - list) : strlen(list);
+        if (n == bytes && memcmp(list, text, n) == 0)
+            return true;
+        list += n + (end != NULL);
+    }
+    return false;
+}
+
+/* The next token of a line; false: none. Exactly one space is between two. */
+static bool next(const char **at, const char *end, struct token *t)
+{
+    const char *space;
+    if (*at >= end)
+        return false;
+    space = memchr(*at, ' ', (size_t)(end - *at));
+    t->at = *at;
+    t->bytes = (uint32_t)((space ? space : end) - *at);
+    *at = space ? space + 1 : end;
+    return true;
+}
+
+static bool same(const struct token *t, const char *text, size_t bytes)
+{
+    return t->bytes == bytes && memcmp(t->at, text, bytes) == 0;
+}
+
+/* As memcached writes it: plain, or in base64 if ms has stored it in base64, whatever the request had. */
+static bool is_key(const struct tie *tie, const char *at, size_t bytes)
+{
+    char text[KEY_BYTES_MAX];
+    if (bytes == tie->key_bytes && memcmp(at, tie->key, bytes) == 0)
+        return true;
+    bytes = base64_decode(at, bytes, text);
+    return bytes && bytes == tie->key_bytes && memcmp(text, tie->key, bytes) == 0;
+}
+
+static bool value_fits(const struct tie *tie, const char *line, const char *end, struct reply *r)
+{
+    struct token key, flags, bytes, cas;
+    uint64_t value;
+    line += 6; /* VALUE */
+    if (!next(&line, end, &key) || !next(&line, end, &flags) || !next(&line, end, &bytes) ||
+        !is_key(tie, key.at, key.bytes) || !number(&flags, UINT32_MAX, &value) ||
+        !number(&bytes, INT32_MAX - 2, &r->body_bytes))
+        return false;
+    if (tie->shape->kind == REPLY_VALUES_CAS && (!next(&line, end, &cas) || !number(&cas, UINT64_MAX, &value)))
+        return false;
+    r->body_bytes += 2;
+    r->more = true;
+    return line == end;
+}
+
+/* The flags of a reply are of those of the request; W, X and Z come unasked, and b after a key in base64. */
+static bool meta_fits(const struct tie *tie, const char *line, const char *start, const char *end, struct reply *r)
+{
+    const uint64_t unasked = protocol_letter('W') | protocol_letter('X') | protocol_letter('Z') | protocol_letter('b');
+    bool opaque = false, key = false;
+    struct token t;
+    if (memcmp(start, "VA", 2) == 0) {
+        if (!next(&line, end, &t) || !number(&t, INT32_MAX - 2, &r->body_bytes))
+            return false;
+        r->body_bytes += 2;
+    }
+    while (next(&line, end, &t)) {
+        const char *before = t.at - 1;
+        if (t.bytes == 0 || !((tie->letters | unasked) & protocol_letter(*t.at)))
+            return false;
+        if (*t.at == 'O') {
+            if (opaque || !same(&t, tie->opaque, tie->opaque_bytes))
+                return false;
+            opaque = true;
+            r->strip_at = (uint32_t)(before - start);
+            r->strip_bytes = tie->own_opaque ? t.bytes + 1 : 0;
+        } else if (*t.at == 'k') {
+            if (key || !is_key(tie, t.at + 1, t.bytes - 1))
+                return false;
+            key = true;
+        }
+    }
+    return opaque && key == ((tie->letters & protocol_letter('k')) != 0);
+}
+
+bool protocol_reply(const struct tie *tie, const char *line, size_t bytes, struct reply *r)
+{
+    const struct shape *s = tie->shape;
+    const char *at = line, *end;
+    struct token word;
+    uint64_t value;
+    memset(r, 0, sizeof *r);
+    if (bytes < 3 || line[bytes - 1] != '\n' || line[bytes - 2] != '\r')
+        return false;
+    end = line + bytes - 2;
+    if (among(s->errors, '|', line, (size_t)(end - line))) {
+        r->error = true;
+        return true;
+    }
+    if (!next(&at, end, &word))
+        return false;
+    if (s->kind == REPLY_STATS && same(&word, "STAT", 4)) {
+        r->more = true;
+        return true;
+    }
+    if ((s->kind == REPLY_VALUES || s->kind == REPLY_VALUES_CAS) && same(&word, "VALUE", 5) && at < end)
+        return value_fits(tie, line, end, r);
+    if (s->kind == REPLY_NUMBER && number(&word, UINT64_MAX, &value))
+        return at == end;
+    if (!among(s->words, ' ', word.at, word.bytes))
+        return false;
+    switch (s->kind) {
+    case REPLY_META: return meta_fits(tie, at, line, end, r);
+    case REPLY_DEBUG:
+        return same(&word, "EN", 2) ? at == end : next(&at, end, &word) && is_key(tie, word.at, word.bytes);
+    case REPLY_LINE: return true;
+    default: return at == end && end - line == (ptrdiff_t)word.bytes;
+    }
 }

@@ -1,5 +1,6 @@
 // proves: memcached_gate's parser never reads past its input and waits for the remainder of a cut line; each request
-// proves: that it forwards gets exactly one reply: no noreply, no q, and as many bytes of data as its line announces
+// proves: that it forwards gets exactly one reply: no noreply, no q, and as many bytes of data as its line announces; a key in
+// proves: base64 that would break a line is never asked back; a reply is accepted only as one line with what its request has
 // flags: -D_GNU_SOURCE -Iexamples/common
 // coverage: no
 #include "fuzz/fuzz.h"
@@ -9,11 +10,66 @@
 struct gate_settings gate_settings = {.value_bytes_max = 1000};
 
 static const char *const word[] = {
-    "get ", "gets ",   "gat ",         "set ",         "ms ",        "mg ",    "md ",      "ma ",         "me ",  "mn",
-    "cas ", "append ", "delete ",      "incr ",        "touch ",     "add ",   "noreply",  "q",           " ",    " ",
-    " ",    " ",       "\r\n",         "\n",           "0",          "1",      "-1",       "5 ",          "key ", "k ",
-    "b ",   "T0 ",     "99999999999 ", "flush_all",    "verbosity ", "stats ", "noreply ", "noreply\r\n", "q ",   "O1 ",
-    "qq ",  "lru ",    "\r",           "lru_crawler ",
+    "get ",
+    "gets ",
+    "gat ",
+    "set ",
+    "ms ",
+    "mg ",
+    "md ",
+    "ma ",
+    "me ",
+    "mn",
+    "cas ",
+    "append ",
+    "delete ",
+    "incr ",
+    "touch ",
+    "add ",
+    "noreply",
+    "q",
+    " ",
+    " ",
+    " ",
+    " ",
+    "\r\n",
+    "\n",
+    "0",
+    "1",
+    "-1",
+    "5 ",
+    "key ",
+    "k ",
+    "b ",
+    "T0 ",
+    "99999999999 ",
+    "flush_all",
+    "verbosity ",
+    "stats ",
+    "noreply ",
+    "noreply\r\n",
+    "q ",
+    "O1 ",
+    "qq ",
+    "lru ",
+    "\r",
+    "lru_crawler ",
+    "HD",
+    "EN",
+    "VA ",
+    "VALUE ",
+    "END",
+    "STORED",
+    "NOT_",
+    "FOUND",
+    "DELETED",
+    "O1",
+    " k",
+    "a2V5 ",
+    "Cg== ",
+    "CLIENT_ERROR ",
+    "STAT ",
+    "ME key ",
 };
 
 /* The rule in memcached's source: the last token of these commands. */
@@ -30,6 +86,70 @@ static bool silent(char *token[], uint32_t n)
         if (token[k][0] == 'q')
             return true;
     return false;
+}
+
+/* With b, memcached takes the key's digits, whatever is between them; it prints the key on k, and for me. */
+static void never_asked_back(char *token[], uint32_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    bool binary = false, printed = token[0][1] == 'e';
+    uint32_t k, bits = 0, held = 0;
+    const char *at;
+    for (k = token[0][1] == 's' ? 3 : 2; k < n; k++) {
+        binary |= printed ? k == 2 && strcmp(token[k], "b") == 0 : token[k][0] == 'b';
+        printed |= token[k][0] == 'k' && token[0][1] != 'e';
+    }
+    for (at = token[1]; binary && printed && *at; at++) {
+        const char *digit = strchr(digits, *at);
+        if (!digit)
+            continue;
+        held = (held << 6 | (uint32_t)(digit - digits)) & 0xffff;
+        bits += 6;
+        if (bits >= 8) {
+            bits -= 8;
+            FUZZ_CHECK((held >> bits & 0xff) > ' ');
+        }
+    }
+}
+
+static bool starts(const char *line, size_t bytes, const char *text)
+{
+    return bytes >= strlen(text) && memcmp(line, text, strlen(text)) == 0;
+}
+
+/* Any line as the reply to any request. */
+static void reply(const char *data, size_t size)
+{
+    const char *second = size > 1 ? memchr(data, '\n', size - 1) : NULL, *at;
+    size_t bytes = second ? (size_t)(second - data) + 1 : 0, line;
+    struct head h;
+    struct tie tie = {.key = "key", .key_bytes = 3, .opaque = "O1", .opaque_bytes = 2, .own_opaque = true};
+    struct reply r;
+    protocol_line(data, bytes, &h);
+    if (h.kind != HEAD_REQUEST && h.kind != HEAD_KEYS)
+        return;
+    tie.shape = h.shape;
+    tie.letters = h.letters | protocol_letter('O');
+    data += bytes;
+    for (line = 0; line < size - bytes && data[line] != '\n';)
+        line++;
+    line += line < size - bytes;
+    if (!protocol_reply(&tie, data, line, &r))
+        return;
+    FUZZ_CHECK(line >= 3 && memcmp(data + line - 2, "\r\n", 2) == 0 && memchr(data, '\n', line) == data + line - 1);
+    FUZZ_CHECK((size_t)r.strip_at + r.strip_bytes <= line - 2 &&
+               (r.strip_bytes == 0 || memcmp(data + r.strip_at, " O1", 3) == 0));
+    FUZZ_CHECK(!r.error || r.body_bytes == 0);
+    FUZZ_CHECK(h.kind == HEAD_KEYS ? r.error || r.more || starts(data, line, "END\r\n")
+                                   : r.more <= (starts(data, line, "STAT")));
+    FUZZ_CHECK(r.body_bytes == 0 || starts(data, line, "VA"));
+    if (h.shape->kind == REPLY_META && !r.error) {
+        for (at = data; at < data + line - 3 && memcmp(at, " O1", 3) != 0;)
+            at++;
+        FUZZ_CHECK(at < data + line - 3 && r.strip_bytes == 3);
+    }
+    if (starts(data, line, "VALUE"))
+        FUZZ_CHECK(starts(data, line, "VALUE key ") && r.body_bytes >= 2);
 }
 
 static void goes_on(const char *data, const struct head *h)
@@ -56,6 +176,8 @@ static void goes_on(const char *data, const struct head *h)
     else
         FUZZ_CHECK(h->data_bytes == 0);
     FUZZ_CHECK(h->data_bytes <= gate_settings.value_bytes_max + 2);
+    if (token[0][0] == 'm' && strchr("gsae", token[0][1]))
+        never_asked_back(token, n);
 }
 
 static void sound(const char *data, size_t size, const struct head *h)
@@ -116,6 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (bytes)
         memcpy(exact, text, bytes);
     parse(exact, bytes);
+    reply(exact, bytes);
     free(exact);
     free(text);
     return 0;
