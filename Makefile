@@ -49,7 +49,7 @@ includedir=$${prefix}/include/qoskit
 Name: qoskit
 Description: storage quality of service, header-only
 Version: $(VERSION)
-Cflags: -I$${includedir}
+Cflags: -I"$${includedir}"
 endef
 define cmake_file
 # find_package(qoskit) and target_link_libraries(server PRIVATE qoskit::qoskit)
@@ -142,7 +142,7 @@ EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B
 
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
-	@mkdir -p $(B)
+	@mkdir -p $(B) 2>/dev/null && [ -w $(B) ] || { echo "$(CURDIR)/$(B)/ cannot be written: copy the tree to where you may write" >&2; exit 1; }
 	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|alone): */) { \
 	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
 	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
@@ -371,6 +371,14 @@ test: ## runs all tests; ends with N passed, N failed, N skipped
 	@$(MAKE) --no-print-directory -k -j3 real-lane beside-lane side-lane 3>&1 2>>$(B)/compile.log >&3 || true
 	@tests/run again
 	@tests/run sum $(B)/tests.list
+
+.PHONY: checks
+checks: ## counts the checks of each test into tests/checks.txt
+	@tests/packages.sh test
+	@$(MAKE) --no-print-directory $(B)/tests.list
+	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
+	@QOS_CHECKS=1 $(MAKE) --no-print-directory -k -j$(JOBS) $(foreach t,$(TESTS),$(call verdict,$t))
+	@tests/run checks $(B)/tests.list
 
 OF_HEADER = $(foreach t,$(filter native/%,$(TESTS)),$(if $(filter $(HEADER) $(HEADER)_%,$(notdir $t)),$t))
 check: ## runs the native tests of one header: make check HEADER=htb

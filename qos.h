@@ -392,9 +392,9 @@ QOS_API uint64_t qos_read_u64(struct qos_reader *reader);
 
 /* Frames. seal: the payload already lies at buf + QOS_FRAME_HEADER_BYTES; writes the header before it; *len_bytes is
  * the length of the whole frame. QOS_EMEMORY: size_bytes is too small. open: checks everything; *frame is set only on
- * QOS_OK. QOS_ECORRUPT: not a frame of this magic, or damaged; QOS_EVERSION: newer than version_max; QOS_ETRUNCATED: more
- * bytes are needed (a torn tail, or a stream that goes on). A damaged length never asks for more bytes: the header has a
- * checksum of its own. QOS_EINVAL: a pointer is NULL. */
+ * QOS_OK. QOS_ECORRUPT: not a frame of this magic, or damaged; QOS_EVERSION: newer than version_max; QOS_ETRUNCATED:
+ * more bytes are needed (a torn tail, or a stream that goes on). A damaged length never asks for more bytes: the header
+ * has a checksum of its own. QOS_EINVAL: a pointer is NULL. */
 QOS_API QOS_NODISCARD enum qos_status qos_frame_seal(const struct qos_frame *frame, void *buf, size_t size_bytes,
                                                      size_t *len_bytes);
 QOS_API QOS_NODISCARD enum qos_status qos_frame_open(const void *buf, size_t size_bytes, uint32_t magic,

@@ -48,10 +48,36 @@ side_by_side() {
     return $rc
 }
 
+# What a real test needs of its surroundings stands in its first lines, `# needs: io_uring loopback`. Where it is not there, the
+# test is skipped, with a sentence that says what to do.
+has() {
+    case $1 in
+    root) [ "$(id -u)" = 0 ] ;;
+    mounts) unshare -m true 2>/dev/null ;;
+    namespaces) unshare -n true 2>/dev/null && unshare -m mount --make-rprivate / 2>/dev/null ;;
+    io_uring) perl -e 'my $params = "\0" x 120; exit(syscall(425, 1, $params) < 0)' ;; # io_uring_setup, on every architecture
+    loopback) perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") or exit 1;
+        exit !IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $s->sockport, Timeout => 2)' 2>/dev/null ;;
+    *) echo "$script: needs $1: no such thing" >&2; return 1 ;;
+    esac
+}
+remedy() {
+    case $1 in
+    root) echo "it needs root: run it as root" ;;
+    mounts) echo "mount and losetup are not allowed: run it as root outside of a container, or with --cap-add SYS_ADMIN" ;;
+    namespaces) echo "network namespaces are not allowed: run it as root outside of a container, or with --privileged" ;;
+    io_uring) echo "io_uring is not allowed: sysctl kernel.io_uring_disabled=0, or a seccomp profile that allows io_uring_setup" ;;
+    loopback) echo "nothing can connect to 127.0.0.1: ip link set lo up" ;;
+    esac
+}
+for thing in $(sed -n '1,12s/^# needs: *//p' "$0"); do
+    has "$thing" || { echo "SKIP $script: $(remedy "$thing")"; exit 77; }
+done
+
 # Last line of every script, with its status. A script that ends without it has failed.
 finish() {
     [ "${1:-0}" = 0 ] || exit 1
-    [ -z "${unsure:-}" ] || inconclusive "$unsure"
+    [ -z "${unsure:-}" ] || { echo "INCONCLUSIVE $unsure"; exit 78; }
     echo "finished $script"
     exit 0
 }
@@ -64,14 +90,13 @@ expect() { # WHAT TEST-COMMAND...
     shift
     if "$@"; then ok "$what"; else bad "$what ($*)"; fi
 }
-# Ends a real test in which the machine gave no verdict. The output before it is the trace.
-inconclusive() { echo "INCONCLUSIVE $*"; exit 78; }
 json() { jq -e "$2" "$1" >/dev/null; } # FILE EXPRESSION
 
 # There are two kinds of verdicts. What must hold on any machine (counters, data, logs, statuses, messages): bad,
-# expect. What needs time or processors: expect_time. If that does not hold, and the machine was disturbed since the
-# last watch_mark, the test is inconclusive, unless something else failed; if the machine was not disturbed, the test
-# has failed. tests/watch.pl measures disturbances.
+# expect. What needs time, processors or a disk: expect_time. If that does not hold, and the machine was disturbed since
+# the last watch_mark, the test is inconclusive, unless something else failed; if the machine was not disturbed, the test
+# has failed. `disturbed` alone decides, and asks witnesses outside of the program under test: tests/watch.pl, which asks
+# the kernel, and, after watch_disk, fio.
 watch() {
     watched=$PWD/build/log/watch.$$
     mkdir -p build/log
@@ -80,20 +105,40 @@ watch() {
     watch_mark
 }
 watch_mark() { watch_from=$(perl tests/watch.pl now $$); }
+# Random reads a second that the disk does, 32 outstanding: an outside measure.
+disk_iops() { # FILE SIZE
+    fio --name=w --filename="$1" --rw=randread --bs="$2" --iodepth=32 --ioengine=libaio --direct=1 --readonly --size=64M \
+        --time_based --runtime=1 --output-format=json 2>/dev/null | jq -r '.jobs[0].read.iops | floor'
+}
+# From here on a disk that does 15 % more or less than now explains a late result, too. The file for that, of 64 MiB, lies in DIR.
+watch_disk() { # DIR
+    watched_file=$1/witness
+    head -c 64M /dev/urandom >"$watched_file" && sync "$watched_file"
+    watched_iops=$(disk_iops "$watched_file" 4k)
+}
 disturbed() { # prints the cause
+    local iops
     sleep 0.1
-    perl tests/watch.pl since "$watched" $$ "$watch_from"
+    perl tests/watch.pl since "$watched" $$ "$watch_from" && return
+    [ -n "${watched_iops:-}" ] || return
+    iops=$(disk_iops "$watched_file" 4k)
+    [ $((iops * 100)) -lt $((watched_iops * 85)) ] || [ $((iops * 85)) -gt $((watched_iops * 100)) ] || return
+    echo "the disk did $watched_iops random reads a second, by fio, and does $iops now"
 }
 expect_time() { # WHAT TEST-COMMAND...
     local what=$1 why
     shift
     if "$@"; then ok "$what"
-    elif why=$(disturbed); then late "$what: $why"
+    elif why=$(disturbed); then
+        echo "LATE: $what: $why"
+        unsure=${unsure:-"$what: $why"}
     else bad "$what ($*)"; fi
 }
-late() { # WHAT: the machine gave no verdict on it
-    echo "LATE: $*"
-    unsure=${unsure:-"$*"}
+# The run gave no verdict on this. A witness must say why; else that is a failure, as programs under test can be slow themselves.
+late() { expect_time "$1: no verdict" false; } # WHAT
+inconclusive() { # WHAT: the same, and ends the test; the output before it is the trace
+    late "$1"
+    finish "${failed:-0}"
 }
 # True as soon as the command succeeds; false after this many seconds. Tries are counted, so a stall of the machine
 # does not shorten the wait.
@@ -155,7 +200,6 @@ judged() {
         echo "-- try $try: status $status"
         [ "$status" -ne 3 ] || slow=1
     done
-    [ -z "$slow" ] || inconclusive "this machine did less than in the bare run"
-    slow=$(disturbed) && inconclusive "status $status: $slow"
-    exit 1
+    failed=0
+    inconclusive "status $status: ${slow:+this machine did less than in the bare run}"
 }

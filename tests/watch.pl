@@ -1,13 +1,15 @@
 # Finds out when this machine kept a test from running. Used by tests/lib.sh.
 #     watch.pl notes FILE PID          until the process PID ends, writes to FILE each time in which this process, with
-#                                      its priority, got no processor for 50 ms or more: from, to
+#                                      its priority, got no processor for 50 ms or more: cpu, from, to; and each in
+#                                      which the disk that holds FILE had requests and ended none for 50 ms: disk, from, to
 #     watch.pl now PID                 prints a mark: the time, and the processor time of all and of PID with its
 #                                      descendants
 #     watch.pl since FILE PID MARK     prints what kept PID from running since that mark; status 0: that explains a
 #                                      late result
 #     watch.pl calm SECONDS            waits for an undisturbed second, at most SECONDS
-# It explains a late result if the processors stood still for 0.1 s and 1 % of the time, or others used a quarter of
-# them or more (processes with a low priority, as those beside the real tests in `make test`, do not count).
+# It explains a late result if the processors or the disk stood still for 0.1 s and 1 % of the time, or others used a quarter
+# of the processors or more (processes with a low priority, as those beside the real tests in `make test`, do not count). It
+# asks the kernel alone: the program under test has no say.
 use strict;
 use Time::HiRes qw(time sleep);
 my $command = shift;
@@ -42,11 +44,22 @@ if ($command eq "notes") {
     for (@others) { if (!fork) {$cpu = $_; last} }
     system "taskset -cp $cpu $$ >/dev/null 2>&1";
     open my $f, ">>", $file or die;
-    my $last = time;
+    # The kernel's counters of the disk: fields 1 and 5 are requests that have ended, field 9 those in flight.
+    my $device = (stat $f)[6];
+    my $disk = sprintf "/sys/dev/block/%d:%d/stat", $device >> 8 & 0xfff, $device & 0xff;
+    my ($last, $ended, $moved) = (time, -1, time);
     while (kill 0, $pid) {
         sleep 0.01;
         my $now = time;
-        syswrite $f, sprintf("%.3f %.3f\n", $last, $now) if $now - $last > 0.05;
+        syswrite $f, sprintf("cpu %.3f %.3f\n", $last, $now) if $now - $last > 0.05;
+        if ($cpu == $last_cpu && open my $stat, "<", $disk) {
+            my @field = split " ", <$stat>;
+            my $done = $field[0] + $field[4];
+            if ($done != $ended || $field[8] == 0 || $now - $last > 0.05) {
+                syswrite $f, sprintf("disk %.3f %.3f\n", $moved, $last) if $last - $moved > 0.05;
+                ($ended, $moved) = ($done, $now);
+            }
+        }
         $last = $now;
     }
     unlink $file;
@@ -67,20 +80,24 @@ if ($command eq "notes") {
 } else {
     my ($file, $pid, @old) = (@ARGV[0, 1], split " ", $ARGV[2]);
     my @now = mark($pid);
-    my ($all, $still, $end) = ($now[3] - $old[3], 0, 0);
+    my $all = $now[3] - $old[3];
+    my (%still, %end);
     my $others = $now[1] - $old[1] - ($now[2] - $old[2]);
     # Times that two processors reported count once.
     open my $f, "<", $file;
-    for (sort {$a->[0] <=> $b->[0]} map {[split]} <$f>) {
-        my ($from, $to) = @$_;
+    for (sort {$a->[1] <=> $b->[1]} map {[split]} <$f>) {
+        my ($what, $from, $to) = @$_;
         $from = $old[0] if $from < $old[0];
-        $from = $end if $from < $end;
+        $from = $end{$what} if $from < ($end{$what} // 0);
         next if $to <= $from;
-        $still += $to - $from;
-        $end = $to;
+        $still{$what} += $to - $from;
+        $end{$what} = $to;
     }
     my @why;
-    push @why, sprintf("the machine stood still for %.2f s", $still) if $still >= 0.1 && $still >= 0.01 * ($now[0] - $old[0]);
+    my %name = (cpu => "the machine", disk => "the disk");
+    for (sort keys %still) {
+        push @why, sprintf("%s stood still for %.2f s", $name{$_}, $still{$_}) if $still{$_} >= 0.1 && $still{$_} >= 0.01 * ($now[0] - $old[0]);
+    }
     push @why, sprintf("others had %.0f %% of its processors", 100 * $others / $all) if $all > 0 && $others >= 0.25 * $all;
     print join(", ", @why), "\n" if @why;
     exit !@why;

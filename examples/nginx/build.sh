@@ -23,7 +23,8 @@ if [ ! -f "$work/objs/done" ] || [ "$source/configure" -nt "$work/objs/done" ] |
     NGX_CONF_FLAGS=(--with-compat)
     # shellcheck disable=SC1091
     [ ! -f "$work/conf_flags" ] || . "$work/conf_flags"
-    (cd "$work" && ./configure "${NGX_CONF_FLAGS[@]}" --add-dynamic-module="$here") >"$work/configure.log" 2>&1 ||
+    ln -s "$here" "$work/module" # configure reads no path with a space
+    (cd "$work" && ./configure "${NGX_CONF_FLAGS[@]}" --add-dynamic-module=module) >"$work/configure.log" 2>&1 ||
         { tail -5 "$work/configure.log"; exit 1; }
     : >"$work/objs/done"
 fi

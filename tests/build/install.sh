@@ -48,8 +48,9 @@ target_link_libraries(user_cxx PRIVATE qoskit::qoskit)
 END
 (
     cd "$user" || exit 1
-    gcc -std=c11 -Wall -Werror $(pkg-config --cflags qoskit) -o c main.c && ./c || { echo "pkg-config, C"; exit 1; }
-    g++ -std=c++17 -Wall -Werror $(pkg-config --cflags qoskit) -o cxx main.cc && ./cxx || { echo "pkg-config, C++"; exit 1; }
+    eval "flags=($(pkg-config --cflags qoskit))" # as a shell reads it: the path may have a space
+    gcc -std=c11 -Wall -Werror "${flags[@]}" -o c main.c && ./c || { echo "pkg-config, C"; exit 1; }
+    g++ -std=c++17 -Wall -Werror "${flags[@]}" -o cxx main.cc && ./cxx || { echo "pkg-config, C++"; exit 1; }
     minor=${version%.*}
     cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$minor" -S . -B build >cmake.log 2>&1 && cmake --build build >>cmake.log 2>&1 &&
         build/user_c && build/user_cxx || { cat cmake.log; echo "CMake"; exit 1; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: the examples in the tools' help texts work exactly as printed (status 0, or 3 where the tool judges the
 # machine); those that need only a processor are in build/help
+# needs: io_uring loopback
 #
 # They are run in a directory of their own, with the tools in the PATH and the environment that the help text asks for.
 # Each tool's own test judges promises. So a tool that finds a reservation missed (status 1, with its verdict on stdout

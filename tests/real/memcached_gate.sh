@@ -3,6 +3,7 @@
 # hashing over 4 gates, every command compared with memcached itself), keeps reservations and limits, and survives bad
 # input, slow clients, 10,000 connections and memcached's death; a hostile neighbour takes neither another's reservation
 # nor its memory, places or data
+# needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 gate=$PWD/build/examples/memcached_gate

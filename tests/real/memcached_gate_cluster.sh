@@ -2,6 +2,7 @@
 # proves: examples/memcached_gate with a controller: demand moves between three hosts, the reservation over all of them is met and
 # no limit is exceeded, by memcached's own counters, while a gate, a memcached and the active controller (of two) are killed in
 # turn under load; clients see errors only from processes that died
+# needs: loopback
 #
 # QOS_LONG=1: each is killed five times.
 set -u

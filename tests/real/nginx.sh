@@ -3,6 +3,7 @@
 # window over all workers, the reservation is met while its tenant has demand, also with uploads, slow clients, aborted
 # downloads, reloads and workers killed (in the middle of a change too); bad settings are refused with the number of
 # their line
+# needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 module=$PWD/build/examples/ngx_http_qos_module.so

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: pshift_cluster, Experiments 3, 4 and 5 of the paper (Section IV-E) on memcached daemons and on files: ratios,
 # reservations, limits, judged on the nodes' logs; faults; nothing left behind.
+# needs: loopback
 #
 # All faults are real: a daemon killed with SIGKILL during a run, one stopped with SIGSTOP for two intervals, a port
 # that another daemon holds, no memcached at all, SIGKILL and SIGINT to the cluster itself. QOS_LONG=1 adds longer runs,

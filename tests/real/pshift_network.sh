@@ -4,6 +4,7 @@
 # is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if
 # half of all are gone, an operator's command lets the others go on. A disk that stalls costs its node no period. A
 # node with unknown keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
+# needs: root namespaces loopback
 #
 # By default one node and the active controller are killed, another node with the latter, for good, and one node's links,
 # through a relay, are half open, then slow. Each sync of node 4's disk takes 0.8 s. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the

@@ -2,6 +2,7 @@
 # proves: examples/quickstart/htb.c serves real clients: their bytes are complete, limits hold, reservations are met if
 # the run had the demand, bad input is refused with a message, clients that go leave nothing behind, and it ends on
 # SIGTERM
+# needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 server=$PWD/build/examples/quickstart_htb

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: examples/quickstart/pshift.c: three servers and a controller keep a bucket's limit over all servers, serve another
 # one beside it, refuse bad input, keep the limit when the controller is killed and starts again, and end on SIGTERM
+# needs: loopback
 # alone: no
 set -u
 . "$(dirname "$0")/../lib.sh"

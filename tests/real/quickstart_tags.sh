@@ -2,6 +2,7 @@
 # proves: examples/quickstart/tags.c serves real clients from a real file: their bytes are those of the file, a limit holds, a
 # reservation is met if the run had the demand, bad input is refused with a message, clients that go leave nothing behind,
 # and it ends on SIGTERM
+# needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 server=$PWD/build/examples/quickstart_tags

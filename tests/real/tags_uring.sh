@@ -2,6 +2,7 @@
 # proves: reward scheduling on a real file (tags.h in uring_files). Of two tenants of equal weight each gets half of the
 # device's time under reward and half of the requests under proportional share; a reservation that needs more than half of
 # the time is met, judged over the eligible seconds (at least 80 % of eight); a limit holds in every window of the log.
+# needs: io_uring
 #
 # Each run is judged by what it measured itself: each tenant's part of the device's time. No other run is compared.
 # Inconclusive: reads from the disk cost this machine no more than reads from memory; one stall took much of a run; or
@@ -20,8 +21,9 @@ check() { # WHAT RUN EXPRESSION
 check_time() { expect_time "$1 ($2)" holds "$2" "$3"; }
 # Like check_time, but only if this run can tell: WHAT RUN CAN-TELL EXPRESSION
 check_if() {
-    if holds "$2" "$3"; then check_time "$1" "$2" "$4"; else unsure="$1 (not so: $3)"; echo "inconclusive: $unsure"; fi
+    if holds "$2" "$3"; then check_time "$1" "$2" "$4"; else late "$1 (not so: $3)"; fi
 }
+watch_disk "$work"
 timeout -k 5 400 examples/uring_files/hotcold.sh "$work" >"$work/table" 2>"$work/err" || {
     status=$?
     cat "$work"/*.log "$work/err" | tail -30
@@ -72,10 +74,10 @@ case $(cat "$work/reserved.status") in
    # The control: by its weight cold has half of the time.
    check_if "and it took more than the half of the time that its weight gives: it is the reservation that did it" reserved \
        '.tenants[1].reserve_bytes_per_s / 4096 * $cold.served_ns / $cold.completed > 0.52e9' '$cold.served_ns > 0.5 * $time' ;;
-3) tail -15 "$work/reserved.log"; unsure="the device gave too little for the reservation" ;;
+3) tail -15 "$work/reserved.log"; late "the device gave too little for the reservation" ;;
 *) tail -15 "$work/reserved.log"
    if holds reserved '.judge.log_holds and $cold.served_ns > 0.85 * $time'; then
-       unsure="cold had 85 % of the device's time and missed its reservation: the device gave too little"
+       late "cold had 85 % of the device's time and missed its reservation: the device gave too little"
    else
        expect_time "cold's reservation, with less than 85 % of the device's time" false
    fi ;;

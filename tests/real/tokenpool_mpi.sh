@@ -2,6 +2,7 @@
 # proves: tokenpool_mpi with four ranks: reservations are met, compared with a bare run; the pool's counts equal the
 # clients' to the token, over shared-memory windows and over point-to-point messages; and the examples of the help
 # text run as written, with the components that the MPI library chooses by itself
+# needs: loopback
 set -eu
 . "$(dirname "$0")/../lib.sh"
 out=build/real_tokenpool_mpi

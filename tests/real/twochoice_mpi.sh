@@ -2,6 +2,7 @@
 # proves: twochoice_mpi on real files over MPI: placement compared with the fixed scheduler; the order of data, record
 # and answer; kills of the whole job; servers that are late, full, gone at the start or killed. No acknowledged write is
 # lost.
+# needs: loopback
 #
 # All faults are real: SIGKILL of jobs and of I/O processes, SIGSTOP of servers and of clients, a file
 # where a server's directory should be, a tmpfs that fills up, SIGINT. SIGKILL leaves the page cache; therefore the

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: uring_files on real files: promises are kept (judged), the device is never left empty while requests wait,
 # every fault is reported, counted and survived, and nothing is left behind.
+# needs: io_uring
 #
 # A promise is judged by the measurements of its own run. A device that gave too little for a verdict, or whose short
 # profile left no room for the reservations, is tried once more; then the test is inconclusive. Counters, logs, limits,
@@ -81,6 +82,7 @@ good="good:rw=randread,bs=4k,depth=8,file=$file"
 
 # ---- the main job, short
 start=$SECONDS
+watch_disk "$work"
 watch_mark
 run_judged --file "$file" --size 512M --keep --compare --explain --slice 300ms --judge --maximizer --headroom 0.6 --runtime 2s --profile-time 400ms --json "$work/demo.json" \
     --plot "$work/plots" --log "$work/log.csv" --tenant db:bs=4k,depth=32,reserve=15% \

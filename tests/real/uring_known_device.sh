@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: on a device of known speed (12,000 requests/s and 300 MiB/s) htb.h uses all of it and keeps every promise.
-# needs: root, loop devices, blk-throttle
+# needs: root mounts io_uring
 # uses: examples/uring_files
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -71,7 +71,7 @@ demo_on_device "$json" 2 >"$work/out" 2>"$work/err"
 if [ -s "$json" ]; then
     used=$(busy "$json" with)
     expect "$kind: by rate the device has idle time: $used" holds "$used < 0.97"
-elif refused_rightly; then unsure="by rate: the profile leaves no room for the reservations"
+elif refused_rightly; then late "by rate: the profile leaves no room for the reservations"
 else bad "by rate: no result: $(cat "$work/err")"; fi
 
 close_device

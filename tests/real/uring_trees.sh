@@ -15,6 +15,7 @@ gcc -std=gnu11 -O2 $C_WARNINGS -D_GNU_SOURCE -I. -pthread -o "$work/trees" tests
 # Each block of 16 KiB is filled with its number.
 perl -e 'print pack("Q<", $_) x 2048 for 0 .. 8191' >"$work/data" && sync "$work/data" || exit 1
 
+watch_disk "$work"
 for trees in 1 2 4; do
     for try in 1 2; do
         watch_mark
