@@ -6,7 +6,7 @@
 #     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive
 #               (RUNS=n: n runs)
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
-#     adversary ten minutes for each           mutate    300 mutants of each header
+#     adversary ten minutes for each           mutate    each setting, and 300 mutants, of each header
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
@@ -70,7 +70,10 @@ adversary() {
 }
 mutate() {
     local h rc=0
-    for h in *.h; do tests/mutate/mutate.py run "${h%.h}" "${MUTANTS:-300}" "${SEED:-1}" || rc=1; done
+    for h in *.h; do
+        tests/mutate/mutate.py settings "${h%.h}" || rc=1
+        tests/mutate/mutate.py run "${h%.h}" "${MUTANTS:-300}" "${SEED:-1}" || rc=1
+    done
     return $rc
 }
 fuzz() {

@@ -2,6 +2,8 @@
 """Changes a header at random and shows that its tests find the change.
 
 usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER.h (default 100, seed 1)
+       tests/mutate/mutate.py settings HEADER         each qos_default(setting, default) in turn becomes the default:
+                                                      some test must notice that the setting has no effect
        tests/mutate/mutate.py list HEADER [N] [SEED]  only prints them
        tests/mutate/mutate.py pick HEADER [SEED]      5 caught mutants, spread over the header, as a list to replay
        tests/mutate/mutate.py replay FILE [HEADER]    mutants of a list: each must still be caught by the test it names
@@ -130,6 +132,7 @@ class Mutator:
         self.text = text
         plain = blank_preprocessor(text)
         self.sites = []  # (function, begin, end, [replacement...])
+        self.settings = []  # the same, for settings that lose their effect
         for name, begin, end in functions(text):
             self.tokens = [(m.lastgroup, m.group(), m.start(), m.end())
                            for m in TOKEN.finditer(plain, begin, end) if m.lastgroup != "skip"]
@@ -219,6 +222,8 @@ class Mutator:
             if kind == "name" and after[1] == "(" and t not in TYPES and t not in ("if", "while", "for", "switch"):
                 k = self.close(i + 1)
                 parts = self.arguments(i + 1, k) if k else []
+                if t == "qos_default" and len(parts) == 2:
+                    self.settings.append((self.name, begin, toks[k][3], [f"((uint64_t)({self.span(*parts[1])}))"]))
                 if t in COMMUTATIVE:
                     parts = parts[1:]
                 for (a, b), (c, d) in zip(parts, parts[1:]):
@@ -276,9 +281,10 @@ class Mutator:
 
 def mutants(text, seed):
     """All mutants, in an order that depends on the seed and on each one's own text. Each site gives one before any gives
-    two."""
+    two. Seed "settings": those of settings."""
     found = {}
-    for name, begin, end, options in Mutator(text).sites:
+    mutator = Mutator(text)
+    for name, begin, end, options in mutator.settings if seed == "settings" else mutator.sites + mutator.settings:
         site = []
         if CHAPTERS and (re.findall(r"==== chapter: ([\w ]+\w)", text[:begin]) or [""])[-1] not in CHAPTERS:
             continue
@@ -832,6 +838,8 @@ def run_command(header, want, seed):
     print(f"{header}.h, seed {seed}: {total} mutants ({dropped} more dropped), {counts['caught']} caught, "
           f"{counts['equivalent']} equivalent, {counts['performance']} performance only, {len(survivors)} unjudged; "
           f"{100 * counts['caught'] / max(real, 1):.1f} % of {real} caught")
+    if seed == "settings":
+        return 0 if not survivors and not over else 1
     return 0 if total >= want and counts["caught"] >= 0.95 * real else 1
 
 
@@ -958,6 +966,8 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     if len(a) >= 2 and a[0] == "run":
         return run_command(a[1], int(a[2]) if len(a) > 2 else 100, a[3] if len(a) > 3 else "1")
+    if len(a) == 2 and a[0] == "settings":
+        return run_command(a[1], sys.maxsize, "settings")
     if len(a) >= 2 and a[0] == "list":
         text = open(f"{a[1]}.h").read()
         for m in mutants(text, a[3] if len(a) > 3 else "1")[:int(a[2]) if len(a) > 2 else 100]:
