@@ -20,8 +20,7 @@
  *                      is refused with Retry-After, instead of over=wait. `qos off` undoes an outer one.
  * qos_status (location)   text, or prometheus.
  *
- * A reload changes rates, limits, weights and tenants at once and keeps buckets, if name, size, burst, chunk and tenants
- * of the zone are unchanged; else it makes a new zone. */
+ * A reload that nginx commits changes all of this at once, and buckets begin empty; one that fails changes nothing. */
 #include "ngx_http_qos.h"
 
 static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf);
@@ -88,18 +87,34 @@ static char *refuse(ngx_conf_t *cf, const char *why)
     return NGX_CONF_ERROR;
 }
 
+/* Names go into logs and metrics: no blanks, quotes, backslashes. */
+static bool is_name(const ngx_str_t *name)
+{
+    size_t i;
+    for (i = 0; i < name->len; i++)
+        if (name->data[i] < 0x21 || name->data[i] == 0x7f || name->data[i] == '"' || name->data[i] == '\\')
+            return false;
+    return name->len >= 1 && name->len <= QOS_KEY_MAX;
+}
+
+static struct qos_zone *find_zone(const struct qos_main_conf *main, const ngx_str_t *name)
+{
+    struct qos_zone **zone = main->zones.elts;
+    ngx_uint_t i;
+    for (i = 0; i < main->zones.nelts; i++)
+        if (zone[i]->name.len == name->len && ngx_memcmp(zone[i]->name.data, name->data, name->len) == 0)
+            return zone[i];
+    return NULL;
+}
+
 static struct qos_zone *zone_of(ngx_conf_t *cf, ngx_str_t *name)
 {
-    struct qos_main_conf *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_qos_module);
-    struct qos_zone **zone = main->zones.elts;
+    struct qos_zone *zone =
+        name->data ? find_zone(ngx_http_conf_get_module_main_conf(cf, ngx_http_qos_module), name) : NULL;
     ngx_str_t *word = cf->args->elts;
-    ngx_uint_t i;
-    for (i = 0; i < main->zones.nelts && name->data; i++)
-        if (zone[i]->shm_zone->shm.name.len == name->len &&
-            ngx_strncmp(zone[i]->shm_zone->shm.name.data, name->data, name->len) == 0)
-            return zone[i];
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: zone=%V: write its qos_zone before this line", &word[0], name);
-    return NULL;
+    if (!zone)
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: zone=%V: write its qos_zone before this line", &word[0], name);
+    return zone;
 }
 
 /* ---- directives */
@@ -123,14 +138,18 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
     (void)command;
     if (!zone || read_line(cf, settings) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    if (name.len == 0)
-        return refuse(cf, "name: give it a name");
+    if (!is_name(&name))
+        return refuse(cf, "name: give 1 to 63 characters, no blanks, quotes or backslashes");
+    if (find_zone(main, &name))
+        return refuse(cf, "name: this zone has a line already");
     if (chunk < 4096 || chunk > 16777216)
         return refuse(cf, "chunk: give 4k to 16m");
     if (request > 16777216)
         return refuse(cf, "request: give at most 16m");
-    if (tenants < 1 || tenants > 65535)
-        return refuse(cf, "tenants: give 1 to 65535");
+    if (tenants < 1 || tenants > QOS_TENANTS_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "qos_zone: tenants: give 1 to %uD", (uint32_t)QOS_TENANTS_MAX);
+        return NGX_CONF_ERROR;
+    }
     if (burst_ms < 1 || burst_ms > 10000)
         return refuse(cf, "burst: give 1ms to 10s");
     zone->chunk = (size_t)chunk;
@@ -140,6 +159,7 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
     zone->config.burst_ns = burst_ms * 1000000;
     zone->config.request_max_tokens = chunk;
     zone->config.order = HTB_FIFO;
+    zone->config.bound = HTB_BY_RATE; /* rate= is a bound, not only a promise */
     error = htb_config_error(&zone->config);
     if (error)
         return refuse(cf, error);
@@ -148,19 +168,13 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
                            qos_zone_least_size(&zone->config) / 1024);
         return NGX_CONF_ERROR;
     }
-    zone->shm_zone = ngx_shared_memory_add(cf, &name, (size_t)size, &ngx_http_qos_module);
-    if (!zone->shm_zone)
-        return NGX_CONF_ERROR;
-    if (zone->shm_zone->data)
-        return refuse(cf, "name: this zone has a line already");
-    zone->shm_zone->data = zone;
-    zone->shm_zone->init = qos_zone_init;
+    zone->name = name;
+    ngx_rbtree_init(&zone->ids, &zone->sentinel, ngx_str_rbtree_insert_value);
     memory = ngx_pmemalign(cf->pool, htb_memsize(&zone->config), QOS_CACHE_LINE);
-    zone->ahead = ngx_pcalloc(cf->pool, zone->config.classes * sizeof *zone->ahead);
     place = ngx_array_push(&main->zones);
-    if (!memory || !zone->ahead || !place ||
-        ngx_array_init(&zone->lines, cf->pool, 8, sizeof(struct qos_line)) != NGX_OK ||
-        htb_init(&zone->probe, memory, htb_memsize(&zone->config), &zone->config) != QOS_OK)
+    if (!memory || !place || ngx_array_init(&zone->lines, cf->pool, 8, sizeof(struct qos_line *)) != NGX_OK ||
+        htb_init(&zone->probe, memory, htb_memsize(&zone->config), &zone->config) != QOS_OK ||
+        qos_zone_open(cf, zone, (size_t)size) != NGX_OK)
         return NGX_CONF_ERROR;
     *place = zone;
     return NGX_CONF_OK;
@@ -178,19 +192,15 @@ static char *set_tenant(ngx_conf_t *cf, ngx_command_t *command, void *conf)
                                        {NULL, TEXT, NULL, NULL}};
     struct htb_class terms = {.parent = 0};
     struct qos_zone *zone;
-    struct qos_line *line;
+    struct qos_line *line, **place;
     enum qos_status status;
     const char *error;
-    ngx_uint_t i;
     (void)command;
     (void)conf;
     if (read_line(cf, settings) != NGX_CONF_OK || !(zone = zone_of(cf, &name)))
         return NGX_CONF_ERROR;
-    if (key.len < 1 || key.len > QOS_KEY_MAX)
-        return refuse(cf, "key: give 1 to 63 characters");
-    for (i = 0; i < key.len; i++)
-        if (key.data[i] < 0x21 || key.data[i] == 0x7f || key.data[i] == '"' || key.data[i] == '\\')
-            return refuse(cf, "key: no blanks, quotes or backslashes");
+    if (!is_name(&key))
+        return refuse(cf, "key: give 1 to 63 characters, no blanks, quotes or backslashes");
     if (weight < 1 || weight > HTB_WEIGHT_MAX)
         return refuse(cf, "weight: give 1 to 1000000");
     terms.rate_per_s[0] = reserve;
@@ -206,19 +216,20 @@ static char *set_tenant(ngx_conf_t *cf, ngx_command_t *command, void *conf)
         zone->others = terms;
         zone->others_set = true;
     } else {
-        line = zone->lines.elts;
-        for (i = 0; i < zone->lines.nelts; i++)
-            if (line[i].node.str.len == key.len && ngx_memcmp(line[i].node.str.data, key.data, key.len) == 0)
-                return refuse(cf, "key: it has a line already");
+        if (qos_zone_line(zone, &key))
+            return refuse(cf, "key: it has a line already");
         if (zone->lines.nelts + 1 >= zone->config.classes)
             return refuse(cf, "the zone has room for no more: give its qos_zone a larger tenants=");
         status = htb_reserve(&zone->probe, 0, (uint32_t)zone->lines.nelts + 1, &terms, &fits);
-        line = ngx_array_push(&zone->lines);
-        if (!line)
+        line = ngx_pcalloc(cf->pool, sizeof *line);
+        place = ngx_array_push(&zone->lines);
+        if (!line || !place)
             return NGX_CONF_ERROR;
-        ngx_memzero(line, sizeof *line);
+        *place = line;
         line->node.str = key;
+        line->node.node.key = ngx_crc32_long(key.data, key.len);
         line->terms = terms;
+        ngx_rbtree_insert(&zone->ids, &line->node.node);
     }
     if (status == QOS_OK)
         return NGX_CONF_OK;
@@ -281,77 +292,190 @@ static char *set_qos(ngx_conf_t *cf, ngx_command_t *command, void *conf)
 
 /* ---- status page */
 
-static const struct {
-    const char *name, *type;
-} metrics[] = {{"requests_total", "counter"},
-               {"rejected_total", "counter"},
-               {"response_bytes_total", "counter"},
-               {"request_bytes_total", "counter"},
-               {"borrowed_bytes_total", "counter"},
-               {"waits_total", "counter"},
-               {"waiting", "gauge"},
-               {"reserve_bytes_per_second", "gauge"},
-               {"limit_bytes_per_second", "gauge"}};
-
-static uint64_t metric(const struct qos_report *t, size_t i)
-{
-    const struct htb_class *terms = &t->tenant.terms;
-    const uint64_t values[] = {t->count.requests,         t->tenant.rejected,   t->count.bytes[QOS_READ],
-                               t->count.bytes[QOS_WRITE], t->stats.borrowed,    t->stats.waited,
-                               t->tenant.waiting,         terms->rate_per_s[0], terms->limit_per_s[0]};
-    return values[i];
-}
-
 static ngx_str_t tenant_name(const struct qos_report *t)
 {
-    ngx_str_t others = ngx_string("*"), name = {t->tenant.key_len, (u_char *)t->tenant.key};
-    return t->tenant.key_len == 0 ? others : name;
+    ngx_str_t others = ngx_string("*"), name = {t->account.key_len, (u_char *)t->account.key};
+    return t->account.key_len == 0 ? others : name;
 }
 
-static u_char *print_text(u_char *p, u_char *end, struct qos_zone *zone)
+static uint64_t waits(const struct qos_report *t)
 {
-    struct qos_report t;
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 1; i < QOS_WAIT_STEPS; i++)
+        n += t->account.wait[i];
+    return n;
+}
+
+static u_char *print_text(u_char *p, u_char *end, struct qos_zone *zone, const struct qos_report *t, ngx_uint_t n)
+{
     struct qos_totals totals;
-    uint32_t id, i;
     ngx_str_t name;
+    uint32_t i;
     qos_zone_totals(zone, &totals);
     p = ngx_slprintf(p, end, "zone %V: at_ns %uL, rate %uL, reserved %uL, waiting %uL, rebuilt %uL, abandoned %uL\n",
-                     &zone->shm_zone->shm.name, totals.at_ns, totals.state.rate_per_s[0],
-                     totals.state.reserved_per_s[0], totals.state.queued, totals.rebuilt, totals.abandoned);
+                     &zone->name, totals.at_ns, totals.state.rate_per_s[0], totals.state.reserved_per_s[0],
+                     totals.state.queued, totals.rebuilt, totals.abandoned);
     p = ngx_slprintf(p, end,
                      "tenant reserve limit weight requests rejected response_bytes request_bytes borrowed waits "
                      "waiting waited_ms wait_log2_us\n");
-    for (id = 0; id < zone->config.classes; id++) {
-        if (!qos_zone_report(zone, id, &t))
-            continue;
-        name = tenant_name(&t);
-        p = ngx_slprintf(p, end, "%V %uL %uL %uD %uL %uL %uL %uL %uL %uL %uD %uL ", &name, metric(&t, 7), metric(&t, 8),
-                         t.tenant.terms.weight, metric(&t, 0), metric(&t, 1), metric(&t, 2), metric(&t, 3),
-                         metric(&t, 4), metric(&t, 5), t.tenant.waiting, t.tenant.waited_ns / 1000000);
+    for (; n > 0; n--, t++) {
+        const uint64_t *refused = t->account.refused;
+        name = tenant_name(t);
+        p = ngx_slprintf(p, end, "%V %uL %uL %uD %uL %uL %uL %uL %uL %uL %uD %uL ", &name, t->terms.rate_per_s[0],
+                         t->terms.limit_per_s[0], t->terms.weight, t->count.requests,
+                         refused[QOS_OVER_LIMIT] + refused[QOS_OVER_CONNECTIONS] + refused[QOS_OVER_PLACES],
+                         t->count.bytes[QOS_READ], t->count.bytes[QOS_WRITE], t->account.borrowed, waits(t),
+                         t->account.waiting, t->account.waited_ns / 1000000);
         for (i = 0; i < QOS_WAIT_STEPS; i++)
-            p = ngx_slprintf(p, end, i + 1 < QOS_WAIT_STEPS ? "%uL," : "%uL\n", t.tenant.wait[i]);
+            p = ngx_slprintf(p, end, i + 1 < QOS_WAIT_STEPS ? "%uL," : "%uL\n", t->account.wait[i]);
     }
     return p;
 }
 
-static u_char *print_prometheus(u_char *p, u_char *end, struct qos_main_conf *main)
+/* ---- metrics, in the text format of Prometheus */
+
+#define METRIC_ROOM 384 /* bytes of one line, beside the names */
+
+enum metric {
+    REQUESTS,
+    OVER_LIMIT,
+    OVER_CONNECTIONS,
+    OVER_PLACES,
+    RESPONSE_BYTES,
+    REQUEST_BYTES,
+    BORROWED_BYTES,
+    WAITING,
+    RESERVE,
+    LIMIT,
+    METRICS
+};
+
+static const struct {
+    const char *name, *type, *help, *label; /* lines of one name stand together */
+} metrics[METRICS] = {
+    [REQUESTS] = {"requests_total", "counter", "Requests that began.", ""},
+    [OVER_LIMIT] = {"rejected_total", "counter", "Requests that were refused, by the reason.", ",reason=\"limit\""},
+    [OVER_CONNECTIONS] = {"rejected_total", NULL, NULL, ",reason=\"connections\""},
+    [OVER_PLACES] = {"rejected_total", NULL, NULL, ",reason=\"places\""},
+    [RESPONSE_BYTES] = {"response_bytes_total", "counter", "Bytes of responses' bodies that were charged.", ""},
+    [REQUEST_BYTES] = {"request_bytes_total", "counter", "Bytes of requests' bodies and fixed costs charged.", ""},
+    [BORROWED_BYTES] = {"borrowed_bytes_total", "counter", "Bytes beyond the tenant's own reservation.", ""},
+    [WAITING] = {"waiting", "gauge", "Requests that wait for their bytes now.", ""},
+    [RESERVE] = {"reserve_bytes_per_second", "gauge", "What is guaranteed; 0: nothing.", ""},
+    [LIMIT] = {"limit_bytes_per_second", "gauge", "What is never exceeded; 0: no limit.", ""},
+};
+
+/* Bounds of the histogram: steps of qos_account.wait, in us. */
+static const struct {
+    uint32_t steps;
+    const char *seconds;
+} bounds[] = {{1, "0"}, {11, "0.001024"}, {14, "0.008192"}, {17, "0.065536"}, {20, "0.524288"}, {23, "4.194304"}};
+
+static uint64_t metric(const struct qos_report *t, enum metric i)
+{
+    switch (i) {
+    case REQUESTS: return t->count.requests;
+    case OVER_LIMIT: return t->account.refused[QOS_OVER_LIMIT];
+    case OVER_CONNECTIONS: return t->account.refused[QOS_OVER_CONNECTIONS];
+    case OVER_PLACES: return t->account.refused[QOS_OVER_PLACES];
+    case RESPONSE_BYTES: return t->count.bytes[QOS_READ];
+    case REQUEST_BYTES: return t->count.bytes[QOS_WRITE];
+    case BORROWED_BYTES: return t->account.borrowed;
+    case WAITING: return t->account.waiting;
+    case RESERVE: return t->terms.rate_per_s[0];
+    case LIMIT: return t->terms.limit_per_s[0];
+    default: return 0;
+    }
+}
+
+/* Length of the UTF-8 character at p; 0: there is none. */
+static size_t utf8_len(const u_char *p, const u_char *end)
+{
+    const size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    size_t i;
+    if (len > (size_t)(end - p))
+        return 0;
+    for (i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if (len < 3) /* too long for its point, a surrogate, or above the last point */
+        return len;
+    return (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+                   (p[0] == 0xf4 && p[1] > 0x8f)
+               ? 0
+               : len;
+}
+
+/* A label's value must be UTF-8: other bytes are written as \\xHH. Names have no quotes and no backslashes. */
+static u_char *label(u_char *p, u_char *end, const ngx_str_t *name)
+{
+    const u_char *at = name->data, *last = name->data + name->len;
+    size_t len;
+    for (; at < last; at += ngx_max(len, 1)) {
+        len = utf8_len(at, last);
+        p = len ? ngx_slprintf(p, end, "%*s", len, at) : ngx_slprintf(p, end, "\\\\x%02xi", (ngx_int_t)*at);
+    }
+    return p;
+}
+
+/* qos_NAME{zone="...",tenant="..."MORE} */
+static u_char *print_name(u_char *p, u_char *end, const char *name, const struct qos_zone *zone,
+                          const struct qos_report *t, const char *more)
+{
+    const ngx_str_t tenant = tenant_name(t);
+    p = ngx_slprintf(p, end, "qos_%s{zone=\"", name);
+    p = label(p, end, &zone->name);
+    p = ngx_slprintf(p, end, "\",tenant=\"");
+    p = label(p, end, &tenant);
+    return ngx_slprintf(p, end, "\"%s} ", more);
+}
+
+static u_char *print_waits(u_char *p, u_char *end, const struct qos_zone *zone, const struct qos_report *t)
+{
+    u_char more[64];
+    uint64_t n = 0;
+    uint32_t i, step = 0;
+    for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        for (; step < bounds[i].steps; step++)
+            n += t->account.wait[step];
+        *ngx_snprintf(more, sizeof more - 1, ",le=\"%s\"", bounds[i].seconds) = '\0';
+        p = print_name(p, end, "wait_seconds_bucket", zone, t, (char *)more);
+        p = ngx_slprintf(p, end, "%uL\n", n);
+    }
+    for (; step < QOS_WAIT_STEPS; step++)
+        n += t->account.wait[step];
+    p = print_name(p, end, "wait_seconds_bucket", zone, t, ",le=\"+Inf\"");
+    p = ngx_slprintf(p, end, "%uL\n", n);
+    p = print_name(p, end, "wait_seconds_sum", zone, t, "");
+    p = ngx_slprintf(p, end, "%uL.%06uL\n", t->account.wait_ns / QOS_NS_PER_S,
+                     t->account.wait_ns % QOS_NS_PER_S / 1000);
+    p = print_name(p, end, "wait_seconds_count", zone, t, "");
+    return ngx_slprintf(p, end, "%uL\n", n);
+}
+
+static u_char *print_prometheus(u_char *p, u_char *end, const struct qos_main_conf *main,
+                                struct qos_report *const *reports, const ngx_uint_t *n)
 {
     struct qos_zone **zone = main->zones.elts;
-    struct qos_report t;
-    ngx_str_t name;
-    ngx_uint_t z;
-    uint32_t id;
-    size_t i;
-    for (i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-        p = ngx_slprintf(p, end, "# TYPE qos_%s %s\n", metrics[i].name, metrics[i].type);
+    ngx_uint_t z, k;
+    enum metric i;
+    for (i = 0; i < METRICS; i++) {
+        if (metrics[i].type)
+            p = ngx_slprintf(p, end, "# HELP qos_%s %s\n# TYPE qos_%s %s\n", metrics[i].name, metrics[i].help,
+                             metrics[i].name, metrics[i].type);
         for (z = 0; z < main->zones.nelts; z++)
-            for (id = 0; id < zone[z]->config.classes; id++)
-                if (qos_zone_report(zone[z], id, &t)) {
-                    name = tenant_name(&t);
-                    p = ngx_slprintf(p, end, "qos_%s{zone=\"%V\",tenant=\"%V\"} %uL\n", metrics[i].name,
-                                     &zone[z]->shm_zone->shm.name, &name, metric(&t, i));
-                }
+            for (k = 0; k < n[z]; k++) {
+                p = print_name(p, end, metrics[i].name, zone[z], &reports[z][k], metrics[i].label);
+                p = ngx_slprintf(p, end, "%uL\n", metric(&reports[z][k], i));
+            }
     }
+    p = ngx_slprintf(p, end,
+                     "# HELP qos_wait_seconds How long a piece of a body waited.\n"
+                     "# TYPE qos_wait_seconds histogram\n");
+    for (z = 0; z < main->zones.nelts; z++)
+        for (k = 0; k < n[z]; k++)
+            p = print_waits(p, end, zone[z], &reports[z][k]);
     return p;
 }
 
@@ -360,25 +484,34 @@ static ngx_int_t print_status(ngx_http_request_t *r, bool prometheus)
     struct qos_main_conf *main = ngx_http_get_module_main_conf(r, ngx_http_qos_module);
     struct qos_zone **zone = main->zones.elts;
     const ngx_str_t text = ngx_string("text/plain"), for_prometheus = ngx_string("text/plain; version=0.0.4");
-    size_t room = 1024;
+    struct qos_report **reports = ngx_pcalloc(r->pool, (main->zones.nelts + 1) * sizeof *reports);
+    ngx_uint_t *n = ngx_pcalloc(r->pool, (main->zones.nelts + 1) * sizeof *n), z;
+    size_t room = 4096;
     ngx_chain_t out;
-    ngx_uint_t z;
     ngx_int_t rc;
     ngx_buf_t *b;
+    uint32_t id, ids;
     if (!(r->method & (NGX_HTTP_GET | NGX_HTTP_HEAD)))
         return NGX_HTTP_NOT_ALLOWED;
     if (ngx_http_discard_request_body(r) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    for (z = 0; z < main->zones.nelts; z++)
-        room += 512 + (zone[z]->shm_zone->shm.name.len + QOS_KEY_MAX + 320 + 21 * QOS_WAIT_STEPS) *
-                          (zone[z]->lines.nelts + 1) * (prometheus ? sizeof metrics / sizeof *metrics : 1);
+    for (z = 0; reports && n && z < main->zones.nelts; z++) {
+        ids = qos_zone_accounts(zone[z]);
+        reports[z] = ngx_palloc(r->pool, ids * sizeof **reports);
+        for (id = 0; id < ids && reports[z]; id++)
+            n[z] += qos_zone_report(zone[z], id, &reports[z][n[z]]);
+        /* a byte of a name becomes 5 at most */
+        room += 512 + n[z] * (prometheus ? (METRICS + sizeof bounds / sizeof *bounds + 3) *
+                                               (METRIC_ROOM + 5 * (zone[z]->name.len + QOS_KEY_MAX))
+                                         : METRIC_ROOM + QOS_KEY_MAX + 21 * QOS_WAIT_STEPS);
+    }
     b = ngx_create_temp_buf(r->pool, room);
-    if (!b)
+    if (!b || z < main->zones.nelts)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (prometheus)
-        b->last = print_prometheus(b->last, b->end, main);
+        b->last = print_prometheus(b->last, b->end, main, reports, n);
     for (z = 0; z < main->zones.nelts && !prometheus; z++)
-        b->last = print_text(b->last, b->end, zone[z]);
+        b->last = print_text(b->last, b->end, zone[z], reports[z], n[z]);
     b->last_buf = r == r->main;
     b->last_in_chain = 1;
     r->headers_out.content_type = prometheus ? for_prometheus : text;
@@ -444,41 +577,46 @@ static char *merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     return NGX_CONF_OK;
 }
 
-/* The running zone of the same name stays in use if the new one has its shape; otherwise the new one gets its own
- * memory. */
-static void look_at_old_zone(ngx_conf_t *cf, struct qos_zone *zone)
-{
-    ngx_list_part_t *part = &cf->cycle->old_cycle->shared_memory.part;
-    ngx_uint_t i;
-    for (; part; part = part->next) {
-        ngx_shm_zone_t *old = part->elts;
-        for (i = 0; i < part->nelts; i++)
-            if (old[i].tag == &ngx_http_qos_module && old[i].shm.name.len == zone->shm_zone->shm.name.len &&
-                ngx_strncmp(old[i].shm.name.data, zone->shm_zone->shm.name.data, old[i].shm.name.len) == 0 &&
-                old[i].data && !qos_zone_same_structure(old[i].data, zone))
-                zone->shm_zone->noreuse = 1;
-    }
-}
-
 static ngx_int_t install(ngx_conf_t *cf)
 {
-    struct qos_main_conf *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_qos_module);
-    struct qos_zone **zone = main->zones.elts;
-    ngx_uint_t i;
-    for (i = 0; i < main->zones.nelts; i++)
-        look_at_old_zone(cf, zone[i]);
+    const struct qos_main_conf *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_qos_module);
     return main->zones.nelts == 0 ? NGX_OK : qos_filter_install(cf);
+}
+
+/* The zones of a configuration; none without a block http. */
+static ngx_uint_t zones_of(ngx_cycle_t *cycle, struct qos_zone ***zone)
+{
+    struct qos_main_conf *main =
+        cycle->conf_ctx[ngx_http_module.index] ? ngx_http_cycle_get_module_main_conf(cycle, ngx_http_qos_module) : NULL;
+    *zone = main ? main->zones.elts : NULL;
+    return main ? main->zones.nelts : 0;
+}
+
+static ngx_int_t init_module(ngx_cycle_t *cycle)
+{
+    struct qos_zone **zone;
+    ngx_uint_t n = zones_of(cycle, &zone), i;
+    for (i = 0; i < n; i++)
+        qos_zone_commit(zone[i]);
+    return NGX_OK;
 }
 
 static ngx_int_t init_process(ngx_cycle_t *cycle)
 {
-    struct qos_main_conf *main =
-        cycle->conf_ctx[ngx_http_module.index] ? ngx_http_cycle_get_module_main_conf(cycle, ngx_http_qos_module) : NULL;
-    struct qos_zone **zone = main ? main->zones.elts : NULL;
-    ngx_uint_t i;
-    for (i = 0; main && i < main->zones.nelts; i++)
-        qos_zone_attach(zone[i], cycle->log);
-    return NGX_OK;
+    struct qos_zone **zone;
+    ngx_uint_t n = zones_of(cycle, &zone), i;
+    ngx_int_t rc = NGX_OK;
+    for (i = 0; i < n && rc == NGX_OK; i++)
+        rc = qos_zone_attach(zone[i], cycle->log);
+    return rc;
+}
+
+static void exit_process(ngx_cycle_t *cycle)
+{
+    struct qos_zone **zone;
+    ngx_uint_t n = zones_of(cycle, &zone), i;
+    for (i = 0; i < n; i++)
+        qos_zone_detach(zone[i]);
 }
 
 static ngx_command_t commands[] = {
@@ -495,6 +633,5 @@ static ngx_http_module_t context = {.postconfiguration = install,
                                     .create_loc_conf = create_loc_conf,
                                     .merge_loc_conf = merge_loc_conf};
 
-ngx_module_t ngx_http_qos_module = {NGX_MODULE_V1, &context, commands,     NGX_HTTP_MODULE,
-                                    NULL,          NULL,     init_process, NULL,
-                                    NULL,          NULL,     NULL,         NGX_MODULE_V1_PADDING};
+ngx_module_t ngx_http_qos_module = {NGX_MODULE_V1, &context, commands, NGX_HTTP_MODULE, NULL, init_module,
+                                    init_process,  NULL,     NULL,     exit_process,    NULL, NGX_MODULE_V1_PADDING};

@@ -1,6 +1,6 @@
 /* ngx_http_qos_filter.c - where a request takes tokens, and how it waits.
  *
- *     start      preaccess phase: the fixed cost, and the part of the body that came with the header. Or 429.
+ *     start      preaccess phase: the fixed cost, and the part of the body that came with the header. Or 429, or 503.
  *     body       c->recv is ours during the request: it reads no more than the tokens taken, so a client that sends too
  *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take tokens for their
  *                whole body before they read it, and must declare its length.
@@ -23,6 +23,7 @@ struct qos_ctx {
     ngx_chain_t *free, *busy; /* our own buffers */
     size_t ahead;             /* chunks that go at once; grows while the client takes them at once */
     bool delayed;             /* c->write->delayed is ours */
+    bool begun;               /* a request of its own, not a part of one */
 };
 
 static ngx_http_output_body_filter_pt next_body_filter;
@@ -44,6 +45,9 @@ static void on_cleanup(void *data)
         c->write->delayed = 0;
     ctx->delayed = false;
     ctx->recv = NULL;
+    if (ctx->begun)
+        qos_zone_end(ctx->zone, ctx->id);
+    ctx->begun = false;
 }
 
 static struct qos_ctx *new_context(ngx_http_request_t *r, struct qos_zone *zone, uint32_t id)
@@ -318,7 +322,7 @@ static void go_start(struct qos_side *side)
     ngx_http_run_posted_requests(c);
 }
 
-static ngx_int_t reject(ngx_http_request_t *r, uint64_t wait_ns)
+static ngx_int_t refuse(ngx_http_request_t *r, const struct qos_loc_conf *conf, uint64_t wait_ns)
 {
     ngx_table_elt_t *h = ngx_list_push(&r->headers_out.headers);
     u_char *value = ngx_pnalloc(r->pool, NGX_INT64_LEN);
@@ -328,8 +332,9 @@ static ngx_int_t reject(ngx_http_request_t *r, uint64_t wait_ns)
     h->hash = 1;
     ngx_str_set(&h->key, "Retry-After");
     h->value.data = value;
-    h->value.len = (size_t)(ngx_sprintf(value, "%uL", qos_min((wait_ns - 1) / QOS_NS_PER_S + 1, 3600)) - value);
-    return NGX_HTTP_TOO_MANY_REQUESTS;
+    h->value.len =
+        (size_t)(ngx_sprintf(value, "%uL", qos_min(qos_sat_sub(wait_ns, 1) / QOS_NS_PER_S + 1, 3600)) - value);
+    return conf->reject ? NGX_HTTP_TOO_MANY_REQUESTS : NGX_HTTP_SERVICE_UNAVAILABLE;
 }
 
 static bool find_key(ngx_http_request_t *r, const struct qos_loc_conf *conf, ngx_str_t *key)
@@ -360,9 +365,9 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     if (r != r->main) /* a part of a request that nobody is charged for */
         return NGX_DECLINED;
 
-    wait_ns = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0);
-    if (wait_ns != 0)
-        return reject(r, wait_ns);
+    ctx->begun = true;
+    if (qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns) != QOS_ACCEPTED)
+        return refuse(r, conf, wait_ns);
     ctx->start = (off_t)ctx->zone->request_cost;
     if (r->http_version >= NGX_HTTP_VERSION_20) {
         if (r->headers_in.content_length_n < 0 && r->headers_in.chunked)

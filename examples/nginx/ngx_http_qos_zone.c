@@ -1,22 +1,40 @@
-/* ngx_http_qos_zone.c - one tree of htb.h in a shared memory zone, used by all workers.
+/* ngx_http_qos_zone.c - accounts and trees of htb.h in shared memory, used by the workers of all configurations.
  *
- * The master maps the zone before it forks, so its pointers mean the same in every worker. The slab pool's mutex guards
- * all of it; the master unlocks it when its holder dies. `changing` shows that a change was cut short like this: the
- * next holder makes the tree anew (with empty buckets, so no tenant gains) and queues all waiting requests again.
+ * Accounts. The master reserves a zone's memory when it first reads the zone's name, and keeps it over reloads, so
+ * pointers into it mean the same in every worker, and the workers of an old and a new configuration charge the same
+ * account. A reload that fails changes nothing: the master gives accounts to the lines when nginx has committed the
+ * configuration, and the first worker of the configuration makes a tree from it (a plan) and puts it in place of the
+ * last one.
+ *
+ *     account   free --- a line has its key --> named --- no line has it --> ended --- no process that --> free
+ *                                                 ^                           |        knows it lives
+ *                                                 +--- a line has it again ---+
+ *     An ended account keeps its limit and weight; its reservation is the others'. Nobody else gets its id.
+ *
+ *     plan      used --- another is made --> left --- all requests that wait have moved --> spare
+ *     A plan is made beside the one in use, so nobody waits for that. Then the requests that wait move, in their order,
+ *     a few with each use of the lock (move_some). A plan begins with empty buckets: who waits for tokens has none, and a
+ *     tenant that does not wait loses one bucket at most.
+ *
+ * Locks. `plans` is for accounts' keys and terms, the list of workers, and the plan that is not used; no request takes it.
+ * `trees` is for all else, and is held for microseconds. Both are robust: if a holder dies, the next one knows. It makes
+ * the used tree anew (with empty buckets, so no tenant gains) and queues all waiting requests again.
  *
  * A request that has to wait is queued in the tree (htb_submit), so reservations, turns and weights hold over all
  * workers. Each worker with waiting requests sets a timer for the time that htb_dispatch_next_ns gives. The worker
  * whose timer comes first dispatches for all. It puts another worker's requests into that worker's list; that worker's
  * own timer is for the same time.
  *
- * While no request waits, small takes need no lock: a worker takes tokens ahead for a tenant. All workers together
- * hold at most the tokens of a millisecond at the tenant's limit; for all tenants together, of a millisecond at the
- * zone's rate. So that much more may go after a pause.
+ * While no request waits, small takes need no lock: a worker takes tokens ahead for a tenant. The workers of a
+ * configuration together hold at most the tokens of a millisecond at the tenant's limit; for all tenants together, of a
+ * millisecond at the zone's rate. So that much more may go after a pause.
  */
 #include "ngx_http_qos.h"
+#include <sys/mman.h>
 
 #define NOBODY QOS_NONE
-#define COUNTS 8 /* counters of each tenant; a worker uses those of its process slot modulo this */
+#define COUNTS 8      /* counters of each account; a worker uses those of its process slot modulo this */
+#define MOVE_STEP 256 /* requests and accounts that move while the lock is held once: below 0.2 ms */
 
 /* One wait for tokens. `owner` and `granted` show what a killed worker left of it. */
 struct qos_wait {
@@ -25,24 +43,53 @@ struct qos_wait {
     uint64_t since_ns;
     uint32_t owner; /* process slot + 1; 0: free */
     uint32_t next;  /* next free place, or next one granted to the same owner */
+    uint32_t plan;  /* whose tree it waits in */
     bool granted;
     enum qos_op op;
 };
 
-struct qos_shared {
+struct qos_plan {
     struct htb tree;
-    bool changing;
-    uint64_t rebuilt, abandoned; /* trees made anew; waits left by dead workers */
-    uint64_t waiting;            /* requests of all tenants */
-    uint32_t waits, used, free;  /* number of places; number of them ever used; first free one of these */
-    pid_t worker[NGX_MAX_PROCESSES];
-    uint32_t granted[NGX_MAX_PROCESSES]; /* for each process slot */
     struct htb_config config;
-    struct qos_tenant *tenant; /* config.classes */
-    struct qos_count *count;   /* COUNTS of each tenant */
-    void *memory;              /* of the tree */
+    void *memory; /* of the tree */
+};
+
+struct qos_shared {
+    pthread_mutex_t plans, trees;
+    /* under plans */
+    uint32_t serial; /* of the last configuration that was committed */
+    struct {
+        pid_t pid;
+        uint32_t serial;
+    } worker[NGX_MAX_PROCESSES];
+    uint32_t accounts; /* places ever used */
+    size_t tree_room;
+    /* under trees */
+    uint32_t applied; /* serial of the configuration in use */
+    uint32_t use;     /* the plan in use */
+    uint32_t
+        moved; /* accounts whose requests wait in that plan; those of the others may be in the plan that was left */
+    struct qos_plan plan[2];
+    uint64_t rebuilt, abandoned;         /* trees made anew; waits left by dead workers */
+    uint64_t waiting;                    /* requests of all tenants */
+    uint32_t waits, used, free;          /* number of places; number of them ever used; first free one of these */
+    uint32_t granted[NGX_MAX_PROCESSES]; /* for each process slot */
+    struct qos_account *account;
+    struct qos_count *count; /* COUNTS of each account */
     struct qos_wait *wait;
 };
+
+/* In the master: the memory of each zone's name, while a configuration names it or a worker uses it. */
+struct area {
+    struct area *next;
+    struct qos_shared *shared;
+    size_t size, name_len;
+    ngx_uint_t configurations;
+    u_char name[];
+};
+static struct area *areas;
+
+static ngx_uint_t requests; /* of this process, in all zones */
 
 static uint64_t clock_ns(void)
 {
@@ -54,7 +101,7 @@ static uint64_t clock_ns(void)
 /* Counts one waiting request more, or less. */
 static void count_wait(struct qos_shared *s, uint32_t id, bool more, uint64_t now_ns)
 {
-    struct qos_tenant *t = &s->tenant[id];
+    struct qos_account *t = &s->account[id];
     if (t->waiting == 0)
         t->waits_since_ns = now_ns;
     t->waiting = more ? t->waiting + 1 : t->waiting - 1;
@@ -80,43 +127,48 @@ static void count_take(struct qos_count *c, enum qos_op op, uint64_t tokens)
 }
 
 /* Records how long a take waited. */
-static void note_wait(struct qos_tenant *t, uint64_t waited_ns)
+static void note_wait(struct qos_account *t, uint64_t waited_ns)
 {
     const uint64_t us = waited_ns / 1000;
     t->wait[us ? qos_min(64 - (uint64_t)__builtin_clzll(us), QOS_WAIT_STEPS - 1) : 1]++;
+    t->wait_ns += waited_ns;
 }
 
-/* ---- the tree, made and changed */
+/* ---- trees */
 
 /* htb.h refuses nothing here: the same lines were tried when they were read. */
 static void must(struct qos_zone *zone, enum qos_status status)
 {
     if (status != QOS_OK)
-        ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0, "qos zone \"%V\": %s", &zone->shm_zone->shm.name,
-                      qos_strerror(status));
+        ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0, "qos zone \"%V\": %s", &zone->name, qos_strerror(status));
 }
 
-static void make_tree(struct qos_zone *zone)
+static void make_tree(struct qos_zone *zone, uint32_t plan)
 {
     struct qos_shared *s = zone->shared;
+    struct qos_plan *p = &s->plan[plan];
     const uint64_t now_ns = clock_ns();
     uint32_t id;
-    s->config.start_ns = now_ns;
-    s->config.best_effort = s->tenant[0].terms;
-    must(zone, htb_init(&s->tree, s->memory, htb_memsize(&s->config), &s->config));
-    for (id = 1; id < s->config.classes; id++)
-        if (s->tenant[id].key_len != 0)
-            must(zone, htb_reserve(&s->tree, now_ns, id, &s->tenant[id].terms, NULL));
+    p->config.start_ns = now_ns;
+    p->config.best_effort = s->account[0].terms[plan];
+    must(zone, htb_init(&p->tree, p->memory, s->tree_room, &p->config));
+    for (id = 1; id < p->config.classes; id++)
+        if (s->account[id].in[plan])
+            must(zone, htb_reserve(&p->tree, now_ns, id, &s->account[id].terms[plan], NULL));
 }
 
+/* A worker died while it held the lock: what it left may be a half of a change. */
 static void rebuild(struct qos_zone *zone)
 {
     struct qos_shared *s = zone->shared;
     const uint64_t now_ns = clock_ns();
     uint32_t i;
-    make_tree(zone);
-    for (i = 0; i < s->config.classes; i++)
-        s->tenant[i].waiting = 0;
+    if (s->applied == 0)
+        return;
+    make_tree(zone, s->use);
+    s->moved = s->plan[s->use].config.classes;
+    for (i = 0; i < s->plan[s->use].config.classes; i++)
+        s->account[i].waiting = 0;
     s->waiting = 0;
     s->rebuilt++;
     s->free = NOBODY;
@@ -129,90 +181,167 @@ static void rebuild(struct qos_zone *zone)
             w->next = *list;
             *list = i;
         } else {
+            w->plan = s->use;
             w->request.state = HTB_IDLE;
-            must(zone, htb_submit(&s->tree, now_ns, &w->request));
+            must(zone, htb_submit(&s->plan[s->use].tree, now_ns, &w->request));
             count_wait(s, w->request.class_id, true, now_ns);
         }
     }
 }
 
-/* A worker dies between two instructions, and the next holder of its lock sees all its earlier stores. So only the
- * compiler must not move `changing`. */
+/* A step of the move from the plan that was left to the one in use. */
+static void move_some(struct qos_zone *zone)
+{
+    struct qos_shared *s = zone->shared;
+    struct qos_plan *from = &s->plan[1 - s->use], *to = &s->plan[s->use];
+    const uint64_t now_ns = clock_ns();
+    struct qos_stats stats;
+    struct htb_request *r;
+    uint32_t steps;
+    for (steps = 0; s->moved < to->config.classes && steps < MOVE_STEP; steps++) {
+        r = s->moved < from->config.classes ? htb_queue_next(&from->tree, s->moved, NULL) : NULL;
+        if (r) {
+            must(zone, htb_cancel(&from->tree, now_ns, r));
+            ((struct qos_wait *)(void *)r)->plan = s->use;
+            must(zone, htb_submit(&to->tree, now_ns, r));
+            continue;
+        }
+        if (s->account[s->moved].in[1 - s->use] && htb_stats(&from->tree, s->moved, &stats) == QOS_OK)
+            s->account[s->moved].borrowed += stats.borrowed;
+        s->moved++;
+    }
+}
+
 static void lock(struct qos_zone *zone)
 {
-    ngx_shmtx_lock(&zone->pool->mutex);
-    if (zone->shared->changing)
+    struct qos_shared *s = zone->shared;
+    if (pthread_mutex_lock(&s->trees) == EOWNERDEAD) {
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "qos zone \"%V\": a worker died in the middle of a change: the tree is made anew", &zone->name);
         rebuild(zone);
-    zone->shared->changing = true;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        (void)pthread_mutex_consistent(&s->trees);
+    }
+    if (s->moved < s->plan[s->use].config.classes)
+        move_some(zone);
 }
 
 static void unlock(struct qos_zone *zone)
 {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    zone->shared->changing = false;
-    ngx_shmtx_unlock(&zone->pool->mutex);
+    (void)pthread_mutex_unlock(&zone->shared->trees);
 }
 
-static uint32_t find(struct qos_shared *s, const u_char *key, size_t len)
+/* ---- accounts and plans; under the lock of the plans */
+
+static void lock_plans(struct qos_shared *s)
 {
-    uint32_t id;
-    for (id = 1; id < s->config.classes; id++)
-        if (s->tenant[id].key_len == len && ngx_memcmp(s->tenant[id].key, key, len) == 0)
-            return id;
-    return 0;
+    if (pthread_mutex_lock(&s->plans) == EOWNERDEAD) /* a plan that is half made is made anew: it is not yet used */
+        (void)pthread_mutex_consistent(&s->plans);
 }
 
-static void set_tenant(struct qos_shared *s, const struct qos_line *line)
+static bool lives(pid_t pid)
 {
-    struct qos_tenant *t = &s->tenant[line->id];
-    ngx_memzero(&s->count[(size_t)line->id * COUNTS], COUNTS * sizeof *s->count);
-    t->rejected = t->waited_ns = 0;
-    ngx_memzero(t->wait, sizeof t->wait);
-    t->terms = line->terms;
-    ngx_memcpy(t->key, line->node.str.data, line->node.str.len);
-    t->key_len = (uint32_t)line->node.str.len;
+    return pid != 0 && (kill(pid, 0) == 0 || ngx_errno != ESRCH);
 }
 
-/* A reload: first the changes that free rate, then those that need it. Tenants that stay keep their buckets and debts.
-   */
-static void change_tree(struct qos_zone *zone)
+/* The oldest configuration that a process may use. */
+static uint32_t oldest_serial(const struct qos_shared *s)
+{
+    uint32_t oldest = s->serial, i;
+    for (i = 0; i < NGX_MAX_PROCESSES; i++)
+        if (lives(s->worker[i].pid))
+            oldest = ngx_min(oldest, s->worker[i].serial);
+    return oldest;
+}
+
+static bool is_of(const struct qos_account *t, const ngx_str_t *key)
+{
+    return t->key_len == key->len && ngx_memcmp(t->key, key->data, key->len) == 0;
+}
+
+/* A tenant that was there keeps its account. No process can know an account that was not named since the oldest one
+ * began. */
+void qos_zone_commit(struct qos_zone *zone)
 {
     struct qos_shared *s = zone->shared;
-    struct qos_line *line = zone->lines.elts;
-    const uint64_t now_ns = clock_ns();
-    struct htb_class less;
+    struct qos_line **line = zone->lines.elts;
+    struct qos_account *t;
+    uint32_t oldest, next = 1, id;
     ngx_uint_t i;
-    uint32_t id;
-    for (i = 0; i < zone->lines.nelts; i++)
-        line[i].id = find(s, line[i].node.str.data, line[i].node.str.len);
-    for (id = 0; id < s->config.classes; id++) {
-        const struct htb_class *to = id == 0 ? &zone->others : NULL;
-        for (i = 0; i < zone->lines.nelts && !to; i++)
-            to = line[i].id == id ? &line[i].terms : NULL;
-        if (to) {
-            less = *to;
-            less.rate_per_s[0] = qos_min(to->rate_per_s[0], s->tenant[id].terms.rate_per_s[0]);
-            must(zone, htb_change(&s->tree, now_ns, id, &less, NULL));
-            s->tenant[id].terms = *to;
-        } else if (s->tenant[id].key_len != 0) {
-            must(zone, htb_release(&s->tree, now_ns, id));
-            s->tenant[id].key_len = 0; /* its waiting requests are best effort now, and are still counted here */
-        }
+    lock_plans(s);
+    oldest = oldest_serial(s);
+    zone->serial = ++s->serial;
+    for (id = 1; id < s->accounts; id++) {
+        ngx_str_t key = {s->account[id].key_len, s->account[id].key};
+        struct qos_line *same = key.len ? qos_zone_line(zone, &key) : NULL;
+        if (same)
+            same->id = id;
+        else if (s->account[id].named < oldest)
+            s->account[id].key_len = 0;
     }
-    must(zone, htb_change_root(&s->tree, now_ns, zone->config.rate_per_s));
-    s->config.rate_per_s[0] = zone->config.rate_per_s[0];
-    must(zone, htb_change(&s->tree, now_ns, 0, &zone->others, NULL));
     for (i = 0; i < zone->lines.nelts; i++) {
-        if (line[i].id != 0) {
-            must(zone, htb_change(&s->tree, now_ns, line[i].id, &line[i].terms, NULL));
-            continue;
+        if (line[i]->id == 0) {
+            while (next < s->accounts && s->account[next].key_len != 0)
+                next++;
+            if (next == QOS_ACCOUNTS_MAX) {
+                ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
+                              "qos zone \"%V\": no account is free, %V is one of the others: old workers still serve "
+                              "tenants that were removed, see worker_shutdown_timeout",
+                              &zone->name, &line[i]->node.str);
+                continue;
+            }
+            t = &s->account[next];
+            ngx_memzero(t, sizeof *t);
+            ngx_memzero(&s->count[(size_t)next * COUNTS], COUNTS * sizeof *s->count);
+            ngx_memcpy(t->key, line[i]->node.str.data, line[i]->node.str.len);
+            t->key_len = (uint32_t)line[i]->node.str.len;
+            line[i]->id = next;
+            s->accounts = ngx_max(s->accounts, next + 1);
         }
-        for (id = 1; s->tenant[id].key_len != 0; id++) /* there is a place: no more lines than tenants= */
-            ;
-        must(zone, htb_reserve(&s->tree, now_ns, id, &line[i].terms, NULL));
-        line[i].id = id;
-        set_tenant(s, &line[i]);
+        s->account[line[i]->id].named = zone->serial;
+    }
+    (void)pthread_mutex_unlock(&s->plans);
+}
+
+/* The first worker of a configuration. */
+static void apply(struct qos_zone *zone)
+{
+    struct qos_shared *s = zone->shared;
+    struct qos_line **line = zone->lines.elts;
+    const uint32_t oldest = oldest_serial(s), spare = 1 - s->use;
+    struct qos_plan *plan = &s->plan[spare];
+    uint32_t id, moved = 0;
+    ngx_uint_t i;
+    while (moved < s->plan[s->use].config.classes) { /* from the plan that is now made anew */
+        lock(zone);
+        moved = s->moved;
+        unlock(zone);
+    }
+    plan->config = zone->config;
+    plan->config.classes = s->accounts;
+    s->account[0].terms[spare] = zone->others;
+    s->account[0].in[spare] = true;
+    for (id = 1; id < s->accounts; id++) {
+        struct qos_account *t = &s->account[id];
+        t->in[spare] = t->key_len != 0 && t->in[s->use] && t->named >= oldest;
+        t->terms[spare] = t->terms[s->use];
+        ngx_memzero(t->terms[spare].rate_per_s, sizeof t->terms[spare].rate_per_s);
+    }
+    for (i = 0; i < zone->lines.nelts; i++)
+        if (line[i]->id != 0) {
+            s->account[line[i]->id].terms[spare] = line[i]->terms;
+            s->account[line[i]->id].in[spare] = true;
+        }
+    make_tree(zone, spare);
+    lock(zone);
+    s->use = spare;
+    s->moved = 0;
+    s->waits = zone->places;
+    s->applied = zone->serial;
+    unlock(zone);
+    for (moved = 0; moved < plan->config.classes;) {
+        lock(zone);
+        moved = s->moved;
+        unlock(zone);
     }
 }
 
@@ -221,8 +350,7 @@ static void change_tree(struct qos_zone *zone)
 static size_t fixed_size(const struct htb_config *config)
 {
     return sizeof(struct qos_shared) +
-           config->classes * (sizeof(struct qos_tenant) + COUNTS * sizeof(struct qos_count)) + htb_memsize(config) +
-           (size_t)5 * QOS_CACHE_LINE;
+           config->classes * (sizeof(struct qos_account) + COUNTS * sizeof(struct qos_count)) + 2 * htb_memsize(config);
 }
 
 size_t qos_zone_least_size(const struct htb_config *config)
@@ -230,75 +358,123 @@ size_t qos_zone_least_size(const struct htb_config *config)
     return ngx_align(fixed_size(config) + 1024 * sizeof(struct qos_wait) + 16 * ngx_pagesize, ngx_pagesize);
 }
 
-bool qos_zone_same_structure(const struct qos_zone *a, const struct qos_zone *b)
+static size_t part(size_t *end, size_t size)
 {
-    return a->config.classes == b->config.classes && a->config.burst_ns == b->config.burst_ns && a->chunk == b->chunk;
+    const size_t at = ngx_align(*end, ngx_pagesize);
+    *end = at + size;
+    return at;
 }
 
-static void *part(u_char **at, size_t size)
+static bool in_use(const struct area *area)
 {
-    u_char *p = ngx_align_ptr(*at, QOS_CACHE_LINE);
-    *at = p + size;
-    return p;
+    uint32_t i;
+    for (i = 0; i < NGX_MAX_PROCESSES; i++)
+        if (lives(area->shared->worker[i].pid))
+            return true;
+    return area->configurations != 0;
 }
 
-ngx_int_t qos_zone_init(ngx_shm_zone_t *shm_zone, void *old)
+static void drop_areas(void)
 {
-    struct qos_zone *zone = shm_zone->data, *before = old;
-    struct qos_line *line = zone->lines.elts;
-    ngx_uint_t i;
-    zone->pool = (ngx_slab_pool_t *)(void *)shm_zone->shm.addr;
-    if (before) { /* a reload */
-        zone->shared = before->shared;
-        lock(zone);
-        change_tree(zone);
-        unlock(zone);
-    } else {
-        size_t room = zone->pool->pfree * ngx_pagesize;
-        u_char *at = ngx_slab_alloc(zone->pool, room), *end = at ? at + room : NULL;
-        struct qos_shared *s;
-        if (!at)
-            return NGX_ERROR;
-        zone->shared = s = part(&at, sizeof *s);
-        ngx_memzero(s, sizeof *s);
-        s->config = zone->config;
-        s->tenant = part(&at, s->config.classes * sizeof *s->tenant);
-        ngx_memzero(s->tenant, s->config.classes * sizeof *s->tenant);
-        s->count = part(&at, s->config.classes * COUNTS * sizeof *s->count);
-        ngx_memzero(s->count, s->config.classes * COUNTS * sizeof *s->count);
-        s->memory = part(&at, htb_memsize(&s->config));
-        s->wait = part(&at, 0);
-        s->waits = (uint32_t)((size_t)(end - at) / sizeof *s->wait);
-        s->free = NOBODY;
-        for (i = 0; i < NGX_MAX_PROCESSES; i++)
-            s->granted[i] = NOBODY;
-        s->tenant[0].terms = zone->others;
-        for (i = 0; i < zone->lines.nelts; i++) {
-            line[i].id = (uint32_t)i + 1;
-            set_tenant(s, &line[i]);
+    struct area **at = &areas, *area;
+    while ((area = *at) != NULL)
+        if (in_use(area)) {
+            at = &area->next;
+        } else {
+            *at = area->next;
+            (void)munmap(area->shared, area->size);
+            ngx_free(area);
         }
-        make_tree(zone);
+}
+
+static void close_zone(void *data)
+{
+    struct area *area = data;
+    area->configurations--;
+    drop_areas();
+}
+
+static struct area *new_area(ngx_conf_t *cf, const struct qos_zone *zone)
+{
+    struct htb_config most = zone->config;
+    struct area *area = ngx_alloc(sizeof *area + zone->name.len, cf->log);
+    pthread_mutexattr_t robust;
+    struct qos_shared *s;
+    size_t end = sizeof *s, room, account, counters, tree[2], wait;
+    uint32_t i;
+    most.classes = QOS_ACCOUNTS_MAX;
+    room = htb_memsize(&most);
+    account = part(&end, QOS_ACCOUNTS_MAX * sizeof *s->account);
+    counters = part(&end, QOS_ACCOUNTS_MAX * COUNTS * sizeof *s->count);
+    tree[0] = part(&end, room);
+    tree[1] = part(&end, room);
+    wait = part(&end, QOS_WAITS_MAX * sizeof *s->wait);
+    s = mmap(NULL, end, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!area || s == MAP_FAILED) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno, "qos_zone: no room for %uz bytes of addresses", end);
+        return NULL;
     }
-    ngx_rbtree_init(&zone->ids, &zone->sentinel, ngx_str_rbtree_insert_value);
-    for (i = 0; i < zone->lines.nelts; i++) {
-        line[i].node.node.key = ngx_crc32_long(line[i].node.str.data, line[i].node.str.len);
-        ngx_rbtree_insert(&zone->ids, &line[i].node.node);
-    }
+    area->shared = s;
+    area->size = end;
+    area->name_len = zone->name.len;
+    area->configurations = 0;
+    ngx_memcpy(area->name, zone->name.data, zone->name.len);
+    area->next = areas;
+    areas = area;
+    s->account = (void *)((u_char *)s + account);
+    s->count = (void *)((u_char *)s + counters);
+    s->plan[0].memory = (u_char *)s + tree[0];
+    s->plan[1].memory = (u_char *)s + tree[1];
+    s->wait = (void *)((u_char *)s + wait);
+    s->tree_room = room;
+    s->accounts = 1;
+    s->free = NOBODY;
+    for (i = 0; i < NGX_MAX_PROCESSES; i++)
+        s->granted[i] = NOBODY;
+    if (pthread_mutexattr_init(&robust) != 0 || pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED) != 0 ||
+        pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST) != 0 ||
+        pthread_mutex_init(&s->plans, &robust) != 0 || pthread_mutex_init(&s->trees, &robust) != 0)
+        return NULL;
+    return area;
+}
+
+ngx_int_t qos_zone_open(ngx_conf_t *cf, struct qos_zone *zone, size_t size)
+{
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(cf->pool, 0);
+    struct area *area;
+    drop_areas();
+    for (area = areas; area; area = area->next)
+        if (area->name_len == zone->name.len && ngx_memcmp(area->name, zone->name.data, zone->name.len) == 0)
+            break;
+    if (!cleanup || (!area && !(area = new_area(cf, zone))))
+        return NGX_ERROR;
+    area->configurations++;
+    cleanup->handler = close_zone;
+    cleanup->data = area;
+    zone->shared = area->shared;
+    zone->places = (uint32_t)qos_min((size - fixed_size(&zone->config)) / sizeof(struct qos_wait), QOS_WAITS_MAX);
     return NGX_OK;
 }
 
-uint32_t qos_zone_id(struct qos_zone *zone, ngx_str_t *key)
+struct qos_line *qos_zone_line(struct qos_zone *zone, const ngx_str_t *key)
 {
-    ngx_str_node_t *node = ngx_str_rbtree_lookup(&zone->ids, key, ngx_crc32_long(key->data, key->len));
-    return node ? ((struct qos_line *)(void *)node)->id : HTB_BEST_EFFORT;
+    /* nginx does not change the key that it looks up */
+    ngx_str_t name = *key;
+    return (struct qos_line *)(void *)ngx_str_rbtree_lookup(&zone->ids, &name, ngx_crc32_long(key->data, key->len));
 }
 
-/* ---- waiting; shared waits are changed under the lock */
+uint32_t qos_zone_id(struct qos_zone *zone, const ngx_str_t *key)
+{
+    const struct qos_line *line = qos_zone_line(zone, key);
+    return line ? line->id : HTB_BEST_EFFORT;
+}
+
+/* ---- waiting; under the lock of the trees */
 
 static void cancel(struct qos_zone *zone, struct qos_wait *w)
 {
     const uint64_t now_ns = clock_ns();
-    must(zone, htb_cancel(&zone->shared->tree, now_ns, &w->request));
+    must(zone, htb_cancel(&zone->shared->plan[w->plan].tree, now_ns, &w->request));
     count_wait(zone->shared, w->request.class_id, false, now_ns);
 }
 
@@ -346,6 +522,12 @@ static struct qos_side *next_granted(struct qos_zone *zone)
     return side;
 }
 
+static uint64_t next_event(struct qos_shared *s, uint64_t now_ns)
+{
+    struct qos_plan *plan = &s->plan[s->use];
+    return s->moved < plan->config.classes ? now_ns : htb_dispatch_next_ns(&plan->tree, now_ns);
+}
+
 static void on_timer(ngx_event_t *event)
 {
     struct qos_zone *zone = event->data;
@@ -355,16 +537,16 @@ static void on_timer(ngx_event_t *event)
     uint64_t next_ns, now_ns;
     lock(zone);
     now_ns = clock_ns();
-    while ((r = htb_dispatch(&s->tree, now_ns)) != NULL) {
+    while ((r = htb_dispatch(&s->plan[s->use].tree, now_ns)) != NULL) {
         struct qos_wait *w = (struct qos_wait *)(void *)r;
         w->granted = true;
         w->next = s->granted[w->owner - 1];
         s->granted[w->owner - 1] = (uint32_t)(w - s->wait);
         count_wait(s, r->class_id, false, now_ns);
         count_take(count_of(zone, r->class_id), w->op, r->tokens[0]);
-        note_wait(&s->tenant[r->class_id], qos_sat_sub(now_ns, w->since_ns));
+        note_wait(&s->account[r->class_id], qos_sat_sub(now_ns, w->since_ns));
     }
-    next_ns = htb_dispatch_next_ns(&s->tree, now_ns);
+    next_ns = next_event(s, now_ns);
     side = next_granted(zone);
     unlock(zone);
     while (side) {
@@ -382,18 +564,19 @@ static void on_timer(ngx_event_t *event)
 static size_t take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size_t tokens)
 {
     struct qos_shared *s = zone->shared;
-    const uint64_t workers_ms = 1000 * zone->workers, limit = s->tenant[id].terms.limit_per_s[0],
-                   all = s->config.rate_per_s[0] / workers_ms, most = limit ? limit / workers_ms : all;
+    struct htb *tree = &s->plan[s->use].tree;
+    const uint64_t workers_ms = 1000 * zone->workers, limit = s->account[id].terms[s->use].limit_per_s[0],
+                   all = s->plan[s->use].config.rate_per_s[0] / workers_ms, most = limit ? limit / workers_ms : all;
     uint64_t n = qos_min(most, QOS_STEP_CHUNKS * zone->chunk);
     if (tokens > n / 4 || zone->ahead_all + n > all)
         n = tokens;
-    if (s->waiting == 0 && n <= most && htb_take(&s->tree, now_ns, id, n) == QOS_OK) {
+    if (s->waiting == 0 && n <= most && htb_take(tree, now_ns, id, n) == QOS_OK) {
         zone->ahead[id] += n - tokens;
         zone->ahead_all += n - tokens;
         return tokens;
     }
     tokens = ngx_min(tokens, zone->chunk);
-    return htb_take(&s->tree, now_ns, id, tokens) == QOS_OK ? tokens : 0;
+    return htb_take(tree, now_ns, id, tokens) == QOS_OK ? tokens : 0;
 }
 
 /* A place for a wait, or NULL. A tenant may have as many places as it leaves free: a tenant that floods gets half of
@@ -401,17 +584,36 @@ static size_t take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size
 static struct qos_wait *new_wait(struct qos_shared *s, uint32_t id)
 {
     struct qos_wait *w = NULL;
-    if (s->tenant[id].waiting + s->waiting >= s->waits)
+    if (s->account[id].waiting + s->waiting >= s->waits)
         return NULL;
     if (s->free != NOBODY) {
         w = &s->wait[s->free];
         s->free = w->next;
-    } else if (s->used < s->waits) {
+    } else if (s->used < QOS_WAITS_MAX) {
         w = &s->wait[s->used];
         w->owner = 0;
         s->used++;
     }
     return w;
+}
+
+/* Counts a refusal, and logs it: once in a second and process. */
+static void refused(struct qos_zone *zone, uint32_t id, enum qos_refusal why)
+{
+    static const char *const reasons[] = {"", "over its limit", "its requests hold too many of worker_connections",
+                                          "too many of its requests wait: give the zone a larger size"};
+    struct qos_account *t = &zone->shared->account[id];
+    const ngx_uint_t level = why == QOS_OVER_LIMIT ? NGX_LOG_NOTICE : NGX_LOG_ERR;
+    ngx_str_t others = ngx_string("*"), key = {t->key_len, t->key};
+    count(&t->refused[why], 1);
+    zone->unlogged++;
+    if (zone->logged == ngx_time())
+        return;
+    ngx_log_error(level, ngx_cycle->log, 0,
+                  "qos zone \"%V\": a request of \"%V\" is refused: %s (%uL refusals since the last such line)",
+                  &zone->name, id ? &key : &others, reasons[why], zone->unlogged);
+    zone->logged = ngx_time();
+    zone->unlogged = 0;
 }
 
 static ngx_int_t credit(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side)
@@ -442,9 +644,7 @@ ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size
     w = new_wait(s, id);
     if (!w) {
         unlock(zone);
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "qos zone \"%V\": too many requests of one tenant wait (places: %uD): give it a larger size",
-                      &zone->shm_zone->shm.name, s->waits);
+        refused(zone, id, QOS_OVER_PLACES);
         return NGX_ERROR;
     }
     ngx_memzero(w, sizeof *w);
@@ -454,11 +654,12 @@ ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size
     w->side = side;
     w->since_ns = now_ns;
     w->op = op;
+    w->plan = s->use;
     /* everything that rebuild reads is there */
     __atomic_store_n(&w->owner, (uint32_t)ngx_process_slot + 1, __ATOMIC_RELEASE);
-    must(zone, htb_submit(&s->tree, now_ns, &w->request));
+    must(zone, htb_submit(&s->plan[s->use].tree, now_ns, &w->request));
     count_wait(s, id, true, now_ns);
-    next_ns = htb_dispatch_next_ns(&s->tree, now_ns);
+    next_ns = next_event(s, now_ns);
     unlock(zone);
     side->wait = w;
     zone->waiting++;
@@ -500,20 +701,32 @@ static void reap(struct qos_zone *zone, uint32_t slot)
     }
 }
 
-/* The master starts a new worker when one has died. It may have the dead worker's process slot. */
-void qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
+/* The master starts a new worker when one has died. It may have the dead worker's process slot. An account may have
+ * become another tenant's before this process was known to use it: then its tenant is one of the others. */
+ngx_int_t qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
 {
     struct qos_shared *s = zone->shared;
+    struct qos_line **line = zone->lines.elts;
+    ngx_uint_t i;
     uint32_t slot;
+    lock_plans(s);
     lock(zone);
     for (slot = 0; slot < NGX_MAX_PROCESSES; slot++)
-        if (s->worker[slot] != 0 && (slot == (uint32_t)ngx_process_slot || kill(s->worker[slot], 0) == -1) &&
-            (slot == (uint32_t)ngx_process_slot || ngx_errno == ESRCH)) {
+        if (s->worker[slot].pid != 0 && (slot == (uint32_t)ngx_process_slot || !lives(s->worker[slot].pid))) {
             reap(zone, slot);
-            s->worker[slot] = 0;
+            s->worker[slot].pid = 0;
         }
-    s->worker[ngx_process_slot] = ngx_pid;
     unlock(zone);
+    s->worker[ngx_process_slot].pid = ngx_pid;
+    s->worker[ngx_process_slot].serial = zone->serial;
+    for (i = 0; i < zone->lines.nelts; i++)
+        if (!is_of(&s->account[line[i]->id], &line[i]->node.str))
+            line[i]->id = 0;
+    zone->ahead = ngx_calloc(s->accounts * sizeof *zone->ahead, log);
+    zone->held = ngx_calloc(s->accounts * sizeof *zone->held, log);
+    if (zone->ahead && zone->held && zone->serial > s->applied)
+        apply(zone);
+    (void)pthread_mutex_unlock(&s->plans);
     ngx_memzero(&zone->timer, sizeof zone->timer);
     zone->timer.handler = on_timer;
     zone->timer.data = zone;
@@ -521,54 +734,104 @@ void qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
     zone->waiting = 0;
     zone->workers = (ngx_uint_t)qos_max(
         (uint64_t)((ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module))->worker_processes, 1);
+    return zone->ahead && zone->held ? NGX_OK : NGX_ERROR;
+}
+
+/* What waits for a process that had to end at once is taken away like that of a killed one. */
+void qos_zone_detach(struct qos_zone *zone)
+{
+    struct qos_shared *s = zone->shared;
+    if (zone->waiting != 0 || s->worker[ngx_process_slot].pid != ngx_pid)
+        return;
+    lock_plans(s);
+    s->worker[ngx_process_slot].pid = 0;
+    (void)pthread_mutex_unlock(&s->plans);
 }
 
 /* ---- requests and reports */
 
-uint64_t qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject)
+/* Each tenant is served even if others have all their requests wait: one that waits may hold as many requests in this
+ * process as it leaves connections free, if each request in progress took one more (to an upstream). Alone it gets a
+ * third of them (a quarter with upstreams), two get a fifth each; and one that holds none finds some. A tenant that does
+ * not wait may hold 16 of 17. */
+static bool too_many(struct qos_zone *zone, uint32_t id)
 {
-    struct qos_tenant *t = &zone->shared->tenant[id];
-    uint64_t now_ns, next_ns;
+    const uint64_t left = ngx_cycle->free_connection_n + ngx_cycle->reusable_connections_n;
+    const uint64_t most = __atomic_load_n(&zone->shared->account[id].waiting, __ATOMIC_RELAXED) != 0
+                              ? qos_sat_sub(left, requests)
+                              : 16 * left;
+    return zone->held[id] != 0 && zone->held[id] >= most;
+}
+
+enum qos_refusal qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject, uint64_t *wait_ns)
+{
+    struct qos_shared *s = zone->shared;
+    const struct qos_account *t = &s->account[id];
+    enum qos_refusal why = QOS_ACCEPTED;
+    uint64_t now_ns, next_ns = 0;
+    *wait_ns = 0;
     count(&count_of(zone, id)->requests, 1); /* no lock: only takes need it */
-    if (!reject)
-        return 0;
-    lock(zone);
-    now_ns = clock_ns();
-    next_ns = htb_next_ns(&zone->shared->tree, now_ns, id, zone->chunk);
-    if (next_ns <= now_ns && t->waiting != 0)
-        next_ns = now_ns + 1; /* other requests of the tenant wait already */
-    next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
-    t->rejected += next_ns != 0;
-    unlock(zone);
-    return next_ns;
+    if (too_many(zone, id)) {
+        why = QOS_OVER_CONNECTIONS;
+    } else if (reject || __atomic_load_n(&t->waiting, __ATOMIC_RELAXED) != 0) {
+        lock(zone);
+        now_ns = clock_ns();
+        if (t->waiting + s->waiting >= s->waits)
+            why = QOS_OVER_PLACES;
+        if (reject)
+            next_ns = htb_next_ns(&s->plan[s->use].tree, now_ns, id, zone->chunk);
+        if (reject && (next_ns > now_ns || t->waiting != 0)) /* or other requests of the tenant wait already */
+            why = QOS_OVER_LIMIT;
+        *wait_ns = qos_sat_sub(next_ns, now_ns);
+        unlock(zone);
+    }
+    zone->held[id]++;
+    requests++;
+    if (why != QOS_ACCEPTED)
+        refused(zone, id, why);
+    return why;
+}
+
+void qos_zone_end(struct qos_zone *zone, uint32_t id)
+{
+    zone->held[id]--;
+    requests--;
+}
+
+uint32_t qos_zone_accounts(struct qos_zone *zone)
+{
+    return zone->shared->plan[zone->shared->use].config.classes;
 }
 
 bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *report)
 {
     struct qos_shared *s = zone->shared;
-    struct htb_class_state state;
+    struct qos_account *t = &report->account;
+    struct qos_stats stats;
     const struct qos_count *c;
-    uint64_t now_ns;
     uint32_t i;
     bool is;
     ngx_memzero(report, sizeof *report);
     lock(zone);
-    is = id < s->config.classes && htb_class_info(&s->tree, id, &state) == QOS_OK &&
-         htb_stats(&s->tree, id, &report->stats) == QOS_OK;
+    is = id < s->plan[s->use].config.classes && s->account[id].in[s->use];
     if (is) {
-        report->tenant = s->tenant[id];
+        *t = s->account[id];
+        report->terms = t->terms[s->use];
+        if (htb_stats(&s->plan[s->use].tree, id, &stats) == QOS_OK)
+            t->borrowed += stats.borrowed;
+        if (id >= s->moved && t->in[1 - s->use] && htb_stats(&s->plan[1 - s->use].tree, id, &stats) == QOS_OK)
+            t->borrowed += stats.borrowed;
         for (i = 0, c = &s->count[(size_t)id * COUNTS]; i < COUNTS; i++, c++) {
             report->count.requests += __atomic_load_n(&c->requests, __ATOMIC_RELAXED);
             report->count.takes += __atomic_load_n(&c->takes, __ATOMIC_RELAXED);
             report->count.bytes[0] += __atomic_load_n(&c->bytes[0], __ATOMIC_RELAXED);
             report->count.bytes[1] += __atomic_load_n(&c->bytes[1], __ATOMIC_RELAXED);
         }
-        report->tenant.wait[0] = report->count.takes;
+        t->wait[0] = report->count.takes;
         for (i = 1; i < QOS_WAIT_STEPS; i++)
-            report->tenant.wait[0] = qos_sat_sub(report->tenant.wait[0], report->tenant.wait[i]);
-        now_ns = clock_ns();
-        if (report->tenant.waiting != 0)
-            report->tenant.waited_ns += now_ns - report->tenant.waits_since_ns;
+            t->wait[0] = qos_sat_sub(t->wait[0], t->wait[i]);
+        if (t->waiting != 0)
+            t->waited_ns += clock_ns() - t->waits_since_ns;
     }
     unlock(zone);
     return is;
@@ -576,10 +839,12 @@ bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *repo
 
 void qos_zone_totals(struct qos_zone *zone, struct qos_totals *totals)
 {
+    struct qos_shared *s = zone->shared;
     lock(zone);
-    must(zone, htb_info(&zone->shared->tree, &totals->state));
-    totals->rebuilt = zone->shared->rebuilt;
-    totals->abandoned = zone->shared->abandoned;
+    must(zone, htb_info(&s->plan[s->use].tree, &totals->state));
+    totals->state.queued = s->waiting;
+    totals->rebuilt = s->rebuilt;
+    totals->abandoned = s->abandoned;
     totals->at_ns = clock_ns();
     unlock(zone);
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# proves: examples/nginx in stock nginx, 4 workers, stock clients (wrk, curl, ab): no byte is changed, limits hold in every
-# window over all workers, the reservation is met while its tenant has demand, also with uploads, slow clients, aborted
-# downloads, reloads and workers killed (in the middle of a change too); bad settings are refused with the number of
-# their line
+# proves: examples/nginx in stock nginx, 4 workers, stock clients (wrk, curl, ab): no byte is changed, limits hold at all
+# times over all workers, the reservation is met while its tenant has demand, the zone's rate is used up, also with uploads,
+# slow clients, aborted downloads, reloads and workers killed (in the middle of a change too); bad settings are refused with
+# the number of their line. Rates are those of the configuration, bytes are counted by the clients: nothing is judged by the
+# module's own counters
 # needs: loopback
+# usage: tests/real/nginx.sh [rates]: that section only. MODULE=FILE is another module
 set -u
 . "$(dirname "$0")/../lib.sh"
-module=$PWD/build/examples/ngx_http_qos_module.so
+only=${1:-all}
+module=${MODULE:-$PWD/build/examples/ngx_http_qos_module.so}
 PATH=$PATH:/usr/sbin
 for tool in nginx wrk curl ab; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
@@ -14,6 +17,7 @@ done
 [ -x build/examples/qos_live ] || make -s build/examples/qos_live || exit 1
 [ -f "$module" ] || make -s "$module" >/dev/null || { echo "$module was not built"; exit 1; }
 d=$(mktemp -d)
+${CC:-gcc} -std=gnu11 -O2 -o "$d/client" tests/real/nginx_client.c || exit 1
 chmod 755 "$d"
 running() { [ -s "$d/nginx.pid" ] && kill -0 "$(cat "$d/nginx.pid")"; } 2>/dev/null
 # A worker that ends by itself has no request left. A worker that has to end at once may have some. nginx does not
@@ -32,6 +36,7 @@ stop() { # the master ends its workers; the jobs of this script end with it
 }
 trap 'stop; rm -rf "$d"' EXIT
 failed=0 survived=0 mib=1048576 burst_ms=30 chunk=65536
+rate=80 gold_reserve=50 gold_limit=60 bulk_limit=7 rest_limit=40 # MiB/s: of the configuration, and of the verdicts
 mkdir -p "$d/html/put" "$d/logs"
 head -c $mib /dev/urandom >"$d/html/mib"
 for _ in $(seq 16); do cat "$d/html/mib"; done >"$d/html/large"
@@ -44,13 +49,13 @@ for _ in $(seq 16); do cat "$d/html/mid"; echo; done >"$d/html/pages"
 # Built for later: a copy of the module whose worker kills itself in the middle of a change.
 mkdir "$d/src"
 cp examples/nginx/*.[ch] "$d/src/"
-sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->tenant[id].key_len == 5 \&\& requests_of(s, id) == (n)) raise(SIGKILL)/
-    s/^\/\* ---- the tree, made and changed/static uint64_t requests_of(struct qos_shared *s, uint32_t id)\n{\n    uint64_t k, n = 0;\n    for (k = 0; k < COUNTS; k++)\n        n += s->count[id * COUNTS + k].requests;\n    return n;\n}\n&/
-    s/^    must(zone, htb_submit(&s->tree, now_ns, &w->request));/    CRASH(id, 1);\n&\n    CRASH(id, 2);/
+sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->account[id].key_len == 5 \&\& requests_of(s, id) == (n)) raise(SIGKILL)/
+    s/^\/\* ---- trees/static uint64_t requests_of(struct qos_shared *s, uint32_t id)\n{\n    uint64_t k, n = 0;\n    for (k = 0; k < COUNTS; k++)\n        n += s->count[id * COUNTS + k].requests;\n    return n;\n}\n&/
+    s/^    must(zone, htb_submit(&s->plan\[s->use\].tree, now_ns, &w->request));/    CRASH(id, 1);\n&\n    CRASH(id, 2);/
     s/^        w->granted = true;/        CRASH(r->class_id, 3);\n&/' "$d/src/ngx_http_qos_zone.c"
 [ "$(grep -c 'CRASH(' "$d/src/ngx_http_qos_zone.c")" -eq 4 ] || bad "the module has changed: plant the crash elsewhere"
-OPTIMIZE=-O0 SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
-crash_build=$!
+[ "$only" != all ] || OPTIMIZE=-O0 SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
+crash_build=${!:-}
 
 # ---- bad settings: a sentence and the line
 
@@ -70,6 +75,7 @@ refused() { # LINES MESSAGE: the last line is wrong; it is line 4 + their number
     expect "refused: $2" grep -q "\[emerg\].*$2.* in $d/bad.conf:$((4 + $(wc -l <<<"$1")))" "$d/bad.out"
 }
 z='qos_zone name=z size=1m rate=100m;'
+settings() {
 refused 'qos_zone name=z size=1m;' 'rate_per_s: give'
 refused 'qos_zone name=z size=8k rate=1m;' 'size: give at least'
 refused 'qos_zone name=z size=1m rate=fast;' '"rate=fast": give bytes per second, such as 400m'
@@ -96,11 +102,13 @@ qos zone=z;" "key: give the tenant's key"
 refused "$z
 qos zone=z key=\$http_x over=maybe;" 'over: give wait or 429'
 refused 'server { listen 127.0.0.1:1; location / { qos_status json; } }' 'give text or prometheus'
+}
+[ "$only" != all ] || settings
 
 # ---- the server
 
 server_of() { # TENANTS [MODULE]
-    config "qos_zone name=disks size=10m rate=80m burst=${burst_ms}ms;
+    config "qos_zone name=disks size=10m rate=${rate}m burst=${burst_ms}ms;
 $1
 qos_zone name=other size=1m rate=10g request=4k;
 qos_zone name=few size=256k rate=10g tenants=4;
@@ -122,13 +130,13 @@ server { listen 127.0.0.1:$port sndbuf=128k; listen 127.0.0.1:$((port + 1)) http
     location = /metrics { qos_status prometheus; }
 }" "${2:-}"
 }
-tenants='qos_tenant zone=disks key=gold reserve=50m limit=60m;
-qos_tenant zone=disks key=bulk limit=7m weight=10;
+tenants="qos_tenant zone=disks key=gold reserve=${gold_reserve}m limit=${gold_limit}m;
+qos_tenant zone=disks key=bulk limit=${bulk_limit}m weight=10;
 qos_tenant zone=disks key=up reserve=5m limit=8m;
 qos_tenant zone=disks key=slow limit=20m;
 qos_tenant zone=disks key=tiny limit=200k;
 qos_tenant zone=disks key=crash limit=100k;
-qos_tenant zone=disks key=* limit=40m weight=20;'
+qos_tenant zone=disks key=* limit=${rest_limit}m weight=20;"
 serves() { running && curl -fs "$url/qos" >/dev/null; }
 serves_or_ended() { serves || ! kill -0 "$master" 2>/dev/null; }
 start() { # TENANTS [MODULE]: on a port that is free, and the one after it
@@ -151,6 +159,8 @@ column() { # TENANT NUMBER
 start "$tenants"
 
 # ---- bytes
+
+bytes() {
 
 expect "no byte is changed" cmp <(get -H 'X-Tenant: gold' "$url/large") "$d/html/large"
 expect "they are charged once" [ "$(column gold 7)" -eq $((16 * mib)) ]
@@ -211,108 +221,83 @@ expect "they are counted" [ "$(column tiny 6)" -gt 0 ]
 # One tenant sends more requests than the zone has places for waiting requests: others still find a place.
 flood=()
 for i in 1 2 3; do timeout 60 wrk -t1 -c500 -d30s --timeout 30s -H 'X-Tenant: flood' "$url/few/mid" >"$d/wrk.flood" 2>&1 & flood+=($!); done
-expect "a tenant that floods is told so" within_s 30 grep -q 'zone "few": too many requests of one tenant wait' "$d/logs/error.log"
+expect "a tenant that floods is told so" within_s 30 grep -q 'zone "few": a request of "flood" is refused: ' "$d/logs/error.log"
 for i in 1 2 3; do expect "and nobody else" cmp <(get -H 'X-Tenant: gold' "$url/few/large") "$d/html/large"; done
 kill "${flood[@]}" 2>/dev/null
 wait "${flood[@]}"
 
 wait "$crash_build" || bad "the module that kills itself was not built"
-
-# ---- load: reservation and limits by the module's own counters, every 100 ms
-
-sampling() { # FILE: writes a sample every 100 ms until its time is over
-    local end=$(($(date +%s%N) + $2 * 1000000))
-    while [ "$(date +%s%N)" -lt $end ]; do
-        curl -sf --max-time 20 "$url/qos" | awk '/^zone disks/ {at = sprintf("%.6f", $4 / 1e9); rate = $6 + 0} /^zone other/ {exit}
-            NF == 13 && $1 != "tenant" {printf "%s %s %.0f %s %s %.0f\n", at, $1, $7 + $8, $12, $3, rate}' >>"$1"
-        sleep 0.1
-    done
 }
-# In every window: granted <= limit x (window + burst) + two chunks (the largest request, twice: contract of htb.h).
-# A higher total is never excused: status 1. 4: a reservation was missed, or too few windows. 3: no window can tell.
-# Reservation: windows of half a second and more in which the tenant waited for 98 % of the time and 98 % of the root's
-# rate was spent; time that the machine lost is lost for all alike.
-judge() { # FILE [RESERVED-TENANT RATE]
-    awk -v burst="$burst_ms" -v chunk=$chunk -v who="${2:-}" -v reserve="${3:-0}" '
-        {k = ++n[$2]; at[$2, k] = $1 + 0; key[$2, k] = $1 ""; got[$2, k] = $3; waits[$2, k] = $4; limit[$2, k] = $5
-         rate = $6
-         sum[$1 ""] += $3}
+[ "$only" != all ] || bytes
+
+# ---- rates: of the configuration; bytes: as the clients count them
+
+# At every time since the start, got <= limit x (time + burst) + the worker's tokens ahead (2 ms) + two chunks, as a client
+# cannot get what was not sent; at the end <= 1.01 of the limit. Status 1: more than that, or wrong bytes, never excused. 4:
+# less than 0.98 of the reservation (the tenant always has requests) or 0.97 of the zone's rate (the clients together ask
+# for more).
+judge() { # FILE BULK-LIMIT ALL|SOME
+    awk -v burst="$burst_ms" -v chunk=$chunk -v all="$3" -v mib=$mib -v reserve=$gold_reserve -v rate=$rate \
+        -v limits="gold $gold_limit bulk $2 rest $rest_limit" '
+        BEGIN {n = split(limits, word); for (i = 1; i < n; i += 2) limit[word[i]] = word[i + 1] * mib}
+        function most(l, s) {return l * (s + burst / 1000 + 0.002) + 2 * chunk}
+        {checks++; sum[$1, $3] += $4; if ($4 > most(limit[$2], $3)) bad = bad " " $2 " over its limit: " $4 " in " $3 " s;"}
+        sum[$1, $3] > most(rate * mib, $3) + 4 * chunk {bad = bad " all over the rate: " sum[$1, $3] " in " $3 " s;"}
+        $1 == "end" {
+            printf "%-5s got %6.2f MiB/s, %.4f of its limit, %d responses, %d refused, %d connections ended\n", $2, $4 / $3 / mib, $4 / $3 / limit[$2], $5, $7, $8
+            total += $4; s = $3
+            if ($4 > 1.01 * limit[$2] * s) bad = bad " " $2 " got " $4 / s / limit[$2] " of its limit;"
+            if ($6 > 0 || $7 > 0) bad = bad " " $2 " got wrong bytes or was refused;"
+            if ($2 == "gold" && $4 < 0.98 * reserve * mib * s) missed = missed " gold got " $4 / s / reserve / mib " of its reservation;"
+        }
         END {
-            for (t in n) for (i = 1; i <= n[t]; i++) {
-                most = 0
-                for (j = i + 1; j <= n[t]; j++) {
-                    if (limit[t, j] > most) most = limit[t, j]
-                    if (limit[t, i] > most) most = limit[t, i]
-                    if (most == 0) break
-                    s = at[t, j] - at[t, i]
-                    windows++
-                    if (got[t, j] - got[t, i] > most * (s + burst / 1000 + 0.002) + 2 * chunk)
-                        bad = bad " " t " over its limit: " got[t, j] - got[t, i] " in " s " s;"
-                }
-            }
-            for (t in n) {
-                k = n[t]; s = at[t, k] - at[t, 1]; g = got[t, k] - got[t, 1]
-                printf "%-5s got %6.2f MB/s, waited %3.0f %%", t, g / s / 1e6, (waits[t, k] - waits[t, 1]) / s / 10
-                if (limit[t, k] > 0) printf ", %.4f of its limit", g / s / limit[t, k]
-                if (t == who) printf ", %.4f of its reservation", g / s / reserve
-                print ""
-            }
-            for (i = 1; i <= n[who]; i++) for (j = i + 1; j <= n[who]; j++) {
-                s = at[who, j] - at[who, i]
-                spent = (sum[key[who, j]] - sum[key[who, i]]) / rate
-                if (s < 0.5 || spent < 0.98 * s || waits[who, j] - waits[who, i] < 980 * s) continue
-                eligible++
-                g = got[who, j] - got[who, i]
-                due = reserve * (spent < s ? spent : s)
-                if (!least || g / due < least) least = g / due
-                if (g < 0.98 * due - chunk) missed = missed " " who " got " g " in " s " s of its reservation;"
-            }
-            print windows + 0 " windows, " eligible + 0 " of them eligible for the reservation, least " least + 0
-            if (bad != "") { print substr(bad, 1, 400); exit 1 }
-            if (windows < 20) missed = missed " too few windows;"
-            if (missed != "") { print substr(missed, 1, 400); exit 4 }
-            exit who != "" && eligible < 1 ? 3 : 0
+            printf "all got %.4f of the rate\n", total / s / rate / mib
+            if (all == "ALL" && total < 0.97 * rate * mib * s) missed = missed " all got " total / s / rate / mib " of the rate;"
+            if (bad != "") {print substr(bad, 1, 400); exit 1}
+            if (checks < 20) missed = missed " too few checks;"
+            if (missed != "") {print substr(missed, 1, 400); exit 4}
         }' "$1"
 }
-load() { # SECONDS: 200 connections; the others take the remainder, so gold gets little more than its reservation
-    timeout 100 wrk -t1 -c70 -d"$1"s --timeout 30s -H 'X-Tenant: gold' "$url/mid" >"$d/wrk.gold" 2>&1 &
-    gold=$!
-    timeout 100 wrk -t1 -c60 -d"$1"s --timeout 30s -H 'X-Tenant: bulk' "$url/copy/mid" >"$d/wrk.bulk" 2>&1 &
-    bulk=$!
-    timeout 100 wrk -t1 -c70 -d"$1"s --timeout 30s "$url/mid" >"$d/wrk.rest" 2>&1 &
-    rest=$!
+load() { # SECONDS FILE: 200 connections; the others take the remainder, so gold gets little more than its reservation
+    timeout 100 "$d/client" "$port" "$1" "$d/html/mid" gold:70:/mid bulk:60:/copy/mid rest:70:/mid >"$2" &
+    loaded=$!
 }
 uploads() { # seconds
     local end=$(($(date +%s) + $1))
     while [ "$(date +%s)" -lt $end ]; do get -H 'X-Tenant: up' -T "$d/html/mib" -o /dev/null "$url/put/$2"; done
 }
 
-# Control: the same clients without the module. If their demand is below twice the root's rate, there is no verdict.
-timeout 60 wrk -t1 -c200 -d1s "$url/free/mid" >"$d/wrk.free" 2>&1
-control=$(awk '/Transfer\/sec/ {n = $2; print int(n * ($2 ~ /GB/ ? 1024 : $2 ~ /MB/ ? 1 : 0.001))}' "$d/wrk.free")
-echo "control: $control MiB/s without the module, 80 with it"
+# Control: the same clients without the module. If their demand is below twice the zone's rate, there is no verdict.
+timeout 60 "$d/client" "$port" 1 "$d/html/mid" gold:200:/free/mid >"$d/free"
+control=$(awk -v mib=$mib '$1 == "end" {printf "%d", $4 / $3 / mib}' "$d/free")
+echo "control: $control MiB/s without the module, $rate with it"
 
 watch_mark
-load 5
+load 4 "$d/alone"
+wait "$loaded"
+judge "$d/alone" $bulk_limit ALL
+verdict=$?
+expect "limits hold" [ $verdict -ne 1 ]
+expect_time "the reservation is met, the rate is used" [ $verdict -ne 4 ]
+[ "${control:-0}" -ge $((2 * rate)) ] || late "the clients of this machine have too little demand"
+[ "$only" = all ] || finish $failed
+
+load 5 "$d/run"
 for i in 1 2 3; do uploads 5 up$i & ups[i]=$!; done
 get --limit-rate 300k --max-time 3 -H 'X-Tenant: slow' -o "$d/slow" "$url/large" 2>/dev/null &
 slow=$!
 for i in 1 2 3 4; do get --max-time 1 -H 'X-Tenant: tiny' -o /dev/null "$url/large" 2>/dev/null & aborted[i]=$!; done
 sleep 0.3
 timeout 200 build/examples/qos_live --nginx "$url/qos" --time 3s >"$d/live" 2>&1 & watcher=$!
-sampling "$d/run" 4200
 wait $watcher
 expect "qos_live ends with status 0" [ $? = 0 ]
 lines=$(grep -cE '^[0-9.]+ s  disks/(gold|bulk|up): got [0-9.]+ .*/s, reserved (-|[0-9].*), limit [0-9].*, p99 (-|.*s), waits for (nothing|its (turn|limit))$' "$d/live")
 expect_time "it shows each tenant ($lines lines)" [ "$lines" -ge 3 ]
-wait "$gold" "$bulk" "$rest" "$slow" "${ups[@]}" "${aborted[@]}"
-judge "$d/run" gold $((50 * mib))
+wait "$loaded" "$slow" "${ups[@]}" "${aborted[@]}"
+judge "$d/run" $bulk_limit SOME
 verdict=$?
-expect "limits hold" [ $verdict -ne 1 ]
+expect "limits hold beside uploads, slow and aborted downloads" [ $verdict -ne 1 ]
 expect_time "the reservation is met" [ $verdict -ne 4 ]
-clients=$(awk '/Transfer\/sec/ {print int($2 * 1000)}' "$d/wrk.gold")
-expect "gold's clients saw no more than 1.02 of its limit, headers included" [ "$clients" -le $((60 * 1020)) ]
-expect "nobody saw an error" [ -z "$(grep -hE 'Socket errors|Non-2xx' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")" ]
 expect "uploads are whole" cmp "$d/html/mib" "$d/html/put/up1"
 charged=$(column slow 7) got=$(wc -c <"$d/slow")
 echo "slow client: got $got, charged $charged of $((16 * mib))"
@@ -322,9 +307,7 @@ expect "nobody waits for those who left" within_s 30 nobody_waits tiny
 
 # ---- reload under load
 
-load 3
-sampling "$d/reload" 2800 &
-sampler=$!
+load 3 "$d/reload"
 sleep 0.5
 for i in 1 2 3 4; do kill -HUP "$(cat "$d/nginx.pid")"; sleep 0.25; done
 server_of "${tenants/limit=7m/limit=6m}
@@ -335,15 +318,10 @@ limit_of_bulk() { [ "$(column bulk 3)" = "$1" ]; }
 expect "a reload changes limits" within_s 30 limit_of_bulk $((6 * mib))
 expect "and adds tenants" [ -n "$(column new 3)" ]
 expect "counters go on" [ "$(column gold 7)" -ge "$before" ]
-wait "$gold" "$bulk" "$rest" "$sampler"
-judge "$d/reload"
+wait "$loaded"
+judge "$d/reload" $bulk_limit SOME
 verdict2=$?
-expect "limits hold over reloads: no bucket is filled anew" [ $verdict2 -ne 1 ]
-expect_time "in many windows" [ $verdict2 -ne 4 ]
-# An old worker ends each connection after its response, which wrk counts as a read error: once for each reload, and
-# once more if the new connection came to another old worker that did not know of the reload yet.
-errors=$(awk '/Socket errors/ {gsub(/,/, ""); other += $4 + $8 + $10; reads += $6} /Non-2xx/ {other++} END {print reads + 0, other + 0}' "$d/wrk.gold" "$d/wrk.bulk" "$d/wrk.rest")
-expect "no request failed (connections ended, errors: $errors)" [ "${errors% *}" -le $((2 * 5 * 200)) -a "${errors#* }" -eq 0 ]
+expect "limits hold over reloads, no request fails: no bucket is filled anew" [ $verdict2 -ne 1 ]
 cp "$d/nginx.conf" "$d/good.conf"
 echo 'nonsense' >>"$d/nginx.conf"
 kill -HUP "$(cat "$d/nginx.pid")"
@@ -424,9 +402,8 @@ done
 expect "and it works" cmp <(get -H 'X-Tenant: gold' "$url/large") "$d/html/large"
 stop
 expect_time "there were downloads of other workers" [ "$survived" -gt 0 ]
-expect "they died in the middle of a change" [ "$(grep -c 'zone "disks" was locked by' "$d/logs/error.log")" -ge 3 ]
+expect "they died in the middle of a change" [ "$(grep -c 'zone "disks": a worker died in the middle of a change' "$d/logs/error.log")" -ge 3 ]
 complaints=$(grep -E '\[(alert|crit)\]' "$d/logs/error.log" | grep -vE 'exited on signal 9|was locked by| open socket #|: aborting$')
 expect "no worker ended before its requests" [ "$leaks" -eq 0 ]
 expect "no other complaint in the log" [ -z "$complaints" ]
-[ "$verdict" -eq 0 ] && [ "${control:-0}" -ge 160 ] || late "the rate of the root was not spent while gold waited"
 finish $failed
