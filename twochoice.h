@@ -78,15 +78,17 @@
  *     level; a server above it gets nothing. A server that lies about its load gains or
  *     loses only its own writes. Servers that are down, full or silent are replaced, up
  *     to `tries` times.
- *   - Memory is fixed: at most 64 bytes a fragment + 12 KiB, whatever the pattern of
- *     writes. A full table is an error (QOS_EFULL) before data is written elsewhere.
+ *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, and 12 KiB,
+ *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
+ *     written elsewhere.
  *   - A write: begin; data durable at the target; end; commit; acknowledge. Any thread
  *     may sync. The chapter "table" draws the life of a byte: a server that follows it
  *     loses no acknowledged byte, whatever the order of writes, reads, pulls, cancels,
- *     crashes and lost messages.
+ *     crashes and lost or repeated messages.
  *   - After a crash at any point, recover gives a table with every change whose commit
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
- *     that says what is damaged. Never a wrong place.
+ *     that says what is damaged. Never a wrong place. After a failed write or sync nothing
+ *     is acknowledged before all of it is in new storage blocks (a compaction).
  *   - Costs: a write and a query O(log n), a decision O(k log k).
  */
 #ifndef QOS_TWOCHOICE_H
@@ -129,16 +131,16 @@ extern "C" {
 #define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
 #define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years at a million writes a second */
 #define TWOCHOICE_RECORD_BYTES 48                       /* every record of the log */
-#define TWOCHOICE_LOG_VERSION 2
-#define TWOCHOICE_MARK_LOG 2                /* beside the logs 0 and 1: 1024 bytes */
-#define TWOCHOICE_ACCEPT_PREFIX 1u          /* recover: keep what comes before the damage, and report it */
-#define TWOCHOICE_NO_TRIES UINT32_MAX       /* tries: a server that does not answer is not replaced */
-#define TWOCHOICE_PROBES_MAX (1u << 20)     /* of a detector: undecided at once; also peers */
-#define TWOCHOICE_WRITES_MAX 16384          /* writes in one decision */
-#define TWOCHOICE_WEIGHT_MAX (1u << 20)     /* of a server */
-#define TWOCHOICE_RIVALS_MAX 64u            /* of one probe: with this many, shares are even */
-#define TWOCHOICE_MESSAGE_PEERS 65535u      /* in one message, at most */
-#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u /* "2CHO" */
+#define TWOCHOICE_LOG_VERSION 3                         /* version 2 is read, too */
+#define TWOCHOICE_MARK_LOG 2                            /* beside the logs 0 and 1: 1024 bytes */
+#define TWOCHOICE_ACCEPT_PREFIX 1u                      /* recover: keep what comes before the damage, and report it */
+#define TWOCHOICE_NO_TRIES UINT32_MAX                   /* tries: a server that does not answer is not replaced */
+#define TWOCHOICE_PROBES_MAX (1u << 20)                 /* of a detector: undecided at once; also peers */
+#define TWOCHOICE_WRITES_MAX 16384                      /* writes in one decision */
+#define TWOCHOICE_WEIGHT_MAX (1u << 20)                 /* of a server */
+#define TWOCHOICE_RIVALS_MAX 64u                        /* of one probe: with this many, shares are even */
+#define TWOCHOICE_MESSAGE_PEERS 65535u                  /* in one message, at most */
+#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u             /* "2CHO" */
 #define TWOCHOICE_MESSAGE_VERSION 1
 #define TWOCHOICE_MESSAGE_BYTES(peers) ((size_t)QOS_FRAME_HEADER_BYTES + 44u + (size_t)20u * (peers))
 
@@ -159,17 +161,20 @@ struct twochoice_piece {
  * log 0 is the active one. Each callback returns 0 for success. */
 struct twochoice_storage {
     void *ctx;
+    /* Makes an empty log under this number, in new storage blocks: a new file, never an old one cut to nothing. What had
+     * the number is given up, even if a sync of it still runs in another thread: its result no longer matters. */
+    int (*create)(void *ctx, int log);
     /* Reads up to len_bytes at offset; *got < len_bytes only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
     /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
-    /* Returns when all that was written and truncated before is durable. May run in any thread. */
+    /* Returns when all that was created, written and cut before is durable. May run in any thread. After a failure all
+     * calls for this log fail until create: a kernel reports lost data once, perhaps to another thread's call. */
     int (*sync)(void *ctx, int log);
-    /* Cuts the log to len_bytes; creates it if need be. */
+    /* Cuts the log to len_bytes: the remains of a write that failed. */
     int (*truncate)(void *ctx, int log, uint64_t len_bytes);
     /* Makes `log` the active one, atomically and durably: it will be log 0 at the next start. In this run both keep
-     * their numbers; the other one is truncated to 0 before it is used again. Failure means: nothing changed. May run
-     * in any thread, while either log is written and synced. */
+     * their numbers. Failure means: nothing changed. May run in any thread, while either log is written and synced. */
     int (*swap)(void *ctx, int log);
 };
 
@@ -191,21 +196,22 @@ struct twochoice_table_state {
     uint64_t log_bytes, max_log_bytes;
     uint32_t next_log; /* the log that a compaction writes, and then swaps in */
     bool compacting;
-    bool log_broken; /* a sync failed: compact, or recover */
+    bool log_broken; /* the storage failed: nothing more is acknowledged until a compaction has ended */
 };
 
 struct twochoice_recovery {
     uint64_t records;       /* replayed, the header not counted */
     uint64_t valid_bytes;   /* of the log */
     uint64_t dropped_bytes; /* behind them: a torn tail, which was never acknowledged */
-    uint32_t
-        writes_open; /* when the last record was written, itself included: at most this many pieces are left behind */
 };
 
-/* A commit under way. */
+/* A commit under way: what it makes durable, and of which logs. */
 struct twochoice_commit {
-    uint32_t logs;                            /* bit l: storage.sync(ctx, l) is needed */
-    uint64_t changes, generation, records[2]; /* for commit_end */
+    uint32_t logs; /* bit l: storage.sync(ctx, l) is needed */
+    struct {
+        uint64_t id, records, ceiling;
+    } log[2]; /* for commit_end */
+    uint64_t changes, mark;
 };
 
 enum twochoice_compact_todo {
@@ -374,11 +380,12 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_tabl
 /* Starts an empty log, durable on return; what the log held is gone, and targets must have dropped all that they hold
  * for this home. QOS_EBUSY: the table is not empty. QOS_EINVAL: no storage. QOS_EIO. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
-/* Rebuilds the table, which must be empty (QOS_EBUSY), from log 0. flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: the
- * log was never formatted. QOS_ECORRUPT: a record that may have been acknowledged is damaged or missing;
- * recovery->valid_bytes is its place. QOS_EVERSION: written by another version. QOS_EINVAL: another server's log, or no
- * storage. QOS_EFULL: more fragments than max_fragments. QOS_EIO. After an error the table is empty and the log
- * unchanged. recovery may be NULL. Writes that were open are gone. O(records). */
+/* Rebuilds the table, which must be empty (QOS_EBUSY), from log 0, writes it to a new log and swaps that in. Call it
+ * at every start. flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: the storage was never formatted: format it.
+ * QOS_ECORRUPT: a record that may have been acknowledged is damaged or missing; recovery->valid_bytes is its place.
+ * QOS_EVERSION: written by another version. QOS_EINVAL: another server's log, or no storage. QOS_EFULL: more fragments
+ * than max_fragments. QOS_EIO. After an error the table is empty, and what the log says is unchanged. recovery may be
+ * NULL. Writes that were open are gone. O(records). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                               struct twochoice_recovery *recovery);
 
@@ -390,9 +397,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
  *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
  *            QOS_EAGAIN: they are more than max; `replaced` has the first of them, and nothing has changed. Call again
- *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: no such write is open.
+ *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and never will.
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
- *            again. QOS_EIO: call again, or cancel. O(log n) a piece replaced.
+ *            again. QOS_EIO: call again, or cancel. O(log n) a piece replaced. Called again after QOS_OK it gives
+ *            QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too old to know whether the write counted
+ *            (16 * max_writes newer ones were begun; or it was begun before a restart, and the log has no room to tell:
+ *            half of max_log_bytes holds the fragments, 48 bytes each, and 6 bytes for each of max_writes). Then read
+ *            before writing again.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
  *            older than a stamp that you noted long ago. O(max_writes). */
@@ -407,9 +418,9 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
                                         struct twochoice_piece *piece);
 
 /* A commit makes all changes so far durable. begin: remembers them; then storage.sync for each bit of commit->logs, in
- * any thread, while the owner continues; end: synced: all succeeded. Several may be under way. QOS_EIO: nothing more
- * can be acknowledged until a compaction or a recovery. QOS_EAGAIN (end): a compaction ended meanwhile, begin again.
- * twochoice_table_commit does all three. */
+ * any thread, while the owner continues; end: synced: all succeeded. Several may be under way. QOS_OK from end: all
+ * changes before begin are durable. QOS_EIO: nothing more can be acknowledged until a compaction has ended. QOS_EAGAIN
+ * (end): the log that was synced is not the active one any more: begin again. twochoice_table_commit does all three. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_begin(struct twochoice_table *table,
                                                                    struct twochoice_commit *commit);
@@ -426,9 +437,9 @@ QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64
 /* The first redirected bytes at or behind (object, offset), in the order of objects and offsets; false: none. */
 QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
-/* Does any byte of [offset, offset + len_bytes) refer to the piece (object, stamp), or can it later? false: the
- * piece may be dropped once all changes so far are durable. O(log n + fragments in the range): give no larger range
- * than the piece can have. */
+/* Does any byte refer to the piece (object, stamp), or can it later? [offset, offset + len_bytes): bytes that the piece
+ * has, or some of them. false: it may be dropped once all changes so far are durable. O(log n + fragments of the object
+ * in the range, and on both sides within the length of the longest redirect so far). */
 QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
                                     uint64_t offset, uint64_t len_bytes);
 
@@ -456,9 +467,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_cancel(struct twochoi
 
 /* Compaction copies the live fragments into the other log while everything else goes on, then swaps the logs. start:
  * QOS_EBUSY if one is under way. step: copies up to max_records; *todo is what to do next. end: swapped:
- * storage.swap succeeded. QOS_EIO from any of them ends the compaction, and the active log is as it was: the storage
- * has failed, or changes came faster than it copies. twochoice_table_compact does all of it in one call, with syncs and
- * swap. */
+ * storage.swap succeeded. QOS_EIO: the storage has failed. QOS_EFULL: changes came faster than it copies, or open
+ * writes have reserved the room. Both end the compaction, and the active log is as it was; QOS_EINVAL: none is under
+ * way. twochoice_table_compact does all of it in one call, with syncs and swap. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_start(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
@@ -616,8 +627,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      the home answers for each with refers(), once all its changes so far are durable.
  *   7. Delete or truncate: a write at home of the range, without data. begin; remove the bytes at home, durably;
  *      end; commit. In bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
- *   8. Answers may be lost: QOS_ENOENT from write_end may mean that it was recorded before. The client begins again
- *      with a new stamp.
+ *   8. Answers may be lost: write_end may be called again, and gives the same answer. On QOS_ENOENT the client may begin
+ *      again with a new stamp; on QOS_ESTALE only after it has read what is there.
  *
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. The cost
  * of a query is its cache misses. So a node is 16 cache lines, and its first line shows which of the others to read:
@@ -644,26 +655,53 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      0  CRC32C of bytes 4..47, seeded with the CRC of the record before it (header, mark: with 0)
  *      4  format version (8 bits), type (8), target (16)
  *      8  object      header, mark: the home server
- *     16  offset      header, mark: generation, one more after each compaction
- *     24  end         header: 1 if the log is compacted; mark: how many records of the generation are durable
- *     32  version     redirect: its stamp; header, ceiling, end, mark: no stamp above was given out when it was written
+ *     16  offset      header, mark: the log's identity; ended: bits 0..63
+ *     24  end         header: 1 if the log is compacted; mark: how many of its records are durable; ended: bits 64..127;
+ *                     end: length of the longest redirect
+ *     32  version     redirect: its stamp; ended: bit i is set if write version + i has ended; header, ceiling, end,
+ *                     mark: no stamp above was given out when it was written
  *     40  how many records before this one were not yet durable when it was written (32 bits)
- *     44  how many writes were open (16 bits)
+ *     44  0 (16 bits)
  *     46  the marker, of which no byte is zero
  *
- *   The chain of CRCs ties each record to its place: a record left over from an earlier life of the log, behind a tail
- *   that was cut, never fits. The count of records that were not yet durable tells a tail that a crash cut (dropped)
- *   from a damaged record that was acknowledged (QOS_ECORRUPT). A log is valid if and only if
+ *   The chain of CRCs ties each record to its place: a record of another log never fits. The count of records that were
+ *   not yet durable tells a tail that a crash cut (dropped) from a damaged record that was acknowledged (QOS_ECORRUPT).
+ *   A log is valid if and only if
  *     1. its header and all records up to its end fit the chain, except a tail that was never acknowledged;
  *     2. a compacted log has its end record: a compaction that lost anything has none;
- *     3. it has at least as many records as the mark of its generation states, and no mark is of a later generation.
- *        The mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart.
+ *     3. it has at least as many records as the mark of its identity states, and no mark is of a later identity.
+ *        The mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, of which one at
+ *        most is not synced.
  *   Stamps: a ceiling record raises the bound on stamps by 2^20, and stamps above the last durable bound are not given
  *   out. Recovery goes on above the bound. The header's layout is that of every future version.
  *
- *   Compaction writes the live fragments to the other log, in steps, while changes go to both. When all is copied and
- *   ended, commits sync both, and after one of them the caller swaps the logs, in any thread. Until compact_end either
- *   log may be the active one, and both hold everything that was acknowledged.
+ *   COMMITS. Each log, and so each attempt at a compaction, has an identity that no other has. A commit notes the
+ *   identities of the logs that it syncs, and counts for them only. Each log is in one state:
+ *
+ *        the other log                                          the active log
+ *     +------+ start  +---------+  all   +--------+  a commit  +----------+ swapped  +-------+  write  +------+
+ *     | NONE |------->| COPYING |------->| COPIED |----------->| SWAPPING |--------->| SOUND |-------->| TORN |
+ *     +------+        +---------+ copied +--------+  of all    +----------+          |       |<--------|      |
+ *       ^  ^               |                 |                   |      | failure    +-------+   cut   +------+
+ *       |  '---------------+-----------------'       not swapped |      v                | sync      cut |
+ *       |        failure: the attempt ends                       |  +----------+         v               v
+ *       +--------------------------------------------------------+--| DOUBTFUL |-->+-------------------------+
+ *                                                  not swapped      +----------+   | LOST: only a swap helps |
+ *                                                                         swapped  +-------------------------+
+ *
+ *     - A write, cut or sync that failed is never tried twice: a second sync may report success wrongly. Only a torn
+ *       tail may be cut, once. What a LOST log holds since its last good sync is unknown, for ever.
+ *     - Changes are recorded while the active log is SOUND or TORN, and the other one is not DOUBTFUL. COPYING: those
+ *       before the cursor go to both; COPIED, SWAPPING: all.
+ *     - A commit syncs the active log unless it is LOST, the other one from COPIED on, and a mark that is not synced.
+ *     - A change is acknowledged when it is durable in the active log and, in SWAPPING, in both. In DOUBTFUL and LOST
+ *       nothing is; a swap acknowledges what is durable in the new log.
+ *     - The swap may begin when all that was acknowledged is durable in the other log. Until compact_end either log may
+ *       be the active one.
+ *     - A mark that cannot be written or synced makes the active log LOST.
+ *
+ *   Recovery reads log 0 as if it were LOST, and compacts it: it cuts and appends nothing. A power cut in a recovery
+ *   leaves the old log or the new one, which say the same.
  *
  * MAINTAINER (Section V-C). It reads the table, TWOCHOICE_PRIV_LOOKS fragments a step, and notes a few pieces of each
  * server. A server with noted pieces is probed, once per idle_ns. It pulls from the idle ones in turn, within a token
@@ -682,10 +720,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
  *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 48 children, except under a root with fewer than three.
  *   3. Unused slots hold the largest key, so that a search need not know how many are in use. Leaders are copies.
- *   4. The active log has the contents of the table. While a compaction copies, the next log has the contents before
+ *   4. The active log has the contents of the table. While a compaction copies, the other log has the contents before
  *      the cursor, and no more; afterwards all of them.
  *   5. The reservations of open writes (2 fragments and a record; at home 1 and 1) are free, in the active log and,
- *      from the swap on, in both. No log is ever longer than max_log_bytes.
+ *      from SWAPPING on, in both: no other record takes them. No log is ever longer than max_log_bytes.
  *   6. For any byte, one write at home or one pull that writes is open.
  *
  * REFERENCES
@@ -735,12 +773,18 @@ struct twochoice_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == TWOCHOICE_NODE_BYTES, "a node is 16 cache lines");
 
-/* A write that has begun: its fragment, and its reservation. Its slot is stamp & slots. */
+/* A write that has begun: its fragment, and its reservation. */
 struct twochoice_priv_write {
     struct twochoice_priv_fragment f; /* tag 0: at home */
     uint64_t stamp;                   /* 0: the slot is free */
-    uint32_t place;                   /* of a write at home, in home_write */
+    uint32_t behind;                  /* in the chain of its stamp, or in that of free slots */
+    uint32_t before, after;           /* at home: subtrees */
     uint8_t fragments, records;
+};
+
+/* Which of 128 stamps in a row belong to writes that have ended. */
+struct twochoice_priv_ended {
+    uint64_t base, bits[2];
 };
 
 struct twochoice_priv_pull {
@@ -749,11 +793,12 @@ struct twochoice_priv_pull {
     uint32_t state;                   /* TWOCHOICE_PRIV_FREE, ... */
 };
 
-/* The end of a log. */
-struct twochoice_priv_tail {
-    uint64_t records, durable; /* appended, and known to be durable; the header counts */
-    uint32_t crc;              /* of the last record */
-    bool dirty;                /* there may be bytes after the end */
+/* One of the two logs: see the drawing. */
+struct twochoice_priv_log {
+    uint32_t state;                     /* TWOCHOICE_PRIV_NONE, ... */
+    uint32_t crc;                       /* of the last record */
+    uint64_t id, records, ceiling;      /* appended; the header counts; highest bound on stamps */
+    uint64_t durable, changes, highest; /* of these; changes of the table, highest stamp that may be given out */
 };
 
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at one time */
@@ -774,7 +819,8 @@ struct twochoice_priv_at {
 struct twochoice_table {
     struct twochoice_priv_node *node;
     struct twochoice_priv_write *write;
-    uint32_t *home_write; /* slots of the open writes at home */
+    uint32_t *stamped;                  /* chains of open writes, by stamp & stamps */
+    struct twochoice_priv_ended *ended; /* by stamp / 128 & ended_mask */
     struct twochoice_priv_pull *pull;
     struct twochoice_priv_row *row; /* scratch */
     struct twochoice_priv_at at;    /* scratch: where the current change continues */
@@ -783,18 +829,20 @@ struct twochoice_table {
     uint32_t root, height, node_count, nodes_used, free_node;
     uint32_t fresh_node, fresh_inner; /* nodes from the one up to before the other were never used */
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
-    uint32_t writes_open, max_writes, slots, home_writes, pulls_open, max_pulls; /* slots: a power of two, less 1 */
-    uint64_t version;                                                            /* latest stamp given out */
-    uint64_t changes, durable_changes;                                           /* of the table, since init */
+    uint32_t writes_open, max_writes, free_write, home_root, pulls_open, max_pulls;
+    uint32_t stamps, ended_mask;       /* powers of two, less 1 */
+    uint64_t version, first_version;   /* latest stamp given out; the last of earlier runs */
+    uint64_t longest_bytes;            /* no redirect so far was longer */
+    uint64_t changes, durable_changes; /* of the table, since init; acknowledged */
     /* the log */
-    bool log_open, log_broken, swap_lost, mark_unsynced;
-    uint32_t active, compaction, mark_slot, mark_every, mark_commits;
-    struct twochoice_priv_tail tail[2];
-    uint64_t max_records, generation;
-    /* the highest stamp that may be given out; the record that raised it */
-    uint64_t ceiling, ceiling_durable, ceiling_record;
-    /* the compaction: everything before the cursor is copied */
-    uint64_t cursor_object, cursor_offset, next_changes, end_record, end_ceiling;
+    struct twochoice_priv_log log[2];
+    uint64_t max_records, last_id;
+    uint64_t mark, unsynced_mark; /* how often it was written; 0: it is synced */
+    uint32_t active, mark_slot, mark_every, mark_commits;
+    /* the compaction: everything before the cursor is copied, then so many groups of ended stamps */
+    uint64_t cursor_object, cursor_offset;
+    uint32_t cursor_ended;
+    enum qos_status ended_by; /* why there is none */
 };
 
 /* A server that holds some of the table's bytes, and where a few of them are. */
@@ -826,7 +874,16 @@ struct twochoice_maintainer {
 #ifndef QOS_DECLARE_ONLY
 
 enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_VOID }; /* pulls */
-enum { TWOCHOICE_PRIV_IDLE, TWOCHOICE_PRIV_COPYING_LOG, TWOCHOICE_PRIV_COPIED, TWOCHOICE_PRIV_SWAPPING };
+enum {                                                                                             /* logs */
+       TWOCHOICE_PRIV_NONE,
+       TWOCHOICE_PRIV_COPYING_LOG,
+       TWOCHOICE_PRIV_COPIED,
+       TWOCHOICE_PRIV_SWAPPING,
+       TWOCHOICE_PRIV_DOUBTFUL,
+       TWOCHOICE_PRIV_SOUND,
+       TWOCHOICE_PRIV_TORN,
+       TWOCHOICE_PRIV_LOST
+};
 enum { TWOCHOICE_PRIV_UNLISTED, TWOCHOICE_PRIV_BUSY_SOURCE, TWOCHOICE_PRIV_IDLE_SOURCE };
 
 QOS_PRIV uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
@@ -1577,7 +1634,8 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
     table->nodes_used = 0;
     table->height = 0;
     table->fragments = 0;
-    table->version = 0;
+    table->version = table->first_version = table->longest_bytes = 0;
+    __builtin_memset(table->ended, 0, (table->ended_mask + (size_t)1) * sizeof *table->ended);
     table->root = twochoice_priv_new_node(table, 0);
 }
 
@@ -1603,8 +1661,8 @@ QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_con
     if (config->max_log_bytes != 0 && config->max_log_bytes < 2 * TWOCHOICE_RECORD_BYTES * (fragments + 2))
         return "max_log_bytes: give at least 96 * (max_fragments + 2), or 0 for no limit";
     *status = QOS_EINVAL;
-    if (s && (!s->read || !s->write || !s->sync || !s->truncate || !s->swap))
-        return "storage: give all of read, write, sync, truncate and swap, or NULL for no log";
+    if (s && (!s->create || !s->read || !s->write || !s->sync || !s->truncate || !s->swap))
+        return "storage: give all of create, read, write, sync, truncate and swap, or NULL for no log";
     *status = QOS_OK;
     return NULL;
 }
@@ -1625,13 +1683,15 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, 
     table->node_count = twochoice_priv_nodes(table->max_fragments);
     table->node =
         (struct twochoice_priv_node *)qos_layout_part(layout, table->node_count, sizeof *table->node, QOS_CACHE_LINE);
-    for (table->slots = 1; table->slots < table->max_writes; table->slots *= 2)
+    for (table->stamps = 1; table->stamps < table->max_writes; table->stamps *= 2)
         continue;
+    table->ended_mask = (uint32_t)qos_max(table->stamps / 8, 1) - 1;
     table->write =
-        (struct twochoice_priv_write *)qos_layout_part(layout, table->slots, sizeof *table->write, QOS_CACHE_LINE);
-    table->slots--;
-    table->home_write =
-        (uint32_t *)qos_layout_part(layout, table->max_writes, sizeof *table->home_write, QOS_CACHE_LINE);
+        (struct twochoice_priv_write *)qos_layout_part(layout, table->max_writes, sizeof *table->write, QOS_CACHE_LINE);
+    table->stamped = (uint32_t *)qos_layout_part(layout, table->stamps, sizeof *table->stamped, QOS_CACHE_LINE);
+    table->ended = (struct twochoice_priv_ended *)qos_layout_part(layout, table->ended_mask + (size_t)1,
+                                                                  sizeof *table->ended, QOS_CACHE_LINE);
+    table->stamps--;
     table->pull =
         (struct twochoice_priv_pull *)qos_layout_part(layout, table->max_pulls, sizeof *table->pull, QOS_CACHE_LINE);
     table->row = (struct twochoice_priv_row *)qos_layout_part(layout, 1, sizeof *table->row, QOS_CACHE_LINE);
@@ -1668,10 +1728,16 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
         table->storage = *config->storage;
     table->max_records = qos_default(config->max_log_bytes, QOS_UNLIMITED) / TWOCHOICE_RECORD_BYTES;
     table->mark_every = (uint32_t)qos_default(config->mark_commits, TWOCHOICE_MARK_COMMITS);
-    table->ceiling_durable = table->has_storage ? 0 : TWOCHOICE_VERSION_MAX;
+    table->log[0].highest = table->has_storage ? 0 : TWOCHOICE_VERSION_MAX;
+    table->ended_by = QOS_EINVAL;
     table->home = config->home;
-    for (i = 0; i <= table->slots; i++)
+    table->free_write = table->home_root = QOS_NONE;
+    for (i = 0; i <= table->stamps; i++)
+        table->stamped[i] = QOS_NONE;
+    for (i = table->max_writes; i-- > 0; table->free_write = i) {
         table->write[i].stamp = 0;
+        table->write[i].behind = table->free_write;
+    }
     for (i = 0; i < table->max_pulls; i++)
         table->pull[i].state = TWOCHOICE_PRIV_FREE;
     twochoice_priv_clear(table);
@@ -1686,7 +1752,8 @@ enum {
     TWOCHOICE_PRIV_HOME = 3,
     TWOCHOICE_PRIV_CEILING = 4,
     TWOCHOICE_PRIV_END = 5,
-    TWOCHOICE_PRIV_MARK = 6
+    TWOCHOICE_PRIV_MARK = 6,
+    TWOCHOICE_PRIV_ENDED = 7
 };
 #define TWOCHOICE_PRIV_MARKER 0x4332u /* "2C" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)64 * TWOCHOICE_RECORD_BYTES)
@@ -1696,7 +1763,7 @@ enum {
 
 struct twochoice_priv_record {
     uint8_t format, type;
-    uint16_t target, writes_open;
+    uint16_t target;
     uint32_t unsynced;
     uint64_t object, offset, end, version;
 };
@@ -1720,7 +1787,7 @@ QOS_PRIV uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_
     qos_put_le64(b + 24, r->end);
     qos_put_le64(b + 32, r->version);
     qos_put_le32(b + 40, r->unsynced);
-    qos_put_le16(b + 44, r->writes_open);
+    qos_put_le16(b + 44, 0);
     qos_put_le16(b + 46, TWOCHOICE_PRIV_MARKER);
     qos_put_le32(b, qos_crc32c(crc_before, b + 4, TWOCHOICE_RECORD_BYTES - 4));
     return qos_get_le32(b);
@@ -1741,117 +1808,174 @@ QOS_PRIV void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_reco
     r->end = qos_get_le64(b + 24);
     r->version = qos_get_le64(b + 32);
     r->unsynced = qos_get_le32(b + 40);
-    r->writes_open = qos_get_le16(b + 44);
 }
+
+#define TWOCHOICE_PRIV_BITS 128u /* stamps in one record or group of ended writes */
 
 QOS_PRIV uint32_t twochoice_priv_next_log(const struct twochoice_table *table)
 {
     return 1 - table->active;
 }
 
-/* Cuts off bytes that a failed append may have left after the end of a log. */
-QOS_PRIV enum qos_status twochoice_priv_clean(struct twochoice_table *table, uint32_t log)
+/* A log has failed, or has no room. The active one is lost until the next swap. An attempt at a compaction ends; if it
+ * is being swapped in, nobody knows which log counts. */
+QOS_PRIV void twochoice_priv_fail(struct twochoice_table *table, uint32_t log, enum qos_status why)
 {
-    struct twochoice_priv_tail *tail = &table->tail[log];
-    if (tail->dirty &&
-        table->storage.truncate(table->storage.ctx, (int)log, tail->records * TWOCHOICE_RECORD_BYTES) != 0)
-        return QOS_EIO;
-    tail->dirty = false;
-    return QOS_OK;
+    struct twochoice_priv_log *l = &table->log[log];
+    switch (l->state) {
+    case TWOCHOICE_PRIV_NONE: break;
+    case TWOCHOICE_PRIV_COPYING_LOG:
+    case TWOCHOICE_PRIV_COPIED:
+        l->state = TWOCHOICE_PRIV_NONE;
+        table->ended_by = why;
+        break;
+    case TWOCHOICE_PRIV_SWAPPING:
+    case TWOCHOICE_PRIV_DOUBTFUL: l->state = TWOCHOICE_PRIV_DOUBTFUL; break;
+    default: l->state = TWOCHOICE_PRIV_LOST; break;
+    }
 }
 
-/* Appends to the end of one log; nothing changes if the storage fails. */
+/* May changes be recorded? QOS_EINVAL: neither formatted nor recovered. QOS_EIO: not before the next swap. */
+QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *table)
+{
+    const uint32_t state = table->log[table->active].state;
+    if (!table->has_storage)
+        return QOS_OK;
+    if (state == TWOCHOICE_PRIV_NONE)
+        return QOS_EINVAL;
+    return state == TWOCHOICE_PRIV_LOST || table->log[twochoice_priv_next_log(table)].state == TWOCHOICE_PRIV_DOUBTFUL
+               ? QOS_EIO
+               : QOS_OK;
+}
+
+/* Cuts off what a failed write may have left behind the end of a log. */
+QOS_PRIV enum qos_status twochoice_priv_cut(struct twochoice_table *table, uint32_t log)
+{
+    struct twochoice_priv_log *l = &table->log[log];
+    if (l->state != TWOCHOICE_PRIV_TORN)
+        return QOS_OK;
+    l->state = TWOCHOICE_PRIV_SOUND;
+    if (table->storage.truncate(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES) == 0)
+        return QOS_OK;
+    twochoice_priv_fail(table, log, QOS_EIO);
+    return QOS_EIO;
+}
+
+/* Appends to the end of one log. After QOS_EIO the log does not have the record. */
 QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, uint32_t log,
                                                struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    struct twochoice_priv_tail *tail = &table->tail[log];
+    struct twochoice_priv_log *l = &table->log[log];
     uint32_t crc;
-    if (twochoice_priv_clean(table, log) != QOS_OK)
+    if (twochoice_priv_cut(table, log) != QOS_OK)
         return QOS_EIO;
-    tail->dirty = true;
     r->format = TWOCHOICE_LOG_VERSION;
-    r->unsynced = (uint32_t)qos_min(tail->records - tail->durable, UINT32_MAX);
-    r->writes_open = (uint16_t)qos_min(table->writes_open, UINT16_MAX);
-    crc = twochoice_priv_encode(b, r, tail->crc);
-    if (table->storage.write(table->storage.ctx, (int)log, tail->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0)
+    r->unsynced = (uint32_t)qos_min(l->records - l->durable, UINT32_MAX);
+    crc = twochoice_priv_encode(b, r, l->crc);
+    if (table->storage.write(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0) {
+        if (l->state == TWOCHOICE_PRIV_SOUND)
+            l->state = TWOCHOICE_PRIV_TORN;
+        else
+            twochoice_priv_fail(table, log, QOS_EIO);
         return QOS_EIO;
-    tail->dirty = false;
-    tail->crc = crc;
-    tail->records++;
+    }
+    l->crc = crc;
+    l->records++;
+    if (r->type != TWOCHOICE_PRIV_REDIRECT && r->type != TWOCHOICE_PRIV_HOME)
+        l->ceiling = qos_max(l->ceiling, r->version);
     return QOS_OK;
 }
 
-/* Empties a log and writes its header; not yet durable. */
-QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, uint32_t log, uint64_t generation,
-                                                  bool compacted)
+/* A new log with an identity of its own, and its header; not yet durable. */
+QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, uint32_t log, uint32_t state,
+                                                  uint64_t ceiling)
 {
-    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, table->ceiling);
-    __builtin_memset(&table->tail[log], 0, sizeof table->tail[log]);
-    table->tail[log].dirty = true;
+    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, ceiling);
+    struct twochoice_priv_log *l = &table->log[log];
+    __builtin_memset(l, 0, sizeof *l);
+    l->id = table->last_id = qos_wrap_add(table->last_id, 1);
+    if (table->storage.create(table->storage.ctx, (int)log) != 0)
+        return QOS_EIO;
+    l->state = state;
     r.object = table->home;
-    r.offset = generation;
-    r.end = compacted;
+    r.offset = l->id;
+    r.end = state == TWOCHOICE_PRIV_COPYING_LOG;
     return twochoice_priv_append(table, log, &r);
 }
 
-/* How many more records fit besides the reserved ones: one for each open write, one for a ceiling. While a swap is
- * under way both logs must take them. */
-QOS_PRIV uint64_t twochoice_priv_records_used(const struct twochoice_table *table)
-{
-    uint64_t used = table->tail[table->active].records;
-    if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
-        used = qos_max(used, table->tail[twochoice_priv_next_log(table)].records);
-    return used;
-}
-
+/* How many more records fit besides the reserved ones: one for each open write. While a swap is under way both logs
+ * must take them. */
 QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *table)
 {
+    const struct twochoice_priv_log *next = &table->log[twochoice_priv_next_log(table)];
+    uint64_t used = table->log[table->active].records;
     if (!table->has_storage)
         return UINT64_MAX;
-    return qos_sat_sub(table->max_records, twochoice_priv_records_used(table) + table->reserved_records + 1);
+    if (next->state >= TWOCHOICE_PRIV_SWAPPING)
+        used = qos_max(used, next->records);
+    return qos_sat_sub(table->max_records, used + table->reserved_records);
 }
 
-/* Writes the mark (how many records of this generation are durable) into the slot that does not hold the latest. */
+/* The slot that was written is unknown: the mark of the next log goes there. */
+QOS_PRIV void twochoice_priv_mark_failed(struct twochoice_table *table)
+{
+    table->unsynced_mark = 0;
+    twochoice_priv_fail(table, table->active, QOS_EIO);
+}
+
+/* Writes the mark (how many records of the active log are durable) into the slot that does not hold the latest. */
 QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, table->ceiling);
+    const struct twochoice_priv_log *l = &table->log[table->active];
+    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling);
     r.format = TWOCHOICE_LOG_VERSION;
     r.object = table->home;
-    r.offset = table->generation;
-    r.end = table->tail[table->active].durable;
+    r.offset = l->id;
+    r.end = l->durable;
     (void)twochoice_priv_encode(b, &r, 0);
-    if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
-                             (uint64_t)table->mark_slot * TWOCHOICE_PRIV_MARK_SLOT, b, sizeof b) != 0)
-        return QOS_EIO;
-    table->mark_slot = 1 - table->mark_slot;
-    table->mark_unsynced = true;
     table->mark_commits = 0;
-    return QOS_OK;
+    table->unsynced_mark = ++table->mark;
+    if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
+                             (uint64_t)table->mark_slot * TWOCHOICE_PRIV_MARK_SLOT, b, sizeof b) == 0)
+        return QOS_OK;
+    twochoice_priv_mark_failed(table);
+    return QOS_EIO;
 }
 
-/* Writes both slots again, durable on return: an older mark no longer counts. */
-QOS_PRIV enum qos_status twochoice_priv_new_mark(struct twochoice_table *table)
+/* The mark `mark` is durable: the next one goes to the other slot. */
+QOS_PRIV void twochoice_priv_mark_synced(struct twochoice_table *table, uint64_t mark)
 {
+    if (mark == 0 || mark != table->unsynced_mark)
+        return;
+    table->unsynced_mark = 0;
+    table->mark_slot = 1 - table->mark_slot;
+}
+
+/* Writes both slots of the mark, one of them with a mark. Durable on return. */
+QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *table)
+{
+    const struct twochoice_storage *s = &table->storage;
     uint8_t zeros[TWOCHOICE_PRIV_MARK_BYTES];
     __builtin_memset(zeros, 0, sizeof zeros);
     table->mark_slot = 0;
-    if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
-        twochoice_priv_put_mark(table) != QOS_OK || table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) != 0)
+    if (s->create(s->ctx, TWOCHOICE_MARK_LOG) != 0 ||
+        s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 || twochoice_priv_put_mark(table) != QOS_OK ||
+        s->sync(s->ctx, TWOCHOICE_MARK_LOG) != 0)
         return QOS_EIO;
-    table->mark_unsynced = false;
+    twochoice_priv_mark_synced(table, table->mark);
     return QOS_OK;
 }
 
 /* The latest mark. QOS_OK, QOS_ENOENT: there was never one, QOS_ECORRUPT: no slot is intact, QOS_EIO. */
-QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, uint64_t *generation, uint64_t *records)
+QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, struct twochoice_priv_record *mark)
 {
     uint8_t b[TWOCHOICE_PRIV_MARK_BYTES];
     size_t got = 0;
     uint32_t slot;
     enum qos_status status = QOS_ECORRUPT;
-    *generation = *records = 0;
+    __builtin_memset(mark, 0, sizeof *mark);
     if (table->storage.read(table->storage.ctx, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != 0 || got > sizeof b)
         return QOS_EIO;
     if (got == 0)
@@ -1864,11 +1988,10 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, 
         twochoice_priv_decode(at, &r);
         if (r.type != TWOCHOICE_PRIV_MARK || r.object != table->home)
             continue;
-        if (status == QOS_OK && (r.offset < *generation || (r.offset == *generation && r.end < *records)))
+        if (status == QOS_OK && (r.offset < mark->offset || (r.offset == mark->offset && r.end < mark->end)))
             continue;
         status = QOS_OK;
-        *generation = r.offset;
-        *records = r.end;
+        *mark = r;
         table->mark_slot = 1 - slot;
     }
     return status;
@@ -1889,26 +2012,24 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, con
 }
 
 /* A change while a compaction is under way. Fragments after the cursor are copied later; a change that reaches over
- * the cursor moves it to its end. A compaction that cannot keep up is given up. If its swap has begun, either log may
- * be the active one: then nothing more can be recorded. */
+ * the cursor moves it to its end. An attempt that cannot keep up has failed. */
 QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twochoice_priv_record *r)
 {
-    if (table->compaction == TWOCHOICE_PRIV_IDLE)
+    const uint32_t next = twochoice_priv_next_log(table);
+    const struct twochoice_priv_log *l = &table->log[next];
+    if (l->state == TWOCHOICE_PRIV_NONE)
         return;
-    if (table->compaction == TWOCHOICE_PRIV_COPYING_LOG) {
+    if (l->state == TWOCHOICE_PRIV_COPYING_LOG) {
         if (r->object > table->cursor_object ||
             (r->object == table->cursor_object && r->offset >= table->cursor_offset))
             return;
         if (r->object == table->cursor_object)
             table->cursor_offset = qos_max(table->cursor_offset, r->end);
     }
-    if (table->tail[twochoice_priv_next_log(table)].records < table->max_records &&
-        twochoice_priv_append(table, twochoice_priv_next_log(table), r) == QOS_OK)
-        return;
-    if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
-        table->log_broken = table->swap_lost = true;
+    if (l->records < table->max_records)
+        (void)!twochoice_priv_append(table, next, r);
     else
-        table->compaction = TWOCHOICE_PRIV_IDLE;
+        twochoice_priv_fail(table, next, QOS_EFULL);
 }
 
 /* One change of the table: room and record. The reservations of open writes stay free. Then the caller applies it to
@@ -1918,14 +2039,15 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *
 {
     const uint64_t spare = table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments;
     struct twochoice_priv_record r;
+    enum qos_status status = twochoice_priv_records(table);
     if (spare < 2 && spare < twochoice_priv_growth(table, f))
         return QOS_EFULL;
+    if (status != QOS_OK)
+        return status;
     if (!table->has_storage) {
         table->durable_changes = ++table->changes;
         return QOS_OK;
     }
-    if (table->log_broken)
-        return QOS_EIO;
     if (twochoice_priv_record_room(table) == 0)
         return QOS_EFULL;
     r = twochoice_priv_record_of(f->tag ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_HOME, version);
@@ -1933,97 +2055,140 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *
     r.object = f->object;
     r.offset = f->offset;
     r.end = f->end;
+    table->changes++; /* even if it fails: until the tail is cut, durably, a crash may bring it back */
     if (twochoice_priv_append(table, table->active, &r) != QOS_OK)
         return QOS_EIO;
     twochoice_priv_follow(table, &r);
-    table->changes++;
     return QOS_OK;
 }
 
-/* The next stamp; 0: all up to the last durable ceiling were given out. Stamps whose slot
- * is in use are skipped, so that a stamp finds its write without a search. */
-QOS_PRIV uint64_t twochoice_priv_stamp(struct twochoice_table *table)
+/* The stamps of this group of 128, whose groups are used in turn. */
+QOS_PRIV struct twochoice_priv_ended *twochoice_priv_group(const struct twochoice_table *table, uint64_t stamp)
 {
-    uint64_t version = table->version;
-    if (table->has_storage && version + TWOCHOICE_PRIV_STAMPS / 2 > table->ceiling && !table->log_broken &&
-        table->ceiling < TWOCHOICE_VERSION_MAX && twochoice_priv_records_used(table) < table->max_records) {
+    return &table->ended[stamp / TWOCHOICE_PRIV_BITS & table->ended_mask];
+}
+
+QOS_PRIV void twochoice_priv_set_ended(struct twochoice_table *table, uint64_t base, uint64_t low, uint64_t high)
+{
+    struct twochoice_priv_ended *e = twochoice_priv_group(table, base);
+    if (base < e->base) /* from so long ago that its group is used again */
+        return;
+    if (base > e->base)
+        e->bits[0] = e->bits[1] = 0;
+    e->base = base;
+    e->bits[0] |= low;
+    e->bits[1] |= high;
+}
+
+QOS_PRIV void twochoice_priv_note_ended(struct twochoice_table *table, uint64_t stamp)
+{
+    const uint64_t bit = UINT64_C(1) << stamp % 64;
+    const bool high = stamp % TWOCHOICE_PRIV_BITS >= 64;
+    twochoice_priv_set_ended(table, stamp - stamp % TWOCHOICE_PRIV_BITS, high ? 0 : bit, high ? bit : 0);
+}
+
+/* What became of a write that is not open? QOS_OK: it has ended. QOS_ENOENT: it never will. QOS_ESTALE: not known. */
+QOS_PRIV enum qos_status twochoice_priv_outcome(const struct twochoice_table *table, uint64_t stamp)
+{
+    const struct twochoice_priv_ended *e = twochoice_priv_group(table, stamp);
+    if (stamp == 0 || stamp > table->version)
+        return QOS_ENOENT;
+    if (e->base != stamp - stamp % TWOCHOICE_PRIV_BITS)
+        return QOS_ESTALE;
+    if ((e->bits[stamp % TWOCHOICE_PRIV_BITS / 64] >> stamp % 64 & 1) != 0)
+        return QOS_OK;
+    return stamp > table->first_version ? QOS_ENOENT : QOS_ESTALE;
+}
+
+/* The next stamp. QOS_EAGAIN: all up to the last durable bound were given out. QOS_EFULL: all of all time, or there is
+ * no room for a record that raises the bound. */
+QOS_PRIV enum qos_status twochoice_priv_stamp(struct twochoice_table *table, uint64_t *stamp)
+{
+    const struct twochoice_priv_log *next = &table->log[twochoice_priv_next_log(table)];
+    struct twochoice_priv_log *l = &table->log[table->active];
+    bool room = true;
+    uint64_t highest = l->highest;
+    if (table->has_storage && table->version + TWOCHOICE_PRIV_STAMPS / 2 > l->ceiling &&
+        l->ceiling < TWOCHOICE_VERSION_MAX) {
         struct twochoice_priv_record r = twochoice_priv_record_of(
-            TWOCHOICE_PRIV_CEILING, qos_min(version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX));
-        if (twochoice_priv_append(table, table->active, &r) == QOS_OK) {
-            table->ceiling = r.version;
-            table->ceiling_record = table->tail[table->active].records;
+            TWOCHOICE_PRIV_CEILING, qos_min(table->version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX));
+        room = twochoice_priv_record_room(table) > 1; /* one is for the write that begins */
+        if (room && twochoice_priv_append(table, table->active, &r) == QOS_OK)
             twochoice_priv_follow(table, &r);
-        }
     }
-    do {
-        if (version >= table->ceiling_durable)
-            return 0;
-        version++;
-    } while (table->write[version & table->slots].stamp != 0);
-    table->version = version;
-    return version;
+    if (table->has_storage && next->state == TWOCHOICE_PRIV_SWAPPING)
+        highest = qos_min(highest, next->highest);
+    if (table->version >= highest)
+        return room && table->version < TWOCHOICE_VERSION_MAX ? QOS_EAGAIN : QOS_EFULL;
+    *stamp = ++table->version;
+    twochoice_priv_set_ended(table, *stamp - *stamp % TWOCHOICE_PRIV_BITS, 0, 0);
+    return QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_table_commit_begin(struct twochoice_table *table, struct twochoice_commit *commit)
 {
-    uint32_t next = twochoice_priv_next_log(table);
+    uint32_t log;
     QOS_ASSERT(table && commit);
     __builtin_memset(commit, 0, sizeof *commit);
     commit->changes = table->changes;
     if (!table->has_storage)
         return QOS_OK;
-    if (!table->log_open)
+    if (table->log[table->active].state == TWOCHOICE_PRIV_NONE)
         return QOS_EINVAL;
-    if (twochoice_priv_clean(table, table->active) != QOS_OK)
-        return QOS_EIO;
-    if (table->log_broken && (table->compaction < TWOCHOICE_PRIV_COPIED || table->swap_lost))
-        return QOS_EIO;
-    commit->generation = table->generation;
-    commit->records[0] = table->tail[table->active].records;
-    if (!table->log_broken && table->tail[table->active].durable < commit->records[0])
-        commit->logs |= 1u << table->active;
-    if (table->compaction >= TWOCHOICE_PRIV_COPIED) {
-        commit->records[1] = table->tail[next].records;
-        if (table->tail[next].durable < commit->records[1])
-            commit->logs |= 1u << next;
+    (void)!twochoice_priv_cut(table, table->active);
+    for (log = 0; log < 2; log++) {
+        const struct twochoice_priv_log *l = &table->log[log];
+        if (l->state < TWOCHOICE_PRIV_COPIED || l->state == TWOCHOICE_PRIV_DOUBTFUL || l->state == TWOCHOICE_PRIV_LOST)
+            continue;
+        commit->log[log].id = l->id;
+        commit->log[log].records = l->records;
+        commit->log[log].ceiling = l->ceiling;
+        if (l->durable < l->records || l->changes < commit->changes)
+            commit->logs |= 1u << log;
     }
-    if (table->mark_unsynced)
+    commit->mark = table->unsynced_mark;
+    if (commit->mark != 0)
         commit->logs |= 1u << TWOCHOICE_MARK_LOG;
-    return QOS_OK;
+    return commit->log[0].records + commit->log[1].records != 0 ? QOS_OK : QOS_EIO;
 }
 
 QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table, const struct twochoice_commit *commit,
                                                    bool synced)
 {
-    struct twochoice_priv_tail *active = &table->tail[table->active], *next = &table->tail[1 - table->active];
-    bool before = commit->generation != table->generation; /* a compaction ended since; its log was synced, too */
-    uint64_t records = commit->records[before];
+    struct twochoice_priv_log *active, *next;
+    uint32_t log;
     QOS_ASSERT(table && commit);
     if (!table->has_storage)
         return QOS_OK;
-    if (!synced) { /* it is not known what reached the device, and a second sync may report success wrongly */
-        table->log_broken = true;
-        if (table->compaction != TWOCHOICE_PRIV_SWAPPING)
-            table->compaction = TWOCHOICE_PRIV_IDLE;
-        return QOS_EIO;
+    active = &table->log[table->active];
+    next = &table->log[twochoice_priv_next_log(table)];
+    for (log = 0; log < 2; log++) { /* it counts for the logs that it synced, and for no other */
+        struct twochoice_priv_log *l = &table->log[log];
+        if (commit->log[log].records == 0 || commit->log[log].id != l->id || l->state == TWOCHOICE_PRIV_NONE)
+            continue;
+        if (!synced) {
+            twochoice_priv_fail(table, log, QOS_EIO);
+        } else if (l->state != TWOCHOICE_PRIV_DOUBTFUL && l->state != TWOCHOICE_PRIV_LOST) {
+            l->durable = qos_max(l->durable, commit->log[log].records);
+            l->highest = qos_max(l->highest, commit->log[log].ceiling);
+            l->changes = qos_max(l->changes, commit->changes);
+        }
     }
-    if (before && (records == 0 || qos_wrap_add(commit->generation, 1) != table->generation))
-        return QOS_EAGAIN;
-    if ((commit->logs & 1u << TWOCHOICE_MARK_LOG) != 0)
-        table->mark_unsynced = false;
-    if (!before && commit->records[1] != 0 && table->compaction >= TWOCHOICE_PRIV_COPIED) {
-        next->durable = qos_max(next->durable, commit->records[1]);
-        table->next_changes = qos_max(table->next_changes, commit->changes);
-    }
-    if (table->log_broken) /* only the next log was made durable: the swap will acknowledge */
+    if (!synced && commit->mark != 0 && commit->mark == table->unsynced_mark)
+        twochoice_priv_mark_failed(table);
+    if (!synced)
         return QOS_EIO;
-    active->durable = qos_max(active->durable, records);
-    table->durable_changes = qos_max(table->durable_changes, commit->changes);
-    if (active->durable >= table->ceiling_record)
-        table->ceiling_durable = table->ceiling;
-    if (++table->mark_commits >= table->mark_every && !table->mark_unsynced)
-        (void)twochoice_priv_put_mark(table); /* if it fails, the next one replaces it */
-    return QOS_OK;
+    twochoice_priv_mark_synced(table, commit->mark);
+    if (twochoice_priv_records(table) == QOS_OK)
+        table->durable_changes =
+            qos_max(table->durable_changes,
+                    next->state == TWOCHOICE_PRIV_SWAPPING ? qos_min(active->changes, next->changes) : active->changes);
+    if (commit->logs != 0 && ++table->mark_commits >= table->mark_every && table->unsynced_mark == 0 &&
+        twochoice_priv_records(table) == QOS_OK)
+        (void)!twochoice_priv_put_mark(table);
+    if (table->durable_changes >= commit->changes)
+        return QOS_OK;
+    return twochoice_priv_records(table) == QOS_OK ? QOS_EAGAIN : QOS_EIO;
 }
 
 QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
@@ -2037,7 +2202,7 @@ QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
     for (log = 0; log <= TWOCHOICE_MARK_LOG; log++)
         if ((commit.logs & 1u << log) != 0)
             synced = synced && table->storage.sync(table->storage.ctx, log) == 0;
-    return commit.logs == 0 ? QOS_OK : twochoice_table_commit_end(table, &commit, synced);
+    return twochoice_table_commit_end(table, &commit, synced);
 }
 
 /* -- recovery -- */
@@ -2094,6 +2259,7 @@ QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, str
     const uint8_t *record;
     uint64_t pos = bad;
     size_t have;
+    uint32_t before = 0; /* the CRC of the record before, if that is intact */
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record later;
@@ -2105,6 +2271,9 @@ QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, str
         if (twochoice_priv_looks_torn(record, pos))
             continue;
         twochoice_priv_decode(record, &later);
+        if (pos != bad && twochoice_priv_intact(record, before) && later.version <= TWOCHOICE_VERSION_MAX)
+            table->log[table->active].ceiling = qos_max(table->log[table->active].ceiling, later.version);
+        before = qos_get_le32(record);
         if (pos == bad || (pos - bad) / TWOCHOICE_RECORD_BYTES > later.unsynced)
             damaged = true;
     }
@@ -2116,18 +2285,20 @@ QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_tabl
                                                      const struct twochoice_priv_record *r, bool first,
                                                      struct twochoice_priv_fragment *f)
 {
+    const uint64_t ceiling = table->log[table->active].ceiling;
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
-    if (r->format != TWOCHOICE_LOG_VERSION)
+    if (r->format != TWOCHOICE_LOG_VERSION && r->format != 2) /* 2: the same, without the type ENDED */
         return r->format == 0 ? QOS_ECORRUPT : QOS_EVERSION;
     if (first != (r->type == TWOCHOICE_PRIV_HEADER) || r->version > TWOCHOICE_VERSION_MAX)
         return QOS_ECORRUPT;
     if (first)
         return r->object != table->home ? QOS_EINVAL : r->end > 1 ? QOS_ECORRUPT : QOS_OK;
     if (r->type == TWOCHOICE_PRIV_CEILING || r->type == TWOCHOICE_PRIV_END)
-        return r->version >= table->ceiling ? QOS_OK : QOS_ECORRUPT;
-    if ((!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end ||
-        (redirect && (r->version == 0 || r->version > table->ceiling || r->target >= TWOCHOICE_SERVERS_MAX ||
-                      r->target == table->home)))
+        return r->version >= ceiling ? QOS_OK : QOS_ECORRUPT;
+    if (r->type == TWOCHOICE_PRIV_ENDED)
+        return r->version % TWOCHOICE_PRIV_BITS == 0 && r->version <= ceiling ? QOS_OK : QOS_ECORRUPT;
+    if ((!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end || r->version > ceiling ||
+        (redirect && (r->version == 0 || r->target >= TWOCHOICE_SERVERS_MAX || r->target == table->home)))
         return QOS_ECORRUPT;
     f->object = r->object;
     f->offset = r->offset;
@@ -2143,6 +2314,7 @@ QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_tabl
 QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, struct twochoice_recovery *r,
                                                uint64_t *log_end)
 {
+    struct twochoice_priv_log *l = &table->log[table->active];
     struct twochoice_priv_reader reader;
     const uint8_t *record;
     enum qos_status status;
@@ -2172,97 +2344,101 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         if (status != QOS_OK)
             return status;
         if (r->valid_bytes == 0) {
-            table->generation = d.offset;
+            l->id = d.offset;
             needs_end = d.end != 0;
         } else {
             r->records++;
         }
-        if (d.type == TWOCHOICE_PRIV_END)
+        if (d.type == TWOCHOICE_PRIV_END) {
             needs_end = false;
-        if (d.type == TWOCHOICE_PRIV_REDIRECT || d.type == TWOCHOICE_PRIV_HOME)
+            table->longest_bytes = qos_max(table->longest_bytes, d.end);
+        }
+        if (d.type == TWOCHOICE_PRIV_ENDED) {
+            twochoice_priv_set_ended(table, d.version, d.offset, d.end);
+        } else if (d.type == TWOCHOICE_PRIV_REDIRECT || d.type == TWOCHOICE_PRIV_HOME) {
             twochoice_priv_replace(table, &f);
-        else
-            table->ceiling = qos_max(table->ceiling, d.version);
-        r->writes_open = d.writes_open;
-        table->tail[table->active].crc = crc;
+            twochoice_priv_note_ended(table, d.version);
+            if (d.type == TWOCHOICE_PRIV_REDIRECT)
+                table->longest_bytes = qos_max(table->longest_bytes, d.end - d.offset);
+        } else {
+            l->ceiling = qos_max(l->ceiling, d.version);
+        }
     }
     return needs_end ? QOS_ECORRUPT : QOS_OK;
 }
 
-/* Compares the replayed records with the mark. */
-QOS_PRIV enum qos_status twochoice_priv_compare_mark(struct twochoice_table *table, const struct twochoice_recovery *r)
+/* Compares the replayed records with the mark. QOS_ENOENT: there is none. */
+QOS_PRIV enum qos_status twochoice_priv_compare_mark(struct twochoice_table *table, const struct twochoice_recovery *r,
+                                                     struct twochoice_priv_record *mark)
 {
-    uint64_t generation, records, there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
-    enum qos_status status = twochoice_priv_get_mark(table, &generation, &records);
+    const uint64_t id = table->log[0].id, there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
+    enum qos_status status = twochoice_priv_get_mark(table, mark);
     if (status == QOS_ENOENT) /* an unfinished format wrote at most a header */
         return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
     if (status != QOS_OK)
         return status;
-    if (there == 0 || generation > table->generation || (generation == table->generation && there < records))
-        return QOS_ECORRUPT;
-    return QOS_OK;
+    return there == 0 || mark->offset > id || (mark->offset == id && there < mark->end) ? QOS_ECORRUPT : QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
 {
-    struct twochoice_priv_tail *tail = &table->tail[0];
+    struct twochoice_priv_log *l = &table->log[0];
     QOS_ASSERT(table);
     if (!table->has_storage)
         return QOS_EINVAL;
     if (table->fragments != 0 || table->writes_open != 0)
         return QOS_EBUSY;
-    table->log_open = false;
+    twochoice_priv_clear(table);
+    __builtin_memset(table->log, 0, sizeof table->log);
     table->active = 0;
-    table->compaction = TWOCHOICE_PRIV_IDLE;
-    table->generation = 1;
-    table->version = 0;
-    table->ceiling = table->ceiling_durable = TWOCHOICE_PRIV_STAMPS;
-    table->ceiling_record = 0;
-    if (table->storage.truncate(table->storage.ctx, TWOCHOICE_MARK_LOG, 0) != 0 ||
-        twochoice_priv_begin_log(table, 0, table->generation, false) != QOS_OK ||
-        table->storage.sync(table->storage.ctx, 0) != 0)
-        return QOS_EIO;
-    tail->durable = tail->records;
-    if (twochoice_priv_new_mark(table) != QOS_OK)
-        return QOS_EIO;
-    table->log_open = true;
-    table->log_broken = false;
-    return QOS_OK;
+    table->last_id = 0;
+    if (table->storage.create(table->storage.ctx, TWOCHOICE_MARK_LOG) == 0 &&
+        table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) == 0 &&
+        twochoice_priv_begin_log(table, 0, TWOCHOICE_PRIV_SOUND, TWOCHOICE_PRIV_STAMPS) == QOS_OK &&
+        table->storage.sync(table->storage.ctx, 0) == 0) {
+        l->durable = l->records;
+        l->highest = l->ceiling;
+        if (twochoice_priv_fresh_mark(table) == QOS_OK)
+            return QOS_OK;
+    }
+    l->state = TWOCHOICE_PRIV_NONE;
+    return QOS_EIO;
 }
 
-/* After the log was read: cuts its torn tail, and makes sure that no stamp is given out twice. */
-QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_recovery *r,
+/* After log 0 was read: a new log says the same. No stamp is given out twice: after damage, records that raised the
+ * bound may be missing. A mark is at most two rounds of commits old, and each of them raised it by 2^20 at most. */
+QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_priv_record *mark,
                                                bool damaged)
 {
-    struct twochoice_priv_tail *tail = &table->tail[0];
-    if (r->dropped_bytes != 0 && table->storage.truncate(table->storage.ctx, 0, r->valid_bytes) != 0)
-        return QOS_EIO;
-    tail->records = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
-    tail->dirty = false;
-    if (damaged) /* a record that raised the ceiling may be lost */
-        table->ceiling = qos_min(table->ceiling + (TWOCHOICE_PRIV_STAMPS << 8), TWOCHOICE_VERSION_MAX);
-    table->version = table->ceiling_durable = table->ceiling;
-    if (tail->records < table->max_records) { /* otherwise the next compaction writes it */
-        struct twochoice_priv_record record = twochoice_priv_record_of(
-            damaged ? TWOCHOICE_PRIV_END : TWOCHOICE_PRIV_CEILING, /* the log as it is now is complete */
-            qos_min(table->ceiling + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX));
-        if (twochoice_priv_append(table, 0, &record) != QOS_OK)
-            return QOS_EIO;
-        table->ceiling = record.version;
-    }
-    if (table->storage.sync(table->storage.ctx, 0) != 0)
-        return QOS_EIO;
-    tail->durable = tail->records;
-    table->ceiling_durable = table->ceiling;
-    table->ceiling_record = 0;
-    table->mark_unsynced = false;
-    return damaged ? twochoice_priv_new_mark(table) : QOS_OK;
+    const uint64_t window = (table->ended_mask + UINT64_C(1)) * TWOCHOICE_PRIV_BITS;
+    struct twochoice_priv_log *l = &table->log[0];
+    const bool marked = mark->type == TWOCHOICE_PRIV_MARK;
+    uint64_t latest = 0, gap = UINT64_C(1) << 40;
+    enum qos_status status;
+    uint32_t i;
+    if (marked)
+        gap = qos_min((2 * qos_max(table->mark_every, 1024) + 2) * TWOCHOICE_PRIV_STAMPS, gap);
+    l->ceiling = qos_min(qos_max(l->ceiling, mark->version) + (damaged ? gap : 0), TWOCHOICE_VERSION_MAX);
+    for (i = 0; i <= table->ended_mask; i++)
+        latest = qos_max(latest, table->ended[i].base);
+    /* The groups of ended stamps go on where they are: the oldest are used first. */
+    table->version = qos_min(l->ceiling + (latest - l->ceiling) % window, TWOCHOICE_VERSION_MAX);
+    table->version = qos_min(table->version | (TWOCHOICE_PRIV_BITS - 1), TWOCHOICE_VERSION_MAX);
+    table->first_version = l->ceiling = table->version;
+    table->last_id = qos_max(l->id, mark->offset);
+    l->state = TWOCHOICE_PRIV_LOST; /* an earlier run may not have synced it, nor its mark */
+    if (marked)
+        status = table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) == 0 ? QOS_OK : QOS_EIO;
+    else
+        status = twochoice_priv_fresh_mark(table);
+    return status == QOS_OK ? twochoice_table_compact(table) : status;
 }
 
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                 struct twochoice_recovery *recovery)
 {
     struct twochoice_recovery mine, *r;
+    struct twochoice_priv_record mark;
     uint64_t log_end = 0;
     enum qos_status status;
     bool prefix = (flags & TWOCHOICE_ACCEPT_PREFIX) != 0, damaged;
@@ -2274,15 +2450,14 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
         return QOS_EINVAL;
     if (table->fragments != 0 || table->writes_open != 0)
         return QOS_EBUSY;
-    table->log_open = false;
+    twochoice_priv_clear(table);
+    __builtin_memset(table->log, 0, sizeof table->log);
+    __builtin_memset(&mark, 0, sizeof mark);
     table->active = 0;
-    table->compaction = TWOCHOICE_PRIV_IDLE;
-    table->generation = table->ceiling = 0;
-    __builtin_memset(&table->tail[0], 0, sizeof table->tail[0]);
     status = twochoice_priv_replay(table, r, &log_end);
     r->dropped_bytes = log_end - r->valid_bytes;
     if (status == QOS_OK || status == QOS_ECORRUPT) {
-        enum qos_status marked = twochoice_priv_compare_mark(table, r);
+        enum qos_status marked = twochoice_priv_compare_mark(table, r, &mark);
         if (marked != QOS_OK && (status == QOS_OK || marked != QOS_ENOENT))
             status = marked;
     }
@@ -2290,14 +2465,12 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     if (damaged && prefix && r->valid_bytes != 0)
         status = QOS_OK;
     if (status == QOS_OK)
-        status = twochoice_priv_resume(table, r, damaged);
+        status = twochoice_priv_resume(table, &mark, damaged);
     if (status != QOS_OK) {
         twochoice_priv_clear(table);
-        return status;
+        table->log[table->active].state = TWOCHOICE_PRIV_NONE;
     }
-    table->log_open = true;
-    table->log_broken = false;
-    return QOS_OK;
+    return status;
 }
 
 /* -- writes -- */
@@ -2312,14 +2485,75 @@ QOS_PRIV bool twochoice_priv_overlap(const struct twochoice_priv_fragment *a, co
     return a->object == b->object && a->offset < b->end && b->offset < a->end;
 }
 
-/* Is a write at home open there? */
+/* Open writes at home do not overlap: a treap of them by (object, offset), with their stamps' hashes as priorities. */
+QOS_PRIV bool twochoice_priv_above(const struct twochoice_table *table, uint32_t a, uint32_t b)
+{
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
+    return qos_wrap_mul(table->write[a].stamp, odd) > qos_wrap_mul(table->write[b].stamp, odd);
+}
+
+QOS_PRIV bool twochoice_priv_starts_before(const struct twochoice_priv_fragment *a,
+                                           const struct twochoice_priv_fragment *b)
+{
+    return a->object < b->object || (a->object == b->object && a->offset < b->offset);
+}
+
+QOS_PRIV void twochoice_priv_add_home(struct twochoice_table *table, uint32_t slot)
+{
+    struct twochoice_priv_write *w = &table->write[slot];
+    uint32_t *at = &table->home_root, *before = &w->before, *after = &w->after, rest;
+    while (*at != QOS_NONE && twochoice_priv_above(table, *at, slot))
+        at = twochoice_priv_starts_before(&w->f, &table->write[*at].f) ? &table->write[*at].before
+                                                                       : &table->write[*at].after;
+    rest = *at;
+    *at = slot;
+    while (rest != QOS_NONE) { /* what was here is divided */
+        struct twochoice_priv_write *x = &table->write[rest];
+        if (twochoice_priv_starts_before(&x->f, &w->f)) {
+            *before = rest;
+            before = &x->after;
+            rest = *before;
+        } else {
+            *after = rest;
+            after = &x->before;
+            rest = *after;
+        }
+    }
+    *before = *after = QOS_NONE;
+}
+
+QOS_PRIV void twochoice_priv_remove_home(struct twochoice_table *table, uint32_t slot)
+{
+    const struct twochoice_priv_write *w = &table->write[slot];
+    uint32_t *at = &table->home_root, a = w->before, b = w->after;
+    while (*at != slot)
+        at = twochoice_priv_starts_before(&w->f, &table->write[*at].f) ? &table->write[*at].before
+                                                                       : &table->write[*at].after;
+    while (a != QOS_NONE && b != QOS_NONE) {
+        const bool first = twochoice_priv_above(table, a, b);
+        *at = first ? a : b;
+        at = first ? &table->write[a].after : &table->write[b].before;
+        if (first)
+            a = *at;
+        else
+            b = *at;
+    }
+    *at = a != QOS_NONE ? a : b;
+}
+
+/* Is a write at home open there? Of those that start before the end of f, only the last can reach into it. */
 QOS_PRIV bool twochoice_priv_home_write(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
-    uint32_t i;
-    for (i = 0; i < table->home_writes; i++)
-        if (twochoice_priv_overlap(f, &table->write[table->home_write[i]].f))
-            return true;
-    return false;
+    const struct twochoice_priv_fragment end = {f->object, f->end, f->end, 0};
+    const struct twochoice_priv_write *last = NULL;
+    uint32_t at = table->home_root;
+    while (at != QOS_NONE) {
+        const struct twochoice_priv_write *w = &table->write[at];
+        const bool before = twochoice_priv_starts_before(&w->f, &end);
+        last = before ? w : last;
+        at = before ? w->after : w->before;
+    }
+    return last && twochoice_priv_overlap(f, &last->f);
 }
 
 /* The first pull in use, from state `least` on, that touches the bytes; NULL: none. */
@@ -2336,8 +2570,10 @@ QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pulled(const struct twochoic
 /* The open write of this stamp; NULL: none. */
 QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twochoice_table *table, uint64_t stamp)
 {
-    struct twochoice_priv_write *w = &table->write[stamp & table->slots];
-    return stamp != 0 && w->stamp == stamp ? w : NULL;
+    uint32_t at = table->stamped[stamp & table->stamps];
+    while (at != QOS_NONE && table->write[at].stamp != stamp)
+        at = table->write[at].behind;
+    return at != QOS_NONE ? &table->write[at] : NULL;
 }
 
 /* Sets aside the reservation of a write; unhold: lets the write use it. */
@@ -2356,12 +2592,16 @@ QOS_PRIV void twochoice_priv_unhold(struct twochoice_table *table, const struct 
 /* Frees the slot of a write that holds nothing. */
 QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
 {
-    if (w->f.tag == 0) {
-        uint32_t last = table->home_write[--table->home_writes];
-        table->home_write[w->place] = last;
-        table->write[last].place = w->place;
-    }
+    const uint32_t slot = (uint32_t)(w - table->write);
+    uint32_t *at = &table->stamped[w->stamp & table->stamps];
+    if (w->f.tag == 0)
+        twochoice_priv_remove_home(table, slot);
+    while (*at != slot)
+        at = &table->write[*at].behind;
+    *at = w->behind;
     w->stamp = 0;
+    w->behind = table->free_write;
+    table->free_write = slot;
     table->writes_open--;
 }
 
@@ -2379,15 +2619,18 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
 {
     const bool local = target == TWOCHOICE_LOCAL;
     struct twochoice_priv_write *w;
-    uint64_t end, version;
+    enum qos_status status;
+    uint64_t end;
+    uint32_t slot;
     bool records, room;
     QOS_ASSERT(table && stamp);
     if (target == table->home)
         return QOS_EINVAL;
     if ((target >= TWOCHOICE_SERVERS_MAX && !local) || !twochoice_priv_range(offset, len_bytes, &end))
         return QOS_ERANGE;
-    if (table->has_storage && (!table->log_open || table->log_broken))
-        return table->log_open ? QOS_EIO : QOS_EINVAL;
+    status = twochoice_priv_records(table);
+    if (status != QOS_OK)
+        return status;
     if (table->writes_open == table->max_writes)
         return QOS_EFULL;
     records = twochoice_priv_record_room(table) != 0;
@@ -2401,24 +2644,25 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     } else if (!room) {
         return QOS_EFULL;
     }
-    version = twochoice_priv_stamp(table);
-    if (version == 0)
-        return table->version == TWOCHOICE_VERSION_MAX ? QOS_EFULL : QOS_EAGAIN;
-    w = &table->write[version & table->slots];
+    status = twochoice_priv_stamp(table, stamp);
+    if (status != QOS_OK)
+        return status;
+    slot = table->free_write;
+    w = &table->write[slot];
+    table->free_write = w->behind;
     w->f.object = object;
     w->f.offset = offset;
     w->f.end = end;
-    w->f.tag = local ? 0 : twochoice_priv_tag(version, target);
-    w->stamp = version;
+    w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, target);
+    w->stamp = *stamp;
+    w->behind = table->stamped[*stamp & table->stamps];
+    table->stamped[*stamp & table->stamps] = slot;
     w->fragments = (uint8_t)(room ? 2 - local : 0);
     w->records = records;
     twochoice_priv_hold(table, w);
-    if (local) {
-        w->place = table->home_writes;
-        table->home_write[table->home_writes++] = (uint32_t)(version & table->slots);
-    }
+    if (local)
+        twochoice_priv_add_home(table, slot);
     table->writes_open++;
-    *stamp = version;
     return QOS_OK;
 }
 
@@ -2456,7 +2700,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     QOS_ASSERT(table && replaced && n);
     *n = 0;
     if (!w)
-        return QOS_ENOENT;
+        return twochoice_priv_outcome(table, stamp);
     if (max == 0)
         return QOS_EINVAL;
     f = &w->f;
@@ -2474,10 +2718,13 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
         *n = 0;
         return status;
     }
+    if (f->tag != 0)
+        table->longest_bytes = qos_max(table->longest_bytes, f->end - f->offset);
     if (gap)
         twochoice_priv_add(table, f);
     else
         twochoice_priv_apply(table, f);
+    twochoice_priv_note_ended(table, stamp);
     twochoice_priv_close_write(table, w);
     return QOS_OK;
 }
@@ -2497,7 +2744,7 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
 {
     const struct twochoice_priv_write *found = NULL;
     uint32_t i;
-    for (i = 0; i <= table->slots; i++) {
+    for (i = 0; i < table->max_writes; i++) {
         const struct twochoice_priv_write *w = &table->write[i];
         if (w->stamp > stamp && (!found || w->stamp < found->stamp))
             found = w;
@@ -2566,9 +2813,10 @@ QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t 
 QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
                                     uint64_t offset, uint64_t len_bytes)
 {
-    uint64_t end = qos_sat_add(offset, len_bytes);
+    /* Nothing that the piece has is farther away. */
+    const uint64_t end = qos_sat_add(qos_sat_add(offset, len_bytes), table->longest_bytes);
     struct twochoice_priv_fragment f;
-    struct twochoice_priv_at at = twochoice_priv_reach(table, object, offset, &f);
+    struct twochoice_priv_at at = twochoice_priv_reach(table, object, qos_sat_sub(offset, table->longest_bytes), &f);
     if (stamp > table->version || twochoice_priv_write_of(table, stamp))
         return true;
     while (f.object == object && f.offset < end) {
@@ -2717,107 +2965,100 @@ QOS_API enum qos_status twochoice_table_pull_cancel(struct twochoice_table *tabl
 
 QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *table)
 {
+    const uint32_t next = twochoice_priv_next_log(table);
+    const uint64_t ceiling = qos_max(table->log[table->active].ceiling, table->version);
     QOS_ASSERT(table);
-    if (!table->has_storage || !table->log_open)
+    if (!table->has_storage || table->log[table->active].state == TWOCHOICE_PRIV_NONE)
         return QOS_EINVAL;
-    if (table->compaction != TWOCHOICE_PRIV_IDLE)
+    if (table->log[next].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
-    if (twochoice_priv_begin_log(table, twochoice_priv_next_log(table), qos_wrap_add(table->generation, 1), true) !=
-        QOS_OK)
-        return QOS_EIO;
-    table->cursor_object = table->cursor_offset = table->next_changes = 0;
-    table->compaction = TWOCHOICE_PRIV_COPYING_LOG;
-    return QOS_OK;
+    table->cursor_object = table->cursor_offset = 0;
+    table->cursor_ended = 0;
+    return twochoice_priv_begin_log(table, next, TWOCHOICE_PRIV_COPYING_LOG, ceiling);
 }
 
-/* Copies one fragment, or writes the end of the copy. */
-QOS_PRIV enum qos_status twochoice_priv_copy_one(struct twochoice_table *table)
+/* The next record of the copy: a fragment; behind them groups of ended stamps, the latest first, as long as the log is
+ * less than half full; at last the end. */
+QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_table *table)
 {
-    uint32_t next = twochoice_priv_next_log(table);
+    const uint64_t ceiling = qos_max(table->log[table->active].ceiling, table->version + TWOCHOICE_PRIV_STAMPS);
+    const struct twochoice_priv_log *l = &table->log[twochoice_priv_next_log(table)];
     struct twochoice_priv_record r;
     struct twochoice_piece p;
-    bool more;
-    __builtin_memset(&r, 0, sizeof r);
-    __builtin_memset(&p, 0, sizeof p);
-    more = twochoice_table_next(table, table->cursor_object, table->cursor_offset, &p);
-    r.type = more ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_END;
-    r.version = qos_min(qos_max(table->ceiling, table->version + TWOCHOICE_PRIV_STAMPS), TWOCHOICE_VERSION_MAX);
-    if (more) {
-        r.target = (uint16_t)p.target;
-        r.object = p.object;
-        r.offset = p.offset;
-        r.end = p.end;
-        r.version = p.version;
+    if (table->cursor_object != UINT64_MAX || table->cursor_offset != UINT64_MAX) {
+        if (twochoice_table_next(table, table->cursor_object, table->cursor_offset, &p)) {
+            r = twochoice_priv_record_of(TWOCHOICE_PRIV_REDIRECT, p.version);
+            r.target = (uint16_t)p.target;
+            r.object = table->cursor_object = p.object;
+            r.offset = p.offset;
+            r.end = table->cursor_offset = p.end;
+            return r;
+        }
+        table->cursor_object = table->cursor_offset = UINT64_MAX; /* from now on all changes go to both logs */
     }
-    /* After it there must be room for the end, one record for each open write, and one for a ceiling. */
-    if (table->tail[next].records + more + 2 + table->reserved_records > table->max_records ||
-        twochoice_priv_append(table, next, &r) != QOS_OK)
-        return QOS_EIO;
-    if (more) {
-        table->cursor_object = p.object;
-        table->cursor_offset = p.end;
-    } else {
-        table->end_record = table->tail[next].records;
-        table->end_ceiling = r.version;
-        table->compaction = TWOCHOICE_PRIV_COPIED;
+    while (table->cursor_ended <= table->ended_mask && l->records + 1 < table->max_records / 2) {
+        const struct twochoice_priv_ended *e =
+            twochoice_priv_group(table, table->version - TWOCHOICE_PRIV_BITS * table->cursor_ended++);
+        if ((e->bits[0] | e->bits[1]) != 0) {
+            r = twochoice_priv_record_of(TWOCHOICE_PRIV_ENDED, e->base);
+            r.offset = e->bits[0];
+            r.end = e->bits[1];
+            return r;
+        }
     }
-    return QOS_OK;
+    r = twochoice_priv_record_of(TWOCHOICE_PRIV_END, qos_min(ceiling, TWOCHOICE_VERSION_MAX));
+    r.end = table->longest_bytes;
+    return r;
 }
 
 QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
                                                      enum twochoice_compact_todo *todo)
 {
-    const struct twochoice_priv_tail *next = &table->tail[twochoice_priv_next_log(table)];
+    const uint32_t next = twochoice_priv_next_log(table);
+    struct twochoice_priv_log *l = &table->log[next];
     uint32_t i;
     QOS_ASSERT(table && todo);
     *todo = TWOCHOICE_COMPACT_STEP;
-    if (table->compaction == TWOCHOICE_PRIV_IDLE) /* never started, or a change could not be followed */
-        return QOS_EIO;
-    for (i = 0; i < max_records && table->compaction == TWOCHOICE_PRIV_COPYING_LOG; i++)
-        if (twochoice_priv_copy_one(table) != QOS_OK) {
-            table->compaction = TWOCHOICE_PRIV_IDLE;
-            return QOS_EIO;
-        }
-    if (table->compaction == TWOCHOICE_PRIV_COPIED) {
-        *todo = TWOCHOICE_COMPACT_COMMIT;
-        if (next->durable < table->end_record || table->next_changes < table->durable_changes ||
-            (table->log_broken && table->next_changes < table->changes))
-            return QOS_OK;
-        if (next->records + table->reserved_records + 1 > table->max_records) {
-            table->compaction = TWOCHOICE_PRIV_IDLE;
-            return QOS_EIO;
-        }
-        table->compaction = TWOCHOICE_PRIV_SWAPPING;
+    for (i = 0; i < max_records && l->state == TWOCHOICE_PRIV_COPYING_LOG; i++) {
+        struct twochoice_priv_record r = twochoice_priv_next_copy(table);
+        const bool end = r.type == TWOCHOICE_PRIV_END;
+        /* After it there must be room for the end, and for each open write. */
+        if (l->records + 2 + !end + table->reserved_records > table->max_records)
+            twochoice_priv_fail(table, next, QOS_EFULL);
+        else if (twochoice_priv_append(table, next, &r) == QOS_OK && end)
+            l->state = TWOCHOICE_PRIV_COPIED;
     }
-    if (table->compaction == TWOCHOICE_PRIV_SWAPPING)
+    if (l->state == TWOCHOICE_PRIV_COPIED) {
+        *todo = TWOCHOICE_COMPACT_COMMIT;
+        if (l->durable == 0 || l->changes < table->durable_changes)
+            return QOS_OK;
+        if (l->records + table->reserved_records + 1 > table->max_records)
+            twochoice_priv_fail(table, next, QOS_EFULL);
+        else
+            l->state = TWOCHOICE_PRIV_SWAPPING;
+    }
+    if (l->state == TWOCHOICE_PRIV_SWAPPING || l->state == TWOCHOICE_PRIV_DOUBTFUL)
         *todo = TWOCHOICE_COMPACT_SWAP;
-    return QOS_OK;
+    return l->state == TWOCHOICE_PRIV_NONE ? table->ended_by : QOS_OK;
 }
 
 QOS_API enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped)
 {
+    const uint32_t next = twochoice_priv_next_log(table);
+    struct twochoice_priv_log *l = &table->log[next], *old = &table->log[table->active];
     QOS_ASSERT(table);
-    if (table->compaction != TWOCHOICE_PRIV_SWAPPING)
+    if (l->state != TWOCHOICE_PRIV_SWAPPING && l->state != TWOCHOICE_PRIV_DOUBTFUL)
         return QOS_EINVAL;
-    table->compaction = TWOCHOICE_PRIV_IDLE;
-    if (!swapped)
+    table->ended_by = QOS_EINVAL;
+    if (!swapped) {
+        l->state = TWOCHOICE_PRIV_NONE;
         return QOS_EIO;
-    table->active = twochoice_priv_next_log(table);
-    table->generation = qos_wrap_add(table->generation, 1);
-    table->durable_changes = qos_max(table->durable_changes, table->next_changes);
-    table->ceiling_record = table->tail[table->active].records; /* a ceiling may have been raised after the end */
-    if (table->ceiling <= table->end_ceiling) {
-        table->ceiling = table->end_ceiling;
-        table->ceiling_record = 0;
     }
-    table->ceiling_durable =
-        table->ceiling_record ? qos_max(table->ceiling_durable, table->end_ceiling) : table->ceiling;
-    if (!table->swap_lost && table->durable_changes == table->changes)
-        table->log_broken = false;
-    table->swap_lost = false;
-    table->mark_commits = table->mark_every;
-    if (!table->mark_unsynced)
-        (void)twochoice_priv_put_mark(table);
+    old->state = TWOCHOICE_PRIV_NONE;
+    l->state = l->state == TWOCHOICE_PRIV_SWAPPING ? TWOCHOICE_PRIV_SOUND : TWOCHOICE_PRIV_LOST;
+    table->active = next;
+    table->durable_changes = qos_max(table->durable_changes, l->changes);
+    (void)!twochoice_priv_put_mark(table);
     return QOS_OK;
 }
 
@@ -2825,10 +3066,15 @@ QOS_API enum qos_status twochoice_table_compact(struct twochoice_table *table)
 {
     enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
     enum qos_status status = twochoice_table_compact_start(table);
-    while (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
-        if (todo == TWOCHOICE_COMPACT_COMMIT)
-            (void)!twochoice_table_commit(table); /* with a broken log it fails, and the next log is durable */
+    if (status == QOS_OK)
         status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
+    if (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
+        (void)!twochoice_table_commit(table); /* QOS_EIO if the active log is lost: the swap acknowledges then */
+        status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
+    }
+    if (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
+        status = QOS_EIO;
+        twochoice_priv_fail(table, twochoice_priv_next_log(table), status);
     }
     if (status != QOS_OK)
         return status;
@@ -2847,11 +3093,11 @@ QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table
     out->stamp = table->version;
     out->changes = table->changes;
     out->durable_changes = table->durable_changes;
-    out->log_bytes = table->tail[table->active].records * TWOCHOICE_RECORD_BYTES;
+    out->log_bytes = table->log[table->active].records * TWOCHOICE_RECORD_BYTES;
     out->max_log_bytes = qos_sat_mul(table->max_records, TWOCHOICE_RECORD_BYTES);
     out->next_log = twochoice_priv_next_log(table);
-    out->compacting = table->compaction != TWOCHOICE_PRIV_IDLE;
-    out->log_broken = table->log_broken;
+    out->compacting = table->log[out->next_log].state != TWOCHOICE_PRIV_NONE;
+    out->log_broken = twochoice_priv_records(table) == QOS_EIO;
     return QOS_OK;
 }
 
@@ -3282,6 +3528,7 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
         __builtin_memset(&r, 0, sizeof r);
         scratch->storage = table->storage;
         scratch->active = table->active;
+        __builtin_memset(scratch->log, 0, sizeof scratch->log);
         if (twochoice_priv_replay(scratch, &r, &end) != QOS_OK) {
             in_log.offset = r.valid_bytes;
             in_log.end = end;

@@ -436,6 +436,11 @@ int log_truncate(void *ctx, int log, uint64_t len)
     return 0;
 }
 
+int log_create(void *ctx, int log)
+{
+    return log_truncate(ctx, log, 0);
+}
+
 // The active log becomes log 0, where recovery reads it. Nothing is written after that.
 int log_swap(void *ctx, int log)
 {
@@ -492,7 +497,7 @@ void queries_during_syncs(bench *b)
 {
     const workload w = random_order(fragments);
     memory_log log;
-    const twochoice_storage storage = {&log, log_read, log_write, slow_sync, log_truncate, log_swap};
+    const twochoice_storage storage = {&log, log_create, log_read, log_write, slow_sync, log_truncate, log_swap};
     twochoice_table_config config = {};
     config.max_fragments = fragments + 1000;
     config.home = servers + 1;
@@ -572,7 +577,7 @@ void recovery(bench *b)
 {
     const workload w = random_order(fragments);
     memory_log log;
-    const twochoice_storage storage = {&log, log_read, log_write, log_sync, log_truncate, log_swap};
+    const twochoice_storage storage = {&log, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
     twochoice_table_config config = {};
     twochoice_recovery r;
     config.max_fragments = fragments + 2; // a write is promised two

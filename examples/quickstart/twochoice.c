@@ -19,12 +19,21 @@ static struct server {
     struct twochoice_table table; /* of the objects whose home this is */
     uint64_t in_flight;           /* bytes: its load; a real server has a twochoice_detector */
     int dir, log[3];
+    const char *file[3];
     unsigned char memory[262144] __attribute__((aligned(64)));
 } servers[SERVERS];
 static struct twochoice_placement clients;
 static char data[4096], name[4096];
 
-static int log_read(void *s, int log, uint64_t offset, void *buf, size_t len, size_t *got) /* 1. the log: two files, */
+static int log_create(void *server, int log) /* 1. the log: files "log", which counts, "new" and "mark" */
+{
+    struct server *s = server;
+    close(s->log[log]); /* a new log is a new file: it never overwrites an old one */
+    (void)!unlinkat(s->dir, s->file[log], 0);
+    s->log[log] = openat(s->dir, s->file[log], O_RDWR | O_CREAT | O_EXCL, 0600);
+    return s->log[log] < 0 || fsync(s->dir) != 0;
+}
+static int log_read(void *s, int log, uint64_t offset, void *buf, size_t len, size_t *got)
 {
     *got = (size_t)pread(((struct server *)s)->log[log], buf, len, (off_t)offset);
     return *got > len;
@@ -41,24 +50,25 @@ static int log_truncate(void *s, int log, uint64_t len)
 {
     return ftruncate(((struct server *)s)->log[log], (off_t)len);
 }
-static int log_swap(void *server, int log) /* of which the one named "log" counts */
+static int log_swap(void *server, int log)
 {
     struct server *s = server;
-    MUST(renameat(s->dir, "new", s->dir, "log") == 0 && fsync(s->dir) == 0 && close(s->log[1 - log]) == 0, "swap");
-    s->log[1 - log] = openat(s->dir, "new", O_RDWR | O_CREAT | O_TRUNC, 0600);
-    return s->log[1 - log] < 0;
+    s->file[log] = "log";
+    s->file[1 - log] = "new";
+    MUST(renameat(s->dir, "new", s->dir, "log") == 0 && fsync(s->dir) == 0, "swap");
+    return 0;
 }
 static void start(uint32_t id, const char *dir) /* 2. the table from its log; an empty one the first time */
 {
     static const char *const file[] = {"log", "new", "mark"};
     struct server *s = &servers[id];
-    struct twochoice_storage storage = {s, log_read, log_write, log_sync, log_truncate, log_swap};
+    struct twochoice_storage storage = {s, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
     struct twochoice_table_config config = {.max_fragments = FRAGMENTS, .home = id, .storage = &storage};
     enum qos_status status;
     MUST(snprintf(name, sizeof name, "%s/%u", dir, id) < (int)sizeof name, "DIR is too long");
     MUST((mkdir(name, 0700) == 0 || access(name, W_OK) == 0) && (s->dir = open(name, O_DIRECTORY)) >= 0, name);
     for (int i = 0; i < 3; i++)
-        MUST((s->log[i] = openat(s->dir, file[i], O_RDWR | O_CREAT, 0600)) >= 0 && fsync(s->dir) == 0, file[i]);
+        MUST((s->log[i] = openat(s->dir, s->file[i] = file[i], O_RDWR | O_CREAT, 0600)) >= 0, file[i]);
     MUST(twochoice_table_init(&s->table, s->memory, sizeof s->memory, &config) == QOS_OK, "twochoice_table_init");
     status = twochoice_table_recover(&s->table, 0, NULL);
     status = status == QOS_ENOENT ? twochoice_table_format(&s->table) : status;
@@ -99,7 +109,7 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *byt
     MUST(twochoice_table_write_end(&home->table, stamp, old, FRAGMENTS, &n) == QOS_OK, "end");
     MUST(twochoice_table_commit(&home->table) == QOS_OK, "commit");
     while (n-- > 0) /* a piece that no byte refers to any more is dropped */
-        if (!twochoice_table_refers(&home->table, object, old[n].version, 0, UINT64_MAX))
+        if (!twochoice_table_refers(&home->table, object, old[n].version, old[n].offset, old[n].end - old[n].offset))
             (void)!open_bytes(&servers[old[n].target], object, old[n].version, -1);
     printf("ok %u\n", w.target);
     return QOS_OK;

@@ -62,16 +62,21 @@ static bool open_log(struct files *f, int log, const char *name)
     return true;
 }
 
-bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover, bool *fresh)
+/* Does this name have any bytes? */
+static bool has_bytes(const struct files *f, int log)
 {
     char path[600];
     struct stat st;
+    snprintf(path, sizeof path, "%s/%s", f->dir, log_name[log]);
+    return stat(path, &st) == 0 && st.st_size != 0;
+}
+
+bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover)
+{
     memset(f, 0, sizeof *f);
     f->log_bytes = log_bytes;
     snprintf(f->dir, sizeof f->dir, "%s", dir);
-    snprintf(path, sizeof path, "%s/%s", dir, ACTIVE_NAME);
-    *fresh = stat(path, &st) != 0 || st.st_size == 0;
-    if (!*fresh && !recover) {
+    if (!recover && (has_bytes(f, 0) || has_bytes(f, TWOCHOICE_MARK_LOG))) {
         tool_warn("%s holds the objects of an earlier run: --recover goes on with them", dir);
         return false;
     }
@@ -125,15 +130,22 @@ static int log_sync(void *ctx, int log)
     return fdatasync(f->log_fd[log]);
 }
 
-/* The swap gave the old log's name to the new log. The old log begins again under the free name. */
+/* A new file in new blocks. (The kernel finishes a sync of the old one that is still under way.) */
+static int log_create(void *ctx, int log)
+{
+    struct files *f = ctx;
+    const char *name = log == TWOCHOICE_MARK_LOG || log == f->active ? log_name[log == f->active ? 0 : log] : NEXT_NAME;
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return -1;
+    close(f->log_fd[log]);
+    return open_log(f, log, name) && sync_dir(f->dir) ? 0 : -1;
+}
+
 static int log_truncate(void *ctx, int log, uint64_t len)
 {
     struct files *f = ctx;
-    if (log != TWOCHOICE_MARK_LOG && log != f->active) {
-        close(f->log_fd[log]);
-        if (!open_log(f, log, NEXT_NAME))
-            return -1;
-    }
     if (ftruncate(f->log_fd[log], (off_t)len) != 0)
         return -1;
     keep_room(f, log);
@@ -158,6 +170,7 @@ static int log_swap(void *ctx, int log)
 void files_storage(struct files *f, struct twochoice_storage *storage)
 {
     storage->ctx = f;
+    storage->create = log_create;
     storage->read = log_read;
     storage->write = log_write;
     storage->sync = log_sync;
@@ -289,6 +302,12 @@ void files_clear(struct files *f, bool remove_all)
     for (; f->files > 0; f->files--)
         if (f->file[f->files - 1].fd >= 0)
             close(f->file[f->files - 1].fd);
+    if (f->active == 1) { /* the numbers of the logs are as at a start */
+        int fd = f->log_fd[1];
+        f->log_fd[1] = f->log_fd[0];
+        f->log_fd[0] = fd;
+        f->active = 0;
+    }
     clear_dir(f, "objects", remove_all);
     clear_dir(f, "away", remove_all);
     for (log = 0; log < 3 && remove_all; log++) {

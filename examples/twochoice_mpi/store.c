@@ -605,8 +605,7 @@ static bool open_table(struct store *s)
 {
     struct twochoice_recovery r = {0};
     enum qos_status st;
-    bool fresh;
-    if (!files_open(&s->files, s->s->dir, s->s->log_bytes, s->s->recover, &fresh))
+    if (!files_open(&s->files, s->s->dir, s->s->log_bytes, s->s->recover))
         return false;
     files_storage(&s->files, &s->storage);
     s->table_config.max_fragments = (uint32_t)s->s->fragments;
@@ -618,10 +617,9 @@ static bool open_table(struct store *s)
         tool_warn("server %u: the table's configuration is out of range", s->s->server);
         return false;
     }
-    if (fresh)
+    st = twochoice_table_recover(&s->table, s->s->accept_prefix ? TWOCHOICE_ACCEPT_PREFIX : 0, &r);
+    if (st == QOS_ENOENT) /* never formatted; a log that was emptied is QOS_ECORRUPT */
         st = twochoice_table_format(&s->table);
-    else
-        st = twochoice_table_recover(&s->table, s->s->accept_prefix ? TWOCHOICE_ACCEPT_PREFIX : 0, &r);
     if (st != QOS_OK) {
         tool_warn("server %u: %s/redirect.log: %s, at byte %" PRIu64 "%s", s->s->server, s->s->dir,
                   qos_strerror((int)st), r.valid_bytes,

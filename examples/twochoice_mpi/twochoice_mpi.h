@@ -141,8 +141,8 @@ struct files {
     size_t files;
     uint64_t clock;
 };
-/* Opens or makes the directory. false: failed, reason printed. *fresh: there was no log. */
-bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover, bool *fresh);
+/* Opens or makes the directory. false: failed, reason printed. recover: it may hold an earlier run. */
+bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover);
 void files_storage(struct files *f, struct twochoice_storage *storage);
 /* create: makes it durably if missing. NULL: see errno; ENOENT: missing, without create. */
 struct object_file *files_get(struct files *f, uint64_t object, uint64_t stamp, bool create);

@@ -47,6 +47,11 @@ static int log_truncate(void *ctx, int log, uint64_t len)
     return 0;
 }
 
+static int log_create(void *ctx, int log)
+{
+    return log_truncate(ctx, log, 0);
+}
+
 static int log_swap(void *ctx, int log)
 {
     (void)ctx;
@@ -65,7 +70,7 @@ static void restart(void)
     active = 0;
 }
 
-static const struct twochoice_storage storage = {NULL, log_read, log_write, log_sync, log_truncate, log_swap};
+static const struct twochoice_storage storage = {NULL, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
 static unsigned char mem[2][96 * 1024] __attribute__((aligned(64)));
 
 static enum qos_status open_table(struct twochoice_table *t, int i, uint32_t flags, struct twochoice_recovery *r)
@@ -156,10 +161,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(twochoice_table_verify(&again) == QOS_OK);
     FUZZ_CHECK(r.dropped_bytes == 0 && counts_of(&again).stamp >= counts_of(&t).stamp);
     same(&t, &again);
-    FUZZ_CHECK(r.writes_open <= UINT16_MAX);
     if (twochoice_table_compact(&t) == QOS_OK) {
-        FUZZ_CHECK(counts_of(&t).log_bytes ==
-                   48 * ((uint64_t)counts_of(&t).fragments + 2)); /* header, fragments, end */
+        /* header, fragments, perhaps which writes have ended, end */
+        FUZZ_CHECK(counts_of(&t).log_bytes / 48 - counts_of(&t).fragments - 2 <= 1);
         FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
         FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK && twochoice_table_verify(&again) == QOS_OK);
         FUZZ_CHECK(counts_of(&again).stamp >= counts_of(&t).stamp);

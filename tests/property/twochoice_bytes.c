@@ -1,6 +1,7 @@
 // proves: an object server that follows the manual's page "the life of a byte", and nothing else, loses no acknowledged
 // proves: byte. Byte arrays for the home and its targets; clients, pulls, deletes and sweeps in any order; messages
-// proves: lost, repeated and late, crashes of home and targets at any moment. Every read is checked, to the byte.
+// proves: lost, repeated and late; syncs, writes, cuts and swaps of the log that fail; crashes of home and targets at any
+// proves: moment, in a recovery, too. Every read is checked, to the byte.
 //
 // The model knows nothing of tables. For each byte it keeps the writes that may be read there: the latest acknowledged
 // one, and every write that had not ended when that one was acknowledged. Once a write was read or acknowledged, no
@@ -91,13 +92,14 @@ static uint64_t bound_of(uint32_t i)
     return acknowledged_at[i] > read_at[i] ? acknowledged_at[i] : read_at[i];
 }
 
-/* A read of byte i found this write. `bound`: the time above when the read began. */
-static void found(uint32_t i, uint32_t write, uint64_t bound)
+/* A read of byte i found this write. `bound`: the time above when the read began. stale: the bytes are elsewhere by now;
+ * then it may have seen a part of a write at home that has not ended. */
+static void found(uint32_t i, uint32_t write, uint64_t bound, bool stale)
 {
     CHECK(write < events);
     if (event[write].ended != 0)
         CHECK_GE(event[write].ended, bound);
-    if (event[write].begun > read_at[i])
+    if (!stale && event[write].begun > read_at[i])
         read_at[i] = event[write].begun;
 }
 
@@ -144,13 +146,14 @@ struct pull {
 static struct pull pull[PULLS];
 static struct twochoice_commit commit[2];
 static bool committing[2], commit_ok[2];
-static uint64_t reads, crashes, pulled, lost_messages, requeries;
+static uint32_t to_sync[2]; /* logs that a thread has still to sync */
+static uint64_t reads, crashes, recoveries, pulled, lost_messages, requeries;
 
 static void note_stale(const struct twochoice_piece *p, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++) {
-        if (twochoice_table_refers(&t, 1, p[i].version, 0, BYTES))
+        if (twochoice_table_refers(&t, 1, p[i].version, p[i].offset, p[i].end - p[i].offset))
             continue;
         if (stales == stale_room) {
             stale_room = stale_room ? 2 * stale_room : 256;
@@ -385,18 +388,23 @@ static void step_log(void)
     if (!committing[k]) {
         committing[k] = twochoice_table_commit_begin(&t, &commit[k]) == QOS_OK;
         commit_ok[k] = true;
+        to_sync[k] = commit[k].logs;
+    } else if (to_sync[k] != 0) { /* by another thread: anything may happen before the next log, and before the end */
+        const int log = __builtin_ctz(to_sync[k]);
+        to_sync[k] &= to_sync[k] - 1;
+        commit_ok[k] = storage.sync(storage.ctx, log) == 0 && commit_ok[k];
     } else {
-        int log;
         enum qos_status st;
-        for (log = 0; log < 3; log++)
-            if (commit[k].logs & 1u << log)
-                commit_ok[k] = storage.sync(storage.ctx, log) == 0 && commit_ok[k];
         st = twochoice_table_commit_end(&t, &commit[k], commit_ok[k]);
         CHECK(st == QOS_OK || st == QOS_EAGAIN || st == QOS_EIO);
         committing[k] = false;
     }
     if (check_between(&rng, 0, 3) == 0 || c.log_broken) {
+        static unsigned swapping;
+        static bool swapped;
         enum twochoice_compact_todo todo;
+        if (!c.compacting)
+            swapping = 0;
         enum qos_status st;
         if (!c.compacting) {
             st = check_between(&rng, 0, 5) == 0 || c.log_broken || c.log_bytes > c.max_log_bytes / 2
@@ -405,10 +413,18 @@ static void step_log(void)
             CHECK(st == QOS_OK || st == QOS_EIO);
             return;
         }
-        st = twochoice_table_compact_step(&t, 3, &todo);
-        if (st == QOS_OK && todo == TWOCHOICE_COMPACT_SWAP && check_between(&rng, 0, 2) == 0)
-            st = twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)c.next_log) == 0);
-        CHECK(st == QOS_OK || st == QOS_EIO);
+        if (swapping == 2) { /* the swap has returned, in another thread */
+            st = twochoice_table_compact_end(&t, swapped);
+            swapping = 0;
+        } else {
+            st = twochoice_table_compact_step(&t, 3, &todo);
+            if (swapping == 1 || (st == QOS_OK && todo == TWOCHOICE_COMPACT_SWAP && check_between(&rng, 0, 2) == 0)) {
+                swapped = storage.swap(storage.ctx, (int)c.next_log) == 0;
+                swapping = 2;
+            }
+        }
+        CHECK(st == QOS_OK || st == QOS_EIO || st == QOS_EFULL);
+        CHECK(st != QOS_EFULL || !counts_of(&t).compacting);
         CHECK_LE(counts_of(&t).log_bytes, config.max_log_bytes);
         CHECK_LE(disk.log[0].len, config.max_log_bytes);
         CHECK_LE(disk.log[1].len, config.max_log_bytes);
@@ -426,6 +442,7 @@ static struct reader {
 static void step_reader(struct reader *r)
 {
     const struct piece *source;
+    struct twochoice_piece now_at;
     uint32_t value;
     if (!r->asked) {
         r->i = (uint32_t)check_between(&rng, 0, BYTES - 1);
@@ -449,7 +466,8 @@ static void step_reader(struct reader *r)
         CHECK(source->from <= r->i && r->i < source->to);
         value = source->data[r->i];
     }
-    found(r->i, value, r->bound);
+    twochoice_table_find(&t, 1, r->i, &now_at);
+    found(r->i, value, r->bound, now_at.target != r->piece.target || now_at.version != r->piece.version);
     r->asked = false;
     reads++;
 }
@@ -466,13 +484,28 @@ static void read_all(void)
     }
 }
 
+/* The power is cut again during the recovery; or the storage fails, and the process starts again without a power cut. */
 static void recover_home(void)
 {
-    struct twochoice_recovery r;
-    uint32_t i;
-    disk_crash(&disk);
-    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
-    CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
+    enum qos_status st = QOS_EIO;
+    uint32_t i, tries;
+    disk.fail_one_in = 0;
+    for (tries = 0; st != QOS_OK; tries++) {
+        if (disk.stopped || tries == 0 || check_between(&rng, 0, 1))
+            disk_crash(&disk);
+        else
+            disk_restart(&disk);
+        disk.stop_after = tries < 3 && check_between(&rng, 0, 1) ? disk.operations + check_between(&rng, 1, 60) : 0;
+        disk.fail_one_in = tries < 3 && check_between(&rng, 0, 3) == 0 ? 20 : 0;
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+        st = twochoice_table_recover(&t, 0, NULL);
+        CHECK(st == QOS_OK || (st == QOS_EIO && tries < 3));
+        if (st == QOS_OK && disk.stopped)
+            st = QOS_EIO;
+        recoveries++;
+    }
+    disk.stop_after = 0;
+    disk.fail_one_in = 0;
     memset(pull, 0, sizeof pull);
     memset(committing, 0, sizeof committing);
     memset(reader, 0, sizeof reader);
@@ -489,8 +522,9 @@ static void recover_home(void)
 
 static void check_progress(uint64_t steps)
 {
-    printf("%u writes, %u reads, %u pieces stored, %u swept, %u parts pulled, %u crashes\n", (unsigned)events,
-           (unsigned)reads, (unsigned)stored, (unsigned)swept, (unsigned)pulled, (unsigned)crashes);
+    printf("%u writes, %u reads, %u pieces stored, %u swept, %u parts pulled, %u crashes, %u recoveries, %u failures\n",
+           (unsigned)events, (unsigned)reads, (unsigned)stored, (unsigned)swept, (unsigned)pulled, (unsigned)crashes,
+           (unsigned)recoveries, (unsigned)disk.failures);
     if (steps < 400000)
         return;
     CHECK_GE(stored, 1000);
@@ -538,6 +572,8 @@ int main(void)
             sweep();
         else if (what < 98)
             step_reader(&reader[check_between(&rng, 0, 3)]);
+        else if (check_between(&rng, 0, 9) == 0)
+            disk.fail_one_in = check_between(&rng, 0, 1) ? 0 : (unsigned)check_between(&rng, 3, 60);
         else if (check_between(&rng, 0, 99) == 0)
             disk.stop_after = disk.operations + check_between(&rng, 1, 6); /* the home's disk fails, then it crashes */
         else if (check_between(&rng, 0, 40) == 0 || disk.stopped)

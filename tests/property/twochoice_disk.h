@@ -1,5 +1,6 @@
-/* twochoice_disk.h - a storage for the log that can fail and crash: writes since the last sync may be cut at any byte,
- * or lose any of their sectors. Shared by the tests of twochoice.h. */
+/* twochoice_disk.h - a storage for the log that can fail and crash: writes and cuts since the last sync may be undone,
+ * cut at any byte, or lose any of their sectors. What a failed sync did not write is never written, until the log is
+ * created anew. Shared by the tests of twochoice.h. */
 #ifndef QOS_TESTS_TWOCHOICE_DISK_H
 #define QOS_TESTS_TWOCHOICE_DISK_H
 
@@ -10,6 +11,9 @@
 struct disk_file {
     uint8_t *data;
     size_t len, capacity, durable; /* bytes [0, durable) survive a crash */
+    uint8_t *uncut;                /* what was there when the file was cut, until a sync */
+    size_t uncut_len;
+    bool stuck; /* a sync failed: nothing more becomes durable */
 };
 
 struct disk {
@@ -18,6 +22,9 @@ struct disk {
     uint64_t operations, stop_after; /* the operation of this number fails half done; all later ones do not happen */
     struct check_rng *rng;
     bool stopped;
+    bool lies; /* the syncs after one that failed succeed, and do nothing */
+    unsigned fail_one_in; /* each operation fails once in so many; 0: never */
+    uint64_t failures, creates;
     uint8_t mark[1024]; /* the mark as it was synced: it is overwritten in place */
     size_t mark_len;
 };
@@ -45,6 +52,10 @@ static CHECK_UNUSED bool disk_stops(struct disk *d, bool *half)
     *half = false;
     if (d->stopped)
         return true;
+    if (d->fail_one_in && check_between(d->rng, 1, d->fail_one_in) == 1) {
+        d->failures++;
+        return true;
+    }
     if (++d->operations != d->stop_after)
         return false;
     d->stopped = true;
@@ -67,6 +78,7 @@ static CHECK_UNUSED int disk_write(void *ctx, int log, uint64_t offset, const vo
     bool half, stops = disk_stops(d, &half);
     if (stops && !half)
         return -1;
+    CHECK_LE(offset, d->log[log].len);
     if (half)
         len = (size_t)check_between(d->rng, 0, len);
     if (offset + len > d->log[log].len)
@@ -80,9 +92,14 @@ static CHECK_UNUSED int disk_sync(void *ctx, int log)
 {
     struct disk *d = (struct disk *)ctx;
     bool half, stops = disk_stops(d, &half);
-    if (stops && (!half || check_between(d->rng, 0, 1)))
+    if (stops && (!half || check_between(d->rng, 0, 1))) {
+        d->log[log].stuck = true;
         return -1;
+    }
+    if (log != TWOCHOICE_MARK_LOG && d->log[log].stuck)
+        return stops || !d->lies ? -1 : 0;
     d->log[log].durable = d->log[log].len;
+    d->log[log].uncut_len = 0;
     if (log == TWOCHOICE_MARK_LOG) {
         d->mark_len = d->log[log].len < sizeof d->mark ? d->log[log].len : sizeof d->mark;
         if (d->mark_len)
@@ -94,10 +111,30 @@ static CHECK_UNUSED int disk_sync(void *ctx, int log)
 static CHECK_UNUSED int disk_truncate(void *ctx, int log, uint64_t len)
 {
     struct disk *d = (struct disk *)ctx;
+    struct disk_file *f = &d->log[log];
     bool half, stops = disk_stops(d, &half);
     if (stops && (!half || check_between(d->rng, 0, 1)))
         return -1;
-    disk_resize(&d->log[log], (size_t)len);
+    if (len < f->len && f->uncut_len == 0) {
+        free(f->uncut);
+        f->uncut = (uint8_t *)malloc(f->len);
+        memcpy(f->uncut, f->data, f->len);
+        f->uncut_len = f->len;
+    }
+    disk_resize(f, (size_t)len);
+    return stops ? -1 : 0;
+}
+
+static CHECK_UNUSED int disk_create(void *ctx, int log)
+{
+    struct disk *d = (struct disk *)ctx;
+    bool half, stops = disk_stops(d, &half);
+    if (stops && (!half || check_between(d->rng, 0, 1)))
+        return -1;
+    d->creates++;
+    disk_resize(&d->log[log], 0);
+    d->log[log].uncut_len = 0;
+    d->log[log].stuck = false;
     return stops ? -1 : 0;
 }
 
@@ -122,6 +159,7 @@ static CHECK_UNUSED void disk_restart(struct disk *d)
     }
     d->active = 0;
     disk_resize(&d->log[1], 0);
+    d->log[1].uncut_len = 0;
 }
 
 /* Each sector of the mark is as at the last sync, or as written since, or torn between the two. */
@@ -155,6 +193,12 @@ static CHECK_UNUSED void disk_crash(struct disk *d)
     disk_crash_mark(d);
     for (i = 0; i < 2; i++) {
         struct disk_file *f = &d->log[i];
+        if (f->uncut_len > f->durable && check_between(d->rng, 0, 1)) { /* the cut, and all after it, is undone */
+            disk_resize(f, f->uncut_len);
+            memcpy(f->data + f->durable, f->uncut + f->durable, f->uncut_len - f->durable);
+        }
+        f->uncut_len = 0;
+        f->stuck = false;
         if (check_between(d->rng, 0, 1)) {
             disk_resize(f, (size_t)check_between(d->rng, f->durable, f->len));
         } else {
@@ -180,6 +224,7 @@ static CHECK_UNUSED void disk_init(struct disk *d, struct check_rng *rng, struct
     memset(d, 0, sizeof *d);
     d->rng = rng;
     s->ctx = d;
+    s->create = disk_create;
     s->read = disk_read;
     s->write = disk_write;
     s->sync = disk_sync;
@@ -189,9 +234,11 @@ static CHECK_UNUSED void disk_init(struct disk *d, struct check_rng *rng, struct
 
 static CHECK_UNUSED void disk_free(struct disk *d)
 {
-    free(d->log[0].data);
-    free(d->log[1].data);
-    free(d->log[2].data);
+    int i;
+    for (i = 0; i < 3; i++) {
+        free(d->log[i].data);
+        free(d->log[i].uncut);
+    }
 }
 
 #endif

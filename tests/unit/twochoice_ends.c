@@ -79,7 +79,7 @@ static void full_log(void)
         while (counts_of(&t).compacting) { /* until it ends, or is given up because it cannot keep up */
             st = twochoice_table_compact_step(&t, 3, &todo);
             if (st != QOS_OK)
-                CHECK_EQ(st, QOS_EIO);
+                CHECK_EQ(st, QOS_EFULL);
             else if (todo == TWOCHOICE_COMPACT_COMMIT)
                 CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
             else if (todo == TWOCHOICE_COMPACT_SWAP)
@@ -100,9 +100,8 @@ static void full_log(void)
             disk_restart(&disk);
             CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
             CHECK_EQ(twochoice_table_recover(&t, 0, &r), QOS_OK);
-            CHECK_EQ(r.writes_open, 2); /* a write that never ended; its piece may be left behind */
             CHECK_EQ(counts_of(&t).writes_open, 0);
-            CHECK_EQ(twochoice_table_write_end(&t, stamp[0], &p, 1, &n), QOS_ENOENT);
+            CHECK_EQ(twochoice_table_write_end(&t, stamp[0], &p, 1, &n), QOS_ESTALE);
         }
         for (i = 1; i < 12; i++)
             CHECK_EQ(redirect(&t, i, 0, 1000, TWOCHOICE_LOCAL), QOS_OK);
@@ -184,7 +183,7 @@ static void failing_storage(void)
     void *mem = open_logged(&config, &storage, 0, 202);
     enum twochoice_compact_todo todo;
     uint64_t i, stop;
-    for (stop = 1; stop <= 6; stop++) { /* each operation of a format fails */
+    for (stop = 1; stop <= 9; stop++) { /* each operation of a format fails */
         disk.operations = 0;
         disk.stop_after = stop;
         CHECK_EQ(twochoice_table_format(&t), QOS_EIO);
@@ -195,24 +194,32 @@ static void failing_storage(void)
     for (i = 0; i < 199; i++)
         CHECK_EQ(redirect(&t, i, 0, 10, 2), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
-    for (stop = 1; stop <= 3; stop++) { /* the tail is cut, the bound on stamps raised, all synced */
-        disk_resize(&disk.log[0], 48 * 200 + 5);
+    disk_resize(&disk.log[0], 48 * 200 + 5);
+    for (stop = 1; stop <= 206; stop++) { /* the mark is synced; 203 records in a new log; it is synced, swapped in */
         disk.operations = 0;
         disk.stop_after = stop;
-        reopen(&config, mem, QOS_EIO);
+        disk_restart(&disk);
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+        CHECK_EQ(twochoice_table_recover(&t, 0, NULL), QOS_EIO);
+        CHECK_EQ(counts_of(&t).fragments, 0);
+        CHECK_EQ(disk.stopped, true);
         disk.stopped = false;
-        disk_resize(&disk.log[0], 48 * 200);
+        if (disk.active == 0)
+            CHECK_EQ(disk.log[0].len, 48 * 200 + 5);
     }
     disk.stop_after = 0;
+    reopen(&config, mem, QOS_OK);
+    CHECK_EQ(counts_of(&t).fragments, 199);
+    disk_restart(&disk);
+    disk.log[0].durable = disk.log[0].len;
     storage.read = failing_read;
-    for (i = 0; i < 4; i++) { /* three chunks and the mark */
+    for (i = 0; i < 5; i++) { /* four chunks and the mark */
         reads_until_error = (int)i;
         reopen(&config, mem, QOS_EIO);
     }
-    reads_until_error = 4; /* the chunks, and then an error */
-    reopen(&config, mem, QOS_EIO);
     memcpy(disk.log[TWOCHOICE_MARK_LOG].data, disk.log[0].data,
-           48); /* a header in place of a mark does not count; the other slot does */
+           48); /* a header in place of a mark does not count */
+    memset(disk.log[TWOCHOICE_MARK_LOG].data + 512, 0, 48);
     reads_until_error = 100;
     reopen(&config, mem, QOS_ECORRUPT);
     memset(disk.log[TWOCHOICE_MARK_LOG].data, 0, 48);
@@ -223,6 +230,7 @@ static void failing_storage(void)
         twochoice_table_find(&t, i, 0, &p);
         CHECK_EQ(p.target, 2);
     }
+    disk_restart(&disk);
     disk.log[0].data[100] ^= 1; /* the read behind the damage fails too */
     reads_until_error = 1;
     reopen(&config, mem, QOS_EIO);
@@ -232,7 +240,7 @@ static void failing_storage(void)
     storage.read = disk_read;
     reopen(&config, mem, QOS_OK);
     CHECK_EQ(counts_of(&t).fragments, 199);
-    for (stop = 1; stop <= 2; stop++) { /* truncate and write of the next log's header */
+    for (stop = 1; stop <= 2; stop++) { /* creation and write of the next log's header */
         disk.operations = 0;
         disk.stop_after = stop;
         CHECK_EQ(twochoice_table_compact_start(&t), QOS_EIO);
@@ -274,6 +282,9 @@ static void failing_storage(void)
     CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* bytes of the failed write cannot be cut off */
     disk.stopped = false;
     disk.stop_after = 0;
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO);
+    CHECK_EQ(twochoice_table_compact(&t), QOS_OK); /* a new log does not need the old one */
+    CHECK_EQ(redirect(&t, 0, 0, 10, 3), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
     close_logged(mem);
 }
@@ -310,7 +321,7 @@ static void long_write(void)
         twochoice_table_find(&t, 1, from * step, &p);
         CHECK(p.version == stamp && p.end == parts * step);
         CHECK_EQ(counts_of(&t).fragments, from + 1);
-        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* bytes after the range do not count */
+        CHECK(!twochoice_table_refers(&t, 1, 1, 0, step)); /* nothing of it is left */
         CHECK_EQ(redirect(&t, 1, 0, parts * step, TWOCHOICE_LOCAL), QOS_OK);
     }
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
@@ -420,7 +431,7 @@ static void outrun(void)
     if (st == QOS_OK)
         CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0), QOS_OK);
     else
-        CHECK_EQ(st, QOS_EIO);
+        CHECK_EQ(st, QOS_EFULL);
     CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
     CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
     CHECK_EQ(counts_of(&t).fragments, 38);
@@ -489,7 +500,7 @@ static void odd_settings(void)
     uint64_t found;
     size_t n = 0, i, size;
     void *mem = open_logged(&config, &storage, 0, 10), *mem2;
-    for (i = 0; i < 5; i++) { /* each callback is required */
+    for (i = 0; i < 6; i++) { /* each callback is required */
         partial = storage;
         if (i == 0)
             partial.read = NULL;
@@ -499,6 +510,8 @@ static void odd_settings(void)
             partial.sync = NULL;
         if (i == 3)
             partial.truncate = NULL;
+        if (i == 5)
+            partial.create = NULL;
         if (i == 4)
             partial.swap = NULL;
         config.storage = &partial;
@@ -509,7 +522,7 @@ static void odd_settings(void)
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_recover(&t, 8, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
-    CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EIO); /* no compaction is under way */
+    CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EINVAL); /* no compaction is under way */
     memset(&checker, 0, sizeof checker);
     CHECK_EQ(twochoice_checker_run(&checker, &t, NULL, &found), QOS_EINVAL);
     memset(&sc, 0, sizeof sc);
@@ -613,8 +626,8 @@ static void marks(void)
     close_logged(mem);
 }
 
-/* A failed sync ends a compaction that copies, but not one whose swap is under way. Nothing is recorded before a
- * compaction or a recovery. A format that fails leaves no usable log. */
+/* A failed sync of the active log ends no compaction. Nothing is recorded, and nothing acknowledged, before the swap of
+ * a log that did not fail. A format that fails leaves no usable log. */
 static void failed_syncs(void)
 {
     struct twochoice_table_config config;
@@ -631,12 +644,20 @@ static void failed_syncs(void)
     CHECK_EQ(twochoice_table_write_begin(&t, 2, 3, 0, 10, &stamp), QOS_OK);
     CHECK_EQ(twochoice_table_commit_begin(&t, &commit), QOS_OK);
     CHECK_EQ(twochoice_table_commit_end(&t, &commit, false), QOS_EIO);
-    CHECK(!counts_of(&t).compacting && counts_of(&t).log_broken);
+    CHECK(counts_of(&t).compacting && counts_of(&t).log_broken);
     CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_EIO);
     CHECK_EQ(counts_of(&t).fragments, 1);
-    CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact_step(&t, 10, &todo), QOS_OK);
+    CHECK_EQ(todo, TWOCHOICE_COMPACT_COMMIT);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO); /* the other log is durable, but not active yet */
+    CHECK_EQ(counts_of(&t).durable_changes, 0);
+    CHECK_EQ(twochoice_table_compact_step(&t, 10, &todo), QOS_OK);
+    CHECK_EQ(todo, TWOCHOICE_COMPACT_SWAP);
+    CHECK_EQ(twochoice_table_compact_end(&t, storage.swap(storage.ctx, (int)counts_of(&t).next_log) == 0), QOS_OK);
+    CHECK_EQ(counts_of(&t).durable_changes, 1); /* the swap acknowledges */
     CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_OK);
     CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+    todo = TWOCHOICE_COMPACT_STEP;
     while (todo != TWOCHOICE_COMPACT_SWAP) {
         CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
         CHECK_EQ(twochoice_table_compact_step(&t, 10, &todo), QOS_OK);

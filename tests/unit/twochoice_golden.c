@@ -62,6 +62,7 @@ static void check_log(void)
     struct disk disk;
     uint8_t bytes[1024];
     size_t n;
+    int i;
     disk_init(&disk, NULL, &storage);
     memset(&config, 0, sizeof config);
     config.max_fragments = 16;
@@ -78,17 +79,20 @@ static void check_log(void)
     golden_same("twochoice_log", disk.log[0].data, disk.log[0].len);
     golden_same("twochoice_mark", disk.log[TWOCHOICE_MARK_LOG].data, disk.log[TWOCHOICE_MARK_LOG].len);
 
-    n = golden_read("twochoice_log", bytes, sizeof bytes);
-    disk_resize(&disk.log[0], n);
-    memcpy(disk.log[0].data, bytes, n);
-    n = golden_read("twochoice_mark", bytes, sizeof bytes);
-    disk_resize(&disk.log[TWOCHOICE_MARK_LOG], n);
-    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, bytes, n);
-    CHECK_EQ(twochoice_table_init(&table, mem.mem, mem.size, &config), QOS_OK);
-    CHECK_EQ(twochoice_table_recover(&table, 0, &recovery), QOS_OK);
-    CHECK_EQ(recovery.records, 3);
-    CHECK_EQ(recovery.dropped_bytes, 0);
-    check_table(&table);
+    for (i = 0; i < 2; i++) { /* version 2, too */
+        disk_restart(&disk);
+        n = golden_read(i ? "twochoice_log_2" : "twochoice_log", bytes, sizeof bytes);
+        disk_resize(&disk.log[0], n);
+        memcpy(disk.log[0].data, bytes, n);
+        n = golden_read(i ? "twochoice_mark_2" : "twochoice_mark", bytes, sizeof bytes);
+        disk_resize(&disk.log[TWOCHOICE_MARK_LOG], n);
+        memcpy(disk.log[TWOCHOICE_MARK_LOG].data, bytes, n);
+        CHECK_EQ(twochoice_table_init(&table, mem.mem, mem.size, &config), QOS_OK);
+        CHECK_EQ(twochoice_table_recover(&table, 0, &recovery), QOS_OK);
+        CHECK_EQ(recovery.records, 3);
+        CHECK_EQ(recovery.dropped_bytes, 0);
+        check_table(&table);
+    }
     CHECK(check_mem_free(&mem));
     disk_free(&disk);
 }
