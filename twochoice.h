@@ -161,8 +161,8 @@ struct twochoice_piece {
  * log 0 is the active one. Each callback returns 0 for success. */
 struct twochoice_storage {
     void *ctx;
-    /* Makes an empty log under this number, in new storage blocks: a new file, never an old one cut to nothing. What had
-     * the number is given up, even if a sync of it still runs in another thread: its result no longer matters. */
+    /* Makes an empty log under this number, in new storage blocks: a new file, never an old one cut to nothing. What
+     * had the number is given up, even if a sync of it still runs in another thread: its result no longer matters. */
     int (*create)(void *ctx, int log);
     /* Reads up to len_bytes at offset; *got < len_bytes only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
@@ -397,7 +397,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
  *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
  *            QOS_EAGAIN: they are more than max; `replaced` has the first of them, and nothing has changed. Call again
- *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and never will.
+ *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and
+ *            never will.
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
  *            again. QOS_EIO: call again, or cancel. O(log n) a piece replaced. Called again after QOS_OK it gives
  *            QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too old to know whether the write counted
@@ -627,8 +628,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      the home answers for each with refers(), once all its changes so far are durable.
  *   7. Delete or truncate: a write at home of the range, without data. begin; remove the bytes at home, durably;
  *      end; commit. In bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
- *   8. Answers may be lost: write_end may be called again, and gives the same answer. On QOS_ENOENT the client may begin
- *      again with a new stamp; on QOS_ESTALE only after it has read what is there.
+ *   8. Answers may be lost: write_end may be called again, and gives the same answer. On QOS_ENOENT the client may
+ *      begin again with a new stamp; on QOS_ESTALE only after it has read what is there.
  *
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. The cost
  * of a query is its cache misses. So a node is 16 cache lines, and its first line shows which of the others to read:
@@ -656,8 +657,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      4  format version (8 bits), type (8), target (16)
  *      8  object      header, mark: the home server
  *     16  offset      header, mark: the log's identity; ended: bits 0..63
- *     24  end         header: 1 if the log is compacted; mark: how many of its records are durable; ended: bits 64..127;
- *                     end: length of the longest redirect
+ *     24  end         header: 1 if the log is compacted; mark: how many of its records are durable;
+ *                     ended: bits 64..127; end: length of the longest redirect
  *     32  version     redirect: its stamp; ended: bit i is set if write version + i has ended; header, ceiling, end,
  *                     mark: no stamp above was given out when it was written
  *     40  how many records before this one were not yet durable when it was written (32 bits)
@@ -1957,12 +1958,13 @@ QOS_PRIV void twochoice_priv_mark_synced(struct twochoice_table *table, uint64_t
 QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *table)
 {
     const struct twochoice_storage *s = &table->storage;
-    uint8_t zeros[TWOCHOICE_PRIV_MARK_BYTES];
+    uint8_t zeros[TWOCHOICE_PRIV_MARK_SLOT];
     __builtin_memset(zeros, 0, sizeof zeros);
     table->mark_slot = 0;
     if (s->create(s->ctx, TWOCHOICE_MARK_LOG) != 0 ||
-        s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 || twochoice_priv_put_mark(table) != QOS_OK ||
-        s->sync(s->ctx, TWOCHOICE_MARK_LOG) != 0)
+        s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
+        s->write(s->ctx, TWOCHOICE_MARK_LOG, sizeof zeros, zeros, sizeof zeros) != 0 ||
+        twochoice_priv_put_mark(table) != QOS_OK || s->sync(s->ctx, TWOCHOICE_MARK_LOG) != 0)
         return QOS_EIO;
     twochoice_priv_mark_synced(table, table->mark);
     return QOS_OK;

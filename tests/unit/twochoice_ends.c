@@ -183,7 +183,7 @@ static void failing_storage(void)
     void *mem = open_logged(&config, &storage, 0, 202);
     enum twochoice_compact_todo todo;
     uint64_t i, stop;
-    for (stop = 1; stop <= 9; stop++) { /* each operation of a format fails */
+    for (stop = 1; stop <= 10; stop++) { /* each operation of a format fails */
         disk.operations = 0;
         disk.stop_after = stop;
         CHECK_EQ(twochoice_table_format(&t), QOS_EIO);
