@@ -70,7 +70,8 @@ static void restart(void)
     active = 0;
 }
 
-static const struct twochoice_storage storage = {NULL, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
+static const struct twochoice_storage storage = {NULL,     log_create,   log_read, log_write,
+                                                 log_sync, log_truncate, log_swap};
 static unsigned char mem[2][96 * 1024] __attribute__((aligned(64)));
 
 static enum qos_status open_table(struct twochoice_table *t, int i, uint32_t flags, struct twochoice_recovery *r)

@@ -22,7 +22,7 @@ struct disk {
     uint64_t operations, stop_after; /* the operation of this number fails half done; all later ones do not happen */
     struct check_rng *rng;
     bool stopped;
-    bool lies; /* the syncs after one that failed succeed, and do nothing */
+    bool lies;            /* the syncs after one that failed succeed, and do nothing */
     unsigned fail_one_in; /* each operation fails once in so many; 0: never */
     uint64_t failures, creates;
     uint8_t mark[1024]; /* the mark as it was synced: it is overwritten in place */

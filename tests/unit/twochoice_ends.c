@@ -217,8 +217,7 @@ static void failing_storage(void)
         reads_until_error = (int)i;
         reopen(&config, mem, QOS_EIO);
     }
-    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, disk.log[0].data,
-           48); /* a header in place of a mark does not count */
+    memcpy(disk.log[TWOCHOICE_MARK_LOG].data, disk.log[0].data, 48); /* a header in place of a mark does not count */
     memset(disk.log[TWOCHOICE_MARK_LOG].data + 512, 0, 48);
     reads_until_error = 100;
     reopen(&config, mem, QOS_ECORRUPT);

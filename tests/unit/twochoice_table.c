@@ -286,7 +286,7 @@ static void references(void)
     CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 90, 70, &b), QOS_OK);
     CHECK_EQ(twochoice_table_write_end(&t, b, p, 4, &n), QOS_OK);
     CHECK(n == 1 && p[0].version == a && p[0].offset == 100 && p[0].end == 160);
-    CHECK(twochoice_table_refers(&t, 7, a, 100, 100)); /* its last 40 bytes */
+    CHECK(twochoice_table_refers(&t, 7, a, 100, 100));                            /* its last 40 bytes */
     CHECK(twochoice_table_refers(&t, 7, a, p[0].offset, p[0].end - p[0].offset)); /* asked for what was replaced */
     CHECK_EQ(redirect(&t, 9, 0, 100, 2), QOS_OK);
     twochoice_table_find(&t, 9, 0, p);
