@@ -125,7 +125,7 @@ static void end_reply(struct backend *b, enum outcome outcome)
     b->first = (b->first + 1) & (b->ring_size - 1);
     b->count--;
     __atomic_store_n(&w->at_memcached, w->at_memcached - 1, __ATOMIC_RELAXED); /* the main thread reads it */
-    worker_done(w, &r->grant, outcome);
+    worker_done(w, &r->grant, outcome, r->bytes);
     client_replied(r->client);
 }
 
@@ -164,7 +164,7 @@ static void backend_close(struct backend *b)
         else if (!r->quiet && !(r->of_get && r->client->get_failed))
             say(r->client, NOT_THERE);
         r->client->get_failed |= r->of_get;
-        bucket_refused(r->grant.bucket);
+        bucket_refused(r->grant.bucket, REFUSED_DOWN);
         end_reply(b, OUTCOME_FAILED);
     }
     send_held(b);
@@ -284,6 +284,7 @@ void backend_send(struct worker *w, struct client *c)
     r->of_get = h->of_get;
     r->first = h->of_get && c->get_first;
     r->last = h->last;
+    r->bytes = 0;
     r->seen = r->value_seen = r->mute = r->inside = false;
     tie->shape = h->answer ? &protocol_unlink : h->of_get ? c->get_shape : h->shape;
     tie->letters = h->letters;
@@ -354,7 +355,7 @@ static void show(struct request *r, const char *line, size_t bytes, const struct
         return;
     if ((reply->body_bytes || reply->more) &&
         !client_room(c, r->grant.bucket, bytes + reply->body_bytes + sizeof NO_ROOM)) {
-        bucket_refused(r->grant.bucket);
+        bucket_refused(r->grant.bucket, REFUSED_MEMORY);
         r->mute = true;
         c->get_failed |= r->of_get;
         say(c, NO_ROOM);
@@ -395,6 +396,7 @@ static bool reply_line(struct backend *b, const char *line, size_t bytes)
     if (b->count == 0 || !protocol_reply(&r->tie, line, bytes, &reply) || (r->of_get && reply.more && r->value_seen))
         return false;
     first_line(r);
+    r->bytes += bytes + reply.body_bytes;
     b->body_bytes = reply.body_bytes;
     if (reply.more) {
         r->value_seen = true;

@@ -1,5 +1,10 @@
 // Buckets: classification of requests, scheduling, statistics.
 //
+// A request costs 1 and a part for its bytes. What it will be is known of a set; of a get it is what the bucket's last
+// replies were, and the difference is charged to the bucket's next request. Surplus requests are sent while fewer than
+// --depth requests and FLIGHT_BYTES are at memcached; requests by reservation are sent at once, as reservations are few
+// enough. So a reservation waits for no others' large values, however deep the pipeline is.
+//
 // All workers share one lock. A worker takes it once in a turn: it hands in arrivals and completions, then grants while
 // memcached has room. A grant for another worker's client wakes that worker. So shares are exact over all workers, and
 // one hold of the lock serves many requests.
@@ -19,7 +24,10 @@
    */
 #define IN_A_ROW 8
 
-#define LATENCY_STEPS 32 /* step k: below 2^k us */
+#define FLIGHT_BYTES (UINT64_C(4) << 20)
+/* Bytes that take the time of one more request: 8 KiB are copied four times in 5 us. */
+#define COST_BYTES 8192
+#define BLOCKED_NS 1000000 /* a reservation may be due before the next reply */
 
 struct bucket_spec bucket_spec[BUCKETS_LIMIT];
 uint32_t bucket_count, bucket_other;
@@ -28,15 +36,15 @@ struct pshift_scheduler *buckets_pshift;
 
 struct bucket {
     struct client *head, *tail; /* its queue */
-    uint64_t waiting, requests, reserved, failed;
-    uint64_t backlog_ns, since_ns; /* time with a request waiting; since when */
-    uint64_t chances, since_grant; /* the same, counted in grants to any bucket */
-    uint64_t emptied;              /* how often the last waiting request was sent */
-    uint64_t latency[LATENCY_STEPS];
+    uint64_t waiting;
+    uint64_t since_ns, since_grant; /* when a request has waited since, in time and in grants to any bucket */
+    uint64_t reply_bytes;           /* mean of the last replies */
+    int64_t owed_bytes;             /* what requests had more than they were charged for; negative: less */
+    struct bucket_stats stats;
 };
 
 struct bucket_counts { /* atomic, without the lock */
-    uint64_t refused, memory_bytes, clients;
+    uint64_t refused[REFUSED_REASONS], memory_bytes, clients;
 };
 
 static struct {
@@ -47,7 +55,9 @@ static struct {
     uint32_t prefixes;
     bool several; /* connections are of several buckets */
     uint32_t at_memcached;
-    uint64_t grants;
+    uint64_t flight_bytes; /* of these, as expected */
+    uint64_t grants, cost_max;
+    bool blocked;     /* surplus requests wait for room at memcached */
     uint32_t watcher; /* the worker that checks again at watch_ns */
     uint64_t watch_ns, now_ns;
 } b;
@@ -136,6 +146,8 @@ uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storag
     uint32_t k, best = bucket_other, bits = 0;
     if (port_bucket < bucket_count)
         return port_bucket;
+    if (from->ss_family != AF_INET && from->ss_family != AF_INET6)
+        return bucket_other; /* a local socket */
     if (from->ss_family == AF_INET)
         memcpy(address + 12, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
     else
@@ -184,9 +196,9 @@ void bucket_uncharge(uint32_t bucket, uint64_t bytes)
     __atomic_sub_fetch(&b.counts[bucket].memory_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-void bucket_refused(uint32_t bucket)
+void bucket_refused(uint32_t bucket, enum refused why)
 {
-    __atomic_add_fetch(&b.counts[bucket].refused, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&b.counts[bucket].refused[why], 1, __ATOMIC_RELAXED);
 }
 
 /* ---- scheduling -------------------------------------------------------------------------------------------------- */
@@ -198,7 +210,8 @@ static void open_tags(void)
     uint32_t k;
     config.mode = gate_settings.policy == POLICY_PS ? TAGS_PS : TAGS_REWARD;
     config.attribute = config.mode == TAGS_REWARD;
-    config.at_device_max = (uint32_t)gate_settings.depth;
+    config.at_device_max = DEPTH_MAX;
+    config.cost_max = b.cost_max = 2 + 2 * gate_settings.value_bytes_max / COST_BYTES;
     config.capacity_per_s = agent_config.capacity;
     wrong = tags_config_error(&config);
     if (wrong)
@@ -277,9 +290,9 @@ static void unqueue(struct client *c)
         q->tail = c->prev;
     c->queued = false;
     if (--q->waiting == 0) {
-        q->emptied++;
-        q->backlog_ns += qos_sat_sub(b.now_ns, q->since_ns);
-        q->chances += b.grants - q->since_grant;
+        q->stats.emptied++;
+        q->stats.backlog_ns += qos_sat_sub(b.now_ns, q->since_ns);
+        q->stats.chances += b.grants - q->since_grant;
     }
 }
 
@@ -297,20 +310,25 @@ static void leave(struct client *c)
         worker_bury(c);
 }
 
-/* From its queue to its reply. */
-static void note_latency(struct bucket *q, uint64_t ns)
+static void note(struct times *t, uint64_t ns)
 {
     const uint64_t us = ns / 1000;
-    q->latency[us ? qos_min(64 - (uint64_t)__builtin_clzll(us), LATENCY_STEPS - 1) : 0]++;
+    t->step[us ? qos_min(64 - (uint64_t)__builtin_clzll(us), TIME_STEPS - 1) : 0]++;
+    t->sum_ns += ns;
 }
 
 static void give_back(const struct done *d)
 {
     struct bucket *q = &b.bucket[d->grant.bucket];
     b.at_memcached--;
-    q->failed += d->outcome == OUTCOME_FAILED || d->outcome == OUTCOME_NOT_SENT;
+    b.flight_bytes -= d->grant.bytes;
+    q->stats.failed += d->outcome == OUTCOME_FAILED || d->outcome == OUTCOME_NOT_SENT;
     if (d->outcome == OUTCOME_DONE)
-        note_latency(q, qos_sat_sub(b.now_ns, d->grant.asked_ns));
+        q->reply_bytes = (q->reply_bytes * 7 + d->bytes + 7) / 8;
+    if (d->outcome != OUTCOME_NOT_SENT) /* that is not charged at all */
+        q->owed_bytes += (int64_t)d->bytes - (int64_t)d->grant.reply_bytes;
+    if (d->outcome == OUTCOME_DONE)
+        note(&q->stats.latency, qos_sat_sub(b.now_ns, d->grant.asked_ns));
     if (buckets_pshift)
         return; /* its token is spent in any case */
     if (d->outcome == OUTCOME_NOT_SENT)
@@ -321,28 +339,66 @@ static void give_back(const struct done *d)
         must(tags_complete(&b.tags, b.now_ns, &d->grant.tags, 0));
 }
 
+static bool room(void)
+{
+    return b.at_memcached < gate_settings.depth && b.flight_bytes < FLIGHT_BYTES;
+}
+
+/* What the bucket's next request is expected to move, and its cost. What was charged too little or too much before is
+ * in it. */
+static uint64_t expect(struct bucket *q, struct grant *grant)
+{
+    int64_t bytes;
+    uint64_t cost;
+    grant->reply_bytes = q->reply_bytes;
+    grant->bytes = q->head->head.data_bytes + grant->reply_bytes;
+    bytes = (int64_t)grant->bytes + q->owed_bytes;
+    cost = bytes > 0 ? qos_min(1 + (uint64_t)bytes / COST_BYTES, b.cost_max) : 1;
+    q->owed_bytes += (int64_t)grant->bytes - (int64_t)((cost - 1) * COST_BYTES);
+    return cost;
+}
+
+static bool pick_pshift(struct grant *grant, bool *reserved)
+{
+    struct pshift_pick pick;
+    if (!room() || pshift_scheduler_pick(buckets_pshift, &pick) != QOS_OK)
+        return false;
+    grant->bucket = pick.queue;
+    *reserved = pick.backing == PSHIFT_RESERVATION;
+    (void)expect(&b.bucket[pick.queue], grant);
+    return true;
+}
+
+static bool pick_tags(struct grant *grant, bool *reserved)
+{
+    struct tags_choice choice;
+    if (b.at_memcached >= DEPTH_MAX || tags_choose(&b.tags, b.now_ns, &choice) != QOS_OK)
+        return false;
+    *reserved = choice.phase == TAGS_PHASE_RESERVATION;
+    if (!*reserved && !room()) {
+        b.blocked = true;
+        return false;
+    }
+    grant->bucket = choice.client;
+    must(tags_dispatch(&b.tags, b.now_ns, &choice, expect(&b.bucket[choice.client], grant), 0, 0, &grant->tags));
+    return true;
+}
+
 /* The next request to send. False: none now. */
 static bool pick(struct grant *grant)
 {
-    struct pshift_pick pick;
-    bool reserved;
-    if (b.at_memcached >= gate_settings.depth)
+    bool reserved = false;
+    struct bucket *q;
+    b.blocked = false;
+    if (!(buckets_pshift ? pick_pshift(grant, &reserved) : pick_tags(grant, &reserved)))
         return false;
-    if (buckets_pshift) {
-        if (pshift_scheduler_pick(buckets_pshift, &pick) != QOS_OK)
-            return false;
-        grant->bucket = pick.queue;
-        reserved = pick.backing == PSHIFT_RESERVATION;
-    } else {
-        if (tags_pull(&b.tags, b.now_ns, 1, &grant->tags) != QOS_OK)
-            return false;
-        grant->bucket = grant->tags.client;
-        reserved = grant->tags.phase == TAGS_PHASE_RESERVATION;
-    }
+    q = &b.bucket[grant->bucket];
     b.at_memcached++;
+    b.flight_bytes += grant->bytes;
     b.grants++;
-    b.bucket[grant->bucket].requests++;
-    b.bucket[grant->bucket].reserved += reserved;
+    q->stats.requests++;
+    q->stats.reserved += reserved;
+    note(&q->stats.wait, qos_sat_sub(b.now_ns, q->head->grant.asked_ns));
     return true;
 }
 
@@ -363,9 +419,11 @@ static void hand_over(struct client *c, const struct grant *grant, bool wake[])
 /* One worker checks again when a limit allows the next request; the others may sleep. */
 static void watch(struct worker *w)
 {
-    uint64_t next_ns = buckets_pshift ? QOS_NEVER : tags_next_ns(&b.tags, b.now_ns);
-    if (b.at_memcached >= gate_settings.depth)
-        next_ns = QOS_NEVER; /* a reply comes first */
+    uint64_t next_ns = QOS_NEVER;
+    if (b.blocked)
+        next_ns = b.now_ns + BLOCKED_NS;
+    else if (!buckets_pshift && b.at_memcached < DEPTH_MAX)
+        next_ns = tags_next_ns(&b.tags, b.now_ns);
     w->look_ns = QOS_NEVER;
     if (b.watcher == w->number || next_ns < b.watch_ns || b.watch_ns < b.now_ns) {
         b.watcher = w->number;
@@ -453,14 +511,6 @@ uint64_t bucket_waiting(uint32_t bucket)
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-static void number(FILE *f, bool prometheus, const char *bucket, const char *name, uint64_t value)
-{
-    if (prometheus)
-        fprintf(f, "memcached_gate_%s{bucket=\"%s\"} %" PRIu64 "\n", name, bucket, value);
-    else
-        fprintf(f, "STAT %s:%s %" PRIu64 "\r\n", bucket, name, value);
-}
-
 /* What the bucket's next request waits for. */
 static const char *waits_for(uint32_t k)
 {
@@ -470,87 +520,34 @@ static const char *waits_for(uint32_t k)
     if (!gate_backend_up())
         return "memcached, which does not answer";
     if (buckets_pshift)
-        return b.at_memcached >= gate_settings.depth ? "memcached" : "tokens";
+        return !room() ? "memcached" : "tokens";
     if (tags_info(&b.tags, k, &state) == QOS_OK && state.waiting_at_limit)
         return "its limit";
-    return b.at_memcached >= gate_settings.depth ? "memcached" : "its turn";
+    return !room() ? "memcached" : "its turn";
 }
 
-/* In the text, step k has its own count; in Prometheus, `le` counts all below it. */
-static void latency_stats(FILE *f, bool prometheus, const struct bucket *q, const char *name)
+void buckets_look(struct bucket_stats *out, struct gate_stats *all)
 {
-    uint64_t below = 0;
-    uint32_t k;
-    for (k = 0; k < LATENCY_STEPS; k++) {
-        below += q->latency[k];
-        if (prometheus && k + 1 < LATENCY_STEPS)
-            fprintf(f, "memcached_gate_latency_seconds_bucket{bucket=\"%s\",le=\"%.6f\"} %" PRIu64 "\n", name,
-                    (double)(UINT64_C(1) << k) / 1e6, below);
-        else if (prometheus)
-            fprintf(f, "memcached_gate_latency_seconds_bucket{bucket=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", name, below);
-        else
-            fprintf(f, "%s%" PRIu64, k ? "," : "", q->latency[k]);
-    }
-}
-
-static void bucket_stats(FILE *f, bool prometheus, uint32_t k, const struct bucket *q, const char *waits,
-                         uint64_t now_ns)
-{
-    const struct bucket_spec *s = &bucket_spec[k];
-    uint64_t backlog_ns = q->backlog_ns + (q->waiting ? qos_sat_sub(now_ns, q->since_ns) : 0);
-    number(f, prometheus, s->name, "reserve", s->terms.reservation_per_s);
-    number(f, prometheus, s->name, "limit", s->terms.limit_per_s);
-    number(f, prometheus, s->name, "weight", qos_max(s->terms.weight, 1));
-    number(f, prometheus, s->name, "requests_total", q->requests);
-    number(f, prometheus, s->name, "by_reservation_total", q->reserved);
-    number(f, prometheus, s->name, "failed_total", q->failed);
-    number(f, prometheus, s->name, "refused_total", __atomic_load_n(&b.counts[k].refused, __ATOMIC_RELAXED));
-    number(f, prometheus, s->name, "waiting", q->waiting);
-    number(f, prometheus, s->name, "waited_ns_total", backlog_ns);
-    number(f, prometheus, s->name, "emptied_total", q->emptied);
-    number(f, prometheus, s->name, "chances_total", q->chances);
-    number(f, prometheus, s->name, "memory_bytes", __atomic_load_n(&b.counts[k].memory_bytes, __ATOMIC_RELAXED));
-    if (!prometheus)
-        fprintf(f, "STAT %s:latency_log2_us ", s->name);
-    latency_stats(f, prometheus, q, s->name);
-    if (!prometheus)
-        fprintf(f, "\r\nSTAT %s:waits_for %s\r\n", s->name, waits);
-}
-
-char *buckets_stats(bool prometheus, size_t *bytes)
-{
-    char *text = NULL;
-    FILE *f = open_memstream(&text, bytes);
-    /* Copies: printing takes long, and the lock must not be held for it. */
-    struct bucket *q = tool_alloc(bucket_count * sizeof *q);
-    const char **waits = tool_alloc(bucket_count * sizeof *waits);
-    uint64_t now_ns;
-    uint32_t k, at_memcached;
-    if (!f)
-        tool_die(TOOL_FAILED, "out of memory");
+    uint32_t k, why;
     pthread_mutex_lock(&buckets_lock);
-    now_ns = tool_now_ns();
+    all->now_ns = tool_now_ns();
+    all->at_memcached = b.at_memcached;
     for (k = 0; k < bucket_count; k++) {
-        q[k] = b.bucket[k];
-        q[k].chances += q[k].waiting ? b.grants - q[k].since_grant : 0;
-        waits[k] = waits_for(k);
+        const struct bucket *q = &b.bucket[k];
+        out[k] = q->stats;
+        out[k].waiting = q->waiting;
+        if (q->waiting) {
+            out[k].backlog_ns += qos_sat_sub(all->now_ns, q->since_ns);
+            out[k].chances += b.grants - q->since_grant;
+        }
+        out[k].waits_for = waits_for(k);
+        out[k].spec = bucket_spec[k];
     }
-    at_memcached = b.at_memcached;
     pthread_mutex_unlock(&buckets_lock);
-    for (k = 0; k < bucket_count; k++)
-        bucket_stats(f, prometheus, k, &q[k], waits[k], now_ns);
-    free(q);
-    free(waits);
-    if (prometheus) {
-        fprintf(f, "memcached_gate_clients %u\nmemcached_gate_at_memcached %u\nmemcached_gate_memcached_up %d\n",
-                gate_clients(), at_memcached, gate_backend_up());
-    } else {
-        fprintf(f,
-                "STAT clients %u\r\nSTAT at_memcached %u\r\nSTAT memcached_up %d\r\nSTAT now_ns %" PRIu64
-                "\r\nSTAT pid %d\r\n"
-                "END\r\n",
-                gate_clients(), at_memcached, gate_backend_up(), now_ns, (int)getpid());
+    for (k = 0; k < bucket_count; k++) {
+        for (why = 0; why < REFUSED_REASONS; why++)
+            out[k].refused[why] = __atomic_load_n(&b.counts[k].refused[why], __ATOMIC_RELAXED);
+        out[k].memory_bytes = __atomic_load_n(&b.counts[k].memory_bytes, __ATOMIC_RELAXED);
+        out[k].clients = __atomic_load_n(&b.counts[k].clients, __ATOMIC_RELAXED);
     }
-    fclose(f);
-    return text;
 }

@@ -12,6 +12,9 @@
 #define OUT_HIGH_BYTES 65536 /* no further request while a client has so much unread */
 #define SEND_BYTES 131072    /* kernel buffer of what a client has not read; by default it grows to megabytes */
 #define TURN_BYTES 16384     /* requests of one client in one turn */
+#define LOOKS_PER_S 20       /* calls of clients_tick; each client is looked at once a second */
+#define KEEPALIVE_S 60       /* idle time before a client's host is probed, unless the system's is shorter */
+#define SLOW_PER_S 131072    /* bytes of a request that give its client one second more */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
@@ -82,12 +85,29 @@ void client_append(struct client *c, const char *data, size_t bytes)
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
+/* A host that vanished is noticed: after KEEPALIVE_S, five probes, 10 s apart; sooner where the system is set so. */
+static void keep_alive(int fd)
+{
+    static const struct {
+        int option, most;
+    } set[] = {{TCP_KEEPIDLE, KEEPALIVE_S}, {TCP_KEEPINTVL, 10}, {TCP_KEEPCNT, 5}};
+    int on = 1, value;
+    size_t k;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    for (k = 0; k < sizeof set / sizeof *set; k++) {
+        socklen_t bytes = sizeof value;
+        if (getsockopt(fd, IPPROTO_TCP, set[k].option, &value, &bytes) == 0 && value > set[k].most)
+            setsockopt(fd, IPPROTO_TCP, set[k].option, &set[k].most, sizeof set[k].most);
+    }
+}
+
 void client_open(struct worker *w, int fd, uint32_t bucket)
 {
     struct client *c = tool_alloc(sizeof *c);
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
     int one = 1, send_bytes = SEND_BYTES;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* of no effect on a local socket */
+    keep_alive(fd);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     c->source = (struct source){SOURCE_CLIENT, fd};
     c->worker = w;
@@ -103,6 +123,29 @@ void client_open(struct worker *w, int fd, uint32_t bucket)
     free(c);
 }
 
+/* Its worker has heard of it. */
+static void join(struct client *c)
+{
+    struct worker *w = c->worker;
+    c->active_ns = w->now_ns;
+    c->after = w->all;
+    if (w->all)
+        w->all->ahead = c;
+    w->all = c;
+}
+
+static void leave(struct client *c)
+{
+    struct worker *w = c->worker;
+    if (!c->active_ns)
+        return;
+    if (w->next_looked == c)
+        w->next_looked = c->after;
+    *(c->ahead ? &c->ahead->after : &w->all) = c->after;
+    if (c->after)
+        c->after->ahead = c->ahead;
+}
+
 /* Closes its socket. The record stays while one of its requests waits or is at memcached. */
 void client_gone(struct client *c)
 {
@@ -110,6 +153,7 @@ void client_gone(struct client *c)
     if (c->gone)
         return;
     c->gone = true;
+    leave(c);
     close(c->source.fd);
     buffer_release(w, &c->in);
     buffer_release(w, &c->out);
@@ -131,10 +175,59 @@ void client_replied(struct client *c)
         worker_bury(c);
 }
 
+static bool expired(const struct client *c)
+{
+    const uint64_t now_ns = c->worker->now_ns, patience_ns = gate_settings.patience_ns;
+    uint64_t more_ns = c->head.data_bytes * QOS_NS_PER_S / SLOW_PER_S;
+    if (c->half_ns && now_ns > c->half_ns + patience_ns + more_ns)
+        return true;
+    if (buffer_held(&c->out) && c->unread_ns && now_ns > c->unread_ns + 3 * patience_ns)
+        return true;
+    return gate_settings.idle_ns && !c->outstanding && c->state == CLIENT_LINE && !buffer_held(&c->out) &&
+           now_ns > c->active_ns + gate_settings.idle_ns;
+}
+
+void clients_tick(struct worker *w)
+{
+    uint32_t k, count = __atomic_load_n(&w->clients, __ATOMIC_RELAXED) / LOOKS_PER_S + 1;
+    for (k = 0; k < count; k++) {
+        struct client *c = w->next_looked ? w->next_looked : w->all;
+        if (!c)
+            return;
+        w->next_looked = c->after;
+        if (!expired(c))
+            continue;
+        bucket_refused(c->bucket, REFUSED_IDLE);
+        client_gone(c);
+    }
+}
+
+/* Closes the client of this worker whose half request has held memory of this bucket for the longest time, a second at
+ * least. It looks at all clients; if there is none, not again for 10 ms. */
+static bool evict(struct worker *w, uint32_t payer)
+{
+    struct client *c, *oldest = NULL;
+    if (w->now_ns < w->evicted_ns + 10000000)
+        return false;
+    for (c = w->all; c; c = c->after)
+        if (c->state == CLIENT_DATA && c->in.charged && c->in.payer == payer && c->half_ns &&
+            (!oldest || c->half_ns < oldest->half_ns))
+            oldest = c;
+    if (!oldest || w->now_ns < oldest->half_ns + QOS_NS_PER_S) {
+        w->evicted_ns = w->now_ns;
+        return false;
+    }
+    bucket_refused(oldest->bucket, REFUSED_IDLE);
+    client_gone(oldest);
+    return true;
+}
+
 void client_event(struct client *c, uint32_t events)
 {
     if (c->gone)
         return;
+    if (!c->active_ns)
+        join(c);
     if (events & (EPOLLERR | EPOLLHUP)) {
         client_gone(c);
         return;
@@ -168,9 +261,12 @@ void client_flush(struct client *c)
             break;
         }
         c->out.begin += (size_t)n;
+        c->unread_ns = 0;
     }
     if (c->gone)
         return;
+    if (buffer_held(&c->out) && !c->unread_ns)
+        c->unread_ns = c->worker->now_ns;
     if (buffer_held(&c->out) == 0)
         buffer_release(c->worker, &c->out);
     if (c->state == CLIENT_CLOSE || (c->held_back && !high(c)))
@@ -209,6 +305,7 @@ static bool more(struct client *c)
     if (n > 0) {
         b->end += (size_t)n;
         c->read_bytes += (size_t)n;
+        c->active_ns = c->worker->now_ns;
         c->readable = (size_t)n == room || c->closing; /* edge-triggered: more data wakes us */
         return true;
     }
@@ -224,6 +321,8 @@ static bool need(struct client *c)
 {
     if (more(c))
         return true;
+    if (!c->half_ns && (c->state != CLIENT_LINE || buffer_held(&c->in)))
+        c->half_ns = c->worker->now_ns;
     if (!c->ended || c->gone)
         return false;
     c->state = CLIENT_CLOSE;
@@ -232,6 +331,7 @@ static bool need(struct client *c)
 
 static void wait_for_grant(struct client *c)
 {
+    c->half_ns = 0;
     c->grant.asked_ns = c->worker->now_ns;
     c->state = CLIENT_QUEUE;
     c->next_granted = c->worker->arrived;
@@ -277,19 +377,28 @@ static void refuse_value(struct client *c, const char *text)
     answer(c);
 }
 
-/* Makes the whole request fit into the buffer, or refuses it. */
+/* The data is to come. Its memory is charged to the bucket of the key, but only as it comes. */
 static void want_data(struct client *c)
 {
-    uint32_t payer = c->bucket;
     char text[KEY_BYTES_MAX];
     size_t bytes = protocol_key_text(c->in.data + c->in.begin, &c->head, text);
-    if (bytes)
-        payer = bucket_of_key(text, bytes, c->bucket);
+    c->payer = bytes ? bucket_of_key(text, bytes, c->bucket) : c->bucket;
     c->state = CLIENT_DATA;
-    if (buffer_grow(c->worker, &c->in, payer, c->head.bytes + c->head.data_bytes, false))
-        return;
-    bucket_refused(payer);
-    refuse_value(c, "SERVER_ERROR out of memory storing object");
+}
+
+/* Makes room for more of the request, twice as much as is here, or refuses it. */
+static bool widen(struct client *c, size_t bytes)
+{
+    size_t want = qos_min(bytes, 2 * qos_max(buffer_held(&c->in), BLOCK_BYTES));
+    if (buffer_held(&c->in) < c->in.size)
+        want = c->in.size; /* moves to its begin */
+    while (!buffer_grow(c->worker, &c->in, c->payer, want, false))
+        if (!evict(c->worker, c->payer)) {
+            bucket_refused(c->payer, REFUSED_MEMORY);
+            refuse_value(c, "SERVER_ERROR out of memory storing object");
+            return false;
+        }
+    return true;
 }
 
 static void read_request(struct client *c)
@@ -366,8 +475,11 @@ static bool read_data(struct client *c)
     const struct head *h = &c->head;
     size_t bytes = h->bytes + h->data_bytes;
     const char *end;
-    if (buffer_held(&c->in) < bytes)
+    if (buffer_held(&c->in) < bytes) {
+        if (c->in.end == c->in.size && !widen(c, bytes))
+            return true;
         return need(c);
+    }
     end = c->in.data + c->in.begin + bytes;
     if (end[-2] == '\r' && end[-1] == '\n') {
         enqueue(c);
@@ -405,7 +517,7 @@ static void say(struct client *c)
     bool shown = !h->quiet && !(h->of_get && c->get_failed && !c->get_first);
     if (h->kind == HEAD_STATS_QOS) {
         size_t bytes = 0;
-        char *text = buckets_stats(false, &bytes);
+        char *text = metrics_text(false, &bytes);
         if (client_room(c, c->bucket, bytes))
             client_append(c, text, bytes);
         else
@@ -500,7 +612,7 @@ void client_granted(struct client *c)
 {
     struct worker *w = c->worker;
     if (c->gone) {
-        worker_done(w, &c->grant, OUTCOME_NOT_SENT);
+        worker_done(w, &c->grant, OUTCOME_NOT_SENT, 0);
         c->state = CLIENT_CLOSE;
         if (c->outstanding == 0)
             worker_bury(c);
@@ -508,13 +620,13 @@ void client_granted(struct client *c)
     }
     if (c->answers) {
         c->answers = false;
-        worker_done(w, &c->grant, OUTCOME_ANSWERED);
+        worker_done(w, &c->grant, OUTCOME_ANSWERED, 0);
         c->state = CLIENT_SAY;
     } else if (w->backend[c->grant.bucket]->state == BACKEND_UP) {
         send_request(c);
     } else {
-        worker_done(w, &c->grant, OUTCOME_NOT_SENT);
-        bucket_refused(c->grant.bucket);
+        worker_done(w, &c->grant, OUTCOME_NOT_SENT, 0);
+        bucket_refused(c->grant.bucket, REFUSED_DOWN);
         consume(c);
         c->head.swallow_line = c->state == CLIENT_KEYS;
         c->head.answer = "SERVER_ERROR memcached does not answer";

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define EVENTS 256
@@ -74,14 +75,13 @@ void worker_bury(struct client *c)
     c->worker->dead = c;
 }
 
-void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome)
+void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome, uint64_t bytes)
 {
     if (w->done_count == w->done_size) {
         w->done_size = w->done_size * 2 + 256;
         w->done = tool_grow(w->done, w->done_size * sizeof *w->done);
     }
-    w->done[w->done_count].grant = *grant;
-    w->done[w->done_count++].outcome = outcome;
+    w->done[w->done_count++] = (struct done){*grant, outcome, bytes};
 }
 
 void worker_poke(struct worker *w)
@@ -130,25 +130,51 @@ static void bury_all(struct worker *w)
 
 /* ---- listening --------------------------------------------------------------------------------------------------- */
 
-void gate_listen(const char *address, uint32_t bucket)
+/* A socket that a process before us has left is removed. */
+static int local_socket(const char *option, const char *path, int flags)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    if (strlen(path) >= sizeof a.sun_path)
+        tool_die(TOOL_USAGE, "%s %s: this path is too long for a socket", option, path);
+    strcpy(a.sun_path, path);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
+        tool_die(TOOL_FAILED, "%s: another process listens there", path);
+    if (fd >= 0 && errno == ECONNREFUSED)
+        (void)unlink(path);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 4096) != 0)
+        tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
+    return fd;
+}
+
+int gate_socket(const char *option, const char *address, int flags)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
     const char *colon = strrchr(address, ':');
     char host[256];
     int wrong, one = 1, fd;
+    if (address[0] == '/')
+        return local_socket(option, address, flags);
     if (!colon || (size_t)(colon - address) >= sizeof host)
-        tool_die(TOOL_USAGE, "--listen %s: write ADDRESS:PORT", address);
-    if (listeners == LISTENERS_MAX)
-        tool_die(TOOL_USAGE, "at most %d ports", LISTENERS_MAX);
+        tool_die(TOOL_USAGE, "%s %s: write ADDRESS:PORT, or the path of a socket", option, address);
     snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
     wrong = getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, &found);
     if (wrong)
-        tool_die(TOOL_USAGE, "--listen %s: %s", address, gai_strerror(wrong));
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        tool_die(TOOL_USAGE, "%s %s: %s", option, address, gai_strerror(wrong));
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
         bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 4096) != 0)
         tool_die(TOOL_FAILED, "%s: %s", address, strerror(errno));
     freeaddrinfo(found);
+    return fd;
+}
+
+void gate_listen(const char *address, uint32_t bucket)
+{
+    int fd;
+    if (listeners == LISTENERS_MAX)
+        tool_die(TOOL_USAGE, "at most %d ports", LISTENERS_MAX);
+    fd = gate_socket("--listen", address, SOCK_NONBLOCK);
     listener[listeners++] = (struct listener){{SOURCE_LISTENER, fd}, bucket};
 }
 
@@ -178,6 +204,24 @@ static struct worker *idlest(void)
     return &workers[best];
 }
 
+/* One line a second at most; it tells how many there were since the last one. */
+static void log_refused(uint32_t bucket, const struct sockaddr_storage *from)
+{
+    static uint64_t next_ns, silent; /* atomic */
+    uint64_t now_ns = tool_now_ns(), next = __atomic_load_n(&next_ns, __ATOMIC_RELAXED);
+    char host[NI_MAXHOST] = "a local socket";
+    if (now_ns < next || !__atomic_compare_exchange_n(&next_ns, &next, now_ns + QOS_NS_PER_S, false, __ATOMIC_RELAXED,
+                                                      __ATOMIC_RELAXED)) {
+        __atomic_add_fetch(&silent, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    if (from->ss_family != AF_UNIX)
+        (void)getnameinfo((const struct sockaddr *)from, sizeof *from, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    tool_warn("a client at %s is refused: no place for bucket %s (--clients); %" PRIu64
+              " more since the last such line",
+              host, bucket_spec[bucket].name, __atomic_exchange_n(&silent, 0, __ATOMIC_RELAXED));
+}
+
 static void accept_all(const struct listener *l)
 {
     static const char full[] = "ERROR Too many open connections\r\n";
@@ -192,6 +236,8 @@ static void accept_all(const struct listener *l)
             return;
         bucket = bucket_of_connection(l->bucket, &from);
         if (!bucket_enter(bucket)) {
+            bucket_refused(bucket, REFUSED_PLACES);
+            log_refused(bucket, &from);
             ssize_t n = send(fd, full, sizeof full - 1, MSG_NOSIGNAL);
             (void)n;
             close(fd);
@@ -306,6 +352,7 @@ static void *serve(void *arg)
             on_event(&event[k]);
         if (w->now_ns >= tick_ns) {
             backend_tick(w, w->now_ns - tick_ns);
+            clients_tick(w);
             tick_ns = w->now_ns + TICK_NS;
         }
         turn(w);
@@ -347,7 +394,7 @@ static void write_stats(void)
     FILE *f;
     if (!gate_settings.stats_file)
         return;
-    text = buckets_stats(true, &bytes);
+    text = metrics_text(true, &bytes);
     snprintf(path, sizeof path, "%s.new", gate_settings.stats_file);
     f = fopen(path, "w");
     if (!f || fwrite(text, 1, bytes, f) != bytes || fclose(f) != 0 || rename(path, gate_settings.stats_file) != 0)
@@ -391,6 +438,8 @@ void gate_serve(void)
             tool_die(TOOL_FAILED, "a thread cannot be started");
     if (agent_config.controllers)
         agent_serve();
+    if (gate_settings.metrics)
+        metrics_listen(gate_settings.metrics);
     while (!stop_asked()) {
         write_stats();
         tool_sleep_until_ns(tool_now_ns() + QOS_NS_PER_S);

@@ -7,6 +7,7 @@
  *     backend.c   a worker's connections to memcached, one for each bucket: requests go out in a pipeline, replies come
  *                 back in order and are checked
  *     buckets.c   classifies requests; schedules them (tags.h, or pshift.h with a controller); statistics
+ *     metrics.c   statistics: as text, for Prometheus, over HTTP
  *     agent.c     with a controller: a node of the cluster
  *     transport.c the cluster's messages and the state file, by pshift_cluster's sources
  *
@@ -43,7 +44,8 @@
 enum policy { POLICY_PS, POLICY_REWARD };
 
 struct gate_settings {
-    const char *memcached, *stats_file;
+    const char *memcached, *stats_file, *metrics;
+    uint64_t patience_ns, idle_ns; /* idle: 0: no limit */
     uint64_t threads, clients_max, connections_max, depth, memory_bytes, value_bytes_max, burst_ns, timeout_ns;
     int policy;
     bool allow_flush;
@@ -144,13 +146,15 @@ struct client;
 struct worker;
 struct grant { /* the right to send one request */
     uint32_t bucket;
-    uint64_t asked_ns; /* when it was queued */
+    uint64_t asked_ns;           /* when it was queued */
+    uint64_t bytes, reply_bytes; /* expected of the request and its reply; of the reply alone */
     struct tags_grant tags;
 };
 enum outcome { OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_NOT_SENT, OUTCOME_ANSWERED }; /* answered: here, and charged */
 struct done {
     struct grant grant;
     enum outcome outcome;
+    uint64_t bytes; /* of the reply */
 };
 
 void buckets_open(void);
@@ -162,7 +166,8 @@ uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storag
 bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force);
 bool bucket_over(uint32_t bucket); /* holds more than its share */
 void bucket_uncharge(uint32_t bucket, uint64_t bytes);
-void bucket_refused(uint32_t bucket);
+enum refused { REFUSED_MEMORY, REFUSED_PLACES, REFUSED_IDLE, REFUSED_DOWN, REFUSED_REASONS };
+void bucket_refused(uint32_t bucket, enum refused why);
 /* A place for one more connection. If buckets have ports or addresses, a bucket may hold at most as many places as it
  * leaves free. */
 bool bucket_enter(uint32_t bucket);
@@ -170,8 +175,32 @@ void bucket_exit(uint32_t bucket);
 /* Accounts for this worker's turn, then grants while there is room at memcached, to clients of other workers too. Sets
  * the time of this worker's next check. True: it has grants, or may get some. */
 bool buckets_turn(struct worker *w);
+
+#define TIME_STEPS 32 /* step k: below 2^k us */
+struct times {
+    uint64_t step[TIME_STEPS], sum_ns;
+};
+struct bucket_stats {
+    struct bucket_spec spec;
+    uint64_t waiting, requests, reserved, failed, memory_bytes, clients;
+    uint64_t backlog_ns, chances; /* time, and grants to any bucket, while a request of it waited */
+    uint64_t emptied;             /* how often the last waiting request was sent */
+    uint64_t refused[REFUSED_REASONS];
+    struct times wait, latency; /* from arrival to grant; to the reply */
+    const char *waits_for;
+};
+struct gate_stats {
+    uint64_t now_ns;
+    uint32_t at_memcached;
+};
+void buckets_look(struct bucket_stats *out, struct gate_stats *all); /* out: [bucket_count] */
+
+/* ---- metrics.c ---------------------------------------------------------------------------------------- */
+
 /* Statistics as the lines of `stats`, or for Prometheus. The caller frees it. */
-char *buckets_stats(bool prometheus, size_t *bytes);
+char *metrics_text(bool prometheus, size_t *bytes);
+/* Serves them over HTTP, from a thread of its own. */
+void metrics_listen(const char *address);
 
 /* ---- client.c ----------------------------------------------------------------------------------------- */
 
@@ -204,6 +233,7 @@ struct client {
     struct worker *worker;
     struct client *next, *prev;                                   /* in its bucket's queue; under the lock */
     struct client *next_granted;                                  /* under the lock, until the worker takes the list */
+    struct client *after, *ahead;                                 /* in the worker's list of all clients */
     struct client *next_run, *next_dirty, *next_left, *next_dead; /* lists of the worker */
     enum client_state state;
     bool readable, writable, running, dirty, queued, gone, closing, ended, dead;
@@ -221,10 +251,15 @@ struct client {
     uint32_t lead_bytes;
     uint64_t swallow_bytes;    /* to skip; then, with head.swallow_line, the line */
     uint64_t turn, read_bytes; /* read in that turn */
+    uint64_t half_ns, unread_ns,
+        active_ns;  /* since when half a request is here, a reply is not taken; 0: not. Last byte */
+    uint32_t payer; /* of its half request's data */
     struct buffer in, out;
 };
 
 void client_open(struct worker *w, int fd, uint32_t bucket);
+/* Closes those of a part of the worker's clients that have done nothing for too long. */
+void clients_tick(struct worker *w);
 void client_event(struct client *c, uint32_t events);
 void client_run(struct client *c);
 void client_granted(struct client *c);
@@ -255,8 +290,9 @@ struct request { /* at memcached */
     bool first, last; /* the first or last key of a get; the END of the last one's reply ends all of them */
     bool seen;        /* its first line has arrived */
     bool value_seen;
-    bool mute;   /* nothing more of this reply is shown */
-    bool inside; /* part of a value was shown */
+    uint64_t bytes; /* of the reply, so far */
+    bool mute;      /* nothing more of this reply is shown */
+    bool inside;    /* part of a value was shown */
     struct tie tie;
 };
 
@@ -314,6 +350,8 @@ struct worker {
     struct client *arrived, *left;         /* since the last turn */
     struct client *run, *dirty, *dead;
     struct client *later, *later_last; /* clients that have read enough in this turn */
+    struct client *all, *next_looked;  /* clients; where clients_tick goes on */
+    uint64_t evicted_ns;
     struct done *done;
     uint32_t done_count, done_size;
     struct spare *spare;                    /* blocks that are free */
@@ -330,12 +368,14 @@ void worker_run_later(struct client *c);
 void worker_run_next_turn(struct client *c);
 void worker_dirty(struct client *c);
 void worker_bury(struct client *c); /* frees the client at the end of the turn */
-void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome);
+void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome, uint64_t bytes);
 void worker_poke(struct worker *w);
 char *block_take(struct worker *w);
 void block_give(struct worker *w, char *block);
 
 void gate_listen(const char *address, uint32_t bucket); /* BUCKETS_LIMIT: the bucket has none of its own */
+/* A listening socket; address: ADDRESS:PORT or a path. option: for messages. flags: SOCK_NONBLOCK or 0. */
+int gate_socket(const char *option, const char *address, int flags);
 void gate_serve(void);
 uint32_t gate_clients(void);
 

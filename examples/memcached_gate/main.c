@@ -18,6 +18,7 @@ struct gate_settings gate_settings = {
     .value_bytes_max = UINT64_C(1) << 20,
     .burst_ns = 20000000,
     .timeout_ns = 2 * QOS_NS_PER_S,
+    .patience_ns = 20 * QOS_NS_PER_S,
 };
 
 static const char *settings_file;
@@ -136,8 +137,16 @@ static const struct opt opts[] = {
     {"value", OPT_SIZE, &gate_settings.value_bytes_max, "SIZE", "largest value; default 1M, as memcached's -I", NULL},
     {"timeout", OPT_TIME, &gate_settings.timeout_ns, "TIME",
      "memcached counts as dead after this time without an answer; default 2s", NULL},
+    {"patience", OPT_TIME, &gate_settings.patience_ns, "TIME",
+     "a client that leaves a request unfinished for this time, and a second for each 128 KiB of it, or takes nothing "
+     "of its replies "
+     "for three times as long, is closed; default 20s",
+     NULL},
+    {"idle", OPT_TIME, &gate_settings.idle_ns, "TIME",
+     "a client that asks for nothing for this time is closed; default: never", NULL},
     {"allow-flush", OPT_FLAG, &gate_settings.allow_flush, NULL,
      "clients may flush_all, and change settings of memcached, though there are several buckets", NULL},
+    {"metrics", OPT_TEXT, &gate_settings.metrics, "ADDRESS:PORT", "serves statistics for Prometheus at /metrics", NULL},
     {"stats", OPT_TEXT, &gate_settings.stats_file, "FILE", "written every second, for Prometheus", NULL},
     {"capacity", OPT_COUNT, &agent_config.capacity, "N",
      "requests per second that memcached sustains; reservations must fit; default: not known", NULL},
@@ -248,6 +257,7 @@ static void check(void)
     range("depth", gate_settings.depth, 1, DEPTH_MAX);
     range("burst", gate_settings.burst_ns / 1000000, 1, 10000);
     range("timeout", gate_settings.timeout_ns / 1000000, 10, 3600000);
+    range("patience", gate_settings.patience_ns / 1000000, 10, 3600000);
     range("value", gate_settings.value_bytes_max, 1024, UINT64_C(1) << 30);
     if (gate_settings.memory_bytes / bucket_count < 2 * gate_settings.value_bytes_max)
         tool_die(TOOL_USAGE, "--memory: at least two of --value for each of %u buckets", bucket_count);
@@ -265,6 +275,9 @@ static void listen_all(void)
     for (k = 0; k < bucket_count; k++)
         if (bucket_spec[k].port) { /* on the address of the first --listen */
             const char *colon = strrchr(listen_at[0], ':');
+            if (listen_at[0][0] == '/' || !colon)
+                tool_die(TOOL_USAGE, "--bucket %s: port= needs ADDRESS:PORT as the first --listen",
+                         bucket_spec[k].name);
             snprintf(address, sizeof address, "%.*s:%" PRIu64, (int)(colon - listen_at[0]), listen_at[0],
                      bucket_spec[k].port);
             gate_listen(address, k);

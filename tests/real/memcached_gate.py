@@ -439,6 +439,7 @@ FLOODS = { # what a hostile client sends repeatedly, and on how many connections
     "answers of the gate": (lambda: b"mn\r\nfoo\r\nset a 0 0 x\r\n" * 500, 200),
     "stats": (lambda: b"stats qos\r\n" * 100, 200),
     "spaces": (lambda: b"get a" + b" " * 100000000, 200),
+    "large gets": (lambda: b"get large:x\r\n" * 4, 100),
     "churn": (lambda: b"", 50),
     "large values": (lambda: (b"set a 0 0 500000\r\n" + b"x" * 500000 + b"\r\n") * 4, 20),
     "too large values": (lambda: b"set a 0 0 1000000000\r\n" + b"x" * 1000000000, 200),
@@ -450,6 +451,8 @@ FLOODS = { # what a hostile client sends repeatedly, and on how many connections
 def hostile(gate, kind, seconds):
     end, poll, conn = time.time() + seconds, select.epoll(), {}
     make, count = FLOODS[kind]
+    if kind == "large gets":
+        talk(gate, b"set large:x 0 0 1000000\r\n" + b"x" * 1000000 + b"\r\n")
     text, piece = memoryview(make()), 1 if kind == "half lines" else 1 << 18
     while kind == "churn" and time.time() < end:
         for s in [connect(gate) for _ in range(count)]:
@@ -577,12 +580,16 @@ def greedy(gate, pid, places, share):
     check("and reads it", r == b"VALUE gold:big 0 %d\r\n" % len(big) + big + b"\r\nEND\r\n", r[:50])
     for s in evil:
         s.close()
-    # values that are announced under gold's name and never sent
+    # values under gold's name of which half is sent
     evil = [connect(gate, source="127.0.0.2") for _ in range(20)]
     for s in evil:
         s.sendall(b"set gold:x 0 0 400000\r\nx")
     time.sleep(0.2)
-    check("evil pays for what it announces", 0 < had("memory_bytes") <= share, had("memory_bytes"))
+    check("what is announced holds no memory", had("memory_bytes") == 0, had("memory_bytes"))
+    for s in evil:
+        s.sendall(b"x" * 40000)
+    time.sleep(0.2)
+    check("evil pays for what it sends", 0 < had("memory_bytes") <= share, had("memory_bytes"))
     check("and gold does not", stats(gate)["gold:memory_bytes"] == 0)
     a = stats(gate)
     for text in (b"get gold:x\r\n", b"mg " + base64.b64encode(b"gold:x") + b" b v\r\n", b"touch gold:x 0\r\n", b"mn\r\n", b"get " + b"gold:x " * 9 + b"\r\n"):
@@ -594,6 +601,64 @@ def greedy(gate, pid, places, share):
     r = talk(gate, b"verbosity 9\r\nverbosity 9 noreply\r\nmn\r\n", "127.0.0.2")
     check("nobody makes memcached write a log", r.count(b"CLIENT_ERROR refused") == 1 and r.endswith(b"MN\r\n"), r)
     gold.close()
+
+
+def closed(s, seconds):
+    """Does the gate close it, within this time?"""
+    s.settimeout(seconds)
+    try:
+        while True:
+            if not s.recv(1 << 20):
+                return True
+    except socket.timeout:
+        return False
+    except OSError:
+        return True
+
+
+def patience(gate):
+    """A gate with --patience 1s --idle 3s, buckets gold and bulk of 4 MiB each: who sends half a request, who takes no reply and
+    who asks for nothing is closed, and who is served meanwhile is not. Half requests that hold all memory of a bucket make room."""
+    began = time.time()
+    busy, waits = connect(gate), connect(gate)
+    talk(gate, b"set gold:big 0 0 1000000\r\n" + b"x" * 1000000 + b"\r\n")
+    with open("/proc/net/tcp") as f: # its third column from the address on: the timer; 2: keep-alive probes
+        timers = [l.split()[5][:2] for l in f if l.split()[1].endswith(":%04X" % int(gate)) and l.split()[3] == "01"]
+    check("the kernel probes its clients", timers and set(timers) == {"02"}, timers)
+    hold = []
+    for k in range(60):
+        s = connect(gate)
+        s.sendall(b"set gold:%d 0 0 200000\r\n" % k + b"x" * 150000)
+        hold.append(s)
+    time.sleep(1.2)
+    large = b"set gold:y 0 0 300000\r\n" + b"y" * 300000 + b"\r\n"
+    for name in (b"gold", b"bulk"):
+        r = talk(gate, large.replace(b"gold", name))
+        check("a large value is stored beside half requests", r == b"STORED\r\n", r)
+    for k in range(10): # a request every 0.5 s: longer than --patience and --idle in all
+        busy.sendall(b"get gold:1\r\n")
+        check("who asks again and again stays", busy.recv(100) == b"END\r\n")
+        time.sleep(0.5)
+    ends = {"half a value": (hold[0], b""), "half a line": (None, b"get gold"), "half of a get's keys": (None, b"get gold:1 gold:2 "), "nothing": (None, b"")}
+    for name, (s, data) in ends.items():
+        s = s or connect(gate)
+        s.sendall(data) if data else None
+        check(f"closed: {name}", closed(s, 30), name)
+    waits.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    waits.sendall(b"get gold:big\r\n" * 20)
+    time.sleep(5)
+    before = stats(gate)["clients"]
+    for _ in range(100):
+        if stats(gate)["clients"] < before:
+            break
+        time.sleep(0.1)
+    waits.settimeout(20)
+    got = len(read_all(waits))
+    check("closed: replies that nobody takes", got < 20 * 1000000, got)
+    check("nothing of them is held", stats(gate)["gold:memory_bytes"] == 0, stats(gate))
+    for s in hold:
+        s.close()
+    print(f"impatience: {time.time() - began:.1f} s")
 
 
 def flags(direct, gate):
@@ -823,6 +888,6 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
 if __name__ == "__main__":
     command, args = sys.argv[1], sys.argv[2:]
     {"compare": compare, "bad": bad, "slow": slow, "buckets": buckets, "clients": clients, "load": load, "judge": judge, "judge_itself": judge_itself,
-     "outage": outage, "attacks": attacks, "greedy": greedy, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
+     "outage": outage, "attacks": attacks, "greedy": greedy, "patience": patience, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
      "stats": lambda p: print(talk(p, b"stats qos\r\nquit\r\n").decode())}[command](*args)
     sys.exit(bool(WRONG))

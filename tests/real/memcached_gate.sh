@@ -8,7 +8,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 gate=$PWD/build/examples/memcached_gate
 [ -x "$gate" ] || make -s build/examples/memcached_gate || exit 1
-for tool in memcached memccapable memcslap; do
+for tool in memcached memccapable memcslap promtool curl; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
 live=$PWD/build/examples/qos_live
@@ -83,6 +83,8 @@ for k in 0 1 2 3; do
 done
 start $((base + 50)) $((base + 2)) --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
 evil=$pid
+start $((base + 52)) $((base + 2)) --memory 12M --patience 1s --idle 3s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
+four[4]=$pid
 
 buckets() { # of four gates; and a hostile neighbour: what it may hold, and which bucket is charged
     local failed=0
@@ -90,6 +92,7 @@ buckets() { # of four gates; and a hostile neighbour: what it may hold, and whic
     $ask hashing "${ports[@]}" || failed=1
     $ask flags $((base + 2)) $((base + 20)) || failed=1
     $ask greedy $((base + 50)) $evil 200 $((1 << 20)) || failed=1
+    $ask patience $((base + 52)) || failed=1
     return $failed
 }
 buckets >"$d/buckets" 2>&1 & other=$!
@@ -109,6 +112,26 @@ $ask clients $((base + 10)) || failed=1
 $ask bad $((base + 10)) $one || failed=1
 $ask slow $((base + 10)) $one gold || failed=1
 expect "statistics for Prometheus" within_s 30 grep -qs '^memcached_gate_requests_total{bucket="gold"} [1-9]' "$d/stats"
+expect "their form" promtool check metrics <"$d/stats"
+start $((base + 53)) $((base + 2)) --listen "$d/socket" --metrics 127.0.0.1:$((base + 54)) --clients 2 --bucket 'name=a\b,key=a:' --bucket name=gold,key=gold:,reserve=10
+fine=$pid
+cat <(printf 'get gold:1\r\nquit\r\n') | timeout 20 $python -c "
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.buffer.read()); print(s.recv(100))" >"$d/local"
+expect "a local socket" grep -q "END" "$d/local"
+curl -s --max-time 20 "http://127.0.0.1:$((base + 54))/metrics" >"$d/metrics"
+expect "over HTTP" promtool check metrics <"$d/metrics"
+expect "a backslash in a name" grep -qF 'memcached_gate_requests_total{bucket="a\\b"} 0' "$d/metrics"
+for family in wait latency; do
+    expect "a histogram has its sum and count: $family" [ "$(grep -cE "^memcached_gate_${family}_seconds_(sum|count)\{bucket=\"gold\"} [0-9.]+$" "$d/metrics")" = 2 ]
+done
+exec 8<>"/dev/tcp/127.0.0.1/$((base + 53))" 9<>"/dev/tcp/127.0.0.1/$((base + 53))"
+for _ in 1 2 3 4 5 6; do (exec 6<>"/dev/tcp/127.0.0.1/$((base + 53))"; timeout 20 cat <&6 | grep -q 'Too many') || bad "a client too many is not told"; done
+expect "refused clients are logged, once a second" [ "$(grep -c 'a client at 127.0.0.1 is refused: no place for bucket other' "$d/gate.err")" -le 2 ]
+expect "at all" grep -q 'a client at 127.0.0.1 is refused' "$d/gate.err"
+sed -i '/is refused: no place/d' "$d/gate.err"
+exec 8>&- 9>&-
+stop $fine
 expect "the memcached of the conformance tests still runs" kill -0 $behind
 
 # ---- memcached dies
@@ -187,6 +210,17 @@ case $? in
 3) late "gold's reservation under floods: the test itself was late" ;;
 4) expect_time "gold's reservation under floods" false ;;
 *) bad "gold's reservation under floods" ;;
+esac
+stop $pid
+# ---- gets of 1 MB with the default options: requests that are reserved do not wait for them
+start $((base + 55)) $((base + 1)) --bucket "name=gold,key=gold:,reserve=$((total / 8))" --bucket name=large,key=large:
+watch_mark
+$ask attacks $((base + 55)) $((total / 8)) "large gets"
+case $? in
+0) ok "gold's reservation beside gets of 1 MB" ;;
+3) late "gold's reservation beside gets of 1 MB: the test itself was late" ;;
+4) expect_time "gold's reservation beside gets of 1 MB" false ;;
+*) bad "gold's reservation beside gets of 1 MB" ;;
 esac
 stop $pid
 expect "the gates had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]

@@ -60,7 +60,7 @@ plant() { # NAME [FILE BUG]...: sets planted
         gcc -std=gnu11 -O1 -w -D_GNU_SOURCE -DQOS_DECLARE_ONLY -I. -Iexamples/common -Iexamples/memcached_gate -c -o "$here/$o.o" "$here/$o.c" || { bad "$name does not compile"; return 1; }
         objects+=("$here/$o.o")
     done
-    for o in main gate buckets agent transport; do objects+=("build/examples/objects/memcached_gate/$o.o"); done
+    for o in build/examples/objects/memcached_gate/*.o; do [ -e "$here/${o##*/}" ] || objects+=("$o"); done
     gcc -o "$here/gate" "${objects[@]}" build/examples/objects/common/*.o build/bodies/native_*.o -lzmq -pthread -lm || { bad "$name does not link"; return 1; }
     planted=$here/gate
 }
