@@ -36,7 +36,7 @@ static void resolve(void)
     if (gate_settings.memcached[0] == '/') {
         if (strlen(gate_settings.memcached) >= sizeof path.sun_path)
             tool_die(TOOL_USAGE, "--memcached %s: this path is too long for a socket", gate_settings.memcached);
-        strcpy(path.sun_path, gate_settings.memcached);
+        memcpy(path.sun_path, gate_settings.memcached, strlen(gate_settings.memcached));
         memcpy(&address, &path, sizeof path);
         address_bytes = sizeof path;
         return;

@@ -137,7 +137,7 @@ static int local_socket(const char *option, const char *path, int flags)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (strlen(path) >= sizeof a.sun_path)
         tool_die(TOOL_USAGE, "%s %s: this path is too long for a socket", option, path);
-    strcpy(a.sun_path, path);
+    memcpy(a.sun_path, path, strlen(path));
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
         tool_die(TOOL_FAILED, "%s: another process listens there", path);
     if (fd >= 0 && errno == ECONNREFUSED)
@@ -225,7 +225,7 @@ static void log_refused(uint32_t bucket, const struct sockaddr_storage *from)
 static void accept_all(const struct listener *l)
 {
     static const char full[] = "ERROR Too many open connections\r\n";
-    struct sockaddr_storage from;
+    struct sockaddr_storage from = {0};
     uint32_t k, bucket;
     for (k = 0; k < ACCEPTS; k++) {
         socklen_t bytes = sizeof from;
