@@ -1,0 +1,812 @@
+// proves: htb.h keeps its promises in worlds that nobody drew for it: any devices, clients, clocks, terms, by seed; the
+// proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
+#define WORLD_HEADER "htb"
+#define WORLD_FIELDS(X)                                                                                                \
+    X(LENGTH, "length_ms", "200 50 1000 3000")                                                                         \
+    X(CHANNELS, "channels", "1 2 4 8 16 64")                                                                           \
+    X(HASHED, "hashed", "no yes")                                                                                      \
+    X(CHOICE, "device_order", "in_order elevator shortest any nearest")                                                \
+    X(SPREAD, "spread", "fixed 10 30 exponential lognormal two_sizes")                                                 \
+    X(CAPACITY, "capacity", "1310 1000 2000 4000")                                                                     \
+    X(STEP, "step", "0 700 3000")                                                                                      \
+    X(PAUSE, "pause_ms", "0 20 200 500")                                                                               \
+    X(PAUSE_EVERY, "pause_every_ms", "1000 600")                                                                       \
+    X(PAUSE_CHANNEL, "pause_of", "all channel")                                                                        \
+    X(PROVISIONED, "provisioned", "0 1000")                                                                            \
+    X(BOUND, "bound", "flight rate")                                                                                   \
+    X(ORDER, "order", "fifo elevator")                                                                                 \
+    X(BURST, "burst_us", "10000 1000 100000")                                                                          \
+    X(DISPATCH, "dispatch_max", "4096 64 8 1")                                                                         \
+    X(DEVICE_MAX, "device_max", "all one half")                                                                        \
+    X(COST, "cost_ns", "10000 1000 100000 1000000")                                                                    \
+    X(CLOCK, "clock", "true cached back jump stall")                                                                   \
+    X(DRIFT, "drift_ppm", "0 200 -200")                                                                                \
+    X(BASE, "start_ns", "1 1000000000 4000000000000000000")                                                            \
+    X(GROUP, "group", "none a a_and_b")                                                                                \
+    X(GROUP_LIMIT, "group_limit", "0 300 600")                                                                         \
+    X(POLL, "poll", "no yes")                                                                                          \
+    X(AGAIN, "again", "no shift weights")
+#define WORLD_COHORT(X)                                                                                                \
+    X(NUMBER, "clients", "0 1 2 3 10 30 100 300")                                                                      \
+    X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
+    X(OUT, "outstanding", "1 2 4 32 200")                                                                              \
+    X(DEMAND, "demand", "500 900 100 1500 5000")                                                                       \
+    X(THINK, "think_us", "0 100 1000 10000")                                                                           \
+    X(SIZE, "size", "1 10 100")                                                                                        \
+    X(SIZES, "sizes", "one two any")                                                                                   \
+    X(RATE, "rate", "0 20 100 290")                                                                                    \
+    X(LIMIT, "limit", "0 1000 1100 2000")                                                                              \
+    X(WEIGHT, "weight", "1 2 10 1000")                                                                                 \
+    X(MODE, "mode", "queue gate loop")                                                                                 \
+    X(ESTIMATE, "estimate", "1000 500 250 2000")                                                                       \
+    X(CANCEL, "cancel", "0 20 300")                                                                                    \
+    X(FAIL, "not_done", "0 100")                                                                                       \
+    X(CHURN, "churn", "none change leave away")
+#include "world_test.h"
+#include "htb.h"
+#include "examples/world/clients.h"
+#include "examples/world/clocks.h"
+#include "examples/world/devices.h"
+#include "htb_reference.h"
+
+#define MS UINT64_C(1000000)
+#define ROOT 0.9      /* tokens per ns: admission's rate; tokens are ns of device time */
+#define CLIENTS 1000u /* ids 3 and up; groups are 1 and 2 */
+#define IDS (CLIENTS + 3)
+#define REQUESTS 65536u
+
+enum mode { QUEUE = 0, GATE = 1, LOOP = 2 };
+enum life { NOWHERE = 0, QUEUED, AT_DEVICE };
+
+struct tenant {
+    struct world_client client;
+    uint32_t id, cohort, group;
+    enum mode mode;
+    uint32_t weight;
+    double rate, limit, largest; /* tokens per ns; the largest claim */
+    bool reserved, exact;        /* exact: it claims what a request costs, and no request comes back undone */
+    uint64_t queued;             /* requests in the header's queue, or waiting at the loop */
+    double given;                /* tokens */
+    /* limit: tokens above L t in the worst window so far; reservation: tokens below R t since it waits */
+    double above, behind;
+    uint64_t above_ns, behind_ns;
+    double pair_low, pair_high; /* of given / weight, less that of the next tenant, since both wait */
+    double given_pair;
+    bool pair;
+    struct world_request pending; /* of a loop */
+    bool has_pending;
+    uint64_t told_ns, told_calls;
+    uint64_t wakes_ns; /* its event in the queue */
+};
+
+static struct tenant tenant[CLIENTS];
+static uint32_t tenants;
+static struct htb tree;
+static unsigned char *memory;
+static size_t memory_bytes;
+static struct htb_request request[REQUESTS];
+static uint64_t real_cost[REQUESTS], claim[REQUESTS];
+static enum life life[REQUESTS];
+static uint32_t owner[REQUESTS], unused[REQUESTS], unused_count;
+static struct reference reference;
+static bool use_reference;
+
+/* One run. */
+static struct {
+    struct world *w;
+    struct world_device device;
+    struct world_device_config device_config;
+    struct world_clock clock;
+    struct world_rng rng;
+    struct world_queue wakes;
+    uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops;
+    double burst_ns, at_device, in_flight;
+    bool at_once; /* what the header moves to its dispatch queue it returns at once */
+    bool keeps_up, jump, by_flight, draining, reference_waits;
+    double reference_at;
+    double free_work, free_could; /* while requests enough to keep the device busy were there */
+    uint64_t busy_since, weight_scale, shift;
+    uint64_t unlimited_waiting;     /* queued requests that no limit holds back */
+    uint64_t queued;                /* requests that the header has */
+    uint64_t outstanding_unlimited; /* the same with those at the device */
+} run;
+
+/* Tenant i is looked at by at_ns. Its earlier event, if any, stays; a later one is ignored when it comes. */
+static void wake(uint32_t i, uint64_t at_ns)
+{
+    struct tenant *t = &tenant[i];
+    if (at_ns == WORLD_NEVER || at_ns >= t->wakes_ns)
+        return;
+    t->wakes_ns = at_ns;
+    world_queue_add(&run.wakes, at_ns, 0, i);
+}
+
+static uint64_t now_shown(void)
+{
+    run.calls++;
+    run.shown = world_clock_read(&run.clock, run.now);
+    if (run.clock.config.fault == WORLD_CLOCK_JUMP)
+        run.judged_ns = run.now;
+    else if (run.shown > run.judged_ns)
+        run.judged_ns = run.shown;
+    return run.shown;
+}
+
+static void digest(uint64_t x)
+{
+    run.digest = check_wrap_mul(run.digest ^ x, UINT64_C(0x100000001b3));
+}
+
+/* ---- oracles ------------------------------------------------------------------------------------------------------------ */
+
+/* Promise `limit`: at most L * t + one bucket + n in any time t; a bucket is 2 * L * B. Called at each grant, and with a
+ * negative n at each refund. A jump of the clock may fill a bucket once more, and pay
+ * a debt of n. */
+static void oracle_limit(struct tenant *t, double n, bool judged)
+{
+    double bucket = 2 * t->limit * run.burst_ns * (run.jump ? 2 : 1);
+    if (t->limit <= 0)
+        return;
+    t->above -= t->limit * (double)(run.judged_ns - t->above_ns);
+    t->above = (t->above > 0 ? t->above : 0) + n;
+    t->above_ns = run.judged_ns;
+    if (t->above < 0)
+        t->above = 0;
+    if (judged && run.at_once && t->above > bucket * 1.001 + t->largest * (run.jump ? 2 : 1) + 2)
+        world_fail(run.w, "limit", run.now, "client %" PRIu32 ": %.0f tokens above L t, bucket %.0f, n %.0f", t->id,
+                   t->above, bucket, t->largest);
+}
+
+/* Promise `group`: a group's limit stops borrowing only: the group may exceed it by what its classes reserve. */
+static struct {
+    double limit, rate, slack, above;
+    uint64_t above_ns;
+} group[3];
+
+static void oracle_group(uint32_t g, double n, bool judged)
+{
+    double most = 2 * (group[g].limit + group[g].rate) * run.burst_ns * (run.jump ? 2 : 1) + group[g].slack;
+    if (g == 0 || group[g].limit <= 0)
+        return;
+    group[g].above -= (group[g].limit + group[g].rate) * (double)(run.judged_ns - group[g].above_ns);
+    group[g].above = group[g].above > 0 ? group[g].above + n : n > 0 ? n : 0;
+    group[g].above_ns = run.judged_ns;
+    if (judged && run.at_once && group[g].above > most * 1.001 + 2)
+        world_fail(run.w, "group", run.now,
+                   "group %" PRIu32 ": %.0f tokens above its limit and its classes' rates, %.0f allowed", g,
+                   group[g].above, most);
+}
+
+/* Promise `own`: at least R * t - one bucket - n in any time t in which a request always waits, if the device keeps up.
+ * n is -1 when time has passed only. */
+static void oracle_own(struct tenant *t, double n)
+{
+    double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest;
+    if (t->rate <= 0 || !t->reserved || !t->exact)
+        return;
+    if (t->queued > 0) {
+        t->behind += t->rate * (double)(run.now - t->behind_ns);
+        if (run.keeps_up && !run.jump && t->behind > most * 1.001 + 2)
+            world_fail(run.w, t->mode == QUEUE ? "own" : "own_gate", run.now,
+                       "client %" PRIu32 " waits and is %.0f tokens (%.3f ms) behind its rate, bucket %.0f, n %.0f",
+                       t->id, t->behind, t->behind / t->rate / 1e6, bucket, t->largest);
+    }
+    t->behind = n > t->behind ? 0 : t->behind - n;
+    t->behind_ns = run.now;
+}
+
+/* Promise `weights`: two borrowers of one lender differ by at most n1 / w1 + n2 / w2 while both wait. Of each tenant with
+ * the next one, if both have neither reservation nor limit and the same parent. */
+static bool borrows(const struct tenant *t)
+{
+    return t->rate <= 0 && t->limit <= 0 && t->reserved && t->exact;
+}
+
+static void pair_begin(uint32_t i)
+{
+    struct tenant *a, *b;
+    if (i + 1 >= tenants)
+        return;
+    a = &tenant[i];
+    b = &tenant[i + 1];
+    a->pair = run.at_once && borrows(a) && borrows(b) && a->group == b->group && a->queued && b->queued &&
+              (a->mode == LOOP) == (b->mode == LOOP);
+    a->pair_low = a->pair_high = a->given_pair = 0;
+}
+
+static void pair_given(uint32_t i, double per_weight)
+{
+    struct tenant *a = &tenant[i], *b = &tenant[i + 1];
+    double most;
+    if (i + 1 >= tenants || !a->pair)
+        return;
+    most = a->largest / a->weight + b->largest / b->weight;
+    a->given_pair += per_weight;
+    a->pair_low = a->given_pair < a->pair_low ? a->given_pair : a->pair_low;
+    a->pair_high = a->given_pair > a->pair_high ? a->given_pair : a->pair_high;
+    if (a->pair_high - a->pair_low > most * 1.001 + 1)
+        world_fail(run.w, a->mode == LOOP || b->mode == LOOP ? "weights_loop" : "weights", run.now,
+                   "clients %" PRIu32 " and %" PRIu32 " differ by %.1f per weight, allowed %.1f", a->id, b->id,
+                   a->pair_high - a->pair_low, most);
+}
+
+/* The number of waiting requests of tenant i changes. */
+static void waits(uint32_t i, int64_t by)
+{
+    struct tenant *t = &tenant[i];
+    bool before = t->queued > 0;
+    oracle_own(t, 0);
+    t->queued += (uint64_t)by;
+    run.queued += t->mode == LOOP ? 0 : (uint64_t)by;
+    if (before == (t->queued > 0))
+        return;
+    t->behind = 0;
+    pair_begin(i);
+    if (i > 0)
+        pair_begin(i - 1);
+}
+
+static bool unlimited(const struct tenant *t)
+{
+    return t->limit <= 0 && t->mode == QUEUE && (t->group == 0 || world_choice(run.w, F_GROUP_LIMIT) == 0);
+}
+
+/* Tenant i gets a request of this claim. */
+static void given(uint32_t i, uint64_t n)
+{
+    struct tenant *t = &tenant[i];
+    world_trace(run.now, i, "given", n);
+    digest(run.now);
+    digest(((uint64_t)i << 40) + n);
+    t->given += (double)n;
+    oracle_limit(t, (double)n, true);
+    oracle_group(t->group, (double)n, true);
+    oracle_own(t, (double)n);
+    pair_given(i, (double)n / t->weight);
+    if (i > 0)
+        pair_given(i - 1, -(double)n / t->weight);
+    waits(i, -1);
+}
+
+/* ---- the header and the reference --------------------------------------------------------------------------------------- */
+
+static uint64_t per_s(double per_ns)
+{
+    return (uint64_t)(per_ns * 1e9 + 0.5);
+}
+
+static enum qos_status reserve(struct tenant *t, bool change)
+{
+    struct htb_class terms;
+    enum qos_status s = QOS_OK;
+    memset(&terms, 0, sizeof terms);
+    terms.parent = t->group;
+    terms.weight = (uint32_t)(t->weight * run.weight_scale);
+    terms.rate_per_s[0] = per_s(t->rate);
+    terms.limit_per_s[0] = per_s(t->limit);
+    if (t->limit > 0 && terms.limit_per_s[0] < terms.rate_per_s[0])
+        terms.limit_per_s[0] = terms.rate_per_s[0];
+    if (use_reference)
+        reference_class(&reference, run.now, t->id, t->group, false, t->rate, t->limit, t->weight, 2 * run.burst_ns,
+                        1e7);
+    else
+        s = change ? htb_change(&tree, now_shown(), t->id, &terms, NULL)
+                   : htb_reserve(&tree, now_shown(), t->id, &terms, NULL);
+    t->reserved = s == QOS_OK;
+    return s;
+}
+
+static bool begin_scheduler(void)
+{
+    struct htb_config c;
+    struct world *w = run.w;
+    uint32_t g;
+    double group_limit = world_value(w, F_GROUP_LIMIT) / 1000;
+    memset(&c, 0, sizeof c);
+    c.classes = IDS;
+    c.rate_per_s[0] = per_s(ROOT);
+    c.burst_ns = (uint64_t)run.burst_ns;
+    c.start_ns = now_shown();
+    c.bound = run.by_flight ? HTB_BY_FLIGHT : HTB_BY_RATE;
+    c.order = world_choice(w, F_ORDER) ? HTB_ELEVATOR : HTB_FIFO;
+    c.dispatch_max = (uint32_t)world_value(w, F_DISPATCH);
+    c.device_max = world_choice(w, F_DEVICE_MAX) == 1   ? 1
+                   : world_choice(w, F_DEVICE_MAX) == 2 ? (c.dispatch_max + 1) / 2
+                                                        : c.dispatch_max;
+    /* So that the bound may cover all channels with the largest requests. */
+    c.flight_max_ns = 20 * MS;
+    for (g = 0; g < tenants; g++)
+        if (c.flight_max_ns < (uint64_t)(4 * tenant[g].largest * world_value(w, F_CHANNELS)))
+            c.flight_max_ns = (uint64_t)(4 * tenant[g].largest * world_value(w, F_CHANNELS));
+    if (use_reference) {
+        reference_init(&reference, IDS, (double)c.flight_max_ns, 1e9, claim);
+    } else {
+        size_t size = htb_memsize(&c);
+        if (size > memory_bytes) {
+            free(memory);
+            memory = (unsigned char *)aligned_alloc(64, (size + 63) / 64 * 64);
+            memory_bytes = size;
+        }
+        if (htb_init(&tree, memory, size, &c) != QOS_OK) {
+            world_fail(w, "init", 0, "%s", htb_config_error(&c));
+            return false;
+        }
+    }
+    memset(group, 0, sizeof group);
+    for (g = 0; g < tenants; g++) {
+        group[tenant[g].group].rate += tenant[g].rate;
+        if (group[tenant[g].group].slack <= 0 || tenant[g].rate > 0)
+            group[tenant[g].group].slack += tenant[g].largest;
+        if (group[tenant[g].group].slack < 2 * tenant[g].largest)
+            group[tenant[g].group].slack = 2 * tenant[g].largest;
+    }
+    for (g = 1; g <= world_choice(w, F_GROUP); g++) {
+        group[g].limit = group_limit * ROOT;
+        struct htb_class terms;
+        memset(&terms, 0, sizeof terms);
+        terms.group = true;
+        terms.rate_per_s[0] = per_s(0.29 * ROOT) + 1000;
+        if (group_limit > 0)
+            terms.limit_per_s[0] = per_s(group_limit * ROOT);
+        if (use_reference)
+            reference_class(&reference, run.now, g, 0, true, 0.29 * ROOT, group_limit * ROOT, 1, 2 * run.burst_ns, 1e7);
+        else if (htb_reserve(&tree, now_shown(), g, &terms, NULL) != QOS_OK)
+            world_fail(w, "admission", 0, "a group that fits is refused");
+    }
+    return true;
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------------------------- */
+
+static void to_device(uint32_t id)
+{
+    struct world_io io;
+    struct tenant *t = &tenant[owner[id]];
+    memset(&io, 0, sizeof io);
+    io.id = id;
+    io.cost_ns = real_cost[id];
+    io.offset = request[id].offset;
+    life[id] = AT_DEVICE;
+    run.at_device++;
+    (void)t;
+    world_device_submit(&run.device, run.now, &io);
+}
+
+static void forget(uint32_t id)
+{
+    struct tenant *t = &tenant[owner[id]];
+    if (unlimited(t))
+        run.outstanding_unlimited--;
+    life[id] = NOWHERE;
+    unused[unused_count++] = id;
+    world_client_done(&t->client, run.now);
+}
+
+static void try_loop(uint32_t i)
+{
+    struct tenant *t = &tenant[i];
+    uint64_t shown = now_shown(), told, calls = run.calls;
+    enum qos_status s = htb_take(&tree, shown, t->id, t->pending.claim);
+    if (s == QOS_OK) {
+        uint32_t id = unused[--unused_count];
+        owner[id] = i;
+        claim[id] = t->pending.claim;
+        real_cost[id] = t->pending.cost;
+        request[id].offset = t->pending.offset;
+        t->has_pending = false;
+        run.waiting_loops--;
+        given(i, t->pending.claim);
+        to_device(id);
+        return;
+    }
+    /* Promise `next`: the told time is the first one, if nobody else takes. */
+    if (shown >= t->told_ns && t->told_ns && t->told_calls + 1 == calls && run.queued == 0 &&
+        run.clock.config.fault == WORLD_CLOCK_TRUE)
+        world_fail(run.w, "next", run.now, "client %" PRIu32 " is refused at the time that it was told", t->id);
+    told = htb_next_ns(&tree, shown, t->id, t->pending.claim);
+    if (told <= shown && run.queued == 0)
+        world_fail(run.w, "next", run.now, "client %" PRIu32 " is refused and told to come now", t->id);
+    t->told_ns = told;
+    t->told_calls = run.calls;
+}
+
+/* Tenant i makes a request. */
+static void make(uint32_t i, const struct world_request *q)
+{
+    struct tenant *t = &tenant[i];
+    uint32_t id;
+    if (t->mode == LOOP && !use_reference) {
+        t->pending = *q;
+        t->has_pending = true;
+        t->told_ns = 0;
+        run.waiting_loops++;
+        waits(i, 1);
+        try_loop(i);
+        return;
+    }
+    id = unused[--unused_count];
+    owner[id] = i;
+    claim[id] = q->claim;
+    real_cost[id] = q->cost;
+    life[id] = QUEUED;
+    request[id].offset = q->offset;
+    request[id].class_id = t->id;
+    request[id].gate = t->mode == GATE;
+    request[id].tokens[0] = q->claim;
+    world_trace(run.now, i, "asks", q->claim);
+    if (unlimited(t))
+        run.outstanding_unlimited++;
+    waits(i, 1);
+    if (use_reference)
+        reference_submit(&reference, run.now, t->id, id);
+    else if (htb_submit(&tree, now_shown(), &request[id]) != QOS_OK)
+        world_fail(run.w, "submit", run.now, "a request is refused");
+    if (!use_reference && world_value(run.w, world_of(t->cohort, F_CANCEL)) > 0 &&
+        world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)))) {
+        if (htb_cancel(&tree, now_shown(), &request[id]) == QOS_OK) {
+            world_trace(run.now, i, "cancels", q->claim);
+            waits(i, -1);
+            forget(id);
+        } else {
+            world_fail(run.w, "once", run.now, "a queued request cannot be cancelled");
+        }
+    }
+}
+
+/* All that the scheduler gives now. Returns how many. */
+static uint32_t dispatch(void)
+{
+    uint32_t count = 0;
+    while (true) {
+        uint32_t id;
+        if (use_reference) {
+            id = reference_dispatch(&reference, run.now, &run.reference_at);
+        } else {
+            struct htb_request *r = htb_dispatch(&tree, now_shown());
+            id = r ? (uint32_t)(r - request) : UINT32_MAX;
+        }
+        if (id == UINT32_MAX)
+            return count;
+        count++;
+        if (life[id] != QUEUED) { /* `once` */
+            world_fail(run.w, "once", run.now, "a request is given that was not queued");
+            return count;
+        }
+        given(owner[id], claim[id]);
+        run.in_flight++;
+        to_device(id);
+    }
+}
+
+static void completed(const struct world_io *io)
+{
+    uint32_t id = io->id;
+    struct tenant *t = &tenant[owner[id]];
+    run.at_device--;
+    if (life[id] != AT_DEVICE)
+        world_fail(run.w, "once", run.now, "a request ends twice");
+    if (t->mode == QUEUE && use_reference) {
+        reference_complete(&reference, id);
+    } else if (t->mode == QUEUE) {
+        bool not_done = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FAIL)));
+        if (htb_complete(&tree, now_shown(), not_done ? HTB_NOT_DONE : HTB_DONE, not_done ? NULL : &real_cost[id],
+                         &request[id]) != QOS_OK)
+            world_fail(run.w, "once", run.now, "a completion is refused");
+        oracle_limit(t, not_done ? -(double)claim[id] : (double)real_cost[id] - (double)claim[id], false);
+        oracle_group(t->group, not_done ? -(double)claim[id] : (double)real_cost[id] - (double)claim[id], false);
+    } else if (use_reference) {
+        reference_complete(&reference, id);
+    }
+    forget(id);
+}
+
+/* `idle`: by flight no time is left idle while a request waits that no limit holds back. */
+static void oracle_idle(void)
+{
+    uint32_t i;
+    if (!run.by_flight || run.at_device > 0 || run.device.waiting || run.clock.config.fault)
+        return;
+    for (i = 0; i < tenants; i++)
+        if (tenant[i].queued && unlimited(&tenant[i]) && tenant[i].reserved)
+            world_fail(run.w, "idle", run.now, "the device has nothing to do, and client %" PRIu32 " waits",
+                       tenant[i].id);
+}
+
+/* ---- the world ------------------------------------------------------------------------------------------------------------ */
+
+static void draw_tenants(void)
+{
+    struct world *w = run.w;
+    uint32_t k, j;
+    tenants = 0;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        uint32_t count = (uint32_t)world_value(w, world_of(k, F_NUMBER));
+        double size = world_value(w, F_COST) * world_value(w, world_of(k, F_SIZE));
+        if (k == 0 && count == 0)
+            count = 1;
+        for (j = 0; j < count && tenants < CLIENTS; j++) {
+            struct tenant *t = &tenant[tenants];
+            struct world_client_config c;
+            double rate, most;
+            memset(t, 0, sizeof *t);
+            memset(&c, 0, sizeof c);
+            t->id = ++tenants + 2;
+            t->cohort = k;
+            t->group = world_choice(w, F_GROUP) > k ? k + 1 : 0;
+            t->mode = use_reference ? QUEUE : (enum mode)world_choice(w, world_of(k, F_MODE));
+            t->weight = (uint32_t)world_value(w, world_of(k, F_WEIGHT));
+            t->rate = world_value(w, world_of(k, F_RATE)) / 1000 * ROOT / count;
+            rate = t->rate > 0 ? t->rate : 0.1 * ROOT / count;
+            if (world_choice(w, world_of(k, F_LIMIT)))
+                t->limit = rate * world_value(w, world_of(k, F_LIMIT)) / 1000;
+            /* The header keeps rates in whole tokens per s. */
+            t->rate = (double)per_s(t->rate) / 1e9;
+            t->limit = (double)per_s(t->limit) / 1e9;
+            c.arrivals = (enum world_arrivals)world_choice(w, world_of(k, F_ARRIVALS));
+            c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
+            if (c.outstanding > REQUESTS / 4 / count)
+                c.outstanding = REQUESTS / 4 / count;
+            c.think_ns = (uint64_t)world_value(w, world_of(k, F_THINK)) * 1000;
+            c.sizes = (enum world_sizes)world_choice(w, world_of(k, F_SIZES));
+            c.cost_min = (uint64_t)size;
+            c.cost_max = c.cost_min * (c.sizes == WORLD_ONE_SIZE ? 1 : 30);
+            c.estimate = (uint32_t)world_value(w, world_of(k, F_ESTIMATE));
+            t->exact = c.estimate == 1000 && world_choice(w, world_of(k, F_FAIL)) == 0;
+            most = (double)c.cost_max;
+            t->largest = c.estimate > 1000 ? most * c.estimate / 1000 : most;
+            c.interval_ns = (uint64_t)((double)c.cost_min / rate * 1000 / world_value(w, world_of(k, F_DEMAND))) + 1;
+            if (c.arrivals == WORLD_BURSTS)
+                c.interval_ns *= c.outstanding;
+            if (c.arrivals == WORLD_ON_OFF) {
+                c.interval_ns = c.interval_ns / 2 + 1;
+                c.on_ns = c.off_ns = 5 * MS;
+            }
+            c.backlog_max = REQUESTS / 4 / count;
+            c.start_ns = 1;
+            if (world_choice(w, world_of(k, F_CHURN)) == 3) {
+                c.away_ns = run.end_ns / 3;
+                c.back_ns = run.end_ns / 2;
+            }
+            if (t->mode == LOOP) { /* one thread, one request at a time at the gate */
+                c.outstanding = c.arrivals == WORLD_BURSTS ? c.outstanding : 1;
+            }
+            world_client_init(&t->client, &c, w->seed, tenants);
+        }
+    }
+}
+
+/* Terms that change: the rate falls to half and comes back; or the class ends and begins again. */
+static void churn(uint32_t step)
+{
+    uint32_t i;
+    for (i = 0; i < tenants && !use_reference; i++) {
+        struct tenant *t = &tenant[i];
+        uint32_t kind = world_choice(run.w, world_of(t->cohort, F_CHURN));
+        if (t->mode == LOOP || (kind != 1 && kind != 2))
+            continue;
+        oracle_own(t, 0);
+        oracle_limit(t, 0, false);
+        t->behind = 0;
+        if (kind == 1) {
+            t->rate = (double)per_s(step % 2 ? t->rate / 2 : t->rate * 2) / 1e9;
+            if (reserve(t, true) != QOS_OK)
+                world_fail(run.w, "admission", run.now, "half of a rate and back is refused");
+        } else if (t->client.out == 0) { /* a class without requests leaves and comes back */
+            if (htb_release(&tree, now_shown(), t->id) != QOS_OK || reserve(t, false) != QOS_OK)
+                world_fail(run.w, "admission", run.now, "a class that left cannot come back");
+        }
+        t->reserved = true;
+        pair_begin(i);
+        if (i > 0)
+            pair_begin(i - 1);
+    }
+}
+
+static void setup(struct world *w)
+{
+    struct world_clock_config clock;
+    struct world_device_config *d = &run.device_config;
+    uint32_t f = world_choice(w, F_CLOCK), slots = (uint32_t)world_value(w, F_DISPATCH);
+    double least;
+    memset(&clock, 0, sizeof clock);
+    memset(d, 0, sizeof *d);
+    clock.fault = (enum world_clock_fault)f;
+    clock.drift_ppm = (int32_t)world_value(w, F_DRIFT);
+    clock.by_ns = f == WORLD_CLOCK_JUMP ? 3600 * WORLD_NS_PER_S : f == WORLD_CLOCK_STALL ? 5 * MS : 1;
+    clock.at_ns = run.end_ns / 3;
+    world_clock_init(&run.clock, &clock, (uint64_t)world_value(w, F_BASE) + run.shift, w->seed, 1);
+    d->channels = (uint32_t)world_value(w, F_CHANNELS);
+    d->hashed = world_choice(w, F_HASHED) == 1;
+    d->order = (enum world_order)world_choice(w, F_CHOICE);
+    d->spread = (enum world_spread)world_choice(w, F_SPREAD);
+    d->capacity = (uint32_t)world_value(w, F_CAPACITY);
+    d->step_capacity = (uint32_t)world_value(w, F_STEP);
+    d->step_ns = run.end_ns / 2;
+    d->pause_ns = (uint64_t)world_value(w, F_PAUSE) * MS;
+    d->pause_every_ns = d->pause_ns ? (uint64_t)world_value(w, F_PAUSE_EVERY) * MS : 0;
+    d->pause_channel = world_choice(w, F_PAUSE_CHANNEL) == 1;
+    d->provisioned = (uint32_t)world_value(w, F_PROVISIONED);
+    if (d->provisioned && d->channels < 64)
+        d->provisioned = 0; /* so few channels are all held */
+    world_device_init(&run.device, d, w->seed);
+    world_rng_init(&run.rng, w->seed, 77);
+    /* The precondition "if the device keeps up": a tenth above the root's rate at any time, all channels reachable. */
+    least = d->capacity / 1000.0;
+    if (d->step_capacity && d->step_capacity / 1000.0 < least)
+        least = d->step_capacity / 1000.0;
+    slots = world_choice(w, F_DEVICE_MAX) == 1 ? 1 : world_choice(w, F_DEVICE_MAX) == 2 ? slots / 2 : slots;
+    run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= 2 * d->channels &&
+                   !d->provisioned && d->order == WORLD_IN_ORDER && (f == WORLD_CLOCK_TRUE || f == WORLD_CLOCK_BACK) &&
+                   run.clock.config.drift_ppm == 0;
+    run.jump = f == WORLD_CLOCK_JUMP;
+    run.at_once = world_choice(w, F_DEVICE_MAX) == 0 && world_choice(w, F_ORDER) == 0;
+    run.keeps_up &= run.at_once;
+}
+
+static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
+{
+    uint64_t told = 0, quiet = 0, step = 1, waits_ns = WORLD_NEVER;
+    bool reset = false;
+    uint32_t i;
+    memset(&run, 0, sizeof run);
+    run.w = w;
+    run.shift = shift;
+    run.weight_scale = weight_scale;
+    run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
+    if (run.end_ns > (uint64_t)world_value(w, F_COST) * 300000) /* at most some 300,000 requests */
+        run.end_ns = (uint64_t)world_value(w, F_COST) * 300000;
+    run.burst_ns = world_value(w, F_BURST) * 1000;
+    run.by_flight = world_choice(w, F_BOUND) == 0;
+    draw_tenants();
+    setup(w);
+    memset(request, 0, sizeof request);
+    memset(life, 0, sizeof life);
+    for (unused_count = 0; unused_count < REQUESTS; unused_count++)
+        unused[unused_count] = REQUESTS - 1 - unused_count;
+    if (!begin_scheduler())
+        return;
+    for (i = 0; i < tenants; i++) {
+        if (reserve(&tenant[i], false) != QOS_OK)
+            world_fail(w, "admission", 0, "a reservation that fits is refused: client %" PRIu32, tenant[i].id);
+        if (tenant[i].rate > 0)
+            world_trace_promise(i, tenant[i].rate);
+    }
+    for (i = 0; i < tenants; i++) {
+        tenant[i].wakes_ns = WORLD_NEVER;
+        wake(i, world_client_next_ns(&tenant[i].client));
+    }
+    while (!w->broken) {
+        struct world_io io;
+        struct world_event e;
+        uint64_t next = world_device_next_ns(&run.device), t = world_queue_next_ns(&run.wakes);
+        bool polled = false;
+        next = t < next ? t : next;
+        t = use_reference ? (run.reference_at >= 0 ? (uint64_t)run.reference_at + 1 : WORLD_NEVER)
+                          : world_clock_when(&run.clock, waits_ns);
+        told = t;
+        next = t < next ? t : next;
+        if (step < 6 && run.end_ns * step / 6 < next && !run.draining)
+            next = run.end_ns * step / 6;
+        if (!run.draining && next >= run.end_ns) { /* no more requests; what is queued must still be served */
+            run.draining = true;
+            next = run.end_ns;
+        }
+        if (next == WORLD_NEVER)
+            break;
+        if (run.draining && next > run.end_ns + 1000 * WORLD_NS_PER_S)
+            break;
+        if (world_choice(w, F_POLL) && next > run.now + 1 && world_rand(&run.rng) % 8 == 0) {
+            next = world_between(&run.rng, run.now + 1, next - 1); /* asks earlier than it was told */
+            polled = true;
+        }
+        if (next <= run.now) /* the clock shows an older time than it was told to come at */
+            next = run.now + (quiet++ < 1000 ? 1 : 100000);
+        else
+            quiet = 0;
+        run.now = next;
+        w->events++;
+        while (world_device_take(&run.device, run.now, &io)) {
+            uint32_t who = owner[io.id];
+            completed(&io);
+            w->events++;
+            wake(who, world_client_next_ns(&tenant[who].client));
+            polled = false;
+        }
+        if (run.jump && !reset && run.clock.jumped && !use_reference) {
+            htb_reset_clock(&tree, now_shown());
+            reset = true;
+        }
+        while (step < 6 && run.now >= run.end_ns * step / 6) {
+            churn((uint32_t)step);
+            step++;
+            polled = false;
+        }
+        while (world_queue_take(&run.wakes, run.now, &e)) {
+            struct tenant *c = &tenant[e.index];
+            struct world_request q;
+            if (e.at_ns != c->wakes_ns)
+                continue;
+            c->wakes_ns = WORLD_NEVER;
+            polled = false;
+            if (c->has_pending)
+                try_loop(e.index);
+            while (!c->has_pending && !run.draining && unused_count > 1 && world_client_next(&c->client, run.now, &q)) {
+                make(e.index, &q);
+                w->events++;
+            }
+            t = c->has_pending ? world_clock_when(&run.clock, c->told_ns)
+                : run.draining ? WORLD_NEVER
+                               : world_client_next_ns(&c->client);
+            wake(e.index, t > run.now ? t
+                                      : run.now + (c->has_pending ? run.end_ns / 1000
+                                                                  : 1)); /* a loop that is told to come now */
+        }
+        if (dispatch() > 0 && polled && !use_reference && run.now < told && run.clock.config.fault == WORLD_CLOCK_TRUE)
+            world_fail(w, "dispatch_next", run.now, "a request could go %" PRIu64 " ns before the told time",
+                       told - run.now);
+        for (i = 0; i < tenants && w->events % 64 == 0; i++)
+            oracle_own(&tenant[i], 0);
+        oracle_idle();
+        waits_ns = use_reference ? 0 : htb_dispatch_next_ns(&tree, run.shown);
+        if (run.draining && run.at_device <= 0 && run.waiting_loops == 0) {
+            uint64_t queued = 0;
+            for (i = 0; i < tenants; i++)
+                queued += tenant[i].queued;
+            if (queued == 0)
+                break;
+        }
+        if (w->events > 3000000) /* long enough: without a verdict on the end */
+            break;
+    }
+    /* `progress`: nobody waits for ever. */
+    for (i = 0; i < tenants && !w->broken && w->events <= 3000000; i++)
+        if (tenant[i].queued)
+            world_fail(w, "progress", run.now,
+                       "client %" PRIu32 " still has %" PRIu64 " requests queued, %g at the device", tenant[i].id,
+                       tenant[i].queued, run.at_device);
+    if (unused_count != REQUESTS && !w->broken && w->events <= 3000000)
+        world_fail(w, "once", run.now, "%" PRIu32 " requests never ended", REQUESTS - unused_count);
+    for (i = 0; i < tenants; i++)
+        world_client_free(&tenant[i].client);
+    if (use_reference)
+        reference_free(&reference);
+    world_device_free(&run.device);
+    world_queue_free(&run.wakes);
+}
+
+static void world_run(struct world *w)
+{
+    static double before[CLIENTS];
+    uint64_t was;
+    uint32_t i;
+    one_run(w, 0, 1);
+    if (w->broken || world_choice(w, F_AGAIN) == 0)
+        return;
+    was = run.digest;
+    for (i = 0; i < tenants; i++)
+        before[i] = tenant[i].given;
+    /* `shifted`, `scale_free`: no time is special, to the last request; only ratios of weights matter, up to the rounding
+     * of tags: what was equal may go in another order, so single requests may change places. */
+    if (world_choice(w, F_AGAIN) == 1) {
+        one_run(w, 123456789123, 1);
+        if (!w->broken && run.digest != was)
+            world_fail(w, "shifted", run.now, "with another start of the clock the schedule is another");
+        return;
+    }
+    one_run(w, 0, 7);
+    for (i = 0; i < tenants && !w->broken && world_choice(w, F_SPREAD) == 0 && run.keeps_up; i++)
+        if (fabs(tenant[i].given - before[i]) > 0.05 * before[i] + 8 * tenant[i].largest)
+            world_fail(w, "scale_free", run.now, "client %" PRIu32 " got %.0f, with seven times all weights %.0f",
+                       tenant[i].id, before[i], tenant[i].given);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct world_open open[] = {{0, NULL}};
+    if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
+        use_reference = true;
+        argv++;
+        argc--;
+    }
+    return world_main(argc, argv, "tests/world/htb.worlds", 100, open);
+}
