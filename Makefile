@@ -385,6 +385,11 @@ check: ## runs the native tests of one header: make check HEADER=htb
 	@$(MAKE) --no-print-directory -j$(JOBS) $(OF_HEADER:%=$(B)/%)
 	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
 
+.PHONY: world
+world: ## runs one simulated world of a header: make world HEADER=htb SEED=7; TRACE=1 shows and draws it
+	@$(MAKE) --no-print-directory $(B)/native/world/$(HEADER)
+	@$(B)/native/world/$(HEADER) --seed $(SEED)
+
 plant: ## plants every bug of tests/plants/; a test must catch each (make test: some 40)
 	@tests/packages.sh plant
 	@BASELINE=1 tests/build/plants.sh
