@@ -194,6 +194,25 @@ void backend_tick(struct worker *w, uint64_t late_ns)
             tick(w->backend[k], late);
 }
 
+bool backend_used(const struct worker *w, uint32_t bucket)
+{
+    const struct backend *b = w->backend[bucket];
+    return b && (b->count || b->held || b->dirty || b->readable);
+}
+
+void backend_drop(struct worker *w, uint32_t bucket)
+{
+    struct backend *b = w->backend[bucket];
+    if (!b)
+        return;
+    backend_close(b);
+    if (b->partial)
+        block_give(w, b->partial);
+    free(b->ring);
+    free(b);
+    w->backend[bucket] = NULL;
+}
+
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 bool backend_ready(const struct worker *w, uint32_t bucket)

@@ -54,6 +54,7 @@ static struct {
     uint32_t *by_prefix, *parent; /* [prefixes] sorted; the longest other prefix of this one, or QOS_NONE */
     uint32_t prefixes;
     bool several; /* connections are of several buckets */
+    uint32_t live;
     uint32_t at_memcached;
     uint64_t flight_bytes; /* of these, as expected */
     uint64_t grants, cost_max;
@@ -91,10 +92,9 @@ static bool begins_with(const char *key, size_t bytes, uint32_t bucket)
 static void sort_prefixes(void)
 {
     uint32_t k, p;
-    b.by_prefix = tool_alloc(bucket_count * sizeof *b.by_prefix);
-    b.parent = tool_alloc(bucket_count * sizeof *b.parent);
+    b.prefixes = 0;
     for (k = 0; k < bucket_count; k++)
-        if (bucket_spec[k].prefix[0])
+        if (bucket_spec[k].prefix[0] && bucket_spec[k].state == BUCKET_LIVE)
             b.by_prefix[b.prefixes++] = k;
     qsort(b.by_prefix, b.prefixes, sizeof *b.by_prefix, by_prefix);
     for (k = 0; k < b.prefixes; k++) {
@@ -165,7 +165,7 @@ uint32_t bucket_of_connection(uint32_t port_bucket, const struct sockaddr_storag
 bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force)
 {
     uint64_t *held = &b.counts[bucket].memory_bytes;
-    if (__atomic_add_fetch(held, bytes, __ATOMIC_RELAXED) <= gate_settings.memory_bytes / bucket_count || force)
+    if (__atomic_add_fetch(held, bytes, __ATOMIC_RELAXED) <= gate_settings.memory_bytes / b.live || force)
         return true;
     bucket_uncharge(bucket, bytes);
     return false;
@@ -173,8 +173,7 @@ bool bucket_charge(uint32_t bucket, uint64_t bytes, bool force)
 
 bool bucket_over(uint32_t bucket)
 {
-    return __atomic_load_n(&b.counts[bucket].memory_bytes, __ATOMIC_RELAXED) >
-           gate_settings.memory_bytes / bucket_count;
+    return __atomic_load_n(&b.counts[bucket].memory_bytes, __ATOMIC_RELAXED) > gate_settings.memory_bytes / b.live;
 }
 
 bool bucket_enter(uint32_t bucket)
@@ -184,6 +183,17 @@ bool bucket_enter(uint32_t bucket)
         return true;
     bucket_exit(bucket);
     return false;
+}
+
+bool buckets_several(void)
+{
+    return b.live > 1;
+}
+
+void bucket_move(uint32_t from, uint32_t to)
+{
+    bucket_exit(from);
+    __atomic_add_fetch(&b.counts[to].clients, 1, __ATOMIC_RELAXED);
 }
 
 void bucket_exit(uint32_t bucket)
@@ -205,7 +215,7 @@ void bucket_refused(uint32_t bucket, enum refused why)
 
 static void open_tags(void)
 {
-    struct tags_config config = {.clients = bucket_count, .limit_burst_ns = gate_settings.burst_ns};
+    struct tags_config config = {.clients = BUCKETS_LIMIT, .limit_burst_ns = gate_settings.burst_ns};
     const char *wrong;
     uint32_t k;
     config.mode = gate_settings.policy == POLICY_PS ? TAGS_PS : TAGS_REWARD;
@@ -222,13 +232,14 @@ static void open_tags(void)
         struct tags_state state;
         wrong = tags_client_error(&bucket_spec[k].terms);
         if (wrong)
-            tool_die(TOOL_USAGE, "bucket %s: %s", bucket_spec[k].name, wrong);
+            tool_die(TOOL_USAGE, "%s bucket %s: %s", bucket_spec[k].where, bucket_spec[k].name, wrong);
         st = tags_add(&b.tags, tool_now_ns(), k, &bucket_spec[k].terms);
         must(tags_info(&b.tags, QOS_NONE, &state));
         if (st == QOS_EADMISSION)
             tool_die(TOOL_USAGE,
-                     "bucket %s: reserve=%" PRIu64 " does not fit: %" PRIu64 " of --capacity are left to reserve",
-                     bucket_spec[k].name, bucket_spec[k].terms.reservation_per_s, state.admissible_per_s);
+                     "%s bucket %s: reserve=%" PRIu64 " does not fit: %" PRIu64 " of --capacity are left to reserve",
+                     bucket_spec[k].where, bucket_spec[k].name, bucket_spec[k].terms.reservation_per_s,
+                     state.admissible_per_s);
         must(st);
     }
 }
@@ -237,8 +248,11 @@ void buckets_open(void)
 {
     bool limits = false;
     uint32_t k;
-    b.bucket = tool_alloc(bucket_count * sizeof *b.bucket);
-    b.counts = tool_alloc(bucket_count * sizeof *b.counts);
+    b.bucket = tool_alloc(BUCKETS_LIMIT * sizeof *b.bucket);
+    b.counts = tool_alloc(BUCKETS_LIMIT * sizeof *b.counts);
+    b.by_prefix = tool_alloc(BUCKETS_LIMIT * sizeof *b.by_prefix);
+    b.parent = tool_alloc(BUCKETS_LIMIT * sizeof *b.parent);
+    b.live = bucket_count;
     b.watch_ns = QOS_NEVER;
     sort_prefixes();
     for (k = 0; k < bucket_count; k++) {
@@ -250,6 +264,126 @@ void buckets_open(void)
     else
         open_tags();
 }
+
+/* ---- new settings ------------------------------------------------------------------------------------------------ */
+
+static uint32_t find(const char *name)
+{
+    uint32_t k;
+    for (k = 0; k < bucket_count; k++)
+        if (bucket_spec[k].state != BUCKET_FREE && strcmp(bucket_spec[k].name, name) == 0)
+            return k;
+    return QOS_NONE;
+}
+
+/* Nothing of a removed bucket is left: its number is free. */
+static void let_go(uint32_t k)
+{
+    uint32_t n;
+    bool used = b.bucket[k].waiting || __atomic_load_n(&b.counts[k].memory_bytes, __ATOMIC_RELAXED);
+    for (n = 0; n < worker_count; n++)
+        used |= backend_used(&workers[n], k) || clients_use(&workers[n], k);
+    if (used || tags_remove(&b.tags, tool_now_ns(), k, NULL) != QOS_OK)
+        return;
+    for (n = 0; n < worker_count; n++)
+        backend_drop(&workers[n], k);
+    memset(&b.bucket[k], 0, sizeof b.bucket[k]);
+    memset(&b.counts[k], 0, sizeof b.counts[k]);
+    memset(&bucket_spec[k], 0, sizeof bucket_spec[k]);
+    bucket_spec[k].state = BUCKET_FREE;
+}
+
+static void remove_bucket(uint32_t k)
+{
+    struct bucket_spec *s = &bucket_spec[k];
+    s->state = BUCKET_REMOVED;
+    s->prefix[0] = 0;
+    s->has_from = false;
+    s->port = 0;
+    s->terms = (struct tags_client){0};
+    s->terms.weight = 1;
+    must(tags_change(&b.tags, tool_now_ns(), k, &s->terms)); /* what it reserved is free at once */
+}
+
+static void change_terms(uint32_t k, const struct bucket_spec *s)
+{
+    enum qos_status st = tags_change(&b.tags, tool_now_ns(), k, &s->terms);
+    if (st != QOS_OK)
+        tool_warn("bucket %s keeps its terms: %s", s->name, qos_strerror(st));
+    else
+        bucket_spec[k].terms = s->terms;
+}
+
+static uint32_t new_bucket(const struct bucket_spec *s)
+{
+    uint32_t k = 0;
+    enum qos_status st;
+    while (k < bucket_count && bucket_spec[k].state != BUCKET_FREE)
+        k++;
+    if (k == BUCKETS_LIMIT) {
+        tool_warn("bucket %s: no number is free before those of removed buckets are; send SIGHUP again", s->name);
+        return QOS_NONE;
+    }
+    st = tags_add(&b.tags, tool_now_ns(), k, &s->terms);
+    if (st != QOS_OK) {
+        tool_warn("bucket %s is left out: %s", s->name, qos_strerror(st));
+        return QOS_NONE;
+    }
+    bucket_spec[k] = *s;
+    if (k == bucket_count)
+        bucket_count++;
+    return k;
+}
+
+/* First all that need less, then all that need more: so the sum fits at every step. */
+void buckets_change(const struct bucket_spec *spec, uint32_t count, uint32_t other)
+{
+    static uint32_t number[BUCKETS_LIMIT]; /* by place in spec */
+    static bool kept[BUCKETS_LIMIT];
+    uint32_t k, old = bucket_count;
+    memset(kept, 0, sizeof kept);
+    pthread_mutex_lock(&buckets_lock);
+    for (k = 0; k < count; k++) {
+        number[k] = find(spec[k].name);
+        if (number[k] != QOS_NONE)
+            kept[number[k]] = true;
+    }
+    for (k = 0; k < old; k++)
+        if (!kept[k] && bucket_spec[k].state == BUCKET_LIVE)
+            remove_bucket(k);
+    for (k = 0; k < count; k++)
+        if (number[k] != QOS_NONE && spec[k].terms.reservation_per_s <= bucket_spec[number[k]].terms.reservation_per_s)
+            change_terms(number[k], &spec[k]);
+    for (k = 0; k < count; k++) {
+        struct tags_client terms;
+        if (number[k] == QOS_NONE)
+            continue;
+        if (spec[k].terms.reservation_per_s > bucket_spec[number[k]].terms.reservation_per_s)
+            change_terms(number[k], &spec[k]);
+        terms = bucket_spec[number[k]].terms;
+        bucket_spec[number[k]] = spec[k];
+        bucket_spec[number[k]].terms = terms;
+    }
+    for (k = 0; k < count; k++)
+        if (number[k] == QOS_NONE)
+            number[k] = new_bucket(&spec[k]);
+    bucket_other = number[other] == QOS_NONE ? bucket_other : number[other];
+    sort_prefixes();
+    b.several = false;
+    b.live = 0;
+    for (k = 0; k < bucket_count; k++) {
+        b.several |= has_connections(k);
+        b.live += bucket_spec[k].state == BUCKET_LIVE;
+    }
+    for (k = 0; k < worker_count; k++)
+        clients_sort(&workers[k]);
+    for (k = 0; k < bucket_count; k++)
+        if (bucket_spec[k].state == BUCKET_REMOVED)
+            let_go(k);
+    pthread_mutex_unlock(&buckets_lock);
+}
+
+/* ---- queues and grants ------------------------------------------------------------------------------------------- */
 
 static void put_between(struct bucket *q, struct client *before, struct client *c, struct client *after)
 {

@@ -111,7 +111,7 @@ void client_open(struct worker *w, int fd, uint32_t bucket)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     c->source = (struct source){SOURCE_CLIENT, fd};
     c->worker = w;
-    c->bucket = c->grant.bucket = bucket;
+    c->bucket = c->grant.bucket = c->payer = bucket;
     c->writable = true;
     c->window = 2;
     __atomic_add_fetch(&w->clients, 1, __ATOMIC_RELAXED);
@@ -175,6 +175,11 @@ void client_replied(struct client *c)
         worker_bury(c);
 }
 
+static bool at_rest(const struct client *c)
+{
+    return c->state == CLIENT_LINE && !c->outstanding && !buffer_held(&c->in) && !buffer_held(&c->out);
+}
+
 static bool expired(const struct client *c)
 {
     const uint64_t now_ns = c->worker->now_ns, patience_ns = gate_settings.patience_ns;
@@ -183,8 +188,7 @@ static bool expired(const struct client *c)
         return true;
     if (buffer_held(&c->out) && c->unread_ns && now_ns > c->unread_ns + 3 * patience_ns)
         return true;
-    return gate_settings.idle_ns && !c->outstanding && c->state == CLIENT_LINE && !buffer_held(&c->out) &&
-           now_ns > c->active_ns + gate_settings.idle_ns;
+    return gate_settings.idle_ns && at_rest(c) && now_ns > c->active_ns + gate_settings.idle_ns;
 }
 
 void clients_tick(struct worker *w)
@@ -200,6 +204,51 @@ void clients_tick(struct worker *w)
         bucket_refused(c->bucket, REFUSED_IDLE);
         client_gone(c);
     }
+}
+
+void clients_leave(struct worker *w)
+{
+    struct client *c, *next;
+    for (c = w->all; c; c = next) {
+        next = c->after;
+        if (at_rest(c))
+            client_gone(c);
+    }
+}
+
+void clients_sort(struct worker *w)
+{
+    struct client *c;
+    for (c = w->all; c; c = c->after) {
+        struct sockaddr_storage here = {0}, from = {0};
+        socklen_t here_bytes = sizeof here, from_bytes = sizeof from;
+        uint64_t port = 0;
+        uint32_t bucket, k;
+        (void)getsockname(c->source.fd, (struct sockaddr *)&here, &here_bytes);
+        (void)getpeername(c->source.fd, (struct sockaddr *)&from, &from_bytes);
+        if (here.ss_family == AF_INET)
+            port = ntohs(((const struct sockaddr_in *)(const void *)&here)->sin_port);
+        else if (here.ss_family == AF_INET6)
+            port = ntohs(((const struct sockaddr_in6 *)(const void *)&here)->sin6_port);
+        for (k = 0; k < bucket_count && (!port || bucket_spec[k].port != port);)
+            k++;
+        bucket = bucket_of_connection(k < bucket_count ? k : BUCKETS_LIMIT, &from);
+        if (bucket == c->bucket)
+            continue;
+        bucket_move(c->bucket, bucket);
+        c->bucket = bucket;
+        if (c->state == CLIENT_LINE)
+            c->grant.bucket = c->payer = bucket;
+    }
+}
+
+bool clients_use(const struct worker *w, uint32_t bucket)
+{
+    const struct client *c;
+    for (c = w->all; c; c = c->after)
+        if (c->bucket == bucket || (c->grant.bucket == bucket && c->state != CLIENT_LINE) || c->payer == bucket)
+            return true;
+    return false;
 }
 
 /* Closes the client of this worker whose half request has held memory of this bucket for the longest time, a second at
@@ -331,6 +380,7 @@ static bool need(struct client *c)
 
 static void wait_for_grant(struct client *c)
 {
+    c->payer = c->grant.bucket;
     c->half_ns = 0;
     c->grant.asked_ns = c->worker->now_ns;
     c->state = CLIENT_QUEUE;
@@ -404,7 +454,7 @@ static bool widen(struct client *c, size_t bytes)
 static void read_request(struct client *c)
 {
     const struct head *h = &c->head;
-    if (h->server_wide && bucket_count > 1 && !gate_settings.allow_flush) {
+    if (h->server_wide && buckets_several() && !gate_settings.allow_flush) {
         c->in.begin += h->bytes;
         say_then(c, "CLIENT_ERROR refused: it concerns all buckets (the gate's --allow-flush allows it)");
         return;

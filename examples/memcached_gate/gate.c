@@ -3,6 +3,7 @@
 #include "gate.h"
 #include <errno.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,21 +17,32 @@
 #define EVENTS 256
 #define TICK_NS 50000000 /* between reads of the clock */
 #define ROUNDS 64        /* rounds of reading and granting in one turn */
-#define DRAIN_NS (2 * QOS_NS_PER_S)
-#define ACCEPTS 64 /* new clients of a port in one turn */
-#define LATER 64   /* clients in one turn that exceeded their part in the last turn */
+#define ACCEPTS 64       /* new clients of a port in one turn */
+#define LATER 64         /* clients in one turn that exceeded their part in the last turn */
 #define FREE_STATS_PER_S 100
 
 struct worker *workers;
 uint32_t worker_count;
 
 struct listener {
-    struct source source;
+    struct source source; /* its descriptor is -1: not used */
     uint32_t bucket;
+    uint64_t port; /* of the bucket */
 };
 static struct listener listener[LISTENERS_MAX];
 static uint32_t listeners;
-static bool ended; /* atomic: workers stop */
+static bool ended;    /* atomic: workers stop */
+static bool draining; /* atomic: clients that wait for nothing are closed */
+static bool again;    /* atomic: SIGHUP has come */
+const char *gate_address;
+
+/* Pauses: a worker stops between two turns. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool wanted; /* atomic */
+    uint32_t paused;
+} pause_all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- lists of a worker ------------------------------------------------------------------------------------------- */
 
@@ -130,6 +142,13 @@ static void bury_all(struct worker *w)
 
 /* ---- listening --------------------------------------------------------------------------------------------------- */
 
+static void listen_too(struct worker *w, struct listener *l)
+{
+    struct epoll_event e = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = l};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, l->source.fd, &e) != 0)
+        tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
+}
+
 /* A socket that a process before us has left is removed. */
 static int local_socket(const char *option, const char *path, int flags)
 {
@@ -163,19 +182,39 @@ int gate_socket(const char *option, const char *address, int flags)
         tool_die(TOOL_USAGE, "%s %s: %s", option, address, gai_strerror(wrong));
     fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 4096) != 0)
-        tool_die(TOOL_FAILED, "%s: %s", address, strerror(errno));
+        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 4096) != 0) {
+        if (!worker_count)
+            tool_die(TOOL_FAILED, "%s: %s", address, strerror(errno));
+        tool_warn("%s: %s", address, strerror(errno)); /* a port of new settings */
+        if (fd >= 0)
+            close(fd);
+        fd = -1;
+    }
     freeaddrinfo(found);
     return fd;
 }
 
 void gate_listen(const char *address, uint32_t bucket)
 {
+    uint32_t k = 0;
     int fd;
-    if (listeners == LISTENERS_MAX)
+    while (k < listeners && listener[k].source.fd >= 0)
+        k++;
+    if (k == LISTENERS_MAX && !worker_count)
         tool_die(TOOL_USAGE, "at most %d ports", LISTENERS_MAX);
+    if (k == LISTENERS_MAX) {
+        tool_warn("%s: at most %d ports", address, LISTENERS_MAX);
+        return;
+    }
     fd = gate_socket("--listen", address, SOCK_NONBLOCK);
-    listener[listeners++] = (struct listener){{SOURCE_LISTENER, fd}, bucket};
+    if (fd < 0)
+        return;
+    listener[k] =
+        (struct listener){{SOURCE_LISTENER, fd}, bucket, bucket < BUCKETS_LIMIT ? bucket_spec[bucket].port : 0};
+    if (k == listeners)
+        listeners++;
+    for (uint32_t w = 0; w < worker_count; w++)
+        listen_too(&workers[w], &listener[k]);
 }
 
 uint32_t gate_clients(void)
@@ -339,6 +378,47 @@ static int sleep_ms(struct worker *w)
     return w->look_ns <= now_ns ? 0 : (int)qos_min((w->look_ns - now_ns + 999999) / 1000000, TICK_NS / 1000000);
 }
 
+static void pause_here(void)
+{
+    pthread_mutex_lock(&pause_all.lock);
+    pause_all.paused++;
+    pthread_cond_broadcast(&pause_all.changed);
+    while (__atomic_load_n(&pause_all.wanted, __ATOMIC_ACQUIRE))
+        pthread_cond_wait(&pause_all.changed, &pause_all.lock);
+    pause_all.paused--;
+    pthread_mutex_unlock(&pause_all.lock);
+}
+
+void gate_pause(void)
+{
+    uint32_t k;
+    __atomic_store_n(&pause_all.wanted, true, __ATOMIC_RELEASE);
+    for (k = 0; k < worker_count; k++)
+        worker_poke(&workers[k]);
+    pthread_mutex_lock(&pause_all.lock);
+    while (pause_all.paused < worker_count)
+        pthread_cond_wait(&pause_all.changed, &pause_all.lock);
+    pthread_mutex_unlock(&pause_all.lock);
+}
+
+/* The next pause may only begin when all have left this one. */
+void gate_resume(void)
+{
+    pthread_mutex_lock(&pause_all.lock);
+    __atomic_store_n(&pause_all.wanted, false, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&pause_all.changed);
+    pthread_mutex_unlock(&pause_all.lock);
+    for (;;) {
+        uint32_t paused;
+        pthread_mutex_lock(&pause_all.lock);
+        paused = pause_all.paused;
+        pthread_mutex_unlock(&pause_all.lock);
+        if (paused == 0)
+            return;
+        usleep(100);
+    }
+}
+
 static void *serve(void *arg)
 {
     struct worker *w = arg;
@@ -350,9 +430,13 @@ static void *serve(void *arg)
         __atomic_store_n(&w->sleeping, false, __ATOMIC_RELAXED);
         for (k = 0; k < n; k++)
             on_event(&event[k]);
+        if (__atomic_load_n(&pause_all.wanted, __ATOMIC_ACQUIRE))
+            pause_here();
         if (w->now_ns >= tick_ns) {
             backend_tick(w, w->now_ns - tick_ns);
             clients_tick(w);
+            if (__atomic_load_n(&draining, __ATOMIC_RELAXED))
+                clients_leave(w);
             tick_ns = w->now_ns + TICK_NS;
         }
         turn(w);
@@ -375,11 +459,8 @@ static void open_worker(struct worker *w, uint32_t number)
         timerfd_settime(w->tick.fd, 0, &every, NULL) != 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->tick.fd, &t) != 0 ||
         qos_bucket_init(&w->free_stats, w->now_ns, FREE_STATS_PER_S, FREE_STATS_PER_S) != QOS_OK)
         tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
-    for (k = 0; k < listeners; k++) {
-        struct epoll_event l = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = &listener[k]};
-        if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, listener[k].source.fd, &l) != 0)
-            tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
-    }
+    for (k = 0; k < listeners; k++)
+        listen_too(w, &listener[k]);
     backend_open(w);
 }
 
@@ -415,17 +496,40 @@ static void raise_files(void)
         tool_die(TOOL_FAILED, "--clients: this process may not open %" PRIu64 " files (ulimit -n)", (uint64_t)want);
 }
 
-static bool idle(void)
+/* Ports of buckets that have gone are closed, those of new ones opened. */
+void gate_ports(void)
 {
-    uint64_t waiting = 0;
-    uint32_t k;
-    for (k = 0; k < worker_count; k++)
-        waiting += __atomic_load_n(&workers[k].at_memcached, __ATOMIC_RELAXED);
-    return waiting == 0;
+    const char *colon = strrchr(gate_address, ':');
+    char address[300];
+    uint32_t k, n;
+    for (n = 0; n < listeners; n++)
+        if (listener[n].source.fd >= 0 && listener[n].bucket < BUCKETS_LIMIT &&
+            listener[n].port != bucket_spec[listener[n].bucket].port) {
+            close(listener[n].source.fd);
+            listener[n].source.fd = -1;
+        }
+    for (k = 0; k < bucket_count; k++) {
+        for (n = 0; n < listeners && !(listener[n].source.fd >= 0 && listener[n].bucket == k);)
+            n++;
+        if (!bucket_spec[k].port || n < listeners)
+            continue;
+        if (gate_address[0] == '/' || !colon)
+            tool_die(TOOL_USAGE, "--bucket %s: port= needs ADDRESS:PORT as the first --listen", bucket_spec[k].name);
+        snprintf(address, sizeof address, "%.*s:%" PRIu64, (int)(colon - gate_address), gate_address,
+                 bucket_spec[k].port);
+        gate_listen(address, k);
+    }
+}
+
+static void on_hangup(int signal)
+{
+    (void)signal;
+    __atomic_store_n(&again, true, __ATOMIC_RELAXED);
 }
 
 void gate_serve(void)
 {
+    const struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
     uint64_t end_ns;
     uint32_t k;
     raise_files();
@@ -440,13 +544,21 @@ void gate_serve(void)
         agent_serve();
     if (gate_settings.metrics)
         metrics_listen(gate_settings.metrics);
+    sigaction(SIGHUP, &hangup, NULL);
     while (!stop_asked()) {
+        uint64_t next_ns = tool_now_ns() + QOS_NS_PER_S;
         write_stats();
-        tool_sleep_until_ns(tool_now_ns() + QOS_NS_PER_S);
+        while (!stop_asked() && tool_now_ns() < next_ns) {
+            if (__atomic_exchange_n(&again, false, __ATOMIC_RELAXED))
+                settings_again();
+            tool_sleep_until_ns(qos_min(next_ns, tool_now_ns() + 100000000));
+        }
     }
-    for (k = 0; k < listeners; k++) /* no new clients; requests at memcached are still answered */
-        close(listener[k].source.fd);
-    for (end_ns = tool_now_ns() + DRAIN_NS; !idle() && tool_now_ns() < end_ns;)
+    for (k = 0; k < listeners; k++) /* no new clients; what the others have asked for is still answered */
+        if (listener[k].source.fd >= 0)
+            close(listener[k].source.fd);
+    __atomic_store_n(&draining, true, __ATOMIC_RELAXED);
+    for (end_ns = tool_now_ns() + gate_settings.drain_ns; gate_clients() && tool_now_ns() < end_ns;)
         usleep(1000);
     __atomic_store_n(&ended, true, __ATOMIC_RELAXED);
     for (k = 0; k < worker_count; k++)

@@ -46,11 +46,14 @@ enum policy { POLICY_PS, POLICY_REWARD };
 struct gate_settings {
     const char *memcached, *stats_file, *metrics;
     uint64_t patience_ns, idle_ns; /* idle: 0: no limit */
+    uint64_t drain_ns;
     uint64_t threads, clients_max, connections_max, depth, memory_bytes, value_bytes_max, burst_ns, timeout_ns;
     int policy;
     bool allow_flush;
 };
 extern struct gate_settings gate_settings;
+/* On SIGHUP: reads all settings again. A child process tries them first; if they are wrong, it says why, and nothing changes. */
+void settings_again(void);
 
 /* ---- protocol.c --------------------------------------------------------------------------------------- */
 
@@ -138,9 +141,13 @@ struct bucket_spec {
     uint32_t from_bits;
     uint64_t port;
     struct tags_client terms;
+    char where[128]; /* file and line of its settings; "": the command line */
+    /* A bucket that new settings no longer have keeps its number until nothing of it is left. */
+    enum { BUCKET_LIVE, BUCKET_REMOVED, BUCKET_FREE } state;
 };
+/* Workers read these without a lock; they change while all workers are paused. */
 extern struct bucket_spec bucket_spec[BUCKETS_LIMIT];
-extern uint32_t bucket_count, bucket_other; /* other: the bucket of all clients without a bucket */
+extern uint32_t bucket_count, bucket_other; /* numbers in use; other: the bucket of all clients without a bucket */
 
 struct client;
 struct worker;
@@ -158,6 +165,8 @@ struct done {
 };
 
 void buckets_open(void);
+/* New settings, while all workers are paused: buckets are the same if their names are. */
+void buckets_change(const struct bucket_spec *spec, uint32_t count, uint32_t other);
 /* The bucket of the key's longest prefix; else the connection's. A bucket with a port or an address has its prefix for
  * its own connections only. */
 uint32_t bucket_of_key(const char *key, size_t bytes, uint32_t of_connection);
@@ -172,6 +181,8 @@ void bucket_refused(uint32_t bucket, enum refused why);
  * leaves free. */
 bool bucket_enter(uint32_t bucket);
 void bucket_exit(uint32_t bucket);
+bool buckets_several(void);                   /* more than one */
+void bucket_move(uint32_t from, uint32_t to); /* a connection, with its place */
 /* Accounts for this worker's turn, then grants while there is room at memcached, to clients of other workers too. Sets
  * the time of this worker's next check. True: it has grants, or may get some. */
 bool buckets_turn(struct worker *w);
@@ -199,6 +210,7 @@ void buckets_look(struct bucket_stats *out, struct gate_stats *all); /* out: [bu
 
 /* Statistics as the lines of `stats`, or for Prometheus. The caller frees it. */
 char *metrics_text(bool prometheus, size_t *bytes);
+extern pthread_mutex_t metrics_lock; /* held while buckets change */
 /* Serves them over HTTP, from a thread of its own. */
 void metrics_listen(const char *address);
 
@@ -260,6 +272,11 @@ struct client {
 void client_open(struct worker *w, int fd, uint32_t bucket);
 /* Closes those of a part of the worker's clients that have done nothing for too long. */
 void clients_tick(struct worker *w);
+/* While the gate ends: closes those that wait for nothing. */
+void clients_leave(struct worker *w);
+/* New settings, while the worker is paused: finds their buckets again. */
+void clients_sort(struct worker *w);
+bool clients_use(const struct worker *w, uint32_t bucket);
 void client_event(struct client *c, uint32_t events);
 void client_run(struct client *c);
 void client_granted(struct client *c);
@@ -330,6 +347,8 @@ void backend_flush(struct worker *w);
 void backend_read(struct worker *w); /* what the last turn left unread */
 /* Reconnects; drops requests that took too long. late_ns: since this call was due. */
 void backend_tick(struct worker *w, uint64_t late_ns);
+bool backend_used(const struct worker *w, uint32_t bucket);
+void backend_drop(struct worker *w, uint32_t bucket); /* one that is not used */
 
 /* ---- gate.c ------------------------------------------------------------------------------------------- */
 
@@ -376,7 +395,11 @@ void block_give(struct worker *w, char *block);
 void gate_listen(const char *address, uint32_t bucket); /* BUCKETS_LIMIT: the bucket has none of its own */
 /* A listening socket; address: ADDRESS:PORT or a path. option: for messages. flags: SOCK_NONBLOCK or 0. */
 int gate_socket(const char *option, const char *address, int flags);
+void gate_pause(void); /* no worker runs until gate_resume */
+void gate_resume(void);
+void gate_ports(void); /* listens at the buckets' ports of now, on the address of the first --listen */
 void gate_serve(void);
 uint32_t gate_clients(void);
+extern const char *gate_address; /* of the first --listen */
 
 #endif

@@ -7,9 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-struct gate_settings gate_settings = {
+static const struct gate_settings defaults = {
     .memcached = "127.0.0.1:11211",
     .clients_max = 10000,
     .connections_max = 1000,
@@ -18,10 +19,14 @@ struct gate_settings gate_settings = {
     .value_bytes_max = UINT64_C(1) << 20,
     .burst_ns = 20000000,
     .timeout_ns = 2 * QOS_NS_PER_S,
+    .drain_ns = 5 * QOS_NS_PER_S,
     .patience_ns = 20 * QOS_NS_PER_S,
 };
+struct gate_settings gate_settings;
 
 static const char *settings_file;
+static bool check_only;
+static const char *where_now = ""; /* file and line */
 static const char *listen_at[LISTENERS_MAX];
 static uint32_t listens;
 
@@ -106,6 +111,7 @@ static void on_bucket(const char *text)
             (s->port && bucket_spec[k].port == s->port))
             tool_die(TOOL_USAGE, "--bucket %s: bucket %s has this name, key or port", text, bucket_spec[k].name);
     opt_check("--bucket", s->name, NULL, tags_client_error(&s->terms));
+    snprintf(s->where, sizeof s->where, *where_now ? "%.120s:" : "%s", where_now);
     bucket_count++;
     free(copy);
 }
@@ -144,6 +150,9 @@ static const struct opt opts[] = {
      NULL},
     {"idle", OPT_TIME, &gate_settings.idle_ns, "TIME",
      "a client that asks for nothing for this time is closed; default: never", NULL},
+    {"drain", OPT_TIME, &gate_settings.drain_ns, "TIME",
+     "on SIGTERM clients get what they have asked for, for this time at most; default 5s", NULL},
+    {"check", OPT_FLAG, &check_only, NULL, "says whether the settings are right, and ends", NULL},
     {"allow-flush", OPT_FLAG, &gate_settings.allow_flush, NULL,
      "clients may flush_all, and change settings of memcached, though there are several buckets", NULL},
     {"metrics", OPT_TEXT, &gate_settings.metrics, "ADDRESS:PORT", "serves statistics for Prometheus at /metrics", NULL},
@@ -171,25 +180,34 @@ static const char examples[] =
     "With a controller, reservations and limits hold over all hosts: see examples/README.md.\n"
     "Exit status: 0 stopped, 1 failed, 2 wrong usage.\n";
 
-static FILE *open_settings(const char *path)
+/* The file's text, so that what a child process has found good is what is used. */
+static char *text_of_file(const char *path)
 {
     FILE *f = fopen(path, "r");
+    size_t bytes = 0, n;
+    char *text = tool_alloc(1);
     if (!f)
         tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
-    return f;
+    do {
+        text = tool_grow(text, bytes + 65536);
+        n = fread(text + bytes, 1, 65535, f);
+        bytes += n;
+    } while (n);
+    text[bytes] = 0;
+    fclose(f);
+    return text;
 }
 
 /* Errors name the file and the line. */
-static void read_settings(const char *path, char *program)
+static void read_settings(const char *path, char *text)
 {
-    FILE *f = open_settings(path);
-    char line[1024], where[300];
+    char where[300], *line;
     unsigned number = 0;
-    while (fgets(line, sizeof line, f)) {
+    while ((line = strsep(&text, "\n")) != NULL) {
         char *name = line + strspn(line, " \t"), *value, *end, option[64];
         char *argv[4] = {where, option, NULL, NULL};
         snprintf(where, sizeof where, "%.250s:%u", path, ++number);
-        name[strcspn(name, "\r\n")] = 0;
+        name[strcspn(name, "\r")] = 0;
         if (!*name || *name == '#')
             continue;
         value = name + strcspn(name, " \t");
@@ -200,10 +218,10 @@ static void read_settings(const char *path, char *program)
             *--end = 0;
         snprintf(option, sizeof option, "--%s", name);
         argv[2] = *value ? tool_copy(value) : NULL;
+        where_now = where;
         (void)opt_parse(*value ? 3 : 2, argv, opts, about, NULL);
     }
-    fclose(f);
-    tool_set_name(program);
+    where_now = "";
 }
 
 static void range(const char *what, uint64_t value, uint64_t low, uint64_t high)
@@ -264,40 +282,133 @@ static void check(void)
     check_cluster();
 }
 
-static void listen_all(void)
+static struct {
+    int argc;
+    char **argv;
+    char *text; /* of the settings file */
+} given;
+
+/* The file, then the command line, which overrides it. */
+static void parse_all(void)
 {
-    char address[300];
-    uint32_t k;
+    char *text = given.text ? tool_copy(given.text) : NULL;
+    int k;
+    gate_settings = defaults;
+    memset(bucket_spec, 0, sizeof bucket_spec);
+    bucket_count = listens = 0;
+    agent_config.capacity = 0;
+    agent_config.period_ns = QOS_NS_PER_S;
+    agent_config.intervals = 5;
+    if (text)
+        read_settings(settings_file, text);
+    free(text);
+    k = opt_parse(given.argc, given.argv, opts, about, examples);
+    if (k < given.argc)
+        tool_die(TOOL_USAGE, "%s: not an option; see --help", given.argv[k]);
+    check();
     if (listens == 0)
         on_listen("127.0.0.1:11311");
-    for (k = 0; k < listens; k++)
-        gate_listen(listen_at[k], BUCKETS_LIMIT);
-    for (k = 0; k < bucket_count; k++)
-        if (bucket_spec[k].port) { /* on the address of the first --listen */
-            const char *colon = strrchr(listen_at[0], ':');
-            if (listen_at[0][0] == '/' || !colon)
-                tool_die(TOOL_USAGE, "--bucket %s: port= needs ADDRESS:PORT as the first --listen",
-                         bucket_spec[k].name);
-            snprintf(address, sizeof address, "%.*s:%" PRIu64, (int)(colon - listen_at[0]), listen_at[0],
-                     bucket_spec[k].port);
-            gate_listen(address, k);
-        }
+}
+
+static bool child_finds_them_right(void)
+{
+    int status = 1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        parse_all();
+        if (worker_count * bucket_count > gate_settings.connections_max)
+            tool_die(TOOL_USAGE, "--connections: %u threads and %u buckets need more", worker_count, bucket_count);
+        buckets_open();
+        _exit(0);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* What cannot change while the gate runs stays as it was. */
+static void keep(const struct gate_settings *old, uint64_t capacity)
+{
+    struct gate_settings *now = &gate_settings;
+    bool other = strcmp(gate_address, listen_at[0]) != 0 || strcmp(now->memcached, old->memcached) != 0;
+    other |=
+        now->policy != old->policy || now->burst_ns != old->burst_ns || now->value_bytes_max != old->value_bytes_max;
+    other |= now->clients_max != old->clients_max || agent_config.capacity != capacity;
+    if (other)
+        tool_warn(
+            "new values of --listen, --memcached, --policy, --burst, --value, --clients and --capacity need a restart");
+    now->memcached = old->memcached;
+    now->metrics = old->metrics;
+    now->policy = old->policy;
+    now->burst_ns = old->burst_ns;
+    now->value_bytes_max = old->value_bytes_max;
+    now->clients_max = old->clients_max;
+    now->threads = old->threads;
+    agent_config.capacity = capacity;
+}
+
+void settings_again(void)
+{
+    static struct bucket_spec old[BUCKETS_LIMIT], parsed[BUCKETS_LIMIT];
+    struct gate_settings settings = gate_settings;
+    uint64_t capacity = agent_config.capacity;
+    uint32_t count = bucket_count, other = bucket_other, parsed_count, parsed_other;
+    if (agent_config.controllers) {
+        tool_warn("SIGHUP: this gate's settings are its controllers'; nothing changes");
+        return;
+    }
+    if (settings_file && access(settings_file, R_OK) != 0) {
+        tool_warn("%s: %s; nothing changes", settings_file, strerror(errno));
+        return;
+    }
+    if (settings_file) {
+        free(given.text);
+        given.text = text_of_file(settings_file);
+    }
+    if (!child_finds_them_right()) {
+        tool_warn("the settings are wrong; nothing changes");
+        return;
+    }
+    gate_pause();
+    pthread_mutex_lock(&metrics_lock);
+    memcpy(old, bucket_spec, sizeof old);
+    parse_all();
+    keep(&settings, capacity);
+    memcpy(parsed, bucket_spec, sizeof parsed);
+    parsed_count = bucket_count;
+    parsed_other = bucket_other;
+    memcpy(bucket_spec, old, sizeof old);
+    bucket_count = count;
+    bucket_other = other;
+    buckets_change(parsed, parsed_count, parsed_other);
+    gate_ports();
+    pthread_mutex_unlock(&metrics_lock);
+    gate_resume();
+    printf("the settings are read again: %u buckets\n", parsed_count);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    int k;
-    agent_config.period_ns = QOS_NS_PER_S;
-    agent_config.intervals = 5;
-    for (k = 1; k + 1 < argc; k++) /* the command line overrides the file */
-        if (strcmp(argv[k], "--settings") == 0)
-            read_settings(argv[k + 1], argv[0]);
-    k = opt_parse(argc, argv, opts, about, examples);
-    if (k < argc)
-        tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[k]);
-    check();
+    uint32_t k;
+    int n;
+    given.argc = argc;
+    given.argv = argv;
+    for (n = 1; n + 1 < argc; n++)
+        if (strcmp(argv[n], "--settings") == 0) {
+            settings_file = argv[n + 1];
+            given.text = text_of_file(settings_file);
+        }
+    parse_all();
+    gate_address = tool_copy(listen_at[0]);
+    if (check_only) {
+        if (!agent_config.controllers)
+            buckets_open();
+        printf("the settings are right: %u buckets, %" PRIu64 " threads\n", bucket_count, gate_settings.threads);
+        return TOOL_OK;
+    }
     stop_on_signals();
-    listen_all();
+    for (k = 0; k < listens; k++)
+        gate_listen(listen_at[k], BUCKETS_LIMIT);
+    gate_ports();
     buckets_open();
     gate_serve();
     return TOOL_OK;

@@ -134,27 +134,27 @@ static const struct {
     {"clients", "gauge", "Connections of clients that belong to the bucket.", clients},
 };
 
-static void prometheus_text(FILE *f, const struct bucket_stats *s, const struct gate_stats *all)
+static void prometheus_text(FILE *f, const struct bucket_stats *s, uint32_t count, const struct gate_stats *all)
 {
     uint32_t k, n, up = gate_backend_up();
     for (k = 0; k < sizeof of_bucket / sizeof *of_bucket; k++) {
         family(f, of_bucket[k].name, of_bucket[k].type, of_bucket[k].help);
-        for (n = 0; n < bucket_count; n++) {
+        for (n = 0; n < count; n++) {
             label(f, of_bucket[k].name, "", s[n].spec.name);
             fprintf(f, "} %.17g\n", of_bucket[k].value(&s[n]));
         }
     }
     family(f, "refused_total", "counter", "Requests and clients that were refused or closed, by reason.");
-    for (n = 0; n < bucket_count; n++)
+    for (n = 0; n < count; n++)
         for (k = 0; k < REFUSED_REASONS; k++) {
             label(f, "refused_total", "", s[n].spec.name);
             fprintf(f, ",reason=\"%s\"} %" PRIu64 "\n", reason[k], s[n].refused[k]);
         }
     family(f, "wait_seconds", "histogram", "Time from a request's arrival to its grant.");
-    for (n = 0; n < bucket_count; n++)
+    for (n = 0; n < count; n++)
         histogram(f, "wait_seconds", s[n].spec.name, &s[n].wait);
     family(f, "latency_seconds", "histogram", "Time from a request's arrival to the end of its reply.");
-    for (n = 0; n < bucket_count; n++)
+    for (n = 0; n < count; n++)
         histogram(f, "latency_seconds", s[n].spec.name, &s[n].latency);
     family(f, "connected_clients", "gauge", "Connections of clients.");
     fprintf(f, "memcached_gate_connected_clients %u\n", gate_clients());
@@ -164,21 +164,37 @@ static void prometheus_text(FILE *f, const struct bucket_stats *s, const struct 
     fprintf(f, "memcached_gate_memcached_up %u\n", up);
 }
 
+pthread_mutex_t metrics_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Removed buckets are left out. */
+static uint32_t live(struct bucket_stats *s)
+{
+    uint32_t k, n = 0;
+    for (k = 0; k < bucket_count; k++)
+        if (s[k].spec.state == BUCKET_LIVE)
+            s[n++] = s[k];
+    return n;
+}
+
 char *metrics_text(bool prometheus, size_t *bytes)
 {
     char *text = NULL;
     FILE *f = open_memstream(&text, bytes);
     /* Copies: printing takes long, and the lock must not be held for it. */
-    struct bucket_stats *s = tool_alloc(bucket_count * sizeof *s);
+    struct bucket_stats *s;
     struct gate_stats all;
-    uint32_t k;
+    uint32_t k, count;
     if (!f)
         tool_die(TOOL_FAILED, "out of memory");
+    pthread_mutex_lock(&metrics_lock);
+    s = tool_alloc(bucket_count * sizeof *s);
     buckets_look(s, &all);
+    count = live(s);
+    pthread_mutex_unlock(&metrics_lock);
     if (prometheus) {
-        prometheus_text(f, s, &all);
+        prometheus_text(f, s, count, &all);
     } else {
-        for (k = 0; k < bucket_count; k++)
+        for (k = 0; k < count; k++)
             text_of_bucket(f, &s[k]);
         fprintf(f,
                 "STAT clients %u\r\nSTAT at_memcached %u\r\nSTAT memcached_up %d\r\nSTAT now_ns %" PRIu64

@@ -661,6 +661,83 @@ def patience(gate):
     print(f"impatience: {time.time() - began:.1f} s")
 
 
+def reload(gate, pid, settings):
+    """SIGHUP: new terms, a new bucket, one that goes, one whose connections are found by their address, wrong settings; clients
+    that ask all the time see no error and stay connected."""
+    import threading
+    stop, errors, served = [], [], [0] * 8
+
+    def ask(k):
+        s, key = connect(gate, source="127.0.0.2" if k % 4 == 3 else None), (b"gold:", b"bulk:", b"new:", b"x")[k % 4]
+        while not stop:
+            s.sendall(b"set %s%d 0 0 1\r\nx\r\n" % (key, k) * 20)
+            r = b""
+            while r.count(b"\n") < 20:
+                part = s.recv(4096)
+                if not part:
+                    errors.append("closed")
+                    return
+                r += part
+            if r != b"STORED\r\n" * 20:
+                errors.append(r)
+            served[k] += 20
+        s.close()
+
+    def write(text):
+        with open(settings + ".new", "w") as f:
+            f.write(text)
+        os.rename(settings + ".new", settings)
+
+    def until(what, true, seconds=20):
+        end = time.time() + seconds
+        while not true() and time.time() < end:
+            time.sleep(0.05)
+        check(what, true(), stats(gate))
+
+    threads = [threading.Thread(target=ask, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    names = lambda: {k.split(":")[0] for k in stats(gate) if k.endswith(":requests_total")}
+    until("it begins with gold and bulk", lambda: names() == {"gold", "bulk", "other"})
+    write("bucket name=gold,key=gold:,reserve=50,limit=300\nbucket name=new,key=new:,weight=7\nbucket name=near,from=127.0.0.2\ndepth 64\n")
+    os.kill(int(pid), 1)
+    until("gold has its new terms, bulk is gone", lambda: names() == {"gold", "new", "near", "other"} and stats(gate)["gold:limit"] == 300)
+    time.sleep(0.3)
+    a = stats(gate)
+    time.sleep(2)
+    b = stats(gate)
+    t = (b["now_ns"] - a["now_ns"]) / 1e9
+    moved = {n: (b[n + ":requests_total"] - a[n + ":requests_total"]) / t for n in ("gold", "new", "near", "other")}
+    check("the new limit holds", 0 < moved["gold"] <= 300 * 1.01 + 10, moved)
+    check("the new bucket gets its requests, and so does the address's, with the connections that were there before", moved["new"] > 0 and moved["near"] > 0, moved)
+    write("bucket name=gold,key=gold:\nbucket name=bad,limit=1,reserve=2\n")
+    os.kill(int(pid), 1)
+    time.sleep(1)
+    check("wrong settings change nothing", names() == {"gold", "new", "near", "other"} and stats(gate)["gold:limit"] == 300, stats(gate))
+    for k in range(30): # back and forth: numbers are used again
+        write("".join(f"bucket name=b{n},key=b{n}:\n" for n in range(k * 40, k * 40 + 40)) + "bucket name=gold,key=gold:\n")
+        os.kill(int(pid), 1)
+        until("the settings of round %d" % k, lambda: f"b{k * 40}" in names() and f"b{k * 40 - 1}" not in names())
+    before = sum(served)
+    time.sleep(0.5)
+    check("clients are served", sum(served) > before)
+    stop.append(1)
+    for t in threads:
+        t.join()
+    check("no client was dropped, no request failed", not errors, errors[:3])
+    print(f"reload: {sum(served)} requests while settings changed 32 times, {len(errors)} errors")
+
+
+def drain(gate, pid):
+    """SIGTERM: what has been asked for is answered, idle clients are closed, new ones are not taken."""
+    idle, s = connect(gate), connect(gate)
+    s.sendall(b"set gold:d 0 0 1000000\r\n" + b"x" * 1000000 + b"\r\n" + b"get gold:d\r\n" * 30)
+    os.kill(int(pid), 15)
+    check("idle clients are closed", closed(idle, 20))
+    r = read_all(s)
+    check("what was asked for is answered", len(r) == 8 + 30 * (len(b"VALUE gold:d 0 1000000\r\n") + 1000000 + 7), len(r))
+
+
 def flags(direct, gate):
     """Every letter as a flag of every meta command, with arguments that no flag uses: the same answer as memcached's, and
     the next request has its own answer."""
@@ -888,6 +965,6 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
 if __name__ == "__main__":
     command, args = sys.argv[1], sys.argv[2:]
     {"compare": compare, "bad": bad, "slow": slow, "buckets": buckets, "clients": clients, "load": load, "judge": judge, "judge_itself": judge_itself,
-     "outage": outage, "attacks": attacks, "greedy": greedy, "patience": patience, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
+     "outage": outage, "attacks": attacks, "greedy": greedy, "reload": reload, "drain": drain, "patience": patience, "flags": flags, "flood": flood, "wander": wander, "watch": watch, "cluster": cluster, "crowd": lambda g, p, n: crowd(g, p, int(n)), "hashing": lambda *p: hashing(p),
      "stats": lambda p: print(talk(p, b"stats qos\r\nquit\r\n").decode())}[command](*args)
     sys.exit(bool(WRONG))

@@ -62,6 +62,8 @@ refused '--memory: at least two of --value' --memory 1M
 refused 'needs --keys DIR and --state FILE' --controllers 127.0.0.1:1 --node-count 1 --number 1 --capacity 1000
 printf '# comment\nbucket name=a,key=a:\n\ndepth many\n' >"$d/bad.conf"
 refused 'bad.conf:4: --depth=many: ' --settings "$d/bad.conf"
+printf 'capacity 10k\nbucket name=a,key=a:,reserve=20k\n' >"$d/bad.conf"
+refused 'bad.conf:2: bucket a: reserve=20000 does not fit' --check --settings "$d/bad.conf"
 printf 'colour red\n' >"$d/bad.conf"
 refused 'bad.conf:1: --colour: no such option' --settings "$d/bad.conf"
 
@@ -132,6 +134,16 @@ expect "at all" grep -q 'a client at 127.0.0.1 is refused' "$d/gate.err"
 sed -i '/is refused: no place/d' "$d/gate.err"
 exec 8>&- 9>&-
 stop $fine
+printf 'bucket name=gold,key=gold:,reserve=10\nbucket name=bulk,key=bulk:\n' >"$d/gate.conf"
+expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
+start $((base + 53)) $((base + 2)) --settings "$d/gate.conf"
+$ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
+expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
+expect "and that nothing changes" grep -q 'nothing changes' "$d/gate.err"
+sed -i '/gate.conf:2\|bad\|nothing changes/d' "$d/gate.err"
+$ask drain $((base + 53)) $pid || failed=1
+wait $pid
+expect "a gate that drains ends with status 0" [ $? = 0 ]
 expect "the memcached of the conformance tests still runs" kill -0 $behind
 
 # ---- memcached dies
