@@ -125,7 +125,7 @@ static void clock_period(void)
 static void *serve(void *arg)
 {
     (void)arg;
-    while (!stop_asked()) {
+    while (!gate_ended()) { /* while the gate drains, too: what waits needs tokens */
         struct mail m;
         bool waits;
         a.now_ns = tool_now_ns();

@@ -26,5 +26,6 @@ extern struct pshift_scheduler *buckets_pshift;
 uint64_t bucket_waiting(uint32_t bucket);
 void workers_wake(void); /* after new tokens */
 bool gate_backend_up(void);
+bool gate_ended(void);
 
 #endif

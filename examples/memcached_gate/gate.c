@@ -233,6 +233,11 @@ bool gate_backend_up(void)
     return up != 0;
 }
 
+bool gate_ended(void)
+{
+    return __atomic_load_n(&ended, __ATOMIC_RELAXED);
+}
+
 static struct worker *idlest(void)
 {
     uint32_t k, best = 0;

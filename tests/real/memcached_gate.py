@@ -938,7 +938,7 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
         before = period
         free = n == 1 and not any(int(f[0]) <= period <= int(f[1]) + 1 for f in fault)
         asked = min(sends.get(period, 0), sends.get(period - 1, 0)) >= 0.97 * float(rate)
-        still = any(int(float(b)) <= period <= int(float(e)) + 1 for b, e in (l.split() for l in open(stalled)) if float(e) - float(b) > 0.2)
+        still = any(int(float(b)) <= period <= int(float(e)) + 1 for what, b, e in (l.split() for l in open(stalled)) if what == "cpu" and float(e) - float(b) > 0.2)
         low = gold < 0.98 * float(reserve)
         # A controller takes over after a period in which none planned.
         calm = not taken & {period - 1, period, period + 1} and not (low and still)
