@@ -2,9 +2,10 @@
 # The cost of examples/nginx, and how it keeps promises, beside nginx's own limit_rate and limit_req.
 # usage: bench/nginx.sh [--quick]
 # 4 workers, 200 connections (wrk).
-# Case overhead: no limit is reached; short slices of servers without it, with it and without it (the control) in turn.
+# Case overhead: no limit is reached; short slices of servers without it, with it and without it (the control) in turn, over
+# HTTP and HTTPS.
 # Case table: the same loads under each. Case long: reservation and limits over 30 s, by the module's own counters.
-# PARTS="overhead long" and OBJECTS="small mid mib" (4 KiB, 64 KiB, 1 MiB) run these only. Writes build/bench/nginx.jsonl.
+# PARTS="overhead long" and OBJECTS="small mid mib TLS_small TLS_mid TLS_mib" (4 KiB, 64 KiB, 1 MiB) run these only. Writes build/bench/nginx.jsonl.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin
@@ -34,6 +35,7 @@ head -c 1048576 /dev/urandom >"$d/html/mib"
 head -c 65536 "$d/html/mib" >"$d/html/mid"
 head -c 4096 "$d/html/mib" >"$d/html/small"
 [ "$(id -u)" -ne 0 ] || user="user root;"
+openssl req -x509 -newkey rsa:2048 -nodes -keyout "$d/key" -out "$d/crt" -days 2 -subj /CN=localhost 2>/dev/null || exit 1
 
 # Three servers with the same files: nginx without the module, the control likewise, and nginx with it.
 # The settings for the table: 80 MiB/s in all, gold at least 50 and at most 60. limit_rate and limit_req know neither a
@@ -59,7 +61,7 @@ map \$http_x_tenant \$bulk { bulk bulk; }
 limit_req_zone \$gold zone=gold:1m rate=960r/s;
 limit_req_zone \$bulk zone=bulk:1m rate=320r/s;
 END
-    echo "server { listen 127.0.0.1:$2 backlog=1024; location /none/ { alias $d/html/; }"
+    echo "server { listen 127.0.0.1:$2 backlog=1024; listen 127.0.0.1:$(($2 + 10)) ssl backlog=1024; ssl_certificate $d/crt; ssl_certificate_key $d/key; location /none/ { alias $d/html/; }"
     [ "$1" != with ] || cat <<END
     location /wide/ { alias $d/html/; qos zone=wide key=\$http_x_tenant; }
     location /qos/ { alias $d/html/; qos zone=disks key=\$http_x_tenant; }
@@ -74,7 +76,7 @@ begin() { # NAME PORT
     timeout 1200 nginx -p "$d" -e "$d/logs/$1.log" -c "$d/$1.conf" -g 'daemon off;' &
     for _ in $(seq 30); do
         sleep 0.1
-        [ -s "$d/$1.pid" ] && curl -fs -o /dev/null "http://127.0.0.1:$2/none/small" && url[$1]=http://127.0.0.1:$2 && break
+        [ -s "$d/$1.pid" ] && curl -fs -o /dev/null "http://127.0.0.1:$2/none/small" && url[$1]=http://127.0.0.1:$2 url[TLS_$1]=https://127.0.0.1:$(($2 + 10)) && break
     done
     [ -n "${url[$1]:-}" ] || { cat "$d/logs/$1.log"; exit 1; }
     master[$1]=$(cat "$d/$1.pid")
@@ -91,10 +93,10 @@ echo "# bench nginx: cpu $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head
 # affects all alike. Shown: the median of all rounds, and the two rounds between which the true median is with 95 %.
 cpu_ns() { awk '{n += $1} END {printf "%.0f", n}' $(workers "$1" /schedstat); }
 workers() { printf "/proc/%s${2:-}\n" $(cat "/proc/${master[$1]}/task/${master[$1]}/children"); }
-slice() { # SERVER LOCATION OBJECT: requests per second, requests for a second of the workers' processor time
+slice() { # SERVER LOCATION OBJECT [TLS_]: requests per second, requests for a second of the workers' processor time
     local before to=$d/slice
     before=$(cpu_ns "$1")
-    timeout -s INT 0.3 taskset -c "$clients" wrk -t"$((cores - 1 ? cores - 1 : 1))" -c200 -d60s --timeout 20s -H 'X-Tenant: gold' "${url[$1]}/$2/$3" >"$to" 2>&1
+    timeout -s INT 0.3 taskset -c "$clients" wrk -t"$((cores - 1 ? cores - 1 : 1))" -c200 -d60s --timeout 20s -H 'X-Tenant: gold' "${url[${4:-}$1]}/$2/$3" >"$to" 2>&1
     # wrk counts a connection that was not yet served at the end of a slice as a timeout.
     if grep -E 'Socket errors.*(connect|read|write) [1-9]|Non-2xx' "$to" >&2; then exit 1; fi
     awk -v ns=$(($(cpu_ns "$1") - before)) '/requests in/ {n = $1} /Requests\/sec/ {print $2, n / ns * 1e9}' "$to"
@@ -131,21 +133,23 @@ if part overhead; then
     for server in without with control; do
         for pid in $(workers $server | cut -d/ -f3); do taskset -pc $((cores - 1)) "$pid" >/dev/null; done
     done
-    printf '%-42s %26s %26s\n' object 'with / without' 'control / without'
-    for object in ${OBJECTS:-small mid mib}; do
-        for server in without with control without; do slice $server none "$object"; done | tail -1 >"$d/slices"
+    printf '%-46s %26s %26s\n' object 'with / without' 'control / without'
+    for object in ${OBJECTS:-small mid mib TLS_small TLS_mid TLS_mib}; do
+        case $object in TLS_*) tls=TLS_ ;; *) tls= ;; esac
+        file=${object#TLS_}
+        for server in without with control without; do slice $server none "$file" $tls; done | tail -1 >"$d/slices"
         for ((i = 0; i < rounds; i++)); do
-            slice with wide "$object"
-            slice without none "$object"
-            slice control none "$object"
-            slice without none "$object"
+            slice with wide "$file" $tls
+            slice without none "$file" $tls
+            slice control none "$file" $tls
+            slice without none "$file" $tls
         done >>"$d/slices"
         read -r -a v <<<"$(overhead)"
         k=2
         for what in 'requests per second' "requests for the workers' processor time"; do
             says=$(awk -v rounds="$rounds" -v low="${v[k + 1]}" -v high="${v[k + 2]}" 'BEGIN {
                 print (rounds < 20 ? "too few rounds" : low >= 0.97 ? "0.97 is met" : high < 0.97 ? "0.97 is missed" : "not settled")}')
-            printf '%-5s %-36s %8.3f (%.3f to %.3f) %8.3f (%.3f to %.3f)  %s\n' "$object" "$what" "${v[@]:k:6}" "$says"
+            printf '%-9s %-36s %8.3f (%.3f to %.3f) %8.3f (%.3f to %.3f)  %s\n' "$object" "$what" "${v[@]:k:6}" "$says"
             name=${what//[ \']/_}
             put "overhead_$object" "${name}_ratio" "${v[k]}" with/without
             put "overhead_$object" "${name}_low" "${v[k + 1]}" with/without

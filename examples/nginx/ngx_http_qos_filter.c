@@ -24,6 +24,7 @@ struct qos_ctx {
     size_t ahead;             /* chunks that go at once; grows while the client takes them at once */
     bool delayed;             /* c->write->delayed is ours */
     bool begun;               /* a request of its own, not a part of one */
+    bool refused;             /* its answer is free: it must not wait for what its tenant has not */
 };
 
 static ngx_http_output_body_filter_pt next_body_filter;
@@ -92,6 +93,8 @@ static ngx_int_t context_of(ngx_http_request_t *r, struct qos_ctx **ctx)
     if (*ctx || r == r->main || (main = find_context(r->main)) == NULL)
         return NGX_OK;
     *ctx = new_context(r, main->zone, main->id);
+    if (*ctx)
+        (*ctx)->refused = main->refused;
     return *ctx ? NGX_OK : NGX_ERROR;
 }
 
@@ -220,7 +223,7 @@ static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     size_t size;
     if (context_of(r, &ctx) != NGX_OK)
         return NGX_ERROR;
-    if (!ctx || r->subrequest_in_memory) /* what stays in memory is not sent */
+    if (!ctx || ctx->refused || r->subrequest_in_memory) /* what stays in memory is not sent */
         return next_body_filter(r, in);
     if (in && !ctx->in && !ctx->response.wait && ctx->response.credit == 0 && !client_is_behind(ctx, c) &&
         (size = chain_size(in, ctx->zone->chunk + 1)) <= ctx->zone->chunk) { /* most responses: whole, without copies */
@@ -366,7 +369,8 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
         return NGX_DECLINED;
 
     ctx->begun = true;
-    if (qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns) != QOS_ACCEPTED)
+    ctx->refused = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns) != QOS_ACCEPTED;
+    if (ctx->refused)
         return refuse(r, conf, wait_ns);
     ctx->start = (off_t)ctx->zone->request_cost;
     if (r->http_version >= NGX_HTTP_VERSION_20) {

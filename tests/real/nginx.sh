@@ -235,12 +235,15 @@ wait "$crash_build" || bad "the module that kills itself was not built"
 # At every time since the start, got <= limit x (time + burst) + the worker's tokens ahead (2 ms) + two chunks, as a client
 # cannot get what was not sent; at the end <= 1.01 of the limit. Status 1: more than that, or wrong bytes, never excused. 4:
 # less than 0.98 of the reservation (the tenant always has requests) or 0.97 of the zone's rate (the clients together ask
-# for more).
+# for more). A busy machine explains that; it does not explain that no second of all had 0.92 of the rate, if the same clients
+# got three times the rate without the module: 1.
 judge() { # FILE BULK-LIMIT ALL|SOME
-    awk -v burst="$burst_ms" -v chunk=$chunk -v all="$3" -v mib=$mib -v reserve=$gold_reserve -v rate=$rate \
+    awk -v burst="$burst_ms" -v chunk=$chunk -v all="$3" -v control="$control" -v mib=$mib -v reserve=$gold_reserve -v rate=$rate \
         -v limits="gold $gold_limit bulk $2 rest $rest_limit" '
-        BEGIN {n = split(limits, word); for (i = 1; i < n; i += 2) limit[word[i]] = word[i + 1] * mib}
+        BEGIN {words = split(limits, word); for (i = 1; i < words; i += 2) limit[word[i]] = word[i + 1] * mib}
         function most(l, s) {return l * (s + burst / 1000 + 0.002) + 2 * chunk}
+        $1 == "at" && !($3 in number) {number[$3] = ++n; time[n] = $3}
+        $1 == "at" {at[number[$3]] += $4}
         {checks++; sum[$1, $3] += $4; if ($4 > most(limit[$2], $3)) bad = bad " " $2 " over its limit: " $4 " in " $3 " s;"}
         sum[$1, $3] > most(rate * mib, $3) + 4 * chunk {bad = bad " all over the rate: " sum[$1, $3] " in " $3 " s;"}
         $1 == "end" {
@@ -251,7 +254,12 @@ judge() { # FILE BULK-LIMIT ALL|SOME
             if ($2 == "gold" && $4 < 0.98 * reserve * mib * s) missed = missed " gold got " $4 / s / reserve / mib " of its reservation;"
         }
         END {
-            printf "all got %.4f of the rate\n", total / s / rate / mib
+            for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (time[j] - time[i] >= 1) {
+                part = (at[j] - at[i]) / (time[j] - time[i]) / rate / mib
+                if (part > best) best = part
+            }
+            printf "all got %.4f of the rate, %.4f in the best second\n", total / s / rate / mib, best
+            if (all == "ALL" && best < 0.92 && control >= 3 * rate) bad = bad " no second had more than " best " of the rate;"
             if (all == "ALL" && total < 0.97 * rate * mib * s) missed = missed " all got " total / s / rate / mib " of the rate;"
             if (bad != "") {print substr(bad, 1, 400); exit 1}
             if (checks < 20) missed = missed " too few checks;"
