@@ -19,13 +19,13 @@
  *     1 [r] ----------> limit tag       + n / limit       ---+--> grant --> [r][r]
  *     2 [r][r] -------> share tag       + cost / weight   ---+      ^         |
  *                                                                   +---------+
- *     choose:  1. the smallest reservation tag that is due           complete, fail
+ *     choose:  1. reservation tags that are due, by deadline         complete, fail
  *              2. else the smallest share tag                        or cancel: once
  *              no client whose limit tag is ahead of now
  *
  *   Share tags lie on a virtual axis. V is the point that service has reached. A client
- *   that comes back continues at max(V, its own tag): idle time earns nothing and erases
- *   nothing.
+ *   that was idle continues at max(V, its own tag): idle time earns nothing and erases
+ *   nothing. One that waited at its limit may be behind V, by the usual lag at most.
  *
  * THE CALLS
  *
@@ -75,27 +75,28 @@
  *     requests, after a pause or a return too. Forced ones add force_debt_requests + 1.
  *   - Weight (PS). While f keeps requests queued and is below its limit, m gets by weight
  *     and by force, in any window in which f gets W_f in all, at most
- *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m
+ *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m  +  K
  *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them), or
  *     force_debt_requests + 1 for a client that forced requests. k_f is lead_requests if
- *     f has a reservation; under TAGS_ALLOW, with both at their limits, 2 + L_f *
- *     limit_burst. Under reward the same holds for charged time. With D requests at the
- *     device it differs from used time by at most 1.2 window + D longest service times.
+ *     f has a reservation. K is 0, or if m waited at its limit the largest c times the
+ *     clients over the sum of w. TAGS_ALLOW: what is above limits is shared so by itself.
+ *   - Weight (reward). The same for charged time: the time used if D, the requests at the
+ *     device, is 1; else but for 1.2 window + D services. A service beyond 2 estimates
+ *     counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
- *     most  w_f / (sum of all w) * (sum of c over the others).
- *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + c_m. If
- *     all reservations fit, f misses at most 2 requests, and what it reserved for the
- *     time of D requests and of limit_burst_ns of the other reservations. It also misses
- *     what its own limit forbids and what forced requests take. If they do not fit, or
- *     after a stall, all are served in proportion: up to reserve_lag_ns is made up, and
- *     what is older is dropped, the same time for all. Where a part p of the device is
- *     reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
- *   - Wait. The head of f's queue waits at most 1 / R_f plus one request of each other
- *     reservation; by weight at most  sum over all j of (w_j / w_f * c_f + c_j)  of
- *     device time.
+ *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
+ *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
+ *     all reservations fit, f misses from becoming backlogged on what it reserved for the
+ *     time of D requests, and one (in any window: two). It also misses what its own
+ *     limit forbids and what forced requests take. If they do not fit, or after a stall,
+ *     all are served in proportion: up to reserve_lag_ns is made up, and what is older is
+ *     dropped, the same time for all. Where a part p of the device is reserved, the
+ *     weights then wait for  p / (1 - p) * reserve_lag_ns.
+ *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight
+ *     sum over all j of (w_j / w_f * c_f + c_j)  of the time that reservations leave.
  *   - A forced request passes all others, also reservations: use it for the server's own
  *     work only. The bound "Weight" includes what m forces.
- *   - A client can lie about its cost up to cost_max. Under reward a lie has no effect.
+ *   - A client can lie about its cost, up to cost_max; under reward with count_cost only.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
@@ -131,12 +132,14 @@ extern "C" {
 #define TAGS_CLIENTS_MAX (UINT32_C(1) << 22)
 #define TAGS_WEIGHT_MAX (UINT64_C(1) << 40)
 #define TAGS_AT_DEVICE_MAX (UINT32_C(1) << 20)
+#define TAGS_CHANNELS_ALL TAGS_AT_DEVICE_MAX /* all requests at the device are served at once */
 #define TAGS_WINDOW_MAX 4096
 #define TAGS_SHARED_RATE_MAX (UINT64_C(1) << 32) /* shared words count for 136 years at this rate */
 #define TAGS_BACKLOG_MAX (UINT32_MAX >> 1)       /* queued requests of one client */
 #define TAGS_LEAD_UNBOUNDED UINT32_MAX           /* lead_requests: the paper's Figure 6(a) */
 #define TAGS_DEFAULT_AT_DEVICE 64
 #define TAGS_DEFAULT_WINDOW 50
+#define TAGS_DEFAULT_MOVES 512
 #define TAGS_DEFAULT_LEAD_REQUESTS 16
 #define TAGS_DEFAULT_FORCE_DEBT_REQUESTS 64
 #define TAGS_DEFAULT_LIMIT_BURST_NS UINT64_C(100000000)
@@ -173,12 +176,12 @@ struct tags_config {
     bool no_completions;            /* TAGS_PS: grants are final; nothing is completed, failed or cancelled */
     bool attribute;                 /* TAGS_REWARD: the header measures service times; see tags_complete */
     bool count_by_client;           /* tags_stats and counters of single clients: 104 bytes a client */
-    bool real_time_tags;            /* the paper's rule for idle clients, for its figures. It starves: see docs */
-    uint32_t channels;              /* attribute: requests that the device works on at once; 0: all that it has */
+    uint32_t channels;              /* attribute: requests that the device works on at once; TAGS_CHANNELS_ALL; 0: not
+                                       known, and unless at_device_max is 1, cost is shared instead of time */
     uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 50. Rounded up to 5 i */
     uint32_t lead_requests;         /* requests by which reservations let a share tag lead V, 1..65536; 0: 16 */
     uint32_t weight_share_permille; /* least part of the work that goes by weight, 0..999; 0: none */
-    uint32_t moves_max;             /* clients that one call moves to or from their limit; 0: no bound */
+    uint32_t moves_max;             /* clients that one call moves to or from their limit; 0: 512 */
     uint64_t cost_max;              /* the unit of cost: the largest of a request, 1..QOS_TOKENS_MAX; 0: 1 */
     uint64_t capacity_per_s;        /* for admission: the device's worst case; 0: everything is admitted */
     uint64_t limit_burst_ns;        /* unused limit that is kept; up to 2^62; 0: 100 ms; QOS_NOTHING */
@@ -225,8 +228,9 @@ struct tags_request {
 struct tags_state {
     uint64_t served[TAGS_PHASES]; /* dispatches so far, by enum tags_phase */
     uint64_t cancelled, failed, given_up;
-    uint64_t device_ns; /* TAGS_REWARD: service times so far */
-    uint64_t floor_ns;  /* TAGS_REWARD: what service_floor_ns added to them */
+    uint64_t device_ns;   /* TAGS_REWARD: service times so far */
+    uint64_t floor_ns;    /* TAGS_REWARD: what service_floor_ns added to them */
+    uint64_t forgiven_ns; /* TAGS_REWARD: what was so long that nobody is charged for it (a stall) */
     uint64_t queued, at_device;
     uint64_t mean_service_ns; /* of one client, TAGS_REWARD; 0 before its first completion */
     uint64_t limit_ahead_ns;  /* of one client: how far its limit tag is ahead of the latest time seen */
@@ -234,6 +238,7 @@ struct tags_state {
     uint64_t admissible_per_s; /* the largest reservation that would be admitted: of a new client, or of this one */
     uint64_t clock_behind_ns;  /* of all: time of reserved service that was dropped, the same for all */
     bool waiting_at_limit;     /* of one client */
+    bool by_time;              /* of all: shares follow device time. false: cost (TAGS_PS, or channels is not known) */
 };
 
 /* dmClock, at the client: what it was served by all its servers, and by one of them. Begin with zeros. */
@@ -312,8 +317,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_arrive(struct tags *tags, uint64_t no
 /* count queued requests leave unserved, at no cost. QOS_ERANGE: 0, or more than are queued. */
 QOS_API QOS_NODISCARD enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count);
 
-/* Chooses the next client. QOS_EAGAIN: none now; tags_next_ns gives the time. With config.moves_max also: there is
- * more to do, and tags_next_ns is now. Charges nothing. */
+/* Chooses the next client. QOS_EAGAIN: none now; tags_next_ns gives the time, which is now if there is more to do than
+ * config.moves_max. Charges nothing: who is due or at its limit is looked up, and may be moved to its tree. */
 QOS_API QOS_NODISCARD enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice);
 /* Sends the oldest request of the chosen client. cost: 1..config.cost_max, 0 counts as 1; QOS_ERANGE above. It is
  * used by TAGS_PS and with count_cost. rho <= delta: what the client was served elsewhere since its last request
@@ -322,7 +327,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_choose(struct tags *tags, uint64_t no
 QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns,
                                                     const struct tags_choice *choice, uint64_t cost, uint32_t rho,
                                                     uint32_t delta, struct tags_grant *grant);
-/* Both, with rho = delta = 0. */
+/* Both, with rho = delta = 0. QOS_EFULL: no room at the device (at_device_max). */
 QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost,
                                                 struct tags_grant *grant);
 /* Sends a request that was never queued (flush, journal) at once, past limits and tags, and charges it. QOS_EDEBT:
@@ -330,7 +335,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
- * waits. Exact for up to a year; with shared tags it may be early. */
+ * waits or the device is full. Exact for up to a year; with shared tags it may be early. */
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
 /* The device is done with it. service_ns: the time that the device spent on it. With one request at a time, that is
@@ -341,17 +346,18 @@ QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t 
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
 QOS_API QOS_NODISCARD enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                 uint64_t service_ns);
-/* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (a share
- * tag does not fall below V, unused reservation and limit are kept for limit_burst_ns). It is not queued again. */
+/* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (by V, by the
+ * clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device. It is not
+ * queued again. Takes O(requests that were dispatched after it). */
 QOS_API QOS_NODISCARD enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant);
 /* Gives up the oldest request at the device if it was dispatched at least age_ns ago; it counts as failed. Its
  * completion, should it come, is stale. QOS_EAGAIN: none is that old. *grant: which it was. */
 QOS_API QOS_NODISCARD enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_t age_ns,
                                                    struct tags_grant *grant);
 
-/* Intrusive requests (config.intrusive; QOS_EINVAL without). push: as tags_arrive. pop: as tags_pull, with the
- * request's own cost, rho and delta. unlink: takes a queued request back, O(1). head: the client's oldest queued
- * request, from which `next` leads to the others; NULL: none. */
+/* Intrusive requests (config.intrusive; QOS_EINVAL without, and for tags_arrive and tags_withdraw with it). push: as
+ * tags_arrive. pop: as tags_pull, with the request's own cost, rho and delta. unlink: takes a queued request back, O(1).
+ * head: the client's oldest queued request, from which `next` leads to the others; NULL: none. */
 QOS_API QOS_NODISCARD enum qos_status tags_push(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                 struct tags_request *request);
 QOS_API QOS_NODISCARD enum qos_status tags_pop(struct tags *tags, uint64_t now_ns, struct tags_request **request);
@@ -400,16 +406,21 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   nothing is sent early.
  *
  *   The virtual axis (start-time fair queueing) carries work per weight, with 62 fraction bits. V rises, at each
- *   dispatch, to the smallest share tag of the clients that wait. The tag of a client that does not wait does not
- *   change; when the client returns, from idleness or from its limit, the tag becomes max(V, tag). So a pause cannot
- *   erase a charge, and the scale of the weights does not matter.
+ *   dispatch and arrival, to the smallest share tag of the clients that wait. The tag of a client that does not wait
+ *   does not change; when it returns from idleness, the tag becomes max(V, tag). So a pause cannot erase a charge, and
+ *   the scale of the weights does not matter.
  *
  *       finished work        V          tags of clients that wait
  *       ---------------------|--x----x-----x-------------------> work per weight
  *         x idle: returns at V^              x idle: returns here
  *
+ *   A client at its limit waits, too, so it keeps what V passes its tag by, up to the usual lag: one of the largest
+ *   requests for each client that waits, over the sum of their weights. Without it, a client whose limit is near its
+ *   share loses up to 30 %; without the bound, what others got meanwhile is owed to it for ever. TAGS_ALLOW: above
+ *   limits, surplus tags decide, on an axis of their own, so that nobody owes for what nobody else could use.
+ *
  *   The paper keeps tags in real time (AdjustTags), an idle client's too: a pause of F / w seconds erases a charge,
- *   and with large weights that is microseconds. config.real_time_tags does it, for the paper's figures.
+ *   and with large weights that is microseconds. examples/simulate has that rule.
  *
  *   A client's tag may run ahead of V by reservations, when they give it more than its share. The paper brings it
  *   back once a test has found, K times in a row, that the client's share exceeds its reservation again. Here the
@@ -417,25 +428,25 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   lead V by more than lead_requests of the client's requests. Nothing has to be detected, and the client has its
  *   share back at once (Figure 6(b)). lead_requests = TAGS_LEAD_UNBOUNDED is Figure 6(a).
  *
- *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it.
- *   When the client with the least tag is served and that tag is more than reserve_lag_ns behind, the clock is moved
- *   back for all: so after a stall, and under reservations that do not fit, all are cut in proportion. (A tag moved
- *   forward by itself would lose more the smaller its client's reservation is.) A client that returns continues at
- *   max(own tag, min(clock, least tag of clients that wait)). With a request at the device, or from its limit, it keeps
- *   up to limit_burst_ns of what it missed.
+ *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it. Of
+ *   several that are due, the one goes first whose deadline is first: its tag after the next request, tag + n / R. (By
+ *   the tag itself, one request of each of 1,000 small reservations goes before a large one.) When a deadline was missed
+ *   by more than reserve_lag_ns, the clock is moved back for all: so after a stall, and under reservations that do not
+ *   fit, all are cut in proportion. (A tag moved forward by itself would lose more the smaller its client's reservation
+ *   is.) A client that returns continues at max(own tag, min(clock, earliest deadline of those that wait)). With a
+ *   request at the device, or from its limit, it may be one request behind that.
  *
  *   Invariants
- *   1. The share tag of a client that waits below its limit is at least V, and V never falls. (TAGS_ALLOW: a client
- *      that waits at its limit keeps its tag, which V may overtake.)
- *   2. s holds the clients with requests queued that may be sent as far as is known; r those of them with a
- *      reservation.
+ *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
+ *   2. s holds the clients with requests queued that may be sent as far as is known; those of them with a reservation
+ *      are in r, by tag, or in d, by deadline: d holds those that were seen to be due together with others.
  *   3. l holds the clients that waited at their limit when they were last looked at. TAGS_ALLOW: they are in s, too,
- *      behind all others (the top bit of the key).
- *   4. A client outside r does not hold the reservation clock back.
- *   5. A refund places no share tag below V and no reservation tag more than limit_burst_ns behind the clock.
+ *      behind all others (the top bit of the key), by surplus tag.
+ *   4. A client outside r and d does not hold the reservation clock back.
+ *   5. A refund takes back no part of a tag that V, the clock or the burst has passed, and no part twice.
  *
- *   Trees. s, r and l are tournament trees over the dense ids: 4-ary with 16-byte keys (s), 8-ary with 8-byte keys
- *   (r, l). A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of all
+ *   Trees. s, r, d and l are tournament trees over the dense ids: 4-ary with 16-byte keys (s), 8-ary with 8-byte keys
+ *   (the others). A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of all
  *   levels overlap, hardly a branch depends on the keys, and no index of positions is kept. An update ends where the
  *   winner stays the same.
  *
@@ -443,7 +454,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *             min    min    min    min
  *            0 1 2 3 4 5 6 7 ...                 places = client ids
  *
- *   Bytes per client from 10,000 on: 128, under reward 160.
+ *   Bytes per client from 10,000 on: 137, under reward 169, with TAGS_ALLOW 16 more.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -465,7 +476,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_WAITING (UINT64_C(1) << 51)  /* at its limit; has requests queued */
 #define TAGS_PRIV_RESERVED (UINT64_C(1) << 52) /* has a reservation */
 #define TAGS_PRIV_LIMITED (UINT64_C(1) << 53)  /* has a limit */
-#define TAGS_PRIV_REAL (UINT64_C(1) << 54)     /* real_time_tags: its share tag is in real time */
+#define TAGS_PRIV_DUE (UINT64_C(1) << 54)      /* in d: its reservation tag is due */
 
 /* What every dispatch touches. */
 struct tags_priv_hot {
@@ -503,6 +514,13 @@ struct tags_priv_queue {
 };
 
 /* A request at the device; see "requests". */
+#define TAGS_PRIV_AT_WORK 1u    /* flags of a slot: among the M oldest */
+#define TAGS_PRIV_BY_RESERVE 2u /* its own cost was charged to the reservation tag, not only rho */
+#define TAGS_PRIV_BY_LIMIT 4u   /* charged to the limit tag */
+#define TAGS_PRIV_NO_SHARE 8u   /* not charged to the share tag, as a reservation had led it too far */
+#define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
+#define TAGS_PRIV_SPENT 32u     /* taken from it */
+#define TAGS_PRIV_SURPLUS 64u   /* charged to the surplus tag instead of the share tag */
 struct tags_priv_slot {
     uint64_t serial;             /* of its grant; 0: given back */
     uint32_t client, next, prev; /* in order of dispatch; next also links what is free */
@@ -510,8 +528,10 @@ struct tags_priv_slot {
     uint32_t cost, rho, delta, flags;
     uint64_t amount; /* its work, what the share tag is charged times the weight; reward: in 1/256 ns */
     uint64_t entered, dispatch_ns;
+    uint64_t limit_ns, reserve_ns; /* where its charges ended on the limit and reservation tags */
+    struct qos_u128 share;         /* the same on the share tag, or the surplus tag */
 };
-QOS_STATIC_ASSERT(sizeof(struct tags_priv_slot) == 64, "a slot is a cache line");
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_slot) == 96, "a slot is a cache line and a half");
 
 struct tags_priv_counters {
     struct qos_counters all;
@@ -520,7 +540,8 @@ struct tags_priv_counters {
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_counters) == 104, "as the manual says");
 
 struct tags {
-    struct qos_u128 v;     /* V */
+    struct qos_u128 v; /* V */
+    struct qos_u128 surplus_v;
     uint64_t now_ns;       /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
     uint64_t shift_ns;     /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
     uint64_t behind_ns;    /* the reservation clock is now_ns - behind_ns */
@@ -529,13 +550,17 @@ struct tags {
     uint64_t serial;       /* of the last grant */
     uint64_t reserved_sum; /* of all clients */
     uint64_t estimate;     /* service time in 1/256 ns for a client without history */
+    uint64_t largest;      /* amount charged to a share tag lately; see tags_priv_off_limit */
+    uint64_t weights;      /* sum over the clients with requests queued */
     int64_t weight_credit; /* work that is due to the weight phase, times 1000 */
     struct qos_u128 s_top; /* the least key of s */
     struct tags_priv_group *s;
-    uint64_t *r, *l; /* the least key is first */
+    uint64_t *r, *d, *l; /* the least key is first */
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
-    struct tags_priv_mean *mean;          /* TAGS_REWARD, else NULL */
+    struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
+    uint32_t *reserve_units;              /* count_cost: of the client's last request, else NULL */
+    struct tags_priv_mean *mean;          /* TAGS_REWARD, if device time is known, else NULL */
     struct tags_priv_queue *queue;        /* intrusive, else NULL */
     uint64_t *queued_cost;                /* TAGS_REJECT and count_cost: cost queued per client, else NULL */
     struct tags_priv_counters *by_client; /* count_by_client, else NULL */
@@ -545,6 +570,9 @@ struct tags {
     uint64_t passed_ns, batch_ns;       /* until when passed counts; time of the completions in batch */
     uint32_t oldest, newest, free_slot; /* slots */
     uint32_t worked_last, worked;       /* the newest slot that the device works on; how many */
+    uint32_t at_work_max;               /* M, or 1 while the device does not keep the order */
+    uint32_t out_of_order, serial_for;  /* part of the completions, times 65536; completions until M holds again */
+    uint32_t backlogged;                /* clients with requests queued */
     uint32_t batch, batch_count;        /* completions that share a now_ns */
     uint32_t given_rest;                /* 1/256 ns of measured time not yet given out */
     size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS], s_groups, t_groups; /* counted in groups */
@@ -552,7 +580,7 @@ struct tags {
     uint32_t blocks, block_requests; /* the window: number of blocks, and requests in each */
     struct tags_config config;       /* defaults filled in */
     struct tags_priv_counters counters;
-    qos_counter_t floor_ns;
+    qos_counter_t floor_ns, forgiven_ns;
 };
 
 /* See "shared tags". */
@@ -657,6 +685,19 @@ QOS_PRIV uint32_t tags_priv_t_top(const struct tags *tags, const uint64_t *tree)
     return i;
 }
 
+/* The least key but that of id. */
+QOS_PRIV uint64_t tags_priv_t_second(const struct tags *tags, const uint64_t *tree, uint32_t id)
+{
+    uint64_t least = TAGS_PRIV_ABSENT;
+    uint32_t k, j, i = id;
+    for (k = 0; k < tags->t_levels; k++, i >>= 3) {
+        const uint64_t *group = tree + 8 * (tags->t_base[k] + (i >> 3));
+        for (j = 0; j < 8; j++)
+            least = qos_min(least, j == (i & 7) ? TAGS_PRIV_ABSENT : group[j]);
+    }
+    return least;
+}
+
 /* -- limit and reservation tags */
 
 /* 10^9 / rate; *rest: the remainder, below 2^30. */
@@ -714,43 +755,45 @@ QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns,
     p->tag_ns = qos_sat_add(p->tag_ns, ns);
 }
 
-/* Takes units / rate back, but not below floor_ns, unless the tag is below it already. */
-QOS_PRIV void tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
+/* Takes back what a charge of units that ended at end_ns has ahead of floor_ns. Returns by how many ns, rounded up. */
+QOS_PRIV uint64_t tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t end_ns, uint64_t floor_ns, uint64_t units)
 {
-    uint32_t step_rest, step_ns;
-    uint64_t rest, ns;
-    if (p->tag_ns < floor_ns)
-        return;
-    step_ns = tags_priv_step(p->rate_per_s, &step_rest);
-    rest = units * step_rest;
-    ns = units * step_ns + rest / p->rate_per_s;
+    uint32_t step_rest, step_ns = tags_priv_step(p->rate_per_s, &step_rest);
+    uint64_t rest = units * step_rest, ns = units * step_ns + rest / p->rate_per_s, back;
+    uint64_t ahead = qos_sat_sub(end_ns, floor_ns);
     rest %= p->rate_per_s;
+    if (ahead < ns) {
+        ns = ahead;
+        rest = 0;
+    }
+    back = ns + (rest != 0);
     if (p->rest < rest) {
         ns++;
         p->rest += p->rate_per_s;
     }
     p->rest -= rest;
-    if (p->tag_ns - floor_ns < ns) {
-        p->tag_ns = floor_ns;
-        p->rest = 0;
-    } else {
-        p->tag_ns -= ns;
-    }
+    p->tag_ns = qos_sat_sub(p->tag_ns, ns);
+    return back;
 }
 
-/* A new rate, not 0. A tag ahead keeps its distance in units; a tag behind too, but its time does not grow, as that
- * would hold the clock back. Rounded against the client, by under 1 ns. */
+/* Where a tag is when its rate changes. One ahead keeps its distance in units; one behind too, but its time does not
+ * grow, as that would hold the clock back. Rounded against the client, by under 1 ns. */
+QOS_PRIV uint64_t tags_priv_rescale(uint64_t tag_ns, uint64_t old, uint64_t rate_per_s, uint64_t now_ns)
+{
+    if (old == 0 || rate_per_s == old)
+        return tag_ns;
+    if (tag_ns > now_ns)
+        return qos_sat_add(now_ns, qos_mul_div_ceil(tag_ns - now_ns, old, rate_per_s));
+    return qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - tag_ns, qos_min(old, rate_per_s), rate_per_s));
+}
+
+/* A new rate, not 0. */
 QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, uint64_t now_ns)
 {
-    uint64_t key = tags_priv_rate_key(p), old = p->rate_per_s;
-    if (rate_per_s == old)
+    if (rate_per_s == p->rate_per_s)
         return;
-    if (old != 0 && key > now_ns)
-        key = qos_sat_add(now_ns, qos_mul_div_ceil(key - now_ns, old, rate_per_s));
-    else if (old != 0)
-        key = qos_sat_sub(now_ns, qos_mul_div_floor(now_ns - key, qos_min(old, rate_per_s), rate_per_s));
+    p->tag_ns = tags_priv_rescale(tags_priv_rate_key(p), p->rate_per_s, rate_per_s, now_ns);
     p->rate_per_s = rate_per_s;
-    p->tag_ns = key;
     p->rest = 0;
 }
 
@@ -759,11 +802,24 @@ QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags)
     return qos_sat_sub(tags->now_ns, tags->behind_ns);
 }
 
-/* Where the reservation tag of a client may be that returns, or gets something back. */
-QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint64_t keep_ns)
+/* When the client's next request should have been sent. */
+QOS_PRIV uint64_t tags_priv_deadline(const struct tags *tags, uint32_t id)
 {
-    uint64_t clock = tags_priv_clock(tags);
-    return qos_min(qos_sat_sub(clock, qos_min(keep_ns, tags->config.reserve_lag_ns)), tags->r[0]);
+    struct tags_priv_rate p = tags->reserve[id];
+    tags_priv_rate_charge(&p, 0, tags->reserve_units ? tags->reserve_units[id] : 1);
+    return tags_priv_rate_key(&p);
+}
+
+/* Where the reservation tag of a client may be that returns, or gets something back: at the clock; if reservations are
+ * late, where those are that wait; with `keep`, one request before. */
+QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint32_t id, bool keep)
+{
+    uint64_t least = qos_min(tags_priv_clock(tags), tags->d[0]);
+    if (tags->r[0] <= least)
+        least = qos_min(least, tags_priv_deadline(tags, tags_priv_t_top(tags, tags->r)));
+    if (keep && (tags->hot[id].packed & TAGS_PRIV_RESERVED))
+        least = qos_sat_sub(least, tags_priv_deadline(tags, id) - tags_priv_rate_key(&tags->reserve[id]));
+    return least;
 }
 
 /* -- share tags */
@@ -810,9 +866,8 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
 QOS_PRIV void tags_priv_raise_v(struct tags *tags)
 {
     struct qos_u128 top = tags->s_top;
-    if (top.hi == TAGS_PRIV_ABSENT)
+    if (top.hi >= TAGS_PRIV_AT_LIMIT)
         return;
-    top.hi &= ~TAGS_PRIV_AT_LIMIT;
     top.lo &= ~TAGS_PRIV_ID_MASK;
     if (tags_priv_less(tags->v, top))
         tags->v = top;
@@ -825,58 +880,43 @@ QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags *tags, uint32_t 
     return tags->mean ? tags_priv_wide(p.hi >> 8, (p.hi & 0xff) << 56 | p.lo >> 8) : p;
 }
 
-/* Real time on the axis of real_time_tags. */
-QOS_PRIV struct qos_u128 tags_priv_real(const struct tags *tags)
-{
-    return tags_priv_wide(tags->now_ns >> 2, (tags->now_ns & 3) << 62);
-}
-
 /* a - b, 0 if b is larger. */
 QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
 {
     return tags_priv_less(a, b) ? tags_priv_wide(0, 0) : qos_sub_wide(a, b);
 }
 
-/* The client does not wait any longer, or waits at its limit. */
-QOS_PRIV void tags_priv_leave(const struct tags *tags, struct tags_priv_hot *h)
+/* The client waits again after it was idle: at max(V, its own tag). */
+QOS_PRIV void tags_priv_return(struct tags *tags, struct tags_priv_hot *h)
 {
-    if (QOS_LIKELY(!tags->config.real_time_tags) || (h->packed & TAGS_PRIV_REAL))
-        return;
-    h->tag = qos_add_wide(tags_priv_real(tags), tags_priv_lead(h->tag, tags->v));
-    h->packed |= TAGS_PRIV_REAL;
-}
-
-/* The client waits again: at max(V, its own tag). */
-QOS_PRIV void tags_priv_return(const struct tags *tags, struct tags_priv_hot *h)
-{
-    if (QOS_UNLIKELY((h->packed & TAGS_PRIV_REAL) != 0)) {
-        h->tag = qos_add_wide(tags->v, tags_priv_lead(h->tag, tags_priv_real(tags)));
-        h->packed &= ~TAGS_PRIV_REAL;
-    }
+    tags_priv_raise_v(tags); /* others may have been served alone since */
     if (tags_priv_less(h->tag, tags->v))
         h->tag = tags->v;
 }
 
-/* The same for a client that comes off its limit. With TAGS_ALLOW it was served by its share tag meanwhile, and V
- * may have overtaken that tag with those below their limits. */
+/* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
+ * the lag that is usual, a request of each client that waits, over the sum of their weights. The rest is lost. */
 QOS_PRIV void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot *h)
 {
-    if (tags->config.at_limit != TAGS_ALLOW)
-        tags_priv_return(tags, h);
+    uint64_t work = qos_min(qos_sat_mul(tags->largest, tags->backlogged), UINT64_C(1) << 62);
+    uint64_t weights = qos_max(tags->weights, 1), hi, rest;
+    struct qos_u128 least = qos_mul_wide(work, UINT64_C(1) << (tags->mean ? 54 : 62)); /* of 1/256 ns, or of cost */
+    if (!tags_priv_less(h->tag, tags->v))
+        return;
+    hi = least.hi / weights;
+    rest = least.hi % weights;
+    least = tags_priv_wide(hi, qos_div_wide(tags_priv_wide(rest, least.lo), weights, NULL));
+    least = tags_priv_lead(tags->v, least);
+    if (tags_priv_less(h->tag, least))
+        h->tag = least;
 }
 
-/* Share tag += plus - minus. It is not placed below V, nor more than TAGS_PRIV_LEAD_MAX ahead. */
-QOS_PRIV void tags_priv_move(const struct tags *tags, struct tags_priv_hot *h, struct qos_u128 plus,
-                             struct qos_u128 minus)
+/* Share or surplus tag += plus - minus. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
+QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos_u128 plus, struct qos_u128 minus)
 {
-    struct qos_u128 base = h->packed & TAGS_PRIV_REAL ? tags_priv_wide(0, 0) : tags->v;
-    h->tag = qos_add_wide(h->tag, plus); /* below 2^62 + 2^61 + 2^53 in the high word */
-    if (minus.hi | minus.lo) {
-        struct qos_u128 least = tags_priv_least(h->tag, base), room = tags_priv_lead(h->tag, least);
-        h->tag = tags_priv_less(room, minus) ? least : qos_sub_wide(h->tag, minus);
-    }
-    if (QOS_UNLIKELY(h->tag.hi >= base.hi && h->tag.hi - base.hi > TAGS_PRIV_LEAD_MAX))
-        h->tag = tags_priv_wide(base.hi + TAGS_PRIV_LEAD_MAX, 0);
+    *tag = tags_priv_lead(qos_add_wide(*tag, plus), minus); /* below 2^62 + 2^61 + 2^53 in the high word */
+    if (QOS_UNLIKELY(tag->hi >= v.hi && tag->hi - v.hi > TAGS_PRIV_LEAD_MAX))
+        *tag = tags_priv_wide(v.hi + TAGS_PRIV_LEAD_MAX, 0);
 }
 
 /* The key that s holds for a client in its state. */
@@ -885,26 +925,31 @@ QOS_PRIV void tags_priv_s_set(struct tags *tags, uint32_t id)
     const struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 key = tags_priv_wide(h->tag.hi, (h->tag.lo & ~TAGS_PRIV_ID_MASK) | id);
     if (QOS_UNLIKELY((h->packed & TAGS_PRIV_WAITING) != 0)) {
-        key.hi |= TAGS_PRIV_AT_LIMIT;
-        if (tags->config.at_limit != TAGS_ALLOW)
-            key = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+        key = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+        if (tags->surplus)
+            key = tags_priv_wide(tags->surplus[id].hi | TAGS_PRIV_AT_LIMIT,
+                                 (tags->surplus[id].lo & ~TAGS_PRIV_ID_MASK) | id);
     }
     tags_priv_s_put(tags, id, key);
 }
 
-/* All tags on the axis move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
+/* Tags on both axes move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags)
 {
-    uint32_t id;
-    for (id = 0; id < tags->config.clients; id++) {
-        struct tags_priv_hot *h = &tags->hot[id];
-        if (h->packed & TAGS_PRIV_REAL)
-            continue;
-        h->tag = tags_priv_lead(h->tag, tags->v);
-        if (h->queued)
-            tags_priv_s_set(tags, id);
+    const struct qos_u128 zero = tags_priv_wide(0, 0);
+    uint32_t i;
+    for (i = 0; i < tags->config.clients; i++) {
+        tags->hot[i].tag = tags_priv_lead(tags->hot[i].tag, tags->v);
+        if (tags->surplus)
+            tags->surplus[i] = tags_priv_lead(tags->surplus[i], tags->surplus_v);
+        if (tags->hot[i].queued)
+            tags_priv_s_set(tags, i);
     }
-    tags->v = tags_priv_wide(0, 0);
+    for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
+        struct tags_priv_slot *slot = &tags->slot[i];
+        slot->share = tags_priv_lead(slot->share, slot->flags & TAGS_PRIV_SURPLUS ? tags->surplus_v : tags->v);
+    }
+    tags->v = tags->surplus_v = zero;
 }
 
 /* -- waiting, idle, at the limit */
@@ -917,13 +962,37 @@ QOS_PRIV void tags_priv_count(struct tags *tags, uint32_t id, size_t offset, uin
         qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
 }
 
+/* Its place in r, or in d if it is there and stays due. */
+QOS_PRIV void tags_priv_r_set(struct tags *tags, uint32_t id)
+{
+    struct tags_priv_hot *h = &tags->hot[id];
+    uint64_t key = tags_priv_rate_key(&tags->reserve[id]);
+    if (h->packed & TAGS_PRIV_DUE) {
+        if (key <= tags_priv_clock(tags)) {
+            tags_priv_t_put(tags, tags->d, id, tags_priv_deadline(tags, id));
+            return;
+        }
+        tags_priv_t_put(tags, tags->d, id, TAGS_PRIV_ABSENT);
+        h->packed &= ~TAGS_PRIV_DUE;
+    }
+    tags_priv_t_put(tags, tags->r, id, key);
+}
+
+/* Out of r and d. */
+QOS_PRIV void tags_priv_r_clear(struct tags *tags, uint32_t id)
+{
+    struct tags_priv_hot *h = &tags->hot[id];
+    if (h->packed & TAGS_PRIV_RESERVED)
+        tags_priv_t_put(tags, h->packed & TAGS_PRIV_DUE ? tags->d : tags->r, id, TAGS_PRIV_ABSENT);
+    h->packed &= ~TAGS_PRIV_DUE;
+}
+
 /* Into the trees: its queue has a request again, or its limit tag is due. */
 QOS_PRIV void tags_priv_enter_trees(struct tags *tags, uint32_t id)
 {
-    const struct tags_priv_hot *h = &tags->hot[id];
     tags_priv_s_set(tags, id);
-    if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_put(tags, tags->r, id, tags_priv_rate_key(&tags->reserve[id]));
+    if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
+        tags_priv_r_set(tags, id);
 }
 
 /* Its queue is empty: out of the trees. */
@@ -933,21 +1002,21 @@ QOS_PRIV void tags_priv_leave_trees(struct tags *tags, uint32_t id)
     tags_priv_s_put(tags, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
     if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_t_put(tags, tags->l, id, TAGS_PRIV_ABSENT);
-    else if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_put(tags, tags->r, id, TAGS_PRIV_ABSENT);
+    else
+        tags_priv_r_clear(tags, id);
     h->packed &= ~TAGS_PRIV_WAITING;
 }
 
-/* At its limit: out of s and r until its limit tag is due. */
+/* At its limit: out of s, r and d until its limit tag is due. */
 QOS_PRIV void tags_priv_step_aside(struct tags *tags, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
+    tags_priv_r_clear(tags, id);
     h->packed |= TAGS_PRIV_WAITING;
-    tags_priv_leave(tags, h);
+    if (tags->surplus && tags_priv_less(tags->surplus[id], tags->surplus_v))
+        tags->surplus[id] = tags->surplus_v;
     tags_priv_s_set(tags, id);
     tags_priv_t_put(tags, tags->l, id, tags_priv_rate_key(&tags->limit[id]));
-    if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_put(tags, tags->r, id, TAGS_PRIV_ABSENT);
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.waited), 1);
 }
 
@@ -959,22 +1028,18 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
     return true;
 }
 
-/* Clients whose limit tag is due come back. false: moves are used up. */
-QOS_PRIV_NOINLINE bool tags_priv_release(struct tags *tags, uint32_t *moves)
+/* Clients whose limit tag is due come back, as far as moves are left. */
+QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, uint32_t *moves)
 {
-    while (tags->l[0] <= tags->now_ns) {
+    while (tags->l[0] <= tags->now_ns && tags_priv_move_left(moves)) {
         uint32_t id = tags_priv_t_top(tags, tags->l);
-        struct tags_priv_hot *h = &tags->hot[id];
-        if (!tags_priv_move_left(moves))
-            return false;
-        h->packed &= ~TAGS_PRIV_WAITING;
+        tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(tags, tags->l, id, TAGS_PRIV_ABSENT);
-        tags_priv_off_limit(tags, h);
+        tags_priv_off_limit(tags, &tags->hot[id]);
         if (!tags->config.shared)
-            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, tags->config.limit_burst_ns));
+            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, id, true));
         tags_priv_enter_trees(tags, id);
     }
-    return true;
 }
 
 QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_t id)
@@ -997,11 +1062,10 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
  *       scheduler 2   claim ---+    [limited ]
  *
  *   Differences to the chapter before. The words count whole requests: where limit_burst_ns is less than one request,
- *   the bound of the limit is one request more. Each word forgets by itself what is older than reserve_lag_ns: with a
- *   clock for all, one overloaded scheduler would cut the reservations at the others. So where reservations do not fit,
- *   the cut is not proportional: after reserve_lag_ns, each client is served once per n / R and one request of each
- *   other reservation of its scheduler. A clock that is set back stops the shared clients until it has caught up, as
- *   there is no time line that all schedulers could move at once.
+ *   the bound of the limit is one request more, and forced requests one more. Each word forgets by itself what is older
+ *   than reserve_lag_ns: with a clock for all, one overloaded scheduler would cut the reservations at the others. So
+ *   where reservations do not fit, the cut is in proportion only within a quarter. A clock that is set back stops the
+ *   shared clients until it has caught up, as there is no time line that all schedulers could move at once.
  *
  *   Invariants
  *   1. At no moment is more granted than was charged to the limit word: the limit is charged before the reservation
@@ -1190,7 +1254,7 @@ QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags
         return true;
     if (limited_units) {
         tags_priv_word_back(&c->limited, limited_units);
-        tags_priv_rate_refund(&tags->limit[id], 0, limited_units);
+        (void)tags_priv_rate_refund(&tags->limit[id], TAGS_PRIV_ABSENT, 0, limited_units);
     }
     return false;
 }
@@ -1225,40 +1289,38 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
 /* ==== chapter: parallel devices ====================================================================
  *
  *   Reward charges device time. The share tag advances at dispatch by the estimate F, the mean of the client's last N
- *   service times, which completion replaces by the new mean. So each service time is charged in full, N times 1 / N,
- *   and what a client was charged differs from what it used by at most its last 1.2 N requests and what it has at the
- *   device. F is kept as five means of N / 5 requests each, in whole ns, remainders carried on, so that it takes 32
- *   bytes; a change is seen N / 10 requests later, on average, than by a mean that slides. A service time above
- *   QOS_TOKENS_MAX ns enters the mean as that; the excess is charged at once.
+ *   service times; completion replaces it by what the request took, also if the client is away. So with one request at
+ *   the device, all is as if the service time had been known. F is kept as five means of N / 5 requests each, in whole
+ *   ns, remainders carried on, so that it takes 32 bytes; a change is seen N / 10 requests later, on average, than by a
+ *   mean that slides. A service time above QOS_TOKENS_MAX ns enters the mean as that.
  *
  *   Attribution. With one request at the device, its service time is the time since its dispatch. With n, latencies
  *   overlap; charging each 1/n of the time that passes rewards no client on a serial device, as all of them then look
- *   alike. The device works on M of them (config.channels), in order of arrival. So the M oldest are charged for 1 /
- *   min(n, M) each of the time that passes, and the others for nothing yet:
+ *   alike. The device works on M of them (config.channels). If it takes them in order of arrival, the M oldest are at
+ *   work: they are charged for 1 / min(n, M) each of the time that passes, and the others for nothing yet:
  *
  *       oldest                    newest         passed  += dt / min(n, M)        O(1) at each event
  *       [ a ][ b ][ c ] | [ d ][ e ]             charge   = passed(end) - passed(when it came among the M oldest)
  *          M = 3 at work    waiting
  *
+ *   A request that ends before it came among the M oldest was at work in the place of one of them, the oldest: it is
+ *   charged for its time, and that one begins anew. On a serial device this is the time since the last completion: right
+ *   in any order. With all at once, nobody waits, and the order does not matter either. Between the two, if more than
+ *   one of 32 ends so, who was at work cannot be told; for the next 65,536 completions the device is taken for a serial
+ *   one: equal clients are charged alike, but there is little reward. M cannot be found out from outside in general: one
+ *   trace fits a serial device with services of 0.5 and 1.5 ms, and two channels with 2 ms each.
+ *
  *   Servers poll: k completions may carry the same now_ns. If k <= M the rule holds. If k > M, all k were at work in
  *   between: each is charged dt / k. So it does not matter in which order a batch is reaped, and equal clients get
- *   equal shares. Reward needs the right M, a device that serves in order of arrival, and polls that come often; with
- *   M too large the charges move towards equal ones.
+ *   equal shares. Reward needs polls that come often.
  *
  *   Invariants
  *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work; worked_last is the
  *      last of them.
- *   2. passed counts up to passed_ns. Charges add up to the time in which the device had something, to the ns: what
- *      divisions leave is carried on. What config.service_floor_ns adds is counted apart (floor_ns).
+ *   2. passed counts up to passed_ns. If the order is kept, charges and what cancelled requests used add up to the time
+ *      in which the device had something, to the ns: what divisions leave is carried on.
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
-
-#define TAGS_PRIV_AT_WORK 1u    /* flags of a slot: among the M oldest */
-#define TAGS_PRIV_BY_RESERVE 2u /* its own cost was charged to the reservation tag, not only rho */
-#define TAGS_PRIV_BY_LIMIT 4u   /* charged to the limit tag */
-#define TAGS_PRIV_NO_SHARE 8u   /* not charged to the share tag, as a reservation had led it too far */
-#define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
-#define TAGS_PRIV_SPENT 32u     /* taken from it */
 
 /* The last N service times: their sum and number; below 2^45 and 2^13. After the first N requests of a client, the
  * number is that of the blocks, as a block holds its mean. */
@@ -1307,34 +1369,60 @@ QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t s
     m->open = 0;
 }
 
-/* What the share tag was charged for it, times the weight. */
-QOS_PRIV uint64_t tags_priv_charged(const struct tags_priv_slot *slot)
+/* The share tag that it was charged to, or the surplus tag. */
+QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, const struct tags_priv_slot *slot, struct qos_u128 *v)
 {
-    return slot->flags & TAGS_PRIV_NO_SHARE ? 0 : slot->amount;
+    *v = slot->flags & TAGS_PRIV_SURPLUS ? tags->surplus_v : tags->v;
+    return slot->flags & TAGS_PRIV_SURPLUS ? &tags->surplus[slot->client] : &tags->hot[slot->client].tag;
 }
 
-/* The estimate that the request was charged is replaced by the new mean. */
+/* Moves it by plus - minus, amounts without the weight. */
+QOS_PRIV void tags_priv_recharge(struct tags *tags, const struct tags_priv_slot *slot, uint64_t plus, uint64_t minus)
+{
+    struct qos_u128 v, *tag = tags_priv_axis(tags, slot, &v);
+    tags_priv_move(tag, v, tags_priv_per_weight(tags, slot->client, plus),
+                   tags_priv_per_weight(tags, slot->client, minus));
+    if (tags->hot[slot->client].queued)
+        tags_priv_s_set(tags, slot->client);
+}
+
+/* The most that one request is charged, in 1/256 ns: twice the estimate, or beyond it what its client makes up within
+ * reserve_lag_ns, at its part of the weights. What is longer was a stall, or a wrong now_ns: nobody's time. */
+QOS_PRIV uint64_t tags_priv_most(const struct tags *tags, uint32_t id, uint64_t estimate)
+{
+    uint64_t weight = tags_priv_weight(&tags->hot[id]);
+    uint64_t lag = qos_min(qos_sat_mul(tags->config.reserve_lag_ns, 256), TAGS_PRIV_AMOUNT_MAX);
+    return estimate + qos_max(estimate, qos_mul_div_floor(lag, weight, qos_max(tags->weights, weight)));
+}
+
+/* What the device worked for it, in 1/256 ns, as far as it is charged. */
+QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t service_ns, uint64_t estimate)
+{
+    uint64_t work = qos_min(service_ns, TAGS_PRIV_AMOUNT_MAX >> 8) << 8, most;
+    tags_priv_count(tags, id, offsetof(struct tags_priv_counters, device_ns), service_ns);
+    if (QOS_LIKELY(work / 2 <= estimate))
+        return work;
+    most = tags_priv_most(tags, id, estimate);
+    if (work > most)
+        qos_counter_add(&tags->forgiven_ns, (work - most) >> 8);
+    return qos_min(work, most);
+}
+
+/* It is complete: the estimate that it was charged is replaced by what it took. */
 QOS_PRIV void tags_priv_correct(struct tags *tags, const struct tags_priv_slot *slot, uint64_t service_ns)
 {
-    struct tags_priv_hot *h = &tags->hot[slot->client];
-    uint64_t floor_ns = tags->config.service_floor_ns, excess, amount;
-    tags_priv_count(tags, slot->client, offsetof(struct tags_priv_counters, device_ns), service_ns);
-    if (service_ns < floor_ns) {
-        qos_counter_add(&tags->floor_ns, floor_ns - service_ns);
-        service_ns = floor_ns;
+    uint64_t floor = tags->config.service_floor_ns, estimate = slot->amount, work;
+    if (slot->delta)
+        estimate /= UINT64_C(1) + slot->delta;
+    work = tags_priv_worth(tags, slot->client, service_ns, estimate);
+    if (work < floor << 8) {
+        qos_counter_add(&tags->floor_ns, floor - (work >> 8));
+        work = floor << 8;
     }
-    excess = qos_sat_sub(service_ns, QOS_TOKENS_MAX);
-    tags_priv_measure(tags, slot->client, service_ns - excess);
+    tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
     tags->estimate = tags_priv_mean_of(tags, slot->client);
-    amount = slot->flags & TAGS_PRIV_NO_SHARE ? 0 : tags_priv_mean_amount(tags->estimate, slot->delta);
-    if (QOS_UNLIKELY(excess))
-        amount = qos_min(qos_sat_add(amount, qos_sat_mul(excess, 256)), TAGS_PRIV_AMOUNT_MAX);
-    if (tags_priv_charged(slot) == amount)
-        return;
-    tags_priv_move(tags, h, tags_priv_per_weight(tags, slot->client, amount),
-                   tags_priv_per_weight(tags, slot->client, tags_priv_charged(slot)));
-    if (h->queued)
-        tags_priv_s_set(tags, slot->client);
+    if (work != estimate && !(slot->flags & TAGS_PRIV_NO_SHARE))
+        tags_priv_recharge(tags, slot, work, estimate);
 }
 
 /* The list of the requests at the device, and which of them it works on. */
@@ -1346,6 +1434,7 @@ QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
     slot->next = QOS_NONE;
     slot->prev = tags->newest;
     slot->dispatch_ns = tags->now_ns;
+    slot->entered = tags->passed;
     slot->serial = ++tags->serial;
     if (tags->newest != QOS_NONE)
         tags->slot[tags->newest].next = i;
@@ -1367,6 +1456,7 @@ QOS_PRIV void tags_priv_slot_free(struct tags *tags, uint32_t i)
     else
         tags->newest = slot->prev;
     slot->serial = 0;
+    slot->flags = 0;
     slot->next = tags->free_slot;
     tags->free_slot = i;
 }
@@ -1407,10 +1497,49 @@ QOS_PRIV uint64_t tags_priv_pass(struct tags *tags, uint64_t now_ns, uint32_t pa
     return each;
 }
 
-/* Charges the completions of the batch, all of one moment. */
+/* The device is taken to work on the `most` oldest. */
+QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
+{
+    uint32_t next = tags->worked ? tags->slot[tags->worked_last].next : tags->oldest;
+    tags->at_work_max = most;
+    for (; tags->worked > most; tags->worked--) {
+        tags->slot[tags->worked_last].flags &= ~TAGS_PRIV_AT_WORK;
+        tags->worked_last = tags->slot[tags->worked_last].prev;
+    }
+    for (; next != QOS_NONE && tags->worked < most; next = tags->slot[next].next)
+        tags_priv_begin_work(tags, next);
+}
+
+/* The time that was spent on the request of this slot, in 1/256 ns. If it was not among the M oldest, the device began
+ * it before the oldest, so it takes over the time of that one, which begins anew. */
+QOS_PRIV uint64_t tags_priv_used(struct tags *tags, uint32_t i)
+{
+    uint64_t used = qos_wrap_sub(tags->passed, tags->slot[i].entered), others;
+    bool in_order = (tags->slot[i].flags & TAGS_PRIV_AT_WORK) != 0;
+    tags->out_of_order -= tags->out_of_order / 64;
+    if (in_order || tags->worked == 0)
+        return used;
+    tags->out_of_order += 1024;
+    others = qos_wrap_sub(tags->passed, tags->slot[tags->oldest].entered);
+    tags->slot[tags->oldest].entered = tags->passed;
+    return qos_min(used, others);
+}
+
+/* Charges a request that ended: what it used, and `each`. */
+QOS_PRIV void tags_priv_settle(struct tags *tags, uint32_t i, uint64_t each)
+{
+    uint64_t charge = each + tags->given_rest + tags_priv_used(tags, i);
+    tags->given_rest = (uint32_t)(charge & 255);
+    tags_priv_correct(tags, &tags->slot[i], charge >> 8);
+    tags_priv_end_work(tags, i);
+}
+
+/* Charges the completions of the batch, all of one moment; first those among the M oldest, whose places others take. If
+ * one of 32 was not among them, the device does not keep the order, and who was at work cannot be told: for some time
+ * it is taken for a serial one, so that equal clients are charged alike. */
 QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
 {
-    uint32_t i = tags->batch, k = tags->batch_count, before = tags->worked;
+    uint32_t i = tags->batch, next, others = QOS_NONE, k = tags->batch_count, before = tags->worked;
     uint64_t each = tags_priv_pass(tags, tags->batch_ns, (uint32_t)qos_max(before, k));
     if (k <= before) {
         tags->passed = qos_wrap_add(tags->passed, each);
@@ -1418,16 +1547,25 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
     }
     tags->batch = QOS_NONE;
     tags->batch_count = 0;
-    while (i != QOS_NONE) {
-        struct tags_priv_slot *slot = &tags->slot[i];
-        uint64_t charge = each + tags->given_rest;
-        if (slot->flags & TAGS_PRIV_AT_WORK)
-            charge += qos_wrap_sub(tags->passed, slot->entered);
-        tags->given_rest = (uint32_t)(charge & 255);
-        tags_priv_correct(tags, slot, charge >> 8);
-        k = slot->batch;
-        tags_priv_end_work(tags, i);
-        i = k;
+    for (; i != QOS_NONE; i = next) {
+        next = tags->slot[i].batch;
+        if (tags->slot[i].flags & TAGS_PRIV_AT_WORK) {
+            tags_priv_settle(tags, i, each);
+        } else {
+            tags->slot[i].batch = others;
+            others = i;
+        }
+    }
+    for (i = others; i != QOS_NONE; i = next) {
+        next = tags->slot[i].batch;
+        tags_priv_settle(tags, i, each);
+    }
+    if (tags->serial_for > k) {
+        tags->serial_for -= k;
+    } else if (tags->serial_for || (tags->config.channels > 1 && tags->out_of_order > 2048)) {
+        tags->serial_for = tags->serial_for ? 0 : 65536;
+        tags->out_of_order = 2048; /* the next one out of order is enough, if it comes soon */
+        tags_priv_take_for(tags, tags->serial_for ? 1 : tags->config.channels);
     }
 }
 
@@ -1447,14 +1585,13 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *
  *   A dispatch (Algorithm 2, with what ERRATA and hard use have shown):
  *   1. Clients whose limit tag is due come back.
- *   2. Reservation phase: the least reservation tag that is due. A client that is at its limit steps aside and the
- *      next one is looked at. (Algorithm 2 does not look at limits here; Section V does.)
+ *   2. Reservation phase: the earliest deadline of those that are due. A client that is at its limit steps aside and
+ *      the next one is looked at. (Algorithm 2 does not look at limits here; Section V does.)
  *   3. Weight phase: the least share tag, in the same way; its reservation tag is not charged. With
  *      config.weight_share_permille the weight phase comes first while work is due to it: dispatches by reservation
  *      add permille of their work to a credit, and while that is above 0, those by weight take (1000 - permille) of
  *      theirs. A cancelled request takes back what it added or took.
- *   4. TAGS_ALLOW, all at their limits: the least share tag of all. It is charged to the share tag only, so surplus
- *      goes by weight.
+ *   4. TAGS_ALLOW, all at their limits: the least surplus tag. Nothing else is charged.
  *
  *   A grant names a slot, which holds what was charged, without the weight, and a serial number that is used once. So
  *   it is given back once, whatever happens to its client's terms meanwhile.
@@ -1512,7 +1649,6 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
          "no_completions: give false with TAGS_REWARD, which learns from completions"},
         {!c->attribute || c->mode == TAGS_REWARD, "attribute: give false with TAGS_PS, which uses no service times"},
         {!c->channels || c->attribute, "channels: give 0, or set attribute too"},
-        {!c->real_time_tags || c->at_limit != TAGS_ALLOW, "real_time_tags: give false with TAGS_ALLOW"},
 #if TAGS_HAS_SHARED
         {!c->shared || c->clients <= c->shared->clients, "clients: give at most those of the shared tags"},
 #else
@@ -1550,16 +1686,21 @@ QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *
     out->at_device_max = (uint32_t)qos_default(in->at_device_max, TAGS_DEFAULT_AT_DEVICE);
     if (in->no_completions)
         out->at_device_max = 0;
-    out->channels = (uint32_t)qos_default(in->channels, TAGS_AT_DEVICE_MAX);
+    if (in->attribute && out->at_device_max == 1)
+        out->channels = 1;
     out->window = (uint32_t)qos_default(in->window, TAGS_DEFAULT_WINDOW);
     out->lead_requests = (uint32_t)qos_default(in->lead_requests, TAGS_DEFAULT_LEAD_REQUESTS);
-    out->moves_max = (uint32_t)qos_default(in->moves_max, UINT32_MAX);
+    out->moves_max = (uint32_t)qos_default(in->moves_max, TAGS_DEFAULT_MOVES);
     out->cost_max = qos_default(in->cost_max, 1);
     out->limit_burst_ns = tags_priv_default(in->limit_burst_ns, TAGS_DEFAULT_LIMIT_BURST_NS);
     out->reserve_lag_ns = tags_priv_default(in->reserve_lag_ns, TAGS_DEFAULT_RESERVE_LAG_NS);
     out->force_debt_requests = tags_priv_default(in->force_debt_requests, TAGS_DEFAULT_FORCE_DEBT_REQUESTS);
     out->service_ns = qos_default(in->service_ns, TAGS_DEFAULT_SERVICE_NS);
     out->service_floor_ns = tags_priv_default(in->service_floor_ns, TAGS_DEFAULT_SERVICE_FLOOR_NS);
+    if (in->attribute && out->channels == 0) { /* whose time it is cannot be told */
+        out->mode = TAGS_PS;
+        out->attribute = false;
+    }
 }
 
 /* config: with its defaults filled in. */
@@ -1572,6 +1713,7 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     tags->t_levels = tags_priv_levels(config->clients, 8, tags->t_base, &tags->t_groups);
     tags->s = (struct tags_priv_group *)qos_layout_part(layout, tags->s_groups, sizeof *tags->s, QOS_CACHE_LINE);
     tags->r = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->r, QOS_CACHE_LINE);
+    tags->d = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->d, QOS_CACHE_LINE);
     tags->l = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->l, QOS_CACHE_LINE);
     tags->slot = config->at_device_max ? (struct tags_priv_slot *)qos_layout_part(layout, config->at_device_max,
                                                                                   sizeof *tags->slot, QOS_CACHE_LINE)
@@ -1584,6 +1726,10 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     tags->queue = config->intrusive
                       ? (struct tags_priv_queue *)qos_layout_part(layout, n, sizeof *tags->queue, sizeof(void *))
                       : NULL;
+    tags->surplus =
+        config->at_limit == TAGS_ALLOW ? (struct qos_u128 *)qos_layout_part(layout, n, sizeof *tags->surplus, 8) : NULL;
+    tags->reserve_units =
+        config->count_cost ? (uint32_t *)qos_layout_part(layout, n, sizeof *tags->reserve_units, 8) : NULL;
     tags->queued_cost =
         tags_priv_knows_cost(config) ? (uint64_t *)qos_layout_part(layout, n, sizeof *tags->queued_cost, 8) : NULL;
     tags->by_client = config->count_by_client
@@ -1608,9 +1754,10 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
 QOS_PRIV void tags_priv_clear(struct tags *tags)
 {
     uint32_t i;
-    QOS_ASSERT(tags->s && tags->r && tags->l);                         /* laid out on memory that was checked */
+    QOS_ASSERT(tags->s && tags->r && tags->d && tags->l);              /* laid out on memory that was checked */
     __builtin_memset(tags->s, 0xff, tags->s_groups * sizeof *tags->s); /* TAGS_PRIV_ABSENT */
     __builtin_memset(tags->r, 0xff, tags->t_groups * 8 * sizeof *tags->r);
+    __builtin_memset(tags->d, 0xff, tags->t_groups * 8 * sizeof *tags->d);
     __builtin_memset(tags->l, 0xff, tags->t_groups * 8 * sizeof *tags->l);
     tags->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
     for (i = 0; i < tags->config.at_device_max; i++)
@@ -1641,6 +1788,7 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     qos_layout_begin(&layout, mem);
     tags_priv_layout(&layout, &fresh, &filled);
     fresh.config = filled;
+    fresh.at_work_max = filled.channels;
     fresh.estimate = filled.service_ns << 8;
     fresh.blocks = (uint32_t)qos_min(filled.window, TAGS_PRIV_BLOCKS);
     fresh.block_requests = (filled.window + fresh.blocks - 1) / fresh.blocks;
@@ -1678,42 +1826,75 @@ QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, c
     return terms->reservation_per_s > tags_priv_admissible(tags, held) ? QOS_EADMISSION : QOS_OK;
 }
 
+/* A tag on an axis when its client's weight changes: its lead over v, times old / weight, rounded down. */
+QOS_PRIV struct qos_u128 tags_priv_reweigh(struct qos_u128 tag, struct qos_u128 v, uint64_t old, uint64_t weight)
+{
+    struct qos_u128 lead = tags_priv_lead(tag, v), low = qos_mul_wide(lead.lo, old);
+    struct qos_u128 high = qos_add_wide(qos_mul_wide(lead.hi, old), tags_priv_wide(0, low.hi));
+    uint64_t rest;
+    if ((lead.hi | lead.lo) == 0)
+        return tag;
+    lead = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
+    if (high.hi < weight) {
+        lead.hi = qos_div_wide(high, weight, &rest);
+        lead.lo = qos_div_wide(tags_priv_wide(rest, low.lo), weight, NULL);
+    }
+    lead.hi = qos_min(lead.hi, TAGS_PRIV_LEAD_MAX);
+    return qos_add_wide(v, lead);
+}
+
+/* Requests at the device keep what they were charged, in requests. */
+QOS_PRIV void tags_priv_rescale_slots(struct tags *tags, uint32_t id, uint64_t weight, uint64_t reservation,
+                                      uint64_t limit)
+{
+    const struct tags_priv_hot *h = &tags->hot[id];
+    uint64_t clock = tags_priv_clock(tags);
+    uint32_t i, left = h->at_device;
+    for (i = tags->newest; left > 0 && i != QOS_NONE; i = tags->slot[i].prev) {
+        struct tags_priv_slot *slot = &tags->slot[i];
+        struct qos_u128 v;
+        if (slot->client != id || slot->serial == 0)
+            continue;
+        left--;
+        (void)tags_priv_axis(tags, slot, &v);
+        slot->share = tags_priv_reweigh(slot->share, v, tags_priv_weight(h), weight);
+        if (reservation)
+            slot->reserve_ns = tags_priv_rescale(slot->reserve_ns, tags->reserve[id].rate_per_s, reservation, clock);
+        if (limit)
+            slot->limit_ns = tags_priv_rescale(slot->limit_ns, tags->limit[id].rate_per_s, limit, tags->now_ns);
+    }
+}
+
 /* The client is in no tree. What its tags are ahead or behind is kept in requests. */
 QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_client *terms)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    uint64_t weight = qos_default(terms->weight, 1), old = tags_priv_weight(h), clock = tags_priv_clock(tags);
+    struct tags_priv_rate *reserve = &tags->reserve[id];
+    uint64_t weight = qos_default(terms->weight, 1), old = tags_priv_weight(h), clock = tags_priv_clock(tags), oldest;
     uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
-    uint64_t flags = TAGS_PRIV_CLIENT | (h->packed & TAGS_PRIV_REAL);
-    if (old && old != weight) { /* the lead, times old / weight, rounded down; a weight is at most 2^40 */
-        struct qos_u128 from = h->packed & TAGS_PRIV_REAL ? tags_priv_real(tags) : tags->v;
-        struct qos_u128 lead = tags_priv_lead(h->tag, from), low = qos_mul_wide(lead.lo, old);
-        struct qos_u128 high = qos_add_wide(qos_mul_wide(lead.hi, old), tags_priv_wide(0, low.hi));
-        uint64_t rest;
-        if (lead.hi | lead.lo) {
-            lead = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
-            if (high.hi < weight) {
-                lead.hi = qos_div_wide(high, weight, &rest);
-                lead.lo = qos_div_wide(tags_priv_wide(rest, low.lo), weight, NULL);
-            }
-            lead.hi = qos_min(lead.hi, TAGS_PRIV_LEAD_MAX);
-            h->tag = qos_add_wide(from, lead);
-        }
+    if (h->at_device)
+        tags_priv_rescale_slots(tags, id, weight, terms->reservation_per_s, limit);
+    if (old && old != weight) {
+        h->tag = tags_priv_reweigh(h->tag, tags->v, old, weight);
+        if (tags->surplus)
+            tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], tags->surplus_v, old, weight);
     }
     h->unit = (UINT64_C(1) << 62) / weight;
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, 0));
-    if (terms->reservation_per_s)
-        tags_priv_rate_set(&tags->reserve[id], terms->reservation_per_s, clock);
+        tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, id, false));
     if (limit)
         tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
-    tags_priv_rate_raise(&tags->reserve[id], qos_sat_sub(clock, tags->config.reserve_lag_ns));
+    if (terms->reservation_per_s) {
+        tags_priv_rate_set(reserve, terms->reservation_per_s, clock);
+        oldest = qos_sat_sub(qos_sat_sub(clock, tags->config.reserve_lag_ns), tags_priv_deadline(tags, id));
+        if (oldest) /* not later than those that wait */
+            tags_priv_rate_raise(reserve, tags_priv_rate_key(reserve) + oldest);
+    }
     tags->reserved_sum += terms->reservation_per_s;
-    flags |= terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0;
-    flags |= limit ? TAGS_PRIV_LIMITED : 0;
-    h->packed = weight | flags;
+    h->packed = weight | TAGS_PRIV_CLIENT | (terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0) |
+                (limit ? TAGS_PRIV_LIMITED : 0);
 }
 
 QOS_API enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
@@ -1747,11 +1928,14 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     if (h->queued) {
         tags_priv_leave_trees(tags, id);
         tags_priv_off_limit(tags, h);
+        tags->weights -= tags_priv_weight(h);
     }
     tags->reserved_sum -= held;
     tags_priv_apply(tags, id, terms);
-    if (h->queued)
+    if (h->queued) {
+        tags->weights += tags_priv_weight(h);
         tags_priv_enter_trees(tags, id);
+    }
     return QOS_OK;
 }
 
@@ -1760,12 +1944,12 @@ QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
     tags_priv_leave_trees(tags, id);
+    tags->weights -= tags_priv_weight(h);
+    tags->backlogged--;
     tags->queued -= h->queued;
     h->queued = 0;
     if (tags->queued_cost)
         tags->queued_cost[id] = 0;
-    if (h->at_device == 0)
-        tags_priv_leave(tags, h);
 }
 
 QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped)
@@ -1810,24 +1994,28 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, uint32_t id)
         if (h->at_device == 0)
             tags_priv_join_shared(tags, id);
     } else {
-        uint64_t keep_ns = h->at_device ? tags->config.limit_burst_ns : 0;
-        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, keep_ns));
+        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, id, h->at_device != 0));
         if (h->at_device == 0)
             tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     }
     tags_priv_return(tags, h);
 }
 
-QOS_PRIV void tags_priv_join(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_join(struct tags *tags, uint32_t id, uint64_t cost)
 {
     __builtin_prefetch(&tags->s[tags->s_base[0] + (id >> 2)]); /* of many clients, all these lines are far away */
     __builtin_prefetch(&tags->r[8 * (tags->t_base[0] + (id >> 3))]);
     __builtin_prefetch(&tags->limit[id]);
+    if (tags->reserve_units)
+        tags->reserve_units[id] = (uint32_t)cost;
     tags_priv_wake(tags, id);
+    tags->weights += tags_priv_weight(&tags->hot[id]);
+    tags->backlogged++;
     tags_priv_enter_trees(tags, id);
 }
 
-QOS_API enum qos_status tags_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count, uint64_t cost)
+QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
+                                          uint64_t cost)
 {
     struct tags_priv_hot *h = tags_priv_client(tags, id);
     if (!h)
@@ -1843,12 +2031,18 @@ QOS_API enum qos_status tags_arrive(struct tags *tags, uint64_t now_ns, uint32_t
         return QOS_ELIMIT;
     }
     if (h->queued == 0)
-        tags_priv_join(tags, id);
+        tags_priv_join(tags, id, cost);
     h->queued += count;
     tags->queued += count;
     if (tags->queued_cost)
         tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
     return QOS_OK;
+}
+
+QOS_API enum qos_status tags_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count, uint64_t cost)
+{
+    QOS_ASSERT(tags);
+    return tags->queue ? QOS_EINVAL : tags_priv_arrive(tags, now_ns, id, count, cost);
 }
 
 /* `cost` leaves the queue. It stops at 0: a caller may give more at dispatch than at arrival. */
@@ -1882,7 +2076,8 @@ QOS_PRIV enum qos_status tags_priv_withdraw(struct tags *tags, uint64_t now_ns, 
 
 QOS_API enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count)
 {
-    return tags_priv_withdraw(tags, now_ns, id, count, UINT64_MAX);
+    QOS_ASSERT(tags);
+    return tags->queue ? QOS_EINVAL : tags_priv_withdraw(tags, now_ns, id, count, UINT64_MAX);
 }
 
 /* -- choice */
@@ -1896,21 +2091,28 @@ QOS_PRIV bool tags_priv_may(const struct tags *tags, uint32_t id)
 /* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
 QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
-    uint64_t clock = tags_priv_clock(tags), least;
-    while ((least = tags->r[0]) <= clock) {
-        uint32_t id = tags_priv_t_top(tags, tags->r);
-        if (tags_priv_may(tags, id)) {
-            choice->client = id;
-            choice->phase = TAGS_PHASE_RESERVATION;
-            if (QOS_UNLIKELY(clock - least > tags->config.reserve_lag_ns) && !tags->config.shared)
-                tags->behind_ns += clock - least - tags->config.reserve_lag_ns;
-            return QOS_OK;
+    uint64_t clock = tags_priv_clock(tags);
+    for (;;) {
+        bool begins = tags->r[0] <= clock;
+        uint32_t id;
+        if (!begins && tags->d[0] == TAGS_PRIV_ABSENT)
+            return QOS_EAGAIN;
+        id = tags_priv_t_top(tags, begins ? tags->r : tags->d);
+        if (!tags_priv_may(tags, id)) {
+            if (!tags_priv_move_left(moves))
+                return QOS_EBUSY;
+            tags_priv_step_aside(tags, id);
+            continue;
         }
-        if (!tags_priv_move_left(moves))
-            return QOS_EBUSY;
-        tags_priv_step_aside(tags, id);
+        choice->client = id;
+        choice->phase = TAGS_PHASE_RESERVATION;
+        if (!begins || (tags->d[0] == TAGS_PRIV_ABSENT && tags_priv_t_second(tags, tags->r, id) > clock) ||
+            !tags_priv_move_left(moves))
+            return QOS_OK;
+        tags_priv_t_put(tags, tags->r, id, TAGS_PRIV_ABSENT); /* several are due: by deadline */
+        tags->hot[id].packed |= TAGS_PRIV_DUE;
+        tags_priv_t_put(tags, tags->d, id, tags_priv_deadline(tags, id));
     }
-    return QOS_EAGAIN;
 }
 
 QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
@@ -1940,8 +2142,8 @@ QOS_PRIV enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, st
     uint32_t moves = tags->config.moves_max;
     enum qos_status status = QOS_EAGAIN;
     tags_priv_now(tags, now_ns);
-    if (tags->l[0] <= tags->now_ns && !tags_priv_release(tags, &moves))
-        return QOS_EBUSY;
+    if (tags->l[0] <= tags->now_ns)
+        tags_priv_release(tags, &moves);
     if (QOS_UNLIKELY(tags->weight_credit > 0)) {
         status = tags_priv_by_weight(tags, &moves, choice);
         if (status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT)
@@ -1951,7 +2153,7 @@ QOS_PRIV enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, st
         status = tags_priv_by_reservation(tags, &moves, choice);
     if (status == QOS_EAGAIN)
         status = tags_priv_by_weight(tags, &moves, choice);
-    return status;
+    return status == QOS_EAGAIN && tags->l[0] <= tags->now_ns ? QOS_EBUSY : status;
 }
 
 QOS_API enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice)
@@ -1967,11 +2169,19 @@ QOS_API enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct t
     return status == QOS_EBUSY ? QOS_EAGAIN : status;
 }
 
+/* No room at the device. */
+QOS_PRIV bool tags_priv_full(const struct tags *tags)
+{
+    return tags->slot && tags->at_device == tags->config.at_device_max;
+}
+
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
 {
     struct tags_choice choice;
     uint64_t next, at;
     QOS_ASSERT(tags);
+    if (tags_priv_full(tags))
+        return QOS_NEVER;
     if (tags_priv_choose(tags, now_ns, &choice) != QOS_EAGAIN)
         return now_ns;
     next = tags->l[0]; /* all that wait now wait at their limits: below it, a weight is enough */
@@ -2000,6 +2210,16 @@ QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct 
     return slot->flags & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
 }
 
+/* Charges the reservation tag. In its phase the deadline was the earliest, so if that was missed by more than
+ * reserve_lag_ns, the clock moves back for all. */
+QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t units)
+{
+    uint64_t oldest = qos_sat_sub(tags_priv_clock(tags), tags->config.reserve_lag_ns);
+    tags_priv_rate_charge(&tags->reserve[id], phase == TAGS_PHASE_RESERVATION ? 0 : oldest, units);
+    if (phase == TAGS_PHASE_RESERVATION)
+        tags->behind_ns += qos_sat_sub(oldest, tags_priv_rate_key(&tags->reserve[id]));
+}
+
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
 QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
 {
@@ -2015,12 +2235,16 @@ QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, uint32_t id, struct tags
         slot->flags |= TAGS_PRIV_BY_LIMIT;
     reserved = tags_priv_reserved_units(tags, slot);
     limited = tags_priv_limited_units(tags, slot);
-    if (tags->config.shared)
-        return tags_priv_claim(tags, id, phase, reserved, limited);
-    if (reserved)
-        tags_priv_rate_charge(&tags->reserve[id], qos_sat_sub(clock, tags->config.reserve_lag_ns), reserved);
-    if (limited)
+    if (tags->reserve_units)
+        tags->reserve_units[id] = slot->cost;
+    if (tags->config.shared && !tags_priv_claim(tags, id, phase, reserved, limited))
+        return false;
+    if (!tags->config.shared && reserved)
+        tags_priv_charge_reserve(tags, id, phase, reserved);
+    if (!tags->config.shared && limited)
         tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
+    slot->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
+    slot->limit_ns = tags_priv_rate_key(&tags->limit[id]);
     return true;
 }
 
@@ -2050,9 +2274,8 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
 /* Charges the share tag. */
 QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    struct tags_priv_hot *h = &tags->hot[id];
     uint32_t lead = tags->config.lead_requests;
-    struct qos_u128 charge;
+    struct qos_u128 charge, v, *tag;
     slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, id), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
     if (QOS_UNLIKELY(tags->config.weight_share_permille != 0)) {
@@ -2062,13 +2285,20 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags
             slot->flags |= TAGS_PRIV_SPENT;
         tags_priv_credit_weight(tags, slot, 1);
     }
+    tags->largest = qos_max(slot->amount, tags->largest - (tags->largest >> 12));
+    if (phase == TAGS_PHASE_ABOVE_LIMIT)
+        slot->flags |= TAGS_PRIV_SURPLUS;
     charge = tags_priv_per_weight(tags, id, slot->amount);
     if (phase == TAGS_PHASE_RESERVATION && lead != TAGS_LEAD_UNBOUNDED &&
-        !tags_priv_within(tags, qos_add_wide(h->tag, charge), charge, lead)) {
+        !tags_priv_within(tags, qos_add_wide(tags->hot[id].tag, charge), charge, lead)) {
         slot->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
-    tags_priv_move(tags, h, charge, tags_priv_wide(0, 0));
+    tag = tags_priv_axis(tags, slot, &v);
+    if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT) && tags_priv_less(tags->surplus_v, *tag))
+        v = tags->surplus_v = *tag;
+    tags_priv_move(tag, v, charge, tags_priv_wide(0, 0));
+    slot->share = *tag;
 }
 
 QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase phase, uint64_t units)
@@ -2087,7 +2317,7 @@ QOS_PRIV bool tags_priv_send(struct tags *tags, uint32_t id, struct tags_priv_sl
     if (!tags_priv_charge_rates(tags, id, slot, phase))
         return false;
     tags_priv_raise_v(tags);
-    if (QOS_UNLIKELY(tags->v.hi >= TAGS_PRIV_AXIS_END))
+    if (QOS_UNLIKELY(qos_max(tags->v.hi, tags->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags);
     tags_priv_charge_share(tags, id, slot, phase);
     tags_priv_count_in(&tags->counters, phase, units);
@@ -2100,7 +2330,7 @@ QOS_PRIV bool tags_priv_send(struct tags *tags, uint32_t id, struct tags_priv_sl
     if (tags->slot) {
         grant->slot = tags_priv_slot_take(tags);
         grant->serial = slot->serial;
-        if (tags->config.attribute && tags->worked < tags->config.channels)
+        if (tags->config.attribute && tags->worked < tags->at_work_max)
             tags_priv_begin_work(tags, grant->slot);
         tags->hot[id].at_device++;
         tags->at_device++;
@@ -2135,7 +2365,7 @@ QOS_PRIV void tags_priv_settle_rates(struct tags *tags, uint32_t id)
     if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_t_put(tags, tags->l, id, tags_priv_rate_key(&tags->limit[id]));
     else if (h->queued && (h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_t_put(tags, tags->r, id, tags_priv_rate_key(&tags->reserve[id]));
+        tags_priv_r_set(tags, id);
 }
 
 /* After tags_priv_now. The choice and the amounts are valid. The choice comes by address: as a value of 8 bytes, loaded
@@ -2193,6 +2423,8 @@ QOS_API enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t c
         return QOS_EINVAL;
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
+    if (tags_priv_full(tags))
+        return QOS_EFULL;
     do { /* again only after a lost race for a shared word, which takes the client out until its tag */
         status = tags_priv_choose(tags, now_ns, &choice);
         if (status != QOS_OK)
@@ -2245,6 +2477,8 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
         return QOS_EFULL;
     if (h->queued == 0)
         tags_priv_wake(tags, id);
+    else if (h->packed & TAGS_PRIV_WAITING)
+        tags_priv_off_limit(tags, h);
     if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(tags->v, h->tag))
         tags->v = h->tag;
     if (!tags_priv_may_force(tags, id)) {
@@ -2283,22 +2517,13 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
-/* Its tag is left, if nothing of it is queued or at the device. */
-QOS_PRIV void tags_priv_idle(const struct tags *tags, uint32_t id)
-{
-    struct tags_priv_hot *h = &tags->hot[id];
-    if (h->queued == 0 && h->at_device == 0)
-        tags_priv_leave(tags, h);
-}
-
 QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                       uint64_t service_ns)
 {
-    uint32_t i = 0, id;
+    uint32_t i = 0;
     enum qos_status status = tags_priv_back(tags, now_ns, grant, &i);
     if (status != QOS_OK)
         return status;
-    id = tags->slot[i].client;
     if (tags->config.attribute) {
         tags->slot[i].batch = tags->batch;
         tags->batch = i;
@@ -2309,7 +2534,6 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
             tags_priv_correct(tags, &tags->slot[i], service_ns);
         tags_priv_slot_free(tags, i);
     }
-    tags_priv_idle(tags, id);
     return QOS_OK;
 }
 
@@ -2322,41 +2546,60 @@ QOS_API enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const stru
     return status;
 }
 
+/* What was charged is given back, as far as it was not overtaken meanwhile. What its client was charged later moves back
+ * with it, so that no part of a tag is given back twice. */
+QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i)
+{
+    const struct tags_priv_slot *slot = &tags->slot[i];
+    const uint32_t id = slot->client, axis = slot->flags & TAGS_PRIV_SURPLUS;
+    uint64_t reserved = tags_priv_reserved_units(tags, slot), limited = tags_priv_limited_units(tags, slot);
+    uint64_t reserve_floor = tags_priv_reserve_floor(tags, id, true);
+    uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
+    struct qos_u128 v, *tag = tags_priv_axis(tags, slot, &v), share = tags_priv_wide(0, 0);
+    if (tags->config.shared) {
+        reserved = slot->reserve_ns > reserve_floor ? reserved : 0;
+        limited = slot->limit_ns > limit_floor ? limited : 0;
+        tags_priv_refund_shared(tags, id, reserved, limited);
+    }
+    if (reserved)
+        reserved = tags_priv_rate_refund(&tags->reserve[id], slot->reserve_ns, reserve_floor, reserved);
+    if (limited)
+        limited = tags_priv_rate_refund(&tags->limit[id], slot->limit_ns, limit_floor, limited);
+    if (!(slot->flags & TAGS_PRIV_NO_SHARE)) {
+        share = tags_priv_least(tags_priv_per_weight(tags, id, slot->amount), tags_priv_lead(slot->share, v));
+        tags_priv_move(tag, v, tags_priv_wide(0, 0), share);
+    }
+    tags_priv_credit_weight(tags, slot, -1);
+    for (i = slot->next; i != QOS_NONE; i = tags->slot[i].next) {
+        struct tags_priv_slot *later = &tags->slot[i];
+        if (later->client != id)
+            continue;
+        later->reserve_ns = qos_sat_sub(later->reserve_ns, reserved);
+        later->limit_ns = qos_sat_sub(later->limit_ns, limited);
+        if ((later->flags & TAGS_PRIV_SURPLUS) == axis)
+            later->share = tags_priv_lead(later->share, share);
+    }
+    tags_priv_settle_rates(tags, id);
+    if (tags->hot[id].queued)
+        tags_priv_s_set(tags, id);
+}
+
 QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant)
 {
-    struct tags_priv_hot *h;
-    struct tags_priv_slot *slot;
-    uint64_t reserved, limited;
     uint32_t i = 0, id;
     enum qos_status status = tags_priv_back(tags, now_ns, grant, &i);
     if (status != QOS_OK)
         return status;
-    slot = &tags->slot[i];
-    id = slot->client;
-    h = &tags->hot[id];
-    reserved = tags_priv_reserved_units(tags, slot);
-    limited = tags_priv_limited_units(tags, slot);
-    if (tags->config.shared)
-        tags_priv_refund_shared(tags, id, reserved, limited);
-    if (reserved)
-        tags_priv_rate_refund(&tags->reserve[id], tags_priv_reserve_floor(tags, tags->config.limit_burst_ns), reserved);
-    if (limited)
-        tags_priv_rate_refund(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
-    tags_priv_move(tags, h, tags_priv_wide(0, 0), tags_priv_per_weight(tags, id, tags_priv_charged(slot)));
-    tags_priv_credit_weight(tags, slot, -1);
-    tags_priv_settle_rates(tags, id);
-    if (h->queued)
-        tags_priv_s_set(tags, id);
-    if (tags->config.attribute) { /* its time so far goes to the requests at work */
+    id = tags->slot[i].client;
+    tags_priv_refund(tags, i);
+    if (tags->config.attribute) { /* the time in which it may have kept the device is its client's */
         tags_priv_catch_up(tags);
-        if (slot->flags & TAGS_PRIV_AT_WORK)
-            tags->passed_rest += qos_wrap_sub(tags->passed, slot->entered);
+        tags_priv_recharge(tags, &tags->slot[i], tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
         tags_priv_end_work(tags, i);
     } else {
         tags_priv_slot_free(tags, i);
     }
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, cancelled), 1);
-    tags_priv_idle(tags, id);
     return QOS_OK;
 }
 
@@ -2395,7 +2638,7 @@ QOS_API enum qos_status tags_push(struct tags *tags, uint64_t now_ns, uint32_t i
     QOS_ASSERT(tags);
     if (!request || !tags->queue || request->rho > request->delta)
         return QOS_EINVAL;
-    status = tags_arrive(tags, now_ns, id, 1, request->cost);
+    status = tags_priv_arrive(tags, now_ns, id, 1, request->cost);
     if (status != QOS_OK)
         return status;
     q = &tags->queue[id];
@@ -2520,6 +2763,8 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         out->queued = tags->queued;
         out->at_device = tags->at_device;
         out->floor_ns = qos_counter_read(&tags->floor_ns);
+        out->forgiven_ns = qos_counter_read(&tags->forgiven_ns);
+        out->by_time = tags->mean != NULL;
         out->reserved_per_s = tags->reserved_sum;
         out->clock_behind_ns = tags->behind_ns;
     }

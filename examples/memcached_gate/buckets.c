@@ -220,6 +220,7 @@ static void open_tags(void)
     uint32_t k;
     config.mode = gate_settings.policy == POLICY_PS ? TAGS_PS : TAGS_REWARD;
     config.attribute = config.mode == TAGS_REWARD;
+    config.channels = config.attribute ? TAGS_CHANNELS_ALL : 0; /* a server with many threads */
     config.at_device_max = DEPTH_MAX;
     config.cost_max = b.cost_max = 2 + 2 * gate_settings.value_bytes_max / COST_BYTES;
     config.capacity_per_s = agent_config.capacity;

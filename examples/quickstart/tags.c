@@ -118,6 +118,7 @@ int main(int argc, char **argv)
     sigset_t ends;
     must(port >= 1024 && port <= 65000 && file >= 0, "usage: quickstart_tags PORT FILE (PORT 1024..65000)");
     config.attribute = config.intrusive = config.count_cost = config.count_by_client = true;
+    config.channels = TAGS_CHANNELS_ALL; /* a hard disk: 1 */
     must(tags_init(&tags, memory, sizeof memory, &config) == QOS_OK, "tags_init: see tags_config_error");
     for (uint32_t i = 0; i < TENANTS; i++)
         must(tags_add(&tags, clock_ns(), i, &terms[i]) == QOS_OK, "tags_add: see tags_client_error");

@@ -46,6 +46,7 @@ static void *tags_sched_open_mode(const struct sched_config *config, struct sche
     c.capacity_per_s = config->root_cost_per_s;
     c.limit_burst_ns = config->burst_ns;
     c.attribute = mode == TAGS_REWARD;
+    c.channels = c.attribute ? TAGS_CHANNELS_ALL : 0; /* flash: what is dispatched is served at once */
     t->dispatch_depth = config->dispatch_depth;
     t->mem = tool_alloc_aligned(tags_memsize(&c), QOS_CACHE_LINE);
     status = tags_init(&t->tags, t->mem, tags_memsize(&c), &c);

@@ -437,19 +437,17 @@ static void reserved(const struct adversary_program *p, struct adversary_score *
     score->bound = most * (double)LAG_NS / 1e9 + 1;
 }
 
-/* The victim has a reservation that fits. It lacks at most what the device serves meanwhile: the requests at the
- * device, those that the rival may be ahead by its own reservation (limit_burst_ns of it, and one), and one of its
- * own. Nothing is forced. */
+/* The victim has a reservation that fits. In any window it lacks at most what it reserved for the time of the requests at
+ * the device, and two requests. Nothing is forced. */
 static void reservation(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
-    double served = 0, lowest, most = 0, at, wait, rival;
+    double served = 0, lowest, most = 0, at;
     uint32_t i;
     world(p, TAGS_PS, &rng);
     w.channels = 1; /* a request takes at most SERVICE_MAX: at worst 500 per second */
     w.terms[VICTIM].reservation_per_s = check_between(&rng, 1, 250);
     w.terms[RIVAL].reservation_per_s = check_between(&rng, 0, 200);
-    rival = 200;
     run(p);
     for (lowest = 0, i = 0; i < w.events; i++) {
         const struct event *e = &w.event[i];
@@ -460,9 +458,8 @@ static void reservation(const struct adversary_program *p, struct adversary_scor
         served++;
         lowest = at - served < lowest ? at - served : lowest;
     }
-    wait = (double)w.depth + rival * (double)BURST_NS / 1e9 + 1;
     score->harm = most;
-    score->bound = 1 + 1 + (double)w.terms[VICTIM].reservation_per_s * wait * (double)SERVICE_MAX / 1e9;
+    score->bound = 2 + (double)w.terms[VICTIM].reservation_per_s * (double)w.depth * (double)SERVICE_MAX / 1e9;
 }
 
 /* The surplus above the limits. Both clients have a limit of next to nothing; by it the victim may be one request

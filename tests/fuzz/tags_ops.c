@@ -62,7 +62,7 @@ static void open_tags(struct fuzz_input *in)
     c->count_cost = fuzz_between(in, 0, 1);
     c->no_completions = c->mode == TAGS_PS && fuzz_between(in, 0, 1);
     c->attribute = c->mode == TAGS_REWARD && fuzz_between(in, 0, 1);
-    c->real_time_tags = c->at_limit != TAGS_ALLOW && fuzz_between(in, 0, 7) == 0;
+
     c->channels = c->attribute ? (uint32_t)fuzz_between(in, 0, 9) : 0;
     c->window = (uint32_t)fuzz_between(in, 0, 9);
     c->count_by_client = fuzz_between(in, 0, 1);
@@ -138,11 +138,13 @@ static void dispatch_op(struct fuzz_input *in)
     uint64_t cost = any(in, config.cost_max), next = tags_next_ns(&tags, now), sum = 0;
     uint32_t delta = (uint32_t)any(in, UINT32_MAX), rho = (uint32_t)any(in, delta), i;
     enum qos_status status = tags_choose(&tags, now, &choice);
+    bool full = !config.no_completions && grants >= config.at_device_max;
+    FUZZ_CHECK(!full || next == QOS_NEVER);
     for (i = 0; i < CLIENTS; i++)
         sum += queued[i];
     FUZZ_CHECK(next >= now);
     if (status == QOS_EAGAIN) {
-        FUZZ_CHECK((next == QOS_NEVER) == (sum == 0) || now == QOS_NEVER || (next == now && config.moves_max));
+        FUZZ_CHECK((next == QOS_NEVER) == (sum == 0 || full) || now == QOS_NEVER || (next == now && config.moves_max));
         if (config.moves_max)
             return;
         for (i = 0; i < CLIENTS; i++) /* every client without a limit is served */
@@ -155,7 +157,7 @@ static void dispatch_op(struct fuzz_input *in)
         }
         return;
     }
-    FUZZ_CHECK(status == QOS_OK && (next == now || config.moves_max) && queued[choice.client] > 0);
+    FUZZ_CHECK(status == QOS_OK && (next == now || config.moves_max || full) && queued[choice.client] > 0);
     if (grants == GRANTS)
         return;
     status = tags_dispatch(&tags, now, &choice, cost, rho, delta, &grant[grants]);

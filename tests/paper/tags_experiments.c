@@ -1,6 +1,5 @@
 // proves: the reward paper's experiments in simulated time, with its numbers: Section II's example, Table I, Figures 2 to 6,
 // proves: Section IV-A's 100 and 25 against 40 and 40, B with a reservation of 150 in region 4; medians over seeds.
-// proves: Also: the paper's rule for idle clients (real_time_tags) lets two light clients starve a heavy one
 #include "check.h"
 #include "examples/simulate/reward.h"
 #include <stdlib.h>
@@ -297,53 +296,6 @@ static void test_figures4_to_6(void)
     about(rate(1, 26, 40), 60, 0.02, "Figure 6(a), B starves at its reservation");
 }
 
-/* ---- the paper's rule for idle clients (tags in real time), and ours. Two clients of weight 1 think for 10 us
- * between requests of 100 us each; a client of weight 1000 always has requests. Returns the part of the device that
- * the third client gets in 10 s. */
-
-static double heavy(bool real_time)
-{
-    static struct tags tags;
-    struct tags_config config;
-    struct tags_client terms;
-    uint64_t now = 0, arrives[3] = {0, 0, 0}, served[3] = {0, 0, 0};
-    uint32_t i;
-    memset(&config, 0, sizeof config);
-    memset(&terms, 0, sizeof terms);
-    config.clients = 3;
-    config.mode = TAGS_PS;
-    config.at_device_max = 1;
-    config.real_time_tags = real_time;
-    make_room(&config);
-    CHECK_EQ(tags_init(&tags, memory, memory_size, &config), QOS_OK);
-    for (i = 0; i < 3; i++) {
-        terms.weight = i ? 1 : 1000;
-        CHECK_EQ(tags_add(&tags, 0, i, &terms), QOS_OK);
-    }
-    CHECK_EQ(tags_arrive(&tags, 0, 0, 1000000, 1), QOS_OK);
-    while (now < UINT64_C(10000000000)) {
-        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0};
-        for (i = 1; i < 3; i++)
-            if (arrives[i] <= now) {
-                CHECK_EQ(tags_arrive(&tags, now, i, 1, 1), QOS_OK);
-                arrives[i] = UINT64_MAX;
-            }
-        CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
-        now += 100000;
-        CHECK_EQ(tags_complete(&tags, now, &g, 100000), QOS_OK);
-        served[g.client]++;
-        arrives[g.client] = now + 10000;
-    }
-    return (double)served[0] / (double)(served[0] + served[1] + served[2]);
-}
-
-static void test_idle_clients(void)
-{
-    CHECK_CONTEXT("%s", "idle clients: the paper's rule lets them starve a heavy one, ours does not");
-    CHECK_WITHIN(heavy(true), 0, 0.01);
-    CHECK_WITHIN(heavy(false), 0.997, 1);
-}
-
 int main(void)
 {
     check_begin("paper/tags_experiments");
@@ -357,8 +309,6 @@ int main(void)
         test_section4();
     if (check_case("figures4_to_6"))
         test_figures4_to_6();
-    if (check_case("idle_clients"))
-        test_idle_clients();
     free(memory);
     return check_end();
 }

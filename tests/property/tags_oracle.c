@@ -16,20 +16,23 @@ __extension__ typedef __int128 wide;
 #define DEPTH 16
 
 struct task {
-    wide stag;
+    wide stag, surplus;
     uint64_t weight, R, L;
     int64_t rbase, rcount, lbase, lcount;
     uint64_t *total; /* [i]: sum of the first i service times */
     uint64_t requests;
-    bool present, waiting;
+    bool present, waiting, due; /* due: its reservation was found due, and it is served by its deadline */
     unsigned queue, device;
 };
 
 struct flight {
     unsigned id;
-    uint64_t amount; /* reward: 1/256 ns */
-    int64_t credit;  /* what it added to the credit of the weight phase */
-    bool by_reservation, limited;
+    uint64_t order;
+    uint64_t work;  /* reward: 1/256 ns */
+    int64_t credit; /* what it added to the credit of the weight phase */
+    bool by_reservation, limited, free, surplus;
+    int64_t reserve_end, limit_end; /* where its charges ended */
+    wide share_end;
     struct tags_grant grant;
 };
 
@@ -39,8 +42,8 @@ static struct {
     unsigned n, N, lead, flights, permille;
     bool reward, allow;
     int64_t burst_ns, lag_ns, behind_ns, credit;
-    uint64_t floor_ns;
-    wide V;
+    uint64_t floor_ns, largest, order;
+    wide V, VS;
 } o;
 
 static wide floor_div(wide a, wide b)
@@ -69,17 +72,19 @@ static void at_least(int64_t *base, int64_t *count, uint64_t rate, int64_t t)
     }
 }
 
-static void give_back(int64_t *base, int64_t *count, uint64_t rate, int64_t least)
+/* One request is taken back, as far as its charge is ahead of least. Returns by how many ns, rounded up. */
+static int64_t give_back(int64_t *base, int64_t *count, uint64_t rate, int64_t end, int64_t least)
 {
+    int64_t step = tag_key(0, 1, rate), ahead;
     if (least < 0)
         least = 0;
-    if (tag_floor(*base, *count, rate) < least)
-        return;
-    --*count;
-    if (tag_floor(*base, *count, rate) < least) {
-        *base = least;
-        *count = 0;
+    ahead = end > least ? end - least : 0;
+    if (ahead < tag_floor(0, 1, rate)) {
+        *base -= ahead;
+        return ahead;
     }
+    --*count;
+    return step;
 }
 
 static int64_t lkey(const struct task *c)
@@ -97,34 +102,83 @@ static bool contends(const struct task *c)
     return c->queue > 0 && !c->waiting;
 }
 
-static int64_t reserve_floor(int64_t now, int64_t keep)
+static int64_t deadline(const struct task *c)
 {
-    int64_t least = INT64_MAX, clock = now - o.behind_ns;
-    unsigned j;
-    for (j = 0; j < o.n; j++)
-        if (contends(&o.task[j]) && o.task[j].R && rkey(&o.task[j]) < least)
-            least = rkey(&o.task[j]);
-    if (keep > o.lag_ns)
-        keep = o.lag_ns;
-    clock = clock > keep ? clock - keep : 0;
-    return clock < least ? clock : least;
+    return tag_key(c->rbase, c->rcount + 1, c->R);
 }
 
-static void back_on_axis(struct task *c)
+/* The first in order of start (of those that are not due yet) or of deadline (of those that are). -1: none. */
+static int first_reserved(bool due)
 {
+    int best = -1;
+    unsigned j;
+    for (j = 0; j < o.n; j++) {
+        const struct task *c = &o.task[j], *b = &o.task[best < 0 ? 0 : best];
+        if (contends(c) && c->R && c->due == due && (best < 0 || (due ? deadline(c) < deadline(b) : rkey(c) < rkey(b))))
+            best = (int)j;
+    }
+    return best;
+}
+
+static int64_t reserve_floor(int64_t now, const struct task *c, bool keep)
+{
+    int64_t least = now > o.behind_ns ? now - o.behind_ns : 0;
+    int first = first_reserved(true), next = first_reserved(false);
+    if (first >= 0 && deadline(&o.task[first]) < least)
+        least = deadline(&o.task[first]);
+    if (next >= 0 && rkey(&o.task[next]) <= least && deadline(&o.task[next]) < least)
+        least = deadline(&o.task[next]);
+    if (keep && c->R && c->present)
+        least -= deadline(c) - rkey(c);
+    return least > 0 ? least : 0;
+}
+
+static int by_share(bool waiting);
+
+static void raise_v(void)
+{
+    int first = by_share(false);
+    if (first >= 0 && o.V < o.task[first].stag >> 22 << 22)
+        o.V = o.task[first].stag >> 22 << 22;
+}
+
+static void back_from_idle(struct task *c)
+{
+    raise_v();
     if (c->stag < o.V)
         c->stag = o.V;
+}
+
+static uint64_t weights(unsigned *clients)
+{
+    uint64_t sum = 0;
+    unsigned j;
+    for (*clients = j = 0; j < o.n; j++)
+        if (o.task[j].queue) {
+            sum += o.task[j].weight;
+            ++*clients;
+        }
+    return sum;
+}
+
+/* It keeps the lag: one of the largest requests for each that waits, over their weights. */
+static void back_from_limit(struct task *c)
+{
+    unsigned clients;
+    uint64_t sum = weights(&clients);
+    wide most = ((wide)o.largest * clients << (o.reward ? FRACTION - 8 : FRACTION)) / (wide)sum;
+    if (c->stag < o.V - most)
+        c->stag = o.V - most;
 }
 
 static void arrival(unsigned id, int64_t now, unsigned count)
 {
     struct task *c = &o.task[id];
     if (c->queue == 0) {
-        int64_t least = reserve_floor(now, c->device ? o.burst_ns : 0);
-        at_least(&c->rbase, &c->rcount, c->R, least);
+        at_least(&c->rbase, &c->rcount, c->R, reserve_floor(now, c, c->device != 0));
         if (c->device == 0)
             at_least(&c->lbase, &c->lcount, c->L, now);
-        back_on_axis(c);
+        back_from_idle(c);
     }
     c->queue += count;
 }
@@ -136,31 +190,41 @@ static int by_share(bool waiting)
     unsigned j;
     for (j = 0; j < o.n; j++) {
         const struct task *c = &o.task[j];
-        if (c->queue && c->waiting == waiting && (best < 0 || c->stag >> 22 < o.task[best].stag >> 22))
+        if (c->queue && c->waiting == waiting &&
+            (best < 0 ||
+             (waiting ? c->surplus >> 22 < o.task[best].surplus >> 22 : c->stag >> 22 < o.task[best].stag >> 22)))
             best = (int)j;
     }
     return best;
 }
 
+static void step_aside(struct task *c)
+{
+    c->waiting = true;
+    c->due = false;
+    if (c->surplus < o.VS)
+        c->surplus = o.VS;
+}
+
 static int by_reservation(int64_t now)
 {
     for (;;) {
-        int best = -1;
-        unsigned j;
-        for (j = 0; j < o.n; j++) {
-            const struct task *c = &o.task[j];
-            if (contends(c) && c->R && rkey(c) <= now - o.behind_ns && (best < 0 || rkey(c) < rkey(&o.task[best])))
-                best = (int)j;
-        }
+        int next = first_reserved(false), first = first_reserved(true), best;
+        int64_t clock = now - o.behind_ns;
+        bool begins = next >= 0 && rkey(&o.task[next]) <= clock;
+        unsigned j, others = 0;
+        best = begins ? next : first;
         if (best < 0)
             return -1;
-        if (o.task[best].L == 0 || lkey(&o.task[best]) <= now) {
-            int64_t late = now - o.behind_ns - rkey(&o.task[best]);
-            if (late > o.lag_ns)
-                o.behind_ns += late - o.lag_ns;
-            return best;
+        if (o.task[best].L && lkey(&o.task[best]) > now) {
+            step_aside(&o.task[best]);
+            continue;
         }
-        o.task[best].waiting = true;
+        for (j = 0; j < o.n; j++)
+            others += (int)j != best && contends(&o.task[j]) && o.task[j].R && rkey(&o.task[j]) <= clock;
+        if (!begins || (first < 0 && others == 0))
+            return best;
+        o.task[best].due = true;
     }
 }
 
@@ -170,7 +234,7 @@ static int by_weight(int64_t now)
         int best = by_share(false);
         if (best < 0 || o.task[best].L == 0 || lkey(&o.task[best]) <= now)
             return best;
-        o.task[best].waiting = true;
+        step_aside(&o.task[best]);
     }
 }
 
@@ -185,9 +249,10 @@ static int schedule(int64_t now, enum tags_phase *phase)
                 best = (int)j;
         if (best < 0)
             break;
-        if (!o.allow)
-            back_on_axis(&o.task[best]);
-        at_least(&o.task[best].rbase, &o.task[best].rcount, o.task[best].R, reserve_floor(now, o.burst_ns));
+        o.task[best].waiting = false;
+        back_from_limit(&o.task[best]);
+        o.task[best].waiting = true; /* not counted among those that are late */
+        at_least(&o.task[best].rbase, &o.task[best].rcount, o.task[best].R, reserve_floor(now, &o.task[best], true));
         o.task[best].waiting = false;
     }
     *phase = TAGS_PHASE_WEIGHT;
@@ -235,20 +300,34 @@ static wide per_weight(const struct task *c, uint64_t amount)
     return o.reward ? p >> 8 : p;
 }
 
-static void refund(struct task *c, wide minus)
+static wide *axis(struct flight *f)
 {
-    wide least = c->stag < o.V ? c->stag : o.V;
-    c->stag = c->stag - least < minus ? least : c->stag - minus;
+    return f->surplus ? &o.task[f->id].surplus : &o.task[f->id].stag;
+}
+
+static wide ahead(wide a, wide b)
+{
+    return a > b ? a - b : 0;
 }
 
 static void move_back(void)
 {
     unsigned j;
-    if (o.V >> 64 < (wide)1 << TAGS_AXIS_BITS)
+    if (o.V >> 64 < (wide)1 << TAGS_AXIS_BITS && o.VS >> 64 < (wide)1 << TAGS_AXIS_BITS)
         return;
-    for (j = 0; j < o.n; j++)
-        o.task[j].stag = o.task[j].stag > o.V ? o.task[j].stag - o.V : 0;
-    o.V = 0;
+    for (j = 0; j < o.n; j++) {
+        o.task[j].stag = ahead(o.task[j].stag, o.V);
+        o.task[j].surplus = ahead(o.task[j].surplus, o.VS);
+    }
+    for (j = 0; j < o.flights; j++)
+        o.flight[j].share_end = ahead(o.flight[j].share_end, o.flight[j].surplus ? o.VS : o.V);
+    o.V = o.VS = 0;
+}
+
+/* A reservation that is due no longer waits for its start again. */
+static void look_at_due(struct task *c, int64_t now)
+{
+    c->due = c->due && c->queue && rkey(c) <= now - o.behind_ns;
 }
 
 static uint64_t uncharged, moved_back;
@@ -257,45 +336,68 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
 {
     struct task *c = &o.task[id];
     struct flight *f = &o.flight[o.flights++];
-    int first = by_share(false);
     wide charge, before = o.V;
-    uint64_t work;
     f->id = id;
+    f->order = o.order++;
     f->by_reservation = phase == TAGS_PHASE_RESERVATION;
+    f->surplus = phase == TAGS_PHASE_ABOVE_LIMIT;
     f->limited = c->L && phase != TAGS_PHASE_ABOVE_LIMIT;
     if (f->by_reservation) {
-        at_least(&c->rbase, &c->rcount, c->R, now - o.behind_ns - o.lag_ns);
+        int64_t late;
         c->rcount++;
+        late = now - o.behind_ns - rkey(c);
+        if (late > o.lag_ns)
+            o.behind_ns += late - o.lag_ns;
     }
     if (f->limited) {
         at_least(&c->lbase, &c->lcount, c->L, now - o.burst_ns);
         c->lcount++;
     }
-    if (first < 0)
-        first = by_share(true);
-    if (o.V < o.task[first].stag >> 22 << 22 && (first == (int)id || o.allow || !o.task[first].waiting))
-        o.V = o.task[first].stag >> 22 << 22;
+    f->reserve_end = c->R ? rkey(c) : 0;
+    f->limit_end = c->L ? lkey(c) : 0;
+    raise_v();
     move_back();
     moved_back += o.V < before;
-    f->amount = work = o.reward ? estimate(c) : cost;
-    charge = per_weight(c, f->amount);
-    if (f->by_reservation && c->stag + charge - o.V > charge * o.lead) {
-        f->amount = 0;
-        uncharged++;
-    } else {
-        c->stag += charge;
-    }
+    f->work = o.reward ? estimate(c) : cost;
+    o.largest -= o.largest >> 12;
+    if (f->work > o.largest)
+        o.largest = f->work;
+    charge = per_weight(c, f->work);
+    f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead;
+    uncharged += f->free;
+    if (f->surplus && c->surplus > o.VS)
+        o.VS = c->surplus;
+    if (!f->free)
+        *axis(f) += charge;
+    f->share_end = *axis(f);
     f->credit = 0;
     if (o.permille)
-        f->credit = f->by_reservation ? (int64_t)(o.permille * work)
-                    : o.credit > 0    ? -(int64_t)((1000 - o.permille) * work)
+        f->credit = f->by_reservation ? (int64_t)(o.permille * f->work)
+                    : o.credit > 0    ? -(int64_t)((1000 - o.permille) * f->work)
                                       : 0;
     o.credit += f->credit;
     c->device++;
     c->queue--;
     if (c->queue == 0)
-        c->waiting = false;
+        c->waiting = c->due = false;
+    if (f->by_reservation)
+        look_at_due(c, now);
     return f;
+}
+
+/* A request counts twice its estimate at most, or beyond the estimate what the client makes up within the lag. */
+static uint64_t worth(const struct task *c, uint64_t service, uint64_t estimated)
+{
+    unsigned clients;
+    uint64_t sum = weights(&clients), extra, real = service << 8;
+    if (sum < c->weight)
+        sum = c->weight;
+    extra = (uint64_t)((wide)o.lag_ns * 256 * (wide)c->weight / (wide)sum);
+    if (real / 2 <= estimated)
+        return real;
+    if (extra < estimated)
+        extra = estimated;
+    return real < estimated + extra ? real : estimated + extra;
 }
 
 static void completion(struct flight *f, uint64_t service)
@@ -303,16 +405,14 @@ static void completion(struct flight *f, uint64_t service)
     struct task *c = &o.task[f->id];
     c->device--;
     if (o.reward) {
-        bool charged = f->amount != 0;
-        if (service < o.floor_ns)
-            service = o.floor_ns;
-        c->total[c->requests + 1] = c->total[c->requests] + service;
+        uint64_t real = worth(c, service, f->work);
+        if (real < o.floor_ns << 8)
+            real = o.floor_ns << 8;
+        c->total[c->requests + 1] = c->total[c->requests] + (real >> 8);
         c->requests++;
         last_mean = mean_of(c);
-        if (charged && last_mean != f->amount) {
-            c->stag += per_weight(c, last_mean);
-            refund(c, per_weight(c, f->amount));
-        }
+        if (!f->free)
+            *axis(f) = ahead(*axis(f) + per_weight(c, real), per_weight(c, f->work));
     }
     *f = o.flight[--o.flights];
 }
@@ -320,13 +420,31 @@ static void completion(struct flight *f, uint64_t service)
 static void cancellation(struct flight *f, int64_t now)
 {
     struct task *c = &o.task[f->id];
+    int64_t reserve = 0, limit = 0, least = reserve_floor(now, c, true);
+    wide share = 0;
+    unsigned j;
     c->device--;
-    if (f->by_reservation && c->present)
-        give_back(&c->rbase, &c->rcount, c->R, reserve_floor(now, o.burst_ns));
+    if (f->by_reservation)
+        reserve = give_back(&c->rbase, &c->rcount, c->R, f->reserve_end, least);
     if (f->limited)
-        give_back(&c->lbase, &c->lcount, c->L, now - o.burst_ns);
-    refund(c, per_weight(c, f->amount));
+        limit = give_back(&c->lbase, &c->lcount, c->L, f->limit_end, now - o.burst_ns);
+    if (!f->free) {
+        share = ahead(f->share_end, f->surplus ? o.VS : o.V);
+        if (share > per_weight(c, f->work))
+            share = per_weight(c, f->work);
+        *axis(f) = ahead(*axis(f), share);
+    }
+    for (j = 0; j < o.flights; j++) {
+        struct flight *later = &o.flight[j];
+        if (later->id != f->id || later->order <= f->order)
+            continue;
+        later->reserve_end -= reserve;
+        later->limit_end -= limit;
+        if (later->surplus == f->surplus)
+            later->share_end = ahead(later->share_end, share);
+    }
     o.credit -= f->credit;
+    look_at_due(c, now);
     *f = o.flight[--o.flights];
 }
 
@@ -356,6 +474,21 @@ static void terms_of(unsigned id, struct tags_client *terms)
     terms->limit_per_s = o.task[id].L;
 }
 
+/* The lead, times old / new, with 62 fraction bits. */
+static void reweigh(wide *tag, wide v, uint64_t old, uint64_t weight)
+{
+    wide lead = *tag - v, whole = lead / (wide)weight, rest = lead % (wide)weight;
+    wide most = (wide)1 << 61 << 64;
+    if (lead <= 0 || old == weight)
+        return;
+    if (whole > most / (wide)old)
+        *tag = v + most;
+    else
+        *tag = v + whole * (wide)old + rest * (wide)old / (wide)weight;
+    if (*tag > v + most)
+        *tag = v + most;
+}
+
 /* Another weight, or removal and return. */
 static void change(struct check_rng *rng, unsigned id)
 {
@@ -363,6 +496,7 @@ static void change(struct check_rng *rng, unsigned id)
     struct tags_client terms;
     uint64_t old = c->weight;
     uint32_t dropped = 0;
+    unsigned j;
     bool came_back = false;
     if (check_between(rng, 0, 1)) {
         if (!c->present)
@@ -370,16 +504,20 @@ static void change(struct check_rng *rng, unsigned id)
         CHECK_EQ(tags_remove(&run.t, run.now, id, &dropped), QOS_OK);
         CHECK_EQ(dropped, c->queue);
         c->queue = 0;
-        c->present = c->waiting = false;
+        c->present = c->waiting = c->due = false;
         return;
     }
     c->weight = pick_weight(rng, run.weights);
     terms_of(id, &terms);
     if (c->present) {
         CHECK_EQ(tags_change(&run.t, run.now, id, &terms), QOS_OK);
-        if (c->queue && !o.allow)
-            back_on_axis(c);
-        c->waiting = false;
+        if (c->queue) {
+            uint64_t new_weight = c->weight;
+            c->weight = old; /* as the others see it until now */
+            back_from_limit(c);
+            c->weight = new_weight;
+        }
+        c->waiting = c->due = false;
         changed++;
     } else {
         CHECK_EQ(tags_add(&run.t, run.now, id, &terms), QOS_OK);
@@ -388,20 +526,18 @@ static void change(struct check_rng *rng, unsigned id)
     }
     c->present = true;
     if (came_back) {
-        at_least(&c->rbase, &c->rcount, c->R, reserve_floor((int64_t)run.now, 0));
+        at_least(&c->rbase, &c->rcount, c->R, reserve_floor((int64_t)run.now, c, false));
         at_least(&c->lbase, &c->lcount, c->L, (int64_t)run.now);
     }
-    at_least(&c->rbase, &c->rcount, c->R, (int64_t)run.now - o.behind_ns - o.lag_ns);
-    if (c->stag > o.V && old != c->weight) { /* the lead, times old / new, with 62 fraction bits */
-        wide lead = c->stag - o.V, whole = lead / (wide)c->weight, rest = lead % (wide)c->weight;
-        wide most = (wide)1 << 61 << 64;
-        if (whole > most / (wide)old)
-            c->stag = o.V + most;
-        else
-            c->stag = o.V + whole * (wide)old + rest * (wide)old / (wide)c->weight;
-        if (c->stag > o.V + most)
-            c->stag = o.V + most;
+    if (c->R && deadline(c) < (int64_t)run.now - o.behind_ns - o.lag_ns) {
+        int64_t late = (int64_t)run.now - o.behind_ns - o.lag_ns - deadline(c);
+        at_least(&c->rbase, &c->rcount, c->R, rkey(c) + late);
     }
+    reweigh(&c->stag, o.V, old, c->weight);
+    reweigh(&c->surplus, o.VS, old, c->weight);
+    for (j = 0; j < o.flights; j++)
+        if (o.flight[j].id == id)
+            reweigh(&o.flight[j].share_end, o.flight[j].surplus ? o.VS : o.V, old, c->weight);
 }
 
 static void open_run(struct check_rng *rng, struct check_mem *mem)
@@ -532,6 +668,7 @@ static void one_run(uint64_t stream, uint64_t steps)
                 CHECK_EQ(tags_withdraw(&run.t, run.now, id, count), QOS_OK);
                 c->queue -= count;
                 c->waiting = c->waiting && c->queue;
+                c->due = c->due && c->queue;
             }
         }
         if (o.flights && (o.flights == run.depth || check_between(&rng, 0, 2) == 0)) {

@@ -75,12 +75,13 @@ static void infeasible(enum tags_mode mode, bool mixed)
             CHECK_WITHIN(share, 0.48, 0.52);
         }
     }
-    /* A newcomer: at most one request of each other client goes before it. */
+    /* A newcomer is not behind the others: it waits for its own 1 / R on their clock, of which half passes, and for the
+       largest request. */
     add(10, 1, 100 * unit, 0, 1);
     for (begin = now; serve(2 * SECOND / (1900 * unit)) != 10;)
         continue;
     wait = now - begin;
-    CHECK_LE(wait, (10 * (mixed ? UINT64_C(64) : 1) + 1) * (2 * SECOND / (1900 * unit)));
+    CHECK_LE(wait, 2 * (SECOND / (100 * unit)) + 2 * (mixed ? UINT64_C(64) : 1) * (2 * SECOND / (1900 * unit)));
     CHECK(check_mem_free(&memory));
 }
 

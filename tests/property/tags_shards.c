@@ -118,8 +118,8 @@ static void run(uint64_t stream, bool share)
 }
 
 /* Reservations that do not fit: two schedulers of half the capacity, five clients each, 1000 and 9 x 100 per second.
- * After the lag each is served at least once in 1 / R plus the time of one request of each other client there. Once
- * there is room, no client makes up more than the lag. */
+ * On each scheduler they are cut alike, within a quarter, as each word
+ * forgets by itself. Once there is room, no client makes up more than the lag. */
 static void overload(void)
 {
     struct tags_config config;
@@ -157,8 +157,8 @@ static void overload(void)
             sent[g.client] += g.phase == TAGS_PHASE_RESERVATION;
         }
     for (i = 0; i < 10; i++) {
-        uint64_t turn = SECOND / client[i].terms.reservation_per_s + 5 * service;
-        CHECK_GE(sent[i] + 1, (seconds * SECOND - shared_config.reserve_lag_ns) / turn);
+        uint64_t reserved = i < 5 ? 1400 : 500; /* at its scheduler, which sends 480 */
+        CHECK_GE(4 * sent[i], 3 * seconds * client[i].terms.reservation_per_s * 480 / reserved);
         CHECK_LE(sent[i], seconds * client[i].terms.reservation_per_s + 1);
     }
     printf("of 1000 and 100 reserved at half the capacity: %" PRIu64 " and %" PRIu64 " per second\n", sent[0] / seconds,

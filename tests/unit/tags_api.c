@@ -170,10 +170,6 @@ static void configurations(void)
     check_state.context[0] = 0;
     CHECK(check_mem_free(&m));
     c = plain(5, TAGS_REWARD);
-    c.real_time_tags = true;
-    c.at_limit = TAGS_ALLOW;
-    CHECK(tags_config_error(&c) != NULL);
-    c = plain(5, TAGS_REWARD);
     c.attribute = true;
     c.channels = TAGS_AT_DEVICE_MAX;
     CHECK(tags_config_error(&c) == NULL);
@@ -197,9 +193,9 @@ static void configurations(void)
     if (sizeof(void *) == 8)
         for (c = plain(10000, TAGS_PS); c.clients <= 100000; c.clients *= 10) {
             c.mode = TAGS_PS;
-            CHECK_LE(tags_memsize(&c), 136 * (uint64_t)c.clients);
+            CHECK_LE(tags_memsize(&c), 152 * (uint64_t)c.clients);
             c.mode = TAGS_REWARD;
-            CHECK_LE(tags_memsize(&c), 168 * (uint64_t)c.clients);
+            CHECK_LE(tags_memsize(&c), 184 * (uint64_t)c.clients);
         }
 }
 
@@ -366,7 +362,8 @@ static void at_the_limit(void)
     close_tags();
 }
 
-/* The surplus of TAGS_ALLOW goes by weight: w = 1 and 9, limits of 100 each, 1000 per second in all. */
+/* The surplus of TAGS_ALLOW goes by weight: w = 1 and 9, limits of 100 each, 1000 per second in all: 800 of it are
+ * surplus. */
 static void allowed_above(void)
 {
     struct tags_config c = plain(2, TAGS_PS);
@@ -382,9 +379,9 @@ static void allowed_above(void)
         CHECK(who >= 0);
         got[who & 1]++;
     }
-    CHECK_WITHIN(got[0], 999, 1001);
-    CHECK_WITHIN(got[1], 8999, 9001);
-    CHECK_GE(report(QOS_NONE).served[TAGS_PHASE_ABOVE_LIMIT], 7000);
+    CHECK_WITHIN(got[0], 1799, 1801);
+    CHECK_WITHIN(got[1], 8199, 8201);
+    CHECK_WITHIN(report(QOS_NONE).served[TAGS_PHASE_ABOVE_LIMIT], 7999, 8001);
     CHECK_LE(report(0).limit_ahead_ns, 10 * MS); /* what was above the limit is not charged to it */
     close_tags();
     /* A client at its limit does not delay one below its limit; nothing is sent above a limit then. */
@@ -481,22 +478,24 @@ static void bounded_moves(void)
     for (i = 0; i < 100; i++)
         CHECK(serve(0, 1) >= 0);
     CHECK_EQ(add(0, 100, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* its tag is V; before it come ids that are at their limits */
-    CHECK_EQ(serve(0, 1), 100);
-    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_EAGAIN);
-    while (tags_choose(&tags, 0, &choice) == QOS_EAGAIN && tags_next_ns(&tags, 0) == 0)
+    CHECK_EQ(tags_arrive(&tags, 0, 100, 1, 1), QOS_OK); /* before it come ids that are at their limits */
+    while (tags_pull(&tags, 0, 1, &g) == QOS_EAGAIN && tags_next_ns(&tags, 0) == 0)
         calls++;
-    CHECK_WITHIN(calls, 4, 13);
+    CHECK_WITHIN(calls, 4, 13); /* tags_next_ns moves 8, too */
+    CHECK_EQ(g.client, 100);
+    CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_OK);
+    CHECK_EQ(tags_choose(&tags, 0, &choice), QOS_EAGAIN);
     CHECK_EQ(tags_next_ns(&tags, 0), SECOND);
     for (calls = 0, i = 0; i < 100;) {
         int who = serve(SECOND, 1);
+        if (i == 0)
+            CHECK(report(8).waiting_at_limit); /* not looked at yet */
         if (who >= 0)
             i++;
         else
             calls++, CHECK_EQ(tags_next_ns(&tags, SECOND), SECOND);
         CHECK_LE(calls, 100);
     }
-    CHECK_GE(calls, 5);
     close_tags();
 
     /* The same in the order of reservations. R = 1, L = 2: each is sent at 0 by reservation and at 0.9 s by weight.
@@ -784,9 +783,9 @@ static void intrusive(void)
     CHECK_EQ(tags_complete(&tags, 0, &r[1].grant, 1), QOS_OK);
     CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_OK);
     CHECK(popped == &r[4] && tags_head(&tags, 0) == NULL);
-    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK); /* counted, not pushed */
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_EINVAL); /* what is only counted could not be popped */
     CHECK_EQ(tags_complete(&tags, 0, &r[3].grant, 1), QOS_OK);
-    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EINVAL);
+    CHECK_EQ(tags_pop(&tags, 0, &popped), QOS_EAGAIN);
     CHECK_EQ(tags_remove(&tags, 0, 0, NULL), QOS_OK);
     CHECK(tags_head(&tags, 0) == NULL);
     CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK); /* the queue is empty again */
@@ -837,12 +836,13 @@ static void windows(void)
     close_tags();
 }
 
-/* Every hundredth request of a client takes the device 6 s, more than a mean can hold. It is charged in full, and the
- * rival of equal weight gets half of the time. */
+/* Every hundredth request of a client takes the device 6 s, more than a mean can hold. If the lag is longer, it is charged
+ * in full, and the rival of equal weight gets half of the time. */
 static void rare_and_huge(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
     uint64_t used[2] = {0, 0}, n = 0, i;
+    c.reserve_lag_ns = UINT64_C(1) << 62; /* nothing is long enough for a stall */
     open_tags(&c);
     for (i = 0; i < 2; i++) {
         CHECK_EQ(add(0, (uint32_t)i, 1, 0, 0), QOS_OK);
@@ -867,6 +867,7 @@ static void beyond_the_mean(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
     uint32_t turns = 0;
+    c.reserve_lag_ns = UINT64_C(1) << 62;
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
     CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
@@ -1030,8 +1031,7 @@ static void first_estimate(void)
     close_tags();
 }
 
-/* With config.attribute, the time that a cancelled request has used is charged to the requests that the device works
- * on. */
+/* With config.attribute, the time that a cancelled request may have used is charged to its own client. */
 static void cancelled_at_work(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
@@ -1051,7 +1051,7 @@ static void cancelled_at_work(void)
     CHECK_EQ(report(QOS_NONE).device_ns, 2000);
     close_tags();
 
-    /* Two completions at one time share that time, too: there is one channel, which the cancelled request used for 1
+    /* Two completions at one time share the time after it: there is one channel, which the cancelled request used for 1
      * us. */
     c.clients = 3;
     c.channels = 1;
@@ -1067,75 +1067,11 @@ static void cancelled_at_work(void)
     CHECK_EQ(tags_complete(&tags, 3000, &g[2], 0), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 4000, 0, 1, 1), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 4000, 1, &a), QOS_OK);
-    CHECK_EQ(report(1).device_ns, 1500);
+    CHECK_EQ(report(0).device_ns, 1000);
+    CHECK_EQ(report(1).device_ns, 1000);
     CHECK_EQ(report(0).cancelled, 1);
     CHECK_EQ(report(QOS_NONE).cancelled, 1);
-    CHECK_EQ(report(2).device_ns, 1500);
-    close_tags();
-}
-
-/* The paper's rule for idle clients: a second of idleness removes a lead, even if the last request was cancelled. */
-static void idle_in_real_time(void)
-{
-    struct tags_config c = plain(2, TAGS_PS);
-    struct tags_grant first, last;
-    c.real_time_tags = true;
-    open_tags(&c);
-    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 1, 10, 1), QOS_OK);
-    CHECK_EQ(tags_force(&tags, 0, 0, 1, &first), QOS_OK);
-    CHECK_EQ(tags_force(&tags, 0, 0, 1, &last), QOS_OK);
-    CHECK_EQ(tags_complete(&tags, 0, &first, 0), QOS_OK);
-    CHECK_EQ(tags_cancel(&tags, 0, &last), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 1, 1), QOS_OK);
-    CHECK_EQ(serve(SECOND, 0), 0); /* of equal tags the lower id's */
-    close_tags();
-}
-
-/* In that rule a unit of work of weight 1 is a ns: a lead of 3 is, d ns later, a lead of 3 - d. This holds for a
- * client that becomes idle when its requests complete, for one whose queue is withdrawn, and for one that waits at its
- * limit. */
-static void idle_for_some_ns(unsigned kind)
-{
-    struct tags_config c = plain(2, TAGS_PS);
-    struct tags_grant g[4];
-    uint64_t now = 1;
-    unsigned i, d, turns;
-    c.real_time_tags = true;
-    open_tags(&c);
-    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
-    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, now, 1, 100, 1), QOS_OK);
-    CHECK_EQ(serve(now, 0), 1);
-    for (d = 0; d <= 6; d++) {
-        CHECK_CONTEXT("kind %u, %u ns", kind, d);
-        now += 10000; /* no lead is left: its tag is one unit after the other's next request */
-        if (kind == 2)
-            CHECK_EQ(change(now, 0, 1, 1000000, 1000000), QOS_OK);
-        for (i = 0; i < 4; i++)
-            CHECK_EQ(tags_force(&tags, now, 0, 1, &g[i]), QOS_OK);
-        if (kind > 0)
-            CHECK_EQ(tags_arrive(&tags, now, 0, 1, 1), QOS_OK);
-        for (i = 0; i < 4; i++)
-            CHECK_EQ(tags_complete(&tags, now, &g[i], 0), QOS_OK);
-        if (kind == 1)
-            CHECK_EQ(tags_withdraw(&tags, now, 0, 1), QOS_OK);
-        if (kind == 2) {
-            now += 2000; /* the reservation is due, the limit only 2 us later */
-            CHECK_EQ(tags_next_ns(&tags, now), now);
-            CHECK(report(0).waiting_at_limit);
-        }
-        now += d;
-        if (kind == 2)
-            CHECK_EQ(change(now, 0, 1, 0, 0), QOS_OK);
-        else
-            CHECK_EQ(tags_arrive(&tags, now, 0, 1, 1), QOS_OK);
-        for (turns = 0; serve(now, 0) == 1; turns++)
-            continue;
-        CHECK_EQ(turns, d < 3 ? 3 - d : 0); /* of equal tags the lower id's */
-        CHECK_EQ(serve(now, 0), 1);
-    }
+    CHECK_EQ(report(2).device_ns, 1000);
     close_tags();
 }
 
@@ -1192,9 +1128,9 @@ static void behind_the_last(void)
     close_tags();
 }
 
-/* One channel: a request that went early by its reservation waits behind the one at work, like any other. If it leaves
- * from there, it has used no time. */
-static void waiting_without_share(void)
+/* One channel: a request that ends before an older one was at work in its place, since its own dispatch. The time of the
+ * older one before that is nobody's. */
+static void before_the_oldest(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
     struct tags_grant g[3];
@@ -1212,37 +1148,11 @@ static void waiting_without_share(void)
     CHECK_EQ(tags_complete(&tags, SECOND + 2000, &g[1], 0), QOS_OK);
     CHECK_EQ(tags_pull(&tags, SECOND + 3000, 1, &g[2]), QOS_OK);
     CHECK_EQ(report(QOS_NONE).served[TAGS_PHASE_RESERVATION], 3);
-    CHECK_EQ(report(QOS_NONE).device_ns, 0);
+    CHECK_EQ(report(QOS_NONE).device_ns, 1000);
     CHECK_EQ(tags_complete(&tags, SECOND + 4000, &g[0], 0), QOS_OK);
     CHECK_EQ(tags_complete(&tags, SECOND + 5000, &g[2], 0), QOS_OK);
     CHECK_EQ(tags_pull(&tags, SECOND + 6000, 1, &g[0]), QOS_OK);
-    CHECK_EQ(report(QOS_NONE).device_ns, 5000);
-    close_tags();
-}
-
-/* A lead of 2^63 + 4 units of work per weight or more is cut to 2^63. The longest service counts as 2^46 ns, so 131,072
- * of them by reservation, with TAGS_LEAD_UNBOUNDED, give a lead of 2^63. A service of `first_ns` before them adds that
- * much, unless the lead is cut. Then an equal client has one turn more until both have turns again. */
-static void longest_lead(uint64_t first_ns, uint32_t expected)
-{
-    struct tags_config c = plain(2, TAGS_REWARD);
-    uint32_t i, turns = 0;
-    c.lead_requests = TAGS_LEAD_UNBOUNDED;
-    c.at_device_max = 1;
-    c.service_floor_ns = QOS_NOTHING;
-    open_tags(&c);
-    CHECK_EQ(add(0, 0, 1, QOS_RATE_MAX, 0), QOS_OK);
-    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, SECOND, 0, 150000, 1), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, SECOND, 1, 150000, 1), QOS_OK);
-    for (i = 0; i <= 131072; i++)
-        CHECK_EQ(serve(SECOND + i, i ? UINT64_MAX : first_ns), 0);
-    CHECK_EQ(change(2 * SECOND, 0, 1, 0, 0), QOS_OK);
-    while (turns < 150000 && serve(2 * SECOND, UINT64_MAX) == 1)
-        turns++;
-    CHECK_EQ(turns, expected);
-    CHECK_EQ(serve(2 * SECOND, UINT64_MAX), 1);
-    CHECK_EQ(serve(2 * SECOND, UINT64_MAX), 0);
+    CHECK_EQ(report(QOS_NONE).device_ns, 4000);
     close_tags();
 }
 
@@ -1573,14 +1483,9 @@ int main(void)
     weight_credit_owed();
     first_estimate();
     cancelled_at_work();
-    idle_in_real_time();
-    for (kind = 0; kind < 3; kind++)
-        idle_for_some_ns(kind);
     changed_when_behind();
     behind_the_last();
-    waiting_without_share();
-    longest_lead(3, 131073);
-    longest_lead(4, 131072);
+    before_the_oldest();
     clock_jumps();
     late_readers();
     clock_borders();

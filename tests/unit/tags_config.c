@@ -112,10 +112,6 @@ int main(void)
     config_check_table(&table);
     attribute.mode = TAGS_PS;
     CHECK(tags_config_error(&attribute) != NULL && strstr(tags_config_error(&attribute), "attribute") != NULL);
-    attribute = good;
-    attribute.real_time_tags = true;
-    attribute.at_limit = TAGS_ALLOW;
-    CHECK(tags_config_error(&attribute) != NULL && strstr(tags_config_error(&attribute), "real_time_tags") != NULL);
 #if TAGS_HAS_SHARED
     {
         static const struct config_field shared_fields[] = {

@@ -1,0 +1,488 @@
+// proves: who waits at a limit neither falls behind nor gains: everybody has 99 % of its max-min share with limits of 0.8
+// proves: to 1.5 of the share, and the surplus above limits goes by weight whenever a client came. Reservations that fit
+// proves: are late by at most D requests, for sets that come at once, with requests of any size. Cancelled requests, in
+// proves: any order, pass no window. A stall, a wrong now_ns or a cancelled request costs nobody more than the lag
+#include "check.h"
+#include "tags.h"
+
+#define MS UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
+enum { MOST = 200, HELD = 128 };
+
+static struct tags tags;
+static struct check_mem memory;
+static struct check_rng rng;
+
+static struct tags_config plain(uint32_t clients, enum tags_mode mode)
+{
+    struct tags_config c;
+    memset(&c, 0, sizeof c);
+    c.clients = clients;
+    c.mode = mode;
+    return c;
+}
+
+static void open_tags(const struct tags_config *c)
+{
+    check_mem_new(&memory, tags_memsize(c), 64, 0);
+    CHECK_EQ(tags_init(&tags, memory.mem, memory.size, c), QOS_OK);
+}
+
+static void add(uint64_t now, uint32_t id, uint64_t weight, uint64_t reservation, uint64_t limit)
+{
+    struct tags_client k;
+    k.weight = weight;
+    k.reservation_per_s = reservation;
+    k.limit_per_s = limit;
+    CHECK_EQ(tags_add(&tags, now, id, &k), QOS_OK);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- limits. The oracle fills the device by weight; who has its limit leaves the remainder to the others. */
+
+static void max_min(uint32_t n, double capacity, const double *weight, const double *limit, double *share)
+{
+    bool full[MOST] = {false}, again = true;
+    uint32_t i;
+    while (again) {
+        double left = capacity, sum = 0;
+        for (i = 0; i < n; i++) {
+            left -= full[i] ? limit[i] : 0;
+            sum += full[i] ? 0 : weight[i];
+        }
+        for (again = false, i = 0; i < n; i++) {
+            share[i] = full[i] ? limit[i] : left * weight[i] / sum;
+            if (!full[i] && limit[i] > 0 && share[i] > limit[i])
+                again = full[i] = true;
+        }
+    }
+}
+
+/* A serial device, 1000 ns per unit of cost; limits count cost. All keep requests queued. */
+static double limits(uint64_t stream, double factor, uint64_t burst_ns, bool equal, enum tags_at_limit at_limit)
+{
+    struct tags_config c = plain((uint32_t)check_between(&rng, 2, stream % 10 ? 12 : 100), TAGS_PS);
+    double weight[MOST], limit[MOST], share[MOST], got[MOST] = {0}, least = 9, sum = 0, rise[MOST] = {0}, low[MOST];
+    double costs = 0, round = 0;
+    uint64_t cost[MOST], now = SECOND, end;
+    uint32_t i, n = c.clients;
+    bool limited = false;
+    c.count_cost = true;
+    c.cost_max = 100;
+    c.limit_burst_ns = burst_ns ? burst_ns : QOS_NOTHING;
+    c.at_limit = at_limit;
+    c.reject_after_ns = UINT64_MAX - 1;
+    open_tags(&c);
+    CHECK_CONTEXT("run %" PRIu64 ": %u clients, limits of %.2f of the share, burst %" PRIu64 " ms", stream, n, factor,
+                  burst_ns / MS);
+    for (i = 0; i < n; i++) {
+        cost[i] = check_between(&rng, 1, equal ? 1 : 100);
+        weight[i] = (double)check_between(&rng, 1, stream % 3 ? 1 : 10);
+        sum += weight[i];
+        costs += (double)cost[i];
+        limit[i] = low[i] = 0;
+        round = larger(round, (double)cost[i] / weight[i]);
+    }
+    for (i = 0; i < n; i++) {
+        if (i > 0 && check_between(&rng, 0, 1))
+            limit[i] = (double)(uint64_t)(factor * 1e6 * weight[i] / sum + 1);
+        limited = limited || limit[i] > 0;
+        add(now, i, (uint64_t)weight[i], 0, (uint64_t)limit[i]);
+        CHECK_EQ(tags_arrive(&tags, now, i, 1000000, cost[i]), QOS_OK);
+    }
+    max_min(n, 1e6, weight, limit, share);
+    for (end = now + (uint64_t)(120 * round * sum * 1000); now < end;) {
+        struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+        struct tags_grant g;
+        uint32_t f = 0; /* has no limit, so the bound between it and any other holds */
+        double work;
+        if (tags_choose(&tags, now, &choice) != QOS_OK) {
+            now = tags_next_ns(&tags, now);
+            continue;
+        }
+        i = choice.client;
+        CHECK_EQ(tags_dispatch(&tags, now, &choice, cost[i], 0, 0, &g), QOS_OK);
+        now += cost[i] * 1000;
+        CHECK_EQ(tags_complete(&tags, now, &g, 0), QOS_OK);
+        work = (double)cost[i] / weight[i];
+        got[i] += (double)cost[i];
+        for (f = 1; f < n; f++) { /* W_m / w_m - W_0 / w_0, over its least so far; m keeps the lag that is usual */
+            rise[f] += (i == f ? work : 0) - (i == 0 ? work : 0);
+            low[f] = smaller(low[f], rise[f]);
+            CHECK_WITHIN(rise[f] - low[f], 0,
+                         (double)cost[0] / weight[0] + (double)cost[f] / weight[f] +
+                             (limited ? (double)n * 100 / sum : 0) + 0.001);
+        }
+    }
+    for (i = 0; i < n; i++) {
+        double want = share[i] * (double)(now - SECOND) / 1e9, own = limit[i];
+        /* Without a burst, what the device is busy with when the limit allows a request, two others at most, is the
+         * limit's own loss. */
+        if (limit[i] > 0 && burst_ns < 5 * MS)
+            want = smaller(want, (double)cost[i] / ((double)cost[i] / own + 200e-6) * (double)(now - SECOND) / 1e9);
+        least = smaller(least, got[i] / want);
+        CHECK_GE((uint64_t)(1000 * (got[i] + 100)), (uint64_t)(990 * want));
+    }
+    CHECK(check_mem_free(&memory));
+    return least;
+}
+
+/* A client waits at its limit for long, beside others. Then the limit is lifted, or it forces what the limit lets it, or a
+ * heavier client comes: what the others got before is no debt of theirs. */
+static void waited_long(enum tags_at_limit at_limit, enum tags_mode mode, unsigned how)
+{
+    struct tags_config c = plain(3, mode);
+    struct tags_client terms = {1, 0, 0};
+    double rise = 0, low = 0, weight_f = how == 0 ? 1 : 1000;
+    uint64_t now = SECOND;
+    c.at_limit = at_limit;
+    c.reject_after_ns = UINT64_MAX - 1;
+    c.force_debt_requests = 4;
+    open_tags(&c);
+    CHECK_CONTEXT("waited long: answer %u, mode %u, way %u", (unsigned)at_limit, (unsigned)mode, how);
+    add(now, 0, (uint64_t)weight_f, 0, 0);
+    add(now, 1, 1, 0, how == 2 ? 100 : 10);
+    add(now, 2, 1, 0, 0);
+    CHECK_EQ(tags_arrive(&tags, now, 1, 100000000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, how ? 2 : 0, 100000000, 1), QOS_OK);
+    while (now < 400 * SECOND) {
+        struct tags_grant g;
+        struct tags_state s;
+        if (now == 200 * SECOND && how == 0)
+            CHECK_EQ(tags_change(&tags, now, 1, &terms), QOS_OK);
+        if (now == 200 * SECOND && how > 0) {
+            CHECK_EQ(tags_info(&tags, 2, &s), QOS_OK);
+            CHECK_EQ(tags_withdraw(&tags, now, 2, (uint32_t)s.queued), QOS_OK);
+            CHECK_EQ(tags_arrive(&tags, now, 0, 100000000, 1), QOS_OK);
+        }
+        CHECK_EQ(tags_info(&tags, 1, &s), QOS_OK);
+        if (how != 2 || !s.waiting_at_limit || tags_force(&tags, now, 1, 1, &g) != QOS_OK)
+            CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        now += MS;
+        CHECK_EQ(tags_complete(&tags, now, &g, MS), QOS_OK);
+        if (now <= 200 * SECOND)
+            continue;
+        rise += g.client == 1 ? 1 : g.client == 0 ? -1 / weight_f : 0;
+        low = smaller(low, rise);
+        CHECK_WITHIN(rise - low, 0, (how == 2 ? 5 : 1) + 1 / weight_f + 2 / (1 + weight_f) + 0.001); /* and the lag */
+    }
+    CHECK(check_mem_free(&memory));
+}
+
+/* TAGS_ALLOW, all at their limits: whenever each came, W / w of two that wait differ by one request of each. */
+static void surplus(uint64_t stream, enum tags_mode mode)
+{
+    struct tags_config c = plain(6, mode);
+    double got[6], low[6][6], weight[6];
+    uint64_t now = SECOND, next = 0;
+    uint32_t i, j;
+    bool busy[6] = {false};
+    c.at_limit = TAGS_ALLOW;
+    open_tags(&c);
+    memset(low, 0, sizeof low);
+    memset(got, 0, sizeof got);
+    CHECK_CONTEXT("surplus, run %" PRIu64, stream);
+    for (i = 0; i < 6; i++) {
+        weight[i] = (double)check_between(&rng, 1, 9);
+        add(now, i, (uint64_t)weight[i], 0, check_between(&rng, 1, 50));
+    }
+    while (now < 200 * SECOND) {
+        struct tags_grant g;
+        if (now >= next) { /* one comes, or leaves */
+            struct tags_state s;
+            i = (uint32_t)check_between(&rng, 0, 5);
+            CHECK_EQ(tags_info(&tags, i, &s), QOS_OK);
+            if (busy[i])
+                CHECK_EQ(tags_withdraw(&tags, now, i, (uint32_t)s.queued), QOS_OK);
+            else
+                CHECK_EQ(tags_arrive(&tags, now, i, 100000000, 1), QOS_OK);
+            busy[i] = !busy[i];
+            for (j = 0; j < 6; j++)
+                low[i][j] = low[j][i] = 1e300;
+            next = now + check_between(&rng, MS, 20 * SECOND);
+        }
+        if (tags_pull(&tags, now, 1, &g) != QOS_OK) {
+            now = next;
+            continue;
+        }
+        now += MS;
+        CHECK_EQ(tags_complete(&tags, now, &g, MS), QOS_OK);
+        if (g.phase != TAGS_PHASE_ABOVE_LIMIT)
+            continue;
+        i = g.client;
+        for (j = 0; j < 6; j++)
+            if (j != i && busy[j])
+                low[i][j] = smaller(low[i][j], got[i] - got[j]);
+        got[i] += 1 / weight[i];
+        for (j = 0; j < 6; j++)
+            if (j != i && busy[j]) {
+                low[j][i] = smaller(low[j][i], got[j] - got[i]);
+                CHECK_WITHIN(got[i] - got[j] - low[i][j], 0, 1 / weight[i] + 1 / weight[j] + 0.001);
+            }
+    }
+    CHECK(check_mem_free(&memory));
+}
+
+/* ---- reservations that fit. D requests at a serial device. From the moment from which f keeps requests queued it misses
+ * at most what it reserved for the time of D requests of others, and one request; it waits 2 / R_f and these. */
+static double feasible(uint64_t stream, double part)
+{
+    struct tags_config c = plain((uint32_t)check_between(&rng, 2, stream % 8 ? 20 : MOST), TAGS_PS);
+    const uint64_t capacity = 100000, unit = SECOND / capacity;
+    uint64_t cost[MOST], reserved[MOST], since[MOST] = {0}, sent[MOST] = {0}, last[MOST] = {0}, now = SECOND,
+                                         longest = 1;
+    uint32_t i, n = c.clients, depth = (uint32_t)check_between(&rng, 1, 4), flights = 0;
+    struct tags_grant flight[4];
+    bool busy[MOST] = {false};
+    double split[MOST], sum = 0, worst = 0;
+    c.count_cost = true;
+    c.cost_max = 1024;
+    c.at_device_max = depth;
+    open_tags(&c);
+    CHECK_CONTEXT("reservations, run %" PRIu64 ": %u clients, depth %u, %.2f reserved", stream, n, depth, part);
+    for (i = 0; i < n; i++) {
+        cost[i] = check_between(&rng, 0, 2) ? check_between(&rng, 1, 8) : check_between(&rng, 1, 1024);
+        split[i] = (double)check_between(&rng, 1, check_between(&rng, 0, 3) ? 10 : 1000);
+        sum += split[i];
+        longest = qos_max(longest, cost[i]);
+    }
+    for (i = 0; i < n; i++) {
+        reserved[i] = (uint64_t)(part * (double)capacity * split[i] / sum);
+        reserved[i] = reserved[i] ? reserved[i] : 1;
+        add(now, i, check_between(&rng, 1, 1000), reserved[i], 0);
+    }
+    while (now < 20 * SECOND) {
+        struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+        if (now == SECOND || check_between(&rng, 0, 200) == 0)
+            for (i = 0; i < n; i++) { /* all at once, or some come and go */
+                struct tags_state s;
+                if (now > SECOND && check_between(&rng, 0, 9))
+                    continue;
+                CHECK_EQ(tags_info(&tags, i, &s), QOS_OK);
+                if (busy[i])
+                    CHECK_EQ(tags_withdraw(&tags, now, i, (uint32_t)s.queued), QOS_OK);
+                else
+                    CHECK_EQ(tags_arrive(&tags, now, i, 100000000, cost[i]), QOS_OK);
+                busy[i] = !busy[i];
+                since[i] = last[i] = now;
+                sent[i] = 0;
+            }
+        while (flights < depth && tags_choose(&tags, now, &choice) == QOS_OK) {
+            double owed, wait, others = (double)((depth + 1) * longest) / (double)capacity, rate;
+            i = choice.client;
+            rate = (double)reserved[i];
+            CHECK_EQ(tags_dispatch(&tags, now, &choice, cost[i], 0, 0, &flight[flights]), QOS_OK);
+            flights++;
+            owed = rate * (double)(now - since[i]) / 1e9 - (double)sent[i]; /* before this one */
+            wait = (double)(now - last[i]) / 1e9;
+            worst = larger(worst, owed / (rate * others + (double)cost[i]));
+            CHECK_WITHIN(owed, -1e300, rate * others + (double)cost[i]);
+            CHECK_WITHIN(wait, 0, 2 * (double)cost[i] / rate + others);
+            sent[i] += cost[i];
+            last[i] = now;
+        }
+        if (flights == 0) {
+            now += MS;
+            continue;
+        }
+        now += cost[flight[0].client] * unit;
+        CHECK_EQ(tags_complete(&tags, now, &flight[0], 0), QOS_OK);
+        memmove(flight, flight + 1, --flights * sizeof *flight);
+    }
+    CHECK(check_mem_free(&memory));
+    return worst;
+}
+
+/* ---- cancelled requests, in any order. Both keep requests queued; m holds some and cancels any of them. What is not
+ * cancelled passes neither m's limit nor f's share, in any window. */
+static void cancels(uint64_t stream, bool limited)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    static struct tags_grant held[HELD];
+    static struct {
+        uint64_t at_ns, serial;
+        uint32_t client;
+        bool cancelled;
+    } sent[20000];
+    uint64_t now = SECOND, limit = limited ? check_between(&rng, 50, 2000) : 0;
+    uint32_t i, j, n = 0, k = 0, style = (uint32_t)check_between(&rng, 0, 2);
+    double low = 0, high = 0, most = 0;
+    c.limit_burst_ns = check_between(&rng, 1, 50) * MS;
+    c.at_device_max = HELD + 1;
+    open_tags(&c);
+    CHECK_CONTEXT("cancelled, run %" PRIu64 ", limit %" PRIu64, stream, limit);
+    add(now, 0, 1, 0, 0);
+    add(now, 1, 1, 0, limit);
+    CHECK_EQ(tags_arrive(&tags, now, 0, limited ? 1 : 100000000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, 1, 100000000, 1), QOS_OK);
+    while (n < 20000 && now < 100 * SECOND) {
+        struct tags_grant g;
+        if (k > 0 && (k == HELD || check_between(&rng, 0, 3) == 0)) {
+            i = style == 0 ? 0 : style == 1 ? k - 1 : (uint32_t)check_between(&rng, 0, k - 1);
+            CHECK_EQ(tags_cancel(&tags, now, &held[i]), QOS_OK);
+            for (j = n; sent[j - 1].serial != held[i].serial;)
+                j--;
+            sent[j - 1].cancelled = true;
+            memmove(&held[i], &held[i + 1], (--k - i) * sizeof *held);
+        }
+        if (tags_pull(&tags, now, 1, &g) != QOS_OK) {
+            now += check_between(&rng, 1, 5 * MS);
+            continue;
+        }
+        sent[n].at_ns = now;
+        sent[n].serial = g.serial;
+        sent[n].client = g.client;
+        sent[n++].cancelled = false;
+        if (g.client == 1 && check_between(&rng, 0, 9)) {
+            held[k++] = g;
+        } else {
+            now += check_between(&rng, 0, 1) ? MS : 0;
+            CHECK_EQ(tags_complete(&tags, now, &g, MS), QOS_OK);
+        }
+    }
+    for (i = 0; i < n; i++) {
+        double x;
+        if (sent[i].cancelled || (limited && sent[i].client == 0))
+            continue;
+        x = high - (limited ? (double)limit * (double)(sent[i].at_ns - SECOND) / 1e9 : 0);
+        low = smaller(low, x);
+        if (sent[i].client == 1)
+            most = larger(most, x + 1 - low);
+        high += sent[i].client == 1 ? 1 : -1;
+    }
+    CHECK_WITHIN(most, 0, limited ? (double)limit * (double)c.limit_burst_ns / 1e9 + 1.001 : 2.001);
+    CHECK(check_mem_free(&memory));
+}
+
+/* ---- reward: a stall, or one now_ns that is wrong. Equal clients on a serial device: afterwards none waits longer than the
+ * lag, and then all have the same again. */
+static double stall(uint64_t stream, bool wrong, uint32_t channels)
+{
+    struct tags_config c = plain((uint32_t)check_between(&rng, 2, 20), TAGS_REWARD);
+    uint64_t now = SECOND, last[20], served[20] = {0}, from, length = check_between(&rng, SECOND, 3600 * SECOND);
+    struct tags_grant flight[16], g;
+    uint32_t i, n = c.clients, k = 0;
+    double worst = 0;
+    c.attribute = true;
+    c.channels = channels;
+    c.reserve_lag_ns = check_between(&rng, 200, 2000) * MS;
+    open_tags(&c);
+    CHECK_CONTEXT("%s, run %" PRIu64 ", %u clients, lag %" PRIu64 " ms", wrong ? "wrong time" : "stall", stream, n,
+                  c.reserve_lag_ns / MS);
+    for (i = 0; i < n; i++) {
+        add(now, i, 1, 0, 0);
+        CHECK_EQ(tags_arrive(&tags, now, i, 100000000, 1), QOS_OK);
+    }
+    for (i = 0, from = 0; from == 0 || now < from + 10 * c.reserve_lag_ns; i++) {
+        while (k < 16 && tags_pull(&tags, now, 1, &flight[k]) == QOS_OK)
+            k++;
+        g = flight[0];
+        memmove(flight, flight + 1, --k * sizeof *flight);
+        now += MS;
+        if (i == 2000) {
+            now += wrong ? 0 : length;
+            from = now;
+            for (i = 0; i < n; i++)
+                last[i] = now;
+            i = 2000;
+        }
+        CHECK_EQ(tags_complete(&tags, wrong && i == 2000 ? now + length : now, &g, 0), QOS_OK);
+        if (from) {
+            worst = larger(worst, (double)(now - last[g.client]) / (double)(c.reserve_lag_ns + 50 * n * MS));
+            last[g.client] = now;
+            served[g.client] += now > from + 2 * c.reserve_lag_ns;
+        }
+    }
+    CHECK_WITHIN(worst, 0, 1);
+    for (i = 1; i < n; i++)
+        CHECK_WITHIN((double)served[i] / (double)served[0], 0.9, 1.11);
+    CHECK(check_mem_free(&memory));
+    return worst;
+}
+
+/* A rival whose requests hang at the device and are cancelled, before or behind others: two equal clients stay equal, and
+ * do not pay for it. */
+static void hangs(bool behind, uint32_t channels)
+{
+    struct tags_config c = plain(3, TAGS_REWARD);
+    uint64_t now = SECOND, served[3] = {0}, i, last = 0, times = 0;
+    c.attribute = true;
+    c.channels = channels;
+    open_tags(&c);
+    CHECK_CONTEXT("hanging %s others, %u channels", behind ? "behind" : "before", channels);
+    for (i = 0; i < 3; i++)
+        add(now, (uint32_t)i, 1, i == 2 ? 100000 : 0, 0); /* the rival is sent at once */
+    CHECK_EQ(tags_arrive(&tags, now, 0, 1000000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, 1, 1000000, 1), QOS_OK);
+    for (i = 0; i < 20000; i++) {
+        struct tags_grant g, m = {0, TAGS_PHASE_WEIGHT, 0, 0};
+        bool hung = false;
+        if (behind)
+            CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, now, 2, 1, 1), QOS_OK);
+        CHECK_EQ(tags_pull(&tags, now, 1, &m), QOS_OK);
+        hung = m.client == 2;
+        if (hung && last == 1) { /* always before the same client's turn */
+            now += 20 * MS;
+            times++;
+            CHECK_EQ(tags_cancel(&tags, now, &m), QOS_OK);
+        } else if (hung) {
+            CHECK_EQ(tags_cancel(&tags, now, &m), QOS_OK);
+        } else {
+            CHECK_EQ(tags_withdraw(&tags, now, 2, 1), QOS_OK);
+            now += MS;
+            CHECK_EQ(tags_complete(&tags, now, &m, 0), QOS_OK);
+            served[m.client]++;
+        }
+        if (!behind)
+            CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        now += MS;
+        CHECK_EQ(tags_complete(&tags, now, &g, 0), QOS_OK);
+        served[g.client]++;
+        last = g.client;
+    }
+    CHECK_GE(times, 1000);
+    CHECK_WITHIN((double)served[0] / (double)served[1], 0.97, 1.03);
+    CHECK(check_mem_free(&memory));
+}
+
+int main(void)
+{
+    static const double factors[] = {0.8, 0.9, 1.0, 1.02, 1.1, 1.5};
+    static const uint64_t bursts[] = {0, 10 * MS, 100 * MS};
+    uint64_t i, runs;
+    double worst;
+    check_begin("property/tags_accounts");
+    check_rng_init(&rng, 29);
+    runs = check_scaled(180);
+    for (worst = 9, i = 0; i < runs; i++)
+        worst = smaller(
+            worst, limits(i, factors[i % 6], bursts[i / 6 % 3], i / 18 % 4 == 0, i / 18 % 3 ? TAGS_WAIT : TAGS_REJECT));
+    printf("limits near the share: at least %.4f of the max-min share\n", worst);
+    for (i = 0; i < 18; i++)
+        waited_long((enum tags_at_limit)(i % 3), i / 3 % 2 ? TAGS_PS : TAGS_REWARD, (unsigned)i / 6);
+    for (i = 0; i < check_scaled(20); i++)
+        surplus(i, i % 2 ? TAGS_PS : TAGS_REWARD);
+    for (worst = 0, i = 0; i < check_scaled(120); i++)
+        worst = larger(worst, feasible(i, (double)check_between(&rng, 30, 97) / 100));
+    printf("reservations that fit: late by at most %.3f of the bound\n", worst);
+    for (i = 0; i < check_scaled(60); i++)
+        cancels(i, i % 2);
+    for (worst = 0, i = 0; i < check_scaled(12); i++)
+        worst = larger(worst, stall(i, i % 2, i % 4 < 2 ? 1 : TAGS_CHANNELS_ALL));
+    printf("after a stall: waits of at most %.3f of the lag\n", worst);
+    hangs(false, 1);
+    hangs(true, 1);
+    hangs(false, TAGS_CHANNELS_ALL);
+    CHECK_CONTEXT("%s", "");
+    return check_end();
+}
