@@ -38,13 +38,15 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOG_EVERY_NS UINT64_C(50000000)
-#define LEAST_SLEEP_NS UINT64_C(50000) /* of the clerk's grants: grants within 50 us are made together */
+#define LOOK_EVERY_NS (QOS_NS_PER_S / 2) /* at the control file */
+#define LEAST_SLEEP_NS UINT64_C(50000)   /* of the clerk's grants: grants within 50 us are made together */
 #define LOOK_EVERY_S 1
 #define AHEAD_PER_S 1000u /* a class takes tokens for 1/1000 s ahead */
 #define AHEAD_CHUNKS 16u  /* and at most this many chunks */
@@ -106,6 +108,13 @@ struct slot {
     uint32_t waiting;
 };
 
+struct seen { /* of a file; inode 0: there is none */
+    dev_t device;
+    ino_t inode;
+    off_t bytes;
+    struct timespec changed;
+};
+
 static struct {
     pthread_mutex_t lock;
     struct htb tree;
@@ -126,6 +135,8 @@ static struct {
     uint64_t start_ns, settings_number;
     char refused[WHY_MAX]; /* the error in the control file; "": none */
     int timer_fd, watch_fd, stop_fd;
+    struct seen seen; /* the control file that is in force, or was refused */
+    struct seen last; /* as the clerk last saw it */
     char *control_path, *stats_path, *log_path;
     uint64_t stats_every_ns;
     FILE *log;
@@ -824,8 +835,31 @@ static void write_log(void)
 
 /* ---- the clerk */
 
-/* Returns whether the control file was written or replaced. */
-static bool control_changed(void)
+/* What the path of the control file leads to, through all links. */
+static struct seen look(void)
+{
+    struct stat st;
+    if (stat(qos.control_path, &st) != 0)
+        return (struct seen){0};
+    return (struct seen){st.st_dev, st.st_ino, st.st_size, st.st_mtim};
+}
+
+static bool same(const struct seen *a, const struct seen *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+/* Is there another control file, by whatever link, or another text in it, that nobody has touched since the last look? */
+static bool control_is_new(void)
+{
+    const struct seen now = look(), before = qos.last;
+    qos.last = now;
+    return now.inode != 0 && !same(&now, &qos.seen) && same(&now, &before);
+}
+
+/* Returns whether the control file was written to its end or replaced. */
+static bool control_written(void)
 {
     char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
     const char *name = strrchr(qos.control_path, '/') + 1;
@@ -855,10 +889,17 @@ static void on_timer(void)
     wake(woken);
 }
 
+static void reload_control(void)
+{
+    qos.seen = look();
+    (void)reload(false);
+}
+
 static void *clerk(void *unused)
 {
     struct pollfd fd[] = {{qos.timer_fd, POLLIN, 0}, {qos.stop_fd, POLLIN, 0}, {qos.watch_fd, POLLIN, 0}};
     uint64_t log_ns = qos.log ? 0 : QOS_NEVER, stats_ns = qos.stats_path ? 0 : QOS_NEVER;
+    uint64_t look_ns = qos.control_path ? 0 : QOS_NEVER;
     (void)unused;
     while (!fd[1].revents) {
         uint64_t now = clock_ns(), next;
@@ -871,15 +912,20 @@ static void *clerk(void *unused)
             write_stats();
             stats_ns = now + qos.stats_every_ns;
         }
-        next = qos_min(log_ns, stats_ns);
+        if (now >= look_ns) {
+            if (control_is_new())
+                reload_control();
+            look_ns = now + LOOK_EVERY_NS;
+        }
+        next = qos_min(look_ns, qos_min(log_ns, stats_ns));
         sleep.tv_sec = (time_t)(qos_sat_sub(next, now) / QOS_NS_PER_S);
         sleep.tv_nsec = (long)(qos_sat_sub(next, now) % QOS_NS_PER_S);
         if (ppoll(fd, 3, next == QOS_NEVER ? NULL : &sleep, NULL) <= 0)
             continue;
         if (fd[0].revents)
             on_timer();
-        if (fd[2].revents && control_changed())
-            (void)reload(false);
+        if (fd[2].revents && control_written())
+            reload_control();
     }
     return NULL;
 }
@@ -981,7 +1027,8 @@ static int make_tree(void)
     return 0;
 }
 
-/* Watches the directory, as an editor may replace the file. */
+/* Watches the directory, as an editor may replace the file. What the directory does not tell (a link that leads elsewhere,
+ * a file system of another host) is seen by the clerk within a second. */
 static int watch_control(void)
 {
     char *directory = strdup(qos.control_path);
@@ -1007,7 +1054,11 @@ static int qoskit_config_complete(nbdkit_next_config_complete *next, nbdkit_back
         nbdkit_error("qos-bound=flight: give qos-rate too; it says how long a request takes the disk");
         return -1;
     }
-    if (make_tree() == -1 || (qos.control_path && watch_control() == -1) || reload(true) == -1)
+    if (make_tree() == -1 || (qos.control_path && watch_control() == -1))
+        return -1;
+    if (qos.control_path)
+        qos.seen = qos.last = look();
+    if (reload(true) == -1)
         return -1;
     if (qos.log_path && !(qos.log = fopen(qos.log_path, "we"))) {
         nbdkit_error("qos-log=%s: %s", qos.log_path, strerror(errno));

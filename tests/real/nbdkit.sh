@@ -306,6 +306,20 @@ section_changes() {
         expect "an accepted file ends the refusal" [ -z "$(grep refused "$d/stats")" ]
         wait $client
         expect "fio through the filter" grep -q 'err= 0' "$d/fio.gold.img"
+        # as a ConfigMap of Kubernetes: the file is a link through a link to a directory, which is replaced
+        mkdir "$d/v1" "$d/v2"
+        echo 'qos-class=gold.img,limit=51M' >"$d/v1/qos"
+        echo 'qos-class=gold.img,limit=52M' >"$d/v2/qos"
+        ln -s v1 "$d/kube" && ln -s kube/qos "$d/link" && mv -T "$d/link" "$d/control"
+        await 'settings 4 ' >/dev/null || bad "a link in place of the control file was not read"
+        expect "its limit" within_s 30 grep -qE "^gold.img .* $((51 << 20)) " "$d/stats"
+        ln -s v2 "$d/other" && mv -T "$d/other" "$d/kube"
+        await 'settings 5 ' >/dev/null || bad "a link to another directory was not noticed"
+        expect "its limit, too" within_s 30 grep -qE "^gold.img .* $((52 << 20)) " "$d/stats"
+        echo 'qos-class=gold.img,limit=53M' >"$d/v2/qos"
+        await 'settings 6 ' >/dev/null || bad "a text written in another directory was not noticed"
+        rm "$d/control" && : >"$d/control"
+        await 'settings 7 ' >/dev/null || bad "a file in place of a link was not read"
         slept=$(number "$d/stats" slept) wakeups=$(number "$d/stats" wakeups) looks=$(number "$d/stats" looks)
         expect "one wake-up for each request that waited ($wakeups for $slept; $looks looks)" [ "$slept" -gt 0 ]
         expect_time "many waited" [ "$slept" -gt 20 ]
