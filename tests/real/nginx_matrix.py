@@ -6,7 +6,7 @@ import itertools, os, random, re, signal, socket, subprocess, sys, threading, ti
 module, top = sys.argv[1], sys.argv[2]
 MIB = 1 << 20
 LIMIT = 4       # MiB/s of each row's tenant: of the configuration, and of the verdict
-SIZE = 9 * MIB  # of each of its two transfers
+SIZE = 6 * MIB  # of each of its two transfers
 protocols, securities = ["HTTP/1.1", "HTTP/2"], ["plain", "TLS"]
 kinds, chunks = ["sendfile", "gzip", "slice", "proxy", "SSI", "upload"], ["4k", "64k"]
 events = ["steady", "reload", "failed reload", "resize", "worker killed"]
@@ -179,14 +179,14 @@ class Row:
         self.slow = part < 0.8
 
 
-def instance(event, number, rows, origin):
+def instance(event, number, rows):
     n = Nginx("%s-%d" % (event.replace(" ", "-"), number))
-    n.h1, n.h2, n.tls, n.origin, n.killed = free_port(), free_port(), free_port(), origin, set()
+    n.h1, n.h2, n.tls, n.origin, n.killed = free_port(), free_port(), free_port(), free_port(), set()
 
-    def http(size="4m", more="", limit=LIMIT, tenants=63, burst="20ms"):
+    def http(size="4m", more="", limit=LIMIT, tenants=63, burst="8ms"):
         zones = "".join("qos_zone name=z%s size=%s rate=1g chunk=%s burst=%s tenants=%d;\n" % (c, size, c, burst, tenants) for c in chunks)
         lines = "".join("qos_tenant zone=z%s key=r%d limit=%dm;\n" % (r.chunk, r.number, limit) for r in rows)
-        return zones + lines + more + "proxy_cache_path %s/cache keys_zone=c:1m;\n" % n.dir + \
+        return zones + lines + more + "proxy_cache_path %s/cache keys_zone=c:1m;\nserver { listen 127.0.0.1:%d; root %s; }\n" % (n.dir, n.origin, files) + \
             "server { listen 127.0.0.1:%d; listen 127.0.0.1:%d http2; listen 127.0.0.1:%d ssl http2; ssl_certificate %s/crt; ssl_certificate_key %s/key;\n" % (
                 n.h1, n.h2, n.tls, top, top) + "add_header X-Worker $pid;\nlocation /parts/ { alias %s/; qos off; }\n" % files + \
             "".join(r.location(n) + "\n" for r in rows) + "}"
@@ -208,7 +208,7 @@ def instance(event, number, rows, origin):
         n.write(http(limit=10 * LIMIT, more="server { listen 127.0.0.1:%d; }\n" % held.getsockname()[1]))
         n.reload()
     elif event == "resize":
-        n.write(http(size="6m", tenants=200, burst="25ms"))
+        n.write(http(size="6m", tenants=200, burst="9ms"))
         n.reload()
     elif event == "worker killed":
         victim = n.workers()[0]
@@ -237,16 +237,12 @@ def instance(event, number, rows, origin):
 def matrix(which, rows):
     rows = [Row(i, r) for i, r in enumerate(rows, 1)]
     print("# %d rows, each two transfers of %d MiB at %d MiB/s: %s" % (len(rows), SIZE // MIB, LIMIT, which), flush=True)
-    far, port = Nginx("origin"), free_port()  # of proxied responses: its workers live
-    far.write("server { listen 127.0.0.1:%d; root %s; }" % (port, files))
-    far.start()
     jobs = []
     for event in events:
         of = [r for r in rows if r.event == event]
         for i in range(0, len(of), 8):
-            jobs.append((event, len(jobs), of[i:i + 8], port))
+            jobs.append((event, len(jobs), of[i:i + 8]))
     side_by_side([lambda j=j: instance(*j) for j in jobs], 3)
-    far.stop()
     expect("every row has a verdict", all(r.judged for r in rows), str([r.name for r in rows if not r.judged][:3]))
     slow = [r.name for r in rows if r.slow]
     say("TIME" if slow else "ok", "%d of %d rows got less than 0.8 of their limits %s" % (len(slow), len(rows), "; ".join(slow[:3])))
@@ -466,9 +462,9 @@ with open(files + "/f", "wb") as f:
     for i in range(SIZE // len(alphabet)):
         f.write(alphabet[i:] + alphabet[:i])
 text = open(files + "/f", "rb").read()
-for i in range(SIZE // MIB):
+for i in range(6):
     open(files + "/part%d" % i, "wb").write(text[i * MIB:(i + 1) * MIB])
-open(files + "/page", "w").write("".join('<!--# include virtual="/parts/part%d" -->' % i for i in range(SIZE // MIB)))
+open(files + "/page", "w").write("".join('<!--# include virtual="/parts/part%d" -->' % i for i in range(6)))
 open(files + "/mib", "wb").write(text[:MIB])
 open(files + "/k", "wb").write(text[:1024])
 with open(files + "/large", "wb") as f:
