@@ -85,7 +85,7 @@ dist: ## makes build/qoskit-VERSION.tar.gz of the last commit, reproducibly
 	@git archive --format=tar --prefix=qoskit-$(VERSION)/ HEAD | gzip -9n >$(B)/qoskit-$(VERSION).tar.gz
 	@echo $(B)/qoskit-$(VERSION).tar.gz
 
-install: ## installs headers, pkg-config and CMake files, nbdkit filter: PREFIX=/usr/local
+install: ## installs headers, pkg-config and CMake files, servers, manuals: PREFIX=/usr/local
 	@install -d '$(include_dir)' '$(pc_dir)' '$(cmake_dir)'
 	@install -m 644 $(HEADERS) '$(include_dir)/'
 	@printf '%s\n' "$$pc_file" >'$(pc_dir)/qoskit.pc'
@@ -97,10 +97,12 @@ install: ## installs headers, pkg-config and CMake files, nbdkit filter: PREFIX=
 	    install -m 755 $(filter) '$(filter_dir)/' && install -m 644 $(filter_man) '$(man_dir)/' && \
 	    echo "installed $(notdir $(filter) $(filter_man))"; \
 	else echo "not installed: $(notdir $(filter)), which needs nbdkit's header nbdkit-filter.h"; fi
+	@MAKE='$(MAKE)' examples/operators/install.sh install '$(DESTDIR)' '$(PREFIX)'
 
 uninstall: ## removes what make install installed: PREFIX=/usr/local
 	@rm -f $(HEADERS:%='$(include_dir)/%') '$(pc_dir)/qoskit.pc' '$(cmake_dir)/qoskitConfig.cmake' \
 	    '$(cmake_dir)/qoskitConfigVersion.cmake' '$(filter_dir)/$(notdir $(filter))' '$(man_dir)/$(notdir $(filter_man))'
+	@examples/operators/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
 	@rmdir '$(include_dir)' '$(cmake_dir)' '$(filter_dir)' 2>/dev/null || true
 	@echo "removed qoskit below $(DESTDIR)$(PREFIX)"
 

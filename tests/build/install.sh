@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# proves: make install puts the headers, a pkg-config file, a CMake package and the nbdkit filter with its manual below PREFIX (and DESTDIR);
+# proves: make install puts the headers, a pkg-config file, a CMake package, the servers and the nbdkit filter with their manuals below
+# PREFIX (and DESTDIR);
 # a C and a C++ program build from the installed files alone by pkg-config and by CMake; make uninstall leaves nothing
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -22,6 +23,15 @@ if tests/packages.sh --quiet filter; then
     sed -n '/^\.SH SYNOPSIS/,/^\.SH DESC/s/\\-/-/gp' "$man" | grep -oE 'qos-[a-z-]+=' | sort -u >"$out/synopsis"
     [ -s "$out/help" ] && diff "$out/help" "$out/manual" && diff "$out/help" "$out/synopsis" ||
         { echo "the manual and the help of the filter differ"; exit 1; }
+fi
+
+for f in bin/memcached_gate bin/qos_live share/man/man1/memcached_gate.1 share/man/man1/qos_live.1 lib/systemd/system/memcached_gate.service share/qoskit/qoskit.rules.yml; do
+    [ -s "$out/usr/$f" ] || { echo "$f is not installed"; cat "$out/log"; exit 1; }
+done
+"$out/usr/bin/memcached_gate" --check --settings "$out/usr/share/qoskit/memcached_gate.conf" || exit 1
+! grep -q '@PREFIX@' "$out/usr/lib/systemd/system/"* || { echo "a unit does not know the prefix"; exit 1; }
+if examples/nginx/build.sh --there >/dev/null 2>&1; then
+    [ -s "$out/usr/lib/nginx/modules/ngx_http_qos_module.so" ] || { echo "nginx's module is not installed"; exit 1; }
 fi
 
 version=$(sed -n 's/^#define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
@@ -69,6 +79,7 @@ left=$(find "$out/usr" ! -type d -o -path '*qoskit*')
 # For packagers: all files are below DESTDIR, while the file names the final place.
 make -s install DESTDIR="$out/stage" PREFIX=/usr >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
 grep -qx 'prefix=/usr' "$out/stage/usr/lib/pkgconfig/qoskit.pc" || { echo "DESTDIR leaked into qoskit.pc"; exit 1; }
+! grep -rq "$out" "$out/stage/usr/lib/systemd" || { echo "DESTDIR leaked into a unit"; exit 1; }
 ! grep -rq "$out" "$out/stage/usr/lib/cmake" || { echo "DESTDIR leaked into the CMake package"; exit 1; }
 
 # make help lists the targets quickly: it must not read the sources.

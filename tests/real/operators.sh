@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# proves: what operators get works: systemd takes the units, and finds them closed; manuals name exactly the options of the
+# programs; a Prometheus loads the alerts, which fire when they should, and has data for every query of the dashboard
+# alone: no
+set -u
+. "$(dirname "$0")/../lib.sh"
+here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live
+for t in "$gate" "$live"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
+for tool in promtool prometheus systemd-analyze groff jq curl; do
+    command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
+done
+d=$(mktemp -d "$PWD/build/operators-XXXXXX") || exit 1
+failed=0 pids=()
+trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
+base=$((21000 + RANDOM % 8000))
+
+# ---- manuals
+for tool in memcached_gate qos_live; do
+    "$PWD/build/examples/$tool" --help | grep -oE '^  --[a-z-]+' | tr -d ' ' | sort >"$d/help"
+    sed -n '/^\.SH OPTIONS/,/^\.SH [^O]/s/\\-/-/gp' $here/$tool.1 | grep -oE '^\.BI? --[a-z-]+' | sed 's/^[^ ]* //' | sort >"$d/manual"
+    [ -s "$d/help" ] && diff "$d/help" "$d/manual"
+    expect "the manual of $tool has exactly its options" [ $? = 0 ]
+done
+for m in $here/*.[17] examples/nbdkit/*.1; do
+    expect "$m is well formed" [ -z "$(groff -man -Tutf8 -ww -z -t "$m" 2>&1)" ]
+done
+
+# ---- units
+mkdir -p "$d/bin" "$d/lib/nbdkit/filters"
+cp "$gate" "$d/bin/"
+for unit in memcached_gate nbdkit-qoskit; do
+    sed "s,@PREFIX@,$d,g" $here/$unit.service >"$d/$unit.service"
+    # other units of this system may have faults of their own
+    timeout 60 systemd-analyze verify --man=no "$d/$unit.service" >"$d/verify" 2>&1
+    expect "systemd takes $unit.service" [ -z "$(grep -F "$unit" "$d/verify")" ]
+    grep -F "$unit" "$d/verify"
+    timeout 60 systemd-analyze security --offline=yes --threshold=35 "$d/$unit.service" >"$d/security" 2>&1
+    expect "and finds it closed: $(tail -n 1 "$d/security" | tr -cd ' -~')" [ $? = 0 ]
+done
+expect "the settings to begin with are right" "$gate" --check --settings $here/memcached_gate.conf
+
+# ---- alerts
+expect "the alerts are well formed" promtool check rules $here/qoskit.rules.yml
+cp $here/qoskit.rules*.yml "$d/"
+expect "they fire when they should" promtool test rules "$d/qoskit.rules.test.yml"
+sed -i 's/< 0.95 \*/< 0.45 */' "$d/qoskit.rules.yml"
+expect "this test can fail" [ "$(promtool test rules "$d/qoskit.rules.test.yml" >/dev/null 2>&1; echo $?)" != 0 ]
+
+# ---- a Prometheus
+user=()
+[ "$(id -u)" -ne 0 ] || user=(-u nobody)
+memcached "${user[@]}" -l 127.0.0.1 -p $base -U 0 >/dev/null 2>&1 </dev/null &
+pids+=($!)
+"$gate" --listen 127.0.0.1:$((base + 1)) --memcached 127.0.0.1:$base --metrics 127.0.0.1:$((base + 2)) --bucket name=gold,key=gold:,reserve=100 >/dev/null 2>&1 </dev/null &
+pids+=($!)
+cat >"$d/prometheus.yml" <<END
+global: {scrape_interval: 500ms, evaluation_interval: 500ms}
+rule_files: [$PWD/$here/qoskit.rules.yml]
+scrape_configs: [{job_name: gate, static_configs: [{targets: ["127.0.0.1:$((base + 2))"]}]}]
+END
+prometheus --config.file="$d/prometheus.yml" --storage.tsdb.path="$d/tsdb" --web.listen-address=127.0.0.1:$((base + 3)) >"$d/prometheus.log" 2>&1 </dev/null &
+pids+=($!)
+api() { curl -s --max-time 20 -G "http://127.0.0.1:$((base + 3))/api/v1/$1" "${@:2}"; }
+within_s 60 listens $((base + 1)) || bad "the gate does not listen"
+for _ in 1 2 3; do printf 'set gold:a 0 0 1\r\nx\r\nget gold:a\r\nquit\r\n' | timeout 20 bash -c "exec 3<>/dev/tcp/127.0.0.1/$((base + 1)); cat >&3; cat <&3" >/dev/null; done
+loaded() { api rules | jq -e '[.data.groups[].rules[] | select(.health == "ok") | .name] == ["ReservationMissed", "RequestsRefused"]' >/dev/null; }
+expect "Prometheus has loaded the alerts, and evaluates them" within_s 90 loaded
+has_data() { api query --data-urlencode "query=$1" | jq -e '.status == "success" and (.data.result | length > 0)' >/dev/null; }
+queries=0
+while IFS= read -r query; do
+    queries=$((queries + 1))
+    expect "the dashboard's query has data: $query" within_s 60 has_data "$query"
+done < <(jq -r '.panels[].targets[].expr' $here/memcached_gate.dashboard.json)
+expect "all queries ($queries)" [ $queries -ge 8 ]
+expect "each panel has a title, a unit and a place" json $here/memcached_gate.dashboard.json \
+    '[.panels[] | (.title != "") and (.gridPos.w > 0) and (.fieldConfig.defaults.unit != "")] | all'
+[ $failed = 0 ] || tail -n 5 "$d/prometheus.log"
+finish $failed
