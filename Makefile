@@ -388,7 +388,7 @@ check: ## runs the native tests of one header: make check HEADER=htb
 	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
 
 .PHONY: world
-world: ## runs one simulated world of a header: make world HEADER=htb SEED=7; TRACE=1 shows and draws it
+world: ## runs a simulated world: make world HEADER=htb SEED=7; TRACE=1 shows and draws it
 	@$(MAKE) --no-print-directory $(B)/native/world/$(HEADER)
 	@$(B)/native/world/$(HEADER) --seed $(SEED)
 

@@ -117,7 +117,8 @@ static void on_bucket(const char *text)
 }
 
 static const struct opt opts[] = {
-    {"listen", OPT_EACH, NULL, "ADDRESS", "for clients: ADDRESS:PORT, or the path of a socket; may be repeated; default 127.0.0.1:11311", on_listen},
+    {"listen", OPT_EACH, NULL, "ADDRESS",
+     "for clients: ADDRESS:PORT, or the path of a socket; may be repeated; default 127.0.0.1:11311", on_listen},
     {"memcached", OPT_TEXT, &gate_settings.memcached, "ADDRESS",
      "ADDRESS:PORT, or the path of a socket; default 127.0.0.1:11211", NULL},
     {"bucket", OPT_EACH, NULL, "SPEC",
