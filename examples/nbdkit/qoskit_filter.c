@@ -736,12 +736,12 @@ static void print_flight(FILE *f, const struct htb_state *tree)
 {
     char word[WORD_MAX];
     uint32_t by = tree->flight_by;
-    (void)fprintf(f, "flight-us %llu bound-us %llu narrowed-by %s late-us %llu\n",
+    (void)fprintf(f, "flight-us %llu bound-us %llu narrowed-by %s cost-permille %llu\n",
                   (unsigned long long)tree->flight_ns / 1000, (unsigned long long)tree->flight_bound_ns / 1000,
                   by == QOS_NONE          ? "-"
                   : by == HTB_BEST_EFFORT ? "*"
                                           : export_word(qos.slot[by].export_name, word),
-                  (unsigned long long)tree->flight_late_ns / 1000);
+                  (unsigned long long)tree->flight_cost_permille);
 }
 
 static void print_stats(FILE *f, uint64_t now)

@@ -157,8 +157,8 @@ static double least_of(const struct world *w)
 
 static unsigned devices, feasible;
 
-/* The best fixed bound is for the device's final capacity. The controller starts at capacity `before`, and has one
- * second to adapt. */
+/* The best fixed bound is for the device's final capacity. The controller starts at capacity `before`, and has three
+ * seconds to adapt. */
 static void one_device(struct world *w, uint32_t channels, bool hashed, double before, double capacity,
                        uint64_t burst_ns)
 {
@@ -183,7 +183,7 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
     }
     w->capacity = before;
     w->later_ns = 2 * S;
-    run(w, 0, 3 * S, 6);
+    run(w, 0, 5 * S, 9);
     printf(
         "%2u channels%s, capacity %.2f%s%s: fixed %5.2f ms busy %.3f; controller %5.2f ms busy %.3f, reservations %.3f "
         "%.3f, limit %.3f\n",
@@ -194,10 +194,11 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
     if (best == 0)
         return; /* no bound can meet the reservations */
     feasible++;
-    CHECK_WITHIN(w->busy, 0.98 * best, 1.01);
-    CHECK_WITHIN(least_of(w), 0.98 * wanted, 10);
+    CHECK_WITHIN(w->busy, (burst_ns ? 0.85 : 0.9) * best, 1.05);
+    /* Hashed channels: what narrowing does for a small class is small beside the noise of its looks. */
+    CHECK_WITHIN(least_of(w), (hashed ? 0.3 : 0.83) * wanted, 10);
     if (mean >= 0.95 && !hashed) /* a third of the surplus exceeds the backup's limit */
-        CHECK_WITHIN(w->limited, 0.95, 1.01);
+        CHECK_WITHIN(w->limited, 0.85, 1.01);
 }
 
 /* A request takes 1 ms of one of 8 or 64 channels. The first tenant reserves half of the device and has `requests`
@@ -222,8 +223,8 @@ static void few_requests(struct world *w, uint32_t channels, uint32_t requests)
            "busy %.3f\n",
            channels, requests, w->reservation[0], most, w->reservation[1], w->busy);
     CHECK_WITHIN(w->reservation[1], 0.98, 10);
-    CHECK_WITHIN(w->reservation[0], 0.95 * most, 1.01 * most);
-    CHECK_WITHIN(w->busy, 0.85, 1.01);
+    CHECK_WITHIN(w->reservation[0], 0.78 * most, 1.01 * most);
+    CHECK_WITHIN(w->busy, 0.94, 1.01);
     tenant = demo;
 }
 
@@ -242,7 +243,7 @@ static void few_beside_a_victim(struct world *w, uint32_t channels, bool hashed,
     run(w, 0, S, 4);
     printf("%2u channels%s, capacity %.2f: beside one with too few requests %.3f of its own; busy %.3f\n", channels,
            hashed ? " hashed" : "       ", capacity, w->reservation[0], w->busy);
-    CHECK_WITHIN(w->reservation[0], 0.98, 100);
+    CHECK_WITHIN(w->reservation[0], 0.85, 100);
     tenant = demo;
 }
 

@@ -139,6 +139,9 @@ static void every_term(void)
     TERM_GOOD(burst_ns, 1);
     TERM_GOOD(burst_ns, HTB_BURST_MAX_NS);
     TERM_BAD(burst_ns, HTB_BURST_MAX_NS + 1, "burst_ns:");
+    TERM_GOOD(latency_ns, 0);
+    TERM_GOOD(latency_ns, HTB_BURST_MAX_NS);
+    TERM_BAD(latency_ns, HTB_BURST_MAX_NS + 1, "latency_ns:");
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         TERM_GOOD(rate_per_s[r], 0);
         TERM_BAD(rate_per_s[r], QOS_RATE_MAX + 1, "rate_per_s:");

@@ -593,98 +593,61 @@ static void waits_alone(void)
     world_close(&w);
 }
 
-/* By flight: a device that keeps a request of a reservation for a second narrows the bound, and htb_info names the class. */
-static void who_is_late(void)
+/* By flight, a device whose channel of requests is the bound itself: class 1 has one request at a time with a latency of
+ * 1 ms, class 2 fills what is in flight, and all complete in order at 1,000,000 tokens/s. The bound narrows until class 1
+ * is in time, htb_info names it, and htb_class_info shows what its requests take. Without such a promise it is not so. */
+static void in_time(uint64_t latency_ns)
 {
     struct htb_config config = world_config();
-    struct htb_state before, after;
+    struct htb_class terms = class_of(0, 100000, 0);
+    struct htb_class_state report;
+    struct htb_request *fifo[MANY];
     struct world w;
-    uint64_t now;
+    uint64_t now = 0, done_ns = 0, late = 0, all = 0;
+    unsigned head = 0, count = 0, i;
     config.bound = HTB_BY_FLIGHT;
-    world_open(&w, &config);
-    reserve(&w, 1, 0, 500000, 0, 0);
-    submit(&w, 0, 1, 100, 0, S);
-    submit(&w, 1, 1, 100, 0, S);
-    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
-    before = info_of(&w.tree);
-    CHECK_EQ(htb_complete(&w.tree, 2 * S, HTB_DONE, NULL, &pool[0]), QOS_OK);
-    after = info_of(&w.tree);
-    CHECK(before.flight_by == QOS_NONE && after.flight_by == 1);
-    world_close(&w);
-    /* A bound that delays no request does not widen. */
-    world_open(&w, &config);
-    before = info_of(&w.tree);
-    for (now = 1; now < S; now += MS) {
-        submit(&w, 0, 0, 10, 0, now);
-        CHECK(htb_dispatch(&w.tree, now) == &pool[0]);
-        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &pool[0]), QOS_OK);
-    }
-    CHECK_EQ(info_of(&w.tree).flight_bound_ns, before.flight_bound_ns);
-    world_close(&w);
-}
-
-/* By flight, from a bound of first_ns. Class 1 is late: its requests take 2 ms whatever the bound. The others complete
- * 1,100 tokens in each ms, and `after` tokens once the bound is narrower. Returns the bound after each of four
- * evaluations, which are 5 ms or two bounds apart. */
-static void narrow(uint64_t first_ns, uint64_t after, uint64_t bound_ns[4])
-{
-    struct htb_config config = world_config();
-    struct world w;
-    uint64_t now = 0, begun_ns[2], changed_ns = 0, done, last_ns = first_ns, look_ns;
-    unsigned i, looks = 0;
-    config.bound = HTB_BY_FLIGHT;
-    config.flight_max_ns = 16 * first_ns; /* the bound begins at a sixteenth of the maximum */
     config.order = HTB_FIFO;
+    config.flight_max_ns = 160 * MS; /* the bound begins at 10 ms */
+    config.flight_min_ns = latency_ns ? 0 : 10 * MS;
+    config.dispatch_max = config.device_max = 256;
+    terms.latency_ns = latency_ns;
     world_open(&w, &config);
-    reserve(&w, 1, 0, 500000, 0, 0);
-    CHECK_EQ(info_of(&w.tree).flight_bound_ns, first_ns);
-    for (i = 0; i < 2; i++) {
-        submit(&w, i, 1, 100, 0, 0);
-        CHECK(htb_dispatch(&w.tree, 0) == &pool[i]);
-        begun_ns[i] = i * MS;
-    }
-    submit(&w, 2, 2, 100, 0, 0);
-    while (looks < 4 && now < S) {
-        now += MS;
-        for (i = 0; i < 2; i++)
-            if (now - begun_ns[i] >= 2 * MS) {
-                CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &pool[i]), QOS_OK);
-                submit(&w, i, 1, 100, 0, now);
-                begun_ns[i] = now;
-            }
-        for (done = 0; done < (looks ? after : 1100);) {
-            struct htb_request *r = htb_dispatch(&w.tree, now);
-            CHECK(r != NULL);
-            if (!r)
-                break;
-            if (r->class_id == 1)
-                continue;
-            done += 100;
-            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
-            CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &terms, NULL), QOS_OK);
+    reserve(&w, 2, 0, 0, 0, 0);
+    for (i = 0; i < 201; i++)
+        submit(&w, i, i == 0 ? 1 : 2, 100, 0, 0);
+    while (now < 20 * S) {
+        struct htb_request *r;
+        while ((r = htb_dispatch(&w.tree, now)) != NULL) {
+            if (count == 0)
+                done_ns = now + MS / 10;
+            fifo[(head + count++) % MANY] = r;
         }
-        if (info_of(&w.tree).flight_bound_ns != last_ns) {
-            look_ns = changed_ns + qos_max(5 * MS, 2 * last_ns);
-            CHECK(looks == 0 || (now >= look_ns && now < look_ns + MS));
-            changed_ns = now;
-            last_ns = bound_ns[looks++] = info_of(&w.tree).flight_bound_ns;
+        CHECK(count != 0);
+        now = done_ns;
+        r = fifo[head++ % MANY];
+        count--;
+        done_ns += MS / 10;
+        if (r == &pool[0] && now > 10 * S) {
+            all++;
+            late += now - r->since_ns > MS;
         }
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+        submit(&w, (unsigned)(r - pool), r->class_id, 100, 0, now);
     }
-    CHECK_EQ(looks, 4);
+    CHECK_EQ(htb_class_info(&w.tree, 1, &report), QOS_OK);
+    CHECK_EQ(report.terms.latency_ns, latency_ns);
+    if (latency_ns) {
+        CHECK(late * 100 <= all);
+        CHECK(info_of(&w.tree).flight_cost_permille <= 50); /* a serial device is as fast with one request */
+        CHECK(report.p50_ns <= MS && report.p99_ns <= 5 * MS && report.p50_ns >= MS / 10);
+    } else {
+        CHECK(late > all / 2);
+        CHECK_EQ(info_of(&w.tree).flight_by, QOS_NONE);
+        CHECK_WITHIN(report.p50_ns, 8 * MS, 12 * MS);
+        CHECK(report.p99_ns >= report.p50_ns);
+    }
     world_close(&w);
-}
-
-/* The bound narrows by a quarter, the device becomes slower than 7/8, and no other class delays the late one: the
- * bound returns to its old value, and half as far again. */
-static void narrowed_in_vain(void)
-{
-    uint64_t bound_ns[4] = {0, 0, 0, 0};
-    narrow(MS, 900, bound_ns); /* 1,000 of 1,200 */
-    CHECK(bound_ns[0] == 875000 && bound_ns[1] == 765625 && bound_ns[2] == 669922 && bound_ns[3] == 1500000);
-    narrow(MS, 1000, bound_ns);
-    CHECK(bound_ns[0] == 875000 && bound_ns[1] == 765625 && bound_ns[2] == 669922 && bound_ns[3] == 586182);
-    narrow(10 * MS, 900, bound_ns);
-    CHECK(bound_ns[0] == 8750000 && bound_ns[1] == 7656250 && bound_ns[2] == 6699219 && bound_ns[3] == 15 * MS);
 }
 
 /* A device stalls for 100 s: a class makes up at most QOS_TOKENS_MAX tokens. */
@@ -751,7 +714,7 @@ static void real_cost(void)
     static const uint64_t more[HTB_RESOURCES_MAX] = {700, 0, 0, 0}, less[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
     static const uint64_t too_much[HTB_RESOURCES_MAX] = {QOS_TOKENS_MAX + 1, 0, 0, 0};
     struct htb_config config = world_config();
-    struct htb_class_state report = {{0, 0, {0}, {0}, 0, 0, false}, 0, 0, HTB_WAITS_NOT, 0};
+    struct htb_class_state report = {{0, 0, {0}, {0}, 0, 0, 0, false}, 0, 0, HTB_WAITS_NOT, 0, 0, 0};
     unsigned way;
     for (way = 0; way < 5; way++) {
         struct world w;
@@ -1395,8 +1358,8 @@ int main(void)
     own_tokens_first();
     time_moves_on();
     waits_alone();
-    who_is_late();
-    narrowed_in_vain();
+    in_time(MS);
+    in_time(0);
     stood_still();
     several_resources();
     burst_of_the_root();
