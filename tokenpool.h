@@ -57,11 +57,16 @@
  *   - An engine belongs to one thread, a monitor to one thread. The storage is words that
  *     both reach; it holds no pointers. All its hosts have one byte order.
  *   - An engine needs take and complete only, at any time: a take compares now_ns with
- *     one deadline. An engine may sleep for any time; its tokens end with it.
+ *     one deadline, and after it reads the period word. Calls that are at most T / 4
+ *     apart get 99.9 % of min(R, demand); rarer ones R in each epoch that has a call in
+ *     its first quarter. A clock may be cached, and may go back below what it showed.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
- *     twice that. A client that attaches anew starts without debt.
+ *     twice that. A monitor's clock must not jump ahead.
+ *   - A client that starts anew continues where its slot's report stands. Each start
+ *     costs itself at most X = max(batch, R / 8), others nothing; an engine that had the
+ *     slot before gets QOS_ESTALE. Without debt, and within its limit.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
  *     count of the pool word stays above -(clients x batch).
@@ -75,8 +80,10 @@
  *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits).
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
  *     their client was given, so a client that lies can have its own reservation issued
- *     twice. Terms are clamped to client_capacity. One stray store costs at most the
- *     tokens of one period; the storage is as before after three.
+ *     twice, and move the estimate by its own tokens; one that forges its own report can
+ *     spend its own reservation at each start. Terms are clamped to client_capacity. One
+ *     stray store costs at most the tokens of one period; the storage is as before after
+ *     three. An engine whose report it hit gets QOS_ESTALE.
  */
 #ifndef TOKENPOOL_H
 #define TOKENPOOL_H
@@ -95,7 +102,7 @@ extern "C" {
 
 #define TOKENPOOL_CLIENTS_MAX (1u << 20)
 #define TOKENPOOL_BATCH_MAX (1u << 20)
-#define TOKENPOOL_TOKENS_MAX ((UINT64_C(1) << 27) - 1) /* in one period: what a report can carry */
+#define TOKENPOOL_TOKENS_MAX ((UINT64_C(1) << 26) - 1) /* in one period: what a report can carry */
 #define TOKENPOOL_CLAIMS_MAX (UINT64_C(1) << 30)       /* clients x batch: a quarter of the count's range */
 #define TOKENPOOL_PERIOD_NS_MAX UINT64_C(1000000000000)
 #define TOKENPOOL_HISTORY_MAX 64u
@@ -217,7 +224,7 @@ struct tokenpool_monitor_state {
  *                  tokenpool_client_set_queued           demand that waits outside
  *                  tokenpool_client_force, put_back      tokens on credit; tokens of an I/O that did not happen
  *                  tokenpool_client_next, done, fail     operations for a transport
- *                  tokenpool_client_hint, start_now      a period may have begun; no other engine has the slot
+ *                  tokenpool_client_hint                 a period may have begun
  *                  tokenpool_client_epoch, held          whose tokens; how many
  *                  tokenpool_client_info, stats          all of it
  *   monitor        tokenpool_monitor_memsize, init       a fresh storage
@@ -247,8 +254,8 @@ QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
 /* -- client: one thread each; wait-free but for the operations of a transport. */
 
 /* An engine for slot id of a local storage; take performs its operations. generation: as in tokenpool_monitor_slot_info
- * when the slot was joined, or 0: the current one. The engine gets its first tokens in the next period, because another
- * engine may have used the slot in the running one; see tokenpool_client_start_now. QOS_EMEMORY, QOS_EALIGN,
+ * when the slot was joined, or 0: the current one. An engine that had the slot before is fenced: it gets QOS_ESTALE. The
+ * new one continues from its last report, less X = max(batch, R / 8) tokens. QOS_EMEMORY, QOS_EALIGN,
  * QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id), QOS_ESTALE (another generation). */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_client *client, uint32_t id,
                                                               uint32_t generation, void *storage, size_t storage_bytes);
@@ -257,8 +264,6 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_c
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *client, uint32_t id,
                                                                      uint32_t generation, const void *head,
                                                                      uint64_t storage_bytes);
-/* Call it after attach if no other engine used this slot in the running period: then the engine starts at once. */
-QOS_API void tokenpool_client_start_now(struct tokenpool_client *client);
 /* n tokens, 1..client_capacity. QOS_EAGAIN: none now; see tokenpool_client_next_ns, and with a transport first
  * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: n can never be granted (0, above
  * client_capacity or above the client's limit). QOS_ESTALE: attach again. A request above the batch is claimed in one
@@ -361,9 +366,9 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     period    [ incarnation 16 | epoch 20 | check 20 | flags 8 ]     check: a hash of the rest
  *     beat      [ epoch 20 | ns since its start 44 ]
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
- *     terms     [ reservation 27 | limit 27 | generation 10 ]  of this period
- *     admitted  [ reservation 27 | limit 27 | check 10 ]       for a monitor that takes over
- *     report    [ tag 6 | quarter 2 | demand 2 | K 27 | N 27 ]
+ *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
+ *     admitted  [ reservation 26 | limit 26 | check 12 ]               for a monitor that takes over
+ *     report    [ tag 5 | incarnation 3 | phase 2 | demand 2 | K 26 | S or N 26 ]
  *     head      magic, version, incarnation, sizes, times, CRC32C
  *
  *   Epochs are numbers 1..2^20 - 1, then 1 again. They are compared for equality only, so an engine that slept cannot
@@ -372,18 +377,20 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *
  *   Edges between words (the other accesses are relaxed, because each word is complete in itself). Labels in the code:
  *   these edges, claims (C1), reports (R1) and the monitor's swaps (M1 to M5), as in the model for spin.
- *     P1  monitor: terms, then period word OPEN (release)      engine: period word (acquire), then terms.
- *         Without it an engine starts a period with the terms of another.
- *     P2  monitor: period word CHANGING, then terms (release)  engine: terms (acquire), then the period word again.
- *         An engine that read the terms of a later period finds another period word, and starts over.
+ *     Terms need none: they carry the tag of their epoch. An engine that read those of an older or a later period finds
+ *     another tag; 31 periods later its deadline has passed, and it reads the period word before it spends.
  *     P3  new monitor: pool, then period word (release)        old monitor: period word (acquire), then pool.
  *         Without it the old monitor takes the new period word for a stray store and overwrites it.
  */
 
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
-#define TOKENPOOL_PRIV_VERSION 2u
-#define TOKENPOOL_PRIV_REPORT_IOS 128u /* completed between two reports, so that reports are below 1 % of the I/Os */
+#define TOKENPOOL_PRIV_VERSION 3u
+#define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
+#define TOKENPOOL_PRIV_EARLY 0u        /* phase of a report */
+#define TOKENPOOL_PRIV_LAST 1u         /* in the last quarter */
+#define TOKENPOOL_PRIV_FINAL 2u        /* carries N */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
+#define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
 #define TOKENPOOL_PRIV_SEQ_MASK 0xfffu
 
@@ -442,29 +449,29 @@ QOS_PRIV bool tokenpool_priv_period_valid(uint64_t period)
 
 QOS_PRIV uint64_t tokenpool_priv_terms(uint64_t reservation, uint64_t limit, uint64_t low)
 {
-    return reservation << 37 | limit << 10 | low;
+    return reservation << 38 | limit << 12 | low;
 }
 
 QOS_PRIV uint64_t tokenpool_priv_reservation(uint64_t terms)
 {
-    return terms >> 37;
+    return terms >> 38;
 }
 
 QOS_PRIV uint64_t tokenpool_priv_limit(uint64_t terms)
 {
-    return terms >> 10 & TOKENPOOL_TOKENS_MAX;
+    return terms >> 12 & TOKENPOOL_TOKENS_MAX;
 }
 
-QOS_PRIV uint32_t tokenpool_priv_low(uint64_t terms)
+QOS_PRIV uint32_t tokenpool_priv_generation(uint64_t terms)
 {
-    return (uint32_t)terms & 0x3ffu;
+    return (uint32_t)(terms >> 5) & 0x7fu;
 }
 
 /* The word for a monitor that takes over; 0: a free slot. */
 QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uint64_t limit)
 {
     uint64_t v = tokenpool_priv_terms(reservation, limit, 0);
-    return limit ? v | (tokenpool_priv_hash(v ^ id) & 0x3ffu) : 0;
+    return limit ? v | (tokenpool_priv_hash(v ^ id) & 0xfffu) : 0;
 }
 
 QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
@@ -472,12 +479,17 @@ QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
     return epoch >= TOKENPOOL_PRIV_EPOCH_MASK ? 1 : epoch + 1;
 }
 
-/* Tag of an epoch's reports, 1..63; 0 is no report. The monitor clears the report of a client that missed a
- * period. A write that arrives late by a multiple of 63 periods counts once. This costs nothing: its client was silent
- * and got no reservation (with silent_periods above 62: at most its own reservation is lowered), and N is clamped. */
+/* Tag of an epoch's terms and reports, 1..31; 0 is no report. The monitor clears the report of a client that missed a
+ * period, all but its incarnation. */
 QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
 {
-    return epoch % 63u + 1u;
+    return epoch % 31u + 1u;
+}
+
+/* How long before the end of a period its last report is sent: it says how many I/Os completed. */
+QOS_PRIV uint64_t tokenpool_priv_final_ns(uint64_t check_ns, uint64_t period_ns)
+{
+    return qos_min(2 * check_ns, period_ns / 64);
 }
 
 /* Offset of the terms (k = 0), admissions (1), reports (2), each a word a client in whole cache lines; end (3). */
@@ -507,7 +519,7 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
     case TOKENPOOL_COMPARE_SWAP: (void)qos_atomic_cas_relaxed(word, &old, op->operand); return old;
     case TOKENPOOL_READ: break;
     }
-    return qos_atomic_load_acquire(word); /* P1, P2 */
+    return qos_atomic_load_relaxed(word); /* so are the other words */
 }
 
 /* -- configuration */
@@ -653,32 +665,49 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *       40          0              50 - 40 = 10   (R - D, not R - rho)
  *       50          0              0
  *
- *   Reports carry K, N (I/Os completed) and the demand. A tick sends one if there is news: K fell by a third of the
- *   residual K - N or that by half, 128 more I/Os completed, the last quarter began, the period ends.
+ *   An engine is in one of seven states. Each has one answer to "what is the next operation, and when".
  *
- *     period word        E                      E+1
- *     reads (o)      o       (none)      o o o o   terms, confirm
- *                            tokens of E    |  tokens of E+1
- *                                       deadline: last read that showed E-1, plus T, less T/4096
+ *                 open epoch              our terms            swapped
+ *       WATCH ------------------> TERMS -------------> OPEN ------------> HOLD ----- over, no monitor: GO_ON
+ *         ^ ^  reads the period    |  |  reads terms    |  swaps the       |  ^          |
+ *         | +---- moved on --------+  |                 |  report in       |  |          v
+ *         |                           | another's      +--- another's -+  | same epoch  ALONE -- T later: again
+ *         |                           v generation     v   incarnation |  +--+           |
+ *         |                          OUT             FENCED <----------+  |              |
+ *         +------------- another epoch (tokens void, debt stays) ---------+--------------+
  *
- *   The deadline. Epochs start at least T apart. An engine whose last read of the period word that showed another epoch
- *   than E was issued at time p knows that E started after p, so that E+1 starts at p + T or later. Its tokens of E end
- *   at p + T - T/4096; the margin covers clocks that differ by 1e-4. An engine that is late (it slept, or its
- *   clock went back) reads the heartbeat until it has changed twice: b0 at t0, then b1, then b2, which shows e ns since
- *   the start of E. b1 was written after t0, and the monitor read its clock for b2 later than that, even if it paused
- *   between the clock and the store. So E started after t0 - e. This takes about 3 check_ns.
+ *       WATCH, TERMS, OPEN, OUT, FENCED   no tokens. OUT looks again in each epoch; FENCED is final
+ *       HOLD    tokens of `epoch`, the epoch that was read last. Valid while now < deadline_ns; after it a take first
+ *               reads the period word: while that shows `epoch`, deadline_ns = time of the read + 1
+ *       ALONE   tokens without a monitor, until end_ns. They are an advance on the next epoch
+ *
+ *   The deadline. Epochs start at least T apart. A read issued at p that shows E: no other epoch starts before p. If E
+ *   ends at D or later, the next epoch ends at D + T - T/4096 or later; the margin covers clocks that differ by 1e-4.
+ *   So one number, deadline_ns, is enough: max(p + 1) of the reads, and one link more for each new epoch. Each link loses
+ *   T/4096; a read between the deadline and the start of the next epoch corrects it. A clock below its own maximum makes
+ *   it unknown (0): then every take reads the period word, until the next epoch.
+ *
+ *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
+ *   place of S. Each is a compare-and-swap of the engine's own last report, so an engine that was replaced finds out. At
+ *   most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
+ *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void.
+ *
+ *   Slack. A client that returned tokens and was then refused has lost what it could have used: so much less it
+ *   returns in the next period. What stays unspent at the end lowers the slack again.
  *
  *   Invariants
- *     1. spent = allowance + debt - held, allowance = min(kept + gained, limit); one of held and debt is 0.
+ *     1. spent = allowance + debt - held - locked, allowance = min(kept + gained, limit); held > 0 or locked > 0 only
+ *        without debt. `locked` needs a report first.
  *     2. base_ns <= now < base_ns + span_ns: nothing is due and the deadline is ahead. Else a take calls take_slow.
  *     3. may_claim is false from an answer that emptied the pool until a read of the pool shows tokens, or a new period
  *        begins. So at most one claim of an engine fails between two fills, also when answers are lost.
- *     4. An engine's tokens of a period come from terms that were read between two equal reads of its period word.
+ *     4. An engine's tokens of a period come from terms that carry the tag of its epoch.
  *
  *   Where we differ from the paper
  *     - The decay compares with demand (spent, which is completed and outstanding, plus queued), as Definition 1 has
  *       it, not with tokens spent: with 64 requests outstanding a backlogged client would lose its reservation. It runs
- *       from the engine's own start to its deadline: a late engine loses nothing that it can still use.
+ *       from the engine's own start to its deadline, and looks at rho as of the call before: a client that comes rarely
+ *       has had no time to spend more.
  *     - Reports carry K where the paper has K - N: with K the monitor can account for every token. The monitor does not
  *       request them.
  *     - In the paper clients claim from an empty pool again and again, which lowers the count without end. It does not
@@ -693,18 +722,27 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
 enum tokenpool_priv_pending {
     TOKENPOOL_PRIV_NONE,
     TOKENPOOL_PRIV_PERIOD,    /* engine: reads the period word */
-    TOKENPOOL_PRIV_TERMS,     /* engine: a new epoch was seen, reads its terms */
-    TOKENPOOL_PRIV_CONFIRM,   /* engine: reads the period word again (P2) */
-    TOKENPOOL_PRIV_BEAT,      /* engine: reads the heartbeat */
+    TOKENPOOL_PRIV_VOID,      /* engine: the clock went back during that read; its time is not known */
+    TOKENPOOL_PRIV_TERMS,     /* engine: reads the terms of a new epoch */
+    TOKENPOOL_PRIV_REPORT,    /* engine: compare-and-swap of its report */
     TOKENPOOL_PRIV_SERVED,    /* engine, ordered */
     TOKENPOOL_PRIV_PEEK,      /* engine: reads the pool */
     TOKENPOOL_PRIV_CLAIM,     /* engine: fetch-and-add of a batch */
     TOKENPOOL_PRIV_CLAIM_ALL, /* engine: compare-and-swap of a large request */
-    TOKENPOOL_PRIV_REPORT,
-    TOKENPOOL_PRIV_LOOK,  /* monitor: reads the pool */
-    TOKENPOOL_PRIV_START, /* monitor: swaps the pool of the new period in */
-    TOKENPOOL_PRIV_SET,   /* monitor: raises or lowers the pool */
-    TOKENPOOL_PRIV_TAKE   /* monitor: takes the storage from another */
+    TOKENPOOL_PRIV_LOOK,      /* monitor: reads the pool */
+    TOKENPOOL_PRIV_START,     /* monitor: swaps the pool of the new period in */
+    TOKENPOOL_PRIV_SET,       /* monitor: raises or lowers the pool */
+    TOKENPOOL_PRIV_TAKE       /* monitor: takes the storage from another */
+};
+
+enum tokenpool_priv_engine {
+    TOKENPOOL_PRIV_IN_WATCH,
+    TOKENPOOL_PRIV_IN_TERMS,
+    TOKENPOOL_PRIV_IN_OPEN,
+    TOKENPOOL_PRIV_IN_HOLD,
+    TOKENPOOL_PRIV_IN_ALONE,
+    TOKENPOOL_PRIV_IN_OUT,
+    TOKENPOOL_PRIV_IN_FENCED
 };
 
 /* Engine. Fields are private; the first cache line is all that a take and a completion touch. */
@@ -716,54 +754,90 @@ struct tokenpool_client {
     uint64_t allowance, debt;  /* invariant 1 */
     uint64_t kept;             /* K: reservation spent or kept */
     /* second line: the rest of the state */
+    uint64_t locked; /* tokens that need a report first */
     uint64_t gained; /* pool tokens of this period */
     uint64_t reservation, limit;
-    uint64_t begin_ns, deadline_ns, expect_ns;     /* own start; end; when the next period is expected */
-    uint64_t now_ns, tick_ns, op_ns;               /* last call; last tick; when the operation under way was issued */
-    uint64_t period_at_ns, peek_at_ns, beat_at_ns; /* not before: next read of each */
-    uint64_t peek_wait_ns;                         /* back-off */
-    uint64_t seen_ns, prev_ns;                     /* last reads of seen_epoch, and of another epoch before it */
-    uint64_t beat_ns, beat, beat_from_ns;          /* last heartbeat read; the read before it moved */
-    uint64_t seen_period, seen_terms;              /* while a period starts */
-    uint64_t pool;                                 /* as last read or answered */
-    uint64_t ticket, tickets;                      /* ordered: range that is not served yet */
-    uint64_t early_tokens, claim;                  /* of a pool that is ahead of us; of the claim under way */
-    uint64_t reported_kept, reported_done;         /* of the last report */
-    uint64_t published, published_borrowed;        /* of this period, in the counters already */
-    qos_word_t *shared;                            /* local storage, or NULL */
+    uint64_t carried;                   /* spent already of the next epoch: debt, an advance */
+    uint64_t slack, regret;             /* reservation that the decay leaves; what was returned and then missed */
+    uint64_t idle_ns;                   /* of this period: ticks without a take */
+    uint64_t deadline_ns;               /* no epoch after `seen` starts before it; 0: not known */
+    uint64_t due_ns;                    /* when that start is expected; 0: not known */
+    uint64_t first_ns;                  /* first read that showed `seen` */
+    uint64_t begin_ns, end_ns;          /* own start, and expected end: for decay */
+    uint64_t now_ns, tick_ns, op_ns;    /* last call; last tick; when the operation under way was issued */
+    uint64_t period_at_ns, peek_at_ns;  /* not before: next read of each */
+    uint64_t peek_wait_ns;              /* back-off */
+    uint64_t seen_terms;                /* while a period starts */
+    uint64_t pool;                      /* as last read or answered */
+    uint64_t ticket, tickets;           /* ordered: range that is not served yet */
+    uint64_t early_tokens, claim;       /* of a pool that is ahead of us; of the claim under way */
+    uint64_t report, writing, declared; /* last report; the one under way; spent by then */
+    uint64_t reported_kept, reported_spent, lease_end; /* spent may grow up to lease_end */
+    uint64_t published, published_borrowed;            /* of this period, in the counters already */
+    qos_word_t *shared;                                /* local storage, or NULL */
     struct tokenpool_priv_head head;
-    uint32_t epoch, seen_epoch, early_epoch, id, generation, terms_generation;
-    uint32_t waiting;                   /* tokens that the refused request needs; 0: none */
-    uint8_t pending, starting, quarter; /* enum tokenpool_priv_pending; of the last report */
+    uint32_t seen, takeovers;          /* epoch and takeovers of the period word; seen: none yet UINT32_MAX */
+    uint32_t epoch, early_epoch;       /* whose terms were read; whose tokens were claimed early, 0: none */
+    uint32_t id, generation, attached; /* attached: incarnation in its reports; 0: none yet */
+    uint32_t waiting;                  /* tokens that the refused request needs; 0: none */
+    uint8_t trial_gap, trial_wait;     /* periods: least between two trials; since the last one */
+    uint8_t state, pending, phase;     /* enum tokenpool_priv_engine, _pending; phase of the last report */
     uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
-    bool running, known, unused_slot, stale, foreign;
-    bool timeless; /* running, but the deadline is not known: nothing can be spent */
-    bool alone;    /* running without a monitor (TOKENPOOL_GO_ON) */
     bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
-    bool seen, prev_known, beat_known, beat_moved, expected, may_claim, early, report_due, reported, final;
+    bool may_claim, report_due;
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
-QOS_STATIC_ASSERT(offsetof(struct tokenpool_client, gained) == 64, "a take touches one cache line");
+QOS_STATIC_ASSERT(offsetof(struct tokenpool_client, locked) == 64, "a take touches one cache line");
 
 #ifndef QOS_DECLARE_ONLY
 
-QOS_PRIV uint64_t tokenpool_client_priv_spent(const struct tokenpool_client *client)
+QOS_PRIV bool tokenpool_client_priv_has(const struct tokenpool_client *client)
 {
-    return client->allowance + client->debt - client->held;
+    return client->state == TOKENPOOL_PRIV_IN_HOLD || client->state == TOKENPOOL_PRIV_IN_ALONE;
 }
 
-/* The allowance changed; what is spent stays spent. */
+QOS_PRIV uint64_t tokenpool_client_priv_spent(const struct tokenpool_client *client)
+{
+    return client->allowance + client->debt - client->held - client->locked;
+}
+
+/* Until when tokens can be spent without a look at the period word. */
+QOS_PRIV uint64_t tokenpool_client_priv_until_ns(const struct tokenpool_client *client)
+{
+    return client->state == TOKENPOOL_PRIV_IN_ALONE ? client->end_ns : client->deadline_ns;
+}
+
+/* X: what a restart may cost. */
+QOS_PRIV uint64_t tokenpool_client_priv_unreported(const struct tokenpool_client *client, uint64_t reservation)
+{
+    return qos_max(client->head.batch, reservation / 8);
+}
+
+/* The allowance or the lease changed; what is spent stays spent. */
 QOS_PRIV void tokenpool_client_priv_allow(struct tokenpool_client *client)
 {
-    uint64_t spent = tokenpool_client_priv_spent(client);
+    uint64_t spent = tokenpool_client_priv_spent(client), left;
     client->allowance = qos_min(client->kept + client->gained, client->limit);
-    client->held = qos_sat_sub(client->allowance, spent);
+    left = qos_sat_sub(client->allowance, spent);
+    client->held = qos_min(left, qos_sat_sub(client->lease_end, spent));
+    client->locked = left - client->held;
     client->debt = qos_sat_sub(spent, client->allowance);
-    if (client->waiting && client->held >= client->waiting) {
+    if (client->waiting && left >= client->waiting) {
         client->waiting = 0;
         qos_counter_add(&client->counters.waited, 1);
     }
+}
+
+/* The report says that `spent` tokens are spent: so many more may be. Pool tokens without a limit need no report. */
+QOS_PRIV void tokenpool_client_priv_lease(struct tokenpool_client *client, uint64_t spent)
+{
+    client->reported_spent = spent;
+    client->lease_end = spent + tokenpool_client_priv_unreported(client, client->reservation);
+    if (client->phase == TOKENPOOL_PRIV_FINAL ||
+        (client->limit == TOKENPOOL_TOKENS_MAX && client->lease_end >= client->kept))
+        client->lease_end = QOS_UNLIMITED;
+    tokenpool_client_priv_allow(client);
 }
 
 /* Brings the counters up to date. */
@@ -777,33 +851,56 @@ QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
     client->published_borrowed = borrowed;
 }
 
-/* How long tokens live after the last read of an older epoch: T less the drift of clocks. */
+/* How long tokens live after the start of an older epoch: T less the drift of clocks. */
 QOS_PRIV uint64_t tokenpool_client_priv_life_ns(const struct tokenpool_client *client)
 {
     return client->head.period_ns - client->head.period_ns / 4096;
 }
 
-/* The period has ended for this engine: its tokens are void, its debt stays. */
+/* What the decay did. Reservation that stayed unspent lowers the slack; what was returned and then missed raises it. A
+ * client that spent in nearly every tick and still returned a part may be limited by the node: a trial keeps all of it.
+ * Each trial that fails doubles the time to the next one. */
+QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint64_t spent)
+{
+    uint64_t unspent = qos_sat_sub(client->kept, spent), little = client->reservation / 64;
+    if (client->slack)
+        client->trial_gap = (uint8_t)(unspent > little ? qos_min(2u * client->trial_gap, 128) : 1);
+    client->slack = qos_sat_sub(client->slack, unspent) + client->regret;
+    client->regret = 0;
+    client->trial_wait = (uint8_t)qos_min(client->trial_wait + 1u, 255);
+    if (client->reservation - client->kept > little && client->idle_ns < client->head.period_ns / 8 &&
+        client->trial_wait >= client->trial_gap) {
+        client->slack = client->reservation;
+        client->trial_wait = 0;
+    }
+}
+
+/* The period has ended for this engine: its tokens are void, its debt stays. An advance counts in the next epoch. */
 QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
 {
     uint64_t spent = tokenpool_client_priv_spent(client);
+    if (!tokenpool_client_priv_has(client))
+        return;
     tokenpool_client_priv_publish(client);
-    qos_counter_add(&client->voided, client->held);
-    client->held = 0;
+    qos_counter_add(&client->voided, client->held + client->locked);
+    tokenpool_client_priv_learn(client, spent);
+    client->carried = client->state == TOKENPOOL_PRIV_IN_ALONE ? spent : client->debt;
+    client->held = client->locked = 0;
     client->allowance = spent - client->debt;
-    client->running = client->timeless = client->asked = false;
-    client->period_at_ns = 0;
+    client->asked = client->report_due = false;
+    client->declared = QOS_UNLIMITED; /* a report under way is of the past */
     client->span_ns = 0;
+    client->state = TOKENPOOL_PRIV_IN_WATCH;
 }
 
 /* Client Token Management: K is at most R - (rho - D). D counts tokens spent and requests queued. */
 QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
 {
-    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns);
-    uint64_t life_ns = qos_max(qos_elapsed_ns(client->begin_ns, client->deadline_ns), 1);
+    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->tick_ns);
+    uint64_t life_ns = qos_max(qos_elapsed_ns(client->begin_ns, client->end_ns), 1);
     /* rounded down: the client gains */
     uint64_t rho = qos_mul_div_floor(client->reservation, qos_min(elapsed_ns, life_ns), life_ns);
-    uint64_t demand = qos_sat_add(tokenpool_client_priv_spent(client), client->queued);
+    uint64_t demand = qos_sat_add(tokenpool_client_priv_spent(client), qos_sat_add(client->queued, client->slack));
     uint64_t kept = client->reservation - qos_sat_sub(rho, demand);
     if (kept < client->kept) {
         client->kept = kept;
@@ -811,53 +908,64 @@ QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
     }
 }
 
-/* Quarter of the period, counted from its end: an engine that began late has a last quarter, too. */
-QOS_PRIV uint8_t tokenpool_client_priv_quarter(const struct tokenpool_client *client)
+/* A refused client misses what it returned: n, and what it can use in the time that is left at twice its speed. */
+QOS_PRIV void tokenpool_client_priv_regret(struct tokenpool_client *client, uint64_t n)
 {
-    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->deadline_ns);
-    return (uint8_t)(3 - qos_min(left_ns / qos_max(client->head.period_ns / 4, 1), 3));
+    uint64_t elapsed_ns = qos_max(qos_elapsed_ns(client->begin_ns, client->now_ns), 1);
+    uint64_t left_ns = qos_min(qos_elapsed_ns(client->now_ns, client->end_ns), client->head.period_ns);
+    uint64_t more = qos_mul_div_floor(2 * tokenpool_client_priv_spent(client), left_ns, elapsed_ns);
+    client->regret = qos_max(client->regret, qos_min(qos_sat_add(n, more), client->reservation - client->kept));
+}
+
+/* Phase of a report: the last quarter counts from the deadline; an engine that does not know it is always in it. */
+QOS_PRIV uint8_t tokenpool_client_priv_phase(const struct tokenpool_client *client)
+{
+    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->due_ns);
+    uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
+    if (client->due_ns && left_ns <= final_ns && client->state == TOKENPOOL_PRIV_IN_HOLD)
+        return TOKENPOOL_PRIV_FINAL;
+    return left_ns <= client->head.period_ns / 4 ? TOKENPOOL_PRIV_LAST : TOKENPOOL_PRIV_EARLY;
 }
 
 /* Decides at each tick whether a report is due. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
 {
-    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->now_ns), period_ns = client->head.period_ns;
-    uint64_t returned = client->reported_kept - client->kept, step = client->reservation / 64;
-    uint64_t left = qos_sat_sub(client->kept, client->completed);
-    uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_done);
-    if (!client->reported)
-        client->report_due = elapsed_ns >= period_ns / 16 || client->kept < client->reservation || client->completed;
-    else if ((returned > step && returned >= reported_left / 3) ||
-             (reported_left > step && left <= reported_left / 2) ||
-             qos_sat_sub(client->completed, client->reported_done) >= TOKENPOOL_PRIV_REPORT_IOS)
+    uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / 128;
+    uint64_t returned = client->reported_kept - client->kept, left = qos_sat_sub(client->kept, spent);
+    uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent), ios;
+    ios = client->head.flags & TOKENPOOL_GUARD ? 0 : client->reservation / 64; /* the guard needs fresh ones */
+    ios = qos_max(ios, TOKENPOOL_PRIV_REPORT_IOS);
+    if ((returned > step && returned >= reported_left / 3) || (reported_left > step && left <= reported_left / 2) ||
+        qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase)
         client->report_due = true;
-    if (client->quarter < 3 && tokenpool_client_priv_quarter(client) == 3)
-        client->report_due = true;
-    if (!client->final && qos_sat_add(client->now_ns, 2 * client->head.check_ns) >= client->deadline_ns)
-        client->final = client->report_due = true;
 }
 
-/* The effects of time: deadline, decay, reports. Local, no operation. */
+QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client);
+
+/* The effects of time: decay, reports. Local, no operation. */
 QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64_t now_ns)
 {
-    if (now_ns < client->now_ns) { /* the clock went back: times of earlier reads mean nothing now */
-        client->timeless = client->running;
-        client->span_ns = client->period_at_ns = client->peek_at_ns = client->beat_at_ns = client->tick_ns = 0;
-        client->begin_ns = qos_min(client->begin_ns, now_ns);
-        client->prev_known = client->beat_known = client->expected = false;
-        client->seen_ns = now_ns;
-        client->seen = false;
+    if (now_ns < client->now_ns) { /* the clock went back, by an unknown time more than it shows */
+        uint64_t back_ns = client->now_ns - now_ns;
+        client->deadline_ns = client->due_ns = client->span_ns = client->period_at_ns = client->peek_at_ns = 0;
+        client->begin_ns = qos_sat_sub(client->begin_ns, back_ns); /* estimates: ages stay */
+        client->end_ns = qos_sat_sub(client->end_ns, back_ns);
+        client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
+        client->first_ns = now_ns;
+        if (client->pending == TOKENPOOL_PRIV_PERIOD)
+            client->pending = TOKENPOOL_PRIV_VOID;
     }
     client->now_ns = now_ns;
-    if (!client->running || client->timeless)
-        return;
-    if (now_ns >= client->deadline_ns) {
-        client->expected = true;
-        client->expect_ns = qos_sat_add(client->deadline_ns, client->head.period_ns / 4096);
+    if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
         tokenpool_client_priv_lapse(client);
-    } else if (qos_elapsed_ns(client->tick_ns, now_ns) >= client->head.check_ns) {
-        client->tick_ns = now_ns;
+        client->carried = client->debt;
+        tokenpool_client_priv_alone(client);
+    }
+    if (tokenpool_client_priv_has(client) && qos_elapsed_ns(client->tick_ns, now_ns) >= client->head.check_ns) {
+        if (tokenpool_client_priv_spent(client) == client->published && !(client->waiting && client->asked))
+            client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
         tokenpool_client_priv_decay(client);
+        client->tick_ns = now_ns;
         tokenpool_client_priv_publish(client);
         tokenpool_client_priv_consider(client);
     }
@@ -866,13 +974,12 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
 /* Invariant 2 again. */
 QOS_PRIV void tokenpool_client_priv_arm(struct tokenpool_client *client)
 {
+    uint64_t until_ns = qos_min(tokenpool_client_priv_until_ns(client), client->period_at_ns);
     client->base_ns = client->now_ns;
-    if (!client->running || client->timeless || client->stale || client->foreign || client->report_due ||
-        client->period_at_ns == 0)
-        client->span_ns = 0;
-    else
-        client->span_ns = qos_elapsed_ns(
-            client->now_ns, qos_min(client->deadline_ns, qos_sat_add(client->tick_ns, client->head.check_ns)));
+    client->span_ns = 0;
+    if (tokenpool_client_priv_has(client) && !client->report_due)
+        client->span_ns =
+            qos_elapsed_ns(client->now_ns, qos_min(until_ns, qos_sat_add(client->tick_ns, client->head.check_ns)));
 }
 
 QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *client, const uint64_t *head,
@@ -890,6 +997,8 @@ QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *c
     client->head = h;
     client->id = id;
     client->generation = generation;
+    client->seen = UINT32_MAX;
+    client->trial_gap = 1;
     return QOS_OK;
 }
 
@@ -912,7 +1021,7 @@ QOS_API enum qos_status tokenpool_client_attach(struct tokenpool_client *client,
     if (generation && head[0] >> 32 == TOKENPOOL_PRIV_MAGIC && id < head[1] >> 32 &&
         storage_bytes >= tokenpool_priv_storage_bytes((uint32_t)(head[1] >> 32))) {
         terms = qos_atomic_load_relaxed(&shared[TOKENPOOL_OFFSET_TERMS / 8 + id]);
-        if (tokenpool_priv_low(terms) != generation)
+        if (tokenpool_priv_generation(terms) != generation)
             return QOS_ESTALE;
     }
     s = tokenpool_client_priv_attach(client, head, storage_bytes, id, generation);
@@ -932,12 +1041,6 @@ QOS_API enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *
     return tokenpool_client_priv_attach(client, w, storage_bytes, id, generation);
 }
 
-QOS_API void tokenpool_client_start_now(struct tokenpool_client *client)
-{
-    client->unused_slot = true;
-    client->fresh = 1; /* others may have emptied the pool: read it before a claim */
-}
-
 QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client)
 {
     return client->epoch;
@@ -945,7 +1048,7 @@ QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client)
 
 QOS_API uint64_t tokenpool_client_held(const struct tokenpool_client *client)
 {
-    return client->timeless || client->stale || client->foreign ? 0 : client->held;
+    return client->held + client->locked;
 }
 
 QOS_API void tokenpool_client_complete(struct tokenpool_client *client, uint64_t n)
@@ -966,163 +1069,179 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
-/* The start of E is bounded: its tokens end at deadline_ns. */
-QOS_PRIV void tokenpool_client_priv_timed(struct tokenpool_client *client, uint64_t deadline_ns)
+/* What an epoch begins with: K, and tokens that count as spent. The first report of an engine continues the slot's. */
+QOS_PRIV void tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
 {
-    client->timeless = client->beat_known = false;
-    client->deadline_ns = deadline_ns;
-    client->begin_ns = client->tick_ns = client->now_ns;
-    client->final = false;
+    uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
+    uint64_t limit = tokenpool_priv_limit(client->seen_terms);
+    *kept = reservation;
+    *spent = client->carried;
+    if (client->attached || client->report >> 59 != tokenpool_priv_tag(client->seen))
+        return;
+    *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
+    *spent = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
+    if ((client->report >> 54 & 3) == TOKENPOOL_PRIV_FINAL) /* it does not say what was spent */
+        *spent = limit;
+    *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
 }
 
-/* Begins seen_epoch by its terms. Tokens claimed early from its pool count. */
-QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client, uint64_t terms)
+/* Begins the epoch `seen` by its terms. Tokens claimed early from its pool count. */
+QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 {
-    uint64_t debt = client->debt, life_ns = tokenpool_client_priv_life_ns(client);
-    bool early = client->early && client->early_epoch == client->seen_epoch;
-    uint64_t deadline_ns = qos_sat_add(client->prev_ns, life_ns);
-    tokenpool_client_priv_lapse(client);
-    client->epoch = client->seen_epoch;
-    client->known = client->running = true;
-    client->alone = false;
-    client->report_due = client->reported = false;
-    client->quarter = 0;
+    bool early = client->early_epoch == client->seen;
+    uint64_t kept, spent;
+    tokenpool_client_priv_opening(client, &kept, &spent);
+    client->epoch = client->seen;
+    client->state = TOKENPOOL_PRIV_IN_HOLD;
     client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
     if (client->fresh)
         client->fresh--;
-    if (client->early && !early && !client->fresh) /* that claim was of a later pool */
+    if (client->early_epoch && !early && !client->fresh) /* that claim was of a later pool */
         client->fresh = 1;
     client->peek_at_ns = client->peek_wait_ns = 0;
-    client->period_at_ns = QOS_NEVER;
-    client->reservation = qos_min(tokenpool_priv_reservation(terms), client->head.client_capacity);
-    client->limit = tokenpool_priv_limit(terms);
-    client->kept = client->reported_kept = client->reservation;
-    client->reported_done = 0;
+    client->reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
+    client->limit = tokenpool_priv_limit(client->seen_terms);
+    client->kept = client->reported_kept = kept;
     client->gained = early ? client->early_tokens : 0;
+    if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
+        client->may_claim = false;
+    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen))
+        client->gained += qos_sat_sub(spent, kept);
     if (!early)
         client->tickets = 0;
-    client->early = false;
+    client->early_epoch = 0;
     client->completed = 0;
-    client->published = debt;
-    client->published_borrowed = qos_sat_sub(debt, client->kept);
-    client->allowance = client->held = 0; /* the debt is what this period has spent so far */
-    client->debt = debt;
-    tokenpool_client_priv_allow(client);
-    client->timeless = true;
+    client->slack = qos_min(client->slack, client->reservation);
+    client->allowance = client->held = client->locked = 0;
+    client->debt = client->published = spent;
+    client->published_borrowed = qos_sat_sub(spent, kept);
+    client->report_due = false;
+    client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->tick_ns = client->now_ns;
-    client->beat_at_ns = 0;
-    if (client->prev_known && qos_elapsed_ns(client->prev_ns, client->now_ns) <= client->head.period_ns / 16)
-        tokenpool_client_priv_timed(client, deadline_ns);
+    client->idle_ns = 0;
+    client->end_ns = client->due_ns > client->now_ns
+                         ? client->due_ns
+                         : qos_sat_add(client->now_ns, tokenpool_client_priv_life_ns(client));
+    tokenpool_client_priv_lease(client, spent);
 }
 
 /* TOKENPOOL_GO_ON: no monitor started the next period. The engine renews its reservation; it does not use the pool. */
-QOS_PRIV void tokenpool_client_priv_go_on(struct tokenpool_client *client)
+QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client)
 {
-    uint64_t patience_ns = client->alone ? 0 : client->head.period_ns / 8;
-    if (!(client->head.flags & TOKENPOOL_GO_ON) || client->running || !client->known || !client->terms_generation ||
-        client->seen_epoch != client->epoch || client->epoch == 0 || !client->expected ||
-        client->op_ns < qos_sat_add(client->expect_ns, patience_ns))
-        return;
-    client->prev_known = true;
-    client->prev_ns = client->op_ns;
-    client->early = false;
-    tokenpool_client_priv_begin(client, client->seen_terms);
-    client->alone = true;
+    client->early_epoch = 0;
+    tokenpool_client_priv_begin(client);
+    client->state = TOKENPOOL_PRIV_IN_ALONE;
     client->may_claim = false;
-    client->period_at_ns = qos_sat_add(client->now_ns, client->head.period_ns / 16);
+    client->end_ns = qos_sat_add(client->now_ns, client->head.period_ns);
+    client->lease_end = 0; /* it reports first */
+    tokenpool_client_priv_allow(client);
+    client->report_due = true;
+}
+
+/* When the period word is read again: the longer the next epoch is overdue, the later. */
+QOS_PRIV uint64_t tokenpool_client_priv_look_ns(const struct tokenpool_client *client)
+{
+    const struct tokenpool_priv_head *head = &client->head;
+    uint64_t wait_ns = qos_min(qos_elapsed_ns(client->due_ns, client->op_ns), head->period_ns / 8);
+    if (client->state == TOKENPOOL_PRIV_IN_ALONE)
+        wait_ns = head->period_ns / 16;
+    if (client->state == TOKENPOOL_PRIV_IN_HOLD && !client->due_ns)
+        wait_ns = head->period_ns / 64;
+    if (client->state == TOKENPOOL_PRIV_IN_HOLD && client->op_ns < client->due_ns)
+        return client->due_ns;
+    /* the deadline is early by a link's drift: at first not a whole poll later */
+    return qos_sat_add(client->op_ns, qos_max(wait_ns, qos_min(head->poll_ns, head->period_ns / 4096 + 1)));
 }
 
 QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, uint64_t period)
 {
-    uint32_t epoch = tokenpool_priv_period_epoch(period);
-    uint64_t overdue_ns = client->expected ? qos_elapsed_ns(client->expect_ns, client->op_ns) : 0, wait_ns;
-    wait_ns = qos_max(qos_min(overdue_ns, client->head.period_ns / 8), client->head.poll_ns);
-    client->period_at_ns = client->running && !client->alone ? QOS_NEVER : qos_sat_add(client->op_ns, wait_ns);
-    if (!tokenpool_priv_period_valid(period))
-        return; /* a stray store; the monitor repairs it */
-    client->foreign = period != 0 && period >> 48 != client->head.incarnation;
-    if (client->foreign)
+    uint64_t life_ns = tokenpool_client_priv_life_ns(client), links = 1;
+    uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
+    client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
+    if (!tokenpool_priv_period_valid(period)) { /* a stray store; the monitor repairs it */
+        client->due_ns = qos_default(client->due_ns, client->op_ns);
         return;
-    if (!client->seen || epoch != client->seen_epoch) {
-        client->prev_known = client->seen;
-        client->prev_ns = client->seen_ns;
-        client->seen_epoch = epoch;
-        client->expected = client->beat_known = false;
-        client->seen = true;
     }
-    client->seen_ns = client->op_ns;
-    if (!client->known && !(client->unused_slot && epoch)) {
-        client->known = true; /* found running: another engine may have used it */
-        client->epoch = epoch;
-    } else if (epoch && (!client->known || epoch != client->epoch)) {
-        if (client->running)
-            tokenpool_client_priv_lapse(client);
-        client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
-        if (period & TOKENPOOL_PRIV_OPEN) {
-            client->seen_period = period;
-            client->starting = TOKENPOOL_PRIV_TERMS;
-        }
-    } else {
-        tokenpool_client_priv_go_on(client);
+    if (period != 0 && period >> 48 != client->head.incarnation) {
+        tokenpool_client_priv_lapse(client);
+        client->state = TOKENPOOL_PRIV_IN_OUT;
+        client->period_at_ns = qos_sat_add(client->op_ns, client->head.period_ns / 8);
+        return;
     }
+    if (epoch != client->seen) {
+        tokenpool_client_priv_lapse(client);
+        if (takeovers == client->takeovers && epoch > client->seen && epoch - client->seen < 1024)
+            links = epoch - client->seen; /* each one T long; a takeover may skip a number */
+        if (client->deadline_ns)
+            client->deadline_ns = qos_sat_add(client->deadline_ns, qos_sat_mul(links, life_ns));
+        client->due_ns = client->deadline_ns > client->op_ns ? client->deadline_ns : 0;
+        client->seen = epoch;
+        client->takeovers = takeovers;
+        client->first_ns = client->op_ns;
+    }
+    client->deadline_ns = qos_max(client->deadline_ns, qos_sat_add(client->op_ns, 1));
+    if (!tokenpool_client_priv_has(client) && (period & TOKENPOOL_PRIV_OPEN) && epoch != client->epoch) {
+        client->state = TOKENPOOL_PRIV_IN_TERMS;
+        return;
+    }
+    if (client->state == TOKENPOOL_PRIV_IN_HOLD && (client->head.flags & TOKENPOOL_GO_ON) &&
+        qos_elapsed_ns(client->first_ns, client->op_ns) >= client->head.period_ns + client->head.period_ns / 8) {
+        tokenpool_client_priv_lapse(client);
+        tokenpool_client_priv_alone(client);
+    }
+    client->period_at_ns = tokenpool_client_priv_look_ns(client);
 }
 
-QOS_PRIV void tokenpool_client_priv_confirmed(struct tokenpool_client *client, uint64_t period)
+QOS_PRIV void tokenpool_client_priv_saw_terms(struct tokenpool_client *client, uint64_t terms)
 {
-    uint32_t generation = tokenpool_priv_low(client->seen_terms);
-    client->starting = TOKENPOOL_PRIV_NONE;
-    client->period_at_ns = 0;
-    if (period != client->seen_period) /* P2 */
+    uint32_t generation = tokenpool_priv_generation(terms);
+    client->state = TOKENPOOL_PRIV_IN_WATCH;
+    client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
+    if ((terms & 0x1fu) != tokenpool_priv_tag(client->seen)) /* of another epoch, or a stray store */
         return;
-    if (client->generation == 0 && tokenpool_priv_limit(client->seen_terms))
+    if (client->generation == 0 && tokenpool_priv_limit(terms))
         client->generation = generation;
-    client->terms_generation = generation;
-    client->stale = client->generation && generation != client->generation;
-    if (client->stale) { /* until terms of our generation return: this may be a stray store */
-        client->epoch = client->seen_epoch;
-        client->known = true;
+    client->seen_terms = terms;
+    if (client->generation && generation != client->generation) {
+        client->state = TOKENPOOL_PRIV_IN_OUT;
+        client->epoch = client->seen;
+    } else if (tokenpool_priv_limit(terms) == 0) { /* not joined in this epoch */
+        client->epoch = client->seen;
+    } else {
+        client->state = TOKENPOOL_PRIV_IN_OPEN;
         return;
     }
-    tokenpool_client_priv_begin(client, client->seen_terms);
+    client->period_at_ns = tokenpool_client_priv_look_ns(client);
 }
 
-/* The heartbeat: an upper bound on the age of an epoch, if it moved twice between three reads. */
-QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, uint64_t beat)
+/* The answer of a report's swap. */
+QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, uint64_t answer)
 {
-    uint64_t life_ns = tokenpool_client_priv_life_ns(client), age_ns = beat & ((UINT64_C(1) << 44) - 1), deadline_ns;
-    uint32_t epoch = (uint32_t)(beat >> 44);
-    bool moved = client->beat_known && beat != client->beat, twice = moved && client->beat_moved;
-    deadline_ns = qos_sat_add(client->beat_from_ns, qos_sat_sub(life_ns, age_ns));
-    client->beat_at_ns = qos_sat_add(client->op_ns, client->head.check_ns);
-    if (moved) { /* this beat was written after the last read, so the clock of the next beat is later than that read */
-        client->beat_moved = true;
-        client->beat_from_ns = client->beat_ns;
-    }
-    client->beat_moved = client->beat_moved && client->beat_known;
-    client->beat_known = true;
-    client->beat = beat;
-    client->beat_ns = client->op_ns;
-    if (epoch == 0 || epoch != client->seen_epoch) {
-        client->period_at_ns = 0;
-        client->expected = client->expected || !client->running;
-        if (client->expected)
-            client->expect_ns = client->op_ns;
+    uint64_t incarnation = answer >> 56 & 7;
+    bool opening = client->state == TOKENPOOL_PRIV_IN_OPEN, swapped = answer == client->report;
+    if (!swapped && client->attached && incarnation != client->attached) {
+        tokenpool_client_priv_lapse(client);
+        client->state = TOKENPOOL_PRIV_IN_FENCED;
         return;
     }
-    if (!client->running) { /* this period was found running, or has ended */
-        client->expected = true;
-        client->expect_ns = qos_sat_add(client->op_ns, qos_sat_sub(client->head.period_ns, age_ns));
-        client->period_at_ns = qos_sat_sub(client->expect_ns, client->head.period_ns / 4096);
-        client->period_at_ns = qos_max(client->period_at_ns, qos_sat_add(client->op_ns, client->head.poll_ns));
-    } else if (twice && client->timeless && client->epoch == epoch) {
-        if (deadline_ns > client->now_ns) {
-            tokenpool_client_priv_timed(client, deadline_ns);
-        } else { /* too late for this one */
-            tokenpool_client_priv_lapse(client);
-            client->expected = true;
-            client->expect_ns = deadline_ns;
-        }
+    client->report = swapped && !opening ? client->writing : answer;
+    if (!swapped && opening) /* a join changes the terms before the report: read them again */
+        client->state = TOKENPOOL_PRIV_IN_TERMS;
+    if (!swapped || (!opening && !tokenpool_client_priv_has(client)))
+        return; /* the monitor, or a former engine, wrote first: again */
+    if (opening) {
+        tokenpool_client_priv_begin(client);
+        client->report = client->writing;
+        client->attached = (uint32_t)(client->writing >> 56 & 7);
+        client->period_at_ns = qos_max(client->due_ns, client->period_at_ns);
+        return;
     }
+    if (client->declared == QOS_UNLIMITED)
+        return;
+    client->report_due = false;
+    client->reported_kept = client->writing >> 26 & TOKENPOOL_TOKENS_MAX;
+    client->phase = (uint8_t)(client->writing >> 54 & 3);
+    tokenpool_client_priv_lease(client, client->declared);
 }
 
 /* -- claims */
@@ -1130,7 +1249,8 @@ QOS_PRIV void tokenpool_client_priv_saw_beat(struct tokenpool_client *client, ui
 /* Tokens that are needed beyond those held. */
 QOS_PRIV uint64_t tokenpool_client_priv_lack(const struct tokenpool_client *client, uint64_t need)
 {
-    return need > client->held ? need + client->debt - client->held : 0;
+    uint64_t held = tokenpool_client_held(client);
+    return need > held ? need + client->debt - held : 0;
 }
 
 /* Tokens up to the limit. */
@@ -1149,7 +1269,7 @@ QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *clien
 QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 {
     bool crowd = client->head.clients > 1000;
-    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->deadline_ns);
+    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
     uint64_t least_ns = crowd ? 4 * client->head.check_ns : client->head.poll_ns;
     uint64_t most_ns = qos_max(left_ns / (crowd ? 2 : 4), crowd ? least_ns : client->head.check_ns);
     client->peek_wait_ns = qos_min(qos_max(qos_sat_mul(client->peek_wait_ns, 2), least_ns), most_ns);
@@ -1174,7 +1294,7 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     int64_t count = tokenpool_word_count(pool);
     uint64_t got = count <= 0 || ordered ? 0 : qos_min((uint64_t)count, client->claim);
     uint32_t epoch = tokenpool_word_epoch(pool);
-    if (epoch == client->epoch && (!client->running || client->alone)) { /* it ended meanwhile */
+    if (epoch == client->epoch && client->state != TOKENPOOL_PRIV_IN_HOLD) { /* it ended meanwhile */
         qos_counter_add(&client->voided, got);
         return;
     }
@@ -1186,9 +1306,6 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     if (epoch != client->epoch) { /* a new period, not known yet: the tokens are kept for it */
         tokenpool_client_priv_saw_pool(client, pool, client->claim);
         client->pool = tokenpool_priv_word((int64_t)qos_wrap_sub((uint64_t)count, client->claim), epoch, 0);
-        if (client->running)
-            tokenpool_client_priv_lapse(client);
-        client->early = true;
         client->early_epoch = epoch;
         client->early_tokens = got;
     } else if (!ordered) {
@@ -1205,7 +1322,7 @@ QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, 
     int64_t ready = (int64_t)qos_wrap_sub((uint64_t)tokenpool_word_count(served), client->ticket);
     uint64_t n = ready <= 0 ? 0 : qos_min((uint64_t)ready, client->tickets);
     tokenpool_client_priv_wait(client);
-    if (tokenpool_word_epoch(served) != client->epoch || !client->running || client->alone)
+    if (tokenpool_word_epoch(served) != client->epoch || client->state != TOKENPOOL_PRIV_IN_HOLD || client->early_epoch)
         return;
     if (n)
         client->peek_wait_ns = 0;
@@ -1223,7 +1340,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
 {
     uint64_t lack = tokenpool_client_priv_lack(client, need), room = tokenpool_client_priv_room(client);
     bool large = lack > client->head.batch && !tokenpool_client_priv_ordered(client);
-    if (lack == 0 || room == 0 || client->alone)
+    if (lack == 0 || room == 0)
         return QOS_NEVER;
     if (client->tickets) {
         *what = TOKENPOOL_PRIV_SERVED;
@@ -1249,51 +1366,59 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
                                             enum tokenpool_priv_pending *what)
 {
     enum tokenpool_priv_pending claim = TOKENPOOL_PRIV_NONE;
-    uint64_t at = QOS_NEVER, claim_at;
+    uint64_t at = client->period_at_ns, claim_at;
+    bool has = tokenpool_client_priv_has(client), sure = client->now_ns < tokenpool_client_priv_until_ns(client);
     *what = TOKENPOOL_PRIV_NONE;
-    if (client->starting) {
-        *what = (enum tokenpool_priv_pending)client->starting;
+    if (client->state == TOKENPOOL_PRIV_IN_FENCED)
+        return QOS_NEVER;
+    if (client->state == TOKENPOOL_PRIV_IN_TERMS || client->state == TOKENPOOL_PRIV_IN_OPEN) {
+        *what = client->state == TOKENPOOL_PRIV_IN_OPEN ? TOKENPOOL_PRIV_REPORT : TOKENPOOL_PRIV_TERMS;
         return 0;
     }
-    if (client->period_at_ns < at) {
-        at = client->period_at_ns;
-        *what = TOKENPOOL_PRIV_PERIOD;
-    }
-    if (client->foreign || at == 0)
+    *what = TOKENPOOL_PRIV_PERIOD;
+    if (!has || at == 0)
         return at;
-    if (client->running && !client->timeless) {
-        if (client->report_due) {
-            *what = TOKENPOOL_PRIV_REPORT;
-            return 0;
-        }
-        claim_at = tokenpool_client_priv_want(client, need, &claim);
-        if (claim_at < at) {
-            at = claim_at;
-            *what = claim;
-        }
-    } else if (client->seen && client->epoch && (client->running || !client->expected) && client->beat_at_ns < at) {
-        at = client->beat_at_ns;
-        *what = TOKENPOOL_PRIV_BEAT;
+    if (client->report_due || (need > client->held && client->locked && need <= tokenpool_client_held(client))) {
+        *what = TOKENPOOL_PRIV_REPORT;
+        return 0;
+    }
+    if (client->state == TOKENPOOL_PRIV_IN_ALONE)
+        return qos_min(at, client->end_ns);
+    /* Tokens in hand, but perhaps over: behind a transport not at each take, where the next period is near. */
+    if (!sure && need && need <= client->held)
+        return client->shared || !client->due_ns ? 0 : at;
+    claim_at = tokenpool_client_priv_want(client, need, &claim);
+    if (claim_at < at) {
+        at = claim_at;
+        *what = sure ? claim : TOKENPOOL_PRIV_PERIOD;
     }
     return at;
 }
 
-QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client)
+/* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
+QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
-    uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), demand;
-    uint64_t spent = tokenpool_client_priv_spent(client);
-    client->quarter = tokenpool_client_priv_quarter(client);
-    client->report_due = false;
-    client->reported = true;
-    client->reported_kept = client->kept;
-    client->reported_done = done;
+    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
+    uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase = TOKENPOOL_PRIV_EARLY;
+    uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
+    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->tick_ns);
+    uint32_t epoch = client->epoch;
     /* A queue below 2 % of the completed I/Os is no backlog: the client's next requests are on their way. */
-    demand = client->waiting && client->asked ? 3
-             : client->queued > done / 50     ? 2
-             : client->queued || spent > done ? 1
-                                              : 0;
-    return tokenpool_priv_tag(client->epoch) << 58 | (uint64_t)client->quarter << 56 | demand << 54 |
-           client->kept << 27 | done;
+    demand = client->waiting && client->asked && tokenpool_client_priv_room(client) ? 3
+             : client->queued > done / 50                                           ? 2
+             : client->queued || spent > done || client->idle_ns < elapsed_ns / 8   ? 1
+                                                                                    : 0;
+    if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
+        tokenpool_client_priv_opening(client, &kept, &spent);
+        epoch = client->seen;
+    } else {
+        phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
+        if (need <= tokenpool_client_held(client)) /* a request above the lease */
+            spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
+    }
+    client->declared = spent;
+    shown = phase == TOKENPOOL_PRIV_FINAL ? done : qos_min(spent, TOKENPOOL_TOKENS_MAX);
+    return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | phase << 54 | demand << 52 | kept << 26 | shown;
 }
 
 QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tokenpool_priv_pending what, uint64_t need,
@@ -1305,9 +1430,11 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
     op->operand = op->compare = 0;
     op->offset_bytes = TOKENPOOL_OFFSET_PERIOD;
     if (what == TOKENPOOL_PRIV_REPORT) { /* R1 */
-        op->kind = TOKENPOOL_WRITE;
+        client->writing = tokenpool_client_priv_report(client, need);
+        op->kind = TOKENPOOL_COMPARE_SWAP;
         op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
-        op->operand = tokenpool_client_priv_report(client);
+        op->compare = client->report;
+        op->operand = client->writing;
     } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
         client->claim = qos_min(client->head.batch, tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
@@ -1327,8 +1454,6 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
     } else if (what == TOKENPOOL_PRIV_SERVED) {
         op->offset_bytes = TOKENPOOL_OFFSET_SERVED;
-    } else if (what == TOKENPOOL_PRIV_BEAT) {
-        op->offset_bytes = TOKENPOOL_OFFSET_BEAT;
     } else if (what == TOKENPOOL_PRIV_TERMS) {
         op->offset_bytes = TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * client->id;
     }
@@ -1353,12 +1478,8 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
     client->pending = TOKENPOOL_PRIV_NONE;
     switch (what) {
     case TOKENPOOL_PRIV_PERIOD: tokenpool_client_priv_saw_period(client, answer); break;
-    case TOKENPOOL_PRIV_TERMS:
-        client->seen_terms = answer;
-        client->starting = TOKENPOOL_PRIV_CONFIRM;
-        break;
-    case TOKENPOOL_PRIV_CONFIRM: tokenpool_client_priv_confirmed(client, answer); break;
-    case TOKENPOOL_PRIV_BEAT: tokenpool_client_priv_saw_beat(client, answer); break;
+    case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;
+    case TOKENPOOL_PRIV_REPORT: tokenpool_client_priv_reported(client, answer); break;
     case TOKENPOOL_PRIV_SERVED: tokenpool_client_priv_saw_served(client, answer); break;
     case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer, 0); break;
     case TOKENPOOL_PRIV_CLAIM: tokenpool_client_priv_claimed(client, answer); break;
@@ -1376,17 +1497,15 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
 QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
 {
     uint8_t what = client->pending;
-    client->pending = client->starting = TOKENPOOL_PRIV_NONE;
+    client->pending = TOKENPOOL_PRIV_NONE;
     if (what == TOKENPOOL_PRIV_CLAIM || what == TOKENPOOL_PRIV_CLAIM_ALL) { /* invariant 3: read before the next */
         client->may_claim = false;
         client->peek_at_ns = 0;
         client->fresh = 2; /* it may have been of the pool of a period that is not known yet, or the one after */
     }
-    if (what == TOKENPOOL_PRIV_REPORT)
-        client->report_due = true;
-    if (what >= TOKENPOOL_PRIV_PERIOD && what <= TOKENPOOL_PRIV_CONFIRM)
+    if (what == TOKENPOOL_PRIV_PERIOD)
         client->period_at_ns = qos_sat_add(client->now_ns, client->head.poll_ns);
-    tokenpool_client_priv_arm(client);
+    tokenpool_client_priv_arm(client); /* terms and reports: again at once */
 }
 
 /* Most operations of one call on local memory. */
@@ -1400,10 +1519,12 @@ QOS_API void tokenpool_client_run(struct tokenpool_client *client, uint64_t now_
         tokenpool_client_done(client, tokenpool_storage_run(client->shared, &op));
 }
 
+/* After the operations that were due: n tokens, or why not. */
 QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpool_client *client, uint64_t now_ns,
                                                                   uint64_t n)
 {
     enum tokenpool_priv_pending what;
+    uint64_t lack;
     if (n == 0 || n > client->head.client_capacity)
         return QOS_ERANGE;
     if (client->shared) {
@@ -1414,20 +1535,26 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
         if (!client->pending && tokenpool_client_priv_due(client, n, &what) <= now_ns)
             return QOS_EAGAIN; /* tokenpool_client_next first: a report or a poll is due */
     }
-    if (client->stale || client->foreign)
+    if (client->state >= TOKENPOOL_PRIV_IN_OUT)
         return QOS_ESTALE;
-    if (n <= tokenpool_client_held(client)) {
+    if (!tokenpool_client_priv_has(client))
+        return QOS_EAGAIN;
+    if (n <= client->held && now_ns < tokenpool_client_priv_until_ns(client)) {
         client->held -= n;
         return QOS_OK;
     }
-    if (client->running && client->limit && n > client->limit)
+    lack = tokenpool_client_priv_lack(client, n);
+    if (lack == 0)
+        return QOS_EAGAIN; /* a report is under way, or a read */
+    if (n > client->limit)
         return QOS_ERANGE;
     if (!client->waiting) /* counted once for each request, not for each try */
         qos_counter_add(&client->counters.refused, 1);
+    if (client->kept < client->reservation)
+        tokenpool_client_priv_regret(client, n);
     client->waiting = (uint32_t)n;
     client->asked = true;
-    return client->running && tokenpool_client_priv_lack(client, n) > tokenpool_client_priv_room(client) ? QOS_ELIMIT
-                                                                                                         : QOS_EAGAIN;
+    return lack > tokenpool_client_priv_room(client) ? QOS_ELIMIT : QOS_EAGAIN;
 }
 
 QOS_API enum qos_status tokenpool_client_take(struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
@@ -1443,15 +1570,26 @@ QOS_API enum qos_status tokenpool_client_take(struct tokenpool_client *client, u
 
 QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
 {
+    uint64_t held;
     QOS_ASSERT(client);
     if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
         return QOS_ERANGE;
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
-    if (n > client->held && (client->head.debt_max == 0 || client->debt > client->head.debt_max))
+    if (client->state >= TOKENPOOL_PRIV_IN_OUT)
+        return QOS_ESTALE;
+    held = client->held;
+    client->report_due = client->report_due || n > held;
+    if (n > tokenpool_client_held(client) && (client->head.debt_max == 0 || client->debt > client->head.debt_max))
         return QOS_EDEBT;
-    client->debt += qos_sat_sub(n, client->held);
-    client->held = qos_sat_sub(client->held, n);
+    client->held = qos_sat_sub(held, n);
+    if (tokenpool_client_priv_has(client)) { /* what is held behind a report is used before a debt is made */
+        client->debt += qos_sat_sub(n, held);
+        tokenpool_client_priv_allow(client);
+    } else {
+        client->debt += n;
+        client->carried += n;
+    }
     return QOS_OK;
 }
 
@@ -1461,11 +1599,12 @@ QOS_API enum qos_status tokenpool_client_put_back(struct tokenpool_client *clien
     QOS_ASSERT(client);
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
-    if (!client->running || epoch != client->epoch)
+    if (!tokenpool_client_priv_has(client) || epoch != client->epoch)
         return QOS_ESTALE;
     n = qos_min(n, tokenpool_client_priv_spent(client));
     client->held += qos_sat_sub(n, client->debt);
     client->debt = qos_sat_sub(client->debt, n);
+    tokenpool_client_priv_allow(client);
     return QOS_OK;
 }
 
@@ -1473,32 +1612,32 @@ QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client,
 {
     enum tokenpool_priv_pending what;
     uint64_t at;
-    if (now_ns < client->now_ns || (n > 0 && n <= tokenpool_client_held(client)))
+    if (now_ns < client->now_ns)
         return now_ns;
     at = tokenpool_client_priv_due(client, n, &what);
-    if (client->running && !client->timeless && !client->stale) {
+    if (tokenpool_client_priv_has(client)) {
+        if (n > 0 && n <= client->held && now_ns < tokenpool_client_priv_until_ns(client))
+            return now_ns;
         at = qos_min(at, qos_sat_add(client->tick_ns, client->head.check_ns));
-        at = qos_min(at, client->deadline_ns);
     }
     return qos_max(at, now_ns);
 }
 
 QOS_API enum qos_status tokenpool_client_info(const struct tokenpool_client *client, struct tokenpool_client_state *out)
 {
-    bool usable = client->running && !client->timeless && !client->stale && !client->foreign;
     out->epoch = client->epoch;
     out->reservation = client->reservation;
     out->limit = client->limit;
     out->kept = client->kept;
     out->gained = client->gained;
     out->held = tokenpool_client_held(client);
-    out->deadline_ns = usable ? client->deadline_ns : 0;
+    out->deadline_ns = tokenpool_client_priv_has(client) ? tokenpool_client_priv_until_ns(client) : 0;
     out->claims = qos_counter_read(&client->claims);
     out->voided = qos_counter_read(&client->voided);
     out->report_bytes = tokenpool_storage_report(client->head.clients, client->id);
     out->generation = client->generation;
-    out->running = usable;
-    out->stale = client->stale || client->foreign;
+    out->running = tokenpool_client_priv_has(client);
+    out->stale = client->state >= TOKENPOOL_PRIV_IN_OUT;
     return QOS_OK;
 }
 
@@ -1597,9 +1736,12 @@ struct tokenpool_monitor {
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
+    uint64_t late, late_before, fallen_from,
+        excused;         /* tokens that stayed unspent though wanted; before the last fall; not a sign */
+    uint32_t gap, since; /* periods from the last late one to a growth: least, now */
     uint32_t window_used, window_at, grown, clients, incarnation, epoch, seq, tries, waiting, backlogged;
-    uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
-    bool started, looked, unconfirmed;     /* unconfirmed: the epoch began after now_ns, at an unknown time */
+    uint8_t pending, change, role, unsure;   /* operation under way; next one; role; swap without an answer */
+    bool grew, started, looked, unconfirmed; /* unconfirmed: the epoch began after now_ns, at an unknown time */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -1642,6 +1784,12 @@ QOS_PRIV qos_word_t *tokenpool_monitor_priv_at(const struct tokenpool_monitor *m
 QOS_PRIV qos_word_t *tokenpool_monitor_priv_terms(const struct tokenpool_monitor *monitor, uint32_t id)
 {
     return tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * id);
+}
+
+/* The low bits of a slot's terms: its generation and the epoch's tag. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_low(const struct tokenpool_monitor *monitor, uint32_t id)
+{
+    return (uint64_t)monitor->generation[id] << 5 | tokenpool_priv_tag(monitor->epoch);
 }
 
 QOS_PRIV uint64_t tokenpool_monitor_priv_admitted_at(const struct tokenpool_monitor *monitor, uint32_t id)
@@ -1778,7 +1926,8 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
                                                uint64_t limit, uint64_t *fits)
 {
     enum qos_status s;
-    qos_word_t *terms;
+    qos_word_t *terms, *report;
+    uint64_t word;
     QOS_ASSERT(monitor);
     if (id >= monitor->config.clients)
         return QOS_ENOENT;
@@ -1788,15 +1937,20 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     if (s != QOS_OK)
         return s;
     terms = tokenpool_monitor_priv_terms(monitor, id);
+    report = tokenpool_monitor_priv_report(monitor, id);
     if (!monitor->generation[id])
-        monitor->generation[id] = tokenpool_priv_low(qos_atomic_load_relaxed(terms));
-    monitor->generation[id] = monitor->generation[id] >= 0x3ffu ? 1 : monitor->generation[id] + 1;
+        monitor->generation[id] = tokenpool_priv_generation(qos_atomic_load_relaxed(terms));
+    monitor->generation[id] = monitor->generation[id] >= 0x7fu ? 1 : monitor->generation[id] + 1;
     monitor->state[id] = TOKENPOOL_PRIV_FRESH;
     monitor->used[id] = monitor->under[id] = monitor->silent[id] = 0;
     monitor->done[id] = monitor->beyond[id] = 0;
     monitor->demand[id] = 3;
+    /* The old engine is void before the new admission exists: a monitor that dies between has admitted nobody. */
+    qos_atomic_store_release(terms, tokenpool_priv_terms(0, 0, tokenpool_monitor_priv_low(monitor, id)));
+    word = qos_atomic_load_relaxed(report);
+    while (!qos_atomic_cas_relaxed(report, &word, ((word >> 56 & 7) % 7 + 1) << 56)) {
+    }
     tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
-    qos_atomic_store_release(terms, tokenpool_priv_terms(0, 0, monitor->generation[id])); /* voids the old engine */
     monitor->clients++;
     return QOS_OK;
 }
@@ -1852,7 +2006,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
             monitor->state[i] = good ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
         monitor->reservation[i] = good ? (uint32_t)reservation : 0;
         monitor->limit[i] = good ? (uint32_t)limit : 0;
-        monitor->generation[i] = tokenpool_priv_low(terms);
+        monitor->generation[i] = tokenpool_priv_generation(terms);
         monitor->admitted += monitor->reservation[i];
         monitor->clients += good;
     }
@@ -1860,10 +2014,10 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 
 /* -- reports */
 
-#define TOKENPOOL_PRIV_SUM 32u /* reports whose sums fit 32 bits: a field has 27 */
+#define TOKENPOOL_PRIV_SUM 32u /* reports whose sums fit 32 bits: a field has 26 */
 
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
- * does not depend on who reported: all fields are below 2^27, so that differences have a sign. */
+ * does not depend on who reported: all fields are below 2^26, so that differences have a sign. */
 QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
                                          uint32_t n)
 {
@@ -1874,11 +2028,11 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     int32_t largest = (int32_t)info->largest;
     uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, holders = 0, j;
     for (j = 0; j < n; j++) {
-        int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 58) == tag ? -1 : 0;
-        int32_t above = ((int32_t)(word[j] >> 27) & mask) - most, done = (int32_t)word[j] & mask & fresh;
+        int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0;
+        int32_t above = ((int32_t)(word[j] >> 26) & mask) - most, done = (int32_t)word[j] & mask & fresh;
         int32_t k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
         int32_t rest = k > done ? k - done : 0;
-        int32_t busy_mask = (((int32_t)(word[j] >> 54) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
+        int32_t busy_mask = (((int32_t)(word[j] >> 52) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
@@ -1921,13 +2075,11 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
 /* The last report of a slot for the period that ends. Returns its N, at most what the client can have got. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *monitor, uint32_t id, uint64_t tag)
 {
-    qos_word_t *slot = tokenpool_monitor_priv_report(monitor, id);
-    uint64_t word = qos_atomic_load_relaxed(slot), issued = monitor->issued[id];
-    uint64_t kept = word >> 27 & TOKENPOOL_TOKENS_MAX;
-    bool heard = word >> 58 == tag, unused;
-    uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, issued + monitor->info.claimed) : 0;
-    if (word != 0 && !heard)
-        qos_atomic_store_relaxed(slot, 0); /* tags repeat after 63 periods */
+    uint64_t word = qos_atomic_load_relaxed(tokenpool_monitor_priv_report(monitor, id)), issued = monitor->issued[id];
+    uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX;
+    bool heard = word >> 59 == tag, unused;
+    uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
+    uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
     monitor->used[id] = (uint32_t)done;
     if (monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH)
         return 0;
@@ -1936,10 +2088,11 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     /* Unused: the client returned some of its reservation; by the paper: it completed less. */
     unused = monitor->config.flags & TOKENPOOL_PAPER ? done < issued : !heard || kept + issued / 64 < issued;
     monitor->under[id] = unused ? monitor->under[id] + 1 : 0;
-    monitor->demand[id] = heard ? (uint8_t)(word >> 54 & 3) : 0;
+    monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
     monitor->waiting += monitor->demand[id] == 3;
     monitor->backlogged += monitor->demand[id] == 2;
-    if (heard && (monitor->state[id] == TOKENPOOL_PRIV_SILENT || (word >> 56 & 3) == 3)) {
+    monitor->late += monitor->demand[id] == 2 ? qos_sat_sub(qos_min(kept, issued), done) : 0;
+    if (heard && (monitor->state[id] == TOKENPOOL_PRIV_SILENT || (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST)) {
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
     } else if (monitor->config.silent_periods != QOS_UNLIMITED &&
@@ -1957,12 +2110,17 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *       capacity_min <= U < Omega           U joins the last M records W; Omega = their mean
  *       else                                Omega stays
  *
- *   That is TOKENPOOL_PAPER. By default the demand of the final reports decides, too:
+ *   That is TOKENPOOL_PAPER. By default it is judged by tokens that stayed unspent although their owners wanted them:
+ *   K - N of the clients with a queue in their last report (late).
  *
- *       a client waited for tokens, and U is close to Omega or above      Omega grows; below the profile's capacity
- *                                                                         each step in a row is twice the last
- *       requests were queued although tokens were held                    U joins W: the node was the limit
- *       else                                                              Omega stays: the demand was the limit
+ *       late, or nobody waited and requests were queued     U joins W: the node was the limit
+ *       nobody late, clients waited, U close to Omega       Omega grows; below the profile's capacity each step in a
+ *                                                           row is twice the last
+ *       else                                                Omega stays: the demand was the limit
+ *
+ *   Each move is a trial. A fall that did not help those who were late is taken back, and so many unspent tokens are no
+ *   sign for some time: their owner may lie. A growth that made clients late doubles the time to the next one, up to 8
+ *   periods.
  *
  *   Where we differ: with U == Omega the estimate never grows once part of a batch stays unspent. Below the floor
  *   (Omega_prof - 3 sigma) it never changes again. Here U close to Omega counts as equal, and the floor is configured.
@@ -1992,8 +2150,24 @@ QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor
 {
     const struct tokenpool_config *config = &monitor->config;
     uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
-    uint64_t step = config->capacity_step;
-    if (monitor->waiting && qos_sat_add(used, within) >= omega) { /* all used, and clients waited */
+    uint64_t step = config->capacity_step, before = monitor->late_before;
+    /* The last reports come up to final_ns before the end: what is served after them is not late. */
+    uint64_t final =
+        qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
+    bool late = qos_sat_sub(monitor->late, monitor->excused) > qos_max(omega / 256, final + final / 4);
+    monitor->late_before = 0;
+    if (monitor->grew && late) /* that step was too much: the next one later */
+        monitor->gap = (uint32_t)qos_min(2u * monitor->gap + 2u, 8);
+    else if (monitor->grew)
+        monitor->gap = 0;
+    monitor->grew = false;
+    monitor->since = late ? 0 : (uint32_t)qos_min(monitor->since + UINT64_C(1), 255);
+    monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
+    if (before && monitor->late > before / 4 * 3) {   /* the fall did not help them: no sign of a slow node */
+        monitor->excused = monitor->late;
+        monitor->capacity_next = qos_max(monitor->fallen_from, monitor->capacity_next);
+    } else if (monitor->waiting && !late && monitor->since > monitor->gap && qos_sat_add(used, within) >= omega) {
+        /* all used, and clients waited */
         monitor->window_used = monitor->window_at = 0;
         if (step == QOS_NOTHING)
             return;
@@ -2001,12 +2175,17 @@ QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor
             step = qos_min(qos_sat_mul(step, UINT64_C(1) << qos_min(monitor->grown, 20)), config->capacity - omega);
         monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
         monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
-    } else if (monitor->backlogged && !monitor->waiting && used && used < omega + within) {
+        monitor->grew = true;
+    } else if (monitor->backlogged && (late || !monitor->waiting) && used && used < omega + within) {
         /* tokens and requests were left: the node was slower than the estimate */
         if (used < monitor->capacity_next / 10 * 9) /* a fall: older records do not apply */
             monitor->window_used = monitor->window_at = 0;
         monitor->grown = 0;
         tokenpool_monitor_priv_record(monitor, used);
+        if (late && monitor->capacity_next + within / 4 < omega) {
+            monitor->late_before = monitor->late;
+            monitor->fallen_from = omega;
+        }
     } /* else the demand was the limit: no information about the node */
 }
 
@@ -2040,6 +2219,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->backlogged = 0;
+    monitor->late = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
@@ -2113,12 +2293,11 @@ QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
 }
 
 /* Swaps the period word; false: it was not `from`. */
-QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t from, uint64_t flags,
-                                                 bool release)
+QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t from, uint64_t flags)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags), expected = from;
-    bool swapped = release ? qos_atomic_cas_release(at, &expected, to) : qos_atomic_cas_relaxed(at, &expected, to);
+    bool swapped = qos_atomic_cas_relaxed(at, &expected, to);
     if (swapped)
         monitor->period = to;
     return swapped;
@@ -2186,16 +2365,21 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 {
     qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint32_t i;
-    if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0, false)) /* M2, P2 */
+    if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0)) /* M2 */
         return false;
     tokenpool_monitor_priv_write_head(monitor);
     for (i = 0; i < monitor->config.clients && qos_atomic_load_relaxed(period) == monitor->period; i++) {
-        uint64_t terms = tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], monitor->generation[i]);
-        qos_atomic_store_release(tokenpool_monitor_priv_terms(monitor, i), terms); /* P2 */
+        qos_word_t *slot = tokenpool_monitor_priv_report(monitor, i);
+        uint64_t word = qos_atomic_load_relaxed(slot);
+        if (word >> 59 == tokenpool_priv_tag(monitor->epoch)) /* 31 periods old: tags repeat */
+            (void)qos_atomic_cas_relaxed(slot, &word, word & TOKENPOOL_PRIV_INCARNATION);
+        uint64_t terms =
+            tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], tokenpool_monitor_priv_low(monitor, i));
+        qos_atomic_store_relaxed(tokenpool_monitor_priv_terms(monitor, i), terms);
         tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, i),
                                     tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
     } /* if another monitor changed the period word, this swap fails */
-    return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN, true); /* M3, P1 */
+    return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN); /* M3 */
 }
 
 /* An epoch that starts late by less than the engines' margin counts from its planned start, so that the rate stays

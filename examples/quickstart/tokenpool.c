@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -43,8 +44,7 @@ static void sleep_until(uint64_t at_ns) /* a signal ends it early */
 
 static struct tokenpool_config settings(void) /* 1. the data node's capacity, from a profile */
 {
-    struct tokenpool_config config;
-    memset(&config, 0, sizeof config);
+    struct tokenpool_config config = {0};
     config.clients = CLIENTS;
     config.capacity = 100000;
     config.flags = TOKENPOOL_FIXED | TOKENPOOL_GO_ON;
@@ -58,13 +58,14 @@ static void *map(const char *name, bool create, size_t *bytes) /* 2. the storage
     int fd = shm_open(name, create ? O_RDWR | O_CREAT : O_RDWR, 0600);
     if (fd < 0)
         err(2, "%s: no shared memory of this name%s", name, create ? " can be made" : "; start the data node first");
+    if (create && flock(fd, LOCK_EX | LOCK_NB) != 0) /* held, by the open fd, until this process ends */
+        errx(2, "%s: another data node has it; stop it first", name);
     if (create && ftruncate(fd, (off_t)*bytes) != 0)
         err(2, "%zu bytes of shared memory", *bytes);
     if (fstat(fd, &st) != 0 || st.st_size < TABLE_BYTES)
         errx(2, "%s: this is not a data node's memory", name);
     *bytes = (size_t)st.st_size;
     at = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
     if (at == MAP_FAILED)
         err(2, "mmap of %s", name);
     return at;
@@ -120,7 +121,6 @@ static int client(const char *name, const char *which, const char *how_long)
     status = tokenpool_client_attach(&engine, (uint32_t)id, 0, shared, bytes - TABLE_BYTES);
     if (status != QOS_OK)
         errx(2, "attaching to %s: %s", name, qos_strerror(status));
-    tokenpool_client_start_now(&engine); /* no other process is this client */
     for (now_ns = clock_ns(), until_ns = now_ns + seconds * QOS_NS_PER_S; !stop && now_ns < until_ns;) {
         status = tokenpool_client_take(&engine, now_ns, 1); /* 5. the client's loop */
         if (status == QOS_OK) {
@@ -128,7 +128,7 @@ static int client(const char *name, const char *which, const char *how_long)
             tokenpool_client_complete(&engine, 1);
             done++;
         } else if (status == QOS_ESTALE) {
-            errx(3, "the data node was started anew: attach again");
+            errx(3, "another process is this client now, or the data node was started anew");
         } else {
             sleep_until(qos_min(tokenpool_client_next_ns(&engine, now_ns, 1), until_ns));
         }

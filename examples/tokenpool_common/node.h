@@ -134,7 +134,6 @@ struct node_client {
     struct node_link *link;
     const struct node_setup *setup;
     uint32_t id;
-    bool again; /* another engine may have used this slot in the period */
     struct qos_rng rng;
     uint64_t operations;
     uint64_t done[NODE_PERIODS_MAX + 4], claimed[NODE_PERIODS_MAX + 4];
@@ -213,8 +212,6 @@ static inline void node_attach(struct node_client *c, struct tokenpool_client *e
     status = tokenpool_client_attach_remote(e, c->id, 0, head, bytes);
     if (status != QOS_OK)
         tool_die(TOOL_FAILED, "client %u: attaching to the storage: %s", c->id, qos_strerror(status));
-    if (!c->again)
-        tokenpool_client_start_now(e);
     tokenpool_client_set_queued(e, TOKENPOOL_BACKLOGGED);
 }
 
@@ -259,14 +256,13 @@ static inline void node_client_qos(struct node_client *c)
     }
 }
 
-static inline void node_client(struct node_link *link, const struct node_setup *s, uint32_t id, bool again)
+static inline void node_client(struct node_link *link, const struct node_setup *s, uint32_t id)
 {
     static struct node_client c;
     uint64_t n = 0;
     c.link = link;
     c.setup = s;
     c.id = id;
-    c.again = again;
     qos_rng_seed(&c.rng, id + 1);
     node_result(&c, NODE_ROW_STATE, NODE_READY);
     while (node_phase(&c) == NODE_WAIT && !stop_asked())

@@ -128,7 +128,7 @@ int main(int argc, char **argv)
         if (status != TOOL_OK)
             node_set_phase(s, region, NODE_STOP);
     } else {
-        node_client(&mpi.link, s, (uint32_t)rank - 1, false);
+        node_client(&mpi.link, s, (uint32_t)rank - 1);
     }
     { /* the data node stays within MPI until all clients are done; this barrier does not spin on a core */
         MPI_Request r;

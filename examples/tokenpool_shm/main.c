@@ -100,7 +100,7 @@ static void create_region(const struct node_setup *s)
 struct invitation {
     char refused[96]; /* the reason; empty: accepted, with two descriptors */
     uint64_t period_ns, table_bytes;
-    uint32_t clients, batch, flags, again;
+    uint32_t clients, batch, flags;
 };
 
 static socklen_t socket_name(const char *name, struct sockaddr_un *a)
@@ -148,7 +148,6 @@ static bool allowed(int fd, gid_t group)
 static struct {
     int listener, fd[NODE_CLIENTS_MAX], asking;
     uint64_t asking_ns;
-    bool came[NODE_CLIENTS_MAX];
     gid_t group;
 } door = {.listener = -1, .asking = -1, .group = (gid_t)-1};
 
@@ -173,7 +172,6 @@ static void answer(int fd, const struct node_setup *s, uint32_t id)
     else if (door.fd[id] >= 0)
         snprintf(in.refused, sizeof in.refused, "client %u is here already", id);
     if (!in.refused[0]) {
-        in.again = door.came[id];
         memset(&control, 0, sizeof control);
         control.head.cmsg_level = SOL_SOCKET;
         control.head.cmsg_type = SCM_RIGHTS;
@@ -187,7 +185,6 @@ static void answer(int fd, const struct node_setup *s, uint32_t id)
         return;
     }
     door.fd[id] = fd;
-    door.came[id] = true;
     printf("client %u is here\n", id);
     fflush(stdout);
 }
@@ -263,7 +260,7 @@ static int attach_by_name(const char *name, uint32_t id)
         tool_die(TOOL_FAILED, "mapping the data node's memory: %s", strerror(errno));
     close(fds[0]);
     close(fds[1]);
-    node_client(&shm.link, s, id, in.again);
+    node_client(&shm.link, s, id);
     return stop_asked() ? TOOL_STOPPED : TOOL_OK;
 }
 
@@ -281,7 +278,7 @@ static pid_t start(bool monitor, uint32_t id, bool resume)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
         _exit(TOOL_FAILED);
     if (!monitor)
-        node_client(&shm.link, &node_options, id, false);
+        node_client(&shm.link, &node_options, id);
     else if ((!resume && !node_bare(&shm.link, &node_options, shm.region, shm_log)) ||
              !node_monitor(&shm.link, &node_options, shm.region, shm_log, resume))
         _exit(TOOL_FAILED);

@@ -329,7 +329,7 @@ struct peer { /* one for each client, and one for the connection to ourselves */
     struct rdma_cm_id *id;
     struct ibv_pd *pd;
     struct ibv_mr *region[WIRE_REGIONS];
-    bool connected, came, joined, warned;
+    bool connected, joined, warned;
 };
 static struct {
     struct node_link link; /* first */
@@ -422,7 +422,6 @@ static bool welcome(struct rdma_cm_event *e)
     if (!why[0]) {
         p = &node.peer[request.client];
         p->id = e->id;
-        in.again = p->came;
         if (!make_peer(p, &in)) {
             broken("registering memory for a client (is ulimit -l large enough?)");
             snprintf(why, sizeof why, "it cannot register memory");
@@ -459,7 +458,7 @@ static bool serve_events(int timeout_ms)
                 continue;
             known = true;
             if (event == RDMA_CM_EVENT_ESTABLISHED) {
-                p->connected = p->came = true;
+                p->connected = true;
                 if (i < LOOPBACK)
                     printf("client %u is here\n", i);
                 fflush(stdout);
@@ -623,7 +622,7 @@ static int run_client(const char *address, uint64_t port, uint32_t id, bool wron
         tool_die(TOOL_FAILED, "the data node speaks another version");
     if (wrong_key)
         c.to.key[WIRE_TABLE] ^= 0x55;
-    node_client(&c.link, &node_options, id, c.to.again);
+    node_client(&c.link, &node_options, id);
     if (!post_chain(&c, w, 0))
         return TOOL_FAILED;
     rdma_disconnect(c.id);

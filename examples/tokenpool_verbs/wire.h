@@ -5,7 +5,7 @@
  *     region   what                               the client may
  *     pool     the pool word                      change it by RDMA atomics
  *     terms    storage without pool and reports    read
- *     report   its own report                     write
+ *     report   its own report                     change it by RDMA atomics
  *     row      its own row of results             write
  *     table    control page and records           read
  */
@@ -26,9 +26,9 @@ struct wire_request {
 /* The answer to an accepted client; a refusal is a sentence. */
 struct wire_welcome {
     uint64_t address, period_ns, table_bytes;
-    uint32_t key[WIRE_REGIONS], clients, batch, flags, version, again;
+    uint32_t key[WIRE_REGIONS], clients, batch, flags, version;
 };
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 #define WIRE_REFUSAL_BYTES 100
 
 struct wire_region {
@@ -44,7 +44,7 @@ static inline struct wire_region wire_region(const struct node_setup *s, uint32_
     case WIRE_TERMS:
         return (struct wire_region){TOKENPOOL_OFFSET_PERIOD, reports - TOKENPOOL_OFFSET_PERIOD, IBV_ACCESS_REMOTE_READ};
     case WIRE_REPORT:
-        return (struct wire_region){tokenpool_storage_report(s->clients, client), 8, IBV_ACCESS_REMOTE_WRITE};
+        return (struct wire_region){tokenpool_storage_report(s->clients, client), 8, IBV_ACCESS_REMOTE_ATOMIC};
     case WIRE_ROW: return (struct wire_region){node_results(s, client), NODE_RESULTS * 8, IBV_ACCESS_REMOTE_WRITE};
     default: return (struct wire_region){node_control(s), NODE_PAGE + s->table_bytes, IBV_ACCESS_REMOTE_READ};
     }

@@ -34,7 +34,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     FUZZ_CHECK(tokenpool_client_attach(&c, 0, 0, storage, sizeof storage) == QOS_OK);
-    tokenpool_client_start_now(&c);
     for (i = 0; i < 40; i++) {
         uint64_t n = fuzz_between(&in, 0, TOKENPOOL_TOKENS_MAX + 1);
         if (fuzz_between(&in, 0, 15) == 0)

@@ -174,6 +174,7 @@ static void raise_base(void)
         abort();
     run_monitor(&monitor, 10);
     tokenpool_client_run(&client[2], 501, 0);
+    tokenpool_client_run(&client[2], 511, 0);
     if (state_of(2).kept != 3)
         abort();
     monitor_now = 30;
@@ -263,7 +264,8 @@ static void drift_setup(void)
     if (!take(0, 1)) /* pool empty now, client 0 knows */
         abort();
     run_monitor(&monitor, 10);
-    tokenpool_client_run(&client[2], 501, 0); /* one token comes back */
+    tokenpool_client_run(&client[2], 501, 0);
+    tokenpool_client_run(&client[2], 511, 0); /* one token comes back */
 }
 
 static void drift_actor(unsigned who)
@@ -507,7 +509,7 @@ static void reuse_actor(unsigned who)
     }
     if (who == 1) { /* the new client comes after the change */
         uint64_t terms = explore_await(word(TOKENPOOL_OFFSET_TERMS), *word(TOKENPOOL_OFFSET_TERMS));
-        attach(1, (uint32_t)terms & 0x3ffu);
+        attach(1, (uint32_t)(terms >> 5) & 0x7fu);
         tokenpool_client_run(&client[1], 2, 0);
     }
     for (i = 0; i < 2; i++, now_of[who]++)
@@ -536,8 +538,9 @@ static void four_setup(void)
     if (!take(0, 1) || !take(0, 1))
         abort();
     run_monitor(&monitor, 10);
-    tokenpool_client_run(&client[1], 501, 0); /* one token comes back */
-    now_of[1] = 501;
+    tokenpool_client_run(&client[1], 501, 0);
+    tokenpool_client_run(&client[1], 511, 0); /* one token comes back */
+    now_of[1] = 511;
     if (!take(1, 1))
         abort();
 }
@@ -568,7 +571,8 @@ static void ordered_setup(void)
 {
     static const uint64_t reserved[CLIENTS] = {0, 0, 5};
     base_setup(3, 6, reserved, TOKENPOOL_ORDERED); /* 1 token at the beginning */
-    tokenpool_client_run(&client[2], 601, 0);      /* returns 3: 4 in all; the two clients want 4 */
+    tokenpool_client_run(&client[2], 601, 0);
+    tokenpool_client_run(&client[2], 611, 0); /* returns 3: 4 in all; the two clients want 4 */
     if (state_of(2).kept != 2)
         abort();
 }

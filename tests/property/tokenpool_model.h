@@ -23,6 +23,7 @@ struct model {
     struct model_flight flight[MODEL_ALL]; /* the last ones are the monitors' */
     uint64_t time, clock[MODEL_ALL];       /* each has its own, which drifts, and rarely jumps */
     bool backlogged[MODEL_CLIENTS], born[MODEL_MONITORS];
+    uint64_t entered[MODEL_CLIENTS]; /* an engine's first epoch: it continues from what its slot reported */
     uint64_t storage[128] __attribute__((aligned(64)));
     uint64_t memory[MODEL_MONITORS][256] __attribute__((aligned(64)));
     /* the oracle's counts, by epoch */
@@ -59,9 +60,9 @@ static void model_note_period(struct model *m, const struct tokenpool_monitor *m
     m->periods++;
     for (i = 0; i < m->config.clients; i++) {
         uint64_t terms = m->storage[TOKENPOOL_OFFSET_TERMS / 8 + i];
-        m->reserved[epoch][i] = terms >> 37;
-        m->limit[epoch][i] = terms >> 10 & 0x7ffffffu;
-        sum += (int64_t)(terms >> 37);
+        m->reserved[epoch][i] = terms >> 38;
+        m->limit[epoch][i] = terms >> 12 & 0x3ffffffu;
+        sum += (int64_t)(terms >> 38);
     }
     model_any(tokenpool_monitor_info(monitor, &info));
     MODEL_CHECK(info.active && info.epoch == epoch); /* it has just opened it */
@@ -164,7 +165,9 @@ static void model_client(struct model *m, unsigned who)
         }
     }
     model_any(tokenpool_client_info(c, &info));
-    if (m->backlogged[who] && info.running)
+    if (info.running && !m->entered[who])
+        m->entered[who] = info.epoch;
+    if (m->backlogged[who] && info.running && info.epoch != m->entered[who])
         MODEL_CHECK(info.kept == info.reservation); /* none of it is lost to the decay */
     MODEL_CHECK(info.kept <= info.reservation && info.held <= info.kept + info.gained);
 }
@@ -210,6 +213,7 @@ static void model_attach(struct model *m, unsigned who)
 {
     MODEL_CHECK(tokenpool_client_attach_remote(&m->client[who], who, 0, &m->storage[TOKENPOOL_OFFSET_HEAD / 8],
                                                sizeof m->storage) == QOS_OK);
+    m->entered[who] = 0;
     m->backlogged[who] = model_choose(0, 1);
     tokenpool_client_set_queued(&m->client[who], m->backlogged[who] ? TOKENPOOL_BACKLOGGED : 0);
 }

@@ -32,8 +32,8 @@ static uint64_t after(uint64_t a, uint64_t b)
 {
     uint64_t epoch = rig_info().epoch;
     storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* count 0: all claimed */
-    rig_report(0, epoch, 3, 200, a);
-    rig_report(1, epoch, 3, 300, b);
+    rig_report(0, epoch, 2, 200, a);
+    rig_report(1, epoch, 2, 300, b);
     rig_run(&monitor, period * S + MS);
     rig_run(&monitor, ++period * S);
     CHECK_EQ(rig_info().last_used, a + b);
@@ -90,8 +90,8 @@ int main(void)
     config.flags = 0;
     begin();
     for (i = 0; i < 5; i++) {
-        rig_report(0, rig_info().epoch, 3, 200, 190);
-        rig_report(1, rig_info().epoch, 3, 290, 290);
+        rig_report(0, rig_info().epoch, 2, 200, 190);
+        rig_report(1, rig_info().epoch, 2, 290, 290);
         rig_run(&monitor, ++period * S);
     }
     CHECK(!rig_slot(0).alert && rig_slot(1).alert);
@@ -104,7 +104,7 @@ int main(void)
     period = 0;
     rig_run(&monitor, 0);
     for (i = 0; i < 2; i++) {
-        rig_report(0, rig_info().epoch, 3, 6300 - i, 0);
+        rig_report(0, rig_info().epoch, 2, 6300 - i, 0);
         rig_run(&monitor, ++period * S);
         CHECK_EQ(rig_slot(0).under_used, i);
     }
@@ -116,10 +116,10 @@ int main(void)
     for (i = 0; i < 2; i++) {
         uint64_t epoch = rig_info().epoch;
         storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
-        rig_report(0, epoch, 3, 200, 500);
-        rig_report(1, epoch, 3, 300, i == 0 ? 500 : 470);
+        rig_report(0, epoch, 2, 200, 500);
+        rig_report(1, epoch, 2, 300, i == 0 ? 500 : 470);
         /* a request waits; the client has a queue */
-        storage[tokenpool_storage_report(2, 0) / 8] |= (i == 0 ? UINT64_C(3) : UINT64_C(2)) << 54;
+        storage[tokenpool_storage_report(2, 0) / 8] |= (i == 0 ? UINT64_C(3) : UINT64_C(2)) << 52;
         rig_run(&monitor, period * S + MS);
         rig_run(&monitor, ++period * S);
         CHECK_EQ(rig_info().capacity, i == 0 ? 1050 : 970);
@@ -134,10 +134,10 @@ int main(void)
         static const uint64_t first[] = {500, 500, 200, 200}, second[] = {470, 430, 300, 280};
         static const uint64_t next[] = {970, 950, 500, 490};
         uint64_t epoch = rig_info().epoch;
-        rig_report(0, epoch, 3, 200, first[i]);
-        rig_report(1, epoch, 3, 300, second[i]);
+        rig_report(0, epoch, 2, 200, first[i]);
+        rig_report(1, epoch, 2, 300, second[i]);
         storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
-        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 54; /* the client has a queue */
+        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 52; /* the client has a queue */
         rig_run(&monitor, period * S + MS);
         rig_run(&monitor, ++period * S);
         CHECK_EQ(rig_info().capacity, next[i]);
@@ -159,10 +159,10 @@ int main(void)
         static const uint64_t next[] = {10, 60, 160, 360, 760, 1000, 1050, 1100, 900, 950};
         uint64_t epoch = rig_info().epoch, all = rig_info().capacity, queue = i == 0 || i == 8 ? 2 : 3;
         uint64_t second = i == 0 ? 0 : i == 8 ? 400 : qos_min(all, 300);
-        rig_report(0, epoch, 3, 200, i == 0 ? 10 : i == 8 ? 500 : all - second);
-        rig_report(1, epoch, 3, 300, second);
+        rig_report(0, epoch, 2, 200, i == 0 ? 10 : i == 8 ? 500 : all - second);
+        rig_report(1, epoch, 2, 300, second);
         storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
-        storage[tokenpool_storage_report(2, 0) / 8] |= queue << 54;
+        storage[tokenpool_storage_report(2, 0) / 8] |= queue << 52;
         rig_run(&monitor, period * S + MS);
         rig_run(&monitor, ++period * S);
         CHECK_CONTEXT("after a slow client, period %u", i);

@@ -11,7 +11,6 @@ static char memory[8192] __attribute__((aligned(64)));
 static void attach(struct tokenpool_client *c, uint32_t id, size_t bytes)
 {
     CHECK_EQ(tokenpool_client_attach(c, id, 0, storage, bytes), QOS_OK);
-    tokenpool_client_start_now(c);
     tokenpool_client_set_queued(c, TOKENPOOL_BACKLOGGED);
 }
 

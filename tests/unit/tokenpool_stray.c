@@ -51,8 +51,13 @@ static void run(uint64_t word, unsigned value, unsigned phase, uint64_t *sums, u
                 storage[word] = hostile(value, storage[word]);
             for (c = 0; c < CLIENTS; c++) {
                 unsigned k;
-                for (k = 0; k < 60 && tokenpool_client_take(&client[c], now, 1) == QOS_OK; k++)
+                enum qos_status status = QOS_OK;
+                for (k = 0; k < 60 && (status = tokenpool_client_take(&client[c], now, 1)) == QOS_OK; k++)
                     got++;
+                if (status == QOS_ESTALE) { /* its report was hit: it is told to attach again */
+                    rig_engine(&client[c], c);
+                    tokenpool_client_set_queued(&client[c], TOKENPOOL_BACKLOGGED);
+                }
                 tokenpool_client_complete(&client[c], k);
             }
             sums[p] += got;

@@ -170,7 +170,7 @@ static void test_engine_clock(void)
             }
             CHECK_CONTEXT("jump %u, period %u", k, p);
             CHECK_LE(got, (p ? 6000 : 5000) + 100); /* the last tick may belong to the next period */
-            CHECK_GE(got, p ? 6000 : 0);
+            CHECK_GE(got, p ? 5900 : 0);            /* the first one, too */
         }
     }
 }
@@ -428,11 +428,6 @@ static void test_started_anew(void)
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_ESTALE);
     CHECK(rig_client(&a).stale);
     CHECK_EQ(tokenpool_client_attach(&a, 0, rig_slot(0).generation, storage, sizeof storage), QOS_OK);
-    tokenpool_client_start_now(&a);
-    for (i = 0; i < 2; i++) { /* the heartbeat moves twice */
-        CHECK_EQ(spend(&a, now += MS, 1), 0);
-        rig_run(&monitor, now += MS);
-    }
     CHECK_EQ(spend(&a, now += MS, 5000), 3000);
 }
 
@@ -543,8 +538,6 @@ static void test_paused(void)
             rig_join(1, 3000, 0);
             CHECK_EQ(tokenpool_client_attach(&a, 0, 0, storage, sizeof storage), QOS_OK);
             tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
-            if (late)
-                tokenpool_client_start_now(&a);
             for (i = 0; i < 9000; i++, now += MS) {
                 struct tokenpool_op op;
                 while (tokenpool_monitor_next(&monitor, now, &op)) {
@@ -607,7 +600,7 @@ static void test_slot_reused(void)
     rig_tick(&a, 0);
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
     rig_join(0, 9000, 9000);
-    CHECK_EQ(spend(&a, MS, 20000), 3000); /* in this period it keeps its tokens */
+    CHECK_EQ(spend(&a, MS, 20000), 375); /* X: a report would be needed for more */
     rig_run(&monitor, S);
     rig_tick(&a, S);
     ga = spend(&a, S, 20000);
