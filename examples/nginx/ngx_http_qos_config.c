@@ -335,7 +335,8 @@ static u_char *print_text(u_char *p, u_char *end, struct qos_zone *zone, const s
 
 /* ---- metrics, in the text format of Prometheus */
 
-#define METRIC_ROOM 384 /* bytes of one line, beside the names */
+#define METRIC_ROOM 160 /* bytes of one line, beside the names */
+#define TEXT_ROOM 384   /* of one line of the text, beside the name and the waits */
 
 enum metric {
     REQUESTS,
@@ -419,6 +420,14 @@ static u_char *label(u_char *p, u_char *end, const ngx_str_t *name)
     return p;
 }
 
+static size_t label_room(const ngx_str_t *name)
+{
+    size_t i, room = name->len;
+    for (i = 0; i < name->len; i++)
+        room += name->data[i] < 0x80 ? 0 : 4;
+    return room;
+}
+
 /* qos_NAME{zone="...",tenant="..."MORE} */
 static u_char *print_name(u_char *p, u_char *end, const char *name, const struct qos_zone *zone,
                           const struct qos_report *t, const char *more)
@@ -454,6 +463,18 @@ static u_char *print_waits(u_char *p, u_char *end, const struct qos_zone *zone, 
     return ngx_slprintf(p, end, "%uL\n", n);
 }
 
+/* Tenants without a request have no histogram. */
+static size_t prometheus_room(const struct qos_zone *zone, const struct qos_report *t, ngx_uint_t n)
+{
+    const size_t zone_room = METRIC_ROOM + label_room(&zone->name), waits_lines = sizeof bounds / sizeof *bounds + 3;
+    size_t room = 0;
+    for (; n > 0; n--, t++) {
+        const ngx_str_t name = tenant_name(t);
+        room += (METRICS + (t->count.takes ? waits_lines : 0)) * (zone_room + label_room(&name));
+    }
+    return room;
+}
+
 static u_char *print_prometheus(u_char *p, u_char *end, const struct qos_main_conf *main,
                                 struct qos_report *const *reports, const ngx_uint_t *n)
 {
@@ -475,7 +496,8 @@ static u_char *print_prometheus(u_char *p, u_char *end, const struct qos_main_co
                      "# TYPE qos_wait_seconds histogram\n");
     for (z = 0; z < main->zones.nelts; z++)
         for (k = 0; k < n[z]; k++)
-            p = print_waits(p, end, zone[z], &reports[z][k]);
+            if (reports[z][k].count.takes)
+                p = print_waits(p, end, zone[z], &reports[z][k]);
     return p;
 }
 
@@ -500,10 +522,8 @@ static ngx_int_t print_status(ngx_http_request_t *r, bool prometheus)
         reports[z] = ngx_palloc(r->pool, ids * sizeof **reports);
         for (id = 0; id < ids && reports[z]; id++)
             n[z] += qos_zone_report(zone[z], id, &reports[z][n[z]]);
-        /* a byte of a name becomes 5 at most */
-        room += 512 + n[z] * (prometheus ? (METRICS + sizeof bounds / sizeof *bounds + 3) *
-                                               (METRIC_ROOM + 5 * (zone[z]->name.len + QOS_KEY_MAX))
-                                         : METRIC_ROOM + QOS_KEY_MAX + 21 * QOS_WAIT_STEPS);
+        room += prometheus ? prometheus_room(zone[z], reports[z], n[z])
+                           : 512 + n[z] * (TEXT_ROOM + QOS_KEY_MAX + 21 * QOS_WAIT_STEPS);
     }
     b = ngx_create_temp_buf(r->pool, room);
     if (!b || z < main->zones.nelts)

@@ -408,9 +408,10 @@ def lock():
     n.start()
     before, slowest, requests, end = set(n.workers()), 0, 0, time.monotonic() + 60
     n.write(http(1001))
-    waiting = [threading.Thread(target=fetch, args=(port, "tenant%d" % (i % 7), "/f")) for i in range(40)]
+    waiting = [threading.Thread(target=fetch, args=(port, "tenant%d" % (i % 7), "/mib", 60)) for i in range(280)]
     for t in waiting:
         t.start()
+    time.sleep(0.3)
     n.reload()
     while time.monotonic() < end and (not set(n.workers()) - before or before & set(n.workers())):
         begin = time.monotonic()
