@@ -85,7 +85,7 @@ dist: ## makes build/qoskit-VERSION.tar.gz of the last commit, reproducibly
 	@git archive --format=tar --prefix=qoskit-$(VERSION)/ HEAD | gzip -9n >$(B)/qoskit-$(VERSION).tar.gz
 	@echo $(B)/qoskit-$(VERSION).tar.gz
 
-install: ## installs headers, pkg-config and CMake files, servers, manuals: PREFIX=/usr/local
+install: ## installs headers, servers, manuals, pkg-config, CMake files: PREFIX=/usr/local
 	@install -d '$(include_dir)' '$(pc_dir)' '$(cmake_dir)'
 	@install -m 644 $(HEADERS) '$(include_dir)/'
 	@printf '%s\n' "$$pc_file" >'$(pc_dir)/qoskit.pc'
