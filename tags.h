@@ -556,6 +556,7 @@ struct tags {
     struct qos_u128 s_top; /* the least key of s */
     struct tags_priv_group *s;
     uint64_t *r, *d, *l; /* the least key is first */
+    uint64_t rate_max;   /* the largest reservation so far */
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
@@ -686,7 +687,7 @@ QOS_PRIV uint32_t tags_priv_t_top(const struct tags *tags, const uint64_t *tree)
 }
 
 /* The least key but that of id. */
-QOS_PRIV uint64_t tags_priv_t_second(const struct tags *tags, const uint64_t *tree, uint32_t id)
+QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags *tags, const uint64_t *tree, uint32_t id)
 {
     uint64_t least = TAGS_PRIV_ABSENT;
     uint32_t k, j, i = id;
@@ -803,7 +804,7 @@ QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags)
 }
 
 /* When the client's next request should have been sent. */
-QOS_PRIV uint64_t tags_priv_deadline(const struct tags *tags, uint32_t id)
+QOS_PRIV_NOINLINE uint64_t tags_priv_deadline(const struct tags *tags, uint32_t id)
 {
     struct tags_priv_rate p = tags->reserve[id];
     tags_priv_rate_charge(&p, 0, tags->reserve_units ? tags->reserve_units[id] : 1);
@@ -896,7 +897,7 @@ QOS_PRIV void tags_priv_return(struct tags *tags, struct tags_priv_hot *h)
 
 /* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
  * the lag that is usual, a request of each client that waits, over the sum of their weights. The rest is lost. */
-QOS_PRIV void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot *h)
+QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot *h)
 {
     uint64_t work = qos_min(qos_sat_mul(tags->largest, tags->backlogged), UINT64_C(1) << 62);
     uint64_t weights = qos_max(tags->weights, 1), hi, rest;
@@ -914,7 +915,9 @@ QOS_PRIV void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot 
 /* Share or surplus tag += plus - minus. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
 QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos_u128 plus, struct qos_u128 minus)
 {
-    *tag = tags_priv_lead(qos_add_wide(*tag, plus), minus); /* below 2^62 + 2^61 + 2^53 in the high word */
+    *tag = qos_add_wide(*tag, plus); /* below 2^62 + 2^61 + 2^53 in the high word */
+    if (minus.hi | minus.lo)
+        *tag = tags_priv_lead(*tag, minus);
     if (QOS_UNLIKELY(tag->hi >= v.hi && tag->hi - v.hi > TAGS_PRIV_LEAD_MAX))
         *tag = tags_priv_wide(v.hi + TAGS_PRIV_LEAD_MAX, 0);
 }
@@ -1888,6 +1891,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
         tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
     if (terms->reservation_per_s) {
         tags_priv_rate_set(reserve, terms->reservation_per_s, clock);
+        tags->rate_max = qos_max(tags->rate_max, terms->reservation_per_s);
         oldest = qos_sat_sub(qos_sat_sub(clock, tags->config.reserve_lag_ns), tags_priv_deadline(tags, id));
         if (oldest) /* not later than those that wait */
             tags_priv_rate_raise(reserve, tags_priv_rate_key(reserve) + oldest);
@@ -2088,6 +2092,18 @@ QOS_PRIV bool tags_priv_may(const struct tags *tags, uint32_t id)
     return !(tags->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&tags->limit[id]) <= tags->now_ns;
 }
 
+/* The client is first in r. Has no other one that is due an earlier deadline? */
+QOS_PRIV_NOINLINE bool tags_priv_alone(const struct tags *tags, uint32_t id, uint64_t clock)
+{
+    uint64_t second;
+    if (tags->d[0] != TAGS_PRIV_ABSENT)
+        return false;
+    if (!tags->reserve_units && tags->reserve[id].rate_per_s == tags->rate_max)
+        return true;
+    second = tags_priv_t_second(tags, tags->r, id);
+    return second > clock || tags_priv_deadline(tags, id) <= second + QOS_NS_PER_S / tags->rate_max;
+}
+
 /* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
 QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
@@ -2106,8 +2122,7 @@ QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *m
         }
         choice->client = id;
         choice->phase = TAGS_PHASE_RESERVATION;
-        if (!begins || (tags->d[0] == TAGS_PRIV_ABSENT && tags_priv_t_second(tags, tags->r, id) > clock) ||
-            !tags_priv_move_left(moves))
+        if (!begins || tags_priv_alone(tags, id, clock) || !tags_priv_move_left(moves))
             return QOS_OK;
         tags_priv_t_put(tags, tags->r, id, TAGS_PRIV_ABSENT); /* several are due: by deadline */
         tags->hot[id].packed |= TAGS_PRIV_DUE;
@@ -2235,16 +2250,20 @@ QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, uint32_t id, struct tags
         slot->flags |= TAGS_PRIV_BY_LIMIT;
     reserved = tags_priv_reserved_units(tags, slot);
     limited = tags_priv_limited_units(tags, slot);
-    if (tags->reserve_units)
-        tags->reserve_units[id] = slot->cost;
     if (tags->config.shared && !tags_priv_claim(tags, id, phase, reserved, limited))
         return false;
-    if (!tags->config.shared && reserved)
-        tags_priv_charge_reserve(tags, id, phase, reserved);
-    if (!tags->config.shared && limited)
-        tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
-    slot->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
-    slot->limit_ns = tags_priv_rate_key(&tags->limit[id]);
+    if (reserved) {
+        if (tags->reserve_units)
+            tags->reserve_units[id] = slot->cost;
+        if (!tags->config.shared)
+            tags_priv_charge_reserve(tags, id, phase, reserved);
+        slot->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
+    }
+    if (limited) {
+        if (!tags->config.shared)
+            tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
+        slot->limit_ns = tags_priv_rate_key(&tags->limit[id]);
+    }
     return true;
 }
 
@@ -2275,7 +2294,7 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
 QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
 {
     uint32_t lead = tags->config.lead_requests;
-    struct qos_u128 charge, v, *tag;
+    struct qos_u128 charge, *v = &tags->v, *tag = &tags->hot[id].tag;
     slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, id), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
     if (QOS_UNLIKELY(tags->config.weight_share_permille != 0)) {
@@ -2286,18 +2305,20 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags
         tags_priv_credit_weight(tags, slot, 1);
     }
     tags->largest = qos_max(slot->amount, tags->largest - (tags->largest >> 12));
-    if (phase == TAGS_PHASE_ABOVE_LIMIT)
-        slot->flags |= TAGS_PRIV_SURPLUS;
     charge = tags_priv_per_weight(tags, id, slot->amount);
     if (phase == TAGS_PHASE_RESERVATION && lead != TAGS_LEAD_UNBOUNDED &&
-        !tags_priv_within(tags, qos_add_wide(tags->hot[id].tag, charge), charge, lead)) {
+        !tags_priv_within(tags, qos_add_wide(*tag, charge), charge, lead)) {
         slot->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
-    tag = tags_priv_axis(tags, slot, &v);
-    if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT) && tags_priv_less(tags->surplus_v, *tag))
-        v = tags->surplus_v = *tag;
-    tags_priv_move(tag, v, charge, tags_priv_wide(0, 0));
+    if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT)) {
+        slot->flags |= TAGS_PRIV_SURPLUS;
+        v = &tags->surplus_v;
+        tag = &tags->surplus[id];
+        if (tags_priv_less(*v, *tag))
+            *v = *tag;
+    }
+    tags_priv_move(tag, *v, charge, tags_priv_wide(0, 0));
     slot->share = *tag;
 }
 

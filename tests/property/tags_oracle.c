@@ -42,7 +42,7 @@ static struct {
     unsigned n, N, lead, flights, permille;
     bool reward, allow;
     int64_t burst_ns, lag_ns, behind_ns, credit;
-    uint64_t floor_ns, largest, order;
+    uint64_t floor_ns, largest, order, fastest; /* fastest: the largest reservation */
     wide V, VS;
 } o;
 
@@ -220,8 +220,12 @@ static int by_reservation(int64_t now)
             step_aside(&o.task[best]);
             continue;
         }
-        for (j = 0; j < o.n; j++)
-            others += (int)j != best && contends(&o.task[j]) && o.task[j].R && rkey(&o.task[j]) <= clock;
+        for (j = 0; j < o.n; j++) { /* those that may have an earlier deadline */
+            const struct task *c = &o.task[j];
+            if ((int)j == best || !contends(c) || !c->R || rkey(c) > clock || o.task[best].R == o.fastest)
+                continue;
+            others += deadline(&o.task[best]) > rkey(c) + (int64_t)(1000000000 / o.fastest);
+        }
         if (!begins || (first < 0 && others == 0))
             return best;
         o.task[best].due = true;
@@ -586,6 +590,7 @@ static void open_run(struct check_rng *rng, struct check_mem *mem)
             c->L = c->R + check_between(rng, 1, limits == 1 ? 2 * fair : fair / 4 + 1);
         if (check_between(rng, 0, 9) == 0)
             c->R = c->L = c->R ? check_between(rng, UINT64_C(1) << 30, UINT64_C(1) << 40) : 0;
+        o.fastest = c->R > o.fastest ? c->R : o.fastest;
         terms_of(j, &terms);
         CHECK_EQ(tags_add(&run.t, run.now, j, &terms), QOS_OK);
         c->rbase = (int64_t)run.now; /* a new rate starts now */
