@@ -136,7 +136,6 @@ extern "C" {
 #define TAGS_WINDOW_MAX 4096
 #define TAGS_SHARED_RATE_MAX (UINT64_C(1) << 32) /* shared words count for 136 years at this rate */
 #define TAGS_BACKLOG_MAX (UINT32_MAX >> 1)       /* queued requests of one client */
-#define TAGS_LEAD_UNBOUNDED UINT32_MAX           /* lead_requests: the paper's Figure 6(a) */
 #define TAGS_DEFAULT_AT_DEVICE 64
 #define TAGS_DEFAULT_WINDOW 50
 #define TAGS_DEFAULT_MOVES 512
@@ -346,9 +345,9 @@ QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t 
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
 QOS_API QOS_NODISCARD enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                 uint64_t service_ns);
-/* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (by V, by the
- * clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device. It is not
- * queued again. Takes O(requests that were dispatched after it). */
+/* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (by V, by
+ * the clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device. It is
+ * not queued again. Takes O(requests that were dispatched after it). */
 QOS_API QOS_NODISCARD enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant);
 /* Gives up the oldest request at the device if it was dispatched at least age_ns ago; it counts as failed. Its
  * completion, should it come, is stale. QOS_EAGAIN: none is that old. *grant: which it was. */
@@ -356,8 +355,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_give_up(struct tags *tags, uint64_t n
                                                    struct tags_grant *grant);
 
 /* Intrusive requests (config.intrusive; QOS_EINVAL without, and for tags_arrive and tags_withdraw with it). push: as
- * tags_arrive. pop: as tags_pull, with the request's own cost, rho and delta. unlink: takes a queued request back, O(1).
- * head: the client's oldest queued request, from which `next` leads to the others; NULL: none. */
+ * tags_arrive. pop: as tags_pull, with the request's own cost, rho and delta. unlink: takes a queued request back,
+ * O(1). head: the client's oldest queued request, from which `next` leads to the others; NULL: none. */
 QOS_API QOS_NODISCARD enum qos_status tags_push(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                 struct tags_request *request);
 QOS_API QOS_NODISCARD enum qos_status tags_pop(struct tags *tags, uint64_t now_ns, struct tags_request **request);
@@ -426,15 +425,15 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   back once a test has found, K times in a row, that the client's share exceeds its reservation again. Here the
  *   lead is bounded instead: a request of the reservation phase is not charged to the share tag if the tag would then
  *   lead V by more than lead_requests of the client's requests. Nothing has to be detected, and the client has its
- *   share back at once (Figure 6(b)). lead_requests = TAGS_LEAD_UNBOUNDED is Figure 6(a).
+ *   share back at once (Figure 6(b)).
  *
  *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it. Of
  *   several that are due, the one goes first whose deadline is first: its tag after the next request, tag + n / R. (By
- *   the tag itself, one request of each of 1,000 small reservations goes before a large one.) When a deadline was missed
- *   by more than reserve_lag_ns, the clock is moved back for all: so after a stall, and under reservations that do not
- *   fit, all are cut in proportion. (A tag moved forward by itself would lose more the smaller its client's reservation
- *   is.) A client that returns continues at max(own tag, min(clock, earliest deadline of those that wait)). With a
- *   request at the device, or from its limit, it may be one request behind that.
+ *   the tag itself, one request of each of 1,000 small reservations goes before a large one.) When a deadline was
+ *   missed by more than reserve_lag_ns, the clock is moved back for all: so after a stall, and under reservations that
+ *   do not fit, all are cut in proportion. (A tag moved forward by itself would lose more the smaller its client's
+ *   reservation is.) A client that returns continues at max(own tag, min(clock, earliest deadline of those that wait)).
+ *   With a request at the device, or from its limit, it may be one request behind that.
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
@@ -446,9 +445,9 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   5. A refund takes back no part of a tag that V, the clock or the burst has passed, and no part twice.
  *
  *   Trees. s, r, d and l are tournament trees over the dense ids: 4-ary with 16-byte keys (s), 8-ary with 8-byte keys
- *   (the others). A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of all
- *   levels overlap, hardly a branch depends on the keys, and no index of positions is kept. An update ends where the
- *   winner stays the same.
+ *   (the others). A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of
+ *   all levels overlap, hardly a branch depends on the keys, and no index of positions is kept. An update ends where
+ *   the winner stays the same.
  *
  *                     min                       s at 16 clients: 21 keys
  *             min    min    min    min
@@ -1307,11 +1306,11 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *          M = 3 at work    waiting
  *
  *   A request that ends before it came among the M oldest was at work in the place of one of them, the oldest: it is
- *   charged for its time, and that one begins anew. On a serial device this is the time since the last completion: right
- *   in any order. With all at once, nobody waits, and the order does not matter either. Between the two, if more than
- *   one of 32 ends so, who was at work cannot be told; for the next 65,536 completions the device is taken for a serial
- *   one: equal clients are charged alike, but there is little reward. M cannot be found out from outside in general: one
- *   trace fits a serial device with services of 0.5 and 1.5 ms, and two channels with 2 ms each.
+ *   charged for its time, and that one begins anew. On a serial device this is the time since the last completion:
+ *   right in any order. With all at once, nobody waits, and the order does not matter either. Between the two, if more
+ *   than one of 32 ends so, who was at work cannot be told; for the next 65,536 completions the device is taken for a
+ *   serial one: equal clients are charged alike, but there is little reward. M cannot be told from outside in general:
+ *   one trace fits a serial device with services of 0.5 and 1.5 ms, and two channels with 2 ms each.
  *
  *   Servers poll: k completions may carry the same now_ns. If k <= M the rule holds. If k > M, all k were at work in
  *   between: each is charged dt / k. So it does not matter in which order a batch is reaped, and equal clients get
@@ -1631,8 +1630,7 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
         {c->at_device_max <= TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 64"},
         {c->channels <= TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
         {c->window <= TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
-        {c->lead_requests <= 65536 || c->lead_requests == TAGS_LEAD_UNBOUNDED,
-         "lead_requests: give at most 65536, 0 for 16, or TAGS_LEAD_UNBOUNDED"},
+        {c->lead_requests <= 65536, "lead_requests: give at most 65536, or 0 for 16"},
         {c->weight_share_permille <= 999, "weight_share_permille: give at most 999, or 0 for none"},
         {c->cost_max <= QOS_TOKENS_MAX, "cost_max: give at most QOS_TOKENS_MAX in a larger unit, or 0 for 1"},
         {tags_priv_at_most(c->limit_burst_ns, TAGS_PRIV_LONGEST_NS),
@@ -2306,8 +2304,7 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags
     }
     tags->largest = qos_max(slot->amount, tags->largest - (tags->largest >> 12));
     charge = tags_priv_per_weight(tags, id, slot->amount);
-    if (phase == TAGS_PHASE_RESERVATION && lead != TAGS_LEAD_UNBOUNDED &&
-        !tags_priv_within(tags, qos_add_wide(*tag, charge), charge, lead)) {
+    if (phase == TAGS_PHASE_RESERVATION && !tags_priv_within(tags, qos_add_wide(*tag, charge), charge, lead)) {
         slot->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
@@ -2567,7 +2564,7 @@ QOS_API enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const stru
     return status;
 }
 
-/* What was charged is given back, as far as it was not overtaken meanwhile. What its client was charged later moves back
+/* What was charged is given back, as far as it was not overtaken meanwhile. What its client was charged later moves
  * with it, so that no part of a tag is given back twice. */
 QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i)
 {

@@ -3,13 +3,14 @@
  *
  * Clients keep the server backlogged. A request goes to the SSD with the probability of its client's hit ratio at that
  * time, otherwise to the disk. Service times are uniform in [0, 2 * mean]. Up to `depth` requests are at the device,
- * which serves them in order, one at a time. tags.h decides who is next.
+ * which serves them in order, one at a time. tags.h decides who is next, or the paper's algorithms to the letter.
  */
 #ifndef EXAMPLES_REWARD_H
 #define EXAMPLES_REWARD_H
 
 #include "tags.h"
 #include "../common/draw.h"
+#include "literal.h"
 
 #define REWARD_CLIENTS 8
 #define REWARD_PHASES 4
@@ -24,8 +25,9 @@ struct reward_client {
 
 struct reward {
     enum tags_mode mode;
-    uint32_t window, lead_requests; /* 0: the defaults of tags.h */
-    double disk_ns, ssd_ns;         /* mean service times */
+    bool literal;           /* by literal.h instead of tags.h */
+    uint32_t window;        /* 0: the default of tags.h */
+    double disk_ns, ssd_ns; /* mean service times */
     uint32_t clients, depth, seconds;
     uint64_t seed;
     struct reward_client client[REWARD_CLIENTS];
@@ -72,22 +74,67 @@ static inline void reward_config(const struct reward *s, struct tags_config *c)
     c->clients = s->clients;
     c->mode = s->mode;
     c->window = s->window;
-    c->lead_requests = s->lead_requests;
     c->at_device_max = REWARD_DEPTH;
+}
+
+/* The scheduler of a run: tags.h or literal.h. */
+struct reward_scheduler {
+    struct tags tags;
+    struct literal literal;
+    bool by_paper;
+};
+
+static inline bool reward_open(const struct reward *s, struct reward_scheduler *r, void *mem, size_t size)
+{
+    static const struct literal none;
+    struct tags_config config;
+    uint32_t i;
+    reward_config(s, &config);
+    r->by_paper = s->literal;
+    r->literal = none;
+    r->literal.clients = s->clients;
+    r->literal.reward = s->mode == TAGS_REWARD;
+    for (i = 0; i < s->clients; i++) {
+        r->literal.client[i].weight = (double)s->client[i].weight;
+        r->literal.client[i].reservation = (double)s->client[i].reservation_per_s;
+        r->literal.client[i].limit = (double)s->client[i].limit_per_s;
+    }
+    return tags_init(&r->tags, mem, size, &config) == QOS_OK;
+}
+
+static inline bool reward_arrive(struct reward_scheduler *r, uint64_t now, uint32_t id, uint32_t count)
+{
+    if (!r->by_paper)
+        return tags_arrive(&r->tags, now, id, count, 1) == QOS_OK;
+    literal_arrive(&r->literal, (double)now / 1e9, id, count);
+    return true;
+}
+
+static inline bool reward_pull(struct reward_scheduler *r, uint64_t now, struct tags_grant *g)
+{
+    return r->by_paper ? literal_pull(&r->literal, (double)now / 1e9, &g->client)
+                       : tags_pull(&r->tags, now, 1, g) == QOS_OK;
+}
+
+static inline bool reward_complete(struct reward_scheduler *r, uint64_t now, const struct tags_grant *g,
+                                   uint64_t service)
+{
+    if (!r->by_paper)
+        return tags_complete(&r->tags, now, g, service) == QOS_OK;
+    literal_complete(&r->literal, (double)now / 1e9, g->client, (double)service / 1e9);
+    return true;
 }
 
 /* mem: tags_memsize bytes for reward_config's configuration. false: tags.h refused it. */
 static inline bool reward_run(struct reward *s, void *mem, size_t size)
 {
     struct tags_grant at_device[REWARD_DEPTH];
-    struct tags_config config;
-    struct tags t;
+    struct reward_scheduler t;
     struct qos_rng rng;
     uint64_t now = 0, end = s->seconds * UINT64_C(1000000000), count[REWARD_CLIENTS] = {0};
     double sum[REWARD_CLIENTS] = {0};
     uint32_t i, head = 0, waiting = 0;
-    reward_config(s, &config);
-    if (s->seconds * 10 > REWARD_BINS || s->depth > REWARD_DEPTH || tags_init(&t, mem, size, &config) != QOS_OK)
+    if (s->seconds * 10 > REWARD_BINS || s->depth > REWARD_DEPTH || !reward_open(s, &t, mem, size))
         return false;
     qos_rng_seed(&rng, s->seed);
     for (i = 0; i < s->clients; i++) {
@@ -95,19 +142,19 @@ static inline bool reward_run(struct reward *s, void *mem, size_t size)
         terms.weight = s->client[i].weight;
         terms.reservation_per_s = s->client[i].reservation_per_s;
         terms.limit_per_s = s->client[i].limit_per_s;
-        if (tags_add(&t, 0, i, &terms) != QOS_OK || tags_arrive(&t, 0, i, 2 * s->depth, 1) != QOS_OK)
+        if (tags_add(&t.tags, 0, i, &terms) != QOS_OK || !reward_arrive(&t, 0, i, 2 * s->depth))
             return false;
     }
     while (now < end) {
         struct tags_grant *g;
         uint64_t service;
-        while (waiting < s->depth && tags_pull(&t, now, 1, &at_device[(head + waiting) % REWARD_DEPTH]) == QOS_OK) {
+        while (waiting < s->depth && reward_pull(&t, now, &at_device[(head + waiting) % REWARD_DEPTH])) {
             g = &at_device[(head + waiting++) % REWARD_DEPTH];
-            if (tags_arrive(&t, now, g->client, 1, 1) != QOS_OK)
+            if (!reward_arrive(&t, now, g->client, 1))
                 return false;
         }
         if (waiting == 0) { /* all at their limits */
-            now = tags_next_ns(&t, now);
+            now = s->literal ? now + 1000 : tags_next_ns(&t.tags, now);
             continue;
         }
         g = &at_device[head];
@@ -117,7 +164,7 @@ static inline bool reward_run(struct reward *s, void *mem, size_t size)
             s->done[g->client][now / REWARD_BIN_NS]++;
         sum[g->client] += (double)service;
         count[g->client]++;
-        if (tags_complete(&t, now, g, service) != QOS_OK)
+        if (!reward_complete(&t, now, g, service))
             return false;
         head = (head + 1) % REWARD_DEPTH;
         waiting--;

@@ -141,6 +141,10 @@ static bool figures2_and_3(void)
     regions("Figure 3(a), PS", &s);
     ok = draw(&s, "Reward scheduling, Figure 3(a): together, proportional sharing", "tags_figure3a.svg", y_max) && ok;
     reward_figure3(&s);
+    s.literal = true;
+    run(&s);
+    regions("  by the paper's algorithm", &s);
+    reward_figure3(&s);
     run(&s);
     regions("Figure 3(b), reward", &s);
     ok = draw(&s, "Reward scheduling, Figure 3(b): together, reward", "tags_figure3b.svg", y_max) && ok;
@@ -164,6 +168,12 @@ static bool figures4_to_6(void)
     run(&s);
     row("Figure 5(a), reward", "before 25 s", &s, 0, 25, "25 50 125");
     row("", "25-75 s", &s, 26, 75, "25 83 125");
+    reward_figure5(&s, 0.4, 0);
+    s.literal = true;
+    run(&s);
+    row("  by the paper's algorithm", "25-75 s", &s, 26, 75, "25 83 125");
+    reward_figure5(&s, 0.4, 0);
+    run(&s);
     ok = draw(&s, "Reward scheduling, Figure 5(a): B's hit ratio is 0.4 in [25, 75] s", "tags_figure5a.svg", 250) && ok;
     reward_figure5(&s, 0.4, 0);
     s.mode = TAGS_PS;
@@ -172,11 +182,12 @@ static bool figures4_to_6(void)
     ok = draw(&s, "Reward scheduling, Figure 5(b): the same, proportional sharing", "tags_figure5b.svg", 250) && ok;
     table_rule(table);
     reward_figure5(&s, 0.4, 60);
-    s.lead_requests = TAGS_LEAD_UNBOUNDED;
+    s.literal = true;
     run(&s);
-    row("Figure 6(a), no synchronisation", "26-40 s", &s, 26, 40, "B 60");
+    row("Figure 6(a), the paper's algorithm", "26-40 s", &s, 26, 40, "B 60");
     row("", "50-75 s", &s, 50, 75, "B 82");
-    ok = draw(&s, "Reward scheduling, Figure 6(a): B reserves 60, no synchronisation", "tags_figure6a.svg", 250) && ok;
+    ok = draw(&s, "Reward scheduling, Figure 6(a): B reserves 60, the paper's algorithm", "tags_figure6a.svg", 250) &&
+         ok;
     printf("B's gain starts %.1f s after its hit ratio rises without synchronisation, ",
            reward_reaches(&s, 1, 25, 71) - 25);
     reward_figure5(&s, 0.4, 60);

@@ -1,7 +1,7 @@
-// proves: who waits at a limit neither falls behind nor gains: everybody has 99 % of its max-min share with limits of 0.8
-// proves: to 1.5 of the share, and the surplus above limits goes by weight whenever a client came. Reservations that fit
-// proves: are late by at most D requests, for sets that come at once, with requests of any size. Cancelled requests, in
-// proves: any order, pass no window. A stall, a wrong now_ns or a cancelled request costs nobody more than the lag
+// proves: who waits at a limit neither falls behind nor gains: everybody has 99 % of its max-min share with limits of
+// proves: 0.8 to 1.5 of the share, and the surplus above limits goes by weight whenever a client came. Reservations that
+// proves: fit are late by at most D requests, for sets that come at once, with requests of any size. Cancelled requests,
+// proves: in any order, pass no window. A stall, a wrong now_ns or a cancelled request costs nobody more than the lag
 #include "check.h"
 #include "tags.h"
 
@@ -136,8 +136,8 @@ static double limits(uint64_t stream, double factor, uint64_t burst_ns, bool equ
     return least;
 }
 
-/* A client waits at its limit for long, beside others. Then the limit is lifted, or it forces what the limit lets it, or a
- * heavier client comes: what the others got before is no debt of theirs. */
+/* A client waits at its limit for long, beside others. Then the limit is lifted, or it forces what the limit lets it,
+ * or a heavier client comes: what the others got before is no debt of theirs. */
 static void waited_long(enum tags_at_limit at_limit, enum tags_mode mode, unsigned how)
 {
     struct tags_config c = plain(3, mode);
@@ -232,8 +232,8 @@ static void surplus(uint64_t stream, enum tags_mode mode)
     CHECK(check_mem_free(&memory));
 }
 
-/* ---- reservations that fit. D requests at a serial device. From the moment from which f keeps requests queued it misses
- * at most what it reserved for the time of D requests of others, and one request; it waits 2 / R_f and these. */
+/* ---- reservations that fit. D requests at a serial device. From the moment from which f keeps requests queued it
+ * misses at most what it reserved for the time of D requests of others, and one request; it waits 2 / R_f and these. */
 static double feasible(uint64_t stream, double part)
 {
     struct tags_config c = plain((uint32_t)check_between(&rng, 2, stream % 8 ? 20 : MOST), TAGS_PS);
@@ -363,8 +363,8 @@ static void cancels(uint64_t stream, bool limited)
     CHECK(check_mem_free(&memory));
 }
 
-/* ---- reward: a stall, or one now_ns that is wrong. Equal clients on a serial device: afterwards none waits longer than the
- * lag, and then all have the same again. */
+/* ---- reward: a stall, or one now_ns that is wrong. Equal clients on a serial device: afterwards none waits longer
+ * than the lag, and then all have the same again. */
 static double stall(uint64_t stream, bool wrong, uint32_t channels)
 {
     struct tags_config c = plain((uint32_t)check_between(&rng, 2, 20), TAGS_REWARD);
@@ -409,8 +409,8 @@ static double stall(uint64_t stream, bool wrong, uint32_t channels)
     return worst;
 }
 
-/* A rival whose requests hang at the device and are cancelled, before or behind others: two equal clients stay equal, and
- * do not pay for it. */
+/* A rival whose requests hang at the device and are cancelled, before or behind others: two equal clients stay equal,
+ * and do not pay for it. */
 static void hangs(bool behind, uint32_t channels)
 {
     struct tags_config c = plain(3, TAGS_REWARD);

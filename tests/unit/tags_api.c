@@ -119,7 +119,6 @@ static void configurations(void)
         FIELD(window, TAGS_WINDOW_MAX + 1, QOS_ERANGE),
         FIELD(lead_requests, 65536, QOS_OK),
         FIELD(lead_requests, 65537, QOS_ERANGE),
-        FIELD(lead_requests, TAGS_LEAD_UNBOUNDED, QOS_OK),
         FIELD(weight_share_permille, 999, QOS_OK),
         FIELD(weight_share_permille, 1000, QOS_ERANGE),
         FIELD(moves_max, UINT32_MAX, QOS_OK),
@@ -836,8 +835,8 @@ static void windows(void)
     close_tags();
 }
 
-/* Every hundredth request of a client takes the device 6 s, more than a mean can hold. If the lag is longer, it is charged
- * in full, and the rival of equal weight gets half of the time. */
+/* Every hundredth request of a client takes the device 6 s, more than a mean can hold. If the lag is longer, it is
+ * charged in full, and the rival of equal weight gets half of the time. */
 static void rare_and_huge(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -1128,8 +1127,8 @@ static void behind_the_last(void)
     close_tags();
 }
 
-/* One channel: a request that ends before an older one was at work in its place, since its own dispatch. The time of the
- * older one before that is nobody's. */
+/* One channel: a request that ends before an older one was at work in its place, since its own dispatch. The time of
+ * the older one before that is nobody's. */
 static void before_the_oldest(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
