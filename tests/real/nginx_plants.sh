@@ -35,6 +35,7 @@ while IFS=$'\t' read -r source name test _; do
     [ -z "${1:-}" ] || [ "$name" = "$1" ] || continue
     planted=$((planted + 1))
     try "$source" "$name" "$test" >"$d/$name.log" 2>&1 </dev/null &
+    # shellcheck disable=SC2046
     [ "$(jobs -rp | wc -l)" -lt 3 ] || wait -n $(jobs -rp)
 done <"$d/list"
 wait $(jobs -p)
