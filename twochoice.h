@@ -76,9 +76,10 @@
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: a decision over k writes probes at most 2k servers and fills them to one
  *     level; a server above it gets nothing. A server that lies about its load gains or
- *     loses only its own writes. Servers that are down, full or silent are replaced, up
- *     to `tries` times.
- *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, and 12 KiB,
+ *     loses its own writes; its rivals count for at most twice the median and one. Probes
+ *     of a client that never writes add at most 512 MiB each to the server's load, until
+ *     timeout_ns. Servers that are down, full or silent are replaced, up to `tries` times.
+ *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
  *     written elsewhere.
  *   - A write: begin; data durable at the target; end; commit; acknowledge. Any thread
@@ -87,8 +88,8 @@
  *     crashes and lost or repeated messages.
  *   - After a crash at any point, recover gives a table with every change whose commit
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
- *     that says what is damaged. Never a wrong place. After a failed write or sync nothing
- *     is acknowledged before all of it is in new storage blocks (a compaction).
+ *     that says what is damaged. Never a wrong place. After a failed write or sync, a
+ *     compaction into new storage blocks comes before the next acknowledgement.
  *   - Costs: a write and a query O(log n), a decision O(k log k).
  */
 #ifndef QOS_TWOCHOICE_H
@@ -139,6 +140,7 @@ extern "C" {
 #define TWOCHOICE_WRITES_MAX 16384                      /* writes in one decision */
 #define TWOCHOICE_WEIGHT_MAX (1u << 20)                 /* of a server */
 #define TWOCHOICE_RIVALS_MAX 64u                        /* of one probe: with this many, shares are even */
+#define TWOCHOICE_PROBE_BYTES_MAX (UINT64_C(1) << 30)   /* a probe for more counts as this */
 #define TWOCHOICE_MESSAGE_PEERS 65535u                  /* in one message, at most */
 #define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u             /* "2CHO" */
 #define TWOCHOICE_MESSAGE_VERSION 1
@@ -169,7 +171,8 @@ struct twochoice_storage {
     /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
     /* Returns when all that was created, written and cut before is durable. May run in any thread. After a failure all
-     * calls for this log fail until create: a kernel reports lost data once, perhaps to another thread's call. */
+     * calls for this log fail until create, for the mark until its next write: a kernel reports lost data once, perhaps
+     * to another thread's call. */
     int (*sync)(void *ctx, int log);
     /* Cuts the log to len_bytes: the remains of a write that failed. */
     int (*truncate)(void *ctx, int log, uint64_t len_bytes);
@@ -489,7 +492,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice
                                                                 size_t size_bytes,
                                                                 const struct twochoice_maintainer_config *config);
 /* What to do now. local_load: of this server. Several pulls may be open at once; with max_pulls open the answer is
- * TWOCHOICE_WAIT until one ends. Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes
+ * TWOCHOICE_WAIT until one ends: call it then. Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes
  * are pulled. O(log n), and at most 1024 fragments are looked at. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
@@ -1925,17 +1928,11 @@ QOS_PRIV void twochoice_priv_mark_failed(struct twochoice_table *table)
     twochoice_priv_fail(table, table->active, QOS_EIO);
 }
 
-/* Writes the mark (how many records of the active log are durable) into the slot that does not hold the latest. */
-QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
+/* Writes a mark into the slot that does not hold the latest. */
+QOS_PRIV enum qos_status twochoice_priv_write_mark(struct twochoice_table *table, const struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    const struct twochoice_priv_log *l = &table->log[table->active];
-    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling);
-    r.format = TWOCHOICE_LOG_VERSION;
-    r.object = table->home;
-    r.offset = l->id;
-    r.end = l->durable;
-    (void)twochoice_priv_encode(b, &r, 0);
+    (void)twochoice_priv_encode(b, r, 0);
     table->mark_commits = 0;
     table->unsynced_mark = ++table->mark;
     if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
@@ -1945,6 +1942,18 @@ QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
     return QOS_EIO;
 }
 
+/* How many records of the active log are durable. */
+QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
+{
+    const struct twochoice_priv_log *l = &table->log[table->active];
+    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling);
+    r.format = TWOCHOICE_LOG_VERSION;
+    r.object = table->home;
+    r.offset = l->id;
+    r.end = l->durable;
+    return twochoice_priv_write_mark(table, &r);
+}
+
 /* The mark `mark` is durable: the next one goes to the other slot. */
 QOS_PRIV void twochoice_priv_mark_synced(struct twochoice_table *table, uint64_t mark)
 {
@@ -1952,6 +1961,14 @@ QOS_PRIV void twochoice_priv_mark_synced(struct twochoice_table *table, uint64_t
         return;
     table->unsynced_mark = 0;
     table->mark_slot = 1 - table->mark_slot;
+}
+
+QOS_PRIV enum qos_status twochoice_priv_sync_mark(struct twochoice_table *table)
+{
+    if (table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) != 0)
+        return QOS_EIO;
+    twochoice_priv_mark_synced(table, table->mark);
+    return QOS_OK;
 }
 
 /* Writes both slots of the mark, one of them with a mark. Durable on return. */
@@ -1964,10 +1981,9 @@ QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *table
     if (s->create(s->ctx, TWOCHOICE_MARK_LOG) != 0 ||
         s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
         s->write(s->ctx, TWOCHOICE_MARK_LOG, sizeof zeros, zeros, sizeof zeros) != 0 ||
-        twochoice_priv_put_mark(table) != QOS_OK || s->sync(s->ctx, TWOCHOICE_MARK_LOG) != 0)
+        twochoice_priv_put_mark(table) != QOS_OK)
         return QOS_EIO;
-    twochoice_priv_mark_synced(table, table->mark);
-    return QOS_OK;
+    return twochoice_priv_sync_mark(table);
 }
 
 /* The latest mark. QOS_OK, QOS_ENOENT: there was never one, QOS_ECORRUPT: no slot is intact, QOS_EIO. */
@@ -2429,10 +2445,14 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
     table->first_version = l->ceiling = table->version;
     table->last_id = qos_max(l->id, mark->offset);
     l->state = TWOCHOICE_PRIV_LOST; /* an earlier run may not have synced it, nor its mark */
-    if (marked)
-        status = table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) == 0 ? QOS_OK : QOS_EIO;
-    else
+    if (marked) {                   /* the latest slot again: the other one was synced before it was written */
+        table->mark_slot = 1 - table->mark_slot;
+        status = twochoice_priv_write_mark(table, mark);
+        if (status == QOS_OK)
+            status = twochoice_priv_sync_mark(table);
+    } else {
         status = twochoice_priv_fresh_mark(table);
+    }
     return status == QOS_OK ? twochoice_table_compact(table) : status;
 }
 
@@ -3469,6 +3489,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
     if (!twochoice_priv_quiet(maintainer, now_ns, local_load, &order->next_ns))
         return QOS_OK;
     order->next_ns = QOS_NEVER;
+    if (table->pulls_open == table->max_pulls) /* until one ends */
+        return QOS_OK;
     if (twochoice_priv_serve(maintainer, table, now_ns, order) == QOS_OK)
         return QOS_OK;
     /* A new round: there were new writes, an idle server has more pieces than were noted, or no note is left. */
@@ -3572,11 +3594,12 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  *               | # | | # | | # | | # | | # |            an idle server gets several writes
  *
  *   Loads are old when many clients decide at once: all would fill the same servers. So each reply also gives its
- *   rivals: the number of other decisions that its server waits for. If the candidates have r rivals on average, each
+ *   rivals: the number of other decisions that its server waits for. (One that claims more than twice the median and one
+ *   counts with that: a liar moves the others' writes little.) If the candidates have r rivals on average, each
  *   write counts as 1 + r writes. So the level is the one that all these decisions reach together, and each decision
  *   places its share. A client that decides alone fills exactly; among many the shares are nearly even. A write goes
- *   home (no redirect) if the level allows it. Each of the others goes to the candidate that is emptiest at that
- *   moment; if several are, to the earliest probe. All comparisons are exact. O(k log k).
+ *   home (no redirect) if the level allows it. Each of the others goes to the candidate that will be emptiest with it,
+ *   (load + write) / weight; if several are, to the earliest probe. All comparisons are exact. O(k log k).
  *
  * INVARIANTS
  *
@@ -3599,6 +3622,8 @@ struct twochoice_placement {
     uint64_t *stamp, draws; /* per server: number of the last draw that had it; number of draws and decisions so far */
     uint32_t *undo, *heap;  /* scratch */
     uint64_t *filled;       /* by probe: its load, and what is placed there */
+    uint64_t ahead;         /* a write of this decision, on average */
+    uint32_t rivals[TWOCHOICE_RIVALS_MAX + 1]; /* how many candidates have so many */
     uint8_t *state;
     uint32_t servers, up, max_writes, policy, tries;
     uint64_t min_write_bytes;
@@ -3841,14 +3866,27 @@ QOS_PRIV bool twochoice_priv_less(uint64_t a, uint32_t a_weight, uint64_t b, uin
     return a_weight == b_weight ? a < b : qos_cmp_wide(qos_mul_wide(a, b_weight), qos_mul_wide(b, a_weight)) < 0;
 }
 
-/* Is candidate a (a probe's number) emptier than b? If they are equal, the earlier probe counts as emptier. */
+/* Is candidate a (a probe's number) emptier than b, with one write more on each? If they are equal, the earlier probe
+ * counts as emptier. */
 QOS_PRIV bool twochoice_priv_emptier(const struct twochoice_placement *placement, const struct twochoice_probe *probes,
                                      uint32_t a, uint32_t b)
 {
-    uint64_t x = placement->filled[a], y = placement->filled[b];
+    uint64_t x = qos_sat_add(placement->filled[a], placement->ahead);
+    uint64_t y = qos_sat_add(placement->filled[b], placement->ahead);
     if (twochoice_priv_less(x, probes[a].weight, y, probes[b].weight))
         return true;
     return a < b && !twochoice_priv_less(y, probes[b].weight, x, probes[a].weight);
+}
+
+/* How many rivals one candidate counts for at most: twice the median and one. So a liar moves the mean of m by less than
+ * (median + 1) / m. */
+QOS_PRIV uint32_t twochoice_priv_most_rivals(const struct twochoice_placement *placement, size_t m)
+{
+    uint32_t median = 0;
+    size_t below;
+    for (below = placement->rivals[0]; below * 2 < m; below += placement->rivals[median])
+        median++;
+    return 2 * median + 1;
 }
 
 /* The candidates: one probe of each server that is up, in heap[0..m). Each is as full as its load. *rivals: the other
@@ -3858,8 +3896,10 @@ QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement,
 {
     size_t m = 0, i;
     uint64_t large = 0;
+    uint32_t most;
     *rivals = 0;
     placement->draws++;
+    __builtin_memset(placement->rivals, 0, sizeof placement->rivals);
     for (i = 0; i < n; i++) {
         struct twochoice_probe *p = &probes[i];
         p->chosen = 0;
@@ -3870,8 +3910,11 @@ QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement,
         placement->heap[m++] = (uint32_t)i;
         placement->filled[i] = p->load;
         large |= p->load;
-        *rivals += qos_min(p->rivals, TWOCHOICE_RIVALS_MAX);
+        placement->rivals[qos_min(p->rivals, TWOCHOICE_RIVALS_MAX)]++;
     }
+    most = twochoice_priv_most_rivals(placement, m);
+    for (i = 1; i <= TWOCHOICE_RIVALS_MAX; i++)
+        *rivals += placement->rivals[i] * qos_min(i, most);
     if (QOS_UNLIKELY(large > INT64_MAX / (4 * TWOCHOICE_WRITES_MAX)))
         for (i = 0; i < m; i++) /* so that no sum of them overflows */
             placement->filled[placement->heap[i]] = qos_min(placement->filled[placement->heap[i]], INT64_MAX / m);
@@ -3936,18 +3979,20 @@ QOS_PRIV uint64_t twochoice_priv_counts_as(uint64_t len_bytes, uint64_t share)
 QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
                                              struct twochoice_probe *probes, size_t n)
 {
-    uint64_t rivals, share, sum = 0, weight = 1, bytes = 0;
+    uint64_t rivals, share, sum = 0, weight = 1, bytes = 0, large = 0;
     size_t m = twochoice_priv_candidates(placement, probes, n, &rivals), i;
     if (m == 0)
         return;
     share = 65536 + (rivals ? rivals * 65536 / m : 0);
+    for (i = 0; i < k; i++)
+        if (!twochoice_priv_small(placement, &w[i])) {
+            bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
+            large++;
+        }
+    placement->ahead = large ? bytes / large : 0;
     /* otherwise the emptiest: the level does not matter */
-    if (k > 1 || placement->stamp[w->home] == placement->draws) {
-        for (i = 0; i < k; i++)
-            if (!twochoice_priv_small(placement, &w[i]))
-                bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
+    if (k > 1 || placement->stamp[w->home] == placement->draws)
         m = twochoice_priv_level(placement, probes, m, bytes, &sum, &weight);
-    }
     for (i = 0; i < k; i++) { /* home, if the level allows it */
         uint32_t one = placement->undo[w[i].home];
         uint64_t full;
@@ -4265,6 +4310,17 @@ QOS_API uint64_t twochoice_detector_load(struct twochoice_detector *detector, ui
     return qos_min(qos_sat_add(load, detector->expected), UINT64_C(1) << 63);
 }
 
+/* Which entry a probe of this client replaces: one of its own, if it has one among the oldest 16; else the oldest. So a
+ * client that floods drops its own guesses. */
+QOS_PRIV uint32_t twochoice_priv_oldest(const struct twochoice_detector *detector, uint64_t client)
+{
+    uint32_t i = detector->oldest, tries;
+    for (tries = 0; tries < 16 && i != QOS_NONE; tries++, i = detector->asked[i].newer)
+        if (detector->asked[i].client == client)
+            return i;
+    return detector->oldest;
+}
+
 QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
                                            uint64_t request, uint64_t len_bytes, uint32_t *rivals)
 {
@@ -4278,7 +4334,7 @@ QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, 
     load = twochoice_detector_load(detector, now_ns);
     *rivals = detector->undecided;
     if (detector->unused == QOS_NONE)
-        twochoice_priv_forget(detector, detector->oldest);
+        twochoice_priv_forget(detector, twochoice_priv_oldest(detector, client));
     i = detector->unused;
     a = &detector->asked[i];
     detector->unused = a->older;
@@ -4287,7 +4343,7 @@ QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, 
     a->promised = false;
     a->bytes = 0;
     if (detector->preassign)
-        twochoice_priv_expect(detector, a, len_bytes / 2);
+        twochoice_priv_expect(detector, a, qos_min(len_bytes, TWOCHOICE_PROBE_BYTES_MAX) / 2);
     chain = twochoice_priv_chain_of(detector, client, request);
     a->chain = *chain;
     *chain = i;

@@ -96,8 +96,11 @@ static void run(bool preassign, uint64_t steps)
             e.promised = false;
             CHECK_EQ(twochoice_detector_probed(&d, now, request % 5, request, len, &rivals), model_load());
             CHECK_EQ(rivals, listed - promises());
-            if (listed == MOST)
-                drop(0);
+            if (listed == MOST) { /* full: its client's own among the oldest 16, otherwise the oldest */
+                for (at = 0; at < 16 && list[at].request % 5 != request % 5; at++)
+                    continue;
+                drop(at < 16 ? at : 0);
+            }
             e.expected = preassign ? len / 2 : 0;
             list[listed++] = e;
         } else if (what < 75) {

@@ -79,6 +79,8 @@ static CHECK_UNUSED int disk_write(void *ctx, int log, uint64_t offset, const vo
     if (stops && !half)
         return -1;
     CHECK_LE(offset, d->log[log].len);
+    if (log == TWOCHOICE_MARK_LOG)
+        d->log[log].stuck = false;
     if (half)
         len = (size_t)check_between(d->rng, 0, len);
     if (offset + len > d->log[log].len)
@@ -96,7 +98,7 @@ static CHECK_UNUSED int disk_sync(void *ctx, int log)
         d->log[log].stuck = true;
         return -1;
     }
-    if (log != TWOCHOICE_MARK_LOG && d->log[log].stuck)
+    if (d->log[log].stuck)
         return stops || !d->lies ? -1 : 0;
     d->log[log].durable = d->log[log].len;
     d->log[log].uncut_len = 0;
@@ -160,6 +162,7 @@ static CHECK_UNUSED void disk_restart(struct disk *d)
     d->active = 0;
     disk_resize(&d->log[1], 0);
     d->log[1].uncut_len = 0;
+    d->log[TWOCHOICE_MARK_LOG].stuck = false; /* another process does not learn of it */
 }
 
 /* Each sector of the mark is as at the last sync, or as written since, or torn between the two. */

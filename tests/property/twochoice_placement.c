@@ -129,16 +129,28 @@ static double water_level(const struct twochoice_probe *p, const size_t *one, si
     return bytes / weight;
 }
 
-/* Each write went where the rule sends it: to the emptiest candidate, where it counts as 1 + rivals writes. The header
+static int by_value(const void *a, const void *b)
+{
+    const unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each write went where the rule sends it: to the candidate that is emptiest with it; it counts as 1 + rivals writes. The header
  * rounds rivals to 1/65536, so errors of a thousandth of a write are accepted. */
 static void check_filled(const struct twochoice_write *w, size_t k, const struct twochoice_probe *p, size_t n,
                          const size_t *one, size_t m)
 {
     static double full[4 * WRITES], last[4 * WRITES];
+    static unsigned sorted[4 * WRITES];
     double rivals = 0, factor, level, bytes = 0;
     size_t i, j;
     for (i = 0; i < m; i++)
-        rivals += p[one[i]].rivals < 64 ? p[one[i]].rivals : 64;
+        sorted[i] = p[one[i]].rivals < 64 ? p[one[i]].rivals : 64;
+    qsort(sorted, m, sizeof *sorted, by_value);
+    for (i = 0; i < m; i++) {
+        const unsigned most = 2 * sorted[(m - 1) / 2] + 1; /* of the median */
+        rivals += sorted[i] < most ? sorted[i] : most;
+    }
     factor = 1 + rivals / (double)m;
     for (i = 0; i < k; i++)
         bytes += w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES ? 0 : factor * (double)w[i].len_bytes;
@@ -169,9 +181,9 @@ static void check_filled(const struct twochoice_write *w, size_t k, const struct
     }
     for (i = 0; i < m; i++) /* a candidate was the emptiest when it got its last write */
         for (j = 0; j < m && last[one[i]] > 0; j++) {
-            double before = full[one[i]] + last[one[i]] - factor * (double)(1 << 20);
-            CHECK(before / p[one[i]].weight <=
-                  (full[one[j]] + last[one[j]] + factor * 1000) / p[one[j]].weight * (1 + 1e-9));
+            double next = factor * (double)(1 << 20), with = full[one[i]] + last[one[i]]; /* its last write included */
+            CHECK(with / p[one[i]].weight <=
+                  (full[one[j]] + last[one[j]] + next + factor * 1000) / p[one[j]].weight * (1 + 1e-9));
         }
 }
 

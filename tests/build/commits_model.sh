@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# proves: tests/proof/twochoice_commits.pml, the machine of commits of twochoice.h as a model for spin: two committers,
+# compactions, swaps in another thread, power cuts, restarts and every failure of the storage lose nothing that was
+# acknowledged, and never leave both slots of the mark unsynced. Bugs planted into the model are found, with their
+# shortest trace. usage: tests/build/commits_model.sh [all]
+#
+# Every search is complete. all (make prove): two changes, two attempts at a compaction.
+set -u
+. "$(dirname "$0")/../lib.sh"
+command -v spin >/dev/null || { echo "SKIP spin is not installed"; exit 77; }
+model=$PWD/tests/proof/twochoice_commits.pml
+out=build/commits_model
+rm -rf "$out"
+mkdir -p "$out"
+failed=0
+
+# The model has the states of the header.
+states() { grep -oE "\b$2(NONE|COPYING|COPIED|SWAPPING|DOUBTFUL|SOUND|TORN|LOST)\b" "$1" | sed "s/^$2//" | sort -u | xargs; }
+expect "the model has the states of the header" [ "$(states "$model" '')" = "$(sed 's/COPYING_LOG/COPYING/' twochoice.h >"$out/h"; states "$out/h" TWOCHOICE_PRIV_)" ]
+
+# search NAME MODEL DEFINES PAN-OPTIONS: prints the first error, or why there is no verdict
+search() {
+    local name=$1 file=$2 defines=$3 dir=$out/$1
+    shift 3
+    mkdir -p "$dir"
+    # shellcheck disable=SC2086  # several defines
+    (cd "$dir" && cp "$file" model.pml && spin $defines -a model.pml >spin.log 2>&1 && gcc -O1 -w -DSAFETY -DNOCLAIM -DCOLLAPSE -DMEMLIM=6000 $extra -o pan pan.c) || { echo "$name does not compile"; cat "$dir/spin.log"; return; }
+    (cd "$dir" && ./pan -m1000000 -E "$@") >"$dir/log" 2>&1
+    grep -hoE 'assertion violated.*|out of memory|max search depth too small' "$dir/log" | head -1
+    grep -q 'errors: ' "$dir/log" || echo "no verdict"
+    echo "$name: $(sed -n 's/ states, stored.*/ states/p' "$dir/log" | xargs), $(grep -o 'errors: [0-9]*' "$dir/log"), $(sed -n 's/pan: elapsed time //p' "$dir/log")" >&2
+}
+held() { [ -z "$1" ] || { echo "$1"; return 1; }; }
+
+extra=
+expect "one change, one compaction, one power cut: every state" held "$(search small "$model" '-DCHANGES=1 -DATTEMPTS=1 -DCUTS=1 -DMARKS=1')"
+expect "marks of two commits: every state" held "$(search marks "$model" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=4')"
+[ "${1:-}" = all ] && expect "two changes, two attempts, one power cut: every state" held "$(search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1')"
+
+planted() { # NAME DEFINES SED-EXPRESSION: breadth first, so that the trace is the shortest
+    sed "$3" "$model" >"$out/planted.pml"
+    cmp -s "$model" "$out/planted.pml" && { bad "$1: its text is not in the model"; return; }
+    extra=-DBFS
+    found=$(search planted "$PWD/$out/planted.pml" "$2" 2>/dev/null)
+    extra=
+    expect "planted: $1: ${found:-not found}" eval '[[ "$found" == *violated* ]]'
+    # shellcheck disable=SC2086  # several defines
+    (cd "$out/planted" && spin -t $2 model.pml 2>/dev/null) | grep -vE '^(spin|#|-)|processes|^ *[0-9]+:|=|^ *timeout' | sed 's/^ *//' | grep -v '^$' >"$out/trace"
+    sed 's/^/    /' "$out/trace" | paste -sd, | sed 's/,    /, /g' | fold -sw 110
+}
+two='-DCHANGES=1 -DATTEMPTS=2 -DCUTS=0 -DMARKS=0'
+planted "a commit counts for whatever log has the number now" "$two" 's/ \&\& commit_id\[2 \* k + l\] == id\[l\]//'
+planted "a log whose sync failed in a swap is synced again" "$two" 's/-> st\[l\] = DOUBTFUL$/-> skip/'
+planted "a doubtful log is sound once it is swapped in" "$two" 's/(st\[act\] == SWAPPING -> SOUND : LOST)/SOUND/'
+planted "a lost log goes on after the next sync" "$two" 's/:: else -> st\[l\] = LOST/:: else -> skip/'
+planted "a mark that another commit synced" '-DCHANGES=0 -DATTEMPTS=0 -DCUTS=0 -DMARKS=4' 's/\(:: else ->\)*\(  *:: commit_mark\[k\] != 0\) \&\& commit_mark\[k\] == unsynced_mark -> unsynced_mark = 0; mark_slot/\2 -> unsynced_mark = 0; mark_slot/'
+finish $failed
