@@ -492,8 +492,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice
                                                                 size_t size_bytes,
                                                                 const struct twochoice_maintainer_config *config);
 /* What to do now. local_load: of this server. Several pulls may be open at once; with max_pulls open the answer is
- * TWOCHOICE_WAIT until one ends: call it then. Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes
- * are pulled. O(log n), and at most 1024 fragments are looked at. */
+ * TWOCHOICE_WAIT until one ends: call it then. Bytes are charged when a pull starts: in any w seconds at most rate * w
+ * + piece_bytes are pulled. O(log n), and at most 1024 fragments are looked at. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);
@@ -645,14 +645,15 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
  *   with the base in the middle. A search compares, without a branch, first the leaders, which are every 8th key, then
  *   the keys of one group. The next node is fetched at once: one miss per level. Nodes get room, or are refilled, on
- *   the way down; there are no parent pointers. A full narrow leaf is halved. A full wide leaf, or inner node, first
- *   shares with a neighbour; two full neighbours become three (B*-tree). A narrow leaf that must become wide and has
- *   more than 30 is split, alone or with a neighbour, into parts of 18 to 29: at most two leaves more, with room kept
- *   in inner nodes.
+ *   the way down; there are no parent pointers. A full leaf gives to the one before it, if that is of the same object
+ *   and has room as a narrow leaf: so appends fill all leaves but the last. Otherwise a full narrow leaf is halved. A
+ *   full wide leaf, or inner node, first shares with a neighbour; two full neighbours become three (B*-tree). A narrow
+ *   leaf that must become wide and has more than 30 is split, alone or with a neighbour, into parts of 18 to 29: at
+ *   most two leaves more, with room kept in inner nodes.
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
- *   take 46, narrow ones 25.
+ *   take 46, narrow ones 24; appends 18.
  *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
@@ -1275,6 +1276,56 @@ QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const 
     return leaf->object == f->object && f->offset >= base && f->end - base <= UINT32_MAX;
 }
 
+QOS_PRIV bool twochoice_priv_starts_before(const struct twochoice_priv_fragment *a,
+                                           const struct twochoice_priv_fragment *b)
+{
+    return a->object < b->object || (a->object == b->object && a->offset < b->offset);
+}
+
+/* Child i of p, a full leaf, gives entries to the leaf before it, if that is, or becomes, a narrow one of the same
+ * object: half of the difference; all that fit if f comes behind all, or if other objects follow, as appends leave the
+ * leaf before as it is. false: too few to be worth it. */
+QOS_PRIV_NOINLINE bool twochoice_priv_give(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                           const struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
+    struct twochoice_priv_node *l = &table->node[p->u.inner.child[i > 0 ? i - 1 : 0]];
+    const struct twochoice_priv_fragment *e = table->row->entry;
+    uint32_t gives, had, same = 0;
+    uint64_t high;
+    if (i == 0 || l->count >= TWOCHOICE_NARROW_SLOTS || n->count < TWOCHOICE_WIDE_SLOTS)
+        return false;
+    had = l->count;
+    (void)twochoice_priv_collect(table, p, i - 1, 2, 0);
+    while (same < n->count && e[had + same].object == e[0].object)
+        same++;
+    gives = same < n->count || f->offset > e[had + n->count - 1].offset
+                ? (uint32_t)qos_min(qos_min(same, TWOCHOICE_NARROW_SLOTS - had), n->count - TWOCHOICE_LEAF_LEAST)
+            : n->count > had ? (n->count - had) / 2
+                             : 0;
+    if (gives < 4 || e[had - 1].object != e[0].object)
+        return false;
+    high = e[had + gives - 1].end;
+    if (twochoice_priv_starts_before(f, &e[had + gives])) { /* it will belong to the leaf before */
+        if (f->object != e[0].object || had + gives == TWOCHOICE_NARROW_SLOTS)
+            return false;
+        high = qos_max(high, f->end);
+    } else if (n->count - gives >=
+               (n->narrow && twochoice_priv_fits(n, f) ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS)) {
+        return false;
+    }
+    if (high - e[0].offset > UINT32_MAX)
+        return false;
+    twochoice_priv_write_leaf(l, e, had + gives, true, e[0].object, e[0].offset, high);
+    twochoice_priv_leaf_shift(n, 0, gives);
+    twochoice_priv_set_count(n, 0, n->count - gives);
+    twochoice_priv_lead(n, 0);
+    p->u.inner.object[i] = e[had + gives].object;
+    p->u.inner.offset[i] = e[had + gives].offset;
+    twochoice_priv_lead(p, 1);
+    return true;
+}
+
 /* Can the leaf take one more fragment as it is? */
 QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
 {
@@ -1389,10 +1440,10 @@ QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, const 
         struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
         bool room = level == 1 ? twochoice_priv_reformat(table, n, f) : n->count < TWOCHOICE_INNER_SLOTS - 1;
         if (!room) {
-            if (level == 1)
-                twochoice_priv_make_leaf_room(table, p, i, f);
-            else
+            if (level > 1)
                 twochoice_priv_make_room(table, p, i, level - 1);
+            else if (!twochoice_priv_give(table, p, i, f))
+                twochoice_priv_make_leaf_room(table, p, i, f);
             n = &table->node[p->u.inner.child[twochoice_priv_child(p, f->object, f->offset)]];
             if (level == 1)
                 (void)twochoice_priv_reformat(table, n, f);
@@ -2514,12 +2565,6 @@ QOS_PRIV bool twochoice_priv_above(const struct twochoice_table *table, uint32_t
     return qos_wrap_mul(table->write[a].stamp, odd) > qos_wrap_mul(table->write[b].stamp, odd);
 }
 
-QOS_PRIV bool twochoice_priv_starts_before(const struct twochoice_priv_fragment *a,
-                                           const struct twochoice_priv_fragment *b)
-{
-    return a->object < b->object || (a->object == b->object && a->offset < b->offset);
-}
-
 QOS_PRIV void twochoice_priv_add_home(struct twochoice_table *table, uint32_t slot)
 {
     struct twochoice_priv_write *w = &table->write[slot];
@@ -3594,8 +3639,8 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  *               | # | | # | | # | | # | | # |            an idle server gets several writes
  *
  *   Loads are old when many clients decide at once: all would fill the same servers. So each reply also gives its
- *   rivals: the number of other decisions that its server waits for. (One that claims more than twice the median and one
- *   counts with that: a liar moves the others' writes little.) If the candidates have r rivals on average, each
+ *   rivals: the number of other decisions that its server waits for. (One that claims more than twice the median and
+ *   one counts with that: a liar moves the others' writes little.) If the candidates have r rivals on average, each
  *   write counts as 1 + r writes. So the level is the one that all these decisions reach together, and each decision
  *   places its share. A client that decides alone fills exactly; among many the shares are nearly even. A write goes
  *   home (no redirect) if the level allows it. Each of the others goes to the candidate that will be emptiest with it,
@@ -3878,8 +3923,8 @@ QOS_PRIV bool twochoice_priv_emptier(const struct twochoice_placement *placement
     return a < b && !twochoice_priv_less(y, probes[b].weight, x, probes[a].weight);
 }
 
-/* How many rivals one candidate counts for at most: twice the median and one. So a liar moves the mean of m by less than
- * (median + 1) / m. */
+/* How many rivals one candidate counts for at most: twice the median and one. So a liar moves the mean of m by no more
+ * than (median + 1) / m. */
 QOS_PRIV uint32_t twochoice_priv_most_rivals(const struct twochoice_placement *placement, size_t m)
 {
     uint32_t median = 0;

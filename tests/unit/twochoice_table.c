@@ -298,6 +298,29 @@ static void references(void)
     CHECK(check_mem_free(&m));
 }
 
+/* Appends, the commonest pattern, to one object and to a hundred in turn, fill the leaves. */
+static void appends(void)
+{
+    const uint32_t fragments = 200000;
+    uint32_t objects, i;
+    for (objects = 1; objects <= 100; objects += 99) {
+        struct twochoice_table_config config;
+        struct check_mem m;
+        memset(&config, 0, sizeof config);
+        config.max_fragments = fragments + 2;
+        config.home = 1;
+        check_mem_new(&m, twochoice_table_memsize(&config), 64, 0);
+        CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &config), QOS_OK);
+        for (i = 0; i < fragments; i++)
+            CHECK_EQ(redirect(&t, i % objects, UINT64_C(16384) * (i / objects), 4096, 2 + i % 7), QOS_OK);
+        CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        printf("appends to %u objects: %.1f bytes a fragment\n", (unsigned)objects,
+               1024.0 * counts_of(&t).nodes_used / fragments);
+        CHECK_LE(1024 * (uint64_t)counts_of(&t).nodes_used, (objects == 1 ? 18 : 22) * (uint64_t)fragments);
+        CHECK(check_mem_free(&m));
+    }
+}
+
 /* max_writes writes are open at once: stamps rise, and each stamp finds its write. */
 static void many_open(void)
 {
@@ -423,6 +446,7 @@ int main(void)
     exclusion();
     references();
     many_open();
+    appends();
     span_of_a_leaf();
     for (order = 0; order < 3; order++) {
         CHECK_CONTEXT("order %u", order);
