@@ -1038,6 +1038,7 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, uint32_t *moves)
         tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(tags, tags->l, id, TAGS_PRIV_ABSENT);
         tags_priv_off_limit(tags, &tags->hot[id]);
+        tags->largest -= tags->largest >> 12; /* what was long ago is forgotten */
         if (!tags->config.shared)
             tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, id, true));
         tags_priv_enter_trees(tags, id);
@@ -2288,11 +2289,23 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
         tags->weight_credit = -most;
 }
 
-/* Charges the share tag. */
+QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, uint32_t id, struct tags_priv_slot *slot,
+                                                struct qos_u128 charge)
+{
+    struct qos_u128 *tag = &tags->surplus[id];
+    slot->flags |= TAGS_PRIV_SURPLUS;
+    if (tags_priv_less(tags->surplus_v, *tag))
+        tags->surplus_v = *tag;
+    tags_priv_move(tag, tags->surplus_v, charge, tags_priv_wide(0, 0));
+    slot->share = *tag;
+}
+
+/* Charges the share tag, or above the limit the surplus tag. */
 QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
 {
     uint32_t lead = tags->config.lead_requests;
-    struct qos_u128 charge, *v = &tags->v, *tag = &tags->hot[id].tag;
+    struct tags_priv_hot *h = &tags->hot[id];
+    struct qos_u128 charge;
     slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, id), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
     if (QOS_UNLIKELY(tags->config.weight_share_permille != 0)) {
@@ -2302,21 +2315,18 @@ QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags
             slot->flags |= TAGS_PRIV_SPENT;
         tags_priv_credit_weight(tags, slot, 1);
     }
-    tags->largest = qos_max(slot->amount, tags->largest - (tags->largest >> 12));
+    tags->largest = qos_max(slot->amount, tags->largest);
     charge = tags_priv_per_weight(tags, id, slot->amount);
-    if (phase == TAGS_PHASE_RESERVATION && !tags_priv_within(tags, qos_add_wide(*tag, charge), charge, lead)) {
+    if (phase == TAGS_PHASE_RESERVATION && !tags_priv_within(tags, qos_add_wide(h->tag, charge), charge, lead)) {
         slot->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
     if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT)) {
-        slot->flags |= TAGS_PRIV_SURPLUS;
-        v = &tags->surplus_v;
-        tag = &tags->surplus[id];
-        if (tags_priv_less(*v, *tag))
-            *v = *tag;
+        tags_priv_charge_surplus(tags, id, slot, charge);
+        return;
     }
-    tags_priv_move(tag, *v, charge, tags_priv_wide(0, 0));
-    slot->share = *tag;
+    tags_priv_move(&h->tag, tags->v, charge, tags_priv_wide(0, 0));
+    slot->share = h->tag;
 }
 
 QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase phase, uint64_t units)

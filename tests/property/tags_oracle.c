@@ -255,6 +255,7 @@ static int schedule(int64_t now, enum tags_phase *phase)
             break;
         o.task[best].waiting = false;
         back_from_limit(&o.task[best]);
+        o.largest -= o.largest >> 12;
         o.task[best].waiting = true; /* not counted among those that are late */
         at_least(&o.task[best].rbase, &o.task[best].rcount, o.task[best].R, reserve_floor(now, &o.task[best], true));
         o.task[best].waiting = false;
@@ -363,7 +364,6 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     move_back();
     moved_back += o.V < before;
     f->work = o.reward ? estimate(c) : cost;
-    o.largest -= o.largest >> 12;
     if (f->work > o.largest)
         o.largest = f->work;
     charge = per_weight(c, f->work);
