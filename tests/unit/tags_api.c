@@ -1449,6 +1449,98 @@ static void shared_claims(void)
 #endif
 }
 
+/* A device that is full has nothing to wake up for: a completion does. */
+static void full_device(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g, second;
+    c.at_device_max = 1;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 3, 1), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+    CHECK_EQ(tags_next_ns(&tags, 5), QOS_NEVER);
+    CHECK_EQ(tags_pull(&tags, 5, 1, &second), QOS_EFULL);
+    CHECK_EQ(tags_complete(&tags, 9, &g, 9), QOS_OK);
+    CHECK_EQ(tags_next_ns(&tags, 9), 9);
+    close_tags();
+}
+
+/* Requests of two clients, dispatched in turn, end at 0.5, 2, 2.5 and 4 ms. A serial device with 0.5 and 1.5 ms does
+ * that, and so do two channels with 2 ms each, 0.5 ms after each other. Whose time it was cannot be told: without
+ * `channels` the header says so, and shares go by cost. With them, each has an answer. */
+static void channels_not_known(void)
+{
+    static const uint64_t end[] = {500000, 2000000, 2500000, 4000000};
+    static const struct {
+        uint32_t channels;
+        bool by_time;
+        uint64_t device_ns[2];
+    } row[] = {{0, false, {0, 0}}, {1, true, {1000000, 3000000}}, {2, true, {1250000, 2750000}}};
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags_grant g[4], last;
+    unsigned i, k;
+    c.attribute = true;
+    c.count_by_client = true;
+    for (k = 0; k < sizeof row / sizeof row[0]; k++) {
+        CHECK_CONTEXT("channels %u", row[k].channels);
+        c.channels = row[k].channels;
+        open_tags(&c);
+        CHECK_EQ(report(QOS_NONE).by_time, row[k].by_time);
+        CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+        CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+        for (i = 0; i < 2; i++)
+            CHECK_EQ(tags_arrive(&tags, 0, i, 3, 1), QOS_OK);
+        for (i = 0; i < 4; i++) {
+            CHECK_EQ(tags_pull(&tags, 0, 1, &g[i]), QOS_OK);
+            CHECK_EQ(g[i].client, i % 2);
+        }
+        for (i = 0; i < 4; i++)
+            CHECK_EQ(tags_complete(&tags, end[i], &g[i], 0), QOS_OK);
+        CHECK_EQ(tags_pull(&tags, 5000000, 1, &last), QOS_OK); /* settles the last one */
+        CHECK_EQ(report(0).device_ns, row[k].device_ns[0]);
+        CHECK_EQ(report(1).device_ns, row[k].device_ns[1]);
+        close_tags();
+    }
+}
+
+/* What is beyond the lag's part is forgiven, and counted. Two equal clients, lag 1 s, an estimate of 1 ms. */
+static void forgiven(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 3, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 3, 1), QOS_OK);
+    CHECK_EQ(serve(0, 60 * SECOND), 0);
+    CHECK_EQ(report(QOS_NONE).device_ns, 60 * SECOND);
+    CHECK_EQ(report(QOS_NONE).forgiven_ns, 60 * SECOND - SECOND / 2 - MS);
+    close_tags();
+}
+
+/* Requests at the device keep what they were charged in requests: 10 a second, three of them, then 100 a second. All
+ * three, cancelled, give the tag back. */
+static void terms_between(void)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g[3];
+    unsigned i;
+    c.limit_burst_ns = SECOND;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 4, 10, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 9 * SECOND, 0, 20, 1), QOS_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(tags_pull(&tags, 10 * SECOND, 1, &g[i]), QOS_OK);
+    CHECK_EQ(change(10 * SECOND, 0, 1, 100, 100), QOS_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(tags_cancel(&tags, 10 * SECOND, &g[i]), QOS_OK);
+    for (i = 0; i < 11; i++) /* a tenth of a second was behind, in requests: 8 of 10, 10 again */
+        CHECK_EQ(serve(10 * SECOND, 0), 0);
+    CHECK_LE(tags_next_ns(&tags, 10 * SECOND), 10 * SECOND + 10 * MS);
+    close_tags();
+}
+
 int main(void)
 {
     unsigned kind;
@@ -1460,6 +1552,10 @@ int main(void)
     allowed_above();
     rejected();
     bounded_moves();
+    full_device();
+    channels_not_known();
+    forgiven();
+    terms_between();
     for (kind = 0; kind < 5; kind++)
         failures(kind);
     reconnecting();
