@@ -603,12 +603,35 @@ static bool grant_all(struct worker *w, bool wake[])
     return found;
 }
 
+#ifdef GATE_LOCK_TIMES /* bench/memcached_lock.sh: what the lock costs, a line for each of the first turns */
+#include <time.h>
+static uint64_t own_ns(void) /* processor time of this thread: it neither sleeps nor is it without a processor in it */
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * QOS_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+static void lock_times(const uint64_t own[3], uint64_t waited_ns, uint64_t granted)
+{
+    static __thread uint64_t last_ns, turns;
+    if (last_ns && turns++ < GATE_LOCK_TIMES)
+        printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", own[0] - last_ns, waited_ns, own[2] - own[1],
+               granted);
+    last_ns = own_ns();
+}
+#define LOCK_TIMES(...) __VA_ARGS__
+#else
+#define LOCK_TIMES(...)
+#endif
+
 bool buckets_turn(struct worker *w)
 {
     bool wake[256] = {false}, more;
     struct client *c;
     uint32_t k;
+    LOCK_TIMES(uint64_t own[3] = {own_ns(), 0, 0}, wait_ns = tool_now_ns(), granted);
     pthread_mutex_lock(&buckets_lock);
+    LOCK_TIMES(wait_ns = tool_now_ns() - wait_ns; own[1] = own_ns(); granted = b.grants);
     /* since the turn began this thread may have been without a processor */
     b.now_ns = qos_max(b.now_ns, tool_now_ns());
     for (c = w->arrived; c; c = c->next_granted)
@@ -627,7 +650,9 @@ bool buckets_turn(struct worker *w)
     }
     more |= w->mine != NULL;
     __atomic_store_n(&w->sleeping, !more, __ATOMIC_RELAXED);
+    LOCK_TIMES(granted = b.grants - granted; own[2] = own_ns());
     pthread_mutex_unlock(&buckets_lock);
+    LOCK_TIMES(lock_times(own, wait_ns, granted));
     for (k = 0; k < worker_count; k++)
         if (wake[k] && k != w->number && __atomic_exchange_n(&workers[k].sleeping, false, __ATOMIC_RELAXED))
             worker_poke(&workers[k]);
