@@ -137,12 +137,18 @@ stop $fine
 printf 'bucket name=gold,key=gold:,reserve=10\nbucket name=bulk,key=bulk:\n' >"$d/gate.conf"
 expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
 start $((base + 53)) $((base + 2)) --settings "$d/gate.conf"
+reloaded=$pid
 $ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
 expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
 expect "and that nothing changes" grep -q 'nothing changes' "$d/gate.err"
 sed -i '/gate.conf:2\|bad\|nothing changes/d' "$d/gate.err"
-$ask drain $((base + 53)) $pid || failed=1
-wait $pid
+daemon $((base + 56)); still=$pid
+start $((base + 57)) $((base + 56)) --depth 4 --timeout 60s --bucket name=slow,key=slow:,limit=10
+$ask spin $((base + 57)) $((base + 56)) $pid $still || failed=1
+kill -9 $pid $still
+wait $pid $still 2>/dev/null
+$ask drain $((base + 53)) $reloaded || failed=1
+wait $reloaded
 expect "a gate that drains ends with status 0" [ $? = 0 ]
 expect "the memcached of the conformance tests still runs" kill -0 $behind
 
@@ -175,9 +181,8 @@ for p in "${four[@]}" $evil; do stop "$p"; done
 # ---- reservation and limit. Control: the total of the same clients without both.
 seconds=2
 [ -z "${QOS_LONG:-}" ] || seconds=60
-$ask judge_itself >"$d/judge" || { cat "$d/judge"; failed=1; }
 start $((base + 40)) $((base + 1)) --depth 16
-$ask load 1 "$((base + 40)),8,bulk:x" >"$d/load"
+$ask load 1 "$((base + 40)),8,bulk:x,delete" >"$d/load"
 total=$(sed -n 's/.*bulk:x=\([0-9]*\).*/\1/p' "$d/load")
 stop $pid
 reserve=$((total / 6)) limit=$((total / 25))
@@ -186,14 +191,14 @@ for policy in ps reward; do
     start $((base + 41)) $((base + 1)) --depth 16 --policy $policy --bucket "name=gold,key=gold:,reserve=$reserve" \
         --bucket "name=capped,key=capped:,limit=$limit,weight=20" --bucket name=bulk,key=bulk:,weight=20
     run=$pid
-    $ask load $((seconds + 1)) "$((base + 41)),128,gold:x" >"$d/load1" & l1=$!
-    $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x" "$((base + 41)),8,capped:x" >"$d/load2" & l2=$!
+    $ask load $((seconds + 1)) "$((base + 41)),128,gold:x,get" >"$d/load1" & l1=$!
+    $ask load $((seconds + 1)) "$((base + 41)),8,bulk:x,delete" "$((base + 41)),8,capped:x,touch" >"$d/load2" & l2=$!
     sleep 0.5
     timeout 200 "$live" --gate "127.0.0.1:$((base + 41))" --gate "127.0.0.1:$((base + 10))" --time 2s >"$d/refused" 2>&1
     [ $? = 1 ] && grep -q 'does not answer' "$d/refused" || bad "qos_live and a gate that is not there: $(cat "$d/refused")"
     timeout 200 "$live" --gate "127.0.0.1:$((base + 41))" --time 2s >"$d/live" 2>&1 & watcher=$!
     watch_mark
-    $ask judge $((base + 41)) $seconds $reserve $limit
+    $ask judge $((base + 1)) $seconds $reserve $limit
     verdict=$?
     wait $watcher
     expect "qos_live ends with status 0" [ $? = 0 ]
@@ -206,7 +211,6 @@ for policy in ps reward; do
     stop $run
     case $verdict in
     0) ok "reservation and limit under $policy" ;;
-    3) late "under $policy requests of gold were not there to be granted: this machine was too busy for its clients" ;;
     4) expect_time "the reservation under $policy" false ;;
     *) bad "reservation and limit under $policy" ;;
     esac
@@ -216,7 +220,7 @@ kinds=("answers of the gate" stats spaces churn "large values")
 [ -z "${QOS_LONG:-}" ] || kinds=()
 start $((base + 51)) $((base + 1)) --clients 2000 --bucket "name=gold,key=gold:,reserve=$((total / 100))"
 watch_mark
-$ask attacks $((base + 51)) $((total / 100)) "${kinds[@]}"
+$ask attacks $((base + 51)) $((base + 1)) $((total / 100)) "${kinds[@]}"
 case $? in
 0) ok "gold's reservation under floods" ;;
 3) late "gold's reservation under floods: the test itself was late" ;;
@@ -227,7 +231,7 @@ stop $pid
 # ---- gets of 1 MB with the default options: requests that are reserved do not wait for them
 start $((base + 55)) $((base + 1)) --bucket "name=gold,key=gold:,reserve=$((total / 8))" --bucket name=large,key=large:
 watch_mark
-$ask attacks $((base + 55)) $((total / 8)) "large gets"
+$ask attacks $((base + 55)) $((base + 1)) $((total / 8)) "large gets"
 case $? in
 0) ok "gold's reservation beside gets of 1 MB" ;;
 3) late "gold's reservation beside gets of 1 MB: the test itself was late" ;;

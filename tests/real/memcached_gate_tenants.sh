@@ -5,6 +5,7 @@
 # is found
 #
 # QOS_LONG=1: 10^8 replies. SEED=n, REPLIES=n.
+# needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 gate=$PWD/build/examples/memcached_gate

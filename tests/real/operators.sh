@@ -2,6 +2,7 @@
 # proves: what operators get works: systemd takes the units, and finds them closed; manuals name exactly the options of the
 # programs; a Prometheus loads the alerts, which fire when they should, and has data for every query of the dashboard
 # alone: no
+# needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live
