@@ -1,0 +1,925 @@
+// proves: tags.h keeps its promises in worlds that nobody drew for it: any devices, clients, clocks, terms, by seed; the
+// proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
+#define WORLD_HEADER "tags"
+#define WORLD_FIELDS(X)                                                                                                \
+    X(LENGTH, "length_ms", "1000 200 5000 20000")                                                                      \
+    X(SERVICE, "service_us", "1000 100 10 10000")                                                                      \
+    X(DEPTH, "at_device", "1 2 8 64")                                                                                  \
+    X(CHANNELS, "channels", "1 2 8 32")                                                                                \
+    X(HASHED, "hashed", "no yes")                                                                                      \
+    X(CHOICE, "device_order", "in_order elevator shortest any nearest")                                                \
+    X(SPREAD, "spread", "fixed 10 30 exponential lognormal two_sizes read_write")                                      \
+    X(OFFSETS, "offsets", "any own")                                                                                   \
+    X(PAUSE, "pause_ms", "0 20 200 500")                                                                               \
+    X(PAUSE_EVERY, "pause_every_ms", "10000 1000 600")                                                                 \
+    X(MODE, "mode", "ps reward")                                                                                       \
+    X(AT_LIMIT, "at_limit", "wait allow reject")                                                                       \
+    X(COUNT_COST, "count_cost", "no yes")                                                                              \
+    X(TOLD, "told_channels", "no yes")                                                                                 \
+    X(LIMIT_BURST, "limit_burst_ms", "100 0 10 1000")                                                                  \
+    X(LAG, "reserve_lag_ms", "1000 100")                                                                               \
+    X(LEAD, "lead_requests", "16 1 100")                                                                               \
+    X(CLOCK, "clock", "true cached back jump stall")                                                                   \
+    X(DRIFT, "drift_ppm", "0 200 -200")                                                                                \
+    X(BASE, "start_ns", "1 1000000000 4000000000000000000")                                                            \
+    X(POLL, "poll", "no yes")                                                                                          \
+    X(AGAIN, "again", "no shift weights")
+#define WORLD_COHORT(X)                                                                                                \
+    X(NUMBER, "clients", "0 1 2 3 10 30 100 1000")                                                                     \
+    X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
+    X(OUT, "outstanding", "2 1 4 32 200")                                                                              \
+    X(DEMAND, "demand", "500 900 100 1500 5000")                                                                       \
+    X(THINK, "think_us", "0 1000 10000 100000")                                                                        \
+    X(SIZE, "size", "1 10 1000")                                                                                       \
+    X(SIZES, "sizes", "one two any")                                                                                   \
+    X(SPEED, "service_of", "1000 500 3000")                                                                            \
+    X(RESERVATION, "reservation", "0 50 200 310")                                                                      \
+    X(LIMIT, "limit", "0 1000 1100 500 2000 30")                                                                       \
+    X(WEIGHT, "weight", "1 2 10 1000 1000000000")                                                                      \
+    X(CANCEL, "cancel", "0 20 300")                                                                                    \
+    X(CANCEL_AFTER, "cancel_after_ms", "0 1 100 2000")                                                                 \
+    X(FORCE, "forced", "0 20")                                                                                         \
+    X(START, "start_ms", "0 100 500 900")                                                                              \
+    X(CHURN, "churn", "none change leave away unlimited")
+#include "world_test.h"
+#include "tags.h"
+#include "examples/world/clients.h"
+#include "examples/world/clocks.h"
+#include "examples/world/devices.h"
+#include "tags_reference.h"
+
+/* Judge reservations, waits and accounts by the first page of 0.2, for tests/world/v02. */
+#ifndef WORLD_TAGS_V02
+#define WORLD_TAGS_V02 0
+#endif
+
+#define MS UINT64_C(1000000)
+#define CLIENTS 3003u
+#define REQUESTS 65536u
+
+struct waiting {
+    uint64_t cost, service_ns, offset;
+    bool write, cancel;
+    uint32_t next;
+};
+
+struct tenant {
+    struct world_client client;
+    uint32_t cohort, first, last, queued, at_device;
+    struct tags_client terms;
+    double reservation, limit, longest_ns, largest; /* requests per ns; of a request */
+    uint64_t wakes_ns;
+    bool changes, lifted; /* its terms change; its limit ends */
+    double given, used_ns;
+};
+
+/* What happened, to be judged when it is known what was cancelled. */
+enum kind { GIVEN = 0, WAITS, IDLE, TERMS };
+struct event {
+    uint64_t at_ns, shown_ns;
+    uint32_t client;
+    uint8_t kind, phase;
+    bool cancelled;
+    double cost, time_ns; /* GIVEN: its cost and the device time that it took */
+};
+
+static struct tenant tenant[CLIENTS];
+static uint32_t tenants;
+static struct tags tags;
+static unsigned char *memory;
+static size_t memory_bytes;
+static struct waiting request[REQUESTS];
+static struct tags_grant grant[REQUESTS];
+static uint32_t owner[REQUESTS], logged[REQUESTS], unused[REQUESTS], unused_count;
+static struct event *journal;
+static size_t journal_count, journal_room;
+static struct tags_reference reference;
+static struct tags_reference_client reference_client[CLIENTS];
+static bool use_reference;
+
+static struct {
+    struct world *w;
+    struct world_device device;
+    struct world_device_config device_config;
+    struct world_clock clock;
+    struct world_rng rng;
+    struct world_queue wakes, hung;
+    uint64_t now, shown, end_ns, base_shift, weight_scale, digest, last_shown;
+    uint32_t depth, at_device, queued;
+    bool ps, draining, forces, cancels, all_fit, calm, jumped, fifo_clock;
+    double reference_at, limit_burst_ns, lag_ns;
+} run;
+
+static bool counts_cost(void)
+{
+    return world_choice(run.w, F_COUNT_COST) == 1 && !use_reference;
+}
+
+static uint64_t now_shown(void)
+{
+    run.shown = world_clock_read(&run.clock, run.now);
+    if (run.shown > run.last_shown)
+        run.last_shown = run.shown;
+    return run.shown;
+}
+
+static void wake(uint32_t i, uint64_t at_ns)
+{
+    if (at_ns == WORLD_NEVER || at_ns >= tenant[i].wakes_ns)
+        return;
+    tenant[i].wakes_ns = at_ns;
+    world_queue_add(&run.wakes, at_ns, 0, i);
+}
+
+static uint32_t note(enum kind kind, uint32_t client, uint32_t phase, double cost)
+{
+    struct event *e;
+    journal = (struct event *)world_grow(journal, journal_count, &journal_room, sizeof *journal);
+    e = &journal[journal_count];
+    memset(e, 0, sizeof *e);
+    e->at_ns = run.now;
+    e->shown_ns = use_reference ? run.now : run.last_shown;
+    e->client = client;
+    e->kind = (uint8_t)kind;
+    e->phase = (uint8_t)phase;
+    e->cost = cost;
+    return (uint32_t)journal_count++;
+}
+
+/* ---- oracles that look at the journal ------------------------------------------------------------------------------------ */
+
+/* Promise `limit`: at most L * (t + limit_burst_ns) / 10^9 + 1 requests in any window of t; cancelled ones do not count;
+ * forced ones add force_debt_requests + 1. Promise `reserve_cap`: by reservation at most R * (t + reserve_lag_ns) + 1. */
+static void oracle_rates(void)
+{
+    static double above[CLIENTS], above_reserved[CLIENTS], forced[CLIENTS];
+    static uint64_t last[CLIENTS], last_reserved[CLIENTS];
+    size_t k;
+    memset(above, 0, sizeof above);
+    memset(above_reserved, 0, sizeof above_reserved);
+    memset(forced, 0, sizeof forced);
+    memset(last, 0, sizeof last);
+    memset(last_reserved, 0, sizeof last_reserved);
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        const struct tenant *t = &tenant[e->client];
+        double unit = counts_cost() ? e->cost : 1, most = counts_cost() ? t->largest : 1;
+        if (e->kind != GIVEN || e->cancelled || t->changes || t->lifted)
+            continue;
+        if (t->limit > 0 && world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW) {
+            double x = above[e->client] - t->limit * (double)(e->shown_ns - last[e->client]);
+            above[e->client] = (x > 0 ? x : 0) + unit;
+            last[e->client] = e->shown_ns;
+            if (e->phase == TAGS_PHASE_FORCED)
+                forced[e->client] = 65 * t->largest;
+            if (above[e->client] > t->limit * run.limit_burst_ns + most + forced[e->client] + 1e-3) {
+                world_fail(run.w, "limit", e->at_ns, "client %" PRIu32 ": %.2f above L t, allowed %.2f", e->client,
+                           above[e->client], t->limit * run.limit_burst_ns + most + forced[e->client]);
+                return;
+            }
+        }
+        if (t->reservation > 0 && e->phase == TAGS_PHASE_RESERVATION) {
+            double x = above_reserved[e->client] - t->reservation * (double)(e->shown_ns - last_reserved[e->client]);
+            above_reserved[e->client] = (x > 0 ? x : 0) + unit;
+            last_reserved[e->client] = e->shown_ns;
+            if (above_reserved[e->client] >
+                t->reservation * run.lag_ns + most + 1e-3 + 1e-6 * above_reserved[e->client]) {
+                world_fail(run.w, "reserve_cap", e->at_ns,
+                           "client %" PRIu32 ": %.2f above R t by reservation, allowed %.2f", e->client,
+                           above_reserved[e->client], t->reservation * run.lag_ns + most);
+                return;
+            }
+        }
+    }
+}
+
+/* Promise `pair`: while f keeps requests queued and is below its limit, m gets by weight and by force at most
+ * W_m / w_m <= W_f / w_f + k_f c_f / w_f + k_m c_m / w_m in any window. PS: cost; reward, one at the device: time. */
+static void oracle_pair(uint32_t f, uint32_t m)
+{
+    const struct tenant *a = &tenant[f], *b = &tenant[m];
+    double lead = world_value(run.w, F_LEAD), ahead = 0, wf = (double)a->terms.weight, wm = (double)b->terms.weight,
+           most;
+    bool waits = false;
+    size_t k;
+    bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
+    if ((a->limit > 0 && !above) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
+        (!run.ps && run.depth > 1) || world_choice(run.w, world_of(a->cohort, F_CANCEL)))
+        return;
+    most = run.ps ? (a->reservation > 0 ? lead : 1) * a->largest / wf + b->largest / wm
+                  : (a->reservation > 0 ? lead : 1) * a->longest_ns / wf + b->longest_ns / wm;
+    if (!run.ps) /* 0.2: charged and used time differ by at most 1.2 windows and a request each */
+        most += 1.2 * 50 * (a->longest_ns / wf + b->longest_ns / wm);
+    if (above) /* both above their limits: k is 2 + L * limit_burst */
+        most = (2 + a->limit * run.limit_burst_ns) * (a->largest / wf) +
+               (2 + b->limit * run.limit_burst_ns) * (b->largest / wm) + most;
+    if (run.forces)
+        most += 65 * (run.ps ? a->largest / wf + b->largest / wm : a->longest_ns / wf + b->longest_ns / wm);
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        double work = run.ps ? e->cost : e->time_ns;
+        if (e->client == f && (e->kind == WAITS || e->kind == IDLE || e->kind == TERMS)) {
+            waits = e->kind == WAITS;
+            ahead = 0;
+        }
+        if (e->kind != GIVEN || e->cancelled || !waits)
+            continue;
+        if (e->client == m && e->phase != TAGS_PHASE_RESERVATION)
+            ahead += work / wm;
+        if (e->client == f)
+            ahead = ahead > work / wf ? ahead - work / wf : 0;
+        if (ahead > most * 1.0001 + 1e-9) {
+            world_fail(run.w, run.ps ? "pair" : "pair_reward", e->at_ns,
+                       "client %" PRIu32 " got %.3f per weight more than client %" PRIu32 ", which waits; allowed %.3f",
+                       m, ahead, f, most);
+            return;
+        }
+    }
+}
+
+/* Promise `reserved`: if all reservations fit, f misses at most 2 requests and what it reserved for the time of D
+ * requests of the longest of another client (0.2: and of limit_burst_ns of the other reservations).
+ * Promise `wait`: the head of f's queue waits at most 2 / R_f and the time of D requests (0.2: 1 / R_f plus one request of
+ * each other reservation, and what is at the device). */
+static void oracle_reserved(void)
+{
+    static double behind[CLIENTS];
+    static uint64_t since[CLIENTS];
+    static bool waits[CLIENTS];
+    double longest = 0, each = 0, others = 0;
+    uint32_t i;
+    size_t k;
+    if (!run.all_fit || !run.calm || run.forces || run.cancels || counts_cost() || !run.fifo_clock)
+        return;
+    for (i = 0; i < tenants; i++) {
+        longest = tenant[i].longest_ns > longest ? tenant[i].longest_ns : longest;
+        each += tenant[i].reservation > 0 ? tenant[i].longest_ns : 0;
+        others += tenant[i].reservation * run.limit_burst_ns * tenant[i].longest_ns;
+        behind[i] = 0;
+        since[i] = 0;
+        waits[i] = false;
+    }
+    if (world_choice(run.w, F_SPREAD) != 0)
+        return;
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        const struct tenant *t = &tenant[e->client];
+        double most, gap = (double)(e->at_ns - since[e->client]), longest_gap;
+        if (t->reservation <= 0 || t->changes || (t->limit > 0 && t->limit < 1.05 * t->reservation))
+            continue;
+        if (e->kind == WAITS)
+            behind[e->client] = 0;
+        if (e->kind == WAITS || e->kind == IDLE) {
+            waits[e->client] = e->kind == WAITS;
+            since[e->client] = e->at_ns;
+            continue;
+        }
+        if (e->kind != GIVEN || !waits[e->client])
+            continue;
+        most = 2 + t->reservation * ((run.depth + 1) * longest + (WORLD_TAGS_V02 ? others : 0));
+        longest_gap = WORLD_TAGS_V02 ? 1 / t->reservation + each + (run.depth + 1) * longest
+                                     : 2 / t->reservation + (run.depth + 1) * longest;
+        behind[e->client] += t->reservation * gap;
+        since[e->client] = e->at_ns;
+        if (behind[e->client] > most + 1e-6) {
+            world_fail(run.w, "reserved", e->at_ns,
+                       "client %" PRIu32 " missed %.2f requests of its reservation, allowed %.2f", e->client,
+                       behind[e->client], most);
+            return;
+        }
+        if (gap > longest_gap * 1.0001) {
+            world_fail(run.w, "wait", e->at_ns, "client %" PRIu32 " waited %.3f ms, allowed %.3f", e->client, gap / 1e6,
+                       longest_gap / 1e6);
+            return;
+        }
+        behind[e->client] = behind[e->client] > 1 ? behind[e->client] - 1 : 0;
+    }
+}
+
+/* Promise `wait_weight`: by weight the head of f's queue waits at most the sum over all j of (w_j / w_f * c_f + c_j) of
+ * device time; pauses are no device time. Reward: mean service times lag by a window. */
+static void oracle_starve(void)
+{
+    static uint64_t since[CLIENTS];
+    static bool waits[CLIENTS];
+    double weights = 0, sum = 0, lost = 0;
+    uint32_t i;
+    size_t k;
+    if (run.forces || !run.fifo_clock || run.device_config.hashed)
+        return;
+    for (i = 0; i < tenants; i++) {
+        if (tenant[i].reservation > 0 || tenant[i].changes)
+            return;
+        if (world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && tenant[i].limit > 0)
+            return;
+        weights += (double)tenant[i].terms.weight;
+        sum += tenant[i].longest_ns;
+        waits[i] = false;
+    }
+    for (i = 0; i < tenants; i++) /* a lost request keeps a slot of the device busy until it is cancelled */
+        if (world_choice(run.w, world_of(tenant[i].cohort, F_CANCEL)) &&
+            world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 1.1e6 > lost)
+            lost = world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 1.1e6;
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        const struct tenant *t = &tenant[e->client];
+        double most, gap;
+        if (e->kind != GIVEN) {
+            waits[e->client] = e->kind == WAITS;
+            since[e->client] = e->at_ns;
+            continue;
+        }
+        gap = (double)(e->at_ns - since[e->client]);
+        if (run.device_config.pause_ns)
+            gap = world_device_could_ns(&run.device_config, since[e->client], e->at_ns);
+        since[e->client] = e->at_ns;
+        most = weights / (double)t->terms.weight * t->longest_ns + sum + (run.depth + 1) * sum;
+        if (!run.ps)
+            most += 1.2 * 50 * (weights / (double)t->terms.weight * t->longest_ns + sum);
+        if (waits[e->client] && t->limit <= 0 && gap > most + lost + (double)run.device_config.pause_ns * 0.01) {
+            world_fail(run.w, run.ps ? "wait_weight" : "wait_reward", e->at_ns,
+                       "client %" PRIu32 " waited %.3f ms of device time, allowed %.3f", e->client, gap / 1e6,
+                       most / 1e6);
+            return;
+        }
+    }
+}
+
+/* Promise `attribution`: under reward, on a serial device, clients that always wait get time by weight within 2 %, in any
+ * order of completion (0.2: served in order, or one at a time). */
+static void oracle_attribution(void)
+{
+    double least = 0, most = 0, slack = 0;
+    uint32_t i;
+    if (run.ps || run.device_config.channels != 1 || run.cancels || run.forces || !run.calm || !run.fifo_clock)
+        return;
+    if (WORLD_TAGS_V02 && run.depth > 1 && run.device_config.order != WORLD_IN_ORDER)
+        return;
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        double share = t->used_ns / (double)t->terms.weight, one = t->longest_ns / (double)t->terms.weight;
+        if (t->reservation > 0 || t->limit > 0 || t->changes || t->client.config.arrivals != WORLD_CLOSED ||
+            t->client.config.think_ns || t->client.config.start_ns > 1 || t->client.config.outstanding <= 2 * run.depth)
+            return;
+        least = i == 0 || share < least ? share : least;
+        most = i == 0 || share > most ? share : most;
+        slack = one > slack ? one : slack;
+    }
+    /* The estimates need windows of 50 requests; 2 % of what each got after them. */
+    slack *= 4 * 60;
+    if (most - least > 0.02 * most + slack)
+        world_fail(run.w, "attribution", run.now, "time per weight from %.3f to %.3f ms", least / 1e6, most / 1e6);
+}
+
+/* Promise `maxmin`: who waits at a limit neither falls behind nor gains: in the long run everybody has at least 0.97 of its
+ * weighted max-min share with limits (0.99 over 100 rounds, less what the begin and the end cost). */
+static void oracle_maxmin(void)
+{
+    static bool capped[CLIENTS];
+    double total = 0, weights = 0, round = 0, span = (double)run.end_ns;
+    uint32_t i, again;
+    if (!run.ps || run.cancels || run.forces || !run.calm || !run.fifo_clock ||
+        world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT)
+        return;
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        if (t->reservation > 0 || t->changes || t->lifted || t->client.config.arrivals != WORLD_CLOSED ||
+            t->client.config.think_ns || t->client.config.start_ns > 1 || t->client.config.back_ns ||
+            t->client.config.sizes != WORLD_ONE_SIZE || t->client.config.outstanding <= 2 * run.depth)
+            return;
+        total += t->given;
+        weights += (double)t->terms.weight;
+        round += t->largest;
+        capped[i] = false;
+    }
+    for (again = 0; again <= tenants; again++) { /* water filling */
+        bool more = false;
+        for (i = 0; i < tenants; i++) {
+            const struct tenant *t = &tenant[i];
+            double unit = counts_cost() ? 1 : t->largest, most = t->limit * span * unit;
+            if (capped[i] || t->limit <= 0 || total * (double)t->terms.weight / weights < most)
+                continue;
+            capped[i] = more = true;
+            total -= most;
+            weights -= (double)t->terms.weight;
+        }
+        if (!more)
+            break;
+    }
+    for (i = 0; i < tenants && weights > 0; i++) {
+        const struct tenant *t = &tenant[i];
+        double unit = counts_cost() ? 1 : t->largest, w = (double)t->terms.weight;
+        double share = capped[i] ? t->limit * span * unit : total * w / weights;
+        /* A limit's burst is above the share, at the cost of others: once in the run. */
+        double slack = 3 * t->largest + w / weights * (round + tenants * run.limit_burst_ns / span * share);
+        if (share > 100 * t->largest && t->given < 0.97 * share - slack) {
+            world_fail(run.w, "maxmin", run.now, "client %" PRIu32 " got %.0f, its max-min share is %.0f", i, t->given,
+                       share);
+            return;
+        }
+    }
+}
+
+static void judge_journal(void)
+{
+    uint32_t i;
+    if (run.w->broken)
+        return;
+    if (!run.jumped)
+        oracle_rates();
+    for (i = 0; i + 1 < tenants && i < 4; i++) {
+        oracle_pair(i, i + 1);
+        oracle_pair(i + 1, i);
+    }
+    if (tenants > 5) { /* of different cohorts */
+        oracle_pair(0, tenants - 1);
+        oracle_pair(tenants - 1, 0);
+    }
+    oracle_reserved();
+    oracle_starve();
+    oracle_attribution();
+    oracle_maxmin();
+}
+
+/* ---- the world ------------------------------------------------------------------------------------------------------------ */
+
+static void to_device(uint32_t id)
+{
+    struct world_io io;
+    memset(&io, 0, sizeof io);
+    io.id = id;
+    io.cost_ns = request[id].service_ns;
+    io.offset = request[id].offset;
+    io.write = request[id].write;
+    world_device_submit(&run.device, run.now, &io);
+}
+
+static void ended(uint32_t id)
+{
+    struct tenant *t = &tenant[owner[id]];
+    run.at_device--;
+    t->at_device--;
+    unused[unused_count++] = id;
+    world_client_done(&t->client, run.now);
+    wake(owner[id], world_client_next_ns(&t->client));
+}
+
+static void given(uint32_t i, uint32_t id, uint32_t phase)
+{
+    struct tenant *t = &tenant[i];
+    world_trace(run.now, i, "given", request[id].cost);
+    run.digest = check_wrap_mul(run.digest ^ run.now ^ ((uint64_t)i << 40), UINT64_C(0x100000001b3));
+    owner[id] = i;
+    logged[id] = note(GIVEN, i, phase, (double)request[id].cost);
+    run.at_device++;
+    t->at_device++;
+    if (!run.draining)
+        t->given += (double)request[id].cost;
+    if (request[id].cancel) /* it is lost on its way, and cancelled later */
+        world_queue_add(&run.hung, run.now + (uint64_t)world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * MS, 0,
+                        id);
+    else
+        to_device(id);
+}
+
+static void dequeue(uint32_t i)
+{
+    tenant[i].queued--;
+    run.queued--;
+    tenant[i].first = request[tenant[i].first].next;
+    if (tenant[i].queued == 0)
+        (void)note(IDLE, i, 0, 0);
+}
+
+/* All that the scheduler gives now. */
+static uint32_t dispatch(void)
+{
+    uint32_t count = 0;
+    while (run.at_device < run.depth) {
+        uint32_t i, id, phase;
+        if (use_reference) {
+            bool reserved;
+            i = tags_reference_choose(&reference, (double)run.now, &reserved, &run.reference_at);
+            if (i == UINT32_MAX)
+                return count;
+            phase = reserved ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
+            id = tenant[i].first;
+            tags_reference_dispatch(&reference, (double)run.now, i, reserved, (double)request[id].cost);
+        } else {
+            struct tags_choice c;
+            enum qos_status s = tags_choose(&tags, now_shown(), &c);
+            if (s != QOS_OK)
+                return count;
+            i = c.client;
+            if (i >= tenants || tenant[i].queued == 0) {
+                world_fail(run.w, "once", run.now, "client %" PRIu32 " is chosen and has nothing queued", i);
+                return count;
+            }
+            phase = (uint32_t)c.phase;
+            id = tenant[i].first;
+            s = tags_dispatch(&tags, run.shown, &c, request[id].cost, 0, 0, &grant[id]);
+            if (s != QOS_OK) {
+                world_fail(run.w, "once", run.now, "the dispatch of a choice is refused: %d", (int)s);
+                return count;
+            }
+        }
+        given(i, id, phase);
+        dequeue(i);
+        count++;
+    }
+    return count;
+}
+
+static void make(uint32_t i, const struct world_request *q)
+{
+    struct tenant *t = &tenant[i];
+    uint32_t id = unused[--unused_count];
+    struct waiting *r = &request[id];
+    bool force = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE)));
+    memset(r, 0, sizeof *r);
+    r->cost = q->cost;
+    r->offset = q->offset;
+    if (world_choice(run.w, F_OFFSETS)) /* each client in its own part of the device */
+        r->offset = WORLD_OFFSETS / tenants * i + q->offset / tenants;
+    r->write = q->offset % 2 == 0;
+    r->service_ns = (uint64_t)((double)q->cost * world_value(run.w, F_SERVICE) *
+                               world_value(run.w, world_of(t->cohort, F_SPEED)) / (double)run.device_config.channels);
+    /* A device of M channels needs M times a request's cost; so each takes service_us on its channel. */
+    r->cancel = !use_reference && world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
+    if (force && !use_reference && run.at_device < run.depth) {
+        if (tags_force(&tags, now_shown(), i, r->cost, &grant[id]) == QOS_OK) {
+            r->cancel = false;
+            given(i, id, TAGS_PHASE_FORCED);
+            return;
+        }
+    }
+    if (!use_reference) {
+        enum qos_status s = tags_arrive(&tags, now_shown(), i, 1, r->cost);
+        if (s == QOS_ELIMIT) {
+            unused[unused_count++] = id;
+            world_client_done(&t->client, run.now);
+            return;
+        }
+        if (s != QOS_OK)
+            world_fail(run.w, "once", run.now, "an arrival is refused: %d", (int)s);
+    } else {
+        tags_reference_arrive(&reference, (double)run.now, i);
+    }
+    world_trace(run.now, i, "asks", r->cost);
+    if (t->queued++ == 0) {
+        t->first = id;
+        (void)note(WAITS, i, 0, 0);
+    } else {
+        request[t->last].next = id;
+    }
+    t->last = id;
+    run.queued++;
+}
+
+static void draw_tenants(void)
+{
+    struct world *w = run.w;
+    double part = 0; /* of the device that is reserved */
+    uint32_t k, j;
+    tenants = 0;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        uint32_t count = (uint32_t)world_value(w, world_of(k, F_NUMBER));
+        if (k == 0 && count == 0)
+            count = 1;
+        for (j = 0; j < count && tenants < CLIENTS; j++) {
+            struct tenant *t = &tenant[tenants];
+            struct world_client_config c;
+            double one, rate, unit;
+            memset(t, 0, sizeof *t);
+            memset(&c, 0, sizeof c);
+            t->cohort = k;
+            t->terms.weight = (uint64_t)world_value(w, world_of(k, F_WEIGHT));
+            c.sizes = (enum world_sizes)world_choice(w, world_of(k, F_SIZES));
+            c.cost_min = (uint64_t)world_value(w, world_of(k, F_SIZE));
+            c.cost_max = c.cost_min * (c.sizes == WORLD_ONE_SIZE ? 1 : 30);
+            t->largest = (double)c.cost_max;
+            one = world_value(w, F_SERVICE) * world_value(w, world_of(k, F_SPEED)); /* ns on a channel, of cost 1 */
+            t->longest_ns = t->largest * one + 1;
+            /* Reservations of a cohort take this part of one channel, if all requests are of the largest size. */
+            rate = world_value(w, world_of(k, F_RESERVATION)) / 1000 / t->longest_ns / count;
+            unit = counts_cost() ? t->largest : 1;
+            t->terms.reservation_per_s = (uint64_t)(rate * unit * 1e9);
+            if (world_choice(w, world_of(k, F_RESERVATION)) && t->terms.reservation_per_s == 0)
+                t->terms.reservation_per_s = 1;
+            t->reservation = (double)t->terms.reservation_per_s / 1e9;
+            part += t->reservation / unit * t->longest_ns;
+            if (rate <= 0)
+                rate = 0.3 / t->longest_ns / count;
+            if (world_choice(w, world_of(k, F_LIMIT))) {
+                t->terms.limit_per_s = (uint64_t)(rate * unit * 1e6 * world_value(w, world_of(k, F_LIMIT)));
+                if (t->terms.limit_per_s < t->terms.reservation_per_s)
+                    t->terms.limit_per_s = t->terms.reservation_per_s;
+                if (t->terms.limit_per_s == 0)
+                    t->terms.limit_per_s = 1;
+                t->limit = (double)t->terms.limit_per_s / 1e9;
+            }
+            c.arrivals = (enum world_arrivals)world_choice(w, world_of(k, F_ARRIVALS));
+            c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
+            c.outstanding = c.outstanding > REQUESTS / 4 / count ? REQUESTS / 4 / count : c.outstanding;
+            c.backlog_max = REQUESTS / 4 / count;
+            c.think_ns = (uint64_t)world_value(w, world_of(k, F_THINK)) * 1000;
+            if (world_choice(w, F_AT_LIMIT) == TAGS_REJECT && c.think_ns == 0) /* who is refused comes again later */
+                c.think_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000) + run.end_ns / 1000;
+            c.interval_ns = (uint64_t)(1000 / rate / world_value(w, world_of(k, F_DEMAND))) + 1;
+            if (c.arrivals == WORLD_BURSTS)
+                c.interval_ns *= c.outstanding;
+            if (c.arrivals == WORLD_ON_OFF) {
+                c.interval_ns = c.interval_ns / 2 + 1;
+                c.on_ns = c.off_ns = 10 * c.interval_ns;
+            }
+            c.start_ns = 1 + (uint64_t)((double)run.end_ns * world_value(w, world_of(k, F_START)) / 1000);
+            if (world_choice(w, world_of(k, F_CHURN)) == 3) {
+                c.away_ns = run.end_ns / 3;
+                c.back_ns = run.end_ns / 2;
+            }
+            t->changes = world_choice(w, world_of(k, F_CHURN)) == 1 || world_choice(w, world_of(k, F_CHURN)) == 2;
+            t->lifted = world_choice(w, world_of(k, F_CHURN)) == 4;
+            run.forces |= world_choice(w, world_of(k, F_FORCE)) > 0;
+            run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0;
+            world_client_init(&t->client, &c, w->seed, tenants);
+            tenants++;
+        }
+    }
+    run.all_fit = part <= 0.95;
+}
+
+/* Terms that change; clients that leave and come back; limits that are lifted. */
+static void churn(uint32_t step)
+{
+    uint32_t i;
+    for (i = 0; i < tenants && !use_reference; i++) {
+        struct tenant *t = &tenant[i];
+        uint32_t kind = world_choice(run.w, world_of(t->cohort, F_CHURN)), dropped;
+        struct tags_client terms = t->terms;
+        terms.weight = t->terms.weight * run.weight_scale;
+        if (kind != 1 && kind != 2 && kind != 4)
+            continue;
+        (void)note(TERMS, i, 0, 0);
+        if (kind == 1 && step % 2)
+            terms.weight *= 2;
+        if (kind == 4 && step >= 3)
+            terms.limit_per_s = 0;
+        if (kind == 2 && t->queued == 0) {
+            if (tags_remove(&tags, now_shown(), i, &dropped) != QOS_OK ||
+                tags_add(&tags, now_shown(), i, &terms) != QOS_OK)
+                world_fail(run.w, "admission", run.now, "a client that left cannot come back");
+        } else if (kind != 2 && tags_change(&tags, now_shown(), i, &terms) != QOS_OK) {
+            world_fail(run.w, "admission", run.now, "terms that fit are refused");
+        }
+    }
+}
+
+static void setup(struct world *w)
+{
+    struct world_clock_config clock;
+    struct world_device_config *d = &run.device_config;
+    struct tags_config c;
+    uint32_t i, f = world_choice(w, F_CLOCK);
+    double largest = 1;
+    memset(&clock, 0, sizeof clock);
+    memset(d, 0, sizeof *d);
+    clock.fault = (enum world_clock_fault)f;
+    clock.drift_ppm = (int32_t)world_value(w, F_DRIFT);
+    clock.by_ns = f == WORLD_CLOCK_JUMP ? 3600 * WORLD_NS_PER_S : f == WORLD_CLOCK_STALL ? 5 * MS : 1;
+    clock.at_ns = run.end_ns / 3;
+    world_clock_init(&run.clock, &clock, (uint64_t)world_value(w, F_BASE) + run.base_shift, w->seed, 1);
+    run.jumped = f == WORLD_CLOCK_JUMP;
+    run.fifo_clock = f == WORLD_CLOCK_TRUE && clock.drift_ppm == 0;
+    d->channels = (uint32_t)world_value(w, F_CHANNELS);
+    d->hashed = world_choice(w, F_HASHED) == 1;
+    d->order = (enum world_order)world_choice(w, F_CHOICE);
+    d->spread = (enum world_spread)world_choice(w, F_SPREAD);
+    d->pause_ns = (uint64_t)world_value(w, F_PAUSE) * MS;
+    d->pause_every_ns = d->pause_ns ? (uint64_t)world_value(w, F_PAUSE_EVERY) * MS : 0;
+    run.depth = (uint32_t)world_value(w, F_DEPTH);
+    run.calm = d->pause_ns == 0;
+    world_rng_init(&run.rng, w->seed, 78);
+    draw_tenants();
+    world_device_init(&run.device, d, w->seed);
+    for (i = 0; i < tenants; i++)
+        largest = tenant[i].largest > largest ? tenant[i].largest : largest;
+    run.limit_burst_ns = world_value(w, F_LIMIT_BURST) * 1e6;
+    run.lag_ns = world_value(w, F_LAG) * 1e6;
+    run.ps = world_choice(w, F_MODE) == 0 || use_reference;
+    if (use_reference) {
+        memset(&reference, 0, sizeof reference);
+        memset(reference_client, 0, sizeof reference_client);
+        reference.client = reference_client;
+        reference.clients = tenants;
+        reference.allow = world_choice(w, F_AT_LIMIT) == TAGS_ALLOW;
+        reference.limit_burst_ns = run.limit_burst_ns;
+        reference.lag_ns = run.lag_ns;
+        for (i = 0; i < tenants; i++) {
+            reference_client[i].weight = (double)tenant[i].terms.weight;
+            reference_client[i].reservation = tenant[i].reservation;
+            reference_client[i].limit = tenant[i].limit;
+            reference_client[i].room = 1 + tenant[i].limit * run.limit_burst_ns;
+        }
+        return;
+    }
+    memset(&c, 0, sizeof c);
+    c.clients = tenants;
+    c.at_device_max = run.depth;
+    c.mode = run.ps ? TAGS_PS : TAGS_REWARD;
+    c.at_limit = (enum tags_at_limit)world_choice(w, F_AT_LIMIT);
+    c.count_cost = counts_cost();
+    c.attribute = !run.ps && run.depth > 1;
+    c.channels = c.attribute && world_choice(w, F_TOLD) ? d->channels : 0;
+    c.cost_max = (uint64_t)largest;
+    c.limit_burst_ns = run.limit_burst_ns > 0 ? (uint64_t)run.limit_burst_ns : QOS_NOTHING;
+    c.reserve_lag_ns = (uint64_t)run.lag_ns;
+    c.lead_requests = (uint32_t)world_value(w, F_LEAD);
+    c.service_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000);
+    if (tags_memsize(&c) > memory_bytes) {
+        free(memory);
+        memory_bytes = tags_memsize(&c);
+        memory = (unsigned char *)aligned_alloc(QOS_CACHE_LINE, (memory_bytes + 63) / 64 * 64);
+    }
+    if (tags_init(&tags, memory, memory_bytes, &c) != QOS_OK) {
+        world_fail(w, "init", 0, "%s", tags_config_error(&c) ? tags_config_error(&c) : "refused");
+        return;
+    }
+    for (i = 0; i < tenants; i++) {
+        struct tags_client terms = tenant[i].terms;
+        terms.weight *= run.weight_scale;
+        if (tags_add(&tags, now_shown(), i, &terms) != QOS_OK)
+            world_fail(w, "admission", 0, "a client is refused: %s", tags_client_error(&terms));
+        world_trace_promise(i, tenant[i].reservation);
+    }
+}
+
+/* `idle`: while the device has room, a request that no limit holds back does not wait. */
+static void oracle_idle(void)
+{
+    uint32_t i;
+    if (run.at_device >= run.depth || run.queued == 0 || run.jumped)
+        return;
+    for (i = 0; i < tenants; i++)
+        if (tenant[i].queued && (tenant[i].limit <= 0 || world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW))
+            world_fail(run.w, "idle", run.now, "the device has room, and client %" PRIu32 " waits below its limit", i);
+}
+
+static void completed(const struct world_io *io)
+{
+    uint32_t id = io->id;
+    uint64_t service = io->end_ns - io->begin_ns;
+    double work = run.device_config.pause_ns ? world_device_could_ns(&run.device_config, io->begin_ns, io->end_ns)
+                                             : (double)service;
+    journal[logged[id]].time_ns = work;
+    if (work > tenant[owner[id]].longest_ns)
+        tenant[owner[id]].longest_ns = work;
+    if (!run.draining)
+        tenant[owner[id]].used_ns += (double)service;
+    if (!use_reference && tags_complete(&tags, now_shown(), &grant[id], service) != QOS_OK)
+        world_fail(run.w, "once", run.now, "a completion is refused");
+    ended(id);
+}
+
+static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
+{
+    uint64_t told_ns = WORLD_NEVER, step = 1, t;
+    bool too_long = false;
+    uint32_t i;
+    memset(&run, 0, sizeof run);
+    run.w = w;
+    run.base_shift = shift;
+    run.weight_scale = weight_scale;
+    run.reference_at = -1;
+    run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
+    if (run.end_ns > (uint64_t)(world_value(w, F_SERVICE) * 1000 * 200000))
+        run.end_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000 * 200000);
+    journal_count = 0;
+    for (unused_count = 0; unused_count < REQUESTS; unused_count++)
+        unused[unused_count] = REQUESTS - 1 - unused_count;
+    setup(w);
+    for (i = 0; i < tenants; i++) {
+        tenant[i].wakes_ns = WORLD_NEVER;
+        wake(i, world_client_next_ns(&tenant[i].client));
+    }
+    while (!w->broken) {
+        struct world_io io;
+        struct world_event e;
+        uint64_t next = world_device_next_ns(&run.device), told = world_clock_when(&run.clock, told_ns);
+        bool polled = false, happened = false;
+        if (use_reference)
+            told = run.reference_at >= 0 ? (uint64_t)run.reference_at + 1 : WORLD_NEVER;
+        t = world_queue_next_ns(&run.wakes);
+        next = t < next ? t : next;
+        t = world_queue_next_ns(&run.hung);
+        next = t < next ? t : next;
+        next = told < next ? told : next;
+        if (step < 6 && run.end_ns * step / 6 < next && !run.draining)
+            next = run.end_ns * step / 6;
+        if (!run.draining && next >= run.end_ns) {
+            run.draining = true;
+            next = run.end_ns;
+        }
+        if (next == WORLD_NEVER)
+            break;
+        if (run.draining && (next > run.end_ns + 1000 * WORLD_NS_PER_S || w->events > 3000000)) {
+            too_long = true;
+            break;
+        }
+        if (world_choice(w, F_POLL) && next > run.now + 1 && world_rand(&run.rng) % 8 == 0) {
+            next = world_between(&run.rng, run.now + 1, next - 1);
+            polled = true;
+        }
+        run.now = next > run.now ? next : run.now + (run.fifo_clock ? 1 : 1000);
+        w->events++;
+        while (world_device_take(&run.device, run.now, &io)) {
+            completed(&io);
+            happened = true;
+            w->events++;
+        }
+        while (world_queue_take(&run.hung, run.now, &e)) {
+            journal[logged[e.index]].cancelled = true;
+            world_trace(run.now, owner[e.index], "cancels", request[e.index].cost);
+            if (!run.draining)
+                tenant[owner[e.index]].given -= (double)request[e.index].cost;
+            if (tags_cancel(&tags, now_shown(), &grant[e.index]) != QOS_OK)
+                world_fail(w, "once", run.now, "a cancel is refused");
+            ended(e.index);
+            happened = true;
+        }
+        while (step < 6 && run.now >= run.end_ns * step / 6) {
+            churn((uint32_t)step++);
+            happened = true;
+        }
+        while (world_queue_take(&run.wakes, run.now, &e)) {
+            struct tenant *c = &tenant[e.index];
+            struct world_request q;
+            if (e.at_ns != c->wakes_ns)
+                continue;
+            c->wakes_ns = WORLD_NEVER;
+            while (!run.draining && unused_count > 1 && world_client_next(&c->client, run.now, &q)) {
+                make(e.index, &q);
+                happened = true;
+                w->events++;
+            }
+            t = run.draining ? WORLD_NEVER : world_client_next_ns(&c->client);
+            wake(e.index, t > run.now ? t : run.now + 1000);
+        }
+        i = dispatch();
+        if (i > 0 && polled && !happened && run.now < told && run.fifo_clock && !use_reference)
+            world_fail(w, "next", run.now, "a client could be served %" PRIu64 " ns before the told time",
+                       told - run.now);
+        if (i == 0 && !happened && run.now == told && run.fifo_clock && !use_reference && run.at_device < run.depth)
+            world_fail(w, "next", run.now, "at the told time nobody can be served");
+        oracle_idle();
+        told_ns = use_reference ? 0 : run.at_device < run.depth ? tags_next_ns(&tags, run.shown) : WORLD_NEVER;
+        if (use_reference && run.at_device >= run.depth)
+            run.reference_at = -1;
+        if (run.draining && run.at_device == 0 && run.queued == 0)
+            break;
+    }
+    if (run.queued && !w->broken && !too_long)
+        world_fail(w, "progress", run.now, "%" PRIu32 " requests still wait", run.queued);
+    if (!w->broken && !too_long && unused_count != REQUESTS)
+        world_fail(w, "once", run.now, "%" PRIu32 " requests never ended", REQUESTS - unused_count);
+    judge_journal();
+    for (i = 0; i < tenants; i++)
+        world_client_free(&tenant[i].client);
+    world_device_free(&run.device);
+    world_queue_free(&run.wakes);
+    world_queue_free(&run.hung);
+}
+
+static void world_run(struct world *w)
+{
+    static double before[CLIENTS];
+    uint64_t was;
+    uint32_t i;
+    one_run(w, 0, 1);
+    if (w->broken || world_choice(w, F_AGAIN) == 0)
+        return;
+    was = run.digest;
+    for (i = 0; i < tenants; i++)
+        before[i] = tenant[i].given;
+    if (world_choice(w, F_AGAIN) == 1) { /* `shifted`: no time is special */
+        one_run(w, 123456789123, 1);
+        if (!w->broken && run.digest != was)
+            world_fail(w, "shifted", run.now, "with another start of the clock the schedule is another");
+        return;
+    }
+    one_run(w, 0, 7); /* `scale_free`: only ratios of weights matter, up to rounding */
+    for (i = 0; i < tenants && !w->broken && world_choice(w, F_SPREAD) == 0 && run.calm && run.fifo_clock; i++)
+        if (fabs(tenant[i].given - before[i]) > 0.05 * before[i] + 8 * tenant[i].largest)
+            world_fail(w, "scale_free", run.now, "client %" PRIu32 " got %.0f, with seven times all weights %.0f", i,
+                       before[i], tenant[i].given);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct world_open open[] = {{0, NULL}};
+    if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
+        use_reference = true;
+        argv++;
+        argc--;
+    }
+    return world_main(argc, argv, "tests/world/tags.worlds", 400, open);
+}
