@@ -149,7 +149,8 @@ static uint32_t note(enum kind kind, uint32_t client, uint32_t phase, double cos
 /* ---- oracles that look at the journal ------------------------------------------------------------------------------------ */
 
 /* Promise `limit`: at most L * (t + limit_burst_ns) / 10^9 + 1 requests in any window of t; cancelled ones do not count;
- * forced ones add force_debt_requests + 1. Promise `reserve_cap`: by reservation at most R * (t + reserve_lag_ns) + 1. */
+ * forced ones add force_debt_requests + 1. Promise `reserve_cap`: by reservation at most R * (t + reserve_lag_ns) + 2 c
+ * (0.2: + c). */
 static void oracle_rates(void)
 {
     static double above[CLIENTS], above_reserved[CLIENTS], forced[CLIENTS];
@@ -182,8 +183,8 @@ static void oracle_rates(void)
             double x = above_reserved[e->client] - t->reservation * (double)(e->shown_ns - last_reserved[e->client]);
             above_reserved[e->client] = (x > 0 ? x : 0) + unit;
             last_reserved[e->client] = e->shown_ns;
-            if (above_reserved[e->client] >
-                t->reservation * run.lag_ns + most + 1e-3 + 1e-6 * above_reserved[e->client]) {
+            if (above_reserved[e->client] > t->reservation * run.lag_ns + (WORLD_TAGS_V02 ? 1 : 2) * most + 1e-3 +
+                                                1e-6 * above_reserved[e->client]) {
                 world_fail(run.w, "reserve_cap", e->at_ns,
                            "client %" PRIu32 ": %.2f above R t by reservation, allowed %.2f", e->client,
                            above_reserved[e->client], t->reservation * run.lag_ns + most);
@@ -203,13 +204,23 @@ static void oracle_pair(uint32_t f, uint32_t m)
     bool waits = false;
     size_t k;
     bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
-    if ((a->limit > 0 && !above) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
+    if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
         (!run.ps && run.depth > 1) || world_choice(run.w, world_of(a->cohort, F_CANCEL)))
         return;
     most = run.ps ? (a->reservation > 0 ? lead : 1) * a->largest / wf + b->largest / wm
                   : (a->reservation > 0 ? lead : 1) * a->longest_ns / wf + b->longest_ns / wm;
     if (!run.ps) /* 0.2: charged and used time differ by at most 1.2 windows and a request each */
         most += 1.2 * 50 * (a->longest_ns / wf + b->longest_ns / wm);
+    if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
+        double weights = 0, largest = 0;
+        uint32_t i;
+        for (i = 0; i < tenants; i++) {
+            double c = run.ps ? tenant[i].largest : tenant[i].longest_ns;
+            weights += (double)tenant[i].terms.weight;
+            largest = c > largest ? c : largest;
+        }
+        most += largest * tenants / weights;
+    }
     if (above) /* both above their limits: k is 2 + L * limit_burst */
         most = (2 + a->limit * run.limit_burst_ns) * (a->largest / wf) +
                (2 + b->limit * run.limit_burst_ns) * (b->largest / wm) + most;
@@ -297,7 +308,7 @@ static void oracle_reserved(void)
 }
 
 /* Promise `wait_weight`: by weight the head of f's queue waits at most the sum over all j of (w_j / w_f * c_f + c_j) of
- * device time; pauses are no device time. Reward: mean service times lag by a window. */
+ * device time (PS: w_j / w_f * c_f is work, which takes j's time); pauses are no device time. Reward: mean service times lag by a window. */
 static void oracle_starve(void)
 {
     static uint64_t since[CLIENTS];
@@ -312,14 +323,15 @@ static void oracle_starve(void)
             return;
         if (world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && tenant[i].limit > 0)
             return;
-        weights += (double)tenant[i].terms.weight;
+        weights += (double)tenant[i].terms.weight * (run.ps ? tenant[i].longest_ns / tenant[i].largest : 1);
         sum += tenant[i].longest_ns;
         waits[i] = false;
     }
-    for (i = 0; i < tenants; i++) /* a lost request keeps a slot of the device busy until it is cancelled */
+    for (i = 0; i < tenants;
+         i++) /* lost requests keep slots of the device busy until they are cancelled: several in a row */
         if (world_choice(run.w, world_of(tenant[i].cohort, F_CANCEL)) &&
-            world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 1.1e6 > lost)
-            lost = world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 1.1e6;
+            world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 5e6 > lost)
+            lost = world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 5e6;
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
@@ -333,10 +345,11 @@ static void oracle_starve(void)
         if (run.device_config.pause_ns)
             gap = world_device_could_ns(&run.device_config, since[e->client], e->at_ns);
         since[e->client] = e->at_ns;
-        most = weights / (double)t->terms.weight * t->longest_ns + sum + (run.depth + 1) * sum;
+        most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum;
         if (!run.ps)
             most += 1.2 * 50 * (weights / (double)t->terms.weight * t->longest_ns + sum);
-        if (waits[e->client] && t->limit <= 0 && gap > most + lost + (double)run.device_config.pause_ns * 0.01) {
+        if (waits[e->client] && t->limit <= 0 &&
+            gap > most + lost * tenants + (double)run.device_config.pause_ns * 0.01) {
             world_fail(run.w, run.ps ? "wait_weight" : "wait_reward", e->at_ns,
                        "client %" PRIu32 " waited %.3f ms of device time, allowed %.3f", e->client, gap / 1e6,
                        most / 1e6);
@@ -494,7 +507,7 @@ static void dequeue(uint32_t i)
 /* All that the scheduler gives now. */
 static uint32_t dispatch(void)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, again = 0;
     while (run.at_device < run.depth) {
         uint32_t i, id, phase;
         if (use_reference) {
@@ -508,6 +521,8 @@ static uint32_t dispatch(void)
         } else {
             struct tags_choice c;
             enum qos_status s = tags_choose(&tags, now_shown(), &c);
+            while (s == QOS_EAGAIN && !run.jumped && again++ < 10000 && tags_next_ns(&tags, run.shown) <= run.shown)
+                s = tags_choose(&tags, run.shown, &c); /* there is more to do */
             if (s != QOS_OK)
                 return count;
             i = c.client;
@@ -621,10 +636,12 @@ static void draw_tenants(void)
             c.arrivals = (enum world_arrivals)world_choice(w, world_of(k, F_ARRIVALS));
             c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
             c.outstanding = c.outstanding > REQUESTS / 4 / count ? REQUESTS / 4 / count : c.outstanding;
+            if (world_choice(w, F_AT_LIMIT) == TAGS_REJECT && c.outstanding > 1 + 100 / count)
+                c.outstanding = 1 + 100 / count;
             c.backlog_max = REQUESTS / 4 / count;
             c.think_ns = (uint64_t)world_value(w, world_of(k, F_THINK)) * 1000;
             if (world_choice(w, F_AT_LIMIT) == TAGS_REJECT && c.think_ns == 0) /* who is refused comes again later */
-                c.think_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000) + run.end_ns / 1000;
+                c.think_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000) + run.end_ns / 200;
             c.interval_ns = (uint64_t)(1000 / rate / world_value(w, world_of(k, F_DEMAND))) + 1;
             if (c.arrivals == WORLD_BURSTS)
                 c.interval_ns *= c.outstanding;
@@ -921,5 +938,5 @@ int main(int argc, char **argv)
         argv++;
         argc--;
     }
-    return world_main(argc, argv, "tests/world/tags.worlds", 400, open);
+    return world_main(argc, argv, "tests/world/tags.worlds", 4000, open);
 }
