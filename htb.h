@@ -548,7 +548,9 @@ struct htb_priv_flight {
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
-    struct htb_priv_late cls[HTB_PRIV_LATE_MAX];
+    uint64_t behind_ns;                 /* how far own tokens waited behind the clock when the trial began */
+    bool hurts;                         /* the trial delays own tokens */
+    struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
 
 struct htb {
@@ -1648,29 +1650,35 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     return r;
 }
 
+/* Has the root tokens for a request at the gate? */
+QOS_PRIV_NOINLINE bool htb_priv_lends_to_gate(struct htb *tree, const struct htb_request *next)
+{
+    int64_t n_sub[HTB_RESOURCES_MAX];
+    htb_priv_sub_tokens(tree, next->tokens, n_sub);
+    htb_priv_refill(tree, tree->classes, tree->now_ns);
+    return htb_priv_rate_passes(tree, tree->classes, n_sub);
+}
+
 /* Who pays next: the node with own tokens whose finish tag is least, or else the root for its ring; QOS_NONE if none.
  * The clock of the tags waits for a device that is more than lag_ns behind. */
 QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
 {
-    if (tree->own.count != 0) {
-        uint32_t first = htb_priv_heap_min_id(&tree->own);
-        uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
-        if (clock > tag && clock - tag > tree->lag_ns)
-            tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
-        return first;
-    }
-    while (tree->root_ready) {
-        const struct htb_request *next = htb_priv_next_request(tree, tree->classes);
-        int64_t n_sub[HTB_RESOURCES_MAX];
-        if (tree->bound == HTB_BY_RATE || !next->gate)
+    for (;;) {
+        const struct htb_request *next;
+        if (tree->own.count != 0) {
+            uint32_t first = htb_priv_heap_min_id(&tree->own);
+            uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
+            if (clock > tag && clock - tag > tree->lag_ns)
+                tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
+            return first;
+        }
+        if (!tree->root_ready)
+            return QOS_NONE;
+        next = htb_priv_next_request(tree, tree->classes);
+        if (tree->bound == HTB_BY_RATE || !next->gate || htb_priv_lends_to_gate(tree, next))
             return tree->classes;
-        htb_priv_sub_tokens(tree, next->tokens, n_sub);
-        htb_priv_refill(tree, tree->classes, tree->now_ns);
-        if (htb_priv_rate_passes(tree, tree->classes, n_sub))
-            return tree->classes;
-        htb_priv_place_up(tree, next->slot, true, tree->now_ns); /* others took them: it waits again */
+        htb_priv_place_up(tree, next->slot, true, tree->now_ns); /* others took the tokens: it waits again */
     }
-    return QOS_NONE;
 }
 
 QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
@@ -1911,7 +1919,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *                        falls by an eighth. If not, the class is left alone for 16 times as long as that took, then
  *                        for twice as long; and the bound is again the narrowest that cost less than 1/16 of the speed
  *   trial of a search    by a factor of 2, 1.5, 1.25: wider if the device then completes 1/64 more than before and
- *                        after, narrower if less than 1/64 less; not if it breaks a promise that was kept
+ *                        after, narrower if less than 1/64 less; not if it breaks a promise that was kept, or
+ *                        makes a late class later by an eighth for less than an eighth of speed
  *   search               from the start, after a trial for a class was kept, when the speed changes by a quarter, and
  *                        after pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
  *
@@ -2028,6 +2037,14 @@ QOS_PRIV uint64_t htb_priv_worst(struct htb *tree)
     return worst;
 }
 
+/* How far the first of those that wait with own tokens is behind the clock. */
+QOS_PRIV uint64_t htb_priv_behind(const struct htb *tree)
+{
+    if (tree->own.count == 0)
+        return 0;
+    return qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
+}
+
 /* A look begins at this bound. What the old bound let in is no evidence. */
 QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t bound_ns, uint64_t now_ns)
 {
@@ -2042,6 +2059,7 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t bound_ns, uint64_t 
         if (moved || htb_priv_known(tree, &f->cls[i]))
             htb_priv_late_begin(tree, &f->cls[i]);
     f->bound_ns = bound_ns;
+    f->behind_ns = htb_priv_behind(tree);
     f->begun_ns = f->active_ns;
     f->n = f->done_ns = f->most_ns = 0;
     f->full = false;
@@ -2145,6 +2163,7 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
             htb_priv_failed(f, now_ns);
     }
     f->base_ns = bound_ns;
+    f->hurts = false;
     f->phase = tried_ns == bound_ns ? HTB_PRIV_BASE : HTB_PRIV_TRIAL;
     htb_priv_look_begin(tree, tried_ns, now_ns);
 }
@@ -2156,15 +2175,17 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
     const struct htb_priv_late *c = f->cls;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN], least = (before + after) / 128;
     uint32_t i;
+    if (f->hurts)
+        return false;
     if (f->late != QOS_NONE)
         return c[f->late].excess[1] <=
                qos_max(c[f->late].excess[0] - c[f->late].excess[0] / 8, c[f->late].is_late[1] ? 0 : 1024);
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
         if (c[i].id != QOS_NONE && c[i].is_late[1] && c[i].excess[1] > c[i].excess[0] + c[i].excess[0] / 8 &&
-            (!c[i].is_late[0] || (i != 0 && tree->cls[c[i].id].u.leaf.latency_us == 0 && c[i].excess[0] < 1280)))
-            return false; /* it breaks a promise that is kept, or nearly */
-    return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_min(before, after);
+            (!c[i].is_late[0] || f->speed[HTB_PRIV_TRIAL] < (before + after) / 16 * 9))
+            return false; /* it breaks a promise, or makes one that is broken worse for less than an eighth */
+    return f->up ? f->speed[HTB_PRIV_TRIAL] > (before + after) / 2 + least
+                 : f->speed[HTB_PRIV_TRIAL] + least >= (before + after) / 2;
 }
 
 /* At the bound again after a trial. */
@@ -2282,6 +2303,12 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     htb_priv_run_clock(tree, now_ns);
     if (tree->bound != HTB_BY_FLIGHT || r->generation != c->generation)
         return;
+    if (f->phase == HTB_PRIV_TRIAL && f->bound_ns < f->base_ns &&
+        htb_priv_behind(tree) > qos_sat_add(f->behind_ns, tree->burst_ns / 2)) {
+        f->hurts = true;
+        htb_priv_look(tree, now_ns);
+        return;
+    }
     c->u.leaf.p50 = htb_priv_quantile(c->u.leaf.p50, took, 32, 32);
     c->u.leaf.p99 = htb_priv_quantile(c->u.leaf.p99, took, 198, 2);
 
@@ -2434,6 +2461,8 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
     tree->more = (struct htb_priv_pair *)qos_layout_part(layout, nodes, extra * sizeof(struct htb_priv_pair), 8);
     tree->more_sum = (uint64_t *)qos_layout_part(layout, nodes, extra * sizeof(uint64_t), 8);
     tree->event.key = (uint64_t *)qos_layout_part(layout, nodes, sizeof(uint64_t), 8);
+    tree->flight.cls =
+        (struct htb_priv_late *)qos_layout_part(layout, HTB_PRIV_LATE_MAX, sizeof(struct htb_priv_late), 8);
     tree->slot = (struct htb_priv_slot *)qos_layout_part(layout, config->dispatch_max, sizeof(struct htb_priv_slot), 8);
     for (i = 0; i < 2; i++)
         tree->sweep[i].key = (uint64_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint64_t), 8);
