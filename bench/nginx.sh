@@ -18,7 +18,7 @@ if [ "${1:-}" = --quick ]; then
     rounds=5 seconds=1 long=5
     echo "quick: $rounds rounds, so the result is not reliable"
 fi
-[ -f "$module" ] || make -s "$module" >/dev/null || exit 1
+[ -f "$module" ] || make -s build/examples/ngx_http_qos_module.so >/dev/null || exit 1
 mkdir -p "$out"
 d=$(mktemp -d) || exit 1
 chmod 755 "$d"

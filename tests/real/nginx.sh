@@ -15,7 +15,7 @@ for tool in nginx wrk curl ab; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
 [ -x build/examples/qos_live ] || make -s build/examples/qos_live || exit 1
-[ -f "$module" ] || make -s "$module" >/dev/null || { echo "$module was not built"; exit 1; }
+[ -f "$module" ] || make -s build/examples/ngx_http_qos_module.so >/dev/null || { echo "$module was not built"; exit 1; }
 d=$(mktemp -d)
 ${CC:-gcc} -std=gnu11 -O2 -o "$d/client" tests/real/nginx_client.c || exit 1
 chmod 755 "$d"
@@ -94,6 +94,10 @@ refused "$z
 qos_tenant zone=z key=a reserve=20m limit=10m;" 'limit_per_s: give at least rate_per_s'
 refused "$z
 qos_tenant zone=z key=a weight=0;" 'weight: give 1 to'
+refused "$z
+qos_tenant zone=z key=a\\\\b;" 'key: .* no blanks, quotes or backslashes'
+refused 'qos_zone name=z"q size=1m rate=1m;' 'name: .* no blanks, quotes or backslashes'
+refused 'qos_zone name=z size=1m rate=1m tenants=70000;' 'tenants: give 1 to 65535'
 refused "$z
 qos_tenant zone=z key=a;
 qos_tenant zone=z key=a;" 'key: it has a line already'

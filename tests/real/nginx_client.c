@@ -174,7 +174,7 @@ int main(int argc, char **argv)
         if ((now = seconds()) >= next) {
             for (i = 0; i < count; i++)
                 printf("at %s %.4f %llu\n", groups[i].name, now - start, (unsigned long long)groups[i].bytes);
-            next += 0.1;
+            next = now + 0.1; /* no two lines of one time, even after a pause */
         }
     }
     for (i = 0; i < count; i++)

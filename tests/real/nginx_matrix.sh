@@ -13,7 +13,7 @@ PATH=$PATH:/usr/sbin
 for tool in nginx curl openssl promtool; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
-[ -f "$module" ] || make -s "$module" >/dev/null || { echo "$module was not built"; exit 1; }
+[ -f "$module" ] || make -s build/examples/ngx_http_qos_module.so >/dev/null || { echo "$module was not built"; exit 1; }
 d=$(mktemp -d)
 chmod 755 "$d"
 trap 'rm -rf "$d"' EXIT
