@@ -90,6 +90,15 @@ prove() { make prove; }
 plant() { make plant; }
 compilers() { tests/build/flags.sh all; }
 lint() { make lint && tests/build/freestanding.sh all; }
+world() { # fresh seeds for each header; every pair of values must have been met; 0.2's faults must still be found
+    local source h rc=0
+    for source in tests/world/*.worlds; do
+        h=$(basename "$source" .worlds)
+        make -s "build/native/world/$h" && "build/native/world/$h" --from "${SEED:-1000000}" --for "${WORLD_SECONDS:-600}" --pairs || rc=1
+    done
+    SECONDS_EACH=${WORLD_SECONDS:-60} tests/world/v02/run.sh || rc=1
+    return $rc
+}
 load() { tests/under_load.sh; }
 real() { # continues after the last test that was done on this commit
     local run test verdict took table=$out/real.$commit.table
@@ -112,7 +121,7 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary mutate fuzz warm tenants}; do
+for step in ${*:-early plant prove compilers lint real load adversary world mutate fuzz warm tenants}; do
     case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm | tenants) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"

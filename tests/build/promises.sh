@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# proves: every sentence of THE CONTRACT of a header that the world judges is a promise, a precondition, a definition or
+# advice; each promise has an oracle in tests/world/HEADER.c or names a test that judges it; each oracle has a promise; and
+# that this check finds a sentence, a promise and an oracle that lack theirs
+set -u
+. "$(dirname "$0")/../lib.sh"
+out=build/promises
+rm -rf "$out"
+mkdir -p "$out"
+
+# tests/world/HEADER.promises: a line for each sentence, in any order:
+#     promise ORACLE[,ORACLE...] | words at the begin of the sentence     an oracle is a name that world_fail is given, or a
+#                                                                         test that judges it: property/htb_exact
+#     precondition, definition or advice | words
+#     open | words | why nothing judges this promise yet: counted and printed
+#     all ORACLE | why: an oracle that no sentence names (every request ends once)
+sentences_of() { # HEADER: one sentence a line
+    perl -0777 -ne '($_) = /^ \* THE CONTRACT\n(.*?)^ \*\//ms or exit 1; s/^ \*//mg; s/\s+/ /g; s/^ //;
+        s/(?<=[.:;]) (?=(- )?[A-Z])/\n/g; s/(?<=[.,:;]) (?=- )/\n/g; print "$_\n"' "$1" | sed 's/^- //; s/ *$//' | grep -vE '^([A-Z][a-z]+( \([A-Za-z]+\))?\.)?$' # without titles, as `Limit.`
+}
+judge() { # HEADER NAME PROMISES ADAPTER: prints what is wrong
+    sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
+    perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/run\.now.*|,\s*(e->at_ns|0),.*//s;
+        while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }' "$4" tests/world/world_test.h | sort -u >"$out/$2.oracles"
+    perl -e '
+        my ($promises, $sentences, $oracles, $name) = @ARGV;
+        my (%oracle, @rule, %named);
+        open my $f, "<", $oracles or die; chomp, $oracle{$_} = 1 while <$f>;
+        open $f, "<", $promises or die;
+        while (<$f>) {
+            next if /^#|^\s*$/;
+            my ($kind, $list, $words) = /^(promise|all)\s+(\S+)\s*\|\s*(.*?)\s*$/ ? ($1, $2, $3) : /^(precondition|definition|advice|open)\s*\|\s*(.*?)\s*(?:\|.*)?$/ ? ($1, "", $2) : ();
+            if (!$kind) { print "$promises: line $. is none of promise, precondition, definition, advice, all\n"; next }
+            for (split /,/, $list) {
+                $named{$_} = 1;
+                print "$promises: line $.: there is no oracle and no test $_\n" unless $oracle{$_} || -f "tests/$_.c" || -f "tests/$_.sh";
+            }
+            print "$promises: line $.: a promise needs an oracle\n" if $kind eq "promise" && $list eq "";
+            push @rule, [$kind, $words, 0];
+        }
+        open $f, "<", $sentences or die;
+        while (my $s = <$f>) {
+            chomp $s;
+            my ($hit) = grep { $_->[0] ne "all" && index($s, $_->[1]) == 0 } @rule;
+            if ($hit) { $hit->[2]++ } else { print "$name: no line of $promises begins as: $s\n" }
+        }
+        for (@rule) { print "$promises: no sentence begins with: $_->[1]\n" if $_->[0] ne "all" && !$_->[2] }
+        for (sort keys %oracle) { print "$name: the oracle $_ has no promise in $promises\n" unless $named{$_} }
+    ' "$3" "$out/$2.sentences" "$out/$2.oracles" "$2"
+}
+bad=0
+for list in tests/world/*.promises; do
+    name=$(basename "$list" .promises)
+    judge "$name.h" "$name" "$list" "tests/world/$name.c" >"$out/$name.txt"
+    if [ -s "$out/$name.txt" ]; then cat "$out/$name.txt"; bad=1; fi
+    echo "$name.h: $(grep -c '^promise' "$list") promises, $(grep -c '^open' "$list") not judged, $(wc -l <"$out/$name.oracles") oracles, $(wc -l <"$out/$name.sentences") sentences"
+done
+# Planted: a new sentence, a promise whose oracle is gone, an oracle that nobody promised.
+name=htb list=tests/world/htb.promises
+sed 's/^ \*   That of qos.h, and:$/&\n *   - Classes are blue./' htb.h >"$out/planted.h"
+judge "$out/planted.h" planted "$list" tests/world/htb.c | grep -q 'blue' || { echo "not found: a sentence without a mark"; bad=1; }
+sed 's/"limit"/"limits"/' tests/world/htb.c >"$out/planted.c"
+judge htb.h planted "$list" "$out/planted.c" >"$out/planted.txt"
+grep -q 'no oracle and no test limit' "$out/planted.txt" || { echo "not found: a promise without its oracle"; bad=1; }
+grep -q 'the oracle limits has no promise' "$out/planted.txt" || { echo "not found: an oracle without a promise"; bad=1; }
+finish $bad
